@@ -1,0 +1,115 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/abort.h"
+#include "device/lane.h"
+#include "device/memory.h"
+
+namespace strata::comm {
+
+// A range of a flat buffer that `ranks` ranks hold in equal shards: rank r owns the flat bytes
+// [r * shard_bytes, (r + 1) * shard_bytes). [begin, end) may be any part of it: a whole unit, or one tile of it.
+struct ShardedRange {
+  std::size_t shard_bytes;
+  std::size_t begin, end;
+
+  std::size_t bytes() const { return end - begin; }
+  // What rank r owns of the range, in flat bytes; empty (first == second) where it owns nothing.
+  struct Piece {
+    std::size_t begin, end;
+    std::size_t bytes() const { return end - begin; }
+  };
+  Piece piece(int rank) const;
+};
+
+// Bytes that this rank sent to others, by kind of collective, since the last reset.
+struct CommBytes {
+  std::uint64_t all_gather = 0, all_to_all = 0, broadcast = 0, consensus = 0;
+  std::uint64_t total() const { return all_gather + all_to_all + broadcast + consensus; }
+};
+
+// The collectives of one group of ranks on one lane. All ranks of the group issue the same collectives in the same
+// order on the communicators that they opened in the same order. Nothing blocks the caller: work is queued in the
+// lane. Waits end with Aborted when the run's token is set. Buffers are device memory, in an arena that the World
+// allocated, and stay untouched until the work has run.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual device::Lane& lane() const = 0;
+
+  // out[0 .. range.bytes()) = flat[begin .. end), each rank giving what it owns of it; `shard` is this rank's whole
+  // shard. The piece at its own place in `out` may be the shard's own memory (in place).
+  virtual void all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out) = 0;
+
+  // Sends to each rank its piece of this rank's `range` (in[0 .. range.bytes())). When the work has run,
+  // pieces[r] (an array of size() pointers, owned by the caller) points at rank r's copy of this rank's own piece:
+  // in `staging` (size() * piece bytes, in rank order), or wherever the backend can read it in place. They stay valid
+  // until release(), which every all_to_all is followed by on this lane.
+  virtual void all_to_all(const ShardedRange& range, const std::byte* in, std::byte* staging,
+                          const std::byte** pieces) = 0;
+  virtual void release() = 0;
+
+  // Every rank's `bytes` bytes at `mine` (at most kMaxExchange), in rank order, at `all`: the step's consensus.
+  virtual void exchange(const std::byte* mine, std::size_t bytes, std::byte* all) = 0;
+  static constexpr std::size_t kMaxExchange = 2048;
+
+  // root's `bytes` bytes at `data`, to all.
+  virtual void broadcast(std::byte* data, std::size_t bytes, int root) = 0;
+
+  // Bytes sent by this rank so far; exact once the lane is synchronized.
+  virtual CommBytes sent() const = 0;
+};
+
+// The ranks of a run, seen from one of them: opens communicators, allocates memory that collectives can reach, and
+// offers the few blocking exchanges that set-up needs. Made by connect(); one host thread uses it.
+class World {
+ public:
+  virtual ~World() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // Ranks on this rank's node, itself included, and this rank's place among them.
+  virtual int node_size() const = 0;
+  virtual int node_rank() const = 0;
+  // "solo", "threads", "mpi (shared memory)", "mpi (messages)".
+  virtual std::string describe() const = 0;
+  virtual device::AbortToken& abort_token() = 0;
+
+  // Collective: an arena of `bytes` (the same on all ranks) whose buffers collectives may use.
+  virtual device::Arena allocate(std::size_t bytes) = 0;
+  // Collective: a communicator over all ranks whose work runs in `lane`.
+  virtual std::unique_ptr<Communicator> open(device::Lane& lane) = 0;
+
+  // Blocking, for set-up and the end: gathers every rank's text; result[r] is rank r's.
+  virtual std::vector<std::string> exchange(const std::string& mine) = 0;
+  void barrier() { (void)exchange(""); }
+
+  // Tells the other ranks that this one failed, so that their waits end; returns at once. The first cause wins.
+  virtual void report_failure(const std::string& cause) = 0;
+};
+
+enum class Backend : std::uint8_t { automatic, solo, threads, mpi };
+enum class Transport : std::uint8_t { automatic, shared_memory, messages };
+
+// This process's world: solo without mpirun, MPI under it (Open MPI's or Slurm's environment); initialises MPI when it
+// is needed. Transport::messages forces messages between ranks that could share memory.
+// Throws Error{usage} where the backend asked for does not fit how the program was started.
+std::unique_ptr<World> connect(Backend backend, Transport transport);
+
+// A world of one rank.
+std::unique_ptr<World> solo_world();
+// Runs f(world) on `ranks` threads, each a rank of one world; rethrows the first rank's exception. For tests,
+// sanitizers and debuggers.
+void run_threads(int ranks, const std::function<void(World&)>& f);
+
+}  // namespace strata::comm

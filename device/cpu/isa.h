@@ -1,0 +1,18 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace strata::device::cpu {
+
+// Instruction sets that kernels are compiled for (x86-64-v3 and x86-64-v4).
+enum class Isa : std::uint8_t { avx2, avx512 };
+
+// The best this processor has, chosen once. The environment variable STRATA_CPU_ISA=avx2 forces the lower one, for
+// own kernels and for oneDNN alike. Throws Error{failed} on a processor without AVX2, FMA and F16C.
+Isa isa();
+// What `doctor` shows: model name, instruction set, how products of each dtype are computed.
+std::string describe();
+// True where oneDNN multiplies bf16 natively (AVX512_BF16 or AMX); elsewhere operands are widened to fp32.
+bool native_bf16();
+
+}  // namespace strata::device::cpu

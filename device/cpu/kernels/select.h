@@ -1,0 +1,18 @@
+#pragma once
+#include "device/cpu/isa.h"
+
+// Every kernel source here is compiled once per instruction set, in namespace STRATA_ISA. It must not instantiate
+// inline functions of other headers with external linkage (the linker would keep one copy, maybe of the wrong
+// instruction set): kernels include the C headers, intrinsics and constexpr dtype conversions only, and mark their own
+// functions static.
+//
+// A kernel header declares a table of function pointers and, through this macro, its two definitions and their choice:
+//   STRATA_KERNEL_TABLE(NormKernels, norm_kernels)   ->   const NormKernels& norm_kernels();
+#define STRATA_KERNEL_TABLE(Table, name)                                        \
+  namespace avx2 {                                                              \
+  extern const Table name##_table;                                              \
+  }                                                                             \
+  namespace avx512 {                                                            \
+  extern const Table name##_table;                                              \
+  }                                                                             \
+  inline const Table& name() { return isa() == Isa::avx512 ? avx512::name##_table : avx2::name##_table; }

@@ -1,0 +1,56 @@
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace strata::device::cpu {
+
+// The threads of one lane: the lane's own and `threads - 1` workers. Splits an operation into tasks whose number and
+// borders depend on shapes alone, so that which thread runs a task, and how many there are, never changes a bit.
+class Team {
+ public:
+  explicit Team(int threads);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  int threads() const { return threads_; }
+
+  // Calls f(task, worker) for every task in [0, tasks), worker in [0, threads()); returns when all are done.
+  // Called by the lane's thread only; f must not throw.
+  template <typename F>
+  void run(std::size_t tasks, F&& f) {
+    using Fn = std::remove_reference_t<F>;
+    auto call = [](void* context, std::size_t task, int worker) { (*static_cast<Fn*>(context))(task, worker); };
+    run_erased(tasks, call, const_cast<std::remove_const_t<Fn>*>(&f));
+  }
+
+  // Calls f(begin, end) over [0, size) cut into grains of `grain` elements; for elementwise work.
+  template <typename F>
+  void for_range(std::size_t size, std::size_t grain, F&& f) {
+    run((size + grain - 1) / grain, [&](std::size_t task, int) {
+      const std::size_t begin = task * grain, end = begin + grain < size ? begin + grain : size;
+      f(begin, end);
+    });
+  }
+
+ private:
+  using Call = void (*)(void*, std::size_t, int);
+  void run_erased(std::size_t tasks, Call call, void* context);
+  void work(int worker);
+  void take_tasks(int worker);
+
+  int threads_;
+  Call call_ = nullptr;
+  void* context_ = nullptr;
+  std::size_t tasks_ = 0;
+  std::atomic<std::size_t> next_{0};
+  std::atomic<std::uint32_t> epoch_{0};
+  std::atomic<int> busy_{0};
+  bool stop_ = false;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace strata::device::cpu

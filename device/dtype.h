@@ -1,0 +1,83 @@
+#pragma once
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace strata::device {
+
+// Element types of parameters, activations and gradients. The compute dtype of a run is also its wire dtype.
+enum class DType : std::uint8_t { fp32, bf16, fp16 };
+
+constexpr std::size_t size_of(DType t) { return t == DType::fp32 ? 4 : 2; }
+constexpr std::string_view name_of(DType t) {
+  return t == DType::fp32 ? "fp32" : t == DType::bf16 ? "bf16" : "fp16";
+}
+
+// bfloat16 as its bits. Conversion from float rounds to nearest even; NaN stays NaN (quiet).
+struct bf16 {
+  std::uint16_t bits;
+};
+// IEEE binary16 as its bits. Conversion from float rounds to nearest even; above 65,504 it is infinite.
+struct fp16 {
+  std::uint16_t bits;
+};
+
+constexpr float to_float(float x) { return x; }
+constexpr float to_float(bf16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
+constexpr float to_float(fp16 x) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000u) << 16;
+  const std::uint32_t exponent = (x.bits >> 10) & 0x1fu, mantissa = x.bits & 0x3ffu;
+  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | mantissa << 13);
+  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
+  const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;  // zero or subnormal: exact
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
+}
+
+template <typename T>
+constexpr T from_float(float x);
+template <>
+constexpr float from_float<float>(float x) {
+  return x;
+}
+template <>
+constexpr bf16 from_float<bf16>(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return {static_cast<std::uint16_t>(bits >> 16 | 0x40u)};
+  return {static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+}
+template <>
+constexpr fp16 from_float<fp16>(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
+  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
+  const std::uint32_t a = bits & 0x7fffffffu;
+  if (a > 0x7f800000u) return {static_cast<std::uint16_t>(sign | 0x7e00u)};
+  if (a >= 0x477ff000u) return {static_cast<std::uint16_t>(sign | 0x7c00u)};  // rounds to at least 65,536
+  if (a < 0x38800000u) {
+    // Subnormal half: adding 0.5 puts the half's last place at float's last place, so the addition rounds for us.
+    const float shifted = std::bit_cast<float>(a) + 0.5f;
+    return {static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u))};
+  }
+  const std::uint32_t rounded = a + 0xfffu + ((a >> 13) & 1u);
+  return {static_cast<std::uint16_t>(sign | ((rounded - 0x38000000u) >> 13))};
+}
+
+template <typename T>
+inline constexpr DType dtype_of = DType::fp32;
+template <>
+inline constexpr DType dtype_of<bf16> = DType::bf16;
+template <>
+inline constexpr DType dtype_of<fp16> = DType::fp16;
+
+// Calls f with a value of the C++ type that `t` names: visit(t, [&](auto zero) { using T = decltype(zero); ... }).
+template <typename F>
+decltype(auto) visit(DType t, F&& f) {
+  switch (t) {
+    case DType::bf16: return f(bf16{});
+    case DType::fp16: return f(fp16{});
+    case DType::fp32: break;
+  }
+  return f(float{});
+}
+
+}  // namespace strata::device

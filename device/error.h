@@ -1,0 +1,49 @@
+#pragma once
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace strata {
+
+// The program's exit codes (docs/guide.md, "Exit codes").
+enum class Exit : int { done = 0, failed = 1, usage = 2, does_not_fit = 3, corrupt = 4, requeue = 75 };
+
+// A mistake the user can mend, or an I/O failure: one sentence that says what, where and what to do.
+// `code` becomes the exit status of the program.
+class Error : public std::runtime_error {
+ public:
+  Error(Exit code, std::string message) : std::runtime_error(std::move(message)), code_(code) {}
+  Exit code() const { return code_; }
+
+ private:
+  Exit code_;
+};
+
+// Throws Error{code} with the message formatted by fmt.
+template <typename... Args>
+[[noreturn]] void fail(Exit code, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(code, fmt::format(format, std::forward<Args>(args)...));
+}
+
+// Ends the process: an invariant of the program itself does not hold. Prints the place and both values.
+[[noreturn]] void invariant_failed(const char* file, int line, const char* expression, const std::string& values);
+
+}  // namespace strata
+
+// Invariants of the program, never user input: on failure prints both sides and aborts.
+#define STRATA_CHECK_OP(a, op, b)                                                                   \
+  do {                                                                                              \
+    const auto& strata_a = (a);                                                                     \
+    const auto& strata_b = (b);                                                                     \
+    if (!(strata_a op strata_b))                                                                    \
+      ::strata::invariant_failed(__FILE__, __LINE__, #a " " #op " " #b,                             \
+                                 fmt::format("{} vs {}", strata_a, strata_b));                      \
+  } while (0)
+#define STRATA_CHECK_EQ(a, b) STRATA_CHECK_OP(a, ==, b)
+#define STRATA_CHECK_LE(a, b) STRATA_CHECK_OP(a, <=, b)
+#define STRATA_CHECK_LT(a, b) STRATA_CHECK_OP(a, <, b)
+#define STRATA_CHECK(condition)                                                                     \
+  do {                                                                                              \
+    if (!(condition)) ::strata::invariant_failed(__FILE__, __LINE__, #condition, "false");          \
+  } while (0)

@@ -1,0 +1,59 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "device/abort.h"
+
+namespace strata::device {
+
+class Lane;
+
+// A point in a lane's work that other lanes can wait for. Recorded and waited for by the one host thread that issues
+// work; may be recorded again every step. A wait refers to the newest record issued before it; with none it is over
+// at once. Must outlive the work that refers to it.
+class Event {
+ public:
+  Event();
+  ~Event();
+  Event(Event&&) noexcept;
+  Event& operator=(Event&&) noexcept;
+
+  struct State;
+  State& state() const { return *state_; }
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+// An in-order queue of device work: a stream on CUDA, a thread with a team of workers on the CPU. Operations take the
+// lane they run in and return before they ran. Work of different lanes overlaps and is ordered by events alone.
+// One host thread issues; a lane whose queue is full makes it wait. The first exception thrown by work of a lane sets
+// the abort token; from then on the lanes of the run drop what is queued.
+class Lane {
+ public:
+  // `threads` includes the lane's own thread; `rank` is named in errors. The token outlives the lane.
+  Lane(std::string name, int threads, int rank, AbortToken& abort);
+  ~Lane();  // waits for the work issued
+  Lane(Lane&&) noexcept;
+  Lane& operator=(Lane&&) = delete;
+
+  const std::string& name() const;
+  int threads() const;
+  AbortToken& abort() const;
+
+  void record(Event& event);
+  void wait(const Event& event);
+  // Writes the time at which the lane got here, in ns of the steady clock; `where` stays valid until then.
+  void stamp(std::int64_t* where);
+  // Blocks until all issued work has run; throws Aborted when the run's token is set.
+  void synchronize();
+
+  class Impl;
+  Impl& impl() const { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace strata::device

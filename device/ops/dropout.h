@@ -1,0 +1,23 @@
+#pragma once
+#include <cstdint>
+
+#include "device/lane.h"
+#include "device/step_scalars.h"
+#include "device/view.h"
+
+namespace strata::device {
+
+// Names one use of dropout: its random numbers are Philox4x32-10 (Salmon et al. 2011) keyed by scalars->seed, with a
+// counter made of the global micro-batch (scalars->first_micro_batch + micro_batch), `site` (unique per layer and
+// place) and the element's index: the same whatever the rank, the threads, or whether it is recomputed.
+struct Dropout {
+  float probability = 0;  // 0: everything is kept, nothing is drawn
+  std::uint32_t site = 0;
+  std::uint64_t micro_batch = 0;  // g * W + rank
+  const StepScalars* scalars = nullptr;
+};
+
+// out = x * keep / (1 - p), or residual + that where residual is given. out may be x or residual.
+void dropout(Lane&, const Dropout&, ConstView x, ConstView residual, View out);
+
+}  // namespace strata::device

@@ -1,0 +1,35 @@
+#pragma once
+#include <cstddef>
+
+#include "device/lane.h"
+#include "device/view.h"
+
+namespace strata::device {
+
+// `rows` rows of `groups` vectors of `width` elements; vectors of a row are adjacent, rows lie x_stride and y_stride
+// elements apart (groups > 1: one norm per attention head inside a packed q/k/v row).
+struct NormShape {
+  std::size_t rows, width;
+  std::size_t groups = 1;
+  std::size_t x_stride, y_stride;
+  float eps;
+};
+
+// y = (x - mean) * rstd * gain + bias over the last dimension (Ba et al. 2016). Saves mean and rstd, fp32,
+// [rows * groups]. All arithmetic is fp32, one rounding into y.
+void layernorm_forward(Lane&, const NormShape&, ConstView x, ConstView gain, ConstView bias, View y, View mean,
+                       View rstd);
+// dx = dresidual + d/dx; dgain, dbias in their view's dtype, summed over rows in fp32 in a fixed order. dresidual may
+// be empty and may be dx itself. dy is laid out as y, dx as x.
+void layernorm_backward(Lane&, const NormShape&, ConstView dy, ConstView x, ConstView gain, ConstView mean,
+                        ConstView rstd, ConstView dresidual, View dx, View dgain, View dbias, View workspace);
+
+// y = x * rsqrt(mean(x^2) + eps) * gain (Zhang & Sennrich 2019). Saves rstd, fp32, [rows * groups].
+void rmsnorm_forward(Lane&, const NormShape&, ConstView x, ConstView gain, View y, View rstd);
+void rmsnorm_backward(Lane&, const NormShape&, ConstView dy, ConstView x, ConstView gain, ConstView rstd,
+                      ConstView dresidual, View dx, View dgain, View workspace);
+
+// Bytes of workspace that either backward needs.
+std::size_t norm_backward_workspace(const NormShape&);
+
+}  // namespace strata::device

@@ -1,0 +1,50 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "device/dtype.h"
+#include "device/lane.h"
+#include "device/view.h"
+
+namespace strata::device {
+
+// C[m, n] = op(A)[m, k] op(B)[k, n] (+ bias[n]) (+ C), row-major; a transposed operand is stored as [k, m] or [n, k].
+// Leading dimensions count elements between stored rows. Sums are fp32; C is rounded once. fp16 operands are
+// multiplied in fp32.
+struct ProductShape {
+  std::int64_t m, n, k;
+  bool transpose_a = false, transpose_b = false;
+  std::int64_t lda, ldb, ldc;
+  DType in = DType::fp32;   // of A, B and the bias
+  DType out = DType::fp32;  // of C; `in`, or fp32
+  bool bias = false;
+  bool accumulate = false;  // C += ...; fp32 C only
+  friend bool operator==(const ProductShape&, const ProductShape&) = default;
+};
+
+// What each finished tile of C becomes in a second output of C's shape and leading dimension, while still in cache.
+enum class Epilogue : std::uint8_t { none, gelu_tanh };
+
+// A product of one shape, made when the step is planned (oneDNN, cuBLASLt). Cut into tiles whose borders depend on the
+// shape and the kind of processor alone, each computed by one thread, so that the bits do not depend on threads.
+class Product {
+ public:
+  explicit Product(const ProductShape& shape);
+  ~Product();
+  Product(Product&&) noexcept;
+  Product& operator=(Product&&) noexcept;
+
+  const ProductShape& shape() const;
+  // Bytes of scratch that run() needs in a lane of `threads` threads.
+  std::size_t workspace_bytes(int threads) const;
+  // `workspace` holds at least workspace_bytes(lane.threads()) and belongs to this call until it has run.
+  void run(Lane& lane, ConstView a, ConstView b, ConstView bias, View c, View workspace,
+           Epilogue epilogue = Epilogue::none, View epilogue_out = {}) const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace strata::device
