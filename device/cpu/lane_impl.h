@@ -35,7 +35,7 @@ class Lane::Impl {
     static_assert(alignof(F) <= alignof(std::max_align_t) && std::is_trivially_destructible_v<F>);
     Slot& slot = acquire();
     new (slot.storage) F(std::move(work));
-    slot.run = [](void* storage, cpu::Team& team) { (*std::launder(static_cast<F*>(storage)))(team); };
+    slot.run = [](void* storage, cpu::Team& threads) { (*std::launder(static_cast<F*>(storage)))(threads); };
     publish();
   }
 
