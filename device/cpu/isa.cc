@@ -1,0 +1,85 @@
+#include "device/cpu/isa.h"
+
+#include <cpuid.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <string_view>
+
+#include "device/error.h"
+
+namespace strata::device::cpu {
+namespace {
+
+struct Processor {
+  Isa isa;
+  bool forced;  // by STRATA_CPU_ISA
+  bool bf16_products, tile_products;
+};
+
+// __builtin_cpu_supports of GCC 12 knows no AMX: CPUID leaf 7, EDX bit 22 (AMX-BF16).
+bool has_amx_bf16() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 22 & 1u) != 0;
+}
+
+Processor choose() {
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c"))
+    fail(Exit::failed, "this processor lacks AVX2, FMA or F16C, which Strata needs: use a newer machine (x86-64-v3)");
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl");
+  const char* wish = std::getenv("STRATA_CPU_ISA");
+  const std::string_view name = wish ? wish : "";
+  if (name != "" && name != "avx2" && name != "avx512")
+    fail(Exit::usage, "STRATA_CPU_ISA is '{}': use avx2 or avx512, or leave it unset", name);
+  if (name == "avx512" && !avx512)
+    fail(Exit::usage, "STRATA_CPU_ISA asks for avx512, which this processor lacks: use avx2, or leave it unset");
+  if (avx512 && name != "avx2")
+    return {Isa::avx512, name != "", __builtin_cpu_supports("avx512bf16") != 0, has_amx_bf16()};
+  // oneDNN takes this once, before it makes its first primitive; whoever makes primitives asks isa() before.
+  dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+  return {Isa::avx2, name != "", false, false};
+}
+
+const Processor& processor() {
+  static const Processor chosen = choose();
+  return chosen;
+}
+
+std::string model_name() {
+  unsigned words[12] = {};
+  for (unsigned leaf = 0; leaf < 3; ++leaf) {
+    unsigned* w = words + 4 * leaf;
+    if (__get_cpuid(0x80000002u + leaf, w, w + 1, w + 2, w + 3) == 0) return "unknown processor";
+  }
+  char text[49] = {};
+  std::memcpy(text, words, 48);
+  std::string_view name = text;
+  while (name.starts_with(' ')) name.remove_prefix(1);
+  while (name.ends_with(' ')) name.remove_suffix(1);
+  return std::string(name);
+}
+
+}  // namespace
+
+Isa isa() {
+  return processor().isa;
+}
+
+bool native_bf16() {
+  return processor().bf16_products || processor().tile_products;
+}
+
+std::string describe() {
+  const Processor& p = processor();
+  return fmt::format("{} ({}{}, fp32 products native, bf16 products {}, fp16 products widened to fp32)", model_name(),
+                     p.isa == Isa::avx512 ? "AVX-512" : "AVX2", p.forced ? " as STRATA_CPU_ISA asks" : "",
+                     p.tile_products   ? "native (AMX)"
+                     : p.bf16_products ? "native (AVX512_BF16)"
+                                       : "widened to fp32");
+}
+
+}  // namespace strata::device::cpu
