@@ -1,0 +1,19 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace strata::launcher {
+
+struct PlanOptions {
+  std::optional<std::filesystem::path> recipe;
+  std::vector<std::string> sets;
+  int ranks = 1;
+  std::optional<std::filesystem::path> json, trace;
+};
+
+// `strata plan`: what a run over `ranks` ranks will do and need; nothing is run. Returns the exit code; throws Error.
+int plan(const PlanOptions& options);
+
+}  // namespace strata::launcher

@@ -1,0 +1,17 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace strata::launcher {
+
+struct TrainOptions {
+  std::optional<std::filesystem::path> recipe;
+  std::vector<std::string> sets;
+};
+
+// `strata train`: one rank of a run. Returns the exit code; throws Error.
+int train(const TrainOptions& options);
+
+}  // namespace strata::launcher

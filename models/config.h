@@ -1,0 +1,72 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace strata::models {
+
+// A config.json, flat: a nested key is "rope_parameters.rope_theta". Remembers which keys were read, so that a family
+// can refuse what it does not know (unread()); for that reason not to be shared between threads.
+// Errors: Exit::corrupt naming file and key, or Exit::usage where `model.config.*` gave the value.
+class Config {
+ public:
+  struct Raw {  // an array, or an object that is empty or has a dot in a key: its JSON text
+    std::string json;
+    bool operator==(const Raw&) const = default;
+  };
+  using Value = std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, Raw>;
+
+  // `source` names the text in errors. At most 1 MiB and 16 levels deep.
+  static Config parse(std::string_view json, std::string source);
+  // directory/config.json.
+  static Config read(const std::filesystem::path& directory);
+  // Replaces or adds one key by JSON text: what `model.config.KEY` does. An object replaces all of KEY.*.
+  void override_key(const std::string& key, std::string_view json);
+
+  const std::string& source() const { return source_; }
+  // There and not null. The accessors treat null as absent.
+  bool has(std::string_view key) const;
+  // The first of `keys` that has(), or the first: for keys with an older and a newer spelling.
+  std::string_view spelled(std::initializer_list<std::string_view> keys) const;
+
+  std::int64_t require_int(std::string_view key) const;  // at least 1
+  std::int64_t int_or(std::string_view key, std::int64_t otherwise) const;
+  double require_number(std::string_view key) const;
+  double number_or(std::string_view key, double otherwise) const;
+  bool bool_or(std::string_view key, bool otherwise) const;
+  std::string require_text(std::string_view key) const;
+  std::string text_or(std::string_view key, std::string_view otherwise) const;
+  // The JSON text of an array (or of any other value); empty where absent.
+  std::string json_or_empty(std::string_view key) const;
+  // The strings of an array of strings (`architectures`, `layer_types`); empty where absent.
+  std::vector<std::string> texts(std::string_view key) const;
+
+  // Marks keys as read without reading them (those that do not change the mathematics).
+  void ignore(std::initializer_list<std::string_view> keys) const;
+  // Keys that are there, are not null and were never read; in byte order.
+  std::vector<std::string> unread() const;
+  // True where `model.config.*` set this key.
+  bool overridden(std::string_view key) const;
+  // "KEY of SOURCE" or "model.config.KEY", for errors.
+  std::string describe(std::string_view key) const;
+
+  // The whole configuration as JSON, keys in byte order: for export and checkpoints.
+  std::string to_json() const;
+
+ private:
+  const Value* lookup(std::string_view key) const;
+  [[noreturn]] void wrong_type(std::string_view key, std::string_view allowed) const;
+
+  std::string source_;
+  std::map<std::string, Value, std::less<>> values_;
+  std::set<std::string, std::less<>> overridden_;
+  mutable std::set<std::string, std::less<>> read_;
+};
+
+}  // namespace strata::models
