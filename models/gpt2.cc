@@ -1,0 +1,261 @@
+// GPT-2 (Radford et al. 2019) as Hugging Face stores it: learned positions, LayerNorm before attention and MLP,
+// GELU-tanh, biases, matrices as Conv1D [in, out], the head tied to the token embedding.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "device/ops/activation.h"
+#include "device/ops/attention.h"
+#include "device/ops/dropout.h"
+#include "device/ops/elementwise.h"
+#include "device/ops/norm.h"
+#include "models/config.h"
+#include "models/embedding.h"
+#include "models/families.h"
+#include "models/head.h"
+#include "models/linear.h"
+#include "models/slots.h"
+
+namespace strata::models {
+namespace {
+
+using device::ConstView;
+using device::DType;
+using device::Lane;
+using device::View;
+
+struct Shape {
+  std::size_t hidden, heads, inner, layers, vocabulary, positions;
+  float eps, deviation;
+  float attention_dropout, residual_dropout, embedding_dropout;
+  bool tied;
+};
+
+// Offsets of a block's parameters in its flat buffer; the same for every block.
+struct Offsets {
+  std::size_t ln1_gain, ln1_bias, qkv, qkv_bias, projection, projection_bias, ln2_gain, ln2_bias, up, up_bias, down,
+      down_bias;
+};
+
+// The operations of a block, prepared once and shared by all of them.
+struct BlockPlan {
+  BlockPlan(const Shape& s, const RunShape& run, const Offsets& o)
+      : shape(s),
+        offsets(o),
+        tokens(run.tokens()),
+        norm{tokens, s.hidden, 1, s.hidden, s.hidden, s.eps},
+        attention{run.batch,
+                  run.seq,
+                  s.heads,
+                  s.heads,
+                  s.hidden / s.heads,
+                  3 * s.hidden,
+                  3 * s.hidden,
+                  3 * s.hidden,
+                  1.0f / std::sqrt(static_cast<float>(s.hidden / s.heads))},
+        qkv({tokens, s.hidden, {{3 * s.hidden, o.qkv, o.qkv_bias}}, true, true, run.dtype}),
+        projection({tokens, s.hidden, {{s.hidden, o.projection, o.projection_bias}}, true, true, run.dtype}),
+        up({tokens, s.hidden, {{s.inner, o.up, o.up_bias}}, true, true, run.dtype}),
+        down({tokens, s.inner, {{s.hidden, o.down, o.down_bias}}, true, true, run.dtype}) {
+    const DType t = run.dtype;
+    Slots save;
+    mean1 = save.add(tokens, DType::fp32);
+    rstd1 = save.add(tokens, DType::fp32);
+    normed1 = save.add(tokens * s.hidden, t);
+    heads = save.add(tokens * 3 * s.hidden, t);
+    mixed = save.add(tokens * s.hidden, t);
+    lse = save.add(tokens * s.heads, DType::fp32);
+    middle = save.add(tokens * s.hidden, t);
+    mean2 = save.add(tokens, DType::fp32);
+    rstd2 = save.add(tokens, DType::fp32);
+    normed2 = save.add(tokens * s.hidden, t);
+    inner = save.add(tokens * s.inner, t);
+    active = save.add(tokens * s.inner, t);
+    bytes.saved = save.bytes();
+
+    std::size_t scratch_bytes =
+        std::max(device::attention_workspace(attention, t, run.threads), device::norm_backward_workspace(norm));
+    for (const Linear* linear : {&qkv, &projection, &up, &down})
+      scratch_bytes = std::max(scratch_bytes, linear->scratch_bytes(run.threads));
+    Slots work;
+    scratch = work.add_bytes(scratch_bytes);
+    narrow = work.add(tokens * s.hidden, t);
+    bytes.forward_workspace = work.bytes();
+    wide = work.add(tokens * std::max(s.inner, 3 * s.hidden), t);
+    dropped = work.add(s.residual_dropout > 0 ? tokens * s.hidden : 0, t);
+    bytes.backward_workspace = work.bytes();
+  }
+
+  Shape shape;
+  Offsets offsets;
+  std::size_t tokens;
+  device::NormShape norm;
+  device::AttentionShape attention;
+  Linear qkv, projection, up, down;
+  Slot mean1, rstd1, normed1, heads, mixed, lse, middle, mean2, rstd2, normed2, inner, active;  // saved
+  Slot scratch, narrow, wide, dropped;                                                          // workspace
+  UnitBytes bytes;
+};
+
+class Block final : public Unit {
+ public:
+  Block(const Shape& s, std::size_t layer) : Unit("block " + std::to_string(layer)), layer_(layer) {
+    const std::string p = "transformer.h." + std::to_string(layer) + ".";
+    const auto d = static_cast<std::int64_t>(s.hidden), f = static_cast<std::int64_t>(s.inner);
+    const Init one{1, 0}, zero{0, 0}, normal{0, s.deviation};
+    // Projections onto the residual stream are scaled by 1/sqrt(2 L): its variance would grow with depth.
+    const Init residual{0, s.deviation / std::sqrt(2.0f * static_cast<float>(s.layers))};
+    offsets_.ln1_gain = add_parameter(p + "ln_1.weight", {d}, false, one);
+    offsets_.ln1_bias = add_parameter(p + "ln_1.bias", {d}, false, zero);
+    offsets_.qkv = add_parameter(p + "attn.c_attn.weight", {d, 3 * d}, true, normal);
+    offsets_.qkv_bias = add_parameter(p + "attn.c_attn.bias", {3 * d}, false, zero);
+    offsets_.projection = add_parameter(p + "attn.c_proj.weight", {d, d}, true, residual);
+    offsets_.projection_bias = add_parameter(p + "attn.c_proj.bias", {d}, false, zero);
+    offsets_.ln2_gain = add_parameter(p + "ln_2.weight", {d}, false, one);
+    offsets_.ln2_bias = add_parameter(p + "ln_2.bias", {d}, false, zero);
+    offsets_.up = add_parameter(p + "mlp.c_fc.weight", {d, f}, true, normal);
+    offsets_.up_bias = add_parameter(p + "mlp.c_fc.bias", {f}, false, zero);
+    offsets_.down = add_parameter(p + "mlp.c_proj.weight", {f, d}, true, residual);
+    offsets_.down_bias = add_parameter(p + "mlp.c_proj.bias", {d}, false, zero);
+  }
+  const Offsets& offsets() const { return offsets_; }
+  void prepare(std::shared_ptr<const BlockPlan> plan) { plan_ = std::move(plan); }
+
+  UnitBytes bytes() const override { return plan_->bytes; }
+
+  void forward(Lane& lane, const Context& c, ConstView x, View y, View saved) const override {
+    const BlockPlan& b = *plan_;
+    const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
+    const View heads = b.heads.of(saved), middle = b.middle.of(saved);
+    layernorm_forward(lane, b.norm, x, gain(c, offsets_.ln1_gain), gain(c, offsets_.ln1_bias), b.normed1.of(saved),
+                      b.mean1.of(saved), b.rstd1.of(saved));
+    b.qkv.forward(lane, c.parameters, b.normed1.of(saved), heads, scratch);
+    attention_forward(lane, b.attention, part(heads, 0), part(heads, 1), part(heads, 2), b.mixed.of(saved),
+                      b.lse.of(saved), dropout_at(c, 0), scratch);
+    b.projection.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
+    dropout(lane, dropout_at(c, 1), narrow, x, middle);
+    layernorm_forward(lane, b.norm, middle, gain(c, offsets_.ln2_gain), gain(c, offsets_.ln2_bias), b.normed2.of(saved),
+                      b.mean2.of(saved), b.rstd2.of(saved));
+    b.up.forward(lane, c.parameters, b.normed2.of(saved), b.inner.of(saved), scratch, device::Epilogue::gelu_tanh,
+                 b.active.of(saved));
+    if (!y) return;
+    b.down.forward(lane, c.parameters, b.active.of(saved), narrow, scratch);
+    dropout(lane, dropout_at(c, 2), narrow, middle, y);
+  }
+
+  void backward(Lane& lane, const Context& c, ConstView x, ConstView saved, ConstView dy, View dx,
+                View gradients) const override {
+    const BlockPlan& b = *plan_;
+    const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
+    const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.shape.inner);
+    const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * 3 * b.shape.hidden);
+    const ConstView heads = b.heads.of(saved), middle = b.middle.of(saved);
+
+    const ConstView d_down = through_dropout(lane, c, 2, dy);
+    b.down.backward_parameters(lane, b.active.of(saved), d_down, gradients, scratch);
+    b.down.backward_input(lane, c.parameters, d_down, d_inner, scratch);
+    gelu_backward(lane, d_inner, b.inner.of(saved), d_inner);
+    b.up.backward_parameters(lane, b.normed2.of(saved), d_inner, gradients, scratch);
+    b.up.backward_input(lane, c.parameters, d_inner, narrow, scratch);
+    layernorm_backward(lane, b.norm, narrow, middle, gain(c, offsets_.ln2_gain), b.mean2.of(saved), b.rstd2.of(saved),
+                       dy, dx, grad(gradients, offsets_.ln2_gain), grad(gradients, offsets_.ln2_bias), scratch);
+
+    const ConstView d_projection = through_dropout(lane, c, 1, dx);
+    b.projection.backward_parameters(lane, b.mixed.of(saved), d_projection, gradients, scratch);
+    b.projection.backward_input(lane, c.parameters, d_projection, narrow, scratch);
+    attention_backward(lane, b.attention, part(heads, 0), part(heads, 1), part(heads, 2), b.mixed.of(saved),
+                       b.lse.of(saved), narrow, part(d_heads, 0), part(d_heads, 1), part(d_heads, 2), dropout_at(c, 0),
+                       scratch);
+    b.qkv.backward_parameters(lane, b.normed1.of(saved), d_heads, gradients, scratch);
+    b.qkv.backward_input(lane, c.parameters, d_heads, narrow, scratch);
+    layernorm_backward(lane, b.norm, narrow, x, gain(c, offsets_.ln1_gain), b.mean1.of(saved), b.rstd1.of(saved), dx,
+                       dx, grad(gradients, offsets_.ln1_gain), grad(gradients, offsets_.ln1_bias), scratch);
+  }
+
+ private:
+  ConstView gain(const Context& c, std::size_t offset) const { return c.parameters.sub(offset, plan_->shape.hidden); }
+  View grad(View gradients, std::size_t offset) const { return gradients.sub(offset, plan_->shape.hidden); }
+  // q, k or v inside packed rows of 3 * hidden.
+  template <typename V>
+  V part(V heads, std::size_t i) const {
+    const std::size_t d = plan_->shape.hidden;
+    return heads.sub(i * d, heads.size - i * d);
+  }
+  device::Dropout dropout_at(const Context& c, std::uint32_t place) const {
+    const Shape& s = plan_->shape;
+    return {place == 0 ? s.attention_dropout : s.residual_dropout, static_cast<std::uint32_t>(layer_ * 4 + place + 4),
+            c.micro_batch, c.scalars};
+  }
+  ConstView through_dropout(Lane& lane, const Context& c, std::uint32_t place, ConstView dy) const {
+    if (plan_->shape.residual_dropout == 0) return dy;
+    const View dropped = plan_->dropped.of(c.workspace);
+    dropout(lane, dropout_at(c, place), dy, {}, dropped);
+    return dropped;
+  }
+
+  std::size_t layer_;
+  Offsets offsets_{};
+  std::shared_ptr<const BlockPlan> plan_;
+};
+
+Shape read_shape(const Config& config) {
+  Shape s{};
+  s.hidden = size_of_key(config, "n_embd");
+  s.heads = size_of_key(config, "n_head");
+  s.layers = size_of_key(config, "n_layer");
+  s.vocabulary = size_of_key(config, "vocab_size");
+  s.positions = size_of_key(config, "n_positions");
+  s.inner = size_or(config, "n_inner", 4 * s.hidden);
+  s.eps = static_cast<float>(config.number_or("layer_norm_epsilon", 1e-5));
+  s.deviation = static_cast<float>(config.number_or("initializer_range", 0.02));
+  s.attention_dropout = dropout_probability(config, "attn_pdrop", 0.1);
+  s.residual_dropout = dropout_probability(config, "resid_pdrop", 0.1);
+  s.embedding_dropout = dropout_probability(config, "embd_pdrop", 0.1);
+  s.tied = config.bool_or("tie_word_embeddings", true);
+  if (s.hidden % s.heads != 0) fail(Exit::usage, "config key n_head={} does not divide n_embd={}", s.heads, s.hidden);
+  require_one_of(config, "activation_function", {"gelu_new", "gelu_pytorch_tanh"}, "gelu_new");
+  require_bool(config, "scale_attn_weights", true, true);
+  require_bool(config, "scale_attn_by_inverse_layer_idx", false, false);
+  require_bool(config, "add_cross_attention", false, false);
+  return s;
+}
+
+class Gpt2 final : public Model {
+ public:
+  Gpt2(const Shape& s, const RunShape& run) {
+    family = "gpt2";
+    vocabulary = s.vocabulary;
+    hidden = s.hidden;
+    max_positions = s.positions;
+    layers = s.layers;
+    heads = s.heads;
+    head_dim = s.hidden / s.heads;
+    ignored_suffixes = {".attn.bias", ".attn.masked_bias"};
+    optional_prefix = "transformer.";
+
+    const Init normal{0, s.deviation};
+    units.push_back(make_embedding({"transformer.wte.weight", "transformer.wpe.weight", s.vocabulary, s.positions,
+                                    s.hidden, normal, s.embedding_dropout},
+                                   run));
+    std::shared_ptr<const BlockPlan> plan;
+    for (std::size_t layer = 0; layer < s.layers; ++layer) {
+      auto block = std::make_unique<Block>(s, layer);
+      if (!plan) plan = std::make_shared<const BlockPlan>(s, run, block->offsets());
+      block->prepare(plan);
+      units.push_back(std::move(block));
+    }
+    units.push_back(make_head({"transformer.ln_f.weight", "transformer.ln_f.bias", s.tied ? "" : "lm_head.weight",
+                               s.vocabulary, s.hidden, s.eps, normal},
+                              run));
+    if (s.tied) tied_size = tied_elements(s.vocabulary, s.hidden);
+  }
+  void fill_constants(std::byte*) const override {}
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_gpt2(const Config& config, const RunShape& run) {
+  return std::make_unique<Gpt2>(read_shape(config), run);
+}
+
+}  // namespace strata::models

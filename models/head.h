@@ -1,0 +1,21 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include "models/model.h"
+
+namespace strata::models {
+
+struct HeadSpec {
+  std::string gain_name, bias_name;  // LayerNorm; RMSNorm where bias_name is empty
+  std::string weight_name;           // empty: tied to the embedding's table
+  std::size_t vocabulary, hidden;
+  float eps;
+  Init init;
+};
+
+// The last unit: final norm, projection to the vocabulary and cross-entropy, forward and backward in one pass over
+// chunks of rows. The projection's gradient is summed over chunks in fp32 and rounded once.
+std::unique_ptr<Head> make_head(const HeadSpec& spec, const RunShape& run);
+
+}  // namespace strata::models

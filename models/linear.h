@@ -1,0 +1,57 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "device/lane.h"
+#include "device/ops/product.h"
+#include "device/view.h"
+
+namespace strata::models {
+
+// y[rows, out] = x[rows, in] W (+ b), where W's outputs may be several tensors side by side (q, k, v; gate, up).
+// Prepared once per shape and shared by all blocks.
+class Linear {
+ public:
+  // Where one tensor lies in the unit's flat buffer.
+  struct Piece {
+    std::size_t out;
+    std::size_t weight;
+    std::size_t bias = 0;
+  };
+  struct Spec {
+    std::size_t rows, in;
+    std::vector<Piece> pieces;
+    bool bias;
+    bool input_major;  // W is stored [in, out] (GPT-2's Conv1D), else [out, in]
+    device::DType dtype;
+  };
+  explicit Linear(const Spec& spec);
+
+  std::size_t out() const { return out_; }
+  // Scratch bytes that any of the calls below needs in a lane of `threads` threads.
+  std::size_t scratch_bytes(int threads) const;
+
+  void forward(device::Lane&, device::ConstView parameters, device::ConstView x, device::View y, device::View scratch,
+               device::Epilogue epilogue = device::Epilogue::none, device::View epilogue_out = {}) const;
+  // dx[rows, in] = dy W^T.
+  void backward_input(device::Lane&, device::ConstView parameters, device::ConstView dy, device::View dx,
+                      device::View scratch) const;
+  // dW = x^T dy and db = the column sums of dy, into the places of W and b in `gradients`.
+  void backward_parameters(device::Lane&, device::ConstView x, device::ConstView dy, device::View gradients,
+                           device::View scratch) const;
+
+ private:
+  // Neighbouring pieces without a gap between their weights: one product.
+  struct Group {
+    std::size_t out, weight, column;
+    device::Product forward, input, weights;
+  };
+  std::size_t input_sum_bytes() const;  // fp32 sum of several groups' dx; 0 with one group
+
+  Spec spec_;
+  std::size_t out_ = 0;
+  std::vector<Group> groups_;
+};
+
+}  // namespace strata::models

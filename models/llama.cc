@@ -1,0 +1,402 @@
+// The Llama family (Touvron et al. 2023) as Hugging Face stores it: RMSNorm before attention and MLP, rotary positions,
+// grouped-query attention, SwiGLU, no biases. Mistral adds a sliding window, Qwen2 biases of q, k and v, Qwen3 an
+// RMSNorm of each query and key head.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numbers>
+
+#include "device/ops/activation.h"
+#include "device/ops/attention.h"
+#include "device/ops/elementwise.h"
+#include "device/ops/norm.h"
+#include "device/ops/rope.h"
+#include "models/config.h"
+#include "models/embedding.h"
+#include "models/families.h"
+#include "models/head.h"
+#include "models/linear.h"
+#include "models/slots.h"
+
+namespace strata::models {
+namespace {
+
+using device::ConstView;
+using device::DType;
+using device::Lane;
+using device::View;
+
+// How rotary frequencies are stretched for long contexts; factor 1: not at all.
+struct RopeScaling {
+  double factor = 1, low_frequency = 1, high_frequency = 4, original_positions = 0;
+  bool by_frequency = false;  // Llama 3: long wavelengths by the factor, short ones not, in between smoothly
+};
+
+struct Shape {
+  std::size_t hidden, heads, kv_heads, head_dim, inner, layers, vocabulary, positions, window;
+  float eps, deviation, attention_dropout;
+  double theta;
+  RopeScaling scaling;
+  bool qkv_bias, output_bias, mlp_bias, qk_norm, tied;
+
+  std::size_t query_width() const { return heads * head_dim; }
+  std::size_t key_width() const { return kv_heads * head_dim; }
+  std::size_t qkv_width() const { return query_width() + 2 * key_width(); }
+};
+
+// Offsets of a block's parameters in its flat buffer; the same for every block.
+struct Offsets {
+  std::size_t norm1, q, k, v, q_bias, k_bias, v_bias, q_norm, k_norm, output, output_bias, norm2, gate, up, gate_bias,
+      up_bias, down, down_bias;
+};
+
+// The operations of a block, prepared once and shared by all of them.
+struct BlockPlan {
+  BlockPlan(const Shape& s, const RunShape& run, const Offsets& o)
+      : shape(s),
+        offsets(o),
+        tokens(run.tokens()),
+        norm{tokens, s.hidden, 1, s.hidden, s.hidden, s.eps},
+        q_norm{tokens, s.head_dim, s.heads, s.qkv_width(), s.qkv_width(), s.eps},
+        k_norm{tokens, s.head_dim, s.kv_heads, s.qkv_width(), s.qkv_width(), s.eps},
+        q_rope{tokens, s.heads, s.head_dim, s.qkv_width()},
+        k_rope{tokens, s.kv_heads, s.head_dim, s.qkv_width()},
+        attention{run.batch,     run.seq,       s.heads,
+                  s.kv_heads,    s.head_dim,    s.qkv_width(),
+                  s.qkv_width(), s.qkv_width(), 1.0f / std::sqrt(static_cast<float>(s.head_dim)),
+                  s.window},
+        qkv({tokens,
+             s.hidden,
+             {{s.query_width(), o.q, o.q_bias}, {s.key_width(), o.k, o.k_bias}, {s.key_width(), o.v, o.v_bias}},
+             s.qkv_bias,
+             false,
+             run.dtype}),
+        output({tokens, s.query_width(), {{s.hidden, o.output, o.output_bias}}, s.output_bias, false, run.dtype}),
+        gate_up({tokens,
+                 s.hidden,
+                 {{s.inner, o.gate, o.gate_bias}, {s.inner, o.up, o.up_bias}},
+                 s.mlp_bias,
+                 false,
+                 run.dtype}),
+        down({tokens, s.inner, {{s.hidden, o.down, o.down_bias}}, s.mlp_bias, false, run.dtype}) {
+    const DType t = run.dtype;
+    Slots save;
+    rstd1 = save.add(tokens, DType::fp32);
+    normed1 = save.add(tokens * s.hidden, t);
+    heads = save.add(tokens * s.qkv_width(), t);
+    if (s.qk_norm) {
+      raw = save.add(tokens * s.qkv_width(), t);
+      q_rstd = save.add(tokens * s.heads, DType::fp32);
+      k_rstd = save.add(tokens * s.kv_heads, DType::fp32);
+    }
+    mixed = save.add(tokens * s.query_width(), t);
+    lse = save.add(tokens * s.heads, DType::fp32);
+    middle = save.add(tokens * s.hidden, t);
+    rstd2 = save.add(tokens, DType::fp32);
+    normed2 = save.add(tokens * s.hidden, t);
+    inner = save.add(tokens * 2 * s.inner, t);
+    active = save.add(tokens * s.inner, t);
+    bytes.saved = save.bytes();
+
+    std::size_t scratch_bytes =
+        std::max({device::attention_workspace(attention, t, run.threads), device::norm_backward_workspace(norm),
+                  device::norm_backward_workspace(q_norm), device::norm_backward_workspace(k_norm)});
+    for (const Linear* linear : {&qkv, &output, &gate_up, &down})
+      scratch_bytes = std::max(scratch_bytes, linear->scratch_bytes(run.threads));
+    Slots work;
+    scratch = work.add_bytes(scratch_bytes);
+    narrow = work.add(tokens * std::max(s.hidden, s.query_width()), t);
+    bytes.forward_workspace = work.bytes();
+    wide = work.add(tokens * std::max(2 * s.inner, s.qkv_width()), t);
+    d_active = work.add(tokens * s.inner, t);
+    bytes.backward_workspace = work.bytes();
+  }
+
+  Shape shape;
+  Offsets offsets;
+  std::size_t tokens;
+  device::NormShape norm, q_norm, k_norm;
+  device::RopeShape q_rope, k_rope;
+  device::AttentionShape attention;
+  Linear qkv, output, gate_up, down;
+  Slot rstd1, normed1, heads, raw, q_rstd, k_rstd, mixed, lse, middle, rstd2, normed2, inner, active;  // saved
+  Slot scratch, narrow, wide, d_active;                                                                // workspace
+  UnitBytes bytes;
+};
+
+class Block final : public Unit {
+ public:
+  Block(const Shape& s, std::size_t layer) : Unit("block " + std::to_string(layer)), layer_(layer) {
+    const std::string p = "model.layers." + std::to_string(layer) + ".";
+    const auto d = static_cast<std::int64_t>(s.hidden), f = static_cast<std::int64_t>(s.inner);
+    const auto q = static_cast<std::int64_t>(s.query_width()), kv = static_cast<std::int64_t>(s.key_width());
+    const auto head = static_cast<std::int64_t>(s.head_dim);
+    const Init one{1, 0}, zero{0, 0}, normal{0, s.deviation};
+    const auto bias = [&](bool there, const char* name, std::int64_t n) {
+      return there ? add_parameter(p + name, {n}, false, zero) : 0;
+    };
+    o_.norm1 = add_parameter(p + "input_layernorm.weight", {d}, false, one);
+    o_.q = add_parameter(p + "self_attn.q_proj.weight", {q, d}, true, normal);
+    o_.k = add_parameter(p + "self_attn.k_proj.weight", {kv, d}, true, normal);
+    o_.v = add_parameter(p + "self_attn.v_proj.weight", {kv, d}, true, normal);
+    o_.q_bias = bias(s.qkv_bias, "self_attn.q_proj.bias", q);
+    o_.k_bias = bias(s.qkv_bias, "self_attn.k_proj.bias", kv);
+    o_.v_bias = bias(s.qkv_bias, "self_attn.v_proj.bias", kv);
+    if (s.qk_norm) {
+      o_.q_norm = add_parameter(p + "self_attn.q_norm.weight", {head}, false, one);
+      o_.k_norm = add_parameter(p + "self_attn.k_norm.weight", {head}, false, one);
+    }
+    o_.output = add_parameter(p + "self_attn.o_proj.weight", {d, q}, true, normal);
+    o_.output_bias = bias(s.output_bias, "self_attn.o_proj.bias", d);
+    o_.norm2 = add_parameter(p + "post_attention_layernorm.weight", {d}, false, one);
+    o_.gate = add_parameter(p + "mlp.gate_proj.weight", {f, d}, true, normal);
+    o_.up = add_parameter(p + "mlp.up_proj.weight", {f, d}, true, normal);
+    o_.gate_bias = bias(s.mlp_bias, "mlp.gate_proj.bias", f);
+    o_.up_bias = bias(s.mlp_bias, "mlp.up_proj.bias", f);
+    o_.down = add_parameter(p + "mlp.down_proj.weight", {d, f}, true, normal);
+    o_.down_bias = bias(s.mlp_bias, "mlp.down_proj.bias", d);
+  }
+  const Offsets& offsets() const { return o_; }
+  void prepare(std::shared_ptr<const BlockPlan> plan) { plan_ = std::move(plan); }
+
+  UnitBytes bytes() const override { return plan_->bytes; }
+
+  void forward(Lane& lane, const Context& c, ConstView x, View y, View saved) const override {
+    const BlockPlan& b = *plan_;
+    const Shape& s = b.shape;
+    const View scratch = b.scratch.of(c.workspace);
+    const View narrow = b.narrow.of(c.workspace).sub(0, b.tokens * s.hidden);
+    const View heads = b.heads.of(saved), middle = b.middle.of(saved), inner = b.inner.of(saved);
+
+    rmsnorm_forward(lane, b.norm, x, gain(c, o_.norm1), b.normed1.of(saved), b.rstd1.of(saved));
+    if (s.qk_norm) {
+      const View raw = b.raw.of(saved);
+      b.qkv.forward(lane, c.parameters, b.normed1.of(saved), raw, scratch);
+      cast(lane, raw, heads);  // v, and what the norms below overwrite
+      rmsnorm_forward(lane, b.q_norm, q_of(raw), c.parameters.sub(o_.q_norm, s.head_dim), q_of(heads),
+                      b.q_rstd.of(saved));
+      rmsnorm_forward(lane, b.k_norm, k_of(raw), c.parameters.sub(o_.k_norm, s.head_dim), k_of(heads),
+                      b.k_rstd.of(saved));
+    } else {
+      b.qkv.forward(lane, c.parameters, b.normed1.of(saved), heads, scratch);
+    }
+    rotate(lane, c, heads, false);
+    attention_forward(lane, b.attention, q_of(heads), k_of(heads), v_of(heads), b.mixed.of(saved), b.lse.of(saved),
+                      dropout_of(c), scratch);
+    b.output.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
+    dropout(lane, {}, narrow, x, middle);
+    rmsnorm_forward(lane, b.norm, middle, gain(c, o_.norm2), b.normed2.of(saved), b.rstd2.of(saved));
+    b.gate_up.forward(lane, c.parameters, b.normed2.of(saved), inner, scratch);
+    swiglu_forward(lane, b.tokens, s.inner, inner, b.active.of(saved));
+    if (!y) return;
+    b.down.forward(lane, c.parameters, b.active.of(saved), narrow, scratch);
+    dropout(lane, {}, narrow, middle, y);
+  }
+
+  void backward(Lane& lane, const Context& c, ConstView x, ConstView saved, ConstView dy, View dx,
+                View gradients) const override {
+    const BlockPlan& b = *plan_;
+    const Shape& s = b.shape;
+    const View scratch = b.scratch.of(c.workspace);
+    const View d_hidden = b.narrow.of(c.workspace).sub(0, b.tokens * s.hidden);
+    const View d_mixed = b.narrow.of(c.workspace).sub(0, b.tokens * s.query_width());
+    const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * 2 * s.inner);
+    const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * s.qkv_width());
+    const View d_active = b.d_active.of(c.workspace);
+    const ConstView heads = b.heads.of(saved), middle = b.middle.of(saved);
+
+    b.down.backward_parameters(lane, b.active.of(saved), dy, gradients, scratch);
+    b.down.backward_input(lane, c.parameters, dy, d_active, scratch);
+    swiglu_backward(lane, b.tokens, s.inner, d_active, b.inner.of(saved), d_inner);
+    b.gate_up.backward_parameters(lane, b.normed2.of(saved), d_inner, gradients, scratch);
+    b.gate_up.backward_input(lane, c.parameters, d_inner, d_hidden, scratch);
+    rmsnorm_backward(lane, b.norm, d_hidden, middle, gain(c, o_.norm2), b.rstd2.of(saved), dy, dx,
+                     gradients.sub(o_.norm2, s.hidden), scratch);
+
+    b.output.backward_parameters(lane, b.mixed.of(saved), dx, gradients, scratch);
+    b.output.backward_input(lane, c.parameters, dx, d_mixed, scratch);
+    attention_backward(lane, b.attention, q_of(heads), k_of(heads), v_of(heads), b.mixed.of(saved), b.lse.of(saved),
+                       d_mixed, q_of(d_heads), k_of(d_heads), v_of(d_heads), dropout_of(c), scratch);
+    rotate(lane, c, d_heads, true);
+    if (s.qk_norm) {
+      const ConstView raw = b.raw.of(saved);
+      rmsnorm_backward(lane, b.q_norm, q_of(d_heads), q_of(raw), c.parameters.sub(o_.q_norm, s.head_dim),
+                       b.q_rstd.of(saved), {}, q_of(d_heads), gradients.sub(o_.q_norm, s.head_dim), scratch);
+      rmsnorm_backward(lane, b.k_norm, k_of(d_heads), k_of(raw), c.parameters.sub(o_.k_norm, s.head_dim),
+                       b.k_rstd.of(saved), {}, k_of(d_heads), gradients.sub(o_.k_norm, s.head_dim), scratch);
+    }
+    b.qkv.backward_parameters(lane, b.normed1.of(saved), d_heads, gradients, scratch);
+    b.qkv.backward_input(lane, c.parameters, d_heads, d_hidden, scratch);
+    rmsnorm_backward(lane, b.norm, d_hidden, x, gain(c, o_.norm1), b.rstd1.of(saved), dx, dx,
+                     gradients.sub(o_.norm1, s.hidden), scratch);
+  }
+
+ private:
+  ConstView gain(const Context& c, std::size_t offset) const { return c.parameters.sub(offset, plan_->shape.hidden); }
+  template <typename V>
+  V q_of(V heads) const {
+    return heads;
+  }
+  template <typename V>
+  V k_of(V heads) const {
+    const std::size_t at = plan_->shape.query_width();
+    return heads.sub(at, heads.size - at);
+  }
+  template <typename V>
+  V v_of(V heads) const {
+    const std::size_t at = plan_->shape.query_width() + plan_->shape.key_width();
+    return heads.sub(at, heads.size - at);
+  }
+  void rotate(Lane& lane, const Context& c, View heads, bool inverse) const {
+    const Shape& s = plan_->shape;
+    const std::size_t table = s.positions * (s.head_dim / 2);
+    auto* constants = const_cast<std::byte*>(c.constants);
+    const ConstView cos = View{constants, table, DType::fp32};
+    const ConstView sin = View{constants + table * sizeof(float), table, DType::fp32};
+    rope(lane, plan_->q_rope, q_of(heads), c.batch.positions, cos, sin, inverse);
+    rope(lane, plan_->k_rope, k_of(heads), c.batch.positions, cos, sin, inverse);
+  }
+  device::Dropout dropout_of(const Context& c) const {
+    return {plan_->shape.attention_dropout, static_cast<std::uint32_t>(layer_ * 4 + 4), c.micro_batch, c.scalars};
+  }
+
+  std::size_t layer_;
+  Offsets o_{};
+  std::shared_ptr<const BlockPlan> plan_;
+};
+
+RopeScaling read_scaling(const Config& config, const std::string& group, double positions) {
+  const auto key = [&](const char* name) { return group + "." + name; };
+  RopeScaling r;
+  const std::string kind_key = config.has(key("rope_type")) ? key("rope_type") : key("type");
+  const std::string kind = config.text_or(kind_key, "default");
+  config.ignore({key("rope_type"), key("type")});
+  if (kind == "default") return r;
+  if (kind != "linear" && kind != "llama3")
+    fail(Exit::usage, "{} is \"{}\", which is not built yet; built are default, linear and llama3",
+         config.describe(kind_key), kind);
+  r.factor = config.require_number(key("factor"));
+  r.by_frequency = kind == "llama3";
+  if (r.by_frequency) {
+    r.low_frequency = config.require_number(key("low_freq_factor"));
+    r.high_frequency = config.require_number(key("high_freq_factor"));
+    r.original_positions = config.number_or(key("original_max_position_embeddings"), positions);
+  }
+  return r;
+}
+
+Shape read_shape(const Config& config, std::size_t seq) {
+  const std::string family = config.require_text("model_type");
+  Shape s{};
+  s.hidden = size_of_key(config, "hidden_size");
+  s.heads = size_of_key(config, "num_attention_heads");
+  s.kv_heads = size_or(config, "num_key_value_heads", s.heads);
+  s.head_dim = size_or(config, "head_dim", s.hidden / s.heads);
+  s.inner = size_of_key(config, "intermediate_size");
+  s.layers = size_of_key(config, "num_hidden_layers");
+  s.vocabulary = size_of_key(config, "vocab_size");
+  s.positions = size_of_key(config, "max_position_embeddings");
+  s.eps = static_cast<float>(config.number_or("rms_norm_eps", 1e-6));
+  s.deviation = static_cast<float>(config.number_or("initializer_range", 0.02));
+  s.attention_dropout = dropout_probability(config, "attention_dropout", 0.0);
+  s.tied = config.bool_or("tie_word_embeddings", false);
+  const bool attention_bias = config.bool_or("attention_bias", false);
+  s.qkv_bias = family == "qwen2" || attention_bias;
+  s.output_bias = family != "qwen2" && attention_bias;
+  s.mlp_bias = config.bool_or("mlp_bias", false);
+  s.qk_norm = family == "qwen3";
+  if (s.heads % s.kv_heads != 0)
+    fail(Exit::usage, "config key num_key_value_heads={} does not divide num_attention_heads={}", s.kv_heads, s.heads);
+  if (s.head_dim % 2 != 0) fail(Exit::usage, "config key head_dim={} is odd: rotary positions need pairs", s.head_dim);
+  require_one_of(config, "hidden_act", {"silu", "swish"}, "silu");
+
+  // transformers 5 keeps everything about rotary positions in rope_parameters, 4 in rope_theta and rope_scaling.
+  const bool v5 = config.has("rope_parameters.rope_theta") || config.has("rope_parameters.rope_type");
+  s.theta = config.number_or(v5 ? "rope_parameters.rope_theta" : "rope_theta", 10000.0);
+  config.ignore({"rope_theta", "rope_parameters", "rope_scaling"});
+  s.scaling = read_scaling(config, v5 ? "rope_parameters" : "rope_scaling", static_cast<double>(s.positions));
+  for (const char* key : {"rope_parameters.partial_rotary_factor", "partial_rotary_factor"})
+    if (config.number_or(key, 1.0) != 1.0)
+      fail(Exit::usage, "{} is not 1, which is not built yet", config.describe(key));
+
+  const std::size_t window = config.has("sliding_window") ? size_of_key(config, "sliding_window") : 0;
+  const bool use_window = config.bool_or("use_sliding_window", family == "mistral");
+  if (family == "mistral" && window < seq) s.window = window;
+  if (family != "mistral" && use_window && window != 0 && window < seq)
+    fail(Exit::usage,
+         "{} is true with a window of {} below data.seq_len={}: windows of single layers are not built yet",
+         config.describe("use_sliding_window"), window, seq);
+  config.ignore({"layer_types", "sliding_window", "use_sliding_window"});
+  return s;
+}
+
+class Llama final : public Model {
+ public:
+  Llama(const Config& config, const RunShape& run) : shape_(read_shape(config, run.seq)), run_(run) {
+    const Shape& s = shape_;
+    family = config.require_text("model_type");
+    vocabulary = s.vocabulary;
+    hidden = s.hidden;
+    max_positions = s.positions;
+    layers = s.layers;
+    heads = s.heads;
+    head_dim = s.head_dim;
+    ignored_suffixes = {".rotary_emb.inv_freq"};
+    optional_prefix = "model.";
+    // Positions past the sequence are never looked up.
+    shape_.positions = std::min(s.positions, run.seq);
+    constants_bytes = 2 * shape_.positions * (s.head_dim / 2) * sizeof(float);
+
+    const Init normal{0, s.deviation};
+    units.push_back(make_embedding({"model.embed_tokens.weight", "", s.vocabulary, 0, s.hidden, normal, 0}, run));
+    std::shared_ptr<const BlockPlan> plan;
+    for (std::size_t layer = 0; layer < s.layers; ++layer) {
+      auto block = std::make_unique<Block>(s, layer);
+      if (!plan) plan = std::make_shared<const BlockPlan>(s, run, block->offsets());
+      block->prepare(plan);
+      units.push_back(std::move(block));
+    }
+    units.push_back(make_head(
+        {"model.norm.weight", "", s.tied ? "" : "lm_head.weight", s.vocabulary, s.hidden, s.eps, normal}, run));
+    if (s.tied) tied_size = tied_elements(s.vocabulary, s.hidden);
+  }
+
+  // cos and sin of position * frequency, [position, head_dim / 2] each; fp32 as transformers computes them.
+  void fill_constants(std::byte* constants) const override {
+    const std::size_t half = shape_.head_dim / 2;
+    auto* cos = reinterpret_cast<float*>(constants);
+    float* sin = cos + shape_.positions * half;
+    for (std::size_t i = 0; i < half; ++i) {
+      const auto frequency = static_cast<float>(scaled_frequency(i));
+      for (std::size_t p = 0; p < shape_.positions; ++p) {
+        const float angle = static_cast<float>(p) * frequency;
+        cos[p * half + i] = std::cos(angle);
+        sin[p * half + i] = std::sin(angle);
+      }
+    }
+  }
+
+ private:
+  double scaled_frequency(std::size_t i) const {
+    const RopeScaling& r = shape_.scaling;
+    const double frequency =
+        1.0 / std::pow(shape_.theta, static_cast<double>(2 * i) / static_cast<double>(shape_.head_dim));
+    if (!r.by_frequency) return frequency / r.factor;
+    const double turns = r.original_positions * frequency / (2 * std::numbers::pi);
+    if (turns > r.high_frequency) return frequency;
+    if (turns < r.low_frequency) return frequency / r.factor;
+    const double smooth = (turns - r.low_frequency) / (r.high_frequency - r.low_frequency);
+    return (1 - smooth) * frequency / r.factor + smooth * frequency;
+  }
+
+  Shape shape_;
+  RunShape run_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_llama(const Config& config, const RunShape& run) {
+  return std::make_unique<Llama>(config, run);
+}
+
+}  // namespace strata::models

@@ -1,0 +1,143 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/exact_sum.h"
+#include "device/lane.h"
+#include "device/step_scalars.h"
+#include "device/view.h"
+
+namespace strata::models {
+
+// How a parameter starts in a run with random weights: a constant (gains, biases), or normal(0, deviation).
+struct Init {
+  float constant = 0;
+  float deviation = 0;  // > 0: normal; the constant is not used
+};
+
+// One tensor of a unit, under its Hugging Face name and in its Hugging Face layout.
+struct Parameter {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::size_t offset;  // first element in the unit's flat buffer; a multiple of kParameterAlignment
+  bool decay;          // weight decay applies: matrices and embeddings
+  Init init;
+
+  std::size_t size() const;
+};
+inline constexpr std::size_t kParameterAlignment = 256;
+
+// The shape of a micro-batch and what is fixed for a run; products are prepared for it.
+struct RunShape {
+  std::size_t batch, seq;  // sequences, tokens per sequence
+  device::DType dtype;     // compute dtype: parameters, activations and gradients of one micro-batch
+  int threads;             // of the compute lane; decides workspace bytes, never results
+
+  std::size_t tokens() const { return batch * seq; }
+};
+
+// One micro-batch in device memory: [tokens] each.
+struct Batch {
+  const std::uint32_t* tokens;
+  const std::int32_t* labels;
+  const std::uint32_t* positions;
+};
+
+// What every call of a unit gets. `tied` is the embedding's table where the head shares it, else empty.
+struct Context {
+  Batch batch;
+  std::uint64_t micro_batch;  // g * W + rank: with scalars->first_micro_batch the global index
+  const device::StepScalars* scalars;
+  const std::byte* constants;  // what Model::fill_constants wrote
+  device::ConstView parameters, tied;
+  device::View workspace;
+};
+
+// Bytes that a unit's calls need for one micro-batch. `saved` lives from forward to backward.
+struct UnitBytes {
+  std::size_t saved = 0, forward_workspace = 0, backward_workspace = 0;
+};
+
+// What is gathered together: the embedding, a transformer block, the head. Knows nothing of ranks, shards or tiers.
+// x, y and their gradients are [tokens, hidden] in the compute dtype. Units are immutable and shared by micro-batches.
+class Unit {
+ public:
+  virtual ~Unit() = default;
+
+  const std::string& name() const { return name_; }
+  std::span<const Parameter> parameters() const { return parameters_; }
+  // Elements of the flat buffer, before it is padded to equal shards; a multiple of kParameterAlignment.
+  std::size_t size() const { return size_; }
+  virtual UnitBytes bytes() const = 0;
+
+  // y from x (the embedding has no x). With an empty y only `saved` is wanted: the call recomputes.
+  virtual void forward(device::Lane&, const Context&, device::ConstView x, device::View y,
+                       device::View saved) const = 0;
+  // dx and the gradient of every parameter of the unit, rounded to the compute dtype; writes all but the gaps between
+  // parameters. dx may be dy. The embedding has no x and no dx.
+  virtual void backward(device::Lane&, const Context&, device::ConstView x, device::ConstView saved,
+                        device::ConstView dy, device::View dx, device::View gradients) const = 0;
+
+ protected:
+  explicit Unit(std::string name) : name_(std::move(name)) {}
+  // Lays the parameter behind those added before; returns its offset.
+  std::size_t add_parameter(std::string name, std::vector<std::int64_t> shape, bool decay, Init init);
+
+ private:
+  std::string name_;
+  std::vector<Parameter> parameters_;
+  std::size_t size_ = 0;
+};
+
+// The last unit: final norm, output projection and loss, chunk by chunk, never all logits.
+class Head : public Unit {
+ public:
+  // Adds the micro-batch's summed loss to *loss. With gradients: dx, the unit's gradients and, where the projection
+  // is tied, its gradient in tied_gradients (elements past the table are set to zero).
+  virtual void loss(device::Lane&, const Context&, device::ConstView x, device::ExactSum* loss, device::View dx,
+                    device::View gradients, device::View tied_gradients) const = 0;
+  virtual std::size_t loss_workspace() const = 0;
+
+  UnitBytes bytes() const override { return {}; }
+  void forward(device::Lane&, const Context&, device::ConstView, device::View, device::View) const override;
+  void backward(device::Lane&, const Context&, device::ConstView, device::ConstView, device::ConstView, device::View,
+                device::View) const override;
+
+ protected:
+  using Unit::Unit;
+};
+
+// A model prepared for one RunShape: units in forward order, embedding first, head last.
+class Model {
+ public:
+  std::string family;  // config.json's model_type
+  std::size_t vocabulary, hidden, max_positions;
+  std::size_t layers, heads, head_dim;
+  // Elements of the embedding unit's flat buffer, from its start, that the head shares; 0 where it is untied.
+  std::size_t tied_size = 0;
+  std::vector<std::unique_ptr<Unit>> units;
+  std::size_t constants_bytes = 0;
+  // Tensor names that a checkpoint may hold and that are not parameters (causal masks, rotary tables): name endings.
+  std::vector<std::string> ignored_suffixes;
+  // A name's prefix that base-model checkpoints leave out ("transformer.", "model.").
+  std::string optional_prefix;
+
+  virtual ~Model() = default;
+  virtual void fill_constants(std::byte* constants) const = 0;
+
+  const Head& head() const;
+  std::size_t parameters() const;  // their number
+  // 6 x parameters in products (the head once) + 12 x layers x heads x head_dim x seq.
+  double flops_per_token(std::size_t seq) const;
+};
+
+class Config;
+// The family that config.json's `model_type` names, prepared for `shape`. Throws Error{usage} for a family, or a
+// config key that changes the mathematics, that is not built, naming it. seq longer than the positions is an error.
+std::unique_ptr<Model> make_model(const Config& config, const RunShape& shape);
+
+}  // namespace strata::models
