@@ -40,7 +40,8 @@ Processor choose() {
   if (avx512 && name != "avx2")
     return {Isa::avx512, name != "", __builtin_cpu_supports("avx512bf16") != 0, has_amx_bf16()};
   // oneDNN takes this once, before it makes its first primitive; whoever makes primitives asks isa() before.
-  dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+  if (avx512 && dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2) != dnnl::status::success)
+    fail(Exit::failed, "STRATA_CPU_ISA=avx2 came too late for oneDNN: DNNL_MAX_CPU_ISA must be left unset with it");
   return {Isa::avx2, name != "", false, false};
 }
 

@@ -1,0 +1,91 @@
+#include "device/ops/elementwise.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "device/cpu/kernels/elementwise.h"
+#include "device/cpu/lane_impl.h"
+#include "device/cpu/row_blocks.h"
+
+namespace strata::device {
+namespace {
+
+// A partial sum's slice of columns for one task of the last addition.
+constexpr std::size_t kColumnGrain = 1024;
+
+}  // namespace
+
+void zero(Lane& lane, View x) {
+  cpu::submit(lane, [=](cpu::Team& team) {
+    team.for_range(x.bytes(), 4 * cpu::kGrain,
+                   [&](std::size_t begin, std::size_t end) { std::memset(x.data + begin, 0, end - begin); });
+  });
+}
+
+void cast(Lane& lane, ConstView from, View to) {
+  STRATA_CHECK_EQ(from.size, to.size);
+  const auto kernel = cpu::elementwise_kernels().cast[cpu::index(from.dtype)][cpu::index(to.dtype)];
+  cpu::submit(lane, [=](cpu::Team& team) {
+    team.for_range(to.size, cpu::kGrain, [&](std::size_t begin, std::size_t end) {
+      const ConstView source = from.sub(begin, end - begin);
+      const View target = to.sub(begin, end - begin);
+      if (from.dtype == to.dtype)
+        std::memcpy(target.data, source.data, source.bytes());
+      else
+        kernel(source.data, target.data, end - begin);
+    });
+  });
+}
+
+void add(Lane& lane, ConstView from, View to) {
+  STRATA_CHECK_EQ(from.size, to.size);
+  auto* sums = to.as<float>();
+  const auto kernel = cpu::elementwise_kernels().add[cpu::index(from.dtype)];
+  cpu::submit(lane, [=](cpu::Team& team) {
+    team.for_range(to.size, cpu::kGrain, [&](std::size_t begin, std::size_t end) {
+      kernel(from.sub(begin, end - begin).data, sums + begin, end - begin);
+    });
+  });
+}
+
+void count_nonfinite(Lane& lane, ConstView x, std::uint64_t* count) {
+  const auto kernel = cpu::elementwise_kernels().count_nonfinite[cpu::index(x.dtype)];
+  cpu::submit(lane, [=](cpu::Team& team) {
+    team.for_range(x.size, cpu::kGrain, [&](std::size_t begin, std::size_t end) {
+      const std::uint64_t found = kernel(x.sub(begin, end - begin).data, end - begin);
+      if (found != 0) std::atomic_ref(*count).fetch_add(found, std::memory_order_relaxed);
+    });
+  });
+}
+
+void column_sum(Lane& lane, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, View out,
+                View workspace) {
+  if (rows > 0) STRATA_CHECK_LE((rows - 1) * stride + columns, x.size);
+  STRATA_CHECK_EQ(out.size, columns);
+  STRATA_CHECK_LE(column_sum_workspace(rows, columns), workspace.bytes());
+  if (rows == 0) return zero(lane, out);
+  const auto& kernels = cpu::elementwise_kernels();
+  const auto sum_rows = kernels.column_sum[cpu::index(x.dtype)];
+  const auto add_blocks = kernels.add_partials[cpu::index(out.dtype)];
+  auto* partials = reinterpret_cast<float*>(workspace.data);
+  cpu::submit(lane, [=](cpu::Team& team) {
+    const cpu::RowBlocks blocks(rows);
+    // A block of rows is cut by columns too, so that its sums stay in the first-level cache.
+    const std::size_t slices = (columns + kColumnGrain - 1) / kColumnGrain;
+    team.run(blocks.count * slices, [&](std::size_t task, int) {
+      const std::size_t block = task / slices, column = task % slices * kColumnGrain;
+      const std::size_t offset = (blocks.begin(block) * stride + column) * size_of(x.dtype);
+      sum_rows(x.data + offset, blocks.size(block), std::min(kColumnGrain, columns - column), stride,
+               partials + block * columns + column);
+    });
+    team.for_range(columns, kColumnGrain, [&](std::size_t begin, std::size_t end) {
+      add_blocks(partials + begin, blocks.count, columns, out.sub(begin, end - begin).data, end - begin);
+    });
+  });
+}
+
+std::size_t column_sum_workspace(std::size_t rows, std::size_t columns) {
+  return cpu::RowBlocks(rows).count * columns * sizeof(float);
+}
+
+}  // namespace strata::device

@@ -1,0 +1,27 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+
+#include "device/dtype.h"
+
+namespace strata::device::cpu {
+
+// Elements of a task of elementwise work: small enough to share out, large enough to make a task's cost vanish.
+inline constexpr std::size_t kGrain = 32768;
+
+constexpr std::size_t index(DType t) {
+  return static_cast<std::size_t>(t);
+}
+
+// How a sum over rows is cut: blocks of consecutive rows, each summed in order, then the blocks in order. Depends on
+// the number of rows alone: it is part of the numerics.
+struct RowBlocks {
+  std::size_t rows, per_block, count;
+
+  explicit constexpr RowBlocks(std::size_t n)
+      : rows(n), per_block(std::max<std::size_t>((n + 31) / 32, 16)), count((n + per_block - 1) / per_block) {}
+  constexpr std::size_t begin(std::size_t block) const { return block * per_block; }
+  constexpr std::size_t size(std::size_t block) const { return std::min(per_block, rows - begin(block)); }
+};
+
+}  // namespace strata::device::cpu
