@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <memory>
 #include <span>
 
 namespace strata::device {
@@ -13,8 +14,9 @@ class Arena {
  public:
   Arena() = default;
   explicit Arena(std::size_t bytes);
-  // Takes over an existing mapping (shared memory of a communicator).
-  static Arena adopt(std::byte* data, std::size_t bytes);
+  // Memory that `owner` keeps mapped, also after the arena is gone where others hold it too: a communicator's, whose
+  // peers may still be reading when this rank fails and unwinds.
+  static Arena adopt(std::byte* data, std::size_t bytes, std::shared_ptr<const void> owner);
   ~Arena();
   Arena(Arena&&) noexcept;
   Arena& operator=(Arena&&) noexcept;
@@ -26,6 +28,7 @@ class Arena {
  private:
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
+  std::shared_ptr<const void> owner_;  // null: the arena's own mapping
 };
 
 }  // namespace strata::device

@@ -21,23 +21,27 @@ Arena::Arena(std::size_t bytes) : bytes_(bytes) {
   data_ = static_cast<std::byte*>(p);
 }
 
-Arena Arena::adopt(std::byte* data, std::size_t bytes) {
+Arena Arena::adopt(std::byte* data, std::size_t bytes, std::shared_ptr<const void> owner) {
   Arena arena;
   arena.data_ = data;
   arena.bytes_ = bytes;
+  arena.owner_ = std::move(owner);
   return arena;
 }
 
 Arena::~Arena() {
-  if (data_) munmap(data_, bytes_);
+  if (data_ && !owner_) munmap(data_, bytes_);
 }
 
 Arena::Arena(Arena&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      owner_(std::move(other.owner_)) {}
 
 Arena& Arena::operator=(Arena&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
+  std::swap(owner_, other.owner_);
   return *this;
 }
 

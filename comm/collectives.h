@@ -1,0 +1,35 @@
+#pragma once
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "device/cpu/team.h"
+
+namespace strata::comm {
+
+// What a backend provides: the collectives of communicator.h as plain calls that return when this rank's part is done.
+// One thread at a time calls them (a lane's, or the host's); a wait that the run's abort ends throws Aborted.
+class Collectives {
+ public:
+  virtual ~Collectives() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  virtual void all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out,
+                          device::cpu::Team& team) = 0;
+  virtual void all_to_all(const ShardedRange& range, const std::byte* in, std::byte* staging,
+                          const std::byte** pieces) = 0;
+  virtual void release() = 0;
+  virtual void exchange(const std::byte* mine, std::size_t bytes, std::byte* all) = 0;
+  virtual void broadcast(std::byte* data, std::size_t bytes, int root, device::cpu::Team& team) = 0;
+
+  // Texts of any length in rounds of exchange(); result[r] is rank r's. Allocates: for set-up.
+  std::vector<std::string> exchange_texts(const std::string& mine);
+};
+
+// Copies with all threads of the team; nothing where both are the same memory.
+void copy(std::byte* to, const std::byte* from, std::size_t bytes, device::cpu::Team& team);
+
+}  // namespace strata::comm

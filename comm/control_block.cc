@@ -1,0 +1,111 @@
+#include "comm/control_block.h"
+
+#include <immintrin.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+#include <ctime>
+#include <new>
+
+namespace strata::comm {
+namespace {
+
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free && sizeof(std::atomic<std::uint32_t>) == 4);
+
+// About 20 us, then sleep: with more ranks than cores the one waited for needs this core.
+constexpr int kSpins = 400;
+constexpr timespec kDoze{0, 50'000'000};
+
+// Not std::atomic::wait: its futex is private to the process.
+void futex(const std::atomic<std::uint32_t>& word, int operation, std::uint32_t value, const timespec* timeout) {
+  syscall(SYS_futex, &word, operation, value, timeout, nullptr, 0);
+}
+
+}  // namespace
+
+void Signal::raise(std::uint32_t to) {
+  // Sequentially consistent, as in doze(): either the sleeper sees the new count or it is seen here.
+  count.store(to, std::memory_order_seq_cst);
+  if (sleepers.load(std::memory_order_seq_cst) != 0) futex(count, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+bool Signal::spin(std::uint32_t target) const {
+  for (int i = 0; i < kSpins; ++i) {
+    if (reached(target)) return true;
+    _mm_pause();
+  }
+  return false;
+}
+
+void Signal::doze(std::uint32_t target) const {
+  sleepers.fetch_add(1, std::memory_order_seq_cst);
+  const std::uint32_t now = count.load(std::memory_order_seq_cst);
+  if (static_cast<std::int32_t>(now - target) < 0) futex(count, FUTEX_WAIT, now, &kDoze);
+  sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+struct ControlBlock::Header {
+  enum : std::uint32_t { none, being_written, written };
+  alignas(kCacheLine) std::atomic<std::uint32_t> state{none};
+  int rank = -1;
+  char cause[1024] = {};
+};
+
+struct alignas(kCacheLine) ControlBlock::Presence {
+  std::atomic<std::uint32_t> left{0};
+};
+
+std::size_t ControlBlock::bytes(int ranks) {
+  return sizeof(Header) + static_cast<std::size_t>(ranks) * (sizeof(Presence) + kChannels * sizeof(RankSlot));
+}
+
+ControlBlock::ControlBlock(std::byte* memory, int ranks)
+    : header_(reinterpret_cast<Header*>(memory)),
+      presence_(reinterpret_cast<Presence*>(memory + sizeof(Header))),
+      slots_(reinterpret_cast<RankSlot*>(memory + sizeof(Header) + static_cast<std::size_t>(ranks) * sizeof(Presence))),
+      ranks_(ranks) {}
+
+ControlBlock ControlBlock::construct(std::byte* memory, int ranks) {
+  const ControlBlock block(memory, ranks);
+  new (block.header_) Header;
+  for (int rank = 0; rank < ranks; ++rank) new (block.presence_ + rank) Presence;
+  for (int slot = 0; slot < kChannels * ranks; ++slot) new (block.slots_ + slot) RankSlot;
+  return block;
+}
+
+ControlBlock ControlBlock::attach(std::byte* memory, int ranks) {
+  return {memory, ranks};
+}
+
+void ControlBlock::report_failure(int rank, const std::string& cause) const {
+  std::uint32_t expected = Header::none;
+  if (!header_->state.compare_exchange_strong(expected, Header::being_written)) return;
+  header_->rank = rank;
+  const std::size_t size = std::min(cause.size(), sizeof header_->cause - 1);
+  std::memcpy(header_->cause, cause.data(), size);
+  header_->cause[size] = '\0';
+  header_->state.store(Header::written, std::memory_order_release);
+}
+
+bool ControlBlock::failed() const {
+  return header_->state.load(std::memory_order_acquire) == Header::written;
+}
+int ControlBlock::failed_rank() const {
+  return header_->rank;
+}
+std::string ControlBlock::failed_cause() const {
+  return header_->cause;
+}
+
+void ControlBlock::leave(int rank) const {
+  presence_[rank].left.store(1, std::memory_order_release);
+}
+bool ControlBlock::left(int rank) const {
+  return presence_[rank].left.load(std::memory_order_acquire) != 0;
+}
+
+}  // namespace strata::comm

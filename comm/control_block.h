@@ -1,0 +1,78 @@
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "comm/communicator.h"
+
+namespace strata::comm {
+
+inline constexpr std::size_t kCacheLine = 64;
+// One for the World's own exchanges, the others for communicators in the order of open().
+inline constexpr int kChannels = 9;
+
+// A counter that one rank raises and others sleep on, in memory that processes may share. `sleepers` saves the system
+// call where nobody sleeps.
+struct alignas(kCacheLine) Signal {
+  std::atomic<std::uint32_t> count{0};
+  mutable std::atomic<std::uint32_t> sleepers{0};
+
+  void raise(std::uint32_t to);
+  // Counters wrap; a rank is never 2^31 collectives ahead.
+  bool reached(std::uint32_t target) const {
+    return static_cast<std::int32_t>(count.load(std::memory_order_acquire) - target) >= 0;
+  }
+  // Spins for some microseconds.
+  bool spin(std::uint32_t target) const;
+  // Sleeps until the counter changes or some 50 ms have passed.
+  void doze(std::uint32_t target) const;
+};
+
+// Where a rank's buffer lies: the n-th arena that the World allocated, and the offset in it.
+struct Place {
+  std::uint64_t arena, offset;
+};
+
+// One rank's part of one channel. Its rank alone writes it. `message` has two halves used in turn: a rank comes to
+// write one again only after all have arrived at the exchange in between, so all have read it.
+struct RankSlot {
+  Signal arrived, finished;
+  alignas(kCacheLine) Place place{};
+  alignas(kCacheLine) std::byte message[2][Communicator::kMaxExchange];
+};
+
+// What the ranks of a node share besides their buffers: signals, small messages, and the first failure.
+// A view; the memory is the World's.
+class ControlBlock {
+ public:
+  static std::size_t bytes(int ranks);
+  // Makes the objects in `memory`; by one rank, before any other attaches.
+  static ControlBlock construct(std::byte* memory, int ranks);
+  static ControlBlock attach(std::byte* memory, int ranks);
+
+  int ranks() const { return ranks_; }
+  RankSlot& slot(int channel, int rank) const { return slots_[channel * ranks_ + rank]; }
+
+  // The first report wins; `cause` is a sentence that names the rank.
+  void report_failure(int rank, const std::string& cause) const;
+  bool failed() const;
+  int failed_rank() const;
+  std::string failed_cause() const;
+
+  // A rank whose World ends leaves: it will raise no signal any more.
+  void leave(int rank) const;
+  bool left(int rank) const;
+
+ private:
+  struct Header;
+  struct Presence;
+  ControlBlock(std::byte* memory, int ranks);
+
+  Header* header_;
+  Presence* presence_;
+  RankSlot* slots_;
+  int ranks_;
+};
+
+}  // namespace strata::comm

@@ -1,0 +1,81 @@
+#include "comm/lane_communicator.h"
+
+#include <atomic>
+#include <utility>
+
+#include "comm/host_work.h"
+#include "device/error.h"
+
+namespace strata::comm {
+namespace {
+
+using device::cpu::Team;
+
+// The counts are the bytes that other ranks receive from this one, whatever way the backend moves them: so they are
+// the same for every backend, and the planner can predict them.
+class LaneCommunicator final : public Communicator {
+ public:
+  LaneCommunicator(device::Lane& lane, std::unique_ptr<Collectives> collectives)
+      : lane_(lane), collectives_(std::move(collectives)) {}
+
+  int rank() const override { return collectives_->rank(); }
+  int size() const override { return collectives_->size(); }
+  device::Lane& lane() const override { return lane_; }
+
+  void all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out) override {
+    host_work(lane_, [this, range, shard, out](Team& team) {
+      collectives_->all_gather(range, shard, out, team);
+      add(all_gather_, range.piece(rank()).bytes() * others());
+    });
+  }
+
+  void all_to_all(const ShardedRange& range, const std::byte* in, std::byte* staging,
+                  const std::byte** pieces) override {
+    host_work(lane_, [this, range, in, staging, pieces](Team&) {
+      collectives_->all_to_all(range, in, staging, pieces);
+      add(all_to_all_, range.bytes() - range.piece(rank()).bytes());
+    });
+  }
+
+  void release() override {
+    host_work(lane_, [this](Team&) { collectives_->release(); });
+  }
+
+  void exchange(const std::byte* mine, std::size_t bytes, std::byte* all) override {
+    STRATA_CHECK_LE(bytes, kMaxExchange);
+    host_work(lane_, [this, mine, bytes, all](Team&) {
+      collectives_->exchange(mine, bytes, all);
+      add(consensus_, bytes * others());
+    });
+  }
+
+  void broadcast(std::byte* data, std::size_t bytes, int root) override {
+    STRATA_CHECK_LT(root, size());
+    host_work(lane_, [this, data, bytes, root](Team& team) {
+      collectives_->broadcast(data, bytes, root, team);
+      if (root == rank()) add(broadcast_, bytes * others());
+    });
+  }
+
+  CommBytes sent() const override {
+    return {all_gather_.load(std::memory_order_relaxed), all_to_all_.load(std::memory_order_relaxed),
+            broadcast_.load(std::memory_order_relaxed), consensus_.load(std::memory_order_relaxed)};
+  }
+
+ private:
+  using Count = std::atomic<std::uint64_t>;
+  static void add(Count& count, std::uint64_t bytes) { count.fetch_add(bytes, std::memory_order_relaxed); }
+  std::uint64_t others() const { return static_cast<std::uint64_t>(size() - 1); }
+
+  device::Lane& lane_;
+  std::unique_ptr<Collectives> collectives_;
+  Count all_gather_{0}, all_to_all_{0}, broadcast_{0}, consensus_{0};
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> queue_in_lane(device::Lane& lane, std::unique_ptr<Collectives> collectives) {
+  return std::make_unique<LaneCommunicator>(lane, std::move(collectives));
+}
+
+}  // namespace strata::comm

@@ -1,0 +1,13 @@
+#pragma once
+#include <memory>
+
+#include "comm/collectives.h"
+#include "comm/communicator.h"
+
+namespace strata::comm {
+
+// A backend's collectives, queued in a lane and counted. The lane outlives the communicator, and the communicator its
+// queued work: destroy it after a synchronize() of the lane, or after the lane.
+std::unique_ptr<Communicator> queue_in_lane(device::Lane& lane, std::unique_ptr<Collectives> collectives);
+
+}  // namespace strata::comm

@@ -1,0 +1,59 @@
+#include "comm/process.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "device/error.h"
+
+namespace strata::comm {
+namespace {
+
+struct Stat {
+  char state = 'X';  // dead
+  std::uint64_t start_time = 0;
+};
+
+// proc(5): the name in parentheses may hold anything, so fields are counted from the last parenthesis.
+Stat read_stat(pid_t pid) {
+  char path[32], text[1024];
+  std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  const ssize_t size = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (size <= 0) return {};
+  text[size] = '\0';
+  const char* field = std::strrchr(text, ')');
+  if (!field || std::strlen(field) < 3) return {};
+  field += 2;  // field 3, the state
+  Stat stat{*field, 0};
+  for (int number = 3; number < 22 && field; ++number) {
+    field = std::strchr(field, ' ');
+    if (field) ++field;
+  }
+  if (field) std::sscanf(field, "%lu", &stat.start_time);
+  return stat;
+}
+
+}  // namespace
+
+Process Process::self(int rank) {
+  return {rank, getpid(), read_stat(getpid()).start_time};
+}
+
+bool Process::alive() const {
+  const Stat stat = read_stat(pid);
+  return stat.state != 'X' && stat.state != 'Z' && stat.start_time == start_time;
+}
+
+std::string Process::obituary() const {
+  return fmt::format(
+      "rank {} (pid {} on this node) ended without a word: it crashed or was killed; its own last output, or the "
+      "kernel's log if memory ran out, says why",
+      rank, pid);
+}
+
+}  // namespace strata::comm

@@ -1,0 +1,12 @@
+#include <algorithm>
+
+#include "comm/communicator.h"
+
+namespace strata::comm {
+
+ShardedRange::Piece ShardedRange::piece(int rank) const {
+  const std::size_t first = static_cast<std::size_t>(rank) * shard_bytes;
+  return {std::clamp(first, begin, end), std::clamp(first + shard_bytes, begin, end)};
+}
+
+}  // namespace strata::comm

@@ -1,0 +1,190 @@
+#include "comm/shared_memory.h"
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "device/error.h"
+
+namespace strata::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+// Each look reads a file of /proc per peer.
+constexpr auto kLookAfterPeers = std::chrono::milliseconds(250);
+constexpr auto kPatienceAfterFailure = std::chrono::seconds(5);
+
+// Every collective starts with publish, arrive, and a wait for all to have arrived. Those that read other ranks'
+// buffers end with finish and a wait for all to have finished, so that the source may change after.
+class SharedCollectives final : public Collectives {
+ public:
+  SharedCollectives(SharedMemory& memory, int channel) : memory_(memory), channel_(channel) {}
+
+  int rank() const override { return memory_.rank(); }
+  int size() const override { return memory_.size(); }
+
+  void all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out, device::cpu::Team& team) override {
+    const auto own = range.piece(rank());
+    const std::byte* source = shard + (own.begin - index(rank()) * range.shard_bytes);
+    arrive(own.bytes() ? memory_.locate(source, own.bytes()) : Place{});
+    copy(out + (own.begin - range.begin), source, own.bytes(), team);
+    // From the next rank on, so that not all read the same rank's memory at once.
+    for (int i = 1; i < size(); ++i) {
+      const int peer = (rank() + i) % size();
+      wait_arrived(peer);
+      const auto piece = range.piece(peer);
+      if (piece.bytes() == 0) continue;
+      copy(out + (piece.begin - range.begin), memory_.reach(peer, slot(peer).place), piece.bytes(), team);
+    }
+    finish_together();
+  }
+
+  void all_to_all(const ShardedRange& range, const std::byte* in, std::byte*, const std::byte** pieces) override {
+    const auto own = range.piece(rank());
+    arrive(range.bytes() ? memory_.locate(in, range.bytes()) : Place{});
+    for (int peer = 0; peer < size(); ++peer) {
+      wait_arrived(peer);
+      pieces[peer] = nullptr;
+      if (own.bytes() == 0) continue;
+      const std::byte* base = peer == rank() ? in : memory_.reach(peer, slot(peer).place);
+      pieces[peer] = base + (own.begin - range.begin);
+    }
+    lent_ = true;
+  }
+
+  void release() override {
+    STRATA_CHECK(lent_);
+    finish_together();
+    lent_ = false;
+  }
+
+  void exchange(const std::byte* mine, std::size_t bytes, std::byte* all) override {
+    STRATA_CHECK_LE(bytes, Communicator::kMaxExchange);
+    const std::size_t half = (sequence_ + 1) % 2;
+    std::memcpy(slot(rank()).message[half], mine, bytes);
+    arrive({});
+    for (int peer = 0; peer < size(); ++peer) {
+      wait_arrived(peer);
+      std::memcpy(all + index(peer) * bytes, slot(peer).message[half], bytes);
+    }
+  }
+
+  void broadcast(std::byte* data, std::size_t bytes, int root, device::cpu::Team& team) override {
+    const bool source = rank() == root;
+    arrive(source && bytes ? memory_.locate(data, bytes) : Place{});
+    for (int peer = 0; peer < size(); ++peer) wait_arrived(peer);
+    if (!source && bytes) copy(data, memory_.reach(root, slot(root).place), bytes, team);
+    finish_together();
+  }
+
+ private:
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  RankSlot& slot(int rank) const { return memory_.control().slot(channel_, rank); }
+
+  void arrive(Place place) {
+    STRATA_CHECK(!lent_);  // an all_to_all is followed by its release
+    slot(rank()).place = place;
+    slot(rank()).arrived.raise(++sequence_);
+  }
+  void wait_arrived(int peer) const { memory_.wait(slot(peer).arrived, sequence_, peer); }
+  void finish_together() const {
+    slot(rank()).finished.raise(sequence_);
+    for (int peer = 0; peer < size(); ++peer) memory_.wait(slot(peer).finished, sequence_, peer);
+  }
+
+  SharedMemory& memory_;
+  int channel_;
+  std::uint32_t sequence_ = 0;
+  bool lent_ = false;
+};
+
+}  // namespace
+
+SharedMemory::SharedMemory(ControlBlock control, int rank, device::AbortToken& token, std::vector<Process> peers)
+    : control_(control), rank_(rank), token_(token), peers_(std::move(peers)) {}
+
+SharedMemory::~SharedMemory() {
+  control_.leave(rank_);
+}
+
+void SharedMemory::add_arena(std::size_t bytes, const std::vector<const std::byte*>& bases) {
+  const std::size_t n = arena_count_.load(std::memory_order_relaxed);
+  if (n == kMaxArenas) fail(Exit::failed, "a world has at most {} arenas: free none and reuse them", kMaxArenas);
+  STRATA_CHECK_EQ(bases.size(), index(size()));
+  arenas_[n] = {bytes, bases};
+  arena_count_.store(n + 1, std::memory_order_release);
+}
+
+Place SharedMemory::locate(const std::byte* data, std::size_t bytes) const {
+  // From the newest: the addresses of one that was freed may have been given out again.
+  for (std::size_t n = arena_count_.load(std::memory_order_acquire); n-- > 0;) {
+    const std::byte* base = arenas_[n].bases[index(rank_)];
+    if (base <= data && data + bytes <= base + arenas_[n].bytes) return {n, static_cast<std::uint64_t>(data - base)};
+  }
+  fail(Exit::failed, "rank {}: a collective was given {} bytes outside the arenas that the world allocated", rank_,
+       bytes);
+}
+
+std::unique_ptr<Collectives> SharedMemory::open() {
+  STRATA_CHECK_LT(channels_, kChannels);
+  return std::make_unique<SharedCollectives>(*this, channels_++);
+}
+
+// With the cause that the group has agreed on: the first one reported.
+void SharedMemory::end_with_failure(int rank, const std::string& cause) const {
+  control_.report_failure(rank, cause);
+  if (control_.failed())
+    token_.set(control_.failed_rank(), control_.failed_cause());
+  else  // whoever is writing its cause died over it
+    token_.set(rank, cause);
+  throw device::Aborted(token_.cause());
+}
+
+void SharedMemory::report_failure(const std::string& cause) const {
+  token_.set(rank_, cause);
+  // A token that names another rank was set from the control block, which therefore has the cause already.
+  if (token_.rank() == rank_) control_.report_failure(rank_, fmt::format("rank {} failed: {}", rank_, token_.cause()));
+}
+
+void SharedMemory::poll(bool look_after_peers) const {
+  if (token_.is_set()) {
+    report_failure(token_.cause());
+    throw device::Aborted(token_.cause());
+  }
+  if (control_.failed()) end_with_failure(rank_, {});
+  if (!look_after_peers) return;
+  for (const Process& peer : peers_) {
+    // In this order: a rank that has left may be gone a moment later.
+    if (!peer.alive() && !control_.left(peer.rank)) end_with_failure(peer.rank, peer.obituary());
+  }
+}
+
+void SharedMemory::wait(const Signal& signal, std::uint32_t target, int peer) const {
+  if (signal.spin(target)) return;
+  for (auto next_look = Clock::now() + kLookAfterPeers; !signal.reached(target); signal.doze(target)) {
+    const auto now = Clock::now();
+    const bool look = now >= next_look;
+    if (look) next_look = now + kLookAfterPeers;
+    poll(look);
+    if (control_.left(peer) && !signal.reached(target))
+      end_with_failure(peer,
+                       fmt::format("rank {} ended while rank {} waited for it: its own message says why", peer, rank_));
+  }
+}
+
+bool SharedMemory::leave_together() const {
+  control_.leave(rank_);
+  const auto start = Clock::now();
+  for (;;) {
+    bool all = true;
+    for (int rank = 0; rank < size(); ++rank) all = all && control_.left(rank);
+    if (all) return true;
+    for (const Process& peer : peers_)
+      if (!peer.alive() && !control_.left(peer.rank)) return false;
+    if (control_.failed() && Clock::now() - start > kPatienceAfterFailure) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+}  // namespace strata::comm

@@ -1,0 +1,104 @@
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "comm/communicator.h"
+#include "comm/lane_communicator.h"
+#include "comm/shared_memory.h"
+#include "device/error.h"
+
+namespace strata::comm {
+namespace {
+
+// Keeps the ranks' memory until all have ended: a rank that fails must not pull it from under the others' reads.
+class KeptArenas {
+ public:
+  std::shared_ptr<const device::Arena> keep(device::Arena arena) {
+    const std::lock_guard lock(mutex_);
+    return arenas_.emplace_back(std::make_shared<device::Arena>(std::move(arena)));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<const device::Arena>> arenas_;
+};
+
+class ThreadsWorld final : public World {
+ public:
+  ThreadsWorld(ControlBlock control, int rank, KeptArenas& arenas)
+      : memory_(control, rank, token_, {}), own_(memory_.open()), arenas_(arenas) {}
+
+  int rank() const override { return memory_.rank(); }
+  int size() const override { return memory_.size(); }
+  int node_size() const override { return size(); }
+  int node_rank() const override { return rank(); }
+  std::string describe() const override { return "threads"; }
+  device::AbortToken& abort_token() override { return token_; }
+
+  device::Arena allocate(std::size_t bytes) override {
+    const auto arena = arenas_.keep(device::Arena(bytes));
+    const std::byte* base = arena->data();
+    std::vector<const std::byte*> bases(static_cast<std::size_t>(size()));
+    own_->exchange(reinterpret_cast<const std::byte*>(&base), sizeof base, reinterpret_cast<std::byte*>(bases.data()));
+    memory_.add_arena(bytes, bases);
+    return device::Arena::adopt(arena->data(), bytes, arena);
+  }
+  std::unique_ptr<Communicator> open(device::Lane& lane) override { return queue_in_lane(lane, memory_.open()); }
+  std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
+  void report_failure(const std::string& cause) override { memory_.report_failure(cause); }
+
+ private:
+  device::AbortToken token_;
+  SharedMemory memory_;
+  std::unique_ptr<Collectives> own_;
+  KeptArenas& arenas_;
+};
+
+// The exception to hand on: the first that arose; one that only says that another rank failed does not count.
+class FirstException {
+ public:
+  void keep(std::exception_ptr e, bool aborted) {
+    const std::lock_guard lock(mutex_);
+    if (!exception_ || (aborted_ && !aborted)) {
+      exception_ = std::move(e);
+      aborted_ = aborted;
+    }
+  }
+  void rethrow() {
+    if (exception_) std::rethrow_exception(exception_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr exception_;
+  bool aborted_ = false;
+};
+
+}  // namespace
+
+void run_threads(int ranks, const std::function<void(World&)>& f) {
+  STRATA_CHECK_LT(0, ranks);
+  const device::Arena memory(ControlBlock::bytes(ranks));
+  const ControlBlock control = ControlBlock::construct(memory.data(), ranks);
+  KeptArenas arenas;
+  FirstException first;
+  const auto run_rank = [&](int rank) {
+    ThreadsWorld world(control, rank, arenas);
+    try {
+      f(world);
+    } catch (const device::Aborted& e) {
+      first.keep(std::current_exception(), true);
+      world.report_failure(e.what());
+    } catch (const std::exception& e) {
+      first.keep(std::current_exception(), false);
+      world.report_failure(e.what());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 1; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
+  run_rank(0);
+  for (auto& thread : threads) thread.join();
+  first.rethrow();
+}
+
+}  // namespace strata::comm
