@@ -1,0 +1,438 @@
+#include "runtime/recipe_keys.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "device/error.h"
+#include "models/presets.h"
+#include "runtime/recipe_value.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using Value = RecipeValue;
+template <typename T>
+using Choices = std::vector<std::pair<std::string_view, T>>;
+
+constexpr std::int64_t kMany = std::int64_t{1} << 40;  // above any sensible count, and safe to multiply by a few
+constexpr double kHuge = std::numeric_limits<float>::max();
+
+// Accessor of a member, for const and mutable recipes alike.
+#define STRATA_AT(member)     \
+  [](auto& recipe) -> auto& { \
+    return recipe.member;     \
+  }
+
+template <typename T>
+std::string text_of(const T& value) {
+  return fmt::format("{}", value);
+}
+template <typename T>
+std::string text_of(const std::optional<T>& value) {
+  return value ? text_of(*value) : "none";
+}
+template <>
+std::string text_of(const std::string& value) {
+  return json_string(value);
+}
+template <>
+std::string text_of(const fs::path& value) {
+  return json_string(value.string());
+}
+template <typename T>
+std::string text_of_list(const std::vector<T>& list) {
+  std::string out = "[";
+  for (const T& item : list) out += (out.size() > 1 ? ", " : "") + text_of(item);
+  return out + "]";
+}
+
+template <typename At>
+RecipeKey integer(std::string name, std::int64_t least, std::int64_t most, At at, std::string meaning) {
+  std::string allowed = most == kMany || most == std::numeric_limits<std::int64_t>::max()
+                            ? fmt::format("an integer from {}", least)
+                            : fmt::format("an integer from {} to {}", least, most);
+  auto set = [least, most, at](Recipe& recipe, const Value& v, const fs::path&) {
+    const auto* i = std::get_if<std::int64_t>(&v.value);
+    if (!i || *i < least || *i > most) return false;
+    at(recipe) = *i;
+    return true;
+  };
+  return {std::move(name),
+          std::move(allowed),
+          std::move(meaning),
+          set,
+          [at](const Recipe& recipe) { return text_of(at(recipe)); },
+          {}};
+}
+
+// below: whether `most` itself is left out.
+template <typename At>
+RecipeKey number(std::string name, double least, double most, std::string allowed, At at, std::string meaning,
+                 bool below = false) {
+  auto set = [=](Recipe& recipe, const Value& v, const fs::path&) {
+    const auto x = number_of(v);
+    if (!x || *x < least || *x > most || (below && *x == most)) return false;
+    at(recipe) = *x;
+    return true;
+  };
+  return {std::move(name),
+          std::move(allowed),
+          std::move(meaning),
+          set,
+          [at](const Recipe& recipe) { return text_of(at(recipe)); },
+          {}};
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string out;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    out += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + json_string(names[i]);
+  }
+  return out;
+}
+
+// `later`: names that are allowed but not built yet; they have no value of T.
+template <typename T, typename At>
+RecipeKey choice(std::string name, Choices<T> choices, std::vector<std::string> later, At at, std::string meaning) {
+  std::vector<std::string> names;
+  for (const auto& [text, value] : choices) names.emplace_back(text);
+  names.insert(names.end(), later.begin(), later.end());
+  const auto is_later = [later](const Value& v) {
+    const auto* text = std::get_if<std::string>(&v.value);
+    return text && std::find(later.begin(), later.end(), *text) != later.end();
+  };
+  auto set = [choices, is_later, at](Recipe& recipe, const Value& v, const fs::path&) {
+    const auto* text = std::get_if<std::string>(&v.value);
+    if (!text) return false;
+    for (const auto& [known, value] : choices) {
+      if (known != *text) continue;
+      at(recipe) = value;
+      return true;
+    }
+    return is_later(v);
+  };
+  auto text = [choices, at](const Recipe& recipe) {
+    for (const auto& [known, value] : choices) {
+      if (value == at(recipe)) return json_string(known);
+    }
+    return std::string("none");
+  };
+  return {std::move(name), listed(names), std::move(meaning), set, text, is_later};
+}
+
+template <typename At>
+RecipeKey path(std::string name, At at, std::string meaning) {
+  auto set = [at](Recipe& recipe, const Value& v, const fs::path& folder) {
+    const auto* text = std::get_if<std::string>(&v.value);
+    if (!text || text->empty()) return false;
+    at(recipe) = fs::path(*text).is_absolute() ? fs::path(*text) : folder / *text;
+    return true;
+  };
+  return {std::move(name),
+          "a path",
+          std::move(meaning),
+          set,
+          [at](const Recipe& recipe) { return text_of(at(recipe)); },
+          {}};
+}
+
+template <typename At>
+RecipeKey name_of(std::string name, std::string allowed, At at, std::string meaning) {
+  auto set = [at](Recipe& recipe, const Value& v, const fs::path&) {
+    const auto* text = std::get_if<std::string>(&v.value);
+    if (!text || text->empty()) return false;
+    at(recipe) = *text;
+    return true;
+  };
+  return {std::move(name),
+          std::move(allowed),
+          std::move(meaning),
+          set,
+          [at](const Recipe& recipe) { return text_of(at(recipe)); },
+          {}};
+}
+
+template <typename At>
+RecipeKey paths(std::string name, std::string allowed, At at, std::string meaning) {
+  auto set = [at](Recipe& recipe, const Value& v, const fs::path& folder) {
+    const auto texts = texts_of(v);
+    if (!texts || std::any_of(texts->begin(), texts->end(), [](const auto& t) { return t.empty(); })) return false;
+    at(recipe).clear();
+    for (const std::string& text : *texts) at(recipe).emplace_back(resolve_pattern(text, folder));
+    return true;
+  };
+  return {std::move(name),
+          std::move(allowed),
+          std::move(meaning),
+          set,
+          [at](const Recipe& recipe) { return text_of_list(at(recipe)); },
+          {}};
+}
+
+template <typename At>
+RecipeKey size(std::string name, At at, std::string meaning) {
+  auto set = [at](Recipe& recipe, const Value& v, const fs::path&) {
+    if (const auto* i = std::get_if<std::int64_t>(&v.value); i && *i > 0) {
+      at(recipe) = static_cast<std::uint64_t>(*i);
+      return true;
+    }
+    const auto* text = std::get_if<std::string>(&v.value);
+    const auto bytes = text ? parse_size(*text) : std::nullopt;
+    if (bytes) at(recipe) = *bytes;
+    return bytes.has_value();
+  };
+  return {std::move(name),
+          "a size above 0: \"2GiB\", \"1.5GB\" or an integer of bytes",
+          std::move(meaning),
+          set,
+          [at](const Recipe& recipe) { return text_of(at(recipe)); },
+          {}};
+}
+
+RecipeKey betas() {
+  auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
+    const auto* list = std::get_if<std::vector<Value>>(&v.value);
+    if (!list || list->size() != 2) return false;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto x = number_of((*list)[i]);
+      if (!x || *x < 0 || *x >= 1) return false;
+      recipe.optimizer.betas[i] = *x;
+    }
+    return true;
+  };
+  auto text = [](const Recipe& recipe) {
+    return fmt::format("[{}, {}]", recipe.optimizer.betas[0], recipe.optimizer.betas[1]);
+  };
+  return {"optimizer.betas", "two numbers from 0 to below 1", "decay of Adam's first and second moment", set, text, {}};
+}
+
+RecipeKey recompute() {
+  using Kind = Recompute::Kind;
+  static constexpr std::pair<std::string_view, Kind> kKinds[] = {
+      {"none", Kind::none}, {"block", Kind::block}, {"sqrt", Kind::sqrt}};
+  auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
+    Recompute& recompute = recipe.training.recompute;
+    if (const auto* text = std::get_if<std::string>(&v.value)) {
+      for (const auto& [name, kind] : kKinds) {
+        if (name != *text) continue;
+        recompute = {kind, {}};
+        return true;
+      }
+    }
+    const auto* list = std::get_if<std::vector<Value>>(&v.value);
+    if (!list) return false;
+    recompute = {Kind::list, {}};
+    for (const Value& item : *list) {
+      const auto* block = std::get_if<std::int64_t>(&item.value);
+      if (!block || *block < 0 || *block > kMany) return false;
+      recompute.blocks.push_back(*block);
+    }
+    std::sort(recompute.blocks.begin(), recompute.blocks.end());
+    return std::adjacent_find(recompute.blocks.begin(), recompute.blocks.end()) == recompute.blocks.end();
+  };
+  auto text = [](const Recipe& recipe) {
+    for (const auto& [name, kind] : kKinds) {
+      if (kind == recipe.training.recompute.kind) return json_string(name);
+    }
+    return text_of_list(recipe.training.recompute.blocks);
+  };
+  return {"training.recompute",
+          "\"none\", \"block\", \"sqrt\" or a list of different block numbers",
+          "run again in backward instead of keeping activations: no block, every block, every sqrt(L)-th, or these",
+          set,
+          text,
+          {}};
+}
+
+RecipeKey but_only(RecipeKey key, std::function<bool(const Value&)> built) {
+  key.not_built = [built = std::move(built)](const Value& v) { return !built(v); };
+  return key;
+}
+bool is_zero(const Value& v) {
+  return number_of(v) == 0.0;
+}
+bool is_one(const Value& v) {
+  return number_of(v) == 1.0;
+}
+bool never(const Value&) {
+  return false;
+}
+
+RecipeKey preset() {
+  Choices<std::string> names;
+  for (const std::string_view name : models::preset_names()) names.emplace_back(name, name);
+  return choice<std::string>("model.preset", std::move(names), {}, STRATA_AT(model.preset), "or a named shape");
+}
+
+template <typename At>
+RecipeKey tier(std::string name, At at, std::string meaning) {
+  return choice<Tier>(std::move(name), {{"device", Tier::device}}, {"host", "nvme"}, at, std::move(meaning));
+}
+
+std::vector<RecipeKey> make_keys() {
+  using device::DType;
+  const std::string auto_or = "\"auto\", \"none\" or a checkpoint's path";
+  return {
+      path("model.path", STRATA_AT(model.path), "Hugging Face directory: config.json and safetensors"),
+      preset(),
+      choice<Init>("model.init", {{"pretrained", Init::pretrained}, {"random", Init::random}}, {},
+                   STRATA_AT(model.init), "weights from model.path, or drawn from training.seed"),
+      paths("data.train", "a path or glob, or a list of them", STRATA_AT(data.train), "token files to train on"),
+      paths("data.validation", "a path or glob, or a list of them", STRATA_AT(data.validation),
+            "token files to evaluate on"),
+      integer("data.seq_len", 1, 1 << 24, STRATA_AT(data.seq_len), "tokens per sequence"),
+      choice<DataOrder>("data.order", {{"shuffle", DataOrder::shuffle}, {"sequential", DataOrder::sequential}}, {},
+                        STRATA_AT(data.order), "order of the sequences; shuffle depends on training.seed alone"),
+      integer("training.max_steps", 0, kMany, STRATA_AT(training.max_steps),
+              "optimizer steps; 0 reads, plans, checks and exits"),
+      integer("training.micro_batch_size", 1, 1 << 20, STRATA_AT(training.micro_batch_size),
+              "sequences per rank and micro-batch"),
+      integer("training.gradient_accumulation_steps", 1, 1 << 24, STRATA_AT(training.gradient_accumulation_steps),
+              "micro-batches per rank and step; 1 where neither it nor global_batch_size is given"),
+      integer("training.global_batch_size", 1, kMany, STRATA_AT(training.global_batch_size),
+              "or sequences per step over all ranks"),
+      choice<DType>("training.precision", {{"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}}, {},
+                    STRATA_AT(training.precision), "dtype of parameters, activations and gradients; masters are fp32"),
+      integer("training.seed", 0, std::numeric_limits<std::int64_t>::max(), STRATA_AT(training.seed),
+              "of random weights, data order and dropout"),
+      number("training.max_grad_norm", 0, kHuge, "a number from 0", STRATA_AT(training.max_grad_norm),
+             "clip the gradient's norm to this; 0: no clipping"),
+      choice<Reduce>("training.reduce", {{"ordered", Reduce::ordered}, {"fast", Reduce::fast}}, {},
+                     STRATA_AT(training.reduce),
+                     "add gradients in global micro-batch order after each, or locally and once a step"),
+      but_only(integer("training.reduce_group", 1, 1 << 20, STRATA_AT(training.reduce_group),
+                       "consecutive micro-batches whose gradients are summed first"),
+               is_one),
+      recompute(),
+      choice<std::string>("optimizer.name", {{"adamw", "adamw"}}, {"adamw8bit", "lion", "sgd"},
+                          STRATA_AT(optimizer.name), "the update"),
+      number("optimizer.learning_rate", 0, kHuge, "a number from 0", STRATA_AT(optimizer.learning_rate), "its peak"),
+      betas(),
+      number("optimizer.eps", 0, kHuge, "a number from 0", STRATA_AT(optimizer.eps), "added to Adam's denominator"),
+      number("optimizer.weight_decay", 0, kHuge, "a number from 0", STRATA_AT(optimizer.weight_decay),
+             "decoupled decay of matrices and embeddings, not of biases and gains"),
+      choice<Decay>(
+          "scheduler.name",
+          {{"constant", Decay::constant}, {"linear", Decay::linear}, {"cosine", Decay::cosine}, {"wsd", Decay::wsd}},
+          {}, STRATA_AT(scheduler.name), "the learning rate after warm-up"),
+      integer("scheduler.warmup_steps", 0, kMany, STRATA_AT(scheduler.warmup_steps), "steps of linear rise"),
+      number("scheduler.min_lr_ratio", 0, 1, "a number from 0 to 1", STRATA_AT(scheduler.min_lr_ratio),
+             "learning rate at the last step, as a part of the peak"),
+      integer("zero.stage", 0, 3, STRATA_AT(zero.stage),
+              "what is sharded over the ranks: 1 optimizer, 2 and gradients, 3 and parameters"),
+      tier("zero.parameters", STRATA_AT(zero.parameters), "tier of the parameters"),
+      tier("zero.gradients", STRATA_AT(zero.gradients), "tier of the gradients"),
+      tier("zero.optimizer", STRATA_AT(zero.optimizer), "tier of masters and moments"),
+      tier("zero.activations", STRATA_AT(zero.activations), "tier of the kept activations"),
+      size("memory.device", STRATA_AT(memory.device), "device memory per rank; what there is where not given"),
+      size("memory.host", STRATA_AT(memory.host), "host memory per rank; what there is where not given"),
+      but_only(paths("memory.nvme", "a folder or a list of folders, one per drive", STRATA_AT(memory.nvme),
+                     "where the nvme tier lies"),
+               never),
+      integer("memory.prefetch", 0, 1 << 16, STRATA_AT(memory.prefetch),
+              "units looked ahead: at most this + 1 are gathered at once"),
+      choice<AccumulationOrder>("memory.order",
+                                {{"auto", AccumulationOrder::automatic},
+                                 {"horizontal", AccumulationOrder::horizontal},
+                                 {"vertical", AccumulationOrder::vertical}},
+                                {}, STRATA_AT(memory.order), "micro-batch by micro-batch, or unit by unit"),
+      choice<DeviceKind>("device.kind", {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}}, {"cuda"},
+                         STRATA_AT(device.kind), "what computes"),
+      integer("device.threads", 1, 4096, STRATA_AT(device.threads),
+              "CPU threads of this rank; cores / ranks on the node where not given"),
+      choice<comm::Backend>("comm.backend",
+                            {{"auto", comm::Backend::automatic},
+                             {"solo", comm::Backend::solo},
+                             {"threads", comm::Backend::threads},
+                             {"mpi", comm::Backend::mpi}},
+                            {"nccl"}, STRATA_AT(comm.backend), "what connects the ranks"),
+      choice<comm::Transport>("comm.transport",
+                              {{"auto", comm::Transport::automatic},
+                               {"shared", comm::Transport::shared_memory},
+                               {"messages", comm::Transport::messages}},
+                              {}, STRATA_AT(comm.transport), "between ranks of one node"),
+      number("fp16.initial_scale", 0x1p-126, kHuge, "a number above 0", STRATA_AT(fp16.initial_scale),
+             "loss scale of the first step"),
+      integer("fp16.growth_interval", 1, kMany, STRATA_AT(fp16.growth_interval),
+              "steps without overflow after which the scale doubles"),
+      but_only(path("checkpoint.dir", STRATA_AT(checkpoint.dir), "where checkpoints are written"), never),
+      but_only(integer("checkpoint.every", 0, kMany, STRATA_AT(checkpoint.every), "steps between checkpoints; 0: none"),
+               is_zero),
+      integer("checkpoint.keep", 1, kMany, STRATA_AT(checkpoint.keep), "checkpoints that are kept"),
+      but_only(name_of("checkpoint.resume", auto_or, STRATA_AT(checkpoint.resume),
+                       "newest valid checkpoint of the folder if any, none, or this one"),
+               [](const Value& v) {
+                 const auto* text = std::get_if<std::string>(&v.value);
+                 return text && (*text == "auto" || *text == "none");
+               }),
+      but_only(integer("checkpoint.stop_after", 0, kMany, STRATA_AT(checkpoint.stop_after),
+                       "write a checkpoint after this step and exit 75; 0: never"),
+               is_zero),
+      path("report.jsonl", STRATA_AT(report.jsonl), "a line a step"),
+      path("report.summary", STRATA_AT(report.summary), "one object at the end"),
+      path("report.trace", STRATA_AT(report.trace), "timeline of the last step, for Perfetto"),
+  };
+}
+
+std::size_t edits(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string_view last_part(std::string_view name) {
+  return name.substr(name.rfind('.') + 1);
+}
+
+}  // namespace
+
+std::span<const RecipeKey> recipe_keys() {
+  static const std::vector<RecipeKey> keys = make_keys();
+  return keys;
+}
+
+const RecipeKey& nearest_key(std::string_view name) {
+  name = name.substr(0, 128);  // whatever a file holds, the comparison stays cheap
+  const RecipeKey* nearest = nullptr;
+  std::size_t fewest = 0;
+  for (const RecipeKey& key : recipe_keys()) {
+    // A key in the wrong section, or in none, is one mistake, not as many as the section has letters.
+    const std::size_t distance = std::min(edits(name, key.name), edits(last_part(name), last_part(key.name)) + 1);
+    if (nearest && distance >= fewest) continue;
+    nearest = &key;
+    fewest = distance;
+  }
+  return *nearest;
+}
+
+std::string recipe_reference() {
+  const auto cell = [](std::string text) {
+    for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+    return text;
+  };
+  std::string out =
+      "# Recipe\n\nEvery key of a recipe (TOML), as `strata keys` prints it. Relative paths are taken from the "
+      "recipe's "
+      "folder,\nthose of `--set` from the current one. `model.config.KEY` overrides one key of `config.json`.\n\n"
+      "| key | default | allowed | meaning |\n|---|---|---|---|\n";
+  const Recipe defaults;
+  for (const RecipeKey& key : recipe_keys()) {
+    const std::string text = key.name == "model.init" ? "by model.path" : key.text(defaults);
+    out += fmt::format("| `{}` | {} | {} | {} |\n", key.name, text == "none" || text == "[]" ? "" : cell(text),
+                       cell(key.allowed), cell(key.meaning));
+  }
+  return out;
+}
+
+}  // namespace strata::runtime
