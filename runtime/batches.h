@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -8,8 +9,8 @@
 
 namespace strata::runtime {
 
-// A permutation of [0, size) that is computed, not stored: four Feistel rounds keyed by seed and epoch over the next
-// power of four, walked until the result lies below size (docs/formats.md, "Order of the data").
+// A permutation of [0, size) that is computed, not stored: eight Feistel rounds keyed by seed and epoch over the
+// next power of four, walked until the result lies below size. Part of the numerics contract: it must never change.
 class Permutation {
  public:
   Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch);
@@ -18,7 +19,7 @@ class Permutation {
  private:
   std::uint64_t size_;
   unsigned half_bits_;
-  std::uint64_t keys_[4];
+  std::array<std::uint64_t, 8> keys_;
 };
 
 // Labels that do not count.
@@ -43,7 +44,7 @@ class Batches {
   std::uint64_t labels(std::uint64_t micro_batch) const;
 
  private:
-  void fill_sequence(std::uint64_t sequence, std::uint32_t* tokens, std::int32_t* labels) const;
+  void fill_sequence(std::uint64_t sequence, std::span<std::uint32_t> tokens, std::span<std::int32_t> labels) const;
 
   std::vector<TokenFile> files_;
   std::vector<std::uint64_t> first_sequence_;  // of each file, and the total

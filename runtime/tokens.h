@@ -40,10 +40,15 @@ class TokenFile {
 
   // Tokens [begin, begin + out.size()) into out. Throws Error{corrupt} at one outside the vocabulary.
   void read(std::uint64_t begin, std::span<std::uint32_t> out) const;
-  // Reads every token once. Throws Error{corrupt} at the first one outside the vocabulary.
+  // Reads every token once. Throws Error{corrupt} at the first one outside the vocabulary, or where the sidecar's hash
+  // is another.
   void check_all() const;
 
  private:
+  [[noreturn]] void outside(std::uint64_t index, std::uint64_t value) const;
+  template <typename T>
+  void read_as(std::uint64_t begin, std::span<std::uint32_t> out) const;
+
   device::MappedFile file_;
   std::optional<TokenSidecar> sidecar_;
   std::size_t header_bytes_ = 0;
