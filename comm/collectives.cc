@@ -32,6 +32,11 @@ std::vector<std::string> Collectives::exchange_texts(const std::string& mine) {
   return texts;
 }
 
+const std::byte* own_piece(const ShardedRange& range, int rank, const std::byte* shard) {
+  const auto own = range.piece(rank);
+  return own.bytes() == 0 ? nullptr : shard + (own.begin - static_cast<std::size_t>(rank) * range.shard_bytes);
+}
+
 void copy(std::byte* to, const std::byte* from, std::size_t bytes, device::cpu::Team& team) {
   if (to == from || bytes == 0) return;
   constexpr std::size_t kGrain = std::size_t{1} << 20;

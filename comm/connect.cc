@@ -1,11 +1,74 @@
+#include <cstdlib>
+#include <string>
+
 #include "comm/communicator.h"
+#include "comm/mpi.h"
 #include "device/error.h"
 
 namespace strata::comm {
+namespace {
 
-std::unique_ptr<World> connect(Backend backend, Transport) {
-  if (backend == Backend::mpi) fail(Exit::usage, "comm.backend = mpi is not built yet");
-  return solo_world();
+// How a launcher started this process, and with how many others; ranks == 0 where none did.
+struct Launch {
+  const char* launcher = "";
+  int ranks = 0;
+};
+
+Launch find_launch() {
+  const auto number = [](const char* name) {
+    const char* text = std::getenv(name);
+    return text ? std::atoi(text) : 0;
+  };
+  if (const int ranks = number("OMPI_COMM_WORLD_SIZE")) return {"mpirun", ranks};
+  // Of a job step: SLURM_NTASKS is also set in a batch script, whose processes are no ranks.
+  if (std::getenv("SLURM_PROCID"))
+    if (const int ranks = number("SLURM_STEP_NUM_TASKS"); ranks > 1) return {"srun", ranks};
+  if (std::getenv("PMI_RANK"))
+    if (const int ranks = number("PMI_SIZE"); ranks > 1) return {"a PMI launcher", ranks};
+  return {};
+}
+
+std::unique_ptr<World> connect_mpi(const Launch& launch, Transport transport) {
+  auto session = std::make_unique<MpiSession>();
+  // As many runs as ranks, each writing the same checkpoints, is what this would otherwise become.
+  if (launch.ranks > 1 && session->size == 1)
+    fail(Exit::usage,
+         "{} started {} ranks but MPI sees only this one: start with the mpirun of the Open MPI that strata is linked "
+         "with, or srun --mpi=pmix",
+         launch.launcher, launch.ranks);
+  if (transport == Transport::messages) return mpi_messages_world(std::move(session), "");
+  std::string why_not;
+  if (auto world = mpi_shared_memory_world(session, why_not)) return world;
+  if (transport == Transport::shared_memory)
+    fail(Exit::usage, "the ranks cannot share memory: {}; leave the transport to strata, or start them on one node",
+         why_not);
+  return mpi_messages_world(std::move(session), why_not);
+}
+
+}  // namespace
+
+std::unique_ptr<World> connect(Backend backend, Transport transport) {
+  const Launch launch = find_launch();
+  switch (backend) {
+    case Backend::threads:
+      fail(
+          Exit::usage,
+          "comm.backend = threads makes ranks of one process's threads for tests and debuggers, which the program does "
+          "not offer: use auto, or mpirun -n N for several ranks");
+    case Backend::solo:
+      if (launch.ranks > 1)
+        fail(Exit::usage,
+             "comm.backend = solo, but {} started {} ranks that would each train alone and overwrite each other's "
+             "files: "
+             "use comm.backend = auto, or start one",
+             launch.launcher, launch.ranks);
+      return solo_world();
+    case Backend::mpi:
+      return connect_mpi(launch, transport);
+    case Backend::automatic:
+      break;
+  }
+  return launch.ranks == 0 ? solo_world() : connect_mpi(launch, transport);
 }
 
 }  // namespace strata::comm

@@ -26,7 +26,7 @@ class SharedCollectives final : public Collectives {
 
   void all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out, device::cpu::Team& team) override {
     const auto own = range.piece(rank());
-    const std::byte* source = shard + (own.begin - index(rank()) * range.shard_bytes);
+    const std::byte* source = own_piece(range, rank(), shard);
     arrive(own.bytes() ? memory_.locate(source, own.bytes()) : Place{});
     copy(out + (own.begin - range.begin), source, own.bytes(), team);
     // From the next rank on, so that not all read the same rank's memory at once.

@@ -1,0 +1,154 @@
+#include "comm/control_line.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "device/error.h"
+
+namespace strata::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::int64_t now() {
+  return std::chrono::steady_clock::now().time_since_epoch() / 1ns;
+}
+// Each look reads a file of /proc per neighbour.
+constexpr std::int64_t kLookAfterNeighbours = 250ms / 1ns;
+// A rank's last data may come later than its farewell, which takes another way.
+constexpr std::int64_t kPatienceAfterFarewell = 3s / 1ns;
+
+}  // namespace
+
+ControlLine::ControlLine(MpiSession& session, device::AbortToken& token)
+    : session_(session), token_(token), left_(static_cast<std::size_t>(session.size)) {
+  STRATA_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
+  // Nothing is allocated when something has gone wrong.
+  failure_requests_.assign(left_.size(), MPI_REQUEST_NULL);
+  farewell_requests_.assign(left_.size(), MPI_REQUEST_NULL);
+  listen();
+}
+
+ControlLine::~ControlLine() {
+  // After a failure MPI is not touched any more: requests in flight may point at memory that is gone.
+  if (token_.is_set()) return;
+  if (listening_ != MPI_REQUEST_NULL) {
+    MPI_Cancel(&listening_);
+    MPI_Wait(&listening_, MPI_STATUS_IGNORE);
+  }
+  MPI_Waitall(session_.size, farewell_requests_.data(), MPI_STATUSES_IGNORE);
+  MPI_Comm_free(&comm_);
+}
+
+ControlLine::Notice ControlLine::notice(Kind kind, int rank, const std::string& text) {
+  Notice notice{kind, rank, {}};
+  text.copy(notice.text.data(), notice.text.size() - 1);
+  return notice;
+}
+
+void ControlLine::listen() {
+  STRATA_MPI(MPI_Irecv(&incoming_, sizeof incoming_, MPI_BYTE, MPI_ANY_SOURCE, 0, comm_, &listening_));
+}
+
+void ControlLine::tell_others(const Notice& notice, std::vector<MPI_Request>& requests) {
+  for (int peer = 0; peer < session_.size; ++peer) {
+    if (peer == session_.rank || peer == notice.rank) continue;
+    const int code =
+        MPI_Isend(&notice, sizeof notice, MPI_BYTE, peer, 0, comm_, &requests[static_cast<std::size_t>(peer)]);
+    // The others would wait for ever.
+    if (code != MPI_SUCCESS && notice.kind == Kind::failed) MPI_Abort(MPI_COMM_WORLD, static_cast<int>(Exit::failed));
+  }
+}
+
+void ControlLine::receive() {
+  for (;;) {
+    int arrived = 0;
+    STRATA_MPI(MPI_Test(&listening_, &arrived, MPI_STATUS_IGNORE));
+    if (!arrived) return;
+    if (incoming_.kind == Kind::failed)
+      token_.set(incoming_.rank, incoming_.text.data());
+    else
+      left_[static_cast<std::size_t>(incoming_.rank)] = true;
+    listen();
+  }
+}
+
+void ControlLine::fail_with(int rank, const std::string& cause) {
+  token_.set(rank, cause);
+  if (told_) return;
+  told_ = true;
+  failure_ = notice(Kind::failed, rank, cause);
+  tell_others(failure_, failure_requests_);
+}
+
+void ControlLine::report_failure(const std::string& cause) {
+  const bool first = token_.set(session_.rank, cause);
+  const std::lock_guard lock(mutex_);
+  // A token that names another rank was set by that rank's notice, which went to all.
+  if (first || token_.rank() == session_.rank)
+    fail_with(session_.rank, fmt::format("rank {} failed: {}", session_.rank, token_.cause()));
+}
+
+void ControlLine::poll() {
+  if (token_.is_set()) {
+    report_failure(token_.cause());
+    throw device::Aborted(token_.cause());
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    receive();
+    const std::int64_t time = now();
+    if (!token_.is_set() && time >= next_look_) {
+      next_look_ = time + kLookAfterNeighbours;
+      for (const Process& process : session_.neighbours)
+        if (!left_[static_cast<std::size_t>(process.rank)] && !process.alive()) {
+          // It may have said farewell between the two questions.
+          receive();
+          if (!left_[static_cast<std::size_t>(process.rank)]) fail_with(process.rank, process.obituary());
+        }
+      const auto gone = std::find(left_.begin(), left_.end(), true);
+      if (gone != left_.end() && first_left_ == 0) first_left_ = time;
+      if (first_left_ != 0 && time > first_left_ + kPatienceAfterFarewell) {
+        const auto rank = static_cast<int>(gone - left_.begin());
+        fail_with(rank, fmt::format("rank {} ended while rank {} waited for it: its own message says why", rank,
+                                    session_.rank));
+      }
+    }
+  }
+  token_.throw_if_set();
+}
+
+bool ControlLine::leave_together() {
+  // The others poll every few milliseconds; then mpirun, which sees a rank end, may stop them before they speak.
+  constexpr auto kTimeToSpeak = 500ms;
+  if (!token_.is_set()) {
+    const std::lock_guard lock(mutex_);
+    left_[static_cast<std::size_t>(session_.rank)] = true;
+    farewell_ = notice(Kind::left, session_.rank, "");
+    tell_others(farewell_, farewell_requests_);
+  }
+  while (!token_.is_set()) {
+    {
+      const std::lock_guard lock(mutex_);
+      receive();
+      if (std::find(left_.begin(), left_.end(), false) == left_.end()) return true;
+      for (const Process& process : session_.neighbours) {
+        if (left_[static_cast<std::size_t>(process.rank)] || process.alive()) continue;
+        receive();
+        if (!left_[static_cast<std::size_t>(process.rank)]) fail_with(process.rank, process.obituary());
+      }
+    }
+    std::this_thread::sleep_for(2ms);
+  }
+  const std::lock_guard lock(mutex_);
+  for (int naps = 0, sent = 0; naps < kTimeToSpeak / 5ms; ++naps) {
+    // No longer than needed: MPI's progress would also go on with what the failure left in flight.
+    if (!sent && MPI_Testall(session_.size, failure_requests_.data(), &sent, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
+      sent = 1;
+    std::this_thread::sleep_for(5ms);
+  }
+  return false;
+}
+
+}  // namespace strata::comm

@@ -1,0 +1,57 @@
+#pragma once
+#include <mpi.h>
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/mpi.h"
+#include "device/abort.h"
+
+namespace strata::comm {
+
+// The ranks' second line beside the data: tells of failures and of ranks that leave, by small messages on a
+// communicator of its own, and looks after the processes of this node. Every wait for messages polls it.
+// Thread-safe: the lanes of a rank share one.
+class ControlLine {
+ public:
+  ControlLine(MpiSession& session, device::AbortToken& token);
+  ~ControlLine();
+  ControlLine(const ControlLine&) = delete;
+  ControlLine& operator=(const ControlLine&) = delete;
+
+  // Throws Aborted, with the first cause, once this rank or another has failed, died, or left while this one waits.
+  void poll();
+  // Tells the others; returns at once.
+  void report_failure(const std::string& cause);
+  // The end of a run: tells the others that this rank leaves and waits for them. False if the run failed.
+  bool leave_together();
+
+ private:
+  enum class Kind : std::int32_t { failed, left };
+  struct Notice {
+    Kind kind;
+    std::int32_t rank;
+    std::array<char, 1024> text;
+  };
+  static Notice notice(Kind kind, int rank, const std::string& text);
+  void listen();
+  void receive();
+  void tell_others(const Notice& notice, std::vector<MPI_Request>& requests);
+  void fail_with(int rank, const std::string& cause);
+
+  MpiSession& session_;
+  device::AbortToken& token_;
+  std::mutex mutex_;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Request listening_ = MPI_REQUEST_NULL;
+  Notice incoming_{}, failure_{}, farewell_{};
+  bool told_ = false;
+  std::vector<bool> left_;
+  std::int64_t first_left_ = 0, next_look_ = 0;  // ns of the steady clock
+  std::vector<MPI_Request> failure_requests_, farewell_requests_;
+};
+
+}  // namespace strata::comm

@@ -1,0 +1,86 @@
+#include "comm/shared_mapping.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "device/error.h"
+
+namespace strata::comm {
+
+SharedMapping::SharedMapping(std::string name, std::size_t bytes) : name_(std::move(name)), bytes_(bytes) {
+  STRATA_CHECK_LT(name_.size(), sizeof Address{}.name);
+  fd_ = memfd_create(name_.c_str(), MFD_CLOEXEC);
+  if (fd_ < 0 || ftruncate(fd_, static_cast<off_t>(bytes)) != 0)
+    fail(Exit::does_not_fit,
+         "the system refused {} bytes of shared memory ({}): lower memory.device or use fewer ranks", bytes,
+         std::strerror(errno));
+  map();
+}
+
+SharedMapping::~SharedMapping() {
+  if (data_) munmap(data_, bytes_);
+  close_file();
+}
+
+SharedMapping::SharedMapping(SharedMapping&& other) noexcept
+    : name_(std::move(other.name_)),
+      fd_(std::exchange(other.fd_, -1)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+SharedMapping& SharedMapping::operator=(SharedMapping&& other) noexcept {
+  std::swap(name_, other.name_);
+  std::swap(fd_, other.fd_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+void SharedMapping::map() {
+  if (bytes_ == 0) return;
+  void* p = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_, 0);
+  if (p == MAP_FAILED)
+    fail(Exit::does_not_fit,
+         "the system refused a mapping of {} bytes of shared memory ({}): lower memory.device or use fewer ranks",
+         bytes_, std::strerror(errno));
+  // Has an effect where /sys/kernel/mm/transparent_hugepage/shmem_enabled is `advise`.
+  (void)madvise(p, bytes_, MADV_HUGEPAGE);
+  data_ = static_cast<std::byte*>(p);
+}
+
+SharedMapping::Address SharedMapping::address() const {
+  Address address{getpid(), fd_, bytes_, {}};
+  name_.copy(address.name, sizeof address.name - 1);
+  return address;
+}
+
+void SharedMapping::close_file() {
+  if (fd_ >= 0) close(std::exchange(fd_, -1));
+}
+
+SharedMapping SharedMapping::of(const Address& address) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", address.pid, address.fd);
+  // A process number means another process, or none, in another container: the name must be the one announced.
+  char target[128];
+  const ssize_t size = readlink(path.c_str(), target, sizeof target);
+  if (size < 0) fail(Exit::failed, "{} cannot be read ({})", path, std::strerror(errno));
+  if (std::string_view(target, static_cast<std::size_t>(size)) != fmt::format("/memfd:{} (deleted)", address.name))
+    fail(Exit::failed, "{} is another process's memory: the ranks do not share process numbers", path);
+  SharedMapping mapping;
+  mapping.name_ = address.name;
+  mapping.bytes_ = address.bytes;
+  mapping.fd_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (mapping.fd_ < 0) fail(Exit::failed, "{} cannot be opened ({})", path, std::strerror(errno));
+  mapping.map();
+  mapping.close_file();
+  return mapping;
+}
+
+}  // namespace strata::comm

@@ -1,0 +1,201 @@
+// One rank of the tests in comm_test.cc: comm_dist MODE TRANSPORT under mpirun.
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <thread>
+
+#include "comm/communicator.h"
+#include "device/error.h"
+
+namespace strata::comm {
+namespace {
+
+using device::Arena;
+using device::Lane;
+
+double now_ms() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// What rank `rank` holds at flat byte `at` in round `round`.
+std::byte value(int rank, std::size_t at, int round) {
+  return static_cast<std::byte>(at * 31 + static_cast<std::size_t>(rank) * 101 + static_cast<std::size_t>(round) * 7);
+}
+
+void expect(bool ok, World& world, const char* what, int round) {
+  if (!ok) fail(Exit::failed, "rank {} of {}: {} is wrong in round {}", world.rank(), world.size(), what, round);
+}
+
+// A gather and a reduce lane at once, over whole units, tiles across shards, and tiles that some ranks own nothing of.
+void check(World& world) {
+  const auto ranks = static_cast<std::size_t>(world.size());
+  const int rank = world.rank();
+  constexpr std::size_t kShard = 300'000;
+  const std::size_t flat = kShard * ranks;
+  const Arena arena = world.allocate(kShard + flat * 2 + flat + 8192);
+  const Arena second = world.allocate(flat);
+  std::byte* const shard = arena.at(0);
+  std::byte* const out = arena.at(kShard);
+  std::byte* const staging = arena.at(kShard + flat);
+  std::byte* const in = second.at(0);
+  Lane gather_lane("gather", 2, rank, world.abort_token()), reduce_lane("reduce", 1, rank, world.abort_token());
+  const auto gather = world.open(gather_lane), reduce = world.open(reduce_lane);
+  const ShardedRange ranges[] = {
+      {kShard, 0, flat}, {kShard, kShard / 3, flat - 5}, {kShard, 7, 4096}, {kShard, flat - 100, flat}, {kShard, 3, 3}};
+  std::vector<const std::byte*> pieces(ranks);
+  std::uint64_t gathered = 0, reduced = 0;
+  int round = 0;
+  for (int repeat = 0; repeat < 4; ++repeat) {
+    for (const ShardedRange& range : ranges) {
+      ++round;
+      const auto own = range.piece(rank);
+      for (std::size_t i = 0; i < kShard; ++i) shard[i] = value(0, static_cast<std::size_t>(rank) * kShard + i, round);
+      for (std::size_t i = 0; i < range.bytes(); ++i) in[i] = value(rank, range.begin + i, round);
+      gather->all_gather(range, shard, out);
+      reduce->all_to_all(range, in, staging, pieces.data());
+      reduce_lane.synchronize();
+      bool same = true;
+      for (std::size_t r = 0; r < ranks; ++r)
+        for (std::size_t i = 0; i < own.bytes(); ++i)
+          same = same && pieces[r][i] == value(static_cast<int>(r), own.begin + i, round);
+      expect(same, world, "all_to_all", round);
+      reduce->release();
+      reduce_lane.synchronize();
+      gather_lane.synchronize();
+      for (std::size_t i = 0; i < range.bytes(); ++i) same = same && out[i] == value(0, range.begin + i, round);
+      expect(same, world, "all_gather", round);
+      gathered += own.bytes() * (ranks - 1);
+      reduced += range.bytes() - own.bytes();
+    }
+  }
+
+  const int root = world.size() - 1;
+  for (std::size_t i = 0; i < flat; ++i) in[i] = value(rank, i, 0);
+  gather->broadcast(in, flat, root);
+  const std::uint64_t mine = static_cast<std::uint64_t>(rank) * 1000;
+  std::vector<std::uint64_t> all(ranks);
+  gather->exchange(reinterpret_cast<const std::byte*>(&mine), sizeof mine, reinterpret_cast<std::byte*>(all.data()));
+  gather_lane.synchronize();
+  bool same = true;
+  for (std::size_t i = 0; i < flat; ++i) same = same && in[i] == value(root, i, 0);
+  expect(same, world, "broadcast", 0);
+  for (std::size_t r = 0; r < ranks; ++r) expect(all[r] == r * 1000, world, "exchange", 0);
+
+  const CommBytes sent = gather->sent();
+  expect(sent.all_gather == gathered && reduce->sent().all_to_all == reduced, world, "a byte count", 0);
+  expect(sent.broadcast == (rank == root ? flat * (ranks - 1) : 0), world, "the byte count of broadcast", 0);
+  expect(sent.consensus == sizeof mine * (ranks - 1), world, "the byte count of exchange", 0);
+  for (int i = 0; i < 3; ++i) {
+    const auto texts = world.exchange(std::string(static_cast<std::size_t>(rank) * 3000, 'x'));
+    for (std::size_t r = 0; r < ranks; ++r) expect(texts[r].size() == r * 3000, world, "World::exchange", i);
+  }
+  if (rank == 0) std::printf("checked %s on %d ranks\n", world.describe().c_str(), world.size());
+}
+
+// All ranks gather for ever; rank 1 ends one way or another.
+void end_one_rank(World& world, std::string_view mode) {
+  // As the program does: mpirun tells the survivors to stop as soon as it sees a rank die.
+  std::signal(SIGTERM, SIG_IGN);
+  constexpr std::size_t kShard = std::size_t{1} << 20;
+  const Arena arena = world.allocate(kShard * static_cast<std::size_t>(world.size()) + kShard);
+  Lane lane("gather", 1, world.rank(), world.abort_token());
+  const auto gather = world.open(lane);
+  const ShardedRange range{kShard, 0, kShard * static_cast<std::size_t>(world.size())};
+  const double start = now_ms();
+  try {
+    for (int i = 0;; ++i) {
+      if (world.rank() == 1 && i == 50) {
+        if (mode == "kill") std::raise(SIGKILL);
+        if (mode == "leave") return;
+        fail(Exit::failed, "the disk is full");
+      }
+      gather->all_gather(range, arena.at(0), arena.at(kShard));
+      lane.synchronize();
+    }
+  } catch (const device::Aborted& e) {
+    std::fprintf(stderr, "rank %d of %d ended after %.1f s: %s\n", world.rank(), world.size(),
+                 (now_ms() - start) / 1000, e.what());
+    throw;
+  }
+}
+
+void measure(World& world) {
+  constexpr std::size_t kFlat = std::size_t{64} << 20;
+  const auto ranks = static_cast<std::size_t>(world.size());
+  const ShardedRange range{kFlat / ranks, 0, kFlat};
+  const Arena arena = world.allocate(3 * kFlat);
+  std::memset(arena.data(), world.rank() + 1, arena.size());
+  Lane lane("measure", 1, world.rank(), world.abort_token());
+  const auto communicator = world.open(lane);
+  std::vector<const std::byte*> pieces(ranks);
+  const auto time = [&](const char* name, auto&& work) {
+    double best = 1e9, sum = 0;
+    constexpr int kTimes = 20;
+    for (int i = -3; i < kTimes; ++i) {
+      world.barrier();
+      const double start = now_ms();
+      work();
+      lane.synchronize();
+      world.barrier();
+      const double ms = now_ms() - start;
+      if (i < 0) continue;
+      best = std::min(best, ms);
+      sum += ms;
+    }
+    const double received = static_cast<double>(kFlat) * static_cast<double>(ranks - 1) / static_cast<double>(ranks);
+    if (world.rank() == 0)
+      std::printf("%s: %s of 64 MiB on %d ranks: best %.2f ms, mean %.2f ms, %.2f GB/s received by a rank\n",
+                  world.describe().c_str(), name, world.size(), best, sum / kTimes, received / best / 1e6);
+  };
+  time("nothing", [] {});
+  time("all_gather", [&] { communicator->all_gather(range, arena.at(0), arena.at(kFlat)); });
+  time("all_to_all", [&] {
+    communicator->all_to_all(range, arena.at(0), arena.at(2 * kFlat), pieces.data());
+    communicator->release();
+  });
+  // With the pass that reads the pieces, which is where the shared memory is really crossed.
+  time("all_to_all, read", [&] {
+    communicator->all_to_all(range, arena.at(0), arena.at(2 * kFlat), pieces.data());
+    lane.synchronize();
+    for (std::size_t r = 0; r < ranks; ++r) std::memcpy(arena.at(kFlat), pieces[r], kFlat / ranks);
+    communicator->release();
+  });
+}
+
+int run(std::string_view mode, std::string_view transport_name) {
+  const Transport transport = transport_name == "messages"        ? Transport::messages
+                              : transport_name == "shared_memory" ? Transport::shared_memory
+                                                                  : Transport::automatic;
+  try {
+    const auto world = connect(mode == "solo" ? Backend::solo : Backend::automatic, transport);
+    try {
+      if (mode == "check")
+        check(*world);
+      else if (mode == "measure")
+        measure(*world);
+      else if (mode != "solo")
+        end_one_rank(*world, mode);
+    } catch (const device::Aborted& e) {
+      return static_cast<int>(Exit::failed);
+    } catch (const Error& e) {
+      std::fprintf(stderr, "%s\n", e.what());
+      world->report_failure(e.what());
+      return static_cast<int>(e.code());
+    }
+  } catch (const Error& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return static_cast<int>(e.code());
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace strata::comm
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  return strata::comm::run(argv[1], argv[2]);
+}
