@@ -10,7 +10,7 @@ namespace strata::device {
 // Not finite terms are counted, never added; up to 2^29 add() calls or merges between normalisations are carried.
 struct ExactSum {
   static constexpr int kChunks = 68;
-  std::array<std::int64_t, kChunks> chunks{};  // chunk i counts units of 2^(32 i - 1074 - carry room), signed
+  std::array<std::int64_t, kChunks> chunks{};  // chunk i counts units of 2^(32 i - 1074), signed; the last two are room
   std::uint64_t nonfinite = 0;
   std::uint64_t pending = 0;  // additions since chunks were last normalised
 

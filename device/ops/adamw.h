@@ -5,8 +5,9 @@
 
 namespace strata::device {
 
+// As the recipe gives them, in fp64: 1 - beta2 taken from a float of 0.999 would be wrong in its fifth digit.
 struct AdamW {
-  float beta1, beta2, eps, weight_decay;
+  double beta1, beta2, eps, weight_decay;
 };
 
 // Decoupled AdamW (Loshchilov & Hutter 2019) as PyTorch computes it, elementwise, with one fixed order of fused

@@ -1,0 +1,23 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "device/cpu/kernels/select.h"
+
+namespace strata::device::cpu {
+
+// The largest of a row and the sum of e^(x - largest).
+struct SoftmaxSum {
+  float largest;
+  double sum;
+};
+
+struct CrossEntropyKernels {
+  SoftmaxSum (*softmax_sum)(const float* x, std::size_t n);
+  // Overwrites the row in place, from its start, with factor * (e^(x - largest) * scale - (i == label)) in the dtype
+  // that indexes.
+  void (*gradient[3])(float* x, std::size_t n, float largest, float scale, float factor, std::size_t label);
+};
+STRATA_KERNEL_TABLE(CrossEntropyKernels, cross_entropy_kernels)
+
+}  // namespace strata::device::cpu

@@ -1,0 +1,44 @@
+#include "device/cpu/kernels/embedding.h"
+
+#include "device/cpu/kernels/lanes16.h"
+
+namespace strata::device::cpu::STRATA_ISA {
+
+template <typename T>
+[[gnu::flatten]] static void add_rows(const std::byte* a, const std::byte* b, std::byte* out, std::size_t width) {
+  const auto* p = reinterpret_cast<const T*>(a);
+  const auto* q = reinterpret_cast<const T*>(b);
+  auto* to = reinterpret_cast<T*>(out);
+  for16(width, [&](std::size_t i, auto some) { store(to + i, load(p + i, some) + load(q + i, some), some); });
+}
+
+template <typename T, typename Out>
+[[gnu::flatten]] static void sum_rows(const std::byte* rows, const std::uint32_t* which, std::size_t count,
+                                      std::byte* out, std::size_t width) {
+  const auto* from = reinterpret_cast<const T*>(rows);
+  auto* to = reinterpret_cast<Out*>(out);
+  // Four registers of columns at a time: long enough to stream a row's piece, and the sums never leave registers.
+  std::size_t i = 0;
+  for (; i + 4 * kLanes <= width; i += 4 * kLanes) {
+    F32x16 s[4] = {zeros(), zeros(), zeros(), zeros()};
+    for (std::size_t k = 0; k < count; ++k) {
+      const T* row = from + which[k] * width + i;
+      for (int j = 0; j < 4; ++j) s[j] = s[j] + load(row + j * kLanes);
+    }
+    for (int j = 0; j < 4; ++j) store(to + i + j * kLanes, s[j]);
+  }
+  for16(width - i, [&](std::size_t j, auto some) {
+    F32x16 s = zeros();
+    for (std::size_t k = 0; k < count; ++k) s = s + load(from + which[k] * width + i + j, some);
+    store(to + i + j, s, some);
+  });
+}
+
+extern const EmbeddingKernels embedding_kernels_table = {
+    .add_rows = STRATA_BY_DTYPE(add_rows),
+    .sum_rows = {{sum_rows<float, float>, sum_rows<float, bf16>, sum_rows<float, fp16>},
+                 {sum_rows<bf16, float>, sum_rows<bf16, bf16>, sum_rows<bf16, fp16>},
+                 {sum_rows<fp16, float>, sum_rows<fp16, bf16>, sum_rows<fp16, fp16>}},
+};
+
+}  // namespace strata::device::cpu::STRATA_ISA

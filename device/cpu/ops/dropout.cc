@@ -1,0 +1,40 @@
+#include "device/ops/dropout.h"
+
+#include <cstring>
+
+#include "device/cpu/kernels/dropout.h"
+#include "device/cpu/lane_impl.h"
+#include "device/cpu/row_blocks.h"
+#include "device/philox.h"
+
+namespace strata::device {
+
+void dropout(Lane& lane, const Dropout& use, ConstView x, ConstView residual, View out) {
+  STRATA_CHECK_EQ(x.size, out.size);
+  STRATA_CHECK(x.dtype == out.dtype);
+  STRATA_CHECK(!residual || (residual.size == x.size && residual.dtype == x.dtype));
+  STRATA_CHECK(use.probability >= 0.0f && use.probability < 1.0f);
+  const auto drop = cpu::dropout_kernels().dropout[cpu::index(x.dtype)];
+  const auto add = cpu::dropout_kernels().add[cpu::index(x.dtype)];
+  cpu::submit(lane, [=](cpu::Team& team) {
+    RandomStream stream{};
+    if (use.probability > 0.0f)
+      stream = {use.scalars->seed, use.scalars->first_micro_batch + use.micro_batch, use.site};
+    const std::uint32_t threshold = drop_threshold(use.probability);
+    const float scale = 1.0f / (1.0f - use.probability);
+    team.for_range(x.size, cpu::kGrain, [&](std::size_t begin, std::size_t end) {
+      const std::size_t n = end - begin;
+      const std::byte* from = x.sub(begin, n).data;
+      const std::byte* base = residual ? residual.sub(begin, n).data : nullptr;
+      std::byte* to = out.sub(begin, n).data;
+      if (use.probability > 0.0f)
+        drop(stream, begin, threshold, scale, from, base, to, n);
+      else if (base)
+        add(from, base, to, n);
+      else if (from != to)
+        std::memcpy(to, from, n * size_of(x.dtype));
+    });
+  });
+}
+
+}  // namespace strata::device
