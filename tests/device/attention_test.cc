@@ -1,0 +1,410 @@
+#include "device/ops/attention.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <ostream>
+#include <random>
+#include <vector>
+
+#include "device/abort.h"
+#include "device/philox.h"
+
+namespace strata::device {
+namespace {
+
+using Doubles = std::vector<double>;
+
+struct Case {
+  std::size_t batch, seq, heads, kv_heads, head_dim, window;
+  DType dtype = DType::fp32;
+  float dropout = 0;
+  bool packed = false;  // q, k, v inside one row, as a fused projection writes them
+
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(head_dim)); }
+  std::size_t rows() const { return batch * seq; }
+  std::size_t packed_row() const { return (heads + 2 * kv_heads) * head_dim; }
+  AttentionShape shape() const {
+    const std::size_t q = packed ? packed_row() : heads * head_dim, kv = packed ? packed_row() : kv_heads * head_dim;
+    return {batch, seq, heads, kv_heads, head_dim, q, kv, kv, scale(), window};
+  }
+  std::size_t index(std::size_t b, std::size_t h, std::size_t i, std::size_t j) const {
+    return ((b * heads + h) * seq + i) * seq + j;
+  }
+};
+
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << "batch " << c.batch << " seq " << c.seq << " heads " << c.heads << "/" << c.kv_heads << " head_dim "
+       << c.head_dim << " window " << c.window << " " << name_of(c.dtype) << " dropout " << c.dropout
+       << (c.packed ? " packed" : "");
+}
+
+constexpr StepScalars kScalars{.seed = 0x123456789abcdefull, .first_micro_batch = 5};
+constexpr std::uint32_t kSite = 77;
+Dropout dropout_of(const Case& c) {
+  return {c.dropout, kSite, 2, &kScalars};
+}
+double keep_factor(const Case& c, std::size_t index) {
+  if (c.dropout == 0) return 1;
+  const RandomStream stream{kScalars.seed, kScalars.first_micro_batch + 2, kSite};
+  return random_word(stream, index) >= drop_threshold(c.dropout) ? 1 / (1 - double{c.dropout}) : 0;
+}
+
+// Values rounded to a dtype, and the same as doubles.
+struct Tensor {
+  std::vector<std::byte> bytes;
+  DType dtype;
+  explicit Tensor(std::size_t size = 0, DType type = DType::fp32) : bytes(size * size_of(type)), dtype(type) {}
+  std::size_t size() const { return bytes.size() / size_of(dtype); }
+  View view() { return {bytes.data(), size(), dtype}; }
+  void set(std::size_t i, double x) {
+    visit(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      reinterpret_cast<T*>(bytes.data())[i] = from_float<T>(static_cast<float>(x));
+    });
+  }
+  double at(std::size_t i) const {
+    return visit(dtype,
+                 [&](auto zero) { return double{to_float(reinterpret_cast<const decltype(zero)*>(bytes.data())[i])}; });
+  }
+  Doubles doubles() const {
+    Doubles all(size());
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = at(i);
+    return all;
+  }
+};
+
+Tensor random_tensor(std::size_t size, DType dtype, std::uint32_t seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<double> normal;
+  Tensor t(size, dtype);
+  for (std::size_t i = 0; i < size; ++i) t.set(i, normal(generator));
+  return t;
+}
+
+// Dense q, d_o [rows, heads, head_dim], k and v [rows, kv_heads, head_dim], and what follows from them.
+struct Operands {
+  Doubles q, k, v, d_o;
+};
+struct Results {
+  Doubles o, lse, dq, dk, dv;
+};
+
+bool visible(const Case& c, std::size_t i, std::size_t j) {
+  return j <= i && (c.window == 0 || i < j + c.window);
+}
+
+// One query's probabilities over all keys (zero where it must not look), and the log of their denominator.
+double softmax_row(const Case& c, const Operands& x, std::size_t b, std::size_t h, std::size_t i, Doubles& p) {
+  const std::size_t d = c.head_dim, kv = h / (c.heads / c.kv_heads);
+  p.assign(c.seq, -std::numeric_limits<double>::infinity());
+  double top = -std::numeric_limits<double>::infinity(), total = 0;
+  for (std::size_t j = 0; j < c.seq; ++j) {
+    if (!visible(c, i, j)) continue;
+    double dot = 0;
+    for (std::size_t e = 0; e < d; ++e)
+      dot += x.q[((b * c.seq + i) * c.heads + h) * d + e] * x.k[((b * c.seq + j) * c.kv_heads + kv) * d + e];
+    p[j] = dot * double{c.scale()};
+    top = std::max(top, p[j]);
+  }
+  for (double& e : p) total += e = std::exp(e - top);
+  for (double& e : p) e /= total;
+  return top + std::log(total);
+}
+
+// In doubles, straight from the definition. `o_stored` (the rounded output) is what backward takes as o, if given.
+Results reference(const Case& c, const Operands& x, const Doubles& o_stored = {}) {
+  const std::size_t d = c.head_dim;
+  Results r{Doubles(x.q.size()), Doubles(c.batch * c.heads * c.seq), Doubles(x.q.size()), Doubles(x.k.size()),
+            Doubles(x.v.size())};
+  const Doubles& o = o_stored.empty() ? r.o : o_stored;
+  Doubles p;
+  for (std::size_t task = 0; task < c.batch * c.heads * c.seq; ++task) {
+    const std::size_t b = task / c.seq / c.heads, h = task / c.seq % c.heads, i = task % c.seq;
+    r.lse[task] = softmax_row(c, x, b, h, i, p);
+    const std::size_t q_at = ((b * c.seq + i) * c.heads + h) * d;
+    const auto kv_at = [&](std::size_t j) { return ((b * c.seq + j) * c.kv_heads + h / (c.heads / c.kv_heads)) * d; };
+    for (std::size_t j = 0; j <= i; ++j)
+      for (std::size_t e = 0; e < d; ++e)
+        r.o[q_at + e] += p[j] * keep_factor(c, c.index(b, h, i, j)) * x.v[kv_at(j) + e];
+    double mean = 0;
+    for (std::size_t e = 0; e < d; ++e) mean += x.d_o[q_at + e] * o[q_at + e];
+    for (std::size_t j = 0; j <= i; ++j) {
+      const double keep = keep_factor(c, c.index(b, h, i, j));
+      double dp = 0;
+      for (std::size_t e = 0; e < d; ++e) {
+        dp += x.d_o[q_at + e] * x.v[kv_at(j) + e];
+        r.dv[kv_at(j) + e] += p[j] * keep * x.d_o[q_at + e];
+      }
+      const double ds = p[j] * (dp * keep - mean) * double{c.scale()};
+      for (std::size_t e = 0; e < d; ++e) {
+        r.dq[q_at + e] += ds * x.k[kv_at(j) + e];
+        r.dk[kv_at(j) + e] += ds * x.q[q_at + e];
+      }
+    }
+  }
+  return r;
+}
+
+// Calls the operations on inputs laid out as the case says.
+class AttentionRun {
+ public:
+  explicit AttentionRun(const Case& c, std::uint32_t seed = 1) : case_(c), shape_(c.shape()) {
+    const std::size_t q_width = c.heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
+    if (c.packed) {
+      qkv = random_tensor(c.rows() * c.packed_row(), c.dtype, seed);
+    } else {
+      q = random_tensor(c.rows() * q_width, c.dtype, seed);
+      k = random_tensor(c.rows() * kv_width, c.dtype, seed + 1);
+      v = random_tensor(c.rows() * kv_width, c.dtype, seed + 2);
+    }
+    d_o = random_tensor(c.rows() * q_width, c.dtype, seed + 3);
+  }
+
+  void set_scale(float scale) { shape_.scale = scale; }
+
+  void forward(int threads) {
+    o = Tensor(case_.rows() * case_.heads * case_.head_dim, case_.dtype);
+    lse = Tensor(case_.rows() * case_.heads);
+    AbortToken token;
+    Lane lane("test", threads, 0, token);
+    Tensor workspace = make_workspace(threads);
+    attention_forward(lane, shape_, part(qkv, q, 0), part(qkv, k, k_head()), part(qkv, v, v_head()), o.view(),
+                      lse.view(), dropout_of(case_), workspace.view());
+    lane.synchronize();
+  }
+
+  void backward(int threads) {
+    dqkv = Tensor(qkv.size(), case_.dtype);
+    dq = Tensor(q.size(), case_.dtype);
+    dk = Tensor(k.size(), case_.dtype);
+    dv = Tensor(v.size(), case_.dtype);
+    AbortToken token;
+    Lane lane("test", threads, 0, token);
+    Tensor workspace = make_workspace(threads);
+    attention_backward(lane, shape_, part(qkv, q, 0), part(qkv, k, k_head()), part(qkv, v, v_head()), o.view(),
+                       lse.view(), d_o.view(), part(dqkv, dq, 0), part(dqkv, dk, k_head()), part(dqkv, dv, v_head()),
+                       dropout_of(case_), workspace.view());
+    lane.synchronize();
+  }
+
+  Operands operands() const {
+    return {dense(qkv, q, 0, case_.heads), dense(qkv, k, k_head(), case_.kv_heads),
+            dense(qkv, v, v_head(), case_.kv_heads), d_o.doubles()};
+  }
+  Results results() const {
+    return {o.doubles(), lse.doubles(), dense(dqkv, dq, 0, case_.heads), dense(dqkv, dk, k_head(), case_.kv_heads),
+            dense(dqkv, dv, v_head(), case_.kv_heads)};
+  }
+
+  Tensor qkv, q, k, v, d_o, o, lse, dqkv, dq, dk, dv;
+
+ private:
+  std::size_t k_head() const { return case_.heads; }
+  std::size_t v_head() const { return case_.heads + case_.kv_heads; }
+  View part(Tensor& together, Tensor& alone, std::size_t first_head) const {
+    if (!case_.packed) return alone.view();
+    const std::size_t offset = first_head * case_.head_dim;
+    return together.view().sub(offset, together.size() - offset);
+  }
+  Doubles dense(const Tensor& together, const Tensor& alone, std::size_t first_head, std::size_t heads) const {
+    if (!case_.packed) return alone.doubles();
+    Doubles all;
+    for (std::size_t row = 0; row < case_.rows(); ++row)
+      for (std::size_t e = 0; e < heads * case_.head_dim; ++e)
+        all.push_back(together.at(row * case_.packed_row() + first_head * case_.head_dim + e));
+    return all;
+  }
+  // Full of NaN: nothing may rely on what the workspace held.
+  Tensor make_workspace(int threads) const {
+    Tensor t(attention_workspace(shape_, case_.dtype, threads) / sizeof(float) + 1);
+    std::memset(t.bytes.data(), 0xff, t.bytes.size());
+    return t;
+  }
+
+  Case case_;
+  AttentionShape shape_;
+};
+
+double roundoff(DType t) {
+  return t == DType::fp32 ? 0x1p-24 : t == DType::bf16 ? 0x1p-8 : 0x1p-11;
+}
+
+// One rounding to the dtype (fp16: or half the smallest subnormal), and fp32 sums of `terms` terms of about `size`
+// each: at worst terms * size * 2^-24, as operands are standard normal.
+void expect_near(const Doubles& got, const Doubles& want, DType dtype, double terms, double size, const char* what) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double bound = roundoff(dtype) * std::abs(want[i]) + terms * size * 0x1p-24;
+    if (!(std::abs(got[i] - want[i]) <= bound)) {
+      ADD_FAILURE() << what << "[" << i << "] is " << got[i] << ", not " << want[i] << " within " << bound;
+      return;
+    }
+  }
+}
+
+void expect_reference(const Case& c) {
+  SCOPED_TRACE(::testing::PrintToString(c));
+  AttentionRun run(c);
+  run.forward(2);
+  run.backward(2);
+  const Results got = run.results(), want = reference(c, run.operands(), got.o);
+  const auto d = static_cast<double>(c.head_dim), n = static_cast<double>(c.seq);
+  const auto group = static_cast<double>(c.heads / c.kv_heads);
+  const double kept = 1 / (1 - double{c.dropout});
+  expect_near(got.o, want.o, c.dtype, d + n, 2 * kept, "o");
+  expect_near(got.lse, want.lse, DType::fp32, d + n, 2, "lse");
+  // Gradients multiply two such sums (d_o v^T with its mean, and its sum over keys or queries).
+  expect_near(got.dq, want.dq, c.dtype, d + n, 4 * kept, "dq");
+  expect_near(got.dk, want.dk, c.dtype, d + n * group, 4 * kept, "dk");
+  expect_near(got.dv, want.dv, c.dtype, d + n * group, 4 * kept, "dv");
+}
+
+const std::vector<DType> kDTypes = {DType::fp32, DType::bf16, DType::fp16};
+
+TEST(Attention, ReferenceGradientsAreThoseOfItsForward) {
+  Case c{1, 5, 2, 1, 3, 3};
+  c.dropout = 0.25f;
+  Operands x = AttentionRun(c).operands();
+  const Results r = reference(c, x);
+  const auto objective = [&] {
+    const Results at = reference(c, x);
+    double sum = 0;
+    for (std::size_t i = 0; i < at.o.size(); ++i) sum += at.o[i] * x.d_o[i];
+    return sum;
+  };
+  const auto check = [&](Doubles& values, const Doubles& gradient) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double before = values[i], h = 1e-5;
+      values[i] = before + h;
+      const double up = objective();
+      values[i] = before - h;
+      const double down = objective();
+      values[i] = before;
+      EXPECT_NEAR((up - down) / (2 * h), gradient[i], 1e-8);  // h^2, and 1e-16 / h
+    }
+  };
+  check(x.q, r.dq);
+  check(x.k, r.dk);
+  check(x.v, r.dv);
+}
+
+TEST(Attention, AgreesWithReferenceAtTileEdges) {
+  for (const std::size_t seq : {1, 2, 63, 64, 65, 127, 128, 129, 200}) expect_reference({1, seq, 2, 2, 16, 0});
+}
+
+TEST(Attention, AgreesWithReferenceForHeadSizes) {
+  for (const std::size_t head_dim : {1, 16, 24, 32, 64, 80, 96, 112, 128, 160})
+    expect_reference({1, 70, 1, 1, head_dim, 0});
+}
+
+TEST(Attention, AgreesWithReferenceForGroupsOfHeads) {
+  for (const std::size_t kv_heads : {1, 2, 3, 6}) expect_reference({2, 70, 6, kv_heads, 8, 0});
+}
+
+TEST(Attention, AgreesWithReferenceForWindows) {
+  for (const std::size_t window : {1, 2, 16, 63, 64, 65, 100, 128, 130, 192, 299, 300, 1000})
+    expect_reference({1, 300, 1, 1, 16, window});
+}
+
+TEST(Attention, AgreesWithReferenceForDTypesAndPackedRows) {
+  for (const DType dtype : kDTypes) {
+    for (const bool packed : {false, true}) {
+      Case c{2, 100, 4, 2, 24, 0, dtype, 0, packed};
+      expect_reference(c);
+      c.dropout = 0.1f;
+      c.window = 70;
+      expect_reference(c);
+    }
+  }
+}
+
+RC_GTEST_PROP(Attention, AgreesWithReferenceForAnyShape, ()) {
+  const auto kv_heads = *rc::gen::inRange<std::size_t>(1, 4), group = *rc::gen::inRange<std::size_t>(1, 4);
+  Case c{*rc::gen::inRange<std::size_t>(1, 3),  *rc::gen::inRange<std::size_t>(1, 150), kv_heads * group, kv_heads,
+         *rc::gen::inRange<std::size_t>(1, 40), *rc::gen::inRange<std::size_t>(0, 160)};
+  c.dtype = *rc::gen::elementOf(kDTypes);
+  c.dropout = *rc::gen::element(0.0f, 0.5f);
+  c.packed = *rc::gen::arbitrary<bool>();
+  expect_reference(c);
+  RC_ASSERT(!::testing::Test::HasFailure());
+}
+
+TEST(Attention, BitsDoNotDependOnThreads) {
+  for (const DType dtype : kDTypes) {
+    const Case c{2, 300, 4, 2, 40, 0, dtype, 0.1f, true};
+    AttentionRun once(c);
+    once.forward(1);
+    once.backward(1);
+    for (const int threads : {1, 2, 3, 5}) {
+      AttentionRun again(c);
+      again.forward(threads);
+      again.backward(threads);
+      EXPECT_EQ(once.o.bytes, again.o.bytes) << threads;
+      EXPECT_EQ(once.lse.bytes, again.lse.bytes) << threads;
+      EXPECT_EQ(once.dqkv.bytes, again.dqkv.bytes) << threads;
+    }
+  }
+}
+
+// A query's output does not depend on what comes after it, to the bit: generation must repeat what training saw.
+TEST(Attention, BitsDoNotDependOnLaterRows) {
+  const Case c{1, 200, 2, 1, 32, 0};
+  AttentionRun run(c), changed(c);
+  for (std::size_t i = 70 * 32; i < changed.k.size(); ++i) changed.k.set(i, 3), changed.v.set(i, -2);
+  run.forward(1);
+  changed.forward(1);
+  const auto end = 70 * 2 * 32 * sizeof(float);
+  EXPECT_TRUE(std::equal(run.o.bytes.begin(), run.o.bytes.begin() + end, changed.o.bytes.begin()));
+  EXPECT_FALSE(std::equal(run.o.bytes.begin() + end, run.o.bytes.end(), changed.o.bytes.begin() + end));
+}
+
+TEST(Attention, DropoutKeepsItsShareOfProbabilities) {
+  Case c{1, 200, 4, 4, 16, 0};
+  c.dropout = 0.3f;
+  AttentionRun run(c);
+  for (std::size_t i = 0; i < run.v.size(); ++i) run.v.set(i, 1);  // so that o sums what is kept, scaled
+  run.forward(1);
+  double sum = 0, variance = 0;
+  Doubles p;
+  const Operands x = run.operands();
+  for (std::size_t h = 0; h < c.heads; ++h) {
+    for (std::size_t i = 0; i < c.seq; ++i) {
+      sum += run.o.at((i * c.heads + h) * c.head_dim);
+      softmax_row(c, x, 0, h, i, p);
+      for (const double e : p) variance += e * e * 0.3 / 0.7;
+    }
+  }
+  EXPECT_NEAR(sum, static_cast<double>(c.heads * c.seq), 5 * std::sqrt(variance));
+  EXPECT_GT(std::abs(sum - static_cast<double>(c.heads * c.seq)), 1e-2);  // something was dropped at all
+}
+
+TEST(Attention, LargeScoresStayFinite) {
+  AttentionRun run({1, 130, 1, 1, 16, 0});
+  run.set_scale(1e4f);
+  run.forward(1);
+  run.backward(1);
+  const Results r = run.results();
+  for (const Doubles* values : {&r.o, &r.lse, &r.dq, &r.dk, &r.dv})
+    for (const double x : *values) ASSERT_TRUE(std::isfinite(x));
+}
+
+// What is not finite must reach the outputs: the loss scaler counts on it.
+TEST(Attention, NaNReachesEveryQueryThatSeesIt) {
+  AttentionRun run({1, 130, 1, 1, 16, 0});
+  run.k.set(70 * 16 + 3, std::numeric_limits<double>::quiet_NaN());
+  run.forward(1);
+  run.backward(1);
+  for (std::size_t i = 0; i < 130; ++i) {
+    EXPECT_EQ(std::isnan(run.o.at(i * 16)), i >= 70) << i;
+    EXPECT_EQ(std::isnan(run.lse.at(i)), i >= 70) << i;
+    EXPECT_EQ(std::isnan(run.dq.at(i * 16)), i >= 70) << i;
+  }
+}
+
+}  // namespace
+}  // namespace strata::device
