@@ -71,7 +71,10 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   const auto integer = [&](const char* key, std::int64_t least, std::int64_t most) {
     std::int64_t value = 0;
     if (root[key].get_int64().get(value) != simdjson::SUCCESS || value < least || value > most) {
-      corrupt(path, 0, fmt::format("{}: an integer from {} to {}", key, least, most), "something else");
+      simdjson::dom::element found;
+      const bool there = root[key].get(found) == simdjson::SUCCESS;
+      corrupt(path, 0, fmt::format("{}: an integer from {} to {}", key, least, most),
+              there ? simdjson::minify(found).substr(0, 64) : "none");
     }
     return value;
   };

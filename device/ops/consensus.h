@@ -1,0 +1,33 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "device/exact_sum.h"
+#include "device/lane.h"
+#include "device/step_scalars.h"
+
+namespace strata::device {
+
+// What each rank says once a step; ranks exchange it as bytes.
+struct StepMessage {
+  ExactSum squares;        // of this rank's part of the gradient, still multiplied by the loss scale
+  ExactSum loss;           // summed over the labels of this rank's micro-batches
+  std::uint64_t stop = 0;  // 1: this rank was asked to stop after this step
+};
+
+// What the ranks agreed on, for the host to read after the step.
+struct StepResult {
+  double loss_sum = 0;       // over all labels of the step
+  double gradient_norm = 0;  // unscaled, before clipping; not finite where a gradient was not
+  std::uint64_t stop = 0;
+};
+
+// *message = {*squares, *loss, *stop}, read when the work runs.
+void pack_message(Lane&, const ExactSum* squares, const ExactSum* loss, const std::uint64_t* stop,
+                  StepMessage* message);
+
+// Merges `ranks` messages (exactly, in any order the same) and decides for the step: sets scalars->gradient_factor
+// to unscale * min(1, max_grad_norm / (norm + 1e-6)) and scalars->skip where the norm is not finite.
+void resolve_step(Lane&, const StepMessage* messages, std::size_t ranks, StepScalars* scalars, StepResult* result);
+
+}  // namespace strata::device

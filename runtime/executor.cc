@@ -1,0 +1,358 @@
+#include "runtime/executor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "device/ops/elementwise.h"
+#include "device/ops/gradient_sum.h"
+
+namespace strata::runtime {
+namespace {
+
+using device::ConstView;
+using device::DType;
+using device::Lane;
+using device::View;
+
+std::size_t index(int i) {
+  return static_cast<std::size_t>(i);
+}
+std::size_t index(LaneId lane) {
+  return static_cast<std::size_t>(lane);
+}
+
+}  // namespace
+
+Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World& world, const device::AdamW& adamw,
+                   int threads)
+    : plan_(plan),
+      model_(model),
+      world_(world),
+      adamw_(adamw),
+      rank_(world.rank()),
+      events_(plan.tasks.size()),
+      awaited_(plan.tasks.size()),
+      spans_(plan.tasks.size()),
+      pieces_(plan.tasks.size()),
+      meter_(plan) {
+  for (std::size_t lane = 0; lane < kLanes; ++lane)
+    lanes_.push_back(std::make_unique<Lane>(std::string(kLaneNames[lane]), lane == index(LaneId::compute) ? threads : 1,
+                                            rank_, world.abort_token()));
+  for (std::size_t tier = 0; tier < kTiers; ++tier)
+    if (plan.memory[tier].peak) arenas_[tier] = world.allocate(plan.memory[tier].peak);
+  gather_ = world.open(*lanes_[index(LaneId::gather)]);
+  reduce_ = world.open(*lanes_[index(LaneId::reduce)]);
+
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    const Task& task = plan.tasks[t];
+    for (const int wait : task.waits) awaited_[index(wait)] = true;
+    if (task.kind == TaskKind::reduce) pieces_[t].resize(index(plan.ranks));
+    const auto find = [&](int& buffer, Role role) {
+      if (const int found = task.buffer(role); found >= 0) buffer = found;
+    };
+    find(batch_, Role::batch);
+    find(state_, Role::state);
+    find(losses_, Role::losses);
+    find(squares_, Role::squares);
+    find(constants_, Role::constants);
+  }
+  for (const UnitLayout& unit : plan.layout.units) {
+    auto& gaps = gaps_.emplace_back();
+    std::size_t end = 0;
+    for (const Run& run : unit.runs) {
+      if (run.begin > end) gaps.push_back({end, run.begin - end});
+      end = run.end;
+    }
+    if (unit.padded > end) gaps.push_back({end, unit.padded - end});
+  }
+  if (constants_ >= 0) model.fill_constants(at<std::byte>(constants_));
+}
+
+Executor::~Executor() = default;
+
+View Executor::view(int buffer, DType dtype) const {
+  const Buffer& b = plan_.buffers[index(buffer)];
+  return {arenas_[static_cast<std::size_t>(b.tier)].at(b.offset), b.bytes / size_of(dtype), dtype};
+}
+
+View Executor::view(const Task& task, Role role, DType dtype) const {
+  const int buffer = task.buffer(role);
+  return buffer < 0 ? View{} : view(buffer, dtype);
+}
+
+Executor::BatchSpans Executor::batch(int micro_batch) {
+  const std::size_t all = plan_.buffers[index(batch_)].bytes / sizeof(std::uint32_t);
+  const std::size_t tokens = plan_.tokens;
+  STRATA_CHECK_LE((index(micro_batch) + 1) * 3 * tokens, all);
+  auto* base = at<std::uint32_t>(batch_) + index(micro_batch) * 3 * tokens;
+  return {{base, tokens}, {reinterpret_cast<std::int32_t*>(base + tokens), tokens}, {base + 2 * tokens, tokens}};
+}
+
+device::StepResult Executor::step(const device::StepScalars& scalars, bool stop_requested) {
+  auto* state = at<StepState>(state_);
+  *state = StepState{};
+  state->scalars = scalars;
+  state->stop_requested = stop_requested ? 1 : 0;
+  std::memset(at<std::byte>(losses_), 0, LossState::bytes(model_.units.size()));
+  *at<SquareState>(squares_) = SquareState{};
+  for (std::size_t t = 0; t < plan_.tasks.size(); ++t) issue(t);
+  for (const auto& lane : lanes_) lane->synchronize();
+  return state->result;
+}
+
+void Executor::issue(std::size_t t) {
+  const Task& task = plan_.tasks[t];
+  Lane& lane = *lanes_[index(task.lane)];
+  meter_.issue(t);
+  for (const int wait : task.waits) lane.wait(events_[index(wait)]);
+  lane.stamp(&spans_[t].begin);
+  run(task, t);
+  lane.stamp(&spans_[t].end);
+  if (awaited_[t]) lane.record(events_[t]);
+}
+
+void Executor::run(const Task& task, std::size_t t) {
+  Lane& lane = *lanes_[index(task.lane)];
+  const Role gradients = task.tied ? Role::tied_gradients : Role::gradients;
+  switch (task.kind) {
+    case TaskKind::gather:
+      return gather(task);
+    case TaskKind::forward:
+    case TaskKind::recompute:
+      return forward(task);
+    case TaskKind::loss:
+      return loss(task);
+    case TaskKind::backward:
+      return backward(task);
+    case TaskKind::accumulate:
+    case TaskKind::round: {
+      const std::size_t size = task.tied ? plan_.layout.tied : plan_.layout.units[index(task.unit)].padded;
+      const View gradient = view(task, gradients, plan_.dtype).sub(0, size);
+      const View sum = view(task, Role::local_sum, DType::fp32).sub(0, size);
+      if (task.kind == TaskKind::round) return cast(lane, sum, gradient);
+      return task.first ? cast(lane, gradient, sum) : add(lane, gradient, sum);
+    }
+    case TaskKind::reduce:
+      return reduce(task, t);
+    case TaskKind::combine:
+      return combine(task);
+    case TaskKind::norm:
+      return norm(task);
+    case TaskKind::gather_sums: {
+      const UnitLayout& u = plan_.layout.units[index(task.unit)];
+      std::byte* sums = view(task, Role::sum, DType::fp32).data;
+      const std::size_t shard = u.shard * sizeof(float);
+      return reduce_->all_gather({shard, 0, u.padded * sizeof(float)}, sums + shard * index(rank_), sums);
+    }
+    case TaskKind::consensus:
+      return consensus(task);
+    case TaskKind::update:
+      return update(task);
+  }
+}
+
+void Executor::gather(const Task& task) {
+  const UnitLayout& u = plan_.layout.units[index(task.unit)];
+  const std::size_t shard = u.shard * size_of(plan_.dtype);
+  std::byte* whole = view(task, Role::parameters, plan_.dtype).data;
+  const View own = view(task, Role::shard, plan_.dtype);  // none: the shard lies in its place
+  gather_->all_gather({shard, 0, u.padded * size_of(plan_.dtype)}, own ? own.data : whole + shard * index(rank_),
+                      whole);
+}
+
+models::Context Executor::context(const Task& task) const {
+  models::Context c{};
+  const std::size_t tokens = plan_.tokens;
+  const auto* base = at<std::uint32_t>(batch_) + index(task.micro_batch) * 3 * tokens;
+  c.batch = {base, reinterpret_cast<const std::int32_t*>(base + tokens), base + 2 * tokens};
+  c.micro_batch = static_cast<std::uint64_t>(task.micro_batch) * index(plan_.ranks) + index(rank_);
+  c.scalars = &at<StepState>(state_)->scalars;
+  if (constants_ >= 0) c.constants = at<std::byte>(constants_);
+  c.parameters = view(task, Role::parameters, plan_.dtype);
+  c.tied = view(task, Role::tied, plan_.dtype);
+  c.workspace = view(task, Role::workspace, DType::fp32);
+  return c;
+}
+
+void Executor::forward(const Task& task) {
+  Lane& lane = *lanes_[index(task.lane)];
+  const std::size_t size = plan_.tokens * model_.hidden;
+  ConstView x;
+  if (const View input = view(task, Role::x, plan_.dtype)) x = input.sub(0, size);
+  View y = view(task, Role::y, plan_.dtype);
+  if (y) y = y.sub(0, size);
+  model_.units[index(task.unit)]->forward(lane, context(task), x, y, view(task, Role::saved, DType::fp32));
+  if (y && task.kind == TaskKind::forward) count_nonfinite(lane, y, at<LossState>(losses_)->nonfinite() + task.unit);
+}
+
+void Executor::loss(const Task& task) {
+  Lane& lane = *lanes_[index(task.lane)];
+  const std::size_t size = plan_.tokens * model_.hidden;
+  const View gradients = view(task, Role::gradients, plan_.dtype);
+  View tied = view(task, Role::tied_gradients, plan_.dtype);
+  if (tied) tied = tied.sub(0, plan_.layout.tied);
+  const View dx = view(task, Role::residual, plan_.dtype).sub(0, size);
+  model_.head().loss(lane, context(task), view(task, Role::x, plan_.dtype).sub(0, size), &at<LossState>(losses_)->loss,
+                     dx, gradients, tied);
+  for (const Gap& gap : gaps_[index(task.unit)]) zero(lane, gradients.sub(gap.begin, gap.size));
+  count_nonfinite(lane, dx, at<LossState>(losses_)->nonfinite() + task.unit);
+}
+
+void Executor::backward(const Task& task) {
+  Lane& lane = *lanes_[index(task.lane)];
+  const std::size_t size = plan_.tokens * model_.hidden;
+  const View gradients = view(task, Role::gradients, plan_.dtype);
+  const View residual = view(task, Role::residual, plan_.dtype).sub(0, size);
+  ConstView x;
+  if (const View input = view(task, Role::x, plan_.dtype)) x = input.sub(0, size);
+  model_.units[index(task.unit)]->backward(lane, context(task), x, view(task, Role::saved, DType::fp32), residual,
+                                           residual, gradients);
+  for (const Gap& gap : gaps_[index(task.unit)]) zero(lane, gradients.sub(gap.begin, gap.size));
+}
+
+// A sum buffer holds the rank's shard, or, where the optimizer is whole, everything with the shard in its place.
+View Executor::own_part(const Task& task) const {
+  const std::size_t unit = task.tied ? 0 : index(task.unit);
+  const UnitLayout& u = plan_.layout.units[unit];
+  if (task.tied) {
+    const comm::ShardedRange range{u.shard, 0, plan_.layout.tied};
+    return view(task, Role::tied_sum, DType::fp32).sub(0, range.piece(rank_).bytes());
+  }
+  const View sum = view(task, Role::sum, DType::fp32);
+  return plan_.sharded_optimizer() ? sum.sub(0, u.shard) : sum.sub(u.shard * index(rank_), u.shard);
+}
+
+void Executor::reduce(const Task& task, std::size_t t) {
+  Lane& lane = *lanes_[index(task.lane)];
+  const UnitLayout& u = plan_.layout.units[task.tied ? 0 : index(task.unit)];
+  const std::size_t element = size_of(plan_.dtype);
+  const std::byte* gradients = view(task, task.tied ? Role::tied_gradients : Role::gradients, plan_.dtype).data;
+  auto& pieces = pieces_[t];
+  if (plan_.ranks == 1) {
+    pieces[0] = gradients;
+  } else {
+    const comm::ShardedRange range{u.shard * element, 0, (task.tied ? plan_.layout.tied : u.padded) * element};
+    reduce_->all_to_all(range, gradients, view(task, Role::staging, plan_.dtype).data, pieces.data());
+  }
+  if (const View part = own_part(task); part.size) gradient_sum(lane, pieces, plan_.dtype, part, task.first);
+  if (plan_.ranks > 1) reduce_->release();
+}
+
+void Executor::combine(const Task& task) {
+  const comm::ShardedRange range{plan_.layout.units[0].shard, 0, plan_.layout.tied};
+  const std::size_t size = range.piece(rank_).bytes();
+  if (size == 0) return;
+  add(*lanes_[index(task.lane)], view(task, Role::tied_sum, DType::fp32).sub(0, size), own_part(task).sub(0, size));
+}
+
+void Executor::norm(const Task& task) {
+  Lane& lane = *lanes_[index(task.lane)];
+  device::ExactSum* squares = &at<SquareState>(squares_)->squares;
+  if (plan_.has_sums()) return gradient_square_sum(lane, own_part(task), {}, squares);
+  const std::size_t size = plan_.layout.units[index(task.unit)].padded;
+  const View gradients = view(task, Role::gradients, plan_.dtype);
+  const View tied = view(task, Role::tied_gradients, plan_.dtype);
+  const std::size_t shared = tied ? plan_.layout.tied : 0;
+  if (shared) gradient_square_sum(lane, tied.sub(0, shared), gradients.sub(0, shared), squares);
+  if (size > shared) gradient_square_sum(lane, gradients.sub(shared, size - shared), {}, squares);
+}
+
+void Executor::consensus(const Task& task) {
+  Lane& lane = *lanes_[index(task.lane)];
+  auto* state = at<StepState>(state_);
+  pack_message(lane, &at<SquareState>(squares_)->squares, &at<LossState>(losses_)->loss, &state->stop_requested,
+               &state->message);
+  auto* all = reinterpret_cast<device::StepMessage*>(view(task, Role::staging, DType::fp32).data);
+  reduce_->exchange(reinterpret_cast<const std::byte*>(&state->message), sizeof(device::StepMessage),
+                    reinterpret_cast<std::byte*>(all));
+  resolve_step(lane, all, index(plan_.ranks), &state->scalars, &state->result);
+}
+
+void Executor::update(const Task& task) {
+  Lane& lane = *lanes_[index(task.lane)];
+  const UnitLayout& u = plan_.layout.units[index(task.unit)];
+  const std::size_t begin = plan_.part_begin(index(task.unit), rank_), end = begin + plan_.part_size(index(task.unit));
+  const device::StepScalars* scalars = &at<StepState>(state_)->scalars;
+  const View sum = view(task, Role::sum, DType::fp32), gradients = view(task, Role::gradients, plan_.dtype);
+  const View tied = view(task, Role::tied_gradients, plan_.dtype);
+  const std::size_t shared = tied ? plan_.layout.tied : 0;
+  const View moment1 = view(task, Role::moment1, DType::fp32), moment2 = view(task, Role::moment2, DType::fp32);
+  // The rank's part of the parameters: the shard, or its place in the whole.
+  const View shard = view(task, Role::shard, plan_.dtype);
+  const View parameters = shard ? shard : view(task, Role::parameters, plan_.dtype).sub(begin, end - begin);
+  const View master = task.buffer(Role::master) >= 0 ? view(task, Role::master, DType::fp32) : parameters;
+  const auto apply = [&](std::size_t from, std::size_t to, float decay) {
+    if (from >= to) return;
+    const std::size_t at = from - begin, n = to - from;
+    ConstView first, second;
+    if (sum) {
+      first = sum.sub(at, n);
+    } else if (from < shared) {
+      first = tied.sub(from, n);
+      second = gradients.sub(from, n);
+    } else {
+      first = gradients.sub(from, n);
+    }
+    device::AdamW options = adamw_;
+    options.weight_decay = decay;
+    const View out = task.buffer(Role::master) >= 0 ? parameters.sub(at, n) : View{};
+    adamw(lane, options, scalars, first, second, master.sub(at, n), moment1.sub(at, n), moment2.sub(at, n), out);
+  };
+  for (const Run& run : u.runs) {
+    const std::size_t from = std::max(begin, run.begin), to = std::min(end, run.end);
+    const float decay = run.decay ? adamw_.weight_decay : 0.0f;
+    // A tied weight's gradient has two parts up to the end of the shared range.
+    apply(from, std::min(to, shared), decay);
+    apply(std::max(from, shared), to, decay);
+  }
+}
+
+int Executor::first_nonfinite_unit() const {
+  const std::uint64_t* counts = at<LossState>(losses_)->nonfinite();
+  for (std::size_t unit = 0; unit < model_.units.size(); ++unit)
+    if (counts[unit]) return static_cast<int>(unit);
+  return -1;
+}
+
+bool Executor::skipped() const {
+  return at<StepState>(state_)->scalars.skip != 0;
+}
+
+comm::CommBytes Executor::comm_bytes() const {
+  comm::CommBytes sum = gather_->sent();
+  const comm::CommBytes other = reduce_->sent();
+  sum.all_gather += other.all_gather;
+  sum.all_to_all += other.all_to_all;
+  sum.broadcast += other.broadcast;
+  sum.consensus += other.consensus;
+  return sum;
+}
+
+const Task& Executor::update_of(std::size_t unit) const {
+  for (const Task& task : plan_.tasks)
+    if (task.kind == TaskKind::update && task.unit == static_cast<int>(unit)) return task;
+  STRATA_CHECK(!"every unit is updated");
+  std::abort();
+}
+
+std::span<float> Executor::master(std::size_t unit) {
+  const Task& task = update_of(unit);
+  const std::size_t size = plan_.part_size(unit);
+  if (task.buffer(Role::master) >= 0) return {view(task, Role::master, DType::fp32).as<float>(), size};
+  const Held held = parameters(unit);
+  return {held.values.as<float>() + (plan_.part_begin(unit, rank_) - held.begin), size};
+}
+
+Executor::Held Executor::parameters(std::size_t unit) {
+  const Task& task = update_of(unit);
+  const UnitLayout& u = plan_.layout.units[unit];
+  if (const View shard = view(task, Role::shard, plan_.dtype)) {
+    const std::size_t begin = u.shard * index(rank_);
+    return {begin, begin + u.shard, shard.sub(0, u.shard)};
+  }
+  return {0, u.padded, view(task, Role::parameters, plan_.dtype).sub(0, u.padded)};
+}
+
+}  // namespace strata::runtime

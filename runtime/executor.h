@@ -1,0 +1,124 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "device/lane.h"
+#include "device/memory.h"
+#include "device/ops/adamw.h"
+#include "device/ops/consensus.h"
+#include "device/step_scalars.h"
+#include "models/model.h"
+#include "runtime/plan.h"
+#include "runtime/step_state.h"
+
+namespace strata::runtime {
+
+// When each task of the last step ran, in ns of the steady clock.
+struct Span {
+  std::int64_t begin = 0, end = 0;
+};
+
+// Memory as it was seen while buffers came and went; the same form as the plan's prediction.
+class MemoryMeter {
+ public:
+  explicit MemoryMeter(const StepPlan& plan);
+  // The task is issued: its buffers that were not alive come to life, those that it uses last end after it.
+  void issue(std::size_t task);
+  const Memory& peak() const { return peak_; }
+
+ private:
+  void begin(std::size_t buffer);
+  const StepPlan& plan_;
+  std::vector<bool> alive_;
+  std::vector<std::size_t> uses_left_, uses_;
+  std::array<std::array<std::size_t, kKinds>, kTiers> now_{};
+  Memory peak_{};
+};
+
+// Issues a plan, step after step, and takes no decision: it knows tasks, not stages. Owns the arenas, lanes, events
+// and communicators of one rank; plan, model and world outlive it.
+class Executor {
+ public:
+  Executor(const StepPlan& plan, const models::Model& model, comm::World& world, const device::AdamW& adamw,
+           int threads);
+  ~Executor();
+
+  // Host memory that mirrors micro-batch g of the next step: tokens, labels and positions, [tokens] each.
+  struct BatchSpans {
+    std::span<std::uint32_t> tokens;
+    std::span<std::int32_t> labels;
+    std::span<std::uint32_t> positions;
+  };
+  BatchSpans batch(int micro_batch);
+
+  // Runs one step and waits for its end. Throws Aborted when the run was aborted.
+  device::StepResult step(const device::StepScalars& scalars, bool stop_requested);
+
+  // After a step: the first unit whose output was not finite; -1: none.
+  int first_nonfinite_unit() const;
+  bool skipped() const;
+  std::span<const Span> spans() const { return spans_; }
+  const Memory& measured_memory() const { return meter_.peak(); }
+  // Sent by this rank so far.
+  comm::CommBytes comm_bytes() const;
+
+  // This rank's part of a unit's fp32 master weights, and its part of (or the whole) parameters in compute dtype: what
+  // initial weights are written to and hashes read from, between steps.
+  std::span<float> master(std::size_t unit);
+  // Elements of the unit that the rank's parameter buffer holds: [begin, end), and the buffer itself.
+  struct Held {
+    std::size_t begin, end;
+    device::View values;
+  };
+  Held parameters(std::size_t unit);
+
+ private:
+  void issue(std::size_t index);
+  void run(const Task& task, std::size_t index);
+  device::View view(int buffer, device::DType dtype) const;
+  device::View view(const Task& task, Role role, device::DType dtype) const;
+  // The task's buffer in that role as T; the fp32 or compute-dtype operand of a reduction.
+  template <typename T>
+  T* at(int buffer) const {
+    return reinterpret_cast<T*>(view(buffer, device::DType::fp32).data);
+  }
+  // This rank's own part of a sum buffer, whole or shard, and of the tied weight's.
+  device::View own_part(const Task& task) const;
+  const Task& update_of(std::size_t unit) const;
+
+  void gather(const Task& task);
+  void forward(const Task& task);
+  void loss(const Task& task);
+  void backward(const Task& task);
+  void reduce(const Task& task, std::size_t index);
+  void combine(const Task& task);
+  void norm(const Task& task);
+  void consensus(const Task& task);
+  void update(const Task& task);
+  models::Context context(const Task& task) const;
+
+  const StepPlan& plan_;
+  const models::Model& model_;
+  comm::World& world_;
+  device::AdamW adamw_;
+  int rank_;
+  std::array<device::Arena, kTiers> arenas_;
+  std::vector<std::unique_ptr<device::Lane>> lanes_;  // by LaneId
+  std::unique_ptr<comm::Communicator> gather_, reduce_;
+  std::vector<device::Event> events_;                  // by task
+  std::vector<bool> awaited_;                          // by task: some other lane waits for it
+  std::vector<Span> spans_;                            // by task
+  std::vector<std::vector<const std::byte*>> pieces_;  // by task: where a reduce finds the ranks' pieces
+  struct Gap {
+    std::size_t begin, size;
+  };
+  std::vector<std::vector<Gap>> gaps_;  // by unit: elements between parameters, kept at zero
+  MemoryMeter meter_;
+  int batch_ = -1, state_ = -1, losses_ = -1, squares_ = -1, constants_ = -1;
+};
+
+}  // namespace strata::runtime

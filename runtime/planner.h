@@ -1,0 +1,45 @@
+#pragma once
+#include <span>
+#include <vector>
+
+#include "models/model.h"
+#include "runtime/plan.h"
+
+namespace strata::runtime {
+
+// Blocks whose forward is run again together: [first, last] in units; kept ones have recompute = false.
+struct Segment {
+  int first, last;
+  bool recompute;
+};
+// Cuts `layers` blocks (units 1 .. layers) as training.recompute says. Throws Error{usage} for a block that is not
+// there.
+std::vector<Segment> segments_of(const Recompute& recompute, std::size_t layers);
+
+// What a plan is made from, all of it the same on every rank.
+struct PlanRequest {
+  const models::Model* model;
+  models::RunShape shape;
+  int ranks, accumulation;
+  Placement placement;
+  bool fast = false;      // training.reduce
+  bool vertical = false;  // memory.order
+  int prefetch = 2;
+  std::vector<Segment> segments;
+};
+
+// The step as tasks, with waits, offsets, predicted memory and bytes. Milliseconds; touches no device.
+StepPlan make_plan(const PlanRequest& request);
+
+// The parts of it, in the order in which they run; each fills in what its name says.
+void assign_offsets(StepPlan& plan);
+void derive_waits(StepPlan& plan);
+void predict_memory(StepPlan& plan);
+
+// First and last task that uses each buffer, in issue order; whole-cycle buffers live throughout.
+struct Lifetime {
+  int first, last;
+};
+std::vector<Lifetime> lifetimes_of(const StepPlan& plan);
+
+}  // namespace strata::runtime

@@ -1,0 +1,32 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "device/ops/consensus.h"
+#include "device/step_scalars.h"
+
+namespace strata::runtime {
+
+// Three small device buffers, apart because different lanes write them.
+
+// Role::state: written by the host before the step and by the consensus; read by every lane.
+struct StepState {
+  device::StepScalars scalars;
+  std::uint64_t stop_requested;
+  device::StepMessage message;
+  device::StepResult result;
+};
+
+// Role::losses: written by the compute lane. Behind it, one std::uint64_t a unit counts outputs that are not finite.
+struct LossState {
+  device::ExactSum loss;
+  std::uint64_t* nonfinite() { return reinterpret_cast<std::uint64_t*>(this + 1); }
+  static std::size_t bytes(std::size_t units) { return sizeof(LossState) + units * sizeof(std::uint64_t); }
+};
+
+// Role::squares: written by the reduce lane.
+struct SquareState {
+  device::ExactSum squares;
+};
+
+}  // namespace strata::runtime

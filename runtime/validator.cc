@@ -1,0 +1,121 @@
+#include "runtime/validator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace strata::runtime {
+namespace {
+
+std::string describe(const StepPlan& plan, std::size_t t) {
+  const Task& task = plan.tasks[t];
+  return fmt::format("task {} ({} of unit {}, lane {})", t, kTaskNames[static_cast<std::size_t>(task.kind)], task.unit,
+                     kLaneNames[static_cast<std::size_t>(task.lane)]);
+}
+
+// Which tasks have surely ended before each task starts: per lane the newest. Uses the order inside lanes and the
+// waits, nothing that the planner computed on the way.
+class HappensBefore {
+ public:
+  explicit HappensBefore(const StepPlan& plan) : plan_(plan), before_(plan.tasks.size()) {
+    std::array<int, kLanes> previous;
+    previous.fill(-1);
+    for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+      before_[t].fill(-1);
+      const auto lane = static_cast<std::size_t>(plan.tasks[t].lane);
+      if (previous[lane] >= 0) absorb(t, previous[lane]);
+      for (const int wait : plan.tasks[t].waits) absorb(t, wait);
+      previous[lane] = static_cast<int>(t);
+    }
+  }
+  bool ordered(std::size_t earlier, std::size_t later) const {
+    return before_[later][static_cast<std::size_t>(plan_.tasks[earlier].lane)] >= static_cast<int>(earlier);
+  }
+
+ private:
+  void absorb(std::size_t t, int earlier) {
+    const auto e = static_cast<std::size_t>(earlier);
+    for (std::size_t lane = 0; lane < kLanes; ++lane) before_[t][lane] = std::max(before_[t][lane], before_[e][lane]);
+    int& own = before_[t][static_cast<std::size_t>(plan_.tasks[e].lane)];
+    own = std::max(own, earlier);
+  }
+
+  const StepPlan& plan_;
+  std::vector<std::array<int, kLanes>> before_;
+};
+
+bool is_collective(const Task& task) {
+  return task.cost.sent_bytes > 0;
+}
+
+}  // namespace
+
+std::optional<std::string> find_violation(const StepPlan& plan, const std::array<std::size_t, kTiers>& capacity) {
+  for (const Buffer& b : plan.buffers)
+    if (b.offset + b.bytes > capacity[static_cast<std::size_t>(b.tier)])
+      return fmt::format("buffer \"{}\" ends at {}, past the {} bytes of tier {}", b.name, b.offset + b.bytes,
+                         capacity[static_cast<std::size_t>(b.tier)], kTierNames[static_cast<std::size_t>(b.tier)]);
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t)
+    for (const int wait : plan.tasks[t].waits)
+      if (wait < 0 || wait >= static_cast<int>(t))
+        return fmt::format("{} waits for task {}, which is not earlier", describe(plan, t), wait);
+
+  struct Touch {
+    std::size_t task;
+    int buffer;
+    Access access;
+  };
+  const HappensBefore order(plan);
+  std::vector<Touch> touches;
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    for (const Use& use : plan.tasks[t].uses) {
+      const Buffer& buffer = plan.buffers[static_cast<std::size_t>(use.buffer)];
+      // What this use would read: the newest write, ordered before it, into any of its memory.
+      int written = buffer.whole_cycle ? use.buffer : -1;
+      for (const Touch& touch : touches) {
+        const Buffer& other = plan.buffers[static_cast<std::size_t>(touch.buffer)];
+        if (other.tier != buffer.tier || other.offset >= buffer.offset + buffer.bytes ||
+            buffer.offset >= other.offset + other.bytes)
+          continue;
+        if (use.access == Access::read && touch.access == Access::read) continue;
+        if (touch.task == t) {
+          if (touch.buffer != use.buffer)
+            return fmt::format("{} uses \"{}\" and \"{}\", which overlap", describe(plan, t), buffer.name, other.name);
+          continue;
+        }
+        if (!order.ordered(touch.task, t))
+          return fmt::format("{} and {} may run at the same time and share memory (\"{}\", \"{}\")", describe(plan, t),
+                             describe(plan, touch.task), buffer.name, other.name);
+        if (touch.access != Access::read) written = touch.buffer;
+      }
+      if (use.access != Access::write && written != use.buffer)
+        return fmt::format("{} reads \"{}\", which {}", describe(plan, t), buffer.name,
+                           written < 0 ? "nothing has written" : "another buffer has overwritten");
+      touches.push_back({t, use.buffer, use.access});
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> find_mismatch(std::span<const StepPlan> ranks) {
+  const auto collectives = [](const StepPlan& plan) {
+    std::vector<const Task*> list;
+    for (const Task& task : plan.tasks)
+      if (is_collective(task)) list.push_back(&task);
+    return list;
+  };
+  for (std::size_t r = 1; r < ranks.size(); ++r) {
+    const auto first = collectives(ranks[0]), mine = collectives(ranks[r]);
+    for (std::size_t i = 0; i < std::max(first.size(), mine.size()); ++i) {
+      const bool same = i < first.size() && i < mine.size() && first[i]->kind == mine[i]->kind &&
+                        first[i]->lane == mine[i]->lane && first[i]->unit == mine[i]->unit &&
+                        first[i]->micro_batch == mine[i]->micro_batch && first[i]->tied == mine[i]->tied &&
+                        first[i]->cost.sent_bytes == mine[i]->cost.sent_bytes;
+      if (!same) return fmt::format("collective {} of rank {} is not that of rank 0", i, r);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace strata::runtime
