@@ -25,6 +25,7 @@ template <typename T>
 
 // Sixteen doubles, in the order of the floats they came from.
 #if defined(__AVX512F__)
+constexpr std::size_t kSumsInRegisters = 64;
 struct F64x16 {
   __m512d lo, hi;
 };
@@ -38,6 +39,7 @@ STRATA_LANES void store(double* p, F64x16 x) {
   _mm512_storeu_pd(p + 8, x.hi);
 }
 #else
+constexpr std::size_t kSumsInRegisters = 32;
 struct F64x16 {
   __m256d v[4];
 };
@@ -56,26 +58,22 @@ STRATA_LANES void store(double* p, F64x16 x) {
 #endif
 
 // Partial sum j takes elements j, j + 64, ...; then j and j + 32, j and j + 16, ... are added. A float's square is
-// exact in fp64, so the fused addition rounds as a plain one does. Two halves of 32 partial sums fit AVX2's registers.
+// exact in fp64, so the fused addition rounds as a plain one does. AVX2 has registers for half of the sums at a time.
 template <typename T>
 [[gnu::flatten]] static double square_sum(const std::byte* first, const std::byte* second) {
-  constexpr std::size_t kPartials = 64, kHalf = 32;
+  constexpr std::size_t kPartials = 64, kPass = kSumsInRegisters;
   const auto* a = reinterpret_cast<const T*>(first);
   const auto* b = reinterpret_cast<const T*>(second);
   double partial[kPartials];
-  for (std::size_t half = 0; half < kPartials; half += kHalf) {
-    F64x16 s0{}, s1{};
-    for (std::size_t i = half; i < kSquareBlock; i += kPartials) {
-      F32x16 x0 = zeros() + load(a + i), x1 = zeros() + load(a + i + kLanes);
-      if (b) {
-        x0 = x0 + load(b + i);
-        x1 = x1 + load(b + i + kLanes);
+  for (std::size_t begin = 0; begin < kPartials; begin += kPass) {
+    F64x16 s[kPass / kLanes] = {};
+    for (std::size_t i = begin; i < kSquareBlock; i += kPartials)
+      for (std::size_t j = 0; j < kPass / kLanes; ++j) {
+        F32x16 x = zeros() + load(a + i + j * kLanes);
+        if (b) x = x + load(b + i + j * kLanes);
+        s[j] = add_square(s[j], x);
       }
-      s0 = add_square(s0, x0);
-      s1 = add_square(s1, x1);
-    }
-    store(partial + half, s0);
-    store(partial + half + kLanes, s1);
+    for (std::size_t j = 0; j < kPass / kLanes; ++j) store(partial + begin + j * kLanes, s[j]);
   }
   for (std::size_t width = kPartials / 2; width > 0; width /= 2)
     for (std::size_t j = 0; j < width; ++j) partial[j] += partial[j + width];
