@@ -1,1 +1,114 @@
-int main() { return 0; }
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+
+#include "device/error.h"
+#include "launcher/doctor.h"
+#include "launcher/inspect.h"
+#include "launcher/plan.h"
+#include "launcher/tokenize.h"
+#include "launcher/train.h"
+#include "runtime/recipe_keys.h"
+
+namespace {
+
+using strata::Exit;
+
+template <typename Options>
+void add_recipe(CLI::App* command, Options& options) {
+  command->add_option("RECIPE", options.recipe, "recipe (TOML); without it everything comes from --set");
+  command->add_option("--set", options.sets, "override a recipe key: KEY=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+}
+
+// Subcommands that the documentation names and that do nothing yet.
+void add_later(CLI::App& app, const char* name, const char* what) {
+  auto* command = app.add_subcommand(name, std::string(what) + " (not built yet)");
+  command->allow_extras();
+  command->callback([name] { strata::fail(Exit::usage, "strata {} is not built yet", name); });
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Trains transformers that do not fit: sharded over ranks, with the same bits on any number of them.",
+               "strata");
+  app.require_subcommand(1);
+  int status = 0;
+
+  strata::launcher::TrainOptions train;
+  auto* command = app.add_subcommand("train", "one rank of a run; mpirun -n N strata train ... for N ranks");
+  add_recipe(command, train);
+  command->callback([&] { status = strata::launcher::train(train); });
+
+  strata::launcher::PlanOptions plan;
+  command = app.add_subcommand("plan", "what a run will do and need; nothing is run");
+  add_recipe(command, plan);
+  command->add_option("--ranks", plan.ranks, "ranks of the run")->check(CLI::Range(1, 1 << 20));
+  command->add_option("--json", plan.json, "write the plan as JSON");
+  command->add_option("--trace", plan.trace, "write the timeline, for Perfetto");
+  command->callback([&] { status = strata::launcher::plan(plan); });
+
+  strata::launcher::TokenizeOptions tokenize;
+  command = app.add_subcommand("tokenize", "text or JSONL to a token file");
+  command->add_option("--tokenizer", tokenize.tokenizer, "byte, or a Hugging Face directory")->required();
+  command->add_option("-o,--out", tokenize.out, "token file to write; OUT.json is written beside it")->required();
+  command->add_option("IN", tokenize.inputs, "text files, .jsonl files with a \"text\" in each line, or -")->required();
+  command->callback([&] { status = strata::launcher::tokenize(tokenize); });
+
+  std::filesystem::path inspected;
+  command = app.add_subcommand("inspect", "what a token file, safetensors file or Hugging Face directory holds");
+  command->add_option("PATH", inspected, "what to look into")->required();
+  command->callback([&] { status = strata::launcher::inspect(inspected, std::cout); });
+
+  command = app.add_subcommand("doctor", "what this machine offers, and what to fix");
+  command->callback([&] { status = strata::launcher::doctor(std::cout); });
+
+  command = app.add_subcommand("keys", "every key of a recipe: default, what is allowed, meaning");
+  command->callback([] { std::cout << strata::runtime::recipe_reference(); });
+
+  add_later(app, "eval", "loss and perplexity on data.validation");
+  add_later(app, "generate", "text from a model");
+  add_later(app, "export", "a checkpoint as a Hugging Face directory");
+  add_later(app, "calibrate", "measured speeds of this machine, read by plan");
+  add_later(app, "bench", "one part against its floor");
+
+  try {
+    const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+    const auto named = [&](const CLI::App* known) { return argc > 1 && known->get_name() == argv[1]; };
+    if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named)) {
+      strata::fail(Exit::usage, "there is no command {} (see strata --help)", argv[1]);
+    }
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    std::fprintf(stderr, "strata: %s (see strata --help)\n", error.what());
+    return static_cast<int>(Exit::usage);
+  }
+  std::cout.flush();
+  if (!std::cout) strata::fail(Exit::failed, "standard output cannot be written");
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A write above the file size limit is then an error with a path, not a signal.
+  std::signal(SIGXFSZ, SIG_IGN);
+  try {
+    return run(argc, argv);
+  } catch (const strata::Error& error) {
+    std::fprintf(stderr, "strata: %s\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "strata: out of memory outside the plan\n");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "strata: %s\n", error.what());
+  }
+  return static_cast<int>(Exit::failed);
+}

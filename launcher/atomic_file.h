@@ -1,0 +1,32 @@
+#pragma once
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace strata::launcher {
+
+// A file that appears whole or not at all: written beside `path` under a temporary name, and renamed by commit().
+// Without commit() the destructor removes it. Throws Error{failed} with path and the system's reason, or Error{usage}
+// where something other than a regular file lies at `path`.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  // Writes through to the disk, renames, and writes the folder through.
+  void commit();
+
+ private:
+  [[noreturn]] void failed(const char* what) const;
+
+  std::filesystem::path path_, temporary_;
+  int fd_ = -1;
+};
+
+}  // namespace strata::launcher

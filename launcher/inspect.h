@@ -1,0 +1,11 @@
+#pragma once
+#include <filesystem>
+#include <ostream>
+
+namespace strata::launcher {
+
+// `strata inspect`: what a token file, a safetensors file or a Hugging Face directory holds, as text into `out`.
+// Returns the exit code; throws Error{corrupt} where the file is not what it says.
+int inspect(const std::filesystem::path& path, std::ostream& out);
+
+}  // namespace strata::launcher
