@@ -1,39 +1,25 @@
 #include "device/cpu/kernels/product.h"
 
-#include <immintrin.h>
+#include "device/cpu/kernels/lanes16.h"
 
 namespace strata::device::cpu::STRATA_ISA {
 
-static void widen_bf16(const bf16* from, std::int64_t stride, std::int64_t rows, std::int64_t columns, float* to) {
-  for (std::int64_t r = 0; r < rows; ++r, from += stride, to += columns)
-    for (std::int64_t c = 0; c < columns; ++c) to[c] = to_float(from[c]);
+template <typename T>
+[[gnu::flatten]] static void widen(const std::byte* from, std::size_t stride, std::size_t rows, std::size_t columns,
+                                   float* to) {
+  const auto* x = reinterpret_cast<const T*>(from);
+  for (std::size_t r = 0; r < rows; ++r, x += stride, to += columns)
+    for16(columns, [&](std::size_t c, auto some) { store(to + c, load(x + c, some), some); });
 }
 
-static void round_bf16(const float* sum, std::int64_t rows, std::int64_t columns, bf16* to, std::int64_t stride) {
-  for (std::int64_t r = 0; r < rows; ++r, sum += columns, to += stride)
-    for (std::int64_t c = 0; c < columns; ++c) to[c] = from_float<bf16>(sum[c]);
+template <typename T>
+[[gnu::flatten]] static void round(const float* from, std::size_t rows, std::size_t columns, std::byte* to,
+                                   std::size_t stride) {
+  auto* y = reinterpret_cast<T*>(to);
+  for (std::size_t r = 0; r < rows; ++r, from += columns, y += stride)
+    for16(columns, [&](std::size_t c, auto some) { store(y + c, load(from + c, some), some); });
 }
 
-// Written out: the compiler does not see F16C in the portable conversions.
-static void widen_fp16(const fp16* from, std::int64_t stride, std::int64_t rows, std::int64_t columns, float* to) {
-  for (std::int64_t r = 0; r < rows; ++r, from += stride, to += columns) {
-    std::int64_t c = 0;
-    for (; c + 8 <= columns; c += 8)
-      _mm256_storeu_ps(to + c, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + c))));
-    for (; c < columns; ++c) to[c] = _cvtsh_ss(from[c].bits);
-  }
-}
-
-static void round_fp16(const float* sum, std::int64_t rows, std::int64_t columns, fp16* to, std::int64_t stride) {
-  for (std::int64_t r = 0; r < rows; ++r, sum += columns, to += stride) {
-    std::int64_t c = 0;
-    for (; c + 8 <= columns; c += 8)
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + c),
-                       _mm256_cvtps_ph(_mm256_loadu_ps(sum + c), _MM_FROUND_TO_NEAREST_INT));
-    for (; c < columns; ++c) to[c].bits = _cvtss_sh(sum[c], _MM_FROUND_TO_NEAREST_INT);
-  }
-}
-
-extern const ProductKernels product_kernels_table = {widen_bf16, widen_fp16, round_bf16, round_fp16};
+extern const ProductKernels product_kernels_table = {.widen = STRATA_BY_DTYPE(widen), .round = STRATA_BY_DTYPE(round)};
 
 }  // namespace strata::device::cpu::STRATA_ISA

@@ -1,20 +1,16 @@
 #pragma once
 #include <cstddef>
-#include <cstdint>
 
 #include "device/cpu/kernels/select.h"
-#include "device/dtype.h"
 
 namespace strata::device::cpu {
 
-// The two ends of a product in fp32 of narrower operands. Strides count elements between rows.
+// The two ends of a product in fp32 of narrower operands, by DType. Strides count elements between rows.
 struct ProductKernels {
-  // to[r, c] = from[r, c], to dense: [rows, columns].
-  void (*widen_bf16)(const bf16* from, std::int64_t stride, std::int64_t rows, std::int64_t columns, float* to);
-  void (*widen_fp16)(const fp16* from, std::int64_t stride, std::int64_t rows, std::int64_t columns, float* to);
-  // to[r, c] = sum[r, c] rounded, from dense.
-  void (*round_bf16)(const float* sum, std::int64_t rows, std::int64_t columns, bf16* to, std::int64_t stride);
-  void (*round_fp16)(const float* sum, std::int64_t rows, std::int64_t columns, fp16* to, std::int64_t stride);
+  // to[r, c] = from[r, c], to dense.
+  void (*widen[3])(const std::byte* from, std::size_t stride, std::size_t rows, std::size_t columns, float* to);
+  // to[r, c] = from[r, c] rounded, from dense.
+  void (*round[3])(const float* from, std::size_t rows, std::size_t columns, std::byte* to, std::size_t stride);
 };
 STRATA_KERNEL_TABLE(ProductKernels, product_kernels)
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/cpu/isa.h"
+#include "device/cpu/kernels/activation.h"
 #include "device/cpu/kernels/product.h"
 #include "device/cpu/lane_impl.h"
 #include "device/cpu/matmul.h"
@@ -64,7 +65,11 @@ class Product::Impl {
   explicit Impl(const ProductShape& s);
 
   void reserve(int workers);
-  void run(cpu::Team& team, ConstView a, ConstView b, ConstView bias, View c, View workspace) const;
+  struct Operands {
+    ConstView a, b, bias;
+    View c, workspace, activated;  // activated: the epilogue's output, or empty
+  };
+  void run(cpu::Team& team, const Operands& x) const;
 
   const ProductShape shape;
   const bool widen;
@@ -78,16 +83,15 @@ class Product::Impl {
     std::byte *library, *a, *b, *bias, *c;
   };
   struct Tile {
-    ConstView a, b, bias;
-    View c;
     std::int64_t row, column;
   };
 
   static std::size_t slot(int row_kind, int column_kind, Step step) { return (row_kind * 2 + column_kind) * 3 + step; }
   void add_matmul(int row_kind, int column_kind, Step step);
   Scratch scratch(View workspace, int worker) const;
-  void run_native(const Tile& t, int worker, const Scratch& s) const;
-  void run_widened(const Tile& t, int worker, const Scratch& s) const;
+  void run_native(const Operands& x, const Tile& t, int worker, const Scratch& s) const;
+  void run_widened(const Operands& x, const Tile& t, int worker, const Scratch& s) const;
+  void activate(const Operands& x, const Tile& t) const;
   void run_matmul(std::size_t slot, int worker, const void* a, const void* b, const void* bias, void* c,
                   void* library) const {
     matmuls_[slot]->run(*workers_[worker]->handles[slot], a, b, bias, c, library);
@@ -181,58 +185,67 @@ Product::Impl::Scratch Product::Impl::scratch(View workspace, int worker) const 
   return s;
 }
 
-void Product::Impl::run(cpu::Team& team, ConstView a, ConstView b, ConstView bias, View c, View workspace) const {
+void Product::Impl::run(cpu::Team& team, const Operands& x) const {
   const std::int64_t down = rows.parts(), across = columns.parts();
   team.run(static_cast<std::size_t>(down * across), [&](std::size_t task, int worker) {
-    const std::int64_t i = static_cast<std::int64_t>(task) % down, j = static_cast<std::int64_t>(task) / down;
-    const Tile tile{a, b, bias, c, i, j};
+    const Tile tile{static_cast<std::int64_t>(task) % down, static_cast<std::int64_t>(task) / down};
     if (widen)
-      run_widened(tile, worker, scratch(workspace, worker));
+      run_widened(x, tile, worker, scratch(x.workspace, worker));
     else
-      run_native(tile, worker, scratch(workspace, worker));
+      run_native(x, tile, worker, scratch(x.workspace, worker));
+    if (x.activated) activate(x, tile);
   });
 }
 
-void Product::Impl::run_native(const Tile& t, int worker, const Scratch& s) const {
+void Product::Impl::activate(const Operands& x, const Tile& t) const {
+  const auto gelu = cpu::activation_kernels().gelu_forward[static_cast<std::size_t>(shape.out)];
+  const auto bytes = static_cast<std::int64_t>(size_of(shape.out));
+  const auto n = static_cast<std::size_t>(columns.length(t.column));
+  for (std::int64_t i = t.row * rows.part; i < t.row * rows.part + rows.length(t.row); ++i) {
+    const std::int64_t at = bytes * (i * shape.ldc + t.column * columns.part);
+    gelu(x.c.data + at, x.activated.data + at, n);
+  }
+}
+
+void Product::Impl::run_native(const Operands& x, const Tile& t, int worker, const Scratch& s) const {
   const std::int64_t i = t.row * rows.part, j = t.column * columns.part;
   const auto bytes = static_cast<std::int64_t>(size_of(shape.in));
   run_matmul(slot(rows.kind(t.row), columns.kind(t.column), first), worker,
-             t.a.data + bytes * (shape.transpose_a ? i : i * shape.lda),
-             t.b.data + bytes * (shape.transpose_b ? j * shape.ldb : j), shape.bias ? t.bias.data + bytes * j : nullptr,
-             t.c.data + static_cast<std::int64_t>(size_of(shape.out)) * (i * shape.ldc + j), s.library);
+             x.a.data + bytes * (shape.transpose_a ? i : i * shape.lda),
+             x.b.data + bytes * (shape.transpose_b ? j * shape.ldb : j), shape.bias ? x.bias.data + bytes * j : nullptr,
+             x.c.data + static_cast<std::int64_t>(size_of(shape.out)) * (i * shape.ldc + j), s.library);
 }
 
-void Product::Impl::run_widened(const Tile& t, int worker, const Scratch& s) const {
-  const cpu::ProductKernels& kernels = cpu::product_kernels();
-  const auto widen_block = [&](const std::byte* from, std::int64_t stride, std::int64_t r, std::int64_t c,
+void Product::Impl::run_widened(const Operands& x, const Tile& t, int worker, const Scratch& s) const {
+  const auto widen_block = [&, widen = cpu::product_kernels().widen[static_cast<std::size_t>(shape.in)]](
+                               const std::byte* from, std::int64_t stride, std::int64_t r, std::int64_t count,
                                std::byte* to) {
-    if (shape.in == DType::fp16)
-      kernels.widen_fp16(reinterpret_cast<const fp16*>(from), stride, r, c, reinterpret_cast<float*>(to));
-    else
-      kernels.widen_bf16(reinterpret_cast<const bf16*>(from), stride, r, c, reinterpret_cast<float*>(to));
+    widen(from, static_cast<std::size_t>(stride), static_cast<std::size_t>(r), static_cast<std::size_t>(count),
+          reinterpret_cast<float*>(to));
   };
   const std::int64_t i = t.row * rows.part, j = t.column * columns.part;
   const std::int64_t m = rows.length(t.row), n = columns.length(t.column);
-  std::byte* const c = t.c.data + static_cast<std::int64_t>(size_of(shape.out)) * (i * shape.ldc + j);
+  std::byte* const c = x.c.data + static_cast<std::int64_t>(size_of(shape.out)) * (i * shape.ldc + j);
   std::byte* const sum = shape.out == DType::fp32 ? c : s.c;
-  if (shape.bias) widen_block(t.bias.data + 2 * j, n, 1, n, s.bias);
+  if (shape.bias) widen_block(x.bias.data + 2 * j, n, 1, n, s.bias);
   for (std::int64_t part = 0; part < depth.parts(); ++part) {
     const std::int64_t p = part * depth.part, k = depth.length(part);
     if (shape.transpose_a)
-      widen_block(t.a.data + 2 * (p * shape.lda + i), shape.lda, k, m, s.a);
+      widen_block(x.a.data + 2 * (p * shape.lda + i), shape.lda, k, m, s.a);
     else
-      widen_block(t.a.data + 2 * (i * shape.lda + p), shape.lda, m, k, s.a);
+      widen_block(x.a.data + 2 * (i * shape.lda + p), shape.lda, m, k, s.a);
     if (shape.transpose_b)
-      widen_block(t.b.data + 2 * (j * shape.ldb + p), shape.ldb, n, k, s.b);
+      widen_block(x.b.data + 2 * (j * shape.ldb + p), shape.ldb, n, k, s.b);
     else
-      widen_block(t.b.data + 2 * (p * shape.ldb + j), shape.ldb, k, n, s.b);
+      widen_block(x.b.data + 2 * (p * shape.ldb + j), shape.ldb, k, n, s.b);
     const Step step = part == 0 ? first : part + 1 == depth.parts() ? last : middle;
     run_matmul(slot(rows.kind(t.row), columns.kind(t.column), step), worker, s.a, s.b,
                shape.bias && step == first ? s.bias : nullptr, sum, s.library);
   }
-  const auto* sums = reinterpret_cast<const float*>(sum);
-  if (shape.out == DType::fp16) kernels.round_fp16(sums, m, n, reinterpret_cast<fp16*>(c), shape.ldc);
-  if (shape.out == DType::bf16) kernels.round_bf16(sums, m, n, reinterpret_cast<bf16*>(c), shape.ldc);
+  if (shape.out != DType::fp32)
+    cpu::product_kernels().round[static_cast<std::size_t>(shape.out)](
+        reinterpret_cast<const float*>(sum), static_cast<std::size_t>(m), static_cast<std::size_t>(n), c,
+        static_cast<std::size_t>(shape.ldc));
 }
 
 Product::Product(const ProductShape& shape) : impl_(std::make_unique<Impl>(shape)) {}
@@ -258,10 +271,11 @@ void Product::run(Lane& lane, ConstView a, ConstView b, ConstView bias, View c, 
   STRATA_CHECK_EQ(static_cast<bool>(bias), s.bias);
   STRATA_CHECK(!s.bias || (bias.dtype == s.in && bias.size >= static_cast<std::size_t>(s.n)));
   STRATA_CHECK_LE(workspace_bytes(lane.threads()), workspace.bytes());
-  STRATA_CHECK(epilogue == Epilogue::none && !epilogue_out);
+  STRATA_CHECK_EQ(static_cast<bool>(epilogue_out), epilogue == Epilogue::gelu_tanh);
+  STRATA_CHECK(!epilogue_out || (epilogue_out.dtype == s.out && epilogue_out.size >= extent(s.m, s.n, s.ldc)));
   impl_->reserve(lane.threads());
-  cpu::submit(lane, [impl = impl_.get(), a, b, bias, c, workspace](cpu::Team& team) {
-    impl->run(team, a, b, bias, c, workspace);
+  cpu::submit(lane, [impl = impl_.get(), x = Impl::Operands{a, b, bias, c, workspace, epilogue_out}](cpu::Team& team) {
+    impl->run(team, x);
   });
 }
 
