@@ -1,0 +1,122 @@
+#include "device/ops/activation.h"
+
+#include <limits>
+#include <numbers>
+
+#include "device/cpu/kernels/activation.h"
+#include "tests/device/arrays.h"
+
+namespace strata::device {
+namespace {
+
+using testing::Array;
+using testing::in_lane;
+using testing::kDTypes;
+using testing::tolerance;
+
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+double silu(double x) {
+  return x / (1 + std::exp(-x));
+}
+
+// Finite inputs of every size, and the range where the function bends.
+Array inputs(DType dtype, std::size_t size) {
+  Array x = Array::random(dtype, size, 1, 6.0f);
+  const float special[] = {0.0f, -0.0f, 30.0f, -30.0f, 1e4f, -1e4f, 6e4f, -6e4f, 1e-7f, -1e-7f};
+  for (std::size_t i = 0; i < std::size(special) && i < size; ++i) x.set(i, special[i]);
+  return x;
+}
+
+TEST(Gelu, ForwardAndBackward) {
+  for (const DType dtype : kDTypes)
+    for (const std::size_t n : {std::size_t{1}, std::size_t{15}, std::size_t{16}, std::size_t{2 * 32768 + 19}}) {
+      Array x = inputs(dtype, n), dy = Array::random(dtype, n, 2);
+      const auto run = [&](int threads) {
+        Array y(dtype, n), dx = dy;
+        in_lane(threads, [&](Lane& lane) {
+          gelu_forward(lane, x.view(), y.view());
+          gelu_backward(lane, dx.view(), x.view(), dx.view());  // in place
+        });
+        return std::vector<Array>{y, dx};
+      };
+      testing::expect_same_bits_on_any_threads(run);
+      const auto out = run(1);
+      for (std::size_t i = 0; i < n; ++i) {
+        const double v = x[i], h = 1e-5 * std::max(1.0, std::abs(v));
+        const double slope = (gelu(v + h) - gelu(v - h)) / (2 * h);
+        // The exponent's argument is up to 30: its fp32 rounding counts relative to the result's size.
+        ASSERT_NEAR(out[0][i], gelu(v), tolerance(dtype, gelu(v), std::abs(v))) << name_of(dtype) << " x = " << v;
+        ASSERT_NEAR(out[1][i], dy[i] * slope, tolerance(dtype, dy[i] * slope, 2.0)) << name_of(dtype) << " x = " << v;
+      }
+    }
+}
+
+TEST(Gelu, LimitsAndNaN) {
+  const float inf = std::numeric_limits<float>::infinity();
+  Array x(DType::fp32, 5), y(DType::fp32, 5), dx(DType::fp32, 5);
+  const float values[] = {inf, std::nanf(""), 3e38f, -3e38f, -0.0f};
+  for (std::size_t i = 0; i < 5; ++i) x.set(i, values[i]), dx.set(i, 1.0f);
+  in_lane(1, [&](Lane& lane) {
+    gelu_forward(lane, x.view(), y.view());
+    gelu_backward(lane, dx.view(), x.view(), dx.view());
+  });
+  EXPECT_EQ(y[0], inf);
+  EXPECT_TRUE(std::isnan(y[1]) && std::isnan(dx[1]));
+  EXPECT_EQ(y[2], 3e38f);
+  EXPECT_EQ(y[3], 0.0f);
+  EXPECT_TRUE(y[4] == 0.0f && std::signbit(y[4]));
+  EXPECT_EQ(dx[0], 1.0f);
+  EXPECT_EQ(dx[2], 1.0f);
+  EXPECT_EQ(dx[3], 0.0f);
+  EXPECT_EQ(dx[4], 0.5f);
+}
+
+TEST(Swiglu, ForwardAndBackward) {
+  for (const DType dtype : kDTypes)
+    for (const std::size_t width : {std::size_t{1}, std::size_t{16}, std::size_t{37}, std::size_t{9001}}) {
+      const std::size_t rows = 7;
+      Array gate_up = Array::random(dtype, 2 * rows * width, 1, 5.0f), dy = Array::random(dtype, rows * width, 2);
+      const auto run = [&](int threads) {
+        Array y(dtype, rows * width), d = gate_up;
+        in_lane(threads, [&](Lane& lane) {
+          swiglu_forward(lane, rows, width, gate_up.view(), y.view());
+          swiglu_backward(lane, rows, width, dy.view(), d.view(), d.view());  // in place
+        });
+        return std::vector<Array>{y, d};
+      };
+      testing::expect_same_bits_on_any_threads(run);
+      const auto out = run(1);
+      for (std::size_t r = 0; r < rows; ++r)
+        for (std::size_t i = 0; i < width; ++i) {
+          const std::size_t at = r * width + i, gate = 2 * r * width + i, up = gate + width;
+          const double g = gate_up[gate], u = gate_up[up], d = dy[at], h = 1e-5;
+          const double slope = (silu(g + h) - silu(g - h)) / (2 * h);
+          ASSERT_NEAR(out[0][at], silu(g) * u, tolerance(dtype, silu(g) * u, std::abs(g * u))) << name_of(dtype);
+          ASSERT_NEAR(out[1][gate], d * u * slope, tolerance(dtype, d * u * slope, 5.0)) << name_of(dtype);
+          ASSERT_NEAR(out[1][up], d * silu(g), tolerance(dtype, d * silu(g), 5.0)) << name_of(dtype);
+        }
+    }
+}
+
+TEST(ActivationKernels, SameBitsOnBothInstructionSets) {
+  const std::size_t n = 4096 + 13;
+  testing::expect_same_bits_on_both_isas(
+      cpu::avx2::activation_kernels_table, cpu::avx512::activation_kernels_table, [&](const cpu::ActivationKernels& k) {
+        std::vector<Array> out;
+        for (int t = 0; t < 3; ++t) {
+          const Array x = inputs(kDTypes[t], 2 * n), dy = Array::random(kDTypes[t], n, 2);
+          Array y(kDTypes[t], n), dx(kDTypes[t], n), s(kDTypes[t], n), ds(kDTypes[t], 2 * n);
+          k.gelu_forward[t](x.data(), y.data(), n);
+          k.gelu_backward[t](dy.data(), x.data(), dx.data(), n);
+          k.swiglu_forward[t](x.data(), s.data(), n);
+          k.swiglu_backward[t](dy.data(), x.data(), ds.data(), n);
+          out.insert(out.end(), {y, dx, s, ds});
+        }
+        return out;
+      });
+}
+
+}  // namespace
+}  // namespace strata::device
