@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <climits>
 #include <cstring>
 #include <ctime>
 #include <new>
+#include <thread>
 
 namespace strata::comm {
 namespace {
@@ -83,7 +85,11 @@ ControlBlock ControlBlock::attach(std::byte* memory, int ranks) {
 
 void ControlBlock::report_failure(int rank, const std::string& cause) const {
   std::uint32_t expected = Header::none;
-  if (!header_->state.compare_exchange_strong(expected, Header::being_written)) return;
+  if (!header_->state.compare_exchange_strong(expected, Header::being_written)) {
+    // Whoever was first needs a moment to write; a writer that died over it needs for ever.
+    for (int i = 0; i < 100 && !failed(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return;
+  }
   header_->rank = rank;
   const std::size_t size = std::min(cause.size(), sizeof header_->cause - 1);
   std::memcpy(header_->cause, cause.data(), size);

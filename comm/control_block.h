@@ -54,7 +54,8 @@ class ControlBlock {
   int ranks() const { return ranks_; }
   RankSlot& slot(int channel, int rank) const { return slots_[channel * ranks_ + rank]; }
 
-  // The first report wins; `cause` is a sentence that names the rank.
+  // The first report wins; `cause` is a sentence that names the rank. After it failed() is true, unless the first
+  // rank died while it wrote its cause.
   void report_failure(int rank, const std::string& cause) const;
   bool failed() const;
   int failed_rank() const;

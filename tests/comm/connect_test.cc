@@ -1,0 +1,61 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "comm/communicator.h"
+#include "device/error.h"
+
+namespace strata::comm {
+namespace {
+
+// The environment a launcher would give, for one test.
+class Connect : public testing::Test {
+ protected:
+  Connect() {
+    for (const char* name : kNames) unsetenv(name);
+  }
+  ~Connect() override {
+    for (const char* name : kNames) unsetenv(name);
+  }
+  static constexpr const char* kNames[] = {"OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "PMI_RANK",
+                                           "PMI_SIZE"};
+};
+
+void expect_usage_error(Backend backend, const char* words) {
+  try {
+    connect(backend, Transport::automatic);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Exit::usage);
+    EXPECT_THAT(e.what(), testing::HasSubstr(words));
+  }
+}
+
+TEST_F(Connect, AloneWithoutALauncher) {
+  EXPECT_EQ(connect(Backend::automatic, Transport::automatic)->describe(), "solo");
+  EXPECT_EQ(connect(Backend::solo, Transport::messages)->describe(), "solo");
+}
+
+TEST_F(Connect, BatchScriptOfSlurmIsNoRank) {
+  setenv("SLURM_PROCID", "0", 1);
+  setenv("SLURM_NTASKS", "4", 1);
+  EXPECT_EQ(connect(Backend::automatic, Transport::automatic)->describe(), "solo");
+  unsetenv("SLURM_NTASKS");
+}
+
+TEST_F(Connect, SoloAmongSeveralIsAMistake) {
+  setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+  expect_usage_error(Backend::solo, "mpirun started 4 ranks");
+  unsetenv("OMPI_COMM_WORLD_SIZE");
+  setenv("SLURM_PROCID", "0", 1);
+  setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+  expect_usage_error(Backend::solo, "srun started 2 ranks");
+}
+
+TEST_F(Connect, ThreadsAreForTests) {
+  expect_usage_error(Backend::threads, "mpirun -n N");
+}
+
+}  // namespace
+}  // namespace strata::comm

@@ -1,0 +1,76 @@
+#include "comm/control_block.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "device/memory.h"
+
+namespace strata::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+TEST(Signal, WakesASleeper) {
+  // A nap that nobody ends takes 50 ms; the best of some tries, because the machine may be busy.
+  auto best = Clock::duration::max();
+  for (int i = 0; i < 5; ++i) {
+    Signal signal;
+    Clock::time_point woken;
+    std::thread sleeper([&] {
+      while (!signal.reached(1)) signal.doze(1);
+      woken = Clock::now();
+    });
+    while (signal.sleepers.load() == 0) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    const auto raised = Clock::now();
+    signal.raise(1);
+    sleeper.join();
+    best = std::min(best, woken - raised);
+  }
+  EXPECT_LT(best, std::chrono::milliseconds(20));
+}
+
+TEST(Signal, NapEndsByItselfSoThatFailuresAreSeen) {
+  Signal signal;
+  const auto start = Clock::now();
+  signal.doze(1);
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
+}
+
+TEST(Signal, CountsPastTheWrap) {
+  Signal signal;
+  signal.raise(0xffffffffu);
+  EXPECT_TRUE(signal.reached(0xffffffffu));
+  EXPECT_FALSE(signal.reached(0));
+  signal.raise(0);
+  EXPECT_TRUE(signal.reached(0xffffffffu));
+  EXPECT_TRUE(signal.spin(0));
+}
+
+TEST(ControlBlock, FirstFailureWinsAndIsSeenByOthers) {
+  const device::Arena memory(ControlBlock::bytes(3));
+  const auto mine = ControlBlock::construct(memory.data(), 3);
+  const auto other = ControlBlock::attach(memory.data(), 3);
+  EXPECT_FALSE(other.failed());
+  mine.report_failure(1, "first");
+  other.report_failure(2, std::string(5000, 'x'));
+  EXPECT_TRUE(other.failed());
+  EXPECT_EQ(other.failed_rank(), 1);
+  EXPECT_EQ(other.failed_cause(), "first");
+  mine.leave(2);
+  EXPECT_TRUE(other.left(2));
+  EXPECT_FALSE(other.left(0));
+}
+
+TEST(ControlBlock, LongCauseIsCut) {
+  const device::Arena memory(ControlBlock::bytes(1));
+  const auto block = ControlBlock::construct(memory.data(), 1);
+  block.report_failure(0, std::string(5000, 'x'));
+  EXPECT_EQ(block.failed_cause(), std::string(1023, 'x'));
+}
+
+}  // namespace
+}  // namespace strata::comm

@@ -1,0 +1,41 @@
+#include "comm/process.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+namespace strata::comm {
+namespace {
+
+TEST(Process, EndsAlsoWhileNobodyHasReapedIt) {
+  EXPECT_TRUE(Process::self(0).alive());
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const Process self = Process::self(1);
+    if (write(ready[1], &self, sizeof self) < 0) _exit(1);
+    for (;;) pause();
+  }
+  Process process{};
+  ASSERT_EQ(read(ready[0], &process, sizeof process), static_cast<ssize_t>(sizeof process));
+  EXPECT_EQ(process.pid, child);
+  EXPECT_TRUE(process.alive());
+  Process successor = process;  // another that got the same number
+  ++successor.start_time;
+  EXPECT_FALSE(successor.alive());
+  kill(child, SIGKILL);
+  siginfo_t info;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_FALSE(process.alive());
+  waitpid(child, nullptr, 0);
+  EXPECT_FALSE(process.alive());
+  EXPECT_NE(process.obituary().find("rank 1 (pid "), std::string::npos);
+  close(ready[0]);
+  close(ready[1]);
+}
+
+}  // namespace
+}  // namespace strata::comm
