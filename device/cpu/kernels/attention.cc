@@ -27,12 +27,17 @@ struct Scratch {
   }
 };
 
+// Rows to fetch ahead: they lie too far apart for the processor to guess.
+static constexpr std::size_t kAhead = 16;
+
 // to[r, c] = factor * from[r, c], rows r >= rows and columns beyond head_dim as zeros.
 template <typename T>
 static void pack(const T* from, std::size_t stride, std::size_t rows, std::size_t head_dim, float factor, float* to,
                  std::size_t padded) {
   for (std::size_t r = 0; r < kTile; ++r, to += padded) {
     if (r < rows) {
+      if (r + kAhead < rows)
+        for (std::size_t c = 0; c < head_dim; c += 64 / sizeof(T)) __builtin_prefetch(from + (r + kAhead) * stride + c);
       for16(head_dim,
             [&](std::size_t c, auto n) { store(to + c, load(from + r * stride + c, n) * broadcast(factor)); });
     } else {
@@ -59,6 +64,7 @@ static void fill(float* row, std::size_t begin, std::size_t end, float value) {
 struct TilePair {
   std::size_t q, k, keys, window;
   bool some_visible() const { return k < q + kTile && (window == 0 || k + keys + window > q + 1); }
+  bool diagonal() const { return q == k; }
   bool all_visible() const { return k + keys <= q + 1 && (window == 0 || q + kTile <= k + window); }
 };
 
@@ -162,7 +168,13 @@ static void forward(const AttentionCall& c, std::size_t batch, std::size_t head,
       const ForwardTile& t = tiles[i];
       const TilePair at{begin + i * kTile, first, n, c.window};
       if (!at.some_visible()) continue;
-      small_product<true>(n, kGroups, c.head_dim, {keys, padded, 1}, {t.q_transposed, kTile}, {s, kTile, false});
+      // On the diagonal, 16 keys at a time against the queries that may see one of them.
+      const std::size_t some = at.diagonal() ? kLanes : n;
+      for (std::size_t y = 0; y < n; y += some) {
+        const std::size_t x = at.diagonal() ? y : 0;
+        small_product<true>(smaller(some, n - y), (kTile - x) / kLanes, c.head_dim, {keys + y * padded, padded, 1},
+                            {t.q_transposed + x, kTile}, {s + y * kTile + x, kTile, false});
+      }
       if (!at.all_visible()) {
         for (std::size_t key = 0; key < n; ++key) {
           fill(s + key * kTile, 0, clamp_tile(first + key, at.q), kMasked);
@@ -174,8 +186,10 @@ static void forward(const AttentionCall& c, std::size_t batch, std::size_t head,
           for (std::size_t x = 0; x < padded; x += kLanes)
             store(t.o + r * padded + x, load(t.o + r * padded + x) * broadcast(factor[r]));
       if (c.threshold != 0) drop(c, batch, head, at, s, scratch.next);
-      const std::size_t queries = smaller(end - at.q, kTile);
-      small_product<false>(queries, vectors, n, {s, 1, kTile}, {values, padded}, {t.o, padded, true});
+      const std::size_t queries = smaller(end - at.q, kTile), rows = at.diagonal() ? kLanes : queries;
+      for (std::size_t y = 0; y < queries; y += rows)
+        small_product<false>(smaller(rows, queries - y), vectors, at.diagonal() ? smaller(n, y + rows) : n,
+                             {s + y, 1, kTile}, {values, padded}, {t.o + y * padded, padded, true});
     }
   }
 
@@ -282,18 +296,35 @@ static void backward(const AttentionCall& c, std::size_t batch, std::size_t kv_h
       pack(static_cast<const T*>(c.q) + q_at, c.q_stride, m, c.head_dim, 1.0f, queries, padded);
       pack(static_cast<const T*>(c.d_o) + (first_row + row) * width + head * c.head_dim, width, m, c.head_dim, 1.0f,
            outputs, padded);
-      small_product<true>(m, kGroups, c.head_dim, {queries, padded, 1}, {keys_transposed, kTile}, {s, kTile, false});
-      small_product<true>(m, kGroups, c.head_dim, {outputs, padded, 1}, {values_transposed, kTile}, {ds, kTile, false});
+      // On the diagonal, 16 queries (below: keys) at a time with the keys (queries) of which one at least sees the
+      // other.
+      const bool diagonal = at.diagonal();
+      const std::size_t some = diagonal ? kLanes : m;
+      for (std::size_t y = 0; y < m; y += some) {
+        const std::size_t rows = smaller(some, m - y), groups = diagonal ? y / kLanes + 1 : kGroups;
+        small_product<true>(rows, groups, c.head_dim, {queries + y * padded, padded, 1}, {keys_transposed, kTile},
+                            {s + y * kTile, kTile, false});
+        small_product<true>(rows, groups, c.head_dim, {outputs + y * padded, padded, 1}, {values_transposed, kTile},
+                            {ds + y * kTile, kTile, false});
+      }
       probabilities(c, batch, head, at, m, s, ds, words);
-      small_product<false>(n, vectors, m, {s, 1, kTile}, {outputs, padded}, {dv, padded, true});
-      small_product<false>(n, vectors, m, {ds, 1, kTile}, {queries, padded}, {dk, padded, true});
+      const std::size_t some_keys = diagonal ? kLanes : n;
+      for (std::size_t x = 0; x < n; x += some_keys) {
+        const std::size_t rows = smaller(some_keys, n - x), y = diagonal ? x : 0;
+        small_product<false>(rows, vectors, m - y, {s + y * kTile + x, 1, kTile}, {outputs + y * padded, padded},
+                             {dv + x * padded, padded, true});
+        small_product<false>(rows, vectors, m - y, {ds + y * kTile + x, 1, kTile}, {queries + y * padded, padded},
+                             {dk + x * padded, padded, true});
+      }
 
       const std::size_t oldest = c.window == 0 || row + 1 <= c.window ? 0 : (row + 1 - c.window) / kTile;
       std::uint32_t* const turn = c.turns + (batch * c.heads + head) * c.tiles() + row / kTile;
       const auto mine = static_cast<std::uint32_t>(tile - oldest);
       float* const dq = c.dq_sum + (statistics + row) * padded;
       await_turn(turn, mine);
-      small_product<true>(m, vectors, n, {ds, kTile, 1}, {keys, padded}, {dq, padded, mine != 0});
+      for (std::size_t y = 0; y < m; y += some)
+        small_product<true>(smaller(some, m - y), vectors, diagonal ? smaller(n, y + some) : n,
+                            {ds + y * kTile, kTile, 1}, {keys, padded}, {dq + y * padded, padded, mine != 0});
       __atomic_store_n(turn, mine + 1, __ATOMIC_RELEASE);
       if (tile == row / kTile)  // the diagonal tile is the last one
         unpack(dq, padded, m, c.head_dim, c.scale, static_cast<T*>(c.dq) + q_at, c.q_stride);
