@@ -37,8 +37,15 @@ void ExactSum::add(double x) {
 }
 
 void ExactSum::merge(const ExactSum& other) {
-  if (pending + other.pending + 1 > kMaxPending) normalize();
-  for (int i = 0; i < kChunks; ++i) chunks[static_cast<std::size_t>(i)] += other.chunks[static_cast<std::size_t>(i)];
+  if (pending + other.pending + 1 > kMaxPending) {
+    normalize();
+    if (other.pending > 0) {
+      ExactSum normal = other;
+      normal.normalize();
+      return merge(normal);
+    }
+  }
+  for (std::size_t i = 0; i < kChunks; ++i) chunks[i] += other.chunks[i];
   nonfinite += other.nonfinite;
   pending += other.pending + 1;
 }

@@ -1,0 +1,100 @@
+#include "device/ops/embedding.h"
+
+#include "device/cpu/kernels/embedding.h"
+#include "tests/device/arrays.h"
+
+namespace strata::device {
+namespace {
+
+using testing::Array;
+using testing::in_lane;
+using testing::kDTypes;
+
+std::vector<std::uint32_t> indices_below(std::size_t rows, std::uint32_t limit) {
+  std::mt19937 engine(3);
+  std::vector<std::uint32_t> out(rows);
+  // Half of them one word, as in text; some words never.
+  for (auto& i : out) i = engine() % 2 ? 2 : static_cast<std::uint32_t>(engine() % limit) / 2 * 2 % limit;
+  return out;
+}
+
+TEST(Embedding, ForwardAddsPositions) {
+  for (const DType dtype : kDTypes)
+    for (const std::size_t width : {std::size_t{1}, std::size_t{16}, std::size_t{77}}) {
+      const std::size_t rows = 1003, vocab = 131;
+      Array table = Array::random(dtype, vocab * width, 1), places = Array::random(dtype, 40 * width, 2);
+      const auto tokens = indices_below(rows, vocab);
+      std::vector<std::uint32_t> positions(rows);
+      for (std::size_t i = 0; i < rows; ++i) positions[i] = static_cast<std::uint32_t>(i % 40);
+      Array with(dtype, rows * width), without = with;
+      in_lane(3, [&](Lane& lane) {
+        embedding_forward(lane, rows, width, tokens.data(), positions.data(), table.view(), places.view(), with.view());
+        embedding_forward(lane, rows, width, tokens.data(), nullptr, table.view(), {}, without.view());
+      });
+      for (std::size_t i = 0; i < rows; ++i)
+        for (std::size_t j = 0; j < width; ++j) {
+          const float word = table[tokens[i] * width + j], place = places[positions[i] * width + j];
+          Array sum(dtype, 1);
+          sum.set(0, word + place);
+          ASSERT_EQ(with[i * width + j], sum[0]) << name_of(dtype);
+          ASSERT_EQ(without[i * width + j], word) << name_of(dtype);
+        }
+    }
+}
+
+// Exactly the sum in rising i, in fp32, rounded once; rows that no index names become zero whatever they held.
+TEST(Embedding, BackwardSumsInOrder) {
+  for (const DType dtype : kDTypes)
+    for (const DType out_dtype : {dtype, DType::fp32})
+      for (const std::size_t width : {std::size_t{1}, std::size_t{64}, std::size_t{150}}) {
+        const std::size_t rows = 301, vocab = 203;
+        Array dout = Array::random(dtype, rows * width, 1);
+        const auto indices = indices_below(rows, vocab);
+        const auto run = [&](int threads) {
+          Array dtable = Array::random(out_dtype, vocab * width, 9);
+          Array workspace = Array::random(DType::fp32, embedding_backward_workspace(rows, vocab) / 4, 8);
+          in_lane(threads, [&](Lane& lane) {
+            embedding_backward(lane, rows, width, indices.data(), vocab, dout.view(), dtable.view(), workspace.view());
+          });
+          return std::vector<Array>{dtable};
+        };
+        testing::expect_same_bits_on_any_threads(run);
+        std::vector<float> sums(vocab * width, 0.0f);
+        for (std::size_t i = 0; i < rows; ++i)
+          for (std::size_t j = 0; j < width; ++j) sums[indices[i] * width + j] += dout[i * width + j];
+        Array expected(out_dtype, vocab * width);
+        for (std::size_t i = 0; i < sums.size(); ++i) expected.set(i, sums[i]);
+        EXPECT_TRUE(run(1)[0] == expected) << name_of(dtype) << " width " << width;
+      }
+}
+
+TEST(EmbeddingDeathTest, IndexOutsideTheTable) {
+  Array dout(DType::fp32, 2), dtable(DType::fp32, 4), workspace(DType::fp32, 64);
+  const std::uint32_t indices[] = {1, 4};
+  EXPECT_DEATH(in_lane(1,
+                       [&](Lane& lane) {
+                         embedding_backward(lane, 2, 1, indices, 4, dout.view(), dtable.view(), workspace.view());
+                       }),
+               "4 vs 4");
+}
+
+TEST(EmbeddingKernels, SameBitsOnBothInstructionSets) {
+  const std::size_t width = 64 + 37;
+  const std::uint32_t which[] = {3, 0, 4, 4};
+  testing::expect_same_bits_on_both_isas(
+      cpu::avx2::embedding_kernels_table, cpu::avx512::embedding_kernels_table, [&](const cpu::EmbeddingKernels& k) {
+        std::vector<Array> out;
+        for (std::size_t t = 0; t < 3; ++t) {
+          const Array rows = Array::random(kDTypes[t], 5 * width, 1);
+          Array sum(kDTypes[t], width), wide(DType::fp32, width), pair(kDTypes[t], width);
+          k.sum_rows[t][t](rows.data(), which, 4, sum.data(), width);
+          k.sum_rows[t][0](rows.data(), which, 4, wide.data(), width);
+          k.add_rows[t](rows.data(), sum.data(), pair.data(), width);
+          out.insert(out.end(), {sum, wide, pair});
+        }
+        return out;
+      });
+}
+
+}  // namespace
+}  // namespace strata::device
