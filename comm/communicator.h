@@ -33,6 +33,11 @@ struct ShardedRange {
 struct CommBytes {
   std::uint64_t all_gather = 0, all_to_all = 0, broadcast = 0, consensus = 0;
   std::uint64_t total() const { return all_gather + all_to_all + broadcast + consensus; }
+  // The mean of a step, after `steps` alike.
+  CommBytes per_step(std::int64_t steps) const {
+    const auto n = static_cast<std::uint64_t>(steps > 0 ? steps : 1);
+    return {all_gather / n, all_to_all / n, broadcast / n, consensus / n};
+  }
 };
 
 // The collectives of one group of ranks on one lane. All ranks of the group issue the same collectives in the same

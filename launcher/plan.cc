@@ -1,13 +1,90 @@
 #include "launcher/plan.h"
 
+#include <fmt/format.h>
+
+#include <array>
+
 #include "device/error.h"
-#include "runtime/recipe.h"
+#include "runtime/job.h"
+#include "runtime/recipe_value.h"
+#include "runtime/report.h"
+#include "runtime/simulator.h"
 
 namespace strata::launcher {
+namespace {
+
+std::string nearest_json(const std::vector<runtime::Suggestion>& nearest) {
+  std::string text;
+  for (const runtime::Suggestion& s : nearest) {
+    std::string changes;
+    for (const auto& [key, value] : s.changes)
+      changes += fmt::format("{}\"{}\":{}", changes.empty() ? "" : ",", key, value);
+    text += fmt::format("{}{{\"changes\":{{{}}},\"memory\":{}}}", text.empty() ? "" : ",", changes,
+                        runtime::memory_json(s.memory, nullptr));
+  }
+  return "[" + text + "]";
+}
+
+void print_table(const runtime::Job& job, const runtime::Capacity& capacity) {
+  const runtime::StepPlan& plan = job.plan;
+  fmt::print(
+      "{} of {:.2f}M parameters on {} {}: ZeRO-{}, {}, {} micro-batches of {} x {} tokens a rank and step, {}\n\n",
+      job.model->family, static_cast<double>(job.model->parameters()) / 1e6, plan.ranks,
+      plan.ranks == 1 ? "rank" : "ranks", job.recipe.zero.stage, device::name_of(plan.dtype), plan.accumulation,
+      job.recipe.training.micro_batch_size, job.recipe.data.seq_len,
+      plan.vertical ? "vertical order" : "horizontal order");
+  fmt::print("{:<10}{:>14}{:>14}", "memory", "peak", "capacity");
+  for (const auto kind : runtime::kKindNames) fmt::print("{:>14}", kind);
+  fmt::print("\n");
+  for (std::size_t tier = 0; tier < runtime::kTiers; ++tier) {
+    const runtime::TierMemory& memory = plan.memory[tier];
+    if (memory.peak == 0) continue;
+    fmt::print("{:<10}{:>14}{:>14}", runtime::kTierNames[tier], runtime::bytes_text(memory.peak),
+               runtime::bytes_text(capacity[tier]));
+    for (const std::size_t bytes : memory.by_kind) fmt::print("{:>14}", runtime::bytes_text(bytes));
+    fmt::print("\n");
+  }
+  const comm::CommBytes& sent = plan.comm_bytes;
+  fmt::print("\nsent by a rank in a step: {} (all-gather {}, all-to-all {}, consensus {})\n",
+             runtime::bytes_text(sent.total()), runtime::bytes_text(sent.all_gather),
+             runtime::bytes_text(sent.all_to_all), runtime::bytes_text(sent.consensus));
+  std::array<std::size_t, runtime::kTaskNames.size()> counts{};
+  for (const runtime::Task& task : plan.tasks) ++counts[static_cast<std::size_t>(task.kind)];
+  fmt::print("{} tasks a step:", plan.tasks.size());
+  for (std::size_t k = 0; k < counts.size(); ++k)
+    if (counts[k]) fmt::print(" {} {}", counts[k], runtime::kTaskNames[k]);
+  fmt::print("\n");
+}
+
+}  // namespace
 
 int plan(const PlanOptions& options) {
-  (void)runtime::load_recipe(options.recipe, options.sets);
-  fail(Exit::usage, "strata plan is not built yet");
+  const runtime::Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
+  const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, 1);
+  const runtime::Job job = runtime::make_job(recipe, options.ranks, capacity);
+  const bool fits = runtime::fits(job.plan, capacity);
+  const auto nearest =
+      fits ? std::vector<runtime::Suggestion>{} : runtime::nearest_that_fit(recipe, options.ranks, capacity);
+  print_table(job, capacity);
+  if (options.json) {
+    runtime::ReportFile file(*options.json);
+    file.write(
+        fmt::format("{{\"fits\":{},\"ranks\":{},\"parameters\":{},\"memory\":{},\"capacity_bytes\":"
+                    "{{\"device\":{},\"host\":{}}},\"comm_bytes\":{},\"io_bytes\":{},\"order\":\"{}\","
+                    "\"tasks\":{},\"nearest\":{}}}\n",
+                    fits, options.ranks, job.model->parameters(), runtime::memory_json(job.plan.memory, nullptr),
+                    capacity[0], capacity[1], runtime::comm_json(job.plan.comm_bytes), runtime::io_json(),
+                    job.plan.vertical ? "vertical" : "horizontal", job.plan.tasks.size(), nearest_json(nearest)));
+    file.close();
+  }
+  if (options.trace) {
+    runtime::ReportFile file(*options.trace);
+    file.write(runtime::trace_json(job.plan, *job.model, runtime::simulate(job.plan, {}), 0));
+    file.close();
+  }
+  if (fits) return static_cast<int>(Exit::done);
+  fmt::print(stderr, "strata: {}\n", runtime::refusal(job, capacity, nearest));
+  return static_cast<int>(Exit::does_not_fit);
 }
 
 }  // namespace strata::launcher

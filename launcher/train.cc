@@ -1,14 +1,205 @@
 #include "launcher/train.h"
 
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <numeric>
+
+#include "comm/communicator.h"
+#include "device/cpu/isa.h"
 #include "device/error.h"
-#include "runtime/recipe.h"
+#include "launcher/cores.h"
+#include "launcher/progress.h"
+#include "launcher/stop_signal.h"
+#include "runtime/job.h"
+#include "runtime/report.h"
+#include "runtime/trainer.h"
+#include "runtime/validator.h"
 
 namespace strata::launcher {
+namespace {
+
+using runtime::AgreedError;
+
+// The recipe, read alike by all ranks; a mistake in it is every rank's and is printed once.
+runtime::Recipe read_recipe(const TrainOptions& options, comm::World& world) {
+  runtime::Recipe recipe;
+  runtime::agree(world, [&] {
+    recipe = runtime::load_recipe(options.recipe, options.sets);
+    runtime::require_trainable(recipe);
+  });
+  const std::vector<std::string> texts = world.exchange(runtime::to_text(recipe));
+  for (std::size_t r = 1; r < texts.size(); ++r)
+    if (texts[r] != texts[0])
+      throw AgreedError(Exit::usage,
+                        fmt::format("rank {} was given another recipe than rank 0: start all ranks with the same file "
+                                    "and the same --set",
+                                    r));
+  return recipe;
+}
+
+// Capacities: the least over the ranks, so that all plan alike.
+runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, comm::World& world) {
+  runtime::Capacity least = runtime::capacity_of(recipe.memory, world.node_size());
+  std::string mine;
+  for (const std::size_t bytes : least) mine += std::to_string(bytes) + " ";
+  for (const std::string& text : world.exchange(mine)) {
+    const char* at = text.data();
+    for (std::size_t& bytes : least) {
+      std::size_t theirs = 0;
+      at = std::from_chars(at, text.data() + text.size(), theirs).ptr + 1;
+      bytes = std::min(bytes, theirs);
+    }
+  }
+  return least;
+}
+
+runtime::Job plan_job(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world) {
+  runtime::Job job;
+  runtime::agree(world, [&] {
+    job = runtime::make_job(recipe, world.size(), capacity);
+    if (!runtime::fits(job.plan, capacity))
+      fail(Exit::does_not_fit, "{}",
+           runtime::refusal(job, capacity, runtime::nearest_that_fit(recipe, world.size(), capacity)));
+  });
+  return job;
+}
+
+// Files that rank 0 writes.
+struct Reports {
+  std::optional<runtime::ReportFile> jsonl, summary, trace;
+};
+
+std::uint64_t peak_rss() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+double median_tokens_per_s(std::vector<double> rates) {
+  if (rates.empty()) return 0;
+  if (rates.size() > 2) rates.erase(rates.begin(), rates.begin() + 2);
+  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
+  std::nth_element(rates.begin(), middle, rates.end());
+  return *middle;
+}
+
+std::vector<std::uint64_t> numbers(const std::vector<std::string>& texts) {
+  std::vector<std::uint64_t> out;
+  for (const std::string& text : texts) out.push_back(std::stoull(text));
+  return out;
+}
+
+void describe_run(const runtime::Job& job, comm::World& world, int threads, const std::string& cores) {
+  const runtime::StepPlan& plan = job.plan;
+  fmt::print(stderr,
+             "strata: {} of {:.1f}M parameters, {}, {} sequences of {} tokens a step, {} order, {}\n"
+             "strata: {}; {} {} a rank ({}); {} on {}\n",
+             job.model->family, static_cast<double>(job.model->parameters()) / 1e6,
+             device::name_of(job.recipe.training.precision),
+             job.recipe.training.micro_batch_size * plan.accumulation * plan.ranks, job.recipe.data.seq_len,
+             plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once a step" : "reduced in order",
+             world.describe(), threads, threads == 1 ? "thread" : "threads", cores,
+             runtime::bytes_text(plan.memory[0].peak) + " a rank", device::cpu::describe());
+}
+
+// From the plan to the last step. Returns the exit code.
+int run(const runtime::Recipe& recipe, comm::World& world) {
+  const CoreShare share = bind_cores(world.node_rank(), world.node_size());
+  const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
+  const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, world), world);
+  const bool speaks = world.rank() == 0;
+  if (speaks) describe_run(job, world, threads, share.note);
+
+  Reports reports;
+  runtime::agree(world, [&] {
+    if (!speaks) return;
+    if (recipe.report.jsonl) reports.jsonl.emplace(*recipe.report.jsonl);
+    if (recipe.report.summary) reports.summary.emplace(*recipe.report.summary);
+    if (recipe.report.trace) reports.trace.emplace(*recipe.report.trace);
+  });
+  runtime::Trainer trainer(job, world, threads);
+
+  const StopSignal stop;
+  bool stopped = false;
+  runtime::Summary summary{};
+  std::vector<double> rates;
+  {
+    std::optional<Progress> progress;
+    if (speaks) progress.emplace(job, stderr);
+    while (!trainer.done() && !stopped) {
+      const runtime::StepReport report = trainer.step(stop.requested());
+      stopped = report.stop && !trainer.done();
+      summary.tokens += report.tokens;
+      rates.push_back(static_cast<double>(report.tokens) / report.step_ms * 1e3);
+      if (reports.jsonl) reports.jsonl->write(runtime::step_line(report));
+      if (progress) progress->show(report);
+    }
+  }
+
+  runtime::Executor& executor = trainer.executor();
+  summary.steps = trainer.steps_done();
+  summary.tokens_per_s = median_tokens_per_s(rates);
+  summary.flops_per_token = job.model->flops_per_token(static_cast<std::size_t>(recipe.data.seq_len));
+  summary.weights_hash = trainer.weights_hash();
+  summary.measured = executor.measured_memory();
+  summary.comm_bytes = executor.comm_bytes().per_step(summary.steps);
+  summary.peak_rss = numbers(world.exchange(std::to_string(peak_rss())));
+  summary.spans.assign(executor.spans().begin(), executor.spans().end());
+  summary.exit = static_cast<int>(stopped ? Exit::failed : Exit::done);
+  if (reports.jsonl) reports.jsonl->close();
+  if (reports.trace) {
+    reports.trace->write(runtime::trace_json(job.plan, *job.model, summary.spans, world.rank()));
+    reports.trace->close();
+  }
+  if (reports.summary) {
+    reports.summary->write(runtime::summary_json(job.plan, summary));
+    reports.summary->close();
+  }
+  world.barrier();
+  if (stopped)
+    throw AgreedError(Exit::failed, fmt::format("stopped on request after step {}; nothing was saved: checkpoints are "
+                                                "not built yet",
+                                                trainer.steps_done()));
+  return static_cast<int>(Exit::done);
+}
+
+// The backend must be known before the recipe is agreed on: read it from whatever parses, else let it be chosen.
+std::unique_ptr<comm::World> connect(const TrainOptions& options) {
+  comm::Backend backend = comm::Backend::automatic;
+  comm::Transport transport = comm::Transport::automatic;
+  try {
+    const runtime::Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
+    backend = recipe.comm.backend;
+    transport = recipe.comm.transport;
+  } catch (const Error&) {
+    // Said by read_recipe, once.
+  }
+  return comm::connect(backend, transport);
+}
+
+}  // namespace
 
 int train(const TrainOptions& options) {
-  const runtime::Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
-  runtime::require_trainable(recipe);
-  fail(Exit::usage, "strata train is not built yet");
+  const std::unique_ptr<comm::World> world = connect(options);
+  try {
+    return run(read_recipe(options, *world), *world);
+  } catch (const AgreedError& error) {
+    if (world->rank() == 0) fmt::print(stderr, "strata: {}\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (const device::Aborted& aborted) {
+    // The rank that failed first has said why; a rank that was killed could not.
+    fmt::print(stderr, "strata: rank {} ends: {}\n", world->rank(), aborted.what());
+    return static_cast<int>(Exit::failed);
+  } catch (const Error& error) {
+    const std::string text = world->size() > 1 ? fmt::format("rank {}: {}", world->rank(), error.what()) : error.what();
+    fmt::print(stderr, "strata: {}\n", text);
+    world->report_failure(text);
+    return static_cast<int>(error.code());
+  }
 }
 
 }  // namespace strata::launcher

@@ -27,7 +27,8 @@ void pack_message(Lane&, const ExactSum* squares, const ExactSum* loss, const st
                   StepMessage* message);
 
 // Merges `ranks` messages (exactly, in any order the same) and decides for the step: sets scalars->gradient_factor
-// to unscale * min(1, max_grad_norm / (norm + 1e-6)) and scalars->skip where the norm is not finite.
+// to unscale * min(1, max_grad_norm / (norm + 1e-6)) and scalars->skip where the norm or the loss is not
+// finite.
 void resolve_step(Lane&, const StepMessage* messages, std::size_t ranks, StepScalars* scalars, StepResult* result);
 
 }  // namespace strata::device

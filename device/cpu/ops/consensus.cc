@@ -25,8 +25,9 @@ void resolve_step(Lane& lane, const StepMessage* messages, std::size_t ranks, St
     const double most = static_cast<double>(scalars->max_grad_norm);
     const double clip = most > 0 ? std::min(1.0, most / (norm + 1e-6)) : 1.0;
     scalars->gradient_factor = scalars->unscale * static_cast<float>(clip);
-    scalars->skip = std::isfinite(norm) ? 0 : 1;
-    *result = {all.loss.round(), norm, all.stop};
+    const double loss = all.loss.round();
+    scalars->skip = std::isfinite(norm) && std::isfinite(loss) ? 0 : 1;
+    *result = {loss, norm, all.stop};
   });
 }
 

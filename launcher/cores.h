@@ -1,0 +1,15 @@
+#pragma once
+#include <string>
+
+namespace strata::launcher {
+
+// Binds this process to its share of the node's cores: rank `node_rank` of `node_size` gets a run of neighbouring
+// ones (so of one NUMA node where they fit), all of them where a rank is alone. Undoes mpirun's own binding, which
+// gives a rank of several threads one core. With more ranks than cores nothing is bound. Returns how many cores.
+struct CoreShare {
+  int cores;
+  std::string note;  // what was done, for the report
+};
+CoreShare bind_cores(int node_rank, int node_size);
+
+}  // namespace strata::launcher

@@ -1,0 +1,56 @@
+#include "launcher/progress.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <string>
+
+namespace strata::launcher {
+namespace {
+
+std::string duration_text(double seconds) {
+  const auto s = static_cast<std::int64_t>(seconds + 0.5);
+  if (s < 60) return fmt::format("{}s", s);
+  if (s < 3600) return fmt::format("{}m{:02}s", s / 60, s % 60);
+  return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
+}
+
+std::string memory_text(const runtime::Memory& memory) {
+  std::string text;
+  for (std::size_t tier = 0; tier < runtime::kTiers; ++tier)
+    if (memory[tier].peak)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", runtime::kTierNames[tier],
+                          runtime::bytes_text(memory[tier].peak));
+  return text;
+}
+
+}  // namespace
+
+Progress::Progress(const runtime::Job& job, std::FILE* out) : job_(job), out_(out), live_(isatty(fileno(out)) != 0) {}
+
+Progress::~Progress() {
+  if (open_) std::fputc('\n', out_);
+}
+
+void Progress::show(const runtime::StepReport& r) {
+  smooth_ms_ = smooth_ms_ == 0 ? r.step_ms : 0.9 * smooth_ms_ + 0.1 * r.step_ms;
+  const std::int64_t steps = *job_.recipe.training.max_steps;
+  std::string line = fmt::format("step {}/{}  loss {:.4f}  norm {:.3f}  {:.0f} tokens/s  {:.0f} ms", r.step, steps,
+                                 r.loss, r.grad_norm, static_cast<double>(r.tokens) / smooth_ms_ * 1e3, r.step_ms);
+  if (r.skipped) line += fmt::format("  skipped (loss scale {:g})", r.loss_scale);
+  line += fmt::format("  {} left", duration_text(static_cast<double>(steps - r.step) * smooth_ms_ / 1e3));
+  line += fmt::format("  {} a rank", memory_text(job_.plan.memory));
+  if (live_) {
+    winsize size{};
+    const std::size_t columns = ioctl(fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 120u;
+    if (line.size() >= columns) line.resize(columns - 1);
+    std::fprintf(out_, "\r\033[K%s", line.c_str());
+    open_ = true;
+  } else {
+    std::fprintf(out_, "%s\n", line.c_str());
+  }
+  std::fflush(out_);
+}
+
+}  // namespace strata::launcher

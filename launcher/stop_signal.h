@@ -1,0 +1,17 @@
+#pragma once
+
+namespace strata::launcher {
+
+// While one lives, SIGTERM and SIGUSR1 ask for a stop instead of ending the process (design: finish the step first).
+// At most one at a time: a handler can only reach a global flag, which this owns.
+class StopSignal {
+ public:
+  StopSignal();
+  ~StopSignal();
+  StopSignal(const StopSignal&) = delete;
+  StopSignal& operator=(const StopSignal&) = delete;
+
+  bool requested() const;
+};
+
+}  // namespace strata::launcher

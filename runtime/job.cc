@@ -1,0 +1,196 @@
+#include "runtime/job.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <set>
+
+#include "device/error.h"
+#include "models/config.h"
+#include "models/presets.h"
+
+namespace strata::runtime {
+namespace {
+
+models::Config config_of(const Recipe::Model& model) {
+  if (!model.path && !model.preset)
+    fail(Exit::usage,
+         "the recipe names no model: set model.path to a Hugging Face directory or model.preset to one of "
+         "the named shapes (strata keys lists them)");
+  models::Config config = model.path
+                              ? models::Config::read(*model.path)
+                              : models::Config::parse(models::preset_config(*model.preset), "preset " + *model.preset);
+  for (const auto& [key, json] : model.config) config.override_key(key, json);
+  return config;
+}
+
+models::RunShape shape_of(const Recipe& recipe) {
+  const auto cores = static_cast<std::int64_t>(sysconf(_SC_NPROCESSORS_ONLN));
+  return {static_cast<std::size_t>(recipe.training.micro_batch_size), static_cast<std::size_t>(recipe.data.seq_len),
+          recipe.training.precision, static_cast<int>(std::max(cores, recipe.device.threads.value_or(1)))};
+}
+
+std::size_t available_memory() {
+  std::size_t available = std::numeric_limits<std::size_t>::max();
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key, rest;
+  for (std::size_t kib; meminfo >> key >> kib; std::getline(meminfo, rest))
+    if (key == "MemAvailable:") available = kib * 1024;
+  // A container's own limit, version 2 and version 1 of control groups.
+  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    std::ifstream file(path);
+    if (std::size_t limit; file >> limit) available = std::min(available, limit);
+  }
+  return available;
+}
+
+PlanRequest request_of(const Recipe& recipe, const models::Model& model, const models::RunShape& shape, int ranks,
+                       bool vertical) {
+  PlanRequest request{&model, shape, ranks, recipe.accumulation_steps(ranks), placement_of(recipe.zero)};
+  request.fast = recipe.training.reduce == Reduce::fast;
+  request.vertical = vertical;
+  request.prefetch = static_cast<int>(recipe.memory.prefetch);
+  request.segments = segments_of(recipe.training.recompute, model.layers);
+  return request;
+}
+
+// A recipe with some changes to its keys, for the search of what would fit.
+struct Candidate {
+  Recipe recipe;
+  std::vector<std::pair<std::string, std::string>> changes;
+};
+
+void add_changes(const Candidate& from, int ranks, std::vector<Candidate>& out) {
+  const auto changed = [&](const char* key) {
+    return std::any_of(from.changes.begin(), from.changes.end(), [&](const auto& c) { return c.first == key; });
+  };
+  const auto add = [&](const char* key, std::string value, auto&& change) {
+    if (changed(key)) return;
+    Candidate& c = out.emplace_back(from);
+    c.changes.emplace_back(key, std::move(value));
+    change(c.recipe);
+  };
+  const Recipe& r = from.recipe;
+  if (ranks > 1)
+    for (int stage = r.zero.stage + 1; stage <= 3; ++stage)
+      add("zero.stage", std::to_string(stage), [&](Recipe& c) { c.zero.stage = stage; });
+  if (r.training.recompute.kind != Recompute::Kind::block) {
+    if (r.training.recompute.kind != Recompute::Kind::sqrt)
+      add("training.recompute", "\"sqrt\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::sqrt, {}}; });
+    add("training.recompute", "\"block\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::block, {}}; });
+  }
+  // Half, a quarter, ... of the micro-batch, with as many more of them: the same global batch.
+  for (std::int64_t divide = 2; divide <= r.training.micro_batch_size; divide *= 2) {
+    if (r.training.micro_batch_size % divide != 0 || changed("training.gradient_accumulation_steps")) break;
+    const std::int64_t size = r.training.micro_batch_size / divide, steps = r.accumulation_steps(ranks) * divide;
+    add("training.micro_batch_size", std::to_string(size), [&](Recipe& c) {
+      c.training.micro_batch_size = size;
+      if (!c.training.global_batch_size) c.training.gradient_accumulation_steps = steps;
+    });
+    if (!r.training.global_batch_size && !out.empty() && out.back().changes.back().first == "training.micro_batch_size")
+      out.back().changes.emplace_back("training.gradient_accumulation_steps", std::to_string(steps));
+  }
+  if (r.zero.stage == 3 && ranks > 1)
+    for (const std::int64_t prefetch : {1, 0})
+      if (prefetch < r.memory.prefetch)
+        add("memory.prefetch", std::to_string(prefetch), [&](Recipe& c) { c.memory.prefetch = prefetch; });
+  if (r.memory.order == AccumulationOrder::vertical)
+    add("memory.order", "\"horizontal\"", [](Recipe& c) { c.memory.order = AccumulationOrder::horizontal; });
+  if (r.training.precision == device::DType::fp32)
+    add("training.precision", "\"bf16\"", [](Recipe& c) { c.training.precision = device::DType::bf16; });
+}
+
+}  // namespace
+
+std::string bytes_text(std::size_t bytes) {
+  if (bytes < (1u << 20)) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024);
+  if (bytes < (1u << 30)) return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
+}
+
+Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity) {
+  const models::Config config = config_of(recipe.model);
+  const models::RunShape shape = shape_of(recipe);
+  Job job{recipe, ranks, models::make_model(config, shape), {}};
+  const auto plan_of = [&](bool vertical) { return make_plan(request_of(recipe, *job.model, shape, ranks, vertical)); };
+  const bool asked = recipe.memory.order == AccumulationOrder::vertical;
+  job.plan = plan_of(asked);
+  if (recipe.memory.order != AccumulationOrder::automatic || job.plan.accumulation == 1) return job;
+  if (!job.plan.sharded_parameters() && !job.plan.fast) return job;
+  StepPlan vertical = plan_of(true);
+  const bool smaller = vertical.memory[0].peak <= job.plan.memory[0].peak;
+  const bool moves_less = vertical.comm_bytes.total() < job.plan.comm_bytes.total();
+  if (fits(vertical, capacity) && (smaller || moves_less)) job.plan = std::move(vertical);
+  return job;
+}
+
+Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node) {
+  const std::size_t available = available_memory() / static_cast<std::size_t>(ranks_on_node);
+  Capacity capacity{};
+  capacity[static_cast<std::size_t>(Tier::device)] = memory.device.value_or(available);
+  capacity[static_cast<std::size_t>(Tier::host)] = memory.host.value_or(available);
+  capacity[static_cast<std::size_t>(Tier::nvme)] = std::numeric_limits<std::size_t>::max();
+  return capacity;
+}
+
+bool fits(const StepPlan& plan, const Capacity& capacity) {
+  for (std::size_t tier = 0; tier < kTiers; ++tier)
+    if (plan.memory[tier].peak > capacity[tier]) return false;
+  return true;
+}
+
+std::vector<Suggestion> nearest_that_fit(const Recipe& recipe, int ranks, const Capacity& capacity) {
+  constexpr std::size_t kWanted = 4, kMostChanges = 4, kMostPlans = 160;
+  std::vector<Suggestion> found;
+  std::vector<Candidate> level{{recipe, {}}};
+  std::set<std::vector<std::pair<std::string, std::string>>> seen;
+  std::size_t plans = 0;
+  for (std::size_t depth = 0; depth < kMostChanges && found.empty(); ++depth) {
+    std::vector<Candidate> next;
+    for (const Candidate& candidate : level) {
+      std::vector<Candidate> changed;
+      add_changes(candidate, ranks, changed);
+      for (Candidate& c : changed) {
+        auto key = c.changes;
+        std::sort(key.begin(), key.end());
+        if (!seen.insert(key).second || ++plans > kMostPlans) continue;
+        const Job job = make_job(c.recipe, ranks, capacity);
+        if (fits(job.plan, capacity)) found.push_back({c.changes, job.plan.memory});
+        next.push_back(std::move(c));
+      }
+    }
+    level = std::move(next);
+  }
+  if (found.size() > kWanted) found.resize(kWanted);
+  return found;
+}
+
+std::string refusal(const Job& job, const Capacity& capacity, const std::vector<Suggestion>& nearest) {
+  std::string text;
+  for (std::size_t tier = 0; tier < kTiers; ++tier) {
+    const std::size_t needed = job.plan.memory[tier].peak;
+    if (needed <= capacity[tier]) continue;
+    text = fmt::format("it does not fit: each rank needs {} ({} bytes) of {} memory and memory.{} is {} ({} bytes)",
+                       bytes_text(needed), needed, kTierNames[tier], kTierNames[tier], bytes_text(capacity[tier]),
+                       capacity[tier]);
+    break;
+  }
+  if (nearest.empty())
+    return text +
+           "; no change of stage, recomputation, micro-batch or prefetch makes it fit: use more ranks or a "
+           "smaller model";
+  text += "; it fits with";
+  for (const Suggestion& s : nearest) {
+    text += &s == &nearest.front() ? " " : ", or with ";
+    for (const auto& change : s.changes)
+      text += fmt::format("{}{}={}", &change == &s.changes.front() ? "" : " ", change.first, change.second);
+    text += fmt::format(" ({})", bytes_text(s.memory[0].peak));
+  }
+  return text;
+}
+
+}  // namespace strata::runtime

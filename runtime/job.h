@@ -1,0 +1,48 @@
+#pragma once
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/model.h"
+#include "runtime/planner.h"
+#include "runtime/recipe.h"
+
+namespace strata::runtime {
+
+// What a recipe becomes for a number of ranks: the model prepared for its shapes, and the plan of its step.
+struct Job {
+  Recipe recipe;
+  int ranks;
+  std::unique_ptr<models::Model> model;
+  StepPlan plan;
+};
+
+// Bytes that a rank may use in each tier.
+using Capacity = std::array<std::size_t, kTiers>;
+
+// Reads the model's configuration and plans the step. Workspaces are sized for every core of the machine, so that the
+// plan is the same however ranks share them. memory.order = auto becomes vertical where gathered parameters are then
+// moved less often and the step needs no more memory for it. Throws Error{usage}, Error{corrupt}.
+Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity);
+
+// memory.* where the recipe sets it, else what the system has available now, shared by `ranks_on_node`.
+Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node);
+
+bool fits(const StepPlan& plan, const Capacity& capacity);
+
+// A change of the recipe with which the plan fits, and what it then needs.
+struct Suggestion {
+  std::vector<std::pair<std::string, std::string>> changes;  // key, value
+  Memory memory;
+};
+// The nearest recipes that fit, fewest changes first; each was planned. Empty: none was found.
+std::vector<Suggestion> nearest_that_fit(const Recipe& recipe, int ranks, const Capacity& capacity);
+// The sentence that refuses a plan: what is needed, what there is, and what would fit.
+std::string refusal(const Job& job, const Capacity& capacity, const std::vector<Suggestion>& nearest);
+
+// "1.50 GiB".
+std::string bytes_text(std::size_t bytes);
+
+}  // namespace strata::runtime

@@ -1,0 +1,128 @@
+#include "runtime/report.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "device/error.h"
+#include "runtime/recipe_value.h"
+#include "runtime/simulator.h"
+
+namespace strata::runtime {
+
+ReportFile::ReportFile(const std::filesystem::path& path)
+    : path_(path), fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+  if (fd_ < 0) fail(Exit::failed, "{} cannot be written: {}", path.string(), std::strerror(errno));
+}
+
+ReportFile::~ReportFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+ReportFile::ReportFile(ReportFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+
+void ReportFile::write(const std::string& text) {
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail(Exit::failed, "writing {} failed: {}", path_.string(), std::strerror(errno));
+    done += static_cast<std::size_t>(n);
+  }
+}
+
+void ReportFile::close() {
+  // EINVAL: a pipe or terminal, which cannot be flushed and need not be.
+  if (fsync(fd_) != 0 && errno != EINVAL && errno != EROFS)
+    fail(Exit::failed, "writing {} failed: {}", path_.string(), std::strerror(errno));
+  ::close(std::exchange(fd_, -1));
+}
+
+std::string json_number(double x) {
+  return std::isfinite(x) ? fmt::format("{}", x) : "null";
+}
+
+std::string step_line(const StepReport& r) {
+  char hex[64] = "null";
+  if (std::isfinite(r.loss)) std::snprintf(hex, sizeof hex, "\"%a\"", r.loss);
+  return fmt::format(
+      "{{\"step\":{},\"loss\":{},\"loss_hex\":{},\"grad_norm\":{},\"lr\":{},\"loss_scale\":{},\"skipped\":{},"
+      "\"tokens\":{},\"step_ms\":{:.3f},\"tokens_per_s\":{:.1f}}}\n",
+      r.step, json_number(r.loss), hex, json_number(r.grad_norm), json_number(r.learning_rate),
+      json_number(r.loss_scale), r.skipped, r.tokens, r.step_ms, static_cast<double>(r.tokens) / r.step_ms * 1e3);
+}
+
+std::string memory_json(const Memory& planned, const Memory* measured) {
+  const auto kinds = [](const TierMemory& memory) {
+    std::string text;
+    for (std::size_t k = 0; k < kKinds; ++k)
+      text += fmt::format("{}\"{}\":{}", k ? "," : "", kKindNames[k], memory.by_kind[k]);
+    return "{" + text + "}";
+  };
+  std::string text;
+  for (std::size_t tier = 0; tier < kTiers; ++tier) {
+    text += fmt::format("{}\"{}\":{{\"planned_peak_bytes\":{}", tier ? "," : "", kTierNames[tier], planned[tier].peak);
+    if (measured) text += fmt::format(",\"measured_peak_bytes\":{}", (*measured)[tier].peak);
+    text += ",\"by_kind\":" + kinds(measured ? (*measured)[tier] : planned[tier]);
+    if (measured) text += ",\"planned_by_kind\":" + kinds(planned[tier]);
+    text += "}";
+  }
+  return "{" + text + "}";
+}
+
+std::string comm_json(const comm::CommBytes& b) {
+  return fmt::format("{{\"all_gather\":{},\"all_to_all\":{},\"broadcast\":{},\"consensus\":{},\"total\":{}}}",
+                     b.all_gather, b.all_to_all, b.broadcast, b.consensus, b.total());
+}
+
+std::string exposed_json(const StepPlan& plan, std::span<const Span> spans) {
+  const auto exposed = exposed_ms(plan, spans);
+  std::string text;
+  for (std::size_t lane = 1; lane < kLanes; ++lane)
+    text += fmt::format("{}\"{}\":{:.3f}", lane > 1 ? "," : "", kLaneNames[lane], exposed[lane]);
+  return "{" + text + "}";
+}
+
+std::string io_json() {
+  return R"({"host":{"read":0,"written":0},"nvme":{"read":0,"written":0}})";
+}
+
+std::string summary_json(const StepPlan& plan, const Summary& s) {
+  std::string rss;
+  for (const std::uint64_t bytes : s.peak_rss) rss += fmt::format("{}{}", rss.empty() ? "" : ",", bytes);
+  const double tflops = s.tokens_per_s * s.flops_per_token / 1e12;
+  return fmt::format(
+      "{{\"steps\":{},\"tokens\":{},\"tokens_per_s\":{},\"model_flops_per_token\":{},\"tflops\":{},\"mfu\":null,"
+      "\"weights_hash\":\"{}\",\"ranks\":{},\"memory\":{},\"process_peak_rss_bytes\":[{}],\"comm_bytes\":{},"
+      "\"io_bytes\":{},\"exposed_ms\":{},\"exit\":{}}}\n",
+      s.steps, s.tokens, json_number(s.tokens_per_s), json_number(s.flops_per_token), json_number(tflops),
+      s.weights_hash, plan.ranks, memory_json(plan.memory, &s.measured), rss, comm_json(s.comm_bytes), io_json(),
+      exposed_json(plan, s.spans), s.exit);
+}
+
+std::string trace_json(const StepPlan& plan, const models::Model& model, std::span<const Span> spans, int rank) {
+  std::int64_t start = spans.empty() ? 0 : spans[0].begin;
+  for (const Span& span : spans) start = std::min(start, span.begin);
+  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+  for (std::size_t lane = 0; lane < kLanes; ++lane)
+    text +=
+        fmt::format("{{\"ph\":\"M\",\"pid\":{},\"tid\":{},\"name\":\"thread_name\",\"args\":{{\"name\":\"{}\"}}}},\n",
+                    rank, lane, kLaneNames[lane]);
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    const Task& task = plan.tasks[t];
+    text += fmt::format(
+        "{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"name\":{},\"ts\":{:.3f},\"dur\":{:.3f},\"args\":{{\"task\":{}}}}}{}\n",
+        rank, static_cast<int>(task.lane), json_string(name_of(task, model)),
+        static_cast<double>(spans[t].begin - start) / 1e3, static_cast<double>(spans[t].end - spans[t].begin) / 1e3, t,
+        t + 1 < plan.tasks.size() ? "," : "");
+  }
+  return text + "]}\n";
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,64 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "models/model.h"
+#include "runtime/executor.h"
+#include "runtime/plan.h"
+#include "runtime/trainer.h"
+
+namespace strata::runtime {
+
+// A file that a report goes to. Every write is checked: a full disk is an Error{failed} naming the path.
+class ReportFile {
+ public:
+  explicit ReportFile(const std::filesystem::path& path);
+  ~ReportFile();
+  ReportFile(ReportFile&& other) noexcept;
+  ReportFile& operator=(ReportFile&&) = delete;
+  void write(const std::string& text);
+  // Flushes to the disk and reports what the system kept back until then.
+  void close();
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+// JSON of a number: shortest text that reads back the same; null where it is not finite.
+std::string json_number(double x);
+
+// A line of report.jsonl.
+std::string step_line(const StepReport& report);
+
+// {"device": {"planned_peak_bytes": ..., ...}}: predicted memory, and what was measured where there is any.
+std::string memory_json(const Memory& planned, const Memory* measured);
+std::string comm_json(const comm::CommBytes& bytes);
+std::string exposed_json(const StepPlan& plan, std::span<const Span> spans);
+// Moved by a step to and from each tier below the device; nothing is there yet.
+std::string io_json();
+
+// What report.summary adds to the last steps.
+struct Summary {
+  std::int64_t steps;
+  std::uint64_t tokens;
+  double tokens_per_s;  // of the median step, the first two left out
+  double flops_per_token;
+  std::string weights_hash;
+  Memory measured;
+  comm::CommBytes comm_bytes;           // a step, this rank
+  std::vector<std::uint64_t> peak_rss;  // by rank
+  std::vector<Span> spans;              // of the last step
+  int exit;
+};
+std::string summary_json(const StepPlan& plan, const Summary& summary);
+
+// A Chrome/Perfetto trace of one step: a row a lane, planned and measured steps with the same task names.
+std::string trace_json(const StepPlan& plan, const models::Model& model, std::span<const Span> spans, int rank);
+
+}  // namespace strata::runtime

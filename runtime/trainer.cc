@@ -1,0 +1,110 @@
+#include "runtime/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "device/error.h"
+#include "runtime/schedule.h"
+#include "runtime/tokens.h"
+
+namespace strata::runtime {
+namespace {
+
+device::AdamW adamw_of(const Recipe::Optimizer& o) {
+  return {static_cast<float>(o.betas[0]), static_cast<float>(o.betas[1]), static_cast<float>(o.eps),
+          static_cast<float>(o.weight_decay)};
+}
+
+}  // namespace
+
+Trainer::Trainer(const Job& job, comm::World& world, int threads)
+    : job_(job),
+      world_(world),
+      executor_(job.plan, *job.model, world, adamw_of(job.recipe.optimizer), threads),
+      scaler_(job.recipe.training.precision == device::DType::fp16, job.recipe.fp16) {
+  const Recipe& recipe = job.recipe;
+  agree(world, [&] {
+    if (!recipe.data.train.empty())
+      batches_ = std::make_unique<Batches>(
+          open_token_files(recipe.data.train, "data.train", static_cast<std::int64_t>(job.model->vocabulary)),
+          recipe.data.seq_len, recipe.training.micro_batch_size, recipe.data.order, recipe.training.seed);
+    const auto source = recipe.model.init == Init::pretrained ? stored_weights(*job.model, *recipe.model.path)
+                                                              : random_weights(*job.model, recipe.training.seed);
+    load_weights(executor_, job.plan, world.rank(), *source, threads);
+  });
+}
+
+device::StepScalars Trainer::scalars_of_next_step() const {
+  const Recipe& recipe = job_.recipe;
+  const double t = static_cast<double>(updates_ + 1);
+  device::StepScalars s{};
+  s.seed = recipe.training.seed;
+  s.first_micro_batch = static_cast<std::uint64_t>(step_) * static_cast<std::uint64_t>(job_.ranks) *
+                        static_cast<std::uint64_t>(job_.plan.accumulation);
+  s.loss_gradient = static_cast<float>(static_cast<double>(scaler_.scale()) /
+                                       static_cast<double>(std::max<std::uint64_t>(labels_, 1)));
+  s.unscale = 1.0f / scaler_.scale();
+  s.learning_rate = static_cast<float>(
+      learning_rate(recipe.scheduler, recipe.optimizer.learning_rate, *recipe.training.max_steps, step_ + 1));
+  s.bias_correction1 = static_cast<float>(1 - std::pow(recipe.optimizer.betas[0], t));
+  s.bias_correction2 = static_cast<float>(1 - std::pow(recipe.optimizer.betas[1], t));
+  s.max_grad_norm = static_cast<float>(recipe.training.max_grad_norm);
+  return s;
+}
+
+void Trainer::load_batches() {
+  const auto ranks = static_cast<std::uint64_t>(job_.ranks);
+  const std::uint64_t in_step = ranks * static_cast<std::uint64_t>(job_.plan.accumulation);
+  const std::uint64_t first = static_cast<std::uint64_t>(step_) * in_step;
+  labels_ = 0;
+  for (std::uint64_t k = first; k < first + in_step; ++k) labels_ += batches_->labels(k);
+  for (int g = 0; g < job_.plan.accumulation; ++g) {
+    const Executor::BatchSpans to = executor_.batch(g);
+    batches_->fill(first + static_cast<std::uint64_t>(g) * ranks + static_cast<std::uint64_t>(world_.rank()), to.tokens,
+                   to.labels, to.positions);
+  }
+}
+
+StepReport Trainer::step(bool stop_requested) {
+  const auto start = std::chrono::steady_clock::now();
+  load_batches();
+  const device::StepScalars scalars = scalars_of_next_step();
+  const device::StepResult result = executor_.step(scalars, stop_requested);
+  const bool skipped = executor_.skipped();
+  if (skipped && !scaler_.enabled()) report_nonfinite(result);
+  ++step_;
+  if (!skipped) ++updates_;
+  const double scale = static_cast<double>(scaler_.scale());
+  scaler_.update(skipped);
+  const std::uint64_t tokens =
+      job_.plan.tokens * static_cast<std::uint64_t>(job_.ranks) * static_cast<std::uint64_t>(job_.plan.accumulation);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  return {step_,
+          result.loss_sum / static_cast<double>(std::max<std::uint64_t>(labels_, 1)),
+          result.gradient_norm,
+          static_cast<double>(scalars.learning_rate),
+          scale,
+          skipped,
+          tokens,
+          took.count(),
+          result.stop != 0};
+}
+
+void Trainer::report_nonfinite(const device::StepResult& result) {
+  int unit = -1;
+  for (const std::string& text : world_.exchange(std::to_string(executor_.first_nonfinite_unit())))
+    if (const int theirs = std::stoi(text); theirs >= 0) unit = unit < 0 ? theirs : std::min(unit, theirs);
+  const std::string where = unit < 0 ? "every unit's output was finite, so a gradient overflowed"
+                                     : fmt::format("the first unit whose output was not finite is {}",
+                                                   job_.model->units[static_cast<std::size_t>(unit)]->name());
+  throw AgreedError(
+      Exit::failed,
+      fmt::format("step {}: the {} is not finite; {}; stopped before the update: lower optimizer.learning_rate, raise "
+                  "scheduler.warmup_steps, or look at the data of this step",
+                  step_ + 1, std::isfinite(result.loss_sum) ? "gradient norm" : "loss", where));
+}
+
+}  // namespace strata::runtime

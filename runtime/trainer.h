@@ -1,0 +1,78 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "runtime/batches.h"
+#include "runtime/executor.h"
+#include "runtime/job.h"
+#include "runtime/loss_scaler.h"
+#include "runtime/weights.h"
+
+namespace strata::runtime {
+
+// What a step says about itself: a line of report.jsonl.
+struct StepReport {
+  std::int64_t step;  // from 1
+  double loss, grad_norm, learning_rate, loss_scale;
+  bool skipped;
+  std::uint64_t tokens;  // of the step, over all ranks
+  double step_ms;
+  bool stop;  // some rank was asked to stop after this step
+};
+
+// Takes a run from its first step to its last: data, schedule, loss scale, one executor. Every rank has one and calls
+// step() in step; all ranks get the same report. Job and world outlive it.
+class Trainer {
+ public:
+  Trainer(const Job& job, comm::World& world, int threads);
+
+  std::int64_t steps_done() const { return step_; }
+  bool done() const { return step_ >= job_.recipe.training.max_steps.value_or(0); }
+
+  // Runs the next step. In bf16 and fp32 a loss or norm that is not finite throws AgreedError on all ranks, before the
+  // update, naming step and the first unit whose output was not finite.
+  StepReport step(bool stop_requested);
+
+  Executor& executor() { return executor_; }
+  std::string weights_hash() { return runtime::weights_hash(executor_, job_.plan, world_); }
+
+ private:
+  device::StepScalars scalars_of_next_step() const;
+  void load_batches();
+  [[noreturn]] void report_nonfinite(const device::StepResult& result);
+
+  const Job& job_;
+  comm::World& world_;
+  Executor executor_;
+  std::unique_ptr<Batches> batches_;
+  LossScaler scaler_;
+  std::int64_t step_ = 0, updates_ = 0;  // updates: Adam's t
+  std::uint64_t labels_ = 0;             // of the step about to run, over all ranks
+};
+
+// An error that every rank throws alike, after an exchange: rank 0 alone prints it.
+class AgreedError : public Error {
+ public:
+  using Error::Error;
+};
+
+// Runs f() on every rank; where it throws Error on some, throws AgreedError of the lowest of them on all. Collective.
+template <typename F>
+void agree(comm::World& world, F&& f) {
+  std::string mine;
+  try {
+    f();
+  } catch (const Error& error) {
+    mine = std::to_string(static_cast<int>(error.code())) + " " + error.what();
+  }
+  for (const std::string& text : world.exchange(mine)) {
+    if (text.empty()) continue;
+    const std::size_t space = text.find(' ');
+    throw AgreedError(static_cast<Exit>(std::stoi(text.substr(0, space))), text.substr(space + 1));
+  }
+}
+
+}  // namespace strata::runtime

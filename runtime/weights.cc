@@ -1,0 +1,166 @@
+#include "runtime/weights.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <mutex>
+#include <numbers>
+#include <thread>
+#include <vector>
+
+#include "device/error.h"
+#include "device/philox.h"
+#include "models/safetensors.h"
+
+namespace strata::runtime {
+namespace {
+
+class RandomWeights final : public WeightSource {
+ public:
+  RandomWeights(const models::Model& model, std::uint64_t seed) : model_(model), seed_(seed) {
+    std::uint32_t first = 0;
+    for (const auto& unit : model.units) {
+      first_.push_back(first);
+      first += static_cast<std::uint32_t>(unit->parameters().size());
+    }
+  }
+
+  void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
+    const models::Init init = model_.units[unit]->parameters()[parameter].init;
+    if (init.deviation == 0) {
+      std::fill(out.begin(), out.end(), init.constant);
+      return;
+    }
+    // Sites of dropout count up from 0; weights are apart from them.
+    const device::RandomStream stream{seed_, 0, 0x80000000u + first_[unit] + static_cast<std::uint32_t>(parameter)};
+    for (std::size_t i = begin; i < begin + out.size();) {
+      const device::PhiloxBlock block = device::random_block(stream, i / 4);
+      float normal[4];
+      for (std::size_t pair = 0; pair < 4; pair += 2) {
+        const float u = (static_cast<float>(block.word[pair] >> 8) + 0.5f) * 0x1p-24f;
+        const float angle = static_cast<float>(block.word[pair + 1]) * (2 * std::numbers::pi_v<float> * 0x1p-32f);
+        const float radius = init.deviation * std::sqrt(-2 * std::log(u));
+        normal[pair] = radius * std::cos(angle);
+        normal[pair + 1] = radius * std::sin(angle);
+      }
+      for (const std::size_t stop = std::min(begin + out.size(), (i / 4 + 1) * 4); i < stop; ++i)
+        out[i - begin] = normal[i % 4];
+    }
+  }
+
+ private:
+  const models::Model& model_;
+  std::uint64_t seed_;
+  std::vector<std::uint32_t> first_;  // of each unit, counting parameters over the whole model
+};
+
+class StoredWeights final : public WeightSource {
+ public:
+  StoredWeights(const models::Model& model, const std::filesystem::path& directory)
+      : file_(models::Safetensors::open(directory)) {
+    std::vector<const models::StoredTensor*> expected;
+    for (const auto& unit : model.units) {
+      auto& tensors = tensors_.emplace_back();
+      for (const models::Parameter& p : unit->parameters()) {
+        const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
+        const models::StoredTensor* found = file_.find(p.name);
+        const std::string& prefix = model.optional_prefix;
+        if (!found && p.name.starts_with(prefix)) found = file_.find(p.name.substr(prefix.size()));
+        tensors.push_back(&file_.require(found ? found->name : p.name, shape));
+        expected.push_back(tensors.back());
+      }
+    }
+    for (const models::StoredTensor& tensor : file_.tensors()) {
+      if (std::find(expected.begin(), expected.end(), &tensor) != expected.end()) continue;
+      if (std::any_of(model.ignored_suffixes.begin(), model.ignored_suffixes.end(),
+                      [&](const std::string& suffix) { return tensor.name.ends_with(suffix); }))
+        continue;
+      // Some writers store a tied head once more.
+      if (model.tied_size && tensor.name == "lm_head.weight" && same_bytes(tensor, *tensors_[0][0])) continue;
+      fail(Exit::corrupt, "{}: tensor {} is not one that this {} model has; check config.json", tensor.file.string(),
+           tensor.name, model.family);
+    }
+  }
+
+  void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
+    const models::StoredTensor& tensor = *tensors_[unit][parameter];
+    models::read_elements(tensor, begin, out);
+    for (std::size_t i = 0; i < out.size(); ++i)
+      if (!std::isfinite(out[i]))
+        fail(Exit::corrupt, "{}: tensor {} holds {} at element {}, where finite weights are expected",
+             tensor.file.string(), tensor.name, out[i], begin + i);
+  }
+
+ private:
+  static bool same_bytes(const models::StoredTensor& a, const models::StoredTensor& b) {
+    return a.dtype == b.dtype && std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end());
+  }
+
+  models::Safetensors file_;
+  std::vector<std::vector<const models::StoredTensor*>> tensors_;  // by unit and parameter
+};
+
+// Calls f(i) for i in [0, n) on `threads` threads; rethrows the first exception.
+template <typename F>
+void parallel(std::size_t n, int threads, F&& f) {
+  std::atomic<std::size_t> next{0};
+  std::exception_ptr error;
+  std::mutex mutex;
+  const auto work = [&] {
+    try {
+      for (std::size_t i; (i = next.fetch_add(1)) < n;) f(i);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+      next = n;
+    }
+  };
+  std::vector<std::jthread> others;
+  for (int t = 1; t < threads; ++t) others.emplace_back(work);
+  work();
+  others.clear();
+  if (error) std::rethrow_exception(error);
+}
+
+constexpr std::size_t kChunk = 1u << 16;  // elements read at once
+
+}  // namespace
+
+std::unique_ptr<WeightSource> random_weights(const models::Model& model, std::uint64_t seed) {
+  return std::make_unique<RandomWeights>(model, seed);
+}
+
+std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory) {
+  return std::make_unique<StoredWeights>(model, directory);
+}
+
+void load_weights(Executor& executor, const StepPlan& plan, int rank, const WeightSource& source, int threads) {
+  struct Chunk {
+    std::size_t unit, parameter, offset, begin, end;  // [begin, end) in the unit; the parameter starts at offset
+  };
+  std::vector<Chunk> chunks;
+  for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit) {
+    const Executor::Held held = executor.parameters(unit);
+    for (const Run& run : plan.layout.units[unit].runs)
+      for (std::size_t at = std::max(run.begin, held.begin); at < std::min(run.end, held.end); at += kChunk)
+        chunks.push_back({unit, run.parameter, run.begin, at, std::min({run.end, held.end, at + kChunk})});
+  }
+  parallel(chunks.size(), threads, [&](std::size_t i) {
+    const Chunk& c = chunks[i];
+    std::vector<float> values(c.end - c.begin);
+    source.read(c.unit, c.parameter, c.begin - c.offset, values);
+    const Executor::Held held = executor.parameters(c.unit);
+    device::visit(plan.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      T* out = held.values.as<T>() + (c.begin - held.begin);
+      for (std::size_t k = 0; k < values.size(); ++k) out[k] = device::from_float<T>(values[k]);
+    });
+    const std::span<float> master = executor.master(c.unit);
+    const std::size_t part = plan.part_begin(c.unit, rank);
+    const std::size_t from = std::max(c.begin, part), to = std::min(c.end, part + master.size());
+    for (std::size_t at = from; at < to; ++at) master[at - part] = values[at - c.begin];
+  });
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,46 @@
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <charconv>
+
+#include "runtime/weights.h"
+
+namespace strata::runtime {
+namespace {
+
+struct Sum {
+  std::uint64_t low = 0, high = 0;
+};
+
+std::uint64_t hex_of(std::string_view text) {
+  std::uint64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  return value;
+}
+
+}  // namespace
+
+std::string weights_hash(Executor& executor, const StepPlan& plan, comm::World& world) {
+  Sum sum;
+  for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit) {
+    const UnitLayout& u = plan.layout.units[unit];
+    const std::span<float> master = executor.master(unit);
+    const std::size_t part = plan.part_begin(unit, world.rank());
+    const std::size_t begin = u.shard * static_cast<std::size_t>(world.rank());
+    // Blocks past the unit's size are padding, whose amount depends on the number of ranks.
+    for (std::size_t at = begin; at < begin + u.shard && at < u.size; at += kShardAlignment) {
+      const std::uint64_t place = std::uint64_t{unit} << 40 | at / kShardAlignment;
+      const XXH128_hash_t h = XXH3_128bits_withSeed(&master[at - part], kShardAlignment * sizeof(float), place);
+      sum.low += h.low64;
+      sum.high += h.high64;
+    }
+  }
+  Sum all;
+  for (const std::string& text : world.exchange(fmt::format("{:016x}{:016x}", sum.high, sum.low))) {
+    all.high += hex_of(std::string_view(text).substr(0, 16));
+    all.low += hex_of(std::string_view(text).substr(16));
+  }
+  return fmt::format("{:016x}{:016x}", all.high, all.low);
+}
+
+}  // namespace strata::runtime
