@@ -12,6 +12,9 @@ using cpu::AttentionCall;
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kDeltaRows = 64;
+// Backward takes the key tiles of so many key heads in turn: few enough that their rows stay in cache from tile to
+// tile, enough that a tile seldom waits for the one before it to add to dq.
+constexpr std::size_t kHeadsTogether = 8;
 constexpr std::size_t align(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
@@ -105,7 +108,7 @@ void attention_forward(Lane& lane, const AttentionShape& shape, ConstView q, Con
     const std::size_t across = c.batch * c.heads;
     const std::size_t blocks = (c.seq + cpu::kForwardQueries - 1) / cpu::kForwardQueries;
     team.run(across * blocks, [&](std::size_t task, int worker) {
-      const std::size_t block = blocks - 1 - task / across, head = task % across;  // the longest first
+      const std::size_t block = blocks - 1 - task % blocks, head = task / blocks;  // the longest first
       kernel(c, head / c.heads, head % c.heads, block,
              reinterpret_cast<float*>(scratch + layout.per_worker * static_cast<std::size_t>(worker)));
     });
@@ -145,9 +148,11 @@ void attention_backward(Lane& lane, const AttentionShape& shape, ConstView q, Co
                    [&](std::size_t begin, std::size_t end) { kernels.delta[dtype](c, begin, end); });
     const std::size_t across = c.batch * c.kv_heads;
     team.run(across * c.tiles(), [&](std::size_t task, int worker) {
-      const std::size_t head = task % across;
+      const std::size_t first = task / (kHeadsTogether * c.tiles()) * kHeadsTogether;
+      const std::size_t heads = std::min(kHeadsTogether, across - first), rest = task - first * c.tiles();
+      const std::size_t head = first + rest % heads;
       kernels.backward[dtype](
-          c, head / c.kv_heads, head % c.kv_heads, task / across,
+          c, head / c.kv_heads, head % c.kv_heads, rest / heads,
           reinterpret_cast<float*>(base + parts.scratch + parts.per_worker * static_cast<std::size_t>(worker)));
     });
   });
