@@ -25,6 +25,7 @@ struct Assignment {
   std::string key;
   const toml::node* node;
   std::string where;  // "recipe.toml, line 3" or "--set"
+  bool null = false;  // JSON's null, below model.config
 };
 
 // A value as errors show it.
@@ -139,8 +140,14 @@ std::string_view trimmed(std::string_view text) {
   return first == std::string_view::npos ? std::string_view{} : text.substr(first, last - first + 1);
 }
 
-// "a.b=value" to {value: node}: the value is TOML, and what is not TOML is a string.
-std::pair<std::string, toml::table> parse_set(const std::string& set) {
+// One --set: the value is TOML, and what is not TOML is a string.
+struct Set {
+  std::string key;
+  toml::table table;  // {value: ...}, which owns the value
+  bool null = false;  // the bare word: a config.json may need it, and TOML has none
+};
+
+Set parse_set(const std::string& set) {
   const auto equals = set.find('=');
   if (equals == std::string::npos || equals == 0) {
     fail(Exit::usage, "--set {}: it takes KEY=VALUE, such as --set training.max_steps=100", set);
@@ -154,7 +161,7 @@ std::pair<std::string, toml::table> parse_set(const std::string& set) {
   }
   toml::table table;
   table.insert("value", std::string(text));
-  return {std::move(key), std::move(table)};
+  return {std::move(key), std::move(table), text == "null"};
 }
 
 class Loader {
@@ -166,7 +173,7 @@ class Loader {
       std::erase_if(recipe_.model.config, [&](const auto& old) {  // an earlier value inside this one is replaced
         return old.first.starts_with(key + ".");
       });
-      recipe_.model.config[key] = json_of(*assignment.node, name);
+      recipe_.model.config[key] = assignment.null ? "null" : json_of(*assignment.node, name);
       return;
     }
     const auto keys = recipe_keys();
@@ -237,14 +244,14 @@ Recipe load_recipe(const std::optional<fs::path>& path, std::span<const std::str
     for (const Assignment& assignment : assignments) loader.apply(assignment, path->parent_path());
   }
   for (const std::string& set : sets) {
-    auto [key, table] = parse_set(set);
+    auto [key, table, null] = parse_set(set);
     const bool config = key.starts_with(kConfigPrefix);
     std::vector<Assignment> assignments;
     const toml::node* node = table.get("value");
     if (const auto* inner = node->as_table(); inner && !config) {  // --set optimizer='{eps=1e-6}'
       flatten(*inner, key + ".", "", assignments);
     } else {
-      assignments.push_back({std::move(key), node, "--set"});
+      assignments.push_back({std::move(key), node, "--set", null});
     }
     for (const Assignment& assignment : assignments) loader.apply(assignment, {});
   }

@@ -1,0 +1,99 @@
+#include "launcher/tokenize.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+
+#include "runtime/tokens.h"
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class TokenizeTest : public testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  int run(std::vector<std::string> inputs, const std::string& tokenizer = "byte") {
+    for (auto& input : inputs) input = path(input);
+    return tokenize({.tokenizer = tokenizer, .out = path("out.bin"), .inputs = inputs});
+  }
+  std::string text() const {
+    const runtime::TokenFile file(path("out.bin"), 256);
+    file.check_all();  // the sidecar's count and hash among it
+    std::vector<std::uint32_t> tokens(file.count());
+    file.read(0, tokens);
+    return {tokens.begin(), tokens.end()};
+  }
+  std::size_t files() const {
+    const std::filesystem::directory_iterator list(folder_.path());
+    return static_cast<std::size_t>(std::distance(begin(list), end(list)));
+  }
+  tests::ScratchFolder folder_;
+};
+
+TEST_F(TokenizeTest, BytesOfAllInputsOneAfterTheOther) {
+  std::string large;  // of several pieces
+  for (int i = 0; i < 1'000'003; ++i) large += static_cast<char>(i * 31);
+  folder_.write("a.txt", "first\n");
+  folder_.write("b.txt", large);
+  folder_.write("empty.txt", "");
+  EXPECT_EQ(run({"a.txt", "empty.txt", "b.txt"}), 0);
+  EXPECT_EQ(text(), "first\n" + large);
+  const auto sidecar = runtime::read_sidecar(path("out.bin"));
+  ASSERT_TRUE(sidecar.has_value());
+  EXPECT_EQ(sidecar->vocab_size, 256);
+  EXPECT_EQ(sidecar->width, 2);
+  EXPECT_EQ(sidecar->tokenizer, "byte");
+  EXPECT_EQ(sidecar->count, large.size() + 6);
+  EXPECT_EQ(files(), 5u);  // and no temporary one
+}
+
+TEST_F(TokenizeTest, TextOfEachJsonLine) {
+  const std::string long_text(600'000, 'x');  // a line of several pieces
+  folder_.write("a.jsonl", "{\"text\":\"a\\u00e9\\n\",\"id\":1}\n\n  \r\n{\"text\":\"" + long_text + "\"}");
+  run({"a.jsonl"});
+  EXPECT_EQ(text(), "a\xc3\xa9\n" + long_text);
+  folder_.write("bad.jsonl", "{\"text\":\"a\"}\n{\"txt\":1}\n");
+  EXPECT_FAILURE(run({"bad.jsonl"}), Exit::corrupt, AllOf(HasSubstr("bad.jsonl, offset 13"), HasSubstr("\"text\"")));
+  folder_.write("bad.jsonl", "{\"text\":");
+  EXPECT_FAILURE(run({"bad.jsonl"}), Exit::corrupt, HasSubstr("offset 0"));
+}
+
+TEST_F(TokenizeTest, MistakesLeaveTheOldFileAlone) {
+  folder_.write("a.txt", "old");
+  run({"a.txt"});
+  folder_.write("empty.txt", "");
+  EXPECT_FAILURE(run({"empty.txt"}), Exit::usage, HasSubstr("no text"));
+  EXPECT_FAILURE(run({"a.txt", "none.txt"}), Exit::usage, HasSubstr("none.txt"));
+  EXPECT_FAILURE(run({"."}), Exit::usage, HasSubstr("cannot be read"));
+  EXPECT_FAILURE(run({"out.bin"}), Exit::usage, HasSubstr("both an input and the output"));
+  EXPECT_FAILURE(run({"a.txt"}, "gpt2"), Exit::usage, AllOf(HasSubstr("gpt2"), HasSubstr("not built yet")));
+  EXPECT_FAILURE(tokenize({"byte", folder_.path(), {path("a.txt")}}), Exit::usage, HasSubstr("not a regular file"));
+  EXPECT_FAILURE(tokenize({"byte", path("no/out.bin"), {path("a.txt")}}), Exit::failed, HasSubstr("no/out.bin"));
+  EXPECT_EQ(text(), "old");
+  EXPECT_EQ(files(), 4u);
+}
+
+TEST_F(TokenizeTest, AFullDiskIsAnErrorWithPathAndReason) {
+  folder_.write("a.txt", std::string(100'000, 'x'));
+  // The file size limit stands in for the disk: it fails the same write, with another errno.
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+  const rlimit small{.rlim_cur = 4096, .rlim_max = old.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Error error = tests::failure_of([&] { run({"a.txt"}); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old), 0);
+  EXPECT_EQ(error.code(), Exit::failed);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr(path("out.bin")), HasSubstr("errno 27")));
+  EXPECT_EQ(files(), 1u);
+}
+
+}  // namespace
+}  // namespace strata::launcher
