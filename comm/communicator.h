@@ -99,6 +99,10 @@ class World {
   virtual std::vector<std::string> exchange(const std::string& mine) = 0;
   void barrier() { (void)exchange(""); }
 
+  // Bytes of other ranks' memory that this rank has read in place: its resident set counts them although they are the
+  // others' (shared memory between processes; else 0). Reads /proc/self/smaps: for reports.
+  virtual std::size_t borrowed_bytes() const { return 0; }
+
   // Tells the other ranks that this one failed, so that their waits end; returns at once. The first cause wins.
   virtual void report_failure(const std::string& cause) = 0;
 };

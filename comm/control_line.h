@@ -14,7 +14,8 @@ namespace strata::comm {
 
 // The ranks' second line beside the data: tells of failures and of ranks that leave, by small messages on a
 // communicator of its own, and looks after the processes of this node. Every wait for messages polls it.
-// Thread-safe: the lanes of a rank share one.
+// Thread-safe: the lanes of a rank share one. A process killed on another node is beyond it: Open MPI 4.1 ends this one
+// inside its next call when the connection breaks, and mpirun names the rank.
 class ControlLine {
  public:
   ControlLine(MpiSession& session, device::AbortToken& token);

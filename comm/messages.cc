@@ -34,7 +34,7 @@ class Backoff {
   }
 
  private:
-  static constexpr int kSpins = 200, kLongestNap = 500;
+  static constexpr int kSpins = 200, kLongestNap = 100;
   int polls_ = 0;
   std::chrono::microseconds nap_{20};
   std::chrono::steady_clock::time_point next_look_{};

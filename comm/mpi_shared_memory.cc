@@ -13,9 +13,15 @@ namespace {
 
 using Address = SharedMapping::Address;
 
-// A name that no other run on this machine uses.
-std::string name_of(std::uint64_t run, int rank, std::size_t n) {
-  return fmt::format("strata-{:x}-{}-{}", run, rank, n);
+// The memory files of a run, of which no other run on this machine has the names: strata-RUN-RANK-NUMBER.
+std::string names(std::uint64_t run) {
+  return fmt::format("strata-{:x}-", run);
+}
+std::string names(std::uint64_t run, int rank) {
+  return fmt::format("{}{}-", names(run), rank);
+}
+std::string name(std::uint64_t run, int rank, std::size_t number) {
+  return names(run, rank) + std::to_string(number);
 }
 
 class MpiSharedMemoryWorld final : public World {
@@ -43,6 +49,7 @@ class MpiSharedMemoryWorld final : public World {
   device::Arena allocate(std::size_t bytes) override;
   std::unique_ptr<Communicator> open(device::Lane& lane) override { return queue_in_lane(lane, memory_.open()); }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
+  std::size_t borrowed_bytes() const override;
   void report_failure(const std::string& cause) override { memory_.report_failure(cause); }
 
  private:
@@ -56,13 +63,17 @@ class MpiSharedMemoryWorld final : public World {
   std::vector<SharedMapping> peers_;  // the arenas of the other ranks
 };
 
+std::size_t MpiSharedMemoryWorld::borrowed_bytes() const {
+  return resident_bytes(names(run_)) - resident_bytes(names(run_, rank()));
+}
+
 device::Arena MpiSharedMemoryWorld::allocate(std::size_t bytes) {
   if (size() == 1) {  // nobody to share with: anonymous memory has huge pages on more machines
     device::Arena arena(bytes);
     memory_.add_arena(bytes, {arena.data()});
     return arena;
   }
-  auto mapping = std::make_shared<SharedMapping>(name_of(run_, rank(), arenas_++), bytes);
+  auto mapping = std::make_shared<SharedMapping>(name(run_, rank(), arenas_++), bytes);
   const Address address = mapping->address();
   std::vector<Address> addresses(static_cast<std::size_t>(size()));
   own_->exchange(reinterpret_cast<const std::byte*>(&address), sizeof address,
@@ -90,7 +101,7 @@ std::unique_ptr<World> mpi_shared_memory_world(std::unique_ptr<MpiSession>& sess
   const std::size_t bytes = ControlBlock::bytes(size);
   SharedMapping mapping;
   if (rank == 0) {
-    mapping = SharedMapping(name_of(run, 0, SIZE_MAX), bytes);
+    mapping = SharedMapping(name(run, 0, SIZE_MAX), bytes);
     ControlBlock::construct(mapping.data(), size);
   }
   Address address = mapping.address();

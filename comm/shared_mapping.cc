@@ -5,8 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string_view>
 #include <utility>
 
@@ -81,6 +82,21 @@ SharedMapping SharedMapping::of(const Address& address) {
   mapping.map();
   mapping.close_file();
   return mapping;
+}
+
+std::size_t resident_bytes(const std::string& prefix) {
+  // A line per mapping that ends in its file, then lines of its counts: "Rss:   1234 kB".
+  std::ifstream smaps("/proc/self/smaps");
+  const std::string file = "/memfd:" + prefix;
+  std::size_t total = 0;
+  bool ours = false;
+  for (std::string line; std::getline(smaps, line);) {
+    if (line.find('-') < line.find(' '))
+      ours = line.find(file) != std::string::npos;
+    else if (ours && line.starts_with("Rss:"))
+      total += std::strtoull(line.c_str() + sizeof "Rss:", nullptr, 10) * 1024;
+  }
+  return total;
 }
 
 }  // namespace strata::comm

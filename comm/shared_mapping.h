@@ -45,4 +45,7 @@ class SharedMapping {
   std::size_t bytes_ = 0;
 };
 
+// The resident bytes of this process's mappings of memory files whose name starts with `prefix`.
+std::size_t resident_bytes(const std::string& prefix);
+
 }  // namespace strata::comm

@@ -92,6 +92,9 @@ void check(World& world) {
     const auto texts = world.exchange(std::string(static_cast<std::size_t>(rank) * 3000, 'x'));
     for (std::size_t r = 0; r < ranks; ++r) expect(texts[r].size() == r * 3000, world, "World::exchange", i);
   }
+  // Read in place over shared memory, which other ways of moving the bytes do not.
+  const bool in_place = world.size() > 1 && world.describe() == "mpi (shared memory)";
+  expect((world.borrowed_bytes() > 0) == in_place, world, "borrowed_bytes", 0);
   if (rank == 0) std::printf("checked %s on %d ranks\n", world.describe().c_str(), world.size());
 }
 
