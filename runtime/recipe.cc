@@ -1,7 +1,5 @@
 #include "runtime/recipe.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -12,6 +10,17 @@
 
 #include "device/error.h"
 #include "runtime/recipe_keys.h"
+
+namespace strata::runtime {
+// toml++ 3.3 asserts on some malformed texts (`[[` before a control character) where it should report them.
+struct TomlAssertion {};
+[[noreturn]] static void toml_assertion_failed() {
+  throw TomlAssertion{};
+}
+}  // namespace strata::runtime
+#undef NDEBUG  // with it toml++ drops its own assertions, and these texts become undefined behaviour
+#define TOML_ASSERT(expr) (static_cast<bool>(expr) ? static_cast<void>(0) : ::strata::runtime::toml_assertion_failed())
+#include <toml++/toml.h>
 
 namespace strata::runtime {
 namespace {
@@ -132,6 +141,8 @@ toml::table parse_recipe(const fs::path& path) {
   } catch (const toml::parse_error& error) {
     fail(Exit::usage, "recipe {}, line {}, column {}: {}", path.string(), error.source().begin.line,
          error.source().begin.column, error.description());
+  } catch (const TomlAssertion&) {
+    fail(Exit::usage, "recipe {} is not TOML", path.string());
   }
 }
 
@@ -158,6 +169,7 @@ Set parse_set(const std::string& set) {
     toml::table table = toml::parse("value = " + std::string(text) + "\n");
     if (table.size() == 1) return {std::move(key), std::move(table)};  // more: a line break in the text
   } catch (const toml::parse_error&) {
+  } catch (const TomlAssertion&) {
   }
   toml::table table;
   table.insert("value", std::string(text));

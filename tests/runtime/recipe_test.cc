@@ -217,6 +217,9 @@ TEST(RecipeTest, BrokenFilesAreRefusedWithTheirLine) {
                  HasSubstr("r.toml"));
   EXPECT_FAILURE(load_recipe(folder.write("r.toml", std::string(3 << 20, '\n')), Sets{}), Exit::usage,
                  HasSubstr("1 MiB"));
+  // toml++ 3.3 would abort here.
+  EXPECT_FAILURE(load_recipe(folder.write("r.toml", std::string("[[\0\n", 4)), Sets{}), Exit::usage,
+                 HasSubstr("not TOML"));
   EXPECT_FAILURE(load_recipe(folder.path() / "none.toml", Sets{}), Exit::usage, HasSubstr("No such file"));
   EXPECT_FAILURE(load_recipe(folder.path(), Sets{}), Exit::usage, HasSubstr("cannot be read"));
 }
