@@ -7,16 +7,19 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <ostream>
-#include <random>
+#include <utility>
 #include <vector>
 
-#include "device/abort.h"
+#include "device/cpu/kernels/attention.h"
 #include "device/philox.h"
+#include "tests/device/arrays.h"
 
 namespace strata::device {
 namespace {
 
+using testing::Array;
 using Doubles = std::vector<double>;
 
 struct Case {
@@ -52,38 +55,6 @@ double keep_factor(const Case& c, std::size_t index) {
   if (c.dropout == 0) return 1;
   const RandomStream stream{kScalars.seed, kScalars.first_micro_batch + 2, kSite};
   return random_word(stream, index) >= drop_threshold(c.dropout) ? 1 / (1 - double{c.dropout}) : 0;
-}
-
-// Values rounded to a dtype, and the same as doubles.
-struct Tensor {
-  std::vector<std::byte> bytes;
-  DType dtype;
-  explicit Tensor(std::size_t size = 0, DType type = DType::fp32) : bytes(size * size_of(type)), dtype(type) {}
-  std::size_t size() const { return bytes.size() / size_of(dtype); }
-  View view() { return {bytes.data(), size(), dtype}; }
-  void set(std::size_t i, double x) {
-    visit(dtype, [&](auto zero) {
-      using T = decltype(zero);
-      reinterpret_cast<T*>(bytes.data())[i] = from_float<T>(static_cast<float>(x));
-    });
-  }
-  double at(std::size_t i) const {
-    return visit(dtype,
-                 [&](auto zero) { return double{to_float(reinterpret_cast<const decltype(zero)*>(bytes.data())[i])}; });
-  }
-  Doubles doubles() const {
-    Doubles all(size());
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = at(i);
-    return all;
-  }
-};
-
-Tensor random_tensor(std::size_t size, DType dtype, std::uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<double> normal;
-  Tensor t(size, dtype);
-  for (std::size_t i = 0; i < size; ++i) t.set(i, normal(generator));
-  return t;
 }
 
 // Dense q, d_o [rows, heads, head_dim], k and v [rows, kv_heads, head_dim], and what follows from them.
@@ -153,77 +124,80 @@ Results reference(const Case& c, const Operands& x, const Doubles& o_stored = {}
 // Calls the operations on inputs laid out as the case says.
 class AttentionRun {
  public:
-  explicit AttentionRun(const Case& c, std::uint32_t seed = 1) : case_(c), shape_(c.shape()) {
+  explicit AttentionRun(const Case& c, unsigned seed = 1) : case_(c), shape_(c.shape()) {
     const std::size_t q_width = c.heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
     if (c.packed) {
-      qkv = random_tensor(c.rows() * c.packed_row(), c.dtype, seed);
+      qkv = values(c.rows() * c.packed_row(), seed);
     } else {
-      q = random_tensor(c.rows() * q_width, c.dtype, seed);
-      k = random_tensor(c.rows() * kv_width, c.dtype, seed + 1);
-      v = random_tensor(c.rows() * kv_width, c.dtype, seed + 2);
+      q = values(c.rows() * q_width, seed);
+      k = values(c.rows() * kv_width, seed + 1);
+      v = values(c.rows() * kv_width, seed + 2);
     }
-    d_o = random_tensor(c.rows() * q_width, c.dtype, seed + 3);
+    d_o = values(c.rows() * q_width, seed + 3);
   }
 
   void set_scale(float scale) { shape_.scale = scale; }
 
   void forward(int threads) {
-    o = Tensor(case_.rows() * case_.heads * case_.head_dim, case_.dtype);
-    lse = Tensor(case_.rows() * case_.heads);
-    AbortToken token;
-    Lane lane("test", threads, 0, token);
-    Tensor workspace = make_workspace(threads);
-    attention_forward(lane, shape_, part(qkv, q, 0), part(qkv, k, k_head()), part(qkv, v, v_head()), o.view(),
-                      lse.view(), dropout_of(case_), workspace.view());
-    lane.synchronize();
+    o = Array(case_.dtype, case_.rows() * case_.heads * case_.head_dim);
+    lse = Array(DType::fp32, case_.rows() * case_.heads);
+    Array workspace = make_workspace(threads);
+    testing::in_lane(threads, [&](Lane& lane) {
+      attention_forward(lane, shape_, part(qkv, q, 0), part(qkv, k, k_head()), part(qkv, v, v_head()), o.view(),
+                        lse.view(), dropout_of(case_), workspace.view());
+    });
   }
 
   void backward(int threads) {
-    dqkv = Tensor(qkv.size(), case_.dtype);
-    dq = Tensor(q.size(), case_.dtype);
-    dk = Tensor(k.size(), case_.dtype);
-    dv = Tensor(v.size(), case_.dtype);
-    AbortToken token;
-    Lane lane("test", threads, 0, token);
-    Tensor workspace = make_workspace(threads);
-    attention_backward(lane, shape_, part(qkv, q, 0), part(qkv, k, k_head()), part(qkv, v, v_head()), o.view(),
-                       lse.view(), d_o.view(), part(dqkv, dq, 0), part(dqkv, dk, k_head()), part(dqkv, dv, v_head()),
-                       dropout_of(case_), workspace.view());
-    lane.synchronize();
+    dqkv = Array(case_.dtype, qkv.size());
+    dq = Array(case_.dtype, q.size());
+    dk = Array(case_.dtype, k.size());
+    dv = Array(case_.dtype, v.size());
+    Array workspace = make_workspace(threads);
+    testing::in_lane(threads, [&](Lane& lane) {
+      attention_backward(lane, shape_, part(qkv, q, 0), part(qkv, k, k_head()), part(qkv, v, v_head()), o.view(),
+                         lse.view(), d_o.view(), part(dqkv, dq, 0), part(dqkv, dk, k_head()), part(dqkv, dv, v_head()),
+                         dropout_of(case_), workspace.view());
+    });
   }
 
   Operands operands() const {
     return {dense(qkv, q, 0, case_.heads), dense(qkv, k, k_head(), case_.kv_heads),
-            dense(qkv, v, v_head(), case_.kv_heads), d_o.doubles()};
+            dense(qkv, v, v_head(), case_.kv_heads), all(d_o)};
   }
   Results results() const {
-    return {o.doubles(), lse.doubles(), dense(dqkv, dq, 0, case_.heads), dense(dqkv, dk, k_head(), case_.kv_heads),
+    return {all(o), all(lse), dense(dqkv, dq, 0, case_.heads), dense(dqkv, dk, k_head(), case_.kv_heads),
             dense(dqkv, dv, v_head(), case_.kv_heads)};
   }
 
-  Tensor qkv, q, k, v, d_o, o, lse, dqkv, dq, dk, dv;
+  Array qkv = values(0, 0), q = qkv, k = qkv, v = qkv, d_o = qkv, o = qkv, lse = qkv, dqkv = qkv, dq = qkv, dk = qkv,
+        dv = qkv;
+
+  const AttentionShape& shape() const { return shape_; }
 
  private:
+  Array values(std::size_t size, unsigned seed) const { return Array::random(case_.dtype, size, seed, 2); }
   std::size_t k_head() const { return case_.heads; }
   std::size_t v_head() const { return case_.heads + case_.kv_heads; }
-  View part(Tensor& together, Tensor& alone, std::size_t first_head) const {
+  static Doubles all(const Array& a) { return a.doubles(0, a.size()); }
+  View part(Array& together, Array& alone, std::size_t first_head) const {
     if (!case_.packed) return alone.view();
     const std::size_t offset = first_head * case_.head_dim;
     return together.view().sub(offset, together.size() - offset);
   }
-  Doubles dense(const Tensor& together, const Tensor& alone, std::size_t first_head, std::size_t heads) const {
-    if (!case_.packed) return alone.doubles();
-    Doubles all;
+  Doubles dense(const Array& together, const Array& alone, std::size_t first_head, std::size_t heads) const {
+    if (!case_.packed) return all(alone);
+    Doubles values;
     for (std::size_t row = 0; row < case_.rows(); ++row)
       for (std::size_t e = 0; e < heads * case_.head_dim; ++e)
-        all.push_back(together.at(row * case_.packed_row() + first_head * case_.head_dim + e));
-    return all;
+        values.push_back(double{together[row * case_.packed_row() + first_head * case_.head_dim + e]});
+    return values;
   }
   // Full of NaN: nothing may rely on what the workspace held.
-  Tensor make_workspace(int threads) const {
-    Tensor t(attention_workspace(shape_, case_.dtype, threads) / sizeof(float) + 1);
-    std::memset(t.bytes.data(), 0xff, t.bytes.size());
-    return t;
+  Array make_workspace(int threads) const {
+    Array workspace(DType::fp32, attention_workspace(shape_, case_.dtype, threads) / sizeof(float) + 1);
+    std::memset(workspace.data(), 0xff, workspace.view().bytes());
+    return workspace;
   }
 
   Case case_;
@@ -235,7 +209,7 @@ double roundoff(DType t) {
 }
 
 // One rounding to the dtype (fp16: or half the smallest subnormal), and fp32 sums of `terms` terms of about `size`
-// each: at worst terms * size * 2^-24, as operands are standard normal.
+// each: at worst terms * size * 2^-24, as operands are uniform in (-2, 2).
 void expect_near(const Doubles& got, const Doubles& want, DType dtype, double terms, double size, const char* what) {
   ASSERT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -264,29 +238,20 @@ void expect_reference(const Case& c) {
   expect_near(got.dv, want.dv, c.dtype, d + n * group, 4 * kept, "dv");
 }
 
-const std::vector<DType> kDTypes = {DType::fp32, DType::bf16, DType::fp16};
-
 TEST(Attention, ReferenceGradientsAreThoseOfItsForward) {
   Case c{1, 5, 2, 1, 3, 3};
   c.dropout = 0.25f;
   Operands x = AttentionRun(c).operands();
   const Results r = reference(c, x);
-  const auto objective = [&] {
-    const Results at = reference(c, x);
-    double sum = 0;
-    for (std::size_t i = 0; i < at.o.size(); ++i) sum += at.o[i] * x.d_o[i];
-    return sum;
-  };
-  const auto check = [&](Doubles& values, const Doubles& gradient) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const double before = values[i], h = 1e-5;
-      values[i] = before + h;
-      const double up = objective();
-      values[i] = before - h;
-      const double down = objective();
-      values[i] = before;
-      EXPECT_NEAR((up - down) / (2 * h), gradient[i], 1e-8);  // h^2, and 1e-16 / h
-    }
+  const auto check = [&](Doubles& input, const Doubles& gradient) {
+    const auto objective = [&](const Doubles& at) {
+      const Doubles before = std::exchange(input, at);
+      const Doubles o = reference(c, x).o;
+      input = before;
+      return std::inner_product(o.begin(), o.end(), x.d_o.begin(), 0.0);
+    };
+    const Doubles want = testing::gradient_of(objective, input);
+    for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(gradient[i], want[i], 1e-8);
   };
   check(x.q, r.dq);
   check(x.k, r.dk);
@@ -312,7 +277,7 @@ TEST(Attention, AgreesWithReferenceForWindows) {
 }
 
 TEST(Attention, AgreesWithReferenceForDTypesAndPackedRows) {
-  for (const DType dtype : kDTypes) {
+  for (const DType dtype : testing::kDTypes) {
     for (const bool packed : {false, true}) {
       Case c{2, 100, 4, 2, 24, 0, dtype, 0, packed};
       expect_reference(c);
@@ -327,7 +292,7 @@ RC_GTEST_PROP(Attention, AgreesWithReferenceForAnyShape, ()) {
   const auto kv_heads = *rc::gen::inRange<std::size_t>(1, 4), group = *rc::gen::inRange<std::size_t>(1, 4);
   Case c{*rc::gen::inRange<std::size_t>(1, 3),  *rc::gen::inRange<std::size_t>(1, 150), kv_heads * group, kv_heads,
          *rc::gen::inRange<std::size_t>(1, 40), *rc::gen::inRange<std::size_t>(0, 160)};
-  c.dtype = *rc::gen::elementOf(kDTypes);
+  c.dtype = *rc::gen::element(DType::fp32, DType::bf16, DType::fp16);
   c.dropout = *rc::gen::element(0.0f, 0.5f);
   c.packed = *rc::gen::arbitrary<bool>();
   expect_reference(c);
@@ -335,7 +300,7 @@ RC_GTEST_PROP(Attention, AgreesWithReferenceForAnyShape, ()) {
 }
 
 TEST(Attention, BitsDoNotDependOnThreads) {
-  for (const DType dtype : kDTypes) {
+  for (const DType dtype : testing::kDTypes) {
     const Case c{2, 300, 4, 2, 40, 0, dtype, 0.1f, true};
     AttentionRun once(c);
     once.forward(1);
@@ -344,11 +309,49 @@ TEST(Attention, BitsDoNotDependOnThreads) {
       AttentionRun again(c);
       again.forward(threads);
       again.backward(threads);
-      EXPECT_EQ(once.o.bytes, again.o.bytes) << threads;
-      EXPECT_EQ(once.lse.bytes, again.lse.bytes) << threads;
-      EXPECT_EQ(once.dqkv.bytes, again.dqkv.bytes) << threads;
+      EXPECT_EQ(once.o, again.o) << threads;
+      EXPECT_EQ(once.lse, again.lse) << threads;
+      EXPECT_EQ(once.dqkv, again.dqkv) << threads;
     }
   }
+}
+
+TEST(Attention, BitsDoNotDependOnInstructionSet) {
+  const Case c{1, 100, 2, 1, 24, 70};
+  const AttentionRun inputs(c);
+  const auto run = [&](const cpu::AttentionKernels& kernels) {
+    const std::size_t rows = c.seq * c.heads, wide = rows * c.head_dim, narrow = wide / c.heads;
+    Array q = inputs.q, k = inputs.k, v = inputs.v, d_o = inputs.d_o;
+    std::vector<Array> out;
+    for (const std::size_t size : {wide, rows, rows, rows * 32, wide, narrow, narrow})
+      out.emplace_back(DType::fp32, size);
+    cpu::AttentionCall call{.batch = 1, .seq = c.seq, .heads = 2, .kv_heads = 1, .head_dim = 24, .window = c.window};
+    call.q_stride = 48;
+    call.k_stride = call.v_stride = 24;
+    call.scale = c.scale();
+    call.q = q.data();
+    call.k = k.data();
+    call.v = v.data();
+    call.d_o = d_o.data();
+    call.o_read = call.o = out[0].data();
+    call.lse = out[1].floats();
+    call.delta = out[2].floats();
+    call.dq_sum = out[3].floats();
+    call.dq = out[4].data();
+    call.dk = out[5].data();
+    call.dv = out[6].data();
+    std::vector<std::uint32_t> turns(c.heads * call.tiles());
+    call.turns = turns.data();
+    call.random = {1, 2, 3};
+    call.threshold = drop_threshold(0.2f);
+    call.keep_scale = 1 / 0.8f;
+    Array scratch(DType::fp32, cpu::attention_scratch(call.padded()));
+    for (std::size_t head = 0; head < 2; ++head) kernels.forward[0](call, 0, head, 0, scratch.floats());
+    kernels.delta[0](call, 0, c.seq);
+    for (std::size_t tile = 0; tile < call.tiles(); ++tile) kernels.backward[0](call, 0, 0, tile, scratch.floats());
+    return out;
+  };
+  testing::expect_same_bits_on_both_isas(cpu::avx2::attention_kernels_table, cpu::avx512::attention_kernels_table, run);
 }
 
 // A query's output does not depend on what comes after it, to the bit: generation must repeat what training saw.
@@ -358,9 +361,9 @@ TEST(Attention, BitsDoNotDependOnLaterRows) {
   for (std::size_t i = 70 * 32; i < changed.k.size(); ++i) changed.k.set(i, 3), changed.v.set(i, -2);
   run.forward(1);
   changed.forward(1);
-  const auto end = 70 * 2 * 32 * sizeof(float);
-  EXPECT_TRUE(std::equal(run.o.bytes.begin(), run.o.bytes.begin() + end, changed.o.bytes.begin()));
-  EXPECT_FALSE(std::equal(run.o.bytes.begin() + end, run.o.bytes.end(), changed.o.bytes.begin() + end));
+  const std::size_t seen = 70 * 2 * 32;
+  EXPECT_EQ(std::memcmp(run.o.data(), changed.o.data(), seen * sizeof(float)), 0);
+  EXPECT_NE(run.o[seen], changed.o[seen]);
 }
 
 TEST(Attention, DropoutKeepsItsShareOfProbabilities) {
@@ -374,7 +377,7 @@ TEST(Attention, DropoutKeepsItsShareOfProbabilities) {
   const Operands x = run.operands();
   for (std::size_t h = 0; h < c.heads; ++h) {
     for (std::size_t i = 0; i < c.seq; ++i) {
-      sum += run.o.at((i * c.heads + h) * c.head_dim);
+      sum += double{run.o[(i * c.heads + h) * c.head_dim]};
       softmax_row(c, x, 0, h, i, p);
       for (const double e : p) variance += e * e * 0.3 / 0.7;
     }
@@ -396,13 +399,13 @@ TEST(Attention, LargeScoresStayFinite) {
 // What is not finite must reach the outputs: the loss scaler counts on it.
 TEST(Attention, NaNReachesEveryQueryThatSeesIt) {
   AttentionRun run({1, 130, 1, 1, 16, 0});
-  run.k.set(70 * 16 + 3, std::numeric_limits<double>::quiet_NaN());
+  run.k.set(70 * 16 + 3, std::numeric_limits<float>::quiet_NaN());
   run.forward(1);
   run.backward(1);
   for (std::size_t i = 0; i < 130; ++i) {
-    EXPECT_EQ(std::isnan(run.o.at(i * 16)), i >= 70) << i;
-    EXPECT_EQ(std::isnan(run.lse.at(i)), i >= 70) << i;
-    EXPECT_EQ(std::isnan(run.dq.at(i * 16)), i >= 70) << i;
+    EXPECT_EQ(std::isnan(run.o[i * 16]), i >= 70) << i;
+    EXPECT_EQ(std::isnan(run.lse[i]), i >= 70) << i;
+    EXPECT_EQ(std::isnan(run.dq[i * 16]), i >= 70) << i;
   }
 }
 

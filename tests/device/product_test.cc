@@ -2,17 +2,18 @@
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <ostream>
-#include <random>
 #include <vector>
 
-#include "device/abort.h"
 #include "device/ops/activation.h"
+#include "tests/device/arrays.h"
 
 namespace strata::device {
 
@@ -24,21 +25,7 @@ void PrintTo(const ProductShape& s, std::ostream* out) {
 
 namespace {
 
-double at(const std::vector<std::byte>& bytes, DType dtype, std::size_t i) {
-  return visit(dtype,
-               [&](auto zero) { return double{to_float(reinterpret_cast<const decltype(zero)*>(bytes.data())[i])}; });
-}
-
-std::vector<std::byte> random_bytes(std::size_t size, DType dtype, std::uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  std::vector<std::byte> bytes(size * size_of(dtype));
-  visit(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    for (std::size_t i = 0; i < size; ++i) reinterpret_cast<T*>(bytes.data())[i] = from_float<T>(normal(generator));
-  });
-  return bytes;
-}
+using testing::Array;
 
 // Elements of a matrix of `rows` rows that lie `row` apart: the last one is not padded.
 std::size_t extent(std::int64_t rows, std::int64_t columns, std::int64_t row) {
@@ -50,30 +37,34 @@ ProductShape dense(std::int64_t m, std::int64_t n, std::int64_t k, bool transpos
   return {m, n, k, transpose_a, transpose_b, transpose_a ? m : k, transpose_b ? k : n, n, in, out};
 }
 
-// One product on random operands that are exactly as large as they must be (the address sanitizer sees what is read
-// beyond them).
+// One product on random operands that are exactly as large as they must be.
 struct Multiplication {
   ProductShape shape;
-  std::vector<std::byte> a, b, bias, before, c, activated;
+  Array a, b, bias, before, c, activated;
 
-  explicit Multiplication(const ProductShape& s, std::uint32_t seed = 1)
+  explicit Multiplication(const ProductShape& s)
       : shape(s),
-        a(random_bytes(s.transpose_a ? extent(s.k, s.m, s.lda) : extent(s.m, s.k, s.lda), s.in, seed)),
-        b(random_bytes(s.transpose_b ? extent(s.n, s.k, s.ldb) : extent(s.k, s.n, s.ldb), s.in, seed + 1)),
-        bias(random_bytes(s.bias ? static_cast<std::size_t>(s.n) : 0, s.in, seed + 2)),
-        before(random_bytes(extent(s.m, s.n, s.ldc), s.out, seed + 3)) {}
+        a(Array::random(s.in, s.transpose_a ? extent(s.k, s.m, s.lda) : extent(s.m, s.k, s.lda), 1)),
+        b(Array::random(s.in, s.transpose_b ? extent(s.n, s.k, s.ldb) : extent(s.k, s.n, s.ldb), 2)),
+        bias(Array::random(s.in, s.bias ? static_cast<std::size_t>(s.n) : 0, 3)),
+        before(Array::random(s.out, extent(s.m, s.n, s.ldc), 4)),
+        c(before),
+        activated(before) {}
 
   void run(int threads, Epilogue epilogue = Epilogue::none) {
-    c = before;
-    activated = epilogue == Epilogue::none ? std::vector<std::byte>{} : before;
+    c = activated = before;
+    run_on(threads, a.view(), b.view(), shape.bias ? bias.view() : View{}, c.view(), epilogue,
+           epilogue == Epilogue::none ? View{} : activated.view());
+  }
+
+  void run_on(int threads, ConstView left, ConstView right, ConstView shift, View out,
+              Epilogue epilogue = Epilogue::none, View epilogue_out = {}) const {
     const Product product(shape);
-    std::vector<std::byte> workspace(product.workspace_bytes(threads), std::byte{0xff});
-    AbortToken token;
-    Lane lane("test", threads, 0, token);
-    product.run(lane, view(a, shape.in), view(b, shape.in), view(bias, shape.in), view(c, shape.out),
-                {workspace.data(), workspace.size() / sizeof(float), DType::fp32}, epilogue,
-                view(activated, shape.out));
-    lane.synchronize();
+    Array workspace(DType::fp32, product.workspace_bytes(threads) / sizeof(float) + 1);
+    std::memset(workspace.data(), 0xff, workspace.view().bytes());  // NaN: nothing may rely on what it held
+    testing::in_lane(threads, [&](Lane& lane) {
+      product.run(lane, left, right, shift, out, workspace.view(), epilogue, epilogue_out);
+    });
   }
 
   // Every element against a sum of doubles; what lies between the rows of C must be untouched.
@@ -84,7 +75,7 @@ struct Multiplication {
     for (std::int64_t i = 0; i < s.m; ++i) {
       for (std::int64_t j = 0; j < s.ldc && (i + 1 < s.m || j < s.n); ++j) {
         const auto place = static_cast<std::size_t>(i * s.ldc + j);
-        const double got = at(c, s.out, place), old = at(before, s.out, place);
+        const double got = c[place], old = before[place];
         if (j >= s.n) {
           ASSERT_EQ(got, old) << "between rows, at " << i << ", " << j;
           continue;
@@ -92,9 +83,9 @@ struct Multiplication {
         double sum = 0, size = 0;  // the sum, and that of the magnitudes
         const auto add = [&](double x) { sum += x, size += std::abs(x); };
         for (std::int64_t p = 0; p < s.k; ++p)
-          add(at(a, s.in, static_cast<std::size_t>(s.transpose_a ? p * s.lda + i : i * s.lda + p)) *
-              at(b, s.in, static_cast<std::size_t>(s.transpose_b ? j * s.ldb + p : p * s.ldb + j)));
-        if (s.bias) add(at(bias, s.in, static_cast<std::size_t>(j)));
+          add(double{a[static_cast<std::size_t>(s.transpose_a ? p * s.lda + i : i * s.lda + p)]} *
+              double{b[static_cast<std::size_t>(s.transpose_b ? j * s.ldb + p : p * s.ldb + j)]});
+        if (s.bias) add(double{bias[static_cast<std::size_t>(j)]});
         if (s.accumulate) add(old);
         // k + 2 fp32 operations in any order (Higham 2002, section 3.1), then one rounding of C.
         const double bound = static_cast<double>(s.k + 2) * 0x1p-24 * size + 2 * unit * std::abs(sum);
@@ -102,19 +93,12 @@ struct Multiplication {
       }
     }
   }
-
- private:
-  static View view(std::vector<std::byte>& bytes, DType dtype) {
-    return {bytes.empty() ? nullptr : bytes.data(), bytes.size() / size_of(dtype), dtype};
-  }
 };
-
-const std::vector<DType> kDTypes = {DType::fp32, DType::bf16, DType::fp16};
 
 // Every combination of the flags that is allowed, for one size.
 std::vector<ProductShape> variants(std::int64_t m, std::int64_t n, std::int64_t k) {
   std::vector<ProductShape> all;
-  for (const DType in : kDTypes)
+  for (const DType in : testing::kDTypes)
     for (int flags = 0; flags < 32; ++flags) {
       ProductShape s = dense(m, n, k, (flags & 1) != 0, (flags & 2) != 0, in, (flags & 4) != 0 ? DType::fp32 : in);
       s.bias = (flags & 8) != 0;
@@ -166,7 +150,7 @@ RC_GTEST_PROP(Product, AgreesWithReferenceForAnyShape, ()) {
 }
 
 TEST(Product, BitsDoNotDependOnThreads) {
-  for (const DType in : kDTypes) {
+  for (const DType in : testing::kDTypes) {
     for (int flags = 0; flags < 8; ++flags) {
       ProductShape s = dense(530, 400, 600, (flags & 1) != 0, (flags & 2) != 0, in, in);
       if ((flags & 4) != 0) s.out = DType::fp32, s.accumulate = true;
@@ -182,7 +166,7 @@ TEST(Product, BitsDoNotDependOnThreads) {
 }
 
 TEST(Product, EpilogueIsActivationOfRoundedOutput) {
-  for (const DType dtype : kDTypes) {
+  for (const DType dtype : testing::kDTypes) {
     ProductShape s = dense(300, 210, 40, false, false, dtype, dtype);
     s.ldc += 3;
     s.bias = true;
@@ -190,46 +174,92 @@ TEST(Product, EpilogueIsActivationOfRoundedOutput) {
     x.run(3, Epilogue::gelu_tanh);
     plain.run(1);
     EXPECT_EQ(x.c, plain.c) << "the pre-activation stays";
-    std::vector<std::byte> want = x.before;
-    AbortToken token;
-    Lane lane("test", 1, 0, token);
-    for (std::int64_t i = 0; i < s.m; ++i) {
-      const auto offset = static_cast<std::size_t>(i * s.ldc), count = static_cast<std::size_t>(s.n);
-      gelu_forward(lane, ConstView{x.c.data(), x.c.size() / size_of(dtype), dtype}.sub(offset, count),
-                   View{want.data(), want.size() / size_of(dtype), dtype}.sub(offset, count));
-    }
-    lane.synchronize();
+    Array want = x.before;
+    testing::in_lane(1, [&](Lane& lane) {
+      for (std::int64_t i = 0; i < s.m; ++i) {
+        const auto offset = static_cast<std::size_t>(i * s.ldc), count = static_cast<std::size_t>(s.n);
+        gelu_forward(lane, x.c.view().sub(offset, count), want.view().sub(offset, count));
+      }
+    });
     EXPECT_EQ(x.activated, want) << name_of(dtype);
   }
 }
 
 // fp16 is multiplied in fp32: sums beyond 65,504 on the way do no harm, at the end they are infinite.
 TEST(Product, HalfPrecisionSumsAreWide) {
-  ProductShape s = dense(1, 2, 3, false, false, DType::fp16, DType::fp16);
-  Multiplication x(s);
+  Multiplication x(dense(1, 2, 3, false, false, DType::fp16, DType::fp16));
   const float a[] = {60000, 60000, -60000}, b[] = {1, 1, 1, 1, 1, 0};
-  for (std::size_t i = 0; i < 3; ++i) reinterpret_cast<fp16*>(x.a.data())[i] = from_float<fp16>(a[i]);
-  for (std::size_t i = 0; i < 6; ++i) reinterpret_cast<fp16*>(x.b.data())[i] = from_float<fp16>(b[i]);
+  for (std::size_t i = 0; i < 3; ++i) x.a.set(i, a[i]);
+  for (std::size_t i = 0; i < 6; ++i) x.b.set(i, b[i]);
   x.run(1);
-  EXPECT_EQ(at(x.c, DType::fp16, 0), to_float(from_float<fp16>(60000)));
-  EXPECT_EQ(at(x.c, DType::fp16, 1), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(x.c[0], to_float(from_float<fp16>(60000)));
+  EXPECT_EQ(x.c[1], std::numeric_limits<float>::infinity());
 }
 
 TEST(Product, ServesLanesOfDifferentWidth) {
-  const ProductShape s = dense(300, 300, 20, false, false, DType::fp32, DType::fp32);
-  const Product product(s);
-  const Multiplication x(s);
-  std::vector<std::byte> workspace(product.workspace_bytes(4)), first;
+  Multiplication x(dense(300, 300, 20, false, false, DType::fp32, DType::fp32));
+  const Product product(x.shape);
+  Array workspace(DType::fp32, product.workspace_bytes(4)), first = x.before;
   for (const int threads : {1, 4, 2}) {
-    std::vector<std::byte> c(x.before.size());
-    AbortToken token;
-    Lane lane("test", threads, 0, token);
-    product.run(lane, {x.a.data(), x.a.size() / 4, s.in}, {x.b.data(), x.b.size() / 4, s.in}, {},
-                {c.data(), c.size() / 4, s.out}, {workspace.data(), workspace.size() / 4, DType::fp32});
-    lane.synchronize();
-    if (first.empty()) first = c;
-    EXPECT_EQ(first, c);
+    testing::in_lane(threads,
+                     [&](Lane& lane) { product.run(lane, x.a.view(), x.b.view(), {}, x.c.view(), workspace.view()); });
+    if (threads == 1) first = x.c;
+    EXPECT_EQ(first, x.c);
   }
+}
+
+// The library's kernels are made at run time, where no sanitizer looks: behind these bytes lies a page that may not be
+// touched.
+class Guarded {
+ public:
+  explicit Guarded(Array& from) : from_(from), pages_((from.view().bytes() + page() - 1) / page() * page()) {
+    void* const p = mmap(nullptr, pages_ + page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) std::abort();
+    first_ = static_cast<std::byte*>(p);
+    mprotect(first_ + pages_, page(), PROT_NONE);
+    std::memcpy(view().data, from.data(), from.view().bytes());
+  }
+  ~Guarded() { munmap(first_, pages_ + page()); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+  View view() const { return {first_ + pages_ - from_.view().bytes(), from_.size(), from_.dtype()}; }
+
+ private:
+  static std::size_t page() { return static_cast<std::size_t>(getpagesize()); }
+  Array& from_;
+  std::size_t pages_;
+  std::byte* first_;
+};
+
+TEST(Product, TouchesNothingBehindItsOperands) {
+  for (const std::int64_t m : {1, 5, 33}) {
+    for (const std::int64_t n : {1, 17, 63}) {
+      for (const std::int64_t k : {1, 19, 34}) {
+        for (ProductShape s : variants(m, n, k)) {
+          s.lda += 1;  // the last row is shorter than the stride
+          s.ldb += 2;
+          s.ldc += 3;
+          Multiplication x(s);
+          const Guarded a(x.a), b(x.b), bias(x.bias), c(x.before);
+          x.run_on(1, a.view(), b.view(), s.bias ? bias.view() : View{}, c.view());
+          x.run(1);
+          EXPECT_EQ(std::memcmp(c.view().data, x.c.data(), c.view().bytes()), 0) << ::testing::PrintToString(s);
+        }
+      }
+    }
+  }
+}
+
+// Without native bf16 every narrow operand is widened. The instruction set is chosen once per process.
+TEST(ProductDeathTest, AgreesWithReferenceOnTheLowerInstructionSet) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto run = [] {
+    setenv("STRATA_CPU_ISA", "avx2", 1);
+    expect_references(45, 70, 33);
+    expect_references(20, 30, 1200);
+    std::exit(::testing::Test::HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
