@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <latch>
 #include <stdexcept>
 #include <thread>
 
@@ -194,10 +195,12 @@ TEST(Threads, ArenasOneAfterTheOther) {
   });
 }
 
-// Runs ranks of which one ends by `end` while the others wait for it; returns what each of those was told.
+// Runs ranks of which one ends by `end` while the others wait for it; returns what each of those was told. `end` may
+// wait until they were.
 template <typename End>
 std::vector<std::string> told_to_others(int ranks, End end) {
   std::vector<std::string> told(static_cast<std::size_t>(ranks));
+  std::latch others(ranks - 1);
   const auto start = std::chrono::steady_clock::now();
   const auto f = [&](World& world) {
     const Arena arena = world.allocate(4096 * static_cast<std::size_t>(ranks + 1));
@@ -208,7 +211,7 @@ std::vector<std::string> told_to_others(int ranks, End end) {
     lane.synchronize();
     if (world.rank() == 1) {
       std::this_thread::sleep_for(std::chrono::milliseconds(30));
-      end(world, lane);
+      end(world, lane, others);
       return;
     }
     gather->all_gather(range, arena.at(range.bytes()), arena.data());
@@ -216,6 +219,7 @@ std::vector<std::string> told_to_others(int ranks, End end) {
       lane.synchronize();
     } catch (const device::Aborted& e) {
       told[static_cast<std::size_t>(world.rank())] = e.what();
+      others.count_down();
       throw;
     }
   };
@@ -230,13 +234,13 @@ std::vector<std::string> told_to_others(int ranks, End end) {
 }
 
 TEST(Threads, ExceptionOfOneRankEndsTheWaitsOfAll) {
-  const auto told = told_to_others(4, [](World&, Lane&) { throw std::runtime_error("the disk is full"); });
+  const auto told = told_to_others(4, [](World&, Lane&, std::latch&) { throw std::runtime_error("the disk is full"); });
   const std::string cause = "rank 1 failed: the disk is full";
   EXPECT_THAT(told, testing::ElementsAre(cause, "the disk is full", cause, cause));
 }
 
 TEST(Threads, ExceptionInALaneIsToldByTheNextWait) {
-  const auto told = told_to_others(3, [](World& world, Lane& lane) {
+  const auto told = told_to_others(3, [](World& world, Lane& lane, std::latch&) {
     host_work(lane, [](device::cpu::Team&) { throw std::runtime_error("a bad sector"); });
     world.barrier();
   });
@@ -245,8 +249,27 @@ TEST(Threads, ExceptionInALaneIsToldByTheNextWait) {
   EXPECT_EQ(told[2], cause);
 }
 
+TEST(Threads, ReportReachesOthersWhileTheRankGoesOn) {
+  const auto told = told_to_others(3, [](World& world, Lane&, std::latch& others) {
+    world.report_failure("the disk is full");
+    others.wait();
+  });
+  EXPECT_EQ(told[0], "rank 1 failed: the disk is full");
+  EXPECT_EQ(told[2], told[0]);
+}
+
+TEST(Threads, WaitOfAFailedRankTellsTheOthers) {
+  const auto told = told_to_others(3, [](World& world, Lane& lane, std::latch& others) {
+    host_work(lane, [](device::cpu::Team&) { throw std::runtime_error("a bad sector"); });
+    EXPECT_THROW(world.barrier(), device::Aborted);
+    others.wait();
+  });
+  EXPECT_EQ(told[0], "rank 1 failed: a bad sector");
+  EXPECT_EQ(told[2], told[0]);
+}
+
 TEST(Threads, RankThatReturnsEarlyEndsTheWaitsForIt) {
-  const auto told = told_to_others(3, [](World&, Lane&) {});
+  const auto told = told_to_others(3, [](World&, Lane&, std::latch&) {});
   EXPECT_THAT(told[0], testing::ContainsRegex("rank 1 ended while rank [02] waited for it"));
   EXPECT_EQ(told[0], told[2]);
 }
