@@ -61,6 +61,21 @@ std::optional<std::string> find_violation(const StepPlan& plan, const std::array
       if (wait < 0 || wait >= static_cast<int>(t))
         return fmt::format("{} waits for task {}, which is not earlier", describe(plan, t), wait);
 
+  // What lives from step to step shares its memory with nothing.
+  std::vector<const Buffer*> by_offset;
+  for (const Buffer& b : plan.buffers) by_offset.push_back(&b);
+  std::sort(by_offset.begin(), by_offset.end(), [](const Buffer* a, const Buffer* b) {
+    return a->tier != b->tier ? a->tier < b->tier : a->offset < b->offset;
+  });
+  for (std::size_t i = 0; i < by_offset.size(); ++i)
+    for (std::size_t j = i + 1; j < by_offset.size(); ++j) {
+      const Buffer &a = *by_offset[i], &b = *by_offset[j];
+      if (a.tier != b.tier || b.offset >= a.offset + a.bytes) break;
+      if (a.whole_cycle || b.whole_cycle)
+        return fmt::format("buffers \"{}\" and \"{}\" overlap, and one of them lives from step to step", a.name,
+                           b.name);
+    }
+
   struct Touch {
     std::size_t task;
     int buffer;

@@ -1,0 +1,302 @@
+#include "runtime/planner.h"
+
+#include <gmock/gmock.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "runtime/executor.h"
+#include "runtime/simulator.h"
+#include "runtime/validator.h"
+#include "tests/runtime/fake_model.h"
+
+namespace strata::runtime {
+namespace {
+
+constexpr std::array<std::size_t, kTiers> kUnlimited = {std::numeric_limits<std::size_t>::max(),
+                                                        std::numeric_limits<std::size_t>::max(),
+                                                        std::numeric_limits<std::size_t>::max()};
+
+Placement stage(int n) {
+  Recipe::Zero zero;
+  zero.stage = n;
+  return placement_of(zero);
+}
+
+struct Case {
+  std::unique_ptr<FakeModel> model;
+  PlanRequest request;
+};
+
+Case make_case(const FakeSizes& sizes, int ranks, int accumulation, int zero_stage, device::DType dtype, bool fast,
+               bool vertical, int prefetch, const Recompute& recompute) {
+  Case c{std::make_unique<FakeModel>(sizes), {}};
+  c.request = {c.model.get(), {2, 16, dtype, 1}, ranks, accumulation, stage(zero_stage)};
+  c.request.fast = fast;
+  c.request.vertical = vertical;
+  c.request.prefetch = prefetch;
+  c.request.segments = segments_of(recompute, c.model->layers);
+  return c;
+}
+
+Case random_case() {
+  FakeSizes sizes;
+  const int layers = *rc::gen::inRange(1, 7);
+  for (int u = 0; u < layers + 2; ++u) {
+    auto& lengths = sizes.parameters.emplace_back();
+    const int tensors = *rc::gen::inRange(1, 5);
+    for (int i = 0; i < tensors; ++i) lengths.push_back(*rc::gen::inRange(1, 40000));
+  }
+  sizes.saved = *rc::gen::inRange<std::size_t>(1, 100000);
+  sizes.forward_workspace = *rc::gen::inRange<std::size_t>(0, 50000);
+  sizes.backward_workspace = *rc::gen::inRange<std::size_t>(0, 50000);
+  sizes.loss_workspace = *rc::gen::inRange<std::size_t>(0, 100000);
+  sizes.tied = *rc::gen::arbitrary<bool>();
+  if (sizes.tied) sizes.parameters[0][0] = 64 * 32;
+  Recompute recompute;
+  recompute.kind =
+      *rc::gen::element(Recompute::Kind::none, Recompute::Kind::block, Recompute::Kind::sqrt, Recompute::Kind::list);
+  if (recompute.kind == Recompute::Kind::list) recompute.blocks = {*rc::gen::inRange(0, layers)};
+  return make_case(sizes, *rc::gen::element(1, 2, 3, 4, 7, 64), *rc::gen::inRange(1, 5), *rc::gen::inRange(0, 4),
+                   *rc::gen::element(device::DType::fp32, device::DType::bf16), *rc::gen::arbitrary<bool>(),
+                   *rc::gen::arbitrary<bool>(), *rc::gen::inRange(0, 5), recompute);
+}
+
+FakeSizes small(bool tied) {
+  return {{{2048, 300}, {5000, 256, 9000}, {5000, 256, 9000}, {5000, 256, 9000}, {256, 5000}},
+          30000,
+          10000,
+          20000,
+          60000,
+          tied};
+}
+
+// Thousands of random plans are proven, one by one.
+TEST(Planner, EveryPlanIsValid) {
+  ::setenv("RC_PARAMS", "max_success=2500", 0);
+  const bool held = rc::check("no violation", [] {
+    const Case c = random_case();
+    const StepPlan plan = make_plan(c.request);
+    const auto violation = find_violation(plan, {plan.memory[0].peak, plan.memory[1].peak, plan.memory[2].peak});
+    if (violation) RC_FAIL(*violation);
+  });
+  EXPECT_TRUE(held);
+}
+
+// The executor's meter counts buffers as they come and go; it must find what was predicted, in every step.
+TEST(Planner, PredictedMemoryIsMeasured) {
+  const bool held = rc::check("predicted equals measured", [] {
+    const Case c = random_case();
+    const StepPlan plan = make_plan(c.request);
+    MemoryMeter meter(plan);
+    for (int step = 0; step < 2; ++step)
+      for (std::size_t t = 0; t < plan.tasks.size(); ++t) meter.issue(t);
+    for (std::size_t tier = 0; tier < kTiers; ++tier) {
+      RC_ASSERT(meter.peak()[tier].peak == plan.memory[tier].peak);
+      RC_ASSERT(meter.peak()[tier].by_kind == plan.memory[tier].by_kind);
+    }
+  });
+  EXPECT_TRUE(held);
+}
+
+// Gathered units: never more than prefetch + 1, besides a tied embedding; every use is of gathered parameters.
+TEST(Planner, PrefetchBoundsGatheredUnits) {
+  const bool held = rc::check("at most prefetch + 1", [] {
+    const Case c = random_case();
+    const StepPlan plan = make_plan(c.request);
+    const auto lives = lifetimes_of(plan);
+    std::set<int> gathered;
+    for (const Task& task : plan.tasks)
+      if (task.kind == TaskKind::gather && task.buffer(Role::shard) >= 0 && !(plan.layout.tied && task.unit == 0))
+        gathered.insert(task.buffer(Role::parameters));
+    for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
+      const auto alive = std::count_if(gathered.begin(), gathered.end(), [&](int b) {
+        const Lifetime& life = lives[static_cast<std::size_t>(b)];
+        return life.first <= t && t <= life.last;
+      });
+      RC_ASSERT(alive <= c.request.prefetch + 1);
+    }
+  });
+  EXPECT_TRUE(held);
+}
+
+// No suggestion, refusal or capacity may come between: offsets stay close to what lives at once.
+TEST(Planner, PackingIsTight) {
+  const bool held = rc::check("peak is at most 1.3 x the bytes alive", [] {
+    const Case c = random_case();
+    const StepPlan plan = make_plan(c.request);
+    const auto lives = lifetimes_of(plan);
+    std::size_t most = 0;
+    for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
+      std::size_t alive = 0;
+      for (std::size_t b = 0; b < lives.size(); ++b)
+        if (lives[b].first <= t && t <= lives[b].last) alive += plan.buffers[b].bytes;
+      most = std::max(most, alive);
+    }
+    RC_ASSERT(plan.memory[0].peak >= most);
+    RC_ASSERT(static_cast<double>(plan.memory[0].peak) <= 1.3 * static_cast<double>(most));
+  });
+  EXPECT_TRUE(held);
+}
+
+struct Bytes {
+  std::uint64_t all_to_all, all_gather;
+};
+
+Bytes bytes_of(int zero_stage, int ranks, int accumulation, bool vertical, bool fast) {
+  const Case c = make_case(small(false), ranks, accumulation, zero_stage, device::DType::bf16, fast, vertical, 0, {});
+  const StepPlan plan = make_plan(c.request);
+  return {plan.comm_bytes.all_to_all, plan.comm_bytes.all_gather};
+}
+
+// Psi: padded elements of the model; every figure is times (W - 1) / W.
+TEST(Planner, CommunicationFollowsTheFormulas) {
+  for (const int w : {2, 4})
+    for (const int g : {1, 3}) {
+      const FakeModel model(small(false));
+      std::uint64_t psi = 0, blocks = 0;
+      const Layout layout = make_layout(model, w);
+      for (std::size_t u = 0; u < layout.units.size(); ++u) {
+        psi += layout.units[u].shard * static_cast<std::uint64_t>(w - 1);
+        if (u > 0 && u + 1 < layout.units.size()) blocks += layout.units[u].shard * static_cast<std::uint64_t>(w - 1);
+      }
+      const auto steps = static_cast<std::uint64_t>(g);
+      EXPECT_EQ(bytes_of(0, w, g, false, false).all_to_all, steps * psi * 2);
+      EXPECT_EQ(bytes_of(0, w, g, false, false).all_gather, psi * 4) << "fp32 gradient sums";
+      for (const int s : {1, 2}) {
+        EXPECT_EQ(bytes_of(s, w, g, false, false).all_to_all, steps * psi * 2);
+        EXPECT_EQ(bytes_of(s, w, g, false, false).all_gather, psi * 2) << "updated parameters";
+      }
+      EXPECT_EQ(bytes_of(3, w, g, false, false).all_to_all, steps * psi * 2);
+      // Blocks twice per micro-batch, embedding and head once; no look-ahead, so nothing is reused but neighbours.
+      EXPECT_LE(bytes_of(3, w, g, false, false).all_gather, steps * (psi + blocks) * 2);
+      EXPECT_GT(bytes_of(3, w, g, false, false).all_gather, steps * psi * 2);
+      EXPECT_LE(bytes_of(3, w, g, true, false).all_gather, (psi + blocks) * 2);
+      for (int s = 0; s < 4; ++s) EXPECT_EQ(bytes_of(s, w, g, true, true).all_to_all, psi * 2) << "fast: once a step";
+    }
+}
+
+// Look-ahead turns the second gather of a block into a reuse.
+TEST(Planner, GathersWithinTheLookAheadAreReused) {
+  const auto gathers = [](int prefetch) {
+    const Case c = make_case(small(false), 2, 1, 3, device::DType::bf16, false, false, prefetch, {});
+    const StepPlan plan = make_plan(c.request);
+    return std::count_if(plan.tasks.begin(), plan.tasks.end(),
+                         [](const Task& t) { return t.kind == TaskKind::gather; });
+  };
+  EXPECT_EQ(gathers(0), 5 + 3);      // five units forward, three blocks again
+  EXPECT_EQ(gathers(2), 5 + 3 - 1);  // the last block is still there after the head
+  EXPECT_EQ(gathers(8), 5);
+}
+
+TEST(Planner, StagesNeedLessAndLess) {
+  std::size_t previous = std::numeric_limits<std::size_t>::max();
+  for (int s = 0; s < 4; ++s) {
+    FakeSizes sizes = small(false);
+    for (auto& lengths : sizes.parameters) lengths.push_back(400000);
+    const Case c = make_case(sizes, 8, 2, s, device::DType::bf16, false, false, 0, {});
+    const std::size_t peak = make_plan(c.request).memory[0].peak;
+    EXPECT_LT(peak, previous) << "stage " << s;
+    previous = peak;
+  }
+}
+
+TEST(Planner, RecomputationTradesActivations) {
+  const auto activations = [](Recompute::Kind kind) {
+    FakeSizes sizes = small(true);
+    for (int extra = 0; extra < 13; ++extra) sizes.parameters.insert(sizes.parameters.begin() + 1, {5000});
+    const Case c = make_case(sizes, 1, 1, 0, device::DType::bf16, false, false, 2, {kind, {}});
+    return make_plan(c.request).memory[0].by_kind[static_cast<std::size_t>(Kind::activations)];
+  };
+  EXPECT_LT(activations(Recompute::Kind::sqrt), activations(Recompute::Kind::none));
+  EXPECT_LT(activations(Recompute::Kind::block), activations(Recompute::Kind::none));
+}
+
+TEST(Planner, UnknownBlockIsRefused) {
+  EXPECT_THROW(segments_of({Recompute::Kind::list, {3}}, 3), Error);
+  EXPECT_NO_THROW(segments_of({Recompute::Kind::list, {2}}, 3));
+}
+
+// The validator must see each kind of damage; a plan of every stage and order is damaged at every place.
+class Mutation : public testing::TestWithParam<int> {
+ protected:
+  Case case_;
+  StepPlan plan_ = [this] {
+    case_ = make_case(small(true), 3, 2, GetParam(), device::DType::bf16, false, GetParam() % 2 == 1, 1,
+                      {Recompute::Kind::sqrt, {}});
+    return make_plan(case_.request);
+  }();
+};
+
+TEST_P(Mutation, DroppedWaitIsCaught) {
+  ASSERT_EQ(find_violation(plan_, kUnlimited), std::nullopt);
+  int dropped = 0;
+  for (std::size_t t = 0; t < plan_.tasks.size(); ++t)
+    for (std::size_t w = 0; w < plan_.tasks[t].waits.size(); ++w) {
+      StepPlan damaged = plan_;
+      auto& waits = damaged.tasks[t].waits;
+      waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(w));
+      EXPECT_NE(find_violation(damaged, kUnlimited), std::nullopt) << "task " << t << ", wait " << w;
+      ++dropped;
+    }
+  EXPECT_GT(dropped, 10);
+}
+
+TEST_P(Mutation, OverlappingBufferIsCaught) {
+  const auto lives = lifetimes_of(plan_);
+  int caught = 0;
+  for (std::size_t a = 0; a < plan_.buffers.size(); ++a)
+    for (std::size_t b = a + 1; b < plan_.buffers.size(); ++b) {
+      if (plan_.buffers[a].kind != plan_.buffers[b].kind) continue;
+      if (lives[a].last < lives[b].first || lives[b].last < lives[a].first) continue;
+      StepPlan damaged = plan_;
+      damaged.buffers[b].offset = damaged.buffers[a].offset;
+      EXPECT_NE(find_violation(damaged, kUnlimited), std::nullopt)
+          << plan_.buffers[a].name << " over " << plan_.buffers[b].name;
+      ++caught;
+    }
+  EXPECT_GT(caught, 10);
+}
+
+TEST_P(Mutation, TooSmallACapacityIsCaught) {
+  EXPECT_EQ(find_violation(plan_, {plan_.memory[0].peak, 0, 0}), std::nullopt);
+  EXPECT_NE(find_violation(plan_, {plan_.memory[0].peak - 1, 0, 0}), std::nullopt);
+}
+
+TEST_P(Mutation, SwappedCollectiveIsCaught) {
+  std::vector<StepPlan> ranks = {plan_, plan_};
+  ASSERT_EQ(find_mismatch(ranks), std::nullopt);
+  std::vector<std::size_t> collectives;
+  for (std::size_t t = 0; t < plan_.tasks.size(); ++t)
+    if (plan_.tasks[t].cost.sent_bytes > 0) collectives.push_back(t);
+  ASSERT_GT(collectives.size(), 4u);
+  for (std::size_t i = 0; i + 1 < collectives.size(); ++i) {
+    ranks[1] = plan_;
+    std::swap(ranks[1].tasks[collectives[i]], ranks[1].tasks[collectives[i + 1]]);
+    EXPECT_NE(find_mismatch(ranks), std::nullopt) << "collectives " << i << " and " << i + 1;
+  }
+  ranks[1] = plan_;
+  ranks[1].tasks.erase(ranks[1].tasks.begin() + static_cast<std::ptrdiff_t>(collectives[0]));
+  EXPECT_NE(find_mismatch(ranks), std::nullopt) << "one rank leaves one out";
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, Mutation, testing::Values(0, 1, 2, 3));
+
+// The simulated step keeps lanes in order and waits.
+TEST(Simulator, KeepsOrderAndWaits) {
+  const Case c = make_case(small(true), 4, 2, 3, device::DType::bf16, false, false, 2, {});
+  const StepPlan plan = make_plan(c.request);
+  const auto spans = simulate(plan, {});
+  std::array<std::int64_t, kLanes> free{};
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    const auto lane = static_cast<std::size_t>(plan.tasks[t].lane);
+    EXPECT_GE(spans[t].begin, free[lane]);
+    for (const int wait : plan.tasks[t].waits) EXPECT_GE(spans[t].begin, spans[static_cast<std::size_t>(wait)].end);
+    free[lane] = spans[t].end;
+  }
+}
+
+}  // namespace
+}  // namespace strata::runtime
