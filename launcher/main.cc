@@ -8,6 +8,7 @@
 #include <string>
 
 #include "device/error.h"
+#include "launcher/bench.h"
 #include "launcher/doctor.h"
 #include "launcher/inspect.h"
 #include "launcher/plan.h"
@@ -76,7 +77,16 @@ int run(int argc, char** argv) {
   add_later(app, "generate", "text from a model");
   add_later(app, "export", "a checkpoint as a Hugging Face directory");
   add_later(app, "calibrate", "measured speeds of this machine, read by plan");
-  add_later(app, "bench", "one part against its floor");
+
+  strata::launcher::BenchOptions bench;
+  command = app.add_subcommand("bench", "one part against its floor: step RECIPE, adam, comm");
+  command->add_option("PART", bench.part, "step, adam, comm or io")->required();
+  add_recipe(command, bench);
+  command->add_option("--n", bench.parameters, "adam: parameters")->check(CLI::Range(4096, 1 << 30));
+  command->add_option("--steps", bench.steps, "step: measured steps, after two of warm-up")->check(CLI::Range(1, 1000));
+  command->add_option("--threads", bench.threads, "adam: threads (default: all cores)")->check(CLI::Range(1, 1024));
+  command->add_option("--json", bench.json, "write the figures as JSON");
+  command->callback([&] { status = strata::launcher::bench(bench); });
 
   try {
     const auto commands = app.get_subcommands([](const CLI::App*) { return true; });

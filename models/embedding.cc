@@ -33,6 +33,7 @@ class Embedding final : public Unit {
   }
 
   UnitBytes bytes() const override { return bytes_; }
+  void list_products(std::vector<device::ProductShape>&) const override {}
 
   void forward(Lane& lane, const Context& c, ConstView, View y, View) const override {
     const ConstView positions =

@@ -122,6 +122,10 @@ class Block final : public Unit {
   void prepare(std::shared_ptr<const BlockPlan> plan) { plan_ = std::move(plan); }
 
   UnitBytes bytes() const override { return plan_->bytes; }
+  void list_products(std::vector<device::ProductShape>& out) const override {
+    const BlockPlan& b = *plan_;
+    for (const Linear* linear : {&b.qkv, &b.projection, &b.up, &b.down}) linear->list_products(out);
+  }
 
   void forward(Lane& lane, const Context& c, ConstView x, View y, View saved) const override {
     const BlockPlan& b = *plan_;

@@ -96,6 +96,13 @@ class ChunkedHead final : public Head {
   }
 
   std::size_t loss_workspace() const override { return workspace_bytes_; }
+  void list_products(std::vector<ProductShape>& out) const override {
+    for (std::size_t row = 0; row < tokens_; row += full_.rows) {
+      const ChunkProducts& p = row + full_.rows <= tokens_ ? full_ : *last_;
+      for (const Product* product : {&p.logits, &p.input, row == 0 ? &p.weights_first : &p.weights_more})
+        out.push_back(product->shape());
+    }
+  }
 
   void loss(Lane& lane, const Context& c, ConstView x, device::ExactSum* loss, View dx, View gradients,
             View tied_gradients) const override {

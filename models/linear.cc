@@ -69,6 +69,11 @@ std::size_t Linear::scratch_bytes(int threads) const {
   return std::max(packed_bias + input_sum_bytes() + products, sums);
 }
 
+void Linear::list_products(std::vector<ProductShape>& out) const {
+  for (const Group& g : groups_)
+    for (const device::Product* p : {&g.forward, &g.input, &g.weights}) out.push_back(p->shape());
+}
+
 void Linear::forward(Lane& lane, ConstView parameters, ConstView x, View y, View scratch, device::Epilogue epilogue,
                      View epilogue_out) const {
   ConstView bias;

@@ -32,6 +32,9 @@ class Linear {
   // Scratch bytes that any of the calls below needs in a lane of `threads` threads.
   std::size_t scratch_bytes(int threads) const;
 
+  // Adds the products of one forward and backward.
+  void list_products(std::vector<device::ProductShape>& out) const;
+
   void forward(device::Lane&, device::ConstView parameters, device::ConstView x, device::View y, device::View scratch,
                device::Epilogue epilogue = device::Epilogue::none, device::View epilogue_out = {}) const;
   // dx[rows, in] = dy W^T.

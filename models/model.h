@@ -8,6 +8,7 @@
 
 #include "device/exact_sum.h"
 #include "device/lane.h"
+#include "device/ops/product.h"
 #include "device/step_scalars.h"
 #include "device/view.h"
 
@@ -73,6 +74,8 @@ class Unit {
   // Elements of the flat buffer, before it is padded to equal shards; a multiple of kParameterAlignment.
   std::size_t size() const { return size_; }
   virtual UnitBytes bytes() const = 0;
+  // Adds every library product of one micro-batch's forward and backward: the floor of a step's time.
+  virtual void list_products(std::vector<device::ProductShape>& out) const = 0;
 
   // y from x (the embedding has no x). With an empty y only `saved` is wanted: the call recomputes.
   virtual void forward(device::Lane&, const Context&, device::ConstView x, device::View y,

@@ -22,6 +22,7 @@ class FakeUnit final : public models::Unit {
       add_parameter(this->name() + "." + std::to_string(i), {lengths[i]}, i % 2 == 0, {});
   }
   models::UnitBytes bytes() const override { return bytes_; }
+  void list_products(std::vector<device::ProductShape>&) const override {}
   void forward(device::Lane&, const models::Context&, device::ConstView, device::View, device::View) const override {}
   void backward(device::Lane&, const models::Context&, device::ConstView, device::ConstView, device::ConstView,
                 device::View, device::View) const override {}
@@ -37,6 +38,7 @@ class FakeHead final : public models::Head {
       add_parameter("head." + std::to_string(i), {lengths[i]}, false, {});
   }
   std::size_t loss_workspace() const override { return workspace_; }
+  void list_products(std::vector<device::ProductShape>&) const override {}
   void loss(device::Lane&, const models::Context&, device::ConstView, device::ExactSum*, device::View, device::View,
             device::View) const override {}
 

@@ -1,0 +1,23 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace strata::launcher {
+
+struct BenchOptions {
+  std::string part;  // "step", "adam", "comm", "io"
+  std::optional<std::filesystem::path> recipe;
+  std::vector<std::string> sets;
+  std::size_t parameters = 100'000'000;
+  int steps = 8;
+  std::optional<int> threads;
+  std::optional<std::filesystem::path> json;
+};
+
+// `strata bench`: one part of the program against the least time that this machine allows. `step` and `comm` run under
+// mpirun too. Returns the exit code; throws Error.
+int bench(const BenchOptions& options);
+
+}  // namespace strata::launcher
