@@ -63,6 +63,8 @@ TEST(ConfigTest, OverridesReplaceWholeObjectsOrOneKeyOfThem) {
   EXPECT_EQ(config.text_or("rope_scaling.type", ""), "dynamic");
   config.override_key("rope_scaling", "null");
   EXPECT_FALSE(config.has("rope_scaling.type"));
+  config.override_key("rope_scaling.factor", "2.5");  // and the null is gone
+  EXPECT_EQ(Config::parse(config.to_json(), "x").number_or("rope_scaling.factor", 0), 2.5);
   EXPECT_FAILURE(config.override_key("n", "{"), Exit::usage, HasSubstr("model.config.n"));
 }
 
