@@ -96,7 +96,7 @@ TEST(Threads, BroadcastAndExchange) {
   EXPECT_TRUE(rc::check([] {
     const int ranks = *rc::gen::inRange(1, 6), root = *rc::gen::inRange(0, ranks);
     const std::size_t bytes = *rc::gen::inRange<std::size_t>(0, 3'000'000);
-    const std::size_t message = *rc::gen::inRange<std::size_t>(0, Communicator::kMaxExchange + 1);
+    const std::size_t message = *rc::gen::inRange<std::size_t>(1, Communicator::kMaxExchange + 1);
     run_threads(ranks, [&](World& world) {
       const auto size = static_cast<std::size_t>(world.size());
       const Arena arena = world.allocate(bytes + 1);

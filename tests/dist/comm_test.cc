@@ -20,9 +20,10 @@ struct Outcome {
 };
 
 Outcome mpirun(int ranks, const std::string& mode, const std::string& transport) {
-  // Containers run as root; there may be fewer cores than ranks, and other tests on them.
+  // Containers run as root; there may be fewer cores than ranks, and other tests on them. mpirun would kill the
+  // survivors of a lost rank after a second; as in a real launch they get the time to say what happened.
   const std::string command = "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " MPIRUN
-                              " --oversubscribe --bind-to none -n " +
+                              " --oversubscribe --bind-to none --mca odls_base_sigkill_timeout 20 -n " +
                               std::to_string(ranks) + " " COMM_DIST " " + mode + " " + transport + " 2>&1";
   const auto start = std::chrono::steady_clock::now();
   FILE* pipe = popen(command.c_str(), "r");
