@@ -60,31 +60,39 @@ struct Matmul::Impl {
 
 class Matmul::Worker {
  public:
-  Worker(const dnnl::engine& engine, const dnnl::matmul::primitive_desc& d)
-      : stream_(engine),
-        operands_{memory(d.src_desc(), engine, DNNL_MEMORY_NONE), memory(d.weights_desc(), engine, DNNL_MEMORY_NONE),
-                  memory(d.dst_desc(), engine, DNNL_MEMORY_NONE), memory(d.scratchpad_desc(), engine, DNNL_MEMORY_NONE),
-                  memory(d.bias_desc(), engine, DNNL_MEMORY_NONE)} {
-    constexpr std::array<int, 5> kArgument = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD,
-                                              DNNL_ARG_BIAS};
-    for (std::size_t i = 0; i < operands_.size(); ++i) arguments_[i] = {kArgument[i], operands_[i].get()};
+  Worker(const dnnl::engine& engine, const dnnl::matmul::primitive_desc& d) : stream_(engine) {
+    const auto add = [&](int argument, const memory::desc& desc) {
+      if (desc.get_size() == 0) return;  // no bias, or no scratch
+      operands_[used_] = memory(desc, engine, DNNL_MEMORY_NONE);
+      arguments_[used_] = {argument, operands_[used_].get()};
+      ++used_;
+    };
+    add(DNNL_ARG_SRC, d.src_desc());
+    add(DNNL_ARG_WEIGHTS, d.weights_desc());
+    add(DNNL_ARG_DST, d.dst_desc());
+    add(DNNL_ARG_SCRATCHPAD, d.scratchpad_desc());
+    add(DNNL_ARG_BIAS, d.bias_desc());
   }
 
   // The C interface, which takes a plain array: the C++ one builds a map at every call.
-  void run(const dnnl::matmul& primitive, const std::array<const void*, 5>& data) {
-    const int used = data[4] ? 5 : 4;
-    for (int i = 0; i < used; ++i) set(operands_[i], data[i]);
-    STRATA_CHECK_EQ(dnnl_primitive_execute(primitive.get(), stream_.get(), used, arguments_.data()), dnnl_success);
+  void run(const dnnl::matmul& primitive, const void* a, const void* b, const void* bias, void* c, void* scratch) {
+    for (int i = 0; i < used_; ++i) {
+      const int argument = arguments_[i].arg;
+      const void* const data = argument == DNNL_ARG_SRC       ? a
+                               : argument == DNNL_ARG_WEIGHTS ? b
+                               : argument == DNNL_ARG_DST     ? c
+                               : argument == DNNL_ARG_BIAS    ? bias
+                                                              : scratch;
+      STRATA_CHECK_EQ(dnnl_memory_set_data_handle(arguments_[i].memory, const_cast<void*>(data)), dnnl_success);
+    }
+    STRATA_CHECK_EQ(dnnl_primitive_execute(primitive.get(), stream_.get(), used_, arguments_.data()), dnnl_success);
   }
 
  private:
-  static void set(const memory& operand, const void* data) {
-    STRATA_CHECK_EQ(dnnl_memory_set_data_handle(operand.get(), const_cast<void*>(data)), dnnl_success);
-  }
-
   dnnl::stream stream_;
   std::array<memory, 5> operands_;
-  std::array<dnnl_exec_arg_t, 5> arguments_;
+  std::array<dnnl_exec_arg_t, 5> arguments_{};
+  int used_ = 0;
 };
 
 Matmul::Matmul(const MatmulShape& s) : impl_(std::make_unique<Impl>()) {
@@ -116,7 +124,7 @@ Matmul::WorkerPtr Matmul::make_worker() const {
 }
 
 void Matmul::run(Worker& worker, const void* a, const void* b, const void* bias, void* c, void* scratch) const {
-  worker.run(impl_->primitive, {a, b, c, scratch, bias});
+  worker.run(impl_->primitive, a, b, bias, c, scratch);
 }
 
 }  // namespace strata::device::cpu
