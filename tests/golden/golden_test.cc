@@ -1,0 +1,85 @@
+// Small fp32 runs against PyTorch with transformers (made by the reference script; each folder holds the model before
+// step 1, tokens, recipe, every step's loss and gradient norm, and the weights after the last step).
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <simdjson.h>
+
+#include <cmath>
+
+#include "models/safetensors.h"
+#include "tests/runtime/training.h"
+
+namespace strata::runtime {
+namespace {
+
+// Sums in another order: the bounds of the reference's own comparison. Biases get ten times the bound of an update:
+// the true gradient of a key bias is zero.
+constexpr double kLoss = 2e-5, kNorm = 20 * 2e-5, kRate = 1e-6, kUpdate = 1e-3;
+
+class Golden : public testing::TestWithParam<std::tuple<const char*, int, int>> {};
+
+double relative(double got, double want) {
+  return std::abs(got - want) / std::max(std::abs(want), 1e-12);
+}
+
+TEST_P(Golden, AgreesWithPyTorch) {
+  const auto [family, ranks, stage] = GetParam();
+  const std::filesystem::path folder = std::filesystem::path(STRATA_SOURCE_DIR) / "tests/golden" / family;
+  std::vector<std::vector<float>> final_weights;
+  std::mutex mutex;
+  const Trained trained = train_in_threads(
+      folder / "recipe.toml",
+      {fmt::format("training.gradient_accumulation_steps={}", 4 / ranks), fmt::format("zero.stage={}", stage)}, ranks,
+      [&](Trainer& trainer, const Job& job, int rank) {
+        const std::lock_guard lock(mutex);
+        final_weights.resize(job.plan.layout.units.size());
+        for (std::size_t unit = 0; unit < final_weights.size(); ++unit) {
+          final_weights[unit].resize(job.plan.layout.units[unit].padded);
+          const auto part = trainer.executor().master(unit);
+          std::copy(part.begin(), part.end(),
+                    final_weights[unit].begin() + static_cast<std::ptrdiff_t>(job.plan.part_begin(unit, rank)));
+        }
+      });
+
+  simdjson::dom::parser parser;
+  const simdjson::dom::array steps = parser.load((folder / "expected.json").string())["steps"];
+  ASSERT_EQ(trained.steps.size(), steps.size());
+  std::size_t i = 0;
+  for (const simdjson::dom::element want : steps) {
+    const StepReport& got = trained.steps[i++];
+    EXPECT_LE(relative(got.loss, want["loss"]), kLoss) << "step " << i;
+    EXPECT_LE(relative(got.grad_norm, want["grad_norm"]), kNorm) << "step " << i;
+    EXPECT_LE(relative(got.learning_rate, want["lr"]), kRate) << "step " << i;
+  }
+
+  const auto start = models::Safetensors::open(folder / "model"),
+             end = models::Safetensors::open(folder / "final.safetensors");
+  const Recipe recipe = load_recipe(folder / "recipe.toml", {});
+  const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
+  for (std::size_t unit = 0; unit < job.model->units.size(); ++unit)
+    for (const models::Parameter& p : job.model->units[unit]->parameters()) {
+      const models::StoredTensor *before = start.find(p.name), *after = end.find(p.name);
+      ASSERT_TRUE(before && after) << p.name;
+      std::vector<float> from(p.size()), to(p.size());
+      models::read_elements(*before, 0, from);
+      models::read_elements(*after, 0, to);
+      double difference = 0, update = 0;
+      for (std::size_t k = 0; k < p.size(); ++k) {
+        difference += std::pow(double{final_weights[unit][p.offset + k]} - to[k], 2);
+        update += std::pow(double{to[k]} - from[k], 2);
+      }
+      const double bound = kUpdate * (p.name.ends_with("bias") ? 10 : 1);
+      EXPECT_LE(std::sqrt(difference), bound * std::sqrt(update)) << p.name;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Golden,
+                         testing::Combine(testing::Values("gpt2", "llama", "qwen2", "qwen3", "mistral"),
+                                          testing::Values(1, 2, 4), testing::Values(0, 3)),
+                         [](const auto& each) {
+                           return fmt::format("{}_{}_ranks_stage_{}", std::get<0>(each.param), std::get<1>(each.param),
+                                              std::get<2>(each.param));
+                         });
+
+}  // namespace
+}  // namespace strata::runtime

@@ -1,0 +1,211 @@
+// The numerics contract (docs/architecture.md): the same bits whatever the stage, recomputation, order, prefetch,
+// threads and world size. Every run here also has to allocate and send exactly what was planned.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "tests/runtime/training.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+struct Variant {
+  int ranks, stage;
+  const char *recompute, *order;
+  int prefetch, threads;
+};
+
+std::string name_of(const Variant& v) {
+  return fmt::format("{} ranks, stage {}, recompute {}, {}, prefetch {}, {} threads", v.ranks, v.stage, v.recompute,
+                     v.order, v.prefetch, v.threads);
+}
+
+// Four micro-batches a step on 1, 2 or 4 ranks; stages and choices crossed so that each meets each.
+std::vector<Variant> variants() {
+  std::vector<Variant> all;
+  const struct {
+    const char *recompute, *order;
+    int prefetch, threads;
+  } choices[] = {{"none", "horizontal", 2, 1}, {"block", "vertical", 0, 3}, {"sqrt", "horizontal", 1, 2},
+                 {"sqrt", "vertical", 2, 1},   {"[1]", "horizontal", 3, 1}, {"none", "vertical", 1, 2}};
+  for (const int ranks : {1, 2, 4})
+    for (int stage = 0; stage < 4; ++stage)
+      for (const auto& c : choices) {
+        if (ranks == 1 && stage != 0 && stage != 3) continue;  // one rank shards nothing
+        all.push_back({ranks, stage, c.recompute, c.order, c.prefetch, c.threads});
+      }
+  return all;
+}
+
+struct Model {
+  const char* name;
+  std::vector<std::string> sets;
+};
+
+const Model kModels[] = {
+    {"tied, dropout",
+     {"model.preset=tiny-gpt2", "model.config.n_layer=3", "model.config.n_embd=48", "model.config.n_head=3",
+      "model.config.vocab_size=130", "model.config.n_positions=24", "model.config.attn_pdrop=0.1",
+      "model.config.resid_pdrop=0.1", "model.config.embd_pdrop=0.1"}},
+    {"untied, grouped queries",
+     {"model.preset=tiny-llama", "model.config.num_hidden_layers=3", "model.config.hidden_size=40",
+      "model.config.num_attention_heads=5", "model.config.num_key_value_heads=1", "model.config.head_dim=8",
+      "model.config.intermediate_size=72", "model.config.vocab_size=130", "model.config.attention_dropout=0.1"}},
+};
+
+class Contract : public testing::TestWithParam<std::tuple<int, const char*>> {
+ protected:
+  void SetUp() override {
+    std::ofstream file(folder_.path() / "tokens.bin", std::ios::binary);
+    for (std::uint32_t i = 0; i < 900; ++i) {
+      const auto token = static_cast<std::uint16_t>((i * i * 7 + i / 5) % 130);
+      file.write(reinterpret_cast<const char*>(&token), 2);
+    }
+  }
+  std::vector<std::string> sets(int ranks) const {
+    std::vector<std::string> all = kModels[std::get<0>(GetParam())].sets;
+    for (const std::string& set :
+         {fmt::format("data.train={}", (folder_.path() / "tokens.bin").string()), std::string("data.seq_len=16"),
+          std::string("training.max_steps=3"), std::string("training.micro_batch_size=2"),
+          fmt::format("training.precision={}", std::get<1>(GetParam())), std::string("optimizer.learning_rate=2e-3"),
+          fmt::format("training.gradient_accumulation_steps={}", 4 / ranks)})
+      all.push_back(set);
+    return all;
+  }
+  Trained run(const Variant& v) const {
+    auto all = sets(v.ranks);
+    for (const std::string& set :
+         {fmt::format("zero.stage={}", v.stage), fmt::format("training.recompute={}", v.recompute),
+          fmt::format("memory.order={}", v.order), fmt::format("memory.prefetch={}", v.prefetch),
+          fmt::format("device.threads={}", v.threads)})
+      all.push_back(set);
+    return train_in_threads(std::nullopt, all, v.ranks);
+  }
+
+  tests::ScratchFolder folder_;
+};
+
+TEST_P(Contract, SameBitsWhateverThePlan) {
+  std::optional<Trained> first;
+  for (const Variant& variant : variants()) {
+    const Trained trained = run(variant);
+    EXPECT_TRUE(trained.memory_as_planned) << name_of(variant);
+    EXPECT_TRUE(trained.bytes_as_planned) << name_of(variant);
+    if (!first) first = trained;
+    EXPECT_EQ(trained.loss_hex, first->loss_hex) << name_of(variant);
+    EXPECT_EQ(trained.weights_hash, first->weights_hash) << name_of(variant);
+  }
+  EXPECT_NE(first->loss_hex[1], first->loss_hex[2]) << "the weights move";
+}
+
+// `fast` gives up the world size and nothing else.
+TEST_P(Contract, FastKeepsItsBitsOverStages) {
+  std::optional<Trained> first;
+  for (int stage = 0; stage < 4; ++stage)
+    for (const char* order : {"horizontal", "vertical"}) {
+      auto all = sets(2);
+      for (const std::string& set : {fmt::format("zero.stage={}", stage), fmt::format("memory.order={}", order),
+                                     std::string("training.reduce=fast")})
+        all.push_back(set);
+      const Trained trained = train_in_threads(std::nullopt, all, 2);
+      EXPECT_TRUE(trained.memory_as_planned && trained.bytes_as_planned) << stage << order;
+      if (!first) first = trained;
+      EXPECT_EQ(trained.loss_hex, first->loss_hex) << stage << order;
+      EXPECT_EQ(trained.weights_hash, first->weights_hash) << stage << order;
+    }
+}
+
+// One micro-batch a step takes the rounded gradient itself as the sum: another plan, the same bits at every stage.
+TEST_P(Contract, OneMicroBatchAStep) {
+  std::optional<Trained> first;
+  for (const char* recompute : {"none", "block", "sqrt"}) {
+    auto all = sets(4);
+    all.push_back(fmt::format("training.recompute={}", recompute));
+    const Trained trained = train_in_threads(std::nullopt, all, 1);
+    EXPECT_TRUE(trained.memory_as_planned) << recompute;
+    if (!first) first = trained;
+    EXPECT_EQ(trained.weights_hash, first->weights_hash) << recompute;
+  }
+}
+
+std::string test_name(const testing::TestParamInfo<std::tuple<int, const char*>>& info) {
+  return fmt::format("{}_{}", std::get<0>(info.param) == 0 ? "gpt2" : "llama", std::get<1>(info.param));
+}
+INSTANTIATE_TEST_SUITE_P(Models, Contract,
+                         testing::Combine(testing::Values(0, 1), testing::Values("fp32", "bf16", "fp16")), test_name);
+
+// The loss scale of the first steps is far too high: they are skipped on every rank alike, then it learns.
+TEST(LossScale, OverflowIsSkippedByAllRanks) {
+  const tests::ScratchFolder folder;
+  {
+    std::ofstream file(folder.path() / "tokens.bin", std::ios::binary);
+    for (int i = 0; i < 600; ++i) file.put(static_cast<char>(i % 97)).put(0);
+  }
+  std::optional<Trained> first;
+  for (const int ranks : {1, 2}) {
+    const Trained trained = train_in_threads(
+        std::nullopt,
+        {"model.preset=tiny-gpt2", "model.config.n_layer=1", "model.config.n_embd=32", "model.config.n_head=2",
+         "model.config.vocab_size=128", "model.config.n_positions=16", "data.seq_len=16", "training.max_steps=24",
+         "training.precision=fp16", "fp16.initial_scale=4294967296", "fp16.growth_interval=4",
+         fmt::format("zero.stage={}", ranks == 1 ? 0 : 3),
+         fmt::format("data.train={}", (folder.path() / "tokens.bin").string()),
+         fmt::format("training.gradient_accumulation_steps={}", 2 / ranks)},
+        ranks);
+    int skipped = 0;
+    double scale = 4294967296.0;
+    for (const StepReport& step : trained.steps) {
+      if (step.skipped) {
+        ++skipped;
+        EXPECT_EQ(step.loss_scale, scale) << "step " << step.step;
+        scale = step.loss_scale / 2;
+      } else if (step.loss_scale != scale) {
+        scale = step.loss_scale;
+      }
+    }
+    EXPECT_GT(skipped, 2);
+    EXPECT_FALSE(trained.steps.back().skipped && trained.steps[trained.steps.size() - 2].skipped);
+    if (!first) first = trained;
+    EXPECT_EQ(trained.loss_hex, first->loss_hex);
+    EXPECT_EQ(trained.weights_hash, first->weights_hash);
+  }
+}
+
+// A loss that is not finite stops the run on all ranks before the update, naming the first unit that broke.
+TEST(NotFinite, NamesStepAndUnit) {
+  const tests::ScratchFolder folder;
+  {
+    std::ofstream file(folder.path() / "tokens.bin", std::ios::binary);
+    for (int i = 0; i < 600; ++i) file.put(static_cast<char>(i % 97)).put(0);
+  }
+  const Recipe recipe = load_recipe(
+      std::nullopt,
+      std::vector<std::string>{"model.preset=tiny-gpt2", "model.config.n_layer=3", "model.config.n_embd=32",
+                               "model.config.n_head=2", "model.config.vocab_size=128", "model.config.n_positions=16",
+                               "data.seq_len=16", "training.max_steps=2", "training.precision=bf16", "zero.stage=3",
+                               fmt::format("data.train={}", (folder.path() / "tokens.bin").string())});
+  std::array<std::string, 2> errors;
+  comm::run_threads(2, [&](comm::World& world) {
+    const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
+    Trainer trainer(job, world, 1);
+    (void)trainer.step(false);
+    const std::string before = trainer.weights_hash();
+    if (world.rank() == 1) {  // an infinity in rank 1's shard of block 1's parameters
+      const Executor::Held held = trainer.executor().parameters(2);
+      held.values.as<device::bf16>()[100] = device::from_float<device::bf16>(INFINITY);
+    }
+    try {
+      (void)trainer.step(false);
+    } catch (const AgreedError& error) {
+      errors[static_cast<std::size_t>(world.rank())] = error.what();
+    }
+    EXPECT_EQ(trainer.weights_hash(), before) << "stopped before the update";
+  });
+  EXPECT_EQ(errors[0], errors[1]);
+  EXPECT_THAT(errors[0], testing::AllOf(testing::HasSubstr("step 2"), testing::HasSubstr("block 1")));
+}
+
+}  // namespace
+}  // namespace strata::runtime

@@ -1,0 +1,55 @@
+#pragma once
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "runtime/job.h"
+#include "runtime/report.h"
+#include "runtime/trainer.h"
+
+namespace strata::runtime {
+
+// What a run leaves behind for comparison.
+struct Trained {
+  std::vector<StepReport> steps;
+  std::vector<std::string> loss_hex;
+  std::string weights_hash;
+  bool memory_as_planned, bytes_as_planned;
+};
+
+inline std::string hex(double x) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%a", x);
+  return text;
+}
+
+// Trains the recipe on `ranks` ranks, threads of this process. `after` sees rank r's trainer at the end.
+inline Trained train_in_threads(const std::optional<std::filesystem::path>& path, const std::vector<std::string>& sets,
+                                int ranks, const std::function<void(Trainer&, const Job&, int rank)>& after = {}) {
+  const Recipe recipe = load_recipe(path, sets);
+  Trained result;
+  comm::run_threads(ranks, [&](comm::World& world) {
+    // Its own: a product belongs to one compute lane.
+    const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1));
+    Trainer trainer(job, world, static_cast<int>(recipe.device.threads.value_or(1)));
+    std::vector<StepReport> steps;
+    while (!trainer.done()) steps.push_back(trainer.step(false));
+    const std::string hash = trainer.weights_hash();
+    if (after) after(trainer, job, world.rank());
+    if (world.rank() != 0) return;
+    result.steps = steps;
+    for (const StepReport& step : steps) result.loss_hex.push_back(hex(step.loss));
+    result.weights_hash = hash;
+    const Memory& measured = trainer.executor().measured_memory();
+    result.memory_as_planned = memory_json(measured, nullptr) == memory_json(job.plan.memory, nullptr);
+    const comm::CommBytes sent = trainer.executor().comm_bytes().per_step(trainer.steps_done());
+    result.bytes_as_planned = comm_json(sent) == comm_json(job.plan.comm_bytes);
+  });
+  return result;
+}
+
+}  // namespace strata::runtime
