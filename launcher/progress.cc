@@ -4,10 +4,33 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <string>
+#include <cstdlib>
+#include <string_view>
+
+#include "device/error.h"
 
 namespace strata::launcher {
 namespace {
+
+// Faster than this nobody reads.
+constexpr std::chrono::milliseconds kRedraw{50};
+
+bool is_live(std::FILE* out) {
+  const char* asked = std::getenv("STRATA_PROGRESS");
+  if (asked == nullptr || *asked == '\0') return isatty(fileno(out)) != 0;
+  const std::string_view style = asked;
+  if (style != "live" && style != "lines")
+    fail(Exit::usage, "STRATA_PROGRESS is \"{}\" in the environment: set it to live or lines, or unset it", style);
+  return style == "live";
+}
+
+std::size_t columns_of(std::FILE* out) {
+  winsize size{};
+  if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const char* columns = std::getenv("COLUMNS");
+  const int given = columns ? std::atoi(columns) : 0;
+  return given > 1 ? static_cast<std::size_t>(given) : 120;
+}
 
 std::string duration_text(double seconds) {
   const auto s = static_cast<std::int64_t>(seconds + 0.5);
@@ -27,30 +50,35 @@ std::string memory_text(const runtime::Memory& memory) {
 
 }  // namespace
 
-Progress::Progress(const runtime::Job& job, std::FILE* out) : job_(job), out_(out), live_(isatty(fileno(out)) != 0) {}
+Progress::Progress(const runtime::Job& job, std::FILE* out) : job_(job), out_(out), live_(is_live(out)) {}
 
 Progress::~Progress() {
   if (open_) std::fputc('\n', out_);
 }
 
 void Progress::show(const runtime::StepReport& r) {
-  smooth_ms_ = smooth_ms_ == 0 ? r.step_ms : 0.9 * smooth_ms_ + 0.1 * r.step_ms;
+  // The first step takes every page from the system for the first time: it says nothing of the steps to come.
+  smooth_ms_ = ++shown_ <= 2 ? r.step_ms : 0.9 * smooth_ms_ + 0.1 * r.step_ms;
   const std::int64_t steps = *job_.recipe.training.max_steps;
   std::string line = fmt::format("step {}/{}  loss {:.4f}  norm {:.3f}  {:.0f} tokens/s  {:.0f} ms", r.step, steps,
                                  r.loss, r.grad_norm, static_cast<double>(r.tokens) / smooth_ms_ * 1e3, r.step_ms);
   if (r.skipped) line += fmt::format("  skipped (loss scale {:g})", r.loss_scale);
   line += fmt::format("  {} left", duration_text(static_cast<double>(steps - r.step) * smooth_ms_ / 1e3));
   line += fmt::format("  {} a rank", memory_text(job_.plan.memory));
-  if (live_) {
-    winsize size{};
-    const std::size_t columns = ioctl(fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 120u;
-    if (line.size() >= columns) line.resize(columns - 1);
-    std::fprintf(out_, "\r\033[K%s", line.c_str());
-    open_ = true;
-  } else {
-    std::fprintf(out_, "%s\n", line.c_str());
-  }
+  if (live_) return show_live(std::move(line), r.stop || r.step >= steps);
+  std::fprintf(out_, "%s\n", line.c_str());
   std::fflush(out_);
+}
+
+void Progress::show_live(std::string line, bool last) {
+  const auto now = std::chrono::steady_clock::now();
+  if (open_ && !last && now - drawn_ < kRedraw) return;
+  drawn_ = now;
+  const std::size_t columns = columns_of(out_);
+  if (line.size() >= columns) line.resize(columns - 1);
+  std::fprintf(out_, "\r\033[K%s", line.c_str());
+  std::fflush(out_);
+  open_ = true;
 }
 
 }  // namespace strata::launcher

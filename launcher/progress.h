@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <string>
 
 #include "runtime/job.h"
 #include "runtime/trainer.h"
@@ -9,7 +10,9 @@
 namespace strata::launcher {
 
 // What a person sees while a run goes on, on rank 0's stderr: one live line on a terminal, a line a step elsewhere,
-// without control codes.
+// without control codes. mpirun hides the terminal behind a pipe: STRATA_PROGRESS=live in the environment says that
+// there is one (and COLUMNS how wide), STRATA_PROGRESS=lines asks for a line a step. Throws Error{usage} for another
+// value.
 class Progress {
  public:
   Progress(const runtime::Job& job, std::FILE* out);
@@ -20,11 +23,15 @@ class Progress {
   void show(const runtime::StepReport& report);
 
  private:
+  void show_live(std::string line, bool last);
+
   const runtime::Job& job_;
   std::FILE* out_;
   bool live_;
   bool open_ = false;  // the live line has no line break yet
+  std::int64_t shown_ = 0;
   double smooth_ms_ = 0;
+  std::chrono::steady_clock::time_point drawn_;
 };
 
 }  // namespace strata::launcher

@@ -1,0 +1,123 @@
+#include "launcher/progress.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "device/error.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class ProgressTest : public testing::Test {
+ protected:
+  ProgressTest() {
+    unsetenv("STRATA_PROGRESS");
+    unsetenv("COLUMNS");
+    job_.recipe.training.max_steps = 10;
+    job_.plan.memory[0].peak = std::size_t{3} << 20;
+  }
+  ~ProgressTest() override {
+    unsetenv("STRATA_PROGRESS");
+    unsetenv("COLUMNS");
+  }
+
+  static runtime::StepReport report(std::int64_t step, double step_ms) {
+    return {step, 2.5, 0.5, 1e-3, 1, false, 1000, step_ms, false};
+  }
+
+  // What a run that takes `step_ms` for each step writes into a file.
+  std::string shown(std::initializer_list<double> step_ms) {
+    std::FILE* file = std::tmpfile();
+    {
+      Progress progress(job_, file);
+      std::int64_t step = 0;
+      for (const double ms : step_ms) progress.show(report(++step, ms));
+    }
+    std::string text(static_cast<std::size_t>(std::ftell(file)), '\0');
+    std::rewind(file);
+    EXPECT_EQ(std::fread(text.data(), 1, text.size(), file), text.size());
+    std::fclose(file);
+    return text;
+  }
+
+  runtime::Job job_{};
+};
+
+TEST_F(ProgressTest, AFileGetsALineAStepWithoutControlCodes) {
+  EXPECT_EQ(shown({100, 100}),
+            "step 1/10  loss 2.5000  norm 0.500  10000 tokens/s  100 ms  1s left  device 3.0 MiB a rank\n"
+            "step 2/10  loss 2.5000  norm 0.500  10000 tokens/s  100 ms  1s left  device 3.0 MiB a rank\n");
+}
+
+TEST_F(ProgressTest, TheFirstStepDoesNotWeighOnTheSpeed) {
+  const std::string text = shown({5000, 100, 100});
+  EXPECT_THAT(text, HasSubstr("step 1/10  loss 2.5000  norm 0.500  200 tokens/s"));
+  EXPECT_THAT(text, HasSubstr("step 2/10  loss 2.5000  norm 0.500  10000 tokens/s"));
+  EXPECT_THAT(text, HasSubstr("step 3/10  loss 2.5000  norm 0.500  10000 tokens/s"));
+}
+
+TEST_F(ProgressTest, LaterStepsAreSmoothed) {
+  // 0.9 * 100 ms + 0.1 * 200 ms = 110 ms for 1000 tokens.
+  EXPECT_THAT(shown({100, 100, 200}), HasSubstr("9091 tokens/s  200 ms"));
+}
+
+TEST_F(ProgressTest, TheEnvironmentAsksForALiveLineInAPipe) {
+  setenv("STRATA_PROGRESS", "live", 1);
+  setenv("COLUMNS", "30", 1);
+  // The second step comes too soon to be drawn.
+  EXPECT_EQ(shown({100, 100}), "\r\033[Kstep 1/10  loss 2.5000  norm \n");
+}
+
+TEST_F(ProgressTest, TheLastStepIsAlwaysDrawn) {
+  setenv("STRATA_PROGRESS", "live", 1);
+  job_.recipe.training.max_steps = 2;
+  EXPECT_THAT(shown({100, 100}), AllOf(HasSubstr("step 2/2"), testing::EndsWith("a rank\n")));
+}
+
+TEST_F(ProgressTest, ATerminalGetsALiveLineUnlessLinesAreAskedFor) {
+  for (const bool lines : {false, true}) {
+    if (lines) setenv("STRATA_PROGRESS", "lines", 1);
+    int controller = -1, terminal = -1;
+    ASSERT_EQ(openpty(&controller, &terminal, nullptr, nullptr, nullptr), 0);
+    std::FILE* file = fdopen(terminal, "w");
+    {
+      Progress progress(job_, file);
+      progress.show(report(1, 100));
+    }
+    std::fflush(file);
+    std::string text(4096, '\0');
+    const ssize_t n = read(controller, text.data(), text.size());
+    ASSERT_GT(n, 0);
+    text.resize(static_cast<std::size_t>(n));
+    if (lines) {
+      EXPECT_THAT(text, Not(HasSubstr("\033")));
+    } else {
+      EXPECT_THAT(text, HasSubstr("\r\033[Kstep 1/10"));
+    }
+    std::fclose(file);
+    close(controller);
+  }
+}
+
+TEST_F(ProgressTest, AnotherValueIsRefused) {
+  setenv("STRATA_PROGRESS", "loud", 1);
+  try {
+    Progress progress(job_, stderr);
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Exit::usage);
+    EXPECT_THAT(error.what(), HasSubstr("STRATA_PROGRESS is \"loud\""));
+  }
+}
+
+}  // namespace
+}  // namespace strata::launcher
