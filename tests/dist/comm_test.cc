@@ -2,38 +2,34 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
 namespace {
 
-using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 
 struct Outcome {
   int status;
-  double seconds;
   std::string output;  // of all ranks and of mpirun
 };
 
 Outcome mpirun(int ranks, const std::string& mode, const std::string& transport) {
   // Containers run as root; there may be fewer cores than ranks, and other tests on them. mpirun would kill the
-  // survivors of a lost rank after a second; as in a real launch they get the time to say what happened.
+  // survivors of a lost rank after a second, which a busy machine may need. No more than this either: Open MPI 4.1
+  // sleeps it out, twice, also when all ranks have ended long ago.
   const std::string command = "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " MPIRUN
-                              " --oversubscribe --bind-to none --mca odls_base_sigkill_timeout 20 -n " +
+                              " --oversubscribe --bind-to none --mca odls_base_sigkill_timeout 2 -n " +
                               std::to_string(ranks) + " " COMM_DIST " " + mode + " " + transport + " 2>&1";
-  const auto start = std::chrono::steady_clock::now();
   FILE* pipe = popen(command.c_str(), "r");
-  if (!pipe) return {-1, 0, "popen failed"};
-  Outcome outcome{0, 0, {}};
+  if (!pipe) return {-1, "popen failed"};
+  Outcome outcome{0, {}};
   char buffer[4096];
   while (const std::size_t size = fread(buffer, 1, sizeof buffer, pipe)) outcome.output.append(buffer, size);
   const int status = pclose(pipe);
   outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return outcome;
 }
 
@@ -55,12 +51,12 @@ TEST_P(Ranks, CollectivesOverMessages) {
 class Failures : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Mpirun, Failures, testing::Values("shared_memory", "messages"));
 
-// Every survivor says who was first.
+// Every survivor ends within 10 s and says who was first.
 void expect_survivors_name(const Outcome& outcome, const std::string& cause) {
   for (const char* rank : {"0", "2", "3"})
-    EXPECT_THAT(outcome.output, ContainsRegex("rank " + std::string(rank) + " of 4 ended after .* s: " + cause));
+    EXPECT_THAT(outcome.output,
+                ContainsRegex("rank " + std::string(rank) + " of 4 ended after [0-9]\\.[0-9] s: " + cause));
   EXPECT_NE(outcome.status, 0);
-  EXPECT_LT(outcome.seconds, 10) << outcome.output;
 }
 
 TEST_P(Failures, KilledRankIsNamedAndEndsTheOthers) {
