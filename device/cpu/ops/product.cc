@@ -179,7 +179,8 @@ void Product::Impl::add_matmul(int row_kind, int column_kind, Step step) {
 
 void Product::Impl::reserve(int workers) {
   if (static_cast<std::size_t>(workers) > workers_.size())
-    fail(Exit::usage, "a lane has {} threads; this machine allows {}", workers, workers_.size());
+    fail(Exit::usage, "a lane of {} threads is more than the {} that products allow here: use fewer threads", workers,
+         workers_.size());
   for (int w = 0; w < workers; ++w) {
     if (workers_[w]) continue;
     workers_[w] = std::make_unique<Worker>();
@@ -281,6 +282,7 @@ const ProductShape& Product::shape() const {
 }
 
 std::size_t Product::workspace_bytes(int threads) const {
+  impl_->reserve(threads);  // asked at set-up: the step then allocates nothing
   return impl_->worker_bytes * static_cast<std::size_t>(threads) + kAlignment;
 }
 

@@ -1,0 +1,96 @@
+// Time of attention, forward and backward; FLOP/s count what the causal mask leaves.
+//   attention_bench [threads] [google-benchmark options]
+#include <benchmark/benchmark.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <random>
+#include <string>
+
+#include "device/abort.h"
+#include "device/lane.h"
+#include "device/memory.h"
+#include "device/ops/attention.h"
+
+namespace strata::device {
+namespace {
+
+struct Named {
+  const char* name;
+  std::size_t batch, seq, heads, kv_heads, head_dim;
+  float dropout;
+};
+constexpr Named kShapes[] = {
+    {"gpt2_4x256", 4, 256, 12, 12, 64, 0},
+    {"gpt2_1x1024", 1, 1024, 12, 12, 64, 0},
+    {"gpt2_1x1024_dropout", 1, 1024, 12, 12, 64, 0.1f},
+    {"long_1x4096", 1, 4096, 2, 2, 64, 0},
+    {"groups_1x1024", 1, 1024, 8, 2, 128, 0},
+    {"head80_1x1024", 1, 1024, 8, 8, 80, 0},
+};
+
+struct Buffer {
+  Arena arena;
+  DType dtype;
+  Buffer(std::size_t size, DType type) : arena(size * size_of(type)), dtype(type) {
+    std::minstd_rand engine(1);
+    std::uniform_real_distribution<float> uniform(-1, 1);
+    visit(type, [&](auto zero) {
+      using T = decltype(zero);
+      for (std::size_t i = 0; i < size; ++i) reinterpret_cast<T*>(arena.data())[i] = from_float<T>(uniform(engine));
+    });
+  }
+  View view() const { return {arena.data(), arena.size() / size_of(dtype), dtype}; }
+  View from(std::size_t offset) const { return view().sub(offset, view().size - offset); }
+};
+
+void attend(benchmark::State& state, const Named& n, DType dtype, int threads, bool backward) {
+  const std::size_t row = (n.heads + 2 * n.kv_heads) * n.head_dim, rows = n.batch * n.seq;
+  const std::size_t k = n.heads * n.head_dim, v = k + n.kv_heads * n.head_dim;
+  const AttentionShape shape{
+      n.batch, n.seq, n.heads, n.kv_heads, n.head_dim, row, row, row, 1 / std::sqrt(static_cast<float>(n.head_dim))};
+  const Buffer qkv(rows * row, dtype), d_qkv(rows * row, dtype), o(rows * k, dtype), d_o(rows * k, dtype);
+  const Buffer lse(rows * n.heads, DType::fp32);
+  const Buffer workspace(attention_workspace(shape, dtype, threads) / 4 + 1, DType::fp32);
+  const StepScalars scalars{};
+  const Dropout dropout{n.dropout, 1, 0, &scalars};
+  AbortToken abort;
+  Lane lane("bench", threads, 0, abort);
+  const auto forward = [&] {
+    attention_forward(lane, shape, qkv.view(), qkv.from(k), qkv.from(v), o.view(), lse.view(), dropout,
+                      workspace.view());
+    lane.synchronize();
+  };
+  forward();
+  for (auto _ : state) {
+    if (!backward) {
+      forward();
+      continue;
+    }
+    attention_backward(lane, shape, qkv.view(), qkv.from(k), qkv.from(v), o.view(), lse.view(), d_o.view(),
+                       d_qkv.view(), d_qkv.from(k), d_qkv.from(v), dropout, workspace.view());
+    lane.synchronize();
+  }
+  const auto pairs = static_cast<double>(n.batch * n.heads * n.seq * (n.seq + 1) / 2);
+  const double flops = (backward ? 10.0 : 4.0) * pairs * static_cast<double>(n.head_dim);
+  state.counters["FLOP/s"] = benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+}  // namespace
+}  // namespace strata::device
+
+int main(int argc, char** argv) {
+  using namespace strata::device;
+  benchmark::Initialize(&argc, argv);
+  const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16})
+    for (const Named& n : kShapes)
+      for (const bool backward : {false, true})
+        // CPU time of all threads: on a shared machine the wall clock measures the neighbours.
+        benchmark::RegisterBenchmark(
+            (std::string(name_of(dtype)) + "/" + n.name + (backward ? "/backward" : "/forward")).c_str(),
+            [&n, dtype, threads, backward](benchmark::State& s) { attend(s, n, dtype, threads, backward); })
+            ->MeasureProcessCPUTime()
+            ->Unit(benchmark::kMillisecond);
+  benchmark::RunSpecifiedBenchmarks();
+}
