@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Configures and builds the program as build/strata.
+#   scripts/build.sh [--all] [--sanitize address|thread] [--clean]
+# --all: the tests and benchmarks too. --sanitize: with sanitizers, in build-asan or build-tsan. --clean: from nothing.
+# STRATA_BUILD names another folder. ccache is used where it is installed.
+. "$(dirname "$0")/steps.sh"
+
+target=strata
+sanitize=
+clean=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --all) target=all ;;
+    --sanitize)
+      sanitize=${2:-}
+      case $sanitize in
+        address) build=${STRATA_BUILD:-build-asan} ;;
+        thread) build=${STRATA_BUILD:-build-tsan} ;;
+        *) die "--sanitize takes address or thread" ;;
+      esac
+      shift
+      ;;
+    --clean) clean=1 ;;
+    -h | --help) sed -n '2,5s/^# //p' "$0" && exit 0 ;;
+    *) die "there is no option $1 (see --help)" ;;
+  esac
+  shift
+done
+
+[ -z "$clean" ] || rm -rf "$build"
+options=(-DSTRATA_SANITIZE="$sanitize")
+if command -v ccache >/dev/null; then options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+step configure "configuring $build" cmake -S . -B "$build" -G Ninja "${options[@]}"
+step build "building $build ($target)" cmake --build "$build" --parallel "$(jobs)" --target "$target"

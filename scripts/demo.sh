@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and trains a small GPT on the King James Bible with two ranks at ZeRO-3; then shows
+# memory as planned and as measured at ZeRO-0 and ZeRO-3, the loss before and after, and that the bits are the same.
+#   scripts/demo.sh [--smoke] [--out DIR]
+# --smoke: a few steps, with what is built and installed already. --out: where its files go (runs/demo).
+. "$(dirname "$0")/steps.sh"
+
+out=runs/demo
+smoke=
+steps=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --smoke)
+      smoke=1
+      steps=8
+      ;;
+    --out)
+      out=${2:?--out needs a folder}
+      shift
+      ;;
+    -h | --help) sed -n '2,5s/^# //p' "$0" && exit 0 ;;
+    *) die "there is no option $1 (see --help)" ;;
+  esac
+  shift
+done
+
+recipe=examples/bible.toml
+strata=$build/strata
+data=(--set "data.train=$out/bible.bin")
+# --oversubscribe: two ranks also where there is one core. Strata binds its ranks to cores itself.
+ranks2=(mpirun -n 2 --oversubscribe --bind-to none)
+
+# The first number of a key in a JSON file, and that of a kind of memory; the device tier comes first.
+kind_bytes() { grep -o '"by_kind":{[^}]*}' "$1" | head -n 1 | grep -o "\"$2\":[0-9]*" | cut -d: -f2; }
+number() { grep -o "\"$2\":[-0-9.e+]*" "$1" | head -n 1 | cut -d: -f2; }
+text() { grep -o "\"$2\":\"[^\"]*\"" "$1" | head -n 1 | cut -d'"' -f4; }
+
+# Planned and measured bytes of ZeRO-0 and ZeRO-3, a row each; planned ones from `strata plan`, measured ones from runs.
+row() { # TITLE BYTES BYTES BYTES BYTES
+  awk -v title="$1" -v bytes="$2 $3 $4 $5" 'BEGIN {
+    printf "%-14s", title
+    n = split(bytes, column, " ")
+    for (i = 1; i <= n; ++i) if (column[i] == "-") printf "%16s", ""; else printf " %11.1f MiB", column[i] / 1048576
+    print "" }'
+}
+
+if [ -z "$smoke" ]; then
+  scripts/setup.sh
+  scripts/build.sh
+fi
+[ -x "$strata" ] || die "$strata is not built: scripts/build.sh"
+command -v bible >/dev/null || die "the program bible is not installed: scripts/setup.sh"
+started=$SECONDS
+mkdir -p "$out"
+rm -f "$out"/*.json "$out"/*.jsonl
+
+take_text() { bible -f gen1:1-rev22:21 >"$out/bible.txt"; }
+step demo-text "text: the King James Bible" take_text
+step demo-tokens "tokens: one a byte" "$strata" tokenize --tokenizer byte -o "$out/bible.bin" "$out/bible.txt"
+plan_both() {
+  local stage
+  for stage in 0 3; do
+    "$strata" plan $recipe "${data[@]}" --set zero.stage=$stage --ranks 2 --json "$out/plan-zero$stage.json"
+  done
+}
+step demo-plan "plans of ZeRO-0 and ZeRO-3 on 2 ranks" plan_both
+three_steps() { # SUMMARY [mpirun ...] SETS
+  local summary=$1
+  shift
+  "$@" "${data[@]}" --set training.max_steps=3 --set scheduler.warmup_steps=0 --set "report.summary=$summary"
+}
+step demo-zero0 "3 steps at ZeRO-0 on 2 ranks" three_steps "$out/zero0.json" \
+  "${ranks2[@]}" "$strata" train $recipe --set zero.stage=0
+step demo-zero3 "3 steps at ZeRO-3 on 2 ranks" three_steps "$out/zero3.json" \
+  "${ranks2[@]}" "$strata" train $recipe --set zero.stage=3
+step demo-rank1 "3 steps on 1 rank, 2 micro-batches each" three_steps "$out/rank1.json" \
+  "$strata" train $recipe
+
+[ -z "$steps" ] || data+=(--set "training.max_steps=$steps" --set scheduler.warmup_steps=0)
+train=("${ranks2[@]}" "$strata" train $recipe "${data[@]}"
+  --set "report.jsonl=$out/train.jsonl" --set "report.summary=$out/train.json")
+echo
+echo "training: mpirun -n 2 $strata train $recipe"
+if [ -t 2 ]; then
+  # mpirun puts a pipe between the ranks and this terminal.
+  export STRATA_PROGRESS=live COLUMNS
+  COLUMNS=$(tput cols 2>/dev/null || echo 120)
+  "${train[@]}" </dev/null || die "training failed (see above)"
+else
+  # Into a file or a pipe a line a step: a few of them will do.
+  "${train[@]}" </dev/null 2>&1 | awk '!/^step / || NR % 50 == 4 { print; fflush() }' || die "training failed (see above)"
+fi
+
+echo
+echo "memory of a rank on this run:"
+printf '%-14s %31s %31s\n' '' 'ZeRO-0' 'ZeRO-3'
+printf '%-14s %15s %15s %15s %15s\n' '' planned measured planned measured
+plan0=$out/plan-zero0.json plan3=$out/plan-zero3.json zero0=$out/zero0.json zero3=$out/train.json
+for kind in parameters gradients optimizer activations workspace staging; do
+  row $kind "$(kind_bytes "$plan0" $kind)" "$(kind_bytes "$zero0" $kind)" \
+    "$(kind_bytes "$plan3" $kind)" "$(kind_bytes "$zero3" $kind)"
+done
+peaks0=("$(number "$plan0" planned_peak_bytes)" "$(number "$zero0" measured_peak_bytes)")
+peaks3=("$(number "$plan3" planned_peak_bytes)" "$(number "$zero3" measured_peak_bytes)")
+row peak "${peaks0[@]}" "${peaks3[@]}"
+rss() { grep -o '"process_peak_rss_bytes":\[[0-9]*' "$1" | cut -d'[' -f2; }
+row "whole process" - "$(rss "$zero0")" - "$(rss "$zero3")"
+echo "(each kind at its own largest moment; the process adds the program and its libraries)"
+[ "${peaks0[0]}" = "${peaks0[1]}" ] || die "$zero0: the measured peak is not what $plan0 says"
+[ "${peaks3[0]}" = "${peaks3[1]}" ] || die "$zero3: the measured peak is not what $plan3 says"
+echo "planned and measured peaks are the same, to the byte"
+
+echo
+first=$(head -n 1 "$out/train.jsonl")
+last=$(tail -n 1 "$out/train.jsonl")
+loss() { printf '%.3f' "$(echo "$1" | grep -o '"loss":[0-9.e+-]*' | cut -d: -f2)"; }
+echo "loss: $(loss "$first") nats a byte in step 1, $(loss "$last") in step $(number "$out/train.json" steps)," \
+  "at $(printf %.0f "$(number "$out/train.json" tokens_per_s)") tokens/s"
+
+echo
+echo "weights after 3 steps, as a hash:"
+for run in "zero0 ZeRO-0 on 2 ranks" "zero3 ZeRO-3 on 2 ranks" "rank1 1 rank, 2 micro-batches a step"; do
+  printf '  %-34s %s\n' "${run#* }" "$(text "$out/${run%% *}.json" weights_hash)"
+done
+hashes=$(for run in zero0 zero3 rank1; do text "$out/$run.json" weights_hash; done | sort -u | wc -l)
+[ "$hashes" = 1 ] || die "the weights are not the same: this must never happen; please report it with $out"
+echo "  the same bits"
+
+cat <<NEXT
+
+what to try next:
+  # what 1.5 billion parameters would take on 8 ranks
+  $strata plan --set model.preset=qwen-1.5b --set zero.stage=3 --ranks 8
+  # this run with the activations of each block computed again in backward: less memory, the same losses
+  mpirun -n 2 $strata train $recipe --set training.recompute=block
+  # what this machine offers, and every test
+  $strata doctor
+  scripts/test.sh
+
+$out has the files of this demo; it took $((SECONDS - started)) s after the build
+NEXT

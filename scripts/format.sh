@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Formats every C++ source as .clang-format says.
+#   scripts/format.sh [--check]   --check: changes nothing; fails where something would change, 77 without clang-format
+. "$(dirname "$0")/steps.sh"
+
+mode=(-i)
+case ${1:-} in
+  '') ;;
+  --check) mode=(--dry-run -Werror) ;;
+  -h | --help) sed -n '2,3s/^# //p' "$0" && exit 0 ;;
+  *) die "there is no option $1 (see --help)" ;;
+esac
+if ! command -v clang-format >/dev/null; then
+  echo "Skipped: clang-format is not installed (scripts/setup.sh --dev)"
+  exit 77
+fi
+folders=()
+for folder in bench comm device launcher models offload runtime tests; do
+  [ ! -d "$folder" ] || folders+=("$folder")
+done
+find "${folders[@]}" \( -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
+  xargs -0 clang-format "${mode[@]}"

@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds everything and runs every test.
+#   scripts/test.sh [--asan | --tsan] [--quick] [-R REGEX]
+# --asan: with AddressSanitizer and UBSan, in build-asan. --tsan: with ThreadSanitizer, in build-tsan, those tests whose
+# ranks and lanes are threads. --quick: without the tests that start mpirun or scripts, and without the fuzz replays.
+# -R: only tests whose name matches. The last line is "N passed, N failed, N skipped"; the exit code is 0 if none failed.
+. "$(dirname "$0")/steps.sh"
+
+build_options=(--all)
+select=()
+# What ThreadSanitizer can see: threads of this process. MPI's and OpenMP's own synchronisation it cannot.
+threads='^(comm|runtime|models)\.|^device\.(Lane|Team|Abort)'
+while [ $# -gt 0 ]; do
+  case $1 in
+    --asan)
+      build_options+=(--sanitize address)
+      build=${STRATA_BUILD:-build-asan}
+      ;;
+    --tsan)
+      build_options+=(--sanitize thread)
+      build=${STRATA_BUILD:-build-tsan}
+      select+=(-R "$threads" -LE 'mpirun|scripts')
+      ;;
+    --quick) select+=(-LE 'mpirun|scripts|fuzz') ;;
+    -R)
+      select+=(-R "${2:?-R needs a regular expression}")
+      shift
+      ;;
+    -h | --help) sed -n '2,6s/^# //p' "$0" && exit 0 ;;
+    *) die "there is no option $1 (see --help)" ;;
+  esac
+  shift
+done
+
+# Prints from CTest's JUnit file: what was skipped and why, what failed and what it said, and the plain line.
+summarize() {
+  awk '
+    function attribute(name,  text) {
+      if (!match($0, " " name "=\"[^\"]*\"")) return ""
+      text = substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 4)
+      return plain(text)
+    }
+    function plain(text) {
+      gsub(/&lt;/, "<", text); gsub(/&gt;/, ">", text); gsub(/&quot;/, "\"", text); gsub(/&apos;/, "\047", text)
+      gsub(/&amp;/, "\\&", text)
+      return text
+    }
+    /<testcase / { name = attribute("name"); status = attribute("status"); reason = ""; output = ""; reading = 0 }
+    /<system-out>/ { reading = 1; sub(/.*<system-out>/, "") }
+    reading {
+      line = plain($0)
+      end = sub(/<\/system-out>.*/, "", line)
+      if (after_skip) { reason = line; after_skip = 0 }
+      if (line ~ /: Skipped$/) after_skip = 1
+      if (line ~ /^Skipped: /) reason = substr(line, 10)
+      output = output "  | " line "\n"
+      if (end) reading = 0
+    }
+    /<\/testcase>/ {
+      if (status == "run") ++passed
+      else if (status == "fail") { ++failed; failures = failures "failed: " name "\n" output "\n" }
+      else { ++skipped; skips = skips "skipped: " name ": " (reason == "" ? "no reason given" : reason) "\n" }
+    }
+    END {
+      printf "%s%s", skips, failures
+      printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
+    }' "$1"
+}
+
+scripts/setup.sh
+STRATA_BUILD=$build scripts/build.sh "${build_options[@]}"
+
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1}
+export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/leaks.supp:print_suppressions=0}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/races.supp:second_deadlock_stack=1}
+results=$PWD/$build/logs/tests.xml
+[ "${build#/}" = "$build" ] || results=$build/logs/tests.xml
+start=$SECONDS
+rm -f "$results"
+run_tests() {
+  ctest --test-dir "$build" --parallel "$(jobs)" --no-tests=error --output-on-failure \
+    --test-output-size-failed 65536 --output-junit "$results" "${select[@]}"
+}
+status=0
+mkdir -p "$build/logs"
+[ -t 1 ] || printf '%-44s' "running the tests"
+start_ticker "running the tests" "$build/logs/tests.log"
+run_tests >"$build/logs/tests.log" 2>&1 </dev/null || status=$?
+stop_ticker
+[ ! -t 1 ] || printf '%-44s' "running the tests"
+printf ' %4d s\n' $((SECONDS - start))
+if [ ! -s "$results" ]; then
+  tail -n 40 "$build/logs/tests.log"
+  die "ctest gave no result; the whole log is $build/logs/tests.log"
+fi
+[ "$status" = 0 ] || echo "the whole log is $build/logs/tests.log"
+summarize "$results"
+exit "$status"
