@@ -13,14 +13,14 @@
 namespace strata::launcher {
 namespace {
 
+// [{"zero.stage":3}, ...]: each the keys to change, with their values.
 std::string nearest_json(const std::vector<runtime::Suggestion>& nearest) {
   std::string text;
   for (const runtime::Suggestion& s : nearest) {
     std::string changes;
     for (const auto& [key, value] : s.changes)
       changes += fmt::format("{}\"{}\":{}", changes.empty() ? "" : ",", key, value);
-    text += fmt::format("{}{{\"changes\":{{{}}},\"memory\":{}}}", text.empty() ? "" : ",", changes,
-                        runtime::memory_json(s.memory, nullptr));
+    text += (text.empty() ? "{" : ",{") + changes + "}";
   }
   return "[" + text + "]";
 }

@@ -1,32 +1,15 @@
 #include <algorithm>
-#include <numeric>
+#include <vector>
 
 #include "runtime/planner.h"
 
 namespace strata::runtime {
 namespace {
 
-// Placed buffers, found by time: each is listed in every stretch of kStretch tasks that it lives in.
-class Timeline {
- public:
-  explicit Timeline(std::size_t tasks) : stretches_(tasks / kStretch + 1) {}
-
-  void add(int buffer, const Lifetime& life) {
-    for (int s = life.first / kStretch; s <= life.last / kStretch; ++s) stretches_[index(s)].push_back(buffer);
-  }
-  // Buffers whose stretches touch `life`, without repetition.
-  void near(const Lifetime& life, std::vector<int>& out) const {
-    out.clear();
-    for (int s = life.first / kStretch; s <= life.last / kStretch; ++s)
-      out.insert(out.end(), stretches_[index(s)].begin(), stretches_[index(s)].end());
-    std::sort(out.begin(), out.end());
-    out.erase(std::unique(out.begin(), out.end()), out.end());
-  }
-
- private:
-  static constexpr int kStretch = 32;
-  static std::size_t index(int s) { return static_cast<std::size_t>(s); }
-  std::vector<std::vector<int>> stretches_;
+// A buffer that has its place.
+struct Placed {
+  std::size_t begin, end;  // bytes
+  Lifetime life;
 };
 
 }  // namespace
@@ -63,28 +46,24 @@ void assign_offsets(StepPlan& plan) {
     end += buffer.bytes;
   }
   const auto buffer_of = [&](int b) -> Buffer& { return plan.buffers[static_cast<std::size_t>(b)]; };
-  const auto life_of = [&](int b) -> const Lifetime& { return lives[static_cast<std::size_t>(b)]; };
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return buffer_of(a).bytes > buffer_of(b).bytes; });
 
-  Timeline timeline(plan.tasks.size());
-  std::vector<int> near;
+  std::array<std::vector<Placed>, kTiers> placed;  // by rising offset
   for (const int b : order) {
     Buffer& buffer = buffer_of(b);
-    const Lifetime& life = life_of(b);
-    timeline.near(life, near);
-    std::erase_if(near, [&](int other) {
-      const Lifetime& o = life_of(other);
-      return o.last < life.first || o.first > life.last || buffer_of(other).tier != buffer.tier;
-    });
-    std::sort(near.begin(), near.end(), [&](int x, int y) { return buffer_of(x).offset < buffer_of(y).offset; });
+    const Lifetime& life = lives[static_cast<std::size_t>(b)];
+    auto& others = placed[static_cast<std::size_t>(buffer.tier)];
     std::size_t offset = base[static_cast<std::size_t>(buffer.tier)];
-    for (const int other : near) {
-      const Buffer& o = buffer_of(other);
-      if (offset + buffer.bytes <= o.offset) break;
-      offset = std::max(offset, o.offset + o.bytes);
+    for (const Placed& other : others) {
+      if (other.life.last < life.first || other.life.first > life.last) continue;
+      if (offset + buffer.bytes <= other.begin) break;
+      offset = std::max(offset, other.end);
     }
     buffer.offset = offset;
-    timeline.add(b, life);
+    const Placed mine{offset, offset + buffer.bytes, life};
+    others.insert(std::upper_bound(others.begin(), others.end(), mine,
+                                   [](const Placed& x, const Placed& y) { return x.begin < y.begin; }),
+                  mine);
   }
 }
 

@@ -47,8 +47,10 @@ void derive_waits(StepPlan& plan) {
       std::erase_if(touches, [&](const Touch& touch) {
         if (touch.end <= begin || end <= touch.begin || touch.task == static_cast<int>(t)) return false;
         if (writes || touch.writes) needed.push_back(touch.task);
-        // Who waits for this write waits for what it covers.
-        return writes && begin <= touch.begin && touch.end <= end;
+        // Who waits for this write waits for what it covers; who waits for this read, for its lane's earlier ones.
+        const bool covered = begin <= touch.begin && touch.end <= end;
+        return covered &&
+               (writes || (!touch.writes && plan.tasks[static_cast<std::size_t>(touch.task)].lane == task.lane));
       });
       touches.push_back({static_cast<int>(t), begin, end, writes});
     }
