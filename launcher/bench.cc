@@ -182,7 +182,7 @@ int bench_step(const BenchOptions& options) {
   world->barrier();
   const Floor floor = floor_of(job, threads);
   world->barrier();
-  runtime::Executor executor(job.plan, *job.model, *world, {0.9f, 0.95f, 1e-8f, 0.1f}, threads);
+  runtime::Executor executor(job.plan, *job.model, *world, {0.9, 0.95, 1e-8, 0.1}, threads);
   const auto source = runtime::random_weights(*job.model, recipe.training.seed);
   runtime::load_weights(executor, job.plan, world->rank(), *source, threads);
   fill_random_tokens(executor, job, world->rank());
@@ -221,7 +221,7 @@ int bench_adam(const BenchOptions& options) {
   scalars.learning_rate = 1e-3f;
   scalars.gradient_factor = scalars.bias_correction1 = scalars.bias_correction2 = 1;
   const double seconds = stand.time(9, [&] {
-    adamw(stand.lane(), {0.9f, 0.95f, 1e-8f, 0.1f}, &scalars, gradient, {}, master, first, second, parameter);
+    adamw(stand.lane(), {0.9, 0.95, 1e-8, 0.1}, &scalars, gradient, {}, master, first, second, parameter);
   });
   const double ns = seconds / static_cast<double>(n) * 1e9, rate = 28 / ns, triad = triad_gb_per_s(threads);
   fmt::print("{:.3f} ns a parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f} ({} parameters, {} threads)\n", ns,

@@ -283,7 +283,7 @@ void Executor::update(const Task& task) {
   const View shard = view(task, Role::shard, plan_.dtype);
   const View parameters = shard ? shard : view(task, Role::parameters, plan_.dtype).sub(begin, end - begin);
   const View master = task.buffer(Role::master) >= 0 ? view(task, Role::master, DType::fp32) : parameters;
-  const auto apply = [&](std::size_t from, std::size_t to, float decay) {
+  const auto apply = [&](std::size_t from, std::size_t to, double decay) {
     if (from >= to) return;
     const std::size_t at = from - begin, n = to - from;
     ConstView first, second;
@@ -302,7 +302,7 @@ void Executor::update(const Task& task) {
   };
   for (const Run& run : u.runs) {
     const std::size_t from = std::max(begin, run.begin), to = std::min(end, run.end);
-    const float decay = run.decay ? adamw_.weight_decay : 0.0f;
+    const double decay = run.decay ? adamw_.weight_decay : 0.0;
     // A tied weight's gradient has two parts up to the end of the shared range.
     apply(from, std::min(to, shared), decay);
     apply(std::max(from, shared), to, decay);

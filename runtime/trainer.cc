@@ -13,10 +13,7 @@
 namespace strata::runtime {
 namespace {
 
-device::AdamW adamw_of(const Recipe::Optimizer& o) {
-  return {static_cast<float>(o.betas[0]), static_cast<float>(o.betas[1]), static_cast<float>(o.eps),
-          static_cast<float>(o.weight_decay)};
-}
+device::AdamW adamw_of(const Recipe::Optimizer& o) { return {o.betas[0], o.betas[1], o.eps, o.weight_decay}; }
 
 }  // namespace
 
