@@ -9,7 +9,9 @@ namespace strata::device {
 // Element types of parameters, activations and gradients. The compute dtype of a run is also its wire dtype.
 enum class DType : std::uint8_t { fp32, bf16, fp16 };
 
-constexpr std::size_t size_of(DType t) { return t == DType::fp32 ? 4 : 2; }
+constexpr std::size_t size_of(DType t) {
+  return t == DType::fp32 ? 4 : 2;
+}
 constexpr std::string_view name_of(DType t) {
   return t == DType::fp32 ? "fp32" : t == DType::bf16 ? "bf16" : "fp16";
 }
@@ -23,8 +25,12 @@ struct fp16 {
   std::uint16_t bits;
 };
 
-constexpr float to_float(float x) { return x; }
-constexpr float to_float(bf16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
+constexpr float to_float(float x) {
+  return x;
+}
+constexpr float to_float(bf16 x) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
+}
 constexpr float to_float(fp16 x) {
   const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000u) << 16;
   const std::uint32_t exponent = (x.bits >> 10) & 0x1fu, mantissa = x.bits & 0x3ffu;
@@ -73,9 +79,12 @@ inline constexpr DType dtype_of<fp16> = DType::fp16;
 template <typename F>
 decltype(auto) visit(DType t, F&& f) {
   switch (t) {
-    case DType::bf16: return f(bf16{});
-    case DType::fp16: return f(fp16{});
-    case DType::fp32: break;
+    case DType::bf16:
+      return f(bf16{});
+    case DType::fp16:
+      return f(fp16{});
+    case DType::fp32:
+      break;
   }
   return f(float{});
 }

@@ -8,11 +8,13 @@
 //
 // A kernel header declares a table of function pointers and, through this macro, its two definitions and their choice:
 //   STRATA_KERNEL_TABLE(NormKernels, norm_kernels)   ->   const NormKernels& norm_kernels();
-#define STRATA_KERNEL_TABLE(Table, name)                                        \
-  namespace avx2 {                                                              \
-  extern const Table name##_table;                                              \
-  }                                                                             \
-  namespace avx512 {                                                            \
-  extern const Table name##_table;                                              \
-  }                                                                             \
-  inline const Table& name() { return isa() == Isa::avx512 ? avx512::name##_table : avx2::name##_table; }
+#define STRATA_KERNEL_TABLE(Table, name)                                     \
+  namespace avx2 {                                                           \
+  extern const Table name##_table;                                           \
+  }                                                                          \
+  namespace avx512 {                                                         \
+  extern const Table name##_table;                                           \
+  }                                                                          \
+  inline const Table& name() {                                               \
+    return isa() == Isa::avx512 ? avx512::name##_table : avx2::name##_table; \
+  }
