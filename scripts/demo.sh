@@ -88,7 +88,9 @@ if [ -t 2 ]; then
   "${train[@]}" </dev/null || die "training failed (see above)"
 else
   # Into a file or a pipe a line a step: a few of them will do.
-  "${train[@]}" </dev/null 2>&1 | awk '!/^step / || NR % 50 == 4 { print; fflush() }' || die "training failed (see above)"
+  "${train[@]}" </dev/null 2>&1 |
+    awk '/^step / { split($2, n, "/"); if (n[1] > 1 && n[1] % 100 && n[1] < n[2]) next } { print; fflush() }' ||
+    die "training failed (see above)"
 fi
 
 echo
