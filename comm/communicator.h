@@ -104,7 +104,18 @@ class World {
   virtual std::size_t borrowed_bytes() const { return 0; }
 
   // Tells the other ranks that this one failed, so that their waits end; returns at once. The first cause wins.
-  virtual void report_failure(const std::string& cause) = 0;
+  virtual void report_failure(const std::string& cause, Exit code) = 0;
+  // What ended the run: the first cause, where the ranks could agree on one.
+  virtual device::Failure failure() { return abort_token().failure(); }
+  // A failure is told once: true on the rank that failed first, and where it died or left without a word, on the
+  // lowest rank that is left on each node.
+  bool speaks() {
+    const device::Failure first = failure();
+    return first.rank == rank() || (!first.told && lowest_left());
+  }
+
+ protected:
+  virtual bool lowest_left() const { return rank() == 0; }
 };
 
 enum class Backend : std::uint8_t { automatic, solo, threads, mpi };
@@ -114,6 +125,11 @@ enum class Transport : std::uint8_t { automatic, shared_memory, messages };
 // is needed. Transport::messages forces messages between ranks that could share memory.
 // Throws Error{usage} where the backend asked for does not fit how the program was started.
 std::unique_ptr<World> connect(Backend backend, Transport transport);
+
+// Throws Error{usage} where connect() would refuse the backend on every rank.
+void require_possible(Backend backend);
+// This process's rank as its launcher gives it, before there is a world; 0 without one.
+int launched_rank();
 
 // A world of one rank.
 std::unique_ptr<World> solo_world();

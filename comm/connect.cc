@@ -1,6 +1,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "comm/mpi.h"
 #include "device/error.h"
@@ -11,7 +12,7 @@ namespace {
 // How a launcher started this process, and with how many others; ranks == 0 where none did.
 struct Launch {
   const char* launcher = "";
-  int ranks = 0;
+  int ranks = 0, rank = 0;
 };
 
 Launch find_launch() {
@@ -19,12 +20,12 @@ Launch find_launch() {
     const char* text = std::getenv(name);
     return text ? std::atoi(text) : 0;
   };
-  if (const int ranks = number("OMPI_COMM_WORLD_SIZE")) return {"mpirun", ranks};
+  if (const int ranks = number("OMPI_COMM_WORLD_SIZE")) return {"mpirun", ranks, number("OMPI_COMM_WORLD_RANK")};
   // Of a job step: SLURM_NTASKS is also set in a batch script, whose processes are no ranks.
   if (std::getenv("SLURM_PROCID"))
-    if (const int ranks = number("SLURM_STEP_NUM_TASKS"); ranks > 1) return {"srun", ranks};
+    if (const int ranks = number("SLURM_STEP_NUM_TASKS"); ranks > 1) return {"srun", ranks, number("SLURM_PROCID")};
   if (std::getenv("PMI_RANK"))
-    if (const int ranks = number("PMI_SIZE"); ranks > 1) return {"a PMI launcher", ranks};
+    if (const int ranks = number("PMI_SIZE"); ranks > 1) return {"a PMI launcher", ranks, number("PMI_RANK")};
   return {};
 }
 
@@ -32,43 +33,49 @@ std::unique_ptr<World> connect_mpi(const Launch& launch, Transport transport) {
   auto session = std::make_unique<MpiSession>();
   // As many runs as ranks, each writing the same checkpoints, is what this would otherwise become.
   if (launch.ranks > 1 && session->size == 1)
-    fail(Exit::usage,
-         "{} started {} ranks but MPI sees only this one: start with the mpirun of the Open MPI that strata is linked "
-         "with, or srun --mpi=pmix",
-         launch.launcher, launch.ranks);
+    throw AgreedError(Exit::usage,
+                      fmt::format("{} started {} ranks but MPI sees only this one: start with the mpirun of the Open "
+                                  "MPI that strata is linked with, or srun --mpi=pmix",
+                                  launch.launcher, launch.ranks));
+  // Ranks that ask for different ones, by different recipes, must still meet to find that out.
+  const int asked = static_cast<int>(transport), both[] = {asked, -asked};
+  int most[2] = {};
+  STRATA_MPI(MPI_Allreduce(both, most, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
+  if (most[0] != -most[1]) return mpi_messages_world(std::move(session), "the ranks ask for different transports");
   if (transport == Transport::messages) return mpi_messages_world(std::move(session), "");
   std::string why_not;
   if (auto world = mpi_shared_memory_world(session, why_not)) return world;
   if (transport == Transport::shared_memory)
-    fail(Exit::usage, "the ranks cannot share memory: {}; leave the transport to strata, or start them on one node",
-         why_not);
+    throw AgreedError(Exit::usage, fmt::format("the ranks cannot share memory: {}; leave comm.transport to strata, or "
+                                               "start them on one node",
+                                               why_not));
   return mpi_messages_world(std::move(session), why_not);
 }
 
 }  // namespace
 
-std::unique_ptr<World> connect(Backend backend, Transport transport) {
+void require_possible(Backend backend) {
+  if (backend == Backend::threads)
+    fail(Exit::usage,
+         "comm.backend = threads makes ranks of one process's threads for tests and debuggers, which the program does "
+         "not offer: use auto, or mpirun -n N for several ranks");
   const Launch launch = find_launch();
-  switch (backend) {
-    case Backend::threads:
-      fail(
-          Exit::usage,
-          "comm.backend = threads makes ranks of one process's threads for tests and debuggers, which the program does "
-          "not offer: use auto, or mpirun -n N for several ranks");
-    case Backend::solo:
-      if (launch.ranks > 1)
-        fail(Exit::usage,
-             "comm.backend = solo, but {} started {} ranks that would each train alone and overwrite each other's "
-             "files: "
-             "use comm.backend = auto, or start one",
-             launch.launcher, launch.ranks);
-      return solo_world();
-    case Backend::mpi:
-      return connect_mpi(launch, transport);
-    case Backend::automatic:
-      break;
-  }
-  return launch.ranks == 0 ? solo_world() : connect_mpi(launch, transport);
+  if (backend == Backend::solo && launch.ranks > 1)
+    fail(Exit::usage,
+         "comm.backend = solo, but {} started {} ranks that would each train alone and overwrite each other's files: "
+         "use comm.backend = auto, or start one",
+         launch.launcher, launch.ranks);
+}
+
+int launched_rank() {
+  return find_launch().rank;
+}
+
+std::unique_ptr<World> connect(Backend backend, Transport transport) {
+  require_possible(backend);
+  const Launch launch = find_launch();
+  if (backend == Backend::solo || (backend == Backend::automatic && launch.ranks == 0)) return solo_world();
+  return connect_mpi(launch, transport);
 }
 
 }  // namespace strata::comm

@@ -54,6 +54,8 @@ struct ControlBlock::Header {
   enum : std::uint32_t { none, being_written, written };
   alignas(kCacheLine) std::atomic<std::uint32_t> state{none};
   int rank = -1;
+  Exit code = Exit::failed;
+  bool told = true;
   char cause[1024] = {};
 };
 
@@ -83,16 +85,18 @@ ControlBlock ControlBlock::attach(std::byte* memory, int ranks) {
   return {memory, ranks};
 }
 
-void ControlBlock::report_failure(int rank, const std::string& cause) const {
+void ControlBlock::report_failure(const device::Failure& failure) const {
   std::uint32_t expected = Header::none;
   if (!header_->state.compare_exchange_strong(expected, Header::being_written)) {
     // Whoever was first needs a moment to write; a writer that died over it needs for ever.
     for (int i = 0; i < 100 && !failed(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return;
   }
-  header_->rank = rank;
-  const std::size_t size = std::min(cause.size(), sizeof header_->cause - 1);
-  std::memcpy(header_->cause, cause.data(), size);
+  header_->rank = failure.rank;
+  header_->code = failure.code;
+  header_->told = failure.told;
+  const std::size_t size = std::min(failure.cause.size(), sizeof header_->cause - 1);
+  std::memcpy(header_->cause, failure.cause.data(), size);
   header_->cause[size] = '\0';
   header_->state.store(Header::written, std::memory_order_release);
 }
@@ -100,11 +104,8 @@ void ControlBlock::report_failure(int rank, const std::string& cause) const {
 bool ControlBlock::failed() const {
   return header_->state.load(std::memory_order_acquire) == Header::written;
 }
-int ControlBlock::failed_rank() const {
-  return header_->rank;
-}
-std::string ControlBlock::failed_cause() const {
-  return header_->cause;
+device::Failure ControlBlock::failure() const {
+  return {header_->rank, header_->cause, header_->code, header_->told};
 }
 
 void ControlBlock::leave(int rank) const {

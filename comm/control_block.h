@@ -5,6 +5,7 @@
 #include <string>
 
 #include "comm/communicator.h"
+#include "device/abort.h"
 
 namespace strata::comm {
 
@@ -54,12 +55,11 @@ class ControlBlock {
   int ranks() const { return ranks_; }
   RankSlot& slot(int channel, int rank) const { return slots_[channel * ranks_ + rank]; }
 
-  // The first report wins; `cause` is a sentence that names the rank. After it failed() is true, unless the first
+  // The first report wins; its cause is a sentence that names the rank. After it failed() is true, unless the first
   // rank died while it wrote its cause.
-  void report_failure(int rank, const std::string& cause) const;
+  void report_failure(const device::Failure& failure) const;
   bool failed() const;
-  int failed_rank() const;
-  std::string failed_cause() const;
+  device::Failure failure() const;
 
   // A rank whose World ends leaves: it will raise no signal any more.
   void leave(int rank) const;

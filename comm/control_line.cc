@@ -41,9 +41,9 @@ ControlLine::~ControlLine() {
   MPI_Comm_free(&comm_);
 }
 
-ControlLine::Notice ControlLine::notice(Kind kind, int rank, const std::string& text) {
-  Notice notice{kind, rank, {}};
-  text.copy(notice.text.data(), notice.text.size() - 1);
+ControlLine::Notice ControlLine::notice(Kind kind, const device::Failure& failure) {
+  Notice notice{kind, failure.rank, static_cast<std::int32_t>(failure.code), failure.told ? 1 : 0, {}};
+  failure.cause.copy(notice.text.data(), notice.text.size() - 1);
   return notice;
 }
 
@@ -67,33 +67,41 @@ void ControlLine::receive() {
     STRATA_MPI(MPI_Test(&listening_, &arrived, MPI_STATUS_IGNORE));
     if (!arrived) return;
     if (incoming_.kind == Kind::failed)
-      token_.set(incoming_.rank, incoming_.text.data());
+      token_.set({incoming_.rank, incoming_.text.data(), static_cast<Exit>(incoming_.code), incoming_.told != 0});
     else
       left_[static_cast<std::size_t>(incoming_.rank)] = true;
     listen();
   }
 }
 
-void ControlLine::fail_with(int rank, const std::string& cause) {
-  token_.set(rank, cause);
+void ControlLine::fail_with(const device::Failure& failure) {
+  token_.set(failure);
   if (told_) return;
   told_ = true;
-  failure_ = notice(Kind::failed, rank, cause);
+  failure_ = notice(Kind::failed, failure);
   tell_others(failure_, failure_requests_);
 }
 
-void ControlLine::report_failure(const std::string& cause) {
-  const bool first = token_.set(session_.rank, cause);
+void ControlLine::report_failure(const std::string& cause, Exit code) {
+  token_.set({session_.rank, cause, code});
   const std::lock_guard lock(mutex_);
+  device::Failure failure = token_.failure();
   // A token that names another rank was set by that rank's notice, which went to all.
-  if (first || token_.rank() == session_.rank)
-    fail_with(session_.rank, fmt::format("rank {} failed: {}", session_.rank, token_.cause()));
+  if (failure.rank != session_.rank) return;
+  failure.cause = fmt::format("rank {} failed: {}", session_.rank, failure.cause);
+  fail_with(failure);
+}
+
+bool ControlLine::lowest_left() const {
+  return std::none_of(session_.neighbours.begin(), session_.neighbours.end(),
+                      [&](const Process& process) { return process.rank < session_.rank && process.alive(); });
 }
 
 void ControlLine::poll() {
   if (token_.is_set()) {
-    report_failure(token_.cause());
-    throw device::Aborted(token_.cause());
+    const device::Failure failure = token_.failure();
+    report_failure(failure.cause, failure.code);
+    throw device::Aborted(failure.cause);
   }
   {
     const std::lock_guard lock(mutex_);
@@ -105,14 +113,17 @@ void ControlLine::poll() {
         if (!left_[static_cast<std::size_t>(process.rank)] && !process.alive()) {
           // It may have said farewell between the two questions.
           receive();
-          if (!left_[static_cast<std::size_t>(process.rank)]) fail_with(process.rank, process.obituary());
+          if (!left_[static_cast<std::size_t>(process.rank)])
+            fail_with({process.rank, process.obituary(), Exit::failed, false});
         }
       const auto gone = std::find(left_.begin(), left_.end(), true);
       if (gone != left_.end() && first_left_ == 0) first_left_ = time;
       if (first_left_ != 0 && time > first_left_ + kPatienceAfterFarewell) {
         const auto rank = static_cast<int>(gone - left_.begin());
-        fail_with(rank, fmt::format("rank {} ended while rank {} waited for it: its own message says why", rank,
-                                    session_.rank));
+        fail_with(
+            {rank,
+             fmt::format("rank {} ended while rank {} waited for it: its own message says why", rank, session_.rank),
+             Exit::failed, false});
       }
     }
   }
@@ -125,7 +136,7 @@ bool ControlLine::leave_together() {
   if (!token_.is_set()) {
     const std::lock_guard lock(mutex_);
     left_[static_cast<std::size_t>(session_.rank)] = true;
-    farewell_ = notice(Kind::left, session_.rank, "");
+    farewell_ = notice(Kind::left, {session_.rank, "", Exit::done, true});
     tell_others(farewell_, farewell_requests_);
   }
   while (!token_.is_set()) {
@@ -136,7 +147,8 @@ bool ControlLine::leave_together() {
       for (const Process& process : session_.neighbours) {
         if (left_[static_cast<std::size_t>(process.rank)] || process.alive()) continue;
         receive();
-        if (!left_[static_cast<std::size_t>(process.rank)]) fail_with(process.rank, process.obituary());
+        if (!left_[static_cast<std::size_t>(process.rank)])
+          fail_with({process.rank, process.obituary(), Exit::failed, false});
       }
     }
     std::this_thread::sleep_for(2ms);

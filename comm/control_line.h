@@ -26,7 +26,9 @@ class ControlLine {
   // Throws Aborted, with the first cause, once this rank or another has failed, died, or left while this one waits.
   void poll();
   // Tells the others; returns at once.
-  void report_failure(const std::string& cause);
+  void report_failure(const std::string& cause, Exit code);
+  // True where no lower rank is left on this node.
+  bool lowest_left() const;
   // The end of a run: tells the others that this rank leaves and waits for them. False if the run failed.
   bool leave_together();
 
@@ -34,14 +36,14 @@ class ControlLine {
   enum class Kind : std::int32_t { failed, left };
   struct Notice {
     Kind kind;
-    std::int32_t rank;
+    std::int32_t rank, code, told;
     std::array<char, 1024> text;
   };
-  static Notice notice(Kind kind, int rank, const std::string& text);
+  static Notice notice(Kind kind, const device::Failure& failure);
   void listen();
   void receive();
   void tell_others(const Notice& notice, std::vector<MPI_Request>& requests);
-  void fail_with(int rank, const std::string& cause);
+  void fail_with(const device::Failure& failure);
 
   MpiSession& session_;
   device::AbortToken& token_;

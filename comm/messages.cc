@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "comm/agreement.h"
 #include "comm/control_line.h"
 #include "comm/lane_communicator.h"
 #include "device/error.h"
@@ -175,13 +176,14 @@ class MessagesWorld final : public World {
 
   device::Arena allocate(std::size_t bytes) override {
     // Kept until the end: when this rank unwinds after a failure, messages may still be coming in.
-    const auto arena = std::make_shared<device::Arena>(bytes);
-    arenas_.push_back(arena);
+    std::shared_ptr<const device::Arena> arena;
+    agree(*this, [&] { arena = arenas_.emplace_back(std::make_shared<device::Arena>(bytes)); });
     return device::Arena::adopt(arena->data(), bytes, arena);
   }
   std::unique_ptr<Communicator> open(device::Lane& lane) override { return queue_in_lane(lane, duplicate()); }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
-  void report_failure(const std::string& cause) override { control_->report_failure(cause); }
+  void report_failure(const std::string& cause, Exit code) override { control_->report_failure(cause, code); }
+  bool lowest_left() const override { return control_->lowest_left(); }
 
  private:
   std::unique_ptr<Collectives> duplicate() {

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <utility>
 
+#include "comm/agreement.h"
 #include "comm/lane_communicator.h"
 #include "comm/mpi.h"
 #include "comm/shared_mapping.h"
@@ -50,7 +51,9 @@ class MpiSharedMemoryWorld final : public World {
   std::unique_ptr<Communicator> open(device::Lane& lane) override { return queue_in_lane(lane, memory_.open()); }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
   std::size_t borrowed_bytes() const override;
-  void report_failure(const std::string& cause) override { memory_.report_failure(cause); }
+  void report_failure(const std::string& cause, Exit code) override { memory_.report_failure(cause, code); }
+  device::Failure failure() override { return memory_.failure(); }
+  bool lowest_left() const override { return memory_.lowest_left(); }
 
  private:
   device::AbortToken token_;
@@ -73,19 +76,22 @@ device::Arena MpiSharedMemoryWorld::allocate(std::size_t bytes) {
     memory_.add_arena(bytes, {arena.data()});
     return arena;
   }
-  auto mapping = std::make_shared<SharedMapping>(name(run_, rank(), arenas_++), bytes);
+  std::shared_ptr<SharedMapping> mapping;
+  agree(*this, [&] { mapping = std::make_shared<SharedMapping>(name(run_, rank(), arenas_++), bytes); });
   const Address address = mapping->address();
   std::vector<Address> addresses(static_cast<std::size_t>(size()));
   own_->exchange(reinterpret_cast<const std::byte*>(&address), sizeof address,
                  reinterpret_cast<std::byte*>(addresses.data()));
   std::vector<const std::byte*> bases;
-  for (int r = 0; r < size(); ++r) {
-    const Address& other = addresses[static_cast<std::size_t>(r)];
-    STRATA_CHECK_EQ(other.bytes, bytes);
-    bases.push_back(r == rank() ? mapping->data() : peers_.emplace_back(SharedMapping::of(other)).data());
-  }
+  // After it all have opened the file.
+  agree(*this, [&] {
+    for (int r = 0; r < size(); ++r) {
+      const Address& other = addresses[static_cast<std::size_t>(r)];
+      STRATA_CHECK_EQ(other.bytes, bytes);
+      bases.push_back(r == rank() ? mapping->data() : peers_.emplace_back(SharedMapping::of(other)).data());
+    }
+  });
   memory_.add_arena(bytes, bases);
-  barrier();  // all have opened the file
   mapping->close_file();
   return device::Arena::adopt(mapping->data(), bytes, mapping);
 }

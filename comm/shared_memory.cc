@@ -1,5 +1,6 @@
 #include "comm/shared_memory.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -132,31 +133,43 @@ std::unique_ptr<Collectives> SharedMemory::open() {
 }
 
 // With the cause that the group has agreed on: the first one reported.
-void SharedMemory::end_with_failure(int rank, const std::string& cause) const {
-  control_.report_failure(rank, cause);
-  if (control_.failed())
-    token_.set(control_.failed_rank(), control_.failed_cause());
-  else  // whoever is writing its cause died over it
-    token_.set(rank, cause);
-  throw device::Aborted(token_.cause());
+void SharedMemory::end_with_failure(const device::Failure& failure) const {
+  control_.report_failure(failure);
+  // Not agreed on: whoever is writing its cause died over it.
+  token_.set(control_.failed() ? control_.failure() : failure);
+  throw device::Aborted(token_.failure().cause);
 }
 
-void SharedMemory::report_failure(const std::string& cause) const {
-  token_.set(rank_, cause);
+void SharedMemory::report_failure(const std::string& cause, Exit code) const {
+  token_.set({rank_, cause, code});
+  device::Failure failure = token_.failure();
   // A token that names another rank was set from the control block, which therefore has the cause already.
-  if (token_.rank() == rank_) control_.report_failure(rank_, fmt::format("rank {} failed: {}", rank_, token_.cause()));
+  if (failure.rank != rank_) return;
+  failure.cause = fmt::format("rank {} failed: {}", rank_, failure.cause);
+  control_.report_failure(failure);
+}
+
+device::Failure SharedMemory::failure() const {
+  return control_.failed() ? control_.failure() : token_.failure();
+}
+
+bool SharedMemory::lowest_left() const {
+  return std::none_of(peers_.begin(), peers_.end(), [&](const Process& peer) {
+    return peer.rank < rank_ && (peer.alive() || control_.left(peer.rank));
+  });
 }
 
 void SharedMemory::poll(bool look_after_peers) const {
   if (token_.is_set()) {
-    report_failure(token_.cause());
-    throw device::Aborted(token_.cause());
+    const device::Failure failure = token_.failure();
+    report_failure(failure.cause, failure.code);
+    throw device::Aborted(failure.cause);
   }
-  if (control_.failed()) end_with_failure(rank_, {});
+  if (control_.failed()) end_with_failure({});
   if (!look_after_peers) return;
   for (const Process& peer : peers_) {
     // In this order: a rank that has left may be gone a moment later.
-    if (!peer.alive() && !control_.left(peer.rank)) end_with_failure(peer.rank, peer.obituary());
+    if (!peer.alive() && !control_.left(peer.rank)) end_with_failure({peer.rank, peer.obituary(), Exit::failed, false});
   }
 }
 
@@ -168,8 +181,9 @@ void SharedMemory::wait(const Signal& signal, std::uint32_t target, int peer) co
     if (look) next_look = now + kLookAfterPeers;
     poll(look);
     if (control_.left(peer) && !signal.reached(target))
-      end_with_failure(peer,
-                       fmt::format("rank {} ended while rank {} waited for it: its own message says why", peer, rank_));
+      end_with_failure({peer,
+                        fmt::format("rank {} ended while rank {} waited for it: its own message says why", peer, rank_),
+                        Exit::failed, false});
   }
 }
 

@@ -37,7 +37,11 @@ class SharedMemory {
 
   // Until `signal` of rank `peer` has reached `target`; throws Aborted where that cannot come any more.
   void wait(const Signal& signal, std::uint32_t target, int peer) const;
-  void report_failure(const std::string& cause) const;
+  void report_failure(const std::string& cause, Exit code) const;
+  // What ended the run, as the group has agreed, else as this rank knows it.
+  device::Failure failure() const;
+  // True where no lower rank is left.
+  bool lowest_left() const;
   // The end of a run: this rank leaves, and waits until the others have left too. False where one of them died, or
   // after a failure did not leave within some seconds.
   bool leave_together() const;
@@ -51,7 +55,7 @@ class SharedMemory {
 
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
   void poll(bool look_after_peers) const;
-  [[noreturn]] void end_with_failure(int rank, const std::string& cause) const;
+  [[noreturn]] void end_with_failure(const device::Failure& failure) const;
 
   ControlBlock control_;
   int rank_;

@@ -39,7 +39,7 @@ class SoloWorld final : public World {
     token_.throw_if_set();
     return {mine};
   }
-  void report_failure(const std::string& cause) override { token_.set(0, cause); }
+  void report_failure(const std::string& cause, Exit code) override { token_.set({0, cause, code}); }
 
  private:
   device::AbortToken token_;

@@ -45,7 +45,9 @@ class ThreadsWorld final : public World {
   }
   std::unique_ptr<Communicator> open(device::Lane& lane) override { return queue_in_lane(lane, memory_.open()); }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
-  void report_failure(const std::string& cause) override { memory_.report_failure(cause); }
+  void report_failure(const std::string& cause, Exit code) override { memory_.report_failure(cause, code); }
+  device::Failure failure() override { return memory_.failure(); }
+  bool lowest_left() const override { return memory_.lowest_left(); }
 
  private:
   device::AbortToken token_;
@@ -88,10 +90,10 @@ void run_threads(int ranks, const std::function<void(World&)>& f) {
       f(world);
     } catch (const device::Aborted& e) {
       first.keep(std::current_exception(), true);
-      world.report_failure(e.what());
+      world.report_failure(e.what(), exit_code(e));
     } catch (const std::exception& e) {
       first.keep(std::current_exception(), false);
-      world.report_failure(e.what());
+      world.report_failure(e.what(), exit_code(e));
     }
   };
   std::vector<std::thread> threads;

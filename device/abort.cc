@@ -2,23 +2,17 @@
 
 namespace strata::device {
 
-bool AbortToken::set(int rank, const std::string& cause) {
+bool AbortToken::set(const Failure& failure) {
   const std::lock_guard lock(mutex_);
   if (set_.load(std::memory_order_relaxed)) return false;
-  rank_ = rank;
-  cause_ = cause;
+  failure_ = failure;
   set_.store(true, std::memory_order_release);
   return true;
 }
 
-int AbortToken::rank() const {
+Failure AbortToken::failure() const {
   const std::lock_guard lock(mutex_);
-  return rank_;
-}
-
-std::string AbortToken::cause() const {
-  const std::lock_guard lock(mutex_);
-  return cause_;
+  return failure_;
 }
 
 }  // namespace strata::device

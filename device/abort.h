@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "device/error.h"
+
 namespace strata::device {
 
 // Thrown by a wait that ended because the run's abort token was set; its cause was reported where it arose.
@@ -12,24 +14,31 @@ class Aborted : public std::runtime_error {
   explicit Aborted(const std::string& cause) : std::runtime_error(cause) {}
 };
 
-// One per rank and run. The first error sets it, with rank and cause; every wait of the program (event, collective,
+// What ended a run: the rank that failed first and why. `told`: that rank prints the cause itself; false where it died
+// or left without a word, and another has to speak.
+struct Failure {
+  int rank = -1;
+  std::string cause;
+  Exit code = Exit::failed;
+  bool told = true;
+};
+
+// One per rank and run. The first error sets it; every wait of the program (event, collective,
 // lane) polls it and ends by throwing Aborted. Thread-safe; owned by the run, outlives lanes and communicators.
 class AbortToken {
  public:
-  // True for the first caller, whose cause is kept; later causes are dropped.
-  bool set(int rank, const std::string& cause);
+  // True for the first caller, whose failure is kept; later ones are dropped.
+  bool set(const Failure& failure);
   bool is_set() const { return set_.load(std::memory_order_acquire); }
-  int rank() const;
-  std::string cause() const;
+  Failure failure() const;
   void throw_if_set() const {
-    if (is_set()) throw Aborted(cause());
+    if (is_set()) throw Aborted(failure().cause);
   }
 
  private:
   std::atomic<bool> set_{false};
   mutable std::mutex mutex_;
-  int rank_ = -1;
-  std::string cause_;
+  Failure failure_;
 };
 
 }  // namespace strata::device

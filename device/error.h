@@ -20,6 +20,9 @@ class Error : public std::runtime_error {
   Exit code_;
 };
 
+// The exit code that an exception asks for: an Error's own, else `failed`.
+Exit exit_code(const std::exception& exception);
+
 // Throws Error{code} with the message formatted by fmt.
 template <typename... Args>
 [[noreturn]] void fail(Exit code, fmt::format_string<Args...> format, Args&&... args) {
@@ -32,18 +35,17 @@ template <typename... Args>
 }  // namespace strata
 
 // Invariants of the program, never user input: on failure prints both sides and aborts.
-#define STRATA_CHECK_OP(a, op, b)                                                                   \
-  do {                                                                                              \
-    const auto& strata_a = (a);                                                                     \
-    const auto& strata_b = (b);                                                                     \
-    if (!(strata_a op strata_b))                                                                    \
-      ::strata::invariant_failed(__FILE__, __LINE__, #a " " #op " " #b,                             \
-                                 fmt::format("{} vs {}", strata_a, strata_b));                      \
+#define STRATA_CHECK_OP(a, op, b)                                                                                     \
+  do {                                                                                                                \
+    const auto& strata_a = (a);                                                                                       \
+    const auto& strata_b = (b);                                                                                       \
+    if (!(strata_a op strata_b))                                                                                      \
+      ::strata::invariant_failed(__FILE__, __LINE__, #a " " #op " " #b, fmt::format("{} vs {}", strata_a, strata_b)); \
   } while (0)
 #define STRATA_CHECK_EQ(a, b) STRATA_CHECK_OP(a, ==, b)
 #define STRATA_CHECK_LE(a, b) STRATA_CHECK_OP(a, <=, b)
 #define STRATA_CHECK_LT(a, b) STRATA_CHECK_OP(a, <, b)
-#define STRATA_CHECK(condition)                                                                     \
-  do {                                                                                              \
-    if (!(condition)) ::strata::invariant_failed(__FILE__, __LINE__, #condition, "false");          \
+#define STRATA_CHECK(condition)                                                            \
+  do {                                                                                     \
+    if (!(condition)) ::strata::invariant_failed(__FILE__, __LINE__, #condition, "false"); \
   } while (0)

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "device/cpu/isa.h"
 #include "device/error.h"
@@ -22,14 +23,16 @@
 namespace strata::launcher {
 namespace {
 
-using runtime::AgreedError;
+using comm::agree;
+using comm::AgreedError;
 
 // The recipe, read alike by all ranks; a mistake in it is every rank's and is printed once.
 runtime::Recipe read_recipe(const TrainOptions& options, comm::World& world) {
   runtime::Recipe recipe;
-  runtime::agree(world, [&] {
+  agree(world, [&] {
     recipe = runtime::load_recipe(options.recipe, options.sets);
     runtime::require_trainable(recipe);
+    comm::require_possible(recipe.comm.backend);
   });
   const std::vector<std::string> texts = world.exchange(runtime::to_text(recipe));
   for (std::size_t r = 1; r < texts.size(); ++r)
@@ -59,13 +62,35 @@ runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, comm::World& 
 
 runtime::Job plan_job(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world) {
   runtime::Job job;
-  runtime::agree(world, [&] {
+  agree(world, [&] {
     job = runtime::make_job(recipe, world.size(), capacity);
     if (!runtime::fits(job.plan, capacity))
       fail(Exit::does_not_fit, "{}",
            runtime::refusal(job, capacity, runtime::nearest_that_fit(recipe, world.size(), capacity)));
   });
   return job;
+}
+
+// Ranks on other nodes may read another config.json, or have another number of cores.
+void require_same_plan(const runtime::Job& job, comm::World& world) {
+  const std::vector<std::string> configs = world.exchange(job.config);
+  const std::vector<std::string> plans = world.exchange(fmt::format("{:016x}", runtime::hash_of(job.plan)));
+  for (std::size_t r = 1; r < plans.size(); ++r) {
+    if (configs[r] != configs[0])
+      throw AgreedError(Exit::failed, fmt::format("rank {} reads another config.json than rank 0: give all ranks the "
+                                                  "same model.path on the same files",
+                                                  r));
+    if (plans[r] != plans[0])
+      throw AgreedError(Exit::failed, fmt::format("rank {} plans another step than rank 0 (plan {}, not {}): run the "
+                                                  "same build on all nodes, and nodes with as many cores",
+                                                  r, plans[r], plans[0]));
+  }
+}
+
+// Asked on any rank.
+bool stop_requested(const StopSignal& stop, comm::World& world) {
+  const std::vector<std::string> asked = world.exchange(stop.requested() ? "stop" : "");
+  return std::any_of(asked.begin(), asked.end(), [](const std::string& text) { return !text.empty(); });
 }
 
 // Files that rank 0 writes.
@@ -106,50 +131,65 @@ void describe_run(const runtime::Job& job, comm::World& world, int threads, cons
              runtime::bytes_text(plan.memory[0].peak) + " a rank", device::cpu::describe());
 }
 
-// From the plan to the last step. Returns the exit code.
-int run(const runtime::Recipe& recipe, comm::World& world) {
+AgreedError stopped_on_request(std::int64_t step) {
+  return {Exit::failed,
+          fmt::format("stopped on request after step {}; nothing was saved: checkpoints are not built yet", step)};
+}
+
+// Steps until the last one, or until something ends the run early: what that is.
+std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime::Job& job, Reports& reports,
+                                       const StopSignal& stop, comm::World& world, runtime::Summary& summary) {
+  std::vector<double> rates;
+  std::optional<AgreedError> ended;
+  if (stop_requested(stop, world)) ended = stopped_on_request(0);
+  std::optional<Progress> progress;
+  if (world.rank() == 0) progress.emplace(job, stderr);
+  try {
+    while (!trainer.done() && !ended) {
+      ++summary.steps;
+      const runtime::StepReport report = trainer.step(stop.requested());
+      if (report.stop && !trainer.done()) ended = stopped_on_request(report.step);
+      summary.tokens += report.tokens;
+      rates.push_back(static_cast<double>(report.tokens) / report.step_ms * 1e3);
+      if (reports.jsonl) reports.jsonl->write(runtime::step_line(report));
+      if (progress) progress->show(report);
+    }
+  } catch (const AgreedError& error) {
+    ended = error;
+  }
+  summary.tokens_per_s = median_tokens_per_s(std::move(rates));
+  summary.comm_bytes = trainer.executor().comm_bytes().per_step(summary.steps);
+  summary.steps = trainer.steps_done();
+  return ended;
+}
+
+// From the plan to the last step.
+void run(const runtime::Recipe& recipe, comm::World& world, const StopSignal& stop) {
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
   const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, world), world);
+  require_same_plan(job, world);
   const bool speaks = world.rank() == 0;
   if (speaks) describe_run(job, world, threads, share.note);
 
   Reports reports;
-  runtime::agree(world, [&] {
+  agree(world, [&] {
     if (!speaks) return;
     if (recipe.report.jsonl) reports.jsonl.emplace(*recipe.report.jsonl);
     if (recipe.report.summary) reports.summary.emplace(*recipe.report.summary);
     if (recipe.report.trace) reports.trace.emplace(*recipe.report.trace);
   });
   runtime::Trainer trainer(job, world, threads);
-
-  const StopSignal stop;
-  bool stopped = false;
   runtime::Summary summary{};
-  std::vector<double> rates;
-  {
-    std::optional<Progress> progress;
-    if (speaks) progress.emplace(job, stderr);
-    while (!trainer.done() && !stopped) {
-      const runtime::StepReport report = trainer.step(stop.requested());
-      stopped = report.stop && !trainer.done();
-      summary.tokens += report.tokens;
-      rates.push_back(static_cast<double>(report.tokens) / report.step_ms * 1e3);
-      if (reports.jsonl) reports.jsonl->write(runtime::step_line(report));
-      if (progress) progress->show(report);
-    }
-  }
+  const std::optional<AgreedError> ended = train_steps(trainer, job, reports, stop, world, summary);
 
   runtime::Executor& executor = trainer.executor();
-  summary.steps = trainer.steps_done();
-  summary.tokens_per_s = median_tokens_per_s(rates);
   summary.flops_per_token = job.model->flops_per_token(static_cast<std::size_t>(recipe.data.seq_len));
   summary.weights_hash = trainer.weights_hash();
   summary.measured = executor.measured_memory();
-  summary.comm_bytes = executor.comm_bytes().per_step(summary.steps);
   summary.peak_rss = numbers(world.exchange(std::to_string(peak_rss())));
   summary.spans.assign(executor.spans().begin(), executor.spans().end());
-  summary.exit = static_cast<int>(stopped ? Exit::failed : Exit::done);
+  summary.exit = static_cast<int>(ended ? ended->code() : Exit::done);
   if (reports.jsonl) reports.jsonl->close();
   if (reports.trace) {
     reports.trace->write(runtime::trace_json(job.plan, *job.model, summary.spans, world.rank()));
@@ -160,45 +200,54 @@ int run(const runtime::Recipe& recipe, comm::World& world) {
     reports.summary->close();
   }
   world.barrier();
-  if (stopped)
-    throw AgreedError(Exit::failed, fmt::format("stopped on request after step {}; nothing was saved: checkpoints are "
-                                                "not built yet",
-                                                trainer.steps_done()));
-  return static_cast<int>(Exit::done);
+  if (ended) throw AgreedError(*ended);
 }
 
-// The backend must be known before the recipe is agreed on: read it from whatever parses, else let it be chosen.
+// The transport must be known before the recipe is agreed on: from whatever parses, else it is chosen. What is wrong
+// with the recipe is said by read_recipe, once.
 std::unique_ptr<comm::World> connect(const TrainOptions& options) {
   comm::Backend backend = comm::Backend::automatic;
   comm::Transport transport = comm::Transport::automatic;
   try {
     const runtime::Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
+    comm::require_possible(recipe.comm.backend);
     backend = recipe.comm.backend;
     transport = recipe.comm.transport;
   } catch (const Error&) {
-    // Said by read_recipe, once.
   }
   return comm::connect(backend, transport);
+}
+
+// Ends a run that this rank or another one failed in. Returns the exit code, the same on all ranks.
+int end_failed(comm::World& world, const std::exception& error) {
+  world.report_failure(error.what(), exit_code(error));
+  const device::Failure failure = world.failure(), own = world.abort_token().failure();
+  if (!world.speaks()) return static_cast<int>(failure.code);
+  if (failure.rank != world.rank())
+    fmt::print(stderr, "strata: rank {} ends: {}\n", world.rank(), failure.cause);
+  else if (world.size() > 1)
+    fmt::print(stderr, "strata: rank {}: {}\n", world.rank(), own.cause);
+  else
+    fmt::print(stderr, "strata: {}\n", own.cause);
+  return static_cast<int>(failure.code);
 }
 
 }  // namespace
 
 int train(const TrainOptions& options) {
-  const std::unique_ptr<comm::World> world = connect(options);
+  // From the start: mpirun tells the survivors of a lost rank to stop, and they have to say why first.
+  const StopSignal stop;
+  std::unique_ptr<comm::World> world;
   try {
-    return run(read_recipe(options, *world), *world);
+    world = connect(options);
+    run(read_recipe(options, *world), *world, stop);
+    return static_cast<int>(Exit::done);
   } catch (const AgreedError& error) {
-    if (world->rank() == 0) fmt::print(stderr, "strata: {}\n", error.what());
+    if ((world ? world->rank() : comm::launched_rank()) == 0) fmt::print(stderr, "strata: {}\n", error.what());
     return static_cast<int>(error.code());
-  } catch (const device::Aborted& aborted) {
-    // The rank that failed first has said why; a rank that was killed could not.
-    fmt::print(stderr, "strata: rank {} ends: {}\n", world->rank(), aborted.what());
-    return static_cast<int>(Exit::failed);
-  } catch (const Error& error) {
-    const std::string text = world->size() > 1 ? fmt::format("rank {}: {}", world->rank(), error.what()) : error.what();
-    fmt::print(stderr, "strata: {}\n", text);
-    world->report_failure(text);
-    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    if (!world) throw;
+    return end_failed(*world, error);
   }
 }
 

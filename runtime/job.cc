@@ -115,7 +115,7 @@ std::string bytes_text(std::size_t bytes) {
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity) {
   const models::Config config = config_of(recipe.model);
   const models::RunShape shape = shape_of(recipe);
-  Job job{recipe, ranks, models::make_model(config, shape), {}};
+  Job job{recipe, ranks, models::make_model(config, shape), {}, config.to_json()};
   const auto plan_of = [&](bool vertical) { return make_plan(request_of(recipe, *job.model, shape, ranks, vertical)); };
   const bool asked = recipe.memory.order == AccumulationOrder::vertical;
   job.plan = plan_of(asked);

@@ -17,6 +17,7 @@ struct Job {
   int ranks;
   std::unique_ptr<models::Model> model;
   StepPlan plan;
+  std::string config;  // of the model, as JSON with its keys in byte order
 };
 
 // Bytes that a rank may use in each tier.

@@ -21,4 +21,8 @@ void LossScaler::update(bool non_finite) {
   if (std::isfinite(grown)) state_.scale = grown;
 }
 
+bool LossScaler::exhausted() const {
+  return !std::isnormal(state_.scale);
+}
+
 }  // namespace strata::runtime

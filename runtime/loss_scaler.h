@@ -22,6 +22,8 @@ class LossScaler {
   float scale() const { return state_.scale; }
   // After the step whose gradients were, anywhere on any rank, not finite or all finite.
   void update(bool non_finite);
+  // Halved so often that its inverse is no number any more: no scale would help.
+  bool exhausted() const;
 
   const State& state() const { return state_; }
   void restore(const State& state) { state_ = state; }

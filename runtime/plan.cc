@@ -1,6 +1,9 @@
 #include "runtime/plan.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
+
+#include <concepts>
 
 namespace strata::runtime {
 
@@ -16,6 +19,55 @@ std::string name_of(const Task& task, const models::Model& model) {
   if (task.tied) name += " (tied)";
   if (task.micro_batch >= 0) name += fmt::format(", micro-batch {}", task.micro_batch);
   return name;
+}
+
+namespace {
+
+// Numbers of any type, in order, as one hash.
+class Hash {
+ public:
+  template <typename T>
+  requires std::integral<T> || std::is_enum_v<T> Hash& operator<<(T value) {
+    numbers_.push_back(static_cast<std::uint64_t>(value));
+    return *this;
+  }
+  std::uint64_t value() const { return XXH3_64bits(numbers_.data(), numbers_.size() * sizeof(std::uint64_t)); }
+
+ private:
+  std::vector<std::uint64_t> numbers_;
+};
+
+void add(Hash& hash, const Layout& layout) {
+  hash << layout.ranks << layout.tied << layout.units.size();
+  for (const UnitLayout& unit : layout.units) {
+    hash << unit.size << unit.padded << unit.shard << unit.runs.size();
+    for (const Run& run : unit.runs) hash << run.begin << run.end << run.parameter << run.decay;
+  }
+}
+
+void add(Hash& hash, const Task& task) {
+  hash << task.kind << task.lane << task.unit << task.micro_batch << task.tied << task.first << task.uses.size();
+  for (const Use& use : task.uses) hash << use.buffer << use.role << use.access;
+  hash << task.waits.size();
+  for (const int wait : task.waits) hash << wait;
+}
+
+}  // namespace
+
+std::uint64_t hash_of(const StepPlan& plan) {
+  Hash hash;
+  hash << plan.ranks << plan.accumulation << plan.tokens << plan.dtype << plan.fast << plan.vertical;
+  const Placement& placement = plan.placement;
+  for (const StatePlacement state : {placement.parameters, placement.gradients, placement.optimizer})
+    hash << state.sharded << state.tier;
+  hash << placement.activations;
+  add(hash, plan.layout);
+  hash << plan.buffers.size();
+  for (const Buffer& b : plan.buffers) hash << b.kind << b.tier << b.bytes << b.whole_cycle << b.offset;
+  hash << plan.tasks.size();
+  for (const Task& task : plan.tasks) add(hash, task);
+  for (const TierMemory& memory : plan.memory) hash << memory.peak;
+  return hash.value();
 }
 
 }  // namespace strata::runtime

@@ -139,4 +139,7 @@ struct StepPlan {
   }
 };
 
+// Of everything in the plan that ranks must have alike to train together; names and costs are left out.
+std::uint64_t hash_of(const StepPlan& plan);
+
 }  // namespace strata::runtime

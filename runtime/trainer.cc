@@ -13,7 +13,9 @@
 namespace strata::runtime {
 namespace {
 
-device::AdamW adamw_of(const Recipe::Optimizer& o) { return {o.betas[0], o.betas[1], o.eps, o.weight_decay}; }
+device::AdamW adamw_of(const Recipe::Optimizer& o) {
+  return {o.betas[0], o.betas[1], o.eps, o.weight_decay};
+}
 
 }  // namespace
 
@@ -76,6 +78,7 @@ StepReport Trainer::step(bool stop_requested) {
   if (!skipped) ++updates_;
   const double scale = static_cast<double>(scaler_.scale());
   scaler_.update(skipped);
+  if (scaler_.exhausted()) report_exhausted_scale();
   const std::uint64_t tokens =
       job_.plan.tokens * static_cast<std::uint64_t>(job_.ranks) * static_cast<std::uint64_t>(job_.plan.accumulation);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
@@ -90,18 +93,31 @@ StepReport Trainer::step(bool stop_requested) {
           result.stop != 0};
 }
 
-void Trainer::report_nonfinite(const device::StepResult& result) {
+// Where the numbers of the last step broke first, over all ranks.
+std::string Trainer::first_nonfinite() {
   int unit = -1;
   for (const std::string& text : world_.exchange(std::to_string(executor_.first_nonfinite_unit())))
     if (const int theirs = std::stoi(text); theirs >= 0) unit = unit < 0 ? theirs : std::min(unit, theirs);
-  const std::string where = unit < 0 ? "every unit's output was finite, so a gradient overflowed"
-                                     : fmt::format("the first unit whose output was not finite is {}",
-                                                   job_.model->units[static_cast<std::size_t>(unit)]->name());
+  if (unit < 0) return "every unit's output was finite, so a gradient overflowed";
+  return fmt::format("the first unit whose output was not finite is {}",
+                     job_.model->units[static_cast<std::size_t>(unit)]->name());
+}
+
+void Trainer::report_nonfinite(const device::StepResult& result) {
   throw AgreedError(
       Exit::failed,
       fmt::format("step {}: the {} is not finite; {}; stopped before the update: lower optimizer.learning_rate, raise "
                   "scheduler.warmup_steps, or look at the data of this step",
-                  step_ + 1, std::isfinite(result.loss_sum) ? "gradient norm" : "loss", where));
+                  step_ + 1, std::isfinite(result.loss_sum) ? "gradient norm" : "loss", first_nonfinite()));
+}
+
+void Trainer::report_exhausted_scale() {
+  throw AgreedError(
+      Exit::failed,
+      fmt::format(
+          "step {}: the loss scale has halved down to nothing, so no scale keeps the gradients finite; {}; stopped "
+          "without an update: use training.precision = bf16, or lower optimizer.learning_rate",
+          step_, first_nonfinite()));
 }
 
 }  // namespace strata::runtime

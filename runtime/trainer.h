@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "runtime/batches.h"
 #include "runtime/executor.h"
@@ -33,7 +34,8 @@ class Trainer {
   bool done() const { return step_ >= job_.recipe.training.max_steps.value_or(0); }
 
   // Runs the next step. In bf16 and fp32 a loss or norm that is not finite throws AgreedError on all ranks, before the
-  // update, naming step and the first unit whose output was not finite.
+  // update, naming step and the first unit whose output was not finite; in fp16 so does a loss scale that has halved
+  // down to nothing.
   StepReport step(bool stop_requested);
 
   Executor& executor() { return executor_; }
@@ -43,6 +45,8 @@ class Trainer {
   device::StepScalars scalars_of_next_step() const;
   void load_batches();
   [[noreturn]] void report_nonfinite(const device::StepResult& result);
+  [[noreturn]] void report_exhausted_scale();
+  std::string first_nonfinite();
 
   const Job& job_;
   comm::World& world_;
@@ -53,26 +57,7 @@ class Trainer {
   std::uint64_t labels_ = 0;             // of the step about to run, over all ranks
 };
 
-// An error that every rank throws alike, after an exchange: rank 0 alone prints it.
-class AgreedError : public Error {
- public:
-  using Error::Error;
-};
-
-// Runs f() on every rank; where it throws Error on some, throws AgreedError of the lowest of them on all. Collective.
-template <typename F>
-void agree(comm::World& world, F&& f) {
-  std::string mine;
-  try {
-    f();
-  } catch (const Error& error) {
-    mine = std::to_string(static_cast<int>(error.code())) + " " + error.what();
-  }
-  for (const std::string& text : world.exchange(mine)) {
-    if (text.empty()) continue;
-    const std::size_t space = text.find(' ');
-    throw AgreedError(static_cast<Exit>(std::stoi(text.substr(0, space))), text.substr(space + 1));
-  }
-}
+using comm::agree;
+using comm::AgreedError;
 
 }  // namespace strata::runtime

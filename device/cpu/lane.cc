@@ -61,7 +61,7 @@ void Lane::Impl::loop() {
       if (!abort.is_set()) slot.run(slot.storage, team);
     } catch (const Aborted&) {
     } catch (const std::exception& e) {
-      abort.set(rank, e.what());
+      abort.set({rank, e.what(), exit_code(e)});
     }
     {
       const std::lock_guard lock(mutex_);
@@ -83,10 +83,18 @@ Lane::Lane(std::string name, int threads, int rank, AbortToken& abort)
 Lane::~Lane() = default;
 Lane::Lane(Lane&&) noexcept = default;
 
-const std::string& Lane::name() const { return impl_->name; }
-int Lane::threads() const { return impl_->team.threads(); }
-AbortToken& Lane::abort() const { return impl_->abort; }
-void Lane::synchronize() { impl_->synchronize(); }
+const std::string& Lane::name() const {
+  return impl_->name;
+}
+int Lane::threads() const {
+  return impl_->team.threads();
+}
+AbortToken& Lane::abort() const {
+  return impl_->abort;
+}
+void Lane::synchronize() {
+  impl_->synchronize();
+}
 
 void Lane::record(Event& event) {
   Event::State* state = &event.state();

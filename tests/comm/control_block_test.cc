@@ -55,11 +55,13 @@ TEST(ControlBlock, FirstFailureWinsAndIsSeenByOthers) {
   const auto mine = ControlBlock::construct(memory.data(), 3);
   const auto other = ControlBlock::attach(memory.data(), 3);
   EXPECT_FALSE(other.failed());
-  mine.report_failure(1, "first");
-  other.report_failure(2, std::string(5000, 'x'));
+  mine.report_failure({1, "first", Exit::corrupt, false});
+  other.report_failure({2, std::string(5000, 'x')});
   EXPECT_TRUE(other.failed());
-  EXPECT_EQ(other.failed_rank(), 1);
-  EXPECT_EQ(other.failed_cause(), "first");
+  EXPECT_EQ(other.failure().rank, 1);
+  EXPECT_EQ(other.failure().cause, "first");
+  EXPECT_EQ(other.failure().code, Exit::corrupt);
+  EXPECT_FALSE(other.failure().told);
   mine.leave(2);
   EXPECT_TRUE(other.left(2));
   EXPECT_FALSE(other.left(0));
@@ -68,8 +70,8 @@ TEST(ControlBlock, FirstFailureWinsAndIsSeenByOthers) {
 TEST(ControlBlock, LongCauseIsCut) {
   const device::Arena memory(ControlBlock::bytes(1));
   const auto block = ControlBlock::construct(memory.data(), 1);
-  block.report_failure(0, std::string(5000, 'x'));
-  EXPECT_EQ(block.failed_cause(), std::string(1023, 'x'));
+  block.report_failure({0, std::string(5000, 'x')});
+  EXPECT_EQ(block.failure().cause, std::string(1023, 'x'));
 }
 
 }  // namespace

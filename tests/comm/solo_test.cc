@@ -34,7 +34,7 @@ TEST(Solo, CollectivesAreCopiesOrNothing) {
 
 TEST(Solo, FailureEndsWhatFollows) {
   const auto world = solo_world();
-  world->report_failure("the disk is full");
+  world->report_failure("the disk is full", Exit::failed);
   EXPECT_THROW(world->barrier(), device::Aborted);
 }
 

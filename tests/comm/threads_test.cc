@@ -251,7 +251,7 @@ TEST(Threads, ExceptionInALaneIsToldByTheNextWait) {
 
 TEST(Threads, ReportReachesOthersWhileTheRankGoesOn) {
   const auto told = told_to_others(3, [](World& world, Lane&, std::latch& others) {
-    world.report_failure("the disk is full");
+    world.report_failure("the disk is full", Exit::failed);
     others.wait();
   });
   EXPECT_EQ(told[0], "rank 1 failed: the disk is full");

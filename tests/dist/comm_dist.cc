@@ -185,7 +185,7 @@ int run(std::string_view mode, std::string_view transport_name) {
       return static_cast<int>(Exit::failed);
     } catch (const Error& e) {
       std::fprintf(stderr, "%s\n", e.what());
-      world->report_failure(e.what());
+      world->report_failure(e.what(), e.code());
       return static_cast<int>(e.code());
     }
   } catch (const Error& e) {

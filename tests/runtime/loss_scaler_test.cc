@@ -31,6 +31,14 @@ TEST(LossScalerTest, NeverGrowsToInfinity) {
   EXPECT_EQ(scaler.state().growth_tracker, 0);
 }
 
+TEST(LossScalerTest, IsExhaustedWhereItHasNoInverse) {
+  LossScaler scaler(true, {.initial_scale = 0x1p-125});
+  scaler.update(true);
+  EXPECT_FALSE(scaler.exhausted());
+  scaler.update(true);
+  EXPECT_TRUE(scaler.exhausted());
+}
+
 TEST(LossScalerTest, OffInOtherPrecisions) {
   LossScaler scaler(false, {});
   scaler.update(true);
