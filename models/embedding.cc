@@ -5,6 +5,7 @@
 #include "device/ops/dropout.h"
 #include "device/ops/embedding.h"
 #include "models/slots.h"
+#include "models/table_tiles.h"
 
 namespace strata::models {
 namespace {
@@ -18,16 +19,18 @@ constexpr std::size_t kBlock = 4096;  // elements of one block of the gradient n
 class Embedding final : public Unit {
  public:
   Embedding(const EmbeddingSpec& spec, const RunShape& run)
-      : Unit("embedding"), spec_(spec), tokens_(run.tokens()), table_size_(spec.vocabulary * spec.hidden) {
-    const auto width = static_cast<std::int64_t>(spec.hidden);
-    add_parameter(spec.table_name, {static_cast<std::int64_t>(spec.vocabulary), width}, true, spec.init);
-    if (!spec.position_name.empty())
-      positions_offset_ =
-          add_parameter(spec.position_name, {static_cast<std::int64_t>(spec.positions), width}, true, spec.init);
-    const std::size_t scratch = std::max(device::embedding_backward_workspace(tokens_, spec.vocabulary),
-                                         device::embedding_backward_workspace(tokens_, spec.positions));
+      : Unit("embedding"), spec_(spec), tokens_(run.tokens()), tiles_{spec.vocabulary} {
+    add_table(spec.table_name, spec.vocabulary, spec.hidden, spec.init);
+    std::size_t most_rows = tiles_.rows(0);
+    if (!spec.position_name.empty()) {
+      positions_offset_ = add_parameter(
+          spec.position_name, {static_cast<std::int64_t>(spec.positions), static_cast<std::int64_t>(spec.hidden)}, true,
+          spec.init);
+      end_part();
+      most_rows = std::max(most_rows, spec.positions);
+    }
     Slots work;
-    scratch_ = work.add_bytes(scratch);
+    scratch_ = work.add_bytes(device::embedding_backward_workspace(tokens_, most_rows));
     dropped_ = work.add(spec.dropout > 0 ? tokens_ * spec.hidden : 0, run.dtype);
     bytes_.backward_workspace = work.bytes();
   }
@@ -35,33 +38,45 @@ class Embedding final : public Unit {
   UnitBytes bytes() const override { return bytes_; }
   void list_products(std::vector<device::ProductShape>&) const override {}
 
-  void forward(Lane& lane, const Context& c, ConstView, View y, View) const override {
-    const ConstView positions =
-        positions_offset_ ? c.parameters.sub(positions_offset_, spec_.positions * spec_.hidden) : ConstView{};
-    embedding_forward(lane, tokens_, spec_.hidden, c.batch.tokens, c.batch.positions, c.parameters.sub(0, table_size_),
-                      positions, y);
-    if (spec_.dropout > 0) dropout(lane, dropout_of(c), y, {}, y);
+  void forward(Lane& lane, const Context& c, std::size_t part, ConstView, View y, View) const override {
+    const std::size_t d = spec_.hidden;
+    if (part < tiles_.count()) {
+      const device::TableRows tile = rows_of(part);
+      embedding_forward(lane, tokens_, d, c.batch.tokens, tile, c.parameters.sub(tile.first * d, tile.count * d), y);
+    } else {
+      embedding_add(lane, tokens_, d, c.batch.positions, c.parameters.sub(positions_offset_, spec_.positions * d), y);
+    }
+    if (part + 1 == parts().size() && spec_.dropout > 0) dropout(lane, dropout_of(c), y, {}, y);
   }
 
-  void backward(Lane& lane, const Context& c, ConstView, ConstView, ConstView dy, View, View gradients) const override {
+  void backward(Lane& lane, const Context& c, std::size_t part, ConstView, ConstView, ConstView dy, View,
+                const GradientRange& gradients) const override {
+    const std::size_t d = spec_.hidden;
     const View scratch = scratch_.of(c.workspace);
     if (spec_.dropout > 0) {
       const View dropped = dropped_.of(c.workspace);
-      dropout(lane, dropout_of(c), dy, {}, dropped);
+      if (part + 1 == parts().size()) dropout(lane, dropout_of(c), dy, {}, dropped);
       dy = dropped;
     }
-    embedding_backward(lane, tokens_, spec_.hidden, c.batch.tokens, spec_.vocabulary, dy, gradients.sub(0, table_size_),
-                       scratch);
-    if (positions_offset_)
-      embedding_backward(lane, tokens_, spec_.hidden, c.batch.positions, spec_.positions, dy,
-                         gradients.sub(positions_offset_, spec_.positions * spec_.hidden), scratch);
+    if (part < tiles_.count()) {
+      const device::TableRows tile = rows_of(part);
+      embedding_backward(lane, tokens_, d, c.batch.tokens, tile, dy, gradients.sub(tile.first * d, tile.count * d),
+                         scratch);
+    } else {
+      embedding_backward(lane, tokens_, d, c.batch.positions, {0, spec_.positions, spec_.positions}, dy,
+                         gradients.sub(positions_offset_, spec_.positions * d), scratch);
+    }
   }
 
  private:
   device::Dropout dropout_of(const Context& c) const { return {spec_.dropout, 0, c.micro_batch, c.scalars}; }
+  device::TableRows rows_of(std::size_t tile) const {
+    return {tiles_.first(tile), tiles_.rows(tile), spec_.vocabulary};
+  }
 
   EmbeddingSpec spec_;
-  std::size_t tokens_, table_size_, positions_offset_ = 0;
+  std::size_t tokens_, positions_offset_ = 0;
+  TableTiles tiles_;
   Slot scratch_, dropped_;
   UnitBytes bytes_;
 };

@@ -109,14 +109,18 @@ class Block final : public Unit {
     offsets_.ln1_bias = add_parameter(p + "ln_1.bias", {d}, false, zero);
     offsets_.qkv = add_parameter(p + "attn.c_attn.weight", {d, 3 * d}, true, normal);
     offsets_.qkv_bias = add_parameter(p + "attn.c_attn.bias", {3 * d}, false, zero);
+    end_part();
     offsets_.projection = add_parameter(p + "attn.c_proj.weight", {d, d}, true, residual);
     offsets_.projection_bias = add_parameter(p + "attn.c_proj.bias", {d}, false, zero);
     offsets_.ln2_gain = add_parameter(p + "ln_2.weight", {d}, false, one);
     offsets_.ln2_bias = add_parameter(p + "ln_2.bias", {d}, false, zero);
+    end_part();
     offsets_.up = add_parameter(p + "mlp.c_fc.weight", {d, f}, true, normal);
     offsets_.up_bias = add_parameter(p + "mlp.c_fc.bias", {f}, false, zero);
+    end_part();
     offsets_.down = add_parameter(p + "mlp.c_proj.weight", {f, d}, true, residual);
     offsets_.down_bias = add_parameter(p + "mlp.c_proj.bias", {d}, false, zero);
+    end_part();
   }
   const Offsets& offsets() const { return offsets_; }
   void prepare(std::shared_ptr<const BlockPlan> plan) { plan_ = std::move(plan); }
@@ -127,58 +131,86 @@ class Block final : public Unit {
     for (const Linear* linear : {&b.qkv, &b.projection, &b.up, &b.down}) linear->list_products(out);
   }
 
-  void forward(Lane& lane, const Context& c, ConstView x, View y, View saved) const override {
+  std::size_t saving_parts() const override { return kDown; }
+
+  void forward(Lane& lane, const Context& c, std::size_t which, ConstView x, View y, View saved) const override {
     const BlockPlan& b = *plan_;
     const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
     const View heads = b.heads.of(saved), middle = b.middle.of(saved);
-    layernorm_forward(lane, b.norm, x, gain(c, offsets_.ln1_gain), gain(c, offsets_.ln1_bias), b.normed1.of(saved),
-                      b.mean1.of(saved), b.rstd1.of(saved));
-    b.qkv.forward(lane, c.parameters, b.normed1.of(saved), heads, scratch);
-    attention_forward(lane, b.attention, part(heads, 0), part(heads, 1), part(heads, 2), b.mixed.of(saved),
-                      b.lse.of(saved), dropout_at(c, 0), scratch);
-    b.projection.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
-    dropout(lane, dropout_at(c, 1), narrow, x, middle);
-    layernorm_forward(lane, b.norm, middle, gain(c, offsets_.ln2_gain), gain(c, offsets_.ln2_bias), b.normed2.of(saved),
-                      b.mean2.of(saved), b.rstd2.of(saved));
-    b.up.forward(lane, c.parameters, b.normed2.of(saved), b.inner.of(saved), scratch, device::Epilogue::gelu_tanh,
-                 b.active.of(saved));
-    if (!y) return;
-    b.down.forward(lane, c.parameters, b.active.of(saved), narrow, scratch);
-    dropout(lane, dropout_at(c, 2), narrow, middle, y);
+    switch (which) {
+      case kAttention:
+        layernorm_forward(lane, b.norm, x, gain(c, offsets_.ln1_gain), gain(c, offsets_.ln1_bias), b.normed1.of(saved),
+                          b.mean1.of(saved), b.rstd1.of(saved));
+        b.qkv.forward(lane, c.parameters, b.normed1.of(saved), heads, scratch);
+        attention_forward(lane, b.attention, part(heads, 0), part(heads, 1), part(heads, 2), b.mixed.of(saved),
+                          b.lse.of(saved), dropout_at(c, 0), scratch);
+        return;
+      case kProjection:
+        b.projection.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
+        dropout(lane, dropout_at(c, 1), narrow, x, middle);
+        layernorm_forward(lane, b.norm, middle, gain(c, offsets_.ln2_gain), gain(c, offsets_.ln2_bias),
+                          b.normed2.of(saved), b.mean2.of(saved), b.rstd2.of(saved));
+        return;
+      case kUp:
+        b.up.forward(lane, c.parameters, b.normed2.of(saved), b.inner.of(saved), scratch, device::Epilogue::gelu_tanh,
+                     b.active.of(saved));
+        return;
+      case kDown:
+        if (!y) return;
+        b.down.forward(lane, c.parameters, b.active.of(saved), narrow, scratch);
+        dropout(lane, dropout_at(c, 2), narrow, middle, y);
+        return;
+    }
   }
 
-  void backward(Lane& lane, const Context& c, ConstView x, ConstView saved, ConstView dy, View dx,
-                View gradients) const override {
+  void backward(Lane& lane, const Context& c, std::size_t which, ConstView x, ConstView saved, ConstView dy, View dx,
+                const GradientRange& gradients) const override {
     const BlockPlan& b = *plan_;
     const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
     const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.shape.inner);
     const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * 3 * b.shape.hidden);
     const ConstView heads = b.heads.of(saved), middle = b.middle.of(saved);
-
-    const ConstView d_down = through_dropout(lane, c, 2, dy);
-    b.down.backward_parameters(lane, b.active.of(saved), d_down, gradients, scratch);
-    b.down.backward_input(lane, c.parameters, d_down, d_inner, scratch);
-    gelu_backward(lane, d_inner, b.inner.of(saved), d_inner);
-    b.up.backward_parameters(lane, b.normed2.of(saved), d_inner, gradients, scratch);
-    b.up.backward_input(lane, c.parameters, d_inner, narrow, scratch);
-    layernorm_backward(lane, b.norm, narrow, middle, gain(c, offsets_.ln2_gain), b.mean2.of(saved), b.rstd2.of(saved),
-                       dy, dx, grad(gradients, offsets_.ln2_gain), grad(gradients, offsets_.ln2_bias), scratch);
-
-    const ConstView d_projection = through_dropout(lane, c, 1, dx);
-    b.projection.backward_parameters(lane, b.mixed.of(saved), d_projection, gradients, scratch);
-    b.projection.backward_input(lane, c.parameters, d_projection, narrow, scratch);
-    attention_backward(lane, b.attention, part(heads, 0), part(heads, 1), part(heads, 2), b.mixed.of(saved),
-                       b.lse.of(saved), narrow, part(d_heads, 0), part(d_heads, 1), part(d_heads, 2), dropout_at(c, 0),
-                       scratch);
-    b.qkv.backward_parameters(lane, b.normed1.of(saved), d_heads, gradients, scratch);
-    b.qkv.backward_input(lane, c.parameters, d_heads, narrow, scratch);
-    layernorm_backward(lane, b.norm, narrow, x, gain(c, offsets_.ln1_gain), b.mean1.of(saved), b.rstd1.of(saved), dx,
-                       dx, grad(gradients, offsets_.ln1_gain), grad(gradients, offsets_.ln1_bias), scratch);
+    switch (which) {
+      case kDown: {
+        const ConstView d_down = through_dropout(lane, c, 2, dy);
+        b.down.backward_parameters(lane, b.active.of(saved), d_down, gradients, scratch);
+        b.down.backward_input(lane, c.parameters, d_down, d_inner, scratch);
+        gelu_backward(lane, d_inner, b.inner.of(saved), d_inner);
+        return;
+      }
+      case kUp:
+        b.up.backward_parameters(lane, b.normed2.of(saved), d_inner, gradients, scratch);
+        b.up.backward_input(lane, c.parameters, d_inner, narrow, scratch);
+        return;
+      case kProjection: {
+        layernorm_backward(lane, b.norm, narrow, middle, gain(c, offsets_.ln2_gain), b.mean2.of(saved),
+                           b.rstd2.of(saved), dy, dx, grad(gradients, offsets_.ln2_gain),
+                           grad(gradients, offsets_.ln2_bias), scratch);
+        const ConstView d_projection = through_dropout(lane, c, 1, dx);
+        b.projection.backward_parameters(lane, b.mixed.of(saved), d_projection, gradients, scratch);
+        b.projection.backward_input(lane, c.parameters, d_projection, narrow, scratch);
+        return;
+      }
+      case kAttention:
+        attention_backward(lane, b.attention, part(heads, 0), part(heads, 1), part(heads, 2), b.mixed.of(saved),
+                           b.lse.of(saved), narrow, part(d_heads, 0), part(d_heads, 1), part(d_heads, 2),
+                           dropout_at(c, 0), scratch);
+        b.qkv.backward_parameters(lane, b.normed1.of(saved), d_heads, gradients, scratch);
+        b.qkv.backward_input(lane, c.parameters, d_heads, narrow, scratch);
+        layernorm_backward(lane, b.norm, narrow, x, gain(c, offsets_.ln1_gain), b.mean1.of(saved), b.rstd1.of(saved),
+                           dx, dx, grad(gradients, offsets_.ln1_gain), grad(gradients, offsets_.ln1_bias), scratch);
+        return;
+    }
   }
 
  private:
+  // The parts, in the order of the flat buffer; backward carries gradients between them in `narrow` and `wide`.
+  enum : std::size_t { kAttention, kProjection, kUp, kDown };
+
   ConstView gain(const Context& c, std::size_t offset) const { return c.parameters.sub(offset, plan_->shape.hidden); }
-  View grad(View gradients, std::size_t offset) const { return gradients.sub(offset, plan_->shape.hidden); }
+  View grad(const GradientRange& gradients, std::size_t offset) const {
+    return gradients.sub(offset, plan_->shape.hidden);
+  }
   // q, k or v inside packed rows of 3 * hidden.
   template <typename V>
   V part(V heads, std::size_t i) const {

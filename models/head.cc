@@ -1,13 +1,16 @@
 #include "models/head.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <utility>
 
 #include "device/ops/cross_entropy.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/norm.h"
 #include "device/ops/product.h"
 #include "models/slots.h"
+#include "models/table_tiles.h"
 
 namespace strata::models {
 namespace {
@@ -15,8 +18,10 @@ namespace {
 using device::ConstView;
 using device::DType;
 using device::Lane;
+using device::LogitTile;
 using device::Product;
 using device::ProductShape;
+using device::RowStatistics;
 using device::View;
 
 // fp32 logits that exist at once, at most: large enough for full-speed products, small beside a model.
@@ -30,37 +35,46 @@ std::size_t chunk_rows(std::size_t tokens, std::size_t vocabulary) {
   return (tokens + chunks - 1) / chunks;
 }
 
-// The three products of one chunk size.
-struct ChunkProducts {
-  ChunkProducts(std::size_t n_rows, const HeadSpec& spec, DType t)
-      : rows(n_rows),
-        logits(forward(static_cast<std::int64_t>(n_rows), spec, t)),
-        input(backward_input(static_cast<std::int64_t>(n_rows), spec, t)),
-        weights_first(backward_weights(static_cast<std::int64_t>(n_rows), spec, t, false)),
-        weights_more(backward_weights(static_cast<std::int64_t>(n_rows), spec, t, true)) {}
+// Elements between rows of a tile's logits: off a power of two, on which all rows would share a few cache sets.
+std::size_t stride_of(std::size_t columns) {
+  return (columns + 15) / 16 * 16 + 16;
+}
 
-  static ProductShape forward(std::int64_t rows, const HeadSpec& s, DType t) {
-    const auto v = static_cast<std::int64_t>(s.vocabulary), d = static_cast<std::int64_t>(s.hidden);
-    return {rows, v, d, false, true, d, d, v, t, DType::fp32, false, false};
+// The products of a chunk of rows with a tile of the table. Gradients lie in the rows of the fp32 logits that they
+// replace. The gradient of the input is summed over tiles, that of the table over chunks, in fp32.
+struct TileProducts {
+  TileProducts(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, DType t)
+      : columns(n_columns),
+        logits(forward(n_rows, n_columns, hidden, t)),
+        input(backward_input(n_rows, n_columns, hidden, t)),
+        weights_first(backward_weights(n_rows, n_columns, hidden, t, false)),
+        weights_more(backward_weights(n_rows, n_columns, hidden, t, true)) {}
+
+  static ProductShape forward(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, DType t) {
+    const auto m = static_cast<std::int64_t>(n_rows), n = static_cast<std::int64_t>(n_columns);
+    const auto d = static_cast<std::int64_t>(hidden);
+    return {m, n, d, false, true, d, d, static_cast<std::int64_t>(stride_of(n_columns)), t, DType::fp32, false, false};
   }
-  // Gradients lie in the rows of the fp32 logits that they replace.
-  static std::int64_t gradient_stride(const HeadSpec& s, DType t) {
-    return static_cast<std::int64_t>(s.vocabulary * sizeof(float) / size_of(t));
+  static std::int64_t gradient_stride(std::size_t n_columns, DType t) {
+    return static_cast<std::int64_t>(stride_of(n_columns) * sizeof(float) / size_of(t));
   }
-  static ProductShape backward_input(std::int64_t rows, const HeadSpec& s, DType t) {
-    const auto v = static_cast<std::int64_t>(s.vocabulary), d = static_cast<std::int64_t>(s.hidden);
-    return {rows, d, v, false, false, gradient_stride(s, t), d, d, t, t, false, false};
+  static ProductShape backward_input(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, DType t) {
+    const auto m = static_cast<std::int64_t>(n_rows), n = static_cast<std::int64_t>(n_columns);
+    const auto d = static_cast<std::int64_t>(hidden);
+    return {m, d, n, false, false, gradient_stride(n_columns, t), d, d, t, DType::fp32, false, true};
   }
-  static ProductShape backward_weights(std::int64_t rows, const HeadSpec& s, DType t, bool accumulate) {
-    const auto v = static_cast<std::int64_t>(s.vocabulary), d = static_cast<std::int64_t>(s.hidden);
-    return {v, d, rows, true, false, gradient_stride(s, t), d, d, t, DType::fp32, false, accumulate};
+  static ProductShape backward_weights(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, DType t,
+                                       bool accumulate) {
+    const auto m = static_cast<std::int64_t>(n_rows), n = static_cast<std::int64_t>(n_columns);
+    const auto d = static_cast<std::int64_t>(hidden);
+    return {n, d, m, true, false, gradient_stride(n_columns, t), d, d, t, DType::fp32, false, accumulate};
   }
   std::size_t workspace(int threads) const {
     return std::max({logits.workspace_bytes(threads), input.workspace_bytes(threads),
                      weights_first.workspace_bytes(threads), weights_more.workspace_bytes(threads)});
   }
 
-  std::size_t rows;
+  std::size_t columns;
   Product logits, input, weights_first, weights_more;
 };
 
@@ -72,90 +86,216 @@ class ChunkedHead final : public Head {
         dtype_(run.dtype),
         tokens_(run.tokens()),
         norm_{tokens_, spec.hidden, 1, spec.hidden, spec.hidden, spec.eps},
-        full_(chunk_rows(tokens_, spec.vocabulary), spec, run.dtype) {
+        tiles_{spec.vocabulary},
+        chunk_rows_(chunk_rows(tokens_, spec.vocabulary)) {
     const auto d = static_cast<std::int64_t>(spec.hidden);
     add_parameter(spec.gain_name, {d}, false, {1, 0});
     if (!spec.bias_name.empty()) bias_ = add_parameter(spec.bias_name, {d}, false, {0, 0});
-    if (!spec.weight_name.empty())
-      weight_ = add_parameter(spec.weight_name, {static_cast<std::int64_t>(spec.vocabulary), d}, true, spec.init);
-    if (const std::size_t rest = tokens_ % full_.rows) last_.emplace(rest, spec, run.dtype);
+    end_part();
+    if (!spec.weight_name.empty()) weight_ = add_table(spec.weight_name, spec.vocabulary, spec.hidden, spec.init);
 
-    std::size_t scratch = std::max(full_.workspace(run.threads), device::norm_backward_workspace(norm_));
-    if (last_) scratch = std::max(scratch, last_->workspace(run.threads));
-    Slots work;
-    scratch_ = work.add_bytes(scratch);
-    mean_ = work.add(tokens_, DType::fp32);
-    rstd_ = work.add(tokens_, DType::fp32);
-    losses_ = work.add(tokens_, DType::fp32);
-    normed_ = work.add(tokens_ * spec.hidden, dtype_);
-    d_normed_ = work.add(tokens_ * spec.hidden, dtype_);
-    logits_ = work.add(full_.rows * spec.vocabulary, DType::fp32);
-    // In fp32 the gradient buffer itself takes the sum over chunks.
-    d_weight_ = work.add(dtype_ == DType::fp32 ? 0 : spec.vocabulary * spec.hidden, DType::fp32);
-    workspace_bytes_ = work.bytes();
+    std::size_t scratch = device::norm_backward_workspace(norm_);
+    for (const std::size_t rows : {chunk_rows_, tokens_ % chunk_rows_})
+      for (const std::size_t columns : {tiles_.rows(0), tiles_.rows(tiles_.count() - 1)}) {
+        std::optional<TileProducts>& products = products_of(rows, columns);
+        if (rows == 0 || products) continue;
+        products.emplace(rows, columns, spec.hidden, run.dtype);
+        scratch = std::max(scratch, products->workspace(run.threads));
+      }
+    std::size_t stride = 0;
+    for (std::size_t tile = 0; tile < tiles_.count(); ++tile) stride += stride_of(tiles_.rows(tile));
+    whole_ = Places(*this, scratch, stride, spec.vocabulary);
+    tiled_ = Places(*this, scratch, stride_of(tiles_.rows(0)), tiles_.rows(0));
   }
 
-  std::size_t loss_workspace() const override { return workspace_bytes_; }
+  std::size_t loss_workspace() const override { return whole_.bytes; }
+  std::size_t tiled_loss_workspace() const override { return tiled_.bytes; }
   void list_products(std::vector<ProductShape>& out) const override {
-    for (std::size_t row = 0; row < tokens_; row += full_.rows) {
-      const ChunkProducts& p = row + full_.rows <= tokens_ ? full_ : *last_;
-      for (const Product* product : {&p.logits, &p.input, row == 0 ? &p.weights_first : &p.weights_more})
-        out.push_back(product->shape());
-    }
+    for (std::size_t row = 0; row < tokens_; row += chunk_rows_)
+      for (std::size_t tile = 0; tile < tiles_.count(); ++tile) {
+        const TileProducts& p = products(rows_from(row), tile);
+        for (const Product* product : {&p.logits, &p.input, row == 0 ? &p.weights_first : &p.weights_more})
+          out.push_back(product->shape());
+      }
   }
 
   void loss(Lane& lane, const Context& c, ConstView x, device::ExactSum* loss, View dx, View gradients,
             View tied_gradients) const override {
-    const View scratch = scratch_.of(c.workspace), normed = normed_.of(c.workspace);
-    const View mean = mean_.of(c.workspace), rstd = rstd_.of(c.workspace);
-    const View d_normed = d_normed_.of(c.workspace), losses = losses_.of(c.workspace);
-    const std::size_t d = spec_.hidden, table = spec_.vocabulary * d;
-    const bool tied = spec_.weight_name.empty(), learn = static_cast<bool>(dx);
-    const ConstView weight = tied ? c.tied.sub(0, table) : c.parameters.sub(weight_, table);
-    const ConstView gain = c.parameters.sub(0, d);
-    View d_gradient;
-    if (learn) d_gradient = tied ? tied_gradients.sub(0, table) : gradients.sub(weight_, table);
-    const View d_weight = dtype_ == DType::fp32 ? d_gradient : d_weight_.of(c.workspace);
-
-    if (bias_)
-      layernorm_forward(lane, norm_, x, gain, c.parameters.sub(bias_, d), normed, mean, rstd);
-    else
-      rmsnorm_forward(lane, norm_, x, gain, normed, rstd);
-
-    for (std::size_t row = 0; row < tokens_; row += full_.rows) {
-      const ChunkProducts& p = row + full_.rows <= tokens_ ? full_ : *last_;
-      const View logits = logits_.of(c.workspace).sub(0, p.rows * spec_.vocabulary);
-      const ConstView chunk = normed.sub(row * d, p.rows * d);
-      p.logits.run(lane, chunk, weight, {}, logits, scratch);
-      cross_entropy(lane, p.rows, spec_.vocabulary, logits, c.batch.labels + row, learn ? c.scalars : nullptr, dtype_,
-                    losses.sub(row, p.rows));
-      if (!learn) continue;
-      const ConstView d_logits{logits.data, logits.bytes() / size_of(dtype_), dtype_};
-      p.input.run(lane, d_logits, weight, {}, d_normed.sub(row * d, p.rows * d), scratch);
-      (row == 0 ? p.weights_first : p.weights_more).run(lane, d_logits, chunk, {}, d_weight, scratch);
+    const bool learn = static_cast<bool>(dx);
+    const GradientRange table{tied() ? tied_gradients : gradients};
+    const View d_weight = whole_.d_weight.of(c.workspace), logits = whole_.logits.of(c.workspace);
+    normalize(lane, c, whole_, x);
+    if (learn) zero(lane, d_normed(c, whole_));
+    for (std::size_t row = 0; row < tokens_; row += chunk_rows_) {
+      std::size_t at = 0;
+      const auto logits_of = [&](std::size_t tile) {
+        const std::size_t size = rows_from(row) * stride_of(tiles_.rows(tile));
+        return logits.sub(std::exchange(at, at + size), size);
+      };
+      for (std::size_t tile = 0; tile < tiles_.count(); ++tile)
+        add_statistics(lane, c, whole_, row, tile, logits_of(tile));
+      at = 0;
+      for (std::size_t tile = 0; learn && tile < tiles_.count(); ++tile)
+        add_gradients(lane, c, whole_, row, tile, logits_of(tile), sum_of(tile, d_weight, table));
     }
-    sum_losses(lane, losses, loss);
+    add_loss(lane, c, whole_, loss);
     if (!learn) return;
+    for (std::size_t tile = 0; tile < tiles_.count(); ++tile)
+      round_gradients(lane, tile, sum_of(tile, d_weight, table), table);
+    finish(lane, c, whole_, x, dx, GradientRange{gradients});
+  }
 
-    if (dtype_ != DType::fp32) cast(lane, d_weight, d_gradient);
-    if (tied && tied_gradients.size > table) zero(lane, tied_gradients.sub(table, tied_gradients.size - table));
-    if (bias_)
-      layernorm_backward(lane, norm_, d_normed, x, gain, mean, rstd, {}, dx, gradients.sub(0, d),
-                         gradients.sub(bias_, d), scratch);
-    else
-      rmsnorm_backward(lane, norm_, d_normed, x, gain, rstd, {}, dx, gradients.sub(0, d), scratch);
+  void loss_step(Lane& lane, const Context& c, LossStep step, std::size_t tile, ConstView x, device::ExactSum* loss,
+                 View dx, const GradientRange& gradients) const override {
+    const View logits = tiled_.logits.of(c.workspace);
+    switch (step) {
+      case LossStep::norm:
+        normalize(lane, c, tiled_, x);
+        return zero(lane, d_normed(c, tiled_));
+      case LossStep::statistics:
+        for (std::size_t row = 0; row < tokens_; row += chunk_rows_) add_statistics(lane, c, tiled_, row, tile, logits);
+        return;
+      case LossStep::gradients: {
+        const View sum = dtype_ == DType::fp32 ? sum_of(tile, {}, gradients)
+                                               : tiled_.d_weight.of(c.workspace).sub(0, table_size(tile));
+        for (std::size_t row = 0; row < tokens_; row += chunk_rows_) {
+          run_logits(lane, c, tiled_, row, tile, logits);
+          add_gradients(lane, c, tiled_, row, tile, logits, sum);
+        }
+        return round_gradients(lane, tile, sum, gradients);
+      }
+      case LossStep::finish:
+        add_loss(lane, c, tiled_, loss);
+        return finish(lane, c, tiled_, x, dx, gradients);
+    }
   }
 
  private:
+  // Where things lie in the workspace; whole: the logits of all tiles of a chunk, the sums of all tiles' gradients.
+  struct Places {
+    Places() = default;
+    Places(const ChunkedHead& head, std::size_t scratch_bytes, std::size_t logit_stride, std::size_t table_rows) {
+      const std::size_t tokens = head.tokens_, d = head.spec_.hidden;
+      const bool fp32 = head.dtype_ == DType::fp32;
+      Slots work;
+      scratch = work.add_bytes(scratch_bytes);
+      mean = work.add(tokens, DType::fp32);
+      rstd = work.add(tokens, DType::fp32);
+      losses = work.add(tokens, DType::fp32);
+      statistics = work.add_bytes(tokens * sizeof(RowStatistics));
+      normed = work.add(tokens * d, head.dtype_);
+      d_normed = work.add(tokens * d, DType::fp32);
+      d_normed_rounded = work.add(fp32 ? 0 : tokens * d, head.dtype_);
+      logits = work.add(head.chunk_rows_ * logit_stride, DType::fp32);
+      // In fp32 the gradient buffer itself takes the sum over chunks.
+      d_weight = work.add(fp32 ? 0 : table_rows * d, DType::fp32);
+      bytes = work.bytes();
+    }
+    Slot scratch, mean, rstd, losses, statistics, normed, d_normed, d_normed_rounded, logits, d_weight;
+    std::size_t bytes = 0;
+  };
+
+  bool tied() const { return spec_.weight_name.empty(); }
+  std::size_t rows_from(std::size_t row) const { return std::min(chunk_rows_, tokens_ - row); }
+  std::size_t table_first(std::size_t tile) const { return tiles_.first(tile) * spec_.hidden; }
+  std::size_t table_size(std::size_t tile) const { return tiles_.rows(tile) * spec_.hidden; }
+  std::optional<TileProducts>& products_of(std::size_t rows, std::size_t columns) {
+    return products_[rows == chunk_rows_ ? 0 : 1][columns == tiles_.rows(0) ? 0 : 1];
+  }
+  const TileProducts& products(std::size_t rows, std::size_t tile) const {
+    return *products_[rows == chunk_rows_ ? 0 : 1][tiles_.rows(tile) == tiles_.rows(0) ? 0 : 1];
+  }
+  ConstView weight(const Context& c, std::size_t tile) const {
+    return tied() ? c.tied.sub(table_first(tile), table_size(tile))
+                  : c.parameters.sub(weight_ + table_first(tile), table_size(tile));
+  }
+  // The tile's place in the gradient of the table, and the fp32 sum behind it: in fp32 the same.
+  View gradient_of(std::size_t tile, const GradientRange& gradients) const {
+    return gradients.sub(weight_ + table_first(tile), table_size(tile));
+  }
+  View sum_of(std::size_t tile, View d_weight, const GradientRange& gradients) const {
+    return dtype_ == DType::fp32 ? gradient_of(tile, gradients) : d_weight.sub(table_first(tile), table_size(tile));
+  }
+  static RowStatistics* statistics(const Context& c, const Places& p) {
+    return reinterpret_cast<RowStatistics*>(p.statistics.of(c.workspace).data);
+  }
+  static View d_normed(const Context& c, const Places& p) { return p.d_normed.of(c.workspace); }
+  LogitTile logit_tile(std::size_t row, std::size_t tile, View logits) const {
+    return {rows_from(row), tiles_.first(tile), tiles_.rows(tile), stride_of(tiles_.rows(tile)), logits};
+  }
+
+  void normalize(Lane& lane, const Context& c, const Places& p, ConstView x) const {
+    const std::size_t d = spec_.hidden;
+    const ConstView gain = c.parameters.sub(0, d);
+    const View normed = p.normed.of(c.workspace), rstd = p.rstd.of(c.workspace);
+    if (bias_)
+      layernorm_forward(lane, norm_, x, gain, c.parameters.sub(bias_, d), normed, p.mean.of(c.workspace), rstd);
+    else
+      rmsnorm_forward(lane, norm_, x, gain, normed, rstd);
+  }
+
+  ConstView chunk(const Context& c, const Places& p, std::size_t row) const {
+    return p.normed.of(c.workspace).sub(row * spec_.hidden, rows_from(row) * spec_.hidden);
+  }
+  void run_logits(Lane& lane, const Context& c, const Places& p, std::size_t row, std::size_t tile, View logits) const {
+    products(rows_from(row), tile)
+        .logits.run(lane, chunk(c, p, row), weight(c, tile), {}, logits, p.scratch.of(c.workspace));
+  }
+  void add_statistics(Lane& lane, const Context& c, const Places& p, std::size_t row, std::size_t tile,
+                      View logits) const {
+    run_logits(lane, c, p, row, tile, logits);
+    softmax_statistics(lane, logit_tile(row, tile, logits), c.batch.labels + row, statistics(c, p) + row);
+  }
+  // From logits that are there: their gradient in their place, what it adds to the input's gradient and to `sum`.
+  void add_gradients(Lane& lane, const Context& c, const Places& p, std::size_t row, std::size_t tile, View logits,
+                     View sum) const {
+    const TileProducts& product = products(rows_from(row), tile);
+    const View scratch = p.scratch.of(c.workspace);
+    cross_entropy_gradient(lane, logit_tile(row, tile, logits), c.batch.labels + row, statistics(c, p) + row, c.scalars,
+                           dtype_);
+    const ConstView d_logits{logits.data, logits.bytes() / size_of(dtype_), dtype_};
+    product.input.run(lane, d_logits, weight(c, tile), {},
+                      d_normed(c, p).sub(row * spec_.hidden, rows_from(row) * spec_.hidden), scratch);
+    (row == 0 ? product.weights_first : product.weights_more).run(lane, d_logits, chunk(c, p, row), {}, sum, scratch);
+  }
+  void round_gradients(Lane& lane, std::size_t tile, View sum, const GradientRange& gradients) const {
+    if (dtype_ != DType::fp32) cast(lane, sum, gradient_of(tile, gradients));
+    if (!tied() || tile + 1 < tiles_.count()) return;
+    // The tied range goes on to a whole block.
+    const std::size_t table = spec_.vocabulary * spec_.hidden, end = gradients.begin + gradients.values.size;
+    if (end > table) zero(lane, gradients.sub(table, end - table));
+  }
+  void add_loss(Lane& lane, const Context& c, const Places& p, device::ExactSum* loss) const {
+    const View losses = p.losses.of(c.workspace);
+    cross_entropy_losses(lane, spec_.vocabulary, statistics(c, p), c.batch.labels, losses);
+    sum_losses(lane, losses, loss);
+  }
+  void finish(Lane& lane, const Context& c, const Places& p, ConstView x, View dx,
+              const GradientRange& gradients) const {
+    const std::size_t d = spec_.hidden;
+    const View scratch = p.scratch.of(c.workspace), rstd = p.rstd.of(c.workspace);
+    const ConstView gain = c.parameters.sub(0, d);
+    View d_norm = d_normed(c, p);
+    if (dtype_ != DType::fp32) {
+      d_norm = p.d_normed_rounded.of(c.workspace);
+      cast(lane, d_normed(c, p), d_norm);
+    }
+    if (bias_)
+      layernorm_backward(lane, norm_, d_norm, x, gain, p.mean.of(c.workspace), rstd, {}, dx, gradients.sub(0, d),
+                         gradients.sub(bias_, d), scratch);
+    else
+      rmsnorm_backward(lane, norm_, d_norm, x, gain, rstd, {}, dx, gradients.sub(0, d), scratch);
+  }
+
   HeadSpec spec_;
   DType dtype_;
   std::size_t tokens_;
   device::NormShape norm_;
-  ChunkProducts full_;
-  std::optional<ChunkProducts> last_;
-  std::size_t bias_ = 0, weight_ = 0;
-  Slot scratch_, mean_, rstd_, losses_, normed_, d_normed_, logits_, d_weight_;
-  std::size_t workspace_bytes_ = 0;
+  TableTiles tiles_;
+  std::size_t chunk_rows_;
+  std::array<std::array<std::optional<TileProducts>, 2>, 2> products_;  // by rows: full, last; by columns: alike
+  std::size_t bias_ = 0, weight_ = 0;                                   // weight_: 0 where it is tied
+  Places whole_, tiled_;
 };
 
 }  // namespace

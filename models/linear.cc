@@ -74,8 +74,8 @@ void Linear::list_products(std::vector<ProductShape>& out) const {
     for (const device::Product* p : {&g.forward, &g.input, &g.weights}) out.push_back(p->shape());
 }
 
-void Linear::forward(Lane& lane, ConstView parameters, ConstView x, View y, View scratch, device::Epilogue epilogue,
-                     View epilogue_out) const {
+void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View scratch,
+                     device::Epilogue epilogue, View epilogue_out) const {
   ConstView bias;
   std::size_t used = 0;
   if (spec_.bias && spec_.pieces.size() == 1) {
@@ -99,7 +99,7 @@ void Linear::forward(Lane& lane, ConstView parameters, ConstView x, View y, View
   }
 }
 
-void Linear::backward_input(Lane& lane, ConstView parameters, ConstView dy, View dx, View scratch) const {
+void Linear::backward_input(Lane& lane, const ParameterRange& parameters, ConstView dy, View dx, View scratch) const {
   const bool several = groups_.size() > 1;
   const View target = several ? fp32_view(scratch, 0, spec_.rows * spec_.in) : dx;
   const View rest = rest_of(scratch, input_sum_bytes());
@@ -110,7 +110,8 @@ void Linear::backward_input(Lane& lane, ConstView parameters, ConstView dy, View
   if (several) device::cast(lane, target, dx);
 }
 
-void Linear::backward_parameters(Lane& lane, ConstView x, ConstView dy, View gradients, View scratch) const {
+void Linear::backward_parameters(Lane& lane, ConstView x, ConstView dy, const GradientRange& gradients,
+                                 View scratch) const {
   for (const Group& g : groups_) {
     const View dw = gradients.sub(g.weight, g.out * spec_.in);
     const ConstView dy_group = dy.sub(g.column, dy.size - g.column);

@@ -6,6 +6,7 @@
 #include "device/lane.h"
 #include "device/ops/product.h"
 #include "device/view.h"
+#include "models/flat_range.h"
 
 namespace strata::models {
 
@@ -35,13 +36,14 @@ class Linear {
   // Adds the products of one forward and backward.
   void list_products(std::vector<device::ProductShape>& out) const;
 
-  void forward(device::Lane&, device::ConstView parameters, device::ConstView x, device::View y, device::View scratch,
-               device::Epilogue epilogue = device::Epilogue::none, device::View epilogue_out = {}) const;
+  void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
+               device::View scratch, device::Epilogue epilogue = device::Epilogue::none,
+               device::View epilogue_out = {}) const;
   // dx[rows, in] = dy W^T.
-  void backward_input(device::Lane&, device::ConstView parameters, device::ConstView dy, device::View dx,
+  void backward_input(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::View dx,
                       device::View scratch) const;
   // dW = x^T dy and db = the column sums of dy, into the places of W and b in `gradients`.
-  void backward_parameters(device::Lane&, device::ConstView x, device::ConstView dy, device::View gradients,
+  void backward_parameters(device::Lane&, device::ConstView x, device::ConstView dy, const GradientRange& gradients,
                            device::View scratch) const;
 
  private:

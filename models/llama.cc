@@ -146,15 +146,19 @@ class Block final : public Unit {
       o_.q_norm = add_parameter(p + "self_attn.q_norm.weight", {head}, false, one);
       o_.k_norm = add_parameter(p + "self_attn.k_norm.weight", {head}, false, one);
     }
+    end_part();
     o_.output = add_parameter(p + "self_attn.o_proj.weight", {d, q}, true, normal);
     o_.output_bias = bias(s.output_bias, "self_attn.o_proj.bias", d);
     o_.norm2 = add_parameter(p + "post_attention_layernorm.weight", {d}, false, one);
+    end_part();
     o_.gate = add_parameter(p + "mlp.gate_proj.weight", {f, d}, true, normal);
     o_.up = add_parameter(p + "mlp.up_proj.weight", {f, d}, true, normal);
     o_.gate_bias = bias(s.mlp_bias, "mlp.gate_proj.bias", f);
     o_.up_bias = bias(s.mlp_bias, "mlp.up_proj.bias", f);
+    end_part();
     o_.down = add_parameter(p + "mlp.down_proj.weight", {d, f}, true, normal);
     o_.down_bias = bias(s.mlp_bias, "mlp.down_proj.bias", d);
+    end_part();
   }
   const Offsets& offsets() const { return o_; }
   void prepare(std::shared_ptr<const BlockPlan> plan) { plan_ = std::move(plan); }
@@ -165,60 +169,92 @@ class Block final : public Unit {
     for (const Linear* linear : {&b.qkv, &b.output, &b.gate_up, &b.down}) linear->list_products(out);
   }
 
-  void forward(Lane& lane, const Context& c, ConstView x, View y, View saved) const override {
+  std::size_t saving_parts() const override { return kDown; }
+
+  void forward(Lane& lane, const Context& c, std::size_t part, ConstView x, View y, View saved) const override {
     const BlockPlan& b = *plan_;
     const Shape& s = b.shape;
     const View scratch = b.scratch.of(c.workspace);
     const View narrow = b.narrow.of(c.workspace).sub(0, b.tokens * s.hidden);
     const View heads = b.heads.of(saved), middle = b.middle.of(saved), inner = b.inner.of(saved);
-
-    rmsnorm_forward(lane, b.norm, x, gain(c, o_.norm1), b.normed1.of(saved), b.rstd1.of(saved));
-    if (s.qk_norm) {
-      const View raw = b.raw.of(saved);
-      b.qkv.forward(lane, c.parameters, b.normed1.of(saved), raw, scratch);
-      cast(lane, raw, heads);  // v, and what the norms below overwrite
-      rmsnorm_forward(lane, b.q_norm, q_of(raw), c.parameters.sub(o_.q_norm, s.head_dim), q_of(heads),
-                      b.q_rstd.of(saved));
-      rmsnorm_forward(lane, b.k_norm, k_of(raw), c.parameters.sub(o_.k_norm, s.head_dim), k_of(heads),
-                      b.k_rstd.of(saved));
-    } else {
-      b.qkv.forward(lane, c.parameters, b.normed1.of(saved), heads, scratch);
+    switch (part) {
+      case kAttention:
+        rmsnorm_forward(lane, b.norm, x, gain(c, o_.norm1), b.normed1.of(saved), b.rstd1.of(saved));
+        if (s.qk_norm) {
+          const View raw = b.raw.of(saved);
+          b.qkv.forward(lane, c.parameters, b.normed1.of(saved), raw, scratch);
+          cast(lane, raw, heads);  // v, and what the norms below overwrite
+          rmsnorm_forward(lane, b.q_norm, q_of(raw), c.parameters.sub(o_.q_norm, s.head_dim), q_of(heads),
+                          b.q_rstd.of(saved));
+          rmsnorm_forward(lane, b.k_norm, k_of(raw), c.parameters.sub(o_.k_norm, s.head_dim), k_of(heads),
+                          b.k_rstd.of(saved));
+        } else {
+          b.qkv.forward(lane, c.parameters, b.normed1.of(saved), heads, scratch);
+        }
+        rotate(lane, c, heads, false);
+        attention_forward(lane, b.attention, q_of(heads), k_of(heads), v_of(heads), b.mixed.of(saved), b.lse.of(saved),
+                          dropout_of(c), scratch);
+        return;
+      case kOutput:
+        b.output.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
+        dropout(lane, {}, narrow, x, middle);
+        rmsnorm_forward(lane, b.norm, middle, gain(c, o_.norm2), b.normed2.of(saved), b.rstd2.of(saved));
+        return;
+      case kGateUp:
+        b.gate_up.forward(lane, c.parameters, b.normed2.of(saved), inner, scratch);
+        swiglu_forward(lane, b.tokens, s.inner, inner, b.active.of(saved));
+        return;
+      case kDown:
+        if (!y) return;
+        b.down.forward(lane, c.parameters, b.active.of(saved), narrow, scratch);
+        dropout(lane, {}, narrow, middle, y);
+        return;
     }
-    rotate(lane, c, heads, false);
-    attention_forward(lane, b.attention, q_of(heads), k_of(heads), v_of(heads), b.mixed.of(saved), b.lse.of(saved),
-                      dropout_of(c), scratch);
-    b.output.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
-    dropout(lane, {}, narrow, x, middle);
-    rmsnorm_forward(lane, b.norm, middle, gain(c, o_.norm2), b.normed2.of(saved), b.rstd2.of(saved));
-    b.gate_up.forward(lane, c.parameters, b.normed2.of(saved), inner, scratch);
-    swiglu_forward(lane, b.tokens, s.inner, inner, b.active.of(saved));
-    if (!y) return;
-    b.down.forward(lane, c.parameters, b.active.of(saved), narrow, scratch);
-    dropout(lane, {}, narrow, middle, y);
   }
 
-  void backward(Lane& lane, const Context& c, ConstView x, ConstView saved, ConstView dy, View dx,
-                View gradients) const override {
+  void backward(Lane& lane, const Context& c, std::size_t part, ConstView x, ConstView saved, ConstView dy, View dx,
+                const GradientRange& gradients) const override {
     const BlockPlan& b = *plan_;
     const Shape& s = b.shape;
     const View scratch = b.scratch.of(c.workspace);
     const View d_hidden = b.narrow.of(c.workspace).sub(0, b.tokens * s.hidden);
     const View d_mixed = b.narrow.of(c.workspace).sub(0, b.tokens * s.query_width());
     const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * 2 * s.inner);
-    const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * s.qkv_width());
     const View d_active = b.d_active.of(c.workspace);
-    const ConstView heads = b.heads.of(saved), middle = b.middle.of(saved);
+    switch (part) {
+      case kDown:
+        b.down.backward_parameters(lane, b.active.of(saved), dy, gradients, scratch);
+        b.down.backward_input(lane, c.parameters, dy, d_active, scratch);
+        swiglu_backward(lane, b.tokens, s.inner, d_active, b.inner.of(saved), d_inner);
+        return;
+      case kGateUp:
+        b.gate_up.backward_parameters(lane, b.normed2.of(saved), d_inner, gradients, scratch);
+        b.gate_up.backward_input(lane, c.parameters, d_inner, d_hidden, scratch);
+        return;
+      case kOutput:
+        rmsnorm_backward(lane, b.norm, d_hidden, b.middle.of(saved), gain(c, o_.norm2), b.rstd2.of(saved), dy, dx,
+                         gradients.sub(o_.norm2, s.hidden), scratch);
+        b.output.backward_parameters(lane, b.mixed.of(saved), dx, gradients, scratch);
+        b.output.backward_input(lane, c.parameters, dx, d_mixed, scratch);
+        return;
+      case kAttention:
+        return backward_attention(lane, c, x, saved, dx, gradients);
+    }
+  }
 
-    b.down.backward_parameters(lane, b.active.of(saved), dy, gradients, scratch);
-    b.down.backward_input(lane, c.parameters, dy, d_active, scratch);
-    swiglu_backward(lane, b.tokens, s.inner, d_active, b.inner.of(saved), d_inner);
-    b.gate_up.backward_parameters(lane, b.normed2.of(saved), d_inner, gradients, scratch);
-    b.gate_up.backward_input(lane, c.parameters, d_inner, d_hidden, scratch);
-    rmsnorm_backward(lane, b.norm, d_hidden, middle, gain(c, o_.norm2), b.rstd2.of(saved), dy, dx,
-                     gradients.sub(o_.norm2, s.hidden), scratch);
+ private:
+  // The parts, in the order of the flat buffer; backward carries gradients between them in `narrow` and `wide`.
+  enum : std::size_t { kAttention, kOutput, kGateUp, kDown };
 
-    b.output.backward_parameters(lane, b.mixed.of(saved), dx, gradients, scratch);
-    b.output.backward_input(lane, c.parameters, dx, d_mixed, scratch);
+  void backward_attention(Lane& lane, const Context& c, ConstView x, ConstView saved, View dx,
+                          const GradientRange& gradients) const {
+    const BlockPlan& b = *plan_;
+    const Shape& s = b.shape;
+    const View scratch = b.scratch.of(c.workspace);
+    const View d_hidden = b.narrow.of(c.workspace).sub(0, b.tokens * s.hidden);
+    const View d_mixed = b.narrow.of(c.workspace).sub(0, b.tokens * s.query_width());
+    const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * s.qkv_width());
+    const ConstView heads = b.heads.of(saved);
     attention_backward(lane, b.attention, q_of(heads), k_of(heads), v_of(heads), b.mixed.of(saved), b.lse.of(saved),
                        d_mixed, q_of(d_heads), k_of(d_heads), v_of(d_heads), dropout_of(c), scratch);
     rotate(lane, c, d_heads, true);
@@ -235,7 +271,6 @@ class Block final : public Unit {
                      gradients.sub(o_.norm1, s.hidden), scratch);
   }
 
- private:
   ConstView gain(const Context& c, std::size_t offset) const { return c.parameters.sub(offset, plan_->shape.hidden); }
   template <typename V>
   V q_of(V heads) const {

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "device/error.h"
+#include "models/table_tiles.h"
 
 namespace strata::models {
 
@@ -18,12 +19,29 @@ std::size_t Unit::add_parameter(std::string name, std::vector<std::int64_t> shap
   return offset;
 }
 
-void Head::forward(device::Lane&, const Context&, device::ConstView, device::View, device::View) const {
+void Unit::end_part() {
+  const std::size_t begin = parts_.empty() ? 0 : parts_.back().end;
+  if (size_ > begin) parts_.push_back({begin, size_});
+}
+
+std::size_t Unit::add_table(std::string name, std::size_t vocabulary, std::size_t width, Init init) {
+  static_assert(TableTiles::kRows % kParameterAlignment == 0);
+  end_part();
+  const std::size_t offset = add_parameter(
+      std::move(name), {static_cast<std::int64_t>(vocabulary), static_cast<std::int64_t>(width)}, true, init);
+  const TableTiles tiles{vocabulary};
+  for (std::size_t tile = 0; tile < tiles.count(); ++tile)
+    parts_.push_back({offset + tiles.first(tile) * width,
+                      tile + 1 < tiles.count() ? offset + tiles.first(tile + 1) * width : size_});
+  return offset;
+}
+
+void Head::forward(device::Lane&, const Context&, std::size_t, device::ConstView, device::View, device::View) const {
   STRATA_CHECK(!"the head is run by loss()");
 }
 
-void Head::backward(device::Lane&, const Context&, device::ConstView, device::ConstView, device::ConstView,
-                    device::View, device::View) const {
+void Head::backward(device::Lane&, const Context&, std::size_t, device::ConstView, device::ConstView, device::ConstView,
+                    device::View, const GradientRange&) const {
   STRATA_CHECK(!"the head is run by loss()");
 }
 

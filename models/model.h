@@ -11,6 +11,7 @@
 #include "device/ops/product.h"
 #include "device/step_scalars.h"
 #include "device/view.h"
+#include "models/flat_range.h"
 
 namespace strata::models {
 
@@ -48,13 +49,14 @@ struct Batch {
   const std::uint32_t* positions;
 };
 
-// What every call of a unit gets. `tied` is the embedding's table where the head shares it, else empty.
+// What every call of a unit gets: the parameters of the part it runs, or of the whole unit. `tied` is the embedding's
+// table, or the tile of it that the call is about, where the head shares it; else empty.
 struct Context {
   Batch batch;
   std::uint64_t micro_batch;  // g * W + rank: with scalars->first_micro_batch the global index
   const device::StepScalars* scalars;
   const std::byte* constants;  // what Model::fill_constants wrote
-  device::ConstView parameters, tied;
+  ParameterRange parameters, tied;
   device::View workspace;
 };
 
@@ -63,8 +65,16 @@ struct UnitBytes {
   std::size_t saved = 0, forward_workspace = 0, backward_workspace = 0;
 };
 
+// Elements [begin, end) of a unit's flat buffer that can be gathered, used and let go by themselves: the tile of a unit
+// that does not fit whole. Borders are multiples of kParameterAlignment and depend on the model's shapes alone.
+struct Part {
+  std::size_t begin, end;
+};
+
 // What is gathered together: the embedding, a transformer block, the head. Knows nothing of ranks, shards or tiers.
 // x, y and their gradients are [tokens, hidden] in the compute dtype. Units are immutable and shared by micro-batches.
+// A call is made part by part, forward from the first part, backward from the last, always all of them with the same
+// workspace: so the arithmetic is the same whether the unit lies there whole or not.
 class Unit {
  public:
   virtual ~Unit() = default;
@@ -77,26 +87,41 @@ class Unit {
   // Adds every library product of one micro-batch's forward and backward: the floor of a step's time.
   virtual void list_products(std::vector<device::ProductShape>& out) const = 0;
 
-  // y from x (the embedding has no x). With an empty y only `saved` is wanted: the call recomputes.
-  virtual void forward(device::Lane&, const Context&, device::ConstView x, device::View y,
+  std::span<const Part> parts() const { return parts_; }
+  // Parts that a forward without y runs, from the first; the others only make y.
+  virtual std::size_t saving_parts() const { return parts_.size(); }
+
+  // y from x (the embedding has no x). With an empty y only `saved` is wanted: the call recomputes. The last part
+  // writes y; the embedding's each write the rows they hold.
+  virtual void forward(device::Lane&, const Context&, std::size_t part, device::ConstView x, device::View y,
                        device::View saved) const = 0;
-  // dx and the gradient of every parameter of the unit, rounded to the compute dtype; writes all but the gaps between
+  // dx and the gradient of every parameter of the part, rounded to the compute dtype; writes all but the gaps between
   // parameters. dx may be dy. The embedding has no x and no dx.
-  virtual void backward(device::Lane&, const Context&, device::ConstView x, device::ConstView saved,
-                        device::ConstView dy, device::View dx, device::View gradients) const = 0;
+  virtual void backward(device::Lane&, const Context&, std::size_t part, device::ConstView x, device::ConstView saved,
+                        device::ConstView dy, device::View dx, const GradientRange& gradients) const = 0;
 
  protected:
   explicit Unit(std::string name) : name_(std::move(name)) {}
   // Lays the parameter behind those added before; returns its offset.
   std::size_t add_parameter(std::string name, std::vector<std::int64_t> shape, bool decay, Init init);
+  // What was added since the last part is the next one.
+  void end_part();
+  // A table [vocabulary, width], a part for each of its tiles (TableTiles).
+  std::size_t add_table(std::string name, std::size_t vocabulary, std::size_t width, Init init);
 
  private:
   std::string name_;
   std::vector<Parameter> parameters_;
+  std::vector<Part> parts_;
   std::size_t size_ = 0;
 };
 
-// The last unit: final norm, output projection and loss, chunk by chunk, never all logits.
+// The steps of a loss whose table is gathered by tiles, in this order: the norm, the statistics of all tiles, their
+// gradients, the norm's gradient.
+enum class LossStep : std::uint8_t { norm, statistics, gradients, finish };
+
+// The last unit: final norm, output projection and loss, chunk by chunk, never all logits. Its first part is the norm;
+// the others, where the projection is not tied, the tiles of its table.
 class Head : public Unit {
  public:
   // Adds the micro-batch's summed loss to *loss. With gradients: dx, the unit's gradients and, where the projection
@@ -105,10 +130,18 @@ class Head : public Unit {
                     device::View gradients, device::View tied_gradients) const = 0;
   virtual std::size_t loss_workspace() const = 0;
 
+  // The same arithmetic step by step, tile by tile: `tile` counts those of the table, whose parameters (of the head or
+  // the tied embedding) and gradients are at hand; with the steps of the norm, its own. loss and dx: with `finish`.
+  // The workspace is the same in all steps.
+  virtual void loss_step(device::Lane&, const Context&, LossStep step, std::size_t tile, device::ConstView x,
+                         device::ExactSum* loss, device::View dx, const GradientRange& gradients) const = 0;
+  virtual std::size_t tiled_loss_workspace() const = 0;
+
   UnitBytes bytes() const override { return {}; }
-  void forward(device::Lane&, const Context&, device::ConstView, device::View, device::View) const override;
-  void backward(device::Lane&, const Context&, device::ConstView, device::ConstView, device::ConstView, device::View,
-                device::View) const override;
+  void forward(device::Lane&, const Context&, std::size_t, device::ConstView, device::View,
+               device::View) const override;
+  void backward(device::Lane&, const Context&, std::size_t, device::ConstView, device::ConstView, device::ConstView,
+                device::View, const GradientRange&) const override;
 
  protected:
   using Unit::Unit;

@@ -170,8 +170,8 @@ models::Context Executor::context(const Task& task) const {
   c.micro_batch = static_cast<std::uint64_t>(task.micro_batch) * index(plan_.ranks) + index(rank_);
   c.scalars = &at<StepState>(state_)->scalars;
   if (constants_ >= 0) c.constants = at<std::byte>(constants_);
-  c.parameters = view(task, Role::parameters, plan_.dtype);
-  c.tied = view(task, Role::tied, plan_.dtype);
+  c.parameters = {view(task, Role::parameters, plan_.dtype)};
+  c.tied = {view(task, Role::tied, plan_.dtype)};
   c.workspace = view(task, Role::workspace, DType::fp32);
   return c;
 }
@@ -183,7 +183,9 @@ void Executor::forward(const Task& task) {
   if (const View input = view(task, Role::x, plan_.dtype)) x = input.sub(0, size);
   View y = view(task, Role::y, plan_.dtype);
   if (y) y = y.sub(0, size);
-  model_.units[index(task.unit)]->forward(lane, context(task), x, y, view(task, Role::saved, DType::fp32));
+  const models::Unit& unit = *model_.units[index(task.unit)];
+  for (std::size_t part = 0; part < unit.parts().size(); ++part)
+    unit.forward(lane, context(task), part, x, y, view(task, Role::saved, DType::fp32));
   if (y && task.kind == TaskKind::forward) count_nonfinite(lane, y, at<LossState>(losses_)->nonfinite() + task.unit);
 }
 
@@ -207,8 +209,9 @@ void Executor::backward(const Task& task) {
   const View residual = view(task, Role::residual, plan_.dtype).sub(0, size);
   ConstView x;
   if (const View input = view(task, Role::x, plan_.dtype)) x = input.sub(0, size);
-  model_.units[index(task.unit)]->backward(lane, context(task), x, view(task, Role::saved, DType::fp32), residual,
-                                           residual, gradients);
+  const models::Unit& unit = *model_.units[index(task.unit)];
+  for (std::size_t part = unit.parts().size(); part-- > 0;)
+    unit.backward(lane, context(task), part, x, view(task, Role::saved, DType::fp32), residual, residual, {gradients});
   for (const Gap& gap : gaps_[index(task.unit)]) zero(lane, gradients.sub(gap.begin, gap.size));
 }
 

@@ -7,13 +7,20 @@
 
 namespace strata::device {
 
-// out[i] = table[tokens[i]] (+ position_table[positions[i]]), i in [0, rows); position_table may be empty.
-void embedding_forward(Lane&, std::size_t rows, std::size_t width, const std::uint32_t* tokens,
-                       const std::uint32_t* positions, ConstView table, ConstView position_table, View out);
-// Writes all `indices_size` rows of dtable: row t is the sum of dout[i] over i with indices[i] = t, in rising i, in
+// Rows [first, first + count) of a table of `total` rows: all of it, or a tile. A view of them starts at row `first`.
+struct TableRows {
+  std::size_t first, count, total;
+};
+
+// out[i] = table[indices[i]] for i in [0, rows) whose index lies in the tile; other rows of out stay as they are.
+void embedding_forward(Lane&, std::size_t rows, std::size_t width, const std::uint32_t* indices, TableRows tile,
+                       ConstView table, View out);
+// out[i] += table[indices[i]], i in [0, rows): positions.
+void embedding_add(Lane&, std::size_t rows, std::size_t width, const std::uint32_t* indices, ConstView table, View out);
+// Writes all rows of the tile: row t of the table is the sum of dout[i] over i with indices[i] = t, in rising i, in
 // fp32, rounded once; 0 where there is none. Used for tokens and, once more, for positions.
-void embedding_backward(Lane&, std::size_t rows, std::size_t width, const std::uint32_t* indices,
-                        std::size_t indices_size, ConstView dout, View dtable, View workspace);
-std::size_t embedding_backward_workspace(std::size_t rows, std::size_t indices_size);
+void embedding_backward(Lane&, std::size_t rows, std::size_t width, const std::uint32_t* indices, TableRows tile,
+                        ConstView dout, View dtable, View workspace);
+std::size_t embedding_backward_workspace(std::size_t rows, std::size_t tile_rows);
 
 }  // namespace strata::device

@@ -15,6 +15,15 @@ using testing::tolerance;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
+// Losses and, with scalars, the gradient in place, all columns at once.
+void cross_entropy(Lane& lane, std::size_t rows, std::size_t vocab, View logits, const std::int32_t* labels,
+                   const StepScalars* scalars, DType gradient, View losses, RowStatistics* statistics) {
+  const LogitTile tile{rows, 0, vocab, vocab, logits};
+  softmax_statistics(lane, tile, labels, statistics);
+  cross_entropy_losses(lane, vocab, statistics, labels, losses);
+  if (scalars) cross_entropy_gradient(lane, tile, labels, statistics, scalars, gradient);
+}
+
 double loss_of(const std::vector<double>& x, std::size_t label) {
   double largest = x[0], sum = 0;
   for (const double v : x) largest = std::max(largest, v);
@@ -42,9 +51,10 @@ class CrossEntropy : public ::testing::TestWithParam<std::size_t> {
   }
   Result run(int threads, DType gradient, bool with_gradient = true) {
     Result r{logits, Array(DType::fp32, rows)};
+    std::vector<RowStatistics> statistics(rows);
     in_lane(threads, [&](Lane& lane) {
       cross_entropy(lane, rows, vocab, r.logits.view(), labels.data(), with_gradient ? &scalars : nullptr, gradient,
-                    r.losses.view());
+                    r.losses.view(), statistics.data());
     });
     return r;
   }
@@ -103,6 +113,44 @@ TEST_P(CrossEntropy, SameBitsOnAnyThreads) {
     });
 }
 
+// Tiles of whole pieces, each in memory of its own, as the head sees them: the same bits as all columns at once.
+TEST_P(CrossEntropy, SameBitsByTiles) {
+  const std::size_t width = 2 * 4096, stride = width + 16;
+  for (const DType dtype : kDTypes) {
+    const Result whole = run(1, dtype);
+    Array losses(DType::fp32, rows);
+    std::vector<RowStatistics> statistics(rows);
+    std::vector<Array> tiles;
+    in_lane(2, [&](Lane& lane) {
+      std::vector<LogitTile> all;
+      for (std::size_t first = 0; first < vocab; first += width) {
+        const std::size_t columns = std::min(width, vocab - first);
+        Array& tile = tiles.emplace_back(DType::fp32, rows * stride);
+        for (std::size_t r = 0; r < rows; ++r)
+          std::memcpy(tile.floats() + r * stride, logits.data() + (r * vocab + first) * 4, columns * 4);
+        all.push_back({rows, first, columns, stride, {}});
+      }
+      for (std::size_t t = 0; t < tiles.size(); ++t) {
+        all[t].logits = tiles[t].view();
+        softmax_statistics(lane, all[t], labels.data(), statistics.data());
+      }
+      cross_entropy_losses(lane, vocab, statistics.data(), labels.data(), losses.view());
+      for (const LogitTile& tile : all)
+        cross_entropy_gradient(lane, tile, labels.data(), statistics.data(), &scalars, dtype);
+    });
+    EXPECT_TRUE(losses == whole.losses);
+    for (std::size_t t = 0; t < tiles.size(); ++t)
+      for (std::size_t r = 0; r < rows; ++r) {
+        const std::size_t columns = std::min(width, vocab - t * width);
+        ASSERT_EQ(
+            std::memcmp(tiles[t].data() + r * stride * 4,
+                        whole.logits.data() + r * vocab * 4 + t * width * size_of(dtype), columns * size_of(dtype)),
+            0)
+            << name_of(dtype) << " tile " << t << " row " << r;
+      }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Vocabularies, SmallCrossEntropy, ::testing::Values(1, 2, 16, 77));
 INSTANTIATE_TEST_SUITE_P(Vocabularies, CrossEntropy, ::testing::Values(1, 2, 15, 16, 17, 77, 4096, 4097, 9001, 50304));
 
@@ -114,7 +162,10 @@ TEST(CrossEntropyLimits, HugeMaskedAndNotFinite) {
   const std::int32_t labels[] = {0, 1, 1, 1};
   StepScalars scalars{};
   scalars.loss_gradient = 1;
-  in_lane(1, [&](Lane& lane) { cross_entropy(lane, 4, 3, x.view(), labels, &scalars, DType::fp32, losses.view()); });
+  RowStatistics statistics[4];
+  in_lane(1, [&](Lane& lane) {
+    cross_entropy(lane, 4, 3, x.view(), labels, &scalars, DType::fp32, losses.view(), statistics);
+  });
   EXPECT_NEAR(losses[0], std::log(2.0), 1e-7);
   EXPECT_EQ(x[1], 0.0f);
   EXPECT_EQ(losses[1], 0.0f);
@@ -129,7 +180,10 @@ TEST(CrossEntropyLimits, ManyMaskedWordsFirst) {
   Array x(DType::fp32, vocab), losses(DType::fp32, 1);
   for (std::size_t i = 0; i < vocab; ++i) x.set(i, i < 2 * 4096 ? -kInf : 0.0f);
   const std::int32_t label = 3 * 4096 - 1;
-  in_lane(1, [&](Lane& lane) { cross_entropy(lane, 1, vocab, x.view(), &label, nullptr, DType::fp32, losses.view()); });
+  RowStatistics statistics{};
+  in_lane(1, [&](Lane& lane) {
+    cross_entropy(lane, 1, vocab, x.view(), &label, nullptr, DType::fp32, losses.view(), &statistics);
+  });
   EXPECT_NEAR(losses[0], std::log(4096.0), 1e-6);
 }
 
@@ -181,7 +235,7 @@ TEST(CrossEntropyKernels, SameBitsOnBothInstructionSets) {
         const std::size_t n = 2 * 4096 + 77;
         for (std::size_t t = 0; t < 3; ++t) {
           Array x = Array::random(DType::fp32, n, 1, 20.0f), sums(DType::fp32, 2);
-          const cpu::SoftmaxSum s = k.softmax_sum(x.floats(), n);
+          const cpu::SoftmaxSum s = k.softmax_sum(x.floats(), n, {-kInf, 0.0});
           k.gradient[t](x.floats(), n, s.largest, static_cast<float>(1.0 / s.sum), 0.01f, 4100);
           sums.set(0, s.largest);
           sums.set(1, static_cast<float>(s.sum));

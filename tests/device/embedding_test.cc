@@ -28,8 +28,14 @@ TEST(Embedding, ForwardAddsPositions) {
       for (std::size_t i = 0; i < rows; ++i) positions[i] = static_cast<std::uint32_t>(i % 40);
       Array with(dtype, rows * width), without = with;
       in_lane(3, [&](Lane& lane) {
-        embedding_forward(lane, rows, width, tokens.data(), positions.data(), table.view(), places.view(), with.view());
-        embedding_forward(lane, rows, width, tokens.data(), nullptr, table.view(), {}, without.view());
+        const auto word = [&](Array& out, std::size_t first, std::size_t count) {
+          embedding_forward(lane, rows, width, tokens.data(), {first, count, vocab},
+                            table.view().sub(first * width, count * width), out.view());
+        };
+        word(without, 0, vocab);
+        for (std::size_t first = 0; first < vocab; first += 50)
+          word(with, first, std::min(vocab - first, std::size_t{50}));
+        embedding_add(lane, rows, width, positions.data(), places.view(), with.view());
       });
       for (std::size_t i = 0; i < rows; ++i)
         for (std::size_t j = 0; j < width; ++j) {
@@ -54,11 +60,21 @@ TEST(Embedding, BackwardSumsInOrder) {
           Array dtable = Array::random(out_dtype, vocab * width, 9);
           Array workspace = Array::random(DType::fp32, embedding_backward_workspace(rows, vocab) / 4, 8);
           in_lane(threads, [&](Lane& lane) {
-            embedding_backward(lane, rows, width, indices.data(), vocab, dout.view(), dtable.view(), workspace.view());
+            embedding_backward(lane, rows, width, indices.data(), {0, vocab, vocab}, dout.view(), dtable.view(),
+                               workspace.view());
           });
           return std::vector<Array>{dtable};
         };
         testing::expect_same_bits_on_any_threads(run);
+        Array tiled(out_dtype, vocab * width), scratch(DType::fp32, rows + vocab);
+        in_lane(2, [&](Lane& lane) {
+          for (std::size_t first = 0; first < vocab; first += 100) {
+            const std::size_t count = std::min(vocab - first, std::size_t{100});
+            embedding_backward(lane, rows, width, indices.data(), {first, count, vocab}, dout.view(),
+                               tiled.view().sub(first * width, count * width), scratch.view());
+          }
+        });
+        EXPECT_TRUE(tiled == run(1)[0]) << "by tiles";
         std::vector<float> sums(vocab * width, 0.0f);
         for (std::size_t i = 0; i < rows; ++i)
           for (std::size_t j = 0; j < width; ++j) sums[indices[i] * width + j] += dout[i * width + j];
@@ -71,11 +87,12 @@ TEST(Embedding, BackwardSumsInOrder) {
 TEST(EmbeddingDeathTest, IndexOutsideTheTable) {
   Array dout(DType::fp32, 2), dtable(DType::fp32, 4), workspace(DType::fp32, 64);
   const std::uint32_t indices[] = {1, 4};
-  EXPECT_DEATH(in_lane(1,
-                       [&](Lane& lane) {
-                         embedding_backward(lane, 2, 1, indices, 4, dout.view(), dtable.view(), workspace.view());
-                       }),
-               "4 vs 4");
+  EXPECT_DEATH(
+      in_lane(1,
+              [&](Lane& lane) {
+                embedding_backward(lane, 2, 1, indices, {0, 4, 4}, dout.view(), dtable.view(), workspace.view());
+              }),
+      "4 vs 4");
 }
 
 TEST(EmbeddingKernels, SameBitsOnBothInstructionSets) {

@@ -23,9 +23,10 @@ class FakeUnit final : public models::Unit {
   }
   models::UnitBytes bytes() const override { return bytes_; }
   void list_products(std::vector<device::ProductShape>&) const override {}
-  void forward(device::Lane&, const models::Context&, device::ConstView, device::View, device::View) const override {}
-  void backward(device::Lane&, const models::Context&, device::ConstView, device::ConstView, device::ConstView,
-                device::View, device::View) const override {}
+  void forward(device::Lane&, const models::Context&, std::size_t, device::ConstView, device::View,
+               device::View) const override {}
+  void backward(device::Lane&, const models::Context&, std::size_t, device::ConstView, device::ConstView,
+                device::ConstView, device::View, const models::GradientRange&) const override {}
 
  private:
   models::UnitBytes bytes_;
@@ -38,9 +39,12 @@ class FakeHead final : public models::Head {
       add_parameter("head." + std::to_string(i), {lengths[i]}, false, {});
   }
   std::size_t loss_workspace() const override { return workspace_; }
+  std::size_t tiled_loss_workspace() const override { return workspace_ / 2; }
   void list_products(std::vector<device::ProductShape>&) const override {}
   void loss(device::Lane&, const models::Context&, device::ConstView, device::ExactSum*, device::View, device::View,
             device::View) const override {}
+  void loss_step(device::Lane&, const models::Context&, models::LossStep, std::size_t, device::ConstView,
+                 device::ExactSum*, device::View, const models::GradientRange&) const override {}
 
  private:
   std::size_t workspace_;

@@ -8,10 +8,10 @@ namespace strata::device::cpu::STRATA_ISA {
 
 // One pass over memory: a piece's largest, then the sum of its exponentials while it is in the first-level cache;
 // a larger largest rescales what came before. Pieces are added in fp64, so 50,304 columns cost no accuracy.
-[[gnu::flatten]] static SoftmaxSum softmax_sum(const float* x, std::size_t n) {
+[[gnu::flatten]] static SoftmaxSum softmax_sum(const float* x, std::size_t n, SoftmaxSum before) {
   constexpr std::size_t kPiece = 4096;
   const float lowest = -INFINITY;
-  SoftmaxSum all{lowest, 0.0};
+  SoftmaxSum all = before;
   for (std::size_t begin = 0; begin < n; begin += kPiece) {
     const float* piece = x + begin;
     const std::size_t size = n - begin < kPiece ? n - begin : kPiece;
@@ -25,8 +25,9 @@ namespace strata::device::cpu::STRATA_ISA {
     for16_by4(size, [&](std::size_t i, auto some, int k) {
       s[k] = s[k] + only(exp(load(piece + i, some) - centre), 0.0f, some);
     });
-    const double before = all.largest == largest ? all.sum : all.sum * static_cast<double>(expf(all.largest - largest));
-    all = {largest, before + static_cast<double>(sum((s[0] + s[1]) + (s[2] + s[3])))};
+    const double earlier =
+        all.largest == largest ? all.sum : all.sum * static_cast<double>(expf(all.largest - largest));
+    all = {largest, earlier + static_cast<double>(sum((s[0] + s[1]) + (s[2] + s[3])))};
   }
   return all;
 }
@@ -37,9 +38,10 @@ template <typename T>
                                       std::size_t label) {
   auto* to = reinterpret_cast<T*>(x);
   const F32x16 centre = broadcast(largest), s = broadcast(scale), f = broadcast(factor);
-  const F32x16 at_label = (exp(broadcast(x[label]) - centre) * s - broadcast(1.0f)) * f;
+  const bool here = label < n;
+  const F32x16 at_label = (exp(broadcast(here ? x[label] : largest) - centre) * s - broadcast(1.0f)) * f;
   for16(n, [&](std::size_t i, auto some) { store(to + i, exp(load(x + i, some) - centre) * s * f, some); });
-  store(to + label, at_label, Part{1});
+  if (here) store(to + label, at_label, Part{1});
 }
 
 extern const CrossEntropyKernels cross_entropy_kernels_table = {

@@ -13,9 +13,10 @@ struct SoftmaxSum {
 };
 
 struct CrossEntropyKernels {
-  SoftmaxSum (*softmax_sum)(const float* x, std::size_t n);
+  // Of `before` (-inf and 0 where nothing came) and the n values behind it.
+  SoftmaxSum (*softmax_sum)(const float* x, std::size_t n, SoftmaxSum before);
   // Overwrites the row in place, from its start, with factor * (e^(x - largest) * scale - (i == label)) in the dtype
-  // that indexes.
+  // that indexes. label >= n: it lies in another tile.
   void (*gradient[3])(float* x, std::size_t n, float largest, float scale, float factor, std::size_t label);
 };
 STRATA_KERNEL_TABLE(CrossEntropyKernels, cross_entropy_kernels)

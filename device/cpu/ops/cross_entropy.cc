@@ -9,35 +9,72 @@
 
 namespace strata::device {
 
-void cross_entropy(Lane& lane, std::size_t rows, std::size_t vocab, View logits, const std::int32_t* labels,
-                   const StepScalars* scalars, DType gradient, View losses) {
-  STRATA_CHECK_LE(rows * vocab, logits.size);
-  STRATA_CHECK_EQ(losses.size, rows);
-  auto* x = logits.as<float>();
-  auto* loss = losses.as<float>();
-  const auto& kernels = cpu::cross_entropy_kernels();
-  const auto softmax_sum = kernels.softmax_sum;
-  const auto write_gradient = kernels.gradient[cpu::index(gradient)];
+namespace {
+
+// Calls f(row) for each row, some rows a task.
+template <typename F>
+void for_rows(cpu::Team& team, const LogitTile& tile, F&& f) {
+  const std::size_t grain = std::max<std::size_t>(1, cpu::kGrain / tile.columns);
+  team.for_range(tile.rows, grain, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t r = begin; r < end; ++r) f(r);
+  });
+}
+
+void check(const LogitTile& tile) {
+  STRATA_CHECK_LE(tile.columns, tile.stride);
+  STRATA_CHECK_LE((tile.rows - 1) * tile.stride + tile.columns, tile.logits.size);
+}
+
+}  // namespace
+
+void softmax_statistics(Lane& lane, const LogitTile& tile, const std::int32_t* labels, RowStatistics* statistics) {
+  check(tile);
+  const auto* x = tile.logits.as<float>();
+  const auto softmax_sum = cpu::cross_entropy_kernels().softmax_sum;
   cpu::submit(lane, [=](cpu::Team& team) {
-    const auto one_row = [&](std::size_t r) {
-      float* row = x + r * vocab;
-      const std::int32_t label = labels[r];
-      if (label == kIgnoredLabel) {
-        loss[r] = 0.0f;
-        if (scalars) std::memset(row, 0, vocab * size_of(gradient));
+    for_rows(team, tile, [&](std::size_t r) {
+      const float* row = x + r * tile.stride;
+      RowStatistics& s = statistics[r];
+      if (tile.first == 0) s = {0.0, -INFINITY, 0.0f};
+      if (labels[r] == kIgnoredLabel) return;
+      STRATA_CHECK(labels[r] >= 0);
+      const cpu::SoftmaxSum all = softmax_sum(row, tile.columns, {s.largest, s.sum});
+      s.largest = all.largest;
+      s.sum = all.sum;
+      if (const std::size_t at = static_cast<std::size_t>(labels[r]) - tile.first; at < tile.columns) s.label = row[at];
+    });
+  });
+}
+
+void cross_entropy_losses(Lane& lane, std::size_t vocab, const RowStatistics* statistics, const std::int32_t* labels,
+                          View losses) {
+  auto* loss = losses.as<float>();
+  cpu::submit(lane, [=](cpu::Team&) {
+    for (std::size_t r = 0; r < losses.size; ++r) {
+      loss[r] = 0.0f;
+      if (labels[r] == kIgnoredLabel) continue;
+      STRATA_CHECK_LT(static_cast<std::size_t>(labels[r]), vocab);
+      const RowStatistics& s = statistics[r];
+      loss[r] = static_cast<float>(std::log(s.sum) + (static_cast<double>(s.largest) - static_cast<double>(s.label)));
+    }
+  });
+}
+
+void cross_entropy_gradient(Lane& lane, const LogitTile& tile, const std::int32_t* labels,
+                            const RowStatistics* statistics, const StepScalars* scalars, DType gradient) {
+  check(tile);
+  auto* x = tile.logits.as<float>();
+  const auto write_gradient = cpu::cross_entropy_kernels().gradient[cpu::index(gradient)];
+  cpu::submit(lane, [=](cpu::Team& team) {
+    for_rows(team, tile, [&](std::size_t r) {
+      float* row = x + r * tile.stride;
+      if (labels[r] == kIgnoredLabel) {
+        std::memset(row, 0, tile.columns * size_of(gradient));
         return;
       }
-      STRATA_CHECK(label >= 0);
-      STRATA_CHECK_LT(static_cast<std::size_t>(label), vocab);
-      const cpu::SoftmaxSum s = softmax_sum(row, vocab);
-      const double distance = static_cast<double>(s.largest) - static_cast<double>(row[label]);
-      loss[r] = static_cast<float>(std::log(s.sum) + distance);
-      if (scalars)
-        write_gradient(row, vocab, s.largest, static_cast<float>(1.0 / s.sum), scalars->loss_gradient,
-                       static_cast<std::size_t>(label));
-    };
-    team.for_range(rows, std::max<std::size_t>(1, cpu::kGrain / vocab), [&](std::size_t begin, std::size_t end) {
-      for (std::size_t r = begin; r < end; ++r) one_row(r);
+      const RowStatistics& s = statistics[r];
+      write_gradient(row, tile.columns, s.largest, static_cast<float>(1.0 / s.sum), scalars->loss_gradient,
+                     static_cast<std::size_t>(labels[r]) - tile.first);
     });
   });
 }

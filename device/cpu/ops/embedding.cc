@@ -13,53 +13,67 @@ namespace {
 // Rows of the table that one task of the backward writes.
 constexpr std::size_t kTableGrain = 64;
 
-// Sorts the positions of `indices` by index (counting sort: stable, so in rising i): those of index t become
-// order[ends[t - 1] .. ends[t]).
-void sort_by_index(std::size_t rows, const std::uint32_t* indices, std::size_t indices_size, std::uint32_t* ends,
+// Sorts the positions of `indices` that lie in the tile by index (counting sort: stable, so in rising i): those of the
+// tile's row t become order[ends[t - 1] .. ends[t]).
+void sort_by_index(std::size_t rows, const std::uint32_t* indices, const TableRows& tile, std::uint32_t* ends,
                    std::uint32_t* order) {
-  std::memset(ends, 0, indices_size * sizeof(*ends));
+  std::memset(ends, 0, tile.count * sizeof(*ends));
   for (std::size_t i = 0; i < rows; ++i) {
-    STRATA_CHECK_LT(indices[i], indices_size);
-    ++ends[indices[i]];
+    STRATA_CHECK_LT(indices[i], tile.total);
+    if (const std::size_t t = indices[i] - tile.first; t < tile.count) ++ends[t];
   }
   std::uint32_t begin = 0;
-  for (std::size_t t = 0; t < indices_size; ++t) begin += std::exchange(ends[t], begin);
-  for (std::size_t i = 0; i < rows; ++i) order[ends[indices[i]]++] = static_cast<std::uint32_t>(i);
+  for (std::size_t t = 0; t < tile.count; ++t) begin += std::exchange(ends[t], begin);
+  for (std::size_t i = 0; i < rows; ++i)
+    if (const std::size_t t = indices[i] - tile.first; t < tile.count) order[ends[t]++] = static_cast<std::uint32_t>(i);
 }
 
 }  // namespace
 
-void embedding_forward(Lane& lane, std::size_t rows, std::size_t width, const std::uint32_t* tokens,
-                       const std::uint32_t* positions, ConstView table, ConstView position_table, View out) {
+void embedding_forward(Lane& lane, std::size_t rows, std::size_t width, const std::uint32_t* indices, TableRows tile,
+                       ConstView table, View out) {
   STRATA_CHECK_LE(rows * width, out.size);
+  STRATA_CHECK_LE(tile.count * width, table.size);
   STRATA_CHECK(table.dtype == out.dtype);
-  STRATA_CHECK(!position_table || (position_table.dtype == out.dtype && positions != nullptr));
-  const auto add_rows = cpu::embedding_kernels().add_rows[cpu::index(out.dtype)];
   cpu::submit(lane, [=](cpu::Team& team) {
     team.for_range(rows, std::max<std::size_t>(1, cpu::kGrain / width), [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) {
-        const ConstView row = table.sub(tokens[i] * width, width);
-        const View to = out.sub(i * width, width);
-        if (position_table)
-          add_rows(row.data, position_table.sub(positions[i] * width, width).data, to.data, width);
-        else
-          std::memcpy(to.data, row.data, row.bytes());
+        STRATA_CHECK_LT(indices[i], tile.total);
+        const std::size_t t = indices[i] - tile.first;
+        if (t >= tile.count) continue;  // before the tile, too: it wraps around
+        const ConstView row = table.sub(t * width, width);
+        std::memcpy(out.sub(i * width, width).data, row.data, row.bytes());
       }
     });
   });
 }
 
-void embedding_backward(Lane& lane, std::size_t rows, std::size_t width, const std::uint32_t* indices,
-                        std::size_t indices_size, ConstView dout, View dtable, View workspace) {
+void embedding_add(Lane& lane, std::size_t rows, std::size_t width, const std::uint32_t* indices, ConstView table,
+                   View out) {
+  STRATA_CHECK_LE(rows * width, out.size);
+  STRATA_CHECK(table.dtype == out.dtype);
+  const auto add_rows = cpu::embedding_kernels().add_rows[cpu::index(out.dtype)];
+  cpu::submit(lane, [=](cpu::Team& team) {
+    team.for_range(rows, std::max<std::size_t>(1, cpu::kGrain / width), [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) {
+        const View to = out.sub(i * width, width);
+        add_rows(to.data, table.sub(indices[i] * width, width).data, to.data, width);
+      }
+    });
+  });
+}
+
+void embedding_backward(Lane& lane, std::size_t rows, std::size_t width, const std::uint32_t* indices, TableRows tile,
+                        ConstView dout, View dtable, View workspace) {
   STRATA_CHECK_LE(rows * width, dout.size);
-  STRATA_CHECK_LE(indices_size * width, dtable.size);
-  STRATA_CHECK_LE(embedding_backward_workspace(rows, indices_size), workspace.bytes());
+  STRATA_CHECK_LE(tile.count * width, dtable.size);
+  STRATA_CHECK_LE(embedding_backward_workspace(rows, tile.count), workspace.bytes());
   const auto sum_rows = cpu::embedding_kernels().sum_rows[cpu::index(dout.dtype)][cpu::index(dtable.dtype)];
   auto* ends = reinterpret_cast<std::uint32_t*>(workspace.data);
   cpu::submit(lane, [=](cpu::Team& team) {
-    std::uint32_t* order = ends + indices_size;
-    sort_by_index(rows, indices, indices_size, ends, order);
-    team.for_range(indices_size, kTableGrain, [&](std::size_t first, std::size_t last) {
+    std::uint32_t* order = ends + tile.count;
+    sort_by_index(rows, indices, tile, ends, order);
+    team.for_range(tile.count, kTableGrain, [&](std::size_t first, std::size_t last) {
       for (std::size_t t = first; t < last; ++t) {
         const std::uint32_t begin = t == 0 ? 0 : ends[t - 1];
         const View to = dtable.sub(t * width, width);
@@ -72,8 +86,8 @@ void embedding_backward(Lane& lane, std::size_t rows, std::size_t width, const s
   });
 }
 
-std::size_t embedding_backward_workspace(std::size_t rows, std::size_t indices_size) {
-  return (rows + indices_size) * sizeof(std::uint32_t);
+std::size_t embedding_backward_workspace(std::size_t rows, std::size_t tile_rows) {
+  return (rows + tile_rows) * sizeof(std::uint32_t);
 }
 
 }  // namespace strata::device
