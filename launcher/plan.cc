@@ -33,6 +33,7 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity) {
       plan.ranks == 1 ? "rank" : "ranks", job.recipe.zero.stage, device::name_of(plan.dtype), plan.accumulation,
       job.recipe.training.micro_batch_size, job.recipe.data.seq_len,
       plan.vertical ? "vertical order" : "horizontal order");
+  if (plan.tile_bytes) fmt::print("{}\n\n", runtime::tiling_text(plan));
   fmt::print("{:<10}{:>14}{:>14}", "memory", "peak", "capacity");
   for (const auto kind : runtime::kKindNames) fmt::print("{:>14}", kind);
   fmt::print("\n");
@@ -68,13 +69,14 @@ int plan(const PlanOptions& options) {
   print_table(job, capacity);
   if (options.json) {
     runtime::ReportFile file(*options.json);
-    file.write(
-        fmt::format("{{\"fits\":{},\"ranks\":{},\"parameters\":{},\"memory\":{},\"capacity_bytes\":"
-                    "{{\"device\":{},\"host\":{}}},\"comm_bytes\":{},\"io_bytes\":{},\"order\":\"{}\","
-                    "\"tasks\":{},\"nearest\":{}}}\n",
-                    fits, options.ranks, job.model->parameters(), runtime::memory_json(job.plan.memory, nullptr),
-                    capacity[0], capacity[1], runtime::comm_json(job.plan.comm_bytes), runtime::io_json(),
-                    job.plan.vertical ? "vertical" : "horizontal", job.plan.tasks.size(), nearest_json(nearest)));
+    file.write(fmt::format(
+        "{{\"fits\":{},\"ranks\":{},\"parameters\":{},\"memory\":{},\"capacity_bytes\":"
+        "{{\"device\":{},\"host\":{}}},\"comm_bytes\":{},\"io_bytes\":{},\"order\":\"{}\",\"tile_bytes\":{},"
+        "\"tasks\":{},\"nearest\":{}}}\n",
+        fits, options.ranks, job.model->parameters(), runtime::memory_json(job.plan.memory, nullptr), capacity[0],
+        capacity[1], runtime::comm_json(job.plan.comm_bytes), runtime::io_json(),
+        job.plan.vertical ? "vertical" : "horizontal", job.plan.tile_bytes, job.plan.tasks.size(),
+        nearest_json(nearest)));
     file.close();
   }
   if (options.trace) {

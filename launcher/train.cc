@@ -129,6 +129,7 @@ void describe_run(const runtime::Job& job, comm::World& world, int threads, cons
              plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once a step" : "reduced in order",
              world.describe(), threads, threads == 1 ? "thread" : "threads", cores,
              runtime::bytes_text(plan.memory[0].peak) + " a rank", device::cpu::describe());
+  if (plan.tile_bytes) fmt::print(stderr, "strata: {}\n", runtime::tiling_text(plan));
 }
 
 AgreedError stopped_on_request(std::int64_t step) {

@@ -128,7 +128,7 @@ void Executor::run(const Task& task, std::size_t t) {
       return backward(task);
     case TaskKind::accumulate:
     case TaskKind::round: {
-      const std::size_t size = task.tied ? plan_.layout.tied : plan_.layout.units[index(task.unit)].padded;
+      const std::size_t size = task.end - task.begin;
       const View gradient = view(task, gradients, plan_.dtype).sub(0, size);
       const View sum = view(task, Role::local_sum, DType::fp32).sub(0, size);
       if (task.kind == TaskKind::round) return cast(lane, sum, gradient);
@@ -158,8 +158,8 @@ void Executor::gather(const Task& task) {
   const std::size_t shard = u.shard * size_of(plan_.dtype);
   std::byte* whole = view(task, Role::parameters, plan_.dtype).data;
   const View own = view(task, Role::shard, plan_.dtype);  // none: the shard lies in its place
-  gather_->all_gather({shard, 0, u.padded * size_of(plan_.dtype)}, own ? own.data : whole + shard * index(rank_),
-                      whole);
+  gather_->all_gather({shard, task.begin * size_of(plan_.dtype), task.end * size_of(plan_.dtype)},
+                      own ? own.data : whole + shard * index(rank_), whole);
 }
 
 models::Context Executor::context(const Task& task) const {
@@ -170,10 +170,23 @@ models::Context Executor::context(const Task& task) const {
   c.micro_batch = static_cast<std::uint64_t>(task.micro_batch) * index(plan_.ranks) + index(rank_);
   c.scalars = &at<StepState>(state_)->scalars;
   if (constants_ >= 0) c.constants = at<std::byte>(constants_);
-  c.parameters = {view(task, Role::parameters, plan_.dtype)};
-  c.tied = {view(task, Role::tied, plan_.dtype)};
+  c.parameters = {view(task, Role::parameters, plan_.dtype), task.begin};
+  c.tied = {view(task, Role::tied, plan_.dtype), task.begin};
   c.workspace = view(task, Role::workspace, DType::fp32);
   return c;
+}
+
+// The parts of its unit that a task runs: [first, last).
+std::pair<std::size_t, std::size_t> Executor::parts_of(const Task& task) const {
+  if (task.part >= 0) return {index(task.part), index(task.part) + 1};
+  return {0, model_.units[index(task.unit)]->parts().size()};
+}
+
+void Executor::zero_gaps(const Task& task, View gradients) {
+  for (const Gap& gap : gaps_[index(task.unit)]) {
+    const std::size_t from = std::max(gap.begin, task.begin), to = std::min(gap.begin + gap.size, task.end);
+    if (from < to) zero(*lanes_[index(task.lane)], gradients.sub(from - task.begin, to - from));
+  }
 }
 
 void Executor::forward(const Task& task) {
@@ -184,12 +197,15 @@ void Executor::forward(const Task& task) {
   View y = view(task, Role::y, plan_.dtype);
   if (y) y = y.sub(0, size);
   const models::Unit& unit = *model_.units[index(task.unit)];
-  for (std::size_t part = 0; part < unit.parts().size(); ++part)
+  const auto [first, last] = parts_of(task);
+  for (std::size_t part = first; part < last; ++part)
     unit.forward(lane, context(task), part, x, y, view(task, Role::saved, DType::fp32));
-  if (y && task.kind == TaskKind::forward) count_nonfinite(lane, y, at<LossState>(losses_)->nonfinite() + task.unit);
+  if (y && last == unit.parts().size() && task.kind == TaskKind::forward)
+    count_nonfinite(lane, y, at<LossState>(losses_)->nonfinite() + task.unit);
 }
 
 void Executor::loss(const Task& task) {
+  if (task.step) return loss_step(task);
   Lane& lane = *lanes_[index(task.lane)];
   const std::size_t size = plan_.tokens * model_.hidden;
   const View gradients = view(task, Role::gradients, plan_.dtype);
@@ -198,8 +214,24 @@ void Executor::loss(const Task& task) {
   const View dx = view(task, Role::residual, plan_.dtype).sub(0, size);
   model_.head().loss(lane, context(task), view(task, Role::x, plan_.dtype).sub(0, size), &at<LossState>(losses_)->loss,
                      dx, gradients, tied);
-  for (const Gap& gap : gaps_[index(task.unit)]) zero(lane, gradients.sub(gap.begin, gap.size));
+  zero_gaps(task, gradients);
   count_nonfinite(lane, dx, at<LossState>(losses_)->nonfinite() + task.unit);
+}
+
+void Executor::loss_step(const Task& task) {
+  Lane& lane = *lanes_[index(task.lane)];
+  const std::size_t size = plan_.tokens * model_.hidden;
+  ConstView x;
+  View dx;
+  if (const View input = view(task, Role::x, plan_.dtype)) x = input.sub(0, size);
+  if (const View residual = view(task, Role::residual, plan_.dtype)) dx = residual.sub(0, size);
+  const View own = view(task, Role::gradients, plan_.dtype), tied = view(task, Role::tied_gradients, plan_.dtype);
+  View gradients = own ? own : tied;
+  if (gradients) gradients = gradients.sub(0, task.end - task.begin);
+  device::ExactSum* loss = dx ? &at<LossState>(losses_)->loss : nullptr;
+  model_.head().loss_step(lane, context(task), *task.step, index(task.part), x, loss, dx, {gradients, task.begin});
+  if (own) zero_gaps(task, gradients);
+  if (dx) count_nonfinite(lane, dx, at<LossState>(losses_)->nonfinite() + task.unit);
 }
 
 void Executor::backward(const Task& task) {
@@ -210,9 +242,11 @@ void Executor::backward(const Task& task) {
   ConstView x;
   if (const View input = view(task, Role::x, plan_.dtype)) x = input.sub(0, size);
   const models::Unit& unit = *model_.units[index(task.unit)];
-  for (std::size_t part = unit.parts().size(); part-- > 0;)
-    unit.backward(lane, context(task), part, x, view(task, Role::saved, DType::fp32), residual, residual, {gradients});
-  for (const Gap& gap : gaps_[index(task.unit)]) zero(lane, gradients.sub(gap.begin, gap.size));
+  const auto [first, last] = parts_of(task);
+  for (std::size_t part = last; part-- > first;)
+    unit.backward(lane, context(task), part, x, view(task, Role::saved, DType::fp32), residual, residual,
+                  {gradients, task.begin});
+  zero_gaps(task, gradients);
 }
 
 // A sum buffer holds the rank's shard, or, where the optimizer is whole, everything with the shard in its place.
@@ -229,18 +263,25 @@ View Executor::own_part(const Task& task) const {
 
 void Executor::reduce(const Task& task, std::size_t t) {
   Lane& lane = *lanes_[index(task.lane)];
-  const UnitLayout& u = plan_.layout.units[task.tied ? 0 : index(task.unit)];
-  const std::size_t element = size_of(plan_.dtype);
+  const std::size_t shard = plan_.layout.units[task.tied ? 0 : index(task.unit)].shard, element = size_of(plan_.dtype);
   const std::byte* gradients = view(task, task.tied ? Role::tied_gradients : Role::gradients, plan_.dtype).data;
+  const View sum = view(task, task.tied ? Role::tied_sum : Role::sum, DType::fp32);
+  // The first element of the sum: the rank's shard, or, where the optimizer is whole, everything.
+  const std::size_t origin = task.tied || plan_.sharded_optimizer() ? shard * index(rank_) : 0;
   auto& pieces = pieces_[t];
   if (plan_.ranks == 1) {
     pieces[0] = gradients;
-  } else {
-    const comm::ShardedRange range{u.shard * element, 0, (task.tied ? plan_.layout.tied : u.padded) * element};
-    reduce_->all_to_all(range, gradients, view(task, Role::staging, plan_.dtype).data, pieces.data());
+    return gradient_sum(lane, pieces, plan_.dtype, own_part(task), task.first);
   }
-  if (const View part = own_part(task); part.size) gradient_sum(lane, pieces, plan_.dtype, part, task.first);
-  if (plan_.ranks > 1) reduce_->release();
+  std::byte* staging = view(task, Role::staging, plan_.dtype).data;
+  for (std::size_t at = task.begin; at < task.end; at += task.at_once) {
+    const std::size_t to = std::min(task.end, at + task.at_once);
+    const comm::ShardedRange range{shard * element, at * element, to * element};
+    reduce_->all_to_all(range, gradients + (at - task.begin) * element, staging, pieces.data());
+    const auto own = comm::ShardedRange{shard, at, to}.piece(rank_);
+    if (own.bytes() > 0) gradient_sum(lane, pieces, plan_.dtype, sum.sub(own.begin - origin, own.bytes()), task.first);
+    reduce_->release();
+  }
 }
 
 void Executor::combine(const Task& task) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -93,6 +94,10 @@ class Executor {
   void gather(const Task& task);
   void forward(const Task& task);
   void loss(const Task& task);
+  void loss_step(const Task& task);
+  std::pair<std::size_t, std::size_t> parts_of(const Task& task) const;
+  // What lies between the parameters that the task's gradients cover.
+  void zero_gaps(const Task& task, device::View gradients);
   void backward(const Task& task);
   void reduce(const Task& task, std::size_t index);
   void combine(const Task& task);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <set>
 
@@ -49,13 +50,26 @@ std::size_t available_memory() {
 }
 
 PlanRequest request_of(const Recipe& recipe, const models::Model& model, const models::RunShape& shape, int ranks,
-                       bool vertical) {
+                       bool vertical, std::size_t tile_bytes) {
   PlanRequest request{&model, shape, ranks, recipe.accumulation_steps(ranks), placement_of(recipe.zero)};
   request.fast = recipe.training.reduce == Reduce::fast;
   request.vertical = vertical;
   request.prefetch = static_cast<int>(recipe.memory.prefetch);
   request.segments = segments_of(recipe.training.recompute, model.layers);
+  request.tile_bytes = tile_bytes;
   return request;
+}
+
+// What PlanRequest::tile_bytes may be, from the largest: each tiles one more size of unit.
+std::vector<std::size_t> tile_thresholds(const models::Model& model, const StepPlan& plan) {
+  std::set<std::size_t, std::greater<>> sizes;
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit)
+    if (model.units[unit]->parts().size() > 1) sizes.insert(plan.layout.units[unit].padded * size_of(plan.dtype));
+  std::vector<std::size_t> thresholds(sizes.begin(), sizes.end());
+  if (thresholds.empty()) return thresholds;
+  thresholds.erase(thresholds.begin());
+  thresholds.push_back(*sizes.rbegin() - 1);
+  return thresholds;
 }
 
 // A recipe with some changes to its keys, for the search of what would fit.
@@ -116,16 +130,33 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity) {
   const models::Config config = config_of(recipe.model);
   const models::RunShape shape = shape_of(recipe);
   Job job{recipe, ranks, models::make_model(config, shape), {}, config.to_json()};
-  const auto plan_of = [&](bool vertical) { return make_plan(request_of(recipe, *job.model, shape, ranks, vertical)); };
-  const bool asked = recipe.memory.order == AccumulationOrder::vertical;
-  job.plan = plan_of(asked);
-  if (recipe.memory.order != AccumulationOrder::automatic || job.plan.accumulation == 1) return job;
-  if (!job.plan.sharded_parameters() && !job.plan.fast) return job;
-  StepPlan vertical = plan_of(true);
-  const bool smaller = vertical.memory[0].peak <= job.plan.memory[0].peak;
-  const bool moves_less = vertical.comm_bytes.total() < job.plan.comm_bytes.total();
-  if (fits(vertical, capacity) && (smaller || moves_less)) job.plan = std::move(vertical);
+  const auto plan_of = [&](std::size_t tile_bytes) {
+    const auto ordered = [&](bool vertical) {
+      return make_plan(request_of(recipe, *job.model, shape, ranks, vertical, tile_bytes));
+    };
+    StepPlan plan = ordered(recipe.memory.order == AccumulationOrder::vertical);
+    if (recipe.memory.order != AccumulationOrder::automatic || plan.accumulation == 1) return plan;
+    if (!plan.sharded_parameters() && !plan.fast) return plan;
+    StepPlan vertical = ordered(true);
+    const bool smaller = vertical.memory[0].peak <= plan.memory[0].peak;
+    const bool moves_less = vertical.comm_bytes.total() < plan.comm_bytes.total();
+    return fits(vertical, capacity) && (smaller || moves_less) ? vertical : plan;
+  };
+  job.plan = plan_of(0);
+  if (fits(job.plan, capacity) || !job.plan.sharded_parameters()) return job;
+  // A plan that does not fit in tiles either is refused as it was asked for.
+  for (const std::size_t tile_bytes : tile_thresholds(*job.model, job.plan)) {
+    StepPlan tiled = plan_of(tile_bytes);
+    if (!fits(tiled, capacity)) continue;
+    job.plan = std::move(tiled);
+    break;
+  }
   return job;
+}
+
+std::string tiling_text(const StepPlan& plan) {
+  if (plan.tile_bytes == 0) return {};
+  return fmt::format("units larger than {} gathered in tiles", bytes_text(plan.tile_bytes));
 }
 
 Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node) {

@@ -25,7 +25,8 @@ using Capacity = std::array<std::size_t, kTiers>;
 
 // Reads the model's configuration and plans the step. Workspaces are sized for every core of the machine, so that the
 // plan is the same however ranks share them. memory.order = auto becomes vertical where gathered parameters are then
-// moved less often and the step needs no more memory for it. Throws Error{usage}, Error{corrupt}.
+// moved less often and the step needs no more memory for it. Where the step does not fit and parameters are sharded, the
+// largest units are gathered part by part, as few of them as needed. Throws Error{usage}, Error{corrupt}.
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity);
 
 // memory.* where the recipe sets it, else what the system has available now, shared by `ranks_on_node`.
@@ -42,6 +43,9 @@ struct Suggestion {
 std::vector<Suggestion> nearest_that_fit(const Recipe& recipe, int ranks, const Capacity& capacity);
 // The sentence that refuses a plan: what is needed, what there is, and what would fit.
 std::string refusal(const Job& job, const Capacity& capacity, const std::vector<Suggestion>& nearest);
+
+// "units larger than 1.50 GiB gathered in tiles"; empty where none is.
+std::string tiling_text(const StepPlan& plan);
 
 // "1.50 GiB".
 std::string bytes_text(std::size_t bytes);

@@ -17,6 +17,11 @@ std::string name_of(const Task& task, const models::Model& model) {
   std::string name{kTaskNames[static_cast<std::size_t>(task.kind)]};
   if (task.unit >= 0) name += " " + model.units[static_cast<std::size_t>(task.unit)]->name();
   if (task.tied) name += " (tied)";
+  if (task.step) {
+    constexpr std::array<std::string_view, 4> kSteps = {"norm", "statistics", "gradients", "norm's gradients"};
+    name += fmt::format(", {}", kSteps[static_cast<std::size_t>(*task.step)]);
+  }
+  if (task.part >= 0) name += fmt::format(", part {}", task.part);
   if (task.micro_batch >= 0) name += fmt::format(", micro-batch {}", task.micro_batch);
   return name;
 }

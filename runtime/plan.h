@@ -2,6 +2,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -93,8 +94,13 @@ struct Task {
   LaneId lane;
   int unit = -1;         // -1: none
   int micro_batch = -1;  // g, of this rank; -1: none
-  bool tied = false;     // reduce, norm, ...: of the head's gradient of the tied weight
-  bool first = false;    // reduce, accumulate: the sum starts here
+  int part = -1;         // of a unit that is gathered part by part; of a loss step, the table's tile; -1: all
+  std::optional<models::LossStep> step = {};  // loss: by tiles of the table
+  // Elements of the flat buffer (the embedding's where `tied`) that its parameters or gradients buffer holds.
+  std::size_t begin = 0, end = 0;
+  std::size_t at_once = 0;  // reduce: elements that travel at once
+  bool tied = false;        // reduce, norm, ...: of the head's gradient of the tied weight
+  bool first = false;       // reduce, accumulate: the sum starts here
   std::vector<Use> uses;
   std::vector<int> waits;  // earlier tasks of other lanes
   Cost cost;
@@ -118,6 +124,7 @@ struct StepPlan {
   std::size_t tokens;  // of a micro-batch
   device::DType dtype;
   bool fast, vertical;
+  std::size_t tile_bytes;  // units larger than this, gathered, are gathered part by part; 0: none is
   Placement placement;
   Layout layout;
   std::vector<Buffer> buffers;

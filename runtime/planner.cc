@@ -10,6 +10,7 @@
 #include "device/error.h"
 #include "device/memory.h"
 #include "runtime/step_state.h"
+#include "runtime/visits.h"
 
 namespace strata::runtime {
 namespace {
@@ -17,19 +18,6 @@ namespace {
 constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + device::kBufferAlignment - 1) / device::kBufferAlignment * device::kBufferAlignment;
 }
-
-struct Call {
-  TaskKind kind;
-  int unit, micro_batch;
-  bool wants_output = true;  // recompute: whether the next unit of the segment needs y
-};
-
-// Consecutive work on one unit, for which its parameters are gathered once.
-struct Visit {
-  int unit;
-  bool needs_parameters;
-  std::vector<Call> calls;
-};
 
 // Builds the task list in issue order. Waits and offsets come later, from the uses recorded here.
 class Builder {
@@ -48,20 +36,30 @@ class Builder {
     plan_.vertical = r_.vertical;
     plan_.placement = r_.placement;
     plan_.layout = make_layout(model_, r_.ranks);
+    tiling_.emplace(r_, plan_.layout);
+    plan_.tile_bytes = r_.tile_bytes;
+    int pieces = 0;
+    for (const auto& unit : model_.units) {
+      first_piece_.push_back(pieces);
+      pieces += static_cast<int>(unit->parts().size()) + 1;
+    }
+    gathered_.assign(at(pieces), -1);
+    local_sums_.assign(at(pieces), -1);
+    tied_local_sums_.assign(at(tiling_->tiles()) + 1, -1);
   }
 
   StepPlan build() {
     add_state();
-    const std::vector<Visit> visits = make_visits();
+    const std::vector<Visit> visits = make_visits(r_, *tiling_);
     find_gathers(visits);
     for (std::size_t v = 0; v < visits.size(); ++v) {
-      for (const int unit : gathers_before_[v]) gather(unit);
+      for (const Piece& piece : gathers_before_[v]) gather(piece);
       for (const Call& call : visits[v].calls) {
         run(call);
         reduce_pending();  // behind the next call's issue, so that backward runs on while gradients travel
         std::swap(pending_, produced_);
       }
-      for (const int unit : releases_after_[v]) gathered_[at(unit)] = -1;
+      for (const Piece& piece : releases_after_[v]) gathered_[index(piece)] = -1;
     }
     reduce_pending();
     finish_gradients();
@@ -125,93 +123,97 @@ class Builder {
       if (plan_.sharded_optimizer() && !r_.placement.gradients.sharded)
         s.gradients = add_buffer("gradients of " + name, Kind::gradients, u.padded * element_, true);
     }
-    gathered_.assign(at(units_), -1);
     gradients_.assign(at(units_), -1);
-    local_sums_.assign(at(units_), -1);
     sums_.assign(at(units_), -1);
     residual_.assign(at(r_.accumulation), -1);
     inputs_.assign(at(units_ * r_.accumulation), -1);
     saved_.assign(at(units_ * r_.accumulation), -1);
   }
 
-  // The step's visits: per micro-batch (horizontal), or every micro-batch at each unit (vertical).
-  std::vector<Visit> make_visits() const {
-    std::vector<Visit> visits;
-    std::vector<int> all(at(r_.accumulation));
-    for (int g = 0; g < r_.accumulation; ++g) all[at(g)] = g;
-    if (r_.vertical) {
-      add_visits(visits, all);
-    } else {
-      for (const int g : all) add_visits(visits, {&g, 1});
-    }
-    return visits;
+  // What one gather brings: a unit (part -1), or a part of it.
+  struct Piece {
+    int unit, part;
+  };
+  std::size_t index(const Piece& piece) const { return at(first_piece_[at(piece.unit)] + piece.part + 1); }
+  struct Range {
+    std::size_t begin, end;
+    std::size_t size() const { return end - begin; }
+  };
+  // Elements of the flat buffer: the last part takes the padding.
+  Range range_of(const Piece& piece) const {
+    const auto parts = model_.units[at(piece.unit)]->parts();
+    if (piece.part < 0) return {0, layout(piece.unit).padded};
+    const bool last = at(piece.part) + 1 == parts.size();
+    return {parts[at(piece.part)].begin, last ? layout(piece.unit).padded : parts[at(piece.part)].end};
+  }
+  // Of the tied weight's gradient.
+  Range tied_range_of(int tile) const {
+    if (tile < 0) return {0, plan_.layout.tied};
+    const models::Part part = model_.units[0]->parts()[at(tile)];
+    return {part.begin, tile + 1 == tiling_->tiles() ? plan_.layout.tied : part.end};
+  }
+  std::string text_of(const char* what, const Piece& piece) const {
+    const std::string& name = model_.units[at(piece.unit)]->name();
+    return piece.part < 0 ? fmt::format("{} {}", what, name) : fmt::format("{} {}, part {}", what, name, piece.part);
   }
 
-  void add_visits(std::vector<Visit>& visits, std::span<const int> micro_batches) const {
-    const auto visit = [&](int unit, bool needs_parameters, auto&& calls_of) {
-      Visit& v = visits.emplace_back(Visit{unit, needs_parameters, {}});
-      for (const int g : micro_batches) calls_of(v.calls, g);
-    };
-    for (int unit = 0; unit < head(); ++unit)
-      visit(unit, true, [&](auto& calls, int g) { calls.push_back({TaskKind::forward, unit, g}); });
-    visit(head(), true, [&](auto& calls, int g) { calls.push_back({TaskKind::loss, head(), g}); });
-    for (auto segment = r_.segments.rbegin(); segment != r_.segments.rend(); ++segment) {
-      if (segment->recompute)
-        for (int unit = segment->first; unit < segment->last; ++unit)
-          visit(unit, true, [&](auto& calls, int g) { calls.push_back({TaskKind::recompute, unit, g}); });
-      for (int unit = segment->last; unit >= segment->first; --unit)
-        visit(unit, true, [&](auto& calls, int g) {
-          if (segment->recompute && unit == segment->last) calls.push_back({TaskKind::recompute, unit, g, false});
-          calls.push_back({TaskKind::backward, unit, g});
-        });
-    }
-    visit(0, false, [&](auto& calls, int g) { calls.push_back({TaskKind::backward, 0, g}); });
-  }
-
-  // Which gathers are issued before each visit and which gathered units end after it: a unit is held as long as it is
-  // needed within the next `prefetch` visits, so that at most prefetch + 1 are. A tied embedding is held throughout.
+  // Which gathers are issued before each visit and which gathered pieces end after it: a unit is held as long as it is
+  // needed within the next `prefetch` visits, so that at most prefetch + 1 are; a part no longer than to the next
+  // visit, so that at most two are. A tied embedding that is gathered whole is held throughout.
   void find_gathers(const std::vector<Visit>& visits) {
     const int n = static_cast<int>(visits.size());
     gathers_before_.resize(visits.size());
     releases_after_.resize(visits.size());
     if (!plan_.sharded_parameters()) return;
-    std::vector<std::vector<int>> needs(model_.units.size());
+    const bool throughout = tied() && !tiling_->tiled(0);
+    std::vector<std::vector<int>> needs(gathered_.size());
     for (int v = 0; v < n; ++v) {
-      if (visits[at(v)].needs_parameters) needs[at(visits[at(v)].unit)].push_back(v);
-      if (tied() && visits[at(v)].unit == head()) needs[0].push_back(v);
+      const Visit& visit = visits[at(v)];
+      if (visit.needs_parameters) needs[index({visit.unit, visit.part})].push_back(v);
+      if (throughout && visit.unit == head()) needs[index({0, -1})].push_back(v);
     }
-    for (int unit = 0; unit < units_; ++unit) {
-      const auto& when = needs[at(unit)];
-      for (std::size_t i = 0; i < when.size(); ++i) {
-        const bool held = i > 0 && ((tied() && unit == 0) || when[i] - r_.prefetch <= when[i - 1] + 1);
-        if (!held) gathers_before_[at(std::max(0, when[i] - r_.prefetch))].push_back(unit);
-        const bool holds = i + 1 < when.size() && ((tied() && unit == 0) || when[i + 1] - r_.prefetch <= when[i] + 1);
-        if (!holds) releases_after_[at(when[i])].push_back(unit);
+    for (int unit = 0; unit < units_; ++unit)
+      for (int part = -1; part < static_cast<int>(model_.units[at(unit)]->parts().size()); ++part) {
+        const auto& when = needs[index({unit, part})];
+        const int ahead = part < 0 ? r_.prefetch : std::min(r_.prefetch, 1);
+        const bool stays = throughout && unit == 0;
+        for (std::size_t i = 0; i < when.size(); ++i) {
+          const bool held = i > 0 && (stays || when[i] - ahead <= when[i - 1] + 1);
+          if (!held) gathers_before_[at(std::max(0, when[i] - ahead))].push_back({unit, part});
+          const bool holds = i + 1 < when.size() && (stays || when[i + 1] - ahead <= when[i] + 1);
+          if (!holds) releases_after_[at(when[i])].push_back({unit, part});
+        }
       }
-    }
     // Gathers run in order in their lane: what is needed first goes first.
     for (int v = 0; v < n; ++v)
-      std::stable_sort(gathers_before_[at(v)].begin(), gathers_before_[at(v)].end(), [&](int a, int b) {
-        const auto next = [&](int unit) {
-          const auto& when = needs[at(unit)];
-          return *std::lower_bound(when.begin(), when.end(), v);
-        };
-        return next(a) < next(b);
-      });
+      std::stable_sort(gathers_before_[at(v)].begin(), gathers_before_[at(v)].end(),
+                       [&](const Piece& a, const Piece& b) {
+                         const auto next = [&](const Piece& piece) {
+                           const auto& when = needs[index(piece)];
+                           return *std::lower_bound(when.begin(), when.end(), v);
+                         };
+                         return next(a) < next(b);
+                       });
   }
 
-  void gather(int unit) {
-    const std::size_t bytes = layout(unit).padded * element_;
-    const int buffer = add_buffer("gathered " + model_.units[at(unit)]->name(), Kind::parameters, bytes, false);
-    Task& task = add_task(TaskKind::gather, LaneId::gather, unit, -1);
-    use(task, states_[at(unit)].shard, Role::shard, Access::read);
+  void gather(const Piece& piece) {
+    const Range range = range_of(piece);
+    const int buffer = add_buffer(text_of("gathered", piece), Kind::parameters, range.size() * element_, false);
+    Task& task = add_task(TaskKind::gather, LaneId::gather, piece.unit, -1);
+    set_range(task, piece.part, range);
+    use(task, states_[at(piece.unit)].shard, Role::shard, Access::read);
     use(task, buffer, Role::parameters, Access::write);
-    count_all_gather(task, layout(unit).shard * element_);
-    gathered_[at(unit)] = buffer;
+    count_all_gather(task, element_);
+    gathered_[index(piece)] = buffer;
+  }
+  static void set_range(Task& task, int part, const Range& range) {
+    task.part = part;
+    task.begin = range.begin;
+    task.end = range.end;
   }
 
-  int parameters_of(int unit) const {
-    return plan_.sharded_parameters() ? gathered_[at(unit)] : states_[at(unit)].parameters;
+  int parameters_of(const Piece& piece) const {
+    return plan_.sharded_parameters() ? gathered_[index(piece)] : states_[at(piece.unit)].parameters;
   }
   int& input_of(int unit, int g) { return inputs_[at(g * units_ + unit)]; }
   int& saved_of(int unit, int g) { return saved_[at(g * units_ + unit)]; }
@@ -239,89 +241,139 @@ class Builder {
 
   void use_common(Task& task, const Call& call, std::size_t workspace) {
     const models::Unit& unit = *model_.units[at(call.unit)];
-    if (!(call.kind == TaskKind::backward && call.unit == 0))
-      use(task, parameters_of(call.unit), Role::parameters, Access::read);
     use(task, batch_, Role::batch, Access::read);
     use(task, state_, Role::state, Access::read);
     if (constants_ >= 0) use(task, constants_, Role::constants, Access::read);
-    if (workspace)
-      use(task, add_buffer("workspace of " + unit.name(), Kind::workspace, workspace, false), Role::workspace,
-          Access::write);
+    if (!workspace) return;
+    // One workspace for all parts of a call.
+    if (call.starts) workspace_ = add_buffer("workspace of " + unit.name(), Kind::workspace, workspace, false);
+    use(task, workspace_, Role::workspace, call.starts ? Access::write : Access::update);
+  }
+  Task& add_call(const Call& call, std::size_t workspace) {
+    Task& task = add_task(call.kind, LaneId::compute, call.unit, call.micro_batch);
+    const Piece piece{call.unit, call.part};
+    set_range(task, call.part, range_of(piece));
+    if (!(call.kind == TaskKind::backward && call.unit == 0))
+      use(task, parameters_of(piece), Role::parameters, Access::read);
+    use_common(task, call, workspace);
+    return task;
   }
 
   void forward(const Call& call, bool keep) {
     const models::Unit& unit = *model_.units[at(call.unit)];
     const models::UnitBytes bytes = unit.bytes();
-    Task& task = add_task(call.kind, LaneId::compute, call.unit, call.micro_batch);
-    use_common(task, call, bytes.forward_workspace);
+    Task& task = add_call(call, bytes.forward_workspace);
     if (call.unit > 0) use(task, input_of(call.unit, call.micro_batch), Role::x, Access::read);
     if (bytes.saved) {
-      const int saved = add_buffer("saved by " + unit.name(), Kind::activations, bytes.saved, false);
-      use(task, saved, Role::saved, Access::write);
-      saved_of(call.unit, call.micro_batch) = keep ? saved : -1;
+      if (call.starts) saving_ = add_buffer("saved by " + unit.name(), Kind::activations, bytes.saved, false);
+      use(task, saving_, Role::saved, call.starts ? Access::write : Access::update);
+      saved_of(call.unit, call.micro_batch) = keep ? saving_ : -1;
     }
-    if (call.wants_output) {
-      const int y = add_buffer("output of " + unit.name(), Kind::activations, activation_, false);
-      use(task, y, Role::y, Access::write);
-      input_of(call.unit + 1, call.micro_batch) = y;
+    // The embedding's parts each write rows of y, a block's last part all of it.
+    const bool makes_output = call.unit == 0 ? call.starts : call.ends;
+    if (call.wants_output && (makes_output || call.unit == 0)) {
+      int& y = input_of(call.unit + 1, call.micro_batch);
+      if (makes_output) y = add_buffer("output of " + unit.name(), Kind::activations, activation_, false);
+      use(task, y, Role::y, makes_output ? Access::write : Access::update);
     }
     use(task, losses_, Role::losses, Access::update);
-    task.cost.flops = product_flops(call.unit);
-    task.cost.bytes = static_cast<double>(bytes.saved + 2 * activation_);
+    task.cost.flops = product_flops(task);
+    const auto parts = static_cast<double>(call.part < 0 ? 1 : unit.parts().size());
+    task.cost.bytes = static_cast<double>(bytes.saved + 2 * activation_) / parts;
   }
 
   // 2 x tokens for each element of a matrix.
-  double product_flops(int unit) const {
-    double elements = unit == head() ? static_cast<double>(model_.vocabulary * model_.hidden) : 0;
-    if (unit > 0 && unit < head())
-      for (const models::Parameter& p : model_.units[at(unit)]->parameters())
-        if (p.shape.size() == 2) elements += static_cast<double>(p.size());
+  double product_flops(const Task& task) const {
+    double elements = 0;
+    if (task.unit == head())
+      elements = static_cast<double>(task.step ? task.end - task.begin : model_.vocabulary * model_.hidden);
+    else if (task.unit > 0)
+      for (const models::Parameter& p : model_.units[at(task.unit)]->parameters())
+        if (p.shape.size() == 2 && p.offset >= task.begin && p.offset < task.end)
+          elements += static_cast<double>(p.size());
     return 2 * static_cast<double>(r_.shape.tokens()) * elements;
   }
 
-  int new_gradients(int unit) {
-    if (states_[at(unit)].gradients >= 0) return states_[at(unit)].gradients;
-    return add_buffer("gradients of " + model_.units[at(unit)]->name(), Kind::gradients, layout(unit).padded * element_,
-                      false);
+  // The gradient buffer of a unit or part, written by the task.
+  void write_gradients(Task& task, const Piece& piece) {
+    int buffer = states_[at(piece.unit)].gradients;
+    if (buffer < 0)
+      buffer = add_buffer(text_of("gradients of", piece), Kind::gradients, range_of(piece).size() * element_, false);
+    gradients_[at(piece.unit)] = buffer;
+    use(task, buffer, Role::gradients, Access::write);
+    produced_.push_back({piece, task.micro_batch, buffer, false});
+  }
+  void write_tied_gradients(Task& task, int tile) {
+    tied_gradients_ =
+        add_buffer("gradients of the tied head", Kind::gradients, tied_range_of(tile).size() * element_, false);
+    use(task, tied_gradients_, Role::tied_gradients, Access::write);
+    produced_.push_back({{head(), tile}, task.micro_batch, tied_gradients_, true});
+  }
+  void write_residual(Task& task) {
+    int& residual = residual_[at(task.micro_batch)];
+    residual = add_buffer("gradient of the residual stream", Kind::activations, activation_, false);
+    use(task, residual, Role::residual, Access::write);
   }
 
   void loss(const Call& call) {
-    Task& task = add_task(TaskKind::loss, LaneId::compute, call.unit, call.micro_batch);
-    use_common(task, call, model_.head().loss_workspace());
-    if (tied()) use(task, parameters_of(0), Role::tied, Access::read);
+    if (call.step) return loss_step(call);
+    Task& task = add_call(call, model_.head().loss_workspace());
+    if (tied()) use(task, parameters_of({0, -1}), Role::tied, Access::read);
     use(task, input_of(call.unit, call.micro_batch), Role::x, Access::read);
     use(task, losses_, Role::losses, Access::update);
-    int& residual = residual_[at(call.micro_batch)];
-    residual = add_buffer("gradient of the residual stream", Kind::activations, activation_, false);
-    use(task, residual, Role::residual, Access::write);
-    gradients_[at(call.unit)] = new_gradients(call.unit);
-    use(task, gradients_[at(call.unit)], Role::gradients, Access::write);
-    produced_.push_back({call.unit, call.micro_batch, gradients_[at(call.unit)], false});
-    if (tied()) {
-      tied_gradients_ = add_buffer("gradients of the tied head", Kind::gradients, plan_.layout.tied * element_, false);
-      use(task, tied_gradients_, Role::tied_gradients, Access::write);
-      produced_.push_back({call.unit, call.micro_batch, tied_gradients_, true});
-    }
-    task.cost.flops = 3 * product_flops(call.unit);
+    write_residual(task);
+    write_gradients(task, {call.unit, -1});
+    if (tied()) write_tied_gradients(task, -1);
+    task.cost.flops = 3 * product_flops(task);
     task.cost.bytes = 4 * static_cast<double>(r_.shape.tokens() * model_.vocabulary) * 3;
   }
 
+  // A step of the norm is about the head's first part, the others about a tile of the table.
+  void loss_step(const Call& call) {
+    using models::LossStep;
+    const bool of_norm = *call.step == LossStep::norm || *call.step == LossStep::finish;
+    const Piece norm{call.unit, tiling_->tiled(call.unit) ? 0 : -1};
+    const Piece piece = of_norm ? norm : Piece{tiling_->table_unit(), tiling_->table_first() + call.part};
+    Task& task = add_task(call.kind, LaneId::compute, call.unit, call.micro_batch);
+    task.step = call.step;
+    set_range(task, call.part, range_of(piece));
+    use(task, parameters_of(piece), tied() && !of_norm ? Role::tied : Role::parameters, Access::read);
+    use_common(task, call, model_.head().tiled_loss_workspace());
+    if (of_norm) use(task, input_of(call.unit, call.micro_batch), Role::x, Access::read);
+    if (*call.step == LossStep::finish) {
+      use(task, losses_, Role::losses, Access::update);
+      write_residual(task);
+    }
+    if (*call.step == LossStep::gradients && tied()) {
+      set_range(task, call.part, tied_range_of(call.part));
+      write_tied_gradients(task, call.part);
+    } else if (*call.step == LossStep::gradients || *call.step == LossStep::finish) {
+      write_gradients(task, piece);
+    }
+    task.cost.bytes = static_cast<double>(2 * activation_);
+    if (of_norm) return;
+    const int products = *call.step == LossStep::gradients ? 3 : 1;
+    task.cost.flops = products * product_flops(task);
+    task.cost.bytes = 4 * static_cast<double>(r_.shape.tokens() * (task.end - task.begin) / model_.hidden) * products;
+  }
+
   void backward(const Call& call) {
-    const models::UnitBytes bytes = model_.units[at(call.unit)]->bytes();
-    Task& task = add_task(TaskKind::backward, LaneId::compute, call.unit, call.micro_batch);
-    use_common(task, call, bytes.backward_workspace);
+    const models::Unit& unit = *model_.units[at(call.unit)];
+    const models::UnitBytes bytes = unit.bytes();
+    Task& task = add_call(call, bytes.backward_workspace);
     if (call.unit > 0) use(task, input_of(call.unit, call.micro_batch), Role::x, Access::read);
     if (bytes.saved) use(task, saved_of(call.unit, call.micro_batch), Role::saved, Access::read);
     use(task, residual_[at(call.micro_batch)], Role::residual, Access::update);
-    gradients_[at(call.unit)] = new_gradients(call.unit);
-    use(task, gradients_[at(call.unit)], Role::gradients, Access::write);
-    produced_.push_back({call.unit, call.micro_batch, gradients_[at(call.unit)], false});
-    task.cost.flops = 2 * product_flops(call.unit);
-    task.cost.bytes = static_cast<double>(2 * bytes.saved + layout(call.unit).padded * element_);
+    write_gradients(task, {call.unit, call.part});
+    task.cost.flops = 2 * product_flops(task);
+    const auto parts = static_cast<double>(call.part < 0 ? 1 : unit.parts().size());
+    task.cost.bytes =
+        static_cast<double>(2 * bytes.saved) / parts + static_cast<double>((task.end - task.begin) * element_);
   }
 
   struct Produced {
-    int unit, micro_batch, gradients;
+    Piece piece;  // of the head, by tiles of the table, where tied
+    int micro_batch, gradients;
     bool tied;
   };
 
@@ -333,56 +385,70 @@ class Builder {
 
   void reduce(const Produced& p) {
     const Role role = p.tied ? Role::tied_gradients : Role::gradients;
-    const std::string& name = model_.units[at(p.unit)]->name();
-    const std::size_t elements = p.tied ? plan_.layout.tied : layout(p.unit).padded;
+    const int unit = p.piece.unit;
+    const Range range = p.tied ? tied_range_of(p.piece.part) : range_of(p.piece);
     const auto mark = [&](Task& task) {
+      set_range(task, p.piece.part, range);
       task.tied = p.tied;
-      task.cost.bytes = static_cast<double>(elements * (element_ + 8));
+      task.cost.bytes = static_cast<double>(range.size() * (element_ + 8));
     };
     if (plan_.fast) {
-      int& local = p.tied ? tied_local_sum_ : local_sums_[at(p.unit)];
+      int& local = p.tied ? tied_local_sums_[at(p.piece.part + 1)] : local_sums_[index(p.piece)];
       const bool starts = local < 0, last = p.micro_batch == r_.accumulation - 1;
-      if (starts) local = add_buffer("local sum of " + name, Kind::gradients, elements * 4, false);
-      Task& add = add_task(TaskKind::accumulate, LaneId::reduce, p.unit, p.micro_batch);
+      if (starts) local = add_buffer(text_of("local sum of", p.piece), Kind::gradients, range.size() * 4, false);
+      Task& add = add_task(TaskKind::accumulate, LaneId::reduce, unit, p.micro_batch);
       mark(add);
       add.first = starts;
       use(add, p.gradients, role, Access::read);
       use(add, local, Role::local_sum, starts ? Access::write : Access::update);
       if (!last) return;
-      Task& round = add_task(TaskKind::round, LaneId::reduce, p.unit, -1);
+      Task& round = add_task(TaskKind::round, LaneId::reduce, unit, -1);
       mark(round);
       use(round, local, Role::local_sum, Access::read);
       use(round, p.gradients, role, Access::write);
     }
-    int& sum = p.tied ? tied_sum_ : sums_[at(p.unit)];
+    int& sum = p.tied ? tied_sum_ : sums_[at(unit)];
     const bool starts = sum < 0;
     if (starts)
-      sum = add_buffer("sum of " + name, Kind::gradients, (p.tied ? tied_part() : sum_elements(p.unit)) * 4, false);
-    Task& task = add_task(TaskKind::reduce, LaneId::reduce, p.unit, p.micro_batch);
+      sum = add_buffer("sum of " + model_.units[at(unit)]->name(), Kind::gradients,
+                       (p.tied ? tied_part() : sum_elements(unit)) * 4, false);
+    Task& task = add_task(TaskKind::reduce, LaneId::reduce, unit, p.micro_batch);
     mark(task);
-    task.first = starts;
+    task.first = plan_.fast || p.micro_batch == 0;
     use(task, p.gradients, role, Access::read);
     if (!single()) {
-      use(task, add_buffer("staging of " + name, Kind::staging, elements * element_, false), Role::staging,
-          Access::write);
-      const std::size_t sent =
-          elements * element_ - (p.tied ? tied_piece(0) * element_ : layout(p.unit).shard * element_);
-      plan_.comm_bytes.all_to_all += sent;
-      task.cost.sent_bytes = static_cast<double>(sent);
+      // A part may lie in one rank's shard, which then receives it from everyone: it travels bit by bit, so that what
+      // is received at once is no more than the part.
+      const std::size_t shard = layout(p.tied ? 0 : unit).shard;
+      task.at_once = p.piece.part < 0 ? range.size() : up(range.size(), at(r_.ranks) * kShardAlignment) / at(r_.ranks);
+      use(task,
+          add_buffer(text_of("staging of", p.piece), Kind::staging,
+                     at(r_.ranks) * std::min(shard, task.at_once) * element_, false),
+          Role::staging, Access::write);
+      std::size_t least = range.size();
+      for (int rank = 0; rank < r_.ranks; ++rank) least = std::min(least, piece_of(range, shard, rank));
+      plan_.comm_bytes.all_to_all += (range.size() - piece_of(range, shard, 0)) * element_;
+      task.cost.sent_bytes = static_cast<double>((range.size() - least) * element_);
     }
     use(task, sum, p.tied ? Role::tied_sum : Role::sum, starts ? Access::write : Access::update);
   }
 
-  // Rank 0's piece of the tied range is the largest: every rank's buffers have its size.
-  std::size_t tied_part() const { return tied_piece(0); }
-  std::size_t tied_piece(int rank) const {
-    return comm::ShardedRange{layout(0).shard, 0, plan_.layout.tied}.piece(rank).bytes();
+  static std::size_t up(std::size_t n, std::size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+  // Elements of the range that the rank owns.
+  static std::size_t piece_of(const Range& range, std::size_t shard, int rank) {
+    return comm::ShardedRange{shard, range.begin, range.end}.piece(rank).bytes();
   }
 
-  void count_all_gather(Task& task, std::size_t piece_bytes) {
-    const std::size_t sent = piece_bytes * at(r_.ranks - 1);
-    plan_.comm_bytes.all_gather += sent;
-    task.cost.sent_bytes = static_cast<double>(sent);
+  // Rank 0's piece of the tied range is the largest: every rank's buffers have its size.
+  std::size_t tied_part() const { return piece_of(tied_range_of(-1), layout(0).shard, 0); }
+
+  // Of the task's range, elements of `size` bytes. Counted is what rank 0 sends; who sends most bounds the time.
+  void count_all_gather(Task& task, std::size_t size) {
+    const std::size_t shard = layout(task.unit).shard, others = at(r_.ranks - 1);
+    std::size_t most = 0;
+    for (int rank = 0; rank < r_.ranks; ++rank) most = std::max(most, piece_of({task.begin, task.end}, shard, rank));
+    plan_.comm_bytes.all_gather += piece_of({task.begin, task.end}, shard, 0) * size * others;
+    task.cost.sent_bytes = static_cast<double>(most * size * others);
   }
 
   void finish_gradients() {
@@ -400,7 +466,8 @@ class Builder {
       if (!plan_.has_sums() || plan_.sharded_optimizer() || single()) continue;
       Task& sums = add_task(TaskKind::gather_sums, LaneId::reduce, unit, -1);
       use(sums, sums_[at(unit)], Role::sum, Access::update);
-      count_all_gather(sums, layout(unit).shard * 4);
+      set_range(sums, -1, range_of({unit, -1}));
+      count_all_gather(sums, 4);
     }
   }
 
@@ -438,7 +505,8 @@ class Builder {
     if (!plan_.sharded_optimizer() || plan_.sharded_parameters()) return;
     Task& spread = add_task(TaskKind::gather, LaneId::gather, unit, -1);
     use(spread, s.parameters, Role::parameters, Access::update);
-    count_all_gather(spread, layout(unit).shard * element_);
+    set_range(spread, -1, range_of({unit, -1}));
+    count_all_gather(spread, element_);
   }
 
   // Buffers of a unit that live from step to step; -1 where the placement has none.
@@ -453,10 +521,15 @@ class Builder {
   StepPlan plan_{};
   int batch_ = -1, state_ = -1, losses_ = -1, squares_ = -1, constants_ = -1;
   std::vector<State> states_;
-  std::vector<std::vector<int>> gathers_before_, releases_after_;  // units, per visit
-  // The newest buffer of each unit (and micro-batch); -1: none.
-  std::vector<int> gathered_, gradients_, local_sums_, sums_, residual_, inputs_, saved_;
-  int tied_gradients_ = -1, tied_local_sum_ = -1, tied_sum_ = -1;
+  std::optional<Tiling> tiling_;
+  std::vector<int> first_piece_;                                     // by unit: the whole unit, then its parts
+  std::vector<std::vector<Piece>> gathers_before_, releases_after_;  // per visit
+  // The newest buffer of each piece; of each unit, or micro-batch, or both; -1: none.
+  std::vector<int> gathered_, local_sums_;
+  std::vector<int> gradients_, sums_, residual_, inputs_, saved_;
+  int workspace_ = -1, saving_ = -1;  // of the call whose parts are being run
+  int tied_gradients_ = -1, tied_sum_ = -1;
+  std::vector<int> tied_local_sums_;  // whole, then by tile
   std::vector<Produced> pending_, produced_;
 };
 

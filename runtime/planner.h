@@ -26,6 +26,9 @@ struct PlanRequest {
   bool vertical = false;  // memory.order
   int prefetch = 2;
   std::vector<Segment> segments;
+  // Where parameters are sharded: a unit that is larger than this, gathered, is gathered, run, reduced and let go part
+  // by part, at most two of them at once. 0: none.
+  std::size_t tile_bytes = 0;
 };
 
 // The step as tasks, with waits, offsets, predicted memory and bytes. Milliseconds; touches no device.

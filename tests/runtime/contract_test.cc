@@ -100,6 +100,49 @@ TEST_P(Contract, SameBitsWhateverThePlan) {
   EXPECT_NE(first->loss_hex[1], first->loss_hex[2]) << "the weights move";
 }
 
+// Memory shrinks until the step is refused: first the units with the table do not fit whole, then the blocks, and each
+// is gathered in tiles, of which the table has three. The bits stay.
+TEST_P(Contract, SameBitsInTiles) {
+  {
+    std::ofstream file(folder_.path() / "wide.bin", std::ios::binary);
+    for (std::uint32_t i = 0; i < 900; ++i) {
+      const auto token = static_cast<std::uint16_t>((i * i * 7 + i / 5) % 8500);
+      file.write(reinterpret_cast<const char*>(&token), 2);
+    }
+  }
+  const auto sets_of = [&](const Variant& v, std::size_t bytes) {
+    auto all = sets(v.ranks);
+    for (const std::string& set :
+         {fmt::format("data.train={}", (folder_.path() / "wide.bin").string()),
+          std::string("model.config.vocab_size=8500"), fmt::format("zero.stage={}", v.stage),
+          fmt::format("training.recompute={}", v.recompute), fmt::format("memory.order={}", v.order),
+          fmt::format("memory.prefetch={}", v.prefetch), fmt::format("device.threads={}", v.threads)})
+      all.push_back(set);
+    if (bytes) all.push_back(fmt::format("memory.device={}", bytes));
+    return all;
+  };
+  const Trained whole = train_in_threads(std::nullopt, sets_of({1, 0, "none", "horizontal", 2, 1}, 0), 1);
+  EXPECT_NE(whole.loss_hex[1], whole.loss_hex[2]) << "the weights move";
+  for (const Variant& v : {Variant{2, 3, "none", "horizontal", 2, 1}, Variant{4, 3, "sqrt", "horizontal", 0, 2},
+                           Variant{2, 3, "block", "vertical", 1, 1}}) {
+    int level = 0;
+    for (std::size_t bytes = 0;; ++level) {
+      const Recipe recipe = load_recipe(std::nullopt, sets_of(v, bytes));
+      const Capacity capacity = capacity_of(recipe.memory, 1);
+      const Job job = make_job(recipe, v.ranks, capacity);
+      if (!fits(job.plan, capacity)) break;
+      EXPECT_EQ(job.plan.tile_bytes > 0, level > 0) << name_of(v);
+      const Trained trained = train_in_threads(std::nullopt, sets_of(v, bytes), v.ranks);
+      EXPECT_TRUE(trained.memory_as_planned && trained.bytes_as_planned) << name_of(v) << ", level " << level;
+      EXPECT_EQ(trained.loss_hex, whole.loss_hex) << name_of(v) << ", level " << level;
+      EXPECT_EQ(trained.weights_hash, whole.weights_hash) << name_of(v) << ", level " << level;
+      bytes = job.plan.memory[0].peak - 1;
+    }
+    EXPECT_GT(level, 1) << name_of(v);
+    ::testing::Test::RecordProperty(name_of(v), level);
+  }
+}
+
 // `fast` gives up the world size and nothing else.
 TEST_P(Contract, FastKeepsItsBitsOverStages) {
   std::optional<Trained> first;

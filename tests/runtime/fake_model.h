@@ -18,8 +18,10 @@ class FakeUnit final : public models::Unit {
  public:
   FakeUnit(std::string name, const std::vector<std::int64_t>& lengths, models::UnitBytes bytes)
       : Unit(std::move(name)), bytes_(bytes) {
-    for (std::size_t i = 0; i < lengths.size(); ++i)
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
       add_parameter(this->name() + "." + std::to_string(i), {lengths[i]}, i % 2 == 0, {});
+      end_part();
+    }
   }
   models::UnitBytes bytes() const override { return bytes_; }
   void list_products(std::vector<device::ProductShape>&) const override {}
@@ -35,8 +37,10 @@ class FakeUnit final : public models::Unit {
 class FakeHead final : public models::Head {
  public:
   FakeHead(const std::vector<std::int64_t>& lengths, std::size_t workspace) : Head("head"), workspace_(workspace) {
-    for (std::size_t i = 0; i < lengths.size(); ++i)
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
       add_parameter("head." + std::to_string(i), {lengths[i]}, false, {});
+      end_part();
+    }
   }
   std::size_t loss_workspace() const override { return workspace_; }
   std::size_t tiled_loss_workspace() const override { return workspace_ / 2; }

@@ -54,14 +54,23 @@ Case random_case() {
   sizes.backward_workspace = *rc::gen::inRange<std::size_t>(0, 50000);
   sizes.loss_workspace = *rc::gen::inRange<std::size_t>(0, 100000);
   sizes.tied = *rc::gen::arbitrary<bool>();
-  if (sizes.tied) sizes.parameters[0][0] = 64 * 32;
+  if (sizes.tied) {  // the table, whole or in tiles
+    auto& table = sizes.parameters[0];
+    table[0] = 64 * 32;
+    if (*rc::gen::arbitrary<bool>()) {
+      table[0] = 32 * 32;
+      table.insert(table.begin() + 1, {16 * 32, 16 * 32});
+    }
+  }
   Recompute recompute;
   recompute.kind =
       *rc::gen::element(Recompute::Kind::none, Recompute::Kind::block, Recompute::Kind::sqrt, Recompute::Kind::list);
   if (recompute.kind == Recompute::Kind::list) recompute.blocks = {*rc::gen::inRange(0, layers)};
-  return make_case(sizes, *rc::gen::element(1, 2, 3, 4, 7, 64), *rc::gen::inRange(1, 5), *rc::gen::inRange(0, 4),
-                   *rc::gen::element(device::DType::fp32, device::DType::bf16), *rc::gen::arbitrary<bool>(),
-                   *rc::gen::arbitrary<bool>(), *rc::gen::inRange(0, 5), recompute);
+  Case c = make_case(sizes, *rc::gen::element(1, 2, 3, 4, 7, 64), *rc::gen::inRange(1, 5), *rc::gen::inRange(0, 4),
+                     *rc::gen::element(device::DType::fp32, device::DType::bf16), *rc::gen::arbitrary<bool>(),
+                     *rc::gen::arbitrary<bool>(), *rc::gen::inRange(0, 5), recompute);
+  if (*rc::gen::arbitrary<bool>()) c.request.tile_bytes = *rc::gen::inRange<std::size_t>(1, 300000);
+  return c;
 }
 
 FakeSizes small(bool tied) {
@@ -109,7 +118,8 @@ TEST(Planner, PrefetchBoundsGatheredUnits) {
     const auto lives = lifetimes_of(plan);
     std::set<int> gathered;
     for (const Task& task : plan.tasks)
-      if (task.kind == TaskKind::gather && task.buffer(Role::shard) >= 0 && !(plan.layout.tied && task.unit == 0))
+      if (task.kind == TaskKind::gather && task.buffer(Role::shard) >= 0 &&
+          !(plan.layout.tied && task.unit == 0 && task.part < 0))
         gathered.insert(task.buffer(Role::parameters));
     for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
       const auto alive = std::count_if(gathered.begin(), gathered.end(), [&](int b) {
@@ -120,6 +130,62 @@ TEST(Planner, PrefetchBoundsGatheredUnits) {
     }
   });
   EXPECT_TRUE(held);
+}
+
+// A unit that is larger than its buffer comes part by part: every part, padding included, is gathered, its gradient
+// summed, and at most two parts are there at once.
+TEST(Planner, LargeUnitsComeInParts) {
+  const bool held = rc::check("parts", [] {
+    Case c = random_case();
+    c.request.placement = stage(3);
+    c.request.tile_bytes = *rc::gen::inRange<std::size_t>(1, 200000);
+    const StepPlan plan = make_plan(c.request);
+    RC_PRE(plan.sharded_parameters());
+    const auto lives = lifetimes_of(plan);
+    const auto units = plan.layout.units.size();
+    std::vector<std::size_t> gathered(units), summed(units);
+    std::set<int> parts;
+    std::size_t tied_sum = 0;
+    for (const Task& task : plan.tasks) {
+      const auto unit = static_cast<std::size_t>(std::max(task.unit, 0));
+      const bool tiled = c.model->units[unit]->parts().size() > 1 &&
+                         plan.layout.units[unit].padded * size_of(plan.dtype) > c.request.tile_bytes;
+      if (task.kind == TaskKind::gather) {
+        RC_ASSERT((task.part >= 0) == tiled);
+        if (tiled) parts.insert(task.buffer(Role::parameters));
+        gathered[unit] = std::max(gathered[unit], task.end);
+      }
+      if (task.kind == TaskKind::reduce && (plan.fast || task.micro_batch == 0))
+        (task.tied ? tied_sum : summed[unit]) += task.end - task.begin;
+    }
+    for (std::size_t u = 0; u < units; ++u) {
+      RC_ASSERT(gathered[u] == plan.layout.units[u].padded);
+      RC_ASSERT(summed[u] == plan.layout.units[u].padded);
+    }
+    RC_ASSERT(tied_sum == plan.layout.tied);
+    for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t)
+      RC_ASSERT(std::count_if(parts.begin(), parts.end(), [&](int b) {
+                  const Lifetime& life = lives[static_cast<std::size_t>(b)];
+                  return life.first <= t && t <= life.last;
+                }) <= 2);
+  });
+  EXPECT_TRUE(held);
+}
+
+TEST(Planner, PartsNeedLessThanUnits) {
+  std::size_t previous = std::numeric_limits<std::size_t>::max();
+  for (const std::size_t tile_bytes : {0, 400000, 1}) {  // none, the embedding, all
+    FakeSizes sizes = small(true);
+    for (auto& lengths : sizes.parameters) lengths.push_back(100000);
+    sizes.parameters[0].push_back(150000);
+    Case c = make_case(sizes, 8, 2, 3, device::DType::bf16, false, false, 0, {});
+    c.request.tile_bytes = tile_bytes;
+    const auto memory = make_plan(c.request).memory[0].by_kind;
+    const std::size_t moved =
+        memory[static_cast<std::size_t>(Kind::parameters)] + memory[static_cast<std::size_t>(Kind::staging)];
+    EXPECT_LT(moved, previous) << tile_bytes;
+    previous = moved;
+  }
 }
 
 // No suggestion, refusal or capacity may come between: offsets stay close to what lives at once.
@@ -219,13 +285,15 @@ TEST(Planner, UnknownBlockIsRefused) {
   EXPECT_NO_THROW(segments_of({Recompute::Kind::list, {2}}, 3));
 }
 
-// The validator must see each kind of damage; a plan of every stage and order is damaged at every place.
+// The validator must see each kind of damage; a plan of every stage and order, and of units in parts (4), is damaged at
+// every place.
 class Mutation : public testing::TestWithParam<int> {
  protected:
   Case case_;
   StepPlan plan_ = [this] {
-    case_ = make_case(small(true), 3, 2, GetParam(), device::DType::bf16, false, GetParam() % 2 == 1, 1,
+    case_ = make_case(small(true), 3, 2, std::min(GetParam(), 3), device::DType::bf16, false, GetParam() % 2 == 1, 1,
                       {Recompute::Kind::sqrt, {}});
+    case_.request.tile_bytes = GetParam() == 4 ? 1 : 0;
     return make_plan(case_.request);
   }();
 };
@@ -282,7 +350,7 @@ TEST_P(Mutation, SwappedCollectiveIsCaught) {
   EXPECT_NE(find_mismatch(ranks), std::nullopt) << "one rank leaves one out";
 }
 
-INSTANTIATE_TEST_SUITE_P(Stages, Mutation, testing::Values(0, 1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Stages, Mutation, testing::Values(0, 1, 2, 3, 4));
 
 // The simulated step keeps lanes in order and waits.
 TEST(Simulator, KeepsOrderAndWaits) {
