@@ -2,6 +2,8 @@
 
 #include <span>
 
+#include "device/error.h"
+
 namespace strata::runtime {
 namespace {
 
@@ -104,6 +106,7 @@ Tiling::Tiling(const PlanRequest& request, const Layout& layout) {
   const bool tied = model.tied_size > 0;
   table_unit_ = tied ? 0 : static_cast<int>(model.units.size()) - 1;
   table_first_ = tied ? 0 : 1;
+  STRATA_CHECK(!tied || model.head().parts().size() == 1);
   // Behind a tied table lie positions.
   for (const models::Part& part : model.units[static_cast<std::size_t>(table_unit_)]->parts())
     if (!tied || part.begin < model.vocabulary * model.hidden) ++tiles_;

@@ -36,11 +36,13 @@ class FakeUnit final : public models::Unit {
 
 class FakeHead final : public models::Head {
  public:
-  FakeHead(const std::vector<std::int64_t>& lengths, std::size_t workspace) : Head("head"), workspace_(workspace) {
+  FakeHead(const std::vector<std::int64_t>& lengths, std::size_t workspace, bool tied)
+      : Head("head"), workspace_(workspace) {
     for (std::size_t i = 0; i < lengths.size(); ++i) {
       add_parameter("head." + std::to_string(i), {lengths[i]}, false, {});
-      end_part();
+      if (!tied) end_part();
     }
+    end_part();
   }
   std::size_t loss_workspace() const override { return workspace_; }
   std::size_t tiled_loss_workspace() const override { return workspace_ / 2; }
@@ -69,7 +71,7 @@ class FakeModel final : public models::Model {
       units.push_back(std::make_unique<FakeUnit>(
           u == 0 ? "embedding" : "block " + std::to_string(u - 1), sizes.parameters[u],
           models::UnitBytes{u == 0 ? 0 : sizes.saved, sizes.forward_workspace, sizes.backward_workspace}));
-    units.push_back(std::make_unique<FakeHead>(sizes.parameters.back(), sizes.loss_workspace));
+    units.push_back(std::make_unique<FakeHead>(sizes.parameters.back(), sizes.loss_workspace, sizes.tied));
     if (sizes.tied) tied_size = (vocabulary * hidden + 4095) / 4096 * 4096;
   }
   void fill_constants(std::byte*) const override {}

@@ -176,8 +176,8 @@ TEST(Planner, PartsNeedLessThanUnits) {
   std::size_t previous = std::numeric_limits<std::size_t>::max();
   for (const std::size_t tile_bytes : {0, 400000, 1}) {  // none, the embedding, all
     FakeSizes sizes = small(true);
-    for (auto& lengths : sizes.parameters) lengths.push_back(100000);
-    sizes.parameters[0].push_back(150000);
+    for (auto& lengths : sizes.parameters) lengths.insert(lengths.end(), {60000, 60000});
+    sizes.parameters[0].push_back(100000);
     Case c = make_case(sizes, 8, 2, 3, device::DType::bf16, false, false, 0, {});
     c.request.tile_bytes = tile_bytes;
     const auto memory = make_plan(c.request).memory[0].by_kind;
