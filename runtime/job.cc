@@ -144,12 +144,11 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity) {
   };
   job.plan = plan_of(0);
   if (fits(job.plan, capacity) || !job.plan.sharded_parameters()) return job;
-  // A plan that does not fit in tiles either is refused as it was asked for.
+  // The least that was found, if none fits: that is then what the step needs.
   for (const std::size_t tile_bytes : tile_thresholds(*job.model, job.plan)) {
     StepPlan tiled = plan_of(tile_bytes);
-    if (!fits(tiled, capacity)) continue;
-    job.plan = std::move(tiled);
-    break;
+    if (tiled.memory[0].peak < job.plan.memory[0].peak) job.plan = std::move(tiled);
+    if (fits(job.plan, capacity)) break;
   }
   return job;
 }

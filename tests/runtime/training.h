@@ -27,14 +27,34 @@ inline std::string hex(double x) {
   return text;
 }
 
-// Trains the recipe on `ranks` ranks, threads of this process. `after` sees rank r's trainer at the end.
+// The job's plan with units larger than `tile_bytes` gathered in tiles, whatever there is of memory.
+inline StepPlan plan_in_tiles(const Job& job, std::size_t tile_bytes) {
+  const Recipe& r = job.recipe;
+  PlanRequest request{job.model.get(),
+                      {static_cast<std::size_t>(r.training.micro_batch_size), static_cast<std::size_t>(r.data.seq_len),
+                       r.training.precision, 1},
+                      job.ranks,
+                      job.plan.accumulation,
+                      placement_of(r.zero)};
+  request.fast = r.training.reduce == Reduce::fast;
+  request.vertical = job.plan.vertical;
+  request.prefetch = static_cast<int>(r.memory.prefetch);
+  request.segments = segments_of(r.training.recompute, job.model->layers);
+  request.tile_bytes = tile_bytes;
+  return make_plan(request);
+}
+
+// Trains the recipe on `ranks` ranks, threads of this process. `after` sees rank r's trainer at the end. tile_bytes
+// above 0: as plan_in_tiles.
 inline Trained train_in_threads(const std::optional<std::filesystem::path>& path, const std::vector<std::string>& sets,
-                                int ranks, const std::function<void(Trainer&, const Job&, int rank)>& after = {}) {
+                                int ranks, const std::function<void(Trainer&, const Job&, int rank)>& after = {},
+                                std::size_t tile_bytes = 0) {
   const Recipe recipe = load_recipe(path, sets);
   Trained result;
   comm::run_threads(ranks, [&](comm::World& world) {
     // Its own: a product belongs to one compute lane.
-    const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1));
+    Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1));
+    if (tile_bytes) job.plan = plan_in_tiles(job, tile_bytes);
     Trainer trainer(job, world, static_cast<int>(recipe.device.threads.value_or(1)));
     std::vector<StepReport> steps;
     while (!trainer.done()) steps.push_back(trainer.step(false));
