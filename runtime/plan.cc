@@ -51,7 +51,9 @@ void add(Hash& hash, const Layout& layout) {
 }
 
 void add(Hash& hash, const Task& task) {
-  hash << task.kind << task.lane << task.unit << task.micro_batch << task.tied << task.first << task.uses.size();
+  hash << task.kind << task.lane << task.unit << task.micro_batch << task.tied << task.first;
+  hash << task.part << (task.step ? static_cast<int>(*task.step) : -1) << task.begin << task.end << task.at_once;
+  hash << task.uses.size();
   for (const Use& use : task.uses) hash << use.buffer << use.role << use.access;
   hash << task.waits.size();
   for (const int wait : task.waits) hash << wait;
