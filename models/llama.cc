@@ -329,8 +329,13 @@ Shape read_shape(const Config& config, std::size_t seq) {
   Shape s{};
   s.hidden = size_of_key(config, "hidden_size");
   s.heads = size_of_key(config, "num_attention_heads");
-  s.kv_heads = size_or(config, "num_key_value_heads", s.heads);
-  s.head_dim = size_or(config, "head_dim", s.hidden / s.heads);
+  // Where a config leaves these out, transformers takes them from the other sizes in some families only; in the others
+  // they are constants that fit one model.
+  s.kv_heads =
+      family == "llama" ? size_or(config, "num_key_value_heads", s.heads) : size_of_key(config, "num_key_value_heads");
+  s.head_dim = family == "qwen3" ? size_of_key(config, "head_dim") : size_or(config, "head_dim", s.hidden / s.heads);
+  if (!config.has("head_dim") && s.hidden % s.heads != 0)
+    fail(Exit::usage, "config key num_attention_heads={} does not divide hidden_size={}", s.heads, s.hidden);
   s.inner = size_of_key(config, "intermediate_size");
   s.layers = size_of_key(config, "num_hidden_layers");
   s.vocabulary = size_of_key(config, "vocab_size");
@@ -340,6 +345,8 @@ Shape read_shape(const Config& config, std::size_t seq) {
   s.attention_dropout = dropout_probability(config, "attention_dropout", 0.0);
   s.tied = config.bool_or("tie_word_embeddings", false);
   const bool attention_bias = config.bool_or("attention_bias", false);
+  if (family == "mistral") require_bool(config, "attention_bias", false, false);
+  if (family != "llama") require_bool(config, "mlp_bias", false, false);
   s.qkv_bias = family == "qwen2" || attention_bias;
   s.output_bias = family != "qwen2" && attention_bias;
   s.mlp_bias = config.bool_or("mlp_bias", false);
@@ -351,12 +358,13 @@ Shape read_shape(const Config& config, std::size_t seq) {
 
   // transformers 5 keeps everything about rotary positions in rope_parameters, 4 in rope_theta and rope_scaling.
   const bool v5 = config.has("rope_parameters.rope_theta") || config.has("rope_parameters.rope_type");
-  s.theta = config.number_or(v5 ? "rope_parameters.rope_theta" : "rope_theta", 10000.0);
+  s.theta = config.number_or("rope_parameters.rope_theta", config.number_or("rope_theta", 10000.0));
   config.ignore({"rope_theta", "rope_parameters", "rope_scaling"});
   s.scaling = read_scaling(config, v5 ? "rope_parameters" : "rope_scaling", static_cast<double>(s.positions));
   for (const char* key : {"rope_parameters.partial_rotary_factor", "partial_rotary_factor"})
     if (config.number_or(key, 1.0) != 1.0)
       fail(Exit::usage, "{} is not 1, which is not built yet", config.describe(key));
+  require_bool(config, "use_mrope", false, false);  // in the files of Qwen2.5: positions of images
 
   const std::size_t window = config.has("sliding_window") ? size_of_key(config, "sliding_window") : 0;
   const bool use_window = config.bool_or("use_sliding_window", family == "mistral");
