@@ -1,0 +1,120 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "models/config.h"
+#include "models/model.h"
+#include "tests/models/block_checks.h"
+
+namespace strata::models {
+namespace {
+
+using device::DType;
+using testing::Doubles;
+using testing::linear;
+using testing::Mask;
+using testing::sum;
+using testing::UnitRunner;
+using testing::Weights;
+
+struct Shape {
+  std::size_t hidden, heads, inner;
+  float attention_dropout = 0, residual_dropout = 0;
+  std::size_t batch = 2, seq = 11;
+};
+constexpr double kEps = 0.03;  // large enough to see whether it is used
+constexpr std::size_t kLayer = 1;
+
+// Block `kLayer` of a model of two layers.
+struct Block {
+  Block(const Shape& s, DType dtype, int threads = 1)
+      : run{s.batch, s.seq, dtype, threads},
+        model(make_model(
+            Config::parse(fmt::format(R"({{"model_type":"gpt2","n_embd":{},"n_head":{},"n_inner":{},
+                 "n_layer":2,"n_positions":64,"vocab_size":16,"layer_norm_epsilon":{},"attn_pdrop":{},
+                 "resid_pdrop":{},"embd_pdrop":0}})",
+                                      s.hidden, s.heads, s.inner, kEps, s.attention_dropout, s.residual_dropout),
+                          "config.json"),
+            run)),
+        runner(*model->units[1 + kLayer], run, s.hidden, model.get()) {}
+  UnitRunner* operator->() { return &runner; }
+
+  RunShape run;
+  std::unique_ptr<Model> model;
+  UnitRunner runner;
+};
+const std::string kPrefix = "transformer.h.1.";
+
+Doubles reference(const Shape& s, const UnitRunner& runner, const Weights& w, const Doubles& x) {
+  const std::size_t d = s.hidden;
+  // One stream of random numbers for every place of every layer, none of them the embedding's.
+  const auto mask = [&](float p, std::uint32_t place) { return Mask(runner, p, kLayer * 4 + 4 + place); };
+  const Doubles packed = linear(testing::layernorm(x, w.at("ln_1.weight"), w.at("ln_1.bias"), kEps), d,
+                                w.at("attn.c_attn.weight"), w.at("attn.c_attn.bias"), true);
+  Doubles part[3];
+  for (std::size_t i = 0; i < packed.size(); ++i) part[i / d % 3].push_back(packed[i]);
+  const Doubles mixed = attention({s.batch, s.seq, s.heads, s.heads, d / s.heads}, part[0], part[1], part[2],
+                                  mask(s.attention_dropout, 0));
+  const Doubles attended = linear(mixed, d, w.at("attn.c_proj.weight"), w.at("attn.c_proj.bias"), true);
+  const Doubles middle = sum(x, dropped(attended, mask(s.residual_dropout, 1)));
+  Doubles inner = linear(testing::layernorm(middle, w.at("ln_2.weight"), w.at("ln_2.bias"), kEps), d,
+                         w.at("mlp.c_fc.weight"), w.at("mlp.c_fc.bias"), true);
+  for (double& v : inner) v = testing::gelu_tanh(v);
+  const Doubles down = linear(inner, s.inner, w.at("mlp.c_proj.weight"), w.at("mlp.c_proj.bias"), true);
+  return sum(middle, dropped(down, mask(s.residual_dropout, 2)));
+}
+
+void expect_matches(const Shape& s) {
+  Block block(s, DType::fp32);
+  expect_block_matches(block.runner, kPrefix,
+                       [&](const Weights& w, const Doubles& x) { return reference(s, block.runner, w, x); });
+}
+
+TEST(Gpt2Test, BlockMatchesTheReference) {
+  expect_matches({.hidden = 32, .heads = 4, .inner = 128});
+}
+
+// Gaps behind every parameter, an inner width that is not 4 times the hidden one.
+TEST(Gpt2Test, BlockOfOddSizesMatchesTheReference) {
+  expect_matches({.hidden = 30, .heads = 3, .inner = 50});
+}
+
+TEST(Gpt2Test, DropoutMatchesTheReferenceForwardAndBackward) {
+  expect_matches({.hidden = 24, .heads = 2, .inner = 40, .attention_dropout = 0.3f});
+  expect_matches({.hidden = 24, .heads = 2, .inner = 40, .residual_dropout = 0.2f});
+  expect_matches({.hidden = 24, .heads = 2, .inner = 40, .attention_dropout = 0.4f, .residual_dropout = 0.1f});
+}
+
+TEST(Gpt2Test, DropoutIsOfItsMicroBatch) {
+  Block block({.hidden = 24, .heads = 2, .inner = 40, .residual_dropout = 0.2f}, DType::fp32);
+  block->forward();
+  const auto first = block->y.bits();
+  block->micro_batch = 4;
+  block->forward();
+  EXPECT_FALSE(block->y.bits() == first);
+  // Micro-batch 4 of a step that starts at 39 is micro-batch 3 of one that starts at 40.
+  block->scalars.first_micro_batch = 39;
+  block->forward();
+  EXPECT_TRUE(block->y.bits() == first);
+}
+
+TEST(Gpt2Test, BlockIsIndependentOfThePlan) {
+  for (const float p : {0.0f, 0.2f}) {
+    const Shape shape{.hidden = 64, .heads = 4, .inner = 256, .attention_dropout = p, .residual_dropout = p, .seq = 40};
+    testing::expect_block_is_independent_of_the_plan([&](int threads) { return Block(shape, DType::fp32, threads); });
+    testing::expect_block_is_independent_of_the_plan([&](int threads) { return Block(shape, DType::bf16, threads); });
+  }
+}
+
+TEST(Gpt2Test, SixteenBitsAreWithinTheirFormat) {
+  const Shape shape{.hidden = 48, .heads = 3, .inner = 96, .attention_dropout = 0.1f, .residual_dropout = 0.1f};
+  for (const DType dtype : {DType::bf16, DType::fp16}) {
+    Block narrow(shape, dtype), wide(shape, DType::fp32);
+    testing::expect_block_within_format(narrow.runner, wide.runner, dtype, 12);
+  }
+}
+
+}  // namespace
+}  // namespace strata::models

@@ -1,0 +1,129 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <ostream>
+#include <string>
+
+#include "models/config.h"
+#include "models/model.h"
+#include "tests/models/block_checks.h"
+
+namespace strata::models {
+namespace {
+
+using device::DType;
+using testing::Doubles;
+using testing::Mask;
+using testing::rmsnorm;
+using testing::rotate;
+using testing::sum;
+using testing::UnitRunner;
+using testing::Weights;
+
+struct Shape {
+  std::string name, model_type;
+  std::size_t hidden, heads, kv_heads, head_dim, inner;
+  std::size_t window = 0;
+  float dropout = 0;
+  bool attention_bias = false, mlp_bias = false;
+  std::size_t batch = 2, seq = 11;
+
+  std::string config() const {
+    return fmt::format(
+        R"({{"model_type":"{}","hidden_size":{},"num_attention_heads":{},"num_key_value_heads":{},"head_dim":{},
+        "intermediate_size":{},"num_hidden_layers":2,"max_position_embeddings":64,"vocab_size":16,"rms_norm_eps":0.03,
+        "rope_theta":100.0,"attention_dropout":{},"attention_bias":{},"mlp_bias":{},"sliding_window":{}}})",
+        model_type, hidden, heads, kv_heads, head_dim, inner, dropout, attention_bias, mlp_bias,
+        window ? std::to_string(window) : "null");
+  }
+};
+constexpr double kEps = 0.03;  // large enough to see whether it is used
+constexpr std::size_t kLayer = 1;
+const std::string kPrefix = "model.layers.1.";
+
+void PrintTo(const Shape& s, std::ostream* out) {
+  *out << s.name;
+}
+
+// Block `kLayer` of a model of two layers.
+struct Block {
+  Block(const Shape& s, DType dtype, int threads = 1)
+      : run{s.batch, s.seq, dtype, threads},
+        model(make_model(Config::parse(s.config(), "config.json"), run)),
+        runner(*model->units[1 + kLayer], run, s.hidden, model.get()) {}
+  UnitRunner* operator->() { return &runner; }
+
+  RunShape run;
+  std::unique_ptr<Model> model;
+  UnitRunner runner;
+};
+
+Doubles reference(const Shape& s, const UnitRunner& runner, const Weights& w, const Doubles& x) {
+  const auto or_none = [&](const char* name) { return w.contains(name) ? w.find(name)->second : Doubles{}; };
+  const auto project = [&](const Doubles& from, std::size_t in, const std::string& name) {
+    return testing::linear(from, in, w.at(name + ".weight"), or_none((name + ".bias").c_str()), false);
+  };
+  Doubles frequencies;
+  for (std::size_t i = 0; i < s.head_dim; i += 2)
+    frequencies.push_back(std::pow(100.0, -static_cast<double>(i) / static_cast<double>(s.head_dim)));
+
+  const Doubles normed = rmsnorm(x, w.at("input_layernorm.weight"), kEps);
+  Doubles q = project(normed, s.hidden, "self_attn.q_proj"), k = project(normed, s.hidden, "self_attn.k_proj");
+  if (s.model_type == "qwen3") {
+    q = rmsnorm(q, w.at("self_attn.q_norm.weight"), kEps);
+    k = rmsnorm(k, w.at("self_attn.k_norm.weight"), kEps);
+  }
+  const Doubles mixed =
+      attention({s.batch, s.seq, s.heads, s.kv_heads, s.head_dim, s.window}, rotate(q, runner.positions, frequencies),
+                rotate(k, runner.positions, frequencies), project(normed, s.hidden, "self_attn.v_proj"),
+                Mask(runner, s.dropout, 4 * kLayer + 4));
+  const Doubles middle = sum(x, project(mixed, s.heads * s.head_dim, "self_attn.o_proj"));
+  const Doubles normed2 = rmsnorm(middle, w.at("post_attention_layernorm.weight"), kEps);
+  Doubles inner = project(normed2, s.hidden, "mlp.gate_proj");
+  const Doubles up = project(normed2, s.hidden, "mlp.up_proj");
+  for (std::size_t i = 0; i < inner.size(); ++i) inner[i] = testing::silu(inner[i]) * up[i];
+  return sum(middle, project(inner, s.inner, "mlp.down_proj"));
+}
+
+const Shape kShapes[] = {
+    {"plain", "llama", 32, 4, 4, 8, 64},
+    {"grouped queries", "llama", 32, 4, 2, 8, 64},
+    // Gaps behind every parameter, so several products; heads wider together than the residual stream.
+    {"odd sizes", "llama", 20, 6, 3, 6, 27},
+    {"attention bias", "llama", 24, 4, 2, 6, 40, 0, 0, true},
+    {"mlp bias", "llama", 24, 4, 2, 6, 43, 0, 0, false, true},
+    {"dropout", "llama", 24, 4, 2, 6, 40, 0, 0.25f},
+    {"mistral", "mistral", 24, 4, 1, 6, 40, 4},
+    {"mistral, window of two", "mistral", 24, 4, 2, 6, 40, 2},
+    {"mistral, window as long as the sequence", "mistral", 24, 4, 2, 6, 40, 11},
+    {"qwen2", "qwen2", 30, 5, 1, 6, 40},
+    {"qwen3", "qwen3", 32, 4, 2, 16, 40},
+    {"qwen3, narrow heads, bias, dropout", "qwen3", 24, 4, 2, 4, 40, 0, 0.1f, true},
+};
+
+class LlamaTest : public ::testing::TestWithParam<Shape> {};
+
+TEST_P(LlamaTest, BlockMatchesTheReference) {
+  Block block(GetParam(), DType::fp32);
+  expect_block_matches(block.runner, kPrefix,
+                       [&](const Weights& w, const Doubles& x) { return reference(GetParam(), block.runner, w, x); });
+}
+
+TEST_P(LlamaTest, BlockIsIndependentOfThePlan) {
+  for (const DType dtype : {DType::fp32, DType::bf16})
+    testing::expect_block_is_independent_of_the_plan([&](int threads) { return Block(GetParam(), dtype, threads); });
+}
+
+TEST_P(LlamaTest, SixteenBitsAreWithinTheirFormat) {
+  for (const DType dtype : {DType::bf16, DType::fp16}) {
+    Block narrow(GetParam(), dtype), wide(GetParam(), DType::fp32);
+    testing::expect_block_within_format(narrow.runner, wide.runner, dtype, 12);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, LlamaTest, ::testing::ValuesIn(kShapes));
+
+}  // namespace
+}  // namespace strata::models

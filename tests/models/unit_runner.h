@@ -1,0 +1,288 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "device/lane.h"
+#include "device/memory.h"
+#include "device/step_scalars.h"
+#include "models/model.h"
+#include "models/table_tiles.h"
+
+// One unit of a model with all it needs to run. Every call of a unit's mathematics that the tests make is in this file.
+namespace strata::models::testing {
+
+using device::DType;
+using device::View;
+using Doubles = std::vector<double>;
+using Weights = std::map<std::string, Doubles, std::less<>>;
+
+// An operand's memory. Starts as NaN, so that what is read before it was written shows; bytes behind it are guarded.
+class Buffer {
+ public:
+  Buffer(std::size_t size, DType dtype)
+      : arena_(size * size_of(dtype) + kGuardBytes), view_{arena_.data(), size, dtype} {
+    poison();
+  }
+  void poison() { std::memset(arena_.data(), 0xff, arena_.size()); }
+  bool guard_is_whole() const {
+    return std::all_of(arena_.data() + view_.bytes(), arena_.data() + arena_.size(), is_poison);
+  }
+
+  View view() const { return view_.size ? view_ : View{}; }
+  std::size_t size() const { return view_.size; }
+  double operator[](std::size_t i) const {
+    return visit(view_.dtype, [&](auto zero) {
+      std::memcpy(&zero, view_.data + i * sizeof(zero), sizeof(zero));
+      return static_cast<double>(device::to_float(zero));
+    });
+  }
+  void set(std::size_t i, double x) {
+    visit(view_.dtype, [&](auto zero) {
+      const auto stored = device::from_float<decltype(zero)>(static_cast<float>(x));
+      std::memcpy(view_.data + i * sizeof(stored), &stored, sizeof(stored));
+    });
+  }
+  bool is_untouched(std::size_t i) const {
+    const std::size_t width = size_of(view_.dtype);
+    return std::all_of(view_.data + i * width, view_.data + (i + 1) * width, is_poison);
+  }
+  Doubles doubles(std::size_t begin, std::size_t count) const {
+    Doubles out(count);
+    for (std::size_t i = 0; i < count; ++i) out[i] = (*this)[begin + i];
+    return out;
+  }
+  Doubles doubles() const { return doubles(0, size()); }
+  std::vector<std::byte> bits() const { return {view_.data, view_.data + view_.bytes()}; }
+
+ private:
+  static constexpr std::size_t kGuardBytes = 256;
+  static bool is_poison(std::byte b) { return b == std::byte{0xff}; }
+
+  device::Arena arena_;
+  View view_;
+};
+
+// Runs what it is told and waits for it. Tests change the operands between calls; outputs, saved activations and
+// workspace are as large as the unit asks for, and NaN before every call.
+class UnitRunner {
+ public:
+  // `model` gives constants to units that need them; a head whose table is the embedding's shares `tied_size` elements
+  // of it, `tied_vocabulary` rows.
+  UnitRunner(const Unit& unit, const RunShape& run, std::size_t hidden, const Model* model = nullptr,
+             std::size_t tied_size = 0, std::size_t tied_vocabulary = 0)
+      : parameters(unit.size(), run.dtype),
+        gradients(unit.size(), run.dtype),
+        tied(tied_size, run.dtype),
+        tied_gradients(tied_size, run.dtype),
+        x(run.tokens() * hidden, run.dtype),
+        y(run.tokens() * hidden, run.dtype),
+        dy(run.tokens() * hidden, run.dtype),
+        dx(run.tokens() * hidden, run.dtype),
+        saved(unit.bytes().saved / sizeof(float), DType::fp32),
+        tokens(run.tokens()),
+        positions(run.tokens()),
+        labels(run.tokens()),
+        unit_(unit),
+        vocabulary_(tied_vocabulary),
+        forward_workspace_(unit.bytes().forward_workspace / sizeof(float), DType::fp32),
+        backward_workspace_(unit.bytes().backward_workspace / sizeof(float), DType::fp32),
+        loss_workspace_(head() ? head()->loss_workspace() / sizeof(float) : 0, DType::fp32),
+        tiled_loss_workspace_(head() ? head()->tiled_loss_workspace() / sizeof(float) : 0, DType::fp32),
+        constants_(model ? model->constants_bytes / sizeof(float) : 0, DType::fp32),
+        lane_("test", run.threads, 0, abort_) {
+    if (model) model->fill_constants(constants_.view().data);
+    randomize(1);
+    // Not the row's place in its sequence: an operation must read the position.
+    for (std::uint32_t& p : positions) p = static_cast<std::uint32_t>(random_() % run.seq);
+  }
+
+  // Matrices that keep the variance of what they multiply; gains around 1, biases around 0, operands in (-1, 1).
+  void randomize(unsigned seed) {
+    random_.seed(seed);
+    for (const Parameter& p : unit_.parameters())
+      for (std::size_t i = 0; i < p.size(); ++i)
+        parameters.set(p.offset + i, p.shape.size() == 1
+                                         ? static_cast<double>(p.init.constant) + uniform(0.3)
+                                         : uniform(std::sqrt(3.0 / static_cast<double>(p.shape.back()))));
+    for (Buffer* buffer : {&tied, &x, &dy})
+      for (std::size_t i = 0; i < buffer->size(); ++i) buffer->set(i, uniform(1));
+  }
+  double uniform(double scale) { return std::uniform_real_distribution<double>(-scale, scale)(random_); }
+  std::uint32_t below(std::uint32_t n) { return static_cast<std::uint32_t>(random_() % n); }
+
+  void forward() {
+    y.poison();
+    run_forward(unit_.parts().size(), y.view());
+  }
+  // A forward of which only `saved` is wanted.
+  void recompute() { run_forward(unit_.saving_parts(), {}); }
+  // From `saved`, as forward() or recompute() left it. in_place: dx takes dy's memory, and is copied from there.
+  void backward(bool in_place = false) {
+    for (Buffer* buffer : {&gradients, &backward_workspace_, &dx}) buffer->poison();
+    if (in_place) std::memcpy(dx.view().data, dy.view().data, dy.view().bytes());
+    for (std::size_t part = unit_.parts().size(); part-- > 0;) {
+      const Tile own(*this, parameters, unit_.parts()[part]), gradient(*this, gradients, unit_.parts()[part]);
+      unit_.backward(lane_, context(backward_workspace_, own.parameters(), {}), part, x.view(), saved.view(),
+                     in_place ? dx.view() : dy.view(), dx.view(), gradient.gradients());
+      lane_.synchronize();
+      gradient.copy_back(gradients);
+    }
+    expect_within_bounds();
+  }
+  // The summed loss of the micro-batch; with `learn` also dx and the gradients.
+  double loss(bool learn) {
+    for (Buffer* buffer : {&gradients, &tied_gradients, &loss_workspace_, &dx}) buffer->poison();
+    device::ExactSum sum;
+    sum.add(kLossBefore);
+    head()->loss(lane_, context(loss_workspace_, {parameters.view()}, {tied.view()}), x.view(), &sum,
+                 learn ? dx.view() : View{}, learn ? gradients.view() : View{}, learn ? tied_gradients.view() : View{});
+    lane_.synchronize();
+    expect_within_bounds();
+    return sum.round() - kLossBefore;
+  }
+  // The same step by step, with one tile of the table at hand.
+  double tiled_loss() {
+    for (Buffer* buffer : {&gradients, &tied_gradients, &tiled_loss_workspace_, &dx}) buffer->poison();
+    device::ExactSum sum;
+    sum.add(kLossBefore);
+    const bool is_tied = tied.size() > 0;
+    const auto norm_step = [&](LossStep step, device::ExactSum* loss, View to) {
+      const Tile own(*this, parameters, unit_.parts()[0], true), gradient(*this, gradients, unit_.parts()[0], true);
+      head()->loss_step(lane_, context(tiled_loss_workspace_, own.parameters(), {}), step, 0, x.view(), loss, to,
+                        gradient.gradients());
+      lane_.synchronize();
+      if (to) gradient.copy_back(gradients);
+    };
+    const auto table_step = [&](LossStep step, std::size_t index) {
+      const Part part = is_tied ? tied_part(index) : unit_.parts()[1 + index];
+      const Tile table(*this, is_tied ? tied : parameters, part, true);
+      const Tile gradient(*this, is_tied ? tied_gradients : gradients, part, true);
+      head()->loss_step(lane_,
+                        context(tiled_loss_workspace_, is_tied ? ParameterRange{} : table.parameters(),
+                                is_tied ? table.parameters() : ParameterRange{}),
+                        step, index, {}, nullptr, {}, gradient.gradients());
+      lane_.synchronize();
+      if (step == LossStep::gradients) gradient.copy_back(is_tied ? tied_gradients : gradients);
+    };
+    norm_step(LossStep::norm, nullptr, {});
+    for (const LossStep step : {LossStep::statistics, LossStep::gradients})
+      for (std::size_t index = 0; index < tiles().count(); ++index) table_step(step, index);
+    norm_step(LossStep::finish, &sum, dx.view());
+    expect_within_bounds();
+    return sum.round() - kLossBefore;
+  }
+
+  // The parameter whose name ends so.
+  const Parameter& parameter(const std::string& ending) const {
+    for (const Parameter& p : unit_.parameters())
+      if (p.name.ends_with(ending)) return p;
+    throw std::runtime_error("no parameter " + ending);
+  }
+  Doubles tensor(const Buffer& flat, const std::string& ending) const {
+    return flat.doubles(parameter(ending).offset, parameter(ending).size());
+  }
+  // Every parameter, its name without `prefix`.
+  Weights weights(const std::string& prefix) const {
+    Weights out;
+    for (const Parameter& p : unit_.parameters())
+      out[p.name.substr(prefix.size())] = parameters.doubles(p.offset, p.size());
+    return out;
+  }
+
+  Buffer parameters, gradients, tied, tied_gradients, x, y, dy, dx, saved;
+  std::vector<std::uint32_t> tokens, positions;
+  std::vector<std::int32_t> labels;
+  // Only the part that a call runs is at hand, parameters and gradients: what a unit larger than memory sees.
+  bool by_parts = false;
+  std::uint64_t micro_batch = 3;
+  device::StepScalars scalars{.seed = 0x123456789abcdefull, .first_micro_batch = 40, .loss_gradient = 0.5f};
+
+ private:
+  static constexpr double kLossBefore = 8;  // of other micro-batches: losses are added to it
+
+  // A part of a flat buffer as a call gets it: all of it, or a copy of the part alone.
+  class Tile {
+   public:
+    Tile(const UnitRunner& runner, const Buffer& flat, Part part, bool alone = false)
+        : part_(part), copy_(alone || runner.by_parts ? part.end - part.begin : 0, runner.x.view().dtype), flat_(flat) {
+      if (copy_.size() > 0) std::memcpy(copy_.view().data, at(flat).data, at(flat).bytes());
+    }
+    GradientRange gradients() const {
+      return copy_.size() > 0 ? GradientRange{copy_.view(), part_.begin} : GradientRange{flat_.view()};
+    }
+    ParameterRange parameters() const { return {gradients().values, gradients().begin}; }
+    void copy_back(Buffer& flat) const {
+      EXPECT_TRUE(copy_.guard_is_whole()) << "written past the end of a part";
+      if (copy_.size() > 0) std::memcpy(at(flat).data, copy_.view().data, at(flat).bytes());
+    }
+
+   private:
+    View at(const Buffer& flat) const {
+      const View all = flat.view();
+      return {all.data + part_.begin * size_of(all.dtype), part_.end - part_.begin, all.dtype};
+    }
+
+    Part part_;
+    Buffer copy_;
+    const Buffer& flat_;
+  };
+
+  const Head* head() const { return dynamic_cast<const Head*>(&unit_); }
+  std::size_t hidden() const { return x.size() / tokens.size(); }
+  // The table that the head multiplies with, and the parts of it that lie in the embedding.
+  TableTiles tiles() const {
+    return {vocabulary_ > 0 ? vocabulary_ : static_cast<std::size_t>(unit_.parameters().back().shape[0])};
+  }
+  Part tied_part(std::size_t index) const {
+    return {tiles().first(index) * hidden(),
+            index + 1 < tiles().count() ? tiles().first(index + 1) * hidden() : tied.size()};
+  }
+  Context context(const Buffer& workspace, const ParameterRange& own, const ParameterRange& table) const {
+    return {{tokens.data(), labels.data(), positions.data()},
+            micro_batch,
+            &scalars,
+            constants_.view().data,
+            own,
+            table,
+            workspace.view()};
+  }
+  void run_forward(std::size_t parts, View to) {
+    for (Buffer* buffer : {&saved, &forward_workspace_}) buffer->poison();
+    for (std::size_t part = 0; part < parts; ++part) {
+      const Tile own(*this, parameters, unit_.parts()[part]);
+      unit_.forward(lane_, context(forward_workspace_, own.parameters(), {}), part, x.view(), to, saved.view());
+      lane_.synchronize();
+    }
+    expect_within_bounds();
+  }
+  // Nothing was written out of bounds or into the gaps between parameters.
+  void expect_within_bounds() {
+    for (const Buffer* buffer :
+         {&parameters, &gradients, &tied, &tied_gradients, &x, &y, &dy, &dx, &saved, &forward_workspace_,
+          &backward_workspace_, &loss_workspace_, &tiled_loss_workspace_, &constants_})
+      ASSERT_TRUE(buffer->guard_is_whole()) << unit_.name() << ": written past the end of a buffer";
+    std::size_t gap = 0;
+    for (const Parameter& p : unit_.parameters()) {
+      for (; gap < p.offset; ++gap) ASSERT_TRUE(gradients.is_untouched(gap)) << "a gap before " << p.name;
+      gap = p.offset + p.size();
+    }
+    for (; gap < gradients.size(); ++gap) ASSERT_TRUE(gradients.is_untouched(gap)) << "the gap at the end";
+  }
+
+  const Unit& unit_;
+  std::size_t vocabulary_;
+  Buffer forward_workspace_, backward_workspace_, loss_workspace_, tiled_loss_workspace_, constants_;
+  std::mt19937_64 random_;
+  device::AbortToken abort_;
+  device::Lane lane_;
+};
+
+}  // namespace strata::models::testing
