@@ -66,10 +66,14 @@ void ControlLine::receive() {
     int arrived = 0;
     STRATA_MPI(MPI_Test(&listening_, &arrived, MPI_STATUS_IGNORE));
     if (!arrived) return;
-    if (incoming_.kind == Kind::failed)
-      token_.set({incoming_.rank, incoming_.text.data(), static_cast<Exit>(incoming_.code), incoming_.told != 0});
-    else
+    if (incoming_.kind == Kind::failed) {
+      const device::Failure failure{incoming_.rank, incoming_.text.data(), static_cast<Exit>(incoming_.code),
+                                    incoming_.told != 0};
+      if (lowest_.rank < 0 || failure.rank < lowest_.rank) lowest_ = failure;
+      token_.set(failure);
+    } else {
       left_[static_cast<std::size_t>(incoming_.rank)] = true;
+    }
     listen();
   }
 }
@@ -90,6 +94,21 @@ void ControlLine::report_failure(const std::string& cause, Exit code) {
   if (failure.rank != session_.rank) return;
   failure.cause = fmt::format("rank {} failed: {}", session_.rank, failure.cause);
   fail_with(failure);
+}
+
+device::Failure ControlLine::failure() {
+  constexpr auto kTimeToHear = 200ms;
+  const device::Failure known = token_.failure();
+  if (known.rank != session_.rank) return known;
+  for (auto naps = 0; !listened_ && naps < kTimeToHear / 5ms; ++naps) {
+    {
+      const std::lock_guard lock(mutex_);
+      receive();
+    }
+    std::this_thread::sleep_for(5ms);
+  }
+  listened_ = true;
+  return lowest_.rank >= 0 && lowest_.rank < known.rank ? lowest_ : known;
 }
 
 bool ControlLine::lowest_left() const {

@@ -27,6 +27,9 @@ class ControlLine {
   void poll();
   // Tells the others; returns at once.
   void report_failure(const std::string& cause, Exit code);
+  // What ended the run. Ranks may fail at the same moment, each before it has heard of the others: where this rank did,
+  // it listens for a little, and the lowest of them counts.
+  device::Failure failure();
   // True where no lower rank is left on this node.
   bool lowest_left() const;
   // The end of a run: tells the others that this rank leaves and waits for them. False if the run failed.
@@ -51,7 +54,8 @@ class ControlLine {
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Request listening_ = MPI_REQUEST_NULL;
   Notice incoming_{}, failure_{}, farewell_{};
-  bool told_ = false;
+  bool told_ = false, listened_ = false;
+  device::Failure lowest_;  // of those that other ranks told of; rank -1: none
   std::vector<bool> left_;
   std::int64_t first_left_ = 0, next_look_ = 0;  // ns of the steady clock
   std::vector<MPI_Request> failure_requests_, farewell_requests_;

@@ -183,6 +183,7 @@ class MessagesWorld final : public World {
   std::unique_ptr<Communicator> open(device::Lane& lane) override { return queue_in_lane(lane, duplicate()); }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
   void report_failure(const std::string& cause, Exit code) override { control_->report_failure(cause, code); }
+  device::Failure failure() override { return control_->failure(); }
   bool lowest_left() const override { return control_->lowest_left(); }
 
  private:

@@ -106,13 +106,18 @@ std::unique_ptr<World> mpi_shared_memory_world(std::unique_ptr<MpiSession>& sess
   // Rank 0 makes the control block, the others map it: whether that works says whether arenas will.
   const std::size_t bytes = ControlBlock::bytes(size);
   SharedMapping mapping;
-  if (rank == 0) {
-    mapping = SharedMapping(name(run, 0, SIZE_MAX), bytes);
-    ControlBlock::construct(mapping.data(), size);
-  }
-  Address address = mapping.address();
-  STRATA_MPI(MPI_Bcast(&address, sizeof address, MPI_BYTE, 0, MPI_COMM_WORLD));
+  Address address{};
   why_not.clear();
+  try {
+    if (rank == 0) {
+      mapping = SharedMapping(name(run, 0, SIZE_MAX), bytes);
+      ControlBlock::construct(mapping.data(), size);
+      address = mapping.address();
+    }
+  } catch (const Error& e) {
+    why_not = e.what();  // no memfd here: the address stays empty, and the others cannot map it either
+  }
+  STRATA_MPI(MPI_Bcast(&address, sizeof address, MPI_BYTE, 0, MPI_COMM_WORLD));
   try {
     if (session->node_size != size) fail(Exit::usage, "ranks are on different nodes");
     if (rank != 0) mapping = SharedMapping::of(address);

@@ -12,37 +12,24 @@
 #include "device/error.h"
 
 namespace strata::device {
-namespace {
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-}  // namespace
+MappedFile::Descriptor::~Descriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
 
 MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
   // Non-blocking, so that a pipe in a file's place is refused instead of waited for.
-  const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) {
+  file_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file_.get() < 0) {
     const Exit code = errno == ENOENT || errno == ENOTDIR ? Exit::usage : Exit::failed;
     fail(code, "{} cannot be opened: {}", path_.string(), std::strerror(errno));
   }
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0) fail(Exit::failed, "{}: {}", path_.string(), std::strerror(errno));
+  if (::fstat(file_.get(), &status) != 0) fail(Exit::failed, "{}: {}", path_.string(), std::strerror(errno));
   if (!S_ISREG(status.st_mode)) fail(Exit::usage, "{} is not a regular file", path_.string());
   size_ = static_cast<std::size_t>(status.st_size);
   if (size_ == 0) return;
-  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
+  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file_.get(), 0);
   if (data == MAP_FAILED) {
     fail(Exit::failed, "{} ({} bytes) cannot be mapped: {}", path_.string(), std::exchange(size_, 0),
          std::strerror(errno));
@@ -55,13 +42,25 @@ MappedFile::~MappedFile() {
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : path_(std::move(other.path_)),
+      file_(std::move(other.file_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(file_, other.file_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;
+}
+
+void MappedFile::require_whole() const {
+  struct stat status {};
+  if (::fstat(file_.get(), &status) != 0) fail(Exit::failed, "{}: {}", path_.string(), std::strerror(errno));
+  if (static_cast<std::size_t>(status.st_size) < size_)
+    fail(Exit::corrupt, "{}, offset {}: expected {} bytes, found {}: the file was cut while it was read",
+         path_.string(), status.st_size, size_, status.st_size);
 }
 
 void MappedFile::advise(Access access) const {

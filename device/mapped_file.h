@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <utility>
 
 namespace strata::device {
 
@@ -17,12 +18,30 @@ class MappedFile {
 
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  // Throws Error{corrupt} where the file has become shorter since: reading behind its end would be a fatal signal.
+  void require_whole() const;
   // Tells the system that reads will go once from front to back, or here and there.
   enum class Access { sequential, random };
   void advise(Access access) const;
 
  private:
+  class Descriptor {
+   public:
+    explicit Descriptor(int fd = -1) : fd_(fd) {}
+    ~Descriptor();
+    Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    Descriptor& operator=(Descriptor&& other) noexcept {
+      std::swap(fd_, other.fd_);
+      return *this;
+    }
+    int get() const { return fd_; }
+
+   private:
+    int fd_;
+  };
+
   std::filesystem::path path_;
+  Descriptor file_;
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };

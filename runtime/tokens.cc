@@ -173,6 +173,7 @@ void TokenFile::read_as(std::uint64_t begin, std::span<std::uint32_t> out) const
 void TokenFile::read(std::uint64_t begin, std::span<std::uint32_t> out) const {
   STRATA_CHECK_LE(begin, count_);
   STRATA_CHECK_LE(out.size(), count_ - begin);
+  file_.require_whole();
   if (width_ == 2) {
     read_as<std::uint16_t>(begin, out);
   } else {

@@ -38,7 +38,8 @@ class TokenFile {
   bool has_header() const { return header_bytes_ != 0; }
   const std::optional<TokenSidecar>& sidecar() const { return sidecar_; }
 
-  // Tokens [begin, begin + out.size()) into out. Throws Error{corrupt} at one outside the vocabulary.
+  // Tokens [begin, begin + out.size()) into out. Throws Error{corrupt} at one outside the vocabulary, or where the file
+  // was cut meanwhile.
   void read(std::uint64_t begin, std::span<std::uint32_t> out) const;
   // Reads every token once. Throws Error{corrupt} at the first one outside the vocabulary, or where the sidecar's hash
   // is another.
