@@ -1,0 +1,161 @@
+#include "tests/dist/launch.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <regex>
+#include <sstream>
+#include <stdexcept>
+
+namespace strata::tests {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+std::vector<std::string> Outcome::complaints() const {
+  std::vector<std::string> found;
+  std::istringstream lines(errors);
+  const std::regex said(R"(^(?:\[1,\d+\]<stderr>:)?strata: (.*)$)"), describes(" tokens a step, | thread.? a rank ");
+  std::smatch match;
+  for (std::string line; std::getline(lines, line);)
+    if (std::regex_match(line, match, said) && !std::regex_search(line, describes)) found.push_back(match[1]);
+  return found;
+}
+
+std::string Outcome::all() const {
+  // Not the thousands of steps in the middle.
+  const auto shown = [](const std::string& text) {
+    constexpr std::size_t kPart = 2000;
+    if (text.size() <= 2 * kPart) return text;
+    return text.substr(0, kPart) + "\n...\n" + text.substr(text.size() - kPart);
+  };
+  return "exit " + std::to_string(code) + ", signal " + std::to_string(signal) + (in_time ? "" : ", killed") +
+         " after " + std::to_string(seconds) + " s\n--- stdout\n" + shown(output) + "--- stderr\n" + shown(errors) +
+         "---\n";
+}
+
+Running::Running(const std::vector<std::string>& command) : start_(std::chrono::steady_clock::now()) {
+  std::vector<char*> argv;
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  int out[2], err[2];
+  if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
+  pid_ = fork();
+  if (pid_ < 0) throw std::runtime_error("fork");
+  if (pid_ == 0) {
+    setpgid(0, 0);
+    dup2(out[1], STDOUT_FILENO);
+    dup2(err[1], STDERR_FILENO);
+    execvp(argv[0], argv.data());
+    _exit(127);
+  }
+  close(out[1]);
+  close(err[1]);
+  pipes_[0] = out[0];
+  pipes_[1] = err[0];
+}
+
+Running::~Running() {
+  if (pid_ > 0) {
+    outcome_.in_time = false;
+    // mpirun ends its ranks, which are in groups of their own, if it is asked.
+    kill(-pid_, SIGTERM);
+    for (int i = 0; i < 100 && waitpid(pid_, nullptr, WNOHANG) == 0; ++i) usleep(20'000);
+    kill(-pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  for (const int fd : pipes_)
+    if (fd >= 0) close(fd);
+}
+
+void Running::send(int signal) const {
+  kill(pid_, signal);
+}
+
+bool Running::read_some(int milliseconds) {
+  pollfd polled[2] = {{pipes_[0], POLLIN, 0}, {pipes_[1], POLLIN, 0}};
+  if (poll(polled, 2, milliseconds) <= 0) return pipes_[0] >= 0 || pipes_[1] >= 0;
+  std::string* const texts[2] = {&outcome_.output, &outcome_.errors};
+  for (int i = 0; i < 2; ++i) {
+    if (polled[i].revents == 0) continue;
+    char buffer[4096];
+    const ssize_t size = read(pipes_[i], buffer, sizeof buffer);
+    if (size > 0) {
+      texts[i]->append(buffer, static_cast<std::size_t>(size));
+    } else {
+      close(pipes_[i]);
+      pipes_[i] = -1;  // which poll leaves out
+    }
+  }
+  return pipes_[0] >= 0 || pipes_[1] >= 0;
+}
+
+bool Running::wait_until(const std::function<bool(const std::string&, const std::string&)>& enough, double seconds) {
+  while (!enough(outcome_.output, outcome_.errors))
+    if (seconds_since(start_) > seconds || !read_some(20)) return enough(outcome_.output, outcome_.errors);
+  return true;
+}
+
+Outcome Running::wait(double seconds) {
+  const auto over = [&] { return seconds_since(start_) > seconds; };
+  while (!over() && read_some(50)) {
+  }
+  int status = 0;
+  while (waitpid(pid_, &status, WNOHANG) == 0) {
+    if (over()) {
+      outcome_.in_time = false;
+      kill(-pid_, SIGTERM);
+      for (int i = 0; i < 100 && waitpid(pid_, &status, WNOHANG) == 0; ++i) read_some(20);
+      kill(-pid_, SIGKILL);
+      waitpid(pid_, &status, 0);
+      break;
+    }
+    usleep(2'000);
+  }
+  pid_ = -1;
+  while (read_some(0) && !over()) {
+  }
+  outcome_.seconds = seconds_since(start_);
+  if (WIFEXITED(status)) outcome_.code = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) outcome_.signal = WTERMSIG(status);
+  return outcome_;
+}
+
+Outcome run(const std::vector<std::string>& command, double seconds) {
+  return Running(command).wait(seconds);
+}
+
+std::vector<std::string> under_mpirun(int ranks, const std::vector<std::string>& command, const std::string& script,
+                                      int patience) {
+  // Containers run as root; there may be fewer cores than ranks, and other tests on them.
+  const std::string number = std::to_string(ranks), seconds = std::to_string(patience);
+  std::vector<std::string> all = {"env",
+                                  "OMPI_ALLOW_RUN_AS_ROOT=1",
+                                  "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                                  MPIRUN,
+                                  "--oversubscribe",
+                                  "--bind-to",
+                                  "none",
+                                  "--tag-output",
+                                  "--mca",
+                                  "odls_base_sigkill_timeout",
+                                  seconds,
+                                  "-n",
+                                  number,
+                                  "sh",
+                                  "-c",
+                                  script,
+                                  "sh"};
+  all.insert(all.end(), command.begin(), command.end());
+  return all;
+}
+
+}  // namespace strata::tests

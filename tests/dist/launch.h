@@ -1,0 +1,58 @@
+#pragma once
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace strata::tests {
+
+// How a process ended and what it said. Under mpirun: mpirun's exit code, and what all ranks and mpirun said.
+struct Outcome {
+  int code = -1;   // exit code; -1 where a signal ended it
+  int signal = 0;  // that signal
+  double seconds = 0;
+  bool in_time = true;  // false: it was killed at the time limit
+  std::string output, errors;
+
+  // Lines in which the program complains, whichever rank said them, without the "strata: " in front.
+  std::vector<std::string> complaints() const;
+  // Everything, for the message of a failed expectation.
+  std::string all() const;
+};
+
+// A command that runs in a process group of its own; killed with it where the test ends first. Move-free: hold it
+// still.
+class Running {
+ public:
+  explicit Running(const std::vector<std::string>& command);
+  ~Running();
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+  void send(int signal) const;
+  // Reads what it says until `enough(output, errors)` or it has ended or the time is over; true if it was enough.
+  bool wait_until(const std::function<bool(const std::string&, const std::string&)>& enough, double seconds = 60);
+  Outcome wait(double seconds = 60);
+
+ private:
+  // One round of reading; false once both pipes are at their end.
+  bool read_some(int milliseconds);
+
+  pid_t pid_ = -1;
+  int pipes_[2] = {-1, -1};
+  Outcome outcome_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+Outcome run(const std::vector<std::string>& command, double seconds = 60);
+
+// `command` as `ranks` ranks under mpirun, every line of theirs tagged with the rank. `script` is what the shell of
+// each rank does: "$@" is the command there, $OMPI_COMM_WORLD_RANK the rank. `patience`: seconds that mpirun leaves the
+// others once one has failed; it sleeps them out, twice, also when all have ended long ago.
+std::vector<std::string> under_mpirun(int ranks, const std::vector<std::string>& command,
+                                      const std::string& script = "exec \"$@\"", int patience = 0);
+
+}  // namespace strata::tests

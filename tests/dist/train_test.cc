@@ -1,0 +1,137 @@
+// The numerics contract under a real mpirun: the same bits on any number of ranks, over either transport, at either end
+// of the ZeRO table; memory and traffic as `strata plan` predicts them.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <simdjson.h>
+
+#include <map>
+
+#include "tests/dist/tiny_run.h"
+
+namespace strata::tests {
+namespace {
+
+using simdjson::dom::element;
+
+// What a run or a plan reports, as text: by tier and kind of memory, and by kind of collective.
+using Figures = std::map<std::string, std::string>;
+
+Figures figures(const element& report, const char* peak, const char* by_kind) {
+  Figures all;
+  for (const auto tier : simdjson::dom::object(report["memory"])) {
+    all[std::string(tier.key)] = simdjson::minify(tier.value[peak]);
+    for (const auto kind : simdjson::dom::object(tier.value[by_kind]))
+      all[fmt::format("{} {}", tier.key, kind.key)] = simdjson::minify(kind.value);
+  }
+  for (const auto kind : simdjson::dom::object(report["comm_bytes"]))
+    all[fmt::format("{} bytes", kind.key)] = simdjson::minify(kind.value);
+  return all;
+}
+
+struct Result {
+  std::vector<std::string> losses;
+  std::string weights;
+  Figures planned, measured;
+};
+
+class Train : public testing::Test {
+ protected:
+  std::vector<std::string> sets(int ranks, int stage) const {
+    return {fmt::format("zero.stage={}", stage), fmt::format("training.gradient_accumulation_steps={}", 4 / ranks),
+            "training.recompute=sqrt", "model.config.attn_pdrop=0.1"};
+  }
+
+  Result train(int ranks, const std::string& transport, int stage) {
+    auto all = sets(ranks, stage);
+    for (const std::string& set : {"comm.transport=" + transport, "report.summary=" + run_.file("summary.json"),
+                                   "report.jsonl=" + run_.file("steps.jsonl")})
+      all.push_back(set);
+    const Outcome outcome = run(under_mpirun(ranks, run_.train(all)));
+    EXPECT_EQ(outcome.code, 0) << outcome.all();
+    EXPECT_THAT(outcome.complaints(), testing::IsEmpty());
+    Result result;
+    simdjson::dom::parser parser;
+    for (const element line : parser.load_many(run_.file("steps.jsonl")))
+      result.losses.emplace_back(std::string_view(line["loss_hex"]));
+    const element summary = parser.load(run_.file("summary.json"));
+    result.weights = std::string_view(summary["weights_hash"]);
+    result.planned = figures(summary, "planned_peak_bytes", "planned_by_kind");
+    result.measured = figures(summary, "measured_peak_bytes", "by_kind");
+    EXPECT_EQ(std::int64_t(summary["exit"]), 0);
+    EXPECT_EQ(simdjson::dom::array(summary["process_peak_rss_bytes"]).size(), static_cast<std::size_t>(ranks));
+    return result;
+  }
+
+  Figures plan(int ranks, int stage) {
+    auto command = run_.command("plan", sets(ranks, stage));
+    for (const std::string& word :
+         {std::string("--ranks"), std::to_string(ranks), std::string("--json"), run_.file("plan.json")})
+      command.push_back(word);
+    const Outcome outcome = run(command);
+    EXPECT_EQ(outcome.code, 0) << outcome.all();
+    simdjson::dom::parser parser;
+    return figures(parser.load(run_.file("plan.json")), "planned_peak_bytes", "by_kind");
+  }
+
+  TinyRun run_;
+};
+
+TEST_F(Train, SameBitsAsPlannedOnAnyNumberOfRanks) {
+  std::optional<Result> first;
+  for (const int ranks : {1, 2, 4})
+    for (const int stage : {0, 3}) {
+      const Figures predicted = plan(ranks, stage);
+      for (const char* transport : {"shared", "messages"}) {
+        SCOPED_TRACE(fmt::format("{} ranks, stage {}, {}", ranks, stage, transport));
+        const Result result = train(ranks, transport, stage);
+        if (!first) first = result;
+        ASSERT_EQ(result.losses.size(), 3u);
+        EXPECT_EQ(result.losses, first->losses);
+        EXPECT_EQ(result.weights, first->weights);
+        EXPECT_EQ(result.measured, predicted);
+        EXPECT_EQ(result.planned, predicted);
+        EXPECT_EQ(predicted.at("total bytes") == "0", ranks == 1);
+      }
+    }
+  EXPECT_NE(first->losses[1], first->losses[2]) << "the weights move";
+}
+
+TEST_F(Train, SameBitsRunToRun) {
+  const Result first = train(2, "shared", 3), again = train(2, "shared", 3);
+  EXPECT_EQ(first.losses, again.losses);
+  EXPECT_EQ(first.weights, again.weights);
+}
+
+// Reads, plans, checks, and says what it found.
+TEST_F(Train, NoStepsToTake) {
+  for (const int ranks : {1, 2}) {
+    const Outcome outcome = run(under_mpirun(
+        ranks, run_.train({"training.max_steps=0", "report.summary=" + run_.file("summary.json"), "zero.stage=2"})));
+    EXPECT_EQ(outcome.code, 0) << outcome.all();
+    EXPECT_THAT(outcome.complaints(), testing::IsEmpty());
+    simdjson::dom::parser parser;
+    const element summary = parser.load(run_.file("summary.json"));
+    EXPECT_EQ(std::int64_t(summary["steps"]), 0);
+    EXPECT_EQ(std::int64_t(summary["exit"]), 0);
+    EXPECT_EQ(std::int64_t(summary["comm_bytes"]["total"]), 0);
+  }
+}
+
+// A batch script's processes are no ranks; a step of several tasks without MPI between them is a mistake.
+TEST_F(Train, UnderSlurmWithoutMpi) {
+  auto command = run_.train();
+  const auto under = [&](std::vector<std::string> environment) {
+    environment.insert(environment.begin(), "env");
+    environment.insert(environment.end(), command.begin(), command.end());
+    return run(environment);
+  };
+  EXPECT_EQ(under({"SLURM_JOB_ID=1", "SLURM_PROCID=0", "SLURM_NTASKS=2"}).code, 0);
+  EXPECT_COMPLAINT(under({"SLURM_JOB_ID=1", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2"}), 2,
+                   testing::HasSubstr("srun --mpi=pmix"));
+  const Outcome other = under({"SLURM_JOB_ID=1", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2"});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.complaints(), testing::IsEmpty()) << other.all();
+}
+
+}  // namespace
+}  // namespace strata::tests

@@ -1,0 +1,80 @@
+// Token files that are not what they should be, before the first step and in mid-run.
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "device/error.h"
+#include "tests/dist/tiny_run.h"
+
+namespace strata::tests {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class DataFault : public testing::Test {
+ protected:
+  TinyRun run_;
+};
+
+TEST_F(DataFault, IsFoundBeforeTheFirstStep) {
+  const auto train = [&](const std::string& file) { return run(run_.train({"data.train=" + file})); };
+  EXPECT_COMPLAINT(train(run_.file("none.bin")), Exit::usage, HasSubstr("none.bin"));
+  EXPECT_COMPLAINT(train(run_.file("*.tok")), Exit::usage, HasSubstr("*.tok"));
+  run_.folder().write("empty.bin", "");
+  EXPECT_COMPLAINT(train(run_.file("empty.bin")), Exit::corrupt, AllOf(HasSubstr("empty.bin"), HasSubstr("empty")));
+  run_.folder().write("odd.bin", std::string(101, '\1'));
+  EXPECT_COMPLAINT(train(run_.file("odd.bin")), Exit::corrupt, AllOf(HasSubstr("odd.bin"), HasSubstr("offset 100")));
+  run_.write_tokens("short.bin", 16);
+  EXPECT_COMPLAINT(train(run_.file("short.bin")), Exit::usage, AllOf(HasSubstr("data.seq_len"), HasSubstr("17")));
+  run_.write_tokens("told.bin", 100);
+  run_.folder().write("told.bin.json", R"({"vocab_size": 97, "width": 2, "count": 101})");
+  EXPECT_COMPLAINT(train(run_.file("told.bin")), Exit::corrupt, AllOf(HasSubstr("told.bin"), HasSubstr("101")));
+}
+
+TEST_F(DataFault, TokenBeyondTheVocabulary) {
+  std::string bytes = run_.folder().read("tokens.bin");
+  bytes[500] = 97;
+  bytes[501] = 0;
+  run_.folder().write("tokens.bin", bytes);
+  EXPECT_COMPLAINT(
+      run(under_mpirun(2, run_.train())), Exit::corrupt,
+      AllOf(HasSubstr("tokens.bin"), HasSubstr("offset 500"), HasSubstr("below 97"), HasSubstr("found 97")));
+}
+
+// In mid-run one rank alone meets it: that one says so, the others end with it and with its exit code.
+class DataFaultInMidRun : public testing::TestWithParam<const char*> {
+ protected:
+  // Two ranks that read one file in order, changed once the first steps are done.
+  Outcome train_and(const std::function<void()>& change) {
+    run_.write_tokens("tokens.bin", 100'000);
+    Running running(under_mpirun(2, run_.train({"training.max_steps=3000", "data.order=sequential", "zero.stage=3",
+                                                std::string("comm.transport=") + GetParam()})));
+    EXPECT_TRUE(running.wait_until([](const auto&, const std::string& err) { return err.find("step 2/") + 1; }));
+    change();
+    return running.wait();
+  }
+  TinyRun run_;
+};
+INSTANTIATE_TEST_SUITE_P(Transports, DataFaultInMidRun, testing::Values("shared", "messages"));
+
+TEST_P(DataFaultInMidRun, BadTokenOnOneRank) {
+  const Outcome outcome = train_and([&] {
+    // Sequence 4,001, the odd ones being rank 1's.
+    std::fstream file(run_.file("tokens.bin"), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(2 * (16 * 4'001 + 3));
+    file.write("\xff\xff", 2);
+  });
+  EXPECT_COMPLAINT(outcome, Exit::corrupt,
+                   AllOf(HasSubstr("rank 1: "), HasSubstr("tokens.bin"),
+                         HasSubstr(fmt::format("offset {}", 2 * (16 * 4'001 + 3))), HasSubstr("found 65535")));
+}
+
+TEST_P(DataFaultInMidRun, FileIsCut) {
+  const Outcome outcome = train_and([&] { std::filesystem::resize_file(run_.file("tokens.bin"), 4096); });
+  EXPECT_COMPLAINT(outcome, Exit::corrupt,
+                   AllOf(HasSubstr("tokens.bin"), HasSubstr("offset 4096"), HasSubstr("expected 200000 bytes")));
+}
+
+}  // namespace
+}  // namespace strata::tests

@@ -1,0 +1,50 @@
+// Reports that cannot be written: rank 0 says so, and nobody waits for it.
+#include <gmock/gmock.h>
+
+#include "device/error.h"
+#include "tests/dist/tiny_run.h"
+
+namespace strata::tests {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class DiskFault : public testing::Test {
+ protected:
+  TinyRun run_;
+};
+
+TEST_F(DiskFault, FullDisk) {
+  for (const char* key : {"report.jsonl", "report.summary", "report.trace"})
+    EXPECT_COMPLAINT(run(run_.train({std::string(key) + "=/dev/full"})), Exit::failed,
+                     AllOf(HasSubstr("/dev/full"), HasSubstr("No space left")));
+  auto plan = run_.command("plan");
+  plan.insert(plan.end(), {"--json", "/dev/full"});
+  EXPECT_COMPLAINT(run(plan), Exit::failed, AllOf(HasSubstr("/dev/full"), HasSubstr("No space left")));
+}
+
+TEST_F(DiskFault, FullDiskInMidRunEndsAllRanks) {
+  for (const char* transport : {"shared", "messages"})
+    EXPECT_COMPLAINT(
+        run(under_mpirun(3, run_.train({"report.jsonl=/dev/full", std::string("comm.transport=") + transport}))),
+        Exit::failed, AllOf(HasSubstr("rank 0: "), HasSubstr("/dev/full"), HasSubstr("No space left")));
+}
+
+// A quota that some steps fit into.
+TEST_F(DiskFault, FileSizeLimit) {
+  std::vector<std::string> command = {"sh", "-c", "ulimit -f 8; exec \"$@\"", "sh"};
+  for (const std::string& word : run_.train({"training.max_steps=1000", "report.jsonl=" + run_.file("steps.jsonl")}))
+    command.push_back(word);
+  const Outcome outcome = run(command);
+  EXPECT_COMPLAINT(outcome, Exit::failed, AllOf(HasSubstr("steps.jsonl"), HasSubstr("File too large")));
+  EXPECT_THAT(run_.folder().read("steps.jsonl"), HasSubstr("\"step\":10,"));
+}
+
+TEST_F(DiskFault, FolderThatIsNotThere) {
+  EXPECT_COMPLAINT(run(under_mpirun(2, run_.train({"report.summary=" + run_.file("none/summary.json")}))), Exit::failed,
+                   AllOf(HasSubstr("none/summary.json"), HasSubstr("No such file")));
+}
+
+}  // namespace
+}  // namespace strata::tests

@@ -1,0 +1,82 @@
+// What is wrong with a recipe is found before any memory is taken, on every rank, and printed once.
+#include <gmock/gmock.h>
+
+#include "device/error.h"
+#include "tests/dist/tiny_run.h"
+
+namespace strata::tests {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class RecipeFault : public testing::Test {
+ protected:
+  TinyRun run_;
+};
+
+TEST_F(RecipeFault, NamesKeyValueAndWhatIsAllowed) {
+  const struct {
+    std::vector<std::string> sets, words;
+  } mistakes[] = {
+      {{"training.max_step=3"}, {"training.max_step", "training.max_steps"}},
+      {{"training.max_steps=many"}, {"training.max_steps", "\"many\"", "allowed is"}},
+      {{"training.micro_batch_size=0"}, {"training.micro_batch_size = 0", "allowed is"}},
+      {{"zero.stage=4"}, {"zero.stage = 4", "allowed is"}},
+      {{"training.precision=fp8"}, {"training.precision", "fp8", "allowed is"}},
+      {{"model.path=x"}, {"model.path", "model.preset", "contradict"}},
+      {{"training.global_batch_size=8", "training.gradient_accumulation_steps=2"},
+       {"training.global_batch_size", "training.gradient_accumulation_steps", "contradict"}},
+      {{"zero.optimizer=nvme"}, {"zero.optimizer", "not built"}},
+      {{"data.seq_len=17"}, {"data.seq_len", "17", "16"}},
+      {{"model.config.n_head=3"}, {"n_head", "3", "32"}},
+      {{"model.config.scale_attn_by_inverse_layer_idx=true"}, {"scale_attn_by_inverse_layer_idx"}},
+      {{"comm.backend=threads"}, {"comm.backend", "mpirun"}},
+  };
+  for (const auto& mistake : mistakes) {
+    SCOPED_TRACE(mistake.sets[0]);
+    const Outcome outcome = run(run_.train(mistake.sets));
+    EXPECT_COMPLAINT(outcome, Exit::usage, testing::_);
+    for (const std::string& word : mistake.words) EXPECT_THAT(outcome.errors, HasSubstr(word));
+    EXPECT_THAT(outcome.errors, testing::Not(HasSubstr("step 1/")));
+  }
+}
+
+TEST_F(RecipeFault, FileThatIsMissingOrIsNoRecipe) {
+  const auto train = [&](const std::string& name) { return run({STRATA, "train", run_.file(name)}); };
+  EXPECT_COMPLAINT(train("none.toml"), Exit::usage, AllOf(HasSubstr("none.toml"), HasSubstr("No such file")));
+  run_.folder().write("bad.toml", "[training]\nmax_steps = = 3\n");
+  EXPECT_COMPLAINT(train("bad.toml"), Exit::usage, AllOf(HasSubstr("bad.toml"), HasSubstr("line 2")));
+  run_.folder().write("twice.toml", "[training]\nmax_steps = 3\nmax_steps = 4\n");
+  EXPECT_COMPLAINT(train("twice.toml"), Exit::usage, HasSubstr("line 3"));
+}
+
+TEST_F(RecipeFault, IsPrintedByOneRank) {
+  for (const std::string& set : {std::string("training.max_step=3"), std::string("comm.backend=solo"),
+                                 std::string("training.global_batch_size=3")}) {
+    SCOPED_TRACE(set);
+    EXPECT_COMPLAINT(run(under_mpirun(2, run_.train({set}))), Exit::usage, HasSubstr(set.substr(0, set.find('='))));
+  }
+}
+
+// Found before step 1, also where the difference is how the ranks would meet, or that one has no recipe at all.
+TEST_F(RecipeFault, RanksWithDifferentRecipes) {
+  const struct {
+    const char *extra, *word;
+  } differences[] = {
+      {"--set training.seed=$OMPI_COMM_WORLD_RANK", "rank 1 was given another recipe than rank 0"},
+      {"$(test $OMPI_COMM_WORLD_RANK = 0 || echo --set comm.transport=messages)",
+       "rank 1 was given another recipe than rank 0"},
+      {"$(test $OMPI_COMM_WORLD_RANK = 0 || echo --set zero.stag=3)", "rank 1: unknown key zero.stag"},
+      {"$(test $OMPI_COMM_WORLD_RANK = 0 || echo --set comm.backend=solo)", "rank 1: comm.backend = solo"},
+  };
+  for (const auto& difference : differences) {
+    SCOPED_TRACE(difference.extra);
+    const Outcome outcome = run(under_mpirun(2, run_.train(), std::string("exec \"$@\" ") + difference.extra));
+    EXPECT_COMPLAINT(outcome, Exit::usage, HasSubstr(difference.word));
+    EXPECT_THAT(outcome.errors, testing::Not(HasSubstr("step 1/")));
+  }
+}
+
+}  // namespace
+}  // namespace strata::tests

@@ -1,0 +1,123 @@
+// Ranks that are killed, and runs that are asked to stop.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <simdjson.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+
+#include "device/error.h"
+#include "tests/dist/tiny_run.h"
+
+namespace strata::tests {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class SignalFault : public testing::Test {
+ protected:
+  // More steps than anybody waits for.
+  std::vector<std::string> train(const std::vector<std::string>& sets = {}) const {
+    auto all = sets;
+    all.emplace_back("training.max_steps=1000000");
+    all.push_back("report.summary=" + run_.file("summary.json"));
+    return run_.train(all);
+  }
+  // Leaves a rank's process number in pid.RANK and its exit code in exit.RANK.
+  std::string script() const {
+    const std::string folder = run_.folder().path().string();
+    return "trap '' TERM USR1; \"$@\" & echo $! >" + folder + "/pid.$OMPI_COMM_WORLD_RANK; wait $!; code=$?; " +
+           "echo $code >" + folder + "/exit.$OMPI_COMM_WORLD_RANK; exit $code";
+  }
+  int pid(int rank) const { return std::stoi(run_.folder().read(fmt::format("pid.{}", rank))); }
+  int exit_code(int rank) const { return std::stoi(run_.folder().read(fmt::format("exit.{}", rank))); }
+  static bool steps(const std::string&, const std::string& errors) {
+    return errors.find("step 3/") != std::string::npos;
+  }
+  // The end of a run that was asked to stop after some step.
+  void expect_stopped(const Outcome& outcome) {
+    EXPECT_COMPLAINT(outcome, Exit::failed,
+                     AllOf(HasSubstr("stopped on request after step "), HasSubstr("nothing was saved")));
+    simdjson::dom::parser parser;
+    const simdjson::dom::element summary = parser.load(run_.file("summary.json"));
+    const std::int64_t done = summary["steps"];
+    EXPECT_GE(done, 3);
+    EXPECT_EQ(std::int64_t(summary["exit"]), 1);
+    EXPECT_THAT(outcome.errors, HasSubstr(fmt::format("after step {};", done)));
+    EXPECT_THAT(outcome.errors, HasSubstr(fmt::format("step {}/", done)));
+  }
+
+  TinyRun run_;
+};
+
+struct Killed : SignalFault, testing::WithParamInterface<std::tuple<int, const char*>> {};
+INSTANTIATE_TEST_SUITE_P(RanksAndTransports, Killed,
+                         testing::Values(std::tuple(1, "shared"), std::tuple(0, "messages")));
+
+// All end within seconds, and one of the survivors says who died.
+TEST_P(Killed, SurvivorsEndAndNameTheDead) {
+  const auto [victim, transport] = GetParam();
+  Running running(under_mpirun(3, train({std::string("comm.transport=") + transport, "zero.stage=3"}), script(), 2));
+  ASSERT_TRUE(running.wait_until(steps));
+  const int dead = pid(victim);
+  const auto start = std::chrono::steady_clock::now();
+  kill(dead, SIGKILL);
+  for (int rank = 0; rank < 3; ++rank)
+    while (kill(pid(rank), 0) == 0 && std::chrono::steady_clock::now() - start < 10s) std::this_thread::sleep_for(10ms);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+  const Outcome outcome = running.wait();
+  EXPECT_NE(outcome.code, 0);
+  const std::string names = fmt::format("rank {} (pid {} on this node) ended without a word", victim, dead);
+  EXPECT_THAT(outcome.complaints(),
+              ElementsAre(AllOf(HasSubstr(names), HasSubstr(victim ? "rank 0 ends" : "rank 1 ends"))))
+      << outcome.all();
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(exit_code(rank), rank == victim ? 128 + SIGKILL : 1) << rank;
+}
+
+TEST_F(SignalFault, AloneTermAndUsr1FinishTheStep) {
+  for (const int signal : {SIGTERM, SIGUSR1}) {
+    Running running(train());
+    ASSERT_TRUE(running.wait_until(steps));
+    running.send(signal);
+    expect_stopped(running.wait());
+  }
+}
+
+// Whichever rank is asked, all stop after the same step.
+TEST_F(SignalFault, TermOfOneRankStopsAll) {
+  Running running(under_mpirun(3, train({"zero.stage=1"}), script(), 1));
+  ASSERT_TRUE(running.wait_until(steps));
+  kill(pid(2), SIGTERM);
+  expect_stopped(running.wait());
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(exit_code(rank), 1) << rank;
+}
+
+TEST_F(SignalFault, Usr1ThroughMpirunStopsAll) {
+  Running running(under_mpirun(2, train()));
+  ASSERT_TRUE(running.wait_until(steps));
+  running.send(SIGUSR1);
+  expect_stopped(running.wait());
+}
+
+// Asked before the first step there is none to finish. A pipe that nobody reads holds the run up until then.
+TEST_F(SignalFault, StopBeforeTheFirstStep) {
+  const std::string pipe = run_.file("steps.jsonl");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  Running running(train({"report.jsonl=" + pipe}));
+  ASSERT_TRUE(running.wait_until([](const auto&, const std::string& errors) { return errors.find("solo") + 1; }));
+  running.send(SIGUSR1);
+  std::this_thread::sleep_for(50ms);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  const Outcome outcome = running.wait();
+  close(reader);
+  EXPECT_COMPLAINT(outcome, Exit::failed, HasSubstr("stopped on request after step 0"));
+  EXPECT_THAT(outcome.errors, testing::Not(HasSubstr("step 1/")));
+}
+
+}  // namespace
+}  // namespace strata::tests
