@@ -10,7 +10,7 @@ struct StepScalars {
   std::uint64_t seed;               // training.seed, the key of every counter-based random number
   std::uint64_t first_micro_batch;  // global index of this step's micro-batch (g = 0, rank = 0)
   float loss_gradient;              // d(objective)/d(loss of one label): loss scale / label count of the step
-  float unscale;                    // 1 / loss scale (a power of two)
+  float unscale;                    // 1 / loss scale
   float learning_rate;
   float bias_correction1;  // 1 - beta1^t
   float bias_correction2;  // 1 - beta2^t

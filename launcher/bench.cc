@@ -13,6 +13,7 @@
 #include "device/ops/elementwise.h"
 #include "device/ops/gradient_sum.h"
 #include "device/ops/product.h"
+#include "launcher/agreement.h"
 #include "launcher/cores.h"
 #include "runtime/job.h"
 #include "runtime/report.h"
@@ -170,13 +171,13 @@ void write_json(const BenchOptions& options, const std::string& text) {
 }
 
 int bench_step(const BenchOptions& options) {
-  const runtime::Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
-  const auto world = comm::connect(recipe.comm.backend, recipe.comm.transport);
+  const runtime::Recipe wanted = runtime::load_recipe(options.recipe, options.sets);
+  const auto world = comm::connect(wanted.comm.backend, wanted.comm.transport);
+  const runtime::Recipe recipe = read_recipe(options.recipe, options.sets, *world, false);
   const CoreShare share = bind_cores(world->node_rank(), world->node_size());
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, world->node_size());
-  const runtime::Job job = runtime::make_job(recipe, world->size(), capacity);
-  if (!runtime::fits(job.plan, capacity)) fail(Exit::does_not_fit, "{}", runtime::refusal(job, capacity, {}));
+  const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, *world), *world);
+  require_same_plan(job, *world);
 
   // Before the run's memory is taken; all ranks at once, as in the step.
   world->barrier();
@@ -232,7 +233,10 @@ int bench_adam(const BenchOptions& options) {
 }
 
 int bench_comm(const BenchOptions& options) {
-  const runtime::Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
+  // No model is needed, but a recipe may choose the transport.
+  std::vector<std::string> sets = options.sets;
+  if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
+  const runtime::Recipe recipe = runtime::load_recipe(options.recipe, sets);
   const auto world = comm::connect(recipe.comm.backend, recipe.comm.transport);
   (void)bind_cores(world->node_rank(), world->node_size());
   device::Lane lane("bench", 1, world->rank(), world->abort_token());

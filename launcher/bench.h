@@ -13,6 +13,7 @@ struct BenchOptions {
   std::size_t parameters = 100'000'000;
   int steps = 8;
   std::optional<int> threads;
+  std::optional<std::filesystem::path> dir;  // io
   std::optional<std::filesystem::path> json;
 };
 

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 #include <hwloc.h>
+#include <sched.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace strata::launcher {
 namespace {
@@ -27,6 +29,13 @@ class Topology {
 }  // namespace
 
 CoreShare bind_cores(int node_rank, int node_size) {
+  // Under mpirun the binding that is there is mpirun's, one core a rank; else it is the user's (taskset) and is kept.
+  if (node_size == 1 && !std::getenv("OMPI_COMM_WORLD_SIZE")) {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    const int usable = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+    return {std::max(1, usable), fmt::format("{} cores as given", usable)};
+  }
   const Topology topology;
   const int cores = std::max(1, hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_CORE));
   hwloc_bitmap_t set = hwloc_bitmap_alloc();

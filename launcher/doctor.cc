@@ -23,6 +23,7 @@
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
 #include "device/error.h"
+#include "runtime/available_memory.h"
 
 namespace strata::launcher {
 namespace {
@@ -72,27 +73,6 @@ std::optional<std::uint64_t> meminfo(const std::string& key) {
   return std::nullopt;
 }
 
-// The least limit of this process's control group and those above it (version 2), or of version 1's memory group.
-std::optional<std::uint64_t> cgroup_memory() {
-  std::optional<std::uint64_t> least;
-  const auto take = [&](const fs::path& path) {
-    const auto line = first_line(path);
-    if (!line || line->empty() || line->find_first_not_of("0123456789") != std::string::npos) return;
-    const std::uint64_t bytes = std::strtoull(line->c_str(), nullptr, 10);
-    if (bytes < (std::uint64_t{1} << 60) && (!least || bytes < *least)) least = bytes;  // version 1's "none" is 2^63
-  };
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    if (!line.starts_with("0::/")) continue;
-    for (fs::path group = line.substr(4);; group = group.parent_path()) {
-      take(fs::path("/sys/fs/cgroup") / group / "memory.max");
-      if (group.empty()) break;
-    }
-  }
-  take("/sys/fs/cgroup/memory/memory.limit_in_bytes");
-  return least;
-}
-
 void processor(Report& report) {
   try {
     report.ok("processor", device::cpu::describe());
@@ -123,7 +103,7 @@ void cores(Report& report) {
 }
 
 void memory(Report& report) {
-  const auto total = meminfo("MemTotal"), available = meminfo("MemAvailable"), limit = cgroup_memory();
+  const auto total = meminfo("MemTotal"), available = meminfo("MemAvailable"), limit = runtime::control_group_limit();
   if (!total || !available) {
     report.note("memory", "/proc/meminfo cannot be read: give memory.device in the recipe");
     return;

@@ -85,6 +85,7 @@ int run(int argc, char** argv) {
   command->add_option("--n", bench.parameters, "adam: parameters")->check(CLI::Range(4096, 1 << 30));
   command->add_option("--steps", bench.steps, "step: measured steps, after two of warm-up")->check(CLI::Range(1, 1000));
   command->add_option("--threads", bench.threads, "adam: threads (default: all cores)")->check(CLI::Range(1, 1024));
+  command->add_option("--dir", bench.dir, "io: folder on the drive to measure");
   command->add_option("--json", bench.json, "write the figures as JSON");
   command->callback([&] { status = strata::launcher::bench(bench); });
 

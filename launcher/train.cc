@@ -12,80 +12,19 @@
 #include "comm/communicator.h"
 #include "device/cpu/isa.h"
 #include "device/error.h"
+#include "launcher/agreement.h"
 #include "launcher/cores.h"
 #include "launcher/progress.h"
 #include "launcher/stop_signal.h"
 #include "runtime/job.h"
 #include "runtime/report.h"
 #include "runtime/trainer.h"
-#include "runtime/validator.h"
 
 namespace strata::launcher {
 namespace {
 
 using comm::agree;
 using comm::AgreedError;
-
-// The recipe, read alike by all ranks; a mistake in it is every rank's and is printed once.
-runtime::Recipe read_recipe(const TrainOptions& options, comm::World& world) {
-  runtime::Recipe recipe;
-  agree(world, [&] {
-    recipe = runtime::load_recipe(options.recipe, options.sets);
-    runtime::require_trainable(recipe);
-    comm::require_possible(recipe.comm.backend);
-  });
-  const std::vector<std::string> texts = world.exchange(runtime::to_text(recipe));
-  for (std::size_t r = 1; r < texts.size(); ++r)
-    if (texts[r] != texts[0])
-      throw AgreedError(Exit::usage,
-                        fmt::format("rank {} was given another recipe than rank 0: start all ranks with the same file "
-                                    "and the same --set",
-                                    r));
-  return recipe;
-}
-
-// Capacities: the least over the ranks, so that all plan alike.
-runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, comm::World& world) {
-  runtime::Capacity least = runtime::capacity_of(recipe.memory, world.node_size());
-  std::string mine;
-  for (const std::size_t bytes : least) mine += std::to_string(bytes) + " ";
-  for (const std::string& text : world.exchange(mine)) {
-    const char* at = text.data();
-    for (std::size_t& bytes : least) {
-      std::size_t theirs = 0;
-      at = std::from_chars(at, text.data() + text.size(), theirs).ptr + 1;
-      bytes = std::min(bytes, theirs);
-    }
-  }
-  return least;
-}
-
-runtime::Job plan_job(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world) {
-  runtime::Job job;
-  agree(world, [&] {
-    job = runtime::make_job(recipe, world.size(), capacity);
-    if (!runtime::fits(job.plan, capacity))
-      fail(Exit::does_not_fit, "{}",
-           runtime::refusal(job, capacity, runtime::nearest_that_fit(recipe, world.size(), capacity)));
-  });
-  return job;
-}
-
-// Ranks on other nodes may read another config.json, or have another number of cores.
-void require_same_plan(const runtime::Job& job, comm::World& world) {
-  const std::vector<std::string> configs = world.exchange(job.config);
-  const std::vector<std::string> plans = world.exchange(fmt::format("{:016x}", runtime::hash_of(job.plan)));
-  for (std::size_t r = 1; r < plans.size(); ++r) {
-    if (configs[r] != configs[0])
-      throw AgreedError(Exit::failed, fmt::format("rank {} reads another config.json than rank 0: give all ranks the "
-                                                  "same model.path on the same files",
-                                                  r));
-    if (plans[r] != plans[0])
-      throw AgreedError(Exit::failed, fmt::format("rank {} plans another step than rank 0 (plan {}, not {}): run the "
-                                                  "same build on all nodes, and nodes with as many cores",
-                                                  r, plans[r], plans[0]));
-  }
-}
 
 // Asked on any rank.
 bool stop_requested(const StopSignal& stop, comm::World& world) {
@@ -173,14 +112,14 @@ void run(const runtime::Recipe& recipe, comm::World& world, const StopSignal& st
   const bool speaks = world.rank() == 0;
   if (speaks) describe_run(job, world, threads, share.note);
 
-  Reports reports;
+  runtime::Trainer trainer(job, world, threads);
+  Reports reports;  // opened, and so emptied, once everything else is known to be there
   agree(world, [&] {
     if (!speaks) return;
     if (recipe.report.jsonl) reports.jsonl.emplace(*recipe.report.jsonl);
     if (recipe.report.summary) reports.summary.emplace(*recipe.report.summary);
     if (recipe.report.trace) reports.trace.emplace(*recipe.report.trace);
   });
-  runtime::Trainer trainer(job, world, threads);
   runtime::Summary summary{};
   const std::optional<AgreedError> ended = train_steps(trainer, job, reports, stop, world, summary);
 
@@ -241,7 +180,7 @@ int train(const TrainOptions& options) {
   std::unique_ptr<comm::World> world;
   try {
     world = connect(options);
-    run(read_recipe(options, *world), *world, stop);
+    run(read_recipe(options.recipe, options.sets, *world), *world, stop);
     return static_cast<int>(Exit::done);
   } catch (const AgreedError& error) {
     if ((world ? world->rank() : comm::launched_rank()) == 0) fmt::print(stderr, "strata: {}\n", error.what());

@@ -36,6 +36,7 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
       awaited_(plan.tasks.size()),
       spans_(plan.tasks.size()),
       pieces_(plan.tasks.size()),
+      updates_(model.units.size()),
       meter_(plan) {
   for (std::size_t lane = 0; lane < kLanes; ++lane)
     lanes_.push_back(std::make_unique<Lane>(std::string(kLaneNames[lane]), lane == index(LaneId::compute) ? threads : 1,
@@ -49,6 +50,7 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
     const Task& task = plan.tasks[t];
     for (const int wait : task.waits) awaited_[index(wait)] = true;
     if (task.kind == TaskKind::reduce) pieces_[t].resize(index(plan.ranks));
+    if (task.kind == TaskKind::update) updates_[index(task.unit)] = t;
     const auto find = [&](int& buffer, Role role) {
       if (const int found = task.buffer(role); found >= 0) buffer = found;
     };
@@ -70,7 +72,10 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
   if (constants_ >= 0) model.fill_constants(at<std::byte>(constants_));
 }
 
-Executor::~Executor() = default;
+// Lanes first: after an abort their work still refers to events, pieces and communicators.
+Executor::~Executor() {
+  lanes_.clear();
+}
 
 View Executor::view(int buffer, DType dtype) const {
   const Buffer& b = plan_.buffers[index(buffer)];
@@ -372,13 +377,6 @@ comm::CommBytes Executor::comm_bytes() const {
   sum.broadcast += other.broadcast;
   sum.consensus += other.consensus;
   return sum;
-}
-
-const Task& Executor::update_of(std::size_t unit) const {
-  for (const Task& task : plan_.tasks)
-    if (task.kind == TaskKind::update && task.unit == static_cast<int>(unit)) return task;
-  STRATA_CHECK(!"every unit is updated");
-  std::abort();
 }
 
 std::span<float> Executor::master(std::size_t unit) {

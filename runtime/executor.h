@@ -89,7 +89,7 @@ class Executor {
   }
   // This rank's own part of a sum buffer, whole or shard, and of the tied weight's.
   device::View own_part(const Task& task) const;
-  const Task& update_of(std::size_t unit) const;
+  const Task& update_of(std::size_t unit) const { return plan_.tasks[updates_[unit]]; }
 
   void gather(const Task& task);
   void forward(const Task& task);
@@ -122,6 +122,7 @@ class Executor {
     std::size_t begin, size;
   };
   std::vector<std::vector<Gap>> gaps_;  // by unit: elements between parameters, kept at zero
+  std::vector<std::size_t> updates_;    // by unit: its update's task
   MemoryMeter meter_;
   int batch_ = -1, state_ = -1, losses_ = -1, squares_ = -1, constants_ = -1;
 };

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <set>
@@ -13,6 +12,7 @@
 #include "device/error.h"
 #include "models/config.h"
 #include "models/presets.h"
+#include "runtime/available_memory.h"
 
 namespace strata::runtime {
 namespace {
@@ -33,20 +33,6 @@ models::RunShape shape_of(const Recipe& recipe) {
   const auto cores = static_cast<std::int64_t>(sysconf(_SC_NPROCESSORS_ONLN));
   return {static_cast<std::size_t>(recipe.training.micro_batch_size), static_cast<std::size_t>(recipe.data.seq_len),
           recipe.training.precision, static_cast<int>(std::max(cores, recipe.device.threads.value_or(1)))};
-}
-
-std::size_t available_memory() {
-  std::size_t available = std::numeric_limits<std::size_t>::max();
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key, rest;
-  for (std::size_t kib; meminfo >> key >> kib; std::getline(meminfo, rest))
-    if (key == "MemAvailable:") available = kib * 1024;
-  // A container's own limit, version 2 and version 1 of control groups.
-  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    std::ifstream file(path);
-    if (std::size_t limit; file >> limit) available = std::min(available, limit);
-  }
-  return available;
 }
 
 PlanRequest request_of(const Recipe& recipe, const models::Model& model, const models::RunShape& shape, int ranks,
@@ -164,6 +150,13 @@ Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node) {
   capacity[static_cast<std::size_t>(Tier::device)] = memory.device.value_or(available);
   capacity[static_cast<std::size_t>(Tier::host)] = memory.host.value_or(available);
   capacity[static_cast<std::size_t>(Tier::nvme)] = std::numeric_limits<std::size_t>::max();
+  return capacity;
+}
+
+Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node) {
+  Capacity capacity = capacity_of(memory, ranks_on_node);
+  const Capacity there = capacity_of({}, ranks_on_node);
+  for (std::size_t tier = 0; tier < kTiers; ++tier) capacity[tier] = std::min(capacity[tier], there[tier]);
   return capacity;
 }
 

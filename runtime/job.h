@@ -25,12 +25,15 @@ using Capacity = std::array<std::size_t, kTiers>;
 
 // Reads the model's configuration and plans the step. Workspaces are sized for every core of the machine, so that the
 // plan is the same however ranks share them. memory.order = auto becomes vertical where gathered parameters are then
-// moved less often and the step needs no more memory for it. Where the step does not fit and parameters are sharded, the
-// largest units are gathered part by part, as few of them as needed. Throws Error{usage}, Error{corrupt}.
+// moved less often and the step needs no more memory for it. Where the step does not fit and parameters are sharded,
+// the largest units are gathered part by part, as few of them as needed. Throws Error{usage}, Error{corrupt}.
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity);
 
 // memory.* where the recipe sets it, else what the system has available now, shared by `ranks_on_node`.
 Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node);
+
+// The same for a run on this machine: no more than there is, whatever the recipe says.
+Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node);
 
 bool fits(const StepPlan& plan, const Capacity& capacity);
 

@@ -136,7 +136,7 @@ struct StepPlan {
   bool sharded_parameters() const { return placement.parameters.sharded && ranks > 1; }
   bool sharded_optimizer() const { return placement.optimizer.sharded && ranks > 1; }
   // A step of one micro-batch needs no fp32 sum: the rounded gradient is the sum.
-  bool has_sums() const { return ranks * accumulation > 1; }
+  bool has_sums() const { return ranks > 1 || accumulation > 1; }
   // Elements of the optimizer's part of a unit on this rank, and where it begins.
   std::size_t part_size(std::size_t unit) const {
     return sharded_optimizer() ? layout.units[unit].shard : layout.units[unit].padded;

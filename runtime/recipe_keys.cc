@@ -18,6 +18,8 @@ template <typename T>
 using Choices = std::vector<std::pair<std::string_view, T>>;
 
 constexpr std::int64_t kMany = std::int64_t{1} << 40;  // above any sensible count, and safe to multiply by a few
+// Below it a float of the step's scalars could be zero.
+constexpr double kTiny = 1e-30;
 constexpr double kHuge = std::numeric_limits<float>::max();
 
 // Accessor of a member, for const and mutable recipes alike.
@@ -311,7 +313,7 @@ std::vector<RecipeKey> make_keys() {
                           STRATA_AT(optimizer.name), "the update"),
       number("optimizer.learning_rate", 0, kHuge, "a number from 0", STRATA_AT(optimizer.learning_rate), "its peak"),
       betas(),
-      number("optimizer.eps", 0, kHuge, "a number from 0", STRATA_AT(optimizer.eps), "added to Adam's denominator"),
+      number("optimizer.eps", kTiny, kHuge, "a number from 1e-30", STRATA_AT(optimizer.eps), "added to Adam's denominator"),
       number("optimizer.weight_decay", 0, kHuge, "a number from 0", STRATA_AT(optimizer.weight_decay),
              "decoupled decay of matrices and embeddings, not of biases and gains"),
       choice<Decay>(
@@ -333,7 +335,7 @@ std::vector<RecipeKey> make_keys() {
                      "where the nvme tier lies"),
                never),
       integer("memory.prefetch", 0, 1 << 16, STRATA_AT(memory.prefetch),
-              "units looked ahead: at most this + 1 are gathered at once"),
+              "units looked ahead: at most this + 1 are gathered at once, besides a tied embedding"),
       choice<AccumulationOrder>("memory.order",
                                 {{"auto", AccumulationOrder::automatic},
                                  {"horizontal", AccumulationOrder::horizontal},
@@ -341,7 +343,7 @@ std::vector<RecipeKey> make_keys() {
                                 {}, STRATA_AT(memory.order), "micro-batch by micro-batch, or unit by unit"),
       choice<DeviceKind>("device.kind", {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}}, {"cuda"},
                          STRATA_AT(device.kind), "what computes"),
-      integer("device.threads", 1, 4096, STRATA_AT(device.threads),
+      integer("device.threads", 1, 256, STRATA_AT(device.threads),
               "CPU threads of this rank; cores / ranks on the node where not given"),
       choice<comm::Backend>("comm.backend",
                             {{"auto", comm::Backend::automatic},

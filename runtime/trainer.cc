@@ -82,15 +82,16 @@ StepReport Trainer::step(bool stop_requested) {
   const std::uint64_t tokens =
       job_.plan.tokens * static_cast<std::uint64_t>(job_.ranks) * static_cast<std::uint64_t>(job_.plan.accumulation);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  return {step_,
-          result.loss_sum / static_cast<double>(std::max<std::uint64_t>(labels_, 1)),
-          result.gradient_norm,
-          static_cast<double>(scalars.learning_rate),
-          scale,
-          skipped,
-          tokens,
-          took.count(),
-          result.stop != 0};
+  return {
+      step_,
+      result.loss_sum / static_cast<double>(std::max<std::uint64_t>(labels_, 1)),
+      result.gradient_norm,
+      learning_rate(job_.recipe.scheduler, job_.recipe.optimizer.learning_rate, *job_.recipe.training.max_steps, step_),
+      scale,
+      skipped,
+      tokens,
+      took.count(),
+      result.stop != 0};
 }
 
 // Where the numbers of the last step broke first, over all ranks.

@@ -1,0 +1,75 @@
+#include "launcher/agreement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "comm/agreement.h"
+#include "device/error.h"
+
+namespace strata::launcher {
+
+using comm::agree;
+using comm::AgreedError;
+
+runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
+                            comm::World& world, bool trains) {
+  runtime::Recipe recipe;
+  agree(world, [&] {
+    recipe = runtime::load_recipe(path, sets);
+    if (trains) runtime::require_trainable(recipe);
+    comm::require_possible(recipe.comm.backend);
+  });
+  const std::vector<std::string> texts = world.exchange(runtime::to_text(recipe));
+  for (std::size_t r = 1; r < texts.size(); ++r)
+    if (texts[r] != texts[0])
+      throw AgreedError(Exit::usage,
+                        fmt::format("rank {} was given another recipe than rank 0: start all ranks with the same file "
+                                    "and the same --set",
+                                    r));
+  return recipe;
+}
+
+runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, comm::World& world) {
+  runtime::Capacity least = runtime::capacity_here(recipe.memory, world.node_size());
+  std::string mine;
+  for (const std::size_t bytes : least) mine += std::to_string(bytes) + " ";
+  for (const std::string& text : world.exchange(mine)) {
+    const char* at = text.data();
+    for (std::size_t& bytes : least) {
+      std::size_t theirs = 0;
+      at = std::from_chars(at, text.data() + text.size(), theirs).ptr + 1;
+      bytes = std::min(bytes, theirs);
+    }
+  }
+  return least;
+}
+
+runtime::Job plan_job(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world) {
+  runtime::Job job;
+  agree(world, [&] {
+    job = runtime::make_job(recipe, world.size(), capacity);
+    if (!runtime::fits(job.plan, capacity))
+      fail(Exit::does_not_fit, "{}",
+           runtime::refusal(job, capacity, runtime::nearest_that_fit(recipe, world.size(), capacity)));
+  });
+  return job;
+}
+
+void require_same_plan(const runtime::Job& job, comm::World& world) {
+  const std::vector<std::string> configs = world.exchange(job.config);
+  const std::vector<std::string> plans = world.exchange(fmt::format("{:016x}", runtime::hash_of(job.plan)));
+  for (std::size_t r = 1; r < plans.size(); ++r) {
+    if (configs[r] != configs[0])
+      throw AgreedError(Exit::failed, fmt::format("rank {} reads another config.json than rank 0: give all ranks the "
+                                                  "same model.path on the same files",
+                                                  r));
+    if (plans[r] != plans[0])
+      throw AgreedError(Exit::failed, fmt::format("rank {} plans another step than rank 0 (plan {}, not {}): run the "
+                                                  "same build on all nodes, and nodes with as many cores",
+                                                  r, plans[r], plans[0]));
+  }
+}
+
+}  // namespace strata::launcher
