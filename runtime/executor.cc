@@ -278,12 +278,13 @@ void Executor::reduce(const Task& task, std::size_t t) {
     pieces[0] = gradients;
     return gradient_sum(lane, pieces, plan_.dtype, own_part(task), task.first);
   }
-  std::byte* staging = view(task, Role::staging, plan_.dtype).data;
+  const View staging = view(task, Role::staging, plan_.dtype);
   for (std::size_t at = task.begin; at < task.end; at += task.at_once) {
     const std::size_t to = std::min(task.end, at + task.at_once);
     const comm::ShardedRange range{shard * element, at * element, to * element};
-    reduce_->all_to_all(range, gradients + (at - task.begin) * element, staging, pieces.data());
     const auto own = comm::ShardedRange{shard, at, to}.piece(rank_);
+    STRATA_CHECK_LE(pieces.size() * own.bytes(), staging.size);  // shared memory would not notice
+    reduce_->all_to_all(range, gradients + (at - task.begin) * element, staging.data, pieces.data());
     if (own.bytes() > 0) gradient_sum(lane, pieces, plan_.dtype, sum.sub(own.begin - origin, own.bytes()), task.first);
     reduce_->release();
   }

@@ -30,6 +30,10 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads)
       batches_ = std::make_unique<Batches>(
           open_token_files(recipe.data.train, "data.train", static_cast<std::int64_t>(job.model->vocabulary)),
           recipe.data.seq_len, recipe.training.micro_batch_size, recipe.data.order, recipe.training.seed);
+    // Read by `strata eval` alone; what is wrong with them is better known now.
+    if (!recipe.data.validation.empty())
+      (void)open_token_files(recipe.data.validation, "data.validation",
+                             static_cast<std::int64_t>(job.model->vocabulary));
     const auto source = recipe.model.init == Init::pretrained ? stored_weights(*job.model, *recipe.model.path)
                                                               : random_weights(*job.model, recipe.training.seed);
     load_weights(executor_, job.plan, world.rank(), *source, threads);
