@@ -208,20 +208,22 @@ class UnitRunner {
  private:
   static constexpr double kLossBefore = 8;  // of other micro-batches: losses are added to it
 
-  // A part of a flat buffer as a call gets it: all of it, or a copy of the part alone.
+  // A part of a flat buffer as a call gets it: all of it, or memory of the part alone.
   class Tile {
    public:
     Tile(const UnitRunner& runner, const Buffer& flat, Part part, bool alone = false)
-        : part_(part), copy_(alone || runner.by_parts ? part.end - part.begin : 0, runner.x.view().dtype), flat_(flat) {
-      if (copy_.size() > 0) std::memcpy(copy_.view().data, at(flat).data, at(flat).bytes());
+        : part_(part), own_(alone || runner.by_parts ? part.end - part.begin : 0, flat.view().dtype), flat_(flat) {}
+    ParameterRange parameters() const {
+      if (own_.size() == 0) return {flat_.view()};
+      std::memcpy(own_.view().data, at(flat_).data, at(flat_).bytes());
+      return {own_.view(), part_.begin};
     }
     GradientRange gradients() const {
-      return copy_.size() > 0 ? GradientRange{copy_.view(), part_.begin} : GradientRange{flat_.view()};
+      return own_.size() > 0 ? GradientRange{own_.view(), part_.begin} : GradientRange{flat_.view()};
     }
-    ParameterRange parameters() const { return {gradients().values, gradients().begin}; }
     void copy_back(Buffer& flat) const {
-      EXPECT_TRUE(copy_.guard_is_whole()) << "written past the end of a part";
-      if (copy_.size() > 0) std::memcpy(at(flat).data, copy_.view().data, at(flat).bytes());
+      EXPECT_TRUE(own_.guard_is_whole()) << "written past the end of a part";
+      if (own_.size() > 0) std::memcpy(at(flat).data, own_.view().data, at(flat).bytes());
     }
 
    private:
@@ -231,7 +233,7 @@ class UnitRunner {
     }
 
     Part part_;
-    Buffer copy_;
+    Buffer own_;
     const Buffer& flat_;
   };
 
