@@ -51,8 +51,8 @@ inline void expect_block_matches(UnitRunner& block, const std::string& prefix, c
     });
 }
 
-// What a plan may choose must not show: recomputing instead of keeping, dx in dy's place, a part at a time, the number of
-// threads. `make(threads)` prepares the same block with the same operands.
+// What a plan may choose must not show: recomputing instead of keeping, dx in dy's place, a part at a time, threads.
+// `make(threads)` prepares the same block with the same operands.
 template <typename Make>
 void expect_block_is_independent_of_the_plan(Make&& make) {
   auto one = make(1);
