@@ -313,7 +313,8 @@ std::vector<RecipeKey> make_keys() {
                           STRATA_AT(optimizer.name), "the update"),
       number("optimizer.learning_rate", 0, kHuge, "a number from 0", STRATA_AT(optimizer.learning_rate), "its peak"),
       betas(),
-      number("optimizer.eps", kTiny, kHuge, "a number from 1e-30", STRATA_AT(optimizer.eps), "added to Adam's denominator"),
+      number("optimizer.eps", kTiny, kHuge, "a number from 1e-30", STRATA_AT(optimizer.eps),
+             "added to Adam's denominator"),
       number("optimizer.weight_decay", 0, kHuge, "a number from 0", STRATA_AT(optimizer.weight_decay),
              "decoupled decay of matrices and embeddings, not of biases and gains"),
       choice<Decay>(
