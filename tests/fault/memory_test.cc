@@ -85,11 +85,11 @@ TEST_F(MemoryFault, SystemRefusesOneRank) {
 #endif
   for (const char* transport : {"shared", "messages"}) {
     SCOPED_TRACE(transport);
-    const Outcome outcome = run(under_mpirun(
-        3,
-        run_.train({std::string("comm.transport=") + transport, "model.config.vocab_size=50000",
-                    "model.config.n_embd=6144", "memory.device=1TiB", "training.max_steps=1", "zero.stage=3"}),
-        "test $OMPI_COMM_WORLD_RANK != 1 || ulimit -v 4000000; exec \"$@\""));
+    const Outcome outcome =
+        run(under_mpirun(3,
+                         run_.train({std::string("comm.transport=") + transport, "model.config.vocab_size=50000",
+                                     "model.config.n_embd=1024", "training.max_steps=1", "zero.stage=1"}),
+                         "test $OMPI_COMM_WORLD_RANK != 1 || ulimit -v 1000000; exec \"$@\""));
     EXPECT_COMPLAINT(outcome, Exit::does_not_fit,
                      AllOf(HasSubstr("rank 1: the system refused"), HasSubstr("bytes"), HasSubstr("memory.device")));
   }
