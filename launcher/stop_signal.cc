@@ -16,9 +16,9 @@ StopSignal::StopSignal() {
   for (const int signal : {SIGTERM, SIGUSR1}) std::signal(signal, request_stop);
 }
 
-StopSignal::~StopSignal() {
-  for (const int signal : {SIGTERM, SIGUSR1}) std::signal(signal, SIG_DFL);
-}
+// The handler stays: mpirun sends SIGTERM to ranks that are still leaving when the first has left with an error, and
+// their own exit code must stand.
+StopSignal::~StopSignal() = default;
 
 bool StopSignal::requested() const {
   return stop_requested != 0;
