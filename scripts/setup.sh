@@ -8,6 +8,7 @@ packages=(
   g++ cmake ninja-build pkg-config
   openmpi-bin libopenmpi-dev
   libdnnl-dev libsimdjson-dev libtomlplusplus-dev libcli11-dev libspdlog-dev libfmt-dev libxxhash-dev libhwloc-dev
+  liburing-dev libaio-dev
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
   bible-kjv bible-kjv-text # the text of the demo
 )

@@ -1,0 +1,25 @@
+#include "offload/io_options.h"
+
+namespace strata::offload {
+
+std::string_view name_of(Engine engine) {
+  switch (engine) {
+    case Engine::io_uring:
+      return "io_uring";
+    case Engine::libaio:
+      return "libaio";
+    case Engine::threads:
+      return "threads";
+  }
+  return "";
+}
+
+std::string to_string(const Rung& rung) {
+  std::string text(name_of(rung.engine));
+  text += rung.direct ? ", O_DIRECT" : ", buffered";
+  // The other engines have no such thing.
+  if (rung.engine == Engine::io_uring) text += rung.registered ? ", registered buffers" : ", plain buffers";
+  return text;
+}
+
+}  // namespace strata::offload

@@ -1,0 +1,34 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "offload/io_options.h"
+
+namespace strata::offload {
+
+// A run of bytes inside one block: where it lies in a drive's file, and how far behind the call's first byte.
+struct Piece {
+  std::uint64_t file_offset = 0;
+  std::uint64_t from_start = 0;
+  std::uint32_t size = 0;
+};
+
+// The pieces of [offset, offset + size) that lie on one of several drives, in order. Block b of the tier is block
+// b / drives of the file of drive b % drives.
+class Stripes {
+ public:
+  Stripes() = default;
+  Stripes(std::uint64_t offset, std::uint64_t size, std::size_t drive, std::size_t drives);
+
+  bool empty() const { return at_ >= end_; }
+  Piece next();
+
+ private:
+  std::uint64_t begin_ = 0, end_ = 0, at_ = 0;  // at_: the next piece's first byte in the tier
+  std::uint64_t drives_ = 1;
+};
+
+// Bytes of the file of `drive` for a tier of `bytes`: whole blocks.
+std::uint64_t file_bytes(std::uint64_t bytes, std::size_t drive, std::size_t drives);
+
+}  // namespace strata::offload

@@ -1,0 +1,17 @@
+#include "offload/submitter.h"
+
+namespace strata::offload {
+
+std::unique_ptr<Submitter> open_submitter(const Rung& rung, int descriptor, int queue_depth) {
+  switch (rung.engine) {
+    case Engine::io_uring:
+      return open_uring(descriptor, queue_depth, rung.registered);
+    case Engine::libaio:
+      return open_libaio(descriptor, queue_depth);
+    case Engine::threads:
+      break;
+  }
+  return open_thread_pool(descriptor, queue_depth);
+}
+
+}  // namespace strata::offload

@@ -1,0 +1,50 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "offload/io_options.h"
+
+namespace strata::offload {
+
+// One transfer between memory and a place of the drive's file. `slot` comes back with its completion.
+struct Request {
+  bool write = false;
+  std::byte* data = nullptr;
+  std::uint32_t size = 0;
+  std::uint64_t offset = 0;  // in the file
+  std::uint32_t slot = 0;
+};
+
+struct Completion {
+  std::uint32_t slot = 0;
+  int result = 0;  // bytes moved, or -errno
+};
+
+// The border between the engine and the kernel: one drive's requests. Made and used by the drive's I/O thread alone,
+// wake() excepted. Does not own the file.
+class Submitter {
+ public:
+  virtual ~Submitter() = default;
+  // Lets transfers inside `memory` skip the kernel's per-request look-up; replaces what was registered before. 0, or
+  // an errno; ENOTSUP where this kind of submitter has nothing of the sort.
+  virtual int register_memory(std::span<std::byte> memory) = 0;
+  // Queues a request; at most the queue depth are under way at once.
+  virtual void submit(const Request& request) = 0;
+  // Hands the queue to the kernel, sleeps until a request completed or wake() was called, and returns how many
+  // completions it stored; `done` has room for the queue depth. Throws std::system_error where the queue itself fails.
+  virtual std::size_t wait(std::span<Completion> done) = 0;
+  // Ends a wait() that sleeps, or the next one. Any thread.
+  virtual void wake() = 0;
+};
+
+// A submitter of `rung` for the open file `descriptor`. Throws std::system_error naming the call that failed.
+std::unique_ptr<Submitter> open_submitter(const Rung& rung, int descriptor, int queue_depth);
+
+// The three kinds; see each source.
+std::unique_ptr<Submitter> open_uring(int descriptor, int queue_depth, bool registered);
+std::unique_ptr<Submitter> open_libaio(int descriptor, int queue_depth);
+std::unique_ptr<Submitter> open_thread_pool(int descriptor, int queue_depth);
+
+}  // namespace strata::offload

@@ -1,0 +1,55 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/abort.h"
+#include "offload/io_options.h"
+
+namespace strata::offload {
+
+// One tier's bytes of one rank over all its drives: a nameless, preallocated file, a ring and an I/O thread a drive,
+// 1 MiB requests striped over them (ZeRO-Infinity, section 6.3). Offsets and sizes are multiples of 4096 and memory is
+// aligned to 4096. Owns files, rings and threads. No call may be under way when it is destroyed.
+class Swap {
+ public:
+  // Probes every drive and takes the best rung that works there. Throws Error{usage} for a folder that cannot be used
+  // or a forced rung that does not work, Error{does_not_fit} where a folder has too little space, Error{failed}.
+  Swap(const IoOptions& options, std::uint64_t bytes, int rank, const device::AbortToken& abort);
+  ~Swap();
+  Swap(Swap&&) noexcept;
+  Swap& operator=(Swap&&) noexcept;
+
+  // Before the first transfer: requests inside `staging`, which outlives the swap, take the short way where the rung
+  // has one. Where the system refuses, plain ones are used and describe() says why; Error{usage} where forced.
+  void register_memory(std::span<std::byte> staging);
+
+  // Block the caller until all is moved. Several threads at once, on ranges that do not meet where one writes. Throw
+  // Error{failed} naming file, offset and reason, Aborted soon after the abort token is set.
+  void read(std::uint64_t offset, std::span<std::byte> to);
+  void write(std::uint64_t offset, std::span<const std::byte> from);
+
+  // Since construction, by successful calls.
+  std::uint64_t bytes_read() const;
+  std::uint64_t bytes_written() const;
+
+  struct DriveReport {
+    std::filesystem::path folder;
+    Rung rung;
+    std::vector<std::string> refused;  // higher rungs: why not, and what would help
+    std::vector<std::string> notes;    // of the folder
+  };
+  std::vector<DriveReport> drives() const;
+  // "io_uring, O_DIRECT, registered buffers", then reasons and notes; drives that differ one after the other.
+  std::string describe() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace strata::offload

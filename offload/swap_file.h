@@ -1,0 +1,43 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "offload/descriptor.h"
+
+namespace strata::offload {
+
+// One drive's part of a tier: a file of `bytes` bytes in `folder` that has no name, so that nothing of it is left
+// however the run ends. Its bytes are taken from the file system at once. Throws Error{usage} where the folder is none
+// that can be written, Error{does_not_fit} with the bytes needed and free, Error{failed} naming folder and reason.
+class SwapFile {
+ public:
+  SwapFile(std::filesystem::path folder, std::uint64_t bytes, int rank);
+
+  int descriptor() const { return file_.get(); }
+  const std::filesystem::path& folder() const { return folder_; }
+  std::uint64_t bytes() const { return bytes_; }
+  // "the swap file of rank 0 in /scratch".
+  std::string name() const;
+  // Past the page cache or through it; 0 or an errno.
+  int set_direct(bool direct);
+  // What a user should know of this folder: memory in a drive's place, bytes that could not be reserved.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  void open();
+  void preallocate();
+  [[noreturn]] void too_small(std::uint64_t available) const;
+
+  std::filesystem::path folder_;
+  std::uint64_t bytes_;
+  int rank_;
+  Descriptor file_;
+  std::vector<std::string> notes_;
+};
+
+// The name of the file system that holds `folder` as the kernel's list of mounts has it ("ext4"), or "".
+std::string file_system_of(const std::filesystem::path& folder);
+
+}  // namespace strata::offload

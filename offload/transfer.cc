@@ -1,0 +1,54 @@
+#include "offload/transfer.h"
+
+#include <array>
+#include <chrono>
+#include <system_error>
+
+#include "device/error.h"
+
+namespace strata::offload {
+namespace {
+
+using namespace std::chrono_literals;
+// How often a wait looks at the abort token.
+constexpr auto kPoll = 50ms;
+// After an abort, for requests in flight: the kernel should not write into memory that is used for something else.
+constexpr auto kGrace = 1s;
+
+[[noreturn]] void report(const Failure& failure) {
+  const std::string reason = failure.error != 0 ? std::generic_category().message(failure.error)
+                             : failure.write    ? "the drive takes no more bytes"
+                                                : "the file ends early: another program has cut it";
+  fail(Exit::failed, "{} of {} bytes at offset {} of {} failed: {}", failure.write ? "write" : "read", failure.size,
+       failure.offset, failure.file->name(), reason);
+}
+
+}  // namespace
+
+void transfer(std::span<const std::unique_ptr<Drive>> drives, bool write, std::uint64_t offset, std::byte* memory,
+              std::uint64_t size, const device::AbortToken& abort) {
+  STRATA_CHECK_LE(drives.size(), kMostDrives);
+  abort.throw_if_set();
+  Call call;
+  std::array<Share, kMostDrives> shares;
+  std::array<bool, kMostDrives> started{};  // drives that hold any of it
+  for (std::size_t d = 0; d < drives.size(); ++d) {
+    shares[d] = {&call, write, memory, {offset, size, d, drives.size()}};
+    started[d] = !shares[d].pieces.empty();
+    if (started[d]) ++call.shares;
+  }
+  const auto each = [&](auto&& f) {
+    for (std::size_t d = 0; d < drives.size(); ++d)
+      if (started[d]) f(*drives[d], shares[d]);
+  };
+  each([](Drive& drive, Share& share) { drive.start(share); });
+  while (!call.wait_for(kPoll)) {
+    if (!abort.is_set()) continue;
+    each([](Drive& drive, Share& share) { drive.stop(share); });
+    if (!call.wait_for(kGrace)) each([](Drive& drive, Share& share) { drive.abandon(share); });
+    abort.throw_if_set();
+  }
+  if (const auto failure = call.failure()) report(*failure);
+}
+
+}  // namespace strata::offload

@@ -1,0 +1,65 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "device/abort.h"
+#include "device/memory.h"
+#include "offload/swap.h"
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::offload {
+
+inline const std::array<Rung, 8> kRungs = {{
+    {Engine::io_uring, true, true},
+    {Engine::io_uring, true, false},
+    {Engine::io_uring, false, true},
+    {Engine::io_uring, false, false},
+    {Engine::libaio, true, false},
+    {Engine::libaio, false, false},
+    {Engine::threads, true, false},
+    {Engine::threads, false, false},
+}};
+
+inline IoOptions force(const Rung& rung) {
+  IoOptions options;
+  options.engine = rung.engine;
+  options.direct = rung.direct;
+  if (rung.engine == Engine::io_uring) options.registered = rung.registered;
+  return options;
+}
+
+// A test on one forced rung; skipped, with the engine's own reason, where this machine has no such rung.
+class OnRung : public testing::TestWithParam<Rung> {
+ protected:
+  void SetUp() override {
+    options_ = force(GetParam());
+    options_.folders = {folder_.path()};
+    const Error error = tests::failure_of([&] { Swap(options_, kBlock, 0, abort_); });
+    if (error.code() != Exit::done) GTEST_SKIP() << error.what();
+  }
+  tests::ScratchFolder folder_;
+  device::AbortToken abort_;
+  IoOptions options_;
+};
+
+inline std::string name_of_rung(const testing::TestParamInfo<Rung>& info) {
+  std::string name = to_string(info.param);
+  std::erase_if(name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); });
+  return name;
+}
+
+// Bytes that differ from page to page and from seed to seed.
+inline void fill(std::span<std::byte> bytes, std::uint64_t seed) {
+  std::uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+  for (std::size_t at = 0; at + 8 <= bytes.size(); at += 8) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    std::memcpy(bytes.data() + at, &state, 8);
+  }
+}
+
+}  // namespace strata::offload
