@@ -282,6 +282,16 @@ int Recipe::accumulation_steps(int world_size) const {
   return static_cast<int>(global / per_round);
 }
 
+offload::IoOptions Recipe::io_options() const {
+  offload::IoOptions options;
+  options.folders = memory.nvme;
+  options.verify = memory.verify;
+  options.engine = memory.io_engine;
+  options.direct = memory.io_direct;
+  options.registered = memory.io_registered;
+  return options;
+}
+
 void require_trainable(const Recipe& recipe) {
   if (!recipe.training.max_steps) fail(Exit::usage, "training.max_steps is missing: how many steps to train");
   if (*recipe.training.max_steps > 0 && recipe.data.train.empty()) {

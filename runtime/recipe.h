@@ -10,6 +10,7 @@
 
 #include "comm/communicator.h"
 #include "device/dtype.h"
+#include "offload/io_options.h"
 
 namespace strata::runtime {
 
@@ -73,6 +74,10 @@ struct Recipe {
     std::vector<std::filesystem::path> nvme;
     std::int64_t prefetch = 2;
     AccumulationOrder order = AccumulationOrder::automatic;
+    bool verify = false;
+    // Of the nvme tier; what a probe finds best where not set.
+    std::optional<offload::Engine> io_engine;
+    std::optional<bool> io_direct, io_registered;
   } memory;
   struct Device {
     DeviceKind kind = DeviceKind::automatic;
@@ -98,6 +103,8 @@ struct Recipe {
   // Micro-batches per rank and step. Throws Error{usage} where training.global_batch_size does not divide over
   // world_size ranks of training.micro_batch_size sequences.
   int accumulation_steps(int world_size) const;
+  // What memory.* says of the nvme tier's files and requests.
+  offload::IoOptions io_options() const;
 };
 
 // The recipe of `path` (TOML; none: every key is at its default) with `sets` ("a.b=value") applied in order. Throws

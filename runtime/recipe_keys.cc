@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 
 #include "device/error.h"
@@ -163,7 +164,12 @@ RecipeKey paths(std::string name, std::string allowed, At at, std::string meanin
     const auto texts = texts_of(v);
     if (!texts || std::any_of(texts->begin(), texts->end(), [](const auto& t) { return t.empty(); })) return false;
     at(recipe).clear();
-    for (const std::string& text : *texts) at(recipe).emplace_back(resolve_pattern(text, folder));
+    for (const std::string& text : *texts) {
+      if constexpr (std::is_same_v<decltype(at(recipe)), std::vector<fs::path>&>)
+        at(recipe).push_back(fs::path(text).is_absolute() ? fs::path(text) : folder / text);
+      else
+        at(recipe).emplace_back(resolve_pattern(text, folder));
+    }
     return true;
   };
   return {std::move(name),
@@ -192,6 +198,36 @@ RecipeKey size(std::string name, At at, std::string meaning) {
           set,
           [at](const Recipe& recipe) { return text_of(at(recipe)); },
           {}};
+}
+
+template <typename At>
+RecipeKey flag(std::string name, At at, std::string meaning) {
+  auto set = [at](Recipe& recipe, const Value& v, const fs::path&) {
+    const auto* on = std::get_if<bool>(&v.value);
+    if (on) at(recipe) = *on;
+    return on != nullptr;
+  };
+  return {std::move(name),
+          "true or false",
+          std::move(meaning),
+          set,
+          [at](const Recipe& recipe) { return text_of(at(recipe)); },
+          {}};
+}
+
+template <typename At>
+RecipeKey flag_or_auto(std::string name, At at, std::string meaning) {
+  auto set = [at](Recipe& recipe, const Value& v, const fs::path&) {
+    const auto* text = std::get_if<std::string>(&v.value);
+    const auto* on = std::get_if<bool>(&v.value);
+    if (on)
+      at(recipe) = *on;
+    else
+      at(recipe) = std::nullopt;
+    return on != nullptr || (text && *text == "auto");
+  };
+  auto text = [at](const Recipe& recipe) { return at(recipe) ? text_of(*at(recipe)) : json_string("auto"); };
+  return {std::move(name), "\"auto\", true or false", std::move(meaning), set, text, {}};
 }
 
 RecipeKey betas() {
@@ -342,6 +378,19 @@ std::vector<RecipeKey> make_keys() {
                                  {"horizontal", AccumulationOrder::horizontal},
                                  {"vertical", AccumulationOrder::vertical}},
                                 {}, STRATA_AT(memory.order), "micro-batch by micro-batch, or unit by unit"),
+      flag("memory.verify", STRATA_AT(memory.verify),
+           "keep a checksum of every page of the nvme tier, and compare when it is read"),
+      choice<std::optional<offload::Engine>>("memory.io_engine",
+                                             {{"auto", std::nullopt},
+                                              {"io_uring", offload::Engine::io_uring},
+                                              {"libaio", offload::Engine::libaio},
+                                              {"threads", offload::Engine::threads}},
+                                             {}, STRATA_AT(memory.io_engine),
+                                             "how the nvme tier is read and written; auto: the first that works"),
+      flag_or_auto("memory.io_direct", STRATA_AT(memory.io_direct),
+                   "past the page cache (O_DIRECT); auto: where the file system allows it"),
+      flag_or_auto("memory.io_registered", STRATA_AT(memory.io_registered),
+                   "io_uring's registered buffers; auto: where the limit of locked memory allows them"),
       choice<DeviceKind>("device.kind", {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}}, {"cuda"},
                          STRATA_AT(device.kind), "what computes"),
       integer("device.threads", 1, 256, STRATA_AT(device.threads),

@@ -87,6 +87,21 @@ TEST(RecipeTest, AFoldersOwnNameIsNoGlob) {
   EXPECT_EQ(resolve_pattern("a.bin", "runs[1]"), "runs[1]/a.bin");
 }
 
+TEST(RecipeTest, HowTheNvmeTierIsReadAndWritten) {
+  const offload::IoOptions chosen = with({}).io_options();
+  EXPECT_FALSE(chosen.engine || chosen.direct || chosen.registered || chosen.verify);
+  const offload::IoOptions forced = with({"memory.io_engine=libaio", "memory.io_direct=false", "memory.verify=true",
+                                          "memory.io_registered=true", "memory.io_registered=auto"})
+                                        .io_options();
+  EXPECT_EQ(forced.engine, offload::Engine::libaio);
+  EXPECT_EQ(forced.direct, false);
+  EXPECT_EQ(forced.registered, std::nullopt);
+  EXPECT_TRUE(forced.verify);
+  EXPECT_FAILURE(with({"memory.io_engine=aio"}), Exit::usage, HasSubstr("\"libaio\""));
+  EXPECT_FAILURE(with({"memory.io_direct=1"}), Exit::usage, HasSubstr("true or false"));
+  EXPECT_FAILURE(with({"memory.verify=auto"}), Exit::usage, HasSubstr("true or false"));
+}
+
 TEST(RecipeTest, ASetThatIsNoTomlIsAString) {
   EXPECT_THAT(with({"data.train=shards/00.bin"}).data.train, ElementsAre("shards/00.bin"));
   EXPECT_THAT(with({R"(data.train=["a", "b"])"}).data.train, ElementsAre("a", "b"));
