@@ -46,13 +46,14 @@ runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, comm::World& 
   return least;
 }
 
-runtime::Job plan_job(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world) {
+runtime::Job plan_job(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world,
+                      runtime::Purpose purpose) {
   runtime::Job job;
   agree(world, [&] {
-    job = runtime::make_job(recipe, world.size(), capacity);
+    job = runtime::make_job(recipe, world.size(), capacity, purpose);
     if (!runtime::fits(job.plan, capacity))
       fail(Exit::does_not_fit, "{}",
-           runtime::refusal(job, capacity, runtime::nearest_that_fit(recipe, world.size(), capacity)));
+           runtime::refusal(job, capacity, runtime::nearest_that_fit(recipe, world.size(), capacity, purpose)));
   });
   return job;
 }

@@ -20,7 +20,8 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
 runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, comm::World& world);
 
 // Throws Error{does_not_fit} with what would fit.
-runtime::Job plan_job(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world);
+runtime::Job plan_job(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world,
+                      runtime::Purpose purpose = runtime::Purpose::train);
 
 // Ranks on other nodes may read another config.json, or have another number of cores.
 void require_same_plan(const runtime::Job& job, comm::World& world);

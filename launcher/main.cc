@@ -10,6 +10,7 @@
 #include "device/error.h"
 #include "launcher/bench.h"
 #include "launcher/doctor.h"
+#include "launcher/eval.h"
 #include "launcher/inspect.h"
 #include "launcher/plan.h"
 #include "launcher/tokenize.h"
@@ -55,6 +56,13 @@ int run(int argc, char** argv) {
   command->add_option("--trace", plan.trace, "write the timeline, for Perfetto");
   command->callback([&] { status = strata::launcher::plan(plan); });
 
+  strata::launcher::EvalOptions eval;
+  command =
+      app.add_subcommand("eval", "loss and perplexity on data.validation; mpirun -n N strata eval ... for N ranks");
+  add_recipe(command, eval);
+  command->add_option("--json", eval.json, "write the result as JSON");
+  command->callback([&] { status = strata::launcher::eval(eval); });
+
   strata::launcher::TokenizeOptions tokenize;
   command = app.add_subcommand("tokenize", "text or JSONL to a token file");
   command->add_option("--tokenizer", tokenize.tokenizer, "byte, or a Hugging Face directory")->required();
@@ -73,7 +81,6 @@ int run(int argc, char** argv) {
   command = app.add_subcommand("keys", "every key of a recipe: default, what is allowed, meaning");
   command->callback([] { std::cout << strata::runtime::recipe_reference(); });
 
-  add_later(app, "eval", "loss and perplexity on data.validation");
   add_later(app, "generate", "text from a model");
   add_later(app, "export", "a checkpoint as a Hugging Face directory");
   add_later(app, "calibrate", "measured speeds of this machine, read by plan");

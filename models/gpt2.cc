@@ -291,7 +291,9 @@ class Gpt2 final : public Model {
 }  // namespace
 
 std::unique_ptr<Model> make_gpt2(const Config& config, const RunShape& run) {
-  return std::make_unique<Gpt2>(read_shape(config), run);
+  Shape shape = read_shape(config);
+  if (!run.training) shape.attention_dropout = shape.residual_dropout = shape.embedding_dropout = 0;
+  return std::make_unique<Gpt2>(shape, run);
 }
 
 }  // namespace strata::models

@@ -84,6 +84,7 @@ class ChunkedHead final : public Head {
       : Head("head"),
         spec_(spec),
         dtype_(run.dtype),
+        training_(run.training),
         tokens_(run.tokens()),
         norm_{tokens_, spec.hidden, 1, spec.hidden, spec.hidden, spec.eps},
         tiles_{spec.vocabulary},
@@ -151,7 +152,8 @@ class ChunkedHead final : public Head {
     switch (step) {
       case LossStep::norm:
         normalize(lane, c, tiled_, x);
-        return zero(lane, d_normed(c, tiled_));
+        if (training_) zero(lane, d_normed(c, tiled_));
+        return;
       case LossStep::statistics:
         for (std::size_t row = 0; row < tokens_; row += chunk_rows_) add_statistics(lane, c, tiled_, row, tile, logits);
         return;
@@ -166,6 +168,7 @@ class ChunkedHead final : public Head {
       }
       case LossStep::finish:
         add_loss(lane, c, tiled_, loss);
+        if (!dx) return;
         return finish(lane, c, tiled_, x, dx, gradients);
     }
   }
@@ -176,7 +179,7 @@ class ChunkedHead final : public Head {
     Places() = default;
     Places(const ChunkedHead& head, std::size_t scratch_bytes, std::size_t logit_stride, std::size_t table_rows) {
       const std::size_t tokens = head.tokens_, d = head.spec_.hidden;
-      const bool fp32 = head.dtype_ == DType::fp32;
+      const bool fp32 = head.dtype_ == DType::fp32, learns = head.training_;
       Slots work;
       scratch = work.add_bytes(scratch_bytes);
       mean = work.add(tokens, DType::fp32);
@@ -184,11 +187,11 @@ class ChunkedHead final : public Head {
       losses = work.add(tokens, DType::fp32);
       statistics = work.add_bytes(tokens * sizeof(RowStatistics));
       normed = work.add(tokens * d, head.dtype_);
-      d_normed = work.add(tokens * d, DType::fp32);
-      d_normed_rounded = work.add(fp32 ? 0 : tokens * d, head.dtype_);
+      d_normed = work.add(learns ? tokens * d : 0, DType::fp32);
+      d_normed_rounded = work.add(fp32 || !learns ? 0 : tokens * d, head.dtype_);
       logits = work.add(head.chunk_rows_ * logit_stride, DType::fp32);
       // In fp32 the gradient buffer itself takes the sum over chunks.
-      d_weight = work.add(fp32 ? 0 : table_rows * d, DType::fp32);
+      d_weight = work.add(fp32 || !learns ? 0 : table_rows * d, DType::fp32);
       bytes = work.bytes();
     }
     Slot scratch, mean, rstd, losses, statistics, normed, d_normed, d_normed_rounded, logits, d_weight;
@@ -289,6 +292,7 @@ class ChunkedHead final : public Head {
 
   HeadSpec spec_;
   DType dtype_;
+  bool training_;
   std::size_t tokens_;
   device::NormShape norm_;
   TableTiles tiles_;

@@ -16,7 +16,8 @@ struct HeadSpec {
 
 // The last unit: final norm, projection to the vocabulary and cross-entropy, forward and backward in one pass over
 // chunks of rows and tiles of the vocabulary. The projection's gradient is summed over chunks and the input's over
-// tiles, in fp32, and rounded once. Step by step (a table that is gathered by tiles) the logits are computed twice.
+// tiles, in fp32, and rounded once. Prepared for a run that does not train, it has no gradients. Step by step (a table
+// that is gathered by tiles) the logits are computed twice.
 std::unique_ptr<Head> make_head(const HeadSpec& spec, const RunShape& run);
 
 }  // namespace strata::models

@@ -380,6 +380,7 @@ Shape read_shape(const Config& config, std::size_t seq) {
 class Llama final : public Model {
  public:
   Llama(const Config& config, const RunShape& run) : shape_(read_shape(config, run.seq)), run_(run) {
+    if (!run.training) shape_.attention_dropout = 0;
     const Shape& s = shape_;
     family = config.require_text("model_type");
     vocabulary = s.vocabulary;

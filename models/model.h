@@ -38,6 +38,7 @@ struct RunShape {
   std::size_t batch, seq;  // sequences, tokens per sequence
   device::DType dtype;     // compute dtype: parameters, activations and gradients of one micro-batch
   int threads;             // of the compute lane; decides workspace bytes, never results
+  bool training = true;    // false: forwards and losses alone, without dropout
 
   std::size_t tokens() const { return batch * seq; }
 };
@@ -131,7 +132,8 @@ class Head : public Unit {
   virtual std::size_t loss_workspace() const = 0;
 
   // The same arithmetic step by step, tile by tile: `tile` counts those of the table, whose parameters (of the head or
-  // the tied embedding) and gradients are at hand; with the steps of the norm, its own. loss and dx: with `finish`.
+  // the tied embedding) and gradients are at hand; with the steps of the norm, its own. loss and dx: with `finish`;
+  // without dx there are no gradients, nor that step.
   // The workspace is the same in all steps.
   virtual void loss_step(device::Lane&, const Context&, LossStep step, std::size_t tile, device::ConstView x,
                          device::ExactSum* loss, device::View dx, const GradientRange& gradients) const = 0;

@@ -22,6 +22,12 @@ std::size_t index(int i) {
 std::size_t index(LaneId lane) {
   return static_cast<std::size_t>(lane);
 }
+// In a plan without updates: a task that uses what this rank holds of its unit's parameters from step to step. Where
+// they are sharded, forwards use what was gathered.
+bool shows_parameters(const StepPlan& plan, const Task& task) {
+  if (plan.sharded_parameters()) return task.kind == TaskKind::gather;
+  return task.kind == TaskKind::forward || task.kind == TaskKind::loss;
+}
 
 }  // namespace
 
@@ -50,7 +56,8 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
     const Task& task = plan.tasks[t];
     for (const int wait : task.waits) awaited_[index(wait)] = true;
     if (task.kind == TaskKind::reduce) pieces_[t].resize(index(plan.ranks));
-    if (task.kind == TaskKind::update) updates_[index(task.unit)] = t;
+    if (plan.forward_only ? shows_parameters(plan, task) : task.kind == TaskKind::update)
+      updates_[index(task.unit)] = t;
     const auto find = [&](int& buffer, Role role) {
       if (const int found = task.buffer(role); found >= 0) buffer = found;
     };
@@ -101,7 +108,7 @@ device::StepResult Executor::step(const device::StepScalars& scalars, bool stop_
   state->scalars = scalars;
   state->stop_requested = stop_requested ? 1 : 0;
   std::memset(at<std::byte>(losses_), 0, LossState::bytes(model_.units.size()));
-  *at<SquareState>(squares_) = SquareState{};
+  if (squares_ >= 0) *at<SquareState>(squares_) = SquareState{};
   for (std::size_t t = 0; t < plan_.tasks.size(); ++t) issue(t);
   for (const auto& lane : lanes_) lane->synchronize();
   return state->result;
@@ -216,9 +223,11 @@ void Executor::loss(const Task& task) {
   const View gradients = view(task, Role::gradients, plan_.dtype);
   View tied = view(task, Role::tied_gradients, plan_.dtype);
   if (tied) tied = tied.sub(0, plan_.layout.tied);
-  const View dx = view(task, Role::residual, plan_.dtype).sub(0, size);
+  View dx;  // none in a plan of forwards alone
+  if (const View residual = view(task, Role::residual, plan_.dtype)) dx = residual.sub(0, size);
   model_.head().loss(lane, context(task), view(task, Role::x, plan_.dtype).sub(0, size), &at<LossState>(losses_)->loss,
                      dx, gradients, tied);
+  if (!dx) return;
   zero_gaps(task, gradients);
   count_nonfinite(lane, dx, at<LossState>(losses_)->nonfinite() + task.unit);
 }
@@ -233,7 +242,7 @@ void Executor::loss_step(const Task& task) {
   const View own = view(task, Role::gradients, plan_.dtype), tied = view(task, Role::tied_gradients, plan_.dtype);
   View gradients = own ? own : tied;
   if (gradients) gradients = gradients.sub(0, task.end - task.begin);
-  device::ExactSum* loss = dx ? &at<LossState>(losses_)->loss : nullptr;
+  device::ExactSum* loss = *task.step == models::LossStep::finish ? &at<LossState>(losses_)->loss : nullptr;
   model_.head().loss_step(lane, context(task), *task.step, index(task.part), x, loss, dx, {gradients, task.begin});
   if (own) zero_gaps(task, gradients);
   if (dx) count_nonfinite(lane, dx, at<LossState>(losses_)->nonfinite() + task.unit);
@@ -366,6 +375,10 @@ int Executor::first_nonfinite_unit() const {
   return -1;
 }
 
+const device::ExactSum& Executor::loss_sum() const {
+  return at<LossState>(losses_)->loss;
+}
+
 bool Executor::skipped() const {
   return at<StepState>(state_)->scalars.skip != 0;
 }
@@ -383,6 +396,7 @@ comm::CommBytes Executor::comm_bytes() const {
 std::span<float> Executor::master(std::size_t unit) {
   const Task& task = update_of(unit);
   const std::size_t size = plan_.part_size(unit);
+  if (plan_.forward_only && plan_.dtype != DType::fp32) return {};
   if (task.buffer(Role::master) >= 0) return {view(task, Role::master, DType::fp32).as<float>(), size};
   const Held held = parameters(unit);
   return {held.values.as<float>() + (plan_.part_begin(unit, rank_) - held.begin), size};

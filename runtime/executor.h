@@ -61,14 +61,16 @@ class Executor {
 
   // After a step: the first unit whose output was not finite; -1: none.
   int first_nonfinite_unit() const;
+  // Summed over the labels of this rank's micro-batches of the last step.
+  const device::ExactSum& loss_sum() const;
   bool skipped() const;
   std::span<const Span> spans() const { return spans_; }
   const Memory& measured_memory() const { return meter_.peak(); }
   // Sent by this rank so far.
   comm::CommBytes comm_bytes() const;
 
-  // This rank's part of a unit's fp32 master weights, and its part of (or the whole) parameters in compute dtype: what
-  // initial weights are written to and hashes read from, between steps.
+  // This rank's part of a unit's fp32 master weights (empty where the plan has none), and its part of (or the whole)
+  // parameters in compute dtype: what initial weights are written to and hashes read from, between steps.
   std::span<float> master(std::size_t unit);
   // Elements of the unit that the rank's parameter buffer holds: [begin, end), and the buffer itself.
   struct Held {
@@ -122,7 +124,7 @@ class Executor {
     std::size_t begin, size;
   };
   std::vector<std::vector<Gap>> gaps_;  // by unit: elements between parameters, kept at zero
-  std::vector<std::size_t> updates_;    // by unit: its update's task
+  std::vector<std::size_t> updates_;    // by unit: its update's task; without updates, one that uses its parameters
   MemoryMeter meter_;
   int batch_ = -1, state_ = -1, losses_ = -1, squares_ = -1, constants_ = -1;
 };

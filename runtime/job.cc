@@ -29,15 +29,18 @@ models::Config config_of(const Recipe::Model& model) {
   return config;
 }
 
-models::RunShape shape_of(const Recipe& recipe) {
+models::RunShape shape_of(const Recipe& recipe, Purpose purpose) {
   const auto cores = static_cast<std::int64_t>(sysconf(_SC_NPROCESSORS_ONLN));
   return {static_cast<std::size_t>(recipe.training.micro_batch_size), static_cast<std::size_t>(recipe.data.seq_len),
-          recipe.training.precision, static_cast<int>(std::max(cores, recipe.device.threads.value_or(1)))};
+          recipe.training.precision, static_cast<int>(std::max(cores, recipe.device.threads.value_or(1))),
+          purpose == Purpose::train};
 }
 
 PlanRequest request_of(const Recipe& recipe, const models::Model& model, const models::RunShape& shape, int ranks,
                        bool vertical, std::size_t tile_bytes) {
-  PlanRequest request{&model, shape, ranks, recipe.accumulation_steps(ranks), placement_of(recipe.zero)};
+  PlanRequest request{&model, shape, ranks, shape.training ? recipe.accumulation_steps(ranks) : 1,
+                      placement_of(recipe.zero)};
+  request.forward_only = !shape.training;
   request.fast = recipe.training.reduce == Reduce::fast;
   request.vertical = vertical;
   request.prefetch = static_cast<int>(recipe.memory.prefetch);
@@ -64,7 +67,7 @@ struct Candidate {
   std::vector<std::pair<std::string, std::string>> changes;
 };
 
-void add_changes(const Candidate& from, int ranks, std::vector<Candidate>& out) {
+void add_changes(const Candidate& from, int ranks, Purpose purpose, std::vector<Candidate>& out) {
   const auto changed = [&](const char* key) {
     return std::any_of(from.changes.begin(), from.changes.end(), [&](const auto& c) { return c.first == key; });
   };
@@ -78,7 +81,7 @@ void add_changes(const Candidate& from, int ranks, std::vector<Candidate>& out) 
   if (ranks > 1)
     for (int stage = r.zero.stage + 1; stage <= 3; ++stage)
       add("zero.stage", std::to_string(stage), [&](Recipe& c) { c.zero.stage = stage; });
-  if (r.training.recompute.kind != Recompute::Kind::block) {
+  if (purpose == Purpose::train && r.training.recompute.kind != Recompute::Kind::block) {
     if (r.training.recompute.kind != Recompute::Kind::sqrt)
       add("training.recompute", "\"sqrt\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::sqrt, {}}; });
     add("training.recompute", "\"block\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::block, {}}; });
@@ -86,7 +89,12 @@ void add_changes(const Candidate& from, int ranks, std::vector<Candidate>& out) 
   // Half, a quarter, ... of the micro-batch, with as many more of them: the same global batch.
   for (std::int64_t divide = 2; divide <= r.training.micro_batch_size; divide *= 2) {
     if (r.training.micro_batch_size % divide != 0 || changed("training.gradient_accumulation_steps")) break;
-    const std::int64_t size = r.training.micro_batch_size / divide, steps = r.accumulation_steps(ranks) * divide;
+    const std::int64_t size = r.training.micro_batch_size / divide;
+    if (purpose == Purpose::evaluate) {
+      add("training.micro_batch_size", std::to_string(size), [&](Recipe& c) { c.training.micro_batch_size = size; });
+      continue;
+    }
+    const std::int64_t steps = r.accumulation_steps(ranks) * divide;
     add("training.micro_batch_size", std::to_string(size), [&](Recipe& c) {
       c.training.micro_batch_size = size;
       if (!c.training.global_batch_size) c.training.gradient_accumulation_steps = steps;
@@ -112,9 +120,9 @@ std::string bytes_text(std::size_t bytes) {
   return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
-Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity) {
+Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose) {
   const models::Config config = config_of(recipe.model);
-  const models::RunShape shape = shape_of(recipe);
+  const models::RunShape shape = shape_of(recipe, purpose);
   Job job{recipe, ranks, models::make_model(config, shape), {}, config.to_json()};
   const auto plan_of = [&](std::size_t tile_bytes) {
     const auto ordered = [&](bool vertical) {
@@ -166,7 +174,7 @@ bool fits(const StepPlan& plan, const Capacity& capacity) {
   return true;
 }
 
-std::vector<Suggestion> nearest_that_fit(const Recipe& recipe, int ranks, const Capacity& capacity) {
+std::vector<Suggestion> nearest_that_fit(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose) {
   constexpr std::size_t kWanted = 4, kMostChanges = 4, kMostPlans = 160;
   std::vector<Suggestion> found;
   std::vector<Candidate> level{{recipe, {}}};
@@ -176,12 +184,12 @@ std::vector<Suggestion> nearest_that_fit(const Recipe& recipe, int ranks, const 
     std::vector<Candidate> next;
     for (const Candidate& candidate : level) {
       std::vector<Candidate> changed;
-      add_changes(candidate, ranks, changed);
+      add_changes(candidate, ranks, purpose, changed);
       for (Candidate& c : changed) {
         auto key = c.changes;
         std::sort(key.begin(), key.end());
         if (!seen.insert(key).second || ++plans > kMostPlans) continue;
-        const Job job = make_job(c.recipe, ranks, capacity);
+        const Job job = make_job(c.recipe, ranks, capacity, purpose);
         if (fits(job.plan, capacity)) found.push_back({c.changes, job.plan.memory});
         next.push_back(std::move(c));
       }

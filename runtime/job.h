@@ -20,6 +20,9 @@ struct Job {
   std::string config;  // of the model, as JSON with its keys in byte order
 };
 
+// What the plan of a job does: training steps, or forwards and losses alone (one micro-batch a rank and step).
+enum class Purpose : std::uint8_t { train, evaluate };
+
 // Bytes that a rank may use in each tier.
 using Capacity = std::array<std::size_t, kTiers>;
 
@@ -27,7 +30,7 @@ using Capacity = std::array<std::size_t, kTiers>;
 // plan is the same however ranks share them. memory.order = auto becomes vertical where gathered parameters are then
 // moved less often and the step needs no more memory for it. Where the step does not fit and parameters are sharded,
 // the largest units are gathered part by part, as few of them as needed. Throws Error{usage}, Error{corrupt}.
-Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity);
+Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train);
 
 // memory.* where the recipe sets it, else what the system has available now, shared by `ranks_on_node`.
 Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node);
@@ -43,7 +46,8 @@ struct Suggestion {
   Memory memory;
 };
 // The nearest recipes that fit, fewest changes first; each was planned. Empty: none was found.
-std::vector<Suggestion> nearest_that_fit(const Recipe& recipe, int ranks, const Capacity& capacity);
+std::vector<Suggestion> nearest_that_fit(const Recipe& recipe, int ranks, const Capacity& capacity,
+                                         Purpose purpose = Purpose::train);
 // The sentence that refuses a plan: what is needed, what there is, and what would fit.
 std::string refusal(const Job& job, const Capacity& capacity, const std::vector<Suggestion>& nearest);
 

@@ -63,7 +63,8 @@ void add(Hash& hash, const Task& task) {
 
 std::uint64_t hash_of(const StepPlan& plan) {
   Hash hash;
-  hash << plan.ranks << plan.accumulation << plan.tokens << plan.dtype << plan.fast << plan.vertical;
+  hash << plan.ranks << plan.accumulation << plan.tokens << plan.dtype << plan.fast << plan.vertical
+       << plan.forward_only;
   const Placement& placement = plan.placement;
   for (const StatePlacement state : {placement.parameters, placement.gradients, placement.optimizer})
     hash << state.sharded << state.tier;

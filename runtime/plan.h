@@ -124,6 +124,7 @@ struct StepPlan {
   std::size_t tokens;  // of a micro-batch
   device::DType dtype;
   bool fast, vertical;
+  bool forward_only;       // forwards and losses alone: there is no state but parameters
   std::size_t tile_bytes;  // units larger than this, gathered, are gathered part by part; 0: none is
   Placement placement;
   Layout layout;

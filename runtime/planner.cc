@@ -34,6 +34,7 @@ class Builder {
     plan_.dtype = r_.shape.dtype;
     plan_.fast = r_.fast && r_.accumulation > 1 && r_.ranks > 1;  // else nothing is left to do locally
     plan_.vertical = r_.vertical;
+    plan_.forward_only = r_.forward_only;
     plan_.placement = r_.placement;
     plan_.layout = make_layout(model_, r_.ranks);
     tiling_.emplace(r_, plan_.layout);
@@ -61,6 +62,7 @@ class Builder {
       }
       for (const Piece& piece : releases_after_[v]) gathered_[index(piece)] = -1;
     }
+    if (r_.forward_only) return std::move(plan_);
     reduce_pending();
     finish_gradients();
     consensus();
@@ -105,7 +107,7 @@ class Builder {
     batch_ = add_buffer("batch", Kind::activations, at(r_.accumulation) * r_.shape.tokens() * 3 * 4, true);
     state_ = add_buffer("state", Kind::workspace, sizeof(StepState), true);
     losses_ = add_buffer("losses", Kind::workspace, LossState::bytes(model_.units.size()), true);
-    squares_ = add_buffer("squares", Kind::workspace, sizeof(SquareState), true);
+    if (!r_.forward_only) squares_ = add_buffer("squares", Kind::workspace, sizeof(SquareState), true);
     if (model_.constants_bytes) constants_ = add_buffer("constants", Kind::workspace, model_.constants_bytes, true);
     for (int unit = 0; unit < units_; ++unit) {
       const std::string& name = model_.units[at(unit)]->name();
@@ -116,6 +118,7 @@ class Builder {
         s.shard = add_buffer("shard of " + name, Kind::parameters, u.shard * element_, true);
       else
         s.parameters = add_buffer("parameters of " + name, Kind::parameters, u.padded * element_, true);
+      if (r_.forward_only) continue;
       if (!fp32()) s.master = add_buffer("master of " + name, Kind::optimizer, part * 4, true);
       s.moment1 = add_buffer("moment 1 of " + name, Kind::optimizer, part * 4, true);
       s.moment2 = add_buffer("moment 2 of " + name, Kind::optimizer, part * 4, true);
@@ -321,11 +324,13 @@ class Builder {
     if (tied()) use(task, parameters_of({0, -1}), Role::tied, Access::read);
     use(task, input_of(call.unit, call.micro_batch), Role::x, Access::read);
     use(task, losses_, Role::losses, Access::update);
+    const int products = r_.forward_only ? 1 : 3;
+    task.cost.flops = products * product_flops(task);
+    task.cost.bytes = 4 * static_cast<double>(r_.shape.tokens() * model_.vocabulary) * products;
+    if (r_.forward_only) return;
     write_residual(task);
     write_gradients(task, {call.unit, -1});
     if (tied()) write_tied_gradients(task, -1);
-    task.cost.flops = 3 * product_flops(task);
-    task.cost.bytes = 4 * static_cast<double>(r_.shape.tokens() * model_.vocabulary) * 3;
   }
 
   // A step of the norm is about the head's first part, the others about a tile of the table.
@@ -342,9 +347,11 @@ class Builder {
     if (of_norm) use(task, input_of(call.unit, call.micro_batch), Role::x, Access::read);
     if (*call.step == LossStep::finish) {
       use(task, losses_, Role::losses, Access::update);
-      write_residual(task);
+      if (!r_.forward_only) write_residual(task);
     }
-    if (*call.step == LossStep::gradients && tied()) {
+    if (r_.forward_only) {
+      // Nothing learns from it.
+    } else if (*call.step == LossStep::gradients && tied()) {
       set_range(task, call.part, tied_range_of(call.part));
       write_tied_gradients(task, call.part);
     } else if (*call.step == LossStep::gradients || *call.step == LossStep::finish) {

@@ -24,6 +24,8 @@ struct PlanRequest {
   Placement placement;
   bool fast = false;      // training.reduce
   bool vertical = false;  // memory.order
+  // Forwards and losses alone: no gradients, no optimizer, no consensus, no dropout.
+  bool forward_only = false;
   int prefetch = 2;
   std::vector<Segment> segments;
   // Where parameters are sharded: a unit that is larger than this, gathered, is gathered, run, reduced and let go part

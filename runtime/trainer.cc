@@ -34,9 +34,7 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads)
     if (!recipe.data.validation.empty())
       (void)open_token_files(recipe.data.validation, "data.validation",
                              static_cast<std::int64_t>(job.model->vocabulary));
-    const auto source = recipe.model.init == Init::pretrained ? stored_weights(*job.model, *recipe.model.path)
-                                                              : random_weights(*job.model, recipe.training.seed);
-    load_weights(executor_, job.plan, world.rank(), *source, threads);
+    load_weights(executor_, job.plan, world.rank(), *first_weights(job), threads);
   });
 }
 

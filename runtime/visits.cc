@@ -15,6 +15,7 @@ class VisitList {
   void add_step(std::span<const int> micro_batches) {
     for (int unit = 0; unit < head_; ++unit) add_calls(TaskKind::forward, unit, micro_batches);
     add_loss(micro_batches);
+    if (r_.forward_only) return;
     for (auto segment = r_.segments.rbegin(); segment != r_.segments.rend(); ++segment) {
       if (segment->recompute)
         for (int unit = segment->first; unit < segment->last; ++unit)
@@ -81,8 +82,10 @@ class VisitList {
     };
     for (const int g : micro_batches) {
       step(g, LossStep::norm, 0);
-      for (const LossStep s : {LossStep::statistics, LossStep::gradients})
+      for (const LossStep s : {LossStep::statistics, LossStep::gradients}) {
+        if (s == LossStep::gradients && r_.forward_only) break;
         for (int tile = 0; tile < tiling_.tiles(); ++tile) step(g, s, tile);
+      }
       step(g, LossStep::finish, 0);
     }
   }
@@ -99,7 +102,7 @@ class VisitList {
 Tiling::Tiling(const PlanRequest& request, const Layout& layout) {
   const models::Model& model = *request.model;
   const bool possible = request.tile_bytes > 0 && request.ranks > 1 && request.placement.parameters.sharded &&
-                        request.placement.gradients.sharded;
+                        (request.placement.gradients.sharded || request.forward_only);
   for (std::size_t unit = 0; unit < model.units.size(); ++unit)
     tiled_.push_back(possible && model.units[unit]->parts().size() > 1 &&
                      layout.units[unit].padded * size_of(request.shape.dtype) > request.tile_bytes);

@@ -135,6 +135,12 @@ std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const s
   return std::make_unique<StoredWeights>(model, directory);
 }
 
+std::unique_ptr<WeightSource> first_weights(const Job& job) {
+  const Recipe& recipe = job.recipe;
+  return recipe.model.init == Init::pretrained ? stored_weights(*job.model, *recipe.model.path)
+                                               : random_weights(*job.model, recipe.training.seed);
+}
+
 void load_weights(Executor& executor, const StepPlan& plan, int rank, const WeightSource& source, int threads) {
   struct Chunk {
     std::size_t unit, parameter, offset, begin, end;  // [begin, end) in the unit; the parameter starts at offset
@@ -157,6 +163,7 @@ void load_weights(Executor& executor, const StepPlan& plan, int rank, const Weig
       for (std::size_t k = 0; k < values.size(); ++k) out[k] = device::from_float<T>(values[k]);
     });
     const std::span<float> master = executor.master(c.unit);
+    if (master.empty()) return;
     const std::size_t part = plan.part_begin(c.unit, rank);
     const std::size_t from = std::max(c.begin, part), to = std::min(c.end, part + master.size());
     for (std::size_t at = from; at < to; ++at) master[at - part] = values[at - c.begin];

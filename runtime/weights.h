@@ -8,6 +8,7 @@
 #include "comm/communicator.h"
 #include "models/model.h"
 #include "runtime/executor.h"
+#include "runtime/job.h"
 #include "runtime/plan.h"
 
 namespace strata::runtime {
@@ -27,6 +28,9 @@ std::unique_ptr<WeightSource> random_weights(const models::Model& model, std::ui
 // A Hugging Face directory's model.safetensors. Throws Error{corrupt} for a tensor that is missing, unexpected or of
 // another shape; read() throws it, naming the tensor, for a value that is not finite.
 std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory);
+
+// What model.init says of the job's model: the weights of model.path, or random ones.
+std::unique_ptr<WeightSource> first_weights(const Job& job);
 
 // Fills this rank's parameters and fp32 masters on `threads` threads.
 void load_weights(Executor& executor, const StepPlan& plan, int rank, const WeightSource& source, int threads);

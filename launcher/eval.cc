@@ -1,0 +1,99 @@
+#include "launcher/eval.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+
+#include "comm/agreement.h"
+#include "device/cpu/isa.h"
+#include "device/error.h"
+#include "launcher/agreement.h"
+#include "launcher/cores.h"
+#include "launcher/run_as_rank.h"
+#include "launcher/stop_signal.h"
+#include "runtime/evaluator.h"
+#include "runtime/report.h"
+
+namespace strata::launcher {
+namespace {
+
+using comm::agree;
+using comm::AgreedError;
+
+// A live line on a terminal, nothing elsewhere: the result is what counts.
+class Line {
+ public:
+  explicit Line(bool speaks) : live_(speaks && isatty(STDERR_FILENO) == 1) {}
+  void show(std::uint64_t done, std::uint64_t all) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!live_ || (done < all && now - drawn_ < std::chrono::milliseconds(100))) return;
+    drawn_ = now;
+    fmt::print(stderr, "\r{} of {} micro-batches{}", done, all, done == all ? "\n" : "");
+  }
+
+ private:
+  bool live_;
+  std::chrono::steady_clock::time_point drawn_;
+};
+
+std::string to_json(const runtime::Evaluation& e, const runtime::Job& job, const runtime::Memory& measured) {
+  return fmt::format(
+      "{{\"loss\":{},\"loss_hex\":\"{:a}\",\"perplexity\":{},\"tokens\":{},\"sequences\":{},\"tokens_per_s\":{},"
+      "\"ranks\":{},\"memory\":{},\"exit\":0}}\n",
+      runtime::json_number(e.loss), e.loss, runtime::json_number(e.perplexity), e.labels, e.sequences,
+      runtime::json_number(e.tokens_per_s), job.ranks, runtime::memory_json(job.plan.memory, &measured));
+}
+
+void run(const EvalOptions& options, comm::World& world, const StopSignal& stop) {
+  const runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world, false);
+  const bool speaks = world.rank() == 0;
+  std::optional<runtime::ReportFile> json;
+  agree(world, [&] {
+    if (options.json && speaks) json.emplace(*options.json);
+  });
+  const CoreShare share = bind_cores(world.node_rank(), world.node_size());
+  const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
+  runtime::Job job;
+  try {
+    job = plan_job(recipe, agree_on_capacity(recipe, world), world, runtime::Purpose::evaluate);
+  } catch (const AgreedError& error) {
+    if (json) {
+      json->write(fmt::format("{{\"exit\":{}}}\n", static_cast<int>(error.code())));
+      json->close();
+    }
+    throw;
+  }
+  require_same_plan(job, world);
+  if (speaks)
+    fmt::print(stderr, "strata: {} of {:.1f}M parameters, {}; {}; {} {} a rank ({}); {} a rank on {}\n",
+               job.model->family, static_cast<double>(job.model->parameters()) / 1e6,
+               device::name_of(recipe.training.precision), world.describe(), threads,
+               threads == 1 ? "thread" : "threads", share.note, runtime::bytes_text(job.plan.memory[0].peak),
+               device::cpu::describe());
+
+  std::unique_ptr<runtime::WeightSource> weights;
+  agree(world, [&] { weights = runtime::first_weights(job); });
+  runtime::Evaluator evaluator(job, world, threads, *weights);
+  Line line(speaks);
+  const runtime::Evaluation result = evaluator.run([&](std::uint64_t done, std::uint64_t all) {
+    if (stop.requested()) fail(Exit::failed, "stopped on request after {} of {} micro-batches", done, all);
+    line.show(done, all);
+  });
+  if (!speaks) return;
+  fmt::print("loss {:.6f}  perplexity {:.4f}  {} tokens in {} sequences  {:.0f} tokens/s\n", result.loss,
+             result.perplexity, result.labels, result.sequences, result.tokens_per_s);
+  if (!json) return;
+  json->write(to_json(result, job, evaluator.executor().measured_memory()));
+  json->close();
+}
+
+}  // namespace
+
+int eval(const EvalOptions& options) {
+  const StopSignal stop;
+  return run_as_rank(options.recipe, options.sets, [&](comm::World& world) { run(options, world, stop); });
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,19 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace strata::launcher {
+
+struct EvalOptions {
+  std::optional<std::filesystem::path> recipe;
+  std::vector<std::string> sets;
+  std::optional<std::filesystem::path> json;
+};
+
+// `strata eval`: loss and perplexity on data.validation, by one rank of several. Prints them, and writes them as JSON.
+// Returns the exit code; throws Error.
+int eval(const EvalOptions& options);
+
+}  // namespace strata::launcher

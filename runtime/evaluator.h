@@ -1,0 +1,42 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+
+#include "comm/communicator.h"
+#include "runtime/disjoint_sequences.h"
+#include "runtime/executor.h"
+#include "runtime/job.h"
+#include "runtime/weights.h"
+
+namespace strata::runtime {
+
+// What an evaluation found; the same on all ranks, but for the time.
+struct Evaluation {
+  double loss;        // mean over all labels, in nats
+  double perplexity;  // e^loss
+  std::uint64_t labels, sequences;
+  double tokens_per_s;  // labels of all ranks; reading the weights is not counted
+};
+
+// Loss of a model on data.validation: every rank runs the forward of every W-th micro-batch, and losses are added
+// exactly, so that the result has the same bits for any number of ranks, any placement and any number of threads.
+// Collective. Job (made for Purpose::evaluate) and world outlive it.
+class Evaluator {
+ public:
+  Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights);
+
+  // after_step(done, all) is told how many of the rounds are done; what it throws ends the run. Throws AgreedError on
+  // all ranks where the loss is not finite.
+  Evaluation run(const std::function<void(std::uint64_t, std::uint64_t)>& after_step);
+
+  const Executor& executor() const { return executor_; }
+  std::uint64_t rounds() const;
+
+ private:
+  const Job& job_;
+  comm::World& world_;
+  Executor executor_;
+  DisjointSequences data_;
+};
+
+}  // namespace strata::runtime
