@@ -9,11 +9,11 @@
 
 #include "comm/communicator.h"
 #include "device/error.h"
-#include "device/ops/adamw.h"
-#include "device/ops/elementwise.h"
 #include "device/ops/gradient_sum.h"
 #include "device/ops/product.h"
 #include "launcher/agreement.h"
+#include "launcher/bench_adam.h"
+#include "launcher/bench_stand.h"
 #include "launcher/cores.h"
 #include "runtime/job.h"
 #include "runtime/report.h"
@@ -25,51 +25,6 @@ namespace {
 
 using device::DType;
 using device::View;
-
-// A lane with its own memory, to time operations in.
-class Stand {
- public:
-  Stand(int threads, std::size_t bytes) : lane_("bench", threads, 0, abort_), arena_(bytes) {}
-
-  device::Lane& lane() { return lane_; }
-  // The next `size` elements of the arena.
-  View take(std::size_t size, DType dtype) {
-    const View view{arena_.at(used_), size, dtype};
-    used_ += (view.bytes() + 4095) / 4096 * 4096;
-    STRATA_CHECK_LE(used_, arena_.size());
-    device::zero(lane_, view);
-    return view;
-  }
-  // Seconds of f() in the lane: the median of `runs`, after one that is not counted.
-  template <typename F>
-  double time(int runs, F&& f) {
-    std::vector<double> seconds;
-    for (int run = -1; run < runs; ++run) {
-      lane_.synchronize();
-      const auto start = std::chrono::steady_clock::now();
-      f();
-      lane_.synchronize();
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-      if (run >= 0) seconds.push_back(took.count());
-    }
-    std::nth_element(seconds.begin(), seconds.begin() + runs / 2, seconds.end());
-    return seconds[static_cast<std::size_t>(runs / 2)];
-  }
-
- private:
-  device::AbortToken abort_;
-  device::Lane lane_;
-  device::Arena arena_;
-  std::size_t used_ = 0;
-};
-
-// y += x over arrays far larger than the caches: 12 bytes an element, GB/s.
-double triad_gb_per_s(int threads) {
-  constexpr std::size_t kElements = 64u << 20;
-  Stand stand(threads, 2 * kElements * sizeof(float));
-  const View x = stand.take(kElements, DType::fp32), y = stand.take(kElements, DType::fp32);
-  return 12.0 * kElements / stand.time(5, [&] { add(stand.lane(), x, y); }) / 1e9;
-}
 
 // Seconds of one product of this shape, alone.
 double product_seconds(const device::ProductShape& s, int threads) {
@@ -163,13 +118,6 @@ StepFigures time_steps(runtime::Executor& executor, const runtime::Job& job, int
   return figures;
 }
 
-void write_json(const BenchOptions& options, const std::string& text) {
-  if (!options.json) return;
-  runtime::ReportFile file(*options.json);
-  file.write(text + "\n");
-  file.close();
-}
-
 int bench_step(const BenchOptions& options) {
   const runtime::Recipe wanted = runtime::load_recipe(options.recipe, options.sets);
   const auto world = comm::connect(wanted.comm.backend, wanted.comm.transport);
@@ -183,7 +131,7 @@ int bench_step(const BenchOptions& options) {
   world->barrier();
   const Floor floor = floor_of(job, threads);
   world->barrier();
-  runtime::Executor executor(job.plan, *job.model, *world, {0.9, 0.95, 1e-8, 0.1}, threads);
+  runtime::Executor executor(job.plan, *job.model, *world, {}, threads);
   const auto source = runtime::random_weights(*job.model, recipe.training.seed);
   runtime::load_weights(executor, job.plan, world->rank(), *source, threads);
   fill_random_tokens(executor, job, world->rank());
@@ -208,27 +156,6 @@ int bench_step(const BenchOptions& options) {
                                   "{:.4f},\"by_kind_ms\":{{{}}}}}",
                                   tokens / figures.step_s, figures.step_s * 1e3, floor_s * 1e3,
                                   figures.step_s / floor_s, kinds));
-  return 0;
-}
-
-int bench_adam(const BenchOptions& options) {
-  const int threads = options.threads.value_or(bind_cores(0, 1).cores);
-  const std::size_t n = options.parameters / 4096 * 4096;
-  Stand stand(threads, n * 16 + (8u << 12));
-  const View gradient = stand.take(n, DType::bf16), parameter = stand.take(n, DType::bf16);
-  const View master = stand.take(n, DType::fp32), first = stand.take(n, DType::fp32),
-             second = stand.take(n, DType::fp32);
-  device::StepScalars scalars{};
-  scalars.learning_rate = 1e-3f;
-  scalars.gradient_factor = scalars.bias_correction1 = scalars.bias_correction2 = 1;
-  const double seconds = stand.time(9, [&] {
-    adamw(stand.lane(), {0.9, 0.95, 1e-8, 0.1}, &scalars, gradient, {}, master, first, second, parameter);
-  });
-  const double ns = seconds / static_cast<double>(n) * 1e9, rate = 28 / ns, triad = triad_gb_per_s(threads);
-  fmt::print("{:.3f} ns a parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f} ({} parameters, {} threads)\n", ns,
-             rate, triad, rate / triad, n, threads);
-  write_json(options,
-             fmt::format("{{\"ns_per_param\":{:.4f},\"gb_per_s\":{:.3f},\"triad_gb_per_s\":{:.3f}}}", ns, rate, triad));
   return 0;
 }
 

@@ -31,12 +31,12 @@ bool shows_parameters(const StepPlan& plan, const Task& task) {
 
 }  // namespace
 
-Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World& world, const device::AdamW& adamw,
-                   int threads)
+Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World& world,
+                   const device::Optimizer& optimizer, int threads)
     : plan_(plan),
       model_(model),
       world_(world),
-      adamw_(adamw),
+      optimizer_(optimizer),
       rank_(world.rank()),
       events_(plan.tasks.size()),
       awaited_(plan.tasks.size()),
@@ -337,12 +337,13 @@ void Executor::update(const Task& task) {
   const View sum = view(task, Role::sum, DType::fp32), gradients = view(task, Role::gradients, plan_.dtype);
   const View tied = view(task, Role::tied_gradients, plan_.dtype);
   const std::size_t shared = tied ? plan_.layout.tied : 0;
-  const View moment1 = view(task, Role::moment1, DType::fp32), moment2 = view(task, Role::moment2, DType::fp32);
+  std::byte* moment1 = view(task, Role::moment1, DType::fp32).data;
+  std::byte* moment2 = view(task, Role::moment2, DType::fp32).data;
   // The rank's part of the parameters: the shard, or its place in the whole.
   const View shard = view(task, Role::shard, plan_.dtype);
   const View parameters = shard ? shard : view(task, Role::parameters, plan_.dtype).sub(begin, end - begin);
   const View master = task.buffer(Role::master) >= 0 ? view(task, Role::master, DType::fp32) : parameters;
-  const auto apply = [&](std::size_t from, std::size_t to, double decay) {
+  const auto apply = [&](std::size_t from, std::size_t to, const Run& run) {
     if (from >= to) return;
     const std::size_t at = from - begin, n = to - from;
     ConstView first, second;
@@ -354,17 +355,24 @@ void Executor::update(const Task& task) {
     } else {
       first = gradients.sub(from, n);
     }
-    device::AdamW options = adamw_;
-    options.weight_decay = decay;
-    const View out = task.buffer(Role::master) >= 0 ? parameters.sub(at, n) : View{};
-    adamw(lane, options, scalars, first, second, master.sub(at, n), moment1.sub(at, n), moment2.sub(at, n), out);
+    const std::size_t moments = u.moment_bytes(begin, from);
+    device::update(lane, optimizer_, scalars,
+                   {.first = first,
+                    .second = second,
+                    .master = master.sub(at, n),
+                    .parameter = task.buffer(Role::master) >= 0 ? parameters.sub(at, n) : View{},
+                    .format = run.moments,
+                    .moment1 = moment1 + moments,
+                    .moment2 = moment2 ? moment2 + moments : nullptr,
+                    .decay = run.decay,
+                    .unit = static_cast<std::uint32_t>(task.unit),
+                    .begin = from});
   };
   for (const Run& run : u.runs) {
     const std::size_t from = std::max(begin, run.begin), to = std::min(end, run.end);
-    const double decay = run.decay ? adamw_.weight_decay : 0.0;
     // A tied weight's gradient has two parts up to the end of the shared range.
-    apply(from, std::min(to, shared), decay);
-    apply(std::max(from, shared), to, decay);
+    apply(from, std::min(to, shared), run);
+    apply(std::max(from, shared), to, run);
   }
 }
 

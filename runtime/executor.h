@@ -9,8 +9,8 @@
 #include "comm/communicator.h"
 #include "device/lane.h"
 #include "device/memory.h"
-#include "device/ops/adamw.h"
 #include "device/ops/consensus.h"
+#include "device/ops/optimizer.h"
 #include "device/step_scalars.h"
 #include "models/model.h"
 #include "runtime/plan.h"
@@ -44,7 +44,7 @@ class MemoryMeter {
 // and communicators of one rank; plan, model and world outlive it.
 class Executor {
  public:
-  Executor(const StepPlan& plan, const models::Model& model, comm::World& world, const device::AdamW& adamw,
+  Executor(const StepPlan& plan, const models::Model& model, comm::World& world, const device::Optimizer& optimizer,
            int threads);
   ~Executor();
 
@@ -111,7 +111,7 @@ class Executor {
   const StepPlan& plan_;
   const models::Model& model_;
   comm::World& world_;
-  device::AdamW adamw_;
+  device::Optimizer optimizer_;
   int rank_;
   std::array<device::Arena, kTiers> arenas_;
   std::vector<std::unique_ptr<device::Lane>> lanes_;  // by LaneId

@@ -45,6 +45,8 @@ PlanRequest request_of(const Recipe& recipe, const models::Model& model, const m
   request.vertical = vertical;
   request.prefetch = static_cast<int>(recipe.memory.prefetch);
   request.segments = segments_of(recipe.training.recompute, model.layers);
+  request.algorithm = recipe.optimizer.algorithm();
+  request.moments = recipe.optimizer.moment_format();
   request.tile_bytes = tile_bytes;
   return request;
 }

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "device/moment_format.h"
 #include "models/model.h"
 
 namespace strata::runtime {
@@ -15,6 +16,7 @@ struct Run {
   std::size_t begin, end;  // elements
   std::size_t parameter;   // index in the unit's parameters
   bool decay;
+  device::MomentFormat moments;
 };
 
 // A unit's flat buffer, padded and cut into equal shards.
@@ -22,7 +24,12 @@ struct UnitLayout {
   std::size_t size;    // elements used, gaps between parameters included
   std::size_t padded;  // ranks * shard
   std::size_t shard;
-  std::vector<Run> runs;  // in order; what lies between them holds zeros
+  std::vector<Run> runs;         // in order; what lies between them holds zeros
+  device::MomentFormat moments;  // the recipe's: of the blocks that no run reaches
+
+  // Bytes of one moment of elements [begin, end), whole blocks: each has the format of the run that it belongs to. A
+  // rank's moments lie one behind the other, so this is also how far from its first block's a block's moments lie.
+  std::size_t moment_bytes(std::size_t begin, std::size_t end) const;
 };
 
 // Where every element of the model lies, for a number of ranks.
@@ -31,6 +38,8 @@ struct Layout {
   std::vector<UnitLayout> units;
   std::size_t tied;  // elements of unit 0 that the head shares
 };
-Layout make_layout(const models::Model& model, int ranks);
+// Of 8-bit moments the embeddings' and small tensors' (biases, gains, fewer than 4,096 elements) stay in fp32, as in
+// "8-bit Optimizers via Block-wise Quantization" (Dettmers et al. 2022).
+Layout make_layout(const models::Model& model, int ranks, device::MomentFormat moments = device::MomentFormat::fp32);
 
 }  // namespace strata::runtime

@@ -46,7 +46,7 @@ void add(Hash& hash, const Layout& layout) {
   hash << layout.ranks << layout.tied << layout.units.size();
   for (const UnitLayout& unit : layout.units) {
     hash << unit.size << unit.padded << unit.shard << unit.runs.size();
-    for (const Run& run : unit.runs) hash << run.begin << run.end << run.parameter << run.decay;
+    for (const Run& run : unit.runs) hash << run.begin << run.end << run.parameter << run.decay << run.moments;
   }
 }
 
@@ -60,6 +60,15 @@ void add(Hash& hash, const Task& task) {
 }
 
 }  // namespace
+
+std::size_t StepPlan::moment_bytes(std::size_t unit) const {
+  std::size_t most = 0;
+  for (int rank = 0; rank < (sharded_optimizer() ? ranks : 1); ++rank) {
+    const std::size_t begin = part_begin(unit, rank);
+    most = std::max(most, layout.units[unit].moment_bytes(begin, begin + part_size(unit)));
+  }
+  return most;
+}
 
 std::uint64_t hash_of(const StepPlan& plan) {
   Hash hash;

@@ -145,6 +145,8 @@ struct StepPlan {
   std::size_t part_begin(std::size_t unit, int rank) const {
     return sharded_optimizer() ? layout.units[unit].shard * static_cast<std::size_t>(rank) : 0;
   }
+  // Of one moment of that part: the largest over the ranks.
+  std::size_t moment_bytes(std::size_t unit) const;
 };
 
 // Of everything in the plan that ranks must have alike to train together; names and costs are left out.

@@ -36,7 +36,7 @@ class Builder {
     plan_.vertical = r_.vertical;
     plan_.forward_only = r_.forward_only;
     plan_.placement = r_.placement;
-    plan_.layout = make_layout(model_, r_.ranks);
+    plan_.layout = make_layout(model_, r_.ranks, r_.moments);
     tiling_.emplace(r_, plan_.layout);
     plan_.tile_bytes = r_.tile_bytes;
     int pieces = 0;
@@ -120,8 +120,9 @@ class Builder {
         s.parameters = add_buffer("parameters of " + name, Kind::parameters, u.padded * element_, true);
       if (r_.forward_only) continue;
       if (!fp32()) s.master = add_buffer("master of " + name, Kind::optimizer, part * 4, true);
-      s.moment1 = add_buffer("moment 1 of " + name, Kind::optimizer, part * 4, true);
-      s.moment2 = add_buffer("moment 2 of " + name, Kind::optimizer, part * 4, true);
+      const std::size_t moment = plan_.moment_bytes(at(unit));
+      s.moment1 = add_buffer("moment 1 of " + name, Kind::optimizer, moment, true);
+      if (moment_count(r_.algorithm) > 1) s.moment2 = add_buffer("moment 2 of " + name, Kind::optimizer, moment, true);
       // ZeRO-1 holds the whole gradient; a rank alone has nothing to share.
       if (plan_.sharded_optimizer() && !r_.placement.gradients.sharded)
         s.gradients = add_buffer("gradients of " + name, Kind::gradients, u.padded * element_, true);
@@ -503,12 +504,13 @@ class Builder {
     use_gradient(task);
     if (s.master >= 0) use(task, s.master, Role::master, Access::update);
     use(task, s.moment1, Role::moment1, Access::update);
-    use(task, s.moment2, Role::moment2, Access::update);
+    if (s.moment2 >= 0) use(task, s.moment2, Role::moment2, Access::update);
     if (s.shard >= 0)
       use(task, s.shard, Role::shard, Access::update);
     else
       use(task, s.parameters, Role::parameters, Access::update);
-    task.cost.bytes = static_cast<double>(plan_.part_size(at(unit)) * (24 + 2 * element_));
+    task.cost.bytes = static_cast<double>(plan_.part_size(at(unit)) * (8 + 2 * element_) +
+                                          2 * at(moment_count(r_.algorithm)) * plan_.moment_bytes(at(unit)));
     if (!plan_.sharded_optimizer() || plan_.sharded_parameters()) return;
     Task& spread = add_task(TaskKind::gather, LaneId::gather, unit, -1);
     use(spread, s.parameters, Role::parameters, Access::update);

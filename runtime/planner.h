@@ -2,6 +2,7 @@
 #include <span>
 #include <vector>
 
+#include "device/ops/optimizer.h"
 #include "models/model.h"
 #include "runtime/plan.h"
 
@@ -27,6 +28,8 @@ struct PlanRequest {
   // Forwards and losses alone: no gradients, no optimizer, no consensus, no dropout.
   bool forward_only = false;
   int prefetch = 2;
+  device::Algorithm algorithm = device::Algorithm::adamw;
+  device::MomentFormat moments = device::MomentFormat::fp32;
   std::vector<Segment> segments;
   // Where parameters are sharded: a unit that is larger than this, gathered, is gathered, run, reduced and let go part
   // by part, at most two of them at once. 0: none.

@@ -239,6 +239,10 @@ class Loader {
     if (recipe_.model.init == Init::pretrained) {
       not_both("model.init", "model.preset", "a preset has no weights to start from");
     }
+    Recipe::Optimizer& optimizer = recipe_.optimizer;
+    if (optimizer.name == OptimizerName::adamw8bit && optimizer.moment_format() != device::MomentFormat::block8)
+      not_both("optimizer.name", "optimizer.moments", "adamw8bit is adamw with 8-bit moments");
+    if (optimizer.name == OptimizerName::lion && !given("optimizer.betas")) optimizer.betas = {0.9, 0.99};
   }
 
   Recipe recipe_;
@@ -268,6 +272,17 @@ Recipe load_recipe(const std::optional<fs::path>& path, std::span<const std::str
     for (const Assignment& assignment : assignments) loader.apply(assignment, {});
   }
   return loader.finish();
+}
+
+device::Algorithm Recipe::Optimizer::algorithm() const {
+  return name == OptimizerName::lion  ? device::Algorithm::lion
+         : name == OptimizerName::sgd ? device::Algorithm::sgd
+                                      : device::Algorithm::adamw;
+}
+
+device::MomentFormat Recipe::Optimizer::moment_format() const {
+  using device::MomentFormat;
+  return moments.value_or(name == OptimizerName::adamw8bit ? MomentFormat::block8 : MomentFormat::fp32);
 }
 
 int Recipe::accumulation_steps(int world_size) const {

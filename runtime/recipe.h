@@ -10,6 +10,7 @@
 
 #include "comm/communicator.h"
 #include "device/dtype.h"
+#include "device/ops/optimizer.h"
 #include "offload/io_options.h"
 
 namespace strata::runtime {
@@ -20,6 +21,7 @@ enum class Reduce : std::uint8_t { ordered, fast };
 enum class Decay : std::uint8_t { constant, linear, cosine, wsd };
 enum class Tier : std::uint8_t { device, host, nvme };
 enum class AccumulationOrder : std::uint8_t { automatic, horizontal, vertical };
+enum class OptimizerName : std::uint8_t { adamw, adamw8bit, lion, sgd };
 enum class DeviceKind : std::uint8_t { automatic, cpu, cuda };
 
 // Which blocks run their forward again in backward: none, every one, every sqrt(L)-th, or `blocks` (Kind::list).
@@ -55,10 +57,14 @@ struct Recipe {
     Recompute recompute;
   } training;
   struct Optimizer {
-    std::string name = "adamw";
+    OptimizerName name = OptimizerName::adamw;
+    std::optional<device::MomentFormat> moments;  // fp32, or what the name says
     double learning_rate = 3e-4;
-    std::array<double, 2> betas = {0.9, 0.95};
-    double eps = 1e-8, weight_decay = 0.1;
+    std::array<double, 2> betas = {0.9, 0.95};  // lion: 0.9, 0.99 unless given
+    double eps = 1e-8, momentum = 0.9, weight_decay = 0.1;
+
+    device::Algorithm algorithm() const;
+    device::MomentFormat moment_format() const;
   } optimizer;
   struct Scheduler {
     Decay name = Decay::cosine;

@@ -244,7 +244,12 @@ RecipeKey betas() {
   auto text = [](const Recipe& recipe) {
     return fmt::format("[{}, {}]", recipe.optimizer.betas[0], recipe.optimizer.betas[1]);
   };
-  return {"optimizer.betas", "two numbers from 0 to below 1", "decay of Adam's first and second moment", set, text, {}};
+  return {"optimizer.betas",
+          "two numbers from 0 to below 1",
+          "decay of adamw's first and second moment; lion's, [0.9, 0.99] where not given; not sgd's",
+          set,
+          text,
+          {}};
 }
 
 RecipeKey recompute() {
@@ -311,7 +316,7 @@ RecipeKey tier(std::string name, At at, std::string meaning) {
 }
 
 std::vector<RecipeKey> make_keys() {
-  using device::DType;
+  using device::DType, device::MomentFormat;
   const std::string auto_or = "\"auto\", \"none\" or a checkpoint's path";
   return {
       path("model.path", STRATA_AT(model.path), "Hugging Face directory: config.json and safetensors"),
@@ -345,14 +350,27 @@ std::vector<RecipeKey> make_keys() {
                        "consecutive micro-batches whose gradients are summed first"),
                is_one),
       recompute(),
-      choice<std::string>("optimizer.name", {{"adamw", "adamw"}}, {"adamw8bit", "lion", "sgd"},
-                          STRATA_AT(optimizer.name), "the update"),
+      choice<OptimizerName>("optimizer.name",
+                            {{"adamw", OptimizerName::adamw},
+                             {"adamw8bit", OptimizerName::adamw8bit},
+                             {"lion", OptimizerName::lion},
+                             {"sgd", OptimizerName::sgd}},
+                            {}, STRATA_AT(optimizer.name), "the update; adamw8bit: adamw with 8-bit moments"),
+      choice<MomentFormat>(
+          "optimizer.moments",
+          {{"fp32", MomentFormat::fp32}, {"bf16", MomentFormat::bf16}, {"8bit", MomentFormat::block8}}, {},
+          STRATA_AT(optimizer.moments),
+          "how moments are kept: fp32 unless the name says 8bit; bf16 is rounded stochastically; 8bit leaves those of "
+          "embeddings, biases, gains and tensors below 4,096 elements in fp32"),
       number("optimizer.learning_rate", 0, kHuge, "a number from 0", STRATA_AT(optimizer.learning_rate), "its peak"),
       betas(),
       number("optimizer.eps", kTiny, kHuge, "a number from 1e-30", STRATA_AT(optimizer.eps),
-             "added to Adam's denominator"),
+             "added to adamw's denominator"),
+      number("optimizer.momentum", 0, 1, "a number from 0 to below 1", STRATA_AT(optimizer.momentum),
+             "decay of sgd's moment, without dampening", true),
       number("optimizer.weight_decay", 0, kHuge, "a number from 0", STRATA_AT(optimizer.weight_decay),
-             "decoupled decay of matrices and embeddings, not of biases and gains"),
+             "decay of matrices and embeddings, not of biases and gains: decoupled; sgd's, as in PyTorch, is added to "
+             "the gradient (after clipping)"),
       choice<Decay>(
           "scheduler.name",
           {{"constant", Decay::constant}, {"linear", Decay::linear}, {"cosine", Decay::cosine}, {"wsd", Decay::wsd}},

@@ -13,8 +13,8 @@
 namespace strata::runtime {
 namespace {
 
-device::AdamW adamw_of(const Recipe::Optimizer& o) {
-  return {o.betas[0], o.betas[1], o.eps, o.weight_decay};
+device::Optimizer optimizer_of(const Recipe::Optimizer& o) {
+  return {o.algorithm(), o.betas[0], o.betas[1], o.eps, o.momentum, o.weight_decay};
 }
 
 }  // namespace
@@ -22,7 +22,7 @@ device::AdamW adamw_of(const Recipe::Optimizer& o) {
 Trainer::Trainer(const Job& job, comm::World& world, int threads)
     : job_(job),
       world_(world),
-      executor_(job.plan, *job.model, world, adamw_of(job.recipe.optimizer), threads),
+      executor_(job.plan, *job.model, world, optimizer_of(job.recipe.optimizer), threads),
       scaler_(job.recipe.training.precision == device::DType::fp16, job.recipe.fp16) {
   const Recipe& recipe = job.recipe;
   agree(world, [&] {

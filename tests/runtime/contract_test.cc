@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <set>
 
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"
@@ -182,6 +183,31 @@ TEST_P(Contract, OneMicroBatchAStep) {
     if (!first) first = trained;
     EXPECT_EQ(trained.weights_hash, first->weights_hash) << recompute;
   }
+}
+
+// Every update and format of moments: stages, world sizes, threads, orders and one micro-batch a step.
+TEST_P(Contract, EveryOptimizer) {
+  std::set<std::string> hashes;
+  for (const char* name : {"adamw", "lion", "sgd"})
+    for (const char* moments : {"fp32", "bf16", "8bit"}) {
+      std::optional<Trained> first;
+      for (const Variant& v : {Variant{1, 0, "none", "horizontal", 2, 1}, Variant{1, 0, "none", "vertical", 2, 3},
+                               Variant{2, 1, "none", "horizontal", 2, 1}, Variant{2, 3, "none", "vertical", 1, 2},
+                               Variant{4, 0, "none", "horizontal", 2, 1}, Variant{4, 2, "none", "horizontal", 0, 1}}) {
+        auto all = sets_of_variant(v);
+        if (std::get<0>(GetParam()) == 1)  // 4,096 elements and more a tensor: in 8 bits
+          all.emplace_back("model.config.intermediate_size=128");
+        for (const std::string& set :
+             {fmt::format("optimizer.name={}", name), fmt::format("optimizer.moments={}", moments)})
+          all.push_back(set);
+        const Trained trained = train_in_threads(std::nullopt, all, v.ranks);
+        EXPECT_TRUE(trained.memory_as_planned && trained.bytes_as_planned) << name << moments << name_of(v);
+        if (!first) first = trained;
+        EXPECT_EQ(trained.loss_hex, first->loss_hex) << name << moments << name_of(v);
+        EXPECT_EQ(trained.weights_hash, first->weights_hash) << name << moments << name_of(v);
+      }
+      EXPECT_TRUE(hashes.insert(first->weights_hash).second) << name << moments << " is an update of its own";
+    }
 }
 
 std::string test_name(const testing::TestParamInfo<std::tuple<int, const char*>>& info) {

@@ -179,15 +179,35 @@ TEST(RecipeTest, ContradictionsNameBothKeys) {
                  AllOf(HasSubstr("model.path"), HasSubstr("model.preset")));
 }
 
+TEST(RecipeTest, OptimizersAndTheirMoments) {
+  using device::Algorithm, device::MomentFormat;
+  const auto of = [](const Sets& sets) { return with(sets).optimizer; };
+  EXPECT_EQ(of({}).algorithm(), Algorithm::adamw);
+  EXPECT_EQ(of({}).moment_format(), MomentFormat::fp32);
+  EXPECT_EQ(of({"optimizer.name=adamw8bit"}).algorithm(), Algorithm::adamw);
+  EXPECT_EQ(of({"optimizer.name=adamw8bit"}).moment_format(), MomentFormat::block8);
+  EXPECT_EQ(of({"optimizer.name=adamw8bit", "optimizer.moments=8bit"}).moment_format(), MomentFormat::block8);
+  EXPECT_EQ(of({"optimizer.name=sgd", "optimizer.moments=bf16"}).algorithm(), Algorithm::sgd);
+  EXPECT_EQ(of({"optimizer.name=sgd", "optimizer.moments=bf16"}).moment_format(), MomentFormat::bf16);
+  EXPECT_EQ(of({"optimizer.name=lion"}).algorithm(), Algorithm::lion);
+  EXPECT_EQ(of({"optimizer.name=lion"}).betas, (std::array<double, 2>{0.9, 0.99}));
+  EXPECT_EQ(of({"optimizer.name=lion", "optimizer.betas=[0.95, 0.98]"}).betas, (std::array<double, 2>{0.95, 0.98}));
+  EXPECT_EQ(of({}).betas, (std::array<double, 2>{0.9, 0.95}));
+  for (const char* moments : {"fp32", "bf16"})
+    EXPECT_FAILURE(with({"optimizer.name=adamw8bit", fmt::format("optimizer.moments={}", moments)}), Exit::usage,
+                   AllOf(HasSubstr("optimizer.name"), HasSubstr("optimizer.moments"), HasSubstr(moments)));
+  EXPECT_FAILURE(with({"optimizer.momentum=1"}), Exit::usage, HasSubstr("below 1"));
+  EXPECT_FAILURE(with({"optimizer.moments=4bit"}), Exit::usage, HasSubstr("\"8bit\""));
+}
+
 TEST(RecipeTest, WhatIsNotBuiltIsRefusedAfterItIsUnderstood) {
-  for (const char* set :
-       {"zero.optimizer=host", "zero.parameters=nvme", "zero.gradients=host", "zero.activations=host", "memory.nvme=/x",
-        "checkpoint.dir=/x", "checkpoint.every=1", "checkpoint.stop_after=1", "checkpoint.resume=/x",
-        "device.kind=cuda", "optimizer.name=lion", "training.reduce_group=2", "comm.backend=nccl"}) {
+  for (const char* set : {"zero.optimizer=host", "zero.parameters=nvme", "zero.gradients=host", "zero.activations=host",
+                          "memory.nvme=/x", "checkpoint.dir=/x", "checkpoint.every=1", "checkpoint.stop_after=1",
+                          "checkpoint.resume=/x", "device.kind=cuda", "training.reduce_group=2", "comm.backend=nccl"}) {
     EXPECT_FAILURE(with({set}), Exit::usage, AllOf(HasSubstr("not built yet"), Not(HasSubstr("\n"))));
   }
   for (const char* set : {"zero.optimizer=device", "checkpoint.every=0", "checkpoint.resume=none", "device.kind=cpu",
-                          "training.reduce_group=1", "optimizer.name=adamw", "checkpoint.keep=3"}) {
+                          "training.reduce_group=1", "optimizer.name=lion", "checkpoint.keep=3"}) {
     EXPECT_EQ(tests::failure_of([&] { (void)with({set}); }).code(), Exit::done) << set;
   }
   // The last value counts, and a wrong value is a wrong value first.

@@ -40,6 +40,8 @@ inline StepPlan plan_in_tiles(const Job& job, std::size_t tile_bytes) {
   request.vertical = job.plan.vertical;
   request.prefetch = static_cast<int>(r.memory.prefetch);
   request.segments = segments_of(r.training.recompute, job.model->layers);
+  request.algorithm = r.optimizer.algorithm();
+  request.moments = r.optimizer.moment_format();
   request.tile_bytes = tile_bytes;
   return make_plan(request);
 }

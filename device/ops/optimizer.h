@@ -1,0 +1,56 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "device/lane.h"
+#include "device/moment_format.h"
+#include "device/step_scalars.h"
+#include "device/view.h"
+
+namespace strata::device {
+
+enum class Algorithm : std::uint8_t { adamw, lion, sgd };
+
+// How many moments it keeps for each element.
+constexpr int moment_count(Algorithm algorithm) {
+  return algorithm == Algorithm::adamw ? 2 : 1;
+}
+
+// As the recipe gives it, in fp64: 1 - beta2 taken from a float of 0.999 would be wrong in its fifth digit.
+//   adamw  decoupled AdamW (Loshchilov & Hutter 2019) as PyTorch computes it;
+//   lion   c = beta1 m + (1 - beta1) g; p -= rate (sign(c) + weight_decay p); m = beta2 m + (1 - beta2) g
+//          ("Symbolic Discovery of Optimization Algorithms", Chen et al. 2023);
+//   sgd    PyTorch's SGD with momentum, no dampening, not Nesterov's: g += weight_decay p; m = momentum m + g;
+//          p -= rate m.
+struct Optimizer {
+  Algorithm algorithm = Algorithm::adamw;
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;  // adamw; lion without eps
+  double momentum = 0.9;                         // sgd
+  double weight_decay = 0.1;
+};
+
+// Consecutive elements of one tensor in a unit's flat buffer, and all that their update reads and writes. A step may
+// be cut into stretches in any way, in any order, as long as each starts on a multiple of kMomentBlock elements.
+struct Stretch {
+  ConstView first, second;  // the gradient's two parts, see update(); second may be empty
+  View master;              // fp32
+  View parameter;           // compute dtype; empty where the master is the parameter
+  MomentFormat format = MomentFormat::fp32;
+  std::byte *moment1 = nullptr, *moment2 = nullptr;  // moment_bytes(format, elements) each; moment2: adamw's
+  bool decay = true;                                 // weight_decay applies
+  // Where it lies: with seed and step the key of the random numbers that round bf16 moments.
+  std::uint32_t unit = 0;
+  std::size_t begin = 0;  // element of the unit
+};
+
+// What a step that skips its update (scalars->skip, read when the operation runs) does to the parameter. Nothing else
+// is written.
+enum class OnSkip : std::uint8_t { leave_parameter, rewrite_parameter };
+
+// One pass over a stretch: the gradient ((+0 + first[i]) + second[i]) * scalars->gradient_factor, master and moments
+// updated, `parameter` written from the master, rounded. Elementwise, with one fixed order of fused multiply-adds and
+// IEEE sqrt and division, so that any device, vector width, number of threads or cut into stretches gives the same
+// bits. Moments are used at full precision and rounded to their format afterwards.
+void update(Lane&, const Optimizer&, const StepScalars*, const Stretch&, OnSkip = OnSkip::leave_parameter);
+
+}  // namespace strata::device
