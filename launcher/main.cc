@@ -65,9 +65,16 @@ int run(int argc, char** argv) {
 
   strata::launcher::TokenizeOptions tokenize;
   command = app.add_subcommand("tokenize", "text or JSONL to a token file");
-  command->add_option("--tokenizer", tokenize.tokenizer, "byte, or a Hugging Face directory")->required();
+  command->add_option("--tokenizer", tokenize.tokenizer, "byte, or a Hugging Face directory (tokenizer.json or .model)")
+      ->required();
   command->add_option("-o,--out", tokenize.out, "token file to write; OUT.json is written beside it")->required();
-  command->add_option("IN", tokenize.inputs, "text files, .jsonl files with a \"text\" in each line, or -")->required();
+  command->add_option("IN", tokenize.inputs, "text files, .jsonl files with a document in each line, or -")->required();
+  command->add_option("--field", tokenize.field, "string of a JSONL line to take (default: text); makes - JSONL too");
+  command->add_option("--eot", tokenize.eot,
+                      "token between documents (default: the tokenizer's end of text; byte: none)");
+  command->add_flag("--no-eot", tokenize.no_eot, "nothing between documents");
+  command->add_flag("--add-special", tokenize.add_special, "with the tokenizer's template around each document");
+  command->add_option("--threads", tokenize.threads, "threads (default: all cores)")->check(CLI::Range(1, 1024));
   command->callback([&] { status = strata::launcher::tokenize(tokenize); });
 
   std::filesystem::path inspected;

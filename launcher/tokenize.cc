@@ -1,169 +1,207 @@
 #include "launcher/tokenize.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <simdjson.h>
-#include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
+#include <condition_variable>
 #include <cstdint>
-#include <cstring>
+#include <exception>
 #include <memory>
-#include <span>
+#include <mutex>
 #include <string_view>
+#include <thread>
 
 #include "device/error.h"
 #include "launcher/atomic_file.h"
+#include "launcher/documents.h"
+#include "launcher/token_writer.h"
+#include "models/tokenizer/tokenizer.h"
 #include "runtime/tokens.h"
 
 namespace strata::launcher {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::size_t kPiece = std::size_t{1} << 18;
-constexpr std::size_t kMaxLine = std::size_t{1} << 30;
+using models::tokenizer::Tokenizer;
 
-// One input, read front to back.
-class Input {
+// Tokens of a part, and where documents begin in them.
+struct Tokens {
+  std::vector<std::uint32_t> ids;
+  std::vector<std::size_t> begins;
+};
+
+// Turns parts into tokens; one for each thread.
+class PartTokenizer {
  public:
-  explicit Input(const std::string& name) : name_(name == "-" ? "standard input" : name) {
-    fd_ = name == "-" ? STDIN_FILENO : ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd_ < 0) {
-      fail(errno == ENOENT || errno == ENOTDIR ? Exit::usage : Exit::failed, "{} cannot be opened: {}", name_,
-           std::strerror(errno));
+  PartTokenizer(const Tokenizer& tokenizer, std::string_view field, bool add_special)
+      : tokenizer_(tokenizer), field_(field), add_special_(add_special), workspace_(tokenizer.workspace()) {}
+
+  void run(const DocumentPart& part, Tokens& out) {
+    out.ids.clear();
+    out.begins.clear();
+    if (part.jsonl) return lines(part, out);
+    if (part.begins) out.begins.push_back(0);
+    tokenizer_.encode(part.text, add_special_, *workspace_, out.ids);
+  }
+
+ private:
+  void lines(const DocumentPart& part, Tokens& out) {
+    std::uint64_t number = part.line;
+    for (std::size_t at = 0; at < part.text.size(); ++number) {
+      const std::size_t end = std::min(part.text.find('\n', at), part.text.size());
+      const std::string_view line = std::string_view(part.text).substr(at, end - at);
+      if (line.find_first_not_of(" \t\r") != std::string_view::npos) {
+        out.begins.push_back(out.ids.size());
+        tokenizer_.encode(text_of(line, part, number, at), add_special_, *workspace_, out.ids);
+      }
+      at = end + 1;
     }
   }
-  ~Input() {
-    if (fd_ != STDIN_FILENO) ::close(fd_);
+  std::string_view text_of(std::string_view line, const DocumentPart& part, std::uint64_t number, std::size_t at) {
+    const auto bad = [&](std::string_view expected, std::string_view found) {
+      fail(Exit::corrupt, "{}, line {}, offset {}: expected {}, found {}", part.name, number, part.offset + at,
+           expected, found);
+    };
+    simdjson::dom::element root, value;
+    const auto error = parser_.parse(line.data(), line.size()).get(root);
+    if (error != simdjson::SUCCESS) bad("a JSON object in a line", simdjson::error_message(error));
+    std::string_view text;
+    const bool there = root[field_].get(value) == simdjson::SUCCESS;
+    if (!there || value.get_string().get(text) != simdjson::SUCCESS) {
+      bad(fmt::format("a string \"{}\" in each line", field_), there ? "something else" : "none");
+    }
+    return text;
   }
-  Input(const Input&) = delete;
-  Input& operator=(const Input&) = delete;
 
-  const std::string& name() const { return name_; }
-  // The next bytes, at most into.size(); empty at the end.
-  std::span<const char> read(std::span<char> into) const {
-    for (;;) {
-      const ssize_t n = ::read(fd_, into.data(), into.size());
-      if (n >= 0) return into.first(static_cast<std::size_t>(n));
-      if (errno != EINTR) {
-        fail(errno == EISDIR ? Exit::usage : Exit::failed, "{} cannot be read: {} (errno {})", name_,
-             std::strerror(errno), errno);
+  const Tokenizer& tokenizer_;
+  std::string_view field_;
+  bool add_special_;
+  std::unique_ptr<Tokenizer::Workspace> workspace_;
+  simdjson::dom::parser parser_;
+};
+
+// Threads take parts in turn, and write what they made of them in the order of the parts.
+class Conveyor {
+ public:
+  Conveyor(DocumentReader& reader, TokenWriter& writer) : reader_(reader), writer_(writer) {}
+
+  void run(std::size_t threads, const Tokenizer& tokenizer, std::string_view field, bool add_special) {
+    const auto work = [&] {
+      PartTokenizer part_tokenizer(tokenizer, field, add_special);
+      while (step(part_tokenizer)) {
+      }
+    };
+    std::vector<std::jthread> others;
+    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    work();
+    others.clear();
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  // One part; false where there is none any more, or something went wrong with an earlier one.
+  bool step(PartTokenizer& part_tokenizer) {
+    thread_local DocumentPart part;
+    thread_local Tokens tokens;
+    std::exception_ptr error;
+    std::uint64_t number = 0;
+    {
+      const std::lock_guard lock(reading_);
+      number = taken_;
+      try {
+        if (ended_ || !reader_.next(part)) return false;
+      } catch (...) {
+        error = std::current_exception();
+        ended_ = true;
+      }
+      ++taken_;
+    }
+    if (!error) {
+      try {
+        part_tokenizer.run(part, tokens);
+      } catch (...) {
+        error = std::current_exception();
       }
     }
+    std::unique_lock lock(writing_);
+    turn_.wait(lock, [&] { return written_ == number; });
+    if (!error && !error_) {
+      try {
+        write(tokens);
+      } catch (...) {
+        error = std::current_exception();
+      }
+    }
+    // The first in the order of the input, whichever thread was first.
+    if (error && !error_) error_ = error;
+    ++written_;
+    turn_.notify_all();
+    return !error_;
+  }
+  void write(const Tokens& tokens) {
+    std::size_t done = 0;
+    const auto ids = std::span(tokens.ids);
+    for (const std::size_t begin : tokens.begins) {
+      writer_.add(ids.subspan(done, begin - done));
+      writer_.begin_document();
+      done = begin;
+    }
+    writer_.add(ids.subspan(done));
   }
 
- private:
-  std::string name_;
-  int fd_;
+  DocumentReader& reader_;
+  TokenWriter& writer_;
+  std::mutex reading_, writing_;
+  std::condition_variable turn_;
+  std::uint64_t taken_ = 0, written_ = 0;
+  bool ended_ = false;
+  std::exception_ptr error_;
 };
 
-// Tokens of bytes, on their way into OUT.bin.
-class ByteTokens {
- public:
-  explicit ByteTokens(AtomicFile& file) : file_(file), state_(XXH3_createState(), &XXH3_freeState) {
-    XXH3_64bits_reset(state_.get());
+std::optional<std::uint32_t> separator(const TokenizeOptions& options, const Tokenizer& tokenizer) {
+  if (options.eot && options.no_eot) fail(Exit::usage, "--eot and --no-eot contradict each other");
+  if (options.no_eot) return std::nullopt;
+  if (options.eot) {
+    const auto id = tokenizer.id_of(*options.eot);
+    if (!id) fail(Exit::usage, "--eot {}: the tokenizer {} has no such token", *options.eot, tokenizer.name());
+    return id;
   }
-
-  void add(std::span<const char> text) {
-    while (!text.empty()) {
-      const std::size_t n = std::min(text.size(), tokens_.size());
-      // Widening a byte is the little-endian token on every machine that Strata runs on (x86-64).
-      std::transform(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(n), tokens_.begin(),
-                     [](char c) { return std::uint16_t{static_cast<unsigned char>(c)}; });
-      const auto bytes = std::as_bytes(std::span(tokens_).first(n));
-      XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
-      file_.write(bytes);
-      count_ += n;
-      text = text.subspan(n);
-    }
+  const bool many = options.inputs.size() > 1 || options.field || options.inputs.front().ends_with(".jsonl");
+  if (!tokenizer.end_of_text() && many && tokenizer.name() != "byte") {
+    fail(Exit::usage,
+         "the tokenizer {} names no end-of-text token to put between documents: give --eot TOKEN, or --no-eot",
+         tokenizer.name());
   }
-  std::uint64_t count() const { return count_; }
-  std::string hash() const { return fmt::format("{:016x}", XXH3_64bits_digest(state_.get())); }
-
- private:
-  AtomicFile& file_;
-  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
-  std::array<std::uint16_t, kPiece> tokens_{};
-  std::uint64_t count_ = 0;
-};
-
-// The "text" of each line.
-class JsonLines {
- public:
-  JsonLines(const std::string& name, ByteTokens& tokens) : name_(name), tokens_(tokens) {}
-
-  void add(std::span<const char> piece) {
-    while (!piece.empty()) {
-      const auto end = std::find(piece.begin(), piece.end(), '\n');
-      line_.append(piece.begin(), end);
-      if (line_.size() > kMaxLine) bad("a line of at most 1 GiB", "a longer one");
-      if (end == piece.end()) return;
-      finish();
-      piece = piece.subspan(static_cast<std::size_t>(end - piece.begin()) + 1);
-    }
-  }
-  void finish() {
-    if (line_.find_first_not_of(" \t\r") != std::string::npos) {
-      simdjson::dom::element root;
-      std::string_view text;
-      const auto error = parser_.parse(line_).get(root);
-      if (error != simdjson::SUCCESS) bad("a JSON object in a line", simdjson::error_message(error));
-      if (root["text"].get_string().get(text) != simdjson::SUCCESS) bad("a string \"text\" in each line", "none");
-      tokens_.add(text);
-    }
-    offset_ += line_.size() + 1;
-    line_.clear();
-  }
-
- private:
-  [[noreturn]] void bad(std::string_view expected, std::string_view found) const {
-    fail(Exit::corrupt, "{}, offset {}: expected {}, found {}", name_, offset_, expected, found);
-  }
-
-  const std::string& name_;
-  ByteTokens& tokens_;
-  simdjson::dom::parser parser_;
-  std::string line_;
-  std::uint64_t offset_ = 0;  // of the line, in the file
-};
+  return tokenizer.end_of_text();
+}
 
 }  // namespace
 
 int tokenize(const TokenizeOptions& options) {
-  if (options.tokenizer != "byte") {
-    fail(Exit::usage, "--tokenizer {} is not built yet: there is byte", options.tokenizer);
-  }
   for (const std::string& name : options.inputs) {
     std::error_code ignored;
     if (name != "-" && fs::equivalent(name, options.out, ignored)) {
       fail(Exit::usage, "{} is both an input and the output", name);
     }
   }
+  const auto tokenizer = models::tokenizer::load_tokenizer(options.tokenizer);
+  const int width = tokenizer->vocab_size() < 65536 ? 2 : 4;
   AtomicFile out(options.out), sidecar(runtime::sidecar_path(options.out));
-  const auto tokens = std::make_unique<ByteTokens>(out);
-  std::vector<char> buffer(kPiece);
-  for (const std::string& name : options.inputs) {
-    const Input input(name);
-    JsonLines lines(input.name(), *tokens);
-    const bool jsonl = name.ends_with(".jsonl");
-    for (auto piece = input.read(buffer); !piece.empty(); piece = input.read(buffer)) {
-      if (jsonl) {
-        lines.add(piece);
-      } else {
-        tokens->add(piece);
-      }
-    }
-    if (jsonl) lines.finish();
-  }
-  if (tokens->count() == 0) fail(Exit::usage, "there is no text in the input: an empty token file is of no use");
-  sidecar.write(runtime::to_json({.vocab_size = 256,
-                                  .width = sizeof(std::uint16_t),
-                                  .tokenizer = options.tokenizer,
-                                  .hash = tokens->hash(),
-                                  .count = tokens->count()}));
+  TokenWriter writer(out, width, separator(options, *tokenizer));
+  // A template goes around whole documents.
+  DocumentReader reader(options.inputs, options.field.has_value(), !options.add_special, *tokenizer);
+  const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
+  Conveyor(reader, writer)
+      .run(static_cast<std::size_t>(std::max(threads, 1)), *tokenizer, options.field ? *options.field : "text",
+           options.add_special);
+  if (writer.count() == 0) fail(Exit::usage, "there is no text in the input: an empty token file is of no use");
+  sidecar.write(runtime::to_json({.vocab_size = tokenizer->vocab_size(),
+                                  .width = width,
+                                  .tokenizer = tokenizer->name(),
+                                  .tokenizer_hash = tokenizer->hash(),
+                                  .hash = writer.hash(),
+                                  .count = writer.count()}));
   // An older sidecar goes first: between the two renames the tokens stand alone, and never beside another's.
   std::error_code error;
   fs::remove(runtime::sidecar_path(options.out), error);
@@ -172,7 +210,7 @@ int tokenize(const TokenizeOptions& options) {
   }
   out.commit();
   sidecar.commit();
-  fmt::print(stderr, "{}: {} tokens\n", options.out.string(), tokens->count());
+  fmt::print(stderr, "{}: {} tokens\n", options.out.string(), writer.count());
   return 0;
 }
 

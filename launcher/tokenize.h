@@ -1,18 +1,25 @@
 #pragma once
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace strata::launcher {
 
 struct TokenizeOptions {
-  std::string tokenizer;            // "byte"
+  std::string tokenizer;            // "byte", or a Hugging Face directory
   std::filesystem::path out;        // OUT.bin; OUT.bin.json is written beside it
-  std::vector<std::string> inputs;  // text files, or .jsonl with a "text" in each line; "-": standard input
+  std::vector<std::string> inputs;  // text files, or .jsonl with a document in each line; "-": standard input
+  std::optional<std::string> field = std::nullopt;  // of a JSONL line, "text" without it; given, "-" is JSONL too
+  std::optional<std::string> eot = std::nullopt;    // token between documents; the tokenizer's own without it
+  bool no_eot = false;
+  bool add_special = false;  // with the tokenizer's template around each document
+  int threads = 0;           // 0: as many as there are cores
 };
 
-// `strata tokenize`: inputs one after the other, nothing added between them; in pieces, so of any size. Both files are
-// replaced whole or not at all. Returns the exit code; throws Error.
+// `strata tokenize`: documents (text files, lines of JSONL) one after the other, an end-of-text token between two, none
+// with `byte`. In pieces, so of any size; the tokens do not depend on the threads. Both files are replaced whole or not
+// at all. Returns the exit code; throws Error.
 int tokenize(const TokenizeOptions& options);
 
 }  // namespace strata::launcher

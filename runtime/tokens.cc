@@ -91,6 +91,7 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   out.width = static_cast<int>(integer("width", 2, 4));
   out.count = static_cast<std::uint64_t>(integer("count", 0, std::int64_t{1} << 60));
   out.tokenizer = text("tokenizer");
+  out.tokenizer_hash = text("tokenizer_hash");
   out.hash = text("hash");
   if (out.width == 3) corrupt(path, 0, "width: 2 or 4 bytes", "3");
   return out;
@@ -98,10 +99,10 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
 
 std::string to_json(const TokenSidecar& sidecar) {
   return fmt::format(
-      "{{\"vocab_size\": {}, \"width\": {}, \"tokenizer\": {}, \"tokenizer_hash\": \"{:016x}\", \"hash\": {}, "
+      "{{\"vocab_size\": {}, \"width\": {}, \"tokenizer\": {}, \"tokenizer_hash\": {}, \"hash\": {}, "
       "\"count\": {}}}\n",
-      sidecar.vocab_size, sidecar.width, json_string(sidecar.tokenizer),
-      XXH3_64bits(sidecar.tokenizer.data(), sidecar.tokenizer.size()), json_string(sidecar.hash), sidecar.count);
+      sidecar.vocab_size, sidecar.width, json_string(sidecar.tokenizer), json_string(sidecar.tokenizer_hash),
+      json_string(sidecar.hash), sidecar.count);
 }
 
 TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)

@@ -16,7 +16,8 @@ struct TokenSidecar {
   std::int64_t vocab_size = 0;
   int width = 2;  // bytes per token: 2 or 4
   std::string tokenizer;
-  std::string hash;  // XXH3-64 of the file's tokens, 16 hex digits
+  std::string tokenizer_hash;  // XXH3-64 of what defines it, 16 hex digits
+  std::string hash;            // XXH3-64 of the file's tokens, 16 hex digits
   std::uint64_t count = 0;
 };
 std::filesystem::path sidecar_path(const std::filesystem::path& token_file);

@@ -9,6 +9,7 @@ packages=(
   openmpi-bin libopenmpi-dev
   libdnnl-dev libsimdjson-dev libtomlplusplus-dev libcli11-dev libspdlog-dev libfmt-dev libxxhash-dev libhwloc-dev
   liburing-dev libaio-dev
+  libpcre2-dev libutf8proc-dev libsentencepiece-dev # tokenizers
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
   bible-kjv bible-kjv-text # the text of the demo
 )

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""`strata tokenize` beside the tokenizers library: every id of a large mixed text, and speed.
+
+    bench/against_tokenizers.py [--size BYTES] [--vocab N] [--only KIND ...] [--rounds N] [--no-speed]
+
+Trains a tokenizer of each kind (tests/golden/make_tokenizers.py) on the mixed text, encodes all of it with both, and
+compares id by id; then times both, alternating, on the same documents: the library's encode_batch in one thread,
+ours with --threads 1 and 2. Ours includes starting, loading, reading and writing; with --long it encodes more text, so that
+this counts less. Run it with a Python that has the packages tokenizers and sentencepiece. Prints a Markdown table.
+"""
+import argparse, json, os, statistics, subprocess, sys, tempfile, time
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(root, "tests", "golden"))
+import make_tokenizers as make  # noqa: E402
+
+ap = argparse.ArgumentParser()
+ap.add_argument("--size", type=int, default=5_000_000)
+ap.add_argument("--vocab", type=int, default=16000)
+ap.add_argument("--only", nargs="*")
+ap.add_argument("--rounds", type=int, default=3)
+ap.add_argument("--no-speed", action="store_true")
+ap.add_argument("--keep", help="folder to keep the tokenizers in, and to take them from")
+a = ap.parse_args()
+strata = os.path.join(root, os.environ.get("STRATA_BUILD", "build"), "strata")
+scratch = a.keep or tempfile.mkdtemp()
+os.makedirs(scratch, exist_ok=True)
+
+
+def tokens(path):
+    side = json.load(open(path + ".json"))
+    data = open(path, "rb").read()
+    import array
+    ids = array.array("H" if side["width"] == 2 else "I")
+    ids.frombytes(data)
+    assert len(ids) == side["count"]
+    return ids.tolist()
+
+
+def run(folder, threads, out, *inputs):
+    began = time.perf_counter()
+    subprocess.run([strata, "tokenize", "--tokenizer", folder, "--no-eot", "--threads", str(threads), "-o", out, *inputs],
+                   check=True, stderr=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
+text_path = os.path.join(scratch, "mixed.txt")
+if not os.path.exists(text_path):
+    made = make.mixed(a.size, 3)
+    with open(text_path, "wb") as f:
+        f.write(made)
+raw = open(text_path, "rb").read()
+text = raw.decode("utf-8", errors="replace")
+docs = [text[i:i + 20000] for i in range(0, len(text), 20000)]
+jsonl = os.path.join(scratch, "docs.jsonl")
+with open(jsonl, "w") as f:
+    f.writelines(json.dumps({"text": d}) + "\n" for d in docs)
+empty = os.path.join(scratch, "small.jsonl")
+with open(empty, "w") as f:
+    f.write(json.dumps({"text": "a"}) + "\n")
+learn = [text[:1500000], make.bible()[:1500000]]
+print("| kind | ids compared | differing | library MB/s | Strata MB/s, 1 thread | ratio | 2 threads | ratio to 1 |")
+print("|---|---|---|---|---|---|---|---|")
+bad = 0
+for kind, train in make.KINDS.items():
+    if a.only and kind not in a.only:
+        continue
+    folder = os.path.join(scratch, kind)
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "tokenizer.json")
+    if not os.path.exists(path):
+        train(learn, a.vocab).save(path)
+    tok = make.Tokenizer.from_file(path)
+    out = os.path.join(scratch, kind + ".bin")
+    run(folder, 2, out, text_path)
+    got, want = tokens(out), tok.encode(text, add_special_tokens=False).ids
+    differing = abs(len(got) - len(want)) + sum(x != y for x, y in zip(got, want))
+    if differing:
+        bad += 1
+        at = next((i for i, (x, y) in enumerate(zip(got, want)) if x != y), min(len(got), len(want)))
+        print(kind, "first difference at", at, [tok.id_to_token(i) for i in got[at - 3:at + 5]],
+              [tok.id_to_token(i) for i in want[at - 3:at + 5]], file=sys.stderr)
+    row = [kind, len(want), differing]
+    if not a.no_speed:
+        theirs, one, two = [], [], []
+        for _ in range(a.rounds):
+            began = time.perf_counter()
+            tok.encode_batch_fast(docs, add_special_tokens=False)
+            theirs.append(time.perf_counter() - began)
+            start = run(folder, 1, out, empty)
+            one.append(run(folder, 1, out, jsonl) - start)
+            two.append(run(folder, 2, out, jsonl) - start)
+        mb = len(text.encode()) / 1e6
+        t, o, w = (mb / statistics.median(v) for v in (theirs, one, two))
+        row += [f"{t:.2f}", f"{o:.2f}", f"{o / t:.2f}", f"{w:.2f}", f"{w / o:.2f}"]
+    print("| " + " | ".join(map(str, row)) + " |", flush=True)
+sys.exit(bad)

@@ -1,0 +1,237 @@
+#include "models/tokenizer/pipeline.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "device/error.h"
+#include "models/tokenizer/byte_pair.h"
+#include "models/tokenizer/utf8.h"
+
+namespace strata::models::tokenizer {
+namespace {
+
+std::unique_ptr<Model> make_model(const Json& json, bool bytes) {
+  const std::string type = json.text_or("type", json.find("merges") ? "BPE" : "");
+  if (type == "BPE") return make_byte_pair(json, bytes);
+  if (type == "Unigram") return make_unigram(json);
+  if (type == "WordPiece") return make_word_piece(json);
+  if (type == "WordLevel") return make_word_level(json);
+  json.unsupported(fmt::format("the model \"{}\" (BPE, Unigram, WordPiece and WordLevel are)", type));
+}
+
+// Letters of scripts whose blocks have long been full, so that every table of Unicode has the same for them, that no
+// normalization form changes, and that no mark before or behind turns into others.
+bool is_letter(char32_t code, bool ascii) {
+  if ((code >= 'a' && code <= 'z') || (code >= 'A' && code <= 'Z')) return true;
+  if (ascii || code < 0x80) return false;
+  return (code >= 0x430 && code <= 0x44f && code != 0x439) || (code >= 0x627 && code <= 0x63a) ||
+         (code >= 0x641 && code <= 0x64a) || (code >= 0x3042 && code <= 0x3093) || (code >= 0x30a2 && code <= 0x30f3) ||
+         (code >= 0x4e00 && code <= 0x9fa5);
+}
+
+}  // namespace
+
+struct Pipeline::Buffers final : Tokenizer::Workspace {
+  RegexMatcher matcher;
+  std::unique_ptr<Model::Workspace> model;
+  std::deque<std::string> stages;  // one for each stage, while its pieces are on their way
+  std::string repaired, text, other;
+};
+
+// Hands pieces from stage to stage, and what comes out of the last to the model.
+class Pipeline::StageSink final : public PieceSink {
+ public:
+  StageSink(const Pipeline& pipeline, std::size_t stage, Buffers& buffers, std::vector<std::uint32_t>& out)
+      : pipeline_(pipeline), stage_(stage), buffers_(buffers), out_(out) {}
+  void take(Piece piece) override {
+    const auto& stages = pipeline_.pre_tokenizers_.stages;
+    if (stage_ == stages.size()) return pipeline_.model_->encode(piece.text, *buffers_.model, out_);
+    StageSink next(pipeline_, stage_ + 1, buffers_, out_);
+    stages[stage_]->split(piece, buffers_.matcher, buffers_.stages[stage_], next);
+  }
+
+ private:
+  const Pipeline& pipeline_;
+  std::size_t stage_;
+  Buffers& buffers_;
+  std::vector<std::uint32_t>& out_;
+};
+
+std::unique_ptr<Pipeline> Pipeline::parse(std::string_view json, const std::string& file, std::string name,
+                                          std::string hash, std::optional<std::string> eos) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  if (const auto error = parser.parse(json.data(), json.size()).get(root)) {
+    fail(Exit::corrupt, "{}: expected a tokenizer.json, found: {}", file, simdjson::error_message(error));
+  }
+  return std::unique_ptr<Pipeline>(
+      new Pipeline(Json(root, file, ""), std::move(name), std::move(hash), std::move(eos)));
+}
+
+Pipeline::Pipeline(const Json& json, std::string name, std::string hash, std::optional<std::string> eos)
+    : Tokenizer(std::move(name), std::move(hash)) {
+  const Json model = json.at("model");
+  const bool pairs = model.text_or("type", model.find("merges") ? "BPE" : "") == "BPE";
+  if (const auto found = json.find("normalizer")) {
+    normalizers_ = make_normalizers(*found);
+    letters_of_ascii_ = found->type() != "NFC";
+  }
+  if (const auto found = json.find("pre_tokenizer")) {
+    pre_tokenizers_ = make_pre_tokenizers(*found, pairs && takes_bytes(model));
+  }
+  model_ = make_model(model, pre_tokenizers_.bytes);
+  vocab_size_ = model_->vocabulary().limit();
+  if (const auto found = json.find("added_tokens")) read_added(*found);
+  if (!raw_) raw_.emplace(std::vector<AddedTokenFinder::Pattern>());
+  if (!normalized_) normalized_.emplace(std::vector<AddedTokenFinder::Pattern>());
+  if (const auto found = json.find("post_processor")) surroundings_ = make_surroundings(*found);
+  for (const auto* ids : {&surroundings_.before, &surroundings_.behind}) {
+    for (const std::uint32_t id : *ids) vocab_size_ = std::max(vocab_size_, id + 1);
+  }
+  if (const auto found = json.find("decoder")) {
+    decoders_ = make_decoders(*found);
+    has_decoder_ = true;
+  }
+  if (eos) {
+    end_of_text_ = id_of(*eos);
+  } else {
+    for (const char* known : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}) {
+      if (!end_of_text_) end_of_text_ = id_of(known);
+    }
+  }
+  for (const char separator : {'\n', ' '}) {
+    if (may_cut_at(separator)) separators_ += separator;
+  }
+}
+
+void Pipeline::read_added(const Json& json) {
+  added_ = read_added_tokens(json);
+  std::vector<AddedTokenFinder::Pattern> raw, normalized;
+  RegexMatcher matcher;
+  for (const bool special : {true, false}) {  // the order in which the first of two equal ones is found
+    for (const AddedToken& token : added_) {
+      if (token.special != special) continue;
+      const auto of_model = model_->vocabulary().find(token.content);
+      if (of_model && *of_model != token.id) {
+        json.wrong(fmt::format("\"{}\" under the id {}, as in the model", token.content, *of_model));
+      }
+      if (!added_vocabulary_.add(token.content, token.id)) continue;
+      vocab_size_ = std::max(vocab_size_, token.id + 1);
+      if (special_.size() <= token.id) special_.resize(token.id + std::size_t{1});
+      special_[token.id] = special;
+      std::string text = token.content, other;
+      for (const auto& normalizer : normalizers_) {
+        if (!token.normalized) break;
+        other.clear();
+        normalizer->apply(text, matcher, other);
+        std::swap(text, other);
+      }
+      (token.normalized ? normalized : raw).push_back({std::move(text), &token});
+    }
+  }
+  raw_.emplace(raw);
+  normalized_.emplace(normalized);
+}
+
+std::optional<std::uint32_t> Pipeline::id_of(std::string_view token) const {
+  const auto added = added_vocabulary_.find(token);
+  return added ? added : model_->vocabulary().find(token);
+}
+
+std::unique_ptr<Tokenizer::Workspace> Pipeline::workspace() const {
+  auto made = std::make_unique<Buffers>();
+  made->model = model_->workspace();
+  made->stages.resize(pre_tokenizers_.stages.size());
+  return made;
+}
+
+void Pipeline::encode(std::string_view text, bool add_special, Workspace& workspace,
+                      std::vector<std::uint32_t>& out) const {
+  auto& buffers = static_cast<Buffers&>(workspace);
+  if (!is_valid_utf8(text)) {
+    buffers.repaired.clear();
+    append_repaired(text, buffers.repaired);
+    text = buffers.repaired;
+  }
+  if (add_special) out.insert(out.end(), surroundings_.before.begin(), surroundings_.before.end());
+  raw_->split(text, [&](std::string_view part, const AddedToken* token) {
+    if (token != nullptr) {
+      out.push_back(token->id);
+      return;
+    }
+    const bool first = part.data() == text.data();
+    if (normalizers_.empty()) return encode_normalized(part, first, buffers, out);
+    buffers.text.clear();
+    normalizers_.front()->apply(part, buffers.matcher, buffers.text);
+    for (std::size_t i = 1; i < normalizers_.size(); ++i) {
+      buffers.other.clear();
+      normalizers_[i]->apply(buffers.text, buffers.matcher, buffers.other);
+      std::swap(buffers.text, buffers.other);
+    }
+    encode_normalized(buffers.text, first, buffers, out);
+  });
+  if (add_special) out.insert(out.end(), surroundings_.behind.begin(), surroundings_.behind.end());
+}
+
+void Pipeline::encode_normalized(std::string_view text, bool first, Buffers& buffers,
+                                 std::vector<std::uint32_t>& out) const {
+  StageSink sink(*this, 0, buffers, out);
+  normalized_->split(text, [&](std::string_view part, const AddedToken* token) {
+    if (token != nullptr) {
+      out.push_back(token->id);
+    } else {
+      sink.take({part, first && part.data() == text.data()});
+    }
+  });
+}
+
+std::string Pipeline::decode(std::span<const std::uint32_t> ids, bool skip_special) const {
+  std::vector<std::string> tokens;
+  for (const std::uint32_t id : ids) {
+    if (skip_special && id < special_.size() && special_[id]) continue;
+    const std::string* token = added_vocabulary_.token(id);
+    if (token == nullptr) token = model_->vocabulary().token(id);
+    if (token == nullptr) continue;
+    if (!has_decoder_ && !tokens.empty()) tokens.emplace_back(" ");
+    tokens.push_back(*token);
+  }
+  for (const auto& decoder : decoders_) decoder->apply(tokens);
+  std::string out;
+  for (const std::string& token : tokens) out += token;
+  return out;
+}
+
+bool Pipeline::may_cut_at(char separator) const {
+  Cut cut = Cut::keeps;
+  for (const auto& normalizer : normalizers_) cut = combined(cut, normalizer->cut(separator));
+  for (const auto& stage : pre_tokenizers_.stages) cut = combined(cut, stage->cut(separator));
+  const bool across = std::any_of(added_.begin(), added_.end(), [&](const AddedToken& token) {
+    return token.right_strip || token.content.find(separator) != std::string::npos;
+  });
+  return cut == Cut::makes && !across;
+}
+
+std::size_t Pipeline::safe_cut(std::string_view text, std::size_t limit) const {
+  for (std::size_t at = std::min(limit, text.size()); at-- > 1;) {
+    if (separators_.find(text[at]) == std::string::npos || at + 1 >= text.size()) continue;
+    // The text need not be valid: both neighbours are looked at as bytes first.
+    std::size_t begin = at - 1;
+    while (begin > 0 && at - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xc0) == 0x80) --begin;
+    const std::string_view before = text.substr(begin, at - begin), behind = text.substr(at + 1, 4);
+    const auto whole = [](std::string_view part) {
+      const auto lead = static_cast<unsigned char>(part[0]);
+      const std::size_t n = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+      return n != 0 && n <= part.size() && is_valid_utf8(part.substr(0, n)) ? n : 0;
+    };
+    if (whole(before) != before.size() || whole(behind) == 0) continue;
+    if (is_letter(character_at(before, 0).code, letters_of_ascii_) &&
+        is_letter(character_at(behind, 0).code, letters_of_ascii_)) {
+      return at;
+    }
+  }
+  return 0;
+}
+
+}  // namespace strata::models::tokenizer

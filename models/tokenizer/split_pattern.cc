@@ -1,0 +1,83 @@
+#include "models/tokenizer/split_pattern.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "models/tokenizer/split_behavior.h"
+#include "models/tokenizer/utf8.h"
+
+namespace strata::models::tokenizer {
+namespace {
+
+constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+// Patterns known to end a match between a letter and a single space or newline that a letter follows: no alternative
+// has a letter followed by either, and none that ends with a letter looks ahead.
+constexpr std::string_view kEndBeforeSeparator[] = {
+    kGpt2,
+    // Llama 3, and cl100k
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    // Qwen 2 and 3
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+};
+
+class PatternSplit final : public PreTokenizer {
+ public:
+  PatternSplit(Regex regex, Behavior behavior, bool inverted, Cut cut)
+      : regex_(std::move(regex)), behavior_(behavior), inverted_(inverted), cut_(cut) {}
+
+  void split(Piece piece, RegexMatcher& matcher, std::string&, PieceSink& sink) const override {
+    BehaviorSplitter splitter(piece, behavior_, inverted_, sink);
+    Match match{};
+    for (std::size_t at = 0; at < piece.text.size() && regex_.find(piece.text, at, matcher, match);) {
+      splitter.match(match.begin, match.end);
+      at = match.end;
+      if (match.begin == match.end && at < piece.text.size()) at += character_at(piece.text, at).bytes;
+    }
+    splitter.finish();
+  }
+  Cut cut(char) const override { return cut_; }
+
+ private:
+  Regex regex_;
+  Behavior behavior_;
+  bool inverted_;
+  Cut cut_;
+};
+
+}  // namespace
+
+std::unique_ptr<PreTokenizer> make_split(const Json& json) {
+  const Json pattern = json.at("pattern");
+  const Behavior behavior = behavior_of(json.at("behavior"));
+  const bool inverted = json.flag_or("invert", false);
+  if (const auto literal = pattern.find("String")) {
+    if (literal->text().empty()) literal->wrong("a string that is not empty");
+    return std::make_unique<PatternSplit>(Regex(escaped_for_regex(literal->text())), behavior, inverted, Cut::unsafe);
+  }
+  const Json regex = pattern.at("Regex");
+  const bool known = std::find(std::begin(kEndBeforeSeparator), std::end(kEndBeforeSeparator), regex.text()) !=
+                     std::end(kEndBeforeSeparator);
+  // Every character of a known pattern's text is in a match.
+  const bool whole = behavior == Behavior::isolated || (behavior == Behavior::removed && inverted);
+  return std::make_unique<PatternSplit>(Regex(regex.text(), regex), behavior, inverted,
+                                        known && whole ? Cut::makes : Cut::unsafe);
+}
+
+std::unique_ptr<PreTokenizer> gpt2_split() {
+  std::string unsupported;
+  return std::make_unique<PatternSplit>(Regex(from_oniguruma(kGpt2, unsupported)), Behavior::isolated, false,
+                                        Cut::makes);
+}
+
+std::unique_ptr<PreTokenizer> whitespace_split() {
+  // \w of the Rust crate `regex`: Unicode's own definition.
+  static constexpr std::string_view kPattern =
+      R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]+)"
+      R"(|[^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}]+)";
+  return std::make_unique<PatternSplit>(Regex(kPattern), Behavior::removed, true, Cut::makes);
+}
+
+}  // namespace strata::models::tokenizer

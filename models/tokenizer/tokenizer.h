@@ -1,0 +1,79 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace strata::models::tokenizer {
+
+// Text to token ids and back. Immutable: any number of threads may use one Tokenizer, each with a Workspace of its own.
+// Text is UTF-8; what is not is read as U+FFFD, one for each longest part of a character that is there (as Python's
+// errors="replace"), except by `byte`, which takes every byte as it is.
+class Tokenizer {
+ public:
+  // What one thread keeps between calls: buffers and a cache of words.
+  class Workspace {
+   public:
+    virtual ~Workspace() = default;
+  };
+
+  // hash: XXH3-64 of what defines the tokenizer, 16 hex digits.
+  Tokenizer(std::string name, std::string hash) : name_(std::move(name)), hash_(std::move(hash)) {}
+  virtual ~Tokenizer() = default;
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  const std::string& name() const { return name_; }
+  const std::string& hash() const { return hash_; }
+  // Every id is below it.
+  virtual std::uint32_t vocab_size() const = 0;
+  // Of the folder's configuration (`eos_token`), where it names one.
+  virtual std::optional<std::uint32_t> end_of_text() const = 0;
+  virtual std::optional<std::uint32_t> id_of(std::string_view token) const = 0;
+
+  virtual std::unique_ptr<Workspace> workspace() const = 0;
+  // Appends the ids of `text` to `out`; add_special: with what the tokenizer's template puts around a text.
+  virtual void encode(std::string_view text, bool add_special, Workspace& workspace,
+                      std::vector<std::uint32_t>& out) const = 0;
+  std::vector<std::uint32_t> encode(std::string_view text, bool add_special = false) const;
+
+  // The text of `ids`, valid UTF-8 (except by `byte`). Throws Error{usage} at an id that is none.
+  virtual std::string decode(std::span<const std::uint32_t> ids, bool skip_special = true) const = 0;
+
+  // A place inside `text`, the last one at or before `limit`, where it may be cut: the ids of the two parts, one after
+  // the other, are those of the whole, whatever follows `text`. 0 where none is known.
+  virtual std::size_t safe_cut(std::string_view text, std::size_t limit) const = 0;
+
+ private:
+  std::string name_, hash_;
+};
+
+// `where`: "byte"; or a Hugging Face directory with tokenizer.json or tokenizer.model; or such a file. Throws
+// Error{usage} where nothing is there or a component is not supported (named), Error{corrupt} where a file is broken.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& where);
+
+// The text of a growing sequence of ids, piece by piece; a character whose bytes are not all there yet is held back.
+class StreamDecoder {
+ public:
+  explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special = true)
+      : tokenizer_(tokenizer), skip_special_(skip_special) {}
+  // What `id` adds to the text; may be empty.
+  std::string add(std::uint32_t id);
+  // What was held back: U+FFFD for a character that never became whole.
+  std::string finish();
+
+ private:
+  std::string emit(bool all);
+
+  const Tokenizer& tokenizer_;
+  bool skip_special_;
+  // The last ids: those before `done_` are out already and stand here because what follows a token can depend on it.
+  std::vector<std::uint32_t> ids_;
+  std::size_t done_ = 0;
+};
+
+}  // namespace strata::models::tokenizer

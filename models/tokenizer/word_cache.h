@@ -1,0 +1,49 @@
+#pragma once
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace strata::models::tokenizer {
+
+// Ids of words seen before: a fixed number of slots, each a word's own by its hash; a newcomer takes the slot over.
+// Long words, and those of many ids, are not kept. 2 MiB.
+class WordCache {
+ public:
+  WordCache() : slots_(kSlots) {}
+
+  // Empty where the word is not there.
+  std::span<const std::uint32_t> find(std::string_view word) {
+    if (word.size() > kMaxBytes) return {};
+    const Slot& slot = slots_[slot_of(word)];
+    if (slot.size != word.size() || std::memcmp(slot.word.data(), word.data(), word.size()) != 0) return {};
+    return std::span(slot.ids).first(slot.count);
+  }
+  void keep(std::string_view word, std::span<const std::uint32_t> ids) {
+    if (word.size() > kMaxBytes || ids.size() > kMaxIds) return;
+    Slot& slot = slots_[slot_of(word)];
+    slot.size = static_cast<std::uint8_t>(word.size());
+    slot.count = static_cast<std::uint8_t>(ids.size());
+    std::copy(word.begin(), word.end(), slot.word.begin());
+    std::copy(ids.begin(), ids.end(), slot.ids.begin());
+  }
+
+ private:
+  static constexpr std::size_t kSlots = std::size_t{1} << 15, kMaxBytes = 26, kMaxIds = 9;
+  struct alignas(64) Slot {
+    std::array<std::uint32_t, kMaxIds> ids;
+    std::uint8_t size = 0, count = 0;
+    std::array<char, kMaxBytes> word;
+  };
+  static_assert(sizeof(Slot) == 64);
+  static std::size_t slot_of(std::string_view word) { return XXH3_64bits(word.data(), word.size()) & (kSlots - 1); }
+
+  std::vector<Slot> slots_;
+};
+
+}  // namespace strata::models::tokenizer
