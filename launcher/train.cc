@@ -17,6 +17,8 @@
 #include "launcher/progress.h"
 #include "launcher/run_as_rank.h"
 #include "launcher/stop_signal.h"
+#include "runtime/checkpoint_resume.h"
+#include "runtime/checkpoint_writer.h"
 #include "runtime/job.h"
 #include "runtime/report.h"
 #include "runtime/trainer.h"
@@ -72,35 +74,87 @@ void describe_run(const runtime::Job& job, comm::World& world, int threads, cons
   if (plan.tile_bytes) fmt::print(stderr, "strata: {}\n", runtime::tiling_text(plan));
 }
 
-AgreedError stopped_on_request(std::int64_t step) {
-  return {Exit::failed,
-          fmt::format("stopped on request after step {}; nothing was saved: checkpoints are not built yet", step)};
+// Writes checkpoints when they are due; does nothing where the recipe names no folder.
+class Checkpoints {
+ public:
+  Checkpoints(const runtime::Job& job, comm::World& world) : recipe_(job.recipe.checkpoint) {
+    if (recipe_.dir) folder_.emplace(*recipe_.dir, recipe_.keep, *system_, world);
+  }
+  void open(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer) {
+    saved_step_ = trainer.steps_done() > 0 ? trainer.steps_done() : -1;
+    if (folder_) writer_.emplace(job, world, trainer.executor(), *folder_);
+  }
+  bool can_save() const { return writer_.has_value(); }
+
+  // After a step: writes what is due. True where the run is to end here for it.
+  bool after(const runtime::Trainer& trainer) {
+    const std::int64_t step = trainer.steps_done();
+    if (recipe_.every > 0 && (step % recipe_.every == 0 || trainer.done())) save(trainer);
+    return recipe_.stop_after == step;
+  }
+  void save(const runtime::Trainer& trainer) {
+    if (saved_step_ == trainer.steps_done()) return;
+    saved_step_ = trainer.steps_done();
+    writer_->start(trainer.progress());
+  }
+  void finish() {
+    if (writer_) writer_->finish();
+  }
+  std::optional<runtime::CheckpointFigures> figures() const {
+    if (!writer_) return std::nullopt;
+    return writer_->figures();
+  }
+
+ private:
+  runtime::Recipe::Checkpoint recipe_;
+  std::unique_ptr<runtime::FileSystem> system_ = runtime::posix_file_system();
+  std::optional<runtime::CheckpointFolder> folder_;
+  std::optional<runtime::CheckpointWriter> writer_;
+  std::int64_t saved_step_ = -1;
+};
+
+// Ends a run early: with a checkpoint of where it stands where there is a folder for it.
+AgreedError stop_here(const runtime::Trainer& trainer, Checkpoints& checkpoints) {
+  const std::int64_t step = trainer.steps_done();
+  if (!checkpoints.can_save())
+    return {Exit::failed,
+            fmt::format("stopped on request after step {}; nothing was saved: set checkpoint.dir to keep what was "
+                        "trained",
+                        step)};
+  checkpoints.save(trainer);
+  return {
+      Exit::requeue,
+      fmt::format("stopped on request after step {}; its checkpoint is written: run the same command to go on", step)};
 }
 
 // Steps until the last one, or until something ends the run early: what that is.
 std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime::Job& job, Reports& reports,
-                                       const StopSignal& stop, comm::World& world, runtime::Summary& summary) {
+                                       const StopSignal& stop, Checkpoints& checkpoints, comm::World& world,
+                                       runtime::Summary& summary) {
   std::vector<double> rates;
   std::optional<AgreedError> ended;
-  if (stop_requested(stop, world)) ended = stopped_on_request(0);
+  std::int64_t steps = 0;
+  if (stop_requested(stop, world)) ended = stop_here(trainer, checkpoints);
   std::optional<Progress> progress;
   if (world.rank() == 0) progress.emplace(job, stderr);
   try {
     while (!trainer.done() && !ended) {
-      ++summary.steps;
+      ++steps;
       const runtime::StepReport report = trainer.step(stop.requested());
-      if (report.stop && !trainer.done()) ended = stopped_on_request(report.step);
-      summary.tokens += report.tokens;
       rates.push_back(static_cast<double>(report.tokens) / report.step_ms * 1e3);
       if (reports.jsonl) reports.jsonl->write(runtime::step_line(report));
       if (progress) progress->show(report);
+      if (checkpoints.after(trainer) || (report.stop && !trainer.done())) ended = stop_here(trainer, checkpoints);
     }
   } catch (const AgreedError& error) {
     ended = error;
   }
+  checkpoints.finish();
   summary.tokens_per_s = median_tokens_per_s(std::move(rates));
-  summary.comm_bytes = trainer.executor().comm_bytes().per_step(summary.steps);
+  summary.comm_bytes = trainer.executor().comm_bytes().per_step(steps);
   summary.steps = trainer.steps_done();
+  summary.tokens = trainer.progress().tokens;
+  summary.checkpoints = checkpoints.figures();
   return ended;
 }
 
@@ -113,16 +167,22 @@ void run(const runtime::Recipe& recipe, comm::World& world, const StopSignal& st
   const bool speaks = world.rank() == 0;
   if (speaks) describe_run(job, world, threads, share.note);
 
-  runtime::Trainer trainer(job, world, threads);
+  Checkpoints checkpoints(job, world);
+  runtime::Trainer trainer(job, world, threads, runtime::Trainer::Weights::later);
+  const auto resumed = runtime::start_or_resume(
+      trainer, job, world, threads, [](const std::string& note) { fmt::print(stderr, "strata: {}\n", note); });
+  if (resumed && speaks)
+    fmt::print(stderr, "strata: goes on after step {} of {}\n", trainer.steps_done(), resumed->string());
+  checkpoints.open(job, world, trainer);
   Reports reports;  // opened, and so emptied, once everything else is known to be there
   agree(world, [&] {
     if (!speaks) return;
-    if (recipe.report.jsonl) reports.jsonl.emplace(*recipe.report.jsonl);
+    if (recipe.report.jsonl) reports.jsonl.emplace(*recipe.report.jsonl, trainer.steps_done());
     if (recipe.report.summary) reports.summary.emplace(*recipe.report.summary);
     if (recipe.report.trace) reports.trace.emplace(*recipe.report.trace);
   });
   runtime::Summary summary{};
-  const std::optional<AgreedError> ended = train_steps(trainer, job, reports, stop, world, summary);
+  const std::optional<AgreedError> ended = train_steps(trainer, job, reports, stop, checkpoints, world, summary);
 
   runtime::Executor& executor = trainer.executor();
   summary.flops_per_token = job.model->flops_per_token(static_cast<std::size_t>(recipe.data.seq_len));

@@ -43,6 +43,8 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
       spans_(plan.tasks.size()),
       pieces_(plan.tasks.size()),
       updates_(model.units.size()),
+      state_read_(model.units.size()),
+      held_(model.units.size()),
       meter_(plan) {
   for (std::size_t lane = 0; lane < kLanes; ++lane)
     lanes_.push_back(std::make_unique<Lane>(std::string(kLaneNames[lane]), lane == index(LaneId::compute) ? threads : 1,
@@ -111,6 +113,7 @@ device::StepResult Executor::step(const device::StepScalars& scalars, bool stop_
   if (squares_ >= 0) *at<SquareState>(squares_) = SquareState{};
   for (std::size_t t = 0; t < plan_.tasks.size(); ++t) issue(t);
   for (const auto& lane : lanes_) lane->synchronize();
+  for (const Span& held : held_) held_ms_ += static_cast<double>(held.end - held.begin) * 1e-6;
   return state->result;
 }
 
@@ -119,6 +122,11 @@ void Executor::issue(std::size_t t) {
   Lane& lane = *lanes_[index(task.lane)];
   meter_.issue(t);
   for (const int wait : task.waits) lane.wait(events_[index(wait)]);
+  if (task.kind == TaskKind::update) {
+    lane.stamp(&held_[index(task.unit)].begin);
+    lane.wait(state_read_[index(task.unit)]);
+    lane.stamp(&held_[index(task.unit)].end);
+  }
   lane.stamp(&spans_[t].begin);
   run(task, t);
   lane.stamp(&spans_[t].end);
@@ -401,7 +409,7 @@ comm::CommBytes Executor::comm_bytes() const {
   return sum;
 }
 
-std::span<float> Executor::master(std::size_t unit) {
+std::span<float> Executor::master(std::size_t unit) const {
   const Task& task = update_of(unit);
   const std::size_t size = plan_.part_size(unit);
   if (plan_.forward_only && plan_.dtype != DType::fp32) return {};
@@ -410,7 +418,26 @@ std::span<float> Executor::master(std::size_t unit) {
   return {held.values.as<float>() + (plan_.part_begin(unit, rank_) - held.begin), size};
 }
 
-Executor::Held Executor::parameters(std::size_t unit) {
+bool Executor::has_state(StateKind kind) const {
+  return kind != StateKind::moment2 || update_of(0).buffer(Role::moment2) >= 0;
+}
+
+std::byte* Executor::state(std::size_t unit, StateKind kind, std::size_t end) const {
+  const bool master_weights = kind == StateKind::master;
+  STRATA_CHECK_LE(end, master_weights ? plan_.part_size(unit) * sizeof(float) : plan_.moment_bytes(unit));
+  if (master_weights) return reinterpret_cast<std::byte*>(master(unit).data());
+  return view(update_of(unit), kind == StateKind::moment1 ? Role::moment1 : Role::moment2, DType::fp32).data;
+}
+
+void Executor::read_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<std::byte> out) const {
+  std::memcpy(out.data(), state(unit, kind, begin + out.size()) + begin, out.size());
+}
+
+void Executor::write_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<const std::byte> in) {
+  std::memcpy(state(unit, kind, begin + in.size()) + begin, in.data(), in.size());
+}
+
+Executor::Held Executor::parameters(std::size_t unit) const {
   const Task& task = update_of(unit);
   const UnitLayout& u = plan_.layout.units[unit];
   if (const View shard = view(task, Role::shard, plan_.dtype)) {

@@ -14,6 +14,7 @@
 #include "device/step_scalars.h"
 #include "models/model.h"
 #include "runtime/plan.h"
+#include "runtime/state.h"
 #include "runtime/step_state.h"
 
 namespace strata::runtime {
@@ -71,13 +72,24 @@ class Executor {
 
   // This rank's part of a unit's fp32 master weights (empty where the plan has none), and its part of (or the whole)
   // parameters in compute dtype: what initial weights are written to and hashes read from, between steps.
-  std::span<float> master(std::size_t unit);
+  std::span<float> master(std::size_t unit) const;
   // Elements of the unit that the rank's parameter buffer holds: [begin, end), and the buffer itself.
   struct Held {
     std::size_t begin, end;
     device::View values;
   };
-  Held parameters(std::size_t unit);
+  Held parameters(std::size_t unit) const;
+
+  // Whether the run has it: not every optimizer has two moments.
+  bool has_state(StateKind kind) const;
+  // This rank's part of a unit's state (StepPlan::part_begin, part_size), as bytes of its format from `begin` bytes on.
+  // Both between steps; reading also in a lane that goes on during the next step, where it then records
+  // state_read(unit), which the unit's next update waits for.
+  void read_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<std::byte> out) const;
+  void write_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<const std::byte> in);
+  device::Event& state_read(std::size_t unit) { return state_read_[unit]; }
+  // What updates have waited for it, over all steps.
+  double held_ms() const { return held_ms_; }
 
  private:
   void issue(std::size_t index);
@@ -91,6 +103,8 @@ class Executor {
   }
   // This rank's own part of a sum buffer, whole or shard, and of the tied weight's.
   device::View own_part(const Task& task) const;
+  // Where it begins; at least `end` bytes are there.
+  std::byte* state(std::size_t unit, StateKind kind, std::size_t end) const;
   const Task& update_of(std::size_t unit) const { return plan_.tasks[updates_[unit]]; }
 
   void gather(const Task& task);
@@ -123,8 +137,11 @@ class Executor {
   struct Gap {
     std::size_t begin, size;
   };
-  std::vector<std::vector<Gap>> gaps_;  // by unit: elements between parameters, kept at zero
-  std::vector<std::size_t> updates_;    // by unit: its update's task; without updates, one that uses its parameters
+  std::vector<std::vector<Gap>> gaps_;     // by unit: elements between parameters, kept at zero
+  std::vector<std::size_t> updates_;       // by unit: its update's task; without updates, one that uses its parameters
+  std::vector<device::Event> state_read_;  // by unit
+  std::vector<Span> held_;                 // by unit: its update waited for state_read
+  double held_ms_ = 0;
   MemoryMeter meter_;
   int batch_ = -1, state_ = -1, losses_ = -1, squares_ = -1, constants_ = -1;
 };

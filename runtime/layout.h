@@ -4,6 +4,7 @@
 
 #include "device/moment_format.h"
 #include "models/model.h"
+#include "runtime/state.h"
 
 namespace strata::runtime {
 
@@ -30,6 +31,10 @@ struct UnitLayout {
   // Bytes of one moment of elements [begin, end), whole blocks: each has the format of the run that it belongs to. A
   // rank's moments lie one behind the other, so this is also how far from its first block's a block's moments lie.
   std::size_t moment_bytes(std::size_t begin, std::size_t end) const;
+  // Bytes from the beginning of a rank's part of the state, which starts at element `part`, to that of `element`.
+  std::size_t state_offset(StateKind kind, std::size_t part, std::size_t element) const {
+    return kind == StateKind::master ? (element - part) * sizeof(float) : moment_bytes(part, element);
+  }
 };
 
 // Where every element of the model lies, for a number of ranks.

@@ -235,6 +235,9 @@ class Loader {
     if (!recipe_.model.path && !recipe_.model.preset) {
       fail(Exit::usage, "the recipe names no model: give model.path or model.preset");
     }
+    for (const char* key : {"checkpoint.every", "checkpoint.stop_after"})
+      if (given(key) && number_of(given_.at(key)) != 0.0 && !recipe_.checkpoint.dir)
+        fail(Exit::usage, "{} = {} needs checkpoint.dir: where checkpoints are written", key, given_.at(key).shown);
     if (!given("model.init")) recipe_.model.init = recipe_.model.path ? Init::pretrained : Init::random;
     if (recipe_.model.init == Init::pretrained) {
       not_both("model.init", "model.preset", "a preset has no weights to start from");

@@ -142,19 +142,19 @@ RecipeKey path(std::string name, At at, std::string meaning) {
           {}};
 }
 
-template <typename At>
-RecipeKey name_of(std::string name, std::string allowed, At at, std::string meaning) {
-  auto set = [at](Recipe& recipe, const Value& v, const fs::path&) {
+RecipeKey resume() {
+  auto set = [](Recipe& recipe, const Value& v, const fs::path& folder) {
     const auto* text = std::get_if<std::string>(&v.value);
     if (!text || text->empty()) return false;
-    at(recipe) = *text;
+    const bool word = *text == "auto" || *text == "none";
+    recipe.checkpoint.resume = word ? *text : (folder / *text).string();
     return true;
   };
-  return {std::move(name),
-          std::move(allowed),
-          std::move(meaning),
+  return {"checkpoint.resume",
+          "\"auto\", \"none\" or a checkpoint's path",
+          "newest valid checkpoint of the folder if any, none, or this one",
           set,
-          [at](const Recipe& recipe) { return text_of(at(recipe)); },
+          [](const Recipe& recipe) { return text_of(recipe.checkpoint.resume); },
           {}};
 }
 
@@ -294,9 +294,6 @@ RecipeKey but_only(RecipeKey key, std::function<bool(const Value&)> built) {
   key.not_built = [built = std::move(built)](const Value& v) { return !built(v); };
   return key;
 }
-bool is_zero(const Value& v) {
-  return number_of(v) == 0.0;
-}
 bool is_one(const Value& v) {
   return number_of(v) == 1.0;
 }
@@ -317,7 +314,6 @@ RecipeKey tier(std::string name, At at, std::string meaning) {
 
 std::vector<RecipeKey> make_keys() {
   using device::DType, device::MomentFormat;
-  const std::string auto_or = "\"auto\", \"none\" or a checkpoint's path";
   return {
       path("model.path", STRATA_AT(model.path), "Hugging Face directory: config.json and safetensors"),
       preset(),
@@ -428,19 +424,13 @@ std::vector<RecipeKey> make_keys() {
              "loss scale of the first step"),
       integer("fp16.growth_interval", 1, kMany, STRATA_AT(fp16.growth_interval),
               "steps without overflow after which the scale doubles"),
-      but_only(path("checkpoint.dir", STRATA_AT(checkpoint.dir), "where checkpoints are written"), never),
-      but_only(integer("checkpoint.every", 0, kMany, STRATA_AT(checkpoint.every), "steps between checkpoints; 0: none"),
-               is_zero),
-      integer("checkpoint.keep", 1, kMany, STRATA_AT(checkpoint.keep), "checkpoints that are kept"),
-      but_only(name_of("checkpoint.resume", auto_or, STRATA_AT(checkpoint.resume),
-                       "newest valid checkpoint of the folder if any, none, or this one"),
-               [](const Value& v) {
-                 const auto* text = std::get_if<std::string>(&v.value);
-                 return text && (*text == "auto" || *text == "none");
-               }),
-      but_only(integer("checkpoint.stop_after", 0, kMany, STRATA_AT(checkpoint.stop_after),
-                       "write a checkpoint after this step and exit 75; 0: never"),
-               is_zero),
+      path("checkpoint.dir", STRATA_AT(checkpoint.dir), "where checkpoints are written"),
+      integer("checkpoint.every", 0, kMany, STRATA_AT(checkpoint.every),
+              "steps between checkpoints, the last step's always among them; 0: none but when stopped"),
+      integer("checkpoint.keep", 1, kMany, STRATA_AT(checkpoint.keep), "newest checkpoints that are kept"),
+      resume(),
+      integer("checkpoint.stop_after", 0, kMany, STRATA_AT(checkpoint.stop_after),
+              "write a checkpoint after this step and exit 75; 0: never"),
       path("report.jsonl", STRATA_AT(report.jsonl), "a line a step"),
       path("report.summary", STRATA_AT(report.summary), "one object at the end"),
       path("report.trace", STRATA_AT(report.trace), "timeline of the last step, for Perfetto"),

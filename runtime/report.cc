@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 #include "device/error.h"
@@ -16,9 +18,35 @@
 
 namespace strata::runtime {
 
+namespace {
+
+// Bytes of the lines at the start of a report.jsonl whose steps are at most `step`.
+std::size_t bytes_up_to(const std::filesystem::path& path, std::int64_t step) {
+  std::ifstream file(path);
+  std::size_t bytes = 0;
+  for (std::string line; std::getline(file, line) && !file.eof();) {
+    long long of_line = 0;
+    if (std::sscanf(line.c_str(), "{\"step\":%lld,", &of_line) != 1 || of_line > step) break;
+    bytes += line.size() + 1;
+  }
+  return bytes;
+}
+
+}  // namespace
+
 ReportFile::ReportFile(const std::filesystem::path& path)
     : path_(path), fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
   if (fd_ < 0) fail(Exit::failed, "{} cannot be written: {}", path.string(), std::strerror(errno));
+}
+
+ReportFile::ReportFile(const std::filesystem::path& path, std::int64_t kept_step)
+    : path_(path), fd_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+  if (fd_ < 0) fail(Exit::failed, "{} cannot be written: {}", path.string(), std::strerror(errno));
+  struct stat status {};
+  if (fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) return;  // a pipe, a terminal
+  const auto kept = static_cast<off_t>(bytes_up_to(path, kept_step));
+  if (ftruncate(fd_, kept) != 0 || lseek(fd_, kept, SEEK_SET) != kept)
+    fail(Exit::failed, "writing {} failed: {}", path.string(), std::strerror(errno));
 }
 
 ReportFile::~ReportFile() {
@@ -96,14 +124,19 @@ std::string io_json() {
 std::string summary_json(const StepPlan& plan, const Summary& s) {
   std::string rss;
   for (const std::uint64_t bytes : s.peak_rss) rss += fmt::format("{}{}", rss.empty() ? "" : ",", bytes);
+  std::string checkpoints;
+  if (s.checkpoints)
+    checkpoints =
+        fmt::format("\"checkpoints\":{{\"written\":{},\"bytes\":{},\"held_ms\":{:.3f},\"last_ms\":{:.3f}}},",
+                    s.checkpoints->written, s.checkpoints->bytes, s.checkpoints->held_ms, s.checkpoints->last_ms);
   const double tflops = s.tokens_per_s * s.flops_per_token / 1e12;
   return fmt::format(
       "{{\"steps\":{},\"tokens\":{},\"tokens_per_s\":{},\"model_flops_per_token\":{},\"tflops\":{},\"mfu\":null,"
       "\"weights_hash\":\"{}\",\"ranks\":{},\"memory\":{},\"process_peak_rss_bytes\":[{}],\"comm_bytes\":{},"
-      "\"io_bytes\":{},\"exposed_ms\":{},\"exit\":{}}}\n",
+      "\"io_bytes\":{},\"exposed_ms\":{},{}\"exit\":{}}}\n",
       s.steps, s.tokens, json_number(s.tokens_per_s), json_number(s.flops_per_token), json_number(tflops),
       s.weights_hash, plan.ranks, memory_json(plan.memory, &s.measured), rss, comm_json(s.comm_bytes), io_json(),
-      exposed_json(plan, s.spans), s.exit);
+      exposed_json(plan, s.spans), checkpoints, s.exit);
 }
 
 std::string trace_json(const StepPlan& plan, const models::Model& model, std::span<const Span> spans, int rank) {

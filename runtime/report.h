@@ -8,6 +8,7 @@
 
 #include "comm/communicator.h"
 #include "models/model.h"
+#include "runtime/checkpoint_writer.h"
 #include "runtime/executor.h"
 #include "runtime/plan.h"
 #include "runtime/trainer.h"
@@ -18,6 +19,8 @@ namespace strata::runtime {
 class ReportFile {
  public:
   explicit ReportFile(const std::filesystem::path& path);
+  // A report.jsonl that goes on: lines of steps up to `kept_step` stay, the rest is cut off.
+  ReportFile(const std::filesystem::path& path, std::int64_t kept_step);
   ~ReportFile();
   ReportFile(ReportFile&& other) noexcept;
   ReportFile& operator=(ReportFile&&) = delete;
@@ -51,9 +54,10 @@ struct Summary {
   double flops_per_token;
   std::string weights_hash;
   Memory measured;
-  comm::CommBytes comm_bytes;           // a step, this rank
-  std::vector<std::uint64_t> peak_rss;  // by rank
-  std::vector<Span> spans;              // of the last step
+  comm::CommBytes comm_bytes;                    // a step, this rank
+  std::vector<std::uint64_t> peak_rss;           // by rank
+  std::vector<Span> spans;                       // of the last step
+  std::optional<CheckpointFigures> checkpoints;  // where the run writes them
   int exit;
 };
 std::string summary_json(const StepPlan& plan, const Summary& summary);

@@ -19,7 +19,7 @@ device::Optimizer optimizer_of(const Recipe::Optimizer& o) {
 
 }  // namespace
 
-Trainer::Trainer(const Job& job, comm::World& world, int threads)
+Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weights)
     : job_(job),
       world_(world),
       executor_(job.plan, *job.model, world, optimizer_of(job.recipe.optimizer), threads),
@@ -34,22 +34,32 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads)
     if (!recipe.data.validation.empty())
       (void)open_token_files(recipe.data.validation, "data.validation",
                              static_cast<std::int64_t>(job.model->vocabulary));
-    load_weights(executor_, job.plan, world.rank(), *first_weights(job), threads);
   });
+  progress_.loss_scale = scaler_.state();
+  if (weights == Weights::initial) load_initial_weights(threads);
+}
+
+void Trainer::load_initial_weights(int threads) {
+  agree(world_, [&] { load_weights(executor_, job_.plan, world_.rank(), *first_weights(job_), threads); });
+}
+
+void Trainer::restore(const Progress& progress) {
+  progress_ = progress;
+  if (scaler_.enabled()) scaler_.restore(progress.loss_scale);
+  progress_.loss_scale = scaler_.state();
 }
 
 device::StepScalars Trainer::scalars_of_next_step() const {
   const Recipe& recipe = job_.recipe;
-  const double t = static_cast<double>(updates_ + 1);
+  const double t = static_cast<double>(progress_.updates + 1);
   device::StepScalars s{};
   s.seed = recipe.training.seed;
-  s.first_micro_batch = static_cast<std::uint64_t>(step_) * static_cast<std::uint64_t>(job_.ranks) *
-                        static_cast<std::uint64_t>(job_.plan.accumulation);
+  s.first_micro_batch = progress_.next_micro_batch;
   s.loss_gradient = static_cast<float>(static_cast<double>(scaler_.scale()) /
                                        static_cast<double>(std::max<std::uint64_t>(labels_, 1)));
   s.unscale = 1.0f / scaler_.scale();
   s.learning_rate = static_cast<float>(
-      learning_rate(recipe.scheduler, recipe.optimizer.learning_rate, *recipe.training.max_steps, step_ + 1));
+      learning_rate(recipe.scheduler, recipe.optimizer.learning_rate, *recipe.training.max_steps, progress_.step + 1));
   s.bias_correction1 = static_cast<float>(1 - std::pow(recipe.optimizer.betas[0], t));
   s.bias_correction2 = static_cast<float>(1 - std::pow(recipe.optimizer.betas[1], t));
   s.max_grad_norm = static_cast<float>(recipe.training.max_grad_norm);
@@ -58,10 +68,9 @@ device::StepScalars Trainer::scalars_of_next_step() const {
 
 void Trainer::load_batches() {
   const auto ranks = static_cast<std::uint64_t>(job_.ranks);
-  const std::uint64_t in_step = ranks * static_cast<std::uint64_t>(job_.plan.accumulation);
-  const std::uint64_t first = static_cast<std::uint64_t>(step_) * in_step;
+  const std::uint64_t first = progress_.next_micro_batch;
   labels_ = 0;
-  for (std::uint64_t k = first; k < first + in_step; ++k) labels_ += batches_->labels(k);
+  for (std::uint64_t k = first; k < first + micro_batches_per_step(); ++k) labels_ += batches_->labels(k);
   for (int g = 0; g < job_.plan.accumulation; ++g) {
     const Executor::BatchSpans to = executor_.batch(g);
     batches_->fill(first + static_cast<std::uint64_t>(g) * ranks + static_cast<std::uint64_t>(world_.rank()), to.tokens,
@@ -76,24 +85,26 @@ StepReport Trainer::step(bool stop_requested) {
   const device::StepResult result = executor_.step(scalars, stop_requested);
   const bool skipped = executor_.skipped();
   if (skipped && !scaler_.enabled()) report_nonfinite(result);
-  ++step_;
-  if (!skipped) ++updates_;
+  ++progress_.step;
+  if (!skipped) ++progress_.updates;
+  progress_.next_micro_batch += micro_batches_per_step();
   const double scale = static_cast<double>(scaler_.scale());
   scaler_.update(skipped);
+  progress_.loss_scale = scaler_.state();
   if (scaler_.exhausted()) report_exhausted_scale();
-  const std::uint64_t tokens =
-      job_.plan.tokens * static_cast<std::uint64_t>(job_.ranks) * static_cast<std::uint64_t>(job_.plan.accumulation);
+  const std::uint64_t tokens = job_.plan.tokens * micro_batches_per_step();
+  progress_.tokens += tokens;
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  return {
-      step_,
-      result.loss_sum / static_cast<double>(std::max<std::uint64_t>(labels_, 1)),
-      result.gradient_norm,
-      learning_rate(job_.recipe.scheduler, job_.recipe.optimizer.learning_rate, *job_.recipe.training.max_steps, step_),
-      scale,
-      skipped,
-      tokens,
-      took.count(),
-      result.stop != 0};
+  return {progress_.step,
+          result.loss_sum / static_cast<double>(std::max<std::uint64_t>(labels_, 1)),
+          result.gradient_norm,
+          learning_rate(job_.recipe.scheduler, job_.recipe.optimizer.learning_rate, *job_.recipe.training.max_steps,
+                        progress_.step),
+          scale,
+          skipped,
+          tokens,
+          took.count(),
+          result.stop != 0};
 }
 
 // Where the numbers of the last step broke first, over all ranks.
@@ -111,7 +122,7 @@ void Trainer::report_nonfinite(const device::StepResult& result) {
       Exit::failed,
       fmt::format("step {}: the {} is not finite; {}; stopped before the update: lower optimizer.learning_rate, raise "
                   "scheduler.warmup_steps, or look at the data of this step",
-                  step_ + 1, std::isfinite(result.loss_sum) ? "gradient norm" : "loss", first_nonfinite()));
+                  progress_.step + 1, std::isfinite(result.loss_sum) ? "gradient norm" : "loss", first_nonfinite()));
 }
 
 void Trainer::report_exhausted_scale() {
@@ -120,7 +131,7 @@ void Trainer::report_exhausted_scale() {
       fmt::format(
           "step {}: the loss scale has halved down to nothing, so no scale keeps the gradients finite; {}; stopped "
           "without an update: use training.precision = bf16, or lower optimizer.learning_rate",
-          step_, first_nonfinite()));
+          progress_.step, first_nonfinite()));
 }
 
 }  // namespace strata::runtime

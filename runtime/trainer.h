@@ -7,6 +7,7 @@
 #include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "runtime/batches.h"
+#include "runtime/checkpoint_manifest.h"
 #include "runtime/executor.h"
 #include "runtime/job.h"
 #include "runtime/loss_scaler.h"
@@ -28,10 +29,19 @@ struct StepReport {
 // step() in step; all ranks get the same report. Job and world outlive it.
 class Trainer {
  public:
-  Trainer(const Job& job, comm::World& world, int threads);
+  // `weights`: whether to start with the recipe's initial weights; else load_initial_weights() or a checkpoint and
+  // restore() come before the first step.
+  enum class Weights : std::uint8_t { initial, later };
+  Trainer(const Job& job, comm::World& world, int threads, Weights weights = Weights::initial);
 
-  std::int64_t steps_done() const { return step_; }
-  bool done() const { return step_ >= job_.recipe.training.max_steps.value_or(0); }
+  // Collective.
+  void load_initial_weights(int threads);
+  // Where the run stands, between two steps, without the tensors; and going on from there.
+  const Progress& progress() const { return progress_; }
+  void restore(const Progress& progress);
+
+  std::int64_t steps_done() const { return progress_.step; }
+  bool done() const { return progress_.step >= job_.recipe.training.max_steps.value_or(0); }
 
   // Runs the next step. In bf16 and fp32 a loss or norm that is not finite throws AgreedError on all ranks, before the
   // update, naming step and the first unit whose output was not finite; in fp16 so does a loss scale that has halved
@@ -43,6 +53,9 @@ class Trainer {
 
  private:
   device::StepScalars scalars_of_next_step() const;
+  std::uint64_t micro_batches_per_step() const {
+    return static_cast<std::uint64_t>(job_.ranks) * static_cast<std::uint64_t>(job_.plan.accumulation);
+  }
   void load_batches();
   [[noreturn]] void report_nonfinite(const device::StepResult& result);
   [[noreturn]] void report_exhausted_scale();
@@ -53,8 +66,8 @@ class Trainer {
   Executor executor_;
   std::unique_ptr<Batches> batches_;
   LossScaler scaler_;
-  std::int64_t step_ = 0, updates_ = 0;  // updates: Adam's t
-  std::uint64_t labels_ = 0;             // of the step about to run, over all ranks
+  Progress progress_;
+  std::uint64_t labels_ = 0;  // of the step about to run, over all ranks
 };
 
 using comm::agree;

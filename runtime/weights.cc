@@ -1,17 +1,14 @@
 #include "runtime/weights.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <exception>
-#include <mutex>
 #include <numbers>
-#include <thread>
 #include <vector>
 
 #include "device/error.h"
 #include "device/philox.h"
 #include "models/safetensors.h"
+#include "runtime/parallel.h"
 
 namespace strata::runtime {
 namespace {
@@ -101,28 +98,6 @@ class StoredWeights final : public WeightSource {
   std::vector<std::vector<const models::StoredTensor*>> tensors_;  // by unit and parameter
 };
 
-// Calls f(i) for i in [0, n) on `threads` threads; rethrows the first exception.
-template <typename F>
-void parallel(std::size_t n, int threads, F&& f) {
-  std::atomic<std::size_t> next{0};
-  std::exception_ptr error;
-  std::mutex mutex;
-  const auto work = [&] {
-    try {
-      for (std::size_t i; (i = next.fetch_add(1)) < n;) f(i);
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (!error) error = std::current_exception();
-      next = n;
-    }
-  };
-  std::vector<std::jthread> others;
-  for (int t = 1; t < threads; ++t) others.emplace_back(work);
-  work();
-  others.clear();
-  if (error) std::rethrow_exception(error);
-}
-
 constexpr std::size_t kChunk = 1u << 16;  // elements read at once
 
 }  // namespace
@@ -141,6 +116,22 @@ std::unique_ptr<WeightSource> first_weights(const Job& job) {
                                                : random_weights(*job.model, recipe.training.seed);
 }
 
+void store_weights(Executor& executor, const StepPlan& plan, int rank, std::size_t unit, std::size_t begin,
+                   std::span<const float> values) {
+  const std::size_t end = begin + values.size();
+  const Executor::Held held = executor.parameters(unit);
+  device::visit(plan.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T* out = held.values.as<T>();
+    for (std::size_t at = std::max(begin, held.begin); at < std::min(end, held.end); ++at)
+      out[at - held.begin] = device::from_float<T>(values[at - begin]);
+  });
+  const std::span<float> master = executor.master(unit);
+  const std::size_t part = plan.part_begin(unit, rank);
+  const std::size_t from = std::max(begin, part), to = std::min(end, part + master.size());
+  if (from < to) std::copy_n(&values[from - begin], to - from, &master[from - part]);
+}
+
 void load_weights(Executor& executor, const StepPlan& plan, int rank, const WeightSource& source, int threads) {
   struct Chunk {
     std::size_t unit, parameter, offset, begin, end;  // [begin, end) in the unit; the parameter starts at offset
@@ -156,17 +147,7 @@ void load_weights(Executor& executor, const StepPlan& plan, int rank, const Weig
     const Chunk& c = chunks[i];
     std::vector<float> values(c.end - c.begin);
     source.read(c.unit, c.parameter, c.begin - c.offset, values);
-    const Executor::Held held = executor.parameters(c.unit);
-    device::visit(plan.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      T* out = held.values.as<T>() + (c.begin - held.begin);
-      for (std::size_t k = 0; k < values.size(); ++k) out[k] = device::from_float<T>(values[k]);
-    });
-    const std::span<float> master = executor.master(c.unit);
-    if (master.empty()) return;
-    const std::size_t part = plan.part_begin(c.unit, rank);
-    const std::size_t from = std::max(c.begin, part), to = std::min(c.end, part + master.size());
-    for (std::size_t at = from; at < to; ++at) master[at - part] = values[at - c.begin];
+    store_weights(executor, plan, rank, c.unit, c.begin, values);
   });
 }
 

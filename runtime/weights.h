@@ -32,6 +32,11 @@ std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const s
 // What model.init says of the job's model: the weights of model.path, or random ones.
 std::unique_ptr<WeightSource> first_weights(const Job& job);
 
+// Elements [begin, begin + values.size()) of a unit's flat buffer: into this rank's parameters, rounded to their dtype,
+// and its fp32 master, as far as it holds them. Thread-safe for stretches apart.
+void store_weights(Executor& executor, const StepPlan& plan, int rank, std::size_t unit, std::size_t begin,
+                   std::span<const float> values);
+
 // Fills this rank's parameters and fp32 masters on `threads` threads.
 void load_weights(Executor& executor, const StepPlan& plan, int rank, const WeightSource& source, int threads);
 

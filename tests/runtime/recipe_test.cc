@@ -200,14 +200,22 @@ TEST(RecipeTest, OptimizersAndTheirMoments) {
   EXPECT_FAILURE(with({"optimizer.moments=4bit"}), Exit::usage, HasSubstr("\"8bit\""));
 }
 
+TEST(RecipeTest, CheckpointsNeedAFolder) {
+  for (const char* set : {"checkpoint.every=1", "checkpoint.stop_after=3"}) {
+    EXPECT_FAILURE(with({set}), Exit::usage, AllOf(HasSubstr("checkpoint."), HasSubstr("needs checkpoint.dir")));
+    EXPECT_TRUE(with({set, "checkpoint.dir=/x"}).checkpoint.dir);
+  }
+  EXPECT_EQ(with({"checkpoint.every=0", "checkpoint.resume=none"}).checkpoint.resume, "none");
+}
+
 TEST(RecipeTest, WhatIsNotBuiltIsRefusedAfterItIsUnderstood) {
-  for (const char* set : {"zero.optimizer=host", "zero.parameters=nvme", "zero.gradients=host", "zero.activations=host",
-                          "memory.nvme=/x", "checkpoint.dir=/x", "checkpoint.every=1", "checkpoint.stop_after=1",
-                          "checkpoint.resume=/x", "device.kind=cuda", "training.reduce_group=2", "comm.backend=nccl"}) {
+  for (const char* set :
+       {"zero.optimizer=host", "zero.parameters=nvme", "zero.gradients=host", "zero.activations=host", "memory.nvme=/x",
+        "device.kind=cuda", "training.reduce_group=2", "comm.backend=nccl"}) {
     EXPECT_FAILURE(with({set}), Exit::usage, AllOf(HasSubstr("not built yet"), Not(HasSubstr("\n"))));
   }
-  for (const char* set : {"zero.optimizer=device", "checkpoint.every=0", "checkpoint.resume=none", "device.kind=cpu",
-                          "training.reduce_group=1", "optimizer.name=lion", "checkpoint.keep=3"}) {
+  for (const char* set :
+       {"zero.optimizer=device", "device.kind=cpu", "training.reduce_group=1", "optimizer.name=lion"}) {
     EXPECT_EQ(tests::failure_of([&] { (void)with({set}); }).code(), Exit::done) << set;
   }
   // The last value counts, and a wrong value is a wrong value first.

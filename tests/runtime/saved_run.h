@@ -1,0 +1,87 @@
+#pragma once
+#include <fmt/format.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "runtime/checkpoint_resume.h"
+#include "runtime/checkpoint_writer.h"
+#include "tests/runtime/training.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+
+// Runs that write checkpoints and go on from them: ranks are threads, and one folder holds tokens and checkpoints.
+class SavedRun {
+ public:
+  SavedRun() {
+    std::ofstream file(folder_.path() / "tokens.bin", std::ios::binary);
+    for (std::uint32_t i = 0; i < 2000; ++i) {
+      const auto token = static_cast<std::uint16_t>((i * i * 7 + i / 5) % 130);
+      file.write(reinterpret_cast<const char*>(&token), 2);
+    }
+  }
+
+  const tests::ScratchFolder& folder() const { return folder_; }
+  std::filesystem::path checkpoints() const { return folder_.path() / "checkpoints"; }
+
+  // A small model of two blocks whose embedding does not divide evenly, four micro-batches a step.
+  std::vector<std::string> sets(int ranks, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> all = {"model.preset=tiny-gpt2",
+                                    "model.config.n_layer=2",
+                                    "model.config.n_embd=48",
+                                    "model.config.n_head=3",
+                                    "model.config.vocab_size=130",
+                                    "model.config.n_positions=24",
+                                    "model.config.resid_pdrop=0.1",
+                                    "data.train=" + (folder_.path() / "tokens.bin").string(),
+                                    "data.seq_len=16",
+                                    "training.max_steps=6",
+                                    "optimizer.learning_rate=2e-3",
+                                    fmt::format("training.gradient_accumulation_steps={}", 4 / ranks),
+                                    "checkpoint.dir=" + checkpoints().string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  struct Result {
+    std::vector<std::string> losses;  // of the steps of this run, exact
+    std::string weights;
+    std::vector<std::string> notes;
+    std::string resumed;  // the checkpoint's name; empty: from the start
+    Progress progress;
+  };
+
+  // Starts or goes on as the recipe says, up to `last` steps in all, with a checkpoint after each step in `save`.
+  Result run(int ranks, const std::vector<std::string>& all_sets, std::int64_t last,
+             const std::vector<std::int64_t>& save = {}, FileSystem* system = nullptr) const {
+    const Recipe recipe = load_recipe(std::nullopt, all_sets);
+    const auto posix = posix_file_system();
+    Result result;
+    comm::run_threads(ranks, [&](comm::World& world) {
+      const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1));
+      CheckpointFolder folder(*recipe.checkpoint.dir, recipe.checkpoint.keep, system ? *system : *posix, world);
+      Trainer trainer(job, world, 1, Trainer::Weights::later);
+      std::vector<std::string> notes;
+      const auto resumed =
+          start_or_resume(trainer, job, world, 2, [&](const std::string& note) { notes.push_back(note); });
+      CheckpointWriter writer(job, world, trainer.executor(), folder);
+      std::vector<std::string> losses;
+      while (trainer.steps_done() < last) {
+        losses.push_back(hex(trainer.step(false).loss));
+        if (std::find(save.begin(), save.end(), trainer.steps_done()) != save.end()) writer.start(trainer.progress());
+      }
+      writer.finish();
+      const std::string weights = trainer.weights_hash();
+      if (world.rank() == 0)
+        result = {losses, weights, notes, resumed ? resumed->filename().string() : "", trainer.progress()};
+    });
+    return result;
+  }
+
+ private:
+  tests::ScratchFolder folder_;
+};
+
+}  // namespace strata::runtime
