@@ -13,6 +13,7 @@
 #include "device/ops/product.h"
 #include "launcher/agreement.h"
 #include "launcher/bench_adam.h"
+#include "launcher/bench_io.h"
 #include "launcher/bench_stand.h"
 #include "launcher/cores.h"
 #include "runtime/job.h"
@@ -216,7 +217,7 @@ int bench(const BenchOptions& options) {
   if (options.part == "step") return bench_step(options);
   if (options.part == "adam") return bench_adam(options);
   if (options.part == "comm") return bench_comm(options);
-  if (options.part == "io") fail(Exit::usage, "strata bench io is not built yet");
+  if (options.part == "io") return bench_io(options);
   fail(Exit::usage, "strata bench knows step, adam, comm and io, not {}", options.part);
 }
 

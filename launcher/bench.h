@@ -13,7 +13,9 @@ struct BenchOptions {
   std::size_t parameters = 100'000'000;
   int steps = 8;
   std::optional<int> threads;
-  std::optional<std::filesystem::path> dir;  // io
+  std::vector<std::filesystem::path> dirs;  // io: one a drive
+  std::string io_bytes = "1GiB";
+  int rounds = 3;
   std::optional<std::filesystem::path> json;
 };
 

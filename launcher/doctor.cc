@@ -20,9 +20,11 @@
 #include <string>
 #include <thread>
 
+#include "device/abort.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
 #include "device/error.h"
+#include "offload/swap.h"
 #include "runtime/available_memory.h"
 
 namespace strata::launcher {
@@ -200,9 +202,24 @@ void gpu(Report& report) {
   report.note("gpu", there ? "there is one, but CUDA: not built" : "CUDA: not built");
 }
 
+void drive(Report& report, const fs::path& folder) {
+  const device::AbortToken abort;
+  offload::IoOptions options;
+  options.folders = {folder};
+  try {
+    const offload::Swap swap(options, offload::kBlock, 0, abort);
+    const auto drives = swap.drives();
+    report.ok("drive", fmt::format("{}: {}", folder.string(), to_string(drives[0].rung)));
+    for (const std::string& reason : drives[0].refused) report.note("drive", "not used there: " + reason);
+    for (const std::string& note : drives[0].notes) report.note("drive", note);
+  } catch (const Error& error) {
+    report.fix("drive", error.what());
+  }
+}
+
 }  // namespace
 
-int doctor(std::ostream& out) {
+int doctor(std::ostream& out, std::span<const fs::path> folders) {
   Report report(out);
   processor(report);
   cores(report);
@@ -212,6 +229,7 @@ int doctor(std::ostream& out) {
   mpi(report);
   shared_memory(report);
   gpu(report);
+  for (const fs::path& folder : folders) drive(report, folder);
   return report.broken() ? static_cast<int>(Exit::failed) : 0;
 }
 

@@ -1,10 +1,13 @@
 #pragma once
+#include <filesystem>
 #include <ostream>
+#include <span>
 
 namespace strata::launcher {
 
-// `strata doctor`: what this machine offers and what to fix, a line each ("ok", "note" or "fix"), into `out`. Returns
-// the exit code: 1 where training cannot work at all.
-int doctor(std::ostream& out);
+// `strata doctor`: what this machine offers and what to fix, a line each ("ok", "note" or "fix"), into `out`; of each
+// folder, how the nvme tier would be read and written there. Returns the exit code: 1 where training cannot work at all
+// or a folder cannot be used.
+int doctor(std::ostream& out, std::span<const std::filesystem::path> folders);
 
 }  // namespace strata::launcher

@@ -3,9 +3,11 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "device/error.h"
 #include "launcher/bench.h"
@@ -82,8 +84,13 @@ int run(int argc, char** argv) {
   command->add_option("PATH", inspected, "what to look into")->required();
   command->callback([&] { status = strata::launcher::inspect(inspected, std::cout); });
 
+  std::vector<std::filesystem::path> folders;
   command = app.add_subcommand("doctor", "what this machine offers, and what to fix");
-  command->callback([&] { status = strata::launcher::doctor(std::cout); });
+  command->add_option("FOLDER", folders, "folders for the nvme tier (default: the current one)");
+  command->callback([&] {
+    if (folders.empty()) folders = {std::filesystem::current_path()};
+    status = strata::launcher::doctor(std::cout, folders);
+  });
 
   command = app.add_subcommand("keys", "every key of a recipe: default, what is allowed, meaning");
   command->callback([] { std::cout << strata::runtime::recipe_reference(); });
@@ -93,13 +100,15 @@ int run(int argc, char** argv) {
   add_later(app, "calibrate", "measured speeds of this machine, read by plan");
 
   strata::launcher::BenchOptions bench;
-  command = app.add_subcommand("bench", "one part against its floor: step RECIPE, adam, comm");
+  command = app.add_subcommand("bench", "one part against its floor: step RECIPE, adam, comm, io --dir DIR");
   command->add_option("PART", bench.part, "step, adam, comm or io")->required();
   add_recipe(command, bench);
   command->add_option("--n", bench.parameters, "adam: parameters")->check(CLI::Range(4096, 1 << 30));
   command->add_option("--steps", bench.steps, "step: measured steps, after two of warm-up")->check(CLI::Range(1, 1000));
   command->add_option("--threads", bench.threads, "adam: threads (default: all cores)")->check(CLI::Range(1, 1024));
-  command->add_option("--dir", bench.dir, "io: folder on the drive to measure");
+  command->add_option("--dir", bench.dirs, "io: folder on the drive to measure; several times: striped over them");
+  command->add_option("--size", bench.io_bytes, "io: bytes of a pass")->capture_default_str();
+  command->add_option("--rounds", bench.rounds, "io: passes")->check(CLI::Range(1, 1000))->capture_default_str();
   command->add_option("--json", bench.json, "write the figures as JSON");
   command->callback([&] { status = strata::launcher::bench(bench); });
 

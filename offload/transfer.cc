@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 // How often a wait looks at the abort token.
 constexpr auto kPoll = 50ms;
 // After an abort, for requests in flight: the kernel should not write into memory that is used for something else.
-constexpr auto kGrace = 1s;
+constexpr auto kGrace = 250ms;
 
 [[noreturn]] void report(const Failure& failure) {
   const std::string reason = failure.error != 0 ? std::generic_category().message(failure.error)

@@ -1,0 +1,129 @@
+// Every request of a short sequence fails in turn, on every rung.
+#include "offload/drive.h"
+
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "tests/offload/faulty_submitter.h"
+#include "tests/offload/rungs.h"
+
+namespace strata::offload {
+namespace {
+
+using testing::AllOf;
+using testing::AnyOf;
+using testing::HasSubstr;
+
+constexpr std::size_t kBytes = 3 * kBlock + 2 * kPage;
+constexpr int kRequests = 8;  // 4 to write kBytes, 4 to read them
+
+class DriveFault : public OnRung {
+ protected:
+  void SetUp() override {
+    OnRung::SetUp();
+    if (IsSkipped()) return;
+    options_ = spoiled_by(plan_, options_);
+    options_.folders.push_back(folder_.path());  // of two drives, one may fail
+    fill(from_, 1);
+  }
+  // Writes and reads everything, request `number` spoiled. Counts below the limit that were needed.
+  void run(int number, bool verify = false) {
+    IoOptions options = options_;
+    options.verify = verify;
+    Swap swap(options, kBytes, 7, abort_);
+    plan_.arm(number);
+    std::fill(to_.begin(), to_.end(), std::byte{0});
+    swap.write(0, from_);
+    swap.read(0, to_);
+  }
+  bool came_back() const { return std::memcmp(from_.data(), to_.data(), kBytes) == 0; }
+
+  FaultPlan plan_;
+  device::Arena memory_{2 * kBytes};
+  std::span<std::byte> from_{memory_.data(), kBytes}, to_{memory_.at(kBytes), kBytes};
+};
+INSTANTIATE_TEST_SUITE_P(, DriveFault, testing::ValuesIn(kRungs), name_of_rung);
+
+TEST_P(DriveFault, ErrorsNameFileOffsetAndReason) {
+  for (const int error : {EIO, ENOSPC}) {
+    plan_.error = error;
+    for (int number = 0; number < kRequests; ++number) {
+      const Error failure = tests::failure_of([&] { run(number); });
+      EXPECT_EQ(failure.code(), Exit::failed) << number;
+      EXPECT_THAT(failure.what(), AllOf(HasSubstr(folder_.path().string()), HasSubstr("rank 7"), HasSubstr("offset"),
+                                        HasSubstr(number < kRequests / 2 ? "write" : "read"),
+                                        HasSubstr(std::generic_category().message(error))));
+    }
+  }
+  run(kRequests);  // all requests were spoiled once, and the next run is sound
+  EXPECT_EQ(plan_.counted, kRequests);
+  EXPECT_TRUE(came_back());
+}
+
+TEST_P(DriveFault, WhatPassesIsTriedAgain) {
+  for (const int error : {EINTR, EAGAIN}) {
+    plan_.error = error;
+    for (int number = 0; number < kRequests; ++number) {
+      run(number);
+      EXPECT_EQ(plan_.counted, kRequests + 1);
+      EXPECT_TRUE(came_back()) << number;
+    }
+  }
+}
+
+TEST_P(DriveFault, WhatDoesNotPassEnds) {
+  plan_.error = EAGAIN;
+  plan_.times = 1 << 20;
+  EXPECT_FAILURE(run(0), Exit::failed, HasSubstr(std::generic_category().message(EAGAIN)));
+}
+
+TEST_P(DriveFault, ShortTransfersGoOn) {
+  plan_.fault = Fault::half;
+  for (int number = 0; number < kRequests; ++number) {
+    run(number);
+    EXPECT_GT(plan_.counted, kRequests);
+    EXPECT_TRUE(came_back()) << number;
+  }
+}
+
+TEST_P(DriveFault, AFileThatEndsEarly) {
+  plan_.error = 0;
+  EXPECT_FAILURE(run(kRequests - 1), Exit::failed, HasSubstr("ends early"));
+}
+
+TEST_P(DriveFault, WrongBytesAreFoundByTheirChecksum) {
+  plan_.fault = Fault::bits;
+  for (int number = kRequests / 2; number < kRequests; ++number) {
+    EXPECT_FAILURE(run(number, true), Exit::failed,
+                   AllOf(HasSubstr("not those that were written"), HasSubstr(folder_.path().string()),
+                         HasSubstr("rank 7"), HasSubstr("offset")));
+    run(number);  // without checksums nobody notices: the spoiled byte is there
+    EXPECT_FALSE(came_back());
+  }
+  run(kRequests, true);
+  EXPECT_TRUE(came_back());
+}
+
+// A request that never completes: the abort token ends the wait of its call, and that of another one.
+TEST_P(DriveFault, AbortEndsTheWaitForWhatNeverCompletes) {
+  plan_.fault = Fault::never;
+  for (const bool write : {true, false}) {
+    device::AbortToken abort;
+    Swap swap(options_, kBytes, 0, abort);
+    plan_.arm(0);
+    std::thread other([&] {
+      while (plan_.counted < kRequests / 2) std::this_thread::yield();
+      abort.set({0, "stop it", Exit::failed});
+    });
+    if (write)
+      EXPECT_THROW(swap.write(0, from_), device::Aborted);
+    else
+      EXPECT_THROW(swap.read(0, to_), device::Aborted);
+    EXPECT_THROW(swap.read(0, to_), device::Aborted);
+    other.join();
+  }
+}
+
+}  // namespace
+}  // namespace strata::offload
