@@ -3,7 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <condition_variable>
+#include <mutex>
 #include <thread>
+#include <vector>
 
 #include "tests/offload/faulty_submitter.h"
 #include "tests/offload/rungs.h"
@@ -103,6 +106,72 @@ TEST_P(DriveFault, WrongBytesAreFoundByTheirChecksum) {
   }
   run(kRequests, true);
   EXPECT_TRUE(came_back());
+}
+
+// Holds every answer back until told, and remembers in what order requests came.
+class Gate final : public Submitter {
+ public:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<bool> writes;
+    bool open = false;
+  };
+  Gate(std::unique_ptr<Submitter> kernel, State& state) : kernel_(std::move(kernel)), state_(state) {}
+  int register_memory(std::span<std::byte> memory) override { return kernel_->register_memory(memory); }
+  void submit(const Request& r) override {
+    const std::lock_guard lock(state_.mutex);
+    state_.writes.push_back(r.write);
+    state_.changed.notify_all();
+    kernel_->submit(r);
+  }
+  std::size_t wait(std::span<Completion> done) override {
+    const std::size_t n = kernel_->wait(done);
+    std::unique_lock lock(state_.mutex);
+    if (n > 0) state_.changed.wait(lock, [&] { return state_.open; });
+    return n;
+  }
+  void wake() override { kernel_->wake(); }
+
+ private:
+  std::unique_ptr<Submitter> kernel_;
+  State& state_;
+};
+
+// A call that comes while another one has many requests left gets every second place.
+TEST(DriveTurns, CallsTakeTurns) {
+  const tests::ScratchFolder folder;
+  const SwapFile file(folder.path(), 64 * kBlock, 0);
+  Gate::State state;
+  IoOptions options;
+  options.queue_depth = 4;
+  options.wrap = [&](std::unique_ptr<Submitter> kernel, const Rung&) {
+    return std::make_unique<Gate>(std::move(kernel), state);
+  };
+  Drive drive(file, {Engine::threads, false, false}, options);
+  device::Arena memory(64 * kBlock);
+  Call calls[2];
+  Share shares[2] = {{&calls[0], false, memory.data(), {0, 32 * kBlock, 0, 1}},
+                     {&calls[1], true, memory.at(32 * kBlock), {32 * kBlock, 32 * kBlock, 0, 1}}};
+  calls[0].shares = calls[1].shares = 1;
+  drive.start(shares[0]);
+  {
+    std::unique_lock lock(state.mutex);
+    state.changed.wait(lock, [&] { return state.writes.size() == 4; });
+  }
+  drive.start(shares[1]);
+  {
+    const std::lock_guard lock(state.mutex);
+    state.open = true;
+  }
+  state.changed.notify_all();
+  for (Call& call : calls) ASSERT_TRUE(call.wait_for(std::chrono::seconds(60)));
+  const auto writes_in = [&](std::ptrdiff_t from, std::ptrdiff_t to) {
+    return std::count(state.writes.begin() + from, state.writes.begin() + to, true);
+  };
+  EXPECT_EQ(state.writes.size(), 64u);
+  EXPECT_EQ(writes_in(0, 4), 0);
+  EXPECT_NEAR(static_cast<double>(writes_in(4, 44)), 20, 4);  // one more round may have gone to the first call
 }
 
 // A request that never completes: the abort token ends the wait of its call, and that of another one.

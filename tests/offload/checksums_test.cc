@@ -1,0 +1,32 @@
+#include "offload/checksums.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "offload/io_options.h"
+
+namespace strata::offload {
+namespace {
+
+TEST(Checksums, NameTheFirstWrongPage) {
+  std::vector<std::byte> bytes(4 * kPage, std::byte{7});
+  Checksums checksums(8 * kPage);
+  checksums.record(2 * kPage, bytes);
+  EXPECT_EQ(checksums.mismatch(2 * kPage, bytes), std::nullopt);
+  bytes[2 * kPage + 5] ^= std::byte{1};
+  bytes[3 * kPage] ^= std::byte{1};
+  EXPECT_EQ(checksums.mismatch(2 * kPage, bytes), 4 * kPage);
+  // A part of what was written is compared too, and what was written over counts as it is now.
+  EXPECT_EQ(checksums.mismatch(5 * kPage, std::span(bytes).subspan(3 * kPage)), 5 * kPage);
+  checksums.record(5 * kPage, std::span(bytes).subspan(3 * kPage));
+  EXPECT_EQ(checksums.mismatch(5 * kPage, std::span(bytes).subspan(3 * kPage)), std::nullopt);
+}
+
+TEST(Checksums, WhatWasNeverWrittenPasses) {
+  const std::vector<std::byte> bytes(kPage, std::byte{3});
+  EXPECT_EQ(Checksums(2 * kPage).mismatch(kPage, bytes), std::nullopt);
+}
+
+}  // namespace
+}  // namespace strata::offload

@@ -1,0 +1,145 @@
+#include "offload/ladder.h"
+
+#include <gmock/gmock.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdio>
+
+#include "tests/offload/faulty_submitter.h"
+#include "tests/offload/rungs.h"
+
+namespace strata::offload {
+namespace {
+
+using testing::AllOf;
+using testing::ExitedWithCode;
+using testing::HasSubstr;
+
+// From here on, in this process, these system calls answer with `error`, as a container's seccomp filter does.
+bool forbid(std::initializer_list<long> calls, int error) {
+  std::vector<sock_filter> program = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
+  for (const long call : calls) {
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(call), 0, 1));
+    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)));
+  }
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+class Ladder : public testing::Test {
+ protected:
+  void SetUp() override {
+    options_.folders = {folder_.path()};
+    device::AbortToken abort;
+    if (Swap(options_, kBlock, 0, abort).describe() != "io_uring, O_DIRECT, registered buffers")
+      GTEST_SKIP() << "the top rung does not work here: " << Swap(options_, kBlock, 0, abort).describe();
+  }
+  // In a child: how a run would read and write, to stderr; exits with 0 or the error's code.
+  [[noreturn]] void describe_in_child() {
+    const Error error = tests::failure_of([&] {
+      device::AbortToken abort;
+      Swap swap(options_, kBlock, 0, abort);
+      device::Arena staging(64 * kBlock);
+      swap.register_memory({staging.data(), staging.size()});
+      swap.write(0, {staging.data(), kBlock});
+      std::fprintf(stderr, "%s\n", swap.describe().c_str());
+    });
+    std::fprintf(stderr, "%s\n", error.what());
+    std::_Exit(static_cast<int>(error.code()));
+  }
+  tests::ScratchFolder folder_;
+  IoOptions options_;
+};
+
+TEST_F(Ladder, SeccompForbidsIoUring) {
+  EXPECT_EXIT(
+      {
+        if (!forbid({SYS_io_uring_setup}, EPERM)) std::_Exit(77);
+        describe_in_child();
+      },
+      ExitedWithCode(0), "^libaio, O_DIRECT; not used: io_uring: io_uring_setup: Operation not permitted .*seccomp");
+  EXPECT_EXIT(
+      {
+        if (!forbid({SYS_io_uring_setup, SYS_io_setup}, ENOSYS)) std::_Exit(77);
+        describe_in_child();
+      },
+      ExitedWithCode(0), "^threads, O_DIRECT; not used: io_uring: .*not implemented.*; not used: libaio: .*not impl");
+  options_.engine = Engine::io_uring;
+  EXPECT_EXIT(
+      {
+        if (!forbid({SYS_io_uring_setup}, EPERM)) std::_Exit(77);
+        describe_in_child();
+      },
+      ExitedWithCode(static_cast<int>(Exit::usage)), "asked for: io_uring: .*Operation not permitted");
+}
+
+// Enough for the probe, not for the staging.
+TEST_F(Ladder, TooLittleLockedMemory) {
+  ASSERT_EQ(::chmod(folder_.path().c_str(), 0777), 0);
+  const auto limit_to = [](rlim_t bytes) {
+    const rlimit limit{bytes, bytes};
+    // Root's memory is not counted.
+    return ::setrlimit(RLIMIT_MEMLOCK, &limit) == 0 && (::geteuid() != 0 || ::setuid(65534) == 0);
+  };
+  for (const rlim_t limit : {rlim_t{64} << 10, rlim_t{4} << 20})
+    EXPECT_EXIT(
+        {
+          if (!limit_to(limit)) std::_Exit(77);
+          describe_in_child();
+        },
+        ExitedWithCode(0), "^io_uring, O_DIRECT, plain buffers; not used: registered buffers: .*locked memory is");
+  options_.registered = true;
+  EXPECT_EXIT(
+      {
+        if (!limit_to(rlim_t{4} << 20)) std::_Exit(77);
+        describe_in_child();
+      },
+      ExitedWithCode(static_cast<int>(Exit::usage)), "cannot be registered as asked for: .*locked memory is");
+}
+
+// A rung that answers with errors or other bytes is not taken, and the reason is kept.
+TEST_F(Ladder, ARungThatDoesNotDoWhatItSays) {
+  for (const Fault fault : {Fault::error, Fault::bits}) {
+    FaultPlan plan;
+    plan.fault = fault;
+    plan.error = EINVAL;
+    plan.times = 1 << 20;
+    plan.arm(0);
+    options_.wrap = [&plan](std::unique_ptr<Submitter> kernel, const Rung& rung) -> std::unique_ptr<Submitter> {
+      if (rung.engine != Engine::io_uring || !rung.direct) return kernel;
+      return std::make_unique<FaultySubmitter>(std::move(kernel), plan);
+    };
+    device::AbortToken abort;
+    const std::string text = Swap(options_, kBlock, 0, abort).describe();
+    EXPECT_EQ(text.find("libaio, O_DIRECT; not used: io_uring, O_DIRECT, registered buffers: "), 0u) << text;
+    EXPECT_THAT(text, AllOf(HasSubstr("not used: io_uring, O_DIRECT, plain buffers: "),
+                            HasSubstr(fault == Fault::bits ? "other bytes came back" : "Invalid argument")));
+  }
+}
+
+TEST_F(Ladder, NothingWorks) {
+  FaultPlan plan;
+  plan.times = 1 << 20;
+  plan.arm(0);
+  device::AbortToken abort;
+  EXPECT_FAILURE(Swap(spoiled_by(plan, options_), kBlock, 0, abort), Exit::failed,
+                 AllOf(HasSubstr(folder_.path().string()), HasSubstr("threads, buffered"), HasSubstr("Input/output")));
+}
+
+TEST_F(Ladder, RegisteredBuffersAreIoUringsAlone) {
+  options_.engine = Engine::threads;
+  options_.registered = true;
+  device::AbortToken abort;
+  EXPECT_FAILURE(Swap(options_, kBlock, 0, abort), Exit::usage, HasSubstr("threads has none"));
+}
+
+}  // namespace
+}  // namespace strata::offload

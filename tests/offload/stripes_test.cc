@@ -1,0 +1,70 @@
+#include "offload/stripes.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <set>
+#include <vector>
+
+namespace strata::offload {
+namespace {
+
+TEST(Stripes, OneDrivePiecesEndAtBlocks) {
+  Stripes stripes(kBlock - kPage, 2 * kBlock, 0, 1);
+  std::vector<std::uint32_t> sizes;
+  std::vector<std::uint64_t> offsets;
+  while (!stripes.empty()) {
+    const Piece piece = stripes.next();
+    offsets.push_back(piece.file_offset);
+    sizes.push_back(piece.size);
+  }
+  EXPECT_EQ(sizes, (std::vector<std::uint32_t>{kPage, kBlock, kBlock - kPage}));
+  EXPECT_EQ(offsets, (std::vector<std::uint64_t>{kBlock - kPage, kBlock, 2 * kBlock}));
+}
+
+TEST(Stripes, BlocksGoRound) {
+  Stripes second(0, 7 * kBlock, 1, 3);
+  EXPECT_EQ(second.next().from_start, 1 * kBlock);
+  const Piece piece = second.next();
+  EXPECT_EQ(piece.from_start, 4 * kBlock);
+  EXPECT_EQ(piece.file_offset, 1 * kBlock);
+  EXPECT_TRUE(second.empty());
+}
+
+// The drives' pieces are the call, each byte once, each inside its file, and no two bytes of a tier in one place.
+TEST(Stripes, EveryByteHasOnePlace) {
+  const bool holds = rc::check([] {
+    const std::uint64_t drives = *rc::gen::inRange<std::uint64_t>(1, 6);
+    const std::uint64_t pages = *rc::gen::inRange<std::uint64_t>(1, 5000);
+    const std::uint64_t first = *rc::gen::inRange<std::uint64_t>(0, pages);
+    const std::uint64_t count = *rc::gen::inRange<std::uint64_t>(0, pages - first + 1);
+    std::vector<int> covered(count);
+    std::set<std::pair<std::uint64_t, std::uint64_t>> places;
+    for (std::uint64_t drive = 0; drive < drives; ++drive) {
+      Stripes stripes(first * kPage, count * kPage, drive, drives);
+      while (!stripes.empty()) {
+        const Piece piece = stripes.next();
+        RC_ASSERT(piece.size > 0 && piece.size <= kBlock && piece.size % kPage == 0);
+        RC_ASSERT(piece.file_offset + piece.size <= file_bytes(pages * kPage, drive, drives));
+        for (std::uint64_t page = 0; page < piece.size / kPage; ++page) {
+          ++covered[piece.from_start / kPage + page];
+          RC_ASSERT(places.emplace(drive, piece.file_offset + page * kPage).second);
+        }
+      }
+    }
+    for (const int times : covered) RC_ASSERT(times == 1);
+  });
+  EXPECT_TRUE(holds);
+}
+
+// A byte's place depends on its offset alone, not on the call that moves it.
+TEST(Stripes, PlaceDoesNotDependOnTheCall) {
+  Stripes whole(0, 9 * kBlock, 2, 3);
+  whole.next();
+  const Piece expected = whole.next();  // block 5
+  Stripes part(5 * kBlock + kPage, kPage, 2, 3);
+  EXPECT_EQ(part.next().file_offset, expected.file_offset + kPage);
+}
+
+}  // namespace
+}  // namespace strata::offload
