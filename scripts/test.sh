@@ -9,7 +9,7 @@
 build_options=(--all)
 select=()
 # What ThreadSanitizer can see: threads of this process. MPI's and OpenMP's own synchronisation it cannot.
-threads='^(comm|runtime|models)\.|^device\.(Lane|Team|Abort)'
+threads='^(comm|runtime|models|offload)\.|^device\.(Lane|Team|Abort)'
 while [ $# -gt 0 ]; do
   case $1 in
     --asan)

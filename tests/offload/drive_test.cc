@@ -30,7 +30,7 @@ class DriveFault : public OnRung {
     options_.folders.push_back(folder_.path());  // of two drives, one may fail
     fill(from_, 1);
   }
-  // Writes and reads everything, request `number` spoiled. Counts below the limit that were needed.
+  // Writes and reads everything, request `number` spoiled.
   void run(int number, bool verify = false) {
     IoOptions options = options_;
     options.verify = verify;
@@ -138,40 +138,66 @@ class Gate final : public Submitter {
   State& state_;
 };
 
+class DriveWithGate : public testing::Test {
+ protected:
+  DriveWithGate() {
+    options_.queue_depth = 4;
+    options_.wrap = [this](std::unique_ptr<Submitter> kernel, const Rung&) {
+      return std::make_unique<Gate>(std::move(kernel), state_);
+    };
+    drive_ = std::make_unique<Drive>(file_, Rung{Engine::threads, false, false}, options_);
+    calls_[0].shares = calls_[1].shares = 1;
+  }
+  ~DriveWithGate() override { open(); }
+  void wait_for_requests(std::size_t count) {
+    std::unique_lock lock(state_.mutex);
+    state_.changed.wait(lock, [&] { return state_.writes.size() >= count; });
+  }
+  void open() {
+    const std::lock_guard lock(state_.mutex);
+    state_.open = true;
+    state_.changed.notify_all();
+  }
+
+  const tests::ScratchFolder folder_;
+  const SwapFile file_{folder_.path(), 64 * kBlock, 0};
+  Gate::State state_;
+  IoOptions options_;
+  device::Arena memory_{64 * kBlock};
+  Call calls_[2];
+  Share shares_[2] = {{&calls_[0], false, memory_.data(), {0, 32 * kBlock, 0, 1}},
+                      {&calls_[1], true, memory_.at(32 * kBlock), {32 * kBlock, 32 * kBlock, 0, 1}}};
+  std::unique_ptr<Drive> drive_;
+};
+
 // A call that comes while another one has many requests left gets every second place.
-TEST(DriveTurns, CallsTakeTurns) {
-  const tests::ScratchFolder folder;
-  const SwapFile file(folder.path(), 64 * kBlock, 0);
-  Gate::State state;
-  IoOptions options;
-  options.queue_depth = 4;
-  options.wrap = [&](std::unique_ptr<Submitter> kernel, const Rung&) {
-    return std::make_unique<Gate>(std::move(kernel), state);
-  };
-  Drive drive(file, {Engine::threads, false, false}, options);
-  device::Arena memory(64 * kBlock);
-  Call calls[2];
-  Share shares[2] = {{&calls[0], false, memory.data(), {0, 32 * kBlock, 0, 1}},
-                     {&calls[1], true, memory.at(32 * kBlock), {32 * kBlock, 32 * kBlock, 0, 1}}};
-  calls[0].shares = calls[1].shares = 1;
-  drive.start(shares[0]);
-  {
-    std::unique_lock lock(state.mutex);
-    state.changed.wait(lock, [&] { return state.writes.size() == 4; });
-  }
-  drive.start(shares[1]);
-  {
-    const std::lock_guard lock(state.mutex);
-    state.open = true;
-  }
-  state.changed.notify_all();
-  for (Call& call : calls) ASSERT_TRUE(call.wait_for(std::chrono::seconds(60)));
+TEST_F(DriveWithGate, CallsTakeTurns) {
+  drive_->start(shares_[0]);
+  wait_for_requests(4);
+  drive_->start(shares_[1]);
+  open();
+  for (Call& call : calls_) ASSERT_TRUE(call.wait_for(std::chrono::seconds(60)));
   const auto writes_in = [&](std::ptrdiff_t from, std::ptrdiff_t to) {
-    return std::count(state.writes.begin() + from, state.writes.begin() + to, true);
+    return std::count(state_.writes.begin() + from, state_.writes.begin() + to, true);
   };
-  EXPECT_EQ(state.writes.size(), 64u);
+  EXPECT_EQ(state_.writes.size(), 64u);
   EXPECT_EQ(writes_in(0, 4), 0);
   EXPECT_NEAR(static_cast<double>(writes_in(4, 44)), 20, 4);  // one more round may have gone to the first call
+}
+
+// What an abandoned call left with the kernel comes back later, to nobody.
+TEST_F(DriveWithGate, AbandonedRequestsTouchNothing) {
+  drive_->start(shares_[0]);
+  wait_for_requests(4);
+  drive_->stop(shares_[0]);
+  drive_->abandon(shares_[0]);
+  open();
+  drive_->start(shares_[1]);
+  ASSERT_TRUE(calls_[1].wait_for(std::chrono::seconds(60)));
+  EXPECT_FALSE(calls_[1].failure().has_value());
+  EXPECT_EQ(state_.writes.size(), 4u + 32u);
+  EXPECT_EQ(shares_[0].in_flight, 4u);  // as it was when it was abandoned
+  EXPECT_FALSE(calls_[0].wait_for(std::chrono::milliseconds(0)));
 }
 
 // A request that never completes: the abort token ends the wait of its call, and that of another one.
