@@ -4,6 +4,7 @@
 
 #include "device/ops/dropout.h"
 #include "device/ops/embedding.h"
+#include "device/ops/gradient_sum.h"
 #include "models/slots.h"
 #include "models/table_tiles.h"
 
@@ -13,8 +14,6 @@ namespace {
 using device::ConstView;
 using device::Lane;
 using device::View;
-
-constexpr std::size_t kBlock = 4096;  // elements of one block of the gradient norm
 
 class Embedding final : public Unit {
  public:
@@ -88,7 +87,7 @@ std::unique_ptr<Unit> make_embedding(const EmbeddingSpec& spec, const RunShape& 
 }
 
 std::size_t tied_elements(std::size_t vocabulary, std::size_t hidden) {
-  return (vocabulary * hidden + kBlock - 1) / kBlock * kBlock;
+  return (vocabulary * hidden + device::kSquareBlock - 1) / device::kSquareBlock * device::kSquareBlock;
 }
 
 }  // namespace strata::models

@@ -22,9 +22,6 @@ class Permutation {
   std::array<std::uint64_t, 8> keys_;
 };
 
-// Labels that do not count.
-inline constexpr std::int32_t kIgnoredLabel = -100;
-
 // The sequences of a list of token files, and which of them each micro-batch of the run takes (docs/guide.md,
 // "What a step means"). Reading allocates nothing. Throws Error{usage} on construction where there is no sequence.
 class Batches {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "device/moment_format.h"
+#include "device/ops/gradient_sum.h"
 #include "models/model.h"
 #include "runtime/state.h"
 
@@ -10,7 +11,7 @@ namespace strata::runtime {
 
 // Shard borders fall on multiples of this many elements: one block of the gradient norm, a whole number of 8-bit
 // blocks, 4 KiB pages and vectors.
-inline constexpr std::size_t kShardAlignment = 4096;
+inline constexpr std::size_t kShardAlignment = device::kSquareBlock;
 
 // A stretch of a unit's flat buffer that belongs to one tensor and is treated alike.
 struct Run {

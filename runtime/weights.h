@@ -40,7 +40,7 @@ void store_weights(Executor& executor, const StepPlan& plan, int rank, std::size
 // Fills this rank's parameters and fp32 masters on `threads` threads.
 void load_weights(Executor& executor, const StepPlan& plan, int rank, const WeightSource& source, int threads);
 
-// Hash of the fp32 master weights, 32 hex digits: the sum over blocks of 4,096 elements, at fixed places of each unit,
+// Hash of the fp32 master weights, 32 hex digits: the sum over blocks of kShardAlignment, at fixed places of each unit,
 // of XXH3-128 of their bytes seeded by the place; so it does not depend on shards. Collective.
 std::string weights_hash(Executor& executor, const StepPlan& plan, comm::World& world);
 

@@ -11,6 +11,8 @@ namespace {
 
 // Blocks of squares per task: an exact sum has a fixed cost to merge.
 constexpr std::size_t kBlocksPerTask = 64;
+// Kernels see as few headers as they can: inline code of one instruction set must not stand in for another's.
+static_assert(cpu::kSquareBlock == kSquareBlock);
 
 }  // namespace
 
@@ -25,17 +27,17 @@ void gradient_sum(Lane& lane, std::span<const std::byte* const> pieces, DType dt
 }
 
 void gradient_square_sum(Lane& lane, ConstView first, ConstView second, ExactSum* total) {
-  STRATA_CHECK_EQ(first.size % cpu::kSquareBlock, 0u);
+  STRATA_CHECK_EQ(first.size % kSquareBlock, 0u);
   STRATA_CHECK(!second || (second.size == first.size && second.dtype == first.dtype));
   const auto square_sum = cpu::gradient_sum_kernels().square_sum[cpu::index(first.dtype)];
   cpu::submit(lane, [=](cpu::Team& team) {
     std::mutex mutex;  // merging is exact: the order in which tasks come does not matter
-    team.for_range(first.size / cpu::kSquareBlock, kBlocksPerTask, [&](std::size_t begin, std::size_t end) {
+    team.for_range(first.size / kSquareBlock, kBlocksPerTask, [&](std::size_t begin, std::size_t end) {
       ExactSum sum;
       for (std::size_t block = begin; block < end; ++block) {
-        const std::size_t at = block * cpu::kSquareBlock;
-        sum.add(square_sum(first.sub(at, cpu::kSquareBlock).data,
-                           second ? second.sub(at, cpu::kSquareBlock).data : nullptr));
+        const std::size_t at = block * kSquareBlock;
+        sum.add(square_sum(first.sub(at, kSquareBlock).data,
+                           second ? second.sub(at, kSquareBlock).data : nullptr));
       }
       const std::lock_guard lock(mutex);
       total->merge(sum);
