@@ -152,6 +152,11 @@ bool Config::has(std::string_view key) const {
   return found != values_.end() && !std::holds_alternative<std::nullptr_t>(found->second);
 }
 
+bool Config::is_null(std::string_view key) const {
+  const auto found = values_.find(key);
+  return found != values_.end() && std::holds_alternative<std::nullptr_t>(found->second);
+}
+
 std::string_view Config::spelled(std::initializer_list<std::string_view> keys) const {
   for (const std::string_view key : keys) {
     if (has(key)) return key;

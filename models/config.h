@@ -32,6 +32,8 @@ class Config {
   const std::string& source() const { return source_; }
   // There and not null. The accessors treat null as absent.
   bool has(std::string_view key) const;
+  // There and null: for keys whose absence means something else.
+  bool is_null(std::string_view key) const;
   // The first of `keys` that has(), or the first: for keys with an older and a newer spelling.
   std::string_view spelled(std::initializer_list<std::string_view> keys) const;
 

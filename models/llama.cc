@@ -4,18 +4,17 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <numbers>
 
 #include "device/ops/activation.h"
 #include "device/ops/attention.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/norm.h"
 #include "device/ops/rope.h"
-#include "models/config.h"
 #include "models/embedding.h"
 #include "models/families.h"
 #include "models/head.h"
 #include "models/linear.h"
+#include "models/llama_shape.h"
 #include "models/slots.h"
 
 namespace strata::models {
@@ -26,24 +25,6 @@ using device::DType;
 using device::Lane;
 using device::View;
 
-// How rotary frequencies are stretched for long contexts; factor 1: not at all.
-struct RopeScaling {
-  double factor = 1, low_frequency = 1, high_frequency = 4, original_positions = 0;
-  bool by_frequency = false;  // Llama 3: long wavelengths by the factor, short ones not, in between smoothly
-};
-
-struct Shape {
-  std::size_t hidden, heads, kv_heads, head_dim, inner, layers, vocabulary, positions, window;
-  float eps, deviation, attention_dropout;
-  double theta;
-  RopeScaling scaling;
-  bool qkv_bias, output_bias, mlp_bias, qk_norm, tied;
-
-  std::size_t query_width() const { return heads * head_dim; }
-  std::size_t key_width() const { return kv_heads * head_dim; }
-  std::size_t qkv_width() const { return query_width() + 2 * key_width(); }
-};
-
 // Offsets of a block's parameters in its flat buffer; the same for every block.
 struct Offsets {
   std::size_t norm1, q, k, v, q_bias, k_bias, v_bias, q_norm, k_norm, output, output_bias, norm2, gate, up, gate_bias,
@@ -52,7 +33,7 @@ struct Offsets {
 
 // The operations of a block, prepared once and shared by all of them.
 struct BlockPlan {
-  BlockPlan(const Shape& s, const RunShape& run, const Offsets& o)
+  BlockPlan(const LlamaShape& s, const RunShape& run, const Offsets& o)
       : shape(s),
         offsets(o),
         tokens(run.tokens()),
@@ -112,7 +93,7 @@ struct BlockPlan {
     bytes.backward_workspace = work.bytes();
   }
 
-  Shape shape;
+  LlamaShape shape;
   Offsets offsets;
   std::size_t tokens;
   device::NormShape norm, q_norm, k_norm;
@@ -126,7 +107,7 @@ struct BlockPlan {
 
 class Block final : public Unit {
  public:
-  Block(const Shape& s, std::size_t layer) : Unit("block " + std::to_string(layer)), layer_(layer) {
+  Block(const LlamaShape& s, std::size_t layer) : Unit("block " + std::to_string(layer)), layer_(layer) {
     const std::string p = "model.layers." + std::to_string(layer) + ".";
     const auto d = static_cast<std::int64_t>(s.hidden), f = static_cast<std::int64_t>(s.inner);
     const auto q = static_cast<std::int64_t>(s.query_width()), kv = static_cast<std::int64_t>(s.key_width());
@@ -173,7 +154,7 @@ class Block final : public Unit {
 
   void forward(Lane& lane, const Context& c, std::size_t part, ConstView x, View y, View saved) const override {
     const BlockPlan& b = *plan_;
-    const Shape& s = b.shape;
+    const LlamaShape& s = b.shape;
     const View scratch = b.scratch.of(c.workspace);
     const View narrow = b.narrow.of(c.workspace).sub(0, b.tokens * s.hidden);
     const View heads = b.heads.of(saved), middle = b.middle.of(saved), inner = b.inner.of(saved);
@@ -215,7 +196,7 @@ class Block final : public Unit {
   void backward(Lane& lane, const Context& c, std::size_t part, ConstView x, ConstView saved, ConstView dy, View dx,
                 const GradientRange& gradients) const override {
     const BlockPlan& b = *plan_;
-    const Shape& s = b.shape;
+    const LlamaShape& s = b.shape;
     const View scratch = b.scratch.of(c.workspace);
     const View d_hidden = b.narrow.of(c.workspace).sub(0, b.tokens * s.hidden);
     const View d_mixed = b.narrow.of(c.workspace).sub(0, b.tokens * s.query_width());
@@ -249,7 +230,7 @@ class Block final : public Unit {
   void backward_attention(Lane& lane, const Context& c, ConstView x, ConstView saved, View dx,
                           const GradientRange& gradients) const {
     const BlockPlan& b = *plan_;
-    const Shape& s = b.shape;
+    const LlamaShape& s = b.shape;
     const View scratch = b.scratch.of(c.workspace);
     const View d_hidden = b.narrow.of(c.workspace).sub(0, b.tokens * s.hidden);
     const View d_mixed = b.narrow.of(c.workspace).sub(0, b.tokens * s.query_width());
@@ -287,7 +268,7 @@ class Block final : public Unit {
     return heads.sub(at, heads.size - at);
   }
   void rotate(Lane& lane, const Context& c, View heads, bool inverse) const {
-    const Shape& s = plan_->shape;
+    const LlamaShape& s = plan_->shape;
     const std::size_t table = s.positions * (s.head_dim / 2);
     auto* constants = const_cast<std::byte*>(c.constants);
     const ConstView cos = View{constants, table, DType::fp32};
@@ -304,84 +285,11 @@ class Block final : public Unit {
   std::shared_ptr<const BlockPlan> plan_;
 };
 
-RopeScaling read_scaling(const Config& config, const std::string& group, double positions) {
-  const auto key = [&](const char* name) { return group + "." + name; };
-  RopeScaling r;
-  const std::string kind_key = config.has(key("rope_type")) ? key("rope_type") : key("type");
-  const std::string kind = config.text_or(kind_key, "default");
-  config.ignore({key("rope_type"), key("type")});
-  if (kind == "default") return r;
-  if (kind != "linear" && kind != "llama3")
-    fail(Exit::usage, "{} is \"{}\", which is not built yet; built are default, linear and llama3",
-         config.describe(kind_key), kind);
-  r.factor = config.require_number(key("factor"));
-  r.by_frequency = kind == "llama3";
-  if (r.by_frequency) {
-    r.low_frequency = config.require_number(key("low_freq_factor"));
-    r.high_frequency = config.require_number(key("high_freq_factor"));
-    r.original_positions = config.number_or(key("original_max_position_embeddings"), positions);
-  }
-  return r;
-}
-
-Shape read_shape(const Config& config, std::size_t seq) {
-  const std::string family = config.require_text("model_type");
-  Shape s{};
-  s.hidden = size_of_key(config, "hidden_size");
-  s.heads = size_of_key(config, "num_attention_heads");
-  // Where a config leaves these out, transformers takes them from the other sizes in some families only; in the others
-  // they are constants that fit one model.
-  s.kv_heads =
-      family == "llama" ? size_or(config, "num_key_value_heads", s.heads) : size_of_key(config, "num_key_value_heads");
-  s.head_dim = family == "qwen3" ? size_of_key(config, "head_dim") : size_or(config, "head_dim", s.hidden / s.heads);
-  if (!config.has("head_dim") && s.hidden % s.heads != 0)
-    fail(Exit::usage, "config key num_attention_heads={} does not divide hidden_size={}", s.heads, s.hidden);
-  s.inner = size_of_key(config, "intermediate_size");
-  s.layers = size_of_key(config, "num_hidden_layers");
-  s.vocabulary = size_of_key(config, "vocab_size");
-  s.positions = size_of_key(config, "max_position_embeddings");
-  s.eps = static_cast<float>(config.number_or("rms_norm_eps", 1e-6));
-  s.deviation = static_cast<float>(config.number_or("initializer_range", 0.02));
-  s.attention_dropout = dropout_probability(config, "attention_dropout", 0.0);
-  s.tied = config.bool_or("tie_word_embeddings", false);
-  const bool attention_bias = config.bool_or("attention_bias", false);
-  if (family == "mistral") require_bool(config, "attention_bias", false, false);
-  if (family != "llama") require_bool(config, "mlp_bias", false, false);
-  s.qkv_bias = family == "qwen2" || attention_bias;
-  s.output_bias = family != "qwen2" && attention_bias;
-  s.mlp_bias = config.bool_or("mlp_bias", false);
-  s.qk_norm = family == "qwen3";
-  if (s.heads % s.kv_heads != 0)
-    fail(Exit::usage, "config key num_key_value_heads={} does not divide num_attention_heads={}", s.kv_heads, s.heads);
-  if (s.head_dim % 2 != 0) fail(Exit::usage, "config key head_dim={} is odd: rotary positions need pairs", s.head_dim);
-  require_one_of(config, "hidden_act", {"silu", "swish"}, "silu");
-
-  // transformers 5 keeps everything about rotary positions in rope_parameters, 4 in rope_theta and rope_scaling.
-  const bool v5 = config.has("rope_parameters.rope_theta") || config.has("rope_parameters.rope_type");
-  s.theta = config.number_or("rope_parameters.rope_theta", config.number_or("rope_theta", 10000.0));
-  config.ignore({"rope_theta", "rope_parameters", "rope_scaling"});
-  s.scaling = read_scaling(config, v5 ? "rope_parameters" : "rope_scaling", static_cast<double>(s.positions));
-  for (const char* key : {"rope_parameters.partial_rotary_factor", "partial_rotary_factor"})
-    if (config.number_or(key, 1.0) != 1.0)
-      fail(Exit::usage, "{} is not 1, which is not built yet", config.describe(key));
-  require_bool(config, "use_mrope", false, false);  // in the files of Qwen2.5: positions of images
-
-  const std::size_t window = config.has("sliding_window") ? size_of_key(config, "sliding_window") : 0;
-  const bool use_window = config.bool_or("use_sliding_window", family == "mistral");
-  if (family == "mistral" && window < seq) s.window = window;
-  if (family != "mistral" && use_window && window != 0 && window < seq)
-    fail(Exit::usage,
-         "{} is true with a window of {} below data.seq_len={}: windows of single layers are not built yet",
-         config.describe("use_sliding_window"), window, seq);
-  config.ignore({"layer_types", "sliding_window", "use_sliding_window"});
-  return s;
-}
-
 class Llama final : public Model {
  public:
-  Llama(const Config& config, const RunShape& run) : shape_(read_shape(config, run.seq)), run_(run) {
+  Llama(const Config& config, const RunShape& run) : shape_(read_llama_shape(config, run.seq)), run_(run) {
     if (!run.training) shape_.attention_dropout = 0;
-    const Shape& s = shape_;
+    const LlamaShape& s = shape_;
     family = config.require_text("model_type");
     vocabulary = s.vocabulary;
     hidden = s.hidden;
@@ -393,7 +301,7 @@ class Llama final : public Model {
     optional_prefix = "model.";
     // Positions past the sequence are never looked up.
     shape_.positions = std::min(s.positions, run.seq);
-    constants_bytes = 2 * shape_.positions * (s.head_dim / 2) * sizeof(float);
+    constants_bytes = s.rotary.bytes(shape_.positions);
 
     const Init normal{0, s.deviation};
     units.push_back(make_embedding({"model.embed_tokens.weight", "", s.vocabulary, 0, s.hidden, normal, 0}, run));
@@ -409,35 +317,10 @@ class Llama final : public Model {
     if (s.tied) tied_size = tied_elements(s.vocabulary, s.hidden);
   }
 
-  // cos and sin of position * frequency, [position, head_dim / 2] each; fp32 as transformers computes them.
-  void fill_constants(std::byte* constants) const override {
-    const std::size_t half = shape_.head_dim / 2;
-    auto* cos = reinterpret_cast<float*>(constants);
-    float* sin = cos + shape_.positions * half;
-    for (std::size_t i = 0; i < half; ++i) {
-      const auto frequency = static_cast<float>(scaled_frequency(i));
-      for (std::size_t p = 0; p < shape_.positions; ++p) {
-        const float angle = static_cast<float>(p) * frequency;
-        cos[p * half + i] = std::cos(angle);
-        sin[p * half + i] = std::sin(angle);
-      }
-    }
-  }
+  void fill_constants(std::byte* constants) const override { shape_.rotary.fill(shape_.positions, constants); }
 
  private:
-  double scaled_frequency(std::size_t i) const {
-    const RopeScaling& r = shape_.scaling;
-    const double frequency =
-        1.0 / std::pow(shape_.theta, static_cast<double>(2 * i) / static_cast<double>(shape_.head_dim));
-    if (!r.by_frequency) return frequency / r.factor;
-    const double turns = r.original_positions * frequency / (2 * std::numbers::pi);
-    if (turns > r.high_frequency) return frequency;
-    if (turns < r.low_frequency) return frequency / r.factor;
-    const double smooth = (turns - r.low_frequency) / (r.high_frequency - r.low_frequency);
-    return (1 - smooth) * frequency / r.factor + smooth * frequency;
-  }
-
-  Shape shape_;
+  LlamaShape shape_;
   RunShape run_;
 };
 
