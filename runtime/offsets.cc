@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "runtime/planner.h"
@@ -6,10 +7,51 @@
 namespace strata::runtime {
 namespace {
 
-// A buffer that has its place.
-struct Placed {
-  std::size_t begin, end;  // bytes
-  Lifetime life;
+// The memory of a tier as stretches and the buffers that have taken each, one after the other. Steps of many
+// micro-batches take the same few stretches again and again; in vertical order there are as many as buffers.
+class Slots {
+ public:
+  explicit Slots(std::size_t base) : base_(base) {}
+
+  // Takes the lowest offset at which nothing lives at the same time.
+  std::size_t take(std::size_t bytes, const Lifetime& life) {
+    std::size_t offset = base_;
+    for (const Slot& slot : slots_) {
+      if (offset + bytes <= slot.begin) break;
+      if (offset < slot.end && taken(slot, life)) offset = slot.end;
+    }
+    Slot& slot = slot_at(offset, offset + bytes);
+    slot.all = {std::min(slot.all.first, life.first), std::max(slot.all.last, life.last)};
+    auto& lives = lives_[slot.lives];
+    lives.insert(std::lower_bound(lives.begin(), lives.end(), life, before), life);
+    return offset;
+  }
+
+ private:
+  struct Slot {
+    std::size_t begin, end;  // bytes
+    Lifetime all;            // from the first to the last of its lives
+    std::size_t lives;       // index
+  };
+  static bool before(const Lifetime& a, const Lifetime& b) { return a.last < b.first; }
+
+  bool taken(const Slot& slot, const Lifetime& life) const {
+    if (before(slot.all, life) || before(life, slot.all)) return false;
+    const auto& lives = lives_[slot.lives];
+    return std::binary_search(lives.begin(), lives.end(), life, before);
+  }
+  Slot& slot_at(std::size_t begin, std::size_t end) {
+    auto at =
+        std::lower_bound(slots_.begin(), slots_.end(), begin, [](const Slot& s, std::size_t b) { return s.begin < b; });
+    while (at != slots_.end() && at->begin == begin && at->end != end) ++at;
+    if (at != slots_.end() && at->begin == begin) return *at;
+    lives_.emplace_back();
+    return *slots_.insert(at, {begin, end, {std::numeric_limits<int>::max(), -1}, lives_.size() - 1});
+  }
+
+  std::size_t base_;
+  std::vector<Slot> slots_;                   // by rising offset
+  std::vector<std::vector<Lifetime>> lives_;  // of each slot, by rising time; they do not overlap
 };
 
 }  // namespace
@@ -48,22 +90,10 @@ void assign_offsets(StepPlan& plan) {
   const auto buffer_of = [&](int b) -> Buffer& { return plan.buffers[static_cast<std::size_t>(b)]; };
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return buffer_of(a).bytes > buffer_of(b).bytes; });
 
-  std::array<std::vector<Placed>, kTiers> placed;  // by rising offset
+  std::vector<Slots> tiers(base.begin(), base.end());
   for (const int b : order) {
     Buffer& buffer = buffer_of(b);
-    const Lifetime& life = lives[static_cast<std::size_t>(b)];
-    auto& others = placed[static_cast<std::size_t>(buffer.tier)];
-    std::size_t offset = base[static_cast<std::size_t>(buffer.tier)];
-    for (const Placed& other : others) {
-      if (other.life.last < life.first || other.life.first > life.last) continue;
-      if (offset + buffer.bytes <= other.begin) break;
-      offset = std::max(offset, other.end);
-    }
-    buffer.offset = offset;
-    const Placed mine{offset, offset + buffer.bytes, life};
-    others.insert(std::upper_bound(others.begin(), others.end(), mine,
-                                   [](const Placed& x, const Placed& y) { return x.begin < y.begin; }),
-                  mine);
+    buffer.offset = tiers[static_cast<std::size_t>(buffer.tier)].take(buffer.bytes, lives[static_cast<std::size_t>(b)]);
   }
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 
 #include "runtime/planner.h"
 
@@ -12,11 +13,53 @@ void merge(Clock& into, const Clock& from) {
   for (std::size_t lane = 0; lane < kLanes; ++lane) into[lane] = std::max(into[lane], from[lane]);
 }
 
-// One earlier access to a stretch of memory.
-struct Touch {
-  int task;
-  std::size_t begin, end;
-  bool writes;
+// A tier's memory as stretches, each with the accesses that a later one may have to wait for.
+class Touches {
+ public:
+  // Adds the task's access to [begin, end), and to `needed` the earlier ones that it waits for.
+  void touch(const StepPlan& plan, int task, std::size_t begin, std::size_t end, bool writes,
+             std::vector<int>& needed) {
+    split(begin);
+    split(end);
+    auto at = stretches_.lower_bound(begin);
+    for (std::size_t from = begin; from < end; from = at->second.end, ++at) {
+      if (at == stretches_.end() || at->first != from)
+        at = stretches_.insert(at, {from, {at == stretches_.end() ? end : std::min(end, at->first), {}}});
+      auto& touches = at->second.touches;
+      std::erase_if(touches, [&](const Touch& earlier) {
+        if (earlier.task == task) return false;
+        if (writes || earlier.writes) needed.push_back(earlier.task);
+        // Who waits for this write waits for what it covers; who waits for this read, for its lane's earlier ones.
+        return writes || (!earlier.writes && lane_of(plan, earlier.task) == lane_of(plan, task));
+      });
+      touches.push_back({task, writes});
+    }
+    if (!writes) return;
+    stretches_.erase(stretches_.lower_bound(begin), stretches_.lower_bound(end));
+    stretches_[begin] = {end, {{task, true}}};
+  }
+
+ private:
+  struct Touch {
+    int task;
+    bool writes;
+  };
+  struct Stretch {
+    std::size_t end;
+    std::vector<Touch> touches;
+  };
+  static LaneId lane_of(const StepPlan& plan, int task) { return plan.tasks[static_cast<std::size_t>(task)].lane; }
+  // Makes `at` a border.
+  void split(std::size_t at) {
+    auto next = stretches_.upper_bound(at);
+    if (next == stretches_.begin()) return;
+    auto& [begin, stretch] = *std::prev(next);
+    if (begin == at || stretch.end <= at) return;
+    stretches_.insert(next, {at, stretch});
+    stretch.end = at;
+  }
+
+  std::map<std::size_t, Stretch> stretches_;  // by first byte; they do not overlap
 };
 
 }  // namespace
@@ -25,7 +68,7 @@ struct Touch {
 // a buffer laid over one that has ended waits for the ended one's last users. Waits that follow from others are left
 // out.
 void derive_waits(StepPlan& plan) {
-  std::array<std::vector<Touch>, kTiers> touched;
+  std::array<Touches, kTiers> touched;
   std::vector<Clock> ended(plan.tasks.size());  // when the task has ended, itself included
   std::array<int, kLanes> previous;
   previous.fill(-1);
@@ -41,18 +84,9 @@ void derive_waits(StepPlan& plan) {
     std::vector<int> needed;
     for (const Use& use : task.uses) {
       const Buffer& buffer = plan.buffers[static_cast<std::size_t>(use.buffer)];
-      const std::size_t begin = buffer.offset, end = begin + buffer.bytes;
-      const bool writes = use.access != Access::read;
-      auto& touches = touched[static_cast<std::size_t>(buffer.tier)];
-      std::erase_if(touches, [&](const Touch& touch) {
-        if (touch.end <= begin || end <= touch.begin || touch.task == static_cast<int>(t)) return false;
-        if (writes || touch.writes) needed.push_back(touch.task);
-        // Who waits for this write waits for what it covers; who waits for this read, for its lane's earlier ones.
-        const bool covered = begin <= touch.begin && touch.end <= end;
-        return covered &&
-               (writes || (!touch.writes && plan.tasks[static_cast<std::size_t>(touch.task)].lane == task.lane));
-      });
-      touches.push_back({static_cast<int>(t), begin, end, writes});
+      if (buffer.bytes == 0) continue;
+      touched[static_cast<std::size_t>(buffer.tier)].touch(
+          plan, static_cast<int>(t), buffer.offset, buffer.offset + buffer.bytes, use.access != Access::read, needed);
     }
     // Newest first: it often covers the older ones.
     std::sort(needed.begin(), needed.end(), std::greater<>());
