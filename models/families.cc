@@ -71,8 +71,17 @@ void ignore_what_does_not_compute(const Config& config) {
 
 }  // namespace
 
-std::size_t size_of_key(const Config& config, std::string_view key) {
-  return static_cast<std::size_t>(config.require_int(key));
+std::size_t size_of_key(const Config& config, std::string_view key, std::size_t most) {
+  const auto size = static_cast<std::size_t>(config.require_int(key));
+  if (size > most) fail(Exit::usage, "{} is {}: at most {} is built", config.describe(key), size, most);
+  return size;
+}
+
+double positive_or(const Config& config, std::string_view key, double otherwise, Zero zero) {
+  const double value = config.number_or(key, otherwise);
+  if (value > 0 || (value == 0 && zero == Zero::allowed)) return value;
+  fail(Exit::usage, "{} is {}: it must be {}", config.describe(key), value,
+       zero == Zero::allowed ? "at least 0" : "above 0");
 }
 
 std::size_t size_or(const Config& config, std::string_view key, std::size_t otherwise) {
@@ -101,6 +110,12 @@ void require_bool(const Config& config, std::string_view key, bool built, bool o
 }
 
 std::unique_ptr<Model> make_model(const Config& config, const RunShape& run) {
+  constexpr std::size_t kMostTokens = std::size_t{1} << 24;
+  if (run.tokens() > kMostTokens)
+    fail(Exit::usage,
+         "training.micro_batch_size={} times data.seq_len={} is {} tokens; a micro-batch has at most {}: use more of "
+         "them (training.gradient_accumulation_steps)",
+         run.batch, run.seq, run.tokens(), kMostTokens);
   const std::string family = config.require_text("model_type");
   std::unique_ptr<Model> model;
   if (family == "gpt2")

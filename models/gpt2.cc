@@ -238,12 +238,12 @@ Shape read_shape(const Config& config) {
   Shape s{};
   s.hidden = size_of_key(config, "n_embd");
   s.heads = size_of_key(config, "n_head");
-  s.layers = size_of_key(config, "n_layer");
-  s.vocabulary = size_of_key(config, "vocab_size");
-  s.positions = size_of_key(config, "n_positions");
+  s.layers = size_of_key(config, "n_layer", kMostLayers);
+  s.vocabulary = size_of_key(config, "vocab_size", kMostWords);
+  s.positions = size_of_key(config, "n_positions", kMostPositions);
   s.inner = size_or(config, "n_inner", 4 * s.hidden);
-  s.eps = static_cast<float>(config.number_or("layer_norm_epsilon", 1e-5));
-  s.deviation = static_cast<float>(config.number_or("initializer_range", 0.02));
+  s.eps = static_cast<float>(positive_or(config, "layer_norm_epsilon", 1e-5, Zero::allowed));
+  s.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
   s.attention_dropout = dropout_probability(config, "attn_pdrop", 0.1);
   s.residual_dropout = dropout_probability(config, "resid_pdrop", 0.1);
   s.embedding_dropout = dropout_probability(config, "embd_pdrop", 0.1);

@@ -20,11 +20,11 @@ LlamaShape read_llama_shape(const Config& config, std::size_t seq) {
   if (!config.has("head_dim") && s.hidden % s.heads != 0)
     fail(Exit::usage, "config key num_attention_heads={} does not divide hidden_size={}", s.heads, s.hidden);
   s.inner = size_of_key(config, "intermediate_size");
-  s.layers = size_of_key(config, "num_hidden_layers");
-  s.vocabulary = size_of_key(config, "vocab_size");
-  s.positions = size_of_key(config, "max_position_embeddings");
-  s.eps = static_cast<float>(config.number_or("rms_norm_eps", 1e-6));
-  s.deviation = static_cast<float>(config.number_or("initializer_range", 0.02));
+  s.layers = size_of_key(config, "num_hidden_layers", kMostLayers);
+  s.vocabulary = size_of_key(config, "vocab_size", kMostWords);
+  s.positions = size_of_key(config, "max_position_embeddings", kMostPositions);
+  s.eps = static_cast<float>(positive_or(config, "rms_norm_eps", 1e-6, Zero::allowed));
+  s.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
   s.attention_dropout = dropout_probability(config, "attention_dropout", 0.0);
   s.tied = config.bool_or("tie_word_embeddings", false);
   const bool attention_bias = config.bool_or("attention_bias", false);
@@ -36,6 +36,10 @@ LlamaShape read_llama_shape(const Config& config, std::size_t seq) {
   s.qk_norm = family == "qwen3";
   if (s.heads % s.kv_heads != 0)
     fail(Exit::usage, "config key num_key_value_heads={} does not divide num_attention_heads={}", s.kv_heads, s.heads);
+  if (s.query_width() > kMostWidth)
+    fail(Exit::usage,
+         "config keys num_attention_heads={} and head_dim={} make more than {} columns, the most that is built",
+         s.heads, s.head_dim, kMostWidth);
   if (s.head_dim % 2 != 0) fail(Exit::usage, "config key head_dim={} is odd: rotary positions need pairs", s.head_dim);
   require_one_of(config, "hidden_act", {"silu", "swish"}, "silu");
 

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "device/error.h"
+#include "models/families.h"
 
 namespace strata::models {
 
@@ -33,7 +34,7 @@ void RotaryTable::fill(std::size_t positions, std::byte* constants) const {
 
 RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::size_t max_positions) {
   RotaryTable table{.head_dim = head_dim};
-  table.theta = config.number_or("rope_parameters.rope_theta", config.number_or("rope_theta", table.theta));
+  table.theta = positive_or(config, "rope_parameters.rope_theta", positive_or(config, "rope_theta", table.theta));
   config.ignore({"rope_theta", "rope_parameters", "rope_scaling"});
   for (const char* key : {"rope_parameters.partial_rotary_factor", "partial_rotary_factor"})
     if (config.number_or(key, 1.0) != 1.0)
@@ -49,9 +50,8 @@ RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::s
     fail(Exit::usage, "{} is \"{}\", which is not built yet; built are default, linear and llama3",
          config.describe(kind_key), kind);
   const auto positive = [&](const char* name) {
-    const double value = config.require_number(group + name);
-    if (!(value > 0)) fail(Exit::usage, "{} is {}: it must be above 0", config.describe(group + name), value);
-    return value;
+    (void)config.require_number(group + name);
+    return positive_or(config, group + name, 1);
   };
   table.factor = positive("factor");
   table.by_frequency = kind == "llama3";
@@ -59,7 +59,7 @@ RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::s
     table.low_frequency = positive("low_freq_factor");
     table.high_frequency = positive("high_freq_factor");
     table.original_positions =
-        config.number_or(group + "original_max_position_embeddings", static_cast<double>(max_positions));
+        positive_or(config, group + "original_max_position_embeddings", static_cast<double>(max_positions));
   }
   return table;
 }

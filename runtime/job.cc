@@ -51,6 +51,22 @@ PlanRequest request_of(const Recipe& recipe, const models::Model& model, const m
   return request;
 }
 
+// A plan lists every call of a step, and in vertical order holds all of them at once: a few seconds for the most.
+constexpr std::int64_t kMostCalls = 1 << 16, kMostVerticalCalls = 1 << 13, kMostCallsOfRanks = 1 << 28;
+std::int64_t calls_of(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
+  return static_cast<std::int64_t>(units) * (purpose == Purpose::train ? recipe.accumulation_steps(ranks) : 1);
+}
+bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
+  const bool vertical = recipe.memory.order == AccumulationOrder::vertical;
+  return calls_of(recipe, units, ranks, purpose) <= (vertical ? kMostVerticalCalls : kMostCalls);
+}
+
+std::size_t parts_of(const models::Model& model) {
+  std::size_t parts = 0;
+  for (const auto& unit : model.units) parts += unit->parts().size();
+  return parts;
+}
+
 // What PlanRequest::tile_bytes may be, from the largest: each tiles one more size of unit.
 std::vector<std::size_t> tile_thresholds(const models::Model& model, const StepPlan& plan) {
   std::set<std::size_t, std::greater<>> sizes;
@@ -97,6 +113,7 @@ void add_changes(const Candidate& from, int ranks, Purpose purpose, std::vector<
       continue;
     }
     const std::int64_t steps = r.accumulation_steps(ranks) * divide;
+    if (steps > kMostCalls) break;
     add("training.micro_batch_size", std::to_string(size), [&](Recipe& c) {
       c.training.micro_batch_size = size;
       if (!c.training.global_batch_size) c.training.gradient_accumulation_steps = steps;
@@ -126,6 +143,16 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
   const models::Config config = config_of(recipe.model);
   const models::RunShape shape = shape_of(recipe, purpose);
   Job job{recipe, ranks, models::make_model(config, shape), {}, config.to_json()};
+  if (!plannable(recipe, job.model->units.size(), ranks, purpose))
+    fail(
+        Exit::usage,
+        "{} micro-batches a rank and step (training.gradient_accumulation_steps or global_batch_size) through {} units "
+        "of the model: a plan has at most {} calls of units, and {} with memory.order=vertical; use larger "
+        "micro-batches (training.micro_batch_size)",
+        recipe.accumulation_steps(ranks), job.model->units.size(), kMostCalls, kMostVerticalCalls);
+  if (calls_of(recipe, job.model->units.size(), ranks, purpose) > kMostCallsOfRanks / ranks)
+    fail(Exit::usage, "{} ranks times {} calls of units a step are more than a plan can count ({}): plan fewer ranks",
+         ranks, calls_of(recipe, job.model->units.size(), ranks, purpose), kMostCallsOfRanks);
   const auto plan_of = [&](std::size_t tile_bytes) {
     const auto ordered = [&](bool vertical) {
       return make_plan(request_of(recipe, *job.model, shape, ranks, vertical, tile_bytes));
@@ -133,13 +160,16 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
     StepPlan plan = ordered(recipe.memory.order == AccumulationOrder::vertical);
     if (recipe.memory.order != AccumulationOrder::automatic || plan.accumulation == 1) return plan;
     if (!plan.sharded_parameters() && !plan.fast) return plan;
+    if (calls_of(recipe, job.model->units.size(), ranks, purpose) > kMostVerticalCalls) return plan;
     StepPlan vertical = ordered(true);
     const bool smaller = vertical.memory[0].peak <= plan.memory[0].peak;
     const bool moves_less = vertical.comm_bytes.total() < plan.comm_bytes.total();
     return fits(vertical, capacity) && (smaller || moves_less) ? vertical : plan;
   };
   job.plan = plan_of(0);
-  if (fits(job.plan, capacity) || !job.plan.sharded_parameters()) return job;
+  if (fits(job.plan, capacity) || !job.plan.sharded_parameters() ||
+      !plannable(recipe, parts_of(*job.model) / 4, ranks, purpose))
+    return job;
   // The least that was found, if none fits: that is then what the step needs.
   for (const std::size_t tile_bytes : tile_thresholds(*job.model, job.plan)) {
     StepPlan tiled = plan_of(tile_bytes);
@@ -177,11 +207,12 @@ bool fits(const StepPlan& plan, const Capacity& capacity) {
 }
 
 std::vector<Suggestion> nearest_that_fit(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose) {
-  constexpr std::size_t kWanted = 4, kMostChanges = 4, kMostPlans = 160;
+  constexpr std::size_t kWanted = 4, kMostChanges = 4, kMostPlans = 160, kMostTasks = std::size_t{1} << 18;
+  const std::size_t units = models::make_model(config_of(recipe.model), shape_of(recipe, purpose))->units.size();
   std::vector<Suggestion> found;
   std::vector<Candidate> level{{recipe, {}}};
   std::set<std::vector<std::pair<std::string, std::string>>> seen;
-  std::size_t plans = 0;
+  std::size_t plans = 0, tasks = 0;  // counted, not timed: every rank finds the same
   for (std::size_t depth = 0; depth < kMostChanges && found.empty(); ++depth) {
     std::vector<Candidate> next;
     for (const Candidate& candidate : level) {
@@ -190,8 +221,10 @@ std::vector<Suggestion> nearest_that_fit(const Recipe& recipe, int ranks, const 
       for (Candidate& c : changed) {
         auto key = c.changes;
         std::sort(key.begin(), key.end());
-        if (!seen.insert(key).second || ++plans > kMostPlans) continue;
+        if (!plannable(c.recipe, units, ranks, purpose) || !seen.insert(key).second) continue;
+        if (++plans > kMostPlans || tasks > kMostTasks) continue;
         const Job job = make_job(c.recipe, ranks, capacity, purpose);
+        tasks += job.plan.tasks.size();
         if (fits(job.plan, capacity)) found.push_back({c.changes, job.plan.memory});
         next.push_back(std::move(c));
       }

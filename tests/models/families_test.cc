@@ -218,6 +218,21 @@ TEST(FamiliesTest, RefusesByNameWhatIsNotBuilt) {
     refused(family, {{"use_sliding_window", "true"}, {"sliding_window", "8"}}, "use_sliding_window", "data.seq_len=16");
 }
 
+TEST(FamiliesTest, SizesWhoseProductsWouldOverflowAreRefused) {
+  const auto refused = [](const char* family, const char* key, const char* value, std::size_t seq = 16) {
+    SCOPED_TRACE(key);
+    EXPECT_FAILURE(make(tiny(family), {{key, value}}, seq), Exit::usage, HasSubstr(key));
+  };
+  for (const char* key : {"n_embd", "n_inner", "n_layer", "vocab_size"}) refused("gpt2", key, "2147483647");
+  for (const char* key : {"hidden_size", "num_attention_heads", "head_dim", "intermediate_size", "num_hidden_layers",
+                          "vocab_size"})
+    refused("llama", key, "2147483646");
+  refused("llama", "head_dim", "524288");  // times 4 heads
+  for (const char* key : {"rms_norm_eps", "initializer_range", "rope_theta"}) refused("llama", key, "-1.0");
+  EXPECT_FAILURE(make(tiny("gpt2"), {{"n_positions", "2147483647"}}, (std::size_t{1} << 24) + 1), Exit::usage,
+                 AllOf(HasSubstr("training.micro_batch_size"), HasSubstr("data.seq_len=16777217")));
+}
+
 TEST(FamiliesTest, RefusesUnknownKeysByName) {
   for (const char* family : {"gpt2", "llama", "mistral", "qwen2", "qwen3"}) {
     EXPECT_FAILURE(make(tiny(family), {{"logit_softcap", "30.0"}}), Exit::usage,

@@ -1,0 +1,55 @@
+#include "runtime/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "device/error.h"
+#include "tests/failure.h"
+
+namespace strata::runtime {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Job job(std::vector<std::string> sets, int ranks) {
+  sets.insert(sets.begin(), {"model.preset=tiny-gpt2", "data.seq_len=16"});
+  const Recipe recipe = load_recipe({}, sets);
+  return make_job(recipe, ranks, capacity_of(recipe.memory, 1));
+}
+
+TEST(JobTest, StepsOfTooManyCallsAreRefusedBeforeTheyAreListed) {
+  const auto refused = [](const std::vector<std::string>& sets, int ranks, const char* words) {
+    EXPECT_FAILURE(job(sets, ranks), Exit::usage, HasSubstr(words));
+  };
+  refused({"training.gradient_accumulation_steps=16777216"}, 1 << 20, "16777216 micro-batches");
+  refused({"training.global_batch_size=16777216"}, 1, "16777216 micro-batches");
+  refused({"training.gradient_accumulation_steps=1366", "memory.order=vertical"}, 4, "memory.order=vertical");
+  refused({"model.config.n_layer=4096"}, 1 << 20, "1048576 ranks");
+  EXPECT_EQ(job({"training.gradient_accumulation_steps=10922"}, 2).plan.accumulation, 10922);
+  EXPECT_FALSE(job({"training.gradient_accumulation_steps=10922", "zero.stage=3"}, 2).plan.vertical);
+}
+
+TEST(JobTest, WhatIsNamedAsNearestFits) {
+  const std::vector<std::string> sets = {"memory.device=12MB", "training.micro_batch_size=8",
+                                         "training.precision=fp32"};
+  const Job refused = job(sets, 4);
+  const Capacity capacity = capacity_of(refused.recipe.memory, 1);
+  ASSERT_FALSE(fits(refused.plan, capacity));
+  const auto nearest = nearest_that_fit(refused.recipe, 4, capacity);
+  ASSERT_FALSE(nearest.empty());
+  for (const Suggestion& s : nearest) {
+    std::vector<std::string> changed = sets;
+    for (const auto& [key, value] : s.changes) changed.push_back(key + "=" + value);
+    const Job fitting = job(changed, 4);
+    EXPECT_TRUE(fits(fitting.plan, capacity)) << changed.back();
+    EXPECT_EQ(fitting.plan.memory[0].peak, s.memory[0].peak);
+    EXPECT_EQ(fitting.plan.accumulation * fitting.recipe.training.micro_batch_size, 8) << "another global batch";
+  }
+}
+
+}  // namespace
+}  // namespace strata::runtime
