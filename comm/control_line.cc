@@ -18,8 +18,8 @@ std::int64_t now() {
 constexpr std::int64_t kLookAfterNeighbours = 250ms / 1ns;
 // A rank's last data may come later than its farewell, which takes another way.
 constexpr std::int64_t kPatienceAfterFarewell = 3s / 1ns;
-// Rank 0 may still write its reports, and a checkpoint, when the others are through.
-constexpr std::int64_t kPatienceWithOthers = 600s / 1ns;
+// A rank may still write its reports, or its part of a checkpoint, when the others are through.
+constexpr std::int64_t kPatienceWithOtherNodes = 600s / 1ns;
 
 }  // namespace
 
@@ -166,13 +166,16 @@ bool ControlLine::leave_together() {
       const std::lock_guard lock(mutex_);
       receive();
       if (std::find(left_.begin(), left_.end(), false) == left_.end()) return true;
-      if (now() > since + kPatienceWithOthers) {
-        const auto rank = static_cast<int>(std::find(left_.begin(), left_.end(), false) - left_.begin());
-        fail_with({rank,
-                   fmt::format("rank {} has not ended {} s after rank {}: it hangs, or was lost without a word", rank,
-                               kPatienceWithOthers / (1s / 1ns), session_.rank),
-                   Exit::failed, false});
-        continue;
+      if (now() > since + kPatienceWithOtherNodes) {
+        // Those of this node are watched below.
+        for (int rank = 0; rank < session_.size && !token_.is_set(); ++rank)
+          if (!left_[static_cast<std::size_t>(rank)] &&
+              std::none_of(session_.neighbours.begin(), session_.neighbours.end(),
+                           [&](const Process& process) { return process.rank == rank; }))
+            fail_with({rank,
+                       fmt::format("rank {} has not ended {} s after rank {}: it hangs, or was lost without a word",
+                                   rank, kPatienceWithOtherNodes / (1s / 1ns), session_.rank),
+                       Exit::failed, false});
       }
       for (const Process& process : session_.neighbours) {
         if (left_[static_cast<std::size_t>(process.rank)] || process.alive()) continue;

@@ -32,7 +32,8 @@ class ControlLine {
   device::Failure failure();
   // True where no lower rank is left on this node.
   bool lowest_left() const;
-  // The end of a run: tells the others that this rank leaves and waits for them, at most ten minutes. False if the run
+  // The end of a run: tells the others that this rank leaves and waits for them, ten minutes for those of
+  // other nodes. False if the run
   // failed.
   bool leave_together();
 
