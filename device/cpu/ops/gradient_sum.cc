@@ -36,8 +36,7 @@ void gradient_square_sum(Lane& lane, ConstView first, ConstView second, ExactSum
       ExactSum sum;
       for (std::size_t block = begin; block < end; ++block) {
         const std::size_t at = block * kSquareBlock;
-        sum.add(square_sum(first.sub(at, kSquareBlock).data,
-                           second ? second.sub(at, kSquareBlock).data : nullptr));
+        sum.add(square_sum(first.sub(at, kSquareBlock).data, second ? second.sub(at, kSquareBlock).data : nullptr));
       }
       const std::lock_guard lock(mutex);
       total->merge(sum);
