@@ -60,7 +60,8 @@ TEST_F(TokenizeTest, TextOfEachJsonLine) {
   run({"a.jsonl"});
   EXPECT_EQ(text(), "a\xc3\xa9\n" + long_text);
   folder_.write("bad.jsonl", "{\"text\":\"a\"}\n{\"txt\":1}\n");
-  EXPECT_FAILURE(run({"bad.jsonl"}), Exit::corrupt, AllOf(HasSubstr("bad.jsonl, line 2, offset 13"), HasSubstr("\"text\"")));
+  EXPECT_FAILURE(run({"bad.jsonl"}), Exit::corrupt,
+                 AllOf(HasSubstr("bad.jsonl, line 2, offset 13"), HasSubstr("\"text\"")));
   folder_.write("bad.jsonl", "{\"text\":");
   EXPECT_FAILURE(run({"bad.jsonl"}), Exit::corrupt, HasSubstr("offset 0"));
 }
@@ -73,9 +74,12 @@ TEST_F(TokenizeTest, MistakesLeaveTheOldFileAlone) {
   EXPECT_FAILURE(run({"a.txt", "none.txt"}), Exit::usage, HasSubstr("none.txt"));
   EXPECT_FAILURE(run({"."}), Exit::usage, HasSubstr("cannot be read"));
   EXPECT_FAILURE(run({"out.bin"}), Exit::usage, HasSubstr("both an input and the output"));
-  EXPECT_FAILURE(run({"a.txt"}, "gpt2"), Exit::usage, AllOf(HasSubstr("gpt2"), HasSubstr("neither a folder nor a file")));
-  EXPECT_FAILURE(tokenize({.tokenizer = "byte", .out = folder_.path(), .inputs = {path("a.txt")}}), Exit::usage, HasSubstr("not a regular file"));
-  EXPECT_FAILURE(tokenize({.tokenizer = "byte", .out = path("no/out.bin"), .inputs = {path("a.txt")}}), Exit::failed, HasSubstr("no/out.bin"));
+  EXPECT_FAILURE(run({"a.txt"}, "gpt2"), Exit::usage,
+                 AllOf(HasSubstr("gpt2"), HasSubstr("neither a folder nor a file")));
+  EXPECT_FAILURE(tokenize({.tokenizer = "byte", .out = folder_.path(), .inputs = {path("a.txt")}}), Exit::usage,
+                 HasSubstr("not a regular file"));
+  EXPECT_FAILURE(tokenize({.tokenizer = "byte", .out = path("no/out.bin"), .inputs = {path("a.txt")}}), Exit::failed,
+                 HasSubstr("no/out.bin"));
   EXPECT_EQ(text(), "old");
   EXPECT_EQ(files(), 4u);
 }

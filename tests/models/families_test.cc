@@ -224,8 +224,8 @@ TEST(FamiliesTest, SizesWhoseProductsWouldOverflowAreRefused) {
     EXPECT_FAILURE(make(tiny(family), {{key, value}}, seq), Exit::usage, HasSubstr(key));
   };
   for (const char* key : {"n_embd", "n_inner", "n_layer", "vocab_size"}) refused("gpt2", key, "2147483647");
-  for (const char* key : {"hidden_size", "num_attention_heads", "head_dim", "intermediate_size", "num_hidden_layers",
-                          "vocab_size"})
+  for (const char* key :
+       {"hidden_size", "num_attention_heads", "head_dim", "intermediate_size", "num_hidden_layers", "vocab_size"})
     refused("llama", key, "2147483646");
   refused("llama", "head_dim", "524288");  // times 4 heads
   for (const char* key : {"rms_norm_eps", "initializer_range", "rope_theta"}) refused("llama", key, "-1.0");

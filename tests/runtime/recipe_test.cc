@@ -209,9 +209,8 @@ TEST(RecipeTest, CheckpointsNeedAFolder) {
 }
 
 TEST(RecipeTest, WhatIsNotBuiltIsRefusedAfterItIsUnderstood) {
-  for (const char* set :
-       {"zero.optimizer=host", "zero.parameters=nvme", "zero.gradients=host", "zero.activations=host", "memory.nvme=/x",
-        "device.kind=cuda", "training.reduce_group=2", "comm.backend=nccl"}) {
+  for (const char* set : {"zero.optimizer=host", "zero.parameters=nvme", "zero.gradients=host", "zero.activations=host",
+                          "memory.nvme=/x", "device.kind=cuda", "training.reduce_group=2", "comm.backend=nccl"}) {
     EXPECT_FAILURE(with({set}), Exit::usage, AllOf(HasSubstr("not built yet"), Not(HasSubstr("\n"))));
   }
   for (const char* set :
