@@ -55,7 +55,7 @@ struct Sgd {
 template <bool kFirst>
 class Fp32Moment {
  public:
-  explicit Fp32Moment(std::byte* data) : block_(reinterpret_cast<float*>(data)) {}
+  Fp32Moment(std::byte* data, float*) : block_(reinterpret_cast<float*>(data)) {}
   void open(std::size_t) {}
   template <typename Some>
   F32x16 load(std::size_t i, Some some) const {
@@ -74,7 +74,7 @@ class Fp32Moment {
 template <bool kFirst>
 class Bf16Moment {
  public:
-  explicit Bf16Moment(std::byte* data) : block_(reinterpret_cast<bf16*>(data)) {}
+  Bf16Moment(std::byte* data, float*) : block_(reinterpret_cast<bf16*>(data)) {}
   void open(std::size_t) {}
   template <typename Some>
   F32x16 load(std::size_t i, Some some) const {
@@ -93,11 +93,12 @@ class Bf16Moment {
 template <bool kFirst>
 class Block8Moment {
  public:
-  explicit Block8Moment(std::byte* data) : block_(data) {}
+  // values: room for a block.
+  Block8Moment(std::byte* data, float* values) : block_(data), values_(values) {}
   void open(std::size_t n) {
     std::memcpy(&scale_, block_, sizeof scale_);
     largest_ = zeros();
-    if (n < kMomentBlock) std::memset(values_, 0, sizeof values_);
+    if (n < kMomentBlock) std::memset(values_, 0, kMomentBlock * sizeof(float));
   }
   template <typename Some>
   F32x16 load(std::size_t i, Some) const {
@@ -106,13 +107,17 @@ class Block8Moment {
   // Elements past a tensor's end have no gradient: their moments are zeros.
   template <typename Some>
   void keep(std::size_t i, F32x16 x, const std::uint32_t*, Some) {
-    largest_ = max(largest_, kFirst ? max(x, zeros() - x) : x);
+    largest_ = max(largest_, kFirst ? magnitude(x) : x);
     store(values_ + i, x);
   }
   void close() {
     float scale = maximum(largest_);
-    scale = scale < FLT_MAX ? scale : FLT_MAX;  // an infinity must not make the others NaN
-    const bool tiny = scale < FLT_MIN;          // its inverse would not be finite
+    if (!(scale <= FLT_MAX)) {  // an infinity must not make the others NaN
+      scale = FLT_MAX;
+      for (std::size_t i = 0; i < kMomentBlock; i += kLanes)
+        store(values_ + i, max(min(STRATA_ISA::load(values_ + i), broadcast(scale)), broadcast(-scale)));
+    }
+    const bool tiny = scale < FLT_MIN;  // its inverse would not be finite
     scale = tiny ? 0.0f : scale;
     const F32x16 inverse = broadcast(tiny ? 0.0f : 1.0f / scale);
     std::memcpy(block_, &scale, sizeof scale);
@@ -126,12 +131,12 @@ class Block8Moment {
   std::byte* block_;
   float scale_ = 0;
   F32x16 largest_{};
-  alignas(64) float values_[kMomentBlock];
+  float* values_;  // not here: what lies beside an array that is stored to does not stay in registers
 };
 
 // Where a rule has no second moment.
 struct NoMoment {
-  explicit NoMoment(std::byte*) {}
+  NoMoment(std::byte*, float*) {}
   void open(std::size_t) {}
   template <typename Some>
   F32x16 load(std::size_t, Some) const {
@@ -148,9 +153,9 @@ template <typename Rule, template <bool> typename Moment>
   using Second = std::conditional_t<Rule::kMoments == 2, Moment<false>, NoMoment>;
   const UpdateFactors f = factors;  // copies that no store can alias
   const RandomStream stream = a.stream;
-  Moment<true> moment1(a.moment1);
-  Second moment2(a.moment2);
-  alignas(64) float gradient[kMomentBlock];
+  alignas(64) float gradient[kMomentBlock], values1[kMomentBlock], values2[kMomentBlock];
+  Moment<true> moment1(a.moment1, values1);
+  Second moment2(a.moment2, values2);
   alignas(64) std::uint32_t words[32];
   for (std::size_t block = 0; block < n; block += kMomentBlock) {
     const std::size_t size = n - block < kMomentBlock ? n - block : kMomentBlock;
