@@ -3,7 +3,7 @@
 
 namespace strata::launcher {
 
-// `strata bench adam`: the optimizer's step over options.parameters parameters, bf16 gradient in and bf16 parameter
+// `strata bench adam`: an optimizer step over options.parameters parameters, bf16 gradient in and bf16 parameter
 // out, with fp32 moments against the triad, and then every algorithm and format of moments, in turns.
 int bench_adam(const BenchOptions& options);
 
