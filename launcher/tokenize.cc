@@ -89,7 +89,9 @@ class Conveyor {
   void run(std::size_t threads, const Tokenizer& tokenizer, std::string_view field, bool add_special) {
     const auto work = [&] {
       PartTokenizer part_tokenizer(tokenizer, field, add_special);
-      while (step(part_tokenizer)) {
+      DocumentPart part;
+      Tokens tokens;
+      while (step(part_tokenizer, part, tokens)) {
       }
     };
     std::vector<std::jthread> others;
@@ -101,9 +103,7 @@ class Conveyor {
 
  private:
   // One part; false where there is none any more, or something went wrong with an earlier one.
-  bool step(PartTokenizer& part_tokenizer) {
-    thread_local DocumentPart part;
-    thread_local Tokens tokens;
+  bool step(PartTokenizer& part_tokenizer, DocumentPart& part, Tokens& tokens) {
     std::exception_ptr error;
     std::uint64_t number = 0;
     {

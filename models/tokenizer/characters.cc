@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string_view>
+
+#include "models/tokenizer/unicode_versions.h"
 
 namespace strata::models::tokenizer {
 namespace {
@@ -13,6 +16,13 @@ utf8proc_category_t category(char32_t code) {
 }
 bool between(utf8proc_category_t c, utf8proc_category_t first, utf8proc_category_t last) {
   return c >= first && c <= last;
+}
+
+template <std::size_t n>
+bool is_in(char32_t code, const CharacterRange (&ranges)[n]) {
+  const auto* range = std::upper_bound(std::begin(ranges), std::end(ranges), code,
+                                       [](char32_t c, const CharacterRange& r) { return c < r.first; });
+  return range != std::begin(ranges) && code <= range[-1].last;
 }
 
 }  // namespace
@@ -33,12 +43,19 @@ bool is_punctuation(char32_t code) {
     return (code >= '!' && code <= '/') || (code >= ':' && code <= '@') || (code >= '[' && code <= '`') ||
            (code >= '{' && code <= '~');
   }
-  return between(category(code), UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO);
+  return (between(category(code), UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO) && !is_in(code, kLaterPunctuation)) ||
+         code == 0x166d || code == 0x111c9;  // were punctuation, and are not any more
 }
 
 bool is_word(char32_t code) {
   if (code < 0x80) {
     return (code >= '0' && code <= '9') || (code >= 'A' && code <= 'Z') || (code >= 'a' && code <= 'z') || code == '_';
+  }
+  const auto later = std::find_if(std::begin(kLaterCharacters), std::end(kLaterCharacters),
+                                  [&](const LaterRange& range) { return code >= range.first && code <= range.last; });
+  if (later != std::end(kLaterCharacters)) {
+    const std::string_view its = later->category;
+    return its[0] == 'L' || its[0] == 'M' || its == "Nd" || its == "Nl" || its == "Pc";
   }
   const auto c = category(code);
   return between(c, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_NL) || c == UTF8PROC_CATEGORY_PC || code == 0x200c ||
@@ -48,16 +65,22 @@ bool is_word(char32_t code) {
 
 bool is_other(char32_t code) {
   if (code < 0x80) return code < ' ' || code == 0x7f;
-  const auto c = category(code);
-  return c == UTF8PROC_CATEGORY_CN || between(c, UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CO);
+  if (code == 0x8e2 || (code >= 0x890 && code <= 0x891) || code == 0x110cd || (code >= 0x13430 && code <= 0x1343f)) {
+    return false;  // became controls after Unicode 8
+  }
+  return between(category(code), UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CO);
 }
 
 bool is_mark(char32_t code) {
-  return code >= 0x300 && between(category(code), UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME);
+  if (code < 0x300) return false;
+  return (between(category(code), UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME) && !is_in(code, kLaterMarks)) ||
+         (code >= 0x1cf2 && code <= 0x1cf3);  // were marks, and are not any more
 }
 
 bool is_nonspacing_mark(char32_t code) {
-  return code >= 0x300 && category(code) == UTF8PROC_CATEGORY_MN;
+  if (code < 0x300) return false;
+  return (category(code) == UTF8PROC_CATEGORY_MN && !is_in(code, kLaterNonspacingMarks)) || code == 0x1734 ||
+         code == 0x1171e;
 }
 
 bool is_chinese(char32_t code) {

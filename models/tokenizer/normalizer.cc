@@ -24,6 +24,11 @@ class ByCharacter final : public Normalizer {
       at += bytes;
     }
   }
+  bool drops_beginning(std::string_view text) const override {
+    std::string first;
+    if (!text.empty()) rule_(character_at(text, 0).code, first);
+    return !text.empty() && first.empty();
+  }
   Cut cut(char separator) const override { return separator == ' ' ? space_ : newline_; }
 
  private:
@@ -67,6 +72,9 @@ class Strip final : public Normalizer {
       text.remove_suffix(last_character(text).bytes);
     }
     out += text;
+  }
+  bool drops_beginning(std::string_view text) const override {
+    return left_ && !text.empty() && is_whitespace(character_at(text, 0).code);
   }
   Cut cut(char) const override { return left_ ? Cut::unsafe : Cut::keeps; }
 

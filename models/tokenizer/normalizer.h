@@ -15,6 +15,8 @@ class Normalizer {
   virtual ~Normalizer() = default;
   // Appends the normalized `text` (valid UTF-8) to `out`.
   virtual void apply(std::string_view text, RegexMatcher& matcher, std::string& out) const = 0;
+  // Whether the first character is dropped, so that the text then begins further back.
+  virtual bool drops_beginning(std::string_view) const { return false; }
   // `keeps` where both parts of a text cut before a single ' ' or '\n' between letters come out as in the whole, the
   // separator among them.
   virtual Cut cut(char separator) const = 0;

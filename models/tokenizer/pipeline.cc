@@ -161,13 +161,13 @@ void Pipeline::encode(std::string_view text, bool add_special, Workspace& worksp
       out.push_back(token->id);
       return;
     }
-    const bool first = part.data() == text.data();
+    bool first = part.data() == text.data();
     if (normalizers_.empty()) return encode_normalized(part, first, buffers, out);
-    buffers.text.clear();
-    normalizers_.front()->apply(part, buffers.matcher, buffers.text);
-    for (std::size_t i = 1; i < normalizers_.size(); ++i) {
+    buffers.text = part;
+    for (const auto& normalizer : normalizers_) {
+      first = first && !normalizer->drops_beginning(buffers.text);
       buffers.other.clear();
-      normalizers_[i]->apply(buffers.text, buffers.matcher, buffers.other);
+      normalizer->apply(buffers.text, buffers.matcher, buffers.other);
       std::swap(buffers.text, buffers.other);
     }
     encode_normalized(buffers.text, first, buffers, out);

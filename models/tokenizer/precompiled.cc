@@ -118,7 +118,9 @@ class Precompiled final : public Normalizer {
       if (at >= units_.size()) return std::nullopt;
       const std::size_t begin = units_[at] & ((1u << 31) - 1);
       if (begin >= texts_.size()) return std::nullopt;
-      return std::string_view(texts_).substr(begin, texts_.find('\0', begin) - begin);
+      const auto with = std::string_view(texts_).substr(begin, texts_.find('\0', begin) - begin);
+      // A broken table may point into the middle of a character.
+      return is_valid_utf8(with) ? std::optional(with) : std::nullopt;
     }
     return std::nullopt;
   }

@@ -1,9 +1,11 @@
 #include "models/tokenizer/regex.h"
 
+#include <algorithm>
 #include <array>
 #include <new>
 
 #include "device/error.h"
+#include "models/tokenizer/unicode_versions.h"
 
 namespace strata::models::tokenizer {
 namespace {
@@ -13,7 +15,18 @@ constexpr std::string_view kSpace =
     R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
 constexpr std::string_view kNoSpace =
     R"(\x{0}-\x{8}\x{E}-\x{1F}\x{21}-\x{84}\x{86}-\x{9F}\x{A1}-\x{167F}\x{1681}-\x{1FFF}\x{200B}-\x{2027}\x{202A}-\x{202E}\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{10FFFF})";
-constexpr std::string_view kWord = R"(\p{L}\p{M}\p{Nd}\p{Pc})";
+constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+
+// The ranges of a general category ("L", "Nd") that PCRE2's tables lack, as members of a bracket.
+std::string later_members(std::string_view category) {
+  std::string out;
+  for (const LaterRange& range : kLaterCharacters) {
+    if (!std::string_view(range.category).starts_with(category)) continue;
+    out += fmt::format("\\x{{{:X}}}-\\x{{{:X}}}", static_cast<std::uint32_t>(range.first),
+                       static_cast<std::uint32_t>(range.last));
+  }
+  return out;
+}
 
 std::string message_of(int code) {
   std::array<PCRE2_UCHAR, 256> text{};
@@ -74,6 +87,29 @@ std::string from_oniguruma(std::string_view pattern, std::string& unsupported) {
         case 'N':
           unsupported = std::string("\\") + escaped;
           break;
+        case 'u':
+          out.append("\\x{").append(pattern.substr(i + 1, 4)).append("}");
+          i = std::min(i + 4, pattern.size() - 1);
+          break;
+        case 'p':
+        case 'P':
+        case 'x': {
+          // As a whole, so that its closing brace is not taken for that of a repetition.
+          const std::size_t end = pattern.substr(i + 1).starts_with('{') ? pattern.find('}', i) : i + 1;
+          const std::string_view whole = pattern.substr(i - 1, std::min(end, pattern.size()) - i + 2);
+          i = std::min(end, pattern.size() - 1);
+          const std::string later =
+              escaped == 'x' || whole.size() < 5 ? "" : later_members(whole.substr(3, whole.size() - 4));
+          if (later.empty()) {
+            out += whole;
+          } else if (escaped == 'p') {
+            set(std::string(whole) + later);
+          } else {
+            if (inside) unsupported = std::string(whole) + " in a bracket";
+            out.append("[^\\p").append(whole.substr(2)).append(later).append("]");
+          }
+          break;
+        }
         default:
           out.append({'\\', escaped});
       }

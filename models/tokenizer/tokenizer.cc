@@ -6,6 +6,7 @@ namespace {
 constexpr std::string_view kReplacement = "\ufffd";
 // A character has at most four bytes, so what is incomplete for longer never becomes whole.
 constexpr std::size_t kMaxHeld = 8;
+constexpr std::size_t kMaxWindow = 64;
 
 }  // namespace
 
@@ -31,8 +32,12 @@ std::string StreamDecoder::emit(bool all) {
   const std::string before = tokenizer_.decode(std::span(ids_).first(done_), skip_special_);
   const std::string now = tokenizer_.decode(ids_, skip_special_);
   if (now.size() <= before.size() || (!all && now.ends_with(kReplacement))) return {};
-  // The ids that are out stay once more, as the beginning that the next ones go on from.
-  ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(done_));
+  // What is out stays once more, as the beginning that the next ids go on from; but for ids that are nothing by
+  // themselves, such as a space at the beginning of a text, whose effect on the next ones would be lost.
+  const auto last = std::span(ids_).subspan(done_);
+  if (ids_.size() > kMaxWindow || !tokenizer_.decode(last, skip_special_).empty()) {
+    ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(done_));
+  }
   done_ = ids_.size();
   return now.substr(before.size());
 }

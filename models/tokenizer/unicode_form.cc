@@ -23,7 +23,7 @@ class UnicodeForm final : public Normalizer {
       while (plain < text.size()) {
         const auto [code, bytes] = character_at(text, plain);
         if (!is_plain(code)) break;
-        last = plain;
+        last = is_later(code) ? plain + bytes : plain;
         plain += bytes;
       }
       if (plain == text.size()) {
@@ -44,9 +44,15 @@ class UnicodeForm final : public Normalizer {
   Cut cut(char) const override { return Cut::keeps; }
 
  private:
+  // Decompositions of utf8proc's Unicode 15 that the tokenizers library does not have.
+  static bool is_later(char32_t code) {
+    return code == 0x32ff || (code >= 0xa7f2 && code <= 0xa7f4) || code == 0xab69 ||
+           (code >= 0x10781 && code <= 0x107ba) || code == 0x11938 || (code >= 0x1e030 && code <= 0x1e06d) ||
+           code == 0x1f16c || (code >= 0x1fbf0 && code <= 0x1fbf9);
+  }
   // No form changes it, and with a plain character before it it never combines.
   static bool is_plain(char32_t code) {
-    if (code < 0x80) return true;
+    if (code < 0x80 || is_later(code)) return true;
     if (code >= 0x4e00 && code < 0x9fff) return true;
     const auto* property = utf8proc_get_property(static_cast<utf8proc_int32_t>(code));
     return property->combining_class == 0 && property->decomp_seqindex == kNoIndex &&

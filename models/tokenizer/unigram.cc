@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -13,6 +16,31 @@ namespace {
 
 // A character that no token covers costs this much more than the worst token.
 constexpr double kUnknownPenalty = 10;
+
+// The score as the tokenizers library reads it: its JSON reader rounds the digits to a double first and then divides by
+// a power of ten, which can be off by the last bit; sums of scores are compared, so a tie may hang on it. The file has
+// the shortest digits that give `exact`, as its writer and Python's print them.
+double as_read_by_library(double exact) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.begin(), text.end(), std::abs(exact), std::chars_format::scientific).ptr;
+  std::uint64_t digits = 0;
+  int exponent = 0;
+  for (const char* c = text.data(); c != end; ++c) {
+    if (*c == 'e') {
+      // from_chars takes no plus sign.
+      int power = 0;
+      std::from_chars(c[1] == '+' ? c + 2 : c + 1, end, power);
+      exponent += power;
+      break;
+    }
+    if (*c == '.') continue;
+    digits = digits * 10 + static_cast<std::uint64_t>(*c - '0');
+    if (c > text.data()) --exponent;
+  }
+  // Digits behind the point only divide: 1500 is read as an integer, and exactly.
+  if (exponent >= 0 || exponent < -308) return exact;
+  return std::copysign(static_cast<double>(digits) / std::pow(10.0, -exponent), exact);
+}
 
 // The unigram language model (Kudo 2018, https://arxiv.org/abs/1804.10959): of all ways to cut a piece into tokens the
 // one with the largest sum of their scores, by Viterbi's algorithm; of equal ones the first found from the left.
@@ -67,7 +95,7 @@ Unigram::Unigram(const Json& json) {
     std::size_t n = 0;
     entry.each([&](const Json& part) {
       if (n == 0) token = part.text();
-      if (n == 1) score = part.number();
+      if (n == 1) score = as_read_by_library(part.number());
       ++n;
     });
     if (n != 2) entry.wrong("a token and its score");

@@ -190,7 +190,7 @@ def unigram_of(texts, vocab, rules=None, **options):
 
 def small_rules(folder):
     path = os.path.join(folder, "rules.tsv")
-    pairs = [("ﬁ", "fi"), ("Å", "Å"), ("é", "é"), ("Ⅷ", "VIII"), ("…", "..."), ("½", "1/2"), ("　", " "), ("\t", " "), ("\n", " "),
+    pairs = [("ﬁ", "fi"), ("\u212b", "\u00c5"), ("e\u0301", "\u00e9"), ("Ⅷ", "VIII"), ("…", "..."), ("½", "1/2"), ("　", " "), ("\t", " "), ("\n", " "),
              ("\u200b", ""), ("\u00a0", " "), ("㍿", "株式会社"), ("😀", ":)"), ("❤️", "<3")]
     with open(path, "w") as f:
         for a, b in pairs:
@@ -274,8 +274,9 @@ def expected(tok, text):
     text = text.decode("utf-8", errors="replace")
     plain = tok.encode(text, add_special_tokens=False).ids
     special = tok.encode(text, add_special_tokens=True).ids
-    n = len(special) - len(plain)
-    return dict(ids=plain, specials=[special[:n], special[len(special) - n:]] if n else [],
+    extra = len(special) - len(plain)
+    before = next(n for n in range(extra + 1) if special[n:n + len(plain)] == plain)
+    return dict(ids=plain, specials=[special[:before], special[before + len(plain):]] if extra else [],
                 decoded=tok.decode(plain, skip_special_tokens=True),
                 decoded_all=tok.decode(plain, skip_special_tokens=False))
 

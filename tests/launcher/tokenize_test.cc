@@ -1,11 +1,14 @@
 #include "launcher/tokenize.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 
+#include "models/tokenizer/tokenizer.h"
 #include "runtime/tokens.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
@@ -64,6 +67,83 @@ TEST_F(TokenizeTest, TextOfEachJsonLine) {
                  AllOf(HasSubstr("bad.jsonl, line 2, offset 13"), HasSubstr("\"text\"")));
   folder_.write("bad.jsonl", "{\"text\":");
   EXPECT_FAILURE(run({"bad.jsonl"}), Exit::corrupt, HasSubstr("offset 0"));
+}
+
+// Tokens of out.bin, whatever the tokenizer.
+std::vector<std::uint32_t> tokens_of(const std::string& path) {
+  const runtime::TokenFile file(path, std::nullopt);
+  file.check_all();
+  std::vector<std::uint32_t> tokens(file.count());
+  file.read(0, tokens);
+  return tokens;
+}
+
+const std::string kTokenizers = std::string(STRATA_SOURCE_DIR) + "/tests/golden/tokenizers/";
+
+TEST_F(TokenizeTest, DocumentsWithTheEndOfTextBetween) {
+  const auto tokenizer = models::tokenizer::load_tokenizer(kTokenizers + "smollm");
+  std::vector<std::uint32_t> wanted = tokenizer->encode("one two");
+  for (const char* text : {"three", "four"}) {
+    wanted.push_back(0);
+    for (const std::uint32_t id : tokenizer->encode(text)) wanted.push_back(id);
+  }
+  folder_.write("a.txt", "one two");
+  folder_.write("empty.txt", "");
+  folder_.write("b.jsonl", "{\"body\":\"three\"}\n\n{\"body\":\"\"}\n{\"body\":\"four\"}\n");
+  TokenizeOptions options{.tokenizer = kTokenizers + "smollm",
+                          .out = path("out.bin"),
+                          .inputs = {path("a.txt"), path("empty.txt"), path("b.jsonl")},
+                          .field = "body"};
+  tokenize(options);
+  EXPECT_EQ(tokens_of(path("out.bin")), wanted);
+  const auto sidecar = runtime::read_sidecar(path("out.bin"));
+  EXPECT_EQ(sidecar->tokenizer, "smollm");
+  EXPECT_EQ(sidecar->tokenizer_hash, tokenizer->hash());
+  EXPECT_EQ(sidecar->vocab_size, tokenizer->vocab_size());
+  options.eot = "<|im_end|>";
+  tokenize(options);
+  std::replace(wanted.begin(), wanted.end(), 0u, 2u);
+  EXPECT_EQ(tokens_of(path("out.bin")), wanted);
+  options.eot.reset();
+  options.no_eot = true;
+  tokenize(options);
+  std::erase(wanted, 2u);
+  EXPECT_EQ(tokens_of(path("out.bin")), wanted);
+  options.eot = "<|none|>";
+  EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("contradict"));
+  options.no_eot = false;
+  EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("no such token"));
+  options.eot.reset();
+  options.tokenizer = kTokenizers + "bert";
+  EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("--no-eot"));
+}
+
+TEST_F(TokenizeTest, PartsAndThreadsChangeNoToken) {
+  std::string text;  // of many parts
+  for (int i = 0; text.size() < 1'500'000; ++i)
+    text += fmt::format("line {} of  text,\n  it's {}\n\nA\nb\xff", i, i * 7919);
+  folder_.write("a.txt", text);
+  for (const char* name : {"llama3", "bert", "t5", "llama2"}) {  // cut at lines and spaces, at spaces, and not at all
+    SCOPED_TRACE(name);
+    const auto wanted = models::tokenizer::load_tokenizer(kTokenizers + name)->encode(text);
+    for (const int threads : {1, 3}) {
+      tokenize(
+          {.tokenizer = kTokenizers + name, .out = path("out.bin"), .inputs = {path("a.txt")}, .threads = threads});
+      EXPECT_TRUE(tokens_of(path("out.bin")) == wanted);
+    }
+  }
+}
+
+TEST_F(TokenizeTest, TheFirstBadLineIsNamedWhateverTheThreads) {
+  std::string lines;
+  for (int i = 1; i <= 60'000; ++i) lines += i % 20'000 == 0 ? "{\"text\":1}\n" : "{\"text\":\"some words\"}\n";
+  folder_.write("a.jsonl", lines);
+  for (const int threads : {1, 4}) {
+    EXPECT_FAILURE(
+        tokenize({.tokenizer = "byte", .out = path("out.bin"), .inputs = {path("a.jsonl")}, .threads = threads}),
+        Exit::corrupt, AllOf(HasSubstr("a.jsonl, line 20000"), HasSubstr("\"text\"")));
+  }
+  EXPECT_EQ(files(), 1u);
 }
 
 TEST_F(TokenizeTest, MistakesLeaveTheOldFileAlone) {
