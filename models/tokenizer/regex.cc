@@ -34,6 +34,12 @@ std::string message_of(int code) {
   return {reinterpret_cast<const char*>(text.data())};
 }
 
+std::string word_members() {
+  std::string out(kWord);
+  for (const char* category : {"L", "M", "Nd", "Nl", "Pc"}) out += later_members(category);
+  return out;
+}
+
 }  // namespace
 
 std::string from_oniguruma(std::string_view pattern, std::string& unsupported) {
@@ -54,7 +60,7 @@ std::string from_oniguruma(std::string_view pattern, std::string& unsupported) {
           set(kNoSpace);
           break;
         case 'w':
-          set(kWord);
+          set(word_members());
           break;
         case 'd':
           set(R"(\p{Nd})");
@@ -67,7 +73,7 @@ std::string from_oniguruma(std::string_view pattern, std::string& unsupported) {
           break;
         case 'W':
           if (inside) unsupported = R"(\W inside a bracket)";
-          out.append("[^").append(kWord).append("]");
+          out.append("[^").append(word_members()).append("]");
           break;
         case 'H':
         case 'R':

@@ -73,11 +73,11 @@ std::unique_ptr<PreTokenizer> gpt2_split() {
 }
 
 std::unique_ptr<PreTokenizer> whitespace_split() {
-  // \w of the Rust crate `regex`: Unicode's own definition.
-  static constexpr std::string_view kPattern =
-      R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]+)"
-      R"(|[^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}]+)";
-  return std::make_unique<PatternSplit>(Regex(kPattern), Behavior::removed, true, Cut::makes);
+  // \w of the Rust crate `regex`, which counts joiners in.
+  static constexpr std::string_view kPattern = R"([\w\x{200C}\x{200D}]+|[^\w\x{200C}\x{200D}\s]+)";
+  std::string unsupported;
+  return std::make_unique<PatternSplit>(Regex(from_oniguruma(kPattern, unsupported)), Behavior::removed, true,
+                                        Cut::makes);
 }
 
 }  // namespace strata::models::tokenizer
