@@ -13,6 +13,7 @@
 #include "launcher/bench.h"
 #include "launcher/doctor.h"
 #include "launcher/eval.h"
+#include "launcher/generate.h"
 #include "launcher/inspect.h"
 #include "launcher/plan.h"
 #include "launcher/tokenize.h"
@@ -24,12 +25,17 @@ namespace {
 using strata::Exit;
 
 template <typename Options>
-void add_recipe(CLI::App* command, Options& options) {
-  command->add_option("RECIPE", options.recipe, "recipe (TOML); without it everything comes from --set");
+void add_sets(CLI::App* command, Options& options) {
   command->add_option("--set", options.sets, "override a recipe key: KEY=VALUE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
+}
+
+template <typename Options>
+void add_recipe(CLI::App* command, Options& options) {
+  command->add_option("RECIPE", options.recipe, "recipe (TOML); without it everything comes from --set");
+  add_sets(command, options);
 }
 
 // Subcommands that the documentation names and that do nothing yet.
@@ -65,6 +71,26 @@ int run(int argc, char** argv) {
   command->add_option("--json", eval.json, "write the result as JSON");
   command->callback([&] { status = strata::launcher::eval(eval); });
 
+  strata::launcher::GenerateOptions generate;
+  command = app.add_subcommand("generate", "what a model writes after a prompt; text to stdout");
+  command->add_option("--model", generate.model, "Hugging Face directory")->required();
+  auto* text = command->add_option("--prompt", generate.prompt, "text to go on from");
+  command->add_option("--prompt-tokens", generate.prompt_tokens, "token ids to go on from, instead of a text")
+      ->delimiter(',')
+      ->excludes(text);
+  command->add_option("--max-new-tokens", generate.max_new_tokens, "tokens to write, at most (128)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+  command->add_option("--temperature", generate.temperature, "of sampling; 0, the default, takes the likeliest token")
+      ->check(CLI::Range(0.0, 1e6));
+  command->add_option("--top-p", generate.top_p, "sample from the likeliest tokens that have this probability together")
+      ->check(CLI::Range(1e-9, 1.0));
+  command->add_option("--seed", generate.seed, "of sampling");
+  command->add_option("--precision", generate.precision, "fp32, bf16 or fp16; default: as the weights are stored")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  add_sets(command, generate);
+  command->add_option("--json", generate.json, "write tokens and speed as JSON");
+  command->callback([&] { status = strata::launcher::generate(generate); });
+
   strata::launcher::TokenizeOptions tokenize;
   command = app.add_subcommand("tokenize", "text or JSONL to a token file");
   command->add_option("--tokenizer", tokenize.tokenizer, "byte, or a Hugging Face directory (tokenizer.json or .model)")
@@ -95,7 +121,6 @@ int run(int argc, char** argv) {
   command = app.add_subcommand("keys", "every key of a recipe: default, what is allowed, meaning");
   command->callback([] { std::cout << strata::runtime::recipe_reference(); });
 
-  add_later(app, "generate", "text from a model");
   add_later(app, "export", "a checkpoint as a Hugging Face directory");
   add_later(app, "calibrate", "measured speeds of this machine, read by plan");
 

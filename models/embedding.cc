@@ -38,12 +38,12 @@ class Embedding final : public Unit {
   void list_products(std::vector<device::ProductShape>&) const override {}
 
   void forward(Lane& lane, const Context& c, std::size_t part, ConstView, View y, View) const override {
-    const std::size_t d = spec_.hidden;
+    const std::size_t d = spec_.hidden, rows = c.one_row() ? 1 : tokens_;
     if (part < tiles_.count()) {
       const device::TableRows tile = rows_of(part);
-      embedding_forward(lane, tokens_, d, c.batch.tokens, tile, c.parameters.sub(tile.first * d, tile.count * d), y);
+      embedding_forward(lane, rows, d, c.batch.tokens, tile, c.parameters.sub(tile.first * d, tile.count * d), y);
     } else {
-      embedding_add(lane, tokens_, d, c.batch.positions, c.parameters.sub(positions_offset_, spec_.positions * d), y);
+      embedding_add(lane, rows, d, c.batch.positions, c.parameters.sub(positions_offset_, spec_.positions * d), y);
     }
     if (part + 1 == parts().size() && spec_.dropout > 0) dropout(lane, dropout_of(c), y, {}, y);
   }

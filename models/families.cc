@@ -130,6 +130,9 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& run) {
     fail(Exit::usage,
          "{} is not a key that strata knows for {} models; remove it if it does not change the mathematics",
          config.describe(unknown.front()), family);
+  if (run.cache > model->max_positions)
+    fail(Exit::usage, "prompt and new tokens are {} positions, but the model has {} only", run.cache,
+         model->max_positions);
   if (run.seq > model->max_positions)
     fail(Exit::usage, "data.seq_len is {}, but the model has positions for {} tokens only", run.seq,
          model->max_positions);

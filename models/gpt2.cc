@@ -6,6 +6,7 @@
 
 #include "device/ops/activation.h"
 #include "device/ops/attention.h"
+#include "device/ops/cached_attention.h"
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/norm.h"
@@ -75,6 +76,17 @@ struct BlockPlan {
 
     std::size_t scratch_bytes =
         std::max(device::attention_workspace(attention, t, run.threads), device::norm_backward_workspace(norm));
+    if (run.cache > 0) {
+      cached = {s.heads,         s.heads, attention.head_dim, 3 * s.hidden, 3 * s.hidden, 3 * s.hidden,
+                attention.scale, 0,       run.cache};
+      bytes.cache = device::cache_elements(cached) * size_of(t);
+      scratch_bytes = std::max(scratch_bytes, device::cached_attention_workspace(cached, run.threads));
+      if (tokens > 1) {
+        RunShape single = run;
+        single.seq = 1;
+        one_row = std::make_unique<const BlockPlan>(s, single, o);
+      }
+    }
     for (const Linear* linear : {&qkv, &projection, &up, &down})
       scratch_bytes = std::max(scratch_bytes, linear->scratch_bytes(run.threads));
     Slots work;
@@ -91,10 +103,12 @@ struct BlockPlan {
   std::size_t tokens;
   device::NormShape norm;
   device::AttentionShape attention;
+  device::CachedAttentionShape cached{};
   Linear qkv, projection, up, down;
   Slot mean1, rstd1, normed1, heads, mixed, lse, middle, mean2, rstd2, normed2, inner, active;  // saved
   Slot scratch, narrow, wide, dropped;                                                          // workspace
   UnitBytes bytes;
+  std::unique_ptr<const BlockPlan> one_row;  // the same for one row, where the run generates
 };
 
 class Block final : public Unit {
@@ -134,7 +148,7 @@ class Block final : public Unit {
   std::size_t saving_parts() const override { return kDown; }
 
   void forward(Lane& lane, const Context& c, std::size_t which, ConstView x, View y, View saved) const override {
-    const BlockPlan& b = *plan_;
+    const BlockPlan& b = c.one_row() && plan_->one_row ? *plan_->one_row : *plan_;
     const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
     const View heads = b.heads.of(saved), middle = b.middle.of(saved);
     switch (which) {
@@ -142,8 +156,12 @@ class Block final : public Unit {
         layernorm_forward(lane, b.norm, x, gain(c, offsets_.ln1_gain), gain(c, offsets_.ln1_bias), b.normed1.of(saved),
                           b.mean1.of(saved), b.rstd1.of(saved));
         b.qkv.forward(lane, c.parameters, b.normed1.of(saved), heads, scratch);
-        attention_forward(lane, b.attention, part(heads, 0), part(heads, 1), part(heads, 2), b.mixed.of(saved),
-                          b.lse.of(saved), dropout_at(c, 0), scratch);
+        if (c.cache.rows > 0)
+          cached_attention(lane, b.cached, c.cache.first, c.cache.rows, part(heads, 0), part(heads, 1), part(heads, 2),
+                           c.cache.values, b.mixed.of(saved), scratch);
+        else
+          attention_forward(lane, b.attention, part(heads, 0), part(heads, 1), part(heads, 2), b.mixed.of(saved),
+                            b.lse.of(saved), dropout_at(c, 0), scratch);
         return;
       case kProjection:
         b.projection.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);

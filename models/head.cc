@@ -7,6 +7,7 @@
 
 #include "device/ops/cross_entropy.h"
 #include "device/ops/elementwise.h"
+#include "device/ops/matvec.h"
 #include "device/ops/norm.h"
 #include "device/ops/product.h"
 #include "models/slots.h"
@@ -88,13 +89,22 @@ class ChunkedHead final : public Head {
         tokens_(run.tokens()),
         norm_{tokens_, spec.hidden, 1, spec.hidden, spec.hidden, spec.eps},
         tiles_{spec.vocabulary},
-        chunk_rows_(chunk_rows(tokens_, spec.vocabulary)) {
+        chunk_rows_(chunk_rows(tokens_, spec.vocabulary)),
+        generates_(run.cache > 0) {
     const auto d = static_cast<std::int64_t>(spec.hidden);
     add_parameter(spec.gain_name, {d}, false, {1, 0});
     if (!spec.bias_name.empty()) bias_ = add_parameter(spec.bias_name, {d}, false, {0, 0});
     end_part();
     if (!spec.weight_name.empty()) weight_ = add_table(spec.weight_name, spec.vocabulary, spec.hidden, spec.init);
 
+    if (generates_) {
+      Slots work;
+      row_mean_ = work.add(1, DType::fp32);
+      row_rstd_ = work.add(1, DType::fp32);
+      row_normed_ = work.add(spec.hidden, run.dtype);
+      whole_.bytes = work.bytes();
+      return;
+    }
     std::size_t scratch = device::norm_backward_workspace(norm_);
     for (const std::size_t rows : {chunk_rows_, tokens_ % chunk_rows_})
       for (const std::size_t columns : {tiles_.rows(0), tiles_.rows(tiles_.count() - 1)}) {
@@ -112,7 +122,7 @@ class ChunkedHead final : public Head {
   std::size_t loss_workspace() const override { return whole_.bytes; }
   std::size_t tiled_loss_workspace() const override { return tiled_.bytes; }
   void list_products(std::vector<ProductShape>& out) const override {
-    for (std::size_t row = 0; row < tokens_; row += chunk_rows_)
+    for (std::size_t row = 0; !generates_ && row < tokens_; row += chunk_rows_)
       for (std::size_t tile = 0; tile < tiles_.count(); ++tile) {
         const TileProducts& p = products(rows_from(row), tile);
         for (const Product* product : {&p.logits, &p.input, row == 0 ? &p.weights_first : &p.weights_more})
@@ -144,6 +154,21 @@ class ChunkedHead final : public Head {
     for (std::size_t tile = 0; tile < tiles_.count(); ++tile)
       round_gradients(lane, tile, sum_of(tile, d_weight, table), table);
     finish(lane, c, whole_, x, dx, GradientRange{gradients});
+  }
+
+  void logits(Lane& lane, const Context& c, ConstView x, View logits) const override {
+    STRATA_CHECK(generates_);
+    const std::size_t d = spec_.hidden;
+    const device::NormShape norm{1, d, 1, d, d, spec_.eps};
+    const View normed = row_normed_.of(c.workspace), rstd = row_rstd_.of(c.workspace);
+    const ConstView last = x.sub((c.cache.rows - 1) * d, d), gain = c.parameters.sub(0, d);
+    if (bias_)
+      layernorm_forward(lane, norm, last, gain, c.parameters.sub(bias_, d), normed, row_mean_.of(c.workspace), rstd);
+    else
+      rmsnorm_forward(lane, norm, last, gain, normed, rstd);
+    const std::size_t table = spec_.vocabulary * d;
+    matvec(lane, {spec_.vocabulary, d}, tied() ? c.tied.sub(0, table) : c.parameters.sub(weight_, table), normed, {},
+           logits);
   }
 
   void loss_step(Lane& lane, const Context& c, LossStep step, std::size_t tile, ConstView x, device::ExactSum* loss,
@@ -297,9 +322,11 @@ class ChunkedHead final : public Head {
   device::NormShape norm_;
   TableTiles tiles_;
   std::size_t chunk_rows_;
+  bool generates_;
   std::array<std::array<std::optional<TileProducts>, 2>, 2> products_;  // by rows: full, last; by columns: alike
   std::size_t bias_ = 0, weight_ = 0;                                   // weight_: 0 where it is tied
   Places whole_, tiled_;
+  Slot row_mean_, row_rstd_, row_normed_;  // of the workspace, where it generates
 };
 
 }  // namespace

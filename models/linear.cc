@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "device/ops/activation.h"
 #include "device/ops/elementwise.h"
+#include "device/ops/matvec.h"
 
 namespace strata::models {
 namespace {
@@ -74,8 +76,22 @@ void Linear::list_products(std::vector<ProductShape>& out) const {
     for (const device::Product* p : {&g.forward, &g.input, &g.weights}) out.push_back(p->shape());
 }
 
+// A product of one row reads W once and multiplies little: no library's tiles.
+void Linear::forward_row(Lane& lane, const ParameterRange& parameters, ConstView x, View y, device::Epilogue epilogue,
+                         View epilogue_out) const {
+  std::size_t column = 0;
+  for (const Piece& piece : spec_.pieces) {
+    const ConstView bias = spec_.bias ? parameters.sub(piece.bias, piece.out) : ConstView{};
+    device::matvec(lane, {piece.out, spec_.in, spec_.input_major}, parameters.sub(piece.weight, piece.out * spec_.in),
+                   x, bias, y.sub(column, piece.out));
+    column += piece.out;
+  }
+  if (epilogue == device::Epilogue::gelu_tanh) device::gelu_forward(lane, y.sub(0, out_), epilogue_out.sub(0, out_));
+}
+
 void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View scratch,
                      device::Epilogue epilogue, View epilogue_out) const {
+  if (spec_.rows == 1) return forward_row(lane, parameters, x, y, epilogue, epilogue_out);
   ConstView bias;
   std::size_t used = 0;
   if (spec_.bias && spec_.pieces.size() == 1) {

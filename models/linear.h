@@ -52,6 +52,8 @@ class Linear {
     std::size_t out, weight, column;
     device::Product forward, input, weights;
   };
+  void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
+                   device::Epilogue epilogue, device::View epilogue_out) const;
   std::size_t input_sum_bytes() const;  // fp32 sum of several groups' dx; 0 with one group
 
   Spec spec_;

@@ -7,6 +7,7 @@
 
 #include "device/ops/activation.h"
 #include "device/ops/attention.h"
+#include "device/ops/cached_attention.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/norm.h"
 #include "device/ops/rope.h"
@@ -82,6 +83,17 @@ struct BlockPlan {
     std::size_t scratch_bytes =
         std::max({device::attention_workspace(attention, t, run.threads), device::norm_backward_workspace(norm),
                   device::norm_backward_workspace(q_norm), device::norm_backward_workspace(k_norm)});
+    if (run.cache > 0) {
+      cached = {s.heads,       s.kv_heads,      s.head_dim, s.qkv_width(), s.qkv_width(),
+                s.qkv_width(), attention.scale, s.window,   run.cache};
+      bytes.cache = device::cache_elements(cached) * size_of(t);
+      scratch_bytes = std::max(scratch_bytes, device::cached_attention_workspace(cached, run.threads));
+      if (tokens > 1) {
+        RunShape single = run;
+        single.seq = 1;
+        one_row = std::make_unique<const BlockPlan>(s, single, o);
+      }
+    }
     for (const Linear* linear : {&qkv, &output, &gate_up, &down})
       scratch_bytes = std::max(scratch_bytes, linear->scratch_bytes(run.threads));
     Slots work;
@@ -99,10 +111,12 @@ struct BlockPlan {
   device::NormShape norm, q_norm, k_norm;
   device::RopeShape q_rope, k_rope;
   device::AttentionShape attention;
+  device::CachedAttentionShape cached{};
   Linear qkv, output, gate_up, down;
   Slot rstd1, normed1, heads, raw, q_rstd, k_rstd, mixed, lse, middle, rstd2, normed2, inner, active;  // saved
   Slot scratch, narrow, wide, d_active;                                                                // workspace
   UnitBytes bytes;
+  std::unique_ptr<const BlockPlan> one_row;  // the same for one row, where the run generates
 };
 
 class Block final : public Unit {
@@ -153,7 +167,7 @@ class Block final : public Unit {
   std::size_t saving_parts() const override { return kDown; }
 
   void forward(Lane& lane, const Context& c, std::size_t part, ConstView x, View y, View saved) const override {
-    const BlockPlan& b = *plan_;
+    const BlockPlan& b = c.one_row() && plan_->one_row ? *plan_->one_row : *plan_;
     const LlamaShape& s = b.shape;
     const View scratch = b.scratch.of(c.workspace);
     const View narrow = b.narrow.of(c.workspace).sub(0, b.tokens * s.hidden);
@@ -172,9 +186,13 @@ class Block final : public Unit {
         } else {
           b.qkv.forward(lane, c.parameters, b.normed1.of(saved), heads, scratch);
         }
-        rotate(lane, c, heads, false);
-        attention_forward(lane, b.attention, q_of(heads), k_of(heads), v_of(heads), b.mixed.of(saved), b.lse.of(saved),
-                          dropout_of(c), scratch);
+        rotate(lane, b, c, heads, false);
+        if (c.cache.rows > 0)
+          cached_attention(lane, b.cached, c.cache.first, c.cache.rows, q_of(heads), k_of(heads), v_of(heads),
+                           c.cache.values, b.mixed.of(saved), scratch);
+        else
+          attention_forward(lane, b.attention, q_of(heads), k_of(heads), v_of(heads), b.mixed.of(saved),
+                            b.lse.of(saved), dropout_of(c), scratch);
         return;
       case kOutput:
         b.output.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
@@ -238,7 +256,7 @@ class Block final : public Unit {
     const ConstView heads = b.heads.of(saved);
     attention_backward(lane, b.attention, q_of(heads), k_of(heads), v_of(heads), b.mixed.of(saved), b.lse.of(saved),
                        d_mixed, q_of(d_heads), k_of(d_heads), v_of(d_heads), dropout_of(c), scratch);
-    rotate(lane, c, d_heads, true);
+    rotate(lane, b, c, d_heads, true);
     if (s.qk_norm) {
       const ConstView raw = b.raw.of(saved);
       rmsnorm_backward(lane, b.q_norm, q_of(d_heads), q_of(raw), c.parameters.sub(o_.q_norm, s.head_dim),
@@ -267,14 +285,14 @@ class Block final : public Unit {
     const std::size_t at = plan_->shape.query_width() + plan_->shape.key_width();
     return heads.sub(at, heads.size - at);
   }
-  void rotate(Lane& lane, const Context& c, View heads, bool inverse) const {
-    const LlamaShape& s = plan_->shape;
+  void rotate(Lane& lane, const BlockPlan& b, const Context& c, View heads, bool inverse) const {
+    const LlamaShape& s = b.shape;
     const std::size_t table = s.positions * (s.head_dim / 2);
     auto* constants = const_cast<std::byte*>(c.constants);
     const ConstView cos = View{constants, table, DType::fp32};
     const ConstView sin = View{constants + table * sizeof(float), table, DType::fp32};
-    rope(lane, plan_->q_rope, q_of(heads), c.batch.positions, cos, sin, inverse);
-    rope(lane, plan_->k_rope, k_of(heads), c.batch.positions, cos, sin, inverse);
+    rope(lane, b.q_rope, q_of(heads), c.batch.positions, cos, sin, inverse);
+    rope(lane, b.k_rope, k_of(heads), c.batch.positions, cos, sin, inverse);
   }
   device::Dropout dropout_of(const Context& c) const {
     return {plan_->shape.attention_dropout, static_cast<std::uint32_t>(layer_ * 4 + 4), c.micro_batch, c.scalars};
@@ -287,7 +305,8 @@ class Block final : public Unit {
 
 class Llama final : public Model {
  public:
-  Llama(const Config& config, const RunShape& run) : shape_(read_llama_shape(config, run.seq)), run_(run) {
+  Llama(const Config& config, const RunShape& run)
+      : shape_(read_llama_shape(config, std::max(run.seq, run.cache))), run_(run) {
     if (!run.training) shape_.attention_dropout = 0;
     const LlamaShape& s = shape_;
     family = config.require_text("model_type");
@@ -300,7 +319,7 @@ class Llama final : public Model {
     ignored_suffixes = {".rotary_emb.inv_freq"};
     optional_prefix = "model.";
     // Positions past the sequence are never looked up.
-    shape_.positions = std::min(s.positions, run.seq);
+    shape_.positions = std::min(s.positions, std::max(run.seq, run.cache));
     constants_bytes = s.rotary.bytes(shape_.positions);
 
     const Init normal{0, s.deviation};

@@ -45,6 +45,10 @@ void Head::backward(device::Lane&, const Context&, std::size_t, device::ConstVie
   STRATA_CHECK(!"the head is run by loss()");
 }
 
+void Head::logits(device::Lane&, const Context&, device::ConstView, device::View) const {
+  STRATA_CHECK(!"this head was not prepared to generate");
+}
+
 const Head& Model::head() const {
   return static_cast<const Head&>(*units.back());
 }

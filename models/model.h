@@ -39,6 +39,9 @@ struct RunShape {
   device::DType dtype;     // compute dtype: parameters, activations and gradients of one micro-batch
   int threads;             // of the compute lane; decides workspace bytes, never results
   bool training = true;    // false: forwards and losses alone, without dropout
+  // Above 0: one sequence is generated piece by piece, `seq` tokens at a time at most, up to `cache` in all. Forwards
+  // attend to the positions before through a cache of keys and values, and the head gives logits instead of a loss.
+  std::size_t cache = 0;
 
   std::size_t tokens() const { return batch * seq; }
 };
@@ -50,6 +53,13 @@ struct Batch {
   const std::uint32_t* positions;
 };
 
+// A unit's keys and values of positions [0, first), to which a call appends those of its rows. A call of one row runs
+// on that alone: x, y and the workspace's use shrink to it.
+struct KeyValueCache {
+  device::View values;
+  std::size_t first = 0, rows = 0;
+};
+
 // What every call of a unit gets: the parameters of the part it runs, or of the whole unit. `tied` is the embedding's
 // table, or the tile of it that the call is about, where the head shares it; else empty.
 struct Context {
@@ -59,11 +69,14 @@ struct Context {
   const std::byte* constants;  // what Model::fill_constants wrote
   ParameterRange parameters, tied;
   device::View workspace;
+  KeyValueCache cache = {};  // where RunShape::cache is above 0
+
+  bool one_row() const { return cache.rows == 1; }
 };
 
-// Bytes that a unit's calls need for one micro-batch. `saved` lives from forward to backward.
+// Bytes that a unit's calls need for one micro-batch. `saved` lives from forward to backward, `cache` for a sequence.
 struct UnitBytes {
-  std::size_t saved = 0, forward_workspace = 0, backward_workspace = 0;
+  std::size_t saved = 0, forward_workspace = 0, backward_workspace = 0, cache = 0;
 };
 
 // Elements [begin, end) of a unit's flat buffer that can be gathered, used and let go by themselves: the tile of a unit
@@ -130,6 +143,8 @@ class Head : public Unit {
   virtual void loss(device::Lane&, const Context&, device::ConstView x, device::ExactSum* loss, device::View dx,
                     device::View gradients, device::View tied_gradients) const = 0;
   virtual std::size_t loss_workspace() const = 0;
+  // Where RunShape::cache is above 0, with the workspace of loss(): fp32 logits [vocabulary] of the last row of x.
+  virtual void logits(device::Lane&, const Context&, device::ConstView x, device::View logits) const;
 
   // The same arithmetic step by step, tile by tile: `tile` counts those of the table, whose parameters (of the head or
   // the tied embedding) and gradients are at hand; with the steps of the norm, its own. loss and dx: with `finish`;

@@ -68,6 +68,7 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
     find(losses_, Role::losses);
     find(squares_, Role::squares);
     find(constants_, Role::constants);
+    find(logits_, Role::logits);
   }
   for (const UnitLayout& unit : plan.layout.units) {
     auto& gaps = gaps_.emplace_back();
@@ -115,6 +116,14 @@ device::StepResult Executor::step(const device::StepScalars& scalars, bool stop_
   for (const auto& lane : lanes_) lane->synchronize();
   for (const Span& held : held_) held_ms_ += static_cast<double>(held.end - held.begin) * 1e-6;
   return state->result;
+}
+
+std::span<const float> Executor::generate(std::size_t first, std::size_t rows) {
+  STRATA_CHECK_LE(rows, plan_.tokens);
+  first_ = first;
+  rows_ = rows;
+  (void)step({}, false);
+  return {at<float>(logits_), model_.vocabulary};
 }
 
 void Executor::issue(std::size_t t) {
@@ -193,6 +202,7 @@ models::Context Executor::context(const Task& task) const {
   c.parameters = {view(task, Role::parameters, plan_.dtype), task.begin};
   c.tied = {view(task, Role::tied, plan_.dtype), task.begin};
   c.workspace = view(task, Role::workspace, DType::fp32);
+  c.cache = {view(task, Role::cache, plan_.dtype), first_, rows_};
   return c;
 }
 
@@ -211,7 +221,7 @@ void Executor::zero_gaps(const Task& task, View gradients) {
 
 void Executor::forward(const Task& task) {
   Lane& lane = *lanes_[index(task.lane)];
-  const std::size_t size = plan_.tokens * model_.hidden;
+  const std::size_t size = activations();
   ConstView x;
   if (const View input = view(task, Role::x, plan_.dtype)) x = input.sub(0, size);
   View y = view(task, Role::y, plan_.dtype);
@@ -227,7 +237,10 @@ void Executor::forward(const Task& task) {
 void Executor::loss(const Task& task) {
   if (task.step) return loss_step(task);
   Lane& lane = *lanes_[index(task.lane)];
-  const std::size_t size = plan_.tokens * model_.hidden;
+  const std::size_t size = activations();
+  if (rows_ > 0)
+    return model_.head().logits(lane, context(task), view(task, Role::x, plan_.dtype).sub(0, size),
+                                view(task, Role::logits, DType::fp32).sub(0, model_.vocabulary));
   const View gradients = view(task, Role::gradients, plan_.dtype);
   View tied = view(task, Role::tied_gradients, plan_.dtype);
   if (tied) tied = tied.sub(0, plan_.layout.tied);

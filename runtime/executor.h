@@ -60,6 +60,10 @@ class Executor {
   // Runs one step and waits for its end. Throws Aborted when the run was aborted.
   device::StepResult step(const device::StepScalars& scalars, bool stop_requested);
 
+  // Where the run generates: one step over the first `rows` tokens of batch(0), at positions [first, first + rows),
+  // behind those of the calls before. Returns the logits of the last of them, [vocabulary], valid until the next call.
+  std::span<const float> generate(std::size_t first, std::size_t rows);
+
   // After a step: the first unit whose output was not finite; -1: none.
   int first_nonfinite_unit() const;
   // Summed over the labels of this rank's micro-batches of the last step.
@@ -121,6 +125,8 @@ class Executor {
   void consensus(const Task& task);
   void update(const Task& task);
   models::Context context(const Task& task) const;
+  // Elements of a unit's input and output: of all rows of a micro-batch, or of the one row of a generation.
+  std::size_t activations() const { return (rows_ == 1 ? 1 : plan_.tokens) * model_.hidden; }
 
   const StepPlan& plan_;
   const models::Model& model_;
@@ -143,7 +149,8 @@ class Executor {
   std::vector<Span> held_;                 // by unit: its update waited for state_read
   double held_ms_ = 0;
   MemoryMeter meter_;
-  int batch_ = -1, state_ = -1, losses_ = -1, squares_ = -1, constants_ = -1;
+  int batch_ = -1, state_ = -1, losses_ = -1, squares_ = -1, constants_ = -1, logits_ = -1;
+  std::size_t first_ = 0, rows_ = 0;  // of a step that generates; else 0
 };
 
 }  // namespace strata::runtime

@@ -29,11 +29,18 @@ models::Config config_of(const Recipe::Model& model) {
   return config;
 }
 
+// Tokens of a prompt that are read at once: enough for full-speed products.
+constexpr std::size_t kPromptRows = 128;
+
 models::RunShape shape_of(const Recipe& recipe, Purpose purpose) {
   const auto cores = static_cast<std::int64_t>(sysconf(_SC_NPROCESSORS_ONLN));
+  const int threads = static_cast<int>(std::max(cores, recipe.device.threads.value_or(1)));
+  if (purpose == Purpose::generate) {
+    const auto cache = static_cast<std::size_t>(recipe.data.seq_len);
+    return {1, std::min(kPromptRows, cache), recipe.training.precision, threads, false, cache};
+  }
   return {static_cast<std::size_t>(recipe.training.micro_batch_size), static_cast<std::size_t>(recipe.data.seq_len),
-          recipe.training.precision, static_cast<int>(std::max(cores, recipe.device.threads.value_or(1))),
-          purpose == Purpose::train};
+          recipe.training.precision, threads, purpose == Purpose::train};
 }
 
 PlanRequest request_of(const Recipe& recipe, const models::Model& model, const models::RunShape& shape, int ranks,
@@ -108,7 +115,7 @@ void add_changes(const Candidate& from, int ranks, Purpose purpose, std::vector<
   for (std::int64_t divide = 2; divide <= r.training.micro_batch_size; divide *= 2) {
     if (r.training.micro_batch_size % divide != 0 || changed("training.gradient_accumulation_steps")) break;
     const std::int64_t size = r.training.micro_batch_size / divide;
-    if (purpose == Purpose::evaluate) {
+    if (purpose != Purpose::train) {
       add("training.micro_batch_size", std::to_string(size), [&](Recipe& c) { c.training.micro_batch_size = size; });
       continue;
     }

@@ -20,8 +20,9 @@ struct Job {
   std::string config;  // of the model, as JSON with its keys in byte order
 };
 
-// What the plan of a job does: training steps, or forwards and losses alone (one micro-batch a rank and step).
-enum class Purpose : std::uint8_t { train, evaluate };
+// What the plan of a job does: training steps; forwards and losses alone, one micro-batch a rank and step; or the
+// generation of one sequence of data.seq_len tokens at most.
+enum class Purpose : std::uint8_t { train, evaluate, generate };
 
 // Bytes that a rank may use in each tier.
 using Capacity = std::array<std::size_t, kTiers>;

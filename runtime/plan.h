@@ -61,6 +61,8 @@ enum class Role : std::uint8_t {
   losses,     // what the compute lane counts (LossState)
   squares,    // what the reduce lane counts (SquareState)
   constants,  // what the model looks up
+  cache,      // keys and values of a unit, where the run generates
+  logits,     // fp32, of the last row, where the run generates
   workspace,
 };
 
@@ -124,7 +126,7 @@ struct StepPlan {
   std::size_t tokens;  // of a micro-batch
   device::DType dtype;
   bool fast, vertical;
-  bool forward_only;       // forwards and losses alone: there is no state but parameters
+  bool forward_only;       // forwards and losses (or logits) alone: there is no state but parameters
   std::size_t tile_bytes;  // units larger than this, gathered, are gathered part by part; 0: none is
   Placement placement;
   Layout layout;

@@ -109,6 +109,8 @@ class Builder {
     losses_ = add_buffer("losses", Kind::workspace, LossState::bytes(model_.units.size()), true);
     if (!r_.forward_only) squares_ = add_buffer("squares", Kind::workspace, sizeof(SquareState), true);
     if (model_.constants_bytes) constants_ = add_buffer("constants", Kind::workspace, model_.constants_bytes, true);
+    caches_.assign(at(units_), -1);
+    if (r_.shape.cache > 0) logits_ = add_buffer("logits", Kind::activations, model_.vocabulary * sizeof(float), true);
     for (int unit = 0; unit < units_; ++unit) {
       const std::string& name = model_.units[at(unit)]->name();
       const UnitLayout& u = layout(unit);
@@ -118,6 +120,8 @@ class Builder {
         s.shard = add_buffer("shard of " + name, Kind::parameters, u.shard * element_, true);
       else
         s.parameters = add_buffer("parameters of " + name, Kind::parameters, u.padded * element_, true);
+      if (const std::size_t cache = model_.units[at(unit)]->bytes().cache)
+        caches_[at(unit)] = add_buffer("keys and values of " + name, Kind::activations, cache, true);
       if (r_.forward_only) continue;
       if (!fp32()) s.master = add_buffer("master of " + name, Kind::optimizer, part * 4, true);
       const std::size_t moment = plan_.moment_bytes(at(unit));
@@ -273,6 +277,7 @@ class Builder {
       use(task, saving_, Role::saved, call.starts ? Access::write : Access::update);
       saved_of(call.unit, call.micro_batch) = keep ? saving_ : -1;
     }
+    if (caches_[at(call.unit)] >= 0) use(task, caches_[at(call.unit)], Role::cache, Access::update);
     // The embedding's parts each write rows of y, a block's last part all of it.
     const bool makes_output = call.unit == 0 ? call.starts : call.ends;
     if (call.wants_output && (makes_output || call.unit == 0)) {
@@ -325,6 +330,7 @@ class Builder {
     if (tied()) use(task, parameters_of({0, -1}), Role::tied, Access::read);
     use(task, input_of(call.unit, call.micro_batch), Role::x, Access::read);
     use(task, losses_, Role::losses, Access::update);
+    if (logits_ >= 0) use(task, logits_, Role::logits, Access::write);
     const int products = r_.forward_only ? 1 : 3;
     task.cost.flops = products * product_flops(task);
     task.cost.bytes = 4 * static_cast<double>(r_.shape.tokens() * model_.vocabulary) * products;
@@ -530,6 +536,8 @@ class Builder {
   StepPlan plan_{};
   int batch_ = -1, state_ = -1, losses_ = -1, squares_ = -1, constants_ = -1;
   std::vector<State> states_;
+  std::vector<int> caches_;  // by unit; -1: none
+  int logits_ = -1;
   std::optional<Tiling> tiling_;
   std::vector<int> first_piece_;                                     // by unit: the whole unit, then its parts
   std::vector<std::vector<Piece>> gathers_before_, releases_after_;  // per visit

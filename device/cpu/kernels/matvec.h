@@ -1,0 +1,23 @@
+#pragma once
+#include <cstddef>
+
+#include "device/cpu/kernels/select.h"
+
+namespace strata::device::cpu {
+
+// Consecutive outputs [0, outputs) of a matrix times a vector; y is fp32. rows: W's rows lie `stride` elements apart,
+// one an output. columns: one row an input, `stride` elements apart.
+struct Matvec {
+  std::size_t outputs, inputs, stride;
+  const std::byte *w, *x;
+  float* y;
+};
+
+// Indexed by the DType of W and x.
+struct MatvecKernels {
+  void (*rows[3])(const Matvec&);
+  void (*columns[3])(const Matvec&);
+};
+STRATA_KERNEL_TABLE(MatvecKernels, matvec_kernels)
+
+}  // namespace strata::device::cpu

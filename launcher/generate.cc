@@ -1,0 +1,143 @@
+#include "launcher/generate.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "comm/agreement.h"
+#include "device/error.h"
+#include "launcher/agreement.h"
+#include "launcher/cores.h"
+#include "launcher/run_as_rank.h"
+#include "launcher/stop_signal.h"
+#include "models/end_tokens.h"
+#include "models/safetensors.h"
+#include "runtime/generator.h"
+#include "runtime/report.h"
+#include "runtime/sampler.h"
+
+namespace strata::launcher {
+namespace {
+
+using comm::agree;
+using comm::AgreedError;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The dtype of the largest stored tensor.
+std::string stored_precision(const std::filesystem::path& directory) {
+  const models::Safetensors file = models::Safetensors::open(directory);
+  const auto& tensors = file.tensors();
+  const auto largest = std::max_element(tensors.begin(), tensors.end(),
+                                        [](const auto& a, const auto& b) { return a.elements() < b.elements(); });
+  return std::string(
+      device::name_of(largest == tensors.end() ? device::DType::fp32 : largest->type.value_or(device::DType::fp32)));
+}
+
+// The recipe that the options stand for; parameters are shared out between ranks unless --set says otherwise.
+std::vector<std::string> recipe_of(const GenerateOptions& options, std::size_t positions) {
+  std::vector<std::string> sets = {
+      fmt::format("model.path={}", options.model.string()),
+      fmt::format("training.precision={}", options.precision ? *options.precision : stored_precision(options.model)),
+      fmt::format("data.seq_len={}", positions), "zero.stage=3"};
+  sets.insert(sets.end(), options.sets.begin(), options.sets.end());
+  return sets;
+}
+
+// What was generated, and how fast.
+struct Generated {
+  std::vector<std::uint32_t> tokens;
+  double prompt_s = 0, tokens_s = 0;  // tokens_s: of all but the first, which the prompt gives
+  double tokens_per_s() const { return tokens.size() > 1 ? static_cast<double>(tokens.size() - 1) / tokens_s : 0; }
+};
+
+template <typename Emit>
+Generated generate_tokens(const GenerateOptions& options, runtime::Generator& generator,
+                          const std::vector<std::uint32_t>& prompt, const std::vector<std::uint32_t>& ends,
+                          const StopSignal& stop, Emit&& emit) {
+  Generated out;
+  runtime::Sampler sampler(options.temperature, options.top_p, options.seed);
+  auto start = Clock::now();
+  std::span<const float> logits = generator.append(prompt);
+  out.prompt_s = seconds_since(start);
+  start = Clock::now();
+  while (true) {
+    const std::uint32_t token = sampler.pick(logits, out.tokens.size());
+    if (!std::isfinite(logits[token]))
+      throw AgreedError(Exit::failed, "the logits are not finite: try --precision fp32");
+    if (std::find(ends.begin(), ends.end(), token) != ends.end()) break;
+    out.tokens.push_back(token);
+    emit(token);
+    if (out.tokens.size() == static_cast<std::size_t>(options.max_new_tokens)) break;
+    if (stop.requested()) fail(Exit::failed, "stopped on request after {} tokens", out.tokens.size());
+    logits = generator.append({&token, 1});
+  }
+  out.tokens_s = seconds_since(start);
+  return out;
+}
+
+void run(const GenerateOptions& options, comm::World& world, const StopSignal& stop) {
+  const bool speaks = world.rank() == 0;
+  std::vector<std::uint32_t> prompt, ends;
+  std::vector<std::string> sets;
+  std::optional<runtime::ReportFile> json;
+  agree(world, [&] {
+    if (options.json && speaks) json.emplace(*options.json);
+    prompt = options.prompt_tokens;
+    if (prompt.empty()) fail(Exit::usage, "the prompt is empty: generation needs a token to start from");
+    ends = models::end_tokens(options.model);
+    sets = recipe_of(options, prompt.size() + static_cast<std::size_t>(options.max_new_tokens));
+  });
+  const runtime::Recipe recipe = read_recipe(std::nullopt, sets, world, false);
+  const CoreShare share = bind_cores(world.node_rank(), world.node_size());
+  const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
+  const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, world), world, runtime::Purpose::generate);
+  require_same_plan(job, world);
+  agree(world, [&] {
+    for (const std::uint32_t token : prompt)
+      if (token >= job.model->vocabulary)
+        fail(Exit::usage, "token {} of the prompt is not below the model's vocabulary of {}", token,
+             job.model->vocabulary);
+  });
+  std::unique_ptr<runtime::WeightSource> weights;
+  agree(world, [&] { weights = runtime::first_weights(job); });
+  runtime::Generator generator(job, world, threads, *weights);
+
+  const Generated result = generate_tokens(options, generator, prompt, ends, stop, [&](std::uint32_t token) {
+    if (!speaks) return;
+    fmt::print("{} ", token);
+    std::fflush(stdout);
+  });
+  if (!speaks) return;
+  if (isatty(STDOUT_FILENO) == 1) fmt::print("\n");
+  fmt::print(stderr, "strata: {} tokens read in {:.2f} s, {} written at {:.1f} tokens/s ({}, {}, {} {} a rank)\n",
+             prompt.size(), result.prompt_s, result.tokens.size(), result.tokens_per_s(),
+             device::name_of(recipe.training.precision), world.describe(), threads,
+             threads == 1 ? "thread" : "threads");
+  if (!json) return;
+  json->write(
+      fmt::format("{{\"prompt_tokens\":[{}],\"tokens\":[{}],\"prompt_s\":{},\"tokens_per_s\":{},\"ranks\":{},"
+                  "\"memory\":{},\"exit\":0}}\n",
+                  fmt::join(prompt, ","), fmt::join(result.tokens, ","), runtime::json_number(result.prompt_s),
+                  runtime::json_number(result.tokens_per_s()), job.ranks,
+                  runtime::memory_json(job.plan.memory, &generator.executor().measured_memory())));
+  json->close();
+}
+
+}  // namespace
+
+int generate(const GenerateOptions& options) {
+  const StopSignal stop;
+  return run_as_rank(std::nullopt, options.sets, [&](comm::World& world) { run(options, world, stop); });
+}
+
+}  // namespace strata::launcher

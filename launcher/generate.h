@@ -1,0 +1,26 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace strata::launcher {
+
+struct GenerateOptions {
+  std::filesystem::path model;
+  std::optional<std::string> prompt;
+  std::vector<std::uint32_t> prompt_tokens;  // instead of a text
+  std::int64_t max_new_tokens = 128;
+  double temperature = 0, top_p = 1;
+  std::uint64_t seed = 0;
+  std::optional<std::string> precision;
+  std::vector<std::string> sets;  // zero.*, memory.*, device.*, comm.*
+  std::optional<std::filesystem::path> json;
+};
+
+// `strata generate`: what follows the prompt, to stdout as it comes; one rank of several, of which rank 0 speaks.
+// Returns the exit code; throws Error.
+int generate(const GenerateOptions& options);
+
+}  // namespace strata::launcher
