@@ -18,7 +18,9 @@
 #include "launcher/stop_signal.h"
 #include "models/end_tokens.h"
 #include "models/safetensors.h"
+#include "models/tokenizer/tokenizer.h"
 #include "runtime/generator.h"
+#include "runtime/recipe_value.h"
 #include "runtime/report.h"
 #include "runtime/sampler.h"
 
@@ -89,12 +91,18 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   const bool speaks = world.rank() == 0;
   std::vector<std::uint32_t> prompt, ends;
   std::vector<std::string> sets;
+  std::unique_ptr<models::tokenizer::Tokenizer> tokenizer;  // none: tokens in, tokens out
   std::optional<runtime::ReportFile> json;
   agree(world, [&] {
     if (options.json && speaks) json.emplace(*options.json);
     prompt = options.prompt_tokens;
-    if (prompt.empty()) fail(Exit::usage, "the prompt is empty: generation needs a token to start from");
     ends = models::end_tokens(options.model);
+    if (options.prompt) {
+      tokenizer = models::tokenizer::load_tokenizer(options.tokenizer.value_or(options.model));
+      prompt = tokenizer->encode(*options.prompt, true);
+      if (const auto end = tokenizer->end_of_text()) ends.push_back(*end);
+    }
+    if (prompt.empty()) fail(Exit::usage, "the prompt is empty: generation needs a token to start from");
     sets = recipe_of(options, prompt.size() + static_cast<std::size_t>(options.max_new_tokens));
   });
   const runtime::Recipe recipe = read_recipe(std::nullopt, sets, world, false);
@@ -112,24 +120,31 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   agree(world, [&] { weights = runtime::first_weights(job); });
   runtime::Generator generator(job, world, threads, *weights);
 
-  const Generated result = generate_tokens(options, generator, prompt, ends, stop, [&](std::uint32_t token) {
-    if (!speaks) return;
-    fmt::print("{} ", token);
+  std::optional<models::tokenizer::StreamDecoder> decoder;
+  if (tokenizer) decoder.emplace(*tokenizer);
+  std::string all;
+  const auto write = [&](const std::string& text) {
+    all += text;
+    std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
+  };
+  const Generated result = generate_tokens(options, generator, prompt, ends, stop, [&](std::uint32_t token) {
+    if (speaks) write(decoder ? decoder->add(token) : fmt::format("{}{}", all.empty() ? "" : " ", token));
   });
   if (!speaks) return;
+  if (decoder) write(decoder->finish());
   if (isatty(STDOUT_FILENO) == 1) fmt::print("\n");
   fmt::print(stderr, "strata: {} tokens read in {:.2f} s, {} written at {:.1f} tokens/s ({}, {}, {} {} a rank)\n",
              prompt.size(), result.prompt_s, result.tokens.size(), result.tokens_per_s(),
              device::name_of(recipe.training.precision), world.describe(), threads,
              threads == 1 ? "thread" : "threads");
   if (!json) return;
-  json->write(
-      fmt::format("{{\"prompt_tokens\":[{}],\"tokens\":[{}],\"prompt_s\":{},\"tokens_per_s\":{},\"ranks\":{},"
-                  "\"memory\":{},\"exit\":0}}\n",
-                  fmt::join(prompt, ","), fmt::join(result.tokens, ","), runtime::json_number(result.prompt_s),
-                  runtime::json_number(result.tokens_per_s()), job.ranks,
-                  runtime::memory_json(job.plan.memory, &generator.executor().measured_memory())));
+  json->write(fmt::format(
+      "{{\"prompt_tokens\":[{}],\"tokens\":[{}],\"text\":{},\"prompt_s\":{},\"tokens_per_s\":{},\"ranks\":{},"
+      "\"memory\":{},\"exit\":0}}\n",
+      fmt::join(prompt, ","), fmt::join(result.tokens, ","), runtime::json_string(all),
+      runtime::json_number(result.prompt_s), runtime::json_number(result.tokens_per_s()), job.ranks,
+      runtime::memory_json(job.plan.memory, &generator.executor().measured_memory())));
   json->close();
 }
 

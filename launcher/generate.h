@@ -10,7 +10,8 @@ namespace strata::launcher {
 struct GenerateOptions {
   std::filesystem::path model;
   std::optional<std::string> prompt;
-  std::vector<std::uint32_t> prompt_tokens;  // instead of a text
+  std::vector<std::uint32_t> prompt_tokens;        // instead of a text; tokens are then written as numbers
+  std::optional<std::filesystem::path> tokenizer;  // "byte", or another directory than the model's
   std::int64_t max_new_tokens = 128;
   double temperature = 0, top_p = 1;
   std::uint64_t seed = 0;

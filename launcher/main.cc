@@ -78,6 +78,7 @@ int run(int argc, char** argv) {
   command->add_option("--prompt-tokens", generate.prompt_tokens, "token ids to go on from, instead of a text")
       ->delimiter(',')
       ->excludes(text);
+  command->add_option("--tokenizer", generate.tokenizer, "byte, or a Hugging Face directory; default: the model's");
   command->add_option("--max-new-tokens", generate.max_new_tokens, "tokens to write, at most (128)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   command->add_option("--temperature", generate.temperature, "of sampling; 0, the default, takes the likeliest token")

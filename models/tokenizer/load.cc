@@ -27,11 +27,15 @@ std::string_view text_of(const device::MappedFile& file) {
 }
 
 // A token in a configuration: its text, or an object with "content".
-std::optional<std::string> token_text(simdjson::dom::element value) {
+std::optional<std::string> token_text(simdjson::ondemand::value value) {
   std::string_view text;
-  if (value.get_string().get(text) == simdjson::SUCCESS) return std::string(text);
-  if (value["content"].get_string().get(text) == simdjson::SUCCESS) return std::string(text);
-  return std::nullopt;
+  simdjson::ondemand::object object;
+  if (value.get_object().get(object) == simdjson::SUCCESS) {
+    if (object["content"].get_string().get(text) != simdjson::SUCCESS) return std::nullopt;
+  } else if (value.get_string().get(text) != simdjson::SUCCESS) {
+    return std::nullopt;
+  }
+  return std::string(text);
 }
 
 // What tokenizer_config.json and special_tokens_map.json beside the tokenizer say.
@@ -42,17 +46,26 @@ FolderOptions folder_options(const fs::path& folder) {
     std::error_code ignored;
     if (!fs::is_regular_file(path, ignored)) continue;
     const device::MappedFile file(path);
-    simdjson::dom::parser parser;
-    simdjson::dom::element root;
-    const std::string_view json = text_of(file);
-    if (const auto error = parser.parse(json.data(), json.size()).get(root)) {
+    // On demand: "model_max_length" is often larger than any integer, and need not be read.
+    simdjson::ondemand::parser parser;
+    const simdjson::padded_string json(text_of(file));
+    simdjson::ondemand::document document;
+    simdjson::ondemand::object root;
+    auto error = parser.iterate(json).get(document);
+    if (!error) error = document.get_object().get(root);
+    if (error)
       fail(Exit::corrupt, "{}: expected a JSON object, found: {}", path.string(), simdjson::error_message(error));
+    for (auto found : root) {
+      simdjson::ondemand::field field;
+      std::string_view key;
+      bool flag = false;
+      error = std::move(found).get(field);
+      if (!error) error = field.unescaped_key().get(key);
+      if (error) fail(Exit::corrupt, "{}: expected JSON, found: {}", path.string(), simdjson::error_message(error));
+      if (key == "eos_token" && !out.eos) out.eos = token_text(field.value());
+      if (key == "add_bos_token" && field.value().get_bool().get(flag) == simdjson::SUCCESS) out.add_bos = flag;
+      if (key == "add_eos_token" && field.value().get_bool().get(flag) == simdjson::SUCCESS) out.add_eos = flag;
     }
-    simdjson::dom::element value;
-    if (!out.eos && root["eos_token"].get(value) == simdjson::SUCCESS) out.eos = token_text(value);
-    bool flag = false;
-    if (root["add_bos_token"].get_bool().get(flag) == simdjson::SUCCESS) out.add_bos = flag;
-    if (root["add_eos_token"].get_bool().get(flag) == simdjson::SUCCESS) out.add_eos = flag;
   }
   return out;
 }
