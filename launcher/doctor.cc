@@ -202,7 +202,8 @@ void gpu(Report& report) {
   report.note("gpu", there ? "there is one, but CUDA: not built" : "CUDA: not built");
 }
 
-void drive(Report& report, const fs::path& folder) {
+// asked: the folder was named; otherwise it is only where the program happens to run.
+void drive(Report& report, const fs::path& folder, bool asked) {
   const device::AbortToken abort;
   offload::IoOptions options;
   options.folders = {folder};
@@ -213,7 +214,10 @@ void drive(Report& report, const fs::path& folder) {
     for (const std::string& reason : drives[0].refused) report.note("drive", "not used there: " + reason);
     for (const std::string& note : drives[0].notes) report.note("drive", note);
   } catch (const Error& error) {
-    report.fix("drive", error.what());
+    if (asked)
+      report.fix("drive", error.what());
+    else
+      report.note("drive", error.what());
   }
 }
 
@@ -229,7 +233,8 @@ int doctor(std::ostream& out, std::span<const fs::path> folders) {
   mpi(report);
   shared_memory(report);
   gpu(report);
-  for (const fs::path& folder : folders) drive(report, folder);
+  for (const fs::path& folder : folders) drive(report, folder, true);
+  if (folders.empty()) drive(report, fs::current_path(), false);
   return report.broken() ? static_cast<int>(Exit::failed) : 0;
 }
 

@@ -114,10 +114,7 @@ int run(int argc, char** argv) {
   std::vector<std::filesystem::path> folders;
   command = app.add_subcommand("doctor", "what this machine offers, and what to fix");
   command->add_option("FOLDER", folders, "folders for the nvme tier (default: the current one)");
-  command->callback([&] {
-    if (folders.empty()) folders = {std::filesystem::current_path()};
-    status = strata::launcher::doctor(std::cout, folders);
-  });
+  command->callback([&] { status = strata::launcher::doctor(std::cout, folders); });
 
   command = app.add_subcommand("keys", "every key of a recipe: default, what is allowed, meaning");
   command->callback([] { std::cout << strata::runtime::recipe_reference(); });

@@ -46,5 +46,18 @@ TEST_F(DiskFault, FolderThatIsNotThere) {
                    AllOf(HasSubstr("none/summary.json"), HasSubstr("No such file")));
 }
 
+// Folders of the nvme tier, as strata bench io sees them.
+TEST_F(DiskFault, OffloadFolders) {
+  const auto bench = [](const std::string& folder, const std::string& size) {
+    return run({STRATA, "bench", "io", "--dir", folder, "--size", size});
+  };
+  EXPECT_COMPLAINT(bench(run_.file("none"), "1MiB"), Exit::usage,
+                   AllOf(HasSubstr(run_.file("none")), HasSubstr("does not exist")));
+  EXPECT_COMPLAINT(bench("/dev/null", "1MiB"), Exit::usage, HasSubstr("/dev/null is not a folder"));
+  EXPECT_COMPLAINT(bench(run_.folder().path().string(), "1000000GB"), Exit::does_not_fit,
+                   AllOf(HasSubstr("1000000000622592 bytes"), HasSubstr("free there")));
+  EXPECT_EQ(bench(run_.folder().path().string(), "2MiB").code, 0);
+}
+
 }  // namespace
 }  // namespace strata::tests

@@ -1,19 +1,16 @@
 #include "offload/ladder.h"
 
 #include <gmock/gmock.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cstddef>
 #include <cstdio>
 
 #include "tests/offload/faulty_submitter.h"
 #include "tests/offload/rungs.h"
+#include "tests/offload/seccomp.h"
 
 namespace strata::offload {
 namespace {
@@ -21,18 +18,6 @@ namespace {
 using testing::AllOf;
 using testing::ExitedWithCode;
 using testing::HasSubstr;
-
-// From here on, in this process, these system calls answer with `error`, as a container's seccomp filter does.
-bool forbid(std::initializer_list<long> calls, int error) {
-  std::vector<sock_filter> program = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
-  for (const long call : calls) {
-    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(call), 0, 1));
-    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)));
-  }
-  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
-}
 
 class Ladder : public testing::Test {
  protected:

@@ -14,6 +14,7 @@
 #include <cstdlib>
 
 #include "tests/offload/rungs.h"
+#include "tests/offload/seccomp.h"
 
 namespace strata::offload {
 namespace {
@@ -156,6 +157,25 @@ TEST_F(SwapFileTest, AFileSystemThatCanLittle) {
         start_in_child(4 * kBlock, direct);
       },
       ExitedWithCode(code_of(Exit::usage)), "asked for: O_DIRECT: Invalid argument");
+}
+
+TEST_F(SwapFileTest, AFileSystemWithoutNamelessFiles) {
+  EXPECT_EXIT(
+      {
+        if (!forbid_open(O_TMPFILE & ~O_DIRECTORY, EOPNOTSUPP)) std::_Exit(kNoStage);
+        start_in_child(4 * kBlock);
+      },
+      ExitedWithCode(0), "");
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
+TEST_F(SwapFileTest, TheFileSystemFillsUpWhileItsBytesAreTaken) {
+  EXPECT_EXIT(
+      {
+        if (!forbid({SYS_fallocate}, ENOSPC)) std::_Exit(kNoStage);
+        start_in_child(4 * kBlock);
+      },
+      ExitedWithCode(code_of(Exit::does_not_fit)), "needs 4194304 bytes, and [0-9]+ are free there");
 }
 
 TEST_F(SwapFileTest, NamesTheFileSystem) {
