@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "device/error.h"
 #include "runtime/recipe_value.h"
@@ -121,6 +122,11 @@ std::vector<TensorEntry> tensors_of(const models::Model& model) {
   return out;
 }
 
+std::string with_checksum(std::string json) {
+  const std::uint64_t sum = checksum(json);
+  return json.replace(json.size() - kEnd.size() - kDigits, kDigits, fmt::format("{:016x}", sum));
+}
+
 std::string to_json(const Manifest& m) {
   const Progress& p = m.progress;
   std::string out = fmt::format(
@@ -141,7 +147,7 @@ std::string to_json(const Manifest& m) {
                        json_string(m.files[i].name), m.files[i].bytes, m.files[i].header_bytes, m.files[i].header_hash);
   out += "],\n\"checksum\":\"0000000000000000";
   out += kEnd;
-  return out.replace(out.size() - kEnd.size() - kDigits, kDigits, fmt::format("{:016x}", checksum(out)));
+  return with_checksum(std::move(out));
 }
 
 Manifest parse_manifest(std::string_view json, const fs::path& path) {
@@ -155,14 +161,15 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
     fail(Exit::corrupt, "{}: expected a manifest in JSON, found {}", path.string(), simdjson::error_message(error));
   const Fields fields(root, path);
   if (fields.text("format") != kFormat) fields.wrong("format", fmt::format("\"{}\"", kFormat));
-  if (const std::uint64_t version = fields.whole("version"); version != kVersion)
-    fail(Exit::usage, "{} has version {} of the format, and this program reads version {}: use a newer Strata",
-         path.string(), version, kVersion);
+  // The checksum's place stays as it is in every version, so that a newer one is told from a damaged one.
   const std::string stored = fields.text("checksum");
   if (!json.ends_with(stored + std::string(kEnd)) || stored.size() != kDigits ||
       fields.hex("checksum") != checksum(std::string(json)))
     fail(Exit::corrupt, "{}: expected checksum {}, found {:016x}: the file is damaged", path.string(), stored,
          json.size() > kDigits + kEnd.size() ? checksum(std::string(json)) : 0);
+  if (const std::uint64_t version = fields.whole("version"); version != kVersion)
+    fail(Exit::usage, "{} has version {} of the format, and this program reads version {}: use a newer Strata",
+         path.string(), version, kVersion);
 
   Manifest m;
   m.serial = fields.whole("serial");

@@ -49,6 +49,8 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 
 // With its checksum: what the file holds.
 std::string to_json(const Manifest& manifest);
+// The same text with the checksum that belongs to it.
+std::string with_checksum(std::string json);
 // Throws Error{corrupt}, naming `path`, for what is damaged or no manifest; Error{usage} where a newer version wrote
 // it.
 Manifest parse_manifest(std::string_view json, const std::filesystem::path& path);

@@ -115,7 +115,9 @@ std::string CheckpointWriter::file_name(int rank) const {
 }
 
 void CheckpointWriter::start(const Progress& progress) {
+  const auto asked = std::chrono::steady_clock::now();
   finish();
+  waited_ms_ += ms_since(asked);
   manifest_.progress = progress;
   ++begun_;
   lane_->stamp(&last_.begin);
@@ -133,9 +135,7 @@ void CheckpointWriter::start(const Progress& progress) {
 }
 
 void CheckpointWriter::finish() {
-  const auto start = std::chrono::steady_clock::now();
   lane_->synchronize();
-  waited_ms_ += ms_since(start);
 }
 
 CheckpointFigures CheckpointWriter::figures() const {

@@ -12,8 +12,8 @@ namespace strata::tests {
 // A folder of its own for one test, removed at its end.
 class ScratchFolder {
  public:
-  ScratchFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "strata-XXXXXX").string();
+  explicit ScratchFolder(const std::filesystem::path& base = std::filesystem::temp_directory_path()) {
+    std::string name = (base / "strata-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp " + name);
     path_ = name;
   }

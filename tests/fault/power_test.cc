@@ -1,0 +1,131 @@
+// The power goes: whatever of the writes since the last fsync reached the disk, a checkpoint that was published loads,
+// and none loads with other contents than were written.
+#include <gmock/gmock.h>
+#include <xxhash.h>
+
+#include <fstream>
+#include <random>
+#include <set>
+
+#include "tests/fault/recorded_disk.h"
+#include "tests/runtime/saved_run.h"
+
+namespace strata::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using runtime::Checkpoint;
+using runtime::SavedRun;
+
+// Everything that a checkpoint holds, every block verified.
+std::string contents(const Checkpoint& checkpoint) {
+  std::vector<std::byte> buffer(runtime::kBlockBytes);
+  std::uint64_t sum = static_cast<std::uint64_t>(checkpoint.manifest().progress.step);
+  for (const std::string& kind : checkpoint.kinds())
+    for (const runtime::TensorEntry& tensor : checkpoint.manifest().tensors)
+      for (const runtime::Extent& e : checkpoint.extents(kind, tensor.name))
+        for (std::size_t block = 0; block < e.blocks(); ++block) {
+          const auto bytes = checkpoint.read_block(e, block, buffer);
+          sum = XXH3_64bits_withSeed(bytes.data(), bytes.size(), sum);
+        }
+  return fmt::format("step {}: {:016x}", checkpoint.manifest().progress.step, sum);
+}
+
+// The newest checkpoint of a folder that is whole, as `auto` takes it: its contents; empty: none.
+std::string newest(const fs::path& folder) {
+  for (const runtime::FoundCheckpoint& found : runtime::list_checkpoints(folder)) {
+    if (!found.damage.empty()) continue;
+    try {
+      return contents(Checkpoint(found.path));
+    } catch (const Error&) {
+    }
+  }
+  return "";
+}
+
+class PowerFault : public testing::Test {
+ protected:
+  // Two ranks that write four checkpoints and keep two.
+  void SetUp() override {
+    const auto sets = run_.sets(2, {"model.config.n_layer=1", "model.config.n_embd=12", "zero.stage=2"});
+    RecordingDisk disk(run_.checkpoints());
+    run_.run(2, sets, 4, {1, 2, 3, 4}, &disk);
+    operations_ = disk.operations();
+    covered_ = CrashImage::covered_by(operations_);
+    // What each was, from a run that keeps them all.
+    const SavedRun other;
+    auto all = other.sets(2, {"model.config.n_layer=1", "model.config.n_embd=12", "zero.stage=2", "checkpoint.keep=9"});
+    other.run(2, all, 4, {1, 2, 3, 4});
+    for (const auto& found : runtime::list_checkpoints(other.checkpoints()))
+      written_.insert(written_.begin(), contents(Checkpoint(found.path)));
+    ASSERT_EQ(written_.size(), 4u);
+  }
+
+  // How many checkpoints the caller may count on after so many operations: their folder was synced behind the rename.
+  std::size_t durable(std::size_t count) const {
+    std::size_t renames = 0, sure = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const DiskOperation& o = operations_[i];
+      if (o.kind == DiskOperation::Kind::rename && o.to.find("deleting") == std::string::npos) ++renames;
+      if (o.kind == DiskOperation::Kind::sync_folder && o.path == ".") sure = renames;
+    }
+    return sure;
+  }
+
+  void expect_loadable(std::size_t count, const CrashImage::Luck& luck) {
+    const CrashImage image(operations_, covered_, count, luck);
+    const std::size_t sure = durable(count);
+    if (!seen_.insert(image.key() + std::to_string(sure)).second) return;
+    const ScratchFolder folder(fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path());
+    image.put_into(folder.path());
+    const std::string found = newest(folder.path());
+    const auto known = std::find(written_.begin(), written_.end(), found);
+    ASSERT_TRUE(found.empty() || known != written_.end()) << "other contents after " << count << ": " << found;
+    const std::size_t loads = found.empty() ? 0 : static_cast<std::size_t>(known - written_.begin()) + 1;
+    ASSERT_GE(loads, sure) << "lost after " << count << " operations";
+  }
+
+  SavedRun run_;
+  std::vector<DiskOperation> operations_;
+  std::vector<std::size_t> covered_;
+  std::vector<std::string> written_;  // contents of each checkpoint, in order
+  std::set<std::string> seen_;
+};
+
+TEST_F(PowerFault, EveryPrefix) {
+  for (std::size_t count = 0; count <= operations_.size(); ++count) {
+    expect_loadable(count, [](std::size_t) { return 0.0; });
+    expect_loadable(count, [](std::size_t) { return 1.0; });
+  }
+  EXPECT_EQ(durable(operations_.size()), 4u);
+}
+
+TEST_F(PowerFault, EveryWriteDroppedOrTorn) {
+  for (std::size_t count = 0; count <= operations_.size(); ++count)
+    for (std::size_t victim = 0; victim < count; ++victim)
+      for (const double part : {0.0, 0.1, 0.5, 0.99}) {
+        const bool torn = part > 0 && operations_[victim].kind != DiskOperation::Kind::write;
+        if (torn || operations_[victim].is_sync()) continue;
+        expect_loadable(count, [&](std::size_t i) { return i == victim ? part : 1.0; });
+      }
+}
+
+TEST_F(PowerFault, RandomSubsets) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  for (int i = 0; i < 10'000; ++i) {
+    const std::size_t count = random() % (operations_.size() + 1);
+    const double likely = uniform(random);
+    std::map<std::size_t, double> drawn;
+    expect_loadable(count, [&](std::size_t o) {
+      const double draw = uniform(random);
+      return draw < likely                                                              ? 1.0
+             : draw < likely + 0.2 && operations_[o].kind == DiskOperation::Kind::write ? uniform(random)
+                                                                                        : 0.0;
+    });
+    if (HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace strata::tests
