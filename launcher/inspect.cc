@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -13,6 +12,8 @@
 
 #include "device/error.h"
 #include "device/mapped_file.h"
+#include "launcher/inspect_checkpoint.h"
+#include "launcher/statistics.h"
 #include "models/safetensors.h"
 #include "runtime/tokens.h"
 
@@ -23,38 +24,14 @@ namespace fs = std::filesystem;
 constexpr std::size_t kPiece = std::size_t{1} << 16;
 constexpr std::size_t kShownTokens = 64;
 
-struct Statistics {
-  double mean = 0, deviation = 0;  // of the finite elements
-  std::uint64_t finite = 0, non_finite = 0;
-};
-
 Statistics statistics(const models::StoredTensor& tensor) {
   Statistics out;
   std::vector<float> piece(kPiece);
-  const std::uint64_t elements = tensor.elements();
-  const auto each = [&](auto&& use) {
-    for (std::uint64_t begin = 0; begin < elements; begin += kPiece) {
-      const auto values = std::span(piece).first(std::min<std::uint64_t>(kPiece, elements - begin));
-      models::read_elements(tensor, begin, values);
-      for (const float value : values) use(value);
-    }
-  };
-  double sum = 0, squares = 0;
-  each([&](float x) {
-    if (!std::isfinite(x)) {
-      ++out.non_finite;
-      return;
-    }
-    ++out.finite;
-    sum += x;
-  });
-  if (out.finite == 0) return out;
-  const auto n = static_cast<double>(out.finite);
-  out.mean = sum / n;
-  each([&](float x) {  // a second pass, as a sum of squares would cancel
-    if (std::isfinite(x)) squares += (x - out.mean) * (x - out.mean);
-  });
-  out.deviation = std::sqrt(squares / n);
+  for (std::uint64_t begin = 0, elements = tensor.elements(); begin < elements; begin += kPiece) {
+    const auto values = std::span(piece).first(std::min<std::uint64_t>(kPiece, elements - begin));
+    models::read_elements(tensor, begin, values);
+    out.add(values);
+  }
   return out;
 }
 
@@ -75,8 +52,8 @@ void inspect_tensors(const fs::path& path, std::ostream& out) {
       continue;
     }
     const Statistics s = statistics(tensor);
-    non_finite += s.non_finite;
-    fmt::print(out, " {:>12.5g} {:>12.5g} {:>11}\n", s.mean, s.deviation, s.non_finite);
+    non_finite += s.non_finite();
+    fmt::print(out, " {:>12.5g} {:>12.5g} {:>11}\n", s.mean(), s.deviation(), s.non_finite());
   }
   for (const auto& [key, value] : file.metadata()) fmt::print(out, "metadata {} = {}\n", key, value);
   fmt::print(out, "{} tensors, {} elements, {} bytes of data, {} bytes of files, {} non-finite elements\n",
@@ -136,11 +113,23 @@ int inspect(const fs::path& path, std::ostream& out) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) fail(Exit::usage, "{} is not there", path.string());
-  if (fs::is_directory(status) || is_safetensors(path)) {
+  if (const auto checkpoint = fs::is_directory(status) ? checkpoint_at(path) : std::nullopt) {
+    inspect_checkpoint(*checkpoint, out);
+  } else if (fs::is_directory(status) || is_safetensors(path)) {
     inspect_tensors(path, out);
   } else {
     inspect_tokens(path, out);
   }
+  return 0;
+}
+
+int inspect(const fs::path& a, const fs::path& b, std::ostream& out) {
+  const auto checkpoint = [](const fs::path& path) {
+    const auto found = fs::is_directory(path) ? checkpoint_at(path) : std::nullopt;
+    if (!found) fail(Exit::usage, "{} is no checkpoint: two of them can be compared", path.string());
+    return *found;
+  };
+  compare_checkpoints(checkpoint(a), checkpoint(b), out);
   return 0;
 }
 

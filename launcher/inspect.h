@@ -4,8 +4,10 @@
 
 namespace strata::launcher {
 
-// `strata inspect`: what a token file, a safetensors file or a Hugging Face directory holds, as text into `out`.
-// Returns the exit code; throws Error{corrupt} where the file is not what it says.
+// `strata inspect`: what a checkpoint, a token file, a safetensors file or a Hugging Face directory holds, as text into
+// `out`. Returns the exit code; throws Error{corrupt} where the file is not what it says.
 int inspect(const std::filesystem::path& path, std::ostream& out);
+// How two checkpoints differ.
+int inspect(const std::filesystem::path& a, const std::filesystem::path& b, std::ostream& out);
 
 }  // namespace strata::launcher

@@ -106,10 +106,14 @@ int run(int argc, char** argv) {
   command->add_option("--threads", tokenize.threads, "threads (default: all cores)")->check(CLI::Range(1, 1024));
   command->callback([&] { status = strata::launcher::tokenize(tokenize); });
 
-  std::filesystem::path inspected;
-  command = app.add_subcommand("inspect", "what a token file, safetensors file or Hugging Face directory holds");
+  std::filesystem::path inspected, compared;
+  command = app.add_subcommand("inspect", "what a checkpoint, token file, safetensors file or Hugging Face directory holds");
   command->add_option("PATH", inspected, "what to look into")->required();
-  command->callback([&] { status = strata::launcher::inspect(inspected, std::cout); });
+  command->add_option("OTHER", compared, "a second checkpoint: how the two differ");
+  command->callback([&] {
+    status = compared.empty() ? strata::launcher::inspect(inspected, std::cout)
+                              : strata::launcher::inspect(inspected, compared, std::cout);
+  });
 
   std::vector<std::filesystem::path> folders;
   command = app.add_subcommand("doctor", "what this machine offers, and what to fix");

@@ -1,0 +1,22 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+namespace strata::launcher {
+
+// Mean and standard deviation of what is finite, and how many are not, of values that come piece by piece (Chan, Golub
+// & LeVeque 1979: pieces of two passes each, merged, as a running sum of squares would cancel).
+class Statistics {
+ public:
+  void add(std::span<const float> piece);
+
+  double mean() const { return mean_; }
+  double deviation() const;
+  std::uint64_t non_finite() const { return non_finite_; }
+
+ private:
+  double mean_ = 0, squares_ = 0;  // of deviations from the mean
+  std::uint64_t finite_ = 0, non_finite_ = 0;
+};
+
+}  // namespace strata::launcher
