@@ -50,7 +50,7 @@ TEST(InspectCheckpointTest, NamesWhatIsDamaged) {
   std::ostringstream out;
   EXPECT_FAILURE(inspect(run.checkpoints(), out), Exit::corrupt,
                  AllOf(HasSubstr("rank-00001"), HasSubstr("1 of the lines above")));
-  EXPECT_THAT(out.str(), ContainsRegex("ln_f.bias +moment2 .* DAMAGED"));
+  EXPECT_THAT(out.str(), ContainsRegex("c_proj.bias +moment2 .* DAMAGED"));
 }
 
 TEST(StatisticsTest, PiecesAreMerged) {
