@@ -161,9 +161,16 @@ TEST(TokenizerTest, EndOfTextIsTheConfigurations) {
   const tests::ScratchFolder folder;
   folder.write("tokenizer.json", read(kGolden / "smollm/tokenizer.json"));
   EXPECT_EQ(load_tokenizer(folder.path())->end_of_text(), 0u);  // a name known
-  folder.write("tokenizer_config.json", R"({"eos_token": {"content": "<|im_end|>"}})");
+  folder.write(
+      "tokenizer_config.json",
+      R"({"model_max_length": 1000000000000000019884624838656, "eos_token": {"content": "<|im_end|>", "lstrip": false}, "x": [1]})");
   EXPECT_EQ(load_tokenizer(folder.path())->end_of_text(), 2u);
   EXPECT_EQ(load_tokenizer(folder.path() / "tokenizer.json")->end_of_text(), 2u);
+  folder.write("tokenizer_config.json", R"({"eos_token": null, "add_bos_token": true})");
+  folder.write("special_tokens_map.json", R"({"eos_token": "<|im_start|>"})");
+  EXPECT_EQ(load_tokenizer(folder.path())->end_of_text(), 1u);
+  folder.write("tokenizer_config.json", "[1");
+  EXPECT_FAILURE(load_tokenizer(folder.path()), Exit::corrupt, HasSubstr("tokenizer_config.json"));
 }
 
 // tokenizer.json with one thing changed.
