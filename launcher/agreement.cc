@@ -34,13 +34,15 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
 runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, comm::World& world) {
   runtime::Capacity least = runtime::capacity_here(recipe.memory, world.node_size());
   std::string mine;
-  for (const std::size_t bytes : least) mine += std::to_string(bytes) + " ";
+  std::vector<std::size_t*> all{&least.together};
+  for (std::size_t& bytes : least.tier) all.push_back(&bytes);
+  for (const std::size_t* bytes : all) mine += std::to_string(*bytes) + " ";
   for (const std::string& text : world.exchange(mine)) {
     const char* at = text.data();
-    for (std::size_t& bytes : least) {
+    for (std::size_t* bytes : all) {
       std::size_t theirs = 0;
       at = std::from_chars(at, text.data() + text.size(), theirs).ptr + 1;
-      bytes = std::min(bytes, theirs);
+      *bytes = std::min(*bytes, theirs);
     }
   }
   return least;

@@ -132,9 +132,9 @@ int bench_step(const BenchOptions& options) {
   world->barrier();
   const Floor floor = floor_of(job, threads);
   world->barrier();
-  runtime::Executor executor(job.plan, *job.model, *world, {}, threads);
+  runtime::Executor executor(job.plan, *job.model, *world, {}, threads, recipe.io_options());
   const auto source = runtime::random_weights(*job.model, recipe.training.seed);
-  runtime::load_weights(executor, job.plan, world->rank(), *source, threads);
+  runtime::load_weights(executor, job.plan, *source, threads);
   fill_random_tokens(executor, job, world->rank());
   const StepFigures figures = time_steps(executor, job, options.steps);
   world->barrier();

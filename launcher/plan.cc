@@ -41,7 +41,7 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity) {
     const runtime::TierMemory& memory = plan.memory[tier];
     if (memory.peak == 0) continue;
     fmt::print("{:<10}{:>14}{:>14}", runtime::kTierNames[tier], runtime::bytes_text(memory.peak),
-               runtime::bytes_text(capacity[tier]));
+               runtime::bytes_text(capacity.tier[tier]));
     for (const std::size_t bytes : memory.by_kind) fmt::print("{:>14}", runtime::bytes_text(bytes));
     fmt::print("\n");
   }
@@ -49,6 +49,11 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity) {
   fmt::print("\nsent by a rank in a step: {} (all-gather {}, all-to-all {}, consensus {})\n",
              runtime::bytes_text(sent.total()), runtime::bytes_text(sent.all_gather),
              runtime::bytes_text(sent.all_to_all), runtime::bytes_text(sent.consensus));
+  const auto& [read, written] = job.plan.io_bytes;
+  for (std::size_t tier = 1; tier < runtime::kTiers; ++tier)
+    if (read[tier] + written[tier])
+      fmt::print("moved by a rank in a step: {} from {}, {} to it\n", runtime::bytes_text(read[tier]),
+                 runtime::kTierNames[tier], runtime::bytes_text(written[tier]));
   std::array<std::size_t, runtime::kTaskNames.size()> counts{};
   for (const runtime::Task& task : plan.tasks) ++counts[static_cast<std::size_t>(task.kind)];
   fmt::print("{} tasks a step:", plan.tasks.size());
@@ -73,10 +78,10 @@ int plan(const PlanOptions& options) {
         "{{\"fits\":{},\"ranks\":{},\"parameters\":{},\"memory\":{},\"capacity_bytes\":"
         "{{\"device\":{},\"host\":{}}},\"comm_bytes\":{},\"io_bytes\":{},\"order\":\"{}\",\"tile_bytes\":{},"
         "\"tasks\":{},\"nearest\":{}}}\n",
-        fits, options.ranks, job.model->parameters(), runtime::memory_json(job.plan.memory, nullptr), capacity[0],
-        capacity[1], runtime::comm_json(job.plan.comm_bytes), runtime::io_json(),
-        job.plan.vertical ? "vertical" : "horizontal", job.plan.tile_bytes, job.plan.tasks.size(),
-        nearest_json(nearest)));
+        fits, options.ranks, job.model->parameters(), runtime::memory_json(job.plan.memory, nullptr),
+        capacity[runtime::Tier::device], capacity[runtime::Tier::host], runtime::comm_json(job.plan.comm_bytes),
+        runtime::io_json(job.plan.io_bytes), job.plan.vertical ? "vertical" : "horizontal", job.plan.tile_bytes,
+        job.plan.tasks.size(), nearest_json(nearest)));
     file.close();
   }
   if (options.trace) {

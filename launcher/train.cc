@@ -151,7 +151,9 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   }
   checkpoints.finish();
   summary.tokens_per_s = median_tokens_per_s(std::move(rates));
+  trainer.executor().drain();
   summary.comm_bytes = trainer.executor().comm_bytes().per_step(steps);
+  summary.io_bytes = trainer.executor().io_bytes().per_step(steps);
   summary.steps = trainer.steps_done();
   summary.tokens = trainer.progress().tokens;
   summary.checkpoints = checkpoints.figures();

@@ -124,6 +124,9 @@ Chosen climb(SwapFile& file, const IoOptions& options, const device::AbortToken&
           refuse(fmt::format("{}: {}", to_string(rung), wrong));
           continue;
         }
+        // What has not been written reads as zeros.
+        std::fill_n(memory.data(), kBlock, std::byte{});
+        transfer({&chosen.drive, 1}, true, 0, memory.data(), std::min<std::size_t>(kBlock, file.bytes()), abort);
         if (registered) (void)chosen.drive->register_memory({});
         chosen.rung = rung;
         return chosen;

@@ -17,7 +17,7 @@ namespace strata::offload {
 // aligned to 4096. Owns files, rings and threads. No call may be under way when it is destroyed.
 class Swap {
  public:
-  // Probes every drive and takes the best rung that works there. Throws Error{usage} for a folder that cannot be used
+  // All zeros. Probes every drive and takes the best rung that works there. Throws Error{usage} for a folder that cannot be used
   // or a forced rung that does not work, Error{does_not_fit} where a folder has too little space, Error{failed}.
   Swap(const IoOptions& options, std::uint64_t bytes, int rank, const device::AbortToken& abort);
   ~Swap();

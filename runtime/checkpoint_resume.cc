@@ -72,7 +72,7 @@ std::vector<Need> needs_of(const Job& job, const Executor& executor, int rank) {
   std::vector<Need> out;
   for (std::size_t unit = 0; unit < job.plan.layout.units.size(); ++unit) {
     const UnitLayout& layout = job.plan.layout.units[unit];
-    const Executor::Held held = executor.parameters(unit);
+    const Executor::Held held = executor.held(unit, StateKind::parameters);
     const std::size_t part = job.plan.part_begin(unit, rank), part_end = part + job.plan.part_size(unit);
     for (const StateKind kind : kStateKinds) {
       if (!executor.has_state(kind)) continue;
@@ -141,7 +141,7 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
     const auto bytes = checkpoint.read_block(*extent, index, std::as_writable_bytes(std::span(buffer)));
     const std::uint64_t begin = blocks[i].begin();
     if (need.kind == StateKind::master)
-      return store_weights(executor, job.plan, rank, need.unit,
+      return store_weights(executor, job.plan, need.unit,
                            job.plan.layout.units[need.unit].runs[need.run].begin + begin / sizeof(float),
                            std::span(buffer).first(bytes.size() / sizeof(float)));
     const std::uint64_t from = std::max(begin, need.begin), to = std::min(begin + bytes.size(), need.end);

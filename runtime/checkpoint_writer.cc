@@ -118,6 +118,7 @@ void CheckpointWriter::start(const Progress& progress) {
   const auto asked = std::chrono::steady_clock::now();
   finish();
   waited_ms_ += ms_since(asked);
+  executor_.drain();
   manifest_.progress = progress;
   ++begun_;
   lane_->stamp(&last_.begin);

@@ -48,10 +48,10 @@ device::ExactSum sum_over_ranks(device::ExactSum mine, comm::World& world) {
 Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights)
     : job_(job),
       world_(world),
-      executor_(job.plan, *job.model, world, {}, threads),
+      executor_(job.plan, *job.model, world, {}, threads, job.recipe.io_options()),
       data_(open_validation(job, world)) {
   STRATA_CHECK(job.plan.forward_only);
-  agree(world, [&] { load_weights(executor_, job.plan, world.rank(), weights, threads); });
+  agree(world, [&] { load_weights(executor_, job.plan, weights, threads); });
 }
 
 std::uint64_t Evaluator::rounds() const {

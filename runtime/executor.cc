@@ -7,6 +7,7 @@
 
 #include "device/ops/elementwise.h"
 #include "device/ops/gradient_sum.h"
+#include "offload/swap_lane.h"
 
 namespace strata::runtime {
 namespace {
@@ -22,17 +23,17 @@ std::size_t index(int i) {
 std::size_t index(LaneId lane) {
   return static_cast<std::size_t>(lane);
 }
-// In a plan without updates: a task that uses what this rank holds of its unit's parameters from step to step. Where
-// they are sharded, forwards use what was gathered.
-bool shows_parameters(const StepPlan& plan, const Task& task) {
-  if (plan.sharded_parameters()) return task.kind == TaskKind::gather;
-  return task.kind == TaskKind::forward || task.kind == TaskKind::loss;
+std::size_t index(Tier tier) {
+  return static_cast<std::size_t>(tier);
+}
+constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + device::kBufferAlignment - 1) / device::kBufferAlignment * device::kBufferAlignment;
 }
 
 }  // namespace
 
 Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World& world,
-                   const device::Optimizer& optimizer, int threads)
+                   const device::Optimizer& optimizer, int threads, const offload::IoOptions& io)
     : plan_(plan),
       model_(model),
       world_(world),
@@ -42,15 +43,27 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
       awaited_(plan.tasks.size()),
       spans_(plan.tasks.size()),
       pieces_(plan.tasks.size()),
-      updates_(model.units.size()),
       state_read_(model.units.size()),
       held_(model.units.size()),
       meter_(plan) {
-  for (std::size_t lane = 0; lane < kLanes; ++lane)
-    lanes_.push_back(std::make_unique<Lane>(std::string(kLaneNames[lane]), lane == index(LaneId::compute) ? threads : 1,
-                                            rank_, world.abort_token()));
-  for (std::size_t tier = 0; tier < kTiers; ++tier)
-    if (plan.memory[tier].peak) arenas_[tier] = world.allocate(plan.memory[tier].peak);
+  std::array<bool, kLanes> used{};
+  for (const LaneId lane : {LaneId::compute, LaneId::gather, LaneId::reduce}) used[index(lane)] = true;
+  for (const Task& task : plan.tasks) used[index(task.lane)] = true;
+  lanes_.resize(kLanes);
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    const bool computes = lane == index(LaneId::compute) || lane == index(LaneId::host_compute);
+    if (used[lane])
+      lanes_[lane] =
+          std::make_unique<Lane>(std::string(kLaneNames[lane]), computes ? threads : 1, rank_, world.abort_token());
+  }
+  const auto peak = [&](Tier tier) { return plan.memory[index(tier)].peak; };
+  arenas_[index(Tier::device)] = world.allocate(peak(Tier::device));
+  if (peak(Tier::host)) arenas_[index(Tier::host)] = device::Arena(peak(Tier::host));
+  if (peak(Tier::nvme)) {
+    swap_ = std::make_unique<offload::Swap>(io, peak(Tier::nvme), rank_, world.abort_token());
+    const device::Arena& host = arenas_[index(Tier::host)];
+    if (host.size()) swap_->register_memory({host.data(), host.size()});
+  }
   gather_ = world.open(*lanes_[index(LaneId::gather)]);
   reduce_ = world.open(*lanes_[index(LaneId::reduce)]);
 
@@ -58,8 +71,6 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
     const Task& task = plan.tasks[t];
     for (const int wait : task.waits) awaited_[index(wait)] = true;
     if (task.kind == TaskKind::reduce) pieces_[t].resize(index(plan.ranks));
-    if (plan.forward_only ? shows_parameters(plan, task) : task.kind == TaskKind::update)
-      updates_[index(task.unit)] = t;
     const auto find = [&](int& buffer, Role role) {
       if (const int found = task.buffer(role); found >= 0) buffer = found;
     };
@@ -69,6 +80,7 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
     find(squares_, Role::squares);
     find(constants_, Role::constants);
     find(logits_, Role::logits);
+    find(pending_, Role::pending);
   }
   for (const UnitLayout& unit : plan.layout.units) {
     auto& gaps = gaps_.emplace_back();
@@ -92,9 +104,24 @@ View Executor::view(int buffer, DType dtype) const {
   return {arenas_[static_cast<std::size_t>(b.tier)].at(b.offset), b.bytes / size_of(dtype), dtype};
 }
 
+View Executor::view(const Task& task, const Use& use, DType dtype) const {
+  if (use.bytes == 0) return view(use.buffer, dtype);
+  const Buffer& b = plan_.buffers[index(use.buffer)];
+  return {arenas_[index(b.tier)].at(place_of(task, use)), use.bytes / size_of(dtype), dtype};
+}
+
+// The first byte, in its tier, of the part of a buffer that a task uses.
+std::size_t Executor::place_of(const Task& task, const Use& use) const {
+  const Buffer& b = plan_.buffers[index(use.buffer)];
+  const std::size_t own = use.own ? plan_.part_begin(index(task.unit), rank_) * size_of(plan_.dtype) : 0;
+  STRATA_CHECK_LE(own + use.offset + use.bytes, b.bytes);
+  return b.offset + own + use.offset;
+}
+
 View Executor::view(const Task& task, Role role, DType dtype) const {
-  const int buffer = task.buffer(role);
-  return buffer < 0 ? View{} : view(buffer, dtype);
+  for (const Use& use : task.uses)
+    if (use.role == role) return view(task, use, dtype);
+  return {};
 }
 
 Executor::BatchSpans Executor::batch(int micro_batch) {
@@ -107,14 +134,22 @@ Executor::BatchSpans Executor::batch(int micro_batch) {
 
 device::StepResult Executor::step(const device::StepScalars& scalars, bool stop_requested) {
   auto* state = at<StepState>(state_);
+  if (has_pending_) *at<device::StepScalars>(pending_) = state->scalars;
   *state = StepState{};
   state->scalars = scalars;
   state->stop_requested = stop_requested ? 1 : 0;
   std::memset(at<std::byte>(losses_), 0, LossState::bytes(model_.units.size()));
   if (squares_ >= 0) *at<SquareState>(squares_) = SquareState{};
-  for (std::size_t t = 0; t < plan_.tasks.size(); ++t) issue(t);
-  for (const auto& lane : lanes_) lane->synchronize();
-  for (const Span& held : held_) held_ms_ += static_cast<double>(held.end - held.begin) * 1e-6;
+  for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
+    meter_.issue(t);
+    issue(t, has_pending_ || !plan_.tasks[t].pending);
+  }
+  synchronize();
+  for (Span& held : held_) {
+    held_ms_ += static_cast<double>(held.end - held.begin) * 1e-6;
+    held = {};
+  }
+  has_pending_ = plan_.cyclic && state->scalars.skip == 0;
   return state->result;
 }
 
@@ -126,19 +161,34 @@ std::span<const float> Executor::generate(std::size_t first, std::size_t rows) {
   return {at<float>(logits_), model_.vocabulary};
 }
 
-void Executor::issue(std::size_t t) {
+void Executor::drain() {
+  if (!has_pending_) return;
+  *at<device::StepScalars>(pending_) = at<StepState>(state_)->scalars;
+  for (std::size_t t = 0; t < plan_.tasks.size(); ++t) issue(t, plan_.tasks[t].pending);
+  synchronize();
+  has_pending_ = false;
+}
+
+void Executor::synchronize() {
+  for (const auto& lane : lanes_)
+    if (lane) lane->synchronize();
+}
+
+// A task that is left out still waits and is waited for: others rely on what follows from it.
+void Executor::issue(std::size_t t, bool runs) {
   const Task& task = plan_.tasks[t];
   Lane& lane = *lanes_[index(task.lane)];
-  meter_.issue(t);
   for (const int wait : task.waits) lane.wait(events_[index(wait)]);
-  if (task.kind == TaskKind::update) {
-    lane.stamp(&held_[index(task.unit)].begin);
-    lane.wait(state_read_[index(task.unit)]);
-    lane.stamp(&held_[index(task.unit)].end);
+  if (runs) {
+    if (task.kind == TaskKind::update && task.begin == 0) {
+      lane.stamp(&held_[index(task.unit)].begin);
+      lane.wait(state_read_[index(task.unit)]);
+      lane.stamp(&held_[index(task.unit)].end);
+    }
+    lane.stamp(&spans_[t].begin);
+    run(task, t);
+    lane.stamp(&spans_[t].end);
   }
-  lane.stamp(&spans_[t].begin);
-  run(task, t);
-  lane.stamp(&spans_[t].end);
   if (awaited_[t]) lane.record(events_[t]);
 }
 
@@ -179,6 +229,29 @@ void Executor::run(const Task& task, std::size_t t) {
       return consensus(task);
     case TaskKind::update:
       return update(task);
+    case TaskKind::upload:
+    case TaskKind::download:
+    case TaskKind::read:
+    case TaskKind::write:
+      return move(task);
+  }
+}
+
+void Executor::move(const Task& task) {
+  Lane& lane = *lanes_[index(task.lane)];
+  for (std::size_t i = 0; i < task.uses.size(); i += 2) {
+    const Use &source = task.uses[i], &target = task.uses[i + 1];
+    const std::size_t bytes = source.bytes;
+    if (task.kind == TaskKind::read) {
+      offload::read(lane, *swap_, place_of(task, source), view(task, target, DType::fp32));
+      moved_.read[index(Tier::nvme)] += bytes;
+    } else if (task.kind == TaskKind::write) {
+      offload::write(lane, *swap_, place_of(task, target), view(task, source, DType::fp32));
+      moved_.written[index(Tier::nvme)] += bytes;
+    } else {
+      cast(lane, view(task, source, DType::fp32), view(task, target, DType::fp32));
+      (task.kind == TaskKind::upload ? moved_.read : moved_.written)[index(Tier::host)] += bytes;
+    }
   }
 }
 
@@ -352,18 +425,18 @@ void Executor::consensus(const Task& task) {
 
 void Executor::update(const Task& task) {
   Lane& lane = *lanes_[index(task.lane)];
-  const UnitLayout& u = plan_.layout.units[index(task.unit)];
-  const std::size_t begin = plan_.part_begin(index(task.unit), rank_), end = begin + plan_.part_size(index(task.unit));
-  const device::StepScalars* scalars = &at<StepState>(state_)->scalars;
+  const std::size_t part = plan_.part_begin(index(task.unit), rank_);
+  const std::size_t begin = part + task.begin, end = part + task.end;
+  const bool late = task.buffer(Role::pending) >= 0;
+  const device::StepScalars* scalars = late ? at<device::StepScalars>(pending_) : &at<StepState>(state_)->scalars;
+  // All of them start at `begin`.
   const View sum = view(task, Role::sum, DType::fp32), gradients = view(task, Role::gradients, plan_.dtype);
   const View tied = view(task, Role::tied_gradients, plan_.dtype);
-  const std::size_t shared = tied ? plan_.layout.tied : 0;
+  const View master = view(task, Role::master, DType::fp32), parameters = view(task, Role::parameters, plan_.dtype);
   std::byte* moment1 = view(task, Role::moment1, DType::fp32).data;
   std::byte* moment2 = view(task, Role::moment2, DType::fp32).data;
-  // The rank's part of the parameters: the shard, or its place in the whole.
-  const View shard = view(task, Role::shard, plan_.dtype);
-  const View parameters = shard ? shard : view(task, Role::parameters, plan_.dtype).sub(begin, end - begin);
-  const View master = task.buffer(Role::master) >= 0 ? view(task, Role::master, DType::fp32) : parameters;
+  const UnitLayout& u = plan_.layout.units[index(task.unit)];
+  const std::size_t shared = tied ? plan_.layout.tied : 0;
   const auto apply = [&](std::size_t from, std::size_t to, const Run& run) {
     if (from >= to) return;
     const std::size_t at = from - begin, n = to - from;
@@ -371,17 +444,17 @@ void Executor::update(const Task& task) {
     if (sum) {
       first = sum.sub(at, n);
     } else if (from < shared) {
-      first = tied.sub(from, n);
-      second = gradients.sub(from, n);
+      first = tied.sub(at, n);
+      second = gradients.sub(at, n);
     } else {
-      first = gradients.sub(from, n);
+      first = gradients.sub(at, n);
     }
     const std::size_t moments = u.moment_bytes(begin, from);
     device::update(lane, optimizer_, scalars,
                    {.first = first,
                     .second = second,
                     .master = master.sub(at, n),
-                    .parameter = task.buffer(Role::master) >= 0 ? parameters.sub(at, n) : View{},
+                    .parameter = parameters ? parameters.sub(at, n) : View{},
                     .format = run.moments,
                     .moment1 = moment1 + moments,
                     .moment2 = moment2 ? moment2 + moments : nullptr,
@@ -422,42 +495,93 @@ comm::CommBytes Executor::comm_bytes() const {
   return sum;
 }
 
-std::span<float> Executor::master(std::size_t unit) const {
-  const Task& task = update_of(unit);
-  const std::size_t size = plan_.part_size(unit);
-  if (plan_.forward_only && plan_.dtype != DType::fp32) return {};
-  if (task.buffer(Role::master) >= 0) return {view(task, Role::master, DType::fp32).as<float>(), size};
-  const Held held = parameters(unit);
-  return {held.values.as<float>() + (plan_.part_begin(unit, rank_) - held.begin), size};
+Executor::Held Executor::held(std::size_t unit, StateKind kind) const {
+  const UnitLayout& u = plan_.layout.units[unit];
+  if (kind != StateKind::parameters) {
+    const std::size_t begin = plan_.part_begin(unit, rank_);
+    return {begin, begin + plan_.part_size(unit)};
+  }
+  const std::size_t begin = plan_.sharded_parameters() ? u.shard * index(rank_) : 0;
+  return {begin, begin + (plan_.sharded_parameters() ? u.shard : u.padded)};
 }
 
 bool Executor::has_state(StateKind kind) const {
-  return kind != StateKind::moment2 || update_of(0).buffer(Role::moment2) >= 0;
+  const Home& home = plan_.homes[0];
+  switch (kind) {
+    case StateKind::master:
+      return home.master >= 0 || plan_.dtype == DType::fp32;
+    case StateKind::moment1:
+      return home.moment1 >= 0;
+    case StateKind::moment2:
+      return home.moment2 >= 0;
+    case StateKind::parameters:
+      return true;
+  }
+  return false;
 }
 
-std::byte* Executor::state(std::size_t unit, StateKind kind, std::size_t end) const {
-  const bool master_weights = kind == StateKind::master;
-  STRATA_CHECK_LE(end, master_weights ? plan_.part_size(unit) * sizeof(float) : plan_.moment_bytes(unit));
-  if (master_weights) return reinterpret_cast<std::byte*>(master(unit).data());
-  return view(update_of(unit), kind == StateKind::moment1 ? Role::moment1 : Role::moment2, DType::fp32).data;
+// Of the bytes [begin, begin + bytes) that are held, as many from the first one on as lie in one piece.
+Executor::Extent Executor::extent_of(std::size_t unit, StateKind kind, std::size_t begin, std::size_t bytes) const {
+  const Home& home = plan_.homes[unit];
+  const auto extent = [&](int buffer, std::size_t offset, std::size_t there) -> Extent {
+    const Buffer& b = plan_.buffers[index(buffer)];
+    STRATA_CHECK_LE(offset + there, b.bytes);
+    return {b.tier, b.offset + offset, there};
+  };
+  if (kind == StateKind::parameters) return extent(home.parameters, begin, bytes);
+  const std::size_t part = held(unit, kind).begin;
+  if (kind == StateKind::master) {
+    if (home.master >= 0) return extent(home.master, begin, bytes);
+    const std::size_t first = held(unit, StateKind::parameters).begin;  // fp32
+    return extent(home.parameters, (part - first) * sizeof(float) + begin, bytes);
+  }
+  const UnitLayout& u = plan_.layout.units[unit];
+  for (std::size_t chunk = 0;; ++chunk) {
+    STRATA_CHECK_LE(chunk + 2, home.slots.size());
+    const std::size_t from = chunk * home.chunk, to = std::min(from + home.chunk, plan_.part_size(unit));
+    const std::size_t first = u.moment_bytes(part, part + from), last = u.moment_bytes(part, part + to);
+    if (begin < last)
+      return extent(kind == StateKind::moment1 ? home.moment1 : home.moment2, home.slots[chunk] + begin - first,
+                    std::min(bytes, last - begin));
+  }
 }
 
 void Executor::read_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<std::byte> out) const {
-  std::memcpy(out.data(), state(unit, kind, begin + out.size()) + begin, out.size());
+  while (!out.empty()) {
+    const Extent e = extent_of(unit, kind, begin, out.size());
+    if (e.tier == Tier::nvme) {
+      const std::size_t before = e.offset % device::kBufferAlignment;  // direct I/O wants whole pages
+      const device::Arena pages(aligned(before + e.bytes));
+      swap_->read(e.offset - before, {pages.data(), pages.size()});
+      std::memcpy(out.data(), pages.at(before), e.bytes);
+    } else {
+      std::memcpy(out.data(), arenas_[index(e.tier)].at(e.offset), e.bytes);
+    }
+    out = out.subspan(e.bytes);
+    begin += e.bytes;
+  }
 }
 
 void Executor::write_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<const std::byte> in) {
-  std::memcpy(state(unit, kind, begin + in.size()) + begin, in.data(), in.size());
-}
-
-Executor::Held Executor::parameters(std::size_t unit) const {
-  const Task& task = update_of(unit);
-  const UnitLayout& u = plan_.layout.units[unit];
-  if (const View shard = view(task, Role::shard, plan_.dtype)) {
-    const std::size_t begin = u.shard * index(rank_);
-    return {begin, begin + u.shard, shard.sub(0, u.shard)};
+  STRATA_CHECK(!has_pending_);
+  while (!in.empty()) {
+    const Extent e = extent_of(unit, kind, begin, in.size());
+    if (e.tier == Tier::nvme) {
+      const std::size_t before = e.offset % device::kBufferAlignment;
+      const device::Arena pages(aligned(before + e.bytes));
+      std::unique_lock<std::mutex> lock;
+      if (pages.size() != e.bytes) {  // neighbours on its pages stay as they are
+        lock = std::unique_lock(pages_);
+        swap_->read(e.offset - before, {pages.data(), pages.size()});
+      }
+      std::memcpy(pages.at(before), in.data(), e.bytes);
+      swap_->write(e.offset - before, {pages.data(), pages.size()});
+    } else {
+      std::memcpy(arenas_[index(e.tier)].at(e.offset), in.data(), e.bytes);
+    }
+    in = in.subspan(e.bytes);
+    begin += e.bytes;
   }
-  return {0, u.padded, view(task, Role::parameters, plan_.dtype).sub(0, u.padded)};
 }
 
 }  // namespace strata::runtime

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "device/ops/optimizer.h"
 #include "device/step_scalars.h"
 #include "models/model.h"
+#include "offload/swap.h"
 #include "runtime/plan.h"
 #include "runtime/state.h"
 #include "runtime/step_state.h"
@@ -46,7 +48,7 @@ class MemoryMeter {
 class Executor {
  public:
   Executor(const StepPlan& plan, const models::Model& model, comm::World& world, const device::Optimizer& optimizer,
-           int threads);
+           int threads, const offload::IoOptions& io = {});
   ~Executor();
 
   // Host memory that mirrors micro-batch g of the next step: tokens, labels and positions, [tokens] each.
@@ -73,21 +75,22 @@ class Executor {
   const Memory& measured_memory() const { return meter_.peak(); }
   // Sent by this rank so far.
   comm::CommBytes comm_bytes() const;
+  // Read from and written to the other tiers so far.
+  const IoBytes& io_bytes() const { return moved_; }
 
-  // This rank's part of a unit's fp32 master weights (empty where the plan has none), and its part of (or the whole)
-  // parameters in compute dtype: what initial weights are written to and hashes read from, between steps.
-  std::span<float> master(std::size_t unit) const;
-  // Elements of the unit that the rank's parameter buffer holds: [begin, end), and the buffer itself.
+  // Carries out the update that the last step left, where the plan is a cycle: before anything but the next step looks
+  // at the state. Waits for its end.
+  void drain();
+
+  // Elements of a unit's flat buffer that this rank holds of a kind of state: all, or its shard.
   struct Held {
     std::size_t begin, end;
-    device::View values;
   };
-  Held parameters(std::size_t unit) const;
-
-  // Whether the run has it: not every optimizer has two moments.
+  Held held(std::size_t unit, StateKind kind) const;
+  // Whether the run has it: not every optimizer has two moments, and a plan of forwards alone has only parameters.
   bool has_state(StateKind kind) const;
-  // This rank's part of a unit's state (StepPlan::part_begin, part_size), as bytes of its format from `begin` bytes on.
-  // Both between steps; reading also in a lane that goes on during the next step, where it then records
+  // What is held, as bytes of its format from `begin` bytes on, wherever it lies. Both block, several threads may call
+  // them; between steps, drained. Reading also in a lane that goes on during the next step, where it then records
   // state_read(unit), which the unit's next update waits for.
   void read_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<std::byte> out) const;
   void write_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<const std::byte> in);
@@ -96,7 +99,8 @@ class Executor {
   double held_ms() const { return held_ms_; }
 
  private:
-  void issue(std::size_t index);
+  void issue(std::size_t index, bool runs);
+  void synchronize();
   void run(const Task& task, std::size_t index);
   device::View view(int buffer, device::DType dtype) const;
   device::View view(const Task& task, Role role, device::DType dtype) const;
@@ -105,11 +109,16 @@ class Executor {
   T* at(int buffer) const {
     return reinterpret_cast<T*>(view(buffer, device::DType::fp32).data);
   }
+  device::View view(const Task& task, const Use& use, device::DType dtype) const;
+  std::size_t place_of(const Task& task, const Use& use) const;
   // This rank's own part of a sum buffer, whole or shard, and of the tied weight's.
   device::View own_part(const Task& task) const;
-  // Where it begins; at least `end` bytes are there.
-  std::byte* state(std::size_t unit, StateKind kind, std::size_t end) const;
-  const Task& update_of(std::size_t unit) const { return plan_.tasks[updates_[unit]]; }
+  // Bytes of state that lie in one piece: where.
+  struct Extent {
+    Tier tier;
+    std::size_t offset, bytes;
+  };
+  Extent extent_of(std::size_t unit, StateKind kind, std::size_t begin, std::size_t bytes) const;
 
   void gather(const Task& task);
   void forward(const Task& task);
@@ -124,6 +133,7 @@ class Executor {
   void norm(const Task& task);
   void consensus(const Task& task);
   void update(const Task& task);
+  void move(const Task& task);
   models::Context context(const Task& task) const;
   // Elements of a unit's input and output: of all rows of a micro-batch, or of the one row of a generation.
   std::size_t activations() const { return (rows_ == 1 ? 1 : plan_.tokens) * model_.hidden; }
@@ -133,8 +143,9 @@ class Executor {
   comm::World& world_;
   device::Optimizer optimizer_;
   int rank_;
-  std::array<device::Arena, kTiers> arenas_;
-  std::vector<std::unique_ptr<device::Lane>> lanes_;  // by LaneId
+  std::array<device::Arena, kTiers> arenas_;  // of device and host
+  std::unique_ptr<offload::Swap> swap_;
+  std::vector<std::unique_ptr<device::Lane>> lanes_;  // by LaneId; null where the plan does not use it
   std::unique_ptr<comm::Communicator> gather_, reduce_;
   std::vector<device::Event> events_;                  // by task
   std::vector<bool> awaited_;                          // by task: some other lane waits for it
@@ -144,12 +155,14 @@ class Executor {
     std::size_t begin, size;
   };
   std::vector<std::vector<Gap>> gaps_;     // by unit: elements between parameters, kept at zero
-  std::vector<std::size_t> updates_;       // by unit: its update's task; without updates, one that uses its parameters
   std::vector<device::Event> state_read_;  // by unit
   std::vector<Span> held_;                 // by unit: its update waited for state_read
   double held_ms_ = 0;
+  mutable std::mutex pages_;  // while a page of the swap is read to be written with other bytes in it
   MemoryMeter meter_;
-  int batch_ = -1, state_ = -1, losses_ = -1, squares_ = -1, constants_ = -1, logits_ = -1;
+  int batch_ = -1, state_ = -1, losses_ = -1, squares_ = -1, constants_ = -1, pending_ = -1, logits_ = -1;
+  bool has_pending_ = false;  // the last step's update is still to be done
+  IoBytes moved_{};
   std::size_t first_ = 0, rows_ = 0;  // of a step that generates; else 0
 };
 

@@ -8,8 +8,8 @@
 namespace strata::runtime {
 
 Generator::Generator(const Job& job, comm::World& world, int threads, const WeightSource& weights)
-    : job_(job), executor_(job.plan, *job.model, world, {}, threads) {
-  comm::agree(world, [&] { load_weights(executor_, job.plan, world.rank(), weights, threads); });
+    : job_(job), executor_(job.plan, *job.model, world, {}, threads, job.recipe.io_options()) {
+  comm::agree(world, [&] { load_weights(executor_, job.plan, weights, threads); });
 }
 
 std::span<const float> Generator::append(std::span<const std::uint32_t> tokens) {

@@ -128,7 +128,19 @@ void add_changes(const Candidate& from, int ranks, Purpose purpose, std::vector<
     if (!r.training.global_batch_size && !out.empty() && out.back().changes.back().first == "training.micro_batch_size")
       out.back().changes.emplace_back("training.gradient_accumulation_steps", std::to_string(steps));
   }
-  if (r.zero.stage == 3 && ranks > 1)
+  // State to another tier, the largest first; to NVMe where the recipe names drives.
+  const auto offload = [&](const char* key, Tier tier, Tier Recipe::Zero::*at) {
+    if (tier < Tier::host) add(key, "\"host\"", [&](Recipe& c) { c.zero.*at = Tier::host; });
+    if (tier < Tier::nvme && !r.memory.nvme.empty()) add(key, "\"nvme\"", [&](Recipe& c) { c.zero.*at = Tier::nvme; });
+  };
+  offload("zero.optimizer", r.zero.optimizer, &Recipe::Zero::optimizer);
+  if (r.zero.optimizer != Tier::device) {
+    offload("zero.gradients", r.zero.gradients, &Recipe::Zero::gradients);
+    offload("zero.parameters", r.zero.parameters, &Recipe::Zero::parameters);
+  }
+  if (r.training.recompute.kind != Recompute::Kind::none)
+    offload("zero.activations", r.zero.activations, &Recipe::Zero::activations);
+  if ((r.zero.stage == 3 && ranks > 1) || r.zero.parameters != Tier::device)
     for (const std::int64_t prefetch : {1, 0})
       if (prefetch < r.memory.prefetch)
         add("memory.prefetch", std::to_string(prefetch), [&](Recipe& c) { c.memory.prefetch = prefetch; });
@@ -166,11 +178,12 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
     };
     StepPlan plan = ordered(recipe.memory.order == AccumulationOrder::vertical);
     if (recipe.memory.order != AccumulationOrder::automatic || plan.accumulation == 1) return plan;
-    if (!plan.sharded_parameters() && !plan.fast) return plan;
+    if (!plan.sharded_parameters() && !plan.fast && plan.io_bytes.total() == 0) return plan;
     if (calls_of(recipe, job.model->units.size(), ranks, purpose) > kMostVerticalCalls) return plan;
     StepPlan vertical = ordered(true);
     const bool smaller = vertical.memory[0].peak <= plan.memory[0].peak;
-    const bool moves_less = vertical.comm_bytes.total() < plan.comm_bytes.total();
+    const auto moved = [](const StepPlan& p) { return p.comm_bytes.total() + p.io_bytes.total(); };
+    const bool moves_less = moved(vertical) < moved(plan);
     return fits(vertical, capacity) && (smaller || moves_less) ? vertical : plan;
   };
   job.plan = plan_of(0);
@@ -193,24 +206,24 @@ std::string tiling_text(const StepPlan& plan) {
 
 Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node) {
   const std::size_t available = available_memory() / static_cast<std::size_t>(ranks_on_node);
-  Capacity capacity{};
-  capacity[static_cast<std::size_t>(Tier::device)] = memory.device.value_or(available);
-  capacity[static_cast<std::size_t>(Tier::host)] = memory.host.value_or(available);
-  capacity[static_cast<std::size_t>(Tier::nvme)] = std::numeric_limits<std::size_t>::max();
-  return capacity;
+  const std::size_t device = memory.device.value_or(available), host = memory.host.value_or(available);
+  const bool both = memory.device && memory.host;
+  return {{device, host, std::numeric_limits<std::size_t>::max()}, both ? device + host : std::max(device, available)};
 }
 
 Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node) {
   Capacity capacity = capacity_of(memory, ranks_on_node);
   const Capacity there = capacity_of({}, ranks_on_node);
-  for (std::size_t tier = 0; tier < kTiers; ++tier) capacity[tier] = std::min(capacity[tier], there[tier]);
+  for (std::size_t tier = 0; tier < kTiers; ++tier)
+    capacity.tier[tier] = std::min(capacity.tier[tier], there.tier[tier]);
+  capacity.together = std::min(capacity.together, there.together);
   return capacity;
 }
 
 bool fits(const StepPlan& plan, const Capacity& capacity) {
   for (std::size_t tier = 0; tier < kTiers; ++tier)
-    if (plan.memory[tier].peak > capacity[tier]) return false;
-  return true;
+    if (plan.memory[tier].peak > capacity.tier[tier]) return false;
+  return plan.memory[0].peak + plan.memory[1].peak <= capacity.together;
 }
 
 std::vector<Suggestion> nearest_that_fit(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose) {
@@ -246,11 +259,18 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
   std::string text;
   for (std::size_t tier = 0; tier < kTiers; ++tier) {
     const std::size_t needed = job.plan.memory[tier].peak;
-    if (needed <= capacity[tier]) continue;
+    if (needed <= capacity.tier[tier]) continue;
     text = fmt::format("it does not fit: each rank needs {} ({} bytes) of {} memory and memory.{} is {} ({} bytes)",
-                       bytes_text(needed), needed, kTierNames[tier], kTierNames[tier], bytes_text(capacity[tier]),
-                       capacity[tier]);
+                       bytes_text(needed), needed, kTierNames[tier], kTierNames[tier], bytes_text(capacity.tier[tier]),
+                       capacity.tier[tier]);
     break;
+  }
+  if (text.empty()) {
+    const std::size_t device = job.plan.memory[0].peak, host = job.plan.memory[1].peak;
+    text = fmt::format(
+        "it does not fit: each rank needs {} of device and {} of host memory, {} bytes, and there are {} "
+        "({} bytes) for both",
+        bytes_text(device), bytes_text(host), device + host, bytes_text(capacity.together), capacity.together);
   }
   if (nearest.empty())
     return text +

@@ -24,8 +24,13 @@ struct Job {
 // generation of one sequence of data.seq_len tokens at most.
 enum class Purpose : std::uint8_t { train, evaluate, generate };
 
-// Bytes that a rank may use in each tier.
-using Capacity = std::array<std::size_t, kTiers>;
+// Bytes that a rank may use in each tier, and of device and host together: on the CPU they are one memory.
+struct Capacity {
+  std::array<std::size_t, kTiers> tier;
+  std::size_t together;
+
+  std::size_t operator[](Tier t) const { return tier[static_cast<std::size_t>(t)]; }
+};
 
 // Reads the model's configuration and plans the step. Workspaces are sized for every core of the machine, so that the
 // plan is the same however ranks share them. memory.order = auto becomes vertical where gathered parameters are then

@@ -3,9 +3,23 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <concepts>
+#include <numeric>
 
 namespace strata::runtime {
+
+std::uint64_t IoBytes::total() const {
+  return std::accumulate(read.begin(), read.end(), std::uint64_t{0}) +
+         std::accumulate(written.begin(), written.end(), std::uint64_t{0});
+}
+
+IoBytes IoBytes::per_step(std::int64_t steps) const {
+  IoBytes mean = *this;
+  for (auto* bytes : {&mean.read, &mean.written})
+    for (std::uint64_t& n : *bytes) n /= static_cast<std::uint64_t>(std::max<std::int64_t>(steps, 1));
+  return mean;
+}
 
 int Task::buffer(Role role) const {
   for (const Use& use : uses)
@@ -51,21 +65,21 @@ void add(Hash& hash, const Layout& layout) {
 }
 
 void add(Hash& hash, const Task& task) {
-  hash << task.kind << task.lane << task.unit << task.micro_batch << task.tied << task.first;
+  hash << task.kind << task.lane << task.unit << task.micro_batch << task.tied << task.first << task.pending;
   hash << task.part << (task.step ? static_cast<int>(*task.step) : -1) << task.begin << task.end << task.at_once;
   hash << task.uses.size();
-  for (const Use& use : task.uses) hash << use.buffer << use.role << use.access;
+  for (const Use& use : task.uses) hash << use.buffer << use.role << use.access << use.offset << use.bytes << use.own;
   hash << task.waits.size();
   for (const int wait : task.waits) hash << wait;
 }
 
 }  // namespace
 
-std::size_t StepPlan::moment_bytes(std::size_t unit) const {
+std::size_t StepPlan::moment_bytes(std::size_t unit, std::size_t first, std::size_t last) const {
   std::size_t most = 0;
   for (int rank = 0; rank < (sharded_optimizer() ? ranks : 1); ++rank) {
     const std::size_t begin = part_begin(unit, rank);
-    most = std::max(most, layout.units[unit].moment_bytes(begin, begin + part_size(unit)));
+    most = std::max(most, layout.units[unit].moment_bytes(begin + first, begin + last));
   }
   return most;
 }
@@ -73,7 +87,7 @@ std::size_t StepPlan::moment_bytes(std::size_t unit) const {
 std::uint64_t hash_of(const StepPlan& plan) {
   Hash hash;
   hash << plan.ranks << plan.accumulation << plan.tokens << plan.dtype << plan.fast << plan.vertical
-       << plan.forward_only;
+       << plan.forward_only << plan.cyclic;
   const Placement& placement = plan.placement;
   for (const StatePlacement state : {placement.parameters, placement.gradients, placement.optimizer})
     hash << state.sharded << state.tier;

@@ -14,9 +14,10 @@
 
 namespace strata::runtime {
 
-// The in-order queues of a rank. Offload adds upload, download, disk and host-compute.
-enum class LaneId : std::uint8_t { compute, gather, reduce };
-inline constexpr std::array<std::string_view, 3> kLaneNames = {"compute", "gather", "reduce"};
+// The in-order queues of a rank. Host-compute runs the update where the optimizer's state is not on the device.
+enum class LaneId : std::uint8_t { compute, gather, reduce, upload, download, disk_read, disk_write, host_compute };
+inline constexpr std::array<std::string_view, 8> kLaneNames = {"compute",  "gather",    "reduce",     "upload",
+                                                               "download", "disk_read", "disk_write", "host_compute"};
 inline constexpr std::size_t kLanes = kLaneNames.size();
 
 enum class TaskKind : std::uint8_t {
@@ -32,11 +33,15 @@ enum class TaskKind : std::uint8_t {
   norm,         // squares of this rank's part of the gradient
   gather_sums,  // all-gather of fp32 gradient sums, where the optimizer is whole
   consensus,    // norm, loss and stop requests of all ranks: clip factor, skip
-  update,       // optimizer step of this rank's part
+  update,       // optimizer step of this rank's part, or of a chunk of it
+  upload,       // host to device
+  download,     // device to host
+  read,         // NVMe to host
+  write,        // host to NVMe
 };
-inline constexpr std::array<std::string_view, 13> kTaskNames = {
-    "gather", "forward", "recompute", "loss",        "backward",  "accumulate", "round",
-    "reduce", "combine", "norm",      "gather sums", "consensus", "update"};
+inline constexpr std::array<std::string_view, 17> kTaskNames = {
+    "gather", "forward",     "recompute", "loss",   "backward", "accumulate", "round", "reduce", "combine",
+    "norm",   "gather sums", "consensus", "update", "upload",   "download",   "read",  "write"};
 
 // What a buffer is to the task that uses it.
 enum class Role : std::uint8_t {
@@ -58,12 +63,15 @@ enum class Role : std::uint8_t {
   moment2,
   batch,      // tokens, labels and positions of all micro-batches of the step
   state,      // scalars of the step, what the ranks agreed on (StepState)
+  pending,    // scalars of the step before, whose update is still to be done (StepScalars)
   losses,     // what the compute lane counts (LossState)
   squares,    // what the reduce lane counts (SquareState)
   constants,  // what the model looks up
   cache,      // keys and values of a unit, where the run generates
   logits,     // fp32, of the last row, where the run generates
   workspace,
+  source,  // of an upload, download, read or write: each is followed by its target
+  target,
 };
 
 enum class Access : std::uint8_t { read, write, update };  // update: reads and writes
@@ -82,13 +90,26 @@ struct Use {
   int buffer;
   Role role;
   Access access;
+  std::size_t offset = 0, bytes = 0;  // of the buffer; 0 bytes: all of it
+  bool own = false;  // the offset counts from the rank's own part of the buffer: every rank touches other bytes of it
 };
+
+// Bytes [begin, end) of the buffer's tier that a use may touch.
+struct ByteRange {
+  std::size_t begin, end;
+};
+inline ByteRange touched_by(const Use& use, const Buffer& buffer) {
+  if (use.bytes == 0 || use.own) return {buffer.offset, buffer.offset + buffer.bytes};
+  return {buffer.offset + use.offset, buffer.offset + use.offset + use.bytes};
+}
 
 // What a task costs, for the simulator: one of the three bounds it.
 struct Cost {
-  double flops = 0;       // of products
-  double bytes = 0;       // through memory
-  double sent_bytes = 0;  // by this rank to others
+  double flops = 0;                          // of products
+  double bytes = 0;                          // through memory
+  double sent_bytes = 0;                     // by this rank to others
+  double host_bytes = 0;                     // between device and host
+  double read_bytes = 0, written_bytes = 0;  // from and to NVMe
 };
 
 struct Task {
@@ -98,11 +119,13 @@ struct Task {
   int micro_batch = -1;  // g, of this rank; -1: none
   int part = -1;         // of a unit that is gathered part by part; of a loss step, the table's tile; -1: all
   std::optional<models::LossStep> step = {};  // loss: by tiles of the table
-  // Elements of the flat buffer (the embedding's where `tied`) that its parameters or gradients buffer holds.
+  // Elements of the flat buffer (the embedding's where `tied`) that its parameters or gradients buffer holds; update:
+  // of the rank's part, counted from its start.
   std::size_t begin = 0, end = 0;
   std::size_t at_once = 0;  // reduce: elements that travel at once
   bool tied = false;        // reduce, norm, ...: of the head's gradient of the tied weight
   bool first = false;       // reduce, accumulate: the sum starts here
+  bool pending = false;     // belongs to the update that the step before left
   std::vector<Use> uses;
   std::vector<int> waits;  // earlier tasks of other lanes
   Cost cost;
@@ -120,6 +143,23 @@ struct TierMemory {
 };
 using Memory = std::array<TierMemory, kTiers>;
 
+// Bytes of a step that one rank reads from and writes to each tier beside the device.
+struct IoBytes {
+  std::array<std::uint64_t, kTiers> read{}, written{};
+  std::uint64_t total() const;
+  // The mean of a step, after `steps` alike.
+  IoBytes per_step(std::int64_t steps) const;
+};
+
+// Where a unit's state lies from step to step: buffers. In fp32 the master is the parameters' buffer.
+struct Home {
+  int parameters = -1, master = -1, moment1 = -1, moment2 = -1;
+  // The update goes by chunks of so many elements of the rank's part. A chunk's moments, whose bytes depend on their
+  // formats and so on the rank, lie in a slot that is large enough for every rank's: [slots[i], slots[i + 1]) of bytes.
+  std::size_t chunk = 0;
+  std::vector<std::size_t> slots = {};
+};
+
 // Everything a rank does in a step: the same list for every rank, in the order in which it is issued.
 struct StepPlan {
   int ranks, accumulation;
@@ -127,13 +167,18 @@ struct StepPlan {
   device::DType dtype;
   bool fast, vertical;
   bool forward_only;       // forwards and losses (or logits) alone: there is no state but parameters
+  // A cycle: what the consensus decided is carried out at the start of the next step, each unit just before its
+  // forward, behind which disk and host work hide. Else the update ends the step.
+  bool cyclic;
   std::size_t tile_bytes;  // units larger than this, gathered, are gathered part by part; 0: none is
   Placement placement;
   Layout layout;
   std::vector<Buffer> buffers;
   std::vector<Task> tasks;
+  std::vector<Home> homes;     // by unit
   Memory memory;               // predicted
   comm::CommBytes comm_bytes;  // predicted, sent by one rank in a step
+  IoBytes io_bytes;            // predicted
 
   // Shorthands of the placement for this number of ranks.
   bool sharded_parameters() const { return placement.parameters.sharded && ranks > 1; }
@@ -147,8 +192,8 @@ struct StepPlan {
   std::size_t part_begin(std::size_t unit, int rank) const {
     return sharded_optimizer() ? layout.units[unit].shard * static_cast<std::size_t>(rank) : 0;
   }
-  // Of one moment of that part: the largest over the ranks.
-  std::size_t moment_bytes(std::size_t unit) const;
+  // Of one moment of elements [begin, end) of that part, counted from its start: the largest over the ranks.
+  std::size_t moment_bytes(std::size_t unit, std::size_t begin, std::size_t end) const;
 };
 
 // Of everything in the plan that ranks must have alike to train together; names and costs are left out.

@@ -34,6 +34,9 @@ struct PlanRequest {
   // Where parameters are sharded: a unit that is larger than this, gathered, is gathered, run, reduced and let go part
   // by part, at most two of them at once. 0: none.
   std::size_t tile_bytes = 0;
+  // Elements that an update takes at once where state or gradient lie in another tier than it runs in: large enough for
+  // transfers at full speed, small enough that host memory holds a few. A multiple of kShardAlignment.
+  std::size_t update_chunk = std::size_t{2} << 20;
 };
 
 // The step as tasks, with waits, offsets, predicted memory and bytes. Milliseconds; touches no device.

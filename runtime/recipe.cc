@@ -238,6 +238,7 @@ class Loader {
     for (const char* key : {"checkpoint.every", "checkpoint.stop_after"})
       if (given(key) && number_of(given_.at(key)) != 0.0 && !recipe_.checkpoint.dir)
         fail(Exit::usage, "{} = {} needs checkpoint.dir: where checkpoints are written", key, given_.at(key).shown);
+    check_tiers();
     if (!given("model.init")) recipe_.model.init = recipe_.model.path ? Init::pretrained : Init::random;
     if (recipe_.model.init == Init::pretrained) {
       not_both("model.init", "model.preset", "a preset has no weights to start from");
@@ -246,6 +247,21 @@ class Loader {
     if (optimizer.name == OptimizerName::adamw8bit && optimizer.moment_format() != device::MomentFormat::block8)
       not_both("optimizer.name", "optimizer.moments", "adamw8bit is adamw with 8-bit moments");
     if (optimizer.name == OptimizerName::lion && !given("optimizer.betas")) optimizer.betas = {0.9, 0.99};
+  }
+
+  void check_tiers() const {
+    const Recipe::Zero& zero = recipe_.zero;
+    for (const auto& [key, tier] : {std::pair{"zero.parameters", zero.parameters},
+                                    {"zero.gradients", zero.gradients},
+                                    {"zero.optimizer", zero.optimizer},
+                                    {"zero.activations", zero.activations}})
+      if (tier == Tier::nvme && recipe_.memory.nvme.empty())
+        fail(Exit::usage, "{} = nvme needs memory.nvme: a folder on each drive that may be used", key);
+    if (zero.activations != Tier::device && recipe_.training.recompute.kind == Recompute::Kind::none)
+      fail(Exit::usage,
+           "zero.activations = {} moves the inputs of blocks whose forward is run again in backward: set "
+           "training.recompute to block, sqrt or a list",
+           given_.at("zero.activations").shown);
   }
 
   Recipe recipe_;

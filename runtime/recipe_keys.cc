@@ -297,9 +297,6 @@ RecipeKey but_only(RecipeKey key, std::function<bool(const Value&)> built) {
 bool is_one(const Value& v) {
   return number_of(v) == 1.0;
 }
-bool never(const Value&) {
-  return false;
-}
 
 RecipeKey preset() {
   Choices<std::string> names;
@@ -309,7 +306,8 @@ RecipeKey preset() {
 
 template <typename At>
 RecipeKey tier(std::string name, At at, std::string meaning) {
-  return choice<Tier>(std::move(name), {{"device", Tier::device}}, {"host", "nvme"}, at, std::move(meaning));
+  return choice<Tier>(std::move(name), {{"device", Tier::device}, {"host", Tier::host}, {"nvme", Tier::nvme}}, {}, at,
+                      std::move(meaning));
 }
 
 std::vector<RecipeKey> make_keys() {
@@ -382,9 +380,8 @@ std::vector<RecipeKey> make_keys() {
       tier("zero.activations", STRATA_AT(zero.activations), "tier of the kept activations"),
       size("memory.device", STRATA_AT(memory.device), "device memory per rank; what there is where not given"),
       size("memory.host", STRATA_AT(memory.host), "host memory per rank; what there is where not given"),
-      but_only(paths("memory.nvme", "a folder or a list of folders, one per drive", STRATA_AT(memory.nvme),
-                     "where the nvme tier lies"),
-               never),
+      paths("memory.nvme", "a folder or a list of folders, one per drive", STRATA_AT(memory.nvme),
+            "where the nvme tier lies"),
       integer("memory.prefetch", 0, 1 << 16, STRATA_AT(memory.prefetch),
               "units looked ahead: at most this + 1 are gathered at once, besides a tied embedding"),
       choice<AccumulationOrder>("memory.order",

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <utility>
 
 #include "device/error.h"
@@ -117,8 +118,12 @@ std::string exposed_json(const StepPlan& plan, std::span<const Span> spans) {
   return "{" + text + "}";
 }
 
-std::string io_json() {
-  return R"({"host":{"read":0,"written":0},"nvme":{"read":0,"written":0}})";
+std::string io_json(const IoBytes& bytes) {
+  std::string text;
+  for (std::size_t tier = 1; tier < kTiers; ++tier)
+    text += fmt::format("{}\"{}\":{{\"read\":{},\"written\":{}}}", tier > 1 ? "," : "", kTierNames[tier],
+                        bytes.read[tier], bytes.written[tier]);
+  return "{" + text + "}";
 }
 
 std::string summary_json(const StepPlan& plan, const Summary& s) {
@@ -135,27 +140,31 @@ std::string summary_json(const StepPlan& plan, const Summary& s) {
       "\"weights_hash\":\"{}\",\"ranks\":{},\"memory\":{},\"process_peak_rss_bytes\":[{}],\"comm_bytes\":{},"
       "\"io_bytes\":{},\"exposed_ms\":{},{}\"exit\":{}}}\n",
       s.steps, s.tokens, json_number(s.tokens_per_s), json_number(s.flops_per_token), json_number(tflops),
-      s.weights_hash, plan.ranks, memory_json(plan.memory, &s.measured), rss, comm_json(s.comm_bytes), io_json(),
-      exposed_json(plan, s.spans), checkpoints, s.exit);
+      s.weights_hash, plan.ranks, memory_json(plan.memory, &s.measured), rss, comm_json(s.comm_bytes),
+      io_json(s.io_bytes), exposed_json(plan, s.spans), checkpoints, s.exit);
 }
 
 std::string trace_json(const StepPlan& plan, const models::Model& model, std::span<const Span> spans, int rank) {
-  std::int64_t start = spans.empty() ? 0 : spans[0].begin;
-  for (const Span& span : spans) start = std::min(start, span.begin);
+  // Tasks of an update that had not been left to do have not run.
+  std::int64_t start = std::numeric_limits<std::int64_t>::max();
+  for (const Span& span : spans)
+    if (span.end) start = std::min(start, span.begin);
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
   for (std::size_t lane = 0; lane < kLanes; ++lane)
     text +=
         fmt::format("{{\"ph\":\"M\",\"pid\":{},\"tid\":{},\"name\":\"thread_name\",\"args\":{{\"name\":\"{}\"}}}},\n",
                     rank, lane, kLaneNames[lane]);
+  const char* separator = "";
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
     const Task& task = plan.tasks[t];
+    if (spans[t].end == 0) continue;
     text += fmt::format(
-        "{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"name\":{},\"ts\":{:.3f},\"dur\":{:.3f},\"args\":{{\"task\":{}}}}}{}\n",
-        rank, static_cast<int>(task.lane), json_string(name_of(task, model)),
-        static_cast<double>(spans[t].begin - start) / 1e3, static_cast<double>(spans[t].end - spans[t].begin) / 1e3, t,
-        t + 1 < plan.tasks.size() ? "," : "");
+        "{}{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"name\":{},\"ts\":{:.3f},\"dur\":{:.3f},\"args\":{{\"task\":{}}}}}",
+        separator, rank, static_cast<int>(task.lane), json_string(name_of(task, model)),
+        static_cast<double>(spans[t].begin - start) / 1e3, static_cast<double>(spans[t].end - spans[t].begin) / 1e3, t);
+    separator = ",\n";
   }
-  return text + "]}\n";
+  return text + "\n]}\n";
 }
 
 }  // namespace strata::runtime

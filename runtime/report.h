@@ -44,7 +44,7 @@ std::string memory_json(const Memory& planned, const Memory* measured);
 std::string comm_json(const comm::CommBytes& bytes);
 std::string exposed_json(const StepPlan& plan, std::span<const Span> spans);
 // Moved by a step to and from each tier below the device; nothing is there yet.
-std::string io_json();
+std::string io_json(const IoBytes& bytes);
 
 // What report.summary adds to the last steps.
 struct Summary {
@@ -55,6 +55,7 @@ struct Summary {
   std::string weights_hash;
   Memory measured;
   comm::CommBytes comm_bytes;                    // a step, this rank
+  IoBytes io_bytes;                              // a step, this rank
   std::vector<std::uint64_t> peak_rss;           // by rank
   std::vector<Span> spans;                       // of the last step
   std::optional<CheckpointFigures> checkpoints;  // where the run writes them

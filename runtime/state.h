@@ -5,9 +5,9 @@
 
 namespace strata::runtime {
 
-// The state of a parameter that lives from step to step and that a checkpoint holds; parameters in the compute dtype
-// follow from the master.
-enum class StateKind : std::uint8_t { master, moment1, moment2 };
+// The state of a parameter that lives from step to step. A checkpoint holds kStateKinds; parameters in the compute
+// dtype follow from the master, and in fp32 are the master.
+enum class StateKind : std::uint8_t { master, moment1, moment2, parameters };
 inline constexpr std::array<StateKind, 3> kStateKinds = {StateKind::master, StateKind::moment1, StateKind::moment2};
 inline constexpr std::array<std::string_view, 3> kStateNames = {"master", "moment1", "moment2"};
 

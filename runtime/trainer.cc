@@ -22,7 +22,7 @@ device::Optimizer optimizer_of(const Recipe::Optimizer& o) {
 Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weights)
     : job_(job),
       world_(world),
-      executor_(job.plan, *job.model, world, optimizer_of(job.recipe.optimizer), threads),
+      executor_(job.plan, *job.model, world, optimizer_of(job.recipe.optimizer), threads, job.recipe.io_options()),
       scaler_(job.recipe.training.precision == device::DType::fp16, job.recipe.fp16) {
   const Recipe& recipe = job.recipe;
   agree(world, [&] {
@@ -40,7 +40,7 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
 }
 
 void Trainer::load_initial_weights(int threads) {
-  agree(world_, [&] { load_weights(executor_, job_.plan, world_.rank(), *first_weights(job_), threads); });
+  agree(world_, [&] { load_weights(executor_, job_.plan, *first_weights(job_), threads); });
 }
 
 void Trainer::restore(const Progress& progress) {

@@ -80,19 +80,19 @@ std::optional<std::string> find_violation(const StepPlan& plan, const std::array
     std::size_t task;
     int buffer;
     Access access;
+    std::size_t begin, end;  // bytes of the tier
   };
   const HappensBefore order(plan);
   std::vector<Touch> touches;
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
     for (const Use& use : plan.tasks[t].uses) {
       const Buffer& buffer = plan.buffers[static_cast<std::size_t>(use.buffer)];
+      const auto [begin, end] = touched_by(use, buffer);
       // What this use would read: the newest write, ordered before it, into any of its memory.
       int written = buffer.whole_cycle ? use.buffer : -1;
       for (const Touch& touch : touches) {
         const Buffer& other = plan.buffers[static_cast<std::size_t>(touch.buffer)];
-        if (other.tier != buffer.tier || other.offset >= buffer.offset + buffer.bytes ||
-            buffer.offset >= other.offset + other.bytes)
-          continue;
+        if (other.tier != buffer.tier || touch.begin >= end || begin >= touch.end) continue;
         if (use.access == Access::read && touch.access == Access::read) continue;
         if (touch.task == t) {
           if (touch.buffer != use.buffer)
@@ -107,7 +107,7 @@ std::optional<std::string> find_violation(const StepPlan& plan, const std::array
       if (use.access != Access::write && written != use.buffer)
         return fmt::format("{} reads \"{}\", which {}", describe(plan, t), buffer.name,
                            written < 0 ? "nothing has written" : "another buffer has overwritten");
-      touches.push_back({t, use.buffer, use.access});
+      touches.push_back({t, use.buffer, use.access, begin, end});
     }
   }
   return std::nullopt;

@@ -84,9 +84,10 @@ void derive_waits(StepPlan& plan) {
     std::vector<int> needed;
     for (const Use& use : task.uses) {
       const Buffer& buffer = plan.buffers[static_cast<std::size_t>(use.buffer)];
-      if (buffer.bytes == 0) continue;
-      touched[static_cast<std::size_t>(buffer.tier)].touch(
-          plan, static_cast<int>(t), buffer.offset, buffer.offset + buffer.bytes, use.access != Access::read, needed);
+      const auto [begin, end] = touched_by(use, buffer);
+      if (begin == end) continue;
+      touched[static_cast<std::size_t>(buffer.tier)].touch(plan, static_cast<int>(t), begin, end,
+                                                           use.access != Access::read, needed);
     }
     // Newest first: it often covers the older ones.
     std::sort(needed.begin(), needed.end(), std::greater<>());

@@ -99,6 +99,7 @@ class StoredWeights final : public WeightSource {
 };
 
 constexpr std::size_t kChunk = 1u << 16;  // elements read at once
+static_assert(kChunk % kShardAlignment == 0);
 
 }  // namespace
 
@@ -116,38 +117,46 @@ std::unique_ptr<WeightSource> first_weights(const Job& job) {
                                                : random_weights(*job.model, recipe.training.seed);
 }
 
-void store_weights(Executor& executor, const StepPlan& plan, int rank, std::size_t unit, std::size_t begin,
+void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, std::size_t begin,
                    std::span<const float> values) {
-  const std::size_t end = begin + values.size();
-  const Executor::Held held = executor.parameters(unit);
-  device::visit(plan.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    T* out = held.values.as<T>();
-    for (std::size_t at = std::max(begin, held.begin); at < std::min(end, held.end); ++at)
-      out[at - held.begin] = device::from_float<T>(values[at - begin]);
+  // f(first, count): those of the values that this rank holds, and `at`, where they lie in what it holds.
+  const auto for_held = [&](StateKind kind, auto&& f) {
+    const Executor::Held held = executor.held(unit, kind);
+    const std::size_t from = std::max(begin, held.begin), to = std::min(begin + values.size(), held.end);
+    if (from < to) f(values.subspan(from - begin, to - from), from - held.begin);
+  };
+  for_held(StateKind::parameters, [&](std::span<const float> mine, std::size_t at) {
+    device::visit(plan.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      std::vector<T> rounded(mine.size());
+      for (std::size_t i = 0; i < mine.size(); ++i) rounded[i] = device::from_float<T>(mine[i]);
+      executor.write_state(unit, StateKind::parameters, at * sizeof(T), std::as_bytes(std::span(rounded)));
+    });
   });
-  const std::span<float> master = executor.master(unit);
-  const std::size_t part = plan.part_begin(unit, rank);
-  const std::size_t from = std::max(begin, part), to = std::min(end, part + master.size());
-  if (from < to) std::copy_n(&values[from - begin], to - from, &master[from - part]);
+  if (plan.dtype == device::DType::fp32 || !executor.has_state(StateKind::master)) return;
+  for_held(StateKind::master, [&](std::span<const float> mine, std::size_t at) {
+    executor.write_state(unit, StateKind::master, at * sizeof(float), std::as_bytes(mine));
+  });
 }
 
-void load_weights(Executor& executor, const StepPlan& plan, int rank, const WeightSource& source, int threads) {
+void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads) {
   struct Chunk {
-    std::size_t unit, parameter, offset, begin, end;  // [begin, end) in the unit; the parameter starts at offset
+    std::size_t unit, begin, end;  // elements of the unit
   };
   std::vector<Chunk> chunks;
   for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit) {
-    const Executor::Held held = executor.parameters(unit);
-    for (const Run& run : plan.layout.units[unit].runs)
-      for (std::size_t at = std::max(run.begin, held.begin); at < std::min(run.end, held.end); at += kChunk)
-        chunks.push_back({unit, run.parameter, run.begin, at, std::min({run.end, held.end, at + kChunk})});
+    const Executor::Held held = executor.held(unit, StateKind::parameters);
+    for (std::size_t begin = held.begin; begin < held.end; begin += kChunk)
+      chunks.push_back({unit, begin, std::min(held.end, begin + kChunk)});
   }
   parallel(chunks.size(), threads, [&](std::size_t i) {
     const Chunk& c = chunks[i];
-    std::vector<float> values(c.end - c.begin);
-    source.read(c.unit, c.parameter, c.begin - c.offset, values);
-    store_weights(executor, plan, rank, c.unit, c.begin, values);
+    std::vector<float> values(c.end - c.begin);  // zeros between the parameters
+    for (const Run& run : plan.layout.units[c.unit].runs) {
+      const std::size_t from = std::max(run.begin, c.begin), to = std::min(run.end, c.end);
+      if (from < to) source.read(c.unit, run.parameter, from - run.begin, {&values[from - c.begin], to - from});
+    }
+    store_weights(executor, plan, c.unit, c.begin, values);
   });
 }
 

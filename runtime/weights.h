@@ -34,11 +34,11 @@ std::unique_ptr<WeightSource> first_weights(const Job& job);
 
 // Elements [begin, begin + values.size()) of a unit's flat buffer: into this rank's parameters, rounded to their dtype,
 // and its fp32 master, as far as it holds them. Thread-safe for stretches apart.
-void store_weights(Executor& executor, const StepPlan& plan, int rank, std::size_t unit, std::size_t begin,
+void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, std::size_t begin,
                    std::span<const float> values);
 
 // Fills this rank's parameters and fp32 masters on `threads` threads.
-void load_weights(Executor& executor, const StepPlan& plan, int rank, const WeightSource& source, int threads);
+void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads);
 
 // Hash of the fp32 master weights, 32 hex digits: the sum over blocks of kShardAlignment, at fixed places of each unit,
 // of XXH3-128 of their bytes seeded by the place; so it does not depend on shards. Collective.

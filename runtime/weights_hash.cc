@@ -21,18 +21,27 @@ std::uint64_t hex_of(std::string_view text) {
 }  // namespace
 
 std::string weights_hash(Executor& executor, const StepPlan& plan, comm::World& world) {
+  executor.drain();
   Sum sum;
+  constexpr std::size_t kAtOnce = 256 * kShardAlignment;  // elements read at once
+  std::vector<float> values(kAtOnce);
   for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit) {
     const UnitLayout& u = plan.layout.units[unit];
-    const std::span<float> master = executor.master(unit);
-    const std::size_t part = plan.part_begin(unit, world.rank());
+    const std::size_t part = executor.held(unit, StateKind::master).begin;
     const std::size_t begin = u.shard * static_cast<std::size_t>(world.rank());
     // Blocks past the unit's size are padding, whose amount depends on the number of ranks.
-    for (std::size_t at = begin; at < begin + u.shard && at < u.size; at += kShardAlignment) {
-      const std::uint64_t place = std::uint64_t{unit} << 40 | at / kShardAlignment;
-      const XXH128_hash_t h = XXH3_128bits_withSeed(&master[at - part], kShardAlignment * sizeof(float), place);
-      sum.low += h.low64;
-      sum.high += h.high64;
+    const std::size_t end =
+        std::min(begin + u.shard, (u.size + kShardAlignment - 1) / kShardAlignment * kShardAlignment);
+    for (std::size_t at = begin; at < end; at += kAtOnce) {
+      const std::size_t n = std::min(kAtOnce, end - at);
+      executor.read_state(unit, StateKind::master, (at - part) * sizeof(float),
+                          std::as_writable_bytes(std::span(values).first(n)));
+      for (std::size_t block = 0; block < n; block += kShardAlignment) {
+        const std::uint64_t place = std::uint64_t{unit} << 40 | (at + block) / kShardAlignment;
+        const XXH128_hash_t h = XXH3_128bits_withSeed(&values[block], kShardAlignment * sizeof(float), place);
+        sum.low += h.low64;
+        sum.high += h.high64;
+      }
     }
   }
   Sum all;

@@ -30,14 +30,15 @@ TEST_P(Golden, AgreesWithPyTorch) {
   const Trained trained = train_in_threads(
       folder / "recipe.toml",
       {fmt::format("training.gradient_accumulation_steps={}", 4 / ranks), fmt::format("zero.stage={}", stage)}, ranks,
-      [&](Trainer& trainer, const Job& job, int rank) {
+      [&](Trainer& trainer, const Job& job, int) {
         const std::lock_guard lock(mutex);
         final_weights.resize(job.plan.layout.units.size());
         for (std::size_t unit = 0; unit < final_weights.size(); ++unit) {
           final_weights[unit].resize(job.plan.layout.units[unit].padded);
-          const auto part = trainer.executor().master(unit);
-          std::copy(part.begin(), part.end(),
-                    final_weights[unit].begin() + static_cast<std::ptrdiff_t>(job.plan.part_begin(unit, rank)));
+          const Executor& executor = trainer.executor();
+          const auto [begin, end] = executor.held(unit, StateKind::master);
+          executor.read_state(unit, StateKind::master, 0,
+                              std::as_writable_bytes(std::span(final_weights[unit]).subspan(begin, end - begin)));
         }
       });
 

@@ -104,6 +104,39 @@ TEST_P(Contract, SameBitsWhateverThePlan) {
   EXPECT_NE(first->loss_hex[1], first->loss_hex[2]) << "the weights move";
 }
 
+// State, gradients and kept activations in every tier, updated chunk by chunk at the start of the next step.
+TEST_P(Contract, SameBitsInEveryTier) {
+  const Trained on_device = run({1, 0, "none", "horizontal", 2, 1});
+  struct Tiers {
+    const char *parameters, *gradients, *optimizer, *activations;
+  };
+  const Tiers tiers[] = {{"device", "device", "host", "device"}, {"host", "device", "host", "host"},
+                         {"host", "host", "host", "device"},     {"device", "device", "nvme", "device"},
+                         {"nvme", "nvme", "nvme", "nvme"},       {"nvme", "host", "nvme", "host"},
+                         {"host", "host", "device", "device"},   {"device", "nvme", "host", "host"}};
+  int i = 0;
+  for (const Tiers& t : tiers)
+    for (const int ranks : {1, 2})
+      for (const int stage : {0, 1, 2, 3}) {
+        if (ranks == 1 && stage != 3) continue;
+        const bool vertical = ++i % 2 == 0;
+        const Variant v{ranks, stage, i % 3 ? "block" : "sqrt", vertical ? "vertical" : "horizontal", i % 4, 1 + i % 2};
+        auto all = sets_of_variant(v);
+        for (const std::string& set :
+             {fmt::format("zero.parameters={}", t.parameters), fmt::format("zero.gradients={}", t.gradients),
+              fmt::format("zero.optimizer={}", t.optimizer), fmt::format("zero.activations={}", t.activations),
+              fmt::format("memory.nvme={}", folder_.path().string())})
+          all.push_back(set);
+        const Trained trained = train_in_threads(std::nullopt, all, ranks, {}, i % 5 ? 0 : 1, kShardAlignment);
+        const std::string name = fmt::format("{}, parameters {}, gradients {}, optimizer {}, activations {}",
+                                             name_of(v), t.parameters, t.gradients, t.optimizer, t.activations);
+        EXPECT_TRUE(trained.memory_as_planned) << name;
+        EXPECT_TRUE(trained.bytes_as_planned) << name;
+        EXPECT_EQ(trained.loss_hex, on_device.loss_hex) << name;
+        EXPECT_EQ(trained.weights_hash, on_device.weights_hash) << name;
+      }
+}
+
 // Every unit in tiles.
 TEST_P(Contract, SameBitsInTiles) {
   const Trained whole = run({1, 0, "none", "horizontal", 2, 1});
@@ -175,9 +208,16 @@ TEST_P(Contract, FastKeepsItsBitsOverStages) {
 // One micro-batch a step takes the rounded gradient itself as the sum: another plan, the same bits at every stage.
 TEST_P(Contract, OneMicroBatchAStep) {
   std::optional<Trained> first;
-  for (const char* recompute : {"none", "block", "sqrt"}) {
+  for (const char* recompute : {"none", "block", "sqrt", "tiers"}) {
     auto all = sets(4);
-    all.push_back(fmt::format("training.recompute={}", recompute));
+    if (recompute == std::string("tiers"))
+      for (const std::string& set :
+           {std::string("training.recompute=block"), std::string("zero.parameters=nvme"),
+            std::string("zero.gradients=host"), std::string("zero.optimizer=nvme"),
+            std::string("zero.activations=host"), fmt::format("memory.nvme={}", folder_.path().string())})
+        all.push_back(set);
+    else
+      all.push_back(fmt::format("training.recompute={}", recompute));
     const Trained trained = train_in_threads(std::nullopt, all, 1);
     EXPECT_TRUE(trained.memory_as_planned) << recompute;
     if (!first) first = trained;
@@ -273,8 +313,12 @@ TEST(NotFinite, NamesStepAndUnit) {
     (void)trainer.step(false);
     const std::string before = trainer.weights_hash();
     if (world.rank() == 1) {  // an infinity in rank 1's shard of block 1's parameters
-      const Executor::Held held = trainer.executor().parameters(2);
-      held.values.as<device::bf16>()[100] = device::from_float<device::bf16>(INFINITY);
+      Executor& executor = trainer.executor();
+      std::vector<device::bf16> block(kShardAlignment);
+      const auto bytes = std::as_writable_bytes(std::span(block));
+      executor.read_state(2, StateKind::parameters, 0, bytes);
+      block[100] = device::from_float<device::bf16>(INFINITY);
+      executor.write_state(2, StateKind::parameters, 0, bytes);
     }
     try {
       (void)trainer.step(false);

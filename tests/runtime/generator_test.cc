@@ -59,7 +59,7 @@ class GeneratorTest : public testing::TestWithParam<Family> {
     std::vector<Logits> all(static_cast<std::size_t>(ranks));
     comm::run_threads(ranks, [&](comm::World& world) {
       const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1), Purpose::generate);
-      EXPECT_EQ(find_violation(job.plan, capacity_of(recipe.memory, 1)), std::nullopt);
+      EXPECT_EQ(find_violation(job.plan, capacity_of(recipe.memory, 1).tier), std::nullopt);
       Generator generator(job, world, threads, *first_weights(job));
       std::span<const std::uint32_t> left = tokens_;
       for (const std::size_t n : pieces) {

@@ -209,8 +209,7 @@ TEST(RecipeTest, CheckpointsNeedAFolder) {
 }
 
 TEST(RecipeTest, WhatIsNotBuiltIsRefusedAfterItIsUnderstood) {
-  for (const char* set : {"zero.optimizer=host", "zero.parameters=nvme", "zero.gradients=host", "zero.activations=host",
-                          "memory.nvme=/x", "device.kind=cuda", "training.reduce_group=2", "comm.backend=nccl"}) {
+  for (const char* set : {"device.kind=cuda", "training.reduce_group=2", "comm.backend=nccl"}) {
     EXPECT_FAILURE(with({set}), Exit::usage, AllOf(HasSubstr("not built yet"), Not(HasSubstr("\n"))));
   }
   for (const char* set :
@@ -220,6 +219,15 @@ TEST(RecipeTest, WhatIsNotBuiltIsRefusedAfterItIsUnderstood) {
   // The last value counts, and a wrong value is a wrong value first.
   EXPECT_EQ(with({"zero.optimizer=host", "zero.optimizer=device"}).zero.optimizer, Tier::device);
   EXPECT_FAILURE(with({"zero.optimizer=disk"}), Exit::usage, HasSubstr("allowed is"));
+}
+
+TEST(RecipeTest, TiersNeedWhatTheyLieOn) {
+  EXPECT_FAILURE(with({"zero.gradients=nvme"}), Exit::usage,
+                 AllOf(HasSubstr("zero.gradients"), HasSubstr("memory.nvme")));
+  EXPECT_EQ(with({"zero.gradients=nvme", "memory.nvme=/x"}).zero.gradients, Tier::nvme);
+  EXPECT_FAILURE(with({"zero.activations=host"}), Exit::usage,
+                 AllOf(HasSubstr("zero.activations"), HasSubstr("training.recompute")));
+  EXPECT_EQ(with({"zero.activations=host", "training.recompute=sqrt"}).zero.activations, Tier::host);
 }
 
 TEST(RecipeTest, GlobalBatchSizeDividesOverTheRanks) {

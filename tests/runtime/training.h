@@ -27,8 +27,9 @@ inline std::string hex(double x) {
   return text;
 }
 
-// The job's plan with units larger than `tile_bytes` gathered in tiles, whatever there is of memory.
-inline StepPlan plan_in_tiles(const Job& job, std::size_t tile_bytes) {
+// The job's plan with units larger than `tile_bytes` gathered in tiles, whatever there is of memory, and updates in
+// chunks of `update_chunk` elements; 0: as the job has it.
+inline StepPlan plan_in_pieces(const Job& job, std::size_t tile_bytes, std::size_t update_chunk) {
   const Recipe& r = job.recipe;
   PlanRequest request{job.model.get(),
                       {static_cast<std::size_t>(r.training.micro_batch_size), static_cast<std::size_t>(r.data.seq_len),
@@ -43,24 +44,25 @@ inline StepPlan plan_in_tiles(const Job& job, std::size_t tile_bytes) {
   request.algorithm = r.optimizer.algorithm();
   request.moments = r.optimizer.moment_format();
   request.tile_bytes = tile_bytes;
+  if (update_chunk) request.update_chunk = update_chunk;
   return make_plan(request);
 }
 
 // Trains the recipe on `ranks` ranks, threads of this process. `after` sees rank r's trainer at the end. tile_bytes
-// above 0: as plan_in_tiles.
+// or update_chunk above 0: as plan_in_pieces.
 inline Trained train_in_threads(const std::optional<std::filesystem::path>& path, const std::vector<std::string>& sets,
                                 int ranks, const std::function<void(Trainer&, const Job&, int rank)>& after = {},
-                                std::size_t tile_bytes = 0) {
+                                std::size_t tile_bytes = 0, std::size_t update_chunk = 0) {
   const Recipe recipe = load_recipe(path, sets);
   Trained result;
   comm::run_threads(ranks, [&](comm::World& world) {
     // Its own: a product belongs to one compute lane.
     Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1));
-    if (tile_bytes) job.plan = plan_in_tiles(job, tile_bytes);
+    if (tile_bytes || update_chunk) job.plan = plan_in_pieces(job, tile_bytes, update_chunk);
     Trainer trainer(job, world, static_cast<int>(recipe.device.threads.value_or(1)));
     std::vector<StepReport> steps;
     while (!trainer.done()) steps.push_back(trainer.step(false));
-    const std::string hash = trainer.weights_hash();
+    const std::string hash = trainer.weights_hash();  // drains
     if (after) after(trainer, job, world.rank());
     if (world.rank() != 0) return;
     result.steps = steps;
@@ -69,7 +71,9 @@ inline Trained train_in_threads(const std::optional<std::filesystem::path>& path
     const Memory& measured = trainer.executor().measured_memory();
     result.memory_as_planned = memory_json(measured, nullptr) == memory_json(job.plan.memory, nullptr);
     const comm::CommBytes sent = trainer.executor().comm_bytes().per_step(trainer.steps_done());
-    result.bytes_as_planned = comm_json(sent) == comm_json(job.plan.comm_bytes);
+    const IoBytes moved = trainer.executor().io_bytes().per_step(trainer.steps_done());
+    result.bytes_as_planned =
+        comm_json(sent) == comm_json(job.plan.comm_bytes) && io_json(moved) == io_json(job.plan.io_bytes);
   });
   return result;
 }
