@@ -123,11 +123,12 @@ std::string difference(StateReader a, StateReader b) {
 
 std::optional<fs::path> checkpoint_at(const fs::path& path) {
   std::error_code error;
-  if (fs::exists(path / runtime::kManifestName, error) || path.filename().string().starts_with("step-")) return path;
-  if (!fs::exists(path / "lock", error)) return std::nullopt;
-  for (const auto& found : runtime::list_checkpoints(path))
+  if (fs::exists(path / runtime::kManifestName, error)) return path;
+  const auto all = runtime::list_checkpoints(path);
+  if (all.empty()) return std::nullopt;
+  for (const auto& found : all)
     if (found.damage.empty()) return found.path;
-  fail(Exit::corrupt, "{} holds no checkpoint that is whole", path.string());
+  fail(Exit::corrupt, "{}: none of its {} checkpoints is whole: {}", path.string(), all.size(), all[0].damage);
 }
 
 void inspect_checkpoint(const fs::path& path, std::ostream& out) {

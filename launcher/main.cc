@@ -107,7 +107,8 @@ int run(int argc, char** argv) {
   command->callback([&] { status = strata::launcher::tokenize(tokenize); });
 
   std::filesystem::path inspected, compared;
-  command = app.add_subcommand("inspect", "what a checkpoint, token file, safetensors file or Hugging Face directory holds");
+  command =
+      app.add_subcommand("inspect", "what a checkpoint, token file, safetensors file or Hugging Face directory holds");
   command->add_option("PATH", inspected, "what to look into")->required();
   command->add_option("OTHER", compared, "a second checkpoint: how the two differ");
   command->callback([&] {

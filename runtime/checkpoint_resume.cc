@@ -114,6 +114,10 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
          "training.micro_batch_size = {}",
          path.string(), progress.next_micro_batch, was, size, was);
   progress.next_micro_batch = progress.next_micro_batch * was / size;
+  // Another precision's run has no loss scale to go on with.
+  if (const auto precision = manifest.recipe.find("training.precision");
+      precision == manifest.recipe.end() || precision->second != "\"fp16\"")
+    progress.loss_scale = {static_cast<float>(job.recipe.fp16.initial_scale), 0};
   return progress;
 }
 

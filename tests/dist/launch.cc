@@ -23,7 +23,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 std::vector<std::string> Outcome::complaints() const {
   std::vector<std::string> found;
   std::istringstream lines(errors);
-  const std::regex said(R"(^(?:\[1,\d+\]<stderr>:)?strata: (.*)$)"), describes(" tokens a step, | thread.? a rank |strata: goes on after ");
+  const std::regex said(R"(^(?:\[1,\d+\]<stderr>:)?strata: (.*)$)"),
+      describes(" tokens a step, | thread.? a rank |strata: goes on after ");
   std::smatch match;
   for (std::string line; std::getline(lines, line);)
     if (std::regex_match(line, match, said) && !std::regex_search(line, describes)) found.push_back(match[1]);

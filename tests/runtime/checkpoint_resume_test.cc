@@ -98,6 +98,16 @@ TEST(ResumeTest, AnotherBatchGoesOnAtTheNextMicroBatch) {
                  HasSubstr("set training.micro_batch_size = 1"));
 }
 
+// Masters are fp32 in every precision; a loss scale starts where there was none.
+TEST(ResumeTest, AnotherPrecision) {
+  const SavedRun run;
+  run.run(2, run.sets(2, {"training.precision=bf16"}), 2, {2});
+  const auto rest = run.run(1, run.sets(1, {"training.precision=fp16", "fp16.initial_scale=256"}), 3, {3});
+  EXPECT_EQ(rest.resumed, "step-00000002");
+  EXPECT_EQ(rest.progress.loss_scale, (LossScaler::State{256, 1}));
+  EXPECT_EQ(run.run(4, run.sets(4, {"training.precision=fp32"}), 4).resumed, "step-00000003");
+}
+
 TEST(ResumeTest, AnotherRunIsRefused) {
   const SavedRun run;
   run.run(2, run.sets(2), 2, {2});
