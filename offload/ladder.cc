@@ -53,8 +53,9 @@ std::string try_block(std::unique_ptr<Drive>& drive, const SwapFile& file, std::
   const std::size_t size = std::min<std::size_t>(kBlock, file.bytes());
   fill_pattern({memory.data(), size}, seed);
   try {
-    transfer({&drive, 1}, true, 0, memory.data(), size, abort);
-    transfer({&drive, 1}, false, 0, memory.at(kBlock), size, abort);
+    const Range out{0, memory.data(), size}, back{0, memory.at(kBlock), size};
+    transfer({&drive, 1}, true, {&out, 1}, abort);
+    transfer({&drive, 1}, false, {&back, 1}, abort);
   } catch (const Error& error) {
     return error.what();
   }
@@ -126,7 +127,8 @@ Chosen climb(SwapFile& file, const IoOptions& options, const device::AbortToken&
         }
         // What has not been written reads as zeros.
         std::fill_n(memory.data(), kBlock, std::byte{});
-        transfer({&chosen.drive, 1}, true, 0, memory.data(), std::min<std::size_t>(kBlock, file.bytes()), abort);
+        const Range zeros{0, memory.data(), std::min<std::size_t>(kBlock, file.bytes())};
+        transfer({&chosen.drive, 1}, true, {&zeros, 1}, abort);
         if (registered) (void)chosen.drive->register_memory({});
         chosen.rung = rung;
         return chosen;

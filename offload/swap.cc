@@ -25,12 +25,20 @@ struct Swap::Impl {
   std::optional<Checksums> checksums;
   std::atomic<std::uint64_t> bytes_read{0}, bytes_written{0};
 
-  void check(std::uint64_t offset, const std::byte* memory, std::size_t size) const {
-    STRATA_CHECK_EQ(offset % kPage, 0u);
-    STRATA_CHECK_EQ(size % kPage, 0u);
-    STRATA_CHECK_EQ(reinterpret_cast<std::uintptr_t>(memory) % kPage, 0u);
-    STRATA_CHECK_LE(offset, bytes);
-    STRATA_CHECK_LE(size, bytes - offset);
+  void check(const Range& range) const {
+    STRATA_CHECK_EQ(range.offset % kPage, 0u);
+    STRATA_CHECK_EQ(range.size % kPage, 0u);
+    STRATA_CHECK_EQ(reinterpret_cast<std::uintptr_t>(range.memory) % kPage, 0u);
+    STRATA_CHECK_LE(range.offset, bytes);
+    STRATA_CHECK_LE(range.size, bytes - range.offset);
+  }
+  void compare(const Range& range) const {
+    const auto wrong = checksums->mismatch(range.offset, {range.memory, range.size});
+    if (!wrong) return;
+    const std::size_t drive = *wrong / kBlock % drives.size();
+    const Piece piece = Stripes(*wrong, kPage, drive, drives.size()).next();
+    fail(Exit::failed, "the bytes at offset {} of {} are not those that were written: the drive or its path is faulty",
+         piece.file_offset, files[drive]->name());
   }
 };
 
@@ -75,26 +83,32 @@ void Swap::register_memory(std::span<std::byte> staging) {
 }
 
 void Swap::read(std::uint64_t offset, std::span<std::byte> to) {
-  impl_->check(offset, to.data(), to.size());
-  transfer(impl_->drives, false, offset, to.data(), to.size(), impl_->abort);
-  if (impl_->checksums) {
-    if (const auto wrong = impl_->checksums->mismatch(offset, to)) {
-      const std::size_t drive = *wrong / kBlock % impl_->drives.size();
-      const Piece piece = Stripes(*wrong, kPage, drive, impl_->drives.size()).next();
-      fail(Exit::failed,
-           "the bytes at offset {} of {} are not those that were written: the drive or its path is faulty",
-           piece.file_offset, impl_->files[drive]->name());
-    }
+  const Range range{offset, to.data(), to.size()};
+  read({&range, 1});
+}
+
+void Swap::read(std::span<const Range> ranges) {
+  for (const Range& range : ranges) impl_->check(range);
+  transfer(impl_->drives, false, ranges, impl_->abort);
+  for (const Range& range : ranges) {
+    if (impl_->checksums) impl_->compare(range);
+    impl_->bytes_read += range.size;
   }
-  impl_->bytes_read += to.size();
 }
 
 void Swap::write(std::uint64_t offset, std::span<const std::byte> from) {
-  impl_->check(offset, from.data(), from.size());
-  if (impl_->checksums) impl_->checksums->record(offset, from);
   // A write request only reads its memory; the kernel's interfaces have one pointer for both directions.
-  transfer(impl_->drives, true, offset, const_cast<std::byte*>(from.data()), from.size(), impl_->abort);
-  impl_->bytes_written += from.size();
+  const Range range{offset, const_cast<std::byte*>(from.data()), from.size()};
+  write({&range, 1});
+}
+
+void Swap::write(std::span<const Range> ranges) {
+  for (const Range& range : ranges) {
+    impl_->check(range);
+    if (impl_->checksums) impl_->checksums->record(range.offset, {range.memory, range.size});
+  }
+  transfer(impl_->drives, true, ranges, impl_->abort);
+  for (const Range& range : ranges) impl_->bytes_written += range.size;
 }
 
 std::uint64_t Swap::bytes_read() const {

@@ -9,6 +9,7 @@
 
 #include "device/abort.h"
 #include "offload/io_options.h"
+#include "offload/transfer.h"
 
 namespace strata::offload {
 
@@ -17,8 +18,9 @@ namespace strata::offload {
 // aligned to 4096. Owns files, rings and threads. No call may be under way when it is destroyed.
 class Swap {
  public:
-  // All zeros. Probes every drive and takes the best rung that works there. Throws Error{usage} for a folder that cannot be used
-  // or a forced rung that does not work, Error{does_not_fit} where a folder has too little space, Error{failed}.
+  // All zeros. Probes every drive and takes the best rung that works there. Throws Error{usage} for a folder that
+  // cannot be used or a forced rung that does not work, Error{does_not_fit} where a folder has too little space,
+  // Error{failed}.
   Swap(const IoOptions& options, std::uint64_t bytes, int rank, const device::AbortToken& abort);
   ~Swap();
   Swap(Swap&&) noexcept;
@@ -32,6 +34,9 @@ class Swap {
   // Error{failed} naming file, offset and reason, Aborted soon after the abort token is set.
   void read(std::uint64_t offset, std::span<std::byte> to);
   void write(std::uint64_t offset, std::span<const std::byte> from);
+  // The same for up to kMostRanges ranges, all under way at once.
+  void read(std::span<const Range> ranges);
+  void write(std::span<const Range> ranges);
 
   // Since construction, by successful calls.
   std::uint64_t bytes_read() const;

@@ -1,17 +1,34 @@
 #include "offload/swap_lane.h"
 
+#include <algorithm>
+#include <array>
+
 #include "device/cpu/lane_impl.h"
+#include "device/error.h"
 
 namespace strata::offload {
+namespace {
 
-void read(device::Lane& lane, Swap& swap, std::uint64_t offset, device::View to) {
-  device::cpu::submit(lane, [&swap, offset, to](device::cpu::Team&) { swap.read(offset, {to.data, to.bytes()}); });
+// Ranges as a closure keeps them.
+struct Ranges {
+  std::array<Range, kMostRanges> all;
+  std::size_t count;
+
+  explicit Ranges(std::span<const Range> ranges) : count(ranges.size()) {
+    STRATA_CHECK_LE(count, kMostRanges);
+    std::copy(ranges.begin(), ranges.end(), all.begin());
+  }
+  std::span<const Range> span() const { return {all.data(), count}; }
+};
+
+}  // namespace
+
+void read(device::Lane& lane, Swap& swap, std::span<const Range> ranges) {
+  device::cpu::submit(lane, [&swap, kept = Ranges(ranges)](device::cpu::Team&) { swap.read(kept.span()); });
 }
 
-void write(device::Lane& lane, Swap& swap, std::uint64_t offset, device::ConstView from) {
-  device::cpu::submit(lane, [&swap, offset, from](device::cpu::Team&) {
-    swap.write(offset, {from.data, from.bytes()});
-  });
+void write(device::Lane& lane, Swap& swap, std::span<const Range> ranges) {
+  device::cpu::submit(lane, [&swap, kept = Ranges(ranges)](device::cpu::Team&) { swap.write(kept.span()); });
 }
 
 }  // namespace strata::offload

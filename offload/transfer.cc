@@ -25,21 +25,24 @@ constexpr auto kGrace = 250ms;
 
 }  // namespace
 
-void transfer(std::span<const std::unique_ptr<Drive>> drives, bool write, std::uint64_t offset, std::byte* memory,
-              std::uint64_t size, const device::AbortToken& abort) {
+void transfer(std::span<const std::unique_ptr<Drive>> drives, bool write, std::span<const Range> ranges,
+              const device::AbortToken& abort) {
   STRATA_CHECK_LE(drives.size(), kMostDrives);
+  STRATA_CHECK_LE(ranges.size(), kMostRanges);
   abort.throw_if_set();
   Call call;
-  std::array<Share, kMostDrives> shares;
-  std::array<bool, kMostDrives> started{};  // drives that hold any of it
-  for (std::size_t d = 0; d < drives.size(); ++d) {
-    shares[d] = {&call, write, memory, {offset, size, d, drives.size()}};
-    started[d] = !shares[d].pieces.empty();
-    if (started[d]) ++call.shares;
-  }
+  std::array<Share, kMostDrives * kMostRanges> shares;
+  std::array<Drive*, kMostDrives * kMostRanges> holders;  // of each share
+  std::size_t count = 0;
+  for (const Range& range : ranges)
+    for (std::size_t d = 0; d < drives.size(); ++d) {
+      shares[count] = {&call, write, range.memory, {range.offset, range.size, d, drives.size()}};
+      if (shares[count].pieces.empty()) continue;
+      holders[count++] = drives[d].get();
+    }
+  call.shares = count;
   const auto each = [&](auto&& f) {
-    for (std::size_t d = 0; d < drives.size(); ++d)
-      if (started[d]) f(*drives[d], shares[d]);
+    for (std::size_t i = 0; i < count; ++i) f(*holders[i], shares[i]);
   };
   each([](Drive& drive, Share& share) { drive.start(share); });
   while (!call.wait_for(kPoll)) {

@@ -10,11 +10,19 @@
 namespace strata::offload {
 
 inline constexpr std::size_t kMostDrives = 32;
+inline constexpr std::size_t kMostRanges = 8;
 
-// Moves `size` bytes between `memory` and [offset, offset + size) of a tier that is striped over `drives`, and waits
-// for it. Any thread, several at once. Throws Error{failed} naming file, offset and reason; Aborted within half a
-// second of the abort, also where requests never come back (their memory has to stay mapped).
-void transfer(std::span<const std::unique_ptr<Drive>> drives, bool write, std::uint64_t offset, std::byte* memory,
-              std::uint64_t size, const device::AbortToken& abort);
+// `size` bytes of memory and [offset, offset + size) of a tier.
+struct Range {
+  std::uint64_t offset;
+  std::byte* memory;
+  std::size_t size;
+};
+
+// Moves the bytes of up to kMostRanges ranges, all under way at once, between memory and a tier that is striped over
+// `drives`, and waits for them. Any thread, several at once. Throws Error{failed} naming file, offset and reason;
+// Aborted within half a second of the abort, also where requests never come back (their memory has to stay mapped).
+void transfer(std::span<const std::unique_ptr<Drive>> drives, bool write, std::span<const Range> ranges,
+              const device::AbortToken& abort);
 
 }  // namespace strata::offload

@@ -239,20 +239,22 @@ void Executor::run(const Task& task, std::size_t t) {
 
 void Executor::move(const Task& task) {
   Lane& lane = *lanes_[index(task.lane)];
-  for (std::size_t i = 0; i < task.uses.size(); i += 2) {
-    const Use &source = task.uses[i], &target = task.uses[i + 1];
-    const std::size_t bytes = source.bytes;
-    if (task.kind == TaskKind::read) {
-      offload::read(lane, *swap_, place_of(task, source), view(task, target, DType::fp32));
-      moved_.read[index(Tier::nvme)] += bytes;
-    } else if (task.kind == TaskKind::write) {
-      offload::write(lane, *swap_, place_of(task, target), view(task, source, DType::fp32));
-      moved_.written[index(Tier::nvme)] += bytes;
-    } else {
+  const bool reads = task.kind == TaskKind::read, writes = task.kind == TaskKind::write;
+  std::array<offload::Range, offload::kMostRanges> ranges;
+  const std::size_t count = task.uses.size() / 2;
+  STRATA_CHECK_LE(count, ranges.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    const Use &source = task.uses[2 * i], &target = task.uses[2 * i + 1];
+    const Use &there = reads ? source : target, &here = reads ? target : source;  // on NVMe, in memory
+    if (reads || writes)
+      ranges[i] = {place_of(task, there), view(task, here, DType::fp32).data, source.bytes};
+    else
       cast(lane, view(task, source, DType::fp32), view(task, target, DType::fp32));
-      (task.kind == TaskKind::upload ? moved_.read : moved_.written)[index(Tier::host)] += bytes;
-    }
+    const bool up = reads || task.kind == TaskKind::upload;
+    (up ? moved_.read : moved_.written)[index(reads || writes ? Tier::nvme : Tier::host)] += source.bytes;
   }
+  if (reads) offload::read(lane, *swap_, {ranges.data(), count});
+  if (writes) offload::write(lane, *swap_, {ranges.data(), count});
 }
 
 void Executor::gather(const Task& task) {
