@@ -117,8 +117,8 @@ std::string CheckpointWriter::file_name(int rank) const {
 void CheckpointWriter::start(const Progress& progress) {
   const auto asked = std::chrono::steady_clock::now();
   finish();
-  waited_ms_ += ms_since(asked);
   executor_.drain();
+  waited_ms_ += ms_since(asked);
   manifest_.progress = progress;
   ++begun_;
   lane_->stamp(&last_.begin);

@@ -48,6 +48,27 @@ TEST_P(Resume, SameBitsOverRanksAndStages) {
   }
 }
 
+// Wherever the state lies: written from each tier, read into each, also while updates stream through it.
+TEST(ResumeTest, SameBitsOverTiers) {
+  const SavedRun run;
+  const auto whole = run.run(1, run.sets(1, {"checkpoint.resume=none"}), 6);
+  const auto tier = [&](const std::string& name) -> std::vector<std::string> {
+    if (name == "device") return {"zero.stage=1"};
+    return {"zero.stage=3", "zero.optimizer=" + name, "zero.parameters=" + name,
+            "memory.nvme=" + run.folder().path().string()};
+  };
+  for (const char* from : {"device", "host", "nvme"})
+    for (const char* to : {"device", "host", "nvme"}) {
+      SCOPED_TRACE(fmt::format("{} -> {}", from, to));
+      auto first = tier(from);
+      first.emplace_back("checkpoint.resume=none");
+      run.run(2, run.sets(2, first), 3, {1, 2, 3});
+      const auto rest = run.run(4, run.sets(4, tier(to)), 6, {4, 5});
+      EXPECT_EQ(rest.losses, tail(whole.losses, 3));
+      EXPECT_EQ(rest.weights, whole.weights);
+    }
+}
+
 // Moments of any format and number, cut and put together at any border.
 TEST(ResumeTest, OptimizersAndTheirMoments) {
   for (const char* optimizer : {"optimizer.name=adamw8bit", "optimizer.name=lion", "optimizer.moments=bf16"}) {
