@@ -72,10 +72,10 @@ std::vector<Need> needs_of(const Job& job, const Executor& executor, int rank) {
   std::vector<Need> out;
   for (std::size_t unit = 0; unit < job.plan.layout.units.size(); ++unit) {
     const UnitLayout& layout = job.plan.layout.units[unit];
-    const Executor::Held held = executor.held(unit, StateKind::parameters);
+    const Storage::Held held = executor.storage().held(unit, StateKind::parameters);
     const std::size_t part = job.plan.part_begin(unit, rank), part_end = part + job.plan.part_size(unit);
     for (const StateKind kind : kStateKinds) {
-      if (!executor.has_state(kind)) continue;
+      if (!executor.storage().has_state(kind)) continue;
       const bool master = kind == StateKind::master;  // parameters come of it, which may be more than the part
       const std::size_t from = master ? std::min(held.begin, part) : part;
       const std::size_t to = master ? std::max(held.end, part_end) : part_end;
@@ -149,8 +149,8 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
                            job.plan.layout.units[need.unit].runs[need.run].begin + begin / sizeof(float),
                            std::span(buffer).first(bytes.size() / sizeof(float)));
     const std::uint64_t from = std::max(begin, need.begin), to = std::min(begin + bytes.size(), need.end);
-    executor.write_state(need.unit, need.kind, need.offset + (from - need.begin),
-                         bytes.subspan(from - begin, to - from));
+    executor.storage().write_state(need.unit, need.kind, need.offset + (from - need.begin),
+                                   bytes.subspan(from - begin, to - from));
   });
 }
 
@@ -184,7 +184,7 @@ void clear_moments(const StepPlan& plan, int rank, Executor& executor) {
     const std::size_t part = plan.part_begin(unit, rank);
     const std::vector<std::byte> zeros(plan.layout.units[unit].moment_bytes(part, part + plan.part_size(unit)));
     for (const StateKind kind : {StateKind::moment1, StateKind::moment2})
-      if (executor.has_state(kind)) executor.write_state(unit, kind, 0, zeros);
+      if (executor.storage().has_state(kind)) executor.storage().write_state(unit, kind, 0, zeros);
   }
 }
 

@@ -83,7 +83,7 @@ void CheckpointWriter::plan_file(const Job& job) {
     const std::size_t shard_begin = layout.shard * static_cast<std::size_t>(rank);
     const std::size_t part_begin = job.plan.part_begin(unit, rank);
     for (const StateKind kind : kStateKinds) {
-      if (!executor_.has_state(kind)) continue;
+      if (!executor_.storage().has_state(kind)) continue;
       for (const Run& run : layout.runs) {
         const std::size_t begin = std::max(run.begin, shard_begin);
         const std::size_t end = std::min(run.end, shard_begin + layout.shard);
@@ -160,7 +160,7 @@ void CheckpointWriter::write_extent(Extent& extent, const Part& part) {
   for (std::uint64_t at = 0; at < extent.bytes;) {
     const std::uint64_t n = std::min({extent.bytes - at, hash.block_left(at), kStaging - filled_});
     const std::span<std::byte> piece(staging_.at(filled_), n);
-    executor_.read_state(part.unit, part.kind, part.begin + at, piece);
+    executor_.storage().read_state(part.unit, part.kind, part.begin + at, piece);
     hash.add(piece);
     filled_ += n;
     at += n;

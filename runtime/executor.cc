@@ -26,9 +26,6 @@ std::size_t index(LaneId lane) {
 std::size_t index(Tier tier) {
   return static_cast<std::size_t>(tier);
 }
-constexpr std::size_t aligned(std::size_t bytes) {
-  return (bytes + device::kBufferAlignment - 1) / device::kBufferAlignment * device::kBufferAlignment;
-}
 
 }  // namespace
 
@@ -39,6 +36,7 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
       world_(world),
       optimizer_(optimizer),
       rank_(world.rank()),
+      storage_(plan, world, io),
       events_(plan.tasks.size()),
       awaited_(plan.tasks.size()),
       spans_(plan.tasks.size()),
@@ -55,14 +53,6 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
     if (used[lane])
       lanes_[lane] =
           std::make_unique<Lane>(std::string(kLaneNames[lane]), computes ? threads : 1, rank_, world.abort_token());
-  }
-  const auto peak = [&](Tier tier) { return plan.memory[index(tier)].peak; };
-  arenas_[index(Tier::device)] = world.allocate(peak(Tier::device));
-  if (peak(Tier::host)) arenas_[index(Tier::host)] = device::Arena(peak(Tier::host));
-  if (peak(Tier::nvme)) {
-    swap_ = std::make_unique<offload::Swap>(io, peak(Tier::nvme), rank_, world.abort_token());
-    const device::Arena& host = arenas_[index(Tier::host)];
-    if (host.size()) swap_->register_memory({host.data(), host.size()});
   }
   gather_ = world.open(*lanes_[index(LaneId::gather)]);
   reduce_ = world.open(*lanes_[index(LaneId::reduce)]);
@@ -97,31 +87,6 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
 // Lanes first: after an abort their work still refers to events, pieces and communicators.
 Executor::~Executor() {
   lanes_.clear();
-}
-
-View Executor::view(int buffer, DType dtype) const {
-  const Buffer& b = plan_.buffers[index(buffer)];
-  return {arenas_[static_cast<std::size_t>(b.tier)].at(b.offset), b.bytes / size_of(dtype), dtype};
-}
-
-View Executor::view(const Task& task, const Use& use, DType dtype) const {
-  if (use.bytes == 0) return view(use.buffer, dtype);
-  const Buffer& b = plan_.buffers[index(use.buffer)];
-  return {arenas_[index(b.tier)].at(place_of(task, use)), use.bytes / size_of(dtype), dtype};
-}
-
-// The first byte, in its tier, of the part of a buffer that a task uses.
-std::size_t Executor::place_of(const Task& task, const Use& use) const {
-  const Buffer& b = plan_.buffers[index(use.buffer)];
-  const std::size_t own = use.own ? plan_.part_begin(index(task.unit), rank_) * size_of(plan_.dtype) : 0;
-  STRATA_CHECK_LE(own + use.offset + use.bytes, b.bytes);
-  return b.offset + own + use.offset;
-}
-
-View Executor::view(const Task& task, Role role, DType dtype) const {
-  for (const Use& use : task.uses)
-    if (use.role == role) return view(task, use, dtype);
-  return {};
 }
 
 Executor::BatchSpans Executor::batch(int micro_batch) {
@@ -208,8 +173,8 @@ void Executor::run(const Task& task, std::size_t t) {
     case TaskKind::accumulate:
     case TaskKind::round: {
       const std::size_t size = task.end - task.begin;
-      const View gradient = view(task, gradients, plan_.dtype).sub(0, size);
-      const View sum = view(task, Role::local_sum, DType::fp32).sub(0, size);
+      const View gradient = storage_.view(task, gradients, plan_.dtype).sub(0, size);
+      const View sum = storage_.view(task, Role::local_sum, DType::fp32).sub(0, size);
       if (task.kind == TaskKind::round) return cast(lane, sum, gradient);
       return task.first ? cast(lane, gradient, sum) : add(lane, gradient, sum);
     }
@@ -221,7 +186,7 @@ void Executor::run(const Task& task, std::size_t t) {
       return norm(task);
     case TaskKind::gather_sums: {
       const UnitLayout& u = plan_.layout.units[index(task.unit)];
-      std::byte* sums = view(task, Role::sum, DType::fp32).data;
+      std::byte* sums = storage_.view(task, Role::sum, DType::fp32).data;
       const std::size_t shard = u.shard * sizeof(float);
       return reduce_->all_gather({shard, 0, u.padded * sizeof(float)}, sums + shard * index(rank_), sums);
     }
@@ -247,21 +212,21 @@ void Executor::move(const Task& task) {
     const Use &source = task.uses[2 * i], &target = task.uses[2 * i + 1];
     const Use &there = reads ? source : target, &here = reads ? target : source;  // on NVMe, in memory
     if (reads || writes)
-      ranges[i] = {place_of(task, there), view(task, here, DType::fp32).data, source.bytes};
+      ranges[i] = {storage_.place_of(task, there), storage_.view(task, here, DType::fp32).data, source.bytes};
     else
-      cast(lane, view(task, source, DType::fp32), view(task, target, DType::fp32));
+      cast(lane, storage_.view(task, source, DType::fp32), storage_.view(task, target, DType::fp32));
     const bool up = reads || task.kind == TaskKind::upload;
     (up ? moved_.read : moved_.written)[index(reads || writes ? Tier::nvme : Tier::host)] += source.bytes;
   }
-  if (reads) offload::read(lane, *swap_, {ranges.data(), count});
-  if (writes) offload::write(lane, *swap_, {ranges.data(), count});
+  if (reads) offload::read(lane, *storage_.swap(), {ranges.data(), count});
+  if (writes) offload::write(lane, *storage_.swap(), {ranges.data(), count});
 }
 
 void Executor::gather(const Task& task) {
   const UnitLayout& u = plan_.layout.units[index(task.unit)];
   const std::size_t shard = u.shard * size_of(plan_.dtype);
-  std::byte* whole = view(task, Role::parameters, plan_.dtype).data;
-  const View own = view(task, Role::shard, plan_.dtype);  // none: the shard lies in its place
+  std::byte* whole = storage_.view(task, Role::parameters, plan_.dtype).data;
+  const View own = storage_.view(task, Role::shard, plan_.dtype);  // none: the shard lies in its place
   gather_->all_gather({shard, task.begin * size_of(plan_.dtype), task.end * size_of(plan_.dtype)},
                       own ? own.data : whole + shard * index(rank_), whole);
 }
@@ -274,10 +239,10 @@ models::Context Executor::context(const Task& task) const {
   c.micro_batch = static_cast<std::uint64_t>(task.micro_batch) * index(plan_.ranks) + index(rank_);
   c.scalars = &at<StepState>(state_)->scalars;
   if (constants_ >= 0) c.constants = at<std::byte>(constants_);
-  c.parameters = {view(task, Role::parameters, plan_.dtype), task.begin};
-  c.tied = {view(task, Role::tied, plan_.dtype), task.begin};
-  c.workspace = view(task, Role::workspace, DType::fp32);
-  c.cache = {view(task, Role::cache, plan_.dtype), first_, rows_};
+  c.parameters = {storage_.view(task, Role::parameters, plan_.dtype), task.begin};
+  c.tied = {storage_.view(task, Role::tied, plan_.dtype), task.begin};
+  c.workspace = storage_.view(task, Role::workspace, DType::fp32);
+  c.cache = {storage_.view(task, Role::cache, plan_.dtype), first_, rows_};
   return c;
 }
 
@@ -298,13 +263,13 @@ void Executor::forward(const Task& task) {
   Lane& lane = *lanes_[index(task.lane)];
   const std::size_t size = activations();
   ConstView x;
-  if (const View input = view(task, Role::x, plan_.dtype)) x = input.sub(0, size);
-  View y = view(task, Role::y, plan_.dtype);
+  if (const View input = storage_.view(task, Role::x, plan_.dtype)) x = input.sub(0, size);
+  View y = storage_.view(task, Role::y, plan_.dtype);
   if (y) y = y.sub(0, size);
   const models::Unit& unit = *model_.units[index(task.unit)];
   const auto [first, last] = parts_of(task);
   for (std::size_t part = first; part < last; ++part)
-    unit.forward(lane, context(task), part, x, y, view(task, Role::saved, DType::fp32));
+    unit.forward(lane, context(task), part, x, y, storage_.view(task, Role::saved, DType::fp32));
   if (y && last == unit.parts().size() && task.kind == TaskKind::forward)
     count_nonfinite(lane, y, at<LossState>(losses_)->nonfinite() + task.unit);
 }
@@ -314,15 +279,15 @@ void Executor::loss(const Task& task) {
   Lane& lane = *lanes_[index(task.lane)];
   const std::size_t size = activations();
   if (rows_ > 0)
-    return model_.head().logits(lane, context(task), view(task, Role::x, plan_.dtype).sub(0, size),
-                                view(task, Role::logits, DType::fp32).sub(0, model_.vocabulary));
-  const View gradients = view(task, Role::gradients, plan_.dtype);
-  View tied = view(task, Role::tied_gradients, plan_.dtype);
+    return model_.head().logits(lane, context(task), storage_.view(task, Role::x, plan_.dtype).sub(0, size),
+                                storage_.view(task, Role::logits, DType::fp32).sub(0, model_.vocabulary));
+  const View gradients = storage_.view(task, Role::gradients, plan_.dtype);
+  View tied = storage_.view(task, Role::tied_gradients, plan_.dtype);
   if (tied) tied = tied.sub(0, plan_.layout.tied);
   View dx;  // none in a plan of forwards alone
-  if (const View residual = view(task, Role::residual, plan_.dtype)) dx = residual.sub(0, size);
-  model_.head().loss(lane, context(task), view(task, Role::x, plan_.dtype).sub(0, size), &at<LossState>(losses_)->loss,
-                     dx, gradients, tied);
+  if (const View residual = storage_.view(task, Role::residual, plan_.dtype)) dx = residual.sub(0, size);
+  model_.head().loss(lane, context(task), storage_.view(task, Role::x, plan_.dtype).sub(0, size),
+                     &at<LossState>(losses_)->loss, dx, gradients, tied);
   if (!dx) return;
   zero_gaps(task, gradients);
   count_nonfinite(lane, dx, at<LossState>(losses_)->nonfinite() + task.unit);
@@ -333,9 +298,10 @@ void Executor::loss_step(const Task& task) {
   const std::size_t size = plan_.tokens * model_.hidden;
   ConstView x;
   View dx;
-  if (const View input = view(task, Role::x, plan_.dtype)) x = input.sub(0, size);
-  if (const View residual = view(task, Role::residual, plan_.dtype)) dx = residual.sub(0, size);
-  const View own = view(task, Role::gradients, plan_.dtype), tied = view(task, Role::tied_gradients, plan_.dtype);
+  if (const View input = storage_.view(task, Role::x, plan_.dtype)) x = input.sub(0, size);
+  if (const View residual = storage_.view(task, Role::residual, plan_.dtype)) dx = residual.sub(0, size);
+  const View own = storage_.view(task, Role::gradients, plan_.dtype),
+             tied = storage_.view(task, Role::tied_gradients, plan_.dtype);
   View gradients = own ? own : tied;
   if (gradients) gradients = gradients.sub(0, task.end - task.begin);
   device::ExactSum* loss = *task.step == models::LossStep::finish ? &at<LossState>(losses_)->loss : nullptr;
@@ -347,14 +313,14 @@ void Executor::loss_step(const Task& task) {
 void Executor::backward(const Task& task) {
   Lane& lane = *lanes_[index(task.lane)];
   const std::size_t size = plan_.tokens * model_.hidden;
-  const View gradients = view(task, Role::gradients, plan_.dtype);
-  const View residual = view(task, Role::residual, plan_.dtype).sub(0, size);
+  const View gradients = storage_.view(task, Role::gradients, plan_.dtype);
+  const View residual = storage_.view(task, Role::residual, plan_.dtype).sub(0, size);
   ConstView x;
-  if (const View input = view(task, Role::x, plan_.dtype)) x = input.sub(0, size);
+  if (const View input = storage_.view(task, Role::x, plan_.dtype)) x = input.sub(0, size);
   const models::Unit& unit = *model_.units[index(task.unit)];
   const auto [first, last] = parts_of(task);
   for (std::size_t part = last; part-- > first;)
-    unit.backward(lane, context(task), part, x, view(task, Role::saved, DType::fp32), residual, residual,
+    unit.backward(lane, context(task), part, x, storage_.view(task, Role::saved, DType::fp32), residual, residual,
                   {gradients, task.begin});
   zero_gaps(task, gradients);
 }
@@ -365,17 +331,18 @@ View Executor::own_part(const Task& task) const {
   const UnitLayout& u = plan_.layout.units[unit];
   if (task.tied) {
     const comm::ShardedRange range{u.shard, 0, plan_.layout.tied};
-    return view(task, Role::tied_sum, DType::fp32).sub(0, range.piece(rank_).bytes());
+    return storage_.view(task, Role::tied_sum, DType::fp32).sub(0, range.piece(rank_).bytes());
   }
-  const View sum = view(task, Role::sum, DType::fp32);
+  const View sum = storage_.view(task, Role::sum, DType::fp32);
   return plan_.sharded_optimizer() ? sum.sub(0, u.shard) : sum.sub(u.shard * index(rank_), u.shard);
 }
 
 void Executor::reduce(const Task& task, std::size_t t) {
   Lane& lane = *lanes_[index(task.lane)];
   const std::size_t shard = plan_.layout.units[task.tied ? 0 : index(task.unit)].shard, element = size_of(plan_.dtype);
-  const std::byte* gradients = view(task, task.tied ? Role::tied_gradients : Role::gradients, plan_.dtype).data;
-  const View sum = view(task, task.tied ? Role::tied_sum : Role::sum, DType::fp32);
+  const std::byte* gradients =
+      storage_.view(task, task.tied ? Role::tied_gradients : Role::gradients, plan_.dtype).data;
+  const View sum = storage_.view(task, task.tied ? Role::tied_sum : Role::sum, DType::fp32);
   // The first element of the sum: the rank's shard, or, where the optimizer is whole, everything.
   const std::size_t origin = task.tied || plan_.sharded_optimizer() ? shard * index(rank_) : 0;
   auto& pieces = pieces_[t];
@@ -383,7 +350,7 @@ void Executor::reduce(const Task& task, std::size_t t) {
     pieces[0] = gradients;
     return gradient_sum(lane, pieces, plan_.dtype, own_part(task), task.first);
   }
-  const View staging = view(task, Role::staging, plan_.dtype);
+  const View staging = storage_.view(task, Role::staging, plan_.dtype);
   for (std::size_t at = task.begin; at < task.end; at += task.at_once) {
     const std::size_t to = std::min(task.end, at + task.at_once);
     const comm::ShardedRange range{shard * element, at * element, to * element};
@@ -399,7 +366,8 @@ void Executor::combine(const Task& task) {
   const comm::ShardedRange range{plan_.layout.units[0].shard, 0, plan_.layout.tied};
   const std::size_t size = range.piece(rank_).bytes();
   if (size == 0) return;
-  add(*lanes_[index(task.lane)], view(task, Role::tied_sum, DType::fp32).sub(0, size), own_part(task).sub(0, size));
+  add(*lanes_[index(task.lane)], storage_.view(task, Role::tied_sum, DType::fp32).sub(0, size),
+      own_part(task).sub(0, size));
 }
 
 void Executor::norm(const Task& task) {
@@ -407,8 +375,8 @@ void Executor::norm(const Task& task) {
   device::ExactSum* squares = &at<SquareState>(squares_)->squares;
   if (plan_.has_sums()) return gradient_square_sum(lane, own_part(task), {}, squares);
   const std::size_t size = plan_.layout.units[index(task.unit)].padded;
-  const View gradients = view(task, Role::gradients, plan_.dtype);
-  const View tied = view(task, Role::tied_gradients, plan_.dtype);
+  const View gradients = storage_.view(task, Role::gradients, plan_.dtype);
+  const View tied = storage_.view(task, Role::tied_gradients, plan_.dtype);
   const std::size_t shared = tied ? plan_.layout.tied : 0;
   if (shared) gradient_square_sum(lane, tied.sub(0, shared), gradients.sub(0, shared), squares);
   if (size > shared) gradient_square_sum(lane, gradients.sub(shared, size - shared), {}, squares);
@@ -419,7 +387,7 @@ void Executor::consensus(const Task& task) {
   auto* state = at<StepState>(state_);
   pack_message(lane, &at<SquareState>(squares_)->squares, &at<LossState>(losses_)->loss, &state->stop_requested,
                &state->message);
-  auto* all = reinterpret_cast<device::StepMessage*>(view(task, Role::staging, DType::fp32).data);
+  auto* all = reinterpret_cast<device::StepMessage*>(storage_.view(task, Role::staging, DType::fp32).data);
   reduce_->exchange(reinterpret_cast<const std::byte*>(&state->message), sizeof(device::StepMessage),
                     reinterpret_cast<std::byte*>(all));
   resolve_step(lane, all, index(plan_.ranks), &state->scalars, &state->result);
@@ -432,11 +400,13 @@ void Executor::update(const Task& task) {
   const bool late = task.buffer(Role::pending) >= 0;
   const device::StepScalars* scalars = late ? at<device::StepScalars>(pending_) : &at<StepState>(state_)->scalars;
   // All of them start at `begin`.
-  const View sum = view(task, Role::sum, DType::fp32), gradients = view(task, Role::gradients, plan_.dtype);
-  const View tied = view(task, Role::tied_gradients, plan_.dtype);
-  const View master = view(task, Role::master, DType::fp32), parameters = view(task, Role::parameters, plan_.dtype);
-  std::byte* moment1 = view(task, Role::moment1, DType::fp32).data;
-  std::byte* moment2 = view(task, Role::moment2, DType::fp32).data;
+  const View sum = storage_.view(task, Role::sum, DType::fp32),
+             gradients = storage_.view(task, Role::gradients, plan_.dtype);
+  const View tied = storage_.view(task, Role::tied_gradients, plan_.dtype);
+  const View master = storage_.view(task, Role::master, DType::fp32),
+             parameters = storage_.view(task, Role::parameters, plan_.dtype);
+  std::byte* moment1 = storage_.view(task, Role::moment1, DType::fp32).data;
+  std::byte* moment2 = storage_.view(task, Role::moment2, DType::fp32).data;
   const UnitLayout& u = plan_.layout.units[index(task.unit)];
   const std::size_t shared = tied ? plan_.layout.tied : 0;
   const auto apply = [&](std::size_t from, std::size_t to, const Run& run) {
@@ -495,95 +465,6 @@ comm::CommBytes Executor::comm_bytes() const {
   sum.broadcast += other.broadcast;
   sum.consensus += other.consensus;
   return sum;
-}
-
-Executor::Held Executor::held(std::size_t unit, StateKind kind) const {
-  const UnitLayout& u = plan_.layout.units[unit];
-  if (kind != StateKind::parameters) {
-    const std::size_t begin = plan_.part_begin(unit, rank_);
-    return {begin, begin + plan_.part_size(unit)};
-  }
-  const std::size_t begin = plan_.sharded_parameters() ? u.shard * index(rank_) : 0;
-  return {begin, begin + (plan_.sharded_parameters() ? u.shard : u.padded)};
-}
-
-bool Executor::has_state(StateKind kind) const {
-  const Home& home = plan_.homes[0];
-  switch (kind) {
-    case StateKind::master:
-      return home.master >= 0 || plan_.dtype == DType::fp32;
-    case StateKind::moment1:
-      return home.moment1 >= 0;
-    case StateKind::moment2:
-      return home.moment2 >= 0;
-    case StateKind::parameters:
-      return true;
-  }
-  return false;
-}
-
-// Of the bytes [begin, begin + bytes) that are held, as many from the first one on as lie in one piece.
-Executor::Extent Executor::extent_of(std::size_t unit, StateKind kind, std::size_t begin, std::size_t bytes) const {
-  const Home& home = plan_.homes[unit];
-  const auto extent = [&](int buffer, std::size_t offset, std::size_t there) -> Extent {
-    const Buffer& b = plan_.buffers[index(buffer)];
-    STRATA_CHECK_LE(offset + there, b.bytes);
-    return {b.tier, b.offset + offset, there};
-  };
-  if (kind == StateKind::parameters) return extent(home.parameters, begin, bytes);
-  const std::size_t part = held(unit, kind).begin;
-  if (kind == StateKind::master) {
-    if (home.master >= 0) return extent(home.master, begin, bytes);
-    const std::size_t first = held(unit, StateKind::parameters).begin;  // fp32
-    return extent(home.parameters, (part - first) * sizeof(float) + begin, bytes);
-  }
-  const UnitLayout& u = plan_.layout.units[unit];
-  for (std::size_t chunk = 0;; ++chunk) {
-    STRATA_CHECK_LE(chunk + 2, home.slots.size());
-    const std::size_t from = chunk * home.chunk, to = std::min(from + home.chunk, plan_.part_size(unit));
-    const std::size_t first = u.moment_bytes(part, part + from), last = u.moment_bytes(part, part + to);
-    if (begin < last)
-      return extent(kind == StateKind::moment1 ? home.moment1 : home.moment2, home.slots[chunk] + begin - first,
-                    std::min(bytes, last - begin));
-  }
-}
-
-void Executor::read_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<std::byte> out) const {
-  while (!out.empty()) {
-    const Extent e = extent_of(unit, kind, begin, out.size());
-    if (e.tier == Tier::nvme) {
-      const std::size_t before = e.offset % device::kBufferAlignment;  // direct I/O wants whole pages
-      const device::Arena pages(aligned(before + e.bytes));
-      swap_->read(e.offset - before, {pages.data(), pages.size()});
-      std::memcpy(out.data(), pages.at(before), e.bytes);
-    } else {
-      std::memcpy(out.data(), arenas_[index(e.tier)].at(e.offset), e.bytes);
-    }
-    out = out.subspan(e.bytes);
-    begin += e.bytes;
-  }
-}
-
-void Executor::write_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<const std::byte> in) {
-  STRATA_CHECK(!has_pending_);
-  while (!in.empty()) {
-    const Extent e = extent_of(unit, kind, begin, in.size());
-    if (e.tier == Tier::nvme) {
-      const std::size_t before = e.offset % device::kBufferAlignment;
-      const device::Arena pages(aligned(before + e.bytes));
-      std::unique_lock<std::mutex> lock;
-      if (pages.size() != e.bytes) {  // neighbours on its pages stay as they are
-        lock = std::unique_lock(pages_);
-        swap_->read(e.offset - before, {pages.data(), pages.size()});
-      }
-      std::memcpy(pages.at(before), in.data(), e.bytes);
-      swap_->write(e.offset - before, {pages.data(), pages.size()});
-    } else {
-      std::memcpy(arenas_[index(e.tier)].at(e.offset), in.data(), e.bytes);
-    }
-    in = in.subspan(e.bytes);
-    begin += e.bytes;
-  }
 }
 
 }  // namespace strata::runtime

@@ -2,22 +2,19 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "device/lane.h"
-#include "device/memory.h"
 #include "device/ops/consensus.h"
 #include "device/ops/optimizer.h"
 #include "device/step_scalars.h"
 #include "models/model.h"
-#include "offload/swap.h"
 #include "runtime/plan.h"
-#include "runtime/state.h"
 #include "runtime/step_state.h"
+#include "runtime/storage.h"
 
 namespace strata::runtime {
 
@@ -82,18 +79,9 @@ class Executor {
   // at the state. Waits for its end.
   void drain();
 
-  // Elements of a unit's flat buffer that this rank holds of a kind of state: all, or its shard.
-  struct Held {
-    std::size_t begin, end;
-  };
-  Held held(std::size_t unit, StateKind kind) const;
-  // Whether the run has it: not every optimizer has two moments, and a plan of forwards alone has only parameters.
-  bool has_state(StateKind kind) const;
-  // What is held, as bytes of its format from `begin` bytes on, wherever it lies. Both block, several threads may call
-  // them; between steps, drained. Reading also in a lane that goes on during the next step, where it then records
-  // state_read(unit), which the unit's next update waits for.
-  void read_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<std::byte> out) const;
-  void write_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<const std::byte> in);
+  Storage& storage() { return storage_; }
+  const Storage& storage() const { return storage_; }
+  // Recorded by a lane that reads the unit's state during the next step, once it has: the unit's update waits for it.
   device::Event& state_read(std::size_t unit) { return state_read_[unit]; }
   // What updates have waited for it, over all steps.
   double held_ms() const { return held_ms_; }
@@ -102,24 +90,13 @@ class Executor {
   void issue(std::size_t index, bool runs);
   void synchronize();
   void run(const Task& task, std::size_t index);
-  device::View view(int buffer, device::DType dtype) const;
-  device::View view(const Task& task, Role role, device::DType dtype) const;
-  // The task's buffer in that role as T; the fp32 or compute-dtype operand of a reduction.
+  // The buffer as T.
   template <typename T>
   T* at(int buffer) const {
-    return reinterpret_cast<T*>(view(buffer, device::DType::fp32).data);
+    return reinterpret_cast<T*>(storage_.view(buffer, device::DType::fp32).data);
   }
-  device::View view(const Task& task, const Use& use, device::DType dtype) const;
-  std::size_t place_of(const Task& task, const Use& use) const;
   // This rank's own part of a sum buffer, whole or shard, and of the tied weight's.
   device::View own_part(const Task& task) const;
-  // Bytes of state that lie in one piece: where.
-  struct Extent {
-    Tier tier;
-    std::size_t offset, bytes;
-  };
-  Extent extent_of(std::size_t unit, StateKind kind, std::size_t begin, std::size_t bytes) const;
-
   void gather(const Task& task);
   void forward(const Task& task);
   void loss(const Task& task);
@@ -143,8 +120,7 @@ class Executor {
   comm::World& world_;
   device::Optimizer optimizer_;
   int rank_;
-  std::array<device::Arena, kTiers> arenas_;  // of device and host
-  std::unique_ptr<offload::Swap> swap_;
+  Storage storage_;
   std::vector<std::unique_ptr<device::Lane>> lanes_;  // by LaneId; null where the plan does not use it
   std::unique_ptr<comm::Communicator> gather_, reduce_;
   std::vector<device::Event> events_;                  // by task
@@ -158,7 +134,6 @@ class Executor {
   std::vector<device::Event> state_read_;  // by unit
   std::vector<Span> held_;                 // by unit: its update waited for state_read
   double held_ms_ = 0;
-  mutable std::mutex pages_;  // while a page of the swap is read to be written with other bytes in it
   MemoryMeter meter_;
   int batch_ = -1, state_ = -1, losses_ = -1, squares_ = -1, constants_ = -1, pending_ = -1, logits_ = -1;
   bool has_pending_ = false;  // the last step's update is still to be done

@@ -166,7 +166,7 @@ struct StepPlan {
   std::size_t tokens;  // of a micro-batch
   device::DType dtype;
   bool fast, vertical;
-  bool forward_only;       // forwards and losses (or logits) alone: there is no state but parameters
+  bool forward_only;  // forwards and losses (or logits) alone: there is no state but parameters
   // A cycle: what the consensus decided is carried out at the start of the next step, each unit just before its
   // forward, behind which disk and host work hide. Else the update ends the step.
   bool cyclic;

@@ -121,7 +121,7 @@ void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, s
                    std::span<const float> values) {
   // f(first, count): those of the values that this rank holds, and `at`, where they lie in what it holds.
   const auto for_held = [&](StateKind kind, auto&& f) {
-    const Executor::Held held = executor.held(unit, kind);
+    const Storage::Held held = executor.storage().held(unit, kind);
     const std::size_t from = std::max(begin, held.begin), to = std::min(begin + values.size(), held.end);
     if (from < to) f(values.subspan(from - begin, to - from), from - held.begin);
   };
@@ -130,12 +130,12 @@ void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, s
       using T = decltype(zero);
       std::vector<T> rounded(mine.size());
       for (std::size_t i = 0; i < mine.size(); ++i) rounded[i] = device::from_float<T>(mine[i]);
-      executor.write_state(unit, StateKind::parameters, at * sizeof(T), std::as_bytes(std::span(rounded)));
+      executor.storage().write_state(unit, StateKind::parameters, at * sizeof(T), std::as_bytes(std::span(rounded)));
     });
   });
-  if (plan.dtype == device::DType::fp32 || !executor.has_state(StateKind::master)) return;
+  if (plan.dtype == device::DType::fp32 || !executor.storage().has_state(StateKind::master)) return;
   for_held(StateKind::master, [&](std::span<const float> mine, std::size_t at) {
-    executor.write_state(unit, StateKind::master, at * sizeof(float), std::as_bytes(mine));
+    executor.storage().write_state(unit, StateKind::master, at * sizeof(float), std::as_bytes(mine));
   });
 }
 
@@ -145,7 +145,7 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
   };
   std::vector<Chunk> chunks;
   for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit) {
-    const Executor::Held held = executor.held(unit, StateKind::parameters);
+    const Storage::Held held = executor.storage().held(unit, StateKind::parameters);
     for (std::size_t begin = held.begin; begin < held.end; begin += kChunk)
       chunks.push_back({unit, begin, std::min(held.end, begin + kChunk)});
   }

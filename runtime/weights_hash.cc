@@ -27,15 +27,15 @@ std::string weights_hash(Executor& executor, const StepPlan& plan, comm::World& 
   std::vector<float> values(kAtOnce);
   for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit) {
     const UnitLayout& u = plan.layout.units[unit];
-    const std::size_t part = executor.held(unit, StateKind::master).begin;
+    const std::size_t part = executor.storage().held(unit, StateKind::master).begin;
     const std::size_t begin = u.shard * static_cast<std::size_t>(world.rank());
     // Blocks past the unit's size are padding, whose amount depends on the number of ranks.
     const std::size_t end =
         std::min(begin + u.shard, (u.size + kShardAlignment - 1) / kShardAlignment * kShardAlignment);
     for (std::size_t at = begin; at < end; at += kAtOnce) {
       const std::size_t n = std::min(kAtOnce, end - at);
-      executor.read_state(unit, StateKind::master, (at - part) * sizeof(float),
-                          std::as_writable_bytes(std::span(values).first(n)));
+      executor.storage().read_state(unit, StateKind::master, (at - part) * sizeof(float),
+                                    std::as_writable_bytes(std::span(values).first(n)));
       for (std::size_t block = 0; block < n; block += kShardAlignment) {
         const std::uint64_t place = std::uint64_t{unit} << 40 | (at + block) / kShardAlignment;
         const XXH128_hash_t h = XXH3_128bits_withSeed(&values[block], kShardAlignment * sizeof(float), place);

@@ -36,9 +36,10 @@ TEST_P(Golden, AgreesWithPyTorch) {
         for (std::size_t unit = 0; unit < final_weights.size(); ++unit) {
           final_weights[unit].resize(job.plan.layout.units[unit].padded);
           const Executor& executor = trainer.executor();
-          const auto [begin, end] = executor.held(unit, StateKind::master);
-          executor.read_state(unit, StateKind::master, 0,
-                              std::as_writable_bytes(std::span(final_weights[unit]).subspan(begin, end - begin)));
+          const auto [begin, end] = executor.storage().held(unit, StateKind::master);
+          executor.storage().read_state(
+              unit, StateKind::master, 0,
+              std::as_writable_bytes(std::span(final_weights[unit]).subspan(begin, end - begin)));
         }
       });
 

@@ -316,9 +316,9 @@ TEST(NotFinite, NamesStepAndUnit) {
       Executor& executor = trainer.executor();
       std::vector<device::bf16> block(kShardAlignment);
       const auto bytes = std::as_writable_bytes(std::span(block));
-      executor.read_state(2, StateKind::parameters, 0, bytes);
+      executor.storage().read_state(2, StateKind::parameters, 0, bytes);
       block[100] = device::from_float<device::bf16>(INFINITY);
-      executor.write_state(2, StateKind::parameters, 0, bytes);
+      executor.storage().write_state(2, StateKind::parameters, 0, bytes);
     }
     try {
       (void)trainer.step(false);
