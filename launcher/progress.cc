@@ -1,11 +1,13 @@
 #include "launcher/progress.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <string_view>
+#include <vector>
 
 #include "device/error.h"
 
@@ -39,15 +41,6 @@ std::string duration_text(double seconds) {
   return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
 }
 
-std::string memory_text(const runtime::Memory& memory) {
-  std::string text;
-  for (std::size_t tier = 0; tier < runtime::kTiers; ++tier)
-    if (memory[tier].peak)
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", runtime::kTierNames[tier],
-                          runtime::bytes_text(memory[tier].peak));
-  return text;
-}
-
 }  // namespace
 
 Progress::Progress(const runtime::Job& job, std::FILE* out) : job_(job), out_(out), live_(is_live(out)) {}
@@ -60,21 +53,32 @@ void Progress::show(const runtime::StepReport& r) {
   // The first step takes every page from the system for the first time: it says nothing of the steps to come.
   smooth_ms_ = ++shown_ <= 2 ? r.step_ms : 0.9 * smooth_ms_ + 0.1 * r.step_ms;
   const std::int64_t steps = *job_.recipe.training.max_steps;
-  std::string line = fmt::format("step {}/{}  loss {:.4f}  norm {:.3f}  {:.0f} tokens/s  {:.0f} ms", r.step, steps,
-                                 r.loss, r.grad_norm, static_cast<double>(r.tokens) / smooth_ms_ * 1e3, r.step_ms);
-  if (r.skipped) line += fmt::format("  skipped (loss scale {:g})", r.loss_scale);
-  line += fmt::format("  {} left", duration_text(static_cast<double>(steps - r.step) * smooth_ms_ / 1e3));
-  line += fmt::format("  {} a rank", memory_text(job_.plan.memory));
-  if (live_) return show_live(std::move(line), r.stop || r.step >= steps);
-  std::fprintf(out_, "%s\n", line.c_str());
+  const double tokens_per_s = static_cast<double>(r.tokens) / smooth_ms_ * 1e3;
+  std::vector<std::string> fields = {fmt::format("step {}/{}", r.step, steps), fmt::format("loss {:.4f}", r.loss),
+                                     fmt::format("norm {:.3f}", r.grad_norm),
+                                     fmt::format("{:.0f} tokens/s", tokens_per_s), fmt::format("{:.0f} ms", r.step_ms)};
+  if (r.skipped) fields.push_back(fmt::format("skipped (loss scale {:g})", r.loss_scale));
+  fields.push_back(fmt::format("{} left", duration_text(static_cast<double>(steps - r.step) * smooth_ms_ / 1e3)));
+  fields.push_back(runtime::memory_text(job_.plan.memory) + " a rank");
+  if (job_.plan.io_bytes.of(runtime::Tier::nvme))
+    fields.push_back(fmt::format("disk {:.2f} GB/s", static_cast<double>(r.disk_bytes) / r.step_ms * 1e-6));
+  if (live_) return show_live(std::move(fields), r.stop || r.step >= steps);
+  std::fprintf(out_, "%s\n", fmt::format("{}", fmt::join(fields, "  ")).c_str());
   std::fflush(out_);
 }
 
-void Progress::show_live(std::string line, bool last) {
+void Progress::show_live(std::vector<std::string> fields, bool last) {
   const auto now = std::chrono::steady_clock::now();
   if (open_ && !last && now - drawn_ < kRedraw) return;
   drawn_ = now;
   const std::size_t columns = columns_of(out_);
+  std::string line = fmt::format("{}", fmt::join(fields, "  "));
+  // Narrow: without what the rest nearly says, the norm and then the milliseconds.
+  for (const std::size_t field : {2, 3}) {
+    if (line.size() < columns) break;
+    fields.erase(fields.begin() + static_cast<std::ptrdiff_t>(field));
+    line = fmt::format("{}", fmt::join(fields, "  "));
+  }
   if (line.size() >= columns) line.resize(columns - 1);
   std::fprintf(out_, "\r\033[K%s", line.c_str());
   std::fflush(out_);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "runtime/job.h"
 #include "runtime/trainer.h"
@@ -23,7 +24,7 @@ class Progress {
   void show(const runtime::StepReport& report);
 
  private:
-  void show_live(std::string line, bool last);
+  void show_live(std::vector<std::string> fields, bool last);
 
   const runtime::Job& job_;
   std::FILE* out_;

@@ -70,8 +70,21 @@ void describe_run(const runtime::Job& job, comm::World& world, int threads, cons
              job.recipe.training.micro_batch_size * plan.accumulation * plan.ranks, job.recipe.data.seq_len,
              plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once a step" : "reduced in order",
              world.describe(), threads, threads == 1 ? "thread" : "threads", cores,
-             runtime::bytes_text(plan.memory[0].peak) + " a rank", device::cpu::describe());
+             runtime::memory_text(plan.memory) + " a rank", device::cpu::describe());
   if (plan.tile_bytes) fmt::print(stderr, "strata: {}\n", runtime::tiling_text(plan));
+}
+
+// How drives are read and written, once for ranks that have it alike: nothing falls back silently.
+void describe_drives(const runtime::Recipe& recipe, const runtime::Executor& executor, comm::World& world) {
+  const std::vector<std::string> texts = world.exchange(executor.drives());
+  if (world.rank() != 0) return;
+  std::string folders;
+  for (const auto& folder : recipe.memory.nvme) folders += (folders.empty() ? "" : ", ") + folder.string();
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    if (texts[rank].empty() || (rank > 0 && texts[rank] == texts[0])) continue;
+    fmt::print(stderr, "strata: nvme tier{} in {}: {}\n", rank > 0 ? fmt::format(" of rank {}", rank) : "", folders,
+               texts[rank]);
+  }
 }
 
 // Writes checkpoints when they are due; does nothing where the recipe names no folder.
@@ -171,6 +184,7 @@ void run(const runtime::Recipe& recipe, comm::World& world, const StopSignal& st
 
   Checkpoints checkpoints(job, world);
   runtime::Trainer trainer(job, world, threads, runtime::Trainer::Weights::later);
+  describe_drives(recipe, trainer.executor(), world);
   const auto resumed = runtime::start_or_resume(
       trainer, job, world, threads, [](const std::string& note) { fmt::print(stderr, "strata: {}\n", note); });
   if (resumed && speaks)

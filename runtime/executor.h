@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -74,6 +75,9 @@ class Executor {
   comm::CommBytes comm_bytes() const;
   // Read from and written to the other tiers so far.
   const IoBytes& io_bytes() const { return moved_; }
+  // How the drives of the nvme tier are read and written, and why no better way is (Swap::describe); empty: no such
+  // tier.
+  std::string drives() const { return swap_ ? swap_->describe() : ""; }
 
   // Carries out the update that the last step left, where the plan is a cycle: before anything but the next step looks
   // at the state. Waits for its end.

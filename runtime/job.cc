@@ -158,6 +158,14 @@ std::string bytes_text(std::size_t bytes) {
   return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
+std::string memory_text(const Memory& memory) {
+  std::string text;
+  for (std::size_t tier = 0; tier < kTiers; ++tier)
+    if (memory[tier].peak)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kTierNames[tier], bytes_text(memory[tier].peak));
+  return text;
+}
+
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose) {
   const models::Config config = config_of(recipe.model);
   const models::RunShape shape = shape_of(recipe, purpose);

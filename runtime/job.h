@@ -60,6 +60,9 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
 // "units larger than 1.50 GiB gathered in tiles"; empty where none is.
 std::string tiling_text(const StepPlan& plan);
 
+// "device 1.50 GiB, host 320.0 MiB": the peaks of the tiers that are used.
+std::string memory_text(const Memory& memory);
+
 // "1.50 GiB".
 std::string bytes_text(std::size_t bytes);
 

@@ -147,6 +147,9 @@ using Memory = std::array<TierMemory, kTiers>;
 struct IoBytes {
   std::array<std::uint64_t, kTiers> read{}, written{};
   std::uint64_t total() const;
+  std::uint64_t of(Tier tier) const {
+    return read[static_cast<std::size_t>(tier)] + written[static_cast<std::size_t>(tier)];
+  }
   // The mean of a step, after `steps` alike.
   IoBytes per_step(std::int64_t steps) const;
 };

@@ -82,6 +82,7 @@ StepReport Trainer::step(bool stop_requested) {
   const auto start = std::chrono::steady_clock::now();
   load_batches();
   const device::StepScalars scalars = scalars_of_next_step();
+  const IoBytes before = executor_.io_bytes();
   const device::StepResult result = executor_.step(scalars, stop_requested);
   const bool skipped = executor_.skipped();
   if (skipped && !scaler_.enabled()) report_nonfinite(result);
@@ -104,7 +105,8 @@ StepReport Trainer::step(bool stop_requested) {
           skipped,
           tokens,
           took.count(),
-          result.stop != 0};
+          result.stop != 0,
+          executor_.io_bytes().of(Tier::nvme) - before.of(Tier::nvme)};
 }
 
 // Where the numbers of the last step broke first, over all ranks.

@@ -22,7 +22,8 @@ struct StepReport {
   bool skipped;
   std::uint64_t tokens;  // of the step, over all ranks
   double step_ms;
-  bool stop;  // some rank was asked to stop after this step
+  bool stop;                     // some rank was asked to stop after this step
+  std::uint64_t disk_bytes = 0;  // read from and written to the nvme tier by this rank
 };
 
 // Takes a run from its first step to its last: data, schedule, loss scale, one executor. Every rank has one and calls

@@ -31,7 +31,7 @@ class ProgressTest : public testing::Test {
   }
 
   static runtime::StepReport report(std::int64_t step, double step_ms) {
-    return {step, 2.5, 0.5, 1e-3, 1, false, 1000, step_ms, false};
+    return {step, 2.5, 0.5, 1e-3, 1, false, 1000, step_ms, false, 250'000'000};
   }
 
   // What a run that takes `step_ms` for each step writes into a file.
@@ -74,7 +74,23 @@ TEST_F(ProgressTest, TheEnvironmentAsksForALiveLineInAPipe) {
   setenv("STRATA_PROGRESS", "live", 1);
   setenv("COLUMNS", "30", 1);
   // The second step comes too soon to be drawn.
-  EXPECT_EQ(shown({100, 100}), "\r\033[Kstep 1/10  loss 2.5000  norm \n");
+  EXPECT_EQ(shown({100, 100}), "\r\033[Kstep 1/10  loss 2.5000  10000\n");
+}
+
+TEST_F(ProgressTest, ANarrowTerminalKeepsMemoryRatherThanTheNorm) {
+  setenv("STRATA_PROGRESS", "live", 1);
+  setenv("COLUMNS", "85", 1);
+  EXPECT_EQ(shown({100}), "\r\033[Kstep 1/10  loss 2.5000  10000 tokens/s  100 ms  1s left  device 3.0 MiB a rank\n");
+  setenv("COLUMNS", "75", 1);
+  EXPECT_EQ(shown({100}), "\r\033[Kstep 1/10  loss 2.5000  10000 tokens/s  1s left  device 3.0 MiB a rank\n");
+}
+
+TEST_F(ProgressTest, EveryTierThatIsUsedAndTheDisk) {
+  job_.plan.memory[1].peak = std::size_t{5} << 20;
+  job_.plan.memory[2].peak = std::size_t{7} << 30;
+  job_.plan.io_bytes.read[2] = 1;
+  // What the step moved, in the step's own time: 250 MB in 100 ms.
+  EXPECT_THAT(shown({100}), testing::EndsWith("device 3.0 MiB, host 5.0 MiB, nvme 7.00 GiB a rank  disk 2.50 GB/s\n"));
 }
 
 TEST_F(ProgressTest, TheLastStepIsAlwaysDrawn) {
