@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and trains a small GPT on the King James Bible with two ranks at ZeRO-3; then shows
-# memory as planned and as measured at ZeRO-0 and ZeRO-3, the loss before and after, and that the bits are the same.
+# memory as planned and as measured at ZeRO-0 and ZeRO-3, the loss before and after, and that the bits are the same. Its
+# second act trains a GPT that does not fit its memory, with parameters and optimizer on NVMe, to the same bits.
 #   scripts/demo.sh [--smoke] [--out DIR]
 # --smoke: a few steps, with what is built and installed already. --out: where its files go (runs/demo).
 . "$(dirname "$0")/steps.sh"
@@ -8,6 +9,7 @@
 out=runs/demo
 smoke=
 steps=
+shorter=()
 while [ $# -gt 0 ]; do
   case $1 in
     --smoke)
@@ -18,13 +20,14 @@ while [ $# -gt 0 ]; do
       out=${2:?--out needs a folder}
       shift
       ;;
-    -h | --help) sed -n '2,5s/^# //p' "$0" && exit 0 ;;
+    -h | --help) sed -n '2,6s/^# //p' "$0" && exit 0 ;;
     *) die "there is no option $1 (see --help)" ;;
   esac
   shift
 done
 
 recipe=examples/bible.toml
+large=examples/bible-large.toml
 strata=$build/strata
 data=(--set "data.train=$out/bible.bin")
 # --oversubscribe: two ranks also where there is one core. Strata binds its ranks to cores itself.
@@ -76,22 +79,24 @@ step demo-zero3 "3 steps at ZeRO-3 on 2 ranks" three_steps "$out/zero3.json" \
 step demo-rank1 "3 steps on 1 rank, 2 micro-batches each" three_steps "$out/rank1.json" \
   "$strata" train $recipe
 
-[ -z "$steps" ] || data+=(--set "training.max_steps=$steps" --set scheduler.warmup_steps=0)
-train=("${ranks2[@]}" "$strata" train $recipe "${data[@]}"
-  --set "report.jsonl=$out/train.jsonl" --set "report.summary=$out/train.json")
+[ -z "$steps" ] || shorter=(--set "training.max_steps=$steps" --set scheduler.warmup_steps=0)
+[ ! -t 2 ] || COLUMNS=$(tput cols 2>/dev/null || echo 120)
+# What a person watches. On a terminal a live line, which mpirun's pipe would hide; else a line every so many steps.
+watch() { # EVERY COMMAND...
+  local every=$1
+  shift
+  if [ -t 2 ]; then
+    STRATA_PROGRESS=live COLUMNS=$COLUMNS "$@" </dev/null || die "training failed (see above)"
+  else
+    "$@" </dev/null 2>&1 | awk -v every="$every" \
+      '/^step / { split($2, n, "/"); if (n[1] > 1 && n[1] % every && n[1] < n[2]) next } { print; fflush() }' ||
+      die "training failed (see above)"
+  fi
+}
 echo
 echo "training: mpirun -n 2 $strata train $recipe"
-if [ -t 2 ]; then
-  # mpirun puts a pipe between the ranks and this terminal.
-  export STRATA_PROGRESS=live COLUMNS
-  COLUMNS=$(tput cols 2>/dev/null || echo 120)
-  "${train[@]}" </dev/null || die "training failed (see above)"
-else
-  # Into a file or a pipe a line a step: a few of them will do.
-  "${train[@]}" </dev/null 2>&1 |
-    awk '/^step / { split($2, n, "/"); if (n[1] > 1 && n[1] % 100 && n[1] < n[2]) next } { print; fflush() }' ||
-    die "training failed (see above)"
-fi
+watch 100 "${ranks2[@]}" "$strata" train $recipe "${data[@]}" "${shorter[@]}" \
+  --set "report.jsonl=$out/train.jsonl" --set "report.summary=$out/train.json"
 
 echo
 echo "memory of a rank on this run:"
@@ -128,6 +133,47 @@ hashes=$(for run in zero0 zero3 rank1; do text "$out/$run.json" weights_hash; do
 [ "$hashes" = 1 ] || die "the weights are not the same: this must never happen; please report it with $out"
 echo "  the same bits"
 
+echo
+echo "a model larger than memory: $large"
+nvme=$out/nvme
+mkdir -p "$nvme"
+on_nvme=(--set zero.optimizer=nvme --set zero.parameters=nvme)
+train_large() { # SUMMARY SETS
+  local run=$1
+  shift
+  "${ranks2[@]}" "$strata" train $large "${data[@]}" --set "memory.nvme=$nvme" "${shorter[@]}" "$@" \
+    --set "report.jsonl=$run.jsonl" --set "report.summary=$run.json"
+}
+echo "1. in the memory that it may use it is refused: mpirun -n 2 $strata train $large"
+status=0
+train_large "$out/refused" >"$out/refused.txt" 2>&1 </dev/null || status=$?
+grep '^strata: ' "$out/refused.txt" || true
+[ "$status" = 3 ] || die "it should have been refused with exit code 3, not $status: see $out/refused.txt"
+echo "2. with its state on NVMe it trains: ... ${on_nvme[*]}"
+watch 10 train_large "$out/nvme-run" "${on_nvme[@]}"
+step demo-fits "3. the same in memory that it fits into" train_large "$out/fits-run" \
+  --set memory.device=1GiB --set memory.host=1GiB
+io() { grep -o '"nvme":{"read":[0-9]*,"written":[0-9]*' "$1" | tr -cs '0-9' ' '; }
+peak_of() { grep -o "\"$2\":{\"planned_peak_bytes\":[0-9]*" "$1" | head -n 1 | grep -o '[0-9]*$'; }
+printf '%-34s %12s %12s %12s\n' 'a rank holds' device host nvme
+for run in "fits-run all on the device" "nvme-run state on NVMe"; do
+  file=$out/${run%% *}.json
+  awk -v title="${run#* }" -v a="$(peak_of "$file" device)" -v b="$(peak_of "$file" host)" -v c="$(peak_of "$file" nvme)" \
+    'BEGIN { printf "%-34s %8.1f MiB %8.1f MiB %8.1f MiB\n", "  " title, a / 1048576, b / 1048576, c / 1048576 }'
+done
+read -r bytes_read bytes_written <<<"$(io "$out/nvme-run.json")"
+awk -v r="$bytes_read" -v w="$bytes_written" \
+  'BEGIN { printf "a rank reads %.1f MiB and writes %.1f MiB of NVMe a step\n", r / 1048576, w / 1048576 }'
+[ "${bytes_read:-0}" -gt 0 ] && [ "${bytes_written:-0}" -gt 0 ] || die "$out/nvme-run.json: nothing went through NVMe"
+losses() { grep -o '"loss_hex":"[^"]*"' "$out/$1.jsonl"; }
+[ "$(losses nvme-run)" = "$(losses fits-run)" ] ||
+  die "the losses are not the same: this must never happen; please report it with $out"
+hash_nvme=$(text "$out/nvme-run.json" weights_hash)
+[ -n "$hash_nvme" ] && [ "$hash_nvme" = "$(text "$out/fits-run.json" weights_hash)" ] ||
+  die "the weights are not the same: this must never happen; please report it with $out"
+echo "losses of all $(losses nvme-run | wc -l) steps and the weights' hash $hash_nvme: the same bits"
+[ -z "$(ls -A "$nvme")" ] || die "$nvme is not empty: a run leaves nothing there"
+
 cat <<NEXT
 
 what to try next:
@@ -135,8 +181,8 @@ what to try next:
   $strata plan --set model.preset=qwen-1.5b --set zero.stage=3 --ranks 8
   # this run with the activations of each block computed again in backward: less memory, the same losses
   mpirun -n 2 $strata train $recipe --set training.recompute=block
-  # what this machine offers, and every test
-  $strata doctor
+  # what this machine and the drive under this folder offer, and every test
+  $strata doctor $out
   scripts/test.sh
 
 $out has the files of this demo; it took $((SECONDS - started)) s after the build
