@@ -33,7 +33,6 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
                    const device::Optimizer& optimizer, int threads, const offload::IoOptions& io)
     : plan_(plan),
       model_(model),
-      world_(world),
       optimizer_(optimizer),
       rank_(world.rank()),
       storage_(plan, world, io),

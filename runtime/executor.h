@@ -121,7 +121,6 @@ class Executor {
 
   const StepPlan& plan_;
   const models::Model& model_;
-  comm::World& world_;
   device::Optimizer optimizer_;
   int rank_;
   Storage storage_;

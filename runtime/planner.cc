@@ -8,6 +8,7 @@
 
 #include "device/error.h"
 #include "runtime/draft.h"
+#include "runtime/fetches.h"
 #include "runtime/gradients.h"
 #include "runtime/step_state.h"
 #include "runtime/updates.h"
@@ -29,23 +30,18 @@ class Builder {
         tiling_(request, d_.plan.layout),
         gradients_(d_, tiling_.tiles()),
         updates_(d_, gradients_),
+        fetches_(d_),
         activation_(request.shape.tokens() * d_.model.hidden * d_.element) {
-    int pieces = 0;
-    for (const auto& unit : d_.model.units) {
-      first_piece_.push_back(pieces);
-      pieces += static_cast<int>(unit->parts().size()) + 1;
-    }
-    present_.assign(at(pieces), -1);
     add_state();
   }
 
   StepPlan build() {
     const std::vector<Visit> visits = make_visits(r_, tiling_);
-    find_fetches(visits);
+    fetches_.find(visits, tiling_);
     find_returns(visits);
     for (std::size_t v = 0; v < visits.size(); ++v) {
-      update_before(visits[v], v);
-      for (const Hop& hop : hops_before_[v]) fetch(hop);
+      update_before(static_cast<int>(v), visits[v].unit);
+      fetches_.before(static_cast<int>(v));
       for (const Kept& input : returns_before_[v]) return_input(input);
       const auto& calls = visits[v].calls;
       for (std::size_t c = 0; c < calls.size(); ++c) {
@@ -55,7 +51,7 @@ class Builder {
         run(calls[c]);
         gradients_.after_call(!next || next->unit != calls[c].unit || next->kind == TaskKind::forward);
       }
-      for (const Piece& piece : releases_after_[v]) present_[index(piece)] = -1;
+      fetches_.after(static_cast<int>(v));
     }
     if (r_.forward_only) return std::move(d_.plan);
     gradients_.finish();
@@ -65,8 +61,6 @@ class Builder {
   }
 
  private:
-  bool resident() const { return !d_.plan.sharded_parameters() && d_.plan.placement.parameters.tier == Tier::device; }
-
   // What lives from step to step beside the units' own.
   void add_state() {
     const auto add = [&](const char* name, std::size_t bytes) {
@@ -99,7 +93,6 @@ class Builder {
     kept_ = inputs_;
   }
 
-  std::size_t index(const Piece& piece) const { return at(first_piece_[at(piece.unit)] + piece.part + 1); }
   // Of the tied weight's gradient.
   ElementRange tied_range_of(int tile) const {
     if (tile < 0) return {0, d_.plan.layout.tied};
@@ -107,95 +100,12 @@ class Builder {
     return {part.begin, tile + 1 == tiling_.tiles() ? d_.plan.layout.tied : part.end};
   }
 
-  // One way of parameters to the device: from their home through the tiers to the rank's shard, and from all ranks'
-  // shards to the piece.
-  struct Fetch {
-    Piece piece;
-    int needed;  // visit
-    std::vector<Stretch> stretches;
-  };
-  struct Hop {
-    std::size_t fetch;
-    TaskKind kind;  // read, upload or gather
-  };
-
-  // Which pieces are fetched before each visit and which end after it: a unit is held as long as it is needed within
-  // the next `prefetch` visits, so that at most prefetch + 1 are; a part no longer than to the next visit, so that at
-  // most two are. A tied embedding that is fetched whole is held throughout. Each tier looks one visit further ahead.
-  void find_fetches(const std::vector<Visit>& visits) {
-    const int n = static_cast<int>(visits.size());
-    hops_before_.resize(visits.size());
-    releases_after_.resize(visits.size());
-    if (resident()) return;
-    const bool throughout = d_.tied() && !tiling_.tiled(0);
-    std::vector<std::vector<int>> needs(present_.size());
-    for (int v = 0; v < n; ++v) {
-      const Visit& visit = visits[at(v)];
-      if (visit.needs_parameters) needs[index({visit.unit, visit.part})].push_back(v);
-      if (throughout && visit.unit == d_.head()) needs[index({0, -1})].push_back(v);
-    }
-    for (int unit = 0; unit < d_.units(); ++unit)
-      for (int part = -1; part < static_cast<int>(d_.unit(unit).parts().size()); ++part) {
-        const auto& when = needs[index({unit, part})];
-        const int ahead = part < 0 ? r_.prefetch : std::min(r_.prefetch, 1);
-        const bool stays = throughout && unit == 0;
-        for (std::size_t i = 0; i < when.size(); ++i) {
-          const bool held = i > 0 && (stays || when[i] - ahead <= when[i - 1] + 1);
-          if (!held) add_fetch({unit, part}, when[i], when[i] - ahead);
-          const bool holds = i + 1 < when.size() && (stays || when[i + 1] - ahead <= when[i] + 1);
-          if (!holds) releases_after_[at(when[i])].push_back({unit, part});
-        }
-      }
-    // Each lane runs in order: what is needed first goes first.
-    for (auto& hops : hops_before_)
-      std::stable_sort(hops.begin(), hops.end(),
-                       [&](const Hop& a, const Hop& b) { return fetches_[a.fetch].needed < fetches_[b.fetch].needed; });
-  }
-  void add_fetch(const Piece& piece, int needed, int visit) {
-    const auto before = [&](TaskKind kind, int v) {
-      hops_before_[at(std::max(0, v))].push_back({fetches_.size(), kind});
-    };
-    const Tier tier = d_.plan.placement.parameters.tier;
-    const int gather = d_.plan.sharded_parameters() ? 1 : 0;
-    if (tier == Tier::nvme) before(TaskKind::read, visit - gather - 1);
-    if (tier != Tier::device) before(TaskKind::upload, visit - gather);
-    if (gather) before(TaskKind::gather, visit);
-    fetches_.push_back({piece, needed, {d_.whole(d_.plan.homes[at(piece.unit)].parameters)}});
-  }
-
   // An update that the last step left is done before anything of its unit is fetched or used.
-  void update_before(const Visit& visit, std::size_t v) {
+  void update_before(int visit, int unit) {
     if (!d_.plan.cyclic) return;
-    int unit = visit.unit;
-    for (const Hop& hop : hops_before_[v]) unit = std::max(unit, fetches_[hop.fetch].piece.unit);
     d_.pending = true;
-    updates_.advance(unit);
+    updates_.advance(std::max(unit, fetches_.last_unit(visit)));
     d_.pending = false;
-  }
-
-  void fetch(const Hop& hop) {
-    Fetch& f = fetches_[hop.fetch];
-    const std::string what = d_.text_of("parameters of", f.piece);
-    if (hop.kind == TaskKind::read)
-      return d_.hop(f.stretches, Tier::nvme, Tier::host, f.piece.unit, what, Kind::staging);
-    const bool sharded = d_.plan.sharded_parameters();
-    if (hop.kind == TaskKind::upload)
-      d_.hop(f.stretches, Tier::host, Tier::device, f.piece.unit, what, sharded ? Kind::staging : Kind::parameters);
-    else
-      gather(f);
-    if (!sharded) present_[index(f.piece)] = f.stretches[0].buffer;
-  }
-
-  void gather(const Fetch& f) {
-    const ElementRange range = d_.range_of(f.piece);
-    const int buffer = d_.add_buffer(d_.text_of("gathered", f.piece), Kind::parameters, Tier::device,
-                                     range.size() * d_.element, false);
-    Task& task = d_.add_task(TaskKind::gather, LaneId::gather, f.piece.unit, -1);
-    set_range(task, f.piece.part, range);
-    Draft::use(task, f.stretches[0], Role::shard, Access::read);
-    Draft::use(task, buffer, Role::parameters, Access::write);
-    d_.count_all_gather(task, d_.element);
-    present_[index(f.piece)] = buffer;
   }
   static void set_range(Task& task, int part, const ElementRange& range) {
     task.part = part;
@@ -241,9 +151,7 @@ class Builder {
             .buffer;
   }
 
-  int parameters_of(const Piece& piece) const {
-    return resident() ? d_.plan.homes[at(piece.unit)].parameters : present_[index(piece)];
-  }
+  int parameters_of(const Piece& piece) const { return fetches_.buffer(piece); }
   int& input_of(int unit, int g) { return inputs_[at(g * d_.units() + unit)]; }
   int& saved_of(int unit, int g) { return saved_[at(g * d_.units() + unit)]; }
 
@@ -415,17 +323,14 @@ class Builder {
   const Tiling tiling_;
   Gradients gradients_;
   Updates updates_;
+  Fetches fetches_;
   const std::size_t activation_;  // bytes of the residual stream of a micro-batch
   int batch_ = -1, state_ = -1, losses_ = -1, constants_ = -1;
   std::vector<int> caches_;  // by unit; -1: none
   int logits_ = -1;
-  std::vector<int> first_piece_;  // by unit: the whole unit, then its parts
-  std::vector<Fetch> fetches_;
-  std::vector<std::vector<Hop>> hops_before_;       // per visit
-  std::vector<std::vector<Piece>> releases_after_;  // per visit
-  std::vector<std::vector<Kept>> returns_before_;   // per visit
-  // The newest buffer of each piece; of each unit, or micro-batch, or both; -1: none.
-  std::vector<int> present_, residual_, inputs_, saved_, kept_;
+  std::vector<std::vector<Kept>> returns_before_;  // per visit
+  // The newest buffer of each unit, or micro-batch, or both; -1: none.
+  std::vector<int> residual_, inputs_, saved_, kept_;
   int workspace_ = -1, saving_ = -1;  // of the call whose parts are being run
 };
 

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Checks every C++ source with clang-tidy, as .clang-tidy says; needs a configured build folder.
+#   scripts/lint.sh [FILE...]   default: all sources; 77 without clang-tidy
+. "$(dirname "$0")/steps.sh"
+
+case ${1:-} in
+  -h | --help) sed -n '2,3s/^# //p' "$0" && exit 0 ;;
+esac
+if ! command -v clang-tidy >/dev/null; then
+  echo "Skipped: clang-tidy is not installed (scripts/setup.sh --dev)"
+  exit 77
+fi
+[ -f "$build/compile_commands.json" ] || die "$build is not configured: run scripts/build.sh --all first"
+if [ $# -gt 0 ]; then files=("$@"); else mapfile -t files < <(find comm device launcher models offload runtime -name '*.cc'); fi
+printf '%s\n' "${files[@]}" | xargs -P "$(jobs)" -n 1 clang-tidy -p "$build" --quiet --extra-arg=-Wno-unknown-warning-option
