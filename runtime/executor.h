@@ -77,7 +77,7 @@ class Executor {
   const IoBytes& io_bytes() const { return moved_; }
   // How the drives of the nvme tier are read and written, and why no better way is (Swap::describe); empty: no such
   // tier.
-  std::string drives() const { return swap_ ? swap_->describe() : ""; }
+  std::string drives() const { return storage_.swap() ? storage_.swap()->describe() : ""; }
 
   // Carries out the update that the last step left, where the plan is a cycle: before anything but the next step looks
   // at the state. Waits for its end.

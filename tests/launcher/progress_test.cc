@@ -90,7 +90,7 @@ TEST_F(ProgressTest, EveryTierThatIsUsedAndTheDisk) {
   job_.plan.memory[2].peak = std::size_t{7} << 30;
   job_.plan.io_bytes.read[2] = 1;
   // What the step moved, in the step's own time: 250 MB in 100 ms.
-  EXPECT_THAT(shown({100}), testing::EndsWith("device 3.0 MiB, host 5.0 MiB, nvme 7.00 GiB a rank  disk 2.50 GB/s\n"));
+  EXPECT_THAT(shown({100}), testing::EndsWith("disk 2.50 GB/s  device 3.0 MiB, host 5.0 MiB, nvme 7.00 GiB a rank\n"));
 }
 
 TEST_F(ProgressTest, TheLastStepIsAlwaysDrawn) {
