@@ -6,12 +6,25 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "device/error.h"
 
 namespace strata::device {
+
+namespace {
+
+// Whole pages that hold the part.
+std::pair<void*, std::size_t> pages_around(std::span<const std::byte> part) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(part.data()) / page * page;
+  const auto end = reinterpret_cast<std::uintptr_t>(part.data() + part.size());
+  return {reinterpret_cast<void*>(begin), part.empty() ? 0 : end - begin};
+}
+
+}  // namespace
 
 MappedFile::Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
@@ -67,6 +80,16 @@ void MappedFile::advise(Access access) const {
   if (!data_) return;
   // Advice only: where the system does not take it, reads are as right as before.
   (void)::madvise(const_cast<std::byte*>(data_), size_, access == Access::sequential ? MADV_SEQUENTIAL : MADV_RANDOM);
+}
+
+void MappedFile::will_need(std::span<const std::byte> part) {
+  const auto [first, bytes] = pages_around(part);
+  if (bytes) (void)::madvise(first, bytes, MADV_WILLNEED);
+}
+
+void MappedFile::release(std::span<const std::byte> part) {
+  const auto [first, bytes] = pages_around(part);
+  if (bytes) (void)::madvise(first, bytes, MADV_DONTNEED);  // a read-only mapping: nothing is lost
 }
 
 }  // namespace strata::device

@@ -23,6 +23,10 @@ class MappedFile {
   // Tells the system that reads will go once from front to back, or here and there.
   enum class Access { sequential, random };
   void advise(Access access) const;
+  // Of a part of a mapping: starts reading it from the disk; lets its memory go, to be read again where it is touched
+  // once more. Both are advice.
+  static void will_need(std::span<const std::byte> part);
+  static void release(std::span<const std::byte> part);
 
  private:
   class Descriptor {

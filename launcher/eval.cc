@@ -73,8 +73,8 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
                threads == 1 ? "thread" : "threads", share.note, runtime::bytes_text(job.plan.memory[0].peak),
                device::cpu::describe());
 
-  std::unique_ptr<runtime::WeightSource> weights;
-  agree(world, [&] { weights = runtime::first_weights(job); });
+  const auto weights = runtime::weights_to_evaluate(
+      job, world, [](const std::string& note) { fmt::print(stderr, "strata: {}\n", note); });
   runtime::Evaluator evaluator(job, world, threads, *weights);
   Line line(speaks);
   const runtime::Evaluation result = evaluator.run([&](std::uint64_t done, std::uint64_t all) {
@@ -82,6 +82,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
     line.show(done, all);
   });
   if (!speaks) return;
+  fmt::print(stderr, "strata: weights read in {:.2f} s\n", evaluator.load_seconds());
   fmt::print("loss {:.6f}  perplexity {:.4f}  {} tokens in {} sequences  {:.0f} tokens/s\n", result.loss,
              result.perplexity, result.labels, result.sequences, result.tokens_per_s);
   if (!json) return;

@@ -17,9 +17,9 @@
 #include "launcher/run_as_rank.h"
 #include "launcher/stop_signal.h"
 #include "models/end_tokens.h"
-#include "models/safetensors.h"
 #include "models/tokenizer/tokenizer.h"
 #include "runtime/generator.h"
+#include "runtime/model_folder.h"
 #include "runtime/recipe_value.h"
 #include "runtime/report.h"
 #include "runtime/sampler.h"
@@ -35,21 +35,13 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The dtype of the largest stored tensor.
-std::string stored_precision(const std::filesystem::path& directory) {
-  const models::Safetensors file = models::Safetensors::open(directory);
-  const auto& tensors = file.tensors();
-  const auto largest = std::max_element(tensors.begin(), tensors.end(),
-                                        [](const auto& a, const auto& b) { return a.elements() < b.elements(); });
-  return std::string(
-      device::name_of(largest == tensors.end() ? device::DType::fp32 : largest->type.value_or(device::DType::fp32)));
-}
-
 // The recipe that the options stand for; parameters are shared out between ranks unless --set says otherwise.
-std::vector<std::string> recipe_of(const GenerateOptions& options, std::size_t positions) {
+std::vector<std::string> recipe_of(const GenerateOptions& options, const runtime::ModelFolder& folder,
+                                   std::size_t positions) {
   std::vector<std::string> sets = {
-      fmt::format("model.path={}", options.model.string()),
-      fmt::format("training.precision={}", options.precision ? *options.precision : stored_precision(options.model)),
+      fmt::format("model.path={}", folder.path().string()),
+      fmt::format("training.precision={}",
+                  options.precision ? *options.precision : std::string(device::name_of(folder.dtype()))),
       fmt::format("data.seq_len={}", positions), "zero.stage=3"};
   sets.insert(sets.end(), options.sets.begin(), options.sets.end());
   return sets;
@@ -96,14 +88,19 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   agree(world, [&] {
     if (options.json && speaks) json.emplace(*options.json);
     prompt = options.prompt_tokens;
-    ends = models::end_tokens(options.model);
+    const runtime::ModelFolder folder(options.model);
+    const auto beside = folder.hugging_face();
+    if (beside) ends = models::end_tokens(*beside);
     if (options.prompt) {
-      tokenizer = models::tokenizer::load_tokenizer(options.tokenizer.value_or(options.model));
+      if (!options.tokenizer && !beside)
+        fail(Exit::usage, "{} names no tokenizer: give --tokenizer byte or a Hugging Face directory",
+             folder.path().string());
+      tokenizer = models::tokenizer::load_tokenizer(options.tokenizer ? *options.tokenizer : *beside);
       prompt = tokenizer->encode(*options.prompt, true);
       if (const auto end = tokenizer->end_of_text()) ends.push_back(*end);
     }
     if (prompt.empty()) fail(Exit::usage, "the prompt is empty: generation needs a token to start from");
-    sets = recipe_of(options, prompt.size() + static_cast<std::size_t>(options.max_new_tokens));
+    sets = recipe_of(options, folder, prompt.size() + static_cast<std::size_t>(options.max_new_tokens));
   });
   const runtime::Recipe recipe = read_recipe(std::nullopt, sets, world, false);
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());

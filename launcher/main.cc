@@ -13,6 +13,7 @@
 #include "launcher/bench.h"
 #include "launcher/doctor.h"
 #include "launcher/eval.h"
+#include "launcher/export.h"
 #include "launcher/generate.h"
 #include "launcher/inspect.h"
 #include "launcher/plan.h"
@@ -73,7 +74,8 @@ int run(int argc, char** argv) {
 
   strata::launcher::GenerateOptions generate;
   command = app.add_subcommand("generate", "what a model writes after a prompt; text to stdout");
-  command->add_option("--model", generate.model, "Hugging Face directory")->required();
+  command->add_option("--model", generate.model, "Hugging Face directory, checkpoint, or folder of checkpoints")
+      ->required();
   auto* text = command->add_option("--prompt", generate.prompt, "text to go on from");
   command->add_option("--prompt-tokens", generate.prompt_tokens, "token ids to go on from, instead of a text")
       ->delimiter(',')
@@ -91,6 +93,14 @@ int run(int argc, char** argv) {
   add_sets(command, generate);
   command->add_option("--json", generate.json, "write tokens and speed as JSON");
   command->callback([&] { status = strata::launcher::generate(generate); });
+
+  strata::launcher::ExportOptions exported;
+  command = app.add_subcommand("export", "a checkpoint as a Hugging Face directory");
+  command->add_option("CHECKPOINT", exported.from, "a checkpoint, a folder of them (the newest whole one), or a model")
+      ->required();
+  command->add_option("-o,--out", exported.to, "new folder to write")->required();
+  command->add_option("--dtype", exported.dtype, "fp32 or bf16 (fp32)")->check(CLI::IsMember({"fp32", "bf16"}));
+  command->callback([&] { status = strata::launcher::export_model(exported); });
 
   strata::launcher::TokenizeOptions tokenize;
   command = app.add_subcommand("tokenize", "text or JSONL to a token file");
@@ -124,7 +134,6 @@ int run(int argc, char** argv) {
   command = app.add_subcommand("keys", "every key of a recipe: default, what is allowed, meaning");
   command->callback([] { std::cout << strata::runtime::recipe_reference(); });
 
-  add_later(app, "export", "a checkpoint as a Hugging Face directory");
   add_later(app, "calibrate", "measured speeds of this machine, read by plan");
 
   strata::launcher::BenchOptions bench;

@@ -223,6 +223,13 @@ Safetensors Safetensors::open(const fs::path& path) {
     out.add_file(whole);
   } else if (fs::exists(index, ignored)) {
     out.add_index(index);
+  } else if (fs::exists(path / "pytorch_model.bin", ignored) ||
+             fs::exists(path / "pytorch_model.bin.index.json", ignored)) {
+    fail(Exit::usage,
+         "{0} holds its weights as pickle (pytorch_model.bin), which can run code when it is read; convert them once: "
+         "python3 -c \"from transformers import AutoModelForCausalLM as M; "
+         "M.from_pretrained('{0}').save_pretrained('{0}')\"",
+         path.string());
   } else {
     fail(Exit::usage, "{} has neither model.safetensors nor model.safetensors.index.json", path.string());
   }

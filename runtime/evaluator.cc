@@ -9,6 +9,8 @@
 #include "comm/agreement.h"
 #include "device/error.h"
 #include "device/exact_sum.h"
+#include "runtime/checkpoint_folder.h"
+#include "runtime/model_folder.h"
 #include "runtime/tokens.h"
 
 namespace strata::runtime {
@@ -45,13 +47,36 @@ device::ExactSum sum_over_ranks(device::ExactSum mine, comm::World& world) {
 
 }  // namespace
 
+std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& world,
+                                                  const std::function<void(const std::string&)>& note) {
+  const Recipe::Checkpoint& recipe = job.recipe.checkpoint;
+  std::string path;
+  agree(world, [&] {  // rank 0's choice: a run may be writing the next one
+    if (world.rank() != 0 || recipe.resume == "none") return;
+    if (recipe.resume != "auto")
+      path = ModelFolder(recipe.resume).path().string();
+    else if (std::error_code ignored; recipe.dir && std::filesystem::is_directory(*recipe.dir, ignored))
+      for (const FoundCheckpoint& found : list_checkpoints(*recipe.dir)) {
+        if (path.empty() && found.damage.empty()) path = found.path.string();
+        if (!found.damage.empty()) note("passed over " + found.path.string() + ": " + found.damage);
+      }
+    if (!path.empty()) note("weights of " + path);
+  });
+  path = world.exchange(path)[0];
+  std::unique_ptr<WeightSource> weights;
+  agree(world, [&] { weights = path.empty() ? first_weights(job) : ModelFolder(path).weights(*job.model); });
+  return weights;
+}
+
 Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights)
     : job_(job),
       world_(world),
       executor_(job.plan, *job.model, world, {}, threads, job.recipe.io_options()),
       data_(open_validation(job, world)) {
   STRATA_CHECK(job.plan.forward_only);
+  const auto start = std::chrono::steady_clock::now();
   agree(world, [&] { load_weights(executor_, job.plan, weights, threads); });
+  load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 std::uint64_t Evaluator::rounds() const {

@@ -13,6 +13,7 @@
 #include "models/config.h"
 #include "models/presets.h"
 #include "runtime/available_memory.h"
+#include "runtime/model_folder.h"
 
 namespace strata::runtime {
 namespace {
@@ -23,7 +24,7 @@ models::Config config_of(const Recipe::Model& model) {
          "the recipe names no model: set model.path to a Hugging Face directory or model.preset to one of "
          "the named shapes (strata keys lists them)");
   models::Config config = model.path
-                              ? models::Config::read(*model.path)
+                              ? ModelFolder(*model.path).config()
                               : models::Config::parse(models::preset_config(*model.preset), "preset " + *model.preset);
   for (const auto& [key, json] : model.config) config.override_key(key, json);
   return config;

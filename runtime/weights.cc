@@ -8,6 +8,7 @@
 #include "device/error.h"
 #include "device/philox.h"
 #include "models/safetensors.h"
+#include "runtime/model_folder.h"
 #include "runtime/parallel.h"
 
 namespace strata::runtime {
@@ -82,7 +83,12 @@ class StoredWeights final : public WeightSource {
 
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
     const models::StoredTensor& tensor = *tensors_[unit][parameter];
+    // Page by page a cold file is read slowly, and what is mapped counts as the rank's memory.
+    const std::size_t element = size_of(*tensor.type);
+    const auto part = tensor.bytes.subspan(begin * element, out.size() * element);
+    device::MappedFile::will_need(part);
     models::read_elements(tensor, begin, out);
+    device::MappedFile::release(part);
     for (std::size_t i = 0; i < out.size(); ++i)
       if (!std::isfinite(out[i]))
         fail(Exit::corrupt, "{}: tensor {} holds {} at element {}, where finite weights are expected",
@@ -98,7 +104,7 @@ class StoredWeights final : public WeightSource {
   std::vector<std::vector<const models::StoredTensor*>> tensors_;  // by unit and parameter
 };
 
-constexpr std::size_t kChunk = 1u << 16;  // elements read at once
+constexpr std::size_t kChunk = 1u << 18;  // elements read at once: a block of a checkpoint
 static_assert(kChunk % kShardAlignment == 0);
 
 }  // namespace
@@ -113,7 +119,7 @@ std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const s
 
 std::unique_ptr<WeightSource> first_weights(const Job& job) {
   const Recipe& recipe = job.recipe;
-  return recipe.model.init == Init::pretrained ? stored_weights(*job.model, *recipe.model.path)
+  return recipe.model.init == Init::pretrained ? ModelFolder(*recipe.model.path).weights(*job.model)
                                                : random_weights(*job.model, recipe.training.seed);
 }
 

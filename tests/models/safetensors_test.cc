@@ -153,6 +153,13 @@ TEST_F(SafetensorsTest, ReadsShardsThroughTheirIndex) {
   refused("{", "JSON");
 }
 
+TEST_F(SafetensorsTest, PickleIsRefusedWithTheCommandThatConvertsIt) {
+  const tests::ScratchFolder folder;
+  folder.write("pytorch_model.bin", "anything");
+  EXPECT_FAILURE(Safetensors::open(folder.path()), Exit::usage,
+                 testing::AllOf(testing::HasSubstr("pickle"), testing::HasSubstr("save_pretrained(")));
+}
+
 TEST_F(SafetensorsTest, MissingFilesAreTheUsersMistake) {
   EXPECT_FAILURE(Safetensors::open(folder_.path()), Exit::usage, HasSubstr("model.safetensors"));
   EXPECT_FAILURE(Safetensors::open(folder_.path() / "x.safetensors"), Exit::usage, HasSubstr("x.safetensors"));

@@ -1,0 +1,21 @@
+#include "launcher/export.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "device/error.h"
+#include "runtime/exporter.h"
+
+namespace strata::launcher {
+
+int export_model(const ExportOptions& options) {
+  const runtime::ModelFolder folder(options.from);
+  runtime::export_model(folder, options.to,
+                        {.dtype = options.dtype == "bf16" ? device::DType::bf16 : device::DType::fp32});
+  fmt::print(stderr, "strata: {} exported to {} in {}{}\n", folder.path().string(), options.to.string(), options.dtype,
+             folder.hugging_face() ? "" : "; no tokenizer's files are known to copy");
+  return static_cast<int>(Exit::done);
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,75 @@
+// What becomes of a trained model under a real mpirun: evaluated, exported, asked to write; the same on any number of
+// ranks.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <simdjson.h>
+
+#include "tests/dist/tiny_run.h"
+
+namespace strata::tests {
+namespace {
+
+class Inference : public testing::Test {
+ protected:
+  Inference() {
+    const auto train = run_.train({"checkpoint.dir=" + run_.file("checkpoints"), "checkpoint.every=3", "zero.stage=3",
+                                   "training.precision=fp32", "optimizer.learning_rate=0.1"});
+    const Outcome outcome = run(under_mpirun(2, train));
+    EXPECT_EQ(outcome.code, 0) << outcome.all();
+  }
+  std::string loss(int ranks, const std::vector<std::string>& sets) {
+    run_.write_tokens("validation.bin", 150);
+    auto all = sets;
+    all.push_back("data.validation=" + run_.file("validation.bin"));
+    all.push_back("training.precision=fp32");
+    auto command = run_.command("eval", all);
+    command.insert(command.end(), {"--json", run_.file("eval.json")});
+    const Outcome outcome = run(ranks > 1 ? under_mpirun(ranks, command) : command);
+    EXPECT_EQ(outcome.code, 0) << outcome.all();
+    simdjson::dom::parser parser;
+    const auto json = parser.load(run_.file("eval.json"));
+    EXPECT_EQ(std::int64_t(json["tokens"]), 149);
+    return std::string(std::string_view(json["loss_hex"]));
+  }
+  std::string written(int ranks, const std::string& model) {
+    const std::vector<std::string> command = {
+        STRATA,          "generate", "--model", model, "--prompt-tokens", "3,14,15", "--max-new-tokens", "8",
+        "--temperature", "0.9",      "--seed",  "7"};
+    const Outcome outcome = run(ranks > 1 ? under_mpirun(ranks, command) : command);
+    EXPECT_EQ(outcome.code, 0) << outcome.all();
+    return outcome.output;
+  }
+  TinyRun run_;
+};
+
+TEST_F(Inference, ACheckpointIsEvaluatedWrittenOnAndExportedOnAnyNumberOfRanks) {
+  const std::string checkpoints = "checkpoint.dir=" + run_.file("checkpoints");
+  const std::string trained = loss(1, {checkpoints});
+  EXPECT_EQ(loss(2, {checkpoints, "zero.stage=3"}), trained);
+  EXPECT_EQ(loss(3, {checkpoints, "zero.stage=1"}), trained);
+  EXPECT_NE(loss(1, {checkpoints, "checkpoint.resume=none"}), trained) << "what the training started from";
+
+  const std::string text = written(1, run_.file("checkpoints"));
+  EXPECT_NE(text, "");
+  const Outcome exported = run({STRATA, "export", run_.file("checkpoints"), "-o", run_.file("exported")});
+  EXPECT_EQ(exported.code, 0) << exported.all();
+  EXPECT_EQ(written(1, run_.file("exported")), text);
+  EXPECT_THAT(written(2, run_.file("exported")), testing::HasSubstr(text));
+}
+
+TEST_F(Inference, MistakesAreOneSentence) {
+  EXPECT_COMPLAINT(run({STRATA, "generate", "--model", run_.file("nothing"), "--prompt-tokens", "1"}), 2,
+                   testing::HasSubstr("holds no model"));
+  EXPECT_COMPLAINT(run({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "97"}), 2,
+                   testing::HasSubstr("vocabulary of 97"));
+  EXPECT_COMPLAINT(run({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt", "text"}), 2,
+                   testing::HasSubstr("--tokenizer"));
+  EXPECT_COMPLAINT(run({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1"}), 2,
+                   testing::HasSubstr("positions"));
+  EXPECT_COMPLAINT(run(run_.command("eval")), 2, testing::HasSubstr("data.validation"));
+  EXPECT_COMPLAINT(run({STRATA, "export", run_.file("checkpoints"), "-o", run_.folder().path().string()}), 2,
+                   testing::HasSubstr("not empty"));
+}
+
+}  // namespace
+}  // namespace strata::tests
