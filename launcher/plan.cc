@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <limits>
 
 #include "device/error.h"
 #include "runtime/job.h"
@@ -27,12 +28,12 @@ std::string nearest_json(const std::vector<runtime::Suggestion>& nearest) {
 
 void print_table(const runtime::Job& job, const runtime::Capacity& capacity) {
   const runtime::StepPlan& plan = job.plan;
-  fmt::print(
-      "{} of {:.2f}M parameters on {} {}: ZeRO-{}, {}, {} micro-batches of {} x {} tokens a rank and step, {}\n\n",
-      job.model->family, static_cast<double>(job.model->parameters()) / 1e6, plan.ranks,
-      plan.ranks == 1 ? "rank" : "ranks", job.recipe.zero.stage, device::name_of(plan.dtype), plan.accumulation,
-      job.recipe.training.micro_batch_size, job.recipe.data.seq_len,
-      plan.vertical ? "vertical order" : "horizontal order");
+  fmt::print("{} of {:.2f}M parameters on {} {}: ZeRO-{}, {}, {} of {} x {} tokens a rank and step, {}\n\n",
+             job.model->family, static_cast<double>(job.model->parameters()) / 1e6, plan.ranks,
+             plan.ranks == 1 ? "rank" : "ranks", job.recipe.zero.stage, device::name_of(plan.dtype),
+             plan.accumulation == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", plan.accumulation),
+             job.recipe.training.micro_batch_size, job.recipe.data.seq_len,
+             plan.vertical ? "vertical order" : "horizontal order");
   if (plan.tile_bytes) fmt::print("{}\n\n", runtime::tiling_text(plan));
   fmt::print("{:<10}{:>14}{:>14}", "memory", "peak", "capacity");
   for (const auto kind : runtime::kKindNames) fmt::print("{:>14}", kind);
@@ -41,7 +42,9 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity) {
     const runtime::TierMemory& memory = plan.memory[tier];
     if (memory.peak == 0) continue;
     fmt::print("{:<10}{:>14}{:>14}", runtime::kTierNames[tier], runtime::bytes_text(memory.peak),
-               runtime::bytes_text(capacity.tier[tier]));
+               capacity.tier[tier] == std::numeric_limits<std::size_t>::max()
+                   ? "the drives'"
+                   : runtime::bytes_text(capacity.tier[tier]));
     for (const std::size_t bytes : memory.by_kind) fmt::print("{:>14}", runtime::bytes_text(bytes));
     fmt::print("\n");
   }
