@@ -64,7 +64,7 @@ void SwapFile::open() {
   }
   if (file_.get() >= 0) return;
   const int error = errno;
-  if (error == EACCES || error == EPERM || error == EROFS)
+  if (error == EACCES || error == EPERM || error == EROFS || error == ENOENT)
     fail(Exit::usage, "the offload folder {} cannot be written: {}", folder_.string(), text_of(error));
   fail(error == ENOSPC || error == EDQUOT ? Exit::does_not_fit : Exit::failed, "{} cannot be made: {}", name(),
        text_of(error));

@@ -19,10 +19,12 @@ device::Optimizer optimizer_of(const Recipe::Optimizer& o) {
 
 }  // namespace
 
-Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weights)
+Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weights,
+                 const std::optional<offload::IoOptions>& io)
     : job_(job),
       world_(world),
-      executor_(job.plan, *job.model, world, optimizer_of(job.recipe.optimizer), threads, job.recipe.io_options()),
+      executor_(job.plan, *job.model, world, optimizer_of(job.recipe.optimizer), threads,
+                io.value_or(job.recipe.io_options())),
       scaler_(job.recipe.training.precision == device::DType::fp16, job.recipe.fp16) {
   const Recipe& recipe = job.recipe;
   agree(world, [&] {

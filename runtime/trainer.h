@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,9 +32,10 @@ struct StepReport {
 class Trainer {
  public:
   // `weights`: whether to start with the recipe's initial weights; else load_initial_weights() or a checkpoint and
-  // restore() come before the first step.
+  // restore() come before the first step. `io`: how drives are used, where not as the recipe says.
   enum class Weights : std::uint8_t { initial, later };
-  Trainer(const Job& job, comm::World& world, int threads, Weights weights = Weights::initial);
+  Trainer(const Job& job, comm::World& world, int threads, Weights weights = Weights::initial,
+          const std::optional<offload::IoOptions>& io = std::nullopt);
 
   // Collective.
   void load_initial_weights(int threads);
