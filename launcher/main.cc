@@ -11,6 +11,7 @@
 
 #include "device/error.h"
 #include "launcher/bench.h"
+#include "launcher/calibrate.h"
 #include "launcher/doctor.h"
 #include "launcher/eval.h"
 #include "launcher/export.h"
@@ -39,13 +40,6 @@ void add_recipe(CLI::App* command, Options& options) {
   add_sets(command, options);
 }
 
-// Subcommands that the documentation names and that do nothing yet.
-void add_later(CLI::App& app, const char* name, const char* what) {
-  auto* command = app.add_subcommand(name, std::string(what) + " (not built yet)");
-  command->allow_extras();
-  command->callback([name] { strata::fail(Exit::usage, "strata {} is not built yet", name); });
-}
-
 int run(int argc, char** argv) {
   CLI::App app("Trains transformers that do not fit: sharded over ranks, with the same bits on any number of them.",
                "strata");
@@ -63,6 +57,7 @@ int run(int argc, char** argv) {
   command->add_option("--ranks", plan.ranks, "ranks of the run")->check(CLI::Range(1, 1 << 20));
   command->add_option("--json", plan.json, "write the plan as JSON");
   command->add_option("--trace", plan.trace, "write the timeline, for Perfetto");
+  command->add_option("--machine", plan.machine, "machine file of strata calibrate: predicts the step's time");
   command->callback([&] { status = strata::launcher::plan(plan); });
 
   strata::launcher::EvalOptions eval;
@@ -134,7 +129,11 @@ int run(int argc, char** argv) {
   command = app.add_subcommand("keys", "every key of a recipe: default, what is allowed, meaning");
   command->callback([] { std::cout << strata::runtime::recipe_reference(); });
 
-  add_later(app, "calibrate", "measured speeds of this machine, read by plan");
+  strata::launcher::CalibrateOptions calibrate;
+  command = app.add_subcommand("calibrate", "measures this machine for plan --machine; mpirun -n N for N ranks on it");
+  command->add_option("-o,--out", calibrate.out, "machine file to write (TOML)")->required();
+  command->add_option("--dir", calibrate.dirs, "folder of the nvme tier, one a drive: its drive is measured too");
+  command->callback([&] { status = strata::launcher::calibrate(calibrate); });
 
   strata::launcher::BenchOptions bench;
   command = app.add_subcommand("bench", "one part against its floor: step RECIPE, adam, comm, io --dir DIR");

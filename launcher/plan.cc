@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "device/error.h"
+#include "launcher/forecast.h"
 #include "runtime/job.h"
 #include "runtime/recipe_value.h"
 #include "runtime/report.h"
@@ -65,6 +66,49 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity) {
   fmt::print("\n");
 }
 
+// What `plan --machine` adds.
+struct Prediction {
+  Forecast forecast;
+  std::vector<Gain> gains;
+};
+
+std::optional<Prediction> predict(const PlanOptions& options, const runtime::Job& job,
+                                  const runtime::Capacity& capacity) {
+  if (!options.machine) return std::nullopt;
+  const runtime::Machine machine = runtime::read_machine(*options.machine);
+  Forecast of_job = forecast(job, machine);
+  return Prediction{std::move(of_job), gains(options.recipe, options.sets, job, capacity, machine)};
+}
+
+void print_prediction(const Prediction& p) {
+  const Forecast& f = p.forecast;
+  fmt::print("\npredicted: {:.1f} ms a step, {:.0f} tokens/s\nbound by {}; on the critical path:", f.step_ms,
+             f.tokens_per_s, runtime::kBoundNames[static_cast<std::size_t>(f.bound())]);
+  const double all = runtime::sum_of(f.path);
+  for (std::size_t b = 0; b < f.path.size(); ++b)
+    if (f.path[b] >= 0.005 * all) fmt::print(" {} {:.0f}%", runtime::kBoundNames[b], f.path[b] / all * 100);
+  fmt::print("\n");
+  for (const Gain& gain : p.gains)
+    fmt::print("faster: {} = {}: {:.0f} tokens/s{}\n", gain.key, gain.value, gain.tokens_per_s,
+               gain.same_numbers ? "" : " (with other numbers)");
+  fmt::print("beyond settings: {}\n", advice(f.bound()));
+}
+
+std::string prediction_json(const Prediction& p, const runtime::StepPlan& plan) {
+  const Forecast& f = p.forecast;
+  std::string path, faster;
+  for (std::size_t b = 0; b < f.path.size(); ++b)
+    path += fmt::format("{}\"{}\":{:.3f}", path.empty() ? "" : ",", runtime::kBoundNames[b], f.path[b] * 1e3);
+  for (const Gain& gain : p.gains)
+    faster += fmt::format("{}{{\"key\":\"{}\",\"value\":\"{}\",\"tokens_per_s\":{:.1f},\"same_numbers\":{}}}",
+                          faster.empty() ? "" : ",", gain.key, gain.value, gain.tokens_per_s, gain.same_numbers);
+  return fmt::format(
+      ",\"step_ms\":{:.3f},\"tokens_per_s\":{:.1f},\"exposed_ms\":{},\"bound_by\":\"{}\",\"critical_path_ms\":{{{}}},"
+      "\"faster\":[{}]",
+      f.step_ms, f.tokens_per_s, runtime::exposed_json(plan, f.spans),
+      runtime::kBoundNames[static_cast<std::size_t>(f.bound())], path, faster);
+}
+
 }  // namespace
 
 int plan(const PlanOptions& options) {
@@ -74,22 +118,25 @@ int plan(const PlanOptions& options) {
   const bool fits = runtime::fits(job.plan, capacity);
   const auto nearest =
       fits ? std::vector<runtime::Suggestion>{} : runtime::nearest_that_fit(recipe, options.ranks, capacity);
+  const std::optional<Prediction> prediction = predict(options, job, capacity);
   print_table(job, capacity);
+  if (prediction) print_prediction(*prediction);
   if (options.json) {
     runtime::ReportFile file(*options.json);
     file.write(fmt::format(
         "{{\"fits\":{},\"ranks\":{},\"parameters\":{},\"memory\":{},\"capacity_bytes\":"
         "{{\"device\":{},\"host\":{}}},\"comm_bytes\":{},\"io_bytes\":{},\"order\":\"{}\",\"tile_bytes\":{},"
-        "\"tasks\":{},\"nearest\":{}}}\n",
+        "\"tasks\":{},\"nearest\":{}{}}}\n",
         fits, options.ranks, job.model->parameters(), runtime::memory_json(job.plan.memory, nullptr),
         capacity[runtime::Tier::device], capacity[runtime::Tier::host], runtime::comm_json(job.plan.comm_bytes),
         runtime::io_json(job.plan.io_bytes), job.plan.vertical ? "vertical" : "horizontal", job.plan.tile_bytes,
-        job.plan.tasks.size(), nearest_json(nearest)));
+        job.plan.tasks.size(), nearest_json(nearest), prediction ? prediction_json(*prediction, job.plan) : ""));
     file.close();
   }
   if (options.trace) {
     runtime::ReportFile file(*options.trace);
-    file.write(runtime::trace_json(job.plan, *job.model, runtime::simulate(job.plan, {}), 0));
+    const auto spans = prediction ? prediction->forecast.spans : runtime::simulate(job.plan, {});
+    file.write(runtime::trace_json(job.plan, *job.model, spans, 0));
     file.close();
   }
   if (fits) return static_cast<int>(Exit::done);

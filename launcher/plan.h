@@ -10,10 +10,11 @@ struct PlanOptions {
   std::optional<std::filesystem::path> recipe;
   std::vector<std::string> sets;
   int ranks = 1;
-  std::optional<std::filesystem::path> json, trace;
+  std::optional<std::filesystem::path> json, trace, machine;
 };
 
-// `strata plan`: what a run over `ranks` ranks will do and need; nothing is run. Returns the exit code; throws Error.
+// `strata plan`: what a run over `ranks` ranks will do and need; nothing is run. With a machine file also how long a
+// step takes, what bounds it and what would help. Returns the exit code; throws Error.
 int plan(const PlanOptions& options);
 
 }  // namespace strata::launcher

@@ -152,7 +152,8 @@ void Gradients::complete(int unit) {
   Draft::use(norm, sum.window, has_sums_ ? Role::sum : Role::gradients, Access::read);
   if (both && !has_sums_) Draft::use(norm, tied, Role::tied_gradients, Access::read);
   Draft::use(norm, d_.squares, Role::squares, Access::update);
-  norm.cost.bytes = static_cast<double>(d_.layout(unit).shard * 4);
+  norm.cost.bytes = static_cast<double>(has_sums_ ? d_.layout(unit).shard * 4 : d_.layout(unit).padded * d_.element);
+  if (both && !has_sums_) norm.cost.bytes += static_cast<double>(d_.plan.layout.tied * d_.element);
   if (!has_sums_ || d_.plan.sharded_optimizer() || d_.single()) return;
   Task& sums = d_.add_task(TaskKind::gather_sums, LaneId::reduce, unit, -1);
   Draft::use(sums, sum.window, Role::sum, Access::update);
@@ -200,7 +201,8 @@ void Gradients::reduce(const Produced& p) {
   task.end = p.range.end;
   task.tied = p.tied;
   task.first = d_.plan.fast || p.micro_batch == 0;
-  task.cost.bytes = static_cast<double>(p.range.size() * (d_.element + 8));
+  // Every rank's pieces of what this rank owns, onto its sum.
+  task.cost.bytes = static_cast<double>(p.range.size() * d_.element + p.range.size() * 8 / at(d_.request.ranks));
   Draft::use(task, p.gradients, p.tied ? Role::tied_gradients : Role::gradients, Access::read);
   if (!d_.single()) {
     // A part may lie in one rank's shard, which then receives it from everyone: it travels bit by bit, so that what

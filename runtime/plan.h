@@ -103,9 +103,9 @@ inline ByteRange touched_by(const Use& use, const Buffer& buffer) {
   return {buffer.offset + use.offset, buffer.offset + use.offset + use.bytes};
 }
 
-// What a task costs, for the simulator: one of the three bounds it.
+// What a task costs, for the simulator.
 struct Cost {
-  double flops = 0;                          // of products
+  double flops = 0, attention_flops = 0;     // of products; of attention, causal
   double bytes = 0;                          // through memory
   double sent_bytes = 0;                     // by this rank to others
   double host_bytes = 0;                     // between device and host

@@ -220,8 +220,9 @@ class Builder {
       Draft::use(task, y, Role::y, makes_output ? Access::write : Access::update);
     }
     Draft::use(task, losses_, Role::losses, Access::update);
-    task.cost.flops = product_flops(task);
     const auto parts = static_cast<double>(call.part < 0 ? 1 : unit.parts().size());
+    task.cost.flops = product_flops(task);
+    task.cost.attention_flops = attention_flops(task) / parts;
     task.cost.bytes = static_cast<double>(bytes.saved + 2 * activation_) / parts;
   }
 
@@ -235,6 +236,12 @@ class Builder {
         if (p.shape.size() == 2 && p.offset >= task.begin && p.offset < task.end)
           elements += static_cast<double>(p.size());
     return 2 * static_cast<double>(r_.shape.tokens()) * elements;
+  }
+
+  // q k^T and its product with v, below the diagonal.
+  double attention_flops(const Task& task) const {
+    if (task.unit == 0 || task.unit == d_.head()) return 0;
+    return 2 * static_cast<double>(r_.shape.tokens() * r_.shape.seq * d_.model.heads * d_.model.head_dim);
   }
 
   void write_gradients(Task& task, const Piece& piece) { gradients_.write(task, piece, d_.range_of(piece)); }
@@ -300,10 +307,12 @@ class Builder {
     if (bytes.saved) Draft::use(task, saved_of(call.unit, call.micro_batch), Role::saved, Access::read);
     Draft::use(task, residual_[at(call.micro_batch)], Role::residual, Access::update);
     write_gradients(task, {call.unit, call.part});
-    task.cost.flops = 2 * product_flops(task);
     const auto parts = static_cast<double>(call.part < 0 ? 1 : unit.parts().size());
-    task.cost.bytes =
-        static_cast<double>(2 * bytes.saved) / parts + static_cast<double>((task.end - task.begin) * d_.element);
+    task.cost.flops = 2 * product_flops(task);
+    task.cost.attention_flops = 2.5 * attention_flops(task) / parts;  // five products, forward has two
+    // A block's gradients leave its products; the embedding's table is written from end to end.
+    task.cost.bytes = static_cast<double>(2 * bytes.saved) / parts;
+    if (call.unit == 0) task.cost.bytes += static_cast<double>((task.end - task.begin) * d_.element);
   }
 
   void consensus() {

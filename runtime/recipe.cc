@@ -1,32 +1,18 @@
 #include "runtime/recipe.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <iterator>
 #include <set>
 #include <sstream>
 
 #include "device/error.h"
 #include "runtime/recipe_keys.h"
-
-namespace strata::runtime {
-// toml++ 3.3 asserts on some malformed texts (`[[` before a control character) where it should report them.
-struct TomlAssertion {};
-[[noreturn]] static void toml_assertion_failed() {
-  throw TomlAssertion{};
-}
-}  // namespace strata::runtime
-#undef NDEBUG  // with it toml++ drops its own assertions, and these texts become undefined behaviour
-#define TOML_ASSERT(expr) (static_cast<bool>(expr) ? static_cast<void>(0) : ::strata::runtime::toml_assertion_failed())
-#include <toml++/toml.h>
+#include "runtime/toml_file.h"
 
 namespace strata::runtime {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::size_t kMaxRecipeBytes = std::size_t{1} << 20;
 constexpr std::string_view kConfigPrefix = "model.config.";
 
 // One assignment of the recipe or of the command line.
@@ -115,34 +101,6 @@ void flatten(const toml::table& table, const std::string& prefix, const std::str
     }
     std::string where = file.empty() ? "--set" : fmt::format("{}, line {}", file, node.source().begin.line);
     out.push_back({std::move(key), &node, std::move(where)});
-  }
-}
-
-std::string read_text(const fs::path& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  if (file) {
-    text.resize(kMaxRecipeBytes + 1);
-    file.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<std::size_t>(file.gcount()));
-  }
-  if (!file.is_open() || file.bad()) {
-    fail(Exit::usage, "recipe {} cannot be read: {}", path.string(), std::strerror(errno ? errno : EIO));
-  }
-  if (text.size() > kMaxRecipeBytes) fail(Exit::usage, "recipe {} is larger than 1 MiB: not a recipe", path.string());
-  return text;
-}
-
-toml::table parse_recipe(const fs::path& path) {
-  const std::string text = read_text(path);
-  try {
-    return toml::parse(text, path.string());
-  } catch (const toml::parse_error& error) {
-    fail(Exit::usage, "recipe {}, line {}, column {}: {}", path.string(), error.source().begin.line,
-         error.source().begin.column, error.description());
-  } catch (const TomlAssertion&) {
-    fail(Exit::usage, "recipe {} is not TOML", path.string());
   }
 }
 
@@ -273,7 +231,7 @@ class Loader {
 Recipe load_recipe(const std::optional<fs::path>& path, std::span<const std::string> sets) {
   Loader loader;
   if (path) {
-    const toml::table table = parse_recipe(*path);
+    const toml::table table = read_toml(*path, "recipe");
     std::vector<Assignment> assignments;
     flatten(table, "", path->string(), assignments);
     for (const Assignment& assignment : assignments) loader.apply(assignment, path->parent_path());

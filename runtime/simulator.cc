@@ -1,24 +1,143 @@
 #include "runtime/simulator.h"
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 
 namespace strata::runtime {
+namespace {
+
+std::size_t index(int i) {
+  return static_cast<std::size_t>(i);
+}
+
+// What a running task takes of what lanes share: parts of the whole, each more than 1 where several ask for it.
+struct Demand {
+  double cores = 0, memory = 0, disk = 0;
+
+  Demand& operator+=(const Demand& d) {
+    cores += d.cores;
+    memory += d.memory;
+    disk += d.disk;
+    return *this;
+  }
+};
+
+Demand demand_of(const Task& task, const MachineProfile& m, double seconds) {
+  const bool disk = task.lane == LaneId::disk_read || task.lane == LaneId::disk_write;
+  Demand d{.disk = disk ? 1.0 : 0.0};
+  if (m.cores == 0 || disk) return d;  // a drive writes to memory by itself
+  const bool whole_team = task.lane == LaneId::compute || task.lane == LaneId::host_compute;
+  d.cores = whole_team ? 1 : 1 / m.cores;
+  // Products and what blocks do run from the caches for the most part.
+  const bool streams = task.kind == TaskKind::update || !whole_team;
+  const double bytes = task.cost.bytes + 2 * (task.cost.host_bytes + task.cost.sent_bytes);
+  if (streams && seconds > 0) d.memory = std::min(1.0, bytes / seconds / m.memory_bytes_per_s);
+  return d;
+}
+
+// A task under way: the seconds that it would still take alone.
+struct Running {
+  int task = -1;
+  double left = 0;
+  Demand demand;
+
+  double speed(const Demand& all) const {
+    double speed = 1;
+    if (demand.cores > 0) speed = std::min(speed, 1 / all.cores);
+    if (demand.memory > 0) speed = std::min(speed, 1 / all.memory);
+    if (demand.disk > 0) speed = std::min(speed, 1 / all.disk);
+    return speed;
+  }
+};
+
+}  // namespace
+
+double sum_of(const BoundSeconds& seconds) {
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0);
+}
+
+BoundSeconds seconds_of(const Task& task, const MachineProfile& m) {
+  const Cost& c = task.cost;
+  BoundSeconds s{};
+  const auto add = [&](Bound bound, double amount, double per_s) {
+    s[static_cast<std::size_t>(bound)] += amount / per_s;
+  };
+  add(Bound::waking, m.task_overhead_s, 1);
+  add(Bound::products, c.flops, m.flops_per_s);
+  add(Bound::attention, c.attention_flops, m.attention_flops_per_s);
+  add(Bound::host_link, c.host_bytes, m.host_bytes_per_s);
+  add(Bound::disk, c.read_bytes, m.read_bytes_per_s);
+  add(Bound::disk, c.written_bytes, m.write_bytes_per_s);
+  switch (task.kind) {
+    case TaskKind::update:
+      add(Bound::optimizer, c.bytes, m.update_bytes_per_s);
+      break;
+    case TaskKind::loss:
+      add(Bound::memory, c.bytes, m.loss_bytes_per_s);
+      break;
+    case TaskKind::norm:
+      add(Bound::memory, c.bytes, m.norm_bytes_per_s);
+      break;
+    case TaskKind::gather:
+    case TaskKind::gather_sums:
+      add(Bound::communication, c.sent_bytes, m.all_gather_bytes_per_s);
+      break;
+    case TaskKind::reduce:
+      add(Bound::communication, c.sent_bytes, m.all_to_all_bytes_per_s);
+      [[fallthrough]];
+    case TaskKind::accumulate:
+    case TaskKind::round:
+    case TaskKind::combine:
+      add(Bound::memory, c.bytes, m.sum_bytes_per_s);
+      break;
+    default:
+      add(Bound::memory, c.bytes, m.bytes_per_s);
+  }
+  return s;
+}
 
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) {
   std::vector<Span> spans(plan.tasks.size());
-  std::array<std::int64_t, kLanes> free{};
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-    const Task& task = plan.tasks[t];
-    std::int64_t& lane = free[static_cast<std::size_t>(task.lane)];
-    std::int64_t begin = lane;
-    for (const int wait : task.waits) begin = std::max(begin, spans[static_cast<std::size_t>(wait)].end);
-    const double seconds = machine.task_overhead_s +
-                           std::max({task.cost.flops / machine.flops_per_s, task.cost.bytes / machine.bytes_per_s,
-                                     task.cost.sent_bytes / machine.link_bytes_per_s});
-    spans[t] = {begin, begin + static_cast<std::int64_t>(seconds * 1e9)};
-    lane = spans[t].end;
+  std::vector<bool> done(plan.tasks.size());
+  std::array<std::vector<int>, kLanes> queues;
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t)
+    queues[static_cast<std::size_t>(plan.tasks[t].lane)].push_back(static_cast<int>(t));
+  std::array<std::size_t, kLanes> next{};
+  std::array<Running, kLanes> running;
+  double now = 0;
+  const auto nanoseconds = [&] { return static_cast<std::int64_t>(now * 1e9); };
+  for (;;) {
+    Demand all;
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      Running& r = running[lane];
+      if (r.task < 0 && next[lane] < queues[lane].size()) {
+        const int t = queues[lane][next[lane]];
+        const Task& task = plan.tasks[index(t)];
+        if (std::all_of(task.waits.begin(), task.waits.end(), [&](int wait) { return done[index(wait)]; })) {
+          const double seconds = sum_of(seconds_of(task, machine));
+          r = {t, seconds, demand_of(task, machine, seconds)};
+          spans[index(t)].begin = nanoseconds();
+          ++next[lane];
+        }
+      }
+      if (r.task >= 0) all += r.demand;
+    }
+    double step = std::numeric_limits<double>::infinity();
+    for (const Running& r : running)
+      if (r.task >= 0) step = std::min(step, r.left / r.speed(all));
+    if (step == std::numeric_limits<double>::infinity()) return spans;
+    now += step;
+    for (Running& r : running) {
+      if (r.task < 0) continue;
+      const double speed = r.speed(all);
+      r.left -= step * speed;
+      if (r.left > 1e-12) continue;  // less than what the clock shows
+      spans[index(r.task)].end = nanoseconds();
+      done[index(r.task)] = true;
+      r.task = -1;
+    }
   }
-  return spans;
 }
 
 std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span> spans) {
@@ -39,6 +158,31 @@ std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span
     free = spans[t].end;
   }
   return exposed;
+}
+
+BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, std::span<const Span> spans) {
+  BoundSeconds path{};
+  std::vector<int> before(spans.size(), -1);  // the task of the same lane before it
+  std::array<int, kLanes> newest;
+  newest.fill(-1);
+  int at = -1;
+  for (std::size_t t = 0; t < spans.size(); ++t) {
+    int& lane = newest[static_cast<std::size_t>(plan.tasks[t].lane)];
+    before[t] = lane;
+    lane = static_cast<int>(t);
+    if (at < 0 || spans[t].end > spans[index(at)].end) at = static_cast<int>(t);
+  }
+  while (at >= 0) {
+    const Task& task = plan.tasks[index(at)];
+    const BoundSeconds alone = seconds_of(task, machine);
+    const double took = static_cast<double>(spans[index(at)].end - spans[index(at)].begin) * 1e-9;
+    for (std::size_t b = 0; b < path.size(); ++b) path[b] += took * alone[b] / sum_of(alone);
+    int last = before[index(at)];
+    for (const int wait : task.waits)
+      if (last < 0 || spans[index(wait)].end > spans[index(last)].end) last = wait;
+    at = last;
+  }
+  return path;
 }
 
 }  // namespace strata::runtime

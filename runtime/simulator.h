@@ -1,5 +1,8 @@
 #pragma once
+#include <array>
+#include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "runtime/executor.h"
@@ -7,20 +10,40 @@
 
 namespace strata::runtime {
 
-// Speeds of a rank's machine. The defaults are nominal (a small CPU node) until `strata calibrate` measures them: they
-// order tasks on a timeline, and promise nothing.
+// Speeds that a rank's tasks meet, each alone on the machine. The defaults are nominal (a small CPU node), where no
+// machine file (runtime/machine.h) says what was measured: they order tasks on a timeline, and promise nothing.
 struct MachineProfile {
-  double flops_per_s = 2e11;       // of products
-  double bytes_per_s = 2e10;       // through memory
-  double link_bytes_per_s = 5e9;   // to other ranks
-  double task_overhead_s = 20e-6;  // issuing and waking
+  double flops_per_s = 2e11, attention_flops_per_s = 1e11;  // of products; of attention
+  double bytes_per_s = 2e10, loss_bytes_per_s = 2e10;       // what else blocks do; what the loss does with logits
+  double update_bytes_per_s = 2e10;
+  double sum_bytes_per_s = 1e10, norm_bytes_per_s = 1e10;  // gradients added, their squares summed: by one thread
+  double host_bytes_per_s = 1e10;                          // between device and host
+  double all_gather_bytes_per_s = 5e9, all_to_all_bytes_per_s = 5e9;  // sent by a rank
+  double read_bytes_per_s = 2e9, write_bytes_per_s = 2e9;             // the drives of the nvme tier
+  double task_overhead_s = 20e-6;                                     // issuing and waking
+  // What lanes share on the CPU device; 0: nothing, each has its own.
+  double cores = 0, memory_bytes_per_s = 2e10;
 };
 
-// When each task of the plan would run: lanes in order, waits kept, each task bound by the slowest of its costs.
+// What a task's time goes to.
+enum class Bound : std::uint8_t { products, attention, memory, optimizer, communication, host_link, disk, waking };
+inline constexpr std::array<std::string_view, 8> kBoundNames = {"products",      "attention", "memory", "optimizer",
+                                                                "communication", "host link", "disk",   "waking"};
+using BoundSeconds = std::array<double, kBoundNames.size()>;
+double sum_of(const BoundSeconds& seconds);
+
+// Of the task alone on the machine.
+BoundSeconds seconds_of(const Task& task, const MachineProfile& machine);
+
+// When each task of the plan would run: lanes in order, waits kept. Tasks that run at once share cores, memory and
+// drives: where they ask for more than there is, all of them get their part (processor sharing).
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine);
 
 // Time that the compute lane stood still for each lane, in ms: before each compute task, charged to the lane of the
 // wait that ended last.
 std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span> spans);
+
+// What the step's time goes to: of the tasks on its critical path, each the last that the next one waited for.
+BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, std::span<const Span> spans);
 
 }  // namespace strata::runtime

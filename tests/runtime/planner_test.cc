@@ -8,7 +8,6 @@
 #include <set>
 
 #include "runtime/executor.h"
-#include "runtime/simulator.h"
 #include "runtime/validator.h"
 #include "tests/runtime/fake_model.h"
 
@@ -364,20 +363,6 @@ TEST_P(Mutation, SwappedCollectiveIsCaught) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, Mutation, testing::Values(0, 1, 2, 3, 4));
-
-// The simulated step keeps lanes in order and waits.
-TEST(Simulator, KeepsOrderAndWaits) {
-  const Case c = make_case(small(true), 4, 2, 3, device::DType::bf16, false, false, 2, {});
-  const StepPlan plan = make_plan(c.request);
-  const auto spans = simulate(plan, {});
-  std::array<std::int64_t, kLanes> free{};
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-    const auto lane = static_cast<std::size_t>(plan.tasks[t].lane);
-    EXPECT_GE(spans[t].begin, free[lane]);
-    for (const int wait : plan.tasks[t].waits) EXPECT_GE(spans[t].begin, spans[static_cast<std::size_t>(wait)].end);
-    free[lane] = spans[t].end;
-  }
-}
 
 }  // namespace
 }  // namespace strata::runtime

@@ -1,0 +1,253 @@
+#include "launcher/calibrate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "device/cpu/isa.h"
+#include "device/ops/elementwise.h"
+#include "device/ops/gradient_sum.h"
+#include "device/ops/optimizer.h"
+#include "launcher/atomic_file.h"
+#include "launcher/cores.h"
+#include "launcher/reference_block.h"
+#include "launcher/run_as_rank.h"
+#include "offload/swap.h"
+
+namespace strata::launcher {
+namespace {
+
+using device::DType;
+using device::Lane;
+using device::View;
+using Calls = std::vector<std::function<void()>>;
+
+double since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// The quickest quarter's slowest: like the median where the machine does nothing else, and hardly longer where it does.
+double quick(std::vector<double>& seconds) {
+  const auto quarter = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 4);
+  std::nth_element(seconds.begin(), quarter, seconds.end());
+  return *quarter;
+}
+
+class Calibration {
+ public:
+  Calibration(const CalibrateOptions& options, comm::World& world, int threads)
+      : options_(options),
+        world_(world),
+        team_("calibrate", threads, world.rank(), world.abort_token()),
+        single_("calibrate one", 1, world.rank(), world.abort_token()) {
+    machine_.processor = device::cpu::describe();
+    machine_.ranks = world.size();
+    machine_.threads = threads;
+  }
+
+  runtime::Machine run() {
+    measure_waking();
+    measure_blocks();
+    measure_optimizer();
+    measure_memory();
+    if (!options_.dirs.empty()) measure_disk();
+    if (world_.size() > 1) measure_collectives();
+    return std::move(machine_);
+  }
+
+ private:
+  // Seconds of each call, in turns, after one that is not counted; all ranks at once.
+  std::vector<double> time(Lane& lane, const Calls& calls) {
+    world_.barrier();
+    std::vector<std::vector<double>> seconds(calls.size());
+    double all = 0;
+    bool warm = false;
+    do {
+      for (std::size_t i = 0; i < calls.size(); ++i) {
+        const auto start = std::chrono::steady_clock::now();
+        calls[i]();
+        lane.synchronize();
+        const double took = since(start);
+        if (warm) seconds[i].push_back(took);
+        if (warm) all += took;
+      }
+    } while (!std::exchange(warm, true) || all < options_.seconds * static_cast<double>(calls.size()));
+    std::vector<double> out;
+    for (std::vector<double>& s : seconds) out.push_back(quick(s));
+    return out;
+  }
+
+  // From lane to lane and back, as a task that waits for another lane's.
+  void measure_waking() {
+    constexpr int kTimes = 50;
+    device::Event there, back;
+    const double seconds = time(single_, {[&] {
+                                  for (int i = 0; i < kTimes; ++i) {
+                                    single_.record(there);
+                                    team_.wait(there);
+                                    team_.record(back);
+                                    single_.wait(back);
+                                  }
+                                }})[0];
+    machine_.task_overhead_us = seconds / (2 * kTimes) * 1e6;
+  }
+
+  void measure_blocks() {
+    for (const std::size_t width : options_.widths) machine_.widths.push_back(static_cast<double>(width));
+    for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+      const auto t = static_cast<std::size_t>(dtype);
+      for (const std::size_t width : options_.widths) {
+        ReferenceBlock block(team_, {width, options_.batch, options_.seq, options_.vocabulary, dtype});
+        const auto s =
+            time(team_, {[&] { block.run_block(); }, [&] { block.run_products(); }, [&] { block.run_attention(); }});
+        machine_.products_gflop_per_s[t].push_back(block.product_flops() / s[1] / 1e9);
+        machine_.attention_gflop_per_s[t] = block.attention_flops() / s[2] / 1e9;
+        // At least a tenth: a difference of figures that are not exact.
+        machine_.elementwise_gb_per_s[t] = block.block_bytes() / std::max(s[0] - s[1] - s[2], 0.1 * s[0]) / 1e9;
+        if (width != options_.widths[options_.widths.size() / 2]) continue;
+        const auto h = time(team_, {[&] { block.run_head(); }, [&] { block.run_head_products(); }});
+        machine_.loss_gb_per_s[t] = block.head_bytes() / std::max(h[0] - h[1], 0.1 * h[0]) / 1e9;
+      }
+    }
+  }
+
+  void measure_optimizer() {
+    Operands memory;
+    const std::size_t n = std::max<std::size_t>(4096, options_.bytes / 16 / 4096 * 4096);
+    const View gradient = memory.take(n, DType::fp32), parameter = memory.take(n, DType::bf16);
+    const View master = memory.take(n, DType::fp32), first = memory.take(n, DType::fp32),
+               second = memory.take(n, DType::fp32);
+    for (std::size_t i = 0; i < n; ++i) gradient.as<float>()[i] = 1e-3f * static_cast<float>(i * 40503u % 1021);
+    device::StepScalars scalars{};
+    scalars.learning_rate = 1e-3f;
+    scalars.gradient_factor = scalars.bias_correction1 = scalars.bias_correction2 = 1;
+    for (std::size_t f = 0; f < runtime::kMomentKeys.size(); ++f) {
+      const auto format = static_cast<device::MomentFormat>(f);
+      zero(team_, first);
+      zero(team_, second);
+      const double seconds = time(team_, {[&] {
+                                    update(team_, {}, &scalars,
+                                           {.first = gradient,
+                                            .master = master,
+                                            .parameter = parameter,
+                                            .format = format,
+                                            .moment1 = first.data,
+                                            .moment2 = second.data});
+                                  }})[0];
+      // As the planner counts them: master in and out, gradient and parameter, moments in and out.
+      const auto bytes = static_cast<double>(n * (8 + 4 + 2) + 4 * device::moment_bytes(format, n));
+      machine_.optimizer_gb_per_s[f] = bytes / seconds / 1e9;
+    }
+  }
+
+  void measure_memory() {
+    Operands memory;
+    const std::size_t n = std::max<std::size_t>(4096, options_.bytes / 8 / 4096 * 4096);
+    const View x = memory.take(n, DType::fp32), y = memory.take(n, DType::fp32);
+    const auto bytes = static_cast<double>(n * sizeof(float));
+    const auto t = time(team_, {[&] { add(team_, x, y); }, [&] { cast(team_, x, y); }});
+    machine_.triad_gb_per_s = 3 * bytes / t[0] / 1e9;
+    machine_.device_copy_gb_per_s = bytes / t[1] / 1e9;
+    // What the lanes of one thread do: a copy between tiers, a bf16 gradient onto a sum, its squares.
+    const View gradient{x.data, n, DType::bf16};
+    const std::array<const std::byte*, 1> pieces{gradient.data};
+    device::ExactSum squares;
+    const auto s =
+        time(single_, {[&] { cast(single_, x, y); }, [&] { gradient_sum(single_, pieces, DType::bf16, y, false); },
+                       [&] { gradient_square_sum(single_, x, {}, &squares); }});
+    machine_.host_copy_gb_per_s = bytes / s[0] / 1e9;
+    machine_.sum_gb_per_s = static_cast<double>(n * (2 + 8)) / s[1] / 1e9;
+    machine_.norm_gb_per_s = bytes / s[2] / 1e9;
+  }
+
+  // Write and read, in calls as large as an update's chunk of fp32 state.
+  void measure_disk() {
+    constexpr std::size_t kCall = std::size_t{8} << 20;
+    const std::size_t all = std::max(kCall, options_.bytes / kCall * kCall);
+    offload::IoOptions io;
+    io.folders = options_.dirs;
+    offload::Swap swap(io, all, world_.rank(), world_.abort_token());
+    device::Arena staging(kCall);
+    std::uint64_t state = 1;  // no zero pages, which some drives and virtual machines take for nothing
+    for (std::size_t at = 0; at < staging.size(); at += sizeof(state)) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      std::copy_n(reinterpret_cast<const std::byte*>(&state), sizeof(state), staging.at(at));
+    }
+    swap.register_memory({staging.data(), staging.size()});
+    const auto pass = [&](auto&& transfer) {
+      return [&, transfer] {
+        for (std::size_t at = 0; at < all; at += kCall) transfer(at);
+      };
+    };
+    const auto s = time(single_, {pass([&](std::size_t at) {
+                                    swap.write(at, {staging.data(), kCall});
+                                  }),
+                                  pass([&](std::size_t at) {
+                                    swap.read(at, {staging.data(), kCall});
+                                  })});
+    const double bytes = static_cast<double>(all) / 1e9;
+    machine_.disk = {static_cast<double>(options_.dirs.size()), bytes / s[1], bytes / s[0]};
+  }
+
+  void measure_collectives() {
+    const auto ranks = static_cast<std::size_t>(world_.size());
+    const std::size_t shard = std::max<std::size_t>(4096, options_.bytes / 16 / ranks / 4096 * 4096);
+    const std::size_t whole = shard * ranks;
+    const device::Arena arena = world_.allocate(2 * whole);
+    const auto communicator = world_.open(single_);
+    const comm::ShardedRange range{shard, 0, whole};
+    std::vector<const std::byte*> pieces(ranks);
+    // So many on every rank: those that end early would leave the others waiting.
+    constexpr int kTimes = 12;
+    const auto per_s = [&](auto&& collective) {
+      std::vector<double> seconds;
+      for (int i = -1; i < kTimes; ++i) {
+        world_.barrier();
+        const auto start = std::chrono::steady_clock::now();
+        collective();
+        single_.synchronize();
+        if (i >= 0) seconds.push_back(since(start));
+      }
+      return static_cast<double>(whole - shard) / quick(seconds) / 1e9;
+    };
+    machine_.collectives = {per_s([&] { communicator->all_gather(range, arena.at(0), arena.at(whole)); }), per_s([&] {
+                              communicator->all_to_all(range, arena.at(0), arena.at(whole), pieces.data());
+                              communicator->release();
+                            })};
+  }
+
+  const CalibrateOptions& options_;
+  comm::World& world_;
+  Lane team_, single_;
+  runtime::Machine machine_;
+};
+
+}  // namespace
+
+runtime::Machine measure(const CalibrateOptions& options, comm::World& world, int threads) {
+  return Calibration(options, world, threads).run();
+}
+
+int calibrate(const CalibrateOptions& options) {
+  return run_as_rank({}, {}, [&](comm::World& world) {
+    const CoreShare share = bind_cores(world.node_rank(), world.node_size());
+    const auto start = std::chrono::steady_clock::now();
+    const runtime::Machine machine = measure(options, world, share.cores);
+    if (world.rank() == 0) {
+      const std::string text = machine_toml(machine);
+      AtomicFile file(options.out);
+      file.write(text);
+      file.commit();
+      fmt::print("{}\n{} ranks, {} threads each; written to {} after {:.0f} s\n", text, machine.ranks, machine.threads,
+                 options.out.string(), since(start));
+    }
+    world.barrier();
+  });
+}
+
+}  // namespace strata::launcher

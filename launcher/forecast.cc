@@ -1,0 +1,108 @@
+#include "launcher/forecast.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "device/error.h"
+
+namespace strata::launcher {
+namespace {
+
+using runtime::Bound;
+using runtime::Tier;
+
+constexpr double kWorthIt = 1.03;
+
+struct Setting {
+  std::string key, value;
+  bool same_numbers;
+};
+
+std::vector<Setting> settings_to_try(const runtime::Job& job) {
+  const runtime::Recipe& r = job.recipe;
+  std::vector<Setting> out;
+  const auto add = [&](std::string key, std::string value, bool same_numbers = true) {
+    out.push_back({std::move(key), std::move(value), same_numbers});
+  };
+  const bool moves = job.plan.sharded_parameters() || r.zero.parameters != Tier::device;
+  if (job.plan.accumulation > 1) add("memory.order", job.plan.vertical ? "horizontal" : "vertical");
+  if (moves) add("memory.prefetch", fmt::to_string(r.memory.prefetch + 1));
+  for (int stage = 0; stage < r.zero.stage && job.ranks > 1; ++stage) add("zero.stage", fmt::to_string(stage));
+  if (r.training.recompute.kind != runtime::Recompute::Kind::none) add("training.recompute", "none");
+  const auto nearer = [&](const char* key, Tier tier) {
+    if (tier == Tier::nvme) add(key, "host");
+    if (tier != Tier::device) add(key, "device");
+  };
+  nearer("zero.parameters", r.zero.parameters);
+  nearer("zero.gradients", r.zero.gradients);
+  nearer("zero.optimizer", r.zero.optimizer);
+  nearer("zero.activations", r.zero.activations);
+  if (r.optimizer.moment_format() != device::MomentFormat::block8) add("optimizer.moments", "8bit", false);
+  if (r.training.precision != device::DType::bf16) add("training.precision", "bf16", false);
+  if (job.plan.accumulation > 1 && job.ranks > 1 && !job.plan.fast) add("training.reduce", "fast", false);
+  if (!r.training.global_batch_size)
+    add("training.gradient_accumulation_steps", fmt::to_string(2 * job.plan.accumulation), false);
+  return out;
+}
+
+}  // namespace
+
+Bound Forecast::bound() const {
+  return static_cast<Bound>(std::max_element(path.begin(), path.end()) - path.begin());
+}
+
+Forecast forecast(const runtime::Job& job, const runtime::Machine& machine) {
+  const runtime::MachineProfile profile = profile_of(machine, job);
+  Forecast f;
+  f.spans = simulate(job.plan, profile);
+  std::int64_t end = 0;
+  for (const runtime::Span& span : f.spans) end = std::max(end, span.end);
+  f.step_ms = static_cast<double>(end) * 1e-6;
+  f.tokens_per_s = static_cast<double>(job.plan.tokens) * job.plan.accumulation * job.ranks / f.step_ms * 1e3;
+  f.path = critical_path(job.plan, profile, f.spans);
+  return f;
+}
+
+std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
+                        const runtime::Job& job, const runtime::Capacity& capacity, const runtime::Machine& machine) {
+  const double now = forecast(job, machine).tokens_per_s;
+  std::vector<Gain> out;
+  for (const Setting& s : settings_to_try(job)) {
+    std::vector<std::string> changed = sets;
+    changed.push_back(fmt::format("{}={}", s.key, s.value));
+    try {
+      const runtime::Job other = make_job(runtime::load_recipe(recipe, changed), job.ranks, capacity);
+      if (!fits(other.plan, capacity)) continue;
+      const double then = forecast(other, machine).tokens_per_s;
+      if (then >= kWorthIt * now) out.push_back({s.key, s.value, then, s.same_numbers});
+    } catch (const Error&) {
+      // A setting that does not go with the recipe's others.
+    }
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Gain& a, const Gain& b) { return a.tokens_per_s > b.tokens_per_s; });
+  return out;
+}
+
+std::string advice(Bound bound) {
+  switch (bound) {
+    case Bound::products:
+    case Bound::attention:
+      return "more ranks or cores";
+    case Bound::memory:
+    case Bound::optimizer:
+      return "more ranks on other machines: it is memory that limits";
+    case Bound::communication:
+      return "larger micro-batches, or fewer ranks with more cores each";
+    case Bound::host_link:
+      return "more device memory (memory.device), so that less is moved";
+    case Bound::disk:
+      return "another drive in memory.nvme";
+    case Bound::waking:
+      break;
+  }
+  return "larger micro-batches: tasks are short beside their start";
+}
+
+}  // namespace strata::launcher
