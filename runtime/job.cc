@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <set>
 
@@ -151,6 +152,19 @@ void add_changes(const Candidate& from, int ranks, Purpose purpose, std::vector<
     add("training.precision", "\"bf16\"", [](Recipe& c) { c.training.precision = device::DType::bf16; });
 }
 
+// NVMe in place of host memory that would do is no suggestion of its own.
+bool says_more(const Suggestion& suggestion, const std::vector<Suggestion>& all) {
+  const auto does = [&](const Suggestion& other) {
+    return &other != &suggestion &&
+           std::equal(suggestion.changes.begin(), suggestion.changes.end(), other.changes.begin(), other.changes.end(),
+                      [](const auto& mine, const auto& theirs) {
+                        return mine == theirs ||
+                               (mine.first == theirs.first && mine.second == "\"nvme\"" && theirs.second == "\"host\"");
+                      });
+  };
+  return std::none_of(all.begin(), all.end(), does);
+}
+
 }  // namespace
 
 std::string bytes_text(std::size_t bytes) {
@@ -260,8 +274,18 @@ std::vector<Suggestion> nearest_that_fit(const Recipe& recipe, int ranks, const 
     }
     level = std::move(next);
   }
-  if (found.size() > kWanted) found.resize(kWanted);
-  return found;
+  if (found.empty() && recipe.memory.nvme.empty()) {
+    Recipe with_drive = recipe;
+    with_drive.memory.nvme = {"FOLDER"};
+    found = nearest_that_fit(with_drive, ranks, capacity, purpose);
+    for (Suggestion& s : found) s.changes.insert(s.changes.begin(), {"memory.nvme", "\"FOLDER\""});
+    return found;
+  }
+  std::vector<Suggestion> nearest;
+  std::copy_if(found.begin(), found.end(), std::back_inserter(nearest),
+               [&](const Suggestion& s) { return says_more(s, found); });
+  if (nearest.size() > kWanted) nearest.resize(kWanted);
+  return nearest;
 }
 
 std::string refusal(const Job& job, const Capacity& capacity, const std::vector<Suggestion>& nearest) {
@@ -283,14 +307,14 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
   }
   if (nearest.empty())
     return text +
-           "; no change of stage, recomputation, micro-batch or prefetch makes it fit: use more ranks or a "
+           "; no change of stage, tiers, recomputation, micro-batch or prefetch makes it fit: use more ranks or a "
            "smaller model";
   text += "; it fits with";
   for (const Suggestion& s : nearest) {
     text += &s == &nearest.front() ? " " : ", or with ";
     for (const auto& change : s.changes)
       text += fmt::format("{}{}={}", &change == &s.changes.front() ? "" : " ", change.first, change.second);
-    text += fmt::format(" ({})", bytes_text(s.memory[0].peak));
+    text += fmt::format(" ({})", memory_text(s.memory));
   }
   return text;
 }

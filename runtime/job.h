@@ -51,7 +51,8 @@ struct Suggestion {
   std::vector<std::pair<std::string, std::string>> changes;  // key, value
   Memory memory;
 };
-// The nearest recipes that fit, fewest changes first; each was planned. Empty: none was found.
+// The nearest recipes that fit, fewest changes first; each was planned. Where none does and the recipe names no drive,
+// those that do with one, with memory.nvme = "FOLDER" among the changes. Empty: none was found.
 std::vector<Suggestion> nearest_that_fit(const Recipe& recipe, int ranks, const Capacity& capacity,
                                          Purpose purpose = Purpose::train);
 // The sentence that refuses a plan: what is needed, what there is, and what would fit.

@@ -51,5 +51,32 @@ TEST(JobTest, WhatIsNamedAsNearestFits) {
   }
 }
 
+// State goes to host memory while there is some, to NVMe where there is not, and a drive that the recipe does not name
+// is asked for; what is suggested fits every tier.
+TEST(JobTest, TiersAreSuggested) {
+  const auto nearest = [](std::vector<std::string> sets) {
+    sets.insert(sets.end(), {"memory.device=5MiB", "training.recompute=block", "training.precision=bf16"});
+    const Job refused = job(sets, 1);
+    const Capacity capacity = capacity_of(refused.recipe.memory, 1);
+    EXPECT_FALSE(fits(refused.plan, capacity));
+    const auto found = nearest_that_fit(refused.recipe, 1, capacity);
+    std::string text = refusal(refused, capacity, found);
+    for (const Suggestion& s : found) {
+      auto changed = sets;
+      for (const auto& [key, value] : s.changes) changed.push_back(key + "=" + value);
+      EXPECT_TRUE(fits(job(changed, 1).plan, capacity)) << text;
+    }
+    return text;
+  };
+  EXPECT_THAT(nearest({"memory.host=1GiB", "memory.nvme=/none"}),
+              AllOf(HasSubstr("it fits with zero.optimizer=\"host\" (device "), HasSubstr(", host "),
+                    testing::Not(HasSubstr("nvme"))));
+  EXPECT_THAT(nearest({"memory.host=10MiB", "memory.nvme=/none"}),
+              AllOf(HasSubstr("it fits with zero.optimizer=\"nvme\" (device "), HasSubstr(", nvme ")));
+  EXPECT_THAT(nearest({"memory.host=10MiB"}),
+              HasSubstr("it fits with memory.nvme=\"FOLDER\" zero.optimizer=\"nvme\" (device "));
+  EXPECT_THAT(nearest({"memory.host=1MiB", "memory.nvme=/none"}), HasSubstr("use more ranks or a smaller model"));
+}
+
 }  // namespace
 }  // namespace strata::runtime
