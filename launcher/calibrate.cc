@@ -25,7 +25,6 @@ namespace {
 using device::DType;
 using device::Lane;
 using device::View;
-using Calls = std::vector<std::function<void()>>;
 
 double since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -61,39 +60,43 @@ class Calibration {
   }
 
  private:
-  // Seconds of each call, in turns, after one that is not counted; all ranks at once.
-  std::vector<double> time(Lane& lane, const Calls& calls) {
+  // Seconds of each group, the sum of its calls, all in turns after a round that is not counted; all ranks at once.
+  std::vector<double> time(Lane& lane, const std::vector<Calls>& groups) {
     world_.barrier();
-    std::vector<std::vector<double>> seconds(calls.size());
+    std::vector<std::vector<std::vector<double>>> seconds;
+    for (const Calls& group : groups) seconds.emplace_back(group.size());
     double all = 0;
     bool warm = false;
     do {
-      for (std::size_t i = 0; i < calls.size(); ++i) {
-        const auto start = std::chrono::steady_clock::now();
-        calls[i]();
-        lane.synchronize();
-        const double took = since(start);
-        if (warm) seconds[i].push_back(took);
-        if (warm) all += took;
-      }
-    } while (!std::exchange(warm, true) || all < options_.seconds * static_cast<double>(calls.size()));
-    std::vector<double> out;
-    for (std::vector<double>& s : seconds) out.push_back(quick(s));
+      for (std::size_t g = 0; g < groups.size(); ++g)
+        for (std::size_t i = 0; i < groups[g].size(); ++i) {
+          const auto start = std::chrono::steady_clock::now();
+          groups[g][i]();
+          lane.synchronize();
+          const double took = since(start);
+          if (warm) seconds[g][i].push_back(took);
+          if (warm) all += took;
+        }
+    } while (!std::exchange(warm, true) || all < options_.seconds * static_cast<double>(groups.size()));
+    std::vector<double> out(groups.size());
+    for (std::size_t g = 0; g < groups.size(); ++g)
+      for (std::vector<double>& s : seconds[g]) out[g] += quick(s);
     return out;
   }
+  double time_one(Lane& lane, const std::function<void()>& call) { return time(lane, {Calls{call}})[0]; }
 
   // From lane to lane and back, as a task that waits for another lane's.
   void measure_waking() {
     constexpr int kTimes = 50;
     device::Event there, back;
-    const double seconds = time(single_, {[&] {
-                                  for (int i = 0; i < kTimes; ++i) {
-                                    single_.record(there);
-                                    team_.wait(there);
-                                    team_.record(back);
-                                    single_.wait(back);
-                                  }
-                                }})[0];
+    const double seconds = time_one(single_, [&] {
+      for (int i = 0; i < kTimes; ++i) {
+        single_.record(there);
+        team_.wait(there);
+        team_.record(back);
+        single_.wait(back);
+      }
+    });
     machine_.task_overhead_us = seconds / (2 * kTimes) * 1e6;
   }
 
@@ -103,14 +106,13 @@ class Calibration {
       const auto t = static_cast<std::size_t>(dtype);
       for (const std::size_t width : options_.widths) {
         ReferenceBlock block(team_, {width, options_.batch, options_.seq, options_.vocabulary, dtype});
-        const auto s =
-            time(team_, {[&] { block.run_block(); }, [&] { block.run_products(); }, [&] { block.run_attention(); }});
+        const auto s = time(team_, {block.block(), block.products(), block.attention()});
         machine_.products_gflop_per_s[t].push_back(block.product_flops() / s[1] / 1e9);
         machine_.attention_gflop_per_s[t] = block.attention_flops() / s[2] / 1e9;
         // At least a tenth: a difference of figures that are not exact.
         machine_.elementwise_gb_per_s[t] = block.block_bytes() / std::max(s[0] - s[1] - s[2], 0.1 * s[0]) / 1e9;
         if (width != options_.widths[options_.widths.size() / 2]) continue;
-        const auto h = time(team_, {[&] { block.run_head(); }, [&] { block.run_head_products(); }});
+        const auto h = time(team_, {block.head(), block.head_products()});
         machine_.loss_gb_per_s[t] = block.head_bytes() / std::max(h[0] - h[1], 0.1 * h[0]) / 1e9;
       }
     }
@@ -130,15 +132,15 @@ class Calibration {
       const auto format = static_cast<device::MomentFormat>(f);
       zero(team_, first);
       zero(team_, second);
-      const double seconds = time(team_, {[&] {
-                                    update(team_, {}, &scalars,
-                                           {.first = gradient,
-                                            .master = master,
-                                            .parameter = parameter,
-                                            .format = format,
-                                            .moment1 = first.data,
-                                            .moment2 = second.data});
-                                  }})[0];
+      const double seconds = time_one(team_, [&] {
+        update(team_, {}, &scalars,
+               {.first = gradient,
+                .master = master,
+                .parameter = parameter,
+                .format = format,
+                .moment1 = first.data,
+                .moment2 = second.data});
+      });
       // As the planner counts them: master in and out, gradient and parameter, moments in and out.
       const auto bytes = static_cast<double>(n * (8 + 4 + 2) + 4 * device::moment_bytes(format, n));
       machine_.optimizer_gb_per_s[f] = bytes / seconds / 1e9;
@@ -150,16 +152,16 @@ class Calibration {
     const std::size_t n = std::max<std::size_t>(4096, options_.bytes / 8 / 4096 * 4096);
     const View x = memory.take(n, DType::fp32), y = memory.take(n, DType::fp32);
     const auto bytes = static_cast<double>(n * sizeof(float));
-    const auto t = time(team_, {[&] { add(team_, x, y); }, [&] { cast(team_, x, y); }});
+    const auto t = time(team_, {Calls{[&] { add(team_, x, y); }}, Calls{[&] { cast(team_, x, y); }}});
     machine_.triad_gb_per_s = 3 * bytes / t[0] / 1e9;
     machine_.device_copy_gb_per_s = bytes / t[1] / 1e9;
     // What the lanes of one thread do: a copy between tiers, a bf16 gradient onto a sum, its squares.
     const View gradient{x.data, n, DType::bf16};
     const std::array<const std::byte*, 1> pieces{gradient.data};
     device::ExactSum squares;
-    const auto s =
-        time(single_, {[&] { cast(single_, x, y); }, [&] { gradient_sum(single_, pieces, DType::bf16, y, false); },
-                       [&] { gradient_square_sum(single_, x, {}, &squares); }});
+    const auto s = time(single_, {Calls{[&] { cast(single_, x, y); }},
+                                  Calls{[&] { gradient_sum(single_, pieces, DType::bf16, y, false); }},
+                                  Calls{[&] { gradient_square_sum(single_, x, {}, &squares); }}});
     machine_.host_copy_gb_per_s = bytes / s[0] / 1e9;
     machine_.sum_gb_per_s = static_cast<double>(n * (2 + 8)) / s[1] / 1e9;
     machine_.norm_gb_per_s = bytes / s[2] / 1e9;
@@ -184,12 +186,12 @@ class Calibration {
         for (std::size_t at = 0; at < all; at += kCall) transfer(at);
       };
     };
-    const auto s = time(single_, {pass([&](std::size_t at) {
+    const auto s = time(single_, {Calls{pass([&](std::size_t at) {
                                     swap.write(at, {staging.data(), kCall});
-                                  }),
-                                  pass([&](std::size_t at) {
+                                  })},
+                                  Calls{pass([&](std::size_t at) {
                                     swap.read(at, {staging.data(), kCall});
-                                  })});
+                                  })}});
     const double bytes = static_cast<double>(all) / 1e9;
     machine_.disk = {static_cast<double>(options_.dirs.size()), bytes / s[1], bytes / s[0]};
   }

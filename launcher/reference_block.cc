@@ -72,7 +72,7 @@ ReferenceBlock::ReferenceBlock(device::Lane& lane, const Shape& shape)
   head_gradients_ = some(head.size(), t);
   table_ = some(model_->tied_size, t);
   table_gradients_ = some(model_->tied_size, t);
-  for (View* view : {&x_, &y_, &dy_}) *view = some(n * d, t);
+  for (View* view : {&x_, &y_, &dy_, &dx_}) *view = some(n * d, t);
   const models::UnitBytes needs = block.bytes();
   saved_ = bytes(needs.saved);
   forward_workspace_ = bytes(needs.forward_workspace);
@@ -115,8 +115,11 @@ std::vector<ReferenceBlock::TimedProduct> ReferenceBlock::prepare(const models::
   return products;
 }
 
-void ReferenceBlock::run(const std::vector<TimedProduct>& products) {
-  for (const TimedProduct& p : products) p.product.run(lane_, p.a, p.b, p.bias, p.c, p.scratch);
+Calls ReferenceBlock::calls_of(const std::vector<TimedProduct>& products) {
+  Calls calls;
+  for (const TimedProduct& p : products)
+    calls.push_back([this, &p] { p.product.run(lane_, p.a, p.b, p.bias, p.c, p.scratch); });
+  return calls;
 }
 
 double ReferenceBlock::flops_of(const std::vector<TimedProduct>& products) {
@@ -138,27 +141,38 @@ models::Context ReferenceBlock::context(View parameters, View workspace) const {
   return c;
 }
 
-void ReferenceBlock::run_block() {
+Calls ReferenceBlock::block() {
   const models::Unit& block = *model_->units[1];
+  Calls calls;
   for (std::size_t part = 0; part < block.parts().size(); ++part)
-    block.forward(lane_, context(parameters_, forward_workspace_), part, x_, y_, saved_);
+    calls.push_back(
+        [this, &block, part] { block.forward(lane_, context(parameters_, forward_workspace_), part, x_, y_, saved_); });
   for (std::size_t part = block.parts().size(); part-- > 0;)
-    block.backward(lane_, context(parameters_, backward_workspace_), part, x_, saved_, dy_, y_, {gradients_});
+    calls.push_back([this, &block, part] {
+      block.backward(lane_, context(parameters_, backward_workspace_), part, x_, saved_, dy_, dx_, {gradients_});
+    });
+  return calls;
 }
 
-void ReferenceBlock::run_attention() {
-  const auto part = [&](View heads, std::size_t i) {
+Calls ReferenceBlock::attention() {
+  const auto part = [this](View heads, std::size_t i) {
     return heads.sub(i * shape_.width, heads.size - i * shape_.width);
   };
-  attention_forward(lane_, attention_, part(heads_, 0), part(heads_, 1), part(heads_, 2), mixed_, lse_, {},
-                    attention_workspace_);
-  attention_backward(lane_, attention_, part(heads_, 0), part(heads_, 1), part(heads_, 2), mixed_, lse_, x_,
-                     part(d_heads_, 0), part(d_heads_, 1), part(d_heads_, 2), {}, attention_workspace_);
+  return {[this, part] {
+            attention_forward(lane_, attention_, part(heads_, 0), part(heads_, 1), part(heads_, 2), mixed_, lse_, {},
+                              attention_workspace_);
+          },
+          [this, part] {
+            attention_backward(lane_, attention_, part(heads_, 0), part(heads_, 1), part(heads_, 2), mixed_, lse_, x_,
+                               part(d_heads_, 0), part(d_heads_, 1), part(d_heads_, 2), {}, attention_workspace_);
+          }};
 }
 
-void ReferenceBlock::run_head() {
-  model_->head().loss(lane_, context(head_parameters_, loss_workspace_), x_, &loss_, y_, head_gradients_,
-                      table_gradients_);
+Calls ReferenceBlock::head() {
+  return {[this] {
+    model_->head().loss(lane_, context(head_parameters_, loss_workspace_), x_, &loss_, dx_, head_gradients_,
+                        table_gradients_);
+  }};
 }
 
 double ReferenceBlock::attention_flops() const {

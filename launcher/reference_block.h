@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -12,6 +13,9 @@
 #include "models/model.h"
 
 namespace strata::launcher {
+
+// What is timed by itself: short, so that most runs of a call see the machine alone even where it does other work.
+using Calls = std::vector<std::function<void()>>;
 
 // Memory of its own for each operand.
 class Operands {
@@ -35,13 +39,13 @@ class ReferenceBlock {
   };
   ReferenceBlock(device::Lane& lane, const Shape& shape);
 
-  // Forward and backward of the block; its products alone; its attention alone.
-  void run_block();
-  void run_products() { run(products_); }
-  void run_attention();
+  // Forward and backward of the block, part by part; its products alone; its attention alone.
+  Calls block();
+  Calls products() { return calls_of(products_); }
+  Calls attention();
   // Forward, loss and backward of the head, and its products alone.
-  void run_head();
-  void run_head_products() { run(head_products_); }
+  Calls head();
+  Calls head_products() { return calls_of(head_products_); }
 
   // As the planner counts them (runtime/planner.cc), of the calls above.
   double product_flops() const { return flops_of(products_); }
@@ -56,7 +60,7 @@ class ReferenceBlock {
     device::View a, b, c, bias, scratch;
   };
   std::vector<TimedProduct> prepare(const models::Unit& unit);
-  void run(const std::vector<TimedProduct>& products);
+  Calls calls_of(const std::vector<TimedProduct>& products);
   static double flops_of(const std::vector<TimedProduct>& products);
   models::Context context(device::View parameters, device::View workspace) const;
 
@@ -69,7 +73,7 @@ class ReferenceBlock {
   device::StepScalars scalars_{};
   device::ExactSum loss_;
   device::View parameters_, gradients_, head_parameters_, head_gradients_, table_, table_gradients_;
-  device::View x_, y_, dy_, saved_, forward_workspace_, backward_workspace_, loss_workspace_;
+  device::View x_, y_, dy_, dx_, saved_, forward_workspace_, backward_workspace_, loss_workspace_;
   device::AttentionShape attention_;
   device::View heads_, mixed_, lse_, d_heads_, attention_workspace_;
   std::vector<TimedProduct> products_, head_products_;
