@@ -142,6 +142,14 @@ void add_changes(const Candidate& from, int ranks, Purpose purpose, std::vector<
   }
   if (r.training.recompute.kind != Recompute::Kind::none)
     offload("zero.activations", r.zero.activations, &Recipe::Zero::activations);
+  // Or back, where it is the host that is too small.
+  const auto bring_back = [&](const char* key, Tier tier, Tier Recipe::Zero::*at) {
+    if (tier != Tier::device) add(key, "\"device\"", [&](Recipe& c) { c.zero.*at = Tier::device; });
+  };
+  bring_back("zero.activations", r.zero.activations, &Recipe::Zero::activations);
+  bring_back("zero.parameters", r.zero.parameters, &Recipe::Zero::parameters);
+  bring_back("zero.gradients", r.zero.gradients, &Recipe::Zero::gradients);
+  bring_back("zero.optimizer", r.zero.optimizer, &Recipe::Zero::optimizer);
   if ((r.zero.stage == 3 && ranks > 1) || r.zero.parameters != Tier::device)
     for (const std::int64_t prefetch : {1, 0})
       if (prefetch < r.memory.prefetch)

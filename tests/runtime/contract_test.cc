@@ -137,6 +137,25 @@ TEST_P(Contract, SameBitsInEveryTier) {
       }
 }
 
+// What is kept where is nobody else's business: every combination of tiers.
+TEST_P(Contract, SameBitsInEveryCombinationOfTiers) {
+  std::optional<Trained> first;
+  for (const char* parameters : {"device", "host", "nvme"})
+    for (const char* gradients : {"device", "host", "nvme"})
+      for (const char* optimizer : {"device", "host", "nvme"}) {
+        auto all = sets(1);
+        for (const std::string& set :
+             {fmt::format("zero.parameters={}", parameters), fmt::format("zero.gradients={}", gradients),
+              fmt::format("zero.optimizer={}", optimizer), fmt::format("memory.nvme={}", folder_.path().string())})
+          all.push_back(set);
+        const Trained trained = train_in_threads(std::nullopt, all, 1);
+        if (!first) first = trained;
+        EXPECT_TRUE(trained.memory_as_planned && trained.bytes_as_planned) << parameters << gradients << optimizer;
+        EXPECT_EQ(trained.loss_hex, first->loss_hex) << parameters << gradients << optimizer;
+        EXPECT_EQ(trained.weights_hash, first->weights_hash) << parameters << gradients << optimizer;
+      }
+}
+
 // Every unit in tiles.
 TEST_P(Contract, SameBitsInTiles) {
   const Trained whole = run({1, 0, "none", "horizontal", 2, 1});

@@ -1,5 +1,6 @@
 #include "runtime/job.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,8 +55,8 @@ TEST(JobTest, WhatIsNamedAsNearestFits) {
 // State goes to host memory while there is some, to NVMe where there is not, and a drive that the recipe does not name
 // is asked for; what is suggested fits every tier.
 TEST(JobTest, TiersAreSuggested) {
-  const auto nearest = [](std::vector<std::string> sets) {
-    sets.insert(sets.end(), {"memory.device=5MiB", "training.recompute=block", "training.precision=bf16"});
+  const auto nearest = [](std::vector<std::string> sets, const char* device = "5MiB") {
+    sets.insert(sets.end(), {fmt::format("memory.device={}", device), "training.recompute=block"});
     const Job refused = job(sets, 1);
     const Capacity capacity = capacity_of(refused.recipe.memory, 1);
     EXPECT_FALSE(fits(refused.plan, capacity));
@@ -76,6 +77,11 @@ TEST(JobTest, TiersAreSuggested) {
   EXPECT_THAT(nearest({"memory.host=10MiB"}),
               HasSubstr("it fits with memory.nvme=\"FOLDER\" zero.optimizer=\"nvme\" (device "));
   EXPECT_THAT(nearest({"memory.host=1MiB", "memory.nvme=/none"}), HasSubstr("use more ranks or a smaller model"));
+  // The host is what is too small.
+  EXPECT_THAT(nearest({"memory.host=10MiB", "memory.nvme=/none", "zero.optimizer=host"}, "1GiB"),
+              AllOf(HasSubstr("of host memory and memory.host is 10.0 MiB"),
+                    HasSubstr("it fits with zero.optimizer=\"nvme\" (device "),
+                    HasSubstr("or with zero.optimizer=\"device\" (device ")));
 }
 
 }  // namespace
