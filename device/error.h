@@ -13,7 +13,7 @@ enum class Exit : int { done = 0, failed = 1, usage = 2, does_not_fit = 3, corru
 // `code` becomes the exit status of the program.
 class Error : public std::runtime_error {
  public:
-  Error(Exit code, std::string message) : std::runtime_error(std::move(message)), code_(code) {}
+  Error(Exit code, const std::string& message) : std::runtime_error(message), code_(code) {}
   Exit code() const { return code_; }
 
  private:
