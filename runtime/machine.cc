@@ -22,7 +22,6 @@ Fields measured_everywhere(Machine& m) {
   Fields fields{{"task_overhead_us", &m.task_overhead_us}};
   for (std::size_t t = 0; t < kDTypeKeys.size(); ++t) {
     fields.emplace_back(fmt::format("attention.{}_gflop_per_s", kDTypeKeys[t]), &m.attention_gflop_per_s[t]);
-    fields.emplace_back(fmt::format("elementwise.{}_gb_per_s", kDTypeKeys[t]), &m.elementwise_gb_per_s[t]);
     fields.emplace_back(fmt::format("loss.{}_gb_per_s", kDTypeKeys[t]), &m.loss_gb_per_s[t]);
     fields.emplace_back(fmt::format("optimizer.moments_{}_gb_per_s", kMomentKeys[t]), &m.optimizer_gb_per_s[t]);
   }
@@ -41,8 +40,14 @@ Fields of_collectives(Machine::Collectives& c) {
   return {{"collectives.all_gather_gb_per_s", &c.all_gather_gb_per_s},
           {"collectives.all_to_all_gb_per_s", &c.all_to_all_gb_per_s}};
 }
-std::string products_key(std::size_t dtype) {
-  return fmt::format("products.{}_gflop_per_s", kDTypeKeys[dtype]);
+// What depends on the width: a list of figures for each.
+std::vector<std::pair<std::string, std::vector<double>*>> by_width(Machine& m) {
+  std::vector<std::pair<std::string, std::vector<double>*>> lists;
+  for (std::size_t t = 0; t < kDTypeKeys.size(); ++t) {
+    lists.emplace_back(fmt::format("blocks.{}_gflop_per_s", kDTypeKeys[t]), &m.products_gflop_per_s[t]);
+    lists.emplace_back(fmt::format("blocks.{}_elementwise_gb_per_s", kDTypeKeys[t]), &m.elementwise_gb_per_s[t]);
+  }
+  return lists;
 }
 
 // Takes keys out of a file, and knows which are left.
@@ -128,13 +133,12 @@ Machine read_machine(const std::filesystem::path& path) {
   m.processor = reader.text("processor");
   m.ranks = reader.count("ranks");
   m.threads = reader.count("threads");
-  m.widths = reader.numbers("products.widths");
+  m.widths = reader.numbers("blocks.widths");
   if (std::adjacent_find(m.widths.begin(), m.widths.end(), std::greater_equal<>()) != m.widths.end())
-    reader.refuse("products.widths", "rising numbers");
-  for (std::size_t t = 0; t < kDTypeKeys.size(); ++t) {
-    m.products_gflop_per_s[t] = reader.numbers(products_key(t));
-    if (m.products_gflop_per_s[t].size() != m.widths.size())
-      reader.refuse(products_key(t), "as many numbers as products.widths");
+    reader.refuse("blocks.widths", "rising numbers");
+  for (const auto& [key, list] : by_width(m)) {
+    *list = reader.numbers(key);
+    if (list->size() != m.widths.size()) reader.refuse(key, "as many numbers as blocks.widths");
   }
   reader.take(measured_everywhere(m));
   if (reader.has("disk")) reader.take(of_disk(m.disk.emplace()));
@@ -155,11 +159,10 @@ std::string machine_toml(const Machine& machine) {
     const std::string section = dot == std::string::npos ? "" : key.substr(0, dot);
     sections[section] += fmt::format("{} = {:.6g}\n", dot == std::string::npos ? key : key.substr(dot + 1), *value);
   }
-  std::string& products = sections["products"];
-  products += fmt::format("widths = [{:.6g}]\n", fmt::join(m.widths, ", "));
-  for (std::size_t t = 0; t < kDTypeKeys.size(); ++t)
-    products += fmt::format("{} = [{:.6g}]\n", products_key(t).substr(std::string_view("products.").size()),
-                            fmt::join(m.products_gflop_per_s[t], ", "));
+  std::string& blocks = sections["blocks"];
+  blocks += fmt::format("widths = [{:.6g}]\n", fmt::join(m.widths, ", "));
+  for (const auto& [key, list] : by_width(m))
+    blocks += fmt::format("{} = [{:.6g}]\n", key.substr(key.find('.') + 1), fmt::join(*list, ", "));
   std::string text = "# Speeds of one rank while all ranks of the machine worked: strata calibrate.\n";
   text += fmt::format("processor = {}\nranks = {}\nthreads = {}\n", json_string(m.processor), m.ranks, m.threads);
   for (const auto& [section, lines] : sections) text += (section.empty() ? "" : "\n[" + section + "]\n") + lines;
@@ -178,9 +181,10 @@ MachineProfile profile_of(const Machine& m, const Job& job) {
   const auto dtype = static_cast<std::size_t>(plan.dtype);
   const auto moments = static_cast<std::size_t>(job.recipe.optimizer.moment_format());
   MachineProfile p;
-  p.flops_per_s = at_width(m.widths, m.products_gflop_per_s[dtype], static_cast<double>(job.model->hidden)) * 1e9;
+  const auto width = static_cast<double>(job.model->hidden);
+  p.flops_per_s = at_width(m.widths, m.products_gflop_per_s[dtype], width) * 1e9;
   p.attention_flops_per_s = m.attention_gflop_per_s[dtype] * 1e9;
-  p.bytes_per_s = m.elementwise_gb_per_s[dtype] * 1e9;
+  p.bytes_per_s = at_width(m.widths, m.elementwise_gb_per_s[dtype], width) * 1e9;
   p.loss_bytes_per_s = m.loss_gb_per_s[dtype] * 1e9;
   p.update_bytes_per_s = m.optimizer_gb_per_s[moments] * 1e9;
   p.sum_bytes_per_s = m.sum_gb_per_s * 1e9;

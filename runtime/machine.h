@@ -21,10 +21,10 @@ struct Machine {
   std::string processor;
   int ranks = 1, threads = 1;  // threads: of a rank
   double task_overhead_us = 0;
-  // Products of a block of this width (hidden elements), rising.
+  // Blocks of these widths (hidden elements), rising: products, and what else a block does.
   std::vector<double> widths;
-  std::array<std::vector<double>, 3> products_gflop_per_s;
-  std::array<double, 3> attention_gflop_per_s{}, elementwise_gb_per_s{}, loss_gb_per_s{};
+  std::array<std::vector<double>, 3> products_gflop_per_s, elementwise_gb_per_s;
+  std::array<double, 3> attention_gflop_per_s{}, loss_gb_per_s{};
   std::array<double, 3> optimizer_gb_per_s{};
   double triad_gb_per_s = 0, device_copy_gb_per_s = 0;
   // Of one thread, as those lanes have.

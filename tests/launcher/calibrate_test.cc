@@ -78,7 +78,8 @@ runtime::Machine slow_at(double gflop_per_s, double disk_gb_per_s) {
   m.widths = {256};
   m.products_gflop_per_s.fill({gflop_per_s});
   m.attention_gflop_per_s.fill(1e3);
-  for (auto* speeds : {&m.elementwise_gb_per_s, &m.loss_gb_per_s, &m.optimizer_gb_per_s}) speeds->fill(100);
+  m.elementwise_gb_per_s.fill({100});
+  for (auto* speeds : {&m.loss_gb_per_s, &m.optimizer_gb_per_s}) speeds->fill(100);
   for (double* speed :
        {&m.triad_gb_per_s, &m.device_copy_gb_per_s, &m.host_copy_gb_per_s, &m.sum_gb_per_s, &m.norm_gb_per_s})
     *speed = 100;
