@@ -27,7 +27,7 @@ TEST_F(RecipeFault, NamesKeyValueAndWhatIsAllowed) {
       {{"model.path=x"}, {"model.path", "model.preset", "contradict"}},
       {{"training.global_batch_size=8", "training.gradient_accumulation_steps=2"},
        {"training.global_batch_size", "training.gradient_accumulation_steps", "contradict"}},
-      {{"zero.optimizer=nvme"}, {"zero.optimizer", "not built"}},
+      {{"zero.optimizer=nvme"}, {"zero.optimizer", "memory.nvme"}},
       {{"data.seq_len=17"}, {"data.seq_len", "17", "16"}},
       {{"model.config.n_head=3"}, {"n_head", "3", "32"}},
       {{"model.config.scale_attn_by_inverse_layer_idx=true"}, {"scale_attn_by_inverse_layer_idx"}},

@@ -130,7 +130,7 @@ TEST(Swap, RefusesWhatIsNotPages) {
   EXPECT_DEATH(swap.write(512, {memory.data(), kPage}), "offset % kPage");
   EXPECT_DEATH(swap.write(0, {memory.data(), 512}), "size % kPage");
   EXPECT_DEATH(swap.write(0, {memory.at(512), kPage}), "kPage");
-  EXPECT_DEATH(swap.read(kPage, {memory.data(), kBlock}), "size <= bytes - offset");
+  EXPECT_DEATH(swap.read(kPage, {memory.data(), kBlock}), "size <= bytes - range.offset");
 }
 
 }  // namespace
