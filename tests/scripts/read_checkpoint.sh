@@ -5,7 +5,7 @@
 set -euo pipefail
 strata=$1 folder=$2 python=${STRATA_PYTHON:-python3}
 docs=$(cd "$(dirname "$0")/../../docs" && pwd)
-"$python" -c "import numpy" 2>/dev/null || { echo "skipped: $python has no numpy (STRATA_PYTHON names another)"; exit 77; }
+"$python" -c "import numpy" 2>/dev/null || { echo "Skipped: $python has no numpy (STRATA_PYTHON names another)"; exit 77; }
 rm -rf "$folder" && mkdir -p "$folder"
 head -c 4096 "$strata" | od -An -v -tu1 -w1 | while read -r byte; do printf "\\x$(printf %02x "$byte")\\x00"; done >"$folder/tokens.bin"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
