@@ -61,6 +61,8 @@ void with_document(std::string_view json, Use&& use) {
   simdjson::dom::parser parser;
   element root;
   auto error = parser.allocate(json.size() + 1, kMaxDepth);
+  // An empty file has no bytes to point at, and the parser copies from what it is given.
+  if (json.empty()) json = "";
   if (error == simdjson::SUCCESS) error = parser.parse(json.data(), json.size(), true).get(root);
   if (error == simdjson::DEPTH_ERROR) throw Malformed{fmt::format("is nested deeper than {} levels", kMaxDepth)};
   if (error != simdjson::SUCCESS) throw Malformed{fmt::format("is not JSON: {}", simdjson::error_message(error))};

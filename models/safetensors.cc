@@ -259,7 +259,8 @@ void Safetensors::add_index(const fs::path& index) {
   element root;
   auto error = parser.allocate(std::max<std::size_t>(bytes.size(), 64), kMaxDepth);
   if (error == simdjson::SUCCESS) {
-    error = parser.parse(reinterpret_cast<const char*>(bytes.data()), bytes.size(), true).get(root);
+    error =
+        parser.parse(bytes.empty() ? "" : reinterpret_cast<const char*>(bytes.data()), bytes.size(), true).get(root);
   }
   if (error != simdjson::SUCCESS) corrupt(index, 0, "a JSON index", simdjson::error_message(error));
   simdjson::dom::object weights;

@@ -156,7 +156,7 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
   simdjson::dom::parser parser;
   element root;
   auto error = parser.allocate(std::max<std::size_t>(json.size(), 64), kMaxDepth);
-  if (error == simdjson::SUCCESS) error = parser.parse(json.data(), json.size(), true).get(root);
+  if (error == simdjson::SUCCESS) error = parser.parse(json.empty() ? "" : json.data(), json.size(), true).get(root);
   if (error != simdjson::SUCCESS)
     fail(Exit::corrupt, "{}: expected a manifest in JSON, found {}", path.string(), simdjson::error_message(error));
   const Fields fields(root, path);

@@ -65,7 +65,9 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   simdjson::dom::element root;
   auto error = parser.allocate(kMaxSidecarBytes, 8);
   if (error == simdjson::SUCCESS) {
-    error = parser.parse(reinterpret_cast<const char*>(bytes.data()), bytes.size(), true).get(root);
+    // An empty file has no bytes to point at, and the parser copies from what it is given.
+    const char* text = bytes.empty() ? "" : reinterpret_cast<const char*>(bytes.data());
+    error = parser.parse(text, bytes.size(), true).get(root);
   }
   if (error != simdjson::SUCCESS) corrupt(path, 0, "a JSON object", simdjson::error_message(error));
   const auto integer = [&](const char* key, std::int64_t least, std::int64_t most) {
