@@ -9,13 +9,6 @@
 #include "device/memory.h"
 
 namespace strata::runtime {
-namespace {
-
-constexpr std::size_t aligned(std::size_t bytes) {
-  return (bytes + device::kBufferAlignment - 1) / device::kBufferAlignment * device::kBufferAlignment;
-}
-
-}  // namespace
 
 Draft::Draft(const PlanRequest& r) : request(r), model(*r.model), element(size_of(r.shape.dtype)) {
   plan.ranks = r.ranks;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "device/memory.h"
 #include "models/model.h"
 #include "runtime/layout.h"
 #include "runtime/placement.h"
@@ -75,6 +76,11 @@ enum class Role : std::uint8_t {
 };
 
 enum class Access : std::uint8_t { read, write, update };  // update: reads and writes
+
+// Up to whole pages, which direct I/O and DMA want.
+constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + device::kBufferAlignment - 1) / device::kBufferAlignment * device::kBufferAlignment;
+}
 
 // A stretch of memory in a tier, at an offset that the planner chose from its lifetime.
 struct Buffer {

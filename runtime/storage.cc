@@ -17,9 +17,6 @@ std::size_t index(int i) {
 std::size_t index(Tier tier) {
   return static_cast<std::size_t>(tier);
 }
-constexpr std::size_t aligned(std::size_t bytes) {
-  return (bytes + device::kBufferAlignment - 1) / device::kBufferAlignment * device::kBufferAlignment;
-}
 
 }  // namespace
 

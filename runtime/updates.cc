@@ -11,11 +11,6 @@ namespace {
 // Chunks on their way in while one is updated.
 constexpr std::size_t kAhead = 2;
 
-// Whole pages, which direct I/O wants.
-constexpr std::size_t aligned(std::size_t bytes) {
-  return (bytes + device::kBufferAlignment - 1) / device::kBufferAlignment * device::kBufferAlignment;
-}
-
 }  // namespace
 
 Updates::Updates(Draft& draft, const Gradients& gradients)
