@@ -4,6 +4,7 @@
 #include <string>
 
 #include "device/abort.h"
+#include "device/device.h"
 
 namespace strata::device {
 
@@ -14,11 +15,13 @@ class Lane;
 // at once. Must outlive the work that refers to it.
 class Event {
  public:
-  Event();
+  // For lanes of `device` and of the host.
+  explicit Event(Device device = {});
   ~Event();
   Event(Event&&) noexcept;
   Event& operator=(Event&&) noexcept;
 
+  class Twin;
   struct State;
   State& state() const { return *state_; }
 
@@ -26,14 +29,16 @@ class Event {
   std::unique_ptr<State> state_;
 };
 
+struct Operations;
+
 // An in-order queue of device work: a stream on CUDA, a thread with a team of workers on the CPU. Operations take the
 // lane they run in and return before they ran. Work of different lanes overlaps and is ordered by events alone.
 // One host thread issues; a lane whose queue is full makes it wait. The first exception thrown by work of a lane sets
 // the abort token; from then on the lanes of the run drop what is queued.
 class Lane {
  public:
-  // `threads` includes the lane's own thread; `rank` is named in errors. The token outlives the lane.
-  Lane(std::string name, int threads, int rank, AbortToken& abort);
+  // `threads` includes the lane's own thread (of the CPU); `rank` is named in errors. The token outlives the lane.
+  Lane(std::string name, int threads, int rank, AbortToken& abort, Device device = {});
   ~Lane();  // waits for the work issued
   Lane(Lane&&) noexcept;
   Lane& operator=(Lane&&) = delete;
@@ -41,10 +46,14 @@ class Lane {
   const std::string& name() const;
   int threads() const;
   AbortToken& abort() const;
+  Device device() const;
+  // Of the twin that the lane runs: for device/ops/.
+  const Operations& operations() const;
 
   void record(Event& event);
   void wait(const Event& event);
-  // Writes the time at which the lane got here, in ns of the steady clock; `where` stays valid until then.
+  // Writes the time at which the lane got here, in ns of the steady clock; `where` is host memory and stays valid until
+  // the lane was synchronized, which is when it can be read.
   void stamp(std::int64_t* where);
   // Blocks until all issued work has run; throws Aborted when the run's token is set.
   void synchronize();

@@ -3,19 +3,26 @@
 #include <memory>
 #include <span>
 
+#include "device/device.h"
+#include "device/lane.h"
+#include "device/view.h"
+
 namespace strata::device {
 
 // Alignment of every planned buffer, in bytes: a page, which is also what direct I/O and DMA want.
 inline constexpr std::size_t kBufferAlignment = 4096;
 
-// One mapping of `bytes` bytes that holds every buffer of a tier at its planned offset; never grows. Owns the mapping.
-// Pages are taken from the system when first touched. Throws Error{does_not_fit} if the system refuses.
+// One allocation of `bytes` bytes that holds every buffer of a tier at its planned offset; never grows. Owns the
+// memory. Pages of the host are taken from the system when first touched. Throws Error{does_not_fit} if the system
+// refuses.
 class Arena {
  public:
   Arena() = default;
-  explicit Arena(std::size_t bytes);
-  // Memory that `owner` keeps mapped, also after the arena is gone where others hold it too: a communicator's, whose
-  // peers may still be reading when this rank fails and unwinds.
+  explicit Arena(std::size_t bytes, Device device = {});
+  // Host memory, of exactly this size, that `device` reads and writes at full speed: pinned, for a GPU.
+  static Arena host(std::size_t bytes, Device device);
+  // Memory of the host that `owner` keeps mapped, also after the arena is gone where others hold it too: a
+  // communicator's, whose peers may still be reading when this rank fails and unwinds.
   static Arena adopt(std::byte* data, std::size_t bytes, std::shared_ptr<const void> owner);
   ~Arena();
   Arena(Arena&&) noexcept;
@@ -25,10 +32,36 @@ class Arena {
   std::size_t size() const { return bytes_; }
   std::byte* at(std::size_t offset) const { return data_ + offset; }
 
+  // Copies between the arena and memory of the host; they block, and any thread may call them.
+  void read(std::size_t offset, std::span<std::byte> out) const;
+  void write(std::size_t offset, std::span<const std::byte> in);
+
  private:
+  Arena(std::size_t bytes, Device device, bool on_host);
+
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
-  std::shared_ptr<const void> owner_;  // null: the arena's own mapping
+  Device device_;
+  bool on_host_ = true;
+  std::shared_ptr<const void> owner_;  // null: the arena's own memory
+};
+
+// A buffer of device memory as the host writes and reads it between steps: the buffer itself where the host can, else
+// pinned memory beside it. Owns that; the buffer outlives it.
+class Mirror {
+ public:
+  Mirror() = default;
+  Mirror(View device, Device of);
+
+  std::byte* data() const { return host_.size() ? host_.data() : device_.data; }
+  std::size_t size() const { return device_.bytes(); }
+  // Copies in the lane's order; nothing where both are the same memory.
+  void to_device(Lane& lane) const;
+  void to_host(Lane& lane) const;
+
+ private:
+  View device_;
+  Arena host_;
 };
 
 }  // namespace strata::device

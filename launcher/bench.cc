@@ -29,7 +29,7 @@ using device::View;
 
 // Seconds of one product of this shape, alone.
 double product_seconds(const device::ProductShape& s, int threads) {
-  const device::Product product(s);
+  const device::Product product({}, s);
   const auto extent = [](std::int64_t rows, std::int64_t row) { return static_cast<std::size_t>(rows * row); };
   const std::size_t a = extent(s.transpose_a ? s.k : s.m, s.lda), b = extent(s.transpose_b ? s.n : s.k, s.ldb);
   const std::size_t c = extent(s.m, s.ldc), workspace = product.workspace_bytes(threads) / 4 + 1;

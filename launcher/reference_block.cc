@@ -92,7 +92,7 @@ ReferenceBlock::ReferenceBlock(device::Lane& lane, const Shape& shape)
   d_heads_ = some(3 * n * d, t);
   mixed_ = some(n * d, t);
   lse_ = memory_.take(n * model_->heads, DType::fp32);
-  attention_workspace_ = bytes(attention_workspace(attention_, t, lane.threads()));
+  attention_workspace_ = bytes(attention_workspace({}, attention_, t, lane.threads()));
   products_ = prepare(block);
   head_products_ = prepare(head);
 }
@@ -103,7 +103,7 @@ std::vector<ReferenceBlock::TimedProduct> ReferenceBlock::prepare(const models::
   std::vector<TimedProduct> products;
   for (const ProductShape& s : shapes) {
     const auto extent = [](std::int64_t rows, std::int64_t row) { return static_cast<std::size_t>(rows * row); };
-    TimedProduct& p = products.emplace_back(TimedProduct{device::Product(s), {}, {}, {}, {}, {}});
+    TimedProduct& p = products.emplace_back(TimedProduct{device::Product({}, s), {}, {}, {}, {}, {}});
     p.a = memory_.take(extent(s.transpose_a ? s.k : s.m, s.lda), s.in);
     p.b = memory_.take(extent(s.transpose_b ? s.n : s.k, s.ldb), s.in);
     p.c = memory_.take(extent(s.m, s.ldc), s.out);

@@ -54,10 +54,11 @@ struct BlockPlan {
                   3 * s.hidden,
                   3 * s.hidden,
                   1.0f / std::sqrt(static_cast<float>(s.hidden / s.heads))},
-        qkv({tokens, s.hidden, {{3 * s.hidden, o.qkv, o.qkv_bias}}, true, true, run.dtype}),
-        projection({tokens, s.hidden, {{s.hidden, o.projection, o.projection_bias}}, true, true, run.dtype}),
-        up({tokens, s.hidden, {{s.inner, o.up, o.up_bias}}, true, true, run.dtype}),
-        down({tokens, s.inner, {{s.hidden, o.down, o.down_bias}}, true, true, run.dtype}) {
+        qkv({tokens, s.hidden, {{3 * s.hidden, o.qkv, o.qkv_bias}}, true, true, run.dtype, run.device}),
+        projection(
+            {tokens, s.hidden, {{s.hidden, o.projection, o.projection_bias}}, true, true, run.dtype, run.device}),
+        up({tokens, s.hidden, {{s.inner, o.up, o.up_bias}}, true, true, run.dtype, run.device}),
+        down({tokens, s.inner, {{s.hidden, o.down, o.down_bias}}, true, true, run.dtype, run.device}) {
     const DType t = run.dtype;
     Slots save;
     mean1 = save.add(tokens, DType::fp32);
@@ -74,8 +75,8 @@ struct BlockPlan {
     active = save.add(tokens * s.inner, t);
     bytes.saved = save.bytes();
 
-    std::size_t scratch_bytes =
-        std::max(device::attention_workspace(attention, t, run.threads), device::norm_backward_workspace(norm));
+    std::size_t scratch_bytes = std::max(device::attention_workspace(run.device, attention, t, run.threads),
+                                         device::norm_backward_workspace(norm));
     if (run.cache > 0) {
       cached = {s.heads,         s.heads, attention.head_dim, 3 * s.hidden, 3 * s.hidden, 3 * s.hidden,
                 attention.scale, 0,       run.cache};

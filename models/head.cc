@@ -44,12 +44,12 @@ std::size_t stride_of(std::size_t columns) {
 // The products of a chunk of rows with a tile of the table. Gradients lie in the rows of the fp32 logits that they
 // replace. The gradient of the input is summed over tiles, that of the table over chunks, in fp32.
 struct TileProducts {
-  TileProducts(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, DType t)
+  TileProducts(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, const RunShape& run)
       : columns(n_columns),
-        logits(forward(n_rows, n_columns, hidden, t)),
-        input(backward_input(n_rows, n_columns, hidden, t)),
-        weights_first(backward_weights(n_rows, n_columns, hidden, t, false)),
-        weights_more(backward_weights(n_rows, n_columns, hidden, t, true)) {}
+        logits(run.device, forward(n_rows, n_columns, hidden, run.dtype)),
+        input(run.device, backward_input(n_rows, n_columns, hidden, run.dtype)),
+        weights_first(run.device, backward_weights(n_rows, n_columns, hidden, run.dtype, false)),
+        weights_more(run.device, backward_weights(n_rows, n_columns, hidden, run.dtype, true)) {}
 
   static ProductShape forward(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, DType t) {
     const auto m = static_cast<std::int64_t>(n_rows), n = static_cast<std::int64_t>(n_columns);
@@ -110,7 +110,7 @@ class ChunkedHead final : public Head {
       for (const std::size_t columns : {tiles_.rows(0), tiles_.rows(tiles_.count() - 1)}) {
         std::optional<TileProducts>& products = products_of(rows, columns);
         if (rows == 0 || products) continue;
-        products.emplace(rows, columns, spec.hidden, run.dtype);
+        products.emplace(rows, columns, spec.hidden, run);
         scratch = std::max(scratch, products->workspace(run.threads));
       }
     std::size_t stride = 0;

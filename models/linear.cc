@@ -52,8 +52,8 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     ProductShape input{rows, in, n, false, spec_.input_major, all, ldw, in, t, sum ? DType::fp32 : t, false, sum};
     ProductShape weights = spec_.input_major ? ProductShape{in, n, rows, true, false, in, all, ldw, t, t, false, false}
                                              : ProductShape{n, in, rows, true, false, all, in, ldw, t, t, false, false};
-    groups_.push_back(Group{run.out, run.weight, run.column, device::Product(forward), device::Product(input),
-                            device::Product(weights)});
+    groups_.push_back(Group{run.out, run.weight, run.column, device::Product(spec_.device, forward),
+                            device::Product(spec_.device, input), device::Product(spec_.device, weights)});
   }
 }
 

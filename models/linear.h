@@ -26,6 +26,7 @@ class Linear {
     bool bias;
     bool input_major;  // W is stored [in, out] (GPT-2's Conv1D), else [out, in]
     device::DType dtype;
+    device::Device device = {};
   };
   explicit Linear(const Spec& spec);
 

@@ -52,15 +52,23 @@ struct BlockPlan {
              {{s.query_width(), o.q, o.q_bias}, {s.key_width(), o.k, o.k_bias}, {s.key_width(), o.v, o.v_bias}},
              s.qkv_bias,
              false,
-             run.dtype}),
-        output({tokens, s.query_width(), {{s.hidden, o.output, o.output_bias}}, s.output_bias, false, run.dtype}),
+             run.dtype,
+             run.device}),
+        output({tokens,
+                s.query_width(),
+                {{s.hidden, o.output, o.output_bias}},
+                s.output_bias,
+                false,
+                run.dtype,
+                run.device}),
         gate_up({tokens,
                  s.hidden,
                  {{s.inner, o.gate, o.gate_bias}, {s.inner, o.up, o.up_bias}},
                  s.mlp_bias,
                  false,
-                 run.dtype}),
-        down({tokens, s.inner, {{s.hidden, o.down, o.down_bias}}, s.mlp_bias, false, run.dtype}) {
+                 run.dtype,
+                 run.device}),
+        down({tokens, s.inner, {{s.hidden, o.down, o.down_bias}}, s.mlp_bias, false, run.dtype, run.device}) {
     const DType t = run.dtype;
     Slots save;
     rstd1 = save.add(tokens, DType::fp32);
@@ -80,9 +88,9 @@ struct BlockPlan {
     active = save.add(tokens * s.inner, t);
     bytes.saved = save.bytes();
 
-    std::size_t scratch_bytes =
-        std::max({device::attention_workspace(attention, t, run.threads), device::norm_backward_workspace(norm),
-                  device::norm_backward_workspace(q_norm), device::norm_backward_workspace(k_norm)});
+    std::size_t scratch_bytes = std::max(
+        {device::attention_workspace(run.device, attention, t, run.threads), device::norm_backward_workspace(norm),
+         device::norm_backward_workspace(q_norm), device::norm_backward_workspace(k_norm)});
     if (run.cache > 0) {
       cached = {s.heads,       s.kv_heads,      s.head_dim, s.qkv_width(), s.qkv_width(),
                 s.qkv_width(), attention.scale, s.window,   run.cache};

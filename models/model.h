@@ -42,6 +42,7 @@ struct RunShape {
   // Above 0: one sequence is generated piece by piece, `seq` tokens at a time at most, up to `cache` in all. Forwards
   // attend to the positions before through a cache of keys and values, and the head gives logits instead of a loss.
   std::size_t cache = 0;
+  device::Device device = {};
 
   std::size_t tokens() const { return batch * seq; }
 };

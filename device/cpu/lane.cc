@@ -1,29 +1,25 @@
-#include "device/lane.h"
-
 #include <omp.h>
 
 #include <chrono>
 
+#include "device/backend.h"
 #include "device/cpu/lane_impl.h"
 #include "device/error.h"
 
-namespace strata::device {
+namespace strata::device::cpu {
 namespace {
 // How often a sleeping wait looks at the abort token.
 constexpr auto kPoll = std::chrono::milliseconds(50);
+// How often a wait for another device asks it.
+constexpr auto kQuery = std::chrono::microseconds(20);
 }  // namespace
 
-Event::Event() : state_(std::make_unique<State>()) {}
-Event::~Event() = default;
-Event::Event(Event&&) noexcept = default;
-Event& Event::operator=(Event&&) noexcept = default;
-
-Lane::Impl::Impl(std::string lane_name, int threads, int lane_rank, AbortToken& token)
-    : name(std::move(lane_name)), rank(lane_rank), abort(token), team(threads), ring_(kSlots) {
+HostLane::HostLane(std::string lane_name, int threads, int lane_rank, AbortToken& token)
+    : Impl(std::move(lane_name), {}, lane_rank, token, cpu_backend().operations), team_(threads), ring_(kSlots) {
   thread_ = std::thread([this] { loop(); });
 }
 
-Lane::Impl::~Impl() {
+HostLane::~HostLane() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -32,13 +28,13 @@ Lane::Impl::~Impl() {
   thread_.join();
 }
 
-Lane::Impl::Slot& Lane::Impl::acquire() {
+HostLane::Slot& HostLane::acquire() {
   std::unique_lock lock(mutex_);
   room_.wait(lock, [&] { return issued_ - done_ < kSlots; });
   return ring_[issued_ % kSlots];
 }
 
-void Lane::Impl::publish() {
+void HostLane::publish() {
   {
     const std::lock_guard lock(mutex_);
     ++issued_;
@@ -46,7 +42,7 @@ void Lane::Impl::publish() {
   work_.notify_one();
 }
 
-void Lane::Impl::loop() {
+void HostLane::loop() {
   omp_set_num_threads(1);  // see Team::work
   for (;;) {
     std::uint64_t at;
@@ -58,7 +54,7 @@ void Lane::Impl::loop() {
     }
     Slot& slot = ring_[at % kSlots];
     try {
-      if (!abort.is_set()) slot.run(slot.storage, team);
+      if (!abort.is_set()) slot.run(slot.storage, team_);
     } catch (const Aborted&) {
     } catch (const std::exception& e) {
       abort.set({rank, e.what(), exit_code(e)});
@@ -71,53 +67,39 @@ void Lane::Impl::loop() {
   }
 }
 
-void Lane::Impl::synchronize() {
+void HostLane::synchronize() {
   std::unique_lock lock(mutex_);
   room_.wait(lock, [&] { return done_ == issued_; });
   lock.unlock();
   abort.throw_if_set();
 }
 
-Lane::Lane(std::string name, int threads, int rank, AbortToken& abort)
-    : impl_(std::make_unique<Impl>(std::move(name), threads, rank, abort)) {}
-Lane::~Lane() = default;
-Lane::Lane(Lane&&) noexcept = default;
-
-const std::string& Lane::name() const {
-  return impl_->name;
-}
-int Lane::threads() const {
-  return impl_->team.threads();
-}
-AbortToken& Lane::abort() const {
-  return impl_->abort;
-}
-void Lane::synchronize() {
-  impl_->synchronize();
-}
-
-void Lane::record(Event& event) {
-  Event::State* state = &event.state();
-  const std::uint64_t n = ++state->issued;
-  impl_->submit([state, n](cpu::Team&) {
+void HostLane::record(Event::State& event) {
+  const std::uint64_t n = ++event.issued;
+  event.recorder = Kind::cpu;
+  submit([state = &event, n](Team&) {
     const std::lock_guard lock(state->mutex);
     state->done = n;
+    if (state->twin) state->twin->signal(n);
     state->reached.notify_all();  // under the lock: the event may be destroyed right after
   });
 }
 
-void Lane::wait(const Event& event) {
-  Event::State* state = &event.state();
-  const std::uint64_t n = state->issued;
+void HostLane::wait(Event::State& event) {
+  const std::uint64_t n = event.issued;
   if (n == 0) return;
-  impl_->submit([state, n, token = &impl_->abort](cpu::Team&) {
+  if (event.recorder != Kind::cpu)
+    return submit([twin = event.twin.get(), token = &abort](Team&) {
+      for (; !twin->reached(); std::this_thread::sleep_for(kQuery)) token->throw_if_set();
+    });
+  submit([state = &event, n, token = &abort](Team&) {
     std::unique_lock lock(state->mutex);
     while (!state->reached.wait_for(lock, kPoll, [&] { return state->done >= n; })) token->throw_if_set();
   });
 }
 
-void Lane::stamp(std::int64_t* where) {
-  impl_->submit([where](cpu::Team&) { *where = std::chrono::steady_clock::now().time_since_epoch().count(); });
+void HostLane::stamp(std::int64_t* where) {
+  submit([where](Team&) { *where = std::chrono::steady_clock::now().time_since_epoch().count(); });
 }
 
-}  // namespace strata::device
+}  // namespace strata::device::cpu

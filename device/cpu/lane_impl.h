@@ -10,23 +10,24 @@
 #include <vector>
 
 #include "device/cpu/team.h"
-#include "device/lane.h"
+#include "device/lane_impl.h"
 
-namespace strata::device {
-
-struct Event::State {
-  std::mutex mutex;
-  std::condition_variable reached;
-  std::uint64_t issued = 0;  // records issued; the host thread's alone
-  std::uint64_t done = 0;    // records reached; under the mutex
-};
+namespace strata::device::cpu {
 
 // The CPU lane: a ring of closures of bounded size (nothing is allocated while the step runs) and the thread that
 // runs them in order.
-class Lane::Impl {
+class HostLane final : public Lane::Impl {
  public:
-  Impl(std::string name, int threads, int rank, AbortToken& abort);
-  ~Impl();
+  HostLane(std::string name, int threads, int rank, AbortToken& abort);
+  ~HostLane() override;
+
+  int threads() const override { return team_.threads(); }
+  void record(Event::State& event) override;
+  void wait(Event::State& event) override;
+  void stamp(std::int64_t* where) override;
+  void synchronize() override;
+  HostLane& begin_host_work() override { return *this; }
+  void end_host_work() override {}
 
   // Queues work(team). The closure is copied into the ring; what it points to must live until it ran.
   template <typename F>
@@ -35,28 +36,22 @@ class Lane::Impl {
     static_assert(alignof(F) <= alignof(std::max_align_t) && std::is_trivially_destructible_v<F>);
     Slot& slot = acquire();
     new (slot.storage) F(std::move(work));
-    slot.run = [](void* storage, cpu::Team& threads) { (*std::launder(static_cast<F*>(storage)))(threads); };
+    slot.run = [](void* storage, Team& team) { (*std::launder(static_cast<F*>(storage)))(team); };
     publish();
   }
-
-  void synchronize();
-
-  const std::string name;
-  const int rank;
-  AbortToken& abort;
-  cpu::Team team;
 
  private:
   static constexpr std::size_t kSlotBytes = 384, kSlots = 512;
   struct Slot {
     alignas(std::max_align_t) std::byte storage[kSlotBytes];
-    void (*run)(void*, cpu::Team&);
+    void (*run)(void*, Team&);
   };
 
   Slot& acquire();
   void publish();
   void loop();
 
+  Team team_;
   std::vector<Slot> ring_;
   std::mutex mutex_;
   std::condition_variable work_, room_;
@@ -65,12 +60,12 @@ class Lane::Impl {
   std::thread thread_;
 };
 
-namespace cpu {
-// Queues work(Team&) in a lane of the CPU device.
+// Queues work(Team&) in a lane's order: what the CPU's operations are made of, and the host's share of work in a lane
+// of another device.
 template <typename F>
 void submit(Lane& lane, F work) {
-  lane.impl().submit(std::move(work));
+  lane.impl().begin_host_work().submit(std::move(work));
+  lane.impl().end_host_work();
 }
-}  // namespace cpu
 
-}  // namespace strata::device
+}  // namespace strata::device::cpu

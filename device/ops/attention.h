@@ -25,7 +25,7 @@ void attention_forward(Lane&, const AttentionShape&, ConstView q, ConstView k, C
 void attention_backward(Lane&, const AttentionShape&, ConstView q, ConstView k, ConstView v, ConstView o, ConstView lse,
                         ConstView do_, View dq, View dk, View dv, const Dropout&, View workspace);
 
-// Bytes of workspace in a lane of `threads` threads.
-std::size_t attention_workspace(const AttentionShape&, DType dtype, int threads);
+// Bytes of workspace in a lane of `threads` threads of the device.
+std::size_t attention_workspace(Device, const AttentionShape&, DType dtype, int threads);
 
 }  // namespace strata::device

@@ -13,6 +13,9 @@ struct CachedAttentionShape {
   std::size_t q_stride, k_stride, v_stride;
   float scale;
   std::size_t window, capacity;
+
+  // Positions come in blocks of 16, on every device.
+  std::size_t rounded_capacity() const { return (capacity + 15) / 16 * 16; }
 };
 
 // Elements of a cache, in the dtype of q, k and v. It is written by positions in rising order, from 0.

@@ -14,7 +14,8 @@ inline constexpr std::size_t kSquareBlock = 4096;
 
 // sum[i] = ((sum[i] + pieces[0][i]) + pieces[1][i]) + ...: the ordered gradient sum, fp32, one rounding per addition.
 // first: the sum starts from +0 instead of its memory. Pieces hold sum.size elements of `dtype`; the array of pointers
-// is read when the work runs and must stay valid until then.
+// is read when the work runs, or, where the lane's work is not the host's, when it is issued; it stays valid until the
+// work has run.
 void gradient_sum(Lane&, std::span<const std::byte* const> pieces, DType dtype, View sum, bool first);
 
 // A step's gradient of one element is (+0 + first[i]) + second[i], in fp32; second may be empty (see design: tied

@@ -16,6 +16,9 @@ constexpr int moment_count(Algorithm algorithm) {
   return algorithm == Algorithm::adamw ? 2 : 1;
 }
 
+// Streams of random numbers at sites from here on round moments; those below are dropout's.
+inline constexpr std::uint32_t kMomentSites = 0x80000000u;
+
 // As the recipe gives it, in fp64: 1 - beta2 taken from a float of 0.999 would be wrong in its fifth digit.
 //   adamw  decoupled AdamW (Loshchilov & Hutter 2019) as PyTorch computes it;
 //   lion   c = beta1 m + (1 - beta1) g; p -= rate (sign(c) + weight_decay p); m = beta2 m + (1 - beta2) g

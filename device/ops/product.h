@@ -32,7 +32,7 @@ enum class Epilogue : std::uint8_t { none, gelu_tanh };
 // Work of one Product runs in one lane at a time. Throws Error{failed} if the library refuses the shape.
 class Product {
  public:
-  explicit Product(const ProductShape& shape);
+  Product(Device device, const ProductShape& shape);
   ~Product();
   Product(Product&&) noexcept;
   Product& operator=(Product&&) noexcept;
@@ -44,8 +44,9 @@ class Product {
   void run(Lane& lane, ConstView a, ConstView b, ConstView bias, View c, View workspace,
            Epilogue epilogue = Epilogue::none, View epilogue_out = {}) const;
 
- private:
   class Impl;
+
+ private:
   std::unique_ptr<Impl> impl_;
 };
 

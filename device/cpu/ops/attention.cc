@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
+#include "device/cpu/backend.h"
 #include "device/cpu/kernels/attention.h"
 #include "device/cpu/lane_impl.h"
 
-namespace strata::device {
+namespace strata::device::cpu {
 namespace {
-
-using cpu::AttentionCall;
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kDeltaRows = 64;
@@ -28,16 +27,11 @@ struct Layout {
     turns = delta + align(rows * sizeof(float));
     dq_sum = turns + align(c.batch * c.heads * c.tiles() * sizeof(std::uint32_t));
     scratch = dq_sum + rows * c.padded() * sizeof(float);
-    per_worker = align(cpu::attention_scratch(c.padded()) * sizeof(float));
+    per_worker = align(attention_scratch(c.padded()) * sizeof(float));
   }
 };
 
 AttentionCall describe(const AttentionShape& s) {
-  STRATA_CHECK(s.batch > 0 && s.seq > 0 && s.head_dim > 0 && s.kv_heads > 0);
-  STRATA_CHECK_EQ(s.heads % s.kv_heads, 0u);
-  STRATA_CHECK_LE(s.heads * s.head_dim, s.q_stride);
-  STRATA_CHECK_LE(s.kv_heads * s.head_dim, s.k_stride);
-  STRATA_CHECK_LE(s.kv_heads * s.head_dim, s.v_stride);
   AttentionCall c{};
   c.batch = s.batch;
   c.seq = s.seq;
@@ -51,21 +45,6 @@ AttentionCall describe(const AttentionShape& s) {
   c.scale = s.scale;
   c.keep_scale = 1.0f;
   return c;
-}
-
-// `heads` heads in each of the batch * seq rows, `stride` apart.
-void check(const AttentionShape& s, ConstView x, std::size_t heads, std::size_t stride, DType dtype) {
-  STRATA_CHECK(x.dtype == dtype);
-  STRATA_CHECK_LE((s.batch * s.seq - 1) * stride + heads * s.head_dim, x.size);
-}
-
-void check(const AttentionShape& s, ConstView q, ConstView k, ConstView v, ConstView o, ConstView lse) {
-  check(s, q, s.heads, s.q_stride, q.dtype);
-  check(s, k, s.kv_heads, s.k_stride, q.dtype);
-  check(s, v, s.kv_heads, s.v_stride, q.dtype);
-  check(s, o, s.heads, s.heads * s.head_dim, q.dtype);
-  STRATA_CHECK(lse.dtype == DType::fp32);
-  STRATA_CHECK_LE(s.batch * s.heads * s.seq, lse.size);
 }
 
 // Read when the work runs: the step's seed and micro-batch are on the device.
@@ -90,8 +69,6 @@ std::size_t attention_workspace(const AttentionShape& shape, DType, int threads)
 
 void attention_forward(Lane& lane, const AttentionShape& shape, ConstView q, ConstView k, ConstView v, View o, View lse,
                        const Dropout& dropout, View workspace) {
-  check(shape, q, k, v, o, lse);
-  STRATA_CHECK_LE(attention_workspace(shape, q.dtype, lane.threads()), workspace.bytes());
   AttentionCall call = describe(shape);
   call.q = q.data;
   call.k = k.data;
@@ -99,14 +76,14 @@ void attention_forward(Lane& lane, const AttentionShape& shape, ConstView q, Con
   call.o = o.data;
   call.lse = lse.as<float>();
   const auto dtype = static_cast<std::size_t>(q.dtype);
-  cpu::submit(lane, [call, dropout, workspace, dtype](cpu::Team& team) {
+  submit(lane, [call, dropout, workspace, dtype](Team& team) {
     AttentionCall c = call;
     set_dropout(c, dropout);
     const Layout layout(c);
     std::byte* const scratch = first_aligned(workspace);
-    const auto kernel = cpu::attention_kernels().forward[dtype];
+    const auto kernel = attention_kernels().forward[dtype];
     const std::size_t across = c.batch * c.heads;
-    const std::size_t blocks = (c.seq + cpu::kForwardQueries - 1) / cpu::kForwardQueries;
+    const std::size_t blocks = (c.seq + kForwardQueries - 1) / kForwardQueries;
     team.run(across * blocks, [&](std::size_t task, int worker) {
       const std::size_t block = blocks - 1 - task % blocks, head = task / blocks;  // the longest first
       kernel(c, head / c.heads, head % c.heads, block,
@@ -118,10 +95,6 @@ void attention_forward(Lane& lane, const AttentionShape& shape, ConstView q, Con
 void attention_backward(Lane& lane, const AttentionShape& shape, ConstView q, ConstView k, ConstView v, ConstView o,
                         ConstView lse, ConstView do_, View dq, View dk, View dv, const Dropout& dropout,
                         View workspace) {
-  check(shape, q, k, v, o, lse);
-  check(shape, dq, dk, dv, do_, lse);
-  STRATA_CHECK(q.dtype == dq.dtype);
-  STRATA_CHECK_LE(attention_workspace(shape, q.dtype, lane.threads()), workspace.bytes());
   AttentionCall call = describe(shape);
   std::byte* const base = first_aligned(workspace);
   const Layout layout(call);
@@ -138,11 +111,11 @@ void attention_backward(Lane& lane, const AttentionShape& shape, ConstView q, Co
   call.turns = reinterpret_cast<std::uint32_t*>(base + layout.turns);
   call.dq_sum = reinterpret_cast<float*>(base + layout.dq_sum);
   const auto dtype = static_cast<std::size_t>(q.dtype);
-  cpu::submit(lane, [call, dropout, base, dtype](cpu::Team& team) {
+  submit(lane, [call, dropout, base, dtype](Team& team) {
     AttentionCall c = call;
     set_dropout(c, dropout);
     const Layout parts(c);
-    const cpu::AttentionKernels& kernels = cpu::attention_kernels();
+    const AttentionKernels& kernels = attention_kernels();
     std::fill_n(c.turns, c.batch * c.heads * c.tiles(), 0u);
     team.for_range(c.batch * c.seq, kDeltaRows,
                    [&](std::size_t begin, std::size_t end) { kernels.delta[dtype](c, begin, end); });
@@ -158,4 +131,4 @@ void attention_backward(Lane& lane, const AttentionShape& shape, ConstView q, Co
   });
 }
 
-}  // namespace strata::device
+}  // namespace strata::device::cpu

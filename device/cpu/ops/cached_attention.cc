@@ -2,23 +2,19 @@
 
 #include <algorithm>
 
+#include "device/cpu/grain.h"
 #include "device/cpu/kernels/cached_attention.h"
 #include "device/cpu/lane_impl.h"
-#include "device/cpu/row_blocks.h"
 
-namespace strata::device {
+namespace strata::device::cpu {
 namespace {
 
 constexpr std::size_t kBlock = 16;  // positions of a block of keys
 
-std::size_t rounded(std::size_t positions) {
-  return (positions + kBlock - 1) / kBlock * kBlock;
-}
-
 // Keys of all heads, then values of all heads.
 struct CachePlaces {
   explicit CachePlaces(const CachedAttentionShape& s)
-      : head_dim(s.head_dim), head(rounded(s.capacity) * s.head_dim), values(s.kv_heads * head) {}
+      : head_dim(s.head_dim), head(s.rounded_capacity() * s.head_dim), values(s.kv_heads * head) {}
   std::size_t key(std::size_t kv_head, std::size_t position, std::size_t element) const {
     return kv_head * head + (position / kBlock * head_dim + element) * kBlock + position % kBlock;
   }
@@ -39,28 +35,10 @@ void append(const CachedAttentionShape& s, std::size_t position, const T* k, con
 
 }  // namespace
 
-std::size_t cache_elements(const CachedAttentionShape& s) {
-  return 2 * CachePlaces(s).values;
-}
-
-std::size_t cached_attention_workspace(const CachedAttentionShape& s, int threads) {
-  return static_cast<std::size_t>(threads) * rounded(s.capacity) * sizeof(float);
-}
-
 void cached_attention(Lane& lane, const CachedAttentionShape& s, std::size_t first, std::size_t rows, ConstView q,
                       ConstView k, ConstView v, View cache, View o, View workspace) {
-  STRATA_CHECK_LE(first + rows, s.capacity);
-  STRATA_CHECK_LE(cache_elements(s), cache.size);
-  STRATA_CHECK_LE(rows * s.heads * s.head_dim, o.size);
-  STRATA_CHECK_LE(cached_attention_workspace(s, lane.threads()), workspace.bytes());
-  STRATA_CHECK(q.dtype == cache.dtype && k.dtype == cache.dtype && v.dtype == cache.dtype && o.dtype == cache.dtype);
-  if (rows > 0) {
-    STRATA_CHECK_LE((rows - 1) * s.q_stride + s.heads * s.head_dim, q.size);
-    STRATA_CHECK_LE((rows - 1) * s.k_stride + s.kv_heads * s.head_dim, k.size);
-    STRATA_CHECK_LE((rows - 1) * s.v_stride + s.kv_heads * s.head_dim, v.size);
-  }
   // Two pieces of work: a closure of all operands would not fit into the lane.
-  cpu::submit(lane, [=](cpu::Team& team) {
+  submit(lane, [=](Team& team) {
     visit(cache.dtype, [&](auto zero) {
       using T = decltype(zero);
       team.run(rows, [&](std::size_t row, int) {
@@ -68,8 +46,8 @@ void cached_attention(Lane& lane, const CachedAttentionShape& s, std::size_t fir
       });
     });
   });
-  const auto kernel = cpu::cached_attention_kernels().attend[cpu::index(q.dtype)];
-  cpu::submit(lane, [=](cpu::Team& team) {
+  const auto kernel = cached_attention_kernels().attend[index(q.dtype)];
+  submit(lane, [=](Team& team) {
     const CachePlaces at(s);
     const std::size_t element = size_of(q.dtype), group = s.heads / s.kv_heads;
     team.run(rows * s.heads, [&](std::size_t task, int worker) {
@@ -83,9 +61,9 @@ void cached_attention(Lane& lane, const CachedAttentionShape& s, std::size_t fir
               .values = cache.data + at.value(head / group, 0) * element,
               .o = o.data + task * s.head_dim * element,
               .scores =
-                  reinterpret_cast<float*>(workspace.data) + static_cast<std::size_t>(worker) * rounded(s.capacity)});
+                  reinterpret_cast<float*>(workspace.data) + static_cast<std::size_t>(worker) * s.rounded_capacity()});
     });
   });
 }
 
-}  // namespace strata::device
+}  // namespace strata::device::cpu

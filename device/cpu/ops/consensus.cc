@@ -5,16 +5,16 @@
 
 #include "device/cpu/lane_impl.h"
 
-namespace strata::device {
+namespace strata::device::cpu {
 
 void pack_message(Lane& lane, const ExactSum* squares, const ExactSum* loss, const std::uint64_t* stop,
                   StepMessage* message) {
-  cpu::submit(lane, [=](cpu::Team&) { *message = {*squares, *loss, *stop}; });
+  submit(lane, [=](Team&) { *message = {*squares, *loss, *stop}; });
 }
 
 void resolve_step(Lane& lane, const StepMessage* messages, std::size_t ranks, StepScalars* scalars,
                   StepResult* result) {
-  cpu::submit(lane, [=](cpu::Team&) {
+  submit(lane, [=](Team&) {
     StepMessage all = messages[0];
     for (std::size_t r = 1; r < ranks; ++r) {
       all.squares.merge(messages[r].squares);
@@ -31,4 +31,4 @@ void resolve_step(Lane& lane, const StepMessage* messages, std::size_t ranks, St
   });
 }
 
-}  // namespace strata::device
+}  // namespace strata::device::cpu

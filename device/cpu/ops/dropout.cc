@@ -2,27 +2,23 @@
 
 #include <cstring>
 
+#include "device/cpu/grain.h"
 #include "device/cpu/kernels/dropout.h"
 #include "device/cpu/lane_impl.h"
-#include "device/cpu/row_blocks.h"
 #include "device/philox.h"
 
-namespace strata::device {
+namespace strata::device::cpu {
 
 void dropout(Lane& lane, const Dropout& use, ConstView x, ConstView residual, View out) {
-  STRATA_CHECK_EQ(x.size, out.size);
-  STRATA_CHECK(x.dtype == out.dtype);
-  STRATA_CHECK(!residual || (residual.size == x.size && residual.dtype == x.dtype));
-  STRATA_CHECK(use.probability >= 0.0f && use.probability < 1.0f);
-  const auto drop = cpu::dropout_kernels().dropout[cpu::index(x.dtype)];
-  const auto add = cpu::dropout_kernels().add[cpu::index(x.dtype)];
-  cpu::submit(lane, [=](cpu::Team& team) {
+  const auto drop = dropout_kernels().dropout[index(x.dtype)];
+  const auto add = dropout_kernels().add[index(x.dtype)];
+  submit(lane, [=](Team& team) {
     RandomStream stream{};
     if (use.probability > 0.0f)
       stream = {use.scalars->seed, use.scalars->first_micro_batch + use.micro_batch, use.site};
     const std::uint32_t threshold = drop_threshold(use.probability);
     const float scale = 1.0f / (1.0f - use.probability);
-    team.for_range(x.size, cpu::kGrain, [&](std::size_t begin, std::size_t end) {
+    team.for_range(x.size, kGrain, [&](std::size_t begin, std::size_t end) {
       const std::size_t n = end - begin;
       const std::byte* from = x.sub(begin, n).data;
       const std::byte* base = residual ? residual.sub(begin, n).data : nullptr;
@@ -37,4 +33,4 @@ void dropout(Lane& lane, const Dropout& use, ConstView x, ConstView residual, Vi
   });
 }
 
-}  // namespace strata::device
+}  // namespace strata::device::cpu

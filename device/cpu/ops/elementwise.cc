@@ -3,11 +3,12 @@
 #include <atomic>
 #include <cstring>
 
+#include "device/cpu/grain.h"
 #include "device/cpu/kernels/elementwise.h"
 #include "device/cpu/lane_impl.h"
-#include "device/cpu/row_blocks.h"
+#include "device/row_blocks.h"
 
-namespace strata::device {
+namespace strata::device::cpu {
 namespace {
 
 // A partial sum's slice of columns for one task of the last addition.
@@ -16,17 +17,16 @@ constexpr std::size_t kColumnGrain = 1024;
 }  // namespace
 
 void zero(Lane& lane, View x) {
-  cpu::submit(lane, [=](cpu::Team& team) {
-    team.for_range(x.bytes(), 4 * cpu::kGrain,
+  submit(lane, [=](Team& team) {
+    team.for_range(x.bytes(), 4 * kGrain,
                    [&](std::size_t begin, std::size_t end) { std::memset(x.data + begin, 0, end - begin); });
   });
 }
 
 void cast(Lane& lane, ConstView from, View to) {
-  STRATA_CHECK_EQ(from.size, to.size);
-  const auto kernel = cpu::elementwise_kernels().cast[cpu::index(from.dtype)][cpu::index(to.dtype)];
-  cpu::submit(lane, [=](cpu::Team& team) {
-    team.for_range(to.size, cpu::kGrain, [&](std::size_t begin, std::size_t end) {
+  const auto kernel = elementwise_kernels().cast[index(from.dtype)][index(to.dtype)];
+  submit(lane, [=](Team& team) {
+    team.for_range(to.size, kGrain, [&](std::size_t begin, std::size_t end) {
       const ConstView source = from.sub(begin, end - begin);
       const View target = to.sub(begin, end - begin);
       if (from.dtype == to.dtype)
@@ -38,20 +38,19 @@ void cast(Lane& lane, ConstView from, View to) {
 }
 
 void add(Lane& lane, ConstView from, View to) {
-  STRATA_CHECK_EQ(from.size, to.size);
   auto* sums = to.as<float>();
-  const auto kernel = cpu::elementwise_kernels().add[cpu::index(from.dtype)];
-  cpu::submit(lane, [=](cpu::Team& team) {
-    team.for_range(to.size, cpu::kGrain, [&](std::size_t begin, std::size_t end) {
+  const auto kernel = elementwise_kernels().add[index(from.dtype)];
+  submit(lane, [=](Team& team) {
+    team.for_range(to.size, kGrain, [&](std::size_t begin, std::size_t end) {
       kernel(from.sub(begin, end - begin).data, sums + begin, end - begin);
     });
   });
 }
 
 void count_nonfinite(Lane& lane, ConstView x, std::uint64_t* count) {
-  const auto kernel = cpu::elementwise_kernels().count_nonfinite[cpu::index(x.dtype)];
-  cpu::submit(lane, [=](cpu::Team& team) {
-    team.for_range(x.size, cpu::kGrain, [&](std::size_t begin, std::size_t end) {
+  const auto kernel = elementwise_kernels().count_nonfinite[index(x.dtype)];
+  submit(lane, [=](Team& team) {
+    team.for_range(x.size, kGrain, [&](std::size_t begin, std::size_t end) {
       const std::uint64_t found = kernel(x.sub(begin, end - begin).data, end - begin);
       if (found != 0) std::atomic_ref(*count).fetch_add(found, std::memory_order_relaxed);
     });
@@ -60,16 +59,12 @@ void count_nonfinite(Lane& lane, ConstView x, std::uint64_t* count) {
 
 void column_sum(Lane& lane, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, View out,
                 View workspace) {
-  if (rows > 0) STRATA_CHECK_LE((rows - 1) * stride + columns, x.size);
-  STRATA_CHECK_EQ(out.size, columns);
-  STRATA_CHECK_LE(column_sum_workspace(rows, columns), workspace.bytes());
-  if (rows == 0) return zero(lane, out);
-  const auto& kernels = cpu::elementwise_kernels();
-  const auto sum_rows = kernels.column_sum[cpu::index(x.dtype)];
-  const auto add_blocks = kernels.add_partials[cpu::index(out.dtype)];
+  const auto& kernels = elementwise_kernels();
+  const auto sum_rows = kernels.column_sum[index(x.dtype)];
+  const auto add_blocks = kernels.add_partials[index(out.dtype)];
   auto* partials = reinterpret_cast<float*>(workspace.data);
-  cpu::submit(lane, [=](cpu::Team& team) {
-    const cpu::RowBlocks blocks(rows);
+  submit(lane, [=](Team& team) {
+    const RowBlocks blocks(rows);
     // A block of rows is cut by columns too, so that its sums stay in the first-level cache.
     const std::size_t slices = (columns + kColumnGrain - 1) / kColumnGrain;
     team.run(blocks.count * slices, [&](std::size_t task, int) {
@@ -84,8 +79,4 @@ void column_sum(Lane& lane, std::size_t rows, std::size_t columns, std::size_t s
   });
 }
 
-std::size_t column_sum_workspace(std::size_t rows, std::size_t columns) {
-  return cpu::RowBlocks(rows).count * columns * sizeof(float);
-}
-
-}  // namespace strata::device
+}  // namespace strata::device::cpu

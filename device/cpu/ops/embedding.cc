@@ -3,11 +3,11 @@
 #include <cstring>
 #include <utility>
 
+#include "device/cpu/grain.h"
 #include "device/cpu/kernels/embedding.h"
 #include "device/cpu/lane_impl.h"
-#include "device/cpu/row_blocks.h"
 
-namespace strata::device {
+namespace strata::device::cpu {
 namespace {
 
 // Rows of the table that one task of the backward writes.
@@ -32,11 +32,8 @@ void sort_by_index(std::size_t rows, const std::uint32_t* indices, const TableRo
 
 void embedding_forward(Lane& lane, std::size_t rows, std::size_t width, const std::uint32_t* indices, TableRows tile,
                        ConstView table, View out) {
-  STRATA_CHECK_LE(rows * width, out.size);
-  STRATA_CHECK_LE(tile.count * width, table.size);
-  STRATA_CHECK(table.dtype == out.dtype);
-  cpu::submit(lane, [=](cpu::Team& team) {
-    team.for_range(rows, std::max<std::size_t>(1, cpu::kGrain / width), [&](std::size_t begin, std::size_t end) {
+  submit(lane, [=](Team& team) {
+    team.for_range(rows, std::max<std::size_t>(1, kGrain / width), [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) {
         STRATA_CHECK_LT(indices[i], tile.total);
         const std::size_t t = indices[i] - tile.first;
@@ -50,11 +47,9 @@ void embedding_forward(Lane& lane, std::size_t rows, std::size_t width, const st
 
 void embedding_add(Lane& lane, std::size_t rows, std::size_t width, const std::uint32_t* indices, ConstView table,
                    View out) {
-  STRATA_CHECK_LE(rows * width, out.size);
-  STRATA_CHECK(table.dtype == out.dtype);
-  const auto add_rows = cpu::embedding_kernels().add_rows[cpu::index(out.dtype)];
-  cpu::submit(lane, [=](cpu::Team& team) {
-    team.for_range(rows, std::max<std::size_t>(1, cpu::kGrain / width), [&](std::size_t begin, std::size_t end) {
+  const auto add_rows = embedding_kernels().add_rows[index(out.dtype)];
+  submit(lane, [=](Team& team) {
+    team.for_range(rows, std::max<std::size_t>(1, kGrain / width), [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) {
         const View to = out.sub(i * width, width);
         add_rows(to.data, table.sub(indices[i] * width, width).data, to.data, width);
@@ -65,12 +60,9 @@ void embedding_add(Lane& lane, std::size_t rows, std::size_t width, const std::u
 
 void embedding_backward(Lane& lane, std::size_t rows, std::size_t width, const std::uint32_t* indices, TableRows tile,
                         ConstView dout, View dtable, View workspace) {
-  STRATA_CHECK_LE(rows * width, dout.size);
-  STRATA_CHECK_LE(tile.count * width, dtable.size);
-  STRATA_CHECK_LE(embedding_backward_workspace(rows, tile.count), workspace.bytes());
-  const auto sum_rows = cpu::embedding_kernels().sum_rows[cpu::index(dout.dtype)][cpu::index(dtable.dtype)];
+  const auto sum_rows = embedding_kernels().sum_rows[index(dout.dtype)][index(dtable.dtype)];
   auto* ends = reinterpret_cast<std::uint32_t*>(workspace.data);
-  cpu::submit(lane, [=](cpu::Team& team) {
+  submit(lane, [=](Team& team) {
     std::uint32_t* order = ends + tile.count;
     sort_by_index(rows, indices, tile, ends, order);
     team.for_range(tile.count, kTableGrain, [&](std::size_t first, std::size_t last) {
@@ -86,8 +78,4 @@ void embedding_backward(Lane& lane, std::size_t rows, std::size_t width, const s
   });
 }
 
-std::size_t embedding_backward_workspace(std::size_t rows, std::size_t tile_rows) {
-  return (rows + tile_rows) * sizeof(std::uint32_t);
-}
-
-}  // namespace strata::device
+}  // namespace strata::device::cpu

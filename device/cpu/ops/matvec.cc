@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 
+#include "device/cpu/grain.h"
 #include "device/cpu/kernels/matvec.h"
 #include "device/cpu/lane_impl.h"
-#include "device/cpu/row_blocks.h"
 
-namespace strata::device {
+namespace strata::device::cpu {
 namespace {
 
 // Bytes of W that a task reads: enough to stream, few enough to share out.
@@ -19,19 +19,14 @@ constexpr std::size_t kColumnGrain = 128;  // of an input-major matrix
 }  // namespace
 
 void matvec(Lane& lane, const MatvecShape& shape, ConstView w, ConstView x, ConstView bias, View y) {
-  STRATA_CHECK_LE(shape.out * shape.in, w.size);
-  STRATA_CHECK_LE(shape.in, x.size);
-  STRATA_CHECK_LE(shape.out, y.size);
-  STRATA_CHECK(w.dtype == x.dtype && (y.dtype == x.dtype || y.dtype == DType::fp32));
-  if (bias) STRATA_CHECK_LE(shape.out, bias.size);
-  const auto& kernels = cpu::matvec_kernels();
-  const auto kernel = (shape.input_major ? kernels.columns : kernels.rows)[cpu::index(w.dtype)];
+  const auto& kernels = matvec_kernels();
+  const auto kernel = (shape.input_major ? kernels.columns : kernels.rows)[index(w.dtype)];
   const std::size_t element = size_of(w.dtype);
   const std::size_t grain =
       shape.input_major ? kColumnGrain : std::clamp<std::size_t>(kTaskBytes / (shape.in * element), 1, kMostOutputs);
   const std::size_t step = shape.input_major ? 1 : shape.in;  // elements of W from one output to the next
   const std::size_t stride = shape.input_major ? shape.out : shape.in;
-  cpu::submit(lane, [=](cpu::Team& team) {
+  submit(lane, [=](Team& team) {
     team.for_range(shape.out, grain, [&](std::size_t begin, std::size_t end) {
       std::array<float, kMostOutputs> sums;
       kernel({.outputs = end - begin,
@@ -55,4 +50,4 @@ void matvec(Lane& lane, const MatvecShape& shape, ConstView w, ConstView x, Cons
   });
 }
 
-}  // namespace strata::device
+}  // namespace strata::device::cpu

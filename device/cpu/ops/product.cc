@@ -6,17 +6,15 @@
 #include <thread>
 #include <vector>
 
+#include "device/cpu/backend.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/kernels/activation.h"
 #include "device/cpu/kernels/product.h"
 #include "device/cpu/lane_impl.h"
 #include "device/cpu/matmul.h"
 
-namespace strata::device {
+namespace strata::device::cpu {
 namespace {
-
-using cpu::Matmul;
-using cpu::MatmulShape;
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t align(std::size_t bytes) {
@@ -63,44 +61,26 @@ Cuts cut_into_tiles(std::int64_t m, std::int64_t n) {
 }
 
 bool widens(const ProductShape& s) {
-  const bool native = cpu::native_bf16();  // asked in any case: it sets the library's instruction set
+  const bool native = native_bf16();  // asked in any case: it sets the library's instruction set
   return s.in == DType::fp16 || (s.in == DType::bf16 && !native);
-}
-
-const ProductShape& checked(const ProductShape& s) {
-  STRATA_CHECK(s.m >= 1 && s.n >= 1 && s.k >= 1);
-  STRATA_CHECK_LE(s.transpose_a ? s.m : s.k, s.lda);
-  STRATA_CHECK_LE(s.transpose_b ? s.k : s.n, s.ldb);
-  STRATA_CHECK_LE(s.n, s.ldc);
-  STRATA_CHECK(s.out == s.in || s.out == DType::fp32);
-  STRATA_CHECK(!s.accumulate || s.out == DType::fp32);
-  return s;
-}
-
-// What a matrix of `rows` rows, `row` elements apart, occupies.
-std::size_t extent(std::int64_t rows, std::int64_t columns, std::int64_t row) {
-  return static_cast<std::size_t>((rows - 1) * row + columns);
 }
 
 }  // namespace
 
-class Product::Impl {
+class TiledProduct final : public Product::Impl {
  public:
-  explicit Impl(const ProductShape& s);
+  explicit TiledProduct(const ProductShape& s);
 
-  void reserve(int workers);
-  struct Operands {
-    ConstView a, b, bias;
-    View c, workspace, activated;  // activated: the epilogue's output, or empty
-  };
-  void run(cpu::Team& team, const Operands& x) const;
+  std::size_t workspace_bytes(int threads) override;
+  void run(Lane& lane, const Operands& x) override;
 
-  const ProductShape shape;
   const bool widen;
   const Cut rows, columns, depth;
   std::size_t worker_bytes = 0;  // of workspace, per worker
 
  private:
+  void reserve(int workers);
+  void run(Team& team, const Operands& x) const;
   // Depth steps of a widened product: the first overwrites (unless the product accumulates), the others add.
   enum Step : std::size_t { first = 0, middle = 1, last = 2 };
   struct Scratch {
@@ -130,8 +110,8 @@ class Product::Impl {
   std::size_t library_bytes_ = 0;
 };
 
-Product::Impl::Impl(const ProductShape& s)
-    : shape(checked(s)),
+TiledProduct::TiledProduct(const ProductShape& s)
+    : Impl(s),
       widen(widens(s)),
       rows(cut_into_tiles(s.m, s.n).rows),
       columns(cut_into_tiles(s.m, s.n).columns),
@@ -154,7 +134,7 @@ Product::Impl::Impl(const ProductShape& s)
   }
 }
 
-void Product::Impl::add_matmul(int row_kind, int column_kind, Step step) {
+void TiledProduct::add_matmul(int row_kind, int column_kind, Step step) {
   MatmulShape tile{.m = row_kind ? rows.last() : rows.part,
                    .n = column_kind ? columns.last() : columns.part,
                    .k = step == last ? depth.last() : depth.part};
@@ -177,7 +157,7 @@ void Product::Impl::add_matmul(int row_kind, int column_kind, Step step) {
   matmuls_[slot(row_kind, column_kind, step)].emplace(tile);
 }
 
-void Product::Impl::reserve(int workers) {
+void TiledProduct::reserve(int workers) {
   if (static_cast<std::size_t>(workers) > workers_.size())
     fail(Exit::usage, "a lane of {} threads is more than the {} that products allow here: use fewer threads", workers,
          workers_.size());
@@ -189,7 +169,7 @@ void Product::Impl::reserve(int workers) {
   }
 }
 
-Product::Impl::Scratch Product::Impl::scratch(View workspace, int worker) const {
+TiledProduct::Scratch TiledProduct::scratch(View workspace, int worker) const {
   const auto address = reinterpret_cast<std::uintptr_t>(workspace.data);
   std::byte* at = workspace.data + (align(address) - address) + worker_bytes * static_cast<std::size_t>(worker);
   auto take = [&](std::int64_t floats) {
@@ -209,7 +189,7 @@ Product::Impl::Scratch Product::Impl::scratch(View workspace, int worker) const 
   return s;
 }
 
-void Product::Impl::run(cpu::Team& team, const Operands& x) const {
+void TiledProduct::run(Team& team, const Operands& x) const {
   const std::int64_t down = rows.parts(), across = columns.parts();
   team.run(static_cast<std::size_t>(down * across), [&](std::size_t task, int worker) {
     const Tile tile{static_cast<std::int64_t>(task) % down, static_cast<std::int64_t>(task) / down};
@@ -221,8 +201,8 @@ void Product::Impl::run(cpu::Team& team, const Operands& x) const {
   });
 }
 
-void Product::Impl::activate(const Operands& x, const Tile& t) const {
-  const auto gelu = cpu::activation_kernels().gelu_forward[static_cast<std::size_t>(shape.out)];
+void TiledProduct::activate(const Operands& x, const Tile& t) const {
+  const auto gelu = activation_kernels().gelu_forward[static_cast<std::size_t>(shape.out)];
   const auto bytes = static_cast<std::int64_t>(size_of(shape.out));
   const auto n = static_cast<std::size_t>(columns.length(t.column));
   for (std::int64_t i = t.row * rows.part; i < t.row * rows.part + rows.length(t.row); ++i) {
@@ -231,7 +211,7 @@ void Product::Impl::activate(const Operands& x, const Tile& t) const {
   }
 }
 
-void Product::Impl::run_native(const Operands& x, const Tile& t, int worker, const Scratch& s) const {
+void TiledProduct::run_native(const Operands& x, const Tile& t, int worker, const Scratch& s) const {
   const std::int64_t i = t.row * rows.part, j = t.column * columns.part;
   const auto bytes = static_cast<std::int64_t>(size_of(shape.in));
   run_matmul(slot(rows.kind(t.row), columns.kind(t.column), first), worker,
@@ -240,8 +220,8 @@ void Product::Impl::run_native(const Operands& x, const Tile& t, int worker, con
              x.c.data + static_cast<std::int64_t>(size_of(shape.out)) * (i * shape.ldc + j), s.library);
 }
 
-void Product::Impl::run_widened(const Operands& x, const Tile& t, int worker, const Scratch& s) const {
-  const auto widen_block = [&, widen = cpu::product_kernels().widen[static_cast<std::size_t>(shape.in)]](
+void TiledProduct::run_widened(const Operands& x, const Tile& t, int worker, const Scratch& s) const {
+  const auto widen_block = [&, widen = product_kernels().widen[static_cast<std::size_t>(shape.in)]](
                                const std::byte* from, std::int64_t stride, std::int64_t r, std::int64_t count,
                                std::byte* to) {
     widen(from, static_cast<std::size_t>(stride), static_cast<std::size_t>(r), static_cast<std::size_t>(count),
@@ -267,41 +247,23 @@ void Product::Impl::run_widened(const Operands& x, const Tile& t, int worker, co
                shape.bias && step == first ? s.bias : nullptr, sum, s.library);
   }
   if (shape.out != DType::fp32)
-    cpu::product_kernels().round[static_cast<std::size_t>(shape.out)](
+    product_kernels().round[static_cast<std::size_t>(shape.out)](
         reinterpret_cast<const float*>(sum), static_cast<std::size_t>(m), static_cast<std::size_t>(n), c,
         static_cast<std::size_t>(shape.ldc));
 }
 
-Product::Product(const ProductShape& shape) : impl_(std::make_unique<Impl>(shape)) {}
-Product::~Product() = default;
-Product::Product(Product&&) noexcept = default;
-Product& Product::operator=(Product&&) noexcept = default;
-
-const ProductShape& Product::shape() const {
-  return impl_->shape;
+std::size_t TiledProduct::workspace_bytes(int threads) {
+  reserve(threads);  // asked at set-up: the step then allocates nothing
+  return worker_bytes * static_cast<std::size_t>(threads) + kAlignment;
 }
 
-std::size_t Product::workspace_bytes(int threads) const {
-  impl_->reserve(threads);  // asked at set-up: the step then allocates nothing
-  return impl_->worker_bytes * static_cast<std::size_t>(threads) + kAlignment;
+void TiledProduct::run(Lane& lane, const Operands& x) {
+  reserve(lane.threads());
+  submit(lane, [this, x](Team& team) { run(team, x); });
 }
 
-void Product::run(Lane& lane, ConstView a, ConstView b, ConstView bias, View c, View workspace, Epilogue epilogue,
-                  View epilogue_out) const {
-  const ProductShape& s = impl_->shape;
-  STRATA_CHECK(a.dtype == s.in && b.dtype == s.in && c.dtype == s.out);
-  STRATA_CHECK_LE(s.transpose_a ? extent(s.k, s.m, s.lda) : extent(s.m, s.k, s.lda), a.size);
-  STRATA_CHECK_LE(s.transpose_b ? extent(s.n, s.k, s.ldb) : extent(s.k, s.n, s.ldb), b.size);
-  STRATA_CHECK_LE(extent(s.m, s.n, s.ldc), c.size);
-  STRATA_CHECK_EQ(static_cast<bool>(bias), s.bias);
-  STRATA_CHECK(!s.bias || (bias.dtype == s.in && bias.size >= static_cast<std::size_t>(s.n)));
-  STRATA_CHECK_LE(workspace_bytes(lane.threads()), workspace.bytes());
-  STRATA_CHECK_EQ(static_cast<bool>(epilogue_out), epilogue == Epilogue::gelu_tanh);
-  STRATA_CHECK(!epilogue_out || (epilogue_out.dtype == s.out && epilogue_out.size >= extent(s.m, s.n, s.ldc)));
-  impl_->reserve(lane.threads());
-  cpu::submit(lane, [impl = impl_.get(), x = Impl::Operands{a, b, bias, c, workspace, epilogue_out}](cpu::Team& team) {
-    impl->run(team, x);
-  });
+std::unique_ptr<Product::Impl> make_product(Device, const ProductShape& shape) {
+  return std::make_unique<TiledProduct>(shape);
 }
 
-}  // namespace strata::device
+}  // namespace strata::device::cpu

@@ -2,16 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "device/dtype.h"
-
-namespace strata::device::cpu {
-
-// Elements of a task of elementwise work: small enough to share out, large enough to make a task's cost vanish.
-inline constexpr std::size_t kGrain = 32768;
-
-constexpr std::size_t index(DType t) {
-  return static_cast<std::size_t>(t);
-}
+namespace strata::device {
 
 // How a sum over rows is cut: blocks of consecutive rows, each summed in order, then the blocks in order. Depends on
 // the number of rows alone: it is part of the numerics.
@@ -24,4 +15,4 @@ struct RowBlocks {
   constexpr std::size_t size(std::size_t block) const { return std::min(per_block, rows - begin(block)); }
 };
 
-}  // namespace strata::device::cpu
+}  // namespace strata::device

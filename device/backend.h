@@ -1,0 +1,42 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "device/device.h"
+#include "device/lane_impl.h"
+#include "device/operations.h"
+#include "device/product_impl.h"
+
+namespace strata::device {
+
+// What a twin is made of: everything of one kind of device, as device/cpu/backend.cc and device/cuda/backend.cc fill
+// it in.
+struct Backend {
+  Operations operations;
+
+  std::unique_ptr<Lane::Impl> (*make_lane)(std::string name, Device device, int threads, int rank, AbortToken& abort);
+  // What an event of lanes of both kinds needs beyond the host's part; null where the host's part is all.
+  std::unique_ptr<Event::Twin> (*make_event)(Device device);
+  std::unique_ptr<Product::Impl> (*make_product)(Device device, const ProductShape& shape);
+  std::size_t (*attention_workspace)(const AttentionShape& shape, DType dtype, int threads);
+
+  // Memory of the device, and of the host where the device reads and writes it at full speed. Throw
+  // Error{does_not_fit}.
+  std::byte* (*allocate)(Device device, std::size_t bytes);
+  std::byte* (*allocate_host)(Device device, std::size_t bytes);
+  void (*free)(Device device, std::byte* data, std::size_t bytes) noexcept;
+  void (*free_host)(Device device, std::byte* data, std::size_t bytes) noexcept;
+  // Between the device's memory and any, blocking.
+  void (*copy)(Device device, std::byte* to, const std::byte* from, std::size_t bytes);
+};
+
+// Throws Error{usage} for a kind that this program was built without.
+const Backend& backend(Kind kind);
+
+// Defined by each twin; device/cuda/absent.cc stands for one that is not built.
+const Backend& cpu_backend();
+const Backend* cuda_backend();  // null: not built
+
+}  // namespace strata::device

@@ -1,0 +1,21 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+
+#include "device/operations.h"
+#include "device/product_impl.h"
+
+namespace strata::device::cpu {
+
+// The CPU's parts of a Backend that lie in other files.
+std::unique_ptr<Product::Impl> make_product(Device device, const ProductShape& shape);
+std::size_t attention_workspace(const AttentionShape& shape, DType dtype, int threads);
+
+std::byte* allocate(Device device, std::size_t bytes);
+void free(Device device, std::byte* data, std::size_t bytes) noexcept;
+
+#define X(name) decltype(device::name) name;
+STRATA_OPERATIONS(X)
+#undef X
+
+}  // namespace strata::device::cpu

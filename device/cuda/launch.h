@@ -1,0 +1,40 @@
+#pragma once
+#include <cuda_runtime.h>
+
+#include <cstddef>
+
+#include "device/cuda/check.h"
+#include "device/lane.h"
+
+namespace strata::device::cuda {
+
+// The stream of a CUDA lane.
+cudaStream_t stream_of(const Lane& lane);
+
+// Queues kernel(args...) on `grid` blocks of `block` threads, each with `shared_bytes` of dynamic shared memory.
+template <typename... Parameters, typename... Args>
+void launch(Lane& lane, dim3 grid, dim3 block, std::size_t shared_bytes, void (*kernel)(Parameters...), Args... args) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream_of(lane);
+  STRATA_CUDA(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(args)...));
+}
+
+// Dynamic shared memory of the block, 16-byte aligned.
+template <typename T>
+__device__ T* dynamic_shared() {
+  extern __shared__ __align__(16) unsigned char strata_dynamic_shared[];
+  return reinterpret_cast<T*>(strata_dynamic_shared);
+}
+
+// Queues a copy between any two memories of the host or the device; a fill with zero bytes.
+inline void copy(Lane& lane, std::byte* to, const std::byte* from, std::size_t bytes) {
+  STRATA_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(lane)));
+}
+inline void fill_zero(Lane& lane, std::byte* to, std::size_t bytes) {
+  STRATA_CUDA(cudaMemsetAsync(to, 0, bytes, stream_of(lane)));
+}
+
+}  // namespace strata::device::cuda

@@ -1,0 +1,48 @@
+#include "device/lane.h"
+
+#include "device/backend.h"
+
+namespace strata::device {
+
+Event::Event(Device device) : state_(std::make_unique<State>()) {
+  state_->twin = backend(device.kind).make_event(device);
+}
+Event::~Event() = default;
+Event::Event(Event&&) noexcept = default;
+Event& Event::operator=(Event&&) noexcept = default;
+
+Lane::Lane(std::string name, int threads, int rank, AbortToken& abort, Device device)
+    : impl_(backend(device.kind).make_lane(std::move(name), device, threads, rank, abort)) {}
+Lane::~Lane() = default;
+Lane::Lane(Lane&&) noexcept = default;
+
+const std::string& Lane::name() const {
+  return impl_->name;
+}
+int Lane::threads() const {
+  return impl_->threads();
+}
+AbortToken& Lane::abort() const {
+  return impl_->abort;
+}
+Device Lane::device() const {
+  return impl_->device;
+}
+const Operations& Lane::operations() const {
+  return impl_->operations;
+}
+
+void Lane::record(Event& event) {
+  impl_->record(event.state());
+}
+void Lane::wait(const Event& event) {
+  impl_->wait(event.state());
+}
+void Lane::stamp(std::int64_t* where) {
+  impl_->stamp(where);
+}
+void Lane::synchronize() {
+  impl_->synchronize();
+}
+
+}  // namespace strata::device

@@ -1,0 +1,61 @@
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "device/device.h"
+#include "device/lane.h"
+
+namespace strata::device {
+
+namespace cpu {
+class HostLane;
+}
+struct Operations;
+
+// The part of an event that another device than the host knows. Records and waits count from 1, as in Event::State.
+class Event::Twin {
+ public:
+  virtual ~Twin() = default;
+  // Whether the device's lane has reached the newest record issued to it; for a waiting host.
+  virtual bool reached() = 0;
+  // The host's lane has reached record n; for a waiting device.
+  virtual void signal(std::uint64_t n) = 0;
+};
+
+struct Event::State {
+  std::mutex mutex;
+  std::condition_variable reached;
+  std::uint64_t issued = 0;   // records issued; the host thread's alone
+  std::uint64_t done = 0;     // records reached by host lanes; under the mutex
+  Kind recorder = Kind::cpu;  // of the newest record; the host thread's alone
+  std::unique_ptr<Twin> twin;
+};
+
+// What a lane is on one kind of device. Called by the one host thread that issues.
+class Lane::Impl {
+ public:
+  Impl(std::string lane_name, Device lane_device, int lane_rank, AbortToken& token, const Operations& table)
+      : name(std::move(lane_name)), device(lane_device), rank(lane_rank), abort(token), operations(table) {}
+  virtual ~Impl() = default;
+
+  virtual int threads() const = 0;
+  virtual void record(Event::State& event) = 0;
+  virtual void wait(Event::State& event) = 0;
+  virtual void stamp(std::int64_t* where) = 0;
+  virtual void synchronize() = 0;
+
+  // Work of the host in this lane's order: queued in the host lane that begin_host_work() gives, between the two.
+  virtual cpu::HostLane& begin_host_work() = 0;
+  virtual void end_host_work() = 0;
+
+  const std::string name;
+  const Device device;
+  const int rank;
+  AbortToken& abort;
+  const Operations& operations;
+};
+
+}  // namespace strata::device

@@ -1,0 +1,36 @@
+#pragma once
+#include "device/ops/activation.h"
+#include "device/ops/attention.h"
+#include "device/ops/cached_attention.h"
+#include "device/ops/consensus.h"
+#include "device/ops/cross_entropy.h"
+#include "device/ops/dropout.h"
+#include "device/ops/elementwise.h"
+#include "device/ops/embedding.h"
+#include "device/ops/gradient_sum.h"
+#include "device/ops/matvec.h"
+#include "device/ops/norm.h"
+#include "device/ops/optimizer.h"
+#include "device/ops/rope.h"
+
+// Every operation that a twin provides, by the name under which device/ops/ declares it. A twin defines them in its own
+// namespace; device/ops/*.cc check the operands, once for all twins, and call that of the lane.
+#define STRATA_OPERATIONS(X)                                                                                           \
+  X(add)                                                                                                               \
+  X(attention_backward) X(attention_forward) X(cached_attention) X(cast) X(column_sum) X(count_nonfinite)              \
+      X(cross_entropy_gradient) X(cross_entropy_losses) X(dropout) X(embedding_add) X(embedding_backward)              \
+          X(embedding_forward) X(gelu_backward) X(gelu_forward) X(gradient_square_sum) X(gradient_sum)                 \
+              X(layernorm_backward) X(layernorm_forward) X(matvec) X(pack_message) X(resolve_step) X(rmsnorm_backward) \
+                  X(rmsnorm_forward) X(rope) X(softmax_statistics) X(sum_losses) X(swiglu_backward) X(swiglu_forward)  \
+                      X(update) X(zero)
+
+namespace strata::device {
+
+// The functions of one twin.
+struct Operations {
+#define X(name) decltype(device::name)* name;
+  STRATA_OPERATIONS(X)
+#undef X
+};
+
+}  // namespace strata::device

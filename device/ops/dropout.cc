@@ -1,0 +1,15 @@
+#include "device/ops/dropout.h"
+
+#include "device/operations.h"
+
+namespace strata::device {
+
+void dropout(Lane& lane, const Dropout& use, ConstView x, ConstView residual, View out) {
+  STRATA_CHECK_EQ(x.size, out.size);
+  STRATA_CHECK(x.dtype == out.dtype);
+  STRATA_CHECK(!residual || (residual.size == x.size && residual.dtype == x.dtype));
+  STRATA_CHECK(use.probability >= 0.0f && use.probability < 1.0f);
+  lane.operations().dropout(lane, use, x, residual, out);
+}
+
+}  // namespace strata::device

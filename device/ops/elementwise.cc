@@ -1,0 +1,40 @@
+#include "device/ops/elementwise.h"
+
+#include "device/operations.h"
+#include "device/row_blocks.h"
+
+namespace strata::device {
+
+void zero(Lane& lane, View x) {
+  lane.operations().zero(lane, x);
+}
+
+void cast(Lane& lane, ConstView from, View to) {
+  STRATA_CHECK_EQ(from.size, to.size);
+  lane.operations().cast(lane, from, to);
+}
+
+void add(Lane& lane, ConstView from, View to) {
+  STRATA_CHECK_EQ(from.size, to.size);
+  STRATA_CHECK(to.dtype == DType::fp32);
+  lane.operations().add(lane, from, to);
+}
+
+void count_nonfinite(Lane& lane, ConstView x, std::uint64_t* count) {
+  lane.operations().count_nonfinite(lane, x, count);
+}
+
+void column_sum(Lane& lane, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, View out,
+                View workspace) {
+  STRATA_CHECK_EQ(out.size, columns);
+  if (rows == 0) return zero(lane, out);
+  STRATA_CHECK_LE((rows - 1) * stride + columns, x.size);
+  STRATA_CHECK_LE(column_sum_workspace(rows, columns), workspace.bytes());
+  lane.operations().column_sum(lane, rows, columns, stride, x, out, workspace);
+}
+
+std::size_t column_sum_workspace(std::size_t rows, std::size_t columns) {
+  return RowBlocks(rows).count * columns * sizeof(float);
+}
+
+}  // namespace strata::device
