@@ -21,6 +21,12 @@ struct DynamicMap {
   float most[8];             // or the last of the decade, where that is less
   float exponent;            // what floor(log10(value) + exponent) needs to be e, or one above
   int first;                 // the lowest decade
+
+  // decode() and encode(), below, for kernels that bring their own copy of a map.
+  template <bool kSigned>
+  constexpr float value_of(std::uint8_t byte) const;
+  template <bool kSigned>
+  constexpr std::uint8_t byte_of(float value) const;
 };
 
 constexpr DynamicMap make_dynamic_map(bool has_sign) {
@@ -61,35 +67,43 @@ constexpr DynamicMap make_dynamic_map(bool has_sign) {
 inline constexpr DynamicMap kSignedMap = make_dynamic_map(true), kUnsignedMap = make_dynamic_map(false);
 inline constexpr float kLog10Of2 = 0.30103f;
 
-// The value of a byte. Kernels have vector forms of both functions, with the same bits.
 template <bool kSigned>
-constexpr float decode(std::uint8_t byte) {
-  constexpr const DynamicMap& map = kSigned ? kSignedMap : kUnsignedMap;
+constexpr float DynamicMap::value_of(std::uint8_t byte) const {
   const int count = kSigned ? static_cast<std::int8_t>(byte) : byte + 1, n = count < 0 ? -count : count;
   if (n == 0) return 0;
   const auto field = std::bit_cast<std::uint32_t>(static_cast<float>(n)) >> 23;
-  const float value = __builtin_fmaf(map.slope[field % 8], static_cast<float>(n), map.offset[field % 8]);
+  const float value = __builtin_fmaf(slope[field % 8], static_cast<float>(n), offset[field % 8]);
   return kSigned && count > 0 ? -value : value;
+}
+
+template <bool kSigned>
+constexpr std::uint8_t DynamicMap::byte_of(float value) const {
+  const float x = kSigned && value < 0 ? -value : value;
+  if (kSigned && x < least[0]) return 0;
+  // log2 of a float is its bits / 2^23 - 127, up to 0.086.
+  const float log10 = __builtin_fmaf(static_cast<float>(std::bit_cast<std::int32_t>(x)), kLog10Of2 * 0x1p-23f,
+                                     -127 * kLog10Of2 + exponent);
+  int e = static_cast<int>(log10);
+  if (e < first) e = first;
+  if (x < least[e % 8]) --e;
+  const float step = __builtin_fmaf(steps[e % 8], x, shift[e % 8]);
+  const int n = static_cast<int>(step < most[e % 8] ? step : most[e % 8]);
+  if (!kSigned) return static_cast<std::uint8_t>(n < 255 ? n : 255);
+  const int count = value < 0 ? n : -n;
+  return static_cast<std::uint8_t>(count < 127 ? count : 127);
+}
+
+// The value of a byte. Kernels of the CPU have vector forms of both functions, with the same bits.
+template <bool kSigned>
+constexpr float decode(std::uint8_t byte) {
+  return (kSigned ? kSignedMap : kUnsignedMap).value_of<kSigned>(byte);
 }
 
 // The byte of the nearest value, up to the rounding of one fp32 fma, of a number of the map's range (or above it by a
 // rounding).
 template <bool kSigned>
 constexpr std::uint8_t encode(float value) {
-  constexpr const DynamicMap& map = kSigned ? kSignedMap : kUnsignedMap;
-  const float x = kSigned && value < 0 ? -value : value;
-  if (kSigned && x < map.least[0]) return 0;
-  // log2 of a float is its bits / 2^23 - 127, up to 0.086.
-  const float log10 = __builtin_fmaf(static_cast<float>(std::bit_cast<std::int32_t>(x)), kLog10Of2 * 0x1p-23f,
-                                     -127 * kLog10Of2 + map.exponent);
-  int e = static_cast<int>(log10);
-  if (e < map.first) e = map.first;
-  if (x < map.least[e % 8]) --e;
-  const float step = __builtin_fmaf(map.steps[e % 8], x, map.shift[e % 8]);
-  const int n = static_cast<int>(step < map.most[e % 8] ? step : map.most[e % 8]);
-  if (!kSigned) return static_cast<std::uint8_t>(n < 255 ? n : 255);
-  const int count = value < 0 ? n : -n;
-  return static_cast<std::uint8_t>(count < 127 ? count : 127);
+  return (kSigned ? kSignedMap : kUnsignedMap).byte_of<kSigned>(value);
 }
 
 }  // namespace strata::device

@@ -51,19 +51,19 @@ constexpr UpdateFactors sgd_factors(const Options& o, const StepScalars& s) {
 namespace rounding {
 
 // Operations of one rounding each, on a float; a kernel's vectors bring their own.
-[[gnu::always_inline]] inline float fma(float a, float b, float c) {
+[[gnu::always_inline]] constexpr float fma(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
 }
-[[gnu::always_inline]] inline float fnma(float a, float b, float c) {
+[[gnu::always_inline]] constexpr float fnma(float a, float b, float c) {
   return __builtin_fmaf(-a, b, c);
 }
-[[gnu::always_inline]] inline float sqrt(float a) {
+[[gnu::always_inline]] constexpr float sqrt(float a) {
   return __builtin_sqrtf(a);
 }
-[[gnu::always_inline]] inline float min(float a, float b) {
+[[gnu::always_inline]] constexpr float min(float a, float b) {
   return a < b ? a : b;
 }
-[[gnu::always_inline]] inline float max(float a, float b) {
+[[gnu::always_inline]] constexpr float max(float a, float b) {
   return a > b ? a : b;
 }
 
@@ -71,8 +71,8 @@ namespace rounding {
 // the contract; compiled without contraction it gives the same bits on every device. `g` is first + second, see
 // device/ops/optimizer.h; `broadcast` makes a V of a float.
 template <typename V, typename Broadcast>
-[[gnu::always_inline]] inline void adamw_update(V g, V& master, V& moment1, V& moment2, const UpdateFactors& f,
-                                                Broadcast broadcast) {
+[[gnu::always_inline]] constexpr void adamw_update(V g, V& master, V& moment1, V& moment2, const UpdateFactors& f,
+                                                   Broadcast broadcast) {
   g = g * broadcast(f.gradient_factor);
   moment1 = fma(broadcast(f.beta1), moment1, broadcast(f.rest1) * g);
   moment2 = fma(broadcast(f.beta2), moment2, (broadcast(f.rest2) * g) * g);
@@ -82,14 +82,14 @@ template <typename V, typename Broadcast>
 
 // Twice 2^127 takes any number but zero to one or beyond: saturated, that is its sign.
 template <typename V, typename Broadcast>
-[[gnu::always_inline]] inline V sign(V x, Broadcast broadcast) {
+[[gnu::always_inline]] constexpr V sign(V x, Broadcast broadcast) {
   x = (x * broadcast(0x1p127f)) * broadcast(0x1p127f);
   return max(min(x, broadcast(1.0f)), broadcast(-1.0f));
 }
 
 template <typename V, typename Broadcast>
-[[gnu::always_inline]] inline void lion_update(V g, V& master, V& moment1, const UpdateFactors& f,
-                                               Broadcast broadcast) {
+[[gnu::always_inline]] constexpr void lion_update(V g, V& master, V& moment1, const UpdateFactors& f,
+                                                  Broadcast broadcast) {
   g = g * broadcast(f.gradient_factor);
   const V direction = fma(broadcast(f.beta1), moment1, broadcast(f.rest1) * g);
   moment1 = fma(broadcast(f.beta2), moment1, broadcast(f.rest2) * g);
@@ -97,7 +97,8 @@ template <typename V, typename Broadcast>
 }
 
 template <typename V, typename Broadcast>
-[[gnu::always_inline]] inline void sgd_update(V g, V& master, V& moment1, const UpdateFactors& f, Broadcast broadcast) {
+[[gnu::always_inline]] constexpr void sgd_update(V g, V& master, V& moment1, const UpdateFactors& f,
+                                                 Broadcast broadcast) {
   g = fma(broadcast(f.decay), master, g * broadcast(f.gradient_factor));
   moment1 = fma(broadcast(f.beta1), moment1, g);
   master = fnma(broadcast(f.step), moment1, master);
