@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "device/cuda/check.h"
+#include "device/cuda/dynamic_shared.cuh"
 #include "device/lane.h"
 
 namespace strata::device::cuda {
@@ -20,13 +21,6 @@ void launch(Lane& lane, dim3 grid, dim3 block, std::size_t shared_bytes, void (*
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream_of(lane);
   STRATA_CUDA(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(args)...));
-}
-
-// Dynamic shared memory of the block, 16-byte aligned.
-template <typename T>
-__device__ T* dynamic_shared() {
-  extern __shared__ __align__(16) unsigned char strata_dynamic_shared[];
-  return reinterpret_cast<T*>(strata_dynamic_shared);
 }
 
 // Queues a copy between any two memories of the host or the device; a fill with zero bytes.

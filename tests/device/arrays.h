@@ -13,6 +13,12 @@
 // What the tests of operations share: arrays of any dtype, lanes to run in, references by differences.
 namespace strata::device::testing {
 
+// Which twin this test program is about.
+#ifndef STRATA_TEST_KIND
+#define STRATA_TEST_KIND cpu
+#endif
+inline constexpr Device kDevice{.kind = Kind::STRATA_TEST_KIND};
+
 inline const DType kDTypes[] = {DType::fp32, DType::bf16, DType::fp16};
 
 class Array {
@@ -58,11 +64,11 @@ class Array {
   std::vector<std::byte> bytes_;
 };
 
-// Runs f(lane) in a fresh lane and waits for it.
+// Runs f(lane) in a fresh lane of kDevice and waits for it.
 template <typename F>
 void in_lane(int threads, F&& f) {
   AbortToken abort;
-  Lane lane("test", threads, 0, abort);
+  Lane lane("test", threads, 0, abort, kDevice);
   f(lane);
   lane.synchronize();
 }
@@ -78,6 +84,7 @@ void expect_same_bits_on_any_threads(Run&& run) {
 // run(table) returns arrays; both instruction sets' tables must give the same bits.
 template <typename Table, typename Run>
 void expect_same_bits_on_both_isas(const Table& avx2, const Table& avx512, Run&& run) {
+  if (kDevice.kind != Kind::cpu) GTEST_SKIP() << "about the CPU's kernels alone";
   if (!__builtin_cpu_supports("avx512bw")) GTEST_SKIP() << "this processor has no AVX-512";
   const std::vector<Array> a = run(avx2), b = run(avx512);
   ASSERT_EQ(a.size(), b.size());

@@ -1,0 +1,12 @@
+#pragma once
+
+namespace strata::device::cuda {
+
+// Dynamic shared memory of the block, 16-byte aligned.
+template <typename T>
+__device__ T* dynamic_shared() {
+  extern __shared__ __align__(16) unsigned char strata_dynamic_shared[];
+  return reinterpret_cast<T*>(strata_dynamic_shared);
+}
+
+}  // namespace strata::device::cuda

@@ -1,0 +1,37 @@
+#pragma once
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <cstddef>
+
+namespace strata::device::emulation {
+
+// A stack of its own on which body() runs, again and again: each resume() goes on where it stopped last, at pause() or
+// between two runs. Owns the stack.
+class Fiber {
+ public:
+  // `body` and `context` outlive the fiber. body never returns; it calls pause() after each run.
+  Fiber(void (*body)(void* context), void* context);
+  ~Fiber();
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  void resume();  // by the thread
+  void pause();   // by the body
+
+ private:
+  static void enter(unsigned high, unsigned low);
+
+  void (*body_)(void*);
+  void* context_;
+  std::byte* stack_;
+  bool entered_ = false;
+  jmp_buf here_, caller_;
+  ucontext_t entry_, unused_;
+  // What AddressSanitizer knows of the two stacks.
+  void *fake_stack_ = nullptr, *caller_fake_stack_ = nullptr;
+  const void* caller_stack_ = nullptr;
+  std::size_t caller_stack_bytes_ = 0;
+};
+
+}  // namespace strata::device::emulation
