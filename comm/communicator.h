@@ -90,8 +90,10 @@ class World {
   virtual std::string describe() const = 0;
   virtual device::AbortToken& abort_token() = 0;
 
-  // Collective: an arena of `bytes` (the same on all ranks) whose buffers collectives may use.
-  virtual device::Arena allocate(std::size_t bytes) = 0;
+  // Collective: an arena of `bytes` (the same on all ranks) of the device's memory whose buffers collectives may use.
+  device::Arena allocate(std::size_t bytes, device::Device device = {}) {
+    return device.kind == device::Kind::cpu ? allocate_host(bytes) : device::Arena(bytes, device);
+  }
   // Collective: a communicator over all ranks whose work runs in `lane`.
   virtual std::unique_ptr<Communicator> open(device::Lane& lane) = 0;
 
@@ -115,6 +117,8 @@ class World {
   }
 
  protected:
+  // Collective: the host's memory, where other ranks reach it if they can.
+  virtual device::Arena allocate_host(std::size_t bytes) = 0;
   virtual bool lowest_left() const { return rank() == 0; }
 };
 

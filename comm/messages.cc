@@ -9,6 +9,7 @@
 #include "comm/agreement.h"
 #include "comm/control_line.h"
 #include "comm/lane_communicator.h"
+#include "comm/staged.h"
 #include "device/error.h"
 
 namespace strata::comm {
@@ -174,13 +175,15 @@ class MessagesWorld final : public World {
   }
   device::AbortToken& abort_token() override { return token_; }
 
-  device::Arena allocate(std::size_t bytes) override {
+  device::Arena allocate_host(std::size_t bytes) override {
     // Kept until the end: when this rank unwinds after a failure, messages may still be coming in.
     std::shared_ptr<const device::Arena> arena;
     agree(*this, [&] { arena = arenas_.emplace_back(std::make_shared<device::Arena>(bytes)); });
     return device::Arena::adopt(arena->data(), bytes, arena);
   }
-  std::unique_ptr<Communicator> open(device::Lane& lane) override { return queue_in_lane(lane, duplicate()); }
+  std::unique_ptr<Communicator> open(device::Lane& lane) override {
+    return queue_in_lane(lane, for_lane(*this, lane, duplicate()));
+  }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
   void report_failure(const std::string& cause, Exit code) override { control_->report_failure(cause, code); }
   device::Failure failure() override { return control_->failure(); }

@@ -7,6 +7,7 @@
 #include "comm/mpi.h"
 #include "comm/shared_mapping.h"
 #include "comm/shared_memory.h"
+#include "comm/staged.h"
 #include "device/error.h"
 
 namespace strata::comm {
@@ -47,8 +48,10 @@ class MpiSharedMemoryWorld final : public World {
   std::string describe() const override { return "mpi (shared memory)"; }
   device::AbortToken& abort_token() override { return token_; }
 
-  device::Arena allocate(std::size_t bytes) override;
-  std::unique_ptr<Communicator> open(device::Lane& lane) override { return queue_in_lane(lane, memory_.open()); }
+  device::Arena allocate_host(std::size_t bytes) override;
+  std::unique_ptr<Communicator> open(device::Lane& lane) override {
+    return queue_in_lane(lane, for_lane(*this, lane, memory_.open()));
+  }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
   std::size_t borrowed_bytes() const override;
   void report_failure(const std::string& cause, Exit code) override { memory_.report_failure(cause, code); }
@@ -70,7 +73,7 @@ std::size_t MpiSharedMemoryWorld::borrowed_bytes() const {
   return resident_bytes(names(run_)) - resident_bytes(names(run_, rank()));
 }
 
-device::Arena MpiSharedMemoryWorld::allocate(std::size_t bytes) {
+device::Arena MpiSharedMemoryWorld::allocate_host(std::size_t bytes) {
   if (size() == 1) {  // nobody to share with: anonymous memory has huge pages on more machines
     device::Arena arena(bytes);
     memory_.add_arena(bytes, {arena.data()});

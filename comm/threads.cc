@@ -5,6 +5,7 @@
 #include "comm/communicator.h"
 #include "comm/lane_communicator.h"
 #include "comm/shared_memory.h"
+#include "comm/staged.h"
 #include "device/error.h"
 
 namespace strata::comm {
@@ -35,7 +36,7 @@ class ThreadsWorld final : public World {
   std::string describe() const override { return "threads"; }
   device::AbortToken& abort_token() override { return token_; }
 
-  device::Arena allocate(std::size_t bytes) override {
+  device::Arena allocate_host(std::size_t bytes) override {
     const auto arena = arenas_.keep(device::Arena(bytes));
     const std::byte* base = arena->data();
     std::vector<const std::byte*> bases(static_cast<std::size_t>(size()));
@@ -43,7 +44,9 @@ class ThreadsWorld final : public World {
     memory_.add_arena(bytes, bases);
     return device::Arena::adopt(arena->data(), bytes, arena);
   }
-  std::unique_ptr<Communicator> open(device::Lane& lane) override { return queue_in_lane(lane, memory_.open()); }
+  std::unique_ptr<Communicator> open(device::Lane& lane) override {
+    return queue_in_lane(lane, for_lane(*this, lane, memory_.open()));
+  }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
   void report_failure(const std::string& cause, Exit code) override { memory_.report_failure(cause, code); }
   device::Failure failure() override { return memory_.failure(); }

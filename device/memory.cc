@@ -54,7 +54,7 @@ void Arena::read(std::size_t offset, std::span<std::byte> out) const {
   if (on_host_)
     std::memcpy(out.data(), at(offset), out.size());
   else
-    backend(device_.kind).copy(device_, out.data(), at(offset), out.size());
+    copy(device_, out.data(), at(offset), out.size());
 }
 
 void Arena::write(std::size_t offset, std::span<const std::byte> in) {
@@ -62,7 +62,11 @@ void Arena::write(std::size_t offset, std::span<const std::byte> in) {
   if (on_host_)
     std::memcpy(at(offset), in.data(), in.size());
   else
-    backend(device_.kind).copy(device_, at(offset), in.data(), in.size());
+    copy(device_, at(offset), in.data(), in.size());
+}
+
+void copy(Device device, std::byte* to, const std::byte* from, std::size_t bytes) {
+  backend(device.kind).copy(device, to, from, bytes);
 }
 
 Mirror::Mirror(View device, Device of) : device_(device) {

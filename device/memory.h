@@ -46,6 +46,9 @@ class Arena {
   std::shared_ptr<const void> owner_;  // null: the arena's own memory
 };
 
+// Between memory of the device and any other, blocking; any thread may call it.
+void copy(Device device, std::byte* to, const std::byte* from, std::size_t bytes);
+
 // A buffer of device memory as the host writes and reads it between steps: the buffer itself where the host can, else
 // pinned memory beside it. Owns that; the buffer outlives it.
 class Mirror {

@@ -13,6 +13,7 @@ namespace strata::runtime {
 Draft::Draft(const PlanRequest& r) : request(r), model(*r.model), element(size_of(r.shape.dtype)) {
   plan.ranks = r.ranks;
   plan.accumulation = r.accumulation;
+  plan.device = r.shape.device;
   plan.tokens = r.shape.tokens();
   plan.dtype = r.shape.dtype;
   plan.fast = r.fast && r.accumulation > 1 && r.ranks > 1;  // else nothing is left to do locally

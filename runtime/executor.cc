@@ -36,13 +36,14 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
       optimizer_(optimizer),
       rank_(world.rank()),
       storage_(plan, world, io),
-      events_(plan.tasks.size()),
       awaited_(plan.tasks.size()),
       spans_(plan.tasks.size()),
       pieces_(plan.tasks.size()),
-      state_read_(model.units.size()),
       held_(model.units.size()),
-      meter_(plan) {
+      meter_(plan),
+      sent_(plan.device) {
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) events_.emplace_back(plan.device);
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit) state_read_.emplace_back(plan.device);
   std::array<bool, kLanes> used{};
   for (const LaneId lane : {LaneId::compute, LaneId::gather, LaneId::reduce}) used[index(lane)] = true;
   for (const Task& task : plan.tasks) used[index(task.lane)] = true;
@@ -51,7 +52,8 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
     const bool computes = lane == index(LaneId::compute) || lane == index(LaneId::host_compute);
     if (used[lane])
       lanes_[lane] =
-          std::make_unique<Lane>(std::string(kLaneNames[lane]), computes ? threads : 1, rank_, world.abort_token());
+          std::make_unique<Lane>(std::string(kLaneNames[lane]), computes ? threads : 1, rank_, world.abort_token(),
+                                 on_host(static_cast<LaneId>(lane)) ? device::Device{} : plan.device);
   }
   gather_ = world.open(*lanes_[index(LaneId::gather)]);
   reduce_ = world.open(*lanes_[index(LaneId::reduce)]);
@@ -80,7 +82,15 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
     }
     if (unit.padded > end) gaps.push_back({end, unit.padded - end});
   }
-  if (constants_ >= 0) model.fill_constants(at<std::byte>(constants_));
+  if (constants_ >= 0) {
+    std::vector<std::byte> constants(model.constants_bytes);
+    model.fill_constants(constants.data());
+    storage_.write(constants_, constants);
+  }
+  const auto mirror = [&](int buffer) {
+    return buffer < 0 ? device::Mirror() : device::Mirror(storage_.view(buffer, DType::fp32), plan.device);
+  };
+  mirrors_ = {mirror(batch_), mirror(state_), mirror(losses_), mirror(squares_), mirror(logits_)};
 }
 
 // Lanes first: after an abort their work still refers to events, pieces and communicators.
@@ -92,22 +102,24 @@ Executor::BatchSpans Executor::batch(int micro_batch) {
   const std::size_t all = plan_.buffers[index(batch_)].bytes / sizeof(std::uint32_t);
   const std::size_t tokens = plan_.tokens;
   STRATA_CHECK_LE((index(micro_batch) + 1) * 3 * tokens, all);
-  auto* base = at<std::uint32_t>(batch_) + index(micro_batch) * 3 * tokens;
+  auto* base = host<std::uint32_t>(mirrors_.batch) + index(micro_batch) * 3 * tokens;
   return {{base, tokens}, {reinterpret_cast<std::int32_t*>(base + tokens), tokens}, {base + 2 * tokens, tokens}};
 }
 
 device::StepResult Executor::step(const device::StepScalars& scalars, bool stop_requested) {
-  auto* state = at<StepState>(state_);
+  auto* state = host<StepState>(mirrors_.state);
   if (has_pending_) *at<device::StepScalars>(pending_) = state->scalars;
   *state = StepState{};
   state->scalars = scalars;
   state->stop_requested = stop_requested ? 1 : 0;
-  std::memset(at<std::byte>(losses_), 0, LossState::bytes(model_.units.size()));
-  if (squares_ >= 0) *at<SquareState>(squares_) = SquareState{};
+  std::memset(host<std::byte>(mirrors_.losses), 0, LossState::bytes(model_.units.size()));
+  if (squares_ >= 0) *host<SquareState>(mirrors_.squares) = SquareState{};
+  send_mirrors();
   for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
     meter_.issue(t);
     issue(t, has_pending_ || !plan_.tasks[t].pending);
   }
+  fetch_mirrors();
   synchronize();
   for (Span& held : held_) {
     held_ms_ += static_cast<double>(held.end - held.begin) * 1e-6;
@@ -122,15 +134,32 @@ std::span<const float> Executor::generate(std::size_t first, std::size_t rows) {
   first_ = first;
   rows_ = rows;
   (void)step({}, false);
-  return {at<float>(logits_), model_.vocabulary};
+  return {host<float>(mirrors_.logits), model_.vocabulary};
 }
 
 void Executor::drain() {
   if (!has_pending_) return;
-  *at<device::StepScalars>(pending_) = at<StepState>(state_)->scalars;
+  *at<device::StepScalars>(pending_) = host<StepState>(mirrors_.state)->scalars;
   for (std::size_t t = 0; t < plan_.tasks.size(); ++t) issue(t, plan_.tasks[t].pending);
   synchronize();
   has_pending_ = false;
+}
+
+void Executor::send_mirrors() {
+  if (plan_.device.kind == device::Kind::cpu) return;
+  Lane& first = *lanes_[index(LaneId::compute)];
+  for (const device::Mirror* mirror : {&mirrors_.batch, &mirrors_.state, &mirrors_.losses, &mirrors_.squares})
+    mirror->to_device(first);
+  first.record(sent_);
+  for (const auto& lane : lanes_)
+    if (lane && lane.get() != &first) lane->wait(sent_);
+}
+
+void Executor::fetch_mirrors() {
+  if (plan_.device.kind == device::Kind::cpu) return;
+  synchronize();
+  Lane& first = *lanes_[index(LaneId::compute)];
+  for (const device::Mirror* mirror : {&mirrors_.state, &mirrors_.losses, &mirrors_.logits}) mirror->to_host(first);
 }
 
 void Executor::synchronize() {
@@ -442,18 +471,18 @@ void Executor::update(const Task& task) {
 }
 
 int Executor::first_nonfinite_unit() const {
-  const std::uint64_t* counts = at<LossState>(losses_)->nonfinite();
+  const std::uint64_t* counts = host<LossState>(mirrors_.losses)->nonfinite();
   for (std::size_t unit = 0; unit < model_.units.size(); ++unit)
     if (counts[unit]) return static_cast<int>(unit);
   return -1;
 }
 
 const device::ExactSum& Executor::loss_sum() const {
-  return at<LossState>(losses_)->loss;
+  return host<LossState>(mirrors_.losses)->loss;
 }
 
 bool Executor::skipped() const {
-  return at<StepState>(state_)->scalars.skip != 0;
+  return host<StepState>(mirrors_.state)->scalars.skip != 0;
 }
 
 comm::CommBytes Executor::comm_bytes() const {

@@ -9,6 +9,7 @@
 
 #include "comm/communicator.h"
 #include "device/lane.h"
+#include "device/memory.h"
 #include "device/ops/consensus.h"
 #include "device/ops/optimizer.h"
 #include "device/step_scalars.h"
@@ -93,11 +94,19 @@ class Executor {
  private:
   void issue(std::size_t index, bool runs);
   void synchronize();
+  // What the host wrote for the step goes to the device before any lane's work; what it will read comes back.
+  void send_mirrors();
+  void fetch_mirrors();
   void run(const Task& task, std::size_t index);
-  // The buffer as T.
+  // The buffer as T where its tier's lanes see it.
   template <typename T>
   T* at(int buffer) const {
     return reinterpret_cast<T*>(storage_.view(buffer, device::DType::fp32).data);
+  }
+  // A device buffer as T where the host sees it.
+  template <typename T>
+  static T* host(const device::Mirror& mirror) {
+    return reinterpret_cast<T*>(mirror.data());
   }
   // This rank's own part of a sum buffer, whole or shard, and of the tied weight's.
   device::View own_part(const Task& task) const;
@@ -138,6 +147,10 @@ class Executor {
   std::vector<Span> held_;                 // by unit: its update waited for state_read
   double held_ms_ = 0;
   MemoryMeter meter_;
+  struct {
+    device::Mirror batch, state, losses, squares, logits;
+  } mirrors_;
+  device::Event sent_;  // the mirrors, at the start of a step
   int batch_ = -1, state_ = -1, losses_ = -1, squares_ = -1, constants_ = -1, pending_ = -1, logits_ = -1;
   bool has_pending_ = false;  // the last step's update is still to be done
   IoBytes moved_{};

@@ -20,6 +20,10 @@ enum class LaneId : std::uint8_t { compute, gather, reduce, upload, download, di
 inline constexpr std::array<std::string_view, 8> kLaneNames = {"compute",  "gather",    "reduce",     "upload",
                                                                "download", "disk_read", "disk_write", "host_compute"};
 inline constexpr std::size_t kLanes = kLaneNames.size();
+// Lanes whose work is the host's on every device; they touch no memory of it, as device lanes touch no other.
+constexpr bool on_host(LaneId lane) {
+  return lane == LaneId::disk_read || lane == LaneId::disk_write || lane == LaneId::host_compute;
+}
 
 enum class TaskKind : std::uint8_t {
   gather,       // all-gather of a unit's parameter shards into a buffer
@@ -172,6 +176,7 @@ struct Home {
 // Everything a rank does in a step: the same list for every rank, in the order in which it is issued.
 struct StepPlan {
   int ranks, accumulation;
+  device::Device device;
   std::size_t tokens;  // of a micro-batch
   device::DType dtype;
   bool fast, vertical;

@@ -23,8 +23,8 @@ std::size_t index(Tier tier) {
 Storage::Storage(const StepPlan& plan, comm::World& world, const offload::IoOptions& io)
     : plan_(plan), rank_(world.rank()) {
   const auto peak = [&](Tier tier) { return plan.memory[index(tier)].peak; };
-  arenas_[index(Tier::device)] = world.allocate(peak(Tier::device));
-  if (peak(Tier::host)) arenas_[index(Tier::host)] = device::Arena(peak(Tier::host));
+  arenas_[index(Tier::device)] = world.allocate(peak(Tier::device), plan.device);
+  if (peak(Tier::host)) arenas_[index(Tier::host)] = device::Arena::host(peak(Tier::host), plan.device);
   if (peak(Tier::nvme)) {
     swap_ = std::make_unique<offload::Swap>(io, peak(Tier::nvme), rank_, world.abort_token());
     const device::Arena& host = arenas_[index(Tier::host)];
@@ -41,6 +41,12 @@ View Storage::view(const Task& task, const Use& use, DType dtype) const {
   if (use.bytes == 0) return view(use.buffer, dtype);
   const Buffer& b = plan_.buffers[index(use.buffer)];
   return {arenas_[index(b.tier)].at(place_of(task, use)), use.bytes / size_of(dtype), dtype};
+}
+
+void Storage::write(int buffer, std::span<const std::byte> in) {
+  const Buffer& b = plan_.buffers[index(buffer)];
+  STRATA_CHECK_LE(in.size(), b.bytes);
+  arenas_[index(b.tier)].write(b.offset, in);
 }
 
 // The first byte, in its tier, of the part of a buffer that a task uses.
@@ -117,7 +123,7 @@ void Storage::read_state(std::size_t unit, StateKind kind, std::size_t begin, st
       swap_->read(e.offset - before, {pages.data(), pages.size()});
       std::memcpy(out.data(), pages.at(before), e.bytes);
     } else {
-      std::memcpy(out.data(), arenas_[index(e.tier)].at(e.offset), e.bytes);
+      arenas_[index(e.tier)].read(e.offset, out.first(e.bytes));
     }
     out = out.subspan(e.bytes);
     begin += e.bytes;
@@ -138,7 +144,7 @@ void Storage::write_state(std::size_t unit, StateKind kind, std::size_t begin, s
       std::memcpy(pages.at(before), in.data(), e.bytes);
       swap_->write(e.offset - before, {pages.data(), pages.size()});
     } else {
-      std::memcpy(arenas_[index(e.tier)].at(e.offset), in.data(), e.bytes);
+      arenas_[index(e.tier)].write(e.offset, in.first(e.bytes));
     }
     in = in.subspan(e.bytes);
     begin += e.bytes;

@@ -27,6 +27,8 @@ class Storage {
   device::View view(const Task& task, Role role, device::DType dtype) const;
   // The first byte, in its tier, of what a task uses of a buffer.
   std::size_t place_of(const Task& task, const Use& use) const;
+  // Writes a buffer of device or host, blocking.
+  void write(int buffer, std::span<const std::byte> in);
   // Null where the plan has nothing on NVMe.
   offload::Swap* swap() const { return swap_.get(); }
 

@@ -1,0 +1,14 @@
+#pragma once
+#include <memory>
+
+#include "comm/collectives.h"
+#include "comm/communicator.h"
+
+namespace strata::comm {
+
+// Collectives of the host as a lane of `lane`'s device can use them: as they are on the CPU; else through staging
+// memory of the host, piece by piece, which is how ranks that share a GPU move data. Collective: the world allocates
+// it.
+std::unique_ptr<Collectives> for_lane(World& world, const device::Lane& lane, std::unique_ptr<Collectives> collectives);
+
+}  // namespace strata::comm
