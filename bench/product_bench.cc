@@ -52,7 +52,7 @@ struct Buffer {
 void multiply(benchmark::State& state, const Named& p, DType in, int threads) {
   const DType out = p.wide ? DType::fp32 : in;
   const Product product({}, {p.m, p.n, p.k, p.transpose_a, p.transpose_b, p.transpose_a ? p.m : p.k,
-                         p.transpose_b ? p.k : p.n, p.n, in, out, p.bias, p.accumulate});
+                             p.transpose_b ? p.k : p.n, p.n, in, out, p.bias, p.accumulate});
   const Buffer a(p.m * p.k, in), b(p.k * p.n, in), bias(p.n, in), c(p.m * p.n, out);
   const Buffer workspace(static_cast<std::int64_t>(product.workspace_bytes(threads) / 4 + 1), DType::fp32);
   AbortToken abort;
