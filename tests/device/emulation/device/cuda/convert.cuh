@@ -1,0 +1,18 @@
+#pragma once
+#include <cuda_runtime.h>
+
+#include "device/cuda/vectors.cuh"
+
+namespace strata::device::cuda {
+
+// In place of device/cuda/convert.cuh: by device/dtype.h.
+template <typename T, int kN>
+Floats<kN> widen(const Vector<T, kN>& v) {
+  return widened(v);
+}
+template <typename T, int kN>
+Vector<T, kN> narrow(const Floats<kN>& x) {
+  return rounded<T>(x);
+}
+
+}  // namespace strata::device::cuda
