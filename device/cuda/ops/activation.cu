@@ -1,0 +1,194 @@
+#include "device/cuda/convert.cuh"
+#include "device/cuda/launch.h"
+#include "device/cuda/map.cuh"
+#include "device/cuda/vectors.cuh"
+#include "device/ops/activation.h"
+
+namespace strata::device::cuda {
+namespace {
+
+// The functions of device/cpu/kernels/activation16.h. For numbers of 16 bits the exponential and the division are the
+// GPU's approximate ones: their error of a few 2^-22 vanishes in the rounding, and the kernels stay bound by memory.
+template <typename T>
+__device__ inline float exponential(float x) {
+  if constexpr (sizeof(T) == 2) return __expf(x);
+  return expf(x);
+}
+// 1 / (1 + e)
+template <typename T>
+__device__ inline float share(float e) {
+  if constexpr (sizeof(T) == 2) return __fdividef(1.0f, 1.0f + e);
+  return 1.0f / (1.0f + e);
+}
+template <typename T>
+__device__ inline float sigmoid(float x) {
+  return share<T>(exponential<T>(-x));
+}
+
+constexpr float kGeluScale = 2 * 0.79788456080286536f, kGeluCube = 0.044715f;  // 2 sqrt(2 / pi)
+
+// Not by fminf and fmaxf, which drop a NaN.
+__device__ inline float gelu_clamp(float x) {
+  return x > 32.0f ? 32.0f : x < -32.0f ? -32.0f : x;
+}
+__device__ inline float gelu_inner(float x) {
+  return x * fmaf(x * x, kGeluScale * kGeluCube, kGeluScale);
+}
+template <typename T>
+__device__ inline float gelu(float x) {
+  return x * sigmoid<T>(gelu_inner(gelu_clamp(x)));
+}
+template <typename T>
+__device__ inline float gelu_derivative(float x) {
+  const float c = gelu_clamp(x), e = exponential<T>(-gelu_inner(c)), s = share<T>(e);
+  // 1 - s = e s, but where e is infinite both factors must not meet.
+  const float rest = fminf(3e38f, e) * s;
+  const float slope = fmaf(c * c, 3 * kGeluScale * kGeluCube, kGeluScale);
+  return fmaf(c * s, rest * slope, s);
+}
+
+template <typename T>
+struct Gelu {
+  const T* x;
+  T* y;
+
+  template <int kN>
+  __device__ Vector<T, kN> load(std::size_t unit) const {
+    return load_vector<true, kN>(x + unit * kN, kN);
+  }
+  template <int kN>
+  __device__ void store(std::size_t unit, const Vector<T, kN>& v) const {
+    Floats<kN> f = widen(v);
+    for (int i = 0; i < kN; ++i) f.at[i] = gelu<T>(f.at[i]);
+    store_vector<true>(y + unit * kN, kN, narrow<T>(f));
+  }
+};
+
+template <typename T>
+struct GeluBackward {
+  const T *dy, *x;
+  T* dx;
+
+  template <int kN>
+  struct Operands {
+    Vector<T, kN> dy, x;
+  };
+  template <int kN>
+  __device__ Operands<kN> load(std::size_t unit) const {
+    return {load_vector<true, kN>(dy + unit * kN, kN), load_vector<true, kN>(x + unit * kN, kN)};
+  }
+  template <int kN>
+  __device__ void store(std::size_t unit, const Operands<kN>& o) const {
+    Floats<kN> d = widen(o.dy);
+    const Floats<kN> f = widen(o.x);
+    for (int i = 0; i < kN; ++i) d.at[i] *= gelu_derivative<T>(f.at[i]);
+    store_vector<true>(dx + unit * kN, kN, narrow<T>(d));
+  }
+};
+
+// Units of a row of `width` outputs.
+template <typename T>
+struct Swiglu {
+  const T* gate_up;
+  T* y;
+  std::size_t width;
+
+  template <int kN>
+  struct Operands {
+    Vector<T, kN> gate, up;
+  };
+  template <int kN>
+  __device__ Operands<kN> load(std::size_t unit) const {
+    const RowUnit u = row_unit(unit, static_cast<unsigned>(width / kN));
+    const T* gate = gate_up + u.row * 2 * width + std::size_t{u.at} * kN;
+    return {load_vector<true, kN>(gate, kN), load_vector<true, kN>(gate + width, kN)};
+  }
+  template <int kN>
+  __device__ void store(std::size_t unit, const Operands<kN>& o) const {
+    Floats<kN> out = widen(o.gate);
+    const Floats<kN> up = widen(o.up);
+    for (int i = 0; i < kN; ++i) out.at[i] = out.at[i] * sigmoid<T>(out.at[i]) * up.at[i];
+    store_vector<true>(y + unit * kN, kN, narrow<T>(out));
+  }
+};
+
+// d silu(g)/dg = s + g s (1 - s) with s = sigmoid(g).
+template <typename T>
+struct SwigluBackward {
+  const T *dy, *gate_up;
+  T* d_gate_up;
+  std::size_t width;
+
+  template <int kN>
+  struct Operands {
+    Vector<T, kN> dy, gate, up;
+    std::size_t at;
+  };
+  template <int kN>
+  __device__ Operands<kN> load(std::size_t unit) const {
+    const RowUnit u = row_unit(unit, static_cast<unsigned>(width / kN));
+    const std::size_t at = u.row * 2 * width + std::size_t{u.at} * kN;
+    return {load_vector<true, kN>(dy + unit * kN, kN), load_vector<true, kN>(gate_up + at, kN),
+            load_vector<true, kN>(gate_up + at + width, kN), at};
+  }
+  template <int kN>
+  __device__ void store(std::size_t, const Operands<kN>& o) const {
+    const Floats<kN> d = widen(o.dy), gate = widen(o.gate), up = widen(o.up);
+    Floats<kN> d_gate, d_up;
+    for (int i = 0; i < kN; ++i) {
+      const float s = sigmoid<T>(gate.at[i]), out = gate.at[i] * s;
+      d_gate.at[i] = d.at[i] * up.at[i] * fmaf(out, 1.0f - s, s);
+      d_up.at[i] = d.at[i] * out;
+    }
+    store_vector<true>(d_gate_up + o.at, kN, narrow<T>(d_gate));
+    store_vector<true>(d_gate_up + o.at + width, kN, narrow<T>(d_up));
+  }
+};
+
+template <typename T>
+constexpr int kPack = 16 / sizeof(T);
+
+// Rows of `width` elements, in 128-bit units where `vectors` and the width allow.
+template <typename T, typename F>
+void map_rows(Lane& lane, const F& f, std::size_t rows, std::size_t width, bool vectors) {
+  constexpr int kN = kPack<T>;
+  if (vectors && width % kN == 0)
+    map_units<kN, 2>(lane, f, 0, rows * (width / kN));
+  else
+    map_units<1, 2>(lane, f, 0, rows * width);
+}
+
+}  // namespace
+
+void gelu_forward(Lane& lane, ConstView x, View y) {
+  visit(x.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    map_elements<kPack<T>, 4>(lane, Gelu<T>{x.as<T>(), y.as<T>()}, x.size, aligned(x.data, 16) && aligned(y.data, 16));
+  });
+}
+
+void gelu_backward(Lane& lane, ConstView dy, ConstView x, View dx) {
+  const bool vectors = aligned(dy.data, 16) && aligned(x.data, 16) && aligned(dx.data, 16);
+  visit(x.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    map_elements<kPack<T>, 2>(lane, GeluBackward<T>{dy.as<T>(), x.as<T>(), dx.as<T>()}, x.size, vectors);
+  });
+}
+
+void swiglu_forward(Lane& lane, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
+  const bool vectors = aligned(gate_up.data, 16) && aligned(y.data, 16);
+  visit(y.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    map_rows<T>(lane, Swiglu<T>{gate_up.as<T>(), y.as<T>(), width}, rows, width, vectors);
+  });
+}
+
+void swiglu_backward(Lane& lane, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up, View d_gate_up) {
+  const bool vectors = aligned(dy.data, 16) && aligned(gate_up.data, 16) && aligned(d_gate_up.data, 16);
+  visit(dy.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    map_rows<T>(lane, SwigluBackward<T>{dy.as<T>(), gate_up.as<T>(), d_gate_up.as<T>(), width}, rows, width, vectors);
+  });
+}
+
+}  // namespace strata::device::cuda
