@@ -1,0 +1,321 @@
+#include <algorithm>
+#include <cfloat>
+
+#include "device/cuda/launch.h"
+#include "device/cuda/reduce.cuh"
+#include "device/cuda/vectors.cuh"
+#include "device/dynamic_map.h"
+#include "device/ops/optimizer.h"
+#include "device/optimizer_update.h"
+#include "device/philox.h"
+#include "device/stochastic_rounding.h"
+
+namespace strata::device::cuda {
+namespace {
+
+constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+
+struct Update {
+  Optimizer optimizer;
+  const StepScalars* scalars;
+  const std::byte *first, *second;
+  float* master;
+  std::byte *parameter, *moment1, *moment2;
+  DType gradient_dtype, parameter_dtype;
+  bool aligned, rewrite;  // rewrite: the parameter, where the step is skipped
+  std::uint32_t unit;
+  std::uint64_t begin;
+  std::size_t size;
+};
+
+// The rules, as device/optimizer_update.h gives them.
+struct Same {
+  constexpr float operator()(float x) const { return x; }
+};
+struct AdamW {
+  static constexpr int kMoments = 2;
+  __device__ static UpdateFactors factors(const Optimizer& o, const StepScalars& s) { return adamw_factors(o, s); }
+  __device__ static void apply(float g, float& p, float& m, float& v, const UpdateFactors& f) {
+    rounding::adamw_update(g, p, m, v, f, Same{});
+  }
+};
+struct Lion {
+  static constexpr int kMoments = 1;
+  __device__ static UpdateFactors factors(const Optimizer& o, const StepScalars& s) { return lion_factors(o, s); }
+  __device__ static void apply(float g, float& p, float& m, float&, const UpdateFactors& f) {
+    rounding::lion_update(g, p, m, f, Same{});
+  }
+};
+struct Sgd {
+  static constexpr int kMoments = 1;
+  __device__ static UpdateFactors factors(const Optimizer& o, const StepScalars& s) { return sgd_factors(o, s); }
+  __device__ static void apply(float g, float& p, float& m, float&, const UpdateFactors& f) {
+    rounding::sgd_update(g, p, m, f, Same{});
+  }
+};
+
+// As device::visit(), in a kernel: all threads take the same branch.
+template <typename F>
+__device__ decltype(auto) visit_here(DType t, F&& f) {
+  switch (t) {
+    case DType::bf16:
+      return f(bf16{});
+    case DType::fp16:
+      return f(fp16{});
+    case DType::fp32:
+      break;
+  }
+  return f(float{});
+}
+
+// A warp takes a block of kMomentBlock elements, each lane four of either half, so that its accesses are one range of
+// memory each.
+constexpr int kHalf = kMomentBlock / 2;
+struct Elements {
+  float at[8];
+};
+static_assert(kMomentBlock == 8 * kWarp);
+__device__ int offset_of(int half) {
+  return half * kHalf + static_cast<int>(threadIdx.x) % kWarp * 4;
+}
+
+// Of the block's `n` elements at `from`; zeros beyond.
+template <bool kWhole, typename T>
+__device__ Elements load_elements(const T* from, int n) {
+  Elements x;
+  for (int half = 0; half < 2; ++half) {
+    const int at = offset_of(half);
+    const auto four = load_vector<kWhole, 4>(from + at, at < n ? n - at : 0);
+    for (int i = 0; i < 4; ++i) x.at[4 * half + i] = to_float(four.at[i]);
+  }
+  return x;
+}
+template <bool kWhole, typename T>
+__device__ void store_elements(T* to, int n, const Elements& x) {
+  for (int half = 0; half < 2; ++half) {
+    const int at = offset_of(half);
+    Vector<T, 4> four;
+    for (int i = 0; i < 4; ++i) four.at[i] = from_float<T>(x.at[4 * half + i]);
+    store_vector<kWhole>(to + at, at < n ? n - at : 0, four);
+  }
+}
+
+// (+0 + first) + second.
+template <bool kWhole, typename T>
+__device__ Elements load_gradient(const std::byte* first, const std::byte* second, std::size_t begin, int n) {
+  Elements g = load_elements<kWhole>(reinterpret_cast<const T*>(first) + begin, n);
+  for (float& x : g.at) x = 0.0f + x;
+  if (second) {
+    const Elements more = load_elements<kWhole>(reinterpret_cast<const T*>(second) + begin, n);
+    for (int i = 0; i < 8; ++i) g.at[i] += more.at[i];
+  }
+  return g;
+}
+
+// One moment of a block in each format, the first or the second; `words` are the elements' random numbers.
+struct Maps {
+  DynamicMap of_signed, of_unsigned;
+};
+
+template <bool kFirst>
+struct Fp32Moment {
+  template <bool kWhole>
+  __device__ static Elements load(const std::byte* data, std::size_t block, int n, const Maps*) {
+    return load_elements<kWhole>(reinterpret_cast<const float*>(data) + block * kMomentBlock, n);
+  }
+  template <bool kWhole>
+  __device__ static void store(std::byte* data, std::size_t block, int n, const Elements& x, const std::uint32_t*,
+                               const Maps*) {
+    store_elements<kWhole>(reinterpret_cast<float*>(data) + block * kMomentBlock, n, x);
+  }
+};
+
+template <bool kFirst>
+struct Bf16Moment {
+  template <bool kWhole>
+  __device__ static Elements load(const std::byte* data, std::size_t block, int n, const Maps*) {
+    return load_elements<kWhole>(reinterpret_cast<const bf16*>(data) + block * kMomentBlock, n);
+  }
+  template <bool kWhole>
+  __device__ static void store(std::byte* data, std::size_t block, int n, const Elements& x, const std::uint32_t* words,
+                               const Maps*) {
+    for (int half = 0; half < 2; ++half) {
+      const int at = offset_of(half);
+      Vector<bf16, 4> four;
+      for (int i = 0; i < 4; ++i) {
+        const std::uint32_t word = words[4 * half + i];
+        four.at[i] =
+            round_stochastically(x.at[4 * half + i], static_cast<std::uint16_t>(kFirst ? word & 0xffffu : word >> 16));
+      }
+      store_vector<kWhole>(reinterpret_cast<bf16*>(data) + block * kMomentBlock + at, at < n ? n - at : 0, four);
+    }
+  }
+};
+
+// Whole blocks always. Their 260 bytes are a multiple of four, as four codes are: these accesses need no more.
+template <bool kFirst>
+struct Block8Moment {
+  static constexpr std::size_t kBytes = sizeof(float) + kMomentBlock;
+  __device__ static const DynamicMap& map(const Maps* maps) { return kFirst ? maps->of_signed : maps->of_unsigned; }
+
+  template <bool>
+  __device__ static Elements load(const std::byte* data, std::size_t block, int, const Maps* maps) {
+    const std::byte* at = data + block * kBytes;
+    const float scale = *reinterpret_cast<const float*>(at);
+    Elements x;
+    for (int half = 0; half < 2; ++half) {
+      const auto codes = *reinterpret_cast<const std::uint32_t*>(at + sizeof(float) + offset_of(half));
+      for (int i = 0; i < 4; ++i)
+        x.at[4 * half + i] =
+            map(maps).template value_of<kFirst>(static_cast<std::uint8_t>(codes >> 8 * i & 0xffu)) * scale;
+    }
+    return x;
+  }
+  // The lanes meet here, so that all have read the scale before it is written.
+  template <bool>
+  __device__ static void store(std::byte* data, std::size_t block, int, const Elements& values, const std::uint32_t*,
+                               const Maps* maps) {
+    Elements x = values;
+    float scale = 0;
+    for (const float value : x.at) scale = rounding::max(scale, kFirst ? fabsf(value) : value);
+    scale = reduce_lanes(scale, kWarp, [](float a, float b) { return rounding::max(a, b); });
+    if (!(scale <= FLT_MAX)) {  // an infinity must not make the others NaN
+      scale = FLT_MAX;
+      for (float& value : x.at) value = rounding::max(rounding::min(value, scale), -scale);
+    }
+    const bool tiny = scale < FLT_MIN;  // its inverse would not be finite
+    scale = tiny ? 0.0f : scale;
+    const float inverse = tiny ? 0.0f : 1.0f / scale;
+    std::byte* at = data + block * kBytes;
+    if (threadIdx.x % kWarp == 0) *reinterpret_cast<float*>(at) = scale;
+    for (int half = 0; half < 2; ++half) {
+      std::uint32_t codes = 0;
+      for (int i = 0; i < 4; ++i)
+        codes |= std::uint32_t{map(maps).template byte_of<kFirst>(x.at[4 * half + i] * inverse)} << 8 * i;
+      *reinterpret_cast<std::uint32_t*>(at + sizeof(float) + offset_of(half)) = codes;
+    }
+  }
+};
+
+template <bool kWhole>
+__device__ void store_parameter(const Update& u, std::size_t begin, int n, const Elements& p) {
+  visit_here(u.parameter_dtype,
+             [&](auto zero) { store_elements<kWhole>(reinterpret_cast<decltype(zero)*>(u.parameter) + begin, n, p); });
+}
+
+// One block of `n` elements. Its loads are issued together; the gradient's come last, for they wait in the branch that
+// its dtype takes.
+template <typename Rule, template <bool> typename Moment, bool kWhole>
+__device__ void update_block(const Update& u, std::size_t block, int n, const UpdateFactors& f, const RandomStream& s,
+                             const Maps* maps) {
+  constexpr bool kDraws = std::is_same_v<Moment<true>, Bf16Moment<true>>;
+  const std::size_t begin = block * kMomentBlock;
+  Elements p = load_elements<kWhole>(u.master + begin, n);
+  Elements m = Moment<true>::template load<kWhole>(u.moment1, block, n, maps), v{};
+  if constexpr (Rule::kMoments == 2) v = Moment<false>::template load<kWhole>(u.moment2, block, n, maps);
+  const Elements g = visit_here(
+      u.gradient_dtype, [&](auto zero) { return load_gradient<kWhole, decltype(zero)>(u.first, u.second, begin, n); });
+  std::uint32_t words[8] = {};
+  if constexpr (kDraws)
+    for (int half = 0; half < 2; ++half)
+      random_words(s, (u.begin + begin + static_cast<std::size_t>(offset_of(half))) / 4, 1, words + 4 * half);
+  for (int i = 0; i < 8; ++i) Rule::apply(g.at[i], p.at[i], m.at[i], v.at[i], f);
+  store_elements<kWhole>(u.master + begin, n, p);
+  if (u.parameter) store_parameter<kWhole>(u, begin, n, p);
+  Moment<true>::template store<kWhole>(u.moment1, block, n, m, words, maps);
+  if constexpr (Rule::kMoments == 2) Moment<false>::template store<kWhole>(u.moment2, block, n, v, words, maps);
+}
+
+template <typename Rule, template <bool> typename Moment>
+__global__ void __launch_bounds__(kThreads)
+    update_blocks(const __grid_constant__ Update u, const __grid_constant__ Maps maps) {
+  constexpr bool kMaps = std::is_same_v<Moment<true>, Block8Moment<true>>;
+  __shared__ UpdateFactors factors;
+  // In shared memory each lane looks up an entry of its own.
+  __shared__ alignas(Maps) std::byte shared_maps[kMaps ? sizeof(Maps) : 1];
+  const bool skip = u.scalars->skip != 0;
+  if (skip && !u.rewrite) return;
+  if (threadIdx.x == 0) factors = Rule::factors(u.optimizer, *u.scalars);
+  if constexpr (kMaps)
+    for (std::size_t i = threadIdx.x; i < sizeof(Maps) / 4; i += kThreads)
+      reinterpret_cast<std::uint32_t*>(shared_maps)[i] = reinterpret_cast<const std::uint32_t*>(&maps)[i];
+  __syncthreads();
+  const UpdateFactors f = factors;
+  const RandomStream stream{u.scalars->seed, u.scalars->first_micro_batch, kMomentSites | u.unit};
+
+  const std::size_t blocks = (u.size + kMomentBlock - 1) / kMomentBlock, stride = std::size_t{gridDim.x} * kWarps;
+  for (std::size_t block = std::size_t{blockIdx.x} * kWarps + threadIdx.x / kWarp; block < blocks; block += stride) {
+    const std::size_t begin = block * kMomentBlock, left = u.size - begin;
+    const bool whole = u.aligned && left >= kMomentBlock;
+    const int n = left < kMomentBlock ? static_cast<int>(left) : static_cast<int>(kMomentBlock);
+    if (skip) {
+      if (whole)
+        store_parameter<true>(u, begin, n, load_elements<true>(u.master + begin, n));
+      else
+        store_parameter<false>(u, begin, n, load_elements<false>(u.master + begin, n));
+      continue;
+    }
+    const auto* in_shared = reinterpret_cast<const Maps*>(shared_maps);
+    if (whole)
+      update_block<Rule, Moment, true>(u, block, n, f, stream, in_shared);
+    else
+      update_block<Rule, Moment, false>(u, block, n, f, stream, in_shared);
+  }
+}
+
+template <typename Rule>
+auto kernel_of(MomentFormat format) {
+  switch (format) {
+    case MomentFormat::bf16:
+      return update_blocks<Rule, Bf16Moment>;
+    case MomentFormat::block8:
+      return update_blocks<Rule, Block8Moment>;
+    case MomentFormat::fp32:
+      break;
+  }
+  return update_blocks<Rule, Fp32Moment>;
+}
+auto kernel_of(Algorithm algorithm, MomentFormat format) {
+  switch (algorithm) {
+    case Algorithm::lion:
+      return kernel_of<Lion>(format);
+    case Algorithm::sgd:
+      return kernel_of<Sgd>(format);
+    case Algorithm::adamw:
+      break;
+  }
+  return kernel_of<AdamW>(format);
+}
+
+}  // namespace
+
+void update(Lane& lane, const Optimizer& optimizer, const StepScalars* scalars, const Stretch& s, OnSkip on_skip) {
+  if (s.master.size == 0) return;
+  const std::size_t gradient = 4 * size_of(s.first.dtype), parameter = 4 * size_of(s.parameter.dtype);
+  const std::size_t moment = s.format == MomentFormat::fp32 ? 16 : 8;  // block8 needs none
+  Update u{
+      .optimizer = optimizer,
+      .scalars = scalars,
+      .first = s.first.data,
+      .second = s.second.data,
+      .master = s.master.as<float>(),
+      .parameter = s.parameter.data,
+      .moment1 = s.moment1,
+      .moment2 = s.moment2,
+      .gradient_dtype = s.first.dtype,
+      .parameter_dtype = s.parameter.dtype,
+      .aligned = aligned(s.master.data, 0) && aligned(s.first.data, 0, gradient) &&
+                 aligned(s.second.data, 0, gradient) && aligned(s.parameter.data, 0, parameter) &&
+                 (s.format == MomentFormat::block8 || (aligned(s.moment1, 0, moment) && aligned(s.moment2, 0, moment))),
+      .rewrite = on_skip == OnSkip::rewrite_parameter && s.parameter,
+      .unit = s.unit,
+      .begin = s.begin,
+      .size = s.master.size};
+  if (!s.decay) u.optimizer.weight_decay = 0;
+  // Enough blocks for any GPU; each goes on to the next, so that the factors are worked out a few times only.
+  const std::size_t per_block = kWarps * kMomentBlock;
+  const auto grid = static_cast<unsigned>(std::min<std::size_t>((u.size + per_block - 1) / per_block, 2048));
+  launch(lane, grid, kThreads, 0, kernel_of(optimizer.algorithm, s.format), u, Maps{kSignedMap, kUnsignedMap});
+}
+
+}  // namespace strata::device::cuda
