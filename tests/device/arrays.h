@@ -64,11 +64,11 @@ class Array {
   std::vector<std::byte> bytes_;
 };
 
-// Runs f(lane) in a fresh lane of kDevice and waits for it.
+// Runs f(lane) in a fresh lane and waits for it.
 template <typename F>
-void in_lane(int threads, F&& f) {
+void in_lane(int threads, F&& f, Device device = kDevice) {
   AbortToken abort;
-  Lane lane("test", threads, 0, abort, kDevice);
+  Lane lane("test", threads, 0, abort, device);
   f(lane);
   lane.synchronize();
 }
@@ -79,6 +79,14 @@ void expect_same_bits_on_any_threads(Run&& run) {
   const std::vector<Array> one = run(1), three = run(3);
   ASSERT_EQ(one.size(), three.size());
   for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i] == three[i]) << "output " << i;
+}
+
+// run(device) returns what it computed in lanes of `device`: kDevice must give the CPU's bits.
+template <typename Run>
+void expect_bits_of_the_cpu(Run&& run) {
+  const std::vector<Array> cpu = run(Device{}), twin = run(kDevice);
+  ASSERT_EQ(cpu.size(), twin.size());
+  for (std::size_t i = 0; i < cpu.size(); ++i) EXPECT_TRUE(cpu[i] == twin[i]) << "output " << i;
 }
 
 // run(table) returns arrays; both instruction sets' tables must give the same bits.

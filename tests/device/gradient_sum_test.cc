@@ -41,6 +41,21 @@ TEST(GradientSum, AddsPiecesInOrder) {
       }
 }
 
+// More pieces than one launch of a GPU takes; memory that vectors do not fit.
+TEST(GradientSum, ManyPiecesAnywhere) {
+  const std::size_t n = 300, count = 131;
+  for (const DType dtype : kDTypes)
+    for (const std::size_t offset : {0, 1}) {
+      Array pieces = Array::random(dtype, count * n + offset, 1), sum(DType::fp32, n), expected(DType::fp32, n);
+      std::vector<const std::byte*> pointers;
+      for (std::size_t k = 0; k < count; ++k) pointers.push_back(pieces.data() + (offset + k * n) * size_of(dtype));
+      in_lane(2, [&](Lane& lane) { gradient_sum(lane, pointers, dtype, sum.view(), true); });
+      for (std::size_t i = 0; i < n; ++i)
+        for (std::size_t k = 0; k < count; ++k) expected.floats()[i] += pieces[offset + k * n + i];
+      EXPECT_TRUE(sum == expected) << name_of(dtype) << " at " << offset;
+    }
+}
+
 // The definition, written down: 64 strided partial sums, then a tree.
 double block_sum(const Array& first, const Array* second, std::size_t begin) {
   double partial[64] = {};
@@ -72,6 +87,21 @@ TEST(GradientSquareSum, IsItsDefinitionToTheBit) {
         EXPECT_EQ(total.nonfinite, 0u);
       }
     }
+}
+
+TEST(GradientSquareSum, AddsToWhatIsThereFromAnyMemory) {
+  const std::size_t n = 5 * 4096;
+  for (const DType dtype : kDTypes) {
+    Array g = Array::random(dtype, n + 1, 1), moved(dtype, n);
+    std::memcpy(moved.data(), g.data() + size_of(dtype), n * size_of(dtype));
+    ExactSum expected, total;
+    expected.add(-3.0);
+    total.add(-3.0);
+    for (std::size_t begin = 0; begin < n; begin += 4096) expected.add(block_sum(moved, nullptr, begin));
+    in_lane(1, [&](Lane& lane) { gradient_square_sum(lane, g.view().sub(1, n), {}, &total); });
+    EXPECT_EQ(total.round(), expected.round());
+    EXPECT_EQ(total.pending, testing::kDevice.kind == Kind::cpu ? 7u : 6u);  // a merge counts
+  }
 }
 
 TEST(GradientSquareSum, CountsWhatIsNotFinite) {

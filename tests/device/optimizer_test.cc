@@ -12,6 +12,7 @@ namespace {
 
 using testing::Array;
 using testing::in_lane;
+using testing::kDevice;
 using testing::kDTypes;
 
 const Algorithm kAlgorithms[] = {Algorithm::adamw, Algorithm::lion, Algorithm::sgd};
@@ -379,6 +380,46 @@ TEST(Optimizer, Block8SurvivesExtremes) {
     });
     for (std::size_t i = 0; i < 512; ++i) ASSERT_TRUE(std::isfinite(state.master[i])) << size << " " << i;
   }
+}
+
+// Every format with every dtype, aligned or not, over moments large and small; a second step reads what the first kept.
+TEST(Optimizer, GivesTheBitsOfTheCpu) {
+  if (kDevice.kind == Kind::cpu) GTEST_SKIP() << "this program is about the CPU";
+  const StepScalars s1 = scalars_of(1, 0.37f), s2 = scalars_of(2, 0.81f);
+  for (const Algorithm algorithm : kAlgorithms)
+    for (const MomentFormat format : kFormats)
+      for (const DType gradient : kDTypes)
+        for (const std::size_t offset : {0, 1}) {
+          const std::size_t n = 256 * 9 + 84;
+          const DType parameter = kDTypes[(static_cast<std::size_t>(gradient) + offset) % 3];
+          Array first = Array::random(gradient, n + offset, 3, 100.0f), second = Array::random(gradient, n + offset, 4);
+          for (std::size_t i = 0; i < 256; ++i) {
+            first.set(512 + i, first[512 + i] * 1e-6f);  // blocks that quantise to little,
+            first.set(768 + i, 0);                       // to nothing
+            first.set(1024 + i, first[1024 + i] * 500);
+          }
+          testing::expect_bits_of_the_cpu([&](Device device) {
+            State state(n + offset, parameter, algorithm, format);
+            const auto update = [&](Lane& lane, const StepScalars& s, Array& a, Array* b, OnSkip on_skip) {
+              Stretch all = state.stretch(0, n + offset, a, b, true);
+              for (ConstView* view : {&all.first, &all.second})
+                if (*view) *view = view->sub(offset, n);
+              for (View* view : {&all.master, &all.parameter}) *view = view->sub(offset, n);
+              device::update(lane, optimizer_of(algorithm), &s, all, on_skip);
+            };
+            StepScalars skipped = scalars_of(2);
+            skipped.skip = 1;
+            testing::in_lane(
+                2,
+                [&](Lane& lane) {
+                  update(lane, s1, first, nullptr, OnSkip::leave_parameter);
+                  update(lane, s2, second, &first, OnSkip::leave_parameter);
+                  update(lane, skipped, second, &first, OnSkip::rewrite_parameter);
+                },
+                device);
+            return state.outputs();
+          });
+        }
 }
 
 TEST(OptimizerKernels, SameBitsOnBothInstructionSets) {

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "device/cuda/launch.h"
 #include "device/ops/consensus.h"
 
@@ -19,7 +21,7 @@ __global__ void pack(const ExactSum* squares, const ExactSum* loss, const std::u
 }
 
 __global__ void resolve(const StepMessage* messages, std::size_t ranks, StepScalars* scalars, StepResult* result) {
-  __shared__ alignas(StepMessage) std::byte memory[sizeof(StepMessage)];
+  __shared__ std::uint64_t memory[sizeof(StepMessage) / 8];
   __shared__ double rounded[2];
   auto& all = *reinterpret_cast<StepMessage*>(memory);
   copy_words(&all, messages, sizeof(StepMessage));
@@ -37,7 +39,7 @@ __global__ void resolve(const StepMessage* messages, std::size_t ranks, StepScal
   const double most = static_cast<double>(scalars->max_grad_norm), ratio = most / (norm + 1e-6);
   const double clip = most > 0 && ratio < 1.0 ? ratio : 1.0;
   scalars->gradient_factor = scalars->unscale * static_cast<float>(clip);
-  scalars->skip = isfinite(norm) && isfinite(loss) ? 0 : 1;
+  scalars->skip = std::isfinite(norm) && std::isfinite(loss) ? 0 : 1;
   *result = {loss, norm, all.stop};
 }
 

@@ -21,7 +21,9 @@ struct Pieces {
 constexpr std::size_t kWarpElements = 256;
 
 template <typename T, bool kWhole>
-__device__ void add_pieces_to(const Pieces& pieces, float* sum, std::size_t begin, std::size_t n, bool first) {
+__global__ void __launch_bounds__(kThreads)
+    add_pieces(const __grid_constant__ Pieces pieces, float* sum, std::size_t n, bool first) {
+  const std::size_t begin = (std::size_t{blockIdx.x} * kWarps + threadIdx.x / kWarp) * kWarpElements;
   Vector<float, 4> s[2];
   std::size_t at[2], left[2];
   for (int half = 0; half < 2; ++half) {
@@ -36,16 +38,6 @@ __device__ void add_pieces_to(const Pieces& pieces, float* sum, std::size_t begi
       for (int i = 0; i < 4; ++i) s[half].at[i] += to_float(piece.at[i]);
     }
   for (int half = 0; half < 2; ++half) store_vector<kWhole>(sum + at[half], left[half], s[half]);
-}
-
-template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    add_pieces(const __grid_constant__ Pieces pieces, float* sum, std::size_t n, bool first, bool aligned) {
-  const std::size_t begin = (std::size_t{blockIdx.x} * kWarps + threadIdx.x / kWarp) * kWarpElements;
-  if (aligned && begin + kWarpElements <= n)
-    add_pieces_to<T, true>(pieces, sum, begin, n, first);
-  else
-    add_pieces_to<T, false>(pieces, sum, begin, n, first);
 }
 
 // Each of a block's 64 partial sums takes every 64th element: threads that hold 16 bytes of partial sums each read
@@ -124,13 +116,14 @@ void gradient_sum(Lane& lane, std::span<const std::byte* const> pieces, DType dt
     using T = decltype(zero);
     do {
       Pieces some{};
-      bool all_aligned = aligned(sum.data, 0);
+      bool whole = sum.size % 4 == 0 && aligned(sum.data, 0);
       for (const std::byte* piece : pieces.first(std::min(pieces.size(), kMostPieces))) {
         some.at[some.count++] = piece;
-        all_aligned = all_aligned && aligned(piece, 0, 4 * sizeof(T));
+        whole = whole && aligned(piece, 0, 4 * sizeof(T));
       }
       pieces = pieces.subspan(static_cast<std::size_t>(some.count));
-      launch(lane, blocks, kThreads, 0, add_pieces<T>, some, sum.as<float>(), sum.size, first, all_aligned);
+      launch(lane, blocks, kThreads, 0, whole ? add_pieces<T, true> : add_pieces<T, false>, some, sum.as<float>(),
+             sum.size, first);
       first = false;
     } while (!pieces.empty());
   });

@@ -22,7 +22,7 @@ struct Update {
   float* master;
   std::byte *parameter, *moment1, *moment2;
   DType gradient_dtype, parameter_dtype;
-  bool aligned, rewrite;  // rewrite: the parameter, where the step is skipped
+  bool rewrite;  // the parameter, where the step is skipped
   std::uint32_t unit;
   std::uint64_t begin;
   std::size_t size;
@@ -226,19 +226,19 @@ __device__ void update_block(const Update& u, std::size_t block, int n, const Up
   if constexpr (Rule::kMoments == 2) Moment<false>::template store<kWhole>(u.moment2, block, n, v, words, maps);
 }
 
-template <typename Rule, template <bool> typename Moment>
+template <typename Rule, template <bool> typename Moment, bool kWhole>
 __global__ void __launch_bounds__(kThreads)
     update_blocks(const __grid_constant__ Update u, const __grid_constant__ Maps maps) {
   constexpr bool kMaps = std::is_same_v<Moment<true>, Block8Moment<true>>;
   __shared__ UpdateFactors factors;
   // In shared memory each lane looks up an entry of its own.
-  __shared__ alignas(Maps) std::byte shared_maps[kMaps ? sizeof(Maps) : 1];
+  __shared__ std::uint32_t shared_maps[kMaps ? sizeof(Maps) / 4 : 1];
   const bool skip = u.scalars->skip != 0;
   if (skip && !u.rewrite) return;
   if (threadIdx.x == 0) factors = Rule::factors(u.optimizer, *u.scalars);
   if constexpr (kMaps)
     for (std::size_t i = threadIdx.x; i < sizeof(Maps) / 4; i += kThreads)
-      reinterpret_cast<std::uint32_t*>(shared_maps)[i] = reinterpret_cast<const std::uint32_t*>(&maps)[i];
+      shared_maps[i] = reinterpret_cast<const std::uint32_t*>(&maps)[i];
   __syncthreads();
   const UpdateFactors f = factors;
   const RandomStream stream{u.scalars->seed, u.scalars->first_micro_batch, kMomentSites | u.unit};
@@ -246,45 +246,37 @@ __global__ void __launch_bounds__(kThreads)
   const std::size_t blocks = (u.size + kMomentBlock - 1) / kMomentBlock, stride = std::size_t{gridDim.x} * kWarps;
   for (std::size_t block = std::size_t{blockIdx.x} * kWarps + threadIdx.x / kWarp; block < blocks; block += stride) {
     const std::size_t begin = block * kMomentBlock, left = u.size - begin;
-    const bool whole = u.aligned && left >= kMomentBlock;
     const int n = left < kMomentBlock ? static_cast<int>(left) : static_cast<int>(kMomentBlock);
-    if (skip) {
-      if (whole)
-        store_parameter<true>(u, begin, n, load_elements<true>(u.master + begin, n));
-      else
-        store_parameter<false>(u, begin, n, load_elements<false>(u.master + begin, n));
-      continue;
-    }
-    const auto* in_shared = reinterpret_cast<const Maps*>(shared_maps);
-    if (whole)
-      update_block<Rule, Moment, true>(u, block, n, f, stream, in_shared);
+    if (skip)
+      store_parameter<kWhole>(u, begin, n, load_elements<kWhole>(u.master + begin, n));
     else
-      update_block<Rule, Moment, false>(u, block, n, f, stream, in_shared);
+      update_block<Rule, Moment, kWhole>(u, block, n, f, stream, reinterpret_cast<const Maps*>(shared_maps));
   }
 }
 
-template <typename Rule>
+template <typename Rule, bool kWhole>
 auto kernel_of(MomentFormat format) {
   switch (format) {
     case MomentFormat::bf16:
-      return update_blocks<Rule, Bf16Moment>;
+      return update_blocks<Rule, Bf16Moment, kWhole>;
     case MomentFormat::block8:
-      return update_blocks<Rule, Block8Moment>;
+      return update_blocks<Rule, Block8Moment, kWhole>;
     case MomentFormat::fp32:
       break;
   }
-  return update_blocks<Rule, Fp32Moment>;
+  return update_blocks<Rule, Fp32Moment, kWhole>;
 }
+template <bool kWhole>
 auto kernel_of(Algorithm algorithm, MomentFormat format) {
   switch (algorithm) {
     case Algorithm::lion:
-      return kernel_of<Lion>(format);
+      return kernel_of<Lion, kWhole>(format);
     case Algorithm::sgd:
-      return kernel_of<Sgd>(format);
+      return kernel_of<Sgd, kWhole>(format);
     case Algorithm::adamw:
       break;
   }
-  return kernel_of<AdamW>(format);
+  return kernel_of<AdamW, kWhole>(format);
 }
 
 }  // namespace
@@ -292,30 +284,30 @@ auto kernel_of(Algorithm algorithm, MomentFormat format) {
 void update(Lane& lane, const Optimizer& optimizer, const StepScalars* scalars, const Stretch& s, OnSkip on_skip) {
   if (s.master.size == 0) return;
   const std::size_t gradient = 4 * size_of(s.first.dtype), parameter = 4 * size_of(s.parameter.dtype);
-  const std::size_t moment = s.format == MomentFormat::fp32 ? 16 : 8;  // block8 needs none
-  Update u{
-      .optimizer = optimizer,
-      .scalars = scalars,
-      .first = s.first.data,
-      .second = s.second.data,
-      .master = s.master.as<float>(),
-      .parameter = s.parameter.data,
-      .moment1 = s.moment1,
-      .moment2 = s.moment2,
-      .gradient_dtype = s.first.dtype,
-      .parameter_dtype = s.parameter.dtype,
-      .aligned = aligned(s.master.data, 0) && aligned(s.first.data, 0, gradient) &&
-                 aligned(s.second.data, 0, gradient) && aligned(s.parameter.data, 0, parameter) &&
-                 (s.format == MomentFormat::block8 || (aligned(s.moment1, 0, moment) && aligned(s.moment2, 0, moment))),
-      .rewrite = on_skip == OnSkip::rewrite_parameter && s.parameter,
-      .unit = s.unit,
-      .begin = s.begin,
-      .size = s.master.size};
+  const std::size_t moment = s.format == MomentFormat::fp32 ? 16 : s.format == MomentFormat::bf16 ? 8 : 4;
+  const bool whole = s.master.size % 4 == 0 && aligned(s.master.data, 0) && aligned(s.first.data, 0, gradient) &&
+                     aligned(s.second.data, 0, gradient) && aligned(s.parameter.data, 0, parameter) &&
+                     aligned(s.moment1, 0, moment) && aligned(s.moment2, 0, moment);
+  Update u{.optimizer = optimizer,
+           .scalars = scalars,
+           .first = s.first.data,
+           .second = s.second.data,
+           .master = s.master.as<float>(),
+           .parameter = s.parameter.data,
+           .moment1 = s.moment1,
+           .moment2 = s.moment2,
+           .gradient_dtype = s.first.dtype,
+           .parameter_dtype = s.parameter.dtype,
+           .rewrite = on_skip == OnSkip::rewrite_parameter && s.parameter,
+           .unit = s.unit,
+           .begin = s.begin,
+           .size = s.master.size};
   if (!s.decay) u.optimizer.weight_decay = 0;
   // Enough blocks for any GPU; each goes on to the next, so that the factors are worked out a few times only.
   const std::size_t per_block = kWarps * kMomentBlock;
   const auto grid = static_cast<unsigned>(std::min<std::size_t>((u.size + per_block - 1) / per_block, 2048));
-  launch(lane, grid, kThreads, 0, kernel_of(optimizer.algorithm, s.format), u, Maps{kSignedMap, kUnsignedMap});
+  const auto kernel = (whole ? kernel_of<true> : kernel_of<false>)(optimizer.algorithm, s.format);
+  launch(lane, grid, kThreads, 0, kernel, u, Maps{kSignedMap, kUnsignedMap});
 }
 
 }  // namespace strata::device::cuda
