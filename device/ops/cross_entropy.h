@@ -36,7 +36,7 @@ void cross_entropy_losses(Lane&, std::size_t vocab, const RowStatistics* statist
 void cross_entropy_gradient(Lane&, const LogitTile& tile, const std::int32_t* labels, const RowStatistics* statistics,
                             const StepScalars* scalars, DType gradient);
 
-// Adds the sum of `losses` (in order, fp64) to *total.
+// Adds the sum of `losses` (fp64, in an order of the twin's that depends on their number alone) to *total.
 void sum_losses(Lane&, ConstView losses, ExactSum* total);
 
 }  // namespace strata::device

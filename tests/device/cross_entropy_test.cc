@@ -187,7 +187,8 @@ TEST(CrossEntropyLimits, ManyMaskedWordsFirst) {
   EXPECT_NEAR(losses[0], std::log(4096.0), 1e-6);
 }
 
-TEST(SumLosses, InOrderInFp64) {
+// The sum is exact in fp64, so that any order gives it.
+TEST(SumLosses, InFp64) {
   Array losses = Array::random(DType::fp32, 1001, 1, 11.0f);
   ExactSum total;
   total.add(0.5);
@@ -195,6 +196,17 @@ TEST(SumLosses, InOrderInFp64) {
   double sum = 0;
   for (std::size_t i = 0; i < losses.size(); ++i) sum += static_cast<double>(losses[i]);
   EXPECT_EQ(total.round(), 0.5 + sum);
+}
+
+// A step with a label that is no word's must not pass for one: the CPU stops, a GPU's kernel can only spoil the loss.
+TEST(CrossEntropyLimits, LabelBeyondTheVocabulary) {
+  if (testing::kDevice.kind == Kind::cpu) GTEST_SKIP() << "the CPU ends the program";
+  const RowStatistics statistics[] = {{2.0, 1.0f, 0.0f}, {2.0, 1.0f, 0.0f}, {2.0, 1.0f, 0.0f}};
+  const std::int32_t labels[] = {7, 8, -1};
+  Array losses(DType::fp32, 3);
+  in_lane(1, [&](Lane& lane) { cross_entropy_losses(lane, 8, statistics, labels, losses.view()); });
+  EXPECT_TRUE(std::isfinite(losses[0]));
+  EXPECT_TRUE(std::isnan(losses[1]) && std::isnan(losses[2]));
 }
 
 // e^x of the kernels, seen through a gradient with largest = 0, sum = 1 and factor = 1.
