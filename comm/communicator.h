@@ -92,7 +92,7 @@ class World {
 
   // Collective: an arena of `bytes` (the same on all ranks) of the device's memory whose buffers collectives may use.
   device::Arena allocate(std::size_t bytes, device::Device device = {}) {
-    return device.kind == device::Kind::cpu ? allocate_host(bytes) : device::Arena(bytes, device);
+    return device.kind == device::Kind::cpu ? allocate_host(bytes) : allocate_device(bytes, device);
   }
   // Collective: a communicator over all ranks whose work runs in `lane`.
   virtual std::unique_ptr<Communicator> open(device::Lane& lane) = 0;
@@ -105,6 +105,8 @@ class World {
   // others' (shared memory between processes; else 0). Reads /proc/self/smaps: for reports.
   virtual std::size_t borrowed_bytes() const { return 0; }
 
+  // Sets the abort token where another rank has failed or is gone; waits of the world's own do so anyway. Any thread.
+  virtual void look_after_peers() {}
   // Tells the other ranks that this one failed, so that their waits end; returns at once. The first cause wins.
   virtual void report_failure(const std::string& cause, Exit code) = 0;
   // What ended the run: the first cause, where the ranks could agree on one.
@@ -115,14 +117,17 @@ class World {
     const device::Failure first = failure();
     return first.rank == rank() || (!first.told && lowest_left());
   }
+  virtual bool lowest_left() const { return rank() == 0; }
 
  protected:
   // Collective: the host's memory, where other ranks reach it if they can.
   virtual device::Arena allocate_host(std::size_t bytes) = 0;
-  virtual bool lowest_left() const { return rank() == 0; }
+  virtual device::Arena allocate_device(std::size_t bytes, device::Device device) {
+    return device::Arena(bytes, device);
+  }
 };
 
-enum class Backend : std::uint8_t { automatic, solo, threads, mpi };
+enum class Backend : std::uint8_t { automatic, solo, threads, mpi, nccl };
 enum class Transport : std::uint8_t { automatic, shared_memory, messages };
 
 // This process's world: solo without mpirun, MPI under it (Open MPI's or Slurm's environment); initialises MPI when it

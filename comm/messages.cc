@@ -185,6 +185,12 @@ class MessagesWorld final : public World {
     return queue_in_lane(lane, for_lane(*this, lane, duplicate()));
   }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
+  void look_after_peers() override {
+    try {
+      control_->poll();
+    } catch (const device::Aborted&) {
+    }
+  }
   void report_failure(const std::string& cause, Exit code) override { control_->report_failure(cause, code); }
   device::Failure failure() override { return control_->failure(); }
   bool lowest_left() const override { return control_->lowest_left(); }

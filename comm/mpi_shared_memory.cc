@@ -54,6 +54,7 @@ class MpiSharedMemoryWorld final : public World {
   }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
   std::size_t borrowed_bytes() const override;
+  void look_after_peers() override { memory_.look_after_peers(); }
   void report_failure(const std::string& cause, Exit code) override { memory_.report_failure(cause, code); }
   device::Failure failure() override { return memory_.failure(); }
   bool lowest_left() const override { return memory_.lowest_left(); }

@@ -173,6 +173,13 @@ void SharedMemory::poll(bool look_after_peers) const {
   }
 }
 
+void SharedMemory::look_after_peers() const {
+  try {
+    poll(true);
+  } catch (const device::Aborted&) {
+  }
+}
+
 void SharedMemory::wait(const Signal& signal, std::uint32_t target, int peer) const {
   if (signal.spin(target)) return;
   for (auto next_look = Clock::now() + kLookAfterPeers; !signal.reached(target); signal.doze(target)) {

@@ -37,6 +37,8 @@ class SharedMemory {
 
   // Until `signal` of rank `peer` has reached `target`; throws Aborted where that cannot come any more.
   void wait(const Signal& signal, std::uint32_t target, int peer) const;
+  // Sets the abort token where the group has failed or a rank's process is gone. Any thread.
+  void look_after_peers() const;
   void report_failure(const std::string& cause, Exit code) const;
   // What ended the run, as the group has agreed, else as this rank knows it.
   device::Failure failure() const;

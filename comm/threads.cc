@@ -48,6 +48,7 @@ class ThreadsWorld final : public World {
     return queue_in_lane(lane, for_lane(*this, lane, memory_.open()));
   }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
+  void look_after_peers() override { memory_.look_after_peers(); }
   void report_failure(const std::string& cause, Exit code) override { memory_.report_failure(cause, code); }
   device::Failure failure() override { return memory_.failure(); }
   bool lowest_left() const override { return memory_.lowest_left(); }

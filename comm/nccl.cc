@@ -1,0 +1,133 @@
+#include "comm/nccl.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "comm/agreement.h"
+#include "comm/nccl_communicator.h"
+#include "comm/nccl_library.h"
+#include "comm/nccl_watch.h"
+#include "device/cuda/check.h"
+
+namespace strata::comm {
+namespace {
+
+std::string as_hex(const ncclUniqueId& id) {
+  std::string text;
+  for (const char byte : id.internal) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+ncclUniqueId from_hex(const std::string& text) {
+  ncclUniqueId id{};
+  STRATA_CHECK_EQ(text.size(), 2 * sizeof id.internal);
+  for (std::size_t i = 0; i < sizeof id.internal; ++i)
+    id.internal[i] = static_cast<char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
+  return id;
+}
+
+class NcclWorld final : public World {
+ public:
+  NcclWorld(std::unique_ptr<World> world, std::string version)
+      : world_(std::move(world)), version_(std::move(version)), watch_(*world_) {}
+
+  int rank() const override { return world_->rank(); }
+  int size() const override { return world_->size(); }
+  int node_size() const override { return world_->node_size(); }
+  int node_rank() const override { return world_->node_rank(); }
+  std::string describe() const override { return fmt::format("nccl {} over {}", version_, world_->describe()); }
+  device::AbortToken& abort_token() override { return world_->abort_token(); }
+
+  std::unique_ptr<Communicator> open(device::Lane& lane) override {
+    if (lane.device().kind == device::Kind::cpu) return world_->open(lane);
+    std::string text;
+    agree(*world_, [&] {
+      ncclUniqueId id{};
+      if (rank() != 0) return;
+      if (const ncclResult_t result = nccl().ncclGetUniqueId(&id); result != ncclSuccess)
+        fail(Exit::failed, "ncclGetUniqueId: {}", nccl().ncclGetErrorString(result));
+      text = as_hex(id);
+    });
+    const ncclUniqueId id = from_hex(world_->exchange(text)[0]);
+    return std::make_unique<NcclCommunicator>(watch_, lane, rank(), size(), id, arena_);
+  }
+
+  std::vector<std::string> exchange(const std::string& mine) override { return world_->exchange(mine); }
+  std::size_t borrowed_bytes() const override { return world_->borrowed_bytes(); }
+  void look_after_peers() override { world_->look_after_peers(); }
+  void report_failure(const std::string& cause, Exit code) override { world_->report_failure(cause, code); }
+  device::Failure failure() override { return world_->failure(); }
+  bool lowest_left() const override { return world_->lowest_left(); }
+
+ protected:
+  device::Arena allocate_host(std::size_t bytes) override { return world_->allocate(bytes); }
+  device::Arena allocate_device(std::size_t bytes, device::Device device) override {
+    device::Arena arena(bytes, device);
+    arena_ = {arena.data(), arena.size()};
+    return arena;
+  }
+
+ private:
+  std::unique_ptr<World> world_;
+  std::string version_;
+  std::span<std::byte> arena_;
+  NcclWatch watch_;
+};
+
+// Names the GPU among all of all nodes.
+std::string name_of(device::Device device) {
+  std::array<char, 64> bus{};
+  STRATA_CUDA(cudaDeviceGetPCIBusId(bus.data(), bus.size(), device.ordinal));
+  std::array<char, 256> host{};
+  (void)gethostname(host.data(), host.size() - 1);
+  return fmt::format("GPU {} of {}", bus.data(), host.data());
+}
+
+}  // namespace
+
+std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device device, Backend backend,
+                                  std::string& why_not) {
+  why_not.clear();
+  if (device.kind == device::Kind::cpu)
+    why_not = "ranks compute on the CPU";
+  else if (world->size() == 1)
+    why_not = "there is one rank";
+  else if (backend != Backend::automatic && backend != Backend::nccl)
+    why_not = "comm.backend asks for another";
+  std::string version;
+  if (why_not.empty()) {
+    std::vector<std::string> gpus = world->exchange(name_of(device));
+    std::sort(gpus.begin(), gpus.end());
+    const auto twice = std::adjacent_find(gpus.begin(), gpus.end());
+    if (twice != gpus.end()) why_not = fmt::format("ranks share {}, which NCCL refuses", *twice);
+  }
+  if (why_not.empty()) {
+    std::string missing;
+    try {
+      version = nccl_version();
+    } catch (const Error& error) {
+      missing = error.what();
+    }
+    for (const std::string& other : world->exchange(missing))
+      if (why_not.empty()) why_not = other;
+  }
+  if (!why_not.empty()) {
+    if (backend == Backend::nccl)
+      throw AgreedError(Exit::usage, fmt::format("comm.backend = nccl, but {}: use comm.backend = auto", why_not));
+    return world;
+  }
+  const std::vector<std::string> versions = world->exchange(version);
+  for (std::size_t r = 1; r < versions.size(); ++r)
+    if (versions[r] != versions[0])
+      throw AgreedError(
+          Exit::usage,
+          fmt::format("rank 0 found NCCL {} and rank {} NCCL {}: install the same version on all nodes, or "
+                      "name one folder for all in STRATA_CUDA_LIBRARIES",
+                      versions[0], r, versions[r]));
+  return std::make_unique<NcclWorld>(std::move(world), version);
+}
+
+}  // namespace strata::comm
