@@ -85,6 +85,7 @@ TEST(Embedding, BackwardSumsInOrder) {
 }
 
 TEST(EmbeddingDeathTest, IndexOutsideTheTable) {
+  if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "a trap would end the GPU's context for all tests";
   Array dout(DType::fp32, 2), dtable(DType::fp32, 4), workspace(DType::fp32, 64);
   const std::uint32_t indices[] = {1, 4};
   EXPECT_DEATH(

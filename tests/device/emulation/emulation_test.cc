@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "device/error.h"
+#include "device/ops/embedding.h"
 #include "tests/device/arrays.h"
 #include "tests/device/emulation/backend.h"
 #include "tests/device/emulation/probes.h"
@@ -21,9 +22,6 @@ const std::vector<std::string> kMissing = {
     "attention_backward",
     "attention_forward",
     "cached_attention",
-    "embedding_add",
-    "embedding_backward",
-    "embedding_forward",
     "layernorm_backward",
     "layernorm_forward",
     "matvec",
@@ -82,6 +80,19 @@ TEST(Emulation, WrongKernelsAreRefused) {
   EXPECT_THAT(report(Wrong::lane_reads_absent), HasSubstr("reads from lane 20"));
   EXPECT_THAT(report(Wrong::shared_overrun), HasSubstr("beyond the 256 bytes"));
   EXPECT_THAT(report(Wrong::trap), HasSubstr("thread (5, 0, 0) traps"));
+}
+
+// What the CPU's operations check when they run, kernels do.
+TEST(Emulation, IndicesOutsideTheTableTrap) {
+  testing::Array table(DType::fp32, 4), out(DType::fp32, 2), workspace(DType::fp32, 64);
+  const std::uint32_t indices[] = {1, 4};
+  const TableRows all{0, 4, 4};
+  EXPECT_THAT(failure_of([&](Lane& lane) { embedding_forward(lane, 2, 1, indices, all, table.view(), out.view()); }),
+              HasSubstr("thread (1, 0, 0) traps"));
+  EXPECT_THAT(failure_of([&](Lane& lane) {
+                embedding_backward(lane, 2, 1, indices, all, out.view(), table.view(), workspace.view());
+              }),
+              HasSubstr("thread (1, 0, 0) traps"));
 }
 
 TEST(Emulation, GoesOnAfterAFailure) {
