@@ -84,6 +84,23 @@ TEST(Embedding, BackwardSumsInOrder) {
       }
 }
 
+// Tables of more words than one block sorts, with fewer positions than words and with many of one word.
+TEST(Embedding, BackwardOfManyWords) {
+  for (const std::size_t rows : {std::size_t{2}, std::size_t{30}, std::size_t{700}}) {
+    const std::size_t width = 4, vocab = 9001;
+    Array dout = Array::random(DType::bf16, rows * width, 1), dtable(DType::fp32, vocab * width);
+    Array workspace(DType::fp32, embedding_backward_workspace(rows, vocab) / 4);
+    const auto indices = indices_below(rows, vocab);
+    in_lane(1, [&](Lane& lane) {
+      embedding_backward(lane, rows, width, indices.data(), {0, vocab, vocab}, dout.view(), dtable.view(),
+                         workspace.view());
+    });
+    Array expected(DType::fp32, vocab * width);
+    for (std::size_t i = 0; i < rows * width; ++i) expected.floats()[indices[i / width] * width + i % width] += dout[i];
+    EXPECT_TRUE(dtable == expected) << rows << " positions";
+  }
+}
+
 TEST(EmbeddingDeathTest, IndexOutsideTheTable) {
   if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "a trap would end the GPU's context for all tests";
   Array dout(DType::fp32, 2), dtable(DType::fp32, 4), workspace(DType::fp32, 64);
