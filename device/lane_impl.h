@@ -19,9 +19,18 @@ struct Operations;
 class Event::Twin {
  public:
   virtual ~Twin() = default;
-  // Whether the device's lane has reached the newest record issued to it; for a waiting host.
-  virtual bool reached() = 0;
-  // The host's lane has reached record n; for a waiting device.
+
+  // One record of a device's lane, for a waiting host.
+  class Point {
+   public:
+    virtual ~Point() = default;
+    // Whether the device got there; asked by the waiting thread, until it is true.
+    virtual bool reached() = 0;
+  };
+  // Called where a host lane's wait for the newest record is issued: that record, which later ones leave alone.
+  virtual Point& expect() = 0;
+
+  // The host's lane has reached record n; called under the state's mutex. For a waiting device.
   virtual void signal(std::uint64_t n) = 0;
 };
 

@@ -54,7 +54,7 @@ void HostLane::loop() {
     }
     Slot& slot = ring_[at % kSlots];
     try {
-      if (!abort.is_set()) slot.run(slot.storage, team_);
+      if (slot.always || !abort.is_set()) slot.run(slot.storage, team_);
     } catch (const Aborted&) {
     } catch (const std::exception& e) {
       abort.set({rank, e.what(), exit_code(e)});
@@ -77,7 +77,7 @@ void HostLane::synchronize() {
 void HostLane::record(Event::State& event) {
   const std::uint64_t n = ++event.issued;
   event.recorder = Kind::cpu;
-  submit([state = &event, n](Team&) {
+  submit_always([state = &event, n](Team&) {
     const std::lock_guard lock(state->mutex);
     state->done = n;
     if (state->twin) state->twin->signal(n);
@@ -89,8 +89,8 @@ void HostLane::wait(Event::State& event) {
   const std::uint64_t n = event.issued;
   if (n == 0) return;
   if (event.recorder != Kind::cpu)
-    return submit([twin = event.twin.get(), token = &abort](Team&) {
-      for (; !twin->reached(); std::this_thread::sleep_for(kQuery)) token->throw_if_set();
+    return submit([point = &event.twin->expect(), token = &abort](Team&) {
+      for (; !point->reached(); std::this_thread::sleep_for(kQuery)) token->throw_if_set();
     });
   submit([state = &event, n, token = &abort](Team&) {
     std::unique_lock lock(state->mutex);

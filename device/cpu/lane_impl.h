@@ -32,12 +32,12 @@ class HostLane final : public Lane::Impl {
   // Queues work(team). The closure is copied into the ring; what it points to must live until it ran.
   template <typename F>
   void submit(F work) {
-    static_assert(sizeof(F) <= kSlotBytes, "an operation's closure holds views and sizes, not data");
-    static_assert(alignof(F) <= alignof(std::max_align_t) && std::is_trivially_destructible_v<F>);
-    Slot& slot = acquire();
-    new (slot.storage) F(std::move(work));
-    slot.run = [](void* storage, Team& team) { (*std::launder(static_cast<F*>(storage)))(team); };
-    publish();
+    queue(std::move(work), false);
+  }
+  // The same for work that is not dropped after an abort: what a device's stream would else wait for without end.
+  template <typename F>
+  void submit_always(F work) {
+    queue(std::move(work), true);
   }
 
  private:
@@ -45,8 +45,19 @@ class HostLane final : public Lane::Impl {
   struct Slot {
     alignas(std::max_align_t) std::byte storage[kSlotBytes];
     void (*run)(void*, Team&);
+    bool always;
   };
 
+  template <typename F>
+  void queue(F work, bool always) {
+    static_assert(sizeof(F) <= kSlotBytes, "an operation's closure holds views and sizes, not data");
+    static_assert(alignof(F) <= alignof(std::max_align_t) && std::is_trivially_destructible_v<F>);
+    Slot& slot = acquire();
+    new (slot.storage) F(std::move(work));
+    slot.run = [](void* storage, Team& team) { (*std::launder(static_cast<F*>(storage)))(team); };
+    slot.always = always;
+    publish();
+  }
   Slot& acquire();
   void publish();
   void loop();
