@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "device/algorithm_table.h"
 #include "device/device.h"
 #include "device/lane_impl.h"
 #include "device/operations.h"
@@ -20,6 +21,9 @@ struct Backend {
   // What an event of lanes of both kinds needs beyond the host's part; null where the host's part is all.
   std::unique_ptr<Event::Twin> (*make_event)(Device device);
   std::unique_ptr<Product::Impl> (*make_product)(Device device, const ProductShape& shape);
+  // What device/algorithm_table.h declares; null where products have nothing to choose from.
+  std::string (*algorithm_machine)(Device device);
+  void (*search_algorithms)(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table);
   std::size_t (*attention_workspace)(const AttentionShape& shape, DType dtype, int threads);
 
   // Memory of the device, and of the host where the device reads and writes it at full speed. Throw

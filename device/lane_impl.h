@@ -14,6 +14,7 @@ namespace cpu {
 class HostLane;
 }
 struct Operations;
+class AlgorithmTable;
 
 // The part of an event that another device than the host knows. Records and waits count from 1, as in Event::State.
 class Event::Twin {
@@ -59,6 +60,9 @@ class Lane::Impl {
   // Work of the host in this lane's order: queued in the host lane that begin_host_work() gives, between the two.
   virtual cpu::HostLane& begin_host_work() = 0;
   virtual void end_host_work() = 0;
+
+  // Algorithms that products of this lane use (device/algorithm_table.h); nothing where a twin has no choice of them.
+  virtual void use_algorithms(std::shared_ptr<const AlgorithmTable>) {}
 
   const std::string name;
   const Device device;

@@ -1,10 +1,19 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <string>
+
 namespace strata::device::cuda {
 
-// Throws Error naming the call and what CUDA says of it: Exit::does_not_fit where memory ran out, else Exit::failed.
+// Throws Error naming the call, the device and what CUDA says of it: Exit::does_not_fit where memory ran out,
+// Exit::usage where explain() knows what to do, else Exit::failed.
 [[noreturn]] void cuda_failed(cudaError_t error, const char* call, const char* file, int line);
+
+// One sentence to act on for an error that lies with the machine rather than with the program: no driver, one too old,
+// no GPU, one that is taken or that there is no code for. Empty for all others.
+std::string explain(cudaError_t error);
+// "13.0" from CUDA's 13000.
+std::string version_text(int version);
 
 }  // namespace strata::device::cuda
 

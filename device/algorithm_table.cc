@@ -1,0 +1,158 @@
+#include "device/algorithm_table.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "device/backend.h"
+#include "device/error.h"
+
+namespace strata::device {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kTitle = "strata algorithms 1";
+constexpr std::string_view kSeparator = ": ";
+
+std::string to_hex(std::string_view bytes) {
+  std::string hex;
+  for (const char c : bytes) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return hex;
+}
+
+std::optional<std::string> from_hex(std::string_view hex) {
+  if (hex.empty() || hex.size() % 2 != 0) return std::nullopt;
+  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
+  std::string bytes;
+  for (std::size_t i = 0; i < hex.size(); i += 2) {
+    const int high = digit(hex[i]), low = digit(hex[i + 1]);
+    if (high < 0 || low < 0) return std::nullopt;
+    bytes += static_cast<char>(high * 16 + low);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string AlgorithmKey::text() const {
+  const ProductShape& s = shape;
+  return fmt::format("{}x{}x{} {}{} {}x{}x{} {} {}{}{}{} {}", s.m, s.n, s.k, s.transpose_a ? 'T' : 'N',
+                     s.transpose_b ? 'T' : 'N', s.lda, s.ldb, s.ldc, name_of(s.in), name_of(s.out),
+                     s.bias ? " bias" : "", s.accumulate ? " accumulate" : "",
+                     epilogue == Epilogue::gelu_tanh ? " gelu_tanh" : "", alignment);
+}
+
+const std::string* AlgorithmTable::find(const AlgorithmKey& key) const {
+  const auto at = lines_.find(key.text());
+  return at == lines_.end() ? nullptr : &at->second;
+}
+
+void AlgorithmTable::set(const AlgorithmKey& key, std::string algorithm) {
+  lines_.insert_or_assign(key.text(), std::move(algorithm));
+}
+
+std::string AlgorithmTable::text() const {
+  std::string text = fmt::format("{}\n{}\n", kTitle, machine_);
+  for (const auto& [key, algorithm] : lines_)
+    text += fmt::format("{}{}{}\n", key, kSeparator, algorithm == kApart ? algorithm : to_hex(algorithm));
+  return text;
+}
+
+std::uint64_t AlgorithmTable::hash() const {
+  const std::string all = text();
+  return XXH3_64bits(all.data(), all.size());
+}
+
+AlgorithmTable AlgorithmTable::parse(std::string_view text, const std::string& origin) {
+  std::istringstream lines{std::string(text)};
+  std::string line, machine;
+  if (!std::getline(lines, line) || line != kTitle || !std::getline(lines, machine) || machine.empty())
+    fail(Exit::corrupt, "{} is no table of algorithms: delete it, and it is made anew", origin);
+  AlgorithmTable table(machine);
+  for (int number = 3; std::getline(lines, line); ++number) {
+    const std::size_t at = line.rfind(kSeparator);
+    const std::string_view value =
+        at == std::string::npos ? std::string_view() : std::string_view(line).substr(at + kSeparator.size());
+    const auto algorithm = value == kApart ? std::string(kApart) : from_hex(value);
+    if (!algorithm || at == 0 || lines.eof())  // a last line without its end was cut off
+      fail(Exit::corrupt, "{}:{}: this is no algorithm of a product: delete the file, and it is made anew", origin,
+           number);
+    table.lines_.insert_or_assign(line.substr(0, at), *algorithm);
+  }
+  return table;
+}
+
+fs::path algorithm_file(const std::string& machine) {
+  const auto environment = [](const char* name) {
+    const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets it
+    return std::string(value ? value : "");
+  };
+  if (const std::string file = environment("STRATA_ALGORITHMS"); !file.empty()) return file;
+  fs::path cache = environment("XDG_CACHE_HOME");
+  if (!cache.is_absolute()) {
+    const std::string home = environment("HOME");
+    if (home.empty()) return {};
+    cache = fs::path(home) / ".cache";
+  }
+  std::string name;
+  for (const char c : machine) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.';
+    if (plain)
+      name += c;
+    else if (!name.empty() && name.back() != '-')
+      name += '-';
+  }
+  return cache / "strata" / "algorithms" / (name + ".txt");
+}
+
+AlgorithmTable load_algorithms(const fs::path& file, const std::string& machine) {
+  std::error_code ignored;
+  if (file.empty() || !fs::exists(file, ignored)) return AlgorithmTable(machine);
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (!in) fail(Exit::failed, "{} cannot be read: {}", file.string(), std::strerror(errno));
+  AlgorithmTable table = AlgorithmTable::parse(text.str(), file.string());
+  if (table.machine() != machine)
+    fail(Exit::usage, "{} holds the algorithms of {}, but this is {}: set STRATA_ALGORITHMS to another file",
+         file.string(), table.machine(), machine);
+  return table;
+}
+
+// Beside the file and then in its place: another process may be reading or writing it.
+void save_algorithms(const AlgorithmTable& table, const fs::path& file) {
+  std::error_code error;
+  if (file.has_parent_path()) fs::create_directories(file.parent_path(), error);
+  fs::path beside = file;
+  beside += fmt::format(".{}", ::getpid());
+  std::ofstream out(beside, std::ios::binary);
+  out << table.text();
+  out.close();
+  if (out) fs::rename(beside, file, error);
+  if (!out || error)
+    fail(Exit::failed, "{} cannot be written: {}; STRATA_ALGORITHMS names another file", file.string(),
+         error ? error.message() : std::strerror(errno));
+}
+
+std::string algorithm_machine(Device device) {
+  const auto ask = backend(device.kind).algorithm_machine;
+  return ask ? ask(device) : "";
+}
+
+void search_algorithms(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table) {
+  if (const auto search = backend(device.kind).search_algorithms) search(device, shapes, table);
+}
+
+void use_algorithms(Lane& lane, std::shared_ptr<const AlgorithmTable> table) {
+  lane.impl().use_algorithms(std::move(table));
+}
+
+}  // namespace strata::device

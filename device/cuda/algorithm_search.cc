@@ -1,0 +1,154 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "device/cuda/backend.h"
+#include "device/cuda/check.h"
+#include "device/cuda/context.h"
+#include "device/cuda/lane_impl.h"
+#include "device/cuda/library.h"
+#include "device/cuda/matmul.h"
+
+namespace strata::device::cuda {
+namespace {
+
+// How many of the library's proposals are timed, and how long each.
+constexpr int kCandidates = 24;
+constexpr int kRounds = 3;
+constexpr float kRoundMs = 2;
+constexpr int kMostRuns = 20;
+
+std::size_t extent(std::int64_t rows, std::int64_t columns, std::int64_t row) {
+  return static_cast<std::size_t>((rows - 1) * row + columns);
+}
+
+// `size` numbers from [-1, 1]: zeros would be multiplied faster than a step's numbers, as they take less power.
+View random(Device device, DeviceMemory& memory, std::size_t size, DType dtype) {
+  const View out{nullptr, size, dtype};
+  void* data = nullptr;
+  STRATA_CUDA(cudaMalloc(&data, std::max<std::size_t>(out.bytes(), 1)));
+  memory.reset(static_cast<std::byte*>(data));
+  std::minstd_rand generator(1);
+  std::vector<std::byte> some(std::min<std::size_t>(out.bytes(), std::size_t{1} << 20));
+  visit(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (std::size_t i = 0; i < some.size() / sizeof(T); ++i) {
+      const T number = from_float<T>(static_cast<float>(generator()) / 0x1p30f - 1);
+      std::memcpy(some.data() + i * sizeof(T), &number, sizeof(T));
+    }
+  });
+  for (std::size_t at = 0; at < out.bytes(); at += some.size())
+    copy(device, memory.get() + at, some.data(), std::min(some.size(), out.bytes() - at));
+  return {memory.get(), size, dtype};
+}
+
+// One product's operands and a lane to time it in.
+class Bench {
+ public:
+  Bench(Lane& lane, const ProductShape& s)
+      : lane_(lane),
+        impl_(static_cast<StreamLane&>(lane.impl())),
+        begin_(make_timing_event()),
+        end_(make_timing_event()) {
+    const std::size_t out = extent(s.m, s.n, s.ldc);
+    x_.a = random(lane.device(), a_, s.transpose_a ? extent(s.k, s.m, s.lda) : extent(s.m, s.k, s.lda), s.in);
+    x_.b = random(lane.device(), b_, s.transpose_b ? extent(s.n, s.k, s.ldb) : extent(s.k, s.n, s.ldb), s.in);
+    x_.c = random(lane.device(), c_, out, s.out);
+    if (s.bias) x_.bias = random(lane.device(), bias_, static_cast<std::size_t>(s.n), s.out);
+    activated_ = random(lane.device(), activated_memory_, s.bias ? out : 1, s.out);
+    x_.workspace = random(lane.device(), workspace_, kMatmulWorkspace, DType::bf16);
+  }
+
+  // The fastest of the library's proposals, and its time of a run; without any, "" and infinity.
+  struct Best {
+    std::string algorithm;
+    float ms = std::numeric_limits<float>::infinity();
+  };
+  Best best(const AlgorithmKey& key) {
+    Best best;
+    x_.activated = key.epilogue == Epilogue::none ? View{} : activated_;
+    Matmul matmul(impl_.cublaslt_handle(), key);
+    for (const std::string& algorithm : matmul.candidates(kCandidates)) {
+      if (!matmul.choose(algorithm)) continue;
+      const float ms = time([&] { matmul.run(impl_.stream(), x_, x_.bias.data, x_.workspace.data); });
+      if (ms < best.ms) best = {algorithm, ms};
+    }
+    return best;
+  }
+
+  // Of the epilogue as an operation of its own.
+  float activation_ms(const ProductShape& s) {
+    const auto size = static_cast<std::size_t>(s.m * s.n);
+    return time([&] { device::gelu_forward(lane_, x_.c.sub(0, size), activated_.sub(0, size)); });
+  }
+
+ private:
+  template <typename Run>
+  float measure(Run run, int runs) {
+    STRATA_CUDA(cudaEventRecord(begin_.get(), impl_.stream()));
+    for (int i = 0; i < runs; ++i) run();
+    STRATA_CUDA(cudaEventRecord(end_.get(), impl_.stream()));
+    STRATA_CUDA(cudaEventSynchronize(end_.get()));
+    float ms = 0;
+    STRATA_CUDA(cudaEventElapsedTime(&ms, begin_.get(), end_.get()));
+    return ms / static_cast<float>(runs);
+  }
+  template <typename Run>
+  float time(Run run) {
+    run();
+    const float once = measure(run, 1);
+    const int runs = std::clamp(static_cast<int>(kRoundMs / std::max(once, 1e-3f)), 1, kMostRuns);
+    float best = std::numeric_limits<float>::infinity();
+    for (int round = 0; round < kRounds; ++round) best = std::min(best, measure(run, runs));
+    return best;
+  }
+
+  Lane& lane_;
+  StreamLane& impl_;
+  StreamEvent begin_, end_;
+  DeviceMemory a_, b_, c_, bias_, activated_memory_, workspace_;
+  Product::Impl::Operands x_;
+  View activated_;
+};
+
+// The alignment of a shape whose operands are aligned: what its rows leave of it.
+int alignment_of(const ProductShape& s) {
+  const auto rows = static_cast<std::uintptr_t>(s.lda | s.ldb) * size_of(s.in) |
+                    static_cast<std::uintptr_t>(s.ldc) * size_of(s.out) | 16u;
+  return static_cast<int>(rows & (~rows + 1));
+}
+
+}  // namespace
+
+std::string algorithm_machine(Device device) {
+  cudaDeviceProp properties{};
+  STRATA_CUDA(cudaGetDeviceProperties(&properties, device.ordinal));
+  // A part of a GPU has fewer multiprocessors than the whole of that name, and other algorithms.
+  return fmt::format("{} ({} SMs), cuBLASLt {}", properties.name, properties.multiProcessorCount,
+                     library_version_text(cublaslt().cublasLtGetVersion()));
+}
+
+void search_algorithms(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table) {
+  AbortToken abort;
+  Lane lane("algorithms", 1, 0, abort, device);
+  for (const ProductShape& s : shapes) {
+    const AlgorithmKey plain{s, Epilogue::none, alignment_of(s)}, gelu{s, Epilogue::gelu_tanh, alignment_of(s)};
+    // Products with an epilogue have a bias.
+    const bool fuses = s.bias && Matmul::fuses(gelu);
+    if (table.find(plain) && (!fuses || table.find(gelu))) continue;
+    Bench bench(lane, s);
+    const Bench::Best alone = bench.best(plain);
+    if (!alone.algorithm.empty()) table.set(plain, alone.algorithm);
+    if (!fuses) continue;
+    const Bench::Best fused = bench.best(gelu);
+    const bool apart = fused.ms >= alone.ms + bench.activation_ms(s);
+    table.set(gelu, apart ? std::string(AlgorithmTable::kApart) : fused.algorithm);
+  }
+  lane.synchronize();
+}
+
+}  // namespace strata::device::cuda

@@ -1,0 +1,29 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "device/algorithm_table.h"
+#include "device/operations.h"
+#include "device/product_impl.h"
+
+namespace strata::device::cuda {
+
+// CUDA's parts of a Backend that lie in other files.
+std::unique_ptr<Product::Impl> make_product(Device device, const ProductShape& shape);
+std::string algorithm_machine(Device device);
+void search_algorithms(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table);
+std::size_t attention_workspace(const AttentionShape& shape, DType dtype, int threads);
+
+std::byte* allocate(Device device, std::size_t bytes);
+std::byte* allocate_host(Device device, std::size_t bytes);
+void free(Device device, std::byte* data, std::size_t bytes) noexcept;
+void free_host(Device device, std::byte* data, std::size_t bytes) noexcept;
+void copy(Device device, std::byte* to, const std::byte* from, std::size_t bytes);
+
+#define X(name) decltype(device::name) name;
+STRATA_OPERATIONS(X)
+#undef X
+
+}  // namespace strata::device::cuda

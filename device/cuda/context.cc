@@ -1,0 +1,42 @@
+#include "device/cuda/context.h"
+
+#include <cstdlib>
+
+#include "device/cuda/check.h"
+
+namespace strata::device::cuda {
+namespace {
+
+// A stream that waits for the host (flags.h) holds up whatever shares its hardware queue, also work that the host needs
+// in order to let it go on: a deadlock that CUDA cannot see. By default there are 8 queues for all streams; with 32
+// each lane has its own, and so have NCCL's streams and those of copies. CUDA reads this when it starts.
+bool ask_for_queues() {
+  return setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) == 0;  // NOLINT(concurrency-mt-unsafe): before lanes are made
+}
+
+}  // namespace
+
+void use(Device device) {
+  [[maybe_unused]] static const bool asked = ask_for_queues();
+  STRATA_CUDA(cudaSetDevice(device.ordinal));
+}
+
+Stream make_stream() {
+  cudaStream_t stream = nullptr;
+  STRATA_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return Stream(stream);
+}
+
+StreamEvent make_ordering_event() {
+  cudaEvent_t event = nullptr;
+  STRATA_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  return StreamEvent(event);
+}
+
+StreamEvent make_timing_event() {
+  cudaEvent_t event = nullptr;
+  STRATA_CUDA(cudaEventCreateWithFlags(&event, cudaEventDefault));
+  return StreamEvent(event);
+}
+
+}  // namespace strata::device::cuda

@@ -1,0 +1,56 @@
+#include "device/cuda/flags.h"
+
+#include <cudaTypedefs.h>
+
+#include "device/cuda/check.h"
+#include "device/error.h"
+
+namespace strata::device::cuda {
+namespace {
+
+constexpr std::size_t kFlagsOfPage = 4096 / sizeof(std::uint64_t);
+
+// The runtime has no call for these; it knows the driver's.
+template <typename F>
+F driver_function(const char* name) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+  STRATA_CUDA(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result));
+  if (result != cudaDriverEntryPointSuccess || !found)
+    fail(Exit::usage, "the NVIDIA driver here has no {}: install a newer driver", name);
+  return reinterpret_cast<F>(found);
+}
+
+// The driver's errors have the numbers of the runtime's.
+void check(CUresult result, const char* call, int line) {
+  if (result != CUDA_SUCCESS) cuda_failed(static_cast<cudaError_t>(result), call, __FILE__, line);
+}
+
+}  // namespace
+
+void wait_for(cudaStream_t stream, const Flag& flag, std::uint64_t value) {
+  static const auto call = driver_function<PFN_cuStreamWaitValue64_v11070>("cuStreamWaitValue64");
+  check(call(stream, flag.device, value, CU_STREAM_WAIT_VALUE_GEQ), "cuStreamWaitValue64", __LINE__);
+}
+
+void write(cudaStream_t stream, const Flag& flag, std::uint64_t value) {
+  static const auto call = driver_function<PFN_cuStreamWriteValue64_v11070>("cuStreamWriteValue64");
+  check(call(stream, flag.device, value, CU_STREAM_WRITE_VALUE_DEFAULT), "cuStreamWriteValue64", __LINE__);
+}
+
+Flag Flags::take() {
+  if (taken_ == pages_.size() * kFlagsOfPage) {
+    void* page = nullptr;
+    STRATA_CUDA(
+        cudaHostAlloc(&page, kFlagsOfPage * sizeof(std::uint64_t), cudaHostAllocMapped | cudaHostAllocPortable));
+    pages_.emplace_back(static_cast<std::uint64_t*>(page), [](std::uint64_t* p) { (void)cudaFreeHost(p); });
+  }
+  const std::shared_ptr<std::uint64_t>& page = pages_[taken_ / kFlagsOfPage];
+  std::uint64_t* const host = page.get() + taken_ % kFlagsOfPage;
+  ++taken_;
+  Flag::set(host, 0);
+  // Unified addressing: one address for both.
+  return {page, host, static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(host))};
+}
+
+}  // namespace strata::device::cuda

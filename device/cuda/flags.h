@@ -1,0 +1,44 @@
+#pragma once
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace strata::device::cuda {
+
+// A 64-bit number in pinned memory of the host that host threads and streams both read and write: how the two wait for
+// each other without a call that blocks either. Valid as long as a holder of `page` is.
+struct Flag {
+  std::shared_ptr<std::uint64_t> page;
+  std::uint64_t* host = nullptr;
+  CUdeviceptr device = 0;
+
+  void set(std::uint64_t value) const { set(host, value); }
+  std::uint64_t get() const { return get(host); }
+  static void set(std::uint64_t* flag, std::uint64_t value) {
+    std::atomic_ref(*flag).store(value, std::memory_order_release);
+  }
+  static std::uint64_t get(std::uint64_t* flag) { return std::atomic_ref(*flag).load(std::memory_order_acquire); }
+};
+
+// In the stream's order: waits until the flag is at least `value`; sets it once all before has run and can be seen.
+void wait_for(cudaStream_t stream, const Flag& flag, std::uint64_t value);
+void write(cudaStream_t stream, const Flag& flag, std::uint64_t value);
+
+// The flags that one thread hands out, zero at first. Memory grows in the first step and is used again after recycle().
+class Flags {
+ public:
+  Flag take();
+  // All flags may be handed out anew: none is waited for or will be set any more.
+  void recycle() { taken_ = 0; }
+
+ private:
+  std::vector<std::shared_ptr<std::uint64_t>> pages_;
+  std::size_t taken_ = 0;
+};
+
+}  // namespace strata::device::cuda

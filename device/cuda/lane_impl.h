@@ -1,0 +1,61 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/algorithm_table.h"
+#include "device/cpu/lane_impl.h"
+#include "device/cuda/context.h"
+#include "device/cuda/cublaslt.h"
+#include "device/cuda/flags.h"
+#include "device/lane_impl.h"
+
+namespace strata::device::cuda {
+
+// The lane of a GPU: a stream, into which the issuing thread queues work itself. Work of the host in the lane's order
+// runs in a host lane of its own, made when first asked for; stream and host take turns by flags.
+class StreamLane final : public Lane::Impl {
+ public:
+  StreamLane(std::string name, Device device, int threads, int rank, AbortToken& abort);
+  ~StreamLane() override;
+
+  int threads() const override { return threads_; }
+  void record(Event::State& event) override;
+  void wait(Event::State& event) override;
+  void stamp(std::int64_t* where) override;
+  // After an abort it gives the stream some seconds to run empty, so that memory is not freed under it.
+  void synchronize() override;
+  cpu::HostLane& begin_host_work() override;
+  void end_host_work() override;
+  void use_algorithms(std::shared_ptr<const AlgorithmTable> table) override { algorithms_ = std::move(table); }
+
+  // Where to queue; makes the lane's device that of the calling thread.
+  cudaStream_t stream();
+  // For products: what the library keeps for this lane, made when first asked for, and the algorithms to use, or null.
+  cublasLtHandle_t cublaslt_handle();
+  const AlgorithmTable* algorithms() const { return algorithms_.get(); }
+
+ private:
+  void drain();
+  void resolve_stamps();
+
+  const int threads_;
+  Stream stream_;
+  Flags flags_;
+  CublasLtHandle cublaslt_;
+  std::shared_ptr<const AlgorithmTable> algorithms_;
+
+  // Of the times asked for since the last synchronize(): where to, and a CUDA event each, kept for the next.
+  std::vector<std::int64_t*> stamps_;
+  std::vector<StreamEvent> stamp_events_;
+  StreamEvent clock_;
+
+  // Turns of the host: the stream arrived at one, the host finished it. Before host_, which uses them.
+  Flags turn_flags_;
+  Flag arrived_, finished_;
+  std::uint64_t turns_ = 0;
+  std::unique_ptr<cpu::HostLane> host_;
+};
+
+}  // namespace strata::device::cuda

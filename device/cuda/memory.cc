@@ -1,0 +1,80 @@
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include "device/cpu/backend.h"
+#include "device/cuda/backend.h"
+#include "device/cuda/check.h"
+#include "device/cuda/context.h"
+#include "device/error.h"
+
+namespace strata::device::cuda {
+namespace {
+
+std::string gib(std::size_t bytes) {
+  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / 0x1p30);
+}
+
+std::string locked_memory_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return "unknown";
+  return limit.rlim_cur == RLIM_INFINITY ? "none" : gib(limit.rlim_cur);
+}
+
+}  // namespace
+
+std::byte* allocate(Device device, std::size_t bytes) {
+  use(device);
+  std::size_t available = 0, total = 0;
+  STRATA_CUDA(cudaMemGetInfo(&available, &total));
+  void* data = nullptr;
+  cudaError_t error = cudaErrorMemoryAllocation;
+  if (bytes <= available) error = cudaMalloc(&data, bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    cudaDeviceProp properties{};
+    STRATA_CUDA(cudaGetDeviceProperties(&properties, device.ordinal));
+    fail(Exit::does_not_fit,
+         "the plan takes {} ({} bytes) of GPU {} ({}), which has {} ({} bytes) free of {}: end what else uses it "
+         "(nvidia-smi shows that), or lower memory.device to what is free",
+         gib(bytes), bytes, device.ordinal, properties.name, gib(available), available, gib(total));
+  }
+  STRATA_CUDA(error);
+  return static_cast<std::byte*>(data);
+}
+
+void free(Device device, std::byte* data, std::size_t) noexcept {
+  (void)cudaSetDevice(device.ordinal);
+  (void)cudaFree(data);
+}
+
+// Pages of our own that CUDA then pins, not cudaMallocHost: that may round sizes up, and a plan counts bytes.
+std::byte* allocate_host(Device device, std::size_t bytes) {
+  use(device);
+  std::byte* const data = cpu::allocate({}, bytes);
+  const cudaError_t error = cudaHostRegister(data, bytes, cudaHostRegisterPortable);
+  if (error == cudaSuccess) return data;
+  (void)cudaGetLastError();
+  cpu::free({}, data, bytes);
+  if (const std::string text = explain(error); !text.empty()) fail(Exit::usage, "{}", text);
+  fail(Exit::does_not_fit,
+       "CUDA cannot pin {} ({} bytes) of host memory: {} (limit of locked memory: {}): raise that limit (ulimit -l "
+       "unlimited, docker run --ulimit memlock=-1), or lower memory.host",
+       gib(bytes), bytes, cudaGetErrorString(error), locked_memory_limit());
+}
+
+void free_host(Device device, std::byte* data, std::size_t bytes) noexcept {
+  (void)cudaSetDevice(device.ordinal);
+  (void)cudaHostUnregister(data);
+  cpu::free({}, data, bytes);
+}
+
+// The stream that CUDA keeps for the calling thread: waits for no lane.
+void copy(Device device, std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  use(device);
+  STRATA_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cudaStreamPerThread));
+  STRATA_CUDA(cudaStreamSynchronize(cudaStreamPerThread));
+}
+
+}  // namespace strata::device::cuda

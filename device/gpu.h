@@ -1,0 +1,46 @@
+#pragma once
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+
+namespace strata::device {
+
+// A GPU that this process sees.
+struct Gpu {
+  Device device;
+  std::string name;           // "NVIDIA H200"
+  std::string capability;     // "9.0"
+  std::size_t memory = 0;     // bytes in all
+  std::size_t available = 0;  // bytes free; of probe_gpu() alone
+  std::string problem;        // why it cannot be used and what to do; empty: it can
+};
+
+// A library that work on GPUs needs, as found on this machine.
+struct GpuLibrary {
+  std::string name;     // "cuBLASLt"
+  std::string found;    // version and file; empty: it is missing
+  std::string problem;  // one sentence, where it is missing
+  bool required;        // false: something else does its work
+};
+
+// What this machine offers to a program built with CUDA.
+struct Gpus {
+  bool built = false;   // with CUDA
+  std::string driver;   // the newest CUDA that the driver knows: "13.0"; empty without a driver
+  std::string runtime;  // the CUDA that this program was built with
+  std::string problem;  // why there is none and what to do; empty: there are GPUs
+  std::vector<Gpu> gpus;
+  std::vector<GpuLibrary> libraries;
+
+  // Whether training can run on one of them, as far as that is known without starting it.
+  bool usable() const;
+};
+
+// Never throws for what is missing. Starts no GPU: takes no memory and little time.
+Gpus find_gpus();
+// Starts the GPU, as a run does (some 500 MiB of it, a second): fills in what is free, or the problem.
+void probe_gpu(Gpu& gpu);
+
+}  // namespace strata::device
