@@ -32,7 +32,7 @@ struct Gpus {
   std::string runtime;  // the CUDA that this program was built with
   std::string problem;  // why there is none and what to do; empty: there are GPUs
   std::vector<Gpu> gpus;
-  std::vector<GpuLibrary> libraries;
+  std::vector<GpuLibrary> libraries;  // looked for where there are GPUs
 
   // Whether training can run on one of them, as far as that is known without starting it.
   bool usable() const;

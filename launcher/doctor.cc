@@ -24,6 +24,7 @@
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
 #include "device/error.h"
+#include "device/gpu.h"
 #include "offload/swap.h"
 #include "runtime/available_memory.h"
 
@@ -197,9 +198,31 @@ void shared_memory(Report& report) {
 }
 
 void gpu(Report& report) {
-  std::error_code ignored;
-  const bool there = fs::exists("/proc/driver/nvidia/version", ignored);
-  report.note("gpu", there ? "there is one, but CUDA: not built" : "CUDA: not built");
+  device::Gpus found = device::find_gpus();
+  if (!found.problem.empty()) {
+    std::error_code ignored;
+    const bool driver = !found.built && fs::exists("/proc/driver/nvidia/version", ignored);
+    report.note("gpu", (driver ? "there is one, but " : "") + found.problem);
+    return;
+  }
+  for (device::Gpu& one : found.gpus) {
+    if (one.problem.empty()) device::probe_gpu(one);
+    const std::string text = fmt::format("{}: {}", one.device.ordinal, one.name);
+    if (one.problem.empty())
+      report.ok("gpu", fmt::format("{}, compute capability {}, {} of {} free", text, one.capability, gib(one.available),
+                                   gib(one.memory)));
+    else
+      report.fix("gpu", fmt::format("{}: {}", text, one.problem));
+  }
+  report.ok("cuda", fmt::format("driver for CUDA {}, built with CUDA {}", found.driver, found.runtime));
+  for (const device::GpuLibrary& library : found.libraries) {
+    if (!library.found.empty())
+      report.ok(library.name.c_str(), library.found);
+    else if (library.required)
+      report.fix(library.name.c_str(), library.problem);
+    else
+      report.note(library.name.c_str(), library.problem);
+  }
 }
 
 // asked: the folder was named; otherwise it is only where the program happens to run.

@@ -18,8 +18,8 @@ std::string version_text(int version);
 }  // namespace strata::device::cuda
 
 // Every call of the CUDA runtime goes through this.
-#define STRATA_CUDA(call)                                                           \
-  do {                                                                              \
-    if (const cudaError_t strata_error = (call); strata_error != cudaSuccess)       \
-      ::strata::device::cuda::cuda_failed(strata_error, #call, __FILE__, __LINE__); \
+#define STRATA_CUDA(call)                                                                \
+  do {                                                                                   \
+    if (const cudaError_t strata_cuda_error = (call); strata_cuda_error != cudaSuccess)  \
+      ::strata::device::cuda::cuda_failed(strata_cuda_error, #call, __FILE__, __LINE__); \
   } while (0)

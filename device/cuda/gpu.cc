@@ -83,7 +83,7 @@ Gpus find_gpus() {
     if (cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, i) == cudaSuccess && mode == cudaComputeModeProhibited)
       gpu.problem = "its compute mode forbids programs: nvidia-smi -c DEFAULT";
   }
-  out.libraries = find_libraries();
+  if (out.problem.empty()) out.libraries = find_libraries();
   return out;
 }
 
