@@ -74,7 +74,7 @@ int launched_rank() {
 std::unique_ptr<World> connect(Backend backend, Transport transport) {
   require_possible(backend);
   const Launch launch = find_launch();
-  if (backend == Backend::solo || (backend == Backend::automatic && launch.ranks == 0)) return solo_world();
+  if (backend == Backend::solo || (backend != Backend::mpi && launch.ranks == 0)) return solo_world();
   return connect_mpi(launch, transport);
 }
 

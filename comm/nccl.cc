@@ -86,39 +86,32 @@ std::string name_of(device::Device device) {
   return fmt::format("GPU {} of {}", bus.data(), host.data());
 }
 
+std::unique_ptr<World> refused(std::unique_ptr<World> world, Backend backend, const std::string& why) {
+  if (backend == Backend::nccl)
+    throw AgreedError(Exit::usage, fmt::format("comm.backend = nccl, but {}: use comm.backend = auto", why));
+  return world;
+}
+
 }  // namespace
 
-std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device device, Backend backend,
-                                  std::string& why_not) {
-  why_not.clear();
-  if (device.kind == device::Kind::cpu)
-    why_not = "ranks compute on the CPU";
-  else if (world->size() == 1)
-    why_not = "there is one rank";
-  else if (backend != Backend::automatic && backend != Backend::nccl)
-    why_not = "comm.backend asks for another";
-  std::string version;
-  if (why_not.empty()) {
-    std::vector<std::string> gpus = world->exchange(name_of(device));
-    std::sort(gpus.begin(), gpus.end());
-    const auto twice = std::adjacent_find(gpus.begin(), gpus.end());
-    if (twice != gpus.end()) why_not = fmt::format("ranks share {}, which NCCL refuses", *twice);
+std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device device, Backend backend) {
+  if (world->size() == 1) return refused(std::move(world), backend, "there is one rank");
+  // A rank may have been started with another recipe, which is found out later: all exchange alike.
+  const bool wanted = backend == Backend::automatic || backend == Backend::nccl;
+  std::vector<std::string> gpus =
+      world->exchange(wanted && device.kind != device::Kind::cpu ? name_of(device) : std::string());
+  std::sort(gpus.begin(), gpus.end());
+  if (gpus.front().empty()) return refused(std::move(world), backend, "not all ranks compute on GPUs");
+  if (const auto twice = std::adjacent_find(gpus.begin(), gpus.end()); twice != gpus.end())
+    return refused(std::move(world), backend, fmt::format("ranks share {}", *twice));
+  std::string version, missing;
+  try {
+    version = nccl_version();
+  } catch (const Error& error) {
+    missing = error.what();
   }
-  if (why_not.empty()) {
-    std::string missing;
-    try {
-      version = nccl_version();
-    } catch (const Error& error) {
-      missing = error.what();
-    }
-    for (const std::string& other : world->exchange(missing))
-      if (why_not.empty()) why_not = other;
-  }
-  if (!why_not.empty()) {
-    if (backend == Backend::nccl)
-      throw AgreedError(Exit::usage, fmt::format("comm.backend = nccl, but {}: use comm.backend = auto", why_not));
-    return world;
-  }
+  for (const std::string& other : world->exchange(missing))
+    if (!other.empty()) return refused(std::move(world), backend, other);
   const std::vector<std::string> versions = world->exchange(version);
   for (std::size_t r = 1; r < versions.size(); ++r)
     if (versions[r] != versions[0])

@@ -9,9 +9,8 @@ namespace strata::comm {
 
 // The world for ranks that compute on `device`, each its own: on GPUs that no two ranks share, its communicators on
 // lanes of the device are NCCL's, bootstrapped over `world`, which it owns and leaves all else to. Elsewhere, and
-// where `backend` asks for it, `world` itself, and `why_not` says why. Collective: all ranks get the same.
+// where `backend` asks for another, `world` itself. Collective: all ranks get the same.
 // Throws AgreedError where Backend::nccl cannot be had, or where ranks found different versions of the library.
-std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device device, Backend backend,
-                                  std::string& why_not);
+std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device device, Backend backend);
 
 }  // namespace strata::comm

@@ -3,12 +3,12 @@
 
 namespace strata::comm {
 
-std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device, Backend backend, std::string& why_not) {
-  why_not = "this strata was built without NCCL";
+std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device, Backend backend) {
   if (backend == Backend::nccl)
-    throw AgreedError(Exit::usage, "comm.backend = nccl, but " + why_not +
-                                       ": build it where CUDA and nccl.h are, or use "
-                                       "comm.backend = auto");
+    throw AgreedError(
+        Exit::usage,
+        "comm.backend = nccl, but this strata was built without NCCL: build it where nvcc and nccl.h are, or "
+        "use comm.backend = auto");
   return world;
 }
 

@@ -26,7 +26,7 @@ struct Backend {
   void (*search_algorithms)(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table);
   std::size_t (*attention_workspace)(const AttentionShape& shape, DType dtype, int threads);
 
-  // Memory of the device, and of the host where the device reads and writes it at full speed. Throw
+  // Memory of the device, and of the host where the device reads and writes it at full speed; zero bytes. Throw
   // Error{does_not_fit}.
   std::byte* (*allocate)(Device device, std::size_t bytes);
   std::byte* (*allocate_host)(Device device, std::size_t bytes);

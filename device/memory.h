@@ -13,8 +13,8 @@ namespace strata::device {
 inline constexpr std::size_t kBufferAlignment = 4096;
 
 // One allocation of `bytes` bytes that holds every buffer of a tier at its planned offset; never grows. Owns the
-// memory. Pages of the host are taken from the system when first touched. Throws Error{does_not_fit} if the system
-// refuses.
+// memory. All its bytes are zero at first; pages of the host are taken from the system when first touched. Throws
+// Error{does_not_fit} if the system refuses.
 class Arena {
  public:
   Arena() = default;

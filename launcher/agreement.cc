@@ -7,6 +7,7 @@
 
 #include "comm/agreement.h"
 #include "device/error.h"
+#include "runtime/seat.h"
 
 namespace strata::launcher {
 
@@ -28,11 +29,18 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
                         fmt::format("rank {} was given another recipe than rank 0: start all ranks with the same file "
                                     "and the same --set",
                                     r));
+  agree(world,
+        [&] { recipe.device.seat = runtime::choose_seat(recipe.device.kind, world.node_rank(), world.node_size()); });
+  // Left to itself the run takes GPUs only where every rank has one.
+  const bool gpu = recipe.device.seat.device.kind != device::Kind::cpu;
+  for (const std::string& other : world.exchange(gpu ? "gpu" : "cpu"))
+    if (other == "cpu") recipe.device.seat = {};
   return recipe;
 }
 
 runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, comm::World& world) {
-  runtime::Capacity least = runtime::capacity_here(recipe.memory, world.node_size());
+  runtime::Capacity least;
+  agree(world, [&] { least = runtime::capacity_here(recipe.memory, world.node_size(), recipe.device.seat); });
   std::string mine;
   std::vector<std::size_t*> all{&least.together};
   for (std::size_t& bytes : least.tier) all.push_back(&bytes);

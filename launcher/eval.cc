@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "comm/agreement.h"
-#include "device/cpu/isa.h"
 #include "device/error.h"
 #include "launcher/agreement.h"
 #include "launcher/cores.h"
@@ -15,6 +14,7 @@
 #include "launcher/stop_signal.h"
 #include "runtime/evaluator.h"
 #include "runtime/report.h"
+#include "runtime/seat.h"
 
 namespace strata::launcher {
 namespace {
@@ -70,8 +70,8 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
     fmt::print(stderr, "strata: {} of {:.1f}M parameters, {}; {}; {} {} a rank ({}); {} a rank on {}\n",
                job.model->family, static_cast<double>(job.model->parameters()) / 1e6,
                device::name_of(recipe.training.precision), world.describe(), threads,
-               threads == 1 ? "thread" : "threads", share.note, runtime::bytes_text(job.plan.memory[0].peak),
-               device::cpu::describe());
+               threads == 1 ? "thread" : "threads", share.note, runtime::memory_text(job.plan.memory),
+               runtime::describe(recipe.device.seat));
 
   const auto weights = runtime::weights_to_evaluate(
       job, world, [](const std::string& note) { fmt::print(stderr, "strata: {}\n", note); });

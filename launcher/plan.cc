@@ -10,6 +10,7 @@
 #include "runtime/job.h"
 #include "runtime/recipe_value.h"
 #include "runtime/report.h"
+#include "runtime/seat.h"
 #include "runtime/simulator.h"
 
 namespace strata::launcher {
@@ -112,8 +113,9 @@ std::string prediction_json(const Prediction& p, const runtime::StepPlan& plan) 
 }  // namespace
 
 int plan(const PlanOptions& options) {
-  const runtime::Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
-  const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, 1);
+  runtime::Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
+  recipe.device.seat = runtime::planned_seat(recipe.device.kind);
+  const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, 1, recipe.device.seat);
   const runtime::Job job = runtime::make_job(recipe, options.ranks, capacity);
   const bool fits = runtime::fits(job.plan, capacity);
   const auto nearest =

@@ -7,8 +7,10 @@
 #include <memory>
 
 #include "comm/agreement.h"
+#include "comm/nccl.h"
 #include "device/error.h"
 #include "runtime/recipe.h"
+#include "runtime/seat.h"
 
 namespace strata::launcher {
 namespace {
@@ -21,14 +23,22 @@ std::unique_ptr<comm::World> connect(const std::optional<std::filesystem::path>&
                                      std::span<const std::string> sets) {
   comm::Backend backend = comm::Backend::automatic;
   comm::Transport transport = comm::Transport::automatic;
+  runtime::DeviceKind kind = runtime::DeviceKind::cpu;
   try {
     const runtime::Recipe recipe = runtime::load_recipe(path, sets);
     comm::require_possible(recipe.comm.backend);
     backend = recipe.comm.backend;
     transport = recipe.comm.transport;
+    kind = recipe.device.kind;
   } catch (const Error&) {
   }
-  return comm::connect(backend, transport);
+  auto world = comm::connect(backend, transport);
+  device::Device device;
+  try {
+    device = runtime::choose_seat(kind, world->node_rank(), world->node_size()).device;
+  } catch (const Error&) {
+  }
+  return comm::nccl_world(std::move(world), device, backend);
 }
 
 // Ends a run that this rank or another one failed in. Returns the exit code, the same on all ranks.

@@ -10,7 +10,6 @@
 
 #include "comm/agreement.h"
 #include "comm/communicator.h"
-#include "device/cpu/isa.h"
 #include "device/error.h"
 #include "launcher/agreement.h"
 #include "launcher/cores.h"
@@ -21,6 +20,7 @@
 #include "runtime/checkpoint_writer.h"
 #include "runtime/job.h"
 #include "runtime/report.h"
+#include "runtime/seat.h"
 #include "runtime/trainer.h"
 
 namespace strata::launcher {
@@ -70,7 +70,7 @@ void describe_run(const runtime::Job& job, comm::World& world, int threads, cons
              job.recipe.training.micro_batch_size * plan.accumulation * plan.ranks, job.recipe.data.seq_len,
              plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once a step" : "reduced in order",
              world.describe(), threads, threads == 1 ? "thread" : "threads", cores,
-             runtime::memory_text(plan.memory) + " a rank", device::cpu::describe());
+             runtime::memory_text(plan.memory) + " a rank", runtime::describe(job.recipe.device.seat));
   if (plan.tile_bytes) fmt::print(stderr, "strata: {}\n", runtime::tiling_text(plan));
 }
 

@@ -15,6 +15,7 @@
 #include "models/presets.h"
 #include "runtime/available_memory.h"
 #include "runtime/model_folder.h"
+#include "runtime/seat.h"
 
 namespace strata::runtime {
 namespace {
@@ -39,10 +40,16 @@ models::RunShape shape_of(const Recipe& recipe, Purpose purpose) {
   const int threads = static_cast<int>(std::max(cores, recipe.device.threads.value_or(1)));
   if (purpose == Purpose::generate) {
     const auto cache = static_cast<std::size_t>(recipe.data.seq_len);
-    return {1, std::min(kPromptRows, cache), recipe.training.precision, threads, false, cache};
+    return {1,     std::min(kPromptRows, cache), recipe.training.precision, threads, false,
+            cache, recipe.device.seat.device};
   }
-  return {static_cast<std::size_t>(recipe.training.micro_batch_size), static_cast<std::size_t>(recipe.data.seq_len),
-          recipe.training.precision, threads, purpose == Purpose::train};
+  return {static_cast<std::size_t>(recipe.training.micro_batch_size),
+          static_cast<std::size_t>(recipe.data.seq_len),
+          recipe.training.precision,
+          threads,
+          purpose == Purpose::train,
+          0,
+          recipe.device.seat.device};
 }
 
 PlanRequest request_of(const Recipe& recipe, const models::Model& model, const models::RunShape& shape, int ranks,
@@ -235,16 +242,22 @@ std::string tiling_text(const StepPlan& plan) {
   return fmt::format("units larger than {} gathered in tiles", bytes_text(plan.tile_bytes));
 }
 
-Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node) {
+Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat) {
+  constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
   const std::size_t available = available_memory() / static_cast<std::size_t>(ranks_on_node);
+  if (seat.device.kind != device::Kind::cpu) {
+    const std::size_t there = memory.device ? *memory.device : device_memory(seat);
+    if (there == 0) fail(Exit::usage, "there is no GPU here to say how much memory it has: set memory.device");
+    return {{there, memory.host.value_or(available), kUnlimited}, kUnlimited};
+  }
   const std::size_t device = memory.device.value_or(available), host = memory.host.value_or(available);
   const bool both = memory.device && memory.host;
   return {{device, host, std::numeric_limits<std::size_t>::max()}, both ? device + host : std::max(device, available)};
 }
 
-Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node) {
-  Capacity capacity = capacity_of(memory, ranks_on_node);
-  const Capacity there = capacity_of({}, ranks_on_node);
+Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat) {
+  Capacity capacity = capacity_of(memory, ranks_on_node, seat);
+  const Capacity there = capacity_of({}, ranks_on_node, seat);
   for (std::size_t tier = 0; tier < kTiers; ++tier)
     capacity.tier[tier] = std::min(capacity.tier[tier], there.tier[tier]);
   capacity.together = std::min(capacity.together, there.together);

@@ -32,17 +32,19 @@ struct Capacity {
   std::size_t operator[](Tier t) const { return tier[static_cast<std::size_t>(t)]; }
 };
 
-// Reads the model's configuration and plans the step. Workspaces are sized for every core of the machine, so that the
-// plan is the same however ranks share them. memory.order = auto becomes vertical where gathered parameters are then
-// moved less often and the step needs no more memory for it. Where the step does not fit and parameters are sharded,
-// the largest units are gathered part by part, as few of them as needed. Throws Error{usage}, Error{corrupt}.
+// Reads the model's configuration and plans the step, for the device of recipe.device.seat. Workspaces are sized for
+// every core of the machine, so that the plan is the same however ranks share them. memory.order = auto becomes
+// vertical where gathered parameters are then moved less often and the step needs no more memory for it. Where the step
+// does not fit and parameters are sharded, the largest units are gathered part by part, as few of them as needed.
+// Throws Error{usage}, Error{corrupt}.
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train);
 
-// memory.* where the recipe sets it, else what the system has available now, shared by `ranks_on_node`.
-Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node);
+// memory.* where the recipe sets it, else what the system has available now, shared by `ranks_on_node`, and what is
+// free on a GPU, shared by those that have the same. Throws Error{usage} where memory.device is needed to say it.
+Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat = {});
 
 // The same for a run on this machine: no more than there is, whatever the recipe says.
-Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node);
+Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat = {});
 
 bool fits(const StepPlan& plan, const Capacity& capacity);
 

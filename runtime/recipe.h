@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "device/device.h"
 #include "device/dtype.h"
 #include "device/ops/optimizer.h"
 #include "offload/io_options.h"
@@ -23,6 +24,11 @@ enum class Tier : std::uint8_t { device, host, nvme };
 enum class AccumulationOrder : std::uint8_t { automatic, horizontal, vertical };
 enum class OptimizerName : std::uint8_t { adamw, adamw8bit, lion, sgd };
 enum class DeviceKind : std::uint8_t { automatic, cpu, cuda };
+// What a rank computes on, and how many ranks of its node do so on the same GPU.
+struct Seat {
+  device::Device device;
+  int sharing = 1;
+};
 
 // Which blocks run their forward again in backward: none, every one, every sqrt(L)-th, or `blocks` (Kind::list).
 struct Recompute {
@@ -88,6 +94,7 @@ struct Recipe {
   struct Device {
     DeviceKind kind = DeviceKind::automatic;
     std::optional<std::int64_t> threads;  // cores / ranks on the node where not set
+    Seat seat;                            // no key: what `kind` came to on this rank (runtime/seat.h)
   } device;
   struct Comm {
     comm::Backend backend = comm::Backend::automatic;

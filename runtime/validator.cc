@@ -45,6 +45,22 @@ class HappensBefore {
   std::vector<std::array<int, kLanes>> before_;
 };
 
+// The tiers whose memory a lane's work can address.
+bool reaches(LaneId lane, Tier tier) {
+  switch (lane) {
+    case LaneId::upload:
+    case LaneId::download:
+      return tier != Tier::nvme;
+    case LaneId::disk_read:
+    case LaneId::disk_write:
+      return tier != Tier::device;
+    case LaneId::host_compute:
+      return tier == Tier::host;
+    default:
+      return tier == Tier::device;
+  }
+}
+
 bool is_collective(const Task& task) {
   return task.cost.sent_bytes > 0;
 }
@@ -87,6 +103,9 @@ std::optional<std::string> find_violation(const StepPlan& plan, const std::array
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
     for (const Use& use : plan.tasks[t].uses) {
       const Buffer& buffer = plan.buffers[static_cast<std::size_t>(use.buffer)];
+      if (!reaches(plan.tasks[t].lane, buffer.tier))
+        return fmt::format("{} uses \"{}\" of tier {}, which its lane cannot address", describe(plan, t), buffer.name,
+                           kTierNames[static_cast<std::size_t>(buffer.tier)]);
       const auto [begin, end] = touched_by(use, buffer);
       // What this use would read: the newest write, ordered before it, into any of its memory.
       int written = buffer.whole_cycle ? use.buffer : -1;

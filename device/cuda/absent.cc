@@ -1,24 +1,9 @@
 #include "device/backend.h"
-#include "device/gpu.h"
 
 namespace strata::device {
 
 const Backend* cuda_backend() {
   return nullptr;
-}
-
-Gpus find_gpus() {
-  Gpus out;
-  out.problem = "this strata was built without CUDA: build it where nvcc is on the path";
-  return out;
-}
-
-void probe_gpu(Gpu& gpu) {
-  gpu.problem = find_gpus().problem;
-}
-
-bool Gpus::usable() const {
-  return false;
 }
 
 }  // namespace strata::device

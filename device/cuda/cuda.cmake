@@ -44,13 +44,13 @@ endif()
 
 if(NOT STRATA_WITH_CUDA)
   message(STATUS "CUDA: not built: ${why}")
-  target_sources(strata_device PRIVATE device/cuda/absent.cc)
+  target_sources(strata_device PRIVATE device/cuda/absent.cc device/cuda/absent_gpus.cc)
   return()
 endif()
 message(STATUS "CUDA: built: ${why}")
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS device/cuda/*.cc device/cuda/ops/*.cc)
-list(REMOVE_ITEM cuda_sources ${CMAKE_SOURCE_DIR}/device/cuda/absent.cc)
+list(FILTER cuda_sources EXCLUDE REGEX "/absent(_gpus)?\\.cc$")
 # The table of operations is complete when the last of them is.
 foreach(operation IN ITEMS activation attention cached_attention consensus cross_entropy dropout elementwise embedding
                            gradient_sum matvec norm optimizer rope)

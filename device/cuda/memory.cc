@@ -40,6 +40,8 @@ std::byte* allocate(Device device, std::size_t bytes) {
          gib(bytes), bytes, device.ordinal, properties.name, gib(available), available, gib(total));
   }
   STRATA_CUDA(error);
+  STRATA_CUDA(cudaMemsetAsync(data, 0, bytes, cudaStreamPerThread));
+  STRATA_CUDA(cudaStreamSynchronize(cudaStreamPerThread));
   return static_cast<std::byte*>(data);
 }
 

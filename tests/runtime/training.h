@@ -9,6 +9,7 @@
 #include "comm/communicator.h"
 #include "runtime/job.h"
 #include "runtime/report.h"
+#include "runtime/seat.h"
 #include "runtime/trainer.h"
 
 namespace strata::runtime {
@@ -33,7 +34,7 @@ inline StepPlan plan_in_pieces(const Job& job, std::size_t tile_bytes, std::size
   const Recipe& r = job.recipe;
   PlanRequest request{job.model.get(),
                       {static_cast<std::size_t>(r.training.micro_batch_size), static_cast<std::size_t>(r.data.seq_len),
-                       r.training.precision, 1},
+                       r.training.precision, 1, true, 0, r.device.seat.device},
                       job.ranks,
                       job.plan.accumulation,
                       placement_of(r.zero)};
@@ -53,11 +54,13 @@ inline StepPlan plan_in_pieces(const Job& job, std::size_t tile_bytes, std::size
 inline Trained train_in_threads(const std::optional<std::filesystem::path>& path, const std::vector<std::string>& sets,
                                 int ranks, const std::function<void(Trainer&, const Job&, int rank)>& after = {},
                                 std::size_t tile_bytes = 0, std::size_t update_chunk = 0) {
-  const Recipe recipe = load_recipe(path, sets);
+  Recipe recipe = load_recipe(path, sets);
+  // On the CPU unless the test says otherwise, also where there is a GPU.
+  if (recipe.device.kind == DeviceKind::cuda) recipe.device.seat = planned_seat(recipe.device.kind);
   Trained result;
   comm::run_threads(ranks, [&](comm::World& world) {
     // Its own: a product belongs to one compute lane.
-    Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1));
+    Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1, recipe.device.seat));
     if (tile_bytes || update_chunk) job.plan = plan_in_pieces(job, tile_bytes, update_chunk);
     Trainer trainer(job, world, static_cast<int>(recipe.device.threads.value_or(1)));
     std::vector<StepReport> steps;

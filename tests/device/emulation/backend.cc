@@ -20,14 +20,15 @@ STRATA_OPERATIONS(X)
 
 namespace {
 
-// As a GPU's allocations; apart from each other, so that AddressSanitizer sees what goes beyond one.
-constexpr std::align_val_t kAlignment{256};
-
+// As a GPU's allocations, and pages of the host; apart from each other, so that AddressSanitizer sees what goes beyond
+// one.
+template <std::size_t kAlignment>
 std::byte* allocate(Device, std::size_t bytes) {
-  return static_cast<std::byte*>(::operator new(bytes, kAlignment));
+  return static_cast<std::byte*>(std::memset(::operator new (bytes, std::align_val_t{kAlignment}), 0, bytes));
 }
+template <std::size_t kAlignment>
 void release(Device, std::byte* data, std::size_t) noexcept {
-  ::operator delete(data, kAlignment);
+  ::operator delete (data, std::align_val_t{kAlignment});
 }
 
 Operations operations() {
@@ -51,10 +52,10 @@ const Backend* cuda_backend() {
       .make_event = [](Device) { return std::unique_ptr<Event::Twin>(); },
       .make_product = cpu::make_product,
       .attention_workspace = cuda::attention_workspace ? cuda::attention_workspace : cpu::attention_workspace,
-      .allocate = allocate,
-      .allocate_host = allocate,
-      .free = release,
-      .free_host = release,
+      .allocate = allocate<256>,
+      .allocate_host = allocate<4096>,
+      .free = release<256>,
+      .free_host = release<4096>,
       .copy = [](Device, std::byte* to, const std::byte* from, std::size_t bytes) { std::memcpy(to, from, bytes); },
   };
   return &kBackend;

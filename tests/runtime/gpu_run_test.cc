@@ -1,0 +1,103 @@
+// Whole runs on a GPU: one that is emulated where this program is linked with the emulation (tests/device/emulation), a
+// real one in runtime_test where there is one. The numerics contract among them, and the CPU's curve near theirs.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "device/backend.h"
+#include "device/gpu.h"
+#include "tests/runtime/training.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+#ifdef STRATA_EMULATED_GPU
+constexpr bool kEmulated = true;
+#else
+constexpr bool kEmulated = false;
+#endif
+
+struct Variant {
+  int ranks;
+  std::vector<std::string> sets;
+};
+
+class GpuRun : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!kEmulated && !device::find_gpus().usable()) GTEST_SKIP() << "no GPU here can be used";
+    std::vector<std::uint16_t> tokens;
+    for (int i = 0; i < 2000; ++i) tokens.push_back(static_cast<std::uint16_t>((i * 7 + i * i / 5) % 96));
+    std::ofstream(folder_.path() / "tokens.bin", std::ios::binary)
+        .write(reinterpret_cast<const char*>(tokens.data()), static_cast<std::streamsize>(tokens.size() * 2));
+  }
+
+  Trained train(const char* kind, int ranks, const std::string& precision, std::vector<std::string> more) const {
+    const bool llama = std::string(GetParam()) == "llama";
+    std::vector<std::string> sets =
+        llama ? std::vector<std::string>{"model.preset=tiny-llama",
+                                         "model.config.num_hidden_layers=2",
+                                         "model.config.hidden_size=32",
+                                         "model.config.num_attention_heads=4",
+                                         "model.config.num_key_value_heads=2",
+                                         "model.config.head_dim=8",
+                                         "model.config.intermediate_size=48",
+                                         "model.config.vocab_size=96"}
+              : std::vector<std::string>{
+                    "model.preset=tiny-gpt2",      "model.config.n_layer=2",       "model.config.n_embd=32",
+                    "model.config.n_head=4",       "model.config.vocab_size=96",   "model.config.n_positions=16",
+                    "model.config.attn_pdrop=0.1", "model.config.resid_pdrop=0.1", "model.config.embd_pdrop=0.1"};
+    for (const std::string& set : std::vector<std::string>{
+             fmt::format("data.train={}", (folder_.path() / "tokens.bin").string()), "data.seq_len=16",
+             "training.micro_batch_size=1", fmt::format("training.gradient_accumulation_steps={}", 2 / ranks),
+             "training.max_steps=2", "training.precision=" + precision, "optimizer.learning_rate=1e-2",
+             "scheduler.warmup_steps=0", "memory.device=1GiB", "memory.host=1GiB",
+             "memory.nvme=" + folder_.path().string(), fmt::format("device.kind={}", kind)})
+      sets.push_back(set);
+    sets.insert(sets.end(), more.begin(), more.end());
+    return train_in_threads(std::nullopt, sets, ranks);
+  }
+
+  tests::ScratchFolder folder_;
+};
+
+TEST_P(GpuRun, HasTheSameBitsWhateverStageTierRecomputationOrderAndRanks) {
+  const std::vector<Variant> variants = {
+      {1, {"training.recompute=block", "memory.order=vertical"}},
+      {1, {"zero.optimizer=host", "zero.parameters=host", "zero.gradients=host"}},
+      {1, {"zero.optimizer=nvme", "zero.parameters=nvme", "memory.order=vertical"}},
+      {2, {"zero.stage=0"}},
+      {2, {"zero.stage=1", "training.recompute=sqrt"}},
+      {2, {"zero.stage=2", "zero.optimizer=host"}},
+      {2, {"zero.stage=3", "memory.prefetch=0"}},
+      {2, {"zero.stage=3", "zero.optimizer=nvme", "zero.parameters=nvme", "training.recompute=block"}},
+  };
+  for (const char* precision : {"bf16", "fp16"}) {
+    const Trained plain = train("cuda", 1, precision, {});
+    EXPECT_TRUE(plain.memory_as_planned);
+    for (const Variant& v : variants) {
+      const Trained other = train("cuda", v.ranks, precision, v.sets);
+      EXPECT_EQ(other.loss_hex, plain.loss_hex) << precision << ", " << v.ranks << " ranks, " << v.sets[0];
+      EXPECT_EQ(other.weights_hash, plain.weights_hash) << precision << ", " << v.ranks << " ranks, " << v.sets[0];
+      EXPECT_TRUE(other.memory_as_planned && other.bytes_as_planned) << v.sets[0];
+    }
+  }
+}
+
+// fp32 on both: they differ by the order of sums alone, which two steps make no larger than some units of 2^-24.
+TEST_P(GpuRun, IsTheCpusToRounding) {
+  const Trained gpu = train("cuda", 1, "fp32", {}), cpu = train("cpu", 1, "fp32", {});
+  ASSERT_EQ(gpu.steps.size(), cpu.steps.size());
+  for (std::size_t i = 0; i < cpu.steps.size(); ++i) {
+    EXPECT_NEAR(gpu.steps[i].loss, cpu.steps[i].loss, 2e-5 * cpu.steps[i].loss);
+    EXPECT_NEAR(gpu.steps[i].grad_norm, cpu.steps[i].grad_norm, 1e-4 * cpu.steps[i].grad_norm);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GpuRun, testing::Values("gpt2", "llama"),
+                         [](const auto& family) { return std::string(family.param); });
+
+}  // namespace
+}  // namespace strata::runtime
