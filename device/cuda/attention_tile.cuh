@@ -28,6 +28,10 @@ struct AttentionCall {
   float keep_scale;               // 1 / (1 - p)
 
   __device__ std::size_t width() const { return heads * head_dim; }
+  // Rows of a sequence from `first` on, at most `most`.
+  __device__ int rows_from(std::size_t first, int most) const {
+    return first + most <= seq ? most : first < seq ? static_cast<int>(seq - first) : 0;
+  }
   __device__ bool visible(std::size_t query, std::size_t key) const {
     return key <= query && query < seq && (window == 0 || query < key + window);
   }
@@ -57,18 +61,18 @@ struct Tile {
 // Starts copying a tile of kRows rows of one head, `stride` elements apart in global memory; rows from `rows` on and
 // elements beyond the head as zeros. For end_copy_group and await_copies, then __syncthreads.
 template <int D, int kRows, typename T>
-__device__ void load_tile(T* to, const T* from, std::size_t stride, std::size_t rows, std::size_t head_dim,
-                          bool aligned) {
+__device__ void load_tile(const AttentionCall<T>& c, T* to, const T* from, std::size_t stride, int rows) {
   constexpr int kSize = Pack<T>::kSize, kPacks = D / kSize;
-  for (int i = threadIdx.x; i < kRows * kPacks; i += kTileThreads) {
+  const int head_dim = static_cast<int>(c.head_dim);
+  for (int i = static_cast<int>(threadIdx.x); i < kRows * kPacks; i += kTileThreads) {
     const int row = i / kPacks, at = i % kPacks * kSize;
     T* const target = to + row * Tile<T, D>::kStride + at;
-    const bool inside = row < rows;
-    if (aligned) {
-      const bool some = inside && at < head_dim;
-      copy_async(target, some ? from + row * stride + at : from, !some);
+    const T* const source = from + static_cast<std::size_t>(row) * stride + at;
+    if (c.aligned) {
+      const bool some = row < rows && at < head_dim;
+      copy_async(target, some ? source : from, !some);
     } else {
-      for (int e = 0; e < kSize; ++e) target[e] = inside && at + e < head_dim ? from[row * stride + at + e] : T{};
+      for (int e = 0; e < kSize; ++e) target[e] = row < rows && at + e < head_dim ? source[e] : T{};
     }
   }
 }
@@ -153,21 +157,21 @@ __device__ void multiply_add(float (&c)[D / 8][4], const float (&p)[N][4], const
   }
 }
 
-// to[row, :] = c[row, :] * factors[row / 8] rounded, of the first `rows` of 16 rows `stride` elements apart.
+// to[row, :] = sums[row, :] * factors[row / 8] rounded, of the first `rows` of 16 rows `stride` elements apart.
 template <int D, typename T>
-__device__ void store_rows(const float (&c)[D / 8][4], const float (&factors)[2], T* to, std::size_t stride,
-                           std::size_t rows, std::size_t head_dim, bool aligned) {
-  const int g = lane_index() / 4, t = lane_index() % 4;
+__device__ void store_rows(const AttentionCall<T>& c, const float (&sums)[D / 8][4], const float (&factors)[2], T* to,
+                           std::size_t stride, int rows) {
+  const int g = lane_index() / 4, t = lane_index() % 4, head_dim = static_cast<int>(c.head_dim);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = g + half * 8;
     if (row >= rows) continue;
-    T* const at = to + row * stride;
+    T* const at = to + static_cast<std::size_t>(row) * stride;
 #pragma unroll
     for (int n = 0; n < D / 8; ++n) {
       const int column = n * 8 + t * 2;
-      const float low = c[n][half * 2] * factors[half], high = c[n][half * 2 + 1] * factors[half];
-      if (aligned) {
+      const float low = sums[n][half * 2] * factors[half], high = sums[n][half * 2 + 1] * factors[half];
+      if (c.aligned) {
         if (column >= head_dim) continue;
         if constexpr (sizeof(T) == 2)
           *reinterpret_cast<std::uint32_t*>(at + column) = rounded_pair<T>(low, high);

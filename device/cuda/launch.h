@@ -12,9 +12,15 @@ namespace strata::device::cuda {
 // The stream of a CUDA lane.
 cudaStream_t stream_of(const Lane& lane);
 
+// What a kernel may use without having asked.
+inline constexpr std::size_t kUsualSharedBytes = 48 << 10;
+
 // Queues kernel(args...) on `grid` blocks of `block` threads, each with `shared_bytes` of dynamic shared memory.
 template <typename... Parameters, typename... Args>
 void launch(Lane& lane, dim3 grid, dim3 block, std::size_t shared_bytes, void (*kernel)(Parameters...), Args... args) {
+  if (shared_bytes > kUsualSharedBytes)
+    STRATA_CUDA(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;

@@ -38,18 +38,18 @@ __global__ void __launch_bounds__(kTileThreads, 1) forward(AttentionCall<T> c) {
   const std::size_t last = (end - 1) / kColumns * kColumns;
   const auto load = [&](std::size_t key, int stage) {
     T* const to = loaded + stage * 2 * kTile;
-    load_tile<D, kColumns>(to, k + key * c.k_stride, c.k_stride, c.seq - key, c.head_dim, c.aligned);
-    load_tile<D, kColumns>(to + kTile, v + key * c.v_stride, c.v_stride, c.seq - key, c.head_dim, c.aligned);
+    load_tile<D, kColumns>(c, to, k + key * c.k_stride, c.k_stride, c.rows_from(key, kColumns));
+    load_tile<D, kColumns>(c, to + kTile, v + key * c.v_stride, c.v_stride, c.rows_from(key, kColumns));
   };
 
   std::size_t key = oldest / kColumns * kColumns;
-  load_tile<D, kTileRows>(q, c.q + (first_row + query) * c.q_stride + head * c.head_dim, c.q_stride, c.seq - query,
-                          c.head_dim, c.aligned);
+  load_tile<D, kTileRows>(c, q, c.q + (first_row + query) * c.q_stride + head * c.head_dim, c.q_stride,
+                          c.rows_from(query, kTileRows));
   load(key, 0);
   end_copy_group();
 
   const Keep keep(c, batch, head);
-  const int g = lane_index() / 4, t = lane_index() % 4, mine = threadIdx.x / kWarp * 16;
+  const int g = lane_index() / 4, t = lane_index() % 4, mine = static_cast<int>(threadIdx.x) / kWarp * 16;
   const T* const q_mine = q + mine * Tile::kStride;
   float o[D / 8][4] = {}, maximum[2] = {kLowest, kLowest}, sum[2] = {};
   for (int stage = 0; key <= last; key += kColumns) {
@@ -100,17 +100,16 @@ __global__ void __launch_bounds__(kTileThreads, 1) forward(AttentionCall<T> c) {
       load(key + kColumns, 0);
   }
 
-  const std::size_t rows = c.seq > query + mine ? c.seq - query - mine : 0;
+  const int rows = c.rows_from(query + mine, 16);
   float factors[2];
   for (int half = 0; half < 2; ++half) {
     sum[half] = across_quad(sum[half], [](float a, float b) { return a + b; });
     factors[half] = c.keep_scale / sum[half];
-    const std::size_t row = g + half * 8;
+    const int row = g + half * 8;
     if (t == 0 && row < rows)
       c.lse[(batch * c.heads + head) * c.seq + query + mine + row] = maximum[half] * c.scale + logf(sum[half]);
   }
-  store_rows<D>(o, factors, c.o + (first_row + query + mine) * c.width() + head * c.head_dim, c.width(), rows,
-                c.head_dim, c.aligned);
+  store_rows<D>(c, o, factors, c.o + (first_row + query + mine) * c.width() + head * c.head_dim, c.width(), rows);
 }
 
 // delta = sum over the head of o * d_o: eight lanes for each row and head.
@@ -190,19 +189,19 @@ __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) 
     const T* const from_x = kOfKeys ? q + head * c.head_dim + at * c.q_stride : k + at * c.k_stride;
     const T* const from_y = kOfKeys ? d_o + head * c.head_dim + at * c.width() : v + at * c.v_stride;
     T* const to = loaded + stage * 2 * kTile;
-    load_tile<D, kColumns>(to, from_x, kOfKeys ? c.q_stride : c.k_stride, c.seq - at, c.head_dim, c.aligned);
-    load_tile<D, kColumns>(to + kTile, from_y, kOfKeys ? c.width() : c.v_stride, c.seq - at, c.head_dim, c.aligned);
+    load_tile<D, kColumns>(c, to, from_x, kOfKeys ? c.q_stride : c.k_stride, c.rows_from(at, kColumns));
+    load_tile<D, kColumns>(c, to + kTile, from_y, kOfKeys ? c.width() : c.v_stride, c.rows_from(at, kColumns));
   };
 
-  load_tile<D, kTileRows>(x, kOfKeys ? k + row * c.k_stride : q + block_head * c.head_dim + row * c.q_stride,
-                          kOfKeys ? c.k_stride : c.q_stride, c.seq - row, c.head_dim, c.aligned);
+  load_tile<D, kTileRows>(c, x, kOfKeys ? k + row * c.k_stride : q + block_head * c.head_dim + row * c.q_stride,
+                          kOfKeys ? c.k_stride : c.q_stride, c.rows_from(row, kTileRows));
   if (kFirst)
-    load_tile<D, kTileRows>(y, kOfKeys ? v + row * c.v_stride : d_o + block_head * c.head_dim + row * c.width(),
-                            kOfKeys ? c.v_stride : c.width(), c.seq - row, c.head_dim, c.aligned);
+    load_tile<D, kTileRows>(c, y, kOfKeys ? v + row * c.v_stride : d_o + block_head * c.head_dim + row * c.width(),
+                            kOfKeys ? c.v_stride : c.width(), c.rows_from(row, kTileRows));
   load_columns(0, 0);
   end_copy_group();
 
-  const int g = lane_index() / 4, t = lane_index() % 4, mine = threadIdx.x / kWarp * 16;
+  const int g = lane_index() / 4, t = lane_index() % 4, mine = static_cast<int>(threadIdx.x) / kWarp * 16;
   const std::size_t my_row = row + mine;
   float sums_first[kFirst ? D / 8 : 1][4] = {}, sums_second[kSecond ? D / 8 : 1][4] = {};
   for (unsigned step = 0; step < steps; ++step) {
@@ -246,16 +245,16 @@ __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) 
     if (kStages == 1 && step + 1 < steps) load_columns(step + 1, 0);
   }
 
-  const std::size_t rows = c.seq > my_row ? c.seq - my_row : 0;
+  const int rows = c.rows_from(my_row, 16);
   const float scale[2] = {c.scale, c.scale}, one[2] = {1, 1};
   if constexpr (kFirst)
-    store_rows<D>(sums_first, scale,
+    store_rows<D>(c, sums_first, scale,
                   kOfKeys ? c.dk + (first_row + my_row) * c.k_stride + kv_head * c.head_dim
                           : c.dq + (first_row + my_row) * c.q_stride + block_head * c.head_dim,
-                  kOfKeys ? c.k_stride : c.q_stride, rows, c.head_dim, c.aligned);
+                  kOfKeys ? c.k_stride : c.q_stride, rows);
   if constexpr (kSecond)
-    store_rows<D>(sums_second, one, c.dv + (first_row + my_row) * c.v_stride + kv_head * c.head_dim, c.v_stride, rows,
-                  c.head_dim, c.aligned);
+    store_rows<D>(c, sums_second, one, c.dv + (first_row + my_row) * c.v_stride + kv_head * c.head_dim, c.v_stride,
+                  rows);
 }
 
 template <typename T>

@@ -71,13 +71,13 @@ __global__ void __launch_bounds__(kRows* kWarp) rows(Matvec<T> m, Y* y) {
 // the threads' order.
 template <typename T, typename Y>
 __global__ void __launch_bounds__(kThreads) columns(Matvec<T> m, Y* y) {
-  constexpr int kSize = Pack<T>::kSize, kShares = kThreads / kPacks, kColumns = kPacks * kSize, kAhead = 4;
+  constexpr int kSize = Pack<T>::kSize, kShares = kThreads / kPacks, kColumns = kPacks * kSize;
   __shared__ float sums[kShares][kColumns];
   const std::size_t first = std::size_t{blockIdx.x} * kColumns, at = first + threadIdx.x % kPacks * kSize;
   const unsigned share = threadIdx.x / kPacks;
   float sum[kSize] = {};
   if (at < m.out) {
-#pragma unroll kAhead
+#pragma unroll 4
     for (std::size_t i = share; i < m.in; i += kShares) {
       const Pack<T> w = load_some(m.w + i * m.out, at, m.out, m.aligned);
       const float x = to_float(m.x[i]);
