@@ -87,11 +87,19 @@ double softmax_row(const Case& c, const Operands& x, std::size_t b, std::size_t 
   return top + std::log(total);
 }
 
-// In doubles, straight from the definition. `o_stored` (the rounded output) is what backward takes as o, if given.
-Results reference(const Case& c, const Operands& x, const Doubles& o_stored = {}) {
+// In doubles, straight from the definition. `o_stored` (the rounded output) is what backward takes as o, if given;
+// `sizes` becomes the sums over keys or queries with absolute values of their terms.
+Results reference(const Case& c, const Operands& x, const Doubles& o_stored = {}, Results* sizes = nullptr) {
   const std::size_t d = c.head_dim;
   Results r{Doubles(x.q.size()), Doubles(c.batch * c.heads * c.seq), Doubles(x.q.size()), Doubles(x.k.size()),
             Doubles(x.v.size())};
+  Results ignored;
+  if (!sizes) sizes = &ignored;
+  *sizes = r;
+  const auto add = [](double term, double& sum, double& size) {
+    sum += term;
+    size += std::abs(term);
+  };
   const Doubles& o = o_stored.empty() ? r.o : o_stored;
   Doubles p;
   for (std::size_t task = 0; task < c.batch * c.heads * c.seq; ++task) {
@@ -101,7 +109,7 @@ Results reference(const Case& c, const Operands& x, const Doubles& o_stored = {}
     const auto kv_at = [&](std::size_t j) { return ((b * c.seq + j) * c.kv_heads + h / (c.heads / c.kv_heads)) * d; };
     for (std::size_t j = 0; j <= i; ++j)
       for (std::size_t e = 0; e < d; ++e)
-        r.o[q_at + e] += p[j] * keep_factor(c, c.index(b, h, i, j)) * x.v[kv_at(j) + e];
+        add(p[j] * keep_factor(c, c.index(b, h, i, j)) * x.v[kv_at(j) + e], r.o[q_at + e], sizes->o[q_at + e]);
     double mean = 0;
     for (std::size_t e = 0; e < d; ++e) mean += x.d_o[q_at + e] * o[q_at + e];
     for (std::size_t j = 0; j <= i; ++j) {
@@ -109,12 +117,12 @@ Results reference(const Case& c, const Operands& x, const Doubles& o_stored = {}
       double dp = 0;
       for (std::size_t e = 0; e < d; ++e) {
         dp += x.d_o[q_at + e] * x.v[kv_at(j) + e];
-        r.dv[kv_at(j) + e] += p[j] * keep * x.d_o[q_at + e];
+        add(p[j] * keep * x.d_o[q_at + e], r.dv[kv_at(j) + e], sizes->dv[kv_at(j) + e]);
       }
       const double ds = p[j] * (dp * keep - mean) * double{c.scale()};
       for (std::size_t e = 0; e < d; ++e) {
-        r.dq[q_at + e] += ds * x.k[kv_at(j) + e];
-        r.dk[kv_at(j) + e] += ds * x.q[q_at + e];
+        add(ds * x.k[kv_at(j) + e], r.dq[q_at + e], sizes->dq[q_at + e]);
+        add(ds * x.q[q_at + e], r.dk[kv_at(j) + e], sizes->dk[kv_at(j) + e]);
       }
     }
   }
@@ -195,7 +203,8 @@ class AttentionRun {
   }
   // Full of NaN: nothing may rely on what the workspace held.
   Array make_workspace(int threads) const {
-    Array workspace(DType::fp32, attention_workspace(testing::kDevice, shape_, case_.dtype, threads) / sizeof(float) + 1);
+    Array workspace(DType::fp32,
+                    attention_workspace(testing::kDevice, shape_, case_.dtype, threads) / sizeof(float) + 1);
     std::memset(workspace.data(), 0xff, workspace.view().bytes());
     return workspace;
   }
@@ -209,11 +218,14 @@ double roundoff(DType t) {
 }
 
 // One rounding to the dtype (fp16: or half the smallest subnormal), and fp32 sums of `terms` terms of about `size`
-// each: at worst terms * size * 2^-24, as operands are uniform in (-2, 2).
-void expect_near(const Doubles& got, const Doubles& want, DType dtype, double terms, double size, const char* what) {
+// each: at worst terms * size * 2^-24, as operands are uniform in (-2, 2). Tensor cores take rounded probabilities and
+// gradients of scores: an error of one rounding of each term, whose absolute values sum to `sizes`.
+void expect_near(const Doubles& got, const Doubles& want, const Doubles& sizes, DType dtype, double terms, double size,
+                 const char* what) {
   ASSERT_EQ(got.size(), want.size());
+  const bool tensor_cores = testing::kDevice.kind == Kind::cuda && dtype != DType::fp32;
   for (std::size_t i = 0; i < got.size(); ++i) {
-    const double bound = roundoff(dtype) * std::abs(want[i]) + terms * size * 0x1p-24;
+    const double bound = roundoff(dtype) * (std::abs(want[i]) + (tensor_cores ? sizes[i] : 0)) + terms * size * 0x1p-24;
     if (!(std::abs(got[i] - want[i]) <= bound)) {
       ADD_FAILURE() << what << "[" << i << "] is " << got[i] << ", not " << want[i] << " within " << bound;
       return;
@@ -226,16 +238,17 @@ void expect_reference(const Case& c) {
   AttentionRun run(c);
   run.forward(2);
   run.backward(2);
-  const Results got = run.results(), want = reference(c, run.operands(), got.o);
+  Results sizes;
+  const Results got = run.results(), want = reference(c, run.operands(), got.o, &sizes);
   const auto d = static_cast<double>(c.head_dim), n = static_cast<double>(c.seq);
   const auto group = static_cast<double>(c.heads / c.kv_heads);
   const double kept = 1 / (1 - double{c.dropout});
-  expect_near(got.o, want.o, c.dtype, d + n, 2 * kept, "o");
-  expect_near(got.lse, want.lse, DType::fp32, d + n, 2, "lse");
+  expect_near(got.o, want.o, sizes.o, c.dtype, d + n, 2 * kept, "o");
+  expect_near(got.lse, want.lse, sizes.lse, DType::fp32, d + n, 2, "lse");
   // Gradients multiply two such sums (d_o v^T with its mean, and its sum over keys or queries).
-  expect_near(got.dq, want.dq, c.dtype, d + n, 4 * kept, "dq");
-  expect_near(got.dk, want.dk, c.dtype, d + n * group, 4 * kept, "dk");
-  expect_near(got.dv, want.dv, c.dtype, d + n * group, 4 * kept, "dv");
+  expect_near(got.dq, want.dq, sizes.dq, c.dtype, d + n, 4 * kept, "dq");
+  expect_near(got.dk, want.dk, sizes.dk, c.dtype, d + n * group, 4 * kept, "dk");
+  expect_near(got.dv, want.dv, sizes.dv, c.dtype, d + n * group, 4 * kept, "dv");
 }
 
 TEST(Attention, ReferenceGradientsAreThoseOfItsForward) {
