@@ -2,7 +2,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/cuda/convert.cuh"
 #include "device/cuda/mma.cuh"
+#include "device/cuda/numbers.cuh"
+#include "device/cuda/reduce.cuh"
 #include "device/philox.h"
 #include "device/step_scalars.h"
 
@@ -11,6 +14,10 @@
 namespace strata::device::cuda {
 
 inline constexpr int kTileRows = 64, kTileThreads = 128;
+
+__device__ inline int lane_index() {
+  return static_cast<int>(threadIdx.x % kWarp);
+}
 
 // One call of attention; see device/ops/attention.h. Unused pointers are null.
 template <typename T>
@@ -77,6 +84,12 @@ __device__ void load_tile(const AttentionCall<T>& c, T* to, const T* from, std::
   }
 }
 
+// Two rounded numbers in the order of memory.
+template <typename T>
+__device__ std::uint32_t two(float low, float high) {
+  return std::bit_cast<std::uint32_t>(narrow<T>(Floats<2>{low, high}));
+}
+
 // c = x y^T: 16 rows of x, 8 N rows of y, both in shared memory, over D elements.
 template <int D, typename T, int N>
 __device__ void multiply_transposed(float (&c)[N][4], const T* x, const T* y) {
@@ -125,8 +138,8 @@ __device__ void multiply_add(float (&c)[D / 8][4], const float (&p)[N][4], const
   if constexpr (sizeof(T) == 2) {
 #pragma unroll
     for (int k = 0; k < N; k += 2) {
-      const std::uint32_t a[4] = {rounded_pair<T>(p[k][0], p[k][1]), rounded_pair<T>(p[k][2], p[k][3]),
-                                  rounded_pair<T>(p[k + 1][0], p[k + 1][1]), rounded_pair<T>(p[k + 1][2], p[k + 1][3])};
+      const std::uint32_t a[4] = {two<T>(p[k][0], p[k][1]), two<T>(p[k][2], p[k][3]), two<T>(p[k + 1][0], p[k + 1][1]),
+                                  two<T>(p[k + 1][2], p[k + 1][3])};
 #pragma unroll
       for (int n = 0; n < D / 8; n += 2) {
         std::uint32_t b[4];
@@ -174,7 +187,7 @@ __device__ void store_rows(const AttentionCall<T>& c, const float (&sums)[D / 8]
       if (c.aligned) {
         if (column >= head_dim) continue;
         if constexpr (sizeof(T) == 2)
-          *reinterpret_cast<std::uint32_t*>(at + column) = rounded_pair<T>(low, high);
+          *reinterpret_cast<std::uint32_t*>(at + column) = two<T>(low, high);
         else
           *reinterpret_cast<float2*>(at + column) = {low, high};
       } else {

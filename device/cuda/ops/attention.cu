@@ -8,15 +8,9 @@ namespace strata::device::cuda {
 namespace {
 
 constexpr std::size_t kMostHeadDim = 256;
+constexpr int kQuad = 4;  // lanes that hold a row of a fragment
 // Where the running maximum starts: finite, so that a tile in which a query sees nothing leaves no NaN behind.
 constexpr float kLowest = -1e30f;
-
-// All lanes of four get f of their x.
-template <typename F>
-__device__ float across_quad(float x, F f) {
-  x = f(x, __shfl_xor_sync(kAllLanes, x, 1));
-  return f(x, __shfl_xor_sync(kAllLanes, x, 2));
-}
 
 // A block for 64 queries of one head, the longest first: FlashAttention-2's forward.
 template <typename T, int D>
@@ -69,17 +63,16 @@ __global__ void __launch_bounds__(kTileThreads, 1) forward(AttentionCall<T> c) {
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float top = maximum[half], total = 0;
+      float top = -INFINITY, total = 0;
 #pragma unroll
       for (int n = 0; n < kFragments; ++n) top = fmaxf(top, fmaxf(s[n][half * 2], s[n][half * 2 + 1]));
-      top = across_quad(top, [](float a, float b) { return fmaxf(a, b); });
-      const float shift = top * c.scale;
+      const float before = maximum[half];
+      maximum[half] = fmaxf(before, max_lanes(top, kQuad) * c.scale);
 #pragma unroll
       for (int n = 0; n < kFragments; ++n)
-        for (int i = half * 2; i < half * 2 + 2; ++i) total += s[n][i] = scaled_exp<T>(s[n][i], c.scale, shift);
-      const float factor = scaled_exp<T>(maximum[half], c.scale, shift);
+        for (int i = half * 2; i < half * 2 + 2; ++i) total += s[n][i] = scaled_exp<T>(s[n][i], c.scale, maximum[half]);
+      const float factor = expf(before - maximum[half]);
       sum[half] = sum[half] * factor + total;
-      maximum[half] = top;
 #pragma unroll
       for (int n = 0; n < D / 8; ++n)
         for (int i = half * 2; i < half * 2 + 2; ++i) o[n][i] *= factor;
@@ -103,11 +96,11 @@ __global__ void __launch_bounds__(kTileThreads, 1) forward(AttentionCall<T> c) {
   const int rows = c.rows_from(query + mine, 16);
   float factors[2];
   for (int half = 0; half < 2; ++half) {
-    sum[half] = across_quad(sum[half], [](float a, float b) { return a + b; });
+    sum[half] = sum_lanes(sum[half], kQuad);
     factors[half] = c.keep_scale / sum[half];
     const int row = g + half * 8;
     if (t == 0 && row < rows)
-      c.lse[(batch * c.heads + head) * c.seq + query + mine + row] = maximum[half] * c.scale + logf(sum[half]);
+      c.lse[(batch * c.heads + head) * c.seq + query + mine + row] = maximum[half] + logf(sum[half]);
   }
   store_rows<D>(c, o, factors, c.o + (first_row + query + mine) * c.width() + head * c.head_dim, c.width(), rows);
 }
@@ -131,7 +124,7 @@ __global__ void __launch_bounds__(kTileThreads) delta(AttentionCall<T> c) {
       for (std::size_t e = i; e < i + kSize && e < c.head_dim; ++e) sum = fmaf(to_float(o[e]), to_float(d_o[e]), sum);
     }
   }
-  for (int other = kDeltaLanes / 2; other > 0; other /= 2) sum += __shfl_xor_sync(kAllLanes, sum, other);
+  sum = sum_lanes(sum, kDeltaLanes);
   const std::size_t row = at / c.heads, head = at % c.heads;
   if (inside && threadIdx.x % kDeltaLanes == 0) c.delta[(row / c.seq * c.heads + head) * c.seq + row % c.seq] = sum;
 }

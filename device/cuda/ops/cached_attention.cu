@@ -2,13 +2,13 @@
 
 #include "device/cuda/launch.h"
 #include "device/cuda/numbers.cuh"
+#include "device/cuda/reduce.cuh"
 #include "device/ops/cached_attention.h"
 
 namespace strata::device::cuda {
 namespace {
 
-constexpr unsigned kAll = 0xffffffffu;
-constexpr int kWarp = 32, kThreads = 128, kWarps = kThreads / kWarp;
+constexpr int kThreads = 128, kWarps = kThreads / kWarp;
 constexpr int kChunk = kThreads;  // positions between two updates of the running maximum
 
 // The cache is [2, kv_heads, capacity, head_dim]: keys, then values.
@@ -49,7 +49,7 @@ __device__ Pack<T> load_some(const T* row, std::size_t at, std::size_t n, bool a
 // Every thread gets combine(x of all threads), in one order.
 template <typename Combine>
 __device__ float across_block(float x, float* shared, Combine combine) {
-  for (int other = kWarp / 2; other > 0; other /= 2) x = combine(x, __shfl_xor_sync(kAll, x, other));
+  x = reduce_lanes(x, kWarp, combine);
   __syncthreads();  // shared is no longer read for the reduction before
   if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = x;
   __syncthreads();
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kThreads) attend(Call<T> c, int lanes) {
           for (int e = 0; e < kSize; ++e) score = fmaf(to_float(k.at[e]), q[p * kSize + e], score);
         }
       }
-      for (int other = lanes / 2; other > 0; other /= 2) score += __shfl_xor_sync(kAll, score, other);
+      score = sum_lanes(score, lanes);
       if (lane % lanes == 0) weights[at] = chunk + at < end ? score : -INFINITY;
     }
     __syncthreads();

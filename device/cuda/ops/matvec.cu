@@ -2,13 +2,12 @@
 
 #include "device/cuda/launch.h"
 #include "device/cuda/numbers.cuh"
+#include "device/cuda/reduce.cuh"
 #include "device/ops/matvec.h"
 
 namespace strata::device::cuda {
 namespace {
 
-constexpr unsigned kAll = 0xffffffffu;
-constexpr int kWarp = 32;
 constexpr int kRows = 4;       // of a block of `rows`: one for each warp
 constexpr int kThreads = 256;  // of a block of `columns`
 constexpr int kPacks = 4;      // across a block of `columns`: 64 bytes of each row of W
@@ -63,7 +62,7 @@ __global__ void __launch_bounds__(kRows* kWarp) rows(Matvec<T> m, Y* y) {
   }
   for (; at < m.in; at += kStep)
     sum = dot(load_some(row, at, m.in, m.aligned), load_some(m.x, at, m.in, m.aligned), sum);
-  for (int other = kWarp / 2; other > 0; other /= 2) sum += __shfl_xor_sync(kAll, sum, other);
+  sum = sum_lanes(sum);
   if (lane == 0) finish(m, y, o, sum);
 }
 

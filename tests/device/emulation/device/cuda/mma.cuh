@@ -1,0 +1,80 @@
+#pragma once
+#include <cuda_runtime.h>
+
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "device/dtype.h"
+
+// In place of device/cuda/mma.cuh: what its instructions mean. A copy arrives as late as it may.
+namespace strata::device::cuda {
+
+template <typename T>
+std::uint32_t both(T low, T high) {
+  return low.bits | static_cast<std::uint32_t>(high.bits) << 16;
+}
+
+template <typename T>
+void load_a(std::uint32_t (&a)[4], const T* from, int stride) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  for (int i = 0; i < 4; ++i) {
+    const T* const at = from + (lane / 4 + i % 2 * 8) * stride + lane % 4 * 2 + i / 2 * 8;
+    a[i] = both(at[0], at[1]);
+  }
+}
+template <typename T>
+void load_b_columns(std::uint32_t (&b)[4], const T* from, int stride) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  for (int i = 0; i < 4; ++i) {
+    const T* const at = from + (lane / 4 + i / 2 * 8) * stride + lane % 4 * 2 + i % 2 * 8;
+    b[i] = both(at[0], at[1]);
+  }
+}
+template <typename T>
+void load_b_rows(std::uint32_t (&b)[4], const T* from, int stride) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  for (int i = 0; i < 4; ++i) {
+    const T* const at = from + (lane % 4 * 2 + i % 2 * 8) * stride + lane / 4 + i / 2 * 8;
+    b[i] = both(at[0], at[stride]);
+  }
+}
+
+// Every lane puts its fragments where the others of the warp read them.
+template <typename T>
+void mma_16x8x16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  struct Fragments {
+    std::uint32_t a[4], b[2];
+  };
+  static Fragments lanes[32][32];
+  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  lanes[warp][lane] = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
+  __syncwarp();
+  const auto number = [](std::uint32_t pair, unsigned which) {
+    return to_float(T{static_cast<std::uint16_t>(pair >> 16 * which)});
+  };
+  for (unsigned k = 0; k < 16; ++k) {
+    const unsigned other = k % 8 / 2, half = k / 8;
+    for (unsigned i = 0; i < 4; ++i)
+      c[i] += number(lanes[warp][4 * g + other].a[i / 2 + 2 * half], k % 2) *
+              number(lanes[warp][4 * (2 * t + i % 2) + other].b[half], k % 2);
+  }
+  __syncwarp();
+}
+
+inline float fast_exp2(float x) {
+  return std::exp2(x);
+}
+
+struct alignas(16) Bytes16 {
+  unsigned char at[16];
+};
+inline void copy_async(void* to, const void* from, bool zeros) {
+  *static_cast<Bytes16*>(to) = zeros ? Bytes16{} : *static_cast<const Bytes16*>(from);
+}
+inline void end_copy_group() {}
+template <int kPending>
+void await_copies() {}
+
+}  // namespace strata::device::cuda
