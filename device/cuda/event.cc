@@ -11,6 +11,7 @@ EventTwin::EventTwin(Device device) : device_(device) {
 }
 
 bool EventTwin::StreamPoint::reached() {
+  use(device);  // else a thread of the host that has no GPU yet would start the first, to ask about another
   const cudaError_t state = cudaEventQuery(event.get());
   if (state == cudaErrorNotReady) return false;
   STRATA_CUDA(state);
@@ -29,8 +30,7 @@ cudaEvent_t EventTwin::next() {
   newest_ = static_cast<std::size_t>(found - points_.begin());
   if (found == points_.end()) {
     use(device_);
-    points_.push_back(std::make_unique<StreamPoint>());
-    points_.back()->event = make_ordering_event();
+    points_.push_back(std::make_unique<StreamPoint>(device_));
   }
   return newest();
 }

@@ -27,8 +27,10 @@ class EventTwin final : public Event::Twin {
 
  private:
   struct StreamPoint final : Point {
+    explicit StreamPoint(Device of) : device(of), event(make_ordering_event()) {}
     bool reached() override;
-    StreamEvent event;
+    const Device device;
+    const StreamEvent event;
     std::atomic<int> expected{0};  // waits of hosts that refer to it: it is not recorded anew before they are over
   };
   struct Waiting {

@@ -54,7 +54,7 @@ void free(Device device, std::byte* data, std::size_t) noexcept {
 std::byte* allocate_host(Device device, std::size_t bytes) {
   use(device);
   std::byte* const data = cpu::allocate({}, bytes);
-  const cudaError_t error = cudaHostRegister(data, bytes, cudaHostRegisterPortable);
+  const cudaError_t error = cudaHostRegister(data, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
   if (error == cudaSuccess) return data;
   (void)cudaGetLastError();
   cpu::free({}, data, bytes);

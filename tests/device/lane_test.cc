@@ -168,6 +168,25 @@ TEST(Lane, AbortEndsAWaitForTheHost) {
   failing.join();
 }
 
+// More is issued than a lane has room for, while nothing moves.
+TEST(Lane, AbortEndsAnIssuersWaitForRoom) {
+  AbortToken abort;
+  const Shared x, y;
+  const std::atomic<bool> gate = false;
+  Event event(kDevice);
+  Lane host("host", 1, 0, abort), twin("twin", 1, 0, abort, kDevice);
+  hold(host, gate);
+  host.record(event);
+  twin.wait(event);
+  std::thread failing([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    abort.set({0, "another rank failed"});
+  });
+  for (int i = 0; i < 3000; ++i) cast(twin, x.view(), y.view());
+  EXPECT_THROW(twin.synchronize(), Aborted);
+  failing.join();
+}
+
 TEST(Lane, AbortEndsHostWorkAndLanesAreDestroyed) {
   AbortToken abort;
   const Shared x;

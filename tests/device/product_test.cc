@@ -59,7 +59,7 @@ struct Multiplication {
 
   void run_on(int threads, ConstView left, ConstView right, ConstView shift, View out,
               Epilogue epilogue = Epilogue::none, View epilogue_out = {}) const {
-    const Product product({}, shape);
+    const Product product(testing::kDevice, shape);
     Array workspace(DType::fp32, product.workspace_bytes(threads) / sizeof(float) + 1);
     std::memset(workspace.data(), 0xff, workspace.view().bytes());  // NaN: nothing may rely on what it held
     testing::in_lane(threads, [&](Lane& lane) {
@@ -198,7 +198,7 @@ TEST(Product, HalfPrecisionSumsAreWide) {
 
 TEST(Product, ServesLanesOfDifferentWidth) {
   Multiplication x(dense(300, 300, 20, false, false, DType::fp32, DType::fp32));
-  const Product product({}, x.shape);
+  const Product product(testing::kDevice, x.shape);
   Array workspace(DType::fp32, product.workspace_bytes(4)), first = x.before;
   for (const int threads : {1, 4, 2}) {
     testing::in_lane(threads,
@@ -252,6 +252,7 @@ TEST(Product, TouchesNothingBehindItsOperands) {
 
 // Without native bf16 every narrow operand is widened. The instruction set is chosen once per process.
 TEST(ProductDeathTest, AgreesWithReferenceOnTheLowerInstructionSet) {
+  if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "about the CPU's kernels alone";
   ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   const auto run = [] {
     setenv("STRATA_CPU_ISA", "avx2", 1);
