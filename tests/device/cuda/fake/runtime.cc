@@ -242,4 +242,12 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   return cudaSuccess;
 }
 
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  if (stream == cudaStreamPerThread)
+    std::memset(to, value, bytes);
+  else
+    stream->push([=] { std::memset(to, value, bytes); });
+  return cudaSuccess;
+}
+
 }  // extern "C"
