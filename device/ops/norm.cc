@@ -68,7 +68,7 @@ void rmsnorm_backward(Lane& lane, const NormShape& shape, ConstView dy, ConstVie
 }
 
 std::size_t norm_backward_workspace(const NormShape& shape) {
-  return 2 * RowBlocks(shape.rows).count * shape.width * sizeof(float);
+  return 2 * kNormShares * RowBlocks(shape.rows).count * shape.width * sizeof(float);
 }
 
 }  // namespace strata::device

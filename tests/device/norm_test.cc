@@ -166,6 +166,104 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Norm,
                                   std::string(name_of(std::get<1>(test.param)));
                          });
 
+// Vectors as wide as models have them, and wider than a GPU's registers hold, against the formulas in fp64; wherever
+// they start in memory the same bits.
+struct Wide {
+  bool centred;
+  std::size_t rows, groups, width;
+};
+const Wide kWide[] = {{true, 70, 1, 768},  {false, 70, 1, 768}, {false, 40, 3, 128},  {true, 3, 1, 1600},
+                      {false, 2, 1, 4100}, {true, 3, 1, 8192},  {false, 2, 1, 16400}, {true, 2, 1, 16390}};
+
+class WideNorm : public ::testing::TestWithParam<std::tuple<int, DType>> {
+ protected:
+  const Wide& c = kWide[std::get<0>(GetParam())];
+  const DType dtype = std::get<1>(GetParam());
+  const NormShape s{c.rows, c.width, c.groups, c.groups* c.width + 16, c.groups* c.width + 32, kEps};
+  struct Outputs {
+    Array y, mean, rstd, dx, dgain, dbias;
+  };
+  // Every operand from element `offset` of its memory on.
+  Outputs run(std::size_t offset) const {
+    const std::size_t xs = s.rows * s.x_stride, ys = s.rows * s.y_stride, vectors = s.rows * s.groups;
+    const auto moved = [&](std::size_t size, unsigned seed) {
+      Array from = Array::random(dtype, size, seed, 2.0f), to(dtype, size + offset);
+      std::memcpy(to.data() + offset * size_of(dtype), from.data(), size * size_of(dtype));
+      return to;
+    };
+    const auto back = [&](const Array& from) {
+      Array to(dtype, from.size() - offset);
+      std::memcpy(to.data(), from.data() + offset * size_of(dtype), to.size() * size_of(dtype));
+      return to;
+    };
+    Array x = moved(xs, 1), gain = moved(s.width, 2), bias = moved(s.width, 3), dy = moved(ys, 4), dx = moved(xs, 5);
+    Array y(dtype, ys + offset), mean(DType::fp32, vectors), rstd(DType::fp32, vectors), dgain(DType::fp32, s.width),
+        dbias(DType::fp32, s.width), workspace(DType::fp32, norm_backward_workspace(s) / 4);
+    const auto at = [&](Array& a) { return a.view().sub(offset, a.size() - offset); };
+    in_lane(2, [&](Lane& lane) {
+      if (c.centred) {
+        layernorm_forward(lane, s, at(x), at(gain), at(bias), at(y), mean.view(), rstd.view());
+        layernorm_backward(lane, s, at(dy), at(x), at(gain), mean.view(), rstd.view(), at(dx), at(dx), dgain.view(),
+                           dbias.view(), workspace.view());
+      } else {
+        rmsnorm_forward(lane, s, at(x), at(gain), at(y), rstd.view());
+        rmsnorm_backward(lane, s, at(dy), at(x), at(gain), rstd.view(), at(dx), at(dx), dgain.view(), workspace.view());
+      }
+    });
+    return {back(y), mean, rstd, back(dx), dgain, dbias};
+  }
+};
+
+TEST_P(WideNorm, IsTheFormula) {
+  const Outputs out = run(0);
+  const std::size_t xs = s.rows * s.x_stride;
+  const Array x = Array::random(dtype, xs, 1, 2.0f), gain = Array::random(dtype, s.width, 2, 2.0f),
+              bias = Array::random(dtype, s.width, 3, 2.0f), residual = Array::random(dtype, xs, 5, 2.0f),
+              dy = Array::random(dtype, s.rows * s.y_stride, 4, 2.0f);
+  const auto g = gain.doubles(0, s.width), b = bias.doubles(0, s.width);
+  std::vector<double> dgain(s.width, 0.0), dbias(s.width, 0.0), size(s.width, 0.0);
+  for (std::size_t v = 0; v < s.rows * s.groups; ++v) {
+    const std::size_t x_at = v / s.groups * s.x_stride + v % s.groups * s.width,
+                      y_at = v / s.groups * s.y_stride + v % s.groups * s.width;
+    const auto d = dy.doubles(y_at, s.width), at = x.doubles(x_at, s.width);
+    const Reference r = normalize(c.centred, at, g, b);
+    double e_mean = 0, eh_mean = 0;
+    for (std::size_t i = 0; i < s.width; ++i) {
+      const double e = d[i] * g[i], h = (at[i] - r.mean) * r.rstd;
+      if (c.centred) e_mean += e / static_cast<double>(s.width);
+      eh_mean += e * h / static_cast<double>(s.width);
+      dgain[i] += d[i] * h;
+      dbias[i] += c.centred ? d[i] : 0.0;
+      size[i] += std::abs(d[i] * h) + std::abs(d[i]);
+    }
+    for (std::size_t i = 0; i < s.width; ++i) {
+      ASSERT_NEAR(out.y[y_at + i], r.y[i], tolerance(dtype, r.y[i], 8.0)) << "vector " << v << " element " << i;
+      const double h = (at[i] - r.mean) * r.rstd;
+      const double dx = static_cast<double>(residual[x_at + i]) + r.rstd * (d[i] * g[i] - e_mean - h * eh_mean);
+      ASSERT_NEAR(out.dx[x_at + i], dx, tolerance(dtype, dx, 16.0)) << "vector " << v << " element " << i;
+    }
+  }
+  for (std::size_t i = 0; i < s.width; ++i) {
+    ASSERT_NEAR(out.dgain[i], dgain[i], tolerance(DType::fp32, dgain[i], size[i]));
+    ASSERT_NEAR(out.dbias[i], dbias[i], tolerance(DType::fp32, dbias[i], size[i]));
+  }
+}
+
+TEST_P(WideNorm, SameBitsWhereverItLies) {
+  const Outputs a = run(0), b = run(1);
+  EXPECT_TRUE(a.y == b.y && a.mean == b.mean && a.rstd == b.rstd);
+  EXPECT_TRUE(a.dx == b.dx);
+  EXPECT_TRUE(a.dgain == b.dgain && a.dbias == b.dbias);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, WideNorm,
+                         ::testing::Combine(::testing::Range(0, static_cast<int>(std::size(kWide))),
+                                            ::testing::ValuesIn(kDTypes)),
+                         [](const auto& test) {
+                           return std::to_string(std::get<0>(test.param)) + "_" +
+                                  std::string(name_of(std::get<1>(test.param)));
+                         });
+
 // A large mean must not cancel the variance away, as E[x^2] - mean^2 would.
 TEST(LayerNorm, LargeMean) {
   const NormShape s{1, 512, 1, 512, 512, 0.0f};
