@@ -18,8 +18,7 @@ using testing::in_lane;
 using ::testing::Not;
 
 // Operations whose kernels are not written yet: every test of theirs runs on the CPU's.
-const std::vector<std::string> kMissing = {
-};
+const std::vector<std::string> kMissing = {};
 
 TEST(EmulatedTwin, HasEveryOperationButThose) {
   EXPECT_THAT(missing_operations(), ElementsAreArray(kMissing));
