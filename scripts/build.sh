@@ -2,7 +2,7 @@
 # Configures and builds the program as build/strata.
 #   scripts/build.sh [--all] [--sanitize address|thread] [--clean]
 # --all: the tests and benchmarks too. --sanitize: with sanitizers, in build-asan or build-tsan. --clean: from nothing.
-# STRATA_BUILD names another folder. ccache is used where it is installed.
+# STRATA_BUILD names another folder. ccache is used where it is installed. Kernels for GPUs are built where nvcc is.
 . "$(dirname "$0")/steps.sh"
 
 target=strata
@@ -31,4 +31,5 @@ done
 options=(-DSTRATA_SANITIZE="$sanitize")
 if command -v ccache >/dev/null; then options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
 step configure "configuring $build" cmake -S . -B "$build" -G Ninja "${options[@]}"
+sed -n 's/^-- \(CUDA: .*\)/\1/p' "$build/logs/configure.log"
 step build "building $build ($target)" cmake --build "$build" --parallel "$(jobs)" --target "$target"
