@@ -30,24 +30,33 @@ constexpr std::size_t kWatched = 1024;
 alignas(1024) std::byte dynamic_memory[kSharedLimit + kWatched];
 
 // Shared memory of all kernels, kept as garbage between blocks. Which part of it the kernel at hand uses is learnt from
-// its first block, so that the next need not fill all.
+// its first block, so that the next need not fill all. By volatile words: AddressSanitizer, which has put guards
+// between the variables, looks into calls of memset.
 class StaticShared {
  public:
-  void renew() {
+  [[gnu::no_sanitize_address]] void renew() {
     if (first_ == last_) {
-      first_ = std::find_if(strata_shared_begin, strata_shared_end, [](std::byte b) { return b != kGarbage; });
-      last_ = strata_shared_end;
-      while (last_ != first_ && last_[-1] == kGarbage) --last_;
+      while (first_ != end_ && *first_ == kGarbageWord) ++first_;
+      for (last_ = end_; last_ != first_ && last_[-1] == kGarbageWord;) --last_;
     }
-    std::fill(first_, last_, kGarbage);
+    fill(first_, last_);
   }
   void renew_all() {
-    std::fill(strata_shared_begin, strata_shared_end, kGarbage);
-    first_ = last_ = strata_shared_begin;
+    fill(begin_, end_);
+    first_ = last_ = begin_;
   }
 
  private:
-  std::byte *first_ = strata_shared_begin, *last_ = strata_shared_begin;
+  using Word = volatile std::uint64_t;
+  static constexpr std::uint64_t kGarbageWord = ~std::uint64_t{0};
+
+  [[gnu::no_sanitize_address]] static void fill(Word* at, Word* end) {
+    while (at != end) *at++ = kGarbageWord;
+  }
+
+  Word* const begin_ = reinterpret_cast<Word*>(strata_shared_begin);
+  Word* const end_ = reinterpret_cast<Word*>(strata_shared_end);
+  Word *first_ = begin_, *last_ = begin_;
 };
 
 std::string line_of(const std::source_location& where) {
