@@ -6,6 +6,7 @@
 #include "device/backend.h"
 #include "device/cpu/backend.h"
 #include "tests/device/emulation/lane.h"
+#include "tests/device/emulation/memory.h"
 
 namespace strata::device {
 namespace cuda {
@@ -20,15 +21,39 @@ STRATA_OPERATIONS(X)
 
 namespace {
 
-// As a GPU's allocations, and pages of the host; apart from each other, so that AddressSanitizer sees what goes beyond
-// one.
-template <std::size_t kAlignment>
-std::byte* allocate(Device, std::size_t bytes) {
-  return static_cast<std::byte*>(std::memset(::operator new (bytes, std::align_val_t{kAlignment}), 0, bytes));
+// As pinned memory lies; each apart, so that AddressSanitizer sees what goes beyond one.
+constexpr std::align_val_t kAlignment{4096};
+
+std::byte* allocate_host(Device, std::size_t bytes) {
+  return static_cast<std::byte*>(std::memset(::operator new(bytes, kAlignment), 0, bytes));
 }
-template <std::size_t kAlignment>
-void release(Device, std::byte* data, std::size_t) noexcept {
-  ::operator delete (data, std::align_val_t{kAlignment});
+void release_host(Device, std::byte* data, std::size_t) noexcept {
+  ::operator delete(data, kAlignment);
+}
+
+void copy(Device, std::byte* to, const std::byte* from, std::size_t bytes) {
+  const emulation::Access access;
+  std::memcpy(to, from, bytes);
+}
+
+// The CPU's product, on device memory.
+class EmulatedProduct final : public Product::Impl {
+ public:
+  explicit EmulatedProduct(const ProductShape& product) : Impl(product), cpu_(cpu::make_product({}, product)) {}
+  std::size_t workspace_bytes(int threads) override { return cpu_->workspace_bytes(threads); }
+  void run(Lane& lane, const Operands& x) override {
+    auto& emulated = static_cast<emulation::EmulatedLane&>(lane.impl());
+    emulated.begin_device_work();
+    cpu_->run(lane, x);
+    emulated.end_device_work();
+  }
+
+ private:
+  std::unique_ptr<Product::Impl> cpu_;
+};
+
+std::unique_ptr<Product::Impl> make_product(Device, const ProductShape& shape) {
+  return std::make_unique<EmulatedProduct>(shape);
 }
 
 Operations operations() {
@@ -50,13 +75,13 @@ const Backend* cuda_backend() {
       .operations = operations(),
       .make_lane = make_lane,
       .make_event = [](Device) { return std::unique_ptr<Event::Twin>(); },
-      .make_product = cpu::make_product,
+      .make_product = make_product,
       .attention_workspace = cuda::attention_workspace ? cuda::attention_workspace : cpu::attention_workspace,
-      .allocate = allocate<256>,
-      .allocate_host = allocate<4096>,
-      .free = release<256>,
-      .free_host = release<4096>,
-      .copy = [](Device, std::byte* to, const std::byte* from, std::size_t bytes) { std::memcpy(to, from, bytes); },
+      .allocate = emulation::allocate,
+      .allocate_host = allocate_host,
+      .free = emulation::release,
+      .free_host = release_host,
+      .copy = copy,
   };
   return &kBackend;
 }

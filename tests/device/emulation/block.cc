@@ -36,7 +36,7 @@ class StaticShared {
  public:
   [[gnu::no_sanitize_address]] void renew() {
     if (first_ == last_) {
-      while (first_ != end_ && *first_ == kGarbageWord) ++first_;
+      for (first_ = begin_; first_ != end_ && *first_ == kGarbageWord;) ++first_;
       for (last_ = end_; last_ != first_ && last_[-1] == kGarbageWord;) --last_;
     }
     fill(first_, last_);

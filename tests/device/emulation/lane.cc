@@ -7,6 +7,7 @@
 #include "device/cuda/launch.h"
 #include "device/error.h"
 #include "tests/device/emulation/block.h"
+#include "tests/device/emulation/memory.h"
 
 namespace strata::device {
 namespace emulation {
@@ -21,8 +22,24 @@ void EmulatedLane::submit(std::function<void()> work) {
     const std::function<void()> next = std::move(queued_.front());
     queued_.pop_front();
     lock.unlock();
+    const Access access;
     next();
   });
+}
+
+cpu::HostLane& EmulatedLane::begin_host_work() {
+  if (!complete_) begin_device_work();
+  return host_;
+}
+void EmulatedLane::end_host_work() {
+  if (!complete_) end_device_work();
+}
+
+void EmulatedLane::begin_device_work() {
+  host_.submit([](cpu::Team&) { open_memory(); });
+}
+void EmulatedLane::end_device_work() {
+  host_.submit([](cpu::Team&) { close_memory(); });
 }
 
 namespace {

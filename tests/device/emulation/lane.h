@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "device/cpu/lane_impl.h"
+#include "tests/device/emulation/backend.h"
 
 // A stream of the emulated run-time library: the work of one lane, in order.
 struct CUstream_st {
@@ -27,12 +28,18 @@ class EmulatedLane final : public Lane::Impl, public CUstream_st {
   void wait(Event::State& event) override { host_.wait(event); }
   void stamp(std::int64_t* where) override { host_.stamp(where); }
   void synchronize() override { host_.synchronize(); }
-  cpu::HostLane& begin_host_work() override { return host_; }
-  void end_host_work() override {}
+  // Without access to device memory, as long as no operation is the CPU's (backend.h).
+  cpu::HostLane& begin_host_work() override;
+  void end_host_work() override;
 
+  // With access to it.
   void submit(std::function<void()> work) override;
+  // What the CPU's twin queues in between has it too.
+  void begin_device_work();
+  void end_device_work();
 
  private:
+  const bool complete_ = missing_operations().empty();
   // Owned here and not by the host lane's queue, which holds plain bytes and drops them after a failure.
   std::mutex mutex_;
   std::deque<std::function<void()>> queued_;
