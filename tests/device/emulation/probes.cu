@@ -92,7 +92,7 @@ void too_many_threads(Lane& lane) {
   cuda::launch(lane, 1, 1025, 0, empty_kernel);
 }
 void too_much_shared(Lane& lane) {
-  cuda::launch(lane, 1, 32, 49 * 1024, empty_kernel);
+  cuda::launch(lane, 1, 32, 228 * 1024, empty_kernel);
 }
 
 }  // namespace strata::device::emulation
