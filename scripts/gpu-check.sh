@@ -12,34 +12,38 @@ if [ "${1:-}" = --pack ]; then
   cd "$(dirname "$0")/.."
   to=${2:?--pack wants a folder}
   build=${STRATA_BUILD:-build}
-  mkdir -p "$to/bin" "$to/lib"
+  mkdir -p "$to"
+  payload=$(mktemp -d)
+  trap 'rm -rf "$payload"' EXIT
+  mkdir "$payload/bin" "$payload/lib"
   for program in strata tests/device_gpu_test tests/runtime_test; do
-    strip -o "$to/bin/$(basename "$program")" "$build/$program"
+    strip -o "$payload/bin/$(basename "$program")" "$build/$program"
   done
   # The C library is that machine's own; CUDA's libraries are loaded from what is installed there.
-  for program in "$to"/bin/*; do
+  for program in "$payload"/bin/*; do
     ldd "$program" | awk '$3 ~ /^\// {print $3}' | grep -vE '/(libc|libm|ld-linux[^/]*|libpthread|libdl|librt)\.so' || true
   done | sort -u | while read -r library; do
-    strip -o "$to/lib/$(basename "$library")" "$library"
+    strip -o "$payload/lib/$(basename "$library")" "$library"
   done
+  [ -z "${TORCH_TRAIN:-}" ] || cp "$TORCH_TRAIN" "$payload/torch_train.py"
+  cp scripts/gpu_check_report.py "$payload/"
+  tar -C "$payload" -czf "$to/payload.tar.gz" .
   cp scripts/gpu-check.sh "$to/"
-  cp scripts/gpu_check_report.py "$to/"
-  [ -z "${TORCH_TRAIN:-}" ] || cp "$TORCH_TRAIN" "$to/torch_train.py"
   echo "packed: $(du -sh "$to" | cut -f1) in $to; there: $to/gpu-check.sh"
   exit 0
 fi
 
 here=$(cd "$(dirname "$0")" && pwd)
-bin=$here/bin
 out=${OUT:-$here/results}
 mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-[ -x "$bin/strata" ] || {
-  echo "gpu-check: no programs beside this script: make them with scripts/gpu-check.sh --pack DIR and run DIR/gpu-check.sh" >&2
+tar -C "$work" -xzf "$here/payload.tar.gz" 2>/dev/null || {
+  echo "gpu-check: no payload.tar.gz beside this script: make one with scripts/gpu-check.sh --pack DIR, run DIR/gpu-check.sh" >&2
   exit 2
 }
+bin=$work/bin
+export LD_LIBRARY_PATH=$work/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 # PyTorch's wheels bring CUDA's libraries along.
 python=${PYTHON:-python3}
 if [ -z "${STRATA_CUDA_LIBRARIES:-}" ]; then
@@ -112,8 +116,8 @@ strata_run() {
 torch_run() {
   local name=$1 model=$2 batch=$3 seq=$4 steps=$5
   shift 5
-  [ -f "$here/torch_train.py" ] || return 0
-  part "torch-$name" 150 "$python" "$here/torch_train.py" --device cuda --dtype bf16 --model "$model" --batch "$batch" \
+  [ -f "$work/torch_train.py" ] || return 0
+  part "torch-$name" 150 "$python" "$work/torch_train.py" --device cuda --dtype bf16 --model "$model" --batch "$batch" \
     --seq "$seq" --steps "$steps" --peak-tflops 989 "$@"
 }
 
@@ -137,4 +141,4 @@ for name in "${parts[@]}"; do
       ;;
   esac
 done
-"$python" "$here/gpu_check_report.py" "$work/parts.tsv" "$out"
+"$python" "$work/gpu_check_report.py" "$work/parts.tsv" "$out"
