@@ -33,9 +33,10 @@ parts = []
 for line in open(parts_file):
     name, status, seconds, command = line.rstrip("\n").split("\t")
     tests = re.search(r"\[  PASSED  \] (\d+) test", text_of(name))
+    skipped = re.search(r"\[  SKIPPED \] (\d+) test", text_of(name))
     failed = re.findall(r"\[  FAILED  \] (\S+),? ", text_of(name))
     parts.append(dict(name=name, status=int(status), seconds=int(seconds), command=command,
-                      passed=int(tests[1]) if tests else None, failed=sorted(set(failed))))
+                      passed=int(tests[1]) if tests else None, skipped=int(skipped[1]) if skipped else None, failed=sorted(set(failed))))
 
 runs = {}
 for path in sorted(glob.glob(os.path.join(out, "strata-*.json"))):
@@ -73,10 +74,10 @@ def number(x, form):
 
 with open(os.path.join(out, f"gpu-{date}.md"), "w") as md:
     print(f"# On a GPU, {date}\n\n{result['gpu']}, driver {result['driver']}; `gpu-check.sh`.\n", file=md)
-    print("| part | result | tests passed | seconds | command |\n|---|---|---|---|---|", file=md)
+    print("| part | result | tests passed | skipped | seconds | command |\n|---|---|---|---|---|---|", file=md)
     for p in parts:
         state = "passed" if p["status"] == 0 else f"ended with {p['status']}"
-        print(f"| {p['name']} | {state} | {p['passed'] or ''} | {p['seconds']} | `{os.path.basename(p['command'])[:90]}` |",
+        print(f"| {p['name']} | {state} | {p['passed'] or ''} | {p['skipped'] or ''} | {p['seconds']} | `{os.path.basename(p['command'])[:90]}` |",
               file=md)
     for p in parts:
         if p["failed"]:
