@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <ostream>
 #include <utility>
@@ -46,14 +47,19 @@ void PrintTo(const Case& c, std::ostream* out) {
        << (c.packed ? " packed" : "");
 }
 
-constexpr StepScalars kScalars{.seed = 0x123456789abcdefull, .first_micro_batch = 5};
+// On the heap, which tests on a GPU make reachable.
+const StepScalars& scalars() {
+  static const auto kept =
+      std::make_unique<StepScalars>(StepScalars{.seed = 0x123456789abcdefull, .first_micro_batch = 5});
+  return *kept;
+}
 constexpr std::uint32_t kSite = 77;
 Dropout dropout_of(const Case& c) {
-  return {c.dropout, kSite, 2, &kScalars};
+  return {c.dropout, kSite, 2, &scalars()};
 }
 double keep_factor(const Case& c, std::size_t index) {
   if (c.dropout == 0) return 1;
-  const RandomStream stream{kScalars.seed, kScalars.first_micro_batch + 2, kSite};
+  const RandomStream stream{scalars().seed, scalars().first_micro_batch + 2, kSite};
   return random_word(stream, index) >= drop_threshold(c.dropout) ? 1 / (1 - double{c.dropout}) : 0;
 }
 
