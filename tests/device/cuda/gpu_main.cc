@@ -83,7 +83,7 @@ int main(int argc, char** argv) {
   testing::InitGoogleMock(&argc, argv);
   const strata::device::Gpus found = strata::device::find_gpus();
   if (!found.usable()) {
-    std::printf("skipped: %s\n", found.problem.empty() ? "no GPU here can be used" : found.problem.c_str());
+    std::printf("Skipped: %s\n", found.problem.empty() ? "no GPU here can be used" : found.problem.c_str());
     return kSkipped;
   }
   const auto memory = strata::device::Arena::host(kHeap + kStack, found.gpus[0].device);
