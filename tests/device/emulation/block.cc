@@ -23,7 +23,7 @@ namespace strata::device::emulation {
 namespace {
 
 constexpr std::byte kGarbage{0xff};  // NaN, or the largest unsigned number
-constexpr unsigned kWarp = 32;
+constexpr unsigned kWarp = 32, kWarps = 1024 / kWarp;
 // Watched beyond the dynamic shared memory that the launch asked for.
 constexpr std::size_t kWatched = 1024;
 
@@ -99,6 +99,7 @@ class Machine {
 
   const std::function<void()>* kernel_ = nullptr;
   std::vector<Thread> threads_;
+  unsigned waiting_[kWarps] = {};  // lanes of each warp that have come to an exchange
   unsigned running_ = 0;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;
@@ -161,6 +162,8 @@ std::uint64_t Machine::exchange(unsigned mask, WarpOp op, std::uint64_t value, u
   const unsigned first = running_ / kWarp * kWarp;
   if (!(mask >> lane() & 1))
     fault(fmt::format("calls an exchange of lanes {:#x} at {}, of which it is none", mask, line_of(where)));
+  if (const unsigned lanes = static_cast<unsigned>(threads_.size()) - first; lanes < kWarp && mask >> lanes != 0)
+    fault(fmt::format("exchanges among lanes {:#x} at {}, the warp has {}", mask, line_of(where), lanes));
   if (op == WarpOp::shuffle && !(mask >> from & 1))
     fault(fmt::format("reads from lane {} at {}, which is none of lanes {:#x}", from, line_of(where), mask));
   self.where = where;
@@ -168,20 +171,8 @@ std::uint64_t Machine::exchange(unsigned mask, WarpOp op, std::uint64_t value, u
   self.op = op;
   self.value = value;
   self.from = from;
-  bool all = true;
-  for (unsigned i = 0; i < kWarp; ++i) {
-    if (i == lane() || !(mask >> i & 1)) continue;
-    if (first + i >= threads_.size()) fault(fmt::format("waits for lane {} at {}: there is none", i, line_of(where)));
-    const Thread& other = threads_[first + i];
-    if (other.state != State::in_exchange) {
-      all = false;
-    } else if (other.mask & mask) {
-      if (other.mask != mask || other.op != op || other.where.line() != where.line())
-        fault(fmt::format("exchanges among lanes {:#x} at {}, lane {} among {:#x} at {}", mask, line_of(where), i,
-                          other.mask, line_of(other.where)));
-    }
-  }
-  if (all)
+  waiting_[running_ / kWarp] |= 1u << lane();
+  if ((waiting_[running_ / kWarp] & mask) == mask)
     complete_exchange(first, mask);
   else
     pause(State::in_exchange);
@@ -189,6 +180,14 @@ std::uint64_t Machine::exchange(unsigned mask, WarpOp op, std::uint64_t value, u
 }
 
 void Machine::complete_exchange(unsigned first, unsigned mask) {
+  const Thread& last = threads_[running_];
+  for (unsigned i = 0; i < kWarp; ++i) {
+    const Thread& t = threads_[first + i];
+    if (mask >> i & 1 && (t.mask != mask || t.op != last.op || t.where.line() != last.where.line()))
+      fault(fmt::format("exchanges among lanes {:#x} at {}, lane {} among {:#x} at {}", mask, line_of(last.where), i,
+                        t.mask, line_of(t.where)));
+  }
+  waiting_[first / kWarp] &= ~mask;
   std::uint64_t result = 0;
   bool begun = false;
   for (unsigned i = 0; i < kWarp; ++i) {
@@ -297,6 +296,7 @@ void Machine::run(dim3 grid, dim3 block, std::size_t shared_bytes, const std::fu
   for (const std::uint64_t at : order) {
     blockIdx = {static_cast<unsigned>(at % grid.x), static_cast<unsigned>(at / grid.x % grid.y),
                 static_cast<unsigned>(at / grid.x / grid.y)};
+    std::fill(std::begin(waiting_), std::end(waiting_), 0u);
     threads_.assign(std::size_t{block.x} * block.y * block.z, Thread{});
     for (unsigned i = 0; i < threads_.size(); ++i)
       threads_[i].index = {i % block.x, i / block.x % block.y, i / block.x / block.y};

@@ -45,20 +45,23 @@ void load_b_rows(std::uint32_t (&b)[4], const T* from, int stride) {
 template <typename T>
 void mma_16x8x16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   struct Fragments {
-    std::uint32_t a[4], b[2];
+    float a[4][2], b[2][2];
   };
   static Fragments lanes[32][32];
   const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  lanes[warp][lane] = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
-  __syncwarp();
-  const auto number = [](std::uint32_t pair, unsigned which) {
-    return to_float(T{static_cast<std::uint16_t>(pair >> 16 * which)});
+  const auto spread = [](std::uint32_t pair, float(&to)[2]) {
+    for (int i = 0; i < 2; ++i) to[i] = to_float(T{static_cast<std::uint16_t>(pair >> 16 * i)});
   };
+  Fragments& mine = lanes[warp][lane];
+  for (int i = 0; i < 4; ++i) spread(a[i], mine.a[i]);
+  spread(b0, mine.b[0]);
+  spread(b1, mine.b[1]);
+  __syncwarp();
   for (unsigned k = 0; k < 16; ++k) {
     const unsigned other = k % 8 / 2, half = k / 8;
     for (unsigned i = 0; i < 4; ++i)
-      c[i] += number(lanes[warp][4 * g + other].a[i / 2 + 2 * half], k % 2) *
-              number(lanes[warp][4 * (2 * t + i % 2) + other].b[half], k % 2);
+      c[i] += lanes[warp][4 * g + other].a[i / 2 + 2 * half][k % 2] *
+              lanes[warp][4 * (2 * t + i % 2) + other].b[half][k % 2];
   }
   __syncwarp();
 }
