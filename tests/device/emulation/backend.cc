@@ -1,24 +1,14 @@
-#include "tests/device/emulation/backend.h"
+#include "device/backend.h"
 
 #include <cstring>
 #include <new>
 
-#include "device/backend.h"
 #include "device/cpu/backend.h"
+#include "device/cuda/backend.h"
 #include "tests/device/emulation/lane.h"
 #include "tests/device/emulation/memory.h"
 
 namespace strata::device {
-namespace cuda {
-
-// Null where no .cu file defines it.
-#define X(name) [[gnu::weak]] decltype(device::name) name;
-STRATA_OPERATIONS(X)
-#undef X
-[[gnu::weak]] std::size_t attention_workspace(const AttentionShape& shape, DType dtype, int threads);
-
-}  // namespace cuda
-
 namespace {
 
 // As pinned memory lies; each apart, so that AddressSanitizer sees what goes beyond one.
@@ -56,14 +46,6 @@ std::unique_ptr<Product::Impl> make_product(Device, const ProductShape& shape) {
   return std::make_unique<EmulatedProduct>(shape);
 }
 
-Operations operations() {
-  return {
-#define X(name) .name = cuda::name ? cuda::name : cpu::name,
-      STRATA_OPERATIONS(X)
-#undef X
-  };
-}
-
 std::unique_ptr<Lane::Impl> make_lane(std::string name, Device device, int threads, int rank, AbortToken& abort) {
   return std::make_unique<emulation::EmulatedLane>(name, device, threads, rank, abort, cuda_backend()->operations);
 }
@@ -72,11 +54,16 @@ std::unique_ptr<Lane::Impl> make_lane(std::string name, Device device, int threa
 
 const Backend* cuda_backend() {
   static const Backend kBackend = {
-      .operations = operations(),
+      .operations =
+          {
+#define X(name) .name = cuda::name,
+              STRATA_OPERATIONS(X)
+#undef X
+          },
       .make_lane = make_lane,
       .make_event = [](Device) { return std::unique_ptr<Event::Twin>(); },
       .make_product = make_product,
-      .attention_workspace = cuda::attention_workspace ? cuda::attention_workspace : cpu::attention_workspace,
+      .attention_workspace = cuda::attention_workspace,
       .allocate = emulation::allocate,
       .allocate_host = allocate_host,
       .free = emulation::release,
@@ -84,15 +71,6 @@ const Backend* cuda_backend() {
       .copy = copy,
   };
   return &kBackend;
-}
-
-std::vector<std::string> emulation::missing_operations() {
-  std::vector<std::string> names;
-#define X(name) \
-  if (!cuda::name) names.push_back(#name);
-  STRATA_OPERATIONS(X)
-#undef X
-  return names;
 }
 
 }  // namespace strata::device

@@ -3,8 +3,7 @@
 // files run block by block on the CPU (block.h says how, and what it finds). First in the include path of
 // device_emulated_test, which is every test of tests/device/ with lanes of Kind::cuda.
 //
-// To test a new operation: write device/cuda/ops/X.cu, take its names off kMissing in emulation_test.cc, run cmake
-// again (sources are globbed), then
+// To test a new operation: write device/cuda/ops/X.cu, then
 //   ninja device_emulated_test && tests/device_emulated_test --gtest_filter='X*'
 // A name of CUDA's that is not declared here is added here. What has no counterpart in C++ (inline PTX) belongs into a
 // small header of device/cuda/ that a header of the same path in this folder replaces, as dynamic_shared.cuh.

@@ -6,7 +6,6 @@
 #include "device/error.h"
 #include "device/ops/embedding.h"
 #include "tests/device/arrays.h"
-#include "tests/device/emulation/backend.h"
 #include "tests/device/emulation/probes.h"
 
 namespace strata::device::emulation {
@@ -16,13 +15,6 @@ using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using testing::in_lane;
 using ::testing::Not;
-
-// Operations whose kernels are not written yet: every test of theirs runs on the CPU's.
-const std::vector<std::string> kMissing = {};
-
-TEST(EmulatedTwin, HasEveryOperationButThose) {
-  EXPECT_THAT(missing_operations(), ElementsAreArray(kMissing));
-}
 
 TEST(Emulation, ShufflesBarriersAndSharedMemory) {
   std::vector<std::uint32_t> in(200 * 9), out(9);

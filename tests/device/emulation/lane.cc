@@ -27,14 +27,6 @@ void EmulatedLane::submit(std::function<void()> work) {
   });
 }
 
-cpu::HostLane& EmulatedLane::begin_host_work() {
-  if (!complete_) begin_device_work();
-  return host_;
-}
-void EmulatedLane::end_host_work() {
-  if (!complete_) end_device_work();
-}
-
 void EmulatedLane::begin_device_work() {
   host_.submit([](cpu::Team&) { open_memory(); });
 }
