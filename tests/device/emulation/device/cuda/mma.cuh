@@ -44,7 +44,8 @@ void load_b_rows(std::uint32_t (&b)[4], const T* from, int stride) {
 // Every lane puts its fragments where the others of the warp read them. Most of what a test of attention runs: not
 // checked for what is undefined.
 template <typename T>
-[[gnu::no_sanitize_undefined]] void mma_16x8x16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+[[gnu::no_sanitize_undefined]] void mma_16x8x16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                                std::uint32_t b1) {
   struct Fragments {
     float a[4][2], b[2][2];
   };
