@@ -12,6 +12,7 @@
 #include "launcher/cores.h"
 #include "launcher/run_as_rank.h"
 #include "launcher/stop_signal.h"
+#include "runtime/algorithms.h"
 #include "runtime/evaluator.h"
 #include "runtime/report.h"
 #include "runtime/seat.h"
@@ -73,9 +74,9 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
                threads == 1 ? "thread" : "threads", share.note, runtime::memory_text(job.plan.memory),
                runtime::describe(recipe.device.seat));
 
-  const auto weights = runtime::weights_to_evaluate(
-      job, world, [](const std::string& note) { fmt::print(stderr, "strata: {}\n", note); });
-  runtime::Evaluator evaluator(job, world, threads, *weights);
+  const auto note = [](const std::string& text) { fmt::print(stderr, "strata: {}\n", text); };
+  const auto weights = runtime::weights_to_evaluate(job, world, note);
+  runtime::Evaluator evaluator(job, world, threads, *weights, runtime::agree_on_algorithms(job, world, note));
   Line line(speaks);
   const runtime::Evaluation result = evaluator.run([&](std::uint64_t done, std::uint64_t all) {
     if (stop.requested()) fail(Exit::failed, "stopped on request after {} of {} micro-batches", done, all);

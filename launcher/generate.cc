@@ -18,6 +18,7 @@
 #include "launcher/stop_signal.h"
 #include "models/end_tokens.h"
 #include "models/tokenizer/tokenizer.h"
+#include "runtime/algorithms.h"
 #include "runtime/generator.h"
 #include "runtime/model_folder.h"
 #include "runtime/recipe_value.h"
@@ -115,7 +116,9 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   });
   std::unique_ptr<runtime::WeightSource> weights;
   agree(world, [&] { weights = runtime::first_weights(job); });
-  runtime::Generator generator(job, world, threads, *weights);
+  const auto algorithms = runtime::agree_on_algorithms(
+      job, world, [](const std::string& note) { fmt::print(stderr, "strata: {}\n", note); });
+  runtime::Generator generator(job, world, threads, *weights, algorithms);
 
   std::optional<models::tokenizer::StreamDecoder> decoder;
   if (tokenizer) decoder.emplace(*tokenizer);

@@ -16,6 +16,7 @@
 #include "launcher/progress.h"
 #include "launcher/run_as_rank.h"
 #include "launcher/stop_signal.h"
+#include "runtime/algorithms.h"
 #include "runtime/checkpoint_resume.h"
 #include "runtime/checkpoint_writer.h"
 #include "runtime/job.h"
@@ -182,11 +183,13 @@ void run(const runtime::Recipe& recipe, comm::World& world, const StopSignal& st
   const bool speaks = world.rank() == 0;
   if (speaks) describe_run(job, world, threads, share.note);
 
+  const auto note = [](const std::string& text) { fmt::print(stderr, "strata: {}\n", text); };
+  const auto algorithms = runtime::agree_on_algorithms(job, world, note);
   Checkpoints checkpoints(job, world);
   runtime::Trainer trainer(job, world, threads, runtime::Trainer::Weights::later);
+  trainer.executor().use_algorithms(algorithms);
   describe_drives(recipe, trainer.executor(), world);
-  const auto resumed = runtime::start_or_resume(
-      trainer, job, world, threads, [](const std::string& note) { fmt::print(stderr, "strata: {}\n", note); });
+  const auto resumed = runtime::start_or_resume(trainer, job, world, threads, note);
   if (resumed && speaks)
     fmt::print(stderr, "strata: goes on after step {} of {}\n", trainer.steps_done(), resumed->string());
   checkpoints.open(job, world, trainer);

@@ -42,6 +42,7 @@ class Fields {
     if (node_[key].get(value) != simdjson::SUCCESS) wrong(key, "a value");
     return {value, path_};
   }
+  bool has(std::string_view key) const { return node_[key].error() == simdjson::SUCCESS; }
   std::uint64_t whole(std::string_view key, std::uint64_t most = std::uint64_t{1} << 62) const {
     std::uint64_t value = 0;
     if (node_[key].get_uint64().get(value) != simdjson::SUCCESS || value > most) wrong(key, "a whole number");
@@ -141,7 +142,9 @@ std::string to_json(const Manifest& m) {
   out += "]},\n\"recipe\":{";
   for (auto at = m.recipe.begin(); at != m.recipe.end(); ++at)
     out += fmt::format("{}\n{}:{}", at == m.recipe.begin() ? "" : ",", json_string(at->first), json_string(at->second));
-  out += "},\n\"files\":[";
+  out += "},\n";
+  if (!m.algorithms.empty()) out += fmt::format("\"algorithms\":{},\n", json_string(m.algorithms));
+  out += "\"files\":[";
   for (std::size_t i = 0; i < m.files.size(); ++i)
     out += fmt::format("{}\n{{\"name\":{},\"bytes\":{},\"header_bytes\":{},\"header_xxh3\":\"{:016x}\"}}", i ? "," : "",
                        json_string(m.files[i].name), m.files[i].bytes, m.files[i].header_bytes, m.files[i].header_hash);
@@ -196,6 +199,7 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
     if (field.value.get_string().get(value) != simdjson::SUCCESS) fields.wrong("recipe", "strings");
     m.recipe.emplace(std::string(field.key), std::string(value));
   }
+  if (fields.has("algorithms")) m.algorithms = fields.text("algorithms");
   for (const element item : fields.list("files")) m.files.push_back(shard_of({item, path}));
   return m;
 }

@@ -43,6 +43,7 @@ struct Manifest {
   std::string family, config;  // config: JSON
   std::vector<TensorEntry> tensors;
   std::map<std::string, std::string> recipe;  // key -> value, as to_text(Recipe) gives them
+  std::string algorithms;                     // of products, on a GPU (device/algorithm_table.h); else empty
   std::vector<ShardEntry> files;
 };
 inline constexpr std::string_view kManifestName = "manifest.json";

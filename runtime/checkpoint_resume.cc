@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "device/error.h"
+#include "runtime/algorithms.h"
 #include "runtime/checkpoint_folder.h"
 #include "runtime/parallel.h"
 #include "runtime/recipe_keys.h"
@@ -201,6 +202,7 @@ std::optional<fs::path> start_or_resume(Trainer& trainer, const Job& job, comm::
         const Checkpoint checkpoint(path);
         progress = progress_under(checkpoint.manifest(), path, job);
         load_state(checkpoint, job, trainer.executor(), world.rank(), threads);
+        use_saved_algorithms(trainer.executor(), checkpoint.manifest().algorithms, path.string());
       });
       trainer.restore(progress);
       return path;

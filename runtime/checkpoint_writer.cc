@@ -120,6 +120,7 @@ void CheckpointWriter::start(const Progress& progress) {
   executor_.drain();
   waited_ms_ += ms_since(asked);
   manifest_.progress = progress;
+  manifest_.algorithms = executor_.algorithms() ? executor_.algorithms()->text() : "";
   ++begun_;
   lane_->stamp(&last_.begin);
   temporary_ = folder_.temporary(progress.step);

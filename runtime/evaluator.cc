@@ -68,12 +68,14 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
   return weights;
 }
 
-Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights)
+Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
+                     std::shared_ptr<const device::AlgorithmTable> algorithms)
     : job_(job),
       world_(world),
       executor_(job.plan, *job.model, world, {}, threads, job.recipe.io_options()),
       data_(open_validation(job, world)) {
   STRATA_CHECK(job.plan.forward_only);
+  executor_.use_algorithms(std::move(algorithms));
   const auto start = std::chrono::steady_clock::now();
   agree(world, [&] { load_weights(executor_, job.plan, weights, threads); });
   load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -30,7 +30,9 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
 // Collective. Job (made for Purpose::evaluate) and world outlive it.
 class Evaluator {
  public:
-  Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights);
+  // algorithms: as agreed on (runtime/algorithms.h).
+  Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
+            std::shared_ptr<const device::AlgorithmTable> algorithms = {});
 
   // after_step(done, all) is told how many of the rounds are done; what it throws ends the run. Throws AgreedError on
   // all ranks where the loss is not finite.

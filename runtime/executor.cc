@@ -137,6 +137,11 @@ std::span<const float> Executor::generate(std::size_t first, std::size_t rows) {
   return {host<float>(mirrors_.logits), model_.vocabulary};
 }
 
+void Executor::use_algorithms(std::shared_ptr<const device::AlgorithmTable> table) {
+  algorithms_ = std::move(table);
+  if (algorithms_) device::use_algorithms(*lanes_[index(LaneId::compute)], algorithms_);
+}
+
 void Executor::drain() {
   if (!has_pending_) return;
   *at<device::StepScalars>(pending_) = host<StepState>(mirrors_.state)->scalars;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "device/algorithm_table.h"
 #include "device/lane.h"
 #include "device/memory.h"
 #include "device/ops/consensus.h"
@@ -84,6 +85,10 @@ class Executor {
   // at the state. Waits for its end.
   void drain();
 
+  // Before the first step: what products run by, where there is a choice (device/algorithm_table.h); null: none.
+  void use_algorithms(std::shared_ptr<const device::AlgorithmTable> table);
+  const std::shared_ptr<const device::AlgorithmTable>& algorithms() const { return algorithms_; }
+
   Storage& storage() { return storage_; }
   const Storage& storage() const { return storage_; }
   // Recorded by a lane that reads the unit's state during the next step, once it has: the unit's update waits for it.
@@ -152,6 +157,7 @@ class Executor {
   } mirrors_;
   device::Event sent_;  // the mirrors, at the start of a step
   int batch_ = -1, state_ = -1, losses_ = -1, squares_ = -1, constants_ = -1, pending_ = -1, logits_ = -1;
+  std::shared_ptr<const device::AlgorithmTable> algorithms_;
   bool has_pending_ = false;  // the last step's update is still to be done
   IoBytes moved_{};
   std::size_t first_ = 0, rows_ = 0;  // of a step that generates; else 0

@@ -1,14 +1,17 @@
 #include "runtime/generator.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/agreement.h"
 #include "device/error.h"
 
 namespace strata::runtime {
 
-Generator::Generator(const Job& job, comm::World& world, int threads, const WeightSource& weights)
+Generator::Generator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
+                     std::shared_ptr<const device::AlgorithmTable> algorithms)
     : job_(job), executor_(job.plan, *job.model, world, {}, threads, job.recipe.io_options()) {
+  executor_.use_algorithms(std::move(algorithms));
   comm::agree(world, [&] { load_weights(executor_, job.plan, weights, threads); });
 }
 

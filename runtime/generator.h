@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "comm/communicator.h"
@@ -15,8 +16,9 @@ namespace strata::runtime {
 // Purpose::generate) and world outlive it.
 class Generator {
  public:
-  // Collective.
-  Generator(const Job& job, comm::World& world, int threads, const WeightSource& weights);
+  // Collective. algorithms: as agreed on (runtime/algorithms.h).
+  Generator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
+            std::shared_ptr<const device::AlgorithmTable> algorithms = {});
 
   // Appends the tokens (at least one, all below the vocabulary) to the sequence; returns the logits of what follows,
   // [vocabulary], valid until the next call.
