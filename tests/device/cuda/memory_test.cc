@@ -23,8 +23,8 @@ TEST(Memory, MoreThanIsFreeIsRefusedWithBothNumbers) {
 }
 
 TEST(Memory, WhatCannotBePinnedIsRefusedWithTheLimit) {
-  EXPECT_FAILURE((void)Arena::host(std::size_t{1} << 41, kGpu), Exit::does_not_fit,
-                 AllOf(HasSubstr("2199023255552 bytes"), HasSubstr("ulimit -l"), HasSubstr("memory.host")));
+  EXPECT_FAILURE((void)Arena::host(std::size_t{1} << 33, kGpu), Exit::does_not_fit,
+                 AllOf(HasSubstr("8589934592 bytes"), HasSubstr("ulimit -l"), HasSubstr("memory.host")));
 }
 
 TEST(Memory, IsReadAndWrittenThroughTheDevice) {

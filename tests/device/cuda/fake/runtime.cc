@@ -229,7 +229,7 @@ cudaError_t cudaFreeHost(void* data) {
   return cudaFree(data);
 }
 cudaError_t cudaHostRegister(void*, std::size_t bytes, unsigned) {
-  return bytes < std::size_t{1} << 40 ? cudaSuccess : cudaErrorMemoryAllocation;
+  return bytes < std::size_t{1} << 32 ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaHostUnregister(void*) {
   return cudaSuccess;
