@@ -25,13 +25,16 @@ using device::ProductShape;
 using device::RowStatistics;
 using device::View;
 
-// fp32 logits that exist at once, at most: large enough for full-speed products, small beside a model.
-constexpr std::size_t kLogitBytes = 64u << 20;
+// fp32 logits that exist at once, at most: large enough for full-speed products, small beside a model. A GPU's products
+// want thousands of rows, and each chunk reads and writes the table's gradient once.
+constexpr std::size_t logit_bytes(device::Kind kind) {
+  return kind == device::Kind::cpu ? std::size_t{64} << 20 : std::size_t{1} << 30;
+}
 // A chunk is never smaller: the head's weights are read once per chunk.
 constexpr std::size_t kMinRows = 64;
 
-std::size_t chunk_rows(std::size_t tokens, std::size_t vocabulary) {
-  const std::size_t most = std::max(kMinRows, kLogitBytes / sizeof(float) / vocabulary);
+std::size_t chunk_rows(std::size_t tokens, std::size_t vocabulary, device::Kind kind) {
+  const std::size_t most = std::max(kMinRows, logit_bytes(kind) / sizeof(float) / vocabulary);
   const std::size_t chunks = (tokens + most - 1) / most;
   return (tokens + chunks - 1) / chunks;
 }
@@ -89,7 +92,7 @@ class ChunkedHead final : public Head {
         tokens_(run.tokens()),
         norm_{tokens_, spec.hidden, 1, spec.hidden, spec.hidden, spec.eps},
         tiles_{spec.vocabulary},
-        chunk_rows_(chunk_rows(tokens_, spec.vocabulary)),
+        chunk_rows_(chunk_rows(tokens_, spec.vocabulary, run.device.kind)),
         generates_(run.cache > 0) {
     const auto d = static_cast<std::int64_t>(spec.hidden);
     add_parameter(spec.gain_name, {d}, false, {1, 0});
