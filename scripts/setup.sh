@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that Strata needs and that are missing, with apt-get (through sudo where not root).
-#   scripts/setup.sh [--dev]      --dev: also what its developers use (clang-format, clang-tidy, clang, ccache)
+#   scripts/setup.sh [--dev] [--cuda]
+#     --dev: also what its developers use (clang-format, clang-tidy, clang, ccache)
+#     --cuda: also the headers of cuDNN's frontend, from its Python package, into .cuda/include: GPUs then have cuDNN's
+#       attention. CUDA itself is installed as NVIDIA says.
 # Where the libraries come from elsewhere: STRATA_SKIP_SETUP=1 leaves the system alone.
 . "$(dirname "$0")/steps.sh"
 
@@ -13,10 +16,16 @@ packages=(
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
   bible-kjv bible-kjv-text # the text of the demo
 )
+frontend=nvidia-cudnn-frontend==1.32.0
+cuda=
 for argument in "$@"; do
   case $argument in
+    --cuda)
+      cuda=1
+      packages+=(python3-pip unzip)
+      ;;
     --dev) packages+=(clang-format clang-tidy clang libclang-rt-14-dev ccache) ;;
-    -h | --help) sed -n '2,4s/^# //p' "$0" && exit 0 ;;
+    -h | --help) sed -n '2,7s/^# //p' "$0" && exit 0 ;;
     *) die "there is no option $argument (see --help)" ;;
   esac
 done
@@ -29,8 +38,22 @@ missing=()
 for package in "${packages[@]}"; do
   [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
 done
+
+fetch_frontend() {
+  [ -n "$cuda" ] || return 0
+  if [ -f .cuda/include/cudnn_frontend.h ]; then
+    echo "headers of cuDNN's frontend: nothing is missing"
+    return 0
+  fi
+  mkdir -p .cuda
+  step cudnn-frontend "headers of cuDNN's frontend" python3 -m pip download --no-deps --dest .cuda "$frontend"
+  unzip -q -o .cuda/nvidia_cudnn_frontend-*.whl 'include/*' -d .cuda
+  rm .cuda/nvidia_cudnn_frontend-*.whl
+}
+
 if [ ${#missing[@]} = 0 ]; then
   echo "packages: nothing is missing"
+  fetch_frontend
   exit 0
 fi
 
@@ -45,3 +68,4 @@ export DEBIAN_FRONTEND=noninteractive
 echo "packages: ${#missing[@]} missing: ${missing[*]}"
 step apt-update "package lists" "${sudo[@]}" apt-get update
 step apt-install "installing packages" "${sudo[@]}" apt-get install -y --no-install-recommends "${missing[@]}"
+fetch_frontend

@@ -51,6 +51,20 @@ message(STATUS "CUDA: built: ${why}")
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS device/cuda/*.cc device/cuda/ops/*.cc)
 list(FILTER cuda_sources EXCLUDE REGEX "/absent(_gpus)?\\.cc$")
+# cuDNN's fused attention, where the headers of cuDNN and of its frontend are (scripts/setup.sh --cuda fetches those).
+find_path(CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+file(GLOB python_includes $ENV{VIRTUAL_ENV}/lib/python3*/site-packages/include /usr/local/lib/python3*/*/include
+     $ENV{HOME}/.local/lib/python3*/site-packages/include)
+find_path(CUDNN_FRONTEND_INCLUDE cudnn_frontend.h
+          HINTS ${CMAKE_SOURCE_DIR}/.cuda/include $ENV{CUDNN_FRONTEND_PATH}/include ${python_includes})
+if(CUDNN_INCLUDE AND CUDNN_FRONTEND_INCLUDE)
+  message(STATUS "cuDNN: built: ${CUDNN_FRONTEND_INCLUDE}")
+  list(FILTER cuda_sources EXCLUDE REGEX "/cudnn_absent\\.cc$")
+  target_include_directories(strata_device SYSTEM PRIVATE ${CUDNN_INCLUDE} ${CUDNN_FRONTEND_INCLUDE})
+else()
+  message(STATUS "cuDNN: not built, own attention instead: no cudnn.h, or no cudnn_frontend.h (scripts/setup.sh --cuda)")
+  list(FILTER cuda_sources EXCLUDE REGEX "/cudnn(_attention)?\\.cc$")
+endif()
 target_sources(strata_device PRIVATE ${cuda_sources})
 string(REGEX MATCHALL "[0-9]+" numbers "${STRATA_CUDA_ARCHITECTURES}")
 list(SORT numbers COMPARE NATURAL)

@@ -40,6 +40,10 @@ cudaStream_t stream_of(const Lane& lane) {
   return static_cast<StreamLane&>(lane.impl()).stream();
 }
 
+CudnnAttention* cudnn_attention_of(const Lane& lane) {
+  return static_cast<StreamLane&>(lane.impl()).cudnn_attention();
+}
+
 StreamLane::StreamLane(std::string lane_name, Device lane_device, int threads, int lane_rank, AbortToken& token)
     : Impl(std::move(lane_name), lane_device, lane_rank, token, cuda_backend()->operations), threads_(threads) {
   use(device);
@@ -64,6 +68,14 @@ cublasLtHandle_t StreamLane::cublaslt_handle() {
     cublaslt_ = make_cublaslt_handle();
   }
   return cublaslt_.get();
+}
+
+CudnnAttention* StreamLane::cudnn_attention() {
+  if (!cudnn_attention_) {
+    use(device);
+    cudnn_attention_ = make_cudnn_attention(stream_.get());
+  }
+  return cudnn_attention_.get();
 }
 
 void StreamLane::record(Event::State& event) {

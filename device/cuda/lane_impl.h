@@ -8,6 +8,7 @@
 #include "device/cpu/lane_impl.h"
 #include "device/cuda/context.h"
 #include "device/cuda/cublaslt.h"
+#include "device/cuda/cudnn_attention.h"
 #include "device/cuda/flags.h"
 #include "device/lane_impl.h"
 
@@ -35,6 +36,8 @@ class StreamLane final : public Lane::Impl {
   // For products: what the library keeps for this lane, made when first asked for, and the algorithms to use, or null.
   cublasLtHandle_t cublaslt_handle();
   const AlgorithmTable* algorithms() const { return algorithms_.get(); }
+  // Made when first asked for; null where the program is built without.
+  CudnnAttention* cudnn_attention();
 
  private:
   void drain();
@@ -44,6 +47,7 @@ class StreamLane final : public Lane::Impl {
   Stream stream_;
   Flags flags_;
   CublasLtHandle cublaslt_;
+  std::unique_ptr<CudnnAttention> cudnn_attention_;
   std::shared_ptr<const AlgorithmTable> algorithms_;
 
   // Of the times asked for since the last synchronize(): where to, and a CUDA event each, kept for the next.

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cstdint>
 
 #include "device/cuda/attention_tile.cuh"
+#include "device/cuda/cudnn_attention.h"
 #include "device/cuda/launch.h"
 #include "device/ops/attention.h"
 
@@ -297,6 +299,14 @@ void with_head_dim(std::size_t head_dim, F f) {
     f(std::integral_constant<int, 256>{});
 }
 
+// cuDNN, where it computes this call.
+CudnnAttention* fused(Lane& lane, const AttentionShape& shape, DType dtype, const Dropout& dropout,
+                      std::initializer_list<const void*> operands) {
+  if (!aligned(operands) || !needs_own_kernels(shape, dtype, dropout).empty()) return nullptr;
+  CudnnAttention* const attention = cudnn_attention_of(lane);
+  return attention && attention->refusal(shape, dtype).empty() ? attention : nullptr;
+}
+
 template <typename T, int D, Pass kPass>
 void launch_backward(Lane& lane, const AttentionCall<T>& c) {
   const std::size_t tiles = (c.seq + kTileRows - 1) / kTileRows;
@@ -306,17 +316,20 @@ void launch_backward(Lane& lane, const AttentionCall<T>& c) {
 
 }  // namespace
 
-std::size_t attention_workspace(const AttentionShape& s, DType, int) {
+std::size_t attention_workspace(const AttentionShape& s, DType dtype, int) {
   if (s.head_dim > kMostHeadDim)
     fail(Exit::usage,
          "attention on a GPU takes heads of at most {} elements and this model's have {}: train it on "
          "the CPU",
          kMostHeadDim, s.head_dim);
-  return s.batch * s.heads * s.seq * sizeof(float);
+  return std::max(s.batch * s.heads * s.seq * sizeof(float), cudnn_attention_workspace(s, dtype));
 }
 
 void attention_forward(Lane& lane, const AttentionShape& shape, ConstView q, ConstView k, ConstView v, View o, View lse,
-                       const Dropout& dropout, View) {
+                       const Dropout& dropout, View workspace) {
+  if (auto* const cudnn =
+          fused(lane, shape, q.dtype, dropout, {q.data, k.data, v.data, o.data, lse.data, workspace.data}))
+    return cudnn->forward(shape, q, k, v, o, lse, workspace);
   visit(q.dtype, [&](auto zero) {
     using T = decltype(zero);
     AttentionCall<T> c = describe<T>(shape, q, k, v, dropout);
@@ -334,6 +347,10 @@ void attention_forward(Lane& lane, const AttentionShape& shape, ConstView q, Con
 void attention_backward(Lane& lane, const AttentionShape& shape, ConstView q, ConstView k, ConstView v, ConstView o,
                         ConstView lse, ConstView do_, View dq, View dk, View dv, const Dropout& dropout,
                         View workspace) {
+  if (auto* const cudnn =
+          fused(lane, shape, q.dtype, dropout,
+                {q.data, k.data, v.data, o.data, lse.data, do_.data, dq.data, dk.data, dv.data, workspace.data}))
+    return cudnn->backward(shape, q, k, v, o, lse, do_, dq, dk, dv, workspace);
   visit(q.dtype, [&](auto zero) {
     using T = decltype(zero);
     AttentionCall<T> c = describe<T>(shape, q, k, v, dropout);

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "device/cuda/cudnn_attention.h"
 #include "device/cuda/launch.h"
 #include "device/error.h"
 #include "tests/device/emulation/block.h"
@@ -69,6 +70,10 @@ namespace cuda {
 
 cudaStream_t stream_of(const Lane& lane) {
   return static_cast<emulation::EmulatedLane*>(&lane.impl());
+}
+
+CudnnAttention* cudnn_attention_of(const Lane&) {
+  return nullptr;
 }
 
 void cuda_failed(cudaError_t error, const char* call, const char* file, int line) {

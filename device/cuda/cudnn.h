@@ -1,0 +1,35 @@
+#pragma once
+#pragma GCC visibility push(hidden)
+#include <cudnn.h>
+#pragma GCC visibility pop
+
+#include <memory>
+
+namespace strata::device::cuda {
+
+// The functions of cuDNN that are used, by the frontend's headers above all, which call them by name: cudnn.cc defines
+// each as a call of the library found when first asked for. Throws Error{usage}: see Library::open.
+#define STRATA_CUDNN_FUNCTIONS(X)                                                                                      \
+  X(cudnnCreate)                                                                                                       \
+  X(cudnnDestroy)                                                                                                      \
+  X(cudnnSetStream)                                                                                                    \
+  X(cudnnGetStream)                                                                                                    \
+  X(cudnnGetVersion) X(cudnnGetErrorString) X(cudnnGetLastErrorString) X(cudnnBackendCreateDescriptor)                 \
+      X(cudnnBackendDestroyDescriptor) X(cudnnBackendFinalize) X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) \
+          X(cudnnBackendExecute)
+struct Cudnn {
+#define X(name) decltype(::name)* name;
+  STRATA_CUDNN_FUNCTIONS(X)
+#undef X
+};
+const Cudnn& cudnn();
+
+struct DestroyCudnn {
+  void operator()(cudnnHandle_t p) const noexcept { (void)cudnn().cudnnDestroy(p); }
+};
+using CudnnHandle = std::unique_ptr<cudnnContext, DestroyCudnn>;
+
+// For the current device, queueing into `stream`.
+CudnnHandle make_cudnn_handle(cudaStream_t stream);
+
+}  // namespace strata::device::cuda
