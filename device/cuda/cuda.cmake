@@ -60,6 +60,8 @@ find_path(CUDNN_FRONTEND_INCLUDE cudnn_frontend.h
 if(CUDNN_INCLUDE AND CUDNN_FRONTEND_INCLUDE)
   message(STATUS "cuDNN: built: ${CUDNN_FRONTEND_INCLUDE}")
   list(FILTER cuda_sources EXCLUDE REGEX "/cudnn_absent\\.cc$")
+  # Without optimisation, functions of the frontend that are not called would refer to more of cuDNN.
+  set_source_files_properties(device/cuda/cudnn_attention.cc PROPERTIES COMPILE_OPTIONS -O2)
   target_include_directories(strata_device SYSTEM PRIVATE ${CUDNN_INCLUDE} ${CUDNN_FRONTEND_INCLUDE})
 else()
   message(STATUS "cuDNN: not built, own attention instead: no cudnn.h, or no cudnn_frontend.h (scripts/setup.sh --cuda)")
