@@ -73,6 +73,9 @@ class Machine {
   void sync_block(std::source_location where);
   std::uint64_t exchange(unsigned mask, WarpOp op, std::uint64_t value, unsigned from, std::source_location where);
   [[noreturn]] void fault(std::string what);
+  void copy_async(Bytes16* to, const Bytes16* from, bool zeros);
+  void end_copy_group() { ++threads_[running_].groups; }
+  void await_copies(unsigned pending);
   unsigned lane() const { return running_ % kWarp; }
 
  private:
@@ -86,6 +89,14 @@ class Machine {
     unsigned mask = 0, from = 0;
     WarpOp op{};
     std::uint64_t value = 0, result = 0;
+    unsigned groups = 0;  // of copies, ended
+  };
+  struct Copy {
+    unsigned thread, group;
+    Bytes16* to;
+    const Bytes16* from;
+    bool zeros;
+    void run() const { *to = zeros ? Bytes16{} : *from; }
   };
 
   void run_block();
@@ -101,6 +112,7 @@ class Machine {
   std::vector<Thread> threads_;
   unsigned waiting_[kWarps] = {};  // lanes of each warp that have come to an exchange
   unsigned running_ = 0;
+  std::vector<Copy> copies_;  // on their way
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;
   std::optional<std::string> fault_;
@@ -239,6 +251,23 @@ void Machine::complete_exchange(unsigned first, unsigned mask) {
   }
 }
 
+void Machine::copy_async(Bytes16* to, const Bytes16* from, bool zeros) {
+  const Copy copy{running_, threads_[running_].groups, to, from, zeros};
+  if (random_() % 2)
+    copies_.push_back(copy);
+  else
+    copy.run();
+}
+
+void Machine::await_copies(unsigned pending) {
+  const unsigned thread = running_, groups = threads_[thread].groups;
+  std::erase_if(copies_, [&](const Copy& copy) {
+    const bool awaited = copy.thread == thread && copy.group + pending < groups;
+    if (awaited) copy.run();
+    return awaited;
+  });
+}
+
 void Machine::run_warp(unsigned warp) {
   const unsigned first = warp * kWarp;
   const unsigned count = std::min(kWarp, static_cast<unsigned>(threads_.size()) - first);
@@ -297,6 +326,7 @@ void Machine::run(dim3 grid, dim3 block, std::size_t shared_bytes, const std::fu
     blockIdx = {static_cast<unsigned>(at % grid.x), static_cast<unsigned>(at / grid.x % grid.y),
                 static_cast<unsigned>(at / grid.x / grid.y)};
     std::fill(std::begin(waiting_), std::end(waiting_), 0u);
+    copies_.clear();
     threads_.assign(std::size_t{block.x} * block.y * block.z, Thread{});
     for (unsigned i = 0; i < threads_.size(); ++i)
       threads_[i].index = {i % block.x, i / block.x % block.y, i / block.x / block.y};
@@ -330,6 +360,15 @@ void sync_block(std::source_location where) {
 }
 std::uint64_t exchange(unsigned mask, WarpOp op, std::uint64_t value, unsigned from, std::source_location where) {
   return machine().exchange(mask, op, value, from, where);
+}
+void copy_async(Bytes16* to, const Bytes16* from, bool zeros) {
+  machine().copy_async(to, from, zeros);
+}
+void end_copy_group() {
+  machine().end_copy_group();
+}
+void await_copies(unsigned pending) {
+  machine().await_copies(pending);
 }
 unsigned lane_index() {
   return machine().lane();

@@ -20,4 +20,14 @@ void run(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<vo
 
 std::byte* dynamic_shared_memory();
 
+// Asynchronous copies of the running thread, each at once or as late as it may: both happen on a GPU. Zeros in place of
+// `from` where told; end_copy_group() makes a group of those since the last one, await_copies() returns when all groups
+// but the newest `pending` have arrived.
+struct alignas(16) Bytes16 {
+  std::byte at[16];
+};
+void copy_async(Bytes16* to, const Bytes16* from, bool zeros);
+void end_copy_group();
+void await_copies(unsigned pending);
+
 }  // namespace strata::device::emulation

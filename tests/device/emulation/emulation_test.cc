@@ -44,6 +44,18 @@ TEST(Emulation, MissingBarrierShows) {
   EXPECT_THAT(out, ::testing::Contains(::testing::IsNan()));
 }
 
+TEST(Emulation, CopiesArriveAtOnceOrWhenAwaited) {
+  std::vector<float> in(128), out(128), unawaited(128);
+  std::iota(in.begin(), in.end(), 1.0f);
+  in_lane(1, [&](Lane& lane) {
+    copy_through_shared(lane, true, in.data(), out.data());
+    copy_through_shared(lane, false, in.data(), unawaited.data());
+  });
+  EXPECT_THAT(out, ElementsAreArray(in));
+  EXPECT_THAT(unawaited, ::testing::Contains(::testing::IsNan()));
+  EXPECT_THAT(unawaited, ::testing::Contains(::testing::Gt(0.0f)));
+}
+
 // What the lane that ran f reports.
 template <typename F>
 std::string failure_of(F&& f) {

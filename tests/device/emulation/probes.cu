@@ -1,4 +1,5 @@
 #include "device/cuda/launch.h"
+#include "device/cuda/mma.cuh"
 #include "tests/device/emulation/probes.h"
 
 namespace strata::device::emulation {
@@ -39,6 +40,16 @@ __global__ void reverse_kernel(const float* in, float* out) {
   const unsigned t = threadIdx.x;
   s[t] = in[t];
   out[t] = s[blockDim.x - 1 - t];
+}
+
+__global__ void copy_kernel(bool await, const float* in, float* out) {
+  __shared__ __align__(16) float s[128];
+  const unsigned at = 4 * threadIdx.x;
+  cuda::copy_async(s + at, in + at, false);
+  cuda::end_copy_group();
+  if (await) cuda::await_copies<0>();
+  __syncthreads();
+  for (unsigned i = threadIdx.x; i < 128; i += blockDim.x) out[i] = s[i];
 }
 
 __global__ void wrong_kernel(Wrong wrong) {
@@ -84,6 +95,9 @@ void read_fresh_shared(Lane& lane, unsigned blocks, std::uint32_t* out) {
 }
 void reverse_without_barrier(Lane& lane, unsigned n, const float* in, float* out) {
   cuda::launch(lane, 1, n, 0, reverse_kernel, in, out);
+}
+void copy_through_shared(Lane& lane, bool await, const float* in, float* out) {
+  cuda::launch(lane, 1, 32, 0, copy_kernel, await, in, out);
 }
 void misbehave(Lane& lane, Wrong wrong) {
   cuda::launch(lane, 1, 64, 64 * sizeof(unsigned), wrong_kernel, wrong);

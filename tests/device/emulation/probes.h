@@ -15,6 +15,8 @@ void note_order(Lane&, unsigned blocks, std::uint32_t* order, unsigned* count);
 void read_fresh_shared(Lane&, unsigned blocks, std::uint32_t* out);
 // out[i] = in[n - 1 - i] through shared memory; without the barrier that it takes.
 void reverse_without_barrier(Lane&, unsigned n, const float* in, float* out);
+// out = in, 128 numbers by asynchronous copies through shared memory, awaited or not.
+void copy_through_shared(Lane&, bool await, const float* in, float* out);
 
 // What is wrong with a kernel of 64 threads.
 enum class Wrong : int {

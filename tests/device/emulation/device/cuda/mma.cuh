@@ -1,14 +1,10 @@
 #pragma once
 #include <cuda_runtime.h>
 
-#include <cstring>
-#include <functional>
-#include <optional>
-#include <vector>
-
 #include "device/dtype.h"
+#include "tests/device/emulation/block.h"
 
-// In place of device/cuda/mma.cuh: what its instructions mean. A copy arrives as late as it may.
+// In place of device/cuda/mma.cuh: what its instructions mean.
 namespace strata::device::cuda {
 
 template <typename T>
@@ -72,14 +68,15 @@ inline float fast_exp2(float x) {
   return std::exp2(x);
 }
 
-struct alignas(16) Bytes16 {
-  unsigned char at[16];
-};
 inline void copy_async(void* to, const void* from, bool zeros) {
-  *static_cast<Bytes16*>(to) = zeros ? Bytes16{} : *static_cast<const Bytes16*>(from);
+  emulation::copy_async(static_cast<emulation::Bytes16*>(to), static_cast<const emulation::Bytes16*>(from), zeros);
 }
-inline void end_copy_group() {}
+inline void end_copy_group() {
+  emulation::end_copy_group();
+}
 template <int kPending>
-void await_copies() {}
+void await_copies() {
+  emulation::await_copies(kPending);
+}
 
 }  // namespace strata::device::cuda
