@@ -34,12 +34,14 @@ __device__ inline Vector<T, kN> load_vector(const T* from, std::size_t n) {
     return v;
   }
 }
-// The first kN of to[0 .. n) = v, as load_vector() reads.
+// The first kN of to[0 .. n) = v, in the device's memory, as load_vector() reads.
 template <bool kWhole, int kN, typename T>
 __device__ inline void store_vector(T* to, std::size_t n, const Vector<T, kN>& v) {
   if constexpr (kWhole) {
     if (n == 0) return;
-    *reinterpret_cast<typename Vector<T, kN>::Bits*>(to) = std::bit_cast<typename Vector<T, kN>::Bits>(v);
+    using Bits = typename Vector<T, kN>::Bits;
+    // A plain store is taken apart into its elements where these come from different branches.
+    __stwb(reinterpret_cast<Bits*>(to), std::bit_cast<Bits>(v));
   } else {
     for (int i = 0; i < kN; ++i)
       if (static_cast<std::size_t>(i) < n) to[i] = v.at[i];

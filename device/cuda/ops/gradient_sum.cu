@@ -134,9 +134,9 @@ void gradient_square_sum(Lane& lane, ConstView first, ConstView second, ExactSum
   if (blocks == 0) return;
   visit(first.dtype, [&](auto zero) {
     using T = decltype(zero);
-    // Enough blocks for any GPU; each goes on to the next where there is more.
+    // So many that the last ones to run leave little of a GPU idle, and no more: each ends in atomics.
     const std::size_t per_round = kThreads / (kPartials / (16 / sizeof(T)));
-    const auto grid = static_cast<unsigned>(std::min<std::size_t>((blocks + per_round - 1) / per_round, 2048));
+    const auto grid = static_cast<unsigned>(std::min<std::size_t>((blocks + per_round - 1) / per_round, 8192));
     const bool whole = aligned(first.data, 0) && aligned(second.data, 0);
     const auto kernel = second ? (whole ? add_square_sums<T, true, true> : add_square_sums<T, true, false>)
                                : (whole ? add_square_sums<T, false, true> : add_square_sums<T, false, false>);

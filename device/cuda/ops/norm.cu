@@ -70,6 +70,12 @@ struct Packs {
   }
 };
 
+// Makes the compiler take its bits for new ones: what was made of them is then made again, rather than kept in
+// registers that there are not enough of.
+__device__ void recompute(uint4& bits) {
+  asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
+}
+
 template <typename T>
 struct Forward {
   std::size_t vectors, width, x_stride, y_stride;
@@ -105,6 +111,7 @@ __global__ void __launch_bounds__(kMostThreads, kWhole ? 2 : 1) forward(const __
     });
     sum_team(sum, a.team, shared[0]);
     mean = sum[0] / width;
+    if constexpr (kPacks > 0) packs.each([&](int pack) { recompute(held[pack]); });
   }
   float squares[1] = {0};
   packs.each([&](int pack) {
@@ -115,6 +122,7 @@ __global__ void __launch_bounds__(kMostThreads, kWhole ? 2 : 1) forward(const __
     }
   });
   sum_team(squares, a.team, shared[1]);
+  if constexpr (kPacks > 0) packs.each([&](int pack) { recompute(held[pack]); });
   const float rstd = 1.0f / sqrtf(squares[0] / width + a.eps);
   if (team != vector) return;
   if (packs.thread == 0) {
@@ -153,12 +161,6 @@ struct Held {
   uint4 x[kPacks], dy[kPacks], residual[kPacks];
   float mean, rstd;
 };
-
-// Makes the compiler take its bits for new ones: what was made of them is then made again, rather than kept in
-// registers that there are not enough of.
-__device__ void recompute(uint4& bits) {
-  asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
-}
 
 // With h = (x - mean) * rstd and e = dy * gain: dx = rstd * (e - mean(e) - h * mean(e * h)) (without mean(e) for RMS).
 // A block of threads takes a share of the rows, its teams take turns at the vectors; each thread sums dgain and dbias
@@ -265,7 +267,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
         const Floats<kN> residual = packs.numbers(v.residual[kPacks > 0 ? pack : 0]);
         for (int i = 0; i < kN; ++i) {
           const float dh = fmaf(-h.at[i], eh_mean, kCentred ? e.at[i] - e_mean : e.at[i]);
-          d.at[i] = a.residual ? fmaf(dh, v.rstd, residual.at[i]) : dh * v.rstd;
+          d.at[i] = fmaf(dh, v.rstd, residual.at[i]);  // zeros where there is none
         }
         packs.store(a.dx + x_at(unit), pack, d);
       });

@@ -303,9 +303,9 @@ void update(Lane& lane, const Optimizer& optimizer, const StepScalars* scalars, 
            .begin = s.begin,
            .size = s.master.size};
   if (!s.decay) u.optimizer.weight_decay = 0;
-  // Enough blocks for any GPU; each goes on to the next, so that the factors are worked out a few times only.
+  // So many that the last ones to run leave little of a GPU idle, and no more: each works out the factors first.
   const std::size_t per_block = kWarps * kMomentBlock;
-  const auto grid = static_cast<unsigned>(std::min<std::size_t>((u.size + per_block - 1) / per_block, 2048));
+  const auto grid = static_cast<unsigned>(std::min<std::size_t>((u.size + per_block - 1) / per_block, 8192));
   const auto kernel = (whole ? kernel_of<true> : kernel_of<false>)(optimizer.algorithm, s.format);
   launch(lane, grid, kThreads, 0, kernel, u, Maps{kSignedMap, kUnsignedMap});
 }

@@ -174,6 +174,10 @@ void __stcs(T* to, T value) {
   *to = value;
 }
 template <typename T>
+void __stwb(T* to, T value) {
+  *to = value;
+}
+template <typename T>
 void __stcg(T* to, T value) {
   *to = value;
 }
