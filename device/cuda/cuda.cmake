@@ -81,5 +81,7 @@ target_include_directories(strata_kernels_cuda PRIVATE ${CMAKE_SOURCE_DIR})
 # No contraction that the source does not spell out. The macro: fmt would else use what nvcc does not compile.
 target_compile_definitions(strata_kernels_cuda PRIVATE FMT_USE_CONSTEXPR=1)
 target_compile_options(strata_kernels_cuda PRIVATE -fmad=false --expt-relaxed-constexpr -Werror=all-warnings
-                       "SHELL:-Xcompiler -Wall,-Wextra,-Wno-unknown-pragmas")
+                       "SHELL:-Xcompiler -Wall,-Wextra,-Wno-unknown-pragmas"
+                       # A kernel whose registers spill, or that keeps an array in memory, is an error.
+                       "SHELL:-Xptxas -warn-spills,-warn-lmem-usage,-Werror")
 target_sources(strata_device PRIVATE $<TARGET_OBJECTS:strata_kernels_cuda>)
