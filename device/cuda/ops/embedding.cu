@@ -3,14 +3,14 @@
 #include "device/cuda/convert.cuh"
 #include "device/cuda/launch.h"
 #include "device/cuda/map.cuh"
+#include "device/cuda/reduce.cuh"
 #include "device/cuda/vectors.cuh"
 #include "device/ops/embedding.h"
 
 namespace strata::device::cuda {
 namespace {
 
-constexpr unsigned kAllLanes = 0xffffffffu;
-constexpr int kWarp = 32, kThreads = 256;
+constexpr int kThreads = 256;
 
 // An index outside the table ends the run: __trap() is how a kernel fails.
 __device__ inline std::uint32_t checked(std::uint32_t index, std::size_t total) {
