@@ -31,8 +31,9 @@ std::size_t round_up(std::size_t n, std::size_t to) {
 std::size_t workspace_bound(const AttentionShape& s) {
   const std::size_t rows = s.batch * s.heads * round_up(s.seq, 128);
   const std::size_t score_gradients = rows * round_up(s.seq, 128) * 2;
-  // Sums of d_o * o; dq in fp32; dk and dv of every query head, in fp32 at most.
-  return score_gradients + rows * (1 + 3 * s.head_dim) * sizeof(float) + (std::size_t{2} << 20);
+  // Sums of d_o * o; dk and dv of every query head, in fp32 at most (cuDNN 9.19 holds them in 16 bits, where heads
+  // share keys).
+  return score_gradients + rows * (1 + 2 * s.head_dim) * sizeof(float) + (std::size_t{2} << 20);
 }
 
 // Names of a graph's operands.
@@ -134,6 +135,8 @@ class FusedAttention final : public CudnnAttention {
     }
   }
 
+  std::string name() const override { return "cuDNN " + library_version_text(cudnn().cudnnGetVersion()); }
+
   const std::string& refusal(const AttentionShape& shape, DType dtype) override {
     return missing_.empty() ? of(shape, dtype).refusal : missing_;
   }
@@ -180,8 +183,7 @@ class FusedAttention final : public CudnnAttention {
     describe_backward(b.backward.graph, shape);
     std::string why = build(b.forward, handle_.get());
     if (why.empty()) why = build(b.backward, handle_.get());
-    if (!why.empty())
-      b.refusal = fmt::format("cuDNN {} refuses: {}", library_version_text(cudnn().cudnnGetVersion()), why);
+    if (!why.empty()) b.refusal = fmt::format("{} refuses: {}", name(), why);
     for (const Graph* g : {&b.forward, &b.backward})
       if (b.refusal.empty() && g->workspace > workspace_bound(shape))
         fail(Exit::failed,

@@ -15,6 +15,8 @@ class CudnnAttention {
  public:
   virtual ~CudnnAttention() = default;
 
+  // With its version.
+  virtual std::string name() const = 0;
   // Empty where it computes this shape, else why it does not: no cuDNN here, or one that cannot. Throws Error{failed}
   // if the shape needs more workspace than was planned.
   virtual const std::string& refusal(const AttentionShape& shape, DType dtype) = 0;

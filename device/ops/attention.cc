@@ -36,6 +36,11 @@ std::size_t attention_workspace(Device device, const AttentionShape& shape, DTyp
   return backend(device.kind).attention_workspace(shape, dtype, threads);
 }
 
+std::string prepare_attention(Lane& lane, const AttentionShape& shape, DType dtype, const Dropout& dropout) {
+  check(shape);
+  return lane.operations().prepare_attention(lane, shape, dtype, dropout);
+}
+
 void attention_forward(Lane& lane, const AttentionShape& shape, ConstView q, ConstView k, ConstView v, View o, View lse,
                        const Dropout& dropout, View workspace) {
   check(shape, q, k, v, o, lse);

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <string>
 
 #include "device/lane.h"
 #include "device/ops/dropout.h"
@@ -24,6 +25,10 @@ void attention_forward(Lane&, const AttentionShape&, ConstView q, ConstView k, C
 // dq, dk, dv are laid out as q, k, v (same strides). Gradients of key heads sum their query heads in order.
 void attention_backward(Lane&, const AttentionShape&, ConstView q, ConstView k, ConstView v, ConstView o, ConstView lse,
                         ConstView do_, View dq, View dk, View dv, const Dropout&, View workspace);
+
+// Builds what calls of this shape need in the lane, so that none of them builds or allocates within a step, and says
+// what will compute them: "own kernels" or a library, and why. Called at set-up; without it the first call builds.
+std::string prepare_attention(Lane&, const AttentionShape&, DType dtype, const Dropout&);
 
 // Bytes of workspace in a lane of `threads` threads of the device.
 std::size_t attention_workspace(Device, const AttentionShape&, DType dtype, int threads);

@@ -277,6 +277,13 @@ TEST(Attention, ReferenceGradientsAreThoseOfItsForward) {
   check(x.v, r.dv);
 }
 
+TEST(Attention, SaysWhatComputesIt) {
+  const Case c{1, 64, 2, 2, 64, 0, DType::bf16};
+  testing::in_lane(1, [&](Lane& lane) {
+    EXPECT_EQ(prepare_attention(lane, c.shape(), c.dtype, dropout_of(c)).rfind("own kernels", 0), 0u);
+  });
+}
+
 TEST(Attention, AgreesWithReferenceAtTileEdges) {
   for (const std::size_t seq : {1, 2, 63, 64, 65, 127, 128, 129, 200}) expect_reference({1, seq, 2, 2, 16, 0});
 }

@@ -67,6 +67,10 @@ std::size_t attention_workspace(const AttentionShape& shape, DType, int threads)
   return layout.scratch + layout.per_worker * static_cast<std::size_t>(threads) + kAlignment;
 }
 
+std::string prepare_attention(Lane&, const AttentionShape&, DType, const Dropout&) {
+  return "own kernels";
+}
+
 void attention_forward(Lane& lane, const AttentionShape& shape, ConstView q, ConstView k, ConstView v, View o, View lse,
                        const Dropout& dropout, View workspace) {
   AttentionCall call = describe(shape);

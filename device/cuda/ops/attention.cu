@@ -325,6 +325,15 @@ std::size_t attention_workspace(const AttentionShape& s, DType dtype, int) {
   return std::max(s.batch * s.heads * s.seq * sizeof(float), cudnn_attention_workspace(s, dtype));
 }
 
+std::string prepare_attention(Lane& lane, const AttentionShape& shape, DType dtype, const Dropout& dropout) {
+  std::string why = needs_own_kernels(shape, dtype, dropout);
+  if (CudnnAttention* const attention = why.empty() ? cudnn_attention_of(lane) : nullptr) {
+    why = attention->refusal(shape, dtype);
+    if (why.empty()) return attention->name();
+  }
+  return "own kernels: " + why;
+}
+
 void attention_forward(Lane& lane, const AttentionShape& shape, ConstView q, ConstView k, ConstView v, View o, View lse,
                        const Dropout& dropout, View workspace) {
   if (auto* const cudnn =
