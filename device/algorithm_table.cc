@@ -151,8 +151,8 @@ void search_algorithms(Device device, std::span<const ProductShape> shapes, Algo
   if (const auto search = backend(device.kind).search_algorithms) search(device, shapes, table);
 }
 
-void use_algorithms(Lane& lane, std::shared_ptr<const AlgorithmTable> table) {
-  lane.impl().use_algorithms(std::move(table));
+void use_algorithms(Lane& lane, const std::shared_ptr<const AlgorithmTable>& table) {
+  lane.impl().use_algorithms(table);
 }
 
 }  // namespace strata::device

@@ -66,6 +66,6 @@ std::string algorithm_machine(Device device);
 // takes and gives back memory as large as the largest product's operands, some tenths of a second per product.
 void search_algorithms(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table);
 // From now on, products of `lane` use the table; those that it lacks, the library's first proposal.
-void use_algorithms(Lane& lane, std::shared_ptr<const AlgorithmTable> table);
+void use_algorithms(Lane& lane, const std::shared_ptr<const AlgorithmTable>& table);
 
 }  // namespace strata::device

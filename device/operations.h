@@ -30,7 +30,7 @@ namespace strata::device {
 
 // The functions of one twin.
 struct Operations {
-#define X(name) decltype(device::name)* name;
+#define X(name) decltype(device::name)* name;  // NOLINT(bugprone-macro-parentheses)
   STRATA_OPERATIONS(X)
 #undef X
 };

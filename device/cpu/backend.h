@@ -14,7 +14,7 @@ std::size_t attention_workspace(const AttentionShape& shape, DType dtype, int th
 std::byte* allocate(Device device, std::size_t bytes);
 void free(Device device, std::byte* data, std::size_t bytes) noexcept;
 
-#define X(name) decltype(device::name) name;
+#define X(name) decltype(device::name) name;  // NOLINT(bugprone-macro-parentheses)
 STRATA_OPERATIONS(X)
 #undef X
 

@@ -22,7 +22,7 @@ void free(Device device, std::byte* data, std::size_t bytes) noexcept;
 void free_host(Device device, std::byte* data, std::size_t bytes) noexcept;
 void copy(Device device, std::byte* to, const std::byte* from, std::size_t bytes);
 
-#define X(name) decltype(device::name) name;
+#define X(name) decltype(device::name) name;  // NOLINT(bugprone-macro-parentheses)
 STRATA_OPERATIONS(X)
 #undef X
 

@@ -29,7 +29,7 @@ class StreamLane final : public Lane::Impl {
   void synchronize() override;
   cpu::HostLane& begin_host_work() override;
   void end_host_work() override;
-  void use_algorithms(std::shared_ptr<const AlgorithmTable> table) override { algorithms_ = std::move(table); }
+  void use_algorithms(const std::shared_ptr<const AlgorithmTable>& table) override { algorithms_ = table; }
 
   // Where to queue; makes the lane's device that of the calling thread.
   cudaStream_t stream();
