@@ -71,6 +71,10 @@ class Communicator {
   // root's `bytes` bytes at `data`, to all.
   virtual void broadcast(std::byte* data, std::size_t bytes, int root) = 0;
 
+  // Whether all its work is the device's, so that a device::Graph can hold it: what changes from call to call, then, is
+  // in memory alone.
+  virtual bool can_be_recorded() const { return false; }
+
   // Bytes sent by this rank so far; exact once the lane is synchronized.
   virtual CommBytes sent() const = 0;
 };

@@ -26,6 +26,7 @@ class SoloCommunicator final : public Communicator {
   void release() override {}
   void exchange(const std::byte* mine, std::size_t bytes, std::byte* all) override { copy(all, mine, bytes); }
   void broadcast(std::byte*, std::size_t, int) override {}
+  bool can_be_recorded() const override { return true; }
   CommBytes sent() const override { return {}; }
 
  private:

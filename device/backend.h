@@ -1,11 +1,13 @@
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 
 #include "device/algorithm_table.h"
 #include "device/device.h"
+#include "device/graph.h"
 #include "device/lane_impl.h"
 #include "device/operations.h"
 #include "device/product_impl.h"
@@ -20,6 +22,8 @@ struct Backend {
   std::unique_ptr<Lane::Impl> (*make_lane)(std::string name, Device device, int threads, int rank, AbortToken& abort);
   // What an event of lanes of both kinds needs beyond the host's part; null where the host's part is all.
   std::unique_ptr<Event::Twin> (*make_event)(Device device);
+  // What device/graph.h declares; null where lanes cannot be recorded.
+  std::unique_ptr<Graph::Impl> (*capture)(Lane& lane, const std::function<void()>& issue);
   std::unique_ptr<Product::Impl> (*make_product)(Device device, const ProductShape& shape);
   // What device/algorithm_table.h declares; null where products have nothing to choose from.
   std::string (*algorithm_machine)(Device device);

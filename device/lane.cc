@@ -1,6 +1,7 @@
 #include "device/lane.h"
 
 #include "device/backend.h"
+#include "device/error.h"
 
 namespace strata::device {
 
@@ -10,6 +11,12 @@ Event::Event(Device device) : state_(std::make_unique<State>()) {
 Event::~Event() = default;
 Event::Event(Event&&) noexcept = default;
 Event& Event::operator=(Event&&) noexcept = default;
+
+bool Event::passed() const {
+  STRATA_CHECK(state_->recorder == Kind::cpu);
+  const std::lock_guard lock(state_->mutex);
+  return state_->done >= state_->issued;
+}
 
 Lane::Lane(std::string name, int threads, int rank, AbortToken& abort, Device device)
     : impl_(backend(device.kind).make_lane(std::move(name), device, threads, rank, abort)) {}
@@ -43,6 +50,13 @@ void Lane::stamp(std::int64_t* where) {
 }
 void Lane::synchronize() {
   impl_->synchronize();
+}
+
+Range::Range(Lane& lane, const char* name) : lane_(lane) {
+  lane_.impl().begin_range(name);
+}
+Range::~Range() {
+  lane_.impl().end_range();
 }
 
 }  // namespace strata::device

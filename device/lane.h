@@ -21,6 +21,10 @@ class Event {
   Event(Event&&) noexcept;
   Event& operator=(Event&&) noexcept;
 
+  // Of an event that lanes of the host record: whether its newest record is behind them, so that a wait is over at
+  // once. True where there is none.
+  bool passed() const;
+
   class Twin;
   struct State;
   State& state() const { return *state_; }
@@ -63,6 +67,19 @@ class Lane {
 
  private:
   std::unique_ptr<Impl> impl_;
+};
+
+// Gives what the host issues while it lives a name in a profiler's timeline: NVTX for lanes of a GPU, nothing for those
+// of the host. Costs next to nothing where no profiler is attached.
+class Range {
+ public:
+  Range(Lane& lane, const char* name);
+  ~Range();
+  Range(const Range&) = delete;
+  Range& operator=(const Range&) = delete;
+
+ private:
+  Lane& lane_;
 };
 
 }  // namespace strata::device

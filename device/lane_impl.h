@@ -57,6 +57,10 @@ class Lane::Impl {
   virtual void stamp(std::int64_t* where) = 0;
   virtual void synchronize() = 0;
 
+  // What device::Range says.
+  virtual void begin_range(const char*) {}
+  virtual void end_range() {}
+
   // Work of the host in this lane's order: queued in the host lane that begin_host_work() gives, between the two.
   virtual cpu::HostLane& begin_host_work() = 0;
   virtual void end_host_work() = 0;

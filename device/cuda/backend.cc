@@ -27,6 +27,7 @@ const Backend* cuda_backend() {
           },
       .make_lane = make_lane,
       .make_event = make_event,
+      .capture = cuda::capture,
       .make_product = cuda::make_product,
       .algorithm_machine = cuda::algorithm_machine,
       .search_algorithms = cuda::search_algorithms,

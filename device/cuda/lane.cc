@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <chrono>
 #include <thread>
@@ -8,6 +9,7 @@
 #include "device/cuda/event.h"
 #include "device/cuda/lane_impl.h"
 #include "device/cuda/launch.h"
+#include "device/error.h"
 
 namespace strata::device::cuda {
 namespace {
@@ -93,6 +95,7 @@ void StreamLane::wait(Event::State& event) {
     return;
   }
   cudaStream_t const here = stream();
+  require_running("waits for the host");
   const Flag flag = flags_.take();  // not under the mutex: it may wait for the device, which may wait for the host
   {
     const std::lock_guard lock(event.mutex);
@@ -104,9 +107,24 @@ void StreamLane::wait(Event::State& event) {
 
 void StreamLane::stamp(std::int64_t* where) {
   cudaStream_t const here = stream();
+  require_running("is timed");
   if (stamps_.size() == stamp_events_.size()) stamp_events_.push_back(make_timing_event());
   STRATA_CUDA(cudaEventRecord(stamp_events_[stamps_.size()].get(), here));
   stamps_.push_back(where);
+}
+
+// Flags and times are those of one run of the work: a graph would find the flags of its first launch already set.
+void StreamLane::require_running(const char* what) {
+  cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
+  STRATA_CUDA(cudaStreamIsCapturing(stream_.get(), &state));
+  if (state != cudaStreamCaptureStatusNone) fail(Exit::failed, "lane {} {}, which no CUDA graph can hold", name, what);
+}
+
+void StreamLane::begin_range(const char* range) {
+  nvtxRangePushA(range);
+}
+void StreamLane::end_range() {
+  nvtxRangePop();
 }
 
 void StreamLane::synchronize() {
@@ -151,6 +169,7 @@ void StreamLane::resolve_stamps() {
 
 cpu::HostLane& StreamLane::begin_host_work() {
   cudaStream_t const here = stream();
+  require_running("has work of the host");
   if (!host_) {
     arrived_ = turn_flags_.take();
     finished_ = turn_flags_.take();

@@ -27,6 +27,8 @@ class StreamLane final : public Lane::Impl {
   void stamp(std::int64_t* where) override;
   // After an abort it gives the stream some seconds to run empty, so that memory is not freed under it.
   void synchronize() override;
+  void begin_range(const char* name) override;
+  void end_range() override;
   cpu::HostLane& begin_host_work() override;
   void end_host_work() override;
   void use_algorithms(const std::shared_ptr<const AlgorithmTable>& table) override { algorithms_ = table; }
@@ -40,6 +42,7 @@ class StreamLane final : public Lane::Impl {
   CudnnAttention* cudnn_attention();
 
  private:
+  void require_running(const char* what);
   void drain();
   void resolve_stamps();
 

@@ -26,16 +26,17 @@ void copy(Device, std::byte* to, const std::byte* from, std::size_t bytes) {
   std::memcpy(to, from, bytes);
 }
 
-// The CPU's product, on device memory.
+// The CPU's product, on device memory: in a lane of the host that the emulated one waits for.
 class EmulatedProduct final : public Product::Impl {
  public:
   explicit EmulatedProduct(const ProductShape& product) : Impl(product), cpu_(cpu::make_product({}, product)) {}
   std::size_t workspace_bytes(int threads) override { return cpu_->workspace_bytes(threads); }
   void run(Lane& lane, const Operands& x) override {
     auto& emulated = static_cast<emulation::EmulatedLane&>(lane.impl());
-    emulated.begin_device_work();
-    cpu_->run(lane, x);
-    emulated.end_device_work();
+    emulated.submit([cpu = cpu_.get(), host = &emulated.host_lane(), x] {
+      cpu->run(*host, x);
+      host->synchronize();
+    });
   }
 
  private:
@@ -61,7 +62,10 @@ const Backend* cuda_backend() {
 #undef X
           },
       .make_lane = make_lane,
-      .make_event = [](Device) { return std::unique_ptr<Event::Twin>(); },
+      .make_event = [](Device) -> std::unique_ptr<Event::Twin> {
+        return std::make_unique<emulation::CapturedRecord>();
+      },
+      .capture = emulation::capture,
       .make_product = make_product,
       .attention_workspace = cuda::attention_workspace,
       .allocate = emulation::allocate,

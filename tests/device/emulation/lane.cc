@@ -13,7 +13,67 @@
 namespace strata::device {
 namespace emulation {
 
+bool EmulatedLane::capturing() {
+  if (capture_ && capture_->over) capture_.reset();
+  return capture_ != nullptr;
+}
+
+void EmulatedLane::require_running(const char* what) {
+  if (capturing()) fail(Exit::failed, "lane {} {} during a capture", name, what);
+}
+
+void EmulatedLane::begin_capture(std::shared_ptr<Capture> capture) {
+  require_running("begins another");
+  capture_ = std::move(capture);
+  last_ = capture_->work.add({}, {});
+}
+
+void EmulatedLane::add_captured(std::function<void()> work, std::vector<std::size_t> after) {
+  last_ = capture_->work.add(std::move(work), std::move(after));
+}
+
+// As CUDA: a captured event takes the lane that waits for it into the capture, and what is captured waits for nothing
+// else.
+void EmulatedLane::wait(Event::State& event) {
+  auto* const record = static_cast<CapturedRecord*>(event.twin.get());
+  if (record && record->capture) {
+    if (record->capture->over || (capturing() && capture_ != record->capture))
+      fail(Exit::failed, "lane {} waits for an event of another capture", name);
+    if (capturing()) return add_captured({}, {last_, record->at});
+    capture_ = record->capture;
+    return add_captured({}, {record->at});
+  }
+  if (event.issued == 0) return;
+  require_running("waits for an event from outside");
+  host_.wait(event);
+}
+
+void EmulatedLane::record(Event::State& event) {
+  auto* const record = static_cast<CapturedRecord*>(event.twin.get());
+  if (!capturing()) {
+    if (record) record->capture.reset();
+    return host_.record(event);
+  }
+  STRATA_CHECK(record != nullptr);
+  record->capture = capture_;
+  record->at = last_;
+}
+
+void EmulatedLane::stamp(std::int64_t* where) {
+  require_running("is timed");
+  host_.stamp(where);
+}
+void EmulatedLane::synchronize() {
+  require_running("is synchronized");
+  host_.synchronize();
+}
+
+void EmulatedLane::begin_range(const char* range) {
+  if (on_range) on_range(range);
+}
+
 void EmulatedLane::submit(std::function<void()> work) {
+  if (capturing()) return add_captured(std::move(work), {last_});
   {
     const std::lock_guard lock(mutex_);
     queued_.push_back(std::move(work));
@@ -28,11 +88,14 @@ void EmulatedLane::submit(std::function<void()> work) {
   });
 }
 
-void EmulatedLane::begin_device_work() {
-  host_.submit([](cpu::Team&) { open_memory(); });
+Lane& EmulatedLane::host_lane() {
+  if (!inner_) inner_ = std::make_unique<Lane>(name, threads(), rank, abort);
+  return *inner_;
 }
-void EmulatedLane::end_device_work() {
-  host_.submit([](cpu::Team&) { close_memory(); });
+
+cpu::HostLane& EmulatedLane::begin_host_work() {
+  require_running("has work of the host");
+  return host_;
 }
 
 namespace {

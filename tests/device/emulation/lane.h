@@ -1,9 +1,13 @@
 #pragma once
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include "device/cpu/lane_impl.h"
+#include "tests/device/emulation/capture.h"
 
 // A stream of the emulated run-time library: the work of one lane, in order.
 struct CUstream_st {
@@ -15,6 +19,9 @@ struct CUstream_st {
 
 namespace strata::device::emulation {
 
+// Called with the name of every device::Range that this thread begins, where set.
+inline thread_local std::function<void(const std::string& name)> on_range;
+
 // A lane of Kind::cuda that runs its kernels on the host: all its work is that of a host lane.
 class EmulatedLane final : public Lane::Impl, public CUstream_st {
  public:
@@ -23,23 +30,35 @@ class EmulatedLane final : public Lane::Impl, public CUstream_st {
       : Impl(lane_name, lane_device, lane_rank, token, table), host_(lane_name, team, lane_rank, token) {}
 
   int threads() const override { return host_.threads(); }
-  void record(Event::State& event) override { host_.record(event); }
-  void wait(Event::State& event) override { host_.wait(event); }
-  void stamp(std::int64_t* where) override { host_.stamp(where); }
-  void synchronize() override { host_.synchronize(); }
-  cpu::HostLane& begin_host_work() override { return host_; }  // without access to device memory
+  void record(Event::State& event) override;
+  void wait(Event::State& event) override;
+  void stamp(std::int64_t* where) override;
+  void synchronize() override;
+  void begin_range(const char* range) override;
+  cpu::HostLane& begin_host_work() override;  // without access to device memory
   void end_host_work() override {}
 
-  // With access to it.
+  // With access to it; recorded instead during a capture.
   void submit(std::function<void()> work) override;
-  // What the CPU's twin queues in between has it too.
-  void begin_device_work();
-  void end_device_work();
+  // A lane of the host, as wide, in which such work runs what is the CPU's and waits for it.
+  Lane& host_lane();
+
+  // The lane is in a capture from here on until that is over.
+  void begin_capture(std::shared_ptr<Capture> capture);
+  std::size_t captured_last() const { return last_; }
 
  private:
+  bool capturing();
+  void require_running(const char* what);
+  void add_captured(std::function<void()> work, std::vector<std::size_t> after);
+
+  std::shared_ptr<Capture> capture_;
+  std::size_t last_ = 0;  // of this lane, in it
+
   // Owned here and not by the host lane's queue, which holds plain bytes and drops them after a failure.
   std::mutex mutex_;
   std::deque<std::function<void()>> queued_;
+  std::unique_ptr<Lane> inner_;  // host_lane(); before the lane that uses it
   cpu::HostLane host_;
 };
 

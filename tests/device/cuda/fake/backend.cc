@@ -13,6 +13,7 @@ namespace strata::device {
 
 namespace cuda {
 
+std::unique_ptr<Graph::Impl> capture(Lane& lane, const std::function<void()>& issue);
 std::unique_ptr<Product::Impl> make_product(Device device, const ProductShape& shape);
 std::string algorithm_machine(Device device);
 void search_algorithms(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table);
@@ -53,6 +54,7 @@ const Backend* cuda_backend() {
       .make_event = [](Device device) -> std::unique_ptr<Event::Twin> {
         return std::make_unique<cuda::EventTwin>(device);
       },
+      .capture = cuda::capture,
       .make_product = cuda::make_product,
       .algorithm_machine = cuda::algorithm_machine,
       .search_algorithms = cuda::search_algorithms,

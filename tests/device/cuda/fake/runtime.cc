@@ -15,6 +15,19 @@
 #include <string>
 #include <thread>
 
+#include "tests/device/recorded_work.h"
+
+// A graph while streams are in its capture, and after.
+struct CUgraph_st {
+  strata::device::testing::RecordedWork work;
+  CUstream_st* origin;
+  bool over = false, broken = false;
+};
+using Graph = std::shared_ptr<CUgraph_st>;
+struct CUgraphExec_st {
+  Graph graph;
+};
+
 struct CUstream_st {
   // As CUDA's: whoever queues waits while so much is queued.
   static constexpr std::size_t kRoom = 1024;
@@ -24,7 +37,22 @@ struct CUstream_st {
     push({});
     thread.join();
   }
+  bool capturing() {
+    if (capture && capture->over) capture.reset();
+    return capture != nullptr;
+  }
+  // What is pushed is captured, after what was and after `also`.
+  void join(const Graph& graph, std::size_t also) {
+    if (capturing())
+      last = capture->work.add({}, {last, also});
+    else
+      capture = graph, last = graph->work.add({}, {also});
+  }
   void push(std::function<void()> work) {
+    if (capturing()) {
+      last = capture->work.add(std::move(work), {last});
+      return;
+    }
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return queue.size() < kRoom; });
     queue.push_back(std::move(work));
@@ -52,6 +80,8 @@ struct CUstream_st {
     }
   }
 
+  Graph capture;  // of the thread that queues, as `last`: the newest of this stream in it
+  std::size_t last = 0;
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> queue;
@@ -113,7 +143,19 @@ struct CUevent_st {
   }
   std::mutex mutex;
   std::shared_ptr<Record> record;
+  Graph capture;  // that the newest record is part of, at `at`; else null
+  std::size_t at = 0;
 };
+
+namespace {
+
+// Of a call that no capture allows: it breaks the capture.
+cudaError_t refuse(CUstream_st& stream, cudaError_t error) {
+  stream.capture->broken = true;
+  return error;
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -161,14 +203,64 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (stream->capturing()) return refuse(*stream, cudaErrorStreamCaptureUnsupported);
   return stream->idle() ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  if (stream != cudaStreamPerThread) stream->drain();
+  if (stream == cudaStreamPerThread) return cudaSuccess;
+  if (stream->capturing()) return refuse(*stream, cudaErrorStreamCaptureUnsupported);
+  stream->drain();
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  if (const auto record = event->newest()) stream->push([record] { record->wait(); });
+  if (event->capture) {
+    if (event->capture->over || (stream->capturing() && stream->capture != event->capture))
+      return cudaErrorStreamCaptureIsolation;
+    stream->join(event->capture, event->at);
+    return cudaSuccess;
+  }
+  const auto record = event->newest();
+  if (!record) return cudaSuccess;
+  if (stream->capturing()) return refuse(*stream, cudaErrorStreamCaptureIsolation);
+  stream->push([record] { record->wait(); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (stream->capturing()) return cudaErrorIllegalState;
+  stream->capture = std::make_shared<CUgraph_st>();
+  stream->capture->origin = stream;
+  stream->last = stream->capture->work.add({}, {});
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  *status = stream->capturing() ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = nullptr;
+  if (!stream->capturing() || stream->capture->origin != stream) return cudaErrorIllegalState;
+  const Graph captured = std::move(stream->capture);
+  captured->over = true;
+  if (captured->broken) return cudaErrorStreamCaptureInvalidated;
+  if (!captured->work.all_before(stream->last)) return cudaErrorStreamCaptureUnjoined;
+  *graph = new CUgraph_st(*captured);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+  *executable = new CUgraphExec_st{std::make_shared<CUgraph_st>(*graph)};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  delete executable;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  stream->push([graph = executable->graph] { graph->work.run(); });
   return cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
@@ -185,6 +277,12 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (stream->capturing()) {
+    event->capture = stream->capture;
+    event->at = stream->last;
+    return cudaSuccess;
+  }
+  event->capture.reset();
   const auto record = std::make_shared<Record>();
   {
     const std::lock_guard lock(event->mutex);
@@ -195,10 +293,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (!device_is_set()) return cudaErrorInvalidDevice;
+  if (event->capture) return cudaErrorCapturedEvent;
   const auto record = event->newest();
   return !record || record->is_done() ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event->capture) return cudaErrorCapturedEvent;
   if (const auto record = event->newest()) record->wait();
   return cudaSuccess;
 }

@@ -1,0 +1,149 @@
+#include "device/graph.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "device/cpu/lane_impl.h"
+#include "device/memory.h"
+#include "device/ops/elementwise.h"
+#include "tests/device/arrays.h"
+
+namespace strata::device {
+namespace {
+
+using testing::kDevice;
+
+// Numbers in memory that the host and lanes of the twin reach.
+class Numbers {
+ public:
+  explicit Numbers(float x) : memory_(Arena::host(kCount * sizeof(float), kDevice)) { set(x); }
+  View view() const { return {memory_.data(), kCount, DType::fp32}; }
+  float operator[](std::size_t i) const { return view().as<float>()[i]; }
+  void set(float x) const { std::fill_n(view().as<float>(), kCount, x); }
+
+ private:
+  static constexpr std::size_t kCount = 1000;
+  Arena memory_;
+};
+
+class GraphTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!Graph::possible(kDevice)) GTEST_SKIP() << "lanes of the host cannot be recorded";
+  }
+
+  // c = a, moved by way of b in the other lane: every step needs the one before it.
+  void pass_on() {
+    cast(main_, a_.view(), b_.view());
+    main_.record(there_);
+    side_.wait(there_);
+    cast(side_, b_.view(), c_.view());
+    side_.record(back_);
+    main_.wait(back_);
+    cast(main_, c_.view(), d_.view());
+  }
+  void settle() {
+    main_.synchronize();
+    side_.synchronize();
+  }
+
+  AbortToken abort_;
+  const Numbers a_{1}, b_{0}, c_{0}, d_{0};
+  Event there_{kDevice}, back_{kDevice};
+  Lane main_{"main", 1, 0, abort_, kDevice}, side_{"side", 1, 0, abort_, kDevice};
+};
+
+TEST_F(GraphTest, RunsWhatWasRecordedAsOftenAsLaunched) {
+  const Graph graph(main_, [&] { pass_on(); });
+  settle();
+  EXPECT_EQ(d_[0], 0) << "recorded, not run";
+  for (const float x : {3.0f, 5.0f}) {
+    a_.set(x);
+    graph.launch(main_);
+    settle();
+    EXPECT_EQ(d_[0], x);
+    EXPECT_EQ(d_[999], x);
+  }
+}
+
+TEST_F(GraphTest, ALaunchIsAPieceOfTheLanesWork) {
+  const Graph graph(main_, [&] { pass_on(); });
+  const Numbers before(7), after(0);
+  cast(main_, before.view(), a_.view());
+  graph.launch(main_);
+  cast(main_, d_.view(), after.view());
+  settle();
+  EXPECT_EQ(after[999], 7);
+}
+
+TEST_F(GraphTest, TheSameWorkRunsUnrecordedAfterwards) {
+  const Graph graph(main_, [&] { pass_on(); });
+  graph.launch(main_);
+  settle();
+  a_.set(9);
+  pass_on();  // records its events anew
+  settle();
+  EXPECT_EQ(d_[0], 9);
+}
+
+TEST_F(GraphTest, LanesThatAreNotJoinedAreRefused) {
+  const auto record = [&] {
+    return Graph(main_, [&] {
+      main_.record(there_);
+      side_.wait(there_);
+      cast(side_, b_.view(), c_.view());
+    });
+  };
+  EXPECT_THROW(record(), Error);
+  pass_on();  // the lanes are as they were
+  settle();
+  EXPECT_EQ(d_[0], 1);
+}
+
+TEST_F(GraphTest, WhatNoGraphCanHoldIsRefused) {
+  std::int64_t time = 0;
+  const auto record = [&](const std::function<void()>& issue) {
+    return Graph(main_, [&] {
+      cast(main_, a_.view(), b_.view());
+      issue();
+    });
+  };
+  EXPECT_THROW(record([&] { main_.stamp(&time); }), Error);
+  EXPECT_THROW(record([&] { cpu::submit(main_, [](cpu::Team&) {}); }), Error);
+  side_.record(back_);
+  EXPECT_THROW(record([&] { main_.wait(back_); }), Error);
+  Lane host("host", 1, 0, abort_);
+  host.record(back_);
+  EXPECT_THROW(record([&] { main_.wait(back_); }), Error);
+  pass_on();
+  settle();
+  EXPECT_EQ(d_[0], 1);
+}
+
+TEST(Graph, IsNotOfTheHost) {
+  EXPECT_FALSE(Graph::possible({}));
+}
+
+TEST(Event, HasPassedOnceTheHostsLaneGotThere) {
+  AbortToken abort;
+  Event event;
+  EXPECT_TRUE(event.passed());
+  std::atomic<bool> gate = false;
+  Lane lane("lane", 1, 0, abort);
+  cpu::submit(lane, [&gate](cpu::Team&) {
+    while (!gate) std::this_thread::yield();
+  });
+  lane.record(event);
+  EXPECT_FALSE(event.passed());
+  gate = true;
+  lane.synchronize();
+  EXPECT_TRUE(event.passed());
+}
+
+}  // namespace
+}  // namespace strata::device
