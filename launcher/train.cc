@@ -209,6 +209,10 @@ void run(const runtime::Recipe& recipe, comm::World& world, const StopSignal& st
   summary.measured = executor.measured_memory();
   summary.peak_rss = numbers(world.exchange(std::to_string(peak_rss())));
   summary.spans.assign(executor.spans().begin(), executor.spans().end());
+  summary.timed_step = trainer.steps_done() - executor.steps_since_spans();
+  summary.graph_steps = executor.graph_steps();
+  if (speaks && !executor.graph_refusal().empty())
+    fmt::print(stderr, "strata: steps were issued task by task, not as a graph: {}\n", executor.graph_refusal());
   summary.exit = static_cast<int>(ended ? ended->code() : Exit::done);
   if (reports.jsonl) reports.jsonl->close();
   if (reports.trace) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "device/error.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/gradient_sum.h"
 #include "offload/swap_lane.h"
@@ -42,7 +43,11 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
       held_(model.units.size()),
       meter_(plan),
       sent_(plan.device) {
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) events_.emplace_back(plan.device);
+  for (const Task& task : plan.tasks) {
+    events_.emplace_back(plan.device);
+    names_.push_back(name_of(task, model));
+  }
+  for (std::size_t lane = 0; lane < kLanes; ++lane) ended_.emplace_back(plan.device);
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) state_read_.emplace_back(plan.device);
   std::array<bool, kLanes> used{};
   for (const LaneId lane : {LaneId::compute, LaneId::gather, LaneId::reduce}) used[index(lane)] = true;
@@ -91,6 +96,7 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
     return buffer < 0 ? device::Mirror() : device::Mirror(storage_.view(buffer, DType::fp32), plan.device);
   };
   mirrors_ = {mirror(batch_), mirror(state_), mirror(losses_), mirror(squares_), mirror(logits_)};
+  graph_possible_ = can_be_graph();
 }
 
 // Lanes first: after an abort their work still refers to events, pieces and communicators.
@@ -114,19 +120,71 @@ device::StepResult Executor::step(const device::StepScalars& scalars, bool stop_
   state->stop_requested = stop_requested ? 1 : 0;
   std::memset(host<std::byte>(mirrors_.losses), 0, LossState::bytes(model_.units.size()));
   if (squares_ >= 0) *host<SquareState>(mirrors_.squares) = SquareState{};
-  send_mirrors();
-  for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
-    meter_.issue(t);
-    issue(t, has_pending_ || !plan_.tasks[t].pending);
-  }
-  fetch_mirrors();
+  if (!launch_graph()) issue_step();
   synchronize();
+  ++steps_;
   for (Span& held : held_) {
     held_ms_ += static_cast<double>(held.end - held.begin) * 1e-6;
     held = {};
   }
   has_pending_ = plan_.cyclic && state->scalars.skip == 0;
   return state->result;
+}
+
+void Executor::issue_step() {
+  const device::Range range(*lanes_[index(LaneId::compute)], "step");
+  send_mirrors();
+  for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
+    meter_.issue(t);
+    issue(t, has_pending_ || !plan_.tasks[t].pending);
+  }
+  fetch_mirrors();
+  steps_since_spans_ = 0;
+}
+
+// Host lanes and staged collectives are the host's work, a pending update is left out of some steps, and a generation
+// goes on where the last call ended.
+bool Executor::can_be_graph() const {
+  for (std::size_t lane = 0; lane < kLanes; ++lane)
+    if (lanes_[lane] && on_host(static_cast<LaneId>(lane))) return false;
+  return device::Graph::possible(plan_.device) && gather_->can_be_recorded() && reduce_->can_be_recorded() &&
+         !plan_.cyclic && logits_ < 0;
+}
+
+// The first step is issued task by task, in which libraries set up what they do when first used, and so is one that
+// meets a checkpoint: the updates' waits for its reads are no part of the graph.
+bool Executor::launch_graph() {
+  const bool timed = std::exchange(time_next_step_, false);
+  if (!graph_possible_ || steps_ == 0 || timed) return false;
+  if (!std::all_of(state_read_.begin(), state_read_.end(), [](const auto& event) { return event.passed(); }))
+    return false;
+  if (!graph_) record_graph();
+  if (!graph_) return false;
+  Lane& first = *lanes_[index(LaneId::compute)];
+  const device::Range range(first, "step (graph)");
+  graph_->launch(first);
+  moved_ += moved_by_graph_;
+  ++graph_steps_;
+  ++steps_since_spans_;
+  return true;
+}
+
+// Tried once. Nothing of it runs, so nothing of it is counted.
+void Executor::record_graph() {
+  const IoBytes moved = std::exchange(moved_, {});
+  recording_ = true;
+  try {
+    graph_.emplace(*lanes_[index(LaneId::compute)], [this] {
+      send_mirrors();
+      for (std::size_t t = 0; t < plan_.tasks.size(); ++t) issue(t, true);
+      fetch_mirrors();
+    });
+  } catch (const Error& refusal) {
+    graph_possible_ = false;
+    graph_refusal_ = refusal.what();
+  }
+  recording_ = false;
+  moved_by_graph_ = std::exchange(moved_, moved);
 }
 
 std::span<const float> Executor::generate(std::size_t first, std::size_t rows) {
@@ -140,6 +198,7 @@ std::span<const float> Executor::generate(std::size_t first, std::size_t rows) {
 void Executor::use_algorithms(std::shared_ptr<const device::AlgorithmTable> table) {
   algorithms_ = std::move(table);
   if (algorithms_) device::use_algorithms(*lanes_[index(LaneId::compute)], algorithms_);
+  graph_.reset();  // recorded with others
 }
 
 void Executor::drain() {
@@ -162,8 +221,12 @@ void Executor::send_mirrors() {
 
 void Executor::fetch_mirrors() {
   if (plan_.device.kind == device::Kind::cpu) return;
-  synchronize();
   Lane& first = *lanes_[index(LaneId::compute)];
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    if (!lanes_[lane] || lanes_[lane].get() == &first) continue;
+    lanes_[lane]->record(ended_[lane]);
+    first.wait(ended_[lane]);
+  }
   for (const device::Mirror* mirror : {&mirrors_.state, &mirrors_.losses, &mirrors_.logits}) mirror->to_host(first);
 }
 
@@ -178,14 +241,18 @@ void Executor::issue(std::size_t t, bool runs) {
   Lane& lane = *lanes_[index(task.lane)];
   for (const int wait : task.waits) lane.wait(events_[index(wait)]);
   if (runs) {
-    if (task.kind == TaskKind::update && task.begin == 0) {
-      lane.stamp(&held_[index(task.unit)].begin);
+    const device::Range range(lane, names_[t].c_str());
+    const auto stamp = [&](std::int64_t& where) {
+      if (!recording_) lane.stamp(&where);
+    };
+    if (!recording_ && task.kind == TaskKind::update && task.begin == 0) {
+      stamp(held_[index(task.unit)].begin);
       lane.wait(state_read_[index(task.unit)]);
-      lane.stamp(&held_[index(task.unit)].end);
+      stamp(held_[index(task.unit)].end);
     }
-    lane.stamp(&spans_[t].begin);
+    stamp(spans_[t].begin);
     run(task, t);
-    lane.stamp(&spans_[t].end);
+    stamp(spans_[t].end);
   }
   if (awaited_[t]) lane.record(events_[t]);
 }

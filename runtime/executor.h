@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "comm/communicator.h"
 #include "device/algorithm_table.h"
+#include "device/graph.h"
 #include "device/lane.h"
 #include "device/memory.h"
 #include "device/ops/consensus.h"
@@ -21,7 +23,7 @@
 
 namespace strata::runtime {
 
-// When each task of the last step ran, in ns of the steady clock.
+// When a task ran, in ns of the steady clock.
 struct Span {
   std::int64_t begin = 0, end = 0;
 };
@@ -71,7 +73,15 @@ class Executor {
   // Summed over the labels of this rank's micro-batches of the last step.
   const device::ExactSum& loss_sum() const;
   bool skipped() const;
+  // By task, of the newest step that was issued task by task; how many steps have been launched as a graph since.
   std::span<const Span> spans() const { return spans_; }
+  std::int64_t steps_since_spans() const { return steps_since_spans_; }
+  // The next step is issued task by task, so that spans() are its own.
+  void time_next_step() { time_next_step_ = true; }
+  // Steps launched as a graph so far (device/graph.h). Where the device has graphs, the plan could be one and the
+  // device refused to record it: what it says, else empty; steps are issued task by task then.
+  std::int64_t graph_steps() const { return graph_steps_; }
+  const std::string& graph_refusal() const { return graph_refusal_; }
   const Memory& measured_memory() const { return meter_.peak(); }
   // Sent by this rank so far.
   comm::CommBytes comm_bytes() const;
@@ -97,9 +107,15 @@ class Executor {
   double held_ms() const { return held_ms_; }
 
  private:
+  void issue_step();
   void issue(std::size_t index, bool runs);
   void synchronize();
-  // What the host wrote for the step goes to the device before any lane's work; what it will read comes back.
+  // Whether every step could be the same work of the device alone, so that it can be recorded once.
+  bool can_be_graph() const;
+  // The step as one launch; false where this one has to be issued task by task.
+  bool launch_graph();
+  void record_graph();
+  // What the host wrote for the step goes to the device before any lane's work; what it will read comes back after all.
   void send_mirrors();
   void fetch_mirrors();
   void run(const Task& task, std::size_t index);
@@ -155,12 +171,20 @@ class Executor {
   struct {
     device::Mirror batch, state, losses, squares, logits;
   } mirrors_;
-  device::Event sent_;  // the mirrors, at the start of a step
+  device::Event sent_;                // the mirrors, at the start of a step
+  std::vector<device::Event> ended_;  // by LaneId: the lane's work, at the end of a step
+  std::vector<std::string> names_;    // by task
   int batch_ = -1, state_ = -1, losses_ = -1, squares_ = -1, constants_ = -1, pending_ = -1, logits_ = -1;
   std::shared_ptr<const device::AlgorithmTable> algorithms_;
   bool has_pending_ = false;  // the last step's update is still to be done
   IoBytes moved_{};
   std::size_t first_ = 0, rows_ = 0;  // of a step that generates; else 0
+
+  bool graph_possible_ = false, recording_ = false, time_next_step_ = false;
+  std::int64_t steps_ = 0, graph_steps_ = 0, steps_since_spans_ = 0;
+  std::optional<device::Graph> graph_;  // destroyed before the communicators whose work it holds
+  IoBytes moved_by_graph_{};            // by one launch
+  std::string graph_refusal_;
 };
 
 }  // namespace strata::runtime

@@ -14,6 +14,14 @@ std::uint64_t IoBytes::total() const {
          std::accumulate(written.begin(), written.end(), std::uint64_t{0});
 }
 
+IoBytes& IoBytes::operator+=(const IoBytes& other) {
+  for (std::size_t tier = 0; tier < kTiers; ++tier) {
+    read[tier] += other.read[tier];
+    written[tier] += other.written[tier];
+  }
+  return *this;
+}
+
 IoBytes IoBytes::per_step(std::int64_t steps) const {
   IoBytes mean = *this;
   for (auto* bytes : {&mean.read, &mean.written})

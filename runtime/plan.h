@@ -160,6 +160,7 @@ struct IoBytes {
   std::uint64_t of(Tier tier) const {
     return read[static_cast<std::size_t>(tier)] + written[static_cast<std::size_t>(tier)];
   }
+  IoBytes& operator+=(const IoBytes& other);
   // The mean of a step, after `steps` alike.
   IoBytes per_step(std::int64_t steps) const;
 };

@@ -138,10 +138,10 @@ std::string summary_json(const StepPlan& plan, const Summary& s) {
   return fmt::format(
       "{{\"steps\":{},\"tokens\":{},\"tokens_per_s\":{},\"model_flops_per_token\":{},\"tflops\":{},\"mfu\":null,"
       "\"weights_hash\":\"{}\",\"ranks\":{},\"memory\":{},\"process_peak_rss_bytes\":[{}],\"comm_bytes\":{},"
-      "\"io_bytes\":{},\"exposed_ms\":{},{}\"exit\":{}}}\n",
+      "\"io_bytes\":{},\"exposed_ms\":{},\"exposed_step\":{},\"graph_steps\":{},{}\"exit\":{}}}\n",
       s.steps, s.tokens, json_number(s.tokens_per_s), json_number(s.flops_per_token), json_number(tflops),
       s.weights_hash, plan.ranks, memory_json(plan.memory, &s.measured), rss, comm_json(s.comm_bytes),
-      io_json(s.io_bytes), exposed_json(plan, s.spans), checkpoints, s.exit);
+      io_json(s.io_bytes), exposed_json(plan, s.spans), s.timed_step, s.graph_steps, checkpoints, s.exit);
 }
 
 std::string trace_json(const StepPlan& plan, const models::Model& model, std::span<const Span> spans, int rank) {

@@ -54,10 +54,12 @@ struct Summary {
   double flops_per_token;
   std::string weights_hash;
   Memory measured;
-  comm::CommBytes comm_bytes;                    // a step, this rank
-  IoBytes io_bytes;                              // a step, this rank
-  std::vector<std::uint64_t> peak_rss;           // by rank
-  std::vector<Span> spans;                       // of the last step
+  comm::CommBytes comm_bytes;           // a step, this rank
+  IoBytes io_bytes;                     // a step, this rank
+  std::vector<std::uint64_t> peak_rss;  // by rank
+  std::vector<Span> spans;              // of step `timed_step`, the newest that was issued task by task
+  std::int64_t timed_step;
+  std::int64_t graph_steps;                      // launched as a graph
   std::optional<CheckpointFigures> checkpoints;  // where the run writes them
   int exit;
 };

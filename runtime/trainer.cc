@@ -85,6 +85,11 @@ StepReport Trainer::step(bool stop_requested) {
   load_batches();
   const device::StepScalars scalars = scalars_of_next_step();
   const IoBytes before = executor_.io_bytes();
+  const Recipe::Report& report = job_.recipe.report;
+  const std::int64_t number = progress_.step + 1;
+  if ((report.trace || report.summary) &&
+      (number == job_.recipe.training.max_steps || number == job_.recipe.checkpoint.stop_after))
+    executor_.time_next_step();
   const device::StepResult result = executor_.step(scalars, stop_requested);
   const bool skipped = executor_.skipped();
   if (skipped && !scaler_.enabled()) report_nonfinite(result);

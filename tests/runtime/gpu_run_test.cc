@@ -34,7 +34,8 @@ class GpuRun : public testing::TestWithParam<const char*> {
         .write(reinterpret_cast<const char*>(tokens.data()), static_cast<std::streamsize>(tokens.size() * 2));
   }
 
-  Trained train(const char* kind, int ranks, const std::string& precision, std::vector<std::string> more) const {
+  Trained train(const char* kind, int ranks, const std::string& precision, std::vector<std::string> more,
+                const std::function<void(Trainer&)>& before_step = {}) const {
     const bool llama = std::string(GetParam()) == "llama";
     std::vector<std::string> sets =
         llama ? std::vector<std::string>{"model.preset=tiny-llama",
@@ -57,7 +58,7 @@ class GpuRun : public testing::TestWithParam<const char*> {
              "memory.nvme=" + folder_.path().string(), fmt::format("device.kind={}", kind)})
       sets.push_back(set);
     sets.insert(sets.end(), more.begin(), more.end());
-    return train_in_threads(std::nullopt, sets, ranks);
+    return train_in_threads(std::nullopt, sets, ranks, {}, 0, 0, before_step);
   }
 
   tests::ScratchFolder folder_;
@@ -84,6 +85,28 @@ TEST_P(GpuRun, HasTheSameBitsWhateverStageTierRecomputationOrderAndRanks) {
       EXPECT_TRUE(other.memory_as_planned && other.bytes_as_planned) << v.sets[0];
     }
   }
+}
+
+TEST_P(GpuRun, StepsLaunchedAsAGraphHaveTheSameBits) {
+  const std::vector<std::vector<std::string>> variants = {
+      {"training.recompute=none"},
+      {"zero.parameters=host", "training.recompute=block", "memory.order=vertical"},
+  };
+  for (std::vector<std::string> sets : variants) {
+    sets.emplace_back("training.max_steps=3");
+    const Trained graph = train("cuda", 1, "bf16", sets);
+    const Trained tasks = train("cuda", 1, "bf16", sets, [](Trainer& trainer) { trainer.executor().time_next_step(); });
+    EXPECT_EQ(graph.graph_steps, 2) << sets[0] << graph.graph_refusal;  // the first is issued task by task
+    EXPECT_EQ(tasks.graph_steps, 0);
+    EXPECT_EQ(graph.loss_hex, tasks.loss_hex) << sets[0];
+    EXPECT_EQ(graph.weights_hash, tasks.weights_hash) << sets[0];
+    EXPECT_TRUE(graph.memory_as_planned && graph.bytes_as_planned) << sets[0];
+  }
+}
+
+TEST_P(GpuRun, WorkOfTheHostIsNoGraph) {
+  EXPECT_EQ(train("cuda", 1, "bf16", {"zero.optimizer=host"}).graph_steps, 0);
+  EXPECT_EQ(train("cuda", 2, "bf16", {"comm.backend=auto"}).graph_steps, 0);
 }
 
 // fp32 on both: they differ by the order of sums alone, which two steps make no larger than some units of 2^-24.

@@ -20,6 +20,8 @@ struct Trained {
   std::vector<std::string> loss_hex;
   std::string weights_hash;
   bool memory_as_planned, bytes_as_planned;
+  std::int64_t graph_steps;
+  std::string graph_refusal;
 };
 
 inline std::string hex(double x) {
@@ -49,22 +51,27 @@ inline StepPlan plan_in_pieces(const Job& job, std::size_t tile_bytes, std::size
   return make_plan(request);
 }
 
-// Trains the recipe on `ranks` ranks, threads of this process. `after` sees rank r's trainer at the end. tile_bytes
-// or update_chunk above 0: as plan_in_pieces.
+// Trains the recipe on `ranks` ranks, threads of this process; one on a GPU without staged collectives, as a program
+// of one rank. `after` sees rank r's trainer at the end, `before_step` before each step. tile_bytes or update_chunk
+// above 0: as plan_in_pieces.
 inline Trained train_in_threads(const std::optional<std::filesystem::path>& path, const std::vector<std::string>& sets,
                                 int ranks, const std::function<void(Trainer&, const Job&, int rank)>& after = {},
-                                std::size_t tile_bytes = 0, std::size_t update_chunk = 0) {
+                                std::size_t tile_bytes = 0, std::size_t update_chunk = 0,
+                                const std::function<void(Trainer&)>& before_step = {}) {
   Recipe recipe = load_recipe(path, sets);
   // On the CPU unless the test says otherwise, also where there is a GPU.
   if (recipe.device.kind == DeviceKind::cuda) recipe.device.seat = planned_seat(recipe.device.kind);
   Trained result;
-  comm::run_threads(ranks, [&](comm::World& world) {
+  const auto run = [&](comm::World& world) {
     // Its own: a product belongs to one compute lane.
     Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1, recipe.device.seat));
     if (tile_bytes || update_chunk) job.plan = plan_in_pieces(job, tile_bytes, update_chunk);
     Trainer trainer(job, world, static_cast<int>(recipe.device.threads.value_or(1)));
     std::vector<StepReport> steps;
-    while (!trainer.done()) steps.push_back(trainer.step(false));
+    while (!trainer.done()) {
+      if (before_step) before_step(trainer);
+      steps.push_back(trainer.step(false));
+    }
     const std::string hash = trainer.weights_hash();  // drains
     if (after) after(trainer, job, world.rank());
     if (world.rank() != 0) return;
@@ -77,7 +84,13 @@ inline Trained train_in_threads(const std::optional<std::filesystem::path>& path
     const IoBytes moved = trainer.executor().io_bytes().per_step(trainer.steps_done());
     result.bytes_as_planned =
         comm_json(sent) == comm_json(job.plan.comm_bytes) && io_json(moved) == io_json(job.plan.io_bytes);
-  });
+    result.graph_steps = trainer.executor().graph_steps();
+    result.graph_refusal = trainer.executor().graph_refusal();
+  };
+  if (ranks == 1 && recipe.device.kind == DeviceKind::cuda)
+    run(*comm::solo_world());
+  else
+    comm::run_threads(ranks, run);
   return result;
 }
 
