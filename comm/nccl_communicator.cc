@@ -25,7 +25,13 @@ bool in_equal_pieces(const ShardedRange& range, int ranks) {
 
 NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size, const ncclUniqueId& id,
                                    std::span<std::byte> arena)
-    : watch_(watch), lane_(lane), stream_(device::cuda::stream_of(lane)), rank_(rank), size_(size) {
+    : watch_(watch),
+      lane_(lane),
+      token_(lane.abort()),
+      name_(lane.name()),
+      stream_(device::cuda::stream_of(lane)),
+      rank_(rank),
+      size_(size) {
   STRATA_CUDA(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming));
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -39,14 +45,13 @@ NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, int ran
 
 NcclCommunicator::~NcclCommunicator() {
   watch_.remove(*this);
-  if (lane_.abort().is_set()) abort();
+  if (token_.is_set()) abort();
   const std::lock_guard lock(mutex_);
   if (comm_ && !aborted_) {
     // Finalizing is collective and may wait for others; all ranks end a run alike.
     (void)nccl().ncclCommFinalize(comm_);
     ncclResult_t state = ncclInProgress;
-    while (nccl().ncclCommGetAsyncError(comm_, &state) == ncclSuccess && state == ncclInProgress &&
-           !lane_.abort().is_set())
+    while (nccl().ncclCommGetAsyncError(comm_, &state) == ncclSuccess && state == ncclInProgress && !token_.is_set())
       std::this_thread::sleep_for(kPoll);
     (void)(state == ncclSuccess ? nccl().ncclCommDestroy(comm_) : nccl().ncclCommAbort(comm_));
   }
@@ -55,7 +60,7 @@ NcclCommunicator::~NcclCommunicator() {
 
 void NcclCommunicator::settle(ncclResult_t result, const char* call, std::size_t bytes) {
   while (result == ncclInProgress) {
-    lane_.abort().throw_if_set();
+    token_.throw_if_set();
     std::this_thread::sleep_for(kPoll);
     const std::lock_guard lock(mutex_);
     if (aborted_) throw device::Aborted("NCCL was aborted");
@@ -64,9 +69,9 @@ void NcclCommunicator::settle(ncclResult_t result, const char* call, std::size_t
     if (result == ncclSuccess) result = state;
   }
   if (result == ncclSuccess) return;
-  lane_.abort().throw_if_set();
-  fail(Exit::failed, "{} of {} bytes on lane {}, rank {} of {}, GPU {}: {} ({})", call, bytes, lane_.name(), rank_,
-       size_, lane_.device().ordinal, nccl().ncclGetErrorString(result), nccl().ncclGetLastError(comm_));
+  token_.throw_if_set();
+  fail(Exit::failed, "{} of {} bytes on lane {}, rank {} of {}, GPU {}: {} ({})", call, bytes, name_, rank_, size_,
+       lane_.device().ordinal, nccl().ncclGetErrorString(result), nccl().ncclGetLastError(comm_));
 }
 
 void NcclCommunicator::end_group(const char* call, std::size_t bytes) {
@@ -136,7 +141,7 @@ std::string NcclCommunicator::trouble(std::chrono::seconds patience) {
   ncclResult_t state = ncclSuccess;
   (void)nccl().ncclCommGetAsyncError(comm_, &state);
   if (state != ncclSuccess && state != ncclInProgress)
-    return fmt::format("NCCL on lane {}: {} ({})", lane_.name(), nccl().ncclGetErrorString(state),
+    return fmt::format("NCCL on lane {}: {} ({})", name_, nccl().ncclGetErrorString(state),
                        nccl().ncclGetLastError(comm_));
   const std::uint64_t issued = issued_.load(std::memory_order_acquire);
   const auto now = std::chrono::steady_clock::now();
@@ -144,7 +149,7 @@ std::string NcclCommunicator::trouble(std::chrono::seconds patience) {
     watched_ = issued;
     since_ = now;
   } else if (now - since_ > patience) {
-    return fmt::format("a collective of lane {} has not ended for {} s: another rank hangs or is cut off", lane_.name(),
+    return fmt::format("a collective of lane {} has not ended for {} s: another rank hangs or is cut off", name_,
                        patience.count());
   }
   return {};

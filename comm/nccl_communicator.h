@@ -16,8 +16,8 @@ namespace strata::comm {
 // run's abort token. Owns the ncclComm_t.
 class NcclCommunicator final : public Communicator {
  public:
-  // Collective: all ranks with the same id. Watch and lane outlive it; `arena` is what buffers lie in, for
-  // registration.
+  // Collective: all ranks with the same id. The watch outlives it, the lane its work; `arena` is what buffers lie in,
+  // for registration.
   NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size, const ncclUniqueId& id,
                    std::span<std::byte> arena);
   ~NcclCommunicator() override;
@@ -50,6 +50,9 @@ class NcclCommunicator final : public Communicator {
 
   NcclWatch& watch_;
   device::Lane& lane_;
+  // The lane may be gone before the communicator: what is needed until then.
+  device::AbortToken& token_;
+  std::string name_;
   cudaStream_t stream_;
   int rank_, size_;
   std::mutex mutex_;  // of comm_ while it is aborted
