@@ -7,12 +7,12 @@ namespace strata::comm {
 
 // The functions of NCCL that are used, from the library found when first asked for. Throws Error{usage}: see
 // device::cuda::Library::open.
-// clang-format off: it finds no end with these lines
-#define STRATA_NCCL_FUNCTIONS(X)                                                                                 \
-  X(ncclAllGather)                                                                                               \
-  X(ncclBroadcast) X(ncclCommAbort) X(ncclCommDestroy) X(ncclCommFinalize) X(ncclCommGetAsyncError)              \
-      X(ncclCommInitRankConfig) X(ncclCommRegister) X(ncclGetErrorString) X(ncclGetLastError) X(ncclGetUniqueId) \
-          X(ncclGetVersion) X(ncclGroupEnd) X(ncclGroupStart) X(ncclRecv) X(ncclSend)
+// clang-format off
+#define STRATA_NCCL_FUNCTIONS(X) \
+  X(ncclAllGather) X(ncclBroadcast) X(ncclCommAbort) X(ncclCommDestroy) X(ncclCommFinalize) \
+  X(ncclCommGetAsyncError) X(ncclCommInitRankConfig) X(ncclCommRegister) X(ncclGetErrorString) \
+  X(ncclGetLastError) X(ncclGetUniqueId) X(ncclGetVersion) X(ncclGroupEnd) X(ncclGroupStart) X(ncclRecv) \
+  X(ncclSend)
 // clang-format on
 struct Nccl {
 #define X(name) decltype(::name)* name;

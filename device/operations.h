@@ -15,15 +15,14 @@
 
 // Every operation that a twin provides, by the name under which device/ops/ declares it. A twin defines them in its own
 // namespace; device/ops/*.cc check the operands, once for all twins, and call that of the lane.
-// clang-format off: it finds no end with these lines
-#define STRATA_OPERATIONS(X)                                                                                         \
-  X(add)                                                                                                             \
-  X(attention_backward) X(attention_forward) X(cached_attention) X(cast) X(column_sum) X(count_nonfinite)            \
-      X(cross_entropy_gradient) X(cross_entropy_losses) X(dropout) X(embedding_add) X(embedding_backward)            \
-          X(embedding_forward) X(gelu_backward) X(gelu_forward) X(gradient_square_sum) X(gradient_sum)               \
-              X(layernorm_backward) X(layernorm_forward) X(matvec) X(pack_message) X(prepare_attention)              \
-                  X(resolve_step) X(rmsnorm_backward) X(rmsnorm_forward) X(rope) X(softmax_statistics) X(sum_losses) \
-                      X(swiglu_backward) X(swiglu_forward) X(update) X(zero)
+// clang-format off
+#define STRATA_OPERATIONS(X) \
+  X(add) X(attention_backward) X(attention_forward) X(cached_attention) X(cast) X(column_sum) X(count_nonfinite) \
+  X(cross_entropy_gradient) X(cross_entropy_losses) X(dropout) X(embedding_add) X(embedding_backward) \
+  X(embedding_forward) X(gelu_backward) X(gelu_forward) X(gradient_square_sum) X(gradient_sum) \
+  X(layernorm_backward) X(layernorm_forward) X(matvec) X(pack_message) X(prepare_attention) X(resolve_step) \
+  X(rmsnorm_backward) X(rmsnorm_forward) X(rope) X(softmax_statistics) X(sum_losses) X(swiglu_backward) \
+  X(swiglu_forward) X(update) X(zero)
 // clang-format on
 
 namespace strata::device {

@@ -189,6 +189,8 @@ void run(const runtime::Recipe& recipe, comm::World& world, const StopSignal& st
   runtime::Trainer trainer(job, world, threads, runtime::Trainer::Weights::later);
   trainer.executor().use_algorithms(algorithms);
   describe_drives(recipe, trainer.executor(), world);
+  if (const std::string& attention = trainer.executor().attention(); speaks && !attention.empty())
+    fmt::print(stderr, "strata: attention by {}\n", attention);
   const auto resumed = runtime::start_or_resume(trainer, job, world, threads, note);
   if (resumed && speaks)
     fmt::print(stderr, "strata: goes on after step {} of {}\n", trainer.steps_done(), resumed->string());

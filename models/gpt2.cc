@@ -44,6 +44,7 @@ struct BlockPlan {
       : shape(s),
         offsets(o),
         tokens(run.tokens()),
+        dtype(run.dtype),
         norm{tokens, s.hidden, 1, s.hidden, s.hidden, s.eps},
         attention{run.batch,
                   run.seq,
@@ -102,6 +103,7 @@ struct BlockPlan {
   Shape shape;
   Offsets offsets;
   std::size_t tokens;
+  DType dtype;
   device::NormShape norm;
   device::AttentionShape attention;
   device::CachedAttentionShape cached{};
@@ -141,6 +143,12 @@ class Block final : public Unit {
   void prepare(std::shared_ptr<const BlockPlan> plan) { plan_ = std::move(plan); }
 
   UnitBytes bytes() const override { return plan_->bytes; }
+  std::string set_up(Lane& lane) const override {
+    const BlockPlan& b = *plan_;
+    return b.bytes.cache
+               ? ""
+               : device::prepare_attention(lane, b.attention, b.dtype, {.probability = b.shape.attention_dropout});
+  }
   void list_products(std::vector<device::ProductShape>& out) const override {
     const BlockPlan& b = *plan_;
     for (const Linear* linear : {&b.qkv, &b.projection, &b.up, &b.down}) linear->list_products(out);

@@ -38,6 +38,7 @@ struct BlockPlan {
       : shape(s),
         offsets(o),
         tokens(run.tokens()),
+        dtype(run.dtype),
         norm{tokens, s.hidden, 1, s.hidden, s.hidden, s.eps},
         q_norm{tokens, s.head_dim, s.heads, s.qkv_width(), s.qkv_width(), s.eps},
         k_norm{tokens, s.head_dim, s.kv_heads, s.qkv_width(), s.qkv_width(), s.eps},
@@ -116,6 +117,7 @@ struct BlockPlan {
   LlamaShape shape;
   Offsets offsets;
   std::size_t tokens;
+  DType dtype;
   device::NormShape norm, q_norm, k_norm;
   device::RopeShape q_rope, k_rope;
   device::AttentionShape attention;
@@ -167,6 +169,12 @@ class Block final : public Unit {
   void prepare(std::shared_ptr<const BlockPlan> plan) { plan_ = std::move(plan); }
 
   UnitBytes bytes() const override { return plan_->bytes; }
+  std::string set_up(Lane& lane) const override {
+    const BlockPlan& b = *plan_;
+    return b.bytes.cache
+               ? ""
+               : device::prepare_attention(lane, b.attention, b.dtype, {.probability = b.shape.attention_dropout});
+  }
   void list_products(std::vector<device::ProductShape>& out) const override {
     const BlockPlan& b = *plan_;
     for (const Linear* linear : {&b.qkv, &b.output, &b.gate_up, &b.down}) linear->list_products(out);

@@ -102,6 +102,10 @@ class Unit {
   // Adds every library product of one micro-batch's forward and backward: the floor of a step's time.
   virtual void list_products(std::vector<device::ProductShape>& out) const = 0;
 
+  // Before the first step, in the lane that runs it: what libraries make once for a shape. Says what computes the
+  // attention, where the unit has any.
+  virtual std::string set_up(device::Lane&) const { return {}; }
+
   std::span<const Part> parts() const { return parts_; }
   // Parts that a forward without y runs, from the first; the others only make y.
   virtual std::size_t saving_parts() const { return parts_.size(); }

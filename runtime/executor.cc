@@ -92,6 +92,9 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
     model.fill_constants(constants.data());
     storage_.write(constants_, constants);
   }
+  if (plan.device.kind != device::Kind::cpu)
+    for (const auto& unit : model.units)
+      if (std::string text = unit->set_up(*lanes_[index(LaneId::compute)]); !text.empty()) attention_ = std::move(text);
   const auto mirror = [&](int buffer) {
     return buffer < 0 ? device::Mirror() : device::Mirror(storage_.view(buffer, DType::fp32), plan.device);
   };

@@ -99,6 +99,9 @@ class Executor {
   void use_algorithms(std::shared_ptr<const device::AlgorithmTable> table);
   const std::shared_ptr<const device::AlgorithmTable>& algorithms() const { return algorithms_; }
 
+  // What computes the attention of a GPU's run, and why nothing faster; empty on the CPU.
+  const std::string& attention() const { return attention_; }
+
   Storage& storage() { return storage_; }
   const Storage& storage() const { return storage_; }
   // Recorded by a lane that reads the unit's state during the next step, once it has: the unit's update waits for it.
@@ -176,6 +179,7 @@ class Executor {
   std::vector<std::string> names_;    // by task
   int batch_ = -1, state_ = -1, losses_ = -1, squares_ = -1, constants_ = -1, pending_ = -1, logits_ = -1;
   std::shared_ptr<const device::AlgorithmTable> algorithms_;
+  std::string attention_;
   bool has_pending_ = false;  // the last step's update is still to be done
   IoBytes moved_{};
   std::size_t first_ = 0, rows_ = 0;  // of a step that generates; else 0

@@ -8,13 +8,13 @@ namespace strata::device::cuda {
 
 // The functions of cuBLASLt that are used, from the library found when first asked for. Throws Error{usage}: see
 // Library::open.
-// clang-format off: it finds no end with these lines
-#define STRATA_CUBLASLT_FUNCTIONS(X)                                                                             \
-  X(cublasLtCreate)                                                                                              \
-  X(cublasLtDestroy) X(cublasLtGetStatusName) X(cublasLtGetVersion) X(cublasLtMatmul) X(cublasLtMatmulAlgoCheck) \
-      X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy)                 \
-          X(cublasLtMatmulDescSetAttribute) X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy) \
-              X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatrixLayoutCreate) X(cublasLtMatrixLayoutDestroy)
+// clang-format off
+#define STRATA_CUBLASLT_FUNCTIONS(X) \
+  X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtGetStatusName) X(cublasLtGetVersion) X(cublasLtMatmul) \
+  X(cublasLtMatmulAlgoCheck) X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmulDescCreate) \
+  X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute) X(cublasLtMatmulPreferenceCreate) \
+  X(cublasLtMatmulPreferenceDestroy) X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatrixLayoutCreate) \
+  X(cublasLtMatrixLayoutDestroy)
 // clang-format on
 struct CublasLt {
 #define X(name) decltype(::name)* name;  // NOLINT(bugprone-macro-parentheses)

@@ -9,12 +9,11 @@ namespace strata::device::cuda {
 
 // The functions of cuDNN that are used, by the frontend's headers above all, which call them by name: cudnn.cc defines
 // each as a call of the library found when first asked for. Throws Error{usage}: see Library::open.
-// clang-format off: it finds no end with these lines
-#define STRATA_CUDNN_FUNCTIONS(X)                                                                 \
-  X(cudnnCreate)                                                                                  \
-  X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetStream) X(cudnnGetVersion) X(cudnnGetErrorString)   \
-      X(cudnnGetLastErrorString) X(cudnnBackendCreateDescriptor) X(cudnnBackendDestroyDescriptor) \
-          X(cudnnBackendFinalize) X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendExecute)
+// clang-format off
+#define STRATA_CUDNN_FUNCTIONS(X) \
+  X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetStream) X(cudnnGetVersion) X(cudnnGetErrorString) \
+  X(cudnnGetLastErrorString) X(cudnnBackendCreateDescriptor) X(cudnnBackendDestroyDescriptor) \
+  X(cudnnBackendFinalize) X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendExecute)
 // clang-format on
 struct Cudnn {
 #define X(name) decltype(::name)* name;
