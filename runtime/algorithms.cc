@@ -26,9 +26,12 @@ device::AlgorithmTable complete_table(const Job& job, const std::string& machine
   const auto products = products_of(*job.model);
   if (table.size() == 0) note(fmt::format("timing {} products for {}, once", products.size(), machine));
   device::search_algorithms(job.plan.device, products, table);
-  if (table.hash() != before && !file.empty()) {
+  if (table.hash() == before || file.empty()) return table;
+  try {
     device::save_algorithms(table, file);
     note(fmt::format("algorithms of {} products kept in {}", table.size(), file.string()));
+  } catch (const Error& error) {  // the run has them; the next one times them again
+    note(fmt::format("algorithms are not kept: {}", error.what()));
   }
   return table;
 }
