@@ -1,5 +1,5 @@
 #pragma once
-#include <cstdint>
+#include <cstddef>
 
 #include "device/dtype.h"
 
@@ -18,9 +18,13 @@ template <typename T>
 __device__ inline Pack<T> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T>*>(from);
 }
+// The pack at row[at], of which row[0 .. n) is there; zeros where there is less. aligned: rows start at 16 bytes.
 template <typename T>
-__device__ inline void store_pack(T* to, const Pack<T>& pack) {
-  *reinterpret_cast<Pack<T>*>(to) = pack;
+__device__ inline Pack<T> load_some(const T* row, std::size_t at, std::size_t n, bool aligned) {
+  if (aligned && at + Pack<T>::kSize <= n) return load_pack(row + at);
+  Pack<T> pack;
+  for (int i = 0; i < Pack<T>::kSize; ++i) pack.at[i] = at + i < n ? row[at + i] : T{};
+  return pack;
 }
 
 }  // namespace strata::device::cuda

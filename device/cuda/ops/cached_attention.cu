@@ -37,15 +37,6 @@ __global__ void __launch_bounds__(kThreads) append(Call<T> c) {
   }
 }
 
-// Elements [at, at + kSize) of a row of n; those beyond it as zeros.
-template <typename T>
-__device__ Pack<T> load_some(const T* row, std::size_t at, std::size_t n, bool aligned) {
-  if (aligned && at + Pack<T>::kSize <= n) return load_pack(row + at);
-  Pack<T> pack;
-  for (int i = 0; i < Pack<T>::kSize; ++i) pack.at[i] = at + i < n ? row[at + i] : T{};
-  return pack;
-}
-
 // Every thread gets combine(x of all threads), in one order.
 template <typename Combine>
 __device__ float across_block(float x, float* shared, Combine combine) {

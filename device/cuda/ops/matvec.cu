@@ -19,15 +19,6 @@ struct Matvec {
   bool aligned;  // W, its rows and x lie at multiples of 16 bytes
 };
 
-// Elements [at, at + kSize) of a row of n; those beyond it as zeros.
-template <typename T>
-__device__ Pack<T> load_some(const T* row, std::size_t at, std::size_t n, bool aligned) {
-  if (aligned && at + Pack<T>::kSize <= n) return load_pack(row + at);
-  Pack<T> pack;
-  for (int i = 0; i < Pack<T>::kSize; ++i) pack.at[i] = at + i < n ? row[at + i] : T{};
-  return pack;
-}
-
 template <typename T>
 __device__ float dot(const Pack<T>& a, const Pack<T>& b, float sum) {
 #pragma unroll
