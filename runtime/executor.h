@@ -20,6 +20,7 @@
 #include "runtime/plan.h"
 #include "runtime/step_state.h"
 #include "runtime/storage.h"
+#include "runtime/task_runner.h"
 
 namespace strata::runtime {
 
@@ -86,7 +87,7 @@ class Executor {
   // Sent by this rank so far.
   comm::CommBytes comm_bytes() const;
   // Read from and written to the other tiers so far.
-  const IoBytes& io_bytes() const { return moved_; }
+  const IoBytes& io_bytes() const { return tasks_->moved(); }
   // How the drives of the nvme tier are read and written, and why no better way is (Swap::describe); empty: no such
   // tier.
   std::string drives() const { return storage_.swap() ? storage_.swap()->describe() : ""; }
@@ -121,7 +122,6 @@ class Executor {
   // What the host wrote for the step goes to the device before any lane's work; what it will read comes back after all.
   void send_mirrors();
   void fetch_mirrors();
-  void run(const Task& task, std::size_t index);
   // The buffer as T where its tier's lanes see it.
   template <typename T>
   T* at(int buffer) const {
@@ -132,41 +132,18 @@ class Executor {
   static T* host(const device::Mirror& mirror) {
     return reinterpret_cast<T*>(mirror.data());
   }
-  // This rank's own part of a sum buffer, whole or shard, and of the tied weight's.
-  device::View own_part(const Task& task) const;
-  void gather(const Task& task);
-  void forward(const Task& task);
-  void loss(const Task& task);
-  void loss_step(const Task& task);
-  std::pair<std::size_t, std::size_t> parts_of(const Task& task) const;
-  // What lies between the parameters that the task's gradients cover.
-  void zero_gaps(const Task& task, device::View gradients);
-  void backward(const Task& task);
-  void reduce(const Task& task, std::size_t index);
-  void combine(const Task& task);
-  void norm(const Task& task);
-  void consensus(const Task& task);
-  void update(const Task& task);
-  void move(const Task& task);
-  models::Context context(const Task& task) const;
-  // Elements of a unit's input and output: of all rows of a micro-batch, or of the one row of a generation.
-  std::size_t activations() const { return (rows_ == 1 ? 1 : plan_.tokens) * model_.hidden; }
 
   const StepPlan& plan_;
   const models::Model& model_;
-  device::Optimizer optimizer_;
   int rank_;
   Storage storage_;
-  std::vector<std::unique_ptr<device::Lane>> lanes_;  // by LaneId; null where the plan does not use it
+  ControlBuffers buffers_;
+  Lanes lanes_;
   std::unique_ptr<comm::Communicator> gather_, reduce_;
-  std::vector<device::Event> events_;                  // by task
-  std::vector<bool> awaited_;                          // by task: some other lane waits for it
-  std::vector<Span> spans_;                            // by task
-  std::vector<std::vector<const std::byte*>> pieces_;  // by task: where a reduce finds the ranks' pieces
-  struct Gap {
-    std::size_t begin, size;
-  };
-  std::vector<std::vector<Gap>> gaps_;     // by unit: elements between parameters, kept at zero
+  std::unique_ptr<TaskRunner> tasks_;
+  std::vector<device::Event> events_;      // by task
+  std::vector<bool> awaited_;              // by task: some other lane waits for it
+  std::vector<Span> spans_;                // by task
   std::vector<device::Event> state_read_;  // by unit
   std::vector<Span> held_;                 // by unit: its update waited for state_read
   double held_ms_ = 0;
@@ -177,12 +154,9 @@ class Executor {
   device::Event sent_;                // the mirrors, at the start of a step
   std::vector<device::Event> ended_;  // by LaneId: the lane's work, at the end of a step
   std::vector<std::string> names_;    // by task
-  int batch_ = -1, state_ = -1, losses_ = -1, squares_ = -1, constants_ = -1, pending_ = -1, logits_ = -1;
   std::shared_ptr<const device::AlgorithmTable> algorithms_;
   std::string attention_;
   bool has_pending_ = false;  // the last step's update is still to be done
-  IoBytes moved_{};
-  std::size_t first_ = 0, rows_ = 0;  // of a step that generates; else 0
 
   bool graph_possible_ = false, recording_ = false, time_next_step_ = false;
   std::int64_t steps_ = 0, graph_steps_ = 0, steps_since_spans_ = 0;
