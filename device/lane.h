@@ -11,8 +11,8 @@ namespace strata::device {
 class Lane;
 
 // A point in a lane's work that other lanes can wait for. Recorded and waited for by the one host thread that issues
-// work; may be recorded again every step. A wait refers to the newest record issued before it; with none it is over
-// at once. Must outlive the work that refers to it.
+// work; may be recorded again every step, in another lane only after the record before was reached. A wait refers to
+// the newest record issued before it; with none it is over at once. Must outlive the work that refers to it.
 class Event {
  public:
   // For lanes of `device` and of the host.

@@ -79,6 +79,7 @@ void HostLane::record(Event::State& event) {
   event.recorder = Kind::cpu;
   submit_always([state = &event, n](Team&) {
     const std::lock_guard lock(state->mutex);
+    STRATA_CHECK_LT(state->done, n);  // else whoever waits for the newer record would wait without end
     state->done = n;
     if (state->twin) state->twin->signal(n);
     state->reached.notify_all();  // under the lock: the event may be destroyed right after

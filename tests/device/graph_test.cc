@@ -117,9 +117,11 @@ TEST_F(GraphTest, WhatNoGraphCanHoldIsRefused) {
   EXPECT_THROW(record([&] { cpu::submit(main_, [](cpu::Team&) {}); }), Error);
   side_.record(back_);
   EXPECT_THROW(record([&] { main_.wait(back_); }), Error);
+  side_.synchronize();
   Lane host("host", 1, 0, abort_);
   host.record(back_);
   EXPECT_THROW(record([&] { main_.wait(back_); }), Error);
+  host.synchronize();  // pass_on() records the event in another lane
   pass_on();
   settle();
   EXPECT_EQ(d_[0], 1);
