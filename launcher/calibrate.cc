@@ -44,27 +44,46 @@ class Calibration {
         world_(world),
         team_("calibrate", threads, world.rank(), world.abort_token()),
         single_("calibrate one", 1, world.rank(), world.abort_token()) {
-    machine_.processor = device::cpu::describe();
-    machine_.ranks = world.size();
-    machine_.threads = threads;
+    STRATA_CHECK(options.passes > 0);
   }
 
+  // Pass after pass over all figures, each from its calls in all passes: what disturbs a machine for some seconds falls
+  // on a few of a figure's calls, not on all.
   runtime::Machine run() {
+    for (int i = 0; i < options_.passes; ++i) pass();
+    return std::move(machine_);
+  }
+
+ private:
+  // Seconds of each call of a group, in all passes.
+  using Samples = std::vector<std::vector<double>>;
+
+  void pass() {
+    machine_ = {};
+    machine_.processor = device::cpu::describe();
+    machine_.ranks = world_.size();
+    machine_.threads = team_.threads();
+    next_ = 0;
     measure_waking();
     measure_blocks();
     measure_optimizer();
     measure_memory();
     if (!options_.dirs.empty()) measure_disk();
     if (world_.size() > 1) measure_collectives();
-    return std::move(machine_);
   }
 
- private:
+  // Of the figure that a pass comes to: the same in each pass, since all measure in the same order.
+  std::vector<Samples>& samples(std::size_t groups) {
+    if (next_ == samples_.size()) samples_.emplace_back(groups);
+    return samples_[next_++];
+  }
+
   // Seconds of each group, the sum of its calls, all in turns after a round that is not counted; all ranks at once.
   std::vector<double> time(Lane& lane, const std::vector<Calls>& groups) {
     world_.barrier();
-    std::vector<std::vector<std::vector<double>>> seconds;
-    for (const Calls& group : groups) seconds.emplace_back(group.size());
+    std::vector<Samples>& seconds = samples(groups.size());
+    for (std::size_t g = 0; g < groups.size(); ++g) seconds[g].resize(groups[g].size());
+    const double enough = options_.seconds / options_.passes * static_cast<double>(groups.size());
     double all = 0;
     bool warm = false;
     do {
@@ -77,7 +96,7 @@ class Calibration {
           if (warm) seconds[g][i].push_back(took);
           if (warm) all += took;
         }
-    } while (!std::exchange(warm, true) || all < options_.seconds * static_cast<double>(groups.size()));
+    } while (!std::exchange(warm, true) || all < enough);
     std::vector<double> out(groups.size());
     for (std::size_t g = 0; g < groups.size(); ++g)
       for (std::vector<double>& s : seconds[g]) out[g] += quick(s);
@@ -168,9 +187,9 @@ class Calibration {
     machine_.norm_gb_per_s = bytes / s[2] / 1e9;
   }
 
-  // Write and read, in calls as large as an update's chunk of fp32 state.
+  // Write and read, in calls as large as an update's chunk of fp32 state; and what a small one takes beyond its bytes.
   void measure_disk() {
-    constexpr std::size_t kCall = std::size_t{8} << 20;
+    constexpr std::size_t kCall = std::size_t{8} << 20, kSmall = std::size_t{64} << 10;
     const std::size_t all = std::max(kCall, options_.bytes / kCall * kCall);
     offload::IoOptions io;
     io.folders = options_.dirs;
@@ -192,9 +211,19 @@ class Calibration {
                                   })},
                                   Calls{pass([&](std::size_t at) {
                                     swap.read(at, {staging.data(), kCall});
-                                  })}});
+                                  })},
+                                  Calls{[&] {
+                                    swap.write(0, {staging.data(), kSmall});
+                                  }},
+                                  Calls{[&] {
+                                    swap.read(0, {staging.data(), kSmall});
+                                  }}});
     const double bytes = static_cast<double>(all) / 1e9;
-    machine_.disk = {static_cast<double>(options_.dirs.size()), bytes / s[1], bytes / s[0]};
+    const auto beyond_bytes_us = [&](double small, double whole) {
+      return 1e6 * std::max(small - whole * kSmall / static_cast<double>(all), 0.1 * small);
+    };
+    machine_.disk = {static_cast<double>(options_.dirs.size()), bytes / s[1], bytes / s[0], beyond_bytes_us(s[3], s[1]),
+                     beyond_bytes_us(s[2], s[0])};
   }
 
   void measure_collectives() {
@@ -206,10 +235,12 @@ class Calibration {
     const comm::ShardedRange range{shard, 0, whole};
     std::vector<const std::byte*> pieces(ranks);
     // So many on every rank: those that end early would leave the others waiting.
-    constexpr int kTimes = 12;
+    const int times = std::max(1, 12 / options_.passes);
     const auto per_s = [&](auto&& collective) {
-      std::vector<double> seconds;
-      for (int i = -1; i < kTimes; ++i) {
+      Samples& group = samples(1)[0];
+      group.resize(1);
+      std::vector<double>& seconds = group[0];
+      for (int i = -1; i < times; ++i) {
         world_.barrier();
         const auto start = std::chrono::steady_clock::now();
         collective();
@@ -227,6 +258,8 @@ class Calibration {
   const CalibrateOptions& options_;
   comm::World& world_;
   Lane team_, single_;
+  std::vector<std::vector<Samples>> samples_;  // by figure and group
+  std::size_t next_ = 0;
   runtime::Machine machine_;
 };
 

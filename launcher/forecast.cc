@@ -56,9 +56,7 @@ Forecast forecast(const runtime::Job& job, const runtime::Machine& machine) {
   const runtime::MachineProfile profile = profile_of(machine, job);
   Forecast f;
   f.spans = simulate(job.plan, profile);
-  std::int64_t end = 0;
-  for (const runtime::Span& span : f.spans) end = std::max(end, span.end);
-  f.step_ms = static_cast<double>(end) * 1e-6;
+  f.step_ms = 1e3 * runtime::seconds_of(f.spans);
   f.tokens_per_s = static_cast<double>(job.plan.tokens) * job.plan.accumulation * job.ranks / f.step_ms * 1e3;
   f.path = critical_path(job.plan, profile, f.spans);
   return f;

@@ -137,7 +137,8 @@ int plan(const PlanOptions& options) {
   }
   if (options.trace) {
     runtime::ReportFile file(*options.trace);
-    const auto spans = prediction ? prediction->forecast.spans : runtime::simulate(job.plan, {});
+    const auto spans = prediction ? prediction->forecast.spans
+                                  : runtime::simulate(job.plan, runtime::nominal_profile(job.plan.device.kind));
     file.write(runtime::trace_json(job.plan, *job.model, spans, 0));
     file.close();
   }

@@ -16,6 +16,7 @@
 #include "runtime/available_memory.h"
 #include "runtime/model_folder.h"
 #include "runtime/seat.h"
+#include "runtime/simulator.h"
 
 namespace strata::runtime {
 namespace {
@@ -52,6 +53,9 @@ models::RunShape shape_of(const Recipe& recipe, Purpose purpose) {
           recipe.device.seat.device};
 }
 
+// Written at once: large enough for a drive's full speed, small enough to stay in the cache meanwhile.
+constexpr std::size_t kCheckpointStaging = std::size_t{4} << 20;
+
 PlanRequest request_of(const Recipe& recipe, const models::Model& model, const models::RunShape& shape, int ranks,
                        bool vertical, std::size_t tile_bytes) {
   PlanRequest request{&model, shape, ranks, shape.training ? recipe.accumulation_steps(ranks) : 1,
@@ -64,6 +68,7 @@ PlanRequest request_of(const Recipe& recipe, const models::Model& model, const m
   request.algorithm = recipe.optimizer.algorithm();
   request.moments = recipe.optimizer.moment_format();
   request.tile_bytes = tile_bytes;
+  if (shape.training && recipe.checkpoint.dir) request.checkpoint_staging = kCheckpointStaging;
   return request;
 }
 
@@ -180,6 +185,17 @@ bool says_more(const Suggestion& suggestion, const std::vector<Suggestion>& all)
   return std::none_of(all.begin(), all.end(), does);
 }
 
+// For memory.order = auto: the faster one as the simulator has it on a nominal machine of the plan's kind; of two that
+// it hardly tells apart, the one that moves less.
+bool is_better(const StepPlan& a, const StepPlan& b) {
+  constexpr double kSame = 0.01;
+  const MachineProfile machine = nominal_profile(a.device.kind);
+  const double with_a = seconds_of(simulate(a, machine)), with_b = seconds_of(simulate(b, machine));
+  if (std::abs(with_a - with_b) > kSame * with_b) return with_a < with_b;
+  const auto moved = [](const StepPlan& p) { return p.comm_bytes.total() + p.io_bytes.total(); };
+  return moved(a) != moved(b) ? moved(a) < moved(b) : a.memory[0].peak <= b.memory[0].peak;
+}
+
 }  // namespace
 
 std::string bytes_text(std::size_t bytes) {
@@ -219,10 +235,8 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
     if (!plan.sharded_parameters() && !plan.fast && plan.io_bytes.total() == 0) return plan;
     if (calls_of(recipe, job.model->units.size(), ranks, purpose) > kMostVerticalCalls) return plan;
     StepPlan vertical = ordered(true);
-    const bool smaller = vertical.memory[0].peak <= plan.memory[0].peak;
-    const auto moved = [](const StepPlan& p) { return p.comm_bytes.total() + p.io_bytes.total(); };
-    const bool moves_less = moved(vertical) < moved(plan);
-    return fits(vertical, capacity) && (smaller || moves_less) ? vertical : plan;
+    if (!fits(vertical, capacity)) return plan;
+    return !fits(plan, capacity) || is_better(vertical, plan) ? vertical : plan;
   };
   job.plan = plan_of(0);
   if (fits(job.plan, capacity) || !job.plan.sharded_parameters() ||

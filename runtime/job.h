@@ -34,7 +34,7 @@ struct Capacity {
 
 // Reads the model's configuration and plans the step, for the device of recipe.device.seat. Workspaces are sized for
 // every core of the machine, so that the plan is the same however ranks share them. memory.order = auto becomes
-// vertical where gathered parameters are then moved less often and the step needs no more memory for it. Where the step
+// the order that the simulator has as faster on a nominal machine of this kind, and that fits. Where the step
 // does not fit and parameters are sharded, the largest units are gathered part by part, as few of them as needed.
 // Throws Error{usage}, Error{corrupt}.
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train);

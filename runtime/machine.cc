@@ -33,8 +33,11 @@ Fields measured_everywhere(Machine& m) {
   return fields;
 }
 Fields of_disk(Machine::Disk& d) {
-  return {
-      {"disk.drives", &d.drives}, {"disk.read_gb_per_s", &d.read_gb_per_s}, {"disk.write_gb_per_s", &d.write_gb_per_s}};
+  return {{"disk.drives", &d.drives},
+          {"disk.read_gb_per_s", &d.read_gb_per_s},
+          {"disk.write_gb_per_s", &d.write_gb_per_s},
+          {"disk.read_latency_us", &d.read_latency_us},
+          {"disk.write_latency_us", &d.write_latency_us}};
 }
 Fields of_collectives(Machine::Collectives& c) {
   return {{"collectives.all_gather_gb_per_s", &c.all_gather_gb_per_s},
@@ -203,6 +206,8 @@ MachineProfile profile_of(const Machine& m, const Job& job) {
     const double part = std::min(1.0, drives / m.disk->drives) * 1e9;
     p.read_bytes_per_s = m.disk->read_gb_per_s * part;
     p.write_bytes_per_s = m.disk->write_gb_per_s * part;
+    p.read_latency_s = m.disk->read_latency_us * 1e-6;
+    p.write_latency_s = m.disk->write_latency_us * 1e-6;
   }
   return p;
 }

@@ -31,6 +31,7 @@ struct Machine {
   double host_copy_gb_per_s = 0, sum_gb_per_s = 0, norm_gb_per_s = 0;
   struct Disk {
     double drives = 1, read_gb_per_s = 0, write_gb_per_s = 0;  // striped over all drives
+    double read_latency_us = 0, write_latency_us = 0;          // of a transfer, beyond its bytes
   };
   std::optional<Disk> disk;
   struct Collectives {

@@ -57,6 +57,21 @@ double sum_of(const BoundSeconds& seconds) {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0);
 }
 
+MachineProfile nominal_profile(device::Kind kind) {
+  MachineProfile m;
+  if (kind == device::Kind::cpu) return m;
+  m.flops_per_s = 4e14;
+  m.attention_flops_per_s = 2e14;
+  for (double* memory :
+       {&m.bytes_per_s, &m.loss_bytes_per_s, &m.update_bytes_per_s, &m.sum_bytes_per_s, &m.norm_bytes_per_s})
+    *memory = 2e12;
+  m.host_bytes_per_s = 4e10;
+  m.all_gather_bytes_per_s = m.all_to_all_bytes_per_s = 1e11;
+  m.read_bytes_per_s = m.write_bytes_per_s = 5e9;
+  m.task_overhead_s = 5e-6;
+  return m;
+}
+
 BoundSeconds seconds_of(const Task& task, const MachineProfile& m) {
   const Cost& c = task.cost;
   BoundSeconds s{};
@@ -69,6 +84,8 @@ BoundSeconds seconds_of(const Task& task, const MachineProfile& m) {
   add(Bound::host_link, c.host_bytes, m.host_bytes_per_s);
   add(Bound::disk, c.read_bytes, m.read_bytes_per_s);
   add(Bound::disk, c.written_bytes, m.write_bytes_per_s);
+  if (c.read_bytes > 0) add(Bound::disk, m.read_latency_s, 1);
+  if (c.written_bytes > 0) add(Bound::disk, m.write_latency_s, 1);
   switch (task.kind) {
     case TaskKind::update:
       add(Bound::optimizer, c.bytes, m.update_bytes_per_s);
@@ -138,6 +155,12 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) 
       r.task = -1;
     }
   }
+}
+
+double seconds_of(std::span<const Span> spans) {
+  std::int64_t end = 0;
+  for (const Span& span : spans) end = std::max(end, span.end);
+  return static_cast<double>(end) * 1e-9;
 }
 
 std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span> spans) {

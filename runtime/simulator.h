@@ -20,10 +20,14 @@ struct MachineProfile {
   double host_bytes_per_s = 1e10;                          // between device and host
   double all_gather_bytes_per_s = 5e9, all_to_all_bytes_per_s = 5e9;  // sent by a rank
   double read_bytes_per_s = 2e9, write_bytes_per_s = 2e9;             // the drives of the nvme tier
+  double read_latency_s = 1e-4, write_latency_s = 1e-4;               // of a transfer, beyond its bytes
   double task_overhead_s = 20e-6;                                     // issuing and waking
   // What lanes share on the CPU device; 0: nothing, each has its own.
   double cores = 0, memory_bytes_per_s = 2e10;
 };
+
+// Nominal speeds of a kind of device: the defaults, or those of a data-centre GPU with host and drives beside it.
+MachineProfile nominal_profile(device::Kind kind);
 
 // What a task's time goes to.
 enum class Bound : std::uint8_t { products, attention, memory, optimizer, communication, host_link, disk, waking };
@@ -38,6 +42,9 @@ BoundSeconds seconds_of(const Task& task, const MachineProfile& machine);
 // When each task of the plan would run: lanes in order, waits kept. Tasks that run at once share cores, memory and
 // drives: where they ask for more than there is, all of them get their part (processor sharing).
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine);
+
+// From the first task's begin to the last one's end.
+double seconds_of(std::span<const Span> spans);
 
 // Time that the compute lane stood still for each lane, in ms: before each compute task, charged to the lane of the
 // wait that ended last.

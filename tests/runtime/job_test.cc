@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "device/error.h"
+#include "runtime/simulator.h"
 #include "tests/failure.h"
 
 namespace strata::runtime {
@@ -32,6 +34,30 @@ TEST(JobTest, StepsOfTooManyCallsAreRefusedBeforeTheyAreListed) {
   refused({"model.config.n_layer=4096"}, 1 << 20, "1048576 ranks");
   EXPECT_EQ(job({"training.gradient_accumulation_steps=10922"}, 2).plan.accumulation, 10922);
   EXPECT_FALSE(job({"training.gradient_accumulation_steps=10922", "zero.stage=3"}, 2).plan.vertical);
+}
+
+TEST(JobTest, OrderIsTheOneThatIsFasterOrMovesLess) {
+  const auto chosen = [](std::vector<std::string> sets, int ranks) {
+    sets.insert(sets.end(), {"training.gradient_accumulation_steps=4", "model.config.n_embd=256"});
+    const auto ordered = [&](const std::string& order) {
+      auto all = sets;
+      all.push_back("memory.order=" + order);
+      return job(all, ranks).plan;
+    };
+    const StepPlan horizontal = ordered("horizontal"), vertical = ordered("vertical"), taken = ordered("auto");
+    const auto seconds = [](const StepPlan& plan) {
+      return seconds_of(simulate(plan, nominal_profile(device::Kind::cpu)));
+    };
+    EXPECT_LE(seconds(taken), 1.01 * std::min(seconds(horizontal), seconds(vertical))) << sets[0];
+    return taken.vertical;
+  };
+  EXPECT_TRUE(chosen({"zero.stage=3"}, 2)) << "gathered once a step";
+  EXPECT_TRUE(chosen({"zero.parameters=host"}, 1)) << "uploaded once a step";
+  EXPECT_FALSE(chosen({"zero.stage=1"}, 2)) << "nothing moves more often in either";
+  EXPECT_FALSE(chosen({"zero.optimizer=host", "training.recompute=block", "zero.activations=nvme",
+                       "memory.nvme=[\"/tmp\"]", "data.seq_len=128", "training.micro_batch_size=4"},
+                      1))
+      << "what crosses between units would go to the drive for every micro-batch";
 }
 
 TEST(JobTest, WhatIsNamedAsNearestFits) {

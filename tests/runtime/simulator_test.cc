@@ -17,7 +17,7 @@ MachineProfile unit_speeds(double cores) {
         &m.sum_bytes_per_s, &m.norm_bytes_per_s, &m.host_bytes_per_s, &m.all_gather_bytes_per_s,
         &m.all_to_all_bytes_per_s, &m.read_bytes_per_s, &m.write_bytes_per_s})
     *speed = 1;
-  m.task_overhead_s = 0;
+  m.task_overhead_s = m.read_latency_s = m.write_latency_s = 0;
   m.cores = cores;
   m.memory_bytes_per_s = 1e9;  // never the limit
   return m;
@@ -89,6 +89,18 @@ double length(const Span& span) {
   return static_cast<double>(span.end - span.begin) * 1e-9;
 }
 constexpr double kClock = 1e-6;  // spans are whole nanoseconds; a few hundred of them add up
+
+TEST(Simulator, ATransferOfADriveTakesItsLatencyBesidesItsBytes) {
+  MachineProfile machine = unit_speeds(0);
+  machine.read_latency_s = 0.5;
+  machine.write_latency_s = 0.25;
+  const auto spans = simulate(
+      plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::disk_write, 1, {0}), task_in(LaneId::compute, 1, {1})}),
+      machine);
+  EXPECT_NEAR(length(spans[0]), 1.5, kClock);
+  EXPECT_NEAR(length(spans[1]), 1.25, kClock);
+  EXPECT_NEAR(length(spans[2]), 1, kClock) << "no transfer";
+}
 
 TEST(Simulator, LanesKeepTheirOrderAndTasksTheirWaits) {
   std::mt19937 random(1);
