@@ -36,16 +36,29 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The recipe that the options stand for; parameters are shared out between ranks unless --set says otherwise.
+// The recipe that the options stand for.
 std::vector<std::string> recipe_of(const GenerateOptions& options, const runtime::ModelFolder& folder,
                                    std::size_t positions) {
   std::vector<std::string> sets = {
       fmt::format("model.path={}", folder.path().string()),
       fmt::format("training.precision={}",
                   options.precision ? *options.precision : std::string(device::name_of(folder.dtype()))),
-      fmt::format("data.seq_len={}", positions), "zero.stage=3"};
+      fmt::format("data.seq_len={}", positions)};
   sets.insert(sets.end(), options.sets.begin(), options.sets.end());
   return sets;
+}
+
+bool says_stage(const GenerateOptions& options) {
+  return std::any_of(options.sets.begin(), options.sets.end(),
+                     [](const std::string& set) { return set.starts_with("zero.stage="); });
+}
+
+// Weights shared out between ranks are gathered anew for every token: only where they do not fit whole.
+int stage_of(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world) {
+  bool whole = true;
+  agree(world,
+        [&] { whole = fits(make_job(recipe, world.size(), capacity, runtime::Purpose::generate).plan, capacity); });
+  return whole ? 0 : 3;
 }
 
 // What was generated, and how fast.
@@ -103,10 +116,12 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
     if (prompt.empty()) fail(Exit::usage, "the prompt is empty: generation needs a token to start from");
     sets = recipe_of(options, folder, prompt.size() + static_cast<std::size_t>(options.max_new_tokens));
   });
-  const runtime::Recipe recipe = read_recipe(std::nullopt, sets, world, false);
+  runtime::Recipe recipe = read_recipe(std::nullopt, sets, world, false);
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, world), world, runtime::Purpose::generate);
+  const runtime::Capacity capacity = agree_on_capacity(recipe, world);
+  if (world.size() > 1 && !says_stage(options)) recipe.zero.stage = stage_of(recipe, capacity, world);
+  const runtime::Job job = plan_job(recipe, capacity, world, runtime::Purpose::generate);
   require_same_plan(job, world);
   agree(world, [&] {
     for (const std::uint32_t token : prompt)
@@ -134,10 +149,10 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   if (!speaks) return;
   if (decoder) write(decoder->finish());
   if (isatty(STDOUT_FILENO) == 1) fmt::print("\n");
-  fmt::print(stderr, "strata: {} tokens read in {:.2f} s, {} written at {:.1f} tokens/s ({}, {}, {} {} a rank)\n",
+  fmt::print(stderr, "strata: {} tokens read in {:.2f} s, {} written at {:.1f} tokens/s ({}, {}, {} {} a rank{})\n",
              prompt.size(), result.prompt_s, result.tokens.size(), result.tokens_per_s(),
-             device::name_of(recipe.training.precision), world.describe(), threads,
-             threads == 1 ? "thread" : "threads");
+             device::name_of(recipe.training.precision), world.describe(), threads, threads == 1 ? "thread" : "threads",
+             job.plan.sharded_parameters() ? ", weights sharded" : "");
   if (!json) return;
   json->write(fmt::format(
       "{{\"prompt_tokens\":[{}],\"tokens\":[{}],\"text\":{},\"prompt_s\":{},\"tokens_per_s\":{},\"ranks\":{},"
