@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "device/dtype.h"
+#include "device/dynamic_map.h"
 #include "device/error.h"
+#include "device/moment_format.h"
 #include "launcher/statistics.h"
 #include "runtime/checkpoint_folder.h"
 #include "runtime/checkpoint_reader.h"
@@ -65,6 +67,41 @@ std::vector<float> numbers(std::span<const std::byte> bytes, const std::string& 
   return out;
 }
 
+// Numbers of a moment in 8 bits, whose bytes come in pieces that are no whole blocks (device/moment_format.h).
+class EightBitNumbers {
+ public:
+  EightBitNumbers(bool has_sign, std::uint64_t elements) : has_sign_(has_sign), left_(elements) {}
+
+  // Of the blocks that are whole with these bytes; the rest waits for the next ones.
+  std::vector<float> next(std::span<const std::byte> bytes) {
+    waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
+    std::vector<float> out;
+    std::size_t at = 0;
+    for (; at + kBlock <= waiting_.size(); at += kBlock) {
+      float largest = 0;
+      std::memcpy(&largest, &waiting_[at], sizeof(largest));
+      const auto count = std::min<std::uint64_t>(left_, device::kMomentBlock);
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto code = std::to_integer<std::uint8_t>(waiting_[at + sizeof(largest) + i]);
+        out.push_back(largest * (has_sign_ ? device::decode<true>(code) : device::decode<false>(code)));
+      }
+      left_ -= count;
+    }
+    waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(at));
+    return out;
+  }
+  static std::uint64_t element_at(std::uint64_t byte) {
+    const std::uint64_t in_block = byte % kBlock;
+    return byte / kBlock * device::kMomentBlock + (in_block < sizeof(float) ? 0 : in_block - sizeof(float));
+  }
+
+ private:
+  static constexpr std::size_t kBlock = device::moment_bytes(device::MomentFormat::block8, device::kMomentBlock);
+  bool has_sign_;
+  std::uint64_t left_;  // elements to come
+  std::vector<std::byte> waiting_;
+};
+
 std::size_t name_width(const std::vector<TensorEntry>& tensors) {
   std::size_t width = 6;
   for (const TensorEntry& tensor : tensors) width = std::max(width, tensor.name.size());
@@ -78,19 +115,20 @@ std::string inspect_state(const Checkpoint& checkpoint, const std::string& kind,
   Statistics statistics;
   std::string damage;
   const bool plain = reader.dtype() != "U8";
+  EightBitNumbers blocks(kind == name_of(runtime::StateKind::moment1), tensor.elements());
   try {
     for (auto bytes = reader.next(); !bytes.empty(); bytes = reader.next())
-      if (plain) statistics.add(numbers(bytes, reader.dtype()));
+      statistics.add(plain ? numbers(bytes, reader.dtype()) : blocks.next(bytes));
   } catch (const Error& error) {
     damage = error.what();
   }
   fmt::print(out, "{:<{}}  {:<8} {:<9} {:<16}", tensor.name, width, kind, plain ? reader.dtype() : "8bit",
              fmt::format("[{}]", fmt::join(tensor.shape, ", ")));
-  if (plain && damage.empty())
+  if (damage.empty())
     fmt::print(out, " {:>12.5g} {:>12.5g} {:>11}  ok\n", statistics.mean(), statistics.deviation(),
                statistics.non_finite());
   else
-    fmt::print(out, " {:>12} {:>12} {:>11}  {}\n", "-", "-", "-", damage.empty() ? "ok" : "DAMAGED");
+    fmt::print(out, " {:>12} {:>12} {:>11}  DAMAGED\n", "-", "-", "-");
   return damage;
 }
 
@@ -107,7 +145,7 @@ std::string difference(StateReader a, StateReader b) {
     const std::size_t n = std::min(left.size(), right.size());
     const auto found = std::mismatch(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(n), right.begin());
     if (const auto same = static_cast<std::size_t>(found.first - left.begin()); same < n) {
-      if (a.dtype() == "U8") return fmt::format("first at byte {}", at + same);
+      if (a.dtype() == "U8") return fmt::format("first at element {}", EightBitNumbers::element_at(at + same));
       const std::size_t size = a.dtype() == "F32" ? 4 : 2, begin = same / size * size;
       return fmt::format("first at element {}: {} and {}", (at + begin) / size,
                          numbers(left.subspan(begin, size), a.dtype())[0],

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <regex>
 #include <sstream>
+#include <utility>
 
 #include "launcher/inspect.h"
 #include "launcher/statistics.h"
@@ -38,6 +40,32 @@ TEST(InspectCheckpointTest, ShowsAndCompares) {
   inspect(run.checkpoints() / "step-00000002", other, out);
   EXPECT_THAT(out.str(), AllOf(HasSubstr("step 2 and step 3"),
                                ContainsRegex("wte.weight +master +first at element [0-9]+: .* and ")));
+}
+
+// After one step moments in 8 bits are those in fp32, each rounded to its code: by up to a twentieth of large values.
+TEST(InspectCheckpointTest, ShowsWhatMomentsIn8BitsStandFor) {
+  const auto shown = [](const std::string& moments) {
+    const runtime::SavedRun run;
+    run.run(2, run.sets(2, {"zero.stage=3", "optimizer.moments=" + moments}), 1, {1});
+    std::ostringstream out;
+    EXPECT_EQ(inspect(run.checkpoints(), out), 0);
+    return out.str();
+  };
+  const std::string plain = shown("fp32"), coded = shown("8bit");
+  EXPECT_THAT(coded, AllOf(ContainsRegex("c_fc.weight +moment1 +8bit "), ContainsRegex("wte.weight +moment1 +F32 ")));
+  // Mean and deviation.
+  const auto figures = [](const std::string& text, const std::string& kind) {
+    const std::regex line("h.1.mlp.c_fc.weight +" + kind + " +(?:8bit|F32) +\\[[^\\]]*\\] +(\\S+) +(\\S+) +0  ok\n");
+    std::smatch found;
+    EXPECT_TRUE(std::regex_search(text, found, line)) << text;
+    return found.empty() ? std::pair(0.0, 0.0) : std::pair(std::stod(found[1]), std::stod(found[2]));
+  };
+  const auto [mean1, deviation1] = figures(plain, "moment1");
+  EXPECT_NEAR(figures(coded, "moment1").first, mean1, 0.01 * deviation1);
+  EXPECT_NEAR(figures(coded, "moment1").second, deviation1, 0.05 * deviation1);
+  const auto [mean2, deviation2] = figures(plain, "moment2");
+  EXPECT_NEAR(figures(coded, "moment2").first, mean2, 0.05 * mean2);
+  EXPECT_NEAR(figures(coded, "moment2").second, deviation2, 0.05 * deviation2);
 }
 
 TEST(InspectCheckpointTest, NamesWhatIsDamaged) {
