@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <numeric>
 
@@ -191,9 +192,15 @@ void run(const runtime::Recipe& recipe, comm::World& world, const StopSignal& st
   describe_drives(recipe, trainer.executor(), world);
   if (const std::string& attention = trainer.executor().attention(); speaks && !attention.empty())
     fmt::print(stderr, "strata: attention by {}\n", attention);
+  const auto start = std::chrono::steady_clock::now();
   const auto resumed = runtime::start_or_resume(trainer, job, world, threads, note);
-  if (resumed && speaks)
-    fmt::print(stderr, "strata: goes on after step {} of {}\n", trainer.steps_done(), resumed->string());
+  world.barrier();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  if (speaks && resumed)
+    fmt::print(stderr, "strata: goes on after step {} of {}, read in {:.2f} s\n", trainer.steps_done(),
+               resumed->string(), took.count());
+  else if (speaks && recipe.model.init == runtime::Init::pretrained)
+    fmt::print(stderr, "strata: weights read in {:.2f} s\n", took.count());
   checkpoints.open(job, world, trainer);
   Reports reports;  // opened, and so emptied, once everything else is known to be there
   agree(world, [&] {

@@ -43,6 +43,11 @@ class Checkpoint::File {
     }
   }
 
+  void prefetch(std::uint64_t offset, std::uint64_t bytes) const {
+    // Advice only: where the system does not take it, reads are as right as before.
+    (void)::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+  }
+
  private:
   fs::path path_;
   int fd_;
@@ -121,6 +126,11 @@ std::span<const std::byte> Checkpoint::read_block(const Extent& extent, std::siz
     fail(Exit::corrupt, "{}, offset {}: expected checksum {:016x} of {}/{}, found {:016x}: the file is damaged",
          file.path().string(), extent.offset + begin, extent.checksums[block], extent.kind, extent.tensor, sum);
   return bytes;
+}
+
+void Checkpoint::prefetch_block(const Extent& extent, std::size_t block) const {
+  const std::uint64_t begin = block * kBlockBytes;
+  files_[extent.file].prefetch(extent.offset + begin, std::min<std::uint64_t>(kBlockBytes, extent.bytes - begin));
 }
 
 void Checkpoint::read(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::span<float> out) const {

@@ -37,6 +37,9 @@ class Checkpoint {
   // Block `block` of an extent, read into `buffer` (kBlockBytes) and verified.
   std::span<const std::byte> read_block(const Extent& extent, std::size_t block, std::span<std::byte> buffer) const;
 
+  // Says that it will be read soon.
+  void prefetch_block(const Extent& extent, std::size_t block) const;
+
   // Elements [begin, begin + out.size()) of a tensor's fp32 state.
   void read(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::span<float> out) const;
 

@@ -140,7 +140,8 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
         if (block.begin() < need.end && std::min(block.begin() + kBlockBytes, e.first_byte() + e.bytes) > need.begin)
           blocks.push_back(block);
   }
-  parallel(blocks.size(), threads, [&](std::size_t i) {
+  const auto prefetch = [&](std::size_t i) { checkpoint.prefetch_block(*blocks[i].extent, blocks[i].index); };
+  parallel_reads(blocks.size(), threads, prefetch, [&](std::size_t i) {
     const auto& [need, extent, index] = blocks[i];
     std::vector<float> buffer(kBlockBytes / sizeof(float));
     const auto bytes = checkpoint.read_block(*extent, index, std::as_writable_bytes(std::span(buffer)));

@@ -15,8 +15,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Written at once: large enough for a drive's full speed, small enough to stay in the cache meanwhile.
-constexpr std::size_t kStaging = std::size_t{4} << 20;
+std::span<std::byte> staging_of(const StepPlan& plan, const Executor& executor) {
+  STRATA_CHECK(plan.checkpoint_staging >= 0);
+  const auto bytes = plan.buffers[static_cast<std::size_t>(plan.checkpoint_staging)].bytes;
+  return {executor.storage().view(plan.checkpoint_staging, device::DType::fp32).data, bytes};
+}
 
 // Checksums of blocks, from pieces of any size.
 class BlockHash {
@@ -55,7 +58,7 @@ CheckpointWriter::CheckpointWriter(const Job& job, comm::World& world, Executor&
     : world_(world),
       executor_(executor),
       folder_(folder),
-      staging_(kStaging),
+      staging_(staging_of(job.plan, executor)),
       records_(static_cast<std::size_t>(world.size())),
       lane_(std::make_unique<device::Lane>("checkpoint", 1, world.rank(), world.abort_token())) {
   manifest_.micro_batches_per_step =
@@ -159,19 +162,19 @@ void CheckpointWriter::write_unit(std::size_t unit) {
 void CheckpointWriter::write_extent(Extent& extent, const Part& part) {
   BlockHash hash;
   for (std::uint64_t at = 0; at < extent.bytes;) {
-    const std::uint64_t n = std::min({extent.bytes - at, hash.block_left(at), kStaging - filled_});
-    const std::span<std::byte> piece(staging_.at(filled_), n);
+    const std::uint64_t n = std::min({extent.bytes - at, hash.block_left(at), staging_.size() - filled_});
+    const std::span<std::byte> piece = staging_.subspan(filled_, n);
     executor_.storage().read_state(part.unit, part.kind, part.begin + at, piece);
     hash.add(piece);
     filled_ += n;
     at += n;
     if (at % kBlockBytes == 0 || at == extent.bytes) extent.checksums[(at - 1) / kBlockBytes] = hash.end_block();
-    if (filled_ == kStaging) flush();
+    if (filled_ == staging_.size()) flush();
   }
 }
 
 void CheckpointWriter::flush() {
-  if (filled_) file_->write(flushed_, {staging_.data(), filled_});
+  if (filled_) file_->write(flushed_, staging_.first(filled_));
   flushed_ += filled_;
   filled_ = 0;
 }

@@ -25,9 +25,9 @@ struct CheckpointFigures {
   double last_ms;        // from its begin until the last one was durable
 };
 
-// Writes this rank's shard of checkpoints in a lane of its own, while training goes on: straight from the live state,
-// unit by unit, each unit's next update waiting until it was read. An error in the lane ends the run; what was
-// published before stays. Every rank has one; destroyed before the executor.
+// Writes this rank's shard of checkpoints, of a job whose recipe has a checkpoint.dir, in a lane of its own, while
+// training goes on: straight from the live state, unit by unit, each unit's next update waiting until it was read. An
+// error in the lane ends the run; what was published before stays. Every rank has one; destroyed before the executor.
 class CheckpointWriter {
  public:
   // Collective.
@@ -66,7 +66,7 @@ class CheckpointWriter {
   std::vector<Extent> extents_;
   std::vector<Part> parts_;                // of extents_, in their order
   std::vector<std::size_t> first_extent_;  // by unit, and the total
-  device::Arena staging_;
+  std::span<std::byte> staging_;           // of the plan
   std::size_t filled_ = 0;
   std::uint64_t header_bytes_ = 0, file_bytes_ = 0, flushed_ = 0;
   std::filesystem::path temporary_;

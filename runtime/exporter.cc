@@ -103,6 +103,8 @@ void write_tensor(Sequential& file, const WeightSource& weights, const Source& s
   std::vector<std::byte> stored(values.size() * size_of(dtype));
   for (std::size_t begin = 0; begin < size; begin += kPiece) {
     const auto piece = std::span(values).first(std::min(kPiece, size - begin));
+    const std::size_t next = begin + piece.size();
+    weights.prefetch(source.unit, source.parameter, next, std::min(kPiece, size - next));
     weights.read(source.unit, source.parameter, begin, piece);
     device::visit(dtype, [&](auto zero) {
       using T = decltype(zero);

@@ -28,6 +28,9 @@ class OwnedCheckpoint final : public WeightSource {
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
     weights_->read(unit, parameter, begin, out);
   }
+  void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
+    weights_->prefetch(unit, parameter, begin, count);
+  }
 
  private:
   Checkpoint checkpoint_;

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <exception>
@@ -28,6 +29,17 @@ void parallel(std::size_t n, int threads, F&& f) {
   work();
   others.clear();
   if (error) std::rethrow_exception(error);
+}
+
+// The same for what reads files: prefetch(i) comes well before f(i), so that the drive is busy while f works.
+template <typename Prefetch, typename F>
+void parallel_reads(std::size_t n, int threads, Prefetch&& prefetch, F&& f) {
+  constexpr std::size_t kAhead = 16;
+  for (std::size_t i = 0; i < std::min(n, kAhead); ++i) prefetch(i);
+  parallel(n, threads, [&](std::size_t i) {
+    if (i + kAhead < n) prefetch(i + kAhead);
+    f(i);
+  });
 }
 
 }  // namespace strata::runtime

@@ -191,6 +191,7 @@ struct StepPlan {
   std::vector<Buffer> buffers;
   std::vector<Task> tasks;
   std::vector<Home> homes;     // by unit
+  int checkpoint_staging;      // host memory that state passes through on its way to a checkpoint; -1: none is written
   Memory memory;               // predicted
   comm::CommBytes comm_bytes;  // predicted, sent by one rank in a step
   IoBytes io_bytes;            // predicted

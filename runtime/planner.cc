@@ -72,6 +72,9 @@ class Builder {
     losses_ = add("losses", LossState::bytes(d_.model.units.size()));
     if (!r_.forward_only) d_.squares = add("squares", sizeof(SquareState));
     if (d_.model.constants_bytes) constants_ = add("constants", d_.model.constants_bytes);
+    d_.plan.checkpoint_staging = -1;
+    if (r_.checkpoint_staging > 0)
+      d_.plan.checkpoint_staging = d_.add_buffer("checkpoint", Kind::staging, Tier::host, r_.checkpoint_staging, true);
     caches_.assign(at(d_.units()), -1);
     if (r_.shape.cache > 0)
       logits_ = d_.add_buffer("logits", Kind::activations, Tier::device, d_.model.vocabulary * sizeof(float), true);

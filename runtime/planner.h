@@ -37,6 +37,8 @@ struct PlanRequest {
   // Elements that an update takes at once where state or gradient lie in another tier than it runs in: large enough for
   // transfers at full speed, small enough that host memory holds a few. A multiple of kShardAlignment.
   std::size_t update_chunk = std::size_t{2} << 20;
+  // Bytes of the plan's checkpoint_staging; 0: none.
+  std::size_t checkpoint_staging = 0;
 };
 
 // The step as tasks, with waits, offsets, predicted memory and bytes. Milliseconds; touches no device.

@@ -83,19 +83,24 @@ class StoredWeights final : public WeightSource {
 
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
     const models::StoredTensor& tensor = *tensors_[unit][parameter];
-    // Page by page a cold file is read slowly, and what is mapped counts as the rank's memory.
-    const std::size_t element = size_of(*tensor.type);
-    const auto part = tensor.bytes.subspan(begin * element, out.size() * element);
-    device::MappedFile::will_need(part);
     models::read_elements(tensor, begin, out);
-    device::MappedFile::release(part);
+    device::MappedFile::release(part_of(tensor, begin, out.size()));  // what is mapped counts as the rank's memory
     for (std::size_t i = 0; i < out.size(); ++i)
       if (!std::isfinite(out[i]))
         fail(Exit::corrupt, "{}: tensor {} holds {} at element {}, where finite weights are expected",
              tensor.file.string(), tensor.name, out[i], begin + i);
   }
 
+  // Page by page a cold file is read slowly.
+  void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
+    device::MappedFile::will_need(part_of(*tensors_[unit][parameter], begin, count));
+  }
+
  private:
+  static std::span<const std::byte> part_of(const models::StoredTensor& tensor, std::size_t begin, std::size_t count) {
+    const std::size_t element = size_of(*tensor.type);
+    return tensor.bytes.subspan(begin * element, count * element);
+  }
   static bool same_bytes(const models::StoredTensor& a, const models::StoredTensor& b) {
     return a.dtype == b.dtype && std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end());
   }
@@ -155,13 +160,25 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
     for (std::size_t begin = held.begin; begin < held.end; begin += kChunk)
       chunks.push_back({unit, begin, std::min(held.end, begin + kChunk)});
   }
-  parallel(chunks.size(), threads, [&](std::size_t i) {
+  // f(run, from, to): the stretches of parameters in chunk i.
+  const auto for_runs = [&](std::size_t i, auto&& f) {
     const Chunk& c = chunks[i];
-    std::vector<float> values(c.end - c.begin);  // zeros between the parameters
     for (const Run& run : plan.layout.units[c.unit].runs) {
       const std::size_t from = std::max(run.begin, c.begin), to = std::min(run.end, c.end);
-      if (from < to) source.read(c.unit, run.parameter, from - run.begin, {&values[from - c.begin], to - from});
+      if (from < to) f(run, from, to);
     }
+  };
+  const auto prefetch = [&](std::size_t i) {
+    for_runs(i, [&](const Run& run, std::size_t from, std::size_t to) {
+      source.prefetch(chunks[i].unit, run.parameter, from - run.begin, to - from);
+    });
+  };
+  parallel_reads(chunks.size(), threads, prefetch, [&](std::size_t i) {
+    const Chunk& c = chunks[i];
+    std::vector<float> values(c.end - c.begin);  // zeros between the parameters
+    for_runs(i, [&](const Run& run, std::size_t from, std::size_t to) {
+      source.read(c.unit, run.parameter, from - run.begin, {&values[from - c.begin], to - from});
+    });
     store_weights(executor, plan, c.unit, c.begin, values);
   });
 }

@@ -19,6 +19,9 @@ class WeightSource {
   virtual ~WeightSource() = default;
   // Elements [begin, begin + out.size()) of parameter `parameter` of unit `unit`.
   virtual void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const = 0;
+  // Says that `count` elements from `begin` will be read soon: starts what a read of them would wait for.
+  virtual void prefetch(std::size_t /*unit*/, std::size_t /*parameter*/, std::size_t /*begin*/,
+                        std::size_t /*count*/) const {}
 };
 
 // Drawn as each parameter's Init says from Philox keyed by the seed, with the parameter's place in the model and the

@@ -24,7 +24,7 @@ std::vector<std::string> Outcome::complaints() const {
   std::vector<std::string> found;
   std::istringstream lines(errors);
   const std::regex said(R"(^(?:\[1,\d+\]<stderr>:)?strata: (.*)$)"),
-      describes(" tokens a step, | thread.? a rank |strata: goes on after |strata: nvme tier");
+      describes(" tokens a step, | thread.? a rank |strata: goes on after |strata: weights read in |strata: nvme tier");
   std::smatch match;
   for (std::string line; std::getline(lines, line);)
     if (std::regex_match(line, match, said) && !std::regex_search(line, describes)) found.push_back(match[1]);
