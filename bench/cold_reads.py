@@ -63,7 +63,8 @@ common = [f"model.path={a.model}", "data.seq_len=64", "training.precision=fp32",
 train = common + [f"data.train={scratch}/tokens.bin", "training.micro_batch_size=1", "training.max_steps=1", "device.threads=1",
                   f"checkpoint.dir={folder}", "checkpoint.every=1", f"report.summary={summary}"]
 rows = {name: [] for name in ["plain", "cold", "warm", "write", "read", "fio write", "fio read"]}
-fio("write", "1G")  # makes the file
+SIZE = "1600M"  # about a checkpoint's, over both files
+fio("write", SIZE)  # makes the file
 for _ in range(a.rounds):
     drop([weights])
     rows["plain"].append(plain_read(weights))
@@ -78,8 +79,8 @@ for _ in range(a.rounds):
     rows["write"].append(size / json.load(open(summary))["checkpoints"]["last_ms"] / 1e6)
     drop(files)
     rows["read"].append(size / two_ranks("train", train, r"read in ([\d.]+) s") / 1e9)
-    rows["fio write"].append(fio("write", "1G"))
-    rows["fio read"].append(fio("read", "1G"))
+    rows["fio write"].append(fio("write", SIZE))
+    rows["fio read"].append(fio("read", SIZE))
 shutil.rmtree(scratch)
 
 m = {name: statistics.median(values) for name, values in rows.items()}

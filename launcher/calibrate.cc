@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <utility>
 #include <vector>
 
 #include "device/cpu/isa.h"
+#include "device/cpu/lane_impl.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/gradient_sum.h"
 #include "device/ops/optimizer.h"
@@ -36,6 +38,11 @@ double quick(std::vector<double>& seconds) {
   std::nth_element(seconds.begin(), quarter, seconds.end());
   return *quarter;
 }
+
+struct StopAtEnd {
+  std::atomic<bool>& stop;
+  ~StopAtEnd() { stop = true; }
+};
 
 class Calibration {
  public:
@@ -222,8 +229,36 @@ class Calibration {
     const auto beyond_bytes_us = [&](double small, double whole) {
       return 1e6 * std::max(small - whole * kSmall / static_cast<double>(all), 0.1 * small);
     };
-    machine_.disk = {static_cast<double>(options_.dirs.size()), bytes / s[1], bytes / s[0], beyond_bytes_us(s[3], s[1]),
-                     beyond_bytes_us(s[2], s[0])};
+    const auto to_and_fro = [&] {
+      for (std::size_t at = 0; at < all; at += kCall) {
+        swap.write(at, {staging.data(), kCall});
+        swap.read(at, {staging.data(), kCall});
+      }
+    };
+    machine_.disk = {static_cast<double>(options_.dirs.size()),
+                     bytes / s[1],
+                     bytes / s[0],
+                     beyond_bytes_us(s[3], s[1]),
+                     beyond_bytes_us(s[2], s[0]),
+                     slows_products(to_and_fro)};
+  }
+
+  // What products on all cores take longer, as a part of their time alone, while `transfer` runs again and again.
+  double slows_products(const std::function<void()>& transfer) {
+    ReferenceBlock block(team_, {options_.widths[options_.widths.size() / 2], options_.batch, options_.seq,
+                                 options_.vocabulary, DType::bf16});
+    const double alone = time(team_, {block.products()})[0];
+    std::atomic<bool> stop = false;
+    device::cpu::submit(single_, [&](device::cpu::Team&) {
+      while (!stop) transfer();
+    });
+    double beside = 0;
+    {
+      const StopAtEnd at_end{stop};  // however it ends: the lane waits for its work
+      beside = time(team_, {block.products()})[0];
+    }
+    single_.synchronize();
+    return std::max(beside / alone - 1, 1e-3);
   }
 
   void measure_collectives() {

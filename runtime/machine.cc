@@ -37,7 +37,8 @@ Fields of_disk(Machine::Disk& d) {
           {"disk.read_gb_per_s", &d.read_gb_per_s},
           {"disk.write_gb_per_s", &d.write_gb_per_s},
           {"disk.read_latency_us", &d.read_latency_us},
-          {"disk.write_latency_us", &d.write_latency_us}};
+          {"disk.write_latency_us", &d.write_latency_us},
+          {"disk.slows_products", &d.slows_products}};
 }
 Fields of_collectives(Machine::Collectives& c) {
   return {{"collectives.all_gather_gb_per_s", &c.all_gather_gb_per_s},
@@ -208,6 +209,7 @@ MachineProfile profile_of(const Machine& m, const Job& job) {
     p.write_bytes_per_s = m.disk->write_gb_per_s * part;
     p.read_latency_s = m.disk->read_latency_us * 1e-6;
     p.write_latency_s = m.disk->write_latency_us * 1e-6;
+    p.disk_cores = m.disk->slows_products;
   }
   return p;
 }

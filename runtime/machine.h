@@ -32,6 +32,7 @@ struct Machine {
   struct Disk {
     double drives = 1, read_gb_per_s = 0, write_gb_per_s = 0;  // striped over all drives
     double read_latency_us = 0, write_latency_us = 0;          // of a transfer, beyond its bytes
+    double slows_products = 0;  // what these take longer beside transfers, as a part of their time alone
   };
   std::optional<Disk> disk;
   struct Collectives {

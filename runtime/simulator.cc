@@ -26,7 +26,7 @@ struct Demand {
 Demand demand_of(const Task& task, const MachineProfile& m, double seconds) {
   const bool disk = task.lane == LaneId::disk_read || task.lane == LaneId::disk_write;
   Demand d{.disk = disk ? 1.0 : 0.0};
-  if (m.cores == 0 || disk) return d;  // a drive writes to memory by itself
+  if (m.cores == 0 || disk) return d;  // a drive writes to memory by itself, and its part of the cores is added once
   const bool whole_team = task.lane == LaneId::compute || task.lane == LaneId::host_compute;
   d.cores = whole_team ? 1 : 1 / m.cores;
   // Products and what blocks do run from the caches for the most part.
@@ -46,7 +46,7 @@ struct Running {
     double speed = 1;
     if (demand.cores > 0) speed = std::min(speed, 1 / all.cores);
     if (demand.memory > 0) speed = std::min(speed, 1 / all.memory);
-    if (demand.disk > 0) speed = std::min(speed, 1 / all.disk);
+    if (demand.disk > 0) speed = std::min(speed, 1 / (all.disk * std::max(1.0, all.cores)));  // it needs both
     return speed;
   }
 };
@@ -140,6 +140,7 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) 
       }
       if (r.task >= 0) all += r.demand;
     }
+    if (all.disk > 0 && machine.cores > 0) all.cores += machine.disk_cores;
     double step = std::numeric_limits<double>::infinity();
     for (const Running& r : running)
       if (r.task >= 0) step = std::min(step, r.left / r.speed(all));

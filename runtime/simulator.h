@@ -24,6 +24,7 @@ struct MachineProfile {
   double task_overhead_s = 20e-6;                                     // issuing and waking
   // What lanes share on the CPU device; 0: nothing, each has its own.
   double cores = 0, memory_bytes_per_s = 2e10;
+  double disk_cores = 0;  // what the drives take of the cores while they are busy: 1 is all of them
 };
 
 // Nominal speeds of a kind of device: the defaults, or those of a data-centre GPU with host and drives beside it.

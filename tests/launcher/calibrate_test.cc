@@ -83,7 +83,7 @@ runtime::Machine slow_at(double gflop_per_s, double disk_gb_per_s) {
   for (double* speed :
        {&m.triad_gb_per_s, &m.device_copy_gb_per_s, &m.host_copy_gb_per_s, &m.sum_gb_per_s, &m.norm_gb_per_s})
     *speed = 100;
-  m.disk = {1, disk_gb_per_s, disk_gb_per_s, 1, 1};
+  m.disk = {1, disk_gb_per_s, disk_gb_per_s, 1, 1, 0.01};
   return m;
 }
 

@@ -102,6 +102,17 @@ TEST(Simulator, ATransferOfADriveTakesItsLatencyBesidesItsBytes) {
   EXPECT_NEAR(length(spans[2]), 1, kClock) << "no transfer";
 }
 
+TEST(Simulator, TransfersOfADriveTakeTheirPartOfTheCores) {
+  MachineProfile machine = unit_speeds(2);
+  machine.disk_cores = 0.25;
+  // A read and a write share the drive, and take a quarter of the cores between them, not each.
+  const auto spans = simulate(
+      plan_of({task_in(LaneId::compute, 4), task_in(LaneId::disk_read, 1), task_in(LaneId::disk_write, 1)}), machine);
+  EXPECT_NEAR(length(spans[1]), 2 * 1.25, kClock);
+  EXPECT_NEAR(length(spans[2]), 2 * 1.25, kClock);
+  EXPECT_NEAR(length(spans[0]), 2.5 + 2, kClock) << "half done when the drive has nothing more to do";
+}
+
 TEST(Simulator, LanesKeepTheirOrderAndTasksTheirWaits) {
   std::mt19937 random(1);
   for (int round = 0; round < 50; ++round) {
