@@ -109,13 +109,21 @@ TEST_P(GpuRun, WorkOfTheHostIsNoGraph) {
   EXPECT_EQ(train("cuda", 2, "bf16", {"comm.backend=auto"}).graph_steps, 0);
 }
 
-// fp32 on both: they differ by the order of sums alone, which two steps make no larger than some units of 2^-24.
-TEST_P(GpuRun, IsTheCpusToRounding) {
-  const Trained gpu = train("cuda", 1, "fp32", {}), cpu = train("cpu", 1, "fp32", {});
-  ASSERT_EQ(gpu.steps.size(), cpu.steps.size());
-  for (std::size_t i = 0; i < cpu.steps.size(); ++i) {
-    EXPECT_NEAR(gpu.steps[i].loss, cpu.steps[i].loss, 2e-5 * cpu.steps[i].loss);
-    EXPECT_NEAR(gpu.steps[i].grad_norm, cpu.steps[i].grad_norm, 1e-4 * cpu.steps[i].grad_norm);
+// Two steps in fp32 differ by the order of sums alone, some units of 2^-24. AdamW makes more of that, where a gradient is
+// near zero and its sign is the step, and bf16 rounds to 2^-8: over 50 steps the curves still lie on each other.
+TEST_P(GpuRun, FollowsTheCpusCurve) {
+  for (const auto& [precision, bound] : {std::pair("fp32", 1e-3), std::pair("bf16", 1e-2)}) {
+    const std::vector<std::string> more = {"training.max_steps=50", "optimizer.learning_rate=1e-3"};
+    const Trained gpu = train("cuda", 1, precision, more), cpu = train("cpu", 1, precision, more);
+    ASSERT_EQ(gpu.steps.size(), 50u);
+    ASSERT_EQ(cpu.steps.size(), 50u);
+    for (std::size_t i = 0; i < cpu.steps.size(); ++i) {
+      const bool exact = i < 2 && precision == std::string("fp32");
+      EXPECT_NEAR(gpu.steps[i].loss, cpu.steps[i].loss, (exact ? 2e-5 : bound) * cpu.steps[i].loss) << precision << i;
+      EXPECT_NEAR(gpu.steps[i].grad_norm, cpu.steps[i].grad_norm, (exact ? 1e-4 : 10 * bound) * cpu.steps[i].grad_norm)
+          << precision << i;
+    }
+    EXPECT_LT(cpu.steps[49].loss, 0.9 * cpu.steps[0].loss) << "learns something to follow";
   }
 }
 
