@@ -38,9 +38,10 @@ class Event::Twin {
 struct Event::State {
   std::mutex mutex;
   std::condition_variable reached;
-  std::uint64_t issued = 0;   // records issued; the host thread's alone
-  std::uint64_t done = 0;     // records reached by host lanes; under the mutex
-  Kind recorder = Kind::cpu;  // of the newest record; the host thread's alone
+  std::uint64_t issued = 0;    // records issued; the host thread's alone
+  std::uint64_t done = 0;      // records reached by host lanes; under the mutex
+  Kind recorder = Kind::cpu;   // of the newest record; the host thread's alone
+  const void* lane = nullptr;  // the host lane that recorded last; the host thread's alone
   std::unique_ptr<Twin> twin;
 };
 

@@ -39,9 +39,20 @@ double quick(std::vector<double>& seconds) {
   return *quarter;
 }
 
-struct StopAtEnd {
-  std::atomic<bool>& stop;
-  ~StopAtEnd() { stop = true; }
+// Calls `work` again and again in a lane of its own, until it goes.
+class Meanwhile {
+ public:
+  Meanwhile(const std::function<void()>& work, comm::World& world)
+      : lane_("calibrate meanwhile", 1, world.rank(), world.abort_token()) {
+    device::cpu::submit(lane_, [this, &work](device::cpu::Team&) {
+      while (!stop_) work();
+    });
+  }
+  ~Meanwhile() { stop_ = true; }
+
+ private:
+  std::atomic<bool> stop_ = false;
+  Lane lane_;  // last: it goes first, and waits for its work
 };
 
 class Calibration {
@@ -248,16 +259,8 @@ class Calibration {
     ReferenceBlock block(team_, {options_.widths[options_.widths.size() / 2], options_.batch, options_.seq,
                                  options_.vocabulary, DType::bf16});
     const double alone = time(team_, {block.products()})[0];
-    std::atomic<bool> stop = false;
-    device::cpu::submit(single_, [&](device::cpu::Team&) {
-      while (!stop) transfer();
-    });
-    double beside = 0;
-    {
-      const StopAtEnd at_end{stop};  // however it ends: the lane waits for its work
-      beside = time(team_, {block.products()})[0];
-    }
-    single_.synchronize();
+    const Meanwhile transfers(transfer, world_);
+    const double beside = time(team_, {block.products()})[0];
     return std::max(beside / alone - 1, 1e-3);
   }
 

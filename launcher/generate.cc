@@ -36,11 +36,11 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The recipe that the options stand for.
+// The recipe that the options stand for; zero.stage comes first, so that --set may say otherwise.
 std::vector<std::string> recipe_of(const GenerateOptions& options, const runtime::ModelFolder& folder,
                                    std::size_t positions) {
   std::vector<std::string> sets = {
-      fmt::format("model.path={}", folder.path().string()),
+      "zero.stage=0", fmt::format("model.path={}", folder.path().string()),
       fmt::format("training.precision={}",
                   options.precision ? *options.precision : std::string(device::name_of(folder.dtype()))),
       fmt::format("data.seq_len={}", positions)};
@@ -48,17 +48,20 @@ std::vector<std::string> recipe_of(const GenerateOptions& options, const runtime
   return sets;
 }
 
-bool says_stage(const GenerateOptions& options) {
-  return std::any_of(options.sets.begin(), options.sets.end(),
-                     [](const std::string& set) { return set.starts_with("zero.stage="); });
+// The same with weights shared out between ranks, unless --set says how they are.
+std::vector<std::string> sharded(std::vector<std::string> sets) {
+  sets[0] = "zero.stage=3";
+  return sets;
 }
 
-// Weights shared out between ranks are gathered anew for every token: only where they do not fit whole.
-int stage_of(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world) {
-  bool whole = true;
-  agree(world,
-        [&] { whole = fits(make_job(recipe, world.size(), capacity, runtime::Purpose::generate).plan, capacity); });
-  return whole ? 0 : 3;
+// Shared out, weights are gathered anew for every token: only where they do not fit whole on the device.
+bool fits_whole(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world) {
+  bool fit = false;
+  agree(world, [&] {
+    fit = recipe.zero.parameters == runtime::Tier::device &&
+          fits(make_job(recipe, world.size(), capacity, runtime::Purpose::generate).plan, capacity);
+  });
+  return fit;
 }
 
 // What was generated, and how fast.
@@ -120,7 +123,8 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
   const runtime::Capacity capacity = agree_on_capacity(recipe, world);
-  if (world.size() > 1 && !says_stage(options)) recipe.zero.stage = stage_of(recipe, capacity, world);
+  if (world.size() > 1 && !fits_whole(recipe, capacity, world))
+    recipe = read_recipe(std::nullopt, sharded(sets), world, false);
   const runtime::Job job = plan_job(recipe, capacity, world, runtime::Purpose::generate);
   require_same_plan(job, world);
   agree(world, [&] {

@@ -186,8 +186,10 @@ void run(const runtime::Recipe& recipe, comm::World& world, const StopSignal& st
 
   const auto note = [](const std::string& text) { fmt::print(stderr, "strata: {}\n", text); };
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
+  std::optional<runtime::Trainer>
+      made;  // outlives what writes its state; made once checkpoint.dir is known to be there
   Checkpoints checkpoints(job, world);
-  runtime::Trainer trainer(job, world, threads, runtime::Trainer::Weights::later);
+  runtime::Trainer& trainer = made.emplace(job, world, threads, runtime::Trainer::Weights::later);
   trainer.executor().use_algorithms(algorithms);
   describe_drives(recipe, trainer.executor(), world);
   if (const std::string& attention = trainer.executor().attention(); speaks && !attention.empty())

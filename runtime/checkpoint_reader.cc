@@ -133,6 +133,16 @@ void Checkpoint::prefetch_block(const Extent& extent, std::size_t block) const {
   files_[extent.file].prefetch(extent.offset + begin, std::min<std::uint64_t>(kBlockBytes, extent.bytes - begin));
 }
 
+void Checkpoint::prefetch(std::string_view kind, std::string_view tensor, std::uint64_t begin,
+                          std::uint64_t count) const {
+  for (const Extent& e : extents(kind, tensor)) {
+    const std::uint64_t from = std::max(e.begin, begin), to = std::min(e.end, begin + count);
+    if (from >= to || e.dtype != "F32") continue;
+    const std::uint64_t first = (from - e.begin) * sizeof(float), last = (to - e.begin) * sizeof(float);
+    for (std::uint64_t block = first / kBlockBytes; block * kBlockBytes < last; ++block) prefetch_block(e, block);
+  }
+}
+
 void Checkpoint::read(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::span<float> out) const {
   const std::uint64_t end = begin + out.size();
   std::uint64_t done = begin;
@@ -177,6 +187,9 @@ class CheckpointWeights final : public WeightSource {
   }
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
     checkpoint_.read("master", model_.units[unit]->parameters()[parameter].name, begin, out);
+  }
+  void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
+    checkpoint_.prefetch("master", model_.units[unit]->parameters()[parameter].name, begin, count);
   }
 
  private:

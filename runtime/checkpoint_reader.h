@@ -40,7 +40,8 @@ class Checkpoint {
   // Says that it will be read soon.
   void prefetch_block(const Extent& extent, std::size_t block) const;
 
-  // Elements [begin, begin + out.size()) of a tensor's fp32 state.
+  // Elements [begin, begin + out.size()) of a tensor's fp32 state; and the same said ahead.
+  void prefetch(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::uint64_t count) const;
   void read(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::span<float> out) const;
 
  private:

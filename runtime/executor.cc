@@ -10,10 +10,8 @@
 namespace strata::runtime {
 namespace {
 
-using device::ConstView;
 using device::DType;
 using device::Lane;
-using device::View;
 
 std::size_t index(int i) {
   return static_cast<std::size_t>(i);

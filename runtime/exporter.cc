@@ -101,6 +101,7 @@ void write_tensor(Sequential& file, const WeightSource& weights, const Source& s
                   device::DType dtype) {
   std::vector<float> values(std::min(size, kPiece));
   std::vector<std::byte> stored(values.size() * size_of(dtype));
+  weights.prefetch(source.unit, source.parameter, 0, values.size());
   for (std::size_t begin = 0; begin < size; begin += kPiece) {
     const auto piece = std::span(values).first(std::min(kPiece, size - begin));
     const std::size_t next = begin + piece.size();

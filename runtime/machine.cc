@@ -209,7 +209,7 @@ MachineProfile profile_of(const Machine& m, const Job& job) {
     p.write_bytes_per_s = m.disk->write_gb_per_s * part;
     p.read_latency_s = m.disk->read_latency_us * 1e-6;
     p.write_latency_s = m.disk->write_latency_us * 1e-6;
-    p.disk_cores = m.disk->slows_products;
+    p.disk_core_share = m.disk->slows_products;
   }
   return p;
 }

@@ -31,13 +31,14 @@ void parallel(std::size_t n, int threads, F&& f) {
   if (error) std::rethrow_exception(error);
 }
 
-// The same for what reads files: prefetch(i) comes well before f(i), so that the drive is busy while f works.
+// The same for what reads files: prefetch(i) comes 16 calls before f(i) begins, so that the drive is busy while f
+// works.
 template <typename Prefetch, typename F>
 void parallel_reads(std::size_t n, int threads, Prefetch&& prefetch, F&& f) {
-  constexpr std::size_t kAhead = 16;
-  for (std::size_t i = 0; i < std::min(n, kAhead); ++i) prefetch(i);
+  const std::size_t ahead = 15 + static_cast<std::size_t>(threads);  // of them threads - 1 are under way with i
+  for (std::size_t i = 0; i < std::min(n, ahead); ++i) prefetch(i);
   parallel(n, threads, [&](std::size_t i) {
-    if (i + kAhead < n) prefetch(i + kAhead);
+    if (i + ahead < n) prefetch(i + ahead);
     f(i);
   });
 }

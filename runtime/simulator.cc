@@ -140,7 +140,7 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) 
       }
       if (r.task >= 0) all += r.demand;
     }
-    if (all.disk > 0 && machine.cores > 0) all.cores += machine.disk_cores;
+    if (all.disk > 0 && machine.cores > 0) all.cores += machine.disk_core_share;
     double step = std::numeric_limits<double>::infinity();
     for (const Running& r : running)
       if (r.task >= 0) step = std::min(step, r.left / r.speed(all));
@@ -158,7 +158,7 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) 
   }
 }
 
-double seconds_of(std::span<const Span> spans) {
+double makespan_s(std::span<const Span> spans) {
   std::int64_t end = 0;
   for (const Span& span : spans) end = std::max(end, span.end);
   return static_cast<double>(end) * 1e-9;

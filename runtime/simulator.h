@@ -24,7 +24,7 @@ struct MachineProfile {
   double task_overhead_s = 20e-6;                                     // issuing and waking
   // What lanes share on the CPU device; 0: nothing, each has its own.
   double cores = 0, memory_bytes_per_s = 2e10;
-  double disk_cores = 0;  // what the drives take of the cores while they are busy: 1 is all of them
+  double disk_core_share = 0;  // what the drives take of the cores while they are busy: 1 is all of them
 };
 
 // Nominal speeds of a kind of device: the defaults, or those of a data-centre GPU with host and drives beside it.
@@ -45,7 +45,7 @@ BoundSeconds seconds_of(const Task& task, const MachineProfile& machine);
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine);
 
 // From the first task's begin to the last one's end.
-double seconds_of(std::span<const Span> spans);
+double makespan_s(std::span<const Span> spans);
 
 // Time that the compute lane stood still for each lane, in ms: before each compute task, charged to the lane of the
 // wait that ended last.

@@ -75,11 +75,16 @@ void HostLane::synchronize() {
 }
 
 void HostLane::record(Event::State& event) {
+  if (event.lane && event.lane != this && event.recorder == Kind::cpu) {
+    // Else whoever waits for this record would wait without end, should the other lane's come after it.
+    const std::lock_guard lock(event.mutex);
+    STRATA_CHECK_EQ(event.done, event.issued);
+  }
+  event.lane = this;
   const std::uint64_t n = ++event.issued;
   event.recorder = Kind::cpu;
   submit_always([state = &event, n](Team&) {
     const std::lock_guard lock(state->mutex);
-    STRATA_CHECK_LT(state->done, n);  // else whoever waits for the newer record would wait without end
     state->done = n;
     if (state->twin) state->twin->signal(n);
     state->reached.notify_all();  // under the lock: the event may be destroyed right after

@@ -131,6 +131,21 @@ TEST(Graph, IsNotOfTheHost) {
   EXPECT_FALSE(Graph::possible({}));
 }
 
+TEST(EventDeathTest, TwoLanesRecordItAtOnce) {
+  const auto record = [] {
+    AbortToken abort;
+    Event event;
+    std::atomic<bool> gate = false;
+    Lane slow("slow", 1, 0, abort), quick("quick", 1, 0, abort);
+    cpu::submit(slow, [&gate](cpu::Team&) {
+      while (!gate) std::this_thread::yield();
+    });
+    slow.record(event);
+    quick.record(event);
+  };
+  EXPECT_DEATH(record(), "event.done == event.issued");
+}
+
 TEST(Event, HasPassedOnceTheHostsLaneGotThere) {
   AbortToken abort;
   Event event;

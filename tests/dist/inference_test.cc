@@ -31,23 +31,26 @@ class Inference : public testing::Test {
     EXPECT_EQ(std::int64_t(json["tokens"]), 149);
     return std::string(std::string_view(json["loss_hex"]));
   }
-  std::string written(int ranks, const std::string& model) {
-    const std::vector<std::string> command = {STRATA,
-                                              "generate",
-                                              "--model",
-                                              model,
-                                              "--prompt-tokens",
-                                              "3,14,15",
-                                              "--max-new-tokens",
-                                              "8",
-                                              "--temperature",
-                                              "0.9",
-                                              "--seed",
-                                              "7",
-                                              "--json",
-                                              run_.file("written.json")};
+  // What is generated with these settings; `sharded`: whether it says that weights are.
+  std::string written(int ranks, const std::string& model, const std::string& set = {}, bool sharded = false) {
+    std::vector<std::string> command = {STRATA,
+                                        "generate",
+                                        "--model",
+                                        model,
+                                        "--prompt-tokens",
+                                        "3,14,15",
+                                        "--max-new-tokens",
+                                        "8",
+                                        "--temperature",
+                                        "0.9",
+                                        "--seed",
+                                        "7",
+                                        "--json",
+                                        run_.file("written.json")};
+    if (!set.empty()) command.insert(command.end(), {"--set", set});
     const Outcome outcome = run(ranks > 1 ? under_mpirun(ranks, command) : command);
     EXPECT_EQ(outcome.code, 0) << outcome.all();
+    EXPECT_EQ(outcome.errors.find("a rank, weights sharded)") != std::string::npos, sharded) << outcome.all();
     simdjson::dom::parser parser;
     return simdjson::minify(parser.load(run_.file("written.json"))["tokens"]);
   }
@@ -66,7 +69,9 @@ TEST_F(Inference, ACheckpointIsEvaluatedWrittenOnAndExportedOnAnyNumberOfRanks) 
   const Outcome exported = run({STRATA, "export", run_.file("checkpoints"), "-o", run_.file("exported")});
   EXPECT_EQ(exported.code, 0) << exported.all();
   EXPECT_EQ(written(1, run_.file("exported")), text);
-  EXPECT_EQ(written(2, run_.file("exported")), text);
+  EXPECT_EQ(written(2, run_.file("exported")), text) << "whole on both, since they fit";
+  EXPECT_EQ(written(2, run_.file("exported"), "zero.stage = 3", true), text);
+  EXPECT_EQ(written(2, run_.file("exported"), "zero.parameters=host", true), text) << "not whole on the device";
 }
 
 TEST_F(Inference, MistakesAreOneSentence) {

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <regex>
 #include <sstream>
 #include <utility>
 
@@ -53,12 +52,19 @@ TEST(InspectCheckpointTest, ShowsWhatMomentsIn8BitsStandFor) {
   };
   const std::string plain = shown("fp32"), coded = shown("8bit");
   EXPECT_THAT(coded, AllOf(ContainsRegex("c_fc.weight +moment1 +8bit "), ContainsRegex("wte.weight +moment1 +F32 ")));
-  // Mean and deviation.
-  const auto figures = [](const std::string& text, const std::string& kind) {
-    const std::regex line("h.1.mlp.c_fc.weight +" + kind + " +(?:8bit|F32) +\\[[^\\]]*\\] +(\\S+) +(\\S+) +0  ok\n");
-    std::smatch found;
-    EXPECT_TRUE(std::regex_search(text, found, line)) << text;
-    return found.empty() ? std::pair(0.0, 0.0) : std::pair(std::stod(found[1]), std::stod(found[2]));
+  // Mean and deviation: behind name, kind, dtype and shape, which is [48, 192].
+  const auto figures = [](const std::string& text, const std::string& wanted) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::string name, kind, dtype, rows, columns;
+      double mean = 0, deviation = 0;
+      if (words >> name >> kind >> dtype >> rows >> columns >> mean >> deviation && kind == wanted &&
+          name == "transformer.h.1.mlp.c_fc.weight")
+        return std::pair(mean, deviation);
+    }
+    ADD_FAILURE() << text;
+    return std::pair(0.0, 0.0);
   };
   const auto [mean1, deviation1] = figures(plain, "moment1");
   EXPECT_NEAR(figures(coded, "moment1").first, mean1, 0.01 * deviation1);
@@ -66,6 +72,13 @@ TEST(InspectCheckpointTest, ShowsWhatMomentsIn8BitsStandFor) {
   const auto [mean2, deviation2] = figures(plain, "moment2");
   EXPECT_NEAR(figures(coded, "moment2").first, mean2, 0.05 * mean2);
   EXPECT_NEAR(figures(coded, "moment2").second, deviation2, 0.05 * deviation2);
+
+  const runtime::SavedRun run;
+  run.run(1, run.sets(1, {"optimizer.moments=8bit", "checkpoint.keep=9"}), 2, {1, 2});
+  std::ostringstream out;
+  inspect(run.checkpoints() / "step-00000001", run.checkpoints() / "step-00000002", out);
+  EXPECT_THAT(out.str(), ContainsRegex("h.0.mlp.c_fc.weight +moment1 +first at element 0\n"))
+      << "the largest magnitude of the first block";
 }
 
 TEST(InspectCheckpointTest, NamesWhatIsDamaged) {

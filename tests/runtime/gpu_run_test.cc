@@ -109,21 +109,24 @@ TEST_P(GpuRun, WorkOfTheHostIsNoGraph) {
   EXPECT_EQ(train("cuda", 2, "bf16", {"comm.backend=auto"}).graph_steps, 0);
 }
 
-// Two steps in fp32 differ by the order of sums alone, some units of 2^-24. AdamW makes more of that, where a gradient is
-// near zero and its sign is the step, and bf16 rounds to 2^-8: over 50 steps the curves still lie on each other.
+// They differ by the order of sums alone, of some units of 2^-24 in fp32 and 2^-8 where bf16 rounds what was summed;
+// over 50 steps the emulated curves part by 4e-8 and 2e-4 of a loss, 8e-7 and 3e-3 of a norm.
 TEST_P(GpuRun, FollowsTheCpusCurve) {
-  for (const auto& [precision, bound] : {std::pair("fp32", 1e-3), std::pair("bf16", 1e-2)}) {
-    const std::vector<std::string> more = {"training.max_steps=50", "optimizer.learning_rate=1e-3"};
-    const Trained gpu = train("cuda", 1, precision, more), cpu = train("cpu", 1, precision, more);
+  struct Bound {
+    const char* precision;
+    double loss, norm;
+  };
+  for (const Bound& bound : {Bound{"fp32", 1e-6, 1e-5}, Bound{"bf16", 1e-3, 1e-2}}) {
+    const std::vector<std::string> more = {"training.max_steps=50", "optimizer.learning_rate=3e-3"};
+    const Trained gpu = train("cuda", 1, bound.precision, more), cpu = train("cpu", 1, bound.precision, more);
     ASSERT_EQ(gpu.steps.size(), 50u);
     ASSERT_EQ(cpu.steps.size(), 50u);
     for (std::size_t i = 0; i < cpu.steps.size(); ++i) {
-      const bool exact = i < 2 && precision == std::string("fp32");
-      EXPECT_NEAR(gpu.steps[i].loss, cpu.steps[i].loss, (exact ? 2e-5 : bound) * cpu.steps[i].loss) << precision << i;
-      EXPECT_NEAR(gpu.steps[i].grad_norm, cpu.steps[i].grad_norm, (exact ? 1e-4 : 10 * bound) * cpu.steps[i].grad_norm)
-          << precision << i;
+      EXPECT_NEAR(gpu.steps[i].loss, cpu.steps[i].loss, bound.loss * cpu.steps[i].loss) << bound.precision << i;
+      EXPECT_NEAR(gpu.steps[i].grad_norm, cpu.steps[i].grad_norm, bound.norm * cpu.steps[i].grad_norm)
+          << bound.precision << i;
     }
-    EXPECT_LT(cpu.steps[49].loss, 0.9 * cpu.steps[0].loss) << "learns something to follow";
+    EXPECT_LT(cpu.steps[49].loss, 0.97 * cpu.steps[0].loss) << "learns something to follow";
   }
 }
 

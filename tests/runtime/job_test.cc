@@ -36,6 +36,14 @@ TEST(JobTest, StepsOfTooManyCallsAreRefusedBeforeTheyAreListed) {
   EXPECT_FALSE(job({"training.gradient_accumulation_steps=10922", "zero.stage=3"}, 2).plan.vertical);
 }
 
+TEST(JobTest, TheStagingOfCheckpointsIsPlanned) {
+  const auto host = [](const std::vector<std::string>& sets) {
+    return job(sets, 2).plan.memory[static_cast<std::size_t>(Tier::host)].peak;
+  };
+  EXPECT_EQ(host({}), 0u);
+  EXPECT_EQ(host({"checkpoint.dir=/tmp/none"}), std::size_t{4} << 20);
+}
+
 TEST(JobTest, OrderIsTheOneThatIsFasterOrMovesLess) {
   const auto chosen = [](std::vector<std::string> sets, int ranks) {
     sets.insert(sets.end(), {"training.gradient_accumulation_steps=4", "model.config.n_embd=256"});
@@ -46,7 +54,7 @@ TEST(JobTest, OrderIsTheOneThatIsFasterOrMovesLess) {
     };
     const StepPlan horizontal = ordered("horizontal"), vertical = ordered("vertical"), taken = ordered("auto");
     const auto seconds = [](const StepPlan& plan) {
-      return seconds_of(simulate(plan, nominal_profile(device::Kind::cpu)));
+      return makespan_s(simulate(plan, nominal_profile(device::Kind::cpu)));
     };
     EXPECT_LE(seconds(taken), 1.01 * std::min(seconds(horizontal), seconds(vertical))) << sets[0];
     return taken.vertical;

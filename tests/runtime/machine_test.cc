@@ -140,7 +140,7 @@ TEST_F(Profile, RefusesAJobThatNeedsMoreThanWasMeasured) {
   EXPECT_EQ(profile_of(machine, on_disk).read_bytes_per_s, 3e9) << "one of two drives";
   EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).read_latency_s, 80e-6);
   EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).write_latency_s, 20e-6);
-  EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).disk_cores, 0.25);
+  EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).disk_core_share, 0.25);
 }
 
 }  // namespace

@@ -73,6 +73,8 @@ class SavedRun {
         if (std::find(save.begin(), save.end(), trainer.steps_done()) != save.end()) writer.start(trainer.progress());
       }
       writer.finish();
+      EXPECT_EQ(memory_json(trainer.executor().measured_memory(), nullptr), memory_json(job.plan.memory, nullptr))
+          << "with the staging of checkpoints";
       const std::string weights = trainer.weights_hash();
       if (world.rank() == 0)
         result = {losses, weights, notes, resumed ? resumed->filename().string() : "", trainer.progress()};

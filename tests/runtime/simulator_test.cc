@@ -104,7 +104,7 @@ TEST(Simulator, ATransferOfADriveTakesItsLatencyBesidesItsBytes) {
 
 TEST(Simulator, TransfersOfADriveTakeTheirPartOfTheCores) {
   MachineProfile machine = unit_speeds(2);
-  machine.disk_cores = 0.25;
+  machine.disk_core_share = 0.25;
   // A read and a write share the drive, and take a quarter of the cores between them, not each.
   const auto spans = simulate(
       plan_of({task_in(LaneId::compute, 4), task_in(LaneId::disk_read, 1), task_in(LaneId::disk_write, 1)}), machine);
