@@ -109,6 +109,8 @@ std::optional<std::string> find_violation(const StepPlan& plan, const std::array
       const auto [begin, end] = touched_by(use, buffer);
       // What this use would read: the newest write, ordered before it, into any of its memory.
       int written = buffer.whole_cycle ? use.buffer : -1;
+      // The same in a step that leaves out the update which the one before might have left, or in that update alone.
+      int written_apart = written;
       for (const Touch& touch : touches) {
         const Buffer& other = plan.buffers[static_cast<std::size_t>(touch.buffer)];
         if (other.tier != buffer.tier || touch.begin >= end || begin >= touch.end) continue;
@@ -121,12 +123,19 @@ std::optional<std::string> find_violation(const StepPlan& plan, const std::array
         if (!order.ordered(touch.task, t))
           return fmt::format("{} and {} may run at the same time and share memory (\"{}\", \"{}\")", describe(plan, t),
                              describe(plan, touch.task), buffer.name, other.name);
-        if (touch.access != Access::read) written = touch.buffer;
+        if (touch.access == Access::read) continue;
+        written = touch.buffer;
+        if (plan.tasks[touch.task].pending == plan.tasks[t].pending) written_apart = touch.buffer;
       }
-      if (use.access != Access::write && written != use.buffer)
+      touches.push_back({t, use.buffer, use.access, begin, end});
+      if (use.access == Access::write) continue;
+      if (written != use.buffer)
         return fmt::format("{} reads \"{}\", which {}", describe(plan, t), buffer.name,
                            written < 0 ? "nothing has written" : "another buffer has overwritten");
-      touches.push_back({t, use.buffer, use.access, begin, end});
+      if (written_apart != use.buffer)
+        return fmt::format("{} reads \"{}\", which {} {}", describe(plan, t), buffer.name,
+                           written_apart < 0 ? "nothing has written" : "another buffer has overwritten",
+                           plan.tasks[t].pending ? "where the update runs alone" : "where no update is pending");
     }
   }
   return std::nullopt;

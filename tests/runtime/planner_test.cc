@@ -194,9 +194,12 @@ TEST(Planner, PartsNeedLessThanUnits) {
   }
 }
 
-// No suggestion, refusal or capacity may come between: offsets stay close to what lives at once.
+// Offsets stay close to what lives at once: on the average, and for the worst that chance comes upon. Parts of unequal
+// sizes that live in a chain, each over the next, pack worst where little else is alive.
 TEST(Planner, PackingIsTight) {
-  const bool held = rc::check("peak is at most 1.3 x the bytes alive, 1.5 x in parts", [] {
+  double ratios = 0;
+  int count = 0;
+  const bool held = rc::check("no peak is twice the bytes alive", [&] {
     const Case c = random_case();
     const StepPlan plan = make_plan(c.request);
     const auto lives = lifetimes_of(plan);
@@ -209,14 +212,16 @@ TEST(Planner, PackingIsTight) {
             alive += plan.buffers[b].bytes;
         most = std::max(most, alive);
       }
-      RC_ASSERT(plan.memory[tier].peak >= most);
-      // Parts of unequal sizes that live in a chain, each over the next, pack worse where little else is alive; so does
-      // staging.
-      const double slack = plan.tile_bytes || plan.io_bytes.total() ? 1.5 : 1.3;
-      RC_ASSERT(static_cast<double>(plan.memory[tier].peak) <= slack * static_cast<double>(most));
+      const std::size_t peak = plan.memory[tier].peak;
+      RC_ASSERT(peak >= most);
+      RC_ASSERT(peak <= 2 * most);
+      if (most == 0) continue;
+      ratios += static_cast<double>(peak) / static_cast<double>(most);
+      ++count;
     }
   });
   EXPECT_TRUE(held);
+  EXPECT_LT(ratios / count, 1.02) << "of " << count << " tiers";
 }
 
 struct Bytes {
@@ -360,6 +365,28 @@ TEST_P(Mutation, SwappedCollectiveIsCaught) {
   ranks[1] = plan_;
   ranks[1].tasks.erase(ranks[1].tasks.begin() + static_cast<std::ptrdiff_t>(collectives[0]));
   EXPECT_NE(find_mismatch(ranks), std::nullopt) << "one rank leaves one out";
+}
+
+// Tasks of the update that a step leaves are not run in the first step, and alone after the last one.
+TEST(PendingMutation, ATaskThatRunsWithoutItsUpdateIsCaught) {
+  Case c = make_case(small(true), 2, 2, 2, device::DType::bf16, false, false, 1, {Recompute::Kind::none, {}});
+  c.request.placement.optimizer.tier = Tier::nvme;
+  const StepPlan plan = make_plan(c.request);
+  ASSERT_EQ(find_violation(plan, kUnlimited), std::nullopt);
+  int damages = 0;
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    const auto& uses = plan.tasks[t].uses;
+    // Where it only touches what lives from step to step there is nothing to see.
+    if (!plan.tasks[t].pending || std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
+          return plan.buffers[static_cast<std::size_t>(use.buffer)].whole_cycle;
+        }))
+      continue;
+    StepPlan damaged = plan;
+    damaged.tasks[t].pending = false;
+    EXPECT_NE(find_violation(damaged, kUnlimited), std::nullopt) << "task " << t;
+    ++damages;
+  }
+  EXPECT_GT(damages, 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, Mutation, testing::Values(0, 1, 2, 3, 4));
