@@ -21,14 +21,21 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   }
   temporary_ = path_;
   temporary_ += ".tmp." + std::to_string(::getpid());
-  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  // Without a name where the file system can: then nothing is left of a process that is killed.
+  fd_ = ::open(folder().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+  named_ = fd_ < 0;
+  if (named_) fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd_ < 0) failed("created");
+}
+
+fs::path AtomicFile::folder() const {
+  return path_.has_parent_path() ? path_.parent_path() : ".";
 }
 
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
   ::close(fd_);
-  ::unlink(temporary_.c_str());
+  if (named_) ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::failed(const char* what) const {
@@ -46,14 +53,19 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 
 void AtomicFile::commit() {
   if (::fsync(fd_) != 0) failed("written to the disk");
+  if (!named_) {
+    const std::string nameless = "/proc/self/fd/" + std::to_string(fd_);
+    if (::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0)
+      failed("put in place");
+    named_ = true;
+  }
   if (::close(std::exchange(fd_, -1)) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int reason = errno;
     ::unlink(temporary_.c_str());
     errno = reason;
     failed("put in place");
   }
-  const fs::path folder = path_.has_parent_path() ? path_.parent_path() : ".";
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int fd = ::open(folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) failed("put in place for good");
   const int synced = ::fsync(fd), reason = errno;
   ::close(fd);

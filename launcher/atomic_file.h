@@ -7,9 +7,9 @@
 
 namespace strata::launcher {
 
-// A file that appears whole or not at all: written beside `path` under a temporary name, and renamed by commit().
-// Without commit() the destructor removes it. Throws Error{failed} with path and the system's reason, or Error{usage}
-// where something other than a regular file lies at `path`.
+// A file that appears whole or not at all: written beside `path` without a name, or under a temporary one, and renamed
+// by commit(). Without commit() the destructor removes it. Throws Error{failed} with path and the system's reason, or
+// Error{usage} where something other than a regular file lies at `path`.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -24,9 +24,11 @@ class AtomicFile {
 
  private:
   [[noreturn]] void failed(const char* what) const;
+  std::filesystem::path folder() const;
 
   std::filesystem::path path_, temporary_;
   int fd_ = -1;
+  bool named_ = false;  // the temporary has its name
 };
 
 }  // namespace strata::launcher

@@ -7,9 +7,11 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "comm/agreement.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/lane_impl.h"
 #include "device/ops/elementwise.h"
@@ -37,6 +39,12 @@ double quick(std::vector<double>& seconds) {
   const auto quarter = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 4);
   std::nth_element(seconds.begin(), quarter, seconds.end());
   return *quarter;
+}
+
+offload::Swap disk_of(const CalibrateOptions& options, comm::World& world, std::size_t bytes) {
+  offload::IoOptions io;
+  io.folders = options.dirs;
+  return {io, bytes, world.rank(), world.abort_token()};
 }
 
 // Calls `work` again and again in a lane of its own, until it goes.
@@ -209,9 +217,7 @@ class Calibration {
   void measure_disk() {
     constexpr std::size_t kCall = std::size_t{8} << 20, kSmall = std::size_t{64} << 10;
     const std::size_t all = std::max(kCall, options_.bytes / kCall * kCall);
-    offload::IoOptions io;
-    io.folders = options_.dirs;
-    offload::Swap swap(io, all, world_.rank(), world_.abort_token());
+    offload::Swap swap = disk_of(options_, world_, all);
     device::Arena staging(kCall);
     std::uint64_t state = 1;  // no zero pages, which some drives and virtual machines take for nothing
     for (std::size_t at = 0; at < staging.size(); at += sizeof(state)) {
@@ -310,13 +316,17 @@ runtime::Machine measure(const CalibrateOptions& options, comm::World& world, in
 int calibrate(const CalibrateOptions& options) {
   return run_as_rank({}, {}, [&](comm::World& world) {
     const CoreShare share = bind_cores(world.node_rank(), world.node_size());
+    std::optional<AtomicFile> file;  // before the measuring, which takes a while
+    comm::agree(world, [&] {
+      if (world.rank() == 0) file.emplace(options.out);
+      if (!options.dirs.empty()) (void)disk_of(options, world, std::size_t{1} << 20);
+    });
     const auto start = std::chrono::steady_clock::now();
     const runtime::Machine machine = measure(options, world, share.cores);
     if (world.rank() == 0) {
       const std::string text = machine_toml(machine);
-      AtomicFile file(options.out);
-      file.write(text);
-      file.commit();
+      file->write(text);
+      file->commit();
       fmt::print("{}\n{} ranks, {} threads each; written to {} after {:.0f} s\n", text, machine.ranks, machine.threads,
                  options.out.string(), since(start));
     }

@@ -10,6 +10,7 @@
 #include "device/error.h"
 #include "launcher/agreement.h"
 #include "launcher/cores.h"
+#include "launcher/outputs.h"
 #include "launcher/run_as_rank.h"
 #include "launcher/stop_signal.h"
 #include "runtime/algorithms.h"
@@ -52,7 +53,9 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   const bool speaks = world.rank() == 0;
   std::optional<runtime::ReportFile> json;
   agree(world, [&] {
-    if (options.json && speaks) json.emplace(*options.json);
+    if (!options.json || !speaks) return;
+    require_apart({{"--json", *options.json}}, inputs_of(recipe, options.recipe));
+    json.emplace(*options.json);
   });
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));

@@ -14,6 +14,7 @@
 #include "device/error.h"
 #include "launcher/agreement.h"
 #include "launcher/cores.h"
+#include "launcher/outputs.h"
 #include "launcher/run_as_rank.h"
 #include "launcher/stop_signal.h"
 #include "models/end_tokens.h"
@@ -103,9 +104,15 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   std::unique_ptr<models::tokenizer::Tokenizer> tokenizer;  // none: tokens in, tokens out
   std::optional<runtime::ReportFile> json;
   agree(world, [&] {
-    if (options.json && speaks) json.emplace(*options.json);
     prompt = options.prompt_tokens;
     const runtime::ModelFolder folder(options.model);
+    if (options.json && speaks) {
+      runtime::Recipe reads;
+      reads.model.path = folder.path();
+      require_apart({{"--json", *options.json}}, inputs_of(reads, std::nullopt));
+      json.emplace(*options.json);
+    }
+    if (speaks && folder.path() != options.model) fmt::print(stderr, "strata: weights of {}\n", folder.path().string());
     const auto beside = folder.hugging_face();
     if (beside) ends = models::end_tokens(*beside);
     if (options.prompt) {
@@ -128,6 +135,9 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   const runtime::Job job = plan_job(recipe, capacity, world, runtime::Purpose::generate);
   require_same_plan(job, world);
   agree(world, [&] {
+    if (tokenizer && tokenizer->vocab_size() > job.model->vocabulary)
+      fail(Exit::usage, "the tokenizer {} has {} tokens and the model {}: give the model's own with --tokenizer",
+           tokenizer->name(), tokenizer->vocab_size(), job.model->vocabulary);
     for (const std::uint32_t token : prompt)
       if (token >= job.model->vocabulary)
         fail(Exit::usage, "token {} of the prompt is not below the model's vocabulary of {}", token,
@@ -153,6 +163,7 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   if (!speaks) return;
   if (decoder) write(decoder->finish());
   if (isatty(STDOUT_FILENO) == 1) fmt::print("\n");
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) fail(Exit::failed, "standard output cannot be written");
   fmt::print(stderr, "strata: {} tokens read in {:.2f} s, {} written at {:.1f} tokens/s ({}, {}, {} {} a rank{})\n",
              prompt.size(), result.prompt_s, result.tokens.size(), result.tokens_per_s(),
              device::name_of(recipe.training.precision), world.describe(), threads, threads == 1 ? "thread" : "threads",

@@ -162,7 +162,7 @@ std::string difference(StateReader a, StateReader b) {
 std::optional<fs::path> checkpoint_at(const fs::path& path) {
   std::error_code error;
   if (fs::exists(path / runtime::kManifestName, error)) return path;
-  const auto all = runtime::list_checkpoints(path);
+  const auto all = runtime::list_checkpoints(path, runtime::CheckpointTest::shards);
   if (all.empty()) return std::nullopt;
   for (const auto& found : all)
     if (found.damage.empty()) return found.path;

@@ -1,12 +1,16 @@
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <iostream>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/error.h"
@@ -25,6 +29,27 @@
 namespace {
 
 using strata::Exit;
+
+// A number of [least, most], which NaN is not.
+CLI::Validator within(double least, double most) {
+  const auto check = [least, most](std::string& text) {
+    double x = 0;
+    if (CLI::detail::lexical_cast(text, x) && x >= least && x <= most) return std::string();
+    return fmt::format("{} is not a number from {} to {}", text, least, most);
+  };
+  return {check, fmt::format("FLOAT in [{} - {}]", least, most), "within"};
+}
+
+// Of the programs that one mpirun started, those of which one is enough are this one alone.
+bool another_does_it() {
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
+    if (const char* rank = std::getenv(variable)) return std::string_view(rank) != "0";
+  return false;
+}
+bool runs_once(std::string_view command) {
+  return command != "train" && command != "eval" && command != "generate" && command != "calibrate" &&
+         command != "bench";
+}
 
 template <typename Options>
 void add_sets(CLI::App* command, Options& options) {
@@ -79,9 +104,9 @@ int run(int argc, char** argv) {
   command->add_option("--max-new-tokens", generate.max_new_tokens, "tokens to write, at most (128)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   command->add_option("--temperature", generate.temperature, "of sampling; 0, the default, takes the likeliest token")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(within(0, 1e6));
   command->add_option("--top-p", generate.top_p, "sample from the likeliest tokens that have this probability together")
-      ->check(CLI::Range(1e-9, 1.0));
+      ->check(within(1e-9, 1));
   command->add_option("--seed", generate.seed, "of sampling");
   command->add_option("--precision", generate.precision, "fp32, bf16 or fp16; default: as the weights are stored")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
@@ -157,6 +182,7 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    if (another_does_it()) return static_cast<int>(Exit::usage);
     std::fprintf(stderr, "strata: %s (see strata --help)\n", error.what());
     return static_cast<int>(Exit::usage);
   }
@@ -168,6 +194,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && runs_once(argv[1]) && another_does_it()) return static_cast<int>(Exit::done);
   // A write above the file size limit is then an error with a path, not a signal.
   std::signal(SIGXFSZ, SIG_IGN);
   try {

@@ -7,6 +7,7 @@
 
 #include "device/error.h"
 #include "launcher/forecast.h"
+#include "launcher/outputs.h"
 #include "runtime/job.h"
 #include "runtime/recipe_value.h"
 #include "runtime/report.h"
@@ -114,6 +115,11 @@ std::string prediction_json(const Prediction& p, const runtime::StepPlan& plan) 
 
 int plan(const PlanOptions& options) {
   runtime::Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
+  std::vector<NamedFile> outputs, inputs = inputs_of(recipe, options.recipe);
+  if (options.json) outputs.push_back({"--json", *options.json});
+  if (options.trace) outputs.push_back({"--trace", *options.trace});
+  if (options.machine) inputs.push_back({"--machine", *options.machine});
+  require_apart(outputs, inputs);
   recipe.device.seat = runtime::planned_seat(recipe.device.kind);
   const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, 1, recipe.device.seat);
   const runtime::Job job = runtime::make_job(recipe, options.ranks, capacity);

@@ -15,6 +15,7 @@
 #include "device/error.h"
 #include "launcher/atomic_file.h"
 #include "launcher/documents.h"
+#include "launcher/outputs.h"
 #include "launcher/token_writer.h"
 #include "models/tokenizer/tokenizer.h"
 #include "runtime/tokens.h"
@@ -179,12 +180,10 @@ std::optional<std::uint32_t> separator(const TokenizeOptions& options, const Tok
 }  // namespace
 
 int tokenize(const TokenizeOptions& options) {
-  for (const std::string& name : options.inputs) {
-    std::error_code ignored;
-    if (name != "-" && fs::equivalent(name, options.out, ignored)) {
-      fail(Exit::usage, "{} is both an input and the output", name);
-    }
-  }
+  std::vector<NamedFile> inputs;
+  for (const std::string& name : options.inputs)
+    if (name != "-") inputs.push_back({"tokenize", name});
+  require_apart({{"--out", options.out}, {"its sidecar", runtime::sidecar_path(options.out)}}, inputs);
   const auto tokenizer = models::tokenizer::load_tokenizer(options.tokenizer);
   const int width = tokenizer->vocab_size() < 65536 ? 2 : 4;
   AtomicFile out(options.out), sidecar(runtime::sidecar_path(options.out));

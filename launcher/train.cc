@@ -14,6 +14,7 @@
 #include "device/error.h"
 #include "launcher/agreement.h"
 #include "launcher/cores.h"
+#include "launcher/outputs.h"
 #include "launcher/progress.h"
 #include "launcher/run_as_rank.h"
 #include "launcher/stop_signal.h"
@@ -176,12 +177,16 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
 }
 
 // From the plan to the last step.
-void run(const runtime::Recipe& recipe, comm::World& world, const StopSignal& stop) {
+void run(const std::optional<std::filesystem::path>& file, const runtime::Recipe& recipe, comm::World& world,
+         const StopSignal& stop) {
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
   const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, world), world);
   require_same_plan(job, world);
   const bool speaks = world.rank() == 0;
+  agree(world, [&] {
+    if (speaks) require_apart(reports_of(recipe), inputs_of(recipe, file));
+  });
   if (speaks) describe_run(job, world, threads, share.note);
 
   const auto note = [](const std::string& text) { fmt::print(stderr, "strata: {}\n", text); };
@@ -243,8 +248,9 @@ void run(const runtime::Recipe& recipe, comm::World& world, const StopSignal& st
 int train(const TrainOptions& options) {
   // From the start: mpirun tells the survivors of a lost rank to stop, and they have to say why first.
   const StopSignal stop;
-  return run_as_rank(options.recipe, options.sets,
-                     [&](comm::World& world) { run(read_recipe(options.recipe, options.sets, world), world, stop); });
+  return run_as_rank(options.recipe, options.sets, [&](comm::World& world) {
+    run(options.recipe, read_recipe(options.recipe, options.sets, world), world, stop);
+  });
 }
 
 }  // namespace strata::launcher

@@ -13,6 +13,7 @@
 
 #include "comm/agreement.h"
 #include "device/error.h"
+#include "runtime/checkpoint_shard.h"
 
 namespace strata::runtime {
 namespace {
@@ -39,6 +40,10 @@ std::vector<fs::path> entries(const fs::path& folder) {
 
 Manifest read_manifest(const fs::path& checkpoint) {
   const fs::path path = checkpoint / kManifestName;
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    fail(Exit::corrupt, "{} is not a regular file", path.string());
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(Exit::corrupt, "{} is missing: no checkpoint was completed there", path.string());
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -46,7 +51,7 @@ Manifest read_manifest(const fs::path& checkpoint) {
   return parse_manifest(text, path);
 }
 
-std::vector<FoundCheckpoint> list_checkpoints(const fs::path& folder) {
+std::vector<FoundCheckpoint> list_checkpoints(const fs::path& folder, CheckpointTest test) {
   std::vector<FoundCheckpoint> out;
   for (const fs::path& path : entries(folder)) {
     const std::string name = path.filename().string();
@@ -54,7 +59,10 @@ std::vector<FoundCheckpoint> list_checkpoints(const fs::path& folder) {
     FoundCheckpoint& found = out.emplace_back();
     found.path = path;
     try {
-      found.serial = read_manifest(path).serial;
+      const Manifest manifest = read_manifest(path);
+      if (test == CheckpointTest::shards)
+        for (const ShardEntry& file : manifest.files) (void)read_shard_header(path / file.name, file);
+      found.serial = manifest.serial;
     } catch (const Error& error) {
       if (error.code() == Exit::usage) throw;
       found.damage = error.what();

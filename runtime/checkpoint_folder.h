@@ -19,9 +19,14 @@ struct FoundCheckpoint {
   std::string damage;  // empty: its manifest is in order
 };
 
-// The checkpoints of a folder, the newest first: those whose manifest is damaged come before all others. A manifest of
-// a newer version is Error{usage}.
-std::vector<FoundCheckpoint> list_checkpoints(const std::filesystem::path& folder);
+// How much of a checkpoint is looked at: its manifest, or also that its files are there, with the sizes and headers
+// that the manifest promises.
+enum class CheckpointTest : std::uint8_t { manifest, shards };
+
+// The checkpoints of a folder, the newest first: those that fail the test come before all others. A manifest of a newer
+// version is Error{usage}.
+std::vector<FoundCheckpoint> list_checkpoints(const std::filesystem::path& folder,
+                                              CheckpointTest test = CheckpointTest::manifest);
 // Reads and checks manifest.json in a checkpoint's folder. Throws Error{corrupt}.
 Manifest read_manifest(const std::filesystem::path& checkpoint);
 

@@ -140,15 +140,20 @@ void Draft::put(std::vector<Stretch> from, std::vector<Stretch> homes, int unit,
   }
 }
 
-std::size_t Draft::piece_of(const ElementRange& range, std::size_t shard, int rank) {
-  return comm::ShardedRange{shard, range.begin, range.end}.piece(rank).bytes();
+Draft::Pieces Draft::pieces_of(const ElementRange& range, std::size_t shard, int ranks) {
+  const auto piece = [&](int rank) { return comm::ShardedRange{shard, range.begin, range.end}.piece(rank).bytes(); };
+  // The first and the last rank that own some of it own a part of their shards, those between all of them, others none.
+  const int first = static_cast<int>(range.begin / shard);
+  const int last = range.size() > 0 ? static_cast<int>((range.end - 1) / shard) : first;
+  const std::size_t ends[] = {piece(first), piece(last)};
+  const bool all = first == 0 && last == ranks - 1;
+  return {piece(0), all ? std::min(ends[0], ends[1]) : 0, last - first > 1 ? shard : std::max(ends[0], ends[1])};
 }
 
 void Draft::count_all_gather(Task& task, std::size_t size) {
-  const std::size_t shard = layout(task.unit).shard, others = static_cast<std::size_t>(request.ranks - 1);
-  std::size_t most = 0;
-  for (int rank = 0; rank < request.ranks; ++rank) most = std::max(most, piece_of({task.begin, task.end}, shard, rank));
-  plan.comm_bytes.all_gather += piece_of({task.begin, task.end}, shard, 0) * size * others;
+  const std::size_t others = static_cast<std::size_t>(request.ranks - 1);
+  const auto [of_rank0, least, most] = pieces_of({task.begin, task.end}, layout(task.unit).shard, request.ranks);
+  plan.comm_bytes.all_gather += of_rank0 * size * others;
   task.cost.sent_bytes = static_cast<double>(most * size * others);
 }
 

@@ -73,8 +73,11 @@ class Draft {
 
   // Of the task's range, elements of `size` bytes. Counted is what rank 0 sends; who sends most bounds the time.
   void count_all_gather(Task& task, std::size_t size);
-  // Elements of the range that the rank owns.
-  static std::size_t piece_of(const ElementRange& range, std::size_t shard, int rank);
+  // Elements of the range that rank 0 owns, and the least and the most that any rank does.
+  struct Pieces {
+    std::size_t of_rank0, least, most;
+  };
+  static Pieces pieces_of(const ElementRange& range, std::size_t shard, int ranks);
 
  private:
   void move(std::span<const Stretch> from, std::span<const Stretch> to, int unit);

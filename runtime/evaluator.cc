@@ -56,11 +56,16 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
     if (recipe.resume != "auto")
       path = ModelFolder(recipe.resume).path().string();
     else if (std::error_code ignored; recipe.dir && std::filesystem::is_directory(*recipe.dir, ignored))
-      for (const FoundCheckpoint& found : list_checkpoints(*recipe.dir)) {
+      for (const FoundCheckpoint& found : list_checkpoints(*recipe.dir, CheckpointTest::shards)) {
         if (path.empty() && found.damage.empty()) path = found.path.string();
         if (!found.damage.empty()) note("passed over " + found.path.string() + ": " + found.damage);
       }
     if (!path.empty()) note("weights of " + path);
+    if (path.empty() && recipe.dir)
+      fail(Exit::usage,
+           "checkpoint.dir {} holds no whole checkpoint to evaluate; checkpoint.resume = \"none\" evaluates what a "
+           "training would start from",
+           recipe.dir->string());
   });
   path = world.exchange(path)[0];
   std::unique_ptr<WeightSource> weights;

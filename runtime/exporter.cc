@@ -154,8 +154,10 @@ std::string config_json(models::Config config, const std::string& family, device
 void export_model(const models::Config& config, const WeightSource& weights, const std::optional<fs::path>& tokenizer,
                   const fs::path& to, const ExportOptions& options) {
   std::error_code ignored;
-  if (fs::exists(to, ignored) && !fs::is_empty(to, ignored))
-    fail(Exit::usage, "{} is there and not empty: give a new folder to export to", to.string());
+  const fs::file_status there = fs::symlink_status(to, ignored);
+  if (fs::exists(there) && !(fs::is_directory(there) && fs::is_empty(to, ignored)))
+    fail(Exit::usage, "{} is there and {}: give a new folder to export to", to.string(),
+         fs::is_directory(there) ? "not empty" : "no folder");
   const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
   const auto system = posix_file_system();
   TemporaryFolder out(*system, (to / "").parent_path());

@@ -46,7 +46,7 @@ std::size_t Gradients::sum_bytes(int unit, bool tied) const {
 
 // Rank 0's piece of the tied range is the largest: every rank's buffers have its size.
 std::size_t Gradients::tied_part() const {
-  return Draft::piece_of({0, d_.plan.layout.tied}, d_.layout(0).shard, 0);
+  return Draft::pieces_of({0, d_.plan.layout.tied}, d_.layout(0).shard, d_.request.ranks).of_rank0;
 }
 
 std::string Gradients::name_of(int unit, bool tied) const {
@@ -213,10 +213,9 @@ void Gradients::reduce(const Produced& p) {
                d_.add_buffer(d_.text_of("staging of", p.piece), Kind::staging, Tier::device,
                              ranks * std::min(shard, task.at_once) * d_.element, false),
                Role::staging, Access::write);
-    std::size_t least = p.range.size();
-    for (int rank = 0; rank < d_.request.ranks; ++rank) least = std::min(least, Draft::piece_of(p.range, shard, rank));
-    d_.plan.comm_bytes.all_to_all += (p.range.size() - Draft::piece_of(p.range, shard, 0)) * d_.element;
-    task.cost.sent_bytes = static_cast<double>((p.range.size() - least) * d_.element);
+    const auto pieces = Draft::pieces_of(p.range, shard, d_.request.ranks);
+    d_.plan.comm_bytes.all_to_all += (p.range.size() - pieces.of_rank0) * d_.element;
+    task.cost.sent_bytes = static_cast<double>((p.range.size() - pieces.least) * d_.element);
   }
   Draft::use(task, sum.window, p.tied ? Role::tied_sum : Role::sum, starts ? Access::write : Access::update);
 }

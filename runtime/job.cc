@@ -172,6 +172,27 @@ void add_changes(const Candidate& from, int ranks, Purpose purpose, std::vector<
     add("training.precision", "\"bf16\"", [](Recipe& c) { c.training.precision = device::DType::bf16; });
 }
 
+// Sharded, recomputed, and with all state on NVMe.
+Candidate with_least_memory(const Recipe& recipe, int ranks) {
+  Candidate c{recipe, {}};
+  if (ranks > 1 && recipe.zero.stage < 3) {
+    c.recipe.zero.stage = 3;
+    c.changes.emplace_back("zero.stage", "3");
+  }
+  if (recipe.training.recompute.kind != Recompute::Kind::block) {
+    c.recipe.training.recompute = {Recompute::Kind::block, {}};
+    c.changes.emplace_back("training.recompute", "\"block\"");
+  }
+  for (const auto& [key, tier] :
+       {std::pair("zero.parameters", &Recipe::Zero::parameters), std::pair("zero.gradients", &Recipe::Zero::gradients),
+        std::pair("zero.optimizer", &Recipe::Zero::optimizer)})
+    if (recipe.zero.*tier != Tier::nvme) {
+      c.recipe.zero.*tier = Tier::nvme;
+      c.changes.emplace_back(key, "\"nvme\"");
+    }
+  return c;
+}
+
 // NVMe in place of host memory that would do is no suggestion of its own.
 bool says_more(const Suggestion& suggestion, const std::vector<Suggestion>& all) {
   const auto does = [&](const Suggestion& other) {
@@ -309,6 +330,14 @@ std::vector<Suggestion> nearest_that_fit(const Recipe& recipe, int ranks, const 
     }
     level = std::move(next);
   }
+  if (found.empty() && !recipe.memory.nvme.empty() && purpose == Purpose::train) {
+    // Farther away than was searched: all at once.
+    const Candidate all = with_least_memory(recipe, ranks);
+    if (plannable(all.recipe, units, ranks, purpose)) {
+      const Job job = make_job(all.recipe, ranks, capacity, purpose);
+      if (fits(job.plan, capacity)) found.push_back({all.changes, job.plan.memory});
+    }
+  }
   if (found.empty() && recipe.memory.nvme.empty()) {
     Recipe with_drive = recipe;
     with_drive.memory.nvme = {"FOLDER"};
@@ -342,8 +371,8 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
   }
   if (nearest.empty())
     return text +
-           "; no change of stage, tiers, recomputation, micro-batch or prefetch makes it fit: use more ranks or a "
-           "smaller model";
+           "; no change of stage, tiers, recomputation, micro-batch or prefetch was found with which it does: use more "
+           "ranks or a smaller model";
   text += "; it fits with";
   for (const Suggestion& s : nearest) {
     text += &s == &nearest.front() ? " " : ", or with ";

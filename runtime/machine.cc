@@ -175,6 +175,9 @@ std::string machine_toml(const Machine& machine) {
 
 MachineProfile profile_of(const Machine& m, const Job& job) {
   const StepPlan& plan = job.plan;
+  if (plan.device.kind != device::Kind::cpu)
+    fail(Exit::usage,
+         "the machine file has the speeds of a CPU, and the recipe computes on a GPU: plan without --machine");
   const bool uses_disk = plan.io_bytes.total() > plan.io_bytes.read[1] + plan.io_bytes.written[1];
   if (uses_disk && !m.disk)
     fail(Exit::usage, "the machine file has no [disk], and the recipe puts state on NVMe: strata calibrate --dir DIR");

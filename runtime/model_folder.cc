@@ -44,12 +44,16 @@ ModelFolder::ModelFolder(fs::path path) : path_(std::move(path)) {
   checkpoint_ = true;
   if (has(path_, kManifestName)) return;
   std::error_code ignored;
-  if (fs::is_directory(path_, ignored))
-    for (const FoundCheckpoint& found : list_checkpoints(path_))
+  if (fs::is_directory(path_, ignored)) {
+    const auto all = list_checkpoints(path_, CheckpointTest::shards);
+    for (const FoundCheckpoint& found : all)
       if (found.damage.empty()) {
         path_ = found.path;
         return;
       }
+    if (!all.empty())
+      fail(Exit::corrupt, "{}: none of its {} checkpoints is whole: {}", path_.string(), all.size(), all[0].damage);
+  }
   fail(Exit::usage,
        "{} holds no model: give a Hugging Face directory (config.json), a checkpoint ({}), or a folder of "
        "checkpoints",

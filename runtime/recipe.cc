@@ -124,6 +124,7 @@ Set parse_set(const std::string& set) {
   std::string key(trimmed(std::string_view(set).substr(0, equals)));
   const std::string_view text = trimmed(std::string_view(set).substr(equals + 1));
   try {
+    refuse_deep_keys(text, "the value");
     toml::table table = toml::parse("value = " + std::string(text) + "\n");
     if (table.size() == 1) return {std::move(key), std::move(table)};  // more: a line break in the text
   } catch (const toml::parse_error&) {

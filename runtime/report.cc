@@ -35,29 +35,41 @@ std::size_t bytes_up_to(const std::filesystem::path& path, std::int64_t step) {
 
 }  // namespace
 
-ReportFile::ReportFile(const std::filesystem::path& path)
-    : path_(path), fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
-  if (fd_ < 0) fail(Exit::failed, "{} cannot be written: {}", path.string(), std::strerror(errno));
-}
-
-ReportFile::ReportFile(const std::filesystem::path& path, std::int64_t kept_step)
-    : path_(path), fd_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
-  if (fd_ < 0) fail(Exit::failed, "{} cannot be written: {}", path.string(), std::strerror(errno));
-  struct stat status {};
-  if (fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) return;  // a pipe, a terminal
-  const auto kept = static_cast<off_t>(bytes_up_to(path, kept_step));
-  if (ftruncate(fd_, kept) != 0 || lseek(fd_, kept, SEEK_SET) != kept)
-    fail(Exit::failed, "writing {} failed: {}", path.string(), std::strerror(errno));
+ReportFile::ReportFile(const std::filesystem::path& path, std::int64_t kept_step) : path_(path), kept_step_(kept_step) {
+  fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  is_new_ = fd_ >= 0;
+  // Not blocking: else a pipe that nobody reads would be waited for.
+  if (fd_ < 0 && errno == EEXIST) fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+  if (fd_ < 0)
+    fail(Exit::failed, "{} cannot be written: {}", path.string(),
+         errno == ENXIO ? "it is a pipe that nobody reads" : std::strerror(errno));
+  (void)fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) & ~O_NONBLOCK);
 }
 
 ReportFile::~ReportFile() {
-  if (fd_ >= 0) ::close(fd_);
+  if (fd_ < 0) return;
+  ::close(fd_);
+  if (is_new_ && !written_) ::unlink(path_.c_str());
 }
 
 ReportFile::ReportFile(ReportFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+    : path_(std::move(other.path_)),
+      kept_step_(other.kept_step_),
+      fd_(std::exchange(other.fd_, -1)),
+      is_new_(other.is_new_),
+      written_(other.written_) {}
+
+// What the file held before, but for the steps that are kept.
+void ReportFile::cut() {
+  struct stat status {};
+  if (fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) return;  // a pipe, a terminal
+  const auto kept = static_cast<off_t>(kept_step_ > 0 ? bytes_up_to(path_, kept_step_) : 0);
+  if (ftruncate(fd_, kept) != 0 || lseek(fd_, kept, SEEK_SET) != kept)
+    fail(Exit::failed, "writing {} failed: {}", path_.string(), std::strerror(errno));
+}
 
 void ReportFile::write(const std::string& text) {
+  if (!std::exchange(written_, true)) cut();
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
     if (n < 0 && errno == EINTR) continue;

@@ -18,9 +18,9 @@ namespace strata::runtime {
 // A file that a report goes to. Every write is checked: a full disk is an Error{failed} naming the path.
 class ReportFile {
  public:
-  explicit ReportFile(const std::filesystem::path& path);
-  // A report.jsonl that goes on: lines of steps up to `kept_step` stay, the rest is cut off.
-  ReportFile(const std::filesystem::path& path, std::int64_t kept_step);
+  // What the file held before goes with the first write; of a report.jsonl that goes on, lines of steps up to
+  // `kept_step` stay. A new file that nothing was written to is removed again.
+  explicit ReportFile(const std::filesystem::path& path, std::int64_t kept_step = 0);
   ~ReportFile();
   ReportFile(ReportFile&& other) noexcept;
   ReportFile& operator=(ReportFile&&) = delete;
@@ -29,8 +29,12 @@ class ReportFile {
   void close();
 
  private:
+  void cut();
+
   std::filesystem::path path_;
+  std::int64_t kept_step_;
   int fd_ = -1;
+  bool is_new_ = false, written_ = false;
 };
 
 // JSON of a number: shortest text that reads back the same; null where it is not finite.

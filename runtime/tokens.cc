@@ -149,6 +149,10 @@ TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)
         fmt::format("{} tokens of {} bytes, as {} says", sidecar_->count, width_, sidecar_path(file_.path()).string()),
         fmt::format("{}", count_));
   }
+  if (vocab_size && sidecar_ && sidecar_->vocab_size > *vocab_size)
+    fail(Exit::usage,
+         "{} holds tokens of a vocabulary of {}, and the model's has {}: tokenize with the model's tokenizer",
+         file_.path().string(), sidecar_->vocab_size, *vocab_size);
   limit_ = static_cast<std::uint64_t>(vocab_size.value_or(std::int64_t{1} << 32));
   if (sidecar_) limit_ = std::min(limit_, static_cast<std::uint64_t>(sidecar_->vocab_size));
 }

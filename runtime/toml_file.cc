@@ -1,5 +1,8 @@
 #include "runtime/toml_file.h"
 
+#include <fmt/format.h>
+
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -13,6 +16,12 @@ namespace {
 constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
 
 std::string read_text(const std::filesystem::path& path, std::string_view what) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  // Of pipes only those that the caller's shell holds open: another one's writer may never come.
+  const bool handed_over = path.string().starts_with("/dev/");
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) && !handed_over)
+    fail(Exit::usage, "{} {} is not a regular file", what, path.string());
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string text;
@@ -29,8 +38,22 @@ std::string read_text(const std::filesystem::path& path, std::string_view what) 
 
 }  // namespace
 
+void refuse_deep_keys(std::string_view text, std::string_view what) {
+  constexpr std::size_t kMostDots = 100;
+  std::size_t dots = 0;
+  for (const char c : text) {
+    const bool of_a_key = std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_-\"' \t", c);
+    if (c == '.')
+      ++dots;
+    else if (!of_a_key || c == '\0')
+      dots = 0;
+    if (dots > kMostDots) fail(Exit::usage, "{} has a key of more than {} parts", what, kMostDots);
+  }
+}
+
 toml::table read_toml(const std::filesystem::path& path, std::string_view what) {
   const std::string text = read_text(path, what);
+  refuse_deep_keys(text, fmt::format("{} {}", what, path.string()));
   try {
     return toml::parse(text, path.string());
   } catch (const toml::parse_error& error) {

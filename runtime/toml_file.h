@@ -15,6 +15,10 @@ struct TomlAssertion {};
 
 namespace strata::runtime {
 
+// Throws Error{usage} for a dotted key of more than a hundred parts, on which toml++ overflows the stack (and for as
+// many dots in a text with nothing but letters between them).
+void refuse_deep_keys(std::string_view text, std::string_view what);
+
 // The file, of at most 1 MiB; `what` it is ("recipe") begins every error. Throws Error{usage} naming path and place.
 toml::table read_toml(const std::filesystem::path& path, std::string_view what);
 

@@ -84,6 +84,16 @@ TEST_F(Inference, MistakesAreOneSentence) {
                    testing::HasSubstr("--tokenizer"));
   EXPECT_COMPLAINT(run({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1"}), 2,
                    testing::HasSubstr("positions"));
+  for (const char* option : {"--temperature", "--top-p"})
+    EXPECT_COMPLAINT(
+        run({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1", option, "nan"}), 2,
+        testing::HasSubstr(option));
+  EXPECT_COMPLAINT(run({STRATA, "generate", "--model", run_.file("checkpoints"), "--tokenizer", "byte", "--prompt", "a",
+                        "--max-new-tokens", "2"}),
+                   2, testing::HasSubstr("256 tokens and the model 97"));
+  EXPECT_COMPLAINT(run(run_.command("eval", {"data.validation=" + run_.file("tokens.bin"),
+                                             "checkpoint.dir=" + run_.file("elsewhere")})),
+                   2, testing::HasSubstr("no whole checkpoint to evaluate"));
   EXPECT_COMPLAINT(run(run_.command("eval")), 2, testing::HasSubstr("data.validation"));
   EXPECT_COMPLAINT(run({STRATA, "export", run_.file("checkpoints"), "-o", run_.folder().path().string()}), 2,
                    testing::HasSubstr("not empty"));

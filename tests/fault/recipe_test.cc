@@ -1,5 +1,6 @@
 // What is wrong with a recipe is found before any memory is taken, on every rank, and printed once.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "device/error.h"
 #include "tests/dist/tiny_run.h"
@@ -49,6 +50,28 @@ TEST_F(RecipeFault, FileThatIsMissingOrIsNoRecipe) {
   EXPECT_COMPLAINT(train("bad.toml"), Exit::usage, AllOf(HasSubstr("bad.toml"), HasSubstr("line 2")));
   run_.folder().write("twice.toml", "[training]\nmax_steps = 3\nmax_steps = 4\n");
   EXPECT_COMPLAINT(train("twice.toml"), Exit::usage, HasSubstr("line 3"));
+  std::string deep = "a";
+  for (int i = 0; i < 40000; ++i) deep += ".a";
+  run_.folder().write("deep.toml", deep + " = 1\n");
+  EXPECT_COMPLAINT(train("deep.toml"), Exit::usage, HasSubstr("more than 100 parts"));
+  EXPECT_COMPLAINT(run(run_.train({"model.config.n_layer={" + deep + "=1}"})), Exit::usage, HasSubstr("100 parts"));
+  ASSERT_EQ(::mkfifo(run_.file("pipe").c_str(), 0600), 0);
+  EXPECT_COMPLAINT(train("pipe"), Exit::usage, HasSubstr("not a regular file"));
+  EXPECT_COMPLAINT(run(run_.train({"report.summary=" + run_.file("pipe")})), Exit::failed, HasSubstr("nobody reads"));
+}
+
+// What was there is still there.
+TEST_F(RecipeFault, OutputsThatAreInputs) {
+  const std::string tokens = run_.folder().read("tokens.bin");
+  for (const char* key : {"report.jsonl", "report.summary", "report.trace"})
+    EXPECT_COMPLAINT(run(run_.train({std::string(key) + "=" + run_.file("tokens.bin")})), Exit::usage,
+                     AllOf(HasSubstr(key), HasSubstr("data.train reads")));
+  EXPECT_EQ(run_.folder().read("tokens.bin"), tokens);
+  run_.folder().write("old.json", "old");
+  auto command = run_.command("eval");
+  command.insert(command.end(), {"--json", run_.file("old.json")});
+  EXPECT_COMPLAINT(run(command), Exit::usage, HasSubstr("data.validation"));
+  EXPECT_EQ(run_.folder().read("old.json"), "old") << "nothing was evaluated";
 }
 
 TEST_F(RecipeFault, IsPrintedByOneRank) {

@@ -101,6 +101,8 @@ TEST_F(TokensTest, TheSidecarMustAgree) {
   EXPECT_THAT(all(file), ElementsAre(1, 2, 3));
   EXPECT_EQ(file.sidecar()->tokenizer, "by\"te");
 
+  EXPECT_FAILURE(TokenFile(path, 97), Exit::usage, AllOf(HasSubstr("vocabulary of 256"), HasSubstr("has 97")));
+
   const auto refused = [&](auto change, const std::string& words) {
     TokenSidecar bad = good;
     change(bad);

@@ -1,0 +1,91 @@
+#include "launcher/outputs.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "device/error.h"
+#include "runtime/checkpoint_manifest.h"
+#include "runtime/tokens.h"
+
+namespace strata::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool same_file(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  if (fs::equivalent(a, b, error) && !error) return true;
+  const fs::path left = fs::weakly_canonical(a, error), right = fs::weakly_canonical(b, error);
+  return !left.empty() && left == right;
+}
+
+bool belongs_to_a_model(const fs::path& path) {
+  static constexpr std::array<std::string_view, 8> kNames = {
+      "config.json",       "generation_config.json",  "tokenizer.json", "tokenizer_config.json",
+      "added_tokens.json", "special_tokens_map.json", "vocab.json",     "merges.txt"};
+  const std::string name = path.filename().string();
+  return path.extension() == ".safetensors" || path.extension() == ".model" || name == runtime::kManifestName ||
+         name.ends_with(".safetensors.index.json") || std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+// What a folder holds of a model, itself or in checkpoints.
+void add_model_files(const std::string& name, const fs::path& folder, std::vector<NamedFile>& out) {
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error), end;
+       !error && at != end; at.increment(error)) {
+    if (at.depth() > 0) at.disable_recursion_pending();
+    if (belongs_to_a_model(at->path())) out.push_back({name, at->path()});
+  }
+}
+
+}  // namespace
+
+void require_apart(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    std::error_code ignored;
+    // Terminals, pipes and /dev/null may be written to by several.
+    if (fs::exists(outputs[i].path, ignored) && !fs::is_regular_file(outputs[i].path, ignored)) continue;
+    for (const NamedFile& input : inputs)
+      if (same_file(outputs[i].path, input.path))
+        fail(Exit::usage, "{} {} is what {} reads: give the output another name", outputs[i].name,
+             outputs[i].path.string(), input.name);
+    for (std::size_t j = 0; j < i; ++j)
+      if (same_file(outputs[i].path, outputs[j].path))
+        fail(Exit::usage, "{} and {} are the same file, {}: give one of them another name", outputs[j].name,
+             outputs[i].name, outputs[i].path.string());
+  }
+}
+
+std::vector<NamedFile> inputs_of(const runtime::Recipe& recipe, const std::optional<fs::path>& file) {
+  std::vector<NamedFile> out;
+  if (file) out.push_back({"the recipe", *file});
+  const auto add_data = [&](const char* key, const std::vector<std::string>& patterns) {
+    for (const std::string& pattern : patterns) try {
+        for (const fs::path& path : runtime::expand_patterns({&pattern, 1}, key)) {
+          out.push_back({key, path});
+          out.push_back({key, runtime::sidecar_path(path)});
+        }
+      } catch (const Error&) {
+        // Said by who opens it.
+      }
+  };
+  add_data("data.train", recipe.data.train);
+  add_data("data.validation", recipe.data.validation);
+  if (recipe.model.path) add_model_files("model.path", *recipe.model.path, out);
+  if (recipe.checkpoint.dir) add_model_files("checkpoint.dir", *recipe.checkpoint.dir, out);
+  return out;
+}
+
+std::vector<NamedFile> reports_of(const runtime::Recipe& recipe) {
+  std::vector<NamedFile> out;
+  const auto add = [&](const char* key, const std::optional<fs::path>& path) {
+    if (path) out.push_back({key, *path});
+  };
+  add("report.jsonl", recipe.report.jsonl);
+  add("report.summary", recipe.report.summary);
+  add("report.trace", recipe.report.trace);
+  return out;
+}
+
+}  // namespace strata::launcher

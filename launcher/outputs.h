@@ -1,0 +1,26 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/recipe.h"
+
+namespace strata::launcher {
+
+// A file that a command reads or writes, under the key or option that names it.
+struct NamedFile {
+  std::string name;
+  std::filesystem::path path;
+};
+
+// Throws Error{usage}, before anything is opened, where one of `outputs` leads to the same file as another or as one of
+// `inputs`, under whatever name: writing it would destroy that.
+void require_apart(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs);
+
+// What a run of this recipe reads, and what it writes as reports. Files of a model in model.path and of checkpoints in
+// checkpoint.dir are among the former; patterns of data.* that match nothing are left to those who open them.
+std::vector<NamedFile> inputs_of(const runtime::Recipe& recipe, const std::optional<std::filesystem::path>& file);
+std::vector<NamedFile> reports_of(const runtime::Recipe& recipe);
+
+}  // namespace strata::launcher
