@@ -112,7 +112,6 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
       require_apart({{"--json", *options.json}}, inputs_of(reads, std::nullopt));
       json.emplace(*options.json);
     }
-    if (speaks && folder.path() != options.model) fmt::print(stderr, "strata: weights of {}\n", folder.path().string());
     const auto beside = folder.hugging_face();
     if (beside) ends = models::end_tokens(*beside);
     if (options.prompt) {
@@ -143,6 +142,8 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
         fail(Exit::usage, "token {} of the prompt is not below the model's vocabulary of {}", token,
              job.model->vocabulary);
   });
+  if (speaks && *recipe.model.path != options.model)
+    fmt::print(stderr, "strata: weights of {}\n", recipe.model.path->string());
   std::unique_ptr<runtime::WeightSource> weights;
   agree(world, [&] { weights = runtime::first_weights(job); });
   const auto algorithms = runtime::agree_on_algorithms(

@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <thread>
 #include <utility>
 
 #include "device/error.h"
@@ -38,8 +40,12 @@ std::size_t bytes_up_to(const std::filesystem::path& path, std::int64_t step) {
 ReportFile::ReportFile(const std::filesystem::path& path, std::int64_t kept_step) : path_(path), kept_step_(kept_step) {
   fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   is_new_ = fd_ >= 0;
-  // Not blocking: else a pipe that nobody reads would be waited for.
-  if (fd_ < 0 && errno == EEXIST) fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+  // Not blocking: a pipe's reader is waited for, but not for ever.
+  constexpr int kTries = 100;
+  for (int i = 0; fd_ < 0 && (i == 0 ? errno == EEXIST : errno == ENXIO) && i < kTries; ++i) {
+    if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+  }
   if (fd_ < 0)
     fail(Exit::failed, "{} cannot be written: {}", path.string(),
          errno == ENXIO ? "it is a pipe that nobody reads" : std::strerror(errno));
