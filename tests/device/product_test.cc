@@ -217,7 +217,7 @@ class Guarded {
     if (p == MAP_FAILED) std::abort();
     first_ = static_cast<std::byte*>(p);
     mprotect(first_ + pages_, page(), PROT_NONE);
-    std::memcpy(view().data, from.data(), from.view().bytes());
+    if (from.size() > 0) std::memcpy(view().data, from.data(), from.view().bytes());
   }
   ~Guarded() { munmap(first_, pages_ + page()); }
   Guarded(const Guarded&) = delete;
