@@ -110,7 +110,7 @@ class Reader {
   }
   double number_of(const std::string& key, const toml::node& node) const {
     const auto number = node.is_number() ? node.value<double>() : std::nullopt;
-    if (!number || !std::isfinite(*number) || *number <= 0) refuse(key, "a number above 0");
+    if (!number || !(*number >= 1e-9 && *number <= 1e12)) refuse(key, "a number above 0, from 1e-9 to 1e12");
     return *number;
   }
 

@@ -85,6 +85,7 @@ TEST_F(MachineFile, RefusesWhatItDoesNotKnow) {
   expect_refused(edited("threads = 3", "threads = 0"), "threads takes a number above 0");
   expect_refused(edited("triad_gb_per_s = 30", "triad_gb_per_s = -1"), "memory.triad_gb_per_s takes a number above 0");
   expect_refused(edited("triad_gb_per_s = 30", "triad_gb_per_s = inf"), "above 0");
+  expect_refused(edited("triad_gb_per_s = 30", "triad_gb_per_s = 1e300"), "to 1e12");
   expect_refused(edited("triad_gb_per_s = 30", "triad_gb_per_s = \"30\""), "above 0");
   expect_refused(edited("[128, 512]", "[512, 128]"), "rising");
   expect_refused(edited("[128, 512]", "[128]"), "as many numbers");
