@@ -40,13 +40,13 @@ CLI::Validator within(double least, double most) {
   return {check, fmt::format("FLOAT in [{} - {}]", least, most), "within"};
 }
 
-// Of the programs that one mpirun started, those of which one is enough are this one alone.
-bool another_does_it() {
+// Whether another of the programs that one mpirun started is rank 0: commands of one process are its alone.
+bool is_another_rank() {
   for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
     if (const char* rank = std::getenv(variable)) return std::string_view(rank) != "0";
   return false;
 }
-bool runs_once(std::string_view command) {
+bool is_of_one_process(std::string_view command) {
   return command != "train" && command != "eval" && command != "generate" && command != "calibrate" &&
          command != "bench";
 }
@@ -182,7 +182,7 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    if (another_does_it()) return static_cast<int>(Exit::usage);
+    if (is_another_rank()) return static_cast<int>(Exit::usage);
     std::fprintf(stderr, "strata: %s (see strata --help)\n", error.what());
     return static_cast<int>(Exit::usage);
   }
@@ -194,7 +194,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1 && runs_once(argv[1]) && another_does_it()) return static_cast<int>(Exit::done);
+  if (argc > 1 && is_of_one_process(argv[1]) && is_another_rank()) return static_cast<int>(Exit::done);
   // A write above the file size limit is then an error with a path, not a signal.
   std::signal(SIGXFSZ, SIG_IGN);
   try {

@@ -61,7 +61,8 @@ std::vector<NamedFile> inputs_of(const runtime::Recipe& recipe, const std::optio
   std::vector<NamedFile> out;
   if (file) out.push_back({"the recipe", *file});
   const auto add_data = [&](const char* key, const std::vector<std::string>& patterns) {
-    for (const std::string& pattern : patterns) try {
+    for (const std::string& pattern : patterns) {
+      try {
         for (const fs::path& path : runtime::expand_patterns({&pattern, 1}, key)) {
           out.push_back({key, path});
           out.push_back({key, runtime::sidecar_path(path)});
@@ -69,6 +70,7 @@ std::vector<NamedFile> inputs_of(const runtime::Recipe& recipe, const std::optio
       } catch (const Error&) {
         // Said by who opens it.
       }
+    }
   };
   add_data("data.train", recipe.data.train);
   add_data("data.validation", recipe.data.validation);

@@ -41,12 +41,14 @@ std::string read_text(const std::filesystem::path& path, std::string_view what) 
 void refuse_deep_keys(std::string_view text, std::string_view what) {
   constexpr std::size_t kMostDots = 100;
   std::size_t dots = 0;
+  char before = '\0';
   for (const char c : text) {
-    const bool of_a_key = std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_-\"' \t", c);
-    if (c == '.')
+    const bool of_a_key = std::isalnum(static_cast<unsigned char>(c)) || (c != '\0' && std::strchr("_-\"' \t", c));
+    if (c == '.' && before != '.')
       ++dots;
-    else if (!of_a_key || c == '\0')
+    else if (!of_a_key)  // two dots are no key
       dots = 0;
+    before = c;
     if (dots > kMostDots) fail(Exit::usage, "{} has a key of more than {} parts", what, kMostDots);
   }
 }

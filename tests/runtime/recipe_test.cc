@@ -270,6 +270,8 @@ TEST(RecipeTest, BrokenFilesAreRefusedWithTheirLine) {
   EXPECT_FAILURE(load_recipe(folder.write("r.toml", std::string("[[\0\n", 4)), Sets{}), Exit::usage,
                  HasSubstr("not TOML"));
   EXPECT_FAILURE(load_recipe(folder.path() / "none.toml", Sets{}), Exit::usage, HasSubstr("No such file"));
+  const auto dotted = folder.write("dots.toml", "# " + std::string(200, '.') + "\n[training]\nmax_steps = 3\n");
+  EXPECT_EQ(load_recipe(dotted, Sets{"model.preset=tiny-gpt2"}).training.max_steps, 3) << "no key";
   EXPECT_FAILURE(load_recipe(folder.path(), Sets{}), Exit::usage, HasSubstr("not a regular file"));
 }
 
