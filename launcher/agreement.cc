@@ -22,12 +22,12 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
     if (trains) runtime::require_trainable(recipe);
     comm::require_possible(recipe.comm.backend);
   });
-  const std::vector<std::string> texts = world.exchange(runtime::to_text(recipe));
+  const std::vector<std::string> texts = world.exchange((trains ? "train\n" : "") + runtime::to_text(recipe));
   for (std::size_t r = 1; r < texts.size(); ++r)
     if (texts[r] != texts[0])
       throw AgreedError(Exit::usage,
-                        fmt::format("rank {} was given another recipe than rank 0: start all ranks with the same file "
-                                    "and the same --set",
+                        fmt::format("rank {} was given another recipe than rank 0, or another command: start all ranks "
+                                    "with the same command, file and --set",
                                     r));
   agree(world,
         [&] { recipe.device.seat = runtime::choose_seat(recipe.device.kind, world.node_rank(), world.node_size()); });

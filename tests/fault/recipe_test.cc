@@ -99,6 +99,11 @@ TEST_F(RecipeFault, RanksWithDifferentRecipes) {
     EXPECT_COMPLAINT(outcome, Exit::usage, HasSubstr(difference.word));
     EXPECT_THAT(outcome.errors, testing::Not(HasSubstr("step 1/")));
   }
+  auto mixed = under_mpirun(1, run_.train());
+  const auto eval = run_.command("eval", {"training.max_steps=3"});
+  mixed.insert(mixed.end(), {":", "-n", "1"});
+  mixed.insert(mixed.end(), eval.begin(), eval.end());
+  EXPECT_COMPLAINT(run(mixed), Exit::usage, HasSubstr("or another command"));
 }
 
 }  // namespace
