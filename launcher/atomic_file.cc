@@ -55,6 +55,7 @@ void AtomicFile::commit() {
   if (::fsync(fd_) != 0) failed("written to the disk");
   if (!named_) {
     const std::string nameless = "/proc/self/fd/" + std::to_string(fd_);
+    ::unlink(temporary_.c_str());  // of a killed process that had this number
     if (::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0)
       failed("put in place");
     named_ = true;

@@ -191,8 +191,8 @@ void run(const std::optional<std::filesystem::path>& file, const runtime::Recipe
 
   const auto note = [](const std::string& text) { fmt::print(stderr, "strata: {}\n", text); };
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
-  std::optional<runtime::Trainer>
-      made;  // outlives what writes its state; made once checkpoint.dir is known to be there
+  // Outlives what writes its state, and is made once checkpoint.dir is known to be there.
+  std::optional<runtime::Trainer> made;
   Checkpoints checkpoints(job, world);
   runtime::Trainer& trainer = made.emplace(job, world, threads, runtime::Trainer::Weights::later);
   trainer.executor().use_algorithms(algorithms);
@@ -209,7 +209,7 @@ void run(const std::optional<std::filesystem::path>& file, const runtime::Recipe
   else if (speaks && recipe.model.init == runtime::Init::pretrained)
     fmt::print(stderr, "strata: weights read in {:.2f} s\n", took.count());
   checkpoints.open(job, world, trainer);
-  Reports reports;  // opened, and so emptied, once everything else is known to be there
+  Reports reports;  // opened once everything else is known to be there
   agree(world, [&] {
     if (!speaks) return;
     if (recipe.report.jsonl) reports.jsonl.emplace(*recipe.report.jsonl, trainer.steps_done());

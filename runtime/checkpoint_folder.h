@@ -16,7 +16,7 @@ namespace strata::runtime {
 struct FoundCheckpoint {
   std::filesystem::path path;
   std::uint64_t serial = 0;
-  std::string damage;  // empty: its manifest is in order
+  std::string damage;  // empty: it passed the test
 };
 
 // How much of a checkpoint is looked at: its manifest, or also that its files are there, with the sizes and headers
