@@ -120,8 +120,8 @@ std::vector<Stretch> Draft::bring(std::vector<Stretch> stretches, Tier to, int u
 
 void Draft::put(std::vector<Stretch> from, std::vector<Stretch> homes, int unit, std::string_view what) {
   // A stretch whose way is two steps long goes to host memory with those that end there.
-  for (const auto& [source, target] :
-       {std::pair{Tier::device, Tier::host}, std::pair{Tier::host, Tier::device}, std::pair{Tier::host, Tier::nvme}}) {
+  for (const auto& [source, target] : {std::pair{Tier::nvme, Tier::host}, std::pair{Tier::device, Tier::host},
+                                       std::pair{Tier::host, Tier::device}, std::pair{Tier::host, Tier::nvme}}) {
     std::vector<Stretch> sources, targets;
     for (std::size_t i = 0; i < from.size(); ++i) {
       if (from[i].buffer == homes[i].buffer || tier_of(from[i].buffer) != source) continue;

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "device/error.h"
 #include "models/config.h"
@@ -68,6 +69,7 @@ PlanRequest request_of(const Recipe& recipe, const models::Model& model, const m
   request.algorithm = recipe.optimizer.algorithm();
   request.moments = recipe.optimizer.moment_format();
   request.tile_bytes = tile_bytes;
+  request.read_ahead = recipe.zero.optimizer == Tier::nvme && recipe.memory.prefetch > 0;
   if (shape.training && recipe.checkpoint.dir) request.checkpoint_staging = kCheckpointStaging;
   return request;
 }
@@ -249,7 +251,10 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
          ranks, calls_of(recipe, job.model->units.size(), ranks, purpose), kMostCallsOfRanks);
   const auto plan_of = [&](std::size_t tile_bytes) {
     const auto ordered = [&](bool vertical) {
-      return make_plan(request_of(recipe, *job.model, shape, ranks, vertical, tile_bytes));
+      PlanRequest request = request_of(recipe, *job.model, shape, ranks, vertical, tile_bytes);
+      StepPlan plan = make_plan(request);
+      if (!std::exchange(request.read_ahead, false) || fits(plan, capacity)) return plan;
+      return make_plan(request);
     };
     StepPlan plan = ordered(recipe.memory.order == AccumulationOrder::vertical);
     if (recipe.memory.order != AccumulationOrder::automatic || plan.accumulation == 1) return plan;

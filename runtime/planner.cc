@@ -56,7 +56,10 @@ class Builder {
     if (r_.forward_only) return std::move(d_.plan);
     gradients_.finish();
     consensus();
-    if (!d_.plan.cyclic) updates_.advance(d_.head());
+    if (d_.plan.cyclic)
+      updates_.read_ahead();
+    else
+      updates_.advance(d_.head());
     return std::move(d_.plan);
   }
 

@@ -37,6 +37,9 @@ struct PlanRequest {
   // Elements that an update takes at once where state or gradient lie in another tier than it runs in: large enough for
   // transfers at full speed, small enough that host memory holds a few. A multiple of kShardAlignment.
   std::size_t update_chunk = std::size_t{2} << 20;
+  // Where the step is a cycle and the optimizer's state lies on NVMe: that of the first unit, behind whose update
+  // nothing could hide, is read while the step before still computes, into host memory of its own.
+  bool read_ahead = false;
   // Bytes of the plan's checkpoint_staging; 0: none.
   std::size_t checkpoint_staging = 0;
 };

@@ -43,6 +43,14 @@ Updates::Updates(Draft& draft, const Gradients& gradients)
     h.moment1 = add("moment 1 of", Kind::optimizer, tier, h.slots.back());
     if (moment_count(d_.request.algorithm) > 1) h.moment2 = add("moment 2 of", Kind::optimizer, tier, h.slots.back());
   }
+  if (!d_.request.read_ahead || !d_.plan.cyclic) return;
+  for (const Chunk& c : chunks_) {
+    if (c.unit > 0) break;
+    for (Stretch& s : ahead_.emplace_back(homes_of(c)))
+      if (d_.tier_of(s.buffer) == Tier::nvme)
+        s = {d_.add_buffer(d_.text_of("next state of", {c.unit, -1}), Kind::staging, Tier::host, s.bytes, true), 0,
+             s.bytes};
+  }
 }
 
 void Updates::set_scalars(int buffer, Role role) {
@@ -89,18 +97,29 @@ Stretch Updates::assembled(const Chunk& c) {
   return s;
 }
 
-void Updates::fetch() {
-  const Chunk& c = chunks_[next_++];
+std::vector<Stretch> Updates::homes_of(const Chunk& c) const {
   const Home& h = home(c.unit);
-  const std::string what = d_.text_of("state of", {c.unit, -1});
-  Fetched f{c, gradients_.of(c.unit, c.begin, c.end), {}, {}};
-  f.homes = {d_.fp32() ? parameters_of(c) : part_of(h.master, c, sizeof(float))};
+  std::vector<Stretch> homes = {d_.fp32() ? parameters_of(c) : part_of(h.master, c, sizeof(float))};
   const std::size_t slot = c.begin / h.chunk, bytes = h.slots[slot + 1] - h.slots[slot];
   for (const int moment : {h.moment1, h.moment2})
-    if (moment >= 0) f.homes.push_back({moment, h.slots[slot], bytes});
+    if (moment >= 0) homes.push_back({moment, h.slots[slot], bytes});
+  return homes;
+}
+
+void Updates::read_ahead() {
+  for (std::size_t i = 0; i < ahead_.size(); ++i)
+    d_.put(homes_of(chunks_[i]), ahead_[i], chunks_[i].unit, d_.text_of("next state of", {chunks_[i].unit, -1}));
+}
+
+void Updates::fetch() {
+  const std::size_t index = next_++;
+  const Chunk& c = chunks_[index];
+  const std::string what = d_.text_of("state of", {c.unit, -1});
+  Fetched f{c, gradients_.of(c.unit, c.begin, c.end), homes_of(c), {}};
   std::vector<Stretch> all;
   for (const Gradients::Source& g : f.gradient) all.push_back(g.stretch);
-  all.insert(all.end(), f.homes.begin(), f.homes.end());
+  const std::vector<Stretch>& state = index < ahead_.size() ? ahead_[index] : f.homes;
+  all.insert(all.end(), state.begin(), state.end());
   // On the device fp32 parameters that are put together there are updated in their place.
   const bool in_place = d_.fp32() && spreads() && where_ == Tier::device;
   if (in_place) {

@@ -22,6 +22,9 @@ class Updates {
   // Adds what is left to do until `unit`, and every unit before it, is updated.
   void advance(int unit);
 
+  // Adds the reads of state for the next step's updates (PlanRequest::read_ahead).
+  void read_ahead();
+
  private:
   // Elements [begin, end) of the rank's part of a unit.
   struct Chunk {
@@ -42,6 +45,8 @@ class Updates {
   // Parameters that every rank has whole, on the host, of which it updates a part: they are put together on the device.
   bool spreads() const;
   Stretch assembled(const Chunk& chunk);
+  // Where a chunk's master and moments lie.
+  std::vector<Stretch> homes_of(const Chunk& chunk) const;
   void fetch();
   void update(Fetched f);
   void spread(int unit);
@@ -54,7 +59,9 @@ class Updates {
   std::vector<Chunk> chunks_;
   std::size_t next_ = 0;         // chunk to fetch
   std::deque<Fetched> fetched_;  // and not yet updated
-  std::vector<int> assembled_;   // by unit: whole parameters on the device, where they are put together; -1: none
+  // Of the first chunks: where homes_of() lie that were read ahead; what was not is itself.
+  std::vector<std::vector<Stretch>> ahead_;
+  std::vector<int> assembled_;  // by unit: whole parameters on the device, where they are put together; -1: none
 };
 
 }  // namespace strata::runtime

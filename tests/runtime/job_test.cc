@@ -44,6 +44,19 @@ TEST(JobTest, TheStagingOfCheckpointsIsPlanned) {
   EXPECT_EQ(host({"checkpoint.dir=/tmp/none"}), std::size_t{4} << 20);
 }
 
+// It is what memory allows: a limit just below takes it away, and the step still fits.
+TEST(JobTest, StateIsReadAheadWhereItFits) {
+  const auto host = [](const char* more) {
+    return job({"zero.optimizer=nvme", "memory.nvme=/tmp", "training.precision=bf16", more}, 1)
+        .plan.memory[static_cast<std::size_t>(Tier::host)]
+        .peak;
+  };
+  const std::size_t ahead = host("memory.prefetch=1"), without = host("memory.prefetch=0");
+  EXPECT_GT(ahead, without);
+  EXPECT_EQ(host(fmt::format("memory.host={}", ahead).c_str()), ahead);
+  EXPECT_EQ(host(fmt::format("memory.host={}", ahead - 1).c_str()), without);
+}
+
 TEST(JobTest, OrderIsTheOneThatIsFasterOrMovesLess) {
   const auto chosen = [](std::vector<std::string> sets, int ranks) {
     sets.insert(sets.end(), {"training.gradient_accumulation_steps=4", "model.config.n_embd=256"});

@@ -75,6 +75,7 @@ Case random_case() {
   placement.optimizer.tier = tier();
   placement.activations = tier();
   c.request.update_chunk = *rc::gen::element(1, 3, 512) * kShardAlignment;
+  c.request.read_ahead = *rc::gen::arbitrary<bool>();
   if (*rc::gen::arbitrary<bool>()) c.request.tile_bytes = *rc::gen::inRange<std::size_t>(1, 300000);
   return c;
 }
@@ -86,6 +87,36 @@ FakeSizes small(bool tied) {
           20000,
           60000,
           tied};
+}
+
+// Bytes that reads bring for the update of the first unit, those that belong to the update that the step before left.
+double first_state_read(const StepPlan& plan, bool pending) {
+  double bytes = 0;
+  for (const Task& task : plan.tasks)
+    if (task.kind == TaskKind::read && task.unit == 0 && task.pending == pending) bytes += task.cost.read_bytes;
+  return bytes;
+}
+
+// What the first update needs comes in while the step before still computes. Nothing else is moved, and memory grows by
+// no more than that.
+TEST(Planner, TheFirstUnitsStateIsReadAhead) {
+  for (const auto dtype : {device::DType::fp32, device::DType::bf16}) {
+    Case c = make_case(small(true), 2, 3, 2, dtype, false, true, 2, {});
+    c.request.placement.optimizer.tier = Tier::nvme;
+    c.request.update_chunk = 512 * kShardAlignment;
+    const StepPlan without = make_plan(c.request);
+    c.request.read_ahead = true;
+    const StepPlan with = make_plan(c.request);
+    EXPECT_EQ(find_violation(with, kUnlimited).value_or(""), "");
+    EXPECT_EQ(with.io_bytes.read, without.io_bytes.read);
+    EXPECT_EQ(with.io_bytes.written, without.io_bytes.written);
+    const double bytes = first_state_read(without, true);
+    EXPECT_GT(bytes, 0);
+    EXPECT_EQ(first_state_read(without, false), 0);
+    EXPECT_EQ(first_state_read(with, true), 0);
+    EXPECT_EQ(first_state_read(with, false), bytes);
+    EXPECT_LE(static_cast<double>(with.memory[1].peak), static_cast<double>(without.memory[1].peak) + bytes);
+  }
 }
 
 // Thousands of random plans are proven, one by one.

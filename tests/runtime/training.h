@@ -47,6 +47,7 @@ inline StepPlan plan_in_pieces(const Job& job, std::size_t tile_bytes, std::size
   request.algorithm = r.optimizer.algorithm();
   request.moments = r.optimizer.moment_format();
   request.tile_bytes = tile_bytes;
+  request.read_ahead = r.zero.optimizer == Tier::nvme;
   if (update_chunk) request.update_chunk = update_chunk;
   return make_plan(request);
 }
