@@ -64,11 +64,11 @@ DocumentReader::DocumentReader(std::vector<std::string> inputs, bool stdin_jsonl
 
 DocumentReader::~DocumentReader() = default;
 
-std::size_t DocumentReader::end_of_part() const {
-  if (input_->at_end()) return text_.size();
-  if (!jsonl_) return cut_ ? tokenizer_.safe_cut(text_, text_.size()) : 0;
-  const std::size_t newline = text_.rfind('\n');
-  return newline == std::string::npos ? 0 : newline + 1;
+models::tokenizer::Tokenizer::TextCut DocumentReader::end_of_part() const {
+  if (input_->at_end()) return {text_.size(), text_.size()};
+  if (!jsonl_) return cut_ ? tokenizer_.safe_cut(text_, text_.size()) : models::tokenizer::Tokenizer::TextCut{};
+  const std::size_t newline = text_.rfind('\n'), end = newline == std::string::npos ? 0 : newline + 1;
+  return {end, end};
 }
 
 bool DocumentReader::next(DocumentPart& part) {
@@ -84,7 +84,7 @@ bool DocumentReader::next(DocumentPart& part) {
       wanted_ = kPart;
     }
     input_->read(text_, wanted_);
-    const std::size_t end = end_of_part();
+    const auto [end, next] = end_of_part();
     if (end == 0 && !input_->at_end()) {
       if (text_.size() >= kMaxPart) {
         fail(Exit::usage, "{}, offset {}: 1 GiB without {}: the tokenizer {} needs such parts", input_->name(), offset_,
@@ -100,8 +100,8 @@ bool DocumentReader::next(DocumentPart& part) {
             .line = line_,
             .offset = offset_,
             .text = text_.substr(0, end)};
-    text_.erase(0, end);
-    offset_ += end;
+    text_.erase(0, next);
+    offset_ += next;
     if (jsonl_) line_ += static_cast<std::uint64_t>(std::count(part.text.begin(), part.text.end(), '\n'));
     begins_ = false;
     wanted_ = std::max(kPart, text_.size() + 1);

@@ -37,8 +37,8 @@ class DocumentReader {
 
  private:
   class Input;
-  // Where the part in hand ends; 0 where more must be read first.
-  std::size_t end_of_part() const;
+  // Where the part in hand ends, 0 where more must be read first, and where the next one begins.
+  models::tokenizer::Tokenizer::TextCut end_of_part() const;
 
   std::vector<std::string> inputs_;
   bool stdin_jsonl_, cut_;

@@ -30,7 +30,10 @@ class Byte final : public Tokenizer {
     }
     return out;
   }
-  std::size_t safe_cut(std::string_view text, std::size_t limit) const override { return std::min(limit, text.size()); }
+  TextCut safe_cut(std::string_view text, std::size_t limit) const override {
+    const std::size_t end = std::min(limit, text.size());
+    return {end, end};
+  }
 };
 
 }  // namespace

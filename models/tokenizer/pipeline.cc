@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "device/error.h"
+#include "models/tokenizer/border.h"
 #include "models/tokenizer/byte_pair.h"
 #include "models/tokenizer/utf8.h"
 
@@ -19,16 +20,6 @@ std::unique_ptr<Model> make_model(const Json& json, bool bytes) {
   if (type == "WordPiece") return make_word_piece(json);
   if (type == "WordLevel") return make_word_level(json);
   json.unsupported(fmt::format("the model \"{}\" (BPE, Unigram, WordPiece and WordLevel are)", type));
-}
-
-// Letters of scripts whose blocks have long been full, so that every table of Unicode has the same for them, that no
-// normalization form changes, and that no mark before or behind turns into others.
-bool is_letter(char32_t code, bool ascii) {
-  if ((code >= 'a' && code <= 'z') || (code >= 'A' && code <= 'Z')) return true;
-  if (ascii || code < 0x80) return false;
-  return (code >= 0x430 && code <= 0x44f && code != 0x439) || (code >= 0x627 && code <= 0x63a) ||
-         (code >= 0x641 && code <= 0x64a) || (code >= 0x3042 && code <= 0x3093) || (code >= 0x30a2 && code <= 0x30f3) ||
-         (code >= 0x4e00 && code <= 0x9fa5);
 }
 
 }  // namespace
@@ -104,6 +95,7 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, std::op
   for (const char separator : {'\n', ' '}) {
     if (may_cut_at(separator)) separators_ += separator;
   }
+  if (separators_.empty() && pairs) find_space_mark(json);
 }
 
 void Pipeline::read_added(const Json& json) {
@@ -213,25 +205,53 @@ bool Pipeline::may_cut_at(char separator) const {
   return cut == Cut::makes && !across;
 }
 
-std::size_t Pipeline::safe_cut(std::string_view text, std::size_t limit) const {
-  for (std::size_t at = std::min(limit, text.size()); at-- > 1;) {
-    if (separators_.find(text[at]) == std::string::npos || at + 1 >= text.size()) continue;
-    // The text need not be valid: both neighbours are looked at as bytes first.
-    std::size_t begin = at - 1;
-    while (begin > 0 && at - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xc0) == 0x80) --begin;
-    const std::string_view before = text.substr(begin, at - begin), behind = text.substr(at + 1, 4);
-    const auto whole = [](std::string_view part) {
-      const auto lead = static_cast<unsigned char>(part[0]);
-      const std::size_t n = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-      return n != 0 && n <= part.size() && is_valid_utf8(part.substr(0, n)) ? n : 0;
-    };
-    if (whole(before) != before.size() || whole(behind) == 0) continue;
-    if (is_letter(character_at(before, 0).code, letters_of_ascii_) &&
-        is_letter(character_at(behind, 0).code, letters_of_ascii_)) {
-      return at;
+// As Llama 2's and Gemma's: (Prepend and) Replace of spaces, and no pre-tokenizer but one that looks for spaces, of
+// which none are left; or Metaspace that does not split.
+void Pipeline::find_space_mark(const Json& json) {
+  const auto normalizer = json.find("normalizer"), pre_tokenizer = json.find("pre_tokenizer");
+  std::vector<Json> rewrites;
+  if (normalizer && normalizer->type() == "Sequence")
+    normalizer->at("normalizers").each([&](const Json& one) { rewrites.push_back(one); });
+  else if (normalizer)
+    rewrites.push_back(*normalizer);
+  std::string mark;
+  bool prepended = false;
+  for (const Json& one : rewrites) {
+    if (one.type() == "Prepend" && mark.empty() && !prepended) {
+      prepended = true;
+    } else if (one.type() == "Replace" && mark.empty() && one.at("pattern").text_or("String", "") == " ") {
+      mark = one.at("content").text();
+    } else {
+      return;
     }
   }
-  return 0;
+  if (prepended && rewrites.front().at("prepend").text() != mark) return;
+  if (pre_tokenizer && pre_tokenizer->type() == "Metaspace" && mark.empty() && !prepended) {
+    const MetaspaceOptions options = metaspace_options(*pre_tokenizer);
+    if (!options.split) mark = options.replacement;
+  } else if (pre_tokenizer &&
+             (pre_tokenizer->type() != "Split" || pre_tokenizer->at("pattern").text_or("String", "") != " ")) {
+    return;
+  }
+  // What the model does at the ends of a text would then be done at a cut.
+  const Json model = json.at("model");
+  if (model.flag_or("ignore_merges", false) || !model.text_or("end_of_word_suffix", "").empty() ||
+      !model.text_or("continuing_subword_prefix", "").empty())
+    return;
+  if (mark.empty() || mark == " " || !words_stay_apart(model_->vocabulary(), mark)) return;
+  if (std::any_of(added_.begin(), added_.end(), [&](const AddedToken& token) {
+        return token.right_strip || token.content.find(' ') != std::string::npos ||
+               token.content.find(mark) != std::string::npos;
+      }))
+    return;
+  separators_.assign(1, ' ');
+  drops_space_ = prepended;
+  letters_of_ascii_ = true;
+}
+
+Tokenizer::TextCut Pipeline::safe_cut(std::string_view text, std::size_t limit) const {
+  const std::size_t at = last_border(text, limit, separators_, letters_of_ascii_);
+  return {at, at == 0 || !drops_space_ ? at : at + 1};
 }
 
 }  // namespace strata::models::tokenizer

@@ -34,7 +34,7 @@ class Pipeline final : public Tokenizer {
   void encode(std::string_view text, bool add_special, Workspace& workspace,
               std::vector<std::uint32_t>& out) const override;
   std::string decode(std::span<const std::uint32_t> ids, bool skip_special) const override;
-  std::size_t safe_cut(std::string_view text, std::size_t limit) const override;
+  TextCut safe_cut(std::string_view text, std::size_t limit) const override;
 
  private:
   struct Buffers;
@@ -43,6 +43,9 @@ class Pipeline final : public Tokenizer {
   Pipeline(const Json& json, std::string name, std::string hash, std::optional<std::string> eos);
   void read_added(const Json& json);
   bool may_cut_at(char separator) const;
+  // Whether spaces become a mark and words are told apart by that alone: then the vocabulary says whether a text may be
+  // cut before it.
+  void find_space_mark(const Json& json);
   void encode_normalized(std::string_view text, bool first, Buffers& buffers, std::vector<std::uint32_t>& out) const;
 
   std::vector<AddedToken> added_;
@@ -57,7 +60,8 @@ class Pipeline final : public Tokenizer {
   bool has_decoder_ = false;
   std::uint32_t vocab_size_ = 0;
   std::optional<std::uint32_t> end_of_text_;
-  std::string separators_;  // a text may be cut before these, between two letters
+  std::string separators_;    // a text may be cut before these, between two letters
+  bool drops_space_ = false;  // when it is cut: the tokenizer puts one before every text
   bool letters_of_ascii_ = false;
 };
 

@@ -21,7 +21,25 @@ constexpr std::string_view kEndBeforeSeparator[] = {
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
     // Qwen 2 and 3
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    // o200k: GPT-4o, gpt-oss
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    // Mistral's Tekken
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    // DeepSeek V3
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
 };
+// Patterns known to match neither a letter beside a separator together with it, nor anything that depends on more than
+// the match: the pieces stay what they are.
+constexpr std::string_view kApartFromSeparator[] = {
+    "[0-9][0-9][0-9]",           // Falcon
+    R"(\p{N}{1,3})",             // DeepSeek V3
+    "[一-龥぀-ゟ゠-ヿ]+",  // DeepSeek V3
+};
+
+template <std::size_t n>
+bool is_one_of(std::string_view pattern, const std::string_view (&known)[n]) {
+  return std::find(std::begin(known), std::end(known), pattern) != std::end(known);
+}
 
 class PatternSplit final : public PreTokenizer {
  public:
@@ -58,12 +76,12 @@ std::unique_ptr<PreTokenizer> make_split(const Json& json) {
     return std::make_unique<PatternSplit>(Regex(escaped_for_regex(literal->text())), behavior, inverted, Cut::unsafe);
   }
   const Json regex = pattern.at("Regex");
-  const bool known = std::find(std::begin(kEndBeforeSeparator), std::end(kEndBeforeSeparator), regex.text()) !=
-                     std::end(kEndBeforeSeparator);
-  // Every character of a known pattern's text is in a match.
+  Cut cut = Cut::unsafe;
+  if (behavior == Behavior::isolated && is_one_of(regex.text(), kApartFromSeparator)) cut = Cut::keeps;
+  // Every character of such a pattern's text is in a match.
   const bool whole = behavior == Behavior::isolated || (behavior == Behavior::removed && inverted);
-  return std::make_unique<PatternSplit>(Regex(regex.text(), regex), behavior, inverted,
-                                        known && whole ? Cut::makes : Cut::unsafe);
+  if (whole && is_one_of(regex.text(), kEndBeforeSeparator)) cut = Cut::makes;
+  return std::make_unique<PatternSplit>(Regex(regex.text(), regex), behavior, inverted, cut);
 }
 
 std::unique_ptr<PreTokenizer> gpt2_split() {

@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         if (id >= tokenizer->vocab_size()) std::abort();
       }
       (void)tokenizer->decode(ids, false);
-      if (tokenizer->safe_cut(text, text.size()) > text.size()) std::abort();
+      if (tokenizer->safe_cut(text, text.size()).next > text.size()) std::abort();
     }
   } catch (const strata::Error&) {
   }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains small tokenizers of every kind that Strata reads, and writes what the tokenizers library makes of a text.
 
-    tests/golden/make_tokenizers.py [OUT]     OUT: tests/golden/tokenizers
+    tests/golden/make_tokenizers.py [OUT [KIND ...]]     OUT: tests/golden/tokenizers
 
 A folder a kind: tokenizer.json (or tokenizer.model), expected.json with ids and decoded text; and text.txt, which all
 read. Needs the packages tokenizers and sentencepiece, and Debian's bible-kjv and locales of its own programs.
@@ -150,6 +150,12 @@ def deepseek(texts, vocab):
         split(r"\s+$"), split("[一-龥ࠀ-一가-퟿]+"), pre_tokenizers.Digits(individual_digits=True)))
 
 
+def deepseek3(texts, vocab):
+    words = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+             r"""| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+""")
+    return byte_bpe(texts, vocab, bytes_behind(split(r"\p{N}{1,3}"), split("[一-龥぀-ゟ゠-ヿ]+"), split(words)))
+
+
 def falcon(texts, vocab):
     return byte_bpe(texts, vocab, pre_tokenizers.Sequence([
         pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.ByteLevel(add_prefix_space=False),
@@ -170,6 +176,40 @@ def llama2(texts, vocab):
     tok = Tokenizer.from_str(json.dumps(state))
     tok.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
     return tok
+
+
+def byte_tokens():
+    return [f"<0x{b:02X}>" for b in range(256)]
+
+
+def pairs_of_words(texts, vocab, normalizer, pre_tokenizer=None):
+    """Llama 2's and Gemma's kind, its vocabulary of words: nothing splits when it is used."""
+    tok = Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    tok.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    tok.train_from_iterator(texts, trainers.BpeTrainer(
+        vocab_size=vocab, special_tokens=["<unk>", "<s>", "</s>"] + byte_tokens(), limit_alphabet=150, show_progress=False))
+    state = json.loads(tok.to_str())
+    state["added_tokens"] = state["added_tokens"][:3]
+    state["normalizer"], state["pre_tokenizer"] = normalizer, pre_tokenizer
+    tok = Tokenizer.from_str(json.dumps(state))
+    tok.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    return tok
+
+
+REPLACE = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+
+
+def mistral(texts, vocab):
+    return pairs_of_words(texts, vocab, {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, REPLACE]})
+
+
+def gemma(texts, vocab):
+    return pairs_of_words(texts, vocab, REPLACE, {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
+                                                  "invert": False})
+
+
+def tinyllama(texts, vocab):
+    return pairs_of_words(texts, vocab, None, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False})
 
 
 def unigram_of(texts, vocab, rules=None, **options):
@@ -266,7 +306,7 @@ def words(texts, vocab):
 
 KINDS = dict(gpt2=gpt2, roberta=roberta, llama3=llama3, qwen2=qwen2, smollm=smollm, o200k=o200k, deepseek=deepseek,
              falcon=falcon, llama2=llama2, t5=t5, xlmr=xlmr, unigram_bytes=unigram_bytes, bert=bert, bert_cased=bert_cased,
-             words=words)
+             words=words, mistral=mistral, gemma=gemma, tinyllama=tinyllama, deepseek3=deepseek3)
 UNIGRAM = ("t5", "xlmr", "unigram_bytes")
 
 
@@ -281,13 +321,28 @@ def expected(tok, text):
                 decoded_all=tok.decode(plain, skip_special_tokens=False))
 
 
-def main(out):
+def sentencepiece_models(learn):
+    """Models of the sentencepiece library: of unigrams, with rules of our own; of pairs, as Llama 2's."""
+    with tempfile.TemporaryDirectory() as scratch:
+        yield "sentencepiece", lambda: unigram_of(learn, 600, small_rules(scratch))[0]
+        yield "sentencepiece_pairs", lambda: unigram_of(
+            learn, 900, model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
+            remove_extra_whitespaces=False)[0]
+
+
+def main(out, kinds=()):
     text = mixed(4000, 1)
     learn = [mixed(400000, 2).decode("utf-8", errors="ignore"), bible()[:400000]]
     os.makedirs(out, exist_ok=True)
-    with open(os.path.join(out, "text.txt"), "wb") as f:
-        f.write(text)
+    if kinds:
+        with open(os.path.join(out, "text.txt"), "rb") as f:
+            text = f.read()
+    else:
+        with open(os.path.join(out, "text.txt"), "wb") as f:
+            f.write(text)
     for kind, make in KINDS.items():
+        if kinds and kind not in kinds:
+            continue
         tok = make(learn, 900, full=False) if kind in UNIGRAM else make(learn, 900)
         folder = os.path.join(out, kind)
         os.makedirs(folder, exist_ok=True)
@@ -298,18 +353,24 @@ def main(out):
             json.dump(tok_json, f, ensure_ascii=False, separators=(",", ":"))
         with open(os.path.join(folder, "expected.json"), "w") as f:
             json.dump(expected(tok, text), f, ensure_ascii=False, separators=(",", ":"))
-    with tempfile.TemporaryDirectory() as scratch:
-        model = unigram_of(learn, 600, small_rules(scratch))[0]
-    folder = os.path.join(out, "sentencepiece")
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, "tokenizer.model"), "wb") as f:
-        f.write(model)
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    ids = processor.encode(text.decode("utf-8", errors="replace"))
-    with open(os.path.join(folder, "expected.json"), "w") as f:
-        json.dump(dict(ids=ids, specials=[], decoded=processor.decode(ids), decoded_all=processor.decode(ids)), f,
-                  ensure_ascii=False, separators=(",", ":"))
+    if not kinds:  # its ids are compared with nothing: rounding decides between some, and not in every version alike
+        with open(os.path.join(out, "..", "unigrams.model"), "wb") as f:
+            f.write(unigram_of(learn, 600, normalization_rule_name="identity")[0])
+    for kind, make in sentencepiece_models(learn):
+        if kinds and kind not in kinds:
+            continue
+        model = make()
+        folder = os.path.join(out, kind)
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, "tokenizer.model"), "wb") as f:
+            f.write(model)
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        ids = processor.encode(text.decode("utf-8", errors="replace"))
+        with open(os.path.join(folder, "expected.json"), "w") as f:
+            json.dump(dict(ids=ids, specials=[], decoded=processor.decode(ids), decoded_all=processor.decode(ids)), f,
+                      ensure_ascii=False, separators=(",", ":"))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "tokenizers"))
+    main(sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "tokenizers"),
+         sys.argv[2:])
