@@ -143,8 +143,8 @@ int plan(const PlanOptions& options) {
   }
   if (options.trace) {
     runtime::ReportFile file(*options.trace);
-    const auto spans = prediction ? prediction->forecast.spans
-                                  : runtime::simulate(job.plan, runtime::nominal_profile(job.plan.device.kind));
+    const auto spans =
+        prediction ? prediction->forecast.spans : runtime::simulate(job.plan, runtime::nominal_profile(job.plan));
     file.write(runtime::trace_json(job.plan, *job.model, spans, 0));
     file.close();
   }

@@ -179,7 +179,9 @@ void Executor::use_algorithms(std::shared_ptr<const device::AlgorithmTable> tabl
 void Executor::drain() {
   if (!has_pending_) return;
   *at<device::StepScalars>(buffers_.pending) = host<StepState>(mirrors_.state)->scalars;
+  draining_ = true;  // the spans stay those of a step
   for (std::size_t t = 0; t < plan_.tasks.size(); ++t) issue(t, plan_.tasks[t].pending);
+  draining_ = false;
   synchronize();
   has_pending_ = false;
 }
@@ -218,7 +220,7 @@ void Executor::issue(std::size_t t, bool runs) {
   if (runs) {
     const device::Range range(lane, names_[t].c_str());
     const auto stamp = [&](std::int64_t& where) {
-      if (!recording_) lane.stamp(&where);
+      if (!recording_ && !draining_) lane.stamp(&where);
     };
     if (!recording_ && task.kind == TaskKind::update && task.begin == 0) {
       stamp(held_[index(task.unit)].begin);

@@ -158,7 +158,7 @@ class Executor {
   std::string attention_;
   bool has_pending_ = false;  // the last step's update is still to be done
 
-  bool graph_possible_ = false, recording_ = false, time_next_step_ = false;
+  bool graph_possible_ = false, recording_ = false, draining_ = false, time_next_step_ = false;
   std::int64_t steps_ = 0, graph_steps_ = 0, steps_since_spans_ = 0;
   std::optional<device::Graph> graph_;  // destroyed before the communicators whose work it holds
   IoBytes moved_by_graph_{};            // by one launch

@@ -212,7 +212,7 @@ bool says_more(const Suggestion& suggestion, const std::vector<Suggestion>& all)
 // it hardly tells apart, the one that moves less.
 bool is_better(const StepPlan& a, const StepPlan& b) {
   constexpr double kSame = 0.01;
-  const MachineProfile machine = nominal_profile(a.device.kind);
+  const MachineProfile machine = nominal_profile(a);
   const double with_a = makespan_s(simulate(a, machine)), with_b = makespan_s(simulate(b, machine));
   if (std::abs(with_a - with_b) > kSame * with_b) return with_a < with_b;
   const auto moved = [](const StepPlan& p) { return p.comm_bytes.total() + p.io_bytes.total(); };

@@ -57,9 +57,12 @@ double sum_of(const BoundSeconds& seconds) {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0);
 }
 
-MachineProfile nominal_profile(device::Kind kind) {
+MachineProfile nominal_profile(const StepPlan& plan) {
   MachineProfile m;
-  if (kind == device::Kind::cpu) return m;
+  if (plan.device.kind == device::Kind::cpu) {
+    if (plan.dtype == device::DType::bf16) m.flops_per_s *= 3;
+    return m;
+  }
   m.flops_per_s = 4e14;
   m.attention_flops_per_s = 2e14;
   for (double* memory :

@@ -27,8 +27,9 @@ struct MachineProfile {
   double disk_core_share = 0;  // what the drives take of the cores while they are busy: 1 is all of them
 };
 
-// Nominal speeds of a kind of device: the defaults, or those of a data-centre GPU with host and drives beside it.
-MachineProfile nominal_profile(device::Kind kind);
+// Nominal speeds for a plan: the defaults (with bf16's instructions for its products), or those of a data-centre GPU
+// with host and drives beside it. Of the plan alone, so that every rank has the same.
+MachineProfile nominal_profile(const StepPlan& plan);
 
 // What a task's time goes to.
 enum class Bound : std::uint8_t { products, attention, memory, optimizer, communication, host_link, disk, waking };

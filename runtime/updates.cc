@@ -46,6 +46,7 @@ Updates::Updates(Draft& draft, const Gradients& gradients)
   if (!d_.request.read_ahead || !d_.plan.cyclic) return;
   for (const Chunk& c : chunks_) {
     if (c.unit > 0) break;
+    ++next_;
     for (Stretch& s : ahead_.emplace_back(homes_of(c)))
       if (d_.tier_of(s.buffer) == Tier::nvme)
         s = {d_.add_buffer(d_.text_of("next state of", {c.unit, -1}), Kind::staging, Tier::host, s.bytes, true), 0,
@@ -59,16 +60,35 @@ void Updates::set_scalars(int buffer, Role role) {
 }
 
 void Updates::advance(int unit) {
+  if (next_ == ahead_.size() && fetched_.empty()) begin();
   for (;;) {
     // What is fetched ahead may belong to a later unit.
     const bool left = next_ < chunks_.size() && chunks_[next_].unit <= unit;
-    if (!left && (fetched_.empty() || fetched_.front().chunk.unit > unit)) return;
+    if (!left && (fetched_.empty() || fetched_.front().chunk.unit > unit)) break;
     if (next_ < chunks_.size() && fetched_.size() <= kAhead) {
-      fetch();
+      fetched_.push_back(fetch(next_++));
       continue;
     }
     update(std::move(fetched_.front()));
     fetched_.pop_front();
+  }
+  if (next_ < chunks_.size() || !fetched_.empty()) return;
+  for (Late& late : late_) d_.put(std::move(late.from), std::move(late.to), late.unit, "updated");
+  late_.clear();
+}
+
+// The drive is kept busy with the chunks that follow while those that were read ahead are updated.
+void Updates::begin() {
+  if (ahead_.empty()) return;
+  while (next_ < chunks_.size() && fetched_.size() <= kAhead) fetched_.push_back(fetch(next_++));
+  std::deque<Fetched> fetched;
+  for (std::size_t i = 0; i < ahead_.size() || !fetched.empty();) {
+    if (i < ahead_.size() && fetched.size() <= kAhead) {
+      fetched.push_back(fetch(i++));
+      continue;
+    }
+    update(std::move(fetched.front()));
+    fetched.pop_front();
   }
 }
 
@@ -111,8 +131,7 @@ void Updates::read_ahead() {
     d_.put(homes_of(chunks_[i]), ahead_[i], chunks_[i].unit, d_.text_of("next state of", {chunks_[i].unit, -1}));
 }
 
-void Updates::fetch() {
-  const std::size_t index = next_++;
+Updates::Fetched Updates::fetch(std::size_t index) {
   const Chunk& c = chunks_[index];
   const std::string what = d_.text_of("state of", {c.unit, -1});
   Fetched f{c, gradients_.of(c.unit, c.begin, c.end), homes_of(c), {}};
@@ -131,7 +150,7 @@ void Updates::fetch() {
   all = d_.bring(std::move(all), where_, c.unit, what);
   for (std::size_t i = 0; i < f.gradient.size(); ++i) f.gradient[i].stretch = all[i];
   f.state.assign(all.begin() + static_cast<std::ptrdiff_t>(f.gradient.size()), all.end());
-  fetched_.push_back(std::move(f));
+  return f;
 }
 
 void Updates::update(Fetched f) {
@@ -164,8 +183,22 @@ void Updates::update(Fetched f) {
     from.push_back(out);
     to.push_back(parameters);
   }
+  if (c.unit == 0 && !ahead_.empty()) write_late(c.unit, from, to);
   d_.put(std::move(from), std::move(to), c.unit, what);
   if (c.last && d_.plan.sharded_optimizer() && !d_.plan.sharded_parameters()) spread(c.unit);
+}
+
+// The memory of what was read ahead is wanted by nothing else: it goes home when no unit waits for the drive any more.
+// Parameters do not, which may be read again before.
+void Updates::write_late(int unit, std::vector<Stretch>& from, std::vector<Stretch>& to) {
+  Late& late = late_.emplace_back(Late{unit, {}, {}});
+  for (std::size_t i = from.size(); i-- > 0;) {
+    if (d_.tier_of(to[i].buffer) != Tier::nvme || to[i].buffer == home(unit).parameters) continue;
+    late.from.push_back(from[i]);
+    late.to.push_back(to[i]);
+    from.erase(from.begin() + static_cast<std::ptrdiff_t>(i));
+    to.erase(to.begin() + static_cast<std::ptrdiff_t>(i));
+  }
 }
 
 // Every rank's updated part to all.

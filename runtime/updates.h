@@ -47,8 +47,10 @@ class Updates {
   Stretch assembled(const Chunk& chunk);
   // Where a chunk's master and moments lie.
   std::vector<Stretch> homes_of(const Chunk& chunk) const;
-  void fetch();
+  void begin();
+  Fetched fetch(std::size_t index);
   void update(Fetched f);
+  void write_late(int unit, std::vector<Stretch>& from, std::vector<Stretch>& to);
   void spread(int unit);
 
   Draft& d_;
@@ -57,10 +59,15 @@ class Updates {
   int scalars_ = -1;
   Role scalars_role_ = Role::state;
   std::vector<Chunk> chunks_;
-  std::size_t next_ = 0;         // chunk to fetch
+  std::size_t next_ = 0;         // chunk to fetch, those left out that are read ahead
   std::deque<Fetched> fetched_;  // and not yet updated
   // Of the first chunks: where homes_of() lie that were read ahead; what was not is itself.
   std::vector<std::vector<Stretch>> ahead_;
+  struct Late {
+    int unit;
+    std::vector<Stretch> from, to;
+  };
+  std::vector<Late> late_;      // on their way home after all else
   std::vector<int> assembled_;  // by unit: whole parameters on the device, where they are put together; -1: none
 };
 
