@@ -9,13 +9,17 @@ namespace strata::comm {
 namespace {
 
 // Of the memory that a rank sends from and of that it receives in, each.
-constexpr std::size_t kStaging = std::size_t{8} << 20;
+constexpr std::size_t kStaging = kStagedBytes / 2;
 constexpr std::size_t kGrain = device::kBufferAlignment;
 
 class StagedCollectives final : public Collectives {
  public:
   StagedCollectives(device::Device device, std::unique_ptr<Collectives> host, device::Arena staging)
-      : device_(device), host_(std::move(host)), staging_(std::move(staging)), host_pieces_(index(host_->size())) {}
+      : device_(device),
+        host_(std::move(host)),
+        staging_(std::move(staging)),
+        pin_(device, staging_.data(), staging_.size()),
+        host_pieces_(index(host_->size())) {}
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
@@ -74,6 +78,7 @@ class StagedCollectives final : public Collectives {
   device::Device device_;
   std::unique_ptr<Collectives> host_;
   device::Arena staging_;
+  device::Pin pin_;  // before the staging goes
   std::vector<const std::byte*> host_pieces_;
 };
 

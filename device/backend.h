@@ -36,6 +36,9 @@ struct Backend {
   std::byte* (*allocate_host)(Device device, std::size_t bytes);
   void (*free)(Device device, std::byte* data, std::size_t bytes) noexcept;
   void (*free_host)(Device device, std::byte* data, std::size_t bytes) noexcept;
+  // The same for memory that others allocated; null where there is nothing to do.
+  void (*pin)(Device device, std::byte* data, std::size_t bytes);
+  void (*unpin)(Device device, std::byte* data) noexcept;
   // Between the device's memory and any, blocking.
   void (*copy)(Device device, std::byte* to, const std::byte* from, std::size_t bytes);
 };

@@ -69,16 +69,28 @@ void copy(Device device, std::byte* to, const std::byte* from, std::size_t bytes
   backend(device.kind).copy(device, to, from, bytes);
 }
 
-Mirror::Mirror(View device, Device of) : device_(device) {
-  if (of.kind != Kind::cpu) host_ = Arena::host(device.bytes(), of);
+Pin::Pin(Device device, std::byte* data, std::size_t bytes) : device_(device), data_(data) {
+  if (const auto pin = backend(device.kind).pin) pin(device, data, bytes);
+}
+
+Pin::~Pin() {
+  if (const auto unpin = backend(device_.kind).unpin; data_ && unpin) unpin(device_, data_);
+}
+
+Pin::Pin(Pin&& other) noexcept : device_(other.device_), data_(std::exchange(other.data_, nullptr)) {}
+
+Pin& Pin::operator=(Pin&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(data_, other.data_);
+  return *this;
 }
 
 void Mirror::to_device(Lane& lane) const {
-  if (host_.size()) cast(lane, View{host_.data(), device_.size, device_.dtype}, device_);
+  if (host_) cast(lane, host_, device_);
 }
 
 void Mirror::to_host(Lane& lane) const {
-  if (host_.size()) cast(lane, device_, View{host_.data(), device_.size, device_.dtype});
+  if (host_) cast(lane, device_, host_);
 }
 
 }  // namespace strata::device

@@ -49,22 +49,36 @@ class Arena {
 // Between memory of the device and any other, blocking; any thread may call it.
 void copy(Device device, std::byte* to, const std::byte* from, std::size_t bytes);
 
-// A buffer of device memory as the host writes and reads it between steps: the buffer itself where the host can, else
-// pinned memory beside it. Owns that; the buffer outlives it.
+// Memory of the host that others mapped, as `device` reads and writes it at full speed while this lives: pinned, for a
+// GPU. Throws Error{does_not_fit} if the system refuses.
+class Pin {
+ public:
+  Pin(Device device, std::byte* data, std::size_t bytes);
+  ~Pin();
+  Pin(Pin&& other) noexcept;
+  Pin& operator=(Pin&& other) noexcept;
+
+ private:
+  Device device_;
+  std::byte* data_;
+};
+
+// A buffer of device memory as the host writes and reads it between steps: the buffer itself, or one of the host beside
+// it where the host cannot reach the device's. Owns neither.
 class Mirror {
  public:
   Mirror() = default;
-  Mirror(View device, Device of);
+  // host: empty where the host reaches `device`; else as large.
+  Mirror(View device, View host) : device_(device), host_(host) {}
 
-  std::byte* data() const { return host_.size() ? host_.data() : device_.data; }
+  std::byte* data() const { return host_ ? host_.data : device_.data; }
   std::size_t size() const { return device_.bytes(); }
   // Copies in the lane's order; nothing where both are the same memory.
   void to_device(Lane& lane) const;
   void to_host(Lane& lane) const;
 
  private:
-  View device_;
-  Arena host_;
+  View device_, host_;
 };
 
 }  // namespace strata::device

@@ -6,7 +6,6 @@
 #include "device/ops/embedding.h"
 #include "device/ops/gradient_sum.h"
 #include "models/slots.h"
-#include "models/table_tiles.h"
 
 namespace strata::models {
 namespace {
@@ -18,8 +17,8 @@ using device::View;
 class Embedding final : public Unit {
  public:
   Embedding(const EmbeddingSpec& spec, const RunShape& run)
-      : Unit("embedding"), spec_(spec), tokens_(run.tokens()), tiles_{spec.vocabulary} {
-    add_table(spec.table_name, spec.vocabulary, spec.hidden, spec.init);
+      : Unit("embedding"), spec_(spec), tokens_(run.tokens()), tiles_(spec.vocabulary, run.device.kind) {
+    add_table(spec.table_name, tiles_, spec.hidden, spec.init);
     std::size_t most_rows = tiles_.rows(0);
     if (!spec.position_name.empty()) {
       positions_offset_ = add_parameter(

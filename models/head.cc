@@ -11,7 +11,6 @@
 #include "device/ops/norm.h"
 #include "device/ops/product.h"
 #include "models/slots.h"
-#include "models/table_tiles.h"
 
 namespace strata::models {
 namespace {
@@ -28,15 +27,17 @@ using device::View;
 // fp32 logits that exist at once, at most: large enough for full-speed products, small beside a model. A GPU's products
 // want thousands of rows, and each chunk reads and writes the table's gradient once.
 constexpr std::size_t logit_bytes(device::Kind kind) {
-  return kind == device::Kind::cpu ? std::size_t{64} << 20 : std::size_t{1} << 30;
+  return kind == device::Kind::cpu ? std::size_t{64} << 20 : std::size_t{2} << 30;
 }
-// A chunk is never smaller: the head's weights are read once per chunk.
-constexpr std::size_t kMinRows = 64;
+// A chunk is never smaller: the head's weights are read once per chunk. A GPU's is a whole number of the largest tiles
+// in which its products are computed.
+constexpr std::size_t kMinRows = 64, kGpuRows = 256;
 
 std::size_t chunk_rows(std::size_t tokens, std::size_t vocabulary, device::Kind kind) {
-  const std::size_t most = std::max(kMinRows, logit_bytes(kind) / sizeof(float) / vocabulary);
-  const std::size_t chunks = (tokens + most - 1) / most;
-  return (tokens + chunks - 1) / chunks;
+  const std::size_t grain = kind == device::Kind::cpu ? 1 : kGpuRows;
+  const std::size_t most = std::max({kMinRows, grain, logit_bytes(kind) / sizeof(float) / vocabulary / grain * grain});
+  const std::size_t chunks = (tokens + most - 1) / most, even = (tokens + chunks - 1) / chunks;
+  return std::min(tokens, (even + grain - 1) / grain * grain);
 }
 
 // Elements between rows of a tile's logits: off a power of two, on which all rows would share a few cache sets.
@@ -91,14 +92,14 @@ class ChunkedHead final : public Head {
         training_(run.training),
         tokens_(run.tokens()),
         norm_{tokens_, spec.hidden, 1, spec.hidden, spec.hidden, spec.eps},
-        tiles_{spec.vocabulary},
+        tiles_(spec.vocabulary, run.device.kind),
         chunk_rows_(chunk_rows(tokens_, spec.vocabulary, run.device.kind)),
         generates_(run.cache > 0) {
     const auto d = static_cast<std::int64_t>(spec.hidden);
     add_parameter(spec.gain_name, {d}, false, {1, 0});
     if (!spec.bias_name.empty()) bias_ = add_parameter(spec.bias_name, {d}, false, {0, 0});
     end_part();
-    if (!spec.weight_name.empty()) weight_ = add_table(spec.weight_name, spec.vocabulary, spec.hidden, spec.init);
+    if (!spec.weight_name.empty()) weight_ = add_table(spec.weight_name, tiles_, spec.hidden, spec.init);
 
     if (generates_) {
       Slots work;

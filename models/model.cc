@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "device/error.h"
-#include "models/table_tiles.h"
 
 namespace strata::models {
 
@@ -24,12 +23,12 @@ void Unit::end_part() {
   if (size_ > begin) parts_.push_back({begin, size_});
 }
 
-std::size_t Unit::add_table(std::string name, std::size_t vocabulary, std::size_t width, Init init) {
-  static_assert(TableTiles::kRows % kParameterAlignment == 0);
+std::size_t Unit::add_table(std::string name, const TableTiles& tiles, std::size_t width, Init init) {
+  static_assert(TableTiles::rows_on(device::Kind::cpu) % kParameterAlignment == 0);
+  static_assert(TableTiles::rows_on(device::Kind::cuda) % kParameterAlignment == 0);
   end_part();
   const std::size_t offset = add_parameter(
-      std::move(name), {static_cast<std::int64_t>(vocabulary), static_cast<std::int64_t>(width)}, true, init);
-  const TableTiles tiles{vocabulary};
+      std::move(name), {static_cast<std::int64_t>(tiles.vocabulary()), static_cast<std::int64_t>(width)}, true, init);
   for (std::size_t tile = 0; tile < tiles.count(); ++tile)
     parts_.push_back({offset + tiles.first(tile) * width,
                       tile + 1 < tiles.count() ? offset + tiles.first(tile + 1) * width : size_});

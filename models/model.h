@@ -12,6 +12,7 @@
 #include "device/step_scalars.h"
 #include "device/view.h"
 #include "models/flat_range.h"
+#include "models/table_tiles.h"
 
 namespace strata::models {
 
@@ -126,7 +127,7 @@ class Unit {
   // What was added since the last part is the next one.
   void end_part();
   // A table [vocabulary, width], a part for each of its tiles (TableTiles).
-  std::size_t add_table(std::string name, std::size_t vocabulary, std::size_t width, Init init);
+  std::size_t add_table(std::string name, const TableTiles& tiles, std::size_t width, Init init);
 
  private:
   std::string name_;

@@ -68,7 +68,11 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
     for (const auto& unit : model.units)
       if (std::string text = unit->set_up(*lanes_[index(LaneId::compute)]); !text.empty()) attention_ = std::move(text);
   const auto mirror = [&](int buffer) {
-    return buffer < 0 ? device::Mirror() : device::Mirror(storage_.view(buffer, DType::fp32), plan.device);
+    if (buffer < 0) return device::Mirror();
+    device::View host;
+    for (const auto& mirrored : plan.mirrored)
+      if (mirrored.device == buffer) host = storage_.view(mirrored.host, DType::fp32);
+    return device::Mirror(storage_.view(buffer, DType::fp32), host);
   };
   mirrors_ = {mirror(buffers_.batch), mirror(buffers_.state), mirror(buffers_.losses), mirror(buffers_.squares),
               mirror(buffers_.logits)};

@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "comm/staged.h"
 #include "device/error.h"
 #include "models/config.h"
 #include "models/presets.h"
@@ -282,13 +283,24 @@ std::string tiling_text(const StepPlan& plan) {
   return fmt::format("units larger than {} gathered in tiles", bytes_text(plan.tile_bytes));
 }
 
+// Of a GPU's memory: kernels that are loaded when first used, cuBLASLt's and cuDNN's own, the step's graph; as much
+// again for NCCL. An estimate, left free so that none of them is refused in step 1.
+constexpr std::size_t kBesideThePlan = std::size_t{1} << 30;
+// Gather and reduce.
+constexpr std::size_t kStagedLanes = 2;
+
 Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat) {
   constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
   const std::size_t available = available_memory() / static_cast<std::size_t>(ranks_on_node);
   if (seat.device.kind != device::Kind::cpu) {
     const std::size_t there = memory.device ? *memory.device : device_memory(seat);
     if (there == 0) fail(Exit::usage, "there is no GPU here to say how much memory it has: set memory.device");
-    return {{there, memory.host.value_or(available), kUnlimited}, kUnlimited};
+    // What libraries take beside the plan is neither known before nor theirs to keep.
+    const std::size_t beside = memory.device ? 0 : kBesideThePlan * (ranks_on_node > seat.sharing ? 2 : 1);
+    const std::size_t staged = seat.sharing > 1 ? kStagedLanes * comm::kStagedBytes : 0;
+    return {
+        {there - std::min(there, beside), memory.host.value_or(available - std::min(available, staged)), kUnlimited},
+        kUnlimited};
   }
   const std::size_t device = memory.device.value_or(available), host = memory.host.value_or(available);
   const bool both = memory.device && memory.host;

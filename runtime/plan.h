@@ -190,7 +190,12 @@ struct StepPlan {
   Layout layout;
   std::vector<Buffer> buffers;
   std::vector<Task> tasks;
-  std::vector<Home> homes;     // by unit
+  std::vector<Home> homes;  // by unit
+  // Buffers that the host writes or reads between steps, and those of the host that stand for them on a GPU.
+  struct Mirrored {
+    int device, host;
+  };
+  std::vector<Mirrored> mirrored;
   int checkpoint_staging;      // host memory that state passes through on its way to a checkpoint; -1: none is written
   Memory memory;               // predicted
   comm::CommBytes comm_bytes;  // predicted, sent by one rank in a step

@@ -69,6 +69,12 @@ class Builder {
     const auto add = [&](const char* name, std::size_t bytes) {
       return d_.add_buffer(name, Kind::workspace, Tier::device, bytes, true);
     };
+    const auto mirror = [&](int buffer) {
+      if (d_.plan.device.kind == device::Kind::cpu) return;
+      const Buffer& b = d_.plan.buffers[at(buffer)];
+      const int host = d_.add_buffer(fmt::format("{} of the host", b.name), Kind::staging, Tier::host, b.bytes, true);
+      d_.plan.mirrored.push_back({buffer, host});
+    };
     batch_ =
         d_.add_buffer("batch", Kind::activations, Tier::device, at(r_.accumulation) * r_.shape.tokens() * 3 * 4, true);
     state_ = add("state", sizeof(StepState));
@@ -81,6 +87,8 @@ class Builder {
     caches_.assign(at(d_.units()), -1);
     if (r_.shape.cache > 0)
       logits_ = d_.add_buffer("logits", Kind::activations, Tier::device, d_.model.vocabulary * sizeof(float), true);
+    for (const int buffer : {batch_, state_, losses_, d_.squares, logits_})
+      if (buffer >= 0) mirror(buffer);
     for (int unit = 0; unit < d_.units(); ++unit)
       if (const std::size_t cache = d_.unit(unit).bytes().cache)
         caches_[at(unit)] =

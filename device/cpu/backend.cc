@@ -30,6 +30,8 @@ const Backend& cpu_backend() {
       .allocate_host = cpu::allocate,
       .free = cpu::free,
       .free_host = cpu::free,
+      .pin = nullptr,
+      .unpin = nullptr,
       .copy = [](Device, std::byte* to, const std::byte* from, std::size_t bytes) { std::memcpy(to, from, bytes); },
   };
   return kBackend;

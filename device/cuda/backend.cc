@@ -36,6 +36,8 @@ const Backend* cuda_backend() {
       .allocate_host = cuda::allocate_host,
       .free = cuda::free,
       .free_host = cuda::free_host,
+      .pin = cuda::pin,
+      .unpin = cuda::unpin,
       .copy = cuda::copy,
   };
   return &kBackend;

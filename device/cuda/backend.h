@@ -23,6 +23,8 @@ std::byte* allocate(Device device, std::size_t bytes);
 std::byte* allocate_host(Device device, std::size_t bytes);
 void free(Device device, std::byte* data, std::size_t bytes) noexcept;
 void free_host(Device device, std::byte* data, std::size_t bytes) noexcept;
+void pin(Device device, std::byte* data, std::size_t bytes);
+void unpin(Device device, std::byte* data) noexcept;
 void copy(Device device, std::byte* to, const std::byte* from, std::size_t bytes);
 
 #define X(name) decltype(device::name) name;  // NOLINT(bugprone-macro-parentheses)

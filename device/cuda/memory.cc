@@ -50,14 +50,11 @@ void free(Device device, std::byte* data, std::size_t) noexcept {
   (void)cudaFree(data);
 }
 
-// Pages of our own that CUDA then pins, not cudaMallocHost: that may round sizes up, and a plan counts bytes.
-std::byte* allocate_host(Device device, std::size_t bytes) {
+void pin(Device device, std::byte* data, std::size_t bytes) {
   use(device);
-  std::byte* const data = cpu::allocate({}, bytes);
   const cudaError_t error = cudaHostRegister(data, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
-  if (error == cudaSuccess) return data;
+  if (error == cudaSuccess) return;
   (void)cudaGetLastError();
-  cpu::free({}, data, bytes);
   if (const std::string text = explain(error); !text.empty()) fail(Exit::usage, "{}", text);
   fail(Exit::does_not_fit,
        "CUDA cannot pin {} ({} bytes) of host memory: {} (limit of locked memory: {}): raise that limit (ulimit -l "
@@ -65,9 +62,25 @@ std::byte* allocate_host(Device device, std::size_t bytes) {
        gib(bytes), bytes, cudaGetErrorString(error), locked_memory_limit());
 }
 
-void free_host(Device device, std::byte* data, std::size_t bytes) noexcept {
+void unpin(Device device, std::byte* data) noexcept {
   (void)cudaSetDevice(device.ordinal);
   (void)cudaHostUnregister(data);
+}
+
+// Pages of our own that CUDA then pins, not cudaMallocHost: that may round sizes up, and a plan counts bytes.
+std::byte* allocate_host(Device device, std::size_t bytes) {
+  std::byte* const data = cpu::allocate({}, bytes);
+  try {
+    pin(device, data, bytes);
+  } catch (...) {
+    cpu::free({}, data, bytes);
+    throw;
+  }
+  return data;
+}
+
+void free_host(Device device, std::byte* data, std::size_t bytes) noexcept {
+  unpin(device, data);
   cpu::free({}, data, bytes);
 }
 

@@ -34,7 +34,7 @@ void column_sum(Lane& lane, std::size_t rows, std::size_t columns, std::size_t s
 }
 
 std::size_t column_sum_workspace(std::size_t rows, std::size_t columns) {
-  return RowBlocks(rows).count * columns * sizeof(float);
+  return kColumnShares * RowBlocks(rows).count * columns * sizeof(float);
 }
 
 }  // namespace strata::device

@@ -20,5 +20,7 @@ void count_nonfinite(Lane&, ConstView x, std::uint64_t* count);
 void column_sum(Lane&, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, View out,
                 View workspace);
 std::size_t column_sum_workspace(std::size_t rows, std::size_t columns);
+// A GPU cuts each of the row blocks once more, so that every multiprocessor has some.
+inline constexpr std::size_t kColumnShares = 4;
 
 }  // namespace strata::device

@@ -62,7 +62,7 @@ struct TestedHead {
   std::size_t chunks() const {
     std::vector<device::ProductShape> products;
     unit->list_products(products);
-    return products.size() / 3 / TableTiles{shape.vocabulary}.count();
+    return products.size() / 3 / TableTiles(shape.vocabulary, device::Kind::cpu).count();
   }
   Doubles weight() const {
     return shape.tied ? runner.tied.doubles(0, table()) : runner.tensor(runner.parameters, "lm_head.weight");

@@ -241,7 +241,8 @@ class UnitRunner {
   std::size_t hidden() const { return x.size() / tokens.size(); }
   // The table that the head multiplies with, and the parts of it that lie in the embedding.
   TableTiles tiles() const {
-    return {vocabulary_ > 0 ? vocabulary_ : static_cast<std::size_t>(unit_.parameters().back().shape[0])};
+    return {vocabulary_ > 0 ? vocabulary_ : static_cast<std::size_t>(unit_.parameters().back().shape[0]),
+            device::Kind::cpu};
   }
   Part tied_part(std::size_t index) const {
     return {tiles().first(index) * hidden(),

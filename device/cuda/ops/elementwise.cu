@@ -68,19 +68,22 @@ struct CountNonfinite {
   }
 };
 
-// A block of threads sums a slice of the columns over a block of rows: 32 threads side by side, kN columns each, times
-// kShares threads that take every kShares-th row, whose sums are then added up in order.
+// A block of threads sums a slice of the columns over a share of a block of rows: 32 threads side by side, kN columns
+// each, times kShares threads that take every kShares-th row, whose sums are then added up in order.
 constexpr int kShares = 8, kSide = 32;
 
 template <typename T, int kN>
 __global__ void __launch_bounds__(kSide* kShares)
     sum_rows(const T* x, RowBlocks blocks, std::size_t columns, std::size_t stride, float* partials) {
   __shared__ float shares[kShares][kSide * kN];
-  const std::size_t column = (std::size_t{blockIdx.x} * kSide + threadIdx.x) * kN, block = blockIdx.y;
+  const std::size_t column = (std::size_t{blockIdx.x} * kSide + threadIdx.x) * kN;
+  const std::size_t share = blockIdx.y, block = share / kColumnShares;
+  const std::size_t most = (blocks.size(block) + kColumnShares - 1) / kColumnShares;
+  const std::size_t first = min(share % kColumnShares * most, blocks.size(block));
   float sum[kN] = {};
   if (column < columns) {
-    const T* at = x + blocks.begin(block) * stride + column;
-    const std::size_t rows = blocks.size(block);
+    const T* at = x + (blocks.begin(block) + first) * stride + column;
+    const std::size_t rows = min(most, blocks.size(block) - first);
 #pragma unroll 4
     for (std::size_t r = threadIdx.y; r < rows; r += kShares) {
       const auto v = load_vector<true, kN>(at + r * stride, kN);
@@ -94,7 +97,7 @@ __global__ void __launch_bounds__(kSide* kShares)
     if (to >= columns) break;
     float total = shares[0][c];
     for (int s = 1; s < kShares; ++s) total += shares[s][c];
-    partials[block * columns + to] = total;
+    partials[share * columns + to] = total;
   }
 }
 
@@ -113,8 +116,8 @@ template <typename T, int kN>
 void launch_sum_rows(Lane& lane, const T* x, const RowBlocks& blocks, std::size_t columns, std::size_t stride,
                      float* partials) {
   const auto slices = static_cast<unsigned>((columns + kSide * kN - 1) / (kSide * kN));
-  launch(lane, dim3(slices, static_cast<unsigned>(blocks.count)), dim3(kSide, kShares), 0, sum_rows<T, kN>, x, blocks,
-         columns, stride, partials);
+  launch(lane, dim3(slices, static_cast<unsigned>(blocks.count * kColumnShares)), dim3(kSide, kShares), 0,
+         sum_rows<T, kN>, x, blocks, columns, stride, partials);
 }
 
 }  // namespace
@@ -170,7 +173,7 @@ void column_sum(Lane& lane, std::size_t rows, std::size_t columns, std::size_t s
   visit(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto grid = static_cast<unsigned>((columns + kMapThreads - 1) / kMapThreads);
-    launch(lane, grid, kMapThreads, 0, add_partials<T>, partials, blocks.count, columns, out.as<T>());
+    launch(lane, grid, kMapThreads, 0, add_partials<T>, partials, blocks.count * kColumnShares, columns, out.as<T>());
   });
 }
 

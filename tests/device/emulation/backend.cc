@@ -72,6 +72,8 @@ const Backend* cuda_backend() {
       .allocate_host = allocate_host,
       .free = emulation::release,
       .free_host = release_host,
+      .pin = nullptr,
+      .unpin = nullptr,
       .copy = copy,
   };
   return &kBackend;

@@ -21,6 +21,8 @@ std::byte* allocate(Device device, std::size_t bytes);
 std::byte* allocate_host(Device device, std::size_t bytes);
 void free(Device device, std::byte* data, std::size_t bytes) noexcept;
 void free_host(Device device, std::byte* data, std::size_t bytes) noexcept;
+void pin(Device device, std::byte* data, std::size_t bytes);
+void unpin(Device device, std::byte* data) noexcept;
 void copy(Device device, std::byte* to, const std::byte* from, std::size_t bytes);
 
 }  // namespace cuda
@@ -63,6 +65,8 @@ const Backend* cuda_backend() {
       .allocate_host = cuda::allocate_host,
       .free = cuda::free,
       .free_host = cuda::free_host,
+      .pin = cuda::pin,
+      .unpin = cuda::unpin,
       .copy = cuda::copy,
   };
   return &kBackend;
