@@ -13,6 +13,7 @@
 #include "device/error.h"
 #include "device/mapped_file.h"
 #include "launcher/inspect_checkpoint.h"
+#include "launcher/printable.h"
 #include "launcher/statistics.h"
 #include "models/safetensors.h"
 #include "runtime/tokens.h"
@@ -44,7 +45,7 @@ void inspect_tensors(const fs::path& path, std::ostream& out) {
   std::uint64_t elements = 0, bytes = 0, non_finite = 0;
   for (const auto& tensor : file.tensors()) {
     const std::string shape = fmt::format("[{}]", fmt::join(tensor.shape, ", "));
-    fmt::print(out, "{:<{}}  {:<5} {:<20}", tensor.name, width, tensor.dtype, shape);
+    fmt::print(out, "{:<{}}  {:<5} {:<20}", printable(tensor.name), width, tensor.dtype, shape);
     elements += tensor.elements();
     bytes += tensor.bytes.size();
     if (!tensor.type) {  // integers and formats that Strata does not read
@@ -55,7 +56,8 @@ void inspect_tensors(const fs::path& path, std::ostream& out) {
     non_finite += s.non_finite();
     fmt::print(out, " {:>12.5g} {:>12.5g} {:>11}\n", s.mean(), s.deviation(), s.non_finite());
   }
-  for (const auto& [key, value] : file.metadata()) fmt::print(out, "metadata {} = {}\n", key, value);
+  for (const auto& [key, value] : file.metadata())
+    fmt::print(out, "metadata {} = {}\n", printable(key), printable(value));
   fmt::print(out, "{} tensors, {} elements, {} bytes of data, {} bytes of files, {} non-finite elements\n",
              file.tensors().size(), elements, bytes, file.file_bytes(), non_finite);
 }

@@ -14,6 +14,7 @@
 #include "device/dynamic_map.h"
 #include "device/error.h"
 #include "device/moment_format.h"
+#include "launcher/printable.h"
 #include "launcher/statistics.h"
 #include "runtime/checkpoint_folder.h"
 #include "runtime/checkpoint_reader.h"
@@ -122,7 +123,7 @@ std::string inspect_state(const Checkpoint& checkpoint, const std::string& kind,
   } catch (const Error& error) {
     damage = error.what();
   }
-  fmt::print(out, "{:<{}}  {:<8} {:<9} {:<16}", tensor.name, width, kind, plain ? reader.dtype() : "8bit",
+  fmt::print(out, "{:<{}}  {:<8} {:<9} {:<16}", printable(tensor.name), width, kind, plain ? reader.dtype() : "8bit",
              fmt::format("[{}]", fmt::join(tensor.shape, ", ")));
   if (damage.empty())
     fmt::print(out, " {:>12.5g} {:>12.5g} {:>11}  ok\n", statistics.mean(), statistics.deviation(),
@@ -214,7 +215,7 @@ void compare_checkpoints(const fs::path& a, const fs::path& b, std::ostream& out
       ++compared;
       if (what.empty()) continue;
       ++differ;
-      fmt::print(out, "{:<{}}  {:<8} {}\n", tensor.name, width, kind, what);
+      fmt::print(out, "{:<{}}  {:<8} {}\n", printable(tensor.name), width, kind, what);
     }
   };
   for (const TensorEntry& tensor : m.tensors) compare(tensor);

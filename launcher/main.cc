@@ -8,6 +8,7 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <new>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@
 #include "launcher/generate.h"
 #include "launcher/inspect.h"
 #include "launcher/plan.h"
+#include "launcher/printable.h"
 #include "launcher/tokenize.h"
 #include "launcher/train.h"
 #include "runtime/recipe_keys.h"
@@ -99,6 +101,7 @@ int run(int argc, char** argv) {
   auto* text = command->add_option("--prompt", generate.prompt, "text to go on from");
   command->add_option("--prompt-tokens", generate.prompt_tokens, "token ids to go on from, instead of a text")
       ->delimiter(',')
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{std::numeric_limits<std::uint32_t>::max()}))
       ->excludes(text);
   command->add_option("--tokenizer", generate.tokenizer, "byte, or a Hugging Face directory; default: the model's");
   command->add_option("--max-new-tokens", generate.max_new_tokens, "tokens to write, at most (128)")
@@ -107,7 +110,8 @@ int run(int argc, char** argv) {
       ->check(within(0, 1e6));
   command->add_option("--top-p", generate.top_p, "sample from the likeliest tokens that have this probability together")
       ->check(within(1e-9, 1));
-  command->add_option("--seed", generate.seed, "of sampling");
+  command->add_option("--seed", generate.seed, "of sampling")
+      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()));
   command->add_option("--precision", generate.precision, "fp32, bf16 or fp16; default: as the weights are stored")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
   add_sets(command, generate);
@@ -183,7 +187,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     if (is_another_rank()) return static_cast<int>(Exit::usage);
-    std::fprintf(stderr, "strata: %s (see strata --help)\n", error.what());
+    std::fprintf(stderr, "strata: %s (see strata --help)\n", strata::launcher::printable(error.what()).c_str());
     return static_cast<int>(Exit::usage);
   }
   std::cout.flush();
@@ -200,12 +204,12 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const strata::Error& error) {
-    std::fprintf(stderr, "strata: %s\n", error.what());
+    std::fprintf(stderr, "strata: %s\n", strata::launcher::printable(error.what()).c_str());
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "strata: out of memory outside the plan\n");
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "strata: %s\n", error.what());
+    std::fprintf(stderr, "strata: %s\n", strata::launcher::printable(error.what()).c_str());
   }
   return static_cast<int>(Exit::failed);
 }

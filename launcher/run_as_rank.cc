@@ -9,6 +9,7 @@
 #include "comm/agreement.h"
 #include "comm/nccl.h"
 #include "device/error.h"
+#include "launcher/printable.h"
 #include "runtime/recipe.h"
 #include "runtime/seat.h"
 
@@ -47,11 +48,11 @@ int end_failed(comm::World& world, const std::exception& error) {
   const device::Failure failure = world.failure(), own = world.abort_token().failure();
   if (!world.speaks()) return static_cast<int>(failure.code);
   if (failure.rank != world.rank())
-    fmt::print(stderr, "strata: rank {} ends: {}\n", world.rank(), failure.cause);
+    fmt::print(stderr, "strata: rank {} ends: {}\n", world.rank(), printable(failure.cause));
   else if (world.size() > 1)
-    fmt::print(stderr, "strata: rank {}: {}\n", world.rank(), own.cause);
+    fmt::print(stderr, "strata: rank {}: {}\n", world.rank(), printable(own.cause));
   else
-    fmt::print(stderr, "strata: {}\n", own.cause);
+    fmt::print(stderr, "strata: {}\n", printable(own.cause));
   return static_cast<int>(failure.code);
 }
 
@@ -65,7 +66,8 @@ int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<cons
     run(*world);
     return static_cast<int>(Exit::done);
   } catch (const AgreedError& error) {
-    if ((world ? world->rank() : comm::launched_rank()) == 0) fmt::print(stderr, "strata: {}\n", error.what());
+    if ((world ? world->rank() : comm::launched_rank()) == 0)
+      fmt::print(stderr, "strata: {}\n", printable(error.what()));
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
     if (!world) throw;

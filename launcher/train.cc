@@ -74,6 +74,7 @@ void describe_run(const runtime::Job& job, comm::World& world, int threads, cons
              plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once a step" : "reduced in order",
              world.describe(), threads, threads == 1 ? "thread" : "threads", cores,
              runtime::memory_text(plan.memory) + " a rank", runtime::describe(job.recipe.device.seat));
+  for (const std::string& note : job.recipe.notes) fmt::print(stderr, "strata: {}\n", note);
   if (plan.tile_bytes) fmt::print(stderr, "strata: {}\n", runtime::tiling_text(plan));
 }
 

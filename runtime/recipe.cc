@@ -206,6 +206,17 @@ class Loader {
     if (optimizer.name == OptimizerName::adamw8bit && optimizer.moment_format() != device::MomentFormat::block8)
       not_both("optimizer.name", "optimizer.moments", "adamw8bit is adamw with 8-bit moments");
     if (optimizer.name == OptimizerName::lion && !given("optimizer.betas")) optimizer.betas = {0.9, 0.99};
+    const device::Algorithm algorithm = optimizer.algorithm();
+    note("optimizer.momentum", algorithm == device::Algorithm::sgd);
+    note("optimizer.betas", algorithm != device::Algorithm::sgd);
+    note("optimizer.eps", algorithm == device::Algorithm::adamw);
+  }
+
+  // Not an error: a recipe may hold the keys of several optimizers, of which --set picks one.
+  void note(const char* key, bool used) {
+    if (given(key) && !used)
+      recipe_.notes.push_back(fmt::format("{} = {} has no effect: optimizer.name is {}", key, given_.at(key).shown,
+                                          given("optimizer.name") ? given_.at("optimizer.name").shown : "adamw"));
   }
 
   void check_tiers() const {

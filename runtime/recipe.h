@@ -62,6 +62,8 @@ struct Recipe {
     std::int64_t reduce_group = 1;
     Recompute recompute;
   } training;
+  // Keys that were given and have no effect on this run, a sentence each.
+  std::vector<std::string> notes;
   struct Optimizer {
     OptimizerName name = OptimizerName::adamw;
     std::optional<device::MomentFormat> moments;  // fp32, or what the name says

@@ -184,8 +184,10 @@ std::vector<RecipeKey> make_keys() {
       size("memory.host", STRATA_AT(memory.host), "host memory per rank; what there is where not given"),
       paths("memory.nvme", "a folder or a list of folders, one per drive", STRATA_AT(memory.nvme),
             "where the nvme tier lies"),
-      integer("memory.prefetch", 0, 1 << 16, STRATA_AT(memory.prefetch),
-              "units looked ahead: at most this + 1 are gathered at once, besides a tied embedding"),
+      integer(
+          "memory.prefetch", 0, 1 << 16, STRATA_AT(memory.prefetch),
+          "units looked ahead: at most this + 1 are gathered at once, besides a tied embedding; 0 also keeps the first "
+          "unit's state on NVMe from being read before a step begins"),
       choice<AccumulationOrder>("memory.order",
                                 {{"auto", AccumulationOrder::automatic},
                                  {"horizontal", AccumulationOrder::horizontal},

@@ -239,6 +239,14 @@ TEST(RecipeTest, GlobalBatchSizeDividesOverTheRanks) {
   EXPECT_EQ(with({"training.gradient_accumulation_steps=3"}).accumulation_steps(5), 3);
 }
 
+TEST(RecipeTest, KeysOfAnotherOptimizerAreNoted) {
+  EXPECT_TRUE(with({"optimizer.betas=[0.9,0.99]", "optimizer.eps=1e-6"}).notes.empty());
+  EXPECT_TRUE(with({"optimizer.name=sgd", "optimizer.momentum=0.5"}).notes.empty());
+  EXPECT_THAT(with({"optimizer.momentum=0.5"}).notes,
+              ElementsAre("optimizer.momentum = 0.5 has no effect: optimizer.name is adamw"));
+  EXPECT_EQ(with({"optimizer.name=sgd", "optimizer.betas=[0.9,0.99]", "optimizer.eps=1e-6"}).notes.size(), 2u);
+}
+
 TEST(RecipeTest, TrainingNeedsStepsAndData) {
   EXPECT_FAILURE(require_trainable(with({})), Exit::usage, HasSubstr("training.max_steps"));
   EXPECT_FAILURE(require_trainable(with({"training.max_steps=1"})), Exit::usage, HasSubstr("data.train"));
