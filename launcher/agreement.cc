@@ -8,6 +8,7 @@
 #include "comm/agreement.h"
 #include "device/error.h"
 #include "runtime/seat.h"
+#include "runtime/suggestion.h"
 
 namespace strata::launcher {
 
@@ -63,7 +64,7 @@ runtime::Job plan_job(const runtime::Recipe& recipe, const runtime::Capacity& ca
     job = runtime::make_job(recipe, world.size(), capacity, purpose);
     if (!runtime::fits(job.plan, capacity))
       fail(Exit::does_not_fit, "{}",
-           runtime::refusal(job, capacity, runtime::nearest_that_fit(recipe, world.size(), capacity, purpose)));
+           runtime::refusal(job, capacity, runtime::nearest_that_fit(job, capacity, purpose)));
   });
   return job;
 }

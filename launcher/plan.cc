@@ -13,6 +13,7 @@
 #include "runtime/report.h"
 #include "runtime/seat.h"
 #include "runtime/simulator.h"
+#include "runtime/suggestion.h"
 
 namespace strata::launcher {
 namespace {
@@ -124,8 +125,7 @@ int plan(const PlanOptions& options) {
   const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, 1, recipe.device.seat);
   const runtime::Job job = runtime::make_job(recipe, options.ranks, capacity);
   const bool fits = runtime::fits(job.plan, capacity);
-  const auto nearest =
-      fits ? std::vector<runtime::Suggestion>{} : runtime::nearest_that_fit(recipe, options.ranks, capacity);
+  const auto nearest = fits ? std::vector<runtime::Suggestion>{} : runtime::nearest_that_fit(job, capacity);
   const std::optional<Prediction> prediction = predict(options, job, capacity);
   print_table(job, capacity);
   if (prediction) print_prediction(*prediction);

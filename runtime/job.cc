@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <iterator>
 #include <limits>
 #include <set>
 #include <utility>
@@ -75,14 +74,10 @@ PlanRequest request_of(const Recipe& recipe, const models::Model& model, const m
   return request;
 }
 
-// A plan lists every call of a step, and in vertical order holds all of them at once: a few seconds for the most.
-constexpr std::int64_t kMostCalls = 1 << 16, kMostVerticalCalls = 1 << 13, kMostCallsOfRanks = 1 << 28;
+// In vertical order a plan holds all its calls at once.
+constexpr std::int64_t kMostVerticalCalls = 1 << 13, kMostCallsOfRanks = 1 << 28;
 std::int64_t calls_of(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
   return static_cast<std::int64_t>(units) * (purpose == Purpose::train ? recipe.accumulation_steps(ranks) : 1);
-}
-bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
-  const bool vertical = recipe.memory.order == AccumulationOrder::vertical;
-  return calls_of(recipe, units, ranks, purpose) <= (vertical ? kMostVerticalCalls : kMostCalls);
 }
 
 std::size_t parts_of(const models::Model& model) {
@@ -103,112 +98,6 @@ std::vector<std::size_t> tile_thresholds(const models::Model& model, const StepP
   return thresholds;
 }
 
-// A recipe with some changes to its keys, for the search of what would fit.
-struct Candidate {
-  Recipe recipe;
-  std::vector<std::pair<std::string, std::string>> changes;
-};
-
-void add_changes(const Candidate& from, int ranks, Purpose purpose, std::vector<Candidate>& out) {
-  const auto changed = [&](const char* key) {
-    return std::any_of(from.changes.begin(), from.changes.end(), [&](const auto& c) { return c.first == key; });
-  };
-  const auto add = [&](const char* key, std::string value, auto&& change) {
-    if (changed(key)) return;
-    Candidate& c = out.emplace_back(from);
-    c.changes.emplace_back(key, std::move(value));
-    change(c.recipe);
-  };
-  const Recipe& r = from.recipe;
-  if (ranks > 1)
-    for (int stage = r.zero.stage + 1; stage <= 3; ++stage)
-      add("zero.stage", std::to_string(stage), [&](Recipe& c) { c.zero.stage = stage; });
-  if (purpose == Purpose::train && r.training.recompute.kind != Recompute::Kind::block) {
-    if (r.training.recompute.kind != Recompute::Kind::sqrt)
-      add("training.recompute", "\"sqrt\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::sqrt, {}}; });
-    add("training.recompute", "\"block\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::block, {}}; });
-  }
-  // Half, a quarter, ... of the micro-batch, with as many more of them: the same global batch.
-  for (std::int64_t divide = 2; divide <= r.training.micro_batch_size; divide *= 2) {
-    if (r.training.micro_batch_size % divide != 0 || changed("training.gradient_accumulation_steps")) break;
-    const std::int64_t size = r.training.micro_batch_size / divide;
-    if (purpose != Purpose::train) {
-      add("training.micro_batch_size", std::to_string(size), [&](Recipe& c) { c.training.micro_batch_size = size; });
-      continue;
-    }
-    const std::int64_t steps = r.accumulation_steps(ranks) * divide;
-    if (steps > kMostCalls) break;
-    add("training.micro_batch_size", std::to_string(size), [&](Recipe& c) {
-      c.training.micro_batch_size = size;
-      if (!c.training.global_batch_size) c.training.gradient_accumulation_steps = steps;
-    });
-    if (!r.training.global_batch_size && !out.empty() && out.back().changes.back().first == "training.micro_batch_size")
-      out.back().changes.emplace_back("training.gradient_accumulation_steps", std::to_string(steps));
-  }
-  // State to another tier, the largest first; to NVMe where the recipe names drives.
-  const auto offload = [&](const char* key, Tier tier, Tier Recipe::Zero::*at) {
-    if (tier < Tier::host) add(key, "\"host\"", [&](Recipe& c) { c.zero.*at = Tier::host; });
-    if (tier < Tier::nvme && !r.memory.nvme.empty()) add(key, "\"nvme\"", [&](Recipe& c) { c.zero.*at = Tier::nvme; });
-  };
-  offload("zero.optimizer", r.zero.optimizer, &Recipe::Zero::optimizer);
-  if (r.zero.optimizer != Tier::device) {
-    offload("zero.gradients", r.zero.gradients, &Recipe::Zero::gradients);
-    offload("zero.parameters", r.zero.parameters, &Recipe::Zero::parameters);
-  }
-  if (r.training.recompute.kind != Recompute::Kind::none)
-    offload("zero.activations", r.zero.activations, &Recipe::Zero::activations);
-  // Or back, where it is the host that is too small.
-  const auto bring_back = [&](const char* key, Tier tier, Tier Recipe::Zero::*at) {
-    if (tier != Tier::device) add(key, "\"device\"", [&](Recipe& c) { c.zero.*at = Tier::device; });
-  };
-  bring_back("zero.activations", r.zero.activations, &Recipe::Zero::activations);
-  bring_back("zero.parameters", r.zero.parameters, &Recipe::Zero::parameters);
-  bring_back("zero.gradients", r.zero.gradients, &Recipe::Zero::gradients);
-  bring_back("zero.optimizer", r.zero.optimizer, &Recipe::Zero::optimizer);
-  if ((r.zero.stage == 3 && ranks > 1) || r.zero.parameters != Tier::device)
-    for (const std::int64_t prefetch : {1, 0})
-      if (prefetch < r.memory.prefetch)
-        add("memory.prefetch", std::to_string(prefetch), [&](Recipe& c) { c.memory.prefetch = prefetch; });
-  if (r.memory.order == AccumulationOrder::vertical)
-    add("memory.order", "\"horizontal\"", [](Recipe& c) { c.memory.order = AccumulationOrder::horizontal; });
-  if (r.training.precision == device::DType::fp32)
-    add("training.precision", "\"bf16\"", [](Recipe& c) { c.training.precision = device::DType::bf16; });
-}
-
-// Sharded, recomputed, and with all state on NVMe.
-Candidate with_least_memory(const Recipe& recipe, int ranks) {
-  Candidate c{recipe, {}};
-  if (ranks > 1 && recipe.zero.stage < 3) {
-    c.recipe.zero.stage = 3;
-    c.changes.emplace_back("zero.stage", "3");
-  }
-  if (recipe.training.recompute.kind != Recompute::Kind::block) {
-    c.recipe.training.recompute = {Recompute::Kind::block, {}};
-    c.changes.emplace_back("training.recompute", "\"block\"");
-  }
-  for (const auto& [key, tier] :
-       {std::pair("zero.parameters", &Recipe::Zero::parameters), std::pair("zero.gradients", &Recipe::Zero::gradients),
-        std::pair("zero.optimizer", &Recipe::Zero::optimizer)})
-    if (recipe.zero.*tier != Tier::nvme) {
-      c.recipe.zero.*tier = Tier::nvme;
-      c.changes.emplace_back(key, "\"nvme\"");
-    }
-  return c;
-}
-
-// NVMe in place of host memory that would do is no suggestion of its own.
-bool says_more(const Suggestion& suggestion, const std::vector<Suggestion>& all) {
-  const auto does = [&](const Suggestion& other) {
-    return &other != &suggestion &&
-           std::equal(suggestion.changes.begin(), suggestion.changes.end(), other.changes.begin(), other.changes.end(),
-                      [](const auto& mine, const auto& theirs) {
-                        return mine == theirs ||
-                               (mine.first == theirs.first && mine.second == "\"nvme\"" && theirs.second == "\"host\"");
-                      });
-  };
-  return std::none_of(all.begin(), all.end(), does);
-}
-
 // For memory.order = auto: the faster one as the simulator has it on a nominal machine of the plan's kind; of two that
 // it hardly tells apart, the one that moves less.
 bool is_better(const StepPlan& a, const StepPlan& b) {
@@ -221,6 +110,11 @@ bool is_better(const StepPlan& a, const StepPlan& b) {
 }
 
 }  // namespace
+
+bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
+  const bool vertical = recipe.memory.order == AccumulationOrder::vertical;
+  return calls_of(recipe, units, ranks, purpose) <= (vertical ? kMostVerticalCalls : kMostCalls);
+}
 
 std::string bytes_text(std::size_t bytes) {
   if (bytes < (1u << 20)) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024);
@@ -320,84 +214,6 @@ bool fits(const StepPlan& plan, const Capacity& capacity) {
   for (std::size_t tier = 0; tier < kTiers; ++tier)
     if (plan.memory[tier].peak > capacity.tier[tier]) return false;
   return plan.memory[0].peak + plan.memory[1].peak <= capacity.together;
-}
-
-std::vector<Suggestion> nearest_that_fit(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose) {
-  constexpr std::size_t kWanted = 4, kMostChanges = 4, kMostPlans = 160, kMostTasks = std::size_t{1} << 18;
-  const std::size_t units = models::make_model(config_of(recipe.model), shape_of(recipe, purpose))->units.size();
-  std::vector<Suggestion> found;
-  std::vector<Candidate> level{{recipe, {}}};
-  std::set<std::vector<std::pair<std::string, std::string>>> seen;
-  std::size_t plans = 0, tasks = 0;  // counted, not timed: every rank finds the same
-  for (std::size_t depth = 0; depth < kMostChanges && found.empty(); ++depth) {
-    std::vector<Candidate> next;
-    for (const Candidate& candidate : level) {
-      std::vector<Candidate> changed;
-      add_changes(candidate, ranks, purpose, changed);
-      for (Candidate& c : changed) {
-        auto key = c.changes;
-        std::sort(key.begin(), key.end());
-        if (!plannable(c.recipe, units, ranks, purpose) || !seen.insert(key).second) continue;
-        if (++plans > kMostPlans || tasks > kMostTasks) continue;
-        const Job job = make_job(c.recipe, ranks, capacity, purpose);
-        tasks += job.plan.tasks.size();
-        if (fits(job.plan, capacity)) found.push_back({c.changes, job.plan.memory});
-        next.push_back(std::move(c));
-      }
-    }
-    level = std::move(next);
-  }
-  if (found.empty() && !recipe.memory.nvme.empty() && purpose == Purpose::train) {
-    // Farther away than was searched: all at once.
-    const Candidate all = with_least_memory(recipe, ranks);
-    if (plannable(all.recipe, units, ranks, purpose)) {
-      const Job job = make_job(all.recipe, ranks, capacity, purpose);
-      if (fits(job.plan, capacity)) found.push_back({all.changes, job.plan.memory});
-    }
-  }
-  if (found.empty() && recipe.memory.nvme.empty()) {
-    Recipe with_drive = recipe;
-    with_drive.memory.nvme = {"FOLDER"};
-    found = nearest_that_fit(with_drive, ranks, capacity, purpose);
-    for (Suggestion& s : found) s.changes.insert(s.changes.begin(), {"memory.nvme", "\"FOLDER\""});
-    return found;
-  }
-  std::vector<Suggestion> nearest;
-  std::copy_if(found.begin(), found.end(), std::back_inserter(nearest),
-               [&](const Suggestion& s) { return says_more(s, found); });
-  if (nearest.size() > kWanted) nearest.resize(kWanted);
-  return nearest;
-}
-
-std::string refusal(const Job& job, const Capacity& capacity, const std::vector<Suggestion>& nearest) {
-  std::string text;
-  for (std::size_t tier = 0; tier < kTiers; ++tier) {
-    const std::size_t needed = job.plan.memory[tier].peak;
-    if (needed <= capacity.tier[tier]) continue;
-    text = fmt::format("it does not fit: each rank needs {} ({} bytes) of {} memory and memory.{} is {} ({} bytes)",
-                       bytes_text(needed), needed, kTierNames[tier], kTierNames[tier], bytes_text(capacity.tier[tier]),
-                       capacity.tier[tier]);
-    break;
-  }
-  if (text.empty()) {
-    const std::size_t device = job.plan.memory[0].peak, host = job.plan.memory[1].peak;
-    text = fmt::format(
-        "it does not fit: each rank needs {} of device and {} of host memory, {} bytes, and there are {} "
-        "({} bytes) for both",
-        bytes_text(device), bytes_text(host), device + host, bytes_text(capacity.together), capacity.together);
-  }
-  if (nearest.empty())
-    return text +
-           "; no change of stage, tiers, recomputation, micro-batch or prefetch was found with which it does: use more "
-           "ranks or a smaller model";
-  text += "; it fits with";
-  for (const Suggestion& s : nearest) {
-    text += &s == &nearest.front() ? " " : ", or with ";
-    for (const auto& change : s.changes)
-      text += fmt::format("{}{}={}", &change == &s.changes.front() ? "" : " ", change.first, change.second);
-    text += fmt::format(" ({})", memory_text(s.memory));
-  }
-  return text;
 }
 
 }  // namespace strata::runtime

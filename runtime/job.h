@@ -50,17 +50,9 @@ Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const Se
 
 bool fits(const StepPlan& plan, const Capacity& capacity);
 
-// A change of the recipe with which the plan fits, and what it then needs.
-struct Suggestion {
-  std::vector<std::pair<std::string, std::string>> changes;  // key, value
-  Memory memory;
-};
-// The nearest recipes that fit, fewest changes first; each was planned. Where none does and the recipe names no drive,
-// those that do with one, with memory.nvme = "FOLDER" among the changes. Empty: none was found.
-std::vector<Suggestion> nearest_that_fit(const Recipe& recipe, int ranks, const Capacity& capacity,
-                                         Purpose purpose = Purpose::train);
-// The sentence that refuses a plan: what is needed, what there is, and what would fit.
-std::string refusal(const Job& job, const Capacity& capacity, const std::vector<Suggestion>& nearest);
+// A plan lists every call of a unit in a step: so many are a few seconds' work, and what has more is refused.
+inline constexpr std::int64_t kMostCalls = 1 << 16;
+bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose);
 
 // "units larger than 1.50 GiB gathered in tiles"; empty where none is.
 std::string tiling_text(const StepPlan& plan);

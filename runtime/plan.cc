@@ -84,6 +84,8 @@ void add(Hash& hash, const Task& task) {
 }  // namespace
 
 std::size_t StepPlan::moment_bytes(std::size_t unit, std::size_t first, std::size_t last) const {
+  const device::MomentFormat format = layout.units[unit].moments;
+  if (format != device::MomentFormat::block8) return device::moment_bytes(format, last - first);  // everywhere alike
   std::size_t most = 0;
   for (int rank = 0; rank < (sharded_optimizer() ? ranks : 1); ++rank) {
     const std::size_t begin = part_begin(unit, rank);
