@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 #include "comm/agreement.h"
 #include "device/error.h"
@@ -20,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "step-", kWriting = ".writing-", kDeleting = ".deleting";
+constexpr std::string_view kPrefix = "step-", kWriting = ".writing-", kDeleting = ".deleting", kLock = "lock";
 
 bool is_temporary(const std::string& name) {
   return name.starts_with(kPrefix) && (name.find(kWriting) != std::string::npos || name.ends_with(kDeleting));
@@ -78,6 +80,8 @@ CheckpointFolder::CheckpointFolder(const fs::path& path, std::int64_t keep, File
     : path_(path), keep_(keep), system_(system) {
   comm::agree(world, [&] {
     if (world.rank() != 0) return;
+    std::error_code ignored;
+    made_ = !fs::exists(path_, ignored);
     system_.make_folder(path_);
     lock();
     clean();
@@ -86,20 +90,37 @@ CheckpointFolder::CheckpointFolder(const fs::path& path, std::int64_t keep, File
   run_ = world.exchange(std::to_string(::getpid()))[0];
 }
 
+// A run that ends before its first checkpoint, at its start for example, leaves nothing.
 CheckpointFolder::~CheckpointFolder() {
-  if (lock_ >= 0) ::close(lock_);
+  if (lock_ < 0) return;
+  std::error_code ignored;
+  if (serial_ == 0) {
+    fs::directory_iterator at(path_, ignored), end;
+    if (!ignored && std::distance(at, end) == 1) fs::remove(path_ / kLock, ignored);
+    if (made_) (void)::rmdir(path_.c_str());
+  }
+  ::close(lock_);
 }
 
 // The lock is the open file's: it ends with the process, however that ends.
 void CheckpointFolder::lock() {
-  const fs::path path = path_ / "lock";
-  lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (lock_ < 0) fail(Exit::failed, "{} cannot be opened: {}", path.string(), std::strerror(errno));
-  if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
-  if (errno == EWOULDBLOCK)
+  const fs::path path = path_ / kLock;
+  for (;;) {
+    lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock_ < 0) fail(Exit::failed, "{} cannot be opened: {}", path.string(), std::strerror(errno));
+    if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) break;
+    // Another run may have taken the file away between the two.
+    struct stat opened {
+    }, there{};
+    if (::fstat(lock_, &opened) == 0 && ::stat(path.c_str(), &there) == 0 && opened.st_ino == there.st_ino) return;
+    ::close(std::exchange(lock_, -1));
+  }
+  const int error = errno;
+  ::close(std::exchange(lock_, -1));
+  if (error == EWOULDBLOCK)
     fail(Exit::usage, "checkpoint.dir {} is in use: another run writes its checkpoints there; give this one another",
          path_.string());
-  fail(Exit::failed, "{} cannot be locked: {}", path.string(), std::strerror(errno));
+  fail(Exit::failed, "{} cannot be locked: {}", path.string(), std::strerror(error));
 }
 
 void CheckpointFolder::clean() const {

@@ -59,6 +59,7 @@ class CheckpointFolder {
   std::int64_t keep_;
   FileSystem& system_;
   int lock_ = -1;
+  bool made_ = false;         // it was not there before
   std::uint64_t serial_ = 0;  // of the newest
   std::string run_;           // names this run's temporaries
 };

@@ -217,6 +217,19 @@ TEST_F(CheckpointCommand, FolderOfAnotherRun) {
     EXPECT_COMPLAINT(run(command), Exit::usage, AllOf(HasSubstr("in use"), HasSubstr("checkpoints")));
 }
 
+// A folder that was there stays, without a lock; one with something in it is let be.
+TEST_F(CheckpointCommand, AStartThatFailsLeavesNothing) {
+  const auto failing = train({"checkpoint.every=1", "checkpoint.resume=" + run_.file("none")});
+  EXPECT_EQ(run(failing).code, static_cast<int>(Exit::corrupt));
+  EXPECT_FALSE(fs::exists(run_.file("checkpoints")));
+  fs::create_directory(run_.file("checkpoints"));
+  EXPECT_EQ(run(failing).code, static_cast<int>(Exit::corrupt));
+  EXPECT_TRUE(fs::is_empty(run_.file("checkpoints")));
+  run_.folder().write("checkpoints/notes.txt", "mine");
+  EXPECT_EQ(run(failing).code, static_cast<int>(Exit::corrupt));
+  EXPECT_TRUE(fs::exists(run_.file("checkpoints/notes.txt")));
+}
+
 TEST_F(CheckpointCommand, NewerVersion) {
   ASSERT_EQ(run(train({"checkpoint.every=1"})).code, 0);
   const std::string manifest = run_.file("checkpoints/step-00000003/manifest.json");
