@@ -1,11 +1,13 @@
-// The CUDA runtime, as far as device/cuda/*.cc calls it, without a GPU: a stream is a thread with a queue, the memory
-// of the GPU is the host's. What lanes, events and flags promise can then be tested for real, deadlocks included.
+// The CUDA runtime, as far as device/cuda/*.cc and comm/nccl*.cc call it, without a GPU: a stream is a thread with a
+// queue, the memory of the GPUs, of which there are four, is the host's. What lanes, events and flags promise can then
+// be tested for real, deadlocks included.
 #include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -114,6 +116,8 @@ struct Record {
   }
 };
 
+constexpr int kGpus = 4;
+
 // Nothing may go by the device of a thread that has not said which.
 thread_local int current_device = -1;
 bool device_is_set() {
@@ -161,7 +165,7 @@ extern "C" {
 
 cudaError_t cudaSetDevice(int device) {
   current_device = device;
-  return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+  return device >= 0 && device < kGpus ? cudaSuccess : cudaErrorInvalidDevice;
 }
 cudaError_t cudaGetDevice(int* device) {
   *device = std::max(current_device, 0);
@@ -171,6 +175,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::strcpy(properties->name, "Fake GPU");
   properties->multiProcessorCount = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device) {
+  if (device < 0 || device >= kGpus) return cudaErrorInvalidDevice;
+  std::snprintf(text, static_cast<std::size_t>(bytes), "0000:0%d:00.0", device);
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
