@@ -21,7 +21,10 @@ std::string nccl_version() {
   int version = 0;
   if (const ncclResult_t result = nccl().ncclGetVersion(&version); result != ncclSuccess)
     fail(Exit::failed, "ncclGetVersion: {}", nccl().ncclGetErrorString(result));
-  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  std::string text = device::cuda::library_version_text(static_cast<std::size_t>(version));
+  if (version < NCCL_VERSION(2, 22, 0))
+    fail(Exit::usage, "the NCCL found here is {}, which cannot end a run that hangs: install 2.22 or newer", text);
+  return text;
 }
 
 }  // namespace strata::comm
