@@ -31,8 +31,9 @@ ncclUniqueId from_hex(const std::string& text) {
 
 class NcclWorld final : public World {
  public:
-  NcclWorld(std::unique_ptr<World> world, std::string version)
-      : world_(std::move(world)), version_(std::move(version)), watch_(*world_) {}
+  NcclWorld(std::unique_ptr<World> world, device::Device device, std::string version,
+            std::chrono::milliseconds patience)
+      : world_(std::move(world)), version_(std::move(version)), watch_(*world_, device, patience) {}
 
   int rank() const override { return world_->rank(); }
   int size() const override { return world_->size(); }
@@ -94,12 +95,16 @@ std::unique_ptr<World> refused(std::unique_ptr<World> world, Backend backend, co
 
 }  // namespace
 
-std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device device, Backend backend) {
+std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device device, Backend backend,
+                                  std::chrono::milliseconds patience) {
   if (world->size() == 1) return refused(std::move(world), backend, "there is one rank");
   // A rank may have been started with another recipe, which is found out later: all exchange alike.
   const bool wanted = backend == Backend::automatic || backend == Backend::nccl;
-  std::vector<std::string> gpus =
-      world->exchange(wanted && device.kind != device::Kind::cpu ? name_of(device) : std::string());
+  std::string gpu;
+  agree(*world, [&] {
+    if (wanted && device.kind != device::Kind::cpu) gpu = name_of(device);
+  });
+  std::vector<std::string> gpus = world->exchange(gpu);
   std::sort(gpus.begin(), gpus.end());
   if (gpus.front().empty()) return refused(std::move(world), backend, "not all ranks compute on GPUs");
   if (const auto twice = std::adjacent_find(gpus.begin(), gpus.end()); twice != gpus.end())
@@ -120,7 +125,7 @@ std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device d
           fmt::format("rank 0 found NCCL {} and rank {} NCCL {}: install the same version on all nodes, or "
                       "name one folder for all in STRATA_CUDA_LIBRARIES",
                       versions[0], r, versions[r]));
-  return std::make_unique<NcclWorld>(std::move(world), version);
+  return std::make_unique<NcclWorld>(std::move(world), device, version, patience);
 }
 
 }  // namespace strata::comm

@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -7,10 +8,16 @@
 
 namespace strata::comm {
 
+// How long no collective may end while some are under way: a rank may read its data, or write its part of a checkpoint,
+// while the others wait for it.
+inline constexpr std::chrono::seconds kNcclPatience(600);
+
 // The world for ranks that compute on `device`, each its own: on GPUs that no two ranks share, its communicators on
 // lanes of the device are NCCL's, bootstrapped over `world`, which it owns and leaves all else to. Elsewhere, and
 // where `backend` asks for another, `world` itself. Collective: all ranks get the same.
+// A collective that takes longer than `patience` ends the run.
 // Throws AgreedError where Backend::nccl cannot be had, or where ranks found different versions of the library.
-std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device device, Backend backend);
+std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device device, Backend backend,
+                                  std::chrono::milliseconds patience = kNcclPatience);
 
 }  // namespace strata::comm

@@ -3,7 +3,8 @@
 
 namespace strata::comm {
 
-std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device, Backend backend) {
+std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device, Backend backend,
+                                  std::chrono::milliseconds) {
   if (backend == Backend::nccl)
     throw AgreedError(
         Exit::usage,

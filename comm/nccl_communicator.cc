@@ -1,6 +1,9 @@
 #include "comm/nccl_communicator.h"
 
+#include <atomic>
+#include <exception>
 #include <thread>
+#include <utility>
 
 #include "comm/collectives.h"
 #include "comm/nccl_library.h"
@@ -10,6 +13,8 @@
 namespace strata::comm {
 namespace {
 
+// NCCL takes a collective in within tens of microseconds, which a sleep would double; to connect takes it longer.
+constexpr auto kSpin = std::chrono::microseconds(100);
 constexpr auto kPoll = std::chrono::microseconds(50);
 
 // What a rank owns of the range lies so far behind the range's start.
@@ -23,97 +28,155 @@ bool in_equal_pieces(const ShardedRange& range, int ranks) {
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size, const ncclUniqueId& id,
-                                   std::span<std::byte> arena)
+NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size)
     : watch_(watch),
       lane_(lane),
+      device_(lane.device()),
       token_(lane.abort()),
       name_(lane.name()),
       stream_(device::cuda::stream_of(lane)),
       rank_(rank),
-      size_(size) {
-  STRATA_CUDA(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming));
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  settle(nccl().ncclCommInitRankConfig(&comm_, size, id, rank, &config), "ncclCommInitRankConfig", 0);
-  // Buffers that NCCL knows can be read by the other GPUs in place. Where it cannot, it says so by doing nothing.
-  void* handle = nullptr;
-  if (!arena.empty())
-    settle(nccl().ncclCommRegister(comm_, arena.data(), arena.size(), &handle), "ncclCommRegister", arena.size());
+      size_(size),
+      exceptions_(std::uncaught_exceptions()),
+      since_(Clock::now()) {
   watch_.add(*this);
 }
 
-NcclCommunicator::~NcclCommunicator() {
-  watch_.remove(*this);
-  if (token_.is_set()) abort();
-  const std::lock_guard lock(mutex_);
-  if (comm_ && !aborted_) {
-    // Finalizing is collective and may wait for others; all ranks end a run alike.
-    (void)nccl().ncclCommFinalize(comm_);
-    ncclResult_t state = ncclInProgress;
-    while (nccl().ncclCommGetAsyncError(comm_, &state) == ncclSuccess && state == ncclInProgress && !token_.is_set())
-      std::this_thread::sleep_for(kPoll);
-    (void)(state == ncclSuccess ? nccl().ncclCommDestroy(comm_) : nccl().ncclCommAbort(comm_));
+// What throws here is followed by the destructor, as the other constructor is through.
+NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size, const ncclUniqueId& id,
+                                   std::span<std::byte> arena)
+    : NcclCommunicator(watch, lane, rank, size) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const ncclResult_t result = nccl().ncclCommInitRankConfig(&connecting_, size, id, rank, &config);
+  {
+    const std::lock_guard lock(mutex_);
+    comm_ = std::atomic_ref(connecting_).load(std::memory_order_acquire);
   }
-  (void)cudaEventDestroy(done_);
+  settle(result, "ncclCommInitRankConfig", 0);
+  // Buffers that NCCL knows can be read by the other GPUs in place. Where it cannot, it says so by doing nothing.
+  void* handle = nullptr;
+  if (arena.empty()) return;
+  const auto know = [&](ncclComm_t comm) { return nccl().ncclCommRegister(comm, arena.data(), arena.size(), &handle); };
+  settle(with_comm(know), "ncclCommRegister", arena.size());
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  // To take leave the others are waited for, who do not come where this rank alone unwinds.
+  if (!token_.is_set() && std::uncaught_exceptions() == exceptions_) take_leave();
+  bool left = false;
+  {
+    const std::lock_guard lock(mutex_);
+    left = comm_ == nullptr;
+  }
+  // Also where the watch has taken it: it may still be at it, and what NCCL uses goes next.
+  if (!left || token_.is_set()) watch_.abort_all();
+  watch_.remove(*this);
+}
+
+void NcclCommunicator::take_leave() noexcept {
+  try {
+    const ncclResult_t result = with_comm([](ncclComm_t comm) { return nccl().ncclCommFinalize(comm); });
+    settle(result == ncclSuccess ? ncclInProgress : result, "ncclCommFinalize", 0);
+    // By now the watch must not wait for it: it may wait for the GPU, and so for what the watch has to abort.
+    if (ncclComm_t const comm = take()) (void)nccl().ncclCommDestroy(comm);
+  } catch (const device::Aborted&) {
+  } catch (const std::exception& error) {
+    token_.set({rank_, error.what(), exit_code(error)});
+  }
+}
+
+ncclComm_t NcclCommunicator::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(comm_, nullptr);
+}
+
+template <typename F>
+ncclResult_t NcclCommunicator::with_comm(const F& f) {
+  const std::lock_guard lock(mutex_);
+  if (!comm_) {
+    token_.throw_if_set();
+    throw device::Aborted("NCCL was aborted");
+  }
+  return f(comm_);
+}
+
+std::string NcclCommunicator::explain(ncclResult_t result) {
+  const std::lock_guard lock(mutex_);
+  return fmt::format("{} ({})", nccl().ncclGetErrorString(result), nccl().ncclGetLastError(comm_));
 }
 
 void NcclCommunicator::settle(ncclResult_t result, const char* call, std::size_t bytes) {
-  while (result == ncclInProgress) {
+  for (const auto begin = Clock::now(); result == ncclInProgress;) {
     token_.throw_if_set();
-    std::this_thread::sleep_for(kPoll);
-    const std::lock_guard lock(mutex_);
-    if (aborted_) throw device::Aborted("NCCL was aborted");
-    ncclResult_t state = ncclSuccess;
-    result = nccl().ncclCommGetAsyncError(comm_, &state);
-    if (result == ncclSuccess) result = state;
+    if (Clock::now() - begin > kSpin)
+      std::this_thread::sleep_for(kPoll);
+    else
+      __builtin_ia32_pause();
+    result = with_comm([](ncclComm_t comm) {
+      ncclResult_t state = ncclSuccess;
+      const ncclResult_t asked = nccl().ncclCommGetAsyncError(comm, &state);
+      return asked == ncclSuccess ? state : asked;
+    });
   }
   if (result == ncclSuccess) return;
   token_.throw_if_set();
-  fail(Exit::failed, "{} of {} bytes on lane {}, rank {} of {}, GPU {}: {} ({})", call, bytes, name_, rank_, size_,
-       lane_.device().ordinal, nccl().ncclGetErrorString(result), nccl().ncclGetLastError(comm_));
+  fail(Exit::failed, "{} of {} bytes on lane {}, rank {} of {}, GPU {}: {}", call, bytes, name_, rank_, size_,
+       device_.ordinal, explain(result));
 }
 
-void NcclCommunicator::end_group(const char* call, std::size_t bytes) {
-  settle(nccl().ncclGroupEnd(), call, bytes);
-  STRATA_CUDA(cudaEventRecord(done_, stream_));
-  issued_.fetch_add(1, std::memory_order_release);
+// The watch may free the ncclComm_t between any two calls of NCCL but those of a group, which remembers it until its
+// end. So the mutex is held from a group's start to its end, and NCCL, which does not block there, polled without it.
+template <typename F>
+void NcclCommunicator::issue(const char* call, std::size_t bytes, const F& calls) {
+  const auto group = [&](ncclComm_t comm) {
+    if (const ncclResult_t result = nccl().ncclGroupStart(); result != ncclSuccess) return result;
+    const ncclResult_t result = calls(comm);
+    const ncclResult_t end = nccl().ncclGroupEnd();  // in any case: else this thread's next calls join the group
+    return result == ncclSuccess ? end : result;
+  };
+  settle(with_comm(group), call, bytes);
+  device::cuda::use(device_);
+  const std::lock_guard lock(mutex_);
+  if (spare_.empty()) spare_.push_back(device::cuda::make_ordering_event());
+  STRATA_CUDA(cudaEventRecord(spare_.back().get(), stream_));
+  unfinished_.push_back(std::move(spare_.back()));
+  spare_.pop_back();
 }
 
 void NcclCommunicator::all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out) {
   const std::byte* own = own_piece(range, rank_, shard);
-  settle(nccl().ncclGroupStart(), "ncclGroupStart", 0);
-  if (in_equal_pieces(range, size_)) {
-    settle(nccl().ncclAllGather(own, out, range.shard_bytes, ncclUint8, comm_, stream_), "ncclAllGather",
-           range.bytes());
-  } else {
-    // A tile's pieces differ, and some ranks have none: one broadcast each, in one group.
-    for (int r = 0; r < size_; ++r) {
+  issue("ncclAllGather", range.bytes(), [&](ncclComm_t comm) {
+    if (in_equal_pieces(range, size_))
+      return nccl().ncclAllGather(own, out, range.shard_bytes, ncclUint8, comm, stream_);
+    // A tile's pieces differ, and some ranks have none: one broadcast each.
+    ncclResult_t result = ncclSuccess;
+    for (int r = 0; r < size_ && result == ncclSuccess; ++r) {
       const std::size_t bytes = range.piece(r).bytes();
       std::byte* to = out + place_of(range, r);
-      if (bytes > 0)
-        settle(nccl().ncclBroadcast(r == rank_ ? own : to, to, bytes, ncclUint8, r, comm_, stream_), "ncclBroadcast",
-               bytes);
+      if (bytes > 0) result = nccl().ncclBroadcast(r == rank_ ? own : to, to, bytes, ncclUint8, r, comm, stream_);
     }
-  }
-  end_group("ncclAllGather", range.bytes());
+    return result;
+  });
   sent_.all_gather += range.piece(rank_).bytes() * others();
 }
 
 void NcclCommunicator::all_to_all(const ShardedRange& range, const std::byte* in, std::byte* staging,
                                   const std::byte** pieces) {
   const std::size_t own = range.piece(rank_).bytes();
-  settle(nccl().ncclGroupStart(), "ncclGroupStart", 0);
-  for (int r = 0; r < size_; ++r) {
-    std::byte* from = staging + static_cast<std::size_t>(r) * own;
-    pieces[r] = from;
-    if (r == rank_) continue;
-    if (own > 0) settle(nccl().ncclRecv(from, own, ncclUint8, r, comm_, stream_), "ncclRecv", own);
-    const std::size_t bytes = range.piece(r).bytes();
-    if (bytes > 0)
-      settle(nccl().ncclSend(in + place_of(range, r), bytes, ncclUint8, r, comm_, stream_), "ncclSend", bytes);
-  }
-  end_group("ncclSend and ncclRecv", range.bytes());
+  for (int r = 0; r < size_; ++r) pieces[r] = staging + static_cast<std::size_t>(r) * own;
+  issue("ncclSend and ncclRecv", range.bytes(), [&](ncclComm_t comm) {
+    ncclResult_t result = ncclSuccess;
+    for (int r = 0; r < size_ && result == ncclSuccess; ++r) {
+      if (r == rank_) continue;
+      std::byte* from = staging + static_cast<std::size_t>(r) * own;
+      if (own > 0) result = nccl().ncclRecv(from, own, ncclUint8, r, comm, stream_);
+      const std::size_t bytes = range.piece(r).bytes();
+      if (bytes > 0 && result == ncclSuccess)
+        result = nccl().ncclSend(in + place_of(range, r), bytes, ncclUint8, r, comm, stream_);
+    }
+    return result;
+  });
   if (own > 0)
     device::cuda::copy(lane_, staging + static_cast<std::size_t>(rank_) * own, in + place_of(range, rank_), own);
   sent_.all_to_all += range.bytes() - own;
@@ -121,45 +184,45 @@ void NcclCommunicator::all_to_all(const ShardedRange& range, const std::byte* in
 
 void NcclCommunicator::exchange(const std::byte* mine, std::size_t bytes, std::byte* all) {
   STRATA_CHECK_LE(bytes, kMaxExchange);
-  settle(nccl().ncclGroupStart(), "ncclGroupStart", 0);
-  settle(nccl().ncclAllGather(mine, all, bytes, ncclUint8, comm_, stream_), "ncclAllGather", bytes);
-  end_group("ncclAllGather", bytes);
+  issue("ncclAllGather", bytes,
+        [&](ncclComm_t comm) { return nccl().ncclAllGather(mine, all, bytes, ncclUint8, comm, stream_); });
   sent_.consensus += bytes * others();
 }
 
 void NcclCommunicator::broadcast(std::byte* data, std::size_t bytes, int root) {
   STRATA_CHECK_LT(root, size_);
-  settle(nccl().ncclGroupStart(), "ncclGroupStart", 0);
-  settle(nccl().ncclBroadcast(data, data, bytes, ncclUint8, root, comm_, stream_), "ncclBroadcast", bytes);
-  end_group("ncclBroadcast", bytes);
+  issue("ncclBroadcast", bytes,
+        [&](ncclComm_t comm) { return nccl().ncclBroadcast(data, data, bytes, ncclUint8, root, comm, stream_); });
   if (root == rank_) sent_.broadcast += bytes * others();
 }
 
-std::string NcclCommunicator::trouble(std::chrono::seconds patience) {
+std::string NcclCommunicator::trouble(std::chrono::milliseconds patience) {
   const std::lock_guard lock(mutex_);
-  if (aborted_ || !comm_) return {};
+  if (!comm_) return {};
   ncclResult_t state = ncclSuccess;
   (void)nccl().ncclCommGetAsyncError(comm_, &state);
   if (state != ncclSuccess && state != ncclInProgress)
     return fmt::format("NCCL on lane {}: {} ({})", name_, nccl().ncclGetErrorString(state),
                        nccl().ncclGetLastError(comm_));
-  const std::uint64_t issued = issued_.load(std::memory_order_acquire);
-  const auto now = std::chrono::steady_clock::now();
-  if (issued != watched_ || cudaEventQuery(done_) == cudaSuccess) {
-    watched_ = issued;
+  const auto now = Clock::now();
+  while (!unfinished_.empty()) {
+    const cudaError_t reached = cudaEventQuery(unfinished_.front().get());
+    if (reached == cudaErrorNotReady) break;
+    if (reached != cudaSuccess)
+      return fmt::format("lane {}: work of this lane, or of another of GPU {}, failed: {} ({})", name_, device_.ordinal,
+                         cudaGetErrorString(reached), cudaGetErrorName(reached));
+    spare_.push_back(std::move(unfinished_.front()));
+    unfinished_.pop_front();
     since_ = now;
-  } else if (now - since_ > patience) {
-    return fmt::format("a collective of lane {} has not ended for {} s: another rank hangs or is cut off", name_,
-                       patience.count());
   }
-  return {};
-}
-
-void NcclCommunicator::abort() {
-  const std::lock_guard lock(mutex_);
-  if (aborted_ || !comm_) return;
-  aborted_ = true;
-  (void)nccl().ncclCommAbort(comm_);
+  if (unfinished_.empty() && state == ncclSuccess) since_ = now;
+  if (now - since_ <= patience) return {};
+  const double seconds = std::chrono::duration<double>(patience).count();
+  if (unfinished_.empty())
+    return fmt::format("NCCL on lane {} has not reached the other ranks for {:g} s: one hangs or is cut off", name_,
+                       seconds);
+  return fmt::format("a collective of lane {} has not ended for {:g} s: another rank hangs or is cut off", name_,
+                     seconds);
 }
 
 }  // namespace strata::comm

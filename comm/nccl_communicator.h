@@ -2,24 +2,28 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 
-#include <atomic>
 #include <chrono>
+#include <deque>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "comm/nccl_watch.h"
+#include "device/cuda/context.h"
 
 namespace strata::comm {
 
 // NCCL's collectives on one CUDA lane. Non-blocking: calls return while NCCL still connects, and are polled with the
-// run's abort token. Owns the ncclComm_t.
+// run's abort token. Owns the ncclComm_t, which the watch takes away to abort it.
 class NcclCommunicator final : public Communicator {
  public:
   // Collective: all ranks with the same id. The watch outlives it, the lane its work; `arena` is what buffers lie in,
   // for registration.
   NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size, const ncclUniqueId& id,
                    std::span<std::byte> arena);
+  // Collective too, but where the run was aborted or an exception unwinds this rank: then it aborts, and all others of
+  // the watch with it.
   ~NcclCommunicator() override;
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -36,34 +40,46 @@ class NcclCommunicator final : public Communicator {
   void broadcast(std::byte* data, std::size_t bytes, int root) override;
   CommBytes sent() const override { return sent_; }
 
-  // For a thread that looks after the run: what NCCL found wrong meanwhile, or that it has been at work on one
-  // collective for longer than `patience`; empty: nothing. Any thread.
-  std::string trouble(std::chrono::seconds patience);
-  // Ends the collectives in flight, whose results are lost. Any thread, once or more.
-  void abort();
+  // For the watch, on a thread whose device is the lane's: what NCCL found wrong meanwhile, or that for longer than
+  // `patience` no collective ended although some were under way, or NCCL was busy connecting; empty: nothing.
+  std::string trouble(std::chrono::milliseconds patience);
+  // For who aborts or destroys it: the ncclComm_t, which no call uses any more; null where there is none left.
+  ncclComm_t take();
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size);
   std::uint64_t others() const { return static_cast<std::uint64_t>(size_ - 1); }
-  // Throws for an error of a call; waits until NCCL has taken it in.
+
+  // f(comm), the ncclComm_t being safe from the watch meanwhile; throws Aborted where it was taken.
+  template <typename F>
+  ncclResult_t with_comm(const F& f);
+  // Issues what calls(comm) calls, until the first failure, as one collective.
+  template <typename F>
+  void issue(const char* call, std::size_t bytes, const F& calls);
+  // Waits until NCCL has taken a call in; throws for an error of it.
   void settle(ncclResult_t result, const char* call, std::size_t bytes);
-  void end_group(const char* call, std::size_t bytes);
+  std::string explain(ncclResult_t result);
+  void take_leave() noexcept;
 
   NcclWatch& watch_;
   device::Lane& lane_;
   // The lane may be gone before the communicator: what is needed until then.
+  const device::Device device_;
   device::AbortToken& token_;
-  std::string name_;
-  cudaStream_t stream_;
-  int rank_, size_;
-  std::mutex mutex_;  // of comm_ while it is aborted
-  ncclComm_t comm_ = nullptr;
-  bool aborted_ = false;
+  const std::string name_;
+  cudaStream_t const stream_;
+  const int rank_, size_;
+  const int exceptions_;             // under way when it was made
+  ncclComm_t connecting_ = nullptr;  // NCCL's own thread writes it again when it has connected, so nobody else does
   CommBytes sent_;
 
-  cudaEvent_t done_ = nullptr;  // recorded behind each collective
-  std::atomic<std::uint64_t> issued_{0};
-  std::uint64_t watched_ = 0;  // of issued_, when trouble() last saw all done or another one
-  std::chrono::steady_clock::time_point since_;
+  std::mutex mutex_;  // of all below
+  ncclComm_t comm_ = nullptr;
+  std::deque<device::cuda::StreamEvent> unfinished_;  // behind each collective that the device may not have ended yet
+  std::vector<device::cuda::StreamEvent> spare_;
+  Clock::time_point since_;  // when trouble() last saw one end, or none under way
 };
 
 }  // namespace strata::comm

@@ -1,20 +1,22 @@
 #include "comm/nccl_watch.h"
 
-#include <chrono>
+#include <exception>
 #include <string>
+#include <vector>
 
 #include "comm/nccl_communicator.h"
+#include "comm/nccl_library.h"
+#include "device/cuda/context.h"
 
 namespace strata::comm {
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(50);
-// For one collective: a rank may read its data, or write its part of a checkpoint, while the others wait for it.
-constexpr auto kPatience = std::chrono::seconds(600);
 
 }  // namespace
 
-NcclWatch::NcclWatch(World& world) : world_(world), thread_([this] { look_after(); }) {}
+NcclWatch::NcclWatch(World& world, device::Device device, std::chrono::milliseconds patience)
+    : world_(world), device_(device), patience_(patience), thread_([this] { look_after(); }) {}
 
 NcclWatch::~NcclWatch() {
   {
@@ -35,16 +37,43 @@ void NcclWatch::remove(NcclCommunicator& communicator) {
   communicators_.erase(&communicator);
 }
 
+void NcclWatch::abort_all() noexcept {
+  const std::lock_guard lock(mutex_);
+  abort_all_locked();
+}
+
+// In one group, which tells all of them to stop before it frees the first: to free one, NCCL may wait for the whole
+// GPU, and so for the kernel of another that hangs (NVIDIA/nccl#1013). What it frees was taken from the communicators
+// before, so that a host thread that asks about one meanwhile does not wait for that.
+void NcclWatch::abort_all_locked() noexcept {
+  std::vector<ncclComm_t> taken;
+  for (NcclCommunicator* communicator : communicators_)
+    if (ncclComm_t const comm = communicator->take()) taken.push_back(comm);
+  if (taken.empty()) return;
+  (void)cudaSetDevice(device_.ordinal);
+  (void)nccl().ncclGroupStart();
+  for (ncclComm_t const comm : taken) (void)nccl().ncclCommAbort(comm);
+  (void)nccl().ncclGroupEnd();
+}
+
+void NcclWatch::look() {
+  world_.look_after_peers();
+  if (communicators_.empty()) return;
+  device::cuda::use(device_);  // else CUDA would start the first GPU for this thread
+  for (NcclCommunicator* communicator : communicators_)
+    if (const std::string trouble = communicator->trouble(patience_); !trouble.empty())
+      world_.abort_token().set({world_.rank(), trouble, Exit::failed});
+}
+
 void NcclWatch::look_after() {
-  device::AbortToken& token = world_.abort_token();
   std::unique_lock lock(mutex_);
   while (!woken_.wait_for(lock, kLook, [&] { return stop_; })) {
-    world_.look_after_peers();
-    for (NcclCommunicator* communicator : communicators_)
-      if (const std::string trouble = communicator->trouble(kPatience); !trouble.empty())
-        token.set({world_.rank(), trouble, Exit::failed});
-    if (token.is_set())
-      for (NcclCommunicator* communicator : communicators_) communicator->abort();
+    try {
+      look();
+    } catch (const std::exception& error) {
+      world_.abort_token().set({world_.rank(), error.what(), exit_code(error)});
+    }
+    if (world_.abort_token().is_set()) abort_all_locked();
   }
 }
 
