@@ -1,0 +1,40 @@
+#pragma once
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include "comm/communicator.h"
+#include "comm/nccl_communicator.h"
+#include "comm/nccl_library.h"
+#include "comm/nccl_watch.h"
+
+namespace strata::comm {
+
+// One rank, a thread with a GPU of its own: what a world makes of NCCL, in pieces that a test can hold.
+class Rank {
+ public:
+  Rank(World& of, std::chrono::milliseconds patience)
+      : world(of), device{device::Kind::cuda, of.rank()}, watch(of, device, patience) {}
+
+  std::unique_ptr<Communicator> open(device::Lane& lane, std::span<std::byte> arena = {}) {
+    ncclUniqueId id{};
+    if (world.rank() == 0) (void)nccl().ncclGetUniqueId(&id);
+    const std::string text = world.exchange(id.internal)[0];
+    text.copy(id.internal, sizeof id.internal - 1);
+    return std::make_unique<NcclCommunicator>(watch, lane, world.rank(), world.size(), id, arena);
+  }
+  device::Lane lane(const char* name) { return {name, 1, world.rank(), world.abort_token(), device}; }
+
+  World& world;
+  const device::Device device;
+  NcclWatch watch;
+};
+
+inline void run_ranks(int ranks, std::chrono::milliseconds patience, const std::function<void(Rank&)>& f) {
+  run_threads(ranks, [&](World& world) {
+    Rank rank(world, patience);
+    f(rank);
+  });
+}
+
+}  // namespace strata::comm
