@@ -11,6 +11,7 @@
 #include "launcher/agreement.h"
 #include "launcher/cores.h"
 #include "launcher/outputs.h"
+#include "launcher/printable.h"
 #include "launcher/run_as_rank.h"
 #include "launcher/stop_signal.h"
 #include "runtime/algorithms.h"
@@ -77,7 +78,6 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
                threads == 1 ? "thread" : "threads", share.note, runtime::memory_text(job.plan.memory),
                runtime::describe(recipe.device.seat));
 
-  const auto note = [](const std::string& text) { fmt::print(stderr, "strata: {}\n", text); };
   const auto weights = runtime::weights_to_evaluate(job, world, note);
   runtime::Evaluator evaluator(job, world, threads, *weights, runtime::agree_on_algorithms(job, world, note));
   Line line(speaks);

@@ -15,6 +15,7 @@
 #include "launcher/agreement.h"
 #include "launcher/cores.h"
 #include "launcher/outputs.h"
+#include "launcher/printable.h"
 #include "launcher/run_as_rank.h"
 #include "launcher/stop_signal.h"
 #include "models/end_tokens.h"
@@ -146,8 +147,7 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
     fmt::print(stderr, "strata: weights of {}\n", recipe.model.path->string());
   std::unique_ptr<runtime::WeightSource> weights;
   agree(world, [&] { weights = runtime::first_weights(job); });
-  const auto algorithms = runtime::agree_on_algorithms(
-      job, world, [](const std::string& note) { fmt::print(stderr, "strata: {}\n", note); });
+  const auto algorithms = runtime::agree_on_algorithms(job, world, note);
   runtime::Generator generator(job, world, threads, *weights, algorithms);
 
   std::optional<models::tokenizer::StreamDecoder> decoder;

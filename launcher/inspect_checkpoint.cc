@@ -179,7 +179,7 @@ void inspect_checkpoint(const fs::path& path, std::ostream& out) {
              "checkpoint {}: step {} ({} of them updates), {} tokens, next micro-batch {} ({} a step), loss scale {}\n"
              "{}, {} parameters in {} tensors; {} files of {} ranks, {} ({:.2f} bytes a parameter)\n",
              path.string(), m.progress.step, m.progress.updates, m.progress.tokens, m.progress.next_micro_batch,
-             m.micro_batches_per_step, m.progress.loss_scale.scale, m.family, parameters, m.tensors.size(),
+             m.micro_batches_per_step, m.progress.loss_scale.scale, printable(m.family), parameters, m.tensors.size(),
              m.files.size(), m.ranks, runtime::bytes_text(checkpoint.bytes()),
              static_cast<double>(checkpoint.bytes()) / static_cast<double>(std::max<std::uint64_t>(parameters, 1)));
   const std::size_t width = name_width(m.tensors);

@@ -67,6 +67,19 @@ void add_recipe(CLI::App* command, Options& options) {
   add_sets(command, options);
 }
 
+// An argument KEY=VALUE of a recipe's key that no --set goes before; empty: there is none.
+std::string assignment_among(int argc, char** argv) {
+  for (int i = 2; i < argc; ++i) {
+    std::string_view text = argv[i];
+    if (std::string_view(argv[i - 1]) == "--set") continue;
+    text.remove_prefix(std::min(text.find_first_not_of('-'), text.size()));
+    const std::string_view key = text.substr(0, text.find('='));
+    for (const auto& known : strata::runtime::recipe_keys())
+      if (key.size() < text.size() && known.name == key) return std::string(text);
+  }
+  return {};
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Trains transformers that do not fit: sharded over ranks, with the same bits on any number of them.",
                "strata");
@@ -177,9 +190,9 @@ int run(int argc, char** argv) {
   command->add_option("--json", bench.json, "write the figures as JSON");
   command->callback([&] { status = strata::launcher::bench(bench); });
 
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  const auto named = [&](const CLI::App* known) { return argc > 1 && known->get_name() == argv[1]; };
   try {
-    const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
-    const auto named = [&](const CLI::App* known) { return argc > 1 && known->get_name() == argv[1]; };
     if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named)) {
       strata::fail(Exit::usage, "there is no command {} (see strata --help)", argv[1]);
     }
@@ -187,7 +200,12 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     if (is_another_rank()) return static_cast<int>(Exit::usage);
-    std::fprintf(stderr, "strata: %s (see strata --help)\n", strata::launcher::printable(error.what()).c_str());
+    std::string hint = "see strata --help";
+    if (const auto it = std::find_if(commands.begin(), commands.end(), named); it != commands.end())
+      hint = "see strata " + (*it)->get_name() + " --help";
+    if (const std::string key = assignment_among(argc, argv); !key.empty()) hint = "a key of the recipe: --set " + key;
+    std::fprintf(stderr, "strata: %s (%s)\n", strata::launcher::printable(error.what()).c_str(),
+                 strata::launcher::printable(hint).c_str());
     return static_cast<int>(Exit::usage);
   }
   std::cout.flush();

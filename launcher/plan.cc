@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <filesystem>
 #include <limits>
 
 #include "device/error.h"
 #include "launcher/forecast.h"
 #include "launcher/outputs.h"
+#include "launcher/printable.h"
 #include "runtime/job.h"
 #include "runtime/recipe_value.h"
 #include "runtime/report.h"
@@ -28,6 +30,20 @@ std::string nearest_json(const std::vector<runtime::Suggestion>& nearest) {
     text += (text.empty() ? "{" : ",{") + changes + "}";
   }
   return "[" + text + "]";
+}
+
+// What the recipe's folders have free where they are here: the run is another day's, so that too little is no refusal.
+void print_drives(const runtime::Job& job) {
+  const std::size_t needed = job.plan.memory[static_cast<std::size_t>(runtime::Tier::nvme)].peak;
+  std::size_t free = 0;
+  for (const auto& folder : job.recipe.memory.nvme) {
+    std::error_code error;
+    const auto space = std::filesystem::space(folder, error);
+    if (needed == 0 || error) return;
+    free += space.available;
+  }
+  if (needed > 0 && free < needed)
+    fmt::print("nvme: memory.nvme has {} free here: too little for one rank\n", runtime::bytes_text(free));
 }
 
 void print_table(const runtime::Job& job, const runtime::Capacity& capacity) {
@@ -52,6 +68,10 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity) {
     for (const std::size_t bytes : memory.by_kind) fmt::print("{:>14}", runtime::bytes_text(bytes));
     fmt::print("\n");
   }
+  if (plan.ranks > 1)
+    fmt::print("capacity: of a machine like this one for each rank{}\n",
+               job.recipe.memory.device ? ", or what memory.* says" : "; ranks that share one have their part of it");
+  print_drives(job);
   const comm::CommBytes& sent = plan.comm_bytes;
   fmt::print("\nsent by a rank in a step: {} (all-gather {}, all-to-all {}, consensus {})\n",
              runtime::bytes_text(sent.total()), runtime::bytes_text(sent.all_gather),
@@ -128,6 +148,7 @@ int plan(const PlanOptions& options) {
   const auto nearest = fits ? std::vector<runtime::Suggestion>{} : runtime::nearest_that_fit(job, capacity);
   const std::optional<Prediction> prediction = predict(options, job, capacity);
   print_table(job, capacity);
+  for (const std::string& text : recipe.notes) note(text);
   if (prediction) print_prediction(*prediction);
   if (options.json) {
     runtime::ReportFile file(*options.json);

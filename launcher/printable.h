@@ -8,4 +8,7 @@ namespace strata::launcher {
 // and tabs stay.
 std::string printable(std::string_view text);
 
+// "strata: TEXT" on stderr.
+void note(std::string_view text);
+
 }  // namespace strata::launcher

@@ -14,6 +14,13 @@ void request_stop(int) {
 StopSignal::StopSignal() {
   stop_requested = 0;
   for (const int signal : {SIGTERM, SIGUSR1}) std::signal(signal, request_stop);
+  // Ctrl-C asks once; the second one ends the process where it stands. A shell's background jobs ignore it.
+  if (std::signal(SIGINT, SIG_IGN) != SIG_IGN) {
+    struct sigaction once {};
+    once.sa_handler = request_stop;
+    once.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+    sigaction(SIGINT, &once, nullptr);
+  }
 }
 
 // The handler stays: mpirun sends SIGTERM to ranks that are still leaving when the first has left with an error, and

@@ -15,6 +15,7 @@
 #include "launcher/agreement.h"
 #include "launcher/cores.h"
 #include "launcher/outputs.h"
+#include "launcher/printable.h"
 #include "launcher/progress.h"
 #include "launcher/run_as_rank.h"
 #include "launcher/stop_signal.h"
@@ -65,16 +66,18 @@ std::vector<std::uint64_t> numbers(const std::vector<std::string>& texts) {
 
 void describe_run(const runtime::Job& job, comm::World& world, int threads, const std::string& cores) {
   const runtime::StepPlan& plan = job.plan;
-  fmt::print(stderr,
-             "strata: {} of {:.1f}M parameters, {}, {} sequences of {} tokens a step, {} order, {}\n"
-             "strata: {}; {} {} a rank ({}); {} on {}\n",
-             job.model->family, static_cast<double>(job.model->parameters()) / 1e6,
-             device::name_of(job.recipe.training.precision),
-             job.recipe.training.micro_batch_size * plan.accumulation * plan.ranks, job.recipe.data.seq_len,
-             plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once a step" : "reduced in order",
-             world.describe(), threads, threads == 1 ? "thread" : "threads", cores,
-             runtime::memory_text(plan.memory) + " a rank", runtime::describe(job.recipe.device.seat));
-  for (const std::string& note : job.recipe.notes) fmt::print(stderr, "strata: {}\n", note);
+  fmt::print(
+      stderr,
+      "strata: {} of {:.1f}M parameters, ZeRO-{} over {} {}, {}, {} sequences of {} tokens a step, {} order, {}\n"
+      "strata: {}; {} {} a rank ({}); {} on {}\n",
+      job.model->family, static_cast<double>(job.model->parameters()) / 1e6, job.recipe.zero.stage, plan.ranks,
+      plan.ranks == 1 ? "rank" : "ranks", device::name_of(job.recipe.training.precision),
+      job.recipe.training.micro_batch_size * plan.accumulation * plan.ranks, job.recipe.data.seq_len,
+      plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once a step" : "reduced in order",
+      world.describe(), threads, threads == 1 ? "thread" : "threads", cores,
+      runtime::memory_text(plan.memory) + " a rank", runtime::describe(job.recipe.device.seat));
+  for (const std::string& text : job.recipe.notes) note(text);
+  if (!job.recipe.checkpoint.dir) note("nothing of this run is kept: checkpoint.dir names no folder for checkpoints");
   if (plan.tile_bytes) fmt::print(stderr, "strata: {}\n", runtime::tiling_text(plan));
 }
 
@@ -106,7 +109,7 @@ class Checkpoints {
   // After a step: writes what is due. True where the run is to end here for it.
   bool after(const runtime::Trainer& trainer) {
     const std::int64_t step = trainer.steps_done();
-    if (recipe_.every > 0 && (step % recipe_.every == 0 || trainer.done())) save(trainer);
+    if (folder_ && (trainer.done() || (recipe_.every > 0 && step % recipe_.every == 0))) save(trainer);
     return recipe_.stop_after == step;
   }
   void save(const runtime::Trainer& trainer) {
@@ -190,7 +193,6 @@ void run(const std::optional<std::filesystem::path>& file, const runtime::Recipe
   });
   if (speaks) describe_run(job, world, threads, share.note);
 
-  const auto note = [](const std::string& text) { fmt::print(stderr, "strata: {}\n", text); };
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
   // Outlives what writes its state, and is made once checkpoint.dir is known to be there.
   std::optional<runtime::Trainer> made;
@@ -209,6 +211,7 @@ void run(const std::optional<std::filesystem::path>& file, const runtime::Recipe
                resumed->string(), took.count());
   else if (speaks && recipe.model.init == runtime::Init::pretrained)
     fmt::print(stderr, "strata: weights read in {:.2f} s\n", took.count());
+  if (speaks && trainer.done() && resumed) note("no step is left: raise training.max_steps to go on");
   checkpoints.open(job, world, trainer);
   Reports reports;  // opened once everything else is known to be there
   agree(world, [&] {
@@ -242,6 +245,9 @@ void run(const std::optional<std::filesystem::path>& file, const runtime::Recipe
   }
   world.barrier();
   if (ended) throw AgreedError(*ended);
+  if (speaks && recipe.checkpoint.dir && summary.checkpoints && summary.checkpoints->written > 0)
+    note(fmt::format("done after step {}; the newest checkpoint in {} is of it", summary.steps,
+                     recipe.checkpoint.dir->string()));
 }
 
 }  // namespace

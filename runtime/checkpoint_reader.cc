@@ -123,7 +123,9 @@ std::span<const std::byte> Checkpoint::read_block(const Extent& extent, std::siz
   const File& file = files_[extent.file];
   file.read(extent.offset + begin, bytes);
   if (const std::uint64_t sum = XXH3_64bits(bytes.data(), bytes.size()); sum != extent.checksums[block])
-    fail(Exit::corrupt, "{}, offset {}: expected checksum {:016x} of {}/{}, found {:016x}: the file is damaged",
+    fail(Exit::corrupt,
+         "{}, offset {}: expected checksum {:016x} of {}/{}, found {:016x}: the file is damaged (older checkpoints lie "
+         "beside it)",
          file.path().string(), extent.offset + begin, extent.checksums[block], extent.kind, extent.tensor, sum);
   return bytes;
 }

@@ -61,6 +61,8 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
         if (!found.damage.empty()) note("passed over " + found.path.string() + ": " + found.damage);
       }
     if (!path.empty()) note("weights of " + path);
+    if (path.empty() && job.recipe.model.init == Init::random)
+      note(fmt::format("random weights of training.seed = {}: nobody has trained them", job.recipe.training.seed));
     if (path.empty() && recipe.dir)
       fail(Exit::usage,
            "checkpoint.dir {} holds no whole checkpoint to evaluate; checkpoint.resume = \"none\" evaluates what a "

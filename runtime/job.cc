@@ -177,8 +177,8 @@ std::string tiling_text(const StepPlan& plan) {
   return fmt::format("units larger than {} gathered in tiles", bytes_text(plan.tile_bytes));
 }
 
-// Of a GPU's memory: kernels that are loaded when first used, cuBLASLt's and cuDNN's own, the step's graph; as much
-// again for NCCL. An estimate, left free so that none of them is refused in step 1.
+// Of a GPU's memory, or a 32nd of it where that is more: kernels that are loaded when first used, cuBLASLt's and
+// cuDNN's own, NCCL's buffers, the step's graph. An estimate, left free so that none of them is refused in step 1.
 constexpr std::size_t kBesideThePlan = std::size_t{1} << 30;
 // Gather and reduce.
 constexpr std::size_t kStagedLanes = 2;
@@ -189,8 +189,7 @@ Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat
   if (seat.device.kind != device::Kind::cpu) {
     const std::size_t there = memory.device ? *memory.device : device_memory(seat);
     if (there == 0) fail(Exit::usage, "there is no GPU here to say how much memory it has: set memory.device");
-    // What libraries take beside the plan is neither known before nor theirs to keep.
-    const std::size_t beside = memory.device ? 0 : kBesideThePlan * (ranks_on_node > seat.sharing ? 2 : 1);
+    const std::size_t beside = memory.device ? 0 : std::max(kBesideThePlan, there / 32);
     const std::size_t staged = seat.sharing > 1 ? kStagedLanes * comm::kStagedBytes : 0;
     return {
         {there - std::min(there, beside), memory.host.value_or(available - std::min(available, staged)), kUnlimited},
@@ -203,7 +202,8 @@ Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat
 
 Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat) {
   Capacity capacity = capacity_of(memory, ranks_on_node, seat);
-  const Capacity there = capacity_of({}, ranks_on_node, seat);
+  Capacity there = capacity_of({}, ranks_on_node, seat);
+  if (memory.device && seat.device.kind != device::Kind::cpu) there.tier[0] = device_memory(seat);
   for (std::size_t tier = 0; tier < kTiers; ++tier)
     capacity.tier[tier] = std::min(capacity.tier[tier], there.tier[tier]);
   capacity.together = std::min(capacity.together, there.together);

@@ -41,7 +41,7 @@ struct Capacity {
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train);
 
 // memory.* where the recipe sets it, else what the system has available now, shared by `ranks_on_node`, and what is
-// free on a GPU, shared by those that have the same, less 1 GiB for what its libraries take (2 GiB with NCCL). Throws
+// free on a GPU, shared by those that have the same, less 1 GiB or a 32nd for what its libraries take. Throws
 // Error{usage} where memory.device is needed to say it.
 Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat = {});
 

@@ -177,8 +177,8 @@ class Loader {
     if (section) {
       fail(Exit::usage, "{} ({}) is a section of keys and takes no value", assignment.key, assignment.where);
     }
-    fail(Exit::usage, "unknown key {} ({}): the nearest known key is {}", assignment.key, assignment.where,
-         nearest_key(assignment.key).name);
+    fail(Exit::usage, "unknown key {} ({}): the nearest known key is {} (strata keys lists all)", assignment.key,
+         assignment.where, nearest_key(assignment.key).name);
   }
 
   bool given(const char* key) const { return given_.contains(key); }
@@ -210,6 +210,11 @@ class Loader {
     note("optimizer.momentum", algorithm == device::Algorithm::sgd);
     note("optimizer.betas", algorithm != device::Algorithm::sgd);
     note("optimizer.eps", algorithm == device::Algorithm::adamw);
+    const std::int64_t warmup = recipe_.scheduler.warmup_steps, steps = recipe_.training.max_steps.value_or(warmup);
+    if (warmup > steps)
+      recipe_.notes.push_back(fmt::format(
+          "optimizer.learning_rate is never reached: scheduler.warmup_steps = {} and training.max_steps = {}", warmup,
+          steps));
   }
 
   // Not an error: a recipe may hold the keys of several optimizers, of which --set picks one.

@@ -238,12 +238,15 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
     return text +
            "; no change of stage, tiers, recomputation, micro-batch or prefetch was found with which it does: use more "
            "ranks or a smaller model";
-  text += "; it fits with";
+  text += nearest.size() == 1 ? "; it fits with" : "; it fits with any of";
   for (const Suggestion& s : nearest) {
-    text += &s == &nearest.front() ? " " : ", or with ";
-    for (const auto& change : s.changes)
-      text += fmt::format("{}{}={}", &change == &s.changes.front() ? "" : " ", change.first, change.second);
-    text += fmt::format(" ({})", memory_text(s.memory));
+    text += "\n ";
+    for (const auto& [key, value] : s.changes) {
+      std::string plain = value;  // as a shell takes it
+      std::erase(plain, '"');
+      text += fmt::format(" --set {}={}", key, plain);
+    }
+    text += fmt::format("  ({})", memory_text(s.memory));
   }
   return text;
 }

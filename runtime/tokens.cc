@@ -6,6 +6,8 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -42,6 +44,20 @@ std::uint64_t first_outside(const std::byte* tokens, std::uint64_t count, std::u
     return static_cast<std::uint64_t>(std::find_if(p + begin, p + end, [&](T t) { return t >= limit; }) - p);
   }
   return count;
+}
+
+// Whether bytes that should be tokens are what people write: tokens of 2 bytes have zeros, or bytes of every kind.
+bool looks_like_text(std::span<const std::byte> bytes) {
+  constexpr std::size_t kLeast = 64, kSample = 4096, kLetters = 16;
+  if (bytes.size() < kLeast) return false;
+  std::array<bool, 256> seen{};
+  for (const std::byte b : bytes.first(std::min(bytes.size(), kSample))) {
+    const auto c = std::to_integer<unsigned char>(b);
+    if (c < ' ' && c != '\n' && c != '\t' && c != '\r') return false;
+    if (c >= 0x7f) return false;
+    seen[c] = true;
+  }
+  return static_cast<std::size_t>(std::count(seen.begin(), seen.end(), true)) >= kLetters;
 }
 
 }  // namespace
@@ -135,6 +151,9 @@ TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)
               fmt::format("{} of {} bytes in the header", promised, width));
     }
     width_ = width;
+  } else if (!sidecar_ && looks_like_text(bytes)) {
+    fail(Exit::usage, "{} looks like text, not like tokens: make a token file of it with strata tokenize",
+         file_.path().string());
   }
   const std::uint64_t data = bytes.size() - header_bytes_;
   const auto width = static_cast<std::uint64_t>(width_);

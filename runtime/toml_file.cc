@@ -59,6 +59,9 @@ toml::table read_toml(const std::filesystem::path& path, std::string_view what) 
   try {
     return toml::parse(text, path.string());
   } catch (const toml::parse_error& error) {
+    const bool json =
+        text.find_first_not_of(" \t\r\n") != std::string::npos && text[text.find_first_not_of(" \t\r\n")] == '{';
+    if (json) fail(Exit::usage, "{} {} looks like JSON: a {} is written in TOML", what, path.string(), what);
     fail(Exit::usage, "{} {}, line {}, column {}: {}", what, path.string(), error.source().begin.line,
          error.source().begin.column, error.description());
   } catch (const TomlAssertion&) {

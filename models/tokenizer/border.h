@@ -6,7 +6,7 @@
 
 namespace strata::models::tokenizer {
 
-// The last place at or before `limit`, inside `text` (which need not be valid UTF-8), of one of `separators` (ASCII)
+// The last place before `limit`, inside `text` (which need not be valid UTF-8), of one of `separators` (ASCII)
 // that stands alone between two letters; 0: none. ascii: letters of ASCII only; else also of scripts whose blocks have
 // long been full, so that every table of Unicode has the same for them, that no normalization form changes, and that no
 // mark before or behind turns into others.

@@ -198,7 +198,12 @@ std::string Pipeline::decode(std::span<const std::uint32_t> ids, bool skip_speci
 bool Pipeline::may_cut_at(char separator) const {
   Cut cut = Cut::keeps;
   for (const auto& normalizer : normalizers_) cut = combined(cut, normalizer->cut(separator));
-  for (const auto& stage : pre_tokenizers_.stages) cut = combined(cut, stage->cut(separator));
+  bool hidden = false;  // stages that follow see another character in the separator's place
+  for (const auto& stage : pre_tokenizers_.stages) {
+    const Cut its = stage->cut(separator);
+    cut = combined(cut, hidden && its == Cut::makes ? Cut::keeps : its);
+    hidden = hidden || stage->hides_separators();
+  }
   const bool across = std::any_of(added_.begin(), added_.end(), [&](const AddedToken& token) {
     return token.right_strip || token.content.find(separator) != std::string::npos;
   });
@@ -239,9 +244,13 @@ void Pipeline::find_space_mark(const Json& json) {
       !model.text_or("continuing_subword_prefix", "").empty())
     return;
   if (mark.empty() || mark == " " || !words_stay_apart(model_->vocabulary(), mark)) return;
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   if (std::any_of(added_.begin(), added_.end(), [&](const AddedToken& token) {
-        return token.right_strip || token.content.find(' ') != std::string::npos ||
-               token.content.find(mark) != std::string::npos;
+        const std::string& text = token.content;
+        // Beside an added token that is a word, the text goes on as if it began there: with a mark of its own.
+        const bool word = !text.empty() && (is_letter(text.front()) || is_letter(text.back()));
+        return token.right_strip || (prepended && word) || text == mark || reaches_over(text, mark) ||
+               text.find(' ') != std::string::npos;
       }))
     return;
   separators_.assign(1, ' ');

@@ -78,6 +78,7 @@ class ByteLevel final : public PreTokenizer {
     sink.take({buffer, piece.first});
   }
   Cut cut(char separator) const override { return prefix_space_ && separator != ' ' ? Cut::unsafe : Cut::keeps; }
+  bool hides_separators() const override { return maps_; }
 
  private:
   bool prefix_space_, maps_;

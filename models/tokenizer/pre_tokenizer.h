@@ -39,6 +39,8 @@ class PreTokenizer {
   virtual void split(Piece piece, RegexMatcher& matcher, std::string& buffer, PieceSink& sink) const = 0;
   // separator: ' ' or '\n'.
   virtual Cut cut(char separator) const = 0;
+  // Whether it hands on other characters in their place.
+  virtual bool hides_separators() const { return false; }
 };
 
 struct PreTokenizers {

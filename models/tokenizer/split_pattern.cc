@@ -28,8 +28,8 @@ constexpr std::string_view kEndBeforeSeparator[] = {
     // DeepSeek V3
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
 };
-// Patterns known to match neither a letter beside a separator together with it, nor anything that depends on more than
-// the match: the pieces stay what they are.
+// Patterns known to match no separator and to look at nothing beside the match: between letters the pieces stay what
+// they are.
 constexpr std::string_view kApartFromSeparator[] = {
     "[0-9][0-9][0-9]",           // Falcon
     R"(\p{N}{1,3})",             // DeepSeek V3
@@ -78,7 +78,7 @@ std::unique_ptr<PreTokenizer> make_split(const Json& json) {
   const Json regex = pattern.at("Regex");
   Cut cut = Cut::unsafe;
   if (behavior == Behavior::isolated && is_one_of(regex.text(), kApartFromSeparator)) cut = Cut::keeps;
-  // Every character of such a pattern's text is in a match.
+  // Letters and separators are all in matches of such a pattern.
   const bool whole = behavior == Behavior::isolated || (behavior == Behavior::removed && inverted);
   if (whole && is_one_of(regex.text(), kEndBeforeSeparator)) cut = Cut::makes;
   return std::make_unique<PatternSplit>(Regex(regex.text(), regex), behavior, inverted, cut);

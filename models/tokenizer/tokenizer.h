@@ -44,10 +44,10 @@ class Tokenizer {
   // The text of `ids`, valid UTF-8 (except by `byte`). Throws Error{usage} at an id that is none.
   virtual std::string decode(std::span<const std::uint32_t> ids, bool skip_special = true) const = 0;
 
-  // The last place inside `text` at or before `limit` where it may be cut: the ids of [0, end) and of what begins at
-  // `next`, one after the other, are those of the whole, whatever follows `text`. Between the two lies at most a space,
-  // where the tokenizer puts one before every text by itself. end 0: no place is known. (SentencePiece's unigrams are
-  // cut in texts above 1 MiB only, where the library's rounding decides between pieces of the same score.)
+  // The last place inside `text` before `limit` (bytes: at it) where it may be cut: the ids of [0, end) and of what
+  // begins at `next`, one after the other, are those of the whole, whatever follows `text`. Between the two lies at
+  // most a space, where the tokenizer puts one before every text by itself. end 0: no place is known. (SentencePiece's
+  // unigrams are cut in texts above 1 MiB only, where the library's rounding decides between pieces of the same score.)
   struct TextCut {
     std::size_t end = 0, next = 0;
   };

@@ -12,6 +12,7 @@ TEST(PrintableTest, ControlCharactersAreMarked) {
                       "1m"),
             "?1m");
   EXPECT_EQ(printable("\xc2"), "\xc2");
+  EXPECT_EQ(printable("\xc2\n"), "\xc2\n");
 }
 
 }  // namespace
