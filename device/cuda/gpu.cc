@@ -56,6 +56,7 @@ std::vector<GpuLibrary> find_libraries() {
 }  // namespace
 
 Gpus find_gpus() {
+  cuda::prepare_to_start();
   Gpus out;
   out.built = true;
   out.runtime = cuda::version_text(CUDART_VERSION);
