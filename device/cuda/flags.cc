@@ -8,7 +8,7 @@
 namespace strata::device::cuda {
 namespace {
 
-constexpr std::size_t kFlagsOfPage = 4096 / sizeof(std::uint64_t);
+constexpr std::size_t kFlagsOfPage = 8192;
 
 // The runtime has no call for these; it knows the driver's.
 template <typename F>
@@ -38,13 +38,18 @@ void write(cudaStream_t stream, const Flag& flag, std::uint64_t value) {
   check(call(stream, flag.device, value, CU_STREAM_WRITE_VALUE_DEFAULT), "cuStreamWriteValue64", __LINE__);
 }
 
+void Flags::grow() {
+  void* page = nullptr;
+  STRATA_CUDA(cudaHostAlloc(&page, kFlagsOfPage * sizeof(std::uint64_t), cudaHostAllocMapped | cudaHostAllocPortable));
+  pages_.emplace_back(static_cast<std::uint64_t*>(page), [](std::uint64_t* p) { (void)cudaFreeHost(p); });
+}
+
+void Flags::reserve() {
+  if (pages_.empty()) grow();
+}
+
 Flag Flags::take() {
-  if (taken_ == pages_.size() * kFlagsOfPage) {
-    void* page = nullptr;
-    STRATA_CUDA(
-        cudaHostAlloc(&page, kFlagsOfPage * sizeof(std::uint64_t), cudaHostAllocMapped | cudaHostAllocPortable));
-    pages_.emplace_back(static_cast<std::uint64_t*>(page), [](std::uint64_t* p) { (void)cudaFreeHost(p); });
-  }
+  if (taken_ == pages_.size() * kFlagsOfPage) grow();
   const std::shared_ptr<std::uint64_t>& page = pages_[taken_ / kFlagsOfPage];
   std::uint64_t* const host = page.get() + taken_ % kFlagsOfPage;
   ++taken_;
