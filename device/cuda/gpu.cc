@@ -100,6 +100,14 @@ void probe_gpu(Gpu& gpu) {
   }
 }
 
+std::optional<GpuMemory> gpu_memory(Device device) {
+  if (device.kind != Kind::cuda) return std::nullopt;
+  cuda::use(device);
+  GpuMemory out;
+  STRATA_CUDA(cudaMemGetInfo(&out.available, &out.total));
+  return out;
+}
+
 bool Gpus::usable() const {
   return problem.empty() && std::any_of(gpus.begin(), gpus.end(), [](const Gpu& g) { return g.problem.empty(); }) &&
          std::none_of(libraries.begin(), libraries.end(),
