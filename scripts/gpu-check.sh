@@ -42,7 +42,11 @@ if [ "${1:-}" = --pack ]; then
   done | sort -u | while read -r library; do
     strip -o "$payload/lib/$(basename "$library")" "$library"
   done
-  [ -z "${TORCH_TRAIN:-}" ] || cp "$TORCH_TRAIN" "$payload/torch_train.py"
+  if [ -n "${TORCH_TRAIN:-}" ]; then
+    cp "$TORCH_TRAIN" "$payload/torch_train.py"
+  else
+    echo "gpu-check: nothing to compare with is packed: TORCH_TRAIN names no torch_train.py" >&2
+  fi
   cp scripts/gpu_check_report.py "$payload/"
   tar -C "$payload" -czf "$to/payload.tar.gz" .
   cp scripts/gpu-check.sh "$to/"
@@ -78,10 +82,6 @@ logs=$work/logs
 mkdir "$logs"
 : >"$work/parts.tsv"
 
-# Only our programs see the libraries that came along: PyTorch brings its own. A stream for each lane; see
-# device/cuda/context.cc.
-ours=(env "LD_LIBRARY_PATH=$work/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" CUDA_DEVICE_MAX_CONNECTIONS=32
-  "STRATA_ALGORITHMS=$logs/algorithms.txt")
 # PyTorch's wheels bring CUDA's libraries along.
 if [ -z "${STRATA_CUDA_LIBRARIES:-}" ]; then
   STRATA_CUDA_LIBRARIES=$(
@@ -94,6 +94,11 @@ P
   )
 fi
 [ -z "$STRATA_CUDA_LIBRARIES" ] || export STRATA_CUDA_LIBRARIES
+
+# Only our programs see the libraries that came along: PyTorch brings its own. CUDA's are there for what those load
+# themselves. A stream for each lane: see device/cuda/context.cc.
+libraries=$work/lib${STRATA_CUDA_LIBRARIES:+:$STRATA_CUDA_LIBRARIES}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+ours=(env "LD_LIBRARY_PATH=$libraries" CUDA_DEVICE_MAX_CONNECTIONS=32 "STRATA_ALGORITHMS=$logs/algorithms.txt")
 
 # A line of the report: NAME, exit status or what stands for one, seconds, command.
 record() { printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "${4//"$work/"/}" >>"$work/parts.tsv"; }
@@ -220,7 +225,10 @@ strata_run() {
 torch_run() {
   local name=$1 model=$2 batch=$3 seq=$4 steps=$5
   shift 5
-  [ -f "$work/torch_train.py" ] || return 0
+  if [ ! -f "$work/torch_train.py" ]; then
+    record "torch-$name" "skipped: TORCH_TRAIN named no torch_train.py when this was packed" 0 ''
+    return 0
+  fi
   part "torch-$name" 150 "$python" "$work/torch_train.py" --device cuda --dtype bf16 --model "$model" --batch "$batch" \
     --seq "$seq" --steps "$steps" --peak-tflops 989 "$@"
 }
