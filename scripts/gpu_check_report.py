@@ -57,9 +57,11 @@ def read_parts():
         name, status, seconds, command = line.rstrip("\n").split("\t")
         text = text_of(name)
         passed, skipped = first(r"\[  PASSED  \] (\d+) test", text), first(r"\[  SKIPPED \] (\d+) test", text)
+        failed = sorted(set(re.findall(r"\[  FAILED  \] (\S+?),? ", text)))
+        if status == "0" and passed == "0" and not failed:
+            status = "no test ran"
         parts.append(dict(name=name, status=int(status) if status.isdigit() else status, seconds=int(seconds), command=command,
-                          passed=int(passed) if passed else None, skipped=int(skipped) if skipped else None,
-                          failed=sorted(set(re.findall(r"\[  FAILED  \] (\S+?),? ", text)))))
+                          passed=int(passed) if passed else None, skipped=int(skipped) if skipped else None, failed=failed))
     return parts
 
 
