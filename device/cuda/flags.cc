@@ -2,6 +2,9 @@
 
 #include <cudaTypedefs.h>
 
+#include <mutex>
+#include <vector>
+
 #include "device/cuda/check.h"
 #include "device/error.h"
 
@@ -26,6 +29,39 @@ void check(CUresult result, const char* call, int line) {
   if (result != CUDA_SUCCESS) cuda_failed(static_cast<cudaError_t>(result), call, __FILE__, line);
 }
 
+// Pages that lanes gave back are the next lanes': pinning and freeing pinned memory takes long, and freeing it waits
+// for the device.
+class Pages {
+ public:
+  std::uint64_t* take() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!free_.empty()) {
+        std::uint64_t* const page = free_.back();
+        free_.pop_back();
+        return page;
+      }
+    }
+    void* page = nullptr;
+    STRATA_CUDA(
+        cudaHostAlloc(&page, kFlagsOfPage * sizeof(std::uint64_t), cudaHostAllocMapped | cudaHostAllocPortable));
+    return static_cast<std::uint64_t*>(page);
+  }
+  void give(std::uint64_t* page) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(page);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::uint64_t*> free_;
+};
+// For ever: at exit CUDA may be gone before what else is destroyed.
+Pages& pages() {
+  static auto* const all = new Pages();
+  return *all;
+}
+
 }  // namespace
 
 void wait_for(cudaStream_t stream, const Flag& flag, std::uint64_t value) {
@@ -39,9 +75,7 @@ void write(cudaStream_t stream, const Flag& flag, std::uint64_t value) {
 }
 
 void Flags::grow() {
-  void* page = nullptr;
-  STRATA_CUDA(cudaHostAlloc(&page, kFlagsOfPage * sizeof(std::uint64_t), cudaHostAllocMapped | cudaHostAllocPortable));
-  pages_.emplace_back(static_cast<std::uint64_t*>(page), [](std::uint64_t* p) { (void)cudaFreeHost(p); });
+  pages_.emplace_back(pages().take(), [](std::uint64_t* page) { pages().give(page); });
 }
 
 void Flags::reserve() {
