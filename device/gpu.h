@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,5 +43,12 @@ struct Gpus {
 Gpus find_gpus();
 // Starts the GPU, as a run does (some 500 MiB of it, a second): fills in what is free, or the problem.
 void probe_gpu(Gpu& gpu);
+
+// Bytes of a GPU as its driver counts them, whoever took them.
+struct GpuMemory {
+  std::size_t available = 0, total = 0;
+};
+// Starts the GPU where it is not. Nothing where the device is none, or only emulated.
+std::optional<GpuMemory> gpu_memory(Device device);
 
 }  // namespace strata::device

@@ -14,6 +14,7 @@
 #include "launcher/agreement.h"
 #include "launcher/bench_adam.h"
 #include "launcher/bench_io.h"
+#include "launcher/bench_kernels.h"
 #include "launcher/bench_stand.h"
 #include "launcher/cores.h"
 #include "runtime/job.h"
@@ -222,7 +223,8 @@ int bench(const BenchOptions& options) {
   if (options.part == "adam") return bench_adam(options);
   if (options.part == "comm") return bench_comm(options);
   if (options.part == "io") return bench_io(options);
-  fail(Exit::usage, "strata bench knows step, adam, comm and io, not {}", options.part);
+  if (options.part == "kernels") return bench_kernels(options);
+  fail(Exit::usage, "strata bench knows step, adam, comm, io and kernels, not {}", options.part);
 }
 
 }  // namespace strata::launcher

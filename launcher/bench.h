@@ -7,14 +7,14 @@
 namespace strata::launcher {
 
 struct BenchOptions {
-  std::string part;  // "step", "adam", "comm", "io"
+  std::string part;  // "step", "adam", "comm", "io", "kernels"
   std::optional<std::filesystem::path> recipe;
   std::vector<std::string> sets;
   std::size_t parameters = 100'000'000;
   int steps = 8;
   std::optional<int> threads;
   std::vector<std::filesystem::path> dirs;  // io: one a drive
-  std::string io_bytes = "1GiB";
+  std::string size = "1GiB";                // io, kernels
   int rounds = 3;
   std::optional<std::filesystem::path> json;
 };

@@ -49,8 +49,8 @@ offload::IoOptions io_options(const BenchOptions& options) {
 }  // namespace
 
 int bench_io(const BenchOptions& options) {
-  const auto wanted = runtime::parse_size(options.io_bytes);
-  if (!wanted) fail(Exit::usage, "--size {}: it takes a size such as 2GiB", options.io_bytes);
+  const auto wanted = runtime::parse_size(options.size);
+  if (!wanted) fail(Exit::usage, "--size {}: it takes a size such as 2GiB", options.size);
   const std::uint64_t bytes = (*wanted + offload::kBlock - 1) / offload::kBlock * offload::kBlock;
   const device::AbortToken abort;
   offload::Swap swap(io_options(options), bytes, 0, abort);

@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ namespace strata::launcher {
 class Stand {
  public:
   // bytes: of the arena.
-  Stand(int threads, std::size_t bytes) : lane_("bench", threads, 0, abort_), arena_(bytes) {}
+  Stand(int threads, std::size_t bytes, device::Device device = {})
+      : lane_("bench", threads, 0, abort_, device), arena_(bytes, device) {}
 
   device::Lane& lane() { return lane_; }
   // The next `size` elements of the arena.
@@ -26,6 +28,15 @@ class Stand {
     STRATA_CHECK_LE(used_, arena_.size());
     zero(lane_, view);
     return view;
+  }
+  // Gives what was taken out again.
+  void clear() { used_ = 0; }
+  // Writes `bytes` over the view, again and again.
+  void fill(device::View view, std::span<const std::byte> bytes) {
+    lane_.synchronize();
+    const auto begin = static_cast<std::size_t>(view.data - arena_.data());
+    for (std::size_t at = 0; at < view.bytes(); at += bytes.size())
+      arena_.write(begin + at, bytes.first(std::min(bytes.size(), view.bytes() - at)));
   }
   // Seconds of f() in the lane: the median of `runs`, after one that is not counted.
   template <typename F>

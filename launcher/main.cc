@@ -178,14 +178,15 @@ int run(int argc, char** argv) {
   command->callback([&] { status = strata::launcher::calibrate(calibrate); });
 
   strata::launcher::BenchOptions bench;
-  command = app.add_subcommand("bench", "one part against its floor: step RECIPE, adam, comm, io --dir DIR");
-  command->add_option("PART", bench.part, "step, adam, comm or io")->required();
+  command = app.add_subcommand("bench", "one part against its floor: step RECIPE, adam, comm, io --dir DIR, kernels");
+  command->add_option("PART", bench.part, "step, adam, comm, io or kernels")->required();
   add_recipe(command, bench);
   command->add_option("--n", bench.parameters, "adam: parameters")->check(CLI::Range(4096, 1 << 30));
   command->add_option("--steps", bench.steps, "step: measured steps, after two of warm-up")->check(CLI::Range(1, 1000));
-  command->add_option("--threads", bench.threads, "adam: threads (default: all cores)")->check(CLI::Range(1, 1024));
+  command->add_option("--threads", bench.threads, "adam, kernels: threads (default: all cores)")
+      ->check(CLI::Range(1, 1024));
   command->add_option("--dir", bench.dirs, "io: folder on the drive to measure; several times: striped over them");
-  command->add_option("--size", bench.io_bytes, "io: bytes of a pass")->capture_default_str();
+  command->add_option("--size", bench.size, "io: bytes of a pass; kernels: that one moves")->capture_default_str();
   command->add_option("--rounds", bench.rounds, "io: passes")->check(CLI::Range(1, 1000))->capture_default_str();
   command->add_option("--json", bench.json, "write the figures as JSON");
   command->callback([&] { status = strata::launcher::bench(bench); });

@@ -12,6 +12,7 @@
 #include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "device/error.h"
+#include "device/gpu.h"
 #include "launcher/agreement.h"
 #include "launcher/cores.h"
 #include "launcher/outputs.h"
@@ -197,6 +198,8 @@ void run(const std::optional<std::filesystem::path>& file, const runtime::Recipe
   // Outlives what writes its state, and is made once checkpoint.dir is known to be there.
   std::optional<runtime::Trainer> made;
   Checkpoints checkpoints(job, world);
+  runtime::Summary summary{};
+  summary.gpu_before = device::gpu_memory(job.plan.device);
   runtime::Trainer& trainer = made.emplace(job, world, threads, runtime::Trainer::Weights::later);
   trainer.executor().use_algorithms(algorithms);
   describe_drives(recipe, trainer.executor(), world);
@@ -220,13 +223,13 @@ void run(const std::optional<std::filesystem::path>& file, const runtime::Recipe
     if (recipe.report.summary) reports.summary.emplace(*recipe.report.summary);
     if (recipe.report.trace) reports.trace.emplace(*recipe.report.trace);
   });
-  runtime::Summary summary{};
   const std::optional<AgreedError> ended = train_steps(trainer, job, reports, stop, checkpoints, world, summary);
 
   runtime::Executor& executor = trainer.executor();
   summary.flops_per_token = job.model->flops_per_token(static_cast<std::size_t>(recipe.data.seq_len));
   summary.weights_hash = trainer.weights_hash();
   summary.measured = executor.measured_memory();
+  summary.gpu_at_end = device::gpu_memory(job.plan.device);
   summary.peak_rss = numbers(world.exchange(std::to_string(peak_rss())));
   summary.spans.assign(executor.spans().begin(), executor.spans().end());
   summary.timed_step = trainer.steps_done() - executor.steps_since_spans();

@@ -152,13 +152,17 @@ std::string summary_json(const StepPlan& plan, const Summary& s) {
     checkpoints =
         fmt::format("\"checkpoints\":{{\"written\":{},\"bytes\":{},\"held_ms\":{:.3f},\"last_ms\":{:.3f}}},",
                     s.checkpoints->written, s.checkpoints->bytes, s.checkpoints->held_ms, s.checkpoints->last_ms);
+  std::string gpu;
+  if (s.gpu_before && s.gpu_at_end)
+    gpu = fmt::format("\"gpu_memory\":{{\"total_bytes\":{},\"free_before_bytes\":{},\"free_at_end_bytes\":{}}},",
+                      s.gpu_at_end->total, s.gpu_before->available, s.gpu_at_end->available);
   const double tflops = s.tokens_per_s * s.flops_per_token / 1e12;
   return fmt::format(
       "{{\"steps\":{},\"tokens\":{},\"tokens_per_s\":{},\"model_flops_per_token\":{},\"tflops\":{},\"mfu\":null,"
-      "\"weights_hash\":\"{}\",\"ranks\":{},\"memory\":{},\"process_peak_rss_bytes\":[{}],\"comm_bytes\":{},"
-      "\"io_bytes\":{},\"exposed_ms\":{},\"exposed_step\":{},\"graph_steps\":{},{}\"exit\":{}}}\n",
+      "\"weights_hash\":\"{}\",\"ranks\":{},\"memory\":{},\"process_peak_rss_bytes\":[{}],{}\"comm_bytes\":"
+      "{},\"io_bytes\":{},\"exposed_ms\":{},\"exposed_step\":{},\"graph_steps\":{},{}\"exit\":{}}}\n",
       s.steps, s.tokens, json_number(s.tokens_per_s), json_number(s.flops_per_token), json_number(tflops),
-      s.weights_hash, plan.ranks, memory_json(plan.memory, &s.measured), rss, comm_json(s.comm_bytes),
+      s.weights_hash, plan.ranks, memory_json(plan.memory, &s.measured), rss, gpu, comm_json(s.comm_bytes),
       io_json(s.io_bytes), exposed_json(plan, s.spans), s.timed_step, s.graph_steps, checkpoints, s.exit);
 }
 

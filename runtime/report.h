@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "device/gpu.h"
 #include "models/model.h"
 #include "runtime/checkpoint_writer.h"
 #include "runtime/executor.h"
@@ -61,7 +62,9 @@ struct Summary {
   comm::CommBytes comm_bytes;           // a step, this rank
   IoBytes io_bytes;                     // a step, this rank
   std::vector<std::uint64_t> peak_rss;  // by rank
-  std::vector<Span> spans;              // of step `timed_step`, the newest that was issued task by task
+  // Of rank 0's GPU, where it has one: before the run's memory was taken, and when its last step was done.
+  std::optional<device::GpuMemory> gpu_before, gpu_at_end;
+  std::vector<Span> spans;  // of step `timed_step`, the newest that was issued task by task
   std::int64_t timed_step;
   std::int64_t graph_steps;                      // launched as a graph
   std::optional<CheckpointFigures> checkpoints;  // where the run writes them

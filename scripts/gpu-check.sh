@@ -1,17 +1,34 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, on a machine that has one and no network.
-#   scripts/gpu-check.sh --pack DIR      here: what build/ holds, stripped, with the libraries it needs, into DIR
-#   DIR/gpu-check.sh [PART...]           there: all parts, or those named, into ${OUT:-DIR/results}
+#   scripts/gpu-check.sh --pack DIR [--own-attention]   here: what build/ holds, stripped, with its libraries, into DIR;
+#                                                       --own-attention: also a build without cuDNN's
+#   DIR/gpu-check.sh [PART...]                          there: all parts, or those named, into ${OUT:-DIR/results}
 # Parts: machine (GPU, driver, libraries), twins (every operation against its reference, and the CPU's bits), contract
-# (whole runs: same bits over stages, tiers, orders and ranks), sanitizer (compute-sanitizer over the twins), bench
-# (beside PyTorch; TORCH_TRAIN names torch_train.py, packed along where it is set). A part that fails does not stop the
-# others. Under 9 minutes. Writes gpu-DATE.json and gpu-DATE.md.
+# (whole runs: same bits over stages, tiers, orders and ranks), kernels (what memory bounds, against a copy), bench
+# (beside PyTorch; TORCH_TRAIN names torch_train.py, packed along where it is set), sanitizer (compute-sanitizer over the
+# twins). A part that fails does not stop the others. All end within GPU_CHECK_SECONDS (540): a part gets its limit or
+# what is left, so where that is too little for all, name parts and call twice. gpu-DATE.json, gpu-DATE.md and
+# logs.tar.gz are written after each part, so that they are there whatever ends this.
 set -euo pipefail
 
 if [ "${1:-}" = --pack ]; then
   cd "$(dirname "$0")/.."
   to=${2:?--pack wants a folder}
   build=${STRATA_BUILD:-build}
+  [ -x "$build/strata" ] || {
+    echo "gpu-check: there is no $build/strata: scripts/build.sh --all" >&2
+    exit 2
+  }
+  # The programs have the names of what they load.
+  grep -q cublasLtMatmul "$build/strata" || {
+    echo "gpu-check: $build/strata is built without CUDA: build it where nvcc is" >&2
+    exit 2
+  }
+  if ! grep -q cudnnBackendExecute "$build/strata" && [ "${3:-}" != --own-attention ]; then
+    echo "gpu-check: $build/strata is built without cuDNN, so the own attention would be measured: scripts/setup.sh --cuda," >&2
+    echo "scripts/build.sh --all, and again; or --pack $to --own-attention where that is what you want" >&2
+    exit 2
+  fi
   mkdir -p "$to"
   payload=$(mktemp -d)
   trap 'rm -rf "$payload"' EXIT
@@ -25,7 +42,11 @@ if [ "${1:-}" = --pack ]; then
   done | sort -u | while read -r library; do
     strip -o "$payload/lib/$(basename "$library")" "$library"
   done
-  [ -z "${TORCH_TRAIN:-}" ] || cp "$TORCH_TRAIN" "$payload/torch_train.py"
+  if [ -n "${TORCH_TRAIN:-}" ]; then
+    cp "$TORCH_TRAIN" "$payload/torch_train.py"
+  else
+    echo "gpu-check: nothing to compare with is packed: TORCH_TRAIN names no torch_train.py" >&2
+  fi
   cp scripts/gpu_check_report.py "$payload/"
   tar -C "$payload" -czf "$to/payload.tar.gz" .
   cp scripts/gpu-check.sh "$to/"
@@ -33,8 +54,22 @@ if [ "${1:-}" = --pack ]; then
   exit 0
 fi
 
+parts=("$@")
+[ ${#parts[@]} -gt 0 ] || parts=(machine twins contract kernels bench sanitizer)
+for name in "${parts[@]}"; do
+  case $name in
+    machine | twins | contract | kernels | bench | sanitizer) ;;
+    *)
+      echo "gpu-check: no part is called $name: machine, twins, contract, kernels, bench, sanitizer" >&2
+      exit 2
+      ;;
+  esac
+done
+
 here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-$here/results}
+deadline=${GPU_CHECK_SECONDS:-540}
+python=${PYTHON:-python3}
 mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -43,102 +78,176 @@ tar -C "$work" -xzf "$here/payload.tar.gz" 2>/dev/null || {
   exit 2
 }
 bin=$work/bin
-export LD_LIBRARY_PATH=$work/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+logs=$work/logs
+mkdir "$logs"
+: >"$work/parts.tsv"
+
 # PyTorch's wheels bring CUDA's libraries along.
-python=${PYTHON:-python3}
 if [ -z "${STRATA_CUDA_LIBRARIES:-}" ]; then
-  STRATA_CUDA_LIBRARIES=$("$python" - <<'P' 2>/dev/null || true
+  STRATA_CUDA_LIBRARIES=$(
+    timeout 30 "$python" - <<'P' 2>/dev/null || true
 import glob, importlib.util, os
 spec = importlib.util.find_spec("nvidia")
 roots = list(spec.submodule_search_locations) if spec else []
 print(":".join(p for root in roots for p in sorted(glob.glob(os.path.join(root, "*", "lib")))))
 P
-)
-  [ -z "$STRATA_CUDA_LIBRARIES" ] || export STRATA_CUDA_LIBRARIES
+  )
 fi
+[ -z "$STRATA_CUDA_LIBRARIES" ] || export STRATA_CUDA_LIBRARIES
 
-say() { printf '\n== %s (%s)\n' "$1" "$(date +%T)"; }
-# Runs a command under a limit, its output in $out/NAME.log; keeps its status for the report.
+# Only our programs see the libraries that came along: PyTorch brings its own. CUDA's are there for what those load
+# themselves. A stream for each lane: see device/cuda/context.cc.
+libraries=$work/lib${STRATA_CUDA_LIBRARIES:+:$STRATA_CUDA_LIBRARIES}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+ours=(env "LD_LIBRARY_PATH=$libraries" CUDA_DEVICE_MAX_CONNECTIONS=32 "STRATA_ALGORITHMS=$logs/algorithms.txt")
+
+# A line of the report: NAME, exit status or what stands for one, seconds, command.
+record() { printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "${4//"$work/"/}" >>"$work/parts.tsv"; }
+
+# The report of what there is by now; its status is 0 where all parts passed.
+report() {
+  local status=0
+  # With PyTorch's Python or any other; without one, the bare lines.
+  timeout 30 "$python" "$work/gpu_check_report.py" "$work/parts.tsv" "$logs" "$out" >"$work/report.log" 2>&1 || status=$?
+  if [ "$status" -gt 1 ]; then
+    cp "$work/report.log" "$logs/report.log"
+    { echo "gpu_check_report.py ended with $status; part, status, seconds, command:" && cat "$work/parts.tsv"; } \
+      >"$out/gpu-$(date +%F).md"
+  fi
+  tar -C "$logs" -czf "$work/logs.tar.gz" . 2>/dev/null && mv "$work/logs.tar.gz" "$out/logs.tar.gz"
+  return "$status"
+}
+
+child='' running='' began=0 command=''
+stop() {
+  trap '' TERM INT HUP
+  if [ -n "$child" ]; then
+    kill -TERM "$child" 2>/dev/null
+    record "$running" stopped $((SECONDS - began)) "$command"
+  fi
+  exit 143
+}
+finish() {
+  local status=$?
+  trap - EXIT
+  report || [ "$status" != 0 ] || status=1
+  cat "$out"/gpu-*.md 2>/dev/null
+  rm -rf "$work"
+  exit "$status"
+}
+trap finish EXIT
+trap stop TERM INT HUP
+
+# part NAME LIMIT COMMAND...: its output goes to $logs/NAME.log, its status to the report. In the background, as a
+# signal is heard only where the shell waits. `expected` is the status that counts as passed.
+expected=0
 part() {
-  local name=$1 limit=$2 status=0 start=$SECONDS
+  local name=$1 limit=$2 left=$((deadline - SECONDS - 10)) status=0
   shift 2
-  timeout --kill-after=10 "$limit" "$@" >"$out/$name.log" 2>&1 || status=$?
-  printf '%s\t%s\t%s\t%s\n' "$name" "$status" "$((SECONDS - start))" "$*" >>"$work/parts.tsv"
-  tail -n 4 "$out/$name.log"
-  [ "$status" = 0 ] || echo "gpu-check: $name ended with $status (log: $out/$name.log)"
+  command=$*
+  command=${command//"${ours[*]} "/}
+  [ "$limit" -le "$left" ] || limit=$left
+  if [ "$limit" -le 5 ]; then
+    record "$name" "skipped: no time" 0 "$command"
+    echo "gpu-check: $name: no time is left"
+    return 0
+  fi
+  running=$name began=$SECONDS
+  timeout --kill-after=5 "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null &
+  child=$!
+  wait "$child" || status=$?
+  child=
+  tail -n 4 "$logs/$name.log"
+  case $status in
+    "$expected") status=0 ;;
+    0) status="ended with 0, not $expected" ;;
+    124 | 137) status="took longer than $limit s" ;;
+  esac
+  record "$name" "$status" $((SECONDS - began)) "$command"
+  [ "$status" = 0 ] || echo "gpu-check: $name: $status (its log is in logs.tar.gz)"
 }
 
 machine() {
-  say machine
+  part gpu 30 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
   part nvidia-smi 30 nvidia-smi
-  part doctor 60 "$bin/strata" doctor
+  part doctor 60 "${ours[@]}" "$bin/strata" doctor
 }
 
-twins() {
-  say "twins: every operation"
-  part twins 150 "$bin/device_gpu_test"
-}
+twins() { part twins 150 "${ours[@]}" "$bin/device_gpu_test"; }
 
+# Loading a kernel when it is first called may wait for the whole device, where streams wait for the host.
 contract() {
-  say "contract: whole runs"
-  part contract 120 "$bin/runtime_test" --gtest_filter='*GpuRun*'
+  part contract 120 "${ours[@]}" CUDA_MODULE_LOADING=EAGER "$bin/runtime_test" --gtest_filter='*GpuRun*'
+}
+
+kernels() {
+  part kernels 90 "${ours[@]}" "$bin/strata" bench kernels --set device.kind=cuda --size 2GiB --json "$logs/kernels.json"
 }
 
 sanitizer() {
-  say "sanitizer: memcheck and racecheck over the twins"
-  if ! command -v compute-sanitizer >/dev/null; then
-    printf 'sanitizer\t127\t0\tcompute-sanitizer is not on the path\n' >>"$work/parts.tsv"
+  local tool checker='' filter=${SANITIZER_FILTER:-*Norm*:*Embedding*:*CrossEntropy*:*GradientS*:*Optimizer*}
+  for tool in "$(command -v compute-sanitizer)" /usr/local/cuda/bin/compute-sanitizer \
+    /usr/local/cuda/compute-sanitizer/compute-sanitizer; do
+    if [ -z "$checker" ] && [ -x "$tool" ]; then checker=$tool; fi
+  done
+  if [ -z "$checker" ]; then
+    record sanitizer "skipped: no compute-sanitizer on the path or in /usr/local/cuda" 0 ''
     return
   fi
-  for tool in memcheck racecheck; do
-    part "sanitizer-$tool" 90 compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/device_gpu_test" \
-      --gtest_filter="${SANITIZER_FILTER:-*Norm*:*Embedding*:*CrossEntropy*:*GradientS*:*Optimizer*}"
+  # Memory is allocations of their own, as the checker knows no others; what it says is worth something if it finds an
+  # error that is there.
+  local apart=("$checker" --target-processes all --error-exitcode 9 --tool)
+  expected=9
+  part memcheck-planted 60 "${apart[@]}" memcheck "${ours[@]}" STRATA_TEST_BLOCKS=apart "$bin/device_gpu_test" \
+    --gtest_filter='Planted*' --gtest_also_run_disabled_tests
+  expected=0
+  part memcheck 90 "${apart[@]}" memcheck "${ours[@]}" STRATA_TEST_BLOCKS=apart "$bin/device_gpu_test" --gtest_filter="$filter"
+  for tool in racecheck synccheck; do
+    part "$tool" 90 "${apart[@]}" "$tool" "${ours[@]}" "$bin/device_gpu_test" --gtest_filter="$filter"
   done
 }
 
 # Tokens are text's bytes: speed does not depend on them.
 tokens() {
-  [ -f "$work/tokens.bin" ] && return
+  [ ! -f "$work/tokens.bin" ] || return 0
   head -c 8000000 "$bin/strata" | base64 >"$work/text"
-  "$bin/strata" tokenize --tokenizer byte -o "$work/tokens.bin" "$work/text" >/dev/null
+  part tokens 30 "${ours[@]}" "$bin/strata" tokenize --tokenizer byte -o "$work/tokens.bin" "$work/text"
 }
 
 # strata_run NAME PRESET BATCH SEQ STEPS [--set ...]; torch_run NAME MODEL BATCH SEQ STEPS [flags]
 strata_run() {
   local name=$1 preset=$2 batch=$3 seq=$4 steps=$5
   shift 5
-  tokens
-  part "strata-$name" 150 "$bin/strata" train --set device.kind=cuda --set model.preset="$preset" \
+  part "strata-$name" 150 "${ours[@]}" "$bin/strata" train --set device.kind=cuda --set model.preset="$preset" \
     --set data.train="$work/tokens.bin" --set data.seq_len="$seq" --set training.micro_batch_size="$batch" \
     --set training.max_steps="$steps" --set training.precision=bf16 --set training.seed=1 \
-    --set report.summary="$out/strata-$name.json" "$@"
+    --set report.summary="$logs/strata-$name.json" "$@"
 }
 torch_run() {
   local name=$1 model=$2 batch=$3 seq=$4 steps=$5
   shift 5
-  [ -f "$work/torch_train.py" ] || return 0
+  if [ ! -f "$work/torch_train.py" ]; then
+    record "torch-$name" "skipped: TORCH_TRAIN named no torch_train.py when this was packed" 0 ''
+    return 0
+  fi
   part "torch-$name" 150 "$python" "$work/torch_train.py" --device cuda --dtype bf16 --model "$model" --batch "$batch" \
     --seq "$seq" --steps "$steps" --peak-tflops 989 "$@"
 }
 
+# Planned on 139 GiB: 21, 54, 133 and 86 GiB. PyTorch needs more than Strata, above all for logits: beside it, qwen-1.5b
+# has half the batch that fits.
 bench() {
-  say "bench: beside PyTorch"
-  strata_run gpt2-124m gpt2-124m 32 1024 12
-  torch_run gpt2-124m gpt2-124m 32 1024 10 --compile
+  tokens
+  strata_run gpt2-124m gpt2-124m 64 1024 12
+  torch_run gpt2-124m gpt2-124m 64 1024 10 --compile
   strata_run qwen-1.5b qwen-1.5b 8 2048 8
   torch_run qwen-1.5b qwen-1.5b 8 2048 6 --compile
-  strata_run qwen-7b qwen-7b 4 2048 5 --set optimizer.name=adamw8bit --set training.recompute=block
+  strata_run qwen-7b qwen-7b 8 2048 6 --set optimizer.name=adamw8bit
+  strata_run qwen-1.5b-batch16 qwen-1.5b 16 2048 8
 }
 
-parts=("$@")
-[ ${#parts[@]} -gt 0 ] || parts=(machine twins contract bench sanitizer)
 for name in "${parts[@]}"; do
-  case $name in
-    machine | twins | contract | sanitizer | bench) "$name" ;;
-    *)
-      echo "gpu-check: no part is called $name: machine, twins, contract, sanitizer, bench" >&2
-      exit 2
-      ;;
-  esac
+  printf '\n== %s (%s)\n' "$name" "$(date +%T)"
+  # After ||, so that no status ends the script.
+  "$name" || record "$name" "the script itself failed" 0 ''
+  report || true
 done
-"$python" "$work/gpu_check_report.py" "$work/parts.tsv" "$out"

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Makes gpu-DATE.json and gpu-DATE.md of what gpu-check.sh left: a line a part in PARTS.tsv, logs and summaries in OUT.
+"""Makes gpu-DATE.json and gpu-DATE.md in OUT of what gpu-check.sh has so far: a line a part in PARTS.tsv, logs and figures
+in LOGS. Exits with 0 where every part passed, else with 1.
 
-    gpu_check_report.py PARTS.tsv OUT
+    gpu_check_report.py PARTS.tsv LOGS OUT
 """
 import datetime
 import glob
@@ -10,13 +11,21 @@ import os
 import re
 import sys
 
-parts_file, out = sys.argv[1:]
+parts_file, logs, out = sys.argv[1:]
 PEAK_FLOPS = 989e12  # dense bf16 of an H100 or H200
+COPY_SHARE = 0.85  # what a kernel that memory bounds should reach of a copy's speed
 
 
 def text_of(name):
-    path = os.path.join(out, name + ".log")
+    path = os.path.join(logs, name + ".log")
     return open(path, errors="replace").read() if os.path.exists(path) else ""
+
+
+def json_of(path):
+    try:
+        return json.load(open(path))
+    except (OSError, json.JSONDecodeError):  # a run that ended early
+        return {}
 
 
 def last_json(text):
@@ -29,69 +38,125 @@ def last_json(text):
     return {}
 
 
-parts = []
-for line in open(parts_file):
-    name, status, seconds, command = line.rstrip("\n").split("\t")
-    tests = re.search(r"\[  PASSED  \] (\d+) test", text_of(name))
-    skipped = re.search(r"\[  SKIPPED \] (\d+) test", text_of(name))
-    failed = re.findall(r"\[  FAILED  \] (\S+),? ", text_of(name))
-    parts.append(dict(name=name, status=int(status), seconds=int(seconds), command=command,
-                      passed=int(tests[1]) if tests else None, skipped=int(skipped[1]) if skipped else None, failed=sorted(set(failed))))
-
-runs = {}
-for path in sorted(glob.glob(os.path.join(out, "strata-*.json"))):
-    name = os.path.basename(path)[len("strata-"):-len(".json")]
-    try:
-        s = json.loads(open(path).read())
-    except json.JSONDecodeError:
-        continue
-    if not s.get("tokens_per_s"):
-        continue
-    run = runs.setdefault(name, {})
-    run["strata_tokens_per_s"] = s["tokens_per_s"]
-    run["strata_mfu"] = s["tokens_per_s"] * s.get("model_flops_per_token", 0) / PEAK_FLOPS
-    device = s.get("memory", {}).get("device", {})
-    run["strata_device_bytes"] = device.get("measured_peak_bytes")
-    run["strata_planned_bytes"] = device.get("planned_peak_bytes")
-for part in parts:
-    if part["name"].startswith("torch-"):
-        t = last_json(text_of(part["name"]))
-        if t.get("tokens_per_s"):
-            run = runs.setdefault(part["name"][len("torch-"):], {})
-            run.update(torch_tokens_per_s=t["tokens_per_s"], torch_mfu=t.get("mfu"),
-                       torch_device_bytes=t.get("peak_device_bytes"))
-
-gpu = re.search(r"NVIDIA ([A-Z][\w ]*?)  ", text_of("nvidia-smi"))
-driver = re.search(r"Driver Version: (\S+)", text_of("nvidia-smi"))
-date = datetime.date.today().isoformat()
-result = dict(date=date, gpu=gpu[1] if gpu else None, driver=driver[1] if driver else None, parts=parts, runs=runs)
-json.dump(result, open(os.path.join(out, f"gpu-{date}.json"), "w"), indent=1)
+def number(x, form, scale=None):
+    return form.format(x / scale if scale else x) if x is not None else ""
 
 
-def number(x, form):
-    return form.format(x) if x is not None else ""
+def ratio(a, b):
+    return a / b if a and b else None
 
 
-with open(os.path.join(out, f"gpu-{date}.md"), "w") as md:
-    print(f"# On a GPU, {date}\n\n{result['gpu']}, driver {result['driver']}; `gpu-check.sh`.\n", file=md)
-    print("| part | result | tests passed | skipped | seconds | command |\n|---|---|---|---|---|---|", file=md)
-    for p in parts:
-        state = "passed" if p["status"] == 0 else f"ended with {p['status']}"
-        print(f"| {p['name']} | {state} | {p['passed'] or ''} | {p['skipped'] or ''} | {p['seconds']} | `{os.path.basename(p['command'])[:90]}` |",
-              file=md)
+def first(pattern, text):
+    found = re.search(pattern, text)
+    return found[1].strip() if found else None
+
+
+def read_parts():
+    parts = []
+    for line in open(parts_file):
+        name, status, seconds, command = line.rstrip("\n").split("\t")
+        text = text_of(name)
+        passed, skipped = first(r"\[  PASSED  \] (\d+) test", text), first(r"\[  SKIPPED \] (\d+) test", text)
+        failed = sorted(set(re.findall(r"\[  FAILED  \] (\S+?),? ", text)))
+        if status == "0" and passed == "0" and not failed:
+            status = "no test ran"
+        parts.append(dict(name=name, status=int(status) if status.isdigit() else status, seconds=int(seconds), command=command,
+                          passed=int(passed) if passed else None, skipped=int(skipped) if skipped else None, failed=failed))
+    return parts
+
+
+def strata_run(name, summary):
+    tokens, memory = summary.get("tokens_per_s"), summary.get("memory", {}).get("device", {})
+    text = text_of("strata-" + name)
+    run = dict(strata_tokens_per_s=tokens, strata_planned_bytes=memory.get("planned_peak_bytes"),
+               strata_counted_bytes=memory.get("measured_peak_bytes"), graph_steps=summary.get("graph_steps"),
+               attention=first(r"strata: attention by (.*)", text), not_a_graph=first(r"not as a graph: (.*)", text))
+    if tokens:
+        run["strata_mfu"] = tokens * summary.get("model_flops_per_token", 0) / PEAK_FLOPS
+    # As the driver counts: what the run took, and what CUDA had before it (its context, code, whatever else is there).
+    gpu = summary.get("gpu_memory")
+    if gpu:
+        run["driver_taken_bytes"] = gpu["free_before_bytes"] - gpu["free_at_end_bytes"]
+        run["driver_before_bytes"] = gpu["total_bytes"] - gpu["free_before_bytes"]
+    return run
+
+
+def read_runs():
+    runs = {}
+    for path in sorted(glob.glob(os.path.join(logs, "strata-*.json"))):
+        name = os.path.basename(path)[len("strata-"):-len(".json")]
+        runs[name] = strata_run(name, json_of(path))
+    for path in sorted(glob.glob(os.path.join(logs, "torch-*.log"))):
+        name = os.path.basename(path)[len("torch-"):-len(".log")]
+        figures = last_json(text_of("torch-" + name))
+        if figures.get("tokens_per_s"):
+            runs.setdefault(name, {}).update(torch_tokens_per_s=figures["tokens_per_s"], torch_mfu=figures.get("mfu"),
+                                             torch_device_bytes=figures.get("peak_device_bytes"))
+    return runs
+
+
+def state(part):
+    status = part["status"]
+    return "passed" if status == 0 else f"ended with {status}" if isinstance(status, int) else status
+
+
+def table(head, rows):
+    return "\n".join(["| " + " | ".join(cells) + " |" for cells in [head, ["---"] * len(head), *rows]]) + "\n"
+
+
+def part_table(parts):
+    rows = [[p["name"], state(p), number(p["passed"], "{}"), number(p["skipped"], "{}"), str(p["seconds"]),
+             f"`{p['command'][:300]}`" if p["command"] else ""] for p in parts]
+    text = table(["part", "result", "tests passed", "skipped", "seconds", "command"], rows)
     for p in parts:
         if p["failed"]:
-            print(f"\nFailed in {p['name']}: {', '.join(p['failed'])}.", file=md)
-    if runs:
-        print("\n| run | Strata tokens/s | MFU | PyTorch tokens/s | ratio | Strata device GB (planned) | PyTorch |\n"
-              "|---|---|---|---|---|---|---|", file=md)
+            text += f"\nFailed in {p['name']}: {', '.join(p['failed'])}.\n"
+    return text
+
+
+def run_tables(runs):
+    speed, memory, notes = [], [], ""
     for name, r in runs.items():
-        ours, theirs = r.get("strata_tokens_per_s"), r.get("torch_tokens_per_s")
-        print("| {} | {} | {} | {} | {} | {} ({}) | {} |".format(
-            name, number(ours, "{:.0f}"), number(r.get("strata_mfu"), "{:.1%}"), number(theirs, "{:.0f}"),
-            number(ours / theirs if ours and theirs else None, "{:.2f}"),
-            number(r["strata_device_bytes"] / 1e9 if r.get("strata_device_bytes") else None, "{:.2f}"),
-            number(r["strata_planned_bytes"] / 1e9 if r.get("strata_planned_bytes") else None, "{:.2f}"),
-            number(r["torch_device_bytes"] / 1e9 if r.get("torch_device_bytes") else None, "{:.2f}")), file=md)
-print(open(os.path.join(out, f"gpu-{date}.md")).read())
+        get = r.get
+        speed.append([name, number(get("strata_tokens_per_s"), "{:.0f}"), number(get("strata_mfu"), "{:.1%}"),
+                      number(get("torch_tokens_per_s"), "{:.0f}"), number(get("torch_mfu"), "{:.1%}"),
+                      number(ratio(get("strata_tokens_per_s"), get("torch_tokens_per_s")), "{:.2f}"), number(get("graph_steps"), "{}")])
+        taken, planned = get("driver_taken_bytes"), get("strata_planned_bytes")
+        memory.append([name, number(planned, "{:.3f}", 1e9), number(get("strata_counted_bytes"), "{:.3f}", 1e9),
+                       number(taken, "{:.3f}", 1e9), number(ratio(taken, planned), "{:.4f}"),
+                       number(get("driver_before_bytes"), "{:.3f}", 1e9), number(get("torch_device_bytes"), "{:.3f}", 1e9)])
+        if get("attention"):
+            notes += f"\n{name}: attention by {r['attention']}."
+        if get("not_a_graph"):
+            notes += f"\n{name}: steps were no graph: {r['not_a_graph']}."
+    return ("\n" + table(["run", "Strata tokens/s", "MFU", "PyTorch tokens/s", "MFU", "ratio", "steps as a graph"], speed) +
+            "\nDevice memory, GB: planned, counted by the run, and taken as the driver says, beside what CUDA had before.\n\n" +
+            table(["run", "planned", "counted", "taken", "taken / planned", "before", "PyTorch"], memory) + notes + "\n")
+
+
+def kernel_table(figures):
+    rows = [[k["kernel"], f"{k['ms']:.3f}", f"{k['gb_per_s']:.0f}",
+             f"{k['of_copy']:.2f}" + ("" if k["of_copy"] >= COPY_SHARE else " (below)")] for k in figures["kernels"]]
+    return f"\nOn {figures['device']}; a copy's speed counts bytes read and written; the target is {COPY_SHARE}.\n\n" + table(
+        ["kernel", "ms", "GB/s", "of a copy's"], rows)
+
+
+def write(name, text):
+    path = os.path.join(out, name)
+    with open(path + ".new", "w") as file:
+        file.write(text)
+    os.replace(path + ".new", path)
+
+
+parts, runs, kernels = read_parts(), read_runs(), json_of(os.path.join(logs, "kernels.json"))
+machine = (text_of("gpu").splitlines() or [""])[0].split(", ")
+gpu, driver = (machine[0], machine[1]) if len(machine) == 3 else (None, None)
+date = datetime.date.today().isoformat()
+write(f"gpu-{date}.json", json.dumps(dict(date=date, gpu=gpu, driver=driver, parts=parts, runs=runs, kernels=kernels), indent=1))
+text = f"# On a GPU, {date}\n\n{gpu or 'No GPU that nvidia-smi names'}, driver {driver}; `gpu-check.sh`.\n\n" + part_table(parts)
+if runs:
+    text += run_tables(runs)
+if kernels.get("kernels"):
+    text += kernel_table(kernels)
+write(f"gpu-{date}.md", text)
 sys.exit(0 if all(p["status"] == 0 for p in parts) else 1)

@@ -12,6 +12,10 @@ void probe_gpu(Gpu& gpu) {
   gpu.problem = find_gpus().problem;
 }
 
+std::optional<GpuMemory> gpu_memory(Device) {
+  return std::nullopt;
+}
+
 bool Gpus::usable() const {
   return false;
 }

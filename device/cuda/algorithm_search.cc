@@ -125,6 +125,7 @@ int alignment_of(const ProductShape& s) {
 }  // namespace
 
 std::string algorithm_machine(Device device) {
+  prepare_to_start();
   cudaDeviceProp properties{};
   STRATA_CUDA(cudaGetDeviceProperties(&properties, device.ordinal));
   // A part of a GPU has fewer multiprocessors than the whole of that name, and other algorithms.

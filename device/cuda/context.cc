@@ -16,8 +16,12 @@ bool ask_for_queues() {
 
 }  // namespace
 
-void use(Device device) {
+void prepare_to_start() {
   [[maybe_unused]] static const bool asked = ask_for_queues();
+}
+
+void use(Device device) {
+  prepare_to_start();
   STRATA_CUDA(cudaSetDevice(device.ordinal));
 }
 

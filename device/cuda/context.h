@@ -8,6 +8,9 @@
 
 namespace strata::device::cuda {
 
+// Sets what CUDA reads from the environment when it starts. Comes before any other call of CUDA; use() calls it.
+void prepare_to_start();
+
 // Makes `device` the one that CUDA's calls of this thread are about. Lanes, memory and events are made after it; a
 // thread that issues calls it before each call that goes by the current device.
 void use(Device device);

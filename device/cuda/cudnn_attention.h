@@ -17,8 +17,8 @@ class CudnnAttention {
 
   // With its version.
   virtual std::string name() const = 0;
-  // Empty where it computes this shape, else why it does not: no cuDNN here, or one that cannot. Throws Error{failed}
-  // if the shape needs more workspace than was planned.
+  // Empty where it computes this shape, else why it does not: no cuDNN here, one that cannot, or one that needs more
+  // workspace than was planned.
   virtual const std::string& refusal(const AttentionShape& shape, DType dtype) = 0;
 
   // As attention_forward and attention_backward, of shapes that it does not refuse, without dropout; operands at

@@ -2,13 +2,16 @@
 
 #include <cudaTypedefs.h>
 
+#include <mutex>
+#include <vector>
+
 #include "device/cuda/check.h"
 #include "device/error.h"
 
 namespace strata::device::cuda {
 namespace {
 
-constexpr std::size_t kFlagsOfPage = 4096 / sizeof(std::uint64_t);
+constexpr std::size_t kFlagsOfPage = 8192;
 
 // The runtime has no call for these; it knows the driver's.
 template <typename F>
@@ -26,6 +29,39 @@ void check(CUresult result, const char* call, int line) {
   if (result != CUDA_SUCCESS) cuda_failed(static_cast<cudaError_t>(result), call, __FILE__, line);
 }
 
+// Pages that lanes gave back are the next lanes': pinning and freeing pinned memory takes long, and freeing it waits
+// for the device.
+class Pages {
+ public:
+  std::uint64_t* take() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!free_.empty()) {
+        std::uint64_t* const page = free_.back();
+        free_.pop_back();
+        return page;
+      }
+    }
+    void* page = nullptr;
+    STRATA_CUDA(
+        cudaHostAlloc(&page, kFlagsOfPage * sizeof(std::uint64_t), cudaHostAllocMapped | cudaHostAllocPortable));
+    return static_cast<std::uint64_t*>(page);
+  }
+  void give(std::uint64_t* page) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(page);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::uint64_t*> free_;
+};
+// For ever: at exit CUDA may be gone before what else is destroyed.
+Pages& pages() {
+  static auto* const all = new Pages();
+  return *all;
+}
+
 }  // namespace
 
 void wait_for(cudaStream_t stream, const Flag& flag, std::uint64_t value) {
@@ -38,13 +74,16 @@ void write(cudaStream_t stream, const Flag& flag, std::uint64_t value) {
   check(call(stream, flag.device, value, CU_STREAM_WRITE_VALUE_DEFAULT), "cuStreamWriteValue64", __LINE__);
 }
 
+void Flags::grow() {
+  pages_.emplace_back(pages().take(), [](std::uint64_t* page) { pages().give(page); });
+}
+
+void Flags::reserve() {
+  if (pages_.empty()) grow();
+}
+
 Flag Flags::take() {
-  if (taken_ == pages_.size() * kFlagsOfPage) {
-    void* page = nullptr;
-    STRATA_CUDA(
-        cudaHostAlloc(&page, kFlagsOfPage * sizeof(std::uint64_t), cudaHostAllocMapped | cudaHostAllocPortable));
-    pages_.emplace_back(static_cast<std::uint64_t*>(page), [](std::uint64_t* p) { (void)cudaFreeHost(p); });
-  }
+  if (taken_ == pages_.size() * kFlagsOfPage) grow();
   const std::shared_ptr<std::uint64_t>& page = pages_[taken_ / kFlagsOfPage];
   std::uint64_t* const host = page.get() + taken_ % kFlagsOfPage;
   ++taken_;

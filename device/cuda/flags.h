@@ -29,14 +29,19 @@ struct Flag {
 void wait_for(cudaStream_t stream, const Flag& flag, std::uint64_t value);
 void write(cudaStream_t stream, const Flag& flag, std::uint64_t value);
 
-// The flags that one thread hands out, zero at first. Memory grows in the first step and is used again after recycle().
+// The flags that one thread hands out, zero at first, and again after recycle(). Where more are out than fit into what
+// was reserved, memory grows in mid-step: pinning may wait for the device, and the device for a flag of the host's.
 class Flags {
  public:
+  // Takes the memory of the first 8192 flags. For the current device.
+  void reserve();
   Flag take();
   // All flags may be handed out anew: none is waited for or will be set any more.
   void recycle() { taken_ = 0; }
 
  private:
+  void grow();
+
   std::vector<std::shared_ptr<std::uint64_t>> pages_;
   std::size_t taken_ = 0;
 };

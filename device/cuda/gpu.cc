@@ -56,6 +56,7 @@ std::vector<GpuLibrary> find_libraries() {
 }  // namespace
 
 Gpus find_gpus() {
+  cuda::prepare_to_start();
   Gpus out;
   out.built = true;
   out.runtime = cuda::version_text(CUDART_VERSION);
@@ -97,6 +98,14 @@ void probe_gpu(Gpu& gpu) {
   } catch (const Error& error) {
     gpu.problem = error.what();
   }
+}
+
+std::optional<GpuMemory> gpu_memory(Device device) {
+  if (device.kind != Kind::cuda) return std::nullopt;
+  cuda::use(device);
+  GpuMemory out;
+  STRATA_CUDA(cudaMemGetInfo(&out.available, &out.total));
+  return out;
 }
 
 bool Gpus::usable() const {

@@ -51,6 +51,9 @@ StreamLane::StreamLane(std::string lane_name, Device lane_device, int threads, i
   use(device);
   stream_ = make_stream();
   clock_ = make_timing_event();
+  flags_.reserve();
+  arrived_ = turn_flags_.take();
+  finished_ = turn_flags_.take();
 }
 
 // Ends: what the host owes to the stream is done by host lanes even after an abort.
@@ -170,11 +173,7 @@ void StreamLane::resolve_stamps() {
 cpu::HostLane& StreamLane::begin_host_work() {
   cudaStream_t const here = stream();
   require_running("has work of the host");
-  if (!host_) {
-    arrived_ = turn_flags_.take();
-    finished_ = turn_flags_.take();
-    host_ = std::make_unique<cpu::HostLane>(name, threads_, rank, abort);
-  }
+  if (!host_) host_ = std::make_unique<cpu::HostLane>(name, threads_, rank, abort);
   const std::uint64_t n = ++turns_;
   write(here, arrived_, n);
   host_->submit([flag = arrived_.host, n, token = &abort](cpu::Team&) {

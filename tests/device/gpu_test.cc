@@ -41,6 +41,10 @@ TEST(Gpus, OneThatIsNotThereIsAProblemNotACrash) {
   EXPECT_NE(gpu.problem, "");
 }
 
+TEST(Gpus, OnlyTheyHaveMemoryOfADriver) {
+  EXPECT_FALSE(gpu_memory({}).has_value());
+}
+
 TEST(Gpus, WithoutOneEverythingForItFailsWithASentence) {
   if (find_gpus().problem.empty()) GTEST_SKIP() << "this machine has a GPU";
   const Device gpu{Kind::cuda};

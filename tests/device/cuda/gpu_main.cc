@@ -1,5 +1,7 @@
 // The tests of operations on a real GPU, unchanged: they hand the stack's and the heap's memory to operations, so here
 // both lie in memory that the GPU addresses. Without a GPU it says so and exits with 77, which counts as skipped.
+// With STRATA_TEST_BLOCKS=apart blocks of the heap are allocations of their own, for compute-sanitizer.
+#include <cuda_runtime.h>
 #include <gmock/gmock.h>
 #include <pthread.h>
 
@@ -7,18 +9,41 @@
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "device/gpu.h"
 #include "device/memory.h"
+#include "device/ops/elementwise.h"
+#include "tests/device/arrays.h"
 
 namespace {
 
 constexpr std::size_t kHeap = std::size_t{3} << 30, kStack = std::size_t{64} << 20, kSkipped = 77;
 
+constexpr unsigned kMapped = cudaHostAllocMapped | cudaHostAllocPortable;
+
+// Before each block, as not every delete knows them.
+struct Header {
+  std::size_t bytes;  // asked for, with this
+  std::size_t apart;
+  std::size_t unused[6];  // what follows lies at a multiple of 64, but for blocks apart
+};
+
+std::size_t order_of(std::size_t bytes) {
+  return static_cast<std::size_t>(std::countr_zero(std::bit_ceil(bytes)));
+}
+constexpr std::size_t round_up(std::size_t bytes) {
+  return (bytes + 15) / 16 * 16;
+}
+
 // Blocks of powers of two, given out again when they come back. Before the heap is there, and when it is full, malloc.
+// For compute-sanitizer, which knows allocations of CUDA's and not the heap's, there are blocks of an allocation each,
+// with nothing behind them, in which what is asked for lies at the end. They are made beforehand: a call of CUDA in
+// here could come from within another.
 class Heap {
  public:
   void begin(std::byte* memory, std::size_t bytes) {
@@ -26,31 +51,68 @@ class Heap {
     first_ = next_ = memory;
     end_ = memory + bytes;
   }
-  void* take(std::size_t bytes) {
-    const std::size_t size = std::bit_ceil(bytes < 64 ? 64 : bytes);
-    const std::lock_guard lock(mutex_);
-    Free*& list = free_[static_cast<std::size_t>(std::countr_zero(size))];
-    if (list) {
-      void* const taken = list;
-      list = list->next;
-      return taken;
+  // Throws nothing: where CUDA gives no more, there are fewer.
+  void make_blocks_apart() {
+    for (std::size_t order = kLeast; order < kLeast + blocks_apart_.size(); ++order) {
+      std::array<void*, 2 * kApart> blocks{};
+      const std::size_t count = order <= 16 ? blocks.size() : blocks.size() / 4;
+      for (std::size_t i = 0; i < count; ++i)
+        if (cudaHostAlloc(&blocks[i], std::size_t{1} << order, kMapped) != cudaSuccess) blocks[i] = nullptr;
+      const std::lock_guard lock(mutex_);
+      for (std::size_t i = 0; i < count; ++i) {
+        if (i % 2)
+          (void)cudaFreeHost(blocks[i]);  // a gap
+        else if (blocks[i])
+          push(blocks_apart_[order - kLeast], blocks[i]);
+      }
     }
-    if (next_ && size <= static_cast<std::size_t>(end_ - next_)) return std::exchange(next_, next_ + size);
-    return std::aligned_alloc(64, size);
   }
-  void give(void* memory, std::size_t bytes) {
+
+  std::byte* take(std::size_t asked) {
+    const std::size_t bytes = asked + sizeof(Header), order = order_of(bytes);
     const std::lock_guard lock(mutex_);
-    if (memory < first_ || memory >= end_) return std::free(memory);
-    Free*& list = free_[static_cast<std::size_t>(std::countr_zero(std::bit_ceil(bytes < 64 ? 64 : bytes)))];
-    list = new (memory) Free{list};
+    if (order - kLeast < blocks_apart_.size())
+      if (auto* const block = pop(blocks_apart_[order - kLeast]))
+        return begin_block(block + (std::size_t{1} << order) - round_up(bytes), {bytes, 1, {}});
+    auto* block = pop(free_[order]);
+    const std::size_t size = std::size_t{1} << order;
+    if (!block && next_ && size <= static_cast<std::size_t>(end_ - next_)) block = std::exchange(next_, next_ + size);
+    if (!block) block = static_cast<std::byte*>(std::aligned_alloc(64, size));
+    return block ? begin_block(block, {bytes, 0, {}}) : nullptr;
+  }
+  void give(std::byte* memory) {
+    auto* const block = memory - sizeof(Header);
+    Header header;
+    std::memcpy(&header, block, sizeof header);
+    const std::size_t order = order_of(header.bytes);
+    const std::lock_guard lock(mutex_);
+    if (header.apart)
+      push(blocks_apart_[order - kLeast], block + round_up(header.bytes) - (std::size_t{1} << order));
+    else if (block >= first_ && block < end_)
+      push(free_[order], block);
+    else
+      std::free(block);
   }
 
  private:
+  static constexpr std::size_t kLeast = 7, kApart = 64;  // a block holds a header and something
   struct Free {
     Free* next;
   };
+  static std::byte* begin_block(std::byte* block, const Header& header) {
+    std::memcpy(block, &header, sizeof header);
+    return block + sizeof(Header);
+  }
+  static void push(Free*& list, void* block) { list = new (block) Free{list}; }
+  static std::byte* pop(Free*& list) {
+    Free* const taken = list;
+    if (taken) list = taken->next;
+    return reinterpret_cast<std::byte*>(taken);
+  }
+
   std::mutex mutex_;
   std::array<Free*, 64> free_{};
+  std::array<Free*, 18> blocks_apart_{};  // up to 16 MiB
   std::byte *first_ = nullptr, *next_ = nullptr, *end_ = nullptr;
 };
 
@@ -59,25 +121,34 @@ Heap& heap() {
   return *forever;
 }
 
-// The size lies before what is given out: not every delete knows it.
-constexpr std::size_t kHeader = 64;
-
 }  // namespace
 
 void* operator new(std::size_t bytes) {
-  auto* const memory = static_cast<std::byte*>(heap().take(bytes + kHeader));
+  auto* const memory = heap().take(bytes);
   if (!memory) throw std::bad_alloc();
-  new (memory) std::size_t(bytes + kHeader);
-  return memory + kHeader;
+  return memory;
 }
 void operator delete(void* memory) noexcept {
-  if (!memory) return;
-  std::byte* const first = static_cast<std::byte*>(memory) - kHeader;
-  heap().give(first, *reinterpret_cast<std::size_t*>(first));
+  if (memory) heap().give(static_cast<std::byte*>(memory));
 }
 void operator delete(void* memory, std::size_t) noexcept {
   operator delete(memory);
 }
+
+namespace strata::device {
+namespace {
+
+// What compute-sanitizer must find, as a proof that it looks: writes behind a block.
+TEST(Planted, DISABLED_WritesBehindABlock) {
+  const testing::Array from = testing::Array::random(DType::fp32, 1040, 1);
+  testing::Array to(DType::bf16, 1024);
+  testing::in_lane(1, [&](Lane& lane) {
+    cast(lane, {from.data(), from.size(), from.dtype()}, View{to.data(), from.size(), to.dtype()});
+  });
+}
+
+}  // namespace
+}  // namespace strata::device
 
 int main(int argc, char** argv) {
   testing::InitGoogleMock(&argc, argv);
@@ -87,6 +158,8 @@ int main(int argc, char** argv) {
     return kSkipped;
   }
   const auto memory = strata::device::Arena::host(kHeap + kStack, found.gpus[0].device);
+  if (const char* blocks = std::getenv("STRATA_TEST_BLOCKS"); blocks && std::string_view(blocks) == "apart")
+    heap().make_blocks_apart();
   heap().begin(memory.data() + kStack, kHeap);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);

@@ -3,9 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
 #include <vector>
 
+#include "device/cpu/lane_impl.h"
+#include "device/lane.h"
 #include "tests/failure.h"
+
+extern "C" int fake_host_allocations();  // so far
 
 namespace strata::device {
 namespace {
@@ -34,6 +40,27 @@ TEST(Memory, IsReadAndWrittenThroughTheDevice) {
   arena.write(990, in);
   arena.read(990, out);
   EXPECT_EQ(in, out);
+}
+
+// Pinning memory in mid-step could wait for a stream that waits for this thread.
+TEST(Memory, OfFlagsIsTakenWhenALaneIsMade) {
+  AbortToken abort;
+  Lane twin("twin", 1, 0, abort, kGpu), host("host", 1, 0, abort);
+  Event reached(kGpu);
+  const int before = fake_host_allocations();
+  std::atomic<bool> gate = false;
+  cpu::submit(host, [&gate](cpu::Team&) {
+    while (!gate) std::this_thread::yield();
+  });
+  for (int wait = 0; wait < 50; ++wait) {  // all refer to records that are not reached
+    host.record(reached);
+    twin.wait(reached);
+  }
+  gate = true;
+  cpu::submit(twin, [](cpu::Team&) {});  // the host's turns have flags too
+  twin.synchronize();
+  host.synchronize();
+  EXPECT_EQ(fake_host_allocations(), before);
 }
 
 }  // namespace

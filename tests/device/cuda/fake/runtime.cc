@@ -117,6 +117,7 @@ struct Record {
 };
 
 constexpr int kGpus = 4;
+std::atomic<int> host_allocations{0};
 
 // Nothing may go by the device of a thread that has not said which.
 thread_local int current_device = -1;
@@ -332,7 +333,11 @@ cudaError_t cudaFree(void* data) {
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
+  ++host_allocations;
   return cudaMalloc(data, bytes);
+}
+int fake_host_allocations() {
+  return host_allocations;
 }
 cudaError_t cudaFreeHost(void* data) {
   return cudaFree(data);
