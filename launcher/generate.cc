@@ -135,6 +135,10 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   const runtime::Job job = plan_job(recipe, capacity, world, runtime::Purpose::generate);
   require_same_plan(job, world);
   agree(world, [&] {
+    if (const auto wanted = static_cast<std::int64_t>(prompt.size()) + options.max_new_tokens;
+        recipe.data.seq_len < wanted)
+      fail(Exit::usage, "data.seq_len = {} has no room for {} tokens of prompt and {} new ones: leave that key alone",
+           recipe.data.seq_len, prompt.size(), options.max_new_tokens);
     if (tokenizer && tokenizer->vocab_size() > job.model->vocabulary)
       fail(Exit::usage, "the tokenizer {} has {} tokens and the model {}: give the model's own with --tokenizer",
            tokenizer->name(), tokenizer->vocab_size(), job.model->vocabulary);

@@ -229,8 +229,10 @@ std::vector<RecipeKey> make_keys() {
       integer("fp16.growth_interval", 1, kMany, STRATA_AT(fp16.growth_interval),
               "steps without overflow after which the scale doubles"),
       path("checkpoint.dir", STRATA_AT(checkpoint.dir), "where checkpoints are written"),
-      integer("checkpoint.every", 0, kMany, STRATA_AT(checkpoint.every),
-              "steps between checkpoints, the last step's always among them; 0: none but when stopped"),
+      integer(
+          "checkpoint.every", 0, kMany, STRATA_AT(checkpoint.every),
+          "steps between checkpoints; where checkpoint.dir is given the last step's is always written, and that of a "
+          "step at which the run is stopped"),
       integer("checkpoint.keep", 1, kMany, STRATA_AT(checkpoint.keep), "newest checkpoints that are kept"),
       resume(),
       integer("checkpoint.stop_after", 0, kMany, STRATA_AT(checkpoint.stop_after),

@@ -61,6 +61,39 @@ bool reaches(LaneId lane, Tier tier) {
   }
 }
 
+// State that a step reads from NVMe for the update of the next one, into buffers that live on between the two: the
+// update must find there what its home held last, and only it writes what comes of that home.
+std::optional<std::string> find_stale_read_ahead(const StepPlan& plan) {
+  const auto buffer = [&](const Use& use) -> const Buffer& {
+    return plan.buffers[static_cast<std::size_t>(use.buffer)];
+  };
+  const auto lives_on = [&](const Use& use) { return buffer(use).whole_cycle && buffer(use).kind == Kind::staging; };
+  std::vector<bool> filled(plan.buffers.size());
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    const Task& task = plan.tasks[t];
+    if (task.kind != TaskKind::read || task.pending) continue;
+    for (std::size_t i = 0; i + 1 < task.uses.size(); i += 2) {
+      const Use &home = task.uses[i], &ahead = task.uses[i + 1];
+      if (!lives_on(ahead)) continue;
+      filled[static_cast<std::size_t>(ahead.buffer)] = true;
+      for (std::size_t later = t + 1; later < plan.tasks.size(); ++later)
+        for (const Use& use : plan.tasks[later].uses)
+          if (use.buffer == home.buffer && use.access != Access::read)
+            return fmt::format("{} reads \"{}\" ahead, which {} writes later", describe(plan, t), buffer(home).name,
+                               describe(plan, later));
+    }
+  }
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t)
+    for (const Use& use : plan.tasks[t].uses) {
+      if (!lives_on(use) || use.access == Access::write) continue;
+      if (!plan.tasks[t].pending)
+        return fmt::format("{} uses \"{}\", which is for the next step", describe(plan, t), buffer(use).name);
+      if (!filled[static_cast<std::size_t>(use.buffer)])
+        return fmt::format("{} reads \"{}\", which no step fills", describe(plan, t), buffer(use).name);
+    }
+  return std::nullopt;
+}
+
 bool is_collective(const Task& task) {
   return task.cost.sent_bytes > 0;
 }
@@ -138,7 +171,7 @@ std::optional<std::string> find_violation(const StepPlan& plan, const std::array
                            plan.tasks[t].pending ? "where the update runs alone" : "where no update is pending");
     }
   }
-  return std::nullopt;
+  return find_stale_read_ahead(plan);
 }
 
 std::optional<std::string> find_mismatch(std::span<const StepPlan> ranks) {

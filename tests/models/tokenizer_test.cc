@@ -1,5 +1,6 @@
 #include "models/tokenizer/tokenizer.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <simdjson.h>
@@ -222,6 +223,44 @@ TEST(TokenizerTest, QwenIsCutBetweenWords) {
   json.replace(json.find(strips), strips.size(), R"("rstrip":false)");
   folder.write("tokenizer.json", json);
   EXPECT_EQ(load_tokenizer(folder.path())->safe_cut("one two three", 13).end, 7u);
+}
+
+// An added token that is a word: behind it Llama 2's text goes on with a mark of its own, so no cut can stand for that.
+// Gemma's marks are all the text's.
+TEST(TokenizerTest, AddedWordsMayForbidCuts) {
+  const auto cut_with = [](const char* kind, const std::string& content, const char* how) {
+    const tests::ScratchFolder folder;
+    std::string json = read(kGolden / kind / "tokenizer.json");
+    const std::string list = R"("added_tokens":[)";
+    const std::uint32_t id = load_tokenizer(kGolden / kind)->id_of(content).value_or(5000);
+    folder.write(
+        "tokenizer.json",
+        json.insert(json.find(list) + list.size(),
+                    fmt::format(R"({{"id":{},"content":"{}",{},"lstrip":false,"rstrip":false}},)", id, content, how)));
+    return load_tokenizer(folder.path())->safe_cut("in the beginning was", 20).end;
+  };
+  const char* const raw = R"("special":true,"normalized":false,"single_word":false)";
+  EXPECT_EQ(cut_with("mistral", "USER", raw), 0u);
+  EXPECT_EQ(cut_with("mistral", "wordy", R"("special":false,"normalized":true,"single_word":true)"), 0u);
+  EXPECT_EQ(cut_with("mistral", "[INST]", raw), 16u);
+  EXPECT_EQ(cut_with("mistral", "\u2581\u2581", raw), 16u);
+  EXPECT_EQ(cut_with("gemma", "\u2581\u2581", raw), 16u);
+  EXPECT_EQ(cut_with("gemma", "USER", raw), 16u);
+  EXPECT_EQ(cut_with("gemma", "\u2581", raw), 0u);
+}
+
+// Behind a mapping to GPT-2's alphabet a space is a letter, and nothing ends there.
+TEST(TokenizerTest, PatternsBehindByteLevelEndNoWord) {
+  const tests::ScratchFolder folder;
+  std::string json = read(kGolden / "gpt2/tokenizer.json");
+  const std::string was =
+      R"("pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true})";
+  ASSERT_NE(json.find(was), std::string::npos);
+  folder.write("tokenizer.json", json.replace(json.find(was), was.size(),
+                                              R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[)"
+                                              R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false},)"
+                                              R"({"type":"Whitespace"}]})"));
+  EXPECT_EQ(load_tokenizer(folder.path())->safe_cut("in the beginning was", 20).end, 0u);
 }
 
 // Rounding grows with the length of a text, and with it what a cut may change.

@@ -89,6 +89,13 @@ FakeSizes small(bool tied) {
           tied};
 }
 
+// The first unit has several chunks of updates.
+FakeSizes large_first() {
+  FakeSizes sizes = small(false);
+  sizes.parameters[0] = {40000, 300};
+  return sizes;
+}
+
 // Bytes that reads bring for the update of the first unit, those that belong to the update that the step before left.
 double first_state_read(const StepPlan& plan, bool pending) {
   double bytes = 0;
@@ -101,9 +108,9 @@ double first_state_read(const StepPlan& plan, bool pending) {
 // the drive. Nothing else is moved; memory grows by that, and by what is then on its way besides: three chunks.
 TEST(Planner, TheFirstUnitsStateIsReadAhead) {
   for (const auto dtype : {device::DType::fp32, device::DType::bf16}) {
-    Case c = make_case(small(true), 2, 3, 2, dtype, false, true, 2, {});
+    Case c = make_case(large_first(), 2, 3, 2, dtype, false, true, 2, {});
     c.request.placement.optimizer.tier = Tier::nvme;
-    c.request.update_chunk = 512 * kShardAlignment;
+    c.request.update_chunk = kShardAlignment;
     const StepPlan without = make_plan(c.request);
     c.request.read_ahead = true;
     const StepPlan with = make_plan(c.request);
@@ -115,12 +122,16 @@ TEST(Planner, TheFirstUnitsStateIsReadAhead) {
     EXPECT_EQ(first_state_read(without, false), 0);
     EXPECT_EQ(first_state_read(with, true), 0);
     EXPECT_EQ(first_state_read(with, false), bytes);
-    const auto chunk = static_cast<double>(c.request.update_chunk * (2 * sizeof(float) + 2 * size_of(dtype)));
+    // Three chunks of the units behind are on their way, with their gradients, while the first ones are updated.
+    const auto chunk = static_cast<double>(c.request.update_chunk * (3 * sizeof(float) + 2 * sizeof(float)));
     EXPECT_LE(static_cast<double>(with.memory[1].peak),
               static_cast<double>(without.memory[1].peak) + bytes + 3 * chunk);
-    const auto writes = [&](const Task& t) { return t.kind == TaskKind::write; };
-    const auto first = std::find_if(with.tasks.begin(), with.tasks.end(), writes);
-    EXPECT_NE(first->unit, 0);
+    std::size_t last_read = 0, first_write = with.tasks.size();
+    for (std::size_t t = with.tasks.size(); t-- > 0;) {
+      if (with.tasks[t].kind == TaskKind::read && with.tasks[t].pending) last_read = std::max(last_read, t);
+      if (with.tasks[t].kind == TaskKind::write && with.tasks[t].unit == 0) first_write = t;
+    }
+    EXPECT_GT(first_write, last_read);
   }
 }
 
@@ -423,6 +434,39 @@ TEST(PendingMutation, ATaskThatRunsWithoutItsUpdateIsCaught) {
     ++damages;
   }
   EXPECT_GT(damages, 10);
+}
+
+// Of what is read over the step's end: that it is filled, by the step before, after what was written last.
+TEST(PendingMutation, StaleStateReadAheadIsCaught) {
+  Case c = make_case(large_first(), 2, 2, 2, device::DType::bf16, false, false, 1, {Recompute::Kind::none, {}});
+  c.request.placement.optimizer.tier = Tier::nvme;
+  c.request.update_chunk = kShardAlignment;
+  c.request.read_ahead = true;
+  const StepPlan plan = make_plan(c.request);
+  ASSERT_EQ(find_violation(plan, kUnlimited), std::nullopt);
+  int fills = 0, writes = 0;
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    const Task& task = plan.tasks[t];
+    StepPlan damaged = plan;
+    if (task.kind == TaskKind::read && !task.pending) {
+      damaged.tasks[t].uses.clear();
+      EXPECT_NE(find_violation(damaged, kUnlimited), std::nullopt) << "nothing is read by task " << t;
+      damaged = plan;
+      damaged.tasks[t].pending = true;
+      EXPECT_NE(find_violation(damaged, kUnlimited), std::nullopt) << "too late: task " << t;
+      ++fills;
+    } else if (task.kind == TaskKind::write && task.unit == 0) {
+      damaged.tasks[t].pending = false;
+      EXPECT_NE(find_violation(damaged, kUnlimited), std::nullopt) << "written in any step: task " << t;
+      damaged = plan;
+      for (Task& other : damaged.tasks)
+        if (other.kind == TaskKind::read && !other.pending) std::swap(other, damaged.tasks[t]);
+      EXPECT_NE(find_violation(damaged, kUnlimited), std::nullopt) << "read before task " << t;
+      ++writes;
+    }
+  }
+  EXPECT_GT(fills, 2);
+  EXPECT_GT(writes, 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, Mutation, testing::Values(0, 1, 2, 3, 4));
