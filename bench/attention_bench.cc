@@ -51,7 +51,7 @@ void attend(benchmark::State& state, const Named& n, DType dtype, int threads, b
       n.batch, n.seq, n.heads, n.kv_heads, n.head_dim, row, row, row, 1 / std::sqrt(static_cast<float>(n.head_dim))};
   const Buffer qkv(rows * row, dtype), d_qkv(rows * row, dtype), o(rows * k, dtype), d_o(rows * k, dtype);
   const Buffer lse(rows * n.heads, DType::fp32);
-  const Buffer workspace(attention_workspace({}, shape, dtype, threads) / 4 + 1, DType::fp32);
+  const Buffer workspace(attention_workspace({}, shape, dtype, false, threads) / 4 + 1, DType::fp32);
   const StepScalars scalars{};
   const Dropout dropout{n.dropout, 1, 0, &scalars};
   AbortToken abort;

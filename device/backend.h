@@ -28,7 +28,7 @@ struct Backend {
   // What device/algorithm_table.h declares; null where products have nothing to choose from.
   std::string (*algorithm_machine)(Device device);
   void (*search_algorithms)(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table);
-  std::size_t (*attention_workspace)(const AttentionShape& shape, DType dtype, int threads);
+  std::size_t (*attention_workspace)(const AttentionShape& shape, DType dtype, bool dropout, int threads);
 
   // Memory of the device, and of the host where the device reads and writes it at full speed; zero bytes. Throw
   // Error{does_not_fit}.

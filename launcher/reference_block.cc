@@ -92,7 +92,7 @@ ReferenceBlock::ReferenceBlock(device::Lane& lane, const Shape& shape)
   d_heads_ = some(3 * n * d, t);
   mixed_ = some(n * d, t);
   lse_ = memory_.take(n * model_->heads, DType::fp32);
-  attention_workspace_ = bytes(attention_workspace({}, attention_, t, lane.threads()));
+  attention_workspace_ = bytes(attention_workspace({}, attention_, t, false, lane.threads()));
   products_ = prepare(block);
   head_products_ = prepare(head);
 }

@@ -76,8 +76,9 @@ struct BlockPlan {
     active = save.add(tokens * s.inner, t);
     bytes.saved = save.bytes();
 
-    std::size_t scratch_bytes = std::max(device::attention_workspace(run.device, attention, t, run.threads),
-                                         device::norm_backward_workspace(norm));
+    std::size_t scratch_bytes =
+        std::max(device::attention_workspace(run.device, attention, t, s.attention_dropout > 0, run.threads),
+                 device::norm_backward_workspace(norm));
     if (run.cache > 0) {
       cached = {s.heads,         s.heads, attention.head_dim, 3 * s.hidden, 3 * s.hidden, 3 * s.hidden,
                 attention.scale, 0,       run.cache};

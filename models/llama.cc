@@ -89,9 +89,10 @@ struct BlockPlan {
     active = save.add(tokens * s.inner, t);
     bytes.saved = save.bytes();
 
-    std::size_t scratch_bytes = std::max(
-        {device::attention_workspace(run.device, attention, t, run.threads), device::norm_backward_workspace(norm),
-         device::norm_backward_workspace(q_norm), device::norm_backward_workspace(k_norm)});
+    std::size_t scratch_bytes =
+        std::max({device::attention_workspace(run.device, attention, t, s.attention_dropout > 0, run.threads),
+                  device::norm_backward_workspace(norm), device::norm_backward_workspace(q_norm),
+                  device::norm_backward_workspace(k_norm)});
     if (run.cache > 0) {
       cached = {s.heads,       s.kv_heads,      s.head_dim, s.qkv_width(), s.qkv_width(),
                 s.qkv_width(), attention.scale, s.window,   run.cache};

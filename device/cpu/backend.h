@@ -9,7 +9,7 @@ namespace strata::device::cpu {
 
 // The CPU's parts of a Backend that lie in other files.
 std::unique_ptr<Product::Impl> make_product(Device device, const ProductShape& shape);
-std::size_t attention_workspace(const AttentionShape& shape, DType dtype, int threads);
+std::size_t attention_workspace(const AttentionShape& shape, DType dtype, bool dropout, int threads);
 
 std::byte* allocate(Device device, std::size_t bytes);
 void free(Device device, std::byte* data, std::size_t bytes) noexcept;

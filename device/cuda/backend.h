@@ -17,7 +17,7 @@ std::unique_ptr<Graph::Impl> capture(Lane& lane, const std::function<void()>& is
 std::unique_ptr<Product::Impl> make_product(Device device, const ProductShape& shape);
 std::string algorithm_machine(Device device);
 void search_algorithms(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table);
-std::size_t attention_workspace(const AttentionShape& shape, DType dtype, int threads);
+std::size_t attention_workspace(const AttentionShape& shape, DType dtype, bool dropout, int threads);
 
 std::byte* allocate(Device device, std::size_t bytes);
 std::byte* allocate_host(Device device, std::size_t bytes);

@@ -31,9 +31,9 @@ void check(const AttentionShape& s, ConstView q, ConstView k, ConstView v, Const
 
 }  // namespace
 
-std::size_t attention_workspace(Device device, const AttentionShape& shape, DType dtype, int threads) {
+std::size_t attention_workspace(Device device, const AttentionShape& shape, DType dtype, bool dropout, int threads) {
   check(shape);
-  return backend(device.kind).attention_workspace(shape, dtype, threads);
+  return backend(device.kind).attention_workspace(shape, dtype, dropout, threads);
 }
 
 std::string prepare_attention(Lane& lane, const AttentionShape& shape, DType dtype, const Dropout& dropout) {
@@ -44,7 +44,8 @@ std::string prepare_attention(Lane& lane, const AttentionShape& shape, DType dty
 void attention_forward(Lane& lane, const AttentionShape& shape, ConstView q, ConstView k, ConstView v, View o, View lse,
                        const Dropout& dropout, View workspace) {
   check(shape, q, k, v, o, lse);
-  STRATA_CHECK_LE(attention_workspace(lane.device(), shape, q.dtype, lane.threads()), workspace.bytes());
+  STRATA_CHECK_LE(attention_workspace(lane.device(), shape, q.dtype, dropout.probability > 0, lane.threads()),
+                  workspace.bytes());
   lane.operations().attention_forward(lane, shape, q, k, v, o, lse, dropout, workspace);
 }
 
@@ -54,7 +55,8 @@ void attention_backward(Lane& lane, const AttentionShape& shape, ConstView q, Co
   check(shape, q, k, v, o, lse);
   check(shape, dq, dk, dv, do_, lse);
   STRATA_CHECK(q.dtype == dq.dtype);
-  STRATA_CHECK_LE(attention_workspace(lane.device(), shape, q.dtype, lane.threads()), workspace.bytes());
+  STRATA_CHECK_LE(attention_workspace(lane.device(), shape, q.dtype, dropout.probability > 0, lane.threads()),
+                  workspace.bytes());
   lane.operations().attention_backward(lane, shape, q, k, v, o, lse, do_, dq, dk, dv, dropout, workspace);
 }
 

@@ -30,7 +30,7 @@ void attention_backward(Lane&, const AttentionShape&, ConstView q, ConstView k, 
 // what will compute them: "own kernels" or a library, and why. Called at set-up; without it the first call builds.
 std::string prepare_attention(Lane&, const AttentionShape&, DType dtype, const Dropout&);
 
-// Bytes of workspace in a lane of `threads` threads of the device.
-std::size_t attention_workspace(Device, const AttentionShape&, DType dtype, int threads);
+// Bytes of workspace in a lane of `threads` threads of the device; dropout: whether its probability is above 0.
+std::size_t attention_workspace(Device, const AttentionShape&, DType dtype, bool dropout, int threads);
 
 }  // namespace strata::device

@@ -209,8 +209,9 @@ class AttentionRun {
   }
   // Full of NaN: nothing may rely on what the workspace held.
   Array make_workspace(int threads) const {
-    Array workspace(DType::fp32,
-                    attention_workspace(testing::kDevice, shape_, case_.dtype, threads) / sizeof(float) + 1);
+    Array workspace(
+        DType::fp32,
+        attention_workspace(testing::kDevice, shape_, case_.dtype, case_.dropout > 0, threads) / sizeof(float) + 1);
     std::memset(workspace.data(), 0xff, workspace.view().bytes());
     return workspace;
   }

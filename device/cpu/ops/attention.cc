@@ -62,7 +62,7 @@ std::byte* first_aligned(View workspace) {
 
 }  // namespace
 
-std::size_t attention_workspace(const AttentionShape& shape, DType, int threads) {
+std::size_t attention_workspace(const AttentionShape& shape, DType, bool, int threads) {
   const Layout layout(describe(shape));
   return layout.scratch + layout.per_worker * static_cast<std::size_t>(threads) + kAlignment;
 }

@@ -316,13 +316,13 @@ void launch_backward(Lane& lane, const AttentionCall<T>& c) {
 
 }  // namespace
 
-std::size_t attention_workspace(const AttentionShape& s, DType dtype, int) {
+std::size_t attention_workspace(const AttentionShape& s, DType dtype, bool dropout, int) {
   if (s.head_dim > kMostHeadDim)
     fail(Exit::usage,
          "attention on a GPU takes heads of at most {} elements and this model's have {}: train it on "
          "the CPU",
          kMostHeadDim, s.head_dim);
-  return std::max(s.batch * s.heads * s.seq * sizeof(float), cudnn_attention_workspace(s, dtype));
+  return std::max(s.batch * s.heads * s.seq * sizeof(float), dropout ? 0 : cudnn_attention_workspace(s, dtype));
 }
 
 std::string prepare_attention(Lane& lane, const AttentionShape& shape, DType dtype, const Dropout& dropout) {
