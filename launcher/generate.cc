@@ -126,6 +126,12 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
     if (prompt.empty()) fail(Exit::usage, "the prompt is empty: generation needs a token to start from");
     sets = recipe_of(options, folder, prompt.size() + static_cast<std::size_t>(options.max_new_tokens));
   });
+  const std::vector<std::string> prompts = world.exchange(fmt::format("{}", fmt::join(prompt, " ")));
+  if (const auto other = std::find_if(prompts.begin(), prompts.end(), [&](const auto& p) { return p != prompts[0]; });
+      other != prompts.end())
+    throw AgreedError(Exit::usage, fmt::format("rank {} was given another prompt than rank 0: start all ranks with the "
+                                               "same command",
+                                               other - prompts.begin()));
   runtime::Recipe recipe = read_recipe(std::nullopt, sets, world, false);
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));

@@ -184,6 +184,9 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
   const Fields scale = fields.at("loss_scale");
   m.progress.loss_scale = {static_cast<float>(scale.number("scale")),
                            static_cast<std::int64_t>(scale.whole("growth_tracker"))};
+  if (!(m.progress.loss_scale.scale > 0) || !std::isfinite(m.progress.loss_scale.scale))
+    scale.wrong("scale", "a number above 0");
+  if (m.progress.updates > m.progress.step) fields.wrong("adam_t", "at most the number of steps");
   m.micro_batches_per_step = fields.whole("micro_batches_per_step");
   m.ranks = static_cast<int>(fields.whole("ranks", 1u << 24));
   const Fields model = fields.at("model");

@@ -84,6 +84,14 @@ TEST_F(Inference, MistakesAreOneSentence) {
                    testing::HasSubstr("--tokenizer"));
   EXPECT_COMPLAINT(run({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1"}), 2,
                    testing::HasSubstr("positions"));
+  EXPECT_COMPLAINT(run({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1",
+                        "--max-new-tokens", "2", "--set", "data.seq_len=2"}),
+                   2, testing::HasSubstr("data.seq_len = 2 has no room"));
+  auto mixed = under_mpirun(
+      1, {STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1", "--max-new-tokens", "2"});
+  mixed.insert(mixed.end(), {":", "-n", "1", STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens",
+                             "2", "--max-new-tokens", "2"});
+  EXPECT_COMPLAINT(run(mixed), 2, testing::HasSubstr("rank 1 was given another prompt"));
   for (const char* option : {"--temperature", "--top-p"})
     EXPECT_COMPLAINT(
         run({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1", option, "nan"}), 2,

@@ -44,5 +44,17 @@ TEST(Manifest, EveryFlippedByteShows) {
   }
 }
 
+// With a checksum of its own: whoever wrote it.
+TEST(Manifest, NumbersThatNoRunHasAreRefused) {
+  const auto refused = [](auto&& change, const char* what) {
+    Manifest m = some_manifest();
+    change(m);
+    EXPECT_FAILURE((void)parse_manifest(to_json(m), "manifest.json"), Exit::corrupt, testing::HasSubstr(what));
+  };
+  refused([](Manifest& m) { m.progress.loss_scale.scale = 0; }, "scale");
+  refused([](Manifest& m) { m.progress.loss_scale.scale = -1; }, "scale");
+  refused([](Manifest& m) { m.progress.updates = 4; }, "adam_t");
+}
+
 }  // namespace
 }  // namespace strata::runtime
