@@ -9,38 +9,12 @@
 
 #include "runtime/executor.h"
 #include "runtime/validator.h"
-#include "tests/runtime/fake_model.h"
+#include "tests/runtime/plan_case.h"
 
 namespace strata::runtime {
 namespace {
 
-constexpr std::array<std::size_t, kTiers> kUnlimited = {std::numeric_limits<std::size_t>::max(),
-                                                        std::numeric_limits<std::size_t>::max(),
-                                                        std::numeric_limits<std::size_t>::max()};
-
-Placement stage(int n) {
-  Recipe::Zero zero;
-  zero.stage = n;
-  return placement_of(zero);
-}
-
-struct Case {
-  std::unique_ptr<FakeModel> model;
-  PlanRequest request;
-};
-
-Case make_case(const FakeSizes& sizes, int ranks, int accumulation, int zero_stage, device::DType dtype, bool fast,
-               bool vertical, int prefetch, const Recompute& recompute) {
-  Case c{std::make_unique<FakeModel>(sizes), {}};
-  c.request = {c.model.get(), {2, 16, dtype, 1}, ranks, accumulation, stage(zero_stage)};
-  c.request.fast = fast;
-  c.request.vertical = vertical;
-  c.request.prefetch = prefetch;
-  c.request.segments = segments_of(recompute, c.model->layers);
-  return c;
-}
-
-Case random_case() {
+PlanCase random_case() {
   FakeSizes sizes;
   const int layers = *rc::gen::inRange(1, 7);
   for (int u = 0; u < layers + 2; ++u) {
@@ -65,9 +39,9 @@ Case random_case() {
   recompute.kind =
       *rc::gen::element(Recompute::Kind::none, Recompute::Kind::block, Recompute::Kind::sqrt, Recompute::Kind::list);
   if (recompute.kind == Recompute::Kind::list) recompute.blocks = {*rc::gen::inRange(0, layers)};
-  Case c = make_case(sizes, *rc::gen::element(1, 2, 3, 4, 7, 64), *rc::gen::inRange(1, 5), *rc::gen::inRange(0, 4),
-                     *rc::gen::element(device::DType::fp32, device::DType::bf16), *rc::gen::arbitrary<bool>(),
-                     *rc::gen::arbitrary<bool>(), *rc::gen::inRange(0, 5), recompute);
+  PlanCase c = make_case(sizes, *rc::gen::element(1, 2, 3, 4, 7, 64), *rc::gen::inRange(1, 5), *rc::gen::inRange(0, 4),
+                         *rc::gen::element(device::DType::fp32, device::DType::bf16), *rc::gen::arbitrary<bool>(),
+                         *rc::gen::arbitrary<bool>(), *rc::gen::inRange(0, 5), recompute);
   const auto tier = [] { return *rc::gen::element(Tier::device, Tier::device, Tier::host, Tier::nvme); };
   Placement& placement = c.request.placement;
   placement.parameters.tier = tier();
@@ -78,22 +52,6 @@ Case random_case() {
   c.request.read_ahead = *rc::gen::arbitrary<bool>();
   if (*rc::gen::arbitrary<bool>()) c.request.tile_bytes = *rc::gen::inRange<std::size_t>(1, 300000);
   return c;
-}
-
-FakeSizes small(bool tied) {
-  return {{{2048, 300}, {5000, 256, 9000}, {5000, 256, 9000}, {5000, 256, 9000}, {256, 5000}},
-          30000,
-          10000,
-          20000,
-          60000,
-          tied};
-}
-
-// The first unit has several chunks of updates.
-FakeSizes large_first() {
-  FakeSizes sizes = small(false);
-  sizes.parameters[0] = {40000, 300};
-  return sizes;
 }
 
 // Bytes that reads bring for the update of the first unit, those that belong to the update that the step before left.
@@ -108,7 +66,7 @@ double first_state_read(const StepPlan& plan, bool pending) {
 // the drive. Nothing else is moved; memory grows by that, and by what is then on its way besides: three chunks.
 TEST(Planner, TheFirstUnitsStateIsReadAhead) {
   for (const auto dtype : {device::DType::fp32, device::DType::bf16}) {
-    Case c = make_case(large_first(), 2, 3, 2, dtype, false, true, 2, {});
+    PlanCase c = make_case(large_first(), 2, 3, 2, dtype, false, true, 2, {});
     c.request.placement.optimizer.tier = Tier::nvme;
     c.request.update_chunk = kShardAlignment;
     const StepPlan without = make_plan(c.request);
@@ -139,7 +97,7 @@ TEST(Planner, TheFirstUnitsStateIsReadAhead) {
 TEST(Planner, EveryPlanIsValid) {
   ::setenv("RC_PARAMS", "max_success=2500", 0);
   const bool held = rc::check("no violation", [] {
-    const Case c = random_case();
+    const PlanCase c = random_case();
     const StepPlan plan = make_plan(c.request);
     const auto violation = find_violation(plan, {plan.memory[0].peak, plan.memory[1].peak, plan.memory[2].peak});
     if (violation) RC_FAIL(*violation);
@@ -150,7 +108,7 @@ TEST(Planner, EveryPlanIsValid) {
 // The executor's meter counts buffers as they come and go; it must find what was predicted, in every step.
 TEST(Planner, PredictedMemoryIsMeasured) {
   const bool held = rc::check("predicted equals measured", [] {
-    const Case c = random_case();
+    const PlanCase c = random_case();
     const StepPlan plan = make_plan(c.request);
     MemoryMeter meter(plan);
     for (int step = 0; step < 2; ++step)
@@ -166,7 +124,7 @@ TEST(Planner, PredictedMemoryIsMeasured) {
 // Gathered units: never more than prefetch + 1, besides a tied embedding; every use is of gathered parameters.
 TEST(Planner, PrefetchBoundsGatheredUnits) {
   const bool held = rc::check("at most prefetch + 1", [] {
-    const Case c = random_case();
+    const PlanCase c = random_case();
     const StepPlan plan = make_plan(c.request);
     const auto lives = lifetimes_of(plan);
     std::set<int> gathered;
@@ -189,7 +147,7 @@ TEST(Planner, PrefetchBoundsGatheredUnits) {
 // summed, and at most two parts are there at once.
 TEST(Planner, LargeUnitsComeInParts) {
   const bool held = rc::check("parts", [] {
-    Case c = random_case();
+    PlanCase c = random_case();
     c.request.placement = stage(3);
     c.request.tile_bytes = *rc::gen::inRange<std::size_t>(1, 200000);
     const StepPlan plan = make_plan(c.request);
@@ -231,7 +189,7 @@ TEST(Planner, PartsNeedLessThanUnits) {
     FakeSizes sizes = small(true);
     for (auto& lengths : sizes.parameters) lengths.insert(lengths.end(), {60000, 60000});
     sizes.parameters[0].push_back(100000);
-    Case c = make_case(sizes, 8, 2, 3, device::DType::bf16, false, false, 0, {});
+    PlanCase c = make_case(sizes, 8, 2, 3, device::DType::bf16, false, false, 0, {});
     c.request.tile_bytes = tile_bytes;
     const auto memory = make_plan(c.request).memory[0].by_kind;
     const std::size_t moved =
@@ -247,7 +205,7 @@ TEST(Planner, PackingIsTight) {
   double ratios = 0;
   int count = 0;
   const bool held = rc::check("no peak is twice the bytes alive", [&] {
-    const Case c = random_case();
+    const PlanCase c = random_case();
     const StepPlan plan = make_plan(c.request);
     const auto lives = lifetimes_of(plan);
     for (std::size_t tier = 0; tier < kTiers; ++tier) {
@@ -276,7 +234,8 @@ struct Bytes {
 };
 
 Bytes bytes_of(int zero_stage, int ranks, int accumulation, bool vertical, bool fast) {
-  const Case c = make_case(small(false), ranks, accumulation, zero_stage, device::DType::bf16, fast, vertical, 0, {});
+  const PlanCase c =
+      make_case(small(false), ranks, accumulation, zero_stage, device::DType::bf16, fast, vertical, 0, {});
   const StepPlan plan = make_plan(c.request);
   return {plan.comm_bytes.all_to_all, plan.comm_bytes.all_gather};
 }
@@ -311,7 +270,7 @@ TEST(Planner, CommunicationFollowsTheFormulas) {
 // Look-ahead turns the second gather of a block into a reuse.
 TEST(Planner, GathersWithinTheLookAheadAreReused) {
   const auto gathers = [](int prefetch) {
-    const Case c = make_case(small(false), 2, 1, 3, device::DType::bf16, false, false, prefetch, {});
+    const PlanCase c = make_case(small(false), 2, 1, 3, device::DType::bf16, false, false, prefetch, {});
     const StepPlan plan = make_plan(c.request);
     return std::count_if(plan.tasks.begin(), plan.tasks.end(),
                          [](const Task& t) { return t.kind == TaskKind::gather; });
@@ -326,7 +285,7 @@ TEST(Planner, StagesNeedLessAndLess) {
   for (int s = 0; s < 4; ++s) {
     FakeSizes sizes = small(false);
     for (auto& lengths : sizes.parameters) lengths.push_back(400000);
-    const Case c = make_case(sizes, 8, 2, s, device::DType::bf16, false, false, 0, {});
+    const PlanCase c = make_case(sizes, 8, 2, s, device::DType::bf16, false, false, 0, {});
     const std::size_t peak = make_plan(c.request).memory[0].peak;
     EXPECT_LT(peak, previous) << "stage " << s;
     previous = peak;
@@ -337,7 +296,7 @@ TEST(Planner, RecomputationTradesActivations) {
   const auto activations = [](Recompute::Kind kind) {
     FakeSizes sizes = small(true);
     for (int extra = 0; extra < 13; ++extra) sizes.parameters.insert(sizes.parameters.begin() + 1, {5000});
-    const Case c = make_case(sizes, 1, 1, 0, device::DType::bf16, false, false, 2, {kind, {}});
+    const PlanCase c = make_case(sizes, 1, 1, 0, device::DType::bf16, false, false, 2, {kind, {}});
     return make_plan(c.request).memory[0].by_kind[static_cast<std::size_t>(Kind::activations)];
   };
   EXPECT_LT(activations(Recompute::Kind::sqrt), activations(Recompute::Kind::none));
@@ -348,128 +307,6 @@ TEST(Planner, UnknownBlockIsRefused) {
   EXPECT_THROW(segments_of({Recompute::Kind::list, {3}}, 3), Error);
   EXPECT_NO_THROW(segments_of({Recompute::Kind::list, {2}}, 3));
 }
-
-// The validator must see each kind of damage; a plan of every stage and order, and of units in parts (4), is damaged at
-// every place.
-class Mutation : public testing::TestWithParam<int> {
- protected:
-  Case case_;
-  StepPlan plan_ = [this] {
-    case_ = make_case(small(true), 3, 2, std::min(GetParam(), 3), device::DType::bf16, false, GetParam() % 2 == 1, 1,
-                      {Recompute::Kind::sqrt, {}});
-    case_.request.tile_bytes = GetParam() == 4 ? 1 : 0;
-    return make_plan(case_.request);
-  }();
-};
-
-TEST_P(Mutation, DroppedWaitIsCaught) {
-  ASSERT_EQ(find_violation(plan_, kUnlimited), std::nullopt);
-  int dropped = 0;
-  for (std::size_t t = 0; t < plan_.tasks.size(); ++t)
-    for (std::size_t w = 0; w < plan_.tasks[t].waits.size(); ++w) {
-      StepPlan damaged = plan_;
-      auto& waits = damaged.tasks[t].waits;
-      waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(w));
-      EXPECT_NE(find_violation(damaged, kUnlimited), std::nullopt) << "task " << t << ", wait " << w;
-      ++dropped;
-    }
-  EXPECT_GT(dropped, 10);
-}
-
-TEST_P(Mutation, OverlappingBufferIsCaught) {
-  const auto lives = lifetimes_of(plan_);
-  int caught = 0;
-  for (std::size_t a = 0; a < plan_.buffers.size(); ++a)
-    for (std::size_t b = a + 1; b < plan_.buffers.size(); ++b) {
-      if (plan_.buffers[a].kind != plan_.buffers[b].kind) continue;
-      if (lives[a].last < lives[b].first || lives[b].last < lives[a].first) continue;
-      StepPlan damaged = plan_;
-      damaged.buffers[b].offset = damaged.buffers[a].offset;
-      EXPECT_NE(find_violation(damaged, kUnlimited), std::nullopt)
-          << plan_.buffers[a].name << " over " << plan_.buffers[b].name;
-      ++caught;
-    }
-  EXPECT_GT(caught, 10);
-}
-
-TEST_P(Mutation, TooSmallACapacityIsCaught) {
-  EXPECT_EQ(find_violation(plan_, {plan_.memory[0].peak, 0, 0}), std::nullopt);
-  EXPECT_NE(find_violation(plan_, {plan_.memory[0].peak - 1, 0, 0}), std::nullopt);
-}
-
-TEST_P(Mutation, SwappedCollectiveIsCaught) {
-  std::vector<StepPlan> ranks = {plan_, plan_};
-  ASSERT_EQ(find_mismatch(ranks), std::nullopt);
-  std::vector<std::size_t> collectives;
-  for (std::size_t t = 0; t < plan_.tasks.size(); ++t)
-    if (plan_.tasks[t].cost.sent_bytes > 0) collectives.push_back(t);
-  ASSERT_GT(collectives.size(), 4u);
-  for (std::size_t i = 0; i + 1 < collectives.size(); ++i) {
-    ranks[1] = plan_;
-    std::swap(ranks[1].tasks[collectives[i]], ranks[1].tasks[collectives[i + 1]]);
-    EXPECT_NE(find_mismatch(ranks), std::nullopt) << "collectives " << i << " and " << i + 1;
-  }
-  ranks[1] = plan_;
-  ranks[1].tasks.erase(ranks[1].tasks.begin() + static_cast<std::ptrdiff_t>(collectives[0]));
-  EXPECT_NE(find_mismatch(ranks), std::nullopt) << "one rank leaves one out";
-}
-
-// Tasks of the update that a step leaves are not run in the first step, and alone after the last one.
-TEST(PendingMutation, ATaskThatRunsWithoutItsUpdateIsCaught) {
-  Case c = make_case(small(true), 2, 2, 2, device::DType::bf16, false, false, 1, {Recompute::Kind::none, {}});
-  c.request.placement.optimizer.tier = Tier::nvme;
-  const StepPlan plan = make_plan(c.request);
-  ASSERT_EQ(find_violation(plan, kUnlimited), std::nullopt);
-  int damages = 0;
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-    const auto& uses = plan.tasks[t].uses;
-    // Where it only touches what lives from step to step there is nothing to see.
-    if (!plan.tasks[t].pending || std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
-          return plan.buffers[static_cast<std::size_t>(use.buffer)].whole_cycle;
-        }))
-      continue;
-    StepPlan damaged = plan;
-    damaged.tasks[t].pending = false;
-    EXPECT_NE(find_violation(damaged, kUnlimited), std::nullopt) << "task " << t;
-    ++damages;
-  }
-  EXPECT_GT(damages, 10);
-}
-
-// Of what is read over the step's end: that it is filled, by the step before, after what was written last.
-TEST(PendingMutation, StaleStateReadAheadIsCaught) {
-  Case c = make_case(large_first(), 2, 2, 2, device::DType::bf16, false, false, 1, {Recompute::Kind::none, {}});
-  c.request.placement.optimizer.tier = Tier::nvme;
-  c.request.update_chunk = kShardAlignment;
-  c.request.read_ahead = true;
-  const StepPlan plan = make_plan(c.request);
-  ASSERT_EQ(find_violation(plan, kUnlimited), std::nullopt);
-  int fills = 0, writes = 0;
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-    const Task& task = plan.tasks[t];
-    StepPlan damaged = plan;
-    if (task.kind == TaskKind::read && !task.pending) {
-      damaged.tasks[t].uses.clear();
-      EXPECT_NE(find_violation(damaged, kUnlimited), std::nullopt) << "nothing is read by task " << t;
-      damaged = plan;
-      damaged.tasks[t].pending = true;
-      EXPECT_NE(find_violation(damaged, kUnlimited), std::nullopt) << "too late: task " << t;
-      ++fills;
-    } else if (task.kind == TaskKind::write && task.unit == 0) {
-      damaged.tasks[t].pending = false;
-      EXPECT_NE(find_violation(damaged, kUnlimited), std::nullopt) << "written in any step: task " << t;
-      damaged = plan;
-      for (Task& other : damaged.tasks)
-        if (other.kind == TaskKind::read && !other.pending) std::swap(other, damaged.tasks[t]);
-      EXPECT_NE(find_violation(damaged, kUnlimited), std::nullopt) << "read before task " << t;
-      ++writes;
-    }
-  }
-  EXPECT_GT(fills, 2);
-  EXPECT_GT(writes, 2);
-}
-
-INSTANTIATE_TEST_SUITE_P(Stages, Mutation, testing::Values(0, 1, 2, 3, 4));
 
 }  // namespace
 }  // namespace strata::runtime
