@@ -124,8 +124,8 @@ std::span<const std::byte> Checkpoint::read_block(const Extent& extent, std::siz
   file.read(extent.offset + begin, bytes);
   if (const std::uint64_t sum = XXH3_64bits(bytes.data(), bytes.size()); sum != extent.checksums[block])
     fail(Exit::corrupt,
-         "{}, offset {}: expected checksum {:016x} of {}/{}, found {:016x}: the file is damaged (older checkpoints lie "
-         "beside it)",
+         "{}, offset {}: expected checksum {:016x} of {}/{}, found {:016x}: the file is damaged; name an "
+         "older checkpoint if there is one beside it",
          file.path().string(), extent.offset + begin, extent.checksums[block], extent.kind, extent.tensor, sum);
   return bytes;
 }

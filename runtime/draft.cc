@@ -138,6 +138,7 @@ void Draft::put(std::vector<Stretch> from, std::vector<Stretch> homes, int unit,
     }
     if (!sources.empty()) move(sources, targets, unit);
   }
+  for (std::size_t i = 0; i < from.size(); ++i) STRATA_CHECK_EQ(from[i].buffer, homes[i].buffer);
 }
 
 Draft::Pieces Draft::pieces_of(const ElementRange& range, std::size_t shard, int ranks) {

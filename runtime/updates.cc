@@ -1,6 +1,7 @@
 #include "runtime/updates.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "device/error.h"
 #include "device/memory.h"
@@ -60,7 +61,7 @@ void Updates::set_scalars(int buffer, Role role) {
 }
 
 void Updates::advance(int unit) {
-  if (next_ == ahead_.size() && fetched_.empty()) begin();
+  if (!std::exchange(begun_, true)) update_what_was_read_ahead();
   for (;;) {
     // What is fetched ahead may belong to a later unit.
     const bool left = next_ < chunks_.size() && chunks_[next_].unit <= unit;
@@ -73,12 +74,12 @@ void Updates::advance(int unit) {
     fetched_.pop_front();
   }
   if (next_ < chunks_.size() || !fetched_.empty()) return;
-  for (Late& late : late_) d_.put(std::move(late.from), std::move(late.to), late.unit, "updated");
+  for (Late& late : late_) d_.put(std::move(late.from), std::move(late.to), 0, d_.text_of("updated", {0, -1}));
   late_.clear();
 }
 
 // The drive is kept busy with the chunks that follow while those that were read ahead are updated.
-void Updates::begin() {
+void Updates::update_what_was_read_ahead() {
   if (ahead_.empty()) return;
   while (next_ < chunks_.size() && fetched_.size() <= kAhead) fetched_.push_back(fetch(next_++));
   std::deque<Fetched> fetched;
@@ -183,17 +184,17 @@ void Updates::update(Fetched f) {
     from.push_back(out);
     to.push_back(parameters);
   }
-  if (c.unit == 0 && !ahead_.empty()) write_late(c.unit, from, to);
+  if (c.unit == 0 && !ahead_.empty()) write_late(from, to);
   d_.put(std::move(from), std::move(to), c.unit, what);
   if (c.last && d_.plan.sharded_optimizer() && !d_.plan.sharded_parameters()) spread(c.unit);
 }
 
 // The memory of what was read ahead is wanted by nothing else: it goes home when no unit waits for the drive any more.
 // Parameters do not, which may be read again before.
-void Updates::write_late(int unit, std::vector<Stretch>& from, std::vector<Stretch>& to) {
-  Late& late = late_.emplace_back(Late{unit, {}, {}});
+void Updates::write_late(std::vector<Stretch>& from, std::vector<Stretch>& to) {
+  Late& late = late_.emplace_back();
   for (std::size_t i = from.size(); i-- > 0;) {
-    if (d_.tier_of(to[i].buffer) != Tier::nvme || to[i].buffer == home(unit).parameters) continue;
+    if (d_.tier_of(to[i].buffer) != Tier::nvme || to[i].buffer == home(0).parameters) continue;
     late.from.push_back(from[i]);
     late.to.push_back(to[i]);
     from.erase(from.begin() + static_cast<std::ptrdiff_t>(i));

@@ -47,10 +47,10 @@ class Updates {
   Stretch assembled(const Chunk& chunk);
   // Where a chunk's master and moments lie.
   std::vector<Stretch> homes_of(const Chunk& chunk) const;
-  void begin();
+  void update_what_was_read_ahead();
   Fetched fetch(std::size_t index);
   void update(Fetched f);
-  void write_late(int unit, std::vector<Stretch>& from, std::vector<Stretch>& to);
+  void write_late(std::vector<Stretch>& from, std::vector<Stretch>& to);
   void spread(int unit);
 
   Draft& d_;
@@ -63,11 +63,12 @@ class Updates {
   std::deque<Fetched> fetched_;  // and not yet updated
   // Of the first chunks: where homes_of() lie that were read ahead; what was not is itself.
   std::vector<std::vector<Stretch>> ahead_;
+  bool begun_ = false;  // those chunks are updated
+  // Of the first unit: what goes home after all else.
   struct Late {
-    int unit;
     std::vector<Stretch> from, to;
   };
-  std::vector<Late> late_;      // on their way home after all else
+  std::vector<Late> late_;
   std::vector<int> assembled_;  // by unit: whole parameters on the device, where they are put together; -1: none
 };
 

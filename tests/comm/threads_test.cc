@@ -11,6 +11,7 @@
 #include "comm/communicator.h"
 #include "comm/host_work.h"
 #include "device/error.h"
+#include "tests/comm/numbered_bytes.h"
 
 namespace strata::comm {
 namespace {
@@ -18,14 +19,6 @@ namespace {
 using device::Arena;
 using device::Event;
 using device::Lane;
-
-std::byte value(int rank, std::size_t at, int round) {
-  return static_cast<std::byte>(at * 31 + static_cast<std::size_t>(rank) * 101 + static_cast<std::size_t>(round) * 7);
-}
-
-void require(bool ok, const char* what) {
-  if (!ok) throw std::runtime_error(what);
-}
 
 ShardedRange any_range(int ranks) {
   const std::size_t shard = *rc::gen::inRange<std::size_t>(1, 5000);

@@ -9,6 +9,7 @@
 
 #include "comm/communicator.h"
 #include "device/error.h"
+#include "tests/comm/numbered_bytes.h"
 
 namespace strata::comm {
 namespace {
@@ -18,11 +19,6 @@ using device::Lane;
 
 double now_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// What rank `rank` holds at flat byte `at` in round `round`.
-std::byte value(int rank, std::size_t at, int round) {
-  return static_cast<std::byte>(at * 31 + static_cast<std::size_t>(rank) * 101 + static_cast<std::size_t>(round) * 7);
 }
 
 void expect(bool ok, World& world, const char* what, int round) {

@@ -20,6 +20,11 @@ O200K = "|".join([
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
 
+TEKKEN = "|".join([
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*",
+    r"\p{N}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
+
 
 def bible():
     return subprocess.run(["bible", "-f", "gen1:1-rev22:21"], capture_output=True, text=True, check=True).stdout
@@ -142,6 +147,10 @@ def smollm(texts, vocab):
 
 def o200k(texts, vocab):
     return byte_bpe(texts, vocab, bytes_behind(split(O200K)))
+
+
+def tekken(texts, vocab):
+    return byte_bpe(texts, vocab, bytes_behind(split(TEKKEN)))
 
 
 def deepseek(texts, vocab):
@@ -306,7 +315,8 @@ def words(texts, vocab):
 
 KINDS = dict(gpt2=gpt2, roberta=roberta, llama3=llama3, qwen2=qwen2, smollm=smollm, o200k=o200k, deepseek=deepseek,
              falcon=falcon, llama2=llama2, t5=t5, xlmr=xlmr, unigram_bytes=unigram_bytes, bert=bert, bert_cased=bert_cased,
-             words=words, mistral=mistral, gemma=gemma, tinyllama=tinyllama, deepseek3=deepseek3)
+             words=words, mistral=mistral, gemma=gemma, tinyllama=tinyllama, deepseek3=deepseek3,
+             tekken=tekken)
 UNIGRAM = ("t5", "xlmr", "unigram_bytes")
 
 

@@ -11,6 +11,7 @@
 #include "device/error.h"
 #include "runtime/simulator.h"
 #include "tests/failure.h"
+#include "tests/runtime/tiny_job.h"
 
 namespace strata::runtime {
 namespace {
@@ -18,27 +19,21 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-Job job(std::vector<std::string> sets, int ranks) {
-  sets.insert(sets.begin(), {"model.preset=tiny-gpt2", "data.seq_len=16"});
-  const Recipe recipe = load_recipe({}, sets);
-  return make_job(recipe, ranks, capacity_of(recipe.memory, 1));
-}
-
 TEST(JobTest, StepsOfTooManyCallsAreRefusedBeforeTheyAreListed) {
   const auto refused = [](const std::vector<std::string>& sets, int ranks, const char* words) {
-    EXPECT_FAILURE(job(sets, ranks), Exit::usage, HasSubstr(words));
+    EXPECT_FAILURE(tiny_job(sets, ranks), Exit::usage, HasSubstr(words));
   };
   refused({"training.gradient_accumulation_steps=16777216"}, 1 << 20, "16777216 micro-batches");
   refused({"training.global_batch_size=16777216"}, 1, "16777216 micro-batches");
   refused({"training.gradient_accumulation_steps=1366", "memory.order=vertical"}, 4, "memory.order=vertical");
   refused({"model.config.n_layer=4096"}, 1 << 20, "1048576 ranks");
-  EXPECT_EQ(job({"training.gradient_accumulation_steps=10922"}, 2).plan.accumulation, 10922);
-  EXPECT_FALSE(job({"training.gradient_accumulation_steps=10922", "zero.stage=3"}, 2).plan.vertical);
+  EXPECT_EQ(tiny_job({"training.gradient_accumulation_steps=10922"}, 2).plan.accumulation, 10922);
+  EXPECT_FALSE(tiny_job({"training.gradient_accumulation_steps=10922", "zero.stage=3"}, 2).plan.vertical);
 }
 
 TEST(JobTest, TheStagingOfCheckpointsIsPlanned) {
   const auto host = [](const std::vector<std::string>& sets) {
-    return job(sets, 2).plan.memory[static_cast<std::size_t>(Tier::host)].peak;
+    return tiny_job(sets, 2).plan.memory[static_cast<std::size_t>(Tier::host)].peak;
   };
   EXPECT_EQ(host({}), 0u);
   EXPECT_EQ(host({"checkpoint.dir=/tmp/none"}), std::size_t{4} << 20);
@@ -47,7 +42,7 @@ TEST(JobTest, TheStagingOfCheckpointsIsPlanned) {
 // It is what memory allows: a limit just below takes it away, and the step still fits.
 TEST(JobTest, StateIsReadAheadWhereItFits) {
   const auto host = [](const char* more) {
-    return job({"zero.optimizer=nvme", "memory.nvme=/tmp", "training.precision=bf16", more}, 1)
+    return tiny_job({"zero.optimizer=nvme", "memory.nvme=/tmp", "training.precision=bf16", more}, 1)
         .plan.memory[static_cast<std::size_t>(Tier::host)]
         .peak;
   };
@@ -63,7 +58,7 @@ TEST(JobTest, OrderIsTheOneThatIsFasterOrMovesLess) {
     const auto ordered = [&](const std::string& order) {
       auto all = sets;
       all.push_back("memory.order=" + order);
-      return job(all, ranks).plan;
+      return tiny_job(all, ranks).plan;
     };
     const StepPlan horizontal = ordered("horizontal"), vertical = ordered("vertical"), taken = ordered("auto");
     const auto seconds = [](const StepPlan& plan) { return makespan_s(simulate(plan, nominal_profile(plan))); };

@@ -8,22 +8,18 @@
 #include <string>
 #include <vector>
 
+#include "tests/runtime/tiny_job.h"
+
 namespace strata::runtime {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-Job job(std::vector<std::string> sets, int ranks) {
-  sets.insert(sets.begin(), {"model.preset=tiny-gpt2", "data.seq_len=16"});
-  const Recipe recipe = load_recipe({}, sets);
-  return make_job(recipe, ranks, capacity_of(recipe.memory, 1));
-}
-
 TEST(SuggestionTest, WhatIsNamedAsNearestFits) {
   const std::vector<std::string> sets = {"memory.device=12MB", "training.micro_batch_size=8",
                                          "training.precision=fp32"};
-  const Job refused = job(sets, 4);
+  const Job refused = tiny_job(sets, 4);
   const Capacity capacity = capacity_of(refused.recipe.memory, 1);
   ASSERT_FALSE(fits(refused.plan, capacity));
   const auto nearest = nearest_that_fit(refused, capacity);
@@ -31,7 +27,7 @@ TEST(SuggestionTest, WhatIsNamedAsNearestFits) {
   for (const Suggestion& s : nearest) {
     std::vector<std::string> changed = sets;
     for (const auto& [key, value] : s.changes) changed.push_back(key + "=" + value);
-    const Job fitting = job(changed, 4);
+    const Job fitting = tiny_job(changed, 4);
     EXPECT_TRUE(fits(fitting.plan, capacity)) << changed.back();
     EXPECT_EQ(fitting.plan.memory[0].peak, s.memory[0].peak);
     EXPECT_EQ(fitting.plan.accumulation * fitting.recipe.training.micro_batch_size, 8) << "another global batch";
@@ -47,15 +43,15 @@ TEST(SuggestionTest, AllChangesAtOnceAreSuggested) {
                              "training.gradient_accumulation_steps=8", "memory.prefetch=0"})
     least.emplace_back(change);
   auto tight = sets;
-  tight.push_back(fmt::format("memory.device={}", job(least, 2).plan.memory[0].peak));
-  const Job refused = job(tight, 2);
+  tight.push_back(fmt::format("memory.device={}", tiny_job(least, 2).plan.memory[0].peak));
+  const Job refused = tiny_job(tight, 2);
   const Capacity capacity = capacity_of(refused.recipe.memory, 1);
   ASSERT_FALSE(fits(refused.plan, capacity));
   const auto nearest = nearest_that_fit(refused, capacity);
   ASSERT_EQ(nearest.size(), 1u);
   EXPECT_EQ(nearest[0].changes.size(), 8u);
   for (const auto& [key, value] : nearest[0].changes) tight.push_back(key + "=" + value);
-  EXPECT_TRUE(fits(job(tight, 2).plan, capacity));
+  EXPECT_TRUE(fits(tiny_job(tight, 2).plan, capacity));
 }
 
 // State goes to host memory while there is some, to NVMe where there is not, and a drive that the recipe does not name
@@ -63,7 +59,7 @@ TEST(SuggestionTest, AllChangesAtOnceAreSuggested) {
 TEST(SuggestionTest, TiersAreSuggested) {
   const auto nearest = [](std::vector<std::string> sets, const char* device = "5MiB") {
     sets.insert(sets.end(), {fmt::format("memory.device={}", device), "training.recompute=block"});
-    const Job refused = job(sets, 1);
+    const Job refused = tiny_job(sets, 1);
     const Capacity capacity = capacity_of(refused.recipe.memory, 1);
     EXPECT_FALSE(fits(refused.plan, capacity));
     const auto found = nearest_that_fit(refused, capacity);
@@ -71,7 +67,7 @@ TEST(SuggestionTest, TiersAreSuggested) {
     for (const Suggestion& s : found) {
       auto changed = sets;
       for (const auto& [key, value] : s.changes) changed.push_back(key + "=" + value);
-      EXPECT_TRUE(fits(job(changed, 1).plan, capacity)) << text;
+      EXPECT_TRUE(fits(tiny_job(changed, 1).plan, capacity)) << text;
     }
     return text;
   };

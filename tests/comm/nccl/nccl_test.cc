@@ -14,6 +14,7 @@
 #include "comm/agreement.h"
 #include "tests/comm/nccl/fake.h"
 #include "tests/comm/nccl/ranks.h"
+#include "tests/comm/numbered_bytes.h"
 #include "tests/failure.h"
 
 namespace strata::comm {
@@ -26,14 +27,6 @@ using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
 constexpr auto kLong = 60s;
-
-std::byte value(int rank, std::size_t at, int round) {
-  return static_cast<std::byte>(at * 31 + static_cast<std::size_t>(rank) * 101 + static_cast<std::size_t>(round) * 7);
-}
-
-void require(bool ok, const char* what) {
-  if (!ok) throw std::runtime_error(what);
-}
 
 // Any part of a unit; a bound of the part is often one of the ranks' shards, so that it may also be the whole.
 ShardedRange any_range(int ranks) {

@@ -1,0 +1,17 @@
+#pragma once
+#include <cstddef>
+#include <stdexcept>
+
+namespace strata::comm {
+
+// Byte `at` of what a rank sends in a round: others in other rounds, places and ranks.
+inline std::byte value(int rank, std::size_t at, int round) {
+  return static_cast<std::byte>(at * 31 + static_cast<std::size_t>(rank) * 101 + static_cast<std::size_t>(round) * 7);
+}
+
+// For ranks that are threads, which tests cannot fail from.
+inline void require(bool ok, const char* what) {
+  if (!ok) throw std::runtime_error(what);
+}
+
+}  // namespace strata::comm

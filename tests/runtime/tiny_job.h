@@ -1,0 +1,16 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "runtime/job.h"
+
+namespace strata::runtime {
+
+// Of a small GPT-2 with these keys, for what this machine has.
+inline Job tiny_job(std::vector<std::string> sets, int ranks) {
+  sets.insert(sets.begin(), {"model.preset=tiny-gpt2", "data.seq_len=16"});
+  const Recipe recipe = load_recipe({}, sets);
+  return make_job(recipe, ranks, capacity_of(recipe.memory, 1));
+}
+
+}  // namespace strata::runtime
