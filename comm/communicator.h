@@ -105,9 +105,13 @@ class World {
   virtual std::vector<std::string> exchange(const std::string& mine) = 0;
   void barrier() { (void)exchange(""); }
 
-  // Bytes of other ranks' memory that this rank has read in place: its resident set counts them although they are the
-  // others' (shared memory between processes; else 0). Reads /proc/self/smaps: for reports.
+  // Bytes of other ranks' memory that this rank's resident set counts, having read them in place and not
+  // let go (shared memory between processes; else 0). Reads /proc/self/smaps.
   virtual std::size_t borrowed_bytes() const { return 0; }
+
+  // Collective: the end of a run that did well. Returns once all ranks have come to it; throws Aborted, naming the
+  // rank, where one died before, or is on another node and does not come. The destructor leaves too, and says nothing.
+  virtual void leave() {}
 
   // Sets the abort token where another rank has failed or is gone; waits of the world's own do so anyway. Any thread.
   virtual void look_after_peers() {}
@@ -141,8 +145,9 @@ std::unique_ptr<World> connect(Backend backend, Transport transport);
 
 // Throws Error{usage} where connect() would refuse the backend on every rank.
 void require_possible(Backend backend);
-// This process's rank as its launcher gives it, before there is a world; 0 without one.
+// This process's rank as its launcher gives it, before there is a world, and how many it started; 0 without one.
 int launched_rank();
+int launched_ranks();
 
 // A world of one rank.
 std::unique_ptr<World> solo_world();

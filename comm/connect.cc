@@ -71,6 +71,10 @@ int launched_rank() {
   return find_launch().rank;
 }
 
+int launched_ranks() {
+  return find_launch().ranks;
+}
+
 std::unique_ptr<World> connect(Backend backend, Transport transport) {
   require_possible(backend);
   const Launch launch = find_launch();

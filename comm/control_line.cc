@@ -18,13 +18,11 @@ std::int64_t now() {
 constexpr std::int64_t kLookAfterNeighbours = 250ms / 1ns;
 // A rank's last data may come later than its farewell, which takes another way.
 constexpr std::int64_t kPatienceAfterFarewell = 3s / 1ns;
-// A rank may still write its reports, or its part of a checkpoint, when the others are through.
-constexpr std::int64_t kPatienceWithOtherNodes = 600s / 1ns;
 
 }  // namespace
 
-ControlLine::ControlLine(MpiSession& session, device::AbortToken& token)
-    : session_(session), token_(token), left_(static_cast<std::size_t>(session.size)) {
+ControlLine::ControlLine(MpiSession& session, device::AbortToken& token, std::chrono::seconds patience)
+    : session_(session), token_(token), patience_(patience), left_(static_cast<std::size_t>(session.size)) {
   STRATA_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
   // Nothing is allocated when something has gone wrong.
   failure_requests_.assign(left_.size(), MPI_REQUEST_NULL);
@@ -166,7 +164,7 @@ bool ControlLine::leave_together() {
       const std::lock_guard lock(mutex_);
       receive();
       if (std::find(left_.begin(), left_.end(), false) == left_.end()) return true;
-      if (now() > since + kPatienceWithOtherNodes) {
+      if (now() > since + patience_ / 1ns) {
         // Those of this node are watched below.
         for (int rank = 0; rank < session_.size && !token_.is_set(); ++rank)
           if (!left_[static_cast<std::size_t>(rank)] &&
@@ -174,7 +172,7 @@ bool ControlLine::leave_together() {
                            [&](const Process& process) { return process.rank == rank; }))
             fail_with({rank,
                        fmt::format("rank {} has not ended {} s after rank {}: it hangs, or was lost without a word",
-                                   rank, kPatienceWithOtherNodes / (1s / 1ns), session_.rank),
+                                   rank, patience_.count(), session_.rank),
                        Exit::failed, false});
       }
       for (const Process& process : session_.neighbours) {

@@ -2,6 +2,7 @@
 #include <mpi.h>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -18,7 +19,8 @@ namespace strata::comm {
 // inside its next call when the connection breaks, and mpirun names the rank.
 class ControlLine {
  public:
-  ControlLine(MpiSession& session, device::AbortToken& token);
+  // `patience`: of leave_together() with ranks of other nodes.
+  ControlLine(MpiSession& session, device::AbortToken& token, std::chrono::seconds patience);
   ~ControlLine();
   ControlLine(const ControlLine&) = delete;
   ControlLine& operator=(const ControlLine&) = delete;
@@ -32,9 +34,7 @@ class ControlLine {
   device::Failure failure();
   // True where no lower rank is left on this node.
   bool lowest_left() const;
-  // The end of a run: tells the others that this rank leaves and waits for them, ten minutes for those of
-  // other nodes. False if the run
-  // failed.
+  // The end of a run: tells the others that this rank leaves and waits for them. False if the run failed.
   bool leave_together();
 
  private:
@@ -52,6 +52,7 @@ class ControlLine {
 
   MpiSession& session_;
   device::AbortToken& token_;
+  const std::chrono::seconds patience_;
   std::mutex mutex_;
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Request listening_ = MPI_REQUEST_NULL;

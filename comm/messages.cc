@@ -151,14 +151,14 @@ class MessageCollectives final : public Collectives {
 
 class MessagesWorld final : public World {
  public:
-  MessagesWorld(std::unique_ptr<MpiSession> session, std::string why)
+  MessagesWorld(std::unique_ptr<MpiSession> session, std::string why, std::chrono::seconds patience)
       : session_(std::move(session)),
         why_(std::move(why)),
-        control_(std::make_unique<ControlLine>(*session_, token_)),
+        control_(std::make_unique<ControlLine>(*session_, token_, patience)),
         own_(duplicate()) {}
 
   ~MessagesWorld() override {
-    if (control_->leave_together()) {
+    if (left_ || control_->leave_together()) {
       for (MPI_Comm& comm : comms_) MPI_Comm_free(&comm);
     } else {
       session_->abandon();
@@ -185,6 +185,10 @@ class MessagesWorld final : public World {
     return queue_in_lane(lane, for_lane(*this, lane, duplicate()));
   }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
+  void leave() override {
+    left_ = control_->leave_together();
+    token_.throw_if_set();
+  }
   void look_after_peers() override {
     try {
       control_->poll();
@@ -217,12 +221,14 @@ class MessagesWorld final : public World {
   std::vector<MPI_Comm> comms_;
   std::unique_ptr<ControlLine> control_;
   std::unique_ptr<Collectives> own_;
+  bool left_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<World> mpi_messages_world(std::unique_ptr<MpiSession> session, const std::string& why) {
-  return std::make_unique<MessagesWorld>(std::move(session), why);
+std::unique_ptr<World> mpi_messages_world(std::unique_ptr<MpiSession> session, const std::string& why,
+                                          std::chrono::seconds patience) {
+  return std::make_unique<MessagesWorld>(std::move(session), why, patience);
 }
 
 }  // namespace strata::comm

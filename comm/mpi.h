@@ -1,6 +1,7 @@
 #pragma once
 #include <mpi.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,7 +42,9 @@ class MpiSession {
 // The worlds under mpirun. Ranks that all share a node read each other's memory; `why_not` is set, and null returned,
 // on all ranks where that is impossible.
 std::unique_ptr<World> mpi_shared_memory_world(std::unique_ptr<MpiSession>& session, std::string& why_not);
-// `why`: the reason for messages where memory was preferred; told by describe().
-std::unique_ptr<World> mpi_messages_world(std::unique_ptr<MpiSession> session, const std::string& why);
+// `why`: the reason for messages where memory was preferred; told by describe(). `patience`: at the end, with ranks of
+// other nodes, which may still write their reports or their part of a checkpoint.
+std::unique_ptr<World> mpi_messages_world(std::unique_ptr<MpiSession> session, const std::string& why,
+                                          std::chrono::seconds patience = std::chrono::minutes(10));
 
 }  // namespace strata::comm

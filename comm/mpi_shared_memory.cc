@@ -38,7 +38,7 @@ class MpiSharedMemoryWorld final : public World {
 
   ~MpiSharedMemoryWorld() override {
     // MPI_Finalize waits for all: only if all come.
-    if (!memory_.leave_together()) session_->abandon();
+    if (!left_ && !memory_.leave_together()) session_->abandon();
   }
 
   int rank() const override { return memory_.rank(); }
@@ -54,6 +54,11 @@ class MpiSharedMemoryWorld final : public World {
   }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
   std::size_t borrowed_bytes() const override;
+  void leave() override {
+    left_ = memory_.leave_together();
+    memory_.look_after_peers();  // one that failed has left, too
+    token_.throw_if_set();
+  }
   void look_after_peers() override { memory_.look_after_peers(); }
   void report_failure(const std::string& cause, Exit code) override { memory_.report_failure(cause, code); }
   device::Failure failure() override { return memory_.failure(); }
@@ -67,6 +72,7 @@ class MpiSharedMemoryWorld final : public World {
   std::unique_ptr<Collectives> own_;
   std::uint64_t run_;
   std::size_t arenas_ = 0;
+  bool left_ = false;
   std::vector<SharedMapping> peers_;  // the arenas of the other ranks
 };
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -82,6 +83,16 @@ SharedMapping SharedMapping::of(const Address& address) {
   mapping.map();
   mapping.close_file();
   return mapping;
+}
+
+void let_go(const std::byte* data, std::size_t bytes) {
+  if (bytes == 0) return;
+  // Of whole pages: those at the ends go too, as nobody reads them now.
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(data) / page * page;
+  const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(data) + bytes;
+  // May fail without harm: the pages are counted, that is all.
+  (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // NOLINT(performance-no-int-to-ptr)
 }
 
 std::size_t resident_bytes(const std::string& prefix) {

@@ -45,6 +45,11 @@ class SharedMapping {
   std::size_t bytes_ = 0;
 };
 
+// Takes what another process's mapping holds in [data, data + bytes) out of this process's resident set; the memory
+// stays as it is, and reading it again brings it back. Never for memory of this process's own, whose contents would be
+// lost.
+void let_go(const std::byte* data, std::size_t bytes);
+
 // The resident bytes of this process's mappings of memory files whose name starts with `prefix`.
 std::size_t resident_bytes(const std::string& prefix);
 

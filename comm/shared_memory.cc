@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "comm/shared_mapping.h"
 #include "device/error.h"
 
 namespace strata::comm {
@@ -20,7 +21,8 @@ constexpr auto kPatienceAfterFailure = std::chrono::seconds(5);
 // buffers end with finish and a wait for all to have finished, so that the source may change after.
 class SharedCollectives final : public Collectives {
  public:
-  SharedCollectives(SharedMemory& memory, int channel) : memory_(memory), channel_(channel) {}
+  SharedCollectives(SharedMemory& memory, int channel)
+      : memory_(memory), channel_(channel), borrowed_(index(memory.size())) {}
 
   int rank() const override { return memory_.rank(); }
   int size() const override { return memory_.size(); }
@@ -50,6 +52,7 @@ class SharedCollectives final : public Collectives {
       if (own.bytes() == 0) continue;
       const std::byte* base = peer == rank() ? in : memory_.reach(peer, slot(peer).place);
       pieces[peer] = base + (own.begin - range.begin);
+      borrowed_[index(peer)] = {pieces[peer], own.bytes()};
     }
     lent_ = true;
   }
@@ -58,6 +61,11 @@ class SharedCollectives final : public Collectives {
     STRATA_CHECK(lent_);
     finish_together();
     lent_ = false;
+    // Gradients pass once, through ever other memory; what is gathered lies where it lay, and is gathered again.
+    for (int peer = 0; peer < size(); ++peer) {
+      auto& [data, bytes] = borrowed_[index(peer)];
+      memory_.let_go(peer, data, std::exchange(bytes, 0));
+    }
   }
 
   void exchange(const std::byte* mine, std::size_t bytes, std::byte* all) override {
@@ -94,10 +102,16 @@ class SharedCollectives final : public Collectives {
     for (int peer = 0; peer < size(); ++peer) memory_.wait(slot(peer).finished, sequence_, peer);
   }
 
+  struct Borrowed {
+    const std::byte* data = nullptr;
+    std::size_t bytes = 0;
+  };
+
   SharedMemory& memory_;
   int channel_;
   std::uint32_t sequence_ = 0;
   bool lent_ = false;
+  std::vector<Borrowed> borrowed_;  // by rank, until release()
 };
 
 }  // namespace
@@ -127,16 +141,27 @@ Place SharedMemory::locate(const std::byte* data, std::size_t bytes) const {
        bytes);
 }
 
+void SharedMemory::let_go(int rank, const std::byte* data, std::size_t bytes) const {
+  constexpr std::size_t kWorthwhile = std::size_t{256} << 10;
+  // Threads read each other's memory where it lies: there is no second view of it to drop.
+  if (peers_.empty() || rank == rank_ || bytes < kWorthwhile) return;
+  comm::let_go(data, bytes);
+}
+
 std::unique_ptr<Collectives> SharedMemory::open() {
   STRATA_CHECK_LT(channels_, kChannels);
   return std::make_unique<SharedCollectives>(*this, channels_++);
 }
 
 // With the cause that the group has agreed on: the first one reported.
-void SharedMemory::end_with_failure(const device::Failure& failure) const {
+void SharedMemory::fail_with(const device::Failure& failure) const {
   control_.report_failure(failure);
   // Not agreed on: whoever is writing its cause died over it.
   token_.set(control_.failed() ? control_.failure() : failure);
+}
+
+void SharedMemory::end_with_failure(const device::Failure& failure) const {
+  fail_with(failure);
   throw device::Aborted(token_.failure().cause);
 }
 
@@ -201,9 +226,15 @@ bool SharedMemory::leave_together() const {
     bool all = true;
     for (int rank = 0; rank < size(); ++rank) all = all && control_.left(rank);
     if (all) return true;
-    for (const Process& peer : peers_)
-      if (!peer.alive() && !control_.left(peer.rank)) return false;
-    if (control_.failed() && Clock::now() - start > kPatienceAfterFailure) return false;
+    for (const Process& peer : peers_) {
+      if (peer.alive() || control_.left(peer.rank)) continue;
+      fail_with({peer.rank, peer.obituary(), Exit::failed, false});
+      return false;
+    }
+    if (control_.failed() && Clock::now() - start > kPatienceAfterFailure) {
+      fail_with({});
+      return false;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }

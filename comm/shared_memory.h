@@ -30,6 +30,9 @@ class SharedMemory {
   // Where a buffer of this rank lies; it must be in one of its arenas.
   Place locate(const std::byte* data, std::size_t bytes) const;
   const std::byte* reach(int rank, Place place) const { return arenas_[place.arena].bases[index(rank)] + place.offset; }
+  // After `bytes` there were read: another process's pages leave this one's resident set, which would come to hold
+  // those of all ranks. Small pieces stay: finding their pages again would take longer than reading them.
+  void let_go(int rank, const std::byte* data, std::size_t bytes) const;
 
   // The collectives of the next channel; the first is the World's own.
   std::unique_ptr<Collectives> open();
@@ -44,8 +47,8 @@ class SharedMemory {
   device::Failure failure() const;
   // True where no lower rank is left.
   bool lowest_left() const;
-  // The end of a run: this rank leaves, and waits until the others have left too. False where one of them died, or
-  // after a failure did not leave within some seconds.
+  // The end of a run: this rank leaves, and waits until the others have left too. False, with the abort token set,
+  // where one of them died, or after a failure did not leave within some seconds.
   bool leave_together() const;
 
  private:
@@ -57,6 +60,7 @@ class SharedMemory {
 
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
   void poll(bool look_after_peers) const;
+  void fail_with(const device::Failure& failure) const;
   [[noreturn]] void end_with_failure(const device::Failure& failure) const;
 
   ControlBlock control_;

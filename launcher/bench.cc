@@ -17,6 +17,7 @@
 #include "launcher/bench_kernels.h"
 #include "launcher/bench_stand.h"
 #include "launcher/cores.h"
+#include "launcher/printable.h"
 #include "runtime/job.h"
 #include "runtime/report.h"
 #include "runtime/simulator.h"
@@ -176,7 +177,8 @@ int bench_comm(const BenchOptions& options) {
   const auto communicator = world->open(lane);
   const auto ranks = static_cast<std::size_t>(world->size());
   std::string rows;
-  if (world->rank() == 0) fmt::print("{} ranks, {}\n", ranks, world->describe());
+  if (ranks == 1) note("one rank sends nothing: start several, mpirun -n 2 strata bench comm");
+  if (world->rank() == 0) fmt::print("{} {}, {}\n", ranks, ranks == 1 ? "rank" : "ranks", world->describe());
   for (const std::size_t bytes : {std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{64} << 20}) {
     const std::size_t shard = (bytes / ranks + 4095) / 4096 * 4096, whole = shard * ranks;
     const device::Arena arena = world->allocate(3 * whole);

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "device/ops/optimizer.h"
 #include "launcher/atomic_file.h"
 #include "launcher/cores.h"
+#include "launcher/printable.h"
 #include "launcher/reference_block.h"
 #include "launcher/run_as_rank.h"
 #include "offload/swap.h"
@@ -53,13 +55,15 @@ class Meanwhile {
   Meanwhile(const std::function<void()>& work, comm::World& world)
       : lane_("calibrate meanwhile", 1, world.rank(), world.abort_token()) {
     device::cpu::submit(lane_, [this, &work](device::cpu::Team&) {
-      while (!stop_) work();
+      for (; !stop_; ++calls_) work();
     });
   }
   ~Meanwhile() { stop_ = true; }
+  double calls() const { return static_cast<double>(calls_); }
 
  private:
   std::atomic<bool> stop_ = false;
+  std::atomic<long> calls_ = 0;
   Lane lane_;  // last: it goes first, and waits for its work
 };
 
@@ -246,28 +250,62 @@ class Calibration {
     const auto beyond_bytes_us = [&](double small, double whole) {
       return 1e6 * std::max(small - whole * kSmall / static_cast<double>(all), 0.1 * small);
     };
-    const auto to_and_fro = [&] {
-      for (std::size_t at = 0; at < all; at += kCall) {
-        swap.write(at, {staging.data(), kCall});
-        swap.read(at, {staging.data(), kCall});
-      }
-    };
-    machine_.disk = {static_cast<double>(options_.dirs.size()),
-                     bytes / s[1],
-                     bytes / s[0],
-                     beyond_bytes_us(s[3], s[1]),
-                     beyond_bytes_us(s[2], s[0]),
-                     slows_products(to_and_fro)};
+    machine_.disk = {.drives = static_cast<double>(options_.dirs.size()),
+                     .read_gb_per_s = bytes / s[1],
+                     .write_gb_per_s = bytes / s[0],
+                     .read_latency_us = beyond_bytes_us(s[3], s[1]),
+                     .write_latency_us = beyond_bytes_us(s[2], s[0])};
+    device::Arena more(kCall);
+    swap.register_memory({more.data(), more.size()});
+    std::size_t written = 0, read = 0;
+    const auto next = [&](std::size_t& at) { return std::exchange(at, (at + kCall) % all); };
+    measure_disk_beside({[&] {
+                           swap.write(next(written), {staging.data(), kCall});
+                         },
+                         static_cast<double>(kCall) / 1e9 / machine_.disk->write_gb_per_s},
+                        {[&] {
+                           swap.read(next(read), {more.data(), kCall});
+                         },
+                         static_cast<double>(kCall) / 1e9 / machine_.disk->read_gb_per_s});
   }
 
-  // What products on all cores take longer, as a part of their time alone, while `transfer` runs again and again.
-  double slows_products(const std::function<void()>& transfer) {
+  // A transfer, and its seconds alone.
+  struct Transfer {
+    std::function<void()> call;
+    double seconds;
+  };
+
+  // As in an update on NVMe, what is read and what is written beside it hold each other up, and products both.
+  void measure_disk_beside(const Transfer& write, const Transfer& read) {
     ReferenceBlock block(team_, {options_.widths[options_.widths.size() / 2], options_.batch, options_.seq,
                                  options_.vocabulary, DType::bf16});
-    const double alone = time(team_, {block.products()})[0];
-    const Meanwhile transfers(transfer, world_);
-    const double beside = time(team_, {block.products()})[0];
-    return std::max(beside / alone - 1, 1e-3);
+    const double products = time(team_, {block.products()})[0];
+    const Meanwhile writes(write.call, world_), reads(read.call, world_);
+    const auto done = [&] { return writes.calls() * write.seconds + reads.calls() * read.seconds; };
+    // Seconds for a second's worth of transfers, while `work` goes on.
+    const auto pace = [&](const std::function<void()>& work) {
+      constexpr int kWindows = 4;
+      world_.barrier();
+      Samples& group = samples(1)[0];
+      group.resize(1);
+      for (int i = 0; i < kWindows; ++i) {
+        const double before = done();
+        const auto start = std::chrono::steady_clock::now();
+        do {
+          work();
+        } while (since(start) < options_.seconds / options_.passes || done() == before);
+        group[0].push_back(since(start) / (done() - before));
+      }
+      return quick(group[0]);
+    };
+    const double both = pace([] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
+    const double beside = pace([&] {
+      for (const auto& call : block.products()) call();
+      team_.synchronize();
+    });
+    machine_.disk->both_ways = 1 / both;
+    machine_.disk->beside_products = std::min(1.0, both / beside);
+    machine_.disk->slows_products = std::max(time(team_, {block.products()})[0] / products - 1, 1e-3);
   }
 
   void measure_collectives() {
@@ -321,13 +359,15 @@ int calibrate(const CalibrateOptions& options) {
       if (world.rank() == 0) file.emplace(options.out);
       if (!options.dirs.empty()) (void)disk_of(options, world, std::size_t{1} << 20);
     });
+    if (world.rank() == 0) note("measures this machine for about 40 seconds: nothing else should run on it meanwhile");
     const auto start = std::chrono::steady_clock::now();
     const runtime::Machine machine = measure(options, world, share.cores);
     if (world.rank() == 0) {
       const std::string text = machine_toml(machine);
       file->write(text);
       file->commit();
-      fmt::print("{}\n{} ranks, {} threads each; written to {} after {:.0f} s\n", text, machine.ranks, machine.threads,
+      fmt::print("{}\n{} {}, {} {} each; written to {} after {:.0f} s\n", text, machine.ranks,
+                 machine.ranks == 1 ? "rank" : "ranks", machine.threads, machine.threads == 1 ? "thread" : "threads",
                  options.out.string(), since(start));
     }
     world.barrier();

@@ -84,6 +84,7 @@ int run(int argc, char** argv) {
   CLI::App app("Trains transformers that do not fit: sharded over ranks, with the same bits on any number of them.",
                "strata");
   app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("strata ") + STRATA_VERSION);
   int status = 0;
 
   strata::launcher::TrainOptions train;
@@ -94,7 +95,8 @@ int run(int argc, char** argv) {
   strata::launcher::PlanOptions plan;
   command = app.add_subcommand("plan", "what a run will do and need; nothing is run");
   add_recipe(command, plan);
-  command->add_option("--ranks", plan.ranks, "ranks of the run")->check(CLI::Range(1, 1 << 20));
+  command->add_option("--ranks", plan.ranks, "ranks of the run (default: those of mpirun, else 1)")
+      ->check(CLI::Range(1, 1 << 20));
   command->add_option("--json", plan.json, "write the plan as JSON");
   command->add_option("--trace", plan.trace, "write the timeline, for Perfetto");
   command->add_option("--machine", plan.machine, "machine file of strata calibrate: predicts the step's time");
@@ -168,8 +170,11 @@ int run(int argc, char** argv) {
   command->add_option("FOLDER", folders, "folders for the nvme tier (default: the current one)");
   command->callback([&] { status = strata::launcher::doctor(std::cout, folders); });
 
+  std::string part;
   command = app.add_subcommand("keys", "every key of a recipe: default, what is allowed, meaning");
-  command->callback([] { std::cout << strata::runtime::recipe_reference(); });
+  command->add_option("PART", part, "only keys whose names have this in them");
+  command->callback(
+      [&] { std::cout << (part.empty() ? strata::runtime::recipe_reference() : strata::runtime::keys_about(part)); });
 
   strata::launcher::CalibrateOptions calibrate;
   command = app.add_subcommand("calibrate", "measures this machine for plan --machine; mpirun -n N for N ranks on it");
@@ -199,7 +204,7 @@ int run(int argc, char** argv) {
     }
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     if (is_another_rank()) return static_cast<int>(Exit::usage);
     std::string hint = "see strata --help";
     if (const auto it = std::find_if(commands.begin(), commands.end(), named); it != commands.end())

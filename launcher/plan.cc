@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <limits>
 
+#include "comm/communicator.h"
 #include "device/error.h"
 #include "launcher/forecast.h"
 #include "launcher/outputs.h"
@@ -135,6 +137,7 @@ std::string prediction_json(const Prediction& p, const runtime::StepPlan& plan) 
 }  // namespace
 
 int plan(const PlanOptions& options) {
+  const int ranks = options.ranks.value_or(std::max(1, comm::launched_ranks()));
   runtime::Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
   std::vector<NamedFile> outputs, inputs = inputs_of(recipe, options.recipe);
   if (options.json) outputs.push_back({"--json", *options.json});
@@ -143,7 +146,7 @@ int plan(const PlanOptions& options) {
   require_apart(outputs, inputs);
   recipe.device.seat = runtime::planned_seat(recipe.device.kind);
   const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, 1, recipe.device.seat);
-  const runtime::Job job = runtime::make_job(recipe, options.ranks, capacity);
+  const runtime::Job job = runtime::make_job(recipe, ranks, capacity);
   const bool fits = runtime::fits(job.plan, capacity);
   const auto nearest = fits ? std::vector<runtime::Suggestion>{} : runtime::nearest_that_fit(job, capacity);
   const std::optional<Prediction> prediction = predict(options, job, capacity);
@@ -156,7 +159,7 @@ int plan(const PlanOptions& options) {
         "{{\"fits\":{},\"ranks\":{},\"parameters\":{},\"memory\":{},\"capacity_bytes\":"
         "{{\"device\":{},\"host\":{}}},\"comm_bytes\":{},\"io_bytes\":{},\"order\":\"{}\",\"tile_bytes\":{},"
         "\"tasks\":{},\"nearest\":{}{}}}\n",
-        fits, options.ranks, job.model->parameters(), runtime::memory_json(job.plan.memory, nullptr),
+        fits, ranks, job.model->parameters(), runtime::memory_json(job.plan.memory, nullptr),
         capacity[runtime::Tier::device], capacity[runtime::Tier::host], runtime::comm_json(job.plan.comm_bytes),
         runtime::io_json(job.plan.io_bytes), job.plan.vertical ? "vertical" : "horizontal", job.plan.tile_bytes,
         job.plan.tasks.size(), nearest_json(nearest), prediction ? prediction_json(*prediction, job.plan) : ""));

@@ -9,7 +9,7 @@ namespace strata::launcher {
 struct PlanOptions {
   std::optional<std::filesystem::path> recipe;
   std::vector<std::string> sets;
-  int ranks = 1;
+  std::optional<int> ranks;  // default: as many as mpirun started, else 1
   std::optional<std::filesystem::path> json, trace, machine;
 };
 

@@ -64,6 +64,7 @@ int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<cons
   try {
     world = connect(path, sets);
     run(*world);
+    world->leave();
     return static_cast<int>(Exit::done);
   } catch (const AgreedError& error) {
     if ((world ? world->rank() : comm::launched_rank()) == 0)

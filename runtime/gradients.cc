@@ -84,7 +84,8 @@ void Gradients::write_tied(Task& task, int tile, const ElementRange& range) {
 
 void Gradients::before_call(int unit) {
   // A gradient buffer that lives from step to step is emptied before the next micro-batch writes it.
-  if (whole_[at(unit)] >= 0) reduce_pending();
+  const auto in_it = [&](const Produced& p) { return p.gradients == whole_[at(unit)]; };
+  if (std::any_of(pending_.begin(), pending_.end(), in_it)) reduce_pending();
   if (!away() || !has_sums_) return;
   open(unit, false);
   if (unit == d_.head() && d_.tied()) open(unit, true);

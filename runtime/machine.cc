@@ -38,6 +38,8 @@ Fields of_disk(Machine::Disk& d) {
           {"disk.write_gb_per_s", &d.write_gb_per_s},
           {"disk.read_latency_us", &d.read_latency_us},
           {"disk.write_latency_us", &d.write_latency_us},
+          {"disk.both_ways", &d.both_ways},
+          {"disk.beside_products", &d.beside_products},
           {"disk.slows_products", &d.slows_products}};
 }
 Fields of_collectives(Machine::Collectives& c) {
@@ -212,6 +214,8 @@ MachineProfile profile_of(const Machine& m, const Job& job) {
     p.write_bytes_per_s = m.disk->write_gb_per_s * part;
     p.read_latency_s = m.disk->read_latency_us * 1e-6;
     p.write_latency_s = m.disk->write_latency_us * 1e-6;
+    p.disk_both_ways = m.disk->both_ways;
+    p.disk_beside_products = m.disk->beside_products;
     p.disk_core_share = m.disk->slows_products;
   }
   return p;

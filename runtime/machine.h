@@ -32,7 +32,9 @@ struct Machine {
   struct Disk {
     double drives = 1, read_gb_per_s = 0, write_gb_per_s = 0;  // striped over all drives
     double read_latency_us = 0, write_latency_us = 0;          // of a transfer, beyond its bytes
-    double slows_products = 0;  // what these take longer beside transfers, as a part of their time alone
+    double both_ways = 1;        // how much reads and writes at once get done of what either would alone
+    double beside_products = 1;  // how fast they are then beside products, of that
+    double slows_products = 0;   // what products take longer beside them, as a part of their time alone
   };
   std::optional<Disk> disk;
   struct Collectives {

@@ -54,6 +54,14 @@ class Slots {
   std::vector<std::vector<Lifetime>> lives_;  // of each slot, by rising time; they do not overlap
 };
 
+// Whether the task uses what the earlier one wrote.
+bool follows(const Task& task, const Task& earlier) {
+  return std::any_of(earlier.uses.begin(), earlier.uses.end(), [&](const Use& use) {
+    const auto same = [&](const Use& other) { return other.buffer == use.buffer; };
+    return use.access != Access::read && std::any_of(task.uses.begin(), task.uses.end(), same);
+  });
+}
+
 }  // namespace
 
 std::vector<Lifetime> lifetimes_of(const StepPlan& plan) {
@@ -70,11 +78,26 @@ std::vector<Lifetime> lifetimes_of(const StepPlan& plan) {
   return lives;
 }
 
+std::vector<Lifetime> occupations_of(const StepPlan& plan) {
+  std::vector<Lifetime> lives = lifetimes_of(plan);
+  int call = 0;  // the newest of the compute lane
+  for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
+    const Task& task = plan.tasks[static_cast<std::size_t>(t)];
+    if (task.lane == LaneId::compute) call = t;
+    if (task.lane != LaneId::reduce || follows(task, plan.tasks[static_cast<std::size_t>(call)])) continue;
+    for (const Use& use : task.uses) {
+      Lifetime& life = lives[static_cast<std::size_t>(use.buffer)];
+      life.first = std::min(life.first, call);
+    }
+  }
+  return lives;
+}
+
 // Buffers that live from step to step come first, one behind the other. The others go, largest first, to the lowest
 // offset at which nothing lives at the same time: offline packing, within a few percent of the lower bound for the
 // stack-like lifetimes of a training step.
 void assign_offsets(StepPlan& plan) {
-  const std::vector<Lifetime> lives = lifetimes_of(plan);
+  const std::vector<Lifetime> lives = occupations_of(plan);
   std::array<std::size_t, kTiers> base{};
   std::vector<int> order;
   for (std::size_t b = 0; b < plan.buffers.size(); ++b) {

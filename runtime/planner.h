@@ -57,5 +57,8 @@ struct Lifetime {
   int first, last;
 };
 std::vector<Lifetime> lifetimes_of(const StepPlan& plan);
+// For how long a buffer keeps its bytes from others. A reduction runs beside the call that was issued before it, so
+// what it writes has its place from that call on: in memory which the call leaves, it would run after.
+std::vector<Lifetime> occupations_of(const StepPlan& plan);
 
 }  // namespace strata::runtime

@@ -257,6 +257,11 @@ std::size_t edits(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+// As the reference shows it.
+std::string default_text(const RecipeKey& key, const Recipe& defaults) {
+  return key.name == "model.init" ? "by model.path" : key.text(defaults);
+}
+
 std::string_view last_part(std::string_view name) {
   return name.substr(name.rfind('.') + 1);
 }
@@ -282,6 +287,17 @@ const RecipeKey& nearest_key(std::string_view name) {
   return *nearest;
 }
 
+std::string keys_about(std::string_view part) {
+  std::string out;
+  const Recipe defaults;
+  for (const RecipeKey& key : recipe_keys())
+    if (key.name.find(part) != std::string::npos)
+      out += fmt::format("{} = {}\n    {}\n    allowed: {}\n", key.name, default_text(key, defaults), key.meaning,
+                         key.allowed);
+  if (out.empty()) fail(Exit::usage, "no key's name has {} in it: is it {}?", part, nearest_key(part).name);
+  return out;
+}
+
 std::string recipe_reference() {
   const auto cell = [](std::string text) {
     for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
@@ -294,7 +310,7 @@ std::string recipe_reference() {
       "| key | default | allowed | meaning |\n|---|---|---|---|\n";
   const Recipe defaults;
   for (const RecipeKey& key : recipe_keys()) {
-    const std::string text = key.name == "model.init" ? "by model.path" : key.text(defaults);
+    const std::string text = default_text(key, defaults);
     out += fmt::format("| `{}` | {} | {} | {} |\n", key.name, text == "none" || text == "[]" ? "" : cell(text),
                        cell(key.allowed), cell(key.meaning));
   }

@@ -42,11 +42,15 @@ struct Running {
   double left = 0;
   Demand demand;
 
-  double speed(const Demand& all) const {
+  double speed(const Demand& all, const MachineProfile& m) const {
+    if (demand.disk > 0) {
+      const double ways = all.disk > 1 ? m.disk_both_ways / all.disk : 1;
+      return ways * (1 - (1 - m.disk_beside_products) * std::min(1.0, all.cores));
+    }
+    const double cores = all.cores + (all.disk > 0 && m.cores > 0 ? m.disk_core_share : 0);
     double speed = 1;
-    if (demand.cores > 0) speed = std::min(speed, 1 / all.cores);
+    if (demand.cores > 0) speed = std::min(speed, 1 / cores);
     if (demand.memory > 0) speed = std::min(speed, 1 / all.memory);
-    if (demand.disk > 0) speed = std::min(speed, 1 / (all.disk * std::max(1.0, all.cores)));  // it needs both
     return speed;
   }
 };
@@ -143,15 +147,14 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) 
       }
       if (r.task >= 0) all += r.demand;
     }
-    if (all.disk > 0 && machine.cores > 0) all.cores += machine.disk_core_share;
     double step = std::numeric_limits<double>::infinity();
     for (const Running& r : running)
-      if (r.task >= 0) step = std::min(step, r.left / r.speed(all));
+      if (r.task >= 0) step = std::min(step, r.left / r.speed(all, machine));
     if (step == std::numeric_limits<double>::infinity()) return spans;
     now += step;
     for (Running& r : running) {
       if (r.task < 0) continue;
-      const double speed = r.speed(all);
+      const double speed = r.speed(all, machine);
       r.left -= step * speed;
       if (r.left > 1e-12) continue;  // less than what the clock shows
       spans[index(r.task)].end = nanoseconds();

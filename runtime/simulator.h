@@ -24,7 +24,9 @@ struct MachineProfile {
   double task_overhead_s = 20e-6;                                     // issuing and waking
   // What lanes share on the CPU device; 0: nothing, each has its own.
   double cores = 0, memory_bytes_per_s = 2e10;
-  double disk_core_share = 0;  // what the drives take of the cores while they are busy: 1 is all of them
+  double disk_core_share = 0;       // what the drives take of the cores while they are busy: 1 is all of them
+  double disk_both_ways = 1;        // how much a read and a write at once get done of what either would alone
+  double disk_beside_products = 1;  // how fast the drives are while others use all cores, of their speed alone
 };
 
 // Nominal speeds for a plan: the defaults (with bf16's instructions for its products), or those of a data-centre GPU

@@ -61,6 +61,12 @@ TEST_P(Failures, RankThatEndsEarlyIsNamed) {
   expect_survivors_name(outcome, "rank 1 ended while rank [023] waited for it");
 }
 
+TEST(Failures, RankOfAnotherNodeThatDoesNotComeToTheEndIsNamed) {
+  const Outcome outcome = mpirun(2, "hang", "messages", kPatience);
+  EXPECT_THAT(outcome.errors, HasSubstr("rank 1 has not ended 2 s after rank 0: it hangs, or was lost without a word"));
+  EXPECT_NE(outcome.code, 0);
+}
+
 TEST(Connect, RefusesSoloRanksThatWouldOverwriteEachOther) {
   const Outcome outcome = mpirun(2, "solo", "automatic");
   EXPECT_EQ(outcome.code, 2) << outcome.all();

@@ -62,7 +62,7 @@ class MachineFile : public testing::Test {
 
 TEST_F(MachineFile, IsReadAsItWasWritten) {
   Machine m = some_machine();
-  m.disk = {2, 3.5, 1.25, 80, 20, 0.25};
+  m.disk = {2, 3.5, 1.25, 80, 20, 0.75, 0.5, 0.25};
   m.collectives = {7, 8};
   const Machine back = read(machine_toml(m));
   EXPECT_EQ(machine_toml(back), machine_toml(m));
@@ -137,11 +137,13 @@ TEST_F(Profile, RefusesAJobThatNeedsMoreThanWasMeasured) {
   tests::ScratchFolder folder;
   const Job on_disk = job({"zero.optimizer=nvme", "memory.nvme=[\"" + folder.path().string() + "\"]"});
   EXPECT_THROW((void)profile_of(machine, on_disk), Error);
-  machine.disk = {2, 6, 4, 80, 20, 0.25};
+  machine.disk = {2, 6, 4, 80, 20, 0.75, 0.5, 0.25};
   EXPECT_EQ(profile_of(machine, on_disk).read_bytes_per_s, 3e9) << "one of two drives";
   EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).read_latency_s, 80e-6);
   EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).write_latency_s, 20e-6);
   EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).disk_core_share, 0.25);
+  EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).disk_both_ways, 0.75);
+  EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).disk_beside_products, 0.5);
 }
 
 }  // namespace

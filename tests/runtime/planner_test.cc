@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "runtime/executor.h"
 #include "runtime/validator.h"
@@ -94,6 +95,41 @@ TEST(Planner, TheFirstUnitsStateIsReadAhead) {
 }
 
 // Thousands of random plans are proven, one by one.
+// The call that wrote what the task reduces.
+int source_of(const StepPlan& plan, const Task& reduce) {
+  const auto wrote = [&](const Task& task) {
+    const bool writes = task.kind == TaskKind::loss || task.kind == TaskKind::backward;
+    return writes && task.unit == reduce.unit && task.micro_batch == reduce.micro_batch;
+  };
+  return static_cast<int>(std::find_if(plan.tasks.begin(), plan.tasks.end(), wrote) - plan.tasks.begin());
+}
+
+// Gradients travel while backward runs on: their reduction waits for no later call than the one that wrote them, and
+// the next call does not wait for it.
+TEST(Planner, AReductionRunsBesideTheCallAfterItsOwn) {
+  for (int zero_stage = 0; zero_stage <= 3; ++zero_stage)
+    for (const int accumulation : {1, 3})
+      for (const bool tied : {false, true}) {
+        const PlanCase c =
+            make_case(small(tied), 2, accumulation, zero_stage, device::DType::bf16, false, false, 2, {});
+        const StepPlan plan = make_plan(c.request);
+        int call = -1, call_before = -1;
+        for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
+          const Task& task = plan.tasks[static_cast<std::size_t>(t)];
+          if (task.lane == LaneId::compute) call_before = std::exchange(call, t);
+          for (const int wait : task.waits) {
+            const Task& other = plan.tasks[static_cast<std::size_t>(wait)];
+            if (task.kind == TaskKind::reduce && other.lane == LaneId::compute) {
+              EXPECT_LE(wait, source_of(plan, task)) << "stage " << zero_stage << ", unit " << task.unit;
+            }
+            if (task.lane == LaneId::compute && other.kind == TaskKind::reduce) {
+              EXPECT_LT(source_of(plan, other), call_before) << "stage " << zero_stage << ", unit " << task.unit;
+            }
+          }
+        }
+      }
+}
+
 TEST(Planner, EveryPlanIsValid) {
   ::setenv("RC_PARAMS", "max_success=2500", 0);
   const bool held = rc::check("no violation", [] {
@@ -207,7 +243,7 @@ TEST(Planner, PackingIsTight) {
   const bool held = rc::check("no peak is twice the bytes alive", [&] {
     const PlanCase c = random_case();
     const StepPlan plan = make_plan(c.request);
-    const auto lives = lifetimes_of(plan);
+    const auto lives = occupations_of(plan);
     for (std::size_t tier = 0; tier < kTiers; ++tier) {
       std::size_t most = 0;
       for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {

@@ -108,9 +108,24 @@ TEST(Simulator, TransfersOfADriveTakeTheirPartOfTheCores) {
   // A read and a write share the drive, and take a quarter of the cores between them, not each.
   const auto spans = simulate(
       plan_of({task_in(LaneId::compute, 4), task_in(LaneId::disk_read, 1), task_in(LaneId::disk_write, 1)}), machine);
-  EXPECT_NEAR(length(spans[1]), 2 * 1.25, kClock);
-  EXPECT_NEAR(length(spans[2]), 2 * 1.25, kClock);
-  EXPECT_NEAR(length(spans[0]), 2.5 + 2, kClock) << "half done when the drive has nothing more to do";
+  EXPECT_NEAR(length(spans[1]), 2, kClock);
+  EXPECT_NEAR(length(spans[2]), 2, kClock);
+  EXPECT_NEAR(length(spans[0]), 2 + (4 - 2 / 1.25), kClock) << "four fifths as fast for two seconds";
+}
+
+TEST(Simulator, ADriveIsAsFastAsItIsBothWaysAndBesideProducts) {
+  MachineProfile machine = unit_speeds(2);
+  machine.disk_both_ways = 0.8;
+  machine.disk_beside_products = 0.5;
+  const auto alone = simulate(plan_of({task_in(LaneId::disk_read, 1)}), machine);
+  EXPECT_NEAR(length(alone[0]), 1, kClock);
+  const auto both = simulate(plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::disk_write, 1)}), machine);
+  EXPECT_NEAR(length(both[0]), 2 / 0.8, kClock);
+  const auto beside = simulate(plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::compute, 4)}), machine);
+  EXPECT_NEAR(length(beside[0]), 2, kClock);
+  // One thread of two is no more than half of what products are.
+  const auto half = simulate(plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::gather, 4)}), machine);
+  EXPECT_NEAR(length(half[0]), 1 / 0.75, kClock);
 }
 
 TEST(Simulator, LanesKeepTheirOrderAndTasksTheirWaits) {
