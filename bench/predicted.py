@@ -3,8 +3,8 @@
 
     bench/predicted.py --data TOKENS.bin --dir FOLDER [--strata build/strata] [--rounds 3] [--steps 6] [--case NAME ...]
 
-The machine is calibrated right before each case. Prints a row a case: predicted and measured ms a step (the
-quickest quarter's slowest of those after the second), and their ratio, the median over rounds with the least and the most.
+The machine is calibrated right before each case. Prints a row a case: predicted and measured ms a step (the median of
+those after the second), and their ratio, the median over rounds with the least and the most.
 """
 import argparse
 import json
@@ -41,11 +41,6 @@ def run(command, ranks):
         sys.exit(f"{' '.join(command)}\n{done.stderr}")
 
 
-def quick(values):
-    """The quickest quarter's slowest, as calibrate takes it: what else runs on the machine stays out."""
-    return sorted(values)[len(values) // 4]
-
-
 def measure(options, ranks, arguments, folder):
     machine, plan, steps = (os.path.join(folder, name) for name in ("machine.toml", "plan.json", "steps.jsonl"))
     sets = ["--set", f"data.train={options.data}", "--set", f'memory.nvme=["{options.dir}"]']
@@ -57,7 +52,7 @@ def measure(options, ranks, arguments, folder):
     with open(plan) as file:
         predicted = json.load(file)["step_ms"]
     with open(steps) as file:
-        measured = quick([json.loads(line)["step_ms"] for line in list(file)[2:]])
+        measured = statistics.median([json.loads(line)["step_ms"] for line in list(file)[2:]])
     return predicted, measured
 
 

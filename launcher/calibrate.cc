@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -36,11 +37,12 @@ double since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The quickest quarter's slowest: like the median where the machine does nothing else, and hardly longer where it does.
-double quick(std::vector<double>& seconds) {
-  const auto quarter = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 4);
-  std::nth_element(seconds.begin(), quarter, seconds.end());
-  return *quarter;
+// The mean without the slowest twentieth. A step is the sum of many calls, so the slow ones of a machine that is now
+// quicker, now slower count in it as often as they come; what happens once does not.
+double typical(std::vector<double>& seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  const auto kept = static_cast<std::ptrdiff_t>(seconds.size() - (seconds.size() > 1 ? (seconds.size() + 19) / 20 : 0));
+  return std::accumulate(seconds.begin(), seconds.begin() + kept, 0.0) / static_cast<double>(kept);
 }
 
 offload::Swap disk_of(const CalibrateOptions& options, comm::World& world, std::size_t bytes) {
@@ -129,7 +131,7 @@ class Calibration {
     } while (!std::exchange(warm, true) || all < enough);
     std::vector<double> out(groups.size());
     for (std::size_t g = 0; g < groups.size(); ++g)
-      for (std::vector<double>& s : seconds[g]) out[g] += quick(s);
+      for (std::vector<double>& s : seconds[g]) out[g] += typical(s);
     return out;
   }
   double time_one(Lane& lane, const std::function<void()>& call) { return time(lane, {Calls{call}})[0]; }
@@ -296,7 +298,7 @@ class Calibration {
         } while (since(start) < options_.seconds / options_.passes || done() == before);
         group[0].push_back(since(start) / (done() - before));
       }
-      return quick(group[0]);
+      return typical(group[0]);
     };
     const double both = pace([] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
     const double beside = pace([&] {
@@ -329,7 +331,7 @@ class Calibration {
         single_.synchronize();
         if (i >= 0) seconds.push_back(since(start));
       }
-      return static_cast<double>(whole - shard) / quick(seconds) / 1e9;
+      return static_cast<double>(whole - shard) / typical(seconds) / 1e9;
     };
     machine_.collectives = {per_s([&] { communicator->all_gather(range, arena.at(0), arena.at(whole)); }), per_s([&] {
                               communicator->all_to_all(range, arena.at(0), arena.at(whole), pieces.data());
