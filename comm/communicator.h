@@ -106,7 +106,7 @@ class World {
   void barrier() { (void)exchange(""); }
 
   // Bytes of other ranks' memory that this rank's resident set counts, having read them in place and not
-  // let go (shared memory between processes; else 0). Reads /proc/self/smaps.
+  // let go (shared memory between processes; else 0). Reads /proc/self/smaps: for tests.
   virtual std::size_t borrowed_bytes() const { return 0; }
 
   // Collective: the end of a run that did well. Returns once all ranks have come to it; throws Aborted, naming the

@@ -117,6 +117,14 @@ bool ControlLine::lowest_left() const {
 }
 
 void ControlLine::poll() {
+  look(true);
+}
+
+void ControlLine::look_after() {
+  look(false);
+}
+
+void ControlLine::look(bool waiting) {
   if (token_.is_set()) {
     const device::Failure failure = token_.failure();
     report_failure(failure.cause, failure.code);
@@ -136,8 +144,8 @@ void ControlLine::poll() {
             fail_with({process.rank, process.obituary(), Exit::failed, false});
         }
       const auto gone = std::find(left_.begin(), left_.end(), true);
-      if (gone != left_.end() && first_left_ == 0) first_left_ = time;
-      if (first_left_ != 0 && time > first_left_ + kPatienceAfterFarewell) {
+      if (waiting && gone != left_.end() && first_left_ == 0) first_left_ = time;
+      if (waiting && first_left_ != 0 && time > first_left_ + kPatienceAfterFarewell) {
         const auto rank = static_cast<int>(gone - left_.begin());
         fail_with(
             {rank,

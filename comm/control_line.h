@@ -25,8 +25,10 @@ class ControlLine {
   ControlLine(const ControlLine&) = delete;
   ControlLine& operator=(const ControlLine&) = delete;
 
-  // Throws Aborted, with the first cause, once this rank or another has failed, died, or left while this one waits.
+  // In a wait. Throws Aborted, with the first cause, once this rank or another has failed, died, or left.
   void poll();
+  // Beside the run: the same, but that others have left is no failure. Where nobody waits for them, they are through.
+  void look_after();
   // Tells the others; returns at once.
   void report_failure(const std::string& cause, Exit code);
   // What ended the run. Ranks may fail at the same moment, each before it has heard of the others: where this rank did,
@@ -44,6 +46,7 @@ class ControlLine {
     std::int32_t rank, code, told;
     std::array<char, 1024> text;
   };
+  void look(bool waiting);
   static Notice notice(Kind kind, const device::Failure& failure);
   void listen();
   void receive();

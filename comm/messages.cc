@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -158,7 +159,7 @@ class MessagesWorld final : public World {
         own_(duplicate()) {}
 
   ~MessagesWorld() override {
-    if (left_ || control_->leave_together()) {
+    if (left_.has_value() ? *left_ : control_->leave_together()) {
       for (MPI_Comm& comm : comms_) MPI_Comm_free(&comm);
     } else {
       session_->abandon();
@@ -191,7 +192,7 @@ class MessagesWorld final : public World {
   }
   void look_after_peers() override {
     try {
-      control_->poll();
+      control_->look_after();
     } catch (const device::Aborted&) {
     }
   }
@@ -221,7 +222,7 @@ class MessagesWorld final : public World {
   std::vector<MPI_Comm> comms_;
   std::unique_ptr<ControlLine> control_;
   std::unique_ptr<Collectives> own_;
-  bool left_ = false;
+  std::optional<bool> left_;  // together with the others; empty: leave() was not called
 };
 
 }  // namespace

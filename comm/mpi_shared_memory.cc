@@ -1,5 +1,6 @@
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "comm/agreement.h"
@@ -33,12 +34,12 @@ class MpiSharedMemoryWorld final : public World {
       : session_(std::move(session)),
         control_(std::move(control)),
         memory_(block, session_->rank, token_, session_->neighbours),
-        own_(memory_.open()),
+        own_(memory_.open(false)),
         run_(run) {}
 
   ~MpiSharedMemoryWorld() override {
     // MPI_Finalize waits for all: only if all come.
-    if (!left_ && !memory_.leave_together()) session_->abandon();
+    if (!(left_.has_value() ? *left_ : memory_.leave_together())) session_->abandon();
   }
 
   int rank() const override { return memory_.rank(); }
@@ -50,7 +51,7 @@ class MpiSharedMemoryWorld final : public World {
 
   device::Arena allocate_host(std::size_t bytes) override;
   std::unique_ptr<Communicator> open(device::Lane& lane) override {
-    return queue_in_lane(lane, for_lane(*this, lane, memory_.open()));
+    return queue_in_lane(lane, for_lane(*this, lane, memory_.open(lane.device().kind == device::Kind::cpu)));
   }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
   std::size_t borrowed_bytes() const override;
@@ -72,7 +73,7 @@ class MpiSharedMemoryWorld final : public World {
   std::unique_ptr<Collectives> own_;
   std::uint64_t run_;
   std::size_t arenas_ = 0;
-  bool left_ = false;
+  std::optional<bool> left_;          // together with the others; empty: leave() was not called
   std::vector<SharedMapping> peers_;  // the arenas of the other ranks
 };
 

@@ -87,7 +87,7 @@ SharedMapping SharedMapping::of(const Address& address) {
 
 void let_go(const std::byte* data, std::size_t bytes) {
   if (bytes == 0) return;
-  // Of whole pages: those at the ends go too, as nobody reads them now.
+  // Of whole pages: who reads what else lies in those at the ends finds them again.
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(data) / page * page;
   const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(data) + bytes;

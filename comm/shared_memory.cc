@@ -21,8 +21,8 @@ constexpr auto kPatienceAfterFailure = std::chrono::seconds(5);
 // buffers end with finish and a wait for all to have finished, so that the source may change after.
 class SharedCollectives final : public Collectives {
  public:
-  SharedCollectives(SharedMemory& memory, int channel)
-      : memory_(memory), channel_(channel), borrowed_(index(memory.size())) {}
+  SharedCollectives(SharedMemory& memory, int channel, bool lets_go)
+      : memory_(memory), channel_(channel), lets_go_(lets_go), borrowed_(index(memory.size())) {}
 
   int rank() const override { return memory_.rank(); }
   int size() const override { return memory_.size(); }
@@ -61,7 +61,8 @@ class SharedCollectives final : public Collectives {
     STRATA_CHECK(lent_);
     finish_together();
     lent_ = false;
-    // Gradients pass once, through ever other memory; what is gathered lies where it lay, and is gathered again.
+    if (!lets_go_) return;
+    // A gradient is read once, where the next step's will lie; what is gathered is read again and again.
     for (int peer = 0; peer < size(); ++peer) {
       auto& [data, bytes] = borrowed_[index(peer)];
       memory_.let_go(peer, data, std::exchange(bytes, 0));
@@ -109,6 +110,7 @@ class SharedCollectives final : public Collectives {
 
   SharedMemory& memory_;
   int channel_;
+  bool lets_go_;
   std::uint32_t sequence_ = 0;
   bool lent_ = false;
   std::vector<Borrowed> borrowed_;  // by rank, until release()
@@ -148,9 +150,9 @@ void SharedMemory::let_go(int rank, const std::byte* data, std::size_t bytes) co
   comm::let_go(data, bytes);
 }
 
-std::unique_ptr<Collectives> SharedMemory::open() {
+std::unique_ptr<Collectives> SharedMemory::open(bool lets_go) {
   STRATA_CHECK_LT(channels_, kChannels);
-  return std::make_unique<SharedCollectives>(*this, channels_++);
+  return std::make_unique<SharedCollectives>(*this, channels_++, lets_go);
 }
 
 // With the cause that the group has agreed on: the first one reported.

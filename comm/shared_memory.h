@@ -34,8 +34,9 @@ class SharedMemory {
   // those of all ranks. Small pieces stay: finding their pages again would take longer than reading them.
   void let_go(int rank, const std::byte* data, std::size_t bytes) const;
 
-  // The collectives of the next channel; the first is the World's own.
-  std::unique_ptr<Collectives> open();
+  // The collectives of the next channel; the first is the World's own. `lets_go`: of other ranks' pages once a
+  // release() says that they were read, which is of no use where all goes through the same few.
+  std::unique_ptr<Collectives> open(bool lets_go);
   const ControlBlock& control() const { return control_; }
 
   // Until `signal` of rank `peer` has reached `target`; throws Aborted where that cannot come any more.

@@ -9,6 +9,7 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -222,32 +223,25 @@ class Calibration {
   // Write and read, in calls as large as an update's chunk of fp32 state; and what a small one takes beyond its bytes.
   void measure_disk() {
     constexpr std::size_t kCall = std::size_t{8} << 20, kSmall = std::size_t{64} << 10;
-    const std::size_t all = std::max(kCall, options_.bytes / kCall * kCall);
-    offload::Swap swap = disk_of(options_, world_, all);
-    device::Arena staging(kCall);
+    const std::size_t all = std::max(2 * kCall, options_.bytes / (2 * kCall) * (2 * kCall));
+    device::Arena staging(2 * kCall);  // outlives the swap
+    const std::span<std::byte> out{staging.data(), kCall}, in{staging.at(kCall), kCall};
     std::uint64_t state = 1;  // no zero pages, which some drives and virtual machines take for nothing
     for (std::size_t at = 0; at < staging.size(); at += sizeof(state)) {
       state = state * 6364136223846793005u + 1442695040888963407u;
       std::copy_n(reinterpret_cast<const std::byte*>(&state), sizeof(state), staging.at(at));
     }
+    offload::Swap swap = disk_of(options_, world_, all);
     swap.register_memory({staging.data(), staging.size()});
     const auto pass = [&](auto&& transfer) {
       return [&, transfer] {
         for (std::size_t at = 0; at < all; at += kCall) transfer(at);
       };
     };
-    const auto s = time(single_, {Calls{pass([&](std::size_t at) {
-                                    swap.write(at, {staging.data(), kCall});
-                                  })},
-                                  Calls{pass([&](std::size_t at) {
-                                    swap.read(at, {staging.data(), kCall});
-                                  })},
-                                  Calls{[&] {
-                                    swap.write(0, {staging.data(), kSmall});
-                                  }},
-                                  Calls{[&] {
-                                    swap.read(0, {staging.data(), kSmall});
-                                  }}});
+    const auto s = time(
+        single_, {Calls{pass([&](std::size_t at) { swap.write(at, out); })},
+                  Calls{pass([&](std::size_t at) { swap.read(at, in); })},
+                  Calls{[&] { swap.write(0, out.first(kSmall)); }}, Calls{[&] { swap.read(0, in.first(kSmall)); }}});
     const double bytes = static_cast<double>(all) / 1e9;
     const auto beyond_bytes_us = [&](double small, double whole) {
       return 1e6 * std::max(small - whole * kSmall / static_cast<double>(all), 0.1 * small);
@@ -257,18 +251,13 @@ class Calibration {
                      .write_gb_per_s = bytes / s[0],
                      .read_latency_us = beyond_bytes_us(s[3], s[1]),
                      .write_latency_us = beyond_bytes_us(s[2], s[0])};
-    device::Arena more(kCall);
-    swap.register_memory({more.data(), more.size()});
+    // Each in a half of the files of its own, round and round.
+    const std::size_t half = all / 2;
     std::size_t written = 0, read = 0;
-    const auto next = [&](std::size_t& at) { return std::exchange(at, (at + kCall) % all); };
-    measure_disk_beside({[&] {
-                           swap.write(next(written), {staging.data(), kCall});
-                         },
-                         static_cast<double>(kCall) / 1e9 / machine_.disk->write_gb_per_s},
-                        {[&] {
-                           swap.read(next(read), {more.data(), kCall});
-                         },
-                         static_cast<double>(kCall) / 1e9 / machine_.disk->read_gb_per_s});
+    const auto next = [half](std::size_t& at) { return std::exchange(at, (at + kCall) % half); };
+    const double share = static_cast<double>(kCall) / static_cast<double>(all);
+    measure_disk_beside({[&] { swap.write(next(written), out); }, s[0] * share},
+                        {[&] { swap.read(half + next(read), in); }, s[1] * share});
   }
 
   // A transfer, and its seconds alone.
@@ -284,28 +273,30 @@ class Calibration {
     const double products = time(team_, {block.products()})[0];
     const Meanwhile writes(write.call, world_), reads(read.call, world_);
     const auto done = [&] { return writes.calls() * write.seconds + reads.calls() * read.seconds; };
-    // Seconds for a second's worth of transfers, while `work` goes on.
+    // Seconds for a second's worth of transfers, while `work` goes on. Of all passes together: a window ends amid
+    // calls, and the quickest would be those that caught the most ends.
     const auto pace = [&](const std::function<void()>& work) {
-      constexpr int kWindows = 4;
       world_.barrier();
       Samples& group = samples(1)[0];
-      group.resize(1);
-      for (int i = 0; i < kWindows; ++i) {
-        const double before = done();
-        const auto start = std::chrono::steady_clock::now();
-        do {
-          work();
-        } while (since(start) < options_.seconds / options_.passes || done() == before);
-        group[0].push_back(since(start) / (done() - before));
-      }
-      return typical(group[0]);
+      group.resize(2);
+      const double before = done();
+      const auto start = std::chrono::steady_clock::now();
+      do {
+        work();
+        world_.look_after_peers();
+        world_.abort_token().throw_if_set();
+      } while (since(start) < 4 * options_.seconds / options_.passes || done() == before);
+      group[0].push_back(since(start));
+      group[1].push_back(done() - before);
+      const auto sum = [](const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
+      return sum(group[0]) / sum(group[1]);
     };
     const double both = pace([] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
     const double beside = pace([&] {
       for (const auto& call : block.products()) call();
       team_.synchronize();
     });
-    machine_.disk->both_ways = 1 / both;
+    machine_.disk->both_ways = std::min(2.0, 1 / both);
     machine_.disk->beside_products = std::min(1.0, both / beside);
     machine_.disk->slows_products = std::max(time(team_, {block.products()})[0] / products - 1, 1e-3);
   }
@@ -361,7 +352,7 @@ int calibrate(const CalibrateOptions& options) {
       if (world.rank() == 0) file.emplace(options.out);
       if (!options.dirs.empty()) (void)disk_of(options, world, std::size_t{1} << 20);
     });
-    if (world.rank() == 0) note("measures this machine for about 40 seconds: nothing else should run on it meanwhile");
+    if (world.rank() == 0) note("measures this machine for about a minute: nothing else should run on it meanwhile");
     const auto start = std::chrono::steady_clock::now();
     const runtime::Machine machine = measure(options, world, share.cores);
     if (world.rank() == 0) {

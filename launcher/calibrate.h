@@ -12,7 +12,7 @@ struct CalibrateOptions {
   std::filesystem::path out;
   std::vector<std::filesystem::path> dirs;  // folders of the nvme tier, one a drive
   // How much is measured: what tests make small.
-  double seconds = 0.3;  // of each figure, in all passes
+  double seconds = 0.3;  // of each figure, in all passes; four times that beside a drive
   int passes = 3;
   std::vector<std::size_t> widths = {128, 256, 768};
   std::size_t batch = 4, seq = 256, vocabulary = 8192;

@@ -147,6 +147,7 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
   const auto plan_of = [&](std::size_t tile_bytes) {
     const auto ordered = [&](bool vertical) {
       PlanRequest request = request_of(recipe, *job.model, shape, ranks, vertical, tile_bytes);
+      request.device_bytes = std::min(capacity[Tier::device], capacity.together);
       StepPlan plan = make_plan(request);
       if (!std::exchange(request.read_ahead, false) || fits(plan, capacity)) return plan;
       return make_plan(request);

@@ -80,11 +80,17 @@ std::vector<Lifetime> lifetimes_of(const StepPlan& plan) {
 
 std::vector<Lifetime> occupations_of(const StepPlan& plan) {
   std::vector<Lifetime> lives = lifetimes_of(plan);
-  int call = 0;  // the newest of the compute lane
+  int call = 0;         // the newest of the compute lane
+  bool behind = false;  // the reduce lane has come to what follows it
   for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
     const Task& task = plan.tasks[static_cast<std::size_t>(t)];
-    if (task.lane == LaneId::compute) call = t;
-    if (task.lane != LaneId::reduce || follows(task, plan.tasks[static_cast<std::size_t>(call)])) continue;
+    if (task.lane == LaneId::compute) {
+      call = t;
+      behind = false;
+    }
+    if (task.lane != LaneId::reduce) continue;
+    behind = behind || follows(task, plan.tasks[static_cast<std::size_t>(call)]);
+    if (behind) continue;
     for (const Use& use : task.uses) {
       Lifetime& life = lives[static_cast<std::size_t>(use.buffer)];
       life.first = std::min(life.first, call);
@@ -96,8 +102,7 @@ std::vector<Lifetime> occupations_of(const StepPlan& plan) {
 // Buffers that live from step to step come first, one behind the other. The others go, largest first, to the lowest
 // offset at which nothing lives at the same time: offline packing, within a few percent of the lower bound for the
 // stack-like lifetimes of a training step.
-void assign_offsets(StepPlan& plan) {
-  const std::vector<Lifetime> lives = occupations_of(plan);
+void assign_offsets(StepPlan& plan, const std::vector<Lifetime>& lives) {
   std::array<std::size_t, kTiers> base{};
   std::vector<int> order;
   for (std::size_t b = 0; b < plan.buffers.size(); ++b) {

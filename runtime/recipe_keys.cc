@@ -257,7 +257,6 @@ std::size_t edits(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// As the reference shows it.
 std::string default_text(const RecipeKey& key, const Recipe& defaults) {
   return key.name == "model.init" ? "by model.path" : key.text(defaults);
 }

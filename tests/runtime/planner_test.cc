@@ -94,7 +94,6 @@ TEST(Planner, TheFirstUnitsStateIsReadAhead) {
   }
 }
 
-// Thousands of random plans are proven, one by one.
 // The call that wrote what the task reduces.
 int source_of(const StepPlan& plan, const Task& reduce) {
   const auto wrote = [&](const Task& task) {
@@ -130,6 +129,18 @@ TEST(Planner, AReductionRunsBesideTheCallAfterItsOwn) {
       }
 }
 
+TEST(Planner, ReductionsRunBetweenCallsWhereOnlyThatFits) {
+  PlanCase c = make_case(small(true), 2, 3, 3, device::DType::bf16, false, true, 2, {});
+  const std::size_t beside = make_plan(c.request).memory[0].peak;
+  c.request.device_bytes = beside;
+  EXPECT_EQ(make_plan(c.request).memory[0].peak, beside);
+  c.request.device_bytes = beside - 1;
+  const StepPlan between = make_plan(c.request);
+  EXPECT_LT(between.memory[0].peak, beside);
+  EXPECT_EQ(find_violation(between, {beside - 1, 0, 0}).value_or(""), "");
+}
+
+// Thousands of random plans are proven, one by one.
 TEST(Planner, EveryPlanIsValid) {
   ::setenv("RC_PARAMS", "max_success=2500", 0);
   const bool held = rc::check("no violation", [] {
