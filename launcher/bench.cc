@@ -114,6 +114,7 @@ StepFigures time_steps(runtime::Executor& executor, const runtime::Job& job, int
       executor.time_next_step();
       (void)executor.step(scalars, false);
     }
+    executor.drain();
     const auto spans = executor.spans();
     for (std::size_t t = 0; t < spans.size(); ++t)
       figures.by_kind_ms[static_cast<std::size_t>(job.plan.tasks[t].kind)] +=

@@ -56,7 +56,7 @@ Forecast forecast(const runtime::Job& job, const runtime::Machine& machine) {
   const runtime::MachineProfile profile = profile_of(machine, job);
   Forecast f;
   f.spans = simulate(job.plan, profile);
-  f.step_ms = 1e3 * makespan_s(f.spans);
+  f.step_ms = 1e3 * makespan_s(job.plan, f.spans);
   f.tokens_per_s = static_cast<double>(job.plan.tokens) * job.plan.accumulation * job.ranks / f.step_ms * 1e3;
   f.path = critical_path(job.plan, profile, f.spans);
   return f;

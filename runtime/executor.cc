@@ -57,6 +57,8 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
     const Task& task = plan.tasks[t];
     for (const int wait : task.waits) awaited_[index(wait)] = true;
+    if (task.late_wait >= 0) awaited_[index(task.late_wait)] = true;
+    if (task.late) late_lane_ = lanes_[index(task.lane)].get();
   }
   tasks_ = std::make_unique<TaskRunner>(plan, model, optimizer, rank_, storage_, lanes_, *gather_, *reduce_);
   if (buffers_.constants >= 0) {
@@ -100,8 +102,10 @@ device::StepResult Executor::step(const device::StepScalars& scalars, bool stop_
   state->stop_requested = stop_requested ? 1 : 0;
   std::memset(host<std::byte>(mirrors_.losses), 0, LossState::bytes(model_.units.size()));
   if (buffers_.squares >= 0) *host<SquareState>(mirrors_.squares) = SquareState{};
+  const bool timed = time_next_step_;
   if (!launch_graph()) issue_step();
-  synchronize();
+  for (const auto& lane : lanes_)
+    if (lane && (timed || lane.get() != late_lane_)) lane->synchronize();
   ++steps_;
   for (Span& held : held_) {
     held_ms_ += static_cast<double>(held.end - held.begin) * 1e-6;
@@ -181,6 +185,7 @@ void Executor::use_algorithms(std::shared_ptr<const device::AlgorithmTable> tabl
 }
 
 void Executor::drain() {
+  synchronize();
   if (!has_pending_) return;
   *at<device::StepScalars>(buffers_.pending) = host<StepState>(mirrors_.state)->scalars;
   draining_ = true;  // the spans stay those of a step
@@ -204,7 +209,7 @@ void Executor::fetch_mirrors() {
   if (plan_.device.kind == device::Kind::cpu) return;
   Lane& first = *lanes_[index(LaneId::compute)];
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    if (!lanes_[lane] || lanes_[lane].get() == &first) continue;
+    if (!lanes_[lane] || lanes_[lane].get() == &first || lanes_[lane].get() == late_lane_) continue;
     lanes_[lane]->record(ended_[lane]);
     first.wait(ended_[lane]);
   }
@@ -220,6 +225,8 @@ void Executor::synchronize() {
 void Executor::issue(std::size_t t, bool runs) {
   const Task& task = plan_.tasks[t];
   Lane& lane = *lanes_[index(task.lane)];
+  // Of the step before: not recorded again yet.
+  if (task.late_wait >= 0) lane.wait(events_[index(task.late_wait)]);
   for (const int wait : task.waits) lane.wait(events_[index(wait)]);
   if (runs) {
     const device::Range range(lane, names_[t].c_str());

@@ -62,7 +62,7 @@ class Executor {
   };
   BatchSpans batch(int micro_batch);
 
-  // Runs one step and waits for its end. Throws Aborted when the run was aborted.
+  // Runs one step and waits for its end, but for late tasks. Throws Aborted when the run was aborted.
   device::StepResult step(const device::StepScalars& scalars, bool stop_requested);
 
   // Where the run generates: one step over the first `rows` tokens of batch(0), at positions [first, first + rows),
@@ -92,8 +92,8 @@ class Executor {
   // tier.
   std::string drives() const { return storage_.swap() ? storage_.swap()->describe() : ""; }
 
-  // Carries out the update that the last step left, where the plan is a cycle: before anything but the next step looks
-  // at the state. Waits for its end.
+  // Waits for what the last step left to be done, and carries out its update where the plan is a cycle: before anything
+  // but the next step looks at the state, at spans() or at what was sent.
   void drain();
 
   // Before the first step: what products run by, where there is a choice (device/algorithm_table.h); null: none.
@@ -139,6 +139,7 @@ class Executor {
   Storage storage_;
   ControlBuffers buffers_;
   Lanes lanes_;
+  device::Lane* late_lane_ = nullptr;  // of the late tasks; null: there are none
   std::unique_ptr<comm::Communicator> gather_, reduce_;
   std::unique_ptr<TaskRunner> tasks_;
   std::vector<device::Event> events_;      // by task

@@ -103,7 +103,7 @@ std::vector<std::size_t> tile_thresholds(const models::Model& model, const StepP
 bool is_better(const StepPlan& a, const StepPlan& b) {
   constexpr double kSame = 0.01;
   const MachineProfile machine = nominal_profile(a);
-  const double with_a = makespan_s(simulate(a, machine)), with_b = makespan_s(simulate(b, machine));
+  const double with_a = makespan_s(a, simulate(a, machine)), with_b = makespan_s(b, simulate(b, machine));
   if (std::abs(with_a - with_b) > kSame * with_b) return with_a < with_b;
   const auto moved = [](const StepPlan& p) { return p.comm_bytes.total() + p.io_bytes.total(); };
   return moved(a) != moved(b) ? moved(a) < moved(b) : a.memory[0].peak <= b.memory[0].peak;
@@ -147,7 +147,6 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
   const auto plan_of = [&](std::size_t tile_bytes) {
     const auto ordered = [&](bool vertical) {
       PlanRequest request = request_of(recipe, *job.model, shape, ranks, vertical, tile_bytes);
-      request.device_bytes = std::min(capacity[Tier::device], capacity.together);
       StepPlan plan = make_plan(request);
       if (!std::exchange(request.read_ahead, false) || fits(plan, capacity)) return plan;
       return make_plan(request);

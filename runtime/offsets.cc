@@ -102,7 +102,8 @@ std::vector<Lifetime> occupations_of(const StepPlan& plan) {
 // Buffers that live from step to step come first, one behind the other. The others go, largest first, to the lowest
 // offset at which nothing lives at the same time: offline packing, within a few percent of the lower bound for the
 // stack-like lifetimes of a training step.
-void assign_offsets(StepPlan& plan, const std::vector<Lifetime>& lives) {
+void assign_offsets(StepPlan& plan) {
+  const std::vector<Lifetime> lives = occupations_of(plan);
   std::array<std::size_t, kTiers> base{};
   std::vector<int> order;
   for (std::size_t b = 0; b < plan.buffers.size(); ++b) {

@@ -136,8 +136,11 @@ struct Task {
   bool tied = false;        // reduce, norm, ...: of the head's gradient of the tied weight
   bool first = false;       // reduce, accumulate: the sum starts here
   bool pending = false;     // belongs to the update that the step before left
+  // The step ends without it: it goes on beside the next one, in buffers that live from step to step.
+  bool late = false;
   std::vector<Use> uses;
   std::vector<int> waits;  // earlier tasks of other lanes
+  int late_wait = -1;      // a late task of the step before; -1: none
   Cost cost;
 
   // The buffer in that role; -1: none.

@@ -379,13 +379,9 @@ std::vector<Segment> segments_of(const Recompute& recompute, std::size_t layers)
 
 StepPlan make_plan(const PlanRequest& request) {
   StepPlan plan = Builder(request).build();
-  assign_offsets(plan, occupations_of(plan));
-  predict_memory(plan);
-  if (plan.memory[static_cast<std::size_t>(Tier::device)].peak > request.device_bytes) {
-    assign_offsets(plan, lifetimes_of(plan));
-    predict_memory(plan);
-  }
+  assign_offsets(plan);
   derive_waits(plan);
+  predict_memory(plan);
   return plan;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 #include <cstddef>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -44,15 +43,13 @@ struct PlanRequest {
   bool read_ahead = false;
   // Bytes of the plan's checkpoint_staging; 0: none.
   std::size_t checkpoint_staging = 0;
-  // Bytes that the device has. Where a step does not fit whose reductions run beside backward, they run between its
-  // calls, which takes less.
-  std::size_t device_bytes = std::numeric_limits<std::size_t>::max();
 };
 
 // The step as tasks, with waits, offsets, predicted memory and bytes. Milliseconds; touches no device.
 StepPlan make_plan(const PlanRequest& request);
 
 // The parts of it, in the order in which they run; each fills in what its name says.
+void assign_offsets(StepPlan& plan);
 void derive_waits(StepPlan& plan);
 void predict_memory(StepPlan& plan);
 
@@ -64,7 +61,5 @@ std::vector<Lifetime> lifetimes_of(const StepPlan& plan);
 // For how long a buffer keeps its bytes from others. A reduction runs beside the call that was issued before it, so
 // what it writes has its place from that call on: in memory which the call leaves, it would run after.
 std::vector<Lifetime> occupations_of(const StepPlan& plan);
-// For buffers that have their places for so long.
-void assign_offsets(StepPlan& plan, const std::vector<Lifetime>& lives);
 
 }  // namespace strata::runtime

@@ -122,11 +122,19 @@ BoundSeconds seconds_of(const Task& task, const MachineProfile& m) {
 }
 
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) {
-  std::vector<Span> spans(plan.tasks.size());
-  std::vector<bool> done(plan.tasks.size());
-  std::array<std::vector<int>, kLanes> queues;
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t)
-    queues[static_cast<std::size_t>(plan.tasks[t].lane)].push_back(static_cast<int>(t));
+  const std::size_t n = plan.tasks.size();
+  std::vector<Span> spans(2 * n);  // of the step before, whose late tasks are still to be done; of this one
+  std::vector<bool> done(2 * n);
+  std::array<std::vector<std::size_t>, kLanes> queues;
+  for (std::size_t t = 0; t < 2 * n; ++t)
+    if (const Task& task = plan.tasks[t % n]; t >= n || task.late)
+      queues[static_cast<std::size_t>(task.lane)].push_back(t);
+  const auto may_start = [&](std::size_t t) {
+    const Task& task = plan.tasks[t % n];
+    if (t < n) return true;
+    return (task.late_wait < 0 || done[index(task.late_wait)]) &&
+           std::all_of(task.waits.begin(), task.waits.end(), [&](int wait) { return done[n + index(wait)]; });
+  };
   std::array<std::size_t, kLanes> next{};
   std::array<Running, kLanes> running;
   double now = 0;
@@ -136,12 +144,12 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) 
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
       Running& r = running[lane];
       if (r.task < 0 && next[lane] < queues[lane].size()) {
-        const int t = queues[lane][next[lane]];
-        const Task& task = plan.tasks[index(t)];
-        if (std::all_of(task.waits.begin(), task.waits.end(), [&](int wait) { return done[index(wait)]; })) {
+        const std::size_t t = queues[lane][next[lane]];
+        const Task& task = plan.tasks[t % n];
+        if (may_start(t)) {
           const double seconds = sum_of(seconds_of(task, machine));
-          r = {t, seconds, demand_of(task, machine, seconds)};
-          spans[index(t)].begin = nanoseconds();
+          r = {static_cast<int>(t), seconds, demand_of(task, machine, seconds)};
+          spans[t].begin = nanoseconds();
           ++next[lane];
         }
       }
@@ -150,7 +158,8 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) 
     double step = std::numeric_limits<double>::infinity();
     for (const Running& r : running)
       if (r.task >= 0) step = std::min(step, r.left / r.speed(all, machine));
-    if (step == std::numeric_limits<double>::infinity()) return spans;
+    if (step == std::numeric_limits<double>::infinity())
+      return {spans.begin() + static_cast<std::ptrdiff_t>(n), spans.end()};
     now += step;
     for (Running& r : running) {
       if (r.task < 0) continue;
@@ -164,9 +173,10 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) 
   }
 }
 
-double makespan_s(std::span<const Span> spans) {
+double makespan_s(const StepPlan& plan, std::span<const Span> spans) {
   std::int64_t end = 0;
-  for (const Span& span : spans) end = std::max(end, span.end);
+  for (std::size_t t = 0; t < spans.size(); ++t)
+    if (!plan.tasks[t].late) end = std::max(end, spans[t].end);
   return static_cast<double>(end) * 1e-9;
 }
 
@@ -181,8 +191,10 @@ std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span
       for (const int wait : task.waits)
         if (last < 0 || spans[static_cast<std::size_t>(wait)].end > spans[static_cast<std::size_t>(last)].end)
           last = wait;
+      // Else it was a late task of the step before, of which there is no span.
+      if (task.late_wait >= 0 && (last < 0 || spans[index(last)].end <= free)) last = task.late_wait;
       if (last >= 0)
-        exposed[static_cast<std::size_t>(plan.tasks[static_cast<std::size_t>(last)].lane)] +=
+        exposed[static_cast<std::size_t>(plan.tasks[index(last)].lane)] +=
             static_cast<double>(spans[t].begin - free) / 1e6;
     }
     free = spans[t].end;
@@ -200,7 +212,7 @@ BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, 
     int& lane = newest[static_cast<std::size_t>(plan.tasks[t].lane)];
     before[t] = lane;
     lane = static_cast<int>(t);
-    if (at < 0 || spans[t].end > spans[index(at)].end) at = static_cast<int>(t);
+    if (!plan.tasks[t].late && (at < 0 || spans[t].end > spans[index(at)].end)) at = static_cast<int>(t);
   }
   while (at >= 0) {
     const Task& task = plan.tasks[index(at)];

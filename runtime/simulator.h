@@ -43,12 +43,13 @@ double sum_of(const BoundSeconds& seconds);
 // Of the task alone on the machine.
 BoundSeconds seconds_of(const Task& task, const MachineProfile& machine);
 
-// When each task of the plan would run: lanes in order, waits kept. Tasks that run at once share cores, memory and
+// When each task of the plan would run in a step among others: lanes in order, waits kept, beside it first what is late
+// of the step before. Tasks that run at once share cores, memory and
 // drives: where they ask for more than there is, all of them get their part (processor sharing).
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine);
 
-// From the first task's begin to the last one's end.
-double makespan_s(std::span<const Span> spans);
+// From the first task's begin to the end of the last one that is not late.
+double makespan_s(const StepPlan& plan, std::span<const Span> spans);
 
 // Time that the compute lane stood still for each lane, in ms: before each compute task, charged to the lane of the
 // wait that ended last.

@@ -202,13 +202,14 @@ void Updates::write_late(std::vector<Stretch>& from, std::vector<Stretch>& to) {
   }
 }
 
-// Every rank's updated part to all.
+// Every rank's updated part to all. Where the update ends the step, this runs on beside the next one's forward.
 void Updates::spread(int unit) {
   const int assembled = assembled_[static_cast<std::size_t>(unit)];
   const int buffer = assembled < 0 ? home(unit).parameters : assembled;
   Task& task = d_.add_task(TaskKind::gather, LaneId::gather, unit, -1);
   Draft::use(task, buffer, Role::parameters, Access::update);
   task.end = d_.layout(unit).padded;
+  task.late = !d_.plan.cyclic && assembled < 0;
   d_.count_all_gather(task, d_.element);
   if (assembled >= 0)
     d_.put({d_.whole(assembled)}, {d_.whole(home(unit).parameters)}, unit, d_.text_of("updated", {unit, -1}));

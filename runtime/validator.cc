@@ -94,6 +94,40 @@ std::optional<std::string> find_stale_read_ahead(const StepPlan& plan) {
   return std::nullopt;
 }
 
+// Late tasks of the step before go on beside this one: they use parameters that live from step to step, which whatever
+// uses them now waits for. All else the host may write between two steps.
+std::optional<std::string> find_late_conflict(const StepPlan& plan) {
+  for (std::size_t late = 0; late < plan.tasks.size(); ++late) {
+    const Task& task = plan.tasks[late];
+    if (!task.late) continue;
+    for (const Use& use : task.uses)
+      if (const Buffer& buffer = plan.buffers[static_cast<std::size_t>(use.buffer)];
+          !buffer.whole_cycle || buffer.kind != Kind::parameters)
+        return fmt::format("{} is late and uses \"{}\", which is the step's", describe(plan, late), buffer.name);
+    std::vector<bool> after(plan.tasks.size());  // by task of the next step: the late one has surely ended before
+    std::array<bool, kLanes> lane_after{};
+    lane_after[static_cast<std::size_t>(task.lane)] = true;
+    for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+      const Task& next = plan.tasks[t];
+      auto&& of_lane = lane_after[static_cast<std::size_t>(next.lane)];
+      const auto awaited = next.late_wait >= 0 ? static_cast<std::size_t>(next.late_wait) : 0;
+      if (next.late_wait >= 0 && !plan.tasks[awaited].late)
+        return fmt::format("{} waits for task {} of the step before, which is not late", describe(plan, t), awaited);
+      after[t] = of_lane || (next.late_wait >= 0 && awaited >= late && plan.tasks[awaited].lane == task.lane) ||
+                 std::any_of(next.waits.begin(), next.waits.end(),
+                             [&](int wait) { return after[static_cast<std::size_t>(wait)]; });
+      of_lane = after[t];
+      if (after[t]) continue;
+      for (const Use& use : next.uses)
+        for (const Use& theirs : task.uses)
+          if (use.buffer == theirs.buffer && (use.access != Access::read || theirs.access != Access::read))
+            return fmt::format("{} may run beside {} of the step before, and both use \"{}\"", describe(plan, t),
+                               describe(plan, late), plan.buffers[static_cast<std::size_t>(use.buffer)].name);
+    }
+  }
+  return std::nullopt;
+}
+
 bool is_collective(const Task& task) {
   return task.cost.sent_bytes > 0;
 }
@@ -171,6 +205,7 @@ std::optional<std::string> find_violation(const StepPlan& plan, const std::array
                            plan.tasks[t].pending ? "where the update runs alone" : "where no update is pending");
     }
   }
+  if (auto conflict = find_late_conflict(plan)) return conflict;
   return find_stale_read_ahead(plan);
 }
 

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 
+#include "device/error.h"
 #include "runtime/planner.h"
 
 namespace strata::runtime {
@@ -62,6 +64,35 @@ class Touches {
   std::map<std::size_t, Stretch> stretches_;  // by first byte; they do not overlap
 };
 
+// What the late tasks of the step before still use is theirs: who uses it first in this one waits for them. They are of
+// one lane, so that the newest awaited stands for those before it.
+void derive_late_waits(StepPlan& plan) {
+  std::vector<int> newest(plan.buffers.size(), -1);  // by buffer: the late task that uses it
+  std::optional<LaneId> lane;
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    const Task& task = plan.tasks[t];
+    if (!task.late) continue;
+    STRATA_CHECK(lane.value_or(task.lane) == task.lane);
+    lane = task.lane;
+    for (const Use& use : task.uses) newest[static_cast<std::size_t>(use.buffer)] = static_cast<int>(t);
+  }
+  if (!lane) return;
+  std::vector<int> ended(plan.tasks.size(), -1);  // the newest late task that has surely ended when the task has
+  std::array<int, kLanes> previous;
+  previous.fill(-1);
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    Task& task = plan.tasks[t];
+    int& before = previous[static_cast<std::size_t>(task.lane)];
+    int known = before >= 0 ? ended[static_cast<std::size_t>(before)] : -1;
+    if (task.lane == *lane) known = static_cast<int>(plan.tasks.size());
+    for (const int wait : task.waits) known = std::max(known, ended[static_cast<std::size_t>(wait)]);
+    for (const Use& use : task.uses)
+      if (const int late = newest[static_cast<std::size_t>(use.buffer)]; late > known) known = task.late_wait = late;
+    ended[t] = known;
+    before = static_cast<int>(t);
+  }
+}
+
 }  // namespace
 
 // A task waits for every earlier one that touched the same memory, unless both only read. Memory counts, not buffers:
@@ -102,6 +133,7 @@ void derive_waits(StepPlan& plan) {
     ended[t] = clock;
     previous[lane] = static_cast<int>(t);
   }
+  derive_late_waits(plan);
 }
 
 }  // namespace strata::runtime

@@ -61,7 +61,7 @@ TEST(JobTest, OrderIsTheOneThatIsFasterOrMovesLess) {
       return tiny_job(all, ranks).plan;
     };
     const StepPlan horizontal = ordered("horizontal"), vertical = ordered("vertical"), taken = ordered("auto");
-    const auto seconds = [](const StepPlan& plan) { return makespan_s(simulate(plan, nominal_profile(plan))); };
+    const auto seconds = [](const StepPlan& plan) { return makespan_s(plan, simulate(plan, nominal_profile(plan))); };
     EXPECT_LE(seconds(taken), 1.01 * std::min(seconds(horizontal), seconds(vertical))) << sets[0];
     return taken.vertical;
   };

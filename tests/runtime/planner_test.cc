@@ -129,15 +129,27 @@ TEST(Planner, AReductionRunsBesideTheCallAfterItsOwn) {
       }
 }
 
-TEST(Planner, ReductionsRunBetweenCallsWhereOnlyThatFits) {
-  PlanCase c = make_case(small(true), 2, 3, 3, device::DType::bf16, false, true, 2, {});
-  const std::size_t beside = make_plan(c.request).memory[0].peak;
-  c.request.device_bytes = beside;
-  EXPECT_EQ(make_plan(c.request).memory[0].peak, beside);
-  c.request.device_bytes = beside - 1;
-  const StepPlan between = make_plan(c.request);
-  EXPECT_LT(between.memory[0].peak, beside);
-  EXPECT_EQ(find_violation(between, {beside - 1, 0, 0}).value_or(""), "");
+// Where every rank holds whole parameters, those that the others updated are gathered while the next step begins: its
+// forward of each unit waits for that unit alone.
+TEST(Planner, UpdatedParametersAreGatheredBesideTheNextStep) {
+  for (int zero_stage = 0; zero_stage <= 3; ++zero_stage) {
+    const PlanCase c = make_case(small(false), 2, 2, zero_stage, device::DType::bf16, false, false, 2, {});
+    const StepPlan plan = make_plan(c.request);
+    int late = 0;
+    for (const Task& task : plan.tasks) {
+      late += task.late ? 1 : 0;
+      if (task.kind != TaskKind::forward && task.kind != TaskKind::loss) continue;
+      if ((zero_stage != 1 && zero_stage != 2) || task.micro_batch > 0) {
+        EXPECT_EQ(task.late_wait, -1) << "stage " << zero_stage;
+        continue;
+      }
+      ASSERT_GE(task.late_wait, 0) << "stage " << zero_stage << ", unit " << task.unit;
+      const Task& awaited = plan.tasks[static_cast<std::size_t>(task.late_wait)];
+      EXPECT_EQ(awaited.kind, TaskKind::gather);
+      EXPECT_EQ(awaited.unit, task.unit);
+    }
+    EXPECT_EQ(late, zero_stage == 1 || zero_stage == 2 ? static_cast<int>(c.model->units.size()) : 0);
+  }
 }
 
 // Thousands of random plans are proven, one by one.

@@ -128,6 +128,23 @@ TEST(Simulator, ADriveIsAsFastAsItIsBothWaysAndBesideProducts) {
   EXPECT_NEAR(length(half[0]), 1 / 0.75, kClock);
 }
 
+// A step among others: what the one before left to be done runs beside it first, and its own after its end.
+TEST(Simulator, LateTasksRunBesideTheNextStep) {
+  StepPlan plan =
+      plan_of({task_in(LaneId::compute, 1), task_in(LaneId::compute, 1), task_in(LaneId::gather, 1.5, {1})});
+  plan.tasks[1].late_wait = 2;
+  plan.tasks[2].late = true;
+  const MachineProfile machine = unit_speeds(0);
+  const auto spans = simulate(plan, machine);
+  ASSERT_EQ(spans.size(), 3u);
+  EXPECT_NEAR(length(spans[0]), 1, kClock);
+  EXPECT_NEAR(static_cast<double>(spans[1].begin) * 1e-9, 1.5, kClock) << "after the gather of the step before";
+  EXPECT_NEAR(makespan_s(plan, spans), 2.5, kClock);
+  EXPECT_NEAR(end_of(spans), 4, kClock);
+  EXPECT_NEAR(exposed_ms(plan, spans)[static_cast<std::size_t>(LaneId::gather)], 500, 1e-3);
+  EXPECT_NEAR(sum_of(critical_path(plan, machine, spans)), 2, kClock);
+}
+
 TEST(Simulator, LanesKeepTheirOrderAndTasksTheirWaits) {
   std::mt19937 random(1);
   for (int round = 0; round < 50; ++round) {

@@ -54,6 +54,27 @@ TEST_P(Mutation, OverlappingBufferIsCaught) {
   EXPECT_GT(caught, 10);
 }
 
+// What the step before gathers late: at ZeRO-1 and 2.
+TEST_P(Mutation, DroppedLateWaitIsCaught) {
+  int late = 0, dropped = 0;
+  for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
+    StepPlan damaged = plan_;
+    if (plan_.tasks[t].late_wait >= 0) {
+      damaged.tasks[t].late_wait = -1;
+      EXPECT_NE(find_violation(damaged, kUnlimited), std::nullopt) << "task " << t;
+      ++dropped;
+    }
+    if (!plan_.tasks[t].late) {
+      damaged.tasks[t].late = true;
+      EXPECT_NE(find_violation(damaged, kUnlimited), std::nullopt) << "task " << t << " made late";
+    }
+    late += plan_.tasks[t].late ? 1 : 0;
+  }
+  const bool gathers_late = GetParam() == 1 || GetParam() == 2;
+  EXPECT_EQ(late, gathers_late ? static_cast<int>(case_.model->units.size()) : 0);
+  EXPECT_EQ(dropped, late);
+}
+
 TEST_P(Mutation, TooSmallACapacityIsCaught) {
   EXPECT_EQ(find_violation(plan_, {plan_.memory[0].peak, 0, 0}), std::nullopt);
   EXPECT_NE(find_violation(plan_, {plan_.memory[0].peak - 1, 0, 0}), std::nullopt);
