@@ -101,20 +101,20 @@ StepFigures time_steps(runtime::Executor& executor, const runtime::Job& job, int
   scalars.bias_correction1 = 0.1f;
   scalars.bias_correction2 = 0.05f;
   scalars.max_grad_norm = 1;
-  StepFigures figures{};
-  std::vector<double> seconds;
-  for (int step = -2; step < steps; ++step) {
+  const auto step = [&] {
     scalars.first_micro_batch += static_cast<std::uint64_t>(job.plan.accumulation * job.ranks);
     const auto start = std::chrono::steady_clock::now();
     (void)executor.step(scalars, false);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    if (step < 0) continue;
-    seconds.push_back(took.count());
-    if (executor.steps_since_spans() > 0) {  // a graph has no times of its tasks: once more, for them
-      executor.time_next_step();
-      (void)executor.step(scalars, false);
-    }
-    executor.drain();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  StepFigures figures{};
+  for (int warm = 0; warm < 2; ++warm) (void)step();
+  std::vector<double> seconds;
+  for (int i = 0; i < steps; ++i) seconds.push_back(step());
+  // Once more for the times of tasks, which a graph does not have, nor a step that leaves some of them to the next.
+  for (int i = 0; i < steps; ++i) {
+    executor.time_next_step();
+    (void)step();
     const auto spans = executor.spans();
     for (std::size_t t = 0; t < spans.size(); ++t)
       figures.by_kind_ms[static_cast<std::size_t>(job.plan.tasks[t].kind)] +=

@@ -130,7 +130,7 @@ std::string prediction_json(const Prediction& p, const runtime::StepPlan& plan) 
   return fmt::format(
       ",\"step_ms\":{:.3f},\"tokens_per_s\":{:.1f},\"exposed_ms\":{},\"bound_by\":\"{}\",\"critical_path_ms\":{{{}}},"
       "\"faster\":[{}]",
-      f.step_ms, f.tokens_per_s, runtime::exposed_json(plan, f.spans),
+      f.step_ms, f.tokens_per_s, runtime::exposed_json(plan, f.spans, 0),
       runtime::kBoundNames[static_cast<std::size_t>(f.bound())], path, faster);
 }
 

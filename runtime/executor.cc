@@ -102,10 +102,10 @@ device::StepResult Executor::step(const device::StepScalars& scalars, bool stop_
   state->stop_requested = stop_requested ? 1 : 0;
   std::memset(host<std::byte>(mirrors_.losses), 0, LossState::bytes(model_.units.size()));
   if (buffers_.squares >= 0) *host<SquareState>(mirrors_.squares) = SquareState{};
-  const bool timed = time_next_step_;
+  timed_ = std::exchange(time_next_step_, false);
   if (!launch_graph()) issue_step();
   for (const auto& lane : lanes_)
-    if (lane && (timed || lane.get() != late_lane_)) lane->synchronize();
+    if (lane && (timed_ || lane.get() != late_lane_)) lane->synchronize();
   ++steps_;
   for (Span& held : held_) {
     held_ms_ += static_cast<double>(held.end - held.begin) * 1e-6;
@@ -126,20 +126,19 @@ void Executor::issue_step() {
   steps_since_spans_ = 0;
 }
 
-// Host lanes and staged collectives are the host's work, a pending update is left out of some steps, and a generation
-// goes on where the last call ended.
+// Host lanes and staged collectives are the host's work, a pending update is left out of some steps, late tasks are
+// not over at the end, and a generation goes on where the last call ended.
 bool Executor::can_be_graph() const {
   for (std::size_t lane = 0; lane < kLanes; ++lane)
     if (lanes_[lane] && on_host(static_cast<LaneId>(lane))) return false;
   return device::Graph::possible(plan_.device) && gather_->can_be_recorded() && reduce_->can_be_recorded() &&
-         !plan_.cyclic && buffers_.logits < 0;
+         !plan_.cyclic && !late_lane_ && buffers_.logits < 0;
 }
 
 // The first step is issued task by task, in which libraries set up what they do when first used, and so is one that
 // meets a checkpoint: the updates' waits for its reads are no part of the graph.
 bool Executor::launch_graph() {
-  const bool timed = std::exchange(time_next_step_, false);
-  if (!graph_possible_ || steps_ == 0 || timed) return false;
+  if (!graph_possible_ || steps_ == 0 || timed_) return false;
   if (!std::all_of(state_read_.begin(), state_read_.end(), [](const auto& event) { return event.passed(); }))
     return false;
   if (!graph_) record_graph();
@@ -230,8 +229,10 @@ void Executor::issue(std::size_t t, bool runs) {
   for (const int wait : task.waits) lane.wait(events_[index(wait)]);
   if (runs) {
     const device::Range range(lane, names_[t].c_str());
+    // A GPU's lane keeps its stamps until it is synchronized, which the late lane is only then.
+    const bool stamped = !recording_ && !draining_ && (!task.late || timed_);
     const auto stamp = [&](std::int64_t& where) {
-      if (!recording_ && !draining_) lane.stamp(&where);
+      if (stamped) lane.stamp(&where);
     };
     if (!recording_ && task.kind == TaskKind::update && task.begin == 0) {
       stamp(held_[index(task.unit)].begin);

@@ -74,17 +74,18 @@ class Executor {
   // Summed over the labels of this rank's micro-batches of the last step.
   const device::ExactSum& loss_sum() const;
   bool skipped() const;
-  // By task, of the newest step that was issued task by task; how many steps have been launched as a graph since.
+  // By task, of the newest step that was issued task by task; how many steps have been launched as a graph since. Late
+  // tasks have theirs in steps that time_next_step() was called before.
   std::span<const Span> spans() const { return spans_; }
   std::int64_t steps_since_spans() const { return steps_since_spans_; }
-  // The next step is issued task by task, so that spans() are its own.
+  // The next step is issued task by task and waited for to its last task, so that spans() are its own.
   void time_next_step() { time_next_step_ = true; }
   // Steps launched as a graph so far (device/graph.h). Where the device has graphs, the plan could be one and the
   // device refused to record it: what it says, else empty; steps are issued task by task then.
   std::int64_t graph_steps() const { return graph_steps_; }
   const std::string& graph_refusal() const { return graph_refusal_; }
   const Memory& measured_memory() const { return meter_.peak(); }
-  // Sent by this rank so far.
+  // Sent by this rank so far; exact after drain().
   comm::CommBytes comm_bytes() const;
   // Read from and written to the other tiers so far.
   const IoBytes& io_bytes() const { return tasks_->moved(); }
@@ -159,7 +160,7 @@ class Executor {
   std::string attention_;
   bool has_pending_ = false;  // the last step's update is still to be done
 
-  bool graph_possible_ = false, recording_ = false, draining_ = false, time_next_step_ = false;
+  bool graph_possible_ = false, recording_ = false, draining_ = false, time_next_step_ = false, timed_ = false;
   std::int64_t steps_ = 0, graph_steps_ = 0, steps_since_spans_ = 0;
   std::optional<device::Graph> graph_;  // destroyed before the communicators whose work it holds
   IoBytes moved_by_graph_{};            // by one launch

@@ -128,8 +128,8 @@ std::string comm_json(const comm::CommBytes& b) {
                      b.all_gather, b.all_to_all, b.broadcast, b.consensus, b.total());
 }
 
-std::string exposed_json(const StepPlan& plan, std::span<const Span> spans) {
-  const auto exposed = exposed_ms(plan, spans);
+std::string exposed_json(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin) {
+  const auto exposed = exposed_ms(plan, spans, begin);
   std::string text;
   for (std::size_t lane = 1; lane < kLanes; ++lane)
     text += fmt::format("{}\"{}\":{:.3f}", lane > 1 ? "," : "", kLaneNames[lane], exposed[lane]);

@@ -47,7 +47,7 @@ std::string step_line(const StepReport& report);
 // {"device": {"planned_peak_bytes": ..., ...}}: predicted memory, and what was measured where there is any.
 std::string memory_json(const Memory& planned, const Memory* measured);
 std::string comm_json(const comm::CommBytes& bytes);
-std::string exposed_json(const StepPlan& plan, std::span<const Span> spans);
+std::string exposed_json(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin = -1);
 // Moved by a step to and from each tier below the device; nothing is there yet.
 std::string io_json(const IoBytes& bytes);
 

@@ -122,18 +122,24 @@ BoundSeconds seconds_of(const Task& task, const MachineProfile& m) {
 }
 
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) {
+  // Where some are late, after a step that leaves them.
   const std::size_t n = plan.tasks.size();
-  std::vector<Span> spans(2 * n);  // of the step before, whose late tasks are still to be done; of this one
-  std::vector<bool> done(2 * n);
+  const bool after_another =
+      std::any_of(plan.tasks.begin(), plan.tasks.end(), [](const Task& task) { return task.late; });
+  const std::size_t first = after_another ? n : 0, all_tasks = first + n;
+  std::vector<Span> spans(all_tasks);
+  std::vector<bool> done(all_tasks);
   std::array<std::vector<std::size_t>, kLanes> queues;
-  for (std::size_t t = 0; t < 2 * n; ++t)
-    if (const Task& task = plan.tasks[t % n]; t >= n || task.late)
-      queues[static_cast<std::size_t>(task.lane)].push_back(t);
+  std::size_t left = 0;  // of the step before, but for what is late
+  for (std::size_t t = 0; t < all_tasks; ++t) {
+    queues[static_cast<std::size_t>(plan.tasks[t % n].lane)].push_back(t);
+    left += t < first && !plan.tasks[t].late ? 1 : 0;
+  }
   const auto may_start = [&](std::size_t t) {
     const Task& task = plan.tasks[t % n];
-    if (t < n) return true;
-    return (task.late_wait < 0 || done[index(task.late_wait)]) &&
-           std::all_of(task.waits.begin(), task.waits.end(), [&](int wait) { return done[n + index(wait)]; });
+    if (t >= first && (left > 0 || (task.late_wait >= 0 && !done[index(task.late_wait)]))) return false;
+    const std::size_t step = t >= first ? first : 0;
+    return std::all_of(task.waits.begin(), task.waits.end(), [&](int wait) { return done[step + index(wait)]; });
   };
   std::array<std::size_t, kLanes> next{};
   std::array<Running, kLanes> running;
@@ -158,8 +164,7 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) 
     double step = std::numeric_limits<double>::infinity();
     for (const Running& r : running)
       if (r.task >= 0) step = std::min(step, r.left / r.speed(all, machine));
-    if (step == std::numeric_limits<double>::infinity())
-      return {spans.begin() + static_cast<std::ptrdiff_t>(n), spans.end()};
+    if (step == std::numeric_limits<double>::infinity()) break;
     now += step;
     for (Running& r : running) {
       if (r.task < 0) continue;
@@ -168,9 +173,16 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) 
       if (r.left > 1e-12) continue;  // less than what the clock shows
       spans[index(r.task)].end = nanoseconds();
       done[index(r.task)] = true;
+      left -= index(r.task) < first && !plan.tasks[index(r.task)].late ? 1 : 0;
       r.task = -1;
     }
   }
+  std::int64_t start = 0;
+  for (std::size_t t = 0; t < first; ++t)
+    if (!plan.tasks[t].late) start = std::max(start, spans[t].end);
+  spans.erase(spans.begin(), spans.begin() + static_cast<std::ptrdiff_t>(first));
+  for (Span& span : spans) span = {span.begin - start, span.end - start};
+  return spans;
 }
 
 double makespan_s(const StepPlan& plan, std::span<const Span> spans) {
@@ -180,22 +192,25 @@ double makespan_s(const StepPlan& plan, std::span<const Span> spans) {
   return static_cast<double>(end) * 1e-9;
 }
 
-std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span> spans) {
+std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin) {
   std::array<double, kLanes> exposed{};
-  std::int64_t free = -1;
+  const auto charge = [&](int task, std::int64_t from, std::int64_t to) {
+    if (to > from)
+      exposed[static_cast<std::size_t>(plan.tasks[index(task)].lane)] += static_cast<double>(to - from) / 1e6;
+  };
+  std::int64_t free = begin;
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
     const Task& task = plan.tasks[t];
     if (task.lane != LaneId::compute) continue;
     if (free >= 0 && spans[t].begin > free) {
       int last = -1;
       for (const int wait : task.waits)
-        if (last < 0 || spans[static_cast<std::size_t>(wait)].end > spans[static_cast<std::size_t>(last)].end)
-          last = wait;
-      // Else it was a late task of the step before, of which there is no span.
-      if (task.late_wait >= 0 && (last < 0 || spans[index(last)].end <= free)) last = task.late_wait;
-      if (last >= 0)
-        exposed[static_cast<std::size_t>(plan.tasks[index(last)].lane)] +=
-            static_cast<double>(spans[t].begin - free) / 1e6;
+        if (last < 0 || spans[index(wait)].end > spans[index(last)].end) last = wait;
+      // What is left after it was for a late task of the step before, of which there is no span.
+      const std::int64_t until =
+          task.late_wait < 0 ? spans[t].begin : std::max(free, last < 0 ? free : spans[index(last)].end);
+      if (last >= 0) charge(last, free, until);
+      if (task.late_wait >= 0) charge(task.late_wait, until, spans[t].begin);
     }
     free = spans[t].end;
   }
@@ -222,6 +237,12 @@ BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, 
     int last = before[index(at)];
     for (const int wait : task.waits)
       if (last < 0 || spans[index(wait)].end > spans[index(last)].end) last = wait;
+    if (task.late_wait >= 0) {  // of the step before: what is seen of it is that the task began no earlier
+      const double waited =
+          static_cast<double>(spans[index(at)].begin - (last < 0 ? 0 : spans[index(last)].end)) * 1e-9;
+      const BoundSeconds late = seconds_of(plan.tasks[index(task.late_wait)], machine);
+      for (std::size_t b = 0; b < path.size(); ++b) path[b] += std::max(0.0, waited) * late[b] / sum_of(late);
+    }
     at = last;
   }
   return path;

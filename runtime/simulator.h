@@ -43,8 +43,8 @@ double sum_of(const BoundSeconds& seconds);
 // Of the task alone on the machine.
 BoundSeconds seconds_of(const Task& task, const MachineProfile& machine);
 
-// When each task of the plan would run in a step among others: lanes in order, waits kept, beside it first what is late
-// of the step before. Tasks that run at once share cores, memory and
+// When each task of the plan would run, in ns from the step's begin: lanes in order, waits kept, and where tasks are
+// late, beside those that the step before left. Tasks that run at once share cores, memory and
 // drives: where they ask for more than there is, all of them get their part (processor sharing).
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine);
 
@@ -52,8 +52,8 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine);
 double makespan_s(const StepPlan& plan, std::span<const Span> spans);
 
 // Time that the compute lane stood still for each lane, in ms: before each compute task, charged to the lane of the
-// wait that ended last.
-std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span> spans);
+// wait that ended last. `begin`: of the step; -1: unknown, and the wait before the first task is not counted.
+std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin = -1);
 
 // What the step's time goes to: of the tasks on its critical path, each the last that the next one waited for.
 BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, std::span<const Span> spans);

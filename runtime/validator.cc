@@ -100,6 +100,7 @@ std::optional<std::string> find_late_conflict(const StepPlan& plan) {
   for (std::size_t late = 0; late < plan.tasks.size(); ++late) {
     const Task& task = plan.tasks[late];
     if (!task.late) continue;
+    if (plan.cyclic) return fmt::format("{} is late in a cycle", describe(plan, late));
     for (const Use& use : task.uses)
       if (const Buffer& buffer = plan.buffers[static_cast<std::size_t>(use.buffer)];
           !buffer.whole_cycle || buffer.kind != Kind::parameters)
@@ -110,8 +111,11 @@ std::optional<std::string> find_late_conflict(const StepPlan& plan) {
     for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
       const Task& next = plan.tasks[t];
       auto&& of_lane = lane_after[static_cast<std::size_t>(next.lane)];
+      // The step's end leaves out the lane.
+      if (!next.late && next.lane == task.lane)
+        return fmt::format("{} is not late, as others of its lane are", describe(plan, t));
       const auto awaited = next.late_wait >= 0 ? static_cast<std::size_t>(next.late_wait) : 0;
-      if (next.late_wait >= 0 && !plan.tasks[awaited].late)
+      if (next.late_wait >= 0 && (awaited >= plan.tasks.size() || !plan.tasks[awaited].late))
         return fmt::format("{} waits for task {} of the step before, which is not late", describe(plan, t), awaited);
       after[t] = of_lane || (next.late_wait >= 0 && awaited >= late && plan.tasks[awaited].lane == task.lane) ||
                  std::any_of(next.waits.begin(), next.waits.end(),

@@ -107,6 +107,7 @@ void derive_waits(StepPlan& plan) {
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
     Task& task = plan.tasks[t];
     task.waits.clear();
+    task.late_wait = -1;
     const auto lane = static_cast<std::size_t>(task.lane);
     Clock clock;
     clock.fill(-1);

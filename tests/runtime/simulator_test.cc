@@ -142,7 +142,21 @@ TEST(Simulator, LateTasksRunBesideTheNextStep) {
   EXPECT_NEAR(makespan_s(plan, spans), 2.5, kClock);
   EXPECT_NEAR(end_of(spans), 4, kClock);
   EXPECT_NEAR(exposed_ms(plan, spans)[static_cast<std::size_t>(LaneId::gather)], 500, 1e-3);
-  EXPECT_NEAR(sum_of(critical_path(plan, machine, spans)), 2, kClock);
+  EXPECT_NEAR(sum_of(critical_path(plan, machine, spans)), 2.5, kClock);
+
+  // What is done by the step's end holds nobody up in the next.
+  plan.tasks[2] = task_in(LaneId::gather, 0.5, {0});
+  plan.tasks[2].late = true;
+  EXPECT_NEAR(makespan_s(plan, simulate(plan, machine)), 2, kClock);
+
+  // Before the first task, too.
+  plan.tasks[2] = task_in(LaneId::gather, 0.5, {1});
+  plan.tasks[2].late = true;
+  plan.tasks[0].late_wait = 2;
+  const auto begun_late = simulate(plan, machine);
+  EXPECT_NEAR(static_cast<double>(begun_late[0].begin) * 1e-9, 0.5, kClock);
+  EXPECT_NEAR(exposed_ms(plan, begun_late, 0)[static_cast<std::size_t>(LaneId::gather)], 500, 1e-3);
+  EXPECT_NEAR(sum_of(critical_path(plan, machine, begun_late)), 2.5, kClock);
 }
 
 TEST(Simulator, LanesKeepTheirOrderAndTasksTheirWaits) {
