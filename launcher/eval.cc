@@ -72,11 +72,10 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   }
   require_same_plan(job, world);
   if (speaks)
-    fmt::print(stderr, "strata: {} of {:.1f}M parameters, {}; {}; {} {} a rank ({}); {} a rank on {}\n",
-               job.model->family, static_cast<double>(job.model->parameters()) / 1e6,
-               device::name_of(recipe.training.precision), world.describe(), threads,
-               threads == 1 ? "thread" : "threads", share.note, runtime::memory_text(job.plan.memory),
-               runtime::describe(recipe.device.seat));
+    fmt::print(stderr, "strata: {} of {} parameters, {}; {}; {} {} a rank ({}); {} a rank on {}\n", job.model->family,
+               runtime::count_text(job.model->parameters()), device::name_of(recipe.training.precision),
+               world.describe(), threads, threads == 1 ? "thread" : "threads", share.note,
+               runtime::memory_text(job.plan.memory), runtime::describe(recipe.device.seat));
 
   const auto weights = runtime::weights_to_evaluate(job, world, note);
   runtime::Evaluator evaluator(job, world, threads, *weights, runtime::agree_on_algorithms(job, world, note));

@@ -50,8 +50,8 @@ void print_drives(const runtime::Job& job) {
 
 void print_table(const runtime::Job& job, const runtime::Capacity& capacity) {
   const runtime::StepPlan& plan = job.plan;
-  fmt::print("{} of {:.2f}M parameters on {} {}: ZeRO-{}, {}, {} of {} x {} tokens a rank and step, {}\n\n",
-             job.model->family, static_cast<double>(job.model->parameters()) / 1e6, plan.ranks,
+  fmt::print("{} of {} parameters on {} {}: ZeRO-{}, {}, {} of {} x {} tokens a rank and step, {}\n\n",
+             job.model->family, runtime::count_text(job.model->parameters()), plan.ranks,
              plan.ranks == 1 ? "rank" : "ranks", job.recipe.zero.stage, device::name_of(plan.dtype),
              plan.accumulation == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", plan.accumulation),
              job.recipe.training.micro_batch_size, job.recipe.data.seq_len,

@@ -67,16 +67,15 @@ std::vector<std::uint64_t> numbers(const std::vector<std::string>& texts) {
 
 void describe_run(const runtime::Job& job, comm::World& world, int threads, const std::string& cores) {
   const runtime::StepPlan& plan = job.plan;
-  fmt::print(
-      stderr,
-      "strata: {} of {:.1f}M parameters, ZeRO-{} over {} {}, {}, {} sequences of {} tokens a step, {} order, {}\n"
-      "strata: {}; {} {} a rank ({}); {} on {}\n",
-      job.model->family, static_cast<double>(job.model->parameters()) / 1e6, job.recipe.zero.stage, plan.ranks,
-      plan.ranks == 1 ? "rank" : "ranks", device::name_of(job.recipe.training.precision),
-      job.recipe.training.micro_batch_size * plan.accumulation * plan.ranks, job.recipe.data.seq_len,
-      plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once a step" : "reduced in order",
-      world.describe(), threads, threads == 1 ? "thread" : "threads", cores,
-      runtime::memory_text(plan.memory) + " a rank", runtime::describe(job.recipe.device.seat));
+  fmt::print(stderr,
+             "strata: {} of {} parameters, ZeRO-{} over {} {}, {}, {} sequences of {} tokens a step, {} order, {}\n"
+             "strata: {}; {} {} a rank ({}); {} on {}\n",
+             job.model->family, runtime::count_text(job.model->parameters()), job.recipe.zero.stage, plan.ranks,
+             plan.ranks == 1 ? "rank" : "ranks", device::name_of(job.recipe.training.precision),
+             job.recipe.training.micro_batch_size * plan.accumulation * plan.ranks, job.recipe.data.seq_len,
+             plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once a step" : "reduced in order",
+             world.describe(), threads, threads == 1 ? "thread" : "threads", cores,
+             runtime::memory_text(plan.memory) + " a rank", runtime::describe(job.recipe.device.seat));
   for (const std::string& text : job.recipe.notes) note(text);
   if (!job.recipe.checkpoint.dir) note("nothing of this run is kept: checkpoint.dir names no folder for checkpoints");
   if (plan.tile_bytes) fmt::print(stderr, "strata: {}\n", runtime::tiling_text(plan));

@@ -60,7 +60,8 @@ std::string tiling_text(const StepPlan& plan);
 // "device 1.50 GiB, host 320.0 MiB": the peaks of the tiers that are used.
 std::string memory_text(const Memory& memory);
 
-// "1.50 GiB".
+// "1.50 GiB"; "7.62B", "124.4M", "12.3K".
 std::string bytes_text(std::size_t bytes);
+std::string count_text(std::size_t count);
 
 }  // namespace strata::runtime

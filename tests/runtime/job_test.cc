@@ -19,6 +19,15 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+TEST(JobTest, AmountsAsPeopleSayThem) {
+  EXPECT_EQ(count_text(12'345), "12.3K");
+  EXPECT_EQ(count_text(124'439'808), "124.4M");
+  EXPECT_EQ(count_text(7'615'616'512), "7.62B");
+  EXPECT_EQ(bytes_text(0), "0");
+  EXPECT_EQ(bytes_text(1536), "1.5 KiB");
+  EXPECT_EQ(bytes_text(std::size_t{3} << 29), "1.50 GiB");
+}
+
 TEST(JobTest, StepsOfTooManyCallsAreRefusedBeforeTheyAreListed) {
   const auto refused = [](const std::vector<std::string>& sets, int ranks, const char* words) {
     EXPECT_FAILURE(tiny_job(sets, ranks), Exit::usage, HasSubstr(words));
