@@ -40,14 +40,29 @@ std::optional<std::string> from_hex(std::string_view hex) {
   return bytes;
 }
 
+const char* word(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::none:
+      return "";
+    case Epilogue::gelu_tanh:
+      return " gelu_tanh";
+    case Epilogue::gelu_tanh_gradient:
+      return " gelu_tanh_gradient";
+    case Epilogue::sums_a:
+      return " sums_a";
+    case Epilogue::sums_b:
+      return " sums_b";
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string AlgorithmKey::text() const {
   const ProductShape& s = shape;
   return fmt::format("{}x{}x{} {}{} {}x{}x{} {} {}{}{}{} {}", s.m, s.n, s.k, s.transpose_a ? 'T' : 'N',
                      s.transpose_b ? 'T' : 'N', s.lda, s.ldb, s.ldc, name_of(s.in), name_of(s.out),
-                     s.bias ? " bias" : "", s.accumulate ? " accumulate" : "",
-                     epilogue == Epilogue::gelu_tanh ? " gelu_tanh" : "", alignment);
+                     s.bias ? " bias" : "", s.accumulate ? " accumulate" : "", word(s.epilogue), alignment);
 }
 
 const std::string* AlgorithmTable::find(const AlgorithmKey& key) const {

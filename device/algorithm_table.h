@@ -15,11 +15,10 @@
 
 namespace strata::device {
 
-// A product as a library chooses an algorithm for it: its shape, its epilogue, and how many bytes its operands and
-// their rows are aligned to.
+// A product as a library chooses an algorithm for it: its shape, and how many bytes its operands and their rows are
+// aligned to.
 struct AlgorithmKey {
   ProductShape shape;
-  Epilogue epilogue = Epilogue::none;
   int alignment = 16;
   // One line of words, such as "1024x4096x768 NT 768x768x4096 bf16 bf16 bias gelu_tanh 16".
   std::string text() const;

@@ -10,7 +10,8 @@ class Product::Impl {
  public:
   struct Operands {
     ConstView a, b, bias;
-    View c, workspace, activated;  // activated: the epilogue's output, or empty
+    View c, workspace, epilogue_out;
+    ConstView epilogue_in;
   };
 
   explicit Impl(const ProductShape& product) : shape(product) {}
@@ -18,6 +19,11 @@ class Product::Impl {
 
   virtual std::size_t workspace_bytes(int threads) = 0;
   virtual void run(Lane& lane, const Operands& x) = 0;
+
+  // The epilogue as an operation of its own, once the product without it is queued. What lies between the rows of C
+  // stays as it is. Its scratch is part of Product::workspace_bytes().
+  void run_epilogue(Lane& lane, const Operands& x) const;
+  std::size_t epilogue_workspace() const;
 
   const ProductShape shape;
 };

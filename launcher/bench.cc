@@ -52,7 +52,8 @@ Floor floor_of(const runtime::Job& job, int threads) {
   for (const auto& unit : job.model->units) unit->list_products(all);
   Floor floor;
   std::vector<std::pair<device::ProductShape, int>> distinct;
-  for (const device::ProductShape& shape : all) {
+  for (device::ProductShape shape : all) {
+    shape.epilogue = device::Epilogue::none;
     const auto known = std::find_if(distinct.begin(), distinct.end(), [&](const auto& d) { return d.first == shape; });
     if (known == distinct.end())
       distinct.emplace_back(shape, 1);

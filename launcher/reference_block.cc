@@ -101,7 +101,8 @@ std::vector<ReferenceBlock::TimedProduct> ReferenceBlock::prepare(const models::
   std::vector<ProductShape> shapes;
   unit.list_products(shapes);
   std::vector<TimedProduct> products;
-  for (const ProductShape& s : shapes) {
+  for (ProductShape s : shapes) {
+    s.epilogue = device::Epilogue::none;  // of the products' time alone
     const auto extent = [](std::int64_t rows, std::int64_t row) { return static_cast<std::size_t>(rows * row); };
     TimedProduct& p = products.emplace_back(TimedProduct{device::Product({}, s), {}, {}, {}, {}, {}});
     p.a = memory_.take(extent(s.transpose_a ? s.k : s.m, s.lda), s.in);

@@ -58,8 +58,16 @@ struct BlockPlan {
         qkv({tokens, s.hidden, {{3 * s.hidden, o.qkv, o.qkv_bias}}, true, true, run.dtype, run.device}),
         projection(
             {tokens, s.hidden, {{s.hidden, o.projection, o.projection_bias}}, true, true, run.dtype, run.device}),
-        up({tokens, s.hidden, {{s.inner, o.up, o.up_bias}}, true, true, run.dtype, run.device}),
-        down({tokens, s.inner, {{s.hidden, o.down, o.down_bias}}, true, true, run.dtype, run.device}) {
+        up({tokens, s.hidden, {{s.inner, o.up, o.up_bias}}, true, true, run.dtype, run.device, /*gelu_behind=*/true}),
+        down({tokens,
+              s.inner,
+              {{s.hidden, o.down, o.down_bias}},
+              true,
+              true,
+              run.dtype,
+              run.device,
+              false,
+              /*gelu_before=*/true}) {
     const DType t = run.dtype;
     Slots save;
     mean1 = save.add(tokens, DType::fp32);
@@ -180,8 +188,7 @@ class Block final : public Unit {
                           b.normed2.of(saved), b.mean2.of(saved), b.rstd2.of(saved));
         return;
       case kUp:
-        b.up.forward(lane, c.parameters, b.normed2.of(saved), b.inner.of(saved), scratch, device::Epilogue::gelu_tanh,
-                     b.active.of(saved));
+        b.up.forward(lane, c.parameters, b.normed2.of(saved), b.inner.of(saved), scratch, b.active.of(saved));
         return;
       case kDown:
         if (!y) return;
@@ -202,8 +209,7 @@ class Block final : public Unit {
       case kDown: {
         const ConstView d_down = through_dropout(lane, c, 2, dy);
         b.down.backward_parameters(lane, b.active.of(saved), d_down, gradients, scratch);
-        b.down.backward_input(lane, c.parameters, d_down, d_inner, scratch);
-        gelu_backward(lane, d_inner, b.inner.of(saved), d_inner);
+        b.down.backward_input(lane, c.parameters, d_down, d_inner, scratch, b.inner.of(saved));
         return;
       }
       case kUp:

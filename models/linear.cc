@@ -11,6 +11,7 @@ namespace {
 
 using device::ConstView;
 using device::DType;
+using device::Epilogue;
 using device::Lane;
 using device::ProductShape;
 using device::View;
@@ -25,6 +26,12 @@ View fp32_view(View scratch, std::size_t offset, std::size_t size) {
 
 View rest_of(View scratch, std::size_t offset) {
   return View{scratch.data + offset, (scratch.bytes() - offset) / size_of(scratch.dtype), scratch.dtype};
+}
+
+// The matrix whose first column is `column`.
+template <typename AnyView>
+AnyView from(AnyView matrix, std::size_t column) {
+  return matrix.sub(column, matrix.size - column);
 }
 
 }  // namespace
@@ -48,10 +55,14 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     const auto n = static_cast<std::int64_t>(run.out);
     const std::int64_t ldw = spec_.input_major ? n : in;
     const bool sum = runs.size() > 1;
-    ProductShape forward{rows, n, in, false, !spec_.input_major, in, ldw, all, t, t, spec_.bias, false};
-    ProductShape input{rows, in, n, false, spec_.input_major, all, ldw, in, t, sum ? DType::fp32 : t, false, sum};
-    ProductShape weights = spec_.input_major ? ProductShape{in, n, rows, true, false, in, all, ldw, t, t, false, false}
-                                             : ProductShape{n, in, rows, true, false, all, in, ldw, t, t, false, false};
+    const bool major = spec_.input_major;
+    const Epilogue sums = !spec_.bias ? Epilogue::none : major ? Epilogue::sums_b : Epilogue::sums_a;
+    const Epilogue behind = spec_.gelu_behind ? Epilogue::gelu_tanh : Epilogue::none;
+    const Epilogue before = spec_.gelu_before && !sum ? Epilogue::gelu_tanh_gradient : Epilogue::none;
+    const ProductShape forward{rows, n, in, false, !major, in, ldw, all, t, t, spec_.bias, false, behind};
+    const ProductShape input{rows, in, n, false, major, all, ldw, in, t, sum ? DType::fp32 : t, false, sum, before};
+    const ProductShape weights = major ? ProductShape{in, n, rows, true, false, in, all, ldw, t, t, false, false, sums}
+                                       : ProductShape{n, in, rows, true, false, all, in, ldw, t, t, false, false, sums};
     groups_.push_back(Group{run.out, run.weight, run.column, device::Product(spec_.device, forward),
                             device::Product(spec_.device, input), device::Product(spec_.device, weights)});
   }
@@ -61,14 +72,16 @@ std::size_t Linear::input_sum_bytes() const {
   return groups_.size() > 1 ? aligned(spec_.rows * spec_.in * sizeof(float)) : 0;
 }
 
+std::size_t Linear::packed_bias_bytes() const {
+  return spec_.bias && spec_.pieces.size() > 1 ? aligned(out_ * size_of(spec_.dtype)) : 0;
+}
+
 std::size_t Linear::scratch_bytes(int threads) const {
   std::size_t products = 0;
   for (const Group& g : groups_)
     for (const device::Product* p : {&g.forward, &g.input, &g.weights})
       products = std::max(products, p->workspace_bytes(threads));
-  const std::size_t packed_bias = spec_.bias ? aligned(out_ * size_of(spec_.dtype)) : 0;
-  const std::size_t sums = spec_.bias ? device::column_sum_workspace(spec_.rows, out_) : 0;
-  return std::max(packed_bias + input_sum_bytes() + products, sums);
+  return std::max(packed_bias_bytes(), input_sum_bytes()) + products;
 }
 
 void Linear::list_products(std::vector<ProductShape>& out) const {
@@ -77,8 +90,7 @@ void Linear::list_products(std::vector<ProductShape>& out) const {
 }
 
 // A product of one row reads W once and multiplies little: no library's tiles.
-void Linear::forward_row(Lane& lane, const ParameterRange& parameters, ConstView x, View y, device::Epilogue epilogue,
-                         View epilogue_out) const {
+void Linear::forward_row(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View active) const {
   std::size_t column = 0;
   for (const Piece& piece : spec_.pieces) {
     const ConstView bias = spec_.bias ? parameters.sub(piece.bias, piece.out) : ConstView{};
@@ -86,61 +98,64 @@ void Linear::forward_row(Lane& lane, const ParameterRange& parameters, ConstView
                    x, bias, y.sub(column, piece.out));
     column += piece.out;
   }
-  if (epilogue == device::Epilogue::gelu_tanh) device::gelu_forward(lane, y.sub(0, out_), epilogue_out.sub(0, out_));
+  if (spec_.gelu_behind) device::gelu_forward(lane, y.sub(0, out_), active.sub(0, out_));
 }
 
 void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View scratch,
-                     device::Epilogue epilogue, View epilogue_out) const {
-  if (spec_.rows == 1) return forward_row(lane, parameters, x, y, epilogue, epilogue_out);
+                     View active) const {
+  if (spec_.rows == 1) return forward_row(lane, parameters, x, y, active);
   ConstView bias;
-  std::size_t used = 0;
   if (spec_.bias && spec_.pieces.size() == 1) {
     bias = parameters.sub(spec_.pieces[0].bias, out_);
   } else if (spec_.bias) {
     // Biases are shorter than the alignment of parameters: pack them side by side.
-    View packed{scratch.data, out_, spec_.dtype};
+    const View packed{scratch.data, out_, spec_.dtype};
     std::size_t column = 0;
     for (const Piece& piece : spec_.pieces) {
       device::cast(lane, parameters.sub(piece.bias, piece.out), packed.sub(column, piece.out));
       column += piece.out;
     }
     bias = packed;
-    used = aligned(packed.bytes());
   }
-  for (const Group& g : groups_) {
-    const std::size_t columns_left = y.size - g.column;
+  const View rest = rest_of(scratch, packed_bias_bytes());
+  for (const Group& g : groups_)
     g.forward.run(lane, x, parameters.sub(g.weight, g.out * spec_.in), bias ? bias.sub(g.column, g.out) : bias,
-                  y.sub(g.column, columns_left), rest_of(scratch, used), epilogue,
-                  epilogue_out ? epilogue_out.sub(g.column, columns_left) : epilogue_out);
-  }
+                  from(y, g.column), rest, active ? from(active, g.column) : active);
 }
 
-void Linear::backward_input(Lane& lane, const ParameterRange& parameters, ConstView dy, View dx, View scratch) const {
+void Linear::backward_input(Lane& lane, const ParameterRange& parameters, ConstView dy, View dx, View scratch,
+                            ConstView inactive) const {
   const bool several = groups_.size() > 1;
   const View target = several ? fp32_view(scratch, 0, spec_.rows * spec_.in) : dx;
   const View rest = rest_of(scratch, input_sum_bytes());
   if (several) device::zero(lane, target);
   for (const Group& g : groups_)
-    g.input.run(lane, dy.sub(g.column, dy.size - g.column), parameters.sub(g.weight, g.out * spec_.in), {}, target,
-                rest);
-  if (several) device::cast(lane, target, dx);
+    g.input.run(lane, from(dy, g.column), parameters.sub(g.weight, g.out * spec_.in), {}, target, rest, {},
+                several ? ConstView{} : inactive);
+  if (!several) return;
+  device::cast(lane, target, dx);
+  if (spec_.gelu_before) device::gelu_backward(lane, dx, inactive, dx);
 }
 
 void Linear::backward_parameters(Lane& lane, ConstView x, ConstView dy, const GradientRange& gradients,
                                  View scratch) const {
+  const bool packs = packed_bias_bytes() > 0;
+  View sums;
+  if (spec_.bias) sums = packs ? View{scratch.data, out_, spec_.dtype} : gradients.sub(spec_.pieces[0].bias, out_);
+  const View rest = rest_of(scratch, packed_bias_bytes());
   for (const Group& g : groups_) {
     const View dw = gradients.sub(g.weight, g.out * spec_.in);
-    const ConstView dy_group = dy.sub(g.column, dy.size - g.column);
+    const View db = sums ? sums.sub(g.column, g.out) : sums;
+    const ConstView dy_group = from(dy, g.column);
     if (spec_.input_major)
-      g.weights.run(lane, x, dy_group, {}, dw, scratch);
+      g.weights.run(lane, x, dy_group, {}, dw, rest, db);
     else
-      g.weights.run(lane, dy_group, x, {}, dw, scratch);
+      g.weights.run(lane, dy_group, x, {}, dw, rest, db);
   }
-  if (!spec_.bias) return;
+  if (!packs) return;
   std::size_t column = 0;
   for (const Piece& piece : spec_.pieces) {
-    device::column_sum(lane, spec_.rows, piece.out, out_, dy.sub(column, dy.size - column),
-                       gradients.sub(piece.bias, piece.out), scratch);
+    device::cast(lane, sums.sub(column, piece.out), gradients.sub(piece.bias, piece.out));
     column += piece.out;
   }
 }

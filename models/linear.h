@@ -10,8 +10,8 @@
 
 namespace strata::models {
 
-// y[rows, out] = x[rows, in] W (+ b), where W's outputs may be several tensors side by side (q, k, v; gate, up).
-// Prepared once per shape and shared by all blocks.
+// y[rows, out] = x[rows, in] W (+ b), where W's outputs may be several tensors side by side (q, k, v; gate, up), with
+// the GELU (tanh) behind or before it in the same products. Prepared once per shape and shared by all blocks.
 class Linear {
  public:
   // Where one tensor lies in the unit's flat buffer.
@@ -27,6 +27,8 @@ class Linear {
     bool input_major;  // W is stored [in, out] (GPT-2's Conv1D), else [out, in]
     device::DType dtype;
     device::Device device = {};
+    bool gelu_behind = false;  // forward gives gelu(y) too
+    bool gelu_before = false;  // x is a gelu's output: backward_input gives the gradient of what that was applied to
   };
   explicit Linear(const Spec& spec);
 
@@ -37,12 +39,12 @@ class Linear {
   // Adds the products of one forward and backward.
   void list_products(std::vector<device::ProductShape>& out) const;
 
+  // active[rows, out] = gelu(y), where one is behind.
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
-               device::View scratch, device::Epilogue epilogue = device::Epilogue::none,
-               device::View epilogue_out = {}) const;
-  // dx[rows, in] = dy W^T.
+               device::View scratch, device::View active = {}) const;
+  // dx[rows, in] = dy W^T; with a gelu before, times gelu'(inactive[rows, in]).
   void backward_input(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::View dx,
-                      device::View scratch) const;
+                      device::View scratch, device::ConstView inactive = {}) const;
   // dW = x^T dy and db = the column sums of dy, into the places of W and b in `gradients`.
   void backward_parameters(device::Lane&, device::ConstView x, device::ConstView dy, const GradientRange& gradients,
                            device::View scratch) const;
@@ -54,8 +56,9 @@ class Linear {
     device::Product forward, input, weights;
   };
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
-                   device::Epilogue epilogue, device::View epilogue_out) const;
-  std::size_t input_sum_bytes() const;  // fp32 sum of several groups' dx; 0 with one group
+                   device::View active) const;
+  std::size_t input_sum_bytes() const;    // fp32 sum of several groups' dx; 0 with one group
+  std::size_t packed_bias_bytes() const;  // biases of several pieces, or their gradients, side by side
 
   Spec spec_;
   std::size_t out_ = 0;

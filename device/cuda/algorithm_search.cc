@@ -52,6 +52,7 @@ class Bench {
   Bench(Lane& lane, const ProductShape& s)
       : lane_(lane),
         impl_(static_cast<StreamLane&>(lane.impl())),
+        product_(make_product(lane.device(), s)),
         begin_(make_timing_event()),
         end_(make_timing_event()) {
     const std::size_t out = extent(s.m, s.n, s.ldc);
@@ -59,8 +60,15 @@ class Bench {
     x_.b = random(lane.device(), b_, s.transpose_b ? extent(s.n, s.k, s.ldb) : extent(s.k, s.n, s.ldb), s.in);
     x_.c = random(lane.device(), c_, out, s.out);
     if (s.bias) x_.bias = random(lane.device(), bias_, static_cast<std::size_t>(s.n), s.out);
-    activated_ = random(lane.device(), activated_memory_, s.bias ? out : 1, s.out);
-    x_.workspace = random(lane.device(), workspace_, kMatmulWorkspace, DType::bf16);
+    const std::size_t workspace = std::max(kMatmulWorkspace, product_->epilogue_workspace());
+    x_.workspace = random(lane.device(), workspace_, workspace / 2, DType::bf16);
+    if (s.epilogue == Epilogue::none) return;
+    // As large as the largest of what epilogues take.
+    const View second = random(lane.device(), second_, std::max(out, static_cast<std::size_t>(s.m)), s.out);
+    if (s.epilogue == Epilogue::gelu_tanh_gradient)
+      x_.epilogue_in = second;
+    else
+      x_.epilogue_out = second;
   }
 
   // The fastest of the library's proposals, and its time of a run; without any, "" and infinity.
@@ -70,7 +78,6 @@ class Bench {
   };
   Best best(const AlgorithmKey& key) {
     Best best;
-    x_.activated = key.epilogue == Epilogue::none ? View{} : activated_;
     Matmul matmul(impl_.cublaslt_handle(), key);
     for (const std::string& algorithm : matmul.candidates(kCandidates)) {
       if (!matmul.choose(algorithm)) continue;
@@ -81,9 +88,8 @@ class Bench {
   }
 
   // Of the epilogue as an operation of its own.
-  float activation_ms(const ProductShape& s) {
-    const auto size = static_cast<std::size_t>(s.m * s.n);
-    return time([&] { device::gelu_forward(lane_, x_.c.sub(0, size), activated_.sub(0, size)); });
+  float epilogue_ms() {
+    return time([&] { product_->run_epilogue(lane_, x_); });
   }
 
  private:
@@ -109,10 +115,10 @@ class Bench {
 
   Lane& lane_;
   StreamLane& impl_;
+  std::unique_ptr<Product::Impl> product_;
   StreamEvent begin_, end_;
-  DeviceMemory a_, b_, c_, bias_, activated_memory_, workspace_;
+  DeviceMemory a_, b_, c_, bias_, second_, workspace_;
   Product::Impl::Operands x_;
-  View activated_;
 };
 
 // The alignment of a shape whose operands are aligned: what its rows leave of it.
@@ -137,17 +143,18 @@ void search_algorithms(Device device, std::span<const ProductShape> shapes, Algo
   AbortToken abort;
   Lane lane("algorithms", 1, 0, abort, device);
   for (const ProductShape& s : shapes) {
-    const AlgorithmKey plain{s, Epilogue::none, alignment_of(s)}, gelu{s, Epilogue::gelu_tanh, alignment_of(s)};
-    // Products with an epilogue have a bias.
-    const bool fuses = s.bias && Matmul::fuses(gelu);
-    if (table.find(plain) && (!fuses || table.find(gelu))) continue;
+    const AlgorithmKey fused{s, alignment_of(s)};
+    AlgorithmKey plain = fused;
+    plain.shape.epilogue = Epilogue::none;
+    const bool fuses = s.epilogue != Epilogue::none && Matmul::fuses(fused);
+    if (table.find(plain) && (!fuses || table.find(fused))) continue;
     Bench bench(lane, s);
     const Bench::Best alone = bench.best(plain);
     if (!alone.algorithm.empty()) table.set(plain, alone.algorithm);
     if (!fuses) continue;
-    const Bench::Best fused = bench.best(gelu);
-    const bool apart = fused.ms >= alone.ms + bench.activation_ms(s);
-    table.set(gelu, apart ? std::string(AlgorithmTable::kApart) : fused.algorithm);
+    const Bench::Best together = bench.best(fused);
+    const bool apart = together.ms >= alone.ms + bench.epilogue_ms();
+    table.set(fused, apart ? std::string(AlgorithmTable::kApart) : together.algorithm);
   }
   lane.synchronize();
 }

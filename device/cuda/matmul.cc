@@ -23,11 +23,38 @@ CublasLtOwner<cublasLtMatrixLayout_t> layout(DType dtype, std::int64_t rows, std
   return CublasLtOwner<cublasLtMatrixLayout_t>(out);
 }
 
+bool has_auxiliary(Epilogue epilogue) {
+  return epilogue == Epilogue::gelu_tanh || epilogue == Epilogue::gelu_tanh_gradient;
+}
+
+bool has_sums(Epilogue epilogue) {
+  return epilogue == Epilogue::sums_a || epilogue == Epilogue::sums_b;
+}
+
+cublasLtEpilogue_t epilogue_of(const ProductShape& s) {
+  switch (s.epilogue) {
+    case Epilogue::none:
+      return s.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    case Epilogue::gelu_tanh:
+      return s.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case Epilogue::gelu_tanh_gradient:
+      return CUBLASLT_EPILOGUE_DGELU;
+    case Epilogue::sums_a:
+      return CUBLASLT_EPILOGUE_BGRADB;
+    case Epilogue::sums_b:
+      return CUBLASLT_EPILOGUE_BGRADA;
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 }  // namespace
 
 bool Matmul::fuses(const AlgorithmKey& key) {
-  // The auxiliary output's rows must be multiples of 8 elements; one that is read as well would be overwritten.
-  return key.shape.ldc % 8 == 0 && key.alignment >= 16 && !key.shape.accumulate && key.shape.in == key.shape.out;
+  const ProductShape& s = key.shape;
+  if (s.epilogue == Epilogue::none) return true;
+  // Bias and its gradient are one argument. The auxiliary matrix's rows must be multiples of 8 elements.
+  if (s.in != s.out || (s.bias && s.epilogue != Epilogue::gelu_tanh)) return false;
+  return !has_auxiliary(s.epilogue) || (s.ldc % 8 == 0 && key.alignment >= 16);
 }
 
 Matmul::Matmul(cublasLtHandle_t handle, const AlgorithmKey& key) : handle_(handle), key_(key) {
@@ -44,18 +71,16 @@ Matmul::Matmul(cublasLtHandle_t handle, const AlgorithmKey& key) : handle_(handl
   second_ = s.transpose_a ? layout(s.in, s.m, s.k, s.lda, key) : layout(s.in, s.k, s.m, s.lda, key);
   out_ = layout(s.out, s.n, s.m, s.ldc, key);
 
-  const bool gelu = key.epilogue == Epilogue::gelu_tanh;
-  const cublasLtEpilogue_t epilogue = gelu ? (s.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX)
-                                           : (s.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
+  const cublasLtEpilogue_t epilogue = epilogue_of(s);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
   // The heuristic takes a pointer's alignment from its value: some address, aligned as the key says and no more.
   const std::uintptr_t address = 0x10000u + static_cast<std::uintptr_t>(key.alignment);
-  if (s.bias) {
+  if (s.bias || has_sums(s.epilogue)) {
     const cudaDataType_t type = cuda_type(s.out);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, &address, sizeof address);
   }
-  if (gelu) {
+  if (has_auxiliary(s.epilogue)) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &s.ldc, sizeof s.ldc);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &address, sizeof address);
   }
@@ -112,10 +137,13 @@ bool Matmul::choose(const std::string& algorithm) {
 void Matmul::run(cudaStream_t stream, const Product::Impl::Operands& x, const std::byte* bias,
                  std::byte* workspace) const {
   const float one = 1, beta = key_.shape.accumulate ? 1 : 0;
-  const bool gelu = key_.epilogue == Epilogue::gelu_tanh;
-  if (key_.shape.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
-  if (gelu) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &x.c.data, sizeof x.c.data);
-  std::byte* const out = gelu ? x.activated.data : x.c.data;
+  const Epilogue epilogue = key_.shape.epilogue;
+  const bool gelu = epilogue == Epilogue::gelu_tanh;
+  const std::byte* const vector = has_sums(epilogue) ? x.epilogue_out.data : bias;
+  const std::byte* const auxiliary = gelu ? x.c.data : x.epilogue_in.data;
+  if (vector) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector);
+  if (has_auxiliary(epilogue)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &auxiliary, sizeof auxiliary);
+  std::byte* const out = gelu ? x.epilogue_out.data : x.c.data;
   check(cublaslt().cublasLtMatmul(handle_, description_.get(), &one, x.b.data, first_.get(), x.a.data, second_.get(),
                                   &beta, out, out_.get(), out, out_.get(), &algorithm_, workspace, kMatmulWorkspace,
                                   stream),

@@ -20,10 +20,12 @@ inline constexpr std::size_t kMatmulWorkspace = std::size_t{32} << 20;
 // multiplies bf16 and fp16 exactly. Only algorithms whose bits are the same in every run: the sums of a split k are
 // added up in a fixed order, in fp32, from the workspace (not "in place", which rounds to C's type each time).
 //
-// With the epilogue, D is the activation and C, where the epilogue read it, the auxiliary output.
+// With gelu, D is the activation, and C the auxiliary output; with its gradient, D is C, and what gelu was applied to
+// is the auxiliary input. Sums of the operands are the library's bias gradients, of its first operand (our B) or
+// second.
 class Matmul {
  public:
-  // The library takes the epilogue along for this key at all.
+  // The library takes the epilogue along for this key at all, having one.
   static bool fuses(const AlgorithmKey& key);
   // `handle` outlives it.
   Matmul(cublasLtHandle_t handle, const AlgorithmKey& key);

@@ -9,6 +9,16 @@
 
 namespace strata::device {
 
+// What a product does beside its sums, while they are still in cache, with a second output or input of C's type.
+enum class Epilogue : std::uint8_t {
+  none,
+  gelu_tanh,           // out = gelu(C), of C's shape and leading dimension
+  gelu_tanh_gradient,  // C = (op(A) op(B)) gelu'(in), where gelu was applied to `in`, of C's shape and leading
+                       // dimension
+  sums_a,              // out[m] = the sums of op(A) over k, rounded once; A is transposed
+  sums_b,              // out[n] = those of op(B); B is not transposed
+};
+
 // C[m, n] = op(A)[m, k] op(B)[k, n] (+ bias[n]) (+ C), row-major; a transposed operand is stored as [k, m] or [n, k].
 // Leading dimensions count elements between stored rows. Sums are fp32; C is rounded once. fp16 operands are
 // multiplied in fp32.
@@ -19,12 +29,10 @@ struct ProductShape {
   DType in = DType::fp32;   // of A, B and the bias
   DType out = DType::fp32;  // of C; `in`, or fp32
   bool bias = false;
-  bool accumulate = false;  // C += ...; fp32 C only
+  bool accumulate = false;  // C += ...; fp32 C only, and no epilogue
+  Epilogue epilogue = Epilogue::none;
   friend bool operator==(const ProductShape&, const ProductShape&) = default;
 };
-
-// What each finished tile of C becomes in a second output of C's shape and leading dimension, while still in cache.
-enum class Epilogue : std::uint8_t { none, gelu_tanh };
 
 // A product of one shape, made when the step is planned (oneDNN, cuBLASLt). Cut into tiles whose borders depend on the
 // shape and the kind of processor alone, each computed by one thread, so that the bits do not depend on threads.
@@ -41,8 +49,8 @@ class Product {
   // Bytes of scratch that run() needs in a lane of `threads` threads.
   std::size_t workspace_bytes(int threads) const;
   // `workspace` holds at least workspace_bytes(lane.threads()) and belongs to this call until it has run.
-  void run(Lane& lane, ConstView a, ConstView b, ConstView bias, View c, View workspace,
-           Epilogue epilogue = Epilogue::none, View epilogue_out = {}) const;
+  void run(Lane& lane, ConstView a, ConstView b, ConstView bias, View c, View workspace, View epilogue_out = {},
+           ConstView epilogue_in = {}) const;
 
   class Impl;
 

@@ -20,7 +20,8 @@ namespace strata::device {
 void PrintTo(const ProductShape& s, std::ostream* out) {
   *out << s.m << " x " << s.n << " x " << s.k << (s.transpose_a ? " A^T" : " A") << (s.transpose_b ? " B^T" : " B")
        << " strides " << s.lda << " " << s.ldb << " " << s.ldc << " " << name_of(s.in) << " to " << name_of(s.out)
-       << (s.bias ? " bias" : "") << (s.accumulate ? " accumulate" : "");
+       << (s.bias ? " bias" : "") << (s.accumulate ? " accumulate" : "") << " epilogue "
+       << static_cast<int>(s.epilogue);
 }
 
 namespace {
@@ -40,7 +41,8 @@ ProductShape dense(std::int64_t m, std::int64_t n, std::int64_t k, bool transpos
 // One product on random operands that are exactly as large as they must be.
 struct Multiplication {
   ProductShape shape;
-  Array a, b, bias, before, c, activated;
+  Array a, b, bias, before, c;
+  Array second;  // the epilogue's output or input
 
   explicit Multiplication(const ProductShape& s)
       : shape(s),
@@ -49,47 +51,56 @@ struct Multiplication {
         bias(Array::random(s.in, s.bias ? static_cast<std::size_t>(s.n) : 0, 3)),
         before(Array::random(s.out, extent(s.m, s.n, s.ldc), 4)),
         c(before),
-        activated(before) {}
+        second(Array::random(s.out, before.size(), 5)) {}
 
-  void run(int threads, Epilogue epilogue = Epilogue::none) {
-    c = activated = before;
-    run_on(threads, a.view(), b.view(), shape.bias ? bias.view() : View{}, c.view(), epilogue,
-           epilogue == Epilogue::none ? View{} : activated.view());
+  void run(int threads) {
+    c = before;
+    const bool reads = shape.epilogue == Epilogue::gelu_tanh_gradient;
+    run_on(threads, a.view(), b.view(), shape.bias ? bias.view() : View{}, c.view(),
+           reads || shape.epilogue == Epilogue::none ? View{} : second.view(), reads ? second.view() : View{});
   }
 
-  void run_on(int threads, ConstView left, ConstView right, ConstView shift, View out,
-              Epilogue epilogue = Epilogue::none, View epilogue_out = {}) const {
+  void run_on(int threads, ConstView left, ConstView right, ConstView shift, View out, View epilogue_out = {},
+              ConstView epilogue_in = {}) const {
     const Product product(testing::kDevice, shape);
     Array workspace(DType::fp32, product.workspace_bytes(threads) / sizeof(float) + 1);
     std::memset(workspace.data(), 0xff, workspace.view().bytes());  // NaN: nothing may rely on what it held
     testing::in_lane(threads, [&](Lane& lane) {
-      product.run(lane, left, right, shift, out, workspace.view(), epilogue, epilogue_out);
+      product.run(lane, left, right, shift, out, workspace.view(), epilogue_out, epilogue_in);
     });
   }
 
-  // Every element against a sum of doubles; what lies between the rows of C must be untouched.
+  // One element of op(A) op(B) (+ bias) (+ C) in doubles, and how far fp32 sums in any order, rounded once, may be off.
+  struct Sum {
+    double value, bound;
+  };
+  Sum reference(std::int64_t i, std::int64_t j) const {
+    const ProductShape& s = shape;
+    const double unit = s.out == DType::fp32 ? 0x1p-24 : s.out == DType::bf16 ? 0x1p-9 : 0x1p-12;
+    double sum = 0, size = 0;  // the sum, and that of the magnitudes
+    const auto add = [&](double x) { sum += x, size += std::abs(x); };
+    for (std::int64_t p = 0; p < s.k; ++p)
+      add(double{a[static_cast<std::size_t>(s.transpose_a ? p * s.lda + i : i * s.lda + p)]} *
+          double{b[static_cast<std::size_t>(s.transpose_b ? j * s.ldb + p : p * s.ldb + j)]});
+    if (s.bias) add(double{bias[static_cast<std::size_t>(j)]});
+    if (s.accumulate) add(before[static_cast<std::size_t>(i * s.ldc + j)]);
+    // k + 2 fp32 operations (Higham 2002, section 3.1), then one rounding of C.
+    return {sum, static_cast<double>(s.k + 2) * 0x1p-24 * size + 2 * unit * std::abs(sum)};
+  }
+
+  // Every element of C against its reference; what lies between the rows must be untouched.
   void expect_reference() const {
     SCOPED_TRACE(::testing::PrintToString(shape));
     const ProductShape& s = shape;
-    const double unit = s.out == DType::fp32 ? 0x1p-24 : s.out == DType::bf16 ? 0x1p-9 : 0x1p-12;
     for (std::int64_t i = 0; i < s.m; ++i) {
       for (std::int64_t j = 0; j < s.ldc && (i + 1 < s.m || j < s.n); ++j) {
         const auto place = static_cast<std::size_t>(i * s.ldc + j);
-        const double got = c[place], old = before[place];
         if (j >= s.n) {
-          ASSERT_EQ(got, old) << "between rows, at " << i << ", " << j;
+          ASSERT_EQ(c[place], before[place]) << "between rows, at " << i << ", " << j;
           continue;
         }
-        double sum = 0, size = 0;  // the sum, and that of the magnitudes
-        const auto add = [&](double x) { sum += x, size += std::abs(x); };
-        for (std::int64_t p = 0; p < s.k; ++p)
-          add(double{a[static_cast<std::size_t>(s.transpose_a ? p * s.lda + i : i * s.lda + p)]} *
-              double{b[static_cast<std::size_t>(s.transpose_b ? j * s.ldb + p : p * s.ldb + j)]});
-        if (s.bias) add(double{bias[static_cast<std::size_t>(j)]});
-        if (s.accumulate) add(old);
-        // k + 2 fp32 operations in any order (Higham 2002, section 3.1), then one rounding of C.
-        const double bound = static_cast<double>(s.k + 2) * 0x1p-24 * size + 2 * unit * std::abs(sum);
-        ASSERT_NEAR(got, sum, bound) << "at " << i << ", " << j;
+        const Sum want = reference(i, j);
+        ASSERT_NEAR(c[place], want.value, want.bound) << "at " << i << ", " << j;
       }
     }
   }
@@ -165,24 +176,112 @@ TEST(Product, BitsDoNotDependOnThreads) {
   }
 }
 
-TEST(Product, EpilogueIsActivationOfRoundedOutput) {
+// With rows apart: what lies between them stays as it is.
+ProductShape with_epilogue(DType dtype, Epilogue epilogue) {
+  ProductShape s = dense(300, 210, 40, epilogue == Epilogue::sums_a, false, dtype, dtype);
+  s.lda += 2;
+  s.ldb += 1;
+  s.ldc += 3;
+  s.epilogue = epilogue;
+  return s;
+}
+Multiplication without_epilogue(ProductShape s) {
+  s.epilogue = Epilogue::none;
+  Multiplication plain(s);
+  plain.run(1);
+  return plain;
+}
+
+TEST(Product, GeluIsThatOfTheRoundedOutput) {
   for (const DType dtype : testing::kDTypes) {
-    ProductShape s = dense(300, 210, 40, false, false, dtype, dtype);
-    s.ldc += 3;
+    ProductShape s = with_epilogue(dtype, Epilogue::gelu_tanh);
     s.bias = true;
-    Multiplication x(s), plain(s);
-    x.run(3, Epilogue::gelu_tanh);
-    plain.run(1);
-    EXPECT_EQ(x.c, plain.c) << "the pre-activation stays";
-    Array want = x.before;
+    Multiplication x(s);
+    Array want = x.second;
+    x.run(3);
+    EXPECT_EQ(x.c, without_epilogue(s).c) << "what gelu is applied to stays";
     testing::in_lane(1, [&](Lane& lane) {
       for (std::int64_t i = 0; i < s.m; ++i) {
         const auto offset = static_cast<std::size_t>(i * s.ldc), count = static_cast<std::size_t>(s.n);
         gelu_forward(lane, x.c.view().sub(offset, count), want.view().sub(offset, count));
       }
     });
-    EXPECT_EQ(x.activated, want) << name_of(dtype);
+    EXPECT_EQ(x.second, want) << name_of(dtype);
   }
+}
+
+TEST(Product, GeluGradientIsThatOfTheRoundedOutput) {
+  for (const DType dtype : testing::kDTypes) {
+    const ProductShape s = with_epilogue(dtype, Epilogue::gelu_tanh_gradient);
+    Multiplication x(s);
+    const Array second = x.second;
+    x.run(3);
+    EXPECT_EQ(x.second, second) << "what gelu was applied to stays";
+    Array want = without_epilogue(s).c;
+    testing::in_lane(1, [&](Lane& lane) {
+      for (std::int64_t i = 0; i < s.m; ++i) {
+        const View row = want.view().sub(static_cast<std::size_t>(i * s.ldc), static_cast<std::size_t>(s.n));
+        gelu_backward(lane, row, x.second.view().sub(static_cast<std::size_t>(i * s.ldc), row.size), row);
+      }
+    });
+    EXPECT_EQ(x.c, want) << name_of(dtype);
+  }
+}
+
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+// Aligned as a library wants it that takes the epilogue along: the sum may then not be rounded before. Gelu and its
+// slope are at most 1.13 steep each.
+TEST(Product, AlignedGeluAgreesWithReference) {
+  constexpr double kStep = 1e-5;
+  for (const DType dtype : testing::kDTypes)
+    for (const Epilogue epilogue : {Epilogue::gelu_tanh, Epilogue::gelu_tanh_gradient}) {
+      ProductShape s = dense(96, 64, 48, false, true, dtype, dtype);
+      s.bias = epilogue == Epilogue::gelu_tanh;
+      s.epilogue = epilogue;
+      Multiplication x(s);
+      const Array input = x.second;
+      x.run(1);
+      if (s.bias) x.expect_reference();
+      for (std::int64_t i = 0; i < s.m; ++i)
+        for (std::int64_t j = 0; j < s.n; ++j) {
+          const auto place = static_cast<std::size_t>(i * s.ldc + j);
+          const Multiplication::Sum sum = x.reference(i, j);
+          const double at = input[place], slope = (gelu(at + kStep) - gelu(at - kStep)) / (2 * kStep);
+          const double want = s.bias ? gelu(sum.value) : sum.value * slope, size = std::abs(sum.value);
+          ASSERT_NEAR(s.bias ? x.second[place] : x.c[place], want,
+                      1.13 * sum.bound + testing::tolerance(dtype, want, 2 * size, 16))
+              << name_of(dtype) << " at " << i << ", " << j;
+        }
+    }
+}
+
+TEST(Product, SumsOfAnOperandAreItsColumnSums) {
+  for (const DType dtype : testing::kDTypes)
+    for (const Epilogue epilogue : {Epilogue::sums_a, Epilogue::sums_b}) {
+      const ProductShape s = with_epilogue(dtype, epilogue);
+      Multiplication x(s);
+      const Array before = x.second;
+      x.run(2);
+      x.expect_reference();
+      const bool first = epilogue == Epilogue::sums_a;
+      const auto count = static_cast<std::size_t>(first ? s.m : s.n);
+      const Array& operand = first ? x.a : x.b;
+      for (std::size_t j = 0; j < x.second.size(); ++j) {
+        if (j >= count) {
+          ASSERT_EQ(x.second[j], before[j]) << "behind the sums";
+          continue;
+        }
+        double sum = 0, size = 0;
+        for (std::int64_t p = 0; p < s.k; ++p) {
+          const double term = operand[static_cast<std::size_t>(p * (first ? s.lda : s.ldb)) + j];
+          sum += term, size += std::abs(term);
+        }
+        ASSERT_NEAR(x.second[j], sum, testing::tolerance(dtype, sum, size, static_cast<double>(s.k))) << j;
+      }
+    }
 }
 
 // fp16 is multiplied in fp32: sums beyond 65,504 on the way do no harm, at the end they are infinite.

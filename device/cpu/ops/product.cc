@@ -95,7 +95,7 @@ class TiledProduct final : public Product::Impl {
   Scratch scratch(View workspace, int worker) const;
   void run_native(const Operands& x, const Tile& t, int worker, const Scratch& s) const;
   void run_widened(const Operands& x, const Tile& t, int worker, const Scratch& s) const;
-  void activate(const Operands& x, const Tile& t) const;
+  void finish(const Operands& x, const Tile& t) const;
   void run_matmul(std::size_t slot, int worker, const void* a, const void* b, const void* bias, void* c,
                   void* library) const {
     matmuls_[slot]->run(*workers_[worker]->handles[slot], a, b, bias, c, library);
@@ -197,17 +197,24 @@ void TiledProduct::run(Team& team, const Operands& x) const {
       run_widened(x, tile, worker, scratch(x.workspace, worker));
     else
       run_native(x, tile, worker, scratch(x.workspace, worker));
-    if (x.activated) activate(x, tile);
+    finish(x, tile);
   });
 }
 
-void TiledProduct::activate(const Operands& x, const Tile& t) const {
-  const auto gelu = activation_kernels().gelu_forward[static_cast<std::size_t>(shape.out)];
+// The epilogue of a tile's elements.
+void TiledProduct::finish(const Operands& x, const Tile& t) const {
+  const bool forward = shape.epilogue == Epilogue::gelu_tanh;
+  if (!forward && shape.epilogue != Epilogue::gelu_tanh_gradient) return;
+  const ActivationKernels& kernels = activation_kernels();
+  const auto dtype = static_cast<std::size_t>(shape.out);
   const auto bytes = static_cast<std::int64_t>(size_of(shape.out));
   const auto n = static_cast<std::size_t>(columns.length(t.column));
   for (std::int64_t i = t.row * rows.part; i < t.row * rows.part + rows.length(t.row); ++i) {
     const std::int64_t at = bytes * (i * shape.ldc + t.column * columns.part);
-    gelu(x.c.data + at, x.activated.data + at, n);
+    if (forward)
+      kernels.gelu_forward[dtype](x.c.data + at, x.epilogue_out.data + at, n);
+    else
+      kernels.gelu_backward[dtype](x.c.data + at, x.epilogue_in.data + at, x.c.data + at, n);
   }
 }
 
@@ -260,6 +267,7 @@ std::size_t TiledProduct::workspace_bytes(int threads) {
 void TiledProduct::run(Lane& lane, const Operands& x) {
   reserve(lane.threads());
   submit(lane, [this, x](Team& team) { run(team, x); });
+  if (epilogue_workspace() > 0) run_epilogue(lane, x);  // sums of an operand are of no tile
 }
 
 std::unique_ptr<Product::Impl> make_product(Device, const ProductShape& shape) {

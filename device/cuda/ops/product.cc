@@ -23,7 +23,7 @@ std::size_t align(std::size_t bytes) {
 int alignment_of(const ProductShape& s, const Product::Impl::Operands& x) {
   std::uintptr_t all = kMostAlignment;
   for (const std::byte* p : {x.a.data, x.b.data, static_cast<const std::byte*>(x.c.data),
-                             static_cast<const std::byte*>(x.activated.data), x.bias.data})
+                             static_cast<const std::byte*>(x.epilogue_out.data), x.epilogue_in.data, x.bias.data})
     all |= reinterpret_cast<std::uintptr_t>(p);
   all |=
       static_cast<std::uintptr_t>(s.lda | s.ldb) * size_of(s.in) | static_cast<std::uintptr_t>(s.ldc) * size_of(s.out);
@@ -38,16 +38,16 @@ class LtProduct final : public Product::Impl {
   void run(Lane& lane, const Operands& x) override;
 
  private:
-  // A way the product is used, with the library's matmul for it; none where its epilogue is an operation of its own.
+  // The library's matmul for operands aligned so; without the epilogue where that is an operation of its own.
   struct Use {
-    AlgorithmKey key;
-    std::optional<Matmul> matmul;
+    int alignment;
+    bool apart;
+    Matmul matmul;
   };
   // The library takes a bias of C's type alone.
   bool widens_bias() const { return shape.bias && shape.in != shape.out; }
-  const Use& use_for(StreamLane& lane, Epilogue epilogue, int alignment);
-  std::optional<Matmul> prepare(StreamLane& lane, const AlgorithmKey& key);
-  void activate(Lane& lane, const Operands& x) const;
+  const Use& use_for(StreamLane& lane, int alignment);
+  static std::optional<Matmul> prepare(StreamLane& lane, const AlgorithmKey& key);
 
   std::vector<Use> uses_;  // made in the first step: as a rule one
 };
@@ -56,18 +56,23 @@ std::size_t LtProduct::workspace_bytes(int) {
   return kAlignment + kMatmulWorkspace + (widens_bias() ? align(static_cast<std::size_t>(shape.n) * sizeof(float)) : 0);
 }
 
-const LtProduct::Use& LtProduct::use_for(StreamLane& lane, Epilogue epilogue, int alignment) {
+const LtProduct::Use& LtProduct::use_for(StreamLane& lane, int alignment) {
   for (const Use& use : uses_)
-    if (use.key.epilogue == epilogue && use.key.alignment == alignment) return use;
-  const AlgorithmKey key{shape, epilogue, alignment};
-  return uses_.emplace_back(Use{key, prepare(lane, key)});
+    if (use.alignment == alignment) return use;
+  AlgorithmKey key{shape, alignment};
+  if (shape.epilogue != Epilogue::none)
+    if (auto fused = prepare(lane, key)) return uses_.emplace_back(Use{alignment, false, std::move(*fused)});
+  key.shape.epilogue = Epilogue::none;
+  auto plain = prepare(lane, key);
+  if (!plain) fail(Exit::failed, "cuBLASLt has no algorithm for the product {}", key.text());
+  return uses_.emplace_back(Use{alignment, shape.epilogue != Epilogue::none, std::move(*plain)});
 }
 
+// None where the library has none, or the table says that the epilogue is faster apart.
 std::optional<Matmul> LtProduct::prepare(StreamLane& lane, const AlgorithmKey& key) {
-  const bool may_be_apart = key.epilogue != Epilogue::none;
   const AlgorithmTable* const table = lane.algorithms();
   const std::string* const chosen = table ? table->find(key) : nullptr;
-  if (may_be_apart && (!Matmul::fuses(key) || (chosen && *chosen == AlgorithmTable::kApart))) return std::nullopt;
+  if (!Matmul::fuses(key) || (chosen && *chosen == AlgorithmTable::kApart)) return std::nullopt;
   Matmul matmul(lane.cublaslt_handle(), key);
   if (chosen) {
     if (!matmul.choose(*chosen))
@@ -78,18 +83,8 @@ std::optional<Matmul> LtProduct::prepare(StreamLane& lane, const AlgorithmKey& k
     return matmul;
   }
   const auto proposals = matmul.candidates(1);
-  if (!proposals.empty() && matmul.choose(proposals.front())) return matmul;
-  if (!may_be_apart) fail(Exit::failed, "cuBLASLt has no algorithm for the product {}", key.text());
-  return std::nullopt;
-}
-
-// What lies between the rows of C stays as it is; rows side by side, as they nearly always are, are one operation.
-void LtProduct::activate(Lane& lane, const Operands& x) const {
-  const auto row = static_cast<std::size_t>(shape.n), stride = static_cast<std::size_t>(shape.ldc);
-  const auto rows = static_cast<std::size_t>(shape.m);
-  if (row == stride) return device::gelu_forward(lane, x.c.sub(0, rows * row), x.activated.sub(0, rows * row));
-  for (std::size_t i = 0; i < rows; ++i)
-    device::gelu_forward(lane, x.c.sub(i * stride, row), x.activated.sub(i * stride, row));
+  if (proposals.empty() || !matmul.choose(proposals.front())) return std::nullopt;
+  return matmul;
 }
 
 void LtProduct::run(Lane& lane, const Operands& x) {
@@ -103,13 +98,9 @@ void LtProduct::run(Lane& lane, const Operands& x) {
     device::cast(lane, x.bias.sub(0, widened.size), widened);
     bias = widened.data;
   }
-  const int alignment = alignment_of(shape, x);
-  const Epilogue epilogue = x.activated ? Epilogue::gelu_tanh : Epilogue::none;
-  const Use* use = &use_for(on, epilogue, alignment);
-  const bool apart = !use->matmul;
-  if (apart) use = &use_for(on, Epilogue::none, alignment);
-  use->matmul->run(stream, x, bias, workspace);
-  if (apart) activate(lane, x);
+  const Use& use = use_for(on, alignment_of(shape, x));
+  use.matmul.run(stream, x, bias, workspace);
+  if (use.apart) run_epilogue(lane, x);
 }
 
 }  // namespace

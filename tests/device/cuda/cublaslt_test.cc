@@ -26,12 +26,13 @@ class InstalledCublasLt : public ::testing::Test {
 
 TEST_F(InstalledCublasLt, TakesEveryDescription) {
   for (const DType in : {DType::fp32, DType::bf16, DType::fp16})
-    for (const Epilogue epilogue : {Epilogue::none, Epilogue::gelu_tanh})
+    for (const Epilogue epilogue :
+         {Epilogue::none, Epilogue::gelu_tanh, Epilogue::gelu_tanh_gradient, Epilogue::sums_a, Epilogue::sums_b})
       for (const bool bias : {false, true})
         for (const bool transposed : {false, true}) {
-          const ProductShape shape{64, 48, 32, transposed, transposed, transposed ? 64 : 32, transposed ? 32 : 48,
-                                   48, in, in, bias,       false};
-          const Matmul matmul(nullptr, {shape, epilogue, 16});
+          const ProductShape shape{64, 48, 32,   transposed, transposed, transposed ? 64 : 32, transposed ? 32 : 48, 48,
+                                   in, in, bias, false,      epilogue};
+          const Matmul matmul(nullptr, {shape, 16});
           // What has to know the GPU is the first to fail, where there is none: preferences were taken too.
           const Error error = tests::failure_of([&] { (void)matmul.candidates(4); });
           EXPECT_THAT(error.what(), HasSubstr("cublasLtMatmulAlgoGetHeuristic")) << bias << transposed;

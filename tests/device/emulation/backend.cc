@@ -26,10 +26,12 @@ void copy(Device, std::byte* to, const std::byte* from, std::size_t bytes) {
   std::memcpy(to, from, bytes);
 }
 
-// The CPU's product, on device memory: in a lane of the host that the emulated one waits for.
+// The CPU's product, on device memory: in a lane of the host that the emulated one waits for. Epilogues are apart, in
+// the GPU's kernels.
 class EmulatedProduct final : public Product::Impl {
  public:
-  explicit EmulatedProduct(const ProductShape& product) : Impl(product), cpu_(cpu::make_product({}, product)) {}
+  explicit EmulatedProduct(const ProductShape& product)
+      : Impl(product), cpu_(cpu::make_product({}, without_epilogue(product))) {}
   std::size_t workspace_bytes(int threads) override { return cpu_->workspace_bytes(threads); }
   void run(Lane& lane, const Operands& x) override {
     auto& emulated = static_cast<emulation::EmulatedLane&>(lane.impl());
@@ -37,9 +39,14 @@ class EmulatedProduct final : public Product::Impl {
       cpu->run(*host, x);
       host->synchronize();
     });
+    run_epilogue(lane, x);
   }
 
  private:
+  static ProductShape without_epilogue(ProductShape product) {
+    product.epilogue = Epilogue::none;
+    return product;
+  }
   std::unique_ptr<Product::Impl> cpu_;
 };
 

@@ -63,6 +63,11 @@ float gelu(float x) {
   return 0.5f * x * (1 + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
 }
 
+float gelu_slope(float x) {
+  const float inner = 0.7978845608f * (x + 0.044715f * x * x * x), t = std::tanh(inner);
+  return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
+}
+
 struct Call {
   Description description;
   Layout a, b, d;
@@ -92,8 +97,22 @@ struct Call {
           store(aux, d.type, i + j * aux_leading, sum);
           sum = gelu(sum);
         }
+        if (epilogue == CUBLASLT_EPILOGUE_DGELU) sum *= gelu_slope(read(aux, d.type, i + j * aux_leading));
         store(D, d.type, i + j * d.leading, sum);
       }
+    void* const gradient = const_cast<void*>(bias);
+    if (epilogue == CUBLASLT_EPILOGUE_BGRADA) sum_operand(A, a, !first_transposed, d.rows, depth, gradient);
+    if (epilogue == CUBLASLT_EPILOGUE_BGRADB) sum_operand(B, b, second_transposed, d.columns, depth, gradient);
+  }
+  // The sums of an operand over the depth, for each of D's rows or columns.
+  void sum_operand(const void* data, const Layout& at, bool depth_is_columns, std::int64_t count, std::int64_t depth,
+                   void* out) const {
+    for (std::int64_t i = 0; i < count; ++i) {
+      float sum = 0;
+      for (std::int64_t p = 0; p < depth; ++p)
+        sum += read(data, at.type, depth_is_columns ? i + p * at.leading : p + i * at.leading);
+      store(out, d.type, i, sum);
+    }
   }
   static void run_and_delete(void* call) {
     static_cast<Call*>(call)->run();
@@ -180,7 +199,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   auto& wishes = as<Preference>(preference)->attributes;
   const std::uint64_t alignment = wishes[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES];
   const auto epilogue = desc.at(CUBLASLT_MATMUL_DESC_EPILOGUE);
-  const bool with_aux = epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+  const bool with_aux = epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+                        epilogue == CUBLASLT_EPILOGUE_DGELU;
   *found = 0;
   if (wishes[CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK] != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE || c != d)
     return CUBLAS_STATUS_INVALID_VALUE;
