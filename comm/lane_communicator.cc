@@ -31,9 +31,6 @@ class LaneCommunicator final : public Communicator {
 
   void all_to_all(const ShardedRange& range, const std::byte* in, std::byte* staging,
                   const std::byte** pieces) override {
-    // Work of a device reads the array when it is issued: there the pieces always lie in the staging.
-    if (lane_.device().kind != device::Kind::cpu)
-      for (int r = 0; r < size(); ++r) pieces[r] = staging + static_cast<std::size_t>(r) * range.piece(rank()).bytes();
     host_work(lane_, [this, range, in, staging, pieces](Team&) {
       collectives_->all_to_all(range, in, staging, pieces);
       add(all_to_all_, range.bytes() - range.piece(rank()).bytes());

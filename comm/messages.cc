@@ -182,9 +182,7 @@ class MessagesWorld final : public World {
     agree(*this, [&] { arena = arenas_.emplace_back(std::make_shared<device::Arena>(bytes)); });
     return device::Arena::adopt(arena->data(), bytes, arena);
   }
-  std::unique_ptr<Communicator> open(device::Lane& lane) override {
-    return queue_in_lane(lane, for_lane(*this, lane, duplicate()));
-  }
+  std::unique_ptr<Communicator> open(device::Lane& lane) override { return communicator_for(*this, lane, duplicate()); }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
   void leave() override {
     left_ = control_->leave_together();

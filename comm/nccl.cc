@@ -1,9 +1,6 @@
 #include "comm/nccl.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "comm/agreement.h"
@@ -11,6 +8,7 @@
 #include "comm/nccl_library.h"
 #include "comm/nccl_watch.h"
 #include "device/cuda/check.h"
+#include "device/cuda/context.h"
 
 namespace strata::comm {
 namespace {
@@ -53,7 +51,9 @@ class NcclWorld final : public World {
       text = as_hex(id);
     });
     const ncclUniqueId id = from_hex(world_->exchange(text)[0]);
-    return std::make_unique<NcclCommunicator>(watch_, lane, rank(), size(), id, arena_);
+    auto communicator = std::make_unique<NcclCommunicator>(watch_, lane, rank(), size(), id);
+    if (!arena_.empty()) register_arena(*communicator);
+    return communicator;
   }
 
   std::vector<std::string> exchange(const std::string& mine) override { return world_->exchange(mine); }
@@ -73,6 +73,13 @@ class NcclWorld final : public World {
   }
 
  private:
+  // On all ranks or on none, as NCCL wants it.
+  void register_arena(NcclCommunicator& communicator) {
+    const bool registered = communicator.register_buffers(arena_);
+    const std::vector<std::string> all = world_->exchange(registered ? "yes" : "no");
+    if (registered && std::find(all.begin(), all.end(), "no") != all.end()) communicator.deregister_buffers();
+  }
+
   std::unique_ptr<World> world_;
   std::string version_;
   std::span<std::byte> arena_;
@@ -81,11 +88,9 @@ class NcclWorld final : public World {
 
 // Names the GPU among all of all nodes.
 std::string name_of(device::Device device) {
-  std::array<char, 64> bus{};
-  STRATA_CUDA(cudaDeviceGetPCIBusId(bus.data(), bus.size(), device.ordinal));
-  std::array<char, 256> host{};
-  (void)gethostname(host.data(), host.size() - 1);
-  return fmt::format("GPU {} of {}", bus.data(), host.data());
+  cudaDeviceProp properties{};
+  STRATA_CUDA(cudaGetDeviceProperties(&properties, device.ordinal));
+  return device::cuda::uuid_text(properties.uuid);
 }
 
 std::unique_ptr<World> refused(std::unique_ptr<World> world, Backend backend, const std::string& why) {
@@ -97,6 +102,7 @@ std::unique_ptr<World> refused(std::unique_ptr<World> world, Backend backend, co
 }  // namespace
 
 std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device device, Backend backend,
+                                  const std::function<void(const std::string& why)>& left_out,
                                   std::chrono::milliseconds patience) {
   if (world->size() == 1) return refused(std::move(world), backend, "there is one rank");
   // A rank may have been started with another recipe, which is found out later: all exchange alike.
@@ -108,8 +114,12 @@ std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device d
   std::vector<std::string> gpus = world->exchange(gpu);
   std::sort(gpus.begin(), gpus.end());
   if (gpus.front().empty()) return refused(std::move(world), backend, "not all ranks compute on GPUs");
+  const auto do_without = [&](const std::string& why) {
+    if (backend == Backend::automatic) left_out(why);
+    return refused(std::move(world), backend, why);
+  };
   if (const auto twice = std::adjacent_find(gpus.begin(), gpus.end()); twice != gpus.end())
-    return refused(std::move(world), backend, fmt::format("ranks share {}", *twice));
+    return do_without(fmt::format("ranks share {}", *twice));
   std::string version, missing;
   try {
     version = nccl_version();
@@ -117,7 +127,7 @@ std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device d
     missing = error.what();
   }
   for (const std::string& other : world->exchange(missing))
-    if (!other.empty()) return refused(std::move(world), backend, other);
+    if (!other.empty()) return do_without(other);
   const std::vector<std::string> versions = world->exchange(version);
   for (std::size_t r = 1; r < versions.size(); ++r)
     if (versions[r] != versions[0])

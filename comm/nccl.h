@@ -1,5 +1,6 @@
 #pragma once
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,10 +15,12 @@ inline constexpr std::chrono::seconds kNcclPatience(600);
 
 // The world for ranks that compute on `device`, each its own: on GPUs that no two ranks share, its communicators on
 // lanes of the device are NCCL's, bootstrapped over `world`, which it owns and leaves all else to. Elsewhere, and
-// where `backend` asks for another, `world` itself. Collective: all ranks get the same.
-// A collective that takes longer than `patience` ends the run.
-// Throws AgreedError where Backend::nccl cannot be had, or where ranks found different versions of the library.
+// where `backend` asks for another, `world` itself. Collective: all ranks get the same. Where all have GPUs and
+// `backend` leaves the choice, but it is not NCCL, left_out() is told why. A collective that takes longer than
+// `patience` ends the run. Throws AgreedError where Backend::nccl cannot be had, or where ranks found different
+// versions of the library.
 std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device device, Backend backend,
+                                  const std::function<void(const std::string& why)>& left_out,
                                   std::chrono::milliseconds patience = kNcclPatience);
 
 }  // namespace strata::comm

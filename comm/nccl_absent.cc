@@ -4,7 +4,7 @@
 namespace strata::comm {
 
 std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device, Backend backend,
-                                  std::chrono::milliseconds) {
+                                  const std::function<void(const std::string& why)>&, std::chrono::milliseconds) {
   if (backend == Backend::nccl)
     throw AgreedError(
         Exit::usage,

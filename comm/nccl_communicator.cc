@@ -7,6 +7,7 @@
 
 #include "comm/collectives.h"
 #include "comm/nccl_library.h"
+#include "device/cuda/context.h"
 #include "device/cuda/launch.h"
 #include "device/error.h"
 
@@ -38,14 +39,15 @@ NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, int ran
       rank_(rank),
       size_(size),
       exceptions_(std::uncaught_exceptions()),
+      ended_(device::cuda::take_flag()),
       since_(Clock::now()) {
   watch_.add(*this);
 }
 
 // What throws here is followed by the destructor, as the other constructor is through.
-NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size, const ncclUniqueId& id,
-                                   std::span<std::byte> arena)
+NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size, const ncclUniqueId& id)
     : NcclCommunicator(watch, lane, rank, size) {
+  device::cuda::use(device_);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   const ncclResult_t result = nccl().ncclCommInitRankConfig(&connecting_, size, id, rank, &config);
@@ -54,11 +56,18 @@ NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, int ran
     comm_ = std::atomic_ref(connecting_).load(std::memory_order_acquire);
   }
   settle(result, "ncclCommInitRankConfig", 0);
-  // Buffers that NCCL knows can be read by the other GPUs in place. Where it cannot, it says so by doing nothing.
-  void* handle = nullptr;
-  if (arena.empty()) return;
-  const auto know = [&](ncclComm_t comm) { return nccl().ncclCommRegister(comm, arena.data(), arena.size(), &handle); };
-  settle(with_comm(know), "ncclCommRegister", arena.size());
+}
+
+bool NcclCommunicator::register_buffers(std::span<std::byte> buffers) {
+  const auto add = [&](ncclComm_t comm) {
+    return nccl().ncclCommRegister(comm, buffers.data(), buffers.size(), &registered_);
+  };
+  return with_comm(add) == ncclSuccess && registered_;
+}
+
+void NcclCommunicator::deregister_buffers() {
+  (void)with_comm([&](ncclComm_t comm) { return nccl().ncclCommDeregister(comm, registered_); });
+  registered_ = nullptr;
 }
 
 NcclCommunicator::~NcclCommunicator() {
@@ -136,12 +145,13 @@ void NcclCommunicator::issue(const char* call, std::size_t bytes, const F& calls
     return result == ncclSuccess ? end : result;
   };
   settle(with_comm(group), call, bytes);
+  std::uint64_t n = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    n = ++issued_;
+  }
   device::cuda::use(device_);
-  const std::lock_guard lock(mutex_);
-  if (spare_.empty()) spare_.push_back(device::cuda::make_ordering_event());
-  STRATA_CUDA(cudaEventRecord(spare_.back().get(), stream_));
-  unfinished_.push_back(std::move(spare_.back()));
-  spare_.pop_back();
+  device::cuda::write(stream_, ended_, n);  // not under the mutex: it may wait for room in the stream
 }
 
 void NcclCommunicator::all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out) {
@@ -205,20 +215,12 @@ std::string NcclCommunicator::trouble(std::chrono::milliseconds patience) {
     return fmt::format("NCCL on lane {}: {} ({})", name_, nccl().ncclGetErrorString(state),
                        nccl().ncclGetLastError(comm_));
   const auto now = Clock::now();
-  while (!unfinished_.empty()) {
-    const cudaError_t reached = cudaEventQuery(unfinished_.front().get());
-    if (reached == cudaErrorNotReady) break;
-    if (reached != cudaSuccess)
-      return fmt::format("lane {}: work of this lane, or of another of GPU {}, failed: {} ({})", name_, device_.ordinal,
-                         cudaGetErrorString(reached), cudaGetErrorName(reached));
-    spare_.push_back(std::move(unfinished_.front()));
-    unfinished_.pop_front();
-    since_ = now;
-  }
-  if (unfinished_.empty() && state == ncclSuccess) since_ = now;
+  const std::uint64_t ended = ended_.get();
+  const bool all_ended = ended == issued_;
+  if (std::exchange(seen_, ended) != ended || (all_ended && state == ncclSuccess)) since_ = now;
   if (now - since_ <= patience) return {};
   const double seconds = std::chrono::duration<double>(patience).count();
-  if (unfinished_.empty())
+  if (all_ended)
     return fmt::format("NCCL on lane {} has not reached the other ranks for {:g} s: one hangs or is cut off", name_,
                        seconds);
   return fmt::format("a collective of lane {} has not ended for {:g} s: another rank hangs or is cut off", name_,

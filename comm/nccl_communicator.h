@@ -3,14 +3,12 @@
 #include <nccl.h>
 
 #include <chrono>
-#include <deque>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "comm/communicator.h"
 #include "comm/nccl_watch.h"
-#include "device/cuda/context.h"
+#include "device/cuda/flags.h"
 
 namespace strata::comm {
 
@@ -18,10 +16,8 @@ namespace strata::comm {
 // run's abort token. Owns the ncclComm_t, which the watch takes away to abort it.
 class NcclCommunicator final : public Communicator {
  public:
-  // Collective: all ranks with the same id. The watch outlives it, the lane its work; `arena` is what buffers lie in,
-  // for registration.
-  NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size, const ncclUniqueId& id,
-                   std::span<std::byte> arena);
+  // Collective: all ranks with the same id. The watch outlives it, the lane its work.
+  NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size, const ncclUniqueId& id);
   // Collective too, but where the run was aborted or an exception unwinds this rank: then it aborts, and all others of
   // the watch with it.
   ~NcclCommunicator() override;
@@ -40,8 +36,14 @@ class NcclCommunicator final : public Communicator {
   void broadcast(std::byte* data, std::size_t bytes, int root) override;
   CommBytes sent() const override { return sent_; }
 
+  // NCCL sends from and receives into registered memory without a copy of its own, between nodes where the network can;
+  // within one it would want memory from its own allocator. False: NCCL refuses. To be done by all ranks or none.
+  bool register_buffers(std::span<std::byte> buffers);
+  void deregister_buffers();
+
   // For the watch, on a thread whose device is the lane's: what NCCL found wrong meanwhile, or that for longer than
-  // `patience` no collective ended although some were under way, or NCCL was busy connecting; empty: nothing.
+  // `patience` no collective ended although some were under way, or NCCL was busy connecting; empty: nothing. Calls no
+  // CUDA: the thread that issues may be in there until the watch ends what its stream waits for.
   std::string trouble(std::chrono::milliseconds patience);
   // For who aborts or destroys it: the ncclComm_t, which no call uses any more; null where there is none left.
   ncclComm_t take();
@@ -71,15 +73,17 @@ class NcclCommunicator final : public Communicator {
   const std::string name_;
   cudaStream_t const stream_;
   const int rank_, size_;
-  const int exceptions_;             // under way when it was made
+  const int exceptions_;  // under way when it was made
+  void* registered_ = nullptr;
   ncclComm_t connecting_ = nullptr;  // NCCL's own thread writes it again when it has connected, so nobody else does
   CommBytes sent_;
 
+  const device::cuda::Flag ended_;  // how many collectives the device has ended
+
   std::mutex mutex_;  // of all below
   ncclComm_t comm_ = nullptr;
-  std::deque<device::cuda::StreamEvent> unfinished_;  // behind each collective that the device may not have ended yet
-  std::vector<device::cuda::StreamEvent> spare_;
-  Clock::time_point since_;  // when trouble() last saw one end, or none under way
+  std::uint64_t issued_ = 0, seen_ = 0;  // collectives; ended when trouble() last looked
+  Clock::time_point since_;              // when trouble() last saw one end, or none under way
 };
 
 }  // namespace strata::comm

@@ -9,7 +9,7 @@ namespace strata::comm {
 // device::cuda::Library::open.
 // clang-format off
 #define STRATA_NCCL_FUNCTIONS(X) \
-  X(ncclAllGather) X(ncclBroadcast) X(ncclCommAbort) X(ncclCommDestroy) X(ncclCommFinalize) \
+  X(ncclAllGather) X(ncclBroadcast) X(ncclCommAbort) X(ncclCommDeregister) X(ncclCommDestroy) X(ncclCommFinalize) \
   X(ncclCommGetAsyncError) X(ncclCommInitRankConfig) X(ncclCommRegister) X(ncclGetErrorString) \
   X(ncclGetLastError) X(ncclGetUniqueId) X(ncclGetVersion) X(ncclGroupEnd) X(ncclGroupStart) X(ncclRecv) \
   X(ncclSend)

@@ -38,6 +38,7 @@ void NcclWatch::remove(NcclCommunicator& communicator) {
 }
 
 void NcclWatch::abort_all() noexcept {
+  (void)cudaSetDevice(device_.ordinal);
   const std::lock_guard lock(mutex_);
   abort_all_locked();
 }
@@ -50,7 +51,6 @@ void NcclWatch::abort_all_locked() noexcept {
   for (NcclCommunicator* communicator : communicators_)
     if (ncclComm_t const comm = communicator->take()) taken.push_back(comm);
   if (taken.empty()) return;
-  (void)cudaSetDevice(device_.ordinal);
   (void)nccl().ncclGroupStart();
   for (ncclComm_t const comm : taken) (void)nccl().ncclCommAbort(comm);
   (void)nccl().ncclGroupEnd();
@@ -58,14 +58,13 @@ void NcclWatch::abort_all_locked() noexcept {
 
 void NcclWatch::look() {
   world_.look_after_peers();
-  if (communicators_.empty()) return;
-  device::cuda::use(device_);  // else CUDA would start the first GPU for this thread
   for (NcclCommunicator* communicator : communicators_)
     if (const std::string trouble = communicator->trouble(patience_); !trouble.empty())
       world_.abort_token().set({world_.rank(), trouble, Exit::failed});
 }
 
 void NcclWatch::look_after() {
+  (void)cudaSetDevice(device_.ordinal);  // else CUDA would start the first GPU for this thread; later it may hold it up
   std::unique_lock lock(mutex_);
   while (!woken_.wait_for(lock, kLook, [&] { return stop_; })) {
     try {

@@ -1,72 +1,109 @@
 #include "comm/staged.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
+#include <vector>
 
+#include "comm/host_work.h"
+#include "comm/lane_communicator.h"
 #include "device/memory.h"
+#include "device/ops/elementwise.h"
 
 namespace strata::comm {
 namespace {
+
+using device::cpu::Team;
 
 // Of the memory that a rank sends from and of that it receives in, each.
 constexpr std::size_t kStaging = kStagedBytes / 2;
 constexpr std::size_t kGrain = device::kBufferAlignment;
 
-class StagedCollectives final : public Collectives {
+class StagedCommunicator final : public Communicator {
  public:
-  StagedCollectives(device::Device device, std::unique_ptr<Collectives> host, device::Arena staging)
-      : device_(device),
+  StagedCommunicator(device::Lane& lane, std::unique_ptr<Collectives> host, device::Arena staging)
+      : lane_(lane),
         host_(std::move(host)),
         staging_(std::move(staging)),
-        pin_(device, staging_.data(), staging_.size()),
+        pin_(lane.device(), staging_.data(), staging_.size()),
         host_pieces_(index(host_->size())) {}
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
+  device::Lane& lane() const override { return lane_; }
 
-  void all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out, device::cpu::Team& team) override {
+  void all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out) override {
     for_parts(range, kStaging, [&](const ShardedRange& part) {
       const auto own = part.piece(rank());
       const std::size_t before = own.begin - index(rank()) * range.shard_bytes;
-      if (own.bytes() > 0) device::copy(device_, in(), shard + before, own.bytes());
-      host_->all_gather(part, in() - before, received(), team);
-      device::copy(device_, out + (part.begin - range.begin), received(), part.bytes());
+      move(in(), shard + before, own.bytes());
+      host_work(lane_, [this, part, before](Team& team) { host_->all_gather(part, in() - before, received(), team); });
+      move(out + (part.begin - range.begin), received(), part.bytes());
     });
+    sent_.all_gather += range.piece(rank()).bytes() * others();
   }
 
-  // The pieces lie in the device's staging: where, the communicator knew when the work was issued.
-  void all_to_all(const ShardedRange& range, const std::byte* data, std::byte* staging, const std::byte**) override {
+  // The pieces lie in the device's staging.
+  void all_to_all(const ShardedRange& range, const std::byte* data, std::byte* staging,
+                  const std::byte** pieces) override {
     const auto mine = range.piece(rank());
+    for (int r = 0; r < size(); ++r) pieces[r] = staging + index(r) * mine.bytes();
     for_parts(range, kStaging / index(size()) / kGrain * kGrain, [&](const ShardedRange& part) {
-      device::copy(device_, in(), data + (part.begin - range.begin), part.bytes());
-      host_->all_to_all(part, in(), received(), host_pieces_.data());
       const auto own = part.piece(rank());
-      for (std::size_t r = 0; own.bytes() > 0 && r < host_pieces_.size(); ++r)
-        device::copy(device_, staging + r * mine.bytes() + (own.begin - mine.begin), host_pieces_[r], own.bytes());
-      host_->release();
+      move(in(), data + (part.begin - range.begin), part.bytes());
+      host_work(lane_, [this, part, bytes = own.bytes()](Team&) { receive_pieces(part, bytes); });
+      for (int r = 0; r < size(); ++r)
+        move(staging + index(r) * mine.bytes() + (own.begin - mine.begin), received() + index(r) * own.bytes(),
+             own.bytes());
     });
+    sent_.all_to_all += range.bytes() - mine.bytes();
   }
   void release() override {}
 
   void exchange(const std::byte* mine, std::size_t bytes, std::byte* all) override {
-    device::copy(device_, in(), mine, bytes);
-    host_->exchange(in(), bytes, received());
-    device::copy(device_, all, received(), bytes * index(size()));
+    STRATA_CHECK_LE(bytes, kMaxExchange);
+    move(in(), mine, bytes);
+    host_work(lane_, [this, bytes](Team&) { host_->exchange(in(), bytes, received()); });
+    move(all, received(), bytes * index(size()));
+    sent_.consensus += bytes * others();
   }
 
-  void broadcast(std::byte* data, std::size_t bytes, int root, device::cpu::Team& team) override {
+  void broadcast(std::byte* data, std::size_t bytes, int root) override {
+    STRATA_CHECK_LT(root, size());
     for (std::size_t at = 0; at < bytes; at += kStaging) {
       const std::size_t part = std::min(kStaging, bytes - at);
-      if (root == rank()) device::copy(device_, in(), data + at, part);
-      host_->broadcast(in(), part, root, team);
-      if (root != rank()) device::copy(device_, data + at, in(), part);
+      if (root == rank()) move(in(), data + at, part);
+      host_work(lane_, [this, part, root](Team& team) { host_->broadcast(in(), part, root, team); });
+      if (root != rank()) move(data + at, in(), part);
     }
+    if (root == rank()) sent_.broadcast += bytes * others();
   }
+
+  CommBytes sent() const override { return sent_; }
 
  private:
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  std::uint64_t others() const { return static_cast<std::uint64_t>(size() - 1); }
   std::byte* in() const { return staging_.data(); }
   std::byte* received() const { return staging_.data() + kStaging; }
+
+  // In the lane's order.
+  void move(std::byte* to, const std::byte* from, std::size_t bytes) {
+    constexpr device::DType kNarrow = device::DType::bf16;
+    STRATA_CHECK_EQ(bytes % size_of(kNarrow), 0u);
+    if (bytes == 0) return;
+    const std::size_t count = bytes / size_of(kNarrow);
+    device::cast(lane_, device::ConstView{from, count, kNarrow}, device::View{to, count, kNarrow});
+  }
+
+  // On the host: the pieces side by side in received(). Where they lie is known only here, and others may change them
+  // after the release.
+  void receive_pieces(const ShardedRange& part, std::size_t bytes) {
+    host_->all_to_all(part, in(), received(), host_pieces_.data());
+    for (std::size_t r = 0; bytes > 0 && r < host_pieces_.size(); ++r)
+      if (std::byte* const to = received() + r * bytes; to != host_pieces_[r]) std::memcpy(to, host_pieces_[r], bytes);
+    host_->release();
+  }
 
   // All ranks cut a range alike.
   template <typename F>
@@ -75,20 +112,21 @@ class StagedCollectives final : public Collectives {
       f(ShardedRange{range.shard_bytes, at, std::min(range.end, at + most)});
   }
 
-  device::Device device_;
+  device::Lane& lane_;
   std::unique_ptr<Collectives> host_;
   device::Arena staging_;
   device::Pin pin_;  // before the staging goes
   std::vector<const std::byte*> host_pieces_;
+  CommBytes sent_;
 };
 
 }  // namespace
 
-std::unique_ptr<Collectives> for_lane(World& world, const device::Lane& lane,
-                                      std::unique_ptr<Collectives> collectives) {
-  if (lane.device().kind == device::Kind::cpu) return collectives;
+std::unique_ptr<Communicator> communicator_for(World& world, device::Lane& lane,
+                                               std::unique_ptr<Collectives> collectives) {
+  if (lane.device().kind == device::Kind::cpu) return queue_in_lane(lane, std::move(collectives));
   STRATA_CHECK_LE(collectives->size(), static_cast<int>(kStaging / kGrain));
-  return std::make_unique<StagedCollectives>(lane.device(), std::move(collectives), world.allocate(2 * kStaging));
+  return std::make_unique<StagedCommunicator>(lane, std::move(collectives), world.allocate(2 * kStaging));
 }
 
 }  // namespace strata::comm

@@ -10,9 +10,11 @@ namespace strata::comm {
 // Host memory that the collectives of one lane take where they are staged.
 inline constexpr std::size_t kStagedBytes = std::size_t{16} << 20;
 
-// Collectives of the host as a lane of `lane`'s device can use them: as they are on the CPU; else through staging
-// memory of the host, piece by piece, which is how ranks that share a GPU move data. Collective: the world allocates
-// it.
-std::unique_ptr<Collectives> for_lane(World& world, const device::Lane& lane, std::unique_ptr<Collectives> collectives);
+// Collectives of the host for `lane`: queued in it as they are on the CPU; else through staging memory of the host,
+// piece by piece, which is how ranks that share a GPU move data: the lane copies, and the host calls no driver (see
+// Event::Twin). Collective: the world allocates the staging. The lane outlives the communicator, and the communicator
+// its queued work.
+std::unique_ptr<Communicator> communicator_for(World& world, device::Lane& lane,
+                                               std::unique_ptr<Collectives> collectives);
 
 }  // namespace strata::comm

@@ -45,7 +45,7 @@ class ThreadsWorld final : public World {
     return device::Arena::adopt(arena->data(), bytes, arena);
   }
   std::unique_ptr<Communicator> open(device::Lane& lane) override {
-    return queue_in_lane(lane, for_lane(*this, lane, memory_.open(lane.device().kind == device::Kind::cpu)));
+    return communicator_for(*this, lane, memory_.open(lane.device().kind == device::Kind::cpu));
   }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
   void look_after_peers() override { memory_.look_after_peers(); }

@@ -21,7 +21,7 @@ struct Backend {
 
   std::unique_ptr<Lane::Impl> (*make_lane)(std::string name, Device device, int threads, int rank, AbortToken& abort);
   // What an event of lanes of both kinds needs beyond the host's part; null where the host's part is all.
-  std::unique_ptr<Event::Twin> (*make_event)(Device device);
+  std::unique_ptr<Event::Twin> (*make_event)(Device device, bool host_waits);
   // What device/graph.h declares; null where lanes cannot be recorded.
   std::unique_ptr<Graph::Impl> (*capture)(Lane& lane, const std::function<void()>& issue);
   std::unique_ptr<Product::Impl> (*make_product)(Device device, const ProductShape& shape);

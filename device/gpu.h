@@ -12,6 +12,7 @@ namespace strata::device {
 struct Gpu {
   Device device;
   std::string name;           // "NVIDIA H200"
+  std::string uuid;           // its name among all GPUs of all nodes: "GPU-2f3c..."
   std::string capability;     // "9.0"
   std::size_t memory = 0;     // bytes in all
   std::size_t available = 0;  // bytes free; of probe_gpu() alone
@@ -39,6 +40,8 @@ struct Gpus {
   bool usable() const;
 };
 
+// Sets what GPUs' drivers read from the environment when they start: comes before whatever may start them, such as MPI.
+void prepare_for_gpus();
 // Never throws for what is missing. Starts no GPU: takes no memory and little time.
 Gpus find_gpus();
 // Starts the GPU, as a run does (some 500 MiB of it, a second): fills in what is free, or the problem.

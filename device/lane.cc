@@ -5,8 +5,9 @@
 
 namespace strata::device {
 
-Event::Event(Device device) : state_(std::make_unique<State>()) {
-  state_->twin = backend(device.kind).make_event(device);
+Event::Event(Device device, bool host_waits) : state_(std::make_unique<State>()) {
+  state_->host_waits = host_waits;
+  state_->twin = backend(device.kind).make_event(device, host_waits);
 }
 Event::~Event() = default;
 Event::Event(Event&&) noexcept = default;
@@ -40,9 +41,12 @@ const Operations& Lane::operations() const {
 }
 
 void Lane::record(Event& event) {
+  event.state().of_device = impl_->device.kind != Kind::cpu;
   impl_->record(event.state());
 }
 void Lane::wait(const Event& event) {
+  const Event::State& state = event.state();
+  STRATA_CHECK(impl_->device.kind != Kind::cpu || !state.of_device || state.host_waits);
   impl_->wait(event.state());
 }
 void Lane::stamp(std::int64_t* where) {

@@ -15,8 +15,9 @@ class Lane;
 // the newest record issued before it; with none it is over at once. Must outlive the work that refers to it.
 class Event {
  public:
-  // For lanes of `device` and of the host.
-  explicit Event(Device device = {});
+  // For lanes of `device` and of the host. A record of the device's lanes costs more where the host waits for it, and
+  // is then no part of a graph: without `host_waits`, only lanes of the device may wait for theirs.
+  explicit Event(Device device = {}, bool host_waits = true);
   ~Event();
   Event(Event&&) noexcept;
   Event& operator=(Event&&) noexcept;

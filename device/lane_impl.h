@@ -21,15 +21,9 @@ class Event::Twin {
  public:
   virtual ~Twin() = default;
 
-  // One record of a device's lane, for a waiting host.
-  class Point {
-   public:
-    virtual ~Point() = default;
-    // Whether the device got there; asked by the waiting thread, until it is true.
-    virtual bool reached() = 0;
-  };
-  // Called where a host lane's wait for the newest record is issued: that record, which later ones leave alone.
-  virtual Point& expect() = 0;
+  // Whether the device got to record n, which one of its lanes made; any thread asks, until it is true. Must not call
+  // the device's driver: the thread that issues may be in there until the one that asks has gone on.
+  virtual bool reached(std::uint64_t n) = 0;
 
   // The host's lane has reached record n; called under the state's mutex. For a waiting device.
   virtual void signal(std::uint64_t n) = 0;
@@ -38,9 +32,11 @@ class Event::Twin {
 struct Event::State {
   std::mutex mutex;
   std::condition_variable reached;
-  std::uint64_t issued = 0;    // records issued; the host thread's alone
-  std::uint64_t done = 0;      // records reached by host lanes; under the mutex
-  Kind recorder = Kind::cpu;   // of the newest record; the host thread's alone
+  std::uint64_t issued = 0;   // records issued; the host thread's alone
+  std::uint64_t done = 0;     // records reached by host lanes; under the mutex
+  Kind recorder = Kind::cpu;  // of the newest record; the host thread's alone
+  bool of_device = false;     // the newest record is of a device's lane; the host thread's alone
+  bool host_waits = true;
   const void* lane = nullptr;  // the host lane that recorded last; the host thread's alone
   std::unique_ptr<Twin> twin;
 };

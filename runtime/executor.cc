@@ -20,6 +20,21 @@ std::size_t index(LaneId lane) {
   return static_cast<std::size_t>(lane);
 }
 
+bool has_host_lanes(const StepPlan& plan) {
+  return std::any_of(plan.tasks.begin(), plan.tasks.end(), [](const Task& task) { return on_host(task.lane); });
+}
+
+// By task: whether a lane of the host waits for it.
+std::vector<bool> awaited_by_hosts(const StepPlan& plan) {
+  std::vector<bool> awaited(plan.tasks.size());
+  for (const Task& task : plan.tasks) {
+    if (!on_host(task.lane)) continue;
+    for (const int wait : task.waits) awaited[index(wait)] = true;
+    if (task.late_wait >= 0) awaited[index(task.late_wait)] = true;
+  }
+  return awaited;
+}
+
 }  // namespace
 
 Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World& world,
@@ -33,12 +48,10 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
       spans_(plan.tasks.size()),
       held_(model.units.size()),
       meter_(plan),
-      sent_(plan.device) {
-  for (const Task& task : plan.tasks) {
-    events_.emplace_back(plan.device);
-    names_.push_back(name_of(task, model));
-  }
-  for (std::size_t lane = 0; lane < kLanes; ++lane) ended_.emplace_back(plan.device);
+      sent_(plan.device, has_host_lanes(plan)) {
+  for (const Task& task : plan.tasks) names_.push_back(name_of(task, model));
+  for (const bool host_waits : awaited_by_hosts(plan)) events_.emplace_back(plan.device, host_waits);
+  for (std::size_t lane = 0; lane < kLanes; ++lane) ended_.emplace_back(plan.device, false);
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) state_read_.emplace_back(plan.device);
   std::array<bool, kLanes> used{};
   for (const LaneId lane : {LaneId::compute, LaneId::gather, LaneId::reduce}) used[index(lane)] = true;
@@ -129,10 +142,8 @@ void Executor::issue_step() {
 // Host lanes and staged collectives are the host's work, a pending update is left out of some steps, late tasks are
 // not over at the end, and a generation goes on where the last call ended.
 bool Executor::can_be_graph() const {
-  for (std::size_t lane = 0; lane < kLanes; ++lane)
-    if (lanes_[lane] && on_host(static_cast<LaneId>(lane))) return false;
-  return device::Graph::possible(plan_.device) && gather_->can_be_recorded() && reduce_->can_be_recorded() &&
-         !plan_.cyclic && !late_lane_ && buffers_.logits < 0;
+  return !has_host_lanes(plan_) && device::Graph::possible(plan_.device) && gather_->can_be_recorded() &&
+         reduce_->can_be_recorded() && !plan_.cyclic && !late_lane_ && buffers_.logits < 0;
 }
 
 // The first step is issued task by task, in which libraries set up what they do when first used, and so is one that

@@ -23,7 +23,7 @@ const Backend& cpu_backend() {
 #undef X
           },
       .make_lane = make_lane,
-      .make_event = [](Device) { return std::unique_ptr<Event::Twin>(); },
+      .make_event = [](Device, bool) { return std::unique_ptr<Event::Twin>(); },
       .make_product = cpu::make_product,
       .attention_workspace = cpu::attention_workspace,
       .allocate = cpu::allocate,

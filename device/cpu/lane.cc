@@ -95,8 +95,8 @@ void HostLane::wait(Event::State& event) {
   const std::uint64_t n = event.issued;
   if (n == 0) return;
   if (event.recorder != Kind::cpu)
-    return submit([point = &event.twin->expect(), token = &abort](Team&) {
-      for (; !point->reached(); std::this_thread::sleep_for(kQuery)) token->throw_if_set();
+    return submit([twin = event.twin.get(), n, token = &abort](Team&) {
+      for (; !twin->reached(n); std::this_thread::sleep_for(kQuery)) token->throw_if_set();
     });
   submit([state = &event, n, token = &abort](Team&) {
     std::unique_lock lock(state->mutex);

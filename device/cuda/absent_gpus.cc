@@ -2,6 +2,8 @@
 
 namespace strata::device {
 
+void prepare_for_gpus() {}
+
 Gpus find_gpus() {
   Gpus out;
   out.problem = "this strata was built without CUDA: build it where nvcc is on the path";

@@ -11,8 +11,8 @@ std::unique_ptr<Lane::Impl> make_lane(std::string name, Device device, int threa
   return std::make_unique<cuda::StreamLane>(std::move(name), device, threads, rank, abort);
 }
 
-std::unique_ptr<Event::Twin> make_event(Device device) {
-  return std::make_unique<cuda::EventTwin>(device);
+std::unique_ptr<Event::Twin> make_event(Device device, bool host_waits) {
+  return std::make_unique<cuda::EventTwin>(device, host_waits);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "device/cuda/context.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 
 #include "device/cuda/check.h"
@@ -9,9 +11,10 @@ namespace {
 
 // A stream that waits for the host (flags.h) holds up whatever shares its hardware queue, also work that the host needs
 // in order to let it go on: a deadlock that CUDA cannot see. By default there are 8 queues for all streams; with 32
-// each lane has its own, and so have NCCL's streams and those of copies. CUDA reads this when it starts.
+// each lane has its own, and so have NCCL's streams and those of copies. CUDA reads this when it starts. Other
+// programs' settings are raised: 1, as some of them want it, would put all lanes into one queue.
 bool ask_for_queues() {
-  return setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) == 0;  // NOLINT(concurrency-mt-unsafe): before lanes are made
+  return setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1) == 0;  // NOLINT(concurrency-mt-unsafe): before lanes are made
 }
 
 }  // namespace
@@ -23,6 +26,14 @@ void prepare_to_start() {
 void use(Device device) {
   prepare_to_start();
   STRATA_CUDA(cudaSetDevice(device.ordinal));
+}
+
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU";
+  for (int i = 0; i < 16; ++i)
+    text += fmt::format("{}{:02x}", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                        static_cast<unsigned char>(uuid.bytes[i]));
+  return text;
 }
 
 Stream make_stream() {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "device/device.h"
 
@@ -14,6 +15,9 @@ void prepare_to_start();
 // Makes `device` the one that CUDA's calls of this thread are about. Lanes, memory and events are made after it; a
 // thread that issues calls it before each call that goes by the current device.
 void use(Device device);
+
+// The name of a GPU among all of all nodes, as nvidia-smi -L has it: "GPU-2f3c...".
+std::string uuid_text(const cudaUUID_t& uuid);
 
 // Owners of what CUDA hands out; they give it back without a word, as a destructor cannot report.
 struct DestroyStream {

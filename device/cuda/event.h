@@ -1,7 +1,6 @@
 #pragma once
-#include <atomic>
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <vector>
 
 #include "device/cuda/context.h"
@@ -10,37 +9,31 @@
 
 namespace strata::device::cuda {
 
-// An event of lanes of a GPU and of the host: CUDA's events among streams and from streams to the host, flags from the
-// host to streams. All but signal() and Point::reached() belong to the thread that issues.
+// An event of lanes of a GPU and of the host: a CUDA event among streams, flags between streams and the host, so that a
+// lane of the host never calls CUDA. There it might wait for the thread that issues, which CUDA holds up while it loads
+// a kernel or a stream is full, and which goes on only when the lane's work is done.
 class EventTwin final : public Event::Twin {
  public:
-  explicit EventTwin(Device device);
+  EventTwin(Device device, bool host_waits);
 
-  Point& expect() override;
+  bool reached(std::uint64_t n) override { return recorded_->get() >= n; }
   void signal(std::uint64_t n) override;
 
-  // CUDA's event to record next, and the newest recorded.
-  cudaEvent_t next();
-  cudaEvent_t newest() const { return points_[newest_]->event.get(); }
+  // For the thread that issues.
+  void record(cudaStream_t stream, std::uint64_t n);
+  bool tells_host() const { return recorded_.has_value(); }
+  cudaEvent_t newest() const { return event_.get(); }
   // Sets the flag once the host's lane has reached record n; under the state's mutex.
   void set_at(std::uint64_t n, Flag flag) { waiting_.push_back({n, std::move(flag)}); }
 
  private:
-  struct StreamPoint final : Point {
-    explicit StreamPoint(Device of) : device(of), event(make_ordering_event()) {}
-    bool reached() override;
-    const Device device;
-    const StreamEvent event;
-    std::atomic<int> expected{0};  // waits of hosts that refer to it: it is not recorded anew before they are over
-  };
   struct Waiting {
     std::uint64_t record;
     Flag flag;
   };
 
-  const Device device_;
-  std::vector<std::unique_ptr<StreamPoint>> points_;
-  std::size_t newest_ = 0;
+  StreamEvent event_;
+  std::optional<Flag> recorded_;  // the newest record that a stream got to; none where the host does not wait
   std::vector<Waiting> waiting_;
 };
 

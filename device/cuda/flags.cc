@@ -62,6 +62,38 @@ Pages& pages() {
   return *all;
 }
 
+// Flags of pages that are never given back, one by one.
+class Singles {
+ public:
+  std::uint64_t* take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) {
+      std::uint64_t* const page = pages().take();
+      for (std::size_t i = 0; i < kFlagsOfPage; ++i) free_.push_back(page + i);
+    }
+    std::uint64_t* const one = free_.back();
+    free_.pop_back();
+    return one;
+  }
+  void give(std::uint64_t* flag) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(flag);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::uint64_t*> free_;
+};
+Singles& singles() {
+  static auto* const all = new Singles();
+  return *all;
+}
+
+// Unified addressing: one address for both.
+CUdeviceptr device_address(const std::uint64_t* host) {
+  return static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(host));
+}
+
 }  // namespace
 
 void wait_for(cudaStream_t stream, const Flag& flag, std::uint64_t value) {
@@ -88,8 +120,13 @@ Flag Flags::take() {
   std::uint64_t* const host = page.get() + taken_ % kFlagsOfPage;
   ++taken_;
   Flag::set(host, 0);
-  // Unified addressing: one address for both.
-  return {page, host, static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(host))};
+  return {page, host, device_address(host)};
+}
+
+Flag take_flag() {
+  const std::shared_ptr<std::uint64_t> one(singles().take(), [](std::uint64_t* flag) { singles().give(flag); });
+  Flag::set(one.get(), 0);
+  return {one, one.get(), device_address(one.get())};
 }
 
 }  // namespace strata::device::cuda

@@ -29,6 +29,9 @@ struct Flag {
 void wait_for(cudaStream_t stream, const Flag& flag, std::uint64_t value);
 void write(cudaStream_t stream, const Flag& flag, std::uint64_t value);
 
+// A flag for as long as anybody holds it, zero at first. At set-up: memory is pinned where none is left.
+Flag take_flag();
+
 // The flags that one thread hands out, zero at first, and again after recycle(). Where more are out than fit into what
 // was reserved, memory grows in mid-step: pinning may wait for the device, and the device for a flag of the host's.
 class Flags {

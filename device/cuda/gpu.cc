@@ -55,6 +55,10 @@ std::vector<GpuLibrary> find_libraries() {
 
 }  // namespace
 
+void prepare_for_gpus() {
+  cuda::prepare_to_start();
+}
+
 Gpus find_gpus() {
   cuda::prepare_to_start();
   Gpus out;
@@ -76,6 +80,7 @@ Gpus find_gpus() {
       continue;
     }
     gpu.name = properties.name;
+    gpu.uuid = cuda::uuid_text(properties.uuid);
     gpu.capability = fmt::format("{}.{}", properties.major, properties.minor);
     gpu.memory = properties.totalGlobalMem;
     if (properties.major * 10 + properties.minor < STRATA_CUDA_OLDEST)

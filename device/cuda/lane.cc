@@ -84,10 +84,11 @@ CudnnAttention* StreamLane::cudnn_attention() {
 }
 
 void StreamLane::record(Event::State& event) {
-  ++event.issued;
+  EventTwin& twin = twin_of(event);
+  cudaStream_t const here = stream();
+  if (twin.tells_host()) require_running("tells the host");
   event.recorder = Kind::cuda;
-  cudaEvent_t const next = twin_of(event).next();
-  STRATA_CUDA(cudaEventRecord(next, stream()));
+  twin.record(here, ++event.issued);
 }
 
 void StreamLane::wait(Event::State& event) {

@@ -54,7 +54,7 @@ class GraphTest : public ::testing::Test {
 
   AbortToken abort_;
   const Numbers a_{1}, b_{0}, c_{0}, d_{0};
-  Event there_{kDevice}, back_{kDevice};
+  Event there_{kDevice, false}, back_{kDevice, false};
   Lane main_{"main", 1, 0, abort_, kDevice}, side_{"side", 1, 0, abort_, kDevice};
 };
 
@@ -115,6 +115,8 @@ TEST_F(GraphTest, WhatNoGraphCanHoldIsRefused) {
   };
   EXPECT_THROW(record([&] { main_.stamp(&time); }), Error);
   EXPECT_THROW(record([&] { cpu::submit(main_, [](cpu::Team&) {}); }), Error);
+  Event told(kDevice);  // which a lane of the host may wait for
+  EXPECT_THROW(record([&] { main_.record(told); }), Error);
   side_.record(back_);
   EXPECT_THROW(record([&] { main_.wait(back_); }), Error);
   side_.synchronize();
@@ -144,6 +146,18 @@ TEST(EventDeathTest, TwoLanesRecordItAtOnce) {
     quick.record(event);
   };
   EXPECT_DEATH(record(), "event.done == event.issued");
+}
+
+TEST(EventDeathTest, TheHostWaitsForOneThatIsNotForIt) {
+  if (kDevice.kind == Kind::cpu) GTEST_SKIP() << "lanes of the CPU are the host's";
+  const auto wait = [] {
+    AbortToken abort;
+    Event event(kDevice, false);
+    Lane twin("twin", 1, 0, abort, kDevice), host("host", 1, 0, abort);
+    twin.record(event);
+    host.wait(event);
+  };
+  EXPECT_DEATH(wait(), "host_waits");
 }
 
 TEST(Event, HasPassedOnceTheHostsLaneGotThere) {

@@ -156,6 +156,8 @@ TEST(Lane, AbortEndsAWaitForTheHost) {
   const std::atomic<bool> gate = false;  // never opens
   Event event(kDevice);
   Lane host("host", 1, 0, abort), twin("twin", 1, 0, abort, kDevice);
+  add(twin, x.view(), x.view());  // a kernel's first call may wait for all that was queued before
+  twin.synchronize();
   hold(host, gate);
   host.record(event);
   twin.wait(event);

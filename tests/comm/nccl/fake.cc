@@ -39,7 +39,7 @@ struct Clique {
 struct ncclComm {
   std::shared_ptr<Clique> clique;
   int rank, size, device;
-  bool freed = false, aborted = false, in_group = false, finalizing = false, failed = false;
+  bool freed = false, aborted = false, in_group = false, finalizing = false, failed = false, registered = false;
   ncclResult_t state = ncclInProgress;
   std::uint64_t collectives = 0;
   std::map<std::pair<int, int>, std::uint64_t> messages;
@@ -222,6 +222,12 @@ int alive() {
   for (const auto& comm : communicators) count += !comm->freed;
   return count;
 }
+int registered() {
+  const Lock lock(mutex);
+  int count = 0;
+  for (const auto& comm : communicators) count += !comm->freed && comm->registered;
+  return count;
+}
 int stuck() {
   return stuck_calls;
 }
@@ -283,9 +289,20 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   *state = c.failed ? ncclRemoteError : c.state;
   return ncclSuccess;
 }
-ncclResult_t ncclCommRegister(ncclComm_t comm, void*, std::size_t, void**) {
+ncclResult_t ncclCommRegister(ncclComm_t comm, void* buffer, std::size_t, void** handle) {
   const Lock lock(mutex);
-  check_device(alive(comm));
+  ncclComm& c = alive(comm);
+  check_device(c);
+  if (happens(c, Fault::registration_is_refused)) return ncclInternalError;
+  *handle = buffer;
+  c.registered = true;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommDeregister(ncclComm_t comm, void*) {
+  const Lock lock(mutex);
+  ncclComm& c = alive(comm);
+  if (!c.registered) return ncclInvalidArgument;
+  c.registered = false;
   return ncclSuccess;
 }
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {

@@ -12,6 +12,7 @@ enum class Fault {
   kernel_hangs,     // on the GPU, and what comes behind it
   kernel_fails,     // the communicator's asynchronous error is ncclRemoteError, "the link is cut"; its kernel hangs
   call_is_refused,  // a call in a group returns ncclInvalidArgument, "a bad pointer"
+  registration_is_refused,  // of buffers
   finalize_hangs,
 };
 void set(int rank, Fault fault, int at = 0);
@@ -22,8 +23,9 @@ void set_version(int version);
 // Nothing goes wrong any more. Called between tests, when no communicator is left.
 void reset();
 
-// Communicators that were neither destroyed nor aborted.
+// Communicators that were neither destroyed nor aborted; those of them that know buffers.
 int alive();
+int registered();
 // Calls that the real NCCL would still wait in: each waited for a GPU on which another communicator's kernel hung, and
 // was let go after a second.
 int stuck();

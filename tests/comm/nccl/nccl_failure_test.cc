@@ -44,7 +44,7 @@ class NcclFailure : public ::testing::Test {
 // A lane with its communicator and what a gather needs.
 struct Gather {
   Gather(Rank& rank, const char* name)
-      : arena(3000, rank.device), lane(rank.lane(name)), communicator(rank.open(lane, {arena.data(), arena.size()})) {}
+      : arena(3000, rank.device), lane(rank.lane(name)), communicator(rank.open(lane)) {}
   void issue() { communicator->all_gather(kRange, arena.data(), arena.at(1000)); }
 
   Arena arena;
@@ -95,6 +95,18 @@ TEST_F(NcclFailure, ACollectiveThatHangsEndsAllRanks) {
     gather.lane.synchronize();
   });
   EXPECT_THAT(text, HasSubstr("a collective of lane gather has not ended for 0.2 s"));
+}
+
+// Whoever waits for room in a stream holds up other calls of CUDA: the watch must get by without.
+TEST_F(NcclFailure, AHangIsNoticedWhileTheIssuerWaitsForRoom) {
+  const std::string text = failure(kShort, [](Rank& rank) {
+    Gather gather(rank, "gather");
+    if (rank.world.rank() == 1) wait_for_abort(rank);
+    gather.issue();
+    for (int i = 0; i < 3000; ++i) device::cuda::copy(gather.lane, gather.arena.data(), gather.arena.at(1000), 8);
+    gather.lane.synchronize();
+  });
+  EXPECT_THAT(text, HasSubstr("has not ended for 0.2 s"));
 }
 
 // Each is given the patience, not all that were issued together.

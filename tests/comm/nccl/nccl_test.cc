@@ -23,6 +23,7 @@ namespace {
 using device::Arena;
 using device::Lane;
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
@@ -58,7 +59,7 @@ TEST_F(Nccl, GatherGivesEveryRankTheRange) {
       const int r = rank.world.rank();
       const Arena arena(range.shard_bytes + range.bytes() + 1, rank.device);
       Lane lane = rank.lane("gather");
-      const auto gather = rank.open(lane, {arena.data(), arena.size()});
+      const auto gather = rank.open(lane);
       const auto own = range.piece(r);
       // In place: the piece lies where it belongs in `out`, so the shard starts some way before or behind it.
       std::byte* const out = arena.at(range.shard_bytes);
@@ -158,15 +159,17 @@ class Lent final : public World {
   World& world_;
 };
 
-// Two ranks, the given GPU of each, and the version of NCCL that rank 1 finds.
-void connect(std::array<device::Device, 2> devices, int version, Backend backend,
-             const std::function<void(World&)>& f) {
+// Two ranks, the given GPU of each, and the version of NCCL that rank 1 finds. Why they were told to do without it.
+std::array<std::string, 2> connect(std::array<device::Device, 2> devices, int version, Backend backend,
+                                   const std::function<void(World&)>& f) {
+  std::array<std::string, 2> left_out;
   run_threads(2, [&](World& world) {
     fake_nccl::set_version(world.rank() == 1 ? version : 0);
     std::exception_ptr thrown;
     try {
-      const auto nccl =
-          nccl_world(std::make_unique<Lent>(world), devices[static_cast<std::size_t>(world.rank())], backend, kLong);
+      const auto nccl = nccl_world(
+          std::make_unique<Lent>(world), devices[static_cast<std::size_t>(world.rank())], backend,
+          [&](const std::string& why) { left_out[static_cast<std::size_t>(world.rank())] = why; }, kLong);
       f(*nccl);
     } catch (...) {
       thrown = std::current_exception();
@@ -174,6 +177,7 @@ void connect(std::array<device::Device, 2> devices, int version, Backend backend
     fake_nccl::set_version(0);
     if (thrown) std::rethrow_exception(thrown);
   });
+  return left_out;
 }
 
 constexpr device::Device kFirst{device::Kind::cuda, 0}, kSecond{device::Kind::cuda, 1};
@@ -194,6 +198,26 @@ TEST_F(Nccl, AWorldOfGpusGathersByIt) {
   });
 }
 
+// Ranks that have it and ranks that do not would not understand each other.
+TEST_F(Nccl, BuffersAreRegisteredOnAllRanksOrOnNone) {
+  const auto registered = [] {
+    int count = -1;
+    connect({kFirst, kSecond}, 0, Backend::automatic, [&](World& world) {
+      const device::Device device{device::Kind::cuda, world.rank()};
+      const Arena arena = world.allocate(4096, device);
+      Lane lane("gather", 1, world.rank(), world.abort_token(), device);
+      const auto gather = world.open(lane);
+      world.barrier();
+      if (world.rank() == 0) count = fake_nccl::registered();
+      world.barrier();
+    });
+    return count;
+  };
+  EXPECT_EQ(registered(), 2);
+  fake_nccl::set(1, fake_nccl::Fault::registration_is_refused);
+  EXPECT_EQ(registered(), 0);
+}
+
 TEST_F(Nccl, OtherVersionsOnOtherRanksAreRefusedWithBoth) {
   EXPECT_FAILURE(connect({kFirst, kSecond}, 22703, Backend::automatic, [](World&) {}), Exit::usage,
                  AllOf(HasSubstr("rank 0 found NCCL 2.29.3 and rank 1 NCCL 2.27.3"),
@@ -203,13 +227,19 @@ TEST_F(Nccl, OtherVersionsOnOtherRanksAreRefusedWithBoth) {
 TEST_F(Nccl, AVersionThatCannotEndAHangIsLeftOut) {
   EXPECT_FAILURE(connect({kFirst, kSecond}, 22105, Backend::nccl, [](World&) {}), Exit::usage,
                  AllOf(HasSubstr("2.21.5"), HasSubstr("install 2.22 or newer")));
-  connect({kFirst, kSecond}, 22105, Backend::automatic,
-          [](World& world) { require(world.describe() == "threads", "2.21.5 is used"); });
+  const auto told = connect({kFirst, kSecond}, 22105, Backend::automatic,
+                            [](World& world) { require(world.describe() == "threads", "2.21.5 is used"); });
+  EXPECT_THAT(told, Each(HasSubstr("2.21.5")));
 }
 
 TEST_F(Nccl, RanksThatShareAGpuAreRefused) {
-  EXPECT_FAILURE(connect({kFirst, kFirst}, 0, Backend::nccl, [](World&) {}), Exit::usage,
-                 HasSubstr("ranks share GPU 0000:00:00.0 of"));
+  constexpr const char* kShared = "ranks share GPU-00000000-0000-0000-0000-000000000000";
+  EXPECT_FAILURE(connect({kFirst, kFirst}, 0, Backend::nccl, [](World&) {}), Exit::usage, HasSubstr(kShared));
+  EXPECT_THAT(connect({kFirst, kFirst}, 0, Backend::automatic, [](World&) {}), Each(kShared));
+}
+
+TEST_F(Nccl, RanksOfTheCpuAreToldNothing) {
+  EXPECT_THAT(connect({}, 0, Backend::automatic, [](World&) {}), Each(""));
 }
 
 TEST_F(Nccl, AGpuThatThereIsNotEndsAllRanks) {

@@ -16,12 +16,12 @@ class Rank {
   Rank(World& of, std::chrono::milliseconds patience)
       : world(of), device{device::Kind::cuda, of.rank()}, watch(of, device, patience) {}
 
-  std::unique_ptr<Communicator> open(device::Lane& lane, std::span<std::byte> arena = {}) {
+  std::unique_ptr<Communicator> open(device::Lane& lane) {
     ncclUniqueId id{};
     if (world.rank() == 0) (void)nccl().ncclGetUniqueId(&id);
     const std::string text = world.exchange(id.internal)[0];
     text.copy(id.internal, sizeof id.internal - 1);
-    return std::make_unique<NcclCommunicator>(watch, lane, world.rank(), world.size(), id, arena);
+    return std::make_unique<NcclCommunicator>(watch, lane, world.rank(), world.size(), id);
   }
   device::Lane lane(const char* name) { return {name, 1, world.rank(), world.abort_token(), device}; }
 

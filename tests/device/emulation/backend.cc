@@ -69,8 +69,8 @@ const Backend* cuda_backend() {
 #undef X
           },
       .make_lane = make_lane,
-      .make_event = [](Device) -> std::unique_ptr<Event::Twin> {
-        return std::make_unique<emulation::CapturedRecord>();
+      .make_event = [](Device, bool host_waits) -> std::unique_ptr<Event::Twin> {
+        return std::make_unique<emulation::CapturedRecord>(host_waits);
       },
       .capture = emulation::capture,
       .make_product = make_product,

@@ -18,10 +18,13 @@ struct Capture {
 // What an event that lanes of the emulated device record remembers of a capture: where in it its newest record is.
 class CapturedRecord final : public Event::Twin {
  public:
+  explicit CapturedRecord(bool for_hosts) : host_waits(for_hosts) {}
+
+  const bool host_waits;
   std::shared_ptr<Capture> capture;  // null: its newest record was none of a capture
   std::size_t at = 0;
 
-  Point& expect() override;
+  bool reached(std::uint64_t) override;
   void signal(std::uint64_t) override {}
 };
 

@@ -53,8 +53,8 @@ const Backend* cuda_backend() {
                       AbortToken& abort) -> std::unique_ptr<Lane::Impl> {
         return std::make_unique<cuda::StreamLane>(std::move(name), device, threads, rank, abort);
       },
-      .make_event = [](Device device) -> std::unique_ptr<Event::Twin> {
-        return std::make_unique<cuda::EventTwin>(device);
+      .make_event = [](Device device, bool host_waits) -> std::unique_ptr<Event::Twin> {
+        return std::make_unique<cuda::EventTwin>(device, host_waits);
       },
       .capture = cuda::capture,
       .make_product = cuda::make_product,

@@ -121,12 +121,20 @@ std::atomic<int> host_allocations{0};
 
 // Nothing may go by the device of a thread that has not said which.
 thread_local int current_device = -1;
+
+// Who waits for room in a stream, or loads a kernel, holds up every other call for that GPU, as the real one may.
+std::recursive_mutex contexts[kGpus];
+std::unique_lock<std::recursive_mutex> enter() {
+  return std::unique_lock(contexts[std::max(current_device, 0)]);
+}
+
 bool device_is_set() {
   if (current_device < 0) std::fputs("a CUDA call of a thread without a current device\n", stderr);
   return current_device >= 0;
 }
 
 CUresult stream_wait_value(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {
+  const auto in = enter();
   if (!device_is_set() || flags != CU_STREAM_WAIT_VALUE_GEQ) return CUDA_ERROR_INVALID_VALUE;
   stream->push([flag = reinterpret_cast<std::uint64_t*>(address), value] {
     while (static_cast<std::int64_t>(std::atomic_ref(*flag).load() - value) < 0) std::this_thread::yield();
@@ -134,6 +142,7 @@ CUresult stream_wait_value(CUstream stream, CUdeviceptr address, cuuint64_t valu
   return CUDA_SUCCESS;
 }
 CUresult stream_write_value(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned) {
+  const auto in = enter();
   if (!device_is_set()) return CUDA_ERROR_INVALID_CONTEXT;
   stream->push([flag = reinterpret_cast<std::uint64_t*>(address), value] { std::atomic_ref(*flag).store(value); });
   return CUDA_SUCCESS;
@@ -172,15 +181,12 @@ cudaError_t cudaGetDevice(int* device) {
   *device = std::max(current_device, 0);
   return cudaSuccess;
 }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
+  if (device < 0 || device >= kGpus) return cudaErrorInvalidDevice;
+  properties->uuid.bytes[15] = static_cast<char>(device);
   std::strcpy(properties->name, "Fake GPU");
   properties->multiProcessorCount = 1;
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device) {
-  if (device < 0 || device >= kGpus) return cudaErrorInvalidDevice;
-  std::snprintf(text, static_cast<std::size_t>(bytes), "0000:0%d:00.0", device);
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
@@ -205,6 +211,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, 
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  const auto in = enter();
   *stream = new CUstream_st;
   return device_is_set() ? cudaSuccess : cudaErrorInvalidDevice;
 }
@@ -213,6 +220,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  const auto in = enter();
   if (stream->capturing()) return refuse(*stream, cudaErrorStreamCaptureUnsupported);
   return stream->idle() ? cudaSuccess : cudaErrorNotReady;
 }
@@ -223,6 +231,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const auto in = enter();
   if (event->capture) {
     if (event->capture->over || (stream->capturing() && stream->capture != event->capture))
       return cudaErrorStreamCaptureIsolation;
@@ -270,15 +279,18 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  const auto in = enter();
   stream->push([graph = executable->graph] { graph->work.run(); });
   return cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  const auto in = enter();
   stream->push([=] { function(data); });
   return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  const auto in = enter();
   *event = new CUevent_st;
   return device_is_set() ? cudaSuccess : cudaErrorInvalidDevice;
 }
@@ -287,6 +299,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const auto in = enter();
   if (stream->capturing()) {
     event->capture = stream->capture;
     event->at = stream->last;
@@ -302,6 +315,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const auto in = enter();
   if (!device_is_set()) return cudaErrorInvalidDevice;
   if (event->capture) return cudaErrorCapturedEvent;
   const auto record = event->newest();
@@ -325,16 +339,22 @@ cudaError_t cudaMemGetInfo(std::size_t* available, std::size_t* total) {
   return device_is_set() ? cudaSuccess : cudaErrorInvalidDevice;
 }
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  const auto in = enter();
   *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   return device_is_set() ? cudaSuccess : cudaErrorInvalidDevice;
 }
 cudaError_t cudaFree(void* data) {
+  const auto in = enter();
   std::free(data);
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
   ++host_allocations;
   return cudaMalloc(data, bytes);
+}
+void fake_load_kernel(cudaStream_t stream) {
+  const auto in = enter();
+  stream->drain();
 }
 int fake_host_allocations() {
   return host_allocations;
@@ -349,6 +369,7 @@ cudaError_t cudaHostUnregister(void*) {
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  const auto in = enter();
   if (stream == cudaStreamPerThread)
     std::memmove(to, from, bytes);
   else
@@ -357,6 +378,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  const auto in = enter();
   if (stream == cudaStreamPerThread)
     std::memset(to, value, bytes);
   else
