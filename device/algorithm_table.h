@@ -58,8 +58,8 @@ AlgorithmTable load_algorithms(const std::filesystem::path& file, const std::str
 // Throws Error{failed}.
 void save_algorithms(const AlgorithmTable& table, const std::filesystem::path& file);
 
-// The machine that a table for `device` is about: "NVIDIA H200, cuBLASLt 13.1.0"; empty where products have nothing to
-// choose from, as on the CPU.
+// The machine that a table for `device` is about: "NVIDIA H200 (132 SMs), cuBLASLt 13.1.0, cuDNN 9.10.2", all that bits
+// may depend on; empty where products have nothing to choose from, as on the CPU.
 std::string algorithm_machine(Device device);
 // Adds what `table` lacks for these products, each candidate timed on `device`. At set-up and before the arenas: it
 // takes and gives back memory as large as the largest product's operands, some tenths of a second per product.

@@ -30,12 +30,15 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
                         fmt::format("rank {} was given another recipe than rank 0, or another command: start all ranks "
                                     "with the same command, file and --set",
                                     r));
-  agree(world,
-        [&] { recipe.device.seat = runtime::choose_seat(recipe.device.kind, world.node_rank(), world.node_size()); });
-  // Left to itself the run takes GPUs only where every rank has one.
-  const bool gpu = recipe.device.seat.device.kind != device::Kind::cpu;
-  for (const std::string& other : world.exchange(gpu ? "gpu" : "cpu"))
-    if (other == "cpu") recipe.device.seat = {};
+  agree(world, [&] { recipe.device.seat = runtime::choose_seat(recipe.device.kind, world.node_rank()); });
+  // Left to itself the run takes GPUs only where every rank has one. Whether they share one is not to be told from how
+  // many each sees: a launcher may show every rank its own alone.
+  runtime::Seat& seat = recipe.device.seat;
+  const std::vector<std::string> gpus = world.exchange(seat.gpu);
+  if (std::find(gpus.begin(), gpus.end(), "") != gpus.end())
+    seat = {};
+  else
+    seat.sharing = static_cast<int>(std::count(gpus.begin(), gpus.end(), seat.gpu));
   return recipe;
 }
 

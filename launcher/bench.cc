@@ -7,7 +7,7 @@
 #include <chrono>
 #include <vector>
 
-#include "comm/communicator.h"
+#include "comm/agreement.h"
 #include "device/error.h"
 #include "device/ops/gradient_sum.h"
 #include "device/ops/product.h"
@@ -18,6 +18,7 @@
 #include "launcher/bench_stand.h"
 #include "launcher/cores.h"
 #include "launcher/printable.h"
+#include "launcher/run_as_rank.h"
 #include "runtime/job.h"
 #include "runtime/report.h"
 #include "runtime/simulator.h"
@@ -127,26 +128,28 @@ StepFigures time_steps(runtime::Executor& executor, const runtime::Job& job, int
   return figures;
 }
 
-int bench_step(const BenchOptions& options) {
-  const runtime::Recipe wanted = runtime::load_recipe(options.recipe, options.sets);
-  const auto world = comm::connect(wanted.comm.backend, wanted.comm.transport);
-  const runtime::Recipe recipe = read_recipe(options.recipe, options.sets, *world, false);
-  const CoreShare share = bind_cores(world->node_rank(), world->node_size());
+void bench_step(const BenchOptions& options, comm::World& world) {
+  const runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world, false);
+  if (recipe.device.seat.device.kind != device::Kind::cpu)
+    throw comm::AgreedError(Exit::usage,
+                            "bench step knows the floor of CPUs alone: set device.kind = cpu, or let strata train "
+                            "write report.summary, which has the speed of a GPU's steps");
+  const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, *world), *world);
-  require_same_plan(job, *world);
+  const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, world), world);
+  require_same_plan(job, world);
 
   // Before the run's memory is taken; all ranks at once, as in the step.
-  world->barrier();
+  world.barrier();
   const Floor floor = floor_of(job, threads);
-  world->barrier();
-  runtime::Executor executor(job.plan, *job.model, *world, {}, threads, recipe.io_options());
+  world.barrier();
+  runtime::Executor executor(job.plan, *job.model, world, {}, threads, recipe.io_options());
   const auto source = runtime::random_weights(*job.model, recipe.training.seed);
   runtime::load_weights(executor, job.plan, *source, threads);
-  fill_random_tokens(executor, job, world->rank());
+  fill_random_tokens(executor, job, world.rank());
   const StepFigures figures = time_steps(executor, job, options.steps);
-  world->barrier();
-  if (world->rank() != 0) return 0;
+  world.barrier();
+  if (world.rank() != 0) return;
 
   const double floor_s = floor.products_s + floor.optimizer_s;
   const double tokens = static_cast<double>(job.plan.tokens) * job.ranks * job.plan.accumulation;
@@ -165,31 +168,26 @@ int bench_step(const BenchOptions& options) {
                                   "{:.4f},\"by_kind_ms\":{{{}}}}}",
                                   tokens / figures.step_s, figures.step_s * 1e3, floor_s * 1e3,
                                   figures.step_s / floor_s, kinds));
-  return 0;
 }
 
-int bench_comm(const BenchOptions& options) {
-  // No model is needed, but a recipe may choose the transport.
-  std::vector<std::string> sets = options.sets;
-  if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
-  const runtime::Recipe recipe = runtime::load_recipe(options.recipe, sets);
-  const auto world = comm::connect(recipe.comm.backend, recipe.comm.transport);
-  (void)bind_cores(world->node_rank(), world->node_size());
-  device::Lane lane("bench", 1, world->rank(), world->abort_token());
-  const auto communicator = world->open(lane);
-  const auto ranks = static_cast<std::size_t>(world->size());
+void bench_comm(const BenchOptions& options, std::span<const std::string> sets, comm::World& world) {
+  const device::Device device = read_recipe(options.recipe, sets, world, false).device.seat.device;
+  (void)bind_cores(world.node_rank(), world.node_size());
+  device::Lane lane("bench", 1, world.rank(), world.abort_token(), device);
+  const auto communicator = world.open(lane);
+  const auto ranks = static_cast<std::size_t>(world.size());
   std::string rows;
   if (ranks == 1) note("one rank sends nothing: start several, mpirun -n 2 strata bench comm");
-  if (world->rank() == 0) fmt::print("{} {}, {}\n", ranks, ranks == 1 ? "rank" : "ranks", world->describe());
+  if (world.rank() == 0) fmt::print("{} {}, {}\n", ranks, ranks == 1 ? "rank" : "ranks", world.describe());
   for (const std::size_t bytes : {std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{64} << 20}) {
     const std::size_t shard = (bytes / ranks + 4095) / 4096 * 4096, whole = shard * ranks;
-    const device::Arena arena = world->allocate(3 * whole);
+    const device::Arena arena = world.allocate(3 * whole, device);
     const comm::ShardedRange range{shard, 0, whole};
     std::vector<const std::byte*> pieces(ranks);
     const auto time = [&](auto&& issue) {
       std::vector<double> ms;
       for (int run = -2; run < 9; ++run) {
-        world->barrier();
+        world.barrier();
         const auto start = std::chrono::steady_clock::now();
         issue();
         lane.synchronize();
@@ -201,7 +199,7 @@ int bench_comm(const BenchOptions& options) {
     };
     const auto show = [&](const char* name, double ms) {
       const double sent = static_cast<double>(whole - shard), rate = sent / ms / 1e6;
-      if (world->rank() == 0)
+      if (world.rank() == 0)
         fmt::print("  {:<12}{:>12} bytes {:>10.3f} ms {:>8.2f} GB/s sent by a rank\n", name, whole, ms, rate);
       rows += fmt::format("{}{{\"collective\":\"{}\",\"bytes\":{},\"ms\":{:.4f},\"gb_per_s\":{:.3f}}}",
                           rows.empty() ? "" : ",", name, whole, ms, rate);
@@ -215,17 +213,22 @@ int bench_comm(const BenchOptions& options) {
            communicator->release();
          }));
   }
-  if (world->rank() == 0) write_json(options, "{\"collectives\":[" + rows + "]}");
-  world->barrier();
-  return 0;
+  if (world.rank() == 0) write_json(options, "{\"collectives\":[" + rows + "]}");
+  world.barrier();
 }
 
 }  // namespace
 
 int bench(const BenchOptions& options) {
-  if (options.part == "step") return bench_step(options);
+  if (options.part == "step")
+    return run_as_rank(options.recipe, options.sets, [&](comm::World& world) { bench_step(options, world); });
+  if (options.part == "comm") {
+    // No model is needed, but a recipe may choose the transport.
+    std::vector<std::string> sets = options.sets;
+    if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
+    return run_as_rank(options.recipe, sets, [&](comm::World& world) { bench_comm(options, sets, world); });
+  }
   if (options.part == "adam") return bench_adam(options);
-  if (options.part == "comm") return bench_comm(options);
   if (options.part == "io") return bench_io(options);
   if (options.part == "kernels") return bench_kernels(options);
   fail(Exit::usage, "strata bench knows step, adam, comm, io and kernels, not {}", options.part);

@@ -223,7 +223,7 @@ int bench_kernels(const BenchOptions& options) {
   std::vector<std::string> sets = options.sets;
   if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
   const runtime::Recipe recipe = runtime::load_recipe(options.recipe, sets);
-  const runtime::Seat seat = runtime::choose_seat(recipe.device.kind, 0, 1);
+  const runtime::Seat seat = runtime::choose_seat(recipe.device.kind, 0);
   const auto bytes = runtime::parse_size(options.size);
   if (!bytes || *bytes < (std::size_t{16} << 20))
     fail(Exit::usage, "--size {}: it takes a size of 16MiB or more, such as 2GiB", options.size);

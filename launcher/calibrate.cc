@@ -17,6 +17,7 @@
 #include "comm/agreement.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/lane_impl.h"
+#include "device/gpu.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/gradient_sum.h"
 #include "device/ops/optimizer.h"
@@ -353,6 +354,7 @@ int calibrate(const CalibrateOptions& options) {
       if (!options.dirs.empty()) (void)disk_of(options, world, std::size_t{1} << 20);
     });
     if (world.rank() == 0) note("measures this machine for about a minute: nothing else should run on it meanwhile");
+    if (world.rank() == 0 && device::find_gpus().usable()) note("measures the CPU, and not the GPUs here");
     const auto start = std::chrono::steady_clock::now();
     const runtime::Machine machine = measure(options, world, share.cores);
     if (world.rank() == 0) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "device/error.h"
+#include "device/gpu.h"
 #include "launcher/bench.h"
 #include "launcher/calibrate.h"
 #include "launcher/doctor.h"
@@ -225,6 +226,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && is_of_one_process(argv[1]) && is_another_rank()) return static_cast<int>(Exit::done);
   // A write above the file size limit is then an error with a path, not a signal.
   std::signal(SIGXFSZ, SIG_IGN);
+  strata::device::prepare_for_gpus();
   try {
     return run(argc, argv);
   } catch (const strata::Error& error) {

@@ -36,10 +36,13 @@ std::unique_ptr<comm::World> connect(const std::optional<std::filesystem::path>&
   auto world = comm::connect(backend, transport);
   device::Device device;
   try {
-    device = runtime::choose_seat(kind, world->node_rank(), world->node_size()).device;
+    device = runtime::choose_seat(kind, world->node_rank()).device;
   } catch (const Error&) {
   }
-  return comm::nccl_world(std::move(world), device, backend);
+  const bool speaks = world->rank() == 0;
+  return comm::nccl_world(std::move(world), device, backend, [&](const std::string& why) {
+    if (speaks) note(fmt::format("collectives go through memory of the host, not by NCCL: {}", why));
+  });
 }
 
 // Ends a run that this rank or another one failed in. Returns the exit code, the same on all ranks.

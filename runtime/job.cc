@@ -185,8 +185,9 @@ std::string tiling_text(const StepPlan& plan) {
 }
 
 // Of a GPU's memory, or a 32nd of it where that is more: kernels that are loaded when first used, cuBLASLt's and
-// cuDNN's own, NCCL's buffers, the step's graph. An estimate, left free so that none of them is refused in step 1.
-constexpr std::size_t kBesideThePlan = std::size_t{1} << 30;
+// cuDNN's own, the step's graph; and for each other GPU of the node NCCL's buffers, of which an all-to-all of eight
+// takes 3.3 GiB (NVIDIA/nccl#1685). Estimates, left free so that none of them is refused in step 1.
+constexpr std::size_t kBesideThePlan = std::size_t{1} << 30, kNcclPerPeer = std::size_t{1} << 29;
 // Gather and reduce.
 constexpr std::size_t kStagedLanes = 2;
 
@@ -196,7 +197,8 @@ Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat
   if (seat.device.kind != device::Kind::cpu) {
     const std::size_t there = memory.device ? *memory.device : device_memory(seat);
     if (there == 0) fail(Exit::usage, "there is no GPU here to say how much memory it has: set memory.device");
-    const std::size_t beside = memory.device ? 0 : std::max(kBesideThePlan, there / 32);
+    const std::size_t peers = seat.sharing > 1 ? 0 : static_cast<std::size_t>(ranks_on_node - 1);
+    const std::size_t beside = memory.device ? 0 : std::max(kBesideThePlan, there / 32) + peers * kNcclPerPeer;
     const std::size_t staged = seat.sharing > 1 ? kStagedLanes * comm::kStagedBytes : 0;
     return {
         {there - std::min(there, beside), memory.host.value_or(available - std::min(available, staged)), kUnlimited},

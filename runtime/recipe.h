@@ -24,9 +24,10 @@ enum class Tier : std::uint8_t { device, host, nvme };
 enum class AccumulationOrder : std::uint8_t { automatic, horizontal, vertical };
 enum class OptimizerName : std::uint8_t { adamw, adamw8bit, lion, sgd };
 enum class DeviceKind : std::uint8_t { automatic, cpu, cuda };
-// What a rank computes on, and how many ranks of its node do so on the same GPU.
+// What a rank computes on, and how many ranks do so on the same GPU, as far as they have told each other.
 struct Seat {
   device::Device device;
+  std::string gpu;  // its uuid; empty: none
   int sharing = 1;
 };
 

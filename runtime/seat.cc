@@ -1,5 +1,7 @@
 #include "runtime/seat.h"
 
+#include <vector>
+
 #include "device/backend.h"
 #include "device/cpu/isa.h"
 #include "device/error.h"
@@ -10,23 +12,24 @@ namespace strata::runtime {
 using device::Device;
 using device::Kind;
 
-Seat choose_seat(DeviceKind kind, int node_rank, int node_size) {
+Seat choose_seat(DeviceKind kind, int node_rank) {
   if (kind == DeviceKind::cpu) return {};
-  const device::Gpus found = device::find_gpus();
+  device::Gpus found = device::find_gpus();
   if (!found.usable()) {
     if (kind == DeviceKind::automatic) return {};
     (void)device::backend(Kind::cuda);  // says so itself where CUDA was not built
     fail(Exit::usage, "device.kind = cuda, but {}; strata doctor says more, and device.kind = cpu needs no GPU",
          found.problem.empty() ? "no GPU here can be used" : found.problem);
   }
-  const int gpus = static_cast<int>(found.gpus.size()), own = node_rank % gpus;
-  return {found.gpus[static_cast<std::size_t>(own)].device, (node_size - own + gpus - 1) / gpus};
+  std::erase_if(found.gpus, [](const device::Gpu& gpu) { return !gpu.problem.empty(); });
+  const device::Gpu& own = found.gpus[static_cast<std::size_t>(node_rank) % found.gpus.size()];
+  return {own.device, own.uuid};
 }
 
 Seat planned_seat(DeviceKind kind) {
-  if (kind != DeviceKind::cuda) return choose_seat(kind, 0, 1);
+  if (kind != DeviceKind::cuda) return choose_seat(kind, 0);
   (void)device::backend(Kind::cuda);
-  return {{Kind::cuda, 0}};
+  return {{Kind::cuda, 0}, {}};
 }
 
 std::string describe(const Seat& seat) {

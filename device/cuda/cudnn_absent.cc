@@ -7,6 +7,10 @@ std::unique_ptr<CudnnAttention> make_cudnn_attention(cudaStream_t) {
   return nullptr;
 }
 
+std::string cudnn_text() {
+  return "";
+}
+
 std::string needs_own_kernels(const AttentionShape&, DType, const Dropout&) {
   return "this program was built without cuDNN";
 }

@@ -135,7 +135,7 @@ class FusedAttention final : public CudnnAttention {
     }
   }
 
-  std::string name() const override { return "cuDNN " + library_version_text(cudnn().cudnnGetVersion()); }
+  std::string name() const override { return cudnn_text(); }
 
   const std::string& refusal(const AttentionShape& shape, DType dtype) override {
     return missing_.empty() ? of(shape, dtype).refusal : missing_;
@@ -200,6 +200,14 @@ class FusedAttention final : public CudnnAttention {
 
 std::unique_ptr<CudnnAttention> make_cudnn_attention(cudaStream_t stream) {
   return std::make_unique<FusedAttention>(stream);
+}
+
+std::string cudnn_text() {
+  try {
+    return "cuDNN " + library_version_text(cudnn().cudnnGetVersion());
+  } catch (const Error&) {  // none is found
+    return "";
+  }
 }
 
 std::string needs_own_kernels(const AttentionShape& s, DType dtype, const Dropout& dropout) {

@@ -34,6 +34,9 @@ std::unique_ptr<CudnnAttention> make_cudnn_attention(cudaStream_t stream);
 // The lane's own; null where lanes have none.
 CudnnAttention* cudnn_attention_of(const Lane& lane);
 
+// "cuDNN 9.10.2", as it is found here; empty where there is none.
+std::string cudnn_text();
+
 // Why the own kernels compute such attention wherever it runs; empty where cuDNN is asked.
 std::string needs_own_kernels(const AttentionShape& shape, DType dtype, const Dropout& dropout);
 

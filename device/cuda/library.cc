@@ -92,8 +92,9 @@ std::vector<std::string> usual_folders() {
     for (const char* lib : {"lib64", "targets/x86_64-linux/lib"})
       if (!toolkit.empty()) append(folders, fmt::format("{}/{}", toolkit, lib));
   const std::string user = environment("HOME").empty() ? "" : environment("HOME") + "/.local";
-  for (const std::string& prefix : {environment("VIRTUAL_ENV"), environment("CONDA_PREFIX"), user,
-                                    std::string("/usr/local"), std::string("/usr"), std::string("/opt/*")}) {
+  for (const std::string& prefix :
+       {environment("VIRTUAL_ENV"), environment("CONDA_PREFIX"), user, std::string("/usr/local"), std::string("/usr"),
+        std::string("/opt/*"), std::string("/opt/*/.venv")}) {
     if (prefix.empty()) continue;
     for (const char* packages : {"site-packages", "dist-packages"})
       append(folders, fmt::format("{}/lib/python3*/{}/nvidia/*/lib", prefix, packages));

@@ -114,8 +114,11 @@ std::vector<std::string> Matmul::candidates(int most) const {
   const cublasStatus_t status =
       cublaslt().cublasLtMatmulAlgoGetHeuristic(handle_, description_.get(), first_.get(), second_.get(), out_.get(),
                                                 out_.get(), preference.get(), most, results.data(), &found);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) found = 0;
-  if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "cublasLtMatmulAlgoGetHeuristic");
+  // Of an epilogue that it does not have for these types, the library also says that the value is invalid.
+  const bool none = status == CUBLAS_STATUS_NOT_SUPPORTED ||
+                    (status == CUBLAS_STATUS_INVALID_VALUE && key_.shape.epilogue != Epilogue::none);
+  if (none) found = 0;
+  if (!none) check(status, "cublasLtMatmulAlgoGetHeuristic");
   std::vector<std::string> out;
   for (int i = 0; i < found; ++i) {
     const cublasLtMatmulHeuristicResult_t& r = results[static_cast<std::size_t>(i)];
@@ -136,6 +139,16 @@ bool Matmul::choose(const std::string& algorithm) {
 
 void Matmul::run(cudaStream_t stream, const Product::Impl::Operands& x, const std::byte* bias,
                  std::byte* workspace) const {
+  check(issue(stream, x, bias, workspace), "cublasLtMatmul");
+}
+
+bool Matmul::try_run(cudaStream_t stream, const Product::Impl::Operands& x, const std::byte* bias,
+                     std::byte* workspace) const {
+  return issue(stream, x, bias, workspace) == CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t Matmul::issue(cudaStream_t stream, const Product::Impl::Operands& x, const std::byte* bias,
+                             std::byte* workspace) const {
   const float one = 1, beta = key_.shape.accumulate ? 1 : 0;
   const Epilogue epilogue = key_.shape.epilogue;
   const bool gelu = epilogue == Epilogue::gelu_tanh;
@@ -144,10 +157,9 @@ void Matmul::run(cudaStream_t stream, const Product::Impl::Operands& x, const st
   if (vector) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector);
   if (has_auxiliary(epilogue)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &auxiliary, sizeof auxiliary);
   std::byte* const out = gelu ? x.epilogue_out.data : x.c.data;
-  check(cublaslt().cublasLtMatmul(handle_, description_.get(), &one, x.b.data, first_.get(), x.a.data, second_.get(),
-                                  &beta, out, out_.get(), out, out_.get(), &algorithm_, workspace, kMatmulWorkspace,
-                                  stream),
-        "cublasLtMatmul");
+  return cublaslt().cublasLtMatmul(handle_, description_.get(), &one, x.b.data, first_.get(), x.a.data, second_.get(),
+                                   &beta, out, out_.get(), out, out_.get(), &algorithm_, workspace, kMatmulWorkspace,
+                                   stream);
 }
 
 }  // namespace strata::device::cuda

@@ -37,8 +37,13 @@ class Matmul {
 
   // bias is of C's type; workspace has kMatmulWorkspace bytes, 256-byte aligned.
   void run(cudaStream_t stream, const Product::Impl::Operands& x, const std::byte* bias, std::byte* workspace) const;
+  // False: the library refuses it only now.
+  bool try_run(cudaStream_t stream, const Product::Impl::Operands& x, const std::byte* bias,
+               std::byte* workspace) const;
 
  private:
+  cublasStatus_t issue(cudaStream_t stream, const Product::Impl::Operands& x, const std::byte* bias,
+                       std::byte* workspace) const;
   void set(cublasLtMatmulDescAttributes_t attribute, const void* value, std::size_t bytes) const;
   void check(cublasStatus_t status, const char* call) const;
 
