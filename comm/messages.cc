@@ -9,7 +9,6 @@
 
 #include "comm/agreement.h"
 #include "comm/control_line.h"
-#include "comm/lane_communicator.h"
 #include "comm/staged.h"
 #include "device/error.h"
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "comm/agreement.h"
-#include "comm/lane_communicator.h"
 #include "comm/mpi.h"
 #include "comm/shared_mapping.h"
 #include "comm/shared_memory.h"

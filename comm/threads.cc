@@ -3,7 +3,6 @@
 #include <thread>
 
 #include "comm/communicator.h"
-#include "comm/lane_communicator.h"
 #include "comm/shared_memory.h"
 #include "comm/staged.h"
 #include "device/error.h"

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 #include "device/error.h"
 
@@ -231,6 +232,15 @@ void Executor::synchronize() {
     if (lane) lane->synchronize();
 }
 
+// For a lane of a GPU: who reads the state copies it from there, which a stream that waited for it might hold up.
+Span Executor::wait_here(const device::Event& read, const device::AbortToken& abort) {
+  const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
+  Span waited{now(), 0};
+  for (; !read.passed(); std::this_thread::sleep_for(std::chrono::microseconds(20))) abort.throw_if_set();
+  waited.end = now();
+  return waited;
+}
+
 // A task that is left out still waits and is waited for: others rely on what follows from it.
 void Executor::issue(std::size_t t, bool runs) {
   const Task& task = plan_.tasks[t];
@@ -246,9 +256,15 @@ void Executor::issue(std::size_t t, bool runs) {
       if (stamped) lane.stamp(&where);
     };
     if (!recording_ && task.kind == TaskKind::update && task.begin == 0) {
-      stamp(held_[index(task.unit)].begin);
-      lane.wait(state_read_[index(task.unit)]);
-      stamp(held_[index(task.unit)].end);
+      const device::Event& read = state_read_[index(task.unit)];
+      Span& held = held_[index(task.unit)];
+      if (lane.device().kind == device::Kind::cpu) {
+        stamp(held.begin);
+        lane.wait(read);
+        stamp(held.end);
+      } else {
+        held = wait_here(read, lane.abort());
+      }
     }
     stamp(spans_[t].begin);
     tasks_->run(task, t);

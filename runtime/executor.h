@@ -114,6 +114,7 @@ class Executor {
  private:
   void issue_step();
   void issue(std::size_t index, bool runs);
+  static Span wait_here(const device::Event& read, const device::AbortToken& abort);
   void synchronize();
   // Whether every step could be the same work of the device alone, so that it can be recorded once.
   bool can_be_graph() const;

@@ -3,10 +3,10 @@
 #   scripts/gpu-check.sh --pack DIR [--own-attention]   here: what build/ holds, stripped, with its libraries, into DIR;
 #                                                       --own-attention: also a build without cuDNN's
 #   DIR/gpu-check.sh [PART...]                          there: all parts, or those named, into ${OUT:-DIR/results}
-# Parts: machine (GPU, driver, libraries), twins (every operation against its reference, and the CPU's bits), contract
-# (whole runs: same bits over stages, tiers, orders and ranks), kernels (what memory bounds, against a copy), bench
-# (beside PyTorch; TORCH_TRAIN names torch_train.py, packed along where it is set), sanitizer (compute-sanitizer over the
-# twins). A part that fails does not stop the others. All end within GPU_CHECK_SECONDS (540): a part gets its limit or
+# Parts: machine (GPU, driver, libraries), twins (every operation against its reference, and the CPU's bits; NCCL by one
+# rank), contract (whole runs: same bits over stages, tiers, orders and ranks), sanitizer (compute-sanitizer over the
+# twins), kernels (what memory bounds, against a copy), bench (beside PyTorch; TORCH_TRAIN names torch_train.py, packed
+# along where it is set). A part that fails does not stop the others. All end within GPU_CHECK_SECONDS (540): a part gets its limit or
 # what is left, so where that is too little for all, name parts and call twice. gpu-DATE.json, gpu-DATE.md and
 # logs.tar.gz are written after each part, so that they are there whatever ends this.
 set -euo pipefail
@@ -33,7 +33,7 @@ if [ "${1:-}" = --pack ]; then
   payload=$(mktemp -d)
   trap 'rm -rf "$payload"' EXIT
   mkdir "$payload/bin" "$payload/lib"
-  for program in strata tests/device_gpu_test tests/runtime_test; do
+  for program in strata tests/comm_gpu_test tests/device_gpu_test tests/runtime_test; do
     strip -o "$payload/bin/$(basename "$program")" "$build/$program"
   done
   # The C library is that machine's own; CUDA's libraries are loaded from what is installed there.
@@ -55,12 +55,12 @@ if [ "${1:-}" = --pack ]; then
 fi
 
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] || parts=(machine twins contract kernels bench sanitizer)
+[ ${#parts[@]} -gt 0 ] || parts=(machine twins contract sanitizer kernels bench)
 for name in "${parts[@]}"; do
   case $name in
     machine | twins | contract | kernels | bench | sanitizer) ;;
     *)
-      echo "gpu-check: no part is called $name: machine, twins, contract, kernels, bench, sanitizer" >&2
+      echo "gpu-check: no part is called $name: machine, twins, contract, sanitizer, kernels, bench" >&2
       exit 2
       ;;
   esac
@@ -172,9 +172,13 @@ machine() {
   part doctor 60 "${ours[@]}" "$bin/strata" doctor
 }
 
-twins() { part twins 150 "${ours[@]}" "$bin/device_gpu_test"; }
+twins() {
+  part twins 150 "${ours[@]}" "$bin/device_gpu_test"
+  part nccl 90 "${ours[@]}" "$bin/comm_gpu_test"
+}
 
-# Loading a kernel when it is first called may wait for the whole device, where streams wait for the host.
+# Its ranks are threads that share what CUDA has for a process: to load a kernel when it is first called may wait for
+# the streams of all of them.
 contract() {
   part contract 120 "${ours[@]}" CUDA_MODULE_LOADING=EAGER "$bin/runtime_test" --gtest_filter='*GpuRun*'
 }

@@ -37,6 +37,11 @@ program payload/bin/device_gpu_test <<'P'
 printf '[  PASSED  ] 7 tests.\n[  SKIPPED ] 2 tests, listed below:\n[  FAILED  ] Norm.IsRight, where GetParam() = 1\n'
 exit 1
 P
+program payload/bin/comm_gpu_test <<'P'
+#!/usr/bin/env bash
+[[ $LD_LIBRARY_PATH == */lib* ]] || exit 1
+echo '[  PASSED  ] 2 tests.'
+P
 program payload/bin/runtime_test <<'P'
 #!/usr/bin/env bash
 [ "$CUDA_MODULE_LOADING" = EAGER ] || exit 1
@@ -77,7 +82,7 @@ has() {
 status=0
 FAKE_TOKENIZE=1 OUT=$PWD/all check/gpu-check.sh >all.log 2>&1 || status=$?
 [ "$status" = 1 ] || wrong "ended with $status, not 1" all.log
-for line in 'gpu \| passed' 'doctor \| passed' 'twins \| ended with 1 \| 7 \| 2 ' 'Failed in twins: Norm.IsRight\.' \
+for line in 'gpu \| passed' 'doctor \| passed' 'twins \| ended with 1 \| 7 \| 2 ' 'Failed in twins: Norm.IsRight\.' 'nccl \| passed \| 2 ' \
   'contract \| ended with 139' 'kernels \| passed' 'tokens \| ended with 1' 'strata-gpt2-124m \| passed' \
   'torch-gpt2-124m \| passed' 'strata-qwen-7b \| ended with 3' 'torch-qwen-1.5b \| ended with 1' \
   'memcheck-planted \| passed' 'memcheck \| passed' 'racecheck \| ended with 9' 'synccheck \| no test ran \| 0 \| 8 ' \
@@ -87,7 +92,7 @@ for line in 'gpu \| passed' 'doctor \| passed' 'twins \| ended with 1 \| 7 \| 2 
   has all "$line"
 done
 tar -xzOf all/logs.tar.gz ./twins.log >/dev/null 2>&1 || wrong "twins.log is not in logs.tar.gz"
-"$PYTHON" -c 'import json, sys; assert len(json.load(open(sys.argv[1]))["parts"]) == 17' all/gpu-*.json
+"$PYTHON" -c 'import json, sys; assert len(json.load(open(sys.argv[1]))["parts"]) == 18' all/gpu-*.json
 
 # One that hangs, and hears no signal, leaves what time there is to nobody; all of it is in time.
 status=0
