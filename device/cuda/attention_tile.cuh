@@ -52,7 +52,8 @@ struct AttentionCall {
 // eight rows at one column lie in different banks.
 template <typename T, int D>
 struct Tile {
-  static constexpr int kColumns = sizeof(T) * D > 512 ? 32 : 64;  // rows of a tile that is multiplied with
+  // Rows of a tile that is multiplied with: so many that backward's four tiles fit into kMostShared.
+  static constexpr int kColumns = sizeof(T) * D > 512 ? 16 : 64;
   static constexpr int kStride = D + 16 / static_cast<int>(sizeof(T));
   static constexpr std::size_t kRowBytes = kStride * sizeof(T);
   static constexpr int kMostShared = 163 << 10;  // of an A100; an H100 has more

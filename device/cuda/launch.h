@@ -18,14 +18,14 @@ inline constexpr std::size_t kUsualSharedBytes = 48 << 10;
 // Queues kernel(args...) on `grid` blocks of `block` threads, each with `shared_bytes` of dynamic shared memory.
 template <typename... Parameters, typename... Args>
 void launch(Lane& lane, dim3 grid, dim3 block, std::size_t shared_bytes, void (*kernel)(Parameters...), Args... args) {
-  if (shared_bytes > kUsualSharedBytes)
-    STRATA_CUDA(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
   cudaLaunchConfig_t config{};
+  config.stream = stream_of(lane);  // first: it makes the lane's device current, whose kernel the attribute is of
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream_of(lane);
+  if (shared_bytes > kUsualSharedBytes)
+    STRATA_CUDA(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
   STRATA_CUDA(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(args)...));
 }
 

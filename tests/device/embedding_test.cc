@@ -101,6 +101,27 @@ TEST(Embedding, BackwardOfManyWords) {
   }
 }
 
+// A vocabulary of several tiles and more positions than are sorted at a time, half of them of one word.
+TEST(Embedding, BackwardByTilesOfManyPositions) {
+  constexpr std::size_t kTile = 32768;
+  for (const auto& [rows, vocab] : {std::pair<std::size_t, std::size_t>{500, 33000}, {66100, 70000}}) {
+    const std::size_t width = 2;
+    Array dout = Array::random(DType::bf16, rows * width, 1), dtable(DType::fp32, vocab * width);
+    Array workspace(DType::fp32, embedding_backward_workspace(rows, kTile) / 4);
+    const auto indices = indices_below(rows, static_cast<std::uint32_t>(vocab));
+    in_lane(2, [&](Lane& lane) {
+      for (std::size_t first = 0; first < vocab; first += kTile) {
+        const std::size_t count = std::min(vocab - first, kTile);
+        embedding_backward(lane, rows, width, indices.data(), {first, count, vocab}, dout.view(),
+                           dtable.view().sub(first * width, count * width), workspace.view());
+      }
+    });
+    Array expected(DType::fp32, vocab * width);
+    for (std::size_t i = 0; i < rows * width; ++i) expected.floats()[indices[i / width] * width + i % width] += dout[i];
+    EXPECT_TRUE(dtable == expected) << rows << " positions";
+  }
+}
+
 TEST(EmbeddingDeathTest, IndexOutsideTheTable) {
   if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "a trap would end the GPU's context for all tests";
   Array dout(DType::fp32, 2), dtable(DType::fp32, 4), workspace(DType::fp32, 64);

@@ -311,7 +311,9 @@ template <typename T, int D, Pass kPass>
 void launch_backward(Lane& lane, const AttentionCall<T>& c) {
   const std::size_t tiles = (c.seq + kTileRows - 1) / kTileRows;
   const std::size_t blocks = c.batch * (of_keys(kPass) ? c.kv_heads : c.heads) * tiles;
-  launch(lane, static_cast<unsigned>(blocks), kTileThreads, Tile<T, D>::shared_bytes(2, 2), backward<T, D, kPass>, c);
+  constexpr std::size_t kShared = Tile<T, D>::shared_bytes(2, 2);
+  static_assert(kShared <= Tile<T, D>::kMostShared);
+  launch(lane, static_cast<unsigned>(blocks), kTileThreads, kShared, backward<T, D, kPass>, c);
 }
 
 }  // namespace

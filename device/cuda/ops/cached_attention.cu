@@ -1,15 +1,20 @@
 #include <cstdint>
 
+#include "device/cuda/convert.cuh"
 #include "device/cuda/launch.h"
-#include "device/cuda/numbers.cuh"
 #include "device/cuda/reduce.cuh"
+#include "device/cuda/vectors.cuh"
 #include "device/ops/cached_attention.h"
 
 namespace strata::device::cuda {
 namespace {
 
-constexpr int kThreads = 128, kWarps = kThreads / kWarp;
+// Many, for a step of generation has a block for each head and no other.
+constexpr int kThreads = 512, kWarps = kThreads / kWarp;
 constexpr int kChunk = kThreads;  // positions between two updates of the running maximum
+
+template <typename T>
+constexpr int kPackSize = 16 / sizeof(T);  // elements that a thread reads at a time
 
 // The cache is [2, kv_heads, capacity, head_dim]: keys, then values.
 template <typename T>
@@ -18,7 +23,6 @@ struct Call {
   T *cache, *o;
   std::size_t heads, kv_heads, head_dim, capacity, q_stride, k_stride, v_stride, window, first;
   float scale;
-  bool aligned;  // rows of the cache lie at multiples of 16 bytes
 
   __device__ T* key(std::size_t head, std::size_t position) const {
     return cache + (head * capacity + position) * head_dim;
@@ -51,11 +55,12 @@ __device__ float across_block(float x, float* shared, Combine combine) {
 
 // A block for each row and head: softmax(scale q k^T) v with a running maximum, chunk after chunk of positions. So
 // many lanes share the dot product of a position that a warp reads whole rows; the weighted values are summed by
-// columns, each by several threads whose sums are added in their order.
-template <typename T>
+// columns, each by several threads whose sums are added in their order. kAligned: rows of the cache lie at multiples of
+// 16 bytes.
+template <typename T, bool kAligned>
 __global__ void __launch_bounds__(kThreads) attend(Call<T> c, int lanes) {
-  constexpr int kSize = Pack<T>::kSize;
-  float* const q = dynamic_shared<float>();  // [packs * kSize]
+  constexpr int kSize = kPackSize<T>, kAhead = kAligned ? 8 : 1;  // kAhead: packs on their way at a time
+  float* const q = dynamic_shared<float>();                       // [packs * kSize]
   __shared__ float weights[kChunk], sums[kThreads * kSize], shared[kWarps];
   const std::size_t head = blockIdx.x, row = blockIdx.y, kv_head = head / (c.heads / c.kv_heads);
   const std::size_t packs = (c.head_dim + kSize - 1) / kSize;
@@ -67,20 +72,29 @@ __global__ void __launch_bounds__(kThreads) attend(Call<T> c, int lanes) {
   const std::size_t column = threadIdx.x % packs, share = threadIdx.x / packs, shares = kThreads / packs;
   const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int together = kWarp / lanes;  // positions that a warp reads at once
+  const auto load = [&](const T* from, std::size_t pack) {
+    return load_vector<kAligned, kSize>(from + pack * kSize, kAligned ? kSize : c.head_dim - pack * kSize);
+  };
   float o[kSize] = {}, maximum = -INFINITY, sum = 0;
   for (std::size_t chunk = begin; chunk < end; chunk += kChunk) {
-    for (int i = 0; i < kWarp; i += together) {
-      const std::size_t at = warp * kWarp + i + lane / lanes;
-      float score = 0;
-      if (chunk + at < end) {
-        const T* const key = c.key(kv_head, chunk + at);
-        for (std::size_t p = lane % lanes; p < packs; p += lanes) {
-          const Pack<T> k = load_some(key, p * kSize, c.head_dim, c.aligned);
-          for (int e = 0; e < kSize; ++e) score = fmaf(to_float(k.at[e]), q[p * kSize + e], score);
+    for (int i = 0; i < kWarp; i += together * kAhead) {
+      const auto at = [&](int a) { return warp * kWarp + static_cast<unsigned>(i + a * together) + lane / lanes; };
+      float scores[kAhead] = {};
+      for (std::size_t p = lane % lanes; p < packs; p += lanes) {
+        Vector<T, kSize> k[kAhead];
+#pragma unroll
+        for (int a = 0; a < kAhead; ++a) k[a] = load(c.key(kv_head, min(chunk + at(a), end - 1)), p);
+#pragma unroll
+        for (int a = 0; a < kAhead; ++a) {
+          const auto x = widen(k[a]);
+          for (int e = 0; e < kSize; ++e) scores[a] = fmaf(x.at[e], q[p * kSize + e], scores[a]);
         }
       }
-      score = sum_lanes(score, lanes);
-      if (lane % lanes == 0) weights[at] = chunk + at < end ? score : -INFINITY;
+      for (int offset = lanes / 2; offset > 0; offset /= 2)
+        for (float& score : scores) score += __shfl_xor_sync(kAllLanes, score, offset);
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a)
+        if (lane % lanes == 0 && i + a * together < kWarp) weights[at(a)] = chunk + at(a) < end ? scores[a] : -INFINITY;
     }
     __syncthreads();
     const float score = weights[threadIdx.x];
@@ -92,11 +106,17 @@ __global__ void __launch_bounds__(kThreads) attend(Call<T> c, int lanes) {
     __syncthreads();
     for (float& x : o) x *= factor;
     const std::size_t n = end - chunk < kChunk ? end - chunk : kChunk;
-    if (share < shares)
-      for (std::size_t at = share; at < n; at += shares) {
-        const Pack<T> v = load_some(c.value(kv_head, chunk + at), column * kSize, c.head_dim, c.aligned);
-        for (int e = 0; e < kSize; ++e) o[e] = fmaf(to_float(v.at[e]), weights[at], o[e]);
+    for (std::size_t first = share; share < shares && first < n; first += shares * kAhead) {
+      Vector<T, kSize> v[kAhead];
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) v[a] = load(c.value(kv_head, chunk + min(first + a * shares, n - 1)), column);
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) {
+        const float weight_of = first + a * shares < n ? weights[first + a * shares] : 0;
+        const auto x = widen(v[a]);
+        for (int e = 0; e < kSize; ++e) o[e] = fmaf(x.at[e], weight_of, o[e]);
       }
+    }
     __syncthreads();  // the weights are read
   }
 
@@ -115,7 +135,7 @@ void cached_attention(Lane& lane, const CachedAttentionShape& s, std::size_t fir
                       ConstView k, ConstView v, View cache, View o, View) {
   visit(cache.dtype, [&](auto zero) {
     using T = decltype(zero);
-    constexpr std::size_t kSize = Pack<T>::kSize;
+    constexpr std::size_t kSize = kPackSize<T>;
     const std::size_t packs = (s.head_dim + kSize - 1) / kSize;
     if (packs > kThreads)
       fail(Exit::usage,
@@ -136,8 +156,8 @@ void cached_attention(Lane& lane, const CachedAttentionShape& s, std::size_t fir
                        .v_stride = s.v_stride,
                        .window = s.window,
                        .first = first,
-                       .scale = s.scale,
-                       .aligned = reinterpret_cast<std::uintptr_t>(cache.data) % 16 == 0 && s.head_dim % kSize == 0};
+                       .scale = s.scale};
+    const bool aligned = reinterpret_cast<std::uintptr_t>(cache.data) % 16 == 0 && s.head_dim % kSize == 0;
     int lanes = 1;
     while (static_cast<std::size_t>(lanes) < packs && lanes < kWarp) lanes *= 2;
     launch(lane, static_cast<unsigned>(rows), kThreads, 0, append<T>, call);
@@ -149,7 +169,7 @@ void cached_attention(Lane& lane, const CachedAttentionShape& s, std::size_t fir
       part.first += begin;
       const std::size_t n = rows - begin < kMostRows ? rows - begin : kMostRows;
       launch(lane, dim3(static_cast<unsigned>(s.heads), static_cast<unsigned>(n)), kThreads,
-             packs * kSize * sizeof(float), attend<T>, part, lanes);
+             packs * kSize * sizeof(float), aligned ? attend<T, true> : attend<T, false>, part, lanes);
     }
   });
 }

@@ -101,14 +101,20 @@ __global__ void __launch_bounds__(kSide* kShares)
   }
 }
 
+// A column's partial sums, added up by kShares threads, every kShares-th each, and these in order.
 template <typename T>
-__global__ void __launch_bounds__(kMapThreads)
+__global__ void __launch_bounds__(kSide* kShares)
     add_partials(const float* partials, std::size_t count, std::size_t columns, T* out) {
-  const std::size_t column = std::size_t{blockIdx.x} * kMapThreads + threadIdx.x;
-  if (column >= columns) return;
-  float sum = partials[column];
-#pragma unroll 8
-  for (std::size_t p = 1; p < count; ++p) sum += partials[p * columns + column];
+  __shared__ float shares[kShares][kSide];
+  const std::size_t column = std::size_t{blockIdx.x} * kSide + threadIdx.x;
+  float sum = 0;
+  if (column < columns)
+#pragma unroll 16
+    for (std::size_t p = threadIdx.y; p < count; p += kShares) sum += partials[p * columns + column];
+  shares[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || column >= columns) return;
+  for (int s = 1; s < kShares; ++s) sum += shares[s][threadIdx.x];
   out[column] = from_float<T>(sum);
 }
 
@@ -172,8 +178,8 @@ void column_sum(Lane& lane, std::size_t rows, std::size_t columns, std::size_t s
   });
   visit(out.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const auto grid = static_cast<unsigned>((columns + kMapThreads - 1) / kMapThreads);
-    launch(lane, grid, kMapThreads, 0, add_partials<T>, partials, blocks.count * kColumnShares, columns, out.as<T>());
+    launch(lane, static_cast<unsigned>((columns + kSide - 1) / kSide), dim3(kSide, kShares), 0, add_partials<T>,
+           partials, blocks.count * kColumnShares, columns, out.as<T>());
   });
 }
 

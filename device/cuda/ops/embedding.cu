@@ -89,7 +89,8 @@ __global__ void __launch_bounds__(kThreads)
   if (t < tile.count) atomicAdd(ends + t, 1u);
 }
 
-// Then their running sums, each block over its own stretch of the tile: of `per_block` rows, a multiple of kThreads.
+// Then where each row's positions begin (ends[t], for now), each block over its own stretch of the tile: of `per_block`
+// rows, a multiple of kThreads.
 __device__ inline std::uint32_t sum_block(std::uint32_t x, std::uint32_t* shared) {
   x = __reduce_add_sync(kAllLanes, x);
   if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = x;
@@ -110,113 +111,174 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
+// The sum of x over the threads before this one; `all` becomes that over the block. The block has met when it returns.
+__device__ inline std::uint32_t sum_before(std::uint32_t x, std::uint32_t* shared, std::uint32_t& all) {
+  const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  std::uint32_t sum = x;
+  for (unsigned step = 1; step < kWarp; step *= 2) {
+    const std::uint32_t y = __shfl_up_sync(kAllLanes, sum, step);
+    if (lane >= step) sum += y;
+  }
+  __syncthreads();  // the last round's sums have been read
+  if (lane == kWarp - 1) shared[warp] = sum;
+  __syncthreads();
+  all = 0;
+  for (unsigned w = 0; w < kThreads / kWarp; ++w) {
+    if (w < warp) sum += shared[w];
+    all += shared[w];
+  }
+  return sum - x;
+}
+
 // sums: of the stretches.
 __global__ void __launch_bounds__(kThreads)
     scan_stretches(std::uint32_t* ends, std::size_t count, std::size_t per_block, const std::uint32_t* sums) {
-  __shared__ std::uint32_t shared[kThreads / kWarp], warps[kThreads / kWarp];
-  const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  std::uint32_t before = 0;
+  __shared__ std::uint32_t shared[kThreads / kWarp];
+  std::uint32_t before = 0, all;
   for (unsigned b = threadIdx.x; b < blockIdx.x; b += kThreads) before += sums[b];
   before = sum_block(before, shared);
   const std::size_t begin = blockIdx.x * per_block, end = min(begin + per_block, count);
   for (std::size_t first = begin; first < end; first += kThreads) {
     const std::size_t t = first + threadIdx.x;
-    std::uint32_t x = t < end ? ends[t] : 0;
-    for (unsigned step = 1; step < kWarp; step *= 2) {
-      const std::uint32_t y = __shfl_up_sync(kAllLanes, x, step);
-      if (lane >= step) x += y;
-    }
-    __syncthreads();  // the last round's sums have been read
-    if (lane == kWarp - 1) warps[warp] = x;
-    __syncthreads();
-    std::uint32_t all = 0;
-    for (unsigned w = 0; w < kThreads / kWarp; ++w) {
-      if (w < warp) x += warps[w];
-      all += warps[w];
-    }
-    if (t < end) ends[t] = before + x;
+    const std::uint32_t mine = sum_before(t < end ? ends[t] : 0, shared, all);
+    if (t < end) ends[t] = before + mine;
     before += all;
   }
 }
 
-// Last the place of each position: as many of its index come before it. Comparing all pairs is quadratic and yet a
-// small part of the whole: 32,768 positions take 2^29 comparisons, some 40 us. A warp places kTogether positions: what
-// a lane reads it compares with all of them.
-constexpr int kTogether = 4, kPerBlock = kThreads / kWarp * kTogether;
+// Then each position takes the next place of its row, in whatever order the atomics run: ends[t] comes out as what its
+// name says. A launch for each window of positions, so that those of a row lie window by window.
+constexpr std::size_t kWindow = 65536;
 
 __global__ void __launch_bounds__(kThreads)
-    place_positions(std::size_t rows, const std::uint32_t* indices, TableRows tile, const std::uint32_t* ends,
-                    std::uint32_t* order) {
-  // The last positions have the most to compare with: their blocks start first.
-  const std::size_t block = gridDim.x - 1 - blockIdx.x;
-  const std::size_t first = block * kPerBlock + threadIdx.x / kWarp * kTogether;
-  const unsigned lane = threadIdx.x % kWarp;
-  std::uint32_t index[kTogether], earlier[kTogether] = {};
-  std::size_t row[kTogether];
-  bool any = false;
-  for (int p = 0; p < kTogether; ++p) {
-    index[p] = first + p < rows ? indices[first + p] : 0;
-    row[p] = first + p < rows ? index[p] - tile.first : tile.count;
-    any = any || row[p] < tile.count;
+    place_positions(std::size_t begin, std::size_t end, const std::uint32_t* indices, TableRows tile,
+                    std::uint32_t* ends, std::uint32_t* order) {
+  const std::size_t i = begin + std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= end) return;
+  const std::size_t t = indices[i] - tile.first;
+  if (t < tile.count) order[atomicAdd(ends + t, 1u)] = static_cast<std::uint32_t>(i);
+}
+
+// Last each row's positions are put into rising order, which is one whatever they came in. A block takes every
+// gridDim-th row, for frequent words are neighbours: a warp the rows of few positions, each to the place of as many as
+// are smaller; the block the others, window by window, by a bit for each position.
+constexpr unsigned kRowsPerBlock = kWarp;
+
+__global__ void __launch_bounds__(kThreads)
+    sort_rows(std::size_t count, const std::uint32_t* ends, std::uint32_t* order) {
+  constexpr int kWords = kWindow / 32 / kThreads;  // of a thread
+  __shared__ std::uint32_t bits[kWords * kThreads], shared[kThreads / kWarp];
+  const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const std::size_t row = blockIdx.x + std::size_t{lane} * gridDim.x;  // every warp looks at all of the block's rows
+  const std::uint32_t my_begin = row < count && row > 0 ? ends[row - 1] : 0, my_end = row < count ? ends[row] : 0;
+  const std::uint32_t some = my_end > my_begin ? my_end - my_begin : 0;
+
+  for (unsigned few = __ballot_sync(kAllLanes, some > 1 && some <= kWarp && lane % (kThreads / kWarp) == warp);
+       few != 0; few &= few - 1) {
+    const int r = __ffs(static_cast<int>(few)) - 1;
+    const std::uint32_t begin = __shfl_sync(kAllLanes, my_begin, r), n = __shfl_sync(kAllLanes, some, r);
+    const std::uint32_t position = lane < n ? order[begin + lane] : ~0u;
+    std::uint32_t smaller = 0;
+    for (std::uint32_t k = 0; k < n; ++k) smaller += __shfl_sync(kAllLanes, position, static_cast<int>(k)) < position;
+    if (lane < n) order[begin + smaller] = position;
   }
-  if (any) {
-#pragma unroll 8
-    for (std::size_t j = lane; j < first; j += kWarp) {
-      const std::uint32_t x = indices[j];
-      for (int p = 0; p < kTogether; ++p) earlier[p] += x == index[p];
+
+  for (unsigned many = __ballot_sync(kAllLanes, some > kWarp); many != 0; many &= many - 1) {
+    const int r = __ffs(static_cast<int>(many)) - 1;
+    std::uint32_t begin = __shfl_sync(kAllLanes, my_begin, r);
+    const std::uint32_t end = __shfl_sync(kAllLanes, my_end, r);
+    while (begin < end) {
+      const std::uint32_t window = order[begin] / kWindow;
+      for (int w = 0; w < kWords; ++w) bits[w * kThreads + threadIdx.x] = 0;
+      __syncthreads();
+#pragma unroll 4
+      for (std::uint32_t k = begin + threadIdx.x; k < end; k += kThreads) {
+        const std::uint32_t position = order[k];
+        if (position / kWindow != window) break;
+        atomicOr(bits + position % kWindow / 32, 1u << position % 32);
+      }
+      __syncthreads();
+      std::uint32_t mine = 0, all;
+      for (int w = 0; w < kWords; ++w) mine += static_cast<unsigned>(__popc(bits[threadIdx.x * kWords + w]));
+      std::uint32_t to = begin + sum_before(mine, shared, all);
+      for (int w = 0; w < kWords; ++w) {
+        const unsigned word = threadIdx.x * kWords + w;
+        for (std::uint32_t left = bits[word]; left != 0; left &= left - 1)
+          order[to++] = static_cast<std::uint32_t>(window * kWindow) + word * 32 +
+                        static_cast<unsigned>(__ffs(static_cast<int>(left)) - 1);
+      }
+      begin += all;
+      __syncthreads();  // the bits are read
     }
-  }
-  for (int p = 0; p < kTogether; ++p) {
-    std::uint32_t rank = __reduce_add_sync(kAllLanes, earlier[p]);
-    for (int q = 0; q < p; ++q) rank += index[q] == index[p];
-    if (row[p] < tile.count && lane == 0)
-      order[(row[p] == 0 ? 0 : ends[row[p] - 1]) + rank] = static_cast<std::uint32_t>(first + p);
   }
 }
 
-// A warp sums kRows rows of the table one after another, over a slice of the columns: most have no positions or few,
-// so that reading `ends` for several at once is what keeps the stores coming.
-constexpr int kRows = 8;
-// Blocks on a multiprocessor: what the registers of the rows on their way leave room for.
-template <typename T>
-constexpr int kResident = dtype_of<T> == DType::bf16   ? 4
-                          : dtype_of<T> == DType::fp32 ? 3
-                                                       : 2;
+// A warp sums kRows rows of the table, over a slice of the columns so narrow that a word of very many positions has
+// many warps. Their positions follow each other in `order`, and rows of dout are read ahead of the row that is summed:
+// kAhead of them, or kMany where they all belong to it.
+constexpr unsigned kRows = 16, kAhead = 8;
 
 template <typename T, typename Out, int kN>
-__global__ void __launch_bounds__(kThreads, kResident<T>)
-    sum_positions(std::size_t width, std::size_t count, const std::uint32_t* ends, const std::uint32_t* order,
-                  const T* dout, Out* dtable) {
-  constexpr int kAhead = 32 / sizeof(T);  // rows of dout on their way at a time
-  const unsigned lane = threadIdx.x % kWarp, slices = static_cast<unsigned>((width + kWarp * kN - 1) / (kWarp * kN));
+__global__ void __launch_bounds__(kThreads) sum_positions(unsigned width, std::size_t count, const std::uint32_t* ends,
+                                                          const std::uint32_t* order, const T* dout, Out* dtable) {
+  constexpr unsigned kMany = 64 / sizeof(T);
+  static_assert(kMany <= kWarp && kMany % kAhead == 0);
+  const unsigned lane = threadIdx.x % kWarp, slices = (width + kWarp * kN - 1) / (kWarp * kN);
   const RowUnit u = row_unit(std::size_t{blockIdx.x} * (kThreads / kWarp) + threadIdx.x / kWarp, slices);
-  const std::size_t first = u.row * kRows, column = (std::size_t{u.at} * kWarp + lane) * kN;
+  const std::size_t first = u.row * kRows;
   if (first >= count) return;
-  const std::size_t at = min(first + lane, count);  // lane r: where row first + r begins
-  const std::uint32_t edge = lane <= kRows && at > 0 ? ends[at - 1] : 0;
-  for (int r = 0; r < kRows && first + r < count; ++r) {
-    const std::uint32_t begin = __shfl_sync(kAllLanes, edge, r), end = __shfl_sync(kAllLanes, edge, r + 1);
-    Floats<kN> sum{};
-    for (std::uint32_t k = begin; k < end; k += kWarp) {
-      const std::uint32_t some = min(end - k, std::uint32_t{kWarp});
-      const std::uint32_t mine = lane < some ? order[k + lane] : 0;
-      for (std::uint32_t from = 0; from < some; from += kAhead) {
-        Vector<T, kN> x[kAhead];
+  const unsigned column = (u.at * kWarp + lane) * kN,
+                 rows = static_cast<unsigned>(min(count - first, std::size_t{kRows}));
+  const std::size_t at = first + min(lane, rows);  // lane r: where row first + r begins
+  const std::uint32_t edge = at > 0 ? ends[at - 1] : 0;
+  std::uint32_t end = __shfl_sync(kAllLanes, edge, 1);
+  const std::uint32_t begin = __shfl_sync(kAllLanes, edge, 0), last = __shfl_sync(kAllLanes, edge, kWarp - 1);
+
+  const bool inside = column < width;
+  const T* const from = dout + (inside ? column : 0);  // lanes beyond the row read what they do not need
+  Out* to = dtable + first * width + column;
+  unsigned row = 0;
+  Floats<kN> sum{};
+  const auto store_row = [&] {
+    if (inside) store_vector<true>(to, kN, narrow<Out>(sum));
+    sum = {};
+    to += width;
+    ++row;
+    end = __shfl_sync(kAllLanes, edge, static_cast<int>(row) + 1);
+  };
+  const auto load = [&](std::uint32_t position) {
+    return load_vector<true, kN>(from + std::uint64_t{position} * width, kN);
+  };
+  const auto add = [&](const Vector<T, kN>& x) {
+    const Floats<kN> f = widen(x);
+    for (int i = 0; i < kN; ++i) sum.at[i] += f.at[i];
+  };
+  const auto position = [&](std::uint32_t k) { return k + lane < last ? order[k + lane] : 0; };
+  std::uint32_t next = position(begin);
+  for (std::uint32_t k = begin; k < last; k += kMany) {
+    const std::uint32_t mine = next;
+    next = position(k + kMany);
+    if (end - k >= kMany) {
+      Vector<T, kN> x[kMany];
 #pragma unroll
-        for (int a = 0; a < kAhead; ++a) {
-          const std::size_t row = __shfl_sync(kAllLanes, mine, static_cast<int>(from) + a);
-          if (from + a < some && column < width) x[a] = load_vector<true, kN>(dout + row * width + column, kN);
-        }
+      for (unsigned a = 0; a < kMany; ++a) x[a] = load(__shfl_sync(kAllLanes, mine, static_cast<int>(a)));
 #pragma unroll
-        for (int a = 0; a < kAhead; ++a) {
-          const Floats<kN> f = widen(x[a]);
-          if (from + a < some)
-            for (int i = 0; i < kN; ++i) sum.at[i] += f.at[i];
-        }
+      for (unsigned a = 0; a < kMany; ++a) add(x[a]);
+      continue;
+    }
+    for (unsigned some = 0; some < kMany && k + some < last; some += kAhead) {
+      Vector<T, kN> x[kAhead];
+#pragma unroll
+      for (unsigned a = 0; a < kAhead; ++a) x[a] = load(__shfl_sync(kAllLanes, mine, static_cast<int>(some + a)));
+#pragma unroll
+      for (unsigned a = 0; a < kAhead; ++a) {
+        if (k + some + a == last) break;
+        while (k + some + a == end) store_row();
+        add(x[a]);
       }
     }
-    if (column < width) store_vector<true>(dtable + (first + r) * width + column, kN, rounded<Out>(sum));
   }
+  while (row < rows) store_row();
 }
 
 unsigned blocks_of(std::size_t work, std::size_t per_block) {
@@ -233,15 +295,20 @@ void sort_positions(Lane& lane, std::size_t rows, const std::uint32_t* indices, 
   launch(lane, blocks_of(rows, kThreads), kThreads, 0, count_positions, rows, indices, tile, ends);
   launch(lane, blocks, kThreads, 0, sum_stretches, ends, tile.count, per_block, order);
   launch(lane, blocks, kThreads, 0, scan_stretches, ends, tile.count, per_block, order);
-  launch(lane, blocks_of(rows, kPerBlock), kThreads, 0, place_positions, rows, indices, tile, ends, order);
+  for (std::size_t begin = 0; begin < rows; begin += kWindow) {
+    const std::size_t end = std::min(rows, begin + kWindow);
+    launch(lane, blocks_of(end - begin, kThreads), kThreads, 0, place_positions, begin, end, indices, tile, ends,
+           order);
+  }
+  launch(lane, blocks_of(tile.count, kRowsPerBlock), kThreads, 0, sort_rows, tile.count, ends, order);
 }
 
 template <typename T, typename Out, int kN>
 void sum_sorted(Lane& lane, std::size_t width, std::size_t count, const std::uint32_t* ends, const std::uint32_t* order,
                 ConstView dout, View dtable) {
   const std::size_t slices = (width + kWarp * kN - 1) / (kWarp * kN), groups = (count + kRows - 1) / kRows;
-  launch(lane, blocks_of(groups * slices, kThreads / kWarp), kThreads, 0, sum_positions<T, Out, kN>, width, count, ends,
-         order, dout.as<T>(), dtable.as<Out>());
+  launch(lane, blocks_of(groups * slices, kThreads / kWarp), kThreads, 0, sum_positions<T, Out, kN>,
+         static_cast<unsigned>(width), count, ends, order, dout.as<T>(), dtable.as<Out>());
 }
 
 }  // namespace
@@ -281,10 +348,10 @@ void embedding_backward(Lane& lane, std::size_t rows, std::size_t width, const s
     visit(dtable.dtype, [&](auto to) {
       using T = decltype(from);
       using Out = decltype(to);
-      const bool vectors = width % 4 == 0 && aligned(dout.data, 4 * sizeof(T), 4 * sizeof(T)) &&
-                           aligned(dtable.data, 4 * sizeof(Out), 4 * sizeof(Out));
-      if (vectors)
-        sum_sorted<T, Out, 4>(lane, width, tile.count, ends, order, dout, dtable);
+      const bool pairs =
+          width % 2 == 0 && aligned(dout.data, 0, 2 * sizeof(T)) && aligned(dtable.data, 0, 2 * sizeof(Out));
+      if (pairs)
+        sum_sorted<T, Out, 2>(lane, width, tile.count, ends, order, dout, dtable);
       else
         sum_sorted<T, Out, 1>(lane, width, tile.count, ends, order, dout, dtable);
     });

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "device/cuda/convert.cuh"
 #include "device/cuda/launch.h"
 #include "device/cuda/reduce.cuh"
 #include "device/cuda/vectors.cuh"
@@ -34,8 +35,10 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll 4
   for (int k = 0; k < pieces.count; ++k)
     for (int half = 0; half < 2; ++half) {
-      const auto piece = load_vector<kWhole, 4>(reinterpret_cast<const T*>(pieces.at[k]) + at[half], left[half]);
-      for (int i = 0; i < 4; ++i) s[half].at[i] += to_float(piece.at[i]);
+      // Without a condition: a lane beyond the end adds up what it does not write.
+      const std::size_t from = kWhole && left[half] == 0 ? 0 : at[half], some = kWhole ? 4 : left[half];
+      const auto piece = widen(load_vector<kWhole, 4>(reinterpret_cast<const T*>(pieces.at[k]) + from, some));
+      for (int i = 0; i < 4; ++i) s[half].at[i] += piece.at[i];
     }
   for (int half = 0; half < 2; ++half) store_vector<kWhole>(sum + at[half], left[half], s[half]);
 }
@@ -51,10 +54,10 @@ __device__ double square_sum(const T* first, const T* second) {
   double partial[kN] = {};
 #pragma unroll 8
   for (std::size_t i = 0; i < kSquareBlock; i += kPartials) {
-    Floats<kN> x = widened(load_vector<kWhole, kN>(first + i, kN));
+    Floats<kN> x = widen(load_vector<kWhole, kN>(first + i, kN));
     for (int k = 0; k < kN; ++k) x.at[k] = 0.0f + x.at[k];
     if constexpr (kTied) {
-      const auto y = widened(load_vector<kWhole, kN>(second + i, kN));
+      const auto y = widen(load_vector<kWhole, kN>(second + i, kN));
       for (int k = 0; k < kN; ++k) x.at[k] += y.at[k];
     }
     for (int k = 0; k < kN; ++k) {

@@ -1,10 +1,11 @@
 #include <algorithm>
 #include <cfloat>
 
+#include "device/cuda/code_table.cuh"
+#include "device/cuda/convert.cuh"
 #include "device/cuda/launch.h"
 #include "device/cuda/reduce.cuh"
 #include "device/cuda/vectors.cuh"
-#include "device/dynamic_map.h"
 #include "device/ops/optimizer.h"
 #include "device/optimizer_update.h"
 #include "device/philox.h"
@@ -79,24 +80,46 @@ __device__ int offset_of(int half) {
   return half * kHalf + static_cast<int>(threadIdx.x) % kWarp * 4;
 }
 
-// Of the block's `n` elements at `from`; zeros beyond.
+// Of the block's `n` elements at `from`; zeros beyond. As stored: to be converted once all loads are on their way.
+template <typename T>
+struct Stored {
+  Vector<T, 4> half[2];
+};
 template <bool kWhole, typename T>
-__device__ Elements load_elements(const T* from, int n) {
-  Elements x;
+__device__ Stored<T> load_stored(const T* from, int n) {
+  Stored<T> x;
   for (int half = 0; half < 2; ++half) {
     const int at = offset_of(half);
-    const auto four = load_vector<kWhole, 4>(from + at, at < n ? n - at : 0);
-    for (int i = 0; i < 4; ++i) x.at[4 * half + i] = to_float(four.at[i]);
+    if constexpr (kWhole) {  // zeros beside all the bits, not one element after another
+      typename Vector<T, 4>::Bits bits{};
+      if (at < n) bits = *reinterpret_cast<const decltype(bits)*>(from + at);
+      x.half[half] = std::bit_cast<Vector<T, 4>>(bits);
+    } else {
+      x.half[half] = load_vector<false, 4>(from + at, at < n ? n - at : 0);
+    }
   }
   return x;
+}
+template <typename T>
+__device__ Elements elements_of(const Stored<T>& stored) {
+  Elements x;
+  for (int half = 0; half < 2; ++half) {
+    const Floats<4> four = widen(stored.half[half]);
+    for (int i = 0; i < 4; ++i) x.at[4 * half + i] = four.at[i];
+  }
+  return x;
+}
+template <bool kWhole, typename T>
+__device__ Elements load_elements(const T* from, int n) {
+  return elements_of(load_stored<kWhole>(from, n));
 }
 template <bool kWhole, typename T>
 __device__ void store_elements(T* to, int n, const Elements& x) {
   for (int half = 0; half < 2; ++half) {
     const int at = offset_of(half);
-    Vector<T, 4> four;
-    for (int i = 0; i < 4; ++i) four.at[i] = from_float<T>(x.at[4 * half + i]);
-    store_vector<kWhole>(to + at, at < n ? n - at : 0, four);
+    Floats<4> four;
+    for (int i = 0; i < 4; ++i) four.at[i] = x.at[4 * half + i];
+    store_vector<kWhole>(to + at, at < n ? n - at : 0, narrow<T>(four));
   }
 }
 
@@ -112,20 +135,23 @@ __device__ Elements load_gradient(const std::byte* first, const std::byte* secon
   return g;
 }
 
-// One moment of a block in each format, the first or the second; `words` are the elements' random numbers.
-struct Maps {
-  DynamicMap of_signed, of_unsigned;
+// What the codes of 8-bit moments are looked up in.
+struct Tables {
+  CodeTable of_signed, of_unsigned;
 };
+__device__ constexpr Tables kTables{make_code_table<true>(), make_code_table<false>()};
 
+// One moment of a block in each format, the first or the second; `words` are the elements' random numbers.
 template <bool kFirst>
 struct Fp32Moment {
   template <bool kWhole>
-  __device__ static Elements load(const std::byte* data, std::size_t block, int n, const Maps*) {
-    return load_elements<kWhole>(reinterpret_cast<const float*>(data) + block * kMomentBlock, n);
+  __device__ static Stored<float> load(const std::byte* data, std::size_t block, int n) {
+    return load_stored<kWhole>(reinterpret_cast<const float*>(data) + block * kMomentBlock, n);
   }
+  __device__ static Elements values(const Stored<float>& stored, const Tables&) { return elements_of(stored); }
   template <bool kWhole>
   __device__ static void store(std::byte* data, std::size_t block, int n, const Elements& x, const std::uint32_t*,
-                               const Maps*) {
+                               const Tables&) {
     store_elements<kWhole>(reinterpret_cast<float*>(data) + block * kMomentBlock, n, x);
   }
 };
@@ -133,12 +159,13 @@ struct Fp32Moment {
 template <bool kFirst>
 struct Bf16Moment {
   template <bool kWhole>
-  __device__ static Elements load(const std::byte* data, std::size_t block, int n, const Maps*) {
-    return load_elements<kWhole>(reinterpret_cast<const bf16*>(data) + block * kMomentBlock, n);
+  __device__ static Stored<bf16> load(const std::byte* data, std::size_t block, int n) {
+    return load_stored<kWhole>(reinterpret_cast<const bf16*>(data) + block * kMomentBlock, n);
   }
+  __device__ static Elements values(const Stored<bf16>& stored, const Tables&) { return elements_of(stored); }
   template <bool kWhole>
   __device__ static void store(std::byte* data, std::size_t block, int n, const Elements& x, const std::uint32_t* words,
-                               const Maps*) {
+                               const Tables&) {
     for (int half = 0; half < 2; ++half) {
       const int at = offset_of(half);
       Vector<bf16, 4> four;
@@ -156,29 +183,38 @@ struct Bf16Moment {
 template <bool kFirst>
 struct Block8Moment {
   static constexpr std::size_t kBytes = sizeof(float) + kMomentBlock;
-  __device__ static const DynamicMap& map(const Maps* maps) { return kFirst ? maps->of_signed : maps->of_unsigned; }
+  __device__ static const CodeTable& table(const Tables& tables) {
+    return kFirst ? tables.of_signed : tables.of_unsigned;
+  }
 
+  struct Codes {
+    float scale;
+    std::uint32_t half[2];
+  };
   template <bool>
-  __device__ static Elements load(const std::byte* data, std::size_t block, int, const Maps* maps) {
+  __device__ static Codes load(const std::byte* data, std::size_t block, int) {
     const std::byte* at = data + block * kBytes;
-    const float scale = *reinterpret_cast<const float*>(at);
+    const auto codes = [&](int half) {
+      return *reinterpret_cast<const std::uint32_t*>(at + sizeof(float) + offset_of(half));
+    };
+    return {*reinterpret_cast<const float*>(at), {codes(0), codes(1)}};
+  }
+  __device__ static Elements values(const Codes& codes, const Tables& tables) {
     Elements x;
-    for (int half = 0; half < 2; ++half) {
-      const auto codes = *reinterpret_cast<const std::uint32_t*>(at + sizeof(float) + offset_of(half));
+    for (int half = 0; half < 2; ++half)
       for (int i = 0; i < 4; ++i)
-        x.at[4 * half + i] =
-            map(maps).template value_of<kFirst>(static_cast<std::uint8_t>(codes >> 8 * i & 0xffu)) * scale;
-    }
+        x.at[4 * half + i] = table(tables).value[codes.half[half] >> 8 * i & 0xffu] * codes.scale;
     return x;
   }
   // The lanes meet here, so that all have read the scale before it is written.
   template <bool>
   __device__ static void store(std::byte* data, std::size_t block, int, const Elements& values, const std::uint32_t*,
-                               const Maps* maps) {
+                               const Tables& tables) {
     Elements x = values;
     float scale = 0;
-    for (const float value : x.at) scale = rounding::max(scale, kFirst ? fabsf(value) : value);
-    scale = reduce_lanes(scale, kWarp, [](float a, float b) { return rounding::max(a, b); });
+    for (const float value : x.at) scale = fmaxf(scale, kFirst ? fabsf(value) : value);
+    // Numbers that are not negative are ordered as their bits.
+    scale = std::bit_cast<float>(__reduce_max_sync(kAllLanes, std::bit_cast<std::uint32_t>(scale)));
     if (!(scale <= FLT_MAX)) {  // an infinity must not make the others NaN
       scale = FLT_MAX;
       for (float& value : x.at) value = rounding::max(rounding::min(value, scale), -scale);
@@ -191,7 +227,7 @@ struct Block8Moment {
     for (int half = 0; half < 2; ++half) {
       std::uint32_t codes = 0;
       for (int i = 0; i < 4; ++i)
-        codes |= std::uint32_t{map(maps).template byte_of<kFirst>(x.at[4 * half + i] * inverse)} << 8 * i;
+        codes |= (table(tables).template byte_of<kFirst>(x.at[4 * half + i] * inverse) & 0xffu) << 8 * i;
       *reinterpret_cast<std::uint32_t*>(at + sizeof(float) + offset_of(half)) = codes;
     }
   }
@@ -203,18 +239,20 @@ __device__ void store_parameter(const Update& u, std::size_t begin, int n, const
              [&](auto zero) { store_elements<kWhole>(reinterpret_cast<decltype(zero)*>(u.parameter) + begin, n, p); });
 }
 
-// One block of `n` elements. Its loads are issued together; the gradient's come last, for they wait in the branch that
-// its dtype takes.
+// One block of `n` elements. Its loads are issued together and waited for in the branch that the gradient's dtype
+// takes: what they bring is converted behind it.
 template <typename Rule, template <bool> typename Moment, bool kWhole>
 __device__ void update_block(const Update& u, std::size_t block, int n, const UpdateFactors& f, const RandomStream& s,
-                             const Maps* maps) {
-  constexpr bool kDraws = std::is_same_v<Moment<true>, Bf16Moment<true>>;
+                             const Tables& tables) {
+  constexpr bool kDraws = std::is_same_v<Moment<true>, Bf16Moment<true>>, kBoth = Rule::kMoments == 2;
   const std::size_t begin = block * kMomentBlock;
   Elements p = load_elements<kWhole>(u.master + begin, n);
-  Elements m = Moment<true>::template load<kWhole>(u.moment1, block, n, maps), v{};
-  if constexpr (Rule::kMoments == 2) v = Moment<false>::template load<kWhole>(u.moment2, block, n, maps);
+  const auto first = Moment<true>::template load<kWhole>(u.moment1, block, n);
+  const auto second = Moment<false>::template load<kWhole>(kBoth ? u.moment2 : u.moment1, block, n);
   const Elements g = visit_here(
       u.gradient_dtype, [&](auto zero) { return load_gradient<kWhole, decltype(zero)>(u.first, u.second, begin, n); });
+  Elements m = Moment<true>::values(first, tables), v{};
+  if constexpr (kBoth) v = Moment<false>::values(second, tables);
   std::uint32_t words[8] = {};
   if constexpr (kDraws)
     for (int half = 0; half < 2; ++half)
@@ -222,23 +260,22 @@ __device__ void update_block(const Update& u, std::size_t block, int n, const Up
   for (int i = 0; i < 8; ++i) Rule::apply(g.at[i], p.at[i], m.at[i], v.at[i], f);
   store_elements<kWhole>(u.master + begin, n, p);
   if (u.parameter) store_parameter<kWhole>(u, begin, n, p);
-  Moment<true>::template store<kWhole>(u.moment1, block, n, m, words, maps);
-  if constexpr (Rule::kMoments == 2) Moment<false>::template store<kWhole>(u.moment2, block, n, v, words, maps);
+  Moment<true>::template store<kWhole>(u.moment1, block, n, m, words, tables);
+  if constexpr (kBoth) Moment<false>::template store<kWhole>(u.moment2, block, n, v, words, tables);
 }
 
 template <typename Rule, template <bool> typename Moment, bool kWhole>
-__global__ void __launch_bounds__(kThreads)
-    update_blocks(const __grid_constant__ Update u, const __grid_constant__ Maps maps) {
-  constexpr bool kMaps = std::is_same_v<Moment<true>, Block8Moment<true>>;
+__global__ void __launch_bounds__(kThreads) update_blocks(const __grid_constant__ Update u) {
+  constexpr bool kLooksUp = std::is_same_v<Moment<true>, Block8Moment<true>>;
   __shared__ UpdateFactors factors;
-  // In shared memory each lane looks up an entry of its own.
-  __shared__ std::uint32_t shared_maps[kMaps ? sizeof(Maps) / 4 : 1];
+  __shared__ Tables tables;
   const bool skip = u.scalars->skip != 0;
   if (skip && !u.rewrite) return;
   if (threadIdx.x == 0) factors = Rule::factors(u.optimizer, *u.scalars);
-  if constexpr (kMaps)
-    for (std::size_t i = threadIdx.x; i < sizeof(Maps) / 4; i += kThreads)
-      shared_maps[i] = reinterpret_cast<const std::uint32_t*>(&maps)[i];
+  if constexpr (kLooksUp) {
+    tables.of_signed.copy<kThreads>(kTables.of_signed);
+    tables.of_unsigned.copy<kThreads>(kTables.of_unsigned);
+  }
   __syncthreads();
   const UpdateFactors f = factors;
   const RandomStream stream{u.scalars->seed, u.scalars->first_micro_batch, kMomentSites | u.unit};
@@ -250,7 +287,7 @@ __global__ void __launch_bounds__(kThreads)
     if (skip)
       store_parameter<kWhole>(u, begin, n, load_elements<kWhole>(u.master + begin, n));
     else
-      update_block<Rule, Moment, kWhole>(u, block, n, f, stream, reinterpret_cast<const Maps*>(shared_maps));
+      update_block<Rule, Moment, kWhole>(u, block, n, f, stream, tables);
   }
 }
 
@@ -307,7 +344,7 @@ void update(Lane& lane, const Optimizer& optimizer, const StepScalars* scalars, 
   const std::size_t per_block = kWarps * kMomentBlock;
   const auto grid = static_cast<unsigned>(std::min<std::size_t>((u.size + per_block - 1) / per_block, 8192));
   const auto kernel = (whole ? kernel_of<true> : kernel_of<false>)(optimizer.algorithm, s.format);
-  launch(lane, grid, kThreads, 0, kernel, u, Maps{kSignedMap, kUnsignedMap});
+  launch(lane, grid, kThreads, 0, kernel, u);
 }
 
 }  // namespace strata::device::cuda
