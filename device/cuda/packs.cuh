@@ -29,10 +29,11 @@ inline Split split(std::size_t packs, int most) {
   return {kMostTeamBits, 0};
 }
 
-// The calling thread's packs of kN elements of a vector: the team's threads take turns. kWhole as of load_vector().
+// The calling thread's packs of kSize elements of a vector: the team's threads take turns. kWhole as of load_vector().
 // kPacks as of Split.
-template <typename T, int kN, bool kWhole, int kPacks>
+template <typename T, int kSize, bool kWhole, int kPacks>
 struct Packs {
+  static constexpr int kN = kSize;
   using Bits = typename Vector<T, kN>::Bits;  // halves of words would take a register each
   static constexpr int kHeld = kPacks > 0 ? kPacks : 1;
   unsigned thread, width;
@@ -40,6 +41,10 @@ struct Packs {
 
   __device__ Packs(int team_bits, unsigned vector_width)
       : thread(threadIdx.x & ((1u << team_bits) - 1)), width(vector_width), bits(team_bits) {}
+  __device__ int count() const {
+    const unsigned at_once = kN << bits;
+    return kPacks > 0 ? kPacks : static_cast<int>((width + at_once - 1) / at_once);
+  }
   __device__ unsigned column(int pack) const { return (thread + (static_cast<unsigned>(pack) << bits)) * kN; }
   // Elements from there on.
   __device__ unsigned left(int pack) const {
@@ -71,10 +76,50 @@ struct Packs {
 #pragma unroll
       for (int pack = 0; pack < kPacks; ++pack) f(pack);
     } else {
-      const unsigned at_once = kN << bits;
-      const int count = static_cast<int>((width + at_once - 1) / at_once);
-      for (int pack = 0; pack < count; ++pack) f(pack);
+      for (int pack = 0, all = count(); pack < all; ++pack) f(pack);
     }
+  }
+};
+
+// Sums for each column of vectors that registers do not hold, each the affair of one thread: the number'th of such, in
+// `shared` until the end, where a block's threads have theirs side by side; where there is none, in `columns` itself.
+template <typename Own>
+struct LongSums {
+  static constexpr int kN = Own::kN;
+  const Own& packs;
+  float *columns, *shared;
+  unsigned apart;
+
+  __device__ LongSums(const Own& of, float* sums_of_columns, float* shared_memory, int number)
+      : packs(of), columns(sums_of_columns), shared(shared_memory), apart(shared_memory ? blockDim.x : 1) {
+    if (shared) shared += static_cast<unsigned>(number * packs.count() * kN) * blockDim.x;
+  }
+  __device__ float* at(int pack) const {
+    return shared ? shared + static_cast<unsigned>(pack * kN) * blockDim.x + threadIdx.x : columns + packs.column(pack);
+  }
+  __device__ void clear() const {
+    each([&](int pack, unsigned i) { at(pack)[i * apart] = 0; });
+  }
+  // All are read before the first is written.
+  __device__ void add(int pack, const Floats<kN>& x) const {
+    float* const sums = at(pack);
+    Floats<kN> sum{};
+    for (int i = 0; i < kN; ++i)
+      if (packs.inside(pack, i)) sum.at[i] = sums[static_cast<unsigned>(i) * apart] + x.at[i];
+    for (int i = 0; i < kN; ++i)
+      if (packs.inside(pack, i)) sums[static_cast<unsigned>(i) * apart] = sum.at[i];
+  }
+  __device__ void finish() const {
+    if (shared) each([&](int pack, unsigned i) { columns[packs.column(pack) + i] = at(pack)[i * apart]; });
+  }
+
+ private:
+  template <typename F>
+  __device__ void each(F&& f) const {
+    packs.each([&](int pack) {
+      for (int i = 0; i < kN; ++i)
+        if (packs.inside(pack, i)) f(pack, static_cast<unsigned>(i));
+    });
   }
 };
 

@@ -12,6 +12,7 @@ namespace {
 constexpr int kForwardThreads = 128, kForwardPacks = 4;
 // In registers are a vector, the next one, and sums for each element.
 constexpr int kBackwardThreads = kMostTeam, kBackwardSize = 4;
+constexpr std::size_t kMostSharedSums = 192 << 10;
 template <typename T>
 constexpr int kForwardSize = 16 / sizeof(T);
 template <typename T>
@@ -87,6 +88,7 @@ template <typename T>
 struct Backward {
   Layout layout;
   int team_bits;
+  bool sums_in_shared;
   float inverse_width;
   const T *dy, *x, *gain, *residual;
   const float *mean, *rstd;
@@ -96,12 +98,13 @@ struct Backward {
 
 // With h = (x - mean) * rstd and e = dy * gain: dx = rstd * (e - mean(e) - h * mean(e * h)) (without mean(e) for RMS).
 // A block of threads takes a share of the rows, its teams take turns at the vectors; each thread sums dgain and dbias
-// of its columns, in registers or, of long vectors, in its share's sums. While a vector is worked on, the next one is
-// read.
+// of its columns: in registers; of long vectors, in dynamic shared memory or, where that is too small, in its share's
+// sums. While a vector is worked on, the next one is read.
 template <typename T, bool kCentred, bool kWhole, int kPacks>
 __global__ void __launch_bounds__(kBackwardThreads, 1)
     backward(const __grid_constant__ Backward<T> a, const __grid_constant__ RowBlocks blocks) {
-  constexpr int kN = kBackwardSize, kSums = kCentred ? 2 : 1, kHeld = kPacks > 0 ? kPacks : 1;
+  constexpr int kN = kPacks > 0 ? kBackwardSize : kForwardSize<T>;
+  constexpr int kSums = kCentred ? 2 : 1, kHeld = kPacks > 0 ? kPacks : 1;
   // What is read element by element is read twice.
   constexpr bool kHolds = kWhole && kPacks > 0;
   using Own = Packs<T, kN, kWhole, kPacks>;
@@ -118,11 +121,12 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   float* const dgains = a.dgains + share * a.layout.width;
   float* const dbiases = a.dbiases + share * a.layout.width;
   float dgain[kHeld][kN] = {}, dbias[kHeld][kN] = {};
-  if constexpr (kPacks == 0)
-    packs.each([&](int pack) {
-      for (int i = 0; i < kN; ++i)
-        if (packs.inside(pack, i)) dgains[packs.column(pack) + i] = dbiases[packs.column(pack) + i] = 0;
-    });
+  float* const shared_sums = a.sums_in_shared ? dynamic_shared<float>() : nullptr;
+  const LongSums<Own> long_dgain(packs, dgains, shared_sums, 0), long_dbias(packs, dbiases, shared_sums, 1);
+  if constexpr (kPacks == 0) {
+    long_dgain.clear();
+    if constexpr (kCentred) long_dbias.clear();
+  }
 
   struct Held {
     Bits x[kHeld], dy[kHeld];
@@ -187,11 +191,12 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
         if constexpr (kPacks > 0) {
           dgain[pack][i] = fmaf(d.at[i], h.at[i], dgain[pack][i]);
           if constexpr (kCentred) dbias[pack][i] += d.at[i];
-        } else if (packs.inside(pack, i)) {
-          const std::size_t column = packs.column(pack) + static_cast<std::size_t>(i);
-          dgains[column] = fmaf(d.at[i], h.at[i], dgains[column]);
-          if constexpr (kCentred) dbiases[column] += d.at[i];
         }
+      }
+      if constexpr (kPacks == 0) {
+        for (int i = 0; i < kN; ++i) h.at[i] *= d.at[i];
+        long_dgain.add(pack, h);
+        if constexpr (kCentred) long_dbias.add(pack, d);
       }
     });
     sum_team(sums, a.team_bits, shared[turn]);
@@ -211,8 +216,10 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
       });
   }
 
-  // The teams' sums, pack by pack, in order.
-  if constexpr (kPacks > 0) {
+  if constexpr (kPacks == 0) {
+    long_dgain.finish();
+    if constexpr (kCentred) long_dbias.finish();
+  } else {  // the teams' sums, pack by pack, in order
     __shared__ float of_threads[kN][kBackwardThreads];
     const auto add_teams = [&](const float(&mine)[kN], int pack, float* to) {
       for (int i = 0; i < kN; ++i) of_threads[i][threadIdx.x] = mine[i];
@@ -320,8 +327,12 @@ void run_backward(Lane& lane, const NormShape& shape, ConstView dy, ConstView x,
     using T = decltype(zero);
     if (shares == 0) return;
     const Split of = split((shape.width + kBackwardSize - 1) / kBackwardSize, kBackwardPacks<T>);
+    constexpr std::size_t kAtOnce = kBackwardThreads * kForwardSize<T>;  // columns of a long vector
+    const std::size_t sum_bytes = (shape.width + kAtOnce - 1) / kAtOnce * kAtOnce * sizeof(float) * (kCentred ? 2 : 1);
+    const bool in_shared = of.packs == 0 && sum_bytes <= kMostSharedSums;
     const Backward<T> a{.layout{shape, static_cast<std::size_t>(kBackwardThreads >> of.bits)},
                         .team_bits = of.bits,
+                        .sums_in_shared = in_shared,
                         .inverse_width = 1.0f / static_cast<float>(shape.width),
                         .dy = dy.as<T>(),
                         .x = x.as<T>(),
@@ -340,7 +351,7 @@ void run_backward(Lane& lane, const NormShape& shape, ConstView dy, ConstView x,
                                      : backward<T, kCentred, kWhole, 0>;
     };
     const bool all_whole = whole(shape, sizeof(T), {x, dx, residual}, {dy}) && aligned(gain.data, 0);
-    launch(lane, static_cast<unsigned>(shares), kBackwardThreads, 0,
+    launch(lane, static_cast<unsigned>(shares), kBackwardThreads, in_shared ? sum_bytes : 0,
            all_whole ? kernel(std::true_type{}) : kernel(std::false_type{}), a, blocks);
   });
   const auto columns = static_cast<unsigned>((shape.width + kWarp - 1) / kWarp);
