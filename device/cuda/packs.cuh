@@ -10,7 +10,7 @@
 #include "device/cuda/vectors.cuh"
 #include "device/ops/norm.h"
 
-// Vectors of any length in the registers of teams of threads.
+// How teams of threads take the vectors of norms, of any length, and where these lie.
 namespace strata::device::cuda {
 
 // How a team of 2^bits threads takes a vector: each thread `packs` packs of some elements, which stay in registers, so

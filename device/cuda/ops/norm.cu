@@ -10,9 +10,9 @@ namespace strata::device::cuda {
 namespace {
 
 constexpr int kForwardThreads = 128, kForwardPacks = 4;
-// In registers are a vector, the next one, and sums for each element.
+// In registers are a vector, the next one, and sums for each element: four elements a pack, and few packs.
 constexpr int kBackwardThreads = kMostTeam, kBackwardSize = 4;
-constexpr std::size_t kMostSharedSums = 192 << 10;
+constexpr std::size_t kMostSharedSums = 192 << 10;  // of the 227 KiB that a block may have
 template <typename T>
 constexpr int kForwardSize = 16 / sizeof(T);
 template <typename T>
