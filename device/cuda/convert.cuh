@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #include "device/cuda/vectors.cuh"
 
@@ -10,51 +11,59 @@
 // but that NaN becomes the GPU's own.
 namespace strata::device::cuda {
 
-__device__ inline float widen(float x) {
+// Two numbers of 16 bits, the first in a word's low half.
+template <typename T>
+__device__ inline float2 widen_word(std::uint32_t word) {
+  static_assert(dtype_of<T> == DType::fp16);
+  float2 x;
+  asm("{\n"
+      ".reg .b16 low, high;\n"
+      "mov.b32 {low, high}, %2;\n"
+      "cvt.f32.f16 %0, low;\n"
+      "cvt.f32.f16 %1, high;\n"
+      "}"
+      : "=f"(x.x), "=f"(x.y)
+      : "r"(word));
   return x;
 }
-__device__ inline float widen(bf16 x) {
-  return to_float(x);
-}
-__device__ inline float widen(fp16 x) {
-  float y;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
-  return y;
-}
-
 template <typename T>
-struct Pair {
-  T low, high;
-};
-template <typename T>
-__device__ inline Pair<T> narrow_pair(float low, float high) {
+__device__ inline std::uint32_t narrow_word(float low, float high) {
   std::uint32_t both;
   if constexpr (dtype_of<T> == DType::bf16)
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
   else
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-  return {{static_cast<std::uint16_t>(both)}, {static_cast<std::uint16_t>(both >> 16)}};
-}
-template <>
-__device__ inline Pair<float> narrow_pair(float low, float high) {
-  return {low, high};
+  return both;
 }
 
 template <typename T, int kN>
 __device__ inline Floats<kN> widen(const Vector<T, kN>& v) {
-  Floats<kN> x;
-  for (int i = 0; i < kN; ++i) x.at[i] = widen(v.at[i]);
-  return x;
+  if constexpr (dtype_of<T> != DType::fp16) {
+    return widened(v);
+  } else if constexpr (kN == 1) {
+    return {widen_word<T>(v.at[0].bits).x};
+  } else {
+    const auto words = std::bit_cast<Words<kN>>(v);
+    Floats<kN> x;
+    for (int i = 0; i < kN; i += 2) {
+      const float2 two = widen_word<T>(words.at[i / 2]);
+      x.at[i] = two.x;
+      x.at[i + 1] = two.y;
+    }
+    return x;
+  }
 }
 template <typename T, int kN>
 __device__ inline Vector<T, kN> narrow(const Floats<kN>& x) {
-  Vector<T, kN> v;
-  for (int i = 0; i < kN; i += 2) {
-    const Pair<T> pair = narrow_pair<T>(x.at[i], i + 1 < kN ? x.at[i + 1] : 0.0f);
-    v.at[i] = pair.low;
-    if (i + 1 < kN) v.at[i + 1] = pair.high;
+  if constexpr (std::is_same_v<T, float>) {
+    return std::bit_cast<Vector<T, kN>>(x);
+  } else if constexpr (kN == 1) {
+    return {{{static_cast<std::uint16_t>(narrow_word<T>(x.at[0], 0.0f))}}};
+  } else {
+    Words<kN> words;
+    for (int i = 0; i < kN; i += 2) words.at[i / 2] = narrow_word<T>(x.at[i], x.at[i + 1]);
+    return std::bit_cast<Vector<T, kN>>(words);
   }
-  return v;
 }
 
 }  // namespace strata::device::cuda

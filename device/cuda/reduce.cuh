@@ -22,21 +22,31 @@ __device__ inline float max_lanes(float x, int lanes = kWarp) {
   return reduce_lanes(x, lanes, [](float a, float b) { return fmaxf(a, b); });
 }
 
-// Sums kValues values, each over the `threads` threads of the caller's team: a block is cut into teams of this power of
-// two. A team larger than a warp uses `shared`, kValues floats for each warp of the block, and a barrier of the block:
-// all its threads call this, and a thread may write `shared` again behind the next barrier.
+// Sums kValues values, each over the 2^bits <= 512 threads of the caller's team: a block is cut into such teams. A team
+// larger than a warp uses `shared`, kValues floats for each warp of the block, and a barrier of the block: all its
+// threads call this, and a thread may write `shared` again behind the next barrier.
 template <int kValues>
-__device__ inline void sum_team(float (&values)[kValues], int threads, float* shared) {
-  const int thread = static_cast<int>(threadIdx.x), lanes = threads < kWarp ? threads : kWarp;
-  for (int k = 0; k < kValues; ++k) values[k] = sum_lanes(values[k], lanes);
-  if (threads <= kWarp) return;
-  if (thread % kWarp == 0)
-    for (int k = 0; k < kValues; ++k) shared[thread / kWarp * kValues + k] = values[k];
+__device__ inline void sum_team(float (&values)[kValues], int bits, float* shared) {
+  constexpr int kWarpBits = 5, kWarpsBits = 4;
+  // Lanes beyond the group are read too, and left out: that costs less than a loop of unknown length.
+  const auto add = [&](int most, int used) {
+#pragma unroll
+    for (int bit = 0; bit < most; ++bit)
+      for (int k = 0; k < kValues; ++k) {
+        const float other = __shfl_xor_sync(kAllLanes, values[k], 1 << bit);
+        if (bit < used) values[k] += other;
+      }
+  };
+  add(kWarpBits, bits);
+  if (bits <= kWarpBits) return;
+  const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  if (lane == 0)
+    for (int k = 0; k < kValues; ++k) shared[warp * kValues + k] = values[k];
   __syncthreads();
-  const float* first = shared + thread / threads * (threads / kWarp) * kValues;
-  for (int k = 0; k < kValues; ++k) values[k] = 0;
-  for (int warp = 0; warp < threads / kWarp; ++warp)
-    for (int k = 0; k < kValues; ++k) values[k] += first[warp * kValues + k];
+  // Lane l takes the sum of the team's warp l, round and round.
+  const unsigned others = (1u << (bits - kWarpBits)) - 1, from = (warp & ~others) | (lane & others);
+  for (int k = 0; k < kValues; ++k) values[k] = shared[from * kValues + k];
+  add(kWarpsBits, bits - kWarpBits);
 }
 
 }  // namespace strata::device::cuda

@@ -53,10 +53,24 @@ template <int kN>
 struct Floats {
   float at[kN];
 };
+// The words of an even number of 16-bit elements. Taken apart into halves, they take instructions to put together
+// again.
+template <int kN>
+struct Words {
+  std::uint32_t at[kN / 2];
+};
 template <typename T, int kN>
 __device__ inline Floats<kN> widened(const Vector<T, kN>& v) {
   Floats<kN> x;
-  for (int i = 0; i < kN; ++i) x.at[i] = to_float(v.at[i]);
+  if constexpr (dtype_of<T> == DType::bf16 && kN % 2 == 0) {
+    const auto words = std::bit_cast<Words<kN>>(v);
+    for (int i = 0; i < kN; i += 2) {
+      x.at[i] = std::bit_cast<float>(words.at[i / 2] << 16);
+      x.at[i + 1] = std::bit_cast<float>(words.at[i / 2] & 0xffff0000u);
+    }
+  } else {
+    for (int i = 0; i < kN; ++i) x.at[i] = to_float(v.at[i]);
+  }
   return x;
 }
 template <typename T, int kN>

@@ -172,8 +172,9 @@ struct Wide {
   bool centred;
   std::size_t rows, groups, width;
 };
-const Wide kWide[] = {{true, 70, 1, 768},  {false, 70, 1, 768}, {false, 40, 3, 128},  {true, 3, 1, 1600},
-                      {false, 2, 1, 4100}, {true, 3, 1, 8192},  {false, 2, 1, 16400}, {true, 2, 1, 16390}};
+const Wide kWide[] = {{true, 70, 1, 768},   {false, 70, 1, 768}, {false, 40, 3, 128},  {true, 3, 1, 1600},
+                      {false, 2, 1, 4100},  {true, 3, 1, 8192},  {false, 2, 1, 16400}, {true, 2, 1, 16390},
+                      {false, 40, 3, 1600}, {true, 3, 1, 5120},  {true, 2, 1, 33000}};
 
 class WideNorm : public ::testing::TestWithParam<std::tuple<int, DType>> {
  protected:

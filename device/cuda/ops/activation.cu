@@ -29,7 +29,8 @@ constexpr float kGeluScale = 2 * 0.79788456080286536f, kGeluCube = 0.044715f;  /
 
 // Not by fminf and fmaxf, which drop a NaN.
 __device__ inline float gelu_clamp(float x) {
-  return x > 32.0f ? 32.0f : x < -32.0f ? -32.0f : x;
+  x = x < -32.0f ? -32.0f : x;
+  return x > 32.0f ? 32.0f : x;
 }
 __device__ inline float gelu_inner(float x) {
   return x * fmaf(x * x, kGeluScale * kGeluCube, kGeluScale);

@@ -1,135 +1,75 @@
 #include <algorithm>
 
-#include "device/cuda/convert.cuh"
 #include "device/cuda/launch.h"
-#include "device/cuda/map.cuh"
+#include "device/cuda/packs.cuh"
 #include "device/cuda/reduce.cuh"
-#include "device/cuda/vectors.cuh"
 #include "device/ops/norm.h"
 #include "device/row_blocks.h"
 
 namespace strata::device::cuda {
 namespace {
 
-// A team of threads takes a vector, some 16 bytes a thread, as often as it needs; they stay in registers, so that
-// memory is read once. kPacks: how often, at most; 0 where a vector is longer than that, and is read again and again.
-// Which thread takes which element depends on the width alone, never on how operands are aligned.
-constexpr int kForwardPacks = 4, kForwardThreads = 128, kMostThreads = 512;
-constexpr int kBackwardPacks = 2, kBackwardThreads = 512;
-
-// The smallest team that reads a vector of so many packs at `most` packs a thread.
-int team_for(std::size_t packs, int most, int threads) {
-  int team = 8;
-  while (team < threads && static_cast<std::size_t>(team) * static_cast<std::size_t>(most) < packs) team *= 2;
-  return team;
-}
-
+constexpr int kForwardThreads = 128, kForwardPacks = 4;
+// In registers are a vector, the next one, and sums for each element: four elements a pack, and few packs.
+constexpr int kBackwardThreads = kMostTeam, kBackwardSize = 4;
+constexpr std::size_t kMostSharedSums = 192 << 10;  // of the 227 KiB that a block may have
 template <typename T>
-constexpr int kPackSize = 16 / sizeof(T);
-
-// The calling thread's packs of a vector. `count`, where there are more than registers hold.
-template <typename T, bool kWhole, int kPacks>
-struct Packs {
-  static constexpr int kN = kPackSize<T>;
-  int thread, team, count;
-  std::size_t width;
-
-  __device__ Packs(int team_size, std::size_t vector_width)
-      : thread(static_cast<int>(threadIdx.x) & (team_size - 1)),
-        team(team_size),
-        count(kPacks > 0 ? kPacks : static_cast<int>((vector_width + team_size * kN - 1) / (team_size * kN))),
-        width(vector_width) {}
-  __device__ std::size_t column(int pack) const { return static_cast<std::size_t>(thread + pack * team) * kN; }
-  // Elements from there on.
-  __device__ std::size_t left(int pack) const {
-    const std::size_t at = column(pack);
-    return at < width ? width - at : 0;
-  }
-  __device__ bool inside(int pack, int i) const {
-    return kWhole ? left(pack) != 0 : static_cast<std::size_t>(i) < left(pack);
-  }
-  // As bits: halves of words would take a register each.
-  __device__ uint4 load(const T* vector, int pack) const {
-    if constexpr (kWhole)
-      return left(pack) != 0 ? *reinterpret_cast<const uint4*>(vector + column(pack)) : uint4{};
-    else
-      return std::bit_cast<uint4>(load_vector<false, kN>(vector + column(pack), left(pack)));
-  }
-  __device__ static Floats<kN> numbers(uint4 bits) { return widen(std::bit_cast<Vector<T, kN>>(bits)); }
-  __device__ void store(T* vector, int pack, const Floats<kN>& x) const {
-    store_vector<kWhole>(vector + column(pack), left(pack), narrow<T>(x));
-  }
-  template <typename F>
-  __device__ void each(F&& f) const {
-    if constexpr (kPacks > 0) {
-#pragma unroll
-      for (int pack = 0; pack < kPacks; ++pack) f(pack);
-    } else {
-      for (int pack = 0; pack < count; ++pack) f(pack);
-    }
-  }
-};
-
-// Makes the compiler take its bits for new ones: what was made of them is then made again, rather than kept in
-// registers that there are not enough of.
-__device__ void recompute(uint4& bits) {
-  asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
-}
+constexpr int kForwardSize = 16 / sizeof(T);
+template <typename T>
+constexpr int kBackwardPacks = sizeof(T) == 2 ? 4 : 3;
 
 template <typename T>
 struct Forward {
-  std::size_t vectors, width, x_stride, y_stride;
-  unsigned groups;
-  int team;
-  float eps;
+  Layout layout;
+  std::size_t vectors;
+  int team_bits;
+  float inverse_width, eps;
   const T *x, *gain, *bias;
   T* y;
   float *mean, *rstd;
 };
 
 template <typename T, bool kCentred, bool kWhole, int kPacks>
-__global__ void __launch_bounds__(kMostThreads, kWhole ? 2 : 1) forward(const __grid_constant__ Forward<T> a) {
-  constexpr int kN = kPackSize<T>;
-  __shared__ float shared[2][kMostThreads / kWarp];
-  const Packs<T, kWhole, kPacks> packs(a.team, a.width);
+__global__ void __launch_bounds__(kMostTeam, kWhole ? 2 : 1) forward(const __grid_constant__ Forward<T> a) {
+  constexpr int kN = kForwardSize<T>;
+  using Own = Packs<T, kN, kWhole, kPacks>;
+  __shared__ float shared[2][kMostTeam / kWarp];
+  const Own packs(a.team_bits, a.layout.width);
   // A team without a vector goes along with the last one's.
-  const std::size_t team = (std::size_t{blockIdx.x} * blockDim.x + threadIdx.x) / static_cast<unsigned>(a.team);
+  const std::size_t team = (std::size_t{blockIdx.x} * blockDim.x + threadIdx.x) >> a.team_bits;
   const std::size_t vector = min(team, a.vectors - 1);
-  const RowUnit unit = row_unit(vector, a.groups);
-  const T* x = a.x + unit.row * a.x_stride + unit.at * a.width;
-  uint4 held[kPacks > 0 ? kPacks : 1] = {};
+  const Place at = a.layout.place(vector);
+  const T* x = a.x + at.x;
+  typename Own::Bits held[Own::kHeld] = {};
   if constexpr (kPacks > 0) packs.each([&](int pack) { held[pack] = packs.load(x, pack); });
   const auto read = [&](int pack) { return packs.numbers(kPacks > 0 ? held[pack] : packs.load(x, pack)); };
 
   // Mean and variance in two passes: E[x^2] - mean^2 would cancel.
-  const auto width = static_cast<float>(a.width);
   float mean = 0;
   if constexpr (kCentred) {
     float sum[1] = {0};
     packs.each([&](int pack) {
       for (const float v : read(pack).at) sum[0] += v;
     });
-    sum_team(sum, a.team, shared[0]);
-    mean = sum[0] / width;
-    if constexpr (kPacks > 0) packs.each([&](int pack) { recompute(held[pack]); });
+    sum_team(sum, a.team_bits, shared[0]);
+    mean = sum[0] * a.inverse_width;
   }
   float squares[1] = {0};
   packs.each([&](int pack) {
     const Floats<kN> v = read(pack);
     for (int i = 0; i < kN; ++i) {
-      const float d = packs.inside(pack, i) ? v.at[i] - mean : 0.0f;
+      const float d = v.at[i] - (packs.inside(pack, i) ? mean : 0.0f);  // zero outside
       squares[0] = fmaf(d, d, squares[0]);
     }
   });
-  sum_team(squares, a.team, shared[1]);
-  if constexpr (kPacks > 0) packs.each([&](int pack) { recompute(held[pack]); });
-  const float rstd = 1.0f / sqrtf(squares[0] / width + a.eps);
+  sum_team(squares, a.team_bits, shared[1]);
+  const float rstd = rsqrtf(fmaf(squares[0], a.inverse_width, a.eps));
   if (team != vector) return;
   if (packs.thread == 0) {
     if constexpr (kCentred) a.mean[vector] = mean;
     a.rstd[vector] = rstd;
   }
-  T* y = a.y + unit.row * a.y_stride + unit.at * a.width;
+  T* y = a.y + at.y;
   packs.each([&](int pack) {
     const Floats<kN> v = read(pack), gain = packs.numbers(packs.load(a.gain, pack));
     Floats<kN> out;
@@ -146,145 +86,151 @@ __global__ void __launch_bounds__(kMostThreads, kWhole ? 2 : 1) forward(const __
 // dgains and dbiases: [shares][width] sums of the shares of the rows.
 template <typename T>
 struct Backward {
-  std::size_t width, x_stride, y_stride;
-  unsigned groups;
-  int team;
+  Layout layout;
+  int team_bits;
+  bool sums_in_shared;
+  float inverse_width;
   const T *dy, *x, *gain, *residual;
   const float *mean, *rstd;
   T* dx;
   float *dgains, *dbiases;
 };
 
-// A vector on its way through a thread's registers.
-template <int kPacks>
-struct Held {
-  uint4 x[kPacks], dy[kPacks], residual[kPacks];
-  float mean, rstd;
-};
-
 // With h = (x - mean) * rstd and e = dy * gain: dx = rstd * (e - mean(e) - h * mean(e * h)) (without mean(e) for RMS).
 // A block of threads takes a share of the rows, its teams take turns at the vectors; each thread sums dgain and dbias
-// of its columns, in registers or, of long vectors, in its share's sums. While a vector is worked on, the next one is
-// read.
+// of its columns: in registers; of long vectors, in dynamic shared memory or, where that is too small, in its share's
+// sums. While a vector is worked on, the next one is read.
 template <typename T, bool kCentred, bool kWhole, int kPacks>
-__global__ void __launch_bounds__(kBackwardThreads)
+__global__ void __launch_bounds__(kBackwardThreads, 1)
     backward(const __grid_constant__ Backward<T> a, const __grid_constant__ RowBlocks blocks) {
-  constexpr int kN = kPackSize<T>, kHeld = kPacks > 0 ? kPacks : 1;
-  constexpr bool kAhead = kWhole && kPacks > 0;
-  __shared__ float shared[2][2 * kBackwardThreads / kWarp];
-  const Packs<T, kWhole, kPacks> packs(a.team, a.width);
+  constexpr int kN = kPacks > 0 ? kBackwardSize : kForwardSize<T>;
+  constexpr int kSums = kCentred ? 2 : 1, kHeld = kPacks > 0 ? kPacks : 1;
+  // What is read element by element is read twice.
+  constexpr bool kHolds = kWhole && kPacks > 0;
+  using Own = Packs<T, kN, kWhole, kPacks>;
+  using Bits = typename Own::Bits;
+  __shared__ float shared[2][kSums * kBackwardThreads / kWarp];
+  const Own packs(a.team_bits, a.layout.width);
   const std::size_t share = blockIdx.x, block = share / kNormShares;
   const std::size_t rows = (blocks.size(block) + kNormShares - 1) / kNormShares;
   const std::size_t first_row = min(share % kNormShares * rows, blocks.size(block));
   const std::size_t rows_here = min(rows, blocks.size(block) - first_row);
-  const std::size_t begin = (blocks.begin(block) + first_row) * a.groups, end = begin + rows_here * a.groups;
-  const auto teams = static_cast<std::size_t>(kBackwardThreads / a.team);
-  float* const dgains = a.dgains + share * a.width;
-  float* const dbiases = a.dbiases + share * a.width;
-
-  uint4 gain[kHeld] = {};
+  const std::size_t begin = (blocks.begin(block) + first_row) * a.layout.groups;
+  const auto vectors = static_cast<unsigned>(rows_here) * a.layout.groups;
+  const unsigned teams = kBackwardThreads >> a.team_bits;
+  float* const dgains = a.dgains + share * a.layout.width;
+  float* const dbiases = a.dbiases + share * a.layout.width;
   float dgain[kHeld][kN] = {}, dbias[kHeld][kN] = {};
-  if constexpr (kPacks > 0)
-    packs.each([&](int pack) { gain[pack] = packs.load(a.gain, pack); });
-  else
-    packs.each([&](int pack) {
-      for (int i = 0; i < kN; ++i)
-        if (packs.inside(pack, i)) dgains[packs.column(pack) + i] = dbiases[packs.column(pack) + i] = 0;
-    });
+  float* const shared_sums = a.sums_in_shared ? dynamic_shared<float>() : nullptr;
+  const LongSums<Own> long_dgain(packs, dgains, shared_sums, 0), long_dbias(packs, dbiases, shared_sums, 1);
+  if constexpr (kPacks == 0) {
+    long_dgain.clear();
+    if constexpr (kCentred) long_dbias.clear();
+  }
 
-  const auto x_at = [&](const RowUnit& unit) { return unit.row * a.x_stride + unit.at * a.width; };
-  const auto y_at = [&](const RowUnit& unit) { return unit.row * a.y_stride + unit.at * a.width; };
-  const auto load_pack = [&](Held<kHeld>& v, const RowUnit& unit, int pack, int to) {
-    v.x[to] = packs.load(a.x + x_at(unit), pack);
-    v.dy[to] = packs.load(a.dy + y_at(unit), pack);
-    if (a.residual) v.residual[to] = packs.load(a.residual + x_at(unit), pack);
+  struct Held {
+    Bits x[kHeld], dy[kHeld];
+    float mean, rstd;
   };
+  Bits gain[kHeld] = {};
+  if constexpr (kHolds) packs.each([&](int pack) { gain[pack] = packs.load(a.gain, pack); });
   // Beyond the end a team computes with zeros.
-  const auto load = [&](std::size_t vector) {
-    Held<kHeld> v{};
-    if (vector >= end) return v;
-    if constexpr (kPacks > 0) {
-      const RowUnit unit = row_unit(vector, a.groups);
-      packs.each([&](int pack) { load_pack(v, unit, pack, pack); });
-    }
-    v.mean = kCentred ? a.mean[vector] : 0.0f;
-    v.rstd = a.rstd[vector];
+  const auto load = [&](unsigned vector, const Place& at) {
+    Held v{};
+    if (vector >= vectors) return v;
+    if constexpr (kHolds)
+      packs.each([&](int pack) {
+        v.x[pack] = packs.load(a.x + at.x, pack);
+        v.dy[pack] = packs.load(a.dy + at.y, pack);
+      });
+    v.mean = kCentred ? a.mean[begin + vector] : 0.0f;
+    v.rstd = a.rstd[begin + vector];
     return v;
   };
-
-  std::size_t vector = begin + threadIdx.x / static_cast<unsigned>(a.team);
-  Held<kHeld> next{};
-  if constexpr (kAhead) next = load(vector);
+  unsigned vector = threadIdx.x >> a.team_bits;
+  Place next_at = a.layout.place(begin + vector);
+  Held next = load(vector, next_at);
   int turn = 0;
-  for (std::size_t first = begin; first < end; first += teams, vector += teams, turn ^= 1) {
-    Held<kHeld> v = kAhead ? next : load(vector);
-    const bool valid = vector < end;
-    const RowUnit unit = row_unit(valid ? vector : begin, a.groups);
-    if constexpr (kAhead) next = load(vector + teams);
+  for (unsigned first = 0; first < vectors; first += teams, turn ^= 1) {
+    const Held v = next;
+    const Place at = next_at;
+    const bool valid = vector < vectors;
+    Bits residual[kHeld] = {};
+    if constexpr (kHolds)
+      if (valid && a.residual) packs.each([&](int pack) { residual[pack] = packs.load(a.residual + at.x, pack); });
+    vector += teams;
+    a.layout.advance(next_at);
+    next = load(vector, next_at);
     // e and h of a pack.
     const auto terms = [&](int pack, Floats<kN>& d, Floats<kN>& e, Floats<kN>& h) {
-      if constexpr (kPacks == 0)
-        if (valid) load_pack(v, unit, pack, 0);
-      const int at = kPacks > 0 ? pack : 0;
-      const Floats<kN> g = packs.numbers(kPacks > 0 ? gain[at] : packs.load(a.gain, pack));
-      d = packs.numbers(v.dy[at]);
-      h = packs.numbers(v.x[at]);
+      Floats<kN> g;
+      if constexpr (kHolds) {
+        d = packs.numbers(v.dy[pack]);
+        h = packs.numbers(v.x[pack]);
+        g = packs.numbers(gain[pack]);
+      } else {
+        d = h = g = {};
+        if (valid) {
+          d = packs.numbers(packs.load(a.dy + at.y, pack));
+          h = packs.numbers(packs.load(a.x + at.x, pack));
+          g = packs.numbers(packs.load(a.gain, pack));
+        }
+      }
       for (int i = 0; i < kN; ++i) {
         e.at[i] = d.at[i] * g.at[i];
         h.at[i] = (kCentred ? h.at[i] - v.mean : h.at[i]) * v.rstd;
       }
     };
-    float sums[2] = {0, 0};
+    float sums[kSums] = {};
     packs.each([&](int pack) {
       Floats<kN> d, e, h;
       terms(pack, d, e, h);
       for (int i = 0; i < kN; ++i) {
-        if constexpr (kCentred) sums[0] += e.at[i];
-        sums[1] = fmaf(e.at[i], h.at[i], sums[1]);
+        sums[0] = fmaf(e.at[i], h.at[i], sums[0]);
+        if constexpr (kCentred) sums[1] += e.at[i];
         if constexpr (kPacks > 0) {
           dgain[pack][i] = fmaf(d.at[i], h.at[i], dgain[pack][i]);
           if constexpr (kCentred) dbias[pack][i] += d.at[i];
-        } else if (packs.inside(pack, i)) {
-          const std::size_t column = packs.column(pack) + static_cast<std::size_t>(i);
-          dgains[column] = fmaf(d.at[i], h.at[i], dgains[column]);
-          if constexpr (kCentred) dbiases[column] += d.at[i];
         }
       }
+      if constexpr (kPacks == 0) {
+        for (int i = 0; i < kN; ++i) h.at[i] *= d.at[i];
+        long_dgain.add(pack, h);
+        if constexpr (kCentred) long_dbias.add(pack, d);
+      }
     });
-    sum_team(sums, a.team, shared[turn]);
-    if constexpr (kPacks > 0)
-      packs.each([&](int pack) {
-        recompute(v.x[pack]);
-        recompute(v.dy[pack]);
-        recompute(gain[pack]);
-      });
-    const float inverse_width = 1.0f / static_cast<float>(a.width);
-    const float e_mean = sums[0] * inverse_width, eh_mean = sums[1] * inverse_width;
+    sum_team(sums, a.team_bits, shared[turn]);
+    const float eh_mean = sums[0] * a.inverse_width, e_mean = sums[kSums - 1] * a.inverse_width;
     if (valid)
       packs.each([&](int pack) {
         Floats<kN> d, e, h;
         terms(pack, d, e, h);
-        const Floats<kN> residual = packs.numbers(v.residual[kPacks > 0 ? pack : 0]);
+        if constexpr (!kHolds)
+          if (a.residual) residual[0] = packs.load(a.residual + at.x, pack);
+        const Floats<kN> base = packs.numbers(residual[kHolds ? pack : 0]);
         for (int i = 0; i < kN; ++i) {
           const float dh = fmaf(-h.at[i], eh_mean, kCentred ? e.at[i] - e_mean : e.at[i]);
-          d.at[i] = fmaf(dh, v.rstd, residual.at[i]);  // zeros where there is none
+          d.at[i] = fmaf(dh, v.rstd, base.at[i]);  // zeros where there is none
         }
-        packs.store(a.dx + x_at(unit), pack, d);
+        packs.store(a.dx + at.x, pack, d);
       });
   }
 
-  // The teams' sums, pack by pack, in order.
-  if constexpr (kPacks > 0) {
+  if constexpr (kPacks == 0) {
+    long_dgain.finish();
+    if constexpr (kCentred) long_dbias.finish();
+  } else {  // the teams' sums, pack by pack, in order
     __shared__ float of_threads[kN][kBackwardThreads];
     const auto add_teams = [&](const float(&mine)[kN], int pack, float* to) {
       for (int i = 0; i < kN; ++i) of_threads[i][threadIdx.x] = mine[i];
       __syncthreads();
-      for (int out = static_cast<int>(threadIdx.x); out < a.team * kN; out += kBackwardThreads) {
-        const int thread = out & (a.team - 1), i = out / a.team;
-        const std::size_t column = static_cast<std::size_t>(thread + pack * a.team) * kN + static_cast<std::size_t>(i);
+      const unsigned team = 1u << a.team_bits;
+      for (unsigned out = threadIdx.x; out < team * kN; out += kBackwardThreads) {
+        const unsigned thread = out & (team - 1), i = out >> a.team_bits;
+        const unsigned column = (thread + static_cast<unsigned>(pack) * team) * kN + i;
         float sum = 0;
-        for (int t = thread; t < kBackwardThreads; t += a.team) sum += of_threads[i][t];
-        if (column < a.width) to[column] = sum;
+        for (unsigned t = thread; t < kBackwardThreads; t += team) sum += of_threads[i][t];
+        if (column < a.layout.width) to[column] = sum;
       }
       __syncthreads();
     };
@@ -308,7 +254,7 @@ __global__ void __launch_bounds__(kWarp* kSides)
   const std::size_t column = std::size_t{blockIdx.x} * kWarp + threadIdx.x;
   float sum = 0;
   if (column < width)
-#pragma unroll 4
+#pragma unroll 16
     for (std::size_t s = threadIdx.y; s < shares; s += kSides) sum += total.partials[s * width + column];
   sums[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
@@ -344,15 +290,13 @@ void run_forward(Lane& lane, const NormShape& shape, ConstView x, ConstView gain
   if (vectors == 0) return;
   visit(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const std::size_t packs = (shape.width + kPackSize<T> - 1) / kPackSize<T>;
-    const int team = team_for(packs, kForwardPacks, kMostThreads), threads = std::max(team, kForwardThreads);
-    const auto teams = static_cast<std::size_t>(threads / team);
-    const Forward<T> a{.vectors = vectors,
-                       .width = shape.width,
-                       .x_stride = shape.x_stride,
-                       .y_stride = shape.y_stride,
-                       .groups = static_cast<unsigned>(shape.groups),
-                       .team = team,
+    const Split of = split((shape.width + kForwardSize<T> - 1) / kForwardSize<T>, kForwardPacks);
+    const int threads = std::max(1 << of.bits, kForwardThreads);
+    const auto teams = static_cast<std::size_t>(threads >> of.bits);
+    const Forward<T> a{.layout{shape, teams},
+                       .vectors = vectors,
+                       .team_bits = of.bits,
+                       .inverse_width = 1.0f / static_cast<float>(shape.width),
                        .eps = shape.eps,
                        .x = x.as<T>(),
                        .gain = gain.as<T>(),
@@ -360,10 +304,11 @@ void run_forward(Lane& lane, const NormShape& shape, ConstView x, ConstView gain
                        .y = y.as<T>(),
                        .mean = mean,
                        .rstd = rstd};
-    const bool fits = packs <= static_cast<std::size_t>(team) * kForwardPacks;
     const auto kernel = [&](auto whole_vectors) {
       constexpr bool kWhole = decltype(whole_vectors)::value;
-      return fits ? forward<T, kCentred, kWhole, kForwardPacks> : forward<T, kCentred, kWhole, 0>;
+      return of.packs == kForwardPacks       ? forward<T, kCentred, kWhole, kForwardPacks>
+             : of.packs == kForwardPacks - 1 ? forward<T, kCentred, kWhole, kForwardPacks - 1>
+                                             : forward<T, kCentred, kWhole, 0>;
     };
     const bool all_whole = whole(shape, sizeof(T), {x}, {y}) && aligned(gain.data, 0) && aligned(bias.data, 0);
     launch(lane, static_cast<unsigned>((vectors + teams - 1) / teams), static_cast<unsigned>(threads), 0,
@@ -381,13 +326,14 @@ void run_backward(Lane& lane, const NormShape& shape, ConstView dy, ConstView x,
   visit(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (shares == 0) return;
-    const std::size_t packs = (shape.width + kPackSize<T> - 1) / kPackSize<T>;
-    const int team = team_for(packs, kBackwardPacks, kBackwardThreads);
-    const Backward<T> a{.width = shape.width,
-                        .x_stride = shape.x_stride,
-                        .y_stride = shape.y_stride,
-                        .groups = static_cast<unsigned>(shape.groups),
-                        .team = team,
+    const Split of = split((shape.width + kBackwardSize - 1) / kBackwardSize, kBackwardPacks<T>);
+    constexpr std::size_t kAtOnce = kBackwardThreads * kForwardSize<T>;  // columns of a long vector
+    const std::size_t sum_bytes = (shape.width + kAtOnce - 1) / kAtOnce * kAtOnce * sizeof(float) * (kCentred ? 2 : 1);
+    const bool in_shared = of.packs == 0 && sum_bytes <= kMostSharedSums;
+    const Backward<T> a{.layout{shape, static_cast<std::size_t>(kBackwardThreads >> of.bits)},
+                        .team_bits = of.bits,
+                        .sums_in_shared = in_shared,
+                        .inverse_width = 1.0f / static_cast<float>(shape.width),
                         .dy = dy.as<T>(),
                         .x = x.as<T>(),
                         .gain = gain.as<T>(),
@@ -397,13 +343,15 @@ void run_backward(Lane& lane, const NormShape& shape, ConstView dy, ConstView x,
                         .dx = dx.as<T>(),
                         .dgains = dgains,
                         .dbiases = dbiases};
-    const bool fits = packs <= static_cast<std::size_t>(team) * kBackwardPacks;
     const auto kernel = [&](auto whole_vectors) {
       constexpr bool kWhole = decltype(whole_vectors)::value;
-      return fits ? backward<T, kCentred, kWhole, kBackwardPacks> : backward<T, kCentred, kWhole, 0>;
+      constexpr int kMost = kBackwardPacks<T>;
+      return of.packs == kMost       ? backward<T, kCentred, kWhole, kMost>
+             : of.packs == kMost - 1 ? backward<T, kCentred, kWhole, kMost - 1>
+                                     : backward<T, kCentred, kWhole, 0>;
     };
     const bool all_whole = whole(shape, sizeof(T), {x, dx, residual}, {dy}) && aligned(gain.data, 0);
-    launch(lane, static_cast<unsigned>(shares), kBackwardThreads, 0,
+    launch(lane, static_cast<unsigned>(shares), kBackwardThreads, in_shared ? sum_bytes : 0,
            all_whole ? kernel(std::true_type{}) : kernel(std::false_type{}), a, blocks);
   });
   const auto columns = static_cast<unsigned>((shape.width + kWarp - 1) / kWarp);
