@@ -13,7 +13,8 @@
 namespace strata::comm {
 
 // NCCL's collectives on one CUDA lane. Non-blocking: calls return while NCCL still connects, and are polled with the
-// run's abort token. Owns the ncclComm_t, which the watch takes away to abort it.
+// run's abort token. Owns the ncclComm_t, which the watch takes away to abort it. Destroyed after a synchronize() of
+// the lane, or after the lane, where the run was not aborted.
 class NcclCommunicator final : public Communicator {
  public:
   // Collective: all ranks with the same id. The watch outlives it, the lane its work.

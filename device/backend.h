@@ -7,6 +7,7 @@
 
 #include "device/algorithm_table.h"
 #include "device/device.h"
+#include "device/fault_watch.h"
 #include "device/graph.h"
 #include "device/lane_impl.h"
 #include "device/operations.h"
@@ -22,6 +23,8 @@ struct Backend {
   std::unique_ptr<Lane::Impl> (*make_lane)(std::string name, Device device, int threads, int rank, AbortToken& abort);
   // What an event of lanes of both kinds needs beyond the host's part; null where the host's part is all.
   std::unique_ptr<Event::Twin> (*make_event)(Device device, bool host_waits);
+  // What device/fault_watch.h declares; null where a device cannot fail by itself.
+  std::unique_ptr<FaultWatch::Impl> (*make_fault_watch)(Device device, int rank, AbortToken& abort);
   // What device/graph.h declares; null where lanes cannot be recorded.
   std::unique_ptr<Graph::Impl> (*capture)(Lane& lane, const std::function<void()>& issue);
   std::unique_ptr<Product::Impl> (*make_product)(Device device, const ProductShape& shape);

@@ -57,11 +57,14 @@ std::shared_ptr<const device::AlgorithmTable> agree_on_algorithms(const Job& job
       device::AlgorithmTable::parse(world.exchange(text)[0], "rank 0's algorithms"));
 }
 
-void use_saved_algorithms(Executor& executor, const std::string& saved, const std::string& origin) {
+void use_saved_algorithms(Executor& executor, const std::string& saved, const std::string& origin,
+                          const std::function<void(const std::string&)>& note) {
   const auto own = executor.algorithms();
   if (!own || saved.empty()) return;
   auto table = std::make_shared<const device::AlgorithmTable>(device::AlgorithmTable::parse(saved, origin));
-  if (table->machine() == own->machine()) executor.use_algorithms(std::move(table));
+  if (table->machine() == own->machine()) return executor.use_algorithms(std::move(table));
+  note(fmt::format("{} was computed on {}: on {} its bits are others from here on", origin, table->machine(),
+                   own->machine()));
 }
 
 }  // namespace strata::runtime

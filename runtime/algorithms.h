@@ -17,7 +17,9 @@ namespace strata::runtime {
 std::shared_ptr<const device::AlgorithmTable> agree_on_algorithms(const Job& job, comm::World& world,
                                                                   const std::function<void(const std::string&)>& note);
 
-// Goes on with the algorithms of a checkpoint, as its manifest has them, where they are for the same kind of GPU.
-void use_saved_algorithms(Executor& executor, const std::string& saved, const std::string& origin);
+// Goes on with the algorithms of a checkpoint, as its manifest has them, where they are for the same kind of GPU and
+// versions; note() says so where they are not.
+void use_saved_algorithms(Executor& executor, const std::string& saved, const std::string& origin,
+                          const std::function<void(const std::string&)>& note);
 
 }  // namespace strata::runtime

@@ -203,7 +203,10 @@ std::optional<fs::path> start_or_resume(Trainer& trainer, const Job& job, comm::
         const Checkpoint checkpoint(path);
         progress = progress_under(checkpoint.manifest(), path, job);
         load_state(checkpoint, job, trainer.executor(), world.rank(), threads);
-        use_saved_algorithms(trainer.executor(), checkpoint.manifest().algorithms, path.string());
+        use_saved_algorithms(trainer.executor(), checkpoint.manifest().algorithms, path.string(),
+                             [&](const std::string& text) {
+                               if (world.rank() == 0) note(text);
+                             });
       });
       trainer.restore(progress);
       return path;

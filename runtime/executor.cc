@@ -43,6 +43,8 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
     : plan_(plan),
       model_(model),
       rank_(world.rank()),
+      abort_(world.abort_token()),
+      fault_watch_(plan.device, rank_, abort_),
       storage_(plan, world, io),
       buffers_(plan),
       awaited_(plan.tasks.size()),
@@ -117,12 +119,14 @@ device::StepResult Executor::step(const device::StepScalars& scalars, bool stop_
   std::memset(host<std::byte>(mirrors_.losses), 0, LossState::bytes(model_.units.size()));
   if (buffers_.squares >= 0) *host<SquareState>(mirrors_.squares) = SquareState{};
   timed_ = std::exchange(time_next_step_, false);
-  if (!launch_graph()) issue_step();
-  for (const auto& lane : lanes_)
-    if (lane && (timed_ || lane.get() != late_lane_)) lane->synchronize();
+  or_abort([&] {
+    if (!launch_graph()) issue_step();
+    for (const auto& lane : lanes_)
+      if (lane && (timed_ || lane.get() != late_lane_)) lane->synchronize();
+  });
   ++steps_;
   for (Span& held : held_) {
-    held_ms_ += static_cast<double>(held.end - held.begin) * 1e-6;
+    if (held.begin != 0) held_ms_ += static_cast<double>(std::max<std::int64_t>(0, held.end - held.begin)) * 1e-6;
     held = {};
   }
   has_pending_ = plan_.cyclic && state->scalars.skip == 0;
@@ -199,10 +203,12 @@ void Executor::drain() {
   synchronize();
   if (!has_pending_) return;
   *at<device::StepScalars>(buffers_.pending) = host<StepState>(mirrors_.state)->scalars;
-  draining_ = true;  // the spans stay those of a step
-  for (std::size_t t = 0; t < plan_.tasks.size(); ++t) issue(t, plan_.tasks[t].pending);
-  draining_ = false;
-  synchronize();
+  or_abort([&] {
+    draining_ = true;  // the spans stay those of a step
+    for (std::size_t t = 0; t < plan_.tasks.size(); ++t) issue(t, plan_.tasks[t].pending);
+    draining_ = false;
+    synchronize();
+  });
   has_pending_ = false;
 }
 
@@ -232,13 +238,32 @@ void Executor::synchronize() {
     if (lane) lane->synchronize();
 }
 
-// For a lane of a GPU: who reads the state copies it from there, which a stream that waited for it might hold up.
-Span Executor::wait_here(const device::Event& read, const device::AbortToken& abort) {
-  const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
-  Span waited{now(), 0};
-  for (; !read.passed(); std::this_thread::sleep_for(std::chrono::microseconds(20))) abort.throw_if_set();
-  waited.end = now();
-  return waited;
+// State that lies on a GPU is copied from there, by CUDA: what waited for it in a lane might hold that up (see
+// device/cuda/event.h), so this thread waits. What that costs begins when the lane would have begun to wait.
+template <typename Stamp>
+void Executor::wait_for_reader(Lane& lane, std::size_t unit, const Stamp& stamp) {
+  const device::Event& read = state_read_[unit];
+  Span& held = held_[unit];
+  stamp(held.begin);
+  if (plan_.device.kind == device::Kind::cpu || !storage_.has_state_on_device(unit)) {
+    lane.wait(read);
+    stamp(held.end);
+    return;
+  }
+  for (; !read.passed(); std::this_thread::sleep_for(std::chrono::microseconds(20))) abort_.throw_if_set();
+  held.end = std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
+template <typename F>
+void Executor::or_abort(const F& f) {
+  try {
+    f();
+  } catch (const device::Aborted&) {
+    throw;
+  } catch (const std::exception& error) {
+    abort_.set({rank_, error.what(), exit_code(error)});
+    throw;
+  }
 }
 
 // A task that is left out still waits and is waited for: others rely on what follows from it.
@@ -255,17 +280,7 @@ void Executor::issue(std::size_t t, bool runs) {
     const auto stamp = [&](std::int64_t& where) {
       if (stamped) lane.stamp(&where);
     };
-    if (!recording_ && task.kind == TaskKind::update && task.begin == 0) {
-      const device::Event& read = state_read_[index(task.unit)];
-      Span& held = held_[index(task.unit)];
-      if (lane.device().kind == device::Kind::cpu) {
-        stamp(held.begin);
-        lane.wait(read);
-        stamp(held.end);
-      } else {
-        held = wait_here(read, lane.abort());
-      }
-    }
+    if (!recording_ && task.kind == TaskKind::update && task.begin == 0) wait_for_reader(lane, index(task.unit), stamp);
     stamp(spans_[t].begin);
     tasks_->run(task, t);
     stamp(spans_[t].end);

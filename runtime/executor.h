@@ -10,6 +10,7 @@
 
 #include "comm/communicator.h"
 #include "device/algorithm_table.h"
+#include "device/fault_watch.h"
 #include "device/graph.h"
 #include "device/lane.h"
 #include "device/memory.h"
@@ -114,7 +115,11 @@ class Executor {
  private:
   void issue_step();
   void issue(std::size_t index, bool runs);
-  static Span wait_here(const device::Event& read, const device::AbortToken& abort);
+  template <typename Stamp>
+  void wait_for_reader(device::Lane& lane, std::size_t unit, const Stamp& stamp);
+  // f(), whose exception sets the run's token before it unwinds: lanes may be waiting for what is not issued any more.
+  template <typename F>
+  void or_abort(const F& f);
   void synchronize();
   // Whether every step could be the same work of the device alone, so that it can be recorded once.
   bool can_be_graph() const;
@@ -138,6 +143,8 @@ class Executor {
   const StepPlan& plan_;
   const models::Model& model_;
   int rank_;
+  device::AbortToken& abort_;
+  device::FaultWatch fault_watch_;
   Storage storage_;
   ControlBuffers buffers_;
   Lanes lanes_;

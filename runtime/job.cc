@@ -199,7 +199,7 @@ Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat
     if (there == 0) fail(Exit::usage, "there is no GPU here to say how much memory it has: set memory.device");
     const std::size_t peers = seat.sharing > 1 ? 0 : static_cast<std::size_t>(ranks_on_node - 1);
     const std::size_t beside = memory.device ? 0 : std::max(kBesideThePlan, there / 32) + peers * kNcclPerPeer;
-    const std::size_t staged = seat.sharing > 1 ? kStagedLanes * comm::kStagedBytes : 0;
+    const std::size_t staged = ranks_on_node > 1 ? kStagedLanes * comm::kStagedBytes : 0;
     return {
         {there - std::min(there, beside), memory.host.value_or(available - std::min(available, staged)), kUnlimited},
         kUnlimited};

@@ -34,6 +34,10 @@ if [ "${1:-}" = --pack ]; then
   trap 'rm -rf "$payload"' EXIT
   mkdir "$payload/bin" "$payload/lib"
   for program in strata tests/comm_gpu_test tests/device_gpu_test tests/runtime_test; do
+    [ -x "$build/$program" ] || {
+      echo "gpu-check: there is no $build/$program: build it where nvcc and nccl.h are, scripts/build.sh --all" >&2
+      exit 2
+    }
     strip -o "$payload/bin/$(basename "$program")" "$build/$program"
   done
   # The C library is that machine's own; CUDA's libraries are loaded from what is installed there.

@@ -24,6 +24,7 @@ const Backend& cpu_backend() {
           },
       .make_lane = make_lane,
       .make_event = [](Device, bool) { return std::unique_ptr<Event::Twin>(); },
+      .make_fault_watch = nullptr,
       .make_product = cpu::make_product,
       .attention_workspace = cpu::attention_workspace,
       .allocate = cpu::allocate,

@@ -27,6 +27,7 @@ const Backend* cuda_backend() {
           },
       .make_lane = make_lane,
       .make_event = make_event,
+      .make_fault_watch = cuda::make_fault_watch,
       .capture = cuda::capture,
       .make_product = cuda::make_product,
       .algorithm_machine = cuda::algorithm_machine,

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "device/algorithm_table.h"
+#include "device/fault_watch.h"
 #include "device/graph.h"
 #include "device/operations.h"
 #include "device/product_impl.h"
@@ -14,6 +15,7 @@ namespace strata::device::cuda {
 
 // CUDA's parts of a Backend that lie in other files.
 std::unique_ptr<Graph::Impl> capture(Lane& lane, const std::function<void()>& issue);
+std::unique_ptr<FaultWatch::Impl> make_fault_watch(Device device, int rank, AbortToken& abort);
 std::unique_ptr<Product::Impl> make_product(Device device, const ProductShape& shape);
 std::string algorithm_machine(Device device);
 void search_algorithms(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table);

@@ -59,7 +59,10 @@ StreamLane::StreamLane(std::string lane_name, Device lane_device, int threads, i
 // Ends: what the host owes to the stream is done by host lanes even after an abort.
 StreamLane::~StreamLane() {
   (void)cudaSetDevice(device.ordinal);
-  (void)cudaStreamSynchronize(stream_.get());
+  const cudaError_t state = cudaStreamSynchronize(stream_.get());
+  if (state == cudaSuccess) return;
+  // So that work of the host does not wait for the stream any more.
+  abort.set({rank, fmt::format("lane {}: {} ({})", name, cudaGetErrorString(state), cudaGetErrorName(state))});
 }
 
 cudaStream_t StreamLane::stream() {

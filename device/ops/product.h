@@ -20,8 +20,8 @@ enum class Epilogue : std::uint8_t {
 };
 
 // C[m, n] = op(A)[m, k] op(B)[k, n] (+ bias[n]) (+ C), row-major; a transposed operand is stored as [k, m] or [n, k].
-// Leading dimensions count elements between stored rows. Sums are fp32; C is rounded once. fp16 operands are
-// multiplied in fp32.
+// Leading dimensions count elements between stored rows. Sums are fp32; C is rounded once, or once more by an epilogue
+// that is not fused. fp16 operands are multiplied in fp32. A bias goes with no epilogue or gelu_tanh.
 struct ProductShape {
   std::int64_t m, n, k;
   bool transpose_a = false, transpose_b = false;

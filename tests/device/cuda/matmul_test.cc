@@ -114,6 +114,17 @@ TEST(Matmul, SearchFillsATableThatRunsUse) {
   search_algorithms(kDevice, shapes, table);
   EXPECT_EQ(table.text(), before) << "what is known is not sought again";
   EXPECT_EQ(Multiplied(kShape, &sent).c, Multiplied(kShape).c);
+
+  // Others' bits come from what is known: only what is missing is added.
+  ProductShape bare = kShape;
+  bare.epilogue = Epilogue::none;
+  AlgorithmTable kept(machine);
+  std::string other = *sent.find({bare, 16});
+  other[other.size() - 1] ^= 1;
+  kept.set({bare, 16}, other);
+  search_algorithms(kDevice, shapes, kept);
+  EXPECT_EQ(kept.size(), 5u);
+  EXPECT_EQ(*kept.find({bare, 16}), other);
 }
 
 TEST(Matmul, EntryThatTheLibraryRefusesIsSaid) {

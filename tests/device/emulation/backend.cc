@@ -72,6 +72,7 @@ const Backend* cuda_backend() {
       .make_event = [](Device, bool host_waits) -> std::unique_ptr<Event::Twin> {
         return std::make_unique<emulation::CapturedRecord>(host_waits);
       },
+      .make_fault_watch = nullptr,
       .capture = emulation::capture,
       .make_product = make_product,
       .attention_workspace = cuda::attention_workspace,

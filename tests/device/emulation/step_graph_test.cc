@@ -28,7 +28,7 @@ class StepGraph : public testing::Test {
         .write(reinterpret_cast<const char*>(tokens.data()), static_cast<std::streamsize>(tokens.size() * 2));
     on_range = [this](const std::string& name) {
       ranges_.push_back(name);
-      gate_ = true;
+      if (name == "update block 0") gate_ = true;
     };
   }
   void TearDown() override { on_range = nullptr; }
@@ -98,18 +98,26 @@ TEST_F(StepGraph, TheLastStepOfATracedRunIsIssuedTaskByTask) {
   EXPECT_EQ(steps_since_spans_, 0);
 }
 
-// A lane of the host that reads units' state for as long as the step has not begun, as a checkpoint's does.
+// As a checkpoint does, a lane of the host reads state of a unit while the step runs, here from when its update is
+// about to be issued: it must find what was there before.
 TEST_F(StepGraph, AStepThatMeetsACheckpointIsIssuedTaskByTask) {
   device::AbortToken abort;
   device::Lane reader("reader", 1, 0, abort);
+  std::vector<std::byte> before(4096), during = before;
   const Trained run = train({}, [&](Trainer& trainer) {
     if (trainer.steps_done() != 2) return;
+    Storage& storage = trainer.executor().storage();
+    storage.read_state(1, StateKind::master, 0, before);
     gate_ = false;
-    device::cpu::submit(reader, [gate = &gate_](device::cpu::Team&) {
-      while (!*gate) std::this_thread::yield();
+    device::cpu::submit(reader, [this, &storage, out = std::span(during)](device::cpu::Team&) {
+      while (!gate_) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(700));  // enough for an update that does not wait
+      storage.read_state(1, StateKind::master, 0, out);
     });
     reader.record(trainer.executor().state_read(1));
   });
+  reader.synchronize();
+  EXPECT_EQ(during, before);
   EXPECT_EQ(run.graph_steps, 2);
   EXPECT_THAT(ways(), ElementsAre("step", Not("step"), "step", "step (graph)"));
   ranges_.clear();

@@ -13,6 +13,7 @@ namespace strata::device {
 
 namespace cuda {
 
+std::unique_ptr<FaultWatch::Impl> make_fault_watch(Device device, int rank, AbortToken& abort);
 std::unique_ptr<Graph::Impl> capture(Lane& lane, const std::function<void()>& issue);
 std::unique_ptr<Product::Impl> make_product(Device device, const ProductShape& shape);
 std::string algorithm_machine(Device device);
@@ -56,6 +57,7 @@ const Backend* cuda_backend() {
       .make_event = [](Device device, bool host_waits) -> std::unique_ptr<Event::Twin> {
         return std::make_unique<cuda::EventTwin>(device, host_waits);
       },
+      .make_fault_watch = cuda::make_fault_watch,
       .capture = cuda::capture,
       .make_product = cuda::make_product,
       .algorithm_machine = cuda::algorithm_machine,

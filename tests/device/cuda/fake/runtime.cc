@@ -118,6 +118,7 @@ struct Record {
 
 constexpr int kGpus = 4;
 std::atomic<int> host_allocations{0};
+std::atomic<bool> failed{false};  // what streams are to write is not written, and they say so
 
 // Nothing may go by the device of a thread that has not said which.
 thread_local int current_device = -1;
@@ -144,6 +145,7 @@ CUresult stream_wait_value(CUstream stream, CUdeviceptr address, cuuint64_t valu
 CUresult stream_write_value(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned) {
   const auto in = enter();
   if (!device_is_set()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (failed) return CUDA_SUCCESS;
   stream->push([flag = reinterpret_cast<std::uint64_t*>(address), value] { std::atomic_ref(*flag).store(value); });
   return CUDA_SUCCESS;
 }
@@ -221,6 +223,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const auto in = enter();
+  if (failed) return cudaErrorLaunchFailure;
   if (stream->capturing()) return refuse(*stream, cudaErrorStreamCaptureUnsupported);
   return stream->idle() ? cudaSuccess : cudaErrorNotReady;
 }
@@ -351,6 +354,9 @@ cudaError_t cudaFree(void* data) {
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
   ++host_allocations;
   return cudaMalloc(data, bytes);
+}
+void fake_fail(bool fails) {
+  failed = fails;
 }
 void fake_load_kernel(cudaStream_t stream) {
   const auto in = enter();

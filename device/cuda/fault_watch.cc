@@ -1,0 +1,66 @@
+#include "device/fault_watch.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "device/cuda/backend.h"
+#include "device/cuda/check.h"
+#include "device/cuda/context.h"
+#include "device/error.h"
+
+namespace strata::device::cuda {
+namespace {
+
+constexpr auto kLook = std::chrono::milliseconds(100);
+
+class StreamFaultWatch final : public FaultWatch::Impl {
+ public:
+  StreamFaultWatch(Device device, int rank, AbortToken& abort) : device_(device), rank_(rank), abort_(abort) {
+    use(device_);
+    stream_ = make_stream();
+    thread_ = std::thread([this] { look_after(); });
+  }
+  ~StreamFaultWatch() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    stopped_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  // Of a stream without work: an error of any other is CUDA's answer to every call from then on.
+  void look_after() {
+    (void)cudaSetDevice(device_.ordinal);
+    std::unique_lock lock(mutex_);
+    while (!stopped_.wait_for(lock, kLook, [&] { return stop_; })) {
+      const cudaError_t state = cudaStreamQuery(stream_.get());
+      if (state == cudaSuccess || state == cudaErrorNotReady) continue;
+      abort_.set({rank_, fmt::format("work of GPU {} failed: {} ({})", device_.ordinal, cudaGetErrorString(state),
+                                     cudaGetErrorName(state))});
+      return;
+    }
+  }
+
+  const Device device_;
+  const int rank_;
+  AbortToken& abort_;
+  Stream stream_;
+  std::mutex mutex_;
+  std::condition_variable stopped_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<FaultWatch::Impl> make_fault_watch(Device device, int rank, AbortToken& abort) {
+  return std::make_unique<StreamFaultWatch>(device, rank, abort);
+}
+
+}  // namespace strata::device::cuda
