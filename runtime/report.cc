@@ -46,6 +46,9 @@ ReportFile::ReportFile(const std::filesystem::path& path, std::int64_t kept_step
     if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
   }
+  if (fd_ < 0 && errno == ENOENT)
+    fail(Exit::failed, "{} cannot be written: there is no folder {}: make it, or name another file", path.string(),
+         path.parent_path().string());
   if (fd_ < 0)
     fail(Exit::failed, "{} cannot be written: {}", path.string(),
          errno == ENXIO ? "it is a pipe that nobody reads" : std::strerror(errno));

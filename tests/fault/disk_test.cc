@@ -43,7 +43,7 @@ TEST_F(DiskFault, FileSizeLimit) {
 
 TEST_F(DiskFault, FolderThatIsNotThere) {
   EXPECT_COMPLAINT(run(under_mpirun(2, run_.train({"report.summary=" + run_.file("none/summary.json")}))), Exit::failed,
-                   AllOf(HasSubstr("none/summary.json"), HasSubstr("No such file")));
+                   AllOf(HasSubstr("none/summary.json"), HasSubstr("there is no folder"), HasSubstr("make it")));
 }
 
 // Folders of the nvme tier, as strata bench io sees them.
