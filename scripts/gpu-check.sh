@@ -6,9 +6,10 @@
 # Parts: machine (GPU, driver, libraries), twins (every operation against its reference, and the CPU's bits; NCCL by one
 # rank), contract (whole runs: same bits over stages, tiers, orders and ranks), sanitizer (compute-sanitizer over the
 # twins), kernels (what memory bounds, against a copy), bench (beside PyTorch; TORCH_TRAIN names torch_train.py, packed
-# along where it is set). A part that fails does not stop the others. All end within GPU_CHECK_SECONDS (540): a part gets its limit or
-# what is left, so where that is too little for all, name parts and call twice. gpu-DATE.json, gpu-DATE.md and
-# logs.tar.gz are written after each part, so that they are there whatever ends this.
+# along where it is set). A part that fails does not stop the others. All end within GPU_CHECK_SECONDS (540): a part gets
+# its limit or what is left, the sanitizer what the benchmarks leave, so where that is too little for all, name parts and
+# call twice. gpu-DATE.json, gpu-DATE.md and logs.tar.gz are written after each part, so that they are there whatever
+# ends this.
 set -euo pipefail
 
 if [ "${1:-}" = --pack ]; then
@@ -143,9 +144,11 @@ trap stop TERM INT HUP
 
 # part NAME LIMIT COMMAND...: its output goes to $logs/NAME.log, its status to the report. In the background, as a
 # signal is heard only where the shell waits. `expected` is the status that counts as passed.
+# `reserved` are seconds for the parts to come.
 expected=0
+reserved=0
 part() {
-  local name=$1 limit=$2 left=$((deadline - SECONDS - 10)) status=0
+  local name=$1 limit=$2 left=$((deadline - SECONDS - 10 - reserved)) status=0
   shift 2
   command=$*
   command=${command//"${ours[*]} "/}
@@ -204,6 +207,7 @@ sanitizer() {
   # Memory is allocations of their own, as the checker knows no others; what it says is worth something if it finds an
   # error that is there.
   local apart=("$checker" --target-processes all --error-exitcode 9 --tool)
+  case " ${parts[*]} " in *" bench "*) reserved=250 ;; esac
   expected=9
   part memcheck-planted 60 "${apart[@]}" memcheck "${ours[@]}" STRATA_TEST_BLOCKS=apart "$bin/device_gpu_test" \
     --gtest_filter='Planted*' --gtest_also_run_disabled_tests
@@ -212,6 +216,7 @@ sanitizer() {
   for tool in racecheck synccheck; do
     part "$tool" 90 "${apart[@]}" "$tool" "${ours[@]}" "$bin/device_gpu_test" --gtest_filter="$filter"
   done
+  reserved=0
 }
 
 # Tokens are text's bytes: speed does not depend on them.
