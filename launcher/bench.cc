@@ -111,8 +111,8 @@ StepFigures time_steps(runtime::Executor& executor, const runtime::Job& job, int
   };
   StepFigures figures{};
   for (int warm = 0; warm < 2; ++warm) (void)step();
-  std::vector<double> seconds;
-  for (int i = 0; i < steps; ++i) seconds.push_back(step());
+  std::vector<double> seconds(static_cast<std::size_t>(steps));
+  for (double& s : seconds) s = step();
   // Once more for the times of tasks, which a graph does not have, nor a step that leaves some of them to the next.
   for (int i = 0; i < steps; ++i) {
     executor.time_next_step();

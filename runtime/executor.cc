@@ -70,8 +70,7 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
   gather_ = world.open(*lanes_[index(LaneId::gather)]);
   reduce_ = world.open(*lanes_[index(LaneId::reduce)]);
 
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-    const Task& task = plan.tasks[t];
+  for (const Task& task : plan.tasks) {
     for (const int wait : task.waits) awaited_[index(wait)] = true;
     if (task.late_wait >= 0) awaited_[index(task.late_wait)] = true;
     if (task.late) late_lane_ = lanes_[index(task.lane)].get();

@@ -9,7 +9,6 @@
 
 namespace strata::runtime {
 
-using device::Device;
 using device::Kind;
 
 Seat choose_seat(DeviceKind kind, int node_rank) {
