@@ -29,64 +29,50 @@ void check(CUresult result, const char* call, int line) {
   if (result != CUDA_SUCCESS) cuda_failed(static_cast<cudaError_t>(result), call, __FILE__, line);
 }
 
-// Pages that lanes gave back are the next lanes': pinning and freeing pinned memory takes long, and freeing it waits
-// for the device.
-class Pages {
+// What was given back, for whoever asks next: pinning and freeing pinned memory takes long, and freeing it waits for
+// the device.
+class FreeList {
  public:
-  std::uint64_t* take() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!free_.empty()) {
-        std::uint64_t* const page = free_.back();
-        free_.pop_back();
-        return page;
-      }
-    }
-    void* page = nullptr;
-    STRATA_CUDA(
-        cudaHostAlloc(&page, kFlagsOfPage * sizeof(std::uint64_t), cudaHostAllocMapped | cudaHostAllocPortable));
-    return static_cast<std::uint64_t*>(page);
-  }
-  void give(std::uint64_t* page) {
-    const std::lock_guard lock(mutex_);
-    free_.push_back(page);
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::uint64_t*> free_;
-};
-// For ever: at exit CUDA may be gone before what else is destroyed.
-Pages& pages() {
-  static auto* const all = new Pages();
-  return *all;
-}
-
-// Flags of pages that are never given back, one by one.
-class Singles {
- public:
+  // Null: nothing is left.
   std::uint64_t* take() {
     const std::lock_guard lock(mutex_);
-    if (free_.empty()) {
-      std::uint64_t* const page = pages().take();
-      for (std::size_t i = 0; i < kFlagsOfPage; ++i) free_.push_back(page + i);
-    }
+    if (free_.empty()) return nullptr;
     std::uint64_t* const one = free_.back();
     free_.pop_back();
     return one;
   }
-  void give(std::uint64_t* flag) {
+  void give(std::uint64_t* one) {
     const std::lock_guard lock(mutex_);
-    free_.push_back(flag);
+    free_.push_back(one);
   }
 
  private:
   std::mutex mutex_;
   std::vector<std::uint64_t*> free_;
 };
-Singles& singles() {
-  static auto* const all = new Singles();
+// Both for ever: at exit CUDA may be gone before what else is destroyed.
+FreeList& pages() {
+  static auto* const all = new FreeList();
   return *all;
+}
+FreeList& singles() {
+  static auto* const all = new FreeList();
+  return *all;
+}
+
+std::uint64_t* take_page() {
+  if (std::uint64_t* const page = pages().take()) return page;
+  void* page = nullptr;
+  STRATA_CUDA(cudaHostAlloc(&page, kFlagsOfPage * sizeof(std::uint64_t), cudaHostAllocMapped | cudaHostAllocPortable));
+  return static_cast<std::uint64_t*>(page);
+}
+
+// Of a page that is then cut for ever.
+std::uint64_t* take_single() {
+  if (std::uint64_t* const flag = singles().take()) return flag;
+  std::uint64_t* const page = take_page();
+  for (std::size_t i = 1; i < kFlagsOfPage; ++i) singles().give(page + i);
+  return page;
 }
 
 // Unified addressing: one address for both.
@@ -107,7 +93,7 @@ void write(cudaStream_t stream, const Flag& flag, std::uint64_t value) {
 }
 
 void Flags::grow() {
-  pages_.emplace_back(pages().take(), [](std::uint64_t* page) { pages().give(page); });
+  pages_.emplace_back(take_page(), [](std::uint64_t* page) { pages().give(page); });
 }
 
 void Flags::reserve() {
@@ -124,7 +110,7 @@ Flag Flags::take() {
 }
 
 Flag take_flag() {
-  const std::shared_ptr<std::uint64_t> one(singles().take(), [](std::uint64_t* flag) { singles().give(flag); });
+  const std::shared_ptr<std::uint64_t> one(take_single(), [](std::uint64_t* flag) { singles().give(flag); });
   Flag::set(one.get(), 0);
   return {one, one.get(), device_address(one.get())};
 }
