@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "device/abort.h"
+#include "base/abort.h"
 #include "device/lane.h"
 #include "device/memory.h"
 #include "device/ops/attention.h"

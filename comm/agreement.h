@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::comm {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::comm {
 

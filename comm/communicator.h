@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "device/abort.h"
+#include "base/abort.h"
 #include "device/lane.h"
 #include "device/memory.h"
 

@@ -3,8 +3,8 @@
 
 #include "comm/agreement.h"
 #include "comm/communicator.h"
-#include "comm/mpi.h"
-#include "device/error.h"
+#include "comm/mpi/mpi.h"
+#include "base/error.h"
 
 namespace strata::comm {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "comm/communicator.h"
-#include "device/abort.h"
+#include "base/abort.h"
 
 namespace strata::comm {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "comm/host_work.h"
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::comm {
 namespace {

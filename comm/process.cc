@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::comm {
 namespace {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::comm {
 

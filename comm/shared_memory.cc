@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "comm/shared_mapping.h"
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::comm {
 namespace {

@@ -8,7 +8,7 @@
 #include "comm/collectives.h"
 #include "comm/control_block.h"
 #include "comm/process.h"
-#include "device/abort.h"
+#include "base/abort.h"
 
 namespace strata::comm {
 

@@ -5,7 +5,7 @@
 #include "comm/communicator.h"
 #include "comm/shared_memory.h"
 #include "comm/staged.h"
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::comm {
 namespace {

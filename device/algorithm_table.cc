@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "device/backend.h"
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::device {
 namespace {

@@ -1,6 +1,6 @@
 #include "device/backend.h"
 
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::device {
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <memory>
 
-#include "device/abort.h"
+#include "base/abort.h"
 #include "device/device.h"
 
 namespace strata::device {

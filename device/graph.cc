@@ -1,7 +1,7 @@
 #include "device/graph.h"
 
 #include "device/backend.h"
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::device {
 

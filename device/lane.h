@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "device/abort.h"
+#include "base/abort.h"
 #include "device/device.h"
 
 namespace strata::device {

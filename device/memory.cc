@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "device/backend.h"
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::device {
 

@@ -1,8 +1,8 @@
 #pragma once
 #include <cstddef>
 
-#include "device/dtype.h"
-#include "device/error.h"
+#include "device/numeric/dtype.h"
+#include "base/error.h"
 
 namespace strata::device {
 

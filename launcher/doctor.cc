@@ -20,13 +20,13 @@
 #include <string>
 #include <thread>
 
-#include "device/abort.h"
+#include "base/abort.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
-#include "device/error.h"
+#include "base/error.h"
 #include "device/gpu.h"
 #include "offload/swap.h"
-#include "runtime/available_memory.h"
+#include "runtime/job/available_memory.h"
 
 namespace strata::launcher {
 namespace {

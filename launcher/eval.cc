@@ -7,17 +7,17 @@
 #include <memory>
 
 #include "comm/agreement.h"
-#include "device/error.h"
-#include "launcher/agreement.h"
-#include "launcher/cores.h"
+#include "base/error.h"
+#include "launcher/rank/agreement.h"
+#include "launcher/rank/cores.h"
 #include "launcher/outputs.h"
 #include "launcher/printable.h"
-#include "launcher/run_as_rank.h"
-#include "launcher/stop_signal.h"
-#include "runtime/algorithms.h"
-#include "runtime/evaluator.h"
-#include "runtime/report.h"
-#include "runtime/seat.h"
+#include "launcher/rank/run_as_rank.h"
+#include "launcher/rank/stop_signal.h"
+#include "runtime/job/algorithms.h"
+#include "runtime/run/evaluator.h"
+#include "runtime/run/report.h"
+#include "runtime/job/seat.h"
 
 namespace strata::launcher {
 namespace {

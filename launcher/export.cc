@@ -4,8 +4,8 @@
 
 #include <cstdio>
 
-#include "device/error.h"
-#include "runtime/exporter.h"
+#include "base/error.h"
+#include "runtime/checkpoint/exporter.h"
 
 namespace strata::launcher {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::launcher {
 namespace {

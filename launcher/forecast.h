@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/job.h"
-#include "runtime/machine.h"
-#include "runtime/simulator.h"
+#include "runtime/job/job.h"
+#include "runtime/forecast/machine.h"
+#include "runtime/forecast/simulator.h"
 
 namespace strata::launcher {
 

@@ -14,20 +14,20 @@
 #include <string_view>
 #include <vector>
 
-#include "device/error.h"
+#include "base/error.h"
 #include "device/gpu.h"
-#include "launcher/bench.h"
-#include "launcher/calibrate.h"
+#include "launcher/measure/bench.h"
+#include "launcher/measure/calibrate.h"
 #include "launcher/doctor.h"
 #include "launcher/eval.h"
 #include "launcher/export.h"
 #include "launcher/generate.h"
-#include "launcher/inspect.h"
+#include "launcher/inspect/inspect.h"
 #include "launcher/plan.h"
 #include "launcher/printable.h"
 #include "launcher/tokenize.h"
 #include "launcher/train.h"
-#include "runtime/recipe_keys.h"
+#include "runtime/recipe/keys.h"
 
 namespace {
 

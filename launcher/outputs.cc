@@ -4,9 +4,9 @@
 #include <array>
 #include <string_view>
 
-#include "device/error.h"
-#include "runtime/checkpoint_manifest.h"
-#include "runtime/tokens.h"
+#include "base/error.h"
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/data/tokens.h"
 
 namespace strata::launcher {
 namespace {

@@ -8,16 +8,16 @@
 #include <limits>
 
 #include "comm/communicator.h"
-#include "device/error.h"
+#include "base/error.h"
 #include "launcher/forecast.h"
 #include "launcher/outputs.h"
 #include "launcher/printable.h"
-#include "runtime/job.h"
-#include "runtime/recipe_value.h"
-#include "runtime/report.h"
-#include "runtime/seat.h"
-#include "runtime/simulator.h"
-#include "runtime/suggestion.h"
+#include "runtime/job/job.h"
+#include "runtime/recipe/value.h"
+#include "runtime/run/report.h"
+#include "runtime/job/seat.h"
+#include "runtime/forecast/simulator.h"
+#include "runtime/job/suggestion.h"
 
 namespace strata::launcher {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::launcher {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/job.h"
-#include "runtime/trainer.h"
+#include "runtime/job/job.h"
+#include "runtime/run/trainer.h"
 
 namespace strata::launcher {
 

@@ -12,13 +12,13 @@
 #include <string_view>
 #include <thread>
 
-#include "device/error.h"
-#include "launcher/atomic_file.h"
-#include "launcher/documents.h"
+#include "base/error.h"
+#include "base/atomic_file.h"
+#include "text/documents.h"
 #include "launcher/outputs.h"
-#include "launcher/token_writer.h"
-#include "models/tokenizer/tokenizer.h"
-#include "runtime/tokens.h"
+#include "text/token_writer.h"
+#include "text/tokenizer.h"
+#include "runtime/data/tokens.h"
 
 namespace strata::launcher {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::models {
 namespace {

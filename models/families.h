@@ -4,7 +4,7 @@
 #include <memory>
 #include <string_view>
 
-#include "models/config.h"
+#include "models/files/config.h"
 #include "models/model.h"
 
 namespace strata::models {

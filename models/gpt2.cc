@@ -10,7 +10,7 @@
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/norm.h"
-#include "models/config.h"
+#include "models/files/config.h"
 #include "models/embedding.h"
 #include "models/families.h"
 #include "models/head.h"

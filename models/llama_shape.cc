@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "device/error.h"
+#include "base/error.h"
 #include "models/families.h"
 
 namespace strata::models {

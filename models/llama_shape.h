@@ -1,7 +1,7 @@
 #pragma once
 #include <cstddef>
 
-#include "models/config.h"
+#include "models/files/config.h"
 #include "models/rotary_table.h"
 
 namespace strata::models {

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::models {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "device/exact_sum.h"
+#include "device/numeric/exact_sum.h"
 #include "device/lane.h"
 #include "device/ops/product.h"
 #include "device/step_scalars.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "device/error.h"
+#include "base/error.h"
 #include "models/families.h"
 
 namespace strata::models {

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <string>
 
-#include "models/config.h"
+#include "models/files/config.h"
 
 namespace strata::models {
 

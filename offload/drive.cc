@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::offload {
 namespace {

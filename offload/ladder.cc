@@ -8,7 +8,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "device/error.h"
+#include "base/error.h"
 #include "device/memory.h"
 #include "offload/transfer.h"
 

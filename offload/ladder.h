@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "device/abort.h"
+#include "base/abort.h"
 #include "offload/drive.h"
 #include "offload/io_options.h"
 #include "offload/swap_file.h"

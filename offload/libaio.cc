@@ -7,7 +7,7 @@
 #include <system_error>
 #include <vector>
 
-#include "offload/descriptor.h"
+#include "base/descriptor.h"
 #include "offload/submitter.h"
 
 namespace strata::offload {

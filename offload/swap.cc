@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <optional>
 
-#include "device/error.h"
+#include "base/error.h"
 #include "offload/checksums.h"
 #include "offload/drive.h"
 #include "offload/ladder.h"

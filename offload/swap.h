@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "device/abort.h"
+#include "base/abort.h"
 #include "offload/io_options.h"
 #include "offload/transfer.h"
 

@@ -13,7 +13,7 @@
 #include <sstream>
 #include <system_error>
 
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::offload {
 namespace {

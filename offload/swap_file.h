@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "offload/descriptor.h"
+#include "base/descriptor.h"
 
 namespace strata::offload {
 

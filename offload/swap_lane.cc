@@ -4,7 +4,7 @@
 #include <array>
 
 #include "device/cpu/lane_impl.h"
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::offload {
 namespace {

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "offload/descriptor.h"
+#include "base/descriptor.h"
 #include "offload/submitter.h"
 
 namespace strata::offload {

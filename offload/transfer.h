@@ -4,7 +4,7 @@
 #include <memory>
 #include <span>
 
-#include "device/abort.h"
+#include "base/abort.h"
 #include "offload/drive.h"
 
 namespace strata::offload {

@@ -7,8 +7,8 @@
 #include <system_error>
 #include <vector>
 
-#include "device/error.h"
-#include "offload/descriptor.h"
+#include "base/error.h"
+#include "base/descriptor.h"
 #include "offload/submitter.h"
 
 namespace strata::offload {

@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::tests {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "device/dtype.h"
+#include "device/numeric/dtype.h"
 
 namespace strata::device::cpu {
 

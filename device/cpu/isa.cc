@@ -7,7 +7,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string_view>
 
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::device::cpu {
 namespace {

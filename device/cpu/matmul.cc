@@ -5,7 +5,7 @@
 #include <array>
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::device::cpu {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "device/dtype.h"
+#include "device/numeric/dtype.h"
 
 namespace strata::device::cpu {
 

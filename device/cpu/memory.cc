@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "device/cpu/backend.h"
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::device::cpu {
 

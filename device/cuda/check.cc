@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::device::cuda {
 namespace {

@@ -1,5 +1,6 @@
 # The CUDA twin, where there is a compiler for it: device/cuda/ becomes a part of strata_device, else absent.cc stands for
-# it. Libraries beside the CUDA runtime, which is linked in, are loaded when the program runs (device/cuda/library.h).
+# it. Libraries beside the CUDA runtime, which is linked in, are loaded when the program runs
+# (device/cuda/libraries/library.h).
 set(STRATA_CUDA AUTO CACHE STRING "Build for GPUs: ON, OFF, or AUTO (where nvcc is found, without sanitizers)")
 set(STRATA_CUDA_ARCHITECTURES "90-real;80-virtual" CACHE STRING
     "GPUs that kernels are compiled for: machine code for the H100 and H200, and what drivers translate for others from the A100 on")
@@ -49,7 +50,7 @@ if(NOT STRATA_WITH_CUDA)
 endif()
 message(STATUS "CUDA: built: ${why}")
 
-file(GLOB cuda_sources CONFIGURE_DEPENDS device/cuda/*.cc device/cuda/ops/*.cc)
+file(GLOB cuda_sources CONFIGURE_DEPENDS device/cuda/*.cc device/cuda/libraries/*.cc device/cuda/ops/*.cc)
 list(FILTER cuda_sources EXCLUDE REGEX "/absent(_gpus)?\\.cc$")
 # cuDNN's fused attention, where the headers of cuDNN and of its frontend are (scripts/setup.sh --cuda fetches those).
 find_path(CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
@@ -61,7 +62,7 @@ if(CUDNN_INCLUDE AND CUDNN_FRONTEND_INCLUDE)
   message(STATUS "cuDNN: built: ${CUDNN_FRONTEND_INCLUDE}")
   list(FILTER cuda_sources EXCLUDE REGEX "/cudnn_absent\\.cc$")
   # Without optimisation, functions of the frontend that are not called would refer to more of cuDNN.
-  set_source_files_properties(device/cuda/cudnn_attention.cc PROPERTIES COMPILE_OPTIONS -O2)
+  set_source_files_properties(device/cuda/libraries/cudnn_attention.cc PROPERTIES COMPILE_OPTIONS -O2)
   target_include_directories(strata_device SYSTEM PRIVATE ${CUDNN_INCLUDE} ${CUDNN_FRONTEND_INCLUDE})
 else()
   message(STATUS "cuDNN: not built, own attention instead: no cudnn.h, or no cudnn_frontend.h (scripts/setup.sh --cuda)")

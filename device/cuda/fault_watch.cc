@@ -10,7 +10,7 @@
 #include "device/cuda/backend.h"
 #include "device/cuda/check.h"
 #include "device/cuda/context.h"
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::device::cuda {
 namespace {

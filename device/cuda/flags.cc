@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "device/cuda/check.h"
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::device::cuda {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "device/cuda/check.h"
 #include "device/cuda/context.h"
-#include "device/cuda/library.h"
+#include "device/cuda/libraries/library.h"
 #include "device/cuda/probe.h"
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::device {
 namespace {

@@ -9,7 +9,7 @@
 #include "device/cuda/event.h"
 #include "device/cuda/lane_impl.h"
 #include "device/cuda/launch.h"
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::device::cuda {
 namespace {

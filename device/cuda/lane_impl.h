@@ -7,8 +7,8 @@
 #include "device/algorithm_table.h"
 #include "device/cpu/lane_impl.h"
 #include "device/cuda/context.h"
-#include "device/cuda/cublaslt.h"
-#include "device/cuda/cudnn_attention.h"
+#include "device/cuda/libraries/cublaslt.h"
+#include "device/cuda/libraries/cudnn_attention.h"
 #include "device/cuda/flags.h"
 #include "device/lane_impl.h"
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "device/cuda/check.h"
-#include "device/cuda/dynamic_shared.cuh"
+#include "device/cuda/kernels/dynamic_shared.cuh"
 #include "device/lane.h"
 
 namespace strata::device::cuda {

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/exact_sum.h"
+#include "device/numeric/exact_sum.h"
 #include "device/lane.h"
 #include "device/step_scalars.h"
 #include "device/view.h"

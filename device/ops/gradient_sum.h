@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <span>
 
-#include "device/exact_sum.h"
+#include "device/numeric/exact_sum.h"
 #include "device/lane.h"
 #include "device/view.h"
 

@@ -1,7 +1,7 @@
 #include "device/ops/norm.h"
 
 #include "device/operations.h"
-#include "device/row_blocks.h"
+#include "device/numeric/row_blocks.h"
 
 namespace strata::device {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "device/lane.h"
-#include "device/moment_format.h"
+#include "device/numeric/moment_format.h"
 #include "device/step_scalars.h"
 #include "device/view.h"
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "device/dtype.h"
+#include "device/numeric/dtype.h"
 #include "device/lane.h"
 #include "device/view.h"
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "comm/communicator.h"
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::comm {
 namespace {

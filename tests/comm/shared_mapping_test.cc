@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::comm {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "comm/communicator.h"
 #include "comm/host_work.h"
-#include "device/error.h"
+#include "base/error.h"
 #include "tests/comm/numbered_bytes.h"
 
 namespace strata::comm {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "device/cpu/kernels/attention.h"
-#include "device/philox.h"
+#include "device/numeric/philox.h"
 #include "tests/device/arrays.h"
 
 namespace strata::device {

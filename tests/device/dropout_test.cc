@@ -1,7 +1,7 @@
 #include "device/ops/dropout.h"
 
 #include "device/cpu/kernels/dropout.h"
-#include "device/philox.h"
+#include "device/numeric/philox.h"
 #include "tests/device/arrays.h"
 
 namespace strata::device {

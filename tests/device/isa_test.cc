@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::device::cpu {
 namespace {

@@ -1,10 +1,10 @@
 #include "device/ops/optimizer.h"
 
 #include "device/cpu/kernels/optimizer.h"
-#include "device/dynamic_map.h"
-#include "device/optimizer_update.h"
-#include "device/philox.h"
-#include "device/stochastic_rounding.h"
+#include "device/numeric/dynamic_map.h"
+#include "device/numeric/optimizer_update.h"
+#include "device/numeric/philox.h"
+#include "device/numeric/stochastic_rounding.h"
 #include "tests/device/arrays.h"
 
 namespace strata::device {
@@ -136,7 +136,7 @@ TEST(Optimizer, LionMovesByTheSign) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(state.master[i], expected[i]) << i;
 }
 
-// The contract's order of roundings, written a second time: the kernels and CUDA share device/optimizer_update.h.
+// The contract's order of roundings, written a second time: the kernels and CUDA share device/numeric/optimizer_update.h.
 void scalar_update(Algorithm algorithm, float g, float& p, float& m, float& v, const StepScalars& s) {
   const Optimizer o = optimizer_of(algorithm);
   switch (algorithm) {

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "comm/communicator.h"
-#include "comm/mpi.h"
-#include "device/error.h"
+#include "comm/mpi/mpi.h"
+#include "base/error.h"
 #include "tests/comm/numbered_bytes.h"
 
 namespace strata::comm {

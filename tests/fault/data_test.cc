@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "device/error.h"
+#include "base/error.h"
 #include "tests/dist/tiny_run.h"
 
 namespace strata::tests {

@@ -1,7 +1,7 @@
 // Reports that cannot be written: rank 0 says so, and nobody waits for it.
 #include <gmock/gmock.h>
 
-#include "device/error.h"
+#include "base/error.h"
 #include "tests/dist/tiny_run.h"
 
 namespace strata::tests {

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "device/error.h"
+#include "base/error.h"
 #include "tests/dist/tiny_run.h"
 #include "tests/offload/faulty_submitter.h"
 #include "tests/runtime/training.h"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <map>
 
-#include "device/error.h"
+#include "base/error.h"
 #include "tests/dist/tiny_run.h"
 
 namespace strata::tests {

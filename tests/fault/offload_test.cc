@@ -9,7 +9,7 @@
 #include <csignal>
 #include <thread>
 
-#include "device/error.h"
+#include "base/error.h"
 #include "tests/dist/tiny_run.h"
 #include "tests/offload/seccomp.h"
 

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
-#include "device/error.h"
+#include "base/error.h"
 #include "tests/dist/tiny_run.h"
 
 namespace strata::tests {

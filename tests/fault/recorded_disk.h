@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/file_system.h"
+#include "runtime/checkpoint/file_system.h"
 
 namespace strata::tests {
 

@@ -8,7 +8,7 @@
 #include <csignal>
 #include <thread>
 
-#include "device/error.h"
+#include "base/error.h"
 #include "tests/dist/tiny_run.h"
 
 namespace strata::tests {

@@ -2,8 +2,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "device/error.h"
-#include "models/config.h"
+#include "base/error.h"
+#include "models/files/config.h"
 
 // Any text is a configuration or an Error; what is one survives being written and read.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,8 +1,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "device/error.h"
-#include "runtime/checkpoint_manifest.h"
+#include "base/error.h"
+#include "runtime/checkpoint/manifest.h"
 
 // Any bytes are a manifest or an Error; with the right checksum too, so that what lies behind it is reached. What was
 // read is written and read again alike.

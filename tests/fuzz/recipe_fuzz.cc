@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "device/error.h"
-#include "runtime/recipe.h"
+#include "base/error.h"
+#include "runtime/recipe/recipe.h"
 #include "tests/fuzz/input_file.h"
 
 // The input is a recipe file, and its lines are also --set arguments.

@@ -1,8 +1,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "device/error.h"
-#include "models/safetensors.h"
+#include "base/error.h"
+#include "models/files/safetensors.h"
 #include "tests/fuzz/input_file.h"
 
 // Any bytes are a valid file or an Error; the tensors of a valid file can be read to their last byte.

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "device/error.h"
-#include "models/tokenizer/pipeline.h"
+#include "base/error.h"
+#include "text/pipeline/pipeline.h"
 
 // Any bytes are a tokenizer.json or an Error; what is one takes any text, gives ids of its vocabulary, and decodes
 // them.

@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "device/error.h"
-#include "runtime/tokens.h"
+#include "base/error.h"
+#include "runtime/data/tokens.h"
 #include "tests/fuzz/input_file.h"
 
 // The first byte is the sidecar's length (0: none), the next its text, the rest the token file.

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "models/safetensors.h"
+#include "models/files/safetensors.h"
 #include "tests/runtime/training.h"
 
 namespace strata::runtime {

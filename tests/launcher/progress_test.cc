@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::launcher {
 namespace {

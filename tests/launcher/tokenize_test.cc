@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <csignal>
 
-#include "models/tokenizer/tokenizer.h"
-#include "runtime/tokens.h"
+#include "text/tokenizer.h"
+#include "runtime/data/tokens.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 

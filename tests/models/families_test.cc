@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/presets.h"
+#include "models/files/presets.h"
 #include "tests/failure.h"
 
 namespace strata::models {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "models/config.h"
+#include "models/files/config.h"
 #include "models/model.h"
 #include "tests/models/block_checks.h"
 

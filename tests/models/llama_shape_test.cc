@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "device/error.h"
+#include "base/error.h"
 #include "tests/failure.h"
 
 namespace strata::models {

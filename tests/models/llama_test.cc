@@ -6,7 +6,7 @@
 #include <ostream>
 #include <string>
 
-#include "models/config.h"
+#include "models/files/config.h"
 #include "models/model.h"
 #include "tests/models/block_checks.h"
 

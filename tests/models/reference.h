@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "device/philox.h"
+#include "device/numeric/philox.h"
 #include "tests/models/unit_runner.h"
 
 // What transformer blocks are made of, written once more from the papers, dense, row by row and in double precision.

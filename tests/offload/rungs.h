@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "device/abort.h"
+#include "base/abort.h"
 #include "device/memory.h"
 #include "offload/swap.h"
 #include "tests/failure.h"

@@ -3,7 +3,7 @@
 #include <limits>
 #include <memory>
 
-#include "runtime/planner.h"
+#include "runtime/plan/planner.h"
 #include "tests/runtime/fake_model.h"
 
 namespace strata::runtime {

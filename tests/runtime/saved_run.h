@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint_resume.h"
-#include "runtime/checkpoint_writer.h"
+#include "runtime/run/resume.h"
+#include "runtime/checkpoint/writer.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"
 

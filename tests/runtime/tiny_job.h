@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/job.h"
+#include "runtime/job/job.h"
 
 namespace strata::runtime {
 

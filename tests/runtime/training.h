@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "runtime/job.h"
-#include "runtime/report.h"
-#include "runtime/seat.h"
-#include "runtime/trainer.h"
+#include "runtime/job/job.h"
+#include "runtime/run/report.h"
+#include "runtime/job/seat.h"
+#include "runtime/run/trainer.h"
 
 namespace strata::runtime {
 

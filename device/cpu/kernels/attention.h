@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "device/cpu/kernels/select.h"
-#include "device/philox.h"
+#include "device/numeric/philox.h"
 
 namespace strata::device::cpu {
 

@@ -1,8 +1,8 @@
 #pragma once
 #include "device/cpu/kernels/lanes16.h"
-#include "device/dynamic_map.h"
+#include "device/numeric/dynamic_map.h"
 
-// Vector form of device/dynamic_map.h for kernels: the same bits, sixteen at a time.
+// Vector form of device/numeric/dynamic_map.h for kernels: the same bits, sixteen at a time.
 namespace strata::device::cpu::STRATA_ISA {
 
 #if defined(__AVX512F__)

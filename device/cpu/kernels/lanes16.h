@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "device/cpu/isa.h"
-#include "device/dtype.h"
+#include "device/numeric/dtype.h"
 
 // Sixteen floats: one AVX-512 register or two AVX2 registers. Kernels are written once on top of this, so both
 // instruction sets add in the same order and give the same bits. Loads and stores convert from and to any dtype; what

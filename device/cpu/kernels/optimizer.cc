@@ -8,7 +8,7 @@
 #include "device/cpu/kernels/lanes16.h"
 #include "device/cpu/kernels/philox16.h"
 #include "device/cpu/kernels/stochastic16.h"
-#include "device/moment_format.h"
+#include "device/numeric/moment_format.h"
 
 namespace strata::device::cpu::STRATA_ISA {
 

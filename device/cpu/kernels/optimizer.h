@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "device/cpu/kernels/select.h"
-#include "device/optimizer_update.h"
-#include "device/philox.h"
+#include "device/numeric/optimizer_update.h"
+#include "device/numeric/philox.h"
 
 namespace strata::device::cpu {
 

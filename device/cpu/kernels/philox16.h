@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "device/cpu/isa.h"
-#include "device/philox.h"
+#include "device/numeric/philox.h"
 
-// Vector form of device/philox.h for kernels: the same numbers, eight blocks at a time.
+// Vector form of device/numeric/philox.h for kernels: the same numbers, eight blocks at a time.
 namespace strata::device::cpu::STRATA_ISA {
 
 #if defined(__AVX512F__)

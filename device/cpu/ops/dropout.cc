@@ -5,7 +5,7 @@
 #include "device/cpu/grain.h"
 #include "device/cpu/kernels/dropout.h"
 #include "device/cpu/lane_impl.h"
-#include "device/philox.h"
+#include "device/numeric/philox.h"
 
 namespace strata::device::cpu {
 

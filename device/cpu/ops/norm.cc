@@ -4,7 +4,7 @@
 #include "device/cpu/kernels/elementwise.h"
 #include "device/cpu/kernels/norm.h"
 #include "device/cpu/lane_impl.h"
-#include "device/row_blocks.h"
+#include "device/numeric/row_blocks.h"
 
 namespace strata::device::cpu {
 namespace {

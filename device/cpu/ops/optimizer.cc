@@ -3,7 +3,7 @@
 #include "device/cpu/grain.h"
 #include "device/cpu/kernels/optimizer.h"
 #include "device/cpu/lane_impl.h"
-#include "device/optimizer_update.h"
+#include "device/numeric/optimizer_update.h"
 
 namespace strata::device::cpu {
 namespace {

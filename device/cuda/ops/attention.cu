@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "device/cuda/attention_tile.cuh"
-#include "device/cuda/cudnn_attention.h"
+#include "device/cuda/kernels/attention_tile.cuh"
+#include "device/cuda/libraries/cudnn_attention.h"
 #include "device/cuda/launch.h"
 #include "device/ops/attention.h"
 

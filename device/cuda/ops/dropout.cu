@@ -1,9 +1,9 @@
-#include "device/cuda/convert.cuh"
+#include "device/cuda/kernels/convert.cuh"
 #include "device/cuda/launch.h"
-#include "device/cuda/map.cuh"
-#include "device/cuda/vectors.cuh"
+#include "device/cuda/kernels/map.cuh"
+#include "device/cuda/kernels/vectors.cuh"
 #include "device/ops/dropout.h"
-#include "device/philox.h"
+#include "device/numeric/philox.h"
 
 namespace strata::device::cuda {
 namespace {

@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "device/cuda/convert.cuh"
+#include "device/cuda/kernels/convert.cuh"
 #include "device/cuda/launch.h"
-#include "device/cuda/map.cuh"
-#include "device/cuda/reduce.cuh"
-#include "device/cuda/vectors.cuh"
+#include "device/cuda/kernels/map.cuh"
+#include "device/cuda/kernels/reduce.cuh"
+#include "device/cuda/kernels/vectors.cuh"
 #include "device/ops/embedding.h"
 
 namespace strata::device::cuda {

@@ -1,8 +1,8 @@
 #include <cstdint>
 
 #include "device/cuda/launch.h"
-#include "device/cuda/numbers.cuh"
-#include "device/cuda/reduce.cuh"
+#include "device/cuda/kernels/numbers.cuh"
+#include "device/cuda/kernels/reduce.cuh"
 #include "device/ops/matvec.h"
 
 namespace strata::device::cuda {

@@ -1,10 +1,10 @@
 #include <algorithm>
 
 #include "device/cuda/launch.h"
-#include "device/cuda/packs.cuh"
-#include "device/cuda/reduce.cuh"
+#include "device/cuda/kernels/packs.cuh"
+#include "device/cuda/kernels/reduce.cuh"
 #include "device/ops/norm.h"
-#include "device/row_blocks.h"
+#include "device/numeric/row_blocks.h"
 
 namespace strata::device::cuda {
 namespace {

@@ -1,15 +1,15 @@
 #include <algorithm>
 #include <cfloat>
 
-#include "device/cuda/code_table.cuh"
-#include "device/cuda/convert.cuh"
+#include "device/cuda/kernels/code_table.cuh"
+#include "device/cuda/kernels/convert.cuh"
 #include "device/cuda/launch.h"
-#include "device/cuda/reduce.cuh"
-#include "device/cuda/vectors.cuh"
+#include "device/cuda/kernels/reduce.cuh"
+#include "device/cuda/kernels/vectors.cuh"
 #include "device/ops/optimizer.h"
-#include "device/optimizer_update.h"
-#include "device/philox.h"
-#include "device/stochastic_rounding.h"
+#include "device/numeric/optimizer_update.h"
+#include "device/numeric/philox.h"
+#include "device/numeric/stochastic_rounding.h"
 
 namespace strata::device::cuda {
 namespace {
@@ -29,7 +29,7 @@ struct Update {
   std::size_t size;
 };
 
-// The rules, as device/optimizer_update.h gives them.
+// The rules, as device/numeric/optimizer_update.h gives them.
 struct Same {
   constexpr float operator()(float x) const { return x; }
 };

@@ -6,8 +6,8 @@
 
 #include "device/cuda/backend.h"
 #include "device/cuda/lane_impl.h"
-#include "device/cuda/matmul.h"
-#include "device/error.h"
+#include "device/cuda/libraries/matmul.h"
+#include "base/error.h"
 
 namespace strata::device::cuda {
 namespace {

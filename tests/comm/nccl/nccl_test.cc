@@ -1,4 +1,4 @@
-#include "comm/nccl.h"
+#include "comm/nccl/nccl.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

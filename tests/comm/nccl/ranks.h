@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "comm/communicator.h"
-#include "comm/nccl_communicator.h"
-#include "comm/nccl_library.h"
-#include "comm/nccl_watch.h"
+#include "comm/nccl/communicator.h"
+#include "comm/nccl/library.h"
+#include "comm/nccl/watch.h"
 
 namespace strata::comm {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/error.h"
+#include "base/error.h"
 #include "tests/device/emulation/fiber.h"
 
 uint3 threadIdx, blockIdx;

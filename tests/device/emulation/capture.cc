@@ -1,6 +1,6 @@
 #include "tests/device/emulation/capture.h"
 
-#include "device/error.h"
+#include "base/error.h"
 #include "tests/device/emulation/lane.h"
 
 namespace strata::device::emulation {

@@ -1,4 +1,4 @@
-#include "device/cuda/code_table.cuh"
+#include "device/cuda/kernels/code_table.cuh"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "device/error.h"
+#include "base/error.h"
 #include "device/ops/embedding.h"
 #include "tests/device/arrays.h"
 #include "tests/device/emulation/probes.h"

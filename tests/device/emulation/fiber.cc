@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "device/error.h"
+#include "base/error.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>

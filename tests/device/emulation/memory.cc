@@ -5,7 +5,7 @@
 #include <map>
 #include <mutex>
 
-#include "device/error.h"
+#include "base/error.h"
 
 namespace strata::device::emulation {
 namespace {

@@ -1,5 +1,5 @@
 #include "device/cuda/launch.h"
-#include "device/cuda/mma.cuh"
+#include "device/cuda/kernels/mma.cuh"
 #include "tests/device/emulation/probes.h"
 
 namespace strata::device::emulation {

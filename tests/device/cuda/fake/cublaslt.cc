@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "device/dtype.h"
+#include "device/numeric/dtype.h"
 
 namespace {
 

@@ -1,11 +1,11 @@
 #pragma once
 #include <cuda_runtime.h>
 
-#include "device/cuda/vectors.cuh"
+#include "device/cuda/kernels/vectors.cuh"
 
 namespace strata::device::cuda {
 
-// In place of device/cuda/convert.cuh: by device/dtype.h.
+// In place of device/cuda/kernels/convert.cuh: by device/numeric/dtype.h.
 template <typename T, int kN>
 Floats<kN> widen(const Vector<T, kN>& v) {
   return widened(v);

@@ -3,7 +3,7 @@
 
 namespace strata::device::cuda {
 
-// In place of device/cuda/dynamic_shared.cuh: C++ has no arrays whose size the launch gives.
+// In place of device/cuda/kernels/dynamic_shared.cuh: C++ has no arrays whose size the launch gives.
 template <typename T>
 T* dynamic_shared() {
   return reinterpret_cast<T*>(emulation::dynamic_shared_memory());

@@ -1,10 +1,10 @@
 #pragma once
 #include <cuda_runtime.h>
 
-#include "device/dtype.h"
+#include "device/numeric/dtype.h"
 #include "tests/device/emulation/block.h"
 
-// In place of device/cuda/mma.cuh: what its instructions mean.
+// In place of device/cuda/kernels/mma.cuh: what its instructions mean.
 namespace strata::device::cuda {
 
 template <typename T>

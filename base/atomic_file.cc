@@ -1,0 +1,78 @@
+#include "base/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace strata::launcher {
+
+namespace fs = std::filesystem;
+
+AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path_, ignored);
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    fail(Exit::usage, "{} is there and is not a regular file: give another name", path_.string());
+  }
+  temporary_ = path_;
+  temporary_ += ".tmp." + std::to_string(::getpid());
+  // Without a name where the file system can: then nothing is left of a process that is killed.
+  fd_ = ::open(folder().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+  named_ = fd_ < 0;
+  if (named_) fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd_ < 0) failed("created");
+}
+
+fs::path AtomicFile::folder() const {
+  return path_.has_parent_path() ? path_.parent_path() : ".";
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  if (named_) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::failed(const char* what) const {
+  fail(Exit::failed, "{} cannot be {}: {} (errno {})", path_.string(), what, std::strerror(errno), errno);
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) failed("written");
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+void AtomicFile::commit() {
+  if (::fsync(fd_) != 0) failed("written to the disk");
+  if (!named_) {
+    const std::string nameless = "/proc/self/fd/" + std::to_string(fd_);
+    ::unlink(temporary_.c_str());  // of a killed process that had this number
+    if (::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0)
+      failed("put in place");
+    named_ = true;
+  }
+  if (::close(std::exchange(fd_, -1)) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int reason = errno;
+    ::unlink(temporary_.c_str());
+    errno = reason;
+    failed("put in place");
+  }
+  const int fd = ::open(folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) failed("put in place for good");
+  const int synced = ::fsync(fd), reason = errno;
+  ::close(fd);
+  errno = reason;
+  // Some file systems cannot do this for folders; the file itself is complete.
+  if (synced != 0 && reason != EINVAL && reason != ENOTSUP) failed("put in place for good");
+}
+
+}  // namespace strata::launcher

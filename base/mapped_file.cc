@@ -1,0 +1,95 @@
+#include "base/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace strata::device {
+
+namespace {
+
+// Whole pages that hold the part.
+std::pair<void*, std::size_t> pages_around(std::span<const std::byte> part) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(part.data()) / page * page;
+  const auto end = reinterpret_cast<std::uintptr_t>(part.data() + part.size());
+  return {reinterpret_cast<void*>(begin), part.empty() ? 0 : end - begin};
+}
+
+}  // namespace
+
+MappedFile::Descriptor::~Descriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
+  // Non-blocking, so that a pipe in a file's place is refused instead of waited for.
+  file_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file_.get() < 0) {
+    const Exit code = errno == ENOENT || errno == ENOTDIR ? Exit::usage : Exit::failed;
+    fail(code, "{} cannot be opened: {}", path_.string(), std::strerror(errno));
+  }
+  struct stat status {};
+  if (::fstat(file_.get(), &status) != 0) fail(Exit::failed, "{}: {}", path_.string(), std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) fail(Exit::usage, "{} is not a regular file", path_.string());
+  size_ = static_cast<std::size_t>(status.st_size);
+  if (size_ == 0) return;
+  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file_.get(), 0);
+  if (data == MAP_FAILED) {
+    fail(Exit::failed, "{} ({} bytes) cannot be mapped: {}", path_.string(), std::exchange(size_, 0),
+         std::strerror(errno));
+  }
+  data_ = static_cast<const std::byte*>(data);
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      file_(std::move(other.file_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(file_, other.file_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void MappedFile::require_whole() const {
+  struct stat status {};
+  if (::fstat(file_.get(), &status) != 0) fail(Exit::failed, "{}: {}", path_.string(), std::strerror(errno));
+  if (static_cast<std::size_t>(status.st_size) < size_)
+    fail(Exit::corrupt, "{}, offset {}: expected {} bytes, found {}: the file was cut while it was read",
+         path_.string(), status.st_size, size_, status.st_size);
+}
+
+void MappedFile::advise(Access access) const {
+  if (!data_) return;
+  // Advice only: where the system does not take it, reads are as right as before.
+  (void)::madvise(const_cast<std::byte*>(data_), size_, access == Access::sequential ? MADV_SEQUENTIAL : MADV_RANDOM);
+}
+
+void MappedFile::will_need(std::span<const std::byte> part) {
+  const auto [first, bytes] = pages_around(part);
+  if (bytes) (void)::madvise(first, bytes, MADV_WILLNEED);
+}
+
+void MappedFile::release(std::span<const std::byte> part) {
+  const auto [first, bytes] = pages_around(part);
+  if (bytes) (void)::madvise(first, bytes, MADV_DONTNEED);  // a read-only mapping: nothing is lost
+}
+
+}  // namespace strata::device

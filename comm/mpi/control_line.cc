@@ -1,0 +1,205 @@
+#include "comm/mpi/control_line.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/error.h"
+
+namespace strata::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::int64_t now() {
+  return std::chrono::steady_clock::now().time_since_epoch() / 1ns;
+}
+// Each look reads a file of /proc per neighbour.
+constexpr std::int64_t kLookAfterNeighbours = 250ms / 1ns;
+// A rank's last data may come later than its farewell, which takes another way.
+constexpr std::int64_t kPatienceAfterFarewell = 3s / 1ns;
+
+}  // namespace
+
+ControlLine::ControlLine(MpiSession& session, device::AbortToken& token, std::chrono::seconds patience)
+    : session_(session), token_(token), patience_(patience), left_(static_cast<std::size_t>(session.size)) {
+  STRATA_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
+  // Nothing is allocated when something has gone wrong.
+  failure_requests_.assign(left_.size(), MPI_REQUEST_NULL);
+  farewell_requests_.assign(left_.size(), MPI_REQUEST_NULL);
+  listen();
+}
+
+ControlLine::~ControlLine() {
+  // After a failure MPI is not touched any more: requests in flight may point at memory that is gone.
+  if (token_.is_set()) return;
+  if (listening_ != MPI_REQUEST_NULL) {
+    MPI_Cancel(&listening_);
+    MPI_Wait(&listening_, MPI_STATUS_IGNORE);
+  }
+  MPI_Waitall(session_.size, farewell_requests_.data(), MPI_STATUSES_IGNORE);
+  MPI_Comm_free(&comm_);
+}
+
+ControlLine::Notice ControlLine::notice(Kind kind, const device::Failure& failure) {
+  Notice notice{kind, failure.rank, static_cast<std::int32_t>(failure.code), failure.told ? 1 : 0, {}};
+  failure.cause.copy(notice.text.data(), notice.text.size() - 1);
+  return notice;
+}
+
+void ControlLine::listen() {
+  STRATA_MPI(MPI_Irecv(&incoming_, sizeof incoming_, MPI_BYTE, MPI_ANY_SOURCE, 0, comm_, &listening_));
+}
+
+void ControlLine::tell_others(const Notice& notice, std::vector<MPI_Request>& requests) {
+  for (int peer = 0; peer < session_.size; ++peer) {
+    if (peer == session_.rank || peer == notice.rank) continue;
+    const int code =
+        MPI_Isend(&notice, sizeof notice, MPI_BYTE, peer, 0, comm_, &requests[static_cast<std::size_t>(peer)]);
+    // The others would wait for ever.
+    if (code != MPI_SUCCESS && notice.kind == Kind::failed) MPI_Abort(MPI_COMM_WORLD, static_cast<int>(Exit::failed));
+  }
+}
+
+void ControlLine::receive() {
+  for (;;) {
+    int arrived = 0;
+    STRATA_MPI(MPI_Test(&listening_, &arrived, MPI_STATUS_IGNORE));
+    if (!arrived) return;
+    if (incoming_.kind == Kind::failed) {
+      const device::Failure failure{incoming_.rank, incoming_.text.data(), static_cast<Exit>(incoming_.code),
+                                    incoming_.told != 0};
+      if (lowest_.rank < 0 || failure.rank < lowest_.rank) lowest_ = failure;
+      token_.set(failure);
+    } else {
+      left_[static_cast<std::size_t>(incoming_.rank)] = true;
+    }
+    listen();
+  }
+}
+
+void ControlLine::fail_with(const device::Failure& failure) {
+  token_.set(failure);
+  if (told_) return;
+  told_ = true;
+  failure_ = notice(Kind::failed, failure);
+  tell_others(failure_, failure_requests_);
+}
+
+void ControlLine::report_failure(const std::string& cause, Exit code) {
+  token_.set({session_.rank, cause, code});
+  const std::lock_guard lock(mutex_);
+  device::Failure failure = token_.failure();
+  // A token that names another rank was set by that rank's notice, which went to all.
+  if (failure.rank != session_.rank) return;
+  failure.cause = fmt::format("rank {} failed: {}", session_.rank, failure.cause);
+  fail_with(failure);
+}
+
+device::Failure ControlLine::failure() {
+  constexpr auto kTimeToHear = 200ms;
+  const device::Failure known = token_.failure();
+  if (known.rank != session_.rank) return known;
+  for (auto naps = 0; !listened_ && naps < kTimeToHear / 5ms; ++naps) {
+    {
+      const std::lock_guard lock(mutex_);
+      receive();
+    }
+    std::this_thread::sleep_for(5ms);
+  }
+  listened_ = true;
+  return lowest_.rank >= 0 && lowest_.rank < known.rank ? lowest_ : known;
+}
+
+bool ControlLine::lowest_left() const {
+  return std::none_of(session_.neighbours.begin(), session_.neighbours.end(),
+                      [&](const Process& process) { return process.rank < session_.rank && process.alive(); });
+}
+
+void ControlLine::poll() {
+  look(true);
+}
+
+void ControlLine::look_after() {
+  look(false);
+}
+
+void ControlLine::look(bool waiting) {
+  if (token_.is_set()) {
+    const device::Failure failure = token_.failure();
+    report_failure(failure.cause, failure.code);
+    throw device::Aborted(failure.cause);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    receive();
+    const std::int64_t time = now();
+    if (!token_.is_set() && time >= next_look_) {
+      next_look_ = time + kLookAfterNeighbours;
+      for (const Process& process : session_.neighbours)
+        if (!left_[static_cast<std::size_t>(process.rank)] && !process.alive()) {
+          // It may have said farewell between the two questions.
+          receive();
+          if (!left_[static_cast<std::size_t>(process.rank)])
+            fail_with({process.rank, process.obituary(), Exit::failed, false});
+        }
+      const auto gone = std::find(left_.begin(), left_.end(), true);
+      if (waiting && gone != left_.end() && first_left_ == 0) first_left_ = time;
+      if (waiting && first_left_ != 0 && time > first_left_ + kPatienceAfterFarewell) {
+        const auto rank = static_cast<int>(gone - left_.begin());
+        fail_with(
+            {rank,
+             fmt::format("rank {} ended while rank {} waited for it: its own message says why", rank, session_.rank),
+             Exit::failed, false});
+      }
+    }
+  }
+  token_.throw_if_set();
+}
+
+bool ControlLine::leave_together() {
+  // The others poll every few milliseconds; then mpirun, which sees a rank end, may stop them before they speak.
+  constexpr auto kTimeToSpeak = 500ms;
+  if (!token_.is_set()) {
+    const std::lock_guard lock(mutex_);
+    left_[static_cast<std::size_t>(session_.rank)] = true;
+    farewell_ = notice(Kind::left, {session_.rank, "", Exit::done, true});
+    tell_others(farewell_, farewell_requests_);
+  }
+  const std::int64_t since = now();
+  while (!token_.is_set()) {
+    {
+      const std::lock_guard lock(mutex_);
+      receive();
+      if (std::find(left_.begin(), left_.end(), false) == left_.end()) return true;
+      if (now() > since + patience_ / 1ns) {
+        // Those of this node are watched below.
+        for (int rank = 0; rank < session_.size && !token_.is_set(); ++rank)
+          if (!left_[static_cast<std::size_t>(rank)] &&
+              std::none_of(session_.neighbours.begin(), session_.neighbours.end(),
+                           [&](const Process& process) { return process.rank == rank; }))
+            fail_with({rank,
+                       fmt::format("rank {} has not ended {} s after rank {}: it hangs, or was lost without a word",
+                                   rank, patience_.count(), session_.rank),
+                       Exit::failed, false});
+      }
+      for (const Process& process : session_.neighbours) {
+        if (left_[static_cast<std::size_t>(process.rank)] || process.alive()) continue;
+        receive();
+        if (!left_[static_cast<std::size_t>(process.rank)])
+          fail_with({process.rank, process.obituary(), Exit::failed, false});
+      }
+    }
+    std::this_thread::sleep_for(2ms);
+  }
+  const std::lock_guard lock(mutex_);
+  for (int naps = 0, sent = 0; naps < kTimeToSpeak / 5ms; ++naps) {
+    // No longer than needed: MPI's progress would also go on with what the failure left in flight.
+    if (!sent && MPI_Testall(session_.size, failure_requests_.data(), &sent, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
+      sent = 1;
+    std::this_thread::sleep_for(5ms);
+  }
+  return false;
+}
+
+}  // namespace strata::comm

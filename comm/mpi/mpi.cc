@@ -1,0 +1,53 @@
+#include "comm/mpi/mpi.h"
+
+#include <string_view>
+
+#include "base/error.h"
+
+namespace strata::comm {
+
+void mpi_failed(const char* call, int code) {
+  char text[MPI_MAX_ERROR_STRING];
+  int size = 0;
+  if (MPI_Error_string(code, text, &size) != MPI_SUCCESS) size = 0;
+  const std::string_view name(call);
+  fail(Exit::failed, "{} failed: {}", name.substr(0, name.find('(')),
+       std::string_view(text, static_cast<std::size_t>(size)));
+}
+
+MpiSession::MpiSession() {
+  int initialized = 0;
+  STRATA_MPI(MPI_Initialized(&initialized));
+  if (initialized) fail(Exit::usage, "MPI is initialised already: a process connects to its world once");
+  int provided = MPI_THREAD_SINGLE;
+  STRATA_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
+  try {
+    STRATA_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    STRATA_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+    STRATA_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
+    // Every lane makes its own calls.
+    if (provided < MPI_THREAD_MULTIPLE)
+      fail(Exit::usage, "this MPI was built without MPI_THREAD_MULTIPLE: use an Open MPI that has it");
+    MPI_Comm node = MPI_COMM_NULL;
+    STRATA_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+    STRATA_MPI(MPI_Comm_rank(node, &node_rank));
+    STRATA_MPI(MPI_Comm_size(node, &node_size));
+    const Process self = Process::self(rank);
+    std::vector<Process> all(static_cast<std::size_t>(node_size));
+    STRATA_MPI(MPI_Allgather(&self, sizeof self, MPI_BYTE, all.data(), sizeof self, MPI_BYTE, node));
+    STRATA_MPI(MPI_Comm_free(&node));
+    // One that is dead to this rank now lives in another container.
+    for (const Process& process : all)
+      if (process.rank != rank && process.alive()) neighbours.push_back(process);
+  } catch (...) {
+    // The destructor will not run, and every rank that gets here fails alike.
+    MPI_Finalize();
+    throw;
+  }
+}
+
+MpiSession::~MpiSession() {
+  if (!abandoned_) MPI_Finalize();
+}
+
+}  // namespace strata::comm

@@ -1,0 +1,230 @@
+#include "comm/nccl/communicator.h"
+
+#include <atomic>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "comm/collectives.h"
+#include "comm/nccl/library.h"
+#include "device/cuda/context.h"
+#include "device/cuda/launch.h"
+#include "base/error.h"
+
+namespace strata::comm {
+namespace {
+
+// NCCL takes a collective in within tens of microseconds, which a sleep would double; to connect takes it longer.
+constexpr auto kSpin = std::chrono::microseconds(100);
+constexpr auto kPoll = std::chrono::microseconds(50);
+
+// What a rank owns of the range lies so far behind the range's start.
+std::size_t place_of(const ShardedRange& range, int rank) {
+  return range.piece(rank).begin - range.begin;
+}
+
+bool in_equal_pieces(const ShardedRange& range, int ranks) {
+  return range.begin == 0 && range.end == range.shard_bytes * static_cast<std::size_t>(ranks);
+}
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size)
+    : watch_(watch),
+      lane_(lane),
+      device_(lane.device()),
+      token_(lane.abort()),
+      name_(lane.name()),
+      stream_(device::cuda::stream_of(lane)),
+      rank_(rank),
+      size_(size),
+      exceptions_(std::uncaught_exceptions()),
+      ended_(device::cuda::take_flag()),
+      since_(Clock::now()) {
+  watch_.add(*this);
+}
+
+// What throws here is followed by the destructor, as the other constructor is through.
+NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size, const ncclUniqueId& id)
+    : NcclCommunicator(watch, lane, rank, size) {
+  device::cuda::use(device_);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const ncclResult_t result = nccl().ncclCommInitRankConfig(&connecting_, size, id, rank, &config);
+  {
+    const std::lock_guard lock(mutex_);
+    comm_ = std::atomic_ref(connecting_).load(std::memory_order_acquire);
+  }
+  settle(result, "ncclCommInitRankConfig", 0);
+}
+
+bool NcclCommunicator::register_buffers(std::span<std::byte> buffers) {
+  const auto add = [&](ncclComm_t comm) {
+    return nccl().ncclCommRegister(comm, buffers.data(), buffers.size(), &registered_);
+  };
+  return with_comm(add) == ncclSuccess && registered_;
+}
+
+void NcclCommunicator::deregister_buffers() {
+  (void)with_comm([&](ncclComm_t comm) { return nccl().ncclCommDeregister(comm, registered_); });
+  registered_ = nullptr;
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  // To take leave the others are waited for, who do not come where this rank alone unwinds.
+  if (!token_.is_set() && std::uncaught_exceptions() == exceptions_) take_leave();
+  bool left = false;
+  {
+    const std::lock_guard lock(mutex_);
+    left = comm_ == nullptr;
+  }
+  // Also where the watch has taken it: it may still be at it, and what NCCL uses goes next.
+  if (!left || token_.is_set()) watch_.abort_all();
+  watch_.remove(*this);
+}
+
+void NcclCommunicator::take_leave() noexcept {
+  try {
+    const ncclResult_t result = with_comm([](ncclComm_t comm) { return nccl().ncclCommFinalize(comm); });
+    settle(result == ncclSuccess ? ncclInProgress : result, "ncclCommFinalize", 0);
+    // By now the watch must not wait for it: it may wait for the GPU, and so for what the watch has to abort.
+    if (ncclComm_t const comm = take()) (void)nccl().ncclCommDestroy(comm);
+  } catch (const device::Aborted&) {
+  } catch (const std::exception& error) {
+    token_.set({rank_, error.what(), exit_code(error)});
+  }
+}
+
+ncclComm_t NcclCommunicator::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(comm_, nullptr);
+}
+
+template <typename F>
+ncclResult_t NcclCommunicator::with_comm(const F& f) {
+  const std::lock_guard lock(mutex_);
+  if (!comm_) {
+    token_.throw_if_set();
+    throw device::Aborted("NCCL was aborted");
+  }
+  return f(comm_);
+}
+
+std::string NcclCommunicator::explain(ncclResult_t result) {
+  const std::lock_guard lock(mutex_);
+  return fmt::format("{} ({})", nccl().ncclGetErrorString(result), nccl().ncclGetLastError(comm_));
+}
+
+void NcclCommunicator::settle(ncclResult_t result, const char* call, std::size_t bytes) {
+  for (const auto begin = Clock::now(); result == ncclInProgress;) {
+    token_.throw_if_set();
+    if (Clock::now() - begin > kSpin)
+      std::this_thread::sleep_for(kPoll);
+    else
+      __builtin_ia32_pause();
+    result = with_comm([](ncclComm_t comm) {
+      ncclResult_t state = ncclSuccess;
+      const ncclResult_t asked = nccl().ncclCommGetAsyncError(comm, &state);
+      return asked == ncclSuccess ? state : asked;
+    });
+  }
+  if (result == ncclSuccess) return;
+  token_.throw_if_set();
+  fail(Exit::failed, "{} of {} bytes on lane {}, rank {} of {}, GPU {}: {}", call, bytes, name_, rank_, size_,
+       device_.ordinal, explain(result));
+}
+
+// The watch may free the ncclComm_t between any two calls of NCCL but those of a group, which remembers it until its
+// end. So the mutex is held from a group's start to its end, and NCCL, which does not block there, polled without it.
+template <typename F>
+void NcclCommunicator::issue(const char* call, std::size_t bytes, const F& calls) {
+  const auto group = [&](ncclComm_t comm) {
+    if (const ncclResult_t result = nccl().ncclGroupStart(); result != ncclSuccess) return result;
+    const ncclResult_t result = calls(comm);
+    const ncclResult_t end = nccl().ncclGroupEnd();  // in any case: else this thread's next calls join the group
+    return result == ncclSuccess ? end : result;
+  };
+  settle(with_comm(group), call, bytes);
+  std::uint64_t n = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    n = ++issued_;
+  }
+  device::cuda::use(device_);
+  device::cuda::write(stream_, ended_, n);  // not under the mutex: it may wait for room in the stream
+}
+
+void NcclCommunicator::all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out) {
+  const std::byte* own = own_piece(range, rank_, shard);
+  issue("ncclAllGather", range.bytes(), [&](ncclComm_t comm) {
+    if (in_equal_pieces(range, size_))
+      return nccl().ncclAllGather(own, out, range.shard_bytes, ncclUint8, comm, stream_);
+    // A tile's pieces differ, and some ranks have none: one broadcast each.
+    ncclResult_t result = ncclSuccess;
+    for (int r = 0; r < size_ && result == ncclSuccess; ++r) {
+      const std::size_t bytes = range.piece(r).bytes();
+      std::byte* to = out + place_of(range, r);
+      if (bytes > 0) result = nccl().ncclBroadcast(r == rank_ ? own : to, to, bytes, ncclUint8, r, comm, stream_);
+    }
+    return result;
+  });
+  sent_.all_gather += range.piece(rank_).bytes() * others();
+}
+
+void NcclCommunicator::all_to_all(const ShardedRange& range, const std::byte* in, std::byte* staging,
+                                  const std::byte** pieces) {
+  const std::size_t own = range.piece(rank_).bytes();
+  for (int r = 0; r < size_; ++r) pieces[r] = staging + static_cast<std::size_t>(r) * own;
+  issue("ncclSend and ncclRecv", range.bytes(), [&](ncclComm_t comm) {
+    ncclResult_t result = ncclSuccess;
+    for (int r = 0; r < size_ && result == ncclSuccess; ++r) {
+      if (r == rank_) continue;
+      std::byte* from = staging + static_cast<std::size_t>(r) * own;
+      if (own > 0) result = nccl().ncclRecv(from, own, ncclUint8, r, comm, stream_);
+      const std::size_t bytes = range.piece(r).bytes();
+      if (bytes > 0 && result == ncclSuccess)
+        result = nccl().ncclSend(in + place_of(range, r), bytes, ncclUint8, r, comm, stream_);
+    }
+    return result;
+  });
+  if (own > 0)
+    device::cuda::copy(lane_, staging + static_cast<std::size_t>(rank_) * own, in + place_of(range, rank_), own);
+  sent_.all_to_all += range.bytes() - own;
+}
+
+void NcclCommunicator::exchange(const std::byte* mine, std::size_t bytes, std::byte* all) {
+  STRATA_CHECK_LE(bytes, kMaxExchange);
+  issue("ncclAllGather", bytes,
+        [&](ncclComm_t comm) { return nccl().ncclAllGather(mine, all, bytes, ncclUint8, comm, stream_); });
+  sent_.consensus += bytes * others();
+}
+
+void NcclCommunicator::broadcast(std::byte* data, std::size_t bytes, int root) {
+  STRATA_CHECK_LT(root, size_);
+  issue("ncclBroadcast", bytes,
+        [&](ncclComm_t comm) { return nccl().ncclBroadcast(data, data, bytes, ncclUint8, root, comm, stream_); });
+  if (root == rank_) sent_.broadcast += bytes * others();
+}
+
+std::string NcclCommunicator::trouble(std::chrono::milliseconds patience) {
+  const std::lock_guard lock(mutex_);
+  if (!comm_) return {};
+  ncclResult_t state = ncclSuccess;
+  (void)nccl().ncclCommGetAsyncError(comm_, &state);
+  if (state != ncclSuccess && state != ncclInProgress)
+    return fmt::format("NCCL on lane {}: {} ({})", name_, nccl().ncclGetErrorString(state),
+                       nccl().ncclGetLastError(comm_));
+  const auto now = Clock::now();
+  const std::uint64_t ended = ended_.get();
+  const bool all_ended = ended == issued_;
+  if (std::exchange(seen_, ended) != ended || (all_ended && state == ncclSuccess)) since_ = now;
+  if (now - since_ <= patience) return {};
+  const double seconds = std::chrono::duration<double>(patience).count();
+  if (all_ended)
+    return fmt::format("NCCL on lane {} has not reached the other ranks for {:g} s: one hangs or is cut off", name_,
+                       seconds);
+  return fmt::format("a collective of lane {} has not ended for {:g} s: another rank hangs or is cut off", name_,
+                     seconds);
+}
+
+}  // namespace strata::comm

@@ -1,0 +1,90 @@
+#pragma once
+#include <cuda_runtime.h>
+#include <nccl.h>
+
+#include <chrono>
+#include <mutex>
+#include <string>
+
+#include "comm/communicator.h"
+#include "comm/nccl/watch.h"
+#include "device/cuda/flags.h"
+
+namespace strata::comm {
+
+// NCCL's collectives on one CUDA lane. Non-blocking: calls return while NCCL still connects, and are polled with the
+// run's abort token. Owns the ncclComm_t, which the watch takes away to abort it. Destroyed after a synchronize() of
+// the lane, or after the lane, where the run was not aborted.
+class NcclCommunicator final : public Communicator {
+ public:
+  // Collective: all ranks with the same id. The watch outlives it, the lane its work.
+  NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size, const ncclUniqueId& id);
+  // Collective too, but where the run was aborted or an exception unwinds this rank: then it aborts, and all others of
+  // the watch with it.
+  ~NcclCommunicator() override;
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  device::Lane& lane() const override { return lane_; }
+
+  void all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out) override;
+  void all_to_all(const ShardedRange& range, const std::byte* in, std::byte* staging,
+                  const std::byte** pieces) override;
+  void release() override {}
+  void exchange(const std::byte* mine, std::size_t bytes, std::byte* all) override;
+  void broadcast(std::byte* data, std::size_t bytes, int root) override;
+  CommBytes sent() const override { return sent_; }
+
+  // NCCL sends from and receives into registered memory without a copy of its own, between nodes where the network can;
+  // within one it would want memory from its own allocator. False: NCCL refuses. To be done by all ranks or none.
+  bool register_buffers(std::span<std::byte> buffers);
+  void deregister_buffers();
+
+  // For the watch, on a thread whose device is the lane's: what NCCL found wrong meanwhile, or that for longer than
+  // `patience` no collective ended although some were under way, or NCCL was busy connecting; empty: nothing. Calls no
+  // CUDA: the thread that issues may be in there until the watch ends what its stream waits for.
+  std::string trouble(std::chrono::milliseconds patience);
+  // For who aborts or destroys it: the ncclComm_t, which no call uses any more; null where there is none left.
+  ncclComm_t take();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size);
+  std::uint64_t others() const { return static_cast<std::uint64_t>(size_ - 1); }
+
+  // f(comm), the ncclComm_t being safe from the watch meanwhile; throws Aborted where it was taken.
+  template <typename F>
+  ncclResult_t with_comm(const F& f);
+  // Issues what calls(comm) calls, until the first failure, as one collective.
+  template <typename F>
+  void issue(const char* call, std::size_t bytes, const F& calls);
+  // Waits until NCCL has taken a call in; throws for an error of it.
+  void settle(ncclResult_t result, const char* call, std::size_t bytes);
+  std::string explain(ncclResult_t result);
+  void take_leave() noexcept;
+
+  NcclWatch& watch_;
+  device::Lane& lane_;
+  // The lane may be gone before the communicator: what is needed until then.
+  const device::Device device_;
+  device::AbortToken& token_;
+  const std::string name_;
+  cudaStream_t const stream_;
+  const int rank_, size_;
+  const int exceptions_;  // under way when it was made
+  void* registered_ = nullptr;
+  ncclComm_t connecting_ = nullptr;  // NCCL's own thread writes it again when it has connected, so nobody else does
+  CommBytes sent_;
+
+  const device::cuda::Flag ended_;  // how many collectives the device has ended
+
+  std::mutex mutex_;  // of all below
+  ncclComm_t comm_ = nullptr;
+  std::uint64_t issued_ = 0, seen_ = 0;  // collectives; ended when trouble() last looked
+  Clock::time_point since_;              // when trouble() last saw one end, or none under way
+};
+
+}  // namespace strata::comm

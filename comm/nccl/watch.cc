@@ -1,0 +1,79 @@
+#include "comm/nccl/watch.h"
+
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "comm/nccl/communicator.h"
+#include "comm/nccl/library.h"
+#include "device/cuda/context.h"
+
+namespace strata::comm {
+namespace {
+
+constexpr auto kLook = std::chrono::milliseconds(50);
+
+}  // namespace
+
+NcclWatch::NcclWatch(World& world, device::Device device, std::chrono::milliseconds patience)
+    : world_(world), device_(device), patience_(patience), thread_([this] { look_after(); }) {}
+
+NcclWatch::~NcclWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  woken_.notify_all();
+  thread_.join();
+}
+
+void NcclWatch::add(NcclCommunicator& communicator) {
+  const std::lock_guard lock(mutex_);
+  communicators_.insert(&communicator);
+}
+
+void NcclWatch::remove(NcclCommunicator& communicator) {
+  const std::lock_guard lock(mutex_);
+  communicators_.erase(&communicator);
+}
+
+void NcclWatch::abort_all() noexcept {
+  (void)cudaSetDevice(device_.ordinal);
+  const std::lock_guard lock(mutex_);
+  abort_all_locked();
+}
+
+// In one group, which tells all of them to stop before it frees the first: to free one, NCCL may wait for the whole
+// GPU, and so for the kernel of another that hangs (NVIDIA/nccl#1013). What it frees was taken from the communicators
+// before, so that a host thread that asks about one meanwhile does not wait for that.
+void NcclWatch::abort_all_locked() noexcept {
+  std::vector<ncclComm_t> taken;
+  for (NcclCommunicator* communicator : communicators_)
+    if (ncclComm_t const comm = communicator->take()) taken.push_back(comm);
+  if (taken.empty()) return;
+  (void)nccl().ncclGroupStart();
+  for (ncclComm_t const comm : taken) (void)nccl().ncclCommAbort(comm);
+  (void)nccl().ncclGroupEnd();
+}
+
+void NcclWatch::look() {
+  world_.look_after_peers();
+  for (NcclCommunicator* communicator : communicators_)
+    if (const std::string trouble = communicator->trouble(patience_); !trouble.empty())
+      world_.abort_token().set({world_.rank(), trouble, Exit::failed});
+}
+
+void NcclWatch::look_after() {
+  (void)cudaSetDevice(device_.ordinal);  // else CUDA would start the first GPU for this thread; later it may hold it up
+  std::unique_lock lock(mutex_);
+  while (!woken_.wait_for(lock, kLook, [&] { return stop_; })) {
+    try {
+      look();
+    } catch (const std::exception& error) {
+      world_.abort_token().set({world_.rank(), error.what(), exit_code(error)});
+    }
+    if (world_.abort_token().is_set()) abort_all_locked();
+  }
+}
+
+}  // namespace strata::comm

@@ -1,0 +1,138 @@
+#include "launcher/inspect/inspect.h"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "launcher/inspect/inspect_checkpoint.h"
+#include "launcher/printable.h"
+#include "launcher/inspect/statistics.h"
+#include "models/files/safetensors.h"
+#include "runtime/data/tokens.h"
+
+namespace strata::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::size_t kPiece = std::size_t{1} << 16;
+constexpr std::size_t kShownTokens = 64;
+
+Statistics statistics(const models::StoredTensor& tensor) {
+  Statistics out;
+  std::vector<float> piece(kPiece);
+  for (std::uint64_t begin = 0, elements = tensor.elements(); begin < elements; begin += kPiece) {
+    const auto values = std::span(piece).first(std::min<std::uint64_t>(kPiece, elements - begin));
+    models::read_elements(tensor, begin, values);
+    out.add(values);
+  }
+  return out;
+}
+
+void inspect_tensors(const fs::path& path, std::ostream& out) {
+  const auto file = models::Safetensors::open(path);
+  std::size_t width = 6;
+  for (const auto& tensor : file.tensors()) width = std::max(width, tensor.name.size());
+  fmt::print(out, "{:<{}}  {:<5} {:<20} {:>12} {:>12} {:>11}\n", "tensor", width, "dtype", "shape", "mean", "std",
+             "non-finite");
+  std::uint64_t elements = 0, bytes = 0, non_finite = 0;
+  for (const auto& tensor : file.tensors()) {
+    const std::string shape = fmt::format("[{}]", fmt::join(tensor.shape, ", "));
+    fmt::print(out, "{:<{}}  {:<5} {:<20}", printable(tensor.name), width, tensor.dtype, shape);
+    elements += tensor.elements();
+    bytes += tensor.bytes.size();
+    if (!tensor.type) {  // integers and formats that Strata does not read
+      fmt::print(out, " {:>12} {:>12} {:>11}\n", "-", "-", "-");
+      continue;
+    }
+    const Statistics s = statistics(tensor);
+    non_finite += s.non_finite();
+    fmt::print(out, " {:>12.5g} {:>12.5g} {:>11}\n", s.mean(), s.deviation(), s.non_finite());
+  }
+  for (const auto& [key, value] : file.metadata())
+    fmt::print(out, "metadata {} = {}\n", printable(key), printable(value));
+  fmt::print(out, "{} tensors, {} elements, {} bytes of data, {} bytes of files, {} non-finite elements\n",
+             file.tensors().size(), elements, bytes, file.file_bytes(), non_finite);
+}
+
+void inspect_tokens(const fs::path& path, std::ostream& out) {
+  const runtime::TokenFile file(path, std::nullopt);
+  file.check_all();
+  std::vector<std::uint32_t> piece(kPiece), first;
+  std::uint32_t least = UINT32_MAX, most = 0;
+  for (std::uint64_t begin = 0; begin < file.count(); begin += kPiece) {
+    const auto tokens = std::span(piece).first(std::min<std::uint64_t>(kPiece, file.count() - begin));
+    file.read(begin, tokens);
+    const auto [low, high] = std::minmax_element(tokens.begin(), tokens.end());
+    least = std::min(least, *low);
+    most = std::max(most, *high);
+    if (begin == 0) first.assign(tokens.begin(), tokens.begin() + std::min(kShownTokens, tokens.size()));
+  }
+  const auto& sidecar = file.sidecar();
+  fmt::print(out, "token file: {} tokens of {} bytes, {}\n", file.count(), file.width(),
+             file.has_header() ? "header of llm.c" : "no header");
+  if (sidecar) {
+    fmt::print(out, "sidecar: tokenizer {}, vocabulary of {}, hash {}\n", printable(sidecar->tokenizer),
+               sidecar->vocab_size, sidecar->hash.empty() ? "none" : printable(sidecar->hash));
+  } else {
+    fmt::print(out, "no sidecar{}\n", file.has_header() ? "" : ": the width is the model's to say, shown as 2 bytes");
+  }
+  fmt::print(out, "smallest token {}, largest {}\n", least, most);
+  fmt::print(out, "first tokens: {}\n", fmt::join(first, " "));
+  if (sidecar && sidecar->tokenizer == "byte") {
+    std::string text;
+    for (const std::uint32_t token : first) {
+      const bool plain = token >= 0x20 && token < 0x7f && token != '\\';
+      text += plain ? std::string(1, static_cast<char>(token)) : fmt::format("\\x{:02x}", token);
+    }
+    fmt::print(out, "first tokens as text: {}\n", text);
+  }
+}
+
+// By its name, or else by what it begins with: a header's length and an open brace.
+bool is_safetensors(const fs::path& path) {
+  const std::string name = path.filename().string();
+  if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) return true;
+  if (name.ends_with(".bin")) return false;
+  const device::MappedFile file(path);
+  const auto bytes = file.bytes();
+  std::uint64_t length = 0;
+  if (bytes.size() < 10) return false;
+  std::memcpy(&length, bytes.data(), sizeof(length));
+  return length <= bytes.size() - 8 && bytes[8] == std::byte{'{'};
+}
+
+}  // namespace
+
+int inspect(const fs::path& path, std::ostream& out) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) fail(Exit::usage, "{} is not there", path.string());
+  if (const auto checkpoint = fs::is_directory(status) ? checkpoint_at(path) : std::nullopt) {
+    inspect_checkpoint(*checkpoint, out);
+  } else if (fs::is_directory(status) || is_safetensors(path)) {
+    inspect_tensors(path, out);
+  } else {
+    inspect_tokens(path, out);
+  }
+  return 0;
+}
+
+int inspect(const fs::path& a, const fs::path& b, std::ostream& out) {
+  const auto checkpoint = [](const fs::path& path) {
+    const auto found = fs::is_directory(path) ? checkpoint_at(path) : std::nullopt;
+    if (!found) fail(Exit::usage, "{} is no checkpoint: two of them can be compared", path.string());
+    return *found;
+  };
+  compare_checkpoints(checkpoint(a), checkpoint(b), out);
+  return 0;
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,226 @@
+#include "launcher/inspect/inspect_checkpoint.h"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "device/numeric/dtype.h"
+#include "device/numeric/dynamic_map.h"
+#include "base/error.h"
+#include "device/numeric/moment_format.h"
+#include "launcher/printable.h"
+#include "launcher/inspect/statistics.h"
+#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/reader.h"
+#include "runtime/job/job.h"
+
+namespace strata::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+using runtime::Checkpoint;
+using runtime::Extent;
+using runtime::TensorEntry;
+
+// A tensor's state from its first byte to its last, whatever extents it lies in.
+class StateReader {
+ public:
+  StateReader(const Checkpoint& checkpoint, std::string_view kind, const std::string& tensor)
+      : checkpoint_(checkpoint), extents_(checkpoint.extents(kind, tensor)), buffer_(runtime::kBlockBytes) {}
+
+  bool there() const { return !extents_.empty(); }
+  const std::string& dtype() const { return extents_[0].dtype; }
+  // The next block; empty at the end.
+  std::span<const std::byte> next() {
+    while (extent_ < extents_.size() && block_ == extents_[extent_].blocks()) {
+      ++extent_;
+      block_ = 0;
+    }
+    if (extent_ == extents_.size()) return {};
+    return checkpoint_.read_block(extents_[extent_], block_++, buffer_);
+  }
+
+ private:
+  const Checkpoint& checkpoint_;
+  std::span<const Extent> extents_;
+  std::size_t extent_ = 0, block_ = 0;
+  std::vector<std::byte> buffer_;
+};
+
+// Numbers of a block in F32 or BF16.
+std::vector<float> numbers(std::span<const std::byte> bytes, const std::string& dtype) {
+  std::vector<float> out(bytes.size() / (dtype == "F32" ? 4 : 2));
+  if (dtype == "F32") {
+    std::memcpy(out.data(), bytes.data(), bytes.size());
+    return out;
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    device::bf16 value{};
+    std::memcpy(&value, bytes.data() + 2 * i, 2);
+    out[i] = device::to_float(value);
+  }
+  return out;
+}
+
+// Numbers of a moment in 8 bits, whose bytes come in pieces that are no whole blocks (device/numeric/moment_format.h).
+class EightBitNumbers {
+ public:
+  EightBitNumbers(bool has_sign, std::uint64_t elements) : has_sign_(has_sign), left_(elements) {}
+
+  // Of the blocks that are whole with these bytes; the rest waits for the next ones.
+  std::vector<float> next(std::span<const std::byte> bytes) {
+    waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
+    std::vector<float> out;
+    std::size_t at = 0;
+    for (; at + kBlock <= waiting_.size(); at += kBlock) {
+      float largest = 0;
+      std::memcpy(&largest, &waiting_[at], sizeof(largest));
+      const auto count = std::min<std::uint64_t>(left_, device::kMomentBlock);
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto code = std::to_integer<std::uint8_t>(waiting_[at + sizeof(largest) + i]);
+        out.push_back(largest * (has_sign_ ? device::decode<true>(code) : device::decode<false>(code)));
+      }
+      left_ -= count;
+    }
+    waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(at));
+    return out;
+  }
+  static std::uint64_t element_at(std::uint64_t byte) {
+    const std::uint64_t in_block = byte % kBlock;
+    return byte / kBlock * device::kMomentBlock + (in_block < sizeof(float) ? 0 : in_block - sizeof(float));
+  }
+
+ private:
+  static constexpr std::size_t kBlock = device::moment_bytes(device::MomentFormat::block8, device::kMomentBlock);
+  bool has_sign_;
+  std::uint64_t left_;  // elements to come
+  std::vector<std::byte> waiting_;
+};
+
+std::size_t name_width(const std::vector<TensorEntry>& tensors) {
+  std::size_t width = 6;
+  for (const TensorEntry& tensor : tensors) width = std::max(width, tensor.name.size());
+  return width;
+}
+
+// What is wrong with it; empty: nothing.
+std::string inspect_state(const Checkpoint& checkpoint, const std::string& kind, const TensorEntry& tensor,
+                          std::size_t width, std::ostream& out) {
+  StateReader reader(checkpoint, kind, tensor.name);
+  Statistics statistics;
+  std::string damage;
+  const bool plain = reader.dtype() != "U8";
+  EightBitNumbers blocks(kind == name_of(runtime::StateKind::moment1), tensor.elements());
+  try {
+    for (auto bytes = reader.next(); !bytes.empty(); bytes = reader.next())
+      statistics.add(plain ? numbers(bytes, reader.dtype()) : blocks.next(bytes));
+  } catch (const Error& error) {
+    damage = error.what();
+  }
+  fmt::print(out, "{:<{}}  {:<8} {:<9} {:<16}", printable(tensor.name), width, kind, plain ? reader.dtype() : "8bit",
+             fmt::format("[{}]", fmt::join(tensor.shape, ", ")));
+  if (damage.empty())
+    fmt::print(out, " {:>12.5g} {:>12.5g} {:>11}  ok\n", statistics.mean(), statistics.deviation(),
+               statistics.non_finite());
+  else
+    fmt::print(out, " {:>12} {:>12} {:>11}  DAMAGED\n", "-", "-", "-");
+  return damage;
+}
+
+// "differ first at element 5: 0.25 and 0.26"; empty: they are the same.
+std::string difference(StateReader a, StateReader b) {
+  if (a.there() != b.there()) return fmt::format("only in the {} one", a.there() ? "first" : "second");
+  if (!a.there()) return "";
+  if (a.dtype() != b.dtype()) return fmt::format("{} and {}", a.dtype(), b.dtype());
+  std::span<const std::byte> left, right;
+  for (std::uint64_t at = 0;;) {
+    if (left.empty()) left = a.next();
+    if (right.empty()) right = b.next();
+    if (left.empty() || right.empty()) return "";
+    const std::size_t n = std::min(left.size(), right.size());
+    const auto found = std::mismatch(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(n), right.begin());
+    if (const auto same = static_cast<std::size_t>(found.first - left.begin()); same < n) {
+      if (a.dtype() == "U8") return fmt::format("first at element {}", EightBitNumbers::element_at(at + same));
+      const std::size_t size = a.dtype() == "F32" ? 4 : 2, begin = same / size * size;
+      return fmt::format("first at element {}: {} and {}", (at + begin) / size,
+                         numbers(left.subspan(begin, size), a.dtype())[0],
+                         numbers(right.subspan(begin, size), a.dtype())[0]);
+    }
+    at += n;
+    left = left.subspan(n);
+    right = right.subspan(n);
+  }
+}
+
+}  // namespace
+
+std::optional<fs::path> checkpoint_at(const fs::path& path) {
+  std::error_code error;
+  if (fs::exists(path / runtime::kManifestName, error)) return path;
+  const auto all = runtime::list_checkpoints(path, runtime::CheckpointTest::shards);
+  if (all.empty()) return std::nullopt;
+  for (const auto& found : all)
+    if (found.damage.empty()) return found.path;
+  fail(Exit::corrupt, "{}: none of its {} checkpoints is whole: {}", path.string(), all.size(), all[0].damage);
+}
+
+void inspect_checkpoint(const fs::path& path, std::ostream& out) {
+  const Checkpoint checkpoint(path);
+  const runtime::Manifest& m = checkpoint.manifest();
+  std::uint64_t parameters = 0;
+  for (const TensorEntry& tensor : m.tensors) parameters += tensor.elements();
+  fmt::print(out,
+             "checkpoint {}: step {} ({} of them updates), {} tokens, next micro-batch {} ({} a step), loss scale {}\n"
+             "{}, {} parameters in {} tensors; {} files of {} ranks, {} ({:.2f} bytes a parameter)\n",
+             path.string(), m.progress.step, m.progress.updates, m.progress.tokens, m.progress.next_micro_batch,
+             m.micro_batches_per_step, m.progress.loss_scale.scale, printable(m.family), parameters, m.tensors.size(),
+             m.files.size(), m.ranks, runtime::bytes_text(checkpoint.bytes()),
+             static_cast<double>(checkpoint.bytes()) / static_cast<double>(std::max<std::uint64_t>(parameters, 1)));
+  const std::size_t width = name_width(m.tensors);
+  fmt::print(out, "{:<{}}  {:<8} {:<9} {:<16} {:>12} {:>12} {:>11}  {}\n", "tensor", width, "state", "dtype", "shape",
+             "mean", "std", "non-finite", "checksums");
+  std::string first_damage;
+  std::size_t damaged = 0;
+  for (const TensorEntry& tensor : m.tensors)
+    for (const std::string& kind : checkpoint.kinds()) {
+      const std::string damage = inspect_state(checkpoint, kind, tensor, width, out);
+      if (damage.empty()) continue;
+      if (damaged++ == 0) first_damage = damage;
+    }
+  if (damaged) fail(Exit::corrupt, "{} ({} of the lines above are damaged)", first_damage, damaged);
+  fmt::print(out, "every checksum holds\n");
+}
+
+void compare_checkpoints(const fs::path& a, const fs::path& b, std::ostream& out) {
+  const Checkpoint first(a), second(b);
+  const auto &m = first.manifest(), &n = second.manifest();
+  if (m.progress.step != n.progress.step) fmt::print(out, "step {} and step {}\n", m.progress.step, n.progress.step);
+  const std::size_t width = name_width(m.tensors);
+  std::set<std::string> kinds;
+  for (const Checkpoint* checkpoint : {&first, &second})
+    for (const std::string& kind : checkpoint->kinds()) kinds.insert(kind);
+  std::set<std::string> seen;
+  std::size_t compared = 0, differ = 0;
+  const auto compare = [&](const TensorEntry& tensor) {
+    if (!seen.insert(tensor.name).second) return;
+    for (const std::string& kind : kinds) {
+      const std::string what =
+          difference(StateReader(first, kind, tensor.name), StateReader(second, kind, tensor.name));
+      ++compared;
+      if (what.empty()) continue;
+      ++differ;
+      fmt::print(out, "{:<{}}  {:<8} {}\n", printable(tensor.name), width, kind, what);
+    }
+  };
+  for (const TensorEntry& tensor : m.tensors) compare(tensor);
+  for (const TensorEntry& tensor : n.tensors) compare(tensor);
+  fmt::print(out, "{} of {} tensors' states differ\n", differ, compared);
+}
+
+}  // namespace strata::launcher

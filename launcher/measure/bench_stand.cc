@@ -1,0 +1,21 @@
+#include "launcher/measure/bench_stand.h"
+
+#include "runtime/run/report.h"
+
+namespace strata::launcher {
+
+double triad_gb_per_s(int threads) {
+  constexpr std::size_t kElements = 64u << 20;
+  Stand stand(threads, 2 * kElements * sizeof(float));
+  const device::View x = stand.take(kElements, device::DType::fp32), y = stand.take(kElements, device::DType::fp32);
+  return 12.0 * kElements / stand.time(5, [&] { add(stand.lane(), x, y); }) / 1e9;
+}
+
+void write_json(const BenchOptions& options, const std::string& text) {
+  if (!options.json) return;
+  runtime::ReportFile file(*options.json);
+  file.write(text + "\n");
+  file.close();
+}
+
+}  // namespace strata::launcher

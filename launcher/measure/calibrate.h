@@ -1,0 +1,29 @@
+#pragma once
+#include <cstddef>
+#include <filesystem>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "runtime/forecast/machine.h"
+
+namespace strata::launcher {
+
+struct CalibrateOptions {
+  std::filesystem::path out;
+  std::vector<std::filesystem::path> dirs;  // folders of the nvme tier, one a drive
+  // How much is measured: what tests make small.
+  double seconds = 0.3;  // of each figure, in all passes; four times that beside a drive
+  int passes = 3;
+  std::vector<std::size_t> widths = {128, 256, 768};
+  std::size_t batch = 4, seq = 256, vocabulary = 8192;
+  std::size_t bytes = std::size_t{256} << 20;  // of what streams through memory and to the drives
+};
+
+// The speeds of this rank while all ranks of `world` measure theirs, with so many threads. Collective.
+runtime::Machine measure(const CalibrateOptions& options, comm::World& world, int threads);
+
+// `strata calibrate`: measures this machine and writes the machine file that `plan --machine` reads; under mpirun as
+// each of its ranks sees it, rank 0 writing. Returns the exit code.
+int calibrate(const CalibrateOptions& options);
+
+}  // namespace strata::launcher

@@ -1,0 +1,82 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "device/numeric/exact_sum.h"
+#include "device/lane.h"
+#include "device/memory.h"
+#include "device/ops/attention.h"
+#include "device/ops/product.h"
+#include "models/model.h"
+
+namespace strata::launcher {
+
+// What is timed by itself: short, so that most runs of a call see the machine alone even where it does other work.
+using Calls = std::vector<std::function<void()>>;
+
+// Memory of its own for each operand.
+class Operands {
+ public:
+  device::View take(std::size_t size, device::DType dtype) {
+    const device::Arena& arena = arenas_.emplace_back(size * device::size_of(dtype) + device::kBufferAlignment);
+    return {arena.data(), size, dtype};
+  }
+
+ private:
+  std::vector<device::Arena> arenas_;
+};
+
+// The block and the head of a one-block GPT-2, to be timed: whole, as a step calls them, and their products and
+// attention alone. All work is issued to `lane`, which outlives it.
+class ReferenceBlock {
+ public:
+  struct Shape {
+    std::size_t width, batch, seq, vocabulary;
+    device::DType dtype;
+  };
+  ReferenceBlock(device::Lane& lane, const Shape& shape);
+
+  // Forward and backward of the block, part by part; its products alone; its attention alone.
+  Calls block();
+  Calls products() { return calls_of(products_); }
+  Calls attention();
+  // Forward, loss and backward of the head, and its products alone.
+  Calls head();
+  Calls head_products() { return calls_of(head_products_); }
+
+  // As the planner counts them (runtime/plan/planner.cc), of the calls above.
+  double product_flops() const { return flops_of(products_); }
+  double head_product_flops() const { return flops_of(head_products_); }
+  double attention_flops() const;
+  double block_bytes() const;
+  double head_bytes() const;
+
+ private:
+  struct TimedProduct {
+    device::Product product;
+    device::View a, b, c, bias, scratch;
+  };
+  std::vector<TimedProduct> prepare(const models::Unit& unit);
+  Calls calls_of(const std::vector<TimedProduct>& products);
+  static double flops_of(const std::vector<TimedProduct>& products);
+  models::Context context(device::View parameters, device::View workspace) const;
+
+  device::Lane& lane_;
+  Shape shape_;
+  std::unique_ptr<models::Model> model_;
+  Operands memory_;
+  std::vector<std::uint32_t> tokens_, positions_;
+  std::vector<std::int32_t> labels_;
+  device::StepScalars scalars_{};
+  device::ExactSum loss_;
+  device::View parameters_, gradients_, head_parameters_, head_gradients_, table_, table_gradients_;
+  device::View x_, y_, dy_, dx_, saved_, forward_workspace_, backward_workspace_, loss_workspace_;
+  device::AttentionShape attention_;
+  device::View heads_, mixed_, lse_, d_heads_, attention_workspace_;
+  std::vector<TimedProduct> products_, head_products_;
+};
+
+}  // namespace strata::launcher

@@ -1,0 +1,90 @@
+#include "launcher/rank/agreement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "comm/agreement.h"
+#include "base/error.h"
+#include "runtime/job/seat.h"
+#include "runtime/job/suggestion.h"
+
+namespace strata::launcher {
+
+using comm::agree;
+using comm::AgreedError;
+
+runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
+                            comm::World& world, bool trains) {
+  runtime::Recipe recipe;
+  agree(world, [&] {
+    recipe = runtime::load_recipe(path, sets);
+    if (trains) runtime::require_trainable(recipe);
+    comm::require_possible(recipe.comm.backend);
+  });
+  const std::vector<std::string> texts = world.exchange((trains ? "train\n" : "") + runtime::to_text(recipe));
+  for (std::size_t r = 1; r < texts.size(); ++r)
+    if (texts[r] != texts[0])
+      throw AgreedError(Exit::usage,
+                        fmt::format("rank {} was given another recipe than rank 0, or another command: start all ranks "
+                                    "with the same command, file and --set",
+                                    r));
+  agree(world, [&] { recipe.device.seat = runtime::choose_seat(recipe.device.kind, world.node_rank()); });
+  // Left to itself the run takes GPUs only where every rank has one. Whether they share one is not to be told from how
+  // many each sees: a launcher may show every rank its own alone.
+  runtime::Seat& seat = recipe.device.seat;
+  const std::vector<std::string> gpus = world.exchange(seat.gpu);
+  if (std::find(gpus.begin(), gpus.end(), "") != gpus.end())
+    seat = {};
+  else
+    seat.sharing = static_cast<int>(std::count(gpus.begin(), gpus.end(), seat.gpu));
+  return recipe;
+}
+
+runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, comm::World& world) {
+  runtime::Capacity least;
+  agree(world, [&] { least = runtime::capacity_here(recipe.memory, world.node_size(), recipe.device.seat); });
+  std::string mine;
+  std::vector<std::size_t*> all{&least.together};
+  for (std::size_t& bytes : least.tier) all.push_back(&bytes);
+  for (const std::size_t* bytes : all) mine += std::to_string(*bytes) + " ";
+  for (const std::string& text : world.exchange(mine)) {
+    const char* at = text.data();
+    for (std::size_t* bytes : all) {
+      std::size_t theirs = 0;
+      at = std::from_chars(at, text.data() + text.size(), theirs).ptr + 1;
+      *bytes = std::min(*bytes, theirs);
+    }
+  }
+  return least;
+}
+
+runtime::Job plan_job(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world,
+                      runtime::Purpose purpose) {
+  runtime::Job job;
+  agree(world, [&] {
+    job = runtime::make_job(recipe, world.size(), capacity, purpose);
+    if (!runtime::fits(job.plan, capacity))
+      fail(Exit::does_not_fit, "{}",
+           runtime::refusal(job, capacity, runtime::nearest_that_fit(job, capacity, purpose)));
+  });
+  return job;
+}
+
+void require_same_plan(const runtime::Job& job, comm::World& world) {
+  const std::vector<std::string> configs = world.exchange(job.config);
+  const std::vector<std::string> plans = world.exchange(fmt::format("{:016x}", runtime::hash_of(job.plan)));
+  for (std::size_t r = 1; r < plans.size(); ++r) {
+    if (configs[r] != configs[0])
+      throw AgreedError(Exit::failed, fmt::format("rank {} reads another config.json than rank 0: give all ranks the "
+                                                  "same model.path on the same files",
+                                                  r));
+    if (plans[r] != plans[0])
+      throw AgreedError(Exit::failed, fmt::format("rank {} plans another step than rank 0 (plan {}, not {}): run the "
+                                                  "same build on all nodes, and nodes with as many cores",
+                                                  r, plans[r], plans[0]));
+  }
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,29 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "comm/communicator.h"
+#include "runtime/job/job.h"
+
+namespace strata::launcher {
+
+// What ranks settle before they take memory. Collective; a mistake that all make is thrown alike on all as AgreedError,
+// and printed once.
+
+// The recipe, which must be the same on all ranks; `trains`: with what only train needs.
+runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
+                            comm::World& world, bool trains = true);
+
+// The least capacities over the ranks, so that all plan alike.
+runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, comm::World& world);
+
+// Throws Error{does_not_fit} with what would fit.
+runtime::Job plan_job(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world,
+                      runtime::Purpose purpose = runtime::Purpose::train);
+
+// Ranks on other nodes may read another config.json, or have another number of cores.
+void require_same_plan(const runtime::Job& job, comm::World& world);
+
+}  // namespace strata::launcher

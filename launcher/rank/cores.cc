@@ -1,0 +1,55 @@
+#include "launcher/rank/cores.h"
+
+#include <fmt/format.h>
+#include <hwloc.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace strata::launcher {
+namespace {
+
+// hwloc's view of the machine; owns it.
+class Topology {
+ public:
+  Topology() {
+    hwloc_topology_init(&topology_);
+    hwloc_topology_load(topology_);
+  }
+  ~Topology() { hwloc_topology_destroy(topology_); }
+  Topology(const Topology&) = delete;
+  Topology& operator=(const Topology&) = delete;
+  hwloc_topology_t get() const { return topology_; }
+
+ private:
+  hwloc_topology_t topology_ = nullptr;
+};
+
+}  // namespace
+
+CoreShare bind_cores(int node_rank, int node_size) {
+  // Under mpirun the binding that is there is mpirun's, one core a rank; else it is the user's (taskset) and is kept.
+  if (node_size == 1 && !std::getenv("OMPI_COMM_WORLD_SIZE")) {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    const int usable = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+    return {std::max(1, usable), fmt::format("{} cores as given", usable)};
+  }
+  const Topology topology;
+  const int cores = std::max(1, hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_CORE));
+  hwloc_bitmap_t set = hwloc_bitmap_alloc();
+  const int first = node_size > cores ? 0 : node_rank * cores / node_size;
+  const int last = node_size > cores ? cores : (node_rank + 1) * cores / node_size;
+  for (int core = first; core < last; ++core)
+    if (const hwloc_obj_t object = hwloc_get_obj_by_type(topology.get(), HWLOC_OBJ_CORE, static_cast<unsigned>(core)))
+      hwloc_bitmap_or(set, set, object->cpuset);
+  const bool bound = !hwloc_bitmap_iszero(set) && hwloc_set_cpubind(topology.get(), set, HWLOC_CPUBIND_PROCESS) == 0;
+  hwloc_bitmap_free(set);
+  const int share = node_size > cores ? 1 : last - first;
+  if (!bound) return {share, "cores not bound: the system refused"};
+  if (node_size > cores) return {share, fmt::format("{} ranks share {} cores, not bound", node_size, cores)};
+  return {share, share == cores ? fmt::format("all {} cores", cores) : fmt::format("cores {}-{}", first, last - 1)};
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,82 @@
+#include "launcher/rank/run_as_rank.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <memory>
+
+#include "comm/agreement.h"
+#include "comm/nccl/nccl.h"
+#include "base/error.h"
+#include "launcher/printable.h"
+#include "runtime/recipe/recipe.h"
+#include "runtime/job/seat.h"
+
+namespace strata::launcher {
+namespace {
+
+using comm::AgreedError;
+
+// The transport must be known before the recipe is agreed on: from whatever parses, else it is chosen. What is wrong
+// with the recipe is said by read_recipe, once.
+std::unique_ptr<comm::World> connect(const std::optional<std::filesystem::path>& path,
+                                     std::span<const std::string> sets) {
+  comm::Backend backend = comm::Backend::automatic;
+  comm::Transport transport = comm::Transport::automatic;
+  runtime::DeviceKind kind = runtime::DeviceKind::cpu;
+  try {
+    const runtime::Recipe recipe = runtime::load_recipe(path, sets);
+    comm::require_possible(recipe.comm.backend);
+    backend = recipe.comm.backend;
+    transport = recipe.comm.transport;
+    kind = recipe.device.kind;
+  } catch (const Error&) {
+  }
+  auto world = comm::connect(backend, transport);
+  device::Device device;
+  try {
+    device = runtime::choose_seat(kind, world->node_rank()).device;
+  } catch (const Error&) {
+  }
+  const bool speaks = world->rank() == 0;
+  return comm::nccl_world(std::move(world), device, backend, [&](const std::string& why) {
+    if (speaks) note(fmt::format("collectives go through memory of the host, not by NCCL: {}", why));
+  });
+}
+
+// Ends a run that this rank or another one failed in. Returns the exit code, the same on all ranks.
+int end_failed(comm::World& world, const std::exception& error) {
+  world.report_failure(error.what(), exit_code(error));
+  const device::Failure failure = world.failure(), own = world.abort_token().failure();
+  if (!world.speaks()) return static_cast<int>(failure.code);
+  if (failure.rank != world.rank())
+    fmt::print(stderr, "strata: rank {} ends: {}\n", world.rank(), printable(failure.cause));
+  else if (world.size() > 1)
+    fmt::print(stderr, "strata: rank {}: {}\n", world.rank(), printable(own.cause));
+  else
+    fmt::print(stderr, "strata: {}\n", printable(own.cause));
+  return static_cast<int>(failure.code);
+}
+
+}  // namespace
+
+int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
+                const std::function<void(comm::World&)>& run) {
+  std::unique_ptr<comm::World> world;
+  try {
+    world = connect(path, sets);
+    run(*world);
+    world->leave();
+    return static_cast<int>(Exit::done);
+  } catch (const AgreedError& error) {
+    if ((world ? world->rank() : comm::launched_rank()) == 0)
+      fmt::print(stderr, "strata: {}\n", printable(error.what()));
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    if (!world) throw;
+    return end_failed(*world, error);
+  }
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,308 @@
+#include "models/files/config.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+
+namespace strata::models {
+namespace {
+
+constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
+constexpr std::size_t kMaxDepth = 16;
+
+using Values = std::map<std::string, Config::Value, std::less<>>;
+using simdjson::dom::element;
+
+// Why a text cannot be a configuration, in the caller's words.
+struct Malformed {
+  std::string why;
+};
+
+Config::Value scalar(element node) {
+  std::string_view text;
+  std::int64_t integer = 0;
+  std::uint64_t large = 0;
+  double number = 0;
+  bool flag = false;
+  if (node.is_null()) return nullptr;
+  if (node.get_bool().get(flag) == simdjson::SUCCESS) return flag;
+  if (node.get_int64().get(integer) == simdjson::SUCCESS) return integer;
+  if (node.get_uint64().get(large) == simdjson::SUCCESS) return static_cast<double>(large);
+  if (node.get_double().get(number) == simdjson::SUCCESS) return number;
+  if (node.get_string().get(text) == simdjson::SUCCESS) return std::string(text);
+  return Config::Raw{simdjson::minify(node)};
+}
+
+bool has_dotted_key(simdjson::dom::object object) {
+  return std::any_of(object.begin(), object.end(),
+                     [](auto field) { return field.key.find('.') != std::string_view::npos || field.key.empty(); });
+}
+
+void flatten(element node, const std::string& key, Values& out) {
+  simdjson::dom::object object;
+  if (node.get_object().get(object) != simdjson::SUCCESS || object.size() == 0 || has_dotted_key(object)) {
+    if (!out.emplace(key, scalar(node)).second) throw Malformed{fmt::format("has the key {} twice", key)};
+    return;
+  }
+  for (const auto field : object) flatten(field.value, key + "." + std::string(field.key), out);
+}
+
+// Parses `json` and hands its root to `use`, within the bounds of size and depth.
+template <typename Use>
+void with_document(std::string_view json, Use&& use) {
+  if (json.size() > kMaxBytes) throw Malformed{fmt::format("has {} bytes; at most 1 MiB is a config", json.size())};
+  simdjson::dom::parser parser;
+  element root;
+  auto error = parser.allocate(json.size() + 1, kMaxDepth);
+  // An empty file has no bytes to point at, and the parser copies from what it is given.
+  if (json.empty()) json = "";
+  if (error == simdjson::SUCCESS) error = parser.parse(json.data(), json.size(), true).get(root);
+  if (error == simdjson::DEPTH_ERROR) throw Malformed{fmt::format("is nested deeper than {} levels", kMaxDepth)};
+  if (error != simdjson::SUCCESS) throw Malformed{fmt::format("is not JSON: {}", simdjson::error_message(error))};
+  use(root);
+}
+
+std::string json_string(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+std::string json_of(const Config::Value& value) {
+  struct Writer {
+    std::string operator()(std::nullptr_t) const { return "null"; }
+    std::string operator()(bool flag) const { return flag ? "true" : "false"; }
+    std::string operator()(std::int64_t integer) const { return fmt::format("{}", integer); }
+    std::string operator()(double number) const {
+      const std::string text = fmt::format("{}", number);
+      return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;  // a float to Python as well
+    }
+    std::string operator()(const std::string& text) const { return json_string(text); }
+    std::string operator()(const Config::Raw& raw) const { return raw.json; }
+  };
+  return std::visit(Writer{}, value);
+}
+
+}  // namespace
+
+Config Config::parse(std::string_view json, std::string source) {
+  Config out;
+  out.source_ = std::move(source);
+  try {
+    with_document(json, [&](element root) {
+      simdjson::dom::object object;
+      if (root.get_object().get(object) != simdjson::SUCCESS) throw Malformed{"is not a JSON object"};
+      for (const auto field : object) {
+        if (field.key.find('.') != std::string_view::npos) {
+          throw Malformed{fmt::format("has the key {}: a dot stands for nesting here", field.key)};
+        }
+        flatten(field.value, std::string(field.key), out.values_);
+      }
+    });
+  } catch (const Malformed& malformed) {
+    fail(Exit::corrupt, "{}: {}", out.source_, malformed.why);
+  }
+  return out;
+}
+
+Config Config::read(const std::filesystem::path& directory) {
+  const device::MappedFile file(directory / "config.json");
+  const auto bytes = file.bytes();
+  return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.path().string());
+}
+
+void Config::override_key(const std::string& key, std::string_view json) {
+  Values flat;
+  try {
+    with_document(json, [&](element node) { flatten(node, key, flat); });
+  } catch (const Malformed& malformed) {
+    fail(Exit::usage, "model.config.{}: its value {}", key, malformed.why);
+  }
+  const auto inside = [&](const auto& entry) {
+    return entry.first == key || entry.first.starts_with(key + ".") || key.starts_with(entry.first + ".");
+  };
+  std::erase_if(values_, inside);
+  for (auto& [name, value] : flat) {
+    overridden_.insert(name);
+    values_[name] = std::move(value);
+  }
+}
+
+const Config::Value* Config::lookup(std::string_view key) const {
+  if (!read_.contains(key)) read_.emplace(key);
+  const auto found = values_.find(key);
+  if (found == values_.end() || std::holds_alternative<std::nullptr_t>(found->second)) return nullptr;
+  return &found->second;
+}
+
+bool Config::has(std::string_view key) const {
+  const auto found = values_.find(key);
+  return found != values_.end() && !std::holds_alternative<std::nullptr_t>(found->second);
+}
+
+bool Config::is_null(std::string_view key) const {
+  const auto found = values_.find(key);
+  return found != values_.end() && std::holds_alternative<std::nullptr_t>(found->second);
+}
+
+std::string_view Config::spelled(std::initializer_list<std::string_view> keys) const {
+  for (const std::string_view key : keys) {
+    if (has(key)) return key;
+  }
+  return *keys.begin();
+}
+
+bool Config::overridden(std::string_view key) const {
+  return overridden_.contains(key);
+}
+
+std::string Config::describe(std::string_view key) const {
+  return overridden(key) ? fmt::format("model.config.{}", key) : fmt::format("{} of {}", key, source_);
+}
+
+void Config::wrong_type(std::string_view key, std::string_view allowed) const {
+  const auto found = values_.find(key);
+  if (found == values_.end()) fail(Exit::corrupt, "{} has no {}: expected {}", source_, key, allowed);
+  fail(overridden(key) ? Exit::usage : Exit::corrupt, "{} is {}: expected {}", describe(key), json_of(found->second),
+       allowed);
+}
+
+std::int64_t Config::require_int(std::string_view key) const {
+  const Value* value = lookup(key);
+  const auto* integer = value ? std::get_if<std::int64_t>(value) : nullptr;
+  // Bounded so that products of a few shapes cannot overflow before they are checked.
+  if (!integer || *integer < 1 || *integer > std::numeric_limits<std::int32_t>::max()) {
+    wrong_type(key, "an integer from 1 to 2147483647");
+  }
+  return *integer;
+}
+
+std::int64_t Config::int_or(std::string_view key, std::int64_t otherwise) const {
+  const Value* value = lookup(key);
+  if (!value) return otherwise;
+  const auto* integer = std::get_if<std::int64_t>(value);
+  if (!integer) wrong_type(key, "an integer");
+  return *integer;
+}
+
+double Config::require_number(std::string_view key) const {
+  if (!lookup(key)) wrong_type(key, "a number");
+  return number_or(key, 0);
+}
+
+double Config::number_or(std::string_view key, double otherwise) const {
+  const Value* value = lookup(key);
+  if (!value) return otherwise;
+  if (const auto* integer = std::get_if<std::int64_t>(value)) return static_cast<double>(*integer);
+  const auto* number = std::get_if<double>(value);
+  if (!number) wrong_type(key, "a number");
+  return *number;
+}
+
+bool Config::bool_or(std::string_view key, bool otherwise) const {
+  const Value* value = lookup(key);
+  if (!value) return otherwise;
+  const auto* flag = std::get_if<bool>(value);
+  if (!flag) wrong_type(key, "true or false");
+  return *flag;
+}
+
+std::string Config::require_text(std::string_view key) const {
+  if (!lookup(key)) wrong_type(key, "a string");
+  return text_or(key, "");
+}
+
+std::string Config::text_or(std::string_view key, std::string_view otherwise) const {
+  const Value* value = lookup(key);
+  if (!value) return std::string(otherwise);
+  const auto* text = std::get_if<std::string>(value);
+  if (!text) wrong_type(key, "a string");
+  return *text;
+}
+
+std::string Config::json_or_empty(std::string_view key) const {
+  const Value* value = lookup(key);
+  return value ? json_of(*value) : "";
+}
+
+std::vector<std::string> Config::texts(std::string_view key) const {
+  const Value* value = lookup(key);
+  if (!value) return {};
+  const auto* raw = std::get_if<Raw>(value);
+  if (!raw) wrong_type(key, "a list of strings");
+  std::vector<std::string> out;
+  with_document(raw->json, [&](element node) {
+    simdjson::dom::array array;
+    if (node.get_array().get(array) != simdjson::SUCCESS) wrong_type(key, "a list of strings");
+    for (const element item : array) {
+      std::string_view text;
+      if (item.get_string().get(text) != simdjson::SUCCESS) wrong_type(key, "a list of strings");
+      out.emplace_back(text);
+    }
+  });
+  return out;
+}
+
+void Config::ignore(std::initializer_list<std::string_view> keys) const {
+  for (const std::string_view key : keys) read_.emplace(key);
+}
+
+std::vector<std::string> Config::unread() const {
+  std::vector<std::string> out;
+  for (const auto& [key, value] : values_) {
+    if (!std::holds_alternative<std::nullptr_t>(value) && !read_.contains(key)) out.push_back(key);
+  }
+  return out;
+}
+
+std::string Config::to_json() const {
+  // The keys back as a tree: side by side in the map they need not be, as '-' sorts before '.'.
+  struct Node {
+    std::map<std::string, Node> inner;
+    const Value* value = nullptr;
+
+    void write(std::string& out, int indent) const {
+      if (value) {
+        out += json_of(*value);
+        return;
+      }
+      out += "{";
+      bool first = true;
+      for (const auto& [key, node] : inner) {
+        out += fmt::format("{}\n{:{}}{}: ", first ? "" : ",", "", indent + 2, json_string(key));
+        node.write(out, indent + 2);
+        first = false;
+      }
+      out += fmt::format("\n{:{}}}}", "", indent);
+    }
+  };
+  Node root;
+  for (const auto& [key, value] : values_) {
+    Node* node = &root;
+    std::string_view rest = key;
+    for (auto dot = rest.find('.'); dot != std::string_view::npos; dot = rest.find('.')) {
+      node = &node->inner[std::string(rest.substr(0, dot))];
+      rest.remove_prefix(dot + 1);
+    }
+    node->inner[std::string(rest)].value = &value;
+  }
+  std::string out;
+  root.write(out, 0);
+  return out + "\n";
+}
+
+}  // namespace strata::models

@@ -1,0 +1,121 @@
+#include "models/files/presets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <iterator>
+
+#include "base/error.h"
+
+namespace strata::models {
+namespace {
+
+struct Gpt2 {
+  std::string_view name;
+  int layers, heads, hidden, vocab;
+};
+constexpr Gpt2 kGpt2[] = {
+    {"tiny-gpt2", 4, 4, 128, 512},      {"gpt2-124m", 12, 12, 768, 50304},   {"gpt2-350m", 24, 16, 1024, 50304},
+    {"gpt2-774m", 36, 20, 1280, 50304}, {"gpt2-1558m", 48, 25, 1600, 50304},
+};
+
+// Llama and Qwen2 differ in the bias of q, k and v, which transformers knows by the model type.
+struct Llama {
+  std::string_view name, model_type;
+  int layers, heads, kv_heads, hidden, ffn, vocab, positions;
+  double rope_theta;
+  double rope_factor;  // of Llama 3.x's scaling; 0: none
+  double rms_eps;
+  bool tied;
+};
+constexpr Llama kLlama[] = {
+    {"tiny-llama", "llama", 4, 4, 2, 128, 352, 512, 2048, 10000, 0, 1e-5, false},
+    {"llama-1b", "llama", 16, 32, 8, 2048, 8192, 128256, 131072, 500000, 32, 1e-5, true},
+    {"llama-3b", "llama", 28, 24, 8, 3072, 8192, 128256, 131072, 500000, 32, 1e-5, true},
+    {"llama-8b", "llama", 32, 32, 8, 4096, 14336, 128256, 131072, 500000, 8, 1e-5, false},
+    {"qwen-1.5b", "qwen2", 28, 12, 2, 1536, 8960, 151936, 131072, 1000000, 0, 1e-6, true},
+    {"qwen-7b", "qwen2", 28, 28, 4, 3584, 18944, 152064, 131072, 1000000, 0, 1e-6, false},
+    {"qwen-14b", "qwen2", 48, 40, 8, 5120, 13824, 152064, 131072, 1000000, 0, 1e-5, false},
+};
+
+std::string json_of(const Gpt2& m) {
+  return fmt::format(R"({{
+  "architectures": ["GPT2LMHeadModel"],
+  "model_type": "gpt2",
+  "activation_function": "gelu_new",
+  "attn_pdrop": 0.0,
+  "embd_pdrop": 0.0,
+  "initializer_range": 0.02,
+  "layer_norm_epsilon": 1e-05,
+  "n_embd": {},
+  "n_head": {},
+  "n_inner": {},
+  "n_layer": {},
+  "n_positions": 1024,
+  "resid_pdrop": 0.0,
+  "tie_word_embeddings": true,
+  "vocab_size": {}
+}}
+)",
+                     m.hidden, m.heads, 4 * m.hidden, m.layers, m.vocab);
+}
+
+std::string json_of(const Llama& m) {
+  const bool qwen = m.model_type == "qwen2";
+  std::string rope = fmt::format(R"("rope_theta": {:.1f}, "rope_type": "default")", m.rope_theta);
+  if (m.rope_factor != 0) {
+    rope = fmt::format(R"("rope_theta": {:.1f}, "rope_type": "llama3", "factor": {:.1f}, "high_freq_factor": 4.0, )"
+                       R"("low_freq_factor": 1.0, "original_max_position_embeddings": 8192)",
+                       m.rope_theta, m.rope_factor);
+  }
+  const std::string_view bias = qwen ? "" : "\n  \"attention_bias\": false,\n  \"mlp_bias\": false,";
+  return fmt::format(R"({{
+  "architectures": ["{}"],
+  "model_type": "{}",{}
+  "attention_dropout": 0.0,
+  "head_dim": {},
+  "hidden_act": "silu",
+  "hidden_size": {},
+  "initializer_range": 0.02,
+  "intermediate_size": {},
+  "max_position_embeddings": {},
+  "num_attention_heads": {},
+  "num_hidden_layers": {},
+  "num_key_value_heads": {},
+  "rms_norm_eps": {},
+  "rope_parameters": {{{}}},
+  "tie_word_embeddings": {},
+  "vocab_size": {}
+}}
+)",
+                     qwen ? "Qwen2ForCausalLM" : "LlamaForCausalLM", m.model_type, bias, m.hidden / m.heads, m.hidden,
+                     m.ffn, m.positions, m.heads, m.layers, m.kv_heads, m.rms_eps, rope, m.tied, m.vocab);
+}
+
+// The order of the documentation: by family and size.
+constexpr std::array<std::string_view, 12> kNames = {"gpt2-124m", "gpt2-350m", "gpt2-774m", "gpt2-1558m",
+                                                     "llama-1b",  "qwen-1.5b", "llama-3b",  "qwen-7b",
+                                                     "llama-8b",  "qwen-14b",  "tiny-gpt2", "tiny-llama"};
+static_assert(kNames.size() == std::size(kGpt2) + std::size(kLlama));
+
+}  // namespace
+
+std::span<const std::string_view> preset_names() {
+  return kNames;
+}
+
+std::string preset_config(std::string_view name) {
+  for (const Gpt2& m : kGpt2) {
+    if (m.name == name) return json_of(m);
+  }
+  for (const Llama& m : kLlama) {
+    if (m.name == name) return json_of(m);
+  }
+  std::string names;
+  for (const std::string_view known : kNames) names += fmt::format("{}{}", names.empty() ? "" : ", ", known);
+  fail(Exit::usage, "model.preset = {}: there is no such preset; there are {}", name, names);
+}
+
+}  // namespace strata::models

@@ -1,0 +1,60 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/numeric/dtype.h"
+#include "base/mapped_file.h"
+
+namespace strata::models {
+
+// One tensor of a safetensors file. `bytes` points into the mapping of the Safetensors it came from, row-major,
+// little-endian, aligned to nothing in particular.
+struct StoredTensor {
+  std::string name;
+  std::string dtype;                  // as in the file: "F32", "BF16", "I64", ...
+  std::optional<device::DType> type;  // where Strata can read it
+  std::vector<std::uint64_t> shape;   // [] for a scalar
+  std::filesystem::path file;
+  std::uint64_t file_offset = 0;  // of bytes, in the file
+  std::span<const std::byte> bytes;
+
+  std::uint64_t elements() const;
+};
+
+// A safetensors file, or a Hugging Face directory (model.safetensors, or shards with model.safetensors.index.json),
+// mapped. The whole header is validated on opening: Error{corrupt} with file, offset, expected and found.
+class Safetensors {
+ public:
+  static Safetensors open(const std::filesystem::path& file_or_directory);
+
+  // In byte order of the names.
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  // nullptr where there is none.
+  const StoredTensor* find(std::string_view name) const;
+  // Throws Error{corrupt} where there is none, where its shape is another, or its dtype is one that Strata cannot read.
+  const StoredTensor& require(std::string_view name, std::span<const std::uint64_t> shape) const;
+  // `__metadata__` of all files together.
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  std::uint64_t file_bytes() const;
+
+ private:
+  void add_file(const std::filesystem::path& file);
+  void add_index(const std::filesystem::path& index);
+
+  std::filesystem::path path_;
+  std::vector<device::MappedFile> files_;
+  std::vector<StoredTensor> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// Converts tensor elements [begin, begin + out.size()) to fp32 (exactly). The tensor's type must be set.
+void read_elements(const StoredTensor& tensor, std::uint64_t begin, std::span<float> out);
+
+}  // namespace strata::models

@@ -1,0 +1,77 @@
+#include "models/files/safetensors_writer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <bit>
+#include <cstring>
+#include <map>
+
+#include "base/error.h"
+
+namespace strata::models {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+std::string_view stored_name(device::DType t) {
+  return t == device::DType::fp32 ? "F32" : t == device::DType::bf16 ? "BF16" : "F16";
+}
+
+}  // namespace
+
+std::uint64_t TensorSpec::bytes() const {
+  std::uint64_t n = size_of(dtype);
+  for (const std::int64_t d : shape) n *= static_cast<std::uint64_t>(d);
+  return n;
+}
+
+ShardPlan plan_shards(std::span<const TensorSpec> tensors, std::uint64_t most_bytes) {
+  ShardPlan plan;
+  std::uint64_t in_file = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::uint64_t bytes = tensors[i].bytes();
+    if (plan.files.empty() || (in_file > 0 && in_file + bytes > most_bytes)) {
+      plan.files.emplace_back();
+      in_file = 0;
+    }
+    plan.files.back().tensors.push_back(i);
+    in_file += bytes;
+    plan.bytes += bytes;
+  }
+  for (std::size_t f = 0; f < plan.files.size(); ++f)
+    plan.files[f].name = plan.files.size() == 1
+                             ? "model.safetensors"
+                             : fmt::format("model-{:05}-of-{:05}.safetensors", f + 1, plan.files.size());
+  return plan;
+}
+
+std::string safetensors_header(std::span<const TensorSpec> tensors) {
+  // Names are a model's: letters, digits, dots and underscores. transformers refuses a file without "format".
+  std::string json = R"({"__metadata__":{"format":"pt"})";
+  std::uint64_t offset = 0;
+  for (const TensorSpec& t : tensors) {
+    json += fmt::format(R"(,"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", t.name, stored_name(t.dtype),
+                        fmt::join(t.shape, ","), offset, offset + t.bytes());
+    offset += t.bytes();
+  }
+  json += "}";
+  json.resize((json.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t length = json.size();
+  std::string out(sizeof length, '\0');
+  std::memcpy(out.data(), &length, sizeof length);
+  return out + json;
+}
+
+std::string safetensors_index(const ShardPlan& plan, std::span<const TensorSpec> tensors) {
+  std::map<std::string, std::string> where;
+  for (const ShardPlan::File& file : plan.files)
+    for (const std::size_t i : file.tensors) where[tensors[i].name] = file.name;
+  std::string map;
+  for (const auto& [tensor, file] : where)
+    map += fmt::format("{}\n    \"{}\": \"{}\"", map.empty() ? "" : ",", tensor, file);
+  return fmt::format("{{\n  \"metadata\": {{\n    \"total_size\": {}\n  }},\n  \"weight_map\": {{{}\n  }}\n}}\n",
+                     plan.bytes, map);
+}
+
+}  // namespace strata::models

@@ -1,0 +1,184 @@
+#include "runtime/checkpoint/exporter.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "models/files/safetensors_writer.h"
+#include "runtime/checkpoint/file_system.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kPiece = std::size_t{1} << 20;  // elements read and written at once
+
+// What transformers reads beside config.json and weights.
+constexpr std::array<std::string_view, 11> kTokenizerFiles = {"tokenizer.json",
+                                                              "tokenizer_config.json",
+                                                              "special_tokens_map.json",
+                                                              "added_tokens.json",
+                                                              "vocab.json",
+                                                              "merges.txt",
+                                                              "vocab.txt",
+                                                              "tokenizer.model",
+                                                              "spiece.model",
+                                                              "chat_template.jinja",
+                                                              "generation_config.json"};
+
+std::string architecture_of(const std::string& family) {
+  if (family == "gpt2") return "GPT2LMHeadModel";
+  std::string name = family;
+  name[0] = static_cast<char>(name[0] - 'a' + 'A');
+  return name + "ForCausalLM";
+}
+
+// A file written front to back.
+class Sequential {
+ public:
+  Sequential(FileSystem& system, const fs::path& path) : file_(system.create(path)) {}
+  void write(std::span<const std::byte> bytes) {
+    file_->write(offset_, bytes);
+    offset_ += bytes.size();
+  }
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  void close() { file_->sync(); }
+
+ private:
+  std::unique_ptr<WritableFile> file_;
+  std::uint64_t offset_ = 0;
+};
+
+void write_text(FileSystem& system, const fs::path& path, std::string_view text) {
+  Sequential file(system, path);
+  file.write(text);
+  file.close();
+}
+
+// The folder that is written to, removed unless it was put in place.
+class TemporaryFolder {
+ public:
+  TemporaryFolder(FileSystem& system, const fs::path& target)
+      : system_(system), path_(fmt::format("{}.partial-{}", target.string(), ::getpid())) {
+    system_.make_folder(path_);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const fs::path& path() const { return path_; }
+  void put(const fs::path& target) {
+    system_.sync_folder(path_);
+    std::error_code ignored;
+    fs::remove(target, ignored);  // an empty folder
+    system_.rename(path_, target);
+    path_.clear();
+    const fs::path parent = fs::absolute(target).parent_path();
+    system_.sync_folder(parent);
+  }
+
+ private:
+  FileSystem& system_;
+  fs::path path_;
+};
+
+// A parameter by its place in the model.
+struct Source {
+  std::size_t unit, parameter;
+};
+
+void write_tensor(Sequential& file, const WeightSource& weights, const Source& source, std::size_t size,
+                  device::DType dtype) {
+  std::vector<float> values(std::min(size, kPiece));
+  std::vector<std::byte> stored(values.size() * size_of(dtype));
+  weights.prefetch(source.unit, source.parameter, 0, values.size());
+  for (std::size_t begin = 0; begin < size; begin += kPiece) {
+    const auto piece = std::span(values).first(std::min(kPiece, size - begin));
+    const std::size_t next = begin + piece.size();
+    weights.prefetch(source.unit, source.parameter, next, std::min(kPiece, size - next));
+    weights.read(source.unit, source.parameter, begin, piece);
+    device::visit(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      auto* out = reinterpret_cast<T*>(stored.data());
+      for (std::size_t i = 0; i < piece.size(); ++i) out[i] = device::from_float<T>(piece[i]);
+    });
+    file.write(std::span(stored).first(piece.size() * size_of(dtype)));
+  }
+}
+
+void write_weights(FileSystem& system, const fs::path& folder, const models::Model& model, const WeightSource& weights,
+                   const ExportOptions& options) {
+  std::vector<models::TensorSpec> tensors;
+  std::vector<Source> sources;
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit)
+    for (std::size_t p = 0; p < model.units[unit]->parameters().size(); ++p) {
+      const models::Parameter& parameter = model.units[unit]->parameters()[p];
+      tensors.push_back({parameter.name, options.dtype, parameter.shape});
+      sources.push_back({unit, p});
+    }
+  const models::ShardPlan plan = models::plan_shards(tensors, options.shard_bytes);
+  for (const models::ShardPlan::File& shard : plan.files) {
+    std::vector<models::TensorSpec> in_file;
+    for (const std::size_t i : shard.tensors) in_file.push_back(tensors[i]);
+    Sequential file(system, folder / shard.name);
+    file.write(models::safetensors_header(in_file));
+    for (const std::size_t i : shard.tensors)
+      write_tensor(file, weights, sources[i], tensors[i].bytes() / size_of(options.dtype), options.dtype);
+    file.close();
+  }
+  if (plan.files.size() > 1)
+    write_text(system, folder / "model.safetensors.index.json", models::safetensors_index(plan, tensors));
+}
+
+std::string config_json(models::Config config, const std::string& family, device::DType dtype) {
+  if (!config.has("architectures"))
+    config.override_key("architectures", fmt::format(R"(["{}"])", architecture_of(family)));
+  // The spelling of transformers 4, where the model has it, else that of 5.
+  config.override_key(config.has("torch_dtype") ? "torch_dtype" : "dtype",
+                      dtype == device::DType::fp32 ? R"("float32")" : R"("bfloat16")");
+  return config.to_json();
+}
+
+}  // namespace
+
+void export_model(const models::Config& config, const WeightSource& weights, const std::optional<fs::path>& tokenizer,
+                  const fs::path& to, const ExportOptions& options) {
+  std::error_code ignored;
+  const fs::file_status there = fs::symlink_status(to, ignored);
+  if (fs::exists(there) && !(fs::is_directory(there) && fs::is_empty(to, ignored)))
+    fail(Exit::usage, "{} is there and {}: give a new folder to export to", to.string(),
+         fs::is_directory(there) ? "not empty" : "no folder");
+  const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
+  const auto system = posix_file_system();
+  TemporaryFolder out(*system, (to / "").parent_path());
+  write_text(*system, out.path() / "config.json", config_json(config, model->family, options.dtype));
+  if (tokenizer)
+    for (const std::string_view name : kTokenizerFiles) {
+      const fs::path file = *tokenizer / name;
+      if (!fs::is_regular_file(file, ignored)) continue;
+      const device::MappedFile bytes(file);
+      Sequential copy(*system, out.path() / name);
+      copy.write(bytes.bytes());
+      copy.close();
+    }
+  write_weights(*system, out.path(), *model, weights, options);
+  out.put((to / "").parent_path());
+}
+
+void export_model(const ModelFolder& folder, const fs::path& to, const ExportOptions& options) {
+  const models::Config config = folder.config();
+  const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
+  export_model(config, *folder.weights(*model), folder.hugging_face(), to, options);
+}
+
+}  // namespace strata::runtime

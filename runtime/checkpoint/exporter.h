@@ -1,0 +1,25 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+
+#include "device/numeric/dtype.h"
+#include "runtime/checkpoint/model_folder.h"
+
+namespace strata::runtime {
+
+struct ExportOptions {
+  device::DType dtype = device::DType::fp32;  // fp32 or bf16
+  std::uint64_t shard_bytes = 5'000'000'000;  // of tensors in one file, at most (or one tensor)
+};
+
+// Writes a model to `to` as a Hugging Face directory that transformers loads as it is: config.json,
+// model.safetensors (or shards with their index), the tokenizer's files where they are known. Tensor by tensor, under a
+// temporary name beside `to`, renamed when it is on the disk. Throws Error{usage} where `to` is there and not empty.
+// tokenizer: the folder whose tokenizer's files are copied.
+void export_model(const models::Config& config, const WeightSource& weights,
+                  const std::optional<std::filesystem::path>& tokenizer, const std::filesystem::path& to,
+                  const ExportOptions& options);
+// The model of a folder.
+void export_model(const ModelFolder& folder, const std::filesystem::path& to, const ExportOptions& options);
+
+}  // namespace strata::runtime

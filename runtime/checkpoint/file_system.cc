@@ -1,0 +1,114 @@
+#include "runtime/checkpoint/file_system.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void failed(const fs::path& path, const char* what, int reason) {
+  fail(Exit::failed, "{} cannot be {}: {} (errno {})", path.string(), what, std::strerror(reason), reason);
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  ~Descriptor() { reset(); }
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  int get() const { return fd_; }
+  void reset() {
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  }
+
+ private:
+  int fd_;
+};
+
+bool aligned(std::uint64_t offset, std::span<const std::byte> bytes) {
+  return (offset | bytes.size() | reinterpret_cast<std::uintptr_t>(bytes.data())) % kDirectAlignment == 0;
+}
+
+class PosixFile final : public WritableFile {
+ public:
+  explicit PosixFile(const fs::path& path)
+      : path_(path),
+        file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)),
+        direct_(file_.get() < 0 ? -1 : ::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC)) {
+    if (file_.get() < 0) failed(path, "created", errno);
+  }
+
+  void write(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const bool direct = direct_.get() >= 0 && aligned(offset, bytes);
+      const ssize_t n =
+          ::pwrite(direct ? direct_.get() : file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && direct && errno == EINVAL) {
+        direct_.reset();  // a file system without direct writes
+        continue;
+      }
+      if (n <= 0) {
+        const int reason = n < 0 ? errno : ENOSPC;
+        fail(Exit::failed, "{} cannot be written at offset {}: {} (errno {})", path_.string(), offset,
+             std::strerror(reason), reason);
+      }
+      offset += static_cast<std::uint64_t>(n);
+      bytes = bytes.subspan(static_cast<std::size_t>(n));
+    }
+  }
+
+  void sync() override {
+    if (::fsync(file_.get()) != 0) failed(path_, "written to the disk", errno);
+  }
+
+ private:
+  fs::path path_;
+  Descriptor file_, direct_;  // through the page cache, and past it where that is possible
+};
+
+class PosixFileSystem final : public FileSystem {
+ public:
+  std::unique_ptr<WritableFile> create(const fs::path& path) override { return std::make_unique<PosixFile>(path); }
+
+  void make_folder(const fs::path& path) override {
+    std::error_code error;
+    fs::create_directories(path, error);
+    if (error || !fs::is_directory(path, error)) failed(path, "made a folder", error ? error.value() : ENOTDIR);
+  }
+
+  void sync_folder(const fs::path& path) override {
+    const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    // Some file systems cannot sync folders and keep their order by themselves.
+    if (folder.get() < 0 || (::fsync(folder.get()) != 0 && errno != EINVAL && errno != ENOTSUP))
+      failed(path, "written to the disk", errno);
+  }
+
+  void rename(const fs::path& from, const fs::path& to) override {
+    if (::rename(from.c_str(), to.c_str()) != 0) failed(to, "put in place", errno);
+  }
+
+  void remove_file(const fs::path& path) override {
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) failed(path, "removed", errno);
+  }
+
+  void remove_folder(const fs::path& path) override {
+    if (::rmdir(path.c_str()) != 0 && errno != ENOENT) failed(path, "removed", errno);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<FileSystem> posix_file_system() {
+  return std::make_unique<PosixFileSystem>();
+}
+
+}  // namespace strata::runtime

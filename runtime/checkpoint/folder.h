@@ -1,0 +1,67 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/file_system.h"
+
+namespace strata::runtime {
+
+// A checkpoint found in a folder: what its manifest says, or why it cannot be used.
+struct FoundCheckpoint {
+  std::filesystem::path path;
+  std::uint64_t serial = 0;
+  std::string damage;  // empty: it passed the test
+};
+
+// How much of a checkpoint is looked at: its manifest, or also that its files are there, with the sizes and headers
+// that the manifest promises.
+enum class CheckpointTest : std::uint8_t { manifest, shards };
+
+// The checkpoints of a folder, the newest first: those that fail the test come before all others. A manifest of a newer
+// version is Error{usage}.
+std::vector<FoundCheckpoint> list_checkpoints(const std::filesystem::path& folder,
+                                              CheckpointTest test = CheckpointTest::manifest);
+// Reads and checks manifest.json in a checkpoint's folder. Throws Error{corrupt}.
+Manifest read_manifest(const std::filesystem::path& checkpoint);
+
+// The folder that a run writes its checkpoints to, locked against other runs for as long as this lives.
+class CheckpointFolder {
+ public:
+  // Collective: rank 0 makes and locks the folder and removes what runs before left half written. Throws AgreedError
+  // {usage} where another run holds it.
+  CheckpointFolder(const std::filesystem::path& path, std::int64_t keep, FileSystem& system, comm::World& world);
+  ~CheckpointFolder();
+  CheckpointFolder(const CheckpointFolder&) = delete;
+  CheckpointFolder& operator=(const CheckpointFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  FileSystem& system() const { return system_; }
+  // Where the checkpoint of a step is written until it is published: the same on all ranks, and no other run's.
+  std::filesystem::path temporary(std::int64_t step) const;
+
+  // Rank 0: writes the manifest into `temporary`, whose files are durable, puts it in place under the next serial, and
+  // then removes the oldest ones beyond `keep`.
+  void publish(const std::filesystem::path& temporary, Manifest& manifest);
+
+ private:
+  void lock();
+  void clean() const;
+  void remove_tree(const std::filesystem::path& path) const;
+  void remove_old() const;
+
+  std::filesystem::path path_;
+  std::int64_t keep_;
+  FileSystem& system_;
+  int lock_ = -1;
+  bool made_ = false;         // it was not there before
+  std::uint64_t serial_ = 0;  // of the newest
+  std::string run_;           // names this run's temporaries
+};
+
+}  // namespace strata::runtime

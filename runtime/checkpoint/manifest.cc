@@ -1,0 +1,210 @@
+#include "runtime/checkpoint/manifest.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <simdjson.h>
+#include <xxhash.h>
+
+#include <charconv>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using simdjson::dom::element;
+
+constexpr std::uint64_t kVersion = 1;
+constexpr std::string_view kFormat = "strata checkpoint";
+// The file ends with the 16 digits of its checksum and these; for the sum the digits are zeros.
+constexpr std::string_view kEnd = "\"}\n";
+constexpr std::size_t kDigits = 16;
+constexpr std::size_t kMostBytes = std::size_t{1} << 28;
+constexpr std::size_t kMaxDepth = 32;
+
+std::uint64_t checksum(std::string text) {
+  text.replace(text.size() - kEnd.size() - kDigits, kDigits, kDigits, '0');
+  return XXH3_64bits(text.data(), text.size());
+}
+
+// Looks fields up in one manifest; what is missing or of another type is corrupt.
+class Fields {
+ public:
+  Fields(element node, const fs::path& path) : node_(node), path_(path) {}
+
+  Fields at(std::string_view key) const {
+    element value;
+    if (node_[key].get(value) != simdjson::SUCCESS) wrong(key, "a value");
+    return {value, path_};
+  }
+  bool has(std::string_view key) const { return node_[key].error() == simdjson::SUCCESS; }
+  std::uint64_t whole(std::string_view key, std::uint64_t most = std::uint64_t{1} << 62) const {
+    std::uint64_t value = 0;
+    if (node_[key].get_uint64().get(value) != simdjson::SUCCESS || value > most) wrong(key, "a whole number");
+    return value;
+  }
+  std::string text(std::string_view key) const {
+    std::string_view value;
+    if (node_[key].get_string().get(value) != simdjson::SUCCESS) wrong(key, "a string");
+    return std::string(value);
+  }
+  std::uint64_t hex(std::string_view key) const {
+    const std::string digits = text(key);
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+    if (error != std::errc{} || end != digits.data() + digits.size() || digits.size() != kDigits)
+      wrong(key, "16 hexadecimal digits");
+    return value;
+  }
+  double number(std::string_view key) const {
+    double value = 0;
+    if (node_[key].get_double().get(value) != simdjson::SUCCESS || !std::isfinite(value)) wrong(key, "a number");
+    return value;
+  }
+  simdjson::dom::array list(std::string_view key) const {
+    simdjson::dom::array value;
+    if (node_[key].get_array().get(value) != simdjson::SUCCESS) wrong(key, "a list");
+    return value;
+  }
+  simdjson::dom::object object(std::string_view key) const {
+    simdjson::dom::object value;
+    if (node_[key].get_object().get(value) != simdjson::SUCCESS) wrong(key, "an object");
+    return value;
+  }
+  [[noreturn]] void wrong(std::string_view key, std::string_view expected) const {
+    fail(Exit::corrupt, "{}: expected {} at \"{}\", found {}", path_.string(), expected, key,
+         std::string(simdjson::minify(node_)).substr(0, 64));
+  }
+
+ private:
+  element node_;
+  const fs::path& path_;
+};
+
+TensorEntry tensor_of(const Fields& fields) {
+  TensorEntry out{fields.text("name"), {}};
+  std::uint64_t elements = 1;
+  for (const element item : fields.list("shape")) {
+    std::uint64_t size = 0;
+    if (item.get_uint64().get(size) != simdjson::SUCCESS || __builtin_mul_overflow(elements, size, &elements) ||
+        elements > std::uint64_t{1} << 50)
+      fields.wrong("shape", "the sizes of a tensor");
+    out.shape.push_back(size);
+  }
+  return out;
+}
+
+ShardEntry shard_of(const Fields& fields) {
+  ShardEntry out{fields.text("name"), fields.whole("bytes"), fields.whole("header_bytes", 1u << 30),
+                 fields.hex("header_xxh3")};
+  if (out.name.empty() || out.name[0] == '.' || out.name.find_first_of(std::string_view("/\0", 2)) != std::string::npos)
+    fields.wrong("name", "the name of a file beside the manifest");
+  if (out.header_bytes < 8 || out.header_bytes > out.bytes) fields.wrong("header_bytes", "a header inside the file");
+  return out;
+}
+
+}  // namespace
+
+std::uint64_t TensorEntry::elements() const {
+  std::uint64_t n = 1;
+  for (const std::uint64_t size : shape) n *= size;
+  return n;
+}
+
+std::vector<TensorEntry> tensors_of(const models::Model& model) {
+  std::vector<TensorEntry> out;
+  for (const auto& unit : model.units)
+    for (const models::Parameter& p : unit->parameters()) out.push_back({p.name, {p.shape.begin(), p.shape.end()}});
+  return out;
+}
+
+std::string with_checksum(std::string json) {
+  const std::uint64_t sum = checksum(json);
+  return json.replace(json.size() - kEnd.size() - kDigits, kDigits, fmt::format("{:016x}", sum));
+}
+
+std::string to_json(const Manifest& m) {
+  const Progress& p = m.progress;
+  std::string out = fmt::format(
+      "{{\"format\":\"{}\",\"version\":{},\n\"serial\":{},\"step\":{},\"adam_t\":{},\"tokens\":{},"
+      "\"next_micro_batch\":{},\"micro_batches_per_step\":{},\"ranks\":{},\n"
+      "\"loss_scale\":{{\"scale\":{},\"growth_tracker\":{}}},\n\"model\":{{\"family\":{},\"config\":{},\n\"tensors\":[",
+      kFormat, kVersion, m.serial, p.step, p.updates, p.tokens, p.next_micro_batch, m.micro_batches_per_step, m.ranks,
+      p.loss_scale.scale, p.loss_scale.growth_tracker, json_string(m.family), m.config);
+  for (std::size_t i = 0; i < m.tensors.size(); ++i)
+    out += fmt::format("{}\n{{\"name\":{},\"shape\":[{}]}}", i ? "," : "", json_string(m.tensors[i].name),
+                       fmt::join(m.tensors[i].shape, ","));
+  out += "]},\n\"recipe\":{";
+  for (auto at = m.recipe.begin(); at != m.recipe.end(); ++at)
+    out += fmt::format("{}\n{}:{}", at == m.recipe.begin() ? "" : ",", json_string(at->first), json_string(at->second));
+  out += "},\n";
+  if (!m.algorithms.empty()) out += fmt::format("\"algorithms\":{},\n", json_string(m.algorithms));
+  out += "\"files\":[";
+  for (std::size_t i = 0; i < m.files.size(); ++i)
+    out += fmt::format("{}\n{{\"name\":{},\"bytes\":{},\"header_bytes\":{},\"header_xxh3\":\"{:016x}\"}}", i ? "," : "",
+                       json_string(m.files[i].name), m.files[i].bytes, m.files[i].header_bytes, m.files[i].header_hash);
+  out += "],\n\"checksum\":\"0000000000000000";
+  out += kEnd;
+  return with_checksum(std::move(out));
+}
+
+Manifest parse_manifest(std::string_view json, const fs::path& path) {
+  if (json.size() > kMostBytes)
+    fail(Exit::corrupt, "{} has {} bytes: no manifest is that long", path.string(), json.size());
+  simdjson::dom::parser parser;
+  element root;
+  auto error = parser.allocate(std::max<std::size_t>(json.size(), 64), kMaxDepth);
+  if (error == simdjson::SUCCESS) error = parser.parse(json.empty() ? "" : json.data(), json.size(), true).get(root);
+  if (error != simdjson::SUCCESS)
+    fail(Exit::corrupt, "{}: expected a manifest in JSON, found {}", path.string(), simdjson::error_message(error));
+  const Fields fields(root, path);
+  if (fields.text("format") != kFormat) fields.wrong("format", fmt::format("\"{}\"", kFormat));
+  // The checksum's place stays as it is in every version, so that a newer one is told from a damaged one.
+  const std::string stored = fields.text("checksum");
+  if (!json.ends_with(stored + std::string(kEnd)) || stored.size() != kDigits ||
+      fields.hex("checksum") != checksum(std::string(json)))
+    fail(Exit::corrupt, "{}: expected checksum {}, found {:016x}: the file is damaged", path.string(), stored,
+         json.size() > kDigits + kEnd.size() ? checksum(std::string(json)) : 0);
+  if (const std::uint64_t version = fields.whole("version"); version != kVersion)
+    fail(Exit::usage, "{} has version {} of the format, and this program reads version {}: use a newer Strata",
+         path.string(), version, kVersion);
+
+  Manifest m;
+  m.serial = fields.whole("serial");
+  m.progress = {static_cast<std::int64_t>(fields.whole("step")),
+                static_cast<std::int64_t>(fields.whole("adam_t")),
+                fields.whole("next_micro_batch"),
+                fields.whole("tokens"),
+                {}};
+  const Fields scale = fields.at("loss_scale");
+  m.progress.loss_scale = {static_cast<float>(scale.number("scale")),
+                           static_cast<std::int64_t>(scale.whole("growth_tracker"))};
+  if (!(m.progress.loss_scale.scale > 0) || !std::isfinite(m.progress.loss_scale.scale))
+    scale.wrong("scale", "a number above 0");
+  if (m.progress.updates > m.progress.step) fields.wrong("adam_t", "at most the number of steps");
+  m.micro_batches_per_step = fields.whole("micro_batches_per_step");
+  m.ranks = static_cast<int>(fields.whole("ranks", 1u << 24));
+  const Fields model = fields.at("model");
+  m.family = model.text("family");
+  m.config = simdjson::minify(model.object("config"));
+  std::set<std::string> names;
+  for (const element item : model.list("tensors")) {
+    m.tensors.push_back(tensor_of({item, path}));
+    if (!names.insert(m.tensors.back().name).second) model.wrong("tensors", "each name once");
+  }
+  for (const auto field : fields.object("recipe")) {
+    std::string_view value;
+    if (field.value.get_string().get(value) != simdjson::SUCCESS) fields.wrong("recipe", "strings");
+    m.recipe.emplace(std::string(field.key), std::string(value));
+  }
+  if (fields.has("algorithms")) m.algorithms = fields.text("algorithms");
+  for (const element item : fields.list("files")) m.files.push_back(shard_of({item, path}));
+  return m;
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,62 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/model.h"
+#include "runtime/run/loss_scaler.h"
+
+namespace strata::runtime {
+
+// Where a run stands between two steps: all of its state that is not a tensor.
+struct Progress {
+  std::int64_t step = 0, updates = 0;  // updates: Adam's t
+  std::uint64_t next_micro_batch = 0;  // global index of the first one of the next step
+  std::uint64_t tokens = 0;            // trained on so far
+  LossScaler::State loss_scale;
+  bool operator==(const Progress&) const = default;
+};
+
+// One file of a checkpoint, as the manifest promises it.
+struct ShardEntry {
+  std::string name;
+  std::uint64_t bytes = 0, header_bytes = 0;
+  std::uint64_t header_hash = 0;  // XXH3-64 of the first header_bytes
+};
+
+// A parameter of the model, in the order of units: the layout that every number of ranks shares.
+struct TensorEntry {
+  std::string name;
+  std::vector<std::uint64_t> shape;
+  std::uint64_t elements() const;
+};
+
+// manifest.json of a checkpoint (docs/formats.md, "Checkpoints"): written last, so that what it names is there.
+struct Manifest {
+  std::uint64_t serial = 0;  // counts the checkpoints of a folder: the highest is the newest
+  Progress progress;
+  std::uint64_t micro_batches_per_step = 0;
+  int ranks = 0;               // that wrote it
+  std::string family, config;  // config: JSON
+  std::vector<TensorEntry> tensors;
+  std::map<std::string, std::string> recipe;  // key -> value, as to_text(Recipe) gives them
+  std::string algorithms;                     // of products, on a GPU (device/algorithm_table.h); else empty
+  std::vector<ShardEntry> files;
+};
+inline constexpr std::string_view kManifestName = "manifest.json";
+
+// With its checksum: what the file holds.
+std::string to_json(const Manifest& manifest);
+// The same text with the checksum that belongs to it.
+std::string with_checksum(std::string json);
+// Throws Error{corrupt}, naming `path`, for what is damaged or no manifest; Error{usage} where a newer version wrote
+// it.
+Manifest parse_manifest(std::string_view json, const std::filesystem::path& path);
+
+// The parameters of a model as a manifest lists them.
+std::vector<TensorEntry> tensors_of(const models::Model& model);
+
+}  // namespace strata::runtime

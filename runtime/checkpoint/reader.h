@@ -1,0 +1,65 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/model.h"
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/shard.h"
+#include "runtime/weights/weights.h"
+
+namespace strata::runtime {
+
+// A complete checkpoint, open for reading: its manifest and the headers of its files are verified, and every kind of
+// state that it holds covers every tensor once. Data is verified block by block as it is read. Reading is thread-safe.
+// Throws Error{corrupt} with file, place, expected and found; Error{failed} where a file cannot be read.
+class Checkpoint {
+ public:
+  // The folder of one checkpoint ("DIR/step-00000100").
+  explicit Checkpoint(std::filesystem::path path);
+  ~Checkpoint();
+  Checkpoint(Checkpoint&&) noexcept;
+
+  const std::filesystem::path& path() const { return path_; }
+  const Manifest& manifest() const { return manifest_; }
+  std::uint64_t bytes() const;  // of its files
+
+  // "master", "moment1", ... in byte order.
+  std::vector<std::string> kinds() const;
+  // Where a tensor's state lies, in the order of its elements; empty for a kind that is not there.
+  std::span<const Extent> extents(std::string_view kind, std::string_view tensor) const;
+  // Block `block` of an extent, read into `buffer` (kBlockBytes) and verified.
+  std::span<const std::byte> read_block(const Extent& extent, std::size_t block, std::span<std::byte> buffer) const;
+
+  // Says that it will be read soon.
+  void prefetch_block(const Extent& extent, std::size_t block) const;
+
+  // Elements [begin, begin + out.size()) of a tensor's fp32 state; and the same said ahead.
+  void prefetch(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::uint64_t count) const;
+  void read(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::span<float> out) const;
+
+ private:
+  class File;
+  void add_file(const ShardEntry& promised);
+  void require_coverage() const;
+
+  std::filesystem::path path_;
+  Manifest manifest_;
+  std::vector<File> files_;
+  std::map<std::string, std::map<std::string, std::vector<Extent>, std::less<>>, std::less<>> kinds_;  // kind, tensor
+};
+
+// The fp32 master weights of a checkpoint as a source for `model`, which must have the checkpoint's tensors
+// (Error{usage}). The checkpoint outlives it.
+std::unique_ptr<WeightSource> checkpoint_weights(const Checkpoint& checkpoint, const models::Model& model);
+
+// Throws Error{usage} naming the first tensor that one has and the other has not, or in another shape.
+void require_same_tensors(const Checkpoint& checkpoint, const models::Model& model);
+
+}  // namespace strata::runtime

@@ -1,0 +1,139 @@
+#include "runtime/checkpoint/shard.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <xxhash.h>
+
+#include <charconv>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "models/files/safetensors.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kFormat = "strata shard 1";
+
+// "50257,768 0 19298688 0123456789abcdef...": shape, begin, end, checksums.
+std::string place_text(const Extent& e) {
+  std::string text = fmt::format("{} {} {} ", fmt::join(e.shape, ","), e.begin, e.end);
+  for (const std::uint64_t sum : e.checksums) text += fmt::format("{:016x}", sum);
+  return text;
+}
+
+// Reads numbers and separators from the front of a text.
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text) : text_(text) {}
+  bool number(std::uint64_t& out) {
+    const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), out);
+    text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
+    return error == std::errc{};
+  }
+  bool hex16(std::uint64_t& out) {
+    if (text_.size() < 16) return false;
+    const auto [end, error] = std::from_chars(text_.data(), text_.data() + 16, out, 16);
+    const bool whole = error == std::errc{} && end == text_.data() + 16;
+    text_.remove_prefix(16);
+    return whole;
+  }
+  bool skip(char c) {
+    if (text_.empty() || text_.front() != c) return false;
+    text_.remove_prefix(1);
+    return true;
+  }
+  bool done() const { return text_.empty(); }
+
+ private:
+  std::string_view text_;
+};
+
+bool parse_place(std::string_view text, Extent& e) {
+  Scanner in(text);
+  std::uint64_t whole = 1;
+  while (!in.skip(' ')) {
+    if (!e.shape.empty() && !in.skip(',')) return false;
+    if (!in.number(e.shape.emplace_back()) || __builtin_mul_overflow(whole, e.shape.back(), &whole)) return false;
+  }
+  if (!in.number(e.begin) || !in.skip(' ') || !in.number(e.end) || !in.skip(' ')) return false;
+  if (e.begin >= e.end || e.end > whole) return false;
+  for (std::size_t block = 0; block < e.blocks(); ++block)
+    if (!in.hex16(e.checksums.emplace_back())) return false;
+  return in.done();
+}
+
+}  // namespace
+
+std::string_view stored_dtype(device::MomentFormat format) {
+  using device::MomentFormat;
+  return format == MomentFormat::fp32 ? "F32" : format == MomentFormat::bf16 ? "BF16" : "U8";
+}
+
+std::uint64_t state_bytes(std::string_view dtype, std::uint64_t elements) {
+  if (dtype == "F32") return elements * 4;
+  if (dtype == "BF16") return elements * 2;
+  return device::moment_bytes(device::MomentFormat::block8, elements);
+}
+
+std::string shard_header(std::span<const Extent> extents) {
+  std::string text = fmt::format("{{\"__metadata__\":{{\"format\":\"{}\"", kFormat);
+  for (const Extent& e : extents)
+    text += fmt::format(",\n{}:\"{}\"", json_string(e.kind + "/" + e.tensor), place_text(e));
+  text += "}";
+  std::uint64_t at = 0;
+  for (const Extent& e : extents) {
+    text += fmt::format(",\n{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+                        json_string(e.kind + "/" + e.tensor), e.dtype, e.dtype == "U8" ? e.bytes : e.elements(), at,
+                        at + e.bytes);
+    at += e.bytes;
+  }
+  text += "}";
+  const std::size_t padded =
+      (8 + text.size() + kShardHeaderAlignment - 1) / kShardHeaderAlignment * kShardHeaderAlignment;
+  text.resize(padded - 8, ' ');
+  const std::uint64_t length = text.size();
+  std::string out(8, '\0');
+  std::memcpy(out.data(), &length, 8);
+  return out + text;
+}
+
+std::vector<Extent> read_shard_header(const fs::path& path, const ShardEntry& promised) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) fail(Exit::corrupt, "{} is missing", path.string());
+  {
+    const device::MappedFile file(path);
+    const auto bytes = file.bytes();
+    if (bytes.size() != promised.bytes)
+      fail(Exit::corrupt, "{}: expected {} bytes, found {}", path.string(), promised.bytes, bytes.size());
+    const std::uint64_t hash = XXH3_64bits(bytes.data(), promised.header_bytes);
+    if (hash != promised.header_hash)
+      fail(Exit::corrupt, "{}: expected checksum {:016x} of the header, found {:016x}: the file is damaged",
+           path.string(), promised.header_hash, hash);
+  }
+  const auto file = models::Safetensors::open(path);
+  std::vector<Extent> out;
+  for (const models::StoredTensor& tensor : file.tensors()) {
+    const std::size_t slash = tensor.name.find('/');
+    const auto place = file.metadata().find(tensor.name);
+    Extent e;
+    e.offset = tensor.file_offset;
+    e.bytes = tensor.bytes.size();
+    e.dtype = tensor.dtype;
+    const bool known = e.dtype == "F32" || e.dtype == "BF16" || e.dtype == "U8";
+    if (!known || slash == std::string::npos || place == file.metadata().end() || !parse_place(place->second, e) ||
+        e.begin % device::kMomentBlock != 0 || e.bytes != state_bytes(e.dtype, e.elements()))
+      fail(Exit::corrupt, "{}: expected the place of {} in its tensor, found {}", path.string(), tensor.name,
+           place == file.metadata().end() ? "none" : place->second.substr(0, 64));
+    e.kind = tensor.name.substr(0, slash);
+    e.tensor = tensor.name.substr(slash + 1);
+    out.push_back(std::move(e));
+  }
+  return out;
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,204 @@
+#include "runtime/checkpoint/writer.h"
+
+#include <fmt/format.h>
+#define XXH_STATIC_LINKING_ONLY  // the state of a hash as a member
+#include <xxhash.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "comm/host_work.h"
+#include "base/error.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::span<std::byte> staging_of(const StepPlan& plan, const Executor& executor) {
+  STRATA_CHECK(plan.checkpoint_staging >= 0);
+  const auto bytes = plan.buffers[static_cast<std::size_t>(plan.checkpoint_staging)].bytes;
+  return {executor.storage().view(plan.checkpoint_staging, device::DType::fp32).data, bytes};
+}
+
+// Checksums of blocks, from pieces of any size.
+class BlockHash {
+ public:
+  BlockHash() { XXH3_64bits_reset(&state_); }
+  std::uint64_t block_left(std::uint64_t at) const { return kBlockBytes - at % kBlockBytes; }
+  void add(std::span<const std::byte> bytes) { XXH3_64bits_update(&state_, bytes.data(), bytes.size()); }
+  std::uint64_t end_block() {
+    const std::uint64_t sum = XXH3_64bits_digest(&state_);
+    XXH3_64bits_reset(&state_);
+    return sum;
+  }
+
+ private:
+  XXH3_state_t state_;
+};
+
+std::map<std::string, std::string> recipe_map(const Recipe& recipe) {
+  std::map<std::string, std::string> out;
+  const std::string text = to_text(recipe);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at), equals = text.find(" = ", at);
+    out.emplace(text.substr(at, equals - at), text.substr(equals + 3, end - equals - 3));
+    at = end + 1;
+  }
+  return out;
+}
+
+double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(const Job& job, comm::World& world, Executor& executor, CheckpointFolder& folder)
+    : world_(world),
+      executor_(executor),
+      folder_(folder),
+      staging_(staging_of(job.plan, executor)),
+      records_(static_cast<std::size_t>(world.size())),
+      lane_(std::make_unique<device::Lane>("checkpoint", 1, world.rank(), world.abort_token())) {
+  manifest_.micro_batches_per_step =
+      static_cast<std::uint64_t>(job.ranks) * static_cast<std::uint64_t>(job.plan.accumulation);
+  manifest_.ranks = job.ranks;
+  manifest_.family = job.model->family;
+  manifest_.config = job.config;
+  manifest_.tensors = tensors_of(*job.model);
+  manifest_.recipe = recipe_map(job.recipe);
+  manifest_.files.resize(records_.size());
+  plan_file(job);
+  communicator_ = world.open(*lane_);
+}
+
+CheckpointWriter::~CheckpointWriter() = default;
+
+// Every element of every tensor's state is written by one rank: the one whose shard of the unit it lies in, also where
+// others hold it too.
+void CheckpointWriter::plan_file(const Job& job) {
+  const int rank = world_.rank();
+  for (std::size_t unit = 0; unit < job.plan.layout.units.size(); ++unit) {
+    first_extent_.push_back(extents_.size());
+    const UnitLayout& layout = job.plan.layout.units[unit];
+    const auto parameters = job.model->units[unit]->parameters();
+    const std::size_t shard_begin = layout.shard * static_cast<std::size_t>(rank);
+    const std::size_t part_begin = job.plan.part_begin(unit, rank);
+    for (const StateKind kind : kStateKinds) {
+      if (!executor_.storage().has_state(kind)) continue;
+      for (const Run& run : layout.runs) {
+        const std::size_t begin = std::max(run.begin, shard_begin);
+        const std::size_t end = std::min(run.end, shard_begin + layout.shard);
+        if (begin >= end) continue;
+        const models::Parameter& parameter = parameters[run.parameter];
+        Extent& e = extents_.emplace_back();
+        e.kind = name_of(kind);
+        e.tensor = parameter.name;
+        e.dtype = stored_dtype(kind == StateKind::master ? device::MomentFormat::fp32 : run.moments);
+        e.shape.assign(parameter.shape.begin(), parameter.shape.end());
+        e.begin = begin - run.begin;
+        e.end = end - run.begin;
+        e.bytes = state_bytes(e.dtype, e.elements());
+        e.checksums.resize(e.blocks());
+        parts_.push_back({unit, layout.state_offset(kind, part_begin, begin), kind});
+      }
+    }
+  }
+  first_extent_.push_back(extents_.size());
+  header_bytes_ = file_bytes_ = shard_header(extents_).size();
+  for (Extent& e : extents_) {
+    e.offset = file_bytes_;
+    file_bytes_ += e.bytes;
+  }
+}
+
+std::string CheckpointWriter::file_name(int rank) const {
+  return fmt::format("rank-{:05}-of-{:05}.safetensors", rank, world_.size());
+}
+
+void CheckpointWriter::start(const Progress& progress) {
+  const auto asked = std::chrono::steady_clock::now();
+  finish();
+  executor_.drain();
+  waited_ms_ += ms_since(asked);
+  manifest_.progress = progress;
+  manifest_.algorithms = executor_.algorithms() ? executor_.algorithms()->text() : "";
+  ++begun_;
+  lane_->stamp(&last_.begin);
+  temporary_ = folder_.temporary(progress.step);
+  comm::host_work(*lane_, [this](device::cpu::Team&) { open_file(); });
+  for (std::size_t unit = 0; unit + 1 < first_extent_.size(); ++unit) {
+    comm::host_work(*lane_, [this, unit](device::cpu::Team&) { write_unit(unit); });
+    lane_->record(executor_.state_read(unit));
+  }
+  comm::host_work(*lane_, [this](device::cpu::Team&) { seal_file(); });
+  communicator_->exchange(reinterpret_cast<const std::byte*>(&record_), sizeof record_,
+                          reinterpret_cast<std::byte*>(records_.data()));
+  comm::host_work(*lane_, [this](device::cpu::Team&) { publish(); });
+  lane_->stamp(&last_.end);
+}
+
+void CheckpointWriter::finish() {
+  lane_->synchronize();
+}
+
+CheckpointFigures CheckpointWriter::figures() const {
+  return {begun_, file_bytes_, executor_.held_ms() + waited_ms_, static_cast<double>(last_.end - last_.begin) * 1e-6};
+}
+
+void CheckpointWriter::open_file() {
+  FileSystem& system = folder_.system();
+  system.make_folder(temporary_);
+  file_ = system.create(temporary_ / file_name(world_.rank()));
+  filled_ = 0;
+  flushed_ = header_bytes_;
+}
+
+void CheckpointWriter::write_unit(std::size_t unit) {
+  for (std::size_t i = first_extent_[unit]; i < first_extent_[unit + 1]; ++i) write_extent(extents_[i], parts_[i]);
+}
+
+void CheckpointWriter::write_extent(Extent& extent, const Part& part) {
+  BlockHash hash;
+  for (std::uint64_t at = 0; at < extent.bytes;) {
+    const std::uint64_t n = std::min({extent.bytes - at, hash.block_left(at), staging_.size() - filled_});
+    const std::span<std::byte> piece = staging_.subspan(filled_, n);
+    executor_.storage().read_state(part.unit, part.kind, part.begin + at, piece);
+    hash.add(piece);
+    filled_ += n;
+    at += n;
+    if (at % kBlockBytes == 0 || at == extent.bytes) extent.checksums[(at - 1) / kBlockBytes] = hash.end_block();
+    if (filled_ == staging_.size()) flush();
+  }
+}
+
+void CheckpointWriter::flush() {
+  if (filled_) file_->write(flushed_, staging_.first(filled_));
+  flushed_ += filled_;
+  filled_ = 0;
+}
+
+void CheckpointWriter::seal_file() {
+  flush();
+  STRATA_CHECK_EQ(flushed_, file_bytes_);
+  const std::string header = shard_header(extents_);
+  STRATA_CHECK_EQ(header.size(), header_bytes_);
+  file_->write(0, std::as_bytes(std::span(header)));
+  file_->sync();
+  file_.reset();
+  folder_.system().sync_folder(temporary_);
+  record_ = {file_bytes_, header_bytes_, XXH3_64bits(header.data(), header.size())};
+}
+
+// Every rank's file is on the disk.
+void CheckpointWriter::publish() {
+  if (world_.rank() != 0) return;
+  for (std::size_t rank = 0; rank < records_.size(); ++rank) {
+    const Record& r = records_[rank];
+    manifest_.files[rank] = {file_name(static_cast<int>(rank)), r.bytes, r.header_bytes, r.header_hash};
+  }
+  folder_.publish(temporary_, manifest_);
+}
+
+}  // namespace strata::runtime

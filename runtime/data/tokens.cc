@@ -1,0 +1,264 @@
+#include "runtime/data/tokens.h"
+
+#include <fmt/format.h>
+#include <glob.h>
+#include <simdjson.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kHeaderBytes = 256 * sizeof(std::int32_t);
+constexpr std::int32_t kMagic = 20240520;      // llm.c
+constexpr std::int32_t kWideMagic = 20240801;  // llm.c's Llama 3 files: uint32 tokens
+constexpr std::int64_t kWideVocab = 65536;     // from here on tokens are uint32
+constexpr std::uint64_t kCheckWhole = std::uint64_t{1} << 30;
+constexpr std::size_t kMaxSidecarBytes = std::size_t{1} << 16;
+
+[[noreturn]] void corrupt(const fs::path& file, std::uint64_t offset, const std::string& expected,
+                          const std::string& found) {
+  fail(Exit::corrupt, "{}, offset {}: expected {}, found {}", file.string(), offset, expected, found);
+}
+
+// The first of `count` tokens at `tokens` that is not below `limit`, or count.
+template <typename T>
+std::uint64_t first_outside(const std::byte* tokens, std::uint64_t count, std::uint64_t limit) {
+  const T* p = reinterpret_cast<const T*>(tokens);  // aligned: the mapping is, and so is what precedes the tokens
+  constexpr std::uint64_t kBlock = 4096;
+  for (std::uint64_t begin = 0; begin < count; begin += kBlock) {
+    const std::uint64_t end = std::min(count, begin + kBlock);
+    T most = 0;
+    for (std::uint64_t i = begin; i < end; ++i) most = std::max(most, p[i]);
+    if (most < limit) continue;
+    return static_cast<std::uint64_t>(std::find_if(p + begin, p + end, [&](T t) { return t >= limit; }) - p);
+  }
+  return count;
+}
+
+// Whether bytes that should be tokens are what people write: tokens of 2 bytes have zeros, or bytes of every kind.
+bool looks_like_text(std::span<const std::byte> bytes) {
+  constexpr std::size_t kLeast = 64, kSample = 4096, kLetters = 16;
+  if (bytes.size() < kLeast) return false;
+  std::array<bool, 256> seen{};
+  for (const std::byte b : bytes.first(std::min(bytes.size(), kSample))) {
+    const auto c = std::to_integer<unsigned char>(b);
+    if (c < ' ' && c != '\n' && c != '\t' && c != '\r') return false;
+    if (c >= 0x7f) return false;
+    seen[c] = true;
+  }
+  return static_cast<std::size_t>(std::count(seen.begin(), seen.end(), true)) >= kLetters;
+}
+
+}  // namespace
+
+fs::path sidecar_path(const fs::path& token_file) {
+  fs::path out = token_file;
+  out += ".json";
+  return out;
+}
+
+std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
+  const fs::path path = sidecar_path(token_file);
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return std::nullopt;
+  const device::MappedFile file(path);
+  const auto bytes = file.bytes();
+  if (bytes.size() > kMaxSidecarBytes) {
+    corrupt(path, 0, "a sidecar of at most 64 KiB", fmt::format("{} bytes", bytes.size()));
+  }
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  auto error = parser.allocate(kMaxSidecarBytes, 8);
+  if (error == simdjson::SUCCESS) {
+    // An empty file has no bytes to point at, and the parser copies from what it is given.
+    const char* text = bytes.empty() ? "" : reinterpret_cast<const char*>(bytes.data());
+    error = parser.parse(text, bytes.size(), true).get(root);
+  }
+  if (error != simdjson::SUCCESS) corrupt(path, 0, "a JSON object", simdjson::error_message(error));
+  const auto integer = [&](const char* key, std::int64_t least, std::int64_t most) {
+    std::int64_t value = 0;
+    if (root[key].get_int64().get(value) != simdjson::SUCCESS || value < least || value > most) {
+      simdjson::dom::element found;
+      const bool there = root[key].get(found) == simdjson::SUCCESS;
+      corrupt(path, 0, fmt::format("{}: an integer from {} to {}", key, least, most),
+              there ? simdjson::minify(found).substr(0, 64) : "none");
+    }
+    return value;
+  };
+  const auto text = [&](const char* key) {
+    std::string_view value;
+    const auto found = root[key].get_string().get(value);
+    if (found != simdjson::SUCCESS && found != simdjson::NO_SUCH_FIELD) {
+      corrupt(path, 0, fmt::format("{}: a string", key), "something else");
+    }
+    return std::string(value);
+  };
+  TokenSidecar out;
+  out.vocab_size = integer("vocab_size", 1, std::int64_t{1} << 32);
+  out.width = static_cast<int>(integer("width", 2, 4));
+  out.count = static_cast<std::uint64_t>(integer("count", 0, std::int64_t{1} << 60));
+  out.tokenizer = text("tokenizer");
+  out.tokenizer_hash = text("tokenizer_hash");
+  out.hash = text("hash");
+  if (out.width == 3) corrupt(path, 0, "width: 2 or 4 bytes", "3");
+  return out;
+}
+
+std::string to_json(const TokenSidecar& sidecar) {
+  return fmt::format(
+      "{{\"vocab_size\": {}, \"width\": {}, \"tokenizer\": {}, \"tokenizer_hash\": {}, \"hash\": {}, "
+      "\"count\": {}}}\n",
+      sidecar.vocab_size, sidecar.width, json_string(sidecar.tokenizer), json_string(sidecar.tokenizer_hash),
+      json_string(sidecar.hash), sidecar.count);
+}
+
+TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)
+    : file_(std::move(path)), sidecar_(read_sidecar(file_.path())) {
+  const auto bytes = file_.bytes();
+  if (bytes.empty()) corrupt(file_.path(), 0, "tokens", "an empty file");
+  if (vocab_size) width_ = *vocab_size >= kWideVocab ? 4 : 2;
+  if (sidecar_) width_ = sidecar_->width;
+
+  std::int32_t header[3] = {};
+  if (bytes.size() >= kHeaderBytes) std::memcpy(header, bytes.data(), sizeof(header));
+  const bool plain = sidecar_ && sidecar_->count * static_cast<std::uint64_t>(sidecar_->width) == bytes.size();
+  std::uint64_t promised = 0;
+  if (!plain && (header[0] == kMagic || header[0] == kWideMagic)) {
+    header_bytes_ = kHeaderBytes;
+    promised = static_cast<std::uint32_t>(header[2]);
+    const std::uint64_t found = bytes.size() - kHeaderBytes;
+    // The header has no width, but count and size give it.
+    const int width = header[0] == kWideMagic || found == 4 * promised ? 4 : 2;
+    if (promised == 0 || found != promised * static_cast<std::uint64_t>(width)) {
+      corrupt(file_.path(), 8, fmt::format("{} tokens of {} bytes after the header", promised, width),
+              fmt::format("{} bytes", found));
+    }
+    if (sidecar_ && (sidecar_->width != width || sidecar_->count != promised)) {
+      corrupt(file_.path(), 8,
+              fmt::format("{} tokens of {} bytes, as {} says", sidecar_->count, sidecar_->width,
+                          sidecar_path(file_.path()).string()),
+              fmt::format("{} of {} bytes in the header", promised, width));
+    }
+    width_ = width;
+  } else if (!sidecar_ && looks_like_text(bytes)) {
+    fail(Exit::usage, "{} looks like text, not like tokens: make a token file of it with strata tokenize",
+         file_.path().string());
+  }
+  const std::uint64_t data = bytes.size() - header_bytes_;
+  const auto width = static_cast<std::uint64_t>(width_);
+  if (data % width != 0) {
+    corrupt(file_.path(), bytes.size() - data % width, fmt::format("whole tokens of {} bytes", width_),
+            fmt::format("{} bytes of one", data % width));
+  }
+  count_ = data / width;
+  if (sidecar_ && sidecar_->count != count_) {
+    corrupt(
+        file_.path(), bytes.size(),
+        fmt::format("{} tokens of {} bytes, as {} says", sidecar_->count, width_, sidecar_path(file_.path()).string()),
+        fmt::format("{}", count_));
+  }
+  if (vocab_size && sidecar_ && sidecar_->vocab_size > *vocab_size)
+    fail(Exit::usage,
+         "{} holds tokens of a vocabulary of {}, and the model's has {}: tokenize with the model's tokenizer",
+         file_.path().string(), sidecar_->vocab_size, *vocab_size);
+  limit_ = static_cast<std::uint64_t>(vocab_size.value_or(std::int64_t{1} << 32));
+  if (sidecar_) limit_ = std::min(limit_, static_cast<std::uint64_t>(sidecar_->vocab_size));
+}
+
+void TokenFile::outside(std::uint64_t index, std::uint64_t value) const {
+  const bool own = sidecar_ && limit_ == static_cast<std::uint64_t>(sidecar_->vocab_size);
+  corrupt(file_.path(), header_bytes_ + index * static_cast<std::uint64_t>(width_),
+          fmt::format("a token below {} ({})", limit_, own ? "vocab_size of its sidecar" : "the model's vocabulary"),
+          fmt::format("{}", value));
+}
+
+template <typename T>
+void TokenFile::read_as(std::uint64_t begin, std::span<std::uint32_t> out) const {
+  const T* tokens = reinterpret_cast<const T*>(file_.bytes().data() + header_bytes_) + begin;
+  std::uint32_t most = 0;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = tokens[i];
+    most = std::max(most, out[i]);
+  }
+  if (most < limit_) return;
+  const auto bad = std::find_if(out.begin(), out.end(), [&](std::uint32_t t) { return t >= limit_; });
+  outside(begin + static_cast<std::uint64_t>(bad - out.begin()), *bad);
+}
+
+void TokenFile::read(std::uint64_t begin, std::span<std::uint32_t> out) const {
+  STRATA_CHECK_LE(begin, count_);
+  STRATA_CHECK_LE(out.size(), count_ - begin);
+  file_.require_whole();
+  if (width_ == 2) {
+    read_as<std::uint16_t>(begin, out);
+  } else {
+    read_as<std::uint32_t>(begin, out);
+  }
+}
+
+void TokenFile::check_all() const {
+  const std::byte* tokens = file_.bytes().data() + header_bytes_;
+  const std::uint64_t bad = width_ == 2 ? first_outside<std::uint16_t>(tokens, count_, limit_)
+                                        : first_outside<std::uint32_t>(tokens, count_, limit_);
+  if (bad < count_) {
+    std::uint32_t value = 0;
+    std::memcpy(&value, tokens + bad * static_cast<std::uint64_t>(width_), static_cast<std::size_t>(width_));
+    outside(bad, value);
+  }
+  if (!sidecar_ || sidecar_->hash.empty()) return;
+  const std::string hash = fmt::format("{:016x}", XXH3_64bits(tokens, count_ * static_cast<std::uint64_t>(width_)));
+  if (hash != sidecar_->hash) {
+    corrupt(file_.path(), header_bytes_,
+            fmt::format("tokens with the hash {} of {}", sidecar_->hash, sidecar_path(file_.path()).string()), hash);
+  }
+}
+
+std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, const char* key) {
+  std::vector<fs::path> out;
+  for (const std::string& pattern : patterns) {
+    std::error_code ignored;
+    if (fs::exists(pattern, ignored)) {
+      out.emplace_back(pattern);
+      continue;
+    }
+    glob_t found{};
+    const int status = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
+    std::vector<std::string> names(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+    ::globfree(&found);
+    if (status != 0 && status != GLOB_NOMATCH) fail(Exit::failed, "{}: {} cannot be expanded", key, pattern);
+    // `data/*` means the token files, not the sidecars beside them.
+    std::sort(names.begin(), names.end());
+    std::vector<std::string> files;
+    for (const std::string& name : names) {
+      const bool sidecar =
+          name.ends_with(".json") && std::binary_search(names.begin(), names.end(), name.substr(0, name.size() - 5));
+      if (!sidecar) files.push_back(name);
+    }
+    if (files.empty()) fail(Exit::usage, "{}: no file matches {}", key, pattern);
+    out.insert(out.end(), files.begin(), files.end());
+  }
+  return out;
+}
+
+std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key,
+                                        std::int64_t vocab_size) {
+  std::vector<TokenFile> out;
+  for (const fs::path& path : expand_patterns(patterns, key)) {
+    const TokenFile& file = out.emplace_back(path, vocab_size);
+    if (file.count() * static_cast<std::uint64_t>(file.width()) < kCheckWhole) file.check_all();
+  }
+  return out;
+}
+
+}  // namespace strata::runtime

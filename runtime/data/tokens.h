@@ -1,0 +1,70 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/mapped_file.h"
+
+namespace strata::runtime {
+
+// What `strata tokenize` writes beside OUT.bin, as OUT.bin.json.
+struct TokenSidecar {
+  std::int64_t vocab_size = 0;
+  int width = 2;  // bytes per token: 2 or 4
+  std::string tokenizer;
+  std::string tokenizer_hash;  // XXH3-64 of what defines it, 16 hex digits
+  std::string hash;            // XXH3-64 of the file's tokens, 16 hex digits
+  std::uint64_t count = 0;
+};
+std::filesystem::path sidecar_path(const std::filesystem::path& token_file);
+// nullopt where there is no such file. Throws Error{corrupt}.
+std::optional<TokenSidecar> read_sidecar(const std::filesystem::path& token_file);
+std::string to_json(const TokenSidecar& sidecar);
+
+// A mapped token file: nanoGPT's (no header) or llm.c's (docs/guide.md, "Token files"). Throws Error{corrupt} with
+// file, offset, expected and found where it is empty, cut, or contradicts its sidecar.
+class TokenFile {
+ public:
+  // vocab_size: of the model; it gives the width where neither header nor sidecar does, and every token must be below
+  // it. nullopt (for `inspect`): as the file says, 2 bytes where it does not, any token.
+  TokenFile(std::filesystem::path path, std::optional<std::int64_t> vocab_size);
+
+  const std::filesystem::path& path() const { return file_.path(); }
+  std::uint64_t count() const { return count_; }
+  int width() const { return width_; }
+  bool has_header() const { return header_bytes_ != 0; }
+  const std::optional<TokenSidecar>& sidecar() const { return sidecar_; }
+
+  // Tokens [begin, begin + out.size()) into out. Throws Error{corrupt} at one outside the vocabulary, or where the file
+  // was cut meanwhile.
+  void read(std::uint64_t begin, std::span<std::uint32_t> out) const;
+  // Reads every token once. Throws Error{corrupt} at the first one outside the vocabulary, or where the sidecar's hash
+  // is another.
+  void check_all() const;
+
+ private:
+  [[noreturn]] void outside(std::uint64_t index, std::uint64_t value) const;
+  template <typename T>
+  void read_as(std::uint64_t begin, std::span<std::uint32_t> out) const;
+
+  device::MappedFile file_;
+  std::optional<TokenSidecar> sidecar_;
+  std::size_t header_bytes_ = 0;
+  int width_ = 2;
+  std::uint64_t count_ = 0;
+  std::uint64_t limit_ = 0;  // tokens are below it
+};
+
+// Files of `patterns` (paths or globs), each pattern's in byte order. Throws Error{usage} where a pattern, named as
+// `key`, matches nothing.
+std::vector<std::filesystem::path> expand_patterns(std::span<const std::string> patterns, const char* key);
+
+// Opens them all; files below 1 GiB are checked whole (larger ones when they are read).
+std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key,
+                                        std::int64_t vocab_size);
+
+}  // namespace strata::runtime

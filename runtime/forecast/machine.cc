@@ -1,0 +1,224 @@
+#include "runtime/forecast/machine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "runtime/recipe/value.h"
+#include "runtime/recipe/toml_file.h"
+
+namespace strata::runtime {
+namespace {
+
+// A figure's place: "section.key", with its unit in the name.
+using Fields = std::vector<std::pair<std::string, double*>>;
+
+Fields measured_everywhere(Machine& m) {
+  Fields fields{{"task_overhead_us", &m.task_overhead_us}};
+  for (std::size_t t = 0; t < kDTypeKeys.size(); ++t) {
+    fields.emplace_back(fmt::format("attention.{}_gflop_per_s", kDTypeKeys[t]), &m.attention_gflop_per_s[t]);
+    fields.emplace_back(fmt::format("loss.{}_gb_per_s", kDTypeKeys[t]), &m.loss_gb_per_s[t]);
+    fields.emplace_back(fmt::format("optimizer.moments_{}_gb_per_s", kMomentKeys[t]), &m.optimizer_gb_per_s[t]);
+  }
+  fields.insert(fields.end(), {{"memory.triad_gb_per_s", &m.triad_gb_per_s},
+                               {"memory.device_copy_gb_per_s", &m.device_copy_gb_per_s},
+                               {"memory.host_copy_gb_per_s", &m.host_copy_gb_per_s},
+                               {"memory.sum_gb_per_s", &m.sum_gb_per_s},
+                               {"memory.norm_gb_per_s", &m.norm_gb_per_s}});
+  return fields;
+}
+Fields of_disk(Machine::Disk& d) {
+  return {{"disk.drives", &d.drives},
+          {"disk.read_gb_per_s", &d.read_gb_per_s},
+          {"disk.write_gb_per_s", &d.write_gb_per_s},
+          {"disk.read_latency_us", &d.read_latency_us},
+          {"disk.write_latency_us", &d.write_latency_us},
+          {"disk.both_ways", &d.both_ways},
+          {"disk.beside_products", &d.beside_products},
+          {"disk.slows_products", &d.slows_products}};
+}
+Fields of_collectives(Machine::Collectives& c) {
+  return {{"collectives.all_gather_gb_per_s", &c.all_gather_gb_per_s},
+          {"collectives.all_to_all_gb_per_s", &c.all_to_all_gb_per_s}};
+}
+// What depends on the width: a list of figures for each.
+std::vector<std::pair<std::string, std::vector<double>*>> by_width(Machine& m) {
+  std::vector<std::pair<std::string, std::vector<double>*>> lists;
+  for (std::size_t t = 0; t < kDTypeKeys.size(); ++t) {
+    lists.emplace_back(fmt::format("blocks.{}_gflop_per_s", kDTypeKeys[t]), &m.products_gflop_per_s[t]);
+    lists.emplace_back(fmt::format("blocks.{}_elementwise_gb_per_s", kDTypeKeys[t]), &m.elementwise_gb_per_s[t]);
+  }
+  return lists;
+}
+
+// Takes keys out of a file, and knows which are left.
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& path) : path_(path.string()), table_(read_toml(path, "machine file")) {
+    for (const auto& [name, node] : table_) {
+      const std::string key(name.str());
+      if (const toml::table* section = node.as_table())
+        for (const auto& [inner, value] : *section) nodes_[key + "." + std::string(inner.str())] = &value;
+      else
+        nodes_[key] = &node;
+    }
+  }
+
+  bool has(const std::string& section) const {
+    const auto next = nodes_.lower_bound(section + ".");
+    return next != nodes_.end() && next->first.starts_with(section + ".");
+  }
+  double number(const std::string& key) { return number_of(key, take(key)); }
+  int count(const std::string& key) {
+    const double x = number(key);
+    if (x != std::floor(x) || x > 1 << 20) refuse(key, "a whole number, at least 1");
+    return static_cast<int>(x);
+  }
+  std::string text(const std::string& key) {
+    const auto* text = take(key).as_string();
+    if (!text) refuse(key, "a text");
+    return text->get();
+  }
+  std::vector<double> numbers(const std::string& key) {
+    const toml::array* array = take(key).as_array();
+    if (!array || array->empty()) refuse(key, "a list of numbers");
+    std::vector<double> out;
+    for (const toml::node& item : *array) out.push_back(number_of(key, item));
+    return out;
+  }
+  void take(const Fields& fields) {
+    for (const auto& [key, value] : fields) *value = number(key);
+  }
+  void refuse_others() const {
+    if (!nodes_.empty()) fail(Exit::usage, "machine file {}: there is no key {}", path_, nodes_.begin()->first);
+  }
+  [[noreturn]] void refuse(const std::string& key, std::string_view wanted) const {
+    fail(Exit::usage, "machine file {}: {} takes {}", path_, key, wanted);
+  }
+
+ private:
+  const toml::node& take(const std::string& key) {
+    const auto found = nodes_.find(key);
+    if (found == nodes_.end())
+      fail(Exit::usage, "machine file {} has no {}: measure it with strata calibrate -o {}", path_, key, path_);
+    const toml::node& node = *found->second;
+    nodes_.erase(found);
+    return node;
+  }
+  double number_of(const std::string& key, const toml::node& node) const {
+    const auto number = node.is_number() ? node.value<double>() : std::nullopt;
+    if (!number || !(*number >= 1e-9 && *number <= 1e12)) refuse(key, "a number above 0, from 1e-9 to 1e12");
+    return *number;
+  }
+
+  std::string path_;
+  toml::table table_;
+  std::map<std::string, const toml::node*> nodes_;
+};
+
+// Between the widths measured by the logarithm of the width; beyond them as at the last one.
+double at_width(const std::vector<double>& widths, const std::vector<double>& speeds, double width) {
+  const auto next = std::upper_bound(widths.begin(), widths.end(), width);
+  if (next == widths.begin()) return speeds.front();
+  if (next == widths.end()) return speeds.back();
+  const auto i = static_cast<std::size_t>(next - widths.begin());
+  const double part = std::log(width / widths[i - 1]) / std::log(widths[i] / widths[i - 1]);
+  return speeds[i - 1] + part * (speeds[i] - speeds[i - 1]);
+}
+
+}  // namespace
+
+Machine read_machine(const std::filesystem::path& path) {
+  Reader reader(path);
+  Machine m;
+  m.processor = reader.text("processor");
+  m.ranks = reader.count("ranks");
+  m.threads = reader.count("threads");
+  m.widths = reader.numbers("blocks.widths");
+  if (std::adjacent_find(m.widths.begin(), m.widths.end(), std::greater_equal<>()) != m.widths.end())
+    reader.refuse("blocks.widths", "rising numbers");
+  for (const auto& [key, list] : by_width(m)) {
+    *list = reader.numbers(key);
+    if (list->size() != m.widths.size()) reader.refuse(key, "as many numbers as blocks.widths");
+  }
+  reader.take(measured_everywhere(m));
+  if (reader.has("disk")) reader.take(of_disk(m.disk.emplace()));
+  if (reader.has("collectives")) reader.take(of_collectives(m.collectives.emplace()));
+  reader.refuse_others();
+  return m;
+}
+
+std::string machine_toml(const Machine& machine) {
+  Machine m = machine;
+  Fields fields = measured_everywhere(m);
+  const auto add = [&](const Fields& more) { fields.insert(fields.end(), more.begin(), more.end()); };
+  if (m.disk) add(of_disk(*m.disk));
+  if (m.collectives) add(of_collectives(*m.collectives));
+  std::map<std::string, std::string> sections;  // "" first
+  for (const auto& [key, value] : fields) {
+    const auto dot = key.find('.');
+    const std::string section = dot == std::string::npos ? "" : key.substr(0, dot);
+    sections[section] += fmt::format("{} = {:.6g}\n", dot == std::string::npos ? key : key.substr(dot + 1), *value);
+  }
+  std::string& blocks = sections["blocks"];
+  blocks += fmt::format("widths = [{:.6g}]\n", fmt::join(m.widths, ", "));
+  for (const auto& [key, list] : by_width(m))
+    blocks += fmt::format("{} = [{:.6g}]\n", key.substr(key.find('.') + 1), fmt::join(*list, ", "));
+  std::string text = "# Speeds of one rank while all ranks of the machine worked: strata calibrate.\n";
+  text += fmt::format("processor = {}\nranks = {}\nthreads = {}\n", json_string(m.processor), m.ranks, m.threads);
+  for (const auto& [section, lines] : sections) text += (section.empty() ? "" : "\n[" + section + "]\n") + lines;
+  return text;
+}
+
+MachineProfile profile_of(const Machine& m, const Job& job) {
+  const StepPlan& plan = job.plan;
+  if (plan.device.kind != device::Kind::cpu)
+    fail(Exit::usage,
+         "the machine file has the speeds of a CPU, and the recipe computes on a GPU: plan without --machine");
+  const bool uses_disk = plan.io_bytes.total() > plan.io_bytes.read[1] + plan.io_bytes.written[1];
+  if (uses_disk && !m.disk)
+    fail(Exit::usage, "the machine file has no [disk], and the recipe puts state on NVMe: strata calibrate --dir DIR");
+  if (job.ranks > 1 && !m.collectives)
+    fail(Exit::usage,
+         "the machine file was measured by one rank and has no [collectives]: mpirun -n {} strata calibrate -o FILE",
+         job.ranks);
+  const auto dtype = static_cast<std::size_t>(plan.dtype);
+  const auto moments = static_cast<std::size_t>(job.recipe.optimizer.moment_format());
+  MachineProfile p;
+  const auto width = static_cast<double>(job.model->hidden);
+  p.flops_per_s = at_width(m.widths, m.products_gflop_per_s[dtype], width) * 1e9;
+  p.attention_flops_per_s = m.attention_gflop_per_s[dtype] * 1e9;
+  p.bytes_per_s = at_width(m.widths, m.elementwise_gb_per_s[dtype], width) * 1e9;
+  p.loss_bytes_per_s = m.loss_gb_per_s[dtype] * 1e9;
+  p.update_bytes_per_s = m.optimizer_gb_per_s[moments] * 1e9;
+  p.sum_bytes_per_s = m.sum_gb_per_s * 1e9;
+  p.norm_bytes_per_s = m.norm_gb_per_s * 1e9;
+  p.host_bytes_per_s = m.host_copy_gb_per_s * 1e9;
+  p.memory_bytes_per_s = m.triad_gb_per_s * 1e9;
+  p.task_overhead_s = m.task_overhead_us * 1e-6;
+  p.cores = m.threads;
+  if (m.collectives) {
+    p.all_gather_bytes_per_s = m.collectives->all_gather_gb_per_s * 1e9;
+    p.all_to_all_bytes_per_s = m.collectives->all_to_all_gb_per_s * 1e9;
+  }
+  if (m.disk) {
+    // Of as many drives as the recipe stripes over, where that is fewer than were measured.
+    const auto drives = static_cast<double>(std::max<std::size_t>(1, job.recipe.memory.nvme.size()));
+    const double part = std::min(1.0, drives / m.disk->drives) * 1e9;
+    p.read_bytes_per_s = m.disk->read_gb_per_s * part;
+    p.write_bytes_per_s = m.disk->write_gb_per_s * part;
+    p.read_latency_s = m.disk->read_latency_us * 1e-6;
+    p.write_latency_s = m.disk->write_latency_us * 1e-6;
+    p.disk_both_ways = m.disk->both_ways;
+    p.disk_beside_products = m.disk->beside_products;
+    p.disk_core_share = m.disk->slows_products;
+  }
+  return p;
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,54 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/job/job.h"
+#include "runtime/forecast/simulator.h"
+
+namespace strata::runtime {
+
+inline constexpr std::array<std::string_view, 3> kDTypeKeys = {"fp32", "bf16", "fp16"};
+inline constexpr std::array<std::string_view, 3> kMomentKeys = {"fp32", "bf16", "8bit"};
+
+// What a machine file holds: the speeds that `strata calibrate` measured, of one rank while all `ranks` of the node
+// worked. By dtype where the compute dtype matters, in DType's order; optimizer: by MomentFormat.
+struct Machine {
+  std::string processor;
+  int ranks = 1, threads = 1;  // threads: of a rank
+  double task_overhead_us = 0;
+  // Blocks of these widths (hidden elements), rising: products, and what else a block does.
+  std::vector<double> widths;
+  std::array<std::vector<double>, 3> products_gflop_per_s, elementwise_gb_per_s;
+  std::array<double, 3> attention_gflop_per_s{}, loss_gb_per_s{};
+  std::array<double, 3> optimizer_gb_per_s{};
+  double triad_gb_per_s = 0, device_copy_gb_per_s = 0;
+  // Of one thread, as those lanes have.
+  double host_copy_gb_per_s = 0, sum_gb_per_s = 0, norm_gb_per_s = 0;
+  struct Disk {
+    double drives = 1, read_gb_per_s = 0, write_gb_per_s = 0;  // striped over all drives
+    double read_latency_us = 0, write_latency_us = 0;          // of a transfer, beyond its bytes
+    double both_ways = 1;        // how much reads and writes at once get done of what either would alone
+    double beside_products = 1;  // how fast they are then beside products, of that
+    double slows_products = 0;   // what products take longer beside them, as a part of their time alone
+  };
+  std::optional<Disk> disk;
+  struct Collectives {
+    double all_gather_gb_per_s = 0, all_to_all_gb_per_s = 0;  // of bytes that a rank sends
+  };
+  std::optional<Collectives> collectives;
+};
+
+// The file. Throws Error{usage} naming path and key: unknown, missing, or no number above zero.
+Machine read_machine(const std::filesystem::path& path);
+// Its text, as read_machine takes it.
+std::string machine_toml(const Machine& machine);
+
+// The speeds that the tasks of a job meet. Throws Error{usage} where the job needs what was not measured.
+MachineProfile profile_of(const Machine& machine, const Job& job);
+
+}  // namespace strata::runtime

@@ -1,0 +1,228 @@
+#include "runtime/job/job.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "comm/staged.h"
+#include "base/error.h"
+#include "models/files/config.h"
+#include "models/files/presets.h"
+#include "runtime/job/available_memory.h"
+#include "runtime/checkpoint/model_folder.h"
+#include "runtime/job/seat.h"
+#include "runtime/forecast/simulator.h"
+
+namespace strata::runtime {
+namespace {
+
+models::Config config_of(const Recipe::Model& model) {
+  if (!model.path && !model.preset)
+    fail(Exit::usage,
+         "the recipe names no model: set model.path to a Hugging Face directory or model.preset to one of "
+         "the named shapes (strata keys lists them)");
+  models::Config config = model.path
+                              ? ModelFolder(*model.path).config()
+                              : models::Config::parse(models::preset_config(*model.preset), "preset " + *model.preset);
+  for (const auto& [key, json] : model.config) config.override_key(key, json);
+  return config;
+}
+
+// Tokens of a prompt that are read at once: enough for full-speed products.
+constexpr std::size_t kPromptRows = 128;
+
+models::RunShape shape_of(const Recipe& recipe, Purpose purpose) {
+  const auto cores = static_cast<std::int64_t>(sysconf(_SC_NPROCESSORS_ONLN));
+  const int threads = static_cast<int>(std::max(cores, recipe.device.threads.value_or(1)));
+  if (purpose == Purpose::generate) {
+    const auto cache = static_cast<std::size_t>(recipe.data.seq_len);
+    return {1,     std::min(kPromptRows, cache), recipe.training.precision, threads, false,
+            cache, recipe.device.seat.device};
+  }
+  return {static_cast<std::size_t>(recipe.training.micro_batch_size),
+          static_cast<std::size_t>(recipe.data.seq_len),
+          recipe.training.precision,
+          threads,
+          purpose == Purpose::train,
+          0,
+          recipe.device.seat.device};
+}
+
+// Written at once: large enough for a drive's full speed, small enough to stay in the cache meanwhile.
+constexpr std::size_t kCheckpointStaging = std::size_t{4} << 20;
+
+PlanRequest request_of(const Recipe& recipe, const models::Model& model, const models::RunShape& shape, int ranks,
+                       bool vertical, std::size_t tile_bytes) {
+  PlanRequest request{&model, shape, ranks, shape.training ? recipe.accumulation_steps(ranks) : 1,
+                      placement_of(recipe.zero)};
+  request.forward_only = !shape.training;
+  request.fast = recipe.training.reduce == Reduce::fast;
+  request.vertical = vertical;
+  request.prefetch = static_cast<int>(recipe.memory.prefetch);
+  request.segments = segments_of(recipe.training.recompute, model.layers);
+  request.algorithm = recipe.optimizer.algorithm();
+  request.moments = recipe.optimizer.moment_format();
+  request.tile_bytes = tile_bytes;
+  request.read_ahead = recipe.zero.optimizer == Tier::nvme && recipe.memory.prefetch > 0;
+  if (shape.training && recipe.checkpoint.dir) request.checkpoint_staging = kCheckpointStaging;
+  return request;
+}
+
+// In vertical order a plan holds all its calls at once.
+constexpr std::int64_t kMostVerticalCalls = 1 << 13, kMostCallsOfRanks = 1 << 28;
+std::int64_t calls_of(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
+  return static_cast<std::int64_t>(units) * (purpose == Purpose::train ? recipe.accumulation_steps(ranks) : 1);
+}
+
+std::size_t parts_of(const models::Model& model) {
+  std::size_t parts = 0;
+  for (const auto& unit : model.units) parts += unit->parts().size();
+  return parts;
+}
+
+// What PlanRequest::tile_bytes may be, from the largest: each tiles one more size of unit.
+std::vector<std::size_t> tile_thresholds(const models::Model& model, const StepPlan& plan) {
+  std::set<std::size_t, std::greater<>> sizes;
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit)
+    if (model.units[unit]->parts().size() > 1) sizes.insert(plan.layout.units[unit].padded * size_of(plan.dtype));
+  std::vector<std::size_t> thresholds(sizes.begin(), sizes.end());
+  if (thresholds.empty()) return thresholds;
+  thresholds.erase(thresholds.begin());
+  thresholds.push_back(*sizes.rbegin() - 1);
+  return thresholds;
+}
+
+// For memory.order = auto: the faster one as the simulator has it on a nominal machine of the plan's kind; of two that
+// it hardly tells apart, the one that moves less.
+bool is_better(const StepPlan& a, const StepPlan& b) {
+  constexpr double kSame = 0.01;
+  const MachineProfile machine = nominal_profile(a);
+  const double with_a = makespan_s(a, simulate(a, machine)), with_b = makespan_s(b, simulate(b, machine));
+  if (std::abs(with_a - with_b) > kSame * with_b) return with_a < with_b;
+  const auto moved = [](const StepPlan& p) { return p.comm_bytes.total() + p.io_bytes.total(); };
+  return moved(a) != moved(b) ? moved(a) < moved(b) : a.memory[0].peak <= b.memory[0].peak;
+}
+
+}  // namespace
+
+bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
+  const bool vertical = recipe.memory.order == AccumulationOrder::vertical;
+  return calls_of(recipe, units, ranks, purpose) <= (vertical ? kMostVerticalCalls : kMostCalls);
+}
+
+std::string count_text(std::size_t count) {
+  const auto x = static_cast<double>(count);
+  if (count < 1'000'000) return fmt::format("{:.1f}K", x / 1e3);
+  return count < 1'000'000'000 ? fmt::format("{:.1f}M", x / 1e6) : fmt::format("{:.2f}B", x / 1e9);
+}
+
+std::string bytes_text(std::size_t bytes) {
+  if (bytes == 0) return "0";
+  if (bytes < (1u << 20)) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024);
+  if (bytes < (1u << 30)) return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
+}
+
+std::string memory_text(const Memory& memory) {
+  std::string text;
+  for (std::size_t tier = 0; tier < kTiers; ++tier)
+    if (memory[tier].peak)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kTierNames[tier], bytes_text(memory[tier].peak));
+  return text;
+}
+
+Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose) {
+  const models::Config config = config_of(recipe.model);
+  const models::RunShape shape = shape_of(recipe, purpose);
+  Job job{recipe, ranks, models::make_model(config, shape), {}, config.to_json()};
+  if (!plannable(recipe, job.model->units.size(), ranks, purpose))
+    fail(
+        Exit::usage,
+        "{} micro-batches a rank and step (training.gradient_accumulation_steps or global_batch_size) through {} units "
+        "of the model: a plan has at most {} calls of units, and {} with memory.order=vertical; use larger "
+        "micro-batches (training.micro_batch_size)",
+        recipe.accumulation_steps(ranks), job.model->units.size(), kMostCalls, kMostVerticalCalls);
+  if (calls_of(recipe, job.model->units.size(), ranks, purpose) > kMostCallsOfRanks / ranks)
+    fail(Exit::usage, "{} ranks times {} calls of units a step are more than a plan can count ({}): plan fewer ranks",
+         ranks, calls_of(recipe, job.model->units.size(), ranks, purpose), kMostCallsOfRanks);
+  const auto plan_of = [&](std::size_t tile_bytes) {
+    const auto ordered = [&](bool vertical) {
+      PlanRequest request = request_of(recipe, *job.model, shape, ranks, vertical, tile_bytes);
+      StepPlan plan = make_plan(request);
+      if (!std::exchange(request.read_ahead, false) || fits(plan, capacity)) return plan;
+      return make_plan(request);
+    };
+    StepPlan plan = ordered(recipe.memory.order == AccumulationOrder::vertical);
+    if (recipe.memory.order != AccumulationOrder::automatic || plan.accumulation == 1) return plan;
+    if (!plan.sharded_parameters() && !plan.fast && plan.io_bytes.total() == 0) return plan;
+    if (calls_of(recipe, job.model->units.size(), ranks, purpose) > kMostVerticalCalls) return plan;
+    StepPlan vertical = ordered(true);
+    if (!fits(vertical, capacity)) return plan;
+    return !fits(plan, capacity) || is_better(vertical, plan) ? vertical : plan;
+  };
+  job.plan = plan_of(0);
+  if (fits(job.plan, capacity) || !job.plan.sharded_parameters() ||
+      !plannable(recipe, parts_of(*job.model) / 4, ranks, purpose))
+    return job;
+  // The least that was found, if none fits: that is then what the step needs.
+  for (const std::size_t tile_bytes : tile_thresholds(*job.model, job.plan)) {
+    StepPlan tiled = plan_of(tile_bytes);
+    if (tiled.memory[0].peak < job.plan.memory[0].peak) job.plan = std::move(tiled);
+    if (fits(job.plan, capacity)) break;
+  }
+  return job;
+}
+
+std::string tiling_text(const StepPlan& plan) {
+  if (plan.tile_bytes == 0) return {};
+  return fmt::format("units larger than {} gathered in tiles", bytes_text(plan.tile_bytes));
+}
+
+// Of a GPU's memory, or a 32nd of it where that is more: kernels that are loaded when first used, cuBLASLt's and
+// cuDNN's own, the step's graph; and for each other GPU of the node NCCL's buffers, of which an all-to-all of eight
+// takes 3.3 GiB (NVIDIA/nccl#1685). Estimates, left free so that none of them is refused in step 1.
+constexpr std::size_t kBesideThePlan = std::size_t{1} << 30, kNcclPerPeer = std::size_t{1} << 29;
+// Gather and reduce.
+constexpr std::size_t kStagedLanes = 2;
+
+Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat) {
+  constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
+  const std::size_t available = available_memory() / static_cast<std::size_t>(ranks_on_node);
+  if (seat.device.kind != device::Kind::cpu) {
+    const std::size_t there = memory.device ? *memory.device : device_memory(seat);
+    if (there == 0) fail(Exit::usage, "there is no GPU here to say how much memory it has: set memory.device");
+    const std::size_t peers = seat.sharing > 1 ? 0 : static_cast<std::size_t>(ranks_on_node - 1);
+    const std::size_t beside = memory.device ? 0 : std::max(kBesideThePlan, there / 32) + peers * kNcclPerPeer;
+    const std::size_t staged = ranks_on_node > 1 ? kStagedLanes * comm::kStagedBytes : 0;
+    return {
+        {there - std::min(there, beside), memory.host.value_or(available - std::min(available, staged)), kUnlimited},
+        kUnlimited};
+  }
+  const std::size_t device = memory.device.value_or(available), host = memory.host.value_or(available);
+  const bool both = memory.device && memory.host;
+  return {{device, host, std::numeric_limits<std::size_t>::max()}, both ? device + host : std::max(device, available)};
+}
+
+Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat) {
+  Capacity capacity = capacity_of(memory, ranks_on_node, seat);
+  Capacity there = capacity_of({}, ranks_on_node, seat);
+  if (memory.device && seat.device.kind != device::Kind::cpu) there.tier[0] = device_memory(seat);
+  for (std::size_t tier = 0; tier < kTiers; ++tier)
+    capacity.tier[tier] = std::min(capacity.tier[tier], there.tier[tier]);
+  capacity.together = std::min(capacity.together, there.together);
+  return capacity;
+}
+
+bool fits(const StepPlan& plan, const Capacity& capacity) {
+  for (std::size_t tier = 0; tier < kTiers; ++tier)
+    if (plan.memory[tier].peak > capacity.tier[tier]) return false;
+  return plan.memory[0].peak + plan.memory[1].peak <= capacity.together;
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,67 @@
+#pragma once
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/model.h"
+#include "runtime/plan/planner.h"
+#include "runtime/recipe/recipe.h"
+
+namespace strata::runtime {
+
+// What a recipe becomes for a number of ranks: the model prepared for its shapes, and the plan of its step.
+struct Job {
+  Recipe recipe;
+  int ranks;
+  std::unique_ptr<models::Model> model;
+  StepPlan plan;
+  std::string config;  // of the model, as JSON with its keys in byte order
+};
+
+// What the plan of a job does: training steps; forwards and losses alone, one micro-batch a rank and step; or the
+// generation of one sequence of data.seq_len tokens at most.
+enum class Purpose : std::uint8_t { train, evaluate, generate };
+
+// Bytes that a rank may use in each tier, and of device and host together: on the CPU they are one memory.
+struct Capacity {
+  std::array<std::size_t, kTiers> tier;
+  std::size_t together;
+
+  std::size_t operator[](Tier t) const { return tier[static_cast<std::size_t>(t)]; }
+};
+
+// Reads the model's configuration and plans the step, for the device of recipe.device.seat. Workspaces are sized for
+// every core of the machine, so that the plan is the same however ranks share them. memory.order = auto becomes
+// the order that the simulator has as faster on a nominal machine of this kind, and that fits. Of an optimizer's state
+// on NVMe the first unit's is read ahead where host memory allows it and memory.prefetch is not 0. Where the step does
+// not fit and parameters are sharded, the largest units are gathered part by part, as few of them as needed. Throws
+// Error{usage}, Error{corrupt}.
+Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train);
+
+// memory.* where the recipe sets it, else what the system has available now, shared by `ranks_on_node`, and what is
+// free on a GPU, shared by those that have the same, less 1 GiB or a 32nd for what its libraries take. Throws
+// Error{usage} where memory.device is needed to say it.
+Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat = {});
+
+// The same for a run on this machine: no more than there is, whatever the recipe says.
+Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat = {});
+
+bool fits(const StepPlan& plan, const Capacity& capacity);
+
+// A plan lists every call of a unit in a step: so many are a few seconds' work, and what has more is refused.
+inline constexpr std::int64_t kMostCalls = 1 << 16;
+bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose);
+
+// "units larger than 1.50 GiB gathered in tiles"; empty where none is.
+std::string tiling_text(const StepPlan& plan);
+
+// "device 1.50 GiB, host 320.0 MiB": the peaks of the tiers that are used.
+std::string memory_text(const Memory& memory);
+
+// "1.50 GiB"; "7.62B", "124.4M", "12.3K".
+std::string bytes_text(std::size_t bytes);
+std::string count_text(std::size_t count);
+
+}  // namespace strata::runtime

@@ -1,0 +1,22 @@
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/job/job.h"
+
+namespace strata::runtime {
+
+// A change of the recipe with which the plan fits, and what it then needs.
+struct Suggestion {
+  std::vector<std::pair<std::string, std::string>> changes;  // key, value
+  Memory memory;
+};
+// The nearest recipes that fit, fewest changes first; each was planned. Where none does and the recipe names no drive,
+// those that do with one, with memory.nvme = "FOLDER" among the changes. Empty: none was found.
+std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity,
+                                         Purpose purpose = Purpose::train);
+// The sentence that refuses a plan: what is needed, what there is, and what would fit.
+std::string refusal(const Job& job, const Capacity& capacity, const std::vector<Suggestion>& nearest);
+
+}  // namespace strata::runtime

@@ -1,0 +1,57 @@
+#pragma once
+#include <cstddef>
+#include <vector>
+
+#include "runtime/plan/draft.h"
+#include "runtime/plan/visits.h"
+
+namespace strata::runtime {
+
+// The parameters' part of a plan: how they come to the device before a visit needs them, from their home through the
+// tiers to this rank's shard, and from all ranks' shards to the unit or part; and when they are let go. Where whole
+// parameters live on the device nothing has to come.
+class Fetches {
+ public:
+  // The homes are those of the draft's plan.
+  explicit Fetches(Draft& draft);
+
+  // Which pieces are fetched before each visit and which end after it: a unit is held as long as it is needed within
+  // the next `prefetch` visits, so that at most prefetch + 1 are; a part no longer than to the next visit, so that at
+  // most two are. A tied embedding that is fetched whole is held throughout. Each tier looks one visit further ahead.
+  void find(const std::vector<Visit>& visits, const Tiling& tiling);
+
+  // Adds what is fetched before a visit; lets go what it was the last to need.
+  void before(int visit);
+  void after(int visit);
+
+  // The highest unit that is fetched before the visit; -1: none.
+  int last_unit(int visit) const;
+  // Where the piece's parameters lie now.
+  int buffer(const Piece& piece) const;
+
+ private:
+  struct Fetch {
+    Piece piece;
+    int needed;  // visit
+    std::vector<Stretch> stretches;
+  };
+  struct Hop {
+    std::size_t fetch;
+    TaskKind kind;  // read, upload or gather
+  };
+
+  bool resident() const { return !d_.plan.sharded_parameters() && d_.plan.placement.parameters.tier == Tier::device; }
+  std::size_t index(const Piece& piece) const;
+  void add(const Piece& piece, int needed, int visit);
+  void run(const Hop& hop);
+  void gather(const Fetch& fetch);
+
+  Draft& d_;
+  std::vector<std::size_t> first_piece_;  // by unit: the whole unit, then its parts
+  std::vector<int> present_;              // by piece: its buffer; -1: not there
+  std::vector<Fetch> all_;
+  std::vector<std::vector<Hop>> hops_before_;       // by visit
+  std::vector<std::vector<Piece>> releases_after_;  // by visit
+};
+
+}  // namespace strata::runtime

@@ -1,0 +1,51 @@
+#pragma once
+#include <cstddef>
+#include <vector>
+
+#include "device/numeric/moment_format.h"
+#include "device/ops/gradient_sum.h"
+#include "models/model.h"
+#include "runtime/plan/state.h"
+
+namespace strata::runtime {
+
+// Shard borders fall on multiples of this many elements: one block of the gradient norm, a whole number of 8-bit
+// blocks, 4 KiB pages and vectors.
+inline constexpr std::size_t kShardAlignment = device::kSquareBlock;
+
+// A stretch of a unit's flat buffer that belongs to one tensor and is treated alike.
+struct Run {
+  std::size_t begin, end;  // elements
+  std::size_t parameter;   // index in the unit's parameters
+  bool decay;
+  device::MomentFormat moments;
+};
+
+// A unit's flat buffer, padded and cut into equal shards.
+struct UnitLayout {
+  std::size_t size;    // elements used, gaps between parameters included
+  std::size_t padded;  // ranks * shard
+  std::size_t shard;
+  std::vector<Run> runs;         // in order; what lies between them holds zeros
+  device::MomentFormat moments;  // the recipe's: of the blocks that no run reaches
+
+  // Bytes of one moment of elements [begin, end), whole blocks: each has the format of the run that it belongs to. A
+  // rank's moments lie one behind the other, so this is also how far from its first block's a block's moments lie.
+  std::size_t moment_bytes(std::size_t begin, std::size_t end) const;
+  // Bytes from the beginning of a rank's part of the state, which starts at element `part`, to that of `element`.
+  std::size_t state_offset(StateKind kind, std::size_t part, std::size_t element) const {
+    return kind == StateKind::master ? (element - part) * sizeof(float) : moment_bytes(part, element);
+  }
+};
+
+// Where every element of the model lies, for a number of ranks.
+struct Layout {
+  int ranks;
+  std::vector<UnitLayout> units;
+  std::size_t tied;  // elements of unit 0 that the head shares
+};
+// Of 8-bit moments the embeddings' and small tensors' (biases, gains, fewer than 4,096 elements) stay in fp32, as in
+// "8-bit Optimizers via Block-wise Quantization" (Dettmers et al. 2022).
+Layout make_layout(const models::Model& model, int ranks, device::MomentFormat moments = device::MomentFormat::fp32);
+
+}  // namespace strata::runtime

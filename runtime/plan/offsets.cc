@@ -1,0 +1,160 @@
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "runtime/plan/planner.h"
+
+namespace strata::runtime {
+namespace {
+
+// The memory of a tier as stretches and the buffers that have taken each, one after the other. Steps of many
+// micro-batches take the same few stretches again and again; in vertical order there are as many as buffers.
+class Slots {
+ public:
+  explicit Slots(std::size_t base) : base_(base) {}
+
+  // Takes the lowest offset at which nothing lives at the same time.
+  std::size_t take(std::size_t bytes, const Lifetime& life) {
+    std::size_t offset = base_;
+    for (const Slot& slot : slots_) {
+      if (offset + bytes <= slot.begin) break;
+      if (offset < slot.end && taken(slot, life)) offset = slot.end;
+    }
+    Slot& slot = slot_at(offset, offset + bytes);
+    slot.all = {std::min(slot.all.first, life.first), std::max(slot.all.last, life.last)};
+    auto& lives = lives_[slot.lives];
+    lives.insert(std::lower_bound(lives.begin(), lives.end(), life, before), life);
+    return offset;
+  }
+
+ private:
+  struct Slot {
+    std::size_t begin, end;  // bytes
+    Lifetime all;            // from the first to the last of its lives
+    std::size_t lives;       // index
+  };
+  static bool before(const Lifetime& a, const Lifetime& b) { return a.last < b.first; }
+
+  bool taken(const Slot& slot, const Lifetime& life) const {
+    if (before(slot.all, life) || before(life, slot.all)) return false;
+    const auto& lives = lives_[slot.lives];
+    return std::binary_search(lives.begin(), lives.end(), life, before);
+  }
+  Slot& slot_at(std::size_t begin, std::size_t end) {
+    auto at =
+        std::lower_bound(slots_.begin(), slots_.end(), begin, [](const Slot& s, std::size_t b) { return s.begin < b; });
+    while (at != slots_.end() && at->begin == begin && at->end != end) ++at;
+    if (at != slots_.end() && at->begin == begin) return *at;
+    lives_.emplace_back();
+    return *slots_.insert(at, {begin, end, {std::numeric_limits<int>::max(), -1}, lives_.size() - 1});
+  }
+
+  std::size_t base_;
+  std::vector<Slot> slots_;                   // by rising offset
+  std::vector<std::vector<Lifetime>> lives_;  // of each slot, by rising time; they do not overlap
+};
+
+// Whether the task uses what the earlier one wrote.
+bool follows(const Task& task, const Task& earlier) {
+  return std::any_of(earlier.uses.begin(), earlier.uses.end(), [&](const Use& use) {
+    const auto same = [&](const Use& other) { return other.buffer == use.buffer; };
+    return use.access != Access::read && std::any_of(task.uses.begin(), task.uses.end(), same);
+  });
+}
+
+}  // namespace
+
+std::vector<Lifetime> lifetimes_of(const StepPlan& plan) {
+  const int last = static_cast<int>(plan.tasks.size()) - 1;
+  std::vector<Lifetime> lives(plan.buffers.size(), Lifetime{last + 1, -1});
+  for (int t = 0; t <= last; ++t)
+    for (const Use& use : plan.tasks[static_cast<std::size_t>(t)].uses) {
+      Lifetime& life = lives[static_cast<std::size_t>(use.buffer)];
+      life.first = std::min(life.first, t);
+      life.last = std::max(life.last, t);
+    }
+  for (std::size_t b = 0; b < lives.size(); ++b)
+    if (plan.buffers[b].whole_cycle) lives[b] = {0, last};
+  return lives;
+}
+
+std::vector<Lifetime> occupations_of(const StepPlan& plan) {
+  std::vector<Lifetime> lives = lifetimes_of(plan);
+  int call = 0;         // the newest of the compute lane
+  bool behind = false;  // the reduce lane has come to what follows it
+  for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
+    const Task& task = plan.tasks[static_cast<std::size_t>(t)];
+    if (task.lane == LaneId::compute) {
+      call = t;
+      behind = false;
+    }
+    if (task.lane != LaneId::reduce) continue;
+    behind = behind || follows(task, plan.tasks[static_cast<std::size_t>(call)]);
+    if (behind) continue;
+    for (const Use& use : task.uses) {
+      Lifetime& life = lives[static_cast<std::size_t>(use.buffer)];
+      life.first = std::min(life.first, call);
+    }
+  }
+  return lives;
+}
+
+// Buffers that live from step to step come first, one behind the other. The others go, largest first, to the lowest
+// offset at which nothing lives at the same time: offline packing, within a few percent of the lower bound for the
+// stack-like lifetimes of a training step.
+void assign_offsets(StepPlan& plan) {
+  const std::vector<Lifetime> lives = occupations_of(plan);
+  std::array<std::size_t, kTiers> base{};
+  std::vector<int> order;
+  for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
+    Buffer& buffer = plan.buffers[b];
+    if (!buffer.whole_cycle) {
+      order.push_back(static_cast<int>(b));
+      continue;
+    }
+    std::size_t& end = base[static_cast<std::size_t>(buffer.tier)];
+    buffer.offset = end;
+    end += buffer.bytes;
+  }
+  const auto buffer_of = [&](int b) -> Buffer& { return plan.buffers[static_cast<std::size_t>(b)]; };
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return buffer_of(a).bytes > buffer_of(b).bytes; });
+
+  std::vector<Slots> tiers(base.begin(), base.end());
+  for (const int b : order) {
+    Buffer& buffer = buffer_of(b);
+    buffer.offset = tiers[static_cast<std::size_t>(buffer.tier)].take(buffer.bytes, lives[static_cast<std::size_t>(b)]);
+  }
+}
+
+void predict_memory(StepPlan& plan) {
+  plan.memory = {};
+  const std::vector<Lifetime> lives = lifetimes_of(plan);
+  struct Change {
+    int when;
+    std::size_t buffer;
+    bool starts;
+  };
+  std::vector<Change> changes;
+  for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
+    const Buffer& buffer = plan.buffers[b];
+    TierMemory& tier = plan.memory[static_cast<std::size_t>(buffer.tier)];
+    tier.peak = std::max(tier.peak, buffer.offset + buffer.bytes);
+    changes.push_back({lives[b].first, b, true});
+    changes.push_back({lives[b].last + 1, b, false});
+  }
+  // At one instant what ends goes before what starts.
+  std::sort(changes.begin(), changes.end(),
+            [](const Change& a, const Change& b) { return a.when != b.when ? a.when < b.when : a.starts < b.starts; });
+  std::array<std::array<std::size_t, kKinds>, kTiers> live{};
+  for (const Change& change : changes) {
+    const Buffer& buffer = plan.buffers[change.buffer];
+    std::size_t& now = live[static_cast<std::size_t>(buffer.tier)][static_cast<std::size_t>(buffer.kind)];
+    std::size_t& peak =
+        plan.memory[static_cast<std::size_t>(buffer.tier)].by_kind[static_cast<std::size_t>(buffer.kind)];
+    now += change.starts ? buffer.bytes : 0;
+    now -= change.starts ? 0 : buffer.bytes;
+    peak = std::max(peak, now);
+  }
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,226 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "device/memory.h"
+#include "models/model.h"
+#include "runtime/plan/layout.h"
+#include "runtime/plan/placement.h"
+
+namespace strata::runtime {
+
+// The in-order queues of a rank. Host-compute runs the update where the optimizer's state is not on the device.
+enum class LaneId : std::uint8_t { compute, gather, reduce, upload, download, disk_read, disk_write, host_compute };
+inline constexpr std::array<std::string_view, 8> kLaneNames = {"compute",  "gather",    "reduce",     "upload",
+                                                               "download", "disk_read", "disk_write", "host_compute"};
+inline constexpr std::size_t kLanes = kLaneNames.size();
+// Lanes whose work is the host's on every device; they touch no memory of it, as device lanes touch no other.
+constexpr bool on_host(LaneId lane) {
+  return lane == LaneId::disk_read || lane == LaneId::disk_write || lane == LaneId::host_compute;
+}
+
+enum class TaskKind : std::uint8_t {
+  gather,       // all-gather of a unit's parameter shards into a buffer
+  forward,      // a unit's forward of one micro-batch
+  recompute,    // the same once more, in backward, for what it saves
+  loss,         // the head: forward, loss and backward of one micro-batch
+  backward,     // a unit's backward of one micro-batch
+  accumulate,   // `fast`: a gradient onto the local fp32 sum
+  round,        // `fast`: the local fp32 sum to the wire dtype
+  reduce,       // all-to-all of a gradient, pieces added onto the fp32 shard in rank order
+  combine,      // the head's sum of a tied weight onto the embedding's
+  norm,         // squares of this rank's part of the gradient
+  gather_sums,  // all-gather of fp32 gradient sums, where the optimizer is whole
+  consensus,    // norm, loss and stop requests of all ranks: clip factor, skip
+  update,       // optimizer step of this rank's part, or of a chunk of it
+  upload,       // host to device
+  download,     // device to host
+  read,         // NVMe to host
+  write,        // host to NVMe
+};
+inline constexpr std::array<std::string_view, 17> kTaskNames = {
+    "gather", "forward",     "recompute", "loss",   "backward", "accumulate", "round", "reduce", "combine",
+    "norm",   "gather sums", "consensus", "update", "upload",   "download",   "read",  "write"};
+
+// What a buffer is to the task that uses it.
+enum class Role : std::uint8_t {
+  parameters,      // of the unit: whole, in the compute dtype
+  tied,            // the embedding unit's parameters, where the head shares them
+  shard,           // this rank's shard of the unit's parameters
+  x,               // input of the unit
+  y,               // output of the unit
+  saved,           // what forward keeps for backward
+  residual,        // gradient of the residual stream: dy on entry, dx on exit
+  gradients,       // of the unit, one micro-batch, compute dtype
+  tied_gradients,  // the head's of the tied weight
+  local_sum,       // `fast`: fp32, this rank's micro-batches
+  sum,             // fp32, all ranks' micro-batches
+  tied_sum,        // fp32, the head's of the tied weight
+  staging,         // receive buffer of a collective
+  master,
+  moment1,
+  moment2,
+  batch,      // tokens, labels and positions of all micro-batches of the step
+  state,      // scalars of the step, what the ranks agreed on (StepState)
+  pending,    // scalars of the step before, whose update is still to be done (StepScalars)
+  losses,     // what the compute lane counts (LossState)
+  squares,    // what the reduce lane counts (SquareState)
+  constants,  // what the model looks up
+  cache,      // keys and values of a unit, where the run generates
+  logits,     // fp32, of the last row, where the run generates
+  workspace,
+  source,  // of an upload, download, read or write: each is followed by its target
+  target,
+};
+
+enum class Access : std::uint8_t { read, write, update };  // update: reads and writes
+
+// Up to whole pages, which direct I/O and DMA want.
+constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + device::kBufferAlignment - 1) / device::kBufferAlignment * device::kBufferAlignment;
+}
+
+// A stretch of memory in a tier, at an offset that the planner chose from its lifetime.
+struct Buffer {
+  std::string name;
+  Kind kind;
+  Tier tier;
+  std::size_t bytes;       // a multiple of device::kBufferAlignment
+  bool whole_cycle;        // lives from step to step
+  std::size_t offset = 0;  // bytes, in the tier's arena
+};
+
+struct Use {
+  int buffer;
+  Role role;
+  Access access;
+  std::size_t offset = 0, bytes = 0;  // of the buffer; 0 bytes: all of it
+  bool own = false;  // the offset counts from the rank's own part of the buffer: every rank touches other bytes of it
+};
+
+// Bytes [begin, end) of the buffer's tier that a use may touch.
+struct ByteRange {
+  std::size_t begin, end;
+};
+inline ByteRange touched_by(const Use& use, const Buffer& buffer) {
+  if (use.bytes == 0 || use.own) return {buffer.offset, buffer.offset + buffer.bytes};
+  return {buffer.offset + use.offset, buffer.offset + use.offset + use.bytes};
+}
+
+// What a task costs, for the simulator.
+struct Cost {
+  double flops = 0, attention_flops = 0;     // of products; of attention, causal
+  double bytes = 0;                          // through memory
+  double sent_bytes = 0;                     // by this rank to others
+  double host_bytes = 0;                     // between device and host
+  double read_bytes = 0, written_bytes = 0;  // from and to NVMe
+};
+
+struct Task {
+  TaskKind kind;
+  LaneId lane;
+  int unit = -1;         // -1: none
+  int micro_batch = -1;  // g, of this rank; -1: none
+  int part = -1;         // of a unit that is gathered part by part; of a loss step, the table's tile; -1: all
+  std::optional<models::LossStep> step = {};  // loss: by tiles of the table
+  // Elements of the flat buffer (the embedding's where `tied`) that its parameters or gradients buffer holds; update:
+  // of the rank's part, counted from its start.
+  std::size_t begin = 0, end = 0;
+  std::size_t at_once = 0;  // reduce: elements that travel at once
+  bool tied = false;        // reduce, norm, ...: of the head's gradient of the tied weight
+  bool first = false;       // reduce, accumulate: the sum starts here
+  bool pending = false;     // belongs to the update that the step before left
+  // The step ends without it: it goes on beside the next one, in buffers that live from step to step.
+  bool late = false;
+  std::vector<Use> uses;
+  std::vector<int> waits;  // earlier tasks of other lanes
+  int late_wait = -1;      // a late task of the step before; -1: none
+  Cost cost;
+
+  // The buffer in that role; -1: none.
+  int buffer(Role role) const;
+};
+// "backward block 3, micro-batch 1": for traces and errors.
+std::string name_of(const Task& task, const models::Model& model);
+
+// Peak bytes of a tier, and of each kind of buffer in it (each at its own worst moment).
+struct TierMemory {
+  std::size_t peak = 0;
+  std::array<std::size_t, kKinds> by_kind{};
+};
+using Memory = std::array<TierMemory, kTiers>;
+
+// Bytes of a step that one rank reads from and writes to each tier beside the device.
+struct IoBytes {
+  std::array<std::uint64_t, kTiers> read{}, written{};
+  std::uint64_t total() const;
+  std::uint64_t of(Tier tier) const {
+    return read[static_cast<std::size_t>(tier)] + written[static_cast<std::size_t>(tier)];
+  }
+  IoBytes& operator+=(const IoBytes& other);
+  // The mean of a step, after `steps` alike.
+  IoBytes per_step(std::int64_t steps) const;
+};
+
+// Where a unit's state lies from step to step: buffers. In fp32 the master is the parameters' buffer.
+struct Home {
+  int parameters = -1, master = -1, moment1 = -1, moment2 = -1;
+  // The update goes by chunks of so many elements of the rank's part. A chunk's moments, whose bytes depend on their
+  // formats and so on the rank, lie in a slot that is large enough for every rank's: [slots[i], slots[i + 1]) of bytes.
+  std::size_t chunk = 0;
+  std::vector<std::size_t> slots = {};
+};
+
+// Everything a rank does in a step: the same list for every rank, in the order in which it is issued.
+struct StepPlan {
+  int ranks, accumulation;
+  device::Device device;
+  std::size_t tokens;  // of a micro-batch
+  device::DType dtype;
+  bool fast, vertical;
+  bool forward_only;  // forwards and losses (or logits) alone: there is no state but parameters
+  // A cycle: what the consensus decided is carried out at the start of the next step, each unit just before its
+  // forward, behind which disk and host work hide. Else the update ends the step.
+  bool cyclic;
+  std::size_t tile_bytes;  // units larger than this, gathered, are gathered part by part; 0: none is
+  Placement placement;
+  Layout layout;
+  std::vector<Buffer> buffers;
+  std::vector<Task> tasks;
+  std::vector<Home> homes;  // by unit
+  // Buffers that the host writes or reads between steps, and those of the host that stand for them on a GPU.
+  struct Mirrored {
+    int device, host;
+  };
+  std::vector<Mirrored> mirrored;
+  int checkpoint_staging;      // host memory that state passes through on its way to a checkpoint; -1: none is written
+  Memory memory;               // predicted
+  comm::CommBytes comm_bytes;  // predicted, sent by one rank in a step
+  IoBytes io_bytes;            // predicted
+
+  // Shorthands of the placement for this number of ranks.
+  bool sharded_parameters() const { return placement.parameters.sharded && ranks > 1; }
+  bool sharded_optimizer() const { return placement.optimizer.sharded && ranks > 1; }
+  // A step of one micro-batch needs no fp32 sum: the rounded gradient is the sum.
+  bool has_sums() const { return ranks > 1 || accumulation > 1; }
+  // Elements of the optimizer's part of a unit on this rank, and where it begins.
+  std::size_t part_size(std::size_t unit) const {
+    return sharded_optimizer() ? layout.units[unit].shard : layout.units[unit].padded;
+  }
+  std::size_t part_begin(std::size_t unit, int rank) const {
+    return sharded_optimizer() ? layout.units[unit].shard * static_cast<std::size_t>(rank) : 0;
+  }
+  // Of one moment of elements [begin, end) of that part, counted from its start: the largest over the ranks.
+  std::size_t moment_bytes(std::size_t unit, std::size_t begin, std::size_t end) const;
+};
+
+// Of everything in the plan that ranks must have alike to train together; names and costs are left out.
+std::uint64_t hash_of(const StepPlan& plan);
+
+}  // namespace strata::runtime

@@ -1,0 +1,20 @@
+#pragma once
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "runtime/plan/plan.h"
+
+namespace strata::runtime {
+
+// Proves, from tasks, waits and offsets alone, that: no task reads a buffer before it was written (or that another
+// has overwritten since); no two tasks that may run at the same time touch the same memory, unless both only read;
+// every buffer lies inside its tier's capacity, and every task uses only tiers that its lane can address on any device;
+// waits point back. Returns the first violation as a sentence.
+std::optional<std::string> find_violation(const StepPlan& plan, const std::array<std::size_t, kTiers>& capacity);
+
+// That all ranks issue the same collectives in the same order over all lanes.
+std::optional<std::string> find_mismatch(std::span<const StepPlan> ranks);
+
+}  // namespace strata::runtime

@@ -1,0 +1,319 @@
+#include "runtime/recipe/keys.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <type_traits>
+#include <utility>
+
+#include "base/error.h"
+#include "models/files/presets.h"
+#include "runtime/recipe/key_kinds.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::runtime {
+namespace {
+
+using namespace kinds;
+
+RecipeKey resume() {
+  auto set = [](Recipe& recipe, const Value& v, const fs::path& folder) {
+    const auto* text = std::get_if<std::string>(&v.value);
+    if (!text || text->empty()) return false;
+    const bool word = *text == "auto" || *text == "none";
+    recipe.checkpoint.resume = word ? *text : (folder / *text).string();
+    return true;
+  };
+  return {"checkpoint.resume",
+          "\"auto\", \"none\" or a checkpoint's path",
+          "newest valid checkpoint of the folder if any, none, or this one",
+          set,
+          [](const Recipe& recipe) { return text_of(recipe.checkpoint.resume); },
+          {}};
+}
+
+RecipeKey betas() {
+  auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
+    const auto* list = std::get_if<std::vector<Value>>(&v.value);
+    if (!list || list->size() != 2) return false;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto x = number_of((*list)[i]);
+      if (!x || *x < 0 || *x >= 1) return false;
+      recipe.optimizer.betas[i] = *x;
+    }
+    return true;
+  };
+  auto text = [](const Recipe& recipe) {
+    return fmt::format("[{}, {}]", recipe.optimizer.betas[0], recipe.optimizer.betas[1]);
+  };
+  return {"optimizer.betas",
+          "two numbers from 0 to below 1",
+          "decay of adamw's first and second moment; lion's, [0.9, 0.99] where not given; not sgd's",
+          set,
+          text,
+          {}};
+}
+
+RecipeKey recompute() {
+  using Kind = Recompute::Kind;
+  static constexpr std::pair<std::string_view, Kind> kKinds[] = {
+      {"none", Kind::none}, {"block", Kind::block}, {"sqrt", Kind::sqrt}};
+  auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
+    Recompute& recompute = recipe.training.recompute;
+    if (const auto* text = std::get_if<std::string>(&v.value)) {
+      for (const auto& [name, kind] : kKinds) {
+        if (name != *text) continue;
+        recompute = {kind, {}};
+        return true;
+      }
+    }
+    const auto* list = std::get_if<std::vector<Value>>(&v.value);
+    if (!list) return false;
+    recompute = {Kind::list, {}};
+    for (const Value& item : *list) {
+      const auto* block = std::get_if<std::int64_t>(&item.value);
+      if (!block || *block < 0 || *block > kMany) return false;
+      recompute.blocks.push_back(*block);
+    }
+    std::sort(recompute.blocks.begin(), recompute.blocks.end());
+    return std::adjacent_find(recompute.blocks.begin(), recompute.blocks.end()) == recompute.blocks.end();
+  };
+  auto text = [](const Recipe& recipe) {
+    for (const auto& [name, kind] : kKinds) {
+      if (kind == recipe.training.recompute.kind) return json_string(name);
+    }
+    return text_of_list(recipe.training.recompute.blocks);
+  };
+  return {"training.recompute",
+          "\"none\", \"block\", \"sqrt\" or a list of different block numbers",
+          "run again in backward instead of keeping activations: no block, every block, every sqrt(L)-th, or these",
+          set,
+          text,
+          {}};
+}
+
+RecipeKey but_only(RecipeKey key, std::function<bool(const Value&)> built) {
+  key.not_built = [built = std::move(built)](const Value& v) { return !built(v); };
+  return key;
+}
+bool is_one(const Value& v) {
+  return number_of(v) == 1.0;
+}
+
+RecipeKey preset() {
+  Choices<std::string> names;
+  for (const std::string_view name : models::preset_names()) names.emplace_back(name, name);
+  return choice<std::string>("model.preset", std::move(names), {}, STRATA_AT(model.preset), "or a named shape");
+}
+
+template <typename At>
+RecipeKey tier(std::string name, At at, std::string meaning) {
+  return choice<Tier>(std::move(name), {{"device", Tier::device}, {"host", Tier::host}, {"nvme", Tier::nvme}}, {}, at,
+                      std::move(meaning));
+}
+
+std::vector<RecipeKey> make_keys() {
+  using device::DType, device::MomentFormat;
+  return {
+      path("model.path", STRATA_AT(model.path), "Hugging Face directory: config.json and safetensors"),
+      preset(),
+      choice<Init>("model.init", {{"pretrained", Init::pretrained}, {"random", Init::random}}, {},
+                   STRATA_AT(model.init), "weights from model.path, or drawn from training.seed"),
+      paths("data.train", "a path or glob, or a list of them", STRATA_AT(data.train), "token files to train on"),
+      paths("data.validation", "a path or glob, or a list of them", STRATA_AT(data.validation),
+            "token files to evaluate on"),
+      integer("data.seq_len", 1, 1 << 24, STRATA_AT(data.seq_len), "tokens per sequence"),
+      choice<DataOrder>("data.order", {{"shuffle", DataOrder::shuffle}, {"sequential", DataOrder::sequential}}, {},
+                        STRATA_AT(data.order), "order of the sequences; shuffle depends on training.seed alone"),
+      integer("training.max_steps", 0, kMany, STRATA_AT(training.max_steps),
+              "optimizer steps; 0 reads, plans, checks and exits"),
+      integer("training.micro_batch_size", 1, 1 << 20, STRATA_AT(training.micro_batch_size),
+              "sequences per rank and micro-batch"),
+      integer("training.gradient_accumulation_steps", 1, 1 << 24, STRATA_AT(training.gradient_accumulation_steps),
+              "micro-batches per rank and step; 1 where neither it nor global_batch_size is given"),
+      integer("training.global_batch_size", 1, kMany, STRATA_AT(training.global_batch_size),
+              "or sequences per step over all ranks"),
+      choice<DType>("training.precision", {{"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}}, {},
+                    STRATA_AT(training.precision), "dtype of parameters, activations and gradients; masters are fp32"),
+      integer("training.seed", 0, std::numeric_limits<std::int64_t>::max(), STRATA_AT(training.seed),
+              "of random weights, data order and dropout"),
+      number("training.max_grad_norm", 0, kHuge, "a number from 0", STRATA_AT(training.max_grad_norm),
+             "clip the gradient's norm to this; 0: no clipping"),
+      choice<Reduce>("training.reduce", {{"ordered", Reduce::ordered}, {"fast", Reduce::fast}}, {},
+                     STRATA_AT(training.reduce),
+                     "add gradients in global micro-batch order after each, or locally and once a step"),
+      but_only(integer("training.reduce_group", 1, 1 << 20, STRATA_AT(training.reduce_group),
+                       "consecutive micro-batches whose gradients are summed first"),
+               is_one),
+      recompute(),
+      choice<OptimizerName>("optimizer.name",
+                            {{"adamw", OptimizerName::adamw},
+                             {"adamw8bit", OptimizerName::adamw8bit},
+                             {"lion", OptimizerName::lion},
+                             {"sgd", OptimizerName::sgd}},
+                            {}, STRATA_AT(optimizer.name), "the update; adamw8bit: adamw with 8-bit moments"),
+      choice<MomentFormat>(
+          "optimizer.moments",
+          {{"fp32", MomentFormat::fp32}, {"bf16", MomentFormat::bf16}, {"8bit", MomentFormat::block8}}, {},
+          STRATA_AT(optimizer.moments),
+          "how moments are kept: fp32 unless the name says 8bit; bf16 is rounded stochastically; 8bit leaves those of "
+          "embeddings, biases, gains and tensors below 4,096 elements in fp32"),
+      number("optimizer.learning_rate", 0, kHuge, "a number from 0", STRATA_AT(optimizer.learning_rate), "its peak"),
+      betas(),
+      number("optimizer.eps", kTiny, kHuge, "a number from 1e-30", STRATA_AT(optimizer.eps),
+             "added to adamw's denominator"),
+      number("optimizer.momentum", 0, 1, "a number from 0 to below 1", STRATA_AT(optimizer.momentum),
+             "decay of sgd's moment, without dampening", true),
+      number("optimizer.weight_decay", 0, kHuge, "a number from 0", STRATA_AT(optimizer.weight_decay),
+             "decay of matrices and embeddings, not of biases and gains: decoupled; sgd's, as in PyTorch, is added to "
+             "the gradient (after clipping)"),
+      choice<Decay>(
+          "scheduler.name",
+          {{"constant", Decay::constant}, {"linear", Decay::linear}, {"cosine", Decay::cosine}, {"wsd", Decay::wsd}},
+          {}, STRATA_AT(scheduler.name), "the learning rate after warm-up"),
+      integer("scheduler.warmup_steps", 0, kMany, STRATA_AT(scheduler.warmup_steps), "steps of linear rise"),
+      number("scheduler.min_lr_ratio", 0, 1, "a number from 0 to 1", STRATA_AT(scheduler.min_lr_ratio),
+             "learning rate at the last step, as a part of the peak"),
+      integer("zero.stage", 0, 3, STRATA_AT(zero.stage),
+              "what is sharded over the ranks: 1 optimizer, 2 and gradients, 3 and parameters"),
+      tier("zero.parameters", STRATA_AT(zero.parameters), "tier of the parameters"),
+      tier("zero.gradients", STRATA_AT(zero.gradients), "tier of the gradients"),
+      tier("zero.optimizer", STRATA_AT(zero.optimizer), "tier of masters and moments"),
+      tier("zero.activations", STRATA_AT(zero.activations), "tier of the kept activations"),
+      size("memory.device", STRATA_AT(memory.device), "device memory per rank; what there is where not given"),
+      size("memory.host", STRATA_AT(memory.host), "host memory per rank; what there is where not given"),
+      paths("memory.nvme", "a folder or a list of folders, one per drive", STRATA_AT(memory.nvme),
+            "where the nvme tier lies"),
+      integer(
+          "memory.prefetch", 0, 1 << 16, STRATA_AT(memory.prefetch),
+          "units looked ahead: at most this + 1 are gathered at once, besides a tied embedding; 0 also keeps the first "
+          "unit's state on NVMe from being read before a step begins"),
+      choice<AccumulationOrder>("memory.order",
+                                {{"auto", AccumulationOrder::automatic},
+                                 {"horizontal", AccumulationOrder::horizontal},
+                                 {"vertical", AccumulationOrder::vertical}},
+                                {}, STRATA_AT(memory.order),
+                                "micro-batch by micro-batch, or unit by unit; auto: what the plan says is faster"),
+      flag("memory.verify", STRATA_AT(memory.verify),
+           "keep a checksum of every page of the nvme tier, and compare when it is read"),
+      choice<std::optional<offload::Engine>>("memory.io_engine",
+                                             {{"auto", std::nullopt},
+                                              {"io_uring", offload::Engine::io_uring},
+                                              {"libaio", offload::Engine::libaio},
+                                              {"threads", offload::Engine::threads}},
+                                             {}, STRATA_AT(memory.io_engine),
+                                             "how the nvme tier is read and written; auto: the first that works"),
+      flag_or_auto("memory.io_direct", STRATA_AT(memory.io_direct),
+                   "past the page cache (O_DIRECT); auto: where the file system allows it"),
+      flag_or_auto("memory.io_registered", STRATA_AT(memory.io_registered),
+                   "io_uring's registered buffers; auto: where the limit of locked memory allows them"),
+      choice<DeviceKind>("device.kind",
+                         {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}}, {},
+                         STRATA_AT(device.kind), "what computes; auto: a GPU where one can be used, else the CPU"),
+      integer("device.threads", 1, 256, STRATA_AT(device.threads),
+              "CPU threads of this rank; cores / ranks on the node where not given"),
+      choice<comm::Backend>("comm.backend",
+                            {{"auto", comm::Backend::automatic},
+                             {"solo", comm::Backend::solo},
+                             {"threads", comm::Backend::threads},
+                             {"mpi", comm::Backend::mpi},
+                             {"nccl", comm::Backend::nccl}},
+                            {}, STRATA_AT(comm.backend), "what connects the ranks; auto: NCCL between GPUs"),
+      choice<comm::Transport>("comm.transport",
+                              {{"auto", comm::Transport::automatic},
+                               {"shared", comm::Transport::shared_memory},
+                               {"messages", comm::Transport::messages}},
+                              {}, STRATA_AT(comm.transport), "between ranks of one node"),
+      number("fp16.initial_scale", 0x1p-126, kHuge, "a number above 0", STRATA_AT(fp16.initial_scale),
+             "loss scale of the first step"),
+      integer("fp16.growth_interval", 1, kMany, STRATA_AT(fp16.growth_interval),
+              "steps without overflow after which the scale doubles"),
+      path("checkpoint.dir", STRATA_AT(checkpoint.dir), "where checkpoints are written"),
+      integer(
+          "checkpoint.every", 0, kMany, STRATA_AT(checkpoint.every),
+          "steps between checkpoints; where checkpoint.dir is given the last step's is always written, and that of a "
+          "step at which the run is stopped"),
+      integer("checkpoint.keep", 1, kMany, STRATA_AT(checkpoint.keep), "newest checkpoints that are kept"),
+      resume(),
+      integer("checkpoint.stop_after", 0, kMany, STRATA_AT(checkpoint.stop_after),
+              "write a checkpoint after this step and exit 75; 0: never"),
+      path("report.jsonl", STRATA_AT(report.jsonl), "a line a step"),
+      path("report.summary", STRATA_AT(report.summary), "one object at the end"),
+      path("report.trace", STRATA_AT(report.trace), "timeline of the last step, for Perfetto"),
+  };
+}
+
+std::size_t edits(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string default_text(const RecipeKey& key, const Recipe& defaults) {
+  return key.name == "model.init" ? "by model.path" : key.text(defaults);
+}
+
+std::string_view last_part(std::string_view name) {
+  return name.substr(name.rfind('.') + 1);
+}
+
+}  // namespace
+
+std::span<const RecipeKey> recipe_keys() {
+  static const std::vector<RecipeKey> keys = make_keys();
+  return keys;
+}
+
+const RecipeKey& nearest_key(std::string_view name) {
+  name = name.substr(0, 128);  // whatever a file holds, the comparison stays cheap
+  const RecipeKey* nearest = nullptr;
+  std::size_t fewest = 0;
+  for (const RecipeKey& key : recipe_keys()) {
+    // A key in the wrong section, or in none, is one mistake, not as many as the section has letters.
+    const std::size_t distance = std::min(edits(name, key.name), edits(last_part(name), last_part(key.name)) + 1);
+    if (nearest && distance >= fewest) continue;
+    nearest = &key;
+    fewest = distance;
+  }
+  return *nearest;
+}
+
+std::string keys_about(std::string_view part) {
+  std::string out;
+  const Recipe defaults;
+  for (const RecipeKey& key : recipe_keys())
+    if (key.name.find(part) != std::string::npos)
+      out += fmt::format("{} = {}\n    {}\n    allowed: {}\n", key.name, default_text(key, defaults), key.meaning,
+                         key.allowed);
+  if (out.empty()) fail(Exit::usage, "no key's name has {} in it: is it {}?", part, nearest_key(part).name);
+  return out;
+}
+
+std::string recipe_reference() {
+  const auto cell = [](std::string text) {
+    for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+    return text;
+  };
+  std::string out =
+      "# Recipe\n\nEvery key of a recipe (TOML), as `strata keys` prints it. Relative paths are taken from the "
+      "recipe's "
+      "folder,\nthose of `--set` from the current one. `model.config.KEY` overrides one key of `config.json`.\n\n"
+      "| key | default | allowed | meaning |\n|---|---|---|---|\n";
+  const Recipe defaults;
+  for (const RecipeKey& key : recipe_keys()) {
+    const std::string text = default_text(key, defaults);
+    out += fmt::format("| `{}` | {} | {} | {} |\n", key.name, text == "none" || text == "[]" ? "" : cell(text),
+                       cell(key.allowed), cell(key.meaning));
+  }
+  return out;
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,137 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "device/device.h"
+#include "device/numeric/dtype.h"
+#include "device/ops/optimizer.h"
+#include "offload/io_options.h"
+
+namespace strata::runtime {
+
+enum class Init : std::uint8_t { pretrained, random };
+enum class DataOrder : std::uint8_t { shuffle, sequential };
+enum class Reduce : std::uint8_t { ordered, fast };
+enum class Decay : std::uint8_t { constant, linear, cosine, wsd };
+enum class Tier : std::uint8_t { device, host, nvme };
+enum class AccumulationOrder : std::uint8_t { automatic, horizontal, vertical };
+enum class OptimizerName : std::uint8_t { adamw, adamw8bit, lion, sgd };
+enum class DeviceKind : std::uint8_t { automatic, cpu, cuda };
+// What a rank computes on, and how many ranks do so on the same GPU, as far as they have told each other.
+struct Seat {
+  device::Device device;
+  std::string gpu;  // its uuid; empty: none
+  int sharing = 1;
+};
+
+// Which blocks run their forward again in backward: none, every one, every sqrt(L)-th, or `blocks` (Kind::list).
+struct Recompute {
+  enum class Kind : std::uint8_t { none, block, sqrt, list };
+  Kind kind = Kind::none;
+  std::vector<std::int64_t> blocks;
+};
+
+// What a user asks for (docs/recipe.md): one member a key, with its default. Sizes are bytes, paths are resolved
+// against the recipe's folder (or the current one where `--set` gave them), data.* may be globs.
+struct Recipe {
+  struct Model {
+    std::optional<std::filesystem::path> path;  // a Hugging Face directory
+    std::optional<std::string> preset;          // or a name of models/files/presets.h; exactly one of the two is set
+    Init init = Init::random;                   // `pretrained` unless said otherwise where path is set
+    std::map<std::string, std::string> config;  // key of config.json (dots for nested ones) -> JSON text
+  } model;
+  struct Data {
+    std::vector<std::string> train, validation;
+    std::int64_t seq_len = 1024;
+    DataOrder order = DataOrder::shuffle;
+  } data;
+  struct Training {
+    std::optional<std::int64_t> max_steps;
+    std::int64_t micro_batch_size = 1;
+    std::optional<std::int64_t> gradient_accumulation_steps, global_batch_size;  // at most one is set
+    device::DType precision = device::DType::bf16;
+    std::uint64_t seed = 0;
+    double max_grad_norm = 1.0;
+    Reduce reduce = Reduce::ordered;
+    std::int64_t reduce_group = 1;
+    Recompute recompute;
+  } training;
+  // Keys that were given and have no effect on this run, a sentence each.
+  std::vector<std::string> notes;
+  struct Optimizer {
+    OptimizerName name = OptimizerName::adamw;
+    std::optional<device::MomentFormat> moments;  // fp32, or what the name says
+    double learning_rate = 3e-4;
+    std::array<double, 2> betas = {0.9, 0.95};  // lion: 0.9, 0.99 unless given
+    double eps = 1e-8, momentum = 0.9, weight_decay = 0.1;
+
+    device::Algorithm algorithm() const;
+    device::MomentFormat moment_format() const;
+  } optimizer;
+  struct Scheduler {
+    Decay name = Decay::cosine;
+    std::int64_t warmup_steps = 0;
+    double min_lr_ratio = 0.1;
+  } scheduler;
+  struct Zero {
+    int stage = 0;
+    Tier parameters = Tier::device, gradients = Tier::device, optimizer = Tier::device, activations = Tier::device;
+  } zero;
+  struct Memory {
+    std::optional<std::uint64_t> device, host;  // capacity per rank; what there is where not set
+    std::vector<std::filesystem::path> nvme;
+    std::int64_t prefetch = 2;
+    AccumulationOrder order = AccumulationOrder::automatic;
+    bool verify = false;
+    // Of the nvme tier; what a probe finds best where not set.
+    std::optional<offload::Engine> io_engine;
+    std::optional<bool> io_direct, io_registered;
+  } memory;
+  struct Device {
+    DeviceKind kind = DeviceKind::automatic;
+    std::optional<std::int64_t> threads;  // cores / ranks on the node where not set
+    Seat seat;                            // no key: what `kind` came to on this rank (runtime/job/seat.h)
+  } device;
+  struct Comm {
+    comm::Backend backend = comm::Backend::automatic;
+    comm::Transport transport = comm::Transport::automatic;
+  } comm;
+  struct Fp16 {
+    double initial_scale = 65536;
+    std::int64_t growth_interval = 2000;
+  } fp16;
+  struct Checkpoint {
+    std::optional<std::filesystem::path> dir;
+    std::int64_t every = 0, keep = 2, stop_after = 0;
+    std::string resume = "auto";  // or "none", or a checkpoint's path
+  } checkpoint;
+  struct Report {
+    std::optional<std::filesystem::path> jsonl, summary, trace;
+  } report;
+
+  // Micro-batches per rank and step. Throws Error{usage} where training.global_batch_size does not divide over
+  // world_size ranks of training.micro_batch_size sequences.
+  int accumulation_steps(int world_size) const;
+  // What memory.* says of the nvme tier's files and requests.
+  offload::IoOptions io_options() const;
+};
+
+// The recipe of `path` (TOML; none: every key is at its default) with `sets` ("a.b=value") applied in order. Throws
+// Error{usage} naming the key, the value and what is allowed, or both keys that contradict each other.
+Recipe load_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets);
+
+// What only `train` needs: training.max_steps, and data.train where it is above 0. Throws Error{usage}.
+void require_trainable(const Recipe& recipe);
+
+// Every key that must be the same on all ranks, one "key = value" a line in a fixed order (report.* and
+// device.threads are left out): what ranks compare, by hash, before step 1.
+std::string to_text(const Recipe& recipe);
+
+}  // namespace strata::runtime

@@ -1,0 +1,72 @@
+#include "runtime/recipe/toml_file.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "base/error.h"
+
+namespace strata::runtime {
+namespace {
+
+constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
+
+std::string read_text(const std::filesystem::path& path, std::string_view what) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  // Of pipes only those that the caller's shell holds open: another one's writer may never come.
+  const bool handed_over = path.string().starts_with("/dev/");
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) && !handed_over)
+    fail(Exit::usage, "{} {} is not a regular file", what, path.string());
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  if (file) {
+    text.resize(kMaxBytes + 1);
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(file.gcount()));
+  }
+  if (!file.is_open() || file.bad())
+    fail(Exit::usage, "{} {} cannot be read: {}", what, path.string(), std::strerror(errno ? errno : EIO));
+  if (text.size() > kMaxBytes) fail(Exit::usage, "{} {} is larger than 1 MiB: not a {}", what, path.string(), what);
+  return text;
+}
+
+}  // namespace
+
+void refuse_deep_keys(std::string_view text, std::string_view what) {
+  constexpr std::size_t kMostDots = 100;
+  std::size_t dots = 0;
+  char before = '\0';
+  for (const char c : text) {
+    const bool of_a_key = std::isalnum(static_cast<unsigned char>(c)) || (c != '\0' && std::strchr("_-\"' \t", c));
+    if (c == '.' && before != '.')
+      ++dots;
+    else if (!of_a_key)  // two dots are no key
+      dots = 0;
+    before = c;
+    if (dots > kMostDots) fail(Exit::usage, "{} has a key of more than {} parts", what, kMostDots);
+  }
+}
+
+toml::table read_toml(const std::filesystem::path& path, std::string_view what) {
+  const std::string text = read_text(path, what);
+  refuse_deep_keys(text, fmt::format("{} {}", what, path.string()));
+  try {
+    return toml::parse(text, path.string());
+  } catch (const toml::parse_error& error) {
+    const bool json =
+        text.find_first_not_of(" \t\r\n") != std::string::npos && text[text.find_first_not_of(" \t\r\n")] == '{';
+    if (json) fail(Exit::usage, "{} {} looks like JSON: a {} is written in TOML", what, path.string(), what);
+    fail(Exit::usage, "{} {}, line {}, column {}: {}", what, path.string(), error.source().begin.line,
+         error.source().begin.column, error.description());
+  } catch (const TomlAssertion&) {
+    fail(Exit::usage, "{} {} is not TOML", what, path.string());
+  }
+}
+
+}  // namespace strata::runtime

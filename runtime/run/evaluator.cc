@@ -1,0 +1,117 @@
+#include "runtime/run/evaluator.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include "comm/agreement.h"
+#include "base/error.h"
+#include "device/numeric/exact_sum.h"
+#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/model_folder.h"
+#include "runtime/data/tokens.h"
+
+namespace strata::runtime {
+namespace {
+
+using comm::agree;
+using comm::AgreedError;
+
+DisjointSequences open_validation(const Job& job, comm::World& world) {
+  const Recipe& recipe = job.recipe;
+  std::optional<DisjointSequences> data;
+  agree(world, [&] {
+    if (recipe.data.validation.empty())
+      fail(Exit::usage, "data.validation is missing: the token files to evaluate on (strata tokenize makes them)");
+    data.emplace(
+        open_token_files(recipe.data.validation, "data.validation", static_cast<std::int64_t>(job.model->vocabulary)),
+        recipe.data.seq_len, recipe.training.micro_batch_size);
+  });
+  return std::move(*data);
+}
+
+// The sum over all ranks, the same bits on each.
+device::ExactSum sum_over_ranks(device::ExactSum mine, comm::World& world) {
+  mine.normalize();
+  device::ExactSum total{};
+  for (const std::string& text : world.exchange(std::string(reinterpret_cast<const char*>(&mine), sizeof mine))) {
+    device::ExactSum theirs;
+    STRATA_CHECK_EQ(text.size(), sizeof theirs);
+    std::memcpy(&theirs, text.data(), sizeof theirs);
+    total.merge(theirs);
+  }
+  return total;
+}
+
+}  // namespace
+
+std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& world,
+                                                  const std::function<void(const std::string&)>& note) {
+  const Recipe::Checkpoint& recipe = job.recipe.checkpoint;
+  std::string path;
+  agree(world, [&] {  // rank 0's choice: a run may be writing the next one
+    if (world.rank() != 0 || recipe.resume == "none") return;
+    if (recipe.resume != "auto")
+      path = ModelFolder(recipe.resume).path().string();
+    else if (std::error_code ignored; recipe.dir && std::filesystem::is_directory(*recipe.dir, ignored))
+      for (const FoundCheckpoint& found : list_checkpoints(*recipe.dir, CheckpointTest::shards)) {
+        if (path.empty() && found.damage.empty()) path = found.path.string();
+        if (!found.damage.empty()) note("passed over " + found.path.string() + ": " + found.damage);
+      }
+    if (!path.empty()) note("weights of " + path);
+    if (path.empty() && job.recipe.model.init == Init::random)
+      note(fmt::format("random weights of training.seed = {}: nobody has trained them", job.recipe.training.seed));
+    if (path.empty() && recipe.dir)
+      fail(Exit::usage,
+           "checkpoint.dir {} holds no whole checkpoint to evaluate; checkpoint.resume = \"none\" evaluates what a "
+           "training would start from",
+           recipe.dir->string());
+  });
+  path = world.exchange(path)[0];
+  std::unique_ptr<WeightSource> weights;
+  agree(world, [&] { weights = path.empty() ? first_weights(job) : ModelFolder(path).weights(*job.model); });
+  return weights;
+}
+
+Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
+                     std::shared_ptr<const device::AlgorithmTable> algorithms)
+    : job_(job),
+      world_(world),
+      executor_(job.plan, *job.model, world, {}, threads, job.recipe.io_options()),
+      data_(open_validation(job, world)) {
+  STRATA_CHECK(job.plan.forward_only);
+  executor_.use_algorithms(std::move(algorithms));
+  const auto start = std::chrono::steady_clock::now();
+  agree(world, [&] { load_weights(executor_, job.plan, weights, threads); });
+  load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::uint64_t Evaluator::rounds() const {
+  const auto ranks = static_cast<std::uint64_t>(job_.ranks);
+  return (data_.micro_batches() + ranks - 1) / ranks;
+}
+
+Evaluation Evaluator::run(const std::function<void(std::uint64_t, std::uint64_t)>& after_step) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto ranks = static_cast<std::uint64_t>(job_.ranks), rank = static_cast<std::uint64_t>(world_.rank());
+  const Executor::BatchSpans batch = executor_.batch(0);
+  device::ExactSum mine{};
+  for (std::uint64_t round = 0; round < rounds(); ++round) {
+    // Behind the last micro-batch a rank still takes part in the gathers, on labels that do not count.
+    data_.fill(round * ranks + rank, batch.tokens, batch.labels, batch.positions);
+    (void)executor_.step({}, false);
+    mine.merge(executor_.loss_sum());
+    after_step(round + 1, rounds());
+  }
+  const double loss = sum_over_ranks(mine, world_).round() / static_cast<double>(data_.labels());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  if (!std::isfinite(loss))
+    throw AgreedError(Exit::failed,
+                      "the loss on data.validation is not finite: try training.precision = \"fp32\", and look at the "
+                      "weights with strata inspect");
+  return {loss, std::exp(loss), data_.labels(), data_.sequences(), static_cast<double>(data_.labels()) / took.count()};
+}
+
+}  // namespace strata::runtime

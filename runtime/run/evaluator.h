@@ -1,0 +1,54 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "comm/communicator.h"
+#include "runtime/data/disjoint_sequences.h"
+#include "runtime/execute/executor.h"
+#include "runtime/job/job.h"
+#include "runtime/weights/weights.h"
+
+namespace strata::runtime {
+
+// What an evaluation found; the same on all ranks, but for the time.
+struct Evaluation {
+  double loss;        // mean over all labels, in nats
+  double perplexity;  // e^loss
+  std::uint64_t labels, sequences;
+  double tokens_per_s;  // labels of all ranks; reading the weights is not counted
+};
+
+// The weights that an evaluation of the job is about: of the newest whole checkpoint in checkpoint.dir, or what
+// checkpoint.resume names, else the first weights. `note` is told where they come from, on rank 0. Collective.
+std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& world,
+                                                  const std::function<void(const std::string&)>& note);
+
+// Loss of a model on data.validation: every rank runs the forward of every W-th micro-batch, and losses are added
+// exactly, so that the result has the same bits for any number of ranks, any placement and any number of threads.
+// Collective. Job (made for Purpose::evaluate) and world outlive it.
+class Evaluator {
+ public:
+  // algorithms: as agreed on (runtime/job/algorithms.h).
+  Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
+            std::shared_ptr<const device::AlgorithmTable> algorithms = {});
+
+  // after_step(done, all) is told how many of the rounds are done; what it throws ends the run. Throws AgreedError on
+  // all ranks where the loss is not finite.
+  Evaluation run(const std::function<void(std::uint64_t, std::uint64_t)>& after_step);
+
+  const Executor& executor() const { return executor_; }
+  std::uint64_t rounds() const;
+  // That the weights took to read, on this rank.
+  double load_seconds() const { return load_seconds_; }
+
+ private:
+  const Job& job_;
+  comm::World& world_;
+  Executor executor_;
+  DisjointSequences data_;
+  double load_seconds_ = 0;
+};
+
+}  // namespace strata::runtime

@@ -1,0 +1,78 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "device/gpu.h"
+#include "models/model.h"
+#include "runtime/checkpoint/writer.h"
+#include "runtime/execute/executor.h"
+#include "runtime/plan/plan.h"
+#include "runtime/run/trainer.h"
+
+namespace strata::runtime {
+
+// A file that a report goes to. Every write is checked: a full disk is an Error{failed} naming the path.
+class ReportFile {
+ public:
+  // What the file held before goes with the first write; of a report.jsonl that goes on, lines of steps up to
+  // `kept_step` stay. A new file that nothing was written to is removed again.
+  explicit ReportFile(const std::filesystem::path& path, std::int64_t kept_step = 0);
+  ~ReportFile();
+  ReportFile(ReportFile&& other) noexcept;
+  ReportFile& operator=(ReportFile&&) = delete;
+  void write(const std::string& text);
+  // Flushes to the disk and reports what the system kept back until then.
+  void close();
+
+ private:
+  void cut();
+
+  std::filesystem::path path_;
+  std::int64_t kept_step_;
+  int fd_ = -1;
+  bool is_new_ = false, written_ = false;
+};
+
+// JSON of a number: shortest text that reads back the same; null where it is not finite.
+std::string json_number(double x);
+
+// A line of report.jsonl.
+std::string step_line(const StepReport& report);
+
+// {"device": {"planned_peak_bytes": ..., ...}}: predicted memory, and what was measured where there is any.
+std::string memory_json(const Memory& planned, const Memory* measured);
+std::string comm_json(const comm::CommBytes& bytes);
+std::string exposed_json(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin = -1);
+// Moved by a step to and from each tier below the device; nothing is there yet.
+std::string io_json(const IoBytes& bytes);
+
+// What report.summary adds to the last steps.
+struct Summary {
+  std::int64_t steps;
+  std::uint64_t tokens;
+  double tokens_per_s;  // of the median step, the first two left out
+  double flops_per_token;
+  std::string weights_hash;
+  Memory measured;
+  comm::CommBytes comm_bytes;           // a step, this rank
+  IoBytes io_bytes;                     // a step, this rank
+  std::vector<std::uint64_t> peak_rss;  // by rank
+  // Of rank 0's GPU, where it has one: before the run's memory was taken, and when its last step was done.
+  std::optional<device::GpuMemory> gpu_before, gpu_at_end;
+  std::vector<Span> spans;  // of step `timed_step`, the newest that was issued task by task
+  std::int64_t timed_step;
+  std::int64_t graph_steps;                      // launched as a graph
+  std::optional<CheckpointFigures> checkpoints;  // where the run writes them
+  int exit;
+};
+std::string summary_json(const StepPlan& plan, const Summary& summary);
+
+// A Chrome/Perfetto trace of one step: a row a lane, planned and measured steps with the same task names.
+std::string trace_json(const StepPlan& plan, const models::Model& model, std::span<const Span> spans, int rank);
+
+}  // namespace strata::runtime

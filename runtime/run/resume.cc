@@ -1,0 +1,224 @@
+#include "runtime/run/resume.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "runtime/job/algorithms.h"
+#include "runtime/checkpoint/folder.h"
+#include "base/parallel.h"
+#include "runtime/recipe/keys.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Keys without which the run would be another one. What else differs (rates, steps, placement, ranks) may.
+constexpr std::array<std::string_view, 5> kSameKeys = {"data.order", "data.seq_len", "optimizer.name", "training.seed",
+                                                       "training.reduce_group"};
+
+// Keys of config.json that do not change what a trained weight means.
+bool is_free(std::string_view key) {
+  constexpr std::array<std::string_view, 7> kFree = {"_name_or_path",    "architectures", "dtype",
+                                                     "torch_dtype",      "use_cache",     "transformers_version",
+                                                     "initializer_range"};
+  return std::find(kFree.begin(), kFree.end(), key) != kFree.end() || key.ends_with("_pdrop") ||
+         key.ends_with("_dropout") || key.ends_with("_token_id");
+}
+
+std::map<std::string, std::string> keys_of(const std::string& config) {
+  std::map<std::string, std::string> out;
+  simdjson::dom::parser parser;
+  const simdjson::dom::object object = parser.parse(config);
+  for (const auto field : object) out.emplace(std::string(field.key), simdjson::minify(field.value));
+  return out;
+}
+
+void require_same_config(const Manifest& manifest, const fs::path& path, const Job& job) {
+  const auto stored = keys_of(manifest.config), wanted = keys_of(job.config);
+  const auto value = [](const std::map<std::string, std::string>& keys, const std::string& key) {
+    const auto found = keys.find(key);
+    return found == keys.end() ? std::string("nothing") : found->second;
+  };
+  for (const auto* side : {&stored, &wanted})
+    for (const auto& [key, ignored] : *side)
+      if (!is_free(key) && value(stored, key) != value(wanted, key))
+        fail(Exit::usage, "{} is another model's checkpoint: {} of its config is {}, and the recipe's model has {}",
+             path.string(), key, value(stored, key), value(wanted, key));
+}
+
+// What a rank needs of one tensor's state, where that lies in its part, and a block of an extent that has some of it.
+// Positions are bytes of the whole tensor's state in its format.
+struct Need {
+  std::size_t unit, run;
+  StateKind kind;
+  std::uint64_t begin, end;
+  std::size_t offset;  // of `begin`, in the rank's part
+};
+struct Block {
+  Need need;
+  const Extent* extent;
+  std::size_t index;
+  std::uint64_t begin() const { return extent->first_byte() + index * kBlockBytes; }
+};
+
+std::vector<Need> needs_of(const Job& job, const Executor& executor, int rank) {
+  std::vector<Need> out;
+  for (std::size_t unit = 0; unit < job.plan.layout.units.size(); ++unit) {
+    const UnitLayout& layout = job.plan.layout.units[unit];
+    const Storage::Held held = executor.storage().held(unit, StateKind::parameters);
+    const std::size_t part = job.plan.part_begin(unit, rank), part_end = part + job.plan.part_size(unit);
+    for (const StateKind kind : kStateKinds) {
+      if (!executor.storage().has_state(kind)) continue;
+      const bool master = kind == StateKind::master;  // parameters come of it, which may be more than the part
+      const std::size_t from = master ? std::min(held.begin, part) : part;
+      const std::size_t to = master ? std::max(held.end, part_end) : part_end;
+      for (std::size_t r = 0; r < layout.runs.size(); ++r) {
+        const Run& run = layout.runs[r];
+        const std::size_t begin = std::max(run.begin, from), end = std::min(run.end, to);
+        if (begin >= end) continue;
+        const std::string_view dtype = stored_dtype(master ? device::MomentFormat::fp32 : run.moments);
+        out.push_back({unit, r, kind, state_bytes(dtype, begin - run.begin), state_bytes(dtype, end - run.begin),
+                       master ? 0 : layout.state_offset(kind, part, begin)});
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Progress progress_under(const Manifest& manifest, const fs::path& path, const Job& job) {
+  require_same_config(manifest, path, job);
+  for (const RecipeKey& key : recipe_keys()) {
+    if (std::find(kSameKeys.begin(), kSameKeys.end(), key.name) == kSameKeys.end()) continue;
+    const auto stored = manifest.recipe.find(key.name);
+    if (stored != manifest.recipe.end() && stored->second != key.text(job.recipe))
+      fail(Exit::usage,
+           "{} was written with {} = {}, and the recipe says {}: keep the value, or start anew from exported weights",
+           path.string(), key.name, stored->second, key.text(job.recipe));
+  }
+  Progress progress = manifest.progress;
+  const auto size = static_cast<std::uint64_t>(job.recipe.training.micro_batch_size);
+  const auto stored = manifest.recipe.find("training.micro_batch_size");
+  const std::uint64_t was = stored == manifest.recipe.end() ? size : std::stoull(stored->second);
+  if (progress.next_micro_batch * was % size != 0)
+    fail(Exit::usage,
+         "{} stands after {} micro-batches of {} sequences, which is no whole number of micro-batches of {}: set "
+         "training.micro_batch_size = {}",
+         path.string(), progress.next_micro_batch, was, size, was);
+  progress.next_micro_batch = progress.next_micro_batch * was / size;
+  // Another precision's run has no loss scale to go on with.
+  if (const auto precision = manifest.recipe.find("training.precision");
+      precision == manifest.recipe.end() || precision->second != "\"fp16\"")
+    progress.loss_scale = {static_cast<float>(job.recipe.fp16.initial_scale), 0};
+  return progress;
+}
+
+void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor, int rank, int threads) {
+  require_same_tensors(checkpoint, *job.model);
+  std::vector<Block> blocks;
+  for (const Need& need : needs_of(job, executor, rank)) {
+    const Run& run = job.plan.layout.units[need.unit].runs[need.run];
+    const std::string& tensor = job.model->units[need.unit]->parameters()[run.parameter].name;
+    const bool master = need.kind == StateKind::master;
+    const std::string_view dtype = stored_dtype(master ? device::MomentFormat::fp32 : run.moments);
+    const auto extents = checkpoint.extents(name_of(need.kind), tensor);
+    if (extents.empty() || extents[0].dtype != dtype)
+      fail(Exit::usage, "{} has {} of {} {}, and this run keeps it in {}: take the optimizer.* keys of its recipe",
+           checkpoint.path().string(), name_of(need.kind), tensor,
+           extents.empty() ? "not at all" : "in " + extents[0].dtype, dtype);
+    for (const Extent& e : extents)
+      for (Block block{need, &e, 0}; block.index < e.blocks(); ++block.index)
+        if (block.begin() < need.end && std::min(block.begin() + kBlockBytes, e.first_byte() + e.bytes) > need.begin)
+          blocks.push_back(block);
+  }
+  const auto prefetch = [&](std::size_t i) { checkpoint.prefetch_block(*blocks[i].extent, blocks[i].index); };
+  parallel_reads(blocks.size(), threads, prefetch, [&](std::size_t i) {
+    const auto& [need, extent, index] = blocks[i];
+    std::vector<float> buffer(kBlockBytes / sizeof(float));
+    const auto bytes = checkpoint.read_block(*extent, index, std::as_writable_bytes(std::span(buffer)));
+    const std::uint64_t begin = blocks[i].begin();
+    if (need.kind == StateKind::master)
+      return store_weights(executor, job.plan, need.unit,
+                           job.plan.layout.units[need.unit].runs[need.run].begin + begin / sizeof(float),
+                           std::span(buffer).first(bytes.size() / sizeof(float)));
+    const std::uint64_t from = std::max(begin, need.begin), to = std::min(begin + bytes.size(), need.end);
+    executor.storage().write_state(need.unit, need.kind, need.offset + (from - need.begin),
+                                   bytes.subspan(from - begin, to - from));
+  });
+}
+
+namespace {
+
+// What auto looks at, from rank 0's view, with notes on what is damaged already at first sight.
+std::vector<fs::path> candidates(const Recipe::Checkpoint& recipe, comm::World& world,
+                                 const std::function<void(const std::string&)>& note) {
+  if (recipe.resume == "none") return {};
+  if (recipe.resume != "auto") return {fs::path(recipe.resume)};
+  if (!recipe.dir) return {};
+  std::string paths;
+  comm::agree(world, [&] {
+    if (world.rank() != 0) return;
+    for (const FoundCheckpoint& found : list_checkpoints(*recipe.dir)) {
+      if (found.damage.empty())
+        paths += found.path.string() + '\0';
+      else
+        note(fmt::format("passed over {}: {}", found.path.string(), found.damage));
+    }
+  });
+  paths = world.exchange(paths)[0];
+  std::vector<fs::path> out;
+  for (std::size_t at = 0; at < paths.size(); at = paths.find('\0', at) + 1) out.emplace_back(paths.c_str() + at);
+  return out;
+}
+
+// Moments as they are before the first step, where a checkpoint was loaded in part.
+void clear_moments(const StepPlan& plan, int rank, Executor& executor) {
+  for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit) {
+    const std::size_t part = plan.part_begin(unit, rank);
+    const std::vector<std::byte> zeros(plan.layout.units[unit].moment_bytes(part, part + plan.part_size(unit)));
+    for (const StateKind kind : {StateKind::moment1, StateKind::moment2})
+      if (executor.storage().has_state(kind)) executor.storage().write_state(unit, kind, 0, zeros);
+  }
+}
+
+}  // namespace
+
+std::optional<fs::path> start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int threads,
+                                        const std::function<void(const std::string&)>& note) {
+  const bool choose = job.recipe.checkpoint.resume == "auto";
+  bool touched = false;
+  for (const fs::path& path : candidates(job.recipe.checkpoint, world, note)) {
+    try {
+      Progress progress;
+      comm::agree(world, [&] {
+        const Checkpoint checkpoint(path);
+        progress = progress_under(checkpoint.manifest(), path, job);
+        load_state(checkpoint, job, trainer.executor(), world.rank(), threads);
+        use_saved_algorithms(trainer.executor(), checkpoint.manifest().algorithms, path.string(),
+                             [&](const std::string& text) {
+                               if (world.rank() == 0) note(text);
+                             });
+      });
+      trainer.restore(progress);
+      return path;
+    } catch (const comm::AgreedError& error) {
+      if (!choose || error.code() == Exit::usage) throw;
+      if (world.rank() == 0) note(fmt::format("passed over {}: {}", path.string(), error.what()));
+      touched = true;
+    }
+  }
+  if (touched) clear_moments(job.plan, world.rank(), trainer.executor());
+  trainer.load_initial_weights(threads);
+  return std::nullopt;
+}
+
+}  // namespace strata::runtime

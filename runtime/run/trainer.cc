@@ -1,0 +1,146 @@
+#include "runtime/run/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/error.h"
+#include "runtime/run/schedule.h"
+#include "runtime/data/tokens.h"
+
+namespace strata::runtime {
+namespace {
+
+device::Optimizer optimizer_of(const Recipe::Optimizer& o) {
+  return {o.algorithm(), o.betas[0], o.betas[1], o.eps, o.momentum, o.weight_decay};
+}
+
+}  // namespace
+
+Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weights,
+                 const std::optional<offload::IoOptions>& io)
+    : job_(job),
+      world_(world),
+      executor_(job.plan, *job.model, world, optimizer_of(job.recipe.optimizer), threads,
+                io.value_or(job.recipe.io_options())),
+      scaler_(job.recipe.training.precision == device::DType::fp16, job.recipe.fp16) {
+  const Recipe& recipe = job.recipe;
+  agree(world, [&] {
+    if (!recipe.data.train.empty())
+      batches_ = std::make_unique<Batches>(
+          open_token_files(recipe.data.train, "data.train", static_cast<std::int64_t>(job.model->vocabulary)),
+          recipe.data.seq_len, recipe.training.micro_batch_size, recipe.data.order, recipe.training.seed);
+    // Read by `strata eval` alone; what is wrong with them is better known now.
+    if (!recipe.data.validation.empty())
+      (void)open_token_files(recipe.data.validation, "data.validation",
+                             static_cast<std::int64_t>(job.model->vocabulary));
+  });
+  progress_.loss_scale = scaler_.state();
+  if (weights == Weights::initial) load_initial_weights(threads);
+}
+
+void Trainer::load_initial_weights(int threads) {
+  agree(world_, [&] { load_weights(executor_, job_.plan, *first_weights(job_), threads); });
+}
+
+void Trainer::restore(const Progress& progress) {
+  progress_ = progress;
+  if (scaler_.enabled()) scaler_.restore(progress.loss_scale);
+  progress_.loss_scale = scaler_.state();
+}
+
+device::StepScalars Trainer::scalars_of_next_step() const {
+  const Recipe& recipe = job_.recipe;
+  const double t = static_cast<double>(progress_.updates + 1);
+  device::StepScalars s{};
+  s.seed = recipe.training.seed;
+  s.first_micro_batch = progress_.next_micro_batch;
+  s.loss_gradient = static_cast<float>(static_cast<double>(scaler_.scale()) /
+                                       static_cast<double>(std::max<std::uint64_t>(labels_, 1)));
+  s.unscale = 1.0f / scaler_.scale();
+  s.learning_rate = static_cast<float>(
+      learning_rate(recipe.scheduler, recipe.optimizer.learning_rate, *recipe.training.max_steps, progress_.step + 1));
+  s.bias_correction1 = static_cast<float>(1 - std::pow(recipe.optimizer.betas[0], t));
+  s.bias_correction2 = static_cast<float>(1 - std::pow(recipe.optimizer.betas[1], t));
+  s.max_grad_norm = static_cast<float>(recipe.training.max_grad_norm);
+  return s;
+}
+
+void Trainer::load_batches() {
+  const auto ranks = static_cast<std::uint64_t>(job_.ranks);
+  const std::uint64_t first = progress_.next_micro_batch;
+  labels_ = 0;
+  for (std::uint64_t k = first; k < first + micro_batches_per_step(); ++k) labels_ += batches_->labels(k);
+  for (int g = 0; g < job_.plan.accumulation; ++g) {
+    const Executor::BatchSpans to = executor_.batch(g);
+    batches_->fill(first + static_cast<std::uint64_t>(g) * ranks + static_cast<std::uint64_t>(world_.rank()), to.tokens,
+                   to.labels, to.positions);
+  }
+}
+
+StepReport Trainer::step(bool stop_requested) {
+  const auto start = std::chrono::steady_clock::now();
+  load_batches();
+  const device::StepScalars scalars = scalars_of_next_step();
+  const IoBytes before = executor_.io_bytes();
+  const Recipe::Report& report = job_.recipe.report;
+  const std::int64_t number = progress_.step + 1;
+  if ((report.trace || report.summary) &&
+      (number == job_.recipe.training.max_steps || number == job_.recipe.checkpoint.stop_after))
+    executor_.time_next_step();
+  const device::StepResult result = executor_.step(scalars, stop_requested);
+  const bool skipped = executor_.skipped();
+  if (skipped && !scaler_.enabled()) report_nonfinite(result);
+  ++progress_.step;
+  if (!skipped) ++progress_.updates;
+  progress_.next_micro_batch += micro_batches_per_step();
+  const double scale = static_cast<double>(scaler_.scale());
+  scaler_.update(skipped);
+  progress_.loss_scale = scaler_.state();
+  if (scaler_.exhausted()) report_exhausted_scale();
+  const std::uint64_t tokens = job_.plan.tokens * micro_batches_per_step();
+  progress_.tokens += tokens;
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  return {progress_.step,
+          result.loss_sum / static_cast<double>(std::max<std::uint64_t>(labels_, 1)),
+          result.gradient_norm,
+          learning_rate(job_.recipe.scheduler, job_.recipe.optimizer.learning_rate, *job_.recipe.training.max_steps,
+                        progress_.step),
+          scale,
+          skipped,
+          tokens,
+          took.count(),
+          result.stop != 0,
+          executor_.io_bytes().of(Tier::nvme) - before.of(Tier::nvme)};
+}
+
+// Where the numbers of the last step broke first, over all ranks.
+std::string Trainer::first_nonfinite() {
+  int unit = -1;
+  for (const std::string& text : world_.exchange(std::to_string(executor_.first_nonfinite_unit())))
+    if (const int theirs = std::stoi(text); theirs >= 0) unit = unit < 0 ? theirs : std::min(unit, theirs);
+  if (unit < 0) return "every unit's output was finite, so a gradient overflowed";
+  return fmt::format("the first unit whose output was not finite is {}",
+                     job_.model->units[static_cast<std::size_t>(unit)]->name());
+}
+
+void Trainer::report_nonfinite(const device::StepResult& result) {
+  throw AgreedError(
+      Exit::failed,
+      fmt::format("step {}: the {} is not finite; {}; stopped before the update: lower optimizer.learning_rate, raise "
+                  "scheduler.warmup_steps, or look at the data of this step",
+                  progress_.step + 1, std::isfinite(result.loss_sum) ? "gradient norm" : "loss", first_nonfinite()));
+}
+
+void Trainer::report_exhausted_scale() {
+  throw AgreedError(
+      Exit::failed,
+      fmt::format(
+          "step {}: the loss scale has halved down to nothing, so no scale keeps the gradients finite; {}; stopped "
+          "without an update: use training.precision = bf16, or lower optimizer.learning_rate",
+          progress_.step, first_nonfinite()));
+}
+
+}  // namespace strata::runtime

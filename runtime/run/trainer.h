@@ -1,0 +1,79 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/agreement.h"
+#include "comm/communicator.h"
+#include "runtime/data/batches.h"
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/execute/executor.h"
+#include "runtime/job/job.h"
+#include "runtime/run/loss_scaler.h"
+#include "runtime/weights/weights.h"
+
+namespace strata::runtime {
+
+// What a step says about itself: a line of report.jsonl.
+struct StepReport {
+  std::int64_t step;  // from 1
+  double loss, grad_norm, learning_rate, loss_scale;
+  bool skipped;
+  std::uint64_t tokens;  // of the step, over all ranks
+  double step_ms;
+  bool stop;                     // some rank was asked to stop after this step
+  std::uint64_t disk_bytes = 0;  // read from and written to the nvme tier by this rank
+};
+
+// Takes a run from its first step to its last: data, schedule, loss scale, one executor. Every rank has one and calls
+// step() in step; all ranks get the same report. Job and world outlive it.
+class Trainer {
+ public:
+  // `weights`: whether to start with the recipe's initial weights; else load_initial_weights() or a checkpoint and
+  // restore() come before the first step. `io`: how drives are used, where not as the recipe says.
+  enum class Weights : std::uint8_t { initial, later };
+  Trainer(const Job& job, comm::World& world, int threads, Weights weights = Weights::initial,
+          const std::optional<offload::IoOptions>& io = std::nullopt);
+
+  // Collective.
+  void load_initial_weights(int threads);
+  // Where the run stands, between two steps, without the tensors; and going on from there.
+  const Progress& progress() const { return progress_; }
+  void restore(const Progress& progress);
+
+  std::int64_t steps_done() const { return progress_.step; }
+  bool done() const { return progress_.step >= job_.recipe.training.max_steps.value_or(0); }
+
+  // Runs the next step. In bf16 and fp32 a loss or norm that is not finite throws AgreedError on all ranks, before the
+  // update, naming step and the first unit whose output was not finite; in fp16 so does a loss scale that has halved
+  // down to nothing.
+  StepReport step(bool stop_requested);
+
+  Executor& executor() { return executor_; }
+  std::string weights_hash() { return runtime::weights_hash(executor_, job_.plan, world_); }
+
+ private:
+  device::StepScalars scalars_of_next_step() const;
+  std::uint64_t micro_batches_per_step() const {
+    return static_cast<std::uint64_t>(job_.ranks) * static_cast<std::uint64_t>(job_.plan.accumulation);
+  }
+  void load_batches();
+  [[noreturn]] void report_nonfinite(const device::StepResult& result);
+  [[noreturn]] void report_exhausted_scale();
+  std::string first_nonfinite();
+
+  const Job& job_;
+  comm::World& world_;
+  Executor executor_;
+  std::unique_ptr<Batches> batches_;
+  LossScaler scaler_;
+  Progress progress_;
+  std::uint64_t labels_ = 0;  // of the step about to run, over all ranks
+};
+
+using comm::agree;
+using comm::AgreedError;
+
+}  // namespace strata::runtime

@@ -1,0 +1,186 @@
+#include "runtime/weights/weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "base/error.h"
+#include "device/numeric/philox.h"
+#include "models/files/safetensors.h"
+#include "runtime/checkpoint/model_folder.h"
+#include "base/parallel.h"
+
+namespace strata::runtime {
+namespace {
+
+class RandomWeights final : public WeightSource {
+ public:
+  RandomWeights(const models::Model& model, std::uint64_t seed) : model_(model), seed_(seed) {
+    std::uint32_t first = 0;
+    for (const auto& unit : model.units) {
+      first_.push_back(first);
+      first += static_cast<std::uint32_t>(unit->parameters().size());
+    }
+  }
+
+  void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
+    const models::Init init = model_.units[unit]->parameters()[parameter].init;
+    if (init.deviation == 0) {
+      std::fill(out.begin(), out.end(), init.constant);
+      return;
+    }
+    // Sites of dropout count up from 0; weights are apart from them.
+    const device::RandomStream stream{seed_, 0, 0x80000000u + first_[unit] + static_cast<std::uint32_t>(parameter)};
+    for (std::size_t i = begin; i < begin + out.size();) {
+      const device::PhiloxBlock block = device::random_block(stream, i / 4);
+      float normal[4];
+      for (std::size_t pair = 0; pair < 4; pair += 2) {
+        const float u = (static_cast<float>(block.word[pair] >> 8) + 0.5f) * 0x1p-24f;
+        const float angle = static_cast<float>(block.word[pair + 1]) * (2 * std::numbers::pi_v<float> * 0x1p-32f);
+        const float radius = init.deviation * std::sqrt(-2 * std::log(u));
+        normal[pair] = radius * std::cos(angle);
+        normal[pair + 1] = radius * std::sin(angle);
+      }
+      for (const std::size_t stop = std::min(begin + out.size(), (i / 4 + 1) * 4); i < stop; ++i)
+        out[i - begin] = normal[i % 4];
+    }
+  }
+
+ private:
+  const models::Model& model_;
+  std::uint64_t seed_;
+  std::vector<std::uint32_t> first_;  // of each unit, counting parameters over the whole model
+};
+
+class StoredWeights final : public WeightSource {
+ public:
+  StoredWeights(const models::Model& model, const std::filesystem::path& directory)
+      : file_(models::Safetensors::open(directory)) {
+    std::vector<const models::StoredTensor*> expected;
+    for (const auto& unit : model.units) {
+      auto& tensors = tensors_.emplace_back();
+      for (const models::Parameter& p : unit->parameters()) {
+        const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
+        const models::StoredTensor* found = file_.find(p.name);
+        const std::string& prefix = model.optional_prefix;
+        if (!found && p.name.starts_with(prefix)) found = file_.find(p.name.substr(prefix.size()));
+        tensors.push_back(&file_.require(found ? found->name : p.name, shape));
+        expected.push_back(tensors.back());
+      }
+    }
+    for (const models::StoredTensor& tensor : file_.tensors()) {
+      if (std::find(expected.begin(), expected.end(), &tensor) != expected.end()) continue;
+      if (std::any_of(model.ignored_suffixes.begin(), model.ignored_suffixes.end(),
+                      [&](const std::string& suffix) { return tensor.name.ends_with(suffix); }))
+        continue;
+      // Some writers store a tied head once more.
+      if (model.tied_size && tensor.name == "lm_head.weight" && same_bytes(tensor, *tensors_[0][0])) continue;
+      fail(Exit::corrupt, "{}: tensor {} is not one that this {} model has; check config.json", tensor.file.string(),
+           tensor.name, model.family);
+    }
+  }
+
+  void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
+    const models::StoredTensor& tensor = *tensors_[unit][parameter];
+    models::read_elements(tensor, begin, out);
+    device::MappedFile::release(part_of(tensor, begin, out.size()));  // what is mapped counts as the rank's memory
+    for (std::size_t i = 0; i < out.size(); ++i)
+      if (!std::isfinite(out[i]))
+        fail(Exit::corrupt, "{}: tensor {} holds {} at element {}, where finite weights are expected",
+             tensor.file.string(), tensor.name, out[i], begin + i);
+  }
+
+  // Page by page a cold file is read slowly.
+  void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
+    device::MappedFile::will_need(part_of(*tensors_[unit][parameter], begin, count));
+  }
+
+ private:
+  static std::span<const std::byte> part_of(const models::StoredTensor& tensor, std::size_t begin, std::size_t count) {
+    const std::size_t element = size_of(*tensor.type);
+    return tensor.bytes.subspan(begin * element, count * element);
+  }
+  static bool same_bytes(const models::StoredTensor& a, const models::StoredTensor& b) {
+    return a.dtype == b.dtype && std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end());
+  }
+
+  models::Safetensors file_;
+  std::vector<std::vector<const models::StoredTensor*>> tensors_;  // by unit and parameter
+};
+
+constexpr std::size_t kChunk = 1u << 18;  // elements read at once: a block of a checkpoint
+static_assert(kChunk % kShardAlignment == 0);
+
+}  // namespace
+
+std::unique_ptr<WeightSource> random_weights(const models::Model& model, std::uint64_t seed) {
+  return std::make_unique<RandomWeights>(model, seed);
+}
+
+std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory) {
+  return std::make_unique<StoredWeights>(model, directory);
+}
+
+std::unique_ptr<WeightSource> first_weights(const Job& job) {
+  const Recipe& recipe = job.recipe;
+  return recipe.model.init == Init::pretrained ? ModelFolder(*recipe.model.path).weights(*job.model)
+                                               : random_weights(*job.model, recipe.training.seed);
+}
+
+void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, std::size_t begin,
+                   std::span<const float> values) {
+  // f(first, count): those of the values that this rank holds, and `at`, where they lie in what it holds.
+  const auto for_held = [&](StateKind kind, auto&& f) {
+    const Storage::Held held = executor.storage().held(unit, kind);
+    const std::size_t from = std::max(begin, held.begin), to = std::min(begin + values.size(), held.end);
+    if (from < to) f(values.subspan(from - begin, to - from), from - held.begin);
+  };
+  for_held(StateKind::parameters, [&](std::span<const float> mine, std::size_t at) {
+    device::visit(plan.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      std::vector<T> rounded(mine.size());
+      for (std::size_t i = 0; i < mine.size(); ++i) rounded[i] = device::from_float<T>(mine[i]);
+      executor.storage().write_state(unit, StateKind::parameters, at * sizeof(T), std::as_bytes(std::span(rounded)));
+    });
+  });
+  if (plan.dtype == device::DType::fp32 || !executor.storage().has_state(StateKind::master)) return;
+  for_held(StateKind::master, [&](std::span<const float> mine, std::size_t at) {
+    executor.storage().write_state(unit, StateKind::master, at * sizeof(float), std::as_bytes(mine));
+  });
+}
+
+void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads) {
+  struct Chunk {
+    std::size_t unit, begin, end;  // elements of the unit
+  };
+  std::vector<Chunk> chunks;
+  for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit) {
+    const Storage::Held held = executor.storage().held(unit, StateKind::parameters);
+    for (std::size_t begin = held.begin; begin < held.end; begin += kChunk)
+      chunks.push_back({unit, begin, std::min(held.end, begin + kChunk)});
+  }
+  // f(run, from, to): the stretches of parameters in chunk i.
+  const auto for_runs = [&](std::size_t i, auto&& f) {
+    const Chunk& c = chunks[i];
+    for (const Run& run : plan.layout.units[c.unit].runs) {
+      const std::size_t from = std::max(run.begin, c.begin), to = std::min(run.end, c.end);
+      if (from < to) f(run, from, to);
+    }
+  };
+  const auto prefetch = [&](std::size_t i) {
+    for_runs(i, [&](const Run& run, std::size_t from, std::size_t to) {
+      source.prefetch(chunks[i].unit, run.parameter, from - run.begin, to - from);
+    });
+  };
+  parallel_reads(chunks.size(), threads, prefetch, [&](std::size_t i) {
+    const Chunk& c = chunks[i];
+    std::vector<float> values(c.end - c.begin);  // zeros between the parameters
+    for_runs(i, [&](const Run& run, std::size_t from, std::size_t to) {
+      source.read(c.unit, run.parameter, from - run.begin, {&values[from - c.begin], to - from});
+    });
+    store_weights(executor, plan, c.unit, c.begin, values);
+  });
+}
+
+}  // namespace strata::runtime

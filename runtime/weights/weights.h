@@ -1,0 +1,50 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "comm/communicator.h"
+#include "models/model.h"
+#include "runtime/execute/executor.h"
+#include "runtime/job/job.h"
+#include "runtime/plan/plan.h"
+
+namespace strata::runtime {
+
+// Where the weights before step 1 come from: any stretch of any parameter, in fp32. Thread-safe.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  // Elements [begin, begin + out.size()) of parameter `parameter` of unit `unit`.
+  virtual void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const = 0;
+  // Says that `count` elements from `begin` will be read soon: starts what a read of them would wait for.
+  virtual void prefetch(std::size_t /*unit*/, std::size_t /*parameter*/, std::size_t /*begin*/,
+                        std::size_t /*count*/) const {}
+};
+
+// Drawn as each parameter's Init says from Philox keyed by the seed, with the parameter's place in the model and the
+// element's index as counter (Box & Muller 1958): the same for every world size.
+std::unique_ptr<WeightSource> random_weights(const models::Model& model, std::uint64_t seed);
+
+// A Hugging Face directory's model.safetensors. Throws Error{corrupt} for a tensor that is missing, unexpected or of
+// another shape; read() throws it, naming the tensor, for a value that is not finite.
+std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory);
+
+// What model.init says of the job's model: the weights of model.path, or random ones.
+std::unique_ptr<WeightSource> first_weights(const Job& job);
+
+// Elements [begin, begin + values.size()) of a unit's flat buffer: into this rank's parameters, rounded to their dtype,
+// and its fp32 master, as far as it holds them. Thread-safe for stretches apart.
+void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, std::size_t begin,
+                   std::span<const float> values);
+
+// Fills this rank's parameters and fp32 masters on `threads` threads.
+void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads);
+
+// Hash of the fp32 master weights, 32 hex digits: the sum over blocks of kShardAlignment, at fixed places of each unit,
+// of XXH3-128 of their bytes seeded by the place; so it does not depend on shards. Collective.
+std::string weights_hash(Executor& executor, const StepPlan& plan, comm::World& world);
+
+}  // namespace strata::runtime

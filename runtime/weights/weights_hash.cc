@@ -1,0 +1,55 @@
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <charconv>
+
+#include "runtime/weights/weights.h"
+
+namespace strata::runtime {
+namespace {
+
+struct Sum {
+  std::uint64_t low = 0, high = 0;
+};
+
+std::uint64_t hex_of(std::string_view text) {
+  std::uint64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  return value;
+}
+
+}  // namespace
+
+std::string weights_hash(Executor& executor, const StepPlan& plan, comm::World& world) {
+  executor.drain();
+  Sum sum;
+  constexpr std::size_t kAtOnce = 256 * kShardAlignment;  // elements read at once
+  std::vector<float> values(kAtOnce);
+  for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit) {
+    const UnitLayout& u = plan.layout.units[unit];
+    const std::size_t part = executor.storage().held(unit, StateKind::master).begin;
+    const std::size_t begin = u.shard * static_cast<std::size_t>(world.rank());
+    // Blocks past the unit's size are padding, whose amount depends on the number of ranks.
+    const std::size_t end =
+        std::min(begin + u.shard, (u.size + kShardAlignment - 1) / kShardAlignment * kShardAlignment);
+    for (std::size_t at = begin; at < end; at += kAtOnce) {
+      const std::size_t n = std::min(kAtOnce, end - at);
+      executor.storage().read_state(unit, StateKind::master, (at - part) * sizeof(float),
+                                    std::as_writable_bytes(std::span(values).first(n)));
+      for (std::size_t block = 0; block < n; block += kShardAlignment) {
+        const std::uint64_t place = std::uint64_t{unit} << 40 | (at + block) / kShardAlignment;
+        const XXH128_hash_t h = XXH3_128bits_withSeed(&values[block], kShardAlignment * sizeof(float), place);
+        sum.low += h.low64;
+        sum.high += h.high64;
+      }
+    }
+  }
+  Sum all;
+  for (const std::string& text : world.exchange(fmt::format("{:016x}{:016x}", sum.high, sum.low))) {
+    all.high += hex_of(std::string_view(text).substr(0, 16));
+    all.low += hex_of(std::string_view(text).substr(16));
+  }
+  return fmt::format("{:016x}{:016x}", all.high, all.low);
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,78 @@
+#include "base/parallel.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "tests/runtime/saved_run.h"
+
+namespace strata::runtime {
+namespace {
+
+TEST(Parallel, CallsEachOnce) {
+  std::vector<std::atomic<int>> calls(100);
+  parallel(calls.size(), 3, [&](std::size_t i) { ++calls[i]; });
+  for (const std::atomic<int>& count : calls) EXPECT_EQ(count, 1);
+}
+
+TEST(Parallel, ThrowsWhatACallThrew) {
+  EXPECT_THROW(parallel(100, 3,
+                        [](std::size_t i) {
+                          if (i == 50) throw std::runtime_error("50");
+                        }),
+               std::runtime_error);
+}
+
+TEST(ParallelReads, SaysEachAheadOnce) {
+  for (const int threads : {1, 3}) {
+    std::vector<std::atomic<int>> said(100), read(100);
+    parallel_reads(
+        said.size(), threads, [&](std::size_t i) { ++said[i]; },
+        [&](std::size_t i) {
+          ++read[i];
+          for (std::size_t next = i; next < std::min(said.size(), i + 16) && threads == 1; ++next)
+            EXPECT_EQ(said[next], 1) << next << " at " << i;
+        });
+    for (std::size_t i = 0; i < said.size(); ++i) EXPECT_TRUE(said[i] == 1 && read[i] == 1) << i;
+  }
+  parallel_reads(
+      0, 2, [](std::size_t) { FAIL(); }, [](std::size_t) { FAIL(); });
+}
+
+// Weights that note what was said ahead of the reads.
+class Noted final : public WeightSource {
+ public:
+  void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
+    EXPECT_EQ(said_.count({unit, parameter, begin, out.size()}), 1u) << unit << ' ' << parameter << ' ' << begin;
+    read_ += out.size();
+    std::fill(out.begin(), out.end(), 1.0f);
+  }
+  void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
+    EXPECT_TRUE(said_.insert({unit, parameter, begin, count}).second) << "twice";
+  }
+  std::size_t read() const { return read_; }
+
+ private:
+  mutable std::set<std::array<std::size_t, 4>> said_;
+  mutable std::size_t read_ = 0;
+};
+
+TEST(LoadWeights, ReadsWhatItSaidAhead) {
+  const SavedRun run;
+  const Recipe recipe = load_recipe(std::nullopt, run.sets(1));
+  const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
+  const auto world = comm::solo_world();
+  Trainer trainer(job, *world, 1, Trainer::Weights::later);
+  const Noted weights;
+  load_weights(trainer.executor(), job.plan, weights, 1);
+  EXPECT_EQ(weights.read(), static_cast<std::size_t>(job.model->parameters()));
+}
+
+}  // namespace
+}  // namespace strata::runtime

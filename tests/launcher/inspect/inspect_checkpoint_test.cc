@@ -1,0 +1,119 @@
+#include "launcher/inspect/inspect_checkpoint.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <sstream>
+#include <utility>
+
+#include "launcher/inspect/inspect.h"
+#include "launcher/inspect/statistics.h"
+#include "tests/failure.h"
+#include "tests/runtime/saved_run.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+TEST(InspectCheckpointTest, ShowsAndCompares) {
+  const runtime::SavedRun run;
+  run.run(2, run.sets(2, {"zero.stage=3", "checkpoint.keep=9"}), 3, {2, 3});
+  std::ostringstream out;
+  EXPECT_EQ(inspect(run.checkpoints(), out), 0);
+  EXPECT_THAT(out.str(), AllOf(HasSubstr("step-00000003: step 3"), HasSubstr("gpt2, "), HasSubstr("2 files of 2 ranks"),
+                               HasSubstr("192 tokens, next micro-batch 12"),
+                               ContainsRegex("wte.weight +master +F32 +.130, 48. .* 0  ok\n"),
+                               ContainsRegex("wte.weight +moment2 +F32 "), HasSubstr("every checksum holds")));
+  // The same state from another number of ranks is the same.
+  const auto one = run.checkpoints() / "step-00000003";
+  run.run(1, run.sets(1, {"checkpoint.keep=9", "checkpoint.resume=none"}), 3, {3});
+  const auto other = runtime::list_checkpoints(run.checkpoints())[0].path;
+  ASSERT_NE(one, other);
+  out.str("");
+  inspect(one, other, out);
+  EXPECT_THAT(out.str(), testing::StartsWith("0 of "));
+  out.str("");
+  inspect(run.checkpoints() / "step-00000002", other, out);
+  EXPECT_THAT(out.str(), AllOf(HasSubstr("step 2 and step 3"),
+                               ContainsRegex("wte.weight +master +first at element [0-9]+: .* and ")));
+}
+
+// After one step moments in 8 bits are those in fp32, each rounded to its code: by up to a twentieth of large values.
+TEST(InspectCheckpointTest, ShowsWhatMomentsIn8BitsStandFor) {
+  const auto shown = [](const std::string& moments) {
+    const runtime::SavedRun run;
+    run.run(2, run.sets(2, {"zero.stage=3", "optimizer.moments=" + moments}), 1, {1});
+    std::ostringstream out;
+    EXPECT_EQ(inspect(run.checkpoints(), out), 0);
+    return out.str();
+  };
+  const std::string plain = shown("fp32"), coded = shown("8bit");
+  EXPECT_THAT(coded, AllOf(ContainsRegex("c_fc.weight +moment1 +8bit "), ContainsRegex("wte.weight +moment1 +F32 ")));
+  // Mean and deviation: behind name, kind, dtype and shape, which is [48, 192].
+  const auto figures = [](const std::string& text, const std::string& wanted) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::string name, kind, dtype, rows, columns;
+      double mean = 0, deviation = 0;
+      if (words >> name >> kind >> dtype >> rows >> columns >> mean >> deviation && kind == wanted &&
+          name == "transformer.h.1.mlp.c_fc.weight")
+        return std::pair(mean, deviation);
+    }
+    ADD_FAILURE() << text;
+    return std::pair(0.0, 0.0);
+  };
+  const auto [mean1, deviation1] = figures(plain, "moment1");
+  EXPECT_NEAR(figures(coded, "moment1").first, mean1, 0.01 * deviation1);
+  EXPECT_NEAR(figures(coded, "moment1").second, deviation1, 0.05 * deviation1);
+  const auto [mean2, deviation2] = figures(plain, "moment2");
+  EXPECT_NEAR(figures(coded, "moment2").first, mean2, 0.05 * mean2);
+  EXPECT_NEAR(figures(coded, "moment2").second, deviation2, 0.05 * deviation2);
+
+  const runtime::SavedRun run;
+  run.run(1, run.sets(1, {"optimizer.moments=8bit", "checkpoint.keep=9"}), 2, {1, 2});
+  std::ostringstream out;
+  inspect(run.checkpoints() / "step-00000001", run.checkpoints() / "step-00000002", out);
+  EXPECT_THAT(out.str(), ContainsRegex("h.0.mlp.c_fc.weight +moment1 +first at element 0\n"))
+      << "the largest magnitude of the first block";
+}
+
+TEST(InspectCheckpointTest, NamesWhatIsDamaged) {
+  const runtime::SavedRun run;
+  run.run(2, run.sets(2, {"zero.stage=3"}), 2, {2});
+  const auto file = run.checkpoints() / "step-00000002/rank-00001-of-00002.safetensors";
+  std::fstream bytes(file, std::ios::binary | std::ios::in | std::ios::out);
+  bytes.seekp(-1, std::ios::end).put('\x7f');
+  bytes.close();
+  std::ostringstream out;
+  EXPECT_FAILURE(inspect(run.checkpoints(), out), Exit::corrupt,
+                 AllOf(HasSubstr("rank-00001"), HasSubstr("1 of the lines above")));
+  EXPECT_THAT(out.str(), ContainsRegex("c_proj.bias +moment2 .* DAMAGED"));
+}
+
+TEST(StatisticsTest, PiecesAreMerged) {
+  Statistics all;
+  std::vector<float> piece;
+  double mean = 0, squares = 0;
+  constexpr int kCount = 1000;
+  for (int i = 0; i < kCount; ++i) mean += (1e4 + i % 7) / kCount;
+  for (int i = 0; i < kCount; ++i) squares += std::pow(1e4 + i % 7 - mean, 2) / kCount;
+  for (int i = 0; i < kCount; ++i) {
+    piece.push_back(static_cast<float>(1e4 + i % 7));
+    if (i % 90 == 0) {
+      piece.push_back(NAN);
+      all.add(piece);
+      piece.clear();
+    }
+  }
+  all.add(piece);
+  EXPECT_NEAR(all.mean(), mean, 1e-8);  // doubles, of sums near 1e7
+  EXPECT_NEAR(all.deviation(), std::sqrt(squares), 1e-8);
+  EXPECT_EQ(all.non_finite(), 12u);
+}
+
+}  // namespace
+}  // namespace strata::launcher

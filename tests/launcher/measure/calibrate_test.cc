@@ -1,0 +1,131 @@
+#include "launcher/measure/calibrate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <mutex>
+
+#include "launcher/forecast.h"
+#include "launcher/plan.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::launcher {
+namespace {
+
+// As little as can be measured: what the figures are does not matter here.
+CalibrateOptions tiny() {
+  CalibrateOptions options;
+  options.seconds = 0;
+  options.widths = {64, 128};
+  options.batch = 1;
+  options.seq = 16;
+  options.vocabulary = 512;
+  options.bytes = std::size_t{1} << 20;
+  return options;
+}
+
+class Calibrate : public testing::Test {
+ protected:
+  // The machine file as it was written and read back.
+  std::filesystem::path write(const runtime::Machine& machine) {
+    std::ofstream(path_) << machine_toml(machine);
+    return path_;
+  }
+  tests::ScratchFolder folder_;
+  std::filesystem::path path_ = folder_.path() / "machine.toml";
+};
+
+TEST_F(Calibrate, MeasuresEveryFigureOfTheFile) {
+  CalibrateOptions options = tiny();
+  options.dirs = {folder_.path()};
+  const auto world = comm::solo_world();
+  const runtime::Machine machine = runtime::read_machine(write(measure(options, *world, 2)));
+  EXPECT_EQ(machine.ranks, 1);
+  EXPECT_EQ(machine.threads, 2);
+  EXPECT_THAT(machine.widths, testing::ElementsAre(64, 128));
+  ASSERT_TRUE(machine.disk.has_value());
+  EXPECT_LE(machine.disk->both_ways, 2);
+  EXPECT_LE(machine.disk->beside_products, 1);
+  EXPECT_FALSE(machine.collectives.has_value()) << "one rank sends nothing";
+}
+
+TEST_F(Calibrate, MeasuresCollectivesBetweenRanks) {
+  std::mutex mutex;
+  std::vector<runtime::Machine> machines;
+  comm::run_threads(2, [&](comm::World& world) {
+    runtime::Machine machine = measure(tiny(), world, 1);
+    const std::scoped_lock lock(mutex);
+    machines.push_back(std::move(machine));
+  });
+  ASSERT_EQ(machines.size(), 2u);
+  for (const runtime::Machine& machine : machines)
+    EXPECT_TRUE(runtime::read_machine(write(machine)).collectives.has_value());
+}
+
+TEST_F(Calibrate, WritesTheFileWholeOrNotAtAll) {
+  CalibrateOptions options = tiny();
+  options.out = folder_.path() / "none" / "machine.toml";
+  EXPECT_NE(calibrate(options), 0) << "a folder that is not there";
+  options.out = path_;
+  EXPECT_EQ(calibrate(options), 0);
+  EXPECT_EQ(runtime::read_machine(path_).ranks, 1);
+}
+
+// A machine whose products are slow beside all else, and whose drive is.
+runtime::Machine slow_at(double gflop_per_s, double disk_gb_per_s) {
+  runtime::Machine m;
+  m.processor = "none";
+  m.task_overhead_us = 1;
+  m.widths = {256};
+  m.products_gflop_per_s.fill({gflop_per_s});
+  m.attention_gflop_per_s.fill(1e3);
+  m.elementwise_gb_per_s.fill({100});
+  for (auto* speeds : {&m.loss_gb_per_s, &m.optimizer_gb_per_s}) speeds->fill(100);
+  for (double* speed :
+       {&m.triad_gb_per_s, &m.device_copy_gb_per_s, &m.host_copy_gb_per_s, &m.sum_gb_per_s, &m.norm_gb_per_s})
+    *speed = 100;
+  m.disk = {1, disk_gb_per_s, disk_gb_per_s, 1, 1, 1, 1, 0.01};
+  return m;
+}
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST_F(Calibrate, PlanSaysWhatBoundsTheStep) {
+  PlanOptions options;
+  options.machine = path_;
+  options.json = folder_.path() / "plan.json";
+  options.sets = {"model.preset=tiny-gpt2",
+                  "data.seq_len=64",
+                  "training.recompute=block",
+                  "memory.device=4GiB",
+                  "memory.host=4GiB",
+                  "zero.optimizer=nvme",
+                  "memory.nvme=[\"" + folder_.path().string() + "\"]"};
+  write(slow_at(1, 100));
+  ASSERT_EQ(plan(options), 0);
+  EXPECT_THAT(
+      text_of(*options.json),
+      testing::AllOf(testing::HasSubstr("\"step_ms\":"), testing::HasSubstr("\"tokens_per_s\":"),
+                     testing::HasSubstr("\"exposed_ms\":{\"gather\":"), testing::HasSubstr("\"bound_by\":\"products\""),
+                     testing::HasSubstr("{\"key\":\"training.recompute\",\"value\":\"none\"")));
+  write(slow_at(1e4, 0.01));
+  ASSERT_EQ(plan(options), 0);
+  EXPECT_THAT(text_of(*options.json), testing::AllOf(testing::HasSubstr("\"bound_by\":\"disk\""),
+                                                     testing::HasSubstr("{\"key\":\"zero.optimizer\"")));
+  EXPECT_EQ(advice(runtime::Bound::disk), "another drive in memory.nvme");
+}
+
+TEST_F(Calibrate, PlanWithoutAMachinePromisesNothing) {
+  PlanOptions options;
+  options.json = folder_.path() / "plan.json";
+  options.sets = {"model.preset=tiny-gpt2", "data.seq_len=64", "memory.device=4GiB"};
+  ASSERT_EQ(plan(options), 0);
+  EXPECT_THAT(text_of(*options.json), testing::Not(testing::HasSubstr("step_ms")));
+}
+
+}  // namespace
+}  // namespace strata::launcher

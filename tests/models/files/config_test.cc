@@ -1,0 +1,105 @@
+#include "models/files/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::models {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(ConfigTest, FlattensAndRemembersWhatWasRead) {
+  const auto config = Config::parse(R"({"model_type":"llama","hidden_size":128,"rms_norm_eps":1e-5,"use_cache":true,)"
+                                    R"("rope_parameters":{"rope_theta":5e5,"rope_type":"default"},"rope_scaling":null,)"
+                                    R"("architectures":["LlamaForCausalLM"],"eos_token_id":[1,2]})",
+                                    "config.json");
+  EXPECT_EQ(config.require_text("model_type"), "llama");
+  EXPECT_EQ(config.require_int("hidden_size"), 128);
+  EXPECT_EQ(config.number_or("rms_norm_eps", 0), 1e-5);
+  EXPECT_EQ(config.number_or("hidden_size", 0), 128);
+  EXPECT_TRUE(config.bool_or("use_cache", false));
+  EXPECT_EQ(config.spelled({"rope_theta", "rope_parameters.rope_theta"}), "rope_parameters.rope_theta");
+  EXPECT_EQ(config.spelled({"absent", "missing"}), "absent");
+  EXPECT_EQ(config.require_number("rope_parameters.rope_theta"), 5e5);
+  EXPECT_EQ(config.text_or("rope_scaling", "none"), "none");  // null is as good as absent
+  EXPECT_FALSE(config.has("rope_scaling"));
+  EXPECT_EQ(config.int_or("absent", 3), 3);
+  EXPECT_THAT(config.texts("architectures"), ElementsAre("LlamaForCausalLM"));
+  EXPECT_THAT(config.unread(), ElementsAre("eos_token_id", "rope_parameters.rope_type"));
+  config.ignore({"eos_token_id"});
+  EXPECT_THAT(config.unread(), ElementsAre("rope_parameters.rope_type"));
+}
+
+TEST(ConfigTest, WrongTypesNameKeyAndSource) {
+  auto config = Config::parse(R"({"n_layer":"four","n_head":0,"eps":[1],"tied":1,"type":2})", "a/config.json");
+  EXPECT_FAILURE(config.require_int("n_layer"), Exit::corrupt,
+                 AllOf(HasSubstr("n_layer of a/config.json"), HasSubstr("\"four\""), HasSubstr("an integer")));
+  EXPECT_FAILURE(config.require_int("n_head"), Exit::corrupt, HasSubstr("from 1"));
+  EXPECT_FAILURE(config.require_int("absent"), Exit::corrupt, HasSubstr("a/config.json has no absent"));
+  EXPECT_FAILURE(config.require_number("absent"), Exit::corrupt, HasSubstr("has no absent"));
+  EXPECT_FAILURE(config.number_or("eps", 0), Exit::corrupt, HasSubstr("eps"));
+  EXPECT_FAILURE(config.bool_or("tied", false), Exit::corrupt, HasSubstr("true or false"));
+  EXPECT_FAILURE(config.text_or("type", ""), Exit::corrupt, HasSubstr("a string"));
+  EXPECT_FAILURE(config.texts("eps"), Exit::corrupt, HasSubstr("list of strings"));
+  config.override_key("n_layer", "\"five\"");
+  EXPECT_FAILURE(config.require_int("n_layer"), Exit::usage, HasSubstr("model.config.n_layer is \"five\""));
+}
+
+TEST(ConfigTest, OverridesReplaceWholeObjectsOrOneKeyOfThem) {
+  auto config = Config::parse(R"({"n":1,"rope_scaling":{"factor":2.0,"rope_type":"linear"}})", "config.json");
+  config.override_key("n", "4");
+  EXPECT_EQ(config.require_int("n"), 4);
+  EXPECT_TRUE(config.overridden("n"));
+  config.override_key("rope_scaling.factor", "8");
+  EXPECT_EQ(config.number_or("rope_scaling.factor", 0), 8);
+  EXPECT_EQ(config.text_or("rope_scaling.rope_type", ""), "linear");
+  config.override_key("rope_scaling", R"({"type":"dynamic"})");
+  EXPECT_FALSE(config.has("rope_scaling.factor"));
+  EXPECT_EQ(config.text_or("rope_scaling.type", ""), "dynamic");
+  config.override_key("rope_scaling", "null");
+  EXPECT_FALSE(config.has("rope_scaling.type"));
+  config.override_key("rope_scaling.factor", "2.5");  // and the null is gone
+  EXPECT_EQ(Config::parse(config.to_json(), "x").number_or("rope_scaling.factor", 0), 2.5);
+  EXPECT_FAILURE(config.override_key("n", "{"), Exit::usage, HasSubstr("model.config.n"));
+}
+
+TEST(ConfigTest, WritesWhatItReads) {
+  const std::string text = R"({"a":1,"b":1.0,"c":"x\n\"","d":null,"e":[1,{"f":2}],"g":{"h":{"i":true}},"g-":0,"o":{}})";
+  const auto config = Config::parse(text, "x");
+  const auto again = Config::parse(config.to_json(), "x");
+  EXPECT_EQ(config.to_json(), again.to_json());
+  EXPECT_THAT(config.to_json(), HasSubstr("\"b\": 1.0"));  // still a float to Python
+  EXPECT_TRUE(again.bool_or("g.h.i", false));
+  EXPECT_EQ(again.text_or("c", ""), "x\n\"");
+  EXPECT_EQ(again.json_or_empty("e"), R"([1,{"f":2}])");
+}
+
+TEST(ConfigTest, RefusesWhatIsNoConfig) {
+  const auto refused = [](const std::string& text, const std::string& words) {
+    EXPECT_FAILURE(Config::parse(text, "c.json"), Exit::corrupt, AllOf(HasSubstr("c.json"), HasSubstr(words)));
+  };
+  refused("", "not JSON");
+  refused("[1]", "not a JSON object");
+  refused("{\"a\":1", "not JSON");
+  refused("{\"a\":1,\"a\":2}", "a twice");
+  refused("{\"a.b\":1}", "a.b");
+  std::string deep;
+  for (int i = 0; i < 100; ++i) deep += "{\"a\":";
+  refused(deep + "1" + std::string(100, '}'), "nested deeper");
+  refused("{\"a\":\"" + std::string(2 << 20, 'x') + "\"}", "1 MiB");
+  EXPECT_FAILURE(Config::read("/nonexistent"), Exit::usage, HasSubstr("config.json"));
+}
+
+TEST(ConfigTest, ReadsFromAFolder) {
+  const tests::ScratchFolder folder;
+  folder.write("config.json", R"({"vocab_size":7})");
+  EXPECT_EQ(Config::read(folder.path()).require_int("vocab_size"), 7);
+}
+
+}  // namespace
+}  // namespace strata::models

@@ -1,0 +1,60 @@
+#include "runtime/checkpoint/manifest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/failure.h"
+
+namespace strata::runtime {
+namespace {
+
+Manifest some_manifest() {
+  Manifest m;
+  m.serial = 7;
+  m.progress = {3, 2, 12, 768, {1024.0f, 5}};
+  m.micro_batches_per_step = 4;
+  m.ranks = 2;
+  m.family = "gpt2";
+  m.config = "{\"n_layer\":2}";
+  m.tensors = {{"wte.weight", {130, 48}}, {"ln_f.bias", {48}}};
+  m.recipe = {{"training.precision", "bf16"}};
+  m.files = {{"rank-0.safetensors", 8192, 4096, 0x0123456789abcdefu}};
+  return m;
+}
+
+TEST(Manifest, IsReadBackAsItWasWritten) {
+  Manifest m = some_manifest();
+  for (const char* algorithms : {"", "strata algorithms 1\nNVIDIA H200, cuBLASLt 13.1.0\n8x8x8 NT: 00ff\n"}) {
+    m.algorithms = algorithms;
+    const std::string json = to_json(m);
+    const Manifest again = parse_manifest(json, "manifest.json");
+    EXPECT_EQ(again.algorithms, algorithms);
+    EXPECT_EQ(again.progress, m.progress);
+    EXPECT_EQ(again.recipe, m.recipe);
+    EXPECT_EQ(to_json(again), json);
+  }
+}
+
+TEST(Manifest, EveryFlippedByteShows) {
+  const std::string json = to_json(some_manifest());
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    std::string damaged = json;
+    damaged[i] = static_cast<char>(damaged[i] ^ 1);
+    EXPECT_FAILURE((void)parse_manifest(damaged, "manifest.json"), Exit::corrupt, testing::HasSubstr("manifest.json"));
+  }
+}
+
+// With a checksum of its own: whoever wrote it.
+TEST(Manifest, NumbersThatNoRunHasAreRefused) {
+  const auto refused = [](auto&& change, const char* what) {
+    Manifest m = some_manifest();
+    change(m);
+    EXPECT_FAILURE((void)parse_manifest(to_json(m), "manifest.json"), Exit::corrupt, testing::HasSubstr(what));
+  };
+  refused([](Manifest& m) { m.progress.loss_scale.scale = 0; }, "scale");
+  refused([](Manifest& m) { m.progress.loss_scale.scale = -1; }, "scale");
+  refused([](Manifest& m) { m.progress.updates = 4; }, "adam_t");
+}
+
+}  // namespace
+}  // namespace strata::runtime

@@ -1,0 +1,150 @@
+#include "runtime/forecast/machine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "base/error.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+Machine some_machine() {
+  Machine m;
+  m.processor = "a \"fast\" one";
+  m.ranks = 2;
+  m.threads = 3;
+  m.task_overhead_us = 20;
+  m.widths = {128, 512};
+  m.products_gflop_per_s = {{{100, 200}, {300, 400}, {50, 60}}};
+  m.attention_gflop_per_s = {10, 11, 12};
+  m.elementwise_gb_per_s = {{{5, 5}, {6, 8}, {7, 7}}};
+  m.loss_gb_per_s = {8, 9, 10};
+  m.optimizer_gb_per_s = {20, 21, 22};
+  m.triad_gb_per_s = 30;
+  m.device_copy_gb_per_s = 15;
+  m.host_copy_gb_per_s = 12;
+  m.sum_gb_per_s = 13;
+  m.norm_gb_per_s = 14;
+  return m;
+}
+
+class MachineFile : public testing::Test {
+ protected:
+  Machine read(const std::string& text) {
+    std::ofstream(path_) << text;
+    return read_machine(path_);
+  }
+  // The file with one text in place of another.
+  std::string edited(const std::string& from, const std::string& to) {
+    std::string text = machine_toml(some_machine());
+    const auto at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.replace(at, from.size(), to);
+  }
+  void expect_refused(const std::string& text, const std::string& part) {
+    try {
+      (void)read(text);
+      ADD_FAILURE() << "accepted: " << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Exit::usage);
+      EXPECT_THAT(error.what(), testing::HasSubstr(part));
+      EXPECT_THAT(error.what(), testing::HasSubstr(path_.string()));
+    }
+  }
+
+  tests::ScratchFolder folder_;
+  std::filesystem::path path_ = folder_.path() / "machine.toml";
+};
+
+TEST_F(MachineFile, IsReadAsItWasWritten) {
+  Machine m = some_machine();
+  m.disk = {2, 3.5, 1.25, 80, 20, 0.75, 0.5, 0.25};
+  m.collectives = {7, 8};
+  const Machine back = read(machine_toml(m));
+  EXPECT_EQ(machine_toml(back), machine_toml(m));
+  EXPECT_EQ(back.processor, m.processor);
+  EXPECT_EQ(back.products_gflop_per_s, m.products_gflop_per_s);
+  ASSERT_TRUE(back.disk && back.collectives);
+  EXPECT_EQ(back.disk->write_gb_per_s, 1.25);
+  EXPECT_EQ(back.disk->write_latency_us, 20);
+  EXPECT_EQ(back.collectives->all_to_all_gb_per_s, 8);
+  EXPECT_EQ(back.optimizer_gb_per_s, m.optimizer_gb_per_s);
+  const Machine alone = read(machine_toml(some_machine()));
+  EXPECT_FALSE(alone.disk || alone.collectives);
+}
+
+TEST_F(MachineFile, RefusesWhatItDoesNotKnow) {
+  expect_refused(edited("ranks = 2", "ranks = 2\nhost = \"here\""), "no key host");
+  expect_refused(edited("sum_gb_per_s", "sums_gb_per_s"), "has no memory.sum_gb_per_s");
+  expect_refused(edited("[memory]", "[memory]\nheight = 3"), "no key memory.height");
+  expect_refused(edited("ranks = 2", "ranks = 2.5"), "ranks takes a whole number");
+  expect_refused(edited("threads = 3", "threads = 0"), "threads takes a number above 0");
+  expect_refused(edited("triad_gb_per_s = 30", "triad_gb_per_s = -1"), "memory.triad_gb_per_s takes a number above 0");
+  expect_refused(edited("triad_gb_per_s = 30", "triad_gb_per_s = inf"), "above 0");
+  expect_refused(edited("triad_gb_per_s = 30", "triad_gb_per_s = 1e300"), "to 1e12");
+  expect_refused(edited("triad_gb_per_s = 30", "triad_gb_per_s = \"30\""), "above 0");
+  expect_refused(edited("[128, 512]", "[512, 128]"), "rising");
+  expect_refused(edited("[128, 512]", "[128]"), "as many numbers");
+  expect_refused(edited("[300, 400]", "[]"), "list of numbers");
+  expect_refused(edited("[300, 400]", "300"), "list of numbers");
+  expect_refused(edited("[memory]", "[memory"), "line");
+  expect_refused(machine_toml(some_machine()) + "[disk]\nread_gb_per_s = 1\n", "has no disk.drives");
+  expect_refused("", "has no processor");
+}
+
+TEST_F(MachineFile, RefusesAFileThatIsNotThere) {
+  EXPECT_THROW((void)read_machine(folder_.path() / "none.toml"), Error);
+}
+
+class Profile : public testing::Test {
+ protected:
+  Job job(std::vector<std::string> sets, int ranks = 1) {
+    sets.insert(sets.begin(), {"model.preset=tiny-gpt2", "data.seq_len=64"});
+    const Recipe recipe = load_recipe(std::nullopt, sets);
+    Capacity capacity{};
+    capacity.tier.fill(std::size_t{1} << 40);
+    capacity.together = std::size_t{1} << 40;
+    return make_job(recipe, ranks, capacity);
+  }
+};
+
+TEST_F(Profile, TakesSpeedsOfTheJobsDTypeMomentsAndWidth) {
+  const MachineProfile p =
+      profile_of(some_machine(), job({"training.precision=bf16", "optimizer.moments=8bit", "model.config.n_embd=256"}));
+  EXPECT_NEAR(p.flops_per_s, 350e9, 1) << "256 lies half way, by the logarithm, between 128 and 512";
+  EXPECT_EQ(p.attention_flops_per_s, 11e9);
+  EXPECT_NEAR(p.bytes_per_s, 7e9, 1);
+  EXPECT_EQ(p.loss_bytes_per_s, 9e9);
+  EXPECT_EQ(p.update_bytes_per_s, 22e9);
+  EXPECT_EQ(p.cores, 3);
+  EXPECT_DOUBLE_EQ(p.task_overhead_s, 20e-6);
+  const MachineProfile wide = profile_of(some_machine(), job({"model.config.n_embd=1024"}));
+  EXPECT_EQ(wide.flops_per_s, 400e9) << "beyond what was measured: the last";
+  const MachineProfile narrow = profile_of(some_machine(), job({"model.config.n_embd=64", "training.precision=fp32"}));
+  EXPECT_EQ(narrow.flops_per_s, 100e9);
+}
+
+TEST_F(Profile, RefusesAJobThatNeedsMoreThanWasMeasured) {
+  Machine machine = some_machine();
+  EXPECT_THROW((void)profile_of(machine, job({"zero.stage=3"}, 2)), Error);
+  machine.collectives = {4, 5};
+  EXPECT_EQ(profile_of(machine, job({"zero.stage=3"}, 2)).all_to_all_bytes_per_s, 5e9);
+
+  tests::ScratchFolder folder;
+  const Job on_disk = job({"zero.optimizer=nvme", "memory.nvme=[\"" + folder.path().string() + "\"]"});
+  EXPECT_THROW((void)profile_of(machine, on_disk), Error);
+  machine.disk = {2, 6, 4, 80, 20, 0.75, 0.5, 0.25};
+  EXPECT_EQ(profile_of(machine, on_disk).read_bytes_per_s, 3e9) << "one of two drives";
+  EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).read_latency_s, 80e-6);
+  EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).write_latency_s, 20e-6);
+  EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).disk_core_share, 0.25);
+  EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).disk_both_ways, 0.75);
+  EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).disk_beside_products, 0.5);
+}
+
+}  // namespace
+}  // namespace strata::runtime

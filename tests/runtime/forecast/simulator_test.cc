@@ -1,0 +1,275 @@
+#include "runtime/forecast/simulator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace strata::runtime {
+namespace {
+
+// Speeds of one unit a second, so that costs are seconds; no overhead.
+MachineProfile unit_speeds(double cores) {
+  MachineProfile m;
+  for (double* speed :
+       {&m.flops_per_s, &m.attention_flops_per_s, &m.bytes_per_s, &m.loss_bytes_per_s, &m.update_bytes_per_s,
+        &m.sum_bytes_per_s, &m.norm_bytes_per_s, &m.host_bytes_per_s, &m.all_gather_bytes_per_s,
+        &m.all_to_all_bytes_per_s, &m.read_bytes_per_s, &m.write_bytes_per_s})
+    *speed = 1;
+  m.task_overhead_s = m.read_latency_s = m.write_latency_s = 0;
+  m.cores = cores;
+  m.memory_bytes_per_s = 1e9;  // never the limit
+  return m;
+}
+
+Task task_in(LaneId lane, double seconds, std::vector<int> waits = {}) {
+  Task task{};
+  task.lane = lane;
+  task.waits = std::move(waits);
+  switch (lane) {
+    case LaneId::compute:
+      task.kind = TaskKind::forward;
+      task.cost.flops = seconds;
+      break;
+    case LaneId::gather:
+      task.kind = TaskKind::gather;
+      task.cost.sent_bytes = seconds;
+      break;
+    case LaneId::reduce:
+      task.kind = TaskKind::norm;
+      task.cost.bytes = seconds;
+      break;
+    case LaneId::host_compute:
+      task.kind = TaskKind::update;
+      task.cost.bytes = seconds;
+      break;
+    case LaneId::disk_read:
+      task.kind = TaskKind::read;
+      task.cost.read_bytes = seconds;
+      break;
+    case LaneId::disk_write:
+      task.kind = TaskKind::write;
+      task.cost.written_bytes = seconds;
+      break;
+    default:
+      task.kind = lane == LaneId::upload ? TaskKind::upload : TaskKind::download;
+      task.cost.host_bytes = seconds;
+  }
+  return task;
+}
+
+StepPlan plan_of(std::vector<Task> tasks) {
+  StepPlan plan{};
+  plan.tasks = std::move(tasks);
+  return plan;
+}
+
+// Any plan: tasks of any lanes, each waiting for a few earlier ones of others.
+StepPlan random_plan(std::mt19937& random, std::size_t lanes) {
+  std::vector<Task> tasks;
+  for (int t = 0; t < 60; ++t) {
+    const auto lane = static_cast<LaneId>(random() % lanes);
+    std::vector<int> waits;
+    for (int i = 0; i < 2 && t > 0; ++i) {
+      const int wait = static_cast<int>(random() % static_cast<unsigned>(t));
+      if (tasks[static_cast<std::size_t>(wait)].lane != lane) waits.push_back(wait);
+    }
+    tasks.push_back(task_in(lane, 0.1 + static_cast<double>(random() % 100) / 50, waits));
+  }
+  return plan_of(std::move(tasks));
+}
+
+double end_of(const std::vector<Span>& spans) {
+  std::int64_t end = 0;
+  for (const Span& span : spans) end = std::max(end, span.end);
+  return static_cast<double>(end) * 1e-9;
+}
+double length(const Span& span) {
+  return static_cast<double>(span.end - span.begin) * 1e-9;
+}
+constexpr double kClock = 1e-6;  // spans are whole nanoseconds; a few hundred of them add up
+
+TEST(Simulator, ATransferOfADriveTakesItsLatencyBesidesItsBytes) {
+  MachineProfile machine = unit_speeds(0);
+  machine.read_latency_s = 0.5;
+  machine.write_latency_s = 0.25;
+  const auto spans = simulate(
+      plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::disk_write, 1, {0}), task_in(LaneId::compute, 1, {1})}),
+      machine);
+  EXPECT_NEAR(length(spans[0]), 1.5, kClock);
+  EXPECT_NEAR(length(spans[1]), 1.25, kClock);
+  EXPECT_NEAR(length(spans[2]), 1, kClock) << "no transfer";
+}
+
+TEST(Simulator, TransfersOfADriveTakeTheirPartOfTheCores) {
+  MachineProfile machine = unit_speeds(2);
+  machine.disk_core_share = 0.25;
+  // A read and a write share the drive, and take a quarter of the cores between them, not each.
+  const auto spans = simulate(
+      plan_of({task_in(LaneId::compute, 4), task_in(LaneId::disk_read, 1), task_in(LaneId::disk_write, 1)}), machine);
+  EXPECT_NEAR(length(spans[1]), 2, kClock);
+  EXPECT_NEAR(length(spans[2]), 2, kClock);
+  EXPECT_NEAR(length(spans[0]), 2 + (4 - 2 / 1.25), kClock) << "four fifths as fast for two seconds";
+}
+
+TEST(Simulator, ADriveIsAsFastAsItIsBothWaysAndBesideProducts) {
+  MachineProfile machine = unit_speeds(2);
+  machine.disk_both_ways = 0.8;
+  machine.disk_beside_products = 0.5;
+  const auto alone = simulate(plan_of({task_in(LaneId::disk_read, 1)}), machine);
+  EXPECT_NEAR(length(alone[0]), 1, kClock);
+  const auto both = simulate(plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::disk_write, 1)}), machine);
+  EXPECT_NEAR(length(both[0]), 2 / 0.8, kClock);
+  const auto beside = simulate(plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::compute, 4)}), machine);
+  EXPECT_NEAR(length(beside[0]), 2, kClock);
+  // One thread of two is no more than half of what products are.
+  const auto half = simulate(plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::gather, 4)}), machine);
+  EXPECT_NEAR(length(half[0]), 1 / 0.75, kClock);
+}
+
+// A step among others: what the one before left to be done runs beside it first, and its own after its end.
+TEST(Simulator, LateTasksRunBesideTheNextStep) {
+  StepPlan plan =
+      plan_of({task_in(LaneId::compute, 1), task_in(LaneId::compute, 1), task_in(LaneId::gather, 1.5, {1})});
+  plan.tasks[1].late_wait = 2;
+  plan.tasks[2].late = true;
+  const MachineProfile machine = unit_speeds(0);
+  const auto spans = simulate(plan, machine);
+  ASSERT_EQ(spans.size(), 3u);
+  EXPECT_NEAR(length(spans[0]), 1, kClock);
+  EXPECT_NEAR(static_cast<double>(spans[1].begin) * 1e-9, 1.5, kClock) << "after the gather of the step before";
+  EXPECT_NEAR(makespan_s(plan, spans), 2.5, kClock);
+  EXPECT_NEAR(end_of(spans), 4, kClock);
+  EXPECT_NEAR(exposed_ms(plan, spans)[static_cast<std::size_t>(LaneId::gather)], 500, 1e-3);
+  EXPECT_NEAR(sum_of(critical_path(plan, machine, spans)), 2.5, kClock);
+
+  // What is done by the step's end holds nobody up in the next.
+  plan.tasks[2] = task_in(LaneId::gather, 0.5, {0});
+  plan.tasks[2].late = true;
+  EXPECT_NEAR(makespan_s(plan, simulate(plan, machine)), 2, kClock);
+
+  // Before the first task, too.
+  plan.tasks[2] = task_in(LaneId::gather, 0.5, {1});
+  plan.tasks[2].late = true;
+  plan.tasks[0].late_wait = 2;
+  const auto begun_late = simulate(plan, machine);
+  EXPECT_NEAR(static_cast<double>(begun_late[0].begin) * 1e-9, 0.5, kClock);
+  EXPECT_NEAR(exposed_ms(plan, begun_late, 0)[static_cast<std::size_t>(LaneId::gather)], 500, 1e-3);
+  EXPECT_NEAR(sum_of(critical_path(plan, machine, begun_late)), 2.5, kClock);
+}
+
+TEST(Simulator, LanesKeepTheirOrderAndTasksTheirWaits) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 50; ++round) {
+    const StepPlan plan = random_plan(random, kLanes);
+    const MachineProfile machine = unit_speeds(round % 2 ? 2 : 0);
+    const auto spans = simulate(plan, machine);
+    std::array<std::int64_t, kLanes> free{};
+    for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+      const Task& task = plan.tasks[t];
+      std::int64_t& lane = free[static_cast<std::size_t>(task.lane)];
+      ASSERT_GE(spans[t].begin, lane);
+      for (const int wait : task.waits) ASSERT_GE(spans[t].begin, spans[static_cast<std::size_t>(wait)].end);
+      ASSERT_GE(length(spans[t]), sum_of(seconds_of(task, machine)) - kClock) << "faster than alone";
+      lane = spans[t].end;
+    }
+  }
+}
+
+// The compute lane and the update's both want every core.
+TEST(Simulator, TeamsThatShareCoresGetHalfEach) {
+  const StepPlan plan = plan_of({task_in(LaneId::compute, 1), task_in(LaneId::host_compute, 3)});
+  const auto shared = simulate(plan, unit_speeds(2));
+  EXPECT_NEAR(length(shared[0]), 2, kClock);
+  EXPECT_NEAR(length(shared[1]), 4, kClock) << "alone once the other is done";
+  const auto apart = simulate(plan, unit_speeds(0));
+  EXPECT_NEAR(length(apart[0]), 1, kClock);
+  EXPECT_NEAR(length(apart[1]), 3, kClock);
+}
+
+TEST(Simulator, OneThreadTakesOneCore) {
+  const StepPlan two = plan_of({task_in(LaneId::gather, 1), task_in(LaneId::reduce, 1)});
+  EXPECT_NEAR(end_of(simulate(two, unit_speeds(2))), 1, kClock) << "a core each";
+  EXPECT_NEAR(end_of(simulate(two, unit_speeds(1))), 2, kClock) << "one core for both";
+  const StepPlan beside = plan_of({task_in(LaneId::compute, 1), task_in(LaneId::reduce, 1)});
+  EXPECT_NEAR(end_of(simulate(beside, unit_speeds(2))), 1.5, kClock) << "three threads on two cores";
+}
+
+TEST(Simulator, MemoryIsShared) {
+  MachineProfile machine = unit_speeds(64);
+  machine.memory_bytes_per_s = 1;  // what each of the two streams takes alone
+  const StepPlan plan = plan_of({task_in(LaneId::host_compute, 1), task_in(LaneId::reduce, 1)});
+  EXPECT_NEAR(end_of(simulate(plan, machine)), 2, kClock);
+}
+
+TEST(Simulator, DrivesAreSharedByReadsAndWritesButTakeNoCores) {
+  const StepPlan plan =
+      plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::disk_write, 1), task_in(LaneId::compute, 1)});
+  const auto spans = simulate(plan, unit_speeds(1));
+  EXPECT_NEAR(length(spans[0]), 2, kClock);
+  EXPECT_NEAR(length(spans[1]), 2, kClock);
+  EXPECT_NEAR(length(spans[2]), 1, kClock);
+}
+
+// Cores do no more than they can, and are not left idle while there is work for them.
+TEST(Simulator, SharingConservesWork) {
+  std::mt19937 random(2);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<Task> tasks;
+    double work = 0;
+    for (int t = 0; t < 40; ++t) {
+      const double seconds = 0.1 + static_cast<double>(random() % 100) / 50;
+      tasks.push_back(task_in(random() % 2 ? LaneId::compute : LaneId::host_compute, seconds));
+      work += seconds;
+    }
+    EXPECT_NEAR(end_of(simulate(plan_of(std::move(tasks)), unit_speeds(2))), work, kClock);
+  }
+}
+
+// Where nothing is shared; processors that are shared can be slower for a faster drive, as real ones.
+TEST(Simulator, MoreBandwidthIsNeverSlower) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 50; ++round) {
+    const StepPlan plan = random_plan(random, static_cast<std::size_t>(LaneId::disk_read));
+    const MachineProfile machine = unit_speeds(0);
+    const double before = end_of(simulate(plan, machine));
+    for (double MachineProfile::*speed : {&MachineProfile::flops_per_s, &MachineProfile::host_bytes_per_s,
+                                          &MachineProfile::norm_bytes_per_s, &MachineProfile::all_gather_bytes_per_s}) {
+      MachineProfile faster = machine;
+      faster.*speed *= 3;
+      EXPECT_LE(end_of(simulate(plan, faster)), before + kClock);
+    }
+  }
+}
+
+// Compute waits a second for the drive, then for the link.
+TEST(Simulator, TellsWhatTheStepIsBoundBy) {
+  const StepPlan plan = plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::upload, 0.25, {0}),
+                                 task_in(LaneId::compute, 0.5), task_in(LaneId::compute, 2, {1})});
+  const MachineProfile machine = unit_speeds(0);
+  const auto spans = simulate(plan, machine);
+  const BoundSeconds path = critical_path(plan, machine, spans);
+  const auto of = [&](Bound bound) { return path[static_cast<std::size_t>(bound)]; };
+  EXPECT_NEAR(of(Bound::disk), 1, kClock);
+  EXPECT_NEAR(of(Bound::host_link), 0.25, kClock);
+  EXPECT_NEAR(of(Bound::products), 2, kClock) << "the first half second is hidden";
+  EXPECT_NEAR(sum_of(path), end_of(spans), kClock);
+  EXPECT_NEAR(exposed_ms(plan, spans)[static_cast<std::size_t>(LaneId::upload)], 750, 1e-3);
+}
+
+TEST(Simulator, CostsAddUpInATask) {
+  Task task{};
+  task.kind = TaskKind::backward;
+  task.cost = {.flops = 1, .attention_flops = 2, .bytes = 4};
+  MachineProfile machine = unit_speeds(0);
+  machine.task_overhead_s = 8;
+  const BoundSeconds s = seconds_of(task, machine);
+  EXPECT_EQ(s[static_cast<std::size_t>(Bound::products)], 1);
+  EXPECT_EQ(s[static_cast<std::size_t>(Bound::attention)], 2);
+  EXPECT_EQ(s[static_cast<std::size_t>(Bound::memory)], 4);
+  EXPECT_EQ(s[static_cast<std::size_t>(Bound::waking)], 8);
+}
+
+}  // namespace
+}  // namespace strata::runtime

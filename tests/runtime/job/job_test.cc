@@ -1,0 +1,88 @@
+#include "runtime/job/job.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "runtime/forecast/simulator.h"
+#include "tests/failure.h"
+#include "tests/runtime/tiny_job.h"
+
+namespace strata::runtime {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(JobTest, AmountsAsPeopleSayThem) {
+  EXPECT_EQ(count_text(12'345), "12.3K");
+  EXPECT_EQ(count_text(124'439'808), "124.4M");
+  EXPECT_EQ(count_text(7'615'616'512), "7.62B");
+  EXPECT_EQ(bytes_text(0), "0");
+  EXPECT_EQ(bytes_text(1536), "1.5 KiB");
+  EXPECT_EQ(bytes_text(std::size_t{3} << 29), "1.50 GiB");
+}
+
+TEST(JobTest, StepsOfTooManyCallsAreRefusedBeforeTheyAreListed) {
+  const auto refused = [](const std::vector<std::string>& sets, int ranks, const char* words) {
+    EXPECT_FAILURE(tiny_job(sets, ranks), Exit::usage, HasSubstr(words));
+  };
+  refused({"training.gradient_accumulation_steps=16777216"}, 1 << 20, "16777216 micro-batches");
+  refused({"training.global_batch_size=16777216"}, 1, "16777216 micro-batches");
+  refused({"training.gradient_accumulation_steps=1366", "memory.order=vertical"}, 4, "memory.order=vertical");
+  refused({"model.config.n_layer=4096"}, 1 << 20, "1048576 ranks");
+  EXPECT_EQ(tiny_job({"training.gradient_accumulation_steps=10922"}, 2).plan.accumulation, 10922);
+  EXPECT_FALSE(tiny_job({"training.gradient_accumulation_steps=10922", "zero.stage=3"}, 2).plan.vertical);
+}
+
+TEST(JobTest, TheStagingOfCheckpointsIsPlanned) {
+  const auto host = [](const std::vector<std::string>& sets) {
+    return tiny_job(sets, 2).plan.memory[static_cast<std::size_t>(Tier::host)].peak;
+  };
+  EXPECT_EQ(host({}), 0u);
+  EXPECT_EQ(host({"checkpoint.dir=/tmp/none"}), std::size_t{4} << 20);
+}
+
+// It is what memory allows: a limit just below takes it away, and the step still fits.
+TEST(JobTest, StateIsReadAheadWhereItFits) {
+  const auto host = [](const char* more) {
+    return tiny_job({"zero.optimizer=nvme", "memory.nvme=/tmp", "training.precision=bf16", more}, 1)
+        .plan.memory[static_cast<std::size_t>(Tier::host)]
+        .peak;
+  };
+  const std::size_t ahead = host("memory.prefetch=1"), without = host("memory.prefetch=0");
+  EXPECT_GT(ahead, without);
+  EXPECT_EQ(host(fmt::format("memory.host={}", ahead).c_str()), ahead);
+  EXPECT_EQ(host(fmt::format("memory.host={}", ahead - 1).c_str()), without);
+}
+
+TEST(JobTest, OrderIsTheOneThatIsFasterOrMovesLess) {
+  const auto chosen = [](std::vector<std::string> sets, int ranks) {
+    sets.insert(sets.end(), {"training.gradient_accumulation_steps=4", "model.config.n_embd=256"});
+    const auto ordered = [&](const std::string& order) {
+      auto all = sets;
+      all.push_back("memory.order=" + order);
+      return tiny_job(all, ranks).plan;
+    };
+    const StepPlan horizontal = ordered("horizontal"), vertical = ordered("vertical"), taken = ordered("auto");
+    const auto seconds = [](const StepPlan& plan) { return makespan_s(plan, simulate(plan, nominal_profile(plan))); };
+    EXPECT_LE(seconds(taken), 1.01 * std::min(seconds(horizontal), seconds(vertical))) << sets[0];
+    return taken.vertical;
+  };
+  EXPECT_TRUE(chosen({"zero.stage=3"}, 2)) << "gathered once a step";
+  EXPECT_TRUE(chosen({"zero.parameters=host"}, 1)) << "uploaded once a step";
+  EXPECT_FALSE(chosen({"zero.stage=1"}, 2)) << "nothing moves more often in either";
+  EXPECT_FALSE(
+      chosen({"zero.optimizer=host", "training.recompute=block", "zero.activations=nvme", "memory.nvme=[\"/tmp\"]",
+              "data.seq_len=128", "training.micro_batch_size=4", "training.precision=fp32"},
+             1))
+      << "what crosses between units would go to the drive for every micro-batch";
+}
+
+}  // namespace
+}  // namespace strata::runtime

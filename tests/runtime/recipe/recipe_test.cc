@@ -1,0 +1,303 @@
+#include "runtime/recipe/recipe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/recipe/keys.h"
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using Sets = std::vector<std::string>;
+
+Recipe with(Sets sets) {
+  sets.insert(sets.begin(), "model.preset=tiny-gpt2");
+  return load_recipe(std::nullopt, sets);
+}
+
+TEST(RecipeTest, DefaultsAreTheDocumentedOnes) {
+  const Recipe r = with({});
+  EXPECT_EQ(r.model.init, Init::random);
+  EXPECT_EQ(r.data.seq_len, 1024);
+  EXPECT_EQ(r.data.order, DataOrder::shuffle);
+  EXPECT_FALSE(r.training.max_steps.has_value());
+  EXPECT_EQ(r.training.precision, device::DType::bf16);
+  EXPECT_EQ(r.training.max_grad_norm, 1.0);
+  EXPECT_EQ(r.optimizer.betas, (std::array{0.9, 0.95}));
+  EXPECT_EQ(r.scheduler.name, Decay::cosine);
+  EXPECT_EQ(r.memory.prefetch, 2);
+  EXPECT_EQ(r.accumulation_steps(8), 1);
+  EXPECT_EQ(load_recipe(std::nullopt, Sets{"model.path=m"}).model.init, Init::pretrained);
+  EXPECT_EQ(load_recipe(std::nullopt, Sets{"model.path=m", "model.init=random"}).model.init, Init::random);
+}
+
+TEST(RecipeTest, ReadsAFileAndOverridesIt) {
+  const tests::ScratchFolder folder;
+  const auto file = folder.write("runs/r.toml", R"(
+[model]
+path = "../weights"
+[model.config]
+num_hidden_layers = 4
+rope_scaling = { rope_type = "linear", factor = 2.0 }
+[data]
+train = ["a.bin", "/data/*.bin"]
+seq_len = 256
+[training]
+max_steps = 10
+precision = "fp32"
+recompute = [3, 1]
+[optimizer]
+learning_rate = 1
+betas = [0, 0.999]
+[memory]
+device = "1.5GB"
+host = 4096
+[report]
+jsonl = "out.jsonl"
+)");
+  const Recipe r = load_recipe(file, Sets{"training.max_steps=20", "report.summary=s.json", "training.seed = 7",
+                                          "model.config.rope_scaling.factor=4", "data.validation='v.bin'"});
+  const auto base = (folder.path() / "runs").string();
+  EXPECT_EQ(r.model.path, base + "/../weights");
+  EXPECT_EQ(r.model.config.at("num_hidden_layers"), "4");
+  EXPECT_EQ(r.model.config.at("rope_scaling"), R"({"factor":2.0,"rope_type":"linear"})");
+  EXPECT_EQ(r.model.config.at("rope_scaling.factor"), "4");
+  EXPECT_THAT(r.data.train, ElementsAre(base + "/a.bin", "/data/*.bin"));
+  EXPECT_THAT(r.data.validation, ElementsAre("v.bin"));
+  EXPECT_EQ(r.training.max_steps, 20);
+  EXPECT_EQ(r.training.seed, 7u);
+  EXPECT_EQ(r.training.recompute.kind, Recompute::Kind::list);
+  EXPECT_THAT(r.training.recompute.blocks, ElementsAre(1, 3));
+  EXPECT_EQ(r.optimizer.learning_rate, 1.0);
+  EXPECT_EQ(r.optimizer.betas, (std::array{0.0, 0.999}));
+  EXPECT_EQ(r.memory.device, 1'500'000'000u);
+  EXPECT_EQ(r.memory.host, 4096u);
+  EXPECT_EQ(r.report.jsonl, base + "/out.jsonl");
+  EXPECT_EQ(r.report.summary, "s.json");
+}
+
+TEST(RecipeTest, AFoldersOwnNameIsNoGlob) {
+  EXPECT_EQ(resolve_pattern("*.bin", "runs[1]"), "runs\\[1\\]/*.bin");
+  EXPECT_EQ(resolve_pattern("a.bin", "runs[1]"), "runs[1]/a.bin");
+}
+
+TEST(RecipeTest, HowTheNvmeTierIsReadAndWritten) {
+  const offload::IoOptions chosen = with({}).io_options();
+  EXPECT_FALSE(chosen.engine || chosen.direct || chosen.registered || chosen.verify);
+  const offload::IoOptions forced = with({"memory.io_engine=libaio", "memory.io_direct=false", "memory.verify=true",
+                                          "memory.io_registered=true", "memory.io_registered=auto"})
+                                        .io_options();
+  EXPECT_EQ(forced.engine, offload::Engine::libaio);
+  EXPECT_EQ(forced.direct, false);
+  EXPECT_EQ(forced.registered, std::nullopt);
+  EXPECT_TRUE(forced.verify);
+  EXPECT_FAILURE(with({"memory.io_engine=aio"}), Exit::usage, HasSubstr("\"libaio\""));
+  EXPECT_FAILURE(with({"memory.io_direct=1"}), Exit::usage, HasSubstr("true or false"));
+  EXPECT_FAILURE(with({"memory.verify=auto"}), Exit::usage, HasSubstr("true or false"));
+}
+
+TEST(RecipeTest, ASetThatIsNoTomlIsAString) {
+  EXPECT_THAT(with({"data.train=shards/00.bin"}).data.train, ElementsAre("shards/00.bin"));
+  EXPECT_THAT(with({R"(data.train=["a", "b"])"}).data.train, ElementsAre("a", "b"));
+  EXPECT_EQ(with({"optimizer={eps=1e-6}"}).optimizer.eps, 1e-6);
+  EXPECT_EQ(with({"model.config.rope_scaling=null"}).model.config.at("rope_scaling"), "null");
+  EXPECT_EQ(with({"model.config.name='null'"}).model.config.at("name"), "\"null\"");
+  EXPECT_EQ(with({"model.config.flag=true"}).model.config.at("flag"), "true");
+  EXPECT_EQ(with({"memory.device=2GiB"}).memory.device, std::uint64_t{2} << 30);
+  EXPECT_FAILURE(with({"training.seed=1\ntraining.max_steps=2"}), Exit::usage, HasSubstr("training.seed"));
+}
+
+TEST(RecipeTest, UnknownKeysNameTheNearest) {
+  const auto nearest = [](const std::string& set, const std::string& known) {
+    EXPECT_FAILURE(with({set}), Exit::usage,
+                   AllOf(HasSubstr("unknown key " + set.substr(0, set.find('='))), HasSubstr("is " + known)));
+  };
+  nearest("training.precison=1", "training.precision");
+  nearest("precision=1", "training.precision");
+  nearest("optimizer.lr=1", "optimizer.eps");
+  nearest("learning_rate=1", "optimizer.learning_rate");
+  nearest("training.stage=1", "zero.stage");
+  nearest("zero.stage.x=1", "zero.stage");
+  nearest("model.presets=1", "model.preset");
+  EXPECT_FAILURE(with({"training=3"}), Exit::usage, HasSubstr("is a section"));
+  EXPECT_FAILURE(with({"model.config=3"}), Exit::usage, HasSubstr("is a section"));
+  EXPECT_FAILURE(with({"training.seed"}), Exit::usage, HasSubstr("KEY=VALUE"));
+  EXPECT_FAILURE(with({"=3"}), Exit::usage, HasSubstr("KEY=VALUE"));
+  EXPECT_FAILURE(with({std::string(100000, 'k') + "=3"}), Exit::usage, HasSubstr("unknown key"));
+}
+
+TEST(RecipeTest, WrongValuesNameKeyValueAndWhatIsAllowed) {
+  const auto refused = [](const std::string& key, const std::string& value, const std::string& allowed) {
+    EXPECT_FAILURE(with({key + "=" + value}), Exit::usage,
+                   AllOf(HasSubstr(key + " = "), HasSubstr(value), HasSubstr("allowed is"), HasSubstr(allowed)));
+  };
+  refused("training.precision", "fp8", R"("fp32", "bf16" or "fp16")");
+  refused("training.precision", "16", "\"bf16\"");
+  refused("training.max_steps", "-1", "an integer from 0");
+  refused("training.max_steps", "10.5", "an integer from 0");
+  refused("training.max_steps", "ten", "an integer");
+  refused("training.micro_batch_size", "0", "from 1");
+  refused("training.micro_batch_size", "true", "from 1");
+  refused("training.seed", "2024-01-01", "an integer");
+  refused("training.recompute", "[1, 1]", "different block numbers");
+  refused("training.recompute", "all", "\"sqrt\"");
+  refused("training.max_grad_norm", "-0.5", "a number from 0");
+  refused("training.max_grad_norm", "nan", "a number from 0");
+  refused("optimizer.learning_rate", "inf", "a number");
+  refused("optimizer.betas", "[0.9, 1]", "two numbers from 0 to below 1");
+  refused("optimizer.betas", "[0.9]", "two numbers");
+  refused("optimizer.betas", "0.9", "two numbers");
+  refused("scheduler.min_lr_ratio", "1.1", "from 0 to 1");
+  refused("zero.stage", "4", "from 0 to 3");
+  refused("memory.device", "2 gibi", "2GiB");
+  refused("memory.device", "0", "2GiB");
+  refused("memory.device", "-1GiB", "2GiB");
+  refused("memory.device", "99999999TiB", "2GiB");
+  refused("data.train", "[1]", "a path or glob");
+  refused("data.order", "random", "\"sequential\"");
+  refused("device.threads", "0", "from 1");
+  refused("fp16.initial_scale", "0", "above 0");
+  refused("model.preset", "gpt5", "\"gpt2-124m\"");
+  refused("checkpoint.keep", "0", "from 1");
+  refused("report.jsonl", "3", "a path");
+}
+
+TEST(RecipeTest, ContradictionsNameBothKeys) {
+  EXPECT_FAILURE(with({"model.path=x"}), Exit::usage, AllOf(HasSubstr("model.path"), HasSubstr("model.preset")));
+  EXPECT_FAILURE(
+      with({"training.gradient_accumulation_steps=2", "training.global_batch_size=8"}), Exit::usage,
+      AllOf(HasSubstr("training.gradient_accumulation_steps = 2"), HasSubstr("training.global_batch_size = 8")));
+  EXPECT_FAILURE(with({"model.init=pretrained"}), Exit::usage,
+                 AllOf(HasSubstr("model.init"), HasSubstr("model.preset")));
+  EXPECT_FAILURE(load_recipe(std::nullopt, Sets{}), Exit::usage,
+                 AllOf(HasSubstr("model.path"), HasSubstr("model.preset")));
+}
+
+TEST(RecipeTest, OptimizersAndTheirMoments) {
+  using device::Algorithm, device::MomentFormat;
+  const auto of = [](const Sets& sets) { return with(sets).optimizer; };
+  EXPECT_EQ(of({}).algorithm(), Algorithm::adamw);
+  EXPECT_EQ(of({}).moment_format(), MomentFormat::fp32);
+  EXPECT_EQ(of({"optimizer.name=adamw8bit"}).algorithm(), Algorithm::adamw);
+  EXPECT_EQ(of({"optimizer.name=adamw8bit"}).moment_format(), MomentFormat::block8);
+  EXPECT_EQ(of({"optimizer.name=adamw8bit", "optimizer.moments=8bit"}).moment_format(), MomentFormat::block8);
+  EXPECT_EQ(of({"optimizer.name=sgd", "optimizer.moments=bf16"}).algorithm(), Algorithm::sgd);
+  EXPECT_EQ(of({"optimizer.name=sgd", "optimizer.moments=bf16"}).moment_format(), MomentFormat::bf16);
+  EXPECT_EQ(of({"optimizer.name=lion"}).algorithm(), Algorithm::lion);
+  EXPECT_EQ(of({"optimizer.name=lion"}).betas, (std::array<double, 2>{0.9, 0.99}));
+  EXPECT_EQ(of({"optimizer.name=lion", "optimizer.betas=[0.95, 0.98]"}).betas, (std::array<double, 2>{0.95, 0.98}));
+  EXPECT_EQ(of({}).betas, (std::array<double, 2>{0.9, 0.95}));
+  for (const char* moments : {"fp32", "bf16"})
+    EXPECT_FAILURE(with({"optimizer.name=adamw8bit", fmt::format("optimizer.moments={}", moments)}), Exit::usage,
+                   AllOf(HasSubstr("optimizer.name"), HasSubstr("optimizer.moments"), HasSubstr(moments)));
+  EXPECT_FAILURE(with({"optimizer.momentum=1"}), Exit::usage, HasSubstr("below 1"));
+  EXPECT_FAILURE(with({"optimizer.moments=4bit"}), Exit::usage, HasSubstr("\"8bit\""));
+}
+
+TEST(RecipeTest, CheckpointsNeedAFolder) {
+  for (const char* set : {"checkpoint.every=1", "checkpoint.stop_after=3"}) {
+    EXPECT_FAILURE(with({set}), Exit::usage, AllOf(HasSubstr("checkpoint."), HasSubstr("needs checkpoint.dir")));
+    EXPECT_TRUE(with({set, "checkpoint.dir=/x"}).checkpoint.dir);
+  }
+  EXPECT_EQ(with({"checkpoint.every=0", "checkpoint.resume=none"}).checkpoint.resume, "none");
+}
+
+TEST(RecipeTest, WhatIsNotBuiltIsRefusedAfterItIsUnderstood) {
+  EXPECT_FAILURE(with({"training.reduce_group=2"}), Exit::usage,
+                 AllOf(HasSubstr("not built yet"), Not(HasSubstr("\n"))));
+  for (const char* set :
+       {"zero.optimizer=device", "device.kind=cpu", "training.reduce_group=1", "optimizer.name=lion"}) {
+    EXPECT_EQ(tests::failure_of([&] { (void)with({set}); }).code(), Exit::done) << set;
+  }
+  // The last value counts, and a wrong value is a wrong value first.
+  EXPECT_EQ(with({"zero.optimizer=host", "zero.optimizer=device"}).zero.optimizer, Tier::device);
+  EXPECT_FAILURE(with({"zero.optimizer=disk"}), Exit::usage, HasSubstr("allowed is"));
+}
+
+TEST(RecipeTest, TiersNeedWhatTheyLieOn) {
+  EXPECT_FAILURE(with({"zero.gradients=nvme"}), Exit::usage,
+                 AllOf(HasSubstr("zero.gradients"), HasSubstr("memory.nvme")));
+  EXPECT_EQ(with({"zero.gradients=nvme", "memory.nvme=/x"}).zero.gradients, Tier::nvme);
+  EXPECT_FAILURE(with({"zero.activations=host"}), Exit::usage,
+                 AllOf(HasSubstr("zero.activations"), HasSubstr("training.recompute")));
+  EXPECT_EQ(with({"zero.activations=host", "training.recompute=sqrt"}).zero.activations, Tier::host);
+}
+
+TEST(RecipeTest, GlobalBatchSizeDividesOverTheRanks) {
+  const Recipe r = with({"training.global_batch_size=24", "training.micro_batch_size=2"});
+  EXPECT_EQ(r.accumulation_steps(1), 12);
+  EXPECT_EQ(r.accumulation_steps(4), 3);
+  EXPECT_FAILURE(r.accumulation_steps(5), Exit::usage,
+                 AllOf(HasSubstr("training.global_batch_size = 24"), HasSubstr("5 ranks"),
+                       HasSubstr("training.micro_batch_size = 2"), HasSubstr("multiple of 10")));
+  EXPECT_EQ(with({"training.gradient_accumulation_steps=3"}).accumulation_steps(5), 3);
+}
+
+TEST(RecipeTest, KeysOfAnotherOptimizerAreNoted) {
+  EXPECT_TRUE(with({"optimizer.betas=[0.9,0.99]", "optimizer.eps=1e-6"}).notes.empty());
+  EXPECT_TRUE(with({"optimizer.name=sgd", "optimizer.momentum=0.5"}).notes.empty());
+  EXPECT_THAT(with({"optimizer.momentum=0.5"}).notes,
+              ElementsAre("optimizer.momentum = 0.5 has no effect: optimizer.name is adamw"));
+  EXPECT_EQ(with({"optimizer.name=sgd", "optimizer.betas=[0.9,0.99]", "optimizer.eps=1e-6"}).notes.size(), 2u);
+}
+
+TEST(RecipeTest, TrainingNeedsStepsAndData) {
+  EXPECT_FAILURE(require_trainable(with({})), Exit::usage, HasSubstr("training.max_steps"));
+  EXPECT_FAILURE(require_trainable(with({"training.max_steps=1"})), Exit::usage, HasSubstr("data.train"));
+  require_trainable(with({"training.max_steps=0"}));
+  require_trainable(with({"training.max_steps=1", "data.train=x"}));
+}
+
+TEST(RecipeTest, CanonicalTextSeesAllThatMattersToAllRanks) {
+  const std::string text = to_text(with({}));
+  EXPECT_EQ(text, to_text(with({"report.jsonl=x", "device.threads=3"})));
+  EXPECT_EQ(text, to_text(with({"optimizer.learning_rate=0.0003", "memory.prefetch=2"})));
+  for (const char* set : {"training.seed=1", "model.config.n_layer=2", "optimizer.eps=1e-9", "training.recompute=[0]",
+                          "memory.device=1GiB", "comm.transport=messages", "data.train=x", "zero.stage=3"}) {
+    EXPECT_NE(text, to_text(with({set}))) << set;
+  }
+}
+
+TEST(RecipeTest, BrokenFilesAreRefusedWithTheirLine) {
+  const tests::ScratchFolder folder;
+  EXPECT_FAILURE(load_recipe(folder.write("r.toml", "a = 1\nb = = 2\n"), Sets{}), Exit::usage,
+                 AllOf(HasSubstr("r.toml"), HasSubstr("line 2")));
+  EXPECT_FAILURE(load_recipe(folder.write("r.toml", "[zero]\nstag = 2\n"), Sets{}), Exit::usage,
+                 AllOf(HasSubstr("zero.stag"), HasSubstr("line 2"), HasSubstr("zero.stage")));
+  EXPECT_FAILURE(load_recipe(folder.write("r.toml", "x = " + std::string(5000, '[')), Sets{}), Exit::usage,
+                 HasSubstr("r.toml"));
+  EXPECT_FAILURE(load_recipe(folder.write("r.toml", std::string(3 << 20, '\n')), Sets{}), Exit::usage,
+                 HasSubstr("1 MiB"));
+  // toml++ 3.3 would abort here.
+  EXPECT_FAILURE(load_recipe(folder.write("r.toml", std::string("[[\0\n", 4)), Sets{}), Exit::usage,
+                 HasSubstr("not TOML"));
+  EXPECT_FAILURE(load_recipe(folder.path() / "none.toml", Sets{}), Exit::usage, HasSubstr("No such file"));
+  const auto dotted = folder.write("dots.toml", "# " + std::string(200, '.') + "\n[training]\nmax_steps = 3\n");
+  EXPECT_EQ(load_recipe(dotted, Sets{"model.preset=tiny-gpt2"}).training.max_steps, 3) << "no key";
+  EXPECT_FAILURE(load_recipe(folder.path(), Sets{}), Exit::usage, HasSubstr("not a regular file"));
+}
+
+TEST(RecipeTest, TheDocumentationIsTheTable) {
+  std::ifstream file(STRATA_SOURCE_DIR "/docs/recipe.md");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), recipe_reference())
+      << "write it anew: strata keys > docs/recipe.md";
+}
+
+TEST(RecipeTest, Sizes) {
+  EXPECT_EQ(parse_size("1B"), 1u);
+  EXPECT_EQ(parse_size("2GiB"), std::uint64_t{2} << 30);
+  EXPECT_EQ(parse_size("512MiB"), std::uint64_t{512} << 20);
+  EXPECT_EQ(parse_size("1.5 GB"), 1'500'000'000u);
+  for (const char* bad : {"", "GiB", "2", "2G", "2gib", "-2GiB", "0.1B", "1e400GiB", "nanB", "infB", "2GiBx"}) {
+    EXPECT_EQ(parse_size(bad), std::nullopt) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace strata::runtime

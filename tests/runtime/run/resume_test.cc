@@ -1,0 +1,152 @@
+// Any number of ranks, stage and precision-compatible placement loads any checkpoint and goes on with the same bits.
+#include "runtime/run/resume.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/failure.h"
+#include "tests/runtime/saved_run.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+struct Shape {
+  int ranks, stage;
+};
+
+std::vector<std::string> tail(const std::vector<std::string>& all, std::size_t from) {
+  return {all.begin() + static_cast<std::ptrdiff_t>(from), all.end()};
+}
+
+class Resume : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Precisions, Resume, testing::Values("fp32", "bf16", "fp16"));
+
+// Written by each shape, read by each: every loss after and the weights at the end are the unstopped run's.
+TEST_P(Resume, SameBitsOverRanksAndStages) {
+  const SavedRun run;
+  const std::string precision = std::string("training.precision=") + GetParam();
+  const auto whole = run.run(1, run.sets(1, {precision, "checkpoint.resume=none"}), 6);
+  const Shape shapes[] = {{1, 0}, {2, 3}, {4, 1}, {2, 0}, {4, 2}};
+  for (std::size_t i = 0; i < std::size(shapes); ++i) {
+    const Shape from = shapes[i];
+    const auto stage = fmt::format("zero.stage={}", from.stage);
+    const auto first = run.run(from.ranks, run.sets(from.ranks, {precision, stage, "checkpoint.resume=none"}), 3, {3});
+    EXPECT_EQ(first.losses, std::vector(whole.losses.begin(), whole.losses.begin() + 3));
+    for (const Shape to : {shapes[(i + 1) % std::size(shapes)], shapes[(i + 3) % std::size(shapes)]}) {
+      SCOPED_TRACE(fmt::format("{} ranks, stage {} -> {}, {}", from.ranks, from.stage, to.ranks, to.stage));
+      const auto rest = run.run(
+          to.ranks, run.sets(to.ranks, {precision, fmt::format("zero.stage={}", to.stage), "memory.prefetch=0"}), 6);
+      EXPECT_THAT(rest.resumed, testing::StartsWith("step-00000003"));
+      EXPECT_EQ(rest.losses, tail(whole.losses, 3));
+      EXPECT_EQ(rest.weights, whole.weights);
+      EXPECT_EQ(rest.progress, whole.progress);
+    }
+  }
+}
+
+// Wherever the state lies: written from each tier, read into each, also while updates stream through it.
+TEST(ResumeTest, SameBitsOverTiers) {
+  const SavedRun run;
+  const auto whole = run.run(1, run.sets(1, {"checkpoint.resume=none"}), 6);
+  const auto tier = [&](const std::string& name) -> std::vector<std::string> {
+    if (name == "device") return {"zero.stage=1"};
+    return {"zero.stage=3", "zero.optimizer=" + name, "zero.parameters=" + name,
+            "memory.nvme=" + run.folder().path().string()};
+  };
+  for (const char* from : {"device", "host", "nvme"})
+    for (const char* to : {"device", "host", "nvme"}) {
+      SCOPED_TRACE(fmt::format("{} -> {}", from, to));
+      auto first = tier(from);
+      first.emplace_back("checkpoint.resume=none");
+      run.run(2, run.sets(2, first), 3, {1, 2, 3});
+      const auto rest = run.run(4, run.sets(4, tier(to)), 6, {4, 5});
+      EXPECT_EQ(rest.losses, tail(whole.losses, 3));
+      EXPECT_EQ(rest.weights, whole.weights);
+    }
+}
+
+// Moments of any format and number, cut and put together at any border.
+TEST(ResumeTest, OptimizersAndTheirMoments) {
+  for (const char* optimizer : {"optimizer.name=adamw8bit", "optimizer.name=lion", "optimizer.moments=bf16"}) {
+    SCOPED_TRACE(optimizer);
+    const SavedRun run;
+    const auto whole = run.run(1, run.sets(1, {optimizer, "checkpoint.resume=none"}), 6);
+    const Shape shapes[] = {{4, 3}, {2, 1}, {1, 0}};
+    for (const Shape from : shapes)
+      for (const Shape to : shapes) {
+        run.run(from.ranks,
+                run.sets(from.ranks, {optimizer, fmt::format("zero.stage={}", from.stage), "checkpoint.resume=none"}),
+                3, {3});
+        const auto rest = run.run(to.ranks, run.sets(to.ranks, {optimizer, fmt::format("zero.stage={}", to.stage)}), 6);
+        EXPECT_EQ(rest.losses, tail(whole.losses, 3));
+        EXPECT_EQ(rest.weights, whole.weights);
+      }
+  }
+}
+
+// A loss scale that has just changed, and skipped steps that Adam's t does not count.
+TEST(ResumeTest, LossScaleAndSkippedSteps) {
+  const SavedRun run;
+  const std::vector<std::string> more = {"training.precision=fp16", "fp16.initial_scale=1e9", "fp16.growth_interval=2"};
+  auto fresh = more;
+  fresh.emplace_back("checkpoint.resume=none");
+  const auto whole = run.run(2, run.sets(2, fresh), 6);
+  ASSERT_LT(whole.progress.updates, 6);
+  for (const std::int64_t at : {1, 2, 3, 4, 5}) {
+    run.run(2, run.sets(2, fresh), at, {at});
+    const auto rest = run.run(1, run.sets(1, more), 6);
+    EXPECT_EQ(rest.weights, whole.weights) << at;
+    EXPECT_EQ(rest.progress, whole.progress) << at;
+  }
+}
+
+// Where W*G changes, the run goes on at the next micro-batch: none twice, none left out.
+TEST(ResumeTest, AnotherBatchGoesOnAtTheNextMicroBatch) {
+  const SavedRun run;
+  run.run(4, run.sets(4), 3, {3});
+  const auto rest = run.run(2, run.sets(2, {"training.gradient_accumulation_steps=3"}), 5);
+  EXPECT_EQ(rest.progress.next_micro_batch, 3u * 4 + 2 * 6);
+  EXPECT_EQ(rest.progress.tokens, rest.progress.next_micro_batch * 16);
+  // Twice the sequences in half the micro-batches; where that is none, it is said.
+  const auto half =
+      run.run(2, run.sets(2, {"training.micro_batch_size=2", "training.gradient_accumulation_steps=1"}), 4);
+  EXPECT_EQ(half.progress.next_micro_batch, 3u * 4 / 2 + 2);
+  EXPECT_FAILURE(run.run(2, run.sets(2, {"training.micro_batch_size=5"}), 4), Exit::usage,
+                 HasSubstr("set training.micro_batch_size = 1"));
+}
+
+// Masters are fp32 in every precision; a loss scale starts where there was none.
+TEST(ResumeTest, AnotherPrecision) {
+  const SavedRun run;
+  run.run(2, run.sets(2, {"training.precision=bf16"}), 2, {2});
+  const auto rest = run.run(1, run.sets(1, {"training.precision=fp16", "fp16.initial_scale=256"}), 3, {3});
+  EXPECT_EQ(rest.resumed, "step-00000002");
+  EXPECT_EQ(rest.progress.loss_scale, (LossScaler::State{256, 1}));
+  EXPECT_EQ(run.run(4, run.sets(4, {"training.precision=fp32"}), 4).resumed, "step-00000003");
+}
+
+TEST(ResumeTest, AnotherRunIsRefused) {
+  const SavedRun run;
+  run.run(2, run.sets(2), 2, {2});
+  const auto refused = [&](const std::string& set, const auto& matcher) {
+    SCOPED_TRACE(set);
+    EXPECT_FAILURE(run.run(2, run.sets(2, {set}), 4), Exit::usage, AllOf(HasSubstr("step-00000002"), matcher));
+  };
+  refused("training.seed=1", HasSubstr("training.seed = 0"));
+  refused("data.order=sequential", HasSubstr("data.order"));
+  refused("data.seq_len=8", HasSubstr("data.seq_len"));
+  refused("model.config.vocab_size=131", HasSubstr("vocab_size"));
+  refused("model.config.n_layer=3", HasSubstr("n_layer"));
+  refused("model.config.layer_norm_epsilon=1e-3", HasSubstr("layer_norm_epsilon"));
+  refused("optimizer.moments=bf16", HasSubstr("in F32, and this run keeps it in BF16"));
+  refused("optimizer.name=lion", HasSubstr("optimizer.name"));
+  EXPECT_THAT(run.run(2, run.sets(2, {"optimizer.learning_rate=1e-4", "training.max_steps=9"}), 4).resumed,
+              "step-00000002");
+}
+
+}  // namespace
+}  // namespace strata::runtime

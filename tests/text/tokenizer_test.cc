@@ -1,0 +1,290 @@
+#include "text/tokenizer.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "text/unicode/utf8.h"
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::models::tokenizer {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Ids = std::vector<std::uint32_t>;
+
+const fs::path kGolden = fs::path(STRATA_SOURCE_DIR) / "tests/golden/tokenizers";
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// What the tokenizers (or sentencepiece) library made of text.txt: tests/golden/make_tokenizers.py.
+class GoldenTest : public testing::TestWithParam<std::string> {
+ protected:
+  GoldenTest() : tokenizer_(load_tokenizer(kGolden / GetParam())), text_(read(kGolden / "text.txt")) {
+    EXPECT_EQ(parser_.load((kGolden / GetParam() / "expected.json").string()).get(expected_), simdjson::SUCCESS);
+    ids_ = ids(expected_["ids"]);
+  }
+  static Ids ids(simdjson::dom::element list) {
+    Ids out;
+    for (const auto id : list.get_array()) out.push_back(static_cast<std::uint32_t>(id.get_uint64().value()));
+    return out;
+  }
+  std::string text_of(const char* key) const { return std::string(expected_[key].get_string().value()); }
+
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::string text_;
+  simdjson::dom::parser parser_;
+  simdjson::dom::element expected_;
+  Ids ids_;
+};
+
+TEST_P(GoldenTest, EveryIdIsTheLibrarys) {
+  EXPECT_EQ(tokenizer_->encode(text_), ids_);
+  for (const std::uint32_t id : ids_) EXPECT_LT(id, tokenizer_->vocab_size());
+}
+
+TEST_P(GoldenTest, TheTemplateGoesAround) {
+  Ids wanted;
+  const auto specials = expected_["specials"].get_array().value();
+  if (specials.size() > 0) wanted = ids(specials.at(0));
+  wanted.insert(wanted.end(), ids_.begin(), ids_.end());
+  if (specials.size() > 0) {
+    for (const std::uint32_t id : ids(specials.at(1))) wanted.push_back(id);
+  }
+  EXPECT_EQ(tokenizer_->encode(text_, true), wanted);
+}
+
+TEST_P(GoldenTest, DecodesToTheLibrarysText) {
+  EXPECT_EQ(tokenizer_->decode(ids_, true), text_of("decoded"));
+  EXPECT_EQ(tokenizer_->decode(ids_, false), text_of("decoded_all"));
+}
+
+TEST_P(GoldenTest, ACutWhereItIsSafeChangesNoId) {
+  std::string text;
+  append_repaired(text_, text);
+  const Ids whole = tokenizer_->encode(text);
+  std::size_t cuts = 0;
+  for (std::size_t limit = text.size(); limit > 0;) {
+    const auto [at, next] = tokenizer_->safe_cut(text, limit);
+    ASSERT_LE(at, limit);
+    if (at == 0) break;
+    Ids parts = tokenizer_->encode(std::string_view(text).substr(0, at));
+    const Ids behind = tokenizer_->encode(std::string_view(text).substr(next));
+    parts.insert(parts.end(), behind.begin(), behind.end());
+    ASSERT_EQ(parts, whole) << "cut at " << at << ": " << text.substr(at - std::min<std::size_t>(at, 20), 40);
+    ++cuts;
+    limit = at - 1;
+  }
+  // Those without have an added token that swallows spaces, a pattern of their own, strip what a text begins with, have
+  // tokens that reach into the next word, or rules of their own.
+  const char* const never[] = {"qwen2", "deepseek", "unigram_bytes", "llama2", "sentencepiece"};
+  EXPECT_EQ(cuts == 0, std::count(std::begin(never), std::end(never), GetParam()) == 1) << cuts;
+}
+
+TEST_P(GoldenTest, StreamingGivesTheWholeText) {
+  if (GetParam() == "words") GTEST_SKIP() << "its decoder puts spaces between ids, also before the first of a piece";
+  StreamDecoder stream(*tokenizer_);
+  std::string text;
+  for (const std::uint32_t id : ids_) text += stream.add(id);
+  text += stream.finish();
+  EXPECT_EQ(text, text_of("decoded"));
+}
+
+std::vector<std::string> golden_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(kGolden)) {
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(Kinds, GoldenTest, testing::ValuesIn(golden_names()),
+                         [](const auto& named) { return named.param; });
+
+TEST(RepairTest, OneReplacementForEachMaximalPart) {
+  const auto repaired = [](std::string_view text) {
+    std::string out;
+    append_repaired(text, out);
+    return out;
+  };
+  const std::string r = "\ufffd";
+  EXPECT_EQ(repaired("a\xc3\xa9z"), "a\xc3\xa9z");
+  EXPECT_EQ(repaired("\xe2\x82"), r);  // cut
+  EXPECT_EQ(repaired("\xf0\x9f\x98"
+                     "a"),
+            r + "a");                                      // cut in the middle
+  EXPECT_EQ(repaired("\xc0\xaf"), r + r);                  // overlong
+  EXPECT_EQ(repaired("\xed\xa0\x80"), r + r + r);          // a surrogate
+  EXPECT_EQ(repaired("\xf4\x90\x80\x80"), r + r + r + r);  // above U+10FFFF
+  EXPECT_EQ(repaired("\x80\xff"), r + r);
+}
+
+TEST(StreamDecoderTest, HoldsBackHalfACharacter) {
+  const auto tokenizer = load_tokenizer(kGolden / "gpt2");
+  const auto ids = tokenizer->encode("\U0001f4a0!");
+  ASSERT_GT(ids.size(), 2u);  // the character is more than one token
+  StreamDecoder stream(*tokenizer);
+  for (std::size_t i = 0; i + 2 < ids.size(); ++i) EXPECT_EQ(stream.add(ids[i]), "");
+  EXPECT_EQ(stream.add(ids[ids.size() - 2]), "\U0001f4a0");
+  EXPECT_EQ(stream.add(ids.back()), "!");
+  stream.add(ids[0]);
+  EXPECT_EQ(stream.finish(), "\ufffd");
+}
+
+TEST(TokenizerTest, ByteIsEveryByte) {
+  const auto byte = load_tokenizer("byte");
+  EXPECT_THAT(byte->encode(std::string_view("a\xff\0", 3)), ElementsAre(97, 255, 0));
+  EXPECT_EQ(byte->decode(Ids{97, 255, 0}), std::string("a\xff\0", 3));
+  EXPECT_EQ(byte->vocab_size(), 256u);
+  EXPECT_EQ(byte->end_of_text(), std::nullopt);
+}
+
+TEST(TokenizerTest, AMillionBytesWithoutASpace) {
+  // A quadratic merge would take hours.
+  const auto tokenizer = load_tokenizer(kGolden / "gpt2");
+  std::string word;
+  for (std::size_t i = 0; i < 1'000'000; ++i) word += static_cast<char>('a' + i * i % 7 * i % 26);
+  const auto ids = tokenizer->encode(word);
+  EXPECT_LT(ids.size(), word.size());
+  EXPECT_EQ(tokenizer->decode(ids), word);
+}
+
+TEST(TokenizerTest, EndOfTextIsTheConfigurations) {
+  const tests::ScratchFolder folder;
+  folder.write("tokenizer.json", read(kGolden / "smollm/tokenizer.json"));
+  EXPECT_EQ(load_tokenizer(folder.path())->end_of_text(), 0u);  // a name known
+  folder.write(
+      "tokenizer_config.json",
+      R"({"model_max_length": 1000000000000000019884624838656, "eos_token": {"content": "<|im_end|>", "lstrip": false}, "x": [1]})");
+  EXPECT_EQ(load_tokenizer(folder.path())->end_of_text(), 2u);
+  EXPECT_EQ(load_tokenizer(folder.path() / "tokenizer.json")->end_of_text(), 2u);
+  folder.write("tokenizer_config.json", R"({"eos_token": null, "add_bos_token": true})");
+  folder.write("special_tokens_map.json", R"({"eos_token": "<|im_start|>"})");
+  EXPECT_EQ(load_tokenizer(folder.path())->end_of_text(), 1u);
+  folder.write("tokenizer_config.json", "[1");
+  EXPECT_FAILURE(load_tokenizer(folder.path()), Exit::corrupt, HasSubstr("tokenizer_config.json"));
+}
+
+// tokenizer.json with one thing changed.
+Error failure_with(std::string what, std::string with, const char* kind = "smollm") {
+  const tests::ScratchFolder folder;
+  std::string json = read(kGolden / kind / "tokenizer.json");
+  const std::size_t at = json.find(what);
+  EXPECT_NE(at, std::string::npos) << what;
+  folder.write("tokenizer.json", json.replace(at, what.size(), with));
+  return tests::failure_of([&] { load_tokenizer(folder.path()); });
+}
+
+TEST(TokenizerTest, WhatIsNotSupportedIsRefusedByName) {
+  const auto refused = [](const Error& error, const char* name) {
+    EXPECT_EQ(error.code(), Exit::usage);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("tokenizer.json: "), HasSubstr(name), HasSubstr("not supported")));
+  };
+  refused(failure_with(R"("type":"BPE")", R"("type":"Morse")"), "Morse");
+  refused(failure_with(R"("type":"Digits")", R"("type":"UnicodeScripts")"), "pre_tokenizer.pretokenizers[0]");
+  refused(failure_with(R"("type":"NFC")", R"("type":"Rot13")", "qwen2"), "the normalizer Rot13");
+  refused(failure_with(R"("dropout":null)", R"("dropout":0.1)"), "dropout");
+  refused(failure_with(R"([\\r\\n]*|)", R"((?<=x)\\K[\\r\\n]*|)", "llama3"), "\\K");
+  refused(failure_with(R"([\\r\\n]*|)", R"([\\r\\n*|)", "llama3"), "the pattern");
+}
+
+TEST(TokenizerTest, BrokenFilesAreCorrupt) {
+  const auto corrupt = [](const Error& error, const char* what) {
+    EXPECT_EQ(error.code(), Exit::corrupt);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("tokenizer.json: "), HasSubstr(what)));
+  };
+  corrupt(failure_with(R"({"version")", R"({"version)"), "found");
+  corrupt(failure_with(R"("merges":[)", R"("merges":["Q Q Q",)"), "model.merges[0]");
+  corrupt(failure_with(R"("merges":[)", R"("merges":["no such",)"), "model.merges[0]");
+  corrupt(failure_with(R"("vocab":{)", R"("vocab":{"zz":1,)"), "model.vocab");
+  corrupt(failure_with(R"("vocab":{)", R"("vocab":{"zz":-1,)"), "an integer");
+  corrupt(failure_with(R"("precompiled_charsmap":")", R"("precompiled_charsmap":"////)", "t5"), "precompiled_charsmap");
+  corrupt(failure_with(R"("unk_id":2)", R"("unk_id":200000)", "t5"), "unk_id");
+}
+
+// With an added token that takes the spaces behind it, no place is safe; without, the words' ends are.
+TEST(TokenizerTest, QwenIsCutBetweenWords) {
+  const tests::ScratchFolder folder;
+  std::string json = read(kGolden / "qwen2/tokenizer.json");
+  const std::string strips = R"("rstrip":true)";
+  ASSERT_NE(json.find(strips), std::string::npos);
+  json.replace(json.find(strips), strips.size(), R"("rstrip":false)");
+  folder.write("tokenizer.json", json);
+  EXPECT_EQ(load_tokenizer(folder.path())->safe_cut("one two three", 13).end, 7u);
+}
+
+// An added token that is a word: behind it Llama 2's text goes on with a mark of its own, so no cut can stand for that.
+// Gemma's marks are all the text's.
+TEST(TokenizerTest, AddedWordsMayForbidCuts) {
+  const auto cut_with = [](const char* kind, const std::string& content, const char* how) {
+    const tests::ScratchFolder folder;
+    std::string json = read(kGolden / kind / "tokenizer.json");
+    const std::string list = R"("added_tokens":[)";
+    const std::uint32_t id = load_tokenizer(kGolden / kind)->id_of(content).value_or(5000);
+    folder.write(
+        "tokenizer.json",
+        json.insert(json.find(list) + list.size(),
+                    fmt::format(R"({{"id":{},"content":"{}",{},"lstrip":false,"rstrip":false}},)", id, content, how)));
+    return load_tokenizer(folder.path())->safe_cut("in the beginning was", 20).end;
+  };
+  const char* const raw = R"("special":true,"normalized":false,"single_word":false)";
+  EXPECT_EQ(cut_with("mistral", "USER", raw), 0u);
+  EXPECT_EQ(cut_with("mistral", "wordy", R"("special":false,"normalized":true,"single_word":true)"), 0u);
+  EXPECT_EQ(cut_with("mistral", "[INST]", raw), 16u);
+  EXPECT_EQ(cut_with("mistral", "\u2581\u2581", raw), 16u);
+  EXPECT_EQ(cut_with("gemma", "\u2581\u2581", raw), 16u);
+  EXPECT_EQ(cut_with("gemma", "USER", raw), 16u);
+  EXPECT_EQ(cut_with("gemma", "\u2581", raw), 0u);
+}
+
+// Behind a mapping to GPT-2's alphabet a space is a letter, and nothing ends there.
+TEST(TokenizerTest, PatternsBehindByteLevelEndNoWord) {
+  const tests::ScratchFolder folder;
+  std::string json = read(kGolden / "gpt2/tokenizer.json");
+  const std::string was =
+      R"("pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true})";
+  ASSERT_NE(json.find(was), std::string::npos);
+  folder.write("tokenizer.json", json.replace(json.find(was), was.size(),
+                                              R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[)"
+                                              R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false},)"
+                                              R"({"type":"Whitespace"}]})"));
+  EXPECT_EQ(load_tokenizer(folder.path())->safe_cut("in the beginning was", 20).end, 0u);
+}
+
+// Rounding grows with the length of a text, and with it what a cut may change.
+TEST(TokenizerTest, UnigramsAreCutInLongTextsOnly) {
+  const auto tokenizer = load_tokenizer(fs::path(STRATA_SOURCE_DIR) / "tests/golden/unigrams.model");
+  std::string text;
+  while (text.size() <= (1u << 20)) text += "the waters under the firmament 1:7 ";
+  EXPECT_EQ(tokenizer->safe_cut(text, 1000).end, 0u);
+  const auto [end, next] = tokenizer->safe_cut(text, text.size());
+  EXPECT_EQ(text.substr(end, 11), " firmament ");
+  EXPECT_EQ(next, end + 1);
+  Ids parts = tokenizer->encode("the waters under the");
+  for (const std::uint32_t id : tokenizer->encode("firmament 1:7")) parts.push_back(id);
+  EXPECT_EQ(parts, tokenizer->encode("the waters under the firmament 1:7"));
+}
+
+TEST(TokenizerTest, AFolderWithoutATokenizerIsRefused) {
+  const tests::ScratchFolder folder;
+  EXPECT_FAILURE(load_tokenizer(folder.path()), Exit::usage, HasSubstr("neither a tokenizer.json"));
+  folder.write("vocab.json", "{}");
+  EXPECT_FAILURE(load_tokenizer(folder.path()), Exit::usage, HasSubstr("fast tokenizer"));
+  folder.write("tokenizer.model", "no model");
+  EXPECT_FAILURE(load_tokenizer(folder.path()), Exit::corrupt, HasSubstr("tokenizer.model"));
+}
+
+}  // namespace
+}  // namespace strata::models::tokenizer

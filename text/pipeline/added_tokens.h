@@ -1,0 +1,67 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/pipeline/json.h"
+#include "text/pipeline/vocabulary.h"
+
+namespace strata::models::tokenizer {
+
+struct AddedToken {
+  std::uint32_t id;
+  std::string content;
+  bool special, normalized, left_strip, right_strip, single_word;
+};
+// "added_tokens" of a tokenizer.json.
+std::vector<AddedToken> read_added_tokens(const Json& json);
+
+// Finds added tokens in a text: from left to right, the longest at each place. Immutable.
+class AddedTokenFinder {
+ public:
+  struct Pattern {
+    std::string text;
+    const AddedToken* token;
+  };
+  explicit AddedTokenFinder(const std::vector<Pattern>& patterns);
+
+  bool empty() const { return nodes_.size() == 1; }
+  // Parts of `text` in order: a token, or nullptr and the text between two. Calls part(text, token).
+  template <typename Part>
+  void split(std::string_view text, Part&& part) const {
+    std::size_t done = 0;
+    for (std::size_t at = 0; at < text.size();) {
+      Found found = find(text, at);
+      if (found.token == nullptr) break;
+      at = found.end;
+      if (!widen(text, done, found)) continue;
+      if (done < found.begin) part(text.substr(done, found.begin - done), nullptr);
+      part(text.substr(found.begin, found.end - found.begin), found.token);
+      done = found.end;
+    }
+    if (done < text.size()) part(text.substr(done), nullptr);
+  }
+
+ private:
+  struct Found {
+    std::size_t begin, end;
+    const AddedToken* token;
+  };
+  // A trie: children of a node are a list by first child and next sibling.
+  struct Node {
+    std::uint32_t child = 0, sibling = 0;
+    unsigned char byte = 0;
+    const AddedToken* token = nullptr;
+  };
+  std::uint32_t child_of(std::uint32_t node, unsigned char byte) const;
+  Found find(std::string_view text, std::size_t from) const;
+  // Takes the spaces that the token wants beside it; false where it must be a word and is none.
+  static bool widen(std::string_view text, std::size_t done, Found& found);
+
+  std::vector<Node> nodes_{1};
+  std::array<std::uint32_t, 256> first_{};  // child of the root
+};
+
+}  // namespace strata::models::tokenizer

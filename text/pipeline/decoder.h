@@ -1,0 +1,20 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "text/pipeline/json.h"
+
+namespace strata::models::tokenizer {
+
+// "decoder" of a tokenizer.json: rewrites a list of tokens so that, joined, it is the text. Immutable.
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+  virtual void apply(std::vector<std::string>& tokens) const = 0;
+};
+
+// Sequences flattened. Throws Error{usage} where a component is not supported.
+std::vector<std::unique_ptr<Decoder>> make_decoders(const Json& json);
+
+}  // namespace strata::models::tokenizer

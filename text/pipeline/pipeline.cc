@@ -1,0 +1,266 @@
+#include "text/pipeline/pipeline.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "text/split/border.h"
+#include "text/subwords/byte_pair.h"
+#include "text/unicode/utf8.h"
+
+namespace strata::models::tokenizer {
+namespace {
+
+std::unique_ptr<Model> make_model(const Json& json, bool bytes) {
+  const std::string type = json.text_or("type", json.find("merges") ? "BPE" : "");
+  if (type == "BPE") return make_byte_pair(json, bytes);
+  if (type == "Unigram") return make_unigram(json);
+  if (type == "WordPiece") return make_word_piece(json);
+  if (type == "WordLevel") return make_word_level(json);
+  json.unsupported(fmt::format("the model \"{}\" (BPE, Unigram, WordPiece and WordLevel are)", type));
+}
+
+}  // namespace
+
+struct Pipeline::Buffers final : Tokenizer::Workspace {
+  RegexMatcher matcher;
+  std::unique_ptr<Model::Workspace> model;
+  std::deque<std::string> stages;  // one for each stage, while its pieces are on their way
+  std::string repaired, text, other;
+};
+
+// Hands pieces from stage to stage, and what comes out of the last to the model.
+class Pipeline::StageSink final : public PieceSink {
+ public:
+  StageSink(const Pipeline& pipeline, std::size_t stage, Buffers& buffers, std::vector<std::uint32_t>& out)
+      : pipeline_(pipeline), stage_(stage), buffers_(buffers), out_(out) {}
+  void take(Piece piece) override {
+    const auto& stages = pipeline_.pre_tokenizers_.stages;
+    if (stage_ == stages.size()) return pipeline_.model_->encode(piece.text, *buffers_.model, out_);
+    StageSink next(pipeline_, stage_ + 1, buffers_, out_);
+    stages[stage_]->split(piece, buffers_.matcher, buffers_.stages[stage_], next);
+  }
+
+ private:
+  const Pipeline& pipeline_;
+  std::size_t stage_;
+  Buffers& buffers_;
+  std::vector<std::uint32_t>& out_;
+};
+
+std::unique_ptr<Pipeline> Pipeline::parse(std::string_view json, const std::string& file, std::string name,
+                                          std::string hash, std::optional<std::string> eos) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  if (const auto error = parser.parse(json.data(), json.size()).get(root)) {
+    fail(Exit::corrupt, "{}: expected a tokenizer.json, found: {}", file, simdjson::error_message(error));
+  }
+  return std::unique_ptr<Pipeline>(
+      new Pipeline(Json(root, file, ""), std::move(name), std::move(hash), std::move(eos)));
+}
+
+Pipeline::Pipeline(const Json& json, std::string name, std::string hash, std::optional<std::string> eos)
+    : Tokenizer(std::move(name), std::move(hash)) {
+  const Json model = json.at("model");
+  const bool pairs = model.text_or("type", model.find("merges") ? "BPE" : "") == "BPE";
+  if (const auto found = json.find("normalizer")) {
+    normalizers_ = make_normalizers(*found);
+    letters_of_ascii_ = found->type() != "NFC";
+  }
+  if (const auto found = json.find("pre_tokenizer")) {
+    pre_tokenizers_ = make_pre_tokenizers(*found, pairs && takes_bytes(model));
+  }
+  model_ = make_model(model, pre_tokenizers_.bytes);
+  vocab_size_ = model_->vocabulary().limit();
+  if (const auto found = json.find("added_tokens")) read_added(*found);
+  if (!raw_) raw_.emplace(std::vector<AddedTokenFinder::Pattern>());
+  if (!normalized_) normalized_.emplace(std::vector<AddedTokenFinder::Pattern>());
+  if (const auto found = json.find("post_processor")) surroundings_ = make_surroundings(*found);
+  for (const auto* ids : {&surroundings_.before, &surroundings_.behind}) {
+    for (const std::uint32_t id : *ids) vocab_size_ = std::max(vocab_size_, id + 1);
+  }
+  if (const auto found = json.find("decoder")) {
+    decoders_ = make_decoders(*found);
+    has_decoder_ = true;
+  }
+  if (eos) {
+    end_of_text_ = id_of(*eos);
+  } else {
+    for (const char* known : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}) {
+      if (!end_of_text_) end_of_text_ = id_of(known);
+    }
+  }
+  for (const char separator : {'\n', ' '}) {
+    if (may_cut_at(separator)) separators_ += separator;
+  }
+  if (separators_.empty() && pairs) find_space_mark(json);
+}
+
+void Pipeline::read_added(const Json& json) {
+  added_ = read_added_tokens(json);
+  std::vector<AddedTokenFinder::Pattern> raw, normalized;
+  RegexMatcher matcher;
+  for (const bool special : {true, false}) {  // the order in which the first of two equal ones is found
+    for (const AddedToken& token : added_) {
+      if (token.special != special) continue;
+      const auto of_model = model_->vocabulary().find(token.content);
+      if (of_model && *of_model != token.id) {
+        json.wrong(fmt::format("\"{}\" under the id {}, as in the model", token.content, *of_model));
+      }
+      if (!added_vocabulary_.add(token.content, token.id)) continue;
+      vocab_size_ = std::max(vocab_size_, token.id + 1);
+      if (special_.size() <= token.id) special_.resize(token.id + std::size_t{1});
+      special_[token.id] = special;
+      std::string text = token.content, other;
+      for (const auto& normalizer : normalizers_) {
+        if (!token.normalized) break;
+        other.clear();
+        normalizer->apply(text, matcher, other);
+        std::swap(text, other);
+      }
+      (token.normalized ? normalized : raw).push_back({std::move(text), &token});
+    }
+  }
+  raw_.emplace(raw);
+  normalized_.emplace(normalized);
+}
+
+std::optional<std::uint32_t> Pipeline::id_of(std::string_view token) const {
+  const auto added = added_vocabulary_.find(token);
+  return added ? added : model_->vocabulary().find(token);
+}
+
+std::unique_ptr<Tokenizer::Workspace> Pipeline::workspace() const {
+  auto made = std::make_unique<Buffers>();
+  made->model = model_->workspace();
+  made->stages.resize(pre_tokenizers_.stages.size());
+  return made;
+}
+
+void Pipeline::encode(std::string_view text, bool add_special, Workspace& workspace,
+                      std::vector<std::uint32_t>& out) const {
+  auto& buffers = static_cast<Buffers&>(workspace);
+  if (!is_valid_utf8(text)) {
+    buffers.repaired.clear();
+    append_repaired(text, buffers.repaired);
+    text = buffers.repaired;
+  }
+  if (add_special) out.insert(out.end(), surroundings_.before.begin(), surroundings_.before.end());
+  raw_->split(text, [&](std::string_view part, const AddedToken* token) {
+    if (token != nullptr) {
+      out.push_back(token->id);
+      return;
+    }
+    bool first = part.data() == text.data();
+    if (normalizers_.empty()) return encode_normalized(part, first, buffers, out);
+    buffers.text = part;
+    for (const auto& normalizer : normalizers_) {
+      first = first && !normalizer->drops_beginning(buffers.text);
+      buffers.other.clear();
+      normalizer->apply(buffers.text, buffers.matcher, buffers.other);
+      std::swap(buffers.text, buffers.other);
+    }
+    encode_normalized(buffers.text, first, buffers, out);
+  });
+  if (add_special) out.insert(out.end(), surroundings_.behind.begin(), surroundings_.behind.end());
+}
+
+void Pipeline::encode_normalized(std::string_view text, bool first, Buffers& buffers,
+                                 std::vector<std::uint32_t>& out) const {
+  StageSink sink(*this, 0, buffers, out);
+  normalized_->split(text, [&](std::string_view part, const AddedToken* token) {
+    if (token != nullptr) {
+      out.push_back(token->id);
+    } else {
+      sink.take({part, first && part.data() == text.data()});
+    }
+  });
+}
+
+std::string Pipeline::decode(std::span<const std::uint32_t> ids, bool skip_special) const {
+  std::vector<std::string> tokens;
+  for (const std::uint32_t id : ids) {
+    if (skip_special && id < special_.size() && special_[id]) continue;
+    const std::string* token = added_vocabulary_.token(id);
+    if (token == nullptr) token = model_->vocabulary().token(id);
+    if (token == nullptr) continue;
+    if (!has_decoder_ && !tokens.empty()) tokens.emplace_back(" ");
+    tokens.push_back(*token);
+  }
+  for (const auto& decoder : decoders_) decoder->apply(tokens);
+  std::string out;
+  for (const std::string& token : tokens) out += token;
+  return out;
+}
+
+bool Pipeline::may_cut_at(char separator) const {
+  Cut cut = Cut::keeps;
+  for (const auto& normalizer : normalizers_) cut = combined(cut, normalizer->cut(separator));
+  bool hidden = false;  // stages that follow see another character in the separator's place
+  for (const auto& stage : pre_tokenizers_.stages) {
+    const Cut its = stage->cut(separator);
+    cut = combined(cut, hidden && its == Cut::makes ? Cut::keeps : its);
+    hidden = hidden || stage->hides_separators();
+  }
+  const bool across = std::any_of(added_.begin(), added_.end(), [&](const AddedToken& token) {
+    return token.right_strip || token.content.find(separator) != std::string::npos;
+  });
+  return cut == Cut::makes && !across;
+}
+
+// As Llama 2's and Gemma's: (Prepend and) Replace of spaces, and no pre-tokenizer but one that looks for spaces, of
+// which none are left; or Metaspace that does not split.
+void Pipeline::find_space_mark(const Json& json) {
+  const auto normalizer = json.find("normalizer"), pre_tokenizer = json.find("pre_tokenizer");
+  std::vector<Json> rewrites;
+  if (normalizer && normalizer->type() == "Sequence")
+    normalizer->at("normalizers").each([&](const Json& one) { rewrites.push_back(one); });
+  else if (normalizer)
+    rewrites.push_back(*normalizer);
+  std::string mark;
+  bool prepended = false;
+  for (const Json& one : rewrites) {
+    if (one.type() == "Prepend" && mark.empty() && !prepended) {
+      prepended = true;
+    } else if (one.type() == "Replace" && mark.empty() && one.at("pattern").text_or("String", "") == " ") {
+      mark = one.at("content").text();
+    } else {
+      return;
+    }
+  }
+  if (prepended && rewrites.front().at("prepend").text() != mark) return;
+  if (pre_tokenizer && pre_tokenizer->type() == "Metaspace" && mark.empty() && !prepended) {
+    const MetaspaceOptions options = metaspace_options(*pre_tokenizer);
+    if (!options.split) mark = options.replacement;
+  } else if (pre_tokenizer &&
+             (pre_tokenizer->type() != "Split" || pre_tokenizer->at("pattern").text_or("String", "") != " ")) {
+    return;
+  }
+  // What the model does at the ends of a text would then be done at a cut.
+  const Json model = json.at("model");
+  if (model.flag_or("ignore_merges", false) || !model.text_or("end_of_word_suffix", "").empty() ||
+      !model.text_or("continuing_subword_prefix", "").empty())
+    return;
+  if (mark.empty() || mark == " " || !words_stay_apart(model_->vocabulary(), mark)) return;
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  if (std::any_of(added_.begin(), added_.end(), [&](const AddedToken& token) {
+        const std::string& text = token.content;
+        // Beside an added token that is a word, the text goes on as if it began there: with a mark of its own.
+        const bool word = !text.empty() && (is_letter(text.front()) || is_letter(text.back()));
+        return token.right_strip || (prepended && word) || text == mark || reaches_over(text, mark) ||
+               text.find(' ') != std::string::npos;
+      }))
+    return;
+  separators_.assign(1, ' ');
+  drops_space_ = prepended;
+  letters_of_ascii_ = true;
+}
+
+Tokenizer::TextCut Pipeline::safe_cut(std::string_view text, std::size_t limit) const {
+  const std::size_t at = last_border(text, limit, separators_, letters_of_ascii_);
+  return {at, at == 0 || !drops_space_ ? at : at + 1};
+}
+
+}  // namespace strata::models::tokenizer

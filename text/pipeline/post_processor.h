@@ -1,0 +1,16 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "text/pipeline/json.h"
+
+namespace strata::models::tokenizer {
+
+// What "post_processor" of a tokenizer.json puts before and behind a single text. Trimming of offsets, which ByteLevel
+// asks for, does not change ids.
+struct Surroundings {
+  std::vector<std::uint32_t> before, behind;
+};
+Surroundings make_surroundings(const Json& json);
+
+}  // namespace strata::models::tokenizer

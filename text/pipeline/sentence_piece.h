@@ -1,0 +1,23 @@
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "text/tokenizer.h"
+
+namespace strata::models::tokenizer {
+
+// What the configuration beside a tokenizer says, where it does.
+struct FolderOptions {
+  std::optional<std::string> eos;
+  std::optional<bool> add_bos, add_eos;
+};
+
+// A SentencePiece model (`tokenizer.model`), by the sentencepiece library. With add_special, `<s>` goes before and
+// `</s>` behind where the options say so.
+std::unique_ptr<Tokenizer> make_sentence_piece(std::string_view model, const std::filesystem::path& path,
+                                               std::string name, std::string hash, const FolderOptions& options);
+
+}  // namespace strata::models::tokenizer

@@ -1,0 +1,62 @@
+#pragma once
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "text/pipeline/json.h"
+
+namespace strata::models::tokenizer {
+
+struct Match {
+  std::size_t begin, end;
+};
+
+// What one thread needs to run any Regex: PCRE2's match block and a stack for its compiled code.
+class RegexMatcher {
+ public:
+  RegexMatcher();
+
+ private:
+  friend class Regex;
+  template <auto free>
+  struct Free {
+    template <typename T>
+    void operator()(T* p) const {
+      free(p);
+    }
+  };
+  std::unique_ptr<pcre2_match_data, Free<pcre2_match_data_free>> match_;
+  std::unique_ptr<pcre2_match_context, Free<pcre2_match_context_free>> context_;
+  std::unique_ptr<pcre2_jit_stack, Free<pcre2_jit_stack_free>> stack_;
+};
+
+// A pattern of a tokenizer.json, in the syntax of Oniguruma (Ruby's), which the tokenizers library uses: \s, \w, \d are
+// Unicode's, ^ and $ match at lines, \h is a hexadecimal digit. Compiled by PCRE2 to machine code; what the two read
+// differently is rewritten, or refused by name. Immutable.
+class Regex {
+ public:
+  // `place`: of the pattern, for messages. Throws Error{usage} where the pattern is not supported.
+  Regex(std::string_view pattern, const Json& place);
+  // A pattern of the program's own, in PCRE2's syntax.
+  explicit Regex(std::string_view pattern);
+
+  // The first match in `text` (valid UTF-8) at or behind `from`. Throws Error{failed} where PCRE2 gives up.
+  bool find(std::string_view text, std::size_t from, RegexMatcher& matcher, Match& match) const;
+
+ private:
+  void compile(std::string_view pattern, std::string& error);
+
+  std::unique_ptr<pcre2_code, RegexMatcher::Free<pcre2_code_free>> code_;
+};
+
+// The pattern in PCRE2's syntax; `unsupported` names what has no counterpart, empty where all has.
+std::string from_oniguruma(std::string_view pattern, std::string& unsupported);
+
+// A pattern that matches `literal` itself.
+std::string escaped_for_regex(std::string_view literal);
+
+}  // namespace strata::models::tokenizer

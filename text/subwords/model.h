@@ -1,0 +1,38 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "text/pipeline/json.h"
+#include "text/pipeline/vocabulary.h"
+
+namespace strata::models::tokenizer {
+
+// "model" of a tokenizer.json: a piece of text to ids. Immutable.
+class Model {
+ public:
+  // Buffers and caches of one thread.
+  class Workspace {
+   public:
+    virtual ~Workspace() = default;
+  };
+
+  virtual ~Model() = default;
+  virtual std::unique_ptr<Workspace> workspace() const = 0;
+  // Appends the ids of a piece; it is not empty.
+  virtual void encode(std::string_view piece, Workspace& workspace, std::vector<std::uint32_t>& out) const = 0;
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+
+ protected:
+  Vocabulary vocabulary_;
+};
+
+std::unique_ptr<Model> make_word_piece(const Json& json);
+std::unique_ptr<Model> make_word_level(const Json& json);
+std::unique_ptr<Model> make_unigram(const Json& json);
+
+// "vocab" as an object of strings and ids. Throws Error{corrupt} where two strings have one id.
+Vocabulary read_vocabulary(const Json& json);
+
+}  // namespace strata::models::tokenizer

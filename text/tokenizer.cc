@@ -1,0 +1,45 @@
+#include "text/tokenizer.h"
+
+namespace strata::models::tokenizer {
+namespace {
+
+constexpr std::string_view kReplacement = "\ufffd";
+// A character has at most four bytes, so what is incomplete for longer never becomes whole.
+constexpr std::size_t kMaxHeld = 8;
+constexpr std::size_t kMaxWindow = 64;
+
+}  // namespace
+
+std::vector<std::uint32_t> Tokenizer::encode(std::string_view text, bool add_special) const {
+  std::vector<std::uint32_t> out;
+  encode(text, add_special, *workspace(), out);
+  return out;
+}
+
+std::string StreamDecoder::add(std::uint32_t id) {
+  ids_.push_back(id);
+  return emit(ids_.size() - done_ > kMaxHeld);
+}
+
+std::string StreamDecoder::finish() {
+  std::string out = emit(true);
+  ids_.clear();
+  done_ = 0;
+  return out;
+}
+
+std::string StreamDecoder::emit(bool all) {
+  const std::string before = tokenizer_.decode(std::span(ids_).first(done_), skip_special_);
+  const std::string now = tokenizer_.decode(ids_, skip_special_);
+  if (now.size() <= before.size() || (!all && now.ends_with(kReplacement))) return {};
+  // What is out stays once more, as the beginning that the next ids go on from; but for ids that are nothing by
+  // themselves, such as a space at the beginning of a text, whose effect on the next ones would be lost.
+  const auto last = std::span(ids_).subspan(done_);
+  if (ids_.size() > kMaxWindow || !tokenizer_.decode(last, skip_special_).empty()) {
+    ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(done_));
+  }
+  done_ = ids_.size();
+  return now.substr(before.size());
+}
+
+}  // namespace strata::models::tokenizer

@@ -1,0 +1,33 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/pipeline/json.h"
+#include "text/split/pre_tokenizer.h"
+
+namespace strata::models::tokenizer {
+
+// Rewrites a text before it is split. Immutable.
+class Normalizer {
+ public:
+  virtual ~Normalizer() = default;
+  // Appends the normalized `text` (valid UTF-8) to `out`.
+  virtual void apply(std::string_view text, RegexMatcher& matcher, std::string& out) const = 0;
+  // Whether the first character is dropped, so that the text then begins further back.
+  virtual bool drops_beginning(std::string_view) const { return false; }
+  // `keeps` where both parts of a text cut before a single ' ' or '\n' between letters come out as in the whole, the
+  // separator among them.
+  virtual Cut cut(char separator) const = 0;
+};
+
+// "normalizer" of a tokenizer.json, sequences flattened.
+std::vector<std::unique_ptr<Normalizer>> make_normalizers(const Json& json);
+
+// "Precompiled": SentencePiece's table of replacements, in base64 as in the file.
+std::unique_ptr<Normalizer> make_precompiled(const Json& json);
+// NFC, NFD, NFKC, NFKD.
+std::unique_ptr<Normalizer> make_unicode_form(std::string_view name);
+
+}  // namespace strata::models::tokenizer
