@@ -1,6 +1,6 @@
 #include "base/abort.h"
 
-namespace strata::device {
+namespace strata {
 
 bool AbortToken::set(const Failure& failure) {
   const std::lock_guard lock(mutex_);
@@ -15,4 +15,4 @@ Failure AbortToken::failure() const {
   return failure_;
 }
 
-}  // namespace strata::device
+}  // namespace strata

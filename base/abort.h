@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace strata::device {
+namespace strata {
 
 // Thrown by a wait that ended because the run's abort token was set; its cause was reported where it arose.
 class Aborted : public std::runtime_error {
@@ -41,4 +41,4 @@ class AbortToken {
   Failure failure_;
 };
 
-}  // namespace strata::device
+}  // namespace strata

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace strata::launcher {
+namespace strata {
 
 namespace fs = std::filesystem;
 
@@ -75,4 +75,4 @@ void AtomicFile::commit() {
   if (synced != 0 && reason != EINVAL && reason != ENOTSUP) failed("put in place for good");
 }
 
-}  // namespace strata::launcher
+}  // namespace strata

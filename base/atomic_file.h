@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace strata::launcher {
+namespace strata {
 
 // A file that appears whole or not at all: written beside `path` without a name, or under a temporary one, and renamed
 // by commit(). Without commit() the destructor removes it. Throws Error{failed} with path and the system's reason, or
@@ -31,4 +31,4 @@ class AtomicFile {
   bool named_ = false;  // the temporary has its name
 };
 
-}  // namespace strata::launcher
+}  // namespace strata

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace strata::offload {
+namespace strata {
 
 // Owns a file descriptor.
 class Descriptor {
@@ -23,4 +23,4 @@ class Descriptor {
   int fd_;
 };
 
-}  // namespace strata::offload
+}  // namespace strata

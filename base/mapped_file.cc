@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-namespace strata::device {
+namespace strata {
 
 namespace {
 
@@ -92,4 +92,4 @@ void MappedFile::release(std::span<const std::byte> part) {
   if (bytes) (void)::madvise(first, bytes, MADV_DONTNEED);  // a read-only mapping: nothing is lost
 }
 
-}  // namespace strata::device
+}  // namespace strata

@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-namespace strata::device {
+namespace strata {
 
 // A file mapped read-only; owns the mapping. An empty file maps to an empty span. Throws Error{failed} naming the path
 // and the system's reason; Error{usage} where the path does not exist or is no regular file.
@@ -50,4 +50,4 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-}  // namespace strata::device
+}  // namespace strata

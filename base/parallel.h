@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace strata::runtime {
+namespace strata {
 
 // Calls f(i) for i in [0, n) on `threads` threads, each as it gets free; rethrows the first exception. For set-up.
 template <typename F>
@@ -43,4 +43,4 @@ void parallel_reads(std::size_t n, int threads, Prefetch&& prefetch, F&& f) {
   });
 }
 
-}  // namespace strata::runtime
+}  // namespace strata

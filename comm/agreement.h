@@ -22,7 +22,7 @@ void agree(World& world, F&& f) {
   std::string mine;
   try {
     f();
-  } catch (const device::Aborted&) {
+  } catch (const Aborted&) {
     throw;
   } catch (const std::exception& error) {
     mine = std::to_string(static_cast<int>(exit_code(error))) + " " + error.what();

@@ -92,7 +92,7 @@ class World {
   virtual int node_rank() const = 0;
   // "solo", "threads", "mpi (shared memory)", "mpi (messages)".
   virtual std::string describe() const = 0;
-  virtual device::AbortToken& abort_token() = 0;
+  virtual AbortToken& abort_token() = 0;
 
   // Collective: an arena of `bytes` (the same on all ranks) of the device's memory whose buffers collectives may use.
   device::Arena allocate(std::size_t bytes, device::Device device = {}) {
@@ -118,11 +118,11 @@ class World {
   // Tells the other ranks that this one failed, so that their waits end; returns at once. The first cause wins.
   virtual void report_failure(const std::string& cause, Exit code) = 0;
   // What ended the run: the first cause, where the ranks could agree on one.
-  virtual device::Failure failure() { return abort_token().failure(); }
+  virtual Failure failure() { return abort_token().failure(); }
   // A failure is told once: true on the rank that failed first, and where it died or left without a word, on the
   // lowest rank that is left on each node.
   bool speaks() {
-    const device::Failure first = failure();
+    const Failure first = failure();
     return first.rank == rank() || (!first.told && lowest_left());
   }
   virtual bool lowest_left() const { return rank() == 0; }

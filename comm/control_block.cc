@@ -85,7 +85,7 @@ ControlBlock ControlBlock::attach(std::byte* memory, int ranks) {
   return {memory, ranks};
 }
 
-void ControlBlock::report_failure(const device::Failure& failure) const {
+void ControlBlock::report_failure(const Failure& failure) const {
   std::uint32_t expected = Header::none;
   if (!header_->state.compare_exchange_strong(expected, Header::being_written)) {
     // Whoever was first needs a moment to write; a writer that died over it needs for ever.
@@ -104,7 +104,7 @@ void ControlBlock::report_failure(const device::Failure& failure) const {
 bool ControlBlock::failed() const {
   return header_->state.load(std::memory_order_acquire) == Header::written;
 }
-device::Failure ControlBlock::failure() const {
+Failure ControlBlock::failure() const {
   return {header_->rank, header_->cause, header_->code, header_->told};
 }
 

@@ -57,9 +57,9 @@ class ControlBlock {
 
   // The first report wins; its cause is a sentence that names the rank. After it failed() is true, unless the first
   // rank died while it wrote its cause.
-  void report_failure(const device::Failure& failure) const;
+  void report_failure(const Failure& failure) const;
   bool failed() const;
-  device::Failure failure() const;
+  Failure failure() const;
 
   // A rank whose World ends leaves: it will raise no signal any more.
   void leave(int rank) const;

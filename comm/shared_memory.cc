@@ -118,7 +118,7 @@ class SharedCollectives final : public Collectives {
 
 }  // namespace
 
-SharedMemory::SharedMemory(ControlBlock control, int rank, device::AbortToken& token, std::vector<Process> peers)
+SharedMemory::SharedMemory(ControlBlock control, int rank, AbortToken& token, std::vector<Process> peers)
     : control_(control), rank_(rank), token_(token), peers_(std::move(peers)) {}
 
 SharedMemory::~SharedMemory() {
@@ -156,27 +156,27 @@ std::unique_ptr<Collectives> SharedMemory::open(bool lets_go) {
 }
 
 // With the cause that the group has agreed on: the first one reported.
-void SharedMemory::fail_with(const device::Failure& failure) const {
+void SharedMemory::fail_with(const Failure& failure) const {
   control_.report_failure(failure);
   // Not agreed on: whoever is writing its cause died over it.
   token_.set(control_.failed() ? control_.failure() : failure);
 }
 
-void SharedMemory::end_with_failure(const device::Failure& failure) const {
+void SharedMemory::end_with_failure(const Failure& failure) const {
   fail_with(failure);
-  throw device::Aborted(token_.failure().cause);
+  throw Aborted(token_.failure().cause);
 }
 
 void SharedMemory::report_failure(const std::string& cause, Exit code) const {
   token_.set({rank_, cause, code});
-  device::Failure failure = token_.failure();
+  Failure failure = token_.failure();
   // A token that names another rank was set from the control block, which therefore has the cause already.
   if (failure.rank != rank_) return;
   failure.cause = fmt::format("rank {} failed: {}", rank_, failure.cause);
   control_.report_failure(failure);
 }
 
-device::Failure SharedMemory::failure() const {
+Failure SharedMemory::failure() const {
   return control_.failed() ? control_.failure() : token_.failure();
 }
 
@@ -188,9 +188,9 @@ bool SharedMemory::lowest_left() const {
 
 void SharedMemory::poll(bool look_after_peers) const {
   if (token_.is_set()) {
-    const device::Failure failure = token_.failure();
+    const Failure failure = token_.failure();
     report_failure(failure.cause, failure.code);
-    throw device::Aborted(failure.cause);
+    throw Aborted(failure.cause);
   }
   if (control_.failed()) end_with_failure({});
   if (!look_after_peers) return;
@@ -203,7 +203,7 @@ void SharedMemory::poll(bool look_after_peers) const {
 void SharedMemory::look_after_peers() const {
   try {
     poll(true);
-  } catch (const device::Aborted&) {
+  } catch (const Aborted&) {
   }
 }
 

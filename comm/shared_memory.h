@@ -17,7 +17,7 @@ namespace strata::comm {
 class SharedMemory {
  public:
   // `peers`: the other ranks' processes, to be looked after in waits; empty for threads.
-  SharedMemory(ControlBlock control, int rank, device::AbortToken& token, std::vector<Process> peers);
+  SharedMemory(ControlBlock control, int rank, AbortToken& token, std::vector<Process> peers);
   ~SharedMemory();  // leaves the group
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
@@ -45,7 +45,7 @@ class SharedMemory {
   void look_after_peers() const;
   void report_failure(const std::string& cause, Exit code) const;
   // What ended the run, as the group has agreed, else as this rank knows it.
-  device::Failure failure() const;
+  Failure failure() const;
   // True where no lower rank is left.
   bool lowest_left() const;
   // The end of a run: this rank leaves, and waits until the others have left too. False, with the abort token set,
@@ -61,12 +61,12 @@ class SharedMemory {
 
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
   void poll(bool look_after_peers) const;
-  void fail_with(const device::Failure& failure) const;
-  [[noreturn]] void end_with_failure(const device::Failure& failure) const;
+  void fail_with(const Failure& failure) const;
+  [[noreturn]] void end_with_failure(const Failure& failure) const;
 
   ControlBlock control_;
   int rank_;
-  device::AbortToken& token_;
+  AbortToken& token_;
   std::vector<Process> peers_;
   int channels_ = 0;
   // Of fixed size: lanes read the entries of earlier arenas while the host adds another.

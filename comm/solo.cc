@@ -46,7 +46,7 @@ class SoloWorld final : public World {
   int node_size() const override { return 1; }
   int node_rank() const override { return 0; }
   std::string describe() const override { return "solo"; }
-  device::AbortToken& abort_token() override { return token_; }
+  AbortToken& abort_token() override { return token_; }
 
   device::Arena allocate_host(std::size_t bytes) override { return device::Arena(bytes); }
   std::unique_ptr<Communicator> open(device::Lane& lane) override { return std::make_unique<SoloCommunicator>(lane); }
@@ -57,7 +57,7 @@ class SoloWorld final : public World {
   void report_failure(const std::string& cause, Exit code) override { token_.set({0, cause, code}); }
 
  private:
-  device::AbortToken token_;
+  AbortToken token_;
 };
 
 }  // namespace

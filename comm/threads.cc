@@ -33,7 +33,7 @@ class ThreadsWorld final : public World {
   int node_size() const override { return size(); }
   int node_rank() const override { return rank(); }
   std::string describe() const override { return "threads"; }
-  device::AbortToken& abort_token() override { return token_; }
+  AbortToken& abort_token() override { return token_; }
 
   device::Arena allocate_host(std::size_t bytes) override {
     const auto arena = arenas_.keep(device::Arena(bytes));
@@ -49,11 +49,11 @@ class ThreadsWorld final : public World {
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
   void look_after_peers() override { memory_.look_after_peers(); }
   void report_failure(const std::string& cause, Exit code) override { memory_.report_failure(cause, code); }
-  device::Failure failure() override { return memory_.failure(); }
+  Failure failure() override { return memory_.failure(); }
   bool lowest_left() const override { return memory_.lowest_left(); }
 
  private:
-  device::AbortToken token_;
+  AbortToken token_;
   SharedMemory memory_;
   std::unique_ptr<Collectives> own_;
   KeptArenas& arenas_;
@@ -91,7 +91,7 @@ void run_threads(int ranks, const std::function<void(World&)>& f) {
     ThreadsWorld world(control, rank, arenas);
     try {
       f(world);
-    } catch (const device::Aborted& e) {
+    } catch (const Aborted& e) {
       first.keep(std::current_exception(), true);
       world.report_failure(e.what(), exit_code(e));
     } catch (const std::exception& e) {

@@ -227,7 +227,7 @@ void gpu(Report& report) {
 
 // asked: the folder was named; otherwise it is only where the program happens to run.
 void drive(Report& report, const fs::path& folder, bool asked) {
-  const device::AbortToken abort;
+  const AbortToken abort;
   offload::IoOptions options;
   options.folders = {folder};
   try {

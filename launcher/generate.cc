@@ -102,7 +102,7 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   const bool speaks = world.rank() == 0;
   std::vector<std::uint32_t> prompt, ends;
   std::vector<std::string> sets;
-  std::unique_ptr<models::tokenizer::Tokenizer> tokenizer;  // none: tokens in, tokens out
+  std::unique_ptr<text::Tokenizer> tokenizer;  // none: tokens in, tokens out
   std::optional<runtime::ReportFile> json;
   agree(world, [&] {
     prompt = options.prompt_tokens;
@@ -119,7 +119,7 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
       if (!options.tokenizer && !beside)
         fail(Exit::usage, "{} names no tokenizer: give --tokenizer byte or a Hugging Face directory",
              folder.path().string());
-      tokenizer = models::tokenizer::load_tokenizer(options.tokenizer ? *options.tokenizer : *beside);
+      tokenizer = text::load_tokenizer(options.tokenizer ? *options.tokenizer : *beside);
       prompt = tokenizer->encode(*options.prompt, true);
       if (const auto end = tokenizer->end_of_text()) ends.push_back(*end);
     }
@@ -160,7 +160,7 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
   runtime::Generator generator(job, world, threads, *weights, algorithms);
 
-  std::optional<models::tokenizer::StreamDecoder> decoder;
+  std::optional<text::StreamDecoder> decoder;
   if (tokenizer) decoder.emplace(*tokenizer);
   std::string all;
   const auto write = [&](const std::string& text) {

@@ -24,7 +24,7 @@ namespace strata::launcher {
 namespace {
 
 namespace fs = std::filesystem;
-using models::tokenizer::Tokenizer;
+using text::Tokenizer;
 
 // Tokens of a part, and where documents begin in them.
 struct Tokens {
@@ -184,7 +184,7 @@ int tokenize(const TokenizeOptions& options) {
   for (const std::string& name : options.inputs)
     if (name != "-") inputs.push_back({"tokenize", name});
   require_apart({{"--out", options.out}, {"its sidecar", runtime::sidecar_path(options.out)}}, inputs);
-  const auto tokenizer = models::tokenizer::load_tokenizer(options.tokenizer);
+  const auto tokenizer = text::load_tokenizer(options.tokenizer);
   const int width = tokenizer->vocab_size() < 65536 ? 2 : 4;
   AtomicFile out(options.out), sidecar(runtime::sidecar_path(options.out));
   TokenWriter writer(out, width, separator(options, *tokenizer));

@@ -49,7 +49,7 @@ void fill_pattern(std::span<std::byte> block, std::uint64_t seed) {
 
 // Writes, reads back and compares a block; "" or what went wrong.
 std::string try_block(std::unique_ptr<Drive>& drive, const SwapFile& file, std::uint64_t seed, device::Arena& memory,
-                      const device::AbortToken& abort) {
+                      const AbortToken& abort) {
   const std::size_t size = std::min<std::size_t>(kBlock, file.bytes());
   fill_pattern({memory.data(), size}, seed);
   try {
@@ -82,7 +82,7 @@ std::string registration_refused(int error) {
       text_of(error), bytes);
 }
 
-Chosen climb(SwapFile& file, const IoOptions& options, const device::AbortToken& abort) {
+Chosen climb(SwapFile& file, const IoOptions& options, const AbortToken& abort) {
   Chosen chosen;
   device::Arena memory(2 * kBlock);
   const auto refuse = [&](std::string reason) {

@@ -17,7 +17,7 @@ namespace strata::offload {
 struct Swap::Impl {
   IoOptions options;
   std::uint64_t bytes;
-  const device::AbortToken& abort;
+  const AbortToken& abort;
   std::vector<std::unique_ptr<SwapFile>> files;
   std::vector<std::unique_ptr<Drive>> drives;
   std::vector<Rung> rungs;
@@ -42,7 +42,7 @@ struct Swap::Impl {
   }
 };
 
-Swap::Swap(const IoOptions& options, std::uint64_t bytes, int rank, const device::AbortToken& abort)
+Swap::Swap(const IoOptions& options, std::uint64_t bytes, int rank, const AbortToken& abort)
     : impl_(new Impl{.options = options, .bytes = bytes, .abort = abort}) {
   STRATA_CHECK_LT(0, options.queue_depth);
   Impl& self = *impl_;

@@ -21,7 +21,7 @@ class Swap {
   // All zeros. Probes every drive and takes the best rung that works there. Throws Error{usage} for a folder that
   // cannot be used or a forced rung that does not work, Error{does_not_fit} where a folder has too little space,
   // Error{failed}.
-  Swap(const IoOptions& options, std::uint64_t bytes, int rank, const device::AbortToken& abort);
+  Swap(const IoOptions& options, std::uint64_t bytes, int rank, const AbortToken& abort);
   ~Swap();
   Swap(Swap&&) noexcept;
   Swap& operator=(Swap&&) noexcept;

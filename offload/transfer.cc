@@ -26,7 +26,7 @@ constexpr auto kGrace = 250ms;
 }  // namespace
 
 void transfer(std::span<const std::unique_ptr<Drive>> drives, bool write, std::span<const Range> ranges,
-              const device::AbortToken& abort) {
+              const AbortToken& abort) {
   STRATA_CHECK_LE(drives.size(), kMostDrives);
   STRATA_CHECK_LE(ranges.size(), kMostRanges);
   abort.throw_if_set();

@@ -23,6 +23,6 @@ struct Range {
 // `drives`, and waits for them. Any thread, several at once. Throws Error{failed} naming file, offset and reason;
 // Aborted within half a second of the abort, also where requests never come back (their memory has to stay mapped).
 void transfer(std::span<const std::unique_ptr<Drive>> drives, bool write, std::span<const Range> ranges,
-              const device::AbortToken& abort);
+              const AbortToken& abort);
 
 }  // namespace strata::offload

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace strata::launcher {
+namespace strata::text {
 namespace {
 
 constexpr std::size_t kPart = std::size_t{1} << 18;
@@ -59,14 +59,14 @@ class DocumentReader::Input {
 };
 
 DocumentReader::DocumentReader(std::vector<std::string> inputs, bool stdin_jsonl, bool cut,
-                               const models::tokenizer::Tokenizer& tokenizer)
+                               const Tokenizer& tokenizer)
     : inputs_(std::move(inputs)), stdin_jsonl_(stdin_jsonl), cut_(cut), tokenizer_(tokenizer) {}
 
 DocumentReader::~DocumentReader() = default;
 
-models::tokenizer::Tokenizer::TextCut DocumentReader::end_of_part() const {
+Tokenizer::TextCut DocumentReader::end_of_part() const {
   if (input_->at_end()) return {text_.size(), text_.size()};
-  if (!jsonl_) return cut_ ? tokenizer_.safe_cut(text_, text_.size()) : models::tokenizer::Tokenizer::TextCut{};
+  if (!jsonl_) return cut_ ? tokenizer_.safe_cut(text_, text_.size()) : Tokenizer::TextCut{};
   const std::size_t newline = text_.rfind('\n'), end = newline == std::string::npos ? 0 : newline + 1;
   return {end, end};
 }
@@ -110,4 +110,4 @@ bool DocumentReader::next(DocumentPart& part) {
   }
 }
 
-}  // namespace strata::launcher
+}  // namespace strata::text

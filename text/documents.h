@@ -8,7 +8,7 @@
 
 #include "text/tokenizer.h"
 
-namespace strata::launcher {
+namespace strata::text {
 
 // A part of the input, to tokenize by itself.
 struct DocumentPart {
@@ -29,7 +29,7 @@ class DocumentReader {
   // An input is JSONL where its name ends in .jsonl; "-", standard input, where stdin_jsonl says so.
   // cut: whether plain text may be cut at all.
   DocumentReader(std::vector<std::string> inputs, bool stdin_jsonl, bool cut,
-                 const models::tokenizer::Tokenizer& tokenizer);
+                 const Tokenizer& tokenizer);
   ~DocumentReader();
 
   // False at the end.
@@ -38,11 +38,11 @@ class DocumentReader {
  private:
   class Input;
   // Where the part in hand ends, 0 where more must be read first, and where the next one begins.
-  models::tokenizer::Tokenizer::TextCut end_of_part() const;
+  Tokenizer::TextCut end_of_part() const;
 
   std::vector<std::string> inputs_;
   bool stdin_jsonl_, cut_;
-  const models::tokenizer::Tokenizer& tokenizer_;
+  const Tokenizer& tokenizer_;
   std::size_t next_input_ = 0;
   std::unique_ptr<Input> input_;
   std::string text_;        // read and not handed out yet
@@ -51,4 +51,4 @@ class DocumentReader {
   std::uint64_t line_ = 1, offset_ = 0;
 };
 
-}  // namespace strata::launcher
+}  // namespace strata::text

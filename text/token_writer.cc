@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-namespace strata::launcher {
+namespace strata::text {
 
 TokenWriter::TokenWriter(AtomicFile& file, int width, std::optional<std::uint32_t> separator)
     : file_(file), width_(width), separator_(separator), hash_(XXH3_createState(), &XXH3_freeState) {
@@ -41,4 +41,4 @@ std::string TokenWriter::hash() const {
   return fmt::format("{:016x}", XXH3_64bits_digest(hash_.get()));
 }
 
-}  // namespace strata::launcher
+}  // namespace strata::text

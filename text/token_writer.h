@@ -10,7 +10,7 @@
 
 #include "base/atomic_file.h"
 
-namespace strata::launcher {
+namespace strata::text {
 
 // Writes tokens into a file, `width` bytes each, with a separator between documents; documents without a token leave
 // no trace.
@@ -37,4 +37,4 @@ class TokenWriter {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
 };
 
-}  // namespace strata::launcher
+}  // namespace strata::text

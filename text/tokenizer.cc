@@ -1,6 +1,6 @@
 #include "text/tokenizer.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 constexpr std::string_view kReplacement = "\ufffd";
@@ -42,4 +42,4 @@ std::string StreamDecoder::emit(bool all) {
   return now.substr(before.size());
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // Text to token ids and back. Immutable: any number of threads may use one Tokenizer, each with a Workspace of its own.
 // Text is UTF-8; what is not is read as U+FFFD, one for each longest part of a character that is there (as Python's
@@ -81,4 +81,4 @@ class StreamDecoder {
   std::size_t done_ = 0;
 };
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -21,7 +21,7 @@ constexpr std::int64_t kPatienceAfterFarewell = 3s / 1ns;
 
 }  // namespace
 
-ControlLine::ControlLine(MpiSession& session, device::AbortToken& token, std::chrono::seconds patience)
+ControlLine::ControlLine(MpiSession& session, AbortToken& token, std::chrono::seconds patience)
     : session_(session), token_(token), patience_(patience), left_(static_cast<std::size_t>(session.size)) {
   STRATA_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
   // Nothing is allocated when something has gone wrong.
@@ -41,7 +41,7 @@ ControlLine::~ControlLine() {
   MPI_Comm_free(&comm_);
 }
 
-ControlLine::Notice ControlLine::notice(Kind kind, const device::Failure& failure) {
+ControlLine::Notice ControlLine::notice(Kind kind, const Failure& failure) {
   Notice notice{kind, failure.rank, static_cast<std::int32_t>(failure.code), failure.told ? 1 : 0, {}};
   failure.cause.copy(notice.text.data(), notice.text.size() - 1);
   return notice;
@@ -67,7 +67,7 @@ void ControlLine::receive() {
     STRATA_MPI(MPI_Test(&listening_, &arrived, MPI_STATUS_IGNORE));
     if (!arrived) return;
     if (incoming_.kind == Kind::failed) {
-      const device::Failure failure{incoming_.rank, incoming_.text.data(), static_cast<Exit>(incoming_.code),
+      const Failure failure{incoming_.rank, incoming_.text.data(), static_cast<Exit>(incoming_.code),
                                     incoming_.told != 0};
       if (lowest_.rank < 0 || failure.rank < lowest_.rank) lowest_ = failure;
       token_.set(failure);
@@ -78,7 +78,7 @@ void ControlLine::receive() {
   }
 }
 
-void ControlLine::fail_with(const device::Failure& failure) {
+void ControlLine::fail_with(const Failure& failure) {
   token_.set(failure);
   if (told_) return;
   told_ = true;
@@ -89,16 +89,16 @@ void ControlLine::fail_with(const device::Failure& failure) {
 void ControlLine::report_failure(const std::string& cause, Exit code) {
   token_.set({session_.rank, cause, code});
   const std::lock_guard lock(mutex_);
-  device::Failure failure = token_.failure();
+  Failure failure = token_.failure();
   // A token that names another rank was set by that rank's notice, which went to all.
   if (failure.rank != session_.rank) return;
   failure.cause = fmt::format("rank {} failed: {}", session_.rank, failure.cause);
   fail_with(failure);
 }
 
-device::Failure ControlLine::failure() {
+Failure ControlLine::failure() {
   constexpr auto kTimeToHear = 200ms;
-  const device::Failure known = token_.failure();
+  const Failure known = token_.failure();
   if (known.rank != session_.rank) return known;
   for (auto naps = 0; !listened_ && naps < kTimeToHear / 5ms; ++naps) {
     {
@@ -126,9 +126,9 @@ void ControlLine::look_after() {
 
 void ControlLine::look(bool waiting) {
   if (token_.is_set()) {
-    const device::Failure failure = token_.failure();
+    const Failure failure = token_.failure();
     report_failure(failure.cause, failure.code);
-    throw device::Aborted(failure.cause);
+    throw Aborted(failure.cause);
   }
   {
     const std::lock_guard lock(mutex_);

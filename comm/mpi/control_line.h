@@ -20,7 +20,7 @@ namespace strata::comm {
 class ControlLine {
  public:
   // `patience`: of leave_together() with ranks of other nodes.
-  ControlLine(MpiSession& session, device::AbortToken& token, std::chrono::seconds patience);
+  ControlLine(MpiSession& session, AbortToken& token, std::chrono::seconds patience);
   ~ControlLine();
   ControlLine(const ControlLine&) = delete;
   ControlLine& operator=(const ControlLine&) = delete;
@@ -33,7 +33,7 @@ class ControlLine {
   void report_failure(const std::string& cause, Exit code);
   // What ended the run. Ranks may fail at the same moment, each before it has heard of the others: where this rank did,
   // it listens for a little, and the lowest of them counts.
-  device::Failure failure();
+  Failure failure();
   // True where no lower rank is left on this node.
   bool lowest_left() const;
   // The end of a run: tells the others that this rank leaves and waits for them. False if the run failed.
@@ -47,21 +47,21 @@ class ControlLine {
     std::array<char, 1024> text;
   };
   void look(bool waiting);
-  static Notice notice(Kind kind, const device::Failure& failure);
+  static Notice notice(Kind kind, const Failure& failure);
   void listen();
   void receive();
   void tell_others(const Notice& notice, std::vector<MPI_Request>& requests);
-  void fail_with(const device::Failure& failure);
+  void fail_with(const Failure& failure);
 
   MpiSession& session_;
-  device::AbortToken& token_;
+  AbortToken& token_;
   const std::chrono::seconds patience_;
   std::mutex mutex_;
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Request listening_ = MPI_REQUEST_NULL;
   Notice incoming_{}, failure_{}, farewell_{};
   bool told_ = false, listened_ = false;
-  device::Failure lowest_;  // of those that other ranks told of; rank -1: none
+  Failure lowest_;  // of those that other ranks told of; rank -1: none
   std::vector<bool> left_;
   std::int64_t first_left_ = 0, next_look_ = 0;  // ns of the steady clock
   std::vector<MPI_Request> failure_requests_, farewell_requests_;

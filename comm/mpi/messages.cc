@@ -173,7 +173,7 @@ class MessagesWorld final : public World {
   std::string describe() const override {
     return why_.empty() ? "mpi (messages)" : fmt::format("mpi (messages): {}", why_);
   }
-  device::AbortToken& abort_token() override { return token_; }
+  AbortToken& abort_token() override { return token_; }
 
   device::Arena allocate_host(std::size_t bytes) override {
     // Kept until the end: when this rank unwinds after a failure, messages may still be coming in.
@@ -190,11 +190,11 @@ class MessagesWorld final : public World {
   void look_after_peers() override {
     try {
       control_->look_after();
-    } catch (const device::Aborted&) {
+    } catch (const Aborted&) {
     }
   }
   void report_failure(const std::string& cause, Exit code) override { control_->report_failure(cause, code); }
-  device::Failure failure() override { return control_->failure(); }
+  Failure failure() override { return control_->failure(); }
   bool lowest_left() const override { return control_->lowest_left(); }
 
  private:
@@ -212,7 +212,7 @@ class MessagesWorld final : public World {
     return std::make_unique<MessageCollectives>(comm, *control_);
   }
 
-  device::AbortToken token_;
+  AbortToken token_;
   std::unique_ptr<MpiSession> session_;
   std::string why_;
   std::vector<std::shared_ptr<const device::Arena>> arenas_;

@@ -46,7 +46,7 @@ class MpiSharedMemoryWorld final : public World {
   int node_size() const override { return session_->node_size; }
   int node_rank() const override { return session_->node_rank; }
   std::string describe() const override { return "mpi (shared memory)"; }
-  device::AbortToken& abort_token() override { return token_; }
+  AbortToken& abort_token() override { return token_; }
 
   device::Arena allocate_host(std::size_t bytes) override;
   std::unique_ptr<Communicator> open(device::Lane& lane) override {
@@ -61,11 +61,11 @@ class MpiSharedMemoryWorld final : public World {
   }
   void look_after_peers() override { memory_.look_after_peers(); }
   void report_failure(const std::string& cause, Exit code) override { memory_.report_failure(cause, code); }
-  device::Failure failure() override { return memory_.failure(); }
+  Failure failure() override { return memory_.failure(); }
   bool lowest_left() const override { return memory_.lowest_left(); }
 
  private:
-  device::AbortToken token_;
+  AbortToken token_;
   std::unique_ptr<MpiSession> session_;
   SharedMapping control_;
   SharedMemory memory_;

@@ -89,7 +89,7 @@ void NcclCommunicator::take_leave() noexcept {
     settle(result == ncclSuccess ? ncclInProgress : result, "ncclCommFinalize", 0);
     // By now the watch must not wait for it: it may wait for the GPU, and so for what the watch has to abort.
     if (ncclComm_t const comm = take()) (void)nccl().ncclCommDestroy(comm);
-  } catch (const device::Aborted&) {
+  } catch (const Aborted&) {
   } catch (const std::exception& error) {
     token_.set({rank_, error.what(), exit_code(error)});
   }
@@ -105,7 +105,7 @@ ncclResult_t NcclCommunicator::with_comm(const F& f) {
   const std::lock_guard lock(mutex_);
   if (!comm_) {
     token_.throw_if_set();
-    throw device::Aborted("NCCL was aborted");
+    throw Aborted("NCCL was aborted");
   }
   return f(comm_);
 }

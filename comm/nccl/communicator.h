@@ -70,7 +70,7 @@ class NcclCommunicator final : public Communicator {
   device::Lane& lane_;
   // The lane may be gone before the communicator: what is needed until then.
   const device::Device device_;
-  device::AbortToken& token_;
+  AbortToken& token_;
   const std::string name_;
   cudaStream_t const stream_;
   const int rank_, size_;

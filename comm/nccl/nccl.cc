@@ -38,7 +38,7 @@ class NcclWorld final : public World {
   int node_size() const override { return world_->node_size(); }
   int node_rank() const override { return world_->node_rank(); }
   std::string describe() const override { return fmt::format("nccl {} over {}", version_, world_->describe()); }
-  device::AbortToken& abort_token() override { return world_->abort_token(); }
+  AbortToken& abort_token() override { return world_->abort_token(); }
 
   std::unique_ptr<Communicator> open(device::Lane& lane) override {
     if (lane.device().kind == device::Kind::cpu) return world_->open(lane);
@@ -61,7 +61,7 @@ class NcclWorld final : public World {
   void leave() override { world_->leave(); }
   void look_after_peers() override { world_->look_after_peers(); }
   void report_failure(const std::string& cause, Exit code) override { world_->report_failure(cause, code); }
-  device::Failure failure() override { return world_->failure(); }
+  Failure failure() override { return world_->failure(); }
   bool lowest_left() const override { return world_->lowest_left(); }
 
  protected:

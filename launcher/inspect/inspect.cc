@@ -101,7 +101,7 @@ bool is_safetensors(const fs::path& path) {
   const std::string name = path.filename().string();
   if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) return true;
   if (name.ends_with(".bin")) return false;
-  const device::MappedFile file(path);
+  const MappedFile file(path);
   const auto bytes = file.bytes();
   std::uint64_t length = 0;
   if (bytes.size() < 10) return false;

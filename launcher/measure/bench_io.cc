@@ -52,7 +52,7 @@ int bench_io(const BenchOptions& options) {
   const auto wanted = runtime::parse_size(options.size);
   if (!wanted) fail(Exit::usage, "--size {}: it takes a size such as 2GiB", options.size);
   const std::uint64_t bytes = (*wanted + offload::kBlock - 1) / offload::kBlock * offload::kBlock;
-  const device::AbortToken abort;
+  const AbortToken abort;
   offload::Swap swap(io_options(options), bytes, 0, abort);
   device::Arena staging(std::min(kCall, bytes));
   // No zero pages, which some drives and virtual machines take for nothing.

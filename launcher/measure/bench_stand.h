@@ -55,7 +55,7 @@ class Stand {
   }
 
  private:
-  device::AbortToken abort_;
+  AbortToken abort_;
   device::Lane lane_;
   device::Arena arena_;
   std::size_t used_ = 0;

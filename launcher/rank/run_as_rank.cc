@@ -48,7 +48,7 @@ std::unique_ptr<comm::World> connect(const std::optional<std::filesystem::path>&
 // Ends a run that this rank or another one failed in. Returns the exit code, the same on all ranks.
 int end_failed(comm::World& world, const std::exception& error) {
   world.report_failure(error.what(), exit_code(error));
-  const device::Failure failure = world.failure(), own = world.abort_token().failure();
+  const Failure failure = world.failure(), own = world.abort_token().failure();
   if (!world.speaks()) return static_cast<int>(failure.code);
   if (failure.rank != world.rank())
     fmt::print(stderr, "strata: rank {} ends: {}\n", world.rank(), printable(failure.cause));

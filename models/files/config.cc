@@ -120,7 +120,7 @@ Config Config::parse(std::string_view json, std::string source) {
 }
 
 Config Config::read(const std::filesystem::path& directory) {
-  const device::MappedFile file(directory / "config.json");
+  const MappedFile file(directory / "config.json");
   const auto bytes = file.bytes();
   return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.path().string());
 }

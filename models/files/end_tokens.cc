@@ -34,7 +34,7 @@ std::vector<std::uint32_t> end_tokens(const std::filesystem::path& directory) {
   const std::filesystem::path file = directory / "generation_config.json";
   std::error_code ignored;
   if (std::filesystem::exists(file, ignored)) {
-    const device::MappedFile mapped(file);
+    const MappedFile mapped(file);
     const auto bytes = mapped.bytes();
     const Config config = Config::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.string());
     if (config.has(kKey)) return numbers(config);

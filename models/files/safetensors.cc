@@ -55,7 +55,7 @@ constexpr DTypeInfo kDTypes[] = {
 // The header: N in 8 bytes, then N bytes of JSON, then the tensors' bytes.
 class Header {
  public:
-  Header(const device::MappedFile& file) : path_(file.path()), bytes_(file.bytes()) {
+  Header(const MappedFile& file) : path_(file.path()), bytes_(file.bytes()) {
     if (bytes_.size() < 8) corrupt(path_, 0, "the length of a safetensors header in 8 bytes", size_text());
     std::memcpy(&length_, bytes_.data(), 8);
     if (length_ > kMaxHeaderBytes) corrupt(path_, 0, "a header of at most 100,000,000 bytes", bytes_text(length_));
@@ -250,7 +250,7 @@ void Safetensors::add_file(const fs::path& file) {
 }
 
 void Safetensors::add_index(const fs::path& index) {
-  const device::MappedFile file(index);
+  const MappedFile file(index);
   const auto bytes = file.bytes();
   if (bytes.size() > kMaxHeaderBytes) {
     corrupt(index, 0, "an index of at most 100,000,000 bytes", fmt::format("{} bytes", bytes.size()));
@@ -323,7 +323,7 @@ const StoredTensor& Safetensors::require(std::string_view name, std::span<const 
 
 std::uint64_t Safetensors::file_bytes() const {
   std::uint64_t total = 0;
-  for (const device::MappedFile& file : files_) total += file.bytes().size();
+  for (const MappedFile& file : files_) total += file.bytes().size();
   return total;
 }
 

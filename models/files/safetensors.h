@@ -49,7 +49,7 @@ class Safetensors {
   void add_index(const std::filesystem::path& index);
 
   std::filesystem::path path_;
-  std::vector<device::MappedFile> files_;
+  std::vector<MappedFile> files_;
   std::vector<StoredTensor> tensors_;
   std::map<std::string, std::string> metadata_;
 };

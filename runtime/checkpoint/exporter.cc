@@ -166,7 +166,7 @@ void export_model(const models::Config& config, const WeightSource& weights, con
     for (const std::string_view name : kTokenizerFiles) {
       const fs::path file = *tokenizer / name;
       if (!fs::is_regular_file(file, ignored)) continue;
-      const device::MappedFile bytes(file);
+      const MappedFile bytes(file);
       Sequential copy(*system, out.path() / name);
       copy.write(bytes.bytes());
       copy.close();

@@ -106,7 +106,7 @@ std::vector<Extent> read_shard_header(const fs::path& path, const ShardEntry& pr
   std::error_code error;
   if (!fs::is_regular_file(path, error)) fail(Exit::corrupt, "{} is missing", path.string());
   {
-    const device::MappedFile file(path);
+    const MappedFile file(path);
     const auto bytes = file.bytes();
     if (bytes.size() != promised.bytes)
       fail(Exit::corrupt, "{}: expected {} bytes, found {}", path.string(), promised.bytes, bytes.size());

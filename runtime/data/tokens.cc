@@ -72,7 +72,7 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   const fs::path path = sidecar_path(token_file);
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return std::nullopt;
-  const device::MappedFile file(path);
+  const MappedFile file(path);
   const auto bytes = file.bytes();
   if (bytes.size() > kMaxSidecarBytes) {
     corrupt(path, 0, "a sidecar of at most 64 KiB", fmt::format("{} bytes", bytes.size()));

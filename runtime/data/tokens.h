@@ -51,7 +51,7 @@ class TokenFile {
   template <typename T>
   void read_as(std::uint64_t begin, std::span<std::uint32_t> out) const;
 
-  device::MappedFile file_;
+  MappedFile file_;
   std::optional<TokenSidecar> sidecar_;
   std::size_t header_bytes_ = 0;
   int width_ = 2;

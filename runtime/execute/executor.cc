@@ -257,7 +257,7 @@ template <typename F>
 void Executor::or_abort(const F& f) {
   try {
     f();
-  } catch (const device::Aborted&) {
+  } catch (const Aborted&) {
     throw;
   } catch (const std::exception& error) {
     abort_.set({rank_, error.what(), exit_code(error)});

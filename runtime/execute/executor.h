@@ -143,7 +143,7 @@ class Executor {
   const StepPlan& plan_;
   const models::Model& model_;
   int rank_;
-  device::AbortToken& abort_;
+  AbortToken& abort_;
   device::FaultWatch fault_watch_;
   Storage storage_;
   ControlBuffers buffers_;

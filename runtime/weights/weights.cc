@@ -84,7 +84,7 @@ class StoredWeights final : public WeightSource {
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
     const models::StoredTensor& tensor = *tensors_[unit][parameter];
     models::read_elements(tensor, begin, out);
-    device::MappedFile::release(part_of(tensor, begin, out.size()));  // what is mapped counts as the rank's memory
+    MappedFile::release(part_of(tensor, begin, out.size()));  // what is mapped counts as the rank's memory
     for (std::size_t i = 0; i < out.size(); ++i)
       if (!std::isfinite(out[i]))
         fail(Exit::corrupt, "{}: tensor {} holds {} at element {}, where finite weights are expected",
@@ -93,7 +93,7 @@ class StoredWeights final : public WeightSource {
 
   // Page by page a cold file is read slowly.
   void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
-    device::MappedFile::will_need(part_of(*tensors_[unit][parameter], begin, count));
+    MappedFile::will_need(part_of(*tensors_[unit][parameter], begin, count));
   }
 
  private:

@@ -12,7 +12,7 @@
 
 #include "tests/runtime/saved_run.h"
 
-namespace strata::runtime {
+namespace strata {
 namespace {
 
 TEST(Parallel, CallsEachOnce) {
@@ -75,4 +75,4 @@ TEST(LoadWeights, ReadsWhatItSaidAhead) {
 }
 
 }  // namespace
-}  // namespace strata::runtime
+}  // namespace strata

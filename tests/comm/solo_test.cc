@@ -35,7 +35,7 @@ TEST(Solo, CollectivesAreCopiesOrNothing) {
 TEST(Solo, FailureEndsWhatFollows) {
   const auto world = solo_world();
   world->report_failure("the disk is full", Exit::failed);
-  EXPECT_THROW(world->barrier(), device::Aborted);
+  EXPECT_THROW(world->barrier(), Aborted);
 }
 
 }  // namespace

@@ -210,7 +210,7 @@ std::vector<std::string> told_to_others(int ranks, End end) {
     gather->all_gather(range, arena.at(range.bytes()), arena.data());
     try {
       lane.synchronize();
-    } catch (const device::Aborted& e) {
+    } catch (const Aborted& e) {
       told[static_cast<std::size_t>(world.rank())] = e.what();
       others.count_down();
       throw;
@@ -218,7 +218,7 @@ std::vector<std::string> told_to_others(int ranks, End end) {
   };
   try {
     run_threads(ranks, f);
-  } catch (const device::Aborted&) {
+  } catch (const Aborted&) {
   } catch (const std::runtime_error& e) {
     told[1] = e.what();
   }
@@ -254,7 +254,7 @@ TEST(Threads, ReportReachesOthersWhileTheRankGoesOn) {
 TEST(Threads, WaitOfAFailedRankTellsTheOthers) {
   const auto told = told_to_others(3, [](World& world, Lane& lane, std::latch& others) {
     host_work(lane, [](device::cpu::Team&) { throw std::runtime_error("a bad sector"); });
-    EXPECT_THROW(world.barrier(), device::Aborted);
+    EXPECT_THROW(world.barrier(), Aborted);
     others.wait();
   });
   EXPECT_EQ(told[0], "rank 1 failed: a bad sector");
@@ -277,7 +277,7 @@ TEST(Threads, BufferOutsideTheArenasIsAnError) {
       lane.synchronize();
     });
   };
-  EXPECT_THAT(run, testing::ThrowsMessage<device::Aborted>(testing::HasSubstr("outside the arenas")));
+  EXPECT_THAT(run, testing::ThrowsMessage<Aborted>(testing::HasSubstr("outside the arenas")));
 }
 
 }  // namespace

@@ -137,7 +137,7 @@ void end_one_rank(World& world, std::string_view mode) {
       gather->all_gather(range, arena.at(0), arena.at(kShard));
       lane.synchronize();
     }
-  } catch (const device::Aborted& e) {
+  } catch (const Aborted& e) {
     std::fprintf(stderr, "rank %d of %d ended after %.1f s: %s\n", world.rank(), world.size(),
                  (now_ms() - start) / 1000, e.what());
     throw;
@@ -160,7 +160,7 @@ void hang_one_rank(World& world) {
   }
   try {
     world.leave();
-  } catch (const device::Aborted& e) {
+  } catch (const Aborted& e) {
     std::fprintf(stderr, "%s\n", e.what());
     throw;
   }
@@ -226,7 +226,7 @@ int run(std::string_view mode, std::string_view transport_name) {
       else if (mode != "solo")
         end_one_rank(*world, mode);
       if (mode == "check") world->leave();
-    } catch (const device::Aborted& e) {
+    } catch (const Aborted& e) {
       return static_cast<int>(Exit::failed);
     } catch (const Error& e) {
       std::fprintf(stderr, "%s\n", e.what());

@@ -10,7 +10,7 @@
 // Any bytes are a tokenizer.json or an Error; what is one takes any text, gives ids of its vocabulary, and decodes
 // them.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using strata::models::tokenizer::Pipeline;
+  using strata::text::Pipeline;
   const std::string_view json(reinterpret_cast<const char*>(data), size);
   try {
     const auto tokenizer = Pipeline::parse(json, "input", "fuzz", "", std::nullopt);

@@ -81,7 +81,7 @@ std::vector<std::uint32_t> tokens_of(const std::string& path) {
 const std::string kTokenizers = std::string(STRATA_SOURCE_DIR) + "/tests/golden/tokenizers/";
 
 TEST_F(TokenizeTest, DocumentsWithTheEndOfTextBetween) {
-  const auto tokenizer = models::tokenizer::load_tokenizer(kTokenizers + "smollm");
+  const auto tokenizer = text::load_tokenizer(kTokenizers + "smollm");
   std::vector<std::uint32_t> wanted = tokenizer->encode("one two");
   for (const char* text : {"three", "four"}) {
     wanted.push_back(0);
@@ -125,7 +125,7 @@ TEST_F(TokenizeTest, PartsAndThreadsChangeNoToken) {
   folder_.write("a.txt", text);
   for (const char* name : {"llama3", "bert", "t5", "llama2"}) {  // cut at lines and spaces, at spaces, and not at all
     SCOPED_TRACE(name);
-    const auto wanted = models::tokenizer::load_tokenizer(kTokenizers + name)->encode(text);
+    const auto wanted = text::load_tokenizer(kTokenizers + name)->encode(text);
     for (const int threads : {1, 3}) {
       tokenize(
           {.tokenizer = kTokenizers + name, .out = path("out.bin"), .inputs = {path("a.txt")}, .threads = threads});

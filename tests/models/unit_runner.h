@@ -284,7 +284,7 @@ class UnitRunner {
   std::size_t vocabulary_;
   Buffer forward_workspace_, backward_workspace_, loss_workspace_, tiled_loss_workspace_, constants_;
   std::mt19937_64 random_;
-  device::AbortToken abort_;
+  AbortToken abort_;
   device::Lane lane_;
 };
 

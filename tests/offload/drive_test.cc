@@ -204,7 +204,7 @@ TEST_F(DriveWithGate, AbandonedRequestsTouchNothing) {
 TEST_P(DriveFault, AbortEndsTheWaitForWhatNeverCompletes) {
   plan_.fault = Fault::never;
   for (const bool write : {true, false}) {
-    device::AbortToken abort;
+    AbortToken abort;
     Swap swap(options_, kBytes, 0, abort);
     plan_.arm(0);
     std::thread other([&] {
@@ -212,10 +212,10 @@ TEST_P(DriveFault, AbortEndsTheWaitForWhatNeverCompletes) {
       abort.set({0, "stop it", Exit::failed});
     });
     if (write)
-      EXPECT_THROW(swap.write(0, from_), device::Aborted);
+      EXPECT_THROW(swap.write(0, from_), Aborted);
     else
-      EXPECT_THROW(swap.read(0, to_), device::Aborted);
-    EXPECT_THROW(swap.read(0, to_), device::Aborted);
+      EXPECT_THROW(swap.read(0, to_), Aborted);
+    EXPECT_THROW(swap.read(0, to_), Aborted);
     other.join();
   }
 }

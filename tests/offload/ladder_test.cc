@@ -23,14 +23,14 @@ class Ladder : public testing::Test {
  protected:
   void SetUp() override {
     options_.folders = {folder_.path()};
-    device::AbortToken abort;
+    AbortToken abort;
     if (Swap(options_, kBlock, 0, abort).describe() != "io_uring, O_DIRECT, registered buffers")
       GTEST_SKIP() << "the top rung does not work here: " << Swap(options_, kBlock, 0, abort).describe();
   }
   // In a child: how a run would read and write, to stderr; exits with 0 or the error's code.
   [[noreturn]] void describe_in_child() {
     const Error error = tests::failure_of([&] {
-      device::AbortToken abort;
+      AbortToken abort;
       Swap swap(options_, kBlock, 0, abort);
       device::Arena staging(64 * kBlock);
       swap.register_memory({staging.data(), staging.size()});
@@ -102,7 +102,7 @@ TEST_F(Ladder, ARungThatDoesNotDoWhatItSays) {
       if (rung.engine != Engine::io_uring || !rung.direct) return kernel;
       return std::make_unique<FaultySubmitter>(std::move(kernel), plan);
     };
-    device::AbortToken abort;
+    AbortToken abort;
     const std::string text = Swap(options_, kBlock, 0, abort).describe();
     EXPECT_EQ(text.find("libaio, O_DIRECT; not used: io_uring, O_DIRECT, registered buffers: "), 0u) << text;
     EXPECT_THAT(text, AllOf(HasSubstr("not used: io_uring, O_DIRECT, plain buffers: "),
@@ -114,7 +114,7 @@ TEST_F(Ladder, NothingWorks) {
   FaultPlan plan;
   plan.times = 1 << 20;
   plan.arm(0);
-  device::AbortToken abort;
+  AbortToken abort;
   EXPECT_FAILURE(Swap(spoiled_by(plan, options_), kBlock, 0, abort), Exit::failed,
                  AllOf(HasSubstr(folder_.path().string()), HasSubstr("threads, buffered"), HasSubstr("Input/output")));
 }
@@ -122,7 +122,7 @@ TEST_F(Ladder, NothingWorks) {
 TEST_F(Ladder, RegisteredBuffersAreIoUringsAlone) {
   options_.engine = Engine::threads;
   options_.registered = true;
-  device::AbortToken abort;
+  AbortToken abort;
   EXPECT_FAILURE(Swap(options_, kBlock, 0, abort), Exit::usage, HasSubstr("threads has none"));
 }
 

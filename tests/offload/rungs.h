@@ -43,7 +43,7 @@ class OnRung : public testing::TestWithParam<Rung> {
     if (error.code() != Exit::done) GTEST_SKIP() << error.what();
   }
   tests::ScratchFolder folder_;
-  device::AbortToken abort_;
+  AbortToken abort_;
   IoOptions options_;
 };
 

@@ -62,7 +62,7 @@ class SwapFileTest : public testing::Test {
     tell([&] {
       IoOptions options = extra;
       options.folders = {folder_.path()};
-      device::AbortToken abort;
+      AbortToken abort;
       Swap swap(options, bytes, 3, abort);
       device::Arena memory(2 * kBlock);
       fill({memory.data(), kBlock}, 1);

@@ -94,7 +94,7 @@ TEST_P(SwapOnRung, CallsOfSeveralThreads) {
 
 TEST(Swap, TakesTheBestRungAndLeavesNoFile) {
   const tests::ScratchFolder folder;
-  device::AbortToken abort;
+  AbortToken abort;
   IoOptions options;
   options.folders = {folder.path()};
   const Swap first(options, kBlock, 0, abort), second(options, kBlock, 1, abort);
@@ -105,7 +105,7 @@ TEST(Swap, TakesTheBestRungAndLeavesNoFile) {
 // Two runs in one folder have each their own bytes.
 TEST(Swap, RunsInOneFolderDoNotMeet) {
   const tests::ScratchFolder folder;
-  device::AbortToken abort;
+  AbortToken abort;
   IoOptions options;
   options.folders = {folder.path()};
   Swap first(options, kBlock, 0, abort), second(options, kBlock, 0, abort);
@@ -122,7 +122,7 @@ TEST(Swap, RunsInOneFolderDoNotMeet) {
 
 TEST(Swap, RefusesWhatIsNotPages) {
   const tests::ScratchFolder folder;
-  device::AbortToken abort;
+  AbortToken abort;
   IoOptions options;
   options.folders = {folder.path()};
   Swap swap(options, kBlock, 0, abort);

@@ -13,7 +13,7 @@
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 namespace fs = std::filesystem;
@@ -287,4 +287,4 @@ TEST(TokenizerTest, AFolderWithoutATokenizerIsRefused) {
 }
 
 }  // namespace
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -5,7 +5,7 @@
 #include "text/unicode/characters.h"
 #include "text/unicode/utf8.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 std::vector<AddedToken> read_added_tokens(const Json& json) {
   std::vector<AddedToken> out;
@@ -85,4 +85,4 @@ bool AddedTokenFinder::widen(std::string_view text, std::size_t done, Found& fou
   return true;
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

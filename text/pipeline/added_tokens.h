@@ -8,7 +8,7 @@
 #include "text/pipeline/json.h"
 #include "text/pipeline/vocabulary.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 struct AddedToken {
   std::uint32_t id;
@@ -64,4 +64,4 @@ class AddedTokenFinder {
   std::array<std::uint32_t, 256> first_{};  // child of the root
 };
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

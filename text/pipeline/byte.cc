@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 class Byte final : public Tokenizer {
@@ -42,4 +42,4 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer() {
   return std::make_unique<Byte>();
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

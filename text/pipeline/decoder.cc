@@ -11,7 +11,7 @@
 #include "text/split/pre_tokenizer.h"
 #include "text/unicode/utf8.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 using Tokens = std::vector<std::string>;
@@ -171,4 +171,4 @@ std::vector<std::unique_ptr<Decoder>> make_decoders(const Json& json) {
   return out;
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

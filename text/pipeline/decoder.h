@@ -5,7 +5,7 @@
 
 #include "text/pipeline/json.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // "decoder" of a tokenizer.json: rewrites a list of tokens so that, joined, it is the text. Immutable.
 class Decoder {
@@ -17,4 +17,4 @@ class Decoder {
 // Sequences flattened. Throws Error{usage} where a component is not supported.
 std::vector<std::unique_ptr<Decoder>> make_decoders(const Json& json);
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -1,6 +1,6 @@
 #include "text/pipeline/json.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 std::string_view Json::text() const {
   std::string_view out;
@@ -62,4 +62,4 @@ void Json::unsupported(std::string_view what) const {
   fail(Exit::usage, "{}: {}: {} is not supported", *file_, place_.empty() ? "the whole" : place_, what);
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // A value of a JSON file with its place in it, for sentences such as "FILE: model.merges[7]: expected a string". Lives
 // as long as the parser. Getters throw Error{corrupt} where the value is of another type.
@@ -66,4 +66,4 @@ class Json {
   std::string place_;
 };
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

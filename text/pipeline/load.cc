@@ -12,13 +12,13 @@
 #include "text/pipeline/sentence_piece.h"
 #include "text/tokenizer.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 namespace fs = std::filesystem;
 constexpr std::size_t kMaxBytes = std::size_t{1} << 28;
 
-std::string_view text_of(const device::MappedFile& file) {
+std::string_view text_of(const MappedFile& file) {
   const auto bytes = file.bytes();
   if (bytes.size() > kMaxBytes) {
     fail(Exit::corrupt, "{}: expected a file of at most 256 MiB, found {} bytes", file.path().string(), bytes.size());
@@ -45,7 +45,7 @@ FolderOptions folder_options(const fs::path& folder) {
     const fs::path path = folder / name;
     std::error_code ignored;
     if (!fs::is_regular_file(path, ignored)) continue;
-    const device::MappedFile file(path);
+    const MappedFile file(path);
     // On demand: "model_max_length" is often larger than any integer, and need not be read.
     simdjson::ondemand::parser parser;
     const simdjson::padded_string json(text_of(file));
@@ -71,7 +71,7 @@ FolderOptions folder_options(const fs::path& folder) {
 }
 
 std::unique_ptr<Tokenizer> load_file(const fs::path& path, std::string name) {
-  const device::MappedFile file(path);
+  const MappedFile file(path);
   const std::string_view bytes = text_of(file);
   std::string hash = fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
   const FolderOptions options = folder_options(path.parent_path());
@@ -107,4 +107,4 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& where) {
   fail(Exit::usage, "{} holds neither a tokenizer.json nor a tokenizer.model", where.string());
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

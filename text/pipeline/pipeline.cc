@@ -10,7 +10,7 @@
 #include "text/subwords/byte_pair.h"
 #include "text/unicode/utf8.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 std::unique_ptr<Model> make_model(const Json& json, bool bytes) {
@@ -263,4 +263,4 @@ Tokenizer::TextCut Pipeline::safe_cut(std::string_view text, std::size_t limit) 
   return {at, at == 0 || !drops_space_ ? at : at + 1};
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

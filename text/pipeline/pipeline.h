@@ -15,7 +15,7 @@
 #include "text/split/pre_tokenizer.h"
 #include "text/tokenizer.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // The tokenizer of a tokenizer.json: added tokens are cut out, what lies between is normalized, split into pieces, and
 // each piece is looked up by the model; ids are those of the tokenizers library. "truncation" and "padding" are not
@@ -65,4 +65,4 @@ class Pipeline final : public Tokenizer {
   bool letters_of_ascii_ = false;
 };
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

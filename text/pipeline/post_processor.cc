@@ -5,7 +5,7 @@
 
 #include "text/pipeline/vocabulary.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 std::uint32_t id_at(const Json& json) {
@@ -62,4 +62,4 @@ Surroundings make_surroundings(const Json& json) {
   return out;
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

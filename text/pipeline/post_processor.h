@@ -4,7 +4,7 @@
 
 #include "text/pipeline/json.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // What "post_processor" of a tokenizer.json puts before and behind a single text. Trimming of offsets, which ByteLevel
 // asks for, does not change ids.
@@ -13,4 +13,4 @@ struct Surroundings {
 };
 Surroundings make_surroundings(const Json& json);
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -10,7 +10,7 @@
 #include "text/split/border.h"
 #include "text/unicode/utf8.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 // The library adds up the scores of unigrams in fp32 from the start of a text, so that rounding decides between pieces
@@ -184,4 +184,4 @@ std::unique_ptr<Tokenizer> make_sentence_piece(std::string_view model, const std
   return std::make_unique<SentencePiece>(model, path, std::move(name), std::move(hash), options);
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -7,7 +7,7 @@
 
 #include "text/tokenizer.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // What the configuration beside a tokenizer says, where it does.
 struct FolderOptions {
@@ -20,4 +20,4 @@ struct FolderOptions {
 std::unique_ptr<Tokenizer> make_sentence_piece(std::string_view model, const std::filesystem::path& path,
                                                std::string name, std::string hash, const FolderOptions& options);
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

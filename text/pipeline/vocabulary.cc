@@ -1,6 +1,6 @@
 #include "text/pipeline/vocabulary.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 bool Vocabulary::add(std::string_view token, std::uint32_t id) {
   if (ids_.contains(token) || this->token(id) != nullptr) return false;
@@ -11,4 +11,4 @@ bool Vocabulary::add(std::string_view token, std::uint32_t id) {
   return true;
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

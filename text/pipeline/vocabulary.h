@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // Strings and their ids, both ways. Ids need not be dense.
 class Vocabulary {
@@ -34,4 +34,4 @@ class Vocabulary {
 // The largest id of a tokenizer.json: a bound on what a broken file makes us take.
 constexpr std::int64_t kMaxId = (std::int64_t{1} << 24) - 1;
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

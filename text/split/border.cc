@@ -4,7 +4,7 @@
 
 #include "text/unicode/utf8.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 bool is_letter(char32_t code, bool ascii) {
@@ -49,4 +49,4 @@ bool words_stay_apart(const Vocabulary& vocabulary, std::string_view mark) {
   return true;
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -4,7 +4,7 @@
 
 #include "text/pipeline/vocabulary.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // The last place before `limit`, inside `text` (which need not be valid UTF-8), of one of `separators` (ASCII)
 // that stands alone between two letters; 0: none. ascii: letters of ASCII only; else also of scripts whose blocks have
@@ -20,4 +20,4 @@ bool reaches_over(std::string_view token, std::string_view mark);
 // Whether no token of the vocabulary does, and the mark is one: a merge never joins what stands before it to it.
 bool words_stay_apart(const Vocabulary& vocabulary, std::string_view mark);
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -9,7 +9,7 @@
 #include "text/split/split_pattern.h"
 #include "text/unicode/utf8.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 using CharacterTest = bool (*)(char32_t);
@@ -192,4 +192,4 @@ MetaspaceOptions metaspace_options(const Json& json) {
   return out;
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -7,7 +7,7 @@
 #include "text/pipeline/json.h"
 #include "text/split/regex.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // A part of a text on its way to the model. `first`: it begins where the whole text begins.
 struct Piece {
@@ -63,4 +63,4 @@ struct MetaspaceOptions {
 };
 MetaspaceOptions metaspace_options(const Json& json);
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "text/unicode/unicode_versions.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 // Inside a bracket. PCRE2's own \s has U+180E besides, its \w lacks marks and connectors.
@@ -203,4 +203,4 @@ bool Regex::find(std::string_view text, std::size_t from, RegexMatcher& matcher,
   return true;
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

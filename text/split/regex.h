@@ -9,7 +9,7 @@
 
 #include "text/pipeline/json.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 struct Match {
   std::size_t begin, end;
@@ -59,4 +59,4 @@ std::string from_oniguruma(std::string_view pattern, std::string& unsupported);
 // A pattern that matches `literal` itself.
 std::string escaped_for_regex(std::string_view literal);
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -1,6 +1,6 @@
 #include "text/split/split_behavior.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 Behavior behavior_of(const Json& json) {
   const std::string_view name = json.text();
@@ -49,4 +49,4 @@ void BehaviorSplitter::part(std::size_t begin, std::size_t end, bool is_match) {
   previous_ = is_match;
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

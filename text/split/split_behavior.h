@@ -5,7 +5,7 @@
 
 #include "text/split/pre_tokenizer.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // What becomes of the matches of a splitting pattern (SplitDelimiterBehavior of the tokenizers library).
 enum class Behavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
@@ -47,4 +47,4 @@ class BehaviorSplitter {
   bool previous_ = false;      // the last part was a match
 };
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -8,7 +8,7 @@
 #include "text/split/split_behavior.h"
 #include "text/unicode/utf8.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
@@ -98,4 +98,4 @@ std::unique_ptr<PreTokenizer> whitespace_split() {
                                         Cut::makes);
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -3,7 +3,7 @@
 
 #include "text/split/pre_tokenizer.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // "Split" of a tokenizer.json: a regular expression or a string, its behavior, inverted or not.
 std::unique_ptr<PreTokenizer> make_split(const Json& json);
@@ -12,4 +12,4 @@ std::unique_ptr<PreTokenizer> gpt2_split();
 // "Whitespace": runs of word characters, and of what is neither word nor space.
 std::unique_ptr<PreTokenizer> whitespace_split();
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

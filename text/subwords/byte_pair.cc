@@ -9,7 +9,7 @@
 #include "text/unicode/utf8.h"
 #include "text/subwords/word_cache.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -256,4 +256,4 @@ std::unique_ptr<Model> make_byte_pair(const Json& json, bool bytes) {
   return std::make_unique<BytePair>(json, bytes);
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -3,7 +3,7 @@
 
 #include "text/subwords/model.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // Byte-pair encoding (Sennrich et al. 2016, https://arxiv.org/abs/1508.07909), "BPE" of a tokenizer.json: the pair of
 // neighbours whose merge comes first in the list is merged, leftmost first, until none is left. n log n in a piece's
@@ -12,4 +12,4 @@ std::unique_ptr<Model> make_byte_pair(const Json& json, bool bytes);
 // Whether the model can take plain bytes: no prefix, suffix or fallback that would look at characters.
 bool takes_bytes(const Json& json);
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

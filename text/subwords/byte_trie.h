@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // Strings and their ids, walked byte by byte to find all strings that a text begins with.
 class ByteTrie {
@@ -53,4 +53,4 @@ class ByteTrie {
   std::array<std::uint32_t, 256> first_{};
 };
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // What two neighbouring tokens become, and how early.
 struct Merge {
@@ -50,4 +50,4 @@ class MergeTable {
   std::vector<Slot> slots_;
 };
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -7,7 +7,7 @@
 #include "text/pipeline/json.h"
 #include "text/pipeline/vocabulary.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // "model" of a tokenizer.json: a piece of text to ids. Immutable.
 class Model {
@@ -35,4 +35,4 @@ std::unique_ptr<Model> make_unigram(const Json& json);
 // "vocab" as an object of strings and ids. Throws Error{corrupt} where two strings have one id.
 Vocabulary read_vocabulary(const Json& json);
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

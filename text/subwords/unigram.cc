@@ -11,7 +11,7 @@
 #include "text/unicode/utf8.h"
 #include "text/subwords/word_cache.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 // A character that no token covers costs this much more than the worst token.
@@ -173,4 +173,4 @@ std::unique_ptr<Model> make_unigram(const Json& json) {
   return std::make_unique<Unigram>(json);
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

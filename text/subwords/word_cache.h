@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // Ids of words seen before: a fixed number of slots, each a word's own by its hash; a newcomer takes the slot over.
 // Long words, and those of many ids, are not kept. 2 MiB.
@@ -46,4 +46,4 @@ class WordCache {
   std::vector<Slot> slots_;
 };
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

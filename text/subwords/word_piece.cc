@@ -4,7 +4,7 @@
 #include "text/subwords/model.h"
 #include "text/unicode/utf8.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 std::uint32_t unknown_of(const Json& json, const Vocabulary& vocabulary, std::string_view otherwise) {
@@ -101,4 +101,4 @@ std::unique_ptr<Model> make_word_level(const Json& json) {
   return std::make_unique<WordLevel>(json);
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

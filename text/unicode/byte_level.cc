@@ -2,7 +2,7 @@
 
 #include "text/unicode/utf8.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 constexpr bool stands_for_itself(unsigned byte) {
@@ -51,4 +51,4 @@ std::optional<std::string> bytes_of(std::string_view characters) {
   return out;
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

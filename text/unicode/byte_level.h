@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // GPT-2's alphabet: each byte as a visible character, so that any bytes are a text of its own.
 // Byte -> character: printable Latin-1 stands for itself, the others follow from U+0100 on.
@@ -17,4 +17,4 @@ std::optional<std::uint8_t> byte_of(char32_t character);
 void append_byte_characters(std::string_view text, std::string& out);
 std::optional<std::string> bytes_of(std::string_view characters);
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

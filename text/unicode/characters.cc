@@ -8,7 +8,7 @@
 
 #include "text/unicode/unicode_versions.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 utf8proc_category_t category(char32_t code) {
@@ -92,4 +92,4 @@ bool is_chinese(char32_t code) {
                      [&](auto range) { return code >= range.first && code <= range.last; });
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // Properties of characters, as Rust's `char` and the tokenizers library define them.
 bool is_whitespace(char32_t code);   // White_Space
@@ -12,4 +12,4 @@ bool is_mark(char32_t code);         // M*
 bool is_nonspacing_mark(char32_t code);
 bool is_chinese(char32_t code);  // as BERT has it
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -8,7 +8,7 @@
 #include "text/unicode/characters.h"
 #include "text/unicode/utf8.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 // Each character by itself to none, one or more.
@@ -213,4 +213,4 @@ std::vector<std::unique_ptr<Normalizer>> make_normalizers(const Json& json) {
   return out;
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

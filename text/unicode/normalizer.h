@@ -7,7 +7,7 @@
 #include "text/pipeline/json.h"
 #include "text/split/pre_tokenizer.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // Rewrites a text before it is split. Immutable.
 class Normalizer {
@@ -30,4 +30,4 @@ std::unique_ptr<Normalizer> make_precompiled(const Json& json);
 // NFC, NFD, NFKC, NFKD.
 std::unique_ptr<Normalizer> make_unicode_form(std::string_view name);
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -8,7 +8,7 @@
 #include "text/unicode/normalizer.h"
 #include "text/unicode/utf8.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 std::string from_base64(const Json& json) {
@@ -135,4 +135,4 @@ std::unique_ptr<Normalizer> make_precompiled(const Json& json) {
   return std::make_unique<Precompiled>(json);
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -7,7 +7,7 @@
 #include "text/unicode/normalizer.h"
 #include "text/unicode/utf8.h"
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 // A Unicode normalization form (Unicode Standard Annex 15), by utf8proc.
@@ -79,4 +79,4 @@ std::unique_ptr<Normalizer> make_unicode_form(std::string_view name) {
   return std::make_unique<UnicodeForm>(static_cast<utf8proc_option_t>(UTF8PROC_STABLE | direction | compatible));
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

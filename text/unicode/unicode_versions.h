@@ -1,6 +1,6 @@
 #pragma once
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // Where the tables of the tokenizers library (0.23) and those of PCRE2 10.42 and utf8proc 2.8 are of different versions
 // of Unicode. Found by asking the library about every character.
@@ -97,4 +97,4 @@ inline constexpr CharacterRange kLaterNonspacingMarks[] = {
     {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef}, {0x1e4ec, 0x1e4ef}, {0x1e5ee, 0x1e5ef},
     {0x1e944, 0x1e94a}};
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

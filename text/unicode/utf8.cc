@@ -2,7 +2,7 @@
 
 #include <simdjson.h>
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 namespace {
 
 // Bytes of the longest beginning of a character at text[0]; `whole` says whether it is a whole one. At least 1.
@@ -58,4 +58,4 @@ void append_repaired(std::string_view text, std::string& out) {
   }
 }
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace strata::models::tokenizer {
+namespace strata::text {
 
 // A character and the bytes it takes.
 struct Character {
@@ -35,4 +35,4 @@ bool is_valid_utf8(std::string_view text);
 // Substitution of Maximal Subparts), appended to `out`.
 void append_repaired(std::string_view text, std::string& out);
 
-}  // namespace strata::models::tokenizer
+}  // namespace strata::text

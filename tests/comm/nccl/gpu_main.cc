@@ -55,7 +55,7 @@ TEST(NcclOnAGpu, MovesBytesRegistersAndTakesLeave) {
 }
 
 TEST(NcclOnAGpu, CommunicatorsAreAbortedTogether) {
-  device::AbortToken* token = nullptr;
+  AbortToken* token = nullptr;
   try {
     run_ranks(1, std::chrono::seconds(60), [&](Rank& rank) {
       token = &rank.world.abort_token();

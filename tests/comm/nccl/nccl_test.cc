@@ -146,7 +146,7 @@ class Lent final : public World {
   int node_size() const override { return world_.node_size(); }
   int node_rank() const override { return world_.node_rank(); }
   std::string describe() const override { return world_.describe(); }
-  device::AbortToken& abort_token() override { return world_.abort_token(); }
+  AbortToken& abort_token() override { return world_.abort_token(); }
   std::unique_ptr<Communicator> open(Lane& lane) override { return world_.open(lane); }
   std::vector<std::string> exchange(const std::string& mine) override { return world_.exchange(mine); }
   void look_after_peers() override { world_.look_after_peers(); }

@@ -101,7 +101,7 @@ TEST_F(StepGraph, TheLastStepOfATracedRunIsIssuedTaskByTask) {
 // As a checkpoint does, a lane of the host reads state of a unit while the step runs, here from when its update is
 // about to be issued: it must find what was there before.
 TEST_F(StepGraph, AStepThatMeetsACheckpointIsIssuedTaskByTask) {
-  device::AbortToken abort;
+  AbortToken abort;
   device::Lane reader("reader", 1, 0, abort);
   std::vector<std::byte> before(4096), during = before;
   const Trained run = train({}, [&](Trainer& trainer) {
