@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/communicator.h"
 #include "base/error.h"
+#include "comm/communicator.h"
 
 namespace strata::comm {
 

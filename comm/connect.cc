@@ -1,10 +1,10 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/error.h"
 #include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "comm/mpi/mpi.h"
-#include "base/error.h"
 
 namespace strata::comm {
 namespace {

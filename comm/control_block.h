@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "comm/communicator.h"
 #include "base/abort.h"
+#include "comm/communicator.h"
 
 namespace strata::comm {
 

@@ -3,8 +3,8 @@
 #include <atomic>
 #include <utility>
 
-#include "comm/host_work.h"
 #include "base/error.h"
+#include "comm/host_work.h"
 
 namespace strata::comm {
 namespace {

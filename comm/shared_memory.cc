@@ -6,8 +6,8 @@
 #include <thread>
 #include <utility>
 
-#include "comm/shared_mapping.h"
 #include "base/error.h"
+#include "comm/shared_mapping.h"
 
 namespace strata::comm {
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "base/abort.h"
 #include "comm/collectives.h"
 #include "comm/control_block.h"
 #include "comm/process.h"
-#include "base/abort.h"
 
 namespace strata::comm {
 

@@ -2,10 +2,10 @@
 #include <mutex>
 #include <thread>
 
+#include "base/error.h"
 #include "comm/communicator.h"
 #include "comm/shared_memory.h"
 #include "comm/staged.h"
-#include "base/error.h"
 
 namespace strata::comm {
 namespace {

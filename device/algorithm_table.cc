@@ -11,8 +11,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "device/backend.h"
 #include "base/error.h"
+#include "device/backend.h"
 
 namespace strata::device {
 namespace {

@@ -1,7 +1,7 @@
 #include "device/graph.h"
 
-#include "device/backend.h"
 #include "base/error.h"
+#include "device/backend.h"
 
 namespace strata::device {
 

@@ -1,7 +1,7 @@
 #include "device/lane.h"
 
-#include "device/backend.h"
 #include "base/error.h"
+#include "device/backend.h"
 
 namespace strata::device {
 

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <utility>
 
-#include "device/backend.h"
 #include "base/error.h"
+#include "device/backend.h"
 
 namespace strata::device {
 

@@ -1,8 +1,8 @@
 #pragma once
 #include <cstddef>
 
-#include "device/numeric/dtype.h"
 #include "base/error.h"
+#include "device/numeric/dtype.h"
 
 namespace strata::device {
 

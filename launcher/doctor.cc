@@ -21,9 +21,9 @@
 #include <thread>
 
 #include "base/abort.h"
+#include "base/error.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
-#include "base/error.h"
 #include "device/gpu.h"
 #include "offload/swap.h"
 #include "runtime/job/available_memory.h"

@@ -6,18 +6,18 @@
 #include <chrono>
 #include <memory>
 
-#include "comm/agreement.h"
 #include "base/error.h"
-#include "launcher/rank/agreement.h"
-#include "launcher/rank/cores.h"
+#include "comm/agreement.h"
 #include "launcher/outputs.h"
 #include "launcher/printable.h"
+#include "launcher/rank/agreement.h"
+#include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
 #include "runtime/job/algorithms.h"
+#include "runtime/job/seat.h"
 #include "runtime/run/evaluator.h"
 #include "runtime/run/report.h"
-#include "runtime/job/seat.h"
 
 namespace strata::launcher {
 namespace {

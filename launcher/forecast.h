@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/job/job.h"
 #include "runtime/forecast/machine.h"
 #include "runtime/forecast/simulator.h"
+#include "runtime/job/job.h"
 
 namespace strata::launcher {
 

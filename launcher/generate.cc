@@ -10,22 +10,22 @@
 #include <cstdio>
 #include <memory>
 
-#include "comm/agreement.h"
 #include "base/error.h"
-#include "launcher/rank/agreement.h"
-#include "launcher/rank/cores.h"
+#include "comm/agreement.h"
 #include "launcher/outputs.h"
 #include "launcher/printable.h"
+#include "launcher/rank/agreement.h"
+#include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
 #include "models/files/end_tokens.h"
-#include "text/tokenizer.h"
-#include "runtime/job/algorithms.h"
-#include "runtime/run/generator.h"
 #include "runtime/checkpoint/model_folder.h"
+#include "runtime/job/algorithms.h"
 #include "runtime/recipe/value.h"
+#include "runtime/run/generator.h"
 #include "runtime/run/report.h"
 #include "runtime/run/sampler.h"
+#include "text/tokenizer.h"
 
 namespace strata::launcher {
 namespace {

@@ -7,17 +7,17 @@
 #include <filesystem>
 #include <limits>
 
-#include "comm/communicator.h"
 #include "base/error.h"
+#include "comm/communicator.h"
 #include "launcher/forecast.h"
 #include "launcher/outputs.h"
 #include "launcher/printable.h"
+#include "runtime/forecast/simulator.h"
 #include "runtime/job/job.h"
+#include "runtime/job/seat.h"
+#include "runtime/job/suggestion.h"
 #include "runtime/recipe/value.h"
 #include "runtime/run/report.h"
-#include "runtime/job/seat.h"
-#include "runtime/forecast/simulator.h"
-#include "runtime/job/suggestion.h"
 
 namespace strata::launcher {
 namespace {

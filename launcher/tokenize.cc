@@ -12,19 +12,22 @@
 #include <string_view>
 #include <thread>
 
-#include "base/error.h"
 #include "base/atomic_file.h"
-#include "text/documents.h"
+#include "base/error.h"
 #include "launcher/outputs.h"
+#include "runtime/data/tokens.h"
+#include "text/documents.h"
 #include "text/token_writer.h"
 #include "text/tokenizer.h"
-#include "runtime/data/tokens.h"
 
 namespace strata::launcher {
 namespace {
 
 namespace fs = std::filesystem;
+using text::DocumentPart;
+using text::DocumentReader;
 using text::Tokenizer;
+using text::TokenWriter;
 
 // Tokens of a part, and where documents begin in them.
 struct Tokens {

@@ -9,23 +9,23 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "base/error.h"
 #include "comm/agreement.h"
 #include "comm/communicator.h"
-#include "base/error.h"
 #include "device/gpu.h"
-#include "launcher/rank/agreement.h"
-#include "launcher/rank/cores.h"
 #include "launcher/outputs.h"
 #include "launcher/printable.h"
 #include "launcher/progress.h"
+#include "launcher/rank/agreement.h"
+#include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
-#include "runtime/job/algorithms.h"
-#include "runtime/run/resume.h"
 #include "runtime/checkpoint/writer.h"
+#include "runtime/job/algorithms.h"
 #include "runtime/job/job.h"
-#include "runtime/run/report.h"
 #include "runtime/job/seat.h"
+#include "runtime/run/report.h"
+#include "runtime/run/resume.h"
 #include "runtime/run/trainer.h"
 
 namespace strata::launcher {

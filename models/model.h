@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "device/numeric/exact_sum.h"
 #include "device/lane.h"
+#include "device/numeric/exact_sum.h"
 #include "device/ops/product.h"
 #include "device/step_scalars.h"
 #include "device/view.h"

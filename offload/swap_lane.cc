@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "device/cpu/lane_impl.h"
 #include "base/error.h"
+#include "device/cpu/lane_impl.h"
 
 namespace strata::offload {
 namespace {

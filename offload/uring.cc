@@ -7,8 +7,8 @@
 #include <system_error>
 #include <vector>
 
-#include "base/error.h"
 #include "base/descriptor.h"
+#include "base/error.h"
 #include "offload/submitter.h"
 
 namespace strata::offload {

@@ -15,7 +15,7 @@ if ! command -v clang-format >/dev/null; then
   exit 77
 fi
 folders=()
-for folder in bench comm device launcher models offload runtime tests; do
+for folder in base bench comm device launcher models offload runtime tests text; do
   [ ! -d "$folder" ] || folders+=("$folder")
 done
 find "${folders[@]}" \( -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \) -print0 |

@@ -11,5 +11,5 @@ if ! command -v clang-tidy >/dev/null; then
   exit 77
 fi
 [ -f "$build/compile_commands.json" ] || die "$build is not configured: run scripts/build.sh --all first"
-if [ $# -gt 0 ]; then files=("$@"); else mapfile -t files < <(find comm device launcher models offload runtime -name '*.cc'); fi
+if [ $# -gt 0 ]; then files=("$@"); else mapfile -t files < <(find base comm device launcher models offload runtime text -name '*.cc'); fi
 printf '%s\n' "${files[@]}" | xargs -P "$(jobs)" -n 1 clang-tidy -p "$build" --quiet --extra-arg=-Wno-unknown-warning-option

@@ -58,8 +58,7 @@ class DocumentReader::Input {
   bool at_end_ = false;
 };
 
-DocumentReader::DocumentReader(std::vector<std::string> inputs, bool stdin_jsonl, bool cut,
-                               const Tokenizer& tokenizer)
+DocumentReader::DocumentReader(std::vector<std::string> inputs, bool stdin_jsonl, bool cut, const Tokenizer& tokenizer)
     : inputs_(std::move(inputs)), stdin_jsonl_(stdin_jsonl), cut_(cut), tokenizer_(tokenizer) {}
 
 DocumentReader::~DocumentReader() = default;

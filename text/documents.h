@@ -28,8 +28,7 @@ class DocumentReader {
  public:
   // An input is JSONL where its name ends in .jsonl; "-", standard input, where stdin_jsonl says so.
   // cut: whether plain text may be cut at all.
-  DocumentReader(std::vector<std::string> inputs, bool stdin_jsonl, bool cut,
-                 const Tokenizer& tokenizer);
+  DocumentReader(std::vector<std::string> inputs, bool stdin_jsonl, bool cut, const Tokenizer& tokenizer);
   ~DocumentReader();
 
   // False at the end.

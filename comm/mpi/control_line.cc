@@ -68,7 +68,7 @@ void ControlLine::receive() {
     if (!arrived) return;
     if (incoming_.kind == Kind::failed) {
       const Failure failure{incoming_.rank, incoming_.text.data(), static_cast<Exit>(incoming_.code),
-                                    incoming_.told != 0};
+                            incoming_.told != 0};
       if (lowest_.rank < 0 || failure.rank < lowest_.rank) lowest_ = failure;
       token_.set(failure);
     } else {

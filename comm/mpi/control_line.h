@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/mpi/mpi.h"
 #include "base/abort.h"
+#include "comm/mpi/mpi.h"
 
 namespace strata::comm {
 

@@ -7,10 +7,10 @@
 #include <thread>
 #include <utility>
 
+#include "base/error.h"
 #include "comm/agreement.h"
 #include "comm/mpi/control_line.h"
 #include "comm/staged.h"
-#include "base/error.h"
 
 namespace strata::comm {
 namespace {

@@ -1,14 +1,15 @@
+#include "comm/shared_memory.h"
+
 #include <chrono>
 #include <cstring>
 #include <optional>
 #include <utility>
 
+#include "base/error.h"
 #include "comm/agreement.h"
 #include "comm/mpi/mpi.h"
 #include "comm/shared_mapping.h"
-#include "comm/shared_memory.h"
 #include "comm/staged.h"
-#include "base/error.h"
 
 namespace strata::comm {
 namespace {

@@ -5,11 +5,11 @@
 #include <thread>
 #include <utility>
 
+#include "base/error.h"
 #include "comm/collectives.h"
 #include "comm/nccl/library.h"
 #include "device/cuda/context.h"
 #include "device/cuda/launch.h"
-#include "base/error.h"
 
 namespace strata::comm {
 namespace {

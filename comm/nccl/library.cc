@@ -1,7 +1,7 @@
 #include "comm/nccl/library.h"
 
-#include "device/cuda/libraries/library.h"
 #include "base/error.h"
+#include "device/cuda/libraries/library.h"
 
 namespace strata::comm {
 

@@ -2,9 +2,9 @@
 
 #include <chrono>
 
+#include "base/error.h"
 #include "device/backend.h"
 #include "device/cpu/lane_impl.h"
-#include "base/error.h"
 
 namespace strata::device::cpu {
 namespace {

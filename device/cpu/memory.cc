@@ -3,8 +3,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "device/cpu/backend.h"
 #include "base/error.h"
+#include "device/cpu/backend.h"
 
 namespace strata::device::cpu {
 

@@ -7,10 +7,10 @@
 #include <mutex>
 #include <thread>
 
+#include "base/error.h"
 #include "device/cuda/backend.h"
 #include "device/cuda/check.h"
 #include "device/cuda/context.h"
-#include "base/error.h"
 
 namespace strata::device::cuda {
 namespace {

@@ -5,8 +5,8 @@
 #include <mutex>
 #include <vector>
 
-#include "device/cuda/check.h"
 #include "base/error.h"
+#include "device/cuda/check.h"
 
 namespace strata::device::cuda {
 namespace {

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "device/cuda/check.h"
 #include "device/cuda/context.h"
 #include "device/cuda/libraries/library.h"
 #include "device/cuda/probe.h"
-#include "base/error.h"
 
 namespace strata::device {
 namespace {

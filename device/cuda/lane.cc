@@ -4,12 +4,12 @@
 #include <chrono>
 #include <thread>
 
+#include "base/error.h"
 #include "device/backend.h"
 #include "device/cuda/check.h"
 #include "device/cuda/event.h"
 #include "device/cuda/lane_impl.h"
 #include "device/cuda/launch.h"
-#include "base/error.h"
 
 namespace strata::device::cuda {
 namespace {

@@ -7,9 +7,9 @@
 #include "device/algorithm_table.h"
 #include "device/cpu/lane_impl.h"
 #include "device/cuda/context.h"
+#include "device/cuda/flags.h"
 #include "device/cuda/libraries/cublaslt.h"
 #include "device/cuda/libraries/cudnn_attention.h"
-#include "device/cuda/flags.h"
 #include "device/lane_impl.h"
 
 namespace strata::device::cuda {

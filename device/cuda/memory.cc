@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include "base/error.h"
 #include "device/cpu/backend.h"
 #include "device/cuda/backend.h"
 #include "device/cuda/check.h"
 #include "device/cuda/context.h"
-#include "base/error.h"
 
 namespace strata::device::cuda {
 namespace {

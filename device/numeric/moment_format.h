@@ -7,7 +7,8 @@ namespace strata::device {
 // How an optimizer's moment lies in memory, always in whole blocks of 256 elements:
 //   fp32    256 floats;
 //   bf16    256 bf16, rounded stochastically at each update;
-//   block8  a float, the largest magnitude of the block, then 256 codes of a dynamic map (device/numeric/dynamic_map.h) that
+//   block8  a float, the largest magnitude of the block, then 256 codes of a dynamic map (device/numeric/dynamic_map.h)
+//   that
 //           are parts of it: "8-bit Optimizers via Block-wise Quantization" (Dettmers et al. 2022).
 // Bytes that are all zero hold zeros in every format.
 enum class MomentFormat : std::uint8_t { fp32, bf16, block8 };

@@ -2,8 +2,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/numeric/exact_sum.h"
 #include "device/lane.h"
+#include "device/numeric/exact_sum.h"
 #include "device/step_scalars.h"
 #include "device/view.h"
 

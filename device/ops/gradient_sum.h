@@ -2,8 +2,8 @@
 #include <cstddef>
 #include <span>
 
-#include "device/numeric/exact_sum.h"
 #include "device/lane.h"
+#include "device/numeric/exact_sum.h"
 #include "device/view.h"
 
 namespace strata::device {

@@ -1,7 +1,7 @@
 #include "device/ops/norm.h"
 
-#include "device/operations.h"
 #include "device/numeric/row_blocks.h"
+#include "device/operations.h"
 
 namespace strata::device {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "device/numeric/dtype.h"
 #include "device/lane.h"
+#include "device/numeric/dtype.h"
 #include "device/view.h"
 
 namespace strata::device {

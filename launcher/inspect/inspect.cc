@@ -13,8 +13,8 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "launcher/inspect/inspect_checkpoint.h"
-#include "launcher/printable.h"
 #include "launcher/inspect/statistics.h"
+#include "launcher/printable.h"
 #include "models/files/safetensors.h"
 #include "runtime/data/tokens.h"
 

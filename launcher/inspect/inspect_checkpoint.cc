@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "device/numeric/dtype.h"
 #include "device/numeric/dynamic_map.h"
-#include "base/error.h"
 #include "device/numeric/moment_format.h"
-#include "launcher/printable.h"
 #include "launcher/inspect/statistics.h"
+#include "launcher/printable.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/job/job.h"

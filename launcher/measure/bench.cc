@@ -7,21 +7,21 @@
 #include <chrono>
 #include <vector>
 
-#include "comm/agreement.h"
 #include "base/error.h"
+#include "comm/agreement.h"
 #include "device/ops/gradient_sum.h"
 #include "device/ops/product.h"
-#include "launcher/rank/agreement.h"
 #include "launcher/measure/bench_adam.h"
 #include "launcher/measure/bench_io.h"
 #include "launcher/measure/bench_kernels.h"
 #include "launcher/measure/bench_stand.h"
-#include "launcher/rank/cores.h"
 #include "launcher/printable.h"
+#include "launcher/rank/agreement.h"
+#include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
+#include "runtime/forecast/simulator.h"
 #include "runtime/job/job.h"
 #include "runtime/run/report.h"
-#include "runtime/forecast/simulator.h"
 #include "runtime/weights/weights.h"
 
 namespace strata::launcher {

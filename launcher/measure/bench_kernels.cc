@@ -16,9 +16,9 @@
 #include "device/ops/optimizer.h"
 #include "launcher/measure/bench_stand.h"
 #include "launcher/rank/cores.h"
+#include "runtime/job/seat.h"
 #include "runtime/recipe/recipe.h"
 #include "runtime/recipe/value.h"
-#include "runtime/job/seat.h"
 
 namespace strata::launcher {
 namespace {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "comm/agreement.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/lane_impl.h"
@@ -21,10 +22,9 @@
 #include "device/ops/elementwise.h"
 #include "device/ops/gradient_sum.h"
 #include "device/ops/optimizer.h"
-#include "base/atomic_file.h"
-#include "launcher/rank/cores.h"
-#include "launcher/printable.h"
 #include "launcher/measure/reference_block.h"
+#include "launcher/printable.h"
+#include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
 #include "offload/swap.h"
 

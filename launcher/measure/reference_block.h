@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "device/numeric/exact_sum.h"
 #include "device/lane.h"
 #include "device/memory.h"
+#include "device/numeric/exact_sum.h"
 #include "device/ops/attention.h"
 #include "device/ops/product.h"
 #include "models/model.h"

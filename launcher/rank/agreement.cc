@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "comm/agreement.h"
 #include "base/error.h"
+#include "comm/agreement.h"
 #include "runtime/job/seat.h"
 #include "runtime/job/suggestion.h"
 

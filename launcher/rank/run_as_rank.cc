@@ -6,12 +6,12 @@
 #include <exception>
 #include <memory>
 
+#include "base/error.h"
 #include "comm/agreement.h"
 #include "comm/nccl/nccl.h"
-#include "base/error.h"
 #include "launcher/printable.h"
-#include "runtime/recipe/recipe.h"
 #include "runtime/job/seat.h"
+#include "runtime/recipe/recipe.h"
 
 namespace strata::launcher {
 namespace {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "device/numeric/dtype.h"
 #include "base/mapped_file.h"
+#include "device/numeric/dtype.h"
 
 namespace strata::models {
 

@@ -13,8 +13,8 @@
 #include <iterator>
 #include <utility>
 
-#include "comm/agreement.h"
 #include "base/error.h"
+#include "comm/agreement.h"
 #include "runtime/checkpoint/shard.h"
 
 namespace strata::runtime {

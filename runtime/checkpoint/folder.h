@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/file_system.h"
+#include "runtime/checkpoint/manifest.h"
 
 namespace strata::runtime {
 

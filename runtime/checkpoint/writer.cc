@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "comm/host_work.h"
 #include "base/error.h"
+#include "comm/host_work.h"
 
 namespace strata::runtime {
 namespace {

@@ -8,11 +8,11 @@
 
 #include "comm/communicator.h"
 #include "device/lane.h"
+#include "runtime/checkpoint/file_system.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/shard.h"
 #include "runtime/execute/executor.h"
-#include "runtime/checkpoint/file_system.h"
 #include "runtime/job/job.h"
 
 namespace strata::runtime {

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "runtime/recipe/recipe.h"
 #include "runtime/data/tokens.h"
+#include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {
 

@@ -18,10 +18,10 @@
 #include "device/ops/optimizer.h"
 #include "device/step_scalars.h"
 #include "models/model.h"
-#include "runtime/plan/plan.h"
-#include "runtime/plan/step_state.h"
 #include "runtime/execute/storage.h"
 #include "runtime/execute/task_runner.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/step_state.h"
 
 namespace strata::runtime {
 

@@ -8,8 +8,8 @@
 #include "device/lane.h"
 #include "device/ops/optimizer.h"
 #include "models/model.h"
-#include "runtime/plan/plan.h"
 #include "runtime/execute/storage.h"
+#include "runtime/plan/plan.h"
 
 namespace strata::runtime {
 

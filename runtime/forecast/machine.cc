@@ -9,8 +9,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "runtime/recipe/value.h"
 #include "runtime/recipe/toml_file.h"
+#include "runtime/recipe/value.h"
 
 namespace strata::runtime {
 namespace {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/job/job.h"
 #include "runtime/forecast/simulator.h"
+#include "runtime/job/job.h"
 
 namespace strata::runtime {
 

@@ -11,7 +11,8 @@
 namespace strata::runtime {
 
 // Speeds that a rank's tasks meet, each alone on the machine. The defaults are nominal (a small CPU node), where no
-// machine file (runtime/forecast/machine.h) says what was measured: they order tasks on a timeline, and promise nothing.
+// machine file (runtime/forecast/machine.h) says what was measured: they order tasks on a timeline, and promise
+// nothing.
 struct MachineProfile {
   double flops_per_s = 2e11, attention_flops_per_s = 1e11;  // of products; of attention
   double bytes_per_s = 2e10, loss_bytes_per_s = 2e10;       // what else blocks do; what the loss does with logits

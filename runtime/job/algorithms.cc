@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "comm/agreement.h"
 #include "base/error.h"
+#include "comm/agreement.h"
 
 namespace strata::runtime {
 namespace {

@@ -10,14 +10,14 @@
 #include <set>
 #include <utility>
 
-#include "comm/staged.h"
 #include "base/error.h"
+#include "comm/staged.h"
 #include "models/files/config.h"
 #include "models/files/presets.h"
-#include "runtime/job/available_memory.h"
 #include "runtime/checkpoint/model_folder.h"
-#include "runtime/job/seat.h"
 #include "runtime/forecast/simulator.h"
+#include "runtime/job/available_memory.h"
+#include "runtime/job/seat.h"
 
 namespace strata::runtime {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <vector>
 
+#include "base/error.h"
 #include "device/backend.h"
 #include "device/cpu/isa.h"
-#include "base/error.h"
 #include "device/gpu.h"
 
 namespace strata::runtime {

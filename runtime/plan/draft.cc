@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "comm/communicator.h"
 #include "base/error.h"
+#include "comm/communicator.h"
 #include "device/memory.h"
 
 namespace strata::runtime {

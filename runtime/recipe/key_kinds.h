@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "runtime/recipe/recipe.h"
 #include "runtime/recipe/keys.h"
+#include "runtime/recipe/recipe.h"
 #include "runtime/recipe/value.h"
 
 // The kinds of keys that a recipe has: each makes a RecipeKey of a name, what is allowed, where it lies and what it

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "comm/agreement.h"
 #include "base/error.h"
+#include "comm/agreement.h"
 #include "device/numeric/exact_sum.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/model_folder.h"

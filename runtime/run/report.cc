@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "runtime/recipe/value.h"
 #include "runtime/forecast/simulator.h"
+#include "runtime/recipe/value.h"
 
 namespace strata::runtime {
 

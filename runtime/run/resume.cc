@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "runtime/job/algorithms.h"
-#include "runtime/checkpoint/folder.h"
 #include "base/parallel.h"
+#include "runtime/checkpoint/folder.h"
+#include "runtime/job/algorithms.h"
 #include "runtime/recipe/keys.h"
 
 namespace strata::runtime {

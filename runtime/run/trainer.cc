@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "runtime/run/schedule.h"
 #include "runtime/data/tokens.h"
+#include "runtime/run/schedule.h"
 
 namespace strata::runtime {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "comm/agreement.h"
 #include "comm/communicator.h"
-#include "runtime/data/batches.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/data/batches.h"
 #include "runtime/execute/executor.h"
 #include "runtime/job/job.h"
 #include "runtime/run/loss_scaler.h"

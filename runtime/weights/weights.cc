@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "device/numeric/philox.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/model_folder.h"
-#include "base/parallel.h"
 
 namespace strata::runtime {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <cstdlib>
 
-#include "comm/communicator.h"
 #include "base/error.h"
+#include "comm/communicator.h"
 
 namespace strata::comm {
 namespace {

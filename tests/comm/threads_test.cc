@@ -8,9 +8,9 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/error.h"
 #include "comm/communicator.h"
 #include "comm/host_work.h"
-#include "base/error.h"
 #include "tests/comm/numbered_bytes.h"
 
 namespace strata::comm {

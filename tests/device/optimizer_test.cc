@@ -136,7 +136,8 @@ TEST(Optimizer, LionMovesByTheSign) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(state.master[i], expected[i]) << i;
 }
 
-// The contract's order of roundings, written a second time: the kernels and CUDA share device/numeric/optimizer_update.h.
+// The contract's order of roundings, written a second time: the kernels and CUDA share
+// device/numeric/optimizer_update.h.
 void scalar_update(Algorithm algorithm, float g, float& p, float& m, float& v, const StepScalars& s) {
   const Optimizer o = optimizer_of(algorithm);
   switch (algorithm) {

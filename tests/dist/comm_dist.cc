@@ -7,9 +7,9 @@
 #include <string_view>
 #include <thread>
 
+#include "base/error.h"
 #include "comm/communicator.h"
 #include "comm/mpi/mpi.h"
-#include "base/error.h"
 #include "tests/comm/numbered_bytes.h"
 
 namespace strata::comm {

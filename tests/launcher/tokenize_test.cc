@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <csignal>
 
-#include "text/tokenizer.h"
 #include "runtime/data/tokens.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
+#include "text/tokenizer.h"
 
 namespace strata::launcher {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/run/resume.h"
 #include "runtime/checkpoint/writer.h"
+#include "runtime/run/resume.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"
 

@@ -8,8 +8,8 @@
 
 #include "comm/communicator.h"
 #include "runtime/job/job.h"
-#include "runtime/run/report.h"
 #include "runtime/job/seat.h"
+#include "runtime/run/report.h"
 #include "runtime/run/trainer.h"
 
 namespace strata::runtime {

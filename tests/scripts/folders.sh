@@ -1,32 +1,79 @@
 #!/usr/bin/env bash
-# The order of the folders: names file and line of every #include of a header that its folder may not see.
+# The order of the folders: names file and line of every #include of a header that its folder may not see, and every
+# circle of headers and sources (a source stands for its header).
 #   tests/scripts/folders.sh [DIR]      DIR: another tree than this one
 set -euo pipefail
 cd "${1:-$(dirname "$0")/../..}"
 
-# What a folder sees besides itself; a test sees what the folder that it tests sees.
+# What a folder sees besides itself and base. The order is that of the libraries in CMakeLists.txt.
+all_rooms="runtime/recipe runtime/plan runtime/forecast runtime/data runtime/execute runtime/weights runtime/checkpoint
+  runtime/job runtime/run"
 sees() {
   case $1 in
+    base | text) ;;
     device) ;;
     models | offload | comm) echo device ;;
-    runtime) echo models offload comm device ;;
-    launcher | bench | dist | fault | fuzz | golden) echo runtime models offload comm device ;;
+    runtime/recipe) echo models offload comm device ;;
+    runtime/plan | runtime/data) echo "$(sees runtime/recipe) runtime/recipe" ;;
+    runtime/forecast | runtime/execute) echo "$(sees runtime/plan) runtime/plan" ;;
+    runtime/weights) echo "$(sees runtime/execute) runtime/execute" ;;
+    runtime/checkpoint) echo "$(sees runtime/weights) runtime/weights" ;;
+    runtime/job) echo "$(sees runtime/checkpoint) runtime/checkpoint runtime/forecast" ;;
+    runtime/run) echo "$(sees runtime/job) runtime/job runtime/data" ;;
+    launcher | bench) echo text models offload comm device $all_rooms ;;
     *) return 1 ;;
   esac
 }
 
+# A test sees what the folder that it tests sees; those of whole jobs see every room.
+test_sees() {
+  case $1 in
+    tests/runtime* | tests/launcher* | tests/dist* | tests/fault* | tests/fuzz* | tests/golden*) sees launcher ;;
+    tests/*) sees "$(echo "${1#tests/}" | cut -d/ -f1)" ;;
+  esac
+}
+
+includes() { grep -HnE '^ *# *include *"' "$@" /dev/null | sed -E 's/^([^:]*):([0-9]+):.*"([^"]*)".*/\1 \2 \3/'; }
+
 wrong=0
-for path in device models offload comm runtime launcher bench tests/*/; do
-  path=${path%/}
-  folder=${path#tests/}
-  [ -d "$path" ] || continue
-  seen=$(sees "$folder") || continue
-  [ "$path" = "$folder" ] || seen="$seen tests $folder"
-  allowed=$(echo "$folder" $seen | tr ' ' '|')
+# check PATH SEEN...: the sources below PATH see PATH's own headers, base's, and those of SEEN.
+check() {
+  local path=$1 sources
+  shift
+  mapfile -t sources < <(find "$path" -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' | sort)
+  [ ${#sources[@]} -gt 0 ] || return 0
+  local line
   while IFS= read -r line; do
-    echo "$line: $path may include headers of ${allowed//|/, } only"
+    echo "$line: $path may include headers of ${*//$'\n'/ } only"
     wrong=1
-  done < <(grep -rnE --include='*.h' --include='*.cc' --include='*.cu' --include='*.cuh' '^ *# *include *"' "$path" |
-    grep -vE "^[^:]*:[0-9]+: *# *include *\"($allowed)/" || true)
+  done < <(includes "${sources[@]}" | awk -v seen="$*" '
+    BEGIN { n = split(seen, prefixes, " ") }
+    { for (i = 1; i <= n; ++i) if (index($3, prefixes[i] "/") == 1) next
+      print $1 ":" $2 ": " $3 }')
+}
+for path in base text device models offload comm runtime/* launcher bench; do
+  [ -d "$path" ] || continue
+  seen=$(sees "$path") || { echo "$path: has no place in the order of the folders" && wrong=1 && continue; }
+  check "$path" "$path" base $seen
 done
+if [ -d tests ]; then
+  for path in tests/*/; do
+    path=${path%/}
+    seen=$(test_sees "$path") || continue
+    folder=${path#tests/}
+    [ -d "$folder" ] || folder=
+    check "$path" tests base $folder $seen
+  done
+fi
+
+# Circles: an edge leads from a stem (header and source together) to the stems that it includes.
+circles=$(find base text device models offload comm runtime launcher \( -name '*.h' -o -name '*.cc' -o -name '*.cu' \
+  -o -name '*.cuh' \) -print 2>/dev/null | sort | xargs -r grep -HE '^ *# *include *"' /dev/null |
+  sed -E 's/^([^:]*)\.(h|cc|cu|cuh):.*"([^"]*)\.(h|cuh)".*/\1 \3/' | awk '$1 != $2' | sort -u |
+  tsort 2>&1 >/dev/null | sed -n 's/^tsort: //p' || true)
+if [ -n "$circles" ]; then
+  echo "these files include each other in a circle:"
+  echo "$circles"
+  wrong=1
+fi
 exit $wrong

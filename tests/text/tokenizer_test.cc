@@ -9,9 +9,9 @@
 #include <fstream>
 #include <iterator>
 
-#include "text/unicode/utf8.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
+#include "text/unicode/utf8.h"
 
 namespace strata::text {
 namespace {

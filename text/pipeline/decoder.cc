@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "text/unicode/byte_level.h"
 #include "text/split/pre_tokenizer.h"
+#include "text/unicode/byte_level.h"
 #include "text/unicode/utf8.h"
 
 namespace strata::text {

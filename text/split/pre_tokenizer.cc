@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "text/unicode/byte_level.h"
-#include "text/unicode/characters.h"
 #include "text/split/split_behavior.h"
 #include "text/split/split_pattern.h"
+#include "text/unicode/byte_level.h"
+#include "text/unicode/characters.h"
 #include "text/unicode/utf8.h"
 
 namespace strata::text {

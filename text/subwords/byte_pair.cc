@@ -4,10 +4,10 @@
 #include <array>
 #include <utility>
 
-#include "text/unicode/byte_level.h"
 #include "text/subwords/merge_table.h"
-#include "text/unicode/utf8.h"
 #include "text/subwords/word_cache.h"
+#include "text/unicode/byte_level.h"
+#include "text/unicode/utf8.h"
 
 namespace strata::text {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "text/subwords/byte_trie.h"
 #include "text/subwords/model.h"
-#include "text/unicode/utf8.h"
 #include "text/subwords/word_cache.h"
+#include "text/unicode/utf8.h"
 
 namespace strata::text {
 namespace {

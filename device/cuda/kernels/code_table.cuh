@@ -7,8 +7,9 @@
 
 #include "device/numeric/dynamic_map.h"
 
-// A dynamic map (device/numeric/dynamic_map.h) for kernels, which look up what the map works out, with the same results: a few
-// instructions for a byte or for its value. To be copied into shared memory, where each lane reads an entry of its own.
+// A dynamic map (device/numeric/dynamic_map.h) for kernels, which look up what the map works out, with the same
+// results: a few instructions for a byte or for its value. To be copied into shared memory, where each lane reads an
+// entry of its own.
 namespace strata::device::cuda {
 
 struct CodeTable {

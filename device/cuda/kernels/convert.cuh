@@ -7,8 +7,8 @@
 
 #include "device/cuda/kernels/vectors.cuh"
 
-// Conversions by the GPU's own instructions, for kernels that compute more than they move: as those of device/numeric/dtype.h,
-// but that NaN becomes the GPU's own.
+// Conversions by the GPU's own instructions, for kernels that compute more than they move: as those of
+// device/numeric/dtype.h, but that NaN becomes the GPU's own.
 namespace strata::device::cuda {
 
 // Two numbers of 16 bits, the first in a word's low half.

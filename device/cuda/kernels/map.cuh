@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
-#include "device/cuda/launch.h"
 #include "device/cuda/kernels/vectors.cuh"
+#include "device/cuda/launch.h"
 
 // Work that falls into equal and independent units of kN elements: 128-bit accesses where operands are aligned, single
 // elements elsewhere. What a unit does is a struct F with

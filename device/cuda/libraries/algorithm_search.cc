@@ -6,14 +6,14 @@
 #include <random>
 #include <vector>
 
+#include "base/error.h"
 #include "device/cuda/backend.h"
 #include "device/cuda/check.h"
 #include "device/cuda/context.h"
-#include "device/cuda/libraries/cudnn_attention.h"
 #include "device/cuda/lane_impl.h"
+#include "device/cuda/libraries/cudnn_attention.h"
 #include "device/cuda/libraries/library.h"
 #include "device/cuda/libraries/matmul.h"
-#include "base/error.h"
 
 namespace strata::device::cuda {
 namespace {

@@ -1,7 +1,7 @@
 #include "device/cuda/libraries/cublaslt.h"
 
-#include "device/cuda/libraries/library.h"
 #include "base/error.h"
+#include "device/cuda/libraries/library.h"
 
 namespace strata::device::cuda {
 

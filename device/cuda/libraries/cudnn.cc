@@ -4,8 +4,8 @@
 #include <nvrtc.h>
 #pragma GCC visibility pop
 
-#include "device/cuda/libraries/library.h"
 #include "base/error.h"
+#include "device/cuda/libraries/library.h"
 
 namespace strata::device::cuda {
 

@@ -11,9 +11,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/error.h"
 #include "device/cuda/libraries/cudnn.h"
 #include "device/cuda/libraries/library.h"
-#include "base/error.h"
 
 namespace strata::device::cuda {
 namespace {

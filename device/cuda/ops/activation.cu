@@ -1,7 +1,7 @@
 #include "device/cuda/kernels/convert.cuh"
-#include "device/cuda/launch.h"
 #include "device/cuda/kernels/map.cuh"
 #include "device/cuda/kernels/vectors.cuh"
+#include "device/cuda/launch.h"
 #include "device/ops/activation.h"
 
 namespace strata::device::cuda {

@@ -2,8 +2,8 @@
 #include <cstdint>
 
 #include "device/cuda/kernels/attention_tile.cuh"
-#include "device/cuda/libraries/cudnn_attention.h"
 #include "device/cuda/launch.h"
+#include "device/cuda/libraries/cudnn_attention.h"
 #include "device/ops/attention.h"
 
 namespace strata::device::cuda {

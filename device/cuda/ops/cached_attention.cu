@@ -1,9 +1,9 @@
 #include <cstdint>
 
 #include "device/cuda/kernels/convert.cuh"
-#include "device/cuda/launch.h"
 #include "device/cuda/kernels/reduce.cuh"
 #include "device/cuda/kernels/vectors.cuh"
+#include "device/cuda/launch.h"
 #include "device/ops/cached_attention.h"
 
 namespace strata::device::cuda {

@@ -1,6 +1,6 @@
-#include "device/cuda/launch.h"
 #include "device/cuda/kernels/reduce.cuh"
 #include "device/cuda/kernels/vectors.cuh"
+#include "device/cuda/launch.h"
 #include "device/ops/cross_entropy.h"
 
 namespace strata::device::cuda {

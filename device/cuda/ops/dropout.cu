@@ -1,9 +1,9 @@
 #include "device/cuda/kernels/convert.cuh"
-#include "device/cuda/launch.h"
 #include "device/cuda/kernels/map.cuh"
 #include "device/cuda/kernels/vectors.cuh"
-#include "device/ops/dropout.h"
+#include "device/cuda/launch.h"
 #include "device/numeric/philox.h"
+#include "device/ops/dropout.h"
 
 namespace strata::device::cuda {
 namespace {

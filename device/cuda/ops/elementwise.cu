@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "device/cuda/launch.h"
 #include "device/cuda/kernels/map.cuh"
 #include "device/cuda/kernels/vectors.cuh"
-#include "device/ops/elementwise.h"
+#include "device/cuda/launch.h"
 #include "device/numeric/row_blocks.h"
+#include "device/ops/elementwise.h"
 
 namespace strata::device::cuda {
 namespace {

@@ -1,10 +1,10 @@
 #include <algorithm>
 
 #include "device/cuda/kernels/convert.cuh"
-#include "device/cuda/launch.h"
 #include "device/cuda/kernels/map.cuh"
 #include "device/cuda/kernels/reduce.cuh"
 #include "device/cuda/kernels/vectors.cuh"
+#include "device/cuda/launch.h"
 #include "device/ops/embedding.h"
 
 namespace strata::device::cuda {

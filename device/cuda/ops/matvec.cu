@@ -1,8 +1,8 @@
 #include <cstdint>
 
-#include "device/cuda/launch.h"
 #include "device/cuda/kernels/numbers.cuh"
 #include "device/cuda/kernels/reduce.cuh"
+#include "device/cuda/launch.h"
 #include "device/ops/matvec.h"
 
 namespace strata::device::cuda {

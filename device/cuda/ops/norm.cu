@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "device/cuda/launch.h"
 #include "device/cuda/kernels/packs.cuh"
 #include "device/cuda/kernels/reduce.cuh"
-#include "device/ops/norm.h"
+#include "device/cuda/launch.h"
 #include "device/numeric/row_blocks.h"
+#include "device/ops/norm.h"
 
 namespace strata::device::cuda {
 namespace {

@@ -3,13 +3,13 @@
 
 #include "device/cuda/kernels/code_table.cuh"
 #include "device/cuda/kernels/convert.cuh"
-#include "device/cuda/launch.h"
 #include "device/cuda/kernels/reduce.cuh"
 #include "device/cuda/kernels/vectors.cuh"
-#include "device/ops/optimizer.h"
+#include "device/cuda/launch.h"
 #include "device/numeric/optimizer_update.h"
 #include "device/numeric/philox.h"
 #include "device/numeric/stochastic_rounding.h"
+#include "device/ops/optimizer.h"
 
 namespace strata::device::cuda {
 namespace {

@@ -4,10 +4,10 @@
 #include <bit>
 #include <optional>
 
+#include "base/error.h"
 #include "device/cuda/backend.h"
 #include "device/cuda/lane_impl.h"
 #include "device/cuda/libraries/matmul.h"
-#include "base/error.h"
 
 namespace strata::device::cuda {
 namespace {

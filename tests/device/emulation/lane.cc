@@ -4,9 +4,9 @@
 
 #include <map>
 
-#include "device/cuda/libraries/cudnn_attention.h"
-#include "device/cuda/launch.h"
 #include "base/error.h"
+#include "device/cuda/launch.h"
+#include "device/cuda/libraries/cudnn_attention.h"
 #include "tests/device/emulation/block.h"
 #include "tests/device/emulation/memory.h"
 

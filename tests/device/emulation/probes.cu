@@ -1,5 +1,5 @@
-#include "device/cuda/launch.h"
 #include "device/cuda/kernels/mma.cuh"
+#include "device/cuda/launch.h"
 #include "tests/device/emulation/probes.h"
 
 namespace strata::device::emulation {

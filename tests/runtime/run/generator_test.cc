@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/run/evaluator.h"
 #include "runtime/plan/validator.h"
+#include "runtime/run/evaluator.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"
 
