@@ -77,7 +77,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
                world.describe(), threads, threads == 1 ? "thread" : "threads", share.note,
                runtime::memory_text(job.plan.memory), runtime::describe(recipe.device.seat));
 
-  const auto weights = runtime::weights_to_evaluate(job, world, note);
+  const auto weights = runtime::weights_to_evaluate(job, world, threads, note);
   runtime::Evaluator evaluator(job, world, threads, *weights, runtime::agree_on_algorithms(job, world, note));
   Line line(speaks);
   const runtime::Evaluation result = evaluator.run([&](std::uint64_t done, std::uint64_t all) {

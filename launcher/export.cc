@@ -5,12 +5,14 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "launcher/printable.h"
+#include "launcher/rank/cores.h"
 #include "runtime/checkpoint/exporter.h"
 
 namespace strata::launcher {
 
 int export_model(const ExportOptions& options) {
-  const runtime::ModelFolder folder(options.from);
+  const auto folder = runtime::ModelFolder::whole(options.from, bind_cores(0, 1).cores, note);
   runtime::export_model(folder, options.to,
                         {.dtype = options.dtype == "bf16" ? device::DType::bf16 : device::DType::fp32});
   fmt::print(stderr, "strata: {} exported to {} in {}{}\n", folder.path().string(), options.to.string(), options.dtype,

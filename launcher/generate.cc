@@ -104,9 +104,20 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   std::vector<std::string> sets;
   std::unique_ptr<text::Tokenizer> tokenizer;  // none: tokens in, tokens out
   std::optional<runtime::ReportFile> json;
+  const auto require_same = [&](const char* what, const std::string& mine) {
+    const std::vector<std::string> all = world.exchange(mine);
+    const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& text) { return text != all[0]; });
+    if (other != all.end())
+      throw AgreedError(Exit::usage, fmt::format("rank {} was given another {} than rank 0: start all ranks with the "
+                                                 "same command",
+                                                 other - all.begin(), what));
+  };
+  require_same("model", options.model.string());
+  const CoreShare share = bind_cores(world.node_rank(), world.node_size());
+  // Held until the weights are read: a run may be writing newer checkpoints there.
+  const auto folder = runtime::agree_on_model(options.model, share.cores, world, note);
   agree(world, [&] {
     prompt = options.prompt_tokens;
-    const runtime::ModelFolder folder(options.model);
     if (options.json && speaks) {
       runtime::Recipe reads;
       reads.model.path = folder.path();
@@ -126,14 +137,8 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
     if (prompt.empty()) fail(Exit::usage, "the prompt is empty: generation needs a token to start from");
     sets = recipe_of(options, folder, prompt.size() + static_cast<std::size_t>(options.max_new_tokens));
   });
-  const std::vector<std::string> prompts = world.exchange(fmt::format("{}", fmt::join(prompt, " ")));
-  if (const auto other = std::find_if(prompts.begin(), prompts.end(), [&](const auto& p) { return p != prompts[0]; });
-      other != prompts.end())
-    throw AgreedError(Exit::usage, fmt::format("rank {} was given another prompt than rank 0: start all ranks with the "
-                                               "same command",
-                                               other - prompts.begin()));
+  require_same("prompt", fmt::format("{}", fmt::join(prompt, " ")));
   runtime::Recipe recipe = read_recipe(std::nullopt, sets, world, false);
-  const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
   const runtime::Capacity capacity = agree_on_capacity(recipe, world);
   if (world.size() > 1 && !fits_whole(recipe, capacity, world))
@@ -155,8 +160,7 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   });
   if (speaks && *recipe.model.path != options.model)
     fmt::print(stderr, "strata: weights of {}\n", recipe.model.path->string());
-  std::unique_ptr<runtime::WeightSource> weights;
-  agree(world, [&] { weights = runtime::first_weights(job); });
+  const auto weights = runtime::first_weights(job, world, threads, note);
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
   runtime::Generator generator(job, world, threads, *weights, algorithms);
 

@@ -98,9 +98,10 @@ void describe_drives(const runtime::Recipe& recipe, const runtime::Executor& exe
 class Checkpoints {
  public:
   Checkpoints(const runtime::Job& job, comm::World& world) : recipe_(job.recipe.checkpoint) {
-    if (recipe_.dir) folder_.emplace(*recipe_.dir, recipe_.keep, *system_, world);
+    if (recipe_.dir) folder_.emplace(*recipe_.dir, recipe_.keep, *system_, world, note);
   }
-  void open(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer) {
+  void open(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const runtime::Start& start) {
+    if (folder_) folder_->pass_over(start.damaged);
     saved_step_ = trainer.steps_done() > 0 ? trainer.steps_done() : -1;
     if (folder_) writer_.emplace(job, world, trainer.executor(), *folder_);
   }
@@ -205,7 +206,8 @@ void run(const std::optional<std::filesystem::path>& file, const runtime::Recipe
   if (const std::string& attention = trainer.executor().attention(); speaks && !attention.empty())
     fmt::print(stderr, "strata: attention by {}\n", attention);
   const auto start = std::chrono::steady_clock::now();
-  const auto resumed = runtime::start_or_resume(trainer, job, world, threads, note);
+  const runtime::Start found = runtime::start_or_resume(trainer, job, world, threads, note);
+  const auto& resumed = found.from;
   world.barrier();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   if (speaks && resumed)
@@ -214,7 +216,7 @@ void run(const std::optional<std::filesystem::path>& file, const runtime::Recipe
   else if (speaks && recipe.model.init == runtime::Init::pretrained)
     fmt::print(stderr, "strata: weights read in {:.2f} s\n", took.count());
   if (speaks && trainer.done() && resumed) note("no step is left: raise training.max_steps to go on");
-  checkpoints.open(job, world, trainer);
+  checkpoints.open(job, world, trainer, found);
   Reports reports;  // opened once everything else is known to be there
   agree(world, [&] {
     if (!speaks) return;

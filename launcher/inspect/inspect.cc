@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -16,6 +17,7 @@
 #include "launcher/inspect/statistics.h"
 #include "launcher/printable.h"
 #include "models/files/safetensors.h"
+#include "runtime/checkpoint/readable_file.h"
 #include "runtime/data/tokens.h"
 
 namespace strata::launcher {
@@ -112,12 +114,11 @@ bool is_safetensors(const fs::path& path) {
 }  // namespace
 
 int inspect(const fs::path& path, std::ostream& out) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) fail(Exit::usage, "{} is not there", path.string());
-  if (const auto checkpoint = fs::is_directory(status) ? checkpoint_at(path) : std::nullopt) {
+  const fs::file_type type = runtime::type_at(path);
+  if (type == fs::file_type::not_found) fail(Exit::usage, "{} is not there", path.string());
+  if (const auto checkpoint = type == fs::file_type::directory ? checkpoint_at(path) : std::nullopt) {
     inspect_checkpoint(*checkpoint, out);
-  } else if (fs::is_directory(status) || is_safetensors(path)) {
+  } else if (type == fs::file_type::directory || is_safetensors(path)) {
     inspect_tensors(path, out);
   } else {
     inspect_tokens(path, out);
@@ -127,9 +128,9 @@ int inspect(const fs::path& path, std::ostream& out) {
 
 int inspect(const fs::path& a, const fs::path& b, std::ostream& out) {
   const auto checkpoint = [](const fs::path& path) {
-    const auto found = fs::is_directory(path) ? checkpoint_at(path) : std::nullopt;
+    auto found = fs::is_directory(path) ? checkpoint_at(path) : std::nullopt;
     if (!found) fail(Exit::usage, "{} is no checkpoint: two of them can be compared", path.string());
-    return *found;
+    return std::move(*found);
   };
   compare_checkpoints(checkpoint(a), checkpoint(b), out);
   return 0;

@@ -16,8 +16,8 @@
 #include "device/numeric/moment_format.h"
 #include "launcher/inspect/statistics.h"
 #include "launcher/printable.h"
-#include "runtime/checkpoint/folder.h"
-#include "runtime/checkpoint/reader.h"
+#include "launcher/rank/cores.h"
+#include "runtime/checkpoint/choice.h"
 #include "runtime/job/job.h"
 
 namespace strata::launcher {
@@ -160,27 +160,21 @@ std::string difference(StateReader a, StateReader b) {
 
 }  // namespace
 
-std::optional<fs::path> checkpoint_at(const fs::path& path) {
-  std::error_code error;
-  if (fs::exists(path / runtime::kManifestName, error)) return path;
-  const auto all = runtime::list_checkpoints(path, runtime::CheckpointTest::shards);
-  if (all.empty()) return std::nullopt;
-  for (const auto& found : all)
-    if (found.damage.empty()) return found.path;
-  fail(Exit::corrupt, "{}: none of its {} checkpoints is whole: {}", path.string(), all.size(), all[0].damage);
+std::optional<Checkpoint> checkpoint_at(const fs::path& path) {
+  if (runtime::is_checkpoint(path)) return Checkpoint(path);
+  return runtime::newest_whole(path, bind_cores(0, 1).cores, note);
 }
 
-void inspect_checkpoint(const fs::path& path, std::ostream& out) {
-  const Checkpoint checkpoint(path);
+void inspect_checkpoint(const Checkpoint& checkpoint, std::ostream& out) {
   const runtime::Manifest& m = checkpoint.manifest();
   std::uint64_t parameters = 0;
   for (const TensorEntry& tensor : m.tensors) parameters += tensor.elements();
   fmt::print(out,
              "checkpoint {}: step {} ({} of them updates), {} tokens, next micro-batch {} ({} a step), loss scale {}\n"
              "{}, {} parameters in {} tensors; {} files of {} ranks, {} ({:.2f} bytes a parameter)\n",
-             path.string(), m.progress.step, m.progress.updates, m.progress.tokens, m.progress.next_micro_batch,
-             m.micro_batches_per_step, m.progress.loss_scale.scale, printable(m.family), parameters, m.tensors.size(),
-             m.files.size(), m.ranks, runtime::bytes_text(checkpoint.bytes()),
+             checkpoint.path().string(), m.progress.step, m.progress.updates, m.progress.tokens,
+             m.progress.next_micro_batch, m.micro_batches_per_step, m.progress.loss_scale.scale, printable(m.family),
+             parameters, m.tensors.size(), m.files.size(), m.ranks, runtime::bytes_text(checkpoint.bytes()),
              static_cast<double>(checkpoint.bytes()) / static_cast<double>(std::max<std::uint64_t>(parameters, 1)));
   const std::size_t width = name_width(m.tensors);
   fmt::print(out, "{:<{}}  {:<8} {:<9} {:<16} {:>12} {:>12} {:>11}  {}\n", "tensor", width, "state", "dtype", "shape",
@@ -197,8 +191,7 @@ void inspect_checkpoint(const fs::path& path, std::ostream& out) {
   fmt::print(out, "every checksum holds\n");
 }
 
-void compare_checkpoints(const fs::path& a, const fs::path& b, std::ostream& out) {
-  const Checkpoint first(a), second(b);
+void compare_checkpoints(const Checkpoint& first, const Checkpoint& second, std::ostream& out) {
   const auto &m = first.manifest(), &n = second.manifest();
   if (m.progress.step != n.progress.step) fmt::print(out, "step {} and step {}\n", m.progress.step, n.progress.step);
   const std::size_t width = name_width(m.tensors);

@@ -3,16 +3,19 @@
 #include <optional>
 #include <ostream>
 
+#include "runtime/checkpoint/reader.h"
+
 namespace strata::launcher {
 
-// The checkpoint that a path means: the folder of one, or the newest in order of a folder of several. nullopt: neither.
-std::optional<std::filesystem::path> checkpoint_at(const std::filesystem::path& path);
+// The checkpoint that a path means: the folder of one, or the newest of a folder of several that is whole, in front of
+// which a line on stderr says of each that was passed over why. nullopt: neither.
+std::optional<runtime::Checkpoint> checkpoint_at(const std::filesystem::path& path);
 
 // Step, model, sizes and a line a tensor and kind of state, with every checksum verified. Throws Error{corrupt} at the
 // end where one does not hold.
-void inspect_checkpoint(const std::filesystem::path& path, std::ostream& out);
+void inspect_checkpoint(const runtime::Checkpoint& checkpoint, std::ostream& out);
 
 // Where two checkpoints differ: a line for each tensor and kind of state that does, with its first difference.
-void compare_checkpoints(const std::filesystem::path& a, const std::filesystem::path& b, std::ostream& out);
+void compare_checkpoints(const runtime::Checkpoint& first, const runtime::Checkpoint& second, std::ostream& out);
 
 }  // namespace strata::launcher

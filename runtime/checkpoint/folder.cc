@@ -9,12 +9,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <utility>
 
 #include "base/error.h"
 #include "comm/agreement.h"
+#include "runtime/checkpoint/hold.h"
+#include "runtime/checkpoint/readable_file.h"
 #include "runtime/checkpoint/shard.h"
 
 namespace strata::runtime {
@@ -33,7 +34,7 @@ std::vector<fs::path> entries(const fs::path& folder) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
     out.push_back(at->path());
-  if (error) fail(Exit::failed, "{} cannot be listed: {}", folder.string(), error.message());
+  if (error) unreadable(folder, "listed", error.value());
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -42,14 +43,13 @@ std::vector<fs::path> entries(const fs::path& folder) {
 
 Manifest read_manifest(const fs::path& checkpoint) {
   const fs::path path = checkpoint / kManifestName;
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (fs::exists(status) && !fs::is_regular_file(status))
-    fail(Exit::corrupt, "{} is not a regular file", path.string());
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(Exit::corrupt, "{} is missing: no checkpoint was completed there", path.string());
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad()) fail(Exit::failed, "{} cannot be read: {}", path.string(), std::strerror(errno));
+  if (type_at(path) == fs::file_type::not_found)
+    fail(Exit::corrupt, "{} is missing: no checkpoint was completed there", path.string());
+  const ReadableFile file(path);
+  if (file.bytes() > kMostManifestBytes)
+    fail(Exit::corrupt, "{} has {} bytes: no manifest is that long", path.string(), file.bytes());
+  std::string text(file.bytes(), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
   return parse_manifest(text, path);
 }
 
@@ -57,7 +57,7 @@ std::vector<FoundCheckpoint> list_checkpoints(const fs::path& folder, Checkpoint
   std::vector<FoundCheckpoint> out;
   for (const fs::path& path : entries(folder)) {
     const std::string name = path.filename().string();
-    if (!name.starts_with(kPrefix) || is_temporary(name)) continue;
+    if (!name.starts_with(kPrefix) || is_temporary(name) || type_at(path) == fs::file_type::regular) continue;
     FoundCheckpoint& found = out.emplace_back();
     found.path = path;
     try {
@@ -66,8 +66,10 @@ std::vector<FoundCheckpoint> list_checkpoints(const fs::path& folder, Checkpoint
         for (const ShardEntry& file : manifest.files) (void)read_shard_header(path / file.name, file);
       found.serial = manifest.serial;
     } catch (const Error& error) {
-      if (error.code() == Exit::usage) throw;
+      if (error.code() != Exit::corrupt) throw;
       found.damage = error.what();
+      // A run that writes here has removed it meanwhile.
+      if (type_at(path) == fs::file_type::not_found) out.pop_back();
     }
   }
   std::stable_sort(out.begin(), out.end(), [](const FoundCheckpoint& a, const FoundCheckpoint& b) {
@@ -76,12 +78,12 @@ std::vector<FoundCheckpoint> list_checkpoints(const fs::path& folder, Checkpoint
   return out;
 }
 
-CheckpointFolder::CheckpointFolder(const fs::path& path, std::int64_t keep, FileSystem& system, comm::World& world)
-    : path_(path), keep_(keep), system_(system) {
+CheckpointFolder::CheckpointFolder(const fs::path& path, std::int64_t keep, FileSystem& system, comm::World& world,
+                                   Note note)
+    : path_(path), keep_(keep), system_(system), note_(std::move(note)) {
   comm::agree(world, [&] {
     if (world.rank() != 0) return;
-    std::error_code ignored;
-    made_ = !fs::exists(path_, ignored);
+    made_ = type_at(path_) == fs::file_type::not_found;
     system_.make_folder(path_);
     lock();
     clean();
@@ -110,9 +112,7 @@ void CheckpointFolder::lock() {
     if (lock_ < 0) fail(Exit::failed, "{} cannot be opened: {}", path.string(), std::strerror(errno));
     if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) break;
     // Another run may have taken the file away between the two.
-    struct stat opened {
-    }, there{};
-    if (::fstat(lock_, &opened) == 0 && ::stat(path.c_str(), &there) == 0 && opened.st_ino == there.st_ino) return;
+    if (holds_lock()) return;
     ::close(std::exchange(lock_, -1));
   }
   const int error = errno;
@@ -121,6 +121,29 @@ void CheckpointFolder::lock() {
     fail(Exit::usage, "checkpoint.dir {} is in use: another run writes its checkpoints there; give this one another",
          path_.string());
   fail(Exit::failed, "{} cannot be locked: {}", path.string(), std::strerror(error));
+}
+
+bool CheckpointFolder::holds_lock() const {
+  struct stat held {
+  }, there{};
+  return ::fstat(lock_, &held) == 0 && ::stat((path_ / kLock).c_str(), &there) == 0 && held.st_ino == there.st_ino &&
+         held.st_dev == there.st_dev;
+}
+
+void CheckpointFolder::keep_locked() {
+  if (holds_lock()) return;
+  ::close(std::exchange(lock_, -1));
+  system_.make_folder(path_);
+  lock();
+  for (const FoundCheckpoint& found : list_checkpoints(path_)) serial_ = std::max(serial_, found.serial);
+  if (note_)
+    note_(fmt::format("checkpoint.dir {} was removed, or its lock was, while this run used it: it is locked again",
+                      path_.string()));
+}
+
+void CheckpointFolder::pass_over(std::span<const fs::path> damaged) {
+  std::error_code ignored;
+  for (const fs::path& path : damaged) damaged_.push_back(fs::weakly_canonical(path, ignored));
 }
 
 void CheckpointFolder::clean() const {
@@ -140,6 +163,10 @@ fs::path CheckpointFolder::temporary(std::int64_t step) const {
 }
 
 void CheckpointFolder::publish(const fs::path& temporary, Manifest& manifest) {
+  if (type_at(temporary) == fs::file_type::not_found)
+    fail(Exit::failed, "checkpoint.dir {} was removed while a checkpoint was written to it: start the run again",
+         path_.string());
+  keep_locked();
   manifest.serial = ++serial_;
   for (const ShardEntry& file : manifest.files) {
     std::error_code error;
@@ -168,7 +195,13 @@ void CheckpointFolder::publish(const fs::path& temporary, Manifest& manifest) {
 void CheckpointFolder::remove_old() const {
   std::int64_t kept = 0;
   for (const FoundCheckpoint& found : list_checkpoints(path_)) {
-    if (!found.damage.empty() || ++kept <= keep_) continue;
+    std::error_code ignored;
+    const fs::path place = fs::weakly_canonical(found.path, ignored);
+    const bool damaged = !found.damage.empty() || std::find(damaged_.begin(), damaged_.end(), place) != damaged_.end();
+    if (damaged || ++kept <= keep_) continue;
+    // One that somebody reads stays until a later checkpoint.
+    const auto hold = CheckpointHold::to_remove(found.path);
+    if (!hold) continue;
     // Under a name that no reader takes for a checkpoint, as it goes file by file.
     fs::path going = found.path;
     going += kDeleting;

@@ -1,8 +1,10 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,9 @@
 #include "runtime/checkpoint/manifest.h"
 
 namespace strata::runtime {
+
+// Is told, on rank 0, what a user should know, in one line.
+using Note = std::function<void(const std::string&)>;
 
 // A checkpoint found in a folder: what its manifest says, or why it cannot be used.
 struct FoundCheckpoint {
@@ -24,10 +29,10 @@ struct FoundCheckpoint {
 enum class CheckpointTest : std::uint8_t { manifest, shards };
 
 // The checkpoints of a folder, the newest first: those that fail the test come before all others. A manifest of a newer
-// version is Error{usage}.
+// version is Error{usage}; a folder or file that cannot be read, which is no damage, Error{failed}.
 std::vector<FoundCheckpoint> list_checkpoints(const std::filesystem::path& folder,
                                               CheckpointTest test = CheckpointTest::manifest);
-// Reads and checks manifest.json in a checkpoint's folder. Throws Error{corrupt}.
+// Reads and checks manifest.json in a checkpoint's folder. Throws Error{corrupt}; Error{failed} if it cannot be read.
 Manifest read_manifest(const std::filesystem::path& checkpoint);
 
 // The folder that a run writes its checkpoints to, locked against other runs for as long as this lives.
@@ -35,7 +40,8 @@ class CheckpointFolder {
  public:
   // Collective: rank 0 makes and locks the folder and removes what runs before left half written. Throws AgreedError
   // {usage} where another run holds it.
-  CheckpointFolder(const std::filesystem::path& path, std::int64_t keep, FileSystem& system, comm::World& world);
+  CheckpointFolder(const std::filesystem::path& path, std::int64_t keep, FileSystem& system, comm::World& world,
+                   Note note = {});
   ~CheckpointFolder();
   CheckpointFolder(const CheckpointFolder&) = delete;
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;
@@ -45,12 +51,19 @@ class CheckpointFolder {
   // Where the checkpoint of a step is written until it is published: the same on all ranks, and no other run's.
   std::filesystem::path temporary(std::int64_t step) const;
 
+  // Rank 0: locks the folder again, making it where it is gone, if somebody has removed it or its lock since. Throws
+  // Error{usage} if another run has it by now.
+  void keep_locked();
+  // These were found damaged in their data: they are left as they are, and do not count among those that are kept.
+  void pass_over(std::span<const std::filesystem::path> damaged);
+
   // Rank 0: writes the manifest into `temporary`, whose files are durable, puts it in place under the next serial, and
-  // then removes the oldest ones beyond `keep`.
+  // then removes the oldest ones beyond `keep` that nobody reads.
   void publish(const std::filesystem::path& temporary, Manifest& manifest);
 
  private:
   void lock();
+  bool holds_lock() const;
   void clean() const;
   void remove_tree(const std::filesystem::path& path) const;
   void remove_old() const;
@@ -58,6 +71,8 @@ class CheckpointFolder {
   std::filesystem::path path_;
   std::int64_t keep_;
   FileSystem& system_;
+  Note note_;
+  std::vector<std::filesystem::path> damaged_;  // canonical
   int lock_ = -1;
   bool made_ = false;         // it was not there before
   std::uint64_t serial_ = 0;  // of the newest

@@ -24,7 +24,6 @@ constexpr std::string_view kFormat = "strata checkpoint";
 // The file ends with the 16 digits of its checksum and these; for the sum the digits are zeros.
 constexpr std::string_view kEnd = "\"}\n";
 constexpr std::size_t kDigits = 16;
-constexpr std::size_t kMostBytes = std::size_t{1} << 28;
 constexpr std::size_t kMaxDepth = 32;
 
 std::uint64_t checksum(std::string text) {
@@ -154,7 +153,7 @@ std::string to_json(const Manifest& m) {
 }
 
 Manifest parse_manifest(std::string_view json, const fs::path& path) {
-  if (json.size() > kMostBytes)
+  if (json.size() > kMostManifestBytes)
     fail(Exit::corrupt, "{} has {} bytes: no manifest is that long", path.string(), json.size());
   simdjson::dom::parser parser;
   element root;

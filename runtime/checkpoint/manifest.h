@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -47,6 +48,7 @@ struct Manifest {
   std::vector<ShardEntry> files;
 };
 inline constexpr std::string_view kManifestName = "manifest.json";
+inline constexpr std::size_t kMostManifestBytes = std::size_t{1} << 28;
 
 // With its checksum: what the file holds.
 std::string to_json(const Manifest& manifest);

@@ -7,9 +7,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "comm/agreement.h"
 #include "models/files/safetensors.h"
-#include "runtime/checkpoint/folder.h"
-#include "runtime/checkpoint/reader.h"
+#include "runtime/checkpoint/choice.h"
+#include "runtime/checkpoint/readable_file.h"
 
 namespace strata::runtime {
 namespace {
@@ -21,10 +22,10 @@ bool has(const fs::path& folder, std::string_view file) {
   return fs::exists(folder / file, ignored);
 }
 
-class OwnedCheckpoint final : public WeightSource {
+class SharedCheckpoint final : public WeightSource {
  public:
-  OwnedCheckpoint(const fs::path& path, const models::Model& model)
-      : checkpoint_(path), weights_(checkpoint_weights(checkpoint_, model)) {}
+  SharedCheckpoint(std::shared_ptr<const Checkpoint> checkpoint, const models::Model& model)
+      : checkpoint_(std::move(checkpoint)), weights_(checkpoint_weights(*checkpoint_, model)) {}
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
     weights_->read(unit, parameter, begin, out);
   }
@@ -33,41 +34,75 @@ class OwnedCheckpoint final : public WeightSource {
   }
 
  private:
-  Checkpoint checkpoint_;
+  std::shared_ptr<const Checkpoint> checkpoint_;
   std::unique_ptr<WeightSource> weights_;
 };
 
-}  // namespace
-
-ModelFolder::ModelFolder(fs::path path) : path_(std::move(path)) {
-  if (has(path_, "config.json")) return;
-  checkpoint_ = true;
-  if (has(path_, kManifestName)) return;
-  std::error_code ignored;
-  if (fs::is_directory(path_, ignored)) {
-    const auto all = list_checkpoints(path_, CheckpointTest::shards);
-    for (const FoundCheckpoint& found : all)
-      if (found.damage.empty()) {
-        path_ = found.path;
-        return;
-      }
-    if (!all.empty())
-      fail(Exit::corrupt, "{}: none of its {} checkpoints is whole: {}", path_.string(), all.size(), all[0].damage);
-  }
+[[noreturn]] void no_model(const fs::path& path) {
   fail(Exit::usage,
        "{} holds no model: give a Hugging Face directory (config.json), a checkpoint ({}), or a folder of "
        "checkpoints",
-       path_.string(), kManifestName);
+       path.string(), kManifestName);
+}
+
+}  // namespace
+
+bool ModelFolder::find() {
+  if (type_at(path_ / "config.json") != fs::file_type::not_found) return true;
+  checkpoint_ = true;
+  if (runtime::is_checkpoint(path_)) return true;
+  if (type_at(path_) != fs::file_type::directory) no_model(path_);
+  return false;
+}
+
+ModelFolder::ModelFolder(fs::path path) : path_(std::move(path)) {
+  if (find()) return;
+  const auto all = list_checkpoints(path_, CheckpointTest::shards);
+  if (all.empty()) no_model(path_);
+  const auto found = std::find_if(all.begin(), all.end(), [](const auto& one) { return one.damage.empty(); });
+  if (found == all.end())
+    fail(Exit::corrupt, "{}: none of its {} checkpoints is whole: {}", path_.string(), all.size(), all[0].damage);
+  path_ = found->path;
+}
+
+ModelFolder ModelFolder::whole(fs::path path, int threads, const Note& note) {
+  ModelFolder out;
+  out.path_ = std::move(path);
+  if (out.find()) {
+    if (out.checkpoint_) out.open_ = std::make_shared<const Checkpoint>(out.path_);
+    return out;
+  }
+  auto newest = newest_whole(out.path_, threads, note);
+  if (!newest) no_model(out.path_);
+  out.open_ = std::make_shared<const Checkpoint>(std::move(*newest));
+  out.path_ = out.open_->path();
+  return out;
+}
+
+ModelFolder agree_on_model(const fs::path& path, int threads, comm::World& world, const Note& note) {
+  std::optional<ModelFolder> model;
+  std::string chosen;
+  comm::agree(world, [&] {
+    if (world.rank() != 0) return;
+    model = ModelFolder::whole(path, threads, note);
+    chosen = model->path().string();
+  });
+  chosen = world.exchange(chosen)[0];
+  comm::agree(world, [&] {
+    if (world.rank() != 0) model = ModelFolder::whole(chosen, threads, note);
+  });
+  return std::move(*model);
 }
 
 models::Config ModelFolder::config() const {
   if (!checkpoint_) return models::Config::read(path_);
-  return models::Config::parse(read_manifest(path_).config, (path_ / kManifestName).string());
+  const std::string json = open_ ? open_->manifest().config : read_manifest(path_).config;
+  return models::Config::parse(json, (path_ / kManifestName).string());
 }
 
 std::unique_ptr<WeightSource> ModelFolder::weights(const models::Model& model) const {
   if (!checkpoint_) return stored_weights(model, path_);
-  return std::make_unique<OwnedCheckpoint>(path_, model);
+  return std::make_unique<SharedCheckpoint>(open_ ? open_ : std::make_shared<const Checkpoint>(path_), model);
 }
 
 device::DType ModelFolder::dtype() const {
@@ -81,7 +116,7 @@ device::DType ModelFolder::dtype() const {
 
 std::optional<fs::path> ModelFolder::hugging_face() const {
   if (!checkpoint_) return path_;
-  const Manifest manifest = read_manifest(path_);
+  const Manifest manifest = open_ ? open_->manifest() : read_manifest(path_);
   const auto stored = manifest.recipe.find("model.path");
   // A key's text is TOML: of a path, a string as JSON has it; of none, something else.
   if (stored == manifest.recipe.end() || !stored->second.starts_with('"')) return std::nullopt;

@@ -3,18 +3,25 @@
 #include <memory>
 #include <optional>
 
+#include "comm/communicator.h"
 #include "device/numeric/dtype.h"
 #include "models/files/config.h"
 #include "models/model.h"
+#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/reader.h"
 #include "runtime/weights/weights.h"
 
 namespace strata::runtime {
 
-// A folder that holds a model: a Hugging Face directory, one checkpoint, or the checkpoints of a run, of which it is
-// the newest that is whole. Throws Error{usage} where it is none of them.
+// A folder that holds a model: a Hugging Face directory, one checkpoint, or the checkpoints of a run. Throws
+// Error{usage} where it is none of them, Error{failed} where it cannot be read.
 class ModelFolder {
  public:
+  // Of the checkpoints of a run it is the newest whose files are there, enough for the model's config.
   explicit ModelFolder(std::filesystem::path path);
+  // Of the checkpoints of a run it is the newest that is whole (newest_whole()). A checkpoint stays open, and so is not
+  // removed, for as long as this or its weights live.
+  static ModelFolder whole(std::filesystem::path path, int threads, const Note& note);
 
   // The Hugging Face directory, or the checkpoint's own folder.
   const std::filesystem::path& path() const { return path_; }
@@ -30,8 +37,17 @@ class ModelFolder {
   std::optional<std::filesystem::path> hugging_face() const;
 
  private:
+  ModelFolder() = default;
+  // True where the path is itself what is to be read.
+  bool find();
+
   std::filesystem::path path_;
   bool checkpoint_ = false;
+  std::shared_ptr<const Checkpoint> open_;  // of whole()
 };
+
+// Rank 0's choice of ModelFolder::whole() on all ranks, whose folder a run may be writing to meanwhile. Collective;
+// throws AgreedError.
+ModelFolder agree_on_model(const std::filesystem::path& path, int threads, comm::World& world, const Note& note);
 
 }  // namespace strata::runtime

@@ -1,62 +1,77 @@
 #include "runtime/checkpoint/reader.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
+#include <list>
+#include <mutex>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/readable_file.h"
 
 namespace strata::runtime {
 
 namespace fs = std::filesystem;
 
-// A shard file open for reading.
-class Checkpoint::File {
+// The files of a checkpoint, opened as they are read, of which those read last stay open: a checkpoint of a thousand
+// ranks has a thousand files, and a process may have no more than 256 open. Thread-safe.
+class Checkpoint::OpenFiles {
  public:
-  explicit File(fs::path path) : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ < 0) fail(Exit::failed, "{} cannot be opened: {}", path_.string(), std::strerror(errno));
+  std::size_t add(fs::path path) {
+    paths_.push_back(std::move(path));
+    return paths_.size() - 1;
   }
-  ~File() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  File(File&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
-  File& operator=(File&&) = delete;
-
-  const fs::path& path() const { return path_; }
-
-  void read(std::uint64_t offset, std::span<std::byte> out) const {
-    while (!out.empty()) {
-      const ssize_t n = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail(Exit::failed, "{} cannot be read at offset {}: {}", path_.string(), offset, std::strerror(errno));
-      if (n == 0) fail(Exit::corrupt, "{} was cut: it ends at offset {}", path_.string(), offset);
-      offset += static_cast<std::uint64_t>(n);
-      out = out.subspan(static_cast<std::size_t>(n));
-    }
-  }
-
-  void prefetch(std::uint64_t offset, std::uint64_t bytes) const {
-    // Advice only: where the system does not take it, reads are as right as before.
-    (void)::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+  std::shared_ptr<const ReadableFile> at(std::size_t i) {
+    if (auto open = find(i)) return open;
+    // Without the mutex: on a file system of a network this may take a while.
+    auto opened = std::make_shared<const ReadableFile>(paths_[i]);
+    const std::lock_guard lock(mutex_);
+    open_.emplace_front(i, opened);
+    if (open_.size() > kMostOpen) open_.pop_back();
+    return opened;
   }
 
  private:
-  fs::path path_;
-  int fd_;
+  static constexpr std::size_t kMostOpen = 32;
+
+  std::shared_ptr<const ReadableFile> find(std::size_t i) {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(open_.begin(), open_.end(), [&](const auto& entry) { return entry.first == i; });
+    if (found == open_.end()) return nullptr;
+    open_.splice(open_.begin(), open_, found);
+    return found->second;
+  }
+
+  std::vector<fs::path> paths_;
+  std::mutex mutex_;
+  std::list<std::pair<std::size_t, std::shared_ptr<const ReadableFile>>> open_;  // read last: first
 };
+
+namespace {
+
+std::optional<CheckpointHold> hold_for_reading(const fs::path& path) {
+  auto hold = CheckpointHold::to_read(path);
+  if (!hold) fail(Exit::corrupt, "{} has just been removed: take a newer one beside it", path.string());
+  return hold;
+}
+
+}  // namespace
 
 Checkpoint::~Checkpoint() = default;
 Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
 
-Checkpoint::Checkpoint(fs::path path) : path_(std::move(path)), manifest_(read_manifest(path_)) {
+Checkpoint::Checkpoint(fs::path path)
+    : path_(std::move(path)),
+      hold_(hold_for_reading(path_)),
+      manifest_(read_manifest(path_)),
+      files_(std::make_unique<OpenFiles>()) {
   for (const ShardEntry& file : manifest_.files) add_file(file);
   for (auto& [kind, tensors] : kinds_)
     for (auto& [name, extents] : tensors)
@@ -65,12 +80,12 @@ Checkpoint::Checkpoint(fs::path path) : path_(std::move(path)), manifest_(read_m
 }
 
 void Checkpoint::add_file(const ShardEntry& promised) {
-  const fs::path file = path_ / promised.name;
-  for (Extent& extent : read_shard_header(file, promised)) {
-    extent.file = files_.size();
+  const fs::path path = path_ / promised.name;
+  const std::size_t file = files_->add(path);
+  for (Extent& extent : read_shard_header(path, promised)) {
+    extent.file = file;
     kinds_[extent.kind][extent.tensor].push_back(std::move(extent));
   }
-  files_.emplace_back(file);
 }
 
 void Checkpoint::require_coverage() const {
@@ -120,19 +135,36 @@ std::span<const std::byte> Checkpoint::read_block(const Extent& extent, std::siz
   const std::uint64_t begin = block * kBlockBytes;
   STRATA_CHECK_LT(block, extent.blocks());
   const auto bytes = buffer.first(std::min<std::uint64_t>(kBlockBytes, extent.bytes - begin));
-  const File& file = files_[extent.file];
-  file.read(extent.offset + begin, bytes);
+  const auto file = files_->at(extent.file);
+  file->read(extent.offset + begin, bytes);
   if (const std::uint64_t sum = XXH3_64bits(bytes.data(), bytes.size()); sum != extent.checksums[block])
     fail(Exit::corrupt,
          "{}, offset {}: expected checksum {:016x} of {}/{}, found {:016x}: the file is damaged; name an "
          "older checkpoint if there is one beside it",
-         file.path().string(), extent.offset + begin, extent.checksums[block], extent.kind, extent.tensor, sum);
+         file->path().string(), extent.offset + begin, extent.checksums[block], extent.kind, extent.tensor, sum);
   return bytes;
+}
+
+void Checkpoint::verify(int threads) const {
+  std::vector<std::pair<const Extent*, std::size_t>> blocks;
+  for (const auto& [kind, tensors] : kinds_)
+    for (const auto& [name, extents] : tensors)
+      for (const Extent& extent : extents)
+        for (std::size_t block = 0; block < extent.blocks(); ++block) blocks.emplace_back(&extent, block);
+  // As they lie on the drive.
+  std::sort(blocks.begin(), blocks.end(), [](const auto& a, const auto& b) {
+    return std::tuple(a.first->file, a.first->offset, a.second) < std::tuple(b.first->file, b.first->offset, b.second);
+  });
+  const auto prefetch = [&](std::size_t i) { prefetch_block(*blocks[i].first, blocks[i].second); };
+  parallel_reads(blocks.size(), threads, prefetch, [&](std::size_t i) {
+    std::vector<std::byte> buffer(kBlockBytes);
+    read_block(*blocks[i].first, blocks[i].second, buffer);
+  });
 }
 
 void Checkpoint::prefetch_block(const Extent& extent, std::size_t block) const {
   const std::uint64_t begin = block * kBlockBytes;
-  files_[extent.file].prefetch(extent.offset + begin, std::min<std::uint64_t>(kBlockBytes, extent.bytes - begin));
+  files_->at(extent.file)->prefetch(extent.offset + begin, std::min<std::uint64_t>(kBlockBytes, extent.bytes - begin));
 }
 
 void Checkpoint::prefetch(std::string_view kind, std::string_view tensor, std::uint64_t begin,

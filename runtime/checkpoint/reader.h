@@ -4,12 +4,14 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "models/model.h"
+#include "runtime/checkpoint/hold.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/shard.h"
 #include "runtime/weights/weights.h"
@@ -17,8 +19,9 @@
 namespace strata::runtime {
 
 // A complete checkpoint, open for reading: its manifest and the headers of its files are verified, and every kind of
-// state that it holds covers every tensor once. Data is verified block by block as it is read. Reading is thread-safe.
-// Throws Error{corrupt} with file, place, expected and found; Error{failed} where a file cannot be read.
+// state that it holds covers every tensor once. Data is verified block by block as it is read. Reading is thread-safe,
+// and no run removes the checkpoint meanwhile. Throws Error{corrupt} with file, place, expected and found;
+// Error{failed} where a file cannot be read.
 class Checkpoint {
  public:
   // The folder of one checkpoint ("DIR/step-00000100").
@@ -37,6 +40,9 @@ class Checkpoint {
   // Block `block` of an extent, read into `buffer` (kBlockBytes) and verified.
   std::span<const std::byte> read_block(const Extent& extent, std::size_t block, std::span<std::byte> buffer) const;
 
+  // Reads every block that there is, on `threads` threads, and compares its checksum.
+  void verify(int threads) const;
+
   // Says that it will be read soon.
   void prefetch_block(const Extent& extent, std::size_t block) const;
 
@@ -45,13 +51,14 @@ class Checkpoint {
   void read(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::span<float> out) const;
 
  private:
-  class File;
+  class OpenFiles;
   void add_file(const ShardEntry& promised);
   void require_coverage() const;
 
   std::filesystem::path path_;
+  std::optional<CheckpointHold> hold_;
   Manifest manifest_;
-  std::vector<File> files_;
+  std::unique_ptr<OpenFiles> files_;
   std::map<std::string, std::map<std::string, std::vector<Extent>, std::less<>>, std::less<>> kinds_;  // kind, tensor
 };
 

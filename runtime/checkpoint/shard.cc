@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
 #include "models/files/safetensors.h"
+#include "runtime/checkpoint/readable_file.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {
@@ -103,14 +103,13 @@ std::string shard_header(std::span<const Extent> extents) {
 }
 
 std::vector<Extent> read_shard_header(const fs::path& path, const ShardEntry& promised) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) fail(Exit::corrupt, "{} is missing", path.string());
   {
-    const MappedFile file(path);
-    const auto bytes = file.bytes();
-    if (bytes.size() != promised.bytes)
-      fail(Exit::corrupt, "{}: expected {} bytes, found {}", path.string(), promised.bytes, bytes.size());
-    const std::uint64_t hash = XXH3_64bits(bytes.data(), promised.header_bytes);
+    const ReadableFile file(path);
+    if (file.bytes() != promised.bytes)
+      fail(Exit::corrupt, "{}: expected {} bytes, found {}", path.string(), promised.bytes, file.bytes());
+    std::vector<std::byte> header(promised.header_bytes);
+    file.read(0, header);
+    const std::uint64_t hash = XXH3_64bits(header.data(), header.size());
     if (hash != promised.header_hash)
       fail(Exit::corrupt, "{}: expected checksum {:016x} of the header, found {:016x}: the file is damaged",
            path.string(), promised.header_hash, hash);

@@ -41,7 +41,8 @@ struct Extent {
 // their number with the checksums.
 std::string shard_header(std::span<const Extent> extents);
 
-// The extents of a shard file, whose header is compared with what the manifest promises. Throws Error{corrupt}.
+// The extents of a shard file, whose header is compared with what the manifest promises. Throws Error{corrupt};
+// Error{failed} if it cannot be read.
 std::vector<Extent> read_shard_header(const std::filesystem::path& file, const ShardEntry& promised);
 
 }  // namespace strata::runtime

@@ -149,6 +149,7 @@ CheckpointFigures CheckpointWriter::figures() const {
 
 void CheckpointWriter::open_file() {
   FileSystem& system = folder_.system();
+  if (world_.rank() == 0) folder_.keep_locked();
   system.make_folder(temporary_);
   file_ = system.create(temporary_ / file_name(world_.rank()));
   filled_ = 0;

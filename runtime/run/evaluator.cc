@@ -5,12 +5,14 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "comm/agreement.h"
 #include "device/numeric/exact_sum.h"
-#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/model_folder.h"
+#include "runtime/checkpoint/readable_file.h"
 #include "runtime/data/tokens.h"
 
 namespace strata::runtime {
@@ -47,19 +49,19 @@ device::ExactSum sum_over_ranks(device::ExactSum mine, comm::World& world) {
 
 }  // namespace
 
-std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& world,
-                                                  const std::function<void(const std::string&)>& note) {
+std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& world, int threads, const Note& note) {
   const Recipe::Checkpoint& recipe = job.recipe.checkpoint;
   std::string path;
-  agree(world, [&] {  // rank 0's choice: a run may be writing the next one
+  // Rank 0's choice stays open until all ranks have it so: a run may be writing beside it.
+  std::optional<ModelFolder> named;
+  std::optional<Checkpoint> newest;
+  agree(world, [&] {
     if (world.rank() != 0 || recipe.resume == "none") return;
     if (recipe.resume != "auto")
-      path = ModelFolder(recipe.resume).path().string();
-    else if (std::error_code ignored; recipe.dir && std::filesystem::is_directory(*recipe.dir, ignored))
-      for (const FoundCheckpoint& found : list_checkpoints(*recipe.dir, CheckpointTest::shards)) {
-        if (path.empty() && found.damage.empty()) path = found.path.string();
-        if (!found.damage.empty()) note("passed over " + found.path.string() + ": " + found.damage);
-      }
+      path = named.emplace(ModelFolder::whole(recipe.resume, threads, note)).path().string();
+    else if (recipe.dir && type_at(*recipe.dir) == std::filesystem::file_type::directory)
+      if (auto found = newest_whole(*recipe.dir, threads, note))
+        path = newest.emplace(std::move(*found)).path().string();
     if (!path.empty()) note("weights of " + path);
     if (path.empty() && job.recipe.model.init == Init::random)
       note(fmt::format("random weights of training.seed = {}: nobody has trained them", job.recipe.training.seed));
@@ -70,8 +72,9 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
            recipe.dir->string());
   });
   path = world.exchange(path)[0];
+  if (path.empty()) return first_weights(job, world, threads, note);
   std::unique_ptr<WeightSource> weights;
-  agree(world, [&] { weights = path.empty() ? first_weights(job) : ModelFolder(path).weights(*job.model); });
+  agree(world, [&] { weights = ModelFolder(path).weights(*job.model); });
   return weights;
 }
 

@@ -21,9 +21,9 @@ struct Evaluation {
 };
 
 // The weights that an evaluation of the job is about: of the newest whole checkpoint in checkpoint.dir, or what
-// checkpoint.resume names, else the first weights. `note` is told where they come from, on rank 0. Collective.
-std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& world,
-                                                  const std::function<void(const std::string&)>& note);
+// checkpoint.resume names, else the first weights. `note` is told where they come from and what was passed over, on
+// rank 0. Collective.
+std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& world, int threads, const Note& note);
 
 // Loss of a model on data.validation: every rank runs the forward of every W-th micro-batch, and losses are added
 // exactly, so that the result has the same bits for any number of ranks, any placement and any number of threads.

@@ -11,7 +11,8 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/choice.h"
+#include "runtime/checkpoint/readable_file.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/recipe/keys.h"
 
@@ -158,67 +159,72 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
 
 namespace {
 
-// What auto looks at, from rank 0's view, with notes on what is damaged already at first sight.
-std::vector<fs::path> candidates(const Recipe::Checkpoint& recipe, comm::World& world,
-                                 const std::function<void(const std::string&)>& note) {
-  if (recipe.resume == "none") return {};
-  if (recipe.resume != "auto") return {fs::path(recipe.resume)};
-  if (!recipe.dir) return {};
-  std::string paths;
+// What a run may go on from.
+struct Candidates {
+  bool one = false;  // that the recipe names: it alone will do
+  std::filesystem::path folder;
+  std::vector<FoundCheckpoint> found;
+};
+
+// As rank 0 sees it, on all ranks.
+Candidates candidates(const Recipe::Checkpoint& recipe, comm::World& world) {
+  const bool choose = recipe.resume == "auto";
+  if (recipe.resume == "none" || (choose && !recipe.dir)) return {};
+  Candidates out{false, choose ? *recipe.dir : fs::path(recipe.resume), {}};
+  std::string texts;  // path and damage in turn, each with a zero behind it
   comm::agree(world, [&] {
     if (world.rank() != 0) return;
-    for (const FoundCheckpoint& found : list_checkpoints(*recipe.dir)) {
-      if (found.damage.empty())
-        paths += found.path.string() + '\0';
-      else
-        note(fmt::format("passed over {}: {}", found.path.string(), found.damage));
-    }
+    if (choose || (!is_checkpoint(out.folder) && type_at(out.folder) == fs::file_type::directory))
+      for (const FoundCheckpoint& found : list_checkpoints(out.folder))
+        texts += found.path.string() + '\0' + found.damage + '\0';
   });
-  paths = world.exchange(paths)[0];
-  std::vector<fs::path> out;
-  for (std::size_t at = 0; at < paths.size(); at = paths.find('\0', at) + 1) out.emplace_back(paths.c_str() + at);
-  return out;
-}
-
-// Moments as they are before the first step, where a checkpoint was loaded in part.
-void clear_moments(const StepPlan& plan, int rank, Executor& executor) {
-  for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit) {
-    const std::size_t part = plan.part_begin(unit, rank);
-    const std::vector<std::byte> zeros(plan.layout.units[unit].moment_bytes(part, part + plan.part_size(unit)));
-    for (const StateKind kind : {StateKind::moment1, StateKind::moment2})
-      if (executor.storage().has_state(kind)) executor.storage().write_state(unit, kind, 0, zeros);
+  texts = world.exchange(texts)[0];
+  for (std::size_t at = 0; at < texts.size();) {
+    FoundCheckpoint& found = out.found.emplace_back();
+    found.path = texts.c_str() + at;
+    at = texts.find('\0', at) + 1;
+    found.damage = texts.c_str() + at;
+    at = texts.find('\0', at) + 1;
   }
+  out.one = !choose && out.found.empty();
+  if (out.one) out.found.push_back({out.folder, 0, ""});
+  return out;
 }
 
 }  // namespace
 
-std::optional<fs::path> start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int threads,
-                                        const std::function<void(const std::string&)>& note) {
-  const bool choose = job.recipe.checkpoint.resume == "auto";
-  bool touched = false;
-  for (const fs::path& path : candidates(job.recipe.checkpoint, world, note)) {
-    try {
-      Progress progress;
-      comm::agree(world, [&] {
-        const Checkpoint checkpoint(path);
-        progress = progress_under(checkpoint.manifest(), path, job);
-        load_state(checkpoint, job, trainer.executor(), world.rank(), threads);
-        use_saved_algorithms(trainer.executor(), checkpoint.manifest().algorithms, path.string(),
-                             [&](const std::string& text) {
-                               if (world.rank() == 0) note(text);
-                             });
-      });
-      trainer.restore(progress);
-      return path;
-    } catch (const comm::AgreedError& error) {
-      if (!choose || error.code() == Exit::usage) throw;
-      if (world.rank() == 0) note(fmt::format("passed over {}: {}", path.string(), error.what()));
-      touched = true;
-    }
+Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int threads, const Note& note) {
+  const auto note_once = [&](const std::string& text) {
+    if (world.rank() == 0) note(text);
+  };
+  Start start;
+  const Candidates choice = candidates(job.recipe.checkpoint, world);
+  for (FoundCheckpoint found : choice.found) {
+    if (found.damage.empty()) try {
+        Progress progress;
+        comm::agree(world, [&] {
+          const Checkpoint checkpoint(found.path);
+          progress = progress_under(checkpoint.manifest(), found.path, job);
+          load_state(checkpoint, job, trainer.executor(), world.rank(), threads);
+          use_saved_algorithms(trainer.executor(), checkpoint.manifest().algorithms, found.path.string(), note_once);
+        });
+        trainer.restore(progress);
+        start.from = found.path;
+        return start;
+      } catch (const comm::AgreedError& error) {
+        if (choice.one || error.code() != Exit::corrupt) throw;
+        found.damage = error.what();
+      }
+    start.damaged.push_back(found.path);
+    note_once(passed_over(found));
   }
-  if (touched) clear_moments(job.plan, world.rank(), trainer.executor());
-  trainer.load_initial_weights(threads);
-  return std::nullopt;
+  if (!choice.found.empty())
+    comm::agree(world, [&] {
+      none_is_whole(choice.folder, choice.found.size(),
+                    "name one that is by checkpoint.resume, or start over with checkpoint.resume = \"none\"");
+    });
+  trainer.load_initial_weights(threads, note);
+  return start;
 }
 
 }  // namespace strata::runtime

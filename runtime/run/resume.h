@@ -1,8 +1,7 @@
 #pragma once
 #include <filesystem>
-#include <functional>
 #include <optional>
-#include <string>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "runtime/checkpoint/reader.h"
@@ -19,10 +18,16 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
 // on as this job: another model, data order, seed, ..., naming key and both values.
 Progress progress_under(const Manifest& manifest, const std::filesystem::path& path, const Job& job);
 
-// Loads what checkpoint.resume names: the newest checkpoint of checkpoint.dir that is whole, or a given one; else the
-// initial weights. `note` is told, on rank 0, which damaged ones were passed over and why. Returns the checkpoint's
-// path; nullopt: from the start. Collective; throws AgreedError.
-std::optional<std::filesystem::path> start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int threads,
-                                                     const std::function<void(const std::string&)>& note);
+// Where a run starts.
+struct Start {
+  std::optional<std::filesystem::path> from;   // the checkpoint; nullopt: from the start
+  std::vector<std::filesystem::path> damaged;  // newer ones that were passed over: CheckpointFolder::pass_over()
+};
+
+// Loads what checkpoint.resume names: the newest whole checkpoint of checkpoint.dir or of the folder that it names, or
+// a given one; else the initial weights. `note` is told, on rank 0, which damaged ones were passed over and why. Throws
+// AgreedError{corrupt} if there are checkpoints and none is whole: only resume = "none" starts over; {failed} if one
+// cannot be read, which is no damage. Collective.
+Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int threads, const Note& note);
 
 }  // namespace strata::runtime

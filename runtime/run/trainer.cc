@@ -41,8 +41,9 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
   if (weights == Weights::initial) load_initial_weights(threads);
 }
 
-void Trainer::load_initial_weights(int threads) {
-  agree(world_, [&] { load_weights(executor_, job_.plan, *first_weights(job_), threads); });
+void Trainer::load_initial_weights(int threads, const Note& note) {
+  const auto weights = first_weights(job_, world_, threads, note);
+  agree(world_, [&] { load_weights(executor_, job_.plan, *weights, threads); });
 }
 
 void Trainer::restore(const Progress& progress) {

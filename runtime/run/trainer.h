@@ -37,8 +37,9 @@ class Trainer {
   Trainer(const Job& job, comm::World& world, int threads, Weights weights = Weights::initial,
           const std::optional<offload::IoOptions>& io = std::nullopt);
 
-  // Collective.
-  void load_initial_weights(int threads);
+  // Collective. note: as of first_weights().
+  void load_initial_weights(
+      int threads, const Note& note = [](const std::string&) {});
   // Where the run stands, between two steps, without the tensors; and going on from there.
   const Progress& progress() const { return progress_; }
   void restore(const Progress& progress);

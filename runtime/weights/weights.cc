@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "comm/agreement.h"
 #include "device/numeric/philox.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/model_folder.h"
@@ -122,10 +123,13 @@ std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const s
   return std::make_unique<StoredWeights>(model, directory);
 }
 
-std::unique_ptr<WeightSource> first_weights(const Job& job) {
+std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note) {
   const Recipe& recipe = job.recipe;
-  return recipe.model.init == Init::pretrained ? ModelFolder(*recipe.model.path).weights(*job.model)
-                                               : random_weights(*job.model, recipe.training.seed);
+  if (recipe.model.init != Init::pretrained) return random_weights(*job.model, recipe.training.seed);
+  const ModelFolder folder = agree_on_model(*recipe.model.path, threads, world, note);
+  std::unique_ptr<WeightSource> weights;
+  comm::agree(world, [&] { weights = folder.weights(*job.model); });
+  return weights;
 }
 
 void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, std::size_t begin,

@@ -7,6 +7,7 @@
 
 #include "comm/communicator.h"
 #include "models/model.h"
+#include "runtime/checkpoint/folder.h"
 #include "runtime/execute/executor.h"
 #include "runtime/job/job.h"
 #include "runtime/plan/plan.h"
@@ -32,8 +33,9 @@ std::unique_ptr<WeightSource> random_weights(const models::Model& model, std::ui
 // another shape; read() throws it, naming the tensor, for a value that is not finite.
 std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory);
 
-// What model.init says of the job's model: the weights of model.path, or random ones.
-std::unique_ptr<WeightSource> first_weights(const Job& job);
+// What model.init says of the job's model: the weights of model.path, or random ones. Of a folder of checkpoints all
+// ranks take the newest that is whole; `note` is told which were passed over. Collective; throws AgreedError.
+std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note);
 
 // Elements [begin, begin + values.size()) of a unit's flat buffer: into this rank's parameters, rounded to their dtype,
 // and its fp32 master, as far as it holds them. Thread-safe for stretches apart.

@@ -64,8 +64,9 @@ class SavedRun {
       CheckpointFolder folder(*recipe.checkpoint.dir, recipe.checkpoint.keep, system ? *system : *posix, world);
       Trainer trainer(job, world, 1, Trainer::Weights::later);
       std::vector<std::string> notes;
-      const auto resumed =
-          start_or_resume(trainer, job, world, 2, [&](const std::string& note) { notes.push_back(note); });
+      const auto note = [&](const std::string& text) { notes.push_back(text); };
+      const auto [resumed, damaged] = start_or_resume(trainer, job, world, 2, note);
+      folder.pass_over(damaged);
       CheckpointWriter writer(job, world, trainer.executor(), folder);
       std::vector<std::string> losses;
       while (trainer.steps_done() < last) {

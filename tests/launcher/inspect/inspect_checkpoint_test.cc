@@ -89,9 +89,14 @@ TEST(InspectCheckpointTest, NamesWhatIsDamaged) {
   bytes.seekp(-1, std::ios::end).put('\x7f');
   bytes.close();
   std::ostringstream out;
-  EXPECT_FAILURE(inspect(run.checkpoints(), out), Exit::corrupt,
+  EXPECT_FAILURE(inspect(file.parent_path(), out), Exit::corrupt,
                  AllOf(HasSubstr("rank-00001"), HasSubstr("1 of the lines above")));
   EXPECT_THAT(out.str(), ContainsRegex("c_proj.bias +moment2 .* DAMAGED"));
+  // Of a folder, it is the newest that is whole: here none.
+  testing::internal::CaptureStderr();
+  EXPECT_FAILURE(inspect(run.checkpoints(), out), Exit::corrupt, HasSubstr("none of its 1 checkpoints is whole"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("passed over "), HasSubstr("rank-00001"), HasSubstr("expected checksum")));
 }
 
 TEST(StatisticsTest, PiecesAreMerged) {

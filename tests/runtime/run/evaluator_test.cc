@@ -48,7 +48,8 @@ class EvaluatorTest : public testing::Test {
         job.plan = make_plan(request);
       }
       EXPECT_EQ(find_violation(job.plan, capacity_of(recipe.memory, 1).tier), std::nullopt);
-      Evaluator evaluator(job, world, static_cast<int>(recipe.device.threads.value_or(1)), *first_weights(job));
+      Evaluator evaluator(job, world, static_cast<int>(recipe.device.threads.value_or(1)),
+                          *first_weights(job, world, 1, {}));
       std::uint64_t rounds = 0;
       const Evaluation e = evaluator.run([&](std::uint64_t done, std::uint64_t all) {
         EXPECT_EQ(done, ++rounds);

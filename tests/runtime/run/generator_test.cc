@@ -60,7 +60,7 @@ class GeneratorTest : public testing::TestWithParam<Family> {
     comm::run_threads(ranks, [&](comm::World& world) {
       const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1), Purpose::generate);
       EXPECT_EQ(find_violation(job.plan, capacity_of(recipe.memory, 1).tier), std::nullopt);
-      Generator generator(job, world, threads, *first_weights(job));
+      Generator generator(job, world, threads, *first_weights(job, world, 1, {}));
       std::span<const std::uint32_t> left = tokens_;
       for (const std::size_t n : pieces) {
         const std::span<const float> now = generator.append(left.first(n));
@@ -83,7 +83,7 @@ class GeneratorTest : public testing::TestWithParam<Family> {
     double loss = 0;
     comm::run_threads(1, [&](comm::World& world) {
       const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1), Purpose::evaluate);
-      loss = Evaluator(job, world, 1, *first_weights(job)).run([](auto, auto) {}).loss;
+      loss = Evaluator(job, world, 1, *first_weights(job, world, 1, {})).run([](auto, auto) {}).loss;
     });
     return loss;
   }

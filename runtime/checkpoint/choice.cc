@@ -1,0 +1,51 @@
+#include "runtime/checkpoint/choice.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <vector>
+
+#include "base/error.h"
+#include "runtime/checkpoint/readable_file.h"
+
+namespace strata::runtime {
+
+namespace fs = std::filesystem;
+
+bool is_checkpoint(const fs::path& path) {
+  return type_at(path / kManifestName) != fs::file_type::not_found;
+}
+
+std::string passed_over(const FoundCheckpoint& found) {
+  return fmt::format("passed over {}: {}", found.path.string(), found.damage);
+}
+
+void none_is_whole(const fs::path& folder, std::size_t count, std::string_view advice) {
+  fail(Exit::corrupt, "{}: none of its {} checkpoints is whole, as said above: {}", folder.string(), count, advice);
+}
+
+std::optional<Checkpoint> newest_whole(const fs::path& folder, int threads, const Note& note) {
+  std::set<fs::path> passed;
+  for (bool changed = true; changed;) {
+    changed = false;
+    const std::vector<FoundCheckpoint> all = list_checkpoints(folder);
+    if (all.empty()) return std::nullopt;
+    for (FoundCheckpoint found : all) {
+      if (found.damage.empty()) try {
+          Checkpoint checkpoint(found.path);
+          checkpoint.verify(threads);
+          return checkpoint;
+        } catch (const Error& error) {
+          if (error.code() != Exit::corrupt) throw;
+          // A run that writes here has removed it since, and so has newer ones.
+          changed = type_at(found.path) == fs::file_type::not_found;
+          if (changed) break;
+          found.damage = error.what();
+        }
+      if (passed.insert(found.path).second) note(passed_over(found));
+    }
+  }
+  none_is_whole(folder, passed.size(), "name another folder, or a checkpoint that is");
+}
+
+}  // namespace strata::runtime

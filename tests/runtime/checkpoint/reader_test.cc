@@ -1,0 +1,75 @@
+#include "runtime/checkpoint/reader.h"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+#include "tests/failure.h"
+#include "tests/refusing_system.h"
+#include "tests/runtime/made_checkpoint.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class CheckpointReaderTest : public testing::Test {
+ protected:
+  Checkpoint made(std::uint64_t elements, const std::vector<Stretch>& stretches) const {
+    make_checkpoint(folder_.path() / "step-1", elements, stretches);
+    return Checkpoint(folder_.path() / "step-1");
+  }
+  tests::ScratchFolder folder_;
+};
+
+TEST_F(CheckpointReaderTest, ReadsATensorOverTheBordersOfFiles) {
+  const std::uint64_t elements = 300'000;  // more than a block in one file
+  const Checkpoint checkpoint = made(elements, {{294'912, elements}, {0, 256}, {256, 294'912}});
+  std::vector<float> read(elements - 1), expected(elements - 1);
+  checkpoint.read("master", "w", 1, read);
+  std::iota(expected.begin(), expected.end(), 1.0f);
+  EXPECT_EQ(read, expected);
+}
+
+// Each file is in order, and so is the manifest: only together they are not one tensor.
+TEST_F(CheckpointReaderTest, EveryElementIsThereOnce) {
+  const auto refused = [&](const std::vector<Stretch>& stretches, const char* expected, const char* found) {
+    EXPECT_FAILURE((void)made(1024, stretches), Exit::corrupt,
+                   AllOf(HasSubstr("step-1"), HasSubstr("master of tensor w"), HasSubstr(expected), HasSubstr(found)));
+  };
+  refused({{0, 512}, {256, 1024}}, "expected element 512", "found 256");          // twice
+  refused({{0, 512}, {0, 512}, {512, 1024}}, "expected element 512", "found 0");  // one file twice
+  refused({{0, 1024}, {256, 512}}, "expected element 1024", "found 256");         // one inside another
+  refused({{0, 256}, {512, 1024}}, "expected element 256", "found 512");          // a hole
+  refused({{256, 1024}}, "expected element 0", "found 256");                      // none at the beginning
+  refused({{0, 768}}, "expected 1024 elements", "found 768");                     // none at the end
+}
+
+// As many files as ranks: more than a process may have open.
+TEST_F(CheckpointReaderTest, AThousandRanksWithFewOpenFiles) {
+  constexpr std::uint64_t kRanks = 1000;
+  std::vector<Stretch> stretches;
+  for (std::uint64_t rank = 0; rank < kRanks; ++rank) stretches.emplace_back(rank * 256, (rank + 1) * 256);
+  make_checkpoint(folder_.path() / "step-1", kRanks * 256, stretches);
+  const tests::FewFiles few(200);
+  const Checkpoint checkpoint(folder_.path() / "step-1");
+  checkpoint.verify(3);
+  std::vector<float> read(kRanks * 256), expected(read.size());
+  checkpoint.read("master", "w", 0, read);
+  std::iota(expected.begin(), expected.end(), 0.0f);
+  EXPECT_EQ(read, expected);
+}
+
+TEST_F(CheckpointReaderTest, VerifyReadsEveryBlock) {
+  const Checkpoint checkpoint = made(600'000, {{0, 262'144}, {262'144, 600'000}});
+  checkpoint.verify(2);
+  std::fstream(folder_.path() / "step-1/shard-00001.safetensors", std::ios::binary | std::ios::in | std::ios::out)
+      .seekp(-1, std::ios::end)
+      .put('\x7f');
+  EXPECT_FAILURE(checkpoint.verify(2), Exit::corrupt, AllOf(HasSubstr("shard-00001"), HasSubstr("checksum")));
+}
+
+}  // namespace
+}  // namespace strata::runtime

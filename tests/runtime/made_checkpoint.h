@@ -1,0 +1,50 @@
+#pragma once
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/shard.h"
+
+namespace strata::runtime {
+
+// Elements [first, second) of the tensor that a file holds.
+using Stretch = std::pair<std::uint64_t, std::uint64_t>;
+
+// Writes a checkpoint by hand: fp32 masters of one tensor, "w", of `elements` elements, where element i is i; a file a
+// stretch. No run writes such shards as these may be.
+inline void make_checkpoint(const std::filesystem::path& folder, std::uint64_t elements,
+                            const std::vector<Stretch>& stretches) {
+  std::filesystem::create_directories(folder);
+  Manifest manifest;
+  manifest.serial = 1;
+  manifest.progress = {1, 1, 1, 1, {1.0f, 0}};
+  manifest.ranks = static_cast<int>(stretches.size());
+  manifest.family = "gpt2";
+  manifest.config = "{}";
+  manifest.tensors = {{"w", {elements}}};
+  for (const auto& [begin, end] : stretches) {
+    std::vector<float> values;
+    for (std::uint64_t i = begin; i < end; ++i) values.push_back(static_cast<float>(i));
+    std::string data(values.size() * sizeof(float), '\0');
+    std::memcpy(data.data(), values.data(), data.size());
+    Extent e{"master", "w", "F32", {elements}, begin, end};
+    e.bytes = data.size();
+    for (std::size_t at = 0; at < data.size(); at += kBlockBytes)
+      e.checksums.push_back(XXH3_64bits(&data[at], std::min(kBlockBytes, data.size() - at)));
+    const std::string header = shard_header(std::span(&e, 1));
+    const std::string name = fmt::format("shard-{:05}.safetensors", manifest.files.size());
+    std::ofstream(folder / name, std::ios::binary) << header << data;
+    manifest.files.push_back(
+        {name, header.size() + data.size(), header.size(), XXH3_64bits(header.data(), header.size())});
+  }
+  std::ofstream(folder / kManifestName, std::ios::binary) << to_json(manifest);
+}
+
+}  // namespace strata::runtime
