@@ -92,31 +92,32 @@ CheckpointFolder::CheckpointFolder(const fs::path& path, std::int64_t keep, File
   run_ = world.exchange(std::to_string(::getpid()))[0];
 }
 
+void CheckpointFolder::Descriptor::reset(int fd) {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = fd;
+}
+
 // A run that ends before its first checkpoint, at its start for example, leaves nothing.
 CheckpointFolder::~CheckpointFolder() {
-  if (lock_ < 0) return;
+  if (serial_ != 0 || !holds_lock()) return;
   std::error_code ignored;
-  if (serial_ == 0) {
-    fs::directory_iterator at(path_, ignored), end;
-    if (!ignored && std::distance(at, end) == 1) fs::remove(path_ / kLock, ignored);
-    if (made_) (void)::rmdir(path_.c_str());
-  }
-  ::close(lock_);
+  fs::directory_iterator at(path_, ignored), end;
+  if (!ignored && std::distance(at, end) == 1) fs::remove(path_ / kLock, ignored);
+  if (made_) (void)::rmdir(path_.c_str());
 }
 
 // The lock is the open file's: it ends with the process, however that ends.
 void CheckpointFolder::lock() {
   const fs::path path = path_ / kLock;
   for (;;) {
-    lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (lock_ < 0) fail(Exit::failed, "{} cannot be opened: {}", path.string(), std::strerror(errno));
-    if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) break;
+    lock_.reset(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (lock_.get() < 0) fail(Exit::failed, "{} cannot be opened: {}", path.string(), std::strerror(errno));
+    if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) break;
     // Another run may have taken the file away between the two.
     if (holds_lock()) return;
-    ::close(std::exchange(lock_, -1));
   }
   const int error = errno;
-  ::close(std::exchange(lock_, -1));
+  lock_.reset();
   if (error == EWOULDBLOCK)
     fail(Exit::usage, "checkpoint.dir {} is in use: another run writes its checkpoints there; give this one another",
          path_.string());
@@ -126,13 +127,13 @@ void CheckpointFolder::lock() {
 bool CheckpointFolder::holds_lock() const {
   struct stat held {
   }, there{};
-  return ::fstat(lock_, &held) == 0 && ::stat((path_ / kLock).c_str(), &there) == 0 && held.st_ino == there.st_ino &&
-         held.st_dev == there.st_dev;
+  return ::fstat(lock_.get(), &held) == 0 && ::stat((path_ / kLock).c_str(), &there) == 0 &&
+         held.st_ino == there.st_ino && held.st_dev == there.st_dev;
 }
 
 void CheckpointFolder::keep_locked() {
   if (holds_lock()) return;
-  ::close(std::exchange(lock_, -1));
+  lock_.reset();
   system_.make_folder(path_);
   lock();
   for (const FoundCheckpoint& found : list_checkpoints(path_)) serial_ = std::max(serial_, found.serial);

@@ -25,8 +25,9 @@ RecipeKey resume() {
     return true;
   };
   return {"checkpoint.resume",
-          "\"auto\", \"none\" or a checkpoint's path",
-          "newest valid checkpoint of the folder if any, none, or this one",
+          "\"auto\", \"none\" or a path",
+          "newest whole checkpoint of checkpoint.dir if it holds any, none, or the path's: a checkpoint, or the newest "
+          "whole one of a folder of them",
           set,
           [](const Recipe& recipe) { return text_of(recipe.checkpoint.resume); },
           {}};

@@ -43,11 +43,13 @@ std::string newest(const fs::path& folder) {
   return "";
 }
 
-class PowerFault : public testing::Test {
+class PowerFault : public testing::TestWithParam<int> {
  protected:
-  // Two ranks that write four checkpoints and keep two.
+  // Two ranks that write four checkpoints and keep one or two. Where one is kept, an older one that goes too early is
+  // the only one there is.
   void SetUp() override {
-    const auto sets = run_.sets(2, {"model.config.n_layer=1", "model.config.n_embd=12", "zero.stage=2"});
+    const auto sets = run_.sets(2, {"model.config.n_layer=1", "model.config.n_embd=12", "zero.stage=2",
+                                    fmt::format("checkpoint.keep={}", GetParam())});
     RecordingDisk disk(run_.checkpoints());
     run_.run(2, sets, 4, {1, 2, 3, 4}, &disk);
     operations_ = disk.operations();
@@ -92,7 +94,9 @@ class PowerFault : public testing::Test {
   std::set<std::string> seen_;
 };
 
-TEST_F(PowerFault, EveryPrefix) {
+INSTANTIATE_TEST_SUITE_P(Kept, PowerFault, testing::Values(1, 2));
+
+TEST_P(PowerFault, EveryPrefix) {
   for (std::size_t count = 0; count <= operations_.size(); ++count) {
     expect_loadable(count, [](std::size_t) { return 0.0; });
     expect_loadable(count, [](std::size_t) { return 1.0; });
@@ -100,7 +104,7 @@ TEST_F(PowerFault, EveryPrefix) {
   EXPECT_EQ(durable(operations_.size()), 4u);
 }
 
-TEST_F(PowerFault, EveryWriteDroppedOrTorn) {
+TEST_P(PowerFault, EveryWriteDroppedOrTorn) {
   for (std::size_t count = 0; count <= operations_.size(); ++count)
     for (std::size_t victim = 0; victim < count; ++victim)
       for (const double part : {0.0, 0.1, 0.5, 0.99}) {
@@ -110,7 +114,7 @@ TEST_F(PowerFault, EveryWriteDroppedOrTorn) {
       }
 }
 
-TEST_F(PowerFault, RandomSubsets) {
+TEST_P(PowerFault, RandomSubsets) {
   std::mt19937 random(1);
   std::uniform_real_distribution<double> uniform(0, 1);
   for (int i = 0; i < 10'000; ++i) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -20,10 +21,10 @@ using Stretch = std::pair<std::uint64_t, std::uint64_t>;
 // Writes a checkpoint by hand: fp32 masters of one tensor, "w", of `elements` elements, where element i is i; a file a
 // stretch. No run writes such shards as these may be.
 inline void make_checkpoint(const std::filesystem::path& folder, std::uint64_t elements,
-                            const std::vector<Stretch>& stretches) {
+                            const std::vector<Stretch>& stretches, std::uint64_t serial = 1) {
   std::filesystem::create_directories(folder);
   Manifest manifest;
-  manifest.serial = 1;
+  manifest.serial = serial;
   manifest.progress = {1, 1, 1, 1, {1.0f, 0}};
   manifest.ranks = static_cast<int>(stretches.size());
   manifest.family = "gpt2";

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -54,24 +55,33 @@ class SavedRun {
   };
 
   // Starts or goes on as the recipe says, up to `last` steps in all, with a checkpoint after each step in `save`.
+  // before: called on rank 0 before each of them, when the one before it is durable.
   Result run(int ranks, const std::vector<std::string>& all_sets, std::int64_t last,
-             const std::vector<std::int64_t>& save = {}, FileSystem* system = nullptr) const {
+             const std::vector<std::int64_t>& save = {}, FileSystem* system = nullptr,
+             const std::function<void(std::int64_t step)>& before = {}) const {
     const Recipe recipe = load_recipe(std::nullopt, all_sets);
     const auto posix = posix_file_system();
     Result result;
     comm::run_threads(ranks, [&](comm::World& world) {
       const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1));
-      CheckpointFolder folder(*recipe.checkpoint.dir, recipe.checkpoint.keep, system ? *system : *posix, world);
-      Trainer trainer(job, world, 1, Trainer::Weights::later);
       std::vector<std::string> notes;
       const auto note = [&](const std::string& text) { notes.push_back(text); };
+      CheckpointFolder folder(*recipe.checkpoint.dir, recipe.checkpoint.keep, system ? *system : *posix, world, note);
+      Trainer trainer(job, world, 1, Trainer::Weights::later);
       const auto [resumed, damaged] = start_or_resume(trainer, job, world, 2, note);
       folder.pass_over(damaged);
       CheckpointWriter writer(job, world, trainer.executor(), folder);
       std::vector<std::string> losses;
       while (trainer.steps_done() < last) {
         losses.push_back(hex(trainer.step(false).loss));
-        if (std::find(save.begin(), save.end(), trainer.steps_done()) != save.end()) writer.start(trainer.progress());
+        if (std::find(save.begin(), save.end(), trainer.steps_done()) == save.end()) continue;
+        if (before) {
+          writer.finish();
+          world.barrier();
+          if (world.rank() == 0) before(trainer.steps_done());
+          world.barrier();
+        }
+        writer.start(trainer.progress());
       }
       writer.finish();
       EXPECT_EQ(memory_json(trainer.executor().measured_memory(), nullptr), memory_json(job.plan.memory, nullptr))

@@ -10,6 +10,7 @@ namespace strata::runtime {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -127,6 +128,33 @@ TEST(ResumeTest, AnotherPrecision) {
   EXPECT_EQ(rest.resumed, "step-00000002");
   EXPECT_EQ(rest.progress.loss_scale, (LossScaler::State{256, 1}));
   EXPECT_EQ(run.run(4, run.sets(4, {"training.precision=fp32"}), 4).resumed, "step-00000003");
+}
+
+// As many sequences in micro-batches of another size: the remainder is that of sequences, not of micro-batches.
+TEST(ResumeTest, MicroBatchesOfAnotherSizeThatComeOutEven) {
+  const SavedRun run;
+  run.run(2, run.sets(2, {"training.micro_batch_size=2", "training.gradient_accumulation_steps=1"}), 3, {3});
+  const auto rest =
+      run.run(1, run.sets(1, {"training.micro_batch_size=4", "training.gradient_accumulation_steps=1"}), 4);
+  EXPECT_EQ(rest.resumed, "step-00000003");
+  EXPECT_EQ(rest.progress.next_micro_batch, 3u * 2 * 2 / 4 + 1);
+  EXPECT_FAILURE(run.run(1, run.sets(1, {"training.micro_batch_size=8"}), 4), Exit::usage,
+                 AllOf(HasSubstr("after 6 micro-batches of 2 sequences"), HasSubstr("micro-batches of 8")));
+}
+
+// Each key without which it would be another run, with a value that is not the one that the checkpoint was written
+// with.
+TEST(ResumeTest, EveryKeyThatMustStay) {
+  const SavedRun run;
+  run.run(2, run.sets(2), 2, {2});
+  const std::vector<std::vector<std::string>> changed = {
+      {"data.order", "sequential"}, {"data.seq_len", "8"},          {"optimizer.name", "lion"},
+      {"training.seed", "1"},       {"training.reduce_group", "2"},
+  };
+  for (const auto& set : changed)
+    EXPECT_FAILURE(run.run(2, run.sets(2, {set[0] + "=" + set[1]}), 4), Exit::usage,
+                   AllOf(HasSubstr("step-00000002 was written with " + set[0] + " = "),
+                         ContainsRegex("the recipe says \"?" + set[1])));
 }
 
 TEST(ResumeTest, AnotherRunIsRefused) {

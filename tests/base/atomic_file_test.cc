@@ -1,0 +1,84 @@
+#include "base/atomic_file.h"
+
+#include <gmock/gmock.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+
+#include "tests/failure.h"
+#include "tests/refusing_system.h"
+#include "tests/scratch_folder.h"
+
+namespace strata {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class AtomicFileTest : public testing::Test {
+ protected:
+  fs::path path() const { return folder_.path() / "out"; }
+  std::size_t entries() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_.path()), fs::directory_iterator()));
+  }
+  // Without a name until it is committed, and with one, as on file systems that know no other way.
+  template <typename F>
+  void both_ways(F&& f) {
+    f();
+    fs::remove_all(path());
+    std::exception_ptr thrown;
+    std::thread([&] {
+      if (!offload::forbid_open(O_TMPFILE & ~O_DIRECTORY, ENOTSUP))
+        thrown = std::make_exception_ptr(std::runtime_error("seccomp"));
+      else
+        f();
+    }).join();
+    if (thrown) std::rethrow_exception(thrown);
+  }
+  tests::ScratchFolder folder_;
+};
+
+TEST_F(AtomicFileTest, AppearsWholeOrNotAtAll) {
+  both_ways([&] {
+    {
+      AtomicFile file(path());
+      file.write("half");
+      EXPECT_FALSE(fs::exists(path()));
+    }
+    EXPECT_EQ(entries(), 0u);
+    AtomicFile file(path());
+    file.write("who");
+    file.write("le");
+    file.commit();
+    EXPECT_EQ(folder_.read("out"), "whole");
+    EXPECT_EQ(entries(), 1u);
+  });
+}
+
+// A folder has come to lie at the target meanwhile: it stays, and nothing else.
+TEST_F(AtomicFileTest, AFailedRenameLeavesNothing) {
+  both_ways([&] {
+    AtomicFile file(path());
+    file.write("text");
+    fs::create_directory(path());
+    EXPECT_FAILURE(file.commit(), Exit::failed, AllOf(HasSubstr("out cannot be put in place"), HasSubstr("directory")));
+    EXPECT_TRUE(fs::is_directory(path()));
+    EXPECT_EQ(entries(), 1u);
+  });
+}
+
+TEST_F(AtomicFileTest, AnErrorOfFsyncPublishesNothing) {
+  folder_.write("out", "before");
+  tests::with_failing({SYS_fsync, SYS_fdatasync}, EIO, [&] {
+    AtomicFile file(path());
+    file.write("after");
+    EXPECT_FAILURE(file.commit(), Exit::failed,
+                   AllOf(HasSubstr("out cannot be written to the disk"), HasSubstr("Input/output error")));
+  });
+  EXPECT_EQ(folder_.read("out"), "before");
+  EXPECT_EQ(entries(), 1u);
+}
+
+}  // namespace
+}  // namespace strata

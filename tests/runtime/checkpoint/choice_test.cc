@@ -1,0 +1,90 @@
+#include "runtime/checkpoint/choice.h"
+
+#include <gmock/gmock.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <fstream>
+
+#include "tests/failure.h"
+#include "tests/refusing_system.h"
+#include "tests/runtime/made_checkpoint.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Three checkpoints, of serials 1 to 3, each of two files.
+class CheckpointChoiceTest : public testing::Test {
+ protected:
+  CheckpointChoiceTest() {
+    for (const std::uint64_t serial : {1, 2, 3}) make_checkpoint(step(serial), 1024, {{0, 512}, {512, 1024}}, serial);
+  }
+  fs::path step(std::uint64_t serial) const { return folder_.path() / fmt::format("step-{}", serial); }
+  fs::path shard(std::uint64_t serial) const { return step(serial) / "shard-00001.safetensors"; }
+  void spoil(std::uint64_t serial) const {
+    std::fstream(shard(serial), std::ios::binary | std::ios::in | std::ios::out).seekp(-3, std::ios::end).put('\x7f');
+  }
+  // The name of the one that is chosen; what is passed over is noted.
+  std::string chosen() {
+    notes_.clear();
+    const auto found = newest_whole(folder_.path(), 2, [&](const std::string& text) { notes_.push_back(text); });
+    return found ? found->path().filename().string() : "";
+  }
+
+  tests::ScratchFolder folder_;
+  std::vector<std::string> notes_;
+};
+
+TEST_F(CheckpointChoiceTest, TheNewestWithoutAnyDamage) {
+  EXPECT_EQ(chosen(), "step-3");
+  EXPECT_THAT(notes_, IsEmpty());
+  spoil(3);
+  EXPECT_EQ(chosen(), "step-2");
+  EXPECT_THAT(notes_, ElementsAre(AllOf(HasSubstr("passed over"), HasSubstr("step-3"), HasSubstr("checksum"))));
+  fs::remove(shard(2));
+  EXPECT_EQ(chosen(), "step-1");
+  EXPECT_THAT(notes_, ElementsAre(HasSubstr("checksum"), AllOf(HasSubstr("step-2"), HasSubstr("is missing"))));
+  fs::resize_file(shard(1), fs::file_size(shard(1)) - 1);
+  EXPECT_FAILURE((void)chosen(), Exit::corrupt, HasSubstr("none of its 3 checkpoints is whole"));
+  EXPECT_EQ(notes_.size(), 3u);
+}
+
+TEST_F(CheckpointChoiceTest, AFolderWithoutCheckpointsHasNone) {
+  for (const std::uint64_t serial : {1, 2, 3}) fs::remove_all(step(serial));
+  folder_.write("step-notes.txt", "mine");
+  EXPECT_EQ(chosen(), "");
+  EXPECT_THAT(notes_, IsEmpty());
+}
+
+// What is not to be read may be whole: nothing older is taken in its place.
+TEST_F(CheckpointChoiceTest, OneThatCannotBeReadIsNotPassedOver) {
+  const auto stops = [&](const auto& matcher) {
+    EXPECT_FAILURE((void)chosen(), Exit::failed, matcher);
+    EXPECT_THAT(notes_, IsEmpty());
+  };
+  for (const int more : {0, 1}) {
+    const tests::FewFiles few(more);
+    stops(HasSubstr("Too many open files"));
+  }
+  fs::permissions(folder_.path(), fs::perms::all);
+  for (const fs::path& path : {shard(3), step(3) / kManifestName, step(3), folder_.path()}) {
+    SCOPED_TRACE(path);
+    fs::permissions(path, fs::perms::none);
+    {
+      const tests::WithoutRights nobody;
+      stops(HasSubstr("Permission denied"));
+    }
+    fs::permissions(path, fs::perms::all);
+  }
+  tests::with_failing({SYS_pread64}, EIO, [&] { stops(HasSubstr("Input/output error")); });
+}
+
+}  // namespace
+}  // namespace strata::runtime

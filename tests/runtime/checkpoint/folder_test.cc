@@ -1,0 +1,115 @@
+#include "runtime/checkpoint/folder.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <set>
+
+#include "tests/failure.h"
+#include "tests/refusing_system.h"
+#include "tests/runtime/saved_run.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::UnorderedElementsAre;
+
+class CheckpointFolderTest : public testing::Test {
+ protected:
+  std::vector<std::string> sets(int keep) const { return run_.sets(2, {fmt::format("checkpoint.keep={}", keep)}); }
+  fs::path step(int n) const { return run_.checkpoints() / fmt::format("step-{:08}", n); }
+  std::set<std::string> there() const {
+    std::set<std::string> out;
+    for (const auto& entry : fs::directory_iterator(run_.checkpoints())) out.insert(entry.path().filename().string());
+    out.erase("lock");
+    return out;
+  }
+  SavedRun run_;
+};
+
+// What the run has found damaged in its data stays, and does not push out one that is whole.
+TEST_F(CheckpointFolderTest, OneFoundDamagedDoesNotCount) {
+  run_.run(2, sets(2), 3, {2, 3});
+  std::fstream(step(3) / "rank-00001-of-00002.safetensors", std::ios::binary | std::ios::in | std::ios::out)
+      .seekp(-1, std::ios::end)
+      .put('\x7f');
+  const auto rest = run_.run(2, sets(2), 4, {4});
+  EXPECT_EQ(rest.resumed, "step-00000002");
+  EXPECT_THAT(rest.notes, ElementsAre(AllOf(HasSubstr("passed over"), HasSubstr("step-00000003"))));
+  EXPECT_THAT(there(), UnorderedElementsAre("step-00000002", "step-00000003", "step-00000004"));
+  EXPECT_EQ(run_.run(2, sets(2), 5, {5}).resumed, "step-00000004");
+}
+
+// An export for example: what it reads goes with a later checkpoint.
+TEST_F(CheckpointFolderTest, OneThatIsReadStays) {
+  std::optional<Checkpoint> reader;
+  run_.run(2, sets(1), 3, {1, 2, 3}, nullptr, [&](std::int64_t next) {
+    if (next == 2) reader.emplace(step(1));
+    if (next != 3) return;
+    EXPECT_THAT(there(), UnorderedElementsAre("step-00000001", "step-00000002"));
+    reader->verify(2);
+    reader.reset();
+  });
+  EXPECT_THAT(there(), ElementsAre("step-00000003"));
+}
+
+// Removed by somebody while the run used it: what the run holds is worth more than an end with a sentence.
+TEST_F(CheckpointFolderTest, RemovedInMidRunItIsLockedAgain) {
+  const std::string whole = run_.run(2, sets(2), 4, {}).weights;
+  for (const bool lock_alone : {false, true}) {
+    SCOPED_TRACE(lock_alone);
+    fs::remove_all(run_.checkpoints());
+    const auto rest = run_.run(2, sets(2), 3, {1, 2, 3}, nullptr, [&](std::int64_t next) {
+      if (next == 2) fs::remove_all(lock_alone ? run_.checkpoints() / "lock" : run_.checkpoints());
+      if (next == 3)
+        EXPECT_FAILURE(run_.run(1, run_.sets(1), 1), Exit::usage, AllOf(HasSubstr("in use"), HasSubstr("checkpoints")));
+    });
+    EXPECT_THAT(rest.notes, ElementsAre(AllOf(HasSubstr(run_.checkpoints().string()), HasSubstr("locked again"))));
+    EXPECT_THAT(there(), UnorderedElementsAre("step-00000002", "step-00000003"));
+    EXPECT_EQ(run_.run(1, run_.sets(1), 4).weights, whole);
+  }
+}
+
+TEST_F(CheckpointFolderTest, RemovedAndTakenByAnotherRunItIsLetBe) {
+  const auto posix = posix_file_system();
+  std::optional<CheckpointFolder> other;
+  EXPECT_FAILURE(comm::run_threads(1,
+                                   [&](comm::World& world) {
+                                     CheckpointFolder mine(run_.checkpoints(), 2, *posix, world);
+                                     fs::remove_all(run_.checkpoints());
+                                     other.emplace(run_.checkpoints(), 2, *posix, world);
+                                     mine.keep_locked();
+                                   }),
+                 Exit::usage, HasSubstr("in use"));
+  EXPECT_TRUE(fs::exists(run_.checkpoints() / "lock")) << "the other's";
+}
+
+// A run that must not see what is there must not start over on top of it.
+TEST_F(CheckpointFolderTest, AManifestThatCannotBeReadStopsTheRun) {
+  run_.run(2, sets(2), 3, {2, 3});
+  fs::permissions(run_.folder().path(), fs::perms::all);
+  fs::permissions(run_.checkpoints(), fs::perms::all);
+  for (const fs::path& path : {step(3), step(3) / kManifestName, step(3) / "rank-00000-of-00002.safetensors"}) {
+    SCOPED_TRACE(path);
+    fs::remove(run_.checkpoints() / "lock");  // root's
+    fs::permissions(path, fs::perms::none);
+    {
+      const tests::WithoutRights nobody;
+      EXPECT_FAILURE(run_.run(2, sets(2), 4, {4}), Exit::failed,
+                     AllOf(HasSubstr("step-00000003"), HasSubstr("Permission denied")));
+    }
+    fs::permissions(path, fs::perms::all);
+    EXPECT_THAT(there(), UnorderedElementsAre("step-00000002", "step-00000003"));
+  }
+  const auto rest = run_.run(2, sets(2), 4, {4});
+  EXPECT_EQ(rest.resumed, "step-00000003");
+  EXPECT_THAT(rest.notes, IsEmpty());
+}
+
+}  // namespace
+}  // namespace strata::runtime

@@ -1,0 +1,53 @@
+#include "runtime/checkpoint/writer.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "tests/runtime/saved_run.h"
+
+namespace strata::runtime {
+namespace {
+
+// A disk that takes its time for a checkpoint's first operation, by when no state has been read: all of the next
+// steps, which take milliseconds, would run meanwhile, if their updates did not wait.
+class SlowDisk final : public FileSystem {
+ public:
+  std::unique_ptr<WritableFile> create(const std::filesystem::path& path) override {
+    if (!waited_.exchange(true)) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    return disk_->create(path);
+  }
+  void make_folder(const std::filesystem::path& path) override { disk_->make_folder(path); }
+  void sync_folder(const std::filesystem::path& path) override { disk_->sync_folder(path); }
+  void rename(const std::filesystem::path& from, const std::filesystem::path& to) override { disk_->rename(from, to); }
+  void remove_file(const std::filesystem::path& path) override { disk_->remove_file(path); }
+  void remove_folder(const std::filesystem::path& path) override { disk_->remove_folder(path); }
+
+ private:
+  std::atomic<bool> waited_ = false;
+  std::unique_ptr<FileSystem> disk_ = posix_file_system();
+};
+
+// A checkpoint is of its step, however long after that it is written; and training comes to the same.
+TEST(CheckpointWriterTest, UpdatesWaitUntilTheirUnitWasRead) {
+  const SavedRun reference;
+  const auto whole = reference.run(1, reference.sets(1), 6);
+  for (const char* tier : {"device", "host", "nvme"}) {
+    SCOPED_TRACE(tier);
+    const SavedRun run;
+    const auto sets =
+        run.sets(1, {std::string("zero.optimizer=") + tier, "memory.nvme=" + run.folder().path().string()});
+    SlowDisk disk;
+    const auto first = run.run(1, sets, 5, {2}, &disk);
+    EXPECT_EQ(first.losses, std::vector(whole.losses.begin(), whole.losses.begin() + 5));
+    const auto rest = run.run(1, sets, 6);
+    EXPECT_EQ(rest.resumed, "step-00000002");
+    EXPECT_EQ(rest.losses, std::vector(whole.losses.begin() + 2, whole.losses.end()));
+    EXPECT_EQ(rest.weights, whole.weights);
+  }
+}
+
+}  // namespace
+}  // namespace strata::runtime
