@@ -1,7 +1,6 @@
 // Disks that fail at any operation, bits that flip in any file, folders in use: the older or the newer checkpoint
 // loads, and no damaged one without a word.
 #include <gmock/gmock.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -10,7 +9,6 @@
 
 #include "tests/dist/tiny_run.h"
 #include "tests/failure.h"
-#include "tests/refusing_system.h"
 #include "tests/runtime/saved_run.h"
 
 namespace strata::tests {
@@ -243,91 +241,6 @@ TEST_F(CheckpointCommand, AStartThatFailsLeavesNothing) {
   run_.folder().write("checkpoints/notes.txt", "mine");
   EXPECT_EQ(run(failing).code, static_cast<int>(Exit::corrupt));
   EXPECT_TRUE(fs::exists(run_.file("checkpoints/notes.txt")));
-}
-
-// Every command takes the checkpoint that train goes on from, and says which it passed over: here the newest, of which
-// a moment is damaged that eval, export and generate do not need.
-TEST_F(CheckpointCommand, NewestWholeIsTheSameInEveryCommand) {
-  ASSERT_EQ(run(train({"checkpoint.every=1"})).code, 0);
-  const std::string newest = run_.file("checkpoints/step-00000003");
-  std::fstream(newest + "/rank-00000-of-00001.safetensors", std::ios::binary | std::ios::in | std::ios::out)
-      .seekp(-2, std::ios::end)
-      .write("\x7f\x7f", 2);
-  const std::string folder = run_.file("checkpoints");
-  const auto eval = run_.command("eval", {"data.validation=" + run_.file("tokens.bin"), "checkpoint.dir=" + folder});
-  const std::vector<std::vector<std::string>> commands = {
-      eval,
-      under_mpirun(2, eval),
-      run_.command("eval", {"data.validation=" + run_.file("tokens.bin"), "checkpoint.resume=" + folder}),
-      {STRATA, "eval", "--set", "model.path=" + folder, "--set", "data.validation=" + run_.file("tokens.bin"), "--set",
-       "data.seq_len=16"},
-      {STRATA, "generate", "--model", folder, "--prompt-tokens", "1,2", "--max-new-tokens", "2"},
-      under_mpirun(2, {STRATA, "generate", "--model", folder, "--prompt-tokens", "1,2", "--max-new-tokens", "2"}),
-      {STRATA, "export", folder, "-o", run_.file("exported")},
-      {STRATA, "inspect", folder},
-      run_.train_stored(folder),
-      train({"training.max_steps=4"}),
-  };
-  for (const auto& command : commands) {
-    const Outcome outcome = run(command);
-    SCOPED_TRACE(outcome.all());
-    EXPECT_EQ(outcome.code, 0);
-    const auto passed = outcome.complaints();
-    EXPECT_EQ(std::count_if(passed.begin(), passed.end(),
-                            [&](const std::string& line) {
-                              return line.starts_with("passed over " + newest) &&
-                                     line.find("expected checksum") != std::string::npos;
-                            }),
-              1);
-    if (command[1] != "train") EXPECT_THAT(outcome.all(), HasSubstr("step-00000002"));
-  }
-}
-
-// What cannot be opened is not damaged. With a few open files more or less the run goes on or ends; it never starts
-// over, and what was there stays.
-TEST_F(CheckpointCommand, TooFewOpenFiles) {
-  ASSERT_EQ(run(under_mpirun(4, train({"checkpoint.every=1", "training.max_steps=4"}))).code, 0);
-  int ended = 0, went_on = 0;
-  for (int files = 4; files <= 32; files += 2) {
-    std::vector<std::string> command = {"sh", "-c", fmt::format("ulimit -n {}; exec \"$@\"", files), "sh"};
-    for (const std::string& word : train({"checkpoint.every=1", "training.max_steps=4"})) command.push_back(word);
-    const Outcome outcome = run(command);
-    ++(outcome.code == 0 ? went_on : ended);
-    EXPECT_EQ(outcome.code == 0, outcome.errors.find("goes on after step 4") != std::string::npos) << outcome.all();
-    EXPECT_THAT(outcome.errors, testing::Not(HasSubstr("passed over"))) << files;
-    for (const char* step : {"step-00000003", "step-00000004"})
-      EXPECT_TRUE(fs::exists(run_.file("checkpoints") + "/" + step + "/manifest.json")) << files;
-  }
-  EXPECT_GT(ended, 0);
-  EXPECT_GT(went_on, 0);
-}
-
-// The drive's last word on what was written: nothing of it is published.
-TEST_F(CheckpointCommand, FsyncFails) {
-  Outcome outcome;
-  with_failing({SYS_fsync}, EIO, [&] { outcome = run(train({"checkpoint.every=1"})); });
-  EXPECT_EQ(outcome.code, static_cast<int>(Exit::failed)) << outcome.all();
-  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("written to the disk"), HasSubstr("Input/output error")));
-  for (const auto& entry : fs::directory_iterator(run_.file("checkpoints")))
-    EXPECT_THAT(entry.path().filename().string(), testing::AnyOf("lock", HasSubstr(".writing-")));
-}
-
-// Read while a run writes newer ones and removes older ones: what is read stays until it was.
-TEST_F(CheckpointCommand, ReadWhileARunGoesOn) {
-  Running running(train({"training.max_steps=1000000", "checkpoint.every=1", "checkpoint.keep=1"}));
-  while (!fs::exists(run_.file("checkpoints/step-00000002"))) usleep(1000);
-  for (int i = 0; i < 10; ++i) {
-    const std::string to = run_.file(fmt::format("exported-{}", i));
-    for (const auto& command : {std::vector<std::string>{STRATA, "export", run_.file("checkpoints"), "-o", to},
-                                run_.command("eval", {"data.validation=" + run_.file("tokens.bin"),
-                                                      "checkpoint.dir=" + run_.file("checkpoints")})}) {
-      const Outcome outcome = run(command);
-      EXPECT_EQ(outcome.code, 0) << outcome.all();
-      EXPECT_THAT(outcome.errors, testing::Not(HasSubstr("passed over")));
-    }
-  }
-  running.send(SIGUSR1);
-  EXPECT_EQ(running.wait().code, static_cast<int>(Exit::requeue));
 }
 
 TEST_F(CheckpointCommand, NewerVersion) {
