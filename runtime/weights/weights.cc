@@ -127,6 +127,7 @@ std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, 
   const Recipe& recipe = job.recipe;
   if (recipe.model.init != Init::pretrained) return random_weights(*job.model, recipe.training.seed);
   const ModelFolder folder = agree_on_model(*recipe.model.path, threads, world, note);
+  if (world.rank() == 0 && folder.path() != *recipe.model.path) note("weights of " + folder.path().string());
   std::unique_ptr<WeightSource> weights;
   comm::agree(world, [&] { weights = folder.weights(*job.model); });
   return weights;
