@@ -25,5 +25,22 @@ TEST(ModelFolderTest, IsTheNewestWholeCheckpoint) {
   EXPECT_FAILURE(ModelFolder(run.checkpoints()), Exit::corrupt, HasSubstr("none of its 3 checkpoints is whole"));
 }
 
+// Read to the last block, also of the moments that nobody asks a model for; a checkpoint of its own path is not.
+TEST(ModelFolderTest, WholeIsWhatATrainingWouldGoOnFromOnAllRanks) {
+  const SavedRun run;
+  run.run(2, run.sets(2, {"zero.stage=3"}), 3, {2, 3});
+  const auto newest = run.checkpoints() / "step-00000003";
+  std::fstream(newest / "rank-00001-of-00002.safetensors", std::ios::binary | std::ios::in | std::ios::out)
+      .seekp(-1, std::ios::end)
+      .put('\x7f');
+  comm::run_threads(3, [&](comm::World& world) {
+    std::vector<std::string> notes;
+    const auto note = [&](const std::string& text) { notes.push_back(text); };
+    EXPECT_EQ(agree_on_model(run.checkpoints(), 1, world, note).path(), run.checkpoints() / "step-00000002");
+    EXPECT_EQ(notes.size(), world.rank() == 0 ? 1u : 0u);
+    EXPECT_EQ(agree_on_model(newest, 1, world, note).path(), newest);
+  });
+}
+
 }  // namespace
 }  // namespace strata::runtime
