@@ -5,6 +5,7 @@
 #include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "comm/mpi/mpi.h"
+#include "comm/mpi/start_watch.h"
 
 namespace strata::comm {
 namespace {
@@ -30,7 +31,11 @@ Launch find_launch() {
 }
 
 std::unique_ptr<World> connect_mpi(const Launch& launch, Transport transport) {
-  auto session = std::make_unique<MpiSession>();
+  std::unique_ptr<MpiSession> session;
+  {
+    const StartWatch watch(launch.rank, launch.ranks);
+    session = std::make_unique<MpiSession>();
+  }
   // As many runs as ranks, each writing the same checkpoints, is what this would otherwise become.
   if (launch.ranks > 1 && session->size == 1)
     throw AgreedError(Exit::usage,

@@ -33,7 +33,7 @@ class Line {
     const auto now = std::chrono::steady_clock::now();
     if (!live_ || (done < all && now - drawn_ < std::chrono::milliseconds(100))) return;
     drawn_ = now;
-    fmt::print(stderr, "\r{} of {} micro-batches{}", done, all, done == all ? "\n" : "");
+    tell(fmt::format("\r{} of {} micro-batches{}", done, all, done == all ? "\n" : ""));
   }
 
  private:
@@ -71,11 +71,11 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
     throw;
   }
   require_same_plan(job, world);
+  const std::string ranks_threads = threads_text(share, threads, world);
   if (speaks)
-    fmt::print(stderr, "strata: {} of {} parameters, {}; {}; {} {} a rank ({}); {} a rank on {}\n", job.model->family,
-               runtime::count_text(job.model->parameters()), device::name_of(recipe.training.precision),
-               world.describe(), threads, threads == 1 ? "thread" : "threads", share.note,
-               runtime::memory_text(job.plan.memory), runtime::describe(recipe.device.seat));
+    say("{} of {} parameters, {}; {}; {}; {} a rank on {}", job.model->family,
+        runtime::count_text(job.model->parameters()), device::name_of(recipe.training.precision), world.describe(),
+        ranks_threads, runtime::memory_text(job.plan.memory), runtime::describe(recipe.device.seat));
 
   const auto weights = runtime::weights_to_evaluate(job, world, threads, note);
   runtime::Evaluator evaluator(job, world, threads, *weights, runtime::agree_on_algorithms(job, world, note));
@@ -85,7 +85,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
     line.show(done, all);
   });
   if (!speaks) return;
-  fmt::print(stderr, "strata: weights read in {:.2f} s\n", evaluator.load_seconds());
+  say("weights read in {:.2f} s", evaluator.load_seconds());
   fmt::print("loss {:.6f}  perplexity {:.4f}  {} tokens in {} sequences  {:.0f} tokens/s\n", result.loss,
              result.perplexity, result.labels, result.sequences, result.tokens_per_s);
   if (!json) return;

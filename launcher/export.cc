@@ -1,9 +1,5 @@
 #include "launcher/export.h"
 
-#include <fmt/format.h>
-
-#include <cstdio>
-
 #include "base/error.h"
 #include "launcher/printable.h"
 #include "launcher/rank/cores.h"
@@ -15,8 +11,8 @@ int export_model(const ExportOptions& options) {
   const auto folder = runtime::ModelFolder::whole(options.from, bind_cores(0, 1).cores, note);
   runtime::export_model(folder, options.to,
                         {.dtype = options.dtype == "bf16" ? device::DType::bf16 : device::DType::fp32});
-  fmt::print(stderr, "strata: {} exported to {} in {}{}\n", folder.path().string(), options.to.string(), options.dtype,
-             folder.hugging_face() ? "" : "; no tokenizer's files are known to copy");
+  say("{} exported to {} in {}{}", folder.path().string(), options.to.string(), options.dtype,
+      folder.hugging_face() ? "" : "; no tokenizer's files are known to copy");
   return static_cast<int>(Exit::done);
 }
 

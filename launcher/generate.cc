@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "comm/agreement.h"
+#include "comm/same_files.h"
 #include "launcher/outputs.h"
 #include "launcher/printable.h"
 #include "launcher/rank/agreement.h"
@@ -137,7 +138,12 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
     if (prompt.empty()) fail(Exit::usage, "the prompt is empty: generation needs a token to start from");
     sets = recipe_of(options, folder, prompt.size() + static_cast<std::size_t>(options.max_new_tokens));
   });
-  require_same("prompt", fmt::format("{}", fmt::join(prompt, " ")));
+  require_same("prompt or other options",
+               fmt::format("{} {} {} {} {}", fmt::join(prompt, " "), options.max_new_tokens, options.temperature,
+                           options.top_p, options.seed));
+  const comm::Seen seen_ends{"end-of-text token (generation_config.json, config.json, the tokenizer)",
+                             fmt::format("{}", fmt::join(ends, " "))};
+  comm::require_same({&seen_ends, 1}, world);
   runtime::Recipe recipe = read_recipe(std::nullopt, sets, world, false);
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
   const runtime::Capacity capacity = agree_on_capacity(recipe, world);
@@ -158,8 +164,7 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
         fail(Exit::usage, "token {} of the prompt is not below the model's vocabulary of {}", token,
              job.model->vocabulary);
   });
-  if (speaks && *recipe.model.path != options.model)
-    fmt::print(stderr, "strata: weights of {}\n", recipe.model.path->string());
+  if (speaks && *recipe.model.path != options.model) say("weights of {}", recipe.model.path->string());
   const auto weights = runtime::first_weights(job, world, threads, note);
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
   runtime::Generator generator(job, world, threads, *weights, algorithms);
@@ -179,10 +184,10 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   if (decoder) write(decoder->finish());
   if (isatty(STDOUT_FILENO) == 1) fmt::print("\n");
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) fail(Exit::failed, "standard output cannot be written");
-  fmt::print(stderr, "strata: {} tokens read in {:.2f} s, {} written at {:.1f} tokens/s ({}, {}, {} {} a rank{})\n",
-             prompt.size(), result.prompt_s, result.tokens.size(), result.tokens_per_s(),
-             device::name_of(recipe.training.precision), world.describe(), threads, threads == 1 ? "thread" : "threads",
-             job.plan.sharded_parameters() ? ", weights sharded" : "");
+  say("{} tokens read in {:.2f} s, {} written at {:.1f} tokens/s ({}, {}, {} {} a rank{})", prompt.size(),
+      result.prompt_s, result.tokens.size(), result.tokens_per_s(), device::name_of(recipe.training.precision),
+      world.describe(), threads, threads == 1 ? "thread" : "threads",
+      job.plan.sharded_parameters() ? ", weights sharded" : "");
   if (!json) return;
   json->write(fmt::format(
       "{{\"prompt_tokens\":[{}],\"tokens\":[{}],\"text\":{},\"prompt_s\":{},\"tokens_per_s\":{},\"ranks\":{},"

@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -25,6 +24,7 @@
 #include "launcher/measure/calibrate.h"
 #include "launcher/plan.h"
 #include "launcher/printable.h"
+#include "launcher/rank/run_as_rank.h"
 #include "launcher/tokenize.h"
 #include "launcher/train.h"
 #include "runtime/recipe/keys.h"
@@ -50,8 +50,8 @@ bool is_another_rank() {
   return false;
 }
 bool is_of_one_process(std::string_view command) {
-  return command != "train" && command != "eval" && command != "generate" && command != "calibrate" &&
-         command != "bench";
+  constexpr std::string_view kCommands[] = {"plan", "export", "tokenize", "inspect", "doctor", "keys"};
+  return std::find(std::begin(kCommands), std::end(kCommands), command) != std::end(kCommands);
 }
 
 template <typename Options>
@@ -200,20 +200,19 @@ int run(int argc, char** argv) {
   const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
   const auto named = [&](const CLI::App* known) { return argc > 1 && known->get_name() == argv[1]; };
   try {
-    if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named)) {
-      strata::fail(Exit::usage, "there is no command {} (see strata --help)", argv[1]);
-    }
+    if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named))
+      return strata::launcher::refuse_as_rank(
+          {Exit::usage, fmt::format("there is no command {} (see strata --help)", argv[1])});
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    if (is_another_rank()) return static_cast<int>(Exit::usage);
+    if (error.get_exit_code() == 0) return is_another_rank() ? 0 : app.exit(error);  // --help, --version
     std::string hint = "see strata --help";
     if (const auto it = std::find_if(commands.begin(), commands.end(), named); it != commands.end())
       hint = "see strata " + (*it)->get_name() + " --help";
     if (const std::string key = assignment_among(argc, argv); !key.empty()) hint = "a key of the recipe: --set " + key;
-    std::fprintf(stderr, "strata: %s (%s)\n", strata::launcher::printable(error.what()).c_str(),
-                 strata::launcher::printable(hint).c_str());
-    return static_cast<int>(Exit::usage);
+    const strata::Error wrong(Exit::usage, fmt::format("{} ({})", error.what(), hint));
+    if (argc > 1 && is_of_one_process(argv[1])) throw wrong;
+    return strata::launcher::refuse_as_rank(wrong);
   }
   std::cout.flush();
   if (!std::cout) strata::fail(Exit::failed, "standard output cannot be written");
@@ -226,16 +225,19 @@ int main(int argc, char** argv) {
   if (argc > 1 && is_of_one_process(argv[1]) && is_another_rank()) return static_cast<int>(Exit::done);
   // A write above the file size limit is then an error with a path, not a signal.
   std::signal(SIGXFSZ, SIG_IGN);
+  // A long run goes on where nobody reads what it says any more (`strata train 2>&1 | head`).
+  if (argc > 1 && (argv[1] == std::string_view("train") || argv[1] == std::string_view("eval")))
+    std::signal(SIGPIPE, SIG_IGN);
   strata::device::prepare_for_gpus();
   try {
     return run(argc, argv);
   } catch (const strata::Error& error) {
-    std::fprintf(stderr, "strata: %s\n", strata::launcher::printable(error.what()).c_str());
+    strata::launcher::complain(error.what(), error.code());
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "strata: out of memory outside the plan\n");
+    strata::launcher::note("out of memory outside the plan");
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "strata: %s\n", strata::launcher::printable(error.what()).c_str());
+    strata::launcher::complain(error.what(), Exit::failed);
   }
   return static_cast<int>(Exit::failed);
 }

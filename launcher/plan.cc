@@ -173,7 +173,7 @@ int plan(const PlanOptions& options) {
     file.close();
   }
   if (fits) return static_cast<int>(Exit::done);
-  fmt::print(stderr, "strata: {}\n", runtime::refusal(job, capacity, nearest));
+  complain(runtime::refusal(job, capacity, nearest), Exit::does_not_fit);
   return static_cast<int>(Exit::does_not_fit);
 }
 

@@ -1,13 +1,17 @@
 #include "launcher/printable.h"
 
-#include <fmt/format.h>
-
 #include <cstdio>
 
 namespace strata::launcher {
 
-std::string printable(std::string_view text) {
-  std::string out(text);
+std::string printable(std::string_view text, bool lines) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\n' && !lines)
+      out += "\\n";
+    else
+      out += c;
+  }
   for (std::size_t i = 0; i < out.size(); ++i) {
     const auto byte = static_cast<unsigned char>(out[i]);
     if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f) out[i] = '?';
@@ -20,8 +24,17 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+void tell(std::string_view text) {
+  // Not fmt::print, which throws where stderr cannot be written.
+  (void)std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
 void note(std::string_view text) {
-  fmt::print(stderr, "strata: {}\n", printable(text));
+  tell("strata: " + printable(text) + "\n");
+}
+
+void complain(std::string_view text, Exit code) {
+  tell("strata: " + printable(text, code == Exit::does_not_fit) + "\n");
 }
 
 }  // namespace strata::launcher

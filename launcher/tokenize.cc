@@ -15,6 +15,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "launcher/outputs.h"
+#include "launcher/printable.h"
 #include "runtime/data/tokens.h"
 #include "text/documents.h"
 #include "text/token_writer.h"
@@ -212,7 +213,7 @@ int tokenize(const TokenizeOptions& options) {
   }
   out.commit();
   sidecar.commit();
-  fmt::print(stderr, "{}: {} tokens\n", options.out.string(), writer.count());
+  tell(fmt::format("{}: {} tokens\n", printable(options.out.string()), writer.count()));
   return 0;
 }
 

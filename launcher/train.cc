@@ -65,20 +65,18 @@ std::vector<std::uint64_t> numbers(const std::vector<std::string>& texts) {
   return out;
 }
 
-void describe_run(const runtime::Job& job, comm::World& world, int threads, const std::string& cores) {
+void describe_run(const runtime::Job& job, const comm::World& world, const std::string& threads) {
   const runtime::StepPlan& plan = job.plan;
-  fmt::print(stderr,
-             "strata: {} of {} parameters, ZeRO-{} over {} {}, {}, {} sequences of {} tokens a step, {} order, {}\n"
-             "strata: {}; {} {} a rank ({}); {} on {}\n",
-             job.model->family, runtime::count_text(job.model->parameters()), job.recipe.zero.stage, plan.ranks,
-             plan.ranks == 1 ? "rank" : "ranks", device::name_of(job.recipe.training.precision),
-             job.recipe.training.micro_batch_size * plan.accumulation * plan.ranks, job.recipe.data.seq_len,
-             plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once a step" : "reduced in order",
-             world.describe(), threads, threads == 1 ? "thread" : "threads", cores,
-             runtime::memory_text(plan.memory) + " a rank", runtime::describe(job.recipe.device.seat));
+  say("{} of {} parameters, ZeRO-{} over {} {}, {}, {} sequences of {} tokens a step, {} order, {}", job.model->family,
+      runtime::count_text(job.model->parameters()), job.recipe.zero.stage, plan.ranks,
+      plan.ranks == 1 ? "rank" : "ranks", device::name_of(job.recipe.training.precision),
+      job.recipe.training.micro_batch_size * plan.accumulation * plan.ranks, job.recipe.data.seq_len,
+      plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once a step" : "reduced in order");
+  say("{}; {}; {} a rank on {}", world.describe(), threads, runtime::memory_text(plan.memory),
+      runtime::describe(job.recipe.device.seat));
   for (const std::string& text : job.recipe.notes) note(text);
   if (!job.recipe.checkpoint.dir) note("nothing of this run is kept: checkpoint.dir names no folder for checkpoints");
-  if (plan.tile_bytes) fmt::print(stderr, "strata: {}\n", runtime::tiling_text(plan));
+  if (plan.tile_bytes) say("{}", runtime::tiling_text(plan));
 }
 
 // How drives are read and written, once for ranks that have it alike: nothing falls back silently.
@@ -89,8 +87,7 @@ void describe_drives(const runtime::Recipe& recipe, const runtime::Executor& exe
   for (const auto& folder : recipe.memory.nvme) folders += (folders.empty() ? "" : ", ") + folder.string();
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     if (texts[rank].empty() || (rank > 0 && texts[rank] == texts[0])) continue;
-    fmt::print(stderr, "strata: nvme tier{} in {}: {}\n", rank > 0 ? fmt::format(" of rank {}", rank) : "", folders,
-               texts[rank]);
+    say("nvme tier{} in {}: {}", rank > 0 ? fmt::format(" of rank {}", rank) : "", folders, texts[rank]);
   }
 }
 
@@ -192,7 +189,8 @@ void run(const std::optional<std::filesystem::path>& file, const runtime::Recipe
   agree(world, [&] {
     if (speaks) require_apart(reports_of(recipe), inputs_of(recipe, file));
   });
-  if (speaks) describe_run(job, world, threads, share.note);
+  const std::string ranks_threads = threads_text(share, threads, world);
+  if (speaks) describe_run(job, world, ranks_threads);
 
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
   // Outlives what writes its state, and is made once checkpoint.dir is known to be there.
@@ -204,17 +202,16 @@ void run(const std::optional<std::filesystem::path>& file, const runtime::Recipe
   trainer.executor().use_algorithms(algorithms);
   describe_drives(recipe, trainer.executor(), world);
   if (const std::string& attention = trainer.executor().attention(); speaks && !attention.empty())
-    fmt::print(stderr, "strata: attention by {}\n", attention);
+    say("attention by {}", attention);
   const auto start = std::chrono::steady_clock::now();
   const runtime::Start found = runtime::start_or_resume(trainer, job, world, threads, note);
   const auto& resumed = found.from;
   world.barrier();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   if (speaks && resumed)
-    fmt::print(stderr, "strata: goes on after step {} of {}, read in {:.2f} s\n", trainer.steps_done(),
-               resumed->string(), took.count());
+    say("goes on after step {} of {}, read in {:.2f} s", trainer.steps_done(), resumed->string(), took.count());
   else if (speaks && recipe.model.init == runtime::Init::pretrained)
-    fmt::print(stderr, "strata: weights read in {:.2f} s\n", took.count());
+    say("weights read in {:.2f} s", took.count());
   if (speaks && trainer.done() && resumed) note("no step is left: raise training.max_steps to go on");
   checkpoints.open(job, world, trainer, found);
   Reports reports;  // opened once everything else is known to be there
@@ -236,7 +233,7 @@ void run(const std::optional<std::filesystem::path>& file, const runtime::Recipe
   summary.timed_step = trainer.steps_done() - executor.steps_since_spans();
   summary.graph_steps = executor.graph_steps();
   if (speaks && !executor.graph_refusal().empty())
-    fmt::print(stderr, "strata: steps were issued task by task, not as a graph: {}\n", executor.graph_refusal());
+    say("steps were issued task by task, not as a graph: {}", executor.graph_refusal());
   summary.exit = static_cast<int>(ended ? ended->code() : Exit::done);
   if (reports.jsonl) reports.jsonl->close();
   if (reports.trace) {

@@ -1,11 +1,14 @@
 #include "launcher/rank/cores.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <hwloc.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
+#include <vector>
 
 namespace strata::launcher {
 namespace {
@@ -49,7 +52,22 @@ CoreShare bind_cores(int node_rank, int node_size) {
   const int share = node_size > cores ? 1 : last - first;
   if (!bound) return {share, "cores not bound: the system refused"};
   if (node_size > cores) return {share, fmt::format("{} ranks share {} cores, not bound", node_size, cores)};
-  return {share, share == cores ? fmt::format("all {} cores", cores) : fmt::format("cores {}-{}", first, last - 1)};
+  return {share, share == cores ? fmt::format("all {} cores", cores)
+                                : fmt::format("{} {} each", share, share == 1 ? "core" : "cores")};
+}
+
+std::string threads_text(const CoreShare& share, int threads, comm::World& world) {
+  int least = threads, most = threads;
+  std::vector<std::string> notes;
+  for (const std::string& text : world.exchange(fmt::format("{} {}", threads, share.note))) {
+    const int theirs = std::stoi(text);
+    least = std::min(least, theirs);
+    most = std::max(most, theirs);
+    std::string others = text.substr(text.find(' ') + 1);
+    if (std::find(notes.begin(), notes.end(), others) == notes.end()) notes.push_back(std::move(others));
+  }
+  return fmt::format("{}{} {} a rank ({})", least, most > least ? fmt::format(" to {}", most) : "",
+                     most == 1 ? "thread" : "threads", fmt::join(notes, ", others "));
 }
 
 }  // namespace strata::launcher

@@ -1,6 +1,8 @@
 #pragma once
 #include <string>
 
+#include "comm/communicator.h"
+
 namespace strata::launcher {
 
 // Binds this process to its share of the node's cores: rank `node_rank` of `node_size` gets a run of neighbouring
@@ -11,5 +13,8 @@ struct CoreShare {
   std::string note;  // what was done, for the report
 };
 CoreShare bind_cores(int node_rank, int node_size);
+
+// "1 thread a rank (1 core each)": of all ranks, which may have different shares. Collective.
+std::string threads_text(const CoreShare& share, int threads, comm::World& world);
 
 }  // namespace strata::launcher

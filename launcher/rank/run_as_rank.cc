@@ -51,11 +51,11 @@ int end_failed(comm::World& world, const std::exception& error) {
   const Failure failure = world.failure(), own = world.abort_token().failure();
   if (!world.speaks()) return static_cast<int>(failure.code);
   if (failure.rank != world.rank())
-    fmt::print(stderr, "strata: rank {} ends: {}\n", world.rank(), printable(failure.cause));
+    complain(fmt::format("rank {} ends: {}", world.rank(), failure.cause), failure.code);
   else if (world.size() > 1)
-    fmt::print(stderr, "strata: rank {}: {}\n", world.rank(), printable(own.cause));
+    complain(fmt::format("rank {}: {}", world.rank(), own.cause), own.code);
   else
-    fmt::print(stderr, "strata: {}\n", printable(own.cause));
+    complain(own.cause, own.code);
   return static_cast<int>(failure.code);
 }
 
@@ -70,13 +70,19 @@ int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<cons
     world->leave();
     return static_cast<int>(Exit::done);
   } catch (const AgreedError& error) {
-    if ((world ? world->rank() : comm::launched_rank()) == 0)
-      fmt::print(stderr, "strata: {}\n", printable(error.what()));
+    if ((world ? world->rank() : comm::launched_rank()) == 0) complain(error.what(), error.code());
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
     if (!world) throw;
     return end_failed(*world, error);
   }
+}
+
+int refuse_as_rank(const Error& error) {
+  if (comm::launched_ranks() > 1)
+    return run_as_rank(std::nullopt, {}, [&](comm::World& world) { comm::agree(world, [&] { throw Error(error); }); });
+  complain(error.what(), error.code());
+  return static_cast<int>(error.code());
 }
 
 }  // namespace strata::launcher

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "base/error.h"
 #include "comm/communicator.h"
 
 namespace strata::launcher {
@@ -14,5 +15,9 @@ namespace strata::launcher {
 // that failed first.
 int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
                 const std::function<void(comm::World&)>& run);
+
+// Ends a program whose command line is wrong, perhaps on this rank alone: the others, which may wait for it, are told,
+// and it is said once. Returns the exit code.
+int refuse_as_rank(const Error& error);
 
 }  // namespace strata::launcher

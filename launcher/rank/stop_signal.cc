@@ -14,6 +14,8 @@ void request_stop(int) {
 StopSignal::StopSignal() {
   stop_requested = 0;
   for (const int signal : {SIGTERM, SIGUSR1}) std::signal(signal, request_stop);
+  // The terminal is gone; nohup has it ignored.
+  if (std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, request_stop);
   // Ctrl-C asks once; the second one ends the process where it stands. A shell's background jobs ignore it.
   if (std::signal(SIGINT, SIG_IGN) != SIG_IGN) {
     struct sigaction once {};

@@ -32,6 +32,8 @@ class SharedCheckpoint final : public WeightSource {
   void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
     weights_->prefetch(unit, parameter, begin, count);
   }
+  // With the checksums of everything else in it.
+  std::vector<Seen> seen() const override { return {look_at(checkpoint_.path() / kManifestName, "weights")}; }
 
  private:
   std::shared_ptr<const Checkpoint> checkpoint_;

@@ -224,6 +224,11 @@ void TokenFile::check_all() const {
   }
 }
 
+Seen TokenFile::seen(const std::string& key) const {
+  return {fmt::format("{} ({})", path().string(), key),
+          fmt::format("{}, {} tokens of {} bytes", print_of(file_.bytes(), kOfFile), count_, width_)};
+}
+
 std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, const char* key) {
   std::vector<fs::path> out;
   for (const std::string& pattern : patterns) {
@@ -251,12 +256,13 @@ std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, con
   return out;
 }
 
-std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key,
-                                        std::int64_t vocab_size) {
+std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key, std::int64_t vocab_size,
+                                        std::vector<Seen>& seen) {
   std::vector<TokenFile> out;
   for (const fs::path& path : expand_patterns(patterns, key)) {
     const TokenFile& file = out.emplace_back(path, vocab_size);
     if (file.count() * static_cast<std::uint64_t>(file.width()) < kCheckWhole) file.check_all();
+    seen.push_back(file.seen(key));  // now: what was checked is still in the page cache
   }
   return out;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "comm/same_files.h"
 
 namespace strata::runtime {
 
@@ -46,6 +47,9 @@ class TokenFile {
   // is another.
   void check_all() const;
 
+  // The file and how it is read, to be compared over ranks: all of its bytes where it has at most 1 GiB, else samples.
+  Seen seen(const std::string& key) const;
+
  private:
   [[noreturn]] void outside(std::uint64_t index, std::uint64_t value) const;
   template <typename T>
@@ -63,8 +67,9 @@ class TokenFile {
 // `key`, matches nothing.
 std::vector<std::filesystem::path> expand_patterns(std::span<const std::string> patterns, const char* key);
 
-// Opens them all; files below 1 GiB are checked whole (larger ones when they are read).
-std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key,
-                                        std::int64_t vocab_size);
+// Opens them all; files below 1 GiB are checked whole (larger ones when they are read). What this rank sees of each
+// goes to the end of `seen`.
+std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key, std::int64_t vocab_size,
+                                        std::vector<Seen>& seen);
 
 }  // namespace strata::runtime

@@ -1,5 +1,7 @@
 #include "runtime/recipe/recipe.h"
 
+#include <simdjson.h>
+
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -243,6 +245,23 @@ class Loader {
   std::map<std::string, RecipeValue> given_;
 };
 
+// A checkpoint keeps the recipe as JSON, which has no other bytes than UTF-8's: its manifest could not be read again.
+void require_utf8(const Recipe& recipe) {
+  std::istringstream lines(to_text(recipe));
+  for (std::string line; std::getline(lines, line);) {
+    if (simdjson::validate_utf8(line)) continue;
+    std::string escaped;
+    for (const char c : line)
+      escaped += static_cast<unsigned char>(c) < 0x80 ? std::string(1, c)
+                                                      : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    fail(
+        Exit::usage,
+        "{}: these bytes are not UTF-8, and checkpoints could not say where they come from: rename the file or folder, "
+        "or name a link to it",
+        escaped);
+  }
+}
+
 }  // namespace
 
 Recipe load_recipe(const std::optional<fs::path>& path, std::span<const std::string> sets) {
@@ -265,7 +284,9 @@ Recipe load_recipe(const std::optional<fs::path>& path, std::span<const std::str
     }
     for (const Assignment& assignment : assignments) loader.apply(assignment, {});
   }
-  return loader.finish();
+  Recipe recipe = loader.finish();
+  require_utf8(recipe);
+  return recipe;
 }
 
 device::Algorithm Recipe::Optimizer::algorithm() const {

@@ -24,13 +24,15 @@ using comm::AgreedError;
 DisjointSequences open_validation(const Job& job, comm::World& world) {
   const Recipe& recipe = job.recipe;
   std::optional<DisjointSequences> data;
+  std::vector<Seen> seen;
   agree(world, [&] {
     if (recipe.data.validation.empty())
       fail(Exit::usage, "data.validation is missing: the token files to evaluate on (strata tokenize makes them)");
-    data.emplace(
-        open_token_files(recipe.data.validation, "data.validation", static_cast<std::int64_t>(job.model->vocabulary)),
-        recipe.data.seq_len, recipe.training.micro_batch_size);
+    data.emplace(open_token_files(recipe.data.validation, "data.validation",
+                                  static_cast<std::int64_t>(job.model->vocabulary), seen),
+                 recipe.data.seq_len, recipe.training.micro_batch_size);
   });
+  require_same(seen, world);
   return std::move(*data);
 }
 
@@ -87,7 +89,7 @@ Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const Weig
   STRATA_CHECK(job.plan.forward_only);
   executor_.use_algorithms(std::move(algorithms));
   const auto start = std::chrono::steady_clock::now();
-  agree(world, [&] { load_weights(executor_, job.plan, weights, threads); });
+  load_same_weights(executor_, job.plan, weights, threads, world);
   load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 

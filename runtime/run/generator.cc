@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "comm/agreement.h"
 
 namespace strata::runtime {
 
@@ -12,7 +11,7 @@ Generator::Generator(const Job& job, comm::World& world, int threads, const Weig
                      std::shared_ptr<const device::AlgorithmTable> algorithms)
     : job_(job), executor_(job.plan, *job.model, world, {}, threads, job.recipe.io_options()) {
   executor_.use_algorithms(std::move(algorithms));
-  comm::agree(world, [&] { load_weights(executor_, job.plan, weights, threads); });
+  load_same_weights(executor_, job.plan, weights, threads, world);
 }
 
 std::span<const float> Generator::append(std::span<const std::uint32_t> tokens) {

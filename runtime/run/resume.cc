@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "comm/same_files.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/readable_file.h"
 #include "runtime/job/algorithms.h"
@@ -200,6 +201,10 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
   Start start;
   const Candidates choice = candidates(job.recipe.checkpoint, world);
   for (FoundCheckpoint found : choice.found) {
+    if (found.damage.empty()) {
+      const comm::Seen manifest = comm::look_at(found.path / kManifestName, "the checkpoint to go on from");
+      comm::require_same({&manifest, 1}, world);  // the checksums of all else are in it
+    }
     if (found.damage.empty()) try {
         Progress progress;
         comm::agree(world, [&] {

@@ -27,23 +27,25 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
                 io.value_or(job.recipe.io_options())),
       scaler_(job.recipe.training.precision == device::DType::fp16, job.recipe.fp16) {
   const Recipe& recipe = job.recipe;
+  std::vector<Seen> seen;
   agree(world, [&] {
+    const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
     if (!recipe.data.train.empty())
-      batches_ = std::make_unique<Batches>(
-          open_token_files(recipe.data.train, "data.train", static_cast<std::int64_t>(job.model->vocabulary)),
-          recipe.data.seq_len, recipe.training.micro_batch_size, recipe.data.order, recipe.training.seed);
+      batches_ = std::make_unique<Batches>(open_token_files(recipe.data.train, "data.train", vocabulary, seen),
+                                           recipe.data.seq_len, recipe.training.micro_batch_size, recipe.data.order,
+                                           recipe.training.seed);
     // Read by `strata eval` alone; what is wrong with them is better known now.
     if (!recipe.data.validation.empty())
-      (void)open_token_files(recipe.data.validation, "data.validation",
-                             static_cast<std::int64_t>(job.model->vocabulary));
+      (void)open_token_files(recipe.data.validation, "data.validation", vocabulary, seen);
   });
+  require_same(seen, world);
   progress_.loss_scale = scaler_.state();
   if (weights == Weights::initial) load_initial_weights(threads);
 }
 
 void Trainer::load_initial_weights(int threads, const Note& note) {
   const auto weights = first_weights(job_, world_, threads, note);
-  agree(world_, [&] { load_weights(executor_, job_.plan, *weights, threads); });
+  load_same_weights(executor_, job_.plan, *weights, threads, world_);
 }
 
 void Trainer::restore(const Progress& progress) {

@@ -1,6 +1,10 @@
 #include "runtime/weights/weights.h"
 
+#include <fmt/ranges.h>
+#include <xxhash.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -80,12 +84,16 @@ class StoredWeights final : public WeightSource {
       fail(Exit::corrupt, "{}: tensor {} is not one that this {} model has; check config.json", tensor.file.string(),
            tensor.name, model.family);
     }
+    for (const auto& tensors : tensors_) read_.emplace_back(tensors.size());
   }
 
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
     const models::StoredTensor& tensor = *tensors_[unit][parameter];
     models::read_elements(tensor, begin, out);
-    MappedFile::release(part_of(tensor, begin, out.size()));  // what is mapped counts as the rank's memory
+    const auto bytes = part_of(tensor, begin, out.size());
+    // A sum: threads come in any order.
+    read_[unit][parameter] += XXH3_64bits_withSeed(bytes.data(), bytes.size(), begin);
+    MappedFile::release(bytes);  // what is mapped counts as the rank's memory
     for (std::size_t i = 0; i < out.size(); ++i)
       if (!std::isfinite(out[i]))
         fail(Exit::corrupt, "{}: tensor {} holds {} at element {}, where finite weights are expected",
@@ -97,7 +105,28 @@ class StoredWeights final : public WeightSource {
     MappedFile::will_need(part_of(*tensors_[unit][parameter], begin, count));
   }
 
+  std::vector<Seen> seen() const override {
+    return of_tensors([](const models::StoredTensor& tensor, std::size_t, std::size_t) {
+      return fmt::format("{} [{}], {}", tensor.dtype, fmt::join(tensor.shape, ", "), print_of(tensor.bytes, kOfTensor));
+    });
+  }
+  std::vector<Seen> seen_as_read() const override {
+    return of_tensors([&](const models::StoredTensor&, std::size_t unit, std::size_t parameter) {
+      return fmt::format("hash {:016x}", read_[unit][parameter].load());
+    });
+  }
+
  private:
+  template <typename Print>
+  std::vector<Seen> of_tensors(Print&& print) const {
+    std::vector<Seen> all;
+    for (std::size_t unit = 0; unit < tensors_.size(); ++unit)
+      for (std::size_t p = 0; p < tensors_[unit].size(); ++p) {
+        const models::StoredTensor& tensor = *tensors_[unit][p];
+        all.push_back({fmt::format("tensor {} of {}", tensor.name, tensor.file.string()), print(tensor, unit, p)});
+      }
+    return all;
+  }
   static std::span<const std::byte> part_of(const models::StoredTensor& tensor, std::size_t begin, std::size_t count) {
     const std::size_t element = size_of(*tensor.type);
     return tensor.bytes.subspan(begin * element, count * element);
@@ -107,7 +136,8 @@ class StoredWeights final : public WeightSource {
   }
 
   models::Safetensors file_;
-  std::vector<std::vector<const models::StoredTensor*>> tensors_;  // by unit and parameter
+  std::vector<std::vector<const models::StoredTensor*>> tensors_;      // by unit and parameter
+  mutable std::vector<std::vector<std::atomic<std::uint64_t>>> read_;  // hashes of what was read of each, added up
 };
 
 constexpr std::size_t kChunk = 1u << 18;  // elements read at once: a block of a checkpoint
@@ -186,6 +216,14 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
     });
     store_weights(executor, plan, c.unit, c.begin, values);
   });
+}
+
+void load_same_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads,
+                       comm::World& world) {
+  require_same(source.seen(), world);
+  comm::agree(world, [&] { load_weights(executor, plan, source, threads); });
+  // Where each rank reads a part of its own, no two have read the same.
+  if (!plan.sharded_parameters()) require_same(source.seen_as_read(), world);
 }
 
 }  // namespace strata::runtime

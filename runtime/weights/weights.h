@@ -4,8 +4,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.h"
+#include "comm/same_files.h"
 #include "models/model.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/execute/executor.h"
@@ -23,6 +25,11 @@ class WeightSource {
   // Says that `count` elements from `begin` will be read soon: starts what a read of them would wait for.
   virtual void prefetch(std::size_t /*unit*/, std::size_t /*parameter*/, std::size_t /*begin*/,
                         std::size_t /*count*/) const {}
+
+  // For ranks that must read from the same files: what can be seen of them before anything is read, and what was read
+  // so far, alike on ranks that read the same stretches. Nothing where weights come from no file.
+  virtual std::vector<Seen> seen() const { return {}; }
+  virtual std::vector<Seen> seen_as_read() const { return {}; }
 };
 
 // Drawn as each parameter's Init says from Philox keyed by the seed, with the parameter's place in the model and the
@@ -44,6 +51,11 @@ void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, s
 
 // Fills this rank's parameters and fp32 masters on `threads` threads.
 void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads);
+
+// Collective: the same on all ranks, which are found to read from the same files: by what can be seen of them before,
+// and where every rank reads all weights, by a hash of each tensor as it was read. Throws AgreedError naming a rank.
+void load_same_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads,
+                       comm::World& world);
 
 // Hash of the fp32 master weights, 32 hex digits: the sum over blocks of kShardAlignment, at fixed places of each unit,
 // of XXH3-128 of their bytes seeded by the place; so it does not depend on shards. Collective.

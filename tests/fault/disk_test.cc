@@ -24,6 +24,47 @@ TEST_F(DiskFault, FullDisk) {
   EXPECT_COMPLAINT(run(plan), Exit::failed, AllOf(HasSubstr("/dev/full"), HasSubstr("No space left")));
 }
 
+// `command` with its stdout or stderr on a full disk.
+std::vector<std::string> onto_full_disk(const char* redirection, const std::vector<std::string>& command) {
+  std::vector<std::string> all = {"sh", "-c", std::string("exec \"$@\" ") + redirection + "/dev/full", "sh"};
+  all.insert(all.end(), command.begin(), command.end());
+  return all;
+}
+
+TEST_F(DiskFault, WhatWasAskedForOnStdoutIsMissed) {
+  EXPECT_COMPLAINT(run(onto_full_disk(">", {STRATA, "inspect", run_.file("tokens.bin")})), Exit::failed,
+                   HasSubstr("standard output cannot be written"));
+  EXPECT_COMPLAINT(run(onto_full_disk(">", {STRATA, "keys"})), Exit::failed,
+                   HasSubstr("standard output cannot be written"));
+}
+
+// A full disk behind the log: what the program did stands, and its exit code says what that is.
+TEST_F(DiskFault, StderrOnAFullDiskChangesNoExitCode) {
+  const auto code_of = [](const std::vector<std::string>& command) {
+    const Outcome outcome = run(onto_full_disk("2>", command));
+    EXPECT_TRUE(outcome.in_time) << outcome.all();
+    return static_cast<Exit>(outcome.code);
+  };
+  const std::string dir = "checkpoint.dir=" + run_.file("checkpoints");
+  EXPECT_EQ(code_of(run_.train({dir, "checkpoint.stop_after=2"})), Exit::requeue);
+  EXPECT_TRUE(std::filesystem::exists(run_.file("checkpoints/step-00000002/manifest.json")));
+  EXPECT_EQ(code_of(run_.train({dir})), Exit::done);
+  EXPECT_EQ(code_of(run_.train({dir, "training.max_step=3"})), Exit::usage);
+  auto bogus = run_.train();
+  bogus.emplace_back("--bogus");
+  EXPECT_EQ(code_of(bogus), Exit::usage);
+  EXPECT_EQ(code_of(run_.train({"memory.device=1B"})), Exit::does_not_fit);
+  EXPECT_EQ(code_of(run_.command("plan", {"memory.device=1B"})), Exit::does_not_fit);
+  run_.folder().write("empty.bin", "");
+  EXPECT_EQ(code_of(run_.train({"data.train=" + run_.file("empty.bin")})), Exit::corrupt);
+  EXPECT_EQ(code_of(run_.command("eval", {dir, "data.validation=" + run_.file("tokens.bin")})), Exit::done);
+  EXPECT_EQ(code_of({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1"}), Exit::done);
+  EXPECT_EQ(code_of({STRATA, "export", run_.file("checkpoints"), "-o", run_.file("model")}), Exit::done);
+  run_.folder().write("a.txt", "some text");
+  EXPECT_EQ(code_of({STRATA, "tokenize", "--tokenizer", "byte", "-o", run_.file("a.bin"), run_.file("a.txt")}),
+            Exit::done);
+}
+
 TEST_F(DiskFault, FullDiskInMidRunEndsAllRanks) {
   for (const char* transport : {"shared", "messages"})
     EXPECT_COMPLAINT(

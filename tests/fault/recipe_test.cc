@@ -43,6 +43,39 @@ TEST_F(RecipeFault, NamesKeyValueAndWhatIsAllowed) {
   }
 }
 
+// Bytes that no checkpoint's manifest could hold: refused before there is one.
+TEST_F(RecipeFault, PathsThatAreNotUtf8) {
+  const std::string folder = run_.file("caf\xe9");
+  std::filesystem::create_directory(folder);
+  std::filesystem::copy(run_.file("tokens.bin"), folder);
+  const std::string dir = "checkpoint.dir=" + run_.file("checkpoints");
+  for (const std::string key : {"data.train", "data.validation", "memory.nvme", "model.path", "checkpoint.dir"})
+    EXPECT_COMPLAINT(run(run_.train({dir, key + "=" + folder + "/tokens.bin"})), Exit::usage,
+                     key == "model.path"
+                         ? HasSubstr("model.")
+                         : AllOf(HasSubstr(key), HasSubstr("caf\\xe9/tokens.bin"), HasSubstr("not UTF-8")));
+  run_.folder().write("caf\xe9/my.toml",
+                      "[model]\npreset = \"tiny-gpt2\"\n[data]\ntrain = \"tokens.bin\"\nseq_len = 16\n"
+                      "[training]\nmax_steps = 1\n");
+  EXPECT_COMPLAINT(run({STRATA, "train", folder + "/my.toml", "--set", dir}), Exit::usage,
+                   AllOf(HasSubstr("data.train"), HasSubstr("not UTF-8")));
+  EXPECT_FALSE(std::filesystem::exists(run_.file("checkpoints")));
+  const std::string utf8 = run_.file("caf\u00e9");
+  std::filesystem::create_directory_symlink(folder, utf8);
+  const Outcome outcome = run(run_.train({dir, "data.train=" + utf8 + "/tokens.bin"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_EQ(run({STRATA, "inspect", run_.file("checkpoints")}).code, 0);
+}
+
+// A line break in a name makes no second line, which would look like another message.
+TEST_F(RecipeFault, AComplaintIsOneLine) {
+  const std::string name = run_.file("a\nstrata: all is well");
+  const Outcome outcome = run(run_.train({"data.train=" + name}));
+  EXPECT_COMPLAINT(outcome, Exit::usage, HasSubstr("a\\nstrata: all is well"));
+  run_.folder().write("a\nstrata: all is well", "");
+  EXPECT_COMPLAINT(run(run_.train({"data.train=" + name})), Exit::corrupt, HasSubstr("an empty file"));
+}
+
 TEST_F(RecipeFault, FileThatIsMissingOrIsNoRecipe) {
   const auto train = [&](const std::string& name) { return run({STRATA, "train", run_.file(name)}); };
   EXPECT_COMPLAINT(train("none.toml"), Exit::usage, AllOf(HasSubstr("none.toml"), HasSubstr("No such file")));

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <simdjson.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <fstream>
 #include <thread>
 
 #include "base/error.h"
@@ -102,6 +104,93 @@ TEST_F(SignalFault, Usr1ThroughMpirunStopsAll) {
   ASSERT_TRUE(running.wait_until(steps));
   running.send(SIGUSR1);
   expect_stopped(running.wait());
+}
+
+// As SIGTERM; nohup has it ignored.
+TEST_F(SignalFault, HangUpIsARequestToStop) {
+  const auto with = [](std::vector<std::string> first, const std::vector<std::string>& command) {
+    first.insert(first.end(), command.begin(), command.end());
+    return first;
+  };
+  Running running(with({"env", "--default-signal=HUP"}, train()));
+  ASSERT_TRUE(running.wait_until(steps));
+  running.send(SIGHUP);
+  expect_stopped(running.wait());
+
+  Running ignores(with({"env", "--ignore-signal=HUP"}, train()));
+  ASSERT_TRUE(ignores.wait_until(steps));
+  ignores.send(SIGHUP);
+  ignores.send(SIGTERM);
+  expect_stopped(ignores.wait());
+}
+
+// The first Ctrl-C asks and the second ends, even a run that cannot come to the end of a step: nobody reads the pipe.
+TEST_F(SignalFault, TheSecondCtrlCEndsItAtOnce) {
+  const std::string pipe = run_.file("steps.jsonl");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::vector<std::string> command = {"env", "--default-signal=INT"};
+  for (const std::string& word : train({"report.jsonl=" + pipe})) command.push_back(word);
+  Running running(command);
+  ASSERT_TRUE(running.wait_until([](const auto&, const std::string& errors) { return errors.find("solo") + 1; }));
+  running.send(SIGINT);
+  std::this_thread::sleep_for(200ms);
+  running.send(SIGINT);
+  const Outcome outcome = running.wait();
+  EXPECT_TRUE(outcome.in_time) << outcome.all();
+  EXPECT_EQ(outcome.signal, SIGINT) << outcome.all();
+}
+
+// Where the system call that process `pid` waits in is a write to `file`.
+bool waits_in_write_to(int pid, const std::string& file) {
+  std::ifstream stream(fmt::format("/proc/{}/syscall", pid));
+  long number = -1;
+  std::string fd;
+  if (!(stream >> number >> fd) || (number != SYS_write && number != SYS_writev)) return false;
+  std::error_code error;
+  return std::filesystem::read_symlink(fmt::format("/proc/{}/fd/{}", pid, std::stol(fd, nullptr, 16)), error) == file;
+}
+
+// It has nothing left to stop, and is done. The last step but one is held up in the report's full pipe meanwhile.
+TEST_F(SignalFault, TermInTheLastStepIsDone) {
+  const std::string pipe = run_.file("steps.jsonl");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  const auto size = static_cast<std::size_t>(fcntl(reader, F_SETPIPE_SZ, 4096));
+  ASSERT_EQ(write(reader, std::string(size, ' ').data(), size), static_cast<ssize_t>(size));
+  std::vector<std::string> command = {"sh", "-c", "echo $$ >" + run_.file("pid.0") + "; exec \"$@\"", "sh"};
+  const std::string dir = "checkpoint.dir=" + run_.file("checkpoints");
+  for (const std::string& word : run_.train({"training.max_steps=2", "report.jsonl=" + pipe, dir}))
+    command.push_back(word);
+  Running running(command);
+  ASSERT_TRUE(running.wait_until([](const auto&, const std::string& errors) { return errors.find("solo") + 1; }));
+  bool held = false;
+  for (int naps = 0; !held && naps < 1000; ++naps) {
+    std::this_thread::sleep_for(20ms);
+    held = waits_in_write_to(pid(0), pipe);
+  }
+  if (!held && access("/proc/self/syscall", R_OK) != 0) GTEST_SKIP() << "this system does not show /proc/PID/syscall";
+  ASSERT_TRUE(held);
+  running.send(SIGTERM);
+  std::vector<char> read_back(size);
+  EXPECT_EQ(read(reader, read_back.data(), size), static_cast<ssize_t>(size));
+  const Outcome outcome = running.wait();
+  close(reader);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("step 2/2"), HasSubstr("done after step 2")));
+  EXPECT_TRUE(std::filesystem::exists(run_.file("checkpoints/step-00000002/manifest.json")));
+}
+
+// `strata train 2>&1 | head`: the run goes on, and what it is for is written.
+TEST_F(SignalFault, AReaderThatLeavesDoesNotEndTheRun) {
+  const std::string folder = run_.folder().path().string();
+  std::vector<std::string> command = {
+      "env", "--default-signal=PIPE", "sh", "-c", "{ \"$@\"; echo $? >" + folder + "/exit.0; } 2>&1 | head -n 1", "sh"};
+  for (const std::string& word : run_.train({"training.max_steps=50", "checkpoint.dir=" + folder + "/checkpoints"}))
+    command.push_back(word);
+  const Outcome outcome = run(command);
+  EXPECT_TRUE(outcome.in_time) << outcome.all();
+  EXPECT_EQ(exit_code(0), 0);
+  EXPECT_TRUE(std::filesystem::exists(run_.file("checkpoints/step-00000050/manifest.json")));
 }
 
 // Asked before the first step there is none to finish. A pipe that nobody reads holds the run up until then.

@@ -1,0 +1,64 @@
+#include "comm/mpi/start_watch.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "comm/agreement.h"
+
+namespace strata::comm {
+namespace {
+
+constexpr const char* kVariable = "STRATA_CONNECT_SECONDS";
+// Nodes of a large run do not start a program at the same moment.
+constexpr int kSeconds = 120, kMost = 86'400;
+// In which the launcher ends the ranks above the one that spoke.
+constexpr std::chrono::seconds kTurn{2};
+constexpr int kTurns = 15;
+
+std::chrono::seconds patience() {
+  const char* asked = std::getenv(kVariable);
+  if (asked == nullptr || *asked == '\0') return std::chrono::seconds(kSeconds);
+  const std::string_view text = asked;
+  int seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc{} || end != text.data() + text.size() || seconds < 1 || seconds > kMost)
+    throw AgreedError(Exit::usage, fmt::format("{} is \"{}\" in the environment: set it to seconds from 1 to {}, or "
+                                               "unset it",
+                                               kVariable, text, kMost));
+  return std::chrono::seconds(seconds);
+}
+
+}  // namespace
+
+StartWatch::StartWatch(int rank, int ranks) {
+  if (ranks < 2) return;
+  thread_ = std::thread([this, rank, ranks, wait = patience()] { watch(wait, rank, ranks); });
+}
+
+StartWatch::~StartWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    connected_ = true;
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void StartWatch::watch(std::chrono::seconds patience, int rank, int ranks) {
+  std::unique_lock lock(mutex_);
+  if (changed_.wait_for(lock, patience + std::min(rank, kTurns) * kTurn, [&] { return connected_; })) return;
+  const std::string text = fmt::format(
+      "strata: rank {} of {} has waited {} s for the others, and not all have come: start all ranks with the same "
+      "program and command, or where they need longer to start, set {}\n",
+      rank, ranks, patience.count(), kVariable);
+  (void)std::fwrite(text.data(), 1, text.size(), stderr);
+  // Not exit(): the thread inside MPI_Init still uses what that would take down.
+  std::_Exit(static_cast<int>(Exit::failed));
+}
+
+}  // namespace strata::comm

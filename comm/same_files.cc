@@ -1,0 +1,119 @@
+#include "comm/same_files.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "comm/agreement.h"
+
+namespace strata::runtime {
+namespace {
+
+constexpr char kEnd = '\0';
+
+// Names and prints, each ended by a zero byte.
+std::string packed(std::span<const Seen> all) {
+  std::string text;
+  for (const Seen& seen : all) text += seen.name + kEnd + seen.print + kEnd;
+  return text;
+}
+
+std::vector<Seen> unpacked(std::string_view text) {
+  std::vector<Seen> all;
+  const auto next = [&] {
+    const std::string_view part = text.substr(0, text.find(kEnd));
+    text.remove_prefix(part.size() + 1);
+    return std::string(part);
+  };
+  while (!text.empty()) {
+    Seen& seen = all.emplace_back();
+    seen.name = next();
+    seen.print = next();
+  }
+  return all;
+}
+
+std::string hash_of_prints(std::span<const Seen> all) {
+  std::string text;
+  for (const Seen& seen : all) text += seen.print + kEnd;
+  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
+// What most ranks have; of several the lowest rank's.
+const std::string& most_common(const std::vector<std::string>& texts) {
+  std::map<std::string_view, std::size_t> times;
+  for (const std::string& text : texts) ++times[text];
+  return *std::max_element(texts.begin(), texts.end(),
+                           [&](const auto& a, const auto& b) { return times[a] < times[b]; });
+}
+
+// The first thing that two ranks see differently, as a sentence.
+std::string difference(std::span<const Seen> odd, std::size_t odd_rank, std::span<const Seen> usual,
+                       std::size_t usual_rank) {
+  constexpr const char* kAdvice = "give all ranks the same files under the same names";
+  const std::size_t both = std::min(odd.size(), usual.size());
+  for (std::size_t i = 0; i < both; ++i) {
+    if (odd[i].print == usual[i].print) continue;
+    if (odd[i].name != usual[i].name)
+      return fmt::format("rank {} reads {} where rank {} reads {}: {}", odd_rank, odd[i].name, usual_rank,
+                         usual[i].name, kAdvice);
+    return fmt::format("rank {} sees another {} than rank {} ({}, not {}): {}", odd_rank, odd[i].name, usual_rank,
+                       odd[i].print, usual[i].print, kAdvice);
+  }
+  const bool more = odd.size() > usual.size();
+  return fmt::format("rank {} sees {}, which rank {} does not: {}", more ? odd_rank : usual_rank,
+                     (more ? odd : usual)[both].name, more ? usual_rank : odd_rank, kAdvice);
+}
+
+}  // namespace
+
+std::string print_of(std::span<const std::byte> bytes, const Coverage& coverage) {
+  std::uint64_t hash = 0;
+  if (bytes.size() <= coverage.whole) {
+    MappedFile::will_need(bytes);
+    hash = XXH3_64bits(bytes.data(), bytes.size());
+    MappedFile::release(bytes);
+  } else {
+    // Each block's place is rounded down, so that the last one ends with the last byte.
+    const auto block = [&](std::size_t i) {
+      const std::size_t last = bytes.size() - coverage.block_bytes, gaps = coverage.blocks - 1;
+      return bytes.subspan(last / gaps * i + last % gaps * i / gaps, coverage.block_bytes);
+    };
+    for (std::size_t i = 0; i < coverage.blocks; ++i) MappedFile::will_need(block(i));
+    for (std::size_t i = 0; i < coverage.blocks; ++i) {
+      hash = XXH3_64bits_withSeed(block(i).data(), coverage.block_bytes, hash);
+      MappedFile::release(block(i));
+    }
+  }
+  return fmt::format("{} bytes, hash {:016x}", bytes.size(), hash);
+}
+
+Seen look_at(const std::filesystem::path& file, const std::string& key) {
+  Seen seen{fmt::format("{} ({})", file.string(), key), {}};
+  try {
+    seen.print = print_of(MappedFile(file).bytes(), kOfFile);
+  } catch (const Error& error) {
+    seen.print = error.what();
+  }
+  return seen;
+}
+
+void require_same(std::span<const Seen> mine, comm::World& world) {
+  if (world.size() == 1) return;
+  const std::vector<std::string> hashes = world.exchange(hash_of_prints(mine));
+  const auto usual = std::find(hashes.begin(), hashes.end(), most_common(hashes));
+  const auto odd = std::find_if(hashes.begin(), hashes.end(), [&](const auto& hash) { return hash != *usual; });
+  if (odd == hashes.end()) return;
+  const std::size_t a = static_cast<std::size_t>(odd - hashes.begin());
+  const std::size_t b = static_cast<std::size_t>(usual - hashes.begin());
+  const auto rank = static_cast<std::size_t>(world.rank());
+  const std::vector<std::string> lists = world.exchange(rank == a || rank == b ? packed(mine) : "");
+  throw comm::AgreedError(Exit::failed, difference(unpacked(lists[a]), a, unpacked(lists[b]), b));
+}
+
+}  // namespace strata::runtime

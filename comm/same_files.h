@@ -1,0 +1,38 @@
+#pragma once
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace strata::runtime {
+
+// What a rank sees of one thing that all ranks must see alike: a file, or a tensor of one.
+struct Seen {
+  std::string name;   // "/data/a.bin (data.train)"
+  std::string print;  // "1200 bytes, hash 0123456789abcdef": other bytes have another, as far as it covers them
+};
+
+// How much of a long stretch of bytes a print covers. Up to `whole` bytes: all of them. Beyond: `blocks` blocks of
+// `block_bytes`, spread evenly from the first byte to the last, so that a long file costs no more than a short one.
+struct Coverage {
+  std::size_t whole, blocks, block_bytes;
+};
+// Files: 4 MiB of what is too long to be read at start (docs/architecture.md, "The same files").
+inline constexpr Coverage kOfFile{std::size_t{1} << 30, 256, std::size_t{16} << 10};
+// Tensors, of which a model has hundreds: 16 KiB of each.
+inline constexpr Coverage kOfTensor{std::size_t{64} << 10, 4, std::size_t{4} << 10};
+
+// The print of mapped bytes, whose pages it lets go again. Blocks are asked for before the first is read.
+std::string print_of(std::span<const std::byte> bytes, const Coverage& coverage);
+
+// A file as this rank sees it, under the name "PATH (KEY)"; one that cannot be opened has the reason as its print.
+Seen look_at(const std::filesystem::path& file, const std::string& key);
+
+// Collective: throws AgreedError{failed} that names a rank which sees something else than most, or than the lowest
+// where as many see each. What differs is sent only then: before, 16 hex digits a rank.
+void require_same(std::span<const Seen> mine, comm::World& world);
+
+}  // namespace strata::runtime

@@ -1,0 +1,117 @@
+// Ranks that were not started alike, or that do not see the same files: one sentence, and nobody left waiting.
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "tests/dist/tiny_run.h"
+
+namespace strata::tests {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class RanksFault : public testing::Test {
+ protected:
+  RanksFault() { std::filesystem::create_directory(run_.file("other")); }
+
+  // What the shell of each rank does: rank `rank` alone does `instead`, and nobody waits long for it.
+  static std::string instead_of(int rank, const std::string& instead) {
+    return fmt::format("export STRATA_CONNECT_SECONDS=2; test $OMPI_COMM_WORLD_RANK = {} && {}; exec \"$@\"", rank,
+                       instead);
+  }
+  // Each rank in a folder of its own, so that a path below /proc/self/cwd is another file for each.
+  std::string apart() const {
+    return "cd " + run_.folder().path().string() +
+           "; test $OMPI_COMM_WORLD_RANK = 0 || cd other; "
+           "exec \"$@\"";
+  }
+  TinyRun run_;
+};
+
+TEST_F(RanksFault, AnotherProgramOrCommandOnOneRank) {
+  const std::string plan = std::string("exec ") + STRATA + " plan --set model.preset=tiny-gpt2 --set data.seq_len=16";
+  const struct {
+    int rank;
+    std::string instead;
+  } others[] = {{1, "exec true"}, {1, std::string("exec ") + STRATA + " keys"}, {0, plan}};
+  for (const auto& other : others) {
+    SCOPED_TRACE(other.instead);
+    EXPECT_COMPLAINT(run(under_mpirun(2, run_.train(), instead_of(other.rank, other.instead))), Exit::failed,
+                     AllOf(HasSubstr(fmt::format("rank {} of 2 has waited 2 s for the others", 1 - other.rank)),
+                           HasSubstr("start")));
+  }
+}
+
+TEST_F(RanksFault, HowLongToWaitIsANumber) {
+  for (const char* seconds : {"0", "soon", "5s"})
+    EXPECT_COMPLAINT(
+        run(under_mpirun(2, run_.train(), std::string("export STRATA_CONNECT_SECONDS=") + seconds + "; exec \"$@\"")),
+        Exit::usage, AllOf(HasSubstr("STRATA_CONNECT_SECONDS"), HasSubstr(seconds)));
+}
+
+TEST_F(RanksFault, AWrongCommandLineOnOneRankOrOnAll) {
+  const auto complaint_of = [&](const std::string& command, const std::string& script) {
+    auto words = run_.train();
+    words[1] = command;
+    const Outcome outcome = run(under_mpirun(2, words, script));
+    EXPECT_COMPLAINT(outcome, Exit::usage, testing::_);
+    return outcome.complaints().empty() ? "" : outcome.complaints()[0];
+  };
+  EXPECT_THAT(complaint_of("train", instead_of(1, "set -- \"$@\" --bogus")),
+              AllOf(testing::StartsWith("rank 1: "), HasSubstr("--bogus"), HasSubstr("strata train --help")));
+  EXPECT_THAT(complaint_of("train", "exec \"$@\" --bogus"), AllOf(Not(HasSubstr("rank")), HasSubstr("--bogus")));
+  EXPECT_THAT(complaint_of("trian", "exec \"$@\""), AllOf(Not(HasSubstr("rank")), HasSubstr("no command trian")));
+  EXPECT_THAT(complaint_of("train", instead_of(1, std::string("exec ") + STRATA + " trian")),
+              AllOf(testing::StartsWith("rank 1: "), HasSubstr("no command trian")));
+}
+
+TEST_F(RanksFault, OtherTokensUnderTheSameName) {
+  run_.write_tokens("other/tokens.bin", 599);
+  const std::string tokens = "/proc/self/cwd/tokens.bin";
+  const auto matcher = [](const char* key) {
+    return AllOf(HasSubstr(fmt::format("rank 1 sees another /proc/self/cwd/tokens.bin ({}) than rank 0", key)),
+                 HasSubstr("1198 bytes"), HasSubstr("not 1200 bytes"));
+  };
+  const Outcome trained = run(under_mpirun(2, run_.train({"data.train=" + tokens}), apart()));
+  EXPECT_COMPLAINT(trained, Exit::failed, matcher("data.train"));
+  EXPECT_THAT(trained.errors, Not(HasSubstr("step 1/")));
+  EXPECT_COMPLAINT(run(under_mpirun(2, run_.command("eval", {"data.validation=" + tokens}), apart())), Exit::failed,
+                   matcher("data.validation"));
+}
+
+TEST_F(RanksFault, OtherWeightsUnderTheSameName) {
+  const auto save = [&](const std::string& name, const char* seed) {
+    const Outcome trained = run(run_.train({"training.max_steps=1", seed, "checkpoint.dir=" + run_.file("saved")}));
+    EXPECT_EQ(trained.code, 0) << trained.all();
+    EXPECT_EQ(run({STRATA, "export", run_.file("saved"), "-o", run_.file(name)}).code, 0);
+    std::filesystem::remove_all(run_.file("saved"));
+  };
+  save("model", "training.seed=1");
+  save("other/model", "training.seed=2");
+  const auto matcher = AllOf(HasSubstr("rank 1 sees another tensor "), HasSubstr("/proc/self/cwd/model"));
+  for (const char* stage : {"zero.stage=0", "zero.stage=3"})
+    EXPECT_COMPLAINT(run(under_mpirun(2, run_.train_stored("/proc/self/cwd/model", {stage}), apart())), Exit::failed,
+                     matcher);
+  EXPECT_COMPLAINT(
+      run(under_mpirun(2, {STRATA, "generate", "--model", "/proc/self/cwd/model", "--prompt-tokens", "1,2"}, apart())),
+      Exit::failed, matcher);
+}
+
+TEST_F(RanksFault, OtherOptionsOfGenerateOnOneRank) {
+  const Outcome trained = run(run_.train({"training.max_steps=1", "checkpoint.dir=" + run_.file("saved")}));
+  EXPECT_EQ(trained.code, 0) << trained.all();
+  EXPECT_COMPLAINT(run(under_mpirun(2, {STRATA, "generate", "--model", run_.file("saved"), "--prompt-tokens", "1,2"},
+                                    instead_of(1, "set -- \"$@\" --seed 7"))),
+                   Exit::usage, HasSubstr("rank 1 was given another prompt or other options"));
+}
+
+// The line that says how many threads and cores is about all ranks, not rank 0's own.
+TEST_F(RanksFault, TheStartDoesNotShowRankZerosCoresAsAll) {
+  const Outcome outcome = run(under_mpirun(2, run_.train()));
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr(" a rank ("), Not(HasSubstr("cores 0-"))));
+}
+
+}  // namespace
+}  // namespace strata::tests

@@ -1,0 +1,29 @@
+#include "launcher/rank/cores.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace strata::launcher {
+namespace {
+
+// What rank 0 says where the ranks have these shares and threads.
+std::string said(const std::vector<CoreShare>& shares, const std::vector<int>& threads) {
+  std::string text;
+  comm::run_threads(static_cast<int>(shares.size()), [&](comm::World& world) {
+    const auto rank = static_cast<std::size_t>(world.rank());
+    const std::string mine = threads_text(shares[rank], threads[rank], world);
+    if (world.rank() == 0) text = mine;
+  });
+  return text;
+}
+
+TEST(ThreadsText, IsOfAllRanks) {
+  EXPECT_EQ(said({{4, "4 cores as given"}}, {4}), "4 threads a rank (4 cores as given)");
+  EXPECT_EQ(said({{1, "1 core each"}, {1, "1 core each"}}, {1, 1}), "1 thread a rank (1 core each)");
+  EXPECT_EQ(said({{2, "2 cores each"}, {3, "3 cores each"}, {3, "3 cores each"}}, {2, 3, 3}),
+            "2 to 3 threads a rank (2 cores each, others 3 cores each)");
+}
+
+}  // namespace
+}  // namespace strata::launcher
