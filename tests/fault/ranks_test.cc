@@ -94,16 +94,20 @@ TEST_F(RanksFault, OtherWeightsUnderTheSameName) {
     EXPECT_COMPLAINT(run(under_mpirun(2, run_.train_stored("/proc/self/cwd/model", {stage}), apart())), Exit::failed,
                      matcher);
   EXPECT_COMPLAINT(
-      run(under_mpirun(2, {STRATA, "generate", "--model", "/proc/self/cwd/model", "--prompt-tokens", "1,2"}, apart())),
+      run(under_mpirun(
+          2, {STRATA, "generate", "--model", "/proc/self/cwd/model", "--prompt-tokens", "1,2", "--max-new-tokens", "4"},
+          apart())),
       Exit::failed, matcher);
 }
 
 TEST_F(RanksFault, OtherOptionsOfGenerateOnOneRank) {
   const Outcome trained = run(run_.train({"training.max_steps=1", "checkpoint.dir=" + run_.file("saved")}));
   EXPECT_EQ(trained.code, 0) << trained.all();
-  EXPECT_COMPLAINT(run(under_mpirun(2, {STRATA, "generate", "--model", run_.file("saved"), "--prompt-tokens", "1,2"},
-                                    instead_of(1, "set -- \"$@\" --seed 7"))),
-                   Exit::usage, HasSubstr("rank 1 was given another prompt or other options"));
+  EXPECT_COMPLAINT(
+      run(under_mpirun(
+          2, {STRATA, "generate", "--model", run_.file("saved"), "--prompt-tokens", "1,2", "--max-new-tokens", "4"},
+          instead_of(1, "set -- \"$@\" --seed 7"))),
+      Exit::usage, HasSubstr("rank 1 was given another prompt or other options"));
 }
 
 // The line that says how many threads and cores is about all ranks, not rank 0's own.

@@ -49,11 +49,12 @@ TEST_F(RecipeFault, PathsThatAreNotUtf8) {
   std::filesystem::create_directory(folder);
   std::filesystem::copy(run_.file("tokens.bin"), folder);
   const std::string dir = "checkpoint.dir=" + run_.file("checkpoints");
-  for (const std::string key : {"data.train", "data.validation", "memory.nvme", "model.path", "checkpoint.dir"})
-    EXPECT_COMPLAINT(run(run_.train({dir, key + "=" + folder + "/tokens.bin"})), Exit::usage,
-                     key == "model.path"
-                         ? HasSubstr("model.")
-                         : AllOf(HasSubstr(key), HasSubstr("caf\\xe9/tokens.bin"), HasSubstr("not UTF-8")));
+  const auto matcher = [](const char* key) {
+    return AllOf(HasSubstr(key), HasSubstr("caf\\xe9/tokens.bin"), HasSubstr("not UTF-8"));
+  };
+  for (const char* key : {"data.train", "data.validation", "memory.nvme", "checkpoint.dir"})
+    EXPECT_COMPLAINT(run(run_.train({dir, key + ("=" + folder) + "/tokens.bin"})), Exit::usage, matcher(key));
+  EXPECT_COMPLAINT(run(run_.train_stored(folder + "/tokens.bin", {dir})), Exit::usage, matcher("model.path"));
   run_.folder().write("caf\xe9/my.toml",
                       "[model]\npreset = \"tiny-gpt2\"\n[data]\ntrain = \"tokens.bin\"\nseq_len = 16\n"
                       "[training]\nmax_steps = 1\n");
