@@ -124,57 +124,87 @@ TEST_F(SignalFault, HangUpIsARequestToStop) {
   expect_stopped(ignores.wait());
 }
 
-// The first Ctrl-C asks and the second ends, even a run that cannot come to the end of a step: nobody reads the pipe.
-TEST_F(SignalFault, TheSecondCtrlCEndsItAtOnce) {
-  const std::string pipe = run_.file("steps.jsonl");
-  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  std::vector<std::string> command = {"env", "--default-signal=INT"};
-  for (const std::string& word : train({"report.jsonl=" + pipe})) command.push_back(word);
-  Running running(command);
-  ASSERT_TRUE(running.wait_until([](const auto&, const std::string& errors) { return errors.find("solo") + 1; }));
+// A pipe in a report's place, full and not read: the run waits in its first line.
+class FullPipe {
+ public:
+  explicit FullPipe(std::string path) : path_(std::move(path)) {
+    EXPECT_EQ(mkfifo(path_.c_str(), 0600), 0);
+    fd_ = open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    bytes_.resize(static_cast<std::size_t>(fcntl(fd_, F_SETPIPE_SZ, 4096)), ' ');
+    EXPECT_EQ(write(fd_, bytes_.data(), bytes_.size()), static_cast<ssize_t>(bytes_.size()));
+  }
+  ~FullPipe() { close(fd_); }
+  FullPipe(const FullPipe&) = delete;
+  FullPipe& operator=(const FullPipe&) = delete;
+
+  void make_room() { EXPECT_EQ(read(fd_, bytes_.data(), bytes_.size()), static_cast<ssize_t>(bytes_.size())); }
+
+  // Whether process `pid` has come to wait for room, within some time.
+  bool holds(int pid) const {
+    for (int naps = 0; naps < 1500; ++naps) {
+      if (is_written_by(pid)) return true;
+      std::this_thread::sleep_for(20ms);
+    }
+    return false;
+  }
+
+ private:
+  // By the system call that the process is in.
+  bool is_written_by(int pid) const {
+    std::ifstream stream(fmt::format("/proc/{}/syscall", pid));
+    long number = -1;
+    std::string fd;
+    if (!(stream >> number >> fd) || (number != SYS_write && number != SYS_writev)) return false;
+    std::error_code error;
+    return std::filesystem::read_symlink(fmt::format("/proc/{}/fd/{}", pid, std::stol(fd, nullptr, 16)), error) ==
+           path_;
+  }
+
+  std::string path_;
+  int fd_ = -1;
+  std::string bytes_;
+};
+
+// A run of two steps that FullPipe holds up in the first; leaves its process number in pid.0.
+struct HeldRun : SignalFault {
+  void SetUp() override {
+    if (access("/proc/self/syscall", R_OK) != 0) GTEST_SKIP() << "this system does not show /proc/PID/syscall";
+  }
+  std::vector<std::string> command() const {
+    std::vector<std::string> all = {
+        "env", "--default-signal=INT", "sh", "-c", "echo $$ >" + run_.file("pid.0") + "; exec \"$@\"", "sh"};
+    for (const std::string& word : run_.train({"training.max_steps=2", "report.jsonl=" + run_.file("steps.jsonl"),
+                                               "checkpoint.dir=" + run_.file("checkpoints")}))
+      all.push_back(word);
+    return all;
+  }
+  static bool said_how(const std::string&, const std::string& errors) { return errors.find("solo") + 1; }
+};
+
+// The first Ctrl-C asks and the second ends, even a run that cannot come to the end of its step.
+TEST_F(HeldRun, TheSecondCtrlCEndsItAtOnce) {
+  const FullPipe pipe(run_.file("steps.jsonl"));
+  Running running(command());
+  ASSERT_TRUE(running.wait_until(said_how));
+  ASSERT_TRUE(pipe.holds(pid(0)));
   running.send(SIGINT);
   std::this_thread::sleep_for(200ms);
+  ASSERT_TRUE(pipe.holds(pid(0))) << "asked once, it finishes the step";
   running.send(SIGINT);
   const Outcome outcome = running.wait();
   EXPECT_TRUE(outcome.in_time) << outcome.all();
   EXPECT_EQ(outcome.signal, SIGINT) << outcome.all();
 }
 
-// Where the system call that process `pid` waits in is a write to `file`.
-bool waits_in_write_to(int pid, const std::string& file) {
-  std::ifstream stream(fmt::format("/proc/{}/syscall", pid));
-  long number = -1;
-  std::string fd;
-  if (!(stream >> number >> fd) || (number != SYS_write && number != SYS_writev)) return false;
-  std::error_code error;
-  return std::filesystem::read_symlink(fmt::format("/proc/{}/fd/{}", pid, std::stol(fd, nullptr, 16)), error) == file;
-}
-
-// It has nothing left to stop, and is done. The last step but one is held up in the report's full pipe meanwhile.
-TEST_F(SignalFault, TermInTheLastStepIsDone) {
-  const std::string pipe = run_.file("steps.jsonl");
-  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  const int reader = open(pipe.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
-  const auto size = static_cast<std::size_t>(fcntl(reader, F_SETPIPE_SZ, 4096));
-  ASSERT_EQ(write(reader, std::string(size, ' ').data(), size), static_cast<ssize_t>(size));
-  std::vector<std::string> command = {"sh", "-c", "echo $$ >" + run_.file("pid.0") + "; exec \"$@\"", "sh"};
-  const std::string dir = "checkpoint.dir=" + run_.file("checkpoints");
-  for (const std::string& word : run_.train({"training.max_steps=2", "report.jsonl=" + pipe, dir}))
-    command.push_back(word);
-  Running running(command);
-  ASSERT_TRUE(running.wait_until([](const auto&, const std::string& errors) { return errors.find("solo") + 1; }));
-  bool held = false;
-  for (int naps = 0; !held && naps < 1000; ++naps) {
-    std::this_thread::sleep_for(20ms);
-    held = waits_in_write_to(pid(0), pipe);
-  }
-  if (!held && access("/proc/self/syscall", R_OK) != 0) GTEST_SKIP() << "this system does not show /proc/PID/syscall";
-  ASSERT_TRUE(held);
+// What is asked for between the last two steps reaches the last one, which leaves nothing to stop: the run is done.
+TEST_F(HeldRun, TermBeforeTheLastStepIsDone) {
+  FullPipe pipe(run_.file("steps.jsonl"));
+  Running running(command());
+  ASSERT_TRUE(running.wait_until(said_how));
+  ASSERT_TRUE(pipe.holds(pid(0)));
   running.send(SIGTERM);
-  std::vector<char> read_back(size);
-  EXPECT_EQ(read(reader, read_back.data(), size), static_cast<ssize_t>(size));
+  pipe.make_room();
   const Outcome outcome = running.wait();
-  close(reader);
   EXPECT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_THAT(outcome.errors, AllOf(HasSubstr("step 2/2"), HasSubstr("done after step 2")));
   EXPECT_TRUE(std::filesystem::exists(run_.file("checkpoints/step-00000002/manifest.json")));
