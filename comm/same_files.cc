@@ -14,6 +14,15 @@
 namespace strata::runtime {
 namespace {
 
+// f(block) for what a print covers. Places are rounded down, so that the last block ends with the last byte.
+template <typename F>
+void for_blocks(std::span<const std::byte> bytes, const Coverage& coverage, F&& f) {
+  if (bytes.size() <= coverage.whole) return f(bytes);
+  const std::size_t last = bytes.size() - coverage.block_bytes, gaps = coverage.blocks - 1;
+  for (std::size_t i = 0; i <= gaps; ++i)
+    f(bytes.subspan(last / gaps * i + last % gaps * i / gaps, coverage.block_bytes));
+}
+
 constexpr char kEnd = '\0';
 
 // Names and prints, each ended by a zero byte.
@@ -72,24 +81,17 @@ std::string difference(std::span<const Seen> odd, std::size_t odd_rank, std::spa
 
 }  // namespace
 
+void ask_for(std::span<const std::byte> bytes, const Coverage& coverage) {
+  for_blocks(bytes, coverage, [](std::span<const std::byte> block) { MappedFile::will_need(block); });
+}
+
 std::string print_of(std::span<const std::byte> bytes, const Coverage& coverage) {
+  ask_for(bytes, coverage);
   std::uint64_t hash = 0;
-  if (bytes.size() <= coverage.whole) {
-    MappedFile::will_need(bytes);
-    hash = XXH3_64bits(bytes.data(), bytes.size());
-    MappedFile::release(bytes);
-  } else {
-    // Each block's place is rounded down, so that the last one ends with the last byte.
-    const auto block = [&](std::size_t i) {
-      const std::size_t last = bytes.size() - coverage.block_bytes, gaps = coverage.blocks - 1;
-      return bytes.subspan(last / gaps * i + last % gaps * i / gaps, coverage.block_bytes);
-    };
-    for (std::size_t i = 0; i < coverage.blocks; ++i) MappedFile::will_need(block(i));
-    for (std::size_t i = 0; i < coverage.blocks; ++i) {
-      hash = XXH3_64bits_withSeed(block(i).data(), coverage.block_bytes, hash);
-      MappedFile::release(block(i));
-    }
-  }
+  for_blocks(bytes, coverage, [&](std::span<const std::byte> block) {
+    hash = XXH3_64bits_withSeed(block.data(), block.size(), hash);
+    MappedFile::release(block);
+  });
   return fmt::format("{} bytes, hash {:016x}", bytes.size(), hash);
 }
 

@@ -25,14 +25,16 @@ inline constexpr Coverage kOfFile{std::size_t{1} << 30, 256, std::size_t{16} << 
 // Tensors, of which a model has hundreds: 16 KiB of each.
 inline constexpr Coverage kOfTensor{std::size_t{64} << 10, 4, std::size_t{4} << 10};
 
-// The print of mapped bytes, whose pages it lets go again. Blocks are asked for before the first is read.
+// Starts reading what the print of mapped bytes covers.
+void ask_for(std::span<const std::byte> bytes, const Coverage& coverage);
+// The print, after which its pages are let go again.
 std::string print_of(std::span<const std::byte> bytes, const Coverage& coverage);
 
 // A file as this rank sees it, under the name "PATH (KEY)"; one that cannot be opened has the reason as its print.
 Seen look_at(const std::filesystem::path& file, const std::string& key);
 
-// Collective: throws AgreedError{failed} that names a rank which sees something else than most, or than the lowest
-// where as many see each. What differs is sent only then: before, 16 hex digits a rank.
+// Collective: throws AgreedError{failed} that names a rank which sees something else than most, or than the
+// lowest if as many see each. Lists are sent only then: before, 16 hex digits per rank.
 void require_same(std::span<const Seen> mine, comm::World& world);
 
 }  // namespace strata::runtime

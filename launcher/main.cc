@@ -225,7 +225,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && is_of_one_process(argv[1]) && is_another_rank()) return static_cast<int>(Exit::done);
   // A write above the file size limit is then an error with a path, not a signal.
   std::signal(SIGXFSZ, SIG_IGN);
-  // A long run goes on where nobody reads what it says any more (`strata train 2>&1 | head`).
+  // A long run goes on if nobody reads any more what it says (`strata train 2>&1 | head`).
   if (argc > 1 && (argv[1] == std::string_view("train") || argv[1] == std::string_view("eval")))
     std::signal(SIGPIPE, SIG_IGN);
   strata::device::prepare_for_gpus();
@@ -235,7 +235,7 @@ int main(int argc, char** argv) {
     strata::launcher::complain(error.what(), error.code());
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
-    strata::launcher::note("out of memory outside the plan");
+    strata::launcher::tell("strata: out of memory outside the plan\n");
   } catch (const std::exception& error) {
     strata::launcher::complain(error.what(), Exit::failed);
   }

@@ -25,7 +25,7 @@ std::string printable(std::string_view text, bool lines) {
 }
 
 void tell(std::string_view text) {
-  // Not fmt::print, which throws where stderr cannot be written.
+  // Not fmt::print, which throws if stderr cannot be written.
   (void)std::fwrite(text.data(), 1, text.size(), stderr);
 }
 

@@ -54,7 +54,7 @@ void StartWatch::watch(std::chrono::seconds patience, int rank, int ranks) {
   if (changed_.wait_for(lock, patience + std::min(rank, kTurns) * kTurn, [&] { return connected_; })) return;
   const std::string text = fmt::format(
       "strata: rank {} of {} has waited {} s for the others, and not all have come: start all ranks with the same "
-      "program and command, or where they need longer to start, set {}\n",
+      "program and command, or set {} if they need longer to start\n",
       rank, ranks, patience.count(), kVariable);
   (void)std::fwrite(text.data(), 1, text.size(), stderr);
   // Not exit(): the thread inside MPI_Init still uses what that would take down.

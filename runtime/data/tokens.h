@@ -47,7 +47,7 @@ class TokenFile {
   // is another.
   void check_all() const;
 
-  // The file and how it is read, to be compared over ranks: all of its bytes where it has at most 1 GiB, else samples.
+  // The file and how it is read, to be compared over ranks: all of its bytes if it has at most 1 GiB, else samples.
   Seen seen(const std::string& key) const;
 
  private:

@@ -27,7 +27,7 @@ class WeightSource {
                         std::size_t /*count*/) const {}
 
   // For ranks that must read from the same files: what can be seen of them before anything is read, and what was read
-  // so far, alike on ranks that read the same stretches. Nothing where weights come from no file.
+  // so far, alike on ranks that read the same stretches. Nothing if weights come from no file.
   virtual std::vector<Seen> seen() const { return {}; }
   virtual std::vector<Seen> seen_as_read() const { return {}; }
 };
@@ -53,7 +53,7 @@ void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, s
 void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads);
 
 // Collective: the same on all ranks, which are found to read from the same files: by what can be seen of them before,
-// and where every rank reads all weights, by a hash of each tensor as it was read. Throws AgreedError naming a rank.
+// and if every rank reads all weights, by a hash of each tensor as it was read. Throws AgreedError naming a rank.
 void load_same_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads,
                        comm::World& world);
 

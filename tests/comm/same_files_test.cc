@@ -215,8 +215,8 @@ TEST_F(RanksWithDisks, OtherWeightsAtPlacesThatAreLookedAt) {
   EXPECT_THAT(train(3).what(), HasSubstr("tensor h.1.ln_2.bias of"));
 }
 
-// Where every rank reads all of it, all of it counts.
-TEST_F(RanksWithDisks, OtherWeightsAnywhereWhereAllAreRead) {
+// If every rank reads all of it, all of it counts.
+TEST_F(RanksWithDisks, OtherWeightsAnywhereIfAllAreRead) {
   damage("model/model.safetensors", place("wte.weight", 20'000));
   EXPECT_THAT(train(2).what(), HasSubstr("tensor wte.weight of"));
   EXPECT_THAT(evaluate(0).what(), HasSubstr("tensor wte.weight of"));
