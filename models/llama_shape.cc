@@ -49,12 +49,16 @@ LlamaShape read_llama_shape(const Config& config, std::size_t seq) {
   // Mistral's window holds unless it is null; Qwen's where use_sliding_window says so. Llama knows none.
   const std::size_t window = config.is_null("sliding_window") ? 0 : size_or(config, "sliding_window", 4096);
   if (family == "mistral" && window < seq) s.window = window;
-  const bool use_window = family.starts_with("qwen") && config.bool_or("use_sliding_window", false);
+  const bool use_window = config.bool_or("use_sliding_window", false) && family.starts_with("qwen");
   if (use_window && window != 0 && window < seq)
     fail(Exit::usage,
          "{} is true with a window of {} below data.seq_len={}: windows of single layers are not built yet",
          config.describe("use_sliding_window"), window, seq);
-  config.ignore({"layer_types", "sliding_window", "use_sliding_window"});
+  // Says which layers have the window, which above counts for all or for none.
+  for (const std::string& type : config.texts("layer_types"))
+    if (type != "full_attention" && type != "sliding_attention")
+      fail(Exit::usage, "{} has \"{}\", which is not built yet; built are full_attention and sliding_attention",
+           config.describe("layer_types"), type);
   return s;
 }
 

@@ -34,6 +34,7 @@ void RotaryTable::fill(std::size_t positions, std::byte* constants) const {
 
 RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::size_t max_positions) {
   RotaryTable table{.head_dim = head_dim};
+  for (const char* key : {"rope_parameters", "rope_scaling"}) config.require_object(key);
   table.theta = positive_or(config, "rope_parameters.rope_theta", positive_or(config, "rope_theta", table.theta));
   config.ignore({"rope_theta", "rope_parameters", "rope_scaling"});
   for (const char* key : {"rope_parameters.partial_rotary_factor", "partial_rotary_factor"})
@@ -44,7 +45,7 @@ RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::s
   const std::string group = v5 ? "rope_parameters." : "rope_scaling.";
   const std::string kind_key = group + (config.has(group + "rope_type") ? "rope_type" : "type");
   const std::string kind = config.text_or(kind_key, "default");
-  config.ignore({group + "rope_type", group + "type"});
+  (void)config.text_or(group + "type", "");  // the older spelling, which says nothing beside the newer one
   if (kind == "default") return table;
   if (kind != "linear" && kind != "llama3")
     fail(Exit::usage, "{} is \"{}\", which is not built yet; built are default, linear and llama3",

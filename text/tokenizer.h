@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -56,6 +57,10 @@ class Tokenizer {
  private:
   std::string name_, hash_;
 };
+
+// The files of a Hugging Face directory that define a tokenizer; where there are several, the first counts.
+inline constexpr std::array kTokenizerFiles = {"tokenizer.json", "tokenizer.model", "spiece.model",
+                                               "sentencepiece.bpe.model"};
 
 // `where`: "byte"; or a Hugging Face directory with tokenizer.json or tokenizer.model; or such a file. Throws
 // Error{usage} where nothing is there or a component is not supported (named), Error{corrupt} where a file is broken.

@@ -142,7 +142,14 @@ void Config::override_key(const std::string& key, std::string_view json) {
   }
 }
 
-const Config::Value* Config::lookup(std::string_view key) const {
+const std::string* Config::first_inside(std::string_view key) const {
+  const std::string prefix = std::string(key) + ".";
+  const auto first = values_.lower_bound(prefix);
+  return first != values_.end() && first->first.starts_with(prefix) ? &first->first : nullptr;
+}
+
+const Config::Value* Config::lookup(std::string_view key, std::string_view allowed) const {
+  if (first_inside(key)) wrong_type(key, allowed);
   if (!read_.contains(key)) read_.emplace(key);
   const auto found = values_.find(key);
   if (found == values_.end() || std::holds_alternative<std::nullptr_t>(found->second)) return nullptr;
@@ -175,6 +182,10 @@ std::string Config::describe(std::string_view key) const {
 }
 
 void Config::wrong_type(std::string_view key, std::string_view allowed) const {
+  if (const std::string* inside = first_inside(key)) {
+    if (overridden(*inside)) fail(Exit::usage, "model.config.{} is an object: expected {}", key, allowed);
+    fail(Exit::corrupt, "{} is an object: expected {}", describe(key), allowed);
+  }
   const auto found = values_.find(key);
   if (found == values_.end()) fail(Exit::corrupt, "{} has no {}: expected {}", source_, key, allowed);
   fail(overridden(key) ? Exit::usage : Exit::corrupt, "{} is {}: expected {}", describe(key), json_of(found->second),
@@ -182,17 +193,16 @@ void Config::wrong_type(std::string_view key, std::string_view allowed) const {
 }
 
 std::int64_t Config::require_int(std::string_view key) const {
-  const Value* value = lookup(key);
+  constexpr std::string_view kAllowed = "an integer from 1 to 2147483647";
+  const Value* value = lookup(key, kAllowed);
   const auto* integer = value ? std::get_if<std::int64_t>(value) : nullptr;
   // Bounded so that products of a few shapes cannot overflow before they are checked.
-  if (!integer || *integer < 1 || *integer > std::numeric_limits<std::int32_t>::max()) {
-    wrong_type(key, "an integer from 1 to 2147483647");
-  }
+  if (!integer || *integer < 1 || *integer > std::numeric_limits<std::int32_t>::max()) wrong_type(key, kAllowed);
   return *integer;
 }
 
 std::int64_t Config::int_or(std::string_view key, std::int64_t otherwise) const {
-  const Value* value = lookup(key);
+  const Value* value = lookup(key, "an integer");
   if (!value) return otherwise;
   const auto* integer = std::get_if<std::int64_t>(value);
   if (!integer) wrong_type(key, "an integer");
@@ -200,12 +210,12 @@ std::int64_t Config::int_or(std::string_view key, std::int64_t otherwise) const 
 }
 
 double Config::require_number(std::string_view key) const {
-  if (!lookup(key)) wrong_type(key, "a number");
+  if (!lookup(key, "a number")) wrong_type(key, "a number");
   return number_or(key, 0);
 }
 
 double Config::number_or(std::string_view key, double otherwise) const {
-  const Value* value = lookup(key);
+  const Value* value = lookup(key, "a number");
   if (!value) return otherwise;
   if (const auto* integer = std::get_if<std::int64_t>(value)) return static_cast<double>(*integer);
   const auto* number = std::get_if<double>(value);
@@ -214,7 +224,7 @@ double Config::number_or(std::string_view key, double otherwise) const {
 }
 
 bool Config::bool_or(std::string_view key, bool otherwise) const {
-  const Value* value = lookup(key);
+  const Value* value = lookup(key, "true or false");
   if (!value) return otherwise;
   const auto* flag = std::get_if<bool>(value);
   if (!flag) wrong_type(key, "true or false");
@@ -222,39 +232,62 @@ bool Config::bool_or(std::string_view key, bool otherwise) const {
 }
 
 std::string Config::require_text(std::string_view key) const {
-  if (!lookup(key)) wrong_type(key, "a string");
+  if (!lookup(key, "a string")) wrong_type(key, "a string");
   return text_or(key, "");
 }
 
 std::string Config::text_or(std::string_view key, std::string_view otherwise) const {
-  const Value* value = lookup(key);
+  const Value* value = lookup(key, "a string");
   if (!value) return std::string(otherwise);
   const auto* text = std::get_if<std::string>(value);
   if (!text) wrong_type(key, "a string");
   return *text;
 }
 
-std::string Config::json_or_empty(std::string_view key) const {
-  const Value* value = lookup(key);
-  return value ? json_of(*value) : "";
-}
-
 std::vector<std::string> Config::texts(std::string_view key) const {
-  const Value* value = lookup(key);
+  constexpr std::string_view kAllowed = "a list of strings";
+  const Value* value = lookup(key, kAllowed);
   if (!value) return {};
   const auto* raw = std::get_if<Raw>(value);
-  if (!raw) wrong_type(key, "a list of strings");
+  if (!raw) wrong_type(key, kAllowed);
   std::vector<std::string> out;
   with_document(raw->json, [&](element node) {
     simdjson::dom::array array;
-    if (node.get_array().get(array) != simdjson::SUCCESS) wrong_type(key, "a list of strings");
+    if (node.get_array().get(array) != simdjson::SUCCESS) wrong_type(key, kAllowed);
     for (const element item : array) {
       std::string_view text;
-      if (item.get_string().get(text) != simdjson::SUCCESS) wrong_type(key, "a list of strings");
+      if (item.get_string().get(text) != simdjson::SUCCESS) wrong_type(key, kAllowed);
       out.emplace_back(text);
     }
   });
   return out;
+}
+
+std::vector<std::int64_t> Config::integers(std::string_view key) const {
+  constexpr std::string_view kAllowed = "an integer or a list of integers";
+  const Value* value = lookup(key, kAllowed);
+  if (!value) return {};
+  if (const auto* integer = std::get_if<std::int64_t>(value)) return {*integer};
+  const auto* raw = std::get_if<Raw>(value);
+  if (!raw) wrong_type(key, kAllowed);
+  std::vector<std::int64_t> out;
+  with_document(raw->json, [&](element node) {
+    simdjson::dom::array array;
+    if (node.get_array().get(array) != simdjson::SUCCESS) wrong_type(key, kAllowed);
+    for (const element item : array)
+      if (item.get_int64().get(out.emplace_back()) != simdjson::SUCCESS) wrong_type(key, kAllowed);
+  });
+  return out;
+}
+
+void Config::require_object(std::string_view key) const {
+  const auto found = values_.find(key);
+  if (found == values_.end() || std::holds_alternative<std::nullptr_t>(found->second)) return;
+  const auto* raw = std::get_if<Raw>(&found->second);
+  if (raw && raw->json == "{}") return;
+  wrong_type(key,
+             "an object with keys without dots, such as {\"rope_type\": \"linear\", \"factor\": 2.0} (in TOML: "
+             "{rope_type = \"linear\", factor = 2.0})");
 }
 
 void Config::ignore(std::initializer_list<std::string_view> keys) const {

@@ -44,10 +44,12 @@ class Config {
   bool bool_or(std::string_view key, bool otherwise) const;
   std::string require_text(std::string_view key) const;
   std::string text_or(std::string_view key, std::string_view otherwise) const;
-  // The JSON text of an array (or of any other value); empty where absent.
-  std::string json_or_empty(std::string_view key) const;
   // The strings of an array of strings (`architectures`, `layer_types`); empty where absent.
   std::vector<std::string> texts(std::string_view key) const;
+  // An integer, or those of an array of integers (`eos_token_id`); empty where absent.
+  std::vector<std::int64_t> integers(std::string_view key) const;
+  // Throws where the key is neither absent nor an object: the keys looked for inside it would all seem absent.
+  void require_object(std::string_view key) const;
 
   // Marks keys as read without reading them (those that do not change the mathematics).
   void ignore(std::initializer_list<std::string_view> keys) const;
@@ -62,7 +64,10 @@ class Config {
   std::string to_json() const;
 
  private:
-  const Value* lookup(std::string_view key) const;
+  // Null where absent. Throws where the key is an object: taken for absent, it would count for nothing.
+  const Value* lookup(std::string_view key, std::string_view allowed) const;
+  // The first of the keys inside the object `key`, or null where it is none.
+  const std::string* first_inside(std::string_view key) const;
   [[noreturn]] void wrong_type(std::string_view key, std::string_view allowed) const;
 
   std::string source_;

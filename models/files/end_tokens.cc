@@ -1,7 +1,6 @@
 #include "models/files/end_tokens.h"
 
-#include <charconv>
-#include <string>
+#include <limits>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
@@ -12,18 +11,12 @@ namespace {
 
 constexpr std::string_view kKey = "eos_token_id";
 
-std::vector<std::uint32_t> numbers(const Config& config) {
-  const std::string json = config.json_or_empty(kKey);
+std::vector<std::uint32_t> tokens(const Config& config) {
   std::vector<std::uint32_t> out;
-  for (const char *at = json.data(), *end = at + json.size(); at != end;) {
-    if (*at == '[' || *at == ']' || *at == ',' || *at == ' ') {
-      ++at;
-      continue;
-    }
-    const auto [next, error] = std::from_chars(at, end, out.emplace_back());
-    if (error != std::errc())
-      fail(Exit::corrupt, "{} is {}, where a token or a list of tokens is expected", config.describe(kKey), json);
-    at = next;
+  for (const std::int64_t token : config.integers(kKey)) {
+    if (token < 0 || token > std::numeric_limits<std::uint32_t>::max())
+      fail(Exit::corrupt, "{} has {}: expected a token's number, from 0", config.describe(kKey), token);
+    out.push_back(static_cast<std::uint32_t>(token));
   }
   return out;
 }
@@ -37,9 +30,9 @@ std::vector<std::uint32_t> end_tokens(const std::filesystem::path& directory) {
     const MappedFile mapped(file);
     const auto bytes = mapped.bytes();
     const Config config = Config::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.string());
-    if (config.has(kKey)) return numbers(config);
+    if (auto found = tokens(config); config.has(kKey)) return found;
   }
-  return numbers(Config::read(directory));
+  return tokens(Config::read(directory));
 }
 
 }  // namespace strata::models

@@ -17,6 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       try {
         (void)config.number_or(key, 0);
         (void)config.texts(key);
+        (void)config.integers(key);
       } catch (const strata::Error&) {
       }
     }

@@ -1,5 +1,6 @@
 #include "models/llama_shape.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,6 +56,30 @@ TEST(LlamaShapeTest, TheWindowIsTheFamilys) {
   for (const char* family : {"qwen2", "qwen3"})
     EXPECT_FAILURE(shape(family, R"(,"use_sliding_window":true)"), Exit::usage,
                    AllOf(HasSubstr("use_sliding_window"), HasSubstr("a window of 4096 below data.seq_len=8192")));
+}
+
+// Taken for absent, it would leave the positions unscaled.
+TEST(LlamaShapeTest, AScalingThatIsNoObjectIsRefused) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    for (const char* value : {R"("{\"rope_type\":\"linear\",\"factor\":2.0}")", R"(["linear",2.0])", "2.0", "true"})
+      EXPECT_FAILURE(shape("llama", fmt::format(R"(,"{}":{})", key, value)), Exit::corrupt,
+                     AllOf(HasSubstr(key), HasSubstr("expected an object")));
+    for (const char* value : {"null", "{}"})
+      EXPECT_EQ(shape("llama", fmt::format(R"(,"{}":{})", key, value)).rotary.factor, 1.0);
+    EXPECT_FAILURE(shape("llama", fmt::format(R"(,"{}":{{"rope_type":"linear","factor":2.0,"type":3}})", key)),
+                   Exit::corrupt, HasSubstr(".type of"));
+  }
+}
+
+TEST(LlamaShapeTest, LayerTypesAreKnown) {
+  EXPECT_EQ(shape("qwen3", R"(,"layer_types":["full_attention","sliding_attention"])").window, 0u);
+  EXPECT_FAILURE(shape("qwen3", R"(,"layer_types":["full_attention","linear_attention"])"), Exit::usage,
+                 AllOf(HasSubstr("layer_types"), HasSubstr("\"linear_attention\"")));
+  for (const char* value : {"3", "\"full_attention\"", "[1]", R"({"a":"full_attention"})"})
+    EXPECT_FAILURE(shape("qwen3", fmt::format(R"(,"layer_types":{})", value)), Exit::corrupt,
+                   AllOf(HasSubstr("layer_types"), HasSubstr("a list of strings")));
+  for (const char* family : {"llama", "mistral", "qwen2"})
+    EXPECT_FAILURE(shape(family, R"(,"use_sliding_window":"no")"), Exit::corrupt, HasSubstr("use_sliding_window"));
 }
 
 TEST(LlamaShapeTest, AScalingByNothingIsRefused) {

@@ -200,6 +200,16 @@ TEST(TokenizerTest, WhatIsNotSupportedIsRefusedByName) {
   refused(failure_with(R"([\\r\\n]*|)", R"([\\r\\n*|)", "llama3"), "the pattern");
 }
 
+TEST(TokenizerTest, AMessageShowsTheBeginningOfALongPattern) {
+  const Error error = failure_with(R"([\\r\\n]*|)", R"((?<=x)\\K)" + std::string(400'000, 'x') + "|", "llama3");
+  EXPECT_EQ(error.code(), Exit::usage);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("the pattern "), HasSubstr("xxx... (400"), HasSubstr("bytes) (\\K)")));
+  EXPECT_LT(std::string_view(error.what()).size(), 600u);
+  const Error key = failure_with(R"("vocab":{)", R"("vocab":{")" + std::string(400'000, 'y') + R"(":-1,)");
+  EXPECT_THAT(key.what(), HasSubstr("an integer"));
+  EXPECT_LT(std::string_view(key.what()).size(), 600u);
+}
+
 TEST(TokenizerTest, BrokenFilesAreCorrupt) {
   const auto corrupt = [](const Error& error, const char* what) {
     EXPECT_EQ(error.code(), Exit::corrupt);

@@ -159,7 +159,7 @@ void add(const Json& json, std::vector<std::unique_ptr<Decoder>>& out) {
       }
     }));
   } else {
-    json.unsupported(fmt::format("the decoder {}", type));
+    json.unsupported(fmt::format("the decoder {}", shortened(type)));
   }
 }
 

@@ -52,14 +52,20 @@ std::string Json::text_or(std::string_view key, std::string_view otherwise) cons
   return std::string(found ? found->text() : otherwise);
 }
 
+std::string shortened(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return std::string(text);
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;  // not inside a character
+  return fmt::format("{}... ({} bytes)", text.substr(0, most), text.size());
+}
+
 void Json::wrong(std::string_view expected) const {
-  std::string found = simdjson::minify(value_);
-  if (found.size() > 64) found.replace(64, std::string::npos, "...");
-  fail(Exit::corrupt, "{}: {}: expected {}, found {}", *file_, place_.empty() ? "the whole" : place_, expected, found);
+  constexpr std::size_t kMostFound = 64;
+  fail(Exit::corrupt, "{}: {}: expected {}, found {}", *file_, place_.empty() ? "the whole" : shortened(place_),
+       expected, shortened(simdjson::minify(value_), kMostFound));
 }
 
 void Json::unsupported(std::string_view what) const {
-  fail(Exit::usage, "{}: {}: {} is not supported", *file_, place_.empty() ? "the whole" : place_, what);
+  fail(Exit::usage, "{}: {}: {} is not supported", *file_, place_.empty() ? "the whole" : shortened(place_), what);
 }
 
 }  // namespace strata::text

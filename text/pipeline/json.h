@@ -66,4 +66,7 @@ class Json {
   std::string place_;
 };
 
+// A text of any length as messages show it: its first bytes, and how many it has.
+std::string shortened(std::string_view text, std::size_t most = 200);
+
 }  // namespace strata::text

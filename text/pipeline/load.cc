@@ -96,7 +96,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& where) {
   }
   if (name.empty() || name == "." || name == "..")
     name = fs::absolute(where).lexically_normal().parent_path().filename();
-  for (const char* file : {"tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model"}) {
+  for (const char* file : kTokenizerFiles) {
     if (fs::exists(where / file, ignored)) return load_file(where / file, name);
   }
   if (fs::exists(where / "vocab.json", ignored) || fs::exists(where / "vocab.txt", ignored)) {

@@ -19,7 +19,7 @@ std::unique_ptr<Model> make_model(const Json& json, bool bytes) {
   if (type == "Unigram") return make_unigram(json);
   if (type == "WordPiece") return make_word_piece(json);
   if (type == "WordLevel") return make_word_level(json);
-  json.unsupported(fmt::format("the model \"{}\" (BPE, Unigram, WordPiece and WordLevel are)", type));
+  json.unsupported(fmt::format("the model \"{}\" (BPE, Unigram, WordPiece and WordLevel are)", shortened(type)));
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ Surroundings make_surroundings(const Json& json) {
   if (type == "BertProcessing" || type == "RobertaProcessing") {
     return {{pair_id(json.at("cls"))}, {pair_id(json.at("sep"))}};
   }
-  if (type != "Sequence") json.unsupported(fmt::format("the post-processor {}", type));
+  if (type != "Sequence") json.unsupported(fmt::format("the post-processor {}", shortened(type)));
   Surroundings out;
   // Each one works on what those before it made.
   json.at("processors").each([&](const Json& one) {

@@ -158,7 +158,7 @@ void add(const Json& json, PreTokenizers& out) {
       json.wrong("a delimiter of one character");
     stage(DelimiterSplit(std::string(delimiter)));
   } else {
-    json.unsupported(fmt::format("the pre-tokenizer {}", type));
+    json.unsupported(fmt::format("the pre-tokenizer {}", shortened(type)));
   }
 }
 

@@ -183,7 +183,7 @@ Regex::Regex(std::string_view pattern, const Json& place) {
   std::string why;
   const std::string rewritten = from_oniguruma(pattern, why);
   if (why.empty()) compile(rewritten, why);
-  if (!why.empty()) place.unsupported(fmt::format("the pattern {} ({})", pattern, why));
+  if (!why.empty()) place.unsupported(fmt::format("the pattern {} ({})", shortened(pattern), shortened(why)));
 }
 
 Regex::Regex(std::string_view pattern) {

@@ -9,7 +9,7 @@ Behavior behavior_of(const Json& json) {
   if (name == "MergedWithPrevious") return Behavior::merged_with_previous;
   if (name == "MergedWithNext") return Behavior::merged_with_next;
   if (name == "Contiguous") return Behavior::contiguous;
-  json.unsupported(fmt::format("the behavior {}", name));
+  json.unsupported(fmt::format("the behavior {}", shortened(name)));
 }
 
 void BehaviorSplitter::part(std::size_t begin, std::size_t end, bool is_match) {

@@ -201,7 +201,7 @@ void add(const Json& json, std::vector<std::unique_ptr<Normalizer>>& out) {
   } else if (type == "Precompiled") {
     out.push_back(make_precompiled(json));
   } else {
-    json.unsupported(fmt::format("the normalizer {}", type));
+    json.unsupported(fmt::format("the normalizer {}", shortened(type)));
   }
 }
 

@@ -72,7 +72,7 @@ TEST_F(ExporterTest, WritesTheTensorsAndTheConfiguration) {
   EXPECT_EQ(config.require_text("dtype"), "float32");
   EXPECT_EQ(config.number_or("rope_parameters.rope_theta", 0), 5000);
   EXPECT_EQ(config.texts("architectures"), std::vector<std::string>{"Qwen3ForCausalLM"});
-  EXPECT_EQ(config.json_or_empty("eos_token_id"), "[2,3]");
+  EXPECT_EQ(config.integers("eos_token_id"), (std::vector<std::int64_t>{2, 3}));
 }
 
 TEST_F(ExporterTest, RoundsToBf16) {
