@@ -126,6 +126,8 @@ std::vector<RecipeKey> make_keys() {
       integer("data.seq_len", 1, 1 << 24, STRATA_AT(data.seq_len), "tokens per sequence"),
       choice<DataOrder>("data.order", {{"shuffle", DataOrder::shuffle}, {"sequential", DataOrder::sequential}}, {},
                         STRATA_AT(data.order), "order of the sequences; shuffle depends on training.seed alone"),
+      flag("data.any_tokenizer", STRATA_AT(data.any_tokenizer),
+           "take tokens of another tokenizer than the one that model.path comes with"),
       integer("training.max_steps", 0, kMany, STRATA_AT(training.max_steps),
               "optimizer steps; 0 reads, plans, checks and exits"),
       integer("training.micro_batch_size", 1, 1 << 20, STRATA_AT(training.micro_batch_size),

@@ -51,6 +51,7 @@ struct Recipe {
     std::vector<std::string> train, validation;
     std::int64_t seq_len = 1024;
     DataOrder order = DataOrder::shuffle;
+    bool any_tokenizer = false;
   } data;
   struct Training {
     std::optional<std::int64_t> max_steps;

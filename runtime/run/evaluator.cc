@@ -14,6 +14,7 @@
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/checkpoint/readable_file.h"
 #include "runtime/data/tokens.h"
+#include "runtime/run/tokenizer_match.h"
 
 namespace strata::runtime {
 namespace {
@@ -28,9 +29,10 @@ DisjointSequences open_validation(const Job& job, comm::World& world) {
   agree(world, [&] {
     if (recipe.data.validation.empty())
       fail(Exit::usage, "data.validation is missing: the token files to evaluate on (strata tokenize makes them)");
-    data.emplace(open_token_files(recipe.data.validation, "data.validation",
-                                  static_cast<std::int64_t>(job.model->vocabulary), seen),
-                 recipe.data.seq_len, recipe.training.micro_batch_size);
+    auto files =
+        open_token_files(recipe.data.validation, "data.validation", static_cast<std::int64_t>(job.model->vocabulary), seen);
+    require_tokens_of_model(recipe, files);
+    data.emplace(std::move(files), recipe.data.seq_len, recipe.training.micro_batch_size);
   });
   require_same(seen, world);
   return std::move(*data);

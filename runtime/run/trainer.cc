@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "runtime/data/tokens.h"
 #include "runtime/run/schedule.h"
+#include "runtime/run/tokenizer_match.h"
 
 namespace strata::runtime {
 namespace {
@@ -30,13 +32,15 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
   std::vector<Seen> seen;
   agree(world, [&] {
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
-    if (!recipe.data.train.empty())
-      batches_ = std::make_unique<Batches>(open_token_files(recipe.data.train, "data.train", vocabulary, seen),
-                                           recipe.data.seq_len, recipe.training.micro_batch_size, recipe.data.order,
-                                           recipe.training.seed);
+    if (!recipe.data.train.empty()) {
+      auto files = open_token_files(recipe.data.train, "data.train", vocabulary, seen);
+      require_tokens_of_model(recipe, files);
+      batches_ = std::make_unique<Batches>(std::move(files), recipe.data.seq_len, recipe.training.micro_batch_size,
+                                           recipe.data.order, recipe.training.seed);
+    }
     // Read by `strata eval` alone; what is wrong with them is better known now.
     if (!recipe.data.validation.empty())
-      (void)open_token_files(recipe.data.validation, "data.validation", vocabulary, seen);
+      require_tokens_of_model(recipe, open_token_files(recipe.data.validation, "data.validation", vocabulary, seen));
   });
   require_same(seen, world);
   progress_.loss_scale = scaler_.state();

@@ -42,6 +42,30 @@ TEST_F(DataFault, TokenBeyondTheVocabulary) {
       AllOf(HasSubstr("tokens.bin"), HasSubstr("offset 500"), HasSubstr("below 97"), HasSubstr("found 97")));
 }
 
+TEST_F(DataFault, TokensOfAnotherTokenizerThanTheModels) {
+  run_.folder().write("model/config.json",
+                      R"({"model_type":"gpt2","n_layer":1,"n_embd":32,"n_head":2,"n_positions":16,"vocab_size":300})");
+  run_.folder().write("model/tokenizer.json", "{}");
+  run_.folder().write("text.txt", std::string(600, 'a'));
+  EXPECT_EQ(run({STRATA, "tokenize", "--tokenizer", "byte", "-o", run_.file("bytes.bin"), run_.file("text.txt")}).code,
+            0);
+  const std::string bytes = run_.file("bytes.bin");
+  const auto train = [&](const std::vector<std::string>& more) {
+    auto command = run_.train_stored(run_.file("model"), {"model.init=random"});
+    for (const std::string& set : more) command.insert(command.end(), {"--set", set});
+    return run(command);
+  };
+  const auto refused = AllOf(HasSubstr("bytes.bin holds tokens of the tokenizer byte"), HasSubstr("any_tokenizer"));
+  EXPECT_COMPLAINT(train({"data.train=" + bytes}), Exit::usage, refused);
+  EXPECT_COMPLAINT(train({"data.validation=" + bytes}), Exit::usage, refused);
+  EXPECT_EQ(train({"data.train=" + bytes, "data.any_tokenizer=true"}).code, 0);
+  auto eval = run_.train_stored(run_.file("model"), {"model.init=random", "data.validation=" + bytes});
+  eval[1] = "eval";
+  EXPECT_COMPLAINT(run(eval), Exit::usage, refused);
+  eval.insert(eval.end(), {"--set", "data.any_tokenizer=true"});
+  EXPECT_EQ(run(eval).code, 0);
+}
+
 // In mid-run one rank alone meets it: that one says so, the others end with it and with its exit code.
 class DataFaultInMidRun : public testing::TestWithParam<const char*> {
  protected:

@@ -1,0 +1,55 @@
+#include "runtime/run/tokenizer_match.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "runtime/checkpoint/model_folder.h"
+#include "text/tokenizer.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool names_tokenizer(const TokenFile& file) {
+  return file.sidecar() && !file.sidecar()->tokenizer_hash.empty();
+}
+
+// Of each file that defines the directory's tokenizer, as sidecars have them: tokens may be of any, and by whatever
+// folder they were made.
+std::vector<std::string> tokenizer_hashes(const fs::path& directory) {
+  std::vector<std::string> out;
+  for (const char* name : text::kTokenizerFiles) {
+    std::error_code ignored;
+    if (!fs::exists(directory / name, ignored)) continue;
+    const MappedFile file(directory / name);
+    out.push_back(fmt::format("{:016x}", XXH3_64bits(file.bytes().data(), file.bytes().size())));
+  }
+  return out;
+}
+
+}  // namespace
+
+void require_tokens_of_model(const Recipe& recipe, std::span<const TokenFile> files) {
+  if (!recipe.model.path || recipe.data.any_tokenizer || std::none_of(files.begin(), files.end(), names_tokenizer))
+    return;
+  const auto directory = ModelFolder(*recipe.model.path).hugging_face();
+  const std::vector<std::string> hashes = directory ? tokenizer_hashes(*directory) : std::vector<std::string>{};
+  if (hashes.empty()) return;
+  for (const TokenFile& file : files)
+    if (names_tokenizer(file) &&
+        std::find(hashes.begin(), hashes.end(), file.sidecar()->tokenizer_hash) == hashes.end())
+      fail(Exit::usage,
+           "{} holds tokens of the tokenizer {}, and the model in {} comes with another: make them anew with strata "
+           "tokenize --tokenizer {}, or take them as they are with data.any_tokenizer = true",
+           file.path().string(), file.sidecar()->tokenizer, directory->string(), directory->string());
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,88 @@
+#include "runtime/run/tokenizer_match.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <xxhash.h>
+
+#include <string>
+#include <vector>
+
+#include "models/files/presets.h"
+#include "tests/failure.h"
+#include "tests/runtime/saved_run.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr std::string_view kTokenizer = R"({"model":{"type":"BPE"}})", kByte = "byte";
+
+class TokenizerMatchTest : public testing::Test {
+ protected:
+  static std::string hash_of(std::string_view bytes) {
+    return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
+  }
+  // Six tokens whose sidecar says that a tokenizer of this hash made them.
+  TokenFile tokens(const std::string& tokenizer, const std::string& hash) const {
+    const auto path = run_.folder().write("t.bin", std::string(12, '\0'));
+    run_.folder().write("t.bin.json",
+                        to_json({.vocab_size = 100, .tokenizer = tokenizer, .tokenizer_hash = hash, .count = 6}));
+    return {path, 130};  // the model's vocabulary is padded
+  }
+  void compare(const TokenFile& file, const std::vector<std::string>& sets) const {
+    require_tokens_of_model(load_recipe(std::nullopt, sets), {&file, 1});
+  }
+  std::string model(const std::string& name) const { return "model.path=" + (run_.folder().path() / name).string(); }
+  SavedRun run_;
+};
+
+TEST_F(TokenizerMatchTest, TokensOfAnotherTokenizerAreRefused) {
+  run_.folder().write("model/config.json", "{}");
+  run_.folder().write("model/tokenizer.json", kTokenizer);
+  const TokenFile byte = tokens("byte", hash_of(kByte));
+  EXPECT_FAILURE(compare(byte, {model("model")}), Exit::usage,
+                 AllOf(HasSubstr("t.bin holds tokens of the tokenizer byte"), HasSubstr("/model comes with another"),
+                       HasSubstr("strata tokenize --tokenizer"), HasSubstr("data.any_tokenizer = true")));
+  EXPECT_FAILURE(compare(byte, {model("model"), "model.init=random"}), Exit::usage, HasSubstr("byte"));
+  compare(byte, {model("model"), "data.any_tokenizer=true"});
+}
+
+TEST_F(TokenizerMatchTest, TheContentCountsWhereverItLies) {
+  run_.folder().write("model/config.json", "{}");
+  run_.folder().write("model/tokenizer.json", kTokenizer);
+  compare(tokens("elsewhere", hash_of(kTokenizer)), {model("model")});
+  // Of two files that define it tokens may be of either.
+  run_.folder().write("model/tokenizer.model", "pieces");
+  compare(tokens("tokenizer.model", hash_of("pieces")), {model("model")});
+  compare(tokens("model", hash_of(kTokenizer)), {model("model")});
+  EXPECT_FAILURE(compare(tokens("other", hash_of("others")), {model("model")}), Exit::usage, HasSubstr("other"));
+}
+
+TEST_F(TokenizerMatchTest, WhatNamesNoTokenizerIsNotCompared) {
+  run_.folder().write("plain/config.json", "{}");
+  run_.folder().write("model/config.json", "{}");
+  run_.folder().write("model/tokenizer.json", kTokenizer);
+  const TokenFile byte = tokens("byte", hash_of(kByte));
+  compare(byte, {"model.preset=tiny-gpt2"});
+  compare(byte, {model("plain")});
+  compare(tokens("", ""), {model("model")});
+  const TokenFile bare(run_.folder().write("bare.bin", std::string(12, '\0')), 130);  // nanoGPT's
+  compare(bare, {model("model")});
+}
+
+TEST_F(TokenizerMatchTest, ACheckpointComesWithTheTokenizerOfItsDirectory) {
+  run_.folder().write("model/config.json", models::preset_config("tiny-gpt2"));
+  run_.folder().write("model/tokenizer.json", kTokenizer);
+  auto sets = run_.sets(1, {"model.init=random"});
+  sets[0] = model("model");
+  run_.run(1, sets, 1, {1});
+  EXPECT_FAILURE(compare(tokens("byte", hash_of(kByte)), {model("checkpoints")}), Exit::usage, HasSubstr("/model"));
+  compare(tokens("model", hash_of(kTokenizer)), {model("checkpoints")});
+  std::filesystem::remove_all(run_.folder().path() / "model");
+  compare(tokens("byte", hash_of(kByte)), {model("checkpoints")});
+}
+
+}  // namespace
+}  // namespace strata::runtime
