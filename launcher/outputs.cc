@@ -13,11 +13,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Where a file lies or would be made: absolute, without links, dots and slashes that are not needed.
+fs::path place_of(fs::path path) {
+  constexpr int kMostLinks = 40;  // as the system's
+  std::error_code error;
+  path = fs::absolute(path, error);
+  // A link to a file that is not made yet leads to it all the same.
+  for (int i = 0; i < kMostLinks && !fs::exists(path, error) && fs::is_symlink(fs::symlink_status(path, error)); ++i)
+    path = path.parent_path() / fs::read_symlink(path, error);
+  return fs::weakly_canonical(path, error);
+}
+
 bool same_file(const fs::path& a, const fs::path& b) {
   std::error_code error;
   if (fs::equivalent(a, b, error) && !error) return true;
-  const fs::path left = fs::weakly_canonical(a, error), right = fs::weakly_canonical(b, error);
-  return !left.empty() && left == right;
+  const fs::path left = place_of(a);
+  return !left.empty() && left == place_of(b);
 }
 
 bool belongs_to_a_model(const fs::path& path) {

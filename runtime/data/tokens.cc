@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <utility>
@@ -70,8 +71,14 @@ fs::path sidecar_path(const fs::path& token_file) {
 
 std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   const fs::path path = sidecar_path(token_file);
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) return std::nullopt;
+  std::error_code error_of_link, ignored;
+  const bool link = fs::is_symlink(fs::symlink_status(path, ignored));
+  const fs::file_type type = fs::status(path, error_of_link).type();
+  // Taken for absent, tokens of 4 bytes would be read as of 2.
+  if (link && (type == fs::file_type::not_found || error_of_link))
+    fail(Exit::usage, "{} is a link that leads nowhere ({}): mend it, or remove it if these tokens have no sidecar",
+         path.string(), error_of_link.message());
+  if (type == fs::file_type::not_found) return std::nullopt;
   const MappedFile file(path);
   const auto bytes = file.bytes();
   if (bytes.size() > kMaxSidecarBytes) {
@@ -232,16 +239,23 @@ Seen TokenFile::seen(const std::string& key) const {
 std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, const char* key) {
   std::vector<fs::path> out;
   for (const std::string& pattern : patterns) {
-    std::error_code ignored;
-    if (fs::exists(pattern, ignored)) {
+    std::error_code error;
+    const fs::file_status status = fs::status(pattern, error);
+    if (fs::exists(status)) {
       out.emplace_back(pattern);
       continue;
     }
+    if (status.type() != fs::file_type::not_found)  // it may well be there
+      fail(Exit::failed, "{}: {} cannot be opened: {}", key, pattern, error.message());
     glob_t found{};
-    const int status = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
+    errno = 0;
+    const int result = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &found);
+    const int reason = errno;
     std::vector<std::string> names(found.gl_pathv, found.gl_pathv + found.gl_pathc);
     ::globfree(&found);
-    if (status != 0 && status != GLOB_NOMATCH) fail(Exit::failed, "{}: {} cannot be expanded", key, pattern);
+    // A folder that is not there holds no files; of one that cannot be read nobody knows.
+    if (result == GLOB_NOSPACE || (result == GLOB_ABORTED && reason != ENOENT))
+      fail(Exit::failed, "{}: a folder of {} cannot be read: {}", key, pattern, std::strerror(reason));
     // `data/*` means the token files, not the sidecars beside them.
     std::sort(names.begin(), names.end());
     std::vector<std::string> files;

@@ -134,11 +134,18 @@ RecipeKey choice(std::string name, Choices<T> choices, std::vector<std::string> 
   return {std::move(name), listed(names), std::move(meaning), set, text, is_later};
 }
 
+// The system would take a path for ending at a zero byte.
+inline void refuse_zero_bytes(const std::string& key, const std::string& path) {
+  if (path.find('\0') != std::string::npos)
+    fail(Exit::usage, "{} = {}: no path has a zero byte", key, json_string(path));
+}
+
 template <typename At>
 RecipeKey path(std::string name, At at, std::string meaning) {
-  auto set = [at](Recipe& recipe, const Value& v, const fs::path& folder) {
+  auto set = [at, name](Recipe& recipe, const Value& v, const fs::path& folder) {
     const auto* text = std::get_if<std::string>(&v.value);
     if (!text || text->empty()) return false;
+    refuse_zero_bytes(name, *text);
     at(recipe) = fs::path(*text).is_absolute() ? fs::path(*text) : folder / *text;
     return true;
   };
@@ -152,11 +159,12 @@ RecipeKey path(std::string name, At at, std::string meaning) {
 
 template <typename At>
 RecipeKey paths(std::string name, std::string allowed, At at, std::string meaning) {
-  auto set = [at](Recipe& recipe, const Value& v, const fs::path& folder) {
+  auto set = [at, name](Recipe& recipe, const Value& v, const fs::path& folder) {
     const auto texts = texts_of(v);
     if (!texts || std::any_of(texts->begin(), texts->end(), [](const auto& t) { return t.empty(); })) return false;
     at(recipe).clear();
     for (const std::string& text : *texts) {
+      refuse_zero_bytes(name, text);
       if constexpr (std::is_same_v<decltype(at(recipe)), std::vector<fs::path>&>)
         at(recipe).push_back(fs::path(text).is_absolute() ? fs::path(text) : folder / text);
       else

@@ -20,6 +20,7 @@ RecipeKey resume() {
   auto set = [](Recipe& recipe, const Value& v, const fs::path& folder) {
     const auto* text = std::get_if<std::string>(&v.value);
     if (!text || text->empty()) return false;
+    refuse_zero_bytes("checkpoint.resume", *text);
     const bool word = *text == "auto" || *text == "none";
     recipe.checkpoint.resume = word ? *text : (folder / *text).string();
     return true;

@@ -3,6 +3,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <set>
 #include <sstream>
@@ -25,11 +26,17 @@ struct Assignment {
   bool null = false;  // JSON's null, below model.config
 };
 
+// A float that is still one where it is read: 5.0, not 5.
+std::string float_text(double number) {
+  std::string text = fmt::format("{}", number);
+  return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;  // n: of inf and nan
+}
+
 // A value as errors show it.
 std::string shown(const toml::node& node) {
   std::string text;
   if (const auto* number = node.as_floating_point()) {
-    text = fmt::format("{}", number->get());
+    text = float_text(number->get());
   } else if (const auto* string = node.as_string()) {
     text = json_string(string->get());
   } else if (const auto* array = node.as_array()) {
@@ -73,8 +80,7 @@ std::string json_of(const toml::node& node, const std::string& key) {
   if (const auto* number = node.as_floating_point()) {
     const double x = number->get();
     if (x - x != 0) fail(Exit::usage, "{} = {}: config.json has no such number", key, shown(node));
-    std::string text = fmt::format("{}", x);
-    return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;  // stays a float
+    return float_text(x);
   }
   if (const auto* text = node.as_string()) return json_string(text->get());
   std::string out;
@@ -154,7 +160,8 @@ class Loader {
     if (key == keys.end()) unknown(assignment);
     const auto value = value_of(*assignment.node);
     if (!value || !key->set(recipe_, *value, folder)) {
-      fail(Exit::usage, "{} = {} ({}): allowed is {}", name, shown(*assignment.node), assignment.where, key->allowed);
+      fail(Exit::usage, "{} = {} ({}): allowed is {}{}", name, shown(*assignment.node), assignment.where, key->allowed,
+           as_integer(*assignment.node, *key));
     }
     given_.insert_or_assign(name, *value);
   }
@@ -171,6 +178,17 @@ class Loader {
   }
 
  private:
+  // "; write 5", where the value is a float and the integer that it equals is allowed; else nothing.
+  static std::string as_integer(const toml::node& node, const RecipeKey& key) {
+    const auto* number = node.as_floating_point();
+    constexpr double kExact = 0x1p53;
+    if (!number || std::trunc(number->get()) != number->get() || std::abs(number->get()) > kExact) return "";
+    const auto integer = static_cast<std::int64_t>(number->get());
+    Recipe scratch;
+    if (!key.set(scratch, {.value = integer, .shown = ""}, {})) return "";
+    return fmt::format("; write {}", integer);
+  }
+
   [[noreturn]] static void unknown(const Assignment& assignment) {
     const auto keys = recipe_keys();
     const bool section = std::any_of(keys.begin(), keys.end(), [&](const auto& known) {

@@ -43,6 +43,14 @@ TEST_F(Outputs, AnInputIsNotWrittenOverUnderAnyName) {
 TEST_F(Outputs, TwoOutputsAreTwoFiles) {
   const fs::path out = folder_.path() / "none yet";
   expect_refused({{"--json", out}, {"--trace", out}}, {}, AllOf(HasSubstr("--json"), HasSubstr("--trace")));
+  // None is there yet, so that only their names tell.
+  const fs::path relative = fs::relative(out);
+  expect_refused({{"--json", out}, {"--trace", relative}}, {}, HasSubstr("the same file"));
+  expect_refused({{"--json", out}, {"--trace", folder_.path() / "." / "none yet"}}, {}, HasSubstr("the same file"));
+  fs::create_symlink("none yet", folder_.path() / "link");
+  expect_refused({{"--json", out}, {"--trace", folder_.path() / "link"}}, {}, HasSubstr("the same file"));
+  fs::create_symlink("loop", folder_.path() / "loop");
+  require_apart({{"--json", out}, {"--trace", folder_.path() / "loop"}}, {});
   require_apart({{"--json", "/dev/null"}, {"--trace", "/dev/null"}}, {});
 }
 

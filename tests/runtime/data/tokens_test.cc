@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include <cstring>
@@ -119,6 +120,51 @@ TEST_F(TokensTest, TheSidecarMustAgree) {
     folder_.write("t.bin.json", text);
     EXPECT_FAILURE(TokenFile(path, 256), Exit::corrupt, HasSubstr("t.bin.json"));
   }
+}
+
+// Without its sidecar a file of 4-byte tokens would be read as one of 2-byte tokens.
+TEST_F(TokensTest, ASidecarThatLeadsNowhereIsNotAbsent) {
+  const auto path = folder_.write("t.bin", bytes_of(Wide{1, 2}));
+  const auto refused = [&](const std::string& target, const std::string& reason) {
+    std::filesystem::remove(sidecar_path(path));
+    std::filesystem::create_symlink(target, sidecar_path(path));
+    EXPECT_FAILURE(TokenFile(path, 100), Exit::usage,
+                   AllOf(HasSubstr("t.bin.json is a link that leads nowhere"), HasSubstr(reason)));
+  };
+  refused("gone.json", "No such file");
+  refused("t.bin.json", "Too many levels of symbolic links");
+  folder_.write("kept.json", to_json({.vocab_size = 100, .width = 4, .count = 2}));
+  std::filesystem::remove(sidecar_path(path));
+  std::filesystem::create_symlink("kept.json", sidecar_path(path));
+  EXPECT_THAT(all(TokenFile(path, 100)), ElementsAre(1, 2));
+}
+
+TEST_F(TokensTest, WhatCannotBeLookedAtIsNotMissing) {
+  std::filesystem::create_symlink("loop", folder_.path() / "loop");
+  const auto expanded = [&](const std::string& pattern) {
+    const std::vector<std::string> patterns = {folder_.path().string() + "/" + pattern};
+    return expand_patterns(patterns, "data.train");
+  };
+  EXPECT_FAILURE(expanded("loop/a.bin"), Exit::failed,
+                 AllOf(HasSubstr("data.train"), HasSubstr("a.bin cannot be opened: Too many levels")));
+  EXPECT_FAILURE(expanded("none/*.bin"), Exit::usage, HasSubstr("no file matches"));
+  EXPECT_FAILURE(expanded("t.bin/*"), Exit::usage, HasSubstr("no file matches"));
+
+  folder_.write("locked/a.bin", "ab");
+  std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
+  folder_.write("unlisted/a.bin", "ab");
+  std::filesystem::permissions(folder_.path() / "locked", std::filesystem::perms::none);
+  std::filesystem::permissions(folder_.path() / "unlisted", std::filesystem::perms(0111));
+  constexpr uid_t kNobody = 65534;  // root reads everything, and steps down for it
+  const bool root = ::geteuid() == 0;
+  ASSERT_EQ(root ? ::seteuid(kNobody) : 0, 0);
+  const Error name = tests::failure_of([&] { expanded("locked/a.bin"); });
+  const Error pattern = tests::failure_of([&] { expanded("unlisted/*.bin"); });
+  ASSERT_EQ(root ? ::seteuid(0) : 0, 0);
+  for (const char* locked : {"locked", "unlisted"})
+    std::filesystem::permissions(folder_.path() / locked, std::filesystem::perms::owner_all);
+  EXPECT_FAILURE(throw name, Exit::failed, HasSubstr("locked/a.bin cannot be opened: Permission denied"));
+  EXPECT_FAILURE(throw pattern, Exit::failed, HasSubstr("unlisted/*.bin cannot be read: Permission denied"));
 }
 
 TEST_F(TokensTest, AHeaderThatContradictsItsSidecar) {

@@ -12,6 +12,7 @@ namespace {
 
 using testing::AllOf;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using Sets = std::vector<std::string>;
@@ -166,6 +167,28 @@ TEST(RecipeTest, WrongValuesNameKeyValueAndWhatIsAllowed) {
   refused("model.preset", "gpt5", "\"gpt2-124m\"");
   refused("checkpoint.keep", "0", "from 1");
   refused("report.jsonl", "3", "a path");
+}
+
+// A wrong type is shown as it was written: 5 would be right.
+TEST(RecipeTest, AFloatIsShownAsOneAndNamesItsInteger) {
+  const auto refused = [](const std::string& set, const std::string& shown, const std::string& end) {
+    EXPECT_FAILURE(with({set}), Exit::usage, AllOf(HasSubstr(shown), EndsWith(end)));
+  };
+  refused("training.max_steps=5.0", "training.max_steps = 5.0 (--set): allowed is an integer from 0", "; write 5");
+  refused("memory.device=2e9", "memory.device = 2000000000.0 (", "; write 2000000000");
+  refused("training.max_steps=-5.0", "training.max_steps = -5.0 (", "an integer from 0");
+  refused("training.max_steps=5.5", "training.max_steps = 5.5 (", "an integer from 0");
+  refused("training.max_steps=1e300", "training.max_steps = 1e+300 (", "an integer from 0");
+  refused("training.recompute=[1.0]", "training.recompute = [1.0] (", "block numbers");
+  EXPECT_EQ(with({"model.config.rope_theta=5e5"}).model.config.at("rope_theta"), "500000.0");
+}
+
+// The system would end the path there, and a message its sentence.
+TEST(RecipeTest, NoPathHasAZeroByte) {
+  for (const char* key : {"data.train", "model.path", "memory.nvme", "report.jsonl", "checkpoint.resume"})
+    EXPECT_FAILURE(with({std::string(key) + R"(="a\u0000b")"}), Exit::usage,
+                   AllOf(HasSubstr(key), EndsWith(R"("a\u0000b": no path has a zero byte)")));
+  EXPECT_FAILURE(with({R"(data.train=["a", "b\u0000"])"}), Exit::usage, HasSubstr(R"("b\u0000")"));
 }
 
 TEST(RecipeTest, ContradictionsNameBothKeys) {
