@@ -27,6 +27,7 @@
 #include "runtime/run/report.h"
 #include "runtime/run/sampler.h"
 #include "text/tokenizer.h"
+#include "text/unicode/utf8.h"
 
 namespace strata::launcher {
 namespace {
@@ -189,10 +190,12 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
       world.describe(), threads, threads == 1 ? "thread" : "threads",
       job.plan.sharded_parameters() ? ", weights sharded" : "");
   if (!json) return;
+  std::string text;  // JSON is UTF-8, and what a model writes need not be
+  text::append_repaired(all, text);
   json->write(fmt::format(
       "{{\"prompt_tokens\":[{}],\"tokens\":[{}],\"text\":{},\"prompt_s\":{},\"tokens_per_s\":{},\"ranks\":{},"
       "\"memory\":{},\"exit\":0}}\n",
-      fmt::join(prompt, ","), fmt::join(result.tokens, ","), runtime::json_string(all),
+      fmt::join(prompt, ","), fmt::join(result.tokens, ","), runtime::json_string(text),
       runtime::json_number(result.prompt_s), runtime::json_number(result.tokens_per_s()), job.ranks,
       runtime::memory_json(job.plan.memory, &generator.executor().measured_memory())));
   json->close();

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
@@ -41,6 +42,37 @@ CLI::Validator within(double least, double most) {
     return fmt::format("{} is not a number from {} to {}", text, least, most);
   };
   return {check, fmt::format("FLOAT in [{} - {}]", least, most), "within"};
+}
+
+// Ids between commas, of one argument or of several. Throws CLI::ValidationError.
+std::vector<std::uint32_t> token_ids(const std::vector<std::string>& arguments) {
+  std::vector<std::uint32_t> out;
+  for (std::string_view text : arguments) {
+    for (bool last = false; !last;) {
+      const std::size_t comma = text.find(',');
+      last = comma == std::string_view::npos;
+      const std::string_view item = text.substr(0, comma);
+      const auto [rest, error] = std::from_chars(item.data(), item.data() + item.size(), out.emplace_back());
+      if (error != std::errc() || rest != item.data() + item.size())
+        throw CLI::ValidationError("--prompt-tokens",
+                                   fmt::format("\"{}\" is no token: give ids from 0 to 4294967295 with a comma between "
+                                               "two, such as 1,2,3",
+                                               item.substr(0, 64)));
+      if (!last) text.remove_prefix(comma + 1);
+    }
+  }
+  return out;
+}
+
+// Names of files and folders are refused while nothing is done yet: an empty one would come to the current folder, or
+// to nothing, at the end of the work.
+void refuse_empty_names(CLI::App& app) {
+  const CLI::Validator not_empty([](std::string& text) { return std::string(text.empty() ? "the name is empty" : ""); },
+                                 "", "not empty");
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    for (const char* name : {"--out", "--json", "--trace", "--machine", "--model", "--tokenizer", "--dir", "RECIPE",
+                             "CHECKPOINT", "IN", "PATH", "OTHER", "FOLDER"})
+      if (CLI::Option* option = command->get_option_no_throw(name)) option->check(not_empty);
 }
 
 // Whether another of the programs that one mpirun started is rank 0: commands of one process are its alone.
@@ -115,9 +147,10 @@ int run(int argc, char** argv) {
   command->add_option("--model", generate.model, "Hugging Face directory, checkpoint, or folder of checkpoints")
       ->required();
   auto* text = command->add_option("--prompt", generate.prompt, "text to go on from");
-  command->add_option("--prompt-tokens", generate.prompt_tokens, "token ids to go on from, instead of a text")
-      ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{std::numeric_limits<std::uint32_t>::max()}))
+  command
+      ->add_option_function<std::vector<std::string>>(
+          "--prompt-tokens", [&](const auto& arguments) { generate.prompt_tokens = token_ids(arguments); },
+          "token ids to go on from, instead of a text: 1,2,3")
       ->excludes(text);
   command->add_option("--tokenizer", generate.tokenizer, "byte, or a Hugging Face directory; default: the model's");
   command->add_option("--max-new-tokens", generate.max_new_tokens, "tokens to write, at most (128)")
@@ -197,6 +230,7 @@ int run(int argc, char** argv) {
   command->add_option("--json", bench.json, "write the figures as JSON");
   command->callback([&] { status = strata::launcher::bench(bench); });
 
+  refuse_empty_names(app);
   const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
   const auto named = [&](const CLI::App* known) { return argc > 1 && known->get_name() == argv[1]; };
   try {

@@ -68,6 +68,11 @@ class PartTokenizer {
       fail(Exit::corrupt, "{}, line {}, offset {}: expected {}, found {}", part.name, number, part.offset + at,
            expected, found);
     };
+    constexpr std::string_view kMark = "\xef\xbb\xbf", kLittle = "\xff\xfe", kBig = "\xfe\xff";
+    if (line.starts_with(kMark))
+      bad("a JSON object in a line", "a byte order mark (EF BB BF): take it out with sed 's/^\\xef\\xbb\\xbf//'");
+    if (line.starts_with(kLittle) || line.starts_with(kBig))
+      bad("JSON in UTF-8", "the byte order mark of UTF-16: convert it with iconv -f UTF-16 -t UTF-8");
     simdjson::dom::element root, value;
     const auto error = parser_.parse(line.data(), line.size()).get(root);
     if (error != simdjson::SUCCESS) bad("a JSON object in a line", simdjson::error_message(error));
@@ -214,6 +219,8 @@ int tokenize(const TokenizeOptions& options) {
   out.commit();
   sidecar.commit();
   tell(fmt::format("{}: {} tokens\n", printable(options.out.string()), writer.count()));
+  if (options.eot && !writer.separated())
+    note(fmt::format("--eot {} had no effect: the input is one document, and it goes between two", *options.eot));
   return 0;
 }
 

@@ -28,6 +28,7 @@ void TokenWriter::add(std::span<const std::uint32_t> tokens) {
   if (tokens.empty()) return;
   if (separate_) {
     separate_ = false;
+    separated_ = true;
     add(std::span(&*separator_, 1));
   }
   if (width_ == 2) {

@@ -21,6 +21,7 @@ class TokenWriter {
   void begin_document() { separate_ = count_ > 0 && separator_.has_value(); }
   void add(std::span<const std::uint32_t> tokens);
   std::uint64_t count() const { return count_; }
+  bool separated() const { return separated_; }
   // XXH3-64 of all bytes so far, 16 hex digits.
   std::string hash() const;
 
@@ -31,7 +32,7 @@ class TokenWriter {
   AtomicFile& file_;
   int width_;
   std::optional<std::uint32_t> separator_;
-  bool separate_ = false;
+  bool separate_ = false, separated_ = false;
   std::uint64_t count_ = 0;
   std::vector<std::byte> bytes_;
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;

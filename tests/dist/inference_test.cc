@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <simdjson.h>
 
+#include <algorithm>
+
 #include "tests/dist/tiny_run.h"
 
 namespace strata::tests {
@@ -74,6 +76,23 @@ TEST_F(Inference, ACheckpointIsEvaluatedWrittenOnAndExportedOnAnyNumberOfRanks) 
   EXPECT_EQ(written(2, run_.file("exported"), "zero.parameters=host", true), text) << "not whole on the device";
 }
 
+// A model of bytes writes what is no UTF-8, and JSON has to be it.
+TEST_F(Inference, JsonOfBytesIsUtf8) {
+  const auto train = run_.train({"model.config.vocab_size=256", "model.config.n_positions=48", "training.max_steps=1",
+                                 "checkpoint.dir=" + run_.file("bytes")});
+  ASSERT_EQ(run(train).code, 0);
+  const Outcome outcome =
+      run({STRATA, "generate", "--model", run_.file("bytes"), "--tokenizer", "byte", "--prompt", "\xff",
+           "--max-new-tokens", "40", "--temperature", "1", "--json", run_.file("written.json")});
+  ASSERT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_TRUE(std::any_of(outcome.output.begin(), outcome.output.end(), [](char c) { return c < 0; }))
+      << "stdout has the bytes as they are";
+  simdjson::dom::parser parser;
+  simdjson::dom::element json;
+  ASSERT_EQ(parser.load(run_.file("written.json")).get(json), simdjson::SUCCESS);
+  EXPECT_THAT(std::string(std::string_view(json["text"])), testing::HasSubstr("\ufffd"));
+}
+
 TEST_F(Inference, MistakesAreOneSentence) {
   EXPECT_COMPLAINT(run({STRATA, "generate", "--model", run_.file("nothing"), "--prompt-tokens", "1"}), 2,
                    testing::HasSubstr("holds no model"));
@@ -92,6 +111,9 @@ TEST_F(Inference, MistakesAreOneSentence) {
   mixed.insert(mixed.end(), {":", "-n", "1", STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens",
                              "2", "--max-new-tokens", "2"});
   EXPECT_COMPLAINT(run(mixed), 2, testing::HasSubstr("rank 1 was given another prompt"));
+  for (const char* tokens : {"1,2,,3", "1,2,", ",1", "", "1.5", "-1", "4294967296", "1;2"})
+    EXPECT_COMPLAINT(run({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", tokens}), 2,
+                     testing::AllOf(testing::HasSubstr("--prompt-tokens"), testing::HasSubstr("is no token")));
   for (const char* option : {"--temperature", "--top-p"})
     EXPECT_COMPLAINT(
         run({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1", option, "nan"}), 2,

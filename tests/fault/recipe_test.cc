@@ -108,6 +108,21 @@ TEST_F(RecipeFault, OutputsThatAreInputs) {
   EXPECT_EQ(run_.folder().read("old.json"), "old") << "nothing was evaluated";
 }
 
+// An empty name came to the current folder, once the work was done.
+TEST_F(RecipeFault, ANameThatIsEmpty) {
+  const std::string tokens = run_.file("tokens.bin");
+  auto eval = run_.command("eval"), plan = run_.command("plan");
+  eval.insert(eval.end(), {"--json", ""});
+  plan.insert(plan.end(), {"--trace", ""});
+  const std::vector<std::string> commands[] = {{STRATA, "tokenize", "--tokenizer", "byte", "-o", "", tokens},
+                                               {STRATA, "export", tokens, "-o", ""},
+                                               {STRATA, "calibrate", "-o", ""},
+                                               {STRATA, "inspect", ""},
+                                               eval,
+                                               plan};
+  for (const auto& command : commands) EXPECT_COMPLAINT(run(command), Exit::usage, HasSubstr("the name is empty"));
+}
+
 TEST_F(RecipeFault, IsPrintedByOneRank) {
   for (const std::string& set : {std::string("training.max_step=3"), std::string("comm.backend=solo"),
                                  std::string("training.global_batch_size=3")}) {

@@ -69,6 +69,32 @@ TEST_F(TokenizeTest, TextOfEachJsonLine) {
   EXPECT_FAILURE(run({"bad.jsonl"}), Exit::corrupt, HasSubstr("offset 0"));
 }
 
+TEST_F(TokenizeTest, AByteOrderMarkInJsonlIsNamed) {
+  folder_.write("a.jsonl", "\xef\xbb\xbf{\"text\":\"a\"}\n");
+  EXPECT_FAILURE(
+      run({"a.jsonl"}), Exit::corrupt,
+      AllOf(HasSubstr("a.jsonl, line 1, offset 0"), HasSubstr("byte order mark (EF BB BF)"), HasSubstr("sed")));
+  folder_.write("a.jsonl", "{\"text\":\"a\"}\n\xef\xbb\xbf{\"text\":\"a\"}\n");  // two files, put together
+  EXPECT_FAILURE(run({"a.jsonl"}), Exit::corrupt, AllOf(HasSubstr("line 2"), HasSubstr("byte order mark")));
+  folder_.write("a.jsonl", std::string("\xff\xfe{\0\"\0", 6));
+  EXPECT_FAILURE(run({"a.jsonl"}), Exit::corrupt, AllOf(HasSubstr("UTF-16"), HasSubstr("iconv")));
+}
+
+TEST_F(TokenizeTest, AnEndOfTextThatGoesNowhereIsSaid) {
+  folder_.write("a.txt", "a");
+  folder_.write("b.txt", "b");
+  const auto said = [&](std::vector<std::string> inputs) {
+    for (auto& input : inputs) input = path(input);
+    testing::internal::CaptureStderr();
+    tokenize({.tokenizer = "byte", .out = path("out.bin"), .inputs = inputs, .eot = "x"});
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(said({"a.txt"}), HasSubstr("--eot x had no effect"));
+  EXPECT_EQ(text(), "a");
+  EXPECT_THAT(said({"a.txt", "b.txt"}), testing::Not(HasSubstr("--eot")));
+  EXPECT_EQ(text(), "axb");
+}
+
 // Tokens of out.bin, whatever the tokenizer.
 std::vector<std::uint32_t> tokens_of(const std::string& path) {
   const runtime::TokenFile file(path, std::nullopt);
