@@ -193,10 +193,18 @@ int run(int argc, char** argv) {
   command =
       app.add_subcommand("inspect", "what a checkpoint, token file, safetensors file or Hugging Face directory holds");
   command->add_option("PATH", inspected, "what to look into")->required();
-  command->add_option("OTHER", compared, "a second checkpoint: how the two differ");
+  auto* other = command->add_option("OTHER", compared, "a second checkpoint: how the two differ");
+  bool every_tensor = false;
+  command
+      ->add_flag(
+          "--tensors", every_tensor,
+          "mean, deviation and what is not finite of each tensor (default: of those with which something is wrong)")
+      ->excludes(other);
   command->callback([&] {
-    status = compared.empty() ? strata::launcher::inspect(inspected, std::cout)
-                              : strata::launcher::inspect(inspected, compared, std::cout);
+    using strata::launcher::Tensors;
+    status = compared.empty()
+                 ? strata::launcher::inspect(inspected, every_tensor ? Tensors::all : Tensors::wrong, std::cout)
+                 : strata::launcher::inspect(inspected, compared, std::cout);
   });
 
   std::vector<std::filesystem::path> folders;

@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "launcher/inspect/file_kind.h"
 #include "launcher/inspect/inspect_checkpoint.h"
 #include "launcher/inspect/statistics.h"
 #include "launcher/printable.h"
@@ -38,30 +40,49 @@ Statistics statistics(const models::StoredTensor& tensor) {
   return out;
 }
 
-void inspect_tensors(const fs::path& path, std::ostream& out) {
+// How much there is of each dtype: "3 of F32 (5 elements)".
+std::string dtypes_text(const models::Safetensors& file) {
+  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> of;
+  for (const auto& tensor : file.tensors()) {
+    auto& [tensors, elements] = of[tensor.dtype];
+    ++tensors;
+    elements += tensor.elements();
+  }
+  std::string out;
+  for (const auto& [dtype, counts] : of)
+    out += fmt::format("{}{} of {} ({} element{})", out.empty() ? "" : ", ", counts.first, dtype, counts.second,
+                       counts.second == 1 ? "" : "s");
+  return out;
+}
+
+void inspect_tensors(const fs::path& path, Tensors wanted, std::ostream& out) {
   const auto file = models::Safetensors::open(path);
   std::size_t width = 6;
   for (const auto& tensor : file.tensors()) width = std::max(width, tensor.name.size());
-  fmt::print(out, "{:<{}}  {:<5} {:<20} {:>12} {:>12} {:>11}\n", "tensor", width, "dtype", "shape", "mean", "std",
-             "non-finite");
   std::uint64_t elements = 0, bytes = 0, non_finite = 0;
+  bool headed = false;
   for (const auto& tensor : file.tensors()) {
-    const std::string shape = fmt::format("[{}]", fmt::join(tensor.shape, ", "));
-    fmt::print(out, "{:<{}}  {:<5} {:<20}", printable(tensor.name), width, tensor.dtype, shape);
     elements += tensor.elements();
     bytes += tensor.bytes.size();
-    if (!tensor.type) {  // integers and formats that Strata does not read
-      fmt::print(out, " {:>12} {:>12} {:>11}\n", "-", "-", "-");
-      continue;
-    }
-    const Statistics s = statistics(tensor);
+    const Statistics s = tensor.type ? statistics(tensor) : Statistics();
     non_finite += s.non_finite();
-    fmt::print(out, " {:>12.5g} {:>12.5g} {:>11}\n", s.mean(), s.deviation(), s.non_finite());
+    if (wanted == Tensors::wrong && s.non_finite() == 0) continue;
+    if (!std::exchange(headed, true))
+      fmt::print(out, "{:<{}}  {:<5} {:<20} {:>12} {:>12} {:>11}\n", "tensor", width, "dtype", "shape", "mean", "std",
+                 "non-finite");
+    fmt::print(out, "{:<{}}  {:<5} {:<20}", printable(tensor.name), width, tensor.dtype,
+               fmt::format("[{}]", fmt::join(tensor.shape, ", ")));
+    if (tensor.type)
+      fmt::print(out, " {:>12.5g} {:>12.5g} {:>11}\n", s.mean(), s.deviation(), s.non_finite());
+    else  // integers and formats that Strata does not read
+      fmt::print(out, " {:>12} {:>12} {:>11}\n", "-", "-", "-");
   }
   for (const auto& [key, value] : file.metadata())
     fmt::print(out, "metadata {} = {}\n", printable(key), printable(value));
   fmt::print(out, "{} tensors, {} elements, {} bytes of data, {} bytes of files, {} non-finite elements\n",
              file.tensors().size(), elements, bytes, file.file_bytes(), non_finite);
+  fmt::print(out, "dtypes: {}{}\n", printable(dtypes_text(file)),
+             wanted == Tensors::wrong ? " (--tensors shows each tensor)" : "");
 }
 
 void inspect_tokens(const fs::path& path, std::ostream& out) {
@@ -113,13 +134,15 @@ bool is_safetensors(const fs::path& path) {
 
 }  // namespace
 
-int inspect(const fs::path& path, std::ostream& out) {
+int inspect(const fs::path& path, Tensors tensors, std::ostream& out) {
   const fs::file_type type = runtime::type_at(path);
   if (type == fs::file_type::not_found) fail(Exit::usage, "{} is not there", path.string());
   if (const auto checkpoint = type == fs::file_type::directory ? checkpoint_at(path) : std::nullopt) {
-    inspect_checkpoint(*checkpoint, out);
+    inspect_checkpoint(*checkpoint, tensors, out);
   } else if (type == fs::file_type::directory || is_safetensors(path)) {
-    inspect_tensors(path, out);
+    inspect_tensors(path, tensors, out);
+  } else if (const std::string kind = other_kind_of(path); !kind.empty()) {
+    fail(Exit::usage, "{} {}", path.string(), kind);
   } else {
     inspect_tokens(path, out);
   }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -109,29 +110,61 @@ std::size_t name_width(const std::vector<TensorEntry>& tensors) {
   return width;
 }
 
-// What is wrong with it; empty: nothing.
-std::string inspect_state(const Checkpoint& checkpoint, const std::string& kind, const TensorEntry& tensor,
-                          std::size_t width, std::ostream& out) {
-  StateReader reader(checkpoint, kind, tensor.name);
-  Statistics statistics;
-  std::string damage;
-  const bool plain = reader.dtype() != "U8";
-  EightBitNumbers blocks(kind == name_of(runtime::StateKind::moment1), tensor.elements());
-  try {
-    for (auto bytes = reader.next(); !bytes.empty(); bytes = reader.next())
-      statistics.add(plain ? numbers(bytes, reader.dtype()) : blocks.next(bytes));
-  } catch (const Error& error) {
-    damage = error.what();
+// The lines of a checkpoint's tensors, below a heading that comes with the first of them.
+class StateTable {
+ public:
+  StateTable(const Checkpoint& checkpoint, Tensors tensors, std::ostream& out)
+      : checkpoint_(checkpoint), tensors_(tensors), width_(name_width(checkpoint.manifest().tensors)), out_(out) {}
+
+  // Reads a state whole. Its line is written where it is wanted.
+  void add(const std::string& kind, const TensorEntry& tensor) {
+    StateReader reader(checkpoint_, kind, tensor.name);
+    Statistics statistics;
+    std::string damage;
+    const bool plain = reader.dtype() != "U8";
+    EightBitNumbers blocks(kind == name_of(runtime::StateKind::moment1), tensor.elements());
+    try {
+      for (auto bytes = reader.next(); !bytes.empty(); bytes = reader.next())
+        statistics.add(plain ? numbers(bytes, reader.dtype()) : blocks.next(bytes));
+    } catch (const Error& error) {
+      damage = error.what();
+    }
+    if (!damage.empty() && damaged_++ == 0) first_damage_ = damage;
+    non_finite_ += statistics.non_finite();
+    if (tensors_ == Tensors::wrong && damage.empty() && statistics.non_finite() == 0) return;
+    if (!std::exchange(headed_, true))
+      fmt::print(out_, "{:<{}}  {:<8} {:<9} {:<16} {:>12} {:>12} {:>11}  {}\n", "tensor", width_, "state", "dtype",
+                 "shape", "mean", "std", "non-finite", "checksums");
+    fmt::print(out_, "{:<{}}  {:<8} {:<9} {:<16}", printable(tensor.name), width_, kind,
+               plain ? reader.dtype() : "8bit", fmt::format("[{}]", fmt::join(tensor.shape, ", ")));
+    if (damage.empty())
+      fmt::print(out_, " {:>12.5g} {:>12.5g} {:>11}  ok\n", statistics.mean(), statistics.deviation(),
+                 statistics.non_finite());
+    else
+      fmt::print(out_, " {:>12} {:>12} {:>11}  DAMAGED\n", "-", "-", "-");
   }
-  fmt::print(out, "{:<{}}  {:<8} {:<9} {:<16}", printable(tensor.name), width, kind, plain ? reader.dtype() : "8bit",
-             fmt::format("[{}]", fmt::join(tensor.shape, ", ")));
-  if (damage.empty())
-    fmt::print(out, " {:>12.5g} {:>12.5g} {:>11}  ok\n", statistics.mean(), statistics.deviation(),
-               statistics.non_finite());
-  else
-    fmt::print(out, " {:>12} {:>12} {:>11}  DAMAGED\n", "-", "-", "-");
-  return damage;
-}
+  // What they come to. Throws Error{corrupt} where one is damaged.
+  void finish() const {
+    if (damaged_)
+      fail(Exit::corrupt, "{} ({} above {} damaged)", first_damage_,
+           damaged_ == 1 ? "1 line" : fmt::format("{} lines", damaged_), damaged_ == 1 ? "is" : "are");
+    fmt::print(out_, "every checksum holds, {}{}\n",
+               non_finite_ == 0   ? "every number is finite"
+               : non_finite_ == 1 ? "1 number is not finite"
+                                  : fmt::format("{} numbers are not finite", non_finite_),
+               tensors_ == Tensors::wrong ? " (--tensors shows each tensor)" : "");
+  }
+
+ private:
+  const Checkpoint& checkpoint_;
+  Tensors tensors_;
+  std::size_t width_;
+  std::ostream& out_;
+  bool headed_ = false;
+  std::string first_damage_;
+  std::size_t damaged_ = 0;
+  std::uint64_t non_finite_ = 0;
+};
 
 // "differ first at element 5: 0.25 and 0.26"; empty: they are the same.
 std::string difference(StateReader a, StateReader b) {
@@ -165,7 +198,7 @@ std::optional<Checkpoint> checkpoint_at(const fs::path& path) {
   return runtime::newest_whole(path, bind_cores(0, 1).cores, note);
 }
 
-void inspect_checkpoint(const Checkpoint& checkpoint, std::ostream& out) {
+void inspect_checkpoint(const Checkpoint& checkpoint, Tensors tensors, std::ostream& out) {
   const runtime::Manifest& m = checkpoint.manifest();
   std::uint64_t parameters = 0;
   for (const TensorEntry& tensor : m.tensors) parameters += tensor.elements();
@@ -176,19 +209,10 @@ void inspect_checkpoint(const Checkpoint& checkpoint, std::ostream& out) {
              m.progress.next_micro_batch, m.micro_batches_per_step, m.progress.loss_scale.scale, printable(m.family),
              parameters, m.tensors.size(), m.files.size(), m.ranks, runtime::bytes_text(checkpoint.bytes()),
              static_cast<double>(checkpoint.bytes()) / static_cast<double>(std::max<std::uint64_t>(parameters, 1)));
-  const std::size_t width = name_width(m.tensors);
-  fmt::print(out, "{:<{}}  {:<8} {:<9} {:<16} {:>12} {:>12} {:>11}  {}\n", "tensor", width, "state", "dtype", "shape",
-             "mean", "std", "non-finite", "checksums");
-  std::string first_damage;
-  std::size_t damaged = 0;
+  StateTable table(checkpoint, tensors, out);
   for (const TensorEntry& tensor : m.tensors)
-    for (const std::string& kind : checkpoint.kinds()) {
-      const std::string damage = inspect_state(checkpoint, kind, tensor, width, out);
-      if (damage.empty()) continue;
-      if (damaged++ == 0) first_damage = damage;
-    }
-  if (damaged) fail(Exit::corrupt, "{} ({} of the lines above are damaged)", first_damage, damaged);
-  fmt::print(out, "every checksum holds\n");
+    for (const std::string& kind : checkpoint.kinds()) table.add(kind, tensor);
+  table.finish();
 }
 
 void compare_checkpoints(const Checkpoint& first, const Checkpoint& second, std::ostream& out) {

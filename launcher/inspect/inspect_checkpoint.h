@@ -3,6 +3,7 @@
 #include <optional>
 #include <ostream>
 
+#include "launcher/inspect/inspect.h"
 #include "runtime/checkpoint/reader.h"
 
 namespace strata::launcher {
@@ -11,9 +12,9 @@ namespace strata::launcher {
 // which a line on stderr says of each that was passed over why. nullopt: neither.
 std::optional<runtime::Checkpoint> checkpoint_at(const std::filesystem::path& path);
 
-// Step, model, sizes and a line a tensor and kind of state, with every checksum verified. Throws Error{corrupt} at the
-// end where one does not hold.
-void inspect_checkpoint(const runtime::Checkpoint& checkpoint, std::ostream& out);
+// Step, model and sizes, then a line a tensor and kind of state, of all or of what is wrong, with every checksum
+// verified. Throws Error{corrupt} at the end where one does not hold.
+void inspect_checkpoint(const runtime::Checkpoint& checkpoint, Tensors tensors, std::ostream& out);
 
 // Where two checkpoints differ: a line for each tensor and kind of state that does, with its first difference.
 void compare_checkpoints(const runtime::Checkpoint& first, const runtime::Checkpoint& second, std::ostream& out);

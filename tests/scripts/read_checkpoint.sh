@@ -15,7 +15,7 @@ for ranks in 1 2; do
     --set training.max_steps=2 --set training.global_batch_size=2 --set zero.stage=2 \
     --set checkpoint.dir="$folder/$ranks" --set checkpoint.every=2 2>/dev/null
 done
-"$strata" inspect "$folder/1" >"$folder/inspected"
+"$strata" inspect --tensors "$folder/1" >"$folder/inspected"
 "$python" - "$docs" "$folder" <<'END'
 import os, sys
 

@@ -17,16 +17,21 @@ namespace {
 using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 
 TEST(InspectCheckpointTest, ShowsAndCompares) {
   const runtime::SavedRun run;
   run.run(2, run.sets(2, {"zero.stage=3", "checkpoint.keep=9"}), 3, {2, 3});
   std::ostringstream out;
-  EXPECT_EQ(inspect(run.checkpoints(), out), 0);
+  EXPECT_EQ(inspect(run.checkpoints(), Tensors::all, out), 0);
   EXPECT_THAT(out.str(), AllOf(HasSubstr("step-00000003: step 3"), HasSubstr("gpt2, "), HasSubstr("2 files of 2 ranks"),
                                HasSubstr("192 tokens, next micro-batch 12"),
                                ContainsRegex("wte.weight +master +F32 +.130, 48. .* 0  ok\n"),
                                ContainsRegex("wte.weight +moment2 +F32 "), HasSubstr("every checksum holds")));
+  out.str("");
+  EXPECT_EQ(inspect(run.checkpoints(), Tensors::wrong, out), 0);
+  EXPECT_THAT(out.str(), AllOf(HasSubstr("step-00000003: step 3"), Not(HasSubstr("wte.weight")), HasSubstr("--tensors"),
+                               HasSubstr("every checksum holds, every number is finite")));
   // The same state from another number of ranks is the same.
   const auto one = run.checkpoints() / "step-00000003";
   run.run(1, run.sets(1, {"checkpoint.keep=9", "checkpoint.resume=none"}), 3, {3});
@@ -47,7 +52,7 @@ TEST(InspectCheckpointTest, ShowsWhatMomentsIn8BitsStandFor) {
     const runtime::SavedRun run;
     run.run(2, run.sets(2, {"zero.stage=3", "optimizer.moments=" + moments}), 1, {1});
     std::ostringstream out;
-    EXPECT_EQ(inspect(run.checkpoints(), out), 0);
+    EXPECT_EQ(inspect(run.checkpoints(), Tensors::all, out), 0);
     return out.str();
   };
   const std::string plain = shown("fp32"), coded = shown("8bit");
@@ -89,12 +94,16 @@ TEST(InspectCheckpointTest, NamesWhatIsDamaged) {
   bytes.seekp(-1, std::ios::end).put('\x7f');
   bytes.close();
   std::ostringstream out;
-  EXPECT_FAILURE(inspect(file.parent_path(), out), Exit::corrupt,
-                 AllOf(HasSubstr("rank-00001"), HasSubstr("1 of the lines above")));
+  EXPECT_FAILURE(inspect(file.parent_path(), Tensors::all, out), Exit::corrupt,
+                 AllOf(HasSubstr("rank-00001"), HasSubstr("(1 line above is damaged)")));
   EXPECT_THAT(out.str(), ContainsRegex("c_proj.bias +moment2 .* DAMAGED"));
+  out.str("");
+  EXPECT_FAILURE(inspect(file.parent_path(), Tensors::wrong, out), Exit::corrupt,
+                 HasSubstr("(1 line above is damaged)"));
+  EXPECT_THAT(out.str(), AllOf(ContainsRegex("c_proj.bias +moment2 .* DAMAGED"), Not(HasSubstr("  ok\n"))));
   // Of a folder, it is the newest that is whole: here none.
   testing::internal::CaptureStderr();
-  EXPECT_FAILURE(inspect(run.checkpoints(), out), Exit::corrupt, HasSubstr("none of its 1 checkpoints is whole"));
+  EXPECT_FAILURE(inspect(run.checkpoints(), Tensors::all, out), Exit::corrupt, HasSubstr("none of its 1 checkpoints is whole"));
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("passed over "), HasSubstr("rank-00001"), HasSubstr("expected checksum")));
 }

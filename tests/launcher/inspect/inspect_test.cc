@@ -16,10 +16,11 @@ namespace {
 using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 
-std::string inspected(const std::filesystem::path& path) {
+std::string inspected(const std::filesystem::path& path, Tensors tensors = Tensors::all) {
   std::ostringstream out;
-  EXPECT_EQ(inspect(path, out), 0);
+  EXPECT_EQ(inspect(path, tensors, out), 0);
   return out.str();
 }
 
@@ -53,15 +54,48 @@ TEST(InspectTest, SafetensorsWithStatistics) {
   EXPECT_THAT(inspected(folder.path() / "model.safetensors"), expected);
   EXPECT_THAT(inspected(folder.path()), expected);
   EXPECT_THAT(inspected(folder.path() / "unnamed"), expected);
+  EXPECT_THAT(inspected(folder.path(), Tensors::wrong),
+              AllOf(ContainsRegex("a\\.w +F32 .* 1\n"), Not(HasSubstr("I64  ")), HasSubstr("2 tensors, 5 elements"),
+                    HasSubstr("dtypes: 1 of F32 (4 elements), 1 of I64 (1 element) (--tensors")));
+}
+
+// Not tokens, and text that is not for strata tokenize: what it is, and what to do with it.
+TEST(InspectTest, SaysWhatElseAFileIs) {
+  const tests::ScratchFolder folder;
+  std::ostringstream out;
+  const auto is = [&](const std::string& name, const std::string& text, const std::string& kind,
+                      const std::string& act) {
+    SCOPED_TRACE(name);
+    EXPECT_FAILURE(inspect(folder.write(name, text), Tensors::all, out), Exit::usage,
+                   AllOf(HasSubstr(name + " " + kind), HasSubstr(act)));
+  };
+  is("my.toml", "[model]\npreset = \"tiny-gpt2\"\n[training]\nmax_steps = 100 # and more, long enough for text\n",
+     "is a recipe", "strata plan");
+  is("machine.toml", "processor = \"x\"\ntask_overhead_us = 1.5\n", "is a machine file", "--machine");
+  const std::string document = R"({"text": "A document, long enough to look like what people write, and more."})";
+  is("docs.jsonl", document + "\n" + document, "holds documents", "strata tokenize");
+  is("broken.jsonl", "{\"text\": \n", "holds documents", "strata tokenize");
+  is("unnamed", document + "\n" + document, "holds documents", "strata tokenize");
+  is("log.jsonl", R"({"step":1,"loss":5.5,"lr":0.1})", "is the report.jsonl of a run", "JSON");
+  is("a.bin.json", R"({"vocab_size": 256, "width": 2, "count": 6})", "is the sidecar", "/a.bin shows");
+  is("manifest.json", "{}", "is the manifest of a checkpoint", folder.path().string() + " shows");
+  is("config.json", "{\n\"model_type\": \"gpt2\"}\n", "belongs to a model", "strata inspect");
+  is("trace.json", R"({"traceEvents": []})", "is the timeline", "perfetto");
+  is("summary.json", R"({"weights_hash": "00"})", "is the report.summary", "JSON");
+  is("any.json", R"({"a": 1})", "is JSON", "any tool");
+  is("tokenizer.model", "pieces", "is a tokenizer", "strata tokenize --tokenizer");
+  is("text", std::string(8, 'x') + " the quick brown fox jumps over the lazy dog and on and on and on",
+     "looks like text", "strata tokenize");
 }
 
 TEST(InspectTest, RefusesWhatIsCorruptOrMissing) {
   const tests::ScratchFolder folder;
   std::ostringstream out;
-  EXPECT_FAILURE(inspect(folder.path() / "none", out), Exit::usage, HasSubstr("none"));
-  EXPECT_FAILURE(inspect(folder.path(), out), Exit::usage, HasSubstr("model.safetensors"));
-  EXPECT_FAILURE(inspect(folder.write("e.bin", ""), out), Exit::corrupt, HasSubstr("empty"));
-  EXPECT_FAILURE(inspect(folder.write("x.safetensors", "12345678{}"), out), Exit::corrupt, HasSubstr("header"));
+  EXPECT_FAILURE(inspect(folder.path() / "none", Tensors::all, out), Exit::usage, HasSubstr("none"));
+  EXPECT_FAILURE(inspect(folder.path(), Tensors::all, out), Exit::usage, HasSubstr("model.safetensors"));
+  EXPECT_FAILURE(inspect(folder.write("e.bin", ""), Tensors::all, out), Exit::corrupt, HasSubstr("empty"));
+  EXPECT_FAILURE(inspect(folder.write("x.safetensors", "12345678{}"), Tensors::all, out), Exit::corrupt,
+                 HasSubstr("header"));
 }
 
 }  // namespace
