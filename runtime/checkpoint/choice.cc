@@ -12,6 +12,23 @@ namespace strata::runtime {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// nullopt: it is damaged, as it says then.
+std::optional<Checkpoint> open_whole(FoundCheckpoint& found, int threads) {
+  try {
+    Checkpoint checkpoint(found.path);
+    checkpoint.verify(threads);
+    return checkpoint;
+  } catch (const Error& error) {
+    if (error.code() != Exit::corrupt) throw;
+    found.damage = error.what();
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
 bool is_checkpoint(const fs::path& path) {
   return type_at(path / kManifestName) != fs::file_type::not_found;
 }
@@ -28,20 +45,14 @@ std::optional<Checkpoint> newest_whole(const fs::path& folder, int threads, cons
   std::set<fs::path> passed;
   for (bool changed = true; changed;) {
     changed = false;
-    const std::vector<FoundCheckpoint> all = list_checkpoints(folder);
+    std::vector<FoundCheckpoint> all = list_checkpoints(folder);
     if (all.empty()) return std::nullopt;
-    for (FoundCheckpoint found : all) {
-      if (found.damage.empty()) try {
-          Checkpoint checkpoint(found.path);
-          checkpoint.verify(threads);
-          return checkpoint;
-        } catch (const Error& error) {
-          if (error.code() != Exit::corrupt) throw;
-          // A run that writes here has removed it since, and so has newer ones.
-          changed = type_at(found.path) == fs::file_type::not_found;
-          if (changed) break;
-          found.damage = error.what();
-        }
+    for (FoundCheckpoint& found : all) {
+      if (found.damage.empty())
+        if (auto whole = open_whole(found, threads)) return whole;
+      // A run that writes here has removed it since, and so has newer ones.
+      changed = type_at(found.path) == fs::file_type::not_found;
+      if (changed) break;
       if (passed.insert(found.path).second) note(passed_over(found));
     }
   }

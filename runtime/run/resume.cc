@@ -163,7 +163,7 @@ namespace {
 // What a run may go on from.
 struct Candidates {
   bool one = false;  // that the recipe names: it alone will do
-  std::filesystem::path folder;
+  fs::path folder;
   std::vector<FoundCheckpoint> found;
 };
 
@@ -198,28 +198,32 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
   const auto note_once = [&](const std::string& text) {
     if (world.rank() == 0) note(text);
   };
-  Start start;
-  const Candidates choice = candidates(job.recipe.checkpoint, world);
-  for (FoundCheckpoint found : choice.found) {
-    if (found.damage.empty()) {
-      const comm::Seen manifest = comm::look_at(found.path / kManifestName, "the checkpoint to go on from");
-      comm::require_same({&manifest, 1}, world);  // the checksums of all else are in it
+  Candidates choice = candidates(job.recipe.checkpoint, world);
+  const auto load = [&](FoundCheckpoint& found) {
+    const comm::Seen manifest = comm::look_at(found.path / kManifestName, "the checkpoint to go on from");
+    comm::require_same({&manifest, 1}, world);  // the checksums of all else are in it
+    try {
+      Progress progress;
+      comm::agree(world, [&] {
+        const Checkpoint checkpoint(found.path);
+        progress = progress_under(checkpoint.manifest(), found.path, job);
+        load_state(checkpoint, job, trainer.executor(), world.rank(), threads);
+        use_saved_algorithms(trainer.executor(), checkpoint.manifest().algorithms, found.path.string(), note_once);
+      });
+      trainer.restore(progress);
+      return true;
+    } catch (const comm::AgreedError& error) {
+      if (choice.one || error.code() != Exit::corrupt) throw;
+      found.damage = error.what();
+      return false;
     }
-    if (found.damage.empty()) try {
-        Progress progress;
-        comm::agree(world, [&] {
-          const Checkpoint checkpoint(found.path);
-          progress = progress_under(checkpoint.manifest(), found.path, job);
-          load_state(checkpoint, job, trainer.executor(), world.rank(), threads);
-          use_saved_algorithms(trainer.executor(), checkpoint.manifest().algorithms, found.path.string(), note_once);
-        });
-        trainer.restore(progress);
-        start.from = found.path;
-        return start;
-      } catch (const comm::AgreedError& error) {
-        if (choice.one || error.code() != Exit::corrupt) throw;
-        found.damage = error.what();
-      }
+  };
+  Start start;
+  for (FoundCheckpoint& found : choice.found) {
+    if (found.damage.empty() && load(found)) {
+      start.from = found.path;
+      return start;
+    }
     start.damaged.push_back(found.path);
     note_once(passed_over(found));
   }
