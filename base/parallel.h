@@ -1,4 +1,6 @@
 #pragma once
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -7,9 +9,12 @@
 #include <thread>
 #include <vector>
 
+#include "base/thread.h"
+
 namespace strata {
 
 // Calls f(i) for i in [0, n) on `threads` threads, each as it gets free; rethrows the first exception. For set-up.
+// Throws Error{failed} where the system starts no more threads.
 template <typename F>
 void parallel(std::size_t n, int threads, F&& f) {
   std::atomic<std::size_t> next{0};
@@ -25,7 +30,13 @@ void parallel(std::size_t n, int threads, F&& f) {
     }
   };
   std::vector<std::jthread> others;
-  for (int t = 1; t < threads; ++t) others.emplace_back(work);
+  try {
+    for (int t = 1; t < threads; ++t)
+      others.push_back(start_thread(fmt::format("thread {} of {} that set up the run", t + 1, threads), work));
+  } catch (...) {
+    next = n;  // the others end with what they are at
+    throw;
+  }
   work();
   others.clear();
   if (error) std::rethrow_exception(error);

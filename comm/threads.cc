@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "comm/communicator.h"
 #include "comm/shared_memory.h"
 #include "comm/staged.h"
@@ -99,8 +100,15 @@ void run_threads(int ranks, const std::function<void(World&)>& f) {
       world.report_failure(e.what(), exit_code(e));
     }
   };
-  std::vector<std::thread> threads;
-  for (int rank = 1; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
+  std::vector<std::jthread> threads;
+  try {
+    for (int rank = 1; rank < ranks; ++rank)
+      threads.push_back(
+          start_thread(fmt::format("the thread of rank {}", rank), [&run_rank, rank] { run_rank(rank); }));
+  } catch (const Error& error) {
+    first.keep(std::current_exception(), false);
+    control.report_failure({0, error.what(), error.code()});  // which the ranks that there are look out for
+  }
   run_rank(0);
   for (auto& thread : threads) thread.join();
   first.rethrow();

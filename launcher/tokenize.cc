@@ -14,6 +14,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "launcher/outputs.h"
 #include "launcher/printable.h"
 #include "runtime/data/tokens.h"
@@ -105,7 +106,14 @@ class Conveyor {
       }
     };
     std::vector<std::jthread> others;
-    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    try {
+      for (std::size_t i = 1; i < threads; ++i)
+        others.push_back(start_thread(fmt::format("thread {} of --threads {}", i + 1, threads), work));
+    } catch (...) {
+      const std::lock_guard lock(reading_);
+      ended_ = true;
+      throw;
+    }
     work();
     others.clear();
     if (error_) std::rethrow_exception(error_);

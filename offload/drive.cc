@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/thread.h"
 
 namespace strata::offload {
 namespace {
@@ -35,7 +36,7 @@ Drive::Drive(const SwapFile& file, const Rung& rung, const IoOptions& options)
   issuing_.reserve(64);
   std::promise<void> ready;
   auto opened = ready.get_future();
-  thread_ = std::thread([this, &ready] { run(ready); });
+  thread_ = start_thread("the I/O thread of a drive", [this, &ready] { run(ready); });
   try {
     opened.get();
   } catch (...) {

@@ -64,7 +64,8 @@ struct Share {
 
 // One drive: its I/O thread, which makes a submitter of `rung` for `file` and keeps up to queue_depth requests in
 // flight, taken from the open calls in turn. Short transfers go on, EINTR and EAGAIN are tried again. Throws
-// std::system_error where the submitter cannot be made. Owns the thread; the file outlives it.
+// std::system_error where the submitter cannot be made, Error{failed} where the thread cannot. Owns the thread; the
+// file outlives it.
 class Drive {
  public:
   Drive(const SwapFile& file, const Rung& rung, const IoOptions& options);
@@ -110,7 +111,7 @@ class Drive {
   std::promise<int>* registered_ = nullptr;
   int broken_ = 0;  // errno of a submitter that failed
   bool stop_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace strata::offload

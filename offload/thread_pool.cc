@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/descriptor.h"
+#include "base/thread.h"
 #include "offload/submitter.h"
 
 namespace strata::offload {
@@ -16,10 +17,12 @@ constexpr int kMostThreads = 16;  // as many requests reach the drive at once
 
 class ThreadPool final : public Submitter {
  public:
-  ThreadPool(int descriptor, int queue_depth) : descriptor_(descriptor) {
+  // Delegates, so that the destructor ends the threads that were started where a later one is refused.
+  ThreadPool(int descriptor, int queue_depth) : ThreadPool(descriptor) {
     queued_.reserve(static_cast<std::size_t>(queue_depth));
     completed_.reserve(static_cast<std::size_t>(queue_depth));
-    for (int i = 0; i < std::min(queue_depth, kMostThreads); ++i) threads_.emplace_back([this] { work(); });
+    for (int i = 0; i < std::min(queue_depth, kMostThreads); ++i)
+      threads_.push_back(start_thread("a thread that reads and writes a drive", [this] { work(); }));
   }
   ~ThreadPool() override {
     {
@@ -27,7 +30,7 @@ class ThreadPool final : public Submitter {
       stop_ = true;
     }
     request_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
+    for (std::jthread& thread : threads_) thread.join();
   }
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -62,6 +65,8 @@ class ThreadPool final : public Submitter {
   }
 
  private:
+  explicit ThreadPool(int descriptor) : descriptor_(descriptor) {}
+
   void work() {
     for (;;) {
       Request r;
@@ -90,7 +95,7 @@ class ThreadPool final : public Submitter {
   std::vector<Request> queued_;
   std::vector<Completion> completed_;
   bool woken_ = false, stop_ = false;
-  std::vector<std::thread> threads_;
+  std::vector<std::jthread> threads_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/thread.h"
 #include "comm/nccl/communicator.h"
 #include "comm/nccl/library.h"
 #include "device/cuda/context.h"
@@ -16,7 +17,10 @@ constexpr auto kLook = std::chrono::milliseconds(50);
 }  // namespace
 
 NcclWatch::NcclWatch(World& world, device::Device device, std::chrono::milliseconds patience)
-    : world_(world), device_(device), patience_(patience), thread_([this] { look_after(); }) {}
+    : world_(world),
+      device_(device),
+      patience_(patience),
+      thread_(start_thread("the thread that watches NCCL", [this] { look_after(); })) {}
 
 NcclWatch::~NcclWatch() {
   {

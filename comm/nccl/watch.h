@@ -40,7 +40,7 @@ class NcclWatch {
   std::condition_variable woken_;
   bool stop_ = false;
   std::set<NcclCommunicator*> communicators_;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace strata::comm

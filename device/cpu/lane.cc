@@ -1,8 +1,10 @@
+#include <fmt/format.h>
 #include <omp.h>
 
 #include <chrono>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "device/backend.h"
 #include "device/cpu/lane_impl.h"
 
@@ -16,7 +18,7 @@ constexpr auto kQuery = std::chrono::microseconds(20);
 
 HostLane::HostLane(std::string lane_name, int threads, int lane_rank, AbortToken& token)
     : Impl(std::move(lane_name), {}, lane_rank, token, cpu_backend().operations), team_(threads), ring_(kSlots) {
-  thread_ = std::thread([this] { loop(); });
+  thread_ = start_thread(fmt::format("the thread of lane {}", name), [this] { loop(); });
 }
 
 HostLane::~HostLane() {

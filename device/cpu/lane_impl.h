@@ -68,7 +68,7 @@ class HostLane final : public Lane::Impl {
   std::condition_variable work_, room_;
   std::uint64_t issued_ = 0, done_ = 0;
   bool stop_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 // Queues work(Team&) in a lane's order: what the CPU's operations are made of, and the host's share of work in a lane

@@ -1,7 +1,10 @@
 #include "device/cpu/team.h"
 
+#include <fmt/format.h>
 #include <immintrin.h>
 #include <omp.h>
+
+#include "base/thread.h"
 
 namespace strata::device::cpu {
 namespace {
@@ -20,8 +23,12 @@ void wait_while(const std::atomic<T>& value, T unwanted) {
 
 }  // namespace
 
-Team::Team(int threads) : threads_(threads) {
-  for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+// Delegates, so that the destructor ends the workers that were started where a later one is refused.
+Team::Team(int threads) : Team() {
+  threads_ = threads;
+  for (int worker = 1; worker < threads; ++worker)
+    workers_.push_back(start_thread(fmt::format("thread {} of a lane's {} (device.threads)", worker + 1, threads),
+                                    [this, worker] { work(worker); }));
 }
 
 Team::~Team() {

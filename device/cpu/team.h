@@ -11,6 +11,7 @@ namespace strata::device::cpu {
 // borders depend on shapes alone, so that which thread runs a task, and how many there are, never changes a bit.
 class Team {
  public:
+  // Throws Error{failed} where the system starts no more threads.
   explicit Team(int threads);
   ~Team();
   Team(const Team&) = delete;
@@ -37,12 +38,13 @@ class Team {
   }
 
  private:
+  Team() = default;
   using Call = void (*)(void*, std::size_t, int);
   void run_erased(std::size_t tasks, Call call, void* context);
   void work(int worker);
   void take_tasks(int worker);
 
-  int threads_;
+  int threads_ = 1;
   Call call_ = nullptr;
   void* context_ = nullptr;
   std::size_t tasks_ = 0;
@@ -50,7 +52,7 @@ class Team {
   std::atomic<std::uint32_t> epoch_{0};
   std::atomic<int> busy_{0};
   bool stop_ = false;
-  std::vector<std::thread> workers_;
+  std::vector<std::jthread> workers_;
 };
 
 }  // namespace strata::device::cpu

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "device/cuda/backend.h"
 #include "device/cuda/check.h"
 #include "device/cuda/context.h"
@@ -22,7 +23,7 @@ class StreamFaultWatch final : public FaultWatch::Impl {
   StreamFaultWatch(Device device, int rank, AbortToken& abort) : device_(device), rank_(rank), abort_(abort) {
     use(device_);
     stream_ = make_stream();
-    thread_ = std::thread([this] { look_after(); });
+    thread_ = start_thread("the thread that watches the GPU", [this] { look_after(); });
   }
   ~StreamFaultWatch() override {
     {
@@ -54,7 +55,7 @@ class StreamFaultWatch final : public FaultWatch::Impl {
   std::mutex mutex_;
   std::condition_variable stopped_;
   bool stop_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace

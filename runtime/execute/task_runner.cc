@@ -319,6 +319,9 @@ void TaskRunner::update(const Task& task) {
              parameters = storage_.view(task, Role::parameters, plan_.dtype);
   std::byte* moment1 = storage_.view(task, Role::moment1, DType::fp32).data;
   std::byte* moment2 = storage_.view(task, Role::moment2, DType::fp32).data;
+  // A copy goes home whatever the step decided, so a skipped update writes it too: else what lay there would go.
+  const bool copied = task.buffer(Role::parameters) != plan_.homes[index(task.unit)].parameters;
+  const device::OnSkip on_skip = copied ? device::OnSkip::rewrite_parameter : device::OnSkip::leave_parameter;
   const UnitLayout& u = plan_.layout.units[index(task.unit)];
   const std::size_t shared = tied ? plan_.layout.tied : 0;
   const auto apply = [&](std::size_t from, std::size_t to, const Run& run) {
@@ -344,7 +347,8 @@ void TaskRunner::update(const Task& task) {
                     .moment2 = moment2 ? moment2 + moments : nullptr,
                     .decay = run.decay,
                     .unit = static_cast<std::uint32_t>(task.unit),
-                    .begin = from});
+                    .begin = from},
+                   on_skip);
   };
   for (const Run& run : u.runs) {
     const std::size_t from = std::max(begin, run.begin), to = std::min(end, run.end);

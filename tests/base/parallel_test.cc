@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <set>
 #include <span>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
+#include "tests/few_threads.h"
 #include "tests/runtime/saved_run.h"
 
 namespace strata {
@@ -27,6 +30,16 @@ TEST(Parallel, ThrowsWhatACallThrew) {
                           if (i == 50) throw std::runtime_error("50");
                         }),
                std::runtime_error);
+}
+
+// Not before those that were started have ended, which still look at what is the caller's.
+TEST(Parallel, ARefusedThreadEndsIt) {
+  std::atomic<int> calls = 0;
+  const auto work = [&](std::size_t) {
+    ++calls;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  EXPECT_REFUSED_THREAD(parallel(std::size_t{1} << 40, 256, work), "of 256 that set up the run");
 }
 
 TEST(ParallelReads, SaysEachAheadOnce) {

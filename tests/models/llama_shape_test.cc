@@ -48,6 +48,7 @@ TEST(LlamaShapeTest, AnAbsentKeyMeansWhatTransformersMeans) {
 TEST(LlamaShapeTest, TheWindowIsTheFamilys) {
   EXPECT_EQ(shape("mistral", R"(,"sliding_window":7)").window, 7u);
   EXPECT_EQ(shape("mistral", R"(,"sliding_window":null)").window, 0u);
+  EXPECT_EQ(shape("mistral", R"(,"sliding_window":8191)").window, 8191u);
   EXPECT_EQ(shape("mistral", R"(,"sliding_window":8192)").window, 0u);  // nothing lies outside it
   // Llama does not know the keys; Qwen's is off where use_sliding_window does not say otherwise.
   EXPECT_EQ(shape("llama", R"(,"sliding_window":7,"use_sliding_window":true)").window, 0u);
@@ -56,6 +57,11 @@ TEST(LlamaShapeTest, TheWindowIsTheFamilys) {
   for (const char* family : {"qwen2", "qwen3"})
     EXPECT_FAILURE(shape(family, R"(,"use_sliding_window":true)"), Exit::usage,
                    AllOf(HasSubstr("use_sliding_window"), HasSubstr("a window of 4096 below data.seq_len=8192")));
+  for (const char* family : {"qwen2", "qwen3"}) {
+    EXPECT_FAILURE(shape(family, R"(,"use_sliding_window":true,"sliding_window":8191)"), Exit::usage,
+                   HasSubstr("a window of 8191 below data.seq_len=8192"));
+    EXPECT_EQ(shape(family, R"(,"use_sliding_window":true,"sliding_window":8192)").window, 0u);
+  }
 }
 
 // Taken for absent, it would leave the positions unscaled.

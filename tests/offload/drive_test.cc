@@ -2,8 +2,12 @@
 #include "offload/drive.h"
 
 #include <gmock/gmock.h>
+#include <pthread.h>
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -183,6 +187,65 @@ TEST_F(DriveWithGate, CallsTakeTurns) {
   EXPECT_EQ(state_.writes.size(), 64u);
   EXPECT_EQ(writes_in(0, 4), 0);
   EXPECT_NEAR(static_cast<double>(writes_in(4, 44)), 20, 4);  // one more round may have gone to the first call
+}
+
+// Says which thread waits, and how often it has begun to.
+class Watched final : public Submitter {
+ public:
+  struct State {
+    std::atomic<pthread_t> thread{};
+    std::atomic<int> waits{0};
+    std::atomic<bool> broken{false};
+  };
+  Watched(std::unique_ptr<Submitter> kernel, State& state) : kernel_(std::move(kernel)), state_(state) {
+    state_.thread = ::pthread_self();
+  }
+  int register_memory(std::span<std::byte> memory) override { return kernel_->register_memory(memory); }
+  void submit(const Request& r) override { kernel_->submit(r); }
+  std::size_t wait(std::span<Completion> done) override {
+    ++state_.waits;
+    try {
+      return kernel_->wait(done);
+    } catch (...) {
+      state_.broken = true;
+      throw;
+    }
+  }
+  void wake() override { kernel_->wake(); }
+
+ private:
+  std::unique_ptr<Submitter> kernel_;
+  State& state_;
+};
+
+// A signal whose handler does not restart system calls ends the wait of a drive's thread early, with EINTR; that of a
+// pool's goes on.
+TEST_P(DriveFault, ASignalInItsWaitDoesNotBreakIt) {
+  struct sigaction interrupt {
+  }, before;
+  interrupt.sa_handler = [](int) {};
+  ASSERT_EQ(::sigaction(SIGUSR1, &interrupt, &before), 0);
+  Watched::State state;
+  options_.folders = {folder_.path()};
+  options_.wrap = [&state](std::unique_ptr<Submitter> kernel, const Rung&) {
+    return std::make_unique<Watched>(std::move(kernel), state);
+  };
+  Swap swap(options_, kBytes, 7, abort_);
+  const bool ends = GetParam().engine != Engine::threads;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  for (int round = 0; round < 3; ++round) {
+    const int waits = state.waits;
+    do {  // the thread may not be in its wait yet
+      ASSERT_EQ(::pthread_kill(state.thread, SIGUSR1), 0);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    } while (ends && state.waits == waits && !state.broken && std::chrono::steady_clock::now() < deadline);
+    EXPECT_EQ(state.waits > waits, ends) << "a signal begins the wait anew";
+  }
+  EXPECT_FALSE(state.broken);
+  swap.write(0, from_);
+  swap.read(0, to_);
+  EXPECT_TRUE(came_back());
+  ASSERT_EQ(::sigaction(SIGUSR1, &before, nullptr), 0);
 }
 
 // What an abandoned call left with the kernel comes back later, to nobody.

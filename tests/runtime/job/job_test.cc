@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,23 @@ TEST(JobTest, StateIsReadAheadWhereItFits) {
   EXPECT_GT(ahead, without);
   EXPECT_EQ(host(fmt::format("memory.host={}", ahead).c_str()), ahead);
   EXPECT_EQ(host(fmt::format("memory.host={}", ahead - 1).c_str()), without);
+}
+
+// What a step needs is what it may take, to the byte: in each tier, and in device and host memory together.
+TEST(JobTest, FitsIntoExactlyWhatItNeeds) {
+  const StepPlan plan =
+      tiny_job({"zero.optimizer=host", "zero.activations=nvme", "training.recompute=block", "memory.nvme=/tmp"}, 1)
+          .plan;
+  const std::array<std::size_t, kTiers> peak = {plan.memory[0].peak, plan.memory[1].peak, plan.memory[2].peak};
+  for (const std::size_t bytes : peak) ASSERT_GT(bytes, 0u);
+  const Capacity exactly{peak, peak[0] + peak[1]};
+  EXPECT_TRUE(fits(plan, exactly));
+  for (std::size_t tier = 0; tier < kTiers; ++tier) {
+    Capacity less = exactly;
+    --less.tier[tier];
+    EXPECT_FALSE(fits(plan, less)) << kTierNames[tier];
+  }
+  EXPECT_FALSE(fits(plan, {peak, peak[0] + peak[1] - 1}));
 }
 
 TEST(JobTest, OrderIsTheOneThatIsFasterOrMovesLess) {

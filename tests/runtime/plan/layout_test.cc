@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <tuple>
+
 #include "runtime/job/job.h"
 #include "tests/runtime/fake_model.h"
 
@@ -44,6 +47,26 @@ TEST(Layout, EmbeddingsAndSmallTensorsStayInFp32) {
       const bool stays = unit == 0 || p.shape.size() == 1;
       EXPECT_EQ(run.moments, stays ? MomentFormat::fp32 : MomentFormat::block8) << p.name;
     }
+}
+
+// 4,096 elements are the least that 8 bits are worth it for: here a block's matrices have 4,095, then 4,096.
+TEST(Layout, EightBitsBeginAt4096Elements) {
+  for (const auto& [hidden, inner, format] :
+       {std::tuple(65, 63, MomentFormat::fp32), std::tuple(64, 64, MomentFormat::block8)}) {
+    const Job job =
+        job_of({"model.preset=tiny-llama", "model.config.num_attention_heads=1", "model.config.num_key_value_heads=1",
+                "model.config.head_dim=8", fmt::format("model.config.hidden_size={}", hidden),
+                fmt::format("model.config.intermediate_size={}", inner), "optimizer.name=adamw8bit"},
+               1);
+    int seen = 0;
+    for (const runtime::Run& run : job.plan.layout.units[1].runs) {
+      const models::Parameter& p = job.model->units[1]->parameters()[run.parameter];
+      if (p.name.find("mlp.down") == std::string::npos) continue;
+      EXPECT_EQ(run.moments, format) << p.name << " of " << p.size();
+      ++seen;
+    }
+    EXPECT_EQ(seen, 1);
+  }
 }
 
 // Moments alone: optimizer bytes less those of the fp32 masters.

@@ -326,17 +326,23 @@ TEST(Planner, CommunicationFollowsTheFormulas) {
     }
 }
 
-// Look-ahead turns the second gather of a block into a reuse.
+// Look-ahead turns gathers into reuses: at most prefetch + 1 visits may lie between two needs of a unit. The visits of
+// a micro-batch are embedding, blocks 0 to 2, head, blocks 2 to 0, embedding, of which the last needs no parameters.
 TEST(Planner, GathersWithinTheLookAheadAreReused) {
   const auto gathers = [](int prefetch) {
-    const PlanCase c = make_case(small(false), 2, 1, 3, device::DType::bf16, false, false, prefetch, {});
-    const StepPlan plan = make_plan(c.request);
-    return std::count_if(plan.tasks.begin(), plan.tasks.end(),
-                         [](const Task& t) { return t.kind == TaskKind::gather; });
+    const PlanCase c = make_case(small(false), 2, 2, 3, device::DType::bf16, false, false, prefetch, {});
+    std::vector<int> of_unit(c.model->units.size());
+    for (const Task& task : make_plan(c.request).tasks)
+      if (task.kind == TaskKind::gather) ++of_unit[static_cast<std::size_t>(task.unit)];
+    return of_unit;
   };
-  EXPECT_EQ(gathers(0), 5 + 3);      // five units forward, three blocks again
-  EXPECT_EQ(gathers(2), 5 + 3 - 1);  // the last block is still there after the head
-  EXPECT_EQ(gathers(8), 5);
+  using testing::ElementsAre;
+  EXPECT_THAT(gathers(0), ElementsAre(2, 4, 4, 4, 2)) << "whenever it is needed";
+  EXPECT_THAT(gathers(1), ElementsAre(2, 4, 4, 2, 2)) << "the last block is still there after the head";
+  EXPECT_THAT(gathers(2), ElementsAre(2, 3, 4, 2, 2)) << "and the first one when the next micro-batch begins";
+  EXPECT_THAT(gathers(3), ElementsAre(2, 3, 2, 2, 2));
+  EXPECT_THAT(gathers(4), ElementsAre(2, 3, 1, 2, 2));
+  EXPECT_THAT(gathers(8), ElementsAre(1, 1, 1, 1, 1));
 }
 
 TEST(Planner, StagesNeedLessAndLess) {

@@ -97,6 +97,33 @@ TEST_P(Mutation, SwappedCollectiveIsCaught) {
   EXPECT_NE(find_mismatch(ranks), std::nullopt) << "one rank leaves one out";
 }
 
+// Of every collective, every field that it takes from its task: one that differs is seen, whatever is alike.
+TEST_P(Mutation, CollectiveThatDiffersInOneFieldIsCaught) {
+  const std::pair<const char*, void (*)(Task&)> damages[] = {
+      {"kind", [](Task& t) { t.kind = t.kind == TaskKind::gather ? TaskKind::gather_sums : TaskKind::gather; }},
+      {"lane", [](Task& t) { t.lane = t.lane == LaneId::gather ? LaneId::reduce : LaneId::gather; }},
+      {"unit", [](Task& t) { ++t.unit; }},
+      {"micro-batch", [](Task& t) { ++t.micro_batch; }},
+      {"tied", [](Task& t) { t.tied = !t.tied; }},
+      {"begin", [](Task& t) { ++t.begin; }},
+      {"end", [](Task& t) { ++t.end; }},
+      {"bytes", [](Task& t) { ++t.cost.sent_bytes; }},
+  };
+  std::vector<StepPlan> ranks = {plan_, plan_};
+  int collectives = 0;
+  for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
+    if (plan_.tasks[t].cost.sent_bytes == 0) continue;
+    ++collectives;
+    for (const auto& [field, damage] : damages) {
+      damage(ranks[1].tasks[t]);
+      EXPECT_NE(find_mismatch(ranks), std::nullopt) << field << " of task " << t;
+      ranks[1].tasks[t] = plan_.tasks[t];
+    }
+  }
+  EXPECT_GT(collectives, 4);
+  EXPECT_EQ(find_mismatch(ranks), std::nullopt);
+}
+
 // Tasks of the update that a step leaves are not run in the first step, and alone after the last one.
 TEST(PendingMutation, ATaskThatRunsWithoutItsUpdateIsCaught) {
   PlanCase c = make_case(small(true), 2, 2, 2, device::DType::bf16, false, false, 1, {Recompute::Kind::none, {}});

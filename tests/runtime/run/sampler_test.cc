@@ -44,6 +44,18 @@ TEST(SamplerTest, TopPKeepsTheLikeliestThatReachIt) {
   EXPECT_NEAR(count[0], 1000, 130) << "1 to 2 between those that are left";
 }
 
+// Of equal tokens, exactly as many as have the probability together, the lowest first.
+TEST(SamplerTest, TopPStopsWhereItIsReachedExactly) {
+  const std::vector<float> logits = {1, 1, 1, 1};
+  for (const int kept : {1, 2, 3, 4}) {
+    Sampler sampler(1, kept / 4.0, 3);
+    std::set<std::uint32_t> drawn;
+    for (std::uint64_t n = 0; n < 200; ++n) drawn.insert(sampler.pick(logits, n));
+    EXPECT_EQ(drawn.size(), static_cast<std::size_t>(kept));
+    EXPECT_EQ(*drawn.rbegin(), static_cast<std::uint32_t>(kept - 1));
+  }
+}
+
 TEST(SamplerTest, DrawsDependOnSeedAndPlaceAlone) {
   Sampler a(1, 1, 9), b(1, 1, 9);
   std::set<std::vector<std::uint32_t>> texts;

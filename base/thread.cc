@@ -1,0 +1,14 @@
+#include "base/thread.h"
+
+#include "base/error.h"
+
+namespace strata {
+
+void thread_refused(std::string_view name, const std::system_error& error) {
+  fail(Exit::failed,
+       "the system refused to start {} ({}): raise the limit of processes (ulimit -u, in a container --pids-limit), or "
+       "use fewer threads or ranks",
+       name, error.code().message());
+}
+
+}  // namespace strata

@@ -1,0 +1,44 @@
+// Threads that the system refuses: one sentence in place of an abort, whichever rank it is.
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "tests/dist/tiny_run.h"
+
+namespace strata::tests {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Addresses for a few stacks, and stacks of which 256 do not fit.
+constexpr const char* kLimit = "ulimit -s 65536; ulimit -v 6000000; ";
+
+class ThreadsFault : public testing::Test {
+ protected:
+  void SetUp() override {
+#ifdef __SANITIZE_ADDRESS__
+    GTEST_SKIP() << "AddressSanitizer reserves more addresses than any limit allows";
+#endif
+  }
+  TinyRun run_;
+};
+
+TEST_F(ThreadsFault, RunSaysWhatToRaise) {
+  std::vector<std::string> command = {"sh", "-c", std::string(kLimit) + "exec \"$@\"", "sh"};
+  for (const std::string& word : run_.train({"device.threads=256"})) command.push_back(word);
+  EXPECT_COMPLAINT(run(command), Exit::failed,
+                   AllOf(HasSubstr("the system refused to start thread "), HasSubstr("of a lane's 256"),
+                         HasSubstr("device.threads"), HasSubstr("ulimit -u")));
+}
+
+TEST_F(ThreadsFault, OfOneRankTheOthersHear) {
+  const Outcome outcome =
+      run(under_mpirun(2, run_.train({"device.threads=256"}),
+                       std::string("test $OMPI_COMM_WORLD_RANK != 1 || { ") + kLimit + "}; exec \"$@\""));
+  EXPECT_COMPLAINT(
+      outcome, Exit::failed,
+      AllOf(HasSubstr("rank 1"), HasSubstr("the system refused to start thread "), HasSubstr("ulimit -u")));
+}
+
+}  // namespace
+}  // namespace strata::tests

@@ -1,0 +1,19 @@
+#include <gmock/gmock.h>
+
+#include "offload/drive.h"
+#include "tests/few_threads.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::offload {
+namespace {
+
+// In the drive's own thread, which the pool's belong to; those that were started before the refused one are ended.
+TEST(ThreadPool, RefusedThreadsAreSaidByTheDrive) {
+  const tests::ScratchFolder folder;
+  const SwapFile file(folder.path(), kBlock, 0);
+  EXPECT_REFUSED_THREAD(Drive(file, Rung{Engine::threads, false, false}, IoOptions{}),
+                        "a thread that reads and writes a drive");
+}
+
+}  // namespace
+}  // namespace strata::offload
