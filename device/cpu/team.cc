@@ -27,8 +27,8 @@ void wait_while(const std::atomic<T>& value, T unwanted) {
 Team::Team(int threads) : Team() {
   threads_ = threads;
   for (int worker = 1; worker < threads; ++worker)
-    workers_.push_back(start_thread(fmt::format("thread {} of a lane's {} (device.threads)", worker + 1, threads),
-                                    [this, worker] { work(worker); }));
+    workers_.push_back(
+        start_thread(fmt::format("thread {} of a lane's {}", worker + 1, threads), [this, worker] { work(worker); }));
 }
 
 Team::~Team() {

@@ -298,7 +298,7 @@ TEST(Attention, AgreesWithReferenceForGroupsOfHeads) {
   for (const std::size_t kv_heads : {1, 2, 3, 6}) expect_reference({2, 70, 6, kv_heads, 8, 0});
 }
 
-// Windows of 95, 127 and 191 end one key short of what whole tiles of queries and keys would see.
+// Windows of 95 (a GPU's tiles), 127 and 191 (any) are one key too short for a pair of tiles to see all of each other.
 TEST(Attention, AgreesWithReferenceForWindows) {
   for (const std::size_t window : {1, 2, 16, 63, 64, 65, 95, 100, 127, 128, 130, 191, 192, 299, 300, 1000})
     expect_reference({1, 300, 1, 1, 16, window});
