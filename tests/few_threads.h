@@ -43,8 +43,11 @@ template <typename F>
 
 // `statement` in a process that the system gives a few threads and no more fails with a sentence that has `words`.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define EXPECT_REFUSED_THREAD(statement, words) \
-  GTEST_SKIP() << "sanitizers reserve more addresses than any limit allows"
+#define EXPECT_REFUSED_THREAD(statement, words)                                        \
+  do {                                                                                 \
+    static_cast<void>([&] { statement; });                                             \
+    GTEST_SKIP() << "sanitizers reserve more addresses than any limit allows: " words; \
+  } while (0)
 #else
 #define EXPECT_REFUSED_THREAD(statement, words)                                                           \
   EXPECT_EXIT(                                                                                            \
