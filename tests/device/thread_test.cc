@@ -8,7 +8,7 @@
 #include "device/lane.h"
 #include "tests/few_threads.h"
 
-namespace strata {
+namespace strata::device {
 namespace {
 
 constexpr int kMany = 256;
@@ -34,4 +34,4 @@ TEST(Thread, ALaneSaysItsName) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::device
