@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "comm/agreement.h"
 #include "launcher/outputs.h"
+#include "launcher/overwrite.h"
 #include "launcher/printable.h"
 #include "launcher/rank/agreement.h"
 #include "launcher/rank/cores.h"
@@ -56,6 +57,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   agree(world, [&] {
     if (!options.json || !speaks) return;
     require_apart({{"--json", *options.json}}, inputs_of(recipe, options.recipe));
+    require_own({"--json", *options.json}, Content::evaluation, options.force);
     json.emplace(*options.json);
   });
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());

@@ -10,6 +10,7 @@ struct EvalOptions {
   std::optional<std::filesystem::path> recipe;
   std::vector<std::string> sets;
   std::optional<std::filesystem::path> json;
+  bool force = false;  // json is written over whatever it is
 };
 
 // `strata eval`: loss and perplexity on data.validation, by one rank of several. Prints them, and writes them as JSON.

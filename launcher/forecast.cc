@@ -52,8 +52,8 @@ Bound Forecast::bound() const {
   return static_cast<Bound>(std::max_element(path.begin(), path.end()) - path.begin());
 }
 
-Forecast forecast(const runtime::Job& job, const runtime::Machine& machine) {
-  const runtime::MachineProfile profile = profile_of(machine, job);
+Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node) {
+  const runtime::MachineProfile profile = profile_of(machine, job, ranks_per_node);
   Forecast f;
   f.spans = simulate(job.plan, profile);
   f.step_ms = 1e3 * makespan_s(job.plan, f.spans);
@@ -63,8 +63,9 @@ Forecast forecast(const runtime::Job& job, const runtime::Machine& machine) {
 }
 
 std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
-                        const runtime::Job& job, const runtime::Capacity& capacity, const runtime::Machine& machine) {
-  const double now = forecast(job, machine).tokens_per_s;
+                        const runtime::Job& job, const runtime::Capacity& capacity, const runtime::Machine& machine,
+                        int ranks_per_node) {
+  const double now = forecast(job, machine, ranks_per_node).tokens_per_s;
   std::vector<Gain> out;
   for (const Setting& s : settings_to_try(job)) {
     std::vector<std::string> changed = sets;
@@ -72,7 +73,7 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
     try {
       const runtime::Job other = make_job(runtime::load_recipe(recipe, changed), job.ranks, capacity);
       if (!fits(other.plan, capacity)) continue;
-      const double then = forecast(other, machine).tokens_per_s;
+      const double then = forecast(other, machine, ranks_per_node).tokens_per_s;
       if (then >= kWorthIt * now) out.push_back({s.key, s.value, then, s.same_numbers});
     } catch (const Error&) {
       // A setting that does not go with the recipe's others.

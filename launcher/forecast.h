@@ -18,8 +18,8 @@ struct Forecast {
   runtime::BoundSeconds path;  // of the tasks that nothing hides
   runtime::Bound bound() const;
 };
-// Throws Error{usage} where the job needs what was not measured.
-Forecast forecast(const runtime::Job& job, const runtime::Machine& machine);
+// With so many of the job's ranks on each machine. Throws Error{usage} where the job needs what was not measured.
+Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node);
 
 // A setting with which the step is predicted to be faster.
 struct Gain {
@@ -29,7 +29,8 @@ struct Gain {
 };
 // Those of one key that fit into `capacity` and gain at least 3%, most first; each was planned and simulated.
 std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
-                        const runtime::Job& job, const runtime::Capacity& capacity, const runtime::Machine& machine);
+                        const runtime::Job& job, const runtime::Capacity& capacity, const runtime::Machine& machine,
+                        int ranks_per_node);
 
 // What a faster machine would need, where no setting helps: "another drive in memory.nvme".
 std::string advice(runtime::Bound bound);

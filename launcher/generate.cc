@@ -14,6 +14,7 @@
 #include "comm/agreement.h"
 #include "comm/same_files.h"
 #include "launcher/outputs.h"
+#include "launcher/overwrite.h"
 #include "launcher/printable.h"
 #include "launcher/rank/agreement.h"
 #include "launcher/rank/cores.h"
@@ -124,6 +125,7 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
       runtime::Recipe reads;
       reads.model.path = folder.path();
       require_apart({{"--json", *options.json}}, inputs_of(reads, std::nullopt));
+      require_own({"--json", *options.json}, Content::generation, options.force);
       json.emplace(*options.json);
     }
     const auto beside = folder.hugging_face();

@@ -18,6 +18,7 @@ struct GenerateOptions {
   std::optional<std::string> precision;
   std::vector<std::string> sets;  // zero.*, memory.*, device.*, comm.*
   std::optional<std::filesystem::path> json;
+  bool force = false;  // json is written over whatever it is
 };
 
 // `strata generate`: what follows the prompt, to stdout as it comes; one rank of several, of which rank 0 speaks.

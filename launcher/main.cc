@@ -29,6 +29,7 @@
 #include "launcher/tokenize.h"
 #include "launcher/train.h"
 #include "runtime/recipe/keys.h"
+#include "runtime/recipe/user_path.h"
 
 namespace {
 
@@ -86,6 +87,25 @@ bool is_of_one_process(std::string_view command) {
   return std::find(std::begin(kCommands), std::end(kCommands), command) != std::end(kCommands);
 }
 
+// What a shell leaves as it is, in --out=~/x.
+CLI::Validator as_path() {
+  const auto change = [](std::string& text) {
+    text = strata::runtime::user_path(text).string();
+    return std::string();
+  };
+  return {change, ""};
+}
+// An option that names a file or a folder, or several.
+template <typename Path>
+CLI::Option* add_path(CLI::App* command, std::string name, Path& path, std::string meaning) {
+  return command->add_option(std::move(name), path, std::move(meaning))->transform(as_path());
+}
+
+template <typename Options>
+void add_force(CLI::App* command, Options& options) {
+  command->add_flag("--force", options.force, "write over a file that is there and was not written as this");
+}
+
 template <typename Options>
 void add_sets(CLI::App* command, Options& options) {
   command->add_option("--set", options.sets, "override a recipe key: KEY=VALUE")
@@ -96,7 +116,7 @@ void add_sets(CLI::App* command, Options& options) {
 
 template <typename Options>
 void add_recipe(CLI::App* command, Options& options) {
-  command->add_option("RECIPE", options.recipe, "recipe (TOML); without it everything comes from --set");
+  add_path(command, "RECIPE", options.recipe, "recipe (TOML); without it everything comes from --set");
   add_sets(command, options);
 }
 
@@ -123,6 +143,7 @@ int run(int argc, char** argv) {
   strata::launcher::TrainOptions train;
   auto* command = app.add_subcommand("train", "one rank of a run; mpirun -n N strata train ... for N ranks");
   add_recipe(command, train);
+  add_force(command, train);
   command->callback([&] { status = strata::launcher::train(train); });
 
   strata::launcher::PlanOptions plan;
@@ -130,21 +151,27 @@ int run(int argc, char** argv) {
   add_recipe(command, plan);
   command->add_option("--ranks", plan.ranks, "ranks of the run (default: those of mpirun, else 1)")
       ->check(CLI::Range(1, 1 << 20));
-  command->add_option("--json", plan.json, "write the plan as JSON");
-  command->add_option("--trace", plan.trace, "write the timeline, for Perfetto");
-  command->add_option("--machine", plan.machine, "machine file of strata calibrate: predicts the step's time");
+  command
+      ->add_option("--ranks-per-node", plan.ranks_per_node,
+                   "of them on one machine like this one (default: all, up to its cores or GPUs)")
+      ->check(CLI::Range(1, 1 << 20));
+  add_path(command, "--json", plan.json, "write the plan as JSON");
+  add_path(command, "--trace", plan.trace, "write the timeline, for Perfetto");
+  add_path(command, "--machine", plan.machine, "machine file of strata calibrate: predicts the step's time");
+  add_force(command, plan);
   command->callback([&] { status = strata::launcher::plan(plan); });
 
   strata::launcher::EvalOptions eval;
   command =
       app.add_subcommand("eval", "loss and perplexity on data.validation; mpirun -n N strata eval ... for N ranks");
   add_recipe(command, eval);
-  command->add_option("--json", eval.json, "write the result as JSON");
+  add_path(command, "--json", eval.json, "write the result as JSON");
+  add_force(command, eval);
   command->callback([&] { status = strata::launcher::eval(eval); });
 
   strata::launcher::GenerateOptions generate;
   command = app.add_subcommand("generate", "what a model writes after a prompt; text to stdout");
-  command->add_option("--model", generate.model, "Hugging Face directory, checkpoint, or folder of checkpoints")
+  add_path(command, "--model", generate.model, "Hugging Face directory, checkpoint, or folder of checkpoints")
       ->required();
   auto* text = command->add_option("--prompt", generate.prompt, "text to go on from");
   command
@@ -152,7 +179,7 @@ int run(int argc, char** argv) {
           "--prompt-tokens", [&](const auto& arguments) { generate.prompt_tokens = token_ids(arguments); },
           "token ids to go on from, instead of a text: 1,2,3")
       ->excludes(text);
-  command->add_option("--tokenizer", generate.tokenizer, "byte, or a Hugging Face directory; default: the model's");
+  add_path(command, "--tokenizer", generate.tokenizer, "byte, or a Hugging Face directory; default: the model's");
   command->add_option("--max-new-tokens", generate.max_new_tokens, "tokens to write, at most (128)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   command->add_option("--temperature", generate.temperature, "of sampling; 0, the default, takes the likeliest token")
@@ -164,36 +191,38 @@ int run(int argc, char** argv) {
   command->add_option("--precision", generate.precision, "fp32, bf16 or fp16; default: as the weights are stored")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
   add_sets(command, generate);
-  command->add_option("--json", generate.json, "write tokens and speed as JSON");
+  add_path(command, "--json", generate.json, "write tokens and speed as JSON");
+  add_force(command, generate);
   command->callback([&] { status = strata::launcher::generate(generate); });
 
   strata::launcher::ExportOptions exported;
   command = app.add_subcommand("export", "a checkpoint as a Hugging Face directory");
-  command->add_option("CHECKPOINT", exported.from, "a checkpoint, a folder of them (the newest whole one), or a model")
+  add_path(command, "CHECKPOINT", exported.from, "a checkpoint, a folder of them (the newest whole one), or a model")
       ->required();
-  command->add_option("-o,--out", exported.to, "new folder to write")->required();
+  add_path(command, "-o,--out", exported.to, "new folder to write")->required();
   command->add_option("--dtype", exported.dtype, "fp32 or bf16 (fp32)")->check(CLI::IsMember({"fp32", "bf16"}));
   command->callback([&] { status = strata::launcher::export_model(exported); });
 
   strata::launcher::TokenizeOptions tokenize;
   command = app.add_subcommand("tokenize", "text or JSONL to a token file");
-  command->add_option("--tokenizer", tokenize.tokenizer, "byte, or a Hugging Face directory (tokenizer.json or .model)")
+  add_path(command, "--tokenizer", tokenize.tokenizer, "byte, or a Hugging Face directory (tokenizer.json or .model)")
       ->required();
-  command->add_option("-o,--out", tokenize.out, "token file to write; OUT.json is written beside it")->required();
-  command->add_option("IN", tokenize.inputs, "text files, .jsonl files with a document in each line, or -")->required();
+  add_path(command, "-o,--out", tokenize.out, "token file to write; OUT.json is written beside it")->required();
+  add_path(command, "IN", tokenize.inputs, "text files, .jsonl files with a document in each line, or -")->required();
   command->add_option("--field", tokenize.field, "string of a JSONL line to take (default: text); makes - JSONL too");
   command->add_option("--eot", tokenize.eot,
                       "token between documents (default: the tokenizer's end of text; byte: none)");
   command->add_flag("--no-eot", tokenize.no_eot, "nothing between documents");
   command->add_flag("--add-special", tokenize.add_special, "with the tokenizer's template around each document");
   command->add_option("--threads", tokenize.threads, "threads (default: all cores)")->check(CLI::Range(1, 1024));
+  add_force(command, tokenize);
   command->callback([&] { status = strata::launcher::tokenize(tokenize); });
 
   std::filesystem::path inspected, compared;
   command =
       app.add_subcommand("inspect", "what a checkpoint, token file, safetensors file or Hugging Face directory holds");
-  command->add_option("PATH", inspected, "what to look into")->required();
-  auto* other = command->add_option("OTHER", compared, "a second checkpoint: how the two differ");
+  add_path(command, "PATH", inspected, "what to look into")->required();
+  auto* other = add_path(command, "OTHER", compared, "a second checkpoint: how the two differ");
   bool every_tensor = false;
   command
       ->add_flag(
@@ -209,7 +238,7 @@ int run(int argc, char** argv) {
 
   std::vector<std::filesystem::path> folders;
   command = app.add_subcommand("doctor", "what this machine offers, and what to fix");
-  command->add_option("FOLDER", folders, "folders for the nvme tier (default: the current one)");
+  add_path(command, "FOLDER", folders, "folders for the nvme tier (default: the current one)");
   command->callback([&] { status = strata::launcher::doctor(std::cout, folders); });
 
   std::string part;
@@ -220,8 +249,9 @@ int run(int argc, char** argv) {
 
   strata::launcher::CalibrateOptions calibrate;
   command = app.add_subcommand("calibrate", "measures this machine for plan --machine; mpirun -n N for N ranks on it");
-  command->add_option("-o,--out", calibrate.out, "machine file to write (TOML)")->required();
-  command->add_option("--dir", calibrate.dirs, "folder of the nvme tier, one a drive: its drive is measured too");
+  add_path(command, "-o,--out", calibrate.out, "machine file to write (TOML)")->required();
+  add_path(command, "--dir", calibrate.dirs, "folder of the nvme tier, one a drive: its drive is measured too");
+  add_force(command, calibrate);
   command->callback([&] { status = strata::launcher::calibrate(calibrate); });
 
   strata::launcher::BenchOptions bench;
@@ -232,10 +262,11 @@ int run(int argc, char** argv) {
   command->add_option("--steps", bench.steps, "step: measured steps, after two of warm-up")->check(CLI::Range(1, 1000));
   command->add_option("--threads", bench.threads, "adam, kernels: threads (default: all cores)")
       ->check(CLI::Range(1, 1024));
-  command->add_option("--dir", bench.dirs, "io: folder on the drive to measure; several times: striped over them");
+  add_path(command, "--dir", bench.dirs, "io: folder on the drive to measure; several times: striped over them");
   command->add_option("--size", bench.size, "io: bytes of a pass; kernels: that one moves")->capture_default_str();
   command->add_option("--rounds", bench.rounds, "io: passes")->check(CLI::Range(1, 1000))->capture_default_str();
-  command->add_option("--json", bench.json, "write the figures as JSON");
+  add_path(command, "--json", bench.json, "write the figures as JSON");
+  add_force(command, bench);
   command->callback([&] { status = strata::launcher::bench(bench); });
 
   refuse_empty_names(app);

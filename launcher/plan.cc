@@ -9,9 +9,12 @@
 
 #include "base/error.h"
 #include "comm/communicator.h"
+#include "device/gpu.h"
 #include "launcher/forecast.h"
 #include "launcher/outputs.h"
+#include "launcher/overwrite.h"
 #include "launcher/printable.h"
+#include "launcher/rank/cores.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/job/job.h"
 #include "runtime/job/seat.h"
@@ -48,7 +51,36 @@ void print_drives(const runtime::Job& job) {
     fmt::print("nvme: memory.nvme has {} free here: too little for one rank\n", runtime::bytes_text(free));
 }
 
-void print_table(const runtime::Job& job, const runtime::Capacity& capacity) {
+// Of a run's ranks on one machine like this one, or like the one of the machine file: as many as it has cores or, for a
+// run on GPUs, as it has of those.
+int ranks_on_a_node(const PlanOptions& options, int ranks, const std::optional<runtime::Machine>& machine,
+                    runtime::Seat& seat) {
+  const auto found = device::find_gpus().gpus;
+  const auto usable = [](const device::Gpu& gpu) { return gpu.problem.empty(); };
+  const auto gpus = static_cast<int>(std::count_if(found.begin(), found.end(), usable));
+  const bool on_gpus = seat.device.kind != device::Kind::cpu && gpus > 0;
+  const int cores = machine ? machine->ranks * machine->threads : cores_here();
+  const int most = options.ranks_per_node ? *options.ranks_per_node : on_gpus ? gpus : cores;
+  const int here = std::min(ranks, most);
+  if (on_gpus) seat.sharing = (here + gpus - 1) / gpus;
+  return here;
+}
+
+// "8 ranks on 4 machines like this one, 2 on each, each with its part of what is free".
+std::string sharing_text(const runtime::Job& job, int ranks_per_node) {
+  const int machines = (job.ranks + ranks_per_node - 1) / ranks_per_node;
+  const bool evenly = job.ranks % ranks_per_node == 0;
+  const std::string where = machines == 1 ? "on one machine like this one"
+                                          : fmt::format("on {} machines like this one, {}{} on each", machines,
+                                                        evenly ? "" : "up to ", ranks_per_node);
+  const auto& memory = job.recipe.memory;
+  return fmt::format("{} ranks {} (--ranks-per-node), {}", job.ranks, where,
+                     memory.device && memory.host   ? "as memory.device and memory.host say"
+                     : memory.device || memory.host ? "each with its part of what is free, or what memory.* says"
+                                                    : "each with its part of what is free");
+}
+
+void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int ranks_per_node) {
   const runtime::StepPlan& plan = job.plan;
   fmt::print("{} of {} parameters on {} {}: ZeRO-{}, {}, {} of {} x {} tokens a rank and step, {}\n\n",
              job.model->family, runtime::count_text(job.model->parameters()), plan.ranks,
@@ -70,9 +102,7 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity) {
     for (const std::size_t bytes : memory.by_kind) fmt::print("{:>14}", runtime::bytes_text(bytes));
     fmt::print("\n");
   }
-  if (plan.ranks > 1)
-    fmt::print("capacity: of a machine like this one for each rank{}\n",
-               job.recipe.memory.device ? ", or what memory.* says" : "; ranks that share one have their part of it");
+  if (plan.ranks > 1) fmt::print("capacity: {}\n", sharing_text(job, ranks_per_node));
   print_drives(job);
   const comm::CommBytes& sent = plan.comm_bytes;
   fmt::print("\nsent by a rank in a step: {} (all-gather {}, all-to-all {}, consensus {})\n",
@@ -95,14 +125,15 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity) {
 struct Prediction {
   Forecast forecast;
   std::vector<Gain> gains;
+  int measured_ranks;   // that the machine file is of
+  std::string scaling;  // what was done to its speeds for this job's ranks; empty: nothing
 };
 
-std::optional<Prediction> predict(const PlanOptions& options, const runtime::Job& job,
-                                  const runtime::Capacity& capacity) {
-  if (!options.machine) return std::nullopt;
-  const runtime::Machine machine = runtime::read_machine(*options.machine);
-  Forecast of_job = forecast(job, machine);
-  return Prediction{std::move(of_job), gains(options.recipe, options.sets, job, capacity, machine)};
+Prediction predict(const PlanOptions& options, const runtime::Machine& machine, const runtime::Job& job,
+                   const runtime::Capacity& capacity, int ranks_per_node) {
+  Forecast of_job = forecast(job, machine, ranks_per_node);
+  return {std::move(of_job), gains(options.recipe, options.sets, job, capacity, machine, ranks_per_node), machine.ranks,
+          runtime::scaling_text(machine, job.ranks, ranks_per_node)};
 }
 
 void print_prediction(const Prediction& p) {
@@ -113,6 +144,7 @@ void print_prediction(const Prediction& p) {
   for (std::size_t b = 0; b < f.path.size(); ++b)
     if (f.path[b] >= 0.005 * all) fmt::print(" {} {:.0f}%", runtime::kBoundNames[b], f.path[b] / all * 100);
   fmt::print("\n");
+  if (!p.scaling.empty()) fmt::print("{}\n", p.scaling);
   for (const Gain& gain : p.gains)
     fmt::print("faster: {} = {}: {:.0f} tokens/s{}\n", gain.key, gain.value, gain.tokens_per_s,
                gain.same_numbers ? "" : " (with other numbers)");
@@ -129,9 +161,10 @@ std::string prediction_json(const Prediction& p, const runtime::StepPlan& plan) 
                           faster.empty() ? "" : ",", gain.key, gain.value, gain.tokens_per_s, gain.same_numbers);
   return fmt::format(
       ",\"step_ms\":{:.3f},\"tokens_per_s\":{:.1f},\"exposed_ms\":{},\"bound_by\":\"{}\",\"critical_path_ms\":{{{}}},"
-      "\"faster\":[{}]",
+      "\"faster\":[{}],\"measured_ranks\":{},\"scaling\":{}",
       f.step_ms, f.tokens_per_s, runtime::exposed_json(plan, f.spans, 0),
-      runtime::kBoundNames[static_cast<std::size_t>(f.bound())], path, faster);
+      runtime::kBoundNames[static_cast<std::size_t>(f.bound())], path, faster, p.measured_ranks,
+      p.scaling.empty() ? "null" : runtime::json_string(p.scaling));
 }
 
 }  // namespace
@@ -144,22 +177,28 @@ int plan(const PlanOptions& options) {
   if (options.trace) outputs.push_back({"--trace", *options.trace});
   if (options.machine) inputs.push_back({"--machine", *options.machine});
   require_apart(outputs, inputs);
+  if (options.json) require_own({"--json", *options.json}, Content::plan, options.force);
+  if (options.trace) require_own({"--trace", *options.trace}, Content::trace, options.force);
   recipe.device.seat = runtime::planned_seat(recipe.device.kind);
-  const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, 1, recipe.device.seat);
+  std::optional<runtime::Machine> machine;
+  if (options.machine) machine = runtime::read_machine(*options.machine);
+  const int per_node = ranks_on_a_node(options, ranks, machine, recipe.device.seat);
+  const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, per_node, recipe.device.seat);
   const runtime::Job job = runtime::make_job(recipe, ranks, capacity);
   const bool fits = runtime::fits(job.plan, capacity);
   const auto nearest = fits ? std::vector<runtime::Suggestion>{} : runtime::nearest_that_fit(job, capacity);
-  const std::optional<Prediction> prediction = predict(options, job, capacity);
-  print_table(job, capacity);
+  std::optional<Prediction> prediction;
+  if (machine) prediction = predict(options, *machine, job, capacity, per_node);
+  print_table(job, capacity, per_node);
   for (const std::string& text : recipe.notes) note(text);
   if (prediction) print_prediction(*prediction);
   if (options.json) {
     runtime::ReportFile file(*options.json);
     file.write(fmt::format(
-        "{{\"fits\":{},\"ranks\":{},\"parameters\":{},\"memory\":{},\"capacity_bytes\":"
+        "{{\"fits\":{},\"ranks\":{},\"ranks_per_node\":{},\"parameters\":{},\"memory\":{},\"capacity_bytes\":"
         "{{\"device\":{},\"host\":{}}},\"comm_bytes\":{},\"io_bytes\":{},\"order\":\"{}\",\"tile_bytes\":{},"
         "\"tasks\":{},\"nearest\":{}{}}}\n",
-        fits, ranks, job.model->parameters(), runtime::memory_json(job.plan.memory, nullptr),
+        fits, ranks, per_node, job.model->parameters(), runtime::memory_json(job.plan.memory, nullptr),
         capacity[runtime::Tier::device], capacity[runtime::Tier::host], runtime::comm_json(job.plan.comm_bytes),
         runtime::io_json(job.plan.io_bytes), job.plan.vertical ? "vertical" : "horizontal", job.plan.tile_bytes,
         job.plan.tasks.size(), nearest_json(nearest), prediction ? prediction_json(*prediction, job.plan) : ""));

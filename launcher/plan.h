@@ -9,8 +9,10 @@ namespace strata::launcher {
 struct PlanOptions {
   std::optional<std::filesystem::path> recipe;
   std::vector<std::string> sets;
-  std::optional<int> ranks;  // default: as many as mpirun started, else 1
+  std::optional<int> ranks;           // default: as many as mpirun started, else 1
+  std::optional<int> ranks_per_node;  // default: all, up to the cores or GPUs of this machine
   std::optional<std::filesystem::path> json, trace, machine;
+  bool force = false;  // json and trace are written over whatever they are
 };
 
 // `strata plan`: what a run over `ranks` ranks will do and need; nothing is run. With a machine file also how long a

@@ -1,5 +1,6 @@
 #include "launcher/progress.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/ioctl.h>
@@ -16,6 +17,9 @@ namespace {
 
 // Faster than this nobody reads.
 constexpr std::chrono::milliseconds kRedraw{50};
+// Of a terminal that cannot be asked: what most have at least. A line that is longer than the terminal leaves its
+// first half behind with every step.
+constexpr std::size_t kNarrow = 80;
 
 bool is_live(std::FILE* out) {
   const char* asked = std::getenv("STRATA_PROGRESS");
@@ -26,12 +30,22 @@ bool is_live(std::FILE* out) {
   return style == "live";
 }
 
-std::size_t columns_of(std::FILE* out) {
+// Of the terminal at `fd`; 0: there is none, or it does not know.
+std::size_t columns_at(int fd) {
   winsize size{};
-  if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  const char* columns = std::getenv("COLUMNS");
-  const int given = columns ? std::atoi(columns) : 0;
-  return given > 1 ? static_cast<std::size_t>(given) : 120;
+  return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+// mpirun hides the terminal behind a pipe, but the ranks that it starts here still belong to it. Asked anew for each
+// line: windows are resized.
+std::size_t columns_of(std::FILE* out) {
+  if (const std::size_t columns = columns_at(fileno(out)); columns > 1) return columns;
+  const char* given = std::getenv("COLUMNS");
+  if (const int columns = given ? std::atoi(given) : 0; columns > 1) return static_cast<std::size_t>(columns);
+  const int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+  const std::size_t columns = terminal < 0 ? 0 : columns_at(terminal);
+  if (terminal >= 0) close(terminal);
+  return columns > 1 ? columns : kNarrow;
 }
 
 std::string duration_text(double seconds) {

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "launcher/outputs.h"
+#include "launcher/overwrite.h"
 #include "launcher/printable.h"
 #include "runtime/data/tokens.h"
 #include "text/documents.h"
@@ -200,7 +201,10 @@ int tokenize(const TokenizeOptions& options) {
   std::vector<NamedFile> inputs;
   for (const std::string& name : options.inputs)
     if (name != "-") inputs.push_back({"tokenize", name});
-  require_apart({{"--out", options.out}, {"its sidecar", runtime::sidecar_path(options.out)}}, inputs);
+  const NamedFile tokens{"--out", options.out}, beside{"its sidecar", runtime::sidecar_path(options.out)};
+  require_apart({tokens, beside}, inputs);
+  require_own(tokens, Content::tokens, options.force);
+  require_own(beside, Content::sidecar, options.force);
   const auto tokenizer = text::load_tokenizer(options.tokenizer);
   const int width = tokenizer->vocab_size() < 65536 ? 2 : 4;
   AtomicFile out(options.out), sidecar(runtime::sidecar_path(options.out));

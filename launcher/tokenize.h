@@ -15,6 +15,7 @@ struct TokenizeOptions {
   bool no_eot = false;
   bool add_special = false;  // with the tokenizer's template around each document
   int threads = 0;           // 0: as many as there are cores
+  bool force = false;        // both are written over whatever they are
 };
 
 // `strata tokenize`: documents (text files, lines of JSONL) one after the other, an end-of-text token between two, none

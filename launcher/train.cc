@@ -14,6 +14,7 @@
 #include "comm/communicator.h"
 #include "device/gpu.h"
 #include "launcher/outputs.h"
+#include "launcher/overwrite.h"
 #include "launcher/printable.h"
 #include "launcher/progress.h"
 #include "launcher/rank/agreement.h"
@@ -179,15 +180,16 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
 }
 
 // From the plan to the last step.
-void run(const std::optional<std::filesystem::path>& file, const runtime::Recipe& recipe, comm::World& world,
-         const StopSignal& stop) {
+void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World& world, const StopSignal& stop) {
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
   const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, world), world);
   require_same_plan(job, world);
   const bool speaks = world.rank() == 0;
   agree(world, [&] {
-    if (speaks) require_apart(reports_of(recipe), inputs_of(recipe, file));
+    if (!speaks) return;
+    require_apart(reports_of(recipe), inputs_of(recipe, options.recipe));
+    require_own_reports(recipe, options.force);
   });
   const std::string ranks_threads = threads_text(share, threads, world);
   if (speaks) describe_run(job, world, ranks_threads);
@@ -257,7 +259,7 @@ int train(const TrainOptions& options) {
   // From the start: mpirun tells the survivors of a lost rank to stop, and they have to say why first.
   const StopSignal stop;
   return run_as_rank(options.recipe, options.sets, [&](comm::World& world) {
-    run(options.recipe, read_recipe(options.recipe, options.sets, world), world, stop);
+    run(options, read_recipe(options.recipe, options.sets, world), world, stop);
   });
 }
 

@@ -9,6 +9,7 @@ namespace strata::launcher {
 struct TrainOptions {
   std::optional<std::filesystem::path> recipe;
   std::vector<std::string> sets;
+  bool force = false;  // report.* are written over whatever they are
 };
 
 // `strata train`: one rank of a run. Returns the exit code; throws Error.

@@ -27,6 +27,8 @@
 namespace strata::launcher {
 namespace {
 
+using comm::agree;
+using comm::AgreedError;
 using device::DType;
 using device::View;
 
@@ -129,11 +131,14 @@ StepFigures time_steps(runtime::Executor& executor, const runtime::Job& job, int
 }
 
 void bench_step(const BenchOptions& options, comm::World& world) {
+  agree(world, [&] {
+    if (world.rank() == 0) require_own_json(options);
+  });
   const runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world, false);
   if (recipe.device.seat.device.kind != device::Kind::cpu)
-    throw comm::AgreedError(Exit::usage,
-                            "bench step knows the floor of CPUs alone: set device.kind = cpu, or let strata train "
-                            "write report.summary, which has the speed of a GPU's steps");
+    throw AgreedError(Exit::usage,
+                      "bench step knows the floor of CPUs alone: set device.kind = cpu, or let strata train "
+                      "write report.summary, which has the speed of a GPU's steps");
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
   const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, world), world);
@@ -171,14 +176,20 @@ void bench_step(const BenchOptions& options, comm::World& world) {
 }
 
 void bench_comm(const BenchOptions& options, std::span<const std::string> sets, comm::World& world) {
+  if (world.size() == 1)
+    throw AgreedError(Exit::usage,
+                      "bench comm measures what ranks send each other: start several, mpirun -n 2 strata bench "
+                      "comm");
+  agree(world, [&] {
+    if (world.rank() == 0) require_own_json(options);
+  });
   const device::Device device = read_recipe(options.recipe, sets, world, false).device.seat.device;
   (void)bind_cores(world.node_rank(), world.node_size());
   device::Lane lane("bench", 1, world.rank(), world.abort_token(), device);
   const auto communicator = world.open(lane);
   const auto ranks = static_cast<std::size_t>(world.size());
   std::string rows;
-  if (ranks == 1) note("one rank sends nothing: start several, mpirun -n 2 strata bench comm");
-  if (world.rank() == 0) fmt::print("{} {}, {}\n", ranks, ranks == 1 ? "rank" : "ranks", world.describe());
+  if (world.rank() == 0) fmt::print("{} ranks, {}\n", ranks, world.describe());
   for (const std::size_t bytes : {std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{64} << 20}) {
     const std::size_t shard = (bytes / ranks + 4095) / 4096 * 4096, whole = shard * ranks;
     const device::Arena arena = world.allocate(3 * whole, device);
@@ -228,6 +239,7 @@ int bench(const BenchOptions& options) {
     if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
     return run_as_rank(options.recipe, sets, [&](comm::World& world) { bench_comm(options, sets, world); });
   }
+  require_own_json(options);
   if (options.part == "adam") return bench_adam(options);
   if (options.part == "io") return bench_io(options);
   if (options.part == "kernels") return bench_kernels(options);

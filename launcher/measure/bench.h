@@ -17,6 +17,7 @@ struct BenchOptions {
   std::string size = "1GiB";                // io, kernels
   int rounds = 3;
   std::optional<std::filesystem::path> json;
+  bool force = false;  // json is written over whatever it is
 };
 
 // `strata bench`: one part of the program against the least time that this machine allows. `step` and `comm` run under

@@ -18,9 +18,10 @@ namespace {
 using device::Algorithm, device::DType, device::MomentFormat, device::View;
 
 constexpr std::array<std::string_view, 3> kAlgorithms = {"adamw", "lion", "sgd"}, kFormats = {"fp32", "bf16", "8bit"};
-// Of small sizes more: the best of many short passes sees the machine alone even where it does other work.
+// Of small sizes more: the best of many short passes sees the machine alone even where it does other work. Not ever
+// more: waking the threads costs the smallest passes more than what they do.
 constexpr std::size_t rounds_of(std::size_t parameters) {
-  return std::max<std::size_t>(9, 400'000'000 / parameters);
+  return std::clamp<std::size_t>(400'000'000 / parameters, 9, 400);
 }
 
 double median_of(std::vector<double> figures) {

@@ -1,5 +1,6 @@
 #include "launcher/measure/bench_stand.h"
 
+#include "launcher/overwrite.h"
 #include "runtime/run/report.h"
 
 namespace strata::launcher {
@@ -9,6 +10,10 @@ double triad_gb_per_s(int threads) {
   Stand stand(threads, 2 * kElements * sizeof(float));
   const device::View x = stand.take(kElements, device::DType::fp32), y = stand.take(kElements, device::DType::fp32);
   return 12.0 * kElements / stand.time(5, [&] { add(stand.lane(), x, y); }) / 1e9;
+}
+
+void require_own_json(const BenchOptions& options) {
+  if (options.json) require_own({"--json", *options.json}, Content::bench, options.force);
 }
 
 void write_json(const BenchOptions& options, const std::string& text) {

@@ -23,6 +23,7 @@
 #include "device/ops/gradient_sum.h"
 #include "device/ops/optimizer.h"
 #include "launcher/measure/reference_block.h"
+#include "launcher/overwrite.h"
 #include "launcher/printable.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
@@ -306,7 +307,7 @@ class Calibration {
     const auto ranks = static_cast<std::size_t>(world_.size());
     const std::size_t shard = std::max<std::size_t>(4096, options_.bytes / 16 / ranks / 4096 * 4096);
     const std::size_t whole = shard * ranks;
-    const device::Arena arena = world_.allocate(2 * whole);
+    const device::Arena arena = world_.allocate(4 * whole);
     const auto communicator = world_.open(single_);
     const comm::ShardedRange range{shard, 0, whole};
     std::vector<const std::byte*> pieces(ranks);
@@ -325,10 +326,15 @@ class Calibration {
       }
       return static_cast<double>(whole - shard) / typical(seconds) / 1e9;
     };
-    machine_.collectives = {per_s([&] { communicator->all_gather(range, arena.at(0), arena.at(whole)); }), per_s([&] {
-                              communicator->all_to_all(range, arena.at(0), arena.at(whole), pieces.data());
-                              communicator->release();
-                            })};
+    const double all_gather = per_s([&] { communicator->all_gather(range, arena.at(0), arena.at(whole)); });
+    // As the step reduces bf16 gradients: in shared memory it is the sum that moves them.
+    const View sum{arena.at(2 * whole), shard / size_of(DType::bf16), DType::fp32};
+    const double all_to_all = per_s([&] {
+      communicator->all_to_all(range, arena.at(0), arena.at(whole), pieces.data());
+      gradient_sum(single_, pieces, DType::bf16, sum, false);
+      communicator->release();
+    });
+    machine_.collectives = {all_gather, all_to_all};
   }
 
   const CalibrateOptions& options_;
@@ -350,7 +356,10 @@ int calibrate(const CalibrateOptions& options) {
     const CoreShare share = bind_cores(world.node_rank(), world.node_size());
     std::optional<AtomicFile> file;  // before the measuring, which takes a while
     comm::agree(world, [&] {
-      if (world.rank() == 0) file.emplace(options.out);
+      if (world.rank() == 0) {
+        require_own({"--out", options.out}, Content::machine, options.force);
+        file.emplace(options.out);
+      }
       if (!options.dirs.empty()) (void)disk_of(options, world, std::size_t{1} << 20);
     });
     if (world.rank() == 0) note("measures this machine for about a minute: nothing else should run on it meanwhile");

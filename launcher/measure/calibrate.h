@@ -11,6 +11,7 @@ namespace strata::launcher {
 struct CalibrateOptions {
   std::filesystem::path out;
   std::vector<std::filesystem::path> dirs;  // folders of the nvme tier, one a drive
+  bool force = false;                       // out is written over whatever it is
   // How much is measured: what tests make small.
   double seconds = 0.3;  // of each figure, in all passes; four times that beside a drive
   int passes = 3;

@@ -24,6 +24,7 @@ class Topology {
   Topology(const Topology&) = delete;
   Topology& operator=(const Topology&) = delete;
   hwloc_topology_t get() const { return topology_; }
+  int cores() const { return std::max(1, hwloc_get_nbobjs_by_type(topology_, HWLOC_OBJ_CORE)); }
 
  private:
   hwloc_topology_t topology_ = nullptr;
@@ -40,7 +41,7 @@ CoreShare bind_cores(int node_rank, int node_size) {
     return {std::max(1, usable), fmt::format("{} cores as given", usable)};
   }
   const Topology topology;
-  const int cores = std::max(1, hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_CORE));
+  const int cores = topology.cores();
   hwloc_bitmap_t set = hwloc_bitmap_alloc();
   const int first = node_size > cores ? 0 : node_rank * cores / node_size;
   const int last = node_size > cores ? cores : (node_rank + 1) * cores / node_size;
@@ -68,6 +69,10 @@ std::string threads_text(const CoreShare& share, int threads, comm::World& world
   }
   return fmt::format("{}{} {} a rank ({})", least, most > least ? fmt::format(" to {}", most) : "",
                      most == 1 ? "thread" : "threads", fmt::join(notes, ", others "));
+}
+
+int cores_here() {
+  return Topology().cores();
 }
 
 }  // namespace strata::launcher

@@ -104,6 +104,8 @@ class Reader {
  private:
   const toml::node& take(const std::string& key) {
     const auto found = nodes_.find(key);
+    if (found == nodes_.end() && key == "processor")
+      fail(Exit::usage, "{} is no machine file, it has no processor: strata calibrate -o FILE writes one", path_);
     if (found == nodes_.end())
       fail(Exit::usage, "machine file {} has no {}: measure it with strata calibrate -o {}", path_, key, path_);
     const toml::node& node = *found->second;
@@ -129,6 +131,29 @@ double at_width(const std::vector<double>& widths, const std::vector<double>& sp
   const auto i = static_cast<std::size_t>(next - widths.begin());
   const double part = std::log(width / widths[i - 1]) / std::log(widths[i] / widths[i - 1]);
   return speeds[i - 1] + part * (speeds[i] - speeds[i - 1]);
+}
+
+// Of what an all-to-all takes without the sum that follows it, which the simulator adds: at least a tenth of both. As
+// Gradients::reduce counts them, W ranks sum W + 4 bytes of bf16 gradients and fp32 sums for each W - 1 that are sent.
+double exchange_gb_per_s(const Machine& m) {
+  const double both = 1 / m.collectives->all_to_all_gb_per_s, ranks = std::max(2, m.ranks);
+  const double sum = (ranks + 4) / (ranks - 1) / m.sum_gb_per_s;
+  return 1 / std::max(both - sum, 0.1 * both);
+}
+
+// Other ranks than measured share the machine: each has `part` of what one had.
+void share_out(MachineProfile& p, double part) {
+  for (double* whole : {&p.flops_per_s, &p.attention_flops_per_s, &p.bytes_per_s, &p.loss_bytes_per_s,
+                        &p.update_bytes_per_s, &p.memory_bytes_per_s, &p.read_bytes_per_s, &p.write_bytes_per_s})
+    *whole *= part;
+  for (double* of_one_thread : {&p.host_bytes_per_s, &p.sum_bytes_per_s, &p.norm_bytes_per_s, &p.all_gather_bytes_per_s,
+                                &p.all_to_all_bytes_per_s})
+    *of_one_thread *= std::min(1.0, part);
+  p.cores = std::max(1.0, p.cores * part);
+}
+
+std::string ranks_text(int ranks) {
+  return fmt::format("{} {}", ranks, ranks == 1 ? "rank" : "ranks");
 }
 
 }  // namespace
@@ -175,7 +200,7 @@ std::string machine_toml(const Machine& machine) {
   return text;
 }
 
-MachineProfile profile_of(const Machine& m, const Job& job) {
+MachineProfile profile_of(const Machine& m, const Job& job, int ranks_per_node) {
   const StepPlan& plan = job.plan;
   if (plan.device.kind != device::Kind::cpu)
     fail(Exit::usage,
@@ -186,7 +211,7 @@ MachineProfile profile_of(const Machine& m, const Job& job) {
   if (job.ranks > 1 && !m.collectives)
     fail(Exit::usage,
          "the machine file was measured by one rank and has no [collectives]: mpirun -n {} strata calibrate -o FILE",
-         job.ranks);
+         std::max(2, ranks_per_node));
   const auto dtype = static_cast<std::size_t>(plan.dtype);
   const auto moments = static_cast<std::size_t>(job.recipe.optimizer.moment_format());
   MachineProfile p;
@@ -204,7 +229,7 @@ MachineProfile profile_of(const Machine& m, const Job& job) {
   p.cores = m.threads;
   if (m.collectives) {
     p.all_gather_bytes_per_s = m.collectives->all_gather_gb_per_s * 1e9;
-    p.all_to_all_bytes_per_s = m.collectives->all_to_all_gb_per_s * 1e9;
+    p.all_to_all_bytes_per_s = exchange_gb_per_s(m) * 1e9;
   }
   if (m.disk) {
     // Of as many drives as the recipe stripes over, where that is fewer than were measured.
@@ -218,7 +243,21 @@ MachineProfile profile_of(const Machine& m, const Job& job) {
     p.disk_beside_products = m.disk->beside_products;
     p.disk_core_share = m.disk->slows_products;
   }
+  share_out(p, static_cast<double>(m.ranks) / ranks_per_node);
   return p;
+}
+
+std::string scaling_text(const Machine& m, int ranks, int ranks_per_node) {
+  std::string text;
+  if (m.ranks != ranks_per_node)
+    text = fmt::format(
+        "speeds of {} on the machine, scaled to {}: cores, memory and drives shared out evenly; mpirun -n {} strata "
+        "calibrate measures it",
+        ranks_text(m.ranks), ranks_text(ranks_per_node), ranks_per_node);
+  if (ranks > ranks_per_node)
+    text += fmt::format("{}collectives between machines taken as fast as inside one: a network makes the step longer",
+                        text.empty() ? "" : "\n");
+  return text;
 }
 
 }  // namespace strata::runtime

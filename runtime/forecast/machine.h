@@ -38,7 +38,8 @@ struct Machine {
   };
   std::optional<Disk> disk;
   struct Collectives {
-    double all_gather_gb_per_s = 0, all_to_all_gb_per_s = 0;  // of bytes that a rank sends
+    // Of bytes that a rank sends; the all-to-all of bf16 gradients with the ordered sum that follows it.
+    double all_gather_gb_per_s = 0, all_to_all_gb_per_s = 0;
   };
   std::optional<Collectives> collectives;
 };
@@ -48,7 +49,12 @@ Machine read_machine(const std::filesystem::path& path);
 // Its text, as read_machine takes it.
 std::string machine_toml(const Machine& machine);
 
-// The speeds that the tasks of a job meet. Throws Error{usage} where the job needs what was not measured.
-MachineProfile profile_of(const Machine& machine, const Job& job);
+// The speeds that the tasks of a job meet, with `ranks_per_node` of its ranks on each machine. Where others than so
+// many were measured, cores, memory and drives are shared out evenly among those, and what one thread does or sends is
+// no faster than it was. Throws Error{usage} where the job needs what was not measured.
+MachineProfile profile_of(const Machine& machine, const Job& job, int ranks_per_node);
+
+// What profile_of does to the measured speeds for a job of `ranks`, as a line for people; empty: nothing.
+std::string scaling_text(const Machine& machine, int ranks, int ranks_per_node);
 
 }  // namespace strata::runtime

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <set>
@@ -57,21 +59,23 @@ void add_changes(const Candidate& from, int ranks, Purpose purpose, std::vector<
     if (tier < Tier::host) add(key, "\"host\"", [&](Recipe& c) { c.zero.*at = Tier::host; });
     if (tier < Tier::nvme && !r.memory.nvme.empty()) add(key, "\"nvme\"", [&](Recipe& c) { c.zero.*at = Tier::nvme; });
   };
-  offload("zero.optimizer", r.zero.optimizer, &Recipe::Zero::optimizer);
-  if (r.zero.optimizer != Tier::device) {
-    offload("zero.gradients", r.zero.gradients, &Recipe::Zero::gradients);
-    offload("zero.parameters", r.zero.parameters, &Recipe::Zero::parameters);
-  }
-  if (r.training.recompute.kind != Recompute::Kind::none)
-    offload("zero.activations", r.zero.activations, &Recipe::Zero::activations);
   // Or back, where it is the host that is too small.
   const auto bring_back = [&](const char* key, Tier tier, Tier Recipe::Zero::*at) {
     if (tier != Tier::device) add(key, "\"device\"", [&](Recipe& c) { c.zero.*at = Tier::device; });
   };
-  bring_back("zero.activations", r.zero.activations, &Recipe::Zero::activations);
+  if (purpose == Purpose::train) offload("zero.optimizer", r.zero.optimizer, &Recipe::Zero::optimizer);
+  if (purpose == Purpose::train && r.zero.optimizer != Tier::device)
+    offload("zero.gradients", r.zero.gradients, &Recipe::Zero::gradients);
+  if (purpose != Purpose::train || r.zero.optimizer != Tier::device)
+    offload("zero.parameters", r.zero.parameters, &Recipe::Zero::parameters);
+  if (purpose == Purpose::train && r.training.recompute.kind != Recompute::Kind::none)
+    offload("zero.activations", r.zero.activations, &Recipe::Zero::activations);
+  if (purpose == Purpose::train) {
+    bring_back("zero.activations", r.zero.activations, &Recipe::Zero::activations);
+    bring_back("zero.gradients", r.zero.gradients, &Recipe::Zero::gradients);
+    bring_back("zero.optimizer", r.zero.optimizer, &Recipe::Zero::optimizer);
+  }
   bring_back("zero.parameters", r.zero.parameters, &Recipe::Zero::parameters);
-  bring_back("zero.gradients", r.zero.gradients, &Recipe::Zero::gradients);
-  bring_back("zero.optimizer", r.zero.optimizer, &Recipe::Zero::optimizer);
   if ((r.zero.stage == 3 && ranks > 1) || r.zero.parameters != Tier::device)
     for (const std::int64_t prefetch : {1, 0})
       if (prefetch < r.memory.prefetch)
@@ -82,42 +86,84 @@ void add_changes(const Candidate& from, int ranks, Purpose purpose, std::vector<
     add("training.precision", "\"bf16\"", [](Recipe& c) { c.training.precision = device::DType::bf16; });
 }
 
-// Sharded, recomputed, and with all state on NVMe; one_by_one: and sequence by sequence, nothing prefetched, the global
-// batch kept.
-Candidate with_least_memory(const Recipe& recipe, int ranks, bool one_by_one) {
-  Candidate c{recipe, {}};
-  if (ranks > 1 && recipe.zero.stage < 3) {
-    c.recipe.zero.stage = 3;
-    c.changes.emplace_back("zero.stage", "3");
+// Where a run keeps what it has, in the order of kStates.
+using Tiers = std::array<Tier, 4>;
+constexpr std::array<std::pair<const char*, Tier Recipe::Zero::*>, 4> kStates = {
+    {{"zero.parameters", &Recipe::Zero::parameters},
+     {"zero.gradients", &Recipe::Zero::gradients},
+     {"zero.optimizer", &Recipe::Zero::optimizer},
+     {"zero.activations", &Recipe::Zero::activations}}};
+
+// Every choice of tiers that the recipe allows, those first that change the fewest.
+std::vector<Tiers> choices_of_tiers(const Recipe& recipe, Purpose purpose) {
+  std::vector<Tiers> all{
+      {recipe.zero.parameters, recipe.zero.gradients, recipe.zero.optimizer, recipe.zero.activations}};
+  const Tiers now = all[0];
+  for (std::size_t state = 0; state < kStates.size(); ++state) {
+    if (purpose != Purpose::train && state > 0) break;  // forwards alone have parameters
+    const std::size_t before = all.size();
+    for (std::size_t i = 0; i < before; ++i)
+      for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
+        if (tier == now[state] || (tier == Tier::nvme && recipe.memory.nvme.empty())) continue;
+        all.push_back(all[i]);
+        all.back()[state] = tier;
+      }
   }
-  if (recipe.training.recompute.kind != Recompute::Kind::block) {
-    c.recipe.training.recompute = {Recompute::Kind::block, {}};
-    c.changes.emplace_back("training.recompute", "\"block\"");
+  const auto changes = [&](const Tiers& tiers) {
+    std::size_t changed = 0;
+    for (std::size_t state = 0; state < tiers.size(); ++state) changed += tiers[state] != now[state] ? 1 : 0;
+    return changed;
+  };
+  std::stable_sort(all.begin(), all.end(), [&](const Tiers& a, const Tiers& b) { return changes(a) < changes(b); });
+  return all;
+}
+
+// One change of a candidate, and how it is made.
+struct Step {
+  std::vector<std::pair<std::string, std::string>> changes;
+  std::function<void(Recipe&)> make;
+};
+
+// All that takes less memory, as steps of which each may be left out again: sharded, recomputed, sequence by sequence
+// with the global batch kept, nothing prefetched; then the tiers.
+std::vector<Step> all_steps(const Recipe& recipe, int ranks, Purpose purpose, const Tiers& tiers, bool bf16) {
+  std::vector<Step> steps;
+  const auto add = [&](const char* key, std::string value, std::function<void(Recipe&)> make) {
+    steps.push_back({{{key, std::move(value)}}, std::move(make)});
+  };
+  if (ranks > 1 && recipe.zero.stage < 3) add("zero.stage", "3", [](Recipe& c) { c.zero.stage = 3; });
+  if (purpose == Purpose::train && recipe.training.recompute.kind != Recompute::Kind::block)
+    add("training.recompute", "\"block\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::block, {}}; });
+  for (std::size_t state = 0; state < kStates.size(); ++state) {
+    const auto [key, at] = kStates[state];
+    if (recipe.zero.*at == tiers[state]) continue;
+    add(key, fmt::format("\"{}\"", kTierNames[static_cast<std::size_t>(tiers[state])]),
+        [at = at, tier = tiers[state]](Recipe& c) { c.zero.*at = tier; });
   }
-  for (const auto& [key, tier] :
-       {std::pair("zero.parameters", &Recipe::Zero::parameters), std::pair("zero.gradients", &Recipe::Zero::gradients),
-        std::pair("zero.optimizer", &Recipe::Zero::optimizer)})
-    if (recipe.zero.*tier != Tier::nvme) {
-      c.recipe.zero.*tier = Tier::nvme;
-      c.changes.emplace_back(key, "\"nvme\"");
-    }
-  if (!one_by_one) return c;
   if (const std::int64_t size = recipe.training.micro_batch_size; size > 1) {
-    c.recipe.training.micro_batch_size = 1;
-    c.changes.emplace_back("training.micro_batch_size", "1");
-    if (!recipe.training.global_batch_size) {
-      c.recipe.training.gradient_accumulation_steps = recipe.accumulation_steps(ranks) * size;
-      c.changes.emplace_back("training.gradient_accumulation_steps",
-                             std::to_string(*c.recipe.training.gradient_accumulation_steps));
+    add("training.micro_batch_size", "1", [](Recipe& c) { c.training.micro_batch_size = 1; });
+    if (purpose == Purpose::train && !recipe.training.global_batch_size) {
+      const std::int64_t times = recipe.accumulation_steps(ranks) * size;
+      steps.back().changes.emplace_back("training.gradient_accumulation_steps", std::to_string(times));
+      steps.back().make = [times](Recipe& c) {
+        c.training.micro_batch_size = 1;
+        c.training.gradient_accumulation_steps = times;
+      };
     }
   }
-  if (recipe.memory.prefetch > 0) {
-    c.recipe.memory.prefetch = 0;
-    c.changes.emplace_back("memory.prefetch", "0");
-  }
-  if (recipe.memory.order == AccumulationOrder::vertical) {
-    c.recipe.memory.order = AccumulationOrder::horizontal;
-    c.changes.emplace_back("memory.order", "\"horizontal\"");
+  if (recipe.memory.prefetch > 0) add("memory.prefetch", "0", [](Recipe& c) { c.memory.prefetch = 0; });
+  if (recipe.memory.order == AccumulationOrder::vertical)
+    add("memory.order", "\"horizontal\"", [](Recipe& c) { c.memory.order = AccumulationOrder::horizontal; });
+  if (bf16 && recipe.training.precision == device::DType::fp32)
+    add("training.precision", "\"bf16\"", [](Recipe& c) { c.training.precision = device::DType::bf16; });
+  return steps;
+}
+
+Candidate candidate_of(const Recipe& recipe, const std::vector<Step>& steps) {
+  Candidate c{recipe, {}};
+  for (const Step& step : steps) {
+    step.make(c.recipe);
+    c.changes.insert(c.changes.end(), step.changes.begin(), step.changes.end());
   }
   return c;
 }
@@ -153,68 +199,104 @@ std::optional<Memory> memory_that_fits(const Recipe& recipe, int ranks, const Ca
   return fits(job.plan, capacity) ? std::optional(job.plan.memory) : std::nullopt;
 }
 
-// Whether all changes together would be enough, and one sequence at a time: else none of them is.
-bool can_fit(const Recipe& recipe, int ranks, const Capacity& capacity) {
-  Recipe least = with_least_memory(recipe, ranks, true).recipe;
-  if (least.memory.nvme.empty()) least.memory.nvme = {"FOLDER"};
-  least.zero.activations = Tier::nvme;
-  least.training.precision = device::DType::bf16;
-  least.training.global_batch_size.reset();
-  least.training.gradient_accumulation_steps = 2;
-  return fits(make_job(least, ranks, capacity).plan, capacity);
-}
+// The search of what would fit.
+class Search {
+ public:
+  Search(const Recipe& recipe, int ranks, std::size_t units, const Capacity& capacity, Purpose purpose)
+      : recipe_(recipe), ranks_(ranks), units_(units), capacity_(capacity), purpose_(purpose) {}
 
-std::vector<Suggestion> find_nearest(const Recipe& recipe, int ranks, std::size_t units, const Capacity& capacity,
-                                     Purpose purpose) {
-  constexpr std::size_t kWanted = 4, kMostChanges = 4, kMostPlans = 160, kMostTasks = std::size_t{1} << 18;
-  std::vector<Suggestion> found;
-  if (purpose == Purpose::train && !can_fit(recipe, ranks, capacity)) return found;
-  std::vector<Candidate> level{{recipe, {}}};
-  std::set<std::vector<std::pair<std::string, std::string>>> seen;
-  std::size_t plans = 0, tasks = 0;  // counted, not timed: every rank finds the same
-  for (std::size_t depth = 0; depth < kMostChanges && found.empty(); ++depth) {
-    std::vector<Candidate> next;
-    for (const Candidate& candidate : level) {
-      std::vector<Candidate> changed;
-      add_changes(candidate, ranks, purpose, changed);
-      for (Candidate& c : changed) {
-        auto key = c.changes;
-        std::sort(key.begin(), key.end());
-        if (!plannable(c.recipe, units, ranks, purpose) || !seen.insert(key).second) continue;
-        if (++plans > kMostPlans || tasks > kMostTasks) continue;
-        if (const std::optional<Memory> memory = memory_that_fits(c.recipe, ranks, capacity, purpose, tasks))
-          found.push_back({c.changes, *memory});
-        next.push_back(std::move(c));
+  std::vector<Suggestion> run() {
+    // First whether there is anything to be found: what follows lists hundreds of plans.
+    const auto everything = all_at_once();
+    std::vector<Suggestion> found;
+    if (!everything) return found;
+    found = few_changes();
+    if (found.empty()) found.push_back(without_the_needless(*everything));
+    std::vector<Suggestion> nearest;
+    std::copy_if(found.begin(), found.end(), std::back_inserter(nearest),
+                 [&](const Suggestion& s) { return says_more(s, found); });
+    if (nearest.size() > kWanted) nearest.resize(kWanted);
+    return nearest;
+  }
+
+ private:
+  static constexpr std::size_t kWanted = 4, kMostChanges = 4, kMostPlans = 160, kMostTasks = std::size_t{1} << 18;
+
+  // What the candidate needs, if it can be planned, fits, and there is time left to see.
+  std::optional<Memory> fit(const Candidate& c) {
+    const Recipe::Zero& zero = c.recipe.zero;
+    if (zero.activations != Tier::device && c.recipe.training.recompute.kind == Recompute::Kind::none)
+      return std::nullopt;
+    if (!plannable(c.recipe, units_, ranks_, purpose_)) return std::nullopt;
+    return memory_that_fits(c.recipe, ranks_, capacity_, purpose_, tasks_);
+  }
+
+  // The choice of tiers nearest to the recipe's with which all else that takes less is enough.
+  std::optional<std::vector<Step>> all_at_once() {
+    for (const bool bf16 : {false, true}) {
+      if (bf16 && recipe_.training.precision != device::DType::fp32) break;
+      for (const Tiers& tiers : choices_of_tiers(recipe_, purpose_)) {
+        std::vector<Step> steps = all_steps(recipe_, ranks_, purpose_, tiers, bf16);
+        if (fit(candidate_of(recipe_, steps))) return steps;
       }
     }
-    level = std::move(next);
+    return std::nullopt;
   }
-  for (const bool one_by_one : {false, true}) {
-    // Farther away than was searched: all at once.
-    if (!found.empty() || recipe.memory.nvme.empty() || purpose != Purpose::train) break;
-    const Candidate all = with_least_memory(recipe, ranks, one_by_one);
-    if (!plannable(all.recipe, units, ranks, purpose)) continue;
-    if (const std::optional<Memory> memory = memory_that_fits(all.recipe, ranks, capacity, purpose, tasks))
-      found.push_back({all.changes, *memory});
+
+  Suggestion without_the_needless(std::vector<Step> steps) {
+    for (std::size_t i = steps.size(); i-- > 0;) {
+      std::vector<Step> fewer = steps;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      if (fit(candidate_of(recipe_, fewer))) steps = std::move(fewer);
+    }
+    const Candidate least = candidate_of(recipe_, steps);
+    return {least.changes, *fit(least)};
   }
-  if (found.empty() && recipe.memory.nvme.empty()) {
-    Recipe with_drive = recipe;
-    with_drive.memory.nvme = {"FOLDER"};
-    found = find_nearest(with_drive, ranks, units, capacity, purpose);
-    for (Suggestion& s : found) s.changes.insert(s.changes.begin(), {"memory.nvme", "\"FOLDER\""});
+
+  std::vector<Suggestion> few_changes() {
+    std::vector<Suggestion> found;
+    std::vector<Candidate> level{{recipe_, {}}};
+    std::set<std::vector<std::pair<std::string, std::string>>> seen;
+    std::size_t plans = 0;
+    tasks_ = 0;
+    for (std::size_t depth = 0; depth < kMostChanges && found.empty(); ++depth) {
+      std::vector<Candidate> next;
+      for (const Candidate& candidate : level) {
+        std::vector<Candidate> changed;
+        add_changes(candidate, ranks_, purpose_, changed);
+        for (Candidate& c : changed) {
+          auto key = c.changes;
+          std::sort(key.begin(), key.end());
+          if (!plannable(c.recipe, units_, ranks_, purpose_) || !seen.insert(key).second) continue;
+          if (++plans > kMostPlans || tasks_ > kMostTasks) continue;
+          if (const std::optional<Memory> memory = fit(c)) found.push_back({c.changes, *memory});
+          next.push_back(std::move(c));
+        }
+      }
+      level = std::move(next);
+    }
     return found;
   }
-  std::vector<Suggestion> nearest;
-  std::copy_if(found.begin(), found.end(), std::back_inserter(nearest),
-               [&](const Suggestion& s) { return says_more(s, found); });
-  if (nearest.size() > kWanted) nearest.resize(kWanted);
-  return nearest;
-}
+
+  const Recipe& recipe_;
+  int ranks_;
+  std::size_t units_;
+  const Capacity& capacity_;
+  Purpose purpose_;
+  std::size_t tasks_ = 0;  // of all plans: counted, not timed, so that every rank finds the same
+};
 
 }  // namespace
 
 std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity, Purpose purpose) {
-  return find_nearest(refused.recipe, refused.ranks, refused.model->units.size(), capacity, purpose);
+  const std::size_t units = refused.model->units.size();
+  auto found = Search(refused.recipe, refused.ranks, units, capacity, purpose).run();
+  if (!found.empty() || !refused.recipe.memory.nvme.empty()) return found;
+  Recipe with_drive = refused.recipe;
+  with_drive.memory.nvme = {"FOLDER"};
+  found = Search(with_drive, refused.ranks, units, capacity, purpose).run();
+  for (Suggestion& s : found) s.changes.insert(s.changes.begin(), {"memory.nvme", "\"FOLDER\""});
+  return found;
 }
 
 std::string refusal(const Job& job, const Capacity& capacity, const std::vector<Suggestion>& nearest) {

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/recipe.h"
+#include "runtime/recipe/user_path.h"
 #include "runtime/recipe/value.h"
 
 // The kinds of keys that a recipe has: each makes a RecipeKey of a name, what is allowed, where it lies and what it
@@ -146,7 +147,7 @@ RecipeKey path(std::string name, At at, std::string meaning) {
     const auto* text = std::get_if<std::string>(&v.value);
     if (!text || text->empty()) return false;
     refuse_zero_bytes(name, *text);
-    at(recipe) = fs::path(*text).is_absolute() ? fs::path(*text) : folder / *text;
+    at(recipe) = user_path(*text, folder);
     return true;
   };
   return {std::move(name),
@@ -166,9 +167,9 @@ RecipeKey paths(std::string name, std::string allowed, At at, std::string meanin
     for (const std::string& text : *texts) {
       refuse_zero_bytes(name, text);
       if constexpr (std::is_same_v<decltype(at(recipe)), std::vector<fs::path>&>)
-        at(recipe).push_back(fs::path(text).is_absolute() ? fs::path(text) : folder / text);
+        at(recipe).push_back(user_path(text, folder));
       else
-        at(recipe).emplace_back(resolve_pattern(text, folder));
+        at(recipe).push_back(user_pattern(text, folder));
     }
     return true;
   };

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "models/files/presets.h"
 #include "runtime/recipe/key_kinds.h"
+#include "runtime/recipe/user_path.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {
@@ -22,7 +23,7 @@ RecipeKey resume() {
     if (!text || text->empty()) return false;
     refuse_zero_bytes("checkpoint.resume", *text);
     const bool word = *text == "auto" || *text == "none";
-    recipe.checkpoint.resume = word ? *text : (folder / *text).string();
+    recipe.checkpoint.resume = word ? *text : user_path(*text, folder).string();
     return true;
   };
   return {"checkpoint.resume",

@@ -9,8 +9,6 @@
 
 namespace strata::runtime {
 
-namespace fs = std::filesystem;
-
 std::optional<double> number_of(const RecipeValue& v) {
   if (const auto* integer = std::get_if<std::int64_t>(&v.value)) return static_cast<double>(*integer);
   if (const auto* number = std::get_if<double>(&v.value); number && std::isfinite(*number)) return *number;
@@ -28,21 +26,6 @@ std::optional<std::vector<std::string>> texts_of(const RecipeValue& v) {
     out.push_back(*text);
   }
   return out;
-}
-
-// A relative path or glob from a recipe in `folder`. The folder's own name is not a glob.
-std::string resolve_pattern(const std::string& path, const fs::path& folder) {
-  if (folder.empty() || fs::path(path).is_absolute()) return path;
-  std::string base = folder.string();
-  if (path.find_first_of("*?[") != std::string::npos) {
-    std::string escaped;
-    for (char c : base) {
-      if (std::string_view("*?[]\\").find(c) != std::string_view::npos) escaped += '\\';
-      escaped += c;
-    }
-    base = std::move(escaped);
-  }
-  return (fs::path(base) / path).string();
 }
 
 std::optional<std::uint64_t> parse_size(std::string_view text) {

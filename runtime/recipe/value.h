@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,8 +20,6 @@ std::optional<double> number_of(const RecipeValue& value);
 std::optional<std::vector<std::string>> texts_of(const RecipeValue& value);
 // "2GiB", "512MiB", "1.5GB": bytes. nullopt where it is no size, or is 0.
 std::optional<std::uint64_t> parse_size(std::string_view text);
-// A relative path or glob of a recipe in `folder`; what looks like a glob in the folder's own name is escaped.
-std::string resolve_pattern(const std::string& pattern, const std::filesystem::path& folder);
 // text in double quotes, with JSON's (and TOML's) escapes.
 std::string json_string(std::string_view text);
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pty.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -85,6 +86,55 @@ TEST_F(ProgressTest, ANarrowTerminalKeepsMemoryRatherThanTheNorm) {
   EXPECT_EQ(shown({100}), "\r\033[Kstep 1/10  loss 2.5000  10000 tokens/s  1s left  device 3.0 MiB a rank\n");
 }
 
+// What a process that starts a session of its own writes into a pipe, with a terminal of so many columns that it
+// belongs to; 0: with none.
+template <typename Write>
+std::string from_session(unsigned short columns, Write&& write_into) {
+  int ends[2];
+  if (pipe(ends) != 0) return "no pipe";
+  winsize size{};
+  size.ws_row = 24;
+  size.ws_col = columns;
+  int controller = -1;
+  const pid_t child = columns > 0 ? forkpty(&controller, nullptr, nullptr, &size) : fork();
+  if (child == 0) {
+    if (columns == 0) setsid();
+    std::FILE* out = fdopen(ends[1], "w");
+    write_into(out);
+    std::fclose(out);
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(n));
+  close(ends[0]);
+  waitpid(child, nullptr, 0);
+  if (controller >= 0) close(controller);
+  return text;
+}
+
+// As behind mpirun, which puts a pipe before the terminal and exports no COLUMNS.
+TEST_F(ProgressTest, ALiveLineInAPipeIsAsWideAsTheTerminalBehindIt) {
+  setenv("STRATA_PROGRESS", "live", 1);
+  job_.plan.memory[1].peak = std::size_t{5} << 20;
+  job_.plan.memory[2].peak = std::size_t{7} << 30;
+  const auto write = [&](std::FILE* out) {
+    Progress progress(job_, out);
+    progress.show(report(1, 100));
+  };
+  const std::string all =
+      "step 1/10  loss 2.5000  10000 tokens/s  1s left  device 3.0 MiB, host 5.0 MiB, nvme 7.00 GiB a rank";
+  EXPECT_EQ(from_session(61, write), "\r\033[K" + all.substr(0, 60) + "\n");
+  EXPECT_EQ(
+      from_session(200, write),
+      "\r\033[Kstep 1/10  loss 2.5000  norm 0.500  10000 tokens/s  100 ms  1s left  device 3.0 MiB, host 5.0 MiB, "
+      "nvme 7.00 GiB a rank\n");
+  EXPECT_EQ(from_session(0, write), "\r\033[K" + all.substr(0, 79) + "\n") << "none: as most have at least";
+  setenv("COLUMNS", "50", 1);
+  EXPECT_EQ(from_session(200, write), "\r\033[K" + all.substr(0, 49) + "\n") << "COLUMNS says so";
+}
+
 TEST_F(ProgressTest, EveryTierThatIsUsedAndTheDisk) {
   job_.plan.memory[1].peak = std::size_t{5} << 20;
   job_.plan.memory[2].peak = std::size_t{7} << 30;
@@ -95,6 +145,7 @@ TEST_F(ProgressTest, EveryTierThatIsUsedAndTheDisk) {
 
 TEST_F(ProgressTest, TheLastStepIsAlwaysDrawn) {
   setenv("STRATA_PROGRESS", "live", 1);
+  setenv("COLUMNS", "120", 1);
   job_.recipe.training.max_steps = 2;
   EXPECT_THAT(shown({100, 100}), AllOf(HasSubstr("step 2/2"), testing::EndsWith("a rank\n")));
 }

@@ -94,6 +94,9 @@ TEST_F(MachineFile, RefusesWhatItDoesNotKnow) {
   expect_refused(edited("[memory]", "[memory"), "line");
   expect_refused(machine_toml(some_machine()) + "[disk]\nread_gb_per_s = 1\n", "has no disk.drives");
   expect_refused("", "has no processor");
+  // A recipe, which is not to be written over on this advice.
+  expect_refused("[model]\npreset = \"tiny-gpt2\"\n",
+                 "is no machine file, it has no processor: strata calibrate -o FILE");
 }
 
 TEST_F(MachineFile, RefusesAFileThatIsNotThere) {
@@ -102,6 +105,10 @@ TEST_F(MachineFile, RefusesAFileThatIsNotThere) {
 
 class Profile : public testing::Test {
  protected:
+  // With as many ranks on a machine as were measured.
+  static MachineProfile profile_at(const Machine& machine, const Job& job) {
+    return profile_of(machine, job, machine.ranks);
+  }
   Job job(std::vector<std::string> sets, int ranks = 1) {
     sets.insert(sets.begin(), {"model.preset=tiny-gpt2", "data.seq_len=64"});
     const Recipe recipe = load_recipe(std::nullopt, sets);
@@ -114,7 +121,7 @@ class Profile : public testing::Test {
 
 TEST_F(Profile, TakesSpeedsOfTheJobsDTypeMomentsAndWidth) {
   const MachineProfile p =
-      profile_of(some_machine(), job({"training.precision=bf16", "optimizer.moments=8bit", "model.config.n_embd=256"}));
+      profile_at(some_machine(), job({"training.precision=bf16", "optimizer.moments=8bit", "model.config.n_embd=256"}));
   EXPECT_NEAR(p.flops_per_s, 350e9, 1) << "256 lies half way, by the logarithm, between 128 and 512";
   EXPECT_EQ(p.attention_flops_per_s, 11e9);
   EXPECT_NEAR(p.bytes_per_s, 7e9, 1);
@@ -122,28 +129,81 @@ TEST_F(Profile, TakesSpeedsOfTheJobsDTypeMomentsAndWidth) {
   EXPECT_EQ(p.update_bytes_per_s, 22e9);
   EXPECT_EQ(p.cores, 3);
   EXPECT_DOUBLE_EQ(p.task_overhead_s, 20e-6);
-  const MachineProfile wide = profile_of(some_machine(), job({"model.config.n_embd=1024"}));
+  const MachineProfile wide = profile_at(some_machine(), job({"model.config.n_embd=1024"}));
   EXPECT_EQ(wide.flops_per_s, 400e9) << "beyond what was measured: the last";
-  const MachineProfile narrow = profile_of(some_machine(), job({"model.config.n_embd=64", "training.precision=fp32"}));
+  const MachineProfile narrow = profile_at(some_machine(), job({"model.config.n_embd=64", "training.precision=fp32"}));
   EXPECT_EQ(narrow.flops_per_s, 100e9);
 }
 
 TEST_F(Profile, RefusesAJobThatNeedsMoreThanWasMeasured) {
   Machine machine = some_machine();
-  EXPECT_THROW((void)profile_of(machine, job({"zero.stage=3"}, 2)), Error);
-  machine.collectives = {4, 5};
-  EXPECT_EQ(profile_of(machine, job({"zero.stage=3"}, 2)).all_to_all_bytes_per_s, 5e9);
+  EXPECT_THROW((void)profile_at(machine, job({"zero.stage=3"}, 2)), Error);
+  machine.collectives = {4, 1.5};
+  EXPECT_EQ(profile_at(machine, job({"zero.stage=3"}, 2)).all_gather_bytes_per_s, 4e9);
 
   tests::ScratchFolder folder;
   const Job on_disk = job({"zero.optimizer=nvme", "memory.nvme=[\"" + folder.path().string() + "\"]"});
-  EXPECT_THROW((void)profile_of(machine, on_disk), Error);
+  EXPECT_THROW((void)profile_at(machine, on_disk), Error);
   machine.disk = {2, 6, 4, 80, 20, 0.75, 0.5, 0.25};
-  EXPECT_EQ(profile_of(machine, on_disk).read_bytes_per_s, 3e9) << "one of two drives";
-  EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).read_latency_s, 80e-6);
-  EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).write_latency_s, 20e-6);
-  EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).disk_core_share, 0.25);
-  EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).disk_both_ways, 0.75);
-  EXPECT_DOUBLE_EQ(profile_of(machine, on_disk).disk_beside_products, 0.5);
+  EXPECT_EQ(profile_at(machine, on_disk).read_bytes_per_s, 3e9) << "one of two drives";
+  EXPECT_DOUBLE_EQ(profile_at(machine, on_disk).read_latency_s, 80e-6);
+  EXPECT_DOUBLE_EQ(profile_at(machine, on_disk).write_latency_s, 20e-6);
+  EXPECT_DOUBLE_EQ(profile_at(machine, on_disk).disk_core_share, 0.25);
+  EXPECT_DOUBLE_EQ(profile_at(machine, on_disk).disk_both_ways, 0.75);
+  EXPECT_DOUBLE_EQ(profile_at(machine, on_disk).disk_beside_products, 0.5);
+}
+
+// What is measured is the exchange with the sum that follows it: the simulator, which has both, comes to the same time.
+TEST_F(Profile, AnAllToAllTakesWhatWasMeasuredWithItsSum) {
+  Machine machine = some_machine();
+  machine.sum_gb_per_s = 12;
+  machine.collectives = {4, 1.5};  // the sum alone: 12 bytes for each 2 that are sent, at 12 GB/s 2 GB/s
+  const Job two = job({"zero.stage=2", "training.precision=bf16"}, 2);
+  const MachineProfile p = profile_at(machine, two);
+  EXPECT_NEAR(p.all_to_all_bytes_per_s, 6e9, 1);
+  for (const Task& task : two.plan.tasks) {
+    if (task.kind != TaskKind::reduce || task.tied) continue;
+    const BoundSeconds s = seconds_of(task, p);
+    EXPECT_NEAR(s[static_cast<std::size_t>(Bound::communication)] + s[static_cast<std::size_t>(Bound::memory)],
+                task.cost.sent_bytes / 1.5e9, 1e-9)
+        << "unit " << task.unit;
+  }
+  // One that the sum alone would explain: a tenth of it is the exchange.
+  machine.collectives->all_to_all_gb_per_s = 331;
+  EXPECT_NEAR(profile_at(machine, two).all_to_all_bytes_per_s, 3310e9, 1e3);
+}
+
+// Other ranks on the machine than measured it share out what it has.
+TEST_F(Profile, OfOtherRanksOnTheMachineIsScaled) {
+  Machine machine = some_machine();
+  machine.threads = 8;
+  machine.collectives = {4, 1.5};
+  machine.disk = {1, 6, 4, 80, 20, 0.75, 0.5, 0.25};
+  const MachineProfile two = profile_of(machine, job({"zero.stage=2"}, 8), 2),
+                       eight = profile_of(machine, job({"zero.stage=2"}, 8), 8), one = profile_of(machine, job({}), 1);
+  EXPECT_DOUBLE_EQ(eight.flops_per_s, two.flops_per_s / 4);
+  EXPECT_DOUBLE_EQ(eight.memory_bytes_per_s, two.memory_bytes_per_s / 4);
+  EXPECT_DOUBLE_EQ(eight.read_bytes_per_s, two.read_bytes_per_s / 4);
+  EXPECT_DOUBLE_EQ(eight.sum_bytes_per_s, two.sum_bytes_per_s / 4);
+  EXPECT_DOUBLE_EQ(eight.all_gather_bytes_per_s, two.all_gather_bytes_per_s / 4);
+  EXPECT_EQ(eight.cores, 2);
+  EXPECT_DOUBLE_EQ(one.flops_per_s, 2 * two.flops_per_s);
+  EXPECT_EQ(one.sum_bytes_per_s, two.sum_bytes_per_s) << "one thread is no faster for it";
+  EXPECT_EQ(one.cores, 16);
+}
+
+TEST_F(Profile, WhatIsScaledIsSaid) {
+  const Machine machine = some_machine();  // of 2 ranks
+  EXPECT_EQ(scaling_text(machine, 2, 2), "");
+  EXPECT_EQ(
+      scaling_text(machine, 8, 8),
+      "speeds of 2 ranks on the machine, scaled to 8 ranks: cores, memory and drives shared out evenly; mpirun -n "
+      "8 strata calibrate measures it");
+  EXPECT_EQ(scaling_text(machine, 8, 2),
+            "collectives between machines taken as fast as inside one: a network makes the step longer");
+  EXPECT_THAT(scaling_text(machine, 8, 4), testing::AllOf(testing::HasSubstr("scaled to 4 ranks"),
+                                                          testing::HasSubstr("\ncollectives between machines")));
+  EXPECT_THAT(scaling_text(machine, 1, 1), testing::HasSubstr("scaled to 1 rank:"));
 }
 
 }  // namespace

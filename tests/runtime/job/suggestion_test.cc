@@ -1,11 +1,16 @@
 #include "runtime/job/suggestion.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/runtime/tiny_job.h"
@@ -34,8 +39,15 @@ TEST(SuggestionTest, WhatIsNamedAsNearestFits) {
   }
 }
 
-// What needs every change there is, is found too.
-TEST(SuggestionTest, AllChangesAtOnceAreSuggested) {
+// Whether the recipe of `sets` with these changes fits.
+bool fits_with(std::vector<std::string> sets, const std::vector<std::pair<std::string, std::string>>& changes,
+               int ranks, const Capacity& capacity) {
+  for (const auto& [key, value] : changes) sets.push_back(key + "=" + value);
+  return fits(tiny_job(sets, ranks).plan, capacity);
+}
+
+// What needs more changes than are tried one after the other is found too, and without those that it does not need.
+TEST(SuggestionTest, ManyChangesAtOnceAreSuggested) {
   const std::vector<std::string> sets = {"training.micro_batch_size=8", "memory.nvme=/none", "memory.host=1GiB"};
   auto least = sets;
   for (const char* change : {"zero.stage=3", "training.recompute=block", "zero.parameters=nvme", "zero.gradients=nvme",
@@ -49,9 +61,39 @@ TEST(SuggestionTest, AllChangesAtOnceAreSuggested) {
   ASSERT_FALSE(fits(refused.plan, capacity));
   const auto nearest = nearest_that_fit(refused, capacity);
   ASSERT_EQ(nearest.size(), 1u);
-  EXPECT_EQ(nearest[0].changes.size(), 8u);
-  for (const auto& [key, value] : nearest[0].changes) tight.push_back(key + "=" + value);
-  EXPECT_TRUE(fits(tiny_job(tight, 2).plan, capacity));
+  const auto& changes = nearest[0].changes;
+  EXPECT_GT(changes.size(), 4u);
+  EXPECT_TRUE(fits_with(tight, changes, 2, capacity));
+  for (std::size_t left_out = 0; left_out < changes.size(); ++left_out) {
+    if (changes[left_out].first == "training.gradient_accumulation_steps") continue;  // keeps the global batch
+    auto fewer = changes;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(left_out));
+    EXPECT_FALSE(fits_with(tight, fewer, 2, capacity)) << changes[left_out].first << " is not needed";
+  }
+}
+
+// Half, a quarter and an eighth of the micro-batch, each with as many more of them.
+TEST(SuggestionTest, TheGlobalBatchStaysAsItIs) {
+  std::vector<std::string> sets = {"training.micro_batch_size=8", "training.gradient_accumulation_steps=3",
+                                   "training.recompute=block",    "data.seq_len=64",
+                                   "memory.order=horizontal",     "training.precision=bf16"};
+  auto quarter = sets;
+  quarter.insert(quarter.end(), {"training.micro_batch_size=2", "training.gradient_accumulation_steps=12"});
+  sets.push_back(fmt::format("memory.device={}", tiny_job(quarter, 1).plan.memory[0].peak));
+  const Job refused = tiny_job(sets, 1);
+  const Capacity capacity = capacity_of(refused.recipe.memory, 1);
+  const auto nearest = nearest_that_fit(refused, capacity);
+  std::vector<std::int64_t> sizes;
+  for (const Suggestion& s : nearest) {
+    auto changed = sets;
+    for (const auto& [key, value] : s.changes) changed.push_back(key + "=" + value);
+    const Job fitting = tiny_job(changed, 1);
+    EXPECT_TRUE(fits(fitting.plan, capacity));
+    EXPECT_EQ(fitting.recipe.training.micro_batch_size * fitting.plan.accumulation, 24) << changed.back();
+    sizes.push_back(fitting.recipe.training.micro_batch_size);
+  }
+  EXPECT_THAT(sizes, ::testing::IsSupersetOf({2, 1})) << "a half is too much, a quarter is not";
+  EXPECT_THAT(sizes, ::testing::Not(::testing::Contains(4)));
 }
 
 // State goes to host memory while there is some, to NVMe where there is not, and a drive that the recipe does not name
@@ -84,6 +126,109 @@ TEST(SuggestionTest, TiersAreSuggested) {
       nearest({"memory.host=10MiB", "memory.nvme=/none", "zero.optimizer=host"}, "1GiB"),
       AllOf(HasSubstr("of host memory and memory.host is 10.0 MiB"), HasSubstr("--set zero.optimizer=nvme  (device "),
             HasSubstr("--set zero.optimizer=device  (device ")));
+}
+
+// With little host memory the way back to the device is seen too, also where it takes several changes.
+TEST(SuggestionTest, WhatTheHostHasNoRoomForComesBack) {
+  const auto refused = [](const std::vector<std::string>& sets) {
+    const Job job = tiny_job(sets, 1);
+    const Capacity capacity = capacity_of(job.recipe.memory, 1);
+    EXPECT_FALSE(fits(job.plan, capacity));
+    return refusal(job, capacity, nearest_that_fit(job, capacity));
+  };
+  EXPECT_THAT(refused({"zero.optimizer=host", "memory.host=8MiB"}),
+              AllOf(HasSubstr("of host memory and memory.host is 8.0 MiB"),
+                    HasSubstr("it fits with\n  --set zero.optimizer=device  (device ")));
+  EXPECT_THAT(refused({"zero.optimizer=host", "zero.gradients=host", "zero.parameters=host", "zero.activations=host",
+                       "training.recompute=block", "memory.host=1KiB"}),
+              AllOf(HasSubstr("--set zero.optimizer=device"), HasSubstr("--set zero.parameters=device"),
+                    HasSubstr("--set zero.gradients=device"), HasSubstr("--set zero.activations=device")));
+}
+
+// A recipe that is refused, and others of which some may fit.
+class Draw {
+ public:
+  explicit Draw(std::uint32_t seed) : random_(seed) {}
+  std::size_t below(std::size_t n) { return random_() % n; }
+  bool one_in(std::size_t n) { return below(n) == 0; }
+  std::string tier(bool drive) { return std::array{"device", "host", "nvme"}[below(drive ? 3 : 2)]; }
+  // From `least` to `most`, as many below as above their geometric mean.
+  std::size_t bytes(double least, double most) {
+    return static_cast<std::size_t>(least * std::pow(most / least, static_cast<double>(below(1000)) / 1000));
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+std::vector<std::string> tight_recipe(Draw& draw, bool drive) {
+  std::vector<std::string> sets = {fmt::format("data.seq_len={}", 16 << draw.below(2)),
+                                   fmt::format("zero.stage={}", draw.below(4)),
+                                   fmt::format("training.micro_batch_size={}", 1 << draw.below(3)),
+                                   fmt::format("training.gradient_accumulation_steps={}", 1 + draw.below(2)),
+                                   fmt::format("memory.prefetch={}", draw.below(3)),
+                                   fmt::format("training.precision={}", draw.one_in(2) ? "fp32" : "bf16"),
+                                   fmt::format("memory.device={}", draw.bytes(2e6, 3e7)),
+                                   fmt::format("memory.host={}", draw.bytes(1e5, 3e7))};
+  if (drive) sets.emplace_back("memory.nvme=/none");
+  for (const char* key : {"zero.parameters", "zero.gradients", "zero.optimizer"})
+    if (draw.one_in(2)) sets.push_back(fmt::format("{}={}", key, draw.tier(drive)));
+  if (draw.one_in(2)) {
+    sets.emplace_back(draw.one_in(2) ? "training.recompute=block" : "training.recompute=sqrt");
+    if (draw.one_in(2)) sets.push_back("zero.activations=" + draw.tier(drive));
+  }
+  return sets;
+}
+
+// What may be changed of it, the global batch apart: somewhere in all that a refusal speaks of.
+std::vector<std::string> changed_recipe(Draw& draw, std::vector<std::string> sets, const Recipe& recipe) {
+  const auto stage = static_cast<std::size_t>(recipe.zero.stage);
+  sets.emplace_back("memory.nvme=/none");
+  sets.push_back(fmt::format("zero.stage={}", stage + draw.below(4 - stage)));
+  sets.emplace_back(draw.one_in(3) ? "training.recompute=sqrt" : "training.recompute=block");
+  for (const char* key : {"zero.parameters", "zero.gradients", "zero.optimizer", "zero.activations"})
+    sets.push_back(fmt::format("{}={}", key, draw.tier(true)));
+  const std::int64_t size = draw.one_in(3) ? recipe.training.micro_batch_size : 1;
+  sets.push_back(fmt::format("training.micro_batch_size={}", size));
+  sets.push_back(fmt::format("training.gradient_accumulation_steps={}",
+                             recipe.accumulation_steps(1) * recipe.training.micro_batch_size / size));
+  sets.push_back(fmt::format("memory.prefetch={}", draw.one_in(3) ? recipe.memory.prefetch : 0));
+  if (draw.one_in(2)) sets.emplace_back("training.precision=bf16");
+  return sets;
+}
+
+// Whatever is refused: each suggestion fits with the same global batch, and where none is made, nothing that is tried
+// at random fits either.
+TEST(SuggestionTest, RefusalsOfRandomRecipesAreTrue) {
+  Draw draw(20261122);
+  int refused = 0, without = 0;
+  for (int i = 0; i < 60; ++i) {
+    const int ranks = 1 << draw.below(3);
+    const std::vector<std::string> sets = tight_recipe(draw, draw.one_in(2));
+    SCOPED_TRACE(fmt::format("{} ranks, {}", ranks, fmt::join(sets, " ")));
+    const Job job = tiny_job(sets, ranks);
+    const Capacity capacity = capacity_of(job.recipe.memory, 1);
+    if (fits(job.plan, capacity)) continue;
+    ++refused;
+    const auto nearest = nearest_that_fit(job, capacity);
+    const auto batch = [](const Recipe& r) { return r.training.micro_batch_size * r.accumulation_steps(1); };
+    for (const Suggestion& s : nearest) {
+      auto changed = sets;
+      for (const auto& [key, value] : s.changes) changed.push_back(key + "=" + value);
+      const Job fitting = tiny_job(changed, ranks);
+      EXPECT_TRUE(fits(fitting.plan, capacity)) << fmt::format("{}", fmt::join(changed, " "));
+      EXPECT_EQ(batch(fitting.recipe), batch(job.recipe)) << fmt::format("{}", fmt::join(changed, " "));
+    }
+    if (!nearest.empty()) continue;
+    ++without;
+    for (int other = 0; other < 20; ++other) {
+      const auto changed = changed_recipe(draw, sets, job.recipe);
+      EXPECT_FALSE(fits(tiny_job(changed, ranks).plan, capacity)) << fmt::format("{}", fmt::join(changed, " "));
+    }
+  }
+  EXPECT_GT(refused, 30);
+  EXPECT_GT(without, 5);
+  EXPECT_GT(refused - without, 5);
 }
 
 }  // namespace

@@ -1,0 +1,97 @@
+#include "launcher/overwrite.h"
+
+#include <array>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "runtime/data/tokens.h"
+
+namespace strata::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+// How a file of a content begins, and what it has soon after.
+struct Mark {
+  Content content;
+  std::string_view name, begins, has;
+};
+
+constexpr std::array kMarks = std::to_array<Mark>({
+    {Content::plan, "the JSON of a plan", "{\"fits\":", "\"parameters\":"},
+    {Content::trace, "the trace of a step", "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", ""},
+    {Content::evaluation, "the JSON of an evaluation", "{\"loss\":", "\"loss_hex\":"},
+    {Content::evaluation, "", "{\"exit\":", ""},  // of one that did not fit
+    {Content::generation, "the JSON of a generation", "{\"prompt_tokens\":[", ""},
+    {Content::bench, "the JSON of a benchmark", "{\"tokens_per_s\":", "\"floor_ms\":"},
+    {Content::bench, "", "{\"ns_per_param\":", ""},
+    {Content::bench, "", "{\"collectives\":[", ""},
+    {Content::bench, "", "{\"write_gb_per_s\":", ""},
+    {Content::bench, "", "{\"device\":", "\"copy_gb_per_s\":"},
+    {Content::steps, "a report of steps", "{\"step\":", "\"loss_hex\":"},
+    {Content::summary, "the summary of a run", "{\"steps\":", "\"model_flops_per_token\":"},
+    {Content::machine, "a machine file", "", "\n[blocks]\n"},
+    {Content::tokens, "a token file with its sidecar beside it", "", ""},
+    {Content::sidecar, "the sidecar of a token file", "{\"vocab_size\":", "\"width\":"},
+});
+
+// The file's first bytes; nullopt where it cannot be read.
+std::optional<std::string> head_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  std::string head(4096, '\0');
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<std::size_t>(file.gcount()));
+  return head;
+}
+
+// Tokens have no mark of their own: they are known by a sidecar that counts them.
+bool are_tokens(const fs::path& path) {
+  try {
+    const auto sidecar = runtime::read_sidecar(path);
+    return sidecar && sidecar->count * static_cast<std::uint64_t>(sidecar->width) == fs::file_size(path);
+  } catch (const Error&) {
+    return false;
+  } catch (const fs::filesystem_error&) {
+    return false;
+  }
+}
+
+bool is_own(const fs::path& path, Content content) {
+  if (content == Content::tokens) return are_tokens(path);
+  const auto head = head_of(path);
+  for (const Mark& mark : kMarks)
+    if (mark.content == content && head && head->starts_with(mark.begins) && head->find(mark.has) != std::string::npos)
+      return true;
+  return false;
+}
+
+std::string_view name_of(Content content) {
+  for (const Mark& mark : kMarks)
+    if (mark.content == content) return mark.name;  // the first has it
+  return {};
+}
+
+}  // namespace
+
+void require_own(const NamedFile& output, Content content, bool force) {
+  std::error_code error;
+  if (force || !fs::is_regular_file(output.path, error) || fs::file_size(output.path, error) == 0) return;
+  if (is_own(output.path, content)) return;
+  fail(Exit::usage, "{} {} is there and is not {}: give another name, or --force to write over it", output.name,
+       output.path.string(), name_of(content));
+}
+
+void require_own_reports(const runtime::Recipe& recipe, bool force) {
+  const auto require = [&](const char* key, const std::optional<fs::path>& path, Content content) {
+    if (path) require_own({key, *path}, content, force);
+  };
+  require("report.jsonl", recipe.report.jsonl, Content::steps);
+  require("report.summary", recipe.report.summary, Content::summary);
+  require("report.trace", recipe.report.trace, Content::trace);
+}
+
+}  // namespace strata::launcher

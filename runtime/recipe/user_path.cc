@@ -1,0 +1,81 @@
+#include "runtime/recipe/user_path.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kGlob = "*?[]\\";
+
+bool is_glob(std::string_view text) {
+  return text.find_first_of("*?[") != std::string_view::npos;
+}
+
+// What `~` stands for at the start of the text; empty: there is none.
+std::string home_of(std::string_view text) {
+  if (text != "~" && !text.starts_with("~/")) return {};
+  const char* home = std::getenv("HOME");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  if (home == nullptr || *home == '\0')
+    fail(Exit::usage, "{}: HOME is not set in the environment: write the home folder out, or ./~ for a file named ~",
+         text);
+  return home;
+}
+
+// The folder and what comes behind its `~`.
+fs::path in_home(const std::string& home, std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of("~/"), text.size()));
+  return text.empty() ? fs::path(home) : fs::path(home) / text;
+}
+
+bool leads_to(const fs::path& one, const fs::path& other) {
+  std::error_code of_one, of_other;
+  // Absolute first: of a relative path none of which is there, the rest would stay relative.
+  const fs::path left = fs::weakly_canonical(fs::absolute(one), of_one),
+                 right = fs::weakly_canonical(fs::absolute(other), of_other);
+  return left == right && !of_one && !of_other;
+}
+
+fs::path tidied(const fs::path& path) {
+  fs::path plain = path.lexically_normal();
+  const std::string text = plain.string();
+  if (path.string().starts_with("./") && text != "." && !text.starts_with("..")) plain = "./" + text;
+  const bool up = std::find(path.begin(), path.end(), "..") != path.end();
+  return up && !leads_to(path, plain) ? path : plain;
+}
+
+std::string escaped(const std::string& folder) {
+  std::string out;
+  for (const char c : folder) {
+    if (kGlob.find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+fs::path user_path(std::string_view text, const fs::path& folder) {
+  if (text.empty()) return {};
+  if (const std::string home = home_of(text); !home.empty()) return tidied(in_home(home, text));
+  return tidied(fs::path(text).is_absolute() ? fs::path(text) : folder / text);
+}
+
+std::string user_pattern(std::string_view pattern, const fs::path& folder) {
+  if (!is_glob(pattern)) return user_path(pattern, folder).string();
+  std::string whole(pattern);
+  if (const std::string home = home_of(pattern); !home.empty())
+    whole = in_home(escaped(home), pattern).string();
+  else if (!fs::path(pattern).is_absolute() && !folder.empty())
+    whole = (fs::path(escaped(folder.string())) / pattern).string();
+  // As far as its folders have names that stand for themselves.
+  const std::size_t end = whole.rfind('/', whole.find_first_of(kGlob));
+  if (end == std::string::npos || end == 0) return whole;
+  return tidied(whole.substr(0, end)).string() + whole.substr(end);
+}
+
+}  // namespace strata::runtime

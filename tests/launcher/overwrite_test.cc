@@ -1,0 +1,165 @@
+#include "launcher/overwrite.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "launcher/eval.h"
+#include "launcher/export.h"
+#include "launcher/generate.h"
+#include "launcher/measure/bench.h"
+#include "launcher/measure/calibrate.h"
+#include "launcher/plan.h"
+#include "launcher/tokenize.h"
+#include "launcher/train.h"
+#include "runtime/forecast/machine.h"
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class Overwrite : public testing::Test {
+ protected:
+  fs::path file(const std::string& name) const { return folder_.path() / name; }
+  std::vector<std::string> sets(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> all = {"model.preset=tiny-gpt2",
+                                    "data.seq_len=16",
+                                    "memory.device=1GiB",
+                                    "memory.host=1GiB",
+                                    "device.threads=1",
+                                    "data.train=" + file("tokens.bin").string(),
+                                    "data.validation=" + file("tokens.bin").string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  void make_tokens() const {
+    folder_.write("text.txt", std::string(400, 'a') + "bcd");
+    ASSERT_EQ(tokenize({.tokenizer = "byte", .out = file("tokens.bin"), .inputs = {file("text.txt").string()}}), 0);
+  }
+
+  tests::ScratchFolder folder_;
+};
+
+// A command, and the files that it writes when it is given this folder.
+struct Command {
+  std::vector<std::string> outputs;
+  std::function<int(bool force)> run;
+};
+
+// The second time over what the first wrote: what each writes is known again.
+TEST_F(Overwrite, EveryCommandWritesOverItsOwnFiles) {
+  make_tokens();
+  const std::vector<std::string> saved =
+      sets({"training.max_steps=2", "checkpoint.dir=" + file("checkpoints").string()});
+  std::vector<std::string> reported = saved;
+  for (const char* key : {"jsonl", "summary", "trace"})
+    reported.push_back(std::string("report.") + key + "=" + file(key).string());
+  const std::vector<Command> commands = {
+      {{"tokens.bin", "tokens.bin.json"},
+       [&](bool force) {
+         return tokenize(
+             {.tokenizer = "byte", .out = file("tokens.bin"), .inputs = {file("text.txt").string()}, .force = force});
+       }},
+      {{"plan.json"}, [&](bool force) { return plan({.sets = sets(), .json = file("plan.json"), .force = force}); }},
+      {{"plan.trace"}, [&](bool force) { return plan({.sets = sets(), .trace = file("plan.trace"), .force = force}); }},
+      {{"jsonl", "summary", "trace"}, [&](bool force) { return train({.sets = reported, .force = force}); }},
+      {{"eval.json"}, [&](bool force) { return eval({.sets = sets(), .json = file("eval.json"), .force = force}); }},
+      {{"generate.json"},
+       [&](bool force) {
+         return generate({.model = file("checkpoints"),
+                          .prompt_tokens = {1, 2, 3},
+                          .max_new_tokens = 2,
+                          .json = file("generate.json"),
+                          .force = force});
+       }},
+      {{"adam.json"},
+       [&](bool force) {
+         return bench({.part = "adam", .parameters = 4096, .threads = 1, .json = file("adam.json"), .force = force});
+       }},
+      {{"step.json"},
+       [&](bool force) {
+         return bench({.part = "step", .sets = sets(), .steps = 1, .json = file("step.json"), .force = force});
+       }},
+      {{"io.json"},
+       [&](bool force) {
+         return bench({.part = "io",
+                       .dirs = {folder_.path()},
+                       .size = "1MiB",
+                       .rounds = 1,
+                       .json = file("io.json"),
+                       .force = force});
+       }},
+  };
+  for (const Command& command : commands) {
+    const std::string first = file(command.outputs[0]).string();
+    ASSERT_EQ(command.run(false), 0) << first;
+    EXPECT_GT(fs::file_size(first), 0u);
+    EXPECT_EQ(command.run(false), 0) << first << " a second time";
+  }
+  // And none writes over what another left, or what nobody knows.
+  for (const Command& command : commands)
+    for (const std::string& output : command.outputs) {
+      const std::string before = folder_.read(output);
+      folder_.write(output, "[model]\npreset = \"mine\"\n");
+      try {
+        EXPECT_EQ(command.run(false), static_cast<int>(Exit::usage)) << output;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Exit::usage) << error.what();
+        EXPECT_THAT(error.what(), AllOf(HasSubstr(file(output).string()), HasSubstr("--force"))) << output;
+      }
+      EXPECT_EQ(folder_.read(output), "[model]\npreset = \"mine\"\n");
+      EXPECT_EQ(command.run(true), 0) << output << " with --force";
+      EXPECT_NE(folder_.read(output), "[model]\npreset = \"mine\"\n");
+    }
+}
+
+TEST_F(Overwrite, AMachineFileIsKnownAlsoWhereSomeoneEditedIt) {
+  runtime::Machine machine;
+  machine.processor = "any";
+  const NamedFile out{"--out", folder_.write("machine.toml", "# mine\n" + runtime::machine_toml(machine))};
+  require_own(out, Content::machine, false);
+  folder_.write("machine.toml", "[model]\npreset = \"tiny-gpt2\"\n");
+  EXPECT_FAILURE(
+      require_own(out, Content::machine, false), Exit::usage,
+      AllOf(StartsWith("--out "), HasSubstr("machine.toml is there and is not a machine file"), HasSubstr("--force")));
+  require_own(out, Content::machine, true);
+  CalibrateOptions options;
+  options.out = out.path;
+  EXPECT_EQ(calibrate(options), static_cast<int>(Exit::usage)) << "refused before the minute of measuring";
+  EXPECT_EQ(folder_.read("machine.toml"), "[model]\npreset = \"tiny-gpt2\"\n");
+}
+
+TEST_F(Overwrite, WhatIsEmptyOrNoFileIsNobodys) {
+  for (const Content content : {Content::plan, Content::tokens, Content::machine, Content::steps}) {
+    require_own({"--json", file("none")}, content, false);
+    require_own({"--json", folder_.write("empty", "")}, content, false);
+    require_own({"--json", "/dev/null"}, content, false);
+    require_own({"--json", folder_.path()}, content, false);
+  }
+}
+
+// Tokens have no mark: a file without a sidecar, or with one that counts others, is somebody's.
+TEST_F(Overwrite, TokensAreKnownByTheirSidecar) {
+  make_tokens();
+  const NamedFile out{"--out", file("tokens.bin")};
+  require_own(out, Content::tokens, false);
+  const std::string sidecar = folder_.read("tokens.bin.json");
+  folder_.write("tokens.bin", folder_.read("tokens.bin") + "ab");
+  EXPECT_FAILURE(require_own(out, Content::tokens, false), Exit::usage, HasSubstr("with its sidecar beside it"));
+  fs::remove(file("tokens.bin.json"));
+  EXPECT_FAILURE(require_own(out, Content::tokens, false), Exit::usage, HasSubstr("with its sidecar beside it"));
+  folder_.write("tokens.bin.json", "{\"vocab_size\": []}");
+  EXPECT_FAILURE(require_own(out, Content::tokens, false), Exit::usage, HasSubstr("with its sidecar beside it"));
+}
+
+}  // namespace
+}  // namespace strata::launcher

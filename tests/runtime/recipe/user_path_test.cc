@@ -1,0 +1,100 @@
+#include "runtime/recipe/user_path.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "runtime/recipe/recipe.h"
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class UserPath : public testing::Test {
+ protected:
+  UserPath() {
+    if (const char* home = std::getenv("HOME")) was_ = home;
+    setenv("HOME", "/home/[me]", 1);
+  }
+  ~UserPath() override { setenv("HOME", was_.c_str(), 1); }
+
+ private:
+  std::string was_;
+};
+
+TEST_F(UserPath, ATildeIsTheHomeFolder) {
+  EXPECT_EQ(user_path("~"), "/home/[me]");
+  EXPECT_EQ(user_path("~/x.bin"), "/home/[me]/x.bin");
+  EXPECT_EQ(user_path("~//x.bin", "runs"), "/home/[me]/x.bin") << "wherever the recipe lies";
+  EXPECT_EQ(user_pattern("~/*.bin", "runs"), "/home/\\[me\\]/*.bin") << "its name is no glob";
+  EXPECT_EQ(user_pattern("~/x.bin"), "/home/[me]/x.bin");
+  EXPECT_EQ(user_path("~x/y"), "~x/y") << "a name like any other";
+  EXPECT_EQ(user_path("a/~"), "a/~");
+  unsetenv("HOME");
+  EXPECT_FAILURE((void)user_path("~/x"), Exit::usage, HasSubstr("HOME is not set"));
+  EXPECT_EQ(user_path("./~"), "./~");
+}
+
+TEST_F(UserPath, IsTakenFromItsFolder) {
+  EXPECT_EQ(user_path("a.bin", "runs[1]"), "runs[1]/a.bin");
+  EXPECT_EQ(user_path("/a.bin", "runs"), "/a.bin");
+  EXPECT_EQ(user_pattern("*.bin", "runs[1]"), "runs\\[1\\]/*.bin");
+  EXPECT_EQ(user_pattern("a.bin", "runs[1]"), "runs[1]/a.bin");
+  EXPECT_EQ(user_pattern("/data/*.bin", "runs[1]"), "/data/*.bin");
+  EXPECT_EQ(user_path(""), "");
+}
+
+TEST_F(UserPath, IsShownWithoutDetours) {
+  EXPECT_EQ(user_path("../runs/a.bin", "examples"), "runs/a.bin");
+  EXPECT_EQ(user_path("a/./b//c"), "a/b/c");
+  EXPECT_EQ(user_path("../a"), "../a");
+  EXPECT_EQ(user_path("./../a"), "../a");
+  EXPECT_EQ(user_path("runs/"), "runs/");
+  EXPECT_EQ(user_path("."), ".");
+  EXPECT_EQ(user_pattern("../runs/*.bin", "examples"), "runs/*.bin");
+  EXPECT_EQ(user_pattern("a/*/../b.bin"), "a/*/../b.bin") << "what comes after the glob is the glob's";
+  // What would be a word without it: standard input, a tokenizer's name, a way to resume.
+  for (const char* path : {"./-", "./byte", "./none"}) EXPECT_EQ(user_path(path), path);
+  EXPECT_EQ(user_path("././a/../-"), "./-");
+}
+
+// x/.. is not where x lies if x is a link.
+TEST_F(UserPath, ALinkIsFollowedFirst) {
+  const tests::ScratchFolder folder;
+  fs::create_directories(folder.path() / "far" / "away");
+  fs::create_directory_symlink(folder.path() / "far" / "away", folder.path() / "link");
+  const std::string up = (folder.path() / "link" / ".." / "a.bin").string();
+  EXPECT_EQ(user_path(up), up);
+  fs::create_directory(folder.path() / "plain");
+  EXPECT_EQ(user_path((folder.path() / "plain" / ".." / "a.bin").string()), folder.path() / "a.bin");
+}
+
+TEST_F(UserPath, EveryPathOfARecipeIsTakenSo) {
+  const tests::ScratchFolder folder;
+  const fs::path file = folder.write("runs/r.toml", R"(
+model.preset = "tiny-gpt2"
+data.train = ["~/a.bin", "../b.bin"]
+checkpoint.dir = "~/c"
+checkpoint.resume = "~/c/step-1"
+memory.nvme = ["~/d", "../e"]
+report.jsonl = "../log.jsonl"
+)");
+  const Recipe r = load_recipe(file, std::vector<std::string>{"report.summary=~/s.json", "data.validation=~/v.bin"});
+  EXPECT_THAT(r.data.train, ElementsAre("/home/[me]/a.bin", (folder.path() / "b.bin").string()));
+  EXPECT_THAT(r.data.validation, ElementsAre("/home/[me]/v.bin"));
+  EXPECT_EQ(r.checkpoint.dir, "/home/[me]/c");
+  EXPECT_EQ(r.checkpoint.resume, "/home/[me]/c/step-1");
+  EXPECT_THAT(r.memory.nvme, ElementsAre("/home/[me]/d", folder.path() / "e"));
+  EXPECT_EQ(r.report.jsonl, folder.path() / "log.jsonl");
+  EXPECT_EQ(r.report.summary, "/home/[me]/s.json");
+}
+
+}  // namespace
+}  // namespace strata::runtime
