@@ -203,8 +203,8 @@ int tokenize(const TokenizeOptions& options) {
     if (name != "-") inputs.push_back({"tokenize", name});
   const NamedFile tokens{"--out", options.out}, beside{"its sidecar", runtime::sidecar_path(options.out)};
   require_apart({tokens, beside}, inputs);
+  require_own(beside, Content::sidecar, options.force);  // first: tokens are known by it
   require_own(tokens, Content::tokens, options.force);
-  require_own(beside, Content::sidecar, options.force);
   const auto tokenizer = text::load_tokenizer(options.tokenizer);
   const int width = tokenizer->vocab_size() < 65536 ? 2 : 4;
   AtomicFile out(options.out), sidecar(runtime::sidecar_path(options.out));

@@ -124,9 +124,11 @@ struct Step {
   std::function<void(Recipe&)> make;
 };
 
-// All that takes less memory, as steps of which each may be left out again: sharded, recomputed, sequence by sequence
-// with the global batch kept, nothing prefetched; then the tiers.
-std::vector<Step> all_steps(const Recipe& recipe, int ranks, Purpose purpose, const Tiers& tiers, bool bf16) {
+// All that takes less memory, as steps of which each may be left out again: sharded, recomputed, in these tiers,
+// nothing prefetched; one_by_one: sequence by sequence with the global batch kept, which is more where a step had one
+// micro-batch alone, whose gradients need no sums.
+std::vector<Step> all_steps(const Recipe& recipe, int ranks, Purpose purpose, const Tiers& tiers, bool one_by_one,
+                            bool bf16) {
   std::vector<Step> steps;
   const auto add = [&](const char* key, std::string value, std::function<void(Recipe&)> make) {
     steps.push_back({{{key, std::move(value)}}, std::move(make)});
@@ -140,7 +142,7 @@ std::vector<Step> all_steps(const Recipe& recipe, int ranks, Purpose purpose, co
     add(key, fmt::format("\"{}\"", kTierNames[static_cast<std::size_t>(tiers[state])]),
         [at = at, tier = tiers[state]](Recipe& c) { c.zero.*at = tier; });
   }
-  if (const std::int64_t size = recipe.training.micro_batch_size; size > 1) {
+  if (const std::int64_t size = recipe.training.micro_batch_size; size > 1 && one_by_one) {
     add("training.micro_batch_size", "1", [](Recipe& c) { c.training.micro_batch_size = 1; });
     if (purpose == Purpose::train && !recipe.training.global_batch_size) {
       const std::int64_t times = recipe.accumulation_steps(ranks) * size;
@@ -207,8 +209,9 @@ class Search {
 
   std::vector<Suggestion> run() {
     // First whether there is anything to be found: what follows lists hundreds of plans.
-    const auto everything = all_at_once();
     std::vector<Suggestion> found;
+    if (is_hopeless()) return found;
+    const auto everything = all_at_once();
     if (!everything) return found;
     found = few_changes();
     if (found.empty()) found.push_back(without_the_needless(*everything));
@@ -231,14 +234,35 @@ class Search {
     return memory_that_fits(c.recipe, ranks_, capacity_, purpose_, tasks_);
   }
 
+  // Whether no choice of tiers has room on the device: each is between some of these.
+  bool is_hopeless() {
+    for (const Tier tier : {Tier::nvme, Tier::host, Tier::device})
+      for (const Tier activations : {tier, Tier::device})
+        for (const bool one_by_one : {true, false}) {
+          Recipe least = candidate_of(recipe_, all_steps(recipe_, ranks_, purpose_, {tier, tier, tier, activations},
+                                                         one_by_one, true))
+                             .recipe;
+          if (least.memory.nvme.empty()) least.memory.nvme = {"FOLDER"};
+          if (purpose_ == Purpose::train) {
+            least.training.gradient_accumulation_steps = std::min(least.accumulation_steps(ranks_), 2);
+            least.training.global_batch_size.reset();
+          }
+          const Job job = make_job(least, ranks_, capacity_, purpose_);
+          if (job.plan.memory[0].peak <= capacity_[Tier::device]) return false;
+        }
+    return true;
+  }
+
   // The choice of tiers nearest to the recipe's with which all else that takes less is enough.
   std::optional<std::vector<Step>> all_at_once() {
     for (const bool bf16 : {false, true}) {
       if (bf16 && recipe_.training.precision != device::DType::fp32) break;
-      for (const Tiers& tiers : choices_of_tiers(recipe_, purpose_)) {
-        std::vector<Step> steps = all_steps(recipe_, ranks_, purpose_, tiers, bf16);
-        if (fit(candidate_of(recipe_, steps))) return steps;
-      }
+      for (const Tiers& tiers : choices_of_tiers(recipe_, purpose_))
+        for (const bool one_by_one : {false, true}) {
+          if (one_by_one && recipe_.training.micro_batch_size == 1) break;
+          std::vector<Step> steps = all_steps(recipe_, ranks_, purpose_, tiers, one_by_one, bf16);
+          if (fit(candidate_of(recipe_, steps))) return steps;
+        }
     }
     return std::nullopt;
   }
