@@ -225,7 +225,7 @@ class Search {
  private:
   static constexpr std::size_t kWanted = 4, kMostChanges = 4, kMostPlans = 160, kMostTasks = std::size_t{1} << 18;
 
-  // What the candidate needs, if it can be planned, fits, and there is time left to see.
+  // What the candidate needs, if it is a recipe that can be planned, and fits.
   std::optional<Memory> fit(const Candidate& c) {
     const Recipe::Zero& zero = c.recipe.zero;
     if (zero.activations != Tier::device && c.recipe.training.recompute.kind == Recompute::Kind::none)

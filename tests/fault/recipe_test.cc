@@ -101,11 +101,40 @@ TEST_F(RecipeFault, OutputsThatAreInputs) {
     EXPECT_COMPLAINT(run(run_.train({std::string(key) + "=" + run_.file("tokens.bin")})), Exit::usage,
                      AllOf(HasSubstr(key), HasSubstr("data.train reads")));
   EXPECT_EQ(run_.folder().read("tokens.bin"), tokens);
-  run_.folder().write("old.json", "old");
+  run_.folder().write("old.json", "{\"exit\":3}\n");
   auto command = run_.command("eval");
   command.insert(command.end(), {"--json", run_.file("old.json")});
   EXPECT_COMPLAINT(run(command), Exit::usage, HasSubstr("data.validation"));
-  EXPECT_EQ(run_.folder().read("old.json"), "old") << "nothing was evaluated";
+  EXPECT_EQ(run_.folder().read("old.json"), "{\"exit\":3}\n") << "nothing was evaluated";
+}
+
+// A recipe named by a slip is not lost, and --force says that it was none.
+TEST_F(RecipeFault, OutputsThatSomeoneElseWrote) {
+  const std::string mine = "[model]\npreset = \"mine\"\n", file = run_.file("mine.toml");
+  run_.folder().write("mine.toml", mine);
+  const auto with = [](std::vector<std::string> command, const std::vector<std::string>& more) {
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  };
+  const auto plan = with(run_.command("plan"), {"--json", file});
+  EXPECT_COMPLAINT(run(plan), Exit::usage, AllOf(HasSubstr("--json " + file), HasSubstr("--force")));
+  EXPECT_COMPLAINT(run({STRATA, "calibrate", "-o", file}), Exit::usage, HasSubstr("is not a machine file"));
+  const auto train = run_.train({"report.jsonl=" + file});
+  EXPECT_COMPLAINT(run(under_mpirun(2, train)), Exit::usage, HasSubstr("report.jsonl " + file));
+  EXPECT_EQ(run_.folder().read("mine.toml"), mine);
+  EXPECT_EQ(run(with(train, {"--force"})).code, 0);
+  EXPECT_THAT(run_.folder().read("mine.toml"), testing::StartsWith("{\"step\":1,"));
+  EXPECT_EQ(run(train).code, 0) << "its own by now";
+}
+
+// Shells leave a ~ behind an = alone.
+TEST_F(RecipeFault, PathsInTheHomeFolder) {
+  const std::string home = run_.folder().path().string();
+  std::vector<std::string> command = {"env", "HOME=" + home};
+  for (const std::string& word : run_.command("plan", {"report.jsonl=~/steps.jsonl"})) command.push_back(word);
+  command.emplace_back("--json=~/plan.json");
+  EXPECT_EQ(run(command).code, 0);
+  EXPECT_THAT(run_.folder().read("plan.json"), testing::StartsWith("{\"fits\":true,"));
 }
 
 // An empty name came to the current folder, once the work was done.
