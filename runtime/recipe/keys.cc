@@ -310,7 +310,8 @@ std::string recipe_reference() {
   std::string out =
       "# Recipe\n\nEvery key of a recipe (TOML), as `strata keys` prints it. Relative paths are taken from the "
       "recipe's "
-      "folder,\nthose of `--set` from the current one. `model.config.KEY` overrides one key of `config.json`.\n\n"
+      "folder,\nthose of `--set` from the current one; `~/` is the home folder. `model.config.KEY` overrides one key "
+      "of `config.json`.\n\n"
       "| key | default | allowed | meaning |\n|---|---|---|---|\n";
   const Recipe defaults;
   for (const RecipeKey& key : recipe_keys()) {
