@@ -21,6 +21,7 @@
 #include "runtime/job/suggestion.h"
 #include "runtime/recipe/value.h"
 #include "runtime/run/report.h"
+#include "runtime/run/trace.h"
 
 namespace strata::launcher {
 namespace {
@@ -208,7 +209,7 @@ int plan(const PlanOptions& options) {
     runtime::ReportFile file(*options.trace);
     const auto spans =
         prediction ? prediction->forecast.spans : runtime::simulate(job.plan, runtime::nominal_profile(job.plan));
-    file.write(runtime::trace_json(job.plan, *job.model, spans, 0));
+    file.write(runtime::planned_trace(job.plan, *job.model, spans));
     file.close();
   }
   if (fits) return static_cast<int>(Exit::done);

@@ -27,6 +27,7 @@
 #include "runtime/job/seat.h"
 #include "runtime/run/report.h"
 #include "runtime/run/resume.h"
+#include "runtime/run/trace_recorder.h"
 #include "runtime/run/trainer.h"
 
 namespace strata::launcher {
@@ -149,7 +150,7 @@ AgreedError stop_here(const runtime::Trainer& trainer, Checkpoints& checkpoints)
 // Steps until the last one, or until something ends the run early: what that is.
 std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime::Job& job, Reports& reports,
                                        const StopSignal& stop, Checkpoints& checkpoints, comm::World& world,
-                                       runtime::Summary& summary) {
+                                       std::optional<runtime::TraceRecorder>& trace, runtime::Summary& summary) {
   std::vector<double> rates;
   std::optional<AgreedError> ended;
   std::int64_t steps = 0;
@@ -159,7 +160,9 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   try {
     while (!trainer.done() && !ended) {
       ++steps;
+      if (trace && trace->wants(trainer.steps_done() + 1)) trainer.executor().time_next_step();
       const runtime::StepReport report = trainer.step(stop.requested());
+      if (trace) trace->record(report.step, trainer.executor().spans());
       rates.push_back(static_cast<double>(report.tokens) / report.step_ms * 1e3);
       if (reports.jsonl) reports.jsonl->write(runtime::step_line(report));
       if (progress) progress->show(report);
@@ -216,6 +219,11 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     say("weights read in {:.2f} s", took.count());
   if (speaks && trainer.done() && resumed) note("no step is left: raise training.max_steps to go on");
   checkpoints.open(job, world, trainer, found);
+  std::optional<runtime::TraceRecorder> trace;
+  if (auto steps = runtime::agree_on_traced_steps(recipe, world))
+    agree(world, [&] {
+      trace.emplace(job.plan, std::move(*steps), trainer.steps_done(), recipe.training.max_steps.value_or(0));
+    });
   Reports reports;  // opened once everything else is known to be there
   agree(world, [&] {
     if (!speaks) return;
@@ -223,7 +231,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     if (recipe.report.summary) reports.summary.emplace(*recipe.report.summary);
     if (recipe.report.trace) reports.trace.emplace(*recipe.report.trace);
   });
-  const std::optional<AgreedError> ended = train_steps(trainer, job, reports, stop, checkpoints, world, summary);
+  const std::optional<AgreedError> ended = train_steps(trainer, job, reports, stop, checkpoints, world, trace, summary);
 
   runtime::Executor& executor = trainer.executor();
   summary.flops_per_token = job.model->flops_per_token(static_cast<std::size_t>(recipe.data.seq_len));
@@ -238,9 +246,15 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     say("steps were issued task by task, not as a graph: {}", executor.graph_refusal());
   summary.exit = static_cast<int>(ended ? ended->code() : Exit::done);
   if (reports.jsonl) reports.jsonl->close();
-  if (reports.trace) {
-    reports.trace->write(runtime::trace_json(job.plan, *job.model, summary.spans, world.rank()));
-    reports.trace->close();
+  if (trace) {
+    trace->record_newest(summary.timed_step, summary.spans);
+    const int traced =
+        runtime::write_trace(reports.trace ? &*reports.trace : nullptr, *trace, job.plan, *job.model, world);
+    if (reports.trace) reports.trace->close();
+    if (speaks && traced < world.size())
+      note(fmt::format("report.trace holds ranks 0 to {} of {}: more would make it too large to open", traced - 1,
+                       world.size()));
+    if (const std::string missing = trace->missing(); speaks && !missing.empty()) note(missing);
   }
   if (reports.summary) {
     reports.summary->write(runtime::summary_json(job.plan, summary));

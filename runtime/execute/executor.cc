@@ -269,6 +269,7 @@ void Executor::or_abort(const F& f) {
 void Executor::issue(std::size_t t, bool runs) {
   const Task& task = plan_.tasks[t];
   Lane& lane = *lanes_[index(task.lane)];
+  if (!recording_ && !draining_) spans_[t] = {};  // of an earlier step, where this one leaves the task out
   // Of the step before: not recorded again yet.
   if (task.late_wait >= 0) lane.wait(events_[index(task.late_wait)]);
   for (const int wait : task.waits) lane.wait(events_[index(wait)]);

@@ -75,8 +75,8 @@ class Executor {
   // Summed over the labels of this rank's micro-batches of the last step.
   const device::ExactSum& loss_sum() const;
   bool skipped() const;
-  // By task, of the newest step that was issued task by task; how many steps have been launched as a graph since. Late
-  // tasks have theirs in steps that time_next_step() was called before.
+  // By task, of the newest step that was issued task by task; {0, 0}: left out of it. How many
+  // steps have been launched as a graph since. Late tasks have theirs in steps that time_next_step() was called before.
   std::span<const Span> spans() const { return spans_; }
   std::int64_t steps_since_spans() const { return steps_since_spans_; }
   // The next step is issued task by task and waited for to its last task, so that spans() are its own.

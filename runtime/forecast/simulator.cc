@@ -201,7 +201,7 @@ std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span
   std::int64_t free = begin;
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
     const Task& task = plan.tasks[t];
-    if (task.lane != LaneId::compute) continue;
+    if (task.lane != LaneId::compute || spans[t].end == 0) continue;
     if (free >= 0 && spans[t].begin > free) {
       int last = -1;
       for (const int wait : task.waits)

@@ -1,6 +1,7 @@
 #include "runtime/recipe/keys.h"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <numeric>
 #include <type_traits>
@@ -107,6 +108,49 @@ RecipeKey preset() {
   Choices<std::string> names;
   for (const std::string_view name : models::preset_names()) names.emplace_back(name, name);
   return choice<std::string>("model.preset", std::move(names), {}, STRATA_AT(model.preset), "or a named shape");
+}
+
+RecipeKey trace_steps() {
+  const auto range_of = [](const Value& v) -> std::optional<StepRange> {
+    StepRange range{};
+    if (const auto* step = std::get_if<std::int64_t>(&v.value)) {
+      range = {*step, *step};
+    } else if (const auto* text = std::get_if<std::string>(&v.value)) {
+      const char *begin = text->data(), *end = begin + text->size();
+      auto [at, error] = std::from_chars(begin, end, range.first);
+      if (error != std::errc{}) return std::nullopt;
+      range.last = range.first;
+      if (at != end && *at == '-') {
+        const auto rest = std::from_chars(at + 1, end, range.last);
+        at = rest.ptr;
+        error = rest.ec;
+      }
+      if (error != std::errc{} || at != end) return std::nullopt;
+    }
+    if (range.first < 1 || range.last < range.first || range.last > kMany) return std::nullopt;
+    return range;
+  };
+  auto set = [range_of](Recipe& recipe, const Value& v, const fs::path&) {
+    std::vector<StepRange> steps;
+    const auto* list = std::get_if<std::vector<Value>>(&v.value);
+    for (const Value& item : list ? *list : std::vector<Value>{v}) {
+      const auto range = range_of(item);
+      if (!range) return false;
+      steps.push_back(*range);
+    }
+    std::sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    const auto overlap = [](const auto& a, const auto& b) { return a.last >= b.first; };
+    if (std::adjacent_find(steps.begin(), steps.end(), overlap) != steps.end()) return false;
+    recipe.report.trace_steps = std::move(steps);
+    return true;
+  };
+  return {
+      "report.trace_steps",
+      "a step from 1, a range \"3-5\", or a list of these without overlap",
+      "steps in report.trace, each issued task by task and waited for to its last task; the last one where not given",
+      set,
+      [](const Recipe& recipe) { return steps_text(recipe.report.trace_steps); },
+      {}};
 }
 
 template <typename At>
@@ -244,7 +288,8 @@ std::vector<RecipeKey> make_keys() {
               "write a checkpoint after this step and exit 75; 0: never"),
       path("report.jsonl", STRATA_AT(report.jsonl), "a line a step"),
       path("report.summary", STRATA_AT(report.summary), "one object at the end"),
-      path("report.trace", STRATA_AT(report.trace), "timeline of the last step, for Perfetto"),
+      path("report.trace", STRATA_AT(report.trace), "timeline of one step or several, for Perfetto"),
+      trace_steps(),
   };
 }
 

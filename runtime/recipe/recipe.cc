@@ -214,6 +214,7 @@ class Loader {
     if (!recipe_.model.path && !recipe_.model.preset) {
       fail(Exit::usage, "the recipe names no model: give model.path or model.preset");
     }
+    if (!recipe_.report.trace_steps.empty()) check_traced_steps();
     for (const char* key : {"checkpoint.every", "checkpoint.stop_after"})
       if (given(key) && number_of(given_.at(key)) != 0.0 && !recipe_.checkpoint.dir)
         fail(Exit::usage, "{} = {} needs checkpoint.dir: where checkpoints are written", key, given_.at(key).shown);
@@ -235,6 +236,15 @@ class Loader {
       recipe_.notes.push_back(fmt::format(
           "optimizer.learning_rate is never reached: scheduler.warmup_steps = {} and training.max_steps = {}", warmup,
           steps));
+  }
+
+  void check_traced_steps() {
+    const Recipe::Report& report = recipe_.report;
+    const std::string steps = "report.trace_steps = " + steps_text(report.trace_steps);
+    if (!report.trace) fail(Exit::usage, "{} needs report.trace: where the timeline is written", steps);
+    const std::int64_t last = recipe_.training.max_steps.value_or(report.trace_steps.back().last);
+    if (report.trace_steps.back().last > last)
+      recipe_.notes.push_back(fmt::format("{} names steps that are not taken: training.max_steps is {}", steps, last));
   }
 
   // Not an error: a recipe may hold the keys of several optimizers, of which --set picks one.
@@ -345,6 +355,14 @@ void require_trainable(const Recipe& recipe) {
   if (*recipe.training.max_steps > 0 && recipe.data.train.empty()) {
     fail(Exit::usage, "data.train is missing: the token files to train on (strata tokenize makes them)");
   }
+}
+
+std::string steps_text(std::span<const StepRange> steps) {
+  std::string out;
+  for (const auto& [first, last] : steps)
+    out +=
+        (out.empty() ? "" : ", ") + (first == last ? fmt::format("{}", first) : fmt::format("\"{}-{}\"", first, last));
+  return steps.size() == 1 ? out : "[" + out + "]";
 }
 
 std::string to_text(const Recipe& recipe) {

@@ -38,6 +38,13 @@ struct Recompute {
   std::vector<std::int64_t> blocks;
 };
 
+// Steps [first, last], from 1.
+struct StepRange {
+  std::int64_t first, last;
+};
+// As a recipe has them: 3, "3-5", or a list of these.
+std::string steps_text(std::span<const StepRange> steps);
+
 // What a user asks for (docs/recipe.md): one member a key, with its default. Sizes are bytes, paths are resolved
 // against the recipe's folder (or the current one where `--set` gave them), data.* may be globs.
 struct Recipe {
@@ -115,6 +122,7 @@ struct Recipe {
   } checkpoint;
   struct Report {
     std::optional<std::filesystem::path> jsonl, summary, trace;
+    std::vector<StepRange> trace_steps;  // rising, apart; empty: the last one
   } report;
 
   // Micro-batches per rank and step. Throws Error{usage} where training.global_batch_size does not divide over

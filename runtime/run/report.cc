@@ -11,13 +11,11 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <limits>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
 #include "runtime/forecast/simulator.h"
-#include "runtime/recipe/value.h"
 
 namespace strata::runtime {
 
@@ -167,29 +165,6 @@ std::string summary_json(const StepPlan& plan, const Summary& s) {
       s.steps, s.tokens, json_number(s.tokens_per_s), json_number(s.flops_per_token), json_number(tflops),
       s.weights_hash, plan.ranks, memory_json(plan.memory, &s.measured), rss, gpu, comm_json(s.comm_bytes),
       io_json(s.io_bytes), exposed_json(plan, s.spans), s.timed_step, s.graph_steps, checkpoints, s.exit);
-}
-
-std::string trace_json(const StepPlan& plan, const models::Model& model, std::span<const Span> spans, int rank) {
-  // Tasks of an update that had not been left to do have not run.
-  std::int64_t start = std::numeric_limits<std::int64_t>::max();
-  for (const Span& span : spans)
-    if (span.end) start = std::min(start, span.begin);
-  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
-  for (std::size_t lane = 0; lane < kLanes; ++lane)
-    text +=
-        fmt::format("{{\"ph\":\"M\",\"pid\":{},\"tid\":{},\"name\":\"thread_name\",\"args\":{{\"name\":\"{}\"}}}},\n",
-                    rank, lane, kLaneNames[lane]);
-  const char* separator = "";
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-    const Task& task = plan.tasks[t];
-    if (spans[t].end == 0) continue;
-    text += fmt::format(
-        "{}{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"name\":{},\"ts\":{:.3f},\"dur\":{:.3f},\"args\":{{\"task\":{}}}}}",
-        separator, rank, static_cast<int>(task.lane), json_string(name_of(task, model)),
-        static_cast<double>(spans[t].begin - start) / 1e3, static_cast<double>(spans[t].end - spans[t].begin) / 1e3, t);
-    separator = ",\n";
-  }
-  return text + "\n]}\n";
 }
 
 }  // namespace strata::runtime

@@ -72,7 +72,4 @@ struct Summary {
 };
 std::string summary_json(const StepPlan& plan, const Summary& summary);
 
-// A Chrome/Perfetto trace of one step: a row a lane, planned and measured steps with the same task names.
-std::string trace_json(const StepPlan& plan, const models::Model& model, std::span<const Span> spans, int rank);
-
 }  // namespace strata::runtime

@@ -1,0 +1,176 @@
+#include "runtime/run/trace_recorder.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "runtime/forecast/simulator.h"
+#include "tests/failure.h"
+#include "tests/runtime/tiny_job.h"
+#include "tests/runtime/training.h"
+#include "tests/scratch_folder.h"
+#include "tests/trace_events.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using tests::TraceEvents;
+
+TEST(TraceRecorder, KeepsThePickedStepsOfThisRun) {
+  const Job job = tiny_job({}, 1);
+  const std::size_t tasks = job.plan.tasks.size();
+  TraceRecorder recorder(job.plan, {{2, 3}, {6, 6}}, 2, 5);  // goes on after step 2, ends after 5
+  for (std::int64_t step = 3; step <= 5; ++step) {
+    EXPECT_EQ(recorder.wants(step), step == 3);
+    recorder.record(step, std::vector<Span>(tasks, {10 * step, 10 * step + 1}));
+  }
+  recorder.record_newest(5, std::vector<Span>(tasks, {50, 51}));
+  EXPECT_THAT(recorder.steps(), ElementsAre(3));
+  EXPECT_EQ(recorder.spans(0).back().begin, 30);
+  EXPECT_EQ(recorder.missing(), "report.trace_steps names [\"2-3\", 6], and this run took 1 of them");
+}
+
+TEST(TraceRecorder, KeepsTheNewestStepWhereNoneIsPicked) {
+  const Job job = tiny_job({}, 1);
+  TraceRecorder recorder(job.plan, {}, 0, 5);
+  EXPECT_FALSE(recorder.wants(5));
+  recorder.record_newest(0, std::vector<Span>(job.plan.tasks.size()));
+  EXPECT_TRUE(recorder.steps().empty()) << "no step was taken";
+  recorder.record_newest(4, std::vector<Span>(job.plan.tasks.size(), {40, 41}));
+  EXPECT_THAT(recorder.steps(), ElementsAre(4));
+  EXPECT_EQ(recorder.missing(), "");
+}
+
+TEST(TraceRecorder, MoreStepsThanATraceHoldsAreRefused) {
+  const Job job = tiny_job({}, 1);
+  const auto most = static_cast<std::int64_t>(kMostTraced / job.plan.tasks.size());
+  TraceRecorder(job.plan, {{1, most}}, 0, most + 1);
+  EXPECT_FAILURE(TraceRecorder(job.plan, {{1, most + 1}}, 0, most + 1), Exit::usage,
+                 AllOf(HasSubstr("report.trace_steps"), HasSubstr(fmt::format("holds {} ", most))));
+  TraceRecorder(job.plan, {{1, most + 1}}, 1, most + 1);  // the first was taken before
+}
+
+TEST(TraceRecorder, ClocksOfOtherNodesAreMovedOntoTheFirstOnes) {
+  const std::vector<std::string> clocks = {"a", "a", "b", "b", "c"};
+  EXPECT_THAT(clock_shifts(clocks, std::vector<std::int64_t>{110, 100, 5000, 5020, 0}),
+              ElementsAre(0, 0, -4900, -4900, 0))
+      << "who is late leaves late: the earliest of a node counts; c's is unknown";
+  EXPECT_THAT(clock_shifts(clocks, std::vector<std::int64_t>{0, 0, 5000, 5020, 7}), ElementsAre(0, 0, 0, 0, 0));
+  EXPECT_THAT(clock_shifts(std::vector<std::string>{"a"}, std::vector<std::int64_t>{9}), ElementsAre(0));
+}
+
+std::string text_of_file(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class TracedRun : public testing::Test {
+ protected:
+  TracedRun() {
+    std::string bytes(1200, '\0');
+    for (std::size_t i = 0; i < bytes.size(); i += 2) bytes[i] = static_cast<char>(i * i % 97);
+    folder_.write("tokens.bin", bytes);
+  }
+  std::vector<std::string> sets(std::vector<std::string> more) const {
+    more.insert(more.begin(),
+                {"model.preset=tiny-gpt2", "model.config.vocab_size=97", "data.seq_len=16", "training.max_steps=4",
+                 "training.gradient_accumulation_steps=2", "memory.nvme=" + folder_.path().string(),
+                 "data.train=" + (folder_.path() / "tokens.bin").string()});
+    return more;
+  }
+  // The run's exact losses, one line, traced in the steps or not at all.
+  std::string train(int ranks, const std::vector<std::string>& more, const std::vector<StepRange>& steps) {
+    std::string losses;
+    const Recipe recipe = load_recipe({}, sets(more));
+    comm::run_threads(ranks, [&](comm::World& world) {
+      const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1));
+      Trainer trainer(job, world, 1);
+      TraceRecorder recorder(job.plan, steps, 0, 4);
+      while (!trainer.done()) {
+        if (recorder.wants(trainer.steps_done() + 1)) trainer.executor().time_next_step();
+        const StepReport report = trainer.step(false);
+        recorder.record(report.step, trainer.executor().spans());
+        if (world.rank() == 0) losses += hex(report.loss) + " ";
+      }
+      const std::string hash = trainer.weights_hash();
+      if (world.rank() == 0) losses += hash;
+      if (steps.empty()) return;
+      std::optional<ReportFile> file;
+      if (world.rank() == 0) file.emplace(trace_);
+      EXPECT_EQ(write_trace(file ? &*file : nullptr, recorder, job.plan, *job.model, world), ranks);
+      if (file) file->close();
+    });
+    return losses;
+  }
+
+  tests::ScratchFolder folder_;
+  std::filesystem::path trace_ = folder_.path() / "trace.json";
+};
+
+TEST_F(TracedRun, HasEveryRankAndPickedStepWithThePlansTasks) {
+  for (const std::vector<std::string>& keys :
+       {std::vector<std::string>{"zero.stage=1"},
+        {"zero.stage=3", "zero.parameters=host", "zero.optimizer=nvme", "training.recompute=block"}}) {
+    const std::string plain = train(2, keys, {}), losses = train(2, keys, {{2, 3}});
+    EXPECT_EQ(losses, plain) << "tracing changes no bit";
+    const TraceEvents trace = tests::read_trace(text_of_file(trace_));
+    const Recipe recipe = load_recipe({}, sets(keys));
+    const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
+    const TraceEvents planned =
+        tests::read_trace(planned_trace(job.plan, *job.model, simulate(job.plan, nominal_profile(job.plan))));
+    EXPECT_THAT(trace.steps, ElementsAre(2, 3));
+    EXPECT_EQ(trace.processes.size(), 2u);
+    EXPECT_EQ(trace.kind, "measured");
+    const auto names = planned.tasks_of(0);
+    for (const int rank : {0, 1}) {
+      const auto tasks = trace.tasks_of(rank);
+      ASSERT_EQ(tasks.size(), 2 * names.size()) << "late tasks too";
+      for (std::size_t t = 0; t < tasks.size(); ++t) {
+        EXPECT_EQ(tasks[t].name, names[t % names.size()].name);
+        EXPECT_EQ(tasks[t].row.second, names[t % names.size()].row.second);
+        EXPECT_GE(tasks[t].begin, 0);
+      }
+    }
+    // One clock: what both did in the second step began after what either did in the first one's last update.
+    for (const auto& slice : trace.slices)
+      if (slice.name == "step 3") {
+        for (const auto& other : trace.slices) {
+          if (other.name == "step 2") EXPECT_LT(other.begin, slice.begin);
+        }
+      }
+    for (const auto& counter : trace.counters) {
+      const auto tier = std::find_if(kTierNames.begin(), kTierNames.end(), [&](std::string_view name) {
+        return counter.name == fmt::format("{} bytes", name);
+      });
+      ASSERT_NE(tier, kTierNames.end());
+      const std::size_t peak = job.plan.memory[static_cast<std::size_t>(tier - kTierNames.begin())].peak;
+      EXPECT_LE(counter.total, static_cast<std::int64_t>(peak)) << counter.name;
+    }
+  }
+}
+
+// The first step has no update before it, nor has one that follows a skipped step.
+TEST_F(TracedRun, WhatAStepLeavesOutHasNoTimesInIt) {
+  const Recipe recipe = load_recipe(
+      {}, sets({"training.precision=fp16", "zero.optimizer=nvme", "fp16.growth_interval=1", "training.max_steps=40"}));
+  comm::run_threads(1, [&](comm::World& world) {
+    const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
+    ASSERT_TRUE(job.plan.cyclic);
+    Trainer trainer(job, world, 1);
+    bool has_update = false, seen = false;
+    while (!trainer.done()) {
+      const StepReport report = trainer.step(false);
+      for (std::size_t t = 0; t < job.plan.tasks.size(); ++t)
+        EXPECT_EQ(trainer.executor().spans()[t].end != 0, has_update || !job.plan.tasks[t].pending) << report.step;
+      seen = seen || (report.step > 1 && !has_update);
+      has_update = !report.skipped;
+    }
+    EXPECT_TRUE(seen) << "no step was skipped";
+  });
+}
+
+}  // namespace
+}  // namespace strata::runtime
