@@ -1,0 +1,186 @@
+#!/usr/bin/env bash
+# Plants faults, one at a time, and says which of them no test sees.
+#   scripts/mutate.sh N [FOLDER] [--seed S] [--seconds T] [--dry-run]
+# N random faults of the kinds below in turn, in the sources of FOLDER or of all folders, in a copy of the tree: this one
+# stays as it is. Each is shown as file:line and diff; its folder's tests are built and run (GTEST_FILTER holds for them).
+# --seed: another draw. --seconds: for a fault's build, and for its tests; tests that take longer see it. --dry-run: the
+# faults alone. The last line counts them; the exit code is 1 where one survived. Kinds:
+#   border   < for <=, and the like            wait    a wait, barrier, flush or sync is dropped
+#   one      a + 1, - 1 or = 0 is off by one   result  a check is made and its outcome ignored
+#   swap     two arguments change places
+. "$(dirname "$0")/steps.sh"
+
+# FOLDER: the programs that test it (tests/CMakeLists.txt).
+programs='
+  device   device_test
+  comm     comm_test
+  models   models_test
+  offload  offload_test
+  runtime  runtime_test
+  launcher launcher_test fault_test
+'
+
+count= only= seed=1 seconds=900 dry=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --seed | --seconds)
+      [[ ${2:-} =~ ^[0-9]{1,9}$ ]] || die "$1 takes a number"
+      [ "$1" = --seed ] && seed=$2 || seconds=$2
+      shift
+      ;;
+    --dry-run) dry=1 ;;
+    -h | --help) sed -n '2,11s/^# //p' "$0" && exit 0 ;;
+    -*) die "there is no option $1 (see --help)" ;;
+    *) if [ -z "$count" ]; then count=$1; else only=${1%/}; fi ;;
+  esac
+  shift
+done
+[[ $count =~ ^[1-9][0-9]{0,5}$ ]] || die "how many faults? (see --help)"
+tests_of() { awk -v folder="$1" '$1 == folder { $1 = ""; print }' <<<"$programs"; }
+folders=${only:-$(awk 'NF { print $1 }' <<<"$programs")}
+[ -z "$only" ] || [ -n "$(tests_of "$only")" ] || die "no tests are known for the folder $only (the table in $0)"
+
+# Every fault that could be planted, a line each: KIND, FILE, LINE, the line as it would be; tabs between.
+candidates() {
+  find "$@" \( -name '*.cc' -o -name '*.h' \) 2>/dev/null | LC_ALL=C sort | xargs -r awk '
+    # Whether what begins at `at` is code: in no comment, and behind an even number of quotes.
+    function is_code(at,  before) {
+      before = substr($0, 1, at - 1)
+      return before !~ /\/\// && gsub(/"/, "", before) % 2 == 0
+    }
+    # The place of the parenthesis that closes the one at `at`; 0: it is on another line.
+    function closing(at,  depth, c) {
+      for (; at <= length($0); ++at) {
+        c = substr($0, at, 1)
+        depth += c == "(" ? 1 : c == ")" ? -1 : 0
+        if (depth == 0) return at
+      }
+      return 0
+    }
+    function plant(kind, at, size, text) {
+      if (is_code(at)) print kind "\t" FILENAME "\t" FNR "\t" substr($0, 1, at - 1) text substr($0, at + size)
+    }
+    # Each place of `old` in the line.
+    function each(kind, old, new,  from, at) {
+      for (from = 1; at = index(substr($0, from), old); from += at) plant(kind, from + at - 1, length(old), new)
+    }
+    /\t/ || /^ *(\/\/|#|\*)/ || /(STRATA_CHECK|static_assert|template|operator|using )/ { next }
+    {
+      each("border", " < ", " <= "); each("border", " <= ", " < "); each("border", " > ", " >= "); each("border", " >= ", " > ")
+      for (from = 1; match(substr($0, from), / [+-] 1[^0-9.xu]/); from += RSTART)
+        plant("one", from + RSTART - 1, 4, "")
+      if (match($0, /for \([a-z:_ ]+ = 0;/)) plant("one", RSTART + RLENGTH - 2, 1, "1")
+    }
+    # A call as a statement, at the begin of the line or behind a condition.
+    match($0, /(^ +|\) )([A-Za-z_][A-Za-z_0-9]*(\(\)|\[[^]]*\])?(\.|->|::))*[a-z_]*(wait|synchronize|barrier|drain|flush|sync|join)[a-z_]*\(.*\);$/) {
+      lead = match($0, /^ +/) ? RLENGTH : 0
+      match($0, /([A-Za-z_][A-Za-z_0-9]*(\(\)|\[[^]]*\])?(\.|->|::))*[a-z_]*(wait|synchronize|barrier|drain|flush|sync|join)[a-z_]*\(/)
+      if (RSTART == lead + 1 || substr($0, RSTART - 2, 2) == ") ")
+        if (closing(RSTART + RLENGTH - 1) == length($0) - 1) plant("wait", RSTART, length($0) - RSTART, "(void)0")
+    }
+    match($0, /^ *(\} else )?if \(/) {
+      open = RLENGTH
+      end = closing(open)
+      asked = substr($0, open + 1, end - open - 1)
+      if (end && asked ~ /[a-z_]\(/ && asked !~ /;|const |auto /) plant("result", open + 1, length(asked), "((void)(" asked "), false)")
+    }
+    {
+      for (from = 1; match(substr($0, from), /[A-Za-z_0-9]\([A-Za-z_][A-Za-z_0-9.]*, [A-Za-z_][A-Za-z_0-9.]*[,)]/); from = at + 1) {
+        at = from + RSTART
+        both = substr($0, at + 1, RLENGTH - 3)
+        split(both, word, ", ")
+        if (word[1] != word[2]) plant("swap", at + 1, length(both), word[2] ", " word[1])
+      }
+    }'
+}
+
+# Draws `count` of them: of each kind in turn, so that rare kinds have their part.
+draw() {
+  awk -F '\t' -v seed="$seed" -v count="$count" '
+    function random(below) {
+      state = (state * 16807) % 2147483647
+      return int(state / 2147483647 * below)
+    }
+    BEGIN { state = seed % 2147483646 + 1; for (i = 0; i < 8; ++i) random(1) }
+    { if (!($1 in sizes)) kinds[++n] = $1; all[$1, sizes[$1]++] = $0 }
+    END {
+      for (left = n; count > 0 && left > 0;)
+        for (k = 1; k <= n && count > 0; ++k) {
+          kind = kinds[k]
+          if (!sizes[kind]) continue
+          at = random(sizes[kind])
+          print all[kind, at]
+          all[kind, at] = all[kind, --sizes[kind]]
+          if (!sizes[kind]) --left
+          --count
+        }
+    }'
+}
+
+work=$(mkdir -p "$build/mutants" && cd "$build/mutants" && pwd)
+tree=$work/tree
+log=$work/log
+rm -rf "$tree" && mkdir "$tree"
+git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
+  [ ! -e "$file" ] || printf '%s\0' "$file"
+done | tar -c --null -T - | tar -x -C "$tree"
+cd "$tree"
+# What was built of an earlier run's fault is newer than the file.
+[ ! -e "$work/planted" ] || xargs -r touch -c <"$work/planted"
+
+# shellcheck disable=SC2086  # folders and programs are lists
+candidates $folders | draw >"$work/faults"
+[ -s "$work/faults" ] || die "nothing to plant a fault in: ${folders//$'\n'/, }"
+
+limited() { timeout -k 10 "$seconds" nice "$@" >"$log" 2>&1 </dev/null; }
+build_tests() { limited cmake --build "$work/build" --parallel "$(jobs)" --target "$@"; }
+run_tests() {
+  local program
+  for program in "$@"; do
+    limited "$(find "$work/build" -type f -name "$program" | head -n 1)" --gtest_brief=1 --gtest_fail_fast || return
+  done
+}
+
+if [ -z "$dry" ]; then
+  ccache=()
+  ! command -v ccache >/dev/null || ccache=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  limited cmake -S . -B "$work/build" -G Ninja -DSTRATA_CUDA=OFF "${ccache[@]}" || die "configuring failed: see $log"
+  for folder in $(cut -f 2 "$work/faults" | cut -d / -f 1 | LC_ALL=C sort -u); do
+    printf '%s without a fault: ' "$folder"
+    build_tests $(tests_of "$folder") || die "the tests do not build within $seconds s: see $log"
+    start=$SECONDS
+    run_tests $(tests_of "$folder") || die "the tests fail or take more than $seconds s, so they tell nothing: see $log"
+    echo "its tests pass in $((SECONDS - start)) s"
+  done
+fi
+
+seen=0 survived=0 broken=0
+while IFS=$'\t' read -r kind file line text; do
+  printf '\n%s:%s (%s)\n' "$file" "$line" "$kind"
+  echo "$file" >>"$work/planted"
+  cp "$file" "$work/original"
+  # Not by awk -v, which reads escapes.
+  TEXT=$text awk -v line="$line" 'FNR == line { print ENVIRON["TEXT"]; next } { print }' "$work/original" >"$file"
+  diff "$work/original" "$file" | sed -n 's/^[<>]/  &/p' || true
+  if [ -z "$dry" ]; then
+    programs_here=$(tests_of "${file%%/*}") status=0
+    if ! build_tests $programs_here; then
+      broken=$((broken + 1)) outcome="does not compile"
+    elif run_tests $programs_here || { status=$? && false; }; then
+      survived=$((survived + 1)) outcome="SURVIVED"
+    else
+      seen=$((seen + 1)) outcome="seen"
+      [ "$status" != 124 ] || outcome="seen: the tests took more than $seconds s"
+    fi
+    echo "  $outcome"
+  fi
+  cp "$work/original" "$file"
+done <"$work/faults"
+
+total=$(wc -l <"$work/faults")
+if [ -n "$dry" ]; then
+  printf '\n%s faults, none planted (seed %s)\n' "$total" "$seed"
+else
+  printf '\n%s faults: %s seen, %s survived, %s did not compile (seed %s)\n' "$total" "$seen" "$survived" "$broken" "$seed"
+fi
+[ "$survived" = 0 ]
