@@ -258,6 +258,15 @@ TEST(Simulator, TellsWhatTheStepIsBoundBy) {
   EXPECT_NEAR(exposed_ms(plan, spans)[static_cast<std::size_t>(LaneId::upload)], 750, 1e-3);
 }
 
+// As in a run's first step: what came before the task after it is not known.
+TEST(Simulator, NothingStoodStillForATaskThatDidNotRun) {
+  const StepPlan plan =
+      plan_of({task_in(LaneId::upload, 1), task_in(LaneId::compute, 1), task_in(LaneId::compute, 1, {0})});
+  const std::int64_t now = 1'000'000'000'000;  // a steady clock's
+  const std::vector<Span> spans = {{now, now + 5'000'000}, {0, 0}, {now + 5'000'000, now + 9'000'000}};
+  EXPECT_EQ(exposed_ms(plan, spans)[static_cast<std::size_t>(LaneId::upload)], 0);
+}
+
 TEST(Simulator, CostsAddUpInATask) {
   Task task{};
   task.kind = TaskKind::backward;

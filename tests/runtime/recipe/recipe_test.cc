@@ -257,6 +257,24 @@ TEST(RecipeTest, GlobalBatchSizeDividesOverTheRanks) {
   EXPECT_EQ(with({"training.gradient_accumulation_steps=3"}).accumulation_steps(5), 3);
 }
 
+TEST(RecipeTest, StepsToTrace) {
+  const auto steps = [](const std::string& value) {
+    return steps_text(with({"report.trace=t.json", "report.trace_steps=" + value}).report.trace_steps);
+  };
+  EXPECT_EQ(steps("3"), "3");
+  EXPECT_EQ(steps("3-3"), "3");
+  EXPECT_EQ(steps("3-5"), "\"3-5\"");
+  EXPECT_EQ(steps("[9, \"3-5\", 6]"), "[\"3-5\", 6, 9]");
+  for (const char* bad : {"0", "0-3", "5-3", "3-", "-3", "3-5-7", "3.5", "last", "true", "[3, 3]", "[\"3-5\", 5]",
+                          "[[3]]", "99999999999999999999", "1-99999999999999999999"})
+    EXPECT_FAILURE(with({"report.trace=t.json", std::string("report.trace_steps=") + bad}), Exit::usage,
+                   AllOf(HasSubstr("report.trace_steps"), HasSubstr("a step from 1")));
+  EXPECT_FAILURE(with({"report.trace_steps=3"}), Exit::usage, HasSubstr("needs report.trace"));
+  EXPECT_TRUE(with({"report.trace=t.json", "report.trace_steps=3-8", "training.max_steps=8"}).notes.empty());
+  EXPECT_THAT(with({"report.trace=t.json", "report.trace_steps=3-8", "training.max_steps=7"}).notes,
+              ElementsAre(HasSubstr("training.max_steps is 7")));
+}
+
 TEST(RecipeTest, KeysOfAnotherOptimizerAreNoted) {
   EXPECT_TRUE(with({"optimizer.betas=[0.9,0.99]", "optimizer.eps=1e-6"}).notes.empty());
   EXPECT_TRUE(with({"optimizer.name=sgd", "optimizer.momentum=0.5"}).notes.empty());
