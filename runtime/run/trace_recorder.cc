@@ -157,11 +157,11 @@ std::vector<std::int64_t> clock_shifts(std::span<const std::string> clocks, std:
 }
 
 int write_trace(ReportFile* file, const TraceRecorder& recorder, const StepPlan& plan, const models::Model& model,
-                comm::World& world) {
+                comm::World& world, std::size_t most) {
   const Places places = exchange_places(world);
   const std::size_t steps = recorder.steps().size(), tasks = plan.tasks.size();
-  const std::size_t most = kMostTraced / std::max<std::size_t>(1, steps * tasks);
-  const auto ranks = std::clamp<std::size_t>(most, 1, static_cast<std::size_t>(world.size()));
+  const auto ranks = std::clamp<std::size_t>(most / std::max<std::size_t>(1, steps * tasks), 1,
+                                             static_cast<std::size_t>(world.size()));
   Trace trace(plan, model);
   if (file) {
     TraceHead head{"measured",

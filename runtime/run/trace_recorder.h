@@ -55,9 +55,9 @@ std::optional<std::vector<StepRange>> agree_on_traced_steps(const Recipe& recipe
 // clock the earliest counts, and they are not shifted against each other.
 std::vector<std::int64_t> clock_shifts(std::span<const std::string> clocks, std::span<const std::int64_t> together);
 
-// Collective: gathers what all ranks recorded and writes it to rank 0's `file`. Returns how many ranks the trace holds:
-// the first so many that it stays below kMostTraced.
+// Collective: gathers what all ranks recorded and writes it to rank 0's `file` (null elsewhere). Returns how many ranks
+// the trace holds: the first so many that their tasks of all steps are at most `most`, and one at least.
 int write_trace(ReportFile* file, const TraceRecorder& recorder, const StepPlan& plan, const models::Model& model,
-                comm::World& world);
+                comm::World& world, std::size_t most = kMostTraced);
 
 }  // namespace strata::runtime

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <cstring>
 #include <fstream>
+#include <memory>
 
 #include "runtime/forecast/simulator.h"
 #include "tests/failure.h"
@@ -149,6 +151,85 @@ TEST_F(TracedRun, HasEveryRankAndPickedStepWithThePlansTasks) {
       EXPECT_LE(counter.total, static_cast<std::int64_t>(peak)) << counter.name;
     }
   }
+}
+
+// Rank 0 of two, of which the other runs on another node in the same way, by a clock that is `ahead` ns.
+class FarWorld final : public comm::World {
+ public:
+  explicit FarWorld(std::int64_t ahead) : ahead_(ahead) {}
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  int node_size() const override { return 1; }
+  int node_rank() const override { return 0; }
+  std::string describe() const override { return "far"; }
+  AbortToken& abort_token() override { return abort_; }
+  std::unique_ptr<comm::Communicator> open(device::Lane&) override { return nullptr; }
+  void report_failure(const std::string&, Exit) override {}
+  std::vector<std::string> exchange(const std::string& mine) override {
+    if (!told_) {
+      told_ = true;
+      return {mine, "another clock\nanother host"};
+    }
+    std::string theirs = mine;
+    for (std::size_t at = sizeof(std::int64_t); at < theirs.size(); at += sizeof(std::int64_t)) {
+      std::int64_t time = 0;  // behind the step's number come spans
+      std::memcpy(&time, theirs.data() + at, sizeof time);
+      if (time != 0) time += ahead_;
+      std::memcpy(theirs.data() + at, &time, sizeof time);
+    }
+    return {mine, theirs};
+  }
+
+ private:
+  device::Arena allocate_host(std::size_t bytes) override { return device::Arena(bytes); }
+  std::int64_t ahead_;
+  bool told_ = false;
+  AbortToken abort_;
+};
+
+TEST_F(TracedRun, NodesAreAlignedAtTheConsensus) {
+  const Recipe recipe = load_recipe({}, sets({"zero.stage=1"}));
+  const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
+  std::vector<Span> spans = simulate(job.plan, nominal_profile(job.plan));
+  for (Span& span : spans) span = {span.begin + 1'000'000'000, span.end + 1'000'000'000};
+  spans.front() = {};  // left out: stays out
+  for (const std::int64_t ahead : {std::int64_t{7'000'000'000'000}, std::int64_t{-999'000'000}}) {
+    TraceRecorder recorder(job.plan, {{3, 3}}, 0, 4);
+    recorder.record(3, spans);
+    FarWorld world(ahead);
+    ReportFile file(trace_);
+    EXPECT_EQ(write_trace(&file, recorder, job.plan, *job.model, world), 2);
+    file.close();
+    const TraceEvents trace = tests::read_trace(text_of_file(trace_));
+    EXPECT_THAT(trace.processes.at(0), testing::StartsWith("rank 0 on "));
+    EXPECT_EQ(trace.processes.at(1), "rank 1 on another host");
+    EXPECT_THAT(text_of_file(trace_), HasSubstr("nodes are aligned at the end of each step's consensus"));
+    const auto near = trace.tasks_of(0), far = trace.tasks_of(1);
+    ASSERT_EQ(near.size(), spans.size() - 1);
+    ASSERT_EQ(far.size(), near.size());
+    for (std::size_t t = 0; t < near.size(); ++t) EXPECT_EQ(near[t].begin, far[t].begin) << near[t].name;
+  }
+}
+
+TEST_F(TracedRun, OfTooManyRanksTheFirstAreInTheTrace) {
+  const Recipe recipe = load_recipe({}, sets({}));
+  comm::run_threads(3, [&](comm::World& world) {
+    const Job job = make_job(recipe, 3, capacity_of(recipe.memory, 1));
+    TraceRecorder recorder(job.plan, {{1, 2}}, 0, 4);
+    for (const std::int64_t step : {1, 2}) recorder.record(step, simulate(job.plan, nominal_profile(job.plan)));
+    const std::size_t tasks = job.plan.tasks.size();
+    for (const auto& [most, ranks] : {std::pair{4 * tasks, 2}, {4 * tasks - 1, 1}, {std::size_t{1}, 1}}) {
+      std::optional<ReportFile> file;
+      if (world.rank() == 0) file.emplace(trace_);
+      EXPECT_EQ(write_trace(file ? &*file : nullptr, recorder, job.plan, *job.model, world, most), ranks);
+      if (!file) continue;
+      file->close();
+      const TraceEvents trace = tests::read_trace(text_of_file(trace_));
+      EXPECT_EQ(trace.processes.size(), static_cast<std::size_t>(ranks));
+      EXPECT_EQ(trace.ranks, 3);
+      EXPECT_EQ(trace.tasks_of(ranks - 1).size(), 2 * tasks);
+    }
+  });
 }
 
 // The first step has no update before it, nor has one that follows a skipped step.
