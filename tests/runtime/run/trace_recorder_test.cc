@@ -216,7 +216,11 @@ TEST_F(TracedRun, OfTooManyRanksTheFirstAreInTheTrace) {
   comm::run_threads(3, [&](comm::World& world) {
     const Job job = make_job(recipe, 3, capacity_of(recipe.memory, 1));
     TraceRecorder recorder(job.plan, {{1, 2}}, 0, 4);
-    for (const std::int64_t step : {1, 2}) recorder.record(step, simulate(job.plan, nominal_profile(job.plan)));
+    for (const std::int64_t step : {1, 2}) {
+      std::vector<Span> spans = simulate(job.plan, nominal_profile(job.plan));
+      for (Span& span : spans) span = {span.begin + step * 1'000'000'000, span.end + step * 1'000'000'000};
+      recorder.record(step, spans);
+    }
     const std::size_t tasks = job.plan.tasks.size();
     for (const auto& [most, ranks] : {std::pair{4 * tasks, 2}, {4 * tasks - 1, 1}, {std::size_t{1}, 1}}) {
       std::optional<ReportFile> file;
