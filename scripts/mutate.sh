@@ -89,7 +89,7 @@ candidates() {
         at = from + RSTART
         both = substr($0, at + 1, RLENGTH - 3)
         split(both, word, ", ")
-        if (word[1] != word[2]) plant("swap", at + 1, length(both), word[2] ", " word[1])
+        if (word[1] != word[2] && substr($0, 1, at - 1) !~ /(min|max|swap|minmax)$/) plant("swap", at + 1, length(both), word[2] ", " word[1])
       }
     }'
 }
@@ -120,7 +120,11 @@ draw() {
 work=$(mkdir -p "$build/mutants" && cd "$build/mutants" && pwd)
 tree=$work/tree
 log=$work/log
-rm -rf "$tree" && mkdir "$tree"
+exec 9>"$work/lock"
+flock -n 9 || die "another run is at work in $work"
+mkdir -p "$tree"
+# Its build stays, for the next run; inside the tree, where ccache finds what the tree above has built.
+find "$tree" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
 git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
   [ ! -e "$file" ] || printf '%s\0' "$file"
 done | tar -c --null -T - | tar -x -C "$tree"
@@ -133,18 +137,18 @@ candidates $folders | draw >"$work/faults"
 [ -s "$work/faults" ] || die "nothing to plant a fault in: ${folders//$'\n'/, }"
 
 limited() { timeout -k 10 "$seconds" nice "$@" >"$log" 2>&1 </dev/null; }
-build_tests() { limited cmake --build "$work/build" --parallel "$(jobs)" --target "$@"; }
+build_tests() { limited cmake --build build --parallel "$(jobs)" --target "$@"; }
 run_tests() {
   local program
   for program in "$@"; do
-    limited "$(find "$work/build" -type f -name "$program" | head -n 1)" --gtest_brief=1 --gtest_fail_fast || return
+    limited "$(find build -type f -name "$program" | head -n 1)" --gtest_brief=1 --gtest_fail_fast || return
   done
 }
 
 if [ -z "$dry" ]; then
   ccache=()
   ! command -v ccache >/dev/null || ccache=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-  limited cmake -S . -B "$work/build" -G Ninja -DSTRATA_CUDA=OFF "${ccache[@]}" || die "configuring failed: see $log"
+  limited cmake -S . -B build -G Ninja -DSTRATA_CUDA=OFF "${ccache[@]}" || die "configuring failed: see $log"
   for folder in $(cut -f 2 "$work/faults" | cut -d / -f 1 | LC_ALL=C sort -u); do
     printf '%s without a fault: ' "$folder"
     build_tests $(tests_of "$folder") || die "the tests do not build within $seconds s: see $log"
