@@ -92,4 +92,8 @@ status=0
 scripts/mutate.sh 3 nowhere >refused.log 2>&1 || status=$?
 [ "$status" = 1 ] || wrong "ended with $status, not 1" refused.log
 has refused.log 'no tests are known for the folder nowhere'
+status=0
+(flock 8 && scripts/mutate.sh 1 offload) 8>build/mutants/lock >busy.log 2>&1 || status=$?
+[ "$status" = 1 ] || wrong "ended with $status, not 1" busy.log
+has busy.log 'another run is at work'
 echo "every fault accounted for"
