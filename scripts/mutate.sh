@@ -76,7 +76,11 @@ candidates() {
       lead = match($0, /^ +/) ? RLENGTH : 0
       match($0, /([A-Za-z_][A-Za-z_0-9]*(\(\)|\[[^]]*\])?(\.|->|::))*[a-z_]*(wait|synchronize|barrier|drain|flush|sync|join)[a-z_]*\(/)
       if (RSTART == lead + 1 || substr($0, RSTART - 2, 2) == ") ")
-        if (closing(RSTART + RLENGTH - 1) == length($0) - 1) plant("wait", RSTART, length($0) - RSTART, "(void)0")
+        if (closing(RSTART + RLENGTH - 1) == length($0) - 1) {
+          of = substr($0, RSTART, RLENGTH)  # whose wait: else a variable without a use does not compile
+          sub(/(\.|->)?[A-Za-z_0-9]*\($/, "", of)
+          plant("wait", RSTART, length($0) - RSTART, "(void)" (of == "" || of ~ /::/ ? "0" : of))
+        }
     }
     match($0, /^ *(\} else )?if \(/) {
       open = RLENGTH
