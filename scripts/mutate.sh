@@ -13,7 +13,7 @@
 # FOLDER: the programs that test it (tests/CMakeLists.txt).
 programs='
   device   device_test
-  comm     comm_test
+  comm     comm_test dist_test
   models   models_test
   offload  offload_test
   runtime  runtime_test
@@ -140,8 +140,10 @@ cd "$tree"
 candidates $folders | draw >"$work/faults"
 [ -s "$work/faults" ] || die "nothing to plant a fault in: ${folders//$'\n'/, }"
 
-limited() { timeout -k 10 "$seconds" nice "$@" >"$log" 2>&1 </dev/null; }
+limited() { { timeout -k 10 "$seconds" nice "$@"; } >"$log" 2>&1 </dev/null; }
 build_tests() { limited cmake --build build --parallel "$(jobs)" --target "$@"; }
+# Whether something that was built is made of the file.
+is_built() { [ "$(ninja -C build -t deps 2>/dev/null | grep -cE "^ .*[/ ]$1$")" != 0 ]; }
 run_tests() {
   local program
   for program in "$@"; do
@@ -162,7 +164,7 @@ if [ -z "$dry" ]; then
   done
 fi
 
-seen=0 survived=0 broken=0
+seen=0 survived=0 broken=0 absent=0
 while IFS=$'\t' read -r kind file line text; do
   printf '\n%s:%s (%s)\n' "$file" "$line" "$kind"
   echo "$file" >>"$work/planted"
@@ -172,7 +174,9 @@ while IFS=$'\t' read -r kind file line text; do
   diff "$work/original" "$file" | sed -n 's/^[<>]/  &/p' || true
   if [ -z "$dry" ]; then
     programs_here=$(tests_of "${file%%/*}") status=0
-    if ! build_tests $programs_here; then
+    if ! is_built "$file"; then
+      absent=$((absent + 1)) outcome="is not built here"
+    elif ! build_tests $programs_here; then
       broken=$((broken + 1)) outcome="does not compile"
     elif run_tests $programs_here || { status=$? && false; }; then
       survived=$((survived + 1)) outcome="SURVIVED"
@@ -189,6 +193,7 @@ total=$(wc -l <"$work/faults")
 if [ -n "$dry" ]; then
   printf '\n%s faults, none planted (seed %s)\n' "$total" "$seed"
 else
-  printf '\n%s faults: %s seen, %s survived, %s did not compile (seed %s)\n' "$total" "$seen" "$survived" "$broken" "$seed"
+  printf '\n%s faults: %s seen, %s survived, %s did not compile, %s are not built here (seed %s)\n' "$total" \
+    "$seen" "$survived" "$broken" "$absent" "$seed"
 fi
 [ "$survived" = 0 ]

@@ -37,6 +37,7 @@ bool ends(int n) {
   return true;
 }
 C
+echo "bool above(int n) { return n > 3; }" >offload/elsewhere.cc
 cat >offload/main.cc <<'C'
 bool fits(int n);
 bool ends(int n);
@@ -75,8 +76,9 @@ expect all.log 9 result SURVIVED
 expect all.log 9 swap 'does not compile'
 expect all.log 13 swap seen
 expect all.log 15 one 'seen: the tests took more than 40 s'
+grep -A3 "^offload/elsewhere.cc:1 (border)" all.log | grep -q "is not built here" || wrong "elsewhere.cc is built" all.log
 total=$(grep -c '^offload/' all.log) survived=$(grep -c "^  SURVIVED" all.log) broken=$(grep -c 'does not compile' all.log)
-has all.log "$total faults: $((total - survived - broken)) seen, $survived survived, $broken did not compile (seed 1)"
+has all.log "$total faults: $((total - survived - broken - 1)) seen, $survived survived, $broken did not compile, 1 are not built here (seed 1)"
 diff -r before offload || wrong "the tree has changed" all.log
 # What an earlier run has built of a fault is not taken for the tree's own.
 scripts/mutate.sh 1 offload --seed 2 >again.log 2>&1 || true
