@@ -221,6 +221,7 @@ TEST(TokenizerTest, BrokenFilesAreCorrupt) {
   corrupt(failure_with(R"("vocab":{)", R"("vocab":{"zz":1,)"), "model.vocab");
   corrupt(failure_with(R"("vocab":{)", R"("vocab":{"zz":-1,)"), "an integer");
   corrupt(failure_with(R"("precompiled_charsmap":")", R"("precompiled_charsmap":"////)", "t5"), "precompiled_charsmap");
+  corrupt(failure_with(R"("replacement":"▁")", R"("replacement":"")", "tinyllama"), "a replacement of one character");
   corrupt(failure_with(R"("unk_id":2)", R"("unk_id":200000)", "t5"), "unk_id");
 }
 
@@ -285,6 +286,18 @@ TEST(TokenizerTest, UnigramsAreCutInLongTextsOnly) {
   Ids parts = tokenizer->encode("the waters under the");
   for (const std::uint32_t id : tokenizer->encode("firmament 1:7")) parts.push_back(id);
   EXPECT_EQ(parts, tokenizer->encode("the waters under the firmament 1:7"));
+}
+
+TEST(TokenizerTest, SpecialIdsStandWhereTheyWere) {
+  const auto tokenizer = load_tokenizer(kGolden / "sentencepiece");
+  const Ids words = tokenizer->encode("the waters");
+  const auto end = tokenizer->end_of_text();
+  ASSERT_TRUE(end);
+  Ids both = words;
+  both.push_back(*end);
+  both.insert(both.end(), words.begin(), words.end());
+  const std::string text = tokenizer->decode(words, false);
+  EXPECT_EQ(tokenizer->decode(both, false), text + "</s>" + text);
 }
 
 TEST(TokenizerTest, AFolderWithoutATokenizerIsRefused) {
