@@ -88,10 +88,8 @@ void ask_for(std::span<const std::byte> bytes, const Coverage& coverage) {
 std::string print_of(std::span<const std::byte> bytes, const Coverage& coverage) {
   ask_for(bytes, coverage);
   std::uint64_t hash = 0;
-  for_blocks(bytes, coverage, [&](std::span<const std::byte> block) {
-    hash = XXH3_64bits_withSeed(block.data(), block.size(), hash);
-    MappedFile::release(block);
-  });
+  for_blocks(bytes, coverage,
+             [&](std::span<const std::byte> block) { hash = XXH3_64bits_withSeed(block.data(), block.size(), hash); });
   return fmt::format("{} bytes, hash {:016x}", bytes.size(), hash);
 }
 

@@ -27,7 +27,6 @@ inline constexpr Coverage kOfTensor{std::size_t{64} << 10, 4, std::size_t{4} << 
 
 // Starts reading what the print of mapped bytes covers.
 void ask_for(std::span<const std::byte> bytes, const Coverage& coverage);
-// The print, after which its pages are let go again.
 std::string print_of(std::span<const std::byte> bytes, const Coverage& coverage);
 
 // A file as this rank sees it, under the name "PATH (KEY)"; one that cannot be opened has the reason as its print.
