@@ -29,20 +29,21 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
                 io.value_or(job.recipe.io_options())),
       scaler_(job.recipe.training.precision == device::DType::fp16, job.recipe.fp16) {
   const Recipe& recipe = job.recipe;
-  std::vector<Seen> seen;
+  std::vector<Seen> train, validation;
   agree(world, [&] {
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
     if (!recipe.data.train.empty()) {
-      auto files = open_token_files(recipe.data.train, "data.train", vocabulary, seen);
+      auto files = open_token_files(recipe.data.train, "data.train", vocabulary, train);
       require_tokens_of_model(recipe, files);
       batches_ = std::make_unique<Batches>(std::move(files), recipe.data.seq_len, recipe.training.micro_batch_size,
                                            recipe.data.order, recipe.training.seed);
     }
     // Read by `strata eval` alone; what is wrong with them is better known now.
     if (!recipe.data.validation.empty())
-      require_tokens_of_model(recipe, open_token_files(recipe.data.validation, "data.validation", vocabulary, seen));
+      require_tokens_of_model(recipe, open_token_files(recipe.data.validation, "data.validation", vocabulary, validation));
   });
-  require_same(seen, world);
+  require_same(train, world);
+  require_same(validation, world);
   progress_.loss_scale = scaler_.state();
   if (weights == Weights::initial) load_initial_weights(threads);
 }

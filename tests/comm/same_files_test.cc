@@ -204,22 +204,22 @@ TEST_F(RanksWithDisks, AnotherSidecar) {
 
 TEST_F(RanksWithDisks, OtherWeightsAtPlacesThatAreLookedAt) {
   for (const std::uint64_t at : {std::uint64_t{0}, std::uint64_t{900} * 48 * 4 - 2}) {
-    damage("model/model.safetensors", place("wte.weight", at));
+    damage("model/model.safetensors", place("transformer.wte.weight", at));
     for (const int stage : {0, 3}) {
-      EXPECT_THAT(train(stage).what(), HasSubstr("tensor wte.weight of")) << at;
-      EXPECT_THAT(evaluate(stage).what(), HasSubstr("tensor wte.weight of")) << at;
+      EXPECT_THAT(train(stage).what(), HasSubstr("tensor transformer.wte.weight of")) << at;
+      EXPECT_THAT(evaluate(stage).what(), HasSubstr("tensor transformer.wte.weight of")) << at;
     }
-    damage("model/model.safetensors", place("wte.weight", at));
+    damage("model/model.safetensors", place("transformer.wte.weight", at));
   }
-  damage("model/model.safetensors", place("h.1.ln_2.bias", 4));
-  EXPECT_THAT(train(3).what(), HasSubstr("tensor h.1.ln_2.bias of"));
+  damage("model/model.safetensors", place("transformer.h.1.ln_2.bias", 4));
+  EXPECT_THAT(train(3).what(), HasSubstr("tensor transformer.h.1.ln_2.bias of"));
 }
 
 // If every rank reads all of it, all of it counts.
 TEST_F(RanksWithDisks, OtherWeightsAnywhereIfAllAreRead) {
-  damage("model/model.safetensors", place("wte.weight", 20'000));
-  EXPECT_THAT(train(2).what(), HasSubstr("tensor wte.weight of"));
-  EXPECT_THAT(evaluate(0).what(), HasSubstr("tensor wte.weight of"));
+  damage("model/model.safetensors", place("transformer.wte.weight", 20'000));
+  EXPECT_THAT(train(2).what(), HasSubstr("tensor transformer.wte.weight of"));
+  EXPECT_THAT(evaluate(0).what(), HasSubstr("tensor transformer.wte.weight of"));
 }
 
 // A checkpoint's manifest has the checksums of all that is read behind it.
