@@ -185,10 +185,12 @@ TEST_F(RanksWithDisks, CopiesAreTheSame) {
 
 TEST_F(RanksWithDisks, OtherTokens) {
   damage("tokens.bin", 1000);
-  const auto matcher = AllOf(HasSubstr("rank 1 reads " + (disk(1) / "tokens.bin").string() + " (data."),
-                             HasSubstr("where rank 0 reads"));
-  EXPECT_THAT(train(0).what(), matcher);
-  EXPECT_THAT(evaluate(3).what(), matcher);
+  const auto reads = [&](const char* key) {
+    return AllOf(HasSubstr(fmt::format("rank 1 reads {} ({})", (disk(1) / "tokens.bin").string(), key)),
+                 HasSubstr("where rank 0 reads"));
+  };
+  EXPECT_THAT(train(0).what(), reads("data.train"));
+  EXPECT_THAT(evaluate(3).what(), reads("data.validation"));
 }
 
 TEST_F(RanksWithDisks, AnotherNumberOfFiles) {
@@ -198,8 +200,9 @@ TEST_F(RanksWithDisks, AnotherNumberOfFiles) {
 
 // The same bytes, of other widths.
 TEST_F(RanksWithDisks, AnotherSidecar) {
+  for (const char* file : {"node0/tokens.bin", "node1/tokens.bin"}) run_.folder().write(file, std::string(4000, '\0'));
   run_.folder().write("node1/tokens.bin.json", R"({"vocab_size": 900, "width": 4, "count": 1000})");
-  EXPECT_THAT(train(0).what(), HasSubstr("tokens.bin"));
+  EXPECT_THAT(train(0).what(), HasSubstr("tokens.bin (data.train)"));
 }
 
 TEST_F(RanksWithDisks, OtherWeightsAtPlacesThatAreLookedAt) {
