@@ -11,7 +11,7 @@
 #include "base/mapped_file.h"
 #include "comm/agreement.h"
 
-namespace strata::runtime {
+namespace strata::comm {
 namespace {
 
 // f(block) for what a print covers. Places are rounded down, so that the last block ends with the last byte.
@@ -116,4 +116,4 @@ void require_same(std::span<const Seen> mine, comm::World& world) {
   throw comm::AgreedError(Exit::failed, difference(unpacked(lists[a]), a, unpacked(lists[b]), b));
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::comm

@@ -7,7 +7,7 @@
 
 #include "comm/communicator.h"
 
-namespace strata::runtime {
+namespace strata::comm {
 
 // What a rank sees of one thing that all ranks must see alike: a file, or a tensor of one.
 struct Seen {
@@ -36,4 +36,4 @@ Seen look_at(const std::filesystem::path& file, const std::string& key);
 // lowest if as many see each. Lists are sent only then: before, 16 hex digits per rank.
 void require_same(std::span<const Seen> mine, comm::World& world);
 
-}  // namespace strata::runtime
+}  // namespace strata::comm

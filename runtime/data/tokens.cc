@@ -231,9 +231,9 @@ void TokenFile::check_all() const {
   }
 }
 
-Seen TokenFile::seen(const std::string& key) const {
+comm::Seen TokenFile::seen(const std::string& key) const {
   return {fmt::format("{} ({})", path().string(), key),
-          fmt::format("{}, {} tokens of {} bytes", print_of(file_.bytes(), kOfFile), count_, width_)};
+          fmt::format("{}, {} tokens of {} bytes", comm::print_of(file_.bytes(), comm::kOfFile), count_, width_)};
 }
 
 std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, const char* key) {
@@ -271,7 +271,7 @@ std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, con
 }
 
 std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key, std::int64_t vocab_size,
-                                        std::vector<Seen>& seen) {
+                                        std::vector<comm::Seen>& seen) {
   std::vector<TokenFile> out;
   for (const fs::path& path : expand_patterns(patterns, key)) {
     const TokenFile& file = out.emplace_back(path, vocab_size);

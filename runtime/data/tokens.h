@@ -48,7 +48,7 @@ class TokenFile {
   void check_all() const;
 
   // The file and how it is read, to be compared over ranks: all of its bytes if it has at most 1 GiB, else samples.
-  Seen seen(const std::string& key) const;
+  comm::Seen seen(const std::string& key) const;
 
  private:
   [[noreturn]] void outside(std::uint64_t index, std::uint64_t value) const;
@@ -70,6 +70,6 @@ std::vector<std::filesystem::path> expand_patterns(std::span<const std::string> 
 // Opens them all; files below 1 GiB are checked whole (larger ones when they are read). What this rank sees of each
 // goes to the end of `seen`.
 std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key, std::int64_t vocab_size,
-                                        std::vector<Seen>& seen);
+                                        std::vector<comm::Seen>& seen);
 
 }  // namespace strata::runtime

@@ -25,7 +25,7 @@ using comm::AgreedError;
 DisjointSequences open_validation(const Job& job, comm::World& world) {
   const Recipe& recipe = job.recipe;
   std::optional<DisjointSequences> data;
-  std::vector<Seen> seen;
+  std::vector<comm::Seen> seen;
   agree(world, [&] {
     if (recipe.data.validation.empty())
       fail(Exit::usage, "data.validation is missing: the token files to evaluate on (strata tokenize makes them)");
@@ -34,7 +34,7 @@ DisjointSequences open_validation(const Job& job, comm::World& world) {
     require_tokens_of_model(recipe, files);
     data.emplace(std::move(files), recipe.data.seq_len, recipe.training.micro_batch_size);
   });
-  require_same(seen, world);
+  comm::require_same(seen, world);
   return std::move(*data);
 }
 

@@ -29,7 +29,7 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
                 io.value_or(job.recipe.io_options())),
       scaler_(job.recipe.training.precision == device::DType::fp16, job.recipe.fp16) {
   const Recipe& recipe = job.recipe;
-  std::vector<Seen> train, validation;
+  std::vector<comm::Seen> train, validation;
   agree(world, [&] {
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
     if (!recipe.data.train.empty()) {
@@ -42,8 +42,8 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
     if (!recipe.data.validation.empty())
       require_tokens_of_model(recipe, open_token_files(recipe.data.validation, "data.validation", vocabulary, validation));
   });
-  require_same(train, world);
-  require_same(validation, world);
+  comm::require_same(train, world);
+  comm::require_same(validation, world);
   progress_.loss_scale = scaler_.state();
   if (weights == Weights::initial) load_initial_weights(threads);
 }

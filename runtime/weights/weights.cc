@@ -105,14 +105,14 @@ class StoredWeights final : public WeightSource {
     MappedFile::will_need(part_of(*tensors_[unit][parameter], begin, count));
   }
 
-  std::vector<Seen> seen() const override {
+  std::vector<comm::Seen> seen() const override {
     for (const auto& tensors : tensors_)
-      for (const models::StoredTensor* tensor : tensors) ask_for(tensor->bytes, kOfTensor);
+      for (const models::StoredTensor* tensor : tensors) comm::ask_for(tensor->bytes, comm::kOfTensor);
     return of_tensors([](const models::StoredTensor& tensor, std::size_t, std::size_t) {
-      return fmt::format("{} [{}], {}", tensor.dtype, fmt::join(tensor.shape, ", "), print_of(tensor.bytes, kOfTensor));
+      return fmt::format("{} [{}], {}", tensor.dtype, fmt::join(tensor.shape, ", "), comm::print_of(tensor.bytes, comm::kOfTensor));
     });
   }
-  std::vector<Seen> seen_as_read() const override {
+  std::vector<comm::Seen> seen_as_read() const override {
     return of_tensors([&](const models::StoredTensor&, std::size_t unit, std::size_t parameter) {
       return fmt::format("hash {:016x}", read_[unit][parameter].load());
     });
@@ -120,8 +120,8 @@ class StoredWeights final : public WeightSource {
 
  private:
   template <typename Print>
-  std::vector<Seen> of_tensors(Print&& print) const {
-    std::vector<Seen> all;
+  std::vector<comm::Seen> of_tensors(Print&& print) const {
+    std::vector<comm::Seen> all;
     for (std::size_t unit = 0; unit < tensors_.size(); ++unit)
       for (std::size_t p = 0; p < tensors_[unit].size(); ++p) {
         const models::StoredTensor& tensor = *tensors_[unit][p];
@@ -223,10 +223,10 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
 void load_same_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads,
                        comm::World& world) {
   const bool alone = world.size() == 1;
-  if (!alone) require_same(source.seen(), world);
+  if (!alone) comm::require_same(source.seen(), world);
   comm::agree(world, [&] { load_weights(executor, plan, source, threads); });
   // If each rank reads a part of its own, no two have read the same.
-  if (!alone && !plan.sharded_parameters()) require_same(source.seen_as_read(), world);
+  if (!alone && !plan.sharded_parameters()) comm::require_same(source.seen_as_read(), world);
 }
 
 }  // namespace strata::runtime

@@ -28,8 +28,8 @@ class WeightSource {
 
   // For ranks that must read from the same files: what can be seen of them before anything is read, and what was read
   // so far, alike on ranks that read the same stretches. Nothing if weights come from no file.
-  virtual std::vector<Seen> seen() const { return {}; }
-  virtual std::vector<Seen> seen_as_read() const { return {}; }
+  virtual std::vector<comm::Seen> seen() const { return {}; }
+  virtual std::vector<comm::Seen> seen_as_read() const { return {}; }
 };
 
 // Drawn as each parameter's Init says from Philox keyed by the seed, with the parameter's place in the model and the

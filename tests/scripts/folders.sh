@@ -19,7 +19,7 @@ sees() {
     runtime/weights) echo "$(sees runtime/execute) runtime/execute" ;;
     runtime/checkpoint) echo "$(sees runtime/weights) runtime/weights" ;;
     runtime/job) echo "$(sees runtime/checkpoint) runtime/checkpoint runtime/forecast" ;;
-    runtime/run) echo "$(sees runtime/job) runtime/job runtime/data" ;;
+    runtime/run) echo "$(sees runtime/job) runtime/job runtime/data text" ;;
     launcher | bench) echo text models offload comm device $all_rooms ;;
     *) return 1 ;;
   esac

@@ -26,28 +26,28 @@ std::vector<std::byte> numbered(std::size_t size) {
 }
 
 TEST(PrintOf, CoversEveryByteOfWhatIsShort) {
-  const Coverage coverage{1000, 4, 16};
+  const comm::Coverage coverage{1000, 4, 16};
   auto bytes = numbered(1000);
-  const std::string print = print_of(bytes, coverage);
+  const std::string print = comm::print_of(bytes, coverage);
   EXPECT_THAT(print, testing::StartsWith("1000 bytes, hash "));
   for (std::size_t i = 0; i < bytes.size(); i += 37) {
     bytes[i] ^= std::byte{1};
-    EXPECT_NE(print_of(bytes, coverage), print) << i;
+    EXPECT_NE(comm::print_of(bytes, coverage), print) << i;
     bytes[i] ^= std::byte{1};
   }
-  EXPECT_EQ(print_of(bytes, coverage), print);
-  EXPECT_NE(print_of(std::span(bytes).first(999), coverage), print);
+  EXPECT_EQ(comm::print_of(bytes, coverage), print);
+  EXPECT_NE(comm::print_of(std::span(bytes).first(999), coverage), print);
 }
 
 // Blocks from the first byte to the last, in equal strides; all else is left out.
 TEST(PrintOf, SamplesWhatIsLong) {
-  const Coverage coverage{1000, 4, 16};
+  const comm::Coverage coverage{1000, 4, 16};
   auto bytes = numbered(1001);
-  const std::string print = print_of(bytes, coverage);
+  const std::string print = comm::print_of(bytes, coverage);
   std::vector<std::size_t> seen;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     bytes[i] ^= std::byte{1};
-    if (print_of(bytes, coverage) != print) seen.push_back(i);
+    if (comm::print_of(bytes, coverage) != print) seen.push_back(i);
     bytes[i] ^= std::byte{1};
   }
   std::vector<std::size_t> blocks;
@@ -55,27 +55,27 @@ TEST(PrintOf, SamplesWhatIsLong) {
     for (std::size_t i = begin; i < begin + 16; ++i) blocks.push_back(i);
   EXPECT_EQ(seen, blocks);
   bytes.push_back(std::byte{0});
-  EXPECT_NE(print_of(bytes, coverage), print) << "longer";
+  EXPECT_NE(comm::print_of(bytes, coverage), print) << "longer";
 }
 
 TEST(LookAt, NamesTheFileAndItsKeyOrTheReason) {
   const tests::ScratchFolder folder;
-  const Seen there = look_at(folder.write("a.bin", "abc"), "data.train");
+  const comm::Seen there = comm::look_at(folder.write("a.bin", "abc"), "data.train");
   EXPECT_THAT(there.name, AllOf(HasSubstr("a.bin"), HasSubstr("(data.train)")));
   EXPECT_THAT(there.print, HasSubstr("3 bytes"));
-  EXPECT_THAT(look_at(folder.path() / "none", "data.train").print, HasSubstr("cannot be opened"));
+  EXPECT_THAT(comm::look_at(folder.path() / "none", "data.train").print, HasSubstr("cannot be opened"));
 }
 
 // ---------------------------------------------------------------------------------------------------- agreement
 
 // What rank r of them all throws, having seen all[r]; every rank throws the same.
-Error refusal_of(const std::vector<std::vector<Seen>>& all) {
+Error refusal_of(const std::vector<std::vector<comm::Seen>>& all) {
   std::vector<std::string> words(all.size());
   const Error error = tests::failure_of([&] {
     comm::run_threads(static_cast<int>(all.size()), [&](comm::World& world) {
       const auto rank = static_cast<std::size_t>(world.rank());
       try {
-        require_same(all[rank], world);
+        comm::require_same(all[rank], world);
       } catch (const comm::AgreedError& agreed) {
         words[rank] = agreed.what();
         throw;
@@ -92,7 +92,7 @@ TEST(RequireSame, IsContentWithTheSameUnderAnyName) {
 }
 
 TEST(RequireSame, NamesTheRankThatDiffersFromMost) {
-  const std::vector<Seen> usual = {{"a", "1"}, {"b", "2"}}, odd = {{"a", "1"}, {"b", "3"}};
+  const std::vector<comm::Seen> usual = {{"a", "1"}, {"b", "2"}}, odd = {{"a", "1"}, {"b", "3"}};
   const Error last = refusal_of({usual, usual, odd});
   EXPECT_EQ(last.code(), Exit::failed);
   EXPECT_THAT(last.what(), HasSubstr("rank 2 sees another b than rank 0 (3, not 2): "));
@@ -101,7 +101,7 @@ TEST(RequireSame, NamesTheRankThatDiffersFromMost) {
 }
 
 TEST(RequireSame, SaysWhatIsThereOnOneRankAlone) {
-  const Seen a{"a", "1"}, b{"b", "2"}, c{"c", "3"};
+  const comm::Seen a{"a", "1"}, b{"b", "2"}, c{"c", "3"};
   EXPECT_THAT(refusal_of({{a, b}, {a}}).what(), HasSubstr("rank 0 sees b, which rank 1 does not: "));
   EXPECT_THAT(refusal_of({{a}, {a, b}}).what(), HasSubstr("rank 1 sees b, which rank 0 does not: "));
   EXPECT_THAT(refusal_of({{a, b, c}, {a, c}}).what(), HasSubstr("rank 1 reads c where rank 0 reads b: "));
