@@ -141,9 +141,8 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
     if (prompt.empty()) fail(Exit::usage, "the prompt is empty: generation needs a token to start from");
     sets = recipe_of(options, folder, prompt.size() + static_cast<std::size_t>(options.max_new_tokens));
   });
-  require_same("prompt or other options",
-               fmt::format("{} {} {} {} {}", fmt::join(prompt, " "), options.max_new_tokens, options.temperature,
-                           options.top_p, options.seed));
+  require_same("prompt or other options", fmt::format("{} {} {} {} {}", fmt::join(prompt, " "), options.max_new_tokens,
+                                                      options.temperature, options.top_p, options.seed));
   const comm::Seen seen_ends{"end-of-text token (generation_config.json, config.json, the tokenizer)",
                              fmt::format("{}", fmt::join(ends, " "))};
   comm::require_same({&seen_ends, 1}, world);

@@ -33,7 +33,9 @@ class SharedCheckpoint final : public WeightSource {
     weights_->prefetch(unit, parameter, begin, count);
   }
   // With the checksums of everything else in it.
-  std::vector<comm::Seen> seen() const override { return {comm::look_at(checkpoint_.path() / kManifestName, "weights")}; }
+  std::vector<comm::Seen> seen() const override {
+    return {comm::look_at(checkpoint_.path() / kManifestName, "weights")};
+  }
 
  private:
   std::shared_ptr<const Checkpoint> checkpoint_;

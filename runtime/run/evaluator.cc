@@ -29,8 +29,8 @@ DisjointSequences open_validation(const Job& job, comm::World& world) {
   agree(world, [&] {
     if (recipe.data.validation.empty())
       fail(Exit::usage, "data.validation is missing: the token files to evaluate on (strata tokenize makes them)");
-    auto files =
-        open_token_files(recipe.data.validation, "data.validation", static_cast<std::int64_t>(job.model->vocabulary), seen);
+    auto files = open_token_files(recipe.data.validation, "data.validation",
+                                  static_cast<std::int64_t>(job.model->vocabulary), seen);
     require_tokens_of_model(recipe, files);
     data.emplace(std::move(files), recipe.data.seq_len, recipe.training.micro_batch_size);
   });

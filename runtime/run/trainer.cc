@@ -40,7 +40,8 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
     }
     // Read by `strata eval` alone; what is wrong with them is better known now.
     if (!recipe.data.validation.empty())
-      require_tokens_of_model(recipe, open_token_files(recipe.data.validation, "data.validation", vocabulary, validation));
+      require_tokens_of_model(recipe,
+                              open_token_files(recipe.data.validation, "data.validation", vocabulary, validation));
   });
   comm::require_same(train, world);
   comm::require_same(validation, world);

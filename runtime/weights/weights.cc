@@ -109,7 +109,8 @@ class StoredWeights final : public WeightSource {
     for (const auto& tensors : tensors_)
       for (const models::StoredTensor* tensor : tensors) comm::ask_for(tensor->bytes, comm::kOfTensor);
     return of_tensors([](const models::StoredTensor& tensor, std::size_t, std::size_t) {
-      return fmt::format("{} [{}], {}", tensor.dtype, fmt::join(tensor.shape, ", "), comm::print_of(tensor.bytes, comm::kOfTensor));
+      return fmt::format("{} [{}], {}", tensor.dtype, fmt::join(tensor.shape, ", "),
+                         comm::print_of(tensor.bytes, comm::kOfTensor));
     });
   }
   std::vector<comm::Seen> seen_as_read() const override {

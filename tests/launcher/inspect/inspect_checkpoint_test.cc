@@ -103,7 +103,8 @@ TEST(InspectCheckpointTest, NamesWhatIsDamaged) {
   EXPECT_THAT(out.str(), AllOf(ContainsRegex("c_proj.bias +moment2 .* DAMAGED"), Not(HasSubstr("  ok\n"))));
   // Of a folder, it is the newest that is whole: here none.
   testing::internal::CaptureStderr();
-  EXPECT_FAILURE(inspect(run.checkpoints(), Tensors::all, out), Exit::corrupt, HasSubstr("none of its 1 checkpoints is whole"));
+  EXPECT_FAILURE(inspect(run.checkpoints(), Tensors::all, out), Exit::corrupt,
+                 HasSubstr("none of its 1 checkpoints is whole"));
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("passed over "), HasSubstr("rank-00001"), HasSubstr("expected checksum")));
 }
