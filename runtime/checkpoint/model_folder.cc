@@ -34,7 +34,7 @@ class SharedCheckpoint final : public WeightSource {
   }
   // With the checksums of everything else in it.
   std::vector<comm::Seen> seen() const override {
-    return {comm::look_at(checkpoint_.path() / kManifestName, "weights")};
+    return {comm::look_at(checkpoint_->path() / kManifestName, "weights")};
   }
 
  private:
