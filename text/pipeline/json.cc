@@ -1,22 +1,63 @@
 #include "text/pipeline/json.h"
 
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <bit>
+
 namespace strata::text {
+namespace {
+
+using simdjson::dom::element;
+
+element element_of(Json::Node node) {
+  return std::bit_cast<element>(node);
+}
+Json::Node node_of(element value) {
+  return std::bit_cast<Json::Node>(value);
+}
+
+Json parse(simdjson::dom::parser& parser, std::string_view text, const std::string& file, std::string_view expected) {
+  element root;
+  if (const auto error = parser.parse(text.data(), text.size()).get(root))
+    fail(Exit::corrupt, "{}: expected {}, found: {}", file, expected, simdjson::error_message(error));
+  return Json(node_of(root), file, "");
+}
+
+}  // namespace
+
+JsonDocument::JsonDocument(std::string_view text, const std::string& file, std::string_view expected)
+    : parser_(std::make_unique<simdjson::dom::parser>()), root_(parse(*parser_, text, file, expected)) {}
+JsonDocument::~JsonDocument() = default;
+
+bool Json::is_null() const {
+  return element_of(node_).is_null();
+}
+bool Json::is_text() const {
+  return element_of(node_).is_string();
+}
+bool Json::is_object() const {
+  return element_of(node_).is_object();
+}
+bool Json::is_array() const {
+  return element_of(node_).is_array();
+}
 
 std::string_view Json::text() const {
   std::string_view out;
-  if (value_.get_string().get(out) != simdjson::SUCCESS) wrong("a string");
+  if (element_of(node_).get_string().get(out) != simdjson::SUCCESS) wrong("a string");
   return out;
 }
 
 bool Json::flag() const {
   bool out = false;
-  if (value_.get_bool().get(out) != simdjson::SUCCESS) wrong("true or false");
+  if (element_of(node_).get_bool().get(out) != simdjson::SUCCESS) wrong("true or false");
   return out;
 }
 
 std::int64_t Json::integer(std::int64_t least, std::int64_t most) const {
   std::int64_t out = 0;
-  if (value_.get_int64().get(out) != simdjson::SUCCESS || out < least || out > most) {
+  if (element_of(node_).get_int64().get(out) != simdjson::SUCCESS || out < least || out > most) {
     wrong(fmt::format("an integer from {} to {}", least, most));
   }
   return out;
@@ -24,16 +65,16 @@ std::int64_t Json::integer(std::int64_t least, std::int64_t most) const {
 
 double Json::number() const {
   double out = 0;
-  if (value_.get_double().get(out) != simdjson::SUCCESS) wrong("a number");
+  if (element_of(node_).get_double().get(out) != simdjson::SUCCESS) wrong("a number");
   return out;
 }
 
 std::optional<Json> Json::find(std::string_view key) const {
   simdjson::dom::object object;
-  if (value_.get_object().get(object) != simdjson::SUCCESS) wrong("an object");
+  if (element_of(node_).get_object().get(object) != simdjson::SUCCESS) wrong("an object");
   simdjson::dom::element value;
   if (object.at_key(key).get(value) != simdjson::SUCCESS || value.is_null()) return std::nullopt;
-  return Json(value, *file_, below(key));
+  return Json(node_of(value), *file_, below(key));
 }
 
 Json Json::at(std::string_view key) const {
@@ -58,10 +99,27 @@ std::string shortened(std::string_view text, std::size_t most) {
   return fmt::format("{}... ({} bytes)", text.substr(0, most), text.size());
 }
 
+void Json::each(const std::function<void(const Json&)>& use) const {
+  simdjson::dom::array array;
+  if (element_of(node_).get_array().get(array) != simdjson::SUCCESS) wrong("an array");
+  std::size_t index = 0;
+  for (const auto item : array) use(Json(node_of(item), *file_, fmt::format("{}[{}]", place_, index++)));
+}
+
+void Json::each_field(const std::function<void(std::string_view key, const Json&)>& use) const {
+  simdjson::dom::object object;
+  if (element_of(node_).get_object().get(object) != simdjson::SUCCESS) wrong("an object");
+  for (const auto field : object) use(field.key, Json(node_of(field.value), *file_, below(field.key)));
+}
+
+std::string Json::below(std::string_view key) const {
+  return place_.empty() ? std::string(key) : fmt::format("{}.{}", place_, key);
+}
+
 void Json::wrong(std::string_view expected) const {
   constexpr std::size_t kMostFound = 64;
   fail(Exit::corrupt, "{}: {}: expected {}, found {}", *file_, place_.empty() ? "the whole" : shortened(place_),
-       expected, shortened(simdjson::minify(value_), kMostFound));
+       expected, shortened(simdjson::minify(element_of(node_)), kMostFound));
 }
 
 void Json::unsupported(std::string_view what) const {

@@ -1,31 +1,41 @@
 #pragma once
-#include <fmt/format.h>
-#include <simdjson.h>
-
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 
+namespace simdjson::dom {
+class parser;
+}
+
+// simdjson.h itself stays out of this header: most of the tokenizers' sources would parse it.
 namespace strata::text {
 
 // A value of a JSON file with its place in it, for sentences such as "FILE: model.merges[7]: expected a string". Lives
 // as long as the parser. Getters throw Error{corrupt} where the value is of another type.
 class Json {
  public:
-  Json(simdjson::dom::element value, const std::string& file, std::string place)
-      : value_(value), file_(&file), place_(std::move(place)) {}
+  // The words of simdjson's element.
+  struct Node {
+    const void* document;
+    std::size_t place;
+  };
+  Json(Node node, const std::string& file, std::string place) : node_(node), file_(&file), place_(std::move(place)) {}
 
   std::string_view text() const;
   bool flag() const;
   std::int64_t integer(std::int64_t least, std::int64_t most) const;
   double number() const;
-  bool is_null() const { return value_.is_null(); }
-  bool is_text() const { return value_.is_string(); }
-  bool is_object() const { return value_.is_object(); }
-  bool is_array() const { return value_.is_array(); }
+  bool is_null() const;
+  bool is_text() const;
+  bool is_object() const;
+  bool is_array() const;
 
   // A key of this object; nullopt where it is missing or null.
   std::optional<Json> find(std::string_view key) const;
@@ -36,20 +46,9 @@ class Json {
   // "type" of a component.
   std::string_view type() const { return at("type").text(); }
 
-  // use(Json) for each element of this array; use(std::string_view key, Json) for each field of this object.
-  template <typename Use>
-  void each(Use&& use) const {
-    simdjson::dom::array array;
-    if (value_.get_array().get(array) != simdjson::SUCCESS) wrong("an array");
-    std::size_t index = 0;
-    for (const auto element : array) use(Json(element, *file_, fmt::format("{}[{}]", place_, index++)));
-  }
-  template <typename Use>
-  void each_field(Use&& use) const {
-    simdjson::dom::object object;
-    if (value_.get_object().get(object) != simdjson::SUCCESS) wrong("an object");
-    for (const auto field : object) use(field.key, Json(field.value, *file_, below(field.key)));
-  }
+  // Calls use for each element of this array; with its key, for each field of this object.
+  void each(const std::function<void(const Json&)>& use) const;
+  void each_field(const std::function<void(std::string_view key, const Json&)>& use) const;
 
   // Error{corrupt}: FILE: PLACE: expected ..., found ...
   [[noreturn]] void wrong(std::string_view expected) const;
@@ -57,16 +56,27 @@ class Json {
   [[noreturn]] void unsupported(std::string_view what) const;
 
  private:
-  std::string below(std::string_view key) const {
-    return place_.empty() ? std::string(key) : fmt::format("{}.{}", place_, key);
-  }
+  std::string below(std::string_view key) const;
 
-  simdjson::dom::element value_;
+  Node node_;
   const std::string* file_;
   std::string place_;
 };
 
 // A text of any length as messages show it: its first bytes, and how many it has.
 std::string shortened(std::string_view text, std::size_t most = 200);
+
+// A parsed text, which need not outlive the parse; `file` must. Throws Error{corrupt} if it is not JSON: "expected
+// EXPECTED, found: ...".
+class JsonDocument {
+ public:
+  JsonDocument(std::string_view text, const std::string& file, std::string_view expected);
+  ~JsonDocument();
+  const Json& root() const { return root_; }
+
+ private:
+  std::unique_ptr<simdjson::dom::parser> parser_;
+  Json root_;
+};
 
 }  // namespace strata::text

@@ -1,11 +1,10 @@
 #include "text/pipeline/pipeline.h"
 
-#include <simdjson.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "base/error.h"
+#include "text/pipeline/json.h"
 #include "text/split/border.h"
 #include "text/subwords/byte_pair.h"
 #include "text/unicode/utf8.h"
@@ -52,13 +51,8 @@ class Pipeline::StageSink final : public PieceSink {
 
 std::unique_ptr<Pipeline> Pipeline::parse(std::string_view json, const std::string& file, std::string name,
                                           std::string hash, std::optional<std::string> eos) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element root;
-  if (const auto error = parser.parse(json.data(), json.size()).get(root)) {
-    fail(Exit::corrupt, "{}: expected a tokenizer.json, found: {}", file, simdjson::error_message(error));
-  }
-  return std::unique_ptr<Pipeline>(
-      new Pipeline(Json(root, file, ""), std::move(name), std::move(hash), std::move(eos)));
+  const JsonDocument document(json, file, "a tokenizer.json");
+  return std::unique_ptr<Pipeline>(new Pipeline(document.root(), std::move(name), std::move(hash), std::move(eos)));
 }
 
 Pipeline::Pipeline(const Json& json, std::string name, std::string hash, std::optional<std::string> eos)

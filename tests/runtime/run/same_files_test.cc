@@ -167,7 +167,7 @@ class RanksWithDisks : public testing::Test {
       comm::run_threads(2, [&](comm::World& world) {
         const Recipe recipe = load_recipe(std::nullopt, sets(world.rank(), stage));
         const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1), Purpose::evaluate);
-        Evaluator evaluator(job, world, 1, *first_weights(job));
+        Evaluator evaluator(job, world, 1, *first_weights(job, world, 1, {}));
         (void)evaluator.run([](auto, auto) {});
       });
     });
