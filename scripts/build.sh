@@ -32,4 +32,7 @@ options=(-DSTRATA_SANITIZE="$sanitize")
 if command -v ccache >/dev/null; then options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
 step configure "configuring $build" cmake -S . -B "$build" -G Ninja "${options[@]}"
 sed -n 's/^-- \(CUDA: .*\)/\1/p' "$build/logs/configure.log"
+started=$SECONDS
 step build "building $build ($target)" cmake --build "$build" --parallel "$(jobs)" --target "$target"
+objects=$(grep -cE '^\[[0-9]+/[0-9]+\] Building .* object ' "$build/logs/build.log" || true)
+echo "compiled: $objects objects in $((SECONDS - started)) s"

@@ -25,46 +25,74 @@ jobs() {
   echo "$processors"
 }
 
-# On a terminal a long step shows how long it has run and the last line of its log.
-start_ticker() {
-  [ -t 1 ] || return 0
-  local title=$1 log=$2 shell=$$
+# "45 of 255 files" of ninja's log, "12 of 345 tests" of CTest's; nothing of any other.
+progress() {
+  tail -n 40 "$1" 2>/dev/null | tr '\r' '\n' | sed -nE \
+    -e 's/^\[([0-9]+)\/([0-9]+)\] .*/\1 of \2 files/p' \
+    -e 's/^ *([0-9]+)\/([0-9]+) Test +#.*/\1 of \2 tests/p' | tail -n 1
+}
+
+# begin_step TITLE LOG, then end_step with what the step's line ends with. While the step runs, a terminal shows for how
+# long, and its progress or else the last line of the log; a pipe gets a line of progress per minute.
+steps_minute=60
+begin_step() {
+  local log=$2 shell=$$ every=$steps_minute
+  steps_title=$1
+  if [ -t 1 ]; then every=1; else printf '%-44s' "$steps_title"; fi
   (
-    trap 'exit 0' TERM
+    told=0 nap=
+    trap 'kill $nap 2>/dev/null; exit $told' TERM
     seconds=0
     # Waiting for a sleep behind, not in front, so that the signal that ends this is heard at once.
-    while { sleep 1 >/dev/null 2>&1 & } && wait "$!" && kill -0 "$shell" 2>/dev/null; do
-      seconds=$((seconds + 1))
-      line=$(tail -n 1 "$log" 2>/dev/null | tr -d '\000-\037' | cut -c1-60)
-      printf '\r\033[K%-44s %4d s  %s' "$title" "$seconds" "$line"
+    while sleep "$every" >/dev/null 2>&1 & nap=$!; wait "$nap" && kill -0 "$shell" 2>/dev/null; do
+      seconds=$((seconds + every))
+      line=$(progress "$log")
+      if [ -t 1 ]; then
+        line=${line:-$(tail -n 1 "$log" 2>/dev/null | tr -d '\000-\037' | cut -c1-60)}
+        printf '\r\033[K%-44s %4d s  %s' "$steps_title" "$seconds" "$line"
+      else
+        printf '\n%-44s %4d s  %s' "" "$seconds" "$line"
+        told=1
+      fi
     done
   ) &
   steps_ticker=$!
 }
+# 1 if the ticker has written below the step's title.
 stop_ticker() {
   [ -n "$steps_ticker" ] || return 0
+  local told=0
   kill "$steps_ticker" 2>/dev/null || true
-  wait "$steps_ticker" 2>/dev/null || true
+  wait "$steps_ticker" 2>/dev/null || told=$?
   steps_ticker=
-  printf '\r\033[K'
+  if [ -t 1 ]; then printf '\r\033[K'; fi
+  [ "$told" != 1 ]
 }
-trap stop_ticker EXIT
+end_step() {
+  if ! stop_ticker; then
+    printf '\n%-44s%s\n' "$steps_title" "$1"
+  elif [ -t 1 ]; then
+    printf '%-44s%s\n' "$steps_title" "$1"
+  else
+    printf '%s\n' "$1"
+  fi
+}
+trap 'stop_ticker || true' EXIT
 
 # step LOG TITLE COMMAND...: runs the command with its output in $build/logs/LOG.log.
 step() {
   local log=$build/logs/$1.log title=$2 start=$SECONDS status=0
   shift 2
   mkdir -p "$build/logs"
-  [ -t 1 ] || printf '%-44s' "$title"
-  start_ticker "$title" "$log"
+  : >"$log"  # what it says of the time before is no progress
+  begin_step "$title" "$log"
   "$@" >"$log" 2>&1 </dev/null || status=$?
-  stop_ticker
-  [ ! -t 1 ] || printf '%-44s' "$title"
   if [ "$status" = 0 ]; then
-    printf ' %4d s\n' $((SECONDS - start))
+    end_step "$(printf ' %4d s' $((SECONDS - start)))"
     return 0
   fi
-  printf ' failed with exit code %d after %d s\n\nThe end of %s:\n' "$status" $((SECONDS - start)) "$log"
+  end_step "$(printf ' failed with exit code %d after %d s' "$status" $((SECONDS - start)))"
+  printf '\nThe end of %s:\n' "$log"
   tail -n 40 "$log" | sed 's/^/  | /'
   echo
   die "$title: failed; the whole log is $log"

@@ -83,12 +83,10 @@ run_tests() {
 }
 status=0
 mkdir -p "$build/logs"
-[ -t 1 ] || printf '%-44s' "running the tests"
-start_ticker "running the tests" "$build/logs/tests.log"
+: >"$build/logs/tests.log"
+begin_step "running the tests" "$build/logs/tests.log"
 run_tests >"$build/logs/tests.log" 2>&1 </dev/null || status=$?
-stop_ticker
-[ ! -t 1 ] || printf '%-44s' "running the tests"
-printf ' %4d s\n' $((SECONDS - start))
+end_step "$(printf ' %4d s' $((SECONDS - start)))"
 if [ ! -s "$results" ]; then
   tail -n 40 "$build/logs/tests.log"
   die "ctest gave no result; the whole log is $build/logs/tests.log"
