@@ -5,7 +5,10 @@
 
 #include "device/cuda/check.h"
 #include "device/cuda/kernels/dynamic_shared.cuh"
-#include "device/lane.h"
+
+namespace strata::device {
+class Lane;
+}
 
 namespace strata::device::cuda {
 

@@ -1,256 +1,15 @@
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 
-#include "device/cuda/kernels/attention_tile.cuh"
-#include "device/cuda/launch.h"
+#include "device/cuda/kernels/attention_call.cuh"
+#include "device/cuda/kernels/numbers.cuh"
 #include "device/cuda/libraries/cudnn_attention.h"
+#include "device/numeric/philox.h"
 #include "device/ops/attention.h"
 
 namespace strata::device::cuda {
 namespace {
-
-constexpr std::size_t kMostHeadDim = 256;
-constexpr int kQuad = 4;  // lanes that hold a row of a fragment
-// Where the running maximum starts: finite, so that a tile in which a query sees nothing leaves no NaN behind.
-constexpr float kLowest = -1e30f;
-
-// A block for 64 queries of one head, the longest first: FlashAttention-2's forward.
-template <typename T, int D>
-__global__ void __launch_bounds__(kTileThreads, 1) forward(AttentionCall<T> c) {
-  using Tile = Tile<T, D>;
-  constexpr int kColumns = Tile::kColumns, kStages = Tile::stages(1, 2), kFragments = kColumns / 8;
-  T* const q = dynamic_shared<T>();
-  T* const loaded = q + kTileRows * Tile::kStride;  // [stages][keys, values]
-  constexpr int kTile = kColumns * Tile::kStride;
-
-  const std::size_t across = c.batch * c.heads, tiles = (c.seq + kTileRows - 1) / kTileRows;
-  const std::size_t batch = blockIdx.x % across / c.heads, head = blockIdx.x % c.heads;
-  const std::size_t query = (tiles - 1 - blockIdx.x / across) * kTileRows, first_row = batch * c.seq;
-  const std::size_t kv_head = head / (c.heads / c.kv_heads);
-  const T* const k = c.k + first_row * c.k_stride + kv_head * c.head_dim;
-  const T* const v = c.v + first_row * c.v_stride + kv_head * c.head_dim;
-  const std::size_t oldest = c.window == 0 || query + 1 <= c.window ? 0 : query + 1 - c.window;
-  const std::size_t end = query + kTileRows < c.seq ? query + kTileRows : c.seq;
-  const std::size_t last = (end - 1) / kColumns * kColumns;
-  const auto load = [&](std::size_t key, int stage) {
-    T* const to = loaded + stage * 2 * kTile;
-    load_tile<D, kColumns>(c, to, k + key * c.k_stride, c.k_stride, c.rows_from(key, kColumns));
-    load_tile<D, kColumns>(c, to + kTile, v + key * c.v_stride, c.v_stride, c.rows_from(key, kColumns));
-  };
-
-  std::size_t key = oldest / kColumns * kColumns;
-  load_tile<D, kTileRows>(c, q, c.q + (first_row + query) * c.q_stride + head * c.head_dim, c.q_stride,
-                          c.rows_from(query, kTileRows));
-  load(key, 0);
-  end_copy_group();
-
-  const Keep keep(c, batch, head);
-  const int g = lane_index() / 4, t = lane_index() % 4, mine = static_cast<int>(threadIdx.x) / kWarp * 16;
-  const T* const q_mine = q + mine * Tile::kStride;
-  float o[D / 8][4] = {}, maximum[2] = {kLowest, kLowest}, sum[2] = {};
-  for (int stage = 0; key <= last; key += kColumns) {
-    if (kStages == 2 && key < last) load(key + kColumns, 1 - stage);
-    end_copy_group();
-    await_copies<kStages - 1>();
-    __syncthreads();
-    const T* const keys = loaded + stage * 2 * kTile;
-
-    float s[kFragments][4];
-    multiply_transposed<D>(s, q_mine, keys);
-    if (!c.all_visible(query, kTileRows, key, kColumns)) {
-#pragma unroll
-      for (int n = 0; n < kFragments; ++n)
-        for (int i = 0; i < 4; ++i)
-          if (!c.visible(query + mine + g + i / 2 * 8, key + n * 8 + t * 2 + i % 2)) s[n][i] = -INFINITY;
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float top = -INFINITY, total = 0;
-#pragma unroll
-      for (int n = 0; n < kFragments; ++n) top = fmaxf(top, fmaxf(s[n][half * 2], s[n][half * 2 + 1]));
-      const float before = maximum[half];
-      maximum[half] = fmaxf(before, max_lanes(top, kQuad) * c.scale);
-#pragma unroll
-      for (int n = 0; n < kFragments; ++n)
-        for (int i = half * 2; i < half * 2 + 2; ++i) total += s[n][i] = scaled_exp<T>(s[n][i], c.scale, maximum[half]);
-      const float factor = expf(before - maximum[half]);
-      sum[half] = sum[half] * factor + total;
-#pragma unroll
-      for (int n = 0; n < D / 8; ++n)
-        for (int i = half * 2; i < half * 2 + 2; ++i) o[n][i] *= factor;
-    }
-    if (!keep.all()) {
-#pragma unroll
-      for (int n = 0; n < kFragments; ++n) {
-        const unsigned kept = keep.fragment<false>(query + mine, key + n * 8);
-        for (int i = 0; i < 4; ++i)
-          if (!(kept >> i & 1)) s[n][i] = 0;
-      }
-    }
-    multiply_add<D>(o, s, keys + kTile);
-    __syncthreads();
-    if (kStages == 2)
-      stage = 1 - stage;
-    else if (key < last)
-      load(key + kColumns, 0);
-  }
-
-  const int rows = c.rows_from(query + mine, 16);
-  float factors[2];
-  for (int half = 0; half < 2; ++half) {
-    sum[half] = sum_lanes(sum[half], kQuad);
-    factors[half] = c.keep_scale / sum[half];
-    const int row = g + half * 8;
-    if (t == 0 && row < rows)
-      c.lse[(batch * c.heads + head) * c.seq + query + mine + row] = maximum[half] + logf(sum[half]);
-  }
-  store_rows<D>(c, o, factors, c.o + (first_row + query + mine) * c.width() + head * c.head_dim, c.width(), rows);
-}
-
-// delta = sum over the head of o * d_o: eight lanes for each row and head.
-constexpr int kDeltaLanes = 8;
-template <typename T>
-__global__ void __launch_bounds__(kTileThreads) delta(AttentionCall<T> c) {
-  constexpr int kSize = Pack<T>::kSize;
-  const std::size_t at = (std::size_t{blockIdx.x} * kTileThreads + threadIdx.x) / kDeltaLanes;
-  const bool inside = at < c.batch * c.seq * c.heads;
-  const T* const o = c.o_read + at * c.head_dim;
-  const T* const d_o = c.d_o + at * c.head_dim;
-  float sum = 0;
-  for (std::size_t i = threadIdx.x % kDeltaLanes * kSize; inside && i < c.head_dim; i += kDeltaLanes * kSize) {
-    if (c.aligned) {
-      const Pack<T> a = load_pack(o + i), b = load_pack(d_o + i);
-#pragma unroll
-      for (int e = 0; e < kSize; ++e) sum = fmaf(to_float(a.at[e]), to_float(b.at[e]), sum);
-    } else {
-      for (std::size_t e = i; e < i + kSize && e < c.head_dim; ++e) sum = fmaf(to_float(o[e]), to_float(d_o[e]), sum);
-    }
-  }
-  sum = sum_lanes(sum, kDeltaLanes);
-  const std::size_t row = at / c.heads, head = at % c.heads;
-  if (inside && threadIdx.x % kDeltaLanes == 0) c.delta[(row / c.seq * c.heads + head) * c.seq + row % c.seq] = sum;
-}
-
-// What a pass of backward computes.
-enum class Pass { queries, keys, keys_first, keys_second };
-constexpr bool of_keys(Pass pass) {
-  return pass != Pass::queries;
-}
-constexpr bool first(Pass pass) {
-  return pass != Pass::keys_second;
-}
-constexpr bool second(Pass pass) {
-  return pass == Pass::keys || pass == Pass::keys_second;
-}
-
-// A block for 64 queries (dq) or 64 keys (first: dk, second: dv) of one head. Rows x, y are k and v (or q and d_o);
-// the tiles of columns that go past them are the others: scores s = x columns_x^T and products d = y columns_y^T; then
-// first += ds columns_x and second += p columns_y. Keys take their query heads one after another.
-template <typename T, int D, Pass kPass>
-__global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) {
-  using Tile = Tile<T, D>;
-  constexpr bool kOfKeys = of_keys(kPass), kFirst = first(kPass), kSecond = second(kPass);
-  constexpr int kColumns = Tile::kColumns, kStages = Tile::stages(2, 2);
-  constexpr int kPart = sizeof(T) * D >= 512 ? 16 : 32;  // columns whose products are in registers at a time
-  constexpr int kTile = kColumns * Tile::kStride, kFragments = kPart / 8;
-  T* const x = dynamic_shared<T>();
-  T* const y = x + kTileRows * Tile::kStride;
-  T* const loaded = y + kTileRows * Tile::kStride;  // [stages][columns_x, columns_y]
-
-  const std::size_t heads = kOfKeys ? c.kv_heads : c.heads, across = c.batch * heads;
-  const std::size_t tiles = (c.seq + kTileRows - 1) / kTileRows, tile = blockIdx.x / across;
-  const std::size_t batch = blockIdx.x % across / heads, block_head = blockIdx.x % heads;
-  // The longest first: late queries, early keys.
-  const std::size_t row = (kOfKeys ? tile : tiles - 1 - tile) * kTileRows, first_row = batch * c.seq;
-  const std::size_t group = c.heads / c.kv_heads, kv_head = kOfKeys ? block_head : block_head / group;
-  const T* const k = c.k + first_row * c.k_stride + kv_head * c.head_dim;
-  const T* const v = c.v + first_row * c.v_stride + kv_head * c.head_dim;
-  const T* const q = c.q + first_row * c.q_stride;
-  const T* const d_o = c.d_o + first_row * c.width();
-  std::size_t begin, last;  // of the columns, in whole tiles
-  if (kOfKeys) {
-    begin = row / kColumns * kColumns;
-    const std::size_t end =
-        c.window != 0 && row + kTileRows - 1 + c.window < c.seq ? row + kTileRows - 1 + c.window : c.seq;
-    last = (end - 1) / kColumns * kColumns;
-  } else {
-    begin = c.window == 0 || row + 1 <= c.window ? 0 : (row + 1 - c.window) / kColumns * kColumns;
-    last = ((row + kTileRows < c.seq ? row + kTileRows : c.seq) - 1) / kColumns * kColumns;
-  }
-  const auto some = static_cast<unsigned>((last - begin) / kColumns + 1);
-  const unsigned steps = kOfKeys ? some * static_cast<unsigned>(group) : some;
-  const auto load_columns = [&](unsigned step, unsigned stage) {
-    const std::size_t at = begin + std::size_t{step % some} * kColumns, head = kv_head * group + step / some;
-    const T* const from_x = kOfKeys ? q + head * c.head_dim + at * c.q_stride : k + at * c.k_stride;
-    const T* const from_y = kOfKeys ? d_o + head * c.head_dim + at * c.width() : v + at * c.v_stride;
-    T* const to = loaded + stage * 2 * kTile;
-    load_tile<D, kColumns>(c, to, from_x, kOfKeys ? c.q_stride : c.k_stride, c.rows_from(at, kColumns));
-    load_tile<D, kColumns>(c, to + kTile, from_y, kOfKeys ? c.width() : c.v_stride, c.rows_from(at, kColumns));
-  };
-
-  load_tile<D, kTileRows>(c, x, kOfKeys ? k + row * c.k_stride : q + block_head * c.head_dim + row * c.q_stride,
-                          kOfKeys ? c.k_stride : c.q_stride, c.rows_from(row, kTileRows));
-  if (kFirst)
-    load_tile<D, kTileRows>(c, y, kOfKeys ? v + row * c.v_stride : d_o + block_head * c.head_dim + row * c.width(),
-                            kOfKeys ? c.v_stride : c.width(), c.rows_from(row, kTileRows));
-  load_columns(0, 0);
-  end_copy_group();
-
-  const int g = lane_index() / 4, t = lane_index() % 4, mine = static_cast<int>(threadIdx.x) / kWarp * 16;
-  const std::size_t my_row = row + mine;
-  float sums_first[kFirst ? D / 8 : 1][4] = {}, sums_second[kSecond ? D / 8 : 1][4] = {};
-  for (unsigned step = 0; step < steps; ++step) {
-    const unsigned stage = kStages == 2 ? step % 2 : 0;
-    if (kStages == 2 && step + 1 < steps) load_columns(step + 1, 1 - stage);
-    end_copy_group();
-    await_copies<kStages - 1>();
-    __syncthreads();
-    const std::size_t head = kOfKeys ? kv_head * group + step / some : block_head;
-    const float* const lse = c.lse + (batch * c.heads + head) * c.seq;
-    const float* const means = c.delta + (batch * c.heads + head) * c.seq;
-    const Keep keep(c, batch, head);
-#pragma unroll 1
-    for (int part = 0; part < kColumns; part += kPart) {
-      const std::size_t column = begin + std::size_t{step % some} * kColumns + part;
-      const T* const columns_x = loaded + stage * 2 * kTile + part * Tile::kStride;
-      const T* const columns_y = columns_x + kTile;
-      float p[kFragments][4], ds[kFragments][4];
-      multiply_transposed<D>(p, x + mine * Tile::kStride, columns_x);
-      if (kFirst) multiply_transposed<D>(ds, y + mine * Tile::kStride, columns_y);
-      const bool all =
-          kOfKeys ? c.all_visible(column, kPart, row, kTileRows) : c.all_visible(row, kTileRows, column, kPart);
-#pragma unroll
-      for (int n = 0; n < kFragments; ++n) {
-        const unsigned kept = keep.all() ? 15 : keep.fragment<kOfKeys>(my_row, column + n * 8);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const std::size_t r = my_row + g + i / 2 * 8, other = column + n * 8 + t * 2 + i % 2;
-          const std::size_t query = kOfKeys ? other : r;
-          const bool see = all || c.visible(query, kOfKeys ? r : other);
-          const float e = see ? scaled_exp<T>(p[n][i], c.scale, lse[query]) : 0.0f;
-          const float factor = kept >> i & 1 ? c.keep_scale : 0.0f;
-          p[n][i] = factor == 0 ? 0 : e * factor;
-          if (kFirst) ds[n][i] = see ? e * ((factor == 0 ? 0 : ds[n][i] * factor) - means[query]) : 0.0f;
-        }
-      }
-      if constexpr (kSecond) multiply_add<D>(sums_second, p, columns_y);
-      if constexpr (kFirst) multiply_add<D>(sums_first, ds, columns_x);
-    }
-    __syncthreads();
-    if (kStages == 1 && step + 1 < steps) load_columns(step + 1, 0);
-  }
-
-  const int rows = c.rows_from(my_row, 16);
-  const float scale[2] = {c.scale, c.scale}, one[2] = {1, 1};
-  if constexpr (kFirst)
-    store_rows<D>(c, sums_first, scale,
-                  kOfKeys ? c.dk + (first_row + my_row) * c.k_stride + kv_head * c.head_dim
-                          : c.dq + (first_row + my_row) * c.q_stride + block_head * c.head_dim,
-                  kOfKeys ? c.k_stride : c.q_stride, rows);
-  if constexpr (kSecond)
-    store_rows<D>(c, sums_second, one, c.dv + (first_row + my_row) * c.v_stride + kv_head * c.head_dim, c.v_stride,
-                  rows);
-}
 
 template <typename T>
 AttentionCall<T> describe(const AttentionShape& s, ConstView q, ConstView k, ConstView v, const Dropout& dropout) {
@@ -288,32 +47,12 @@ bool aligned(std::initializer_list<const void*> addresses) {
   return true;
 }
 
-// Calls f with the smallest size of head that there are kernels for: a constant.
-template <typename F>
-void with_head_dim(std::size_t head_dim, F f) {
-  if (head_dim <= 64)
-    f(std::integral_constant<int, 64>{});
-  else if (head_dim <= 128)
-    f(std::integral_constant<int, 128>{});
-  else
-    f(std::integral_constant<int, 256>{});
-}
-
 // cuDNN, where it computes this call.
 CudnnAttention* fused(Lane& lane, const AttentionShape& shape, DType dtype, const Dropout& dropout,
                       std::initializer_list<const void*> operands) {
   if (!aligned(operands) || !needs_own_kernels(shape, dtype, dropout).empty()) return nullptr;
   CudnnAttention* const attention = cudnn_attention_of(lane);
   return attention && attention->refusal(shape, dtype).empty() ? attention : nullptr;
-}
-
-template <typename T, int D, Pass kPass>
-void launch_backward(Lane& lane, const AttentionCall<T>& c) {
-  const std::size_t tiles = (c.seq + kTileRows - 1) / kTileRows;
-  const std::size_t blocks = c.batch * (of_keys(kPass) ? c.kv_heads : c.heads) * tiles;
-  constexpr std::size_t kShared = Tile<T, D>::shared_bytes(2, 2);
-  static_assert(kShared <= Tile<T, D>::kMostShared);
-  launch(lane, static_cast<unsigned>(blocks), kTileThreads, kShared, backward<T, D, kPass>, c);
 }
 
 }  // namespace
@@ -347,11 +86,7 @@ void attention_forward(Lane& lane, const AttentionShape& shape, ConstView q, Con
     c.o = o.as<T>();
     c.lse = lse.as<float>();
     c.aligned &= aligned({c.q, c.k, c.v, c.o});
-    with_head_dim(shape.head_dim, [&](auto size) {
-      constexpr int D = decltype(size)::value;
-      const std::size_t blocks = c.batch * c.heads * ((c.seq + kTileRows - 1) / kTileRows);
-      launch(lane, static_cast<unsigned>(blocks), kTileThreads, Tile<T, D>::shared_bytes(1, 2), forward<T, D>, c);
-    });
+    launch_attention_forward(lane, c);
   });
 }
 
@@ -373,18 +108,7 @@ void attention_backward(Lane& lane, const AttentionShape& shape, ConstView q, Co
     c.lse = const_cast<float*>(lse.as<float>());
     c.delta = reinterpret_cast<float*>(workspace.data);
     c.aligned &= aligned({c.q, c.k, c.v, c.o_read, c.d_o, c.dq, c.dk, c.dv});
-    const std::size_t sums = c.batch * c.seq * c.heads * kDeltaLanes;
-    launch(lane, static_cast<unsigned>((sums + kTileThreads - 1) / kTileThreads), kTileThreads, 0, delta<T>, c);
-    with_head_dim(shape.head_dim, [&](auto size) {
-      constexpr int D = decltype(size)::value;
-      launch_backward<T, D, Pass::queries>(lane, c);
-      if constexpr (D <= 128) {
-        launch_backward<T, D, Pass::keys>(lane, c);
-      } else {  // the sums of both would not fit into the registers
-        launch_backward<T, D, Pass::keys_first>(lane, c);
-        launch_backward<T, D, Pass::keys_second>(lane, c);
-      }
-    });
+    launch_attention_backward(lane, c);
   });
 }
 
