@@ -1,10 +1,12 @@
 #include "runtime/plan/planner.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <rapidcheck.h>
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -14,6 +16,14 @@
 
 namespace strata::runtime {
 namespace {
+
+// Units that use the first tensor of an earlier one, whichever units these are.
+void share_at_random(FakeSizes& sizes) {
+  const int units = static_cast<int>(sizes.parameters.size());
+  for (int unit = 1; unit < units - (sizes.tied ? 1 : 0); ++unit)
+    if (*rc::gen::arbitrary<bool>())
+      sizes.shares.push_back({static_cast<std::size_t>(unit), static_cast<std::size_t>(*rc::gen::inRange(0, unit)), 0});
+}
 
 PlanCase random_case() {
   FakeSizes sizes;
@@ -28,6 +38,7 @@ PlanCase random_case() {
   sizes.backward_workspace = *rc::gen::inRange<std::size_t>(0, 50000);
   sizes.loss_workspace = *rc::gen::inRange<std::size_t>(0, 100000);
   sizes.tied = *rc::gen::arbitrary<bool>();
+  if (*rc::gen::arbitrary<bool>()) share_at_random(sizes);
   if (sizes.tied) {  // the table, whole or in tiles
     auto& table = sizes.parameters[0];
     table[0] = 64 * 32;
@@ -180,7 +191,7 @@ TEST(Planner, PredictedMemoryIsMeasured) {
   EXPECT_TRUE(held);
 }
 
-// Gathered units: never more than prefetch + 1, besides a tied embedding; every use is of gathered parameters.
+// Gathered units: never more than prefetch + 1, besides those that others share; every use is of gathered parameters.
 TEST(Planner, PrefetchBoundsGatheredUnits) {
   const bool held = rc::check("at most prefetch + 1", [] {
     const PlanCase c = random_case();
@@ -189,7 +200,7 @@ TEST(Planner, PrefetchBoundsGatheredUnits) {
     std::set<int> gathered;
     for (const Task& task : plan.tasks)
       if (task.kind == TaskKind::gather && task.buffer(Role::shard) >= 0 &&
-          !(plan.layout.tied && task.unit == 0 && task.part < 0))
+          !(plan.layout.units[static_cast<std::size_t>(task.unit)].sharers.size() > 0 && task.part < 0))
         gathered.insert(task.buffer(Role::parameters));
     for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
       const auto alive = std::count_if(gathered.begin(), gathered.end(), [&](int b) {
@@ -200,6 +211,16 @@ TEST(Planner, PrefetchBoundsGatheredUnits) {
     }
   });
   EXPECT_TRUE(held);
+}
+
+// Nobody needs the unit's parameters whole.
+bool may_come_in_parts(const models::Model& model, const StepPlan& plan, std::size_t unit) {
+  const std::size_t last = model.units.size() - 1;
+  const bool by_tiles = model.loss_unit().table_tiles() > 0;
+  const auto& sharers = plan.layout.units[unit].sharers;
+  return model.units[unit]->parts().size() > 1 && (unit == last ? by_tiles : !model.units[unit]->shared()) &&
+         std::all_of(sharers.begin(), sharers.end(),
+                     [&](int sharer) { return by_tiles && static_cast<std::size_t>(sharer) == last; });
 }
 
 // A unit that is larger than its buffer comes part by part: every part, padding included, is gathered, its gradient
@@ -215,10 +236,10 @@ TEST(Planner, LargeUnitsComeInParts) {
     const auto units = plan.layout.units.size();
     std::vector<std::size_t> gathered(units), summed(units);
     std::set<int> parts;
-    std::size_t tied_sum = 0;
+    std::vector<std::size_t> shared(units);  // by sharer
     for (const Task& task : plan.tasks) {
       const auto unit = static_cast<std::size_t>(std::max(task.unit, 0));
-      const bool tiled = c.model->units[unit]->parts().size() > 1 &&
+      const bool tiled = may_come_in_parts(*c.model, plan, unit) &&
                          plan.layout.units[unit].padded * size_of(plan.dtype) > c.request.tile_bytes;
       if (task.kind == TaskKind::gather) {
         RC_ASSERT((task.part >= 0) == tiled);
@@ -226,13 +247,14 @@ TEST(Planner, LargeUnitsComeInParts) {
         gathered[unit] = std::max(gathered[unit], task.end);
       }
       if (task.kind == TaskKind::reduce && (plan.fast || task.micro_batch == 0))
-        (task.tied ? tied_sum : summed[unit]) += task.end - task.begin;
+        (task.shared ? shared : summed)[unit] += task.end - task.begin;
     }
     for (std::size_t u = 0; u < units; ++u) {
       RC_ASSERT(gathered[u] == plan.layout.units[u].padded);
       RC_ASSERT(summed[u] == plan.layout.units[u].padded);
+      const auto& used = plan.layout.units[u].shared;
+      RC_ASSERT(shared[u] == (used ? used->elements.size() : 0));
     }
-    RC_ASSERT(tied_sum == plan.layout.tied);
     for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t)
       RC_ASSERT(std::count_if(parts.begin(), parts.end(), [&](int b) {
                   const Lifetime& life = lives[static_cast<std::size_t>(b)];
@@ -240,6 +262,77 @@ TEST(Planner, LargeUnitsComeInParts) {
                 }) <= 2);
   });
   EXPECT_TRUE(held);
+}
+
+// Two units that share a tensor of a third, neither of them at an end of the model: each has a gradient of it, summed
+// apart, and both are added to the holder's once per step, whatever the layout.
+TEST(Planner, TwoUnitsShareATensorOfAThird) {
+  FakeSizes sizes = small(false);
+  sizes.shares = {{2, 1, 0}, {4, 1, 0}};  // a block and the loss, of the first block
+  for (const int ranks : {1, 2, 3})
+    for (const int accumulation : {1, 3})
+      for (int zero_stage = 0; zero_stage <= 3; ++zero_stage)
+        for (const Tier gradients : {Tier::device, Tier::host})
+          for (const bool vertical : {false, true}) {
+            SCOPED_TRACE(fmt::format("{} ranks, {} micro-batches, stage {}", ranks, accumulation, zero_stage));
+            PlanCase c = make_case(sizes, ranks, accumulation, zero_stage, device::DType::bf16, false, vertical, 1, {});
+            c.request.placement.gradients.tier = gradients;
+            c.request.tile_bytes = 1;
+            const StepPlan plan = make_plan(c.request);
+            EXPECT_EQ(find_violation(plan, kUnlimited).value_or(""), "");
+            EXPECT_TRUE(plan.has_sums());
+            std::map<std::pair<int, TaskKind>, int> of_shared, count;
+            for (const Task& task : plan.tasks) {
+              ++count[{task.unit, task.kind}];
+              if (task.shared) ++of_shared[{task.unit, task.kind}];
+              // Whole, as none of the two can do with a part.
+              const bool uses = task.buffer(Role::shared_parameters) >= 0;
+              EXPECT_EQ(uses, (task.unit == 2 || task.unit == 4) && task.lane == LaneId::compute &&
+                                  task.kind != TaskKind::update);
+              if (task.kind == TaskKind::gather && task.unit == 1) {
+                EXPECT_EQ(task.part, -1);
+              }
+              if (task.kind == TaskKind::combine) {
+                EXPECT_EQ(task.unit, 1);
+                EXPECT_EQ(task.end, 8192u);  // 5,000 elements, in whole blocks
+              }
+            }
+            EXPECT_EQ((count[{1, TaskKind::combine}]), 2);
+            for (const int sharer : {2, 4}) EXPECT_EQ((of_shared[{sharer, TaskKind::reduce}]), accumulation);
+            EXPECT_EQ(of_shared.size(), 2u);
+          }
+}
+
+// A unit without input whose backward reads its parameters, as an embedding with a norm behind it: they are fetched.
+TEST(Planner, BackwardHasTheParametersThatItReads) {
+  for (const bool reads : {false, true}) {
+    FakeSizes sizes = small(false);
+    sizes.first.parameters_in_backward = reads;
+    const PlanCase c = make_case(sizes, 2, 2, 3, device::DType::bf16, false, false, 1, {});
+    const StepPlan plan = make_plan(c.request);
+    EXPECT_EQ(find_violation(plan, kUnlimited).value_or(""), "");
+    for (const Task& task : plan.tasks)
+      if (task.kind == TaskKind::backward && task.unit == 0) {
+        EXPECT_EQ(task.buffer(Role::parameters) >= 0, reads);
+        EXPECT_LT(task.buffer(Role::x), 0);
+      }
+  }
+}
+
+// A unit that has all of its output from its last part alone, though it has no input.
+TEST(Planner, TheLastPartWritesTheOutputUnlessPartsDo) {
+  for (const bool by_parts : {false, true}) {
+    FakeSizes sizes = small(false);
+    sizes.first.output_by_parts = by_parts;
+    PlanCase c = make_case(sizes, 2, 1, 3, device::DType::bf16, false, false, 1, {});
+    c.request.tile_bytes = 1;
+    const StepPlan plan = make_plan(c.request);
+    EXPECT_EQ(find_violation(plan, kUnlimited).value_or(""), "");
+    for (const Task& task : plan.tasks)
+      if (task.kind == TaskKind::forward && task.part == 0) {
+        EXPECT_EQ(task.buffer(Role::y) >= 0, task.unit == 0 && by_parts) << task.unit;
+      }
+  }
 }
 
 TEST(Planner, PartsNeedLessThanUnits) {
@@ -363,8 +456,9 @@ TEST(Planner, RecomputationTradesActivations) {
 }
 
 TEST(Planner, UnknownBlockIsRefused) {
-  EXPECT_THROW(segments_of({Recompute::Kind::list, {3}}, 3), Error);
-  EXPECT_NO_THROW(segments_of({Recompute::Kind::list, {2}}, 3));
+  const FakeModel model(small(true));  // of three blocks
+  EXPECT_THROW(segments_of({Recompute::Kind::list, {3}}, model), Error);
+  EXPECT_NO_THROW(segments_of({Recompute::Kind::list, {2}}, model));
 }
 
 }  // namespace
