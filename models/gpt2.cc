@@ -303,7 +303,6 @@ class Gpt2 final : public Model {
     vocabulary = s.vocabulary;
     hidden = s.hidden;
     max_positions = s.positions;
-    layers = s.layers;
     heads = s.heads;
     head_dim = s.hidden / s.heads;
     ignored_suffixes = {".attn.bias", ".attn.masked_bias"};

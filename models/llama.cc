@@ -336,7 +336,6 @@ class Llama final : public Model {
     vocabulary = s.vocabulary;
     hidden = s.hidden;
     max_positions = s.positions;
-    layers = s.layers;
     heads = s.heads;
     head_dim = s.head_dim;
     ignored_suffixes = {".rotary_emb.inv_freq"};

@@ -215,7 +215,7 @@ class LossUnit : public Unit {
 
   const LossUnit* as_loss() const final { return this; }
   UnitBytes bytes() const override { return {}; }
-  // Of loss() with gradients, a third of it forward.
+  // loss_work(): forward is what it costs without gradients, backward what they add.
   Work work(Pass pass, const ElementRange& elements) const override;
   void forward(device::Lane&, const Context&, std::size_t, device::ConstView, device::View,
                device::View) const override;
@@ -231,7 +231,7 @@ class Model {
  public:
   std::string family;  // config.json's model_type
   std::size_t vocabulary, hidden, max_positions;
-  std::size_t layers, heads, head_dim;
+  std::size_t heads, head_dim;
   std::vector<std::unique_ptr<Unit>> units;
   std::size_t constants_bytes = 0;
   // Tensor names that a checkpoint may hold and that are not parameters (causal masks, rotary tables): name endings.

@@ -51,7 +51,7 @@ std::size_t Gradients::shared_part(int unit) const {
 }
 
 std::string Gradients::name_of(const Owner& owner) const {
-  return fmt::format("{} of {}{}", has_sums_ ? "sum" : "gradients", owner.shared ? "the tied " : "",
+  return fmt::format("{} of {}{}", has_sums_ ? "sum" : "gradients", owner.shared ? "what is shared by " : "",
                      d_.unit(owner.unit).name());
 }
 
@@ -76,8 +76,9 @@ void Gradients::add(Produced p, Task& task) {
   if (p.gradients < 0 && !has_sums_) p.gradients = sum_of(p.owner()).window;
   if (p.gradients < 0) {
     const std::string& unit = d_.unit(p.piece.unit).name();
-    p.gradients = d_.add_buffer(p.shared ? "gradients of the tied " + unit : d_.text_of("gradients of", p.piece),
-                                Kind::gradients, Tier::device, p.range.size() * d_.element, false);
+    p.gradients =
+        d_.add_buffer(p.shared ? "gradients of what is shared by " + unit : d_.text_of("gradients of", p.piece),
+                      Kind::gradients, Tier::device, p.range.size() * d_.element, false);
   }
   Draft::use(task, p.gradients, p.shared ? Role::shared_gradients : Role::gradients, Access::write);
   produced_.push_back(p);

@@ -30,7 +30,7 @@ enum class TaskKind : std::uint8_t {
   gather,       // all-gather of a unit's parameter shards into a buffer
   forward,      // a unit's forward of one micro-batch
   recompute,    // the same once more, in backward, for what it saves
-  loss,         // the head: forward, loss and backward of one micro-batch
+  loss,         // forward, loss and backward of the last unit and one micro-batch
   backward,     // a unit's backward of one micro-batch
   accumulate,   // `fast`: a gradient onto the local fp32 sum
   round,        // `fast`: the local fp32 sum to the wire dtype

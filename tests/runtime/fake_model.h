@@ -102,7 +102,6 @@ class FakeModel final : public models::Model {
     heads = 1;
     head_dim = 32;
     const std::size_t n = sizes.parameters.size();
-    layers = n - 2;
     const auto shared_by = [&](std::size_t unit) -> std::optional<models::SharedParameter> {
       for (const FakeShare& s : sizes.shares)
         if (s.unit == unit) return models::share("shared", units, s.holder, s.parameter);
