@@ -51,8 +51,8 @@ struct Layout {
   int ranks;
   std::vector<UnitLayout> units;
 };
-// Of 8-bit moments small tensors' (biases, gains, fewer than 4,096 elements) and those of parameters that say so stay in
-// fp32, as in "8-bit Optimizers via Block-wise Quantization" (Dettmers et al. 2022).
+// Of 8-bit moments small tensors' (biases, gains, fewer than 4,096 elements) and those of parameters that say so stay
+// in fp32, as in "8-bit Optimizers via Block-wise Quantization" (Dettmers et al. 2022).
 Layout make_layout(const models::Model& model, int ranks, device::MomentFormat moments = device::MomentFormat::fp32);
 
 }  // namespace strata::runtime

@@ -131,7 +131,7 @@ struct Task {
   int part = -1;         // of a unit that is gathered part by part; of a loss step, the table's tile; -1: all
   std::optional<models::LossStep> step = {};  // loss: by tiles of the table
   // Elements of the flat buffer (the holder's if `shared`) that its parameters or gradients buffer holds; update: of
-  // the rank's part, counted from its start; combine, norm: those that another unit shares.
+  // the rank's part, counted from its start; combine: those that another unit shares.
   std::size_t begin = 0, end = 0;
   std::size_t at_once = 0;  // reduce: elements that travel at once
   bool shared = false;      // reduce, accumulate, round: of the unit's gradient for what it shares with another
