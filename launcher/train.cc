@@ -234,7 +234,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   const std::optional<AgreedError> ended = train_steps(trainer, job, reports, stop, checkpoints, world, trace, summary);
 
   runtime::Executor& executor = trainer.executor();
-  summary.flops_per_token = job.model->flops_per_token(static_cast<std::size_t>(recipe.data.seq_len));
+  summary.flops_per_token = job.model->flops_per_token(job.plan.tokens);
   summary.weights_hash = trainer.weights_hash();
   summary.measured = executor.measured_memory();
   summary.gpu_at_end = device::gpu_memory(job.plan.device);

@@ -4,7 +4,6 @@
 
 #include "device/ops/dropout.h"
 #include "device/ops/embedding.h"
-#include "device/ops/gradient_sum.h"
 #include "models/slots.h"
 
 namespace strata::models {
@@ -17,13 +16,17 @@ using device::View;
 class Embedding final : public Unit {
  public:
   Embedding(const EmbeddingSpec& spec, const RunShape& run)
-      : Unit("embedding"), spec_(spec), tokens_(run.tokens()), tiles_(spec.vocabulary, run.device.kind) {
-    add_table(spec.table_name, tiles_, spec.hidden, spec.init);
+      : Unit("embedding", {.input = false, .output_by_parts = true, .parameters_in_backward = false}),
+        spec_(spec),
+        tokens_(run.tokens()),
+        element_(size_of(run.dtype)),
+        tiles_(spec.vocabulary, run.device.kind) {
+    add_table(spec.table_name, tiles_, spec.hidden, spec.init, /*fp32_moments=*/true);
     std::size_t most_rows = tiles_.rows(0);
     if (!spec.position_name.empty()) {
       positions_offset_ = add_parameter(
           spec.position_name, {static_cast<std::int64_t>(spec.positions), static_cast<std::int64_t>(spec.hidden)}, true,
-          spec.init);
+          spec.init, /*fp32_moments=*/true);
       end_part();
       most_rows = std::max(most_rows, spec.positions);
     }
@@ -35,6 +38,11 @@ class Embedding final : public Unit {
 
   UnitBytes bytes() const override { return bytes_; }
   void list_products(std::vector<device::ProductShape>&) const override {}
+  // Forward looks rows up; backward writes its tables' gradients from end to end.
+  Work work(Pass pass, const ElementRange& elements) const override {
+    if (pass == Pass::backward) return {.bytes = static_cast<double>(elements.size() * element_)};
+    return {.bytes = share_of(static_cast<double>(2 * tokens_ * spec_.hidden * element_), elements)};
+  }
 
   void forward(Lane& lane, const Context& c, std::size_t part, ConstView, View y, View) const override {
     const std::size_t d = spec_.hidden, rows = c.one_row() ? 1 : tokens_;
@@ -73,7 +81,7 @@ class Embedding final : public Unit {
   }
 
   EmbeddingSpec spec_;
-  std::size_t tokens_, positions_offset_ = 0;
+  std::size_t tokens_, element_, positions_offset_ = 0;
   TableTiles tiles_;
   Slot scratch_, dropped_;
   UnitBytes bytes_;
@@ -83,10 +91,6 @@ class Embedding final : public Unit {
 
 std::unique_ptr<Unit> make_embedding(const EmbeddingSpec& spec, const RunShape& run) {
   return std::make_unique<Embedding>(spec, run);
-}
-
-std::size_t tied_elements(std::size_t vocabulary, std::size_t hidden) {
-  return (vocabulary * hidden + device::kSquareBlock - 1) / device::kSquareBlock * device::kSquareBlock;
 }
 
 }  // namespace strata::models

@@ -13,11 +13,8 @@ struct EmbeddingSpec {
   float dropout = 0;
 };
 
-// The first unit: token table (first in the flat buffer, so that a tied head finds it at its start) and, for models
-// with learned positions, the position table.
+// The first unit: token table (first in the flat buffer, so that a head can share it) and, for models with learned
+// positions, the position table.
 std::unique_ptr<Unit> make_embedding(const EmbeddingSpec& spec, const RunShape& run);
-
-// Elements of the flat buffer that a tied head shares: the table, rounded up to whole blocks of the gradient norm.
-std::size_t tied_elements(std::size_t vocabulary, std::size_t hidden);
 
 }  // namespace strata::models

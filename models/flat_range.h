@@ -5,6 +5,12 @@
 
 namespace strata::models {
 
+// Elements [begin, end) of a unit's flat buffer.
+struct ElementRange {
+  std::size_t begin, end;
+  std::size_t size() const { return end - begin; }
+};
+
 // Elements of a unit's flat buffer from `begin` on: all of it, or the part that is at hand. Offsets count from the
 // start of the unit.
 template <typename V>

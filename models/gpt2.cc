@@ -1,6 +1,7 @@
 // GPT-2 (Radford et al. 2019) as Hugging Face stores it: learned positions, LayerNorm before attention and MLP,
 // GELU-tanh, biases, matrices as Conv1D [in, out], the head tied to the token embedding.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 
@@ -10,6 +11,7 @@
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/norm.h"
+#include "models/block_work.h"
 #include "models/embedding.h"
 #include "models/families.h"
 #include "models/files/config.h"
@@ -98,8 +100,7 @@ struct BlockPlan {
         one_row = std::make_unique<const BlockPlan>(s, single, o);
       }
     }
-    for (const Linear* linear : {&qkv, &projection, &up, &down})
-      scratch_bytes = std::max(scratch_bytes, linear->scratch_bytes(run.threads));
+    for (const Linear* linear : linears()) scratch_bytes = std::max(scratch_bytes, linear->scratch_bytes(run.threads));
     Slots work;
     scratch = work.add_bytes(scratch_bytes);
     narrow = work.add(tokens * s.hidden, t);
@@ -108,6 +109,8 @@ struct BlockPlan {
     dropped = work.add(s.residual_dropout > 0 ? tokens * s.hidden : 0, t);
     bytes.backward_workspace = work.bytes();
   }
+  // By part.
+  std::array<const Linear*, 4> linears() const { return {&qkv, &projection, &up, &down}; }
 
   Shape shape;
   Offsets offsets;
@@ -159,8 +162,11 @@ class Block final : public Unit {
                : device::prepare_attention(lane, b.attention, b.dtype, {.probability = b.shape.attention_dropout});
   }
   void list_products(std::vector<device::ProductShape>& out) const override {
+    for (const Linear* linear : plan_->linears()) linear->list_products(out);
+  }
+  Work work(Pass pass, const ElementRange& elements) const override {
     const BlockPlan& b = *plan_;
-    for (const Linear* linear : {&b.qkv, &b.projection, &b.up, &b.down}) linear->list_products(out);
+    return block_work(*this, pass, elements, b.linears(), b.attention, b.tokens * b.shape.hidden * size_of(b.dtype));
   }
 
   std::size_t saving_parts() const override { return kDown; }
@@ -297,7 +303,6 @@ class Gpt2 final : public Model {
     vocabulary = s.vocabulary;
     hidden = s.hidden;
     max_positions = s.positions;
-    layers = s.layers;
     heads = s.heads;
     head_dim = s.hidden / s.heads;
     ignored_suffixes = {".attn.bias", ".attn.masked_bias"};
@@ -314,10 +319,10 @@ class Gpt2 final : public Model {
       block->prepare(plan);
       units.push_back(std::move(block));
     }
-    units.push_back(make_head({"transformer.ln_f.weight", "transformer.ln_f.bias", s.tied ? "" : "lm_head.weight",
-                               s.vocabulary, s.hidden, s.eps, normal},
-                              run));
-    if (s.tied) tied_size = tied_elements(s.vocabulary, s.hidden);
+    HeadSpec head{
+        "transformer.ln_f.weight", "transformer.ln_f.bias", "lm_head.weight", s.vocabulary, s.hidden, s.eps, normal};
+    if (s.tied) head.tied = share("lm_head.weight", units, 0, 0);
+    units.push_back(make_head(head, run));
   }
   void fill_constants(std::byte*) const override {}
 };

@@ -83,10 +83,10 @@ struct TileProducts {
   Product logits, input, weights_first, weights_more;
 };
 
-class ChunkedHead final : public Head {
+class ChunkedHead final : public LossUnit {
  public:
   ChunkedHead(const HeadSpec& spec, const RunShape& run)
-      : Head("head"),
+      : LossUnit("head"),
         spec_(spec),
         dtype_(run.dtype),
         training_(run.training),
@@ -99,7 +99,8 @@ class ChunkedHead final : public Head {
     add_parameter(spec.gain_name, {d}, false, {1, 0});
     if (!spec.bias_name.empty()) bias_ = add_parameter(spec.bias_name, {d}, false, {0, 0});
     end_part();
-    if (!spec.weight_name.empty()) weight_ = add_table(spec.weight_name, tiles_, spec.hidden, spec.init);
+    use(spec.tied);
+    weight_ = tied() ? shared()->elements.begin : add_table(spec.weight_name, tiles_, spec.hidden, spec.init);
 
     if (generates_) {
       Slots work;
@@ -125,6 +126,20 @@ class ChunkedHead final : public Head {
 
   std::size_t loss_workspace() const override { return whole_.bytes; }
   std::size_t tiled_loss_workspace() const override { return tiled_.bytes; }
+  // Beside the products the loss goes over the fp32 logits.
+  Work loss_work(bool learns) const override {
+    const double products = learns ? 3 : 1, tokens = static_cast<double>(tokens_);
+    return {.flops = products * (2 * tokens * static_cast<double>(spec_.vocabulary * spec_.hidden)),
+            .bytes = 4 * static_cast<double>(tokens_ * spec_.vocabulary) * products};
+  }
+  Work step_work(LossStep step, std::size_t elements) const override {
+    if (step == LossStep::norm || step == LossStep::finish)
+      return {.bytes = static_cast<double>(2 * tokens_ * spec_.hidden * size_of(dtype_))};
+    const double products = step == LossStep::gradients ? 3 : 1;
+    return {.flops = products * (2 * static_cast<double>(tokens_) * static_cast<double>(elements)),
+            .bytes = 4 * static_cast<double>(tokens_ * elements / spec_.hidden) * products};
+  }
+  std::size_t table_tiles() const override { return tiles_.count(); }
   void list_products(std::vector<ProductShape>& out) const override {
     for (std::size_t row = 0; !generates_ && row < tokens_; row += chunk_rows_)
       for (std::size_t tile = 0; tile < tiles_.count(); ++tile) {
@@ -134,10 +149,9 @@ class ChunkedHead final : public Head {
       }
   }
 
-  void loss(Lane& lane, const Context& c, ConstView x, device::ExactSum* loss, View dx, View gradients,
-            View tied_gradients) const override {
+  void loss(Lane& lane, const Context& c, ConstView x, device::ExactSum* loss, View dx, View gradients) const override {
     const bool learn = static_cast<bool>(dx);
-    const GradientRange table{tied() ? tied_gradients : gradients};
+    const GradientRange table = tied() ? c.shared_gradients : GradientRange{gradients};
     const View d_weight = whole_.d_weight.of(c.workspace), logits = whole_.logits.of(c.workspace);
     normalize(lane, c, whole_, x);
     if (learn) zero(lane, d_normed(c, whole_));
@@ -171,8 +185,7 @@ class ChunkedHead final : public Head {
     else
       rmsnorm_forward(lane, norm, last, gain, normed, rstd);
     const std::size_t table = spec_.vocabulary * d;
-    matvec(lane, {spec_.vocabulary, d}, tied() ? c.tied.sub(0, table) : c.parameters.sub(weight_, table), normed, {},
-           logits);
+    matvec(lane, {spec_.vocabulary, d}, (tied() ? c.shared : c.parameters).sub(weight_, table), normed, {}, logits);
   }
 
   void loss_step(Lane& lane, const Context& c, LossStep step, std::size_t tile, ConstView x, device::ExactSum* loss,
@@ -227,7 +240,7 @@ class ChunkedHead final : public Head {
     std::size_t bytes = 0;
   };
 
-  bool tied() const { return spec_.weight_name.empty(); }
+  bool tied() const { return shared().has_value(); }
   std::size_t rows_from(std::size_t row) const { return std::min(chunk_rows_, tokens_ - row); }
   std::size_t table_first(std::size_t tile) const { return tiles_.first(tile) * spec_.hidden; }
   std::size_t table_size(std::size_t tile) const { return tiles_.rows(tile) * spec_.hidden; }
@@ -238,8 +251,7 @@ class ChunkedHead final : public Head {
     return *products_[rows == chunk_rows_ ? 0 : 1][tiles_.rows(tile) == tiles_.rows(0) ? 0 : 1];
   }
   ConstView weight(const Context& c, std::size_t tile) const {
-    return tied() ? c.tied.sub(table_first(tile), table_size(tile))
-                  : c.parameters.sub(weight_ + table_first(tile), table_size(tile));
+    return (tied() ? c.shared : c.parameters).sub(weight_ + table_first(tile), table_size(tile));
   }
   // The tile's place in the gradient of the table, and the fp32 sum behind it: in fp32 the same.
   View gradient_of(std::size_t tile, const GradientRange& gradients) const {
@@ -293,8 +305,9 @@ class ChunkedHead final : public Head {
   void round_gradients(Lane& lane, std::size_t tile, View sum, const GradientRange& gradients) const {
     if (dtype_ != DType::fp32) cast(lane, sum, gradient_of(tile, gradients));
     if (!tied() || tile + 1 < tiles_.count()) return;
-    // The tied range goes on to a whole block.
-    const std::size_t table = spec_.vocabulary * spec_.hidden, end = gradients.begin + gradients.values.size;
+    // The shared range goes on to a whole block.
+    const std::size_t table = weight_ + spec_.vocabulary * spec_.hidden;
+    const std::size_t end = gradients.begin + gradients.values.size;
     if (end > table) zero(lane, gradients.sub(table, end - table));
   }
   void add_loss(Lane& lane, const Context& c, const Places& p, device::ExactSum* loss) const {
@@ -328,14 +341,14 @@ class ChunkedHead final : public Head {
   std::size_t chunk_rows_;
   bool generates_;
   std::array<std::array<std::optional<TileProducts>, 2>, 2> products_;  // by rows: full, last; by columns: alike
-  std::size_t bias_ = 0, weight_ = 0;                                   // weight_: 0 where it is tied
+  std::size_t bias_ = 0, weight_ = 0;  // weight_: or of the table in its holder's buffer
   Places whole_, tiled_;
   Slot row_mean_, row_rstd_, row_normed_;  // of the workspace, where it generates
 };
 
 }  // namespace
 
-std::unique_ptr<Head> make_head(const HeadSpec& spec, const RunShape& run) {
+std::unique_ptr<LossUnit> make_head(const HeadSpec& spec, const RunShape& run) {
   return std::make_unique<ChunkedHead>(spec, run);
 }
 

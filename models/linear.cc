@@ -84,6 +84,15 @@ std::size_t Linear::scratch_bytes(int threads) const {
   return std::max(packed_bias_bytes(), input_sum_bytes()) + products;
 }
 
+double Linear::forward_flops() const {
+  double flops = 0;
+  for (const Group& g : groups_) {
+    const ProductShape& s = g.forward.shape();
+    flops += 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+  }
+  return flops;
+}
+
 void Linear::list_products(std::vector<ProductShape>& out) const {
   for (const Group& g : groups_)
     for (const device::Product* p : {&g.forward, &g.input, &g.weights}) out.push_back(p->shape());

@@ -36,6 +36,8 @@ class Linear {
   // Scratch bytes that any of the calls below needs in a lane of `threads` threads.
   std::size_t scratch_bytes(int threads) const;
 
+  // Of one forward's products; each of backward's two has as many.
+  double forward_flops() const;
   // Adds the products of one forward and backward.
   void list_products(std::vector<device::ProductShape>& out) const;
 

@@ -2,6 +2,7 @@
 // grouped-query attention, SwiGLU, no biases. Mistral adds a sliding window, Qwen2 biases of q, k and v, Qwen3 an
 // RMSNorm of each query and key head.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 
@@ -11,6 +12,7 @@
 #include "device/ops/elementwise.h"
 #include "device/ops/norm.h"
 #include "device/ops/rope.h"
+#include "models/block_work.h"
 #include "models/embedding.h"
 #include "models/families.h"
 #include "models/head.h"
@@ -104,8 +106,7 @@ struct BlockPlan {
         one_row = std::make_unique<const BlockPlan>(s, single, o);
       }
     }
-    for (const Linear* linear : {&qkv, &output, &gate_up, &down})
-      scratch_bytes = std::max(scratch_bytes, linear->scratch_bytes(run.threads));
+    for (const Linear* linear : linears()) scratch_bytes = std::max(scratch_bytes, linear->scratch_bytes(run.threads));
     Slots work;
     scratch = work.add_bytes(scratch_bytes);
     narrow = work.add(tokens * std::max(s.hidden, s.query_width()), t);
@@ -114,6 +115,8 @@ struct BlockPlan {
     d_active = work.add(tokens * s.inner, t);
     bytes.backward_workspace = work.bytes();
   }
+  // By part.
+  std::array<const Linear*, 4> linears() const { return {&qkv, &output, &gate_up, &down}; }
 
   LlamaShape shape;
   Offsets offsets;
@@ -177,8 +180,11 @@ class Block final : public Unit {
                : device::prepare_attention(lane, b.attention, b.dtype, {.probability = b.shape.attention_dropout});
   }
   void list_products(std::vector<device::ProductShape>& out) const override {
+    for (const Linear* linear : plan_->linears()) linear->list_products(out);
+  }
+  Work work(Pass pass, const ElementRange& elements) const override {
     const BlockPlan& b = *plan_;
-    for (const Linear* linear : {&b.qkv, &b.output, &b.gate_up, &b.down}) linear->list_products(out);
+    return block_work(*this, pass, elements, b.linears(), b.attention, b.tokens * b.shape.hidden * size_of(b.dtype));
   }
 
   std::size_t saving_parts() const override { return kDown; }
@@ -330,7 +336,6 @@ class Llama final : public Model {
     vocabulary = s.vocabulary;
     hidden = s.hidden;
     max_positions = s.positions;
-    layers = s.layers;
     heads = s.heads;
     head_dim = s.head_dim;
     ignored_suffixes = {".rotary_emb.inv_freq"};
@@ -348,9 +353,9 @@ class Llama final : public Model {
       block->prepare(plan);
       units.push_back(std::move(block));
     }
-    units.push_back(make_head(
-        {"model.norm.weight", "", s.tied ? "" : "lm_head.weight", s.vocabulary, s.hidden, s.eps, normal}, run));
-    if (s.tied) tied_size = tied_elements(s.vocabulary, s.hidden);
+    HeadSpec head{"model.norm.weight", "", "lm_head.weight", s.vocabulary, s.hidden, s.eps, normal};
+    if (s.tied) head.tied = share("lm_head.weight", units, 0, 0);
+    units.push_back(make_head(head, run));
   }
 
   void fill_constants(std::byte* constants) const override { shape_.rotary.fill(shape_.positions, constants); }

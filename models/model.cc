@@ -1,8 +1,10 @@
 #include "models/model.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/error.h"
+#include "device/ops/gradient_sum.h"
 
 namespace strata::models {
 
@@ -11,9 +13,18 @@ std::size_t Parameter::size() const {
                          [](std::size_t n, std::int64_t d) { return n * static_cast<std::size_t>(d); });
 }
 
-std::size_t Unit::add_parameter(std::string name, std::vector<std::int64_t> shape, bool decay, Init init) {
+SharedParameter share(std::string name, std::span<const std::unique_ptr<Unit>> units, std::size_t unit,
+                      std::size_t parameter) {
+  constexpr std::size_t kBlock = device::kSquareBlock;
+  const Parameter& p = units[unit]->parameters()[parameter];
+  STRATA_CHECK_EQ(p.offset % kBlock, 0u);
+  return {std::move(name), unit, parameter, {p.offset, (p.offset + p.size() + kBlock - 1) / kBlock * kBlock}};
+}
+
+std::size_t Unit::add_parameter(std::string name, std::vector<std::int64_t> shape, bool decay, Init init,
+                                bool fp32_moments) {
   const std::size_t offset = size_;
-  const Parameter& p = parameters_.emplace_back(std::move(name), std::move(shape), offset, decay, init);
+  const Parameter& p = parameters_.emplace_back(std::move(name), std::move(shape), offset, decay, init, fp32_moments);
   size_ = (offset + p.size() + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
   return offset;
 }
@@ -23,33 +34,58 @@ void Unit::end_part() {
   if (size_ > begin) parts_.push_back({begin, size_});
 }
 
-std::size_t Unit::add_table(std::string name, const TableTiles& tiles, std::size_t width, Init init) {
+std::size_t Unit::add_table(std::string name, const TableTiles& tiles, std::size_t width, Init init,
+                            bool fp32_moments) {
   static_assert(TableTiles::rows_on(device::Kind::cpu) % kParameterAlignment == 0);
   static_assert(TableTiles::rows_on(device::Kind::cuda) % kParameterAlignment == 0);
   end_part();
-  const std::size_t offset = add_parameter(
-      std::move(name), {static_cast<std::int64_t>(tiles.vocabulary()), static_cast<std::int64_t>(width)}, true, init);
+  const std::size_t offset =
+      add_parameter(std::move(name), {static_cast<std::int64_t>(tiles.vocabulary()), static_cast<std::int64_t>(width)},
+                    true, init, fp32_moments);
   for (std::size_t tile = 0; tile < tiles.count(); ++tile)
     parts_.push_back({offset + tiles.first(tile) * width,
                       tile + 1 < tiles.count() ? offset + tiles.first(tile + 1) * width : size_});
   return offset;
 }
 
-void Head::forward(device::Lane&, const Context&, std::size_t, device::ConstView, device::View, device::View) const {
-  STRATA_CHECK(!"the head is run by loss()");
+double Unit::share_of(double amount, const ElementRange& elements) const {
+  const auto count = std::count_if(parts_.begin(), parts_.end(), [&](const Part& part) {
+    return part.begin >= elements.begin && part.begin < elements.end;
+  });
+  return amount * static_cast<double>(count) / static_cast<double>(parts_.size());
 }
 
-void Head::backward(device::Lane&, const Context&, std::size_t, device::ConstView, device::ConstView, device::ConstView,
-                    device::View, const GradientRange&) const {
-  STRATA_CHECK(!"the head is run by loss()");
+Work LossUnit::work(Pass pass, const ElementRange& elements) const {
+  const Work forward = loss_work(false), both = loss_work(true);
+  const auto of = [&](double Work::*kind) {
+    return share_of(pass == Pass::forward ? forward.*kind : both.*kind - forward.*kind, elements);
+  };
+  return {of(&Work::flops), of(&Work::attention_flops), of(&Work::bytes)};
 }
 
-void Head::logits(device::Lane&, const Context&, device::ConstView, device::View) const {
-  STRATA_CHECK(!"this head was not prepared to generate");
+void LossUnit::forward(device::Lane&, const Context&, std::size_t, device::ConstView, device::View,
+                       device::View) const {
+  STRATA_CHECK(!"a unit that ends in a loss is run by loss()");
 }
 
-const Head& Model::head() const {
-  return static_cast<const Head&>(*units.back());
+void LossUnit::backward(device::Lane&, const Context&, std::size_t, device::ConstView, device::ConstView,
+                        device::ConstView, device::View, const GradientRange&) const {
+  STRATA_CHECK(!"a unit that ends in a loss is run by loss()");
+}
+
+void LossUnit::logits(device::Lane&, const Context&, device::ConstView, device::View) const {
+  STRATA_CHECK(!"this unit was not prepared to generate");
+}
+
+void LossUnit::loss_step(device::Lane&, const Context&, LossStep, std::size_t, device::ConstView, device::ExactSum*,
+                         device::View, const GradientRange&) const {
+  STRATA_CHECK(!"this unit has no table to go over by tiles");
+}
+
+const LossUnit& Model::loss_unit() const {
+  const LossUnit* last = units.back()->as_loss();
+  STRATA_CHECK(last);
+  return *last;
 }
 
 std::size_t Model::parameters() const {
@@ -59,13 +95,15 @@ std::size_t Model::parameters() const {
   return n;
 }
 
-double Model::flops_per_token(std::size_t seq) const {
-  // Matrices of the embedding unit are looked up, not multiplied; the head multiplies one of the table's size.
-  double products = static_cast<double>(vocabulary * hidden);
-  for (std::size_t u = 1; u + 1 < units.size(); ++u)
-    for (const Parameter& p : units[u]->parameters())
-      if (p.shape.size() == 2) products += static_cast<double>(p.size());
-  return 6 * products + 12.0 * static_cast<double>(layers * heads * head_dim * seq);
+double Model::flops_per_token(std::size_t tokens) const {
+  double flops = 0;
+  for (const auto& unit : units) {
+    const ElementRange all{0, unit->size()};
+    const Work forward = unit->work(Pass::forward, all), backward = unit->work(Pass::backward, all);
+    // Unmasked, attention is twice what lies below the diagonal; backward is counted as twice forward.
+    flops += (forward.flops + backward.flops + 6 * forward.attention_flops) / static_cast<double>(tokens);
+  }
+  return flops;
 }
 
 }  // namespace strata::models

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ struct Parameter {
   std::size_t offset;  // first element in the unit's flat buffer; a multiple of kParameterAlignment
   bool decay;          // weight decay applies: matrices and embeddings
   Init init;
+  bool fp32_moments;  // in fp32 also if the optimizer's are 8-bit: a table whose rows are looked up
 
   std::size_t size() const;
 };
@@ -62,16 +64,18 @@ struct KeyValueCache {
   std::size_t first = 0, rows = 0;
 };
 
-// What every call of a unit gets: the parameters of the part it runs, or of the whole unit. `tied` is the embedding's
-// table, or the tile of it that the call is about, where the head shares it; else empty.
+// What every call of a unit gets: the parameters of the part it runs, or of the whole unit. `shared` is the tensor that
+// it shares with another unit (Unit::shared), or the tile of it that the call is about; empty if there is none. Its
+// gradient goes to `shared_gradients`: all elements of the shared range, those past the tensor set to zero.
 struct Context {
   Batch batch;
   std::uint64_t micro_batch;  // g * W + rank: with scalars->first_micro_batch the global index
   const device::StepScalars* scalars;
   const std::byte* constants;  // what Model::fill_constants wrote
-  ParameterRange parameters, tied;
+  ParameterRange parameters, shared;
   device::View workspace;
   KeyValueCache cache = {};  // where RunShape::cache is above 0
+  GradientRange shared_gradients = {};
 
   bool one_row() const { return cache.rows == 1; }
 };
@@ -83,11 +87,39 @@ struct UnitBytes {
 
 // Elements [begin, end) of a unit's flat buffer that can be gathered, used and let go by themselves: the tile of a unit
 // that does not fit whole. Borders are multiples of kParameterAlignment and depend on the model's shapes alone.
-struct Part {
-  std::size_t begin, end;
+using Part = ElementRange;
+
+// A tensor that a unit uses and an earlier unit holds, as a decoder's that is tied to the embedding. The unit's
+// gradient of it is summed apart from the holder's and added to that once per step.
+struct SharedParameter {
+  std::string name;       // as the unit's own it would have this one; some files store the tensor under both
+  std::size_t unit;       // that holds it: its place in Model::units
+  std::size_t parameter;  // which of that unit's
+  ElementRange elements;  // of the holder's flat buffer: the tensor, rounded up to whole blocks of the gradient norm
+};
+class Unit;
+// Parameter `parameter` of units[unit], which starts at a whole block of the gradient norm.
+SharedParameter share(std::string name, std::span<const std::unique_ptr<Unit>> units, std::size_t unit,
+                      std::size_t parameter);
+
+// What a unit's calls read and write beside parameters and what they save.
+struct Ports {
+  bool input = true;                   // false: it makes y from the batch, and has no x and no dx
+  bool output_by_parts = false;        // every part writes some of y; else the last one writes all of it
+  bool parameters_in_backward = true;  // backward reads them
 };
 
-// What is gathered together: the embedding, a transformer block, the head. Knows nothing of ranks, shards or tiers.
+// What a call costs, for forecasts.
+struct Work {
+  double flops = 0, attention_flops = 0;  // of products; of attention, below the diagonal
+  double bytes = 0;                       // through memory, beside the products
+};
+enum class Pass : std::uint8_t { forward, backward };
+
+class LossUnit;
+
+// What is gathered together: the embedding, a transformer block, the head. Knows nothing of ranks, shards or tiers; who
+// plans and runs a step asks it, and knows no kind of unit.
 // x, y and their gradients are [tokens, hidden] in the compute dtype. Units are immutable and shared by micro-batches.
 // A call is made part by part, forward from the first part, backward from the last, always all of them with the same
 // workspace: so the arithmetic is the same whether the unit lies there whole or not.
@@ -99,9 +131,20 @@ class Unit {
   std::span<const Parameter> parameters() const { return parameters_; }
   // Elements of the flat buffer, before it is padded to equal shards; a multiple of kParameterAlignment.
   std::size_t size() const { return size_; }
+  const Ports& ports() const { return ports_; }
+  // The tensor of another unit that it uses, if any: one at most.
+  const std::optional<SharedParameter>& shared() const { return shared_; }
+  // Itself if the model ends here: its forward and backward are one call that gives a loss in place of y.
+  virtual const LossUnit* as_loss() const { return nullptr; }
+
   virtual UnitBytes bytes() const = 0;
   // Adds every library product of one micro-batch's forward and backward: the floor of a step's time.
   virtual void list_products(std::vector<device::ProductShape>& out) const = 0;
+  // What a pass over one micro-batch costs, of the parts that begin in elements [begin, end) of the flat buffer: all,
+  // or one of them. What belongs to no part's parameters is shared out evenly. The end may lie in the padding.
+  virtual Work work(Pass pass, const ElementRange& elements) const = 0;
+  // What those parts have of an amount that is shared out evenly.
+  double share_of(double amount, const ElementRange& elements) const;
 
   // Before the first step, in the lane that runs it: what libraries make once for a shape. Says what computes the
   // attention, where the unit has any.
@@ -111,26 +154,31 @@ class Unit {
   // Parts that a forward without y runs, from the first; the others only make y.
   virtual std::size_t saving_parts() const { return parts_.size(); }
 
-  // y from x (the embedding has no x). With an empty y only `saved` is wanted: the call recomputes. The last part
-  // writes y; the embedding's each write the rows they hold.
+  // y from x. With an empty y only `saved` is wanted: the call recomputes.
   virtual void forward(device::Lane&, const Context&, std::size_t part, device::ConstView x, device::View y,
                        device::View saved) const = 0;
   // dx and the gradient of every parameter of the part, rounded to the compute dtype; writes all but the gaps between
-  // parameters. dx may be dy. The embedding has no x and no dx.
+  // parameters. dx may be dy.
   virtual void backward(device::Lane&, const Context&, std::size_t part, device::ConstView x, device::ConstView saved,
                         device::ConstView dy, device::View dx, const GradientRange& gradients) const = 0;
 
  protected:
-  explicit Unit(std::string name) : name_(std::move(name)) {}
+  explicit Unit(std::string name, Ports ports = {}) : name_(std::move(name)), ports_(ports) {}
   // Lays the parameter behind those added before; returns its offset.
-  std::size_t add_parameter(std::string name, std::vector<std::int64_t> shape, bool decay, Init init);
+  std::size_t add_parameter(std::string name, std::vector<std::int64_t> shape, bool decay, Init init,
+                            bool fp32_moments = false);
   // What was added since the last part is the next one.
   void end_part();
   // A table [vocabulary, width], a part for each of its tiles (TableTiles).
-  std::size_t add_table(std::string name, const TableTiles& tiles, std::size_t width, Init init);
+  std::size_t add_table(std::string name, const TableTiles& tiles, std::size_t width, Init init,
+                        bool fp32_moments = false);
+  // Uses another unit's tensor; with nullopt none.
+  void use(std::optional<SharedParameter> shared) { shared_ = std::move(shared); }
 
  private:
   std::string name_;
+  Ports ports_;
+  std::optional<SharedParameter> shared_;
   std::vector<Parameter> parameters_;
   std::vector<Part> parts_;
   std::size_t size_ = 0;
@@ -140,27 +188,35 @@ class Unit {
 // gradients, the norm's gradient.
 enum class LossStep : std::uint8_t { norm, statistics, gradients, finish };
 
-// The last unit: final norm, output projection and loss, chunk by chunk, never all logits. Its first part is the norm;
-// the others, where the projection is not tied, the tiles of its table.
-class Head : public Unit {
+// A unit that ends in a loss. With the parameters and gradients of the whole unit it is one call; a unit that has a
+// large table may also offer the same arithmetic step by step, tile by tile.
+class LossUnit : public Unit {
  public:
-  // Adds the micro-batch's summed loss to *loss. With gradients: dx, the unit's gradients and, where the projection
-  // is tied, its gradient in tied_gradients (elements past the table are set to zero).
+  // Adds the micro-batch's summed loss to *loss. With dx: the unit's gradients, and those of what it shares.
   virtual void loss(device::Lane&, const Context&, device::ConstView x, device::ExactSum* loss, device::View dx,
-                    device::View gradients, device::View tied_gradients) const = 0;
+                    device::View gradients) const = 0;
   virtual std::size_t loss_workspace() const = 0;
+  // Of the call; `learns`: with gradients.
+  virtual Work loss_work(bool learns) const = 0;
   // Where RunShape::cache is above 0, with the workspace of loss(): fp32 logits [vocabulary] of the last row of x.
   virtual void logits(device::Lane&, const Context&, device::ConstView x, device::View logits) const;
 
-  // The same arithmetic step by step, tile by tile: `tile` counts those of the table, whose parameters (of the head or
-  // the tied embedding) and gradients are at hand; with the steps of the norm, its own. loss and dx: with `finish`;
-  // without dx there are no gradients, nor that step.
+  // Tiles of the table that the steps are about; 0: there are no steps. Each is a part: of this unit, behind its first
+  // part, which is the norm; or, if it shares a tensor, of the unit that holds that.
+  virtual std::size_t table_tiles() const { return 0; }
+  // `tile` counts those of the table, whose parameters (the unit's or the shared ones) and gradients are at hand; with
+  // the steps of the norm, its own. loss and dx: with `finish`; without dx there are no gradients, nor that step.
   // The workspace is the same in all steps.
   virtual void loss_step(device::Lane&, const Context&, LossStep step, std::size_t tile, device::ConstView x,
-                         device::ExactSum* loss, device::View dx, const GradientRange& gradients) const = 0;
-  virtual std::size_t tiled_loss_workspace() const = 0;
+                         device::ExactSum* loss, device::View dx, const GradientRange& gradients) const;
+  virtual std::size_t tiled_loss_workspace() const { return 0; }
+  // Of the step; of the table's, with so many elements of the table at hand.
+  virtual Work step_work(LossStep /*step*/, std::size_t /*elements*/) const { return {}; }
 
+  const LossUnit* as_loss() const final { return this; }
   UnitBytes bytes() const override { return {}; }
+  // loss_work(): forward is what it costs without gradients, backward what they add.
+  Work work(Pass pass, const ElementRange& elements) const override;
   void forward(device::Lane&, const Context&, std::size_t, device::ConstView, device::View,
                device::View) const override;
   void backward(device::Lane&, const Context&, std::size_t, device::ConstView, device::ConstView, device::ConstView,
@@ -170,14 +226,12 @@ class Head : public Unit {
   using Unit::Unit;
 };
 
-// A model prepared for one RunShape: units in forward order, embedding first, head last.
+// A model prepared for one RunShape: units in forward order, of which the last and no other ends in a loss.
 class Model {
  public:
   std::string family;  // config.json's model_type
   std::size_t vocabulary, hidden, max_positions;
-  std::size_t layers, heads, head_dim;
-  // Elements of the embedding unit's flat buffer, from its start, that the head shares; 0 where it is untied.
-  std::size_t tied_size = 0;
+  std::size_t heads, head_dim;
   std::vector<std::unique_ptr<Unit>> units;
   std::size_t constants_bytes = 0;
   // Tensor names that a checkpoint may hold and that are not parameters (causal masks, rotary tables): name endings.
@@ -188,10 +242,11 @@ class Model {
   virtual ~Model() = default;
   virtual void fill_constants(std::byte* constants) const = 0;
 
-  const Head& head() const;
+  const LossUnit& loss_unit() const;
   std::size_t parameters() const;  // their number
-  // 6 x parameters in products (the head once) + 12 x layers x heads x head_dim x seq.
-  double flops_per_token(std::size_t seq) const;
+  // Of the units' products, forward and backward, and of attention as if nothing were masked (Chowdhery et al. 2022).
+  // `tokens`: of the RunShape.
+  double flops_per_token(std::size_t tokens) const;
 };
 
 class Config;

@@ -161,14 +161,14 @@ class Calibration {
       for (const std::size_t width : options_.widths) {
         ReferenceBlock block(team_, {width, options_.batch, options_.seq, options_.vocabulary, dtype});
         const auto s = time(team_, {block.block(), block.products(), block.attention()});
-        machine_.products_gflop_per_s[t].push_back(block.product_flops() / s[1] / 1e9);
-        machine_.attention_gflop_per_s[t] = block.attention_flops() / s[2] / 1e9;
+        machine_.products_gflop_per_s[t].push_back(block.block_work().flops / s[1] / 1e9);
+        machine_.attention_gflop_per_s[t] = block.block_work().attention_flops / s[2] / 1e9;
         // At least a tenth: a difference of figures that are not exact.
-        machine_.elementwise_gb_per_s[t].push_back(block.block_bytes() / std::max(s[0] - s[1] - s[2], 0.1 * s[0]) /
+        machine_.elementwise_gb_per_s[t].push_back(block.block_work().bytes / std::max(s[0] - s[1] - s[2], 0.1 * s[0]) /
                                                    1e9);
         if (width != options_.widths[options_.widths.size() / 2]) continue;
         const auto h = time(team_, {block.head(), block.head_products()});
-        machine_.loss_gb_per_s[t] = block.head_bytes() / std::max(h[0] - h[1], 0.1 * h[0]) / 1e9;
+        machine_.loss_gb_per_s[t] = block.head_work().bytes / std::max(h[0] - h[1], 0.1 * h[0]) / 1e9;
       }
     }
   }

@@ -65,13 +65,14 @@ ReferenceBlock::ReferenceBlock(device::Lane& lane, const Shape& shape)
   };
   const auto bytes = [&](std::size_t size) { return memory_.take(size / sizeof(float) + 1, DType::fp32); };
   const models::Unit& block = *model_->units[1];
-  const models::Head& head = model_->head();
+  const models::LossUnit& head = model_->loss_unit();
   parameters_ = some(block.size(), t);
   gradients_ = some(block.size(), t);
   head_parameters_ = some(head.size(), t);
   head_gradients_ = some(head.size(), t);
-  table_ = some(model_->tied_size, t);
-  table_gradients_ = some(model_->tied_size, t);
+  const std::size_t table = head.shared()->elements.size();
+  table_ = some(table, t);
+  table_gradients_ = some(table, t);
   for (View* view : {&x_, &y_, &dy_, &dx_}) *view = some(n * d, t);
   const models::UnitBytes needs = block.bytes();
   saved_ = bytes(needs.saved);
@@ -123,21 +124,13 @@ Calls ReferenceBlock::calls_of(const std::vector<TimedProduct>& products) {
   return calls;
 }
 
-double ReferenceBlock::flops_of(const std::vector<TimedProduct>& products) {
-  double flops = 0;
-  for (const TimedProduct& p : products) {
-    const ProductShape& s = p.product.shape();
-    flops += 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
-  }
-  return flops;
-}
-
 models::Context ReferenceBlock::context(View parameters, View workspace) const {
   models::Context c{};
   c.batch = {tokens_.data(), labels_.data(), positions_.data()};
   c.scalars = &scalars_;
   c.parameters = {parameters};
-  c.tied = {table_};
+  c.shared = {table_};
+  c.shared_gradients = {table_gradients_};
   c.workspace = workspace;
   return c;
 }
@@ -171,21 +164,17 @@ Calls ReferenceBlock::attention() {
 
 Calls ReferenceBlock::head() {
   return {[this] {
-    model_->head().loss(lane_, context(head_parameters_, loss_workspace_), x_, &loss_, dx_, head_gradients_,
-                        table_gradients_);
+    model_->loss_unit().loss(lane_, context(head_parameters_, loss_workspace_), x_, &loss_, dx_, head_gradients_);
   }};
 }
 
-double ReferenceBlock::attention_flops() const {
-  return 7 * static_cast<double>(tokens_.size() * shape_.seq * model_->heads * model_->head_dim);
-}
-
-double ReferenceBlock::block_bytes() const {
-  return 3 * static_cast<double>(model_->units[1]->bytes().saved) + 2 * static_cast<double>(x_.bytes());
-}
-
-double ReferenceBlock::head_bytes() const {
-  return 12 * static_cast<double>(tokens_.size() * shape_.vocabulary);
+models::Work ReferenceBlock::block_work() const {
+  const models::Unit& block = *model_->units[1];
+  const models::ElementRange all{0, block.size()};
+  const models::Work forward = block.work(models::Pass::forward, all),
+                     backward = block.work(models::Pass::backward, all);
+  return {forward.flops + backward.flops, forward.attention_flops + backward.attention_flops,
+          forward.bytes + backward.bytes};
 }
 
 }  // namespace strata::launcher

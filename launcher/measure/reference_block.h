@@ -47,12 +47,9 @@ class ReferenceBlock {
   Calls head();
   Calls head_products() { return calls_of(head_products_); }
 
-  // As the planner counts them (runtime/plan/planner.cc), of the calls above.
-  double product_flops() const { return flops_of(products_); }
-  double head_product_flops() const { return flops_of(head_products_); }
-  double attention_flops() const;
-  double block_bytes() const;
-  double head_bytes() const;
+  // Of the calls above, as the units say it.
+  models::Work block_work() const;
+  models::Work head_work() const { return model_->loss_unit().loss_work(true); }
 
  private:
   struct TimedProduct {
@@ -61,7 +58,6 @@ class ReferenceBlock {
   };
   std::vector<TimedProduct> prepare(const models::Unit& unit);
   Calls calls_of(const std::vector<TimedProduct>& products);
-  static double flops_of(const std::vector<TimedProduct>& products);
   models::Context context(device::View parameters, device::View workspace) const;
 
   device::Lane& lane_;

@@ -70,7 +70,7 @@ TaskRunner::TaskRunner(const StepPlan& plan, const models::Model& model, const d
 
 void TaskRunner::run(const Task& task, std::size_t t) {
   Lane& lane = *lanes_[index(task.lane)];
-  const Role gradients = task.tied ? Role::tied_gradients : Role::gradients;
+  const Role gradients = task.shared ? Role::shared_gradients : Role::gradients;
   switch (task.kind) {
     case TaskKind::gather:
       return gather(task);
@@ -151,7 +151,12 @@ models::Context TaskRunner::context(const Task& task) const {
   c.scalars = &at<StepState>(buffers_.state)->scalars;
   if (buffers_.constants >= 0) c.constants = at<std::byte>(buffers_.constants);
   c.parameters = {storage_.view(task, Role::parameters, plan_.dtype), task.begin};
-  c.tied = {storage_.view(task, Role::tied, plan_.dtype), task.begin};
+  const bool tile = task.step.has_value();  // else what is shared is there whole
+  c.shared = {storage_.view(task, Role::shared_parameters, plan_.dtype), tile ? task.begin : 0};
+  if (const View gradients = storage_.view(task, Role::shared_gradients, plan_.dtype); gradients && !tile) {
+    const models::ElementRange& shared = plan_.layout.units[index(task.unit)].shared->elements;
+    c.shared_gradients = {gradients.sub(0, shared.size()), shared.begin};
+  }
   c.workspace = storage_.view(task, Role::workspace, DType::fp32);
   c.cache = {storage_.view(task, Role::cache, plan_.dtype), first_, rows_};
   return c;
@@ -190,15 +195,13 @@ void TaskRunner::loss(const Task& task) {
   Lane& lane = *lanes_[index(task.lane)];
   const std::size_t size = activations();
   if (rows_ > 0)
-    return model_.head().logits(lane, context(task), storage_.view(task, Role::x, plan_.dtype).sub(0, size),
-                                storage_.view(task, Role::logits, DType::fp32).sub(0, model_.vocabulary));
+    return model_.loss_unit().logits(lane, context(task), storage_.view(task, Role::x, plan_.dtype).sub(0, size),
+                                     storage_.view(task, Role::logits, DType::fp32).sub(0, model_.vocabulary));
   const View gradients = storage_.view(task, Role::gradients, plan_.dtype);
-  View tied = storage_.view(task, Role::tied_gradients, plan_.dtype);
-  if (tied) tied = tied.sub(0, plan_.layout.tied);
   View dx;  // none in a plan of forwards alone
   if (const View residual = storage_.view(task, Role::residual, plan_.dtype)) dx = residual.sub(0, size);
-  model_.head().loss(lane, context(task), storage_.view(task, Role::x, plan_.dtype).sub(0, size),
-                     &at<LossState>(buffers_.losses)->loss, dx, gradients, tied);
+  model_.loss_unit().loss(lane, context(task), storage_.view(task, Role::x, plan_.dtype).sub(0, size),
+                          &at<LossState>(buffers_.losses)->loss, dx, gradients);
   if (!dx) return;
   zero_gaps(task, gradients);
   count_nonfinite(lane, dx, at<LossState>(buffers_.losses)->nonfinite() + task.unit);
@@ -212,11 +215,11 @@ void TaskRunner::loss_step(const Task& task) {
   if (const View input = storage_.view(task, Role::x, plan_.dtype)) x = input.sub(0, size);
   if (const View residual = storage_.view(task, Role::residual, plan_.dtype)) dx = residual.sub(0, size);
   const View own = storage_.view(task, Role::gradients, plan_.dtype),
-             tied = storage_.view(task, Role::tied_gradients, plan_.dtype);
-  View gradients = own ? own : tied;
+             shared = storage_.view(task, Role::shared_gradients, plan_.dtype);
+  View gradients = own ? own : shared;
   if (gradients) gradients = gradients.sub(0, task.end - task.begin);
   device::ExactSum* loss = *task.step == models::LossStep::finish ? &at<LossState>(buffers_.losses)->loss : nullptr;
-  model_.head().loss_step(lane, context(task), *task.step, index(task.part), x, loss, dx, {gradients, task.begin});
+  model_.loss_unit().loss_step(lane, context(task), *task.step, index(task.part), x, loss, dx, {gradients, task.begin});
   if (own) zero_gaps(task, gradients);
   if (dx) count_nonfinite(lane, dx, at<LossState>(buffers_.losses)->nonfinite() + task.unit);
 }
@@ -236,13 +239,29 @@ void TaskRunner::backward(const Task& task) {
   zero_gaps(task, gradients);
 }
 
-// A sum buffer holds the rank's shard, or, where the optimizer is whole, everything with the shard in its place.
+const UnitLayout& TaskRunner::layout_of(const Task& task) const {
+  const UnitLayout& u = plan_.layout.units[index(task.unit)];
+  return task.shared ? plan_.layout.units[index(u.shared->unit)] : u;
+}
+
+comm::ShardedRange::Piece TaskRunner::shared_piece(const models::ElementRange& shared, const UnitLayout& holder) const {
+  return comm::ShardedRange{holder.shard, shared.begin, shared.end}.piece(rank_);
+}
+
+models::ElementRange TaskRunner::shared_of(const Task& task) const {
+  if (task.buffer(Role::shared_gradients) < 0) return {0, 0};
+  const UnitLayout& u = plan_.layout.units[index(task.unit)];
+  STRATA_CHECK_EQ(u.sharers.size(), 1u);
+  return plan_.layout.units[index(u.sharers[0])].shared->elements;
+}
+
+// A sum buffer holds the rank's shard, or, if the optimizer is whole, everything with the shard in its place; of what
+// is shared, the rank's piece.
 View TaskRunner::own_part(const Task& task) const {
-  const std::size_t unit = task.tied ? 0 : index(task.unit);
-  const UnitLayout& u = plan_.layout.units[unit];
-  if (task.tied) {
-    const comm::ShardedRange range{u.shard, 0, plan_.layout.tied};
-    return storage_.view(task, Role::tied_sum, DType::fp32).sub(0, range.piece(rank_).bytes());
+  const UnitLayout& u = layout_of(task);
+  if (task.shared) {
+    const models::ElementRange& shared = plan_.layout.units[index(task.unit)].shared->elements;
+    return storage_.view(task, Role::shared_sum, DType::fp32).sub(0, shared_piece(shared, u).bytes());
   }
   const View sum = storage_.view(task, Role::sum, DType::fp32);
   return plan_.sharded_optimizer() ? sum.sub(0, u.shard) : sum.sub(u.shard * index(rank_), u.shard);
@@ -250,12 +269,15 @@ View TaskRunner::own_part(const Task& task) const {
 
 void TaskRunner::reduce(const Task& task, std::size_t t) {
   Lane& lane = *lanes_[index(task.lane)];
-  const std::size_t shard = plan_.layout.units[task.tied ? 0 : index(task.unit)].shard, element = size_of(plan_.dtype);
+  const UnitLayout& layout = layout_of(task);
+  const std::size_t shard = layout.shard, element = size_of(plan_.dtype);
   const std::byte* gradients =
-      storage_.view(task, task.tied ? Role::tied_gradients : Role::gradients, plan_.dtype).data;
-  const View sum = storage_.view(task, task.tied ? Role::tied_sum : Role::sum, DType::fp32);
-  // The first element of the sum: the rank's shard, or, where the optimizer is whole, everything.
-  const std::size_t origin = task.tied || plan_.sharded_optimizer() ? shard * index(rank_) : 0;
+      storage_.view(task, task.shared ? Role::shared_gradients : Role::gradients, plan_.dtype).data;
+  const View sum = storage_.view(task, task.shared ? Role::shared_sum : Role::sum, DType::fp32);
+  // The first element of the sum: of the rank's piece of what is shared; of its shard, or, if the optimizer is whole,
+  // of everything.
+  std::size_t origin = plan_.sharded_optimizer() ? shard * index(rank_) : 0;
+  if (task.shared) origin = shared_piece(plan_.layout.units[index(task.unit)].shared->elements, layout).begin;
   auto& pieces = pieces_[t];
   if (plan_.ranks == 1) {
     pieces[0] = gradients;
@@ -274,11 +296,11 @@ void TaskRunner::reduce(const Task& task, std::size_t t) {
 }
 
 void TaskRunner::combine(const Task& task) {
-  const comm::ShardedRange range{plan_.layout.units[0].shard, 0, plan_.layout.tied};
-  const std::size_t size = range.piece(rank_).bytes();
-  if (size == 0) return;
-  add(*lanes_[index(task.lane)], storage_.view(task, Role::tied_sum, DType::fp32).sub(0, size),
-      own_part(task).sub(0, size));
+  const UnitLayout& u = plan_.layout.units[index(task.unit)];
+  const auto piece = shared_piece({task.begin, task.end}, u);
+  if (piece.bytes() == 0) return;
+  add(*lanes_[index(task.lane)], storage_.view(task, Role::shared_sum, DType::fp32).sub(0, piece.bytes()),
+      own_part(task).sub(piece.begin - u.shard * index(rank_), piece.bytes()));
 }
 
 void TaskRunner::norm(const Task& task) {
@@ -287,10 +309,15 @@ void TaskRunner::norm(const Task& task) {
   if (plan_.has_sums()) return gradient_square_sum(lane, own_part(task), {}, squares);
   const std::size_t size = plan_.layout.units[index(task.unit)].padded;
   const View gradients = storage_.view(task, Role::gradients, plan_.dtype);
-  const View tied = storage_.view(task, Role::tied_gradients, plan_.dtype);
-  const std::size_t shared = tied ? plan_.layout.tied : 0;
-  if (shared) gradient_square_sum(lane, tied.sub(0, shared), gradients.sub(0, shared), squares);
-  if (size > shared) gradient_square_sum(lane, gradients.sub(shared, size - shared), {}, squares);
+  const models::ElementRange shared = shared_of(task);
+  const auto alone = [&](std::size_t begin, std::size_t end) {
+    if (begin < end) gradient_square_sum(lane, gradients.sub(begin, end - begin), {}, squares);
+  };
+  alone(0, shared.begin);
+  if (shared.size())
+    gradient_square_sum(lane, storage_.view(task, Role::shared_gradients, plan_.dtype).sub(0, shared.size()),
+                        gradients.sub(shared.begin, shared.size()), squares);
+  alone(shared.end, size);
 }
 
 void TaskRunner::consensus(const Task& task) {
@@ -311,10 +338,10 @@ void TaskRunner::update(const Task& task) {
   const bool late = task.buffer(Role::pending) >= 0;
   const device::StepScalars* scalars =
       late ? at<device::StepScalars>(buffers_.pending) : &at<StepState>(buffers_.state)->scalars;
-  // All of them start at `begin`.
+  // All of them start at `begin`, but for the gradient of what another unit shares, which starts with that.
   const View sum = storage_.view(task, Role::sum, DType::fp32),
              gradients = storage_.view(task, Role::gradients, plan_.dtype);
-  const View tied = storage_.view(task, Role::tied_gradients, plan_.dtype);
+  const View others = storage_.view(task, Role::shared_gradients, plan_.dtype);
   const View master = storage_.view(task, Role::master, DType::fp32),
              parameters = storage_.view(task, Role::parameters, plan_.dtype);
   std::byte* moment1 = storage_.view(task, Role::moment1, DType::fp32).data;
@@ -323,15 +350,15 @@ void TaskRunner::update(const Task& task) {
   const bool copied = task.buffer(Role::parameters) != plan_.homes[index(task.unit)].parameters;
   const device::OnSkip on_skip = copied ? device::OnSkip::rewrite_parameter : device::OnSkip::leave_parameter;
   const UnitLayout& u = plan_.layout.units[index(task.unit)];
-  const std::size_t shared = tied ? plan_.layout.tied : 0;
+  const models::ElementRange shared = shared_of(task);
   const auto apply = [&](std::size_t from, std::size_t to, const Run& run) {
     if (from >= to) return;
     const std::size_t at = from - begin, n = to - from;
     ConstView first, second;
     if (sum) {
       first = sum.sub(at, n);
-    } else if (from < shared) {
-      first = tied.sub(at, n);
+    } else if (from >= shared.begin && from < shared.end) {
+      first = others.sub(from - std::max(begin, shared.begin), n);
       second = gradients.sub(at, n);
     } else {
       first = gradients.sub(at, n);
@@ -352,9 +379,10 @@ void TaskRunner::update(const Task& task) {
   };
   for (const Run& run : u.runs) {
     const std::size_t from = std::max(begin, run.begin), to = std::min(end, run.end);
-    // A tied weight's gradient has two parts up to the end of the shared range.
-    apply(from, std::min(to, shared), run);
-    apply(std::max(from, shared), to, run);
+    // The gradient of the shared range has two parts.
+    apply(from, std::min(to, shared.begin), run);
+    apply(std::max(from, shared.begin), std::min(to, shared.end), run);
+    apply(std::max(from, shared.end), to, run);
   }
 }
 

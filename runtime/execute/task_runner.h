@@ -45,8 +45,14 @@ class TaskRunner {
   T* at(int buffer) const {
     return reinterpret_cast<T*>(storage_.view(buffer, device::DType::fp32).data);
   }
-  // This rank's own part of a sum buffer, whole or shard, and of the tied weight's.
+  // Where the parameters lie whose gradient the task is about: its unit's or, if they are shared, their holder's.
+  const UnitLayout& layout_of(const Task& task) const;
+  // This rank's own part of a sum buffer, whole or shard.
   device::View own_part(const Task& task) const;
+  // What it owns of the elements that the unit shares with another.
+  comm::ShardedRange::Piece shared_piece(const models::ElementRange& shared, const UnitLayout& holder) const;
+  // Of which the task reads the gradient that another unit has.
+  models::ElementRange shared_of(const Task& task) const;
   void gather(const Task& task);
   void forward(const Task& task);
   void loss(const Task& task);

@@ -65,7 +65,7 @@ PlanRequest request_of(const Recipe& recipe, const models::Model& model, const m
   request.fast = recipe.training.reduce == Reduce::fast;
   request.vertical = vertical;
   request.prefetch = static_cast<int>(recipe.memory.prefetch);
-  request.segments = segments_of(recipe.training.recompute, model.layers);
+  request.segments = segments_of(recipe.training.recompute, model);
   request.algorithm = recipe.optimizer.algorithm();
   request.moments = recipe.optimizer.moment_format();
   request.tile_bytes = tile_bytes;

@@ -17,11 +17,7 @@ struct Stretch {
   bool own = false;
 };
 
-// Elements of a unit's flat buffer.
-struct ElementRange {
-  std::size_t begin, end;
-  std::size_t size() const { return end - begin; }
-};
+using models::ElementRange;
 
 // What one gather or upload brings: a unit (part -1), or a part of it.
 struct Piece {
@@ -43,10 +39,9 @@ class Draft {
   bool pending = false;
 
   int units() const { return static_cast<int>(model.units.size()); }
-  int head() const { return units() - 1; }
+  int last() const { return units() - 1; }
   bool single() const { return request.ranks == 1; }
   bool fp32() const { return request.shape.dtype == device::DType::fp32; }
-  bool tied() const { return plan.layout.tied > 0; }
   const UnitLayout& layout(int unit) const { return plan.layout.units[static_cast<std::size_t>(unit)]; }
   const models::Unit& unit(int i) const { return *model.units[static_cast<std::size_t>(i)]; }
   std::size_t part_size(int unit) const { return plan.part_size(static_cast<std::size_t>(unit)); }

@@ -29,18 +29,19 @@ void Fetches::find(const std::vector<Visit>& visits, const Tiling& tiling) {
   hops_before_.resize(visits.size());
   releases_after_.resize(visits.size());
   if (resident()) return;
-  const bool throughout = d_.tied() && !tiling.tiled(0);
   std::vector<std::vector<int>> needs(present_.size());
   for (int v = 0; v < n; ++v) {
     const Visit& visit = visits[at(v)];
-    if (visit.needs_parameters) needs[index({visit.unit, visit.part})].push_back(v);
-    if (throughout && visit.unit == d_.head()) needs[index({0, -1})].push_back(v);
+    if (!visit.needs_parameters) continue;
+    needs[index({visit.unit, visit.part})].push_back(v);
+    const auto& shared = d_.layout(visit.unit).shared;
+    if (shared && !tiling.tiled(shared->unit)) needs[index({shared->unit, -1})].push_back(v);
   }
   for (int unit = 0; unit < d_.units(); ++unit)
     for (int part = -1; part < static_cast<int>(d_.unit(unit).parts().size()); ++part) {
       const auto& when = needs[index({unit, part})];
       const int ahead = part < 0 ? d_.request.prefetch : std::min(d_.request.prefetch, 1);
-      const bool stays = throughout && unit == 0;
+      const bool stays = !d_.layout(unit).sharers.empty() && !tiling.tiled(unit);
       for (std::size_t i = 0; i < when.size(); ++i) {
         const bool held = i > 0 && (stays || when[i] - ahead <= when[i - 1] + 1);
         if (!held) add({unit, part}, when[i], when[i] - ahead);

@@ -17,7 +17,8 @@ class Fetches {
 
   // Which pieces are fetched before each visit and which end after it: a unit is held as long as it is needed within
   // the next `prefetch` visits, so that at most prefetch + 1 are; a part no longer than to the next visit, so that at
-  // most two are. A tied embedding that is fetched whole is held throughout. Each tier looks one visit further ahead.
+  // most two are. What other units share is held from the first visit of any of them to the last, if it is fetched
+  // whole. Each tier looks one visit further ahead.
   void find(const std::vector<Visit>& visits, const Tiling& tiling);
 
   // Adds what is fetched before a visit; lets go what it was the last to need.

@@ -18,68 +18,70 @@ std::size_t up(std::size_t n, std::size_t multiple) {
 
 }  // namespace
 
-Gradients::Gradients(Draft& draft, int table_tiles)
+Gradients::Gradients(Draft& draft)
     : d_(draft),
       has_sums_(draft.plan.has_sums()),
-      sums_(at(draft.units())),
-      whole_(at(draft.units()), -1),
-      tied_local_sums_(at(table_tiles) + 1, -1) {
-  int pieces = 0;
+      sums_(2 * at(draft.units())),
+      local_sums_(sums_.size()),
+      whole_(at(draft.units()), -1) {
+  if (d_.request.forward_only) return;
   for (int unit = 0; unit < d_.units(); ++unit) {
-    first_piece_.push_back(pieces);
-    pieces += static_cast<int>(d_.unit(unit).parts().size()) + 1;
-    if (d_.request.forward_only) continue;
     // ZeRO-1 holds the whole gradient; a rank alone has nothing to share.
     if (d_.plan.sharded_optimizer() && !d_.request.placement.gradients.sharded && !away())
       whole_[at(unit)] = d_.add_buffer(d_.text_of("gradients of", {unit, -1}), Kind::gradients, Tier::device,
                                        d_.layout(unit).padded * d_.element, true);
-    if (d_.plan.cyclic) make_home(unit, false);
+    if (d_.plan.cyclic) make_home({unit});
   }
-  local_sums_.assign(at(pieces), -1);
-  if (d_.plan.cyclic && d_.tied() && !has_sums_) make_home(0, true);
+  for (int unit = 0; unit < d_.units(); ++unit)
+    if (d_.plan.cyclic && d_.layout(unit).shared && !has_sums_) make_home({unit, true});
 }
 
-std::size_t Gradients::sum_bytes(int unit, bool tied) const {
-  if (has_sums_) return (tied ? tied_part() : d_.part_size(unit)) * sizeof(float);
-  return (tied ? d_.plan.layout.tied : d_.layout(unit).padded) * d_.element;
+const UnitLayout& Gradients::layout_of(const Owner& owner) const {
+  return d_.layout(owner.shared ? d_.layout(owner.unit).shared->unit : owner.unit);
 }
 
-// Rank 0's piece of the tied range is the largest: every rank's buffers have its size.
-std::size_t Gradients::tied_part() const {
-  return Draft::pieces_of({0, d_.plan.layout.tied}, d_.layout(0).shard, d_.request.ranks).of_rank0;
+std::size_t Gradients::sum_bytes(const Owner& owner) const {
+  if (has_sums_) return (owner.shared ? shared_part(owner.unit) : d_.part_size(owner.unit)) * sizeof(float);
+  return (owner.shared ? d_.layout(owner.unit).shared->elements.size() : d_.layout(owner.unit).padded) * d_.element;
 }
 
-std::string Gradients::name_of(int unit, bool tied) const {
-  const char* what = has_sums_ ? "sum" : "gradients";
-  return tied ? fmt::format("{} of the tied head", what) : fmt::format("{} of {}", what, d_.unit(unit).name());
+// Every rank's buffers have the size of the largest piece.
+std::size_t Gradients::shared_part(int unit) const {
+  return Draft::pieces_of(d_.layout(unit).shared->elements, layout_of({unit, true}).shard, d_.request.ranks).most;
 }
 
-int Gradients::make_home(int unit, bool tied) {
-  Sum& sum = sum_of(unit, tied);
-  const bool whole_cycle = d_.plan.cyclic && !(tied && has_sums_);  // a tied sum ends in the embedding's
-  sum.home = d_.add_buffer(name_of(unit, tied), Kind::gradients, d_.plan.placement.gradients.tier,
-                           sum_bytes(unit, tied), whole_cycle);
+std::string Gradients::name_of(const Owner& owner) const {
+  return fmt::format("{} of {}{}", has_sums_ ? "sum" : "gradients", owner.shared ? "what is shared by " : "",
+                     d_.unit(owner.unit).name());
+}
+
+int Gradients::make_home(const Owner& owner) {
+  Sum& sum = sum_of(owner);
+  const bool whole_cycle = d_.plan.cyclic && !(owner.shared && has_sums_);  // a shared sum ends in the holder's
+  sum.home =
+      d_.add_buffer(name_of(owner), Kind::gradients, d_.plan.placement.gradients.tier, sum_bytes(owner), whole_cycle);
   if (!away()) sum.window = sum.home;
   return sum.home;
 }
 
 void Gradients::write(Task& task, const Piece& piece, const ElementRange& range) {
-  int buffer = whole_[at(piece.unit)];
-  if (buffer < 0 && !has_sums_) buffer = sums_[at(piece.unit)].window;
-  if (buffer < 0)
-    buffer = d_.add_buffer(d_.text_of("gradients of", piece), Kind::gradients, Tier::device, range.size() * d_.element,
-                           false);
-  Draft::use(task, buffer, Role::gradients, Access::write);
-  produced_.push_back({piece, range, task.micro_batch, buffer, false});
+  add({piece, range, task.micro_batch, whole_[at(piece.unit)], false}, task);
 }
 
-void Gradients::write_tied(Task& task, int tile, const ElementRange& range) {
-  int buffer = has_sums_ ? -1 : tied_sum_.window;
-  if (buffer < 0)
-    buffer =
-        d_.add_buffer("gradients of the tied head", Kind::gradients, Tier::device, range.size() * d_.element, false);
-  Draft::use(task, buffer, Role::tied_gradients, Access::write);
-  produced_.push_back({{d_.head(), tile}, range, task.micro_batch, buffer, true});
+void Gradients::write_shared(Task& task, const Piece& piece, const ElementRange& range) {
+  add({piece, range, task.micro_batch, -1, true}, task);
+}
+
+void Gradients::add(Produced p, Task& task) {
+  if (p.gradients < 0 && !has_sums_) p.gradients = sum_of(p.owner()).window;
+  if (p.gradients < 0) {
+    const std::string& unit = d_.unit(p.piece.unit).name();
+    p.gradients =
+        d_.add_buffer(p.shared ? "gradients of what is shared by " + unit : d_.text_of("gradients of", p.piece),
+                      Kind::gradients, Tier::device, p.range.size() * d_.element, false);
+  }
+  Draft::use(task, p.gradients, p.shared ? Role::shared_gradients : Role::gradients, Access::write);
+  produced_.push_back(p);
 }
 
 void Gradients::before_call(int unit) {
@@ -87,8 +89,8 @@ void Gradients::before_call(int unit) {
   const auto in_it = [&](const Produced& p) { return p.gradients == whole_[at(unit)]; };
   if (std::any_of(pending_.begin(), pending_.end(), in_it)) reduce_pending();
   if (!away() || !has_sums_) return;
-  open(unit, false);
-  if (unit == d_.head() && d_.tied()) open(unit, true);
+  open({unit});
+  if (d_.layout(unit).shared) open({unit, true});
 }
 
 void Gradients::after_call(bool last) {
@@ -99,7 +101,7 @@ void Gradients::after_call(bool last) {
 
 void Gradients::finish() {
   reduce_pending();
-  for (const Sum& sum : sums_) STRATA_CHECK(sum.complete);
+  for (int unit = 0; unit < d_.units(); ++unit) STRATA_CHECK(sum_of({unit}).complete);
 }
 
 void Gradients::reduce_pending() {
@@ -107,54 +109,52 @@ void Gradients::reduce_pending() {
     if (has_sums_) {
       reduce(p);
     } else {
-      Sum& sum = sum_of(p.piece.unit, p.tied);
+      Sum& sum = sum_of(p.owner());
       sum.window = p.gradients;
       sum.newest = 0;
-      open_.emplace_back(p.piece.unit, p.tied);
+      open_.push_back(p.owner());
     }
     if (!p.last && has_sums_) continue;
-    for (const auto& [unit, tied] : open_) close(unit, tied);
+    for (const Owner& owner : open_) close(owner);
     open_.clear();
   }
   pending_.clear();
 }
 
-void Gradients::open(int unit, bool tied) {
-  Sum& sum = sum_of(unit, tied);
+void Gradients::open(const Owner& owner) {
+  Sum& sum = sum_of(owner);
   if (sum.window >= 0 || sum.home < 0 || sum.newest < 0) return;
-  sum.window = d_.bring({d_.whole(sum.home)}, Tier::device, unit, name_of(unit, tied), Kind::gradients)[0].buffer;
+  sum.window = d_.bring({d_.whole(sum.home)}, Tier::device, owner.unit, name_of(owner), Kind::gradients)[0].buffer;
 }
 
-void Gradients::close(int unit, bool tied) {
-  Sum& sum = sum_of(unit, tied);
+void Gradients::close(const Owner& owner) {
+  Sum& sum = sum_of(owner);
   if (sum.window < 0) return;  // `fast`: nothing has been reduced yet
-  if (sum.newest == d_.request.accumulation - 1 && !tied) complete(unit);
+  if (sum.newest == d_.request.accumulation - 1 && !owner.shared) complete(owner.unit);
   if (!away()) return;
-  if (sum.home < 0) make_home(unit, tied);
-  d_.put({d_.whole(sum.window)}, {d_.whole(sum.home)}, unit, name_of(unit, tied));
+  if (sum.home < 0) make_home(owner);
+  d_.put({d_.whole(sum.window)}, {d_.whole(sum.home)}, owner.unit, name_of(owner));
   sum.window = -1;
 }
 
-// What has to happen to a sum when no micro-batch is to come.
+// What has to happen to a sum when no micro-batch is to come. Those of the units that share some of its parameters are
+// complete: they come behind it in forward, so before it in backward.
 void Gradients::complete(int unit) {
-  Sum& sum = sums_[at(unit)];
+  Sum& sum = sum_of({unit});
   sum.complete = true;
-  const bool both = unit == 0 && d_.tied();
-  int tied = tied_sum_.window;
-  if (both && tied < 0)
-    tied = d_.bring({d_.whole(tied_sum_.home)}, Tier::device, unit, name_of(0, true), Kind::gradients)[0].buffer;
-  if (both && has_sums_) {
-    Task& task = d_.add_task(TaskKind::combine, LaneId::reduce, 0, -1);
-    Draft::use(task, tied, Role::tied_sum, Access::read);
-    Draft::use(task, sum.window, Role::sum, Access::update);
-    task.cost.bytes = static_cast<double>(tied_part() * 12);
+  std::vector<int> shared;
+  for (const int sharer : d_.layout(unit).sharers) {
+    shared.push_back(brought({sharer, true}, unit));
+    if (has_sums_) combine(unit, sharer, shared.back());
   }
   Task& norm = d_.add_task(TaskKind::norm, LaneId::reduce, unit, -1);
   Draft::use(norm, sum.window, has_sums_ ? Role::sum : Role::gradients, Access::read);
-  if (both && !has_sums_) Draft::use(norm, tied, Role::tied_gradients, Access::read);
-  Draft::use(norm, d_.squares, Role::squares, Access::update);
   norm.cost.bytes = static_cast<double>(has_sums_ ? d_.layout(unit).shard * 4 : d_.layout(unit).padded * d_.element);
-  if (both && !has_sums_) norm.cost.bytes += static_cast<double>(d_.plan.layout.tied * d_.element);
+  for (std::size_t i = 0; i < shared.size() && !has_sums_; ++i) {
+    Draft::use(norm, shared[i], Role::shared_gradients, Access::read);
+    norm.cost.bytes += static_cast<double>(d_.layout(d_.layout(unit).sharers[i]).shared->elements.size() * d_.element);
+  }
+  Draft::use(norm, d_.squares, Role::squares, Access::update);
   if (!has_sums_ || d_.plan.sharded_optimizer() || d_.single()) return;
   Task& sums = d_.add_task(TaskKind::gather_sums, LaneId::reduce, unit, -1);
   Draft::use(sums, sum.window, Role::sum, Access::update);
@@ -162,9 +162,28 @@ void Gradients::complete(int unit) {
   d_.count_all_gather(sums, sizeof(float));
 }
 
+// A gradient of shared parameters on the device, for their holder's task.
+int Gradients::brought(const Owner& owner, int holder) {
+  const Sum& sum = sum_of(owner);
+  if (sum.window >= 0) return sum.window;
+  return d_.bring({d_.whole(sum.home)}, Tier::device, holder, name_of(owner), Kind::gradients)[0].buffer;
+}
+
+void Gradients::combine(int unit, int sharer, int shared_sum) {
+  const ElementRange& range = d_.layout(sharer).shared->elements;
+  Task& task = d_.add_task(TaskKind::combine, LaneId::reduce, unit, -1);
+  task.begin = range.begin;
+  task.end = range.end;
+  Draft::use(task, shared_sum, Role::shared_sum, Access::read);
+  Draft::use(task, sum_of({unit}).window, Role::sum, Access::update);
+  task.cost.bytes = static_cast<double>(shared_part(sharer) * 12);
+}
+
 bool Gradients::accumulate(const Produced& p) {
-  int& local = p.tied ? tied_local_sums_[at(p.piece.part + 1)]
-                      : local_sums_[at(first_piece_[at(p.piece.unit)] + p.piece.part + 1)];
+  auto& locals = local_sums_[index(p.owner())];
+  const auto place = at(p.piece.part + 1);
+  if (locals.size() <= place) locals.resize(place + 1, -1);
+  int& local = locals[place];
   const bool starts = local < 0;
   if (starts)
     local =
@@ -174,10 +193,10 @@ bool Gradients::accumulate(const Produced& p) {
     task.part = p.piece.part;
     task.begin = p.range.begin;
     task.end = p.range.end;
-    task.tied = p.tied;
+    task.shared = p.shared;
     task.first = starts;
     task.cost.bytes = static_cast<double>(p.range.size() * (d_.element + 8));
-    Draft::use(task, p.gradients, p.tied ? Role::tied_gradients : Role::gradients, of_gradient);
+    Draft::use(task, p.gradients, p.shared ? Role::shared_gradients : Role::gradients, of_gradient);
     Draft::use(task, local, Role::local_sum, of_sum);
   };
   add(TaskKind::accumulate, p.micro_batch, Access::read, starts ? Access::write : Access::update);
@@ -187,28 +206,27 @@ bool Gradients::accumulate(const Produced& p) {
 }
 
 void Gradients::reduce(const Produced& p) {
-  const int unit = p.piece.unit;
-  const auto entry = std::pair{unit, p.tied};
-  if (std::find(open_.begin(), open_.end(), entry) == open_.end()) open_.push_back(entry);
-  Sum& sum = sum_of(unit, p.tied);
+  const Owner owner = p.owner();
+  if (std::find(open_.begin(), open_.end(), owner) == open_.end()) open_.push_back(owner);
+  Sum& sum = sum_of(owner);
   if (d_.plan.fast && !accumulate(p)) return;
   const bool starts = sum.newest < 0;
   sum.newest = p.micro_batch;
   if (sum.window < 0)
-    sum.window = d_.add_buffer(name_of(unit, p.tied), Kind::gradients, Tier::device, sum_bytes(unit, p.tied), false);
-  Task& task = d_.add_task(TaskKind::reduce, LaneId::reduce, unit, p.micro_batch);
+    sum.window = d_.add_buffer(name_of(owner), Kind::gradients, Tier::device, sum_bytes(owner), false);
+  Task& task = d_.add_task(TaskKind::reduce, LaneId::reduce, owner.unit, p.micro_batch);
   task.part = p.piece.part;
   task.begin = p.range.begin;
   task.end = p.range.end;
-  task.tied = p.tied;
+  task.shared = p.shared;
   task.first = d_.plan.fast || p.micro_batch == 0;
   // Every rank's pieces of what this rank owns, onto its sum.
   task.cost.bytes = static_cast<double>(p.range.size() * d_.element + p.range.size() * 8 / at(d_.request.ranks));
-  Draft::use(task, p.gradients, p.tied ? Role::tied_gradients : Role::gradients, Access::read);
+  Draft::use(task, p.gradients, p.shared ? Role::shared_gradients : Role::gradients, Access::read);
   if (!d_.single()) {
     // A part may lie in one rank's shard, which then receives it from everyone: it travels bit by bit, so that what
     // is received at once is no more than the part.
-    const std::size_t ranks = at(d_.request.ranks), shard = d_.layout(p.tied ? 0 : unit).shard;
+    const std::size_t ranks = at(d_.request.ranks), shard = layout_of(owner).shard;
     task.at_once = p.piece.part < 0 ? p.range.size() : up(p.range.size(), ranks * kShardAlignment) / ranks;
     Draft::use(task,
                d_.add_buffer(d_.text_of("staging of", p.piece), Kind::staging, Tier::device,
@@ -218,17 +236,23 @@ void Gradients::reduce(const Produced& p) {
     d_.plan.comm_bytes.all_to_all += (p.range.size() - pieces.of_rank0) * d_.element;
     task.cost.sent_bytes = static_cast<double>((p.range.size() - pieces.least) * d_.element);
   }
-  Draft::use(task, sum.window, p.tied ? Role::tied_sum : Role::sum, starts ? Access::write : Access::update);
+  Draft::use(task, sum.window, p.shared ? Role::shared_sum : Role::sum, starts ? Access::write : Access::update);
 }
 
 std::vector<Gradients::Source> Gradients::of(int unit, std::size_t begin, std::size_t end) const {
-  const auto place = [](const Sum& sum) { return sum.home >= 0 ? sum.home : sum.window; };
-  const Sum& sum = sums_[at(unit)];
-  if (has_sums_) return {{Role::sum, {place(sum), begin * sizeof(float), (end - begin) * sizeof(float)}}};
-  std::vector<Source> sources{{Role::gradients, {place(sum), begin * d_.element, (end - begin) * d_.element}}};
-  const std::size_t shared = unit == 0 ? std::min(end, d_.plan.layout.tied) : 0;
-  if (begin < shared)
-    sources.push_back({Role::tied_gradients, {place(tied_sum_), begin * d_.element, (shared - begin) * d_.element}});
+  const auto place = [&](const Owner& owner) {
+    const Sum& sum = sums_[index(owner)];
+    return sum.home >= 0 ? sum.home : sum.window;
+  };
+  if (has_sums_) return {{Role::sum, {place({unit}), begin * sizeof(float), (end - begin) * sizeof(float)}}};
+  std::vector<Source> sources{{Role::gradients, {place({unit}), begin * d_.element, (end - begin) * d_.element}}};
+  for (const int sharer : d_.layout(unit).sharers) {
+    const ElementRange& shared = d_.layout(sharer).shared->elements;
+    const std::size_t from = std::max(begin, shared.begin), to = std::min(end, shared.end);
+    if (from < to)
+      sources.push_back({Role::shared_gradients,
+                         {place({sharer, true}), (from - shared.begin) * d_.element, (to - from) * d_.element}});
+  }
   return sources;
 }
 

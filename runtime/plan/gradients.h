@@ -11,11 +11,12 @@ namespace strata::runtime {
 // before they leave.
 class Gradients {
  public:
-  explicit Gradients(Draft& draft, int table_tiles);
+  explicit Gradients(Draft& draft);
 
-  // A buffer for the gradient that the task writes: of a unit or part, or of the tied weight or a tile of it.
+  // A buffer for the gradient that the task writes: of a unit or part; or of what the unit shares with another, whole
+  // or a tile of it (piece.part), whose elements lie in the holder's buffer.
   void write(Task& task, const Piece& piece, const ElementRange& range);
-  void write_tied(Task& task, int tile, const ElementRange& range);
+  void write_shared(Task& task, const Piece& piece, const ElementRange& range);
 
   // Before a call that writes gradients of the unit is added.
   void before_call(int unit);
@@ -33,13 +34,21 @@ class Gradients {
   std::vector<Source> of(int unit, std::size_t begin, std::size_t end) const;
 
  private:
+  // Whose gradient: of a unit's own parameters, or of those that it shares.
+  struct Owner {
+    int unit;
+    bool shared = false;
+    bool operator==(const Owner&) const = default;
+  };
   struct Produced {
-    Piece piece;  // of the head, by tiles of the table, where tied
+    Piece piece;
     ElementRange range;
     int micro_batch, gradients;
-    bool tied, last = false;  // last: of its unit's visits for now
+    bool shared, last = false;  // last: of its unit's visits for now
+
+    Owner owner() const { return {piece.unit, shared}; }
   };
-  // The accumulated gradient of a unit, or the head's of the tied weight: the sum, or the rounded gradient itself.
+  // An accumulated gradient: the sum, or the rounded gradient itself.
   struct Sum {
     int window = -1;  // where it lies on the device; -1: it does not
     int home = -1;    // where it lives otherwise; -1: nowhere yet
@@ -48,14 +57,21 @@ class Gradients {
   };
 
   bool away() const { return d_.plan.placement.gradients.tier != Tier::device; }
-  Sum& sum_of(int unit, bool tied) { return tied ? tied_sum_ : sums_[static_cast<std::size_t>(unit)]; }
-  std::size_t sum_bytes(int unit, bool tied) const;
-  std::size_t tied_part() const;
-  std::string name_of(int unit, bool tied) const;
-  int make_home(int unit, bool tied);
-  void open(int unit, bool tied);
-  void close(int unit, bool tied);
+  static std::size_t index(const Owner& o) { return 2 * static_cast<std::size_t>(o.unit) + (o.shared ? 1 : 0); }
+  Sum& sum_of(const Owner& owner) { return sums_[index(owner)]; }
+  // Of the flat buffer that the gradient's elements lie in, which is the holder's of what is shared.
+  const UnitLayout& layout_of(const Owner& owner) const;
+  std::size_t sum_bytes(const Owner& owner) const;
+  // Elements of the shared range that a rank owns, at most.
+  std::size_t shared_part(int unit) const;
+  std::string name_of(const Owner& owner) const;
+  void add(Produced produced, Task& task);
+  int make_home(const Owner& owner);
+  void open(const Owner& owner);
+  void close(const Owner& owner);
   void complete(int unit);
+  int brought(const Owner& owner, int holder);
+  void combine(int unit, int sharer, int shared_sum);
   void reduce_pending();
   void reduce(const Produced& p);
   // `fast`: onto the local sum; true where that is complete and lies, rounded, in p's buffer.
@@ -63,13 +79,11 @@ class Gradients {
 
   Draft& d_;
   const bool has_sums_;
-  std::vector<Sum> sums_;  // by unit
-  Sum tied_sum_;
-  std::vector<int> whole_;                     // by unit: ZeRO-1's whole wire gradient; -1: none
-  std::vector<int> first_piece_, local_sums_;  // by unit; by piece
-  std::vector<int> tied_local_sums_;           // whole, then by tile
-  std::vector<Produced> pending_, produced_;   // of the call before, of this one
-  std::vector<std::pair<int, bool>> open_;     // sums whose windows are open: unit, tied
+  std::vector<Sum> sums_;                     // by owner
+  std::vector<std::vector<int>> local_sums_;  // by owner: whole, then by part or tile
+  std::vector<int> whole_;                    // by unit: ZeRO-1's whole wire gradient; -1: none
+  std::vector<Produced> pending_, produced_;  // of the call before, of this one
+  std::vector<Owner> open_;                   // whose sums' windows are open
 };
 
 }  // namespace strata::runtime

@@ -9,30 +9,40 @@ namespace {
 
 using device::MomentFormat;
 
-MomentFormat format_of(const models::Parameter& parameter, std::size_t unit, MomentFormat wanted) {
+MomentFormat format_of(const models::Parameter& parameter, MomentFormat wanted) {
   constexpr std::size_t kSmall = 4096;
-  const bool stays = unit == 0 || parameter.shape.size() < 2 || parameter.size() < kSmall;
+  const bool stays = parameter.fp32_moments || parameter.shape.size() < 2 || parameter.size() < kSmall;
   return wanted == MomentFormat::block8 && stays ? MomentFormat::fp32 : wanted;
 }
 
 }  // namespace
 
 Layout make_layout(const models::Model& model, int ranks, MomentFormat moments) {
-  Layout layout{ranks, {}, model.tied_size};
+  Layout layout{ranks, {}};
   const auto w = static_cast<std::size_t>(ranks);
+  std::vector<std::size_t> used;
+  for (const auto& unit : model.units) used.push_back(unit->size());
+  // What is shared is rounded up to whole blocks, which must lie inside.
+  for (const auto& unit : model.units)
+    if (const auto& shared = unit->shared()) used[shared->unit] = std::max(used[shared->unit], shared->elements.end);
   for (const auto& unit : model.units) {
     const std::size_t number = layout.units.size();
     UnitLayout& u = layout.units.emplace_back();
     u.size = unit->size();
-    // The tied range is rounded up to whole blocks and must lie inside.
-    const std::size_t used = number == 0 ? std::max(u.size, model.tied_size) : u.size;
-    u.shard = (used + w * kShardAlignment - 1) / (w * kShardAlignment) * kShardAlignment;
+    u.shard = (used[number] + w * kShardAlignment - 1) / (w * kShardAlignment) * kShardAlignment;
     u.padded = u.shard * w;
     u.moments = moments;
     const auto parameters = unit->parameters();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const models::Parameter& p = parameters[i];
-      u.runs.push_back({p.offset, p.offset + p.size(), i, p.decay, format_of(p, number, moments)});
+      u.runs.push_back({p.offset, p.offset + p.size(), i, p.decay, format_of(p, moments)});
+    }
+    if (const auto& shared = unit->shared()) {
+      STRATA_CHECK_LT(shared->unit, number);  // whose backward comes later: its gradient waits for those of sharers
+      STRATA_CHECK_EQ(shared->elements.begin % kShardAlignment, 0u);
+      STRATA_CHECK_EQ(shared->elements.end % kShardAlignment, 0u);
+      u.shared = {static_cast<int>(shared->unit), shared->elements};
+      layout.units[shared->unit].sharers.push_back(static_cast<int>(number));
     }
   }
   return layout;

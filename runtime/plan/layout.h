@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "device/numeric/moment_format.h"
@@ -28,6 +29,13 @@ struct UnitLayout {
   std::size_t shard;
   std::vector<Run> runs;         // in order; what lies between them holds zeros
   device::MomentFormat moments;  // the recipe's: of the blocks that no run reaches
+  // Elements of another unit's buffer that this one shares, whole blocks of it; and the units that share some of its.
+  struct Shared {
+    int unit;
+    models::ElementRange elements;
+  };
+  std::optional<Shared> shared = {};
+  std::vector<int> sharers = {};
 
   // Bytes of one moment of elements [begin, end), whole blocks: each has the format of the run that it belongs to. A
   // rank's moments lie one behind the other, so this is also how far from its first block's a block's moments lie.
@@ -42,10 +50,9 @@ struct UnitLayout {
 struct Layout {
   int ranks;
   std::vector<UnitLayout> units;
-  std::size_t tied;  // elements of unit 0 that the head shares
 };
-// Of 8-bit moments the embeddings' and small tensors' (biases, gains, fewer than 4,096 elements) stay in fp32, as in
-// "8-bit Optimizers via Block-wise Quantization" (Dettmers et al. 2022).
+// Of 8-bit moments small tensors' (biases, gains, fewer than 4,096 elements) and those of parameters that say so stay
+// in fp32, as in "8-bit Optimizers via Block-wise Quantization" (Dettmers et al. 2022).
 Layout make_layout(const models::Model& model, int ranks, device::MomentFormat moments = device::MomentFormat::fp32);
 
 }  // namespace strata::runtime

@@ -38,7 +38,7 @@ int Task::buffer(Role role) const {
 std::string name_of(const Task& task, const models::Model& model) {
   std::string name{kTaskNames[static_cast<std::size_t>(task.kind)]};
   if (task.unit >= 0) name += " " + model.units[static_cast<std::size_t>(task.unit)]->name();
-  if (task.tied) name += " (tied)";
+  if (task.shared) name += " (tied)";
   if (task.step) {
     constexpr std::array<std::string_view, 4> kSteps = {"norm", "statistics", "gradients", "norm's gradients"};
     name += fmt::format(", {}", kSteps[static_cast<std::size_t>(*task.step)]);
@@ -65,15 +65,16 @@ class Hash {
 };
 
 void add(Hash& hash, const Layout& layout) {
-  hash << layout.ranks << layout.tied << layout.units.size();
+  hash << layout.ranks << layout.units.size();
   for (const UnitLayout& unit : layout.units) {
     hash << unit.size << unit.padded << unit.shard << unit.runs.size();
+    if (unit.shared) hash << unit.shared->unit << unit.shared->elements.begin << unit.shared->elements.end;
     for (const Run& run : unit.runs) hash << run.begin << run.end << run.parameter << run.decay << run.moments;
   }
 }
 
 void add(Hash& hash, const Task& task) {
-  hash << task.kind << task.lane << task.unit << task.micro_batch << task.tied << task.first << task.pending
+  hash << task.kind << task.lane << task.unit << task.micro_batch << task.shared << task.first << task.pending
        << task.late;
   hash << task.part << (task.step ? static_cast<int>(*task.step) : -1) << task.begin << task.end << task.at_once;
   hash << task.uses.size();

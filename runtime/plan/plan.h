@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -29,12 +30,12 @@ enum class TaskKind : std::uint8_t {
   gather,       // all-gather of a unit's parameter shards into a buffer
   forward,      // a unit's forward of one micro-batch
   recompute,    // the same once more, in backward, for what it saves
-  loss,         // the head: forward, loss and backward of one micro-batch
+  loss,         // forward, loss and backward of the last unit and one micro-batch
   backward,     // a unit's backward of one micro-batch
   accumulate,   // `fast`: a gradient onto the local fp32 sum
   round,        // `fast`: the local fp32 sum to the wire dtype
   reduce,       // all-to-all of a gradient, pieces added onto the fp32 shard in rank order
-  combine,      // the head's sum of a tied weight onto the embedding's
+  combine,      // a unit's sum for what it shares onto the sum of the unit that holds that
   norm,         // squares of this rank's part of the gradient
   gather_sums,  // all-gather of fp32 gradient sums, where the optimizer is whole
   consensus,    // norm, loss and stop requests of all ranks: clip factor, skip
@@ -50,19 +51,19 @@ inline constexpr std::array<std::string_view, 17> kTaskNames = {
 
 // What a buffer is to the task that uses it.
 enum class Role : std::uint8_t {
-  parameters,      // of the unit: whole, in the compute dtype
-  tied,            // the embedding unit's parameters, where the head shares them
-  shard,           // this rank's shard of the unit's parameters
-  x,               // input of the unit
-  y,               // output of the unit
-  saved,           // what forward keeps for backward
-  residual,        // gradient of the residual stream: dy on entry, dx on exit
-  gradients,       // of the unit, one micro-batch, compute dtype
-  tied_gradients,  // the head's of the tied weight
-  local_sum,       // `fast`: fp32, this rank's micro-batches
-  sum,             // fp32, all ranks' micro-batches
-  tied_sum,        // fp32, the head's of the tied weight
-  staging,         // receive buffer of a collective
+  parameters,         // of the unit: whole, in the compute dtype
+  shared_parameters,  // those of the unit that holds what this one shares
+  shard,              // this rank's shard of the unit's parameters
+  x,                  // input of the unit
+  y,                  // output of the unit
+  saved,              // what forward keeps for backward
+  residual,           // gradient of the residual stream: dy on entry, dx on exit
+  gradients,          // of the unit's own parameters, one micro-batch, compute dtype
+  shared_gradients,   // of what it shares with another
+  local_sum,          // `fast`: fp32, this rank's micro-batches
+  sum,                // fp32, all ranks' micro-batches
+  shared_sum,         // the same of what it shares with another
+  staging,            // receive buffer of a collective
   master,
   moment1,
   moment2,
@@ -129,11 +130,11 @@ struct Task {
   int micro_batch = -1;  // g, of this rank; -1: none
   int part = -1;         // of a unit that is gathered part by part; of a loss step, the table's tile; -1: all
   std::optional<models::LossStep> step = {};  // loss: by tiles of the table
-  // Elements of the flat buffer (the embedding's where `tied`) that its parameters or gradients buffer holds; update:
-  // of the rank's part, counted from its start.
+  // Elements of the flat buffer (the holder's if `shared`) that its parameters or gradients buffer holds; update: of
+  // the rank's part, counted from its start; combine: those that another unit shares.
   std::size_t begin = 0, end = 0;
   std::size_t at_once = 0;  // reduce: elements that travel at once
-  bool tied = false;        // reduce, norm, ...: of the head's gradient of the tied weight
+  bool shared = false;      // reduce, accumulate, round: of the unit's gradient for what it shares with another
   bool first = false;       // reduce, accumulate: the sum starts here
   bool pending = false;     // belongs to the update that the step before left
   // The step ends without it: it goes on beside the next one, in buffers that live from step to step.
@@ -207,8 +208,13 @@ struct StepPlan {
   // Shorthands of the placement for this number of ranks.
   bool sharded_parameters() const { return placement.parameters.sharded && ranks > 1; }
   bool sharded_optimizer() const { return placement.optimizer.sharded && ranks > 1; }
-  // A step of one micro-batch needs no fp32 sum: the rounded gradient is the sum.
-  bool has_sums() const { return ranks > 1 || accumulation > 1; }
+  // A step of one micro-batch needs no fp32 sum: the rounded gradient is the sum. If a unit shares a tensor of another,
+  // the two gradients are added when they are read; more than two are summed.
+  bool has_sums() const {
+    return ranks > 1 || accumulation > 1 ||
+           std::any_of(layout.units.begin(), layout.units.end(),
+                       [](const UnitLayout& unit) { return unit.sharers.size() > 1; });
+  }
   // Elements of the optimizer's part of a unit on this rank, and where it begins.
   std::size_t part_size(std::size_t unit) const {
     return sharded_optimizer() ? layout.units[unit].shard : layout.units[unit].padded;

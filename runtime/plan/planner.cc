@@ -28,7 +28,7 @@ class Builder {
       : r_(request),
         d_(request),
         tiling_(request, d_.plan.layout),
-        gradients_(d_, tiling_.tiles()),
+        gradients_(d_),
         updates_(d_, gradients_),
         fetches_(d_),
         activation_(request.shape.tokens() * d_.model.hidden * d_.element) {
@@ -59,7 +59,7 @@ class Builder {
     if (d_.plan.cyclic)
       updates_.read_ahead();
     else
-      updates_.advance(d_.head());
+      updates_.advance(d_.last());
     return std::move(d_.plan);
   }
 
@@ -107,11 +107,12 @@ class Builder {
     kept_ = inputs_;
   }
 
-  // Of the tied weight's gradient.
-  ElementRange tied_range_of(int tile) const {
-    if (tile < 0) return {0, d_.plan.layout.tied};
-    const models::Part part = d_.unit(0).parts()[at(tile)];
-    return {part.begin, tile + 1 == tiling_.tiles() ? d_.plan.layout.tied : part.end};
+  // Of what the unit shares with another: all, or the part of the holder that is a tile of the table.
+  ElementRange shared_range(int unit, int tile) const {
+    const ElementRange& all = d_.layout(unit).shared->elements;
+    if (tile < 0) return all;
+    const models::Part part = d_.unit(tiling_.table_unit()).parts()[at(tiling_.table_first() + tile)];
+    return {part.begin, tile + 1 == tiling_.tiles() ? all.end : part.end};
   }
 
   // An update that the last step left is done before anything of its unit is fetched or used.
@@ -207,17 +208,25 @@ class Builder {
     Task& task = d_.add_task(call.kind, LaneId::compute, call.unit, call.micro_batch);
     const Piece piece{call.unit, call.part};
     set_range(task, call.part, d_.range_of(piece));
-    if (!(call.kind == TaskKind::backward && call.unit == 0))
+    if (call.kind != TaskKind::backward || d_.unit(call.unit).ports().parameters_in_backward)
       Draft::use(task, parameters_of(piece), Role::parameters, Access::read);
     use_common(task, call, workspace);
+    if (const auto& shared = d_.layout(call.unit).shared)
+      Draft::use(task, parameters_of({shared->unit, -1}), Role::shared_parameters, Access::read);
+    if (d_.unit(call.unit).ports().input)
+      Draft::use(task, input_of(call.unit, call.micro_batch), Role::x, Access::read);
     return task;
+  }
+  static void set_work(Task& task, const models::Work& work) {
+    task.cost.flops = work.flops;
+    task.cost.attention_flops = work.attention_flops;
+    task.cost.bytes = work.bytes;
   }
 
   void forward(const Call& call, bool keep) {
     const models::Unit& unit = d_.unit(call.unit);
     const models::UnitBytes bytes = unit.bytes();
     Task& task = add_call(call, bytes.forward_workspace);
-    if (call.unit > 0) Draft::use(task, input_of(call.unit, call.micro_batch), Role::x, Access::read);
     if (bytes.saved) {
       if (call.starts)
         saving_ = d_.add_buffer("saved by " + unit.name(), Kind::activations, Tier::device, bytes.saved, false);
@@ -225,41 +234,22 @@ class Builder {
       saved_of(call.unit, call.micro_batch) = keep ? saving_ : -1;
     }
     if (caches_[at(call.unit)] >= 0) Draft::use(task, caches_[at(call.unit)], Role::cache, Access::update);
-    // The embedding's parts each write rows of y, a block's last part all of it.
-    const bool makes_output = call.unit == 0 ? call.starts : call.ends;
-    if (call.wants_output && (makes_output || call.unit == 0)) {
+    const bool by_parts = unit.ports().output_by_parts;
+    const bool makes_output = by_parts ? call.starts : call.ends;
+    if (call.wants_output && (makes_output || by_parts)) {
       int& y = input_of(call.unit + 1, call.micro_batch);
       if (makes_output)
         y = d_.add_buffer("output of " + unit.name(), Kind::activations, Tier::device, activation_, false);
       Draft::use(task, y, Role::y, makes_output ? Access::write : Access::update);
     }
     Draft::use(task, losses_, Role::losses, Access::update);
-    const auto parts = static_cast<double>(call.part < 0 ? 1 : unit.parts().size());
-    task.cost.flops = product_flops(task);
-    task.cost.attention_flops = attention_flops(task) / parts;
-    task.cost.bytes = static_cast<double>(bytes.saved + 2 * activation_) / parts;
-  }
-
-  // 2 x tokens for each element of a matrix.
-  double product_flops(const Task& task) const {
-    double elements = 0;
-    if (task.unit == d_.head())
-      elements = static_cast<double>(task.step ? task.end - task.begin : d_.model.vocabulary * d_.model.hidden);
-    else if (task.unit > 0)
-      for (const models::Parameter& p : d_.model.units[at(task.unit)]->parameters())
-        if (p.shape.size() == 2 && p.offset >= task.begin && p.offset < task.end)
-          elements += static_cast<double>(p.size());
-    return 2 * static_cast<double>(r_.shape.tokens()) * elements;
-  }
-
-  // q k^T and its product with v, below the diagonal.
-  double attention_flops(const Task& task) const {
-    if (task.unit == 0 || task.unit == d_.head()) return 0;
-    return 2 * static_cast<double>(r_.shape.tokens() * r_.shape.seq * d_.model.heads * d_.model.head_dim);
+    set_work(task, unit.work(models::Pass::forward, {task.begin, task.end}));
   }
 
   void write_gradients(Task& task, const Piece& piece) { gradients_.write(task, piece, d_.range_of(piece)); }
-  void write_tied_gradients(Task& task, int tile) { gradients_.write_tied(task, tile, tied_range_of(tile)); }
+  void write_shared_gradients(Task& task, int tile) {
+    gradients_.write_shared(task, {task.unit, tile}, shared_range(task.unit, tile));
+  }
   void write_residual(Task& task) {
     int& residual = residual_[at(task.micro_batch)];
     residual = d_.add_buffer("gradient of the residual stream", Kind::activations, Tier::device, activation_, false);
@@ -268,31 +258,29 @@ class Builder {
 
   void loss(const Call& call) {
     if (call.step) return loss_step(call);
-    Task& task = add_call(call, d_.model.head().loss_workspace());
-    if (d_.tied()) Draft::use(task, parameters_of({0, -1}), Role::tied, Access::read);
-    Draft::use(task, input_of(call.unit, call.micro_batch), Role::x, Access::read);
+    const models::LossUnit& unit = d_.model.loss_unit();
+    Task& task = add_call(call, unit.loss_workspace());
     Draft::use(task, losses_, Role::losses, Access::update);
     if (logits_ >= 0) Draft::use(task, logits_, Role::logits, Access::write);
-    const int products = r_.forward_only ? 1 : 3;
-    task.cost.flops = products * product_flops(task);
-    task.cost.bytes = 4 * static_cast<double>(r_.shape.tokens() * d_.model.vocabulary) * products;
+    set_work(task, unit.loss_work(!r_.forward_only));
     if (r_.forward_only) return;
     write_residual(task);
     write_gradients(task, {call.unit, -1});
-    if (d_.tied()) write_tied_gradients(task, -1);
+    if (d_.layout(call.unit).shared) write_shared_gradients(task, -1);
   }
 
-  // A step of the norm is about the head's first part, the others about a tile of the table.
+  // A step of the norm is about the unit's first part, the others about a tile of the table.
   void loss_step(const Call& call) {
     using models::LossStep;
     const bool of_norm = *call.step == LossStep::norm || *call.step == LossStep::finish;
     const Piece norm{call.unit, tiling_.tiled(call.unit) ? 0 : -1};
     const Piece piece = of_norm ? norm : Piece{tiling_.table_unit(), tiling_.table_first() + call.part};
+    const bool shared = !of_norm && piece.unit != call.unit;
     Task& task = d_.add_task(call.kind, LaneId::compute, call.unit, call.micro_batch);
     task.step = call.step;
     set_range(task, call.part, d_.range_of(piece));
-    Draft::use(task, parameters_of(piece), d_.tied() && !of_norm ? Role::tied : Role::parameters, Access::read);
-    use_common(task, call, d_.model.head().tiled_loss_workspace());
+    Draft::use(task, parameters_of(piece), shared ? Role::shared_parameters : Role::parameters, Access::read);
+    use_common(task, call, d_.model.loss_unit().tiled_loss_workspace());
     if (of_norm) Draft::use(task, input_of(call.unit, call.micro_batch), Role::x, Access::read);
     if (*call.step == LossStep::finish) {
       Draft::use(task, losses_, Role::losses, Access::update);
@@ -300,33 +288,24 @@ class Builder {
     }
     if (r_.forward_only) {
       // Nothing learns from it.
-    } else if (*call.step == LossStep::gradients && d_.tied()) {
-      set_range(task, call.part, tied_range_of(call.part));
-      write_tied_gradients(task, call.part);
+    } else if (*call.step == LossStep::gradients && shared) {
+      set_range(task, call.part, shared_range(call.unit, call.part));
+      write_shared_gradients(task, call.part);
     } else if (*call.step == LossStep::gradients || *call.step == LossStep::finish) {
       write_gradients(task, piece);
     }
-    task.cost.bytes = static_cast<double>(2 * activation_);
-    if (of_norm) return;
-    const int products = *call.step == LossStep::gradients ? 3 : 1;
-    task.cost.flops = products * product_flops(task);
-    task.cost.bytes = 4 * static_cast<double>(r_.shape.tokens() * (task.end - task.begin) / d_.model.hidden) * products;
+    set_work(task, d_.model.loss_unit().step_work(*call.step, task.end - task.begin));
   }
 
   void backward(const Call& call) {
     const models::Unit& unit = d_.unit(call.unit);
     const models::UnitBytes bytes = unit.bytes();
     Task& task = add_call(call, bytes.backward_workspace);
-    if (call.unit > 0) Draft::use(task, input_of(call.unit, call.micro_batch), Role::x, Access::read);
     if (bytes.saved) Draft::use(task, saved_of(call.unit, call.micro_batch), Role::saved, Access::read);
     Draft::use(task, residual_[at(call.micro_batch)], Role::residual, Access::update);
     write_gradients(task, {call.unit, call.part});
-    const auto parts = static_cast<double>(call.part < 0 ? 1 : unit.parts().size());
-    task.cost.flops = 2 * product_flops(task);
-    task.cost.attention_flops = 2.5 * attention_flops(task) / parts;  // five products, forward has two
-    // A block's gradients leave its products; the embedding's table is written from end to end.
-    task.cost.bytes = static_cast<double>(2 * bytes.saved) / parts;
-    if (call.unit == 0) task.cost.bytes += static_cast<double>((task.end - task.begin) * d_.element);
+    if (d_.layout(call.unit).shared) write_shared_gradients(task, -1);
+    set_work(task, unit.work(models::Pass::backward, {task.begin, task.end}));
   }
 
   void consensus() {
@@ -359,15 +338,21 @@ class Builder {
 
 }  // namespace
 
-std::vector<Segment> segments_of(const Recompute& recompute, std::size_t layers) {
-  const int n = static_cast<int>(layers);
+std::vector<Segment> segments_of(const Recompute& recompute, const models::Model& model) {
+  int begin = 0, end = 0;
+  for (const auto& unit : model.units) {
+    if (!unit->ports().input) ++begin;
+    if (!unit->as_loss()) ++end;
+  }
+  const int n = end - begin;
   std::vector<Segment> segments;
   if (recompute.kind == Recompute::Kind::sqrt) {
-    const int length = static_cast<int>(std::ceil(std::sqrt(static_cast<double>(layers))));
-    for (int first = 1; first <= n; first += length) segments.push_back({first, std::min(n, first + length - 1), true});
+    const int length = static_cast<int>(std::ceil(std::sqrt(static_cast<double>(n))));
+    for (int first = begin; first < end; first += length)
+      segments.push_back({first, std::min(end - 1, first + length - 1), true});
     return segments;
   }
-  for (int unit = 1; unit <= n; ++unit) segments.push_back({unit, unit, recompute.kind == Recompute::Kind::block});
+  for (int unit = begin; unit < end; ++unit) segments.push_back({unit, unit, recompute.kind == Recompute::Kind::block});
   if (recompute.kind == Recompute::Kind::list)
     for (const std::int64_t block : recompute.blocks) {
       if (block < 0 || block >= n)

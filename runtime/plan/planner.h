@@ -14,9 +14,9 @@ struct Segment {
   int first, last;
   bool recompute;
 };
-// Cuts `layers` blocks (units 1 .. layers) as training.recompute says. Throws Error{usage} for a block that is not
-// there.
-std::vector<Segment> segments_of(const Recompute& recompute, std::size_t layers);
+// Cuts the model's blocks, which are the units that have an input and an output, as training.recompute says. Throws
+// Error{usage} for a block that is not there.
+std::vector<Segment> segments_of(const Recompute& recompute, const models::Model& model);
 
 // What a plan is made from, all of it the same on every rank.
 struct PlanRequest {

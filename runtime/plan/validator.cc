@@ -225,7 +225,7 @@ std::optional<std::string> find_mismatch(std::span<const StepPlan> ranks) {
     for (std::size_t i = 0; i < std::max(first.size(), mine.size()); ++i) {
       const bool same = i < first.size() && i < mine.size() && first[i]->kind == mine[i]->kind &&
                         first[i]->lane == mine[i]->lane && first[i]->unit == mine[i]->unit &&
-                        first[i]->micro_batch == mine[i]->micro_batch && first[i]->tied == mine[i]->tied &&
+                        first[i]->micro_batch == mine[i]->micro_batch && first[i]->shared == mine[i]->shared &&
                         first[i]->begin == mine[i]->begin && first[i]->end == mine[i]->end &&
                         first[i]->cost.sent_bytes == mine[i]->cost.sent_bytes;
       if (!same) return fmt::format("collective {} of rank {} is not that of rank 0", i, r);

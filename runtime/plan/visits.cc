@@ -1,5 +1,6 @@
 #include "runtime/plan/visits.h"
 
+#include <algorithm>
 #include <span>
 
 #include "base/error.h"
@@ -10,20 +11,22 @@ namespace {
 class VisitList {
  public:
   VisitList(const PlanRequest& request, const Tiling& tiling)
-      : r_(request), model_(*request.model), tiling_(tiling), head_(static_cast<int>(model_.units.size()) - 1) {}
+      : r_(request), model_(*request.model), tiling_(tiling), loss_(static_cast<int>(model_.units.size()) - 1) {}
 
   void add_step(std::span<const int> micro_batches) {
-    for (int unit = 0; unit < head_; ++unit) add_calls(TaskKind::forward, unit, micro_batches);
+    for (int unit = 0; unit < loss_; ++unit) add_calls(TaskKind::forward, unit, micro_batches);
     add_loss(micro_batches);
     if (r_.forward_only) return;
+    int unit = loss_ - 1;
     for (auto segment = r_.segments.rbegin(); segment != r_.segments.rend(); ++segment) {
+      for (; unit > segment->last; --unit) add_backward(unit, false, micro_batches);
       if (segment->recompute)
-        for (int unit = segment->first; unit < segment->last; ++unit)
-          add_calls(TaskKind::recompute, unit, micro_batches);
-      for (int unit = segment->last; unit >= segment->first; --unit)
+        for (int again = segment->first; again < segment->last; ++again)
+          add_calls(TaskKind::recompute, again, micro_batches);
+      for (; unit >= segment->first; --unit)
         add_backward(unit, segment->recompute && unit == segment->last, micro_batches);
     }
-    add_backward(0, false, micro_batches);
+    for (; unit >= 0; --unit) add_backward(unit, false, micro_batches);
   }
   std::vector<Visit> take() { return std::move(visits_); }
 
@@ -49,7 +52,7 @@ class VisitList {
   }
 
   void add_backward(int unit, bool recompute, std::span<const int> micro_batches) {
-    const bool needs_parameters = unit > 0;
+    const bool needs_parameters = unit_of(unit).ports().parameters_in_backward;
     if (!tiling_.tiled(unit)) {
       Visit& visit = add(unit, -1, needs_parameters);
       for (const int g : micro_batches) {
@@ -69,16 +72,16 @@ class VisitList {
 
   void add_loss(std::span<const int> micro_batches) {
     if (!tiling_.table_tiled()) {
-      Visit& visit = add(head_, -1);
-      for (const int g : micro_batches) visit.calls.push_back({TaskKind::loss, head_, g});
+      Visit& visit = add(loss_, -1);
+      for (const int g : micro_batches) visit.calls.push_back({TaskKind::loss, loss_, g});
       return;
     }
     using models::LossStep;
-    const int norm = tiling_.tiled(head_) ? 0 : -1;  // a tied head is its norm
+    const int norm = tiling_.tiled(loss_) ? 0 : -1;  // a unit that shares its table is its norm
     const auto step = [&](int g, LossStep s, int tile) {
       const bool of_norm = s == LossStep::norm || s == LossStep::finish;
-      Visit& visit = of_norm ? add(head_, norm) : add(tiling_.table_unit(), tiling_.table_first() + tile);
-      visit.calls.push_back({TaskKind::loss, head_, g, true, tile, s == LossStep::norm, s == LossStep::finish, s});
+      Visit& visit = of_norm ? add(loss_, norm) : add(tiling_.table_unit(), tiling_.table_first() + tile);
+      visit.calls.push_back({TaskKind::loss, loss_, g, true, tile, s == LossStep::norm, s == LossStep::finish, s});
     };
     for (const int g : micro_batches) {
       step(g, LossStep::norm, 0);
@@ -93,27 +96,36 @@ class VisitList {
   const PlanRequest& r_;
   const models::Model& model_;
   const Tiling& tiling_;
-  const int head_;
+  const int loss_;
   std::vector<Visit> visits_;
 };
 
 }  // namespace
 
-Tiling::Tiling(const PlanRequest& request, const Layout& layout) {
+Tiling::Tiling(const PlanRequest& request, const Layout& layout)
+    : table_unit_(static_cast<int>(layout.units.size()) - 1),
+      table_first_(1),
+      tiles_(static_cast<int>(request.model->loss_unit().table_tiles())) {
   const models::Model& model = *request.model;
+  const auto parts_of = [&](int unit) { return model.units[static_cast<std::size_t>(unit)]->parts(); };
+  const int loss = table_unit_;
+  if (const auto& shared = layout.units.back().shared) {
+    table_unit_ = shared->unit;
+    table_first_ = 0;
+    while (tiles_ > 0 && parts_of(table_unit_)[static_cast<std::size_t>(table_first_)].begin < shared->elements.begin)
+      ++table_first_;
+  }
+  STRATA_CHECK(tiles_ == 0 || static_cast<int>(parts_of(loss).size()) == 1 + (table_unit_ == loss ? tiles_ : 0));
+  // Of what it shares a unit needs all at once, but for a loss with a table.
+  const auto by_tiles = [&](int unit) { return unit == loss && tiles_ > 0; };
   const bool possible = request.tile_bytes > 0 && request.ranks > 1 && request.placement.parameters.sharded &&
                         (request.placement.gradients.sharded || request.forward_only);
-  for (std::size_t unit = 0; unit < model.units.size(); ++unit)
-    tiled_.push_back(possible && model.units[unit]->parts().size() > 1 &&
-                     layout.units[unit].padded * size_of(request.shape.dtype) > request.tile_bytes);
-  const bool tied = model.tied_size > 0;
-  table_unit_ = tied ? 0 : static_cast<int>(model.units.size()) - 1;
-  table_first_ = tied ? 0 : 1;
-  STRATA_CHECK(!tied || model.head().parts().size() == 1);
-  // Behind a tied table lie positions.
-  for (const models::Part& part : model.units[static_cast<std::size_t>(table_unit_)]->parts())
-    if (!tied || part.begin < model.vocabulary * model.hidden) ++tiles_;
-  tiles_ -= table_first_;
+  for (int unit = 0; unit <= loss; ++unit) {
+    const UnitLayout& u = layout.units[static_cast<std::size_t>(unit)];
+    const bool in_parts = parts_of(unit).size() > 1 && (by_tiles(unit) || (unit != loss && !u.shared)) &&
+                          std::all_of(u.sharers.begin(), u.sharers.end(), by_tiles);
+    tiled_.push_back(possible && in_parts && u.padded * size_of(request.shape.dtype) > request.tile_bytes);
+  }
 }
 
 std::vector<Visit> make_visits(const PlanRequest& request, const Tiling& tiling) {

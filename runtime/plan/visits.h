@@ -25,22 +25,22 @@ struct Visit {
   std::vector<Call> calls;
 };
 
-// Which units of a step are gathered part by part: those whose gathered bytes exceed the request's tile_bytes and that
-// have parts, where parameters and gradients are sharded.
+// Which units of a step are gathered part by part: those whose gathered bytes exceed the request's tile_bytes, that
+// have parts, and whose parameters nobody needs whole; if parameters and gradients are sharded.
 class Tiling {
  public:
   Tiling(const PlanRequest& request, const Layout& layout);
 
   bool tiled(int unit) const { return tiled_[static_cast<std::size_t>(unit)]; }
-  // The unit that holds the table of the head's projection; its tiles are parts [table_first, table_first + tiles).
+  // The unit that holds the table of the loss (LossUnit::table_tiles); its tiles are parts [first, first + tiles).
   int table_unit() const { return table_unit_; }
-  bool table_tiled() const { return tiled(table_unit_); }
+  bool table_tiled() const { return tiles_ > 0 && tiled(table_unit_); }
   int table_first() const { return table_first_; }
   int tiles() const { return tiles_; }
 
  private:
   std::vector<bool> tiled_;
-  int table_unit_, table_first_, tiles_ = 0;
+  int table_unit_, table_first_, tiles_;
 };
 
 // The step's visits: per micro-batch (horizontal), or every micro-batch at each unit (vertical). At a unit that is

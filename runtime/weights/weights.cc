@@ -79,8 +79,13 @@ class StoredWeights final : public WeightSource {
       if (std::any_of(model.ignored_suffixes.begin(), model.ignored_suffixes.end(),
                       [&](const std::string& suffix) { return tensor.name.ends_with(suffix); }))
         continue;
-      // Some writers store a tied head once more.
-      if (model.tied_size && tensor.name == "lm_head.weight" && same_bytes(tensor, *tensors_[0][0])) continue;
+      // Some writers store a shared tensor once more.
+      if (std::any_of(model.units.begin(), model.units.end(), [&](const auto& unit) {
+            const auto& shared = unit->shared();
+            return shared && tensor.name == shared->name &&
+                   same_bytes(tensor, *tensors_[shared->unit][shared->parameter]);
+          }))
+        continue;
       fail(Exit::corrupt, "{}: tensor {} is not one that this {} model has; check config.json", tensor.file.string(),
            tensor.name, model.family);
     }

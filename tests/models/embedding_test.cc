@@ -132,10 +132,34 @@ TEST(EmbeddingUnitTest, PartsAreTilesOfRowsAndThePositions) {
   EXPECT_EQ(borders, (std::vector<std::size_t>{0, tile, tile, 2 * tile, 2 * tile, table, table, table + 512}));
 }
 
-TEST(EmbeddingUnitTest, ATiedHeadSharesWholeBlocksOfTheNorm) {
-  EXPECT_EQ(tied_elements(19, 23), 4096u);
-  EXPECT_EQ(tied_elements(64, 64), 4096u);
-  EXPECT_EQ(tied_elements(65, 64), 8192u);
+TEST(EmbeddingUnitTest, ItsTableIsSharedInWholeBlocksOfTheNorm) {
+  const auto shared = [](std::size_t vocabulary, std::size_t hidden) {
+    std::vector<std::unique_ptr<Unit>> units;
+    units.push_back(make_embedding({"wte", "wpe", vocabulary, 13, hidden, {}, 0}, {1, 4, DType::fp32, 1}));
+    const SharedParameter table = share("lm_head.weight", units, 0, 0);
+    EXPECT_EQ(table.name, "lm_head.weight");
+    EXPECT_EQ(table.elements.begin, 0u);
+    return table.elements.end;
+  };
+  EXPECT_EQ(shared(19, 23), 4096u);
+  EXPECT_EQ(shared(64, 64), 4096u);
+  EXPECT_EQ(shared(65, 64), 8192u);
+}
+
+// What it takes and gives, as who plans a step asks it.
+TEST(EmbeddingUnitTest, MakesItsOutputFromTheBatchPartByPart) {
+  const auto unit = make_embedding({"wte", "wpe", 8200, 13, 32, {}, 0}, {2, 4, DType::bf16, 1});
+  EXPECT_FALSE(unit->ports().input || unit->ports().parameters_in_backward);
+  EXPECT_TRUE(unit->ports().output_by_parts);
+  EXPECT_EQ(unit->as_loss(), nullptr);
+  for (const Parameter& p : unit->parameters()) EXPECT_TRUE(p.fp32_moments) << p.name;
+  // Forward: rows read and written, by all four parts alike; backward: what gradients it writes, padding included.
+  const ElementRange all{0, unit->size() + 100}, table{0, 4096 * 32};
+  EXPECT_EQ(unit->work(Pass::forward, all).bytes, 2.0 * 8 * 32 * 2);
+  EXPECT_EQ(unit->work(Pass::forward, table).bytes, 2.0 * 8 * 32 * 2 / 4);
+  EXPECT_EQ(unit->work(Pass::backward, all).bytes, 2.0 * static_cast<double>(unit->size() + 100));
+  EXPECT_EQ(unit->work(Pass::backward, table).bytes, 2.0 * 4096 * 32);
+  for (const Pass pass : {Pass::forward, Pass::backward}) EXPECT_EQ(unit->work(pass, all).flops, 0);
 }
 
 }  // namespace

@@ -58,11 +58,16 @@ std::vector<float> constants(const Model& model) {
   model.fill_constants(reinterpret_cast<std::byte*>(out.data()));
   return out;
 }
+std::string shared_by(const Unit& unit) {
+  if (!unit.shared()) return "none";
+  const SharedParameter& s = *unit.shared();
+  return fmt::format("{}: {} {} [{}, {})", s.name, s.unit, s.parameter, s.elements.begin, s.elements.end);
+}
 void expect_same(const Model& a, const Model& b) {
   ASSERT_EQ(a.units.size(), b.units.size());
   for (std::size_t u = 0; u < a.units.size(); ++u) EXPECT_EQ(describe(*a.units[u]), describe(*b.units[u]));
   EXPECT_EQ(constants(a), constants(b));
-  EXPECT_EQ(a.tied_size, b.tied_size);
+  EXPECT_EQ(shared_by(a.loss_unit()), shared_by(b.loss_unit()));
   EXPECT_EQ(a.max_positions, b.max_positions);
 }
 
@@ -83,13 +88,13 @@ TEST(FamiliesTest, Gpt2HasTheParametersOfTransformers) {
           "transformer.h.1.mlp.c_proj.weight 128x32 normal(0.01) decay", "transformer.h.1.mlp.c_proj.bias 32 0 -"));
   EXPECT_THAT(describe(*model->units[3]),
               ElementsAre("transformer.ln_f.weight 32 1 -", "transformer.ln_f.bias 32 0 -"));
-  EXPECT_EQ(model->tied_size, 4096u);
+  EXPECT_EQ(shared_by(model->loss_unit()), "lm_head.weight: 0 0 [0, 4096)");
   EXPECT_EQ(model->optional_prefix, "transformer.");
 
   const auto other =
       make(tiny("gpt2"),
            {{"tie_word_embeddings", "false"}, {"n_inner", "40"}, {"n_layer", "8"}, {"initializer_range", "0.5"}});
-  EXPECT_EQ(other->tied_size, 0u);
+  EXPECT_EQ(shared_by(other->loss_unit()), "none");
   EXPECT_THAT(describe(*other->units.back()),
               ElementsAre("transformer.ln_f.weight 32 1 -", "transformer.ln_f.bias 32 0 -",
                           "lm_head.weight 50x32 normal(0.5) decay"));
@@ -115,11 +120,11 @@ TEST(FamiliesTest, LlamaHasTheParametersOfTransformers) {
                             "model.layers.1.mlp.down_proj.weight 32x48 normal(0.02) decay"));
     EXPECT_THAT(describe(*model->units[3]),
                 ElementsAre("model.norm.weight 32 1 -", "lm_head.weight 50x32 normal(0.02) decay"));
-    EXPECT_EQ(model->tied_size, 0u);
+    EXPECT_EQ(shared_by(model->loss_unit()), "none");
     EXPECT_EQ(model->optional_prefix, "model.");
   }
   const auto tied = make(tiny("llama"), {{"tie_word_embeddings", "true"}});
-  EXPECT_EQ(tied->tied_size, 4096u);
+  EXPECT_EQ(shared_by(tied->loss_unit()), "lm_head.weight: 0 0 [0, 4096)");
   EXPECT_THAT(describe(*tied->units.back()), ElementsAre("model.norm.weight 32 1 -"));
 }
 
@@ -388,6 +393,69 @@ TEST(FamiliesTest, CountsTheWorkOfAToken) {
   EXPECT_EQ(preset("tiny-gpt2", 64), 6.0 * (4 * 196608 + 65536) + 12.0 * 4 * 128 * 64);
   // q and o 128^2 each, k and v 64 * 128 each, three matrices of 352 * 128; the embedding is looked up.
   EXPECT_EQ(preset("tiny-llama", 32), 6.0 * (4 * (2 * 16384 + 2 * 8192 + 3 * 45056) + 65536) + 12.0 * 4 * 128 * 32);
+}
+
+double flops_of(const std::vector<device::ProductShape>& products) {
+  double flops = 0;
+  for (const device::ProductShape& s : products)
+    flops += 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+  return flops;
+}
+
+// What a unit says it costs is what its products are; its parts have what the whole has, and a loss's steps what its
+// call has, but for the logits that they compute twice.
+TEST(FamiliesTest, UnitsKnowWhatTheyCost) {
+  for (const char* family : {"gpt2", "llama", "mistral", "qwen2", "qwen3"})
+    for (const char* tied : {"true", "false"}) {
+      // Three tiles of a table.
+      const auto model = make(tiny(family), {{"tie_word_embeddings", tied}, {"vocab_size", "8200"}});
+      for (const auto& unit : model->units) {
+        SCOPED_TRACE(fmt::format("{}, {}", family, unit->name()));
+        std::vector<device::ProductShape> products;
+        unit->list_products(products);
+        double flops = 0;
+        for (const Pass pass : {Pass::forward, Pass::backward}) {
+          const Work whole = unit->work(pass, {0, unit->size()});
+          Work sum;
+          for (const Part& part : unit->parts()) {
+            const Work w = unit->work(pass, part);
+            sum = {sum.flops + w.flops, sum.attention_flops + w.attention_flops, sum.bytes + w.bytes};
+          }
+          flops += whole.flops;
+          EXPECT_DOUBLE_EQ(sum.flops, whole.flops);
+          EXPECT_DOUBLE_EQ(sum.attention_flops, whole.attention_flops);
+          EXPECT_DOUBLE_EQ(sum.bytes, whole.bytes);
+          EXPECT_GT(whole.bytes, 0);
+          EXPECT_EQ(whole.attention_flops > 0, unit->name().starts_with("block"));
+        }
+        EXPECT_EQ(flops, flops_of(products));
+      }
+      const LossUnit& loss = model->loss_unit();
+      ASSERT_EQ(loss.table_tiles(), 3u);
+      double forward = 0, both = 0;
+      for (const std::size_t rows : {4096, 4096, 8}) {
+        forward += loss.step_work(LossStep::statistics, rows * 32).flops;
+        both += loss.step_work(LossStep::gradients, rows * 32).flops;
+      }
+      EXPECT_EQ(forward, loss.loss_work(false).flops);
+      EXPECT_EQ(both, loss.loss_work(true).flops);
+      EXPECT_EQ(loss.step_work(LossStep::norm, 32).flops + loss.step_work(LossStep::finish, 32).flops, 0);
+    }
+}
+
+// What who plans a step goes by: units in a row from one without input to one with a loss, tables in fp32 moments.
+TEST(FamiliesTest, UnitsSayWhatTheyTakeAndGive) {
+  for (const char* family : {"gpt2", "llama"}) {
+    const auto model = make(tiny(family));
+    for (std::size_t u = 0; u < model->units.size(); ++u) {
+      const Unit& unit = *model->units[u];
+      EXPECT_EQ(unit.ports().input, u > 0) << unit.name();
+      EXPECT_EQ(unit.as_loss() != nullptr, u + 1 == model->units.size()) << unit.name();
+      for (const Parameter& p : unit.parameters()) EXPECT_EQ(p.fp32_moments, u == 0) << p.name;
+      EXPECT_EQ(unit.shared().has_value(), unit.as_loss() && model->family == "gpt2") << unit.name();
+    }
+    EXPECT_EQ(&model->loss_unit(), model->units.back()->as_loss());
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <vector>
 
@@ -36,20 +37,26 @@ void PrintTo(const Shape& s, std::ostream* out) {
        << (s.tied ? ", tied, " : ", ") << name_of(s.dtype);
 }
 
+SharedParameter embedding_table(const Shape& s, const RunShape& run) {
+  std::vector<std::unique_ptr<Unit>> units;
+  units.push_back(make_embedding({"wte", "", s.vocabulary, 0, s.hidden, {}, 0}, run));
+  return share("lm_head.weight", units, 0, 0);
+}
+
 struct TestedHead {
   explicit TestedHead(const Shape& s, int threads = 1)
       : shape(s),
         run{1, s.tokens, s.dtype, threads},
         unit(make_head({"ln_f.weight",
                         s.layernorm ? "ln_f.bias" : "",
-                        s.tied ? "" : "lm_head.weight",
+                        "lm_head.weight",
                         s.vocabulary,
                         s.hidden,
                         kEps,
-                        {0, 0.02f}},
+                        {0, 0.02f},
+                        s.tied ? std::optional(embedding_table(s, run)) : std::nullopt},
                        run)),
-        runner(*unit, run, s.hidden, nullptr, s.tied ? tied_elements(s.vocabulary, s.hidden) : 0,
-               s.tied ? s.vocabulary : 0) {
+        runner(*unit, run, s.hidden, nullptr, s.tied ? s.vocabulary : 0) {
     for (std::size_t t = 0; t < s.tokens; ++t) {
       const auto label = static_cast<std::int32_t>(runner.below(static_cast<std::uint32_t>(s.vocabulary)));
       runner.labels[t] = t % 5 == 3 ? device::kIgnoredLabel : label;
@@ -65,15 +72,15 @@ struct TestedHead {
     return products.size() / 3 / TableTiles(shape.vocabulary, device::Kind::cpu).count();
   }
   Doubles weight() const {
-    return shape.tied ? runner.tied.doubles(0, table()) : runner.tensor(runner.parameters, "lm_head.weight");
+    return shape.tied ? runner.shared.doubles(0, table()) : runner.tensor(runner.parameters, "lm_head.weight");
   }
   Doubles weight_gradient() const {
-    return shape.tied ? runner.tied_gradients.doubles(0, table()) : runner.tensor(runner.gradients, "lm_head.weight");
+    return shape.tied ? runner.shared_gradients.doubles(0, table()) : runner.tensor(runner.gradients, "lm_head.weight");
   }
 
   Shape shape;
   RunShape run;
-  std::unique_ptr<Head> unit;
+  std::unique_ptr<LossUnit> unit;
   UnitRunner runner;
 };
 
@@ -158,7 +165,8 @@ void expect_matches(TestedHead& head) {
     for (std::size_t i = 0; i < head.shape.hidden; ++i) ASSERT_EQ(head->dx[t * head.shape.hidden + i], 0);
   }
   // The accumulator's elements past the table belong to the embedding: zero, whatever was there.
-  for (std::size_t i = head.table(); i < head->tied_gradients.size(); ++i) ASSERT_EQ(head->tied_gradients[i], 0) << i;
+  for (std::size_t i = head.table(); i < head->shared_gradients.size(); ++i)
+    ASSERT_EQ(head->shared_gradients[i], 0) << i;
 }
 
 class HeadTest : public ::testing::TestWithParam<Shape> {};
@@ -172,7 +180,7 @@ TEST_P(HeadTest, LossesAloneAreTheSameAndWriteNoGradient) {
   TestedHead head(GetParam());
   const double learnt = head->loss(true);
   EXPECT_EQ(head->loss(false), learnt);
-  for (const testing::Buffer* gradients : {&head->dx, &head->gradients, &head->tied_gradients})
+  for (const testing::Buffer* gradients : {&head->dx, &head->gradients, &head->shared_gradients})
     for (std::size_t i = 0; i < gradients->size(); ++i) ASSERT_TRUE(gradients->is_untouched(i));
 }
 
@@ -187,11 +195,11 @@ TEST_P(HeadTest, ThreadsDoNotShow) {
 TEST_P(HeadTest, TileByTileIsTheSame) {
   TestedHead head(GetParam());
   const double loss = head->loss(true);
-  const auto dx = head->dx.bits(), gradients = head->gradients.bits(), tied = head->tied_gradients.bits();
+  const auto dx = head->dx.bits(), gradients = head->gradients.bits(), tied = head->shared_gradients.bits();
   EXPECT_EQ(head->tiled_loss(), loss);
   EXPECT_TRUE(head->dx.bits() == dx);
   EXPECT_TRUE(head->gradients.bits() == gradients);
-  EXPECT_TRUE(head->tied_gradients.bits() == tied);
+  EXPECT_TRUE(head->shared_gradients.bits() == tied);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, HeadTest,
@@ -249,7 +257,7 @@ TEST(HeadUnitTest, WhereNoLabelCountsNothingIsLearnt) {
   TestedHead head({97, 24, 50, true, true});
   for (std::int32_t& label : head->labels) label = device::kIgnoredLabel;
   EXPECT_EQ(head->loss(true), 0);
-  for (const testing::Buffer* gradients : {&head->dx, &head->tied_gradients})
+  for (const testing::Buffer* gradients : {&head->dx, &head->shared_gradients})
     for (const double v : gradients->doubles()) ASSERT_EQ(v, 0);
   for (const char* name : {"ln_f.weight", "ln_f.bias"})
     for (const double v : head->tensor(head->gradients, name)) ASSERT_EQ(v, 0);

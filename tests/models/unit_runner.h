@@ -74,14 +74,13 @@ class Buffer {
 // workspace are as large as the unit asks for, and NaN before every call.
 class UnitRunner {
  public:
-  // `model` gives constants to units that need them; a head whose table is the embedding's shares `tied_size` elements
-  // of it, `tied_vocabulary` rows.
+  // `model` gives constants to units that need them; a table that the unit shares has `shared_vocabulary` rows.
   UnitRunner(const Unit& unit, const RunShape& run, std::size_t hidden, const Model* model = nullptr,
-             std::size_t tied_size = 0, std::size_t tied_vocabulary = 0)
+             std::size_t shared_vocabulary = 0)
       : parameters(unit.size(), run.dtype),
         gradients(unit.size(), run.dtype),
-        tied(tied_size, run.dtype),
-        tied_gradients(tied_size, run.dtype),
+        shared(unit.shared() ? unit.shared()->elements.size() : 0, run.dtype),
+        shared_gradients(shared.size(), run.dtype),
         x(run.tokens() * hidden, run.dtype),
         y(run.tokens() * hidden, run.dtype),
         dy(run.tokens() * hidden, run.dtype),
@@ -91,7 +90,7 @@ class UnitRunner {
         positions(run.tokens()),
         labels(run.tokens()),
         unit_(unit),
-        vocabulary_(tied_vocabulary),
+        vocabulary_(shared_vocabulary),
         forward_workspace_(unit.bytes().forward_workspace / sizeof(float), DType::fp32),
         backward_workspace_(unit.bytes().backward_workspace / sizeof(float), DType::fp32),
         loss_workspace_(head() ? head()->loss_workspace() / sizeof(float) : 0, DType::fp32),
@@ -112,7 +111,7 @@ class UnitRunner {
         parameters.set(p.offset + i, p.shape.size() == 1
                                          ? static_cast<double>(p.init.constant) + uniform(0.3)
                                          : uniform(std::sqrt(3.0 / static_cast<double>(p.shape.back()))));
-    for (Buffer* buffer : {&tied, &x, &dy})
+    for (Buffer* buffer : {&shared, &x, &dy})
       for (std::size_t i = 0; i < buffer->size(); ++i) buffer->set(i, uniform(1));
   }
   double uniform(double scale) { return std::uniform_real_distribution<double>(-scale, scale)(random_); }
@@ -139,21 +138,22 @@ class UnitRunner {
   }
   // The summed loss of the micro-batch; with `learn` also dx and the gradients.
   double loss(bool learn) {
-    for (Buffer* buffer : {&gradients, &tied_gradients, &loss_workspace_, &dx}) buffer->poison();
+    for (Buffer* buffer : {&gradients, &shared_gradients, &loss_workspace_, &dx}) buffer->poison();
     device::ExactSum sum;
     sum.add(kLossBefore);
-    head()->loss(lane_, context(loss_workspace_, {parameters.view()}, {tied.view()}), x.view(), &sum,
-                 learn ? dx.view() : View{}, learn ? gradients.view() : View{}, learn ? tied_gradients.view() : View{});
+    Context c = context(loss_workspace_, {parameters.view()}, {shared.view()});
+    if (learn) c.shared_gradients = {shared_gradients.view()};
+    head()->loss(lane_, c, x.view(), &sum, learn ? dx.view() : View{}, learn ? gradients.view() : View{});
     lane_.synchronize();
     expect_within_bounds();
     return sum.round() - kLossBefore;
   }
   // The same step by step, with one tile of the table at hand.
   double tiled_loss() {
-    for (Buffer* buffer : {&gradients, &tied_gradients, &tiled_loss_workspace_, &dx}) buffer->poison();
+    for (Buffer* buffer : {&gradients, &shared_gradients, &tiled_loss_workspace_, &dx}) buffer->poison();
     device::ExactSum sum;
     sum.add(kLossBefore);
-    const bool is_tied = tied.size() > 0;
+    const bool shares = shared.size() > 0;
     const auto norm_step = [&](LossStep step, device::ExactSum* loss, View to) {
       const Tile own(*this, parameters, unit_.parts()[0], true), gradient(*this, gradients, unit_.parts()[0], true);
       head()->loss_step(lane_, context(tiled_loss_workspace_, own.parameters(), {}), step, 0, x.view(), loss, to,
@@ -162,15 +162,15 @@ class UnitRunner {
       if (to) gradient.copy_back(gradients);
     };
     const auto table_step = [&](LossStep step, std::size_t index) {
-      const Part part = is_tied ? tied_part(index) : unit_.parts()[1 + index];
-      const Tile table(*this, is_tied ? tied : parameters, part, true);
-      const Tile gradient(*this, is_tied ? tied_gradients : gradients, part, true);
+      const Part part = shares ? shared_part(index) : unit_.parts()[1 + index];
+      const Tile table(*this, shares ? shared : parameters, part, true);
+      const Tile gradient(*this, shares ? shared_gradients : gradients, part, true);
       head()->loss_step(lane_,
-                        context(tiled_loss_workspace_, is_tied ? ParameterRange{} : table.parameters(),
-                                is_tied ? table.parameters() : ParameterRange{}),
+                        context(tiled_loss_workspace_, shares ? ParameterRange{} : table.parameters(),
+                                shares ? table.parameters() : ParameterRange{}),
                         step, index, {}, nullptr, {}, gradient.gradients());
       lane_.synchronize();
-      if (step == LossStep::gradients) gradient.copy_back(is_tied ? tied_gradients : gradients);
+      if (step == LossStep::gradients) gradient.copy_back(shares ? shared_gradients : gradients);
     };
     norm_step(LossStep::norm, nullptr, {});
     for (const LossStep step : {LossStep::statistics, LossStep::gradients})
@@ -197,7 +197,7 @@ class UnitRunner {
     return out;
   }
 
-  Buffer parameters, gradients, tied, tied_gradients, x, y, dy, dx, saved;
+  Buffer parameters, gradients, shared, shared_gradients, x, y, dy, dx, saved;
   std::vector<std::uint32_t> tokens, positions;
   std::vector<std::int32_t> labels;
   // Only the part that a call runs is at hand, parameters and gradients: what a unit larger than memory sees.
@@ -237,16 +237,16 @@ class UnitRunner {
     const Buffer& flat_;
   };
 
-  const Head* head() const { return dynamic_cast<const Head*>(&unit_); }
+  const LossUnit* head() const { return unit_.as_loss(); }
   std::size_t hidden() const { return x.size() / tokens.size(); }
-  // The table that the head multiplies with, and the parts of it that lie in the embedding.
+  // The table that the head multiplies with, and the parts of it that lie in another unit.
   TableTiles tiles() const {
     return {vocabulary_ > 0 ? vocabulary_ : static_cast<std::size_t>(unit_.parameters().back().shape[0]),
             device::Kind::cpu};
   }
-  Part tied_part(std::size_t index) const {
+  Part shared_part(std::size_t index) const {
     return {tiles().first(index) * hidden(),
-            index + 1 < tiles().count() ? tiles().first(index + 1) * hidden() : tied.size()};
+            index + 1 < tiles().count() ? tiles().first(index + 1) * hidden() : shared.size()};
   }
   Context context(const Buffer& workspace, const ParameterRange& own, const ParameterRange& table) const {
     return {{tokens.data(), labels.data(), positions.data()},
@@ -269,7 +269,7 @@ class UnitRunner {
   // Nothing was written out of bounds or into the gaps between parameters.
   void expect_within_bounds() {
     for (const Buffer* buffer :
-         {&parameters, &gradients, &tied, &tied_gradients, &x, &y, &dy, &dx, &saved, &forward_workspace_,
+         {&parameters, &gradients, &shared, &shared_gradients, &x, &y, &dy, &dx, &saved, &forward_workspace_,
           &backward_workspace_, &loss_workspace_, &tiled_loss_workspace_, &constants_})
       ASSERT_TRUE(buffer->guard_is_whole()) << unit_.name() << ": written past the end of a buffer";
     std::size_t gap = 0;

@@ -31,7 +31,7 @@ inline PlanCase make_case(const FakeSizes& sizes, int ranks, int accumulation, i
   c.request.fast = fast;
   c.request.vertical = vertical;
   c.request.prefetch = prefetch;
-  c.request.segments = segments_of(recompute, c.model->layers);
+  c.request.segments = segments_of(recompute, *c.model);
   return c;
 }
 

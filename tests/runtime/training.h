@@ -43,7 +43,7 @@ inline StepPlan plan_in_pieces(const Job& job, std::size_t tile_bytes, std::size
   request.fast = r.training.reduce == Reduce::fast;
   request.vertical = job.plan.vertical;
   request.prefetch = static_cast<int>(r.memory.prefetch);
-  request.segments = segments_of(r.training.recompute, job.model->layers);
+  request.segments = segments_of(r.training.recompute, *job.model);
   request.algorithm = r.optimizer.algorithm();
   request.moments = r.optimizer.moment_format();
   request.tile_bytes = tile_bytes;

@@ -15,6 +15,14 @@
 namespace strata::runtime {
 namespace {
 
+// Units that use the first tensor of an earlier one, whichever units these are.
+void share_at_random(FakeSizes& sizes) {
+  const int units = static_cast<int>(sizes.parameters.size());
+  for (int unit = 1; unit < units - (sizes.tied ? 1 : 0); ++unit)
+    if (*rc::gen::arbitrary<bool>())
+      sizes.shares.push_back({static_cast<std::size_t>(unit), static_cast<std::size_t>(*rc::gen::inRange(0, unit)), 0});
+}
+
 PlanCase random_case() {
   FakeSizes sizes;
   const int layers = *rc::gen::inRange(1, 7);
@@ -28,6 +36,7 @@ PlanCase random_case() {
   sizes.backward_workspace = *rc::gen::inRange<std::size_t>(0, 50000);
   sizes.loss_workspace = *rc::gen::inRange<std::size_t>(0, 100000);
   sizes.tied = *rc::gen::arbitrary<bool>();
+  if (*rc::gen::arbitrary<bool>()) share_at_random(sizes);
   if (sizes.tied) {  // the table, whole or in tiles
     auto& table = sizes.parameters[0];
     table[0] = 64 * 32;
@@ -180,7 +189,7 @@ TEST(Planner, PredictedMemoryIsMeasured) {
   EXPECT_TRUE(held);
 }
 
-// Gathered units: never more than prefetch + 1, besides a tied embedding; every use is of gathered parameters.
+// Gathered units: never more than prefetch + 1, besides those that others share; every use is of gathered parameters.
 TEST(Planner, PrefetchBoundsGatheredUnits) {
   const bool held = rc::check("at most prefetch + 1", [] {
     const PlanCase c = random_case();
@@ -189,7 +198,7 @@ TEST(Planner, PrefetchBoundsGatheredUnits) {
     std::set<int> gathered;
     for (const Task& task : plan.tasks)
       if (task.kind == TaskKind::gather && task.buffer(Role::shard) >= 0 &&
-          !(plan.layout.tied && task.unit == 0 && task.part < 0))
+          !(plan.layout.units[static_cast<std::size_t>(task.unit)].sharers.size() > 0 && task.part < 0))
         gathered.insert(task.buffer(Role::parameters));
     for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
       const auto alive = std::count_if(gathered.begin(), gathered.end(), [&](int b) {
@@ -200,6 +209,16 @@ TEST(Planner, PrefetchBoundsGatheredUnits) {
     }
   });
   EXPECT_TRUE(held);
+}
+
+// Nobody needs the unit's parameters whole.
+bool may_come_in_parts(const models::Model& model, const StepPlan& plan, std::size_t unit) {
+  const std::size_t last = model.units.size() - 1;
+  const bool by_tiles = model.loss_unit().table_tiles() > 0;
+  const auto& sharers = plan.layout.units[unit].sharers;
+  return model.units[unit]->parts().size() > 1 && (unit == last ? by_tiles : !model.units[unit]->shared()) &&
+         std::all_of(sharers.begin(), sharers.end(),
+                     [&](int sharer) { return by_tiles && static_cast<std::size_t>(sharer) == last; });
 }
 
 // A unit that is larger than its buffer comes part by part: every part, padding included, is gathered, its gradient
@@ -215,10 +234,10 @@ TEST(Planner, LargeUnitsComeInParts) {
     const auto units = plan.layout.units.size();
     std::vector<std::size_t> gathered(units), summed(units);
     std::set<int> parts;
-    std::size_t tied_sum = 0;
+    std::vector<std::size_t> shared(units);  // by sharer
     for (const Task& task : plan.tasks) {
       const auto unit = static_cast<std::size_t>(std::max(task.unit, 0));
-      const bool tiled = c.model->units[unit]->parts().size() > 1 &&
+      const bool tiled = may_come_in_parts(*c.model, plan, unit) &&
                          plan.layout.units[unit].padded * size_of(plan.dtype) > c.request.tile_bytes;
       if (task.kind == TaskKind::gather) {
         RC_ASSERT((task.part >= 0) == tiled);
@@ -226,13 +245,14 @@ TEST(Planner, LargeUnitsComeInParts) {
         gathered[unit] = std::max(gathered[unit], task.end);
       }
       if (task.kind == TaskKind::reduce && (plan.fast || task.micro_batch == 0))
-        (task.tied ? tied_sum : summed[unit]) += task.end - task.begin;
+        (task.shared ? shared : summed)[unit] += task.end - task.begin;
     }
     for (std::size_t u = 0; u < units; ++u) {
       RC_ASSERT(gathered[u] == plan.layout.units[u].padded);
       RC_ASSERT(summed[u] == plan.layout.units[u].padded);
+      const auto& used = plan.layout.units[u].shared;
+      RC_ASSERT(shared[u] == (used ? used->elements.size() : 0));
     }
-    RC_ASSERT(tied_sum == plan.layout.tied);
     for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t)
       RC_ASSERT(std::count_if(parts.begin(), parts.end(), [&](int b) {
                   const Lifetime& life = lives[static_cast<std::size_t>(b)];
@@ -369,8 +389,9 @@ TEST(Planner, RecomputationTradesActivations) {
 }
 
 TEST(Planner, UnknownBlockIsRefused) {
-  EXPECT_THROW(segments_of({Recompute::Kind::list, {3}}, 3), Error);
-  EXPECT_NO_THROW(segments_of({Recompute::Kind::list, {2}}, 3));
+  const FakeModel model(small(true));  // of three blocks
+  EXPECT_THROW(segments_of({Recompute::Kind::list, {3}}, model), Error);
+  EXPECT_NO_THROW(segments_of({Recompute::Kind::list, {2}}, model));
 }
 
 }  // namespace
