@@ -1,4 +1,6 @@
 #pragma once
+#include <cuda_runtime.h>
+
 #include <cstddef>
 
 #include "device/numeric/dtype.h"
