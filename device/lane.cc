@@ -1,5 +1,7 @@
 #include "device/lane.h"
 
+#include <chrono>
+
 #include "base/error.h"
 #include "device/backend.h"
 
@@ -17,6 +19,15 @@ bool Event::passed() const {
   STRATA_CHECK(state_->recorder == Kind::cpu);
   const std::lock_guard lock(state_->mutex);
   return state_->done >= state_->issued;
+}
+
+void Event::wait(const AbortToken& abort) const {
+  constexpr auto kPoll = std::chrono::milliseconds(50);
+  STRATA_CHECK(state_->recorder == Kind::cpu);
+  std::unique_lock lock(state_->mutex);
+  while (!state_->reached.wait_for(lock, kPoll, [&] { return state_->done >= state_->issued; })) abort.throw_if_set();
+  lock.unlock();
+  abort.throw_if_set();  // records are reached even so; what was to run before them was dropped
 }
 
 Lane::Lane(std::string name, int threads, int rank, AbortToken& abort, Device device)

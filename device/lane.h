@@ -25,6 +25,8 @@ class Event {
   // Of an event that lanes of the host record: whether its newest record is behind them, so that a wait is over at
   // once. True where there is none.
   bool passed() const;
+  // Of the same: blocks the thread that issues until it is. Throws Aborted when the run's token is set.
+  void wait(const AbortToken& abort) const;
 
   class Twin;
   struct State;

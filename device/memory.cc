@@ -85,12 +85,4 @@ Pin& Pin::operator=(Pin&& other) noexcept {
   return *this;
 }
 
-void Mirror::to_device(Lane& lane) const {
-  if (host_) cast(lane, host_, device_);
-}
-
-void Mirror::to_host(Lane& lane) const {
-  if (host_) cast(lane, device_, host_);
-}
-
 }  // namespace strata::device

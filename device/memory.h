@@ -4,8 +4,6 @@
 #include <span>
 
 #include "device/device.h"
-#include "device/lane.h"
-#include "device/view.h"
 
 namespace strata::device {
 
@@ -61,24 +59,6 @@ class Pin {
  private:
   Device device_;
   std::byte* data_;
-};
-
-// A buffer of device memory as the host writes and reads it between steps: the buffer itself, or one of the host beside
-// it where the host cannot reach the device's. Owns neither.
-class Mirror {
- public:
-  Mirror() = default;
-  // host: empty where the host reaches `device`; else as large.
-  Mirror(View device, View host) : device_(device), host_(host) {}
-
-  std::byte* data() const { return host_ ? host_.data : device_.data; }
-  std::size_t size() const { return device_.bytes(); }
-  // Copies in the lane's order; nothing where both are the same memory.
-  void to_device(Lane& lane) const;
-  void to_host(Lane& lane) const;
-
- private:
-  View device_, host_;
 };
 
 }  // namespace strata::device

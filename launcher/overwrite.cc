@@ -22,7 +22,7 @@ struct Mark {
 
 constexpr std::array kMarks = std::to_array<Mark>({
     {Content::plan, "the JSON of a plan", "{\"fits\":", "\"parameters\":"},
-    {Content::trace, "the trace of a step", "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", ""},
+    {Content::trace, "the trace of a step", "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"trace\":", ""},
     {Content::evaluation, "the JSON of an evaluation", "{\"loss\":", "\"loss_hex\":"},
     {Content::evaluation, "", "{\"exit\":", ""},  // of one that did not fit
     {Content::generation, "the JSON of a generation", "{\"prompt_tokens\":[", ""},

@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 #include <limits>
+#include <numeric>
 
 #include "base/error.h"
 #include "comm/communicator.h"
@@ -50,6 +51,15 @@ void print_drives(const runtime::Job& job) {
   }
   if (needed > 0 && free < needed)
     fmt::print("nvme: memory.nvme has {} free here: too little for one rank\n", runtime::bytes_text(free));
+}
+
+// Of each kind, those that train: what the host does between steps, and for checkpoints, is not counted.
+using TaskCounts = std::array<std::size_t, runtime::kTaskNames.size()>;
+TaskCounts count_tasks(const runtime::StepPlan& plan) {
+  TaskCounts counts{};
+  for (const runtime::Task& task : plan.tasks)
+    if (static_cast<std::size_t>(task.lane) < runtime::kTrainingLanes) ++counts[static_cast<std::size_t>(task.kind)];
+  return counts;
 }
 
 // Of a run's ranks on one machine like this one, or like the one of the machine file: as many as it has cores or, for a
@@ -114,9 +124,8 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
     if (read[tier] + written[tier])
       fmt::print("moved by a rank in a step: {} from {}, {} to it\n", runtime::bytes_text(read[tier]),
                  runtime::kTierNames[tier], runtime::bytes_text(written[tier]));
-  std::array<std::size_t, runtime::kTaskNames.size()> counts{};
-  for (const runtime::Task& task : plan.tasks) ++counts[static_cast<std::size_t>(task.kind)];
-  fmt::print("{} tasks a step:", plan.tasks.size());
+  const TaskCounts counts = count_tasks(plan);
+  fmt::print("{} tasks a step:", std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
   for (std::size_t k = 0; k < counts.size(); ++k)
     if (counts[k]) fmt::print(" {} {}", counts[k], runtime::kTaskNames[k]);
   fmt::print("\n");
@@ -194,6 +203,7 @@ int plan(const PlanOptions& options) {
   for (const std::string& text : recipe.notes) note(text);
   if (prediction) print_prediction(*prediction);
   if (options.json) {
+    const TaskCounts counts = count_tasks(job.plan);
     runtime::ReportFile file(*options.json);
     file.write(fmt::format(
         "{{\"fits\":{},\"ranks\":{},\"ranks_per_node\":{},\"parameters\":{},\"memory\":{},\"capacity_bytes\":"
@@ -202,7 +212,8 @@ int plan(const PlanOptions& options) {
         fits, ranks, per_node, job.model->parameters(), runtime::memory_json(job.plan.memory, nullptr),
         capacity[runtime::Tier::device], capacity[runtime::Tier::host], runtime::comm_json(job.plan.comm_bytes),
         runtime::io_json(job.plan.io_bytes), job.plan.vertical ? "vertical" : "horizontal", job.plan.tile_bytes,
-        job.plan.tasks.size(), nearest_json(nearest), prediction ? prediction_json(*prediction, job.plan) : ""));
+        std::accumulate(counts.begin(), counts.end(), std::size_t{0}), nearest_json(nearest),
+        prediction ? prediction_json(*prediction, job.plan) : ""));
     file.close();
   }
   if (options.trace) {

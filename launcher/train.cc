@@ -242,8 +242,9 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   summary.spans.assign(executor.spans().begin(), executor.spans().end());
   summary.timed_step = trainer.steps_done() - executor.steps_since_spans();
   summary.graph_steps = executor.graph_steps();
-  if (speaks && !executor.graph_refusal().empty())
-    say("steps were issued task by task, not as a graph: {}", executor.graph_refusal());
+  summary.validate_ms = executor.validate_ms();
+  if (const std::string refusal = executor.graph_refusal(); speaks && !refusal.empty())
+    say("steps were issued task by task, not as a graph: {}", refusal);
   summary.exit = static_cast<int>(ended ? ended->code() : Exit::done);
   if (reports.jsonl) reports.jsonl->close();
   if (trace) {

@@ -85,15 +85,15 @@ ModelFolder ModelFolder::whole(fs::path path, int threads, const Note& note) {
 
 ModelFolder agree_on_model(const fs::path& path, int threads, comm::World& world, const Note& note) {
   std::optional<ModelFolder> model;
-  std::string chosen;
+  std::string chosen;  // which of the folder's checkpoints; empty: what the path itself names
   comm::agree(world, [&] {
     if (world.rank() != 0) return;
     model = ModelFolder::whole(path, threads, note);
-    chosen = model->path().string();
+    if (model->path() != path) chosen = model->path().filename().string();
   });
   chosen = world.exchange(chosen)[0];
   comm::agree(world, [&] {
-    if (world.rank() != 0) model = ModelFolder::whole(chosen, threads, note);
+    if (world.rank() != 0) model = ModelFolder::whole(chosen.empty() ? path : path / chosen, threads, note);
   });
   return std::move(*model);
 }

@@ -16,9 +16,11 @@ namespace {
 namespace fs = std::filesystem;
 
 std::span<std::byte> staging_of(const StepPlan& plan, const Executor& executor) {
-  STRATA_CHECK(plan.checkpoint_staging >= 0);
-  const auto bytes = plan.buffers[static_cast<std::size_t>(plan.checkpoint_staging)].bytes;
-  return {executor.storage().view(plan.checkpoint_staging, device::DType::fp32).data, bytes};
+  const auto saves = [](const Task& task) { return task.kind == TaskKind::save; };
+  const auto task = std::find_if(plan.tasks.begin(), plan.tasks.end(), saves);
+  STRATA_CHECK(task != plan.tasks.end());
+  const device::View staging = executor.storage().view(*task, Role::staging, device::DType::fp32);
+  return {staging.data, staging.bytes()};
 }
 
 // Checksums of blocks, from pieces of any size.
@@ -59,8 +61,7 @@ CheckpointWriter::CheckpointWriter(const Job& job, comm::World& world, Executor&
       executor_(executor),
       folder_(folder),
       staging_(staging_of(job.plan, executor)),
-      records_(static_cast<std::size_t>(world.size())),
-      lane_(std::make_unique<device::Lane>("checkpoint", 1, world.rank(), world.abort_token())) {
+      records_(static_cast<std::size_t>(world.size())) {
   manifest_.micro_batches_per_step =
       static_cast<std::uint64_t>(job.ranks) * static_cast<std::uint64_t>(job.plan.accumulation);
   manifest_.ranks = job.ranks;
@@ -70,10 +71,12 @@ CheckpointWriter::CheckpointWriter(const Job& job, comm::World& world, Executor&
   manifest_.recipe = recipe_map(job.recipe);
   manifest_.files.resize(records_.size());
   plan_file(job);
-  communicator_ = world.open(*lane_);
+  communicator_ = world.open(executor.checkpoint_lane());
 }
 
-CheckpointWriter::~CheckpointWriter() = default;
+CheckpointWriter::~CheckpointWriter() {
+  executor_.forget(*this);  // the lane's work refers to it
+}
 
 // Every element of every tensor's state is written by one rank: the one whose shard of the unit it lies in, also where
 // others hold it too.
@@ -118,6 +121,7 @@ std::string CheckpointWriter::file_name(int rank) const {
 }
 
 void CheckpointWriter::start(const Progress& progress) {
+  executor_.settle();  // which is the step's own time
   const auto asked = std::chrono::steady_clock::now();
   finish();
   executor_.drain();
@@ -125,22 +129,28 @@ void CheckpointWriter::start(const Progress& progress) {
   manifest_.progress = progress;
   manifest_.algorithms = executor_.algorithms() ? executor_.algorithms()->text() : "";
   ++begun_;
-  lane_->stamp(&last_.begin);
   temporary_ = folder_.temporary(progress.step);
-  comm::host_work(*lane_, [this](device::cpu::Team&) { open_file(); });
-  for (std::size_t unit = 0; unit + 1 < first_extent_.size(); ++unit) {
-    comm::host_work(*lane_, [this, unit](device::cpu::Team&) { write_unit(unit); });
-    lane_->record(executor_.state_read(unit));
-  }
-  comm::host_work(*lane_, [this](device::cpu::Team&) { seal_file(); });
-  communicator_->exchange(reinterpret_cast<const std::byte*>(&record_), sizeof record_,
-                          reinterpret_cast<std::byte*>(records_.data()));
-  comm::host_work(*lane_, [this](device::cpu::Team&) { publish(); });
-  lane_->stamp(&last_.end);
+  executor_.save_beside_next_step(*this);
 }
 
 void CheckpointWriter::finish() {
-  lane_->synchronize();
+  executor_.finish_saving();
+}
+
+void CheckpointWriter::save(device::Lane& lane, std::size_t unit) {
+  if (unit == 0) {
+    lane.stamp(&last_.begin);
+    comm::host_work(lane, [this](device::cpu::Team&) { open_file(); });
+  }
+  comm::host_work(lane, [this, unit](device::cpu::Team&) { write_unit(unit); });
+}
+
+void CheckpointWriter::publish(device::Lane& lane) {
+  comm::host_work(lane, [this](device::cpu::Team&) { seal_file(); });
+  communicator_->exchange(reinterpret_cast<const std::byte*>(&record_), sizeof record_,
+                          reinterpret_cast<std::byte*>(records_.data()));
+  comm::host_work(lane, [this](device::cpu::Team&) { publish_folder(); });
+  lane.stamp(&last_.end);
 }
 
 CheckpointFigures CheckpointWriter::figures() const {
@@ -193,7 +203,7 @@ void CheckpointWriter::seal_file() {
 }
 
 // Every rank's file is on the disk.
-void CheckpointWriter::publish() {
+void CheckpointWriter::publish_folder() {
   if (world_.rank() != 0) return;
   for (std::size_t rank = 0; rank < records_.size(); ++rank) {
     const Record& r = records_[rank];

@@ -25,21 +25,26 @@ struct CheckpointFigures {
   double last_ms;        // from its begin until the last one was durable
 };
 
-// Writes this rank's shard of checkpoints, of a job whose recipe has a checkpoint.dir, in a lane of its own, while
-// training goes on: straight from the live state, unit by unit, each unit's next update waiting until it was read. An
-// error in the lane ends the run; what was published before stays. Every rank has one; destroyed before the executor.
-class CheckpointWriter {
+// Writes this rank's shard of checkpoints, of a job whose recipe has a checkpoint.dir, while training goes on: it is
+// what the plan's tasks of the lane checkpoint do, which read the live state unit by unit, and for which whatever
+// writes that state waits. An error in the lane ends the run; what was published before stays. Every rank has one;
+// destroyed before the executor.
+class CheckpointWriter final : public Saver {
  public:
   // Collective.
   CheckpointWriter(const Job& job, comm::World& world, Executor& executor, CheckpointFolder& folder);
-  ~CheckpointWriter();
+  ~CheckpointWriter() override;
 
-  // Between steps: begins the checkpoint of `progress`, once the one before it is durable. All ranks alike.
+  // Between steps: the next one begins the checkpoint of `progress`, which waits until the one before it is durable.
+  // All ranks alike.
   void start(const Progress& progress);
   // Returns once the last one begun is durable.
   void finish();
 
   CheckpointFigures figures() const;
+
+  void save(device::Lane& lane, std::size_t unit) override;
+  void publish(device::Lane& lane) override;
 
  private:
   struct Part {  // of an extent: where its bytes lie in the executor
@@ -56,7 +61,7 @@ class CheckpointWriter {
   void write_extent(Extent& extent, const Part& part);
   void flush();
   void seal_file();
-  void publish();
+  void publish_folder();
   std::string file_name(int rank) const;
 
   comm::World& world_;
@@ -75,9 +80,8 @@ class CheckpointWriter {
   std::vector<Record> records_;  // by rank
   std::int64_t begun_ = 0;
   double waited_ms_ = 0;
-  Span last_;  // begin of the last one, and when it was durable
+  Span last_;  // when the last one began, and when it was durable
   std::unique_ptr<comm::Communicator> communicator_;
-  std::unique_ptr<device::Lane> lane_;  // last: its work refers to the others
 };
 
 }  // namespace strata::runtime

@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstring>
-#include <thread>
+#include <utility>
 
 #include "base/error.h"
+#include "runtime/plan/validator.h"
 
 namespace strata::runtime {
 namespace {
 
-using device::DType;
 using device::Lane;
 
 std::size_t index(int i) {
@@ -21,19 +19,56 @@ std::size_t index(LaneId lane) {
   return static_cast<std::size_t>(lane);
 }
 
-bool has_host_lanes(const StepPlan& plan) {
-  return std::any_of(plan.tasks.begin(), plan.tasks.end(), [](const Task& task) { return on_host(task.lane); });
+std::int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch().count();
 }
 
-// By task: whether a lane of the host waits for it.
-std::vector<bool> awaited_by_hosts(const StepPlan& plan) {
-  std::vector<bool> awaited(plan.tasks.size());
-  for (const Task& task : plan.tasks) {
-    if (!on_host(task.lane)) continue;
-    for (const int wait : task.waits) awaited[index(wait)] = true;
-    if (task.late_wait >= 0) awaited[index(task.late_wait)] = true;
+// Peaks are the arenas' sizes. Returns what it took, in ms.
+double prove(const StepPlan& plan) {
+  const std::int64_t begin = now_ns();
+  if (const auto violation = find_violation(plan, {plan.memory[0].peak, plan.memory[1].peak, plan.memory[2].peak}))
+    invariant_failed(__FILE__, __LINE__, "the plan of the step holds", *violation);
+  return static_cast<double>(now_ns() - begin) * 1e-6;
+}
+
+// By lane: whether the next step begins before the lane's last task has ended: what the host reads and writes, and the
+// copies of it on a GPU, neither wait for that nor for what does. Lanes that wait for lanes of the host are left out:
+// their flags are taken back when the lane is waited for (device/cuda/flags.h).
+std::array<bool, kLanes> lanes_that_go_on(const StepPlan& plan) {
+  std::array<bool, kLanes> goes_on{};
+  std::array<int, kLanes> last;
+  last.fill(-1);
+  std::vector<int> before(plan.tasks.size()), awaited;
+  std::vector<bool> reached(plan.tasks.size());
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    const Task& task = plan.tasks[t];
+    before[t] = std::exchange(last[index(task.lane)], static_cast<int>(t));
+    if (task.unit < 0 && task.when == When::always) awaited.insert(awaited.end(), task.waits.begin(), task.waits.end());
   }
-  return awaited;
+  while (!awaited.empty()) {
+    const int t = awaited.back();
+    awaited.pop_back();
+    if (t < 0 || reached[index(t)]) continue;
+    reached[index(t)] = true;
+    awaited.push_back(before[index(t)]);
+    for (const int wait : plan.tasks[index(t)].waits)
+      if (wait < t) awaited.push_back(wait);
+  }
+  for (std::size_t lane = 0; lane < kLanes; ++lane) goes_on[lane] = last[lane] >= 0 && !reached[index(last[lane])];
+  for (const Task& task : plan.tasks)
+    for (const int wait : task.waits)
+      if (on_host(plan.tasks[index(wait)].lane)) goes_on[index(task.lane)] = false;
+  return goes_on;
+}
+
+// By lane: whether some of its tasks come before the host writes, beside the end of the step before.
+std::array<bool, kLanes> lanes_that_begin_early(const StepPlan& plan) {
+  std::array<bool, kLanes> early{};
+  for (const Task& task : plan.tasks) {
+    if (task.kind == TaskKind::host_write) break;
+    early[index(task.lane)] = true;
+  }
+  return early;
 }
 
 }  // namespace
@@ -42,23 +77,33 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
                    const device::Optimizer& optimizer, int threads, const offload::IoOptions& io)
     : plan_(plan),
       model_(model),
+      validate_ms_(prove(plan)),
       rank_(world.rank()),
       abort_(world.abort_token()),
       fault_watch_(plan.device, rank_, abort_),
       storage_(plan, world, io),
-      buffers_(plan),
+      border_(plan, model, storage_),
+      goes_on_(lanes_that_go_on(plan)),
+      begins_early_(lanes_that_begin_early(plan)),
       awaited_(plan.tasks.size()),
+      issued_(plan.tasks.size()),
       spans_(plan.tasks.size()),
-      held_(model.units.size()),
-      meter_(plan),
-      sent_(plan.device, has_host_lanes(plan)) {
+      holds_(plan.tasks.size()),
+      meter_(plan) {
   for (const Task& task : plan.tasks) names_.push_back(name_of(task, model));
-  for (const bool host_waits : awaited_by_hosts(plan)) events_.emplace_back(plan.device, host_waits);
-  for (std::size_t lane = 0; lane < kLanes; ++lane) ended_.emplace_back(plan.device, false);
-  for (std::size_t unit = 0; unit < model.units.size(); ++unit) state_read_.emplace_back(plan.device);
+  std::vector<bool> by_hosts(plan.tasks.size());  // a lane of the host waits for its event
+  for (const Task& task : plan.tasks)
+    for (const int wait : task.waits) {
+      const Task& other = plan.tasks[index(wait)];
+      if (waits_here(task, other) && on_gpu(other)) continue;
+      awaited_[index(wait)] = true;
+      if (on_host(task.lane)) by_hosts[index(wait)] = true;
+    }
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t)
+    events_.emplace_back(plan.device, by_hosts[t] || on_host(plan.tasks[t].lane));
   std::array<bool, kLanes> used{};
   for (const LaneId lane : {LaneId::compute, LaneId::gather, LaneId::reduce}) used[index(lane)] = true;
-  for (const Task& task : plan.tasks) used[index(task.lane)] = true;
+  for (const Task& task : plan.tasks) used[index(task.lane)] = task.lane != LaneId::host;
   lanes_.resize(kLanes);
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     const bool computes = lane == index(LaneId::compute) || lane == index(LaneId::host_compute);
@@ -69,31 +114,18 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
   }
   gather_ = world.open(*lanes_[index(LaneId::gather)]);
   reduce_ = world.open(*lanes_[index(LaneId::reduce)]);
-
-  for (const Task& task : plan.tasks) {
-    for (const int wait : task.waits) awaited_[index(wait)] = true;
-    if (task.late_wait >= 0) awaited_[index(task.late_wait)] = true;
-    if (task.late) late_lane_ = lanes_[index(task.lane)].get();
-  }
   tasks_ = std::make_unique<TaskRunner>(plan, model, optimizer, rank_, storage_, lanes_, *gather_, *reduce_);
-  if (buffers_.constants >= 0) {
+  const ControlBuffers buffers(plan);
+  if (buffers.constants >= 0) {
     std::vector<std::byte> constants(model.constants_bytes);
     model.fill_constants(constants.data());
-    storage_.write(buffers_.constants, constants);
+    storage_.write(buffers.constants, constants);
   }
-  if (plan.device.kind != device::Kind::cpu)
+  if (is_gpu())
     for (const auto& unit : model.units)
       if (std::string text = unit->set_up(*lanes_[index(LaneId::compute)]); !text.empty()) attention_ = std::move(text);
-  const auto mirror = [&](int buffer) {
-    if (buffer < 0) return device::Mirror();
-    device::View host;
-    for (const auto& mirrored : plan.mirrored)
-      if (mirrored.device == buffer) host = storage_.view(mirrored.host, DType::fp32);
-    return device::Mirror(storage_.view(buffer, DType::fp32), host);
-  };
-  mirrors_ = {mirror(buffers_.batch), mirror(buffers_.state), mirror(buffers_.losses), mirror(buffers_.squares),
-              mirror(buffers_.logits)};
-  graph_possible_ = can_be_graph();
+  if (StepGraph::possible(plan) && gather_->can_be_recorded() && reduce_->can_be_recorded())
+    graph_.emplace(plan, lanes_);
 }
 
 // Lanes first: after an abort their work still refers to events, pieces and communicators.
@@ -101,156 +133,227 @@ Executor::~Executor() {
   lanes_.clear();
 }
 
-Executor::BatchSpans Executor::batch(int micro_batch) {
-  const std::size_t all = plan_.buffers[index(buffers_.batch)].bytes / sizeof(std::uint32_t);
-  const std::size_t tokens = plan_.tokens;
-  STRATA_CHECK_LE((index(micro_batch) + 1) * 3 * tokens, all);
-  auto* base = host<std::uint32_t>(mirrors_.batch) + index(micro_batch) * 3 * tokens;
-  return {{base, tokens}, {reinterpret_cast<std::int32_t*>(base + tokens), tokens}, {base + 2 * tokens, tokens}};
-}
-
 device::StepResult Executor::step(const device::StepScalars& scalars, bool stop_requested) {
-  auto* state = host<StepState>(mirrors_.state);
-  if (has_pending_) *at<device::StepScalars>(buffers_.pending) = state->scalars;
-  *state = StepState{};
-  state->scalars = scalars;
-  state->stop_requested = stop_requested ? 1 : 0;
-  std::memset(host<std::byte>(mirrors_.losses), 0, LossState::bytes(model_.units.size()));
-  if (buffers_.squares >= 0) *host<SquareState>(mirrors_.squares) = SquareState{};
+  border_.set(scalars, stop_requested);
   timed_ = std::exchange(time_next_step_, false);
   or_abort([&] {
+    // What this step leaves out has no times in it, which those of an earlier one may still be writing.
+    if (plan_.cyclic && !has_pending_ && steps_ > 0) settle();
     if (!launch_graph()) issue_step();
-    for (const auto& lane : lanes_)
-      if (lane && (timed_ || lane.get() != late_lane_)) lane->synchronize();
+    if (timed_) settle();
   });
   ++steps_;
-  for (Span& held : held_) {
-    if (held.begin != 0) held_ms_ += static_cast<double>(std::max<std::int64_t>(0, held.end - held.begin)) * 1e-6;
-    held = {};
-  }
-  has_pending_ = plan_.cyclic && state->scalars.skip == 0;
-  return state->result;
+  saver_ = nullptr;
+  has_pending_ = plan_.cyclic && !skipped();
+  return border_.state().result;
 }
 
 void Executor::issue_step() {
   const device::Range range(*lanes_[index(LaneId::compute)], "step");
-  send_mirrors();
-  for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
-    meter_.issue(t);
-    issue(t, has_pending_ || !plan_.tasks[t].pending);
-  }
-  fetch_mirrors();
+  collect(true);
+  issue_due();
   steps_since_spans_ = 0;
 }
 
-// Host lanes and staged collectives are the host's work, a pending update is left out of some steps, late tasks are
-// not over at the end, and a generation goes on where the last call ended.
-bool Executor::can_be_graph() const {
-  return !has_host_lanes(plan_) && device::Graph::possible(plan_.device) && gather_->can_be_recorded() &&
-         reduce_->can_be_recorded() && !plan_.cyclic && !late_lane_ && buffers_.logits < 0;
+bool Executor::due(const Task& task) const {
+  switch (task.when) {
+    case When::pending:
+      return has_pending_;
+    case When::checkpoint:
+      return saver_ && !draining_;
+    default:
+      return !draining_;
+  }
+}
+
+void Executor::issue_due() {
+  for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
+    if (!draining_) meter_.issue(t);
+    if (due(plan_.tasks[t]))
+      issue(t);
+    else if (!draining_)
+      spans_[t] = {};  // of an earlier step
+  }
+}
+
+void Executor::issue(std::size_t t) {
+  const Task& task = plan_.tasks[t];
+  if (task.lane == LaneId::host) {
+    for (const int other : task.waits) wait(task, other);
+    if (task.kind == TaskKind::host_write) collect(false);
+    return border_.run(task);
+  }
+  Lane& lane = lane_of(task);
+  const device::Range range(lane, names_[t].c_str());
+  bool saved = false;
+  for (const int other : task.waits)
+    if (plan_.tasks[index(other)].lane == LaneId::checkpoint)
+      saved = true;
+    else
+      wait(task, other);
+  if (saved && !recording_) wait_for_saves(t);
+  // A GPU's lane keeps its stamps until it is waited for.
+  const bool stamped = !recording_ && !draining_ && task.lane != LaneId::checkpoint &&
+                       (timed_ || !is_gpu() || !goes_on_[index(task.lane)]);
+  if (stamped) lane.stamp(&spans_[t].begin);
+  tasks_->run(task, t);
+  if (stamped) lane.stamp(&spans_[t].end);
+  if (awaited_[t]) lane.record(events_[t]);
+  issued_[t] = true;
+}
+
+// A stream cannot wait for work of the host that calls CUDA, as a checkpoint does where it reads the GPU's memory: what
+// waits for it might hold that up (device/cuda/event.h). And what a checkpoint waits for is over when it begins, so
+// that nothing has to tell the host, which no graph can hold.
+bool Executor::waits_here(const Task& task, const Task& other) const {
+  if (task.lane == LaneId::host || (task.lane == LaneId::checkpoint && on_gpu(other))) return true;
+  if (other.lane != LaneId::checkpoint || !on_gpu(task)) return false;
+  return std::any_of(other.uses.begin(), other.uses.end(),
+                     [&](const Use& use) { return plan_.buffers[index(use.buffer)].tier == Tier::device; });
+}
+
+void Executor::wait(const Task& task, int other) {
+  if (!issued_[index(other)]) return;
+  if (waits_here(task, plan_.tasks[index(other)])) return wait_here(other);
+  lane_of(task).wait(events_[index(other)]);
+}
+
+void Executor::wait_here(int other) {
+  const Task& task = plan_.tasks[index(other)];
+  if (on_gpu(task))
+    lane_of(task).synchronize();
+  else
+    events_[index(other)].wait(abort_);
+}
+
+void Executor::wait_for_saves(std::size_t t) {
+  const Task& task = plan_.tasks[t];
+  Hold& hold = holds_[t];
+  const bool timed = std::exchange(hold.due, false);
+  bool here = false;
+  if (timed) lane_of(task).stamp(&hold.waited.begin);
+  for (const int other : task.waits) {
+    if (plan_.tasks[index(other)].lane != LaneId::checkpoint) continue;
+    here = here || waits_here(task, plan_.tasks[index(other)]);
+    wait(task, other);
+  }
+  if (!timed) return;
+  if (here)
+    hold.waited.end = now_ns();
+  else
+    lane_of(task).stamp(&hold.waited.end);
+}
+
+// Lanes of a GPU take times and flags back only when they are waited for: between two steps, but for those that go on.
+void Executor::collect(bool early) {
+  if (!is_gpu()) return;
+  for (std::size_t lane = 0; lane < kLanes; ++lane)
+    if (lanes_[lane] && !on_host(static_cast<LaneId>(lane)) && !goes_on_[lane] && begins_early_[lane] == early)
+      lanes_[lane]->synchronize();
 }
 
 // The first step is issued task by task, in which libraries set up what they do when first used, and so is one that
-// meets a checkpoint: the updates' waits for its reads are no part of the graph.
+// meets a checkpoint: its reads, and the waits for them, are no part of the graph.
 bool Executor::launch_graph() {
-  if (!graph_possible_ || steps_ == 0 || timed_) return false;
-  if (!std::all_of(state_read_.begin(), state_read_.end(), [](const auto& event) { return event.passed(); }))
-    return false;
-  if (!graph_) record_graph();
-  if (!graph_) return false;
+  if (!graph_ || !graph_->refusal().empty() || steps_ == 0 || timed_ || saver_) return false;
+  for (std::size_t t = 0; t < plan_.tasks.size(); ++t)
+    if (plan_.tasks[t].lane == LaneId::checkpoint && issued_[t] && !events_[t].passed()) return false;
+  settle();
+  if (!graph_->recorded() && !record_graph()) return false;
+  std::size_t t = 0;
+  const auto run_host = [&] {
+    for (; t < plan_.tasks.size() && !on_gpu(plan_.tasks[t]); ++t)
+      if (plan_.tasks[t].lane == LaneId::host) border_.run(plan_.tasks[t]);
+  };
+  run_host();
   Lane& first = *lanes_[index(LaneId::compute)];
   const device::Range range(first, "step (graph)");
-  graph_->launch(first);
+  graph_->launch();
+  first.synchronize();
+  while (t < plan_.tasks.size() && on_gpu(plan_.tasks[t])) ++t;
+  run_host();
   tasks_->moved() += moved_by_graph_;
   ++graph_steps_;
   ++steps_since_spans_;
   return true;
 }
 
-// Tried once. Nothing of it runs, so nothing of it is counted.
-void Executor::record_graph() {
+// Nothing of it runs, so nothing of it is counted.
+bool Executor::record_graph() {
   const IoBytes moved = std::exchange(tasks_->moved(), {});
+  forget_events();
   recording_ = true;
-  try {
-    graph_.emplace(*lanes_[index(LaneId::compute)], [this] {
-      send_mirrors();
-      for (std::size_t t = 0; t < plan_.tasks.size(); ++t) issue(t, true);
-      fetch_mirrors();
-    });
-  } catch (const Error& refusal) {
-    graph_possible_ = false;
-    graph_refusal_ = refusal.what();
-  }
+  const bool done = graph_->record([this] {
+    for (std::size_t t = 0; t < plan_.tasks.size(); ++t)
+      if (on_gpu(plan_.tasks[t])) issue(t);
+  });
   recording_ = false;
+  forget_events();
   moved_by_graph_ = std::exchange(tasks_->moved(), moved);
+  return done;
+}
+
+void Executor::forget_events() {
+  for (std::size_t t = 0; t < plan_.tasks.size(); ++t)
+    if (on_gpu(plan_.tasks[t])) issued_[t] = false;
 }
 
 std::span<const float> Executor::generate(std::size_t first, std::size_t rows) {
   STRATA_CHECK_LE(rows, plan_.tokens);
   tasks_->generate(first, rows);
   (void)step({}, false);
-  return {host<float>(mirrors_.logits), model_.vocabulary};
+  return border_.logits();
 }
 
 void Executor::use_algorithms(std::shared_ptr<const device::AlgorithmTable> table) {
   algorithms_ = std::move(table);
   if (algorithms_) device::use_algorithms(*lanes_[index(LaneId::compute)], algorithms_);
-  graph_.reset();  // recorded with others
+  if (graph_) graph_->reset();  // recorded with others
 }
 
 void Executor::drain() {
-  synchronize();
-  if (!has_pending_) return;
-  *at<device::StepScalars>(buffers_.pending) = host<StepState>(mirrors_.state)->scalars;
   or_abort([&] {
+    settle();
+    if (!has_pending_) return;
     draining_ = true;  // the spans stay those of a step
-    for (std::size_t t = 0; t < plan_.tasks.size(); ++t) issue(t, plan_.tasks[t].pending);
+    issue_due();
     draining_ = false;
-    synchronize();
+    settle();
   });
   has_pending_ = false;
-}
-
-void Executor::send_mirrors() {
-  if (plan_.device.kind == device::Kind::cpu) return;
-  Lane& first = *lanes_[index(LaneId::compute)];
-  for (const device::Mirror* mirror : {&mirrors_.batch, &mirrors_.state, &mirrors_.losses, &mirrors_.squares})
-    mirror->to_device(first);
-  first.record(sent_);
-  for (const auto& lane : lanes_)
-    if (lane && lane.get() != &first) lane->wait(sent_);
-}
-
-void Executor::fetch_mirrors() {
-  if (plan_.device.kind == device::Kind::cpu) return;
-  Lane& first = *lanes_[index(LaneId::compute)];
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    if (!lanes_[lane] || lanes_[lane].get() == &first || lanes_[lane].get() == late_lane_) continue;
-    lanes_[lane]->record(ended_[lane]);
-    first.wait(ended_[lane]);
+  for (Hold& hold : holds_) {
+    held_ms_ += static_cast<double>(std::max<std::int64_t>(0, hold.waited.end - hold.waited.begin)) * 1e-6;
+    hold.waited = {};
   }
-  for (const device::Mirror* mirror : {&mirrors_.state, &mirrors_.losses, &mirrors_.logits}) mirror->to_host(first);
 }
 
-void Executor::synchronize() {
-  for (const auto& lane : lanes_)
-    if (lane) lane->synchronize();
+void Executor::save_beside_next_step(Saver& saver) {
+  saver_ = &saver;
+  tasks_->use_saver(saver);
+  for (Hold& hold : holds_) hold.due = true;
 }
 
-// State that lies on a GPU is copied from there, by CUDA: what waited for it in a lane might hold that up (see
-// device/cuda/event.h), so this thread waits. What that costs begins when the lane would have begun to wait.
-template <typename Stamp>
-void Executor::wait_for_reader(Lane& lane, std::size_t unit, const Stamp& stamp) {
-  const device::Event& read = state_read_[unit];
-  Span& held = held_[unit];
-  stamp(held.begin);
-  if (plan_.device.kind == device::Kind::cpu || !storage_.has_state_on_device(unit)) {
-    lane.wait(read);
-    stamp(held.end);
-    return;
+void Executor::finish_saving() {
+  or_abort([&] {
+    if (std::exchange(saver_, nullptr))
+      for (std::size_t t = 0; t < plan_.tasks.size(); ++t)
+        if (plan_.tasks[t].when == When::checkpoint) issue(t);
+    checkpoint_lane().synchronize();
+  });
+}
+
+void Executor::forget(const Saver& saver) noexcept {
+  if (saver_ == &saver) saver_ = nullptr;
+  try {
+    checkpoint_lane().synchronize();
+  } catch (const Aborted&) {
+    // What it says was said where the token was set.
   }
-  for (; !read.passed(); std::this_thread::sleep_for(std::chrono::microseconds(20))) abort_.throw_if_set();
-  held.end = std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
+void Executor::settle() {
+  for (std::size_t lane = 0; lane < kLanes; ++lane)
+    if (lanes_[lane] && lane != index(LaneId::checkpoint)) lanes_[lane]->synchronize();
 }
 
 template <typename F>
@@ -265,42 +368,11 @@ void Executor::or_abort(const F& f) {
   }
 }
 
-// A task that is left out still waits and is waited for: others rely on what follows from it.
-void Executor::issue(std::size_t t, bool runs) {
-  const Task& task = plan_.tasks[t];
-  Lane& lane = *lanes_[index(task.lane)];
-  if (!recording_ && !draining_) spans_[t] = {};  // of an earlier step, where this one leaves the task out
-  // Of the step before: not recorded again yet.
-  if (task.late_wait >= 0) lane.wait(events_[index(task.late_wait)]);
-  for (const int wait : task.waits) lane.wait(events_[index(wait)]);
-  if (runs) {
-    const device::Range range(lane, names_[t].c_str());
-    // A GPU's lane keeps its stamps until it is synchronized, which the late lane is only then.
-    const bool stamped = !recording_ && !draining_ && (!task.late || timed_);
-    const auto stamp = [&](std::int64_t& where) {
-      if (stamped) lane.stamp(&where);
-    };
-    if (!recording_ && task.kind == TaskKind::update && task.begin == 0) wait_for_reader(lane, index(task.unit), stamp);
-    stamp(spans_[t].begin);
-    tasks_->run(task, t);
-    stamp(spans_[t].end);
-  }
-  if (awaited_[t]) lane.record(events_[t]);
-}
-
 int Executor::first_nonfinite_unit() const {
-  const std::uint64_t* counts = host<LossState>(mirrors_.losses)->nonfinite();
+  const std::uint64_t* counts = border_.losses().nonfinite();
   for (std::size_t unit = 0; unit < model_.units.size(); ++unit)
     if (counts[unit]) return static_cast<int>(unit);
   return -1;
-}
-
-const device::ExactSum& Executor::loss_sum() const {
-  return host<LossState>(mirrors_.losses)->loss;
-}
-
-bool Executor::skipped() const {
-  return host<StepState>(mirrors_.state)->scalars.skip != 0;
 }
 
 comm::CommBytes Executor::comm_bytes() const {

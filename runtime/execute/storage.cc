@@ -114,13 +114,6 @@ Storage::Extent Storage::extent_of(std::size_t unit, StateKind kind, std::size_t
   }
 }
 
-bool Storage::has_state_on_device(std::size_t unit) const {
-  return std::any_of(kStateKinds.begin(), kStateKinds.end(), [&](StateKind kind) {
-    const Held part = held(unit, kind);
-    return has_state(kind) && part.begin < part.end && extent_of(unit, kind, 0, 1).tier == Tier::device;
-  });
-}
-
 void Storage::read_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<std::byte> out) const {
   while (!out.empty()) {
     const Extent e = extent_of(unit, kind, begin, out.size());

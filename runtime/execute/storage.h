@@ -39,10 +39,8 @@ class Storage {
   Held held(std::size_t unit, StateKind kind) const;
   // Whether the run has it: not every optimizer has two moments, and a plan of forwards alone has only parameters.
   bool has_state(StateKind kind) const;
-  // Whether any of the unit's lies in the device's memory.
-  bool has_state_on_device(std::size_t unit) const;
   // What is held, as bytes of its format from `begin` bytes on. Both block, and several threads may call them while no
-  // task writes it: Executor::drain, Executor::state_read.
+  // task writes it: after Executor::drain, and in Saver::save.
   void read_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<std::byte> out) const;
   void write_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<const std::byte> in);
 

@@ -30,6 +30,7 @@ std::size_t index(Tier tier) {
 
 ControlBuffers::ControlBuffers(const StepPlan& plan) {
   for (const Task& task : plan.tasks) {
+    if (task.lane == LaneId::host) continue;  // whose buffers stand for these on a GPU
     const auto find = [&](int& buffer, Role role) {
       if (const int found = task.buffer(role); found >= 0) buffer = found;
     };
@@ -110,6 +111,14 @@ void TaskRunner::run(const Task& task, std::size_t t) {
     case TaskKind::read:
     case TaskKind::write:
       return move(task);
+    case TaskKind::save:
+      return saver_->save(lane, index(task.unit));
+    case TaskKind::publish:
+      return saver_->publish(lane);
+    case TaskKind::carry:
+    case TaskKind::host_write:
+    case TaskKind::host_read:
+      break;
   }
 }
 

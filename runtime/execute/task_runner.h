@@ -8,6 +8,7 @@
 #include "device/lane.h"
 #include "device/ops/optimizer.h"
 #include "models/model.h"
+#include "runtime/execute/saver.h"
 #include "runtime/execute/storage.h"
 #include "runtime/plan/plan.h"
 
@@ -22,8 +23,8 @@ struct ControlBuffers {
   explicit ControlBuffers(const StepPlan& plan);
 };
 
-// What each kind of task does: queues it in the task's lane, over the buffers that the plan gives it. Knows nothing of
-// the order of tasks. All that it is made of outlives it.
+// What each kind of task does: queues it in the task's lane, over the buffers that the plan gives it; those of the lane
+// host are the Border's. Knows nothing of the order of tasks. All that it is made of outlives it.
 class TaskRunner {
  public:
   TaskRunner(const StepPlan& plan, const models::Model& model, const device::Optimizer& optimizer, int rank,
@@ -36,6 +37,8 @@ class TaskRunner {
     first_ = first;
     rows_ = rows;
   }
+  // What a checkpoint's tasks do from now on; outlives their work.
+  void use_saver(Saver& saver) { saver_ = &saver; }
   // Read from and written to the other tiers so far.
   IoBytes& moved() { return moved_; }
 
@@ -85,6 +88,7 @@ class TaskRunner {
   };
   std::vector<std::vector<Gap>> gaps_;  // by unit: elements between parameters, kept at zero
   IoBytes moved_{};
+  Saver* saver_ = nullptr;
   std::size_t first_ = 0, rows_ = 0;  // of a step that generates; else 0
 };
 

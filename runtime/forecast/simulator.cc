@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace strata::runtime {
 namespace {
@@ -85,7 +86,7 @@ BoundSeconds seconds_of(const Task& task, const MachineProfile& m) {
   const auto add = [&](Bound bound, double amount, double per_s) {
     s[static_cast<std::size_t>(bound)] += amount / per_s;
   };
-  add(Bound::waking, m.task_overhead_s, 1);
+  if (task.lane != LaneId::host) add(Bound::waking, m.task_overhead_s, 1);
   add(Bound::products, c.flops, m.flops_per_s);
   add(Bound::attention, c.attention_flops, m.attention_flops_per_s);
   add(Bound::host_link, c.host_bytes, m.host_bytes_per_s);
@@ -121,25 +122,46 @@ BoundSeconds seconds_of(const Task& task, const MachineProfile& m) {
   return s;
 }
 
-std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) {
-  // Where some are late, after a step that leaves them.
+namespace {
+
+bool in_step(const Task& task) {
+  return task.when != When::checkpoint;
+}
+
+// Whether the next step runs beside some of this one: what is issued before the host writes, or beside what the host
+// does not wait for.
+bool runs_on(const StepPlan& plan, std::span<const Span> spans) {
+  const auto first = std::find_if(plan.tasks.begin(), plan.tasks.end(), in_step);
+  const auto of_host = [](const Task& task) { return task.lane == LaneId::host; };
+  if (std::any_of(first, plan.tasks.end(), of_host) && !of_host(*first)) return true;
+  const auto end = static_cast<std::int64_t>(makespan_s(plan, spans) * 1e9);
+  return std::any_of(spans.begin(), spans.end(), [&](const Span& span) { return span.end > end + 1; });
+}
+
+// A number of steps, one behind the other.
+std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine, std::size_t steps) {
   const std::size_t n = plan.tasks.size();
-  const bool after_another =
-      std::any_of(plan.tasks.begin(), plan.tasks.end(), [](const Task& task) { return task.late; });
-  const std::size_t first = after_another ? n : 0, all_tasks = first + n;
-  std::vector<Span> spans(all_tasks);
-  std::vector<bool> done(all_tasks);
+  std::vector<Span> spans(steps * n);
+  std::vector<bool> done(steps * n);
   std::array<std::vector<std::size_t>, kLanes> queues;
-  std::size_t left = 0;  // of the step before, but for what is late
-  for (std::size_t t = 0; t < all_tasks; ++t) {
-    queues[static_cast<std::size_t>(plan.tasks[t % n].lane)].push_back(t);
-    left += t < first && !plan.tasks[t].late ? 1 : 0;
-  }
-  const auto may_start = [&](std::size_t t) {
+  std::vector<std::size_t> host_tasks;  // before each run: what stands behind one is issued after it
+  std::size_t hosts = 0, hosts_done = 0;
+  for (std::size_t t = 0; t < steps * n; ++t) {
     const Task& task = plan.tasks[t % n];
-    if (t >= first && (left > 0 || (task.late_wait >= 0 && !done[index(task.late_wait)]))) return false;
-    const std::size_t step = t >= first ? first : 0;
-    return std::all_of(task.waits.begin(), task.waits.end(), [&](int wait) { return done[step + index(wait)]; });
+    host_tasks.push_back(hosts);
+    if (!in_step(task)) continue;
+    queues[static_cast<std::size_t>(task.lane)].push_back(t);
+    hosts += task.lane == LaneId::host ? 1 : 0;
+  }
+  const auto over = [&](std::size_t t, int wait) {
+    if (!in_step(plan.tasks[index(wait)])) return true;
+    const std::size_t step = t / n;
+    if (index(wait) < t % n) return static_cast<bool>(done[step * n + index(wait)]);
+    return step == 0 || done[(step - 1) * n + index(wait)];
+  };
+  const auto may_start = [&](std::size_t t) {
+    const auto& waits = plan.tasks[t % n].waits;
+    return hosts_done >= host_tasks[t] && std::all_of(waits.begin(), waits.end(), [&](int w) { return over(t, w); });
   };
   std::array<std::size_t, kLanes> next{};
   std::array<Running, kLanes> running;
@@ -166,30 +188,82 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) 
       if (r.task >= 0) step = std::min(step, r.left / r.speed(all, machine));
     if (step == std::numeric_limits<double>::infinity()) break;
     now += step;
-    for (Running& r : running) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      Running& r = running[lane];
       if (r.task < 0) continue;
       const double speed = r.speed(all, machine);
       r.left -= step * speed;
       if (r.left > 1e-12) continue;  // less than what the clock shows
       spans[index(r.task)].end = nanoseconds();
       done[index(r.task)] = true;
-      left -= index(r.task) < first && !plan.tasks[index(r.task)].late ? 1 : 0;
+      hosts_done += lane == static_cast<std::size_t>(LaneId::host) ? 1 : 0;
       r.task = -1;
     }
   }
-  std::int64_t start = 0;
-  for (std::size_t t = 0; t < first; ++t)
-    if (!plan.tasks[t].late) start = std::max(start, spans[t].end);
-  spans.erase(spans.begin(), spans.begin() + static_cast<std::ptrdiff_t>(first));
-  for (Span& span : spans) span = {span.begin - start, span.end - start};
   return spans;
 }
 
-double makespan_s(const StepPlan& plan, std::span<const Span> spans) {
-  std::int64_t end = 0;
+// Of the tasks of the host's lane: what they wait for, in their own step and across its border.
+std::vector<int> ends_of(const StepPlan& plan) {
+  std::vector<int> ends;
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    const Task& task = plan.tasks[t];
+    if (task.lane != LaneId::host) continue;
+    ends.push_back(static_cast<int>(t));
+    ends.insert(ends.end(), task.waits.begin(), task.waits.end());
+  }
+  if (ends.empty()) {
+    ends.resize(plan.tasks.size());
+    std::iota(ends.begin(), ends.end(), 0);
+  }
+  return ends;
+}
+
+int last_of(std::span<const int> tasks, std::span<const Span> spans) {
+  int last = -1;
+  for (const int t : tasks)
+    if (last < 0 || spans[index(t)].end > spans[index(last)].end) last = t;
+  return last;
+}
+
+// The one of the task's waits that ended last; and one that the step before ended.
+struct LastWait {
+  int in_step = -1, across = -1;
+};
+LastWait last_wait(const StepPlan& plan, std::size_t t, std::span<const Span> spans) {
+  LastWait last;
+  for (const int wait : plan.tasks[t].waits) {
+    if (!in_step(plan.tasks[index(wait)])) continue;
+    if (index(wait) >= t)
+      last.across = wait;
+    else if (last.in_step < 0 || spans[index(wait)].end > spans[index(last.in_step)].end)
+      last.in_step = wait;
+  }
+  return last;
+}
+
+}  // namespace
+
+std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) {
+  std::vector<Span> spans = simulate(plan, machine, 1);
+  if (!runs_on(plan, spans)) return spans;
+  // Behind one that does.
+  const auto n = static_cast<std::ptrdiff_t>(plan.tasks.size());
+  spans = simulate(plan, machine, 2);
+  const auto begin = static_cast<std::int64_t>(makespan_s(plan, std::span(spans).first(plan.tasks.size())) * 1e9);
+  spans.erase(spans.begin(), spans.begin() + n);
   for (std::size_t t = 0; t < spans.size(); ++t)
-    if (!plan.tasks[t].late) end = std::max(end, spans[t].end);
-  return static_cast<double>(end) * 1e-9;
+    if (in_step(plan.tasks[t])) spans[t] = {spans[t].begin - begin, spans[t].end - begin};
+  return spans;
+}
+
+int last_awaited(const StepPlan& plan, std::span<const Span> spans) {
+  return last_of(ends_of(plan), spans);
+}
+
+double makespan_s(const StepPlan& plan, std::span<const Span> spans) {
+  const int last = last_awaited(plan, spans);
+  return last < 0 ? 0 : static_cast<double>(spans[index(last)].end) * 1e-9;
 }
 
 std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin) {
@@ -200,17 +274,12 @@ std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span
   };
   std::int64_t free = begin;
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-    const Task& task = plan.tasks[t];
-    if (task.lane != LaneId::compute || spans[t].end == 0) continue;
+    if (plan.tasks[t].lane != LaneId::compute || spans[t].end == 0) continue;
     if (free >= 0 && spans[t].begin > free) {
-      int last = -1;
-      for (const int wait : task.waits)
-        if (last < 0 || spans[index(wait)].end > spans[index(last)].end) last = wait;
-      // What is left after it was for a late task of the step before, of which there is no span.
-      const std::int64_t until =
-          task.late_wait < 0 ? spans[t].begin : std::max(free, last < 0 ? free : spans[index(last)].end);
+      const auto [last, across] = last_wait(plan, t, spans);
+      const std::int64_t until = across < 0 ? spans[t].begin : std::max(free, last < 0 ? free : spans[index(last)].end);
       if (last >= 0) charge(last, free, until);
-      if (task.late_wait >= 0) charge(task.late_wait, until, spans[t].begin);
+      if (across >= 0) charge(across, until, spans[t].begin);
     }
     free = spans[t].end;
   }
@@ -219,30 +288,26 @@ std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span
 
 BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, std::span<const Span> spans) {
   BoundSeconds path{};
+  const auto add = [&](int task, double seconds) {
+    const BoundSeconds alone = seconds_of(plan.tasks[index(task)], machine);
+    if (const double all = sum_of(alone); all > 0)
+      for (std::size_t b = 0; b < path.size(); ++b) path[b] += std::max(0.0, seconds) * alone[b] / all;
+  };
   std::vector<int> before(spans.size(), -1);  // the task of the same lane before it
   std::array<int, kLanes> newest;
   newest.fill(-1);
-  int at = -1;
   for (std::size_t t = 0; t < spans.size(); ++t) {
-    int& lane = newest[static_cast<std::size_t>(plan.tasks[t].lane)];
-    before[t] = lane;
-    lane = static_cast<int>(t);
-    if (!plan.tasks[t].late && (at < 0 || spans[t].end > spans[index(at)].end)) at = static_cast<int>(t);
+    if (!in_step(plan.tasks[t])) continue;
+    before[t] = std::exchange(newest[static_cast<std::size_t>(plan.tasks[t].lane)], static_cast<int>(t));
   }
-  while (at >= 0) {
-    const Task& task = plan.tasks[index(at)];
-    const BoundSeconds alone = seconds_of(task, machine);
-    const double took = static_cast<double>(spans[index(at)].end - spans[index(at)].begin) * 1e-9;
-    for (std::size_t b = 0; b < path.size(); ++b) path[b] += took * alone[b] / sum_of(alone);
+  for (int at = last_awaited(plan, spans); at >= 0;) {
+    const Span& span = spans[index(at)];
+    add(at, static_cast<double>(span.end - span.begin) * 1e-9);
+    const auto [awaited, across] = last_wait(plan, index(at), spans);
     int last = before[index(at)];
-    for (const int wait : task.waits)
-      if (last < 0 || spans[index(wait)].end > spans[index(last)].end) last = wait;
-    if (task.late_wait >= 0) {  // of the step before: what is seen of it is that the task began no earlier
-      const double waited =
-          static_cast<double>(spans[index(at)].begin - (last < 0 ? 0 : spans[index(last)].end)) * 1e-9;
-      const BoundSeconds late = seconds_of(plan.tasks[index(task.late_wait)], machine);
-      for (std::size_t b = 0; b < path.size(); ++b) path[b] += std::max(0.0, waited) * late[b] / sum_of(late);
-    }
+    if (awaited >= 0 && (last < 0 || spans[index(awaited)].end > spans[index(last)].end)) last = awaited;
+    // Of the step before: what is seen of it is that the task began no earlier.
+    if (across >= 0) add(across, static_cast<double>(span.begin - (last < 0 ? 0 : spans[index(last)].end)) * 1e-9);
     at = last;
   }
   return path;

@@ -44,16 +44,21 @@ double sum_of(const BoundSeconds& seconds);
 // Of the task alone on the machine.
 BoundSeconds seconds_of(const Task& task, const MachineProfile& machine);
 
-// When each task of the plan would run, in ns from the step's begin: lanes in order, waits kept, and where tasks are
-// late, beside those that the step before left. Tasks that run at once share cores, memory and
-// drives: where they ask for more than there is, all of them get their part (processor sharing).
+// When each task of the plan would run, in ns from the step's begin: lanes in order, waits kept, and beside what the
+// step before leaves to run on. A checkpoint's tasks are left out, and have no span. Tasks that run at once share
+// cores, memory and drives: if they ask for more than there is, all of them get their part (processor sharing).
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine);
 
-// From the first task's begin to the end of the last one that is not late.
+// The task that ends last of those that the step's end waits for; -1: none. spans of any clock.
+int last_awaited(const StepPlan& plan, std::span<const Span> spans);
+
+// From the step's begin until the next can begin: what the tasks of the host's lane wait for has ended. Of a plan
+// without any, until the last task has.
 double makespan_s(const StepPlan& plan, std::span<const Span> spans);
 
 // Time that the compute lane stood still for each lane, in ms: before each compute task, charged to the lane of the
-// wait that ended last. `begin`: of the step; -1: unknown, and the wait before the first task is not counted.
+// wait that ended last; what is left after it, to that of a task of the step before, of which there is no span.
+// `begin`: of the step; -1: unknown, and the wait before the first task is not counted.
 std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin = -1);
 
 // What the step's time goes to: of the tasks on its critical path, each the last that the next one waited for.

@@ -34,9 +34,8 @@ class Draft {
   const models::Model& model;
   const std::size_t element;  // bytes, of the compute dtype
   StepPlan plan{};
-  int squares = -1;  // what the norms add to
-  // Tasks added from now on belong to the update that the step before left.
-  bool pending = false;
+  int squares = -1;          // what the norms add to
+  When when = When::always;  // of tasks added from now on
 
   int units() const { return static_cast<int>(model.units.size()); }
   int last() const { return units() - 1; }

@@ -74,14 +74,12 @@ void add(Hash& hash, const Layout& layout) {
 }
 
 void add(Hash& hash, const Task& task) {
-  hash << task.kind << task.lane << task.unit << task.micro_batch << task.shared << task.first << task.pending
-       << task.late;
+  hash << task.kind << task.lane << task.unit << task.micro_batch << task.shared << task.first << task.when;
   hash << task.part << (task.step ? static_cast<int>(*task.step) : -1) << task.begin << task.end << task.at_once;
   hash << task.uses.size();
   for (const Use& use : task.uses) hash << use.buffer << use.role << use.access << use.offset << use.bytes << use.own;
   hash << task.waits.size();
   for (const int wait : task.waits) hash << wait;
-  hash << task.late_wait;
 }
 
 }  // namespace

@@ -16,14 +16,32 @@
 
 namespace strata::runtime {
 
-// The in-order queues of a rank. Host-compute runs the update where the optimizer's state is not on the device.
-enum class LaneId : std::uint8_t { compute, gather, reduce, upload, download, disk_read, disk_write, host_compute };
-inline constexpr std::array<std::string_view, 8> kLaneNames = {"compute",  "gather",    "reduce",     "upload",
-                                                               "download", "disk_read", "disk_write", "host_compute"};
+// The in-order queues of a rank. Host-compute runs the update if the optimizer's state is not on the device; checkpoint
+// reads state, wherever it is. Host is the thread that issues: its tasks run where the list has them, so that whatever
+// stands behind one of them starts after it.
+enum class LaneId : std::uint8_t {
+  compute,
+  gather,
+  reduce,
+  upload,
+  download,
+  disk_read,
+  disk_write,
+  host_compute,
+  checkpoint,
+  host
+};
+inline constexpr std::array<std::string_view, 10> kLaneNames = {"compute",    "gather",    "reduce",     "upload",
+                                                                "download",   "disk_read", "disk_write", "host_compute",
+                                                                "checkpoint", "host"};
 inline constexpr std::size_t kLanes = kLaneNames.size();
-// Lanes whose work is the host's on every device; they touch no memory of it, as device lanes touch no other.
+// Those that train: reports of a step's time name them.
+inline constexpr std::size_t kTrainingLanes = static_cast<std::size_t>(LaneId::checkpoint);
+// Lanes that are threads of the host on every device. But for checkpoint they touch no memory of the device, as its
+// lanes touch no other.
 constexpr bool on_host(LaneId lane) {
-  return lane == LaneId::disk_read || lane == LaneId::disk_write || lane == LaneId::host_compute;
+  return lane == LaneId::disk_read || lane == LaneId::disk_write || lane == LaneId::host_compute ||
+         lane == LaneId::checkpoint;
 }
 
 enum class TaskKind : std::uint8_t {
@@ -44,10 +62,25 @@ enum class TaskKind : std::uint8_t {
   download,     // device to host
   read,         // NVMe to host
   write,        // host to NVMe
+  save,         // a unit's state, read for a checkpoint
+  publish,      // the checkpoint is made durable
+  carry,        // the scalars of the step before, for the update that it left
+  host_write,   // the host writes what is new in this step: batch, scalars, counters at zero
+  host_read,    // the host reads what came of it; from here to the next host_write the batch is the caller's
 };
-inline constexpr std::array<std::string_view, 17> kTaskNames = {
-    "gather", "forward",     "recompute", "loss",   "backward", "accumulate", "round", "reduce", "combine",
-    "norm",   "gather sums", "consensus", "update", "upload",   "download",   "read",  "write"};
+inline constexpr std::array<std::string_view, 22> kTaskNames = {
+    "gather",  "forward", "recompute",   "loss",      "backward",   "accumulate", "round",    "reduce",
+    "combine", "norm",    "gather sums", "consensus", "update",     "upload",     "download", "read",
+    "write",   "save",    "publish",     "carry",     "host write", "host read"};
+
+// When a task runs: in every step, or only in some. What is left out of a step neither waits nor is waited for in it;
+// whoever waits for it waits for its newest run, however long ago.
+enum class When : std::uint8_t {
+  always,
+  pending,     // if the step before left an update to be done; alone, when a run drains
+  checkpoint,  // if a checkpoint begins; alone, at the end of a run
+};
+inline constexpr std::size_t kWhens = 3;
 
 // What a buffer is to the task that uses it.
 enum class Role : std::uint8_t {
@@ -94,6 +127,7 @@ struct Buffer {
   Tier tier;
   std::size_t bytes;       // a multiple of device::kBufferAlignment
   bool whole_cycle;        // lives from step to step
+  bool filled = false;     // holds something before step 1: state, constants, a cache of nothing yet
   std::size_t offset = 0;  // bytes, in the tier's arena
 };
 
@@ -136,12 +170,10 @@ struct Task {
   std::size_t at_once = 0;  // reduce: elements that travel at once
   bool shared = false;      // reduce, accumulate, round: of the unit's gradient for what it shares with another
   bool first = false;       // reduce, accumulate: the sum starts here
-  bool pending = false;     // belongs to the update that the step before left
-  // The step ends without it: it goes on beside the next one, in buffers that live from step to step.
-  bool late = false;
+  When when = When::always;
   std::vector<Use> uses;
-  std::vector<int> waits;  // earlier tasks of other lanes
-  int late_wait = -1;      // a late task of the step before; -1: none
+  // Tasks of whose newest runs it waits for the end: one at or behind its own place in the list ran in a step before.
+  std::vector<int> waits;
   Cost cost;
 
   // The buffer in that role; -1: none.
@@ -178,7 +210,8 @@ struct Home {
   std::vector<std::size_t> slots = {};
 };
 
-// Everything a rank does in a step: the same list for every rank, in the order in which it is issued.
+// Everything a rank does in a step: the same list for every rank, in the order in which it is issued. The list is a
+// ring: nothing separates two steps but what their tasks wait for.
 struct StepPlan {
   int ranks, accumulation;
   device::Device device;
@@ -194,13 +227,7 @@ struct StepPlan {
   Layout layout;
   std::vector<Buffer> buffers;
   std::vector<Task> tasks;
-  std::vector<Home> homes;  // by unit
-  // Buffers that the host writes or reads between steps, and those of the host that stand for them on a GPU.
-  struct Mirrored {
-    int device, host;
-  };
-  std::vector<Mirrored> mirrored;
-  int checkpoint_staging;      // host memory that state passes through on its way to a checkpoint; -1: none is written
+  std::vector<Home> homes;     // by unit
   Memory memory;               // predicted
   comm::CommBytes comm_bytes;  // predicted, sent by one rank in a step
   IoBytes io_bytes;            // predicted

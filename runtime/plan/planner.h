@@ -41,7 +41,7 @@ struct PlanRequest {
   // Where the step is a cycle and the optimizer's state lies on NVMe: that of the first unit, behind whose update
   // nothing could hide, is read while the step before still computes, into host memory of its own.
   bool read_ahead = false;
-  // Bytes of the plan's checkpoint_staging; 0: none.
+  // Bytes of host memory that state passes through on its way to a checkpoint; 0: the run writes none.
   std::size_t checkpoint_staging = 0;
 };
 

@@ -25,7 +25,9 @@ Updates::Updates(Draft& draft, const Gradients& gradients)
   for (int unit = 0; unit < d_.units(); ++unit) {
     const std::size_t part = d_.part_size(unit);
     const auto add = [&](const char* what, Kind kind, Tier tier, std::size_t bytes) {
-      return d_.add_buffer(d_.text_of(what, {unit, -1}), kind, tier, bytes, true);
+      const int buffer = d_.add_buffer(d_.text_of(what, {unit, -1}), kind, tier, bytes, true);
+      d_.plan.buffers[static_cast<std::size_t>(buffer)].filled = true;
+      return buffer;
     };
     Home& h = d_.plan.homes.emplace_back();
     const bool sharded = d_.plan.sharded_parameters();
@@ -202,14 +204,13 @@ void Updates::write_late(std::vector<Stretch>& from, std::vector<Stretch>& to) {
   }
 }
 
-// Every rank's updated part to all. Where the update ends the step, this runs on beside the next one's forward.
+// Every rank's updated part to all. If the update ends the step, this goes on beside the next one's forward.
 void Updates::spread(int unit) {
   const int assembled = assembled_[static_cast<std::size_t>(unit)];
   const int buffer = assembled < 0 ? home(unit).parameters : assembled;
   Task& task = d_.add_task(TaskKind::gather, LaneId::gather, unit, -1);
   Draft::use(task, buffer, Role::parameters, Access::update);
   task.end = d_.layout(unit).padded;
-  task.late = !d_.plan.cyclic && assembled < 0;
   d_.count_all_gather(task, d_.element);
   if (assembled >= 0)
     d_.put({d_.whole(assembled)}, {d_.whole(home(unit).parameters)}, unit, d_.text_of("updated", {unit, -1}));

@@ -8,45 +8,26 @@
 namespace strata::runtime {
 namespace {
 
-std::string describe(const StepPlan& plan, std::size_t t) {
-  const Task& task = plan.tasks[t];
-  return fmt::format("task {} ({} of unit {}, lane {})", t, kTaskNames[static_cast<std::size_t>(task.kind)], task.unit,
-                     kLaneNames[static_cast<std::size_t>(task.lane)]);
+constexpr int kNone = -1;
+
+std::size_t index(int i) {
+  return static_cast<std::size_t>(i);
+}
+std::size_t index(LaneId lane) {
+  return static_cast<std::size_t>(lane);
+}
+std::size_t index(Tier tier) {
+  return static_cast<std::size_t>(tier);
 }
 
-// Which tasks have surely ended before each task starts: per lane the newest. Uses the order inside lanes and the
-// waits, nothing that the planner computed on the way.
-class HappensBefore {
- public:
-  explicit HappensBefore(const StepPlan& plan) : plan_(plan), before_(plan.tasks.size()) {
-    std::array<int, kLanes> previous;
-    previous.fill(-1);
-    for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-      before_[t].fill(-1);
-      const auto lane = static_cast<std::size_t>(plan.tasks[t].lane);
-      if (previous[lane] >= 0) absorb(t, previous[lane]);
-      for (const int wait : plan.tasks[t].waits) absorb(t, wait);
-      previous[lane] = static_cast<int>(t);
-    }
-  }
-  bool ordered(std::size_t earlier, std::size_t later) const {
-    return before_[later][static_cast<std::size_t>(plan_.tasks[earlier].lane)] >= static_cast<int>(earlier);
-  }
+std::string describe(const StepPlan& plan, int t) {
+  const Task& task = plan.tasks[index(t)];
+  return fmt::format("task {} ({} of unit {}, lane {})", t, kTaskNames[static_cast<std::size_t>(task.kind)], task.unit,
+                     kLaneNames[index(task.lane)]);
+}
 
- private:
-  void absorb(std::size_t t, int earlier) {
-    const auto e = static_cast<std::size_t>(earlier);
-    for (std::size_t lane = 0; lane < kLanes; ++lane) before_[t][lane] = std::max(before_[t][lane], before_[e][lane]);
-    int& own = before_[t][static_cast<std::size_t>(plan_.tasks[e].lane)];
-    own = std::max(own, earlier);
-  }
-
-  const StepPlan& plan_;
-  std::vector<std::array<int, kLanes>> before_;
-};
-
-// The tiers whose memory a lane's work can address.
-bool reaches(LaneId lane, Tier tier) {
+// The tiers whose memory a lane's work can address; the host's own is the device's only on the CPU.
+bool reaches(const StepPlan& plan, LaneId lane, Tier tier) {
   switch (lane) {
     case LaneId::upload:
     case LaneId::download:
@@ -56,81 +37,338 @@ bool reaches(LaneId lane, Tier tier) {
       return tier != Tier::device;
     case LaneId::host_compute:
       return tier == Tier::host;
+    case LaneId::checkpoint:
+      return true;
+    case LaneId::host:
+      return tier == Tier::host || (tier == Tier::device && plan.device.kind == device::Kind::cpu);
     default:
       return tier == Tier::device;
   }
 }
 
-// State that a step reads from NVMe for the update of the next one, into buffers that live on between the two: the
-// update must find there what its home held last, and only it writes what comes of that home.
-std::optional<std::string> find_stale_read_ahead(const StepPlan& plan) {
-  const auto buffer = [&](const Use& use) -> const Buffer& {
-    return plan.buffers[static_cast<std::size_t>(use.buffer)];
-  };
-  const auto lives_on = [&](const Use& use) { return buffer(use).whole_cycle && buffer(use).kind == Kind::staging; };
-  std::vector<bool> filled(plan.buffers.size());
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-    const Task& task = plan.tasks[t];
-    if (task.kind != TaskKind::read || task.pending) continue;
-    for (std::size_t i = 0; i + 1 < task.uses.size(); i += 2) {
-      const Use &home = task.uses[i], &ahead = task.uses[i + 1];
-      if (!lives_on(ahead)) continue;
-      filled[static_cast<std::size_t>(ahead.buffer)] = true;
-      for (std::size_t later = t + 1; later < plan.tasks.size(); ++later)
-        for (const Use& use : plan.tasks[later].uses)
-          if (use.buffer == home.buffer && use.access != Access::read)
-            return fmt::format("{} reads \"{}\" ahead, which {} writes later", describe(plan, t), buffer(home).name,
-                               describe(plan, later));
-    }
+std::optional<std::string> find_misplaced(const StepPlan& plan, const std::array<std::size_t, kTiers>& capacity) {
+  for (const Buffer& b : plan.buffers)
+    if (b.offset + b.bytes > capacity[index(b.tier)])
+      return fmt::format("buffer \"{}\" ends at {}, past the {} bytes of tier {}", b.name, b.offset + b.bytes,
+                         capacity[index(b.tier)], kTierNames[index(b.tier)]);
+  // What lives from step to step shares its memory with nothing.
+  std::vector<const Buffer*> by_offset;
+  for (const Buffer& b : plan.buffers) by_offset.push_back(&b);
+  std::sort(by_offset.begin(), by_offset.end(), [](const Buffer* a, const Buffer* b) {
+    return a->tier != b->tier ? a->tier < b->tier : a->offset < b->offset;
+  });
+  const Buffer* last = nullptr;     // of the tier, the one that ends last
+  const Buffer* lasting = nullptr;  // the same of those that live from step to step
+  for (const Buffer* b : by_offset) {
+    if (last && last->tier != b->tier) last = lasting = nullptr;
+    const Buffer* const under = b->whole_cycle ? last : lasting;
+    if (under && b->bytes > 0 && b->offset < under->offset + under->bytes)
+      return fmt::format("buffers \"{}\" and \"{}\" overlap, and one of them lives from step to step", under->name,
+                         b->name);
+    const auto later = [&](const Buffer* other) {
+      return !other || b->offset + b->bytes > other->offset + other->bytes;
+    };
+    if (later(last)) last = b;
+    if (b->whole_cycle && later(lasting)) lasting = b;
   }
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t)
-    for (const Use& use : plan.tasks[t].uses) {
-      if (!lives_on(use) || use.access == Access::write) continue;
-      if (!plan.tasks[t].pending)
-        return fmt::format("{} uses \"{}\", which is for the next step", describe(plan, t), buffer(use).name);
-      if (!filled[static_cast<std::size_t>(use.buffer)])
-        return fmt::format("{} reads \"{}\", which no step fills", describe(plan, t), buffer(use).name);
-    }
+  for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
+    const Task& task = plan.tasks[index(t)];
+    for (const int wait : task.waits)
+      if (wait < 0 || wait >= static_cast<int>(plan.tasks.size()) || wait == t)
+        return fmt::format("{} waits for task {}, which is no other of the plan", describe(plan, t), wait);
+    for (const Use& use : task.uses)
+      if (const Buffer& buffer = plan.buffers[index(use.buffer)]; !reaches(plan, task.lane, buffer.tier))
+        return fmt::format("{} uses \"{}\" of tier {}, which its lane cannot address", describe(plan, t), buffer.name,
+                           kTierNames[index(buffer.tier)]);
+  }
   return std::nullopt;
 }
 
-// Late tasks of the step before go on beside this one: they use parameters that live from step to step, which whatever
-// uses them now waits for. All else the host may write between two steps.
-std::optional<std::string> find_late_conflict(const StepPlan& plan) {
-  for (std::size_t late = 0; late < plan.tasks.size(); ++late) {
-    const Task& task = plan.tasks[late];
-    if (!task.late) continue;
-    if (plan.cyclic) return fmt::format("{} is late in a cycle", describe(plan, late));
-    for (const Use& use : task.uses)
-      if (const Buffer& buffer = plan.buffers[static_cast<std::size_t>(use.buffer)];
-          !buffer.whole_cycle || buffer.kind != Kind::parameters)
-        return fmt::format("{} is late and uses \"{}\", which is the step's", describe(plan, late), buffer.name);
-    std::vector<bool> after(plan.tasks.size());  // by task of the next step: the late one has surely ended before
-    std::array<bool, kLanes> lane_after{};
-    lane_after[static_cast<std::size_t>(task.lane)] = true;
-    for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-      const Task& next = plan.tasks[t];
-      auto&& of_lane = lane_after[static_cast<std::size_t>(next.lane)];
-      // The step's end leaves out the lane.
-      if (!next.late && next.lane == task.lane)
-        return fmt::format("{} is not late, as others of its lane are", describe(plan, t));
-      const auto awaited = next.late_wait >= 0 ? static_cast<std::size_t>(next.late_wait) : 0;
-      if (next.late_wait >= 0 && (awaited >= plan.tasks.size() || !plan.tasks[awaited].late))
-        return fmt::format("{} waits for task {} of the step before, which is not late", describe(plan, t), awaited);
-      after[t] = of_lane || (next.late_wait >= 0 && awaited >= late && plan.tasks[awaited].lane == task.lane) ||
-                 std::any_of(next.waits.begin(), next.waits.end(),
-                             [&](int wait) { return after[static_cast<std::size_t>(wait)]; });
-      of_lane = after[t];
-      if (after[t]) continue;
-      for (const Use& use : next.uses)
-        for (const Use& theirs : task.uses)
-          if (use.buffer == theirs.buffer && (use.access != Access::read || theirs.access != Access::read))
-            return fmt::format("{} may run beside {} of the step before, and both use \"{}\"", describe(plan, t),
-                               describe(plan, late), plan.buffers[static_cast<std::size_t>(use.buffer)].name);
+// The occasions whose tasks run in a step, as bits.
+using Occasions = unsigned;
+constexpr Occasions bit(When when) {
+  return 1u << static_cast<unsigned>(when);
+}
+
+// Steps one behind the other in which every kind follows every other that a run may have before it: a first step, or
+// one behind a step that left no update, has no pending update (F); a full one has (P); a drain carries out the update
+// alone (D); any of them may begin a checkpoint (c), behind a drain or not, and the last one is read alone (C).
+std::vector<Occasions> steps_of(const StepPlan& plan) {
+  constexpr Occasions kF = bit(When::always), kD = bit(When::pending), kP = kF | kD, kC = bit(When::checkpoint);
+  Occasions present = 0;
+  for (const Task& task : plan.tasks) present |= bit(task.when);
+  const bool pending = present & kD, checkpoint = present & kC;
+  if (pending && checkpoint) return {kF, kP, kP, kP | kC, kP, kF, kF | kC, kP, kD, kF | kC, kF | kC, kP, kD, kC};
+  if (pending) return {kF, kP, kP, kF, kF, kP, kD, kF};
+  if (checkpoint) return {kF, kF, kF | kC, kF | kC, kF, kC};
+  return {kF, kF};
+}
+
+// The bytes of every tier, cut where any use begins or ends: each use is a few whole pieces.
+class Pieces {
+ public:
+  struct Range {
+    int first, last;  // [first, last)
+  };
+  explicit Pieces(const StepPlan& plan) {
+    for (const Buffer& b : plan.buffers) {
+      add(b.tier, b.offset);
+      add(b.tier, b.offset + b.bytes);
+    }
+    for (const Task& task : plan.tasks)
+      for (const Use& use : task.uses) {
+        if (use.bytes == 0 || use.own) continue;  // all of the buffer
+        const Buffer& b = plan.buffers[index(use.buffer)];
+        const auto [begin, end] = touched_by(use, b);
+        add(b.tier, begin);
+        add(b.tier, end);
+      }
+    for (std::size_t tier = 0; tier < kTiers; ++tier) {
+      auto& borders = borders_[tier];
+      std::sort(borders.begin(), borders.end());
+      borders.erase(std::unique(borders.begin(), borders.end()), borders.end());
+      first_[tier] = size_;
+      size_ += static_cast<int>(borders.size());
     }
   }
-  return std::nullopt;
-}
+  int size() const { return size_; }
+  // Of bytes that begin and end where uses do.
+  Range of(Tier tier, const ByteRange& bytes) const { return {place_of(tier, bytes.begin), place_of(tier, bytes.end)}; }
+  // All that touch the bytes.
+  Range touching(Tier tier, const ByteRange& bytes) const {
+    const auto& borders = borders_[index(tier)];
+    const auto after = std::upper_bound(borders.begin(), borders.end(), bytes.begin);
+    return {first_[index(tier)] + static_cast<int>(after - borders.begin()) - 1, place_of(tier, bytes.end)};
+  }
+  std::size_t begin_of(Tier tier, int piece) const { return borders_[index(tier)][index(piece - first_[index(tier)])]; }
+  std::size_t bytes_of(Tier tier, int piece) const { return begin_of(tier, piece + 1) - begin_of(tier, piece); }
+
+ private:
+  void add(Tier tier, std::size_t at) {
+    auto& borders = borders_[index(tier)];
+    if (borders.empty() || borders.back() != at) borders.push_back(at);
+  }
+  int place_of(Tier tier, std::size_t at) const {
+    const auto& borders = borders_[index(tier)];
+    return first_[index(tier)] +
+           static_cast<int>(std::lower_bound(borders.begin(), borders.end(), at) - borders.begin());
+  }
+
+  std::array<std::vector<std::size_t>, kTiers> borders_;
+  std::array<int, kTiers> first_{};
+  int size_ = 0;
+};
+
+// Carries steps out one behind the other, in the order in which tasks are issued, and keeps for each piece of memory
+// what it holds and who touched it last.
+class Sweep {
+ public:
+  explicit Sweep(const StepPlan& plan)
+      : plan_(plan), pieces_(plan), memory_(index(pieces_.size())), tasks_(plan.tasks.size()) {
+    for (const Task& task : plan.tasks) {
+      first_use_.push_back(static_cast<int>(uses_.size()));
+      for (const Use& use : task.uses) {
+        const Buffer& buffer = plan.buffers[index(use.buffer)];
+        uses_.push_back({use.buffer, buffer.whole_cycle, pieces_.of(buffer.tier, touched_by(use, buffer)), use.access});
+      }
+    }
+    first_use_.push_back(static_cast<int>(uses_.size()));
+    fill_at_start();
+    for (auto& clock : lanes_) clock.fill(kNone);
+    issued_.fill(kNone);
+  }
+
+  std::optional<std::string> step(Occasions occasions) {
+    ++step_;
+    // What runs alone is issued when all before it has ended, and waited for itself.
+    const bool alone = !(occasions & bit(When::always));
+    if (alone) settle();
+    for (int t = 0; t < static_cast<int>(plan_.tasks.size()); ++t)
+      if (occasions & bit(plan_.tasks[index(t)].when))
+        if (auto violation = run(t)) return violation;
+    if (alone) settle();
+    return std::nullopt;
+  }
+
+ private:
+  // For each lane the newest run that has surely ended. Runs are numbered in the order of their issue.
+  using Clock = std::array<int, kLanes>;
+  static void merge(Clock& into, const Clock& from) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) into[lane] = std::max(into[lane], from[lane]);
+  }
+  struct Touch {
+    int buffer;
+    bool lasting;  // the buffer lives from step to step; else what it holds is the step's
+    Pieces::Range pieces;
+    Access access;
+  };
+  // Where bytes were copied from, and in which run: bytes of a buffer, from this one of its tier on.
+  struct Origin {
+    int buffer = kNone, run = kNone, step = kNone;
+    std::size_t begin = 0;
+  };
+  struct Piece {
+    int buffer = kNone;                 // whose contents it holds
+    int written = kNone, step = kNone;  // the run that wrote it last, and its step
+    LaneId lane = LaneId::compute;      // of that run
+    Clock read = all_none();            // by lane: the newest run that read it since
+    int origin = kNone;                 // of the contents, if they are a copy
+  };
+  struct Newest {  // run of a task
+    int run = kNone;
+    Clock ended;  // with it
+  };
+  static constexpr Clock all_none() {
+    Clock clock{};
+    for (int& run : clock) run = kNone;
+    return clock;
+  }
+
+  void settle() {
+    for (const Clock& clock : lanes_) merge(issued_, clock);
+  }
+
+  void fill_at_start() {
+    for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
+      const Buffer& buffer = plan_.buffers[b];
+      if (!buffer.filled) continue;
+      const auto [first, last] = pieces_.of(buffer.tier, {buffer.offset, buffer.offset + buffer.bytes});
+      for (int piece = first; piece < last; ++piece) memory_[index(piece)].buffer = static_cast<int>(b);
+    }
+  }
+
+  std::optional<std::string> run(int t) {
+    const Task& task = plan_.tasks[index(t)];
+    Clock clock = lanes_[index(task.lane)];
+    merge(clock, issued_);
+    for (const int wait : task.waits)
+      if (tasks_[index(wait)].run != kNone) merge(clock, tasks_[index(wait)].ended);
+    const int number = static_cast<int>(of_run_.size());
+    of_run_.push_back({t, step_});
+    for (int u = first_use_[index(t)]; u < first_use_[index(t) + 1]; ++u) {
+      const Touch& touch = uses_[index(u)];
+      for (int at = touch.pieces.first; at < touch.pieces.last; ++at) {
+        Piece& piece = memory_[index(at)];
+        const bool plain =
+            piece.buffer == touch.buffer &&
+            (touch.access == Access::write || (piece.origin == kNone && (touch.lasting || piece.step == step_)));
+        if (!plain)
+          if (auto violation = contents(t, number, touch, at)) return violation;
+        if (piece.written > clock[index(piece.lane)] && piece.written != number)
+          return at_once(t, touch, piece, piece.written);
+        if (touch.access == Access::read) {
+          piece.read[index(task.lane)] = number;
+          continue;
+        }
+        for (std::size_t lane = 0; lane < kLanes; ++lane)
+          if (piece.read[lane] > clock[lane] && piece.read[lane] != number)
+            return at_once(t, touch, piece, piece.read[lane]);
+        const int origin = touch.access == Access::update ? piece.origin : kNone;
+        piece = {touch.buffer, number, step_, task.lane, all_none(), origin};
+      }
+    }
+    note_copies(number);
+    clock[index(task.lane)] = number;
+    tasks_[index(t)] = {number, clock};
+    lanes_[index(task.lane)] = clock;
+    if (task.lane == LaneId::host) merge(issued_, clock);
+    return std::nullopt;
+  }
+
+  // What a use finds in a piece, in the order of the list.
+  std::optional<std::string> contents(int t, int number, const Touch& touch, int at) const {
+    const Piece& piece = memory_[index(at)];
+    const std::string& name = plan_.buffers[index(touch.buffer)].name;
+    if (piece.buffer != touch.buffer && piece.buffer != kNone &&
+        (piece.written == number || piece.read[index(plan_.tasks[index(t)].lane)] == number))
+      return fmt::format("{} uses \"{}\" and \"{}\", which overlap", describe(plan_, t), name,
+                         plan_.buffers[index(piece.buffer)].name);
+    if (touch.access == Access::write) return std::nullopt;
+    if (piece.buffer != touch.buffer || (!touch.lasting && piece.step != step_))
+      return fmt::format("{} reads \"{}\", which {}", describe(plan_, t), name,
+                         piece.buffer == touch.buffer || piece.buffer == kNone ? "nothing has written"
+                                                                               : "another buffer has overwritten");
+    if (piece.origin == kNone) return std::nullopt;
+    const Origin& origin = origins_[index(piece.origin)];
+    const Buffer& source = plan_.buffers[index(origin.buffer)];
+    if (!source.whole_cycle && origin.step != step_) return std::nullopt;
+    const std::size_t bytes = pieces_.bytes_of(plan_.buffers[index(touch.buffer)].tier, at);
+    const auto [first, last] = pieces_.touching(source.tier, {origin.begin, origin.begin + bytes});
+    for (int p = first; p < last; ++p)
+      if (const Piece& there = memory_[index(p)]; there.buffer == origin.buffer && there.written > origin.run)
+        return fmt::format("{} reads \"{}\", a copy of \"{}\" that {} has changed since", describe(plan_, t), name,
+                           source.name, describe(plan_, of_run_[index(there.written)].task));
+    return std::nullopt;
+  }
+
+  std::string at_once(int t, const Touch& touch, const Piece& piece, int other) const {
+    const auto [task, step] = of_run_[index(other)];
+    return fmt::format("{} and {}{} may run at the same time and share memory (\"{}\", \"{}\")", describe(plan_, t),
+                       describe(plan_, task), step == step_ ? "" : " of a step before",
+                       plan_.buffers[index(touch.buffer)].name,
+                       piece.buffer == kNone ? "" : plan_.buffers[index(piece.buffer)].name);
+  }
+
+  // From where the task has copied: sources and targets come in pairs.
+  void note_copies(int number) {
+    const int t = of_run_[index(number)].task;
+    const Task& task = plan_.tasks[index(t)];
+    for (std::size_t i = 0; i + 1 < task.uses.size(); ++i) {
+      const Use &from = task.uses[i], &to = task.uses[i + 1];
+      if (from.role != Role::source || to.role != Role::target || from.own || to.own) continue;
+      const Buffer &source = plan_.buffers[index(from.buffer)], &target = plan_.buffers[index(to.buffer)];
+      const std::size_t there = touched_by(from, source).begin, here = touched_by(to, target).begin;
+      const auto [first, last] = uses_[index(first_use_[index(t)]) + i + 1].pieces;
+      for (int p = first; p < last; ++p) {
+        const std::size_t begin = pieces_.begin_of(target.tier, p), bytes = pieces_.bytes_of(target.tier, p);
+        const Origin origin = root_of({from.buffer, number, step_, there + begin - here}, bytes, to.buffer);
+        memory_[index(p)].origin = add_origin(origin);
+        note_return(origin, {to.buffer, number, step_, begin}, bytes);
+      }
+    }
+  }
+  // A copy of what is itself an unchanged copy is one of the first.
+  Origin root_of(const Origin& origin, std::size_t bytes, int target) const {
+    const Tier tier = plan_.buffers[index(origin.buffer)].tier;
+    const auto [first, last] = pieces_.touching(tier, {origin.begin, origin.begin + bytes});
+    const Piece& piece = memory_[index(first)];
+    if (last - first != 1 || piece.origin == kNone) return origin;
+    const Origin& root = origins_[index(piece.origin)];
+    if (root.run != piece.written || root.buffer == target) return origin;
+    return {root.buffer, origin.run, root.step, root.begin + origin.begin - pieces_.begin_of(tier, first)};
+  }
+  // What goes back to where it came from is the same there and here from now on.
+  void note_return(const Origin& origin, const Origin& home, std::size_t bytes) {
+    const Tier tier = plan_.buffers[index(origin.buffer)].tier;
+    const auto [first, last] = pieces_.touching(tier, {origin.begin, origin.begin + bytes});
+    for (int p = first; p < last; ++p) {
+      Piece& piece = memory_[index(p)];
+      if (piece.buffer != origin.buffer || piece.origin == kNone) continue;
+      const std::size_t back = home.begin + pieces_.begin_of(tier, p) - origin.begin;
+      if (const Origin& known = origins_[index(piece.origin)]; known.buffer == home.buffer && known.begin == back)
+        piece.origin = add_origin({home.buffer, home.run, home.step, back});
+    }
+  }
+  int add_origin(const Origin& origin) {
+    origins_.push_back(origin);
+    return static_cast<int>(origins_.size()) - 1;
+  }
+
+  const StepPlan& plan_;
+  const Pieces pieces_;
+  std::vector<Touch> uses_;     // of all tasks
+  std::vector<int> first_use_;  // by task
+  std::vector<Piece> memory_;
+  std::vector<Origin> origins_;
+  std::vector<Newest> tasks_;
+  std::array<Clock, kLanes> lanes_;  // with the newest run of each
+  Clock issued_;                     // before anything more is issued: what the issuing thread has waited for
+  struct Run {
+    int task, step;
+  };
+  std::vector<Run> of_run_;
+  int step_ = 0;
+};
 
 bool is_collective(const Task& task) {
   return task.cost.sent_bytes > 0;
@@ -139,78 +377,11 @@ bool is_collective(const Task& task) {
 }  // namespace
 
 std::optional<std::string> find_violation(const StepPlan& plan, const std::array<std::size_t, kTiers>& capacity) {
-  for (const Buffer& b : plan.buffers)
-    if (b.offset + b.bytes > capacity[static_cast<std::size_t>(b.tier)])
-      return fmt::format("buffer \"{}\" ends at {}, past the {} bytes of tier {}", b.name, b.offset + b.bytes,
-                         capacity[static_cast<std::size_t>(b.tier)], kTierNames[static_cast<std::size_t>(b.tier)]);
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t)
-    for (const int wait : plan.tasks[t].waits)
-      if (wait < 0 || wait >= static_cast<int>(t))
-        return fmt::format("{} waits for task {}, which is not earlier", describe(plan, t), wait);
-
-  // What lives from step to step shares its memory with nothing.
-  std::vector<const Buffer*> by_offset;
-  for (const Buffer& b : plan.buffers) by_offset.push_back(&b);
-  std::sort(by_offset.begin(), by_offset.end(), [](const Buffer* a, const Buffer* b) {
-    return a->tier != b->tier ? a->tier < b->tier : a->offset < b->offset;
-  });
-  for (std::size_t i = 0; i < by_offset.size(); ++i)
-    for (std::size_t j = i + 1; j < by_offset.size(); ++j) {
-      const Buffer &a = *by_offset[i], &b = *by_offset[j];
-      if (a.tier != b.tier || b.offset >= a.offset + a.bytes) break;
-      if (a.whole_cycle || b.whole_cycle)
-        return fmt::format("buffers \"{}\" and \"{}\" overlap, and one of them lives from step to step", a.name,
-                           b.name);
-    }
-
-  struct Touch {
-    std::size_t task;
-    int buffer;
-    Access access;
-    std::size_t begin, end;  // bytes of the tier
-  };
-  const HappensBefore order(plan);
-  std::vector<Touch> touches;
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-    for (const Use& use : plan.tasks[t].uses) {
-      const Buffer& buffer = plan.buffers[static_cast<std::size_t>(use.buffer)];
-      if (!reaches(plan.tasks[t].lane, buffer.tier))
-        return fmt::format("{} uses \"{}\" of tier {}, which its lane cannot address", describe(plan, t), buffer.name,
-                           kTierNames[static_cast<std::size_t>(buffer.tier)]);
-      const auto [begin, end] = touched_by(use, buffer);
-      // What this use would read: the newest write, ordered before it, into any of its memory.
-      int written = buffer.whole_cycle ? use.buffer : -1;
-      // The same in a step that leaves out the update which the one before might have left, or in that update alone.
-      int written_apart = written;
-      for (const Touch& touch : touches) {
-        const Buffer& other = plan.buffers[static_cast<std::size_t>(touch.buffer)];
-        if (other.tier != buffer.tier || touch.begin >= end || begin >= touch.end) continue;
-        if (use.access == Access::read && touch.access == Access::read) continue;
-        if (touch.task == t) {
-          if (touch.buffer != use.buffer)
-            return fmt::format("{} uses \"{}\" and \"{}\", which overlap", describe(plan, t), buffer.name, other.name);
-          continue;
-        }
-        if (!order.ordered(touch.task, t))
-          return fmt::format("{} and {} may run at the same time and share memory (\"{}\", \"{}\")", describe(plan, t),
-                             describe(plan, touch.task), buffer.name, other.name);
-        if (touch.access == Access::read) continue;
-        written = touch.buffer;
-        if (plan.tasks[touch.task].pending == plan.tasks[t].pending) written_apart = touch.buffer;
-      }
-      touches.push_back({t, use.buffer, use.access, begin, end});
-      if (use.access == Access::write) continue;
-      if (written != use.buffer)
-        return fmt::format("{} reads \"{}\", which {}", describe(plan, t), buffer.name,
-                           written < 0 ? "nothing has written" : "another buffer has overwritten");
-      if (written_apart != use.buffer)
-        return fmt::format("{} reads \"{}\", which {} {}", describe(plan, t), buffer.name,
-                           written_apart < 0 ? "nothing has written" : "another buffer has overwritten",
-                           plan.tasks[t].pending ? "where the update runs alone" : "where no update is pending");
-    }
-  }
-  if (auto conflict = find_late_conflict(plan)) return conflict;
-  return find_stale_read_ahead(plan);
+  if (auto misplaced = find_misplaced(plan, capacity)) return misplaced;
+  Sweep sweep(plan);
+  for (const Occasions occasions : steps_of(plan))
+    if (auto violation = sweep.step(occasions)) return violation;
+  return std::nullopt;
 }
 
 std::optional<std::string> find_mismatch(std::span<const StepPlan> ranks) {

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <map>
-#include <optional>
 
 #include "base/error.h"
 #include "runtime/plan/planner.h"
@@ -8,49 +7,111 @@
 namespace strata::runtime {
 namespace {
 
-// For each lane the newest task that has surely ended.
-using Clock = std::array<int, kLanes>;
-
-void merge(Clock& into, const Clock& from) {
-  for (std::size_t lane = 0; lane < kLanes; ++lane) into[lane] = std::max(into[lane], from[lane]);
+std::size_t index(int i) {
+  return static_cast<std::size_t>(i);
 }
+
+// Two steps of a plan, one behind the other: runs [0, tasks) and [tasks, 2 * tasks).
+class TwoSteps {
+ public:
+  explicit TwoSteps(const StepPlan& plan) : plan_(plan), tasks_(static_cast<int>(plan.tasks.size())) {}
+
+  int runs() const { return 2 * tasks_; }
+  const Task& task(int run) const { return plan_.tasks[index(run % tasks_)]; }
+  int number_of(int run) const { return run % tasks_; }
+  int step_of(int run) const { return run / tasks_; }
+  // Whether one is left out of its step only if the other is, too.
+  bool together(int a, int b) const { return task(a).when == task(b).when && step_of(a) == step_of(b); }
+  // Whether `earlier` has surely ended when whoever waits for the newest run of the task of `later` goes on, given that
+  // the later of the two waits for the earlier one. What runs alone may follow the earlier one without the later; but
+  // before it does, all steps before have ended.
+  bool covers(int later, int earlier) const {
+    const bool always = task(later).when == When::always;
+    return together(later, earlier) ||
+           (always && (task(earlier).when == When::always || step_of(earlier) < step_of(later)));
+  }
+
+ private:
+  const StepPlan& plan_;
+  int tasks_;
+};
+
+// What has surely ended: for each lane the newest run. Tasks that a step may leave out count apart, by occasion and
+// step, as they are there or not together.
+class Clock {
+ public:
+  Clock() { newest_.fill(-1); }
+  bool has(const TwoSteps& steps, int run) const { return newest_[place_of(steps, run)] >= run; }
+  void add(const TwoSteps& steps, int run) {
+    int& newest = newest_[place_of(steps, run)];
+    newest = std::max(newest, run);
+  }
+  void add(const Clock& other) {
+    for (std::size_t i = 0; i < newest_.size(); ++i) newest_[i] = std::max(newest_[i], other.newest_[i]);
+  }
+
+ private:
+  static constexpr std::size_t kKindsOfRuns = 1 + 2 * (kWhens - 1);
+  static std::size_t place_of(const TwoSteps& steps, int run) {
+    const auto lane = static_cast<std::size_t>(steps.task(run).lane);
+    const auto when = static_cast<std::size_t>(steps.task(run).when);
+    return lane * kKindsOfRuns + (when == 0 ? 0 : 2 * when - 1 + index(steps.step_of(run)));
+  }
+  std::array<int, kLanes * kKindsOfRuns> newest_;
+};
+
+// What has ended when a task begins that runs in every step; and when one begins that runs alone with those of its
+// occasion, of these in its step.
+struct Known {
+  Clock always;
+  std::array<Clock, kWhens> alone;
+
+  void begin_step() { alone = {}; }
+  // A run has ended, and with it `ended`.
+  void add(When when, const Clock& ended) {
+    always.add(ended);
+    if (when != When::always) alone[static_cast<std::size_t>(when)].add(ended);
+  }
+};
 
 // A tier's memory as stretches, each with the accesses that a later one may have to wait for.
 class Touches {
  public:
-  // Adds the task's access to [begin, end), and to `needed` the earlier ones that it waits for.
-  void touch(const StepPlan& plan, int task, std::size_t begin, std::size_t end, bool writes,
+  // Adds the run's access to [begin, end), and to `needed` the earlier ones that it waits for.
+  void touch(const TwoSteps& steps, int run, std::size_t begin, std::size_t end, bool writes,
              std::vector<int>& needed) {
     split(begin);
     split(end);
+    bool alone = writes;  // the run's is the only access that is left
     auto at = stretches_.lower_bound(begin);
     for (std::size_t from = begin; from < end; from = at->second.end, ++at) {
       if (at == stretches_.end() || at->first != from)
         at = stretches_.insert(at, {from, {at == stretches_.end() ? end : std::min(end, at->first), {}}});
       auto& touches = at->second.touches;
       std::erase_if(touches, [&](const Touch& earlier) {
-        if (earlier.task == task) return false;
-        if (writes || earlier.writes) needed.push_back(earlier.task);
+        if (earlier.run == run) return false;
+        if (writes || earlier.writes) needed.push_back(earlier.run);
         // Who waits for this write waits for what it covers; who waits for this read, for its lane's earlier ones.
-        return writes || (!earlier.writes && lane_of(plan, earlier.task) == lane_of(plan, task));
+        const bool one_lane = steps.task(earlier.run).lane == steps.task(run).lane;
+        return steps.covers(run, earlier.run) && (writes || (!earlier.writes && one_lane));
       });
-      touches.push_back({task, writes});
+      touches.push_back({run, writes});
+      alone = alone && touches.size() == 1;
     }
-    if (!writes) return;
+    if (!alone) return;
     stretches_.erase(stretches_.lower_bound(begin), stretches_.lower_bound(end));
-    stretches_[begin] = {end, {{task, true}}};
+    stretches_[begin] = {end, {{run, true}}};
   }
 
  private:
   struct Touch {
-    int task;
+    int run;
     bool writes;
   };
   struct Stretch {
     std::size_t end;
     std::vector<Touch> touches;
   };
-  static LaneId lane_of(const StepPlan& plan, int task) { return plan.tasks[static_cast<std::size_t>(task)].lane; }
   // Makes `at` a border.
   void split(std::size_t at) {
     auto next = stretches_.upper_bound(at);
@@ -64,77 +125,57 @@ class Touches {
   std::map<std::size_t, Stretch> stretches_;  // by first byte; they do not overlap
 };
 
-// What the late tasks of the step before still use is theirs: who uses it first in this one waits for them. They are of
-// one lane, so that the newest awaited stands for those before it.
-void derive_late_waits(StepPlan& plan) {
-  std::vector<int> newest(plan.buffers.size(), -1);  // by buffer: the late task that uses it
-  std::optional<LaneId> lane;
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-    const Task& task = plan.tasks[t];
-    if (!task.late) continue;
-    STRATA_CHECK(lane.value_or(task.lane) == task.lane);
-    lane = task.lane;
-    for (const Use& use : task.uses) newest[static_cast<std::size_t>(use.buffer)] = static_cast<int>(t);
-  }
-  if (!lane) return;
-  std::vector<int> ended(plan.tasks.size(), -1);  // the newest late task that has surely ended when the task has
-  std::array<int, kLanes> previous;
-  previous.fill(-1);
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-    Task& task = plan.tasks[t];
-    int& before = previous[static_cast<std::size_t>(task.lane)];
-    int known = before >= 0 ? ended[static_cast<std::size_t>(before)] : -1;
-    if (task.lane == *lane) known = static_cast<int>(plan.tasks.size());
-    for (const int wait : task.waits) known = std::max(known, ended[static_cast<std::size_t>(wait)]);
-    for (const Use& use : task.uses)
-      if (const int late = newest[static_cast<std::size_t>(use.buffer)]; late > known) known = task.late_wait = late;
-    ended[t] = known;
-    before = static_cast<int>(t);
-  }
-}
-
 }  // namespace
 
-// A task waits for every earlier one that touched the same memory, unless both only read. Memory counts, not buffers:
-// a buffer laid over one that has ended waits for the ended one's last users. Waits that follow from others are left
-// out.
+// A task waits for every earlier one that touched the same memory, unless both only read, in its own step and in the
+// one before. Memory counts, not buffers: a buffer laid over one that has ended waits for the ended one's last users.
+// Waits that follow from others are left out; but what a step may leave out is not relied upon to have waited for
+// others, and neither does it rely on others for what runs only if it does: it may run alone.
 void derive_waits(StepPlan& plan) {
+  const TwoSteps steps(plan);
   std::array<Touches, kTiers> touched;
-  std::vector<Clock> ended(plan.tasks.size());  // when the task has ended, itself included
-  std::array<int, kLanes> previous;
-  previous.fill(-1);
+  std::vector<Clock> ended(index(steps.runs()));  // with whom the newest run of the task has ended, itself included
+  std::array<Known, kLanes> lanes;                // with the newest run of each lane
+  Known issued;                                   // before anything more is issued
 
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-    Task& task = plan.tasks[t];
-    task.waits.clear();
-    task.late_wait = -1;
-    const auto lane = static_cast<std::size_t>(task.lane);
-    Clock clock;
-    clock.fill(-1);
-    if (previous[lane] >= 0) clock = ended[static_cast<std::size_t>(previous[lane])];
+  for (int run = 0; run < steps.runs(); ++run) {
+    if (steps.number_of(run) == 0) {
+      for (Known& known : lanes) known.begin_step();
+      issued.begin_step();
+    }
+    const Task& task = steps.task(run);
+    const auto when = static_cast<std::size_t>(task.when);
+    Known& lane = lanes[static_cast<std::size_t>(task.lane)];
+    Clock clock = lane.always, alone = lane.alone[when];
+    clock.add(issued.always);
+    alone.add(issued.alone[when]);
 
     std::vector<int> needed;
     for (const Use& use : task.uses) {
-      const Buffer& buffer = plan.buffers[static_cast<std::size_t>(use.buffer)];
+      const Buffer& buffer = plan.buffers[index(use.buffer)];
       const auto [begin, end] = touched_by(use, buffer);
       if (begin == end) continue;
-      touched[static_cast<std::size_t>(buffer.tier)].touch(plan, static_cast<int>(t), begin, end,
-                                                           use.access != Access::read, needed);
+      touched[static_cast<std::size_t>(buffer.tier)].touch(steps, run, begin, end, use.access != Access::read, needed);
     }
     // Newest first: it often covers the older ones.
     std::sort(needed.begin(), needed.end(), std::greater<>());
+    std::vector<int> waits;
     for (const int earlier : needed) {
-      const auto from = static_cast<std::size_t>(plan.tasks[static_cast<std::size_t>(earlier)].lane);
-      if (clock[from] >= earlier) continue;
-      task.waits.push_back(earlier);
-      merge(clock, ended[static_cast<std::size_t>(earlier)]);
+      const bool together = task.when != When::always && steps.together(run, earlier);
+      if ((together ? alone : clock).has(steps, earlier)) continue;
+      waits.push_back(steps.number_of(earlier));
+      clock.add(ended[index(earlier)]);
+      if (together) alone.add(ended[index(earlier)]);
     }
-    std::sort(task.waits.begin(), task.waits.end());
-    clock[lane] = static_cast<int>(t);
-    ended[t] = clock;
-    previous[lane] = static_cast<int>(t);
+    std::sort(waits.begin(), waits.end());
+    waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
+    plan.tasks[index(steps.number_of(run))].waits = std::move(waits);
+
+    ended[index(run)] = task.when == When::always ? clock : alone;
+    ended[index(run)].add(steps, run);
+    lane.add(task.when, ended[index(run)]);
+    if (task.lane == LaneId::host) issued.add(task.when, ended[index(run)]);
   }
-  derive_late_waits(plan);
 }
 
 }  // namespace strata::runtime

@@ -132,7 +132,7 @@ std::string comm_json(const comm::CommBytes& b) {
 std::string exposed_json(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin) {
   const auto exposed = exposed_ms(plan, spans, begin);
   std::string text;
-  for (std::size_t lane = 1; lane < kLanes; ++lane)
+  for (std::size_t lane = 1; lane < kTrainingLanes; ++lane)
     text += fmt::format("{}\"{}\":{:.3f}", lane > 1 ? "," : "", kLaneNames[lane], exposed[lane]);
   return "{" + text + "}";
 }
@@ -161,10 +161,12 @@ std::string summary_json(const StepPlan& plan, const Summary& s) {
   return fmt::format(
       "{{\"steps\":{},\"tokens\":{},\"tokens_per_s\":{},\"model_flops_per_token\":{},\"tflops\":{},\"mfu\":null,"
       "\"weights_hash\":\"{}\",\"ranks\":{},\"memory\":{},\"process_peak_rss_bytes\":[{}],{}\"comm_bytes\":"
-      "{},\"io_bytes\":{},\"exposed_ms\":{},\"exposed_step\":{},\"graph_steps\":{},{}\"exit\":{}}}\n",
+      "{},\"io_bytes\":{},\"exposed_ms\":{},\"exposed_step\":{},\"graph_steps\":{},\"validate_ms\":{:.3f},{}\"exit\":{}"
+      "}}\n",
       s.steps, s.tokens, json_number(s.tokens_per_s), json_number(s.flops_per_token), json_number(tflops),
       s.weights_hash, plan.ranks, memory_json(plan.memory, &s.measured), rss, gpu, comm_json(s.comm_bytes),
-      io_json(s.io_bytes), exposed_json(plan, s.spans), s.timed_step, s.graph_steps, checkpoints, s.exit);
+      io_json(s.io_bytes), exposed_json(plan, s.spans), s.timed_step, s.graph_steps, s.validate_ms, checkpoints,
+      s.exit);
 }
 
 }  // namespace strata::runtime

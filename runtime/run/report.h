@@ -67,6 +67,7 @@ struct Summary {
   std::vector<Span> spans;  // of step `timed_step`, the newest that was issued task by task
   std::int64_t timed_step;
   std::int64_t graph_steps;                      // launched as a graph
+  double validate_ms;                            // that the proof of the plan took
   std::optional<CheckpointFigures> checkpoints;  // where the run writes them
   int exit;
 };

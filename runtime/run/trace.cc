@@ -6,13 +6,14 @@
 #include <limits>
 
 #include "base/error.h"
+#include "runtime/forecast/simulator.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {
 namespace {
 
 // The row above the lanes, with a slice for each step.
-constexpr std::size_t kStepRow = kLanes;
+constexpr std::size_t kStepRow = kTrainingLanes;
 
 std::size_t index(int i) {
   return static_cast<std::size_t>(i);
@@ -20,6 +21,11 @@ std::size_t index(int i) {
 
 bool ran(const Span& span) {
   return span.end != 0;
+}
+
+// What the host does between steps, and for checkpoints, has no row.
+bool is_shown(const Task& task) {
+  return static_cast<std::size_t>(task.lane) < kTrainingLanes;
 }
 
 // Microseconds, which the format counts in, to the nanosecond.
@@ -51,7 +57,7 @@ Trace::Trace(const StepPlan& plan, const models::Model& model) : plan_(plan) {
     const Task& task = plan.tasks[t];
     const auto lane = static_cast<std::size_t>(task.lane);
     used_[lane] = true;
-    waits_for_late_ = waits_for_late_ || task.late_wait >= 0;
+    for (const int wait : task.waits) crosses_ = crosses_ || index(wait) >= t;
     tasks_.push_back(fmt::format(",\"tid\":{},\"name\":{},\"args\":{{\"task\":{}{}}}}}", lane,
                                  json_string(name_of(task, model)), t, cost_json(task.cost)));
   }
@@ -107,21 +113,23 @@ void Trace::add_slices(std::string& text, int rank, std::int64_t number, std::sp
   };
   add(all, fmt::format(",\"tid\":{},\"name\":\"step{}\"}}", kStepRow, number > 0 ? fmt::format(" {}", number) : ""));
   for (std::size_t t = 0; t < spans.size(); ++t)
-    if (ran(spans[t])) add(spans[t], tasks_[t]);
+    if (ran(spans[t]) && is_shown(plan_.tasks[t])) add(spans[t], tasks_[t]);
 }
 
-// From the end of each task that another waited for to that one's begin.
+// From the end of each task that another waited for to that one's begin: of this step, or of the one before.
 void Trace::add_arrows(std::string& text, int rank, std::int64_t number, std::span<const Span> spans) {
-  if (waits_for_late_ && before_.size() <= index(rank)) before_.resize(index(rank) + 1);
-  Before* before = waits_for_late_ ? &before_[index(rank)] : nullptr;
+  if (crosses_ && before_.size() <= index(rank)) before_.resize(index(rank) + 1);
+  Before* before = crosses_ ? &before_[index(rank)] : nullptr;
+  const bool follows = before && before->number == number - 1 && number > 0;
   for (std::size_t t = 0; t < spans.size(); ++t) {
     const Task& task = plan_.tasks[t];
-    if (!ran(spans[t])) continue;
-    for (const int wait : task.waits)
-      if (ran(spans[index(wait)])) add_arrow(text, rank, wait, spans[index(wait)], task, spans[t]);
-    if (task.late_wait >= 0 && before->number == number - 1 && number > 0)
-      if (const Span& late = before->spans[index(task.late_wait)]; ran(late))
-        add_arrow(text, rank, task.late_wait, late, task, spans[t]);
+    if (!ran(spans[t]) || !is_shown(task)) continue;
+    for (const int wait : task.waits) {
+      const bool across = index(wait) >= t;
+      if (!is_shown(plan_.tasks[index(wait)]) || (across && !follows)) continue;
+      const Span& earlier = across ? before->spans[index(wait)] : spans[index(wait)];
+      if (ran(earlier)) add_arrow(text, rank, wait, earlier, task, spans[t]);
+    }
   }
   if (before) *before = {number, {spans.begin(), spans.end()}};
 }
@@ -143,7 +151,7 @@ void Trace::add_arrow(std::string& text, int rank, int earlier, const Span& from
 void Trace::add_memory(std::string& text, int rank, std::span<const Span> spans) const {
   std::vector<Span> lives(plan_.buffers.size(), {std::numeric_limits<std::int64_t>::max(), 0});
   for (std::size_t t = 0; t < spans.size(); ++t) {
-    if (!ran(spans[t])) continue;
+    if (!ran(spans[t]) || !is_shown(plan_.tasks[t])) continue;
     for (const Use& use : plan_.tasks[t].uses) {
       Span& life = lives[index(use.buffer)];
       life = {std::min(life.begin, spans[t].begin), std::max(life.end, spans[t].end)};
@@ -193,13 +201,11 @@ void Trace::add_counter(std::string& text, int rank, std::size_t tier, std::int6
 }
 
 Span extent_of(const StepPlan& plan, std::span<const Span> spans) {
-  Span all{std::numeric_limits<std::int64_t>::max(), 0};
-  for (std::size_t t = 0; t < spans.size(); ++t) {
-    if (!ran(spans[t])) continue;
-    all.begin = std::min(all.begin, spans[t].begin);
-    if (!plan.tasks[t].late) all.end = std::max(all.end, spans[t].end);
-  }
-  return ran(all) ? all : Span{};
+  std::int64_t begin = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t t = 0; t < spans.size(); ++t)
+    if (ran(spans[t]) && is_shown(plan.tasks[t])) begin = std::min(begin, spans[t].begin);
+  const int last = last_awaited(plan, spans);
+  return last < 0 || !ran(spans[index(last)]) ? Span{} : Span{begin, spans[index(last)].end};
 }
 
 std::string planned_trace(const StepPlan& plan, const models::Model& model, std::span<const Span> spans) {

@@ -51,12 +51,12 @@ class Trace {
     std::vector<Span> spans;
   };
   std::vector<Before> before_;  // by rank: its step before this one; empty where no task waits for such a one's
-  bool waits_for_late_ = false;
+  bool crosses_ = false;  // a task waits for one of the step before
   std::uint64_t arrows_ = 0;
   std::int64_t zero_ = 0;
 };
 
-// From the first task's begin to the end of the last one that is not late; {0, 0}: none ran.
+// From the first task's begin to the end of the last one that the step's end waits for; {0, 0}: none ran.
 Span extent_of(const StepPlan& plan, std::span<const Span> spans);
 
 // The whole trace of a plan's simulated step. Every rank has it alike: one process stands for all.

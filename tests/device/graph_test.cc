@@ -176,5 +176,41 @@ TEST(Event, HasPassedOnceTheHostsLaneGotThere) {
   EXPECT_TRUE(event.passed());
 }
 
+TEST(Event, TheIssuingThreadWaitsForTheHostsLaneOrTheEndOfTheRun) {
+  AbortToken abort;
+  Event event;
+  event.wait(abort);  // without a record it is over
+  std::atomic<bool> gate = false, opened = false;
+  Lane lane("lane", 1, 0, abort);
+  cpu::submit(lane, [&gate](cpu::Team&) {
+    while (!gate) std::this_thread::yield();
+  });
+  lane.record(event);
+  std::thread opening([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    opened = true;
+    gate = true;
+  });
+  event.wait(abort);
+  EXPECT_TRUE(opened);
+  opening.join();
+
+  gate = false;
+  cpu::submit(lane, [&gate](cpu::Team&) {
+    while (!gate) std::this_thread::yield();
+  });
+  lane.record(event);
+  std::thread failing([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    abort.set({0, "another rank failed"});
+  });
+  EXPECT_THROW(event.wait(abort), Aborted);
+  gate = true;
+  failing.join();
+  EXPECT_THROW(lane.synchronize(), Aborted);
+  EXPECT_TRUE(event.passed());
+  EXPECT_THROW(event.wait(abort), Aborted) << "what was to run before the record was dropped";
+}
+
 }  // namespace
 }  // namespace strata::device

@@ -163,7 +163,7 @@ TEST_F(Profile, AnAllToAllTakesWhatWasMeasuredWithItsSum) {
   EXPECT_NEAR(p.all_to_all_bytes_per_s, 6e9, 1);
   int reductions = 0;
   for (const Task& task : two.plan.tasks) {
-    if (task.kind != TaskKind::reduce || task.tied) continue;
+    if (task.kind != TaskKind::reduce || task.shared) continue;
     ++reductions;
     const BoundSeconds s = seconds_of(task, p);
     EXPECT_NEAR(s[static_cast<std::size_t>(Bound::communication)] + s[static_cast<std::size_t>(Bound::memory)],

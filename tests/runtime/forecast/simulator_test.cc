@@ -128,41 +128,52 @@ TEST(Simulator, ADriveIsAsFastAsItIsBothWaysAndBesideProducts) {
   EXPECT_NEAR(length(half[0]), 1 / 0.75, kClock);
 }
 
-// A step among others: what the one before left to be done runs beside it first, and its own after its end.
-TEST(Simulator, LateTasksRunBesideTheNextStep) {
-  StepPlan plan =
-      plan_of({task_in(LaneId::compute, 1), task_in(LaneId::compute, 1), task_in(LaneId::gather, 1.5, {1})});
-  plan.tasks[1].late_wait = 2;
-  plan.tasks[2].late = true;
+// A step among others, between what the host writes and reads: what the one before left to be done runs beside it
+// first, and its own after its end.
+TEST(Simulator, WhatTheHostDoesNotWaitForRunsBesideTheNextStep) {
+  StepPlan plan = plan_of({task_in(LaneId::host, 0), task_in(LaneId::compute, 1), task_in(LaneId::compute, 1, {3}),
+                           task_in(LaneId::gather, 1.5, {2}), task_in(LaneId::host, 0, {2})});
   const MachineProfile machine = unit_speeds(0);
   const auto spans = simulate(plan, machine);
-  ASSERT_EQ(spans.size(), 3u);
-  EXPECT_NEAR(length(spans[0]), 1, kClock);
-  EXPECT_NEAR(static_cast<double>(spans[1].begin) * 1e-9, 1.5, kClock) << "after the gather of the step before";
+  ASSERT_EQ(spans.size(), 5u);
+  EXPECT_NEAR(length(spans[1]), 1, kClock);
+  EXPECT_NEAR(static_cast<double>(spans[2].begin) * 1e-9, 1.5, kClock) << "after the gather of the step before";
   EXPECT_NEAR(makespan_s(plan, spans), 2.5, kClock);
   EXPECT_NEAR(end_of(spans), 4, kClock);
   EXPECT_NEAR(exposed_ms(plan, spans)[static_cast<std::size_t>(LaneId::gather)], 500, 1e-3);
   EXPECT_NEAR(sum_of(critical_path(plan, machine, spans)), 2.5, kClock);
 
   // What is done by the step's end holds nobody up in the next.
-  plan.tasks[2] = task_in(LaneId::gather, 0.5, {0});
-  plan.tasks[2].late = true;
+  plan.tasks[3] = task_in(LaneId::gather, 0.5, {1});
   EXPECT_NEAR(makespan_s(plan, simulate(plan, machine)), 2, kClock);
 
   // Before the first task, too.
-  plan.tasks[2] = task_in(LaneId::gather, 0.5, {1});
-  plan.tasks[2].late = true;
-  plan.tasks[0].late_wait = 2;
+  plan.tasks[3] = task_in(LaneId::gather, 0.5, {2});
+  plan.tasks[1].waits = {3};
   const auto begun_late = simulate(plan, machine);
-  EXPECT_NEAR(static_cast<double>(begun_late[0].begin) * 1e-9, 0.5, kClock);
+  EXPECT_NEAR(static_cast<double>(begun_late[1].begin) * 1e-9, 0.5, kClock);
   EXPECT_NEAR(exposed_ms(plan, begun_late, 0)[static_cast<std::size_t>(LaneId::gather)], 500, 1e-3);
   EXPECT_NEAR(sum_of(critical_path(plan, machine, begun_late)), 2.5, kClock);
+
+  // What the host waits for does not run beside the next step.
+  plan.tasks[0].waits = {3};
+  EXPECT_NEAR(makespan_s(plan, simulate(plan, machine)), 2.5, kClock);
+  EXPECT_NEAR(static_cast<double>(simulate(plan, machine)[1].begin) * 1e-9, 0, kClock);
+}
+
+TEST(Simulator, AStepIsOneWithoutACheckpoint) {
+  StepPlan plan = plan_of({task_in(LaneId::checkpoint, 7), task_in(LaneId::host, 0), task_in(LaneId::compute, 1, {0}),
+                           task_in(LaneId::host, 0, {2})});
+  plan.tasks[0].when = When::checkpoint;
+  const auto spans = simulate(plan, unit_speeds(0));
+  EXPECT_EQ(spans[0].end, 0);
+  EXPECT_NEAR(end_of(spans), 1, kClock);
 }
 
 TEST(Simulator, LanesKeepTheirOrderAndTasksTheirWaits) {
   std::mt19937 random(1);
   for (int round = 0; round < 50; ++round) {
-    const StepPlan plan = random_plan(random, kLanes);
+    const StepPlan plan = random_plan(random, kTrainingLanes);
     const MachineProfile machine = unit_speeds(round % 2 ? 2 : 0);
     const auto spans = simulate(plan, machine);
     std::array<std::int64_t, kLanes> free{};

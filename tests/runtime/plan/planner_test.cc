@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "runtime/execute/executor.h"
 #include "runtime/plan/validator.h"
@@ -61,14 +62,16 @@ PlanCase random_case() {
   c.request.update_chunk = *rc::gen::element(1, 3, 512) * kShardAlignment;
   c.request.read_ahead = *rc::gen::arbitrary<bool>();
   if (*rc::gen::arbitrary<bool>()) c.request.tile_bytes = *rc::gen::inRange<std::size_t>(1, 300000);
+  if (*rc::gen::arbitrary<bool>()) c.request.checkpoint_staging = 8192;
+  if (*rc::gen::arbitrary<bool>()) c.request.shape.device.kind = device::Kind::cuda;
   return c;
 }
 
-// Bytes that reads bring for the update of the first unit, those that belong to the update that the step before left.
-double first_state_read(const StepPlan& plan, bool pending) {
+// Bytes that reads bring for the update of the first unit: beside the update that the step before left, or in any step.
+double first_state_read(const StepPlan& plan, When when) {
   double bytes = 0;
   for (const Task& task : plan.tasks)
-    if (task.kind == TaskKind::read && task.unit == 0 && task.pending == pending) bytes += task.cost.read_bytes;
+    if (task.kind == TaskKind::read && task.unit == 0 && task.when == when) bytes += task.cost.read_bytes;
   return bytes;
 }
 
@@ -85,18 +88,19 @@ TEST(Planner, TheFirstUnitsStateIsReadAhead) {
     EXPECT_EQ(find_violation(with, kUnlimited).value_or(""), "");
     EXPECT_EQ(with.io_bytes.read, without.io_bytes.read);
     EXPECT_EQ(with.io_bytes.written, without.io_bytes.written);
-    const double bytes = first_state_read(without, true);
+    const double bytes = first_state_read(without, When::pending);
     EXPECT_GT(bytes, 0);
-    EXPECT_EQ(first_state_read(without, false), 0);
-    EXPECT_EQ(first_state_read(with, true), 0);
-    EXPECT_EQ(first_state_read(with, false), bytes);
+    EXPECT_EQ(first_state_read(without, When::always), 0);
+    EXPECT_EQ(first_state_read(with, When::pending), 0);
+    EXPECT_EQ(first_state_read(with, When::always), bytes);
     // Three chunks of the units behind are on their way, with their gradients, while the first ones are updated.
     const auto chunk = static_cast<double>(c.request.update_chunk * (3 * sizeof(float) + 2 * sizeof(float)));
     EXPECT_LE(static_cast<double>(with.memory[1].peak),
               static_cast<double>(without.memory[1].peak) + bytes + 3 * chunk);
     std::size_t last_read = 0, first_write = with.tasks.size();
     for (std::size_t t = with.tasks.size(); t-- > 0;) {
-      if (with.tasks[t].kind == TaskKind::read && with.tasks[t].pending) last_read = std::max(last_read, t);
+      if (with.tasks[t].kind == TaskKind::read && with.tasks[t].when == When::pending)
+        last_read = std::max(last_read, t);
       if (with.tasks[t].kind == TaskKind::write && with.tasks[t].unit == 0) first_write = t;
     }
     EXPECT_GT(first_write, last_read);
@@ -138,26 +142,94 @@ TEST(Planner, AReductionRunsBesideTheCallAfterItsOwn) {
       }
 }
 
-// Where every rank holds whole parameters, those that the others updated are gathered while the next step begins: its
+// Of the task's waits, those for tasks of the step before.
+std::vector<int> waits_across(const StepPlan& plan, std::size_t t) {
+  std::vector<int> across;
+  for (const int wait : plan.tasks[t].waits)
+    if (static_cast<std::size_t>(wait) >= t) across.push_back(wait);
+  return across;
+}
+
+// If every rank holds whole parameters, those that the others updated are gathered while the next step begins: its
 // forward of each unit waits for that unit alone.
 TEST(Planner, UpdatedParametersAreGatheredBesideTheNextStep) {
   for (int zero_stage = 0; zero_stage <= 3; ++zero_stage) {
     const PlanCase c = make_case(small(false), 2, 2, zero_stage, device::DType::bf16, false, false, 2, {});
     const StepPlan plan = make_plan(c.request);
-    int late = 0;
-    for (const Task& task : plan.tasks) {
-      late += task.late ? 1 : 0;
+    int awaited = 0;
+    for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+      const Task& task = plan.tasks[t];
       if (task.kind != TaskKind::forward && task.kind != TaskKind::loss) continue;
+      const std::vector<int> across = waits_across(plan, t);
       if ((zero_stage != 1 && zero_stage != 2) || task.micro_batch > 0) {
-        EXPECT_EQ(task.late_wait, -1) << "stage " << zero_stage;
+        EXPECT_TRUE(across.empty()) << "stage " << zero_stage;
         continue;
       }
-      ASSERT_GE(task.late_wait, 0) << "stage " << zero_stage << ", unit " << task.unit;
-      const Task& awaited = plan.tasks[static_cast<std::size_t>(task.late_wait)];
-      EXPECT_EQ(awaited.kind, TaskKind::gather);
-      EXPECT_EQ(awaited.unit, task.unit);
+      ASSERT_EQ(across.size(), 1u) << "stage " << zero_stage << ", unit " << task.unit;
+      const Task& gather = plan.tasks[static_cast<std::size_t>(across[0])];
+      EXPECT_EQ(gather.kind, TaskKind::gather);
+      EXPECT_EQ(gather.unit, task.unit);
+      ++awaited;
     }
-    EXPECT_EQ(late, zero_stage == 1 || zero_stage == 2 ? static_cast<int>(c.model->units.size()) : 0);
+    EXPECT_EQ(awaited, zero_stage == 1 || zero_stage == 2 ? static_cast<int>(c.model->units.size()) : 0);
+  }
+}
+
+// What the host writes waits until the step before needs it no more, and what it reads for nothing behind the
+// consensus: the update goes on when the step has ended.
+TEST(Planner, TheHostWaitsForTheConsensusAndThenForTheUpdate) {
+  const PlanCase c = make_case(small(false), 1, 2, 0, device::DType::bf16, false, false, 2, {});
+  const StepPlan plan = make_plan(c.request);
+  const Task &write = plan.tasks.front(), &read = plan.tasks.back();
+  ASSERT_EQ(write.kind, TaskKind::host_write);
+  ASSERT_EQ(read.kind, TaskKind::host_read);
+  ASSERT_EQ(read.waits.size(), 1u);
+  EXPECT_EQ(plan.tasks[static_cast<std::size_t>(read.waits[0])].kind, TaskKind::consensus);
+  ASSERT_EQ(write.waits.size(), 1u);
+  EXPECT_EQ(plan.tasks[static_cast<std::size_t>(write.waits[0])].kind, TaskKind::update);
+  for (std::size_t t = 1; t < plan.tasks.size(); ++t)
+    EXPECT_TRUE(waits_across(plan, t).empty()) << "task " << t << " begins behind the host's, which has waited";
+}
+
+// Sharded parameters of the first units are gathered as soon as these are updated, beside the updates of the others:
+// what is gathered before the host writes waits for its own unit's update at most, and for no later one's.
+TEST(Planner, TheFirstUnitsAreGatheredBesideTheLastUpdates) {
+  const PlanCase c = make_case(small(false), 8, 2, 3, device::DType::bf16, false, false, 1, {});
+  const StepPlan plan = make_plan(c.request);
+  std::size_t t = 0;
+  for (; plan.tasks[t].kind != TaskKind::host_write; ++t) {
+    const Task& task = plan.tasks[t];
+    EXPECT_EQ(task.kind, TaskKind::gather);
+    bool own = false;
+    for (const int wait : waits_across(plan, t)) {
+      const Task& other = plan.tasks[static_cast<std::size_t>(wait)];
+      if (other.kind != TaskKind::update) continue;
+      EXPECT_LE(other.unit, task.unit);
+      own = own || other.unit == task.unit;
+    }
+    EXPECT_TRUE(own) << "unit " << task.unit;
+  }
+  EXPECT_EQ(t, 2u) << "the first unit's, and one ahead";
+}
+
+// A checkpoint reads what the step before left while the next one computes: each unit's update waits for its own unit.
+TEST(Planner, AnUpdateWaitsForTheCheckpointToReadItsUnit) {
+  for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
+    PlanCase c = make_case(small(false), 2, 2, 2, device::DType::bf16, false, false, 2, {});
+    c.request.placement.optimizer.tier = tier;
+    c.request.checkpoint_staging = 4096;
+    const StepPlan plan = make_plan(c.request);
+    std::set<int> saved;
+    for (std::size_t t = 0; t < plan.tasks.size(); ++t)
+      for (const int wait : plan.tasks[t].waits) {
+        const Task &task = plan.tasks[t], &other = plan.tasks[static_cast<std::size_t>(wait)];
+        if (other.lane != LaneId::checkpoint) continue;
+        EXPECT_EQ(other.kind, TaskKind::save) << "nothing waits until the checkpoint is durable";
+        EXPECT_EQ(task.unit, other.unit);
+        EXPECT_EQ(task.kind, tier == Tier::nvme ? TaskKind::write : TaskKind::update);
+        saved.insert(other.unit);
+      }
+    EXPECT_EQ(saved.size(), c.model->units.size());
   }
 }
 

@@ -9,6 +9,7 @@
 #include <functional>
 #include <set>
 
+#include "tests/runtime/tiny_job.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"
 
@@ -404,6 +405,24 @@ TEST(NotFinite, NamesStepAndUnit) {
   });
   EXPECT_EQ(errors[0], errors[1]);
   EXPECT_THAT(errors[0], testing::AllOf(testing::HasSubstr("step 2"), testing::HasSubstr("block 1")));
+}
+
+// The proof runs in production: a plan that a mistake of the planner's left without a wait ends the program before the
+// first step, with what is wrong with it.
+TEST(ProofDeathTest, APlanThatDoesNotHoldIsNotRun) {
+  Job job = tiny_job({"training.precision=bf16"}, 1);
+  {
+    const auto world = comm::solo_world();
+    const Executor executor(job.plan, *job.model, *world, {}, 1);
+    EXPECT_GT(executor.validate_ms(), 0);
+  }
+  for (Task& task : job.plan.tasks)
+    if (task.kind == TaskKind::update) task.waits.clear();
+  const auto run = [&] {
+    const auto world = comm::solo_world();
+    const Executor executor(job.plan, *job.model, *world, {}, 1);
+  };
+  EXPECT_DEATH(run(), "the plan of the step holds.*update.*may run at the same time and share memory");
 }
 
 }  // namespace
