@@ -248,7 +248,10 @@ TEST_F(TracedRun, WhatAStepLeavesOutHasNoTimesInIt) {
     while (!trainer.done()) {
       const StepReport report = trainer.step(false);
       for (std::size_t t = 0; t < job.plan.tasks.size(); ++t)
-        EXPECT_EQ(trainer.executor().spans()[t].end != 0, (has_update || job.plan.tasks[t].when != When::pending) && static_cast<std::size_t>(job.plan.tasks[t].lane) < kTrainingLanes) << report.step;
+        EXPECT_EQ(trainer.executor().spans()[t].end != 0,
+                  (has_update || job.plan.tasks[t].when != When::pending) &&
+                      static_cast<std::size_t>(job.plan.tasks[t].lane) < kTrainingLanes)
+            << report.step;
       seen = seen || (report.step > 1 && !has_update);
       has_update = !report.skipped;
     }

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "runtime/forecast/simulator.h"
 #include "tests/runtime/tiny_job.h"
 #include "tests/trace_events.h"
@@ -14,10 +16,21 @@ using tests::read_trace;
 using tests::TraceEvents;
 
 // What the host does between steps, and for checkpoints, has none.
+bool has_row(const Task& task) {
+  return static_cast<std::size_t>(task.lane) < kTrainingLanes;
+}
 std::size_t tasks_with_rows(const StepPlan& plan) {
-  return static_cast<std::size_t>(std::count_if(plan.tasks.begin(), plan.tasks.end(), [](const Task& task) {
-    return static_cast<std::size_t>(task.lane) < kTrainingLanes;
-  }));
+  return static_cast<std::size_t>(std::count_if(plan.tasks.begin(), plan.tasks.end(), has_row));
+}
+// For tasks of the same step, or of the one before.
+std::size_t waits_between_rows(const StepPlan& plan, bool across) {
+  std::size_t n = 0;
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t)
+    for (const int wait : plan.tasks[t].waits) {
+      const auto other = static_cast<std::size_t>(wait);
+      if ((other >= t) == across && has_row(plan.tasks[t]) && has_row(plan.tasks[other])) ++n;
+    }
+  return n;
 }
 
 std::vector<Span> simulated(const StepPlan& plan) {
@@ -50,7 +63,7 @@ TEST(Trace, EveryTaskIsASliceWithItsNameAndBytes) {
     ASSERT_EQ(slices.size(), tasks_with_rows(plan));
     double sent = 0, read = 0, written = 0;
     for (std::size_t t = 0, task = 0; t < slices.size(); ++t, ++task) {
-      while (static_cast<std::size_t>(plan.tasks[task].lane) >= kTrainingLanes) ++task;
+      while (!has_row(plan.tasks[task])) ++task;
       EXPECT_EQ(slices[t].task, static_cast<std::int64_t>(task));
       EXPECT_EQ(slices[t].name, name_of(plan.tasks[task], *job.model));
       EXPECT_EQ(trace.rows.at(slices[t].row), kLaneNames[static_cast<std::size_t>(plan.tasks[task].lane)]);
@@ -75,8 +88,7 @@ TEST(Trace, AnArrowForEveryWait) {
   for (const Job& job : jobs()) {
     const auto spans = simulated(job.plan);
     const TraceEvents trace = read_trace(planned_trace(job.plan, *job.model, spans));
-    std::size_t waits = 0;
-    for (const Task& task : job.plan.tasks) waits += task.waits.size();
+    const std::size_t waits = waits_between_rows(job.plan, false);
     EXPECT_EQ(trace.arrows.size(), waits);
     EXPECT_GT(waits, 0u);
   }
@@ -126,16 +138,7 @@ class TraceOfSteps : public testing::Test {
     for (const auto& [rank, step] : ranks_and_steps) text += trace.step(rank, step, at(step * kStep), 3 * kStep);
     return read_trace(text + Trace::end());
   }
-  // Of tasks that have rows.
-  std::size_t waits_across() const {
-    const auto& tasks = job_.plan.tasks;
-    const auto has_row = [](const Task& task) { return static_cast<std::size_t>(task.lane) < kTrainingLanes; };
-    std::size_t n = 0;
-    for (std::size_t t = 0; t < tasks.size(); ++t)
-      for (const int wait : tasks[t].waits)
-        n += static_cast<std::size_t>(wait) >= t && has_row(tasks[t]) && has_row(tasks[static_cast<std::size_t>(wait)]);
-    return n;
-  }
+  std::size_t waits_across() const { return waits_between_rows(job_.plan, true); }
 
   static constexpr std::int64_t kStep = 1'000'000'000;
   Job job_ = job_of({"zero.stage=1"}, 2);
