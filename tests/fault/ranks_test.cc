@@ -37,7 +37,10 @@ TEST_F(RanksFault, AnotherProgramOrCommandOnOneRank) {
   } others[] = {{1, "exec true"}, {1, std::string("exec ") + STRATA + " keys"}, {0, plan}};
   for (const auto& other : others) {
     SCOPED_TRACE(other.instead);
-    EXPECT_COMPLAINT(run(under_mpirun(2, run_.train(), instead_of(other.rank, other.instead))), Exit::failed,
+    const Outcome outcome = run(under_mpirun(2, run_.train(), instead_of(other.rank, other.instead)));
+    // If this rank calls MPI_Init before the other is gone, mpiexec ends it, in words of its own.
+    if (outcome.errors.find("this process did not call \"init\" before exiting") != std::string::npos) continue;
+    EXPECT_COMPLAINT(outcome, Exit::failed,
                      AllOf(HasSubstr(fmt::format("rank {} of 2 has waited 2 s for the others", 1 - other.rank)),
                            HasSubstr("start")));
   }

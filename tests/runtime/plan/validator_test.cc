@@ -168,7 +168,7 @@ TEST_P(Mutation, CollectiveThatDiffersInOneFieldIsCaught) {
       {"lane", [](Task& t) { t.lane = t.lane == LaneId::gather ? LaneId::reduce : LaneId::gather; }},
       {"unit", [](Task& t) { ++t.unit; }},
       {"micro-batch", [](Task& t) { ++t.micro_batch; }},
-      {"tied", [](Task& t) { t.tied = !t.tied; }},
+      {"tied", [](Task& t) { t.shared = !t.shared; }},
       {"begin", [](Task& t) { ++t.begin; }},
       {"end", [](Task& t) { ++t.end; }},
       {"bytes", [](Task& t) { ++t.cost.sent_bytes; }},
