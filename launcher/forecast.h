@@ -7,7 +7,7 @@
 
 #include "runtime/forecast/machine.h"
 #include "runtime/forecast/simulator.h"
-#include "runtime/job/job.h"
+#include "runtime/job/make_job.h"
 
 namespace strata::launcher {
 

@@ -17,7 +17,7 @@
 #include "launcher/printable.h"
 #include "launcher/rank/cores.h"
 #include "runtime/forecast/simulator.h"
-#include "runtime/job/job.h"
+#include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
 #include "runtime/job/suggestion.h"
 #include "runtime/recipe/value.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/job/job.h"
+#include "runtime/job/make_job.h"
 #include "runtime/run/trainer.h"
 
 namespace strata::launcher {

@@ -23,7 +23,7 @@
 #include "launcher/rank/stop_signal.h"
 #include "runtime/checkpoint/writer.h"
 #include "runtime/job/algorithms.h"
-#include "runtime/job/job.h"
+#include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
 #include "runtime/run/report.h"
 #include "runtime/run/resume.h"

@@ -19,7 +19,7 @@
 #include "launcher/printable.h"
 #include "launcher/rank/cores.h"
 #include "runtime/checkpoint/choice.h"
-#include "runtime/job/job.h"
+#include "runtime/job/make_job.h"
 
 namespace strata::launcher {
 namespace {

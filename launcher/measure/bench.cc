@@ -20,7 +20,7 @@
 #include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
 #include "runtime/forecast/simulator.h"
-#include "runtime/job/job.h"
+#include "runtime/job/make_job.h"
 #include "runtime/run/report.h"
 #include "runtime/weights/weights.h"
 

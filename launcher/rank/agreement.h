@@ -5,7 +5,7 @@
 #include <string>
 
 #include "comm/communicator.h"
-#include "runtime/job/job.h"
+#include "runtime/job/make_job.h"
 
 namespace strata::launcher {
 

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/note.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
 

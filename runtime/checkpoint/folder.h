@@ -1,21 +1,18 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/note.h"
 #include "comm/communicator.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/checkpoint/manifest.h"
 
 namespace strata::runtime {
-
-// Is told, on rank 0, what a user should know, in one line.
-using Note = std::function<void(const std::string&)>;
 
 // A checkpoint found in a folder: what its manifest says, or why it cannot be used.
 struct FoundCheckpoint {

@@ -8,18 +8,9 @@
 #include <vector>
 
 #include "models/model.h"
-#include "runtime/run/loss_scaler.h"
+#include "runtime/checkpoint/progress.h"
 
 namespace strata::runtime {
-
-// Where a run stands between two steps: all of its state that is not a tensor.
-struct Progress {
-  std::int64_t step = 0, updates = 0;  // updates: Adam's t
-  std::uint64_t next_micro_batch = 0;  // global index of the first one of the next step
-  std::uint64_t tokens = 0;            // trained on so far
-  LossScaler::State loss_scale;
-  bool operator==(const Progress&) const = default;
-};
 
 // One file of a checkpoint, as the manifest promises it.
 struct ShardEntry {

@@ -129,4 +129,14 @@ std::optional<fs::path> ModelFolder::hugging_face() const {
   return !directory.empty() && has(directory, "config.json") ? std::optional(directory) : std::nullopt;
 }
 
+std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note) {
+  const Recipe& recipe = job.recipe;
+  if (recipe.model.init != Init::pretrained) return random_weights(*job.model, recipe.training.seed);
+  const ModelFolder folder = agree_on_model(*recipe.model.path, threads, world, note);
+  if (world.rank() == 0 && folder.path() != *recipe.model.path) note("weights of " + folder.path().string());
+  std::unique_ptr<WeightSource> weights;
+  comm::agree(world, [&] { weights = folder.weights(*job.model); });
+  return weights;
+}
+
 }  // namespace strata::runtime

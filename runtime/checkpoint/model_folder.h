@@ -3,12 +3,14 @@
 #include <memory>
 #include <optional>
 
+#include "base/note.h"
 #include "comm/communicator.h"
 #include "device/numeric/dtype.h"
 #include "models/files/config.h"
 #include "models/model.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
+#include "runtime/plan/job.h"
 #include "runtime/weights/weights.h"
 
 namespace strata::runtime {
@@ -49,5 +51,9 @@ class ModelFolder {
 // Rank 0's choice of ModelFolder::whole() on all ranks, whose folder a run may be writing to meanwhile. Collective;
 // throws AgreedError.
 ModelFolder agree_on_model(const std::filesystem::path& path, int threads, comm::World& world, const Note& note);
+
+// What model.init says of the job's model: the weights of model.path, or random ones. Of a folder of checkpoints all
+// ranks take the newest that is whole; `note` is told which were passed over. Collective; throws AgreedError.
+std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note);
 
 }  // namespace strata::runtime

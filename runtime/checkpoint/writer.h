@@ -13,7 +13,7 @@
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/shard.h"
 #include "runtime/execute/executor.h"
-#include "runtime/job/job.h"
+#include "runtime/plan/job.h"
 
 namespace strata::runtime {
 

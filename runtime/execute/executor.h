@@ -17,35 +17,15 @@
 #include "device/step_scalars.h"
 #include "models/model.h"
 #include "runtime/execute/border.h"
+#include "runtime/execute/memory_meter.h"
 #include "runtime/execute/saver.h"
 #include "runtime/execute/step_graph.h"
 #include "runtime/execute/storage.h"
 #include "runtime/execute/task_runner.h"
 #include "runtime/plan/plan.h"
+#include "runtime/plan/span.h"
 
 namespace strata::runtime {
-
-// When a task ran, in ns of the steady clock.
-struct Span {
-  std::int64_t begin = 0, end = 0;
-};
-
-// Memory as it was seen while buffers came and went; the same form as the plan's prediction.
-class MemoryMeter {
- public:
-  explicit MemoryMeter(const StepPlan& plan);
-  // The task is issued: its buffers that were not alive come to life, those that it uses last end after it.
-  void issue(std::size_t task);
-  const Memory& peak() const { return peak_; }
-
- private:
-  void begin(std::size_t buffer);
-  const StepPlan& plan_;
-  std::vector<bool> alive_;
-  std::vector<std::size_t> uses_left_, uses_;
-  std::array<std::array<std::size_t, kKinds>, kTiers> now_{};
-  Memory peak_{};
-};
 
 // Issues a plan, step after step, and takes no decision: it knows tasks, not stages. Owns the arenas, lanes, events
 // and communicators of one rank; plan, model and world outlive it.

@@ -1,7 +1,8 @@
+#include "runtime/execute/memory_meter.h"
+
 #include <algorithm>
 
 #include "base/error.h"
-#include "runtime/execute/executor.h"
 
 namespace strata::runtime {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/forecast/simulator.h"
-#include "runtime/job/job.h"
+#include "runtime/plan/job.h"
 
 namespace strata::runtime {
 

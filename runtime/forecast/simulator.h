@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/execute/executor.h"
 #include "runtime/plan/plan.h"
+#include "runtime/plan/span.h"
 
 namespace strata::runtime {
 

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/job/job.h"
+#include "runtime/job/make_job.h"
 
 namespace strata::runtime {
 

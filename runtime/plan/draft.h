@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/plan/plan.h"
-#include "runtime/plan/planner.h"
+#include "runtime/plan/request.h"
 
 namespace strata::runtime {
 

@@ -1,8 +1,8 @@
+#include "runtime/plan/offsets.h"
+
 #include <algorithm>
 #include <limits>
 #include <vector>
-
-#include "runtime/plan/planner.h"
 
 namespace strata::runtime {
 namespace {

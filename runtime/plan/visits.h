@@ -4,7 +4,7 @@
 
 #include "models/model.h"
 #include "runtime/plan/plan.h"
-#include "runtime/plan/planner.h"
+#include "runtime/plan/request.h"
 
 namespace strata::runtime {
 

@@ -1,8 +1,9 @@
+#include "runtime/plan/waits.h"
+
 #include <algorithm>
 #include <map>
 
 #include "base/error.h"
-#include "runtime/plan/planner.h"
 
 namespace strata::runtime {
 namespace {

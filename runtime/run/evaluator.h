@@ -4,10 +4,11 @@
 #include <memory>
 #include <string>
 
+#include "base/note.h"
 #include "comm/communicator.h"
 #include "runtime/data/disjoint_sequences.h"
 #include "runtime/execute/executor.h"
-#include "runtime/job/job.h"
+#include "runtime/job/make_job.h"
 #include "runtime/weights/weights.h"
 
 namespace strata::runtime {

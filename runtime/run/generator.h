@@ -6,7 +6,7 @@
 
 #include "comm/communicator.h"
 #include "runtime/execute/executor.h"
-#include "runtime/job/job.h"
+#include "runtime/job/make_job.h"
 #include "runtime/weights/weights.h"
 
 namespace strata::runtime {

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 
+#include "runtime/checkpoint/progress.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {
@@ -9,11 +10,7 @@ namespace strata::runtime {
 // after growth_interval steps in a row without one. Off (scale 1, update does nothing) in fp32 and bf16.
 class LossScaler {
  public:
-  struct State {
-    float scale = 1;
-    std::int64_t growth_tracker = 0;  // steps in a row without a non-finite gradient
-    bool operator==(const State&) const = default;
-  };
+  using State = LossScale;
 
   LossScaler(bool enabled, const Recipe::Fp16& fp16);
 

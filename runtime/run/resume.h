@@ -3,9 +3,10 @@
 #include <optional>
 #include <vector>
 
+#include "base/note.h"
 #include "comm/communicator.h"
 #include "runtime/checkpoint/reader.h"
-#include "runtime/job/job.h"
+#include "runtime/job/make_job.h"
 #include "runtime/run/trainer.h"
 
 namespace strata::runtime {

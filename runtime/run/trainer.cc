@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/checkpoint/model_folder.h"
 #include "runtime/data/tokens.h"
 #include "runtime/run/schedule.h"
 #include "runtime/run/tokenizer_match.h"
+#include "runtime/weights/weights_hash.h"
 
 namespace strata::runtime {
 namespace {

@@ -5,14 +5,16 @@
 #include <string>
 #include <vector>
 
+#include "base/note.h"
 #include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/data/batches.h"
 #include "runtime/execute/executor.h"
-#include "runtime/job/job.h"
+#include "runtime/job/make_job.h"
 #include "runtime/run/loss_scaler.h"
 #include "runtime/weights/weights.h"
+#include "runtime/weights/weights_hash.h"
 
 namespace strata::runtime {
 

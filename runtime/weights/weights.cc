@@ -14,7 +14,6 @@
 #include "comm/agreement.h"
 #include "device/numeric/philox.h"
 #include "models/files/safetensors.h"
-#include "runtime/checkpoint/model_folder.h"
 
 namespace strata::runtime {
 namespace {
@@ -159,16 +158,6 @@ std::unique_ptr<WeightSource> random_weights(const models::Model& model, std::ui
 
 std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory) {
   return std::make_unique<StoredWeights>(model, directory);
-}
-
-std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note) {
-  const Recipe& recipe = job.recipe;
-  if (recipe.model.init != Init::pretrained) return random_weights(*job.model, recipe.training.seed);
-  const ModelFolder folder = agree_on_model(*recipe.model.path, threads, world, note);
-  if (world.rank() == 0 && folder.path() != *recipe.model.path) note("weights of " + folder.path().string());
-  std::unique_ptr<WeightSource> weights;
-  comm::agree(world, [&] { weights = folder.weights(*job.model); });
-  return weights;
 }
 
 void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, std::size_t begin,

@@ -9,9 +9,7 @@
 #include "comm/communicator.h"
 #include "comm/same_files.h"
 #include "models/model.h"
-#include "runtime/checkpoint/folder.h"
 #include "runtime/execute/executor.h"
-#include "runtime/job/job.h"
 #include "runtime/plan/plan.h"
 
 namespace strata::runtime {
@@ -40,10 +38,6 @@ std::unique_ptr<WeightSource> random_weights(const models::Model& model, std::ui
 // another shape; read() throws it, naming the tensor, for a value that is not finite.
 std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory);
 
-// What model.init says of the job's model: the weights of model.path, or random ones. Of a folder of checkpoints all
-// ranks take the newest that is whole; `note` is told which were passed over. Collective; throws AgreedError.
-std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note);
-
 // Elements [begin, begin + values.size()) of a unit's flat buffer: into this rank's parameters, rounded to their dtype,
 // and its fp32 master, as far as it holds them. Thread-safe for stretches apart.
 void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, std::size_t begin,
@@ -56,9 +50,5 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
 // and if every rank reads all weights, by a hash of each tensor as it was read. Throws AgreedError naming a rank.
 void load_same_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads,
                        comm::World& world);
-
-// Hash of the fp32 master weights, 32 hex digits: the sum over blocks of kShardAlignment, at fixed places of each unit,
-// of XXH3-128 of their bytes seeded by the place; so it does not depend on shards. Collective.
-std::string weights_hash(Executor& executor, const StepPlan& plan, comm::World& world);
 
 }  // namespace strata::runtime

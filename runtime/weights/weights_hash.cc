@@ -1,9 +1,9 @@
+#include "runtime/weights/weights_hash.h"
+
 #include <fmt/format.h>
 #include <xxhash.h>
 
 #include <charconv>
-
-#include "runtime/weights/weights.h"
 
 namespace strata::runtime {
 namespace {

@@ -2,7 +2,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/job/job.h"
+#include "runtime/job/make_job.h"
+#include "runtime/plan/planner.h"
 
 namespace strata::runtime {
 

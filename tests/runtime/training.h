@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "runtime/job/job.h"
+#include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
+#include "runtime/plan/planner.h"
 #include "runtime/run/report.h"
 #include "runtime/run/trainer.h"
 

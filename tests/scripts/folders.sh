@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The order of the folders: names file and line of every #include of a header that its folder may not see, and every
-# circle of headers and sources (a source stands for its header).
+# circle of headers.
 #   tests/scripts/folders.sh [DIR]      DIR: another tree than this one
 set -euo pipefail
 cd "${1:-$(dirname "$0")/../..}"
@@ -66,13 +66,12 @@ if [ -d tests ]; then
   done
 fi
 
-# Circles: an edge leads from a stem (header and source together) to the stems that it includes.
-circles=$(find base text device models offload comm runtime launcher \( -name '*.h' -o -name '*.cc' -o -name '*.cu' \
-  -o -name '*.cuh' \) -print 2>/dev/null | sort | xargs -r grep -HE '^ *# *include *"' /dev/null |
-  sed -E 's/^([^:]*)\.(h|cc|cu|cuh):.*"([^"]*)\.(h|cuh)".*/\1 \3/' | awk '$1 != $2' | sort -u |
+# Circles of headers, which include guards hide: what is declared first then depends on who includes whom.
+circles=$(find base text device models offload comm runtime launcher \( -name '*.h' -o -name '*.cuh' \) -print 2>/dev/null |
+  sort | xargs -r grep -HE '^ *# *include *"' /dev/null | sed -E 's/^([^:]*):.*"([^"]*)".*/\1 \2/' | sort -u |
   tsort 2>&1 >/dev/null | sed -n 's/^tsort: //p' || true)
 if [ -n "$circles" ]; then
-  echo "these files include each other in a circle:"
+  echo "these headers include each other in a circle:"
   echo "$circles"
   wrong=1
 fi

@@ -6,7 +6,7 @@
 #include <string>
 #include <tuple>
 
-#include "runtime/job/job.h"
+#include "runtime/job/make_job.h"
 #include "tests/runtime/fake_model.h"
 
 namespace strata::runtime {

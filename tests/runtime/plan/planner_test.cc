@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/execute/executor.h"
+#include "runtime/plan/offsets.h"
 #include "runtime/plan/validator.h"
 #include "tests/runtime/plan_case.h"
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/plan/offsets.h"
 #include "tests/runtime/plan_case.h"
 
 namespace strata::runtime {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "runtime/checkpoint/model_folder.h"
+#include "runtime/plan/planner.h"
 #include "runtime/plan/validator.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/checkpoint/model_folder.h"
 #include "runtime/plan/validator.h"
 #include "runtime/run/evaluator.h"
 #include "tests/runtime/training.h"

@@ -5,6 +5,7 @@
 #include "comm/agreement.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/exporter.h"
+#include "runtime/checkpoint/model_folder.h"
 #include "runtime/run/evaluator.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"

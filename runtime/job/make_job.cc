@@ -1,4 +1,4 @@
-#include "runtime/job/job.h"
+#include "runtime/job/make_job.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -18,6 +18,7 @@
 #include "runtime/forecast/simulator.h"
 #include "runtime/job/available_memory.h"
 #include "runtime/job/seat.h"
+#include "runtime/plan/planner.h"
 
 namespace strata::runtime {
 namespace {

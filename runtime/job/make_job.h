@@ -5,20 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "models/model.h"
-#include "runtime/plan/planner.h"
+#include "runtime/plan/job.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {
-
-// What a recipe becomes for a number of ranks: the model prepared for its shapes, and the plan of its step.
-struct Job {
-  Recipe recipe;
-  int ranks;
-  std::unique_ptr<models::Model> model;
-  StepPlan plan;
-  std::string config;  // of the model, as JSON with its keys in byte order
-};
 
 // What the plan of a job does: training steps; forwards and losses alone, one micro-batch a rank and step; or the
 // generation of one sequence of data.seq_len tokens at most.

@@ -1,4 +1,4 @@
-#include "runtime/job/job.h"
+#include "runtime/job/make_job.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "runtime/forecast/simulator.h"
+#include "runtime/plan/planner.h"
 #include "tests/failure.h"
 #include "tests/runtime/tiny_job.h"
 

@@ -1,0 +1,22 @@
+#pragma once
+#include <cstdint>
+
+namespace strata::runtime {
+
+// Of fp16 training: the scale, and how many steps in a row had no non-finite gradient.
+struct LossScale {
+  float scale = 1;
+  std::int64_t growth_tracker = 0;
+  bool operator==(const LossScale&) const = default;
+};
+
+// Where a run stands between two steps: all of its state that is not a tensor.
+struct Progress {
+  std::int64_t step = 0, updates = 0;  // updates: Adam's t
+  std::uint64_t next_micro_batch = 0;  // global index of the first one of the next step
+  std::uint64_t tokens = 0;            // trained on so far
+  LossScale loss_scale;
+  bool operator==(const Progress&) const = default;
+};
+
+}  // namespace strata::runtime

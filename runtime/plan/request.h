@@ -1,0 +1,39 @@
+#pragma once
+#include <cstddef>
+#include <vector>
+
+#include "device/ops/optimizer.h"
+#include "models/model.h"
+#include "runtime/plan/placement.h"
+#include "runtime/plan/segments.h"
+
+namespace strata::runtime {
+
+// What a plan is made from, all of it the same on every rank.
+struct PlanRequest {
+  const models::Model* model;
+  models::RunShape shape;
+  int ranks, accumulation;
+  Placement placement;
+  bool fast = false;      // training.reduce
+  bool vertical = false;  // memory.order
+  // Forwards and losses alone: no gradients, no optimizer, no consensus, no dropout.
+  bool forward_only = false;
+  int prefetch = 2;
+  device::Algorithm algorithm = device::Algorithm::adamw;
+  device::MomentFormat moments = device::MomentFormat::fp32;
+  std::vector<Segment> segments;
+  // Where parameters are sharded: a unit that is larger than this, gathered, is gathered, run, reduced and let go part
+  // by part, at most two of them at once. 0: none.
+  std::size_t tile_bytes = 0;
+  // Elements that an update takes at once where state or gradient lie in another tier than it runs in: large enough for
+  // transfers at full speed, small enough that host memory holds a few. A multiple of kShardAlignment.
+  std::size_t update_chunk = std::size_t{2} << 20;
+  // Where the step is a cycle and the optimizer's state lies on NVMe: that of the first unit, behind whose update
+  // nothing could hide, is read while the step before still computes, into host memory of its own.
+  bool read_ahead = false;
+  // Bytes of host memory that state passes through on its way to a checkpoint; 0: the run writes none.
+  std::size_t checkpoint_staging = 0;
+};
+
+}  // namespace strata::runtime
