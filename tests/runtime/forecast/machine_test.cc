@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "runtime/job/make_job.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::runtime {
