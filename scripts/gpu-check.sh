@@ -34,7 +34,7 @@ if [ "${1:-}" = --pack ]; then
   payload=$(mktemp -d)
   trap 'rm -rf "$payload"' EXIT
   mkdir "$payload/bin" "$payload/lib"
-  for program in strata tests/comm_gpu_test tests/device_gpu_test tests/runtime_test; do
+  for program in strata tests/comm_gpu_test tests/device_gpu_test tests/run_test; do
     [ -x "$build/$program" ] || {
       echo "gpu-check: there is no $build/$program: build it where nvcc and nccl.h are, scripts/build.sh --all" >&2
       exit 2
@@ -187,7 +187,7 @@ twins() {
 # Its ranks are threads that share what CUDA has for a process: to load a kernel when it is first called may wait for
 # the streams of all of them.
 contract() {
-  part contract 120 "${ours[@]}" CUDA_MODULE_LOADING=EAGER "$bin/runtime_test" --gtest_filter='*GpuRun*'
+  part contract 120 "${ours[@]}" CUDA_MODULE_LOADING=EAGER "$bin/run_test" --gtest_filter='*GpuRun*'
 }
 
 kernels() {

@@ -12,12 +12,22 @@
 
 # FOLDER: the programs that test it (tests/CMakeLists.txt).
 programs='
-  device   device_test
-  comm     comm_test dist_test
-  models   models_test
-  offload  offload_test
-  runtime  runtime_test
-  launcher launcher_test fault_test
+  base                base_test
+  text                text_test
+  device              device_test
+  comm                comm_test dist_test
+  models              models_test
+  offload             offload_test
+  runtime/recipe      recipe_test
+  runtime/plan        plan_test
+  runtime/forecast    forecast_test
+  runtime/data        data_test
+  runtime/execute     execute_test run_test
+  runtime/weights     weights_test run_test
+  runtime/checkpoint  checkpoint_test
+  runtime/job         job_test
+  runtime/run         run_test
+  launcher            launcher_test fault_test
 '
 
 count= only= seed=1 seconds=900 dry=

@@ -42,7 +42,7 @@ program payload/bin/comm_gpu_test <<'P'
 [[ $LD_LIBRARY_PATH == */lib* ]] || exit 1
 echo '[  PASSED  ] 2 tests.'
 P
-program payload/bin/runtime_test <<'P'
+program payload/bin/run_test <<'P'
 #!/usr/bin/env bash
 [ "$CUDA_MODULE_LOADING" = EAGER ] || exit 1
 kill -SEGV $$

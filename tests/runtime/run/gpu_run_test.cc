@@ -1,5 +1,5 @@
 // Whole runs on a GPU: one that is emulated where this program is linked with the emulation (tests/device/emulation), a
-// real one in runtime_test where there is one. The numerics contract among them, and the CPU's curve near theirs.
+// real one in run_test where there is one. The numerics contract among them, and the CPU's curve near theirs.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
