@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/descriptor.h"
+
 namespace strata {
 
 // A file that appears whole or not at all: written beside `path` without a name, or under a temporary one, and renamed
@@ -27,7 +29,7 @@ class AtomicFile {
   std::filesystem::path folder() const;
 
   std::filesystem::path path_, temporary_;
-  int fd_ = -1;
+  Descriptor file_;
   bool named_ = false;  // the temporary has its name
 };
 

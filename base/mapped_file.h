@@ -2,7 +2,8 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
-#include <utility>
+
+#include "base/descriptor.h"
 
 namespace strata {
 
@@ -29,21 +30,6 @@ class MappedFile {
   static void release(std::span<const std::byte> part);
 
  private:
-  class Descriptor {
-   public:
-    explicit Descriptor(int fd = -1) : fd_(fd) {}
-    ~Descriptor();
-    Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    Descriptor& operator=(Descriptor&& other) noexcept {
-      std::swap(fd_, other.fd_);
-      return *this;
-    }
-    int get() const { return fd_; }
-
-   private:
-    int fd_;
-  };
-
   std::filesystem::path path_;
   Descriptor file_;
   const std::byte* data_ = nullptr;

@@ -21,12 +21,12 @@ struct ShardedRange {
   std::size_t begin, end;
 
   std::size_t bytes() const { return end - begin; }
-  // What rank r owns of the range, in flat bytes; empty (first == second) where it owns nothing.
-  struct Piece {
+  // What rank r owns of the range, in flat bytes; empty (begin == end) if it owns nothing.
+  struct Owned {
     std::size_t begin, end;
     std::size_t bytes() const { return end - begin; }
   };
-  Piece piece(int rank) const;
+  Owned owned(int rank) const;
 };
 
 // Bytes that this rank sent to others, by kind of collective, since the last reset.

@@ -21,6 +21,7 @@
 #include <thread>
 
 #include "base/abort.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
@@ -174,13 +175,12 @@ void mpi(Report& report) {
 }
 
 void shared_memory(Report& report) {
-  const int fd = ::memfd_create("strata-doctor", MFD_CLOEXEC);
-  if (fd < 0) {
+  const Descriptor memory(::memfd_create("strata-doctor", MFD_CLOEXEC));
+  if (memory.get() < 0) {
     report.note("shared memory", fmt::format("memfd_create: {}: ranks of a node exchange messages instead, which is "
                                              "slower (comm.transport = \"messages\")",
                                              std::strerror(errno)));
   } else {
-    ::close(fd);
     report.ok("shared memory", "memfd_create works");
   }
   struct statvfs status {};

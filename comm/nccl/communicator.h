@@ -15,7 +15,7 @@ namespace strata::comm {
 // NCCL's collectives on one CUDA lane. Non-blocking: calls return while NCCL still connects, and are polled with the
 // run's abort token. Owns the ncclComm_t, which the watch takes away to abort it. Destroyed after a synchronize() of
 // the lane, or after the lane, where the run was not aborted.
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public Communicator, public NcclWatched {
  public:
   // Collective: all ranks with the same id. The watch outlives it, the lane its work.
   NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size, const ncclUniqueId& id);
@@ -42,12 +42,8 @@ class NcclCommunicator final : public Communicator {
   bool register_buffers(std::span<std::byte> buffers);
   void deregister_buffers();
 
-  // For the watch, on a thread whose device is the lane's: what NCCL found wrong meanwhile, or that for longer than
-  // `patience` no collective ended although some were under way, or NCCL was busy connecting; empty: nothing. Calls no
-  // CUDA: the thread that issues may be in there until the watch ends what its stream waits for.
-  std::string trouble(std::chrono::milliseconds patience);
-  // For who aborts or destroys it: the ncclComm_t, which no call uses any more; null where there is none left.
-  ncclComm_t take();
+  std::string trouble(std::chrono::milliseconds patience) override;
+  ncclComm_t take() override;
 
  private:
   using Clock = std::chrono::steady_clock;

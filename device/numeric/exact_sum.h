@@ -14,11 +14,11 @@ namespace strata::device {
 struct ExactSum {
   static constexpr int kChunks = 68;
   // Each addition or merged addition moves a chunk by less than 2^32, so this many leave room in 63 bits.
-  static constexpr std::uint64_t kMaxPending = std::uint64_t{1} << 29;
+  static constexpr std::uint64_t kMaxUncarried = std::uint64_t{1} << 29;
 
   std::array<std::int64_t, kChunks> chunks{};  // chunk i counts units of 2^(32 i - 1074), signed; the last two are room
   std::uint64_t nonfinite = 0;
-  std::uint64_t pending = 0;  // additions since chunks were last normalised
+  std::uint64_t uncarried = 0;  // additions since carries were last propagated
 
   constexpr void add(double x);
   constexpr void merge(const ExactSum& other);
@@ -60,13 +60,13 @@ constexpr void ExactSum::add(double x) {
     ++nonfinite;
     return;
   }
-  if (pending >= kMaxPending) normalize();
-  ++pending;
+  if (uncarried >= kMaxUncarried) normalize();
+  ++uncarried;
   for (std::size_t i = 0; i < 3; ++i) chunks[term.first + i] += term.parts[i];
 }
 
 constexpr void ExactSum::merge(const ExactSum& other) {
-  const bool full = pending + other.pending + 1 > kMaxPending;
+  const bool full = uncarried + other.uncarried + 1 > kMaxUncarried;
   if (full) normalize();
   std::int64_t carry = 0;  // of the other, normalised on the way
   for (std::size_t i = 0; i < kChunks; ++i) {
@@ -78,7 +78,7 @@ constexpr void ExactSum::merge(const ExactSum& other) {
     chunks[i] += chunk;
   }
   nonfinite += other.nonfinite;
-  pending += (full ? 0 : other.pending) + 1;
+  uncarried += (full ? 0 : other.uncarried) + 1;
 }
 
 constexpr void ExactSum::normalize() {
@@ -89,7 +89,7 @@ constexpr void ExactSum::normalize() {
     carry = total >> 32;  // rounds down: the remainder above is never negative
   }
   chunks[kChunks - 1] += carry;
-  pending = 0;
+  uncarried = 0;
 }
 
 constexpr double ExactSum::round() const {

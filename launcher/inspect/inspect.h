@@ -2,10 +2,9 @@
 #include <filesystem>
 #include <ostream>
 
-namespace strata::launcher {
+#include "launcher/inspect/inspect_checkpoint.h"
 
-// A line for each tensor, or for those alone with which something is wrong: damage, numbers that are not finite.
-enum class Tensors { all, wrong };
+namespace strata::launcher {
 
 // `strata inspect`: what a checkpoint, a token file, a safetensors file or a Hugging Face directory holds, as text into
 // `out`. Returns the exit code; throws Error{corrupt} where the file is not what it says.

@@ -3,10 +3,12 @@
 #include <optional>
 #include <ostream>
 
-#include "launcher/inspect/inspect.h"
 #include "runtime/checkpoint/reader.h"
 
 namespace strata::launcher {
+
+// A line for each tensor, or for those alone with which something is wrong: damage, numbers that are not finite.
+enum class Tensors { all, wrong };
 
 // The checkpoint that a path means: the folder of one, or the newest of a folder of several that is whole, in front of
 // which a line on stderr says of each that was passed over why. nullopt: neither.

@@ -9,7 +9,7 @@
 #include "device/memory.h"
 #include "device/ops/elementwise.h"
 #include "device/view.h"
-#include "launcher/measure/bench.h"
+#include "launcher/measure/bench_options.h"
 
 namespace strata::launcher {
 

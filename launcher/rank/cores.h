@@ -14,7 +14,7 @@ struct CoreShare {
 };
 CoreShare bind_cores(int node_rank, int node_size);
 
-// "1 thread a rank (1 core each)": of all ranks, which may have different shares. Collective.
+// "1 thread per rank (1 core each)": of all ranks, which may have different shares. Collective.
 std::string threads_text(const CoreShare& share, int threads, comm::World& world);
 // Of this machine, whatever this process is bound to.
 int cores_here();

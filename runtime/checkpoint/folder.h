@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/note.h"
 #include "comm/communicator.h"
 #include "runtime/checkpoint/file_system.h"
@@ -59,17 +60,6 @@ class CheckpointFolder {
   void publish(const std::filesystem::path& temporary, Manifest& manifest);
 
  private:
-  // Of the lock's file; closed with this, also where the constructor throws.
-  class Descriptor {
-   public:
-    ~Descriptor() { reset(); }
-    void reset(int fd = -1);
-    int get() const { return fd_; }
-
-   private:
-    int fd_ = -1;
-  };
-
   void lock();
   bool holds_lock() const;
   void clean() const;
@@ -81,10 +71,10 @@ class CheckpointFolder {
   FileSystem& system_;
   Note note_;
   std::vector<std::filesystem::path> damaged_;  // canonical
-  Descriptor lock_;
-  bool made_ = false;         // it was not there before
-  std::uint64_t serial_ = 0;  // of the newest
-  std::string run_;           // names this run's temporaries
+  Descriptor lock_;                             // of its file
+  bool made_ = false;                           // it was not there before
+  std::uint64_t serial_ = 0;                    // of the newest
+  std::string run_;                             // names this run's temporaries
 };
 
 }  // namespace strata::runtime

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <span>
 
+#include "base/descriptor.h"
+
 namespace strata::runtime {
 
 // A file of a checkpoint, open for reading. Damage that was seen is told from what could not be looked at, which may be
@@ -12,9 +14,6 @@ namespace strata::runtime {
 class ReadableFile {
  public:
   explicit ReadableFile(std::filesystem::path path);
-  ~ReadableFile();
-  ReadableFile(ReadableFile&& other) noexcept;
-  ReadableFile& operator=(ReadableFile&&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t bytes() const { return bytes_; }  // when it was opened
@@ -26,7 +25,7 @@ class ReadableFile {
 
  private:
   std::filesystem::path path_;
-  int fd_;
+  Descriptor file_;
   std::uint64_t bytes_ = 0;
 };
 

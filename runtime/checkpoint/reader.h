@@ -37,10 +37,12 @@ class Checkpoint {
   std::vector<std::string> kinds() const;
   // Where a tensor's state lies, in the order of its elements; empty for a kind that is not there.
   std::span<const Extent> extents(std::string_view kind, std::string_view tensor) const;
-  // Block `block` of an extent, read into `buffer` (kBlockBytes) and verified.
+  // Block `block` of an extent, read into `buffer` (kBlockBytes) and verified. Error{corrupt} says to name an older
+  // checkpoint.
   std::span<const std::byte> read_block(const Extent& extent, std::size_t block, std::span<std::byte> buffer) const;
 
-  // Reads every block that there is, on `threads` threads, and compares its checksum.
+  // Reads every block that there is, on `threads` threads, and compares its checksum. Error{corrupt} says what is wrong
+  // and gives no advice.
   void verify(int threads) const;
 
   // Says that it will be read soon.
@@ -54,6 +56,8 @@ class Checkpoint {
   class OpenFiles;
   void add_file(const ShardEntry& promised);
   void require_coverage() const;
+  std::span<const std::byte> checked_block(const Extent& extent, std::size_t block, std::span<std::byte> buffer,
+                                           std::string_view advice) const;
 
   std::filesystem::path path_;
   std::optional<CheckpointHold> hold_;

@@ -253,8 +253,8 @@ const UnitLayout& TaskRunner::layout_of(const Task& task) const {
   return task.shared ? plan_.layout.units[index(u.shared->unit)] : u;
 }
 
-comm::ShardedRange::Piece TaskRunner::shared_piece(const models::ElementRange& shared, const UnitLayout& holder) const {
-  return comm::ShardedRange{holder.shard, shared.begin, shared.end}.piece(rank_);
+comm::ShardedRange::Owned TaskRunner::shared_piece(const models::ElementRange& shared, const UnitLayout& holder) const {
+  return comm::ShardedRange{holder.shard, shared.begin, shared.end}.owned(rank_);
 }
 
 models::ElementRange TaskRunner::shared_of(const Task& task) const {
@@ -296,7 +296,7 @@ void TaskRunner::reduce(const Task& task, std::size_t t) {
   for (std::size_t at = task.begin; at < task.end; at += task.at_once) {
     const std::size_t to = std::min(task.end, at + task.at_once);
     const comm::ShardedRange range{shard * element, at * element, to * element};
-    const auto own = comm::ShardedRange{shard, at, to}.piece(rank_);
+    const auto own = comm::ShardedRange{shard, at, to}.owned(rank_);
     STRATA_CHECK_LE(pieces.size() * own.bytes(), staging.size);  // shared memory would not notice
     reduce_.all_to_all(range, gradients + (at - task.begin) * element, staging.data, pieces.data());
     if (own.bytes() > 0) gradient_sum(lane, pieces, plan_.dtype, sum.sub(own.begin - origin, own.bytes()), task.first);

@@ -53,7 +53,7 @@ class TaskRunner {
   // This rank's own part of a sum buffer, whole or shard.
   device::View own_part(const Task& task) const;
   // What it owns of the elements that the unit shares with another.
-  comm::ShardedRange::Piece shared_piece(const models::ElementRange& shared, const UnitLayout& holder) const;
+  comm::ShardedRange::Owned shared_piece(const models::ElementRange& shared, const UnitLayout& holder) const;
   // Of which the task reads the gradient that another unit has.
   models::ElementRange shared_of(const Task& task) const;
   void gather(const Task& task);

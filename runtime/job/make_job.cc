@@ -143,12 +143,12 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
   const models::RunShape shape = shape_of(recipe, purpose);
   Job job{recipe, ranks, models::make_model(config, shape), {}, config.to_json()};
   if (!plannable(recipe, job.model->units.size(), ranks, purpose))
-    fail(
-        Exit::usage,
-        "{} micro-batches a rank and step (training.gradient_accumulation_steps or global_batch_size) through {} units "
-        "of the model: a plan has at most {} calls of units, and {} with memory.order=vertical; use larger "
-        "micro-batches (training.micro_batch_size)",
-        recipe.accumulation_steps(ranks), job.model->units.size(), kMostCalls, kMostVerticalCalls);
+    fail(Exit::usage,
+         "{} micro-batches per rank and step (training.gradient_accumulation_steps or global_batch_size) through {} "
+         "units "
+         "of the model: a plan has at most {} calls of units, and {} with memory.order=vertical; use larger "
+         "micro-batches (training.micro_batch_size)",
+         recipe.accumulation_steps(ranks), job.model->units.size(), kMostCalls, kMostVerticalCalls);
   if (calls_of(recipe, job.model->units.size(), ranks, purpose) > kMostCallsOfRanks / ranks)
     fail(Exit::usage, "{} ranks times {} calls of units a step are more than a plan can count ({}): plan fewer ranks",
          ranks, calls_of(recipe, job.model->units.size(), ranks, purpose), kMostCallsOfRanks);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "comm/communicator.h"
 #include "device/gpu.h"
 #include "models/model.h"
@@ -34,7 +35,7 @@ class ReportFile {
 
   std::filesystem::path path_;
   std::int64_t kept_step_;
-  int fd_ = -1;
+  Descriptor file_;
   bool is_new_ = false, written_ = false;
 };
 

@@ -47,6 +47,8 @@ class Trainer {
   void restore(const Progress& progress);
 
   std::int64_t steps_done() const { return progress_.step; }
+  // The newest step that was run: one more than steps_done() if its numbers ended the run before the update.
+  std::int64_t newest_step() const { return newest_step_; }
   bool done() const { return progress_.step >= job_.recipe.training.max_steps.value_or(0); }
 
   // Runs the next step. In bf16 and fp32 a loss or norm that is not finite throws AgreedError on all ranks, before the
@@ -73,6 +75,7 @@ class Trainer {
   std::unique_ptr<Batches> batches_;
   LossScaler scaler_;
   Progress progress_;
+  std::int64_t newest_step_ = 0;
   std::uint64_t labels_ = 0;  // of the step about to run, over all ranks
 };
 

@@ -10,7 +10,7 @@
 #include "text/pipeline/added_tokens.h"
 #include "text/pipeline/decoder.h"
 #include "text/pipeline/post_processor.h"
-#include "text/split/pre_tokenizer.h"
+#include "text/split/pre_tokenizers.h"
 #include "text/subwords/model.h"
 #include "text/tokenizer.h"
 #include "text/unicode/normalizer.h"
