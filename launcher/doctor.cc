@@ -185,13 +185,13 @@ void shared_memory(Report& report) {
   }
   struct statvfs status {};
   if (::statvfs("/dev/shm", &status) != 0) {
-    report.note("/dev/shm", fmt::format("{}: Open MPI wants it for messages within a node", std::strerror(errno)));
+    report.note("/dev/shm", fmt::format("{}: Open MPI needs it for messages within a node", std::strerror(errno)));
     return;
   }
   const std::uint64_t available = std::uint64_t{status.f_bavail} * status.f_frsize;
   if (available < (std::uint64_t{64} << 20)) {
     report.note("/dev/shm",
-                fmt::format("{} free: Open MPI wants some 64 MiB (docker run --shm-size=1g)", gib(available)));
+                fmt::format("{} free: Open MPI needs about 64 MiB (docker run --shm-size=1g)", gib(available)));
   } else {
     report.ok("/dev/shm", gib(available) + " free");
   }

@@ -72,7 +72,7 @@ class PartTokenizer {
     };
     constexpr std::string_view kMark = "\xef\xbb\xbf", kLittle = "\xff\xfe", kBig = "\xfe\xff";
     if (line.starts_with(kMark))
-      bad("a JSON object in a line", "a byte order mark (EF BB BF): take it out with sed 's/^\\xef\\xbb\\xbf//'");
+      bad("a JSON object in a line", "a byte order mark (EF BB BF): remove it with sed 's/^\\xef\\xbb\\xbf//'");
     if (line.starts_with(kLittle) || line.starts_with(kBig))
       bad("JSON in UTF-8", "the byte order mark of UTF-16: convert it with iconv -f UTF-16 -t UTF-8");
     simdjson::dom::element root, value;
@@ -215,7 +215,7 @@ int tokenize(const TokenizeOptions& options) {
   Conveyor(reader, writer)
       .run(static_cast<std::size_t>(std::max(threads, 1)), *tokenizer, options.field ? *options.field : "text",
            options.add_special);
-  if (writer.count() == 0) fail(Exit::usage, "there is no text in the input: an empty token file is of no use");
+  if (writer.count() == 0) fail(Exit::usage, "there is no text in the input, and an empty token file is of no use");
   sidecar.write(runtime::to_json({.vocab_size = tokenizer->vocab_size(),
                                   .width = width,
                                   .tokenizer = tokenizer->name(),

@@ -58,7 +58,7 @@ namespace {
 
 std::optional<CheckpointHold> hold_for_reading(const fs::path& path) {
   auto hold = CheckpointHold::to_read(path);
-  if (!hold) fail(Exit::corrupt, "{} has just been removed: take a newer one beside it", path.string());
+  if (!hold) fail(Exit::corrupt, "{} has just been removed: name a newer one in the same folder", path.string());
   return hold;
 }
 
@@ -132,7 +132,7 @@ std::span<const Extent> Checkpoint::extents(std::string_view kind, std::string_v
 
 std::span<const std::byte> Checkpoint::read_block(const Extent& extent, std::size_t block,
                                                   std::span<std::byte> buffer) const {
-  return checked_block(extent, block, buffer, "; name an older checkpoint if there is one beside it");
+  return checked_block(extent, block, buffer, "; name an older checkpoint if the folder has one");
 }
 
 std::span<const std::byte> Checkpoint::checked_block(const Extent& extent, std::size_t block,

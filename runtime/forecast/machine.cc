@@ -255,7 +255,7 @@ std::string scaling_text(const Machine& m, int ranks, int ranks_per_node) {
         "calibrate measures it",
         ranks_text(m.ranks), ranks_text(ranks_per_node), ranks_per_node);
   if (ranks > ranks_per_node)
-    text += fmt::format("{}collectives between machines taken as fast as inside one: a network makes the step longer",
+    text += fmt::format("{}collectives between machines assumed as fast as inside one: a network makes the step longer",
                         text.empty() ? "" : "\n");
   return text;
 }

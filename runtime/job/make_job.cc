@@ -150,7 +150,7 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
          "micro-batches (training.micro_batch_size)",
          recipe.accumulation_steps(ranks), job.model->units.size(), kMostCalls, kMostVerticalCalls);
   if (calls_of(recipe, job.model->units.size(), ranks, purpose) > kMostCallsOfRanks / ranks)
-    fail(Exit::usage, "{} ranks times {} calls of units a step are more than a plan can count ({}): plan fewer ranks",
+    fail(Exit::usage, "{} ranks times {} calls of units per step are more than a plan can count ({}): plan fewer ranks",
          ranks, calls_of(recipe, job.model->units.size(), ranks, purpose), kMostCallsOfRanks);
   const auto plan_of = [&](std::size_t tile_bytes) {
     const auto ordered = [&](bool vertical) {

@@ -27,13 +27,14 @@ RecipeKey resume() {
     recipe.checkpoint.resume = word ? *text : user_path(*text, folder).string();
     return true;
   };
-  return {"checkpoint.resume",
-          "\"auto\", \"none\" or a path",
-          "auto: the newest whole checkpoint of checkpoint.dir, if any; none; or a path: of a checkpoint, or of a folder "
-          "whose newest whole one is taken",
-          set,
-          [](const Recipe& recipe) { return text_of(recipe.checkpoint.resume); },
-          {}};
+  return {
+      "checkpoint.resume",
+      "\"auto\", \"none\" or a path",
+      "auto: the newest whole checkpoint of checkpoint.dir, if any; none; or a path: of a checkpoint, or of a folder "
+      "whose newest whole one is taken",
+      set,
+      [](const Recipe& recipe) { return text_of(recipe.checkpoint.resume); },
+      {}};
 }
 
 RecipeKey betas() {
@@ -88,12 +89,13 @@ RecipeKey recompute() {
     }
     return text_of_list(recipe.training.recompute.blocks);
   };
-  return {"training.recompute",
-          "\"none\", \"block\", \"sqrt\" or a list of different block numbers",
-          "blocks that run forward again in backward instead of keeping activations: none, all, every sqrt(L)-th, or these",
-          set,
-          text,
-          {}};
+  return {
+      "training.recompute",
+      "\"none\", \"block\", \"sqrt\" or a list of different block numbers",
+      "blocks that run forward again in backward instead of keeping activations: none, all, every sqrt(L)-th, or these",
+      set,
+      text,
+      {}};
 }
 
 RecipeKey but_only(RecipeKey key, std::function<bool(const Value&)> built) {
@@ -144,13 +146,12 @@ RecipeKey trace_steps() {
     recipe.report.trace_steps = std::move(steps);
     return true;
   };
-  return {
-      "report.trace_steps",
-      "a step from 1, a range \"3-5\", or a list of these without overlap",
-      "steps in report.trace, each issued task by task and waited for to its last task; default: the last one",
-      set,
-      [](const Recipe& recipe) { return steps_text(recipe.report.trace_steps); },
-      {}};
+  return {"report.trace_steps",
+          "a step from 1, a range \"3-5\", or a list of these without overlap",
+          "steps in report.trace, each issued task by task and waited for to its last task; default: the last one",
+          set,
+          [](const Recipe& recipe) { return steps_text(recipe.report.trace_steps); },
+          {}};
 }
 
 template <typename At>
@@ -190,7 +191,8 @@ std::vector<RecipeKey> make_keys() {
              "clip the gradient's norm to this; 0: no clipping"),
       choice<Reduce>("training.reduce", {{"ordered", Reduce::ordered}, {"fast", Reduce::fast}}, {},
                      STRATA_AT(training.reduce),
-                     "exchange and add gradients after each micro-batch, in global order, or add them locally and exchange once per step"),
+                     "exchange and add gradients after each micro-batch, in global order, or add them locally and "
+                     "exchange once per step"),
       but_only(integer("training.reduce_group", 1, 1 << 20, STRATA_AT(training.reduce_group),
                        "number of consecutive micro-batches whose gradients are summed first"),
                is_one),
@@ -207,7 +209,8 @@ std::vector<RecipeKey> make_keys() {
           STRATA_AT(optimizer.moments),
           "format of the moments: fp32 unless the name says 8bit; bf16 is rounded stochastically; 8bit keeps those of "
           "embeddings, biases, gains and tensors below 4,096 elements in fp32"),
-      number("optimizer.learning_rate", 0, kHuge, "a number from 0", STRATA_AT(optimizer.learning_rate), "peak of the learning rate"),
+      number("optimizer.learning_rate", 0, kHuge, "a number from 0", STRATA_AT(optimizer.learning_rate),
+             "peak of the learning rate"),
       betas(),
       number("optimizer.eps", kTiny, kHuge, "a number from 1e-30", STRATA_AT(optimizer.eps),
              "added to adamw's denominator"),
@@ -278,10 +281,10 @@ std::vector<RecipeKey> make_keys() {
       integer("fp16.growth_interval", 1, kMany, STRATA_AT(fp16.growth_interval),
               "steps without an overflow after which the scale doubles"),
       path("checkpoint.dir", STRATA_AT(checkpoint.dir), "where checkpoints are written"),
-      integer(
-          "checkpoint.every", 0, kMany, STRATA_AT(checkpoint.every),
-          "steps between checkpoints; with checkpoint.dir, one is always written after the last step and where a run is "
-          "stopped"),
+      integer("checkpoint.every", 0, kMany, STRATA_AT(checkpoint.every),
+              "steps between checkpoints; with checkpoint.dir, one is always written after the last step and where a "
+              "run is "
+              "stopped"),
       integer("checkpoint.keep", 1, kMany, STRATA_AT(checkpoint.keep), "number of newest checkpoints to keep"),
       resume(),
       integer("checkpoint.stop_after", 0, kMany, STRATA_AT(checkpoint.stop_after),
@@ -343,7 +346,7 @@ std::string keys_about(std::string_view part) {
     if (key.name.find(part) != std::string::npos)
       out += fmt::format("{} = {}\n    {}\n    allowed: {}\n", key.name, default_text(key, defaults), key.meaning,
                          key.allowed);
-  if (out.empty()) fail(Exit::usage, "no key's name has {} in it: is it {}?", part, nearest_key(part).name);
+  if (out.empty()) fail(Exit::usage, "no key's name contains {}: did you mean {}?", part, nearest_key(part).name);
   return out;
 }
 

@@ -282,11 +282,10 @@ void require_utf8(const Recipe& recipe) {
     for (const char c : line)
       escaped += static_cast<unsigned char>(c) < 0x80 ? std::string(1, c)
                                                       : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    fail(
-        Exit::usage,
-        "{}: these bytes are not UTF-8, and checkpoints could not say where they come from: rename the file or folder, "
-        "or name a link to it",
-        escaped);
+    fail(Exit::usage,
+         "{}: these bytes are not UTF-8, so a checkpoint could not record them: rename the file or folder, or name a "
+         "link to it",
+         escaped);
   }
 }
 

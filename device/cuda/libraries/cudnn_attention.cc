@@ -186,7 +186,7 @@ class FusedAttention final : public CudnnAttention {
     if (!why.empty()) b.refusal = fmt::format("{} refuses: {}", name(), why);
     for (const Graph* g : {&b.forward, &b.backward})
       if (b.refusal.empty() && g->workspace > workspace_bound(shape))
-        b.refusal = fmt::format("{} wants {} bytes of workspace, and {} were planned", name(), g->workspace,
+        b.refusal = fmt::format("{} needs {} bytes of workspace, and {} were planned", name(), g->workspace,
                                 workspace_bound(shape));
     return b;
   }

@@ -53,7 +53,7 @@ TEST_F(CheckpointChoiceTest, TheNewestWithoutAnyDamage) {
                                         EndsWith("the file is damaged"))));
   std::vector<float> named(1024);
   EXPECT_FAILURE(Checkpoint(step(3)).read("master", "w", 0, named), Exit::corrupt,
-                 EndsWith("; name an older checkpoint if there is one beside it"));
+                 EndsWith("; name an older checkpoint if the folder has one"));
   fs::remove(shard(2));
   EXPECT_EQ(chosen(), "step-1");
   EXPECT_THAT(notes_, ElementsAre(HasSubstr("checksum"), AllOf(HasSubstr("step-2"), HasSubstr("is missing"))));

@@ -204,7 +204,7 @@ TEST_F(Profile, WhatIsScaledIsSaid) {
       "speeds of 2 ranks on the machine, scaled to 8 ranks: cores, memory and drives shared out evenly; mpirun -n "
       "8 strata calibrate measures it");
   EXPECT_EQ(scaling_text(machine, 8, 2),
-            "collectives between machines taken as fast as inside one: a network makes the step longer");
+            "collectives between machines assumed as fast as inside one: a network makes the step longer");
   EXPECT_THAT(scaling_text(machine, 8, 4), testing::AllOf(testing::HasSubstr("scaled to 4 ranks"),
                                                           testing::HasSubstr("\ncollectives between machines")));
   EXPECT_THAT(scaling_text(machine, 1, 1), testing::HasSubstr("scaled to 1 rank:"));
