@@ -8,7 +8,7 @@
 namespace strata {
 
 // A file mapped read-only; owns the mapping. An empty file maps to an empty span. Throws Error{failed} naming the path
-// and the system's reason; Error{usage} where the path does not exist or is no regular file.
+// and the system's reason; Error{usage} if the path does not exist or is no regular file.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -19,7 +19,7 @@ class MappedFile {
 
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  // Throws Error{corrupt} where the file has become shorter since: reading behind its end would be a fatal signal.
+  // Throws Error{corrupt} if the file has become shorter since: reading behind its end would be a fatal signal.
   void require_whole() const;
   // Tells the system that reads will go once from front to back, or here and there.
   enum class Access { sequential, random };

@@ -18,7 +18,7 @@ struct Forecast {
   runtime::BoundSeconds path;  // of the tasks that nothing hides
   runtime::Bound bound() const;
 };
-// With so many of the job's ranks on each machine. Throws Error{usage} where the job needs what was not measured.
+// With so many of the job's ranks on each machine. Throws Error{usage} if the job needs what was not measured.
 Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node);
 
 // A setting with which the step is predicted to be faster.

@@ -1,4 +1,10 @@
 #pragma once
+// models/ is mathematics: layers with forward and backward written out, and the families made of them. It knows nothing
+// of ranks, stages, tiers or plans. A Unit (here) is what is gathered together: an embedding, a block, a head. It
+// answers for itself: what it takes and gives, costs, saves and shares; the planner asks and knows no kinds of unit.
+// Open gpt2.cc next: a family reads from top to bottom like its paper, made of linear.h and device/ops. families.h
+// lists them all; files/ reads and writes config.json and safetensors (files/config.h first).
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,6 +16,7 @@
 #include "device/lane.h"
 #include "device/numeric/exact_sum.h"
 #include "device/ops/product.h"
+#include "device/row_range.h"
 #include "device/step_scalars.h"
 #include "device/view.h"
 #include "models/flat_range.h"
@@ -50,11 +57,13 @@ struct RunShape {
   std::size_t tokens() const { return batch * seq; }
 };
 
-// One micro-batch in device memory: [tokens] each.
+// One micro-batch in device memory, column after column: [tokens] each.
 struct Batch {
   const std::uint32_t* tokens;
   const std::int32_t* labels;
-  const std::uint32_t* positions;
+  const std::uint32_t* positions;     // in the row's document
+  const device::RowRange* documents;  // of each row: attention sees no other rows
+  static constexpr std::size_t kBytesPerToken = 3 * 4 + sizeof(device::RowRange);
 };
 
 // A unit's keys and values of positions [0, first), to which a call appends those of its rows. A call of one row runs

@@ -35,7 +35,7 @@ std::string to_string(const Rung& rung);
 struct IoOptions {
   std::vector<std::filesystem::path> folders;  // one a drive; bytes are striped over them
   bool verify = false;                         // keep a checksum of every page written, compare when it is read
-  // Each forces its part of the rung; where not set, the probe takes the best that works.
+  // Each forces its part of the rung; if not set, the probe takes the best that works.
   std::optional<Engine> engine;
   std::optional<bool> direct, registered;
   int queue_depth = 32;  // requests in flight per drive

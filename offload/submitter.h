@@ -33,7 +33,7 @@ class Submitter {
   // Queues a request; at most the queue depth are under way at once.
   virtual void submit(const Request& request) = 0;
   // Hands the queue to the kernel, sleeps until a request completed or wake() was called, and returns how many
-  // completions it stored; `done` has room for the queue depth. Throws std::system_error where the queue itself fails.
+  // completions it stored; `done` has room for the queue depth. Throws std::system_error if the queue itself fails.
   virtual std::size_t wait(std::span<Completion> done) = 0;
   // Ends a wait() that sleeps, or the next one. Any thread.
   virtual void wake() = 0;

@@ -22,7 +22,7 @@ struct DocumentPart {
 };
 
 // Reads inputs front to back, one after the other: text files, each a document, in parts cut where the tokenizer says
-// that it may be; JSONL in whole lines. Throws Error{usage} where an input is missing, Error{failed} where it cannot be
+// that it may be; JSONL in whole lines. Throws Error{usage} if an input is missing, Error{failed} if it cannot be
 // read.
 class DocumentReader {
  public:
@@ -36,7 +36,7 @@ class DocumentReader {
 
  private:
   class Input;
-  // Where the part in hand ends, 0 where more must be read first, and where the next one begins.
+  // Where the part in hand ends, 0 if more must be read first, and where the next one begins.
   Tokenizer::TextCut end_of_part() const;
 
   std::vector<std::string> inputs_;

@@ -34,7 +34,7 @@ class ControlLine {
   // What ended the run. Ranks may fail at the same moment, each before it has heard of the others: where this rank did,
   // it listens for a little, and the lowest of them counts.
   Failure failure();
-  // True where no lower rank is left on this node.
+  // True if no lower rank is left on this node.
   bool lowest_left() const;
   // The end of a run: tells the others that this rank leaves and waits for them. False if the run failed.
   bool leave_together();

@@ -1,4 +1,8 @@
 #pragma once
+// comm/mpi/ connects processes: the session and the world (here), messages between nodes (messages.cc), the memory that
+// ranks of one node share (shared_memory.cc), who failed first (control_line.h), and a watch over ranks that never call
+// MPI (start_watch.h).
+
 #include <mpi.h>
 
 #include <chrono>

@@ -28,7 +28,7 @@ class NcclWatched {
 };
 
 // Looks after a run whose host waits for lanes, lanes for NCCL, and NCCL for other ranks: a thread that sets the abort
-// token where one of those failed, is gone or hangs for longer than `patience`, and ends what NCCL has in flight once
+// token if one of those failed, is gone or hangs for longer than `patience`, and ends what NCCL has in flight once
 // it is set. `device` is where all communicators are.
 class NcclWatch {
  public:
@@ -40,7 +40,7 @@ class NcclWatch {
   void remove(NcclWatched& communicator);
 
   // Ends what all communicators have in flight; they are of no use afterwards. Returns when NCCL has let go of them,
-  // also where another thread began it. Any thread, once or more.
+  // also if another thread began it. Any thread, once or more.
   void abort_all() noexcept;
 
  private:

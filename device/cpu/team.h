@@ -11,7 +11,7 @@ namespace strata::device::cpu {
 // borders depend on shapes alone, so that which thread runs a task, and how many there are, never changes a bit.
 class Team {
  public:
-  // Throws Error{failed} where the system starts no more threads.
+  // Throws Error{failed} if the system starts no more threads.
   explicit Team(int threads);
   ~Team();
   Team(const Team&) = delete;

@@ -33,7 +33,7 @@ class EventTwin final : public Event::Twin {
   };
 
   StreamEvent event_;
-  std::optional<Flag> recorded_;  // the newest record that a stream got to; none where the host does not wait
+  std::optional<Flag> recorded_;  // the newest record that a stream got to; none if the host does not wait
   std::vector<Waiting> waiting_;
 };
 

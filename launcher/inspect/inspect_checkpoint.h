@@ -15,7 +15,7 @@ enum class Tensors { all, wrong };
 std::optional<runtime::Checkpoint> checkpoint_at(const std::filesystem::path& path);
 
 // Step, model and sizes, then a line a tensor and kind of state, of all or of what is wrong, with every checksum
-// verified. Throws Error{corrupt} at the end where one does not hold.
+// verified. Throws Error{corrupt} at the end if one does not hold.
 void inspect_checkpoint(const runtime::Checkpoint& checkpoint, Tensors tensors, std::ostream& out);
 
 // Where two checkpoints differ: a line for each tensor and kind of state that does, with its first difference.

@@ -1,4 +1,8 @@
 #pragma once
+// launcher/measure/ times this machine: `bench` compares parts of the program with the least time that the machine
+// allows (one bench_*.cc per part, on a Stand of bench_stand.h), `calibrate` writes the machine file that `plan
+// --machine` reads (calibrate.h).
+
 #include "launcher/measure/bench_options.h"
 
 namespace strata::launcher {

@@ -1,4 +1,9 @@
 #pragma once
+// runtime/checkpoint/ keeps a run: the folder with its lock, order and retention (here), manifests and shard files
+// (manifest.h, shard.h; docs/formats.md has the bytes), writing beside training (writer.h) and reading on any number of
+// ranks (reader.h). choice.h finds the newest whole one, hold.h keeps it while it is read, file_system.h is where tests
+// put disks that fail. model_folder.h and exporter.h are for Hugging Face directories.
+
 #include <cstdint>
 #include <filesystem>
 #include <memory>

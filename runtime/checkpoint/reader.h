@@ -21,7 +21,7 @@ namespace strata::runtime {
 // A complete checkpoint, open for reading: its manifest and the headers of its files are verified, and every kind of
 // state that it holds covers every tensor once. Data is verified block by block as it is read. Reading is thread-safe,
 // and no run removes the checkpoint meanwhile. Throws Error{corrupt} with file, place, expected and found;
-// Error{failed} where a file cannot be read.
+// Error{failed} if a file cannot be read.
 class Checkpoint {
  public:
   // The folder of one checkpoint ("DIR/step-00000100").

@@ -1,9 +1,14 @@
 #pragma once
+// runtime/data/ is what a step trains on: token files (tokens.h), their sequences in the order of the run (here), and
+// those of an evaluation (disjoint_sequences.h). A pure function of files, seed and position: the same for any number
+// of ranks.
+
 #include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "device/row_range.h"
 #include "runtime/data/tokens.h"
 #include "runtime/recipe/recipe.h"
 
@@ -23,7 +28,7 @@ class Permutation {
 };
 
 // The sequences of a list of token files, and which of them each micro-batch of the run takes (docs/guide.md,
-// "What a step means"). Reading allocates nothing. Throws Error{usage} on construction where there is no sequence.
+// "What a step means"). Reading allocates nothing. Throws Error{usage} on construction if there is no sequence.
 class Batches {
  public:
   Batches(std::vector<TokenFile> files, std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order,
@@ -34,9 +39,10 @@ class Batches {
   // The sequence at `position` of the run (micro-batch k has positions k*B .. k*B+B-1).
   std::uint64_t sequence_at(std::uint64_t position) const;
 
-  // Micro-batch k of the run: tokens, labels and positions are [micro_batch_size * seq_len] each.
+  // Micro-batch k of the run: tokens, labels, positions and documents are [micro_batch_size * seq_len] each.
+  // A sequence is one document.
   void fill(std::uint64_t micro_batch, std::span<std::uint32_t> tokens, std::span<std::int32_t> labels,
-            std::span<std::uint32_t> positions) const;
+            std::span<std::uint32_t> positions, std::span<device::RowRange> documents) const;
   // Labels of micro-batch k that count: known without reading it.
   std::uint64_t labels(std::uint64_t micro_batch) const;
 

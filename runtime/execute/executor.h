@@ -1,4 +1,7 @@
 #pragma once
+// runtime/execute/ runs a plan as it is: the Executor (here) issues the list, step after step, and takes no decision.
+// step_graph.h is the step as one CUDA graph, saver.h how a checkpoint reads what tasks are about to change.
+
 #include <array>
 #include <cstdint>
 #include <memory>

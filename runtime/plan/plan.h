@@ -1,4 +1,9 @@
 #pragma once
+// runtime/plan/ decides what a step is, before it runs: a StepPlan (here) is a list of tasks with their lanes, the
+// buffers they use, what they wait for, and the byte offset of every buffer. planner.h makes one from a recipe, a
+// model's units and the number of ranks; placement.h alone knows ZeRO stages; offsets.h and waits.h finish the list;
+// validator.h proves it, knowing nothing of how it was made. Nothing here runs anything: runtime/execute/ does.
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -100,7 +105,7 @@ enum class Role : std::uint8_t {
   master,
   moment1,
   moment2,
-  batch,      // tokens, labels and positions of all micro-batches of the step
+  batch,      // tokens, labels, positions and documents of all micro-batches of the step
   state,      // scalars of the step, what the ranks agreed on (StepState)
   pending,    // scalars of the step before, whose update is still to be done (StepScalars)
   losses,     // what the compute lane counts (LossState)

@@ -14,7 +14,7 @@ struct RecipeKey {
   std::string name;     // "training.precision"
   std::string allowed;  // "\"fp32\", \"bf16\" or \"fp16\""
   std::string meaning;
-  // Stores the value; relative paths are taken from `folder`. False where it is not what `allowed` says.
+  // Stores the value; relative paths are taken from `folder`. False if it is not what `allowed` says.
   std::function<bool(Recipe&, const RecipeValue&, const std::filesystem::path& folder)> set;
   // The value in canonical form; "none" where it is not set.
   std::function<std::string(const Recipe&)> text;

@@ -1,4 +1,8 @@
 #pragma once
+// runtime/recipe/ is what a user asks for: the values (here), one row per key with what is allowed and what it means
+// (keys.h; keys.cc is what docs/recipe.md prints), and TOML with line numbers (toml_file.h). To add a key: a field
+// here, a row there. Everything below the recipe sees these values; nothing in this room knows what they lead to.
+
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -93,18 +97,18 @@ struct Recipe {
     Tier parameters = Tier::device, gradients = Tier::device, optimizer = Tier::device, activations = Tier::device;
   } zero;
   struct Memory {
-    std::optional<std::uint64_t> device, host;  // capacity per rank; what there is where not set
+    std::optional<std::uint64_t> device, host;  // capacity per rank; what there is if not set
     std::vector<std::filesystem::path> nvme;
     std::int64_t prefetch = 2;
     AccumulationOrder order = AccumulationOrder::automatic;
     bool verify = false;
-    // Of the nvme tier; what a probe finds best where not set.
+    // Of the nvme tier; what a probe finds best if not set.
     std::optional<offload::Engine> io_engine;
     std::optional<bool> io_direct, io_registered;
   } memory;
   struct Device {
     DeviceKind kind = DeviceKind::automatic;
-    std::optional<std::int64_t> threads;  // cores / ranks on the node where not set
+    std::optional<std::int64_t> threads;  // cores / ranks on the node if not set
     Seat seat;                            // no key: what `kind` came to on this rank (runtime/job/seat.h)
   } device;
   struct Comm {
@@ -125,7 +129,7 @@ struct Recipe {
     std::vector<StepRange> trace_steps;  // rising, apart; empty: the last one
   } report;
 
-  // Micro-batches per rank and step. Throws Error{usage} where training.global_batch_size does not divide over
+  // Micro-batches per rank and step. Throws Error{usage} if training.global_batch_size does not divide over
   // world_size ranks of training.micro_batch_size sequences.
   int accumulation_steps(int world_size) const;
   // What memory.* says of the nvme tier's files and requests.

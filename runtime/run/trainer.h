@@ -1,4 +1,8 @@
 #pragma once
+// runtime/run/ is a run over its steps: training (here), evaluation (evaluator.h), generation (generator.h, sampler.h).
+// What changes from step to step is here too: schedule.h, loss_scaler.h, and where a run resumes (resume.h). report.h
+// and trace_recorder.h write what it says of itself. What a step is, the plan says; what a run is for, launcher/.
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -34,7 +38,7 @@ struct StepReport {
 class Trainer {
  public:
   // `weights`: whether to start with the recipe's initial weights; else load_initial_weights() or a checkpoint and
-  // restore() come before the first step. `io`: how drives are used, where not as the recipe says.
+  // restore() come before the first step. `io`: how drives are used, if not as the recipe says.
   enum class Weights : std::uint8_t { initial, later };
   Trainer(const Job& job, comm::World& world, int threads, Weights weights = Weights::initial,
           const std::optional<offload::IoOptions>& io = std::nullopt);

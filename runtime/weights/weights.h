@@ -1,4 +1,7 @@
 #pragma once
+// runtime/weights/ brings weights in: from random numbers, safetensors or a checkpoint (WeightSource, here), into the
+// executor's memory as placed; weights_hash.h is the hash that two runs are compared by.
+
 #include <cstdint>
 #include <filesystem>
 #include <memory>

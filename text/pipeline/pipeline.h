@@ -1,4 +1,8 @@
 #pragma once
+// text/pipeline/ is a tokenizer from end to end: load.cc reads a tokenizer.json and refuses what is not supported by
+// name; Pipeline runs its stages; added_tokens.h, post_processor.h and decoder.h are those around the model;
+// sentence_piece.h and byte.h are the two tokenizers that need no tokenizer.json.
+
 #include <array>
 #include <deque>
 #include <memory>

@@ -1,4 +1,8 @@
 #pragma once
+// text/split/ cuts text into pieces before the model sees it. A stage is a PreTokenizer (pre_tokenizer.h), which also
+// says where a text may be cut before it is complete; patterns (split_pattern.h) run on PCRE2 (regex.h), and
+// split_behavior.h says what becomes of a match.
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,7 +20,7 @@ struct PreTokenizers {
 };
 
 // "pre_tokenizer" of a tokenizer.json, sequences flattened. bytes_wanted: the model can take plain bytes. Throws
-// Error{usage} where a component is not supported, Error{corrupt} where it is malformed.
+// Error{usage} if a component is not supported, Error{corrupt} if it is malformed.
 PreTokenizers make_pre_tokenizers(const Json& json, bool bytes_wanted);
 
 // How Metaspace (as a pre-tokenizer and as a decoder) marks where a word begins.

@@ -82,7 +82,7 @@ struct Packs {
 };
 
 // Sums for each column of vectors that registers do not hold, each the affair of one thread: the number'th of such, in
-// `shared` until the end, where a block's threads have theirs side by side; where there is none, in `columns` itself.
+// `shared` until the end, where a block's threads have theirs side by side; if there is none, in `columns` itself.
 template <typename Own>
 struct LongSums {
   static constexpr int kN = Own::kN;

@@ -20,7 +20,7 @@ template <typename T>
 __device__ inline Pack<T> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T>*>(from);
 }
-// The pack at row[at], of which row[0 .. n) is there; zeros where there is less. aligned: rows start at 16 bytes.
+// The pack at row[at], of which row[0 .. n) is there; zeros if there is less. aligned: rows start at 16 bytes.
 template <typename T>
 __device__ inline Pack<T> load_some(const T* row, std::size_t at, std::size_t n, bool aligned) {
   if (aligned && at + Pack<T>::kSize <= n) return load_pack(row + at);

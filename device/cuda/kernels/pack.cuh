@@ -19,7 +19,7 @@ struct alignas(kN * sizeof(T)) Pack {
   static_assert(sizeof(Bits) == kN * sizeof(T));
 };
 
-// The first kN of from[0 .. n), zeros where there are less. kWhole: from[0] is aligned, and n is none or at least kN;
+// The first kN of from[0 .. n), zeros if there are less. kWhole: from[0] is aligned, and n is none or at least kN;
 // else the elements are read one by one.
 template <bool kWhole, int kN, typename T>
 __device__ inline Pack<T, kN> load_pack(const T* from, std::size_t n) {

@@ -32,7 +32,7 @@ class Library {
 
   // The file that was taken.
   const std::string& path() const { return path_; }
-  // Throws Error{usage} where the library has no such function.
+  // Throws Error{usage} if the library has no such function.
   template <typename F>
   F* function(const char* name) const {
     return reinterpret_cast<F*>(find(name));
