@@ -17,7 +17,7 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path_, ignored);
   if (fs::exists(status) && !fs::is_regular_file(status)) {
-    fail(Exit::usage, "{} is there and is not a regular file: give another name", path_.string());
+    fail(Exit::usage, "{} exists and is not a regular file: give another name", path_.string());
   }
   temporary_ = path_;
   temporary_ += ".tmp." + std::to_string(::getpid());

@@ -55,10 +55,10 @@ std::vector<std::uint32_t> token_ids(const std::vector<std::string>& arguments) 
       const std::string_view item = text.substr(0, comma);
       const auto [rest, error] = std::from_chars(item.data(), item.data() + item.size(), out.emplace_back());
       if (error != std::errc() || rest != item.data() + item.size())
-        throw CLI::ValidationError("--prompt-tokens",
-                                   fmt::format("\"{}\" is no token: give ids from 0 to 4294967295 with a comma between "
-                                               "two, such as 1,2,3",
-                                               item.substr(0, 64)));
+        throw CLI::ValidationError(
+            "--prompt-tokens",
+            fmt::format("\"{}\" is not a token: give ids from 0 to 4294967295, separated by commas, such as 1,2,3",
+                        item.substr(0, 64)));
       if (!last) text.remove_prefix(comma + 1);
     }
   }
@@ -134,8 +134,9 @@ std::string assignment_among(int argc, char** argv) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Trains transformers that do not fit: sharded over ranks, with the same bits on any number of them.",
-               "strata");
+  CLI::App app(
+      "Trains transformers too large for one process: sharded over ranks, with the same bits on any number of them.",
+      "strata");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("strata ") + STRATA_VERSION);
   int status = 0;
@@ -226,9 +227,8 @@ int run(int argc, char** argv) {
   auto* other = add_path(command, "OTHER", compared, "a second checkpoint: how the two differ");
   bool every_tensor = false;
   command
-      ->add_flag(
-          "--tensors", every_tensor,
-          "mean, deviation and what is not finite of each tensor (default: of those with which something is wrong)")
+      ->add_flag("--tensors", every_tensor,
+                 "mean, deviation and non-finite numbers of each tensor (default: only of those with something wrong)")
       ->excludes(other);
   command->callback([&] {
     using strata::launcher::Tensors;

@@ -264,7 +264,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   world.barrier();
   if (ended) throw AgreedError(*ended);
   if (speaks && recipe.checkpoint.dir && summary.checkpoints && summary.checkpoints->written > 0)
-    note(fmt::format("done after step {}; the newest checkpoint in {} is of it", summary.steps,
+    note(fmt::format("done after step {}; the newest checkpoint in {} is of this step", summary.steps,
                      recipe.checkpoint.dir->string()));
 }
 

@@ -138,8 +138,8 @@ void bench_step(const BenchOptions& options, comm::World& world) {
   const runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world, false);
   if (recipe.device.seat.device.kind != device::Kind::cpu)
     throw AgreedError(Exit::usage,
-                      "bench step knows the floor of CPUs alone: set device.kind = cpu, or let strata train "
-                      "write report.summary, which has the speed of a GPU's steps");
+                      "bench step knows the floor only for CPUs: set device.kind = cpu, or let strata train write "
+                      "report.summary, which has the speed of a GPU's steps");
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
   const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, world), world);

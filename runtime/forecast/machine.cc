@@ -105,7 +105,8 @@ class Reader {
   const toml::node& take(const std::string& key) {
     const auto found = nodes_.find(key);
     if (found == nodes_.end() && key == "processor")
-      fail(Exit::usage, "{} is no machine file, it has no processor: strata calibrate -o FILE writes one", path_);
+      fail(Exit::usage, "{} is not a machine file, since it names no processor: strata calibrate -o FILE writes one",
+           path_);
     if (found == nodes_.end())
       fail(Exit::usage, "machine file {} has no {}: measure it with strata calibrate -o {}", path_, key, path_);
     const toml::node& node = *found->second;

@@ -264,7 +264,7 @@ class Loader {
         fail(Exit::usage, "{} = nvme needs memory.nvme: a folder on each drive that may be used", key);
     if (zero.activations != Tier::device && recipe_.training.recompute.kind == Recompute::Kind::none)
       fail(Exit::usage,
-           "zero.activations = {} moves the inputs of blocks whose forward is run again in backward: set "
+           "zero.activations = {} moves the inputs of recomputed blocks, and none are recomputed: set "
            "training.recompute to block, sqrt or a list",
            given_.at("zero.activations").shown);
   }

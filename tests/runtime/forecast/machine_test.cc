@@ -94,10 +94,10 @@ TEST_F(MachineFile, RefusesWhatItDoesNotKnow) {
   expect_refused(edited("[300, 400]", "300"), "list of numbers");
   expect_refused(edited("[memory]", "[memory"), "line");
   expect_refused(machine_toml(some_machine()) + "[disk]\nread_gb_per_s = 1\n", "has no disk.drives");
-  expect_refused("", "has no processor");
+  expect_refused("", "names no processor");
   // A recipe, which is not to be written over on this advice.
   expect_refused("[model]\npreset = \"tiny-gpt2\"\n",
-                 "is no machine file, it has no processor: strata calibrate -o FILE");
+                 "is not a machine file, since it names no processor: strata calibrate -o FILE");
 }
 
 TEST_F(MachineFile, RefusesAFileThatIsNotThere) {
