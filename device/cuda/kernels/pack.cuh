@@ -10,9 +10,13 @@
 
 namespace strata::device::cuda {
 
-// kN consecutive elements that one instruction reads or writes: 2 to 16 bytes, so aligned.
-template <typename T, int kN>
+// Kernels compute in fp32 and are compiled without contraction (-fmad=false): a fused multiply-add is written as one,
+// so that the roundings are those of the source.
+
+// Consecutive elements that one instruction reads or writes: 2 to 16 bytes, so aligned.
+template <typename T, int kN = 16 / sizeof(T)>
 struct alignas(kN * sizeof(T)) Pack {
+  static constexpr int kSize = kN;
   T at[kN];
   using Small = std::conditional_t<sizeof(at) == 4, std::uint32_t, std::uint16_t>;
   using Bits = std::conditional_t<sizeof(at) == 16, uint4, std::conditional_t<sizeof(at) == 8, uint2, Small>>;
@@ -46,6 +50,20 @@ __device__ inline void store_pack(T* to, std::size_t n, const Pack<T, kN>& v) {
     for (int i = 0; i < kN; ++i)
       if (static_cast<std::size_t>(i) < n) to[i] = v.at[i];
   }
+}
+
+// 16 bytes that are all there.
+template <typename T>
+__device__ inline Pack<T> load_pack(const T* from) {
+  return *reinterpret_cast<const Pack<T>*>(from);
+}
+// The 16 bytes at row[at], of which row[0 .. n) is there; zeros if there is less. aligned: rows start at 16 bytes.
+template <typename T>
+__device__ inline Pack<T> load_some(const T* row, std::size_t at, std::size_t n, bool aligned) {
+  if (aligned && at + Pack<T>::kSize <= n) return load_pack(row + at);
+  Pack<T> pack;
+  for (int i = 0; i < Pack<T>::kSize; ++i) pack.at[i] = at + i < n ? row[at + i] : T{};
+  return pack;
 }
 
 // kN numbers in registers.
