@@ -15,7 +15,7 @@ namespace strata {
 // The program's exit codes (docs/guide.md, "Exit codes").
 enum class Exit : int { done = 0, failed = 1, usage = 2, does_not_fit = 3, corrupt = 4, requeue = 75 };
 
-// A mistake the user can mend, or an I/O failure: one sentence that says what, where and what to do.
+// A mistake that the user can fix, or an I/O failure: one sentence that says what, where and what to do.
 // `code` becomes the exit status of the program.
 class Error : public std::runtime_error {
  public:

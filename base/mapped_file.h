@@ -19,9 +19,9 @@ class MappedFile {
 
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  // Throws Error{corrupt} if the file has become shorter since: reading behind its end would be a fatal signal.
+  // Throws Error{corrupt} if the file has become shorter since: reading past its end would be a fatal signal.
   void require_whole() const;
-  // Tells the system that reads will go once from front to back, or here and there.
+  // Tells the system that reads will be sequential, once from front to back, or random.
   enum class Access { sequential, random };
   void advise(Access access) const;
   // Of a part of a mapping: starts reading it from the disk; lets its memory go, to be read again where it is touched

@@ -117,7 +117,7 @@ class World {
   virtual std::size_t borrowed_bytes() const { return 0; }
 
   // Collective: the end of a run that did well. Returns once all ranks have come to it; throws Aborted, naming the
-  // rank, where one died before, or is on another node and does not come. The destructor leaves too, and says nothing.
+  // rank, if one died before, or is on another node and does not come. The destructor leaves too, and says nothing.
   virtual void leave() {}
 
   // Sets the abort token if another rank has failed or is gone; waits of the world's own do so anyway. Any thread.
@@ -135,7 +135,7 @@ class World {
   virtual bool lowest_left() const { return rank() == 0; }
 
  protected:
-  // Collective: the host's memory, where other ranks reach it if they can.
+  // Collective: the host's memory, which other ranks reach if they can.
   virtual device::Arena allocate_host(std::size_t bytes) = 0;
   virtual device::Arena allocate_device(std::size_t bytes, device::Device device) {
     return device::Arena(bytes, device);

@@ -35,7 +35,7 @@ class SharedMemory {
   void let_go(int rank, const std::byte* data, std::size_t bytes) const;
 
   // The collectives of the next channel; the first is the World's own. `lets_go`: of other ranks' pages once a
-  // release() says that they were read, which is of no use where all goes through the same few.
+  // release() says that they were read, which is of no use if everything goes through the same few.
   std::unique_ptr<Collectives> open(bool lets_go);
   const ControlBlock& control() const { return control_; }
 

@@ -32,7 +32,7 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
                         const runtime::Job& job, const runtime::Capacity& capacity, const runtime::Machine& machine,
                         int ranks_per_node);
 
-// What a faster machine would need, where no setting helps: "another drive in memory.nvme".
+// What a faster machine would need, if no setting helps: "another drive in memory.nvme".
 std::string advice(runtime::Bound bound);
 
 }  // namespace strata::launcher

@@ -11,7 +11,7 @@
 namespace strata::models {
 
 // y[rows, out] = x[rows, in] W (+ b), where W's outputs may be several tensors side by side (q, k, v; gate, up), with
-// the GELU (tanh) behind or before it in the same products. Prepared once per shape and shared by all blocks.
+// the GELU (tanh) after or before it in the same products. Prepared once per shape and shared by all blocks.
 class Linear {
  public:
   // Where one tensor lies in the unit's flat buffer.
@@ -41,7 +41,7 @@ class Linear {
   // Adds the products of one forward and backward.
   void list_products(std::vector<device::ProductShape>& out) const;
 
-  // active[rows, out] = gelu(y), where one is behind.
+  // active[rows, out] = gelu(y), if one follows.
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                device::View scratch, device::View active = {}) const;
   // dx[rows, in] = dy W^T; with a gelu before, times gelu'(inactive[rows, in]).

@@ -63,7 +63,7 @@ struct Share {
 };
 
 // One drive: its I/O thread, which makes a submitter of `rung` for `file` and keeps up to queue_depth requests in
-// flight, taken from the open calls in turn. Short transfers go on, EINTR and EAGAIN are tried again. Throws
+// flight, taken from the open calls in turn. Short transfers are continued, EINTR and EAGAIN are tried again. Throws
 // std::system_error if the submitter cannot be made, Error{failed} if the thread cannot. Owns the thread; the
 // file outlives it.
 class Drive {

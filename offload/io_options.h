@@ -13,7 +13,7 @@ namespace strata::offload {
 
 class Submitter;
 
-// Bytes of a request and of a stripe: a block lies on one drive and is moved whole where a call covers it.
+// Bytes of a request and of a stripe: a block lies on one drive and is moved whole if a call covers it.
 inline constexpr std::size_t kBlock = std::size_t{1} << 20;
 // Offsets, sizes and memory are multiples of it: what direct I/O asks of every drive that is sold today.
 inline constexpr std::size_t kPage = 4096;

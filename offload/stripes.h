@@ -6,7 +6,7 @@
 
 namespace strata::offload {
 
-// A run of bytes inside one block: where it lies in a drive's file, and how far behind the call's first byte.
+// A run of bytes inside one block: where it lies in a drive's file, and how far after the call's first byte.
 struct BlockRange {
   std::uint64_t file_offset = 0;
   std::uint64_t from_start = 0;

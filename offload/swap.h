@@ -36,7 +36,7 @@ class Swap {
   // has one. If the system refuses, plain ones are used and describe() says why; Error{usage} if forced.
   void register_memory(std::span<std::byte> staging);
 
-  // Block the caller until all is moved. Several threads at once, on ranges that do not meet where one writes. Throw
+  // Block the caller until all is moved. Several threads at once, on ranges that do not meet if one writes. Throw
   // Error{failed} naming file, offset and reason, Aborted soon after the abort token is set.
   void read(std::uint64_t offset, std::span<std::byte> to);
   void write(std::uint64_t offset, std::span<const std::byte> from);

@@ -14,7 +14,7 @@ namespace strata::text {
 struct DocumentPart {
   std::string name;  // of the input, for messages
   bool jsonl = false;
-  bool begins = false;       // plain text: a document begins here; else it goes on
+  bool begins = false;       // plain text: a document begins here; else it continues
   bool ends = false;         // plain text: and ends here
   std::uint64_t line = 1;    // JSONL: number of the first line, from 1,
   std::uint64_t offset = 0;  // and where it begins in the file
@@ -26,7 +26,7 @@ struct DocumentPart {
 // read.
 class DocumentReader {
  public:
-  // An input is JSONL where its name ends in .jsonl; "-", standard input, where stdin_jsonl says so.
+  // An input is JSONL if its name ends in .jsonl; "-", standard input, if stdin_jsonl says so.
   // cut: whether plain text may be cut at all.
   DocumentReader(std::vector<std::string> inputs, bool stdin_jsonl, bool cut, const Tokenizer& tokenizer);
   ~DocumentReader();

@@ -27,7 +27,7 @@ class ControlLine {
 
   // In a wait. Throws Aborted, with the first cause, once this rank or another has failed, died, or left.
   void poll();
-  // Beside the run: the same, but that others have left is no failure. Where nobody waits for them, they are through.
+  // Beside the run: the same, but that others have left is no failure. If nobody waits for them, they are through.
   void look_after();
   // Tells the others; returns at once.
   void report_failure(const std::string& cause, Exit code);

@@ -39,7 +39,7 @@ class NcclWatch {
   void add(NcclWatched& communicator);
   void remove(NcclWatched& communicator);
 
-  // Ends what all communicators have in flight; they are of no use afterwards. Returns when NCCL has let go of them,
+  // Ends what all communicators have in flight; they are of no use afterwards. Returns when NCCL has released them,
   // also if another thread began it. Any thread, once or more.
   void abort_all() noexcept;
 

@@ -116,7 +116,7 @@ constexpr double ExactSum::round() const {
   mantissa = chunk(top) << (64 - width) | chunk(top - 1) << (32 - width) | chunk(top - 2) >> width;
   bool below = (chunk(top - 2) & ((std::uint64_t{1} << width) - 1)) != 0;
   for (int i = top - 3; i >= 0 && !below; --i) below = chunk(i) != 0;
-  // Keep 53 bits, fewer where that would reach below 2^-1074: those are a double's bits as they are, and nothing lies
+  // Keep 53 bits, fewer if that would reach below 2^-1074: those are a double's bits as they are, and nothing lies
   // below. Else the leading bit adds one to the exponent's field, and so does a carry out of the rounding.
   std::uint64_t bits = 0;
   if (highest < 53) {

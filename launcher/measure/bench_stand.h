@@ -61,7 +61,7 @@ class Stand {
   std::size_t used_ = 0;
 };
 
-// y += x over arrays far larger than the caches: 12 bytes an element, GB/s.
+// y += x over arrays far larger than the caches: 12 bytes per element, GB/s.
 double triad_gb_per_s(int threads);
 
 // Throws Error{usage} if options.json is there and is not what a benchmark wrote. Before anything is measured.

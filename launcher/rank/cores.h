@@ -6,7 +6,7 @@
 namespace strata::launcher {
 
 // Binds this process to its share of the node's cores: rank `node_rank` of `node_size` gets a run of neighbouring
-// ones (so of one NUMA node where they fit), all of them where a rank is alone. Undoes mpirun's own binding, which
+// ones (so of one NUMA node if they fit), all of them if a rank is alone. Undoes mpirun's own binding, which
 // gives a rank of several threads one core. With more ranks than cores nothing is bound. Returns how many cores.
 struct CoreShare {
   int cores;

@@ -42,7 +42,7 @@ Manifest read_manifest(const std::filesystem::path& checkpoint);
 class CheckpointFolder {
  public:
   // Collective: rank 0 makes and locks the folder and removes what runs before left half written. Throws AgreedError
-  // {usage} where another run holds it.
+  // {usage} if another run holds it.
   CheckpointFolder(const std::filesystem::path& path, std::int64_t keep, FileSystem& system, comm::World& world,
                    Note note = {});
   ~CheckpointFolder();

@@ -10,7 +10,7 @@ namespace strata::runtime {
 
 // A file of a checkpoint, open for reading. Damage that was seen is told from what could not be looked at, which may be
 // whole: Error{corrupt} if the file is not there, is no regular file or ends too soon; Error{failed} with the system's
-// reason and what to do about it for everything else (no right to it, too many open files, a drive that fails).
+// reason and what to do about it for everything else (no permission, too many open files, a drive that fails).
 class ReadableFile {
  public:
   explicit ReadableFile(std::filesystem::path path);

@@ -39,7 +39,7 @@ std::string to_json(const TokenSidecar& sidecar);
 // file, offset, expected and found if it is empty, cut, or contradicts its sidecar.
 class TokenFile {
  public:
-  // vocab_size: of the model; it gives the width where neither header nor sidecar does, and every token must be below
+  // vocab_size: of the model; it gives the width if neither header nor sidecar does, and every token must be below
   // it. nullopt (for `inspect`): as the file says, 2 bytes if it does not, any token.
   TokenFile(std::filesystem::path path, std::optional<std::int64_t> vocab_size);
 

@@ -30,7 +30,7 @@ struct Capacity {
 // Reads the model's configuration and plans the step, for the device of recipe.device.seat. Workspaces are sized for
 // every core of the machine, so that the plan is the same however ranks share them. memory.order = auto becomes
 // the order that the simulator has as faster on a nominal machine of this kind, and that fits. Of an optimizer's state
-// on NVMe the first unit's is read ahead where host memory allows it and memory.prefetch is not 0. If the step does
+// on NVMe the first unit's is read ahead if host memory allows it and memory.prefetch is not 0. If the step does
 // not fit and parameters are sharded, the largest units are gathered part by part, as few of them as needed. Throws
 // Error{usage}, Error{corrupt}.
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train);

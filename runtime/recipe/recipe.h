@@ -50,12 +50,12 @@ struct StepRange {
 std::string steps_text(std::span<const StepRange> steps);
 
 // What a user asks for (docs/recipe.md): one member a key, with its default. Sizes are bytes, paths are resolved
-// against the recipe's folder (or the current one where `--set` gave them), data.* may be globs.
+// against the recipe's folder (or the current one if `--set` gave them), data.* may be globs.
 struct Recipe {
   struct Model {
     std::optional<std::filesystem::path> path;  // a Hugging Face directory
     std::optional<std::string> preset;          // or a name of models/files/presets.h; exactly one of the two is set
-    Init init = Init::random;                   // `pretrained` unless said otherwise where path is set
+    Init init = Init::random;                   // `pretrained` unless said otherwise if path is set
     std::map<std::string, std::string> config;  // key of config.json (dots for nested ones) -> JSON text
   } model;
   struct Data {

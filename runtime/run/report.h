@@ -20,7 +20,7 @@ namespace strata::runtime {
 // A file that a report goes to. Every write is checked: a full disk is an Error{failed} naming the path.
 class ReportFile {
  public:
-  // What the file held before goes with the first write; of a report.jsonl that goes on, lines of steps up to
+  // What the file held before goes with the first write; of a report.jsonl that continues, lines of steps up to
   // `kept_step` stay. A new file that nothing was written to is removed again.
   explicit ReportFile(const std::filesystem::path& path, std::int64_t kept_step = 0);
   ~ReportFile();

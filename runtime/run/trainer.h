@@ -46,7 +46,7 @@ class Trainer {
   // Collective. note: as of first_weights().
   void load_initial_weights(
       int threads, const Note& note = [](const std::string&) {});
-  // Where the run stands, between two steps, without the tensors; and going on from there.
+  // Where the run stands, between two steps, without the tensors; and resuming from there.
   const Progress& progress() const { return progress_; }
   void restore(const Progress& progress);
 

@@ -58,7 +58,7 @@ class Pipeline final : public Tokenizer {
   std::vector<std::unique_ptr<Normalizer>> normalizers_;
   PreTokenizers pre_tokenizers_;
   std::unique_ptr<Model> model_;
-  std::optional<AddedTokenFinder> raw_, normalized_;  // those to find before, and behind, normalizing
+  std::optional<AddedTokenFinder> raw_, normalized_;  // those to find before, and after, normalizing
   Surroundings surroundings_;
   std::vector<std::unique_ptr<Decoder>> decoders_;
   bool has_decoder_ = false;

@@ -44,7 +44,7 @@ class Regex {
   // A pattern of the program's own, in PCRE2's syntax.
   explicit Regex(std::string_view pattern);
 
-  // The first match in `text` (valid UTF-8) at or behind `from`. Throws Error{failed} if PCRE2 gives up.
+  // The first match in `text` (valid UTF-8) at or after `from`. Throws Error{failed} if PCRE2 gives up.
   bool find(std::string_view text, std::size_t from, RegexMatcher& matcher, Match& match) const;
 
  private:
