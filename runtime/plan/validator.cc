@@ -309,16 +309,18 @@ class Sweep {
                        piece.buffer == kNone ? "" : plan_.buffers[index(piece.buffer)].name);
   }
 
-  // From where the task has copied: sources and targets come in pairs.
+  // From where the task has copied.
   void note_copies(int number) {
     const int t = of_run_[index(number)].task;
     const Task& task = plan_.tasks[index(t)];
-    for (std::size_t i = 0; i + 1 < task.uses.size(); ++i) {
-      const Use &from = task.uses[i], &to = task.uses[i + 1];
-      if (from.role != Role::source || to.role != Role::target || from.own || to.own) continue;
+    for (std::size_t i = 0; i < task.uses.size(); ++i) {
+      const Use& to = task.uses[i];
+      if (to.copies < 0) continue;
+      const Use& from = task.uses[index(to.copies)];
+      if (from.own || to.own) continue;
       const Buffer &source = plan_.buffers[index(from.buffer)], &target = plan_.buffers[index(to.buffer)];
       const std::size_t there = touched_by(from, source).begin, here = touched_by(to, target).begin;
-      const auto [first, last] = uses_[index(first_use_[index(t)]) + i + 1].pieces;
+      const auto [first, last] = uses_[index(first_use_[index(t)]) + i].pieces;
       for (int p = first; p < last; ++p) {
         const std::size_t begin = pieces_.begin_of(target.tier, p), bytes = pieces_.bytes_of(target.tier, p);
         const Origin origin = root_of({from.buffer, number, step_, there + begin - here}, bytes, to.buffer);
