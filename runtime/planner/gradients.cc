@@ -199,12 +199,12 @@ void Gradients::reduce(const Produced& p) {
   if (sum.window < 0)
     sum.window = d_.add_buffer(name_of(owner), Kind::gradients, Tier::device, sum_bytes(owner), false);
   ReduceGradient{.which = p.which,
-         .micro_batch = p.micro_batch,
-         .range = p.range,
-         .shared = p.shared,
-         .first = d_.plan.fast || p.micro_batch == 0,
-         .gradients = p.gradients,
-         .sum = {.buffer = sum.window, .starts = starts}}
+                 .micro_batch = p.micro_batch,
+                 .range = p.range,
+                 .shared = p.shared,
+                 .first = d_.plan.fast || p.micro_batch == 0,
+                 .gradients = p.gradients,
+                 .sum = {.buffer = sum.window, .starts = starts}}
       .add(d_);
 }
 

@@ -46,7 +46,7 @@ void Loss::add(Draft& draft) const {
   Draft::use_if_any(task, residual, Role::residual, Access::write);
   Draft::use_if_any(task, gradients, Role::gradients, Access::write);
   Draft::use_if_any(task, shared_gradients, Role::shared_gradients, Access::write);
-  UnitCall::set_work(task, unit.loss_work(learns));
+  UnitCall::set_work(draft, task, unit.loss_work(learns));
 }
 
 void Loss::run(Site& site, const Task& task, Lane& lane) {
@@ -77,7 +77,7 @@ void TiledLoss::add(Draft& draft) const {
   if (step == models::LossStep::finish) Draft::use(task, draft.plan.control.losses, Role::losses, Access::update);
   Draft::use_if_any(task, residual, Role::residual, Access::write);
   Draft::use_if_any(task, gradients, shared ? Role::shared_gradients : Role::gradients, Access::write);
-  UnitCall::set_work(task, draft.model.loss_unit().step_work(step, task.end - task.begin));
+  UnitCall::set_work(draft, task, draft.model.loss_unit().step_work(step, task.end - task.begin));
 }
 
 }  // namespace strata::runtime

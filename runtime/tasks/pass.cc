@@ -43,9 +43,11 @@ Task& UnitCall::add(Draft& draft, TaskKind kind) const {
   return task;
 }
 
-void UnitCall::set_work(Task& task, const models::Work& work) {
+void UnitCall::set_work(const Draft& draft, Task& task, const models::Work& work) {
+  const PlanRequest& r = draft.request;
+  const auto seq = static_cast<double>(r.shape.seq);
   task.cost.flops = work.flops;
-  task.cost.attention_flops = work.attention_flops;
+  task.cost.attention_flops = work.attention_flops * (r.mean_squares > 0 ? r.mean_squares / (seq * seq) : 1);
   task.cost.bytes = work.bytes;
 }
 
@@ -53,8 +55,10 @@ models::Context UnitCall::context(const Site& site, const Task& task) {
   const ControlBuffers& control = site.plan.control;
   const std::size_t tokens = site.plan.tokens;
   models::Context c{};
-  const auto* base = site.at<std::uint32_t>(control.batch) + index(task.micro_batch) * 3 * tokens;
-  c.batch = {base, reinterpret_cast<const std::int32_t*>(base + tokens), base + 2 * tokens};
+  const auto* base = reinterpret_cast<const std::uint32_t*>(
+      site.at<std::byte>(control.batch) + index(task.micro_batch) * tokens * models::Batch::kBytesPerToken);
+  c.batch = {base, reinterpret_cast<const std::int32_t*>(base + tokens), base + 2 * tokens,
+             reinterpret_cast<const device::RowRange*>(base + 3 * tokens)};
   c.micro_batch = static_cast<std::uint64_t>(task.micro_batch) * index(site.plan.ranks) + index(site.rank);
   c.scalars = &site.at<StepState>(control.state)->scalars;
   if (control.constants >= 0) c.constants = site.at<std::byte>(control.constants);
@@ -112,7 +116,7 @@ void Forward::add(Draft& draft) const {
   Draft::use_if_any(task, cache, Role::cache, Access::update);
   Draft::use_if_any(task, y, Role::y);
   Draft::use(task, draft.plan.control.losses, Role::losses, Access::update);
-  UnitCall::set_work(task, unit.work(models::Pass::forward, {task.begin, task.end}));
+  UnitCall::set_work(draft, task, unit.work(models::Pass::forward, {task.begin, task.end}));
 }
 
 void Forward::run(Site& site, const Task& task, Lane& lane) {
@@ -139,7 +143,7 @@ void Backward::add(Draft& draft) const {
   Draft::use(task, residual, Role::residual, Access::update);
   Draft::use(task, gradients, Role::gradients, Access::write);
   Draft::use_if_any(task, shared_gradients, Role::shared_gradients, Access::write);
-  UnitCall::set_work(task, unit.work(models::Pass::backward, {task.begin, task.end}));
+  UnitCall::set_work(draft, task, unit.work(models::Pass::backward, {task.begin, task.end}));
 }
 
 void Backward::run(Site& site, const Task& task, Lane& lane) {

@@ -19,7 +19,7 @@ struct UnitCall {
   Task& add(Draft& draft, TaskKind kind) const;
   // The batch, scalars and constants; what the unit says that it costs.
   static void use_control(const Draft& draft, Task& task);
-  static void set_work(Task& task, const models::Work& work);
+  static void set_work(const Draft& draft, Task& task, const models::Work& work);
   // As the unit sees them.
   static models::Context context(const Site& site, const Task& task);
   static device::ConstView input(const Site& site, const Task& task);
