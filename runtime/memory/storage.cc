@@ -89,19 +89,19 @@ bool Storage::has_state(StateKind kind) const {
 }
 
 // Of the bytes [begin, begin + bytes) that are held, as many from the first one on as lie in one piece.
-Storage::Extent Storage::extent_of(std::size_t unit, StateKind kind, std::size_t begin, std::size_t bytes) const {
+Storage::Place Storage::place_of_state(std::size_t unit, StateKind kind, std::size_t begin, std::size_t bytes) const {
   const Home& home = plan_.homes[unit];
-  const auto extent = [&](int buffer, std::size_t offset, std::size_t there) -> Extent {
+  const auto place = [&](int buffer, std::size_t offset, std::size_t there) -> Place {
     const Buffer& b = plan_.buffers[index(buffer)];
     STRATA_CHECK_LE(offset + there, b.bytes);
     return {b.tier, b.offset + offset, there};
   };
-  if (kind == StateKind::parameters) return extent(home.parameters, begin, bytes);
+  if (kind == StateKind::parameters) return place(home.parameters, begin, bytes);
   const std::size_t part = held(unit, kind).begin;
   if (kind == StateKind::master) {
-    if (home.master >= 0) return extent(home.master, begin, bytes);
+    if (home.master >= 0) return place(home.master, begin, bytes);
     const std::size_t first = held(unit, StateKind::parameters).begin;  // fp32
-    return extent(home.parameters, (part - first) * sizeof(float) + begin, bytes);
+    return place(home.parameters, (part - first) * sizeof(float) + begin, bytes);
   }
   const UnitLayout& u = plan_.layout.units[unit];
   for (std::size_t chunk = 0;; ++chunk) {
@@ -109,45 +109,45 @@ Storage::Extent Storage::extent_of(std::size_t unit, StateKind kind, std::size_t
     const std::size_t from = chunk * home.chunk, to = std::min(from + home.chunk, plan_.part_size(unit));
     const std::size_t first = u.moment_bytes(part, part + from), last = u.moment_bytes(part, part + to);
     if (begin < last)
-      return extent(kind == StateKind::moment1 ? home.moment1 : home.moment2, home.slots[chunk] + begin - first,
-                    std::min(bytes, last - begin));
+      return place(kind == StateKind::moment1 ? home.moment1 : home.moment2, home.slots[chunk] + begin - first,
+                   std::min(bytes, last - begin));
   }
 }
 
 void Storage::read_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<std::byte> out) const {
   while (!out.empty()) {
-    const Extent e = extent_of(unit, kind, begin, out.size());
-    if (e.tier == Tier::nvme) {
-      const std::size_t before = e.offset % device::kBufferAlignment;  // direct I/O wants whole pages
-      const device::Arena pages(aligned(before + e.bytes));
-      swap_->read(e.offset - before, {pages.data(), pages.size()});
-      std::memcpy(out.data(), pages.at(before), e.bytes);
+    const Place p = place_of_state(unit, kind, begin, out.size());
+    if (p.tier == Tier::nvme) {
+      const std::size_t before = p.offset % device::kBufferAlignment;  // direct I/O wants whole pages
+      const device::Arena pages(aligned(before + p.bytes));
+      swap_->read(p.offset - before, {pages.data(), pages.size()});
+      std::memcpy(out.data(), pages.at(before), p.bytes);
     } else {
-      arenas_[index(e.tier)].read(e.offset, out.first(e.bytes));
+      arenas_[index(p.tier)].read(p.offset, out.first(p.bytes));
     }
-    out = out.subspan(e.bytes);
-    begin += e.bytes;
+    out = out.subspan(p.bytes);
+    begin += p.bytes;
   }
 }
 
 void Storage::write_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<const std::byte> in) {
   while (!in.empty()) {
-    const Extent e = extent_of(unit, kind, begin, in.size());
-    if (e.tier == Tier::nvme) {
-      const std::size_t before = e.offset % device::kBufferAlignment;
-      const device::Arena pages(aligned(before + e.bytes));
+    const Place p = place_of_state(unit, kind, begin, in.size());
+    if (p.tier == Tier::nvme) {
+      const std::size_t before = p.offset % device::kBufferAlignment;
+      const device::Arena pages(aligned(before + p.bytes));
       std::unique_lock<std::mutex> lock;
-      if (pages.size() != e.bytes) {  // neighbours on its pages stay as they are
+      if (pages.size() != p.bytes) {  // neighbours on its pages stay as they are
         lock = std::unique_lock(pages_);
-        swap_->read(e.offset - before, {pages.data(), pages.size()});
+        swap_->read(p.offset - before, {pages.data(), pages.size()});
       }
-      std::memcpy(pages.at(before), in.data(), e.bytes);
-      swap_->write(e.offset - before, {pages.data(), pages.size()});
+      std::memcpy(pages.at(before), in.data(), p.bytes);
+      swap_->write(p.offset - before, {pages.data(), pages.size()});
     } else {
-      arenas_[index(e.tier)].write(e.offset, in.first(e.bytes));
+      arenas_[index(p.tier)].write(p.offset, in.first(p.bytes));
     }
-    in = in.subspan(e.bytes);
-    begin += e.bytes;
+    in = in.subspan(p.bytes);
+    begin += p.bytes;
   }
 }
 

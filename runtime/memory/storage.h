@@ -46,11 +46,11 @@ class Storage {
 
  private:
   // Bytes of state that lie in one piece: where.
-  struct Extent {
+  struct Place {
     Tier tier;
     std::size_t offset, bytes;
   };
-  Extent extent_of(std::size_t unit, StateKind kind, std::size_t begin, std::size_t bytes) const;
+  Place place_of_state(std::size_t unit, StateKind kind, std::size_t begin, std::size_t bytes) const;
 
   const StepPlan& plan_;
   int rank_;

@@ -67,28 +67,27 @@ int Gradients::make_home(const Owner& owner) {
 }
 
 int Gradients::add(const UnitPart& which, const ElementRange& range, int micro_batch) {
-  return add({which, range, micro_batch, whole_[at(which.unit)], false});
+  return add({which, micro_batch, range, false, whole_[at(which.unit)]});
 }
 
 int Gradients::add_shared(const UnitPart& which, const ElementRange& range, int micro_batch) {
-  return add({which, range, micro_batch, -1, true});
+  return add({which, micro_batch, range, true, -1});
 }
 
-int Gradients::add(Produced p) {
-  if (p.gradients < 0 && !has_sums_) p.gradients = sum_of(p.owner()).window;
-  if (p.gradients < 0) {
-    const std::string& unit = d_.unit(p.which.unit).name();
-    p.gradients =
-        d_.add_buffer(p.shared ? "gradients of what is shared by " + unit : d_.text_of("gradients of", p.which),
-                      Kind::gradients, Tier::device, p.range.size() * d_.element, false);
+int Gradients::add(CallGradient g) {
+  if (g.buffer < 0 && !has_sums_) g.buffer = sum_of({g.which.unit, g.shared}).window;
+  if (g.buffer < 0) {
+    const std::string& unit = d_.unit(g.which.unit).name();
+    g.buffer = d_.add_buffer(g.shared ? "gradients of what is shared by " + unit : d_.text_of("gradients of", g.which),
+                             Kind::gradients, Tier::device, g.range.size() * d_.element, false);
   }
-  produced_.push_back(p);
-  return p.gradients;
+  produced_.push_back({g});
+  return g.buffer;
 }
 
 void Gradients::before_call(int unit) {
   // A gradient buffer that lives from step to step is emptied before the next micro-batch writes it.
-  const auto in_it = [&](const Produced& p) { return p.gradients == whole_[at(unit)]; };
+  const auto in_it = [&](const Produced& p) { return p.gradient.buffer == whole_[at(unit)]; };
   if (std::any_of(pending_.begin(), pending_.end(), in_it)) reduce_pending();
   if (!away() || !has_sums_) return;
   open({unit});
@@ -112,7 +111,7 @@ void Gradients::reduce_pending() {
       reduce(p);
     } else {
       Sum& sum = sum_of(p.owner());
-      sum.window = p.gradients;
+      sum.window = p.gradient.buffer;
       sum.newest = 0;
       open_.push_back(p.owner());
     }
@@ -162,30 +161,17 @@ int Gradients::brought(const Owner& owner, int holder) {
 }
 
 bool Gradients::accumulate(const Produced& p) {
+  const CallGradient& g = p.gradient;
   auto& locals = local_sums_[index(p.owner())];
-  const auto place = at(p.which.part + 1);
+  const auto place = at(g.which.part + 1);
   if (locals.size() <= place) locals.resize(place + 1, -1);
-  int& local = locals[place];
-  const bool starts = local < 0;
-  if (starts)
-    local =
-        d_.add_buffer(d_.text_of("local sum of", p.which), Kind::gradients, Tier::device, p.range.size() * 4, false);
-  Accumulate{.which = p.which,
-             .micro_batch = p.micro_batch,
-             .range = p.range,
-             .shared = p.shared,
-             .gradients = p.gradients,
-             .sum = {.buffer = local, .starts = starts}}
-      .add(d_);
-  const bool last = p.micro_batch == d_.request.accumulation - 1;
-  if (last)
-    Round{.which = p.which,
-          .range = p.range,
-          .shared = p.shared,
-          .starts = starts,
-          .sum = local,
-          .gradients = p.gradients}
-        .add(d_);
+  Written sum{locals[place], locals[place] < 0};
+  if (sum.starts)
+    sum.buffer = locals[place] =
+        d_.add_buffer(d_.text_of("local sum of", g.which), Kind::gradients, Tier::device, g.range.size() * 4, false);
+  Accumulate{.gradient = g, .sum = sum}.add(d_);
+  const bool last = g.micro_batch == d_.request.accumulation - 1;
+  if (last) Round{.gradient = g, .sum = sum}.add(d_);
   return last;
 }
 
@@ -195,16 +181,12 @@ void Gradients::reduce(const Produced& p) {
   Sum& sum = sum_of(owner);
   if (d_.plan.fast && !accumulate(p)) return;
   const bool starts = sum.newest < 0;
-  sum.newest = p.micro_batch;
+  sum.newest = p.gradient.micro_batch;
   if (sum.window < 0)
     sum.window = d_.add_buffer(name_of(owner), Kind::gradients, Tier::device, sum_bytes(owner), false);
-  ReduceGradient{.which = p.which,
-                 .micro_batch = p.micro_batch,
-                 .range = p.range,
-                 .shared = p.shared,
-                 .first = d_.plan.fast || p.micro_batch == 0,
-                 .gradients = p.gradients,
-                 .sum = {.buffer = sum.window, .starts = starts}}
+  ReduceGradient{.gradient = p.gradient,
+                 .sum = {.buffer = sum.window, .starts = starts},
+                 .first = d_.plan.fast || p.gradient.micro_batch == 0}
       .add(d_);
 }
 

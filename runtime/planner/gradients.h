@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "runtime/plan/draft.h"
-#include "runtime/tasks/complete_gradient.h"
+#include "runtime/tasks/gradient.h"
 
 namespace strata::runtime {
 
@@ -38,12 +38,10 @@ class Gradients {
     bool operator==(const Owner&) const = default;
   };
   struct Produced {
-    UnitPart which;
-    ElementRange range;
-    int micro_batch, gradients;
-    bool shared, last = false;  // last: of its unit's visits for now
+    CallGradient gradient;
+    bool last = false;  // of its unit's visits for now
 
-    Owner owner() const { return {which.unit, shared}; }
+    Owner owner() const { return {gradient.which.unit, gradient.shared}; }
   };
   // An accumulated gradient: the sum, or the rounded gradient itself.
   struct Sum {
@@ -62,7 +60,7 @@ class Gradients {
   // Elements of the shared range that a rank owns, at most.
   std::size_t shared_part(int unit) const;
   std::string name_of(const Owner& owner) const;
-  int add(Produced produced);
+  int add(CallGradient gradient);
   int make_home(const Owner& owner);
   void open(const Owner& owner);
   void close(const Owner& owner);

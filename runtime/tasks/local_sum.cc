@@ -7,21 +7,19 @@ namespace {
 
 using device::View;
 
-Role role_of_gradients(bool shared) {
-  return shared ? Role::shared_gradients : Role::gradients;
-}
-
-Task& add_task(Draft& draft, TaskKind kind, const UnitPart& which, int micro_batch, const ElementRange& range) {
-  Task& task = draft.add_task(kind, LaneId::reduce, which.unit, micro_batch);
-  task.part = which.part;
-  task.begin = range.begin;
-  task.end = range.end;
-  task.cost.bytes = static_cast<double>(range.size() * (draft.element + 8));
+Task& add_task(Draft& draft, TaskKind kind, const CallGradient& gradient, bool first) {
+  Task& task = draft.add_task(kind, LaneId::reduce, gradient.which.unit);
+  task.part = gradient.which.part;
+  task.begin = gradient.range.begin;
+  task.end = gradient.range.end;
+  task.shared = gradient.shared;
+  task.first = first;
+  task.cost.bytes = static_cast<double>(gradient.range.size() * (draft.element + 8));
   return task;
 }
 
 View gradients_of(const Site& site, const Task& task) {
-  return site.view(task, role_of_gradients(task.shared)).sub(0, task.end - task.begin);
+  return site.view(task, CallGradient::role_of(task.shared)).sub(0, task.end - task.begin);
 }
 View sum_of(const Site& site, const Task& task) {
   return site.view(task, Role::local_sum, device::DType::fp32).sub(0, task.end - task.begin);
@@ -30,10 +28,9 @@ View sum_of(const Site& site, const Task& task) {
 }  // namespace
 
 void Accumulate::add(Draft& draft) const {
-  Task& task = add_task(draft, TaskKind::accumulate, which, micro_batch, range);
-  task.shared = shared;
-  task.first = sum.starts;
-  Draft::use(task, gradients, role_of_gradients(shared), Access::read);
+  Task& task = add_task(draft, TaskKind::accumulate, gradient, sum.starts);
+  task.micro_batch = gradient.micro_batch;
+  Draft::use(task, gradient.buffer, gradient.role(), Access::read);
   Draft::use(task, sum, Role::local_sum);
 }
 
@@ -43,11 +40,9 @@ void Accumulate::run(Site& site, const Task& task, device::Lane& lane) {
 }
 
 void Round::add(Draft& draft) const {
-  Task& task = add_task(draft, TaskKind::round, which, -1, range);
-  task.shared = shared;
-  task.first = starts;
-  Draft::use(task, gradients, role_of_gradients(shared), Access::write);
-  Draft::use(task, sum, Role::local_sum, Access::read);
+  Task& task = add_task(draft, TaskKind::round, gradient, sum.starts);
+  Draft::use(task, gradient.buffer, gradient.role(), Access::write);
+  Draft::use(task, sum.buffer, Role::local_sum, Access::read);
 }
 
 void Round::run(Site& site, const Task& task, device::Lane& lane) {

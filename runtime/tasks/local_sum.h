@@ -1,6 +1,5 @@
 #pragma once
-#include "runtime/plan/draft.h"
-#include "runtime/tasks/site.h"
+#include "runtime/tasks/gradient.h"
 
 namespace strata::runtime {
 
@@ -9,11 +8,7 @@ namespace strata::runtime {
 
 // The gradient of one micro-batch onto the fp32 sum of those before.
 struct Accumulate {
-  UnitPart which;
-  int micro_batch;
-  ElementRange range;  // of the flat buffer in which the gradient's elements lie
-  bool shared;         // the gradient is of what the unit shares with another
-  int gradients;
+  CallGradient gradient;
   Written sum;
 
   void add(Draft& draft) const;
@@ -22,11 +17,8 @@ struct Accumulate {
 
 // The sum, rounded, into the buffer of the last micro-batch's gradient.
 struct Round {
-  UnitPart which;
-  ElementRange range;
-  bool shared;
-  bool starts;  // a sum of one micro-batch
-  int sum, gradients;
+  CallGradient gradient;
+  Written sum;
 
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);

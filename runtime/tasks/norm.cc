@@ -4,7 +4,7 @@
 #include "device/ops/consensus.h"
 #include "device/ops/gradient_sum.h"
 #include "runtime/plan/step_state.h"
-#include "runtime/tasks/complete_gradient.h"
+#include "runtime/tasks/gradient.h"
 
 namespace strata::runtime {
 

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/gradient_sum.h"
-#include "runtime/tasks/complete_gradient.h"
+#include "runtime/tasks/gradient.h"
 
 namespace strata::runtime {
 namespace {
@@ -21,6 +21,7 @@ std::size_t up(std::size_t n, std::size_t multiple) {
 
 void ReduceGradient::add(Draft& draft) const {
   const auto ranks = static_cast<std::size_t>(draft.request.ranks);
+  const auto& [which, micro_batch, range, shared, gradients] = gradient;
   Task& task = draft.add_task(TaskKind::reduce, LaneId::reduce, which.unit, micro_batch);
   task.part = which.part;
   task.begin = range.begin;
@@ -29,7 +30,7 @@ void ReduceGradient::add(Draft& draft) const {
   task.first = first;
   // Every rank's pieces of what this rank owns, onto its sum.
   task.cost.bytes = static_cast<double>(range.size() * draft.element + range.size() * 8 / ranks);
-  Draft::use(task, gradients, shared ? Role::shared_gradients : Role::gradients, Access::read);
+  Draft::use(task, gradients, gradient.role(), Access::read);
   if (!draft.single()) {
     // A part may lie in one rank's shard, which then receives it from everyone: it travels bit by bit, so that what
     // is received at once is no more than the part.
@@ -49,7 +50,7 @@ void ReduceGradient::run(Site& site, const Task& task, device::Lane& lane) {
   const StepPlan& plan = site.plan;
   const UnitLayout& holder = holder_of(site, task);
   const std::size_t shard = holder.shard, element = size_of(plan.dtype);
-  const std::byte* gradients = site.view(task, task.shared ? Role::shared_gradients : Role::gradients).data;
+  const std::byte* gradients = site.view(task, CallGradient::role_of(task.shared)).data;
   auto& pieces = site.received[static_cast<std::size_t>(&task - plan.tasks.data())];
   if (plan.ranks == 1) {
     pieces.assign(1, gradients);

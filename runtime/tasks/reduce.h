@@ -1,18 +1,13 @@
 #pragma once
-#include "runtime/plan/draft.h"
-#include "runtime/tasks/site.h"
+#include "runtime/tasks/gradient.h"
 
 namespace strata::runtime {
 
 // All-to-all of a gradient: every rank's pieces of what this rank owns, added onto its fp32 sum in rank order.
 struct ReduceGradient {
-  UnitPart which;
-  int micro_batch;
-  ElementRange range;  // of the flat buffer in which the gradient's elements lie: the unit's, or the holder's
-  bool shared;         // the gradient is of what the unit shares with another
-  bool first;          // nothing has been added to these elements of the sum
-  int gradients;
+  CallGradient gradient;
   Written sum;
+  bool first;  // nothing has been added to these elements of the sum
 
   // Adds the buffer that receives, too.
   void add(Draft& draft) const;

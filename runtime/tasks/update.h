@@ -1,7 +1,7 @@
 #pragma once
 #include <vector>
 
-#include "runtime/tasks/complete_gradient.h"
+#include "runtime/tasks/gradient.h"
 
 namespace strata::runtime {
 

@@ -5,6 +5,18 @@
 
 namespace strata::runtime {
 
+// The gradient of one micro-batch that a call wrote, in the compute dtype.
+struct CallGradient {
+  UnitPart which;
+  int micro_batch;
+  ElementRange range;  // of the flat buffer in which its elements lie: the unit's, or the holder's
+  bool shared;         // it is of what the unit shares with another
+  int buffer;
+
+  Role role() const { return role_of(shared); }
+  static Role role_of(bool shared) { return shared ? Role::shared_gradients : Role::gradients; }
+};
+
 // Elements of the rank's part of a unit's complete gradient: its fp32 sum; or, in a step of one micro-batch on one
 // rank, the rounded gradient itself, to which that of what another unit shares is added when it is read.
 struct GradientSource {

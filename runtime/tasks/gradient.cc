@@ -1,4 +1,4 @@
-#include "runtime/tasks/complete_gradient.h"
+#include "runtime/tasks/gradient.h"
 
 #include "base/error.h"
 
