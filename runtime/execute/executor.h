@@ -1,6 +1,7 @@
 #pragma once
 // runtime/execute/ runs a plan as it is: the Executor (here) issues the list, step after step, and takes no decision.
-// step_graph.h is the step as one CUDA graph, saver.h how a checkpoint reads what tasks are about to change.
+// lanes.h are the queues that it fills, task_table.h is what each task of the list runs (runtime/tasks/), step_graph.h
+// the step as one CUDA graph.
 
 #include <array>
 #include <cstdint>
