@@ -82,9 +82,10 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   const auto weights = runtime::weights_to_evaluate(job, world, threads, note);
   runtime::Evaluator evaluator(job, world, threads, *weights, runtime::agree_on_algorithms(job, world, note));
   Line line(speaks);
-  const runtime::Evaluation result = evaluator.run([&](std::uint64_t done, std::uint64_t all) {
+  const runtime::Evaluation result = *evaluator.run([&](std::uint64_t done, std::uint64_t all) {
     if (stop.requested()) fail(Exit::failed, "stopped on request after {} of {} micro-batches", done, all);
     line.show(done, all);
+    return true;
   });
   if (!speaks) return;
   say("weights read in {:.2f} s", evaluator.load_seconds());

@@ -13,6 +13,7 @@
 #include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "device/gpu.h"
+#include "launcher/evaluations.h"
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
 #include "launcher/printable.h"
@@ -149,16 +150,25 @@ AgreedError stop_here(const runtime::Trainer& trainer, Checkpoints& checkpoints)
 
 // Steps until the last one, or until something ends the run early: what that is.
 std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime::Job& job, Reports& reports,
-                                       const StopSignal& stop, Checkpoints& checkpoints, comm::World& world,
+                                       const StopSignal& stop, Checkpoints& checkpoints, Evaluations& evaluations,
+                                       comm::World& world,
                                        std::optional<runtime::TraceRecorder>& trace, runtime::Summary& summary) {
   std::vector<double> rates;
   std::optional<AgreedError> ended;
   std::int64_t steps = 0;
   if (stop_requested(stop, world)) ended = stop_here(trainer, checkpoints);
+  bool enough = false;
+  const auto evaluate = [&] {
+    const auto best = evaluations.run_due(trainer, reports.jsonl ? &*reports.jsonl : nullptr);
+    if (evaluations.stopped()) ended = stop_here(trainer, checkpoints);
+    enough = evaluations.out_of_patience();
+    if (enough || (best && job.recipe.checkpoint.keep_best)) checkpoints.save(trainer);
+  };
   std::optional<Progress> progress;
   if (world.rank() == 0) progress.emplace(job, stderr);
   try {
-    while (!trainer.done() && !ended) {
+    if (!ended) evaluate();
+    while (!trainer.done() && !ended && !enough) {
       ++steps;
       if (trace && trace->wants(trainer.steps_done() + 1)) trainer.executor().time_next_step();
       const runtime::StepReport report = trainer.step(stop.requested());
@@ -166,6 +176,8 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
       rates.push_back(static_cast<double>(report.tokens) / report.step_ms * 1e3);
       if (reports.jsonl) reports.jsonl->write(runtime::step_line(report));
       if (progress) progress->show(report);
+      evaluate();
+      if (ended) break;
       if (checkpoints.after(trainer) || (report.stop && !trainer.done())) ended = stop_here(trainer, checkpoints);
     }
   } catch (const AgreedError& error) {
@@ -231,12 +243,17 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     if (recipe.report.summary) reports.summary.emplace(*recipe.report.summary);
     if (recipe.report.trace) reports.trace.emplace(*recipe.report.trace);
   });
-  const std::optional<AgreedError> ended = train_steps(trainer, job, reports, stop, checkpoints, world, trace, summary);
+  Evaluations evaluations(job, world, trainer, stop);
+  const std::optional<AgreedError> ended =
+      train_steps(trainer, job, reports, stop, checkpoints, evaluations, world, trace, summary);
 
   runtime::Executor& executor = trainer.executor();
   summary.flops_per_token = job.model->flops_per_token(job.plan.tokens);
   summary.weights_hash = trainer.weights_hash();
   summary.measured = executor.measured_memory();
+  evaluations.add_to(summary.measured);
+  summary.best = trainer.progress().best;
+  summary.metric = recipe.evaluation.metric;
   summary.gpu_at_end = device::gpu_memory(job.plan.device);
   summary.peak_rss = numbers(world.exchange(std::to_string(peak_rss())));
   summary.spans.assign(executor.spans().begin(), executor.spans().end());

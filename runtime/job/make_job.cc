@@ -7,6 +7,8 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -75,6 +77,28 @@ PlanRequest request_of(const Recipe& recipe, const models::Model& model, const m
   return request;
 }
 
+// Of a training's evaluations: they run between its steps, in its memory.
+struct Evaluations {
+  std::unique_ptr<models::Model> model;
+  models::RunShape shape;
+
+  Evaluations(const Recipe& recipe, const models::Config& config) : shape(shape_of(recipe, Purpose::evaluate)) {
+    if (recipe.evaluation.asked()) model = models::make_model(config, shape);
+  }
+  StepPlan plan(const Recipe& recipe, const StepPlan& training) const {
+    PlanRequest request = request_of(recipe, *model, shape, training.ranks, false, training.tile_bytes);
+    request.beside = &training;
+    return make_plan(request);
+  }
+  // The training's plan takes the memory that both need.
+  void add_memory(const Recipe& recipe, StepPlan& training) const {
+    if (!model) return;
+    const StepPlan own = plan(recipe, training);
+    for (std::size_t tier = 0; tier < kTiers; ++tier)
+      training.memory[tier].peak = std::max(training.memory[tier].peak, own.memory[tier].peak);
+  }
+};
+
 // In vertical order a plan holds all its calls at once.
 constexpr std::int64_t kMostVerticalCalls = 1 << 13, kMostCallsOfRanks = 1 << 28;
 std::int64_t calls_of(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
@@ -142,6 +166,8 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
   const models::Config config = config_of(recipe.model);
   const models::RunShape shape = shape_of(recipe, purpose);
   Job job{recipe, ranks, models::make_model(config, shape), {}, config.to_json()};
+  std::optional<Evaluations> evaluations;
+  if (purpose == Purpose::train) evaluations.emplace(recipe, config);
   if (!plannable(recipe, job.model->units.size(), ranks, purpose))
     fail(
         Exit::usage,
@@ -155,9 +181,14 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
   const auto plan_of = [&](std::size_t tile_bytes) {
     const auto ordered = [&](bool vertical) {
       PlanRequest request = request_of(recipe, *job.model, shape, ranks, vertical, tile_bytes);
-      StepPlan plan = make_plan(request);
+      const auto make = [&] {
+        StepPlan plan = make_plan(request);
+        if (evaluations) evaluations->add_memory(recipe, plan);
+        return plan;
+      };
+      StepPlan plan = make();
       if (!std::exchange(request.read_ahead, false) || fits(plan, capacity)) return plan;
-      return make_plan(request);
+      return make();
     };
     StepPlan plan = ordered(recipe.memory.order == AccumulationOrder::vertical);
     if (recipe.memory.order != AccumulationOrder::automatic || plan.accumulation == 1) return plan;
@@ -168,14 +199,17 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
     return !fits(plan, capacity) || is_better(vertical, plan) ? vertical : plan;
   };
   job.plan = plan_of(0);
-  if (fits(job.plan, capacity) || !job.plan.sharded_parameters() ||
-      !plannable(recipe, parts_of(*job.model) / 4, ranks, purpose))
-    return job;
-  // The least that was found, if none fits: that is then what the step needs.
-  for (const std::size_t tile_bytes : tile_thresholds(*job.model, job.plan)) {
-    StepPlan tiled = plan_of(tile_bytes);
-    if (tiled.memory[0].peak < job.plan.memory[0].peak) job.plan = std::move(tiled);
-    if (fits(job.plan, capacity)) break;
+  if (!fits(job.plan, capacity) && job.plan.sharded_parameters() &&
+      plannable(recipe, parts_of(*job.model) / 4, ranks, purpose))
+    // The least that was found, if none fits: that is then what the step needs.
+    for (const std::size_t tile_bytes : tile_thresholds(*job.model, job.plan)) {
+      StepPlan tiled = plan_of(tile_bytes);
+      if (tiled.memory[0].peak < job.plan.memory[0].peak) job.plan = std::move(tiled);
+      if (fits(job.plan, capacity)) break;
+    }
+  if (evaluations && evaluations->model) {
+    StepPlan plan = evaluations->plan(recipe, job.plan);
+    job.evaluation = std::make_unique<Job>(Job{recipe, ranks, std::move(evaluations->model), std::move(plan), job.config});
   }
   return job;
 }

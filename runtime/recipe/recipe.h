@@ -119,7 +119,20 @@ struct Recipe {
     std::optional<std::filesystem::path> dir;
     std::int64_t every = 0, keep = 2, stop_after = 0;
     std::string resume = "auto";  // or "none", or a checkpoint's path
+    bool keep_best = false;       // by evaluation.metric
   } checkpoint;
+  // On data.validation, while training.
+  struct Evaluation {
+    std::int64_t every = 0;  // steps; 0: never
+    bool at_start = false;
+    std::optional<std::int64_t> max_sequences;  // all where not set
+    std::string metric = "eval_loss";
+    std::optional<bool> greater_is_better;  // as the metric has it where not set
+    std::int64_t patience = 0;              // evaluations without a better one; 0: any number
+    std::optional<std::filesystem::path> prompts;
+
+    bool asked() const { return every > 0 || at_start; }
+  } evaluation;
   struct Report {
     std::optional<std::filesystem::path> jsonl, summary, trace;
     std::vector<StepRange> trace_steps;  // rising, apart; empty: the last one

@@ -45,6 +45,7 @@ class Trainer {
   // Where the run stands, between two steps, without the tensors; and going on from there.
   const Progress& progress() const { return progress_; }
   void restore(const Progress& progress);
+  void set_best(const Best& best) { progress_.best = best; }
 
   std::int64_t steps_done() const { return progress_.step; }
   bool done() const { return progress_.step >= job_.recipe.training.max_steps.value_or(0); }
