@@ -118,7 +118,7 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
   device::ExactSum mine{};
   for (std::uint64_t round = 0; round < rounds(); ++round) {
     // Behind the last micro-batch a rank still takes part in the gathers, on labels that do not count.
-    data_.fill(round * ranks + rank, batch.tokens, batch.labels, batch.positions);
+    data_.fill(round * ranks + rank, batch.tokens, batch.labels, batch.positions, batch.documents);
     (void)executor_->step({}, false);
     mine.merge(executor_->loss_sum());
     if (after_round(round + 1, rounds())) continue;
