@@ -26,7 +26,7 @@ bool Evaluations::run_due(runtime::Trainer& trainer, runtime::ReportFile* jsonl)
   const auto report = evaluation_->run([&](std::uint64_t done, std::uint64_t all) { return after_round(step, done, all); });
   stopped_ = !report;
   if (!report) return false;
-  if (jsonl) jsonl->write(runtime::evaluation_line(*report));
+  if (jsonl) jsonl->write(runtime::evaluation_lines(*report));
   if (world_.rank() == 0) {
     const runtime::Evaluation& result = report->result;
     const runtime::Best& best = *trainer.progress().best;
@@ -54,10 +54,18 @@ bool Evaluations::after_round(std::int64_t step, std::uint64_t done, std::uint64
   return std::all_of(asked.begin(), asked.end(), [](const std::string& text) { return text.empty(); });
 }
 
-void Evaluations::add_to(runtime::Memory& measured) const {
-  if (!evaluation_) return;
-  for (std::size_t tier = 0; tier < measured.size(); ++tier)
-    measured[tier].peak = std::max(measured[tier].peak, evaluation_->measured_memory()[tier].peak);
+runtime::Memory Evaluations::measured_with(runtime::Memory training) const {
+  if (!evaluation_) return training;
+  const runtime::Memory own = evaluation_->measured_memory();
+  for (std::size_t tier = 0; tier < own.size(); ++tier) training[tier].peak = std::max(training[tier].peak, own[tier].peak);
+  return training;
+}
+
+comm::CommBytes Evaluations::without(comm::CommBytes sent) const {
+  if (!evaluation_) return sent;
+  const comm::CommBytes& own = evaluation_->comm_bytes();
+  return {sent.all_gather - own.all_gather, sent.all_to_all - own.all_to_all, sent.broadcast - own.broadcast,
+          sent.consensus - own.consensus};
 }
 
 }  // namespace strata::launcher

@@ -24,8 +24,9 @@ class Evaluations {
   bool stopped() const { return stopped_; }
   bool out_of_patience() const { return evaluation_ && evaluation_->out_of_patience(); }
 
-  // To what the run measured, what evaluations did.
-  void add_to(runtime::Memory& measured) const;
+  // What the whole run took at most, of what its steps did; what its steps sent, of what the whole run did.
+  runtime::Memory measured_with(runtime::Memory training) const;
+  comm::CommBytes without(comm::CommBytes sent) const;
 
  private:
   bool after_round(std::int64_t step, std::uint64_t done, std::uint64_t all);

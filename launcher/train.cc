@@ -186,7 +186,7 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   checkpoints.finish();
   summary.tokens_per_s = median_tokens_per_s(std::move(rates));
   trainer.executor().drain();
-  summary.comm_bytes = trainer.executor().comm_bytes().per_step(steps);
+  summary.comm_bytes = evaluations.without(trainer.executor().comm_bytes()).per_step(steps);
   summary.io_bytes = trainer.executor().io_bytes().per_step(steps);
   summary.steps = trainer.steps_done();
   summary.tokens = trainer.progress().tokens;
@@ -250,8 +250,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   runtime::Executor& executor = trainer.executor();
   summary.flops_per_token = job.model->flops_per_token(job.plan.tokens);
   summary.weights_hash = trainer.weights_hash();
-  summary.measured = executor.measured_memory();
-  evaluations.add_to(summary.measured);
+  summary.measured = evaluations.measured_with(executor.measured_memory());
   summary.best = trainer.progress().best;
   summary.metric = recipe.evaluation.metric;
   summary.gpu_at_end = device::gpu_memory(job.plan.device);

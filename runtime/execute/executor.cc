@@ -166,10 +166,19 @@ Executor::~Executor() {
 
 void Executor::refill() {
   const ControlBuffers buffers(plan_);
-  if (buffers.constants < 0) return;
-  std::vector<std::byte> constants(model_.constants_bytes);
-  model_.fill_constants(constants.data());
-  storage_.write(buffers.constants, constants);
+  if (buffers.constants >= 0) {
+    std::vector<std::byte> constants(model_.constants_bytes);
+    model_.fill_constants(constants.data());
+    storage_.write(buffers.constants, constants);
+  }
+  // Caches of nothing yet.
+  std::vector<std::byte> zeros;
+  for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
+    const Buffer& buffer = plan_.buffers[b];
+    if (!buffer.filled || buffer.kind != Kind::activations) continue;
+    zeros.resize(std::max(zeros.size(), buffer.bytes));
+    storage_.write(static_cast<int>(b), std::span(zeros).first(buffer.bytes));
+  }
 }
 
 device::StepResult Executor::step(const device::StepScalars& scalars, bool stop_requested) {

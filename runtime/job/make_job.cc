@@ -77,14 +77,13 @@ PlanRequest request_of(const Recipe& recipe, const models::Model& model, const m
   return request;
 }
 
-// Of a training's evaluations: they run between its steps, in its memory.
-struct Evaluations {
+// What runs between a training's steps, in its memory: an evaluation, or answers to prompts.
+struct Beside {
   std::unique_ptr<models::Model> model;
   models::RunShape shape;
 
-  Evaluations(const Recipe& recipe, const models::Config& config) : shape(shape_of(recipe, Purpose::evaluate)) {
-    if (recipe.evaluation.asked()) model = models::make_model(config, shape);
-  }
+  Beside(const Recipe& recipe, const models::Config& config, Purpose purpose)
+      : model(models::make_model(config, shape_of(recipe, purpose))), shape(shape_of(recipe, purpose)) {}
   StepPlan plan(const Recipe& recipe, const StepPlan& training) const {
     PlanRequest request = request_of(recipe, *model, shape, training.ranks, false, training.tile_bytes);
     request.beside = &training;
@@ -92,10 +91,14 @@ struct Evaluations {
   }
   // The training's plan takes the memory that both need.
   void add_memory(const Recipe& recipe, StepPlan& training) const {
-    if (!model) return;
     const StepPlan own = plan(recipe, training);
     for (std::size_t tier = 0; tier < kTiers; ++tier)
       training.memory[tier].peak = std::max(training.memory[tier].peak, own.memory[tier].peak);
+  }
+  std::unique_ptr<Job> job(const Job& training) && {
+    StepPlan own = plan(training.recipe, training.plan);
+    return std::make_unique<Job>(
+        Job{training.recipe, training.ranks, std::move(model), std::move(own), training.config});
   }
 };
 
@@ -166,8 +169,11 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
   const models::Config config = config_of(recipe.model);
   const models::RunShape shape = shape_of(recipe, purpose);
   Job job{recipe, ranks, models::make_model(config, shape), {}, config.to_json()};
-  std::optional<Evaluations> evaluations;
-  if (purpose == Purpose::train) evaluations.emplace(recipe, config);
+  std::optional<Beside> evaluation, generation;
+  if (purpose == Purpose::train && recipe.evaluation.asked()) {
+    evaluation.emplace(recipe, config, Purpose::evaluate);
+    if (recipe.evaluation.prompts) generation.emplace(recipe, config, Purpose::generate);
+  }
   if (!plannable(recipe, job.model->units.size(), ranks, purpose))
     fail(
         Exit::usage,
@@ -183,7 +189,8 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
       PlanRequest request = request_of(recipe, *job.model, shape, ranks, vertical, tile_bytes);
       const auto make = [&] {
         StepPlan plan = make_plan(request);
-        if (evaluations) evaluations->add_memory(recipe, plan);
+        for (const auto* beside : {&evaluation, &generation})
+          if (*beside) (*beside)->add_memory(recipe, plan);
         return plan;
       };
       StepPlan plan = make();
@@ -207,10 +214,8 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
       if (tiled.memory[0].peak < job.plan.memory[0].peak) job.plan = std::move(tiled);
       if (fits(job.plan, capacity)) break;
     }
-  if (evaluations && evaluations->model) {
-    StepPlan plan = evaluations->plan(recipe, job.plan);
-    job.evaluation = std::make_unique<Job>(Job{recipe, ranks, std::move(evaluations->model), std::move(plan), job.config});
-  }
+  if (evaluation) job.evaluation = std::move(*evaluation).job(job);
+  if (generation) job.generation = std::move(*generation).job(job);
   return job;
 }
 

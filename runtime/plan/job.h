@@ -17,6 +17,8 @@ struct Job {
   std::string config;  // of the model, as JSON with its keys in byte order
   // Of a training that evaluates between steps: forwards alone, beside `plan` (PlanRequest::beside); else null.
   std::unique_ptr<Job> evaluation = {};
+  // The same of generation, if evaluations answer prompts.
+  std::unique_ptr<Job> generation = {};
 };
 
 }  // namespace strata::runtime

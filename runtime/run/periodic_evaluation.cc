@@ -2,26 +2,31 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
+#include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "runtime/run/report.h"
 
 namespace strata::runtime {
 
-std::string evaluation_line(const EvaluationReport& report) {
+std::string evaluation_lines(const EvaluationReport& report) {
   const Evaluation& e = report.result;
-  return fmt::format(
+  std::string lines = fmt::format(
       "{{\"step\":{},\"eval_loss\":{},\"eval_loss_hex\":\"{:a}\",\"eval_perplexity\":{},\"eval_tokens\":{},"
       "\"eval_sequences\":{},\"eval_tokens_per_s\":{:.1f},\"best\":{}}}\n",
       report.step, json_number(e.loss), e.loss, json_number(e.perplexity), e.labels, e.sequences, e.tokens_per_s,
       report.best);
+  for (const Answer& answer : report.answers) lines += answer_line(report.step, answer);
+  return lines;
 }
 
 PeriodicEvaluation::PeriodicEvaluation(const Job& job, comm::World& world, Trainer& trainer)
     : recipe_(job.recipe.evaluation),
       trainer_(trainer),
-      evaluator_(*job.evaluation, world, trainer.executor()) {}
+      evaluator_(*job.evaluation, world, trainer.executor()) {
+  if (job.generation) answers_.emplace(job, world, trainer.executor());
+}
 
 bool PeriodicEvaluation::due() const {
   const std::int64_t step = trainer_.steps_done();
@@ -35,9 +40,25 @@ bool PeriodicEvaluation::out_of_patience() const {
   return recipe_.patience > 0 && best && best->since >= recipe_.patience;
 }
 
+Memory PeriodicEvaluation::measured_memory() const {
+  Memory memory = evaluator_.executor().measured_memory();
+  if (answers_)
+    for (std::size_t tier = 0; tier < memory.size(); ++tier)
+      memory[tier].peak = std::max(memory[tier].peak, answers_->measured_memory()[tier].peak);
+  return memory;
+}
+
 std::optional<EvaluationReport> PeriodicEvaluation::run(const Evaluator::AfterRound& after_round) {
   trainer_.executor().drain();
+  const comm::CommBytes before = trainer_.executor().comm_bytes();
   const std::optional<Evaluation> result = evaluator_.run(after_round);
+  std::vector<Answer> answers;
+  if (result && answers_) answers = answers_->run();
+  const comm::CommBytes after = trainer_.executor().comm_bytes();
+  sent_.all_gather += after.all_gather - before.all_gather;
+  sent_.all_to_all += after.all_to_all - before.all_to_all;
+  sent_.broadcast += after.broadcast - before.broadcast;
+  sent_.consensus += after.consensus - before.consensus;
   if (!result) return std::nullopt;
   const std::int64_t step = trainer_.steps_done();
   const double value = result->loss;
@@ -46,7 +67,7 @@ std::optional<EvaluationReport> PeriodicEvaluation::run(const Evaluator::AfterRo
   const bool is_best = best.since < 0 || (greater ? value > best.value : value < best.value);
   best = is_best ? Best{step, value, 0, step} : Best{best.step, best.value, best.since + 1, step};
   trainer_.set_best(best);
-  return EvaluationReport{step, *result, is_best};
+  return EvaluationReport{step, *result, is_best, std::move(answers)};
 }
 
 }  // namespace strata::runtime

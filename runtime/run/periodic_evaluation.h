@@ -2,8 +2,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.h"
+#include "runtime/run/answers.h"
 #include "runtime/run/evaluator.h"
 #include "runtime/run/trainer.h"
 
@@ -13,10 +15,11 @@ namespace strata::runtime {
 struct EvaluationReport {
   std::int64_t step;
   Evaluation result;
-  bool best;  // the best one so far, by evaluation.metric
+  bool best;                    // the best one so far, by evaluation.metric
+  std::vector<Answer> answers;  // to evaluation.prompts
 };
-// A line of report.jsonl.
-std::string evaluation_line(const EvaluationReport& report);
+// Of report.jsonl: a line, and one for each answer.
+std::string evaluation_lines(const EvaluationReport& report);
 
 // Evaluates a training between its steps, as its recipe says (evaluation.*): over the weights where they are and in the
 // memory that a step leaves free, with the bits that `strata eval` has of a checkpoint of that step. Changes no bit of
@@ -34,12 +37,16 @@ class PeriodicEvaluation {
   // Whether evaluation.patience is used up: the run is to end here.
   bool out_of_patience() const;
 
-  const Memory& measured_memory() const { return evaluator_.executor().measured_memory(); }
+  // What evaluations took at most, and what they have sent to other ranks.
+  Memory measured_memory() const;
+  const comm::CommBytes& comm_bytes() const { return sent_; }
 
  private:
   const Recipe::Evaluation& recipe_;
   Trainer& trainer_;
   Evaluator evaluator_;
+  std::optional<Answers> answers_;
+  comm::CommBytes sent_{};
 };
 
 }  // namespace strata::runtime

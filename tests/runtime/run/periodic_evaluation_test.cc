@@ -171,7 +171,7 @@ TEST_F(PeriodicEvaluationTest, OneThatWasStoppedIsDueAgain) {
 }
 
 TEST_F(PeriodicEvaluationTest, ALineOfTheReport) {
-  const std::string line = evaluation_line({100, {2.5, 12.182493960703473, 4096, 4, 1234.56}, true});
+  const std::string line = evaluation_lines({100, {2.5, 12.182493960703473, 4096, 4, 1234.56}, true});
   EXPECT_EQ(line,
             "{\"step\":100,\"eval_loss\":2.5,\"eval_loss_hex\":\"0x1.4p+1\",\"eval_perplexity\":12.182493960703473,"
             "\"eval_tokens\":4096,\"eval_sequences\":4,\"eval_tokens_per_s\":1234.6,\"best\":true}\n");
