@@ -1,6 +1,7 @@
 #include "launcher/evaluations.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "launcher/printable.h"
 
@@ -19,19 +20,19 @@ Evaluations::Evaluations(const runtime::Job& job, comm::World& world, runtime::T
   if (job.evaluation) evaluation_.emplace(job, world, trainer);
 }
 
-bool Evaluations::run_due(runtime::Trainer& trainer, runtime::ReportFile* jsonl) {
+bool Evaluations::run_due(runtime::Trainer& trainer, runtime::RunReports* reports) {
   if (!evaluation_ || !evaluation_->due()) return false;
   began_ = said_ = std::chrono::steady_clock::now();
   const std::int64_t step = trainer.steps_done();
-  const auto report = evaluation_->run([&](std::uint64_t done, std::uint64_t all) { return after_round(step, done, all); });
+  const auto report =
+      evaluation_->run([&](std::uint64_t done, std::uint64_t all) { return after_round(step, done, all); });
   stopped_ = !report;
   if (!report) return false;
-  if (jsonl) jsonl->write(runtime::evaluation_lines(*report));
+  if (reports) reports->evaluation(*report);
   if (world_.rank() == 0) {
-    const runtime::Evaluation& result = report->result;
     const runtime::Best& best = *trainer.progress().best;
     say("evaluation after step {}: loss {:.4f}, perplexity {:.2f}, {} tokens, {:.0f} tokens/s; {}", report->step,
-        result.loss, result.perplexity, result.labels, result.tokens_per_s,
+        report->loss, std::exp(report->loss), report->tokens, report->tokens_per_s,
         report->best ? "the best so far" : fmt::format("the best is {:.4f} after step {}", best.value, best.step));
     if (evaluation_->out_of_patience())
       say("ends after step {}: {} evaluations in a row were no better than that after step {} (evaluation.patience)",
@@ -45,8 +46,8 @@ bool Evaluations::after_round(std::int64_t step, std::uint64_t done, std::uint64
   if (world_.rank() == 0 && done < all && now - said_ > kSay) {
     const std::chrono::duration<double> took = now - began_;
     said_ = now;
-    say("evaluation after step {}: {} of {} micro-batches, {:.0f} s left", step, done * static_cast<std::uint64_t>(world_.size()),
-        all * static_cast<std::uint64_t>(world_.size()),
+    say("evaluation after step {}: {} of {} micro-batches, {:.0f} s left", step,
+        done * static_cast<std::uint64_t>(world_.size()), all * static_cast<std::uint64_t>(world_.size()),
         took.count() / static_cast<double>(done) * static_cast<double>(all - done));
   }
   if (done % kLook != 0 || done == all) return true;
@@ -57,7 +58,8 @@ bool Evaluations::after_round(std::int64_t step, std::uint64_t done, std::uint64
 runtime::Memory Evaluations::measured_with(runtime::Memory training) const {
   if (!evaluation_) return training;
   const runtime::Memory own = evaluation_->measured_memory();
-  for (std::size_t tier = 0; tier < own.size(); ++tier) training[tier].peak = std::max(training[tier].peak, own[tier].peak);
+  for (std::size_t tier = 0; tier < own.size(); ++tier)
+    training[tier].peak = std::max(training[tier].peak, own[tier].peak);
   return training;
 }
 

@@ -6,7 +6,7 @@
 #include "comm/communicator.h"
 #include "launcher/rank/stop_signal.h"
 #include "runtime/run/periodic_evaluation.h"
-#include "runtime/run/report.h"
+#include "runtime/run/run_reports.h"
 
 namespace strata::launcher {
 
@@ -18,8 +18,8 @@ class Evaluations {
   // Collective.
   Evaluations(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const StopSignal& stop);
 
-  // Evaluates if it is due; true: it is the best one so far. `jsonl`: null but on rank 0. Collective.
-  bool run_due(runtime::Trainer& trainer, runtime::ReportFile* jsonl);
+  // Evaluates if it is due; true: it is the best one so far. `reports`: null but on rank 0. Collective.
+  bool run_due(runtime::Trainer& trainer, runtime::RunReports* reports);
   // The last one was stopped on request: it is due again when the run goes on.
   bool stopped() const { return stopped_; }
   bool out_of_patience() const { return evaluation_ && evaluation_->out_of_patience(); }

@@ -147,7 +147,8 @@ void Executor::prepare(const device::Optimizer& optimizer) {
   refill();
   if (is_gpu())
     for (const auto& unit : model_.units)
-      if (std::string text = unit->set_up(*queues_.lanes[index(LaneId::compute)]); !text.empty()) attention_ = std::move(text);
+      if (std::string text = unit->set_up(*queues_.lanes[index(LaneId::compute)]); !text.empty())
+        attention_ = std::move(text);
   if (StepGraph::possible(plan) && queues_.gather->can_be_recorded() && queues_.reduce->can_be_recorded())
     graph_.emplace(plan, queues_.lanes);
 }

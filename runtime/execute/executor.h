@@ -34,8 +34,8 @@ class Executor {
   // Proves the plan first (find_violation): one that does not hold ends the program.
   Executor(const StepPlan& plan, const models::Model& model, comm::World& world, const device::Optimizer& optimizer,
            int threads, const offload::IoOptions& io = {});
-  // Of a plan that was made beside another's (PlanRequest::beside): in that one's memory, lanes and communicators, while
-  // it is drained. The other executor outlives it.
+  // Of a plan that was made beside another's (PlanRequest::beside): in that one's memory, lanes and communicators,
+  // while it is drained. The other executor outlives it.
   Executor(const StepPlan& plan, const models::Model& model, Executor& other);
   ~Executor();
 

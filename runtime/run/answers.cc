@@ -1,7 +1,5 @@
 #include "runtime/run/answers.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -14,9 +12,7 @@
 #include "models/files/end_tokens.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/data/tokens.h"
-#include "runtime/recipe/value.h"
 #include "runtime/run/sampler.h"
-#include "text/unicode/utf8.h"
 
 namespace strata::runtime {
 namespace {
@@ -29,22 +25,13 @@ fs::path tokenizer_of(const Recipe& recipe, std::optional<fs::path>& folder) {
   if (folder) return *folder;
   for (const fs::path& file : expand_patterns(recipe.data.validation, "data.validation"))
     if (const auto sidecar = read_sidecar(file); sidecar && sidecar->tokenizer == "byte") return "byte";
-  fail(Exit::usage,
-       "evaluation.prompts needs a tokenizer, and the model comes with none: set model.path to a Hugging Face directory "
-       "that has one");
+  fail(
+      Exit::usage,
+      "evaluation.prompts needs a tokenizer, and the model comes with none: set model.path to a Hugging Face directory "
+      "that has one");
 }
 
 }  // namespace
-
-std::string answer_line(std::int64_t step, const Answer& answer) {
-  const auto utf8 = [](const std::string& text) {
-    std::string repaired;
-    text::append_repaired(text, repaired);
-    return json_string(repaired);
-  };
-  return fmt::format("{{\"step\":{},\"prompt\":{},\"completion\":{}}}\n", step, utf8(answer.prompt),
-                     utf8(answer.completion));
-}
 
 Answers::Answers(const Job& job, comm::World& world, Executor& training) : generator_(*job.generation, training) {
   const fs::path& path = *job.recipe.evaluation.prompts;
@@ -64,8 +51,8 @@ Answers::Answers(const Job& job, comm::World& world, Executor& training) : gener
       if (line.empty()) continue;
       std::vector<std::uint32_t> tokens = tokenizer_->encode(line, true);
       if (tokens.size() >= generator_.capacity())
-        fail(Exit::usage, "{}: line {} has {} tokens, and data.seq_len = {} leaves no room for an answer", path.string(),
-             number, tokens.size(), generator_.capacity());
+        fail(Exit::usage, "{}: line {} has {} tokens, and data.seq_len = {} leaves no room for an answer",
+             path.string(), number, tokens.size(), generator_.capacity());
       prompts_.push_back({std::move(line), std::move(tokens)});
     }
     if (prompts_.empty()) fail(Exit::usage, "evaluation.prompts: {} holds no prompt: one per line", path.string());

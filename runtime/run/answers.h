@@ -6,16 +6,10 @@
 
 #include "comm/communicator.h"
 #include "runtime/run/generator.h"
+#include "runtime/run/report.h"
 #include "text/tokenizer.h"
 
 namespace strata::runtime {
-
-// How a model goes on from a prompt.
-struct Answer {
-  std::string prompt, completion;
-};
-// A line of report.jsonl.
-std::string answer_line(std::int64_t step, const Answer& answer);
 
 // Answers to the prompts of evaluation.prompts, one per line of that file, with the weights that a training has between
 // two of its steps: the likeliest token each time, kAnswerTokens at most, up to the tokenizer's or the model's end of a

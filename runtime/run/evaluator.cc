@@ -132,7 +132,8 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
     throw AgreedError(Exit::failed,
                       "the loss on data.validation is not finite: try training.precision = \"fp32\", and look at the "
                       "weights with strata inspect");
-  return Evaluation{loss, std::exp(loss), data_.labels(), data_.sequences(), static_cast<double>(data_.labels()) / took.count()};
+  return Evaluation{loss, std::exp(loss), data_.labels(), data_.sequences(),
+                    static_cast<double>(data_.labels()) / took.count()};
 }
 
 }  // namespace strata::runtime

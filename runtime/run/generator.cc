@@ -9,8 +9,9 @@ namespace strata::runtime {
 
 Generator::Generator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
                      std::shared_ptr<const device::AlgorithmTable> algorithms)
-    : job_(job), executor_(std::make_unique<Executor>(job.plan, *job.model, world, device::Optimizer{}, threads,
-                                                       job.recipe.io_options())) {
+    : job_(job),
+      executor_(std::make_unique<Executor>(job.plan, *job.model, world, device::Optimizer{}, threads,
+                                           job.recipe.io_options())) {
   executor_->use_algorithms(std::move(algorithms));
   load_same_weights(*executor_, job.plan, weights, threads, world);
 }

@@ -1,30 +1,15 @@
 #include "runtime/run/periodic_evaluation.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "base/error.h"
-#include "runtime/run/report.h"
+#include "runtime/run/run_reports.h"
 
 namespace strata::runtime {
 
-std::string evaluation_lines(const EvaluationReport& report) {
-  const Evaluation& e = report.result;
-  std::string lines = fmt::format(
-      "{{\"step\":{},\"eval_loss\":{},\"eval_loss_hex\":\"{:a}\",\"eval_perplexity\":{},\"eval_tokens\":{},"
-      "\"eval_sequences\":{},\"eval_tokens_per_s\":{:.1f},\"best\":{}}}\n",
-      report.step, json_number(e.loss), e.loss, json_number(e.perplexity), e.labels, e.sequences, e.tokens_per_s,
-      report.best);
-  for (const Answer& answer : report.answers) lines += answer_line(report.step, answer);
-  return lines;
-}
-
 PeriodicEvaluation::PeriodicEvaluation(const Job& job, comm::World& world, Trainer& trainer)
-    : recipe_(job.recipe.evaluation),
-      trainer_(trainer),
-      evaluator_(*job.evaluation, world, trainer.executor()) {
+    : recipe_(job.recipe.evaluation), trainer_(trainer), evaluator_(*job.evaluation, world, trainer.executor()) {
   if (job.generation) answers_.emplace(job, world, trainer.executor());
 }
 
@@ -67,7 +52,15 @@ std::optional<EvaluationReport> PeriodicEvaluation::run(const Evaluator::AfterRo
   const bool is_best = best.since < 0 || (greater ? value > best.value : value < best.value);
   best = is_best ? Best{step, value, 0, step} : Best{best.step, best.value, best.since + 1, step};
   trainer_.set_best(best);
-  return EvaluationReport{step, *result, is_best, std::move(answers)};
+  return EvaluationReport{step,
+                          result->loss,
+                          result->labels,
+                          result->sequences,
+                          result->tokens_per_s,
+                          is_best,
+                          wall_time(),
+                          {{"eval_perplexity", result->perplexity}},
+                          std::move(answers)};
 }
 
 }  // namespace strata::runtime

@@ -11,16 +11,6 @@
 
 namespace strata::runtime {
 
-// One evaluation of a running training.
-struct EvaluationReport {
-  std::int64_t step;
-  Evaluation result;
-  bool best;                    // the best one so far, by evaluation.metric
-  std::vector<Answer> answers;  // to evaluation.prompts
-};
-// Of report.jsonl: a line, and one for each answer.
-std::string evaluation_lines(const EvaluationReport& report);
-
 // Evaluates a training between its steps, as its recipe says (evaluation.*): over the weights where they are and in the
 // memory that a step leaves free, with the bits that `strata eval` has of a checkpoint of that step. Changes no bit of
 // the training. Every rank has one; job, world and trainer outlive it.

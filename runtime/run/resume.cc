@@ -226,8 +226,9 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
       });
       trainer.restore(progress);
       if (had_best && !progress.best)
-        note_once("this run evaluates otherwise than the one that it goes on from (data.validation or evaluation.*): "
-                  "what is best is found anew");
+        note_once(
+            "this run evaluates otherwise than the one that it goes on from (data.validation or evaluation.*): "
+            "what is best is found anew");
       return true;
     } catch (const comm::AgreedError& error) {
       if (choice.one || error.code() != Exit::corrupt) throw;

@@ -81,7 +81,7 @@ class SavedRun {
       const auto evaluate = [&] {
         if (!evaluation || !evaluation->due()) return;
         const auto report = evaluation->run([](std::uint64_t, std::uint64_t) { return true; });
-        evaluations.push_back(hex(report->result.loss));
+        evaluations.push_back(hex(report->loss));
         if (report->best && recipe.checkpoint.keep_best) writer.start(trainer.progress());
         best = report->best && recipe.checkpoint.keep_best ? report->step : -1;
       };
@@ -106,8 +106,7 @@ class SavedRun {
       }
       const std::string weights = trainer.weights_hash();
       if (world.rank() == 0)
-        result = {losses, weights, notes, resumed ? resumed->filename().string() : "", trainer.progress(),
-                  evaluations};
+        result = {losses, weights, notes, resumed ? resumed->filename().string() : "", trainer.progress(), evaluations};
     });
     return result;
   }

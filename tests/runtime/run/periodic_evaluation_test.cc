@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <xxhash.h>
 
 #include <set>
 
@@ -20,9 +21,8 @@ using testing::SizeIs;
 class PeriodicEvaluationTest : public testing::Test {
  protected:
   PeriodicEvaluationTest() {
-    std::string bytes;
-    for (int i = 500; i < 801; ++i) bytes += {static_cast<char>((i * i * 7 + i / 5) % 130), '\0'};
-    validation_ = run_.folder().write("validation.bin", bytes).string();
+    for (int i = 500; i < 801; ++i) tokens_ += {static_cast<char>((i * i * 7 + i / 5) % 130), '\0'};
+    validation_ = run_.folder().write("validation.bin", tokens_).string();
   }
   std::vector<std::string> sets(int ranks, std::vector<std::string> more = {}) const {
     more.push_back("data.validation=" + validation_);
@@ -53,7 +53,7 @@ class PeriodicEvaluationTest : public testing::Test {
   }
 
   SavedRun run_;
-  std::string validation_;
+  std::string tokens_, validation_;
 };
 
 TEST_F(PeriodicEvaluationTest, HasTheBitsOfAnEvaluationOfThatStepAndChangesNone) {
@@ -143,16 +143,17 @@ TEST_F(PeriodicEvaluationTest, AResumedRunKnowsWhatWasBest) {
 
 TEST_F(PeriodicEvaluationTest, TheBestCheckpointIsKeptBesideTheNewest) {
   const auto result = run_.run(2,
-                               evaluating(2, {"checkpoint.keep=1", "checkpoint.keep_best=true", "evaluation.at_start=false",
-                                              "evaluation.greater_is_better=true"}),
+                               evaluating(2, {"checkpoint.keep=1", "checkpoint.keep_best=true",
+                                              "evaluation.at_start=false", "evaluation.greater_is_better=true"}),
                                6, {3, 4, 5, 6});
   EXPECT_EQ(result.progress.best->step, 2);
   EXPECT_THAT(there(), ElementsAre("step-00000002", "step-00000006"));
   // A better one takes its place.
-  run_.run(2,
-           evaluating(2, {"checkpoint.keep=1", "checkpoint.keep_best=true", "evaluation.greater_is_better=false",
-                          "training.max_steps=9", "checkpoint.resume=" + (run_.checkpoints() / "step-00000006").string()}),
-           9, {9});
+  run_.run(
+      2,
+      evaluating(2, {"checkpoint.keep=1", "checkpoint.keep_best=true", "evaluation.greater_is_better=false",
+                     "training.max_steps=9", "checkpoint.resume=" + (run_.checkpoints() / "step-00000006").string()}),
+      9, {9});
   EXPECT_THAT(there(), ElementsAre("step-00000008", "step-00000009"));
 }
 
@@ -170,11 +171,35 @@ TEST_F(PeriodicEvaluationTest, OneThatWasStoppedIsDueAgain) {
   });
 }
 
-TEST_F(PeriodicEvaluationTest, ALineOfTheReport) {
-  const std::string line = evaluation_lines({100, {2.5, 12.182493960703473, 4096, 4, 1234.56}, true});
-  EXPECT_EQ(line,
-            "{\"step\":100,\"eval_loss\":2.5,\"eval_loss_hex\":\"0x1.4p+1\",\"eval_perplexity\":12.182493960703473,"
-            "\"eval_tokens\":4096,\"eval_sequences\":4,\"eval_tokens_per_s\":1234.6,\"best\":true}\n");
+TEST_F(PeriodicEvaluationTest, AnswersPromptsAlikeOnAnyLayout) {
+  const std::string prompts = run_.folder().write("prompts.txt", "ab\n\nabcdefgh\n").string();
+  run_.folder().write("validation.bin.json",
+                      to_json(TokenSidecar{256, 2, "byte", std::string(16, '0'),
+                                           fmt::format("{:016x}", XXH3_64bits(tokens_.data(), tokens_.size())), 301}));
+  std::vector<std::string> first;
+  for (const int ranks : {1, 2})
+    for (const char* stage : {"zero.stage=0", "zero.stage=3"}) {
+      const Recipe recipe = load_recipe(
+          std::nullopt, evaluating(ranks, {stage, "evaluation.prompts=" + prompts, "model.config.vocab_size=260"}));
+      comm::run_threads(ranks, [&](comm::World& world) {
+        const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1));
+        Trainer trainer(job, world, 1);
+        PeriodicEvaluation evaluation(job, world, trainer);
+        std::vector<std::string> lines;
+        const auto evaluate = [&] {
+          for (const Answer& a : evaluation.run([](auto, auto) { return true; })->answers)
+            lines.push_back(answer_line(trainer.steps_done(), a));
+        };
+        evaluate();
+        for (int step = 0; step < 2; ++step) (void)trainer.step(false);
+        evaluate();
+        if (world.rank() != 0) return;
+        EXPECT_THAT(lines, SizeIs(4));
+        EXPECT_THAT(lines[1], HasSubstr("{\"step\":0,\"prompt\":\"abcdefgh\",\"completion\":"));
+        if (first.empty()) first = lines;
+        EXPECT_EQ(lines, first) << ranks << stage;
+      });
+    }
 }
 
 }  // namespace
