@@ -75,7 +75,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   require_same_plan(job, world);
   const std::string ranks_threads = threads_text(share, threads, world);
   if (speaks)
-    say("{} of {} parameters, {}; {}; {}; {} a rank on {}", job.model->family,
+    say("{} of {} parameters, {}; {}; {}; {} per rank on {}", job.model->family,
         runtime::count_text(job.model->parameters()), device::name_of(recipe.training.precision), world.describe(),
         ranks_threads, runtime::memory_text(job.plan.memory), runtime::describe(recipe.device.seat));
 

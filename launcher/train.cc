@@ -66,12 +66,12 @@ std::vector<std::uint64_t> numbers(const std::vector<std::string>& texts) {
 
 void describe_run(const runtime::Job& job, const comm::World& world, const std::string& threads) {
   const runtime::StepPlan& plan = job.plan;
-  say("{} of {} parameters, ZeRO-{} over {} {}, {}, {} sequences of {} tokens a step, {} order, {}", job.model->family,
-      runtime::count_text(job.model->parameters()), job.recipe.zero.stage, plan.ranks,
+  say("{} of {} parameters, ZeRO-{} over {} {}, {}, {} sequences of {} tokens per step, {} order, {}",
+      job.model->family, runtime::count_text(job.model->parameters()), job.recipe.zero.stage, plan.ranks,
       plan.ranks == 1 ? "rank" : "ranks", device::name_of(job.recipe.training.precision),
       job.recipe.training.micro_batch_size * plan.accumulation * plan.ranks, job.recipe.data.seq_len,
-      plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once a step" : "reduced in order");
-  say("{}; {}; {} a rank on {}", world.describe(), threads, runtime::memory_text(plan.memory),
+      plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once per step" : "reduced in order");
+  say("{}; {}; {} per rank on {}", world.describe(), threads, runtime::memory_text(plan.memory),
       runtime::describe(job.recipe.device.seat));
   for (const std::string& text : job.recipe.notes) note(text);
   if (!job.recipe.checkpoint.dir) note("nothing of this run is kept: checkpoint.dir names no folder for checkpoints");
@@ -143,7 +143,7 @@ AgreedError stop_here(const runtime::Trainer& trainer, Checkpoints& checkpoints)
   checkpoints.save(trainer);
   return {
       Exit::requeue,
-      fmt::format("stopped on request after step {}; its checkpoint is written: run the same command to go on", step)};
+      fmt::format("stopped on request after step {}; its checkpoint is written: run the same command to resume", step)};
 }
 
 // Steps until the last one, or until something ends the run early: what that is.
@@ -225,10 +225,10 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   world.barrier();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   if (speaks && resumed)
-    say("goes on after step {} of {}, read in {:.2f} s", trainer.steps_done(), resumed->string(), took.count());
+    say("resumes after step {} of {}, read in {:.2f} s", trainer.steps_done(), resumed->string(), took.count());
   else if (speaks && recipe.model.init == runtime::Init::pretrained)
     say("weights read in {:.2f} s", took.count());
-  if (speaks && trainer.done() && resumed) note("no step is left: raise training.max_steps to go on");
+  if (speaks && trainer.done() && resumed) note("no step is left: raise training.max_steps to continue");
   checkpoints.open(job, world, trainer, found);
   std::optional<runtime::TraceRecorder> trace;
   if (auto steps = runtime::agree_on_traced_steps(recipe, world))
@@ -254,7 +254,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   summary.gpu_at_end = device::gpu_memory(job.plan.device);
   summary.peak_rss = numbers(world.exchange(std::to_string(peak_rss())));
   summary.spans.assign(executor.spans().begin(), executor.spans().end());
-  summary.timed_step = trainer.steps_done() - executor.steps_since_spans();
+  summary.timed_step = trainer.newest_step() - executor.steps_since_spans();
   summary.graph_steps = executor.graph_steps();
   summary.validate_ms = executor.validate_ms();
   if (const std::string refusal = executor.graph_refusal(); speaks && !refusal.empty())
@@ -281,7 +281,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   world.barrier();
   if (ended) throw AgreedError(*ended);
   if (speaks && recipe.checkpoint.dir && summary.checkpoints && summary.checkpoints->written > 0)
-    note(fmt::format("done after step {}; the newest checkpoint in {} is of it", summary.steps,
+    note(fmt::format("done after step {}; the newest checkpoint in {} is of this step", summary.steps,
                      recipe.checkpoint.dir->string()));
 }
 

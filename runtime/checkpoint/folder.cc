@@ -93,11 +93,6 @@ CheckpointFolder::CheckpointFolder(const fs::path& path, std::int64_t keep, File
   run_ = world.exchange(std::to_string(::getpid()))[0];
 }
 
-void CheckpointFolder::Descriptor::reset(int fd) {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = fd;
-}
-
 // A run that ends before its first checkpoint, at its start for example, leaves nothing.
 CheckpointFolder::~CheckpointFolder() {
   if (serial_ != 0 || !holds_lock()) return;

@@ -102,7 +102,7 @@ ShardEntry shard_of(const Fields& fields) {
   ShardEntry out{fields.text("name"), fields.whole("bytes"), fields.whole("header_bytes", 1u << 30),
                  fields.hex("header_xxh3")};
   if (out.name.empty() || out.name[0] == '.' || out.name.find_first_of(std::string_view("/\0", 2)) != std::string::npos)
-    fields.wrong("name", "the name of a file beside the manifest");
+    fields.wrong("name", "the name of a file in the manifest's folder");
   if (out.header_bytes < 8 || out.header_bytes > out.bytes) fields.wrong("header_bytes", "a header inside the file");
   return out;
 }

@@ -8,9 +8,9 @@
 
 namespace strata::runtime {
 
-// Token files as an evaluation reads them: cut into sequences of seq_len inputs one behind the other, every label once,
-// the last sequence of a file shorter where it does not come out even. What is missing behind a shorter one, or behind
-// the last, is token 0 with a label that does not count. Throws Error{usage} on construction where there is no label.
+// Token files as an evaluation reads them: cut into sequences of seq_len inputs one after the other, every label once,
+// the last sequence of a file shorter if it does not come out even. What is missing after a shorter one, or after
+// the last, is token 0 with a label that does not count. Throws Error{usage} on construction if there is no label.
 class DisjointSequences {
  public:
   DisjointSequences(std::vector<TokenFile> files, std::int64_t seq_len, std::int64_t micro_batch_size);

@@ -1,4 +1,8 @@
 #pragma once
+// runtime/execute/ runs a plan as it is: the Executor (here) issues the list, step after step, and takes no decision.
+// lanes.h are the queues that it fills, task_table.h is what each task of the list runs (runtime/tasks/), step_graph.h
+// the step as one CUDA graph.
+
 #include <array>
 #include <cstdint>
 #include <memory>

@@ -175,14 +175,14 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
     if (recipe.evaluation.prompts) generation.emplace(recipe, config, Purpose::generate);
   }
   if (!plannable(recipe, job.model->units.size(), ranks, purpose))
-    fail(
-        Exit::usage,
-        "{} micro-batches a rank and step (training.gradient_accumulation_steps or global_batch_size) through {} units "
-        "of the model: a plan has at most {} calls of units, and {} with memory.order=vertical; use larger "
-        "micro-batches (training.micro_batch_size)",
-        recipe.accumulation_steps(ranks), job.model->units.size(), kMostCalls, kMostVerticalCalls);
+    fail(Exit::usage,
+         "{} micro-batches per rank and step (training.gradient_accumulation_steps or global_batch_size) through {} "
+         "units "
+         "of the model: a plan has at most {} calls of units, and {} with memory.order=vertical; use larger "
+         "micro-batches (training.micro_batch_size)",
+         recipe.accumulation_steps(ranks), job.model->units.size(), kMostCalls, kMostVerticalCalls);
   if (calls_of(recipe, job.model->units.size(), ranks, purpose) > kMostCallsOfRanks / ranks)
-    fail(Exit::usage, "{} ranks times {} calls of units a step are more than a plan can count ({}): plan fewer ranks",
+    fail(Exit::usage, "{} ranks times {} calls of units per step are more than a plan can count ({}): plan fewer ranks",
          ranks, calls_of(recipe, job.model->units.size(), ranks, purpose), kMostCallsOfRanks);
   const auto plan_of = [&](std::size_t tile_bytes) {
     const auto ordered = [&](bool vertical) {
@@ -236,7 +236,7 @@ Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat
   const std::size_t available = available_memory() / static_cast<std::size_t>(ranks_on_node);
   if (seat.device.kind != device::Kind::cpu) {
     const std::size_t there = memory.device ? *memory.device : device_memory(seat);
-    if (there == 0) fail(Exit::usage, "there is no GPU here to say how much memory it has: set memory.device");
+    if (there == 0) fail(Exit::usage, "there is no GPU here whose memory could be asked: set memory.device");
     const std::size_t peers = seat.sharing > 1 ? 0 : static_cast<std::size_t>(ranks_on_node - 1);
     const std::size_t beside = memory.device ? 0 : std::max(kBesideThePlan, there / 32) + peers * kNcclPerPeer;
     const std::size_t staged = ranks_on_node > 1 ? kStagedLanes * comm::kStagedBytes : 0;

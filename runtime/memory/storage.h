@@ -1,4 +1,7 @@
 #pragma once
+// runtime/memory/ is the memory of one rank's plan: its arenas and its drives, where a buffer lies, and state read or
+// written wherever it is (Storage, here); memory_meter.h counts buffers as they come and go.
+
 #include <array>
 #include <cstddef>
 #include <memory>

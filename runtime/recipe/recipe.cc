@@ -276,7 +276,7 @@ class Loader {
         fail(Exit::usage, "{} = nvme needs memory.nvme: a folder on each drive that may be used", key);
     if (zero.activations != Tier::device && recipe_.training.recompute.kind == Recompute::Kind::none)
       fail(Exit::usage,
-           "zero.activations = {} moves the inputs of blocks whose forward is run again in backward: set "
+           "zero.activations = {} moves the inputs of recomputed blocks, and none are recomputed: set "
            "training.recompute to block, sqrt or a list",
            given_.at("zero.activations").shown);
   }
@@ -294,11 +294,10 @@ void require_utf8(const Recipe& recipe) {
     for (const char c : line)
       escaped += static_cast<unsigned char>(c) < 0x80 ? std::string(1, c)
                                                       : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    fail(
-        Exit::usage,
-        "{}: these bytes are not UTF-8, and checkpoints could not say where they come from: rename the file or folder, "
-        "or name a link to it",
-        escaped);
+    fail(Exit::usage,
+         "{}: these bytes are not UTF-8, so a checkpoint could not record them: rename the file or folder, or name a "
+         "link to it",
+         escaped);
   }
 }
 

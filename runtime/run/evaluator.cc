@@ -72,8 +72,8 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
       note(fmt::format("random weights of training.seed = {}: nobody has trained them", job.recipe.training.seed));
     if (path.empty() && recipe.dir)
       fail(Exit::usage,
-           "checkpoint.dir {} holds no whole checkpoint to evaluate; checkpoint.resume = \"none\" evaluates what a "
-           "training would start from",
+           "checkpoint.dir {} holds no whole checkpoint to evaluate; checkpoint.resume = \"none\" evaluates the "
+           "weights that training would start from",
            recipe.dir->string());
   });
   path = world.exchange(path)[0];

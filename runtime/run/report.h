@@ -17,7 +17,7 @@
 
 namespace strata::runtime {
 
-// JSON of a number: shortest text that reads back the same; null where it is not finite.
+// JSON of a number: shortest text that reads back the same; null if it is not finite.
 std::string json_number(double x);
 
 // A line of report.jsonl.
@@ -42,7 +42,7 @@ struct EvaluationReport {
 std::string answer_line(std::int64_t step, const Answer& answer);
 std::string evaluation_line(const EvaluationReport& report);
 
-// {"device": {"planned_peak_bytes": ..., ...}}: predicted memory, and what was measured where there is any.
+// {"device": {"planned_peak_bytes": ..., ...}}: predicted memory, and what was measured if there is any.
 std::string memory_json(const Memory& planned, const Memory* measured);
 std::string comm_json(const comm::CommBytes& bytes);
 std::string exposed_json(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin = -1);
@@ -60,7 +60,7 @@ struct Summary {
   comm::CommBytes comm_bytes;           // a step, this rank
   IoBytes io_bytes;                     // a step, this rank
   std::vector<std::uint64_t> peak_rss;  // by rank
-  // Of rank 0's GPU, where it has one: before the run's memory was taken, and when its last step was done.
+  // Of rank 0's GPU, if it has one: before the run's memory was taken, and when its last step was done.
   std::optional<device::GpuMemory> gpu_before, gpu_at_end;
   std::vector<Span> spans;  // of step `timed_step`, the newest that was issued task by task
   std::int64_t timed_step;

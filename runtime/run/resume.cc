@@ -115,7 +115,7 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
     const auto stored = manifest.recipe.find(key.name);
     if (stored != manifest.recipe.end() && stored->second != key.text(job.recipe))
       fail(Exit::usage,
-           "{} was written with {} = {}, and the recipe says {}: keep the value, or start anew from exported weights",
+           "{} was written with {} = {}, and the recipe says {}: keep the value, or start over from exported weights",
            path.string(), key.name, stored->second, key.text(job.recipe));
   }
   Progress progress = manifest.progress;
@@ -125,8 +125,8 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
   const std::uint64_t was = stored == manifest.recipe.end() ? size : std::stoull(stored->second);
   if (progress.next_micro_batch * was % size != 0)
     fail(Exit::usage,
-         "{} stands after {} micro-batches of {} sequences, which is no whole number of micro-batches of {}: set "
-         "training.micro_batch_size = {}",
+         "{} was written after {} micro-batches of {} sequences, which is not a whole number of micro-batches of {}: "
+         "set training.micro_batch_size = {}",
          path.string(), progress.next_micro_batch, was, size, was);
   progress.next_micro_batch = progress.next_micro_batch * was / size;
   // Another precision's run has no loss scale to go on with.
@@ -146,7 +146,7 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
     const std::string_view dtype = stored_dtype(master ? device::MomentFormat::fp32 : run.moments);
     const auto extents = checkpoint.extents(name_of(need.kind), tensor);
     if (extents.empty() || extents[0].dtype != dtype)
-      fail(Exit::usage, "{} has {} of {} {}, and this run keeps it in {}: take the optimizer.* keys of its recipe",
+      fail(Exit::usage, "{} has {} of {} {}, and this run keeps it in {}: use the optimizer.* keys of its recipe",
            checkpoint.path().string(), name_of(need.kind), tensor,
            extents.empty() ? "not at all" : "in " + extents[0].dtype, dtype);
     for (const Extent& e : extents)
@@ -212,7 +212,7 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
   };
   Candidates choice = candidates(job.recipe.checkpoint, world);
   const auto load = [&](FoundCheckpoint& found) {
-    const comm::Seen manifest = comm::look_at(found.path / kManifestName, "the checkpoint to go on from");
+    const comm::Seen manifest = comm::look_at(found.path / kManifestName, "the checkpoint to resume from");
     comm::require_same({&manifest, 1}, world);  // the checksums of all else are in it
     try {
       Progress progress;
