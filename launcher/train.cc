@@ -64,15 +64,15 @@ std::vector<std::uint64_t> numbers(const std::vector<std::string>& texts) {
   return out;
 }
 
-void describe_run(const runtime::Job& job, const comm::World& world, const std::string& threads) {
+void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm::World& world,
+                  const std::string& threads) {
   const runtime::StepPlan& plan = job.plan;
   say("{} of {} parameters, ZeRO-{} over {} {}, {}, {} sequences of {} tokens per step, {} order, {}",
       job.model->family, runtime::count_text(job.model->parameters()), job.recipe.zero.stage, plan.ranks,
       plan.ranks == 1 ? "rank" : "ranks", device::name_of(job.recipe.training.precision),
       job.recipe.training.micro_batch_size * plan.accumulation * plan.ranks, job.recipe.data.seq_len,
       plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once per step" : "reduced in order");
-  say("{}; {}; {} per rank on {}", world.describe(), threads, runtime::memory_text(plan.memory),
-      runtime::describe(job.recipe.device.seat));
+  say("{}; {}; {} per rank on {}", world.describe(), threads, runtime::memory_text(plan.memory), runtime::describe(seat));
   for (const std::string& text : job.recipe.notes) note(text);
   if (!job.recipe.checkpoint.dir) note("nothing of this run is kept: checkpoint.dir names no folder for checkpoints");
   if (plan.tile_bytes) say("{}", runtime::tiling_text(plan));
@@ -195,9 +195,10 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
 
 // From the plan to the last step.
 void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World& world, const StopSignal& stop) {
+  const runtime::Seat seat = agree_on_seat(recipe, world);
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, world), world);
+  const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, seat, world), world);
   require_same_plan(job, world);
   const bool speaks = world.rank() == 0;
   agree(world, [&] {
@@ -206,7 +207,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     require_own_reports(recipe, options.force);
   });
   const std::string ranks_threads = threads_text(share, threads, world);
-  if (speaks) describe_run(job, world, ranks_threads);
+  if (speaks) describe_run(job, seat, world, ranks_threads);
 
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
   // Outlives what writes its state, and is made once checkpoint.dir is known to be there.

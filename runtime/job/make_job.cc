@@ -40,13 +40,12 @@ models::Config config_of(const Recipe::Model& model) {
 // Tokens of a prompt that are read at once: enough for full-speed products.
 constexpr std::size_t kPromptRows = 128;
 
-models::RunShape shape_of(const Recipe& recipe, Purpose purpose) {
+models::RunShape shape_of(const Recipe& recipe, const device::Device& device, Purpose purpose) {
   const auto cores = static_cast<std::int64_t>(sysconf(_SC_NPROCESSORS_ONLN));
   const int threads = static_cast<int>(std::max(cores, recipe.device.threads.value_or(1)));
   if (purpose == Purpose::generate) {
     const auto cache = static_cast<std::size_t>(recipe.data.seq_len);
-    return {1,     std::min(kPromptRows, cache), recipe.training.precision, threads, false,
-            cache, recipe.device.seat.device};
+    return {1, std::min(kPromptRows, cache), recipe.training.precision, threads, false, cache, device};
   }
   return {static_cast<std::size_t>(recipe.training.micro_batch_size),
           static_cast<std::size_t>(recipe.data.seq_len),
@@ -54,7 +53,7 @@ models::RunShape shape_of(const Recipe& recipe, Purpose purpose) {
           threads,
           purpose == Purpose::train,
           0,
-          recipe.device.seat.device};
+          device};
 }
 
 // Written at once: large enough for a drive's full speed, small enough to stay in the cache meanwhile.
@@ -167,7 +166,7 @@ std::string memory_text(const Memory& memory) {
 
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose) {
   const models::Config config = config_of(recipe.model);
-  const models::RunShape shape = shape_of(recipe, purpose);
+  const models::RunShape shape = shape_of(recipe, capacity.device, purpose);
   Job job{recipe, ranks, models::make_model(config, shape), {}, config.to_json()};
   std::optional<Beside> evaluation, generation;
   if (purpose == Purpose::train && recipe.evaluation.asked()) {
@@ -242,7 +241,8 @@ Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat
     const std::size_t staged = ranks_on_node > 1 ? kStagedLanes * comm::kStagedBytes : 0;
     return {
         {there - std::min(there, beside), memory.host.value_or(available - std::min(available, staged)), kUnlimited},
-        kUnlimited};
+        kUnlimited,
+        seat.device};
   }
   const std::size_t device = memory.device.value_or(available), host = memory.host.value_or(available);
   const bool both = memory.device && memory.host;

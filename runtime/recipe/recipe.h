@@ -28,12 +28,6 @@ enum class Tier : std::uint8_t { device, host, nvme };
 enum class AccumulationOrder : std::uint8_t { automatic, horizontal, vertical };
 enum class OptimizerName : std::uint8_t { adamw, adamw8bit, lion, sgd };
 enum class DeviceKind : std::uint8_t { automatic, cpu, cuda };
-// What a rank computes on, and how many ranks do so on the same GPU, as far as they have told each other.
-struct Seat {
-  device::Device device;
-  std::string gpu;  // its uuid; empty: none
-  int sharing = 1;
-};
 
 // Which blocks run their forward again in backward: none, every one, every sqrt(L)-th, or `blocks` (Kind::list).
 struct Recompute {
@@ -109,7 +103,6 @@ struct Recipe {
   struct Device {
     DeviceKind kind = DeviceKind::automatic;
     std::optional<std::int64_t> threads;  // cores / ranks on the node if not set
-    Seat seat;                            // no key: what `kind` came to on this rank (runtime/job/seat.h)
   } device;
   struct Comm {
     comm::Backend backend = comm::Backend::automatic;
