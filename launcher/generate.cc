@@ -148,7 +148,7 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   comm::require_same({&seen_ends, 1}, world);
   runtime::Recipe recipe = read_recipe(std::nullopt, sets, world, false);
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  const runtime::Capacity capacity = agree_on_capacity(recipe, world);
+  const runtime::Capacity capacity = agree_on_capacity(recipe, agree_on_seat(recipe, world), world);
   if (world.size() > 1 && !fits_whole(recipe, capacity, world))
     recipe = read_recipe(std::nullopt, sharded(sets), world, false);
   const runtime::Job job = plan_job(recipe, capacity, world, runtime::Purpose::generate);

@@ -181,7 +181,7 @@ std::string prediction_json(const Prediction& p, const runtime::StepPlan& plan) 
 
 int plan(const PlanOptions& options) {
   const int ranks = options.ranks.value_or(std::max(1, comm::launched_ranks()));
-  runtime::Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
+  const runtime::Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
   std::vector<NamedFile> outputs, inputs = inputs_of(recipe, options.recipe);
   if (options.json) outputs.push_back({"--json", *options.json});
   if (options.trace) outputs.push_back({"--trace", *options.trace});
@@ -189,11 +189,11 @@ int plan(const PlanOptions& options) {
   require_apart(outputs, inputs);
   if (options.json) require_own({"--json", *options.json}, Content::plan, options.force);
   if (options.trace) require_own({"--trace", *options.trace}, Content::trace, options.force);
-  recipe.device.seat = runtime::planned_seat(recipe.device.kind);
+  runtime::Seat seat = runtime::planned_seat(recipe.device.kind);
   std::optional<runtime::Machine> machine;
   if (options.machine) machine = runtime::read_machine(*options.machine);
-  const int per_node = ranks_on_a_node(options, ranks, machine, recipe.device.seat);
-  const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, per_node, recipe.device.seat);
+  const int per_node = ranks_on_a_node(options, ranks, machine, seat);
+  const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, per_node, seat);
   const runtime::Job job = runtime::make_job(recipe, ranks, capacity);
   const bool fits = runtime::fits(job.plan, capacity);
   const auto nearest = fits ? std::vector<runtime::Suggestion>{} : runtime::nearest_that_fit(job, capacity);

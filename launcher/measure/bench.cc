@@ -136,13 +136,14 @@ void bench_step(const BenchOptions& options, comm::World& world) {
     if (world.rank() == 0) require_own_json(options);
   });
   const runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world, false);
-  if (recipe.device.seat.device.kind != device::Kind::cpu)
+  const runtime::Seat seat = agree_on_seat(recipe, world);
+  if (seat.device.kind != device::Kind::cpu)
     throw AgreedError(Exit::usage,
                       "bench step knows the floor only for CPUs: set device.kind = cpu, or let strata train write "
                       "report.summary, which has the speed of a GPU's steps");
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, world), world);
+  const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, seat, world), world);
   require_same_plan(job, world);
 
   // Before the run's memory is taken; all ranks at once, as in the step.
@@ -184,7 +185,7 @@ void bench_comm(const BenchOptions& options, std::span<const std::string> sets, 
   agree(world, [&] {
     if (world.rank() == 0) require_own_json(options);
   });
-  const device::Device device = read_recipe(options.recipe, sets, world, false).device.seat.device;
+  const device::Device device = agree_on_seat(read_recipe(options.recipe, sets, world, false), world).device;
   (void)bind_cores(world.node_rank(), world.node_size());
   device::Lane lane("bench", 1, world.rank(), world.abort_token(), device);
   const auto communicator = world.open(lane);

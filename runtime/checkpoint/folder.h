@@ -24,7 +24,8 @@ namespace strata::runtime {
 struct FoundCheckpoint {
   std::filesystem::path path;
   std::uint64_t serial = 0;
-  std::string damage;  // empty: it passed the test
+  std::string damage;     // empty: it passed the test
+  std::int64_t step = 0;  // as its manifest says
 };
 
 // How much of a checkpoint is looked at: its manifest, or also that its files are there, with the sizes and headers
@@ -61,7 +62,7 @@ class CheckpointFolder {
   void pass_over(std::span<const std::filesystem::path> damaged);
 
   // Rank 0: writes the manifest into `temporary`, whose files are durable, puts it in place under the next serial, and
-  // then removes the oldest ones beyond `keep` that nobody reads.
+  // then removes the oldest ones beyond `keep` that nobody reads; with checkpoint.keep_best the best one stays.
   void publish(const std::filesystem::path& temporary, Manifest& manifest);
 
  private:
@@ -69,7 +70,8 @@ class CheckpointFolder {
   bool holds_lock() const;
   void clean() const;
   void remove_tree(const std::filesystem::path& path) const;
-  void remove_old() const;
+  // But for the newest one of step `best`, if any.
+  void remove_old(std::optional<std::int64_t> best) const;
 
   std::filesystem::path path_;
   std::int64_t keep_;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/job/seat.h"
 #include "runtime/plan/job.h"
 #include "runtime/recipe/recipe.h"
 
@@ -19,15 +20,17 @@ namespace strata::runtime {
 // generation of one sequence of data.seq_len tokens at most.
 enum class Purpose : std::uint8_t { train, evaluate, generate };
 
-// Bytes that a rank may use in each tier, and of device and host together: on the CPU they are one memory.
+// Bytes that a rank may use in each tier, and of device and host together: on the CPU they are one memory. And the
+// device that has them.
 struct Capacity {
   std::array<std::size_t, kTiers> tier;
   std::size_t together;
+  device::Device device = {};
 
   std::size_t operator[](Tier t) const { return tier[static_cast<std::size_t>(t)]; }
 };
 
-// Reads the model's configuration and plans the step, for the device of recipe.device.seat. Workspaces are sized for
+// Reads the model's configuration and plans the step, for the capacity's device. Workspaces are sized for
 // every core of the machine, so that the plan is the same however ranks share them. memory.order = auto becomes
 // the order that the simulator has as faster on a nominal machine of this kind, and that fits. Of an optimizer's state
 // on NVMe the first unit's is read ahead if host memory allows it and memory.prefetch is not 0. If the step does

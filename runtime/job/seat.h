@@ -2,9 +2,18 @@
 #include <cstddef>
 #include <string>
 
+#include "device/device.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {
+
+// What a rank computes on, which device.kind came to, and how many ranks do so on the same GPU, as far as they have
+// told each other.
+struct Seat {
+  device::Device device;
+  std::string gpu;  // its uuid; empty: none
+  int sharing = 1;
+};
 
 // The seat of rank `node_rank` of this node: the ranks take its GPUs in turn. auto: GPUs if there are some that can
 // be used, else the CPU. Throws Error{usage} if device.kind = cuda and no GPU can be used.

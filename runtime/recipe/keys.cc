@@ -112,6 +112,30 @@ RecipeKey preset() {
   return choice<std::string>("model.preset", std::move(names), {}, STRATA_AT(model.preset), "or a named shape");
 }
 
+RecipeKey max_sequences() {
+  auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
+    const auto* text = std::get_if<std::string>(&v.value);
+    const auto* number = std::get_if<std::int64_t>(&v.value);
+    if (number && *number > 0 && *number <= kMany)
+      recipe.evaluation.max_sequences = *number;
+    else if (text && *text == "all")
+      recipe.evaluation.max_sequences = std::nullopt;
+    else
+      return false;
+    return true;
+  };
+  auto text = [](const Recipe& recipe) {
+    const auto& most = recipe.evaluation.max_sequences;
+    return most ? text_of(*most) : json_string("all");
+  };
+  return {"evaluation.max_sequences",
+          "\"all\" or an integer from 1",
+          "sequences of data.validation that an evaluation reads, the first ones",
+          set,
+          text,
+          {}};
+}
+
 RecipeKey trace_steps() {
   const auto range_of = [](const Value& v) -> std::optional<StepRange> {
     StepRange range{};
@@ -289,6 +313,21 @@ std::vector<RecipeKey> make_keys() {
       resume(),
       integer("checkpoint.stop_after", 0, kMany, STRATA_AT(checkpoint.stop_after),
               "write a checkpoint after this step and exit 75; 0: never"),
+      flag("checkpoint.keep_best", STRATA_AT(checkpoint.keep_best),
+           "write a checkpoint at each new best evaluation, by evaluation.metric, and keep the best one beside the "
+           "newest"),
+      integer("evaluation.every", 0, kMany, STRATA_AT(evaluation.every),
+              "steps between evaluations on data.validation while training; 0: none"),
+      flag("evaluation.at_start", STRATA_AT(evaluation.at_start), "evaluate before the first step, too"),
+      max_sequences(),
+      choice<std::string>("evaluation.metric", {{"eval_loss", "eval_loss"}}, {}, STRATA_AT(evaluation.metric),
+                          "which result of an evaluation says what is best"),
+      flag_or_auto("evaluation.greater_is_better", STRATA_AT(evaluation.greater_is_better),
+                   "whether a higher value is the better one; auto: as the metric has it"),
+      integer("evaluation.patience", 0, kMany, STRATA_AT(evaluation.patience),
+              "end the run after so many evaluations in a row without a better one; 0: never"),
+      path("evaluation.prompts", STRATA_AT(evaluation.prompts),
+           "text file of prompts, one per line, that are continued at each evaluation, into report.jsonl"),
       path("report.dir", STRATA_AT(report.dir),
            "a folder, made if there is none, for all reports below and the recipe, under their usual names"),
       path("report.jsonl", STRATA_AT(report.jsonl), "one line per step"),

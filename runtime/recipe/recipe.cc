@@ -366,6 +366,23 @@ void require_trainable(const Recipe& recipe) {
   if (*recipe.training.max_steps > 0 && recipe.data.train.empty()) {
     fail(Exit::usage, "data.train is missing: the token files to train on (strata tokenize makes them)");
   }
+  const Recipe::Evaluation& evaluation = recipe.evaluation;
+  if (evaluation.asked() && recipe.data.validation.empty())
+    fail(Exit::usage,
+         "evaluation.{} asks for evaluations while training, and data.validation is missing: name the token files to "
+         "evaluate on",
+         evaluation.every > 0 ? "every" : "at_start");
+  const auto needs_every = [&](bool asked, const char* key, const char* why) {
+    if (asked && evaluation.every == 0)
+      fail(Exit::usage, "{} {}, and evaluation.every is 0: set evaluation.every to the steps between evaluations", key,
+           why);
+  };
+  needs_every(recipe.checkpoint.keep_best, "checkpoint.keep_best", "keeps what evaluations find best");
+  needs_every(evaluation.patience > 0, "evaluation.patience", "counts evaluations");
+  needs_every(evaluation.prompts.has_value() && !evaluation.at_start, "evaluation.prompts",
+              "are continued at evaluations");
+  if (recipe.checkpoint.keep_best && !recipe.checkpoint.dir)
+    fail(Exit::usage, "checkpoint.keep_best needs checkpoint.dir: the folder for checkpoints");
 }
 
 std::string steps_text(std::span<const StepRange> steps) {

@@ -28,12 +28,6 @@ enum class Tier : std::uint8_t { device, host, nvme };
 enum class AccumulationOrder : std::uint8_t { automatic, horizontal, vertical };
 enum class OptimizerName : std::uint8_t { adamw, adamw8bit, lion, sgd };
 enum class DeviceKind : std::uint8_t { automatic, cpu, cuda };
-// What a rank computes on, and how many ranks do so on the same GPU, as far as they have told each other.
-struct Seat {
-  device::Device device;
-  std::string gpu;  // its uuid; empty: none
-  int sharing = 1;
-};
 
 // Which blocks run their forward again in backward: none, every one, every sqrt(L)-th, or `blocks` (Kind::list).
 struct Recompute {
@@ -109,7 +103,6 @@ struct Recipe {
   struct Device {
     DeviceKind kind = DeviceKind::automatic;
     std::optional<std::int64_t> threads;  // cores / ranks on the node if not set
-    Seat seat;                            // no key: what `kind` came to on this rank (runtime/job/seat.h)
   } device;
   struct Comm {
     comm::Backend backend = comm::Backend::automatic;
@@ -123,7 +116,20 @@ struct Recipe {
     std::optional<std::filesystem::path> dir;
     std::int64_t every = 0, keep = 2, stop_after = 0;
     std::string resume = "auto";  // or "none", or a checkpoint's path
+    bool keep_best = false;       // by evaluation.metric
   } checkpoint;
+  // On data.validation, while training.
+  struct Evaluation {
+    std::int64_t every = 0;  // steps; 0: never
+    bool at_start = false;
+    std::optional<std::int64_t> max_sequences;  // all where not set
+    std::string metric = "eval_loss";
+    std::optional<bool> greater_is_better;  // as the metric has it where not set
+    std::int64_t patience = 0;              // evaluations without a better one; 0: any number
+    std::optional<std::filesystem::path> prompts;
+
+    bool asked() const { return every > 0 || at_start; }
+  } evaluation;
   struct Report {
     // dir: where those that are not named lie, under their usual names (load_recipe fills them in).
     std::optional<std::filesystem::path> dir, jsonl, csv, tensorboard, summary, trace;

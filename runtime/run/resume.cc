@@ -95,6 +95,17 @@ std::vector<Need> needs_of(const Job& job, const Executor& executor, int rank) {
   return out;
 }
 
+// What makes two evaluations comparable.
+bool same_evaluations(const Manifest& manifest, const Job& job) {
+  constexpr std::array<std::string_view, 4> kKeys = {"data.validation", "evaluation.metric",
+                                                     "evaluation.greater_is_better", "evaluation.max_sequences"};
+  return std::all_of(recipe_keys().begin(), recipe_keys().end(), [&](const RecipeKey& key) {
+    if (std::find(kKeys.begin(), kKeys.end(), key.name) == kKeys.end()) return true;
+    const auto stored = manifest.recipe.find(key.name);
+    return stored != manifest.recipe.end() && stored->second == key.text(job.recipe);
+  });
+}
+
 }  // namespace
 
 Progress progress_under(const Manifest& manifest, const fs::path& path, const Job& job) {
@@ -108,6 +119,7 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
            path.string(), key.name, stored->second, key.text(job.recipe));
   }
   Progress progress = manifest.progress;
+  if (!same_evaluations(manifest, job)) progress.best.reset();
   const auto size = static_cast<std::uint64_t>(job.recipe.training.micro_batch_size);
   const auto stored = manifest.recipe.find("training.micro_batch_size");
   const std::uint64_t was = stored == manifest.recipe.end() ? size : std::stoull(stored->second);
@@ -188,7 +200,7 @@ Candidates candidates(const Recipe::Checkpoint& recipe, comm::World& world) {
     at = texts.find('\0', at) + 1;
   }
   out.one = !choose && out.found.empty();
-  if (out.one) out.found.push_back({out.folder, 0, ""});
+  if (out.one) out.found.push_back({out.folder, 0, "", 0});
   return out;
 }
 
@@ -204,13 +216,19 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
     comm::require_same({&manifest, 1}, world);  // the checksums of all else are in it
     try {
       Progress progress;
+      bool had_best = false;
       comm::agree(world, [&] {
         const Checkpoint checkpoint(found.path);
+        had_best = checkpoint.manifest().progress.best.has_value();
         progress = progress_under(checkpoint.manifest(), found.path, job);
         load_state(checkpoint, job, trainer.executor(), world.rank(), threads);
         use_saved_algorithms(trainer.executor(), checkpoint.manifest().algorithms, found.path.string(), note_once);
       });
       trainer.restore(progress);
+      if (had_best && !progress.best)
+        note_once(
+            "this run evaluates otherwise than the one that it goes on from (data.validation or evaluation.*): "
+            "what is best is found anew");
       return true;
     } catch (const comm::AgreedError& error) {
       if (choice.one || error.code() != Exit::corrupt) throw;

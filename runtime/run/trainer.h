@@ -54,6 +54,7 @@ class Trainer {
   // Where the run stands, between two steps, without the tensors; and resuming from there.
   const Progress& progress() const { return progress_; }
   void restore(const Progress& progress);
+  void set_best(const Best& best) { progress_.best = best; }
 
   std::int64_t steps_done() const { return progress_.step; }
   // The newest step that was run: one more than steps_done() if its numbers ended the run before the update.
