@@ -42,15 +42,15 @@ void name_bert(MaskedLmSpec& s, const std::string& prefix) {
   s.positions = prefix + "embeddings.position_embeddings";
   s.types = prefix + "embeddings.token_type_embeddings";
   s.embedding_norm = prefix + "embeddings.LayerNorm";
-  s.block = {.layers = prefix + "encoder.layer.",
-             .query = "attention.self.query",
-             .key = "attention.self.key",
-             .value = "attention.self.value",
-             .projection = "attention.output.dense",
-             .attention_norm = "attention.output.LayerNorm",
-             .up = "intermediate.dense",
-             .down = "output.dense",
-             .norm = "output.LayerNorm"};
+  s.blocks.names = {.layers = prefix + "encoder.layer.",
+                    .query = "attention.self.query",
+                    .key = "attention.self.key",
+                    .value = "attention.self.value",
+                    .projection = "attention.output.dense",
+                    .attention_norm = "attention.output.LayerNorm",
+                    .up = "intermediate.dense",
+                    .down = "output.dense",
+                    .norm = "output.LayerNorm"};
   s.ignored_suffixes = {"embeddings.position_ids", "embeddings.token_type_ids", "pooler.dense.weight",
                         "pooler.dense.bias"};
 }

@@ -33,15 +33,15 @@ std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run
   s.words = "distilbert.embeddings.word_embeddings";
   s.positions = "distilbert.embeddings.position_embeddings";
   s.embedding_norm = "distilbert.embeddings.LayerNorm";
-  s.block = {.layers = "distilbert.transformer.layer.",
-             .query = "attention.q_lin",
-             .key = "attention.k_lin",
-             .value = "attention.v_lin",
-             .projection = "attention.out_lin",
-             .attention_norm = "sa_layer_norm",
-             .up = "ffn.lin1",
-             .down = "ffn.lin2",
-             .norm = "output_layer_norm"};
+  s.blocks.names = {.layers = "distilbert.transformer.layer.",
+                    .query = "attention.q_lin",
+                    .key = "attention.k_lin",
+                    .value = "attention.v_lin",
+                    .projection = "attention.out_lin",
+                    .attention_norm = "sa_layer_norm",
+                    .up = "ffn.lin1",
+                    .down = "ffn.lin2",
+                    .norm = "output_layer_norm"};
   s.transform = "vocab_transform";
   s.transform_norm = "vocab_layer_norm";
   s.decoder = "vocab_projector";

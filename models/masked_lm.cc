@@ -63,7 +63,6 @@ class MaskedLm final : public Model {
 
 std::unique_ptr<Model> make_masked_lm(MaskedLmSpec spec, const RunShape& run) {
   EncoderBlockSpec& b = spec.blocks;
-  b.names = spec.block;
   if (!run.training) spec.embedding_dropout = b.attention_dropout = b.projection_dropout = b.down_dropout = 0;
   return std::make_unique<MaskedLm>(spec, run);
 }

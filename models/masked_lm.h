@@ -2,10 +2,11 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/encoder_block.h"
-#include "models/families.h"
+#include "models/files/config.h"
 #include "models/model.h"
 
 namespace strata::models {
@@ -17,7 +18,6 @@ struct MaskedLmSpec {
   // Its tensors in the checkpoint begin so ("bert."); those of a bare encoder do not.
   std::string prefix;
   std::string words, positions, types, embedding_norm;
-  EncoderBlockNames block;
   std::string transform, transform_norm, decoder, decoder_bias;  // the last is the whole name
   std::vector<std::string> ignored_suffixes;
 
@@ -28,11 +28,11 @@ struct MaskedLmSpec {
 };
 
 // Token, position and type embeddings, their norm, the blocks, the transform, and a head over the vocabulary that is
-// tied to the token embedding. Every row is of token type 0, and every row that has a label goes through the
-// vocabulary, as do those without.
+// tied to the token embedding. Every row is of token type 0, and goes through the vocabulary whether it has a label or
+// not.
 std::unique_ptr<Model> make_masked_lm(MaskedLmSpec spec, const RunShape& run);
 
-// Throws Error{usage} if `architectures` names none but heads that are not built, or the run is to generate.
+// Throws Error{usage} if `architectures` names heads, and not this one, or if the run is to generate.
 void require_masked_lm(const Config& config, const RunShape& run, std::string_view architecture);
 
 }  // namespace strata::models

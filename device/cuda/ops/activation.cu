@@ -64,7 +64,7 @@ __device__ inline float normal_tail(float a) {
 template <typename T>
 __device__ inline float gelu_erf(float x) {
   const float a = tail_place(x), e = exponential<T>(-0.5f * a * a);
-  return fmaf(-a * e, normal_tail(a), x > 0 || x != x ? x : 0.0f * x);
+  return fmaf(-a * e, normal_tail(a), x < 0 ? 0.0f : x);
 }
 template <typename T>
 __device__ inline float gelu_erf_derivative(float x) {
