@@ -1,7 +1,7 @@
 // Documents that share a sequence, in whole models: nothing of one is in another.
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 #include <memory>
 #include <random>
 #include <string>
@@ -50,14 +50,15 @@ struct Columns {
   }
 };
 
-// Every gradient of the model one behind the other, those of what the loss shares last; and the summed loss.
+// Every gradient of the model one behind the other, those of what the loss shares last; the summed loss; and what the
+// head gets, [rows, hidden].
 struct Learnt {
   double loss = 0;
-  Doubles gradients;
+  Doubles gradients, hidden;
 };
 
-Learnt learn(const std::string& json, const Columns& columns) {
-  const RunShape run{.batch = 1, .seq = columns.tokens.size(), .dtype = DType::fp32, .threads = 2, .packed = true};
+Learnt learn(const std::string& json, const Columns& columns, DType dtype = DType::fp32) {
+  const RunShape run{.batch = 1, .seq = columns.tokens.size(), .dtype = dtype, .threads = 2, .packed = true};
   const auto model = make_model(Config::parse(json, "config.json"), run);
   AbortToken abort;
   device::Lane lane("test", run.threads, 0, abort);
@@ -111,6 +112,7 @@ Learnt learn(const std::string& json, const Columns& columns) {
     head.loss(lane, c, x[last].view(), &loss, dx.view(), gradients[last].view());
     lane.synchronize();
     out.loss = loss.round();
+    out.hidden = x[last].doubles();
   }
   for (std::size_t u = last; u-- > 0;) {
     const Unit& unit = *model->units[u];
@@ -147,6 +149,28 @@ TEST_P(DocumentsTest, ASequenceLearnsWhatItsDocumentsLearnAlone) {
   EXPECT_GT(sum.loss, 1);
   EXPECT_NEAR(together.loss, sum.loss, 1e-6 * sum.loss);
   EXPECT_LT(testing::relative_error(together.gradients, sum.gradients), 2e-6);
+}
+
+// The forward of a document: alone at the front of the sequence, the rest of which holds nothing; beside others.
+TEST_P(DocumentsTest, TheForwardsBitsDoNotDependOnWhereADocumentLies) {
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    std::mt19937_64 random(7);
+    Columns packed;
+    for (const std::size_t length : {5, 70, 1, 42}) packed.add_document(length, random);
+    packed.add_leftover(10);
+    const Learnt together = learn(GetParam(), packed, dtype);
+    const std::size_t hidden = together.hidden.size() / packed.tokens.size();
+    for (std::size_t row = 0; row < packed.documents.size(); ++row) {
+      if (packed.documents[row].end == 0 || packed.documents[row].first != row) continue;
+      Columns front = packed.alone(row);
+      const std::size_t rows = front.tokens.size();
+      front.add_leftover(packed.tokens.size() - rows);
+      const Doubles alone = learn(GetParam(), front, dtype).hidden;
+      const auto from = together.hidden.begin() + static_cast<std::ptrdiff_t>(row * hidden);
+      EXPECT_TRUE(std::equal(from, from + static_cast<std::ptrdiff_t>(rows * hidden), alone.begin()))
+          << name_of(dtype) << ", the document at row " << row;
+    }
+  }
 }
 
 // What the leftover holds, and what a document's neighbours are, changes no bit of what it learns.
