@@ -111,16 +111,14 @@ RecipeKey sources() {
     if (!table) return std::nullopt;
     DataSource out;
     for (const auto& [name, value] : *table) {
-      auto files = name == "files" ? patterns_of("data.train", value, folder) : std::nullopt;
-      const auto weight = name == "weight" ? number_of(value) : std::nullopt;
-      if (files)
-        out.files = std::move(*files);
-      else if (weight && *weight > 0)
-        out.weight = *weight;
+      if (name == "files")
+        out.files = patterns_of("data.train", value, folder).value_or(std::vector<std::string>{});
+      else if (name == "weight")
+        out.weight = number_of(value).value_or(0);
       else
         return std::nullopt;
     }
-    if (out.files.empty()) return std::nullopt;
+    if (out.files.empty() || !(out.weight > 0)) return std::nullopt;
     return out;
   };
   auto set = [source_of](Recipe& recipe, const Value& v, const fs::path& folder) {
