@@ -28,13 +28,8 @@ std::vector<double> weights_of(std::span<const Source> sources) {
 }
 
 std::vector<Source> one_stream(std::vector<TokenFile> files, std::int64_t seq_len) {
-  auto stream = std::make_unique<StreamSequences>(std::move(files), static_cast<std::uint64_t>(seq_len),
-                                                  StreamSequences::Rest::left_out);
-  if (stream->size() == 0)
-    fail(Exit::usage, "data.seq_len = {} needs a token file of at least {} tokens; the largest of {} has {}", seq_len,
-         seq_len + 1, stream->files(), stream->most_tokens());
   std::vector<Source> out;
-  out.push_back({std::move(stream)});
+  out.push_back({whole_sequences(std::move(files), seq_len)});
   return out;
 }
 

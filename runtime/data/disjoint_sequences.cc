@@ -18,11 +18,7 @@ DisjointSequences::DisjointSequences(std::unique_ptr<Sequences> sequences, std::
 }
 
 DisjointSequences::DisjointSequences(std::vector<TokenFile> files, std::int64_t seq_len, std::int64_t micro_batch_size)
-    : DisjointSequences(std::make_unique<StreamSequences>(std::move(files), static_cast<std::uint64_t>(seq_len),
-                                                          StreamSequences::Rest::shorter),
-                        seq_len, micro_batch_size) {
-  if (labels_ == 0) fail(Exit::usage, "data.validation has no two tokens in a row, so there is nothing to predict");
-}
+    : DisjointSequences(every_label(std::move(files), seq_len), seq_len, micro_batch_size) {}
 
 void DisjointSequences::keep_first(std::uint64_t most) {
   sequences_ = std::min(most, all_->size());

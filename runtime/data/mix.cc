@@ -18,10 +18,10 @@ Mix::Mix(std::span<const double> weights) {
   std::partial_sum(rest_.rbegin(), rest_.rend(), rest_.rbegin());
 }
 
-// floor(n * share / rest), by parts: the product itself may have more than 64 bits.
+// n * share / rest, to the nearest, by parts: the product itself may have more than 64 bits.
 std::uint64_t Mix::taken(std::size_t source, std::uint64_t n) const {
   const std::uint64_t share = share_[source], rest = rest_[source];
-  return n / rest * share + n % rest * share / rest;
+  return n / rest * share + (n % rest * share + rest / 2) / rest;
 }
 
 Mix::Place Mix::at(std::uint64_t position) const {

@@ -7,8 +7,8 @@
 namespace strata::runtime {
 
 // Which of several sources the sequence at a position comes from: a closed form, so that a run can stand anywhere
-// (docs/formats.md, "Sources"). Of the first p positions each source has its share of p, give or take one for each
-// source before it. Part of the numerics contract: it must never change.
+// (docs/formats.md, "Sources"). Of the first p positions each source has its share of p, give or take a half for itself
+// and for each source before it. Part of the numerics contract: it must never change.
 class Mix {
  public:
   // weights: above 0.

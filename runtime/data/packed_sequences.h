@@ -42,6 +42,7 @@ class PackedSequences final : public Sequences {
   std::uint64_t labels(std::uint64_t sequence) const override { return labels_[sequence]; }
   void fill(std::uint64_t sequence, const Rows& rows) const override;
 
+  const PackingFigures* packing() const override { return &figures_; }
   const PackingFigures& figures() const { return figures_; }
   // Of the sequence: its documents, or pieces of some.
   std::uint64_t pieces(std::uint64_t sequence) const { return first_piece_[sequence + 1] - first_piece_[sequence]; }

@@ -19,6 +19,8 @@ struct Rows {
   }
 };
 
+struct PackingFigures;
+
 // Sequences of one length, cut out of token files: what batches are made of. Their number, and how many labels count in
 // each, is known without reading a token.
 class Sequences {
@@ -30,6 +32,8 @@ class Sequences {
   virtual std::uint64_t labels(std::uint64_t sequence) const = 0;
   // All rows of the sequence. Throws Error{corrupt} where a file was cut, or a token is outside the vocabulary.
   virtual void fill(std::uint64_t sequence, const Rows& rows) const = 0;
+  // What packing found, if documents are packed; else null.
+  virtual const PackingFigures* packing() const { return nullptr; }
 };
 
 }  // namespace strata::runtime

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "device/ops/cross_entropy.h"
 
 namespace strata::runtime {
@@ -13,7 +14,6 @@ StreamSequences::StreamSequences(std::vector<TokenFile> files, std::uint64_t seq
     const std::uint64_t labels = file.count() - 1;  // the first token is nobody's label
     const std::uint64_t more = rest == Rest::shorter ? seq_len - 1 : 0;
     first_sequence_.push_back(first_sequence_.back() + (labels + more) / seq_len);
-    most_tokens_ = std::max(most_tokens_, file.count());
   }
 }
 
@@ -40,6 +40,26 @@ void StreamSequences::fill(std::uint64_t sequence, const Rows& rows) const {
   std::fill(rows.labels.begin() + static_cast<std::ptrdiff_t>(count), rows.labels.end(), device::kIgnoredLabel);
   for (std::uint64_t i = 0; i < seq_len_; ++i) rows.positions[i] = static_cast<std::uint32_t>(i);
   std::fill(rows.documents.begin(), rows.documents.end(), device::RowRange{0, static_cast<std::uint32_t>(seq_len_)});
+}
+
+std::unique_ptr<Sequences> whole_sequences(std::vector<TokenFile> files, std::int64_t seq_len) {
+  std::uint64_t most = 0;
+  for (const TokenFile& file : files) most = std::max(most, file.count());
+  const std::size_t count = files.size();
+  auto out = std::make_unique<StreamSequences>(std::move(files), static_cast<std::uint64_t>(seq_len),
+                                               StreamSequences::Rest::left_out);
+  if (out->size() == 0)
+    fail(Exit::usage, "data.seq_len = {} needs a token file of at least {} tokens; the largest of {} has {}", seq_len,
+         seq_len + 1, count, most);
+  return out;
+}
+
+std::unique_ptr<Sequences> every_label(std::vector<TokenFile> files, std::int64_t seq_len) {
+  auto out = std::make_unique<StreamSequences>(std::move(files), static_cast<std::uint64_t>(seq_len),
+                                               StreamSequences::Rest::shorter);
+  if (out->size() == 0)
+    fail(Exit::usage, "data.validation has no two tokens in a row, so there is nothing to predict");
+  return out;
 }
 
 }  // namespace strata::runtime

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "runtime/data/sequences.h"
@@ -11,18 +12,14 @@ namespace strata::runtime {
 // next token of the file, and a sequence is one document.
 class StreamSequences final : public Sequences {
  public:
-  // What becomes of the rows behind a file's last whole sequence: left out, or a sequence whose other rows are token 0
-  // without a label that counts.
+  // The rows behind a file's last whole sequence are left out, or a sequence whose other rows are token 0 without a
+  // label that counts.
   enum class Rest : std::uint8_t { left_out, shorter };
   StreamSequences(std::vector<TokenFile> files, std::uint64_t seq_len, Rest rest);
 
   std::uint64_t size() const override { return first_sequence_.back(); }
   std::uint64_t labels(std::uint64_t sequence) const override;
   void fill(std::uint64_t sequence, const Rows& rows) const override;
-
-  std::size_t files() const { return files_.size(); }
-  // Tokens of the largest file.
-  std::uint64_t most_tokens() const { return most_tokens_; }
 
  private:
   struct Place {
@@ -33,7 +30,12 @@ class StreamSequences final : public Sequences {
 
   std::vector<TokenFile> files_;
   std::vector<std::uint64_t> first_sequence_;  // of each file, and the total
-  std::uint64_t seq_len_, most_tokens_ = 0;
+  std::uint64_t seq_len_;
 };
+
+// As training takes a stream: whole sequences. Throws Error{usage} where there is none.
+std::unique_ptr<Sequences> whole_sequences(std::vector<TokenFile> files, std::int64_t seq_len);
+// As an evaluation does: every label once. Throws Error{usage} where there is none.
+std::unique_ptr<Sequences> every_label(std::vector<TokenFile> files, std::int64_t seq_len);
 
 }  // namespace strata::runtime

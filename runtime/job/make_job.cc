@@ -72,6 +72,8 @@ PlanRequest request_of(const Recipe& recipe, const models::Model& model, const m
   request.tile_bytes = tile_bytes;
   request.read_ahead = recipe.zero.optimizer == Tier::nvme && recipe.memory.prefetch > 0;
   if (shape.training && recipe.checkpoint.dir) request.checkpoint_staging = kCheckpointStaging;
+  if (shape.cache == 0) request.index_bytes = recipe.data.index_bytes;
+  if (shape.cache == 0) request.mean_squares = recipe.data.mean_squares;
   return request;
 }
 

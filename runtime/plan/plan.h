@@ -228,6 +228,7 @@ struct StepPlan {
   std::vector<Buffer> buffers;
   std::vector<Task> tasks;
   std::vector<Home> homes;     // by unit
+  int index_buffer = -1;       // where packed data keeps which documents share a sequence; -1: nowhere
   Memory memory;               // predicted
   comm::CommBytes comm_bytes;  // predicted, sent by one rank in a step
   IoBytes io_bytes;            // predicted

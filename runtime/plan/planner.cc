@@ -80,6 +80,9 @@ class Builder {
     losses_ = add("losses", LossState::bytes(d_.model.units.size()));
     if (!r_.forward_only) d_.squares = add("squares", sizeof(SquareState));
     if (d_.model.constants_bytes) constants_ = filled(add("constants", d_.model.constants_bytes));
+    if (r_.index_bytes)
+      d_.plan.index_buffer =
+          filled(d_.add_buffer("index of packed sequences", Kind::workspace, Tier::host, r_.index_bytes, true));
     caches_.assign(at(d_.units()), -1);
     if (r_.shape.cache > 0)
       logits_ = d_.add_buffer("logits", Kind::activations, Tier::device, d_.model.vocabulary * sizeof(float), true);

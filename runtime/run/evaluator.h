@@ -9,6 +9,7 @@
 #include "runtime/data/disjoint_sequences.h"
 #include "runtime/execute/executor.h"
 #include "runtime/job/make_job.h"
+#include "runtime/run/index_memory.h"
 #include "runtime/weights/weights.h"
 
 namespace strata::runtime {
@@ -48,6 +49,7 @@ class Evaluator {
   const Job& job_;
   comm::World& world_;
   Executor executor_;
+  IndexMemory index_memory_;
   DisjointSequences data_;
   double load_seconds_ = 0;
 };

@@ -153,6 +153,7 @@ std::string summary_json(const StepPlan& plan, const Summary& s) {
     checkpoints =
         fmt::format("\"checkpoints\":{{\"written\":{},\"bytes\":{},\"held_ms\":{:.3f},\"last_ms\":{:.3f}}},",
                     s.checkpoints->written, s.checkpoints->bytes, s.checkpoints->held_ms, s.checkpoints->last_ms);
+  const std::string data = s.data.empty() ? "" : "\"data\":" + s.data + ",";
   std::string gpu;
   if (s.gpu_before && s.gpu_at_end)
     gpu = fmt::format("\"gpu_memory\":{{\"total_bytes\":{},\"free_before_bytes\":{},\"free_at_end_bytes\":{}}},",
@@ -161,12 +162,12 @@ std::string summary_json(const StepPlan& plan, const Summary& s) {
   return fmt::format(
       "{{\"steps\":{},\"tokens\":{},\"tokens_per_s\":{},\"model_flops_per_token\":{},\"tflops\":{},\"mfu\":null,"
       "\"weights_hash\":\"{}\",\"ranks\":{},\"memory\":{},\"process_peak_rss_bytes\":[{}],{}\"comm_bytes\":"
-      "{},\"io_bytes\":{},\"exposed_ms\":{},\"exposed_step\":{},\"graph_steps\":{},\"validate_ms\":{:.3f},{}\"exit\":{}"
-      "}}\n",
+      "{},\"io_bytes\":{},\"exposed_ms\":{},\"exposed_step\":{},\"graph_steps\":{},\"validate_ms\":{:.3f},{}{}"
+      "\"exit\":{}}}\n",
       s.steps, s.tokens, json_number(s.tokens_per_s), json_number(s.flops_per_token), json_number(tflops),
       s.weights_hash, plan.ranks, memory_json(plan.memory, &s.measured), rss, gpu, comm_json(s.comm_bytes),
       io_json(s.io_bytes), exposed_json(plan, s.spans), s.timed_step, s.graph_steps, s.validate_ms, checkpoints,
-      s.exit);
+      data, s.exit);
 }
 
 }  // namespace strata::runtime
