@@ -37,7 +37,7 @@ class BestFit {
   std::uint32_t take_bin(std::uint32_t length);
 
   std::uint32_t room_;
-  NumberSet rooms_;                   // left in some bin
+  NumberSet rooms_;                    // left in some bin
   std::vector<std::uint32_t> newest_;  // by room left: the bin that came to it last
   // By bin: the one that came to the same room before it, and the room left.
   std::vector<std::uint32_t> before_, left_;

@@ -54,7 +54,8 @@ std::vector<Documents> open_documents(std::span<const TokenFile> files) {
 PackingFigures look_at(std::span<const Documents> documents, std::uint32_t seq_len, LongDocuments longer) {
   PackingFigures figures;
   for (const Documents& of_file : documents)
-    walk(of_file, seq_len, longer, figures, [](const Piece&) {}, [] {});
+    walk(
+        of_file, seq_len, longer, figures, [](const Piece&) {}, [] {});
   if (longer == LongDocuments::refuse && figures.dropped > 0)
     fail(Exit::usage,
          "{} of {} documents are longer than data.seq_len = {}, the longest of {} tokens: raise data.seq_len, or take "
@@ -186,8 +187,8 @@ void PackedSequences::fill_piece(std::uint64_t piece, const Rows& rows, std::uin
   for (std::uint32_t i = 0; i < count; ++i) {
     const bool has_next = i + 1 < count || goes_on;
     const std::uint32_t label = i + 1 < count ? own.tokens[i + 1] : next;
-    own.labels[i] = has_next && documents.counts(begin + i + 1) ? static_cast<std::int32_t>(label)
-                                                                : device::kIgnoredLabel;
+    own.labels[i] =
+        has_next && documents.counts(begin + i + 1) ? static_cast<std::int32_t>(label) : device::kIgnoredLabel;
     own.positions[i] = i;
     own.documents[i] = {first, first + count};
   }

@@ -30,8 +30,8 @@ struct PackingFigures {
 PackingFigures look_at_documents(std::span<const TokenFile> files, std::uint32_t seq_len, LongDocuments longer);
 
 // Whole documents that share sequences of seq_len rows without seeing each other (docs/formats.md, "Packing"): packed
-// once, here; then an index of sequences is kept, in `memory`. The last token of a document has no label, a piece's last
-// one has the document's next token.
+// once, here; then an index of sequences is kept, in `memory`. The last token of a document has no label, a piece's
+// last one has the document's next token.
 class PackedSequences final : public Sequences {
  public:
   // Throws as look_at_documents(), and Error{usage} where no label counts.
@@ -51,7 +51,7 @@ class PackedSequences final : public Sequences {
   void fill_piece(std::uint64_t piece, const Rows& rows, std::uint32_t first) const;
 
   std::vector<TokenFile> files_;
-  std::vector<Documents> documents_;      // of each file
+  std::vector<Documents> documents_;        // of each file
   std::vector<std::uint64_t> first_token_;  // of each file among all, and their number
   std::uint32_t seq_len_;
   PackingFigures figures_;

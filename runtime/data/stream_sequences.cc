@@ -57,8 +57,7 @@ std::unique_ptr<Sequences> whole_sequences(std::vector<TokenFile> files, std::in
 std::unique_ptr<Sequences> every_label(std::vector<TokenFile> files, std::int64_t seq_len) {
   auto out = std::make_unique<StreamSequences>(std::move(files), static_cast<std::uint64_t>(seq_len),
                                                StreamSequences::Rest::shorter);
-  if (out->size() == 0)
-    fail(Exit::usage, "data.validation has no two tokens in a row, so there is nothing to predict");
+  if (out->size() == 0) fail(Exit::usage, "data.validation has no two tokens in a row, so there is nothing to predict");
   return out;
 }
 

@@ -232,9 +232,8 @@ std::vector<RecipeKey> make_keys() {
           "cut one stream of tokens, or let whole documents share sequences without seeing each other; auto: documents "
           "if a token file has a mask or labels"),
       choice<LongDocuments>(
-          "data.long",
-          {{"cut", LongDocuments::cut}, {"drop", LongDocuments::drop}, {"refuse", LongDocuments::refuse}}, {},
-          STRATA_AT(data.long_documents), "what becomes of documents above data.seq_len, if documents are packed"),
+          "data.long", {{"cut", LongDocuments::cut}, {"drop", LongDocuments::drop}, {"refuse", LongDocuments::refuse}},
+          {}, STRATA_AT(data.long_documents), "what becomes of documents above data.seq_len, if documents are packed"),
       flag("data.any_tokenizer", STRATA_AT(data.any_tokenizer),
            "take tokens of another tokenizer than the one that model.path comes with"),
       integer("training.max_steps", 0, kMany, STRATA_AT(training.max_steps),

@@ -157,7 +157,8 @@ Recipe load_recipe(const std::optional<std::filesystem::path>& path, std::span<c
 void require_trainable(const Recipe& recipe);
 
 // Every key that must be the same on all ranks, one "key = value" a line in a fixed order (report.* and
-// device.threads are left out; the weights of several sources are a line of their own): what ranks compare, by hash, before step 1.
+// device.threads are left out; the weights of several sources are a line of their own): what ranks compare, by hash,
+// before step 1.
 std::string to_text(const Recipe& recipe);
 
 }  // namespace strata::runtime

@@ -166,8 +166,8 @@ std::string summary_json(const StepPlan& plan, const Summary& s) {
       "\"exit\":{}}}\n",
       s.steps, s.tokens, json_number(s.tokens_per_s), json_number(s.flops_per_token), json_number(tflops),
       s.weights_hash, plan.ranks, memory_json(plan.memory, &s.measured), rss, gpu, comm_json(s.comm_bytes),
-      io_json(s.io_bytes), exposed_json(plan, s.spans), s.timed_step, s.graph_steps, s.validate_ms, checkpoints,
-      data, s.exit);
+      io_json(s.io_bytes), exposed_json(plan, s.spans), s.timed_step, s.graph_steps, s.validate_ms, checkpoints, data,
+      s.exit);
 }
 
 }  // namespace strata::runtime

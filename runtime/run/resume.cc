@@ -23,9 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // Keys without which the run would be another one. What else differs (rates, steps, placement, ranks) may.
-constexpr std::array<std::string_view, 7> kSameKeys = {"data.long",      "data.order",    "data.packing",
-                                                       "data.seq_len",   "optimizer.name", "training.seed",
-                                                       "training.reduce_group"};
+constexpr std::array<std::string_view, 7> kSameKeys = {
+    "data.long",      "data.order",    "data.packing",         "data.seq_len",
+    "optimizer.name", "training.seed", "training.reduce_group"};
 
 // Keys of config.json that do not change what a trained weight means.
 bool is_free(std::string_view key) {

@@ -38,8 +38,8 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
     const auto check = [&](std::span<const TokenFile> files) { require_tokens_of_model(recipe, files); };
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
     if (!recipe.data.train.empty())
-      batches_ = std::make_unique<Batches>(
-          open_training_data(recipe, {vocabulary, check, train, index_memory_.resource()}));
+      batches_ =
+          std::make_unique<Batches>(open_training_data(recipe, {vocabulary, check, train, index_memory_.resource()}));
     // Read by `strata eval` alone; what is wrong with them is better known now.
     if (!recipe.data.validation.empty()) (void)open_validation_data(recipe, {vocabulary, check, validation});
   });

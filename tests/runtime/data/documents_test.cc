@@ -66,7 +66,10 @@ TEST_F(DocumentsTest, WithoutAMaskAllCount) {
 TEST_F(DocumentsTest, FilesThatContradictTheSidecarAreRefused) {
   folder_.write("a.bin", {3, 2, 4}, "011010110");
   with_begins({0, 3});
-  { const auto files = folder_.open({"a.bin"}); EXPECT_EQ(Documents{files[0]}.count(), 2u); }
+  {
+    const auto files = folder_.open({"a.bin"});
+    EXPECT_EQ(Documents{files[0]}.count(), 2u);
+  }
   with_begins({1, 3});
   expect_refused(Exit::corrupt, AllOf(HasSubstr("a.bin.documents, offset 0: document 1 of 2 begins at token 1")));
   with_begins({0, 5, 3});

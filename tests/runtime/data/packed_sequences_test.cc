@@ -35,8 +35,8 @@ struct Filled {
 
 TEST(PackedSequencesTest, DocumentsShareSequences) {
   const TokenFolder folder;
-  folder.write("a.bin", {3, 6, 2});                               // tokens 0-2, 3-8, 9-10
-  folder.write("b.bin", {4, 1}, std::nullopt, 100);               // 100-103; one without a label
+  folder.write("a.bin", {3, 6, 2});                  // tokens 0-2, 3-8, 9-10
+  folder.write("b.bin", {4, 1}, std::nullopt, 100);  // 100-103; one without a label
   const PackedSequences packed(folder.open({"a.bin", "b.bin"}), 8, LongDocuments::cut);
   ASSERT_EQ(packed.size(), 2u);
   const Filled first(packed, 0, 8), second(packed, 1, 8);
@@ -101,8 +101,8 @@ TEST(PackedSequencesTest, NothingToLearnIsRefused) {
 TEST(PackedSequencesTest, EveryRowOnce) {
   const bool held = rc::check("each document's tokens once, in order, with the labels of the file", [] {
     const TokenFolder folder;
-    const auto lengths = *rc::gen::nonEmpty(
-        rc::gen::container<std::vector<std::uint64_t>>(rc::gen::inRange<std::uint64_t>(1, 40)));
+    const auto lengths =
+        *rc::gen::nonEmpty(rc::gen::container<std::vector<std::uint64_t>>(rc::gen::inRange<std::uint64_t>(1, 40)));
     std::uint64_t count = 0;
     for (const std::uint64_t length : lengths) count += length;
     RC_PRE(count > 2);
@@ -159,8 +159,8 @@ TEST(PackedSequencesTest, TheIndexStaysWithinWhatWasPromised) {
   const bool held = rc::check("whatever the lengths", [] {
     const TokenFolder folder;
     const auto most = *rc::gen::element<std::uint64_t>(3, 12, 60);
-    const auto lengths = *rc::gen::nonEmpty(
-        rc::gen::container<std::vector<std::uint64_t>>(rc::gen::inRange<std::uint64_t>(2, most)));
+    const auto lengths =
+        *rc::gen::nonEmpty(rc::gen::container<std::vector<std::uint64_t>>(rc::gen::inRange<std::uint64_t>(2, most)));
     folder.write("a.bin", lengths);
     const auto seq_len = *rc::gen::inRange<std::uint32_t>(1, 40);
     const PackingFigures figures = look_at_documents(folder.open({"a.bin"}), seq_len, LongDocuments::cut);
