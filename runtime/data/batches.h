@@ -46,6 +46,10 @@ class Batches {
   std::span<const Source> sources() const { return sources_; }
   // Of all sources.
   std::uint64_t sequences() const;
+  // How often a run has gone over all sequences before micro-batch k.
+  double epochs_before(std::uint64_t micro_batch) const {
+    return static_cast<double>(micro_batch * micro_batch_size_) / static_cast<double>(sequences());
+  }
   // The sequence at `position` of the run (micro-batch k has positions k*B .. k*B+B-1).
   struct Place {
     std::size_t source;
