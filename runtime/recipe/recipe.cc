@@ -408,8 +408,9 @@ std::string to_toml(const Recipe& recipe) {
   for (auto* path : {&whole.model.path, &whole.checkpoint.dir})
     if (*path) absolute(**path);
   for (fs::path& path : whole.memory.nvme) absolute(path);
-  for (auto* patterns : {&whole.data.train, &whole.data.validation})
-    for (std::string& pattern : *patterns) absolute(pattern);
+  for (DataSource& source : whole.data.train)
+    for (std::string& pattern : source.files) absolute(pattern);
+  for (std::string& pattern : whole.data.validation) absolute(pattern);
   if (std::string& resume = whole.checkpoint.resume; resume != "auto" && resume != "none") absolute(resume);
   const Recipe defaults;
   std::string out;

@@ -17,7 +17,7 @@ namespace strata::tests {
 // Token files of documents, as tokenize would write them.
 class TokenFolder {
  public:
-  static constexpr std::int64_t kVocabulary = 60000;
+  explicit TokenFolder(std::int64_t vocabulary = 60000) : vocabulary_(vocabulary) {}
 
   // A file of documents of these lengths, whose tokens count up from `first`; where there is a mask, "01" for each
   // token, which ones count. Its path.
@@ -30,8 +30,9 @@ class TokenFolder {
       count += length;
     }
     std::vector<std::uint16_t> tokens(count);
-    for (std::uint64_t i = 0; i < count; ++i) tokens[i] = static_cast<std::uint16_t>((first + i) % kVocabulary);
-    runtime::TokenSidecar sidecar{.vocab_size = kVocabulary, .width = 2, .tokenizer = "made", .count = count};
+    for (std::uint64_t i = 0; i < count; ++i)
+      tokens[i] = static_cast<std::uint16_t>((first + i) % static_cast<std::uint64_t>(vocabulary_));
+    runtime::TokenSidecar sidecar{.vocab_size = vocabulary_, .width = 2, .tokenizer = "made", .count = count};
     sidecar.hash = put(name, bytes_of(tokens));
     sidecar.documents = {begins.size(), put(name + ".documents", bytes_of(begins))};
     if (mask) {
@@ -49,7 +50,7 @@ class TokenFolder {
   }
   std::vector<runtime::TokenFile> open(const std::vector<std::string>& names) const {
     std::vector<runtime::TokenFile> out;
-    for (const std::string& name : names) out.emplace_back(folder_.path() / name, kVocabulary);
+    for (const std::string& name : names) out.emplace_back(folder_.path() / name, vocabulary_);
     return out;
   }
   // Writes a file as it is; its hash, as sidecars have them.
@@ -64,6 +65,7 @@ class TokenFolder {
   const ScratchFolder& folder() const { return folder_; }
 
  private:
+  std::int64_t vocabulary_;
   ScratchFolder folder_;
 };
 
