@@ -1,4 +1,8 @@
 #pragma once
+// runtime/data/ is what a step trains on: token files (tokens.h), their sequences in the order of the run (here), and
+// those of an evaluation (disjoint_sequences.h). A pure function of files, seed and position: the same for any number
+// of ranks.
+
 #include <array>
 #include <cstddef>
 #include <cstdint>

@@ -65,23 +65,29 @@ std::unique_ptr<PackedSequences> packed(std::vector<TokenFile> files, const Reci
 
 }  // namespace
 
-void settle_data(Recipe& recipe, bool reads_validation) {
+void settle_data(Recipe& recipe, bool evaluates) {
   Recipe::Data& data = recipe.data;
   data.packing = packing_of(data);
-  data.index_bytes = 0;
+  data.index_bytes = data.validation_index_bytes = 0;
   data.mean_squares = 0;
   if (data.packing != Packing::documents) return;
   const auto seq_len = static_cast<std::uint32_t>(data.seq_len);
-  PackingFigures sum;
   const auto look = [&](const std::vector<std::string>& patterns, const char* key) {
     std::vector<TokenFile> files;
     for (const fs::path& path : expand_patterns(patterns, key)) files.emplace_back(path, std::nullopt);
-    const PackingFigures figures = look_at_documents(files, seq_len, data.long_documents);
+    return look_at_documents(files, seq_len, data.long_documents);
+  };
+  PackingFigures sum;
+  if (!data.validation.empty() && (evaluates || recipe.evaluation.asked())) {
+    sum = look(data.validation, "data.validation");
+    data.validation_index_bytes = sum.index_bytes(seq_len);
+  }
+  if (!evaluates) sum = {};
+  for (std::size_t i = 0; !evaluates && i < data.train.size(); ++i) {
+    const PackingFigures figures = look(data.train[i].files, "data.train");
     data.index_bytes += figures.index_bytes(seq_len);
     sum += figures;
-  };
-  if (reads_validation && !data.validation.empty()) look(data.validation, "data.validation");
-  for (std::size_t i = 0; !reads_validation && i < data.train.size(); ++i) look(data.train[i].files, "data.train");
+  }
   data.mean_squares = sum.mean_squares(seq_len);
 }
 

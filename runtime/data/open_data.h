@@ -15,9 +15,9 @@
 namespace strata::runtime {
 
 // Before a run is planned: decides data.packing where it is automatic, and sets what of packed data the plan has to
-// know. reads_validation: the run reads data.validation, and not data.train. Throws Error where documents cannot be
-// packed; files that are not there are left to those who open them.
-void settle_data(Recipe& recipe, bool reads_validation);
+// know. evaluates: the run reads data.validation, and not data.train. Throws Error if documents cannot be packed; files
+// that are not there are left to those who open them, unless documents are asked for.
+void settle_data(Recipe& recipe, bool evaluates);
 
 // What opening has to know, and gives to compare over ranks.
 struct Opening {

@@ -129,7 +129,7 @@ Evaluated evaluate(const std::vector<std::string>& sets, int ranks) {
     const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1), Purpose::evaluate);
     EXPECT_EQ(job.plan.index_buffer >= 0, recipe.data.packing == Packing::documents);
     Evaluator evaluator(job, world, 1, *first_weights(job, world, 1, {}));
-    const Evaluation e = evaluator.run([](std::uint64_t, std::uint64_t) {});
+    const Evaluation e = *evaluator.run([](std::uint64_t, std::uint64_t) { return true; });
     EXPECT_EQ(memory_json(evaluator.executor().measured_memory(), nullptr), memory_json(job.plan.memory, nullptr));
     if (world.rank() == 0) result = {e.loss, hex(e.loss), e.labels};
   });
