@@ -15,37 +15,44 @@ inline constexpr int kQuad = 4;  // lanes that hold a row of a fragment
 // Where the running maximum starts: finite, so that a tile in which a query sees nothing leaves no NaN behind.
 inline constexpr float kLowest = -1e30f;
 
-// A block for 64 queries of one head, the longest first: FlashAttention-2's forward.
+// Where rows of a window belong to no document, they are zeros: `width` elements of each, `stride` elements apart.
+template <typename T>
+__device__ void clear_rows(const AttentionCall<T>& c, std::size_t batch, std::size_t window, T* to, std::size_t stride,
+                           std::size_t width) {
+  for (std::size_t i = threadIdx.x; i < kTileRows * width; i += kTileThreads) {
+    const std::size_t row = window + i / width;
+    if (row < c.seq && c.documents[batch * c.seq + row].end <= row)
+      to[(batch * c.seq + row) * stride + i % width] = T{};
+  }
+}
+
+// 64 queries of one head, from the document's row `query` on: FlashAttention-2's forward.
 template <typename T, int D>
-__global__ void __launch_bounds__(kTileThreads, 1) forward(AttentionCall<T> c) {
+__device__ void forward_tile(const AttentionCall<T>& c, const AttentionRows& document, std::size_t head,
+                             std::size_t query) {
   using Tile = Tile<T, D>;
   constexpr int kColumns = Tile::kColumns, kStages = Tile::stages(1, 2), kFragments = kColumns / 8;
   T* const q = dynamic_shared<T>();
   T* const loaded = q + kTileRows * Tile::kStride;  // [stages][keys, values]
   constexpr int kTile = kColumns * Tile::kStride;
 
-  const std::size_t across = c.batch * c.heads, tiles = (c.seq + kTileRows - 1) / kTileRows;
-  const std::size_t batch = blockIdx.x % across / c.heads, head = blockIdx.x % c.heads;
-  const std::size_t query = (tiles - 1 - blockIdx.x / across) * kTileRows, first_row = batch * c.seq;
-  const std::size_t kv_head = head / (c.heads / c.kv_heads);
+  const std::size_t first_row = document.batch * c.seq + document.first, kv_head = head / (c.heads / c.kv_heads);
   const T* const k = c.k + first_row * c.k_stride + kv_head * c.head_dim;
   const T* const v = c.v + first_row * c.v_stride + kv_head * c.head_dim;
-  const std::size_t oldest = c.window == 0 || query + 1 <= c.window ? 0 : query + 1 - c.window;
-  const std::size_t end = query + kTileRows < c.seq ? query + kTileRows : c.seq;
-  const std::size_t last = (end - 1) / kColumns * kColumns;
+  const std::size_t last = (document.reach_end(query, document.ahead) - 1) / kColumns * kColumns;
   const auto load = [&](std::size_t key, int stage) {
     T* const to = loaded + stage * 2 * kTile;
-    load_tile<D, kColumns>(c, to, k + key * c.k_stride, c.k_stride, c.rows_from(key, kColumns));
-    load_tile<D, kColumns>(c, to + kTile, v + key * c.v_stride, c.v_stride, c.rows_from(key, kColumns));
+    load_tile<D, kColumns>(c, to, k + key * c.k_stride, c.k_stride, document.rows_from(key, kColumns));
+    load_tile<D, kColumns>(c, to + kTile, v + key * c.v_stride, c.v_stride, document.rows_from(key, kColumns));
   };
 
-  std::size_t key = oldest / kColumns * kColumns;
+  std::size_t key = AttentionRows::reach_begin(query, document.behind) / kColumns * kColumns;
   load_tile<D, kTileRows>(c, q, c.q + (first_row + query) * c.q_stride + head * c.head_dim, c.q_stride,
-                          c.rows_from(query, kTileRows));
+                          document.rows_from(query, kTileRows));
   load(key, 0);
   end_copy_group();
 
-  const Keep keep(c, batch, head);
+  const Keep keep(c, document, head);
   const int g = lane_index() / 4, t = lane_index() % 4, mine = static_cast<int>(threadIdx.x) / kWarp * 16;
   const T* const q_mine = q + mine * Tile::kStride;
   float o[D / 8][4] = {}, maximum[2] = {kLowest, kLowest}, sum[2] = {};
@@ -58,11 +65,11 @@ __global__ void __launch_bounds__(kTileThreads, 1) forward(AttentionCall<T> c) {
 
     float s[kFragments][4];
     multiply_transposed<D>(s, q_mine, keys);
-    if (!c.all_visible(query, kTileRows, key, kColumns)) {
+    if (!document.all_visible(query, kTileRows, key, kColumns)) {
 #pragma unroll
       for (int n = 0; n < kFragments; ++n)
         for (int i = 0; i < 4; ++i)
-          if (!c.visible(query + mine + g + i / 2 * 8, key + n * 8 + t * 2 + i % 2)) s[n][i] = -INFINITY;
+          if (!document.visible(query + mine + g + i / 2 * 8, key + n * 8 + t * 2 + i % 2)) s[n][i] = -INFINITY;
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -96,16 +103,37 @@ __global__ void __launch_bounds__(kTileThreads, 1) forward(AttentionCall<T> c) {
       load(key + kColumns, 0);
   }
 
-  const int rows = c.rows_from(query + mine, 16);
+  const int rows = document.rows_from(query + mine, 16);
   float factors[2];
   for (int half = 0; half < 2; ++half) {
     sum[half] = sum_lanes(sum[half], kQuad);
     factors[half] = c.keep_scale / sum[half];
     const int row = g + half * 8;
     if (t == 0 && row < rows)
-      c.lse[(batch * c.heads + head) * c.seq + query + mine + row] = maximum[half] + logf(sum[half]);
+      c.lse[(document.batch * c.heads + head) * c.seq + document.first + query + mine + row] =
+          maximum[half] + logf(sum[half]);
   }
   store_rows<D>(c, o, factors, c.o + (first_row + query + mine) * c.width() + head * c.head_dim, c.width(), rows);
+}
+
+// A block for the tiles of queries of one head that start in a window of 64 rows, the longest first.
+template <typename T, int D>
+__global__ void __launch_bounds__(kTileThreads, 1) forward(AttentionCall<T> c) {
+  const std::size_t across = c.batch * c.heads, windows = (c.seq + kTileRows - 1) / kTileRows;
+  const std::size_t batch = blockIdx.x % across / c.heads, head = blockIdx.x % c.heads;
+  const std::size_t window = (windows - 1 - blockIdx.x / across) * kTileRows;
+  bool empty = false;
+  for (TileWalk at(c.documents + batch * c.seq, c.seq, window, kTileRows); at.next();) {
+    if (at.document.end == 0)
+      empty = true;
+    else
+      forward_tile<T, D>(c, AttentionRows(c, batch, at.document), head, at.row - at.document.first);
+  }
+  if (!empty) return;
+  clear_rows(c, batch, window, c.o + head * c.head_dim, c.width(), c.head_dim);
+  const std::size_t row = window + threadIdx.x;
+  if (threadIdx.x < kTileRows && row < c.seq && c.documents[batch * c.seq + row].end <= row)
+    c.lse[(batch * c.heads + head) * c.seq + row] = 0;
 }
 
 // delta = sum over the head of o * d_o: eight lanes for each row and head.
@@ -144,11 +172,12 @@ constexpr bool second(Pass pass) {
   return pass == Pass::keys || pass == Pass::keys_second;
 }
 
-// A block for 64 queries (dq) or 64 keys (first: dk, second: dv) of one head. Rows x, y are k and v (or q and d_o);
+// 64 queries (dq) or 64 keys (first: dk, second: dv) of one head, from `row` on. Rows x, y are k and v (or q and d_o);
 // the tiles of columns that go past them are the others: scores s = x columns_x^T and products d = y columns_y^T; then
 // first += ds columns_x and second += p columns_y. Keys take their query heads one after another.
 template <typename T, int D, Pass kPass>
-__global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) {
+__device__ void backward_tile(const AttentionCall<T>& c, const AttentionRows& document, std::size_t block_head,
+                              std::size_t row) {
   using Tile = Tile<T, D>;
   constexpr bool kOfKeys = of_keys(kPass), kFirst = first(kPass), kSecond = second(kPass);
   constexpr int kColumns = Tile::kColumns, kStages = Tile::stages(2, 2);
@@ -158,26 +187,17 @@ __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) 
   T* const y = x + kTileRows * Tile::kStride;
   T* const loaded = y + kTileRows * Tile::kStride;  // [stages][columns_x, columns_y]
 
-  const std::size_t heads = kOfKeys ? c.kv_heads : c.heads, across = c.batch * heads;
-  const std::size_t tiles = (c.seq + kTileRows - 1) / kTileRows, tile = blockIdx.x / across;
-  const std::size_t batch = blockIdx.x % across / heads, block_head = blockIdx.x % heads;
-  // The longest first: late queries, early keys.
-  const std::size_t row = (kOfKeys ? tile : tiles - 1 - tile) * kTileRows, first_row = batch * c.seq;
+  const std::size_t first_row = document.batch * c.seq + document.first;
   const std::size_t group = c.heads / c.kv_heads, kv_head = kOfKeys ? block_head : block_head / group;
   const T* const k = c.k + first_row * c.k_stride + kv_head * c.head_dim;
   const T* const v = c.v + first_row * c.v_stride + kv_head * c.head_dim;
   const T* const q = c.q + first_row * c.q_stride;
   const T* const d_o = c.d_o + first_row * c.width();
-  std::size_t begin, last;  // of the columns, in whole tiles
-  if (kOfKeys) {
-    begin = row / kColumns * kColumns;
-    const std::size_t end =
-        c.window != 0 && row + kTileRows - 1 + c.window < c.seq ? row + kTileRows - 1 + c.window : c.seq;
-    last = (end - 1) / kColumns * kColumns;
-  } else {
-    begin = c.window == 0 || row + 1 <= c.window ? 0 : (row + 1 - c.window) / kColumns * kColumns;
-    last = ((row + kTileRows < c.seq ? row + kTileRows : c.seq) - 1) / kColumns * kColumns;
-  }
+  const std::size_t before = kOfKeys ? document.ahead : document.behind;
+  const std::size_t after = kOfKeys ? document.behind : document.ahead;
+  // Of the columns, in whole tiles.
+  const std::size_t begin = AttentionRows::reach_begin(row, before) / kColumns * kColumns;
+  const std::size_t last = (document.reach_end(row, after) - 1) / kColumns * kColumns;
   const auto some = static_cast<unsigned>((last - begin) / kColumns + 1);
   const unsigned steps = kOfKeys ? some * static_cast<unsigned>(group) : some;
   const auto load_columns = [&](unsigned step, unsigned stage) {
@@ -185,15 +205,15 @@ __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) 
     const T* const from_x = kOfKeys ? q + head * c.head_dim + at * c.q_stride : k + at * c.k_stride;
     const T* const from_y = kOfKeys ? d_o + head * c.head_dim + at * c.width() : v + at * c.v_stride;
     T* const to = loaded + stage * 2 * kTile;
-    load_tile<D, kColumns>(c, to, from_x, kOfKeys ? c.q_stride : c.k_stride, c.rows_from(at, kColumns));
-    load_tile<D, kColumns>(c, to + kTile, from_y, kOfKeys ? c.width() : c.v_stride, c.rows_from(at, kColumns));
+    load_tile<D, kColumns>(c, to, from_x, kOfKeys ? c.q_stride : c.k_stride, document.rows_from(at, kColumns));
+    load_tile<D, kColumns>(c, to + kTile, from_y, kOfKeys ? c.width() : c.v_stride, document.rows_from(at, kColumns));
   };
 
   load_tile<D, kTileRows>(c, x, kOfKeys ? k + row * c.k_stride : q + block_head * c.head_dim + row * c.q_stride,
-                          kOfKeys ? c.k_stride : c.q_stride, c.rows_from(row, kTileRows));
+                          kOfKeys ? c.k_stride : c.q_stride, document.rows_from(row, kTileRows));
   if (kFirst)
     load_tile<D, kTileRows>(c, y, kOfKeys ? v + row * c.v_stride : d_o + block_head * c.head_dim + row * c.width(),
-                            kOfKeys ? c.v_stride : c.width(), c.rows_from(row, kTileRows));
+                            kOfKeys ? c.v_stride : c.width(), document.rows_from(row, kTileRows));
   load_columns(0, 0);
   end_copy_group();
 
@@ -207,9 +227,10 @@ __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) 
     await_copies<kStages - 1>();
     __syncthreads();
     const std::size_t head = kOfKeys ? kv_head * group + step / some : block_head;
-    const float* const lse = c.lse + (batch * c.heads + head) * c.seq;
-    const float* const means = c.delta + (batch * c.heads + head) * c.seq;
-    const Keep keep(c, batch, head);
+    const std::size_t statistics = (document.batch * c.heads + head) * c.seq + document.first;
+    const float* const lse = c.lse + statistics;
+    const float* const means = c.delta + statistics;
+    const Keep keep(c, document, head);
 #pragma unroll 1
     for (int part = 0; part < kColumns; part += kPart) {
       const std::size_t column = begin + std::size_t{step % some} * kColumns + part;
@@ -218,8 +239,8 @@ __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) 
       float p[kFragments][4], ds[kFragments][4];
       multiply_transposed<D>(p, x + mine * Tile::kStride, columns_x);
       if (kFirst) multiply_transposed<D>(ds, y + mine * Tile::kStride, columns_y);
-      const bool all =
-          kOfKeys ? c.all_visible(column, kPart, row, kTileRows) : c.all_visible(row, kTileRows, column, kPart);
+      const bool all = kOfKeys ? document.all_visible(column, kPart, row, kTileRows)
+                               : document.all_visible(row, kTileRows, column, kPart);
 #pragma unroll
       for (int n = 0; n < kFragments; ++n) {
         const unsigned kept = keep.all() ? 15 : keep.fragment<kOfKeys>(my_row, column + n * 8);
@@ -227,7 +248,7 @@ __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) 
         for (int i = 0; i < 4; ++i) {
           const std::size_t r = my_row + g + i / 2 * 8, other = column + n * 8 + t * 2 + i % 2;
           const std::size_t query = kOfKeys ? other : r;
-          const bool see = all || c.visible(query, kOfKeys ? r : other);
+          const bool see = all || document.visible(query, kOfKeys ? r : other);
           const float e = see ? scaled_exp<T>(p[n][i], c.scale, lse[query]) : 0.0f;
           const float factor = kept >> i & 1 ? c.keep_scale : 0.0f;
           p[n][i] = factor == 0 ? 0 : e * factor;
@@ -241,7 +262,7 @@ __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) 
     if (kStages == 1 && step + 1 < steps) load_columns(step + 1, 0);
   }
 
-  const int rows = c.rows_from(my_row, 16);
+  const int rows = document.rows_from(my_row, 16);
   const float scale[2] = {c.scale, c.scale}, one[2] = {1, 1};
   if constexpr (kFirst)
     store_rows<D>(c, sums_first, scale,
@@ -251,6 +272,28 @@ __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) 
   if constexpr (kSecond)
     store_rows<D>(c, sums_second, one, c.dv + (first_row + my_row) * c.v_stride + kv_head * c.head_dim, c.v_stride,
                   rows);
+}
+
+// A block for the tiles of one head that start in a window of 64 rows, the longest first: late queries, early keys.
+template <typename T, int D, Pass kPass>
+__global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) {
+  constexpr bool kOfKeys = of_keys(kPass);
+  const std::size_t heads = kOfKeys ? c.kv_heads : c.heads, across = c.batch * heads;
+  const std::size_t windows = (c.seq + kTileRows - 1) / kTileRows, index = blockIdx.x / across;
+  const std::size_t batch = blockIdx.x % across / heads, head = blockIdx.x % heads;
+  const std::size_t window = (kOfKeys ? index : windows - 1 - index) * kTileRows;
+  bool empty = false;
+  for (TileWalk at(c.documents + batch * c.seq, c.seq, window, kTileRows); at.next();) {
+    if (at.document.end == 0)
+      empty = true;
+    else
+      backward_tile<T, D, kPass>(c, AttentionRows(c, batch, at.document), head, at.row - at.document.first);
+  }
+  if (!empty) return;
+  const std::size_t offset = head * c.head_dim;
+  if constexpr (!kOfKeys) clear_rows(c, batch, window, c.dq + offset, c.q_stride, c.head_dim);
+  if constexpr (kOfKeys && first(kPass)) clear_rows(c, batch, window, c.dk + offset, c.k_stride, c.head_dim);
+  if constexpr (kOfKeys && second(kPass)) clear_rows(c, batch, window, c.dv + offset, c.v_stride, c.head_dim);
 }
 
 // Calls f with the smallest size of head that there are kernels for: a constant.
