@@ -182,7 +182,7 @@ std::string prediction_json(const Prediction& p, const runtime::StepPlan& plan) 
 
 int plan(const PlanOptions& options) {
   const int ranks = options.ranks.value_or(std::max(1, comm::launched_ranks()));
-  const runtime::Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
+  runtime::Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
   std::vector<NamedFile> outputs, inputs = inputs_of(recipe, options.recipe);
   if (options.json) outputs.push_back({"--json", *options.json});
   if (options.trace) outputs.push_back({"--trace", *options.trace});
