@@ -9,10 +9,12 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "device/gpu.h"
+#include "launcher/activity.h"
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
 #include "launcher/printable.h"
@@ -21,7 +23,10 @@
 #include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
+#include "launcher/report/plan_data.h"
+#include "launcher/run_text.h"
 #include "runtime/checkpoint/writer.h"
+#include "runtime/forecast/machine.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
@@ -61,20 +66,6 @@ std::vector<std::uint64_t> numbers(const std::vector<std::string>& texts) {
   std::vector<std::uint64_t> out;
   for (const std::string& text : texts) out.push_back(std::stoull(text));
   return out;
-}
-
-void describe_run(const runtime::Job& job, const comm::World& world, const std::string& threads) {
-  const runtime::StepPlan& plan = job.plan;
-  say("{} of {} parameters, ZeRO-{} over {} {}, {}, {} sequences of {} tokens a step, {} order, {}", job.model->family,
-      runtime::count_text(job.model->parameters()), job.recipe.zero.stage, plan.ranks,
-      plan.ranks == 1 ? "rank" : "ranks", device::name_of(job.recipe.training.precision),
-      job.recipe.training.micro_batch_size * plan.accumulation * plan.ranks, job.recipe.data.seq_len,
-      plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once a step" : "reduced in order");
-  say("{}; {}; {} a rank on {}", world.describe(), threads, runtime::memory_text(plan.memory),
-      runtime::describe(job.recipe.device.seat));
-  for (const std::string& text : job.recipe.notes) note(text);
-  if (!job.recipe.checkpoint.dir) note("nothing of this run is kept: checkpoint.dir names no folder for checkpoints");
-  if (plan.tile_bytes) say("{}", runtime::tiling_text(plan));
 }
 
 // How drives are read and written, once for ranks that have it alike: nothing falls back silently.
@@ -149,8 +140,10 @@ AgreedError stop_here(const runtime::Trainer& trainer, Checkpoints& checkpoints)
 std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime::Job& job,
                                        std::optional<runtime::RunReports>& reports, const StopSignal& stop,
                                        Checkpoints& checkpoints, comm::World& world,
-                                       std::optional<runtime::TraceRecorder>& trace, runtime::Summary& summary) {
+                                       std::optional<runtime::TraceRecorder>& trace, runtime::Summary& summary,
+                                       std::optional<RunEnd>& end) {
   std::vector<double> rates;
+  const auto start = std::chrono::steady_clock::now();
   std::optional<AgreedError> ended;
   std::int64_t steps = 0;
   if (stop_requested(stop, world)) ended = stop_here(trainer, checkpoints);
@@ -163,6 +156,8 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
       const runtime::StepReport report = trainer.step(stop.requested());
       if (trace) trace->record(report.step, trainer.executor().spans());
       rates.push_back(report.tokens_per_s());
+      if (!end) end = RunEnd{.first = report};
+      end->last = report;
       if (reports) reports->step(report, trainer.executor().measured_memory());
       if (progress) progress->show(report);
       if (checkpoints.after(trainer) || (report.stop && !trainer.done())) ended = stop_here(trainer, checkpoints);
@@ -173,6 +168,10 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   }
   checkpoints.finish();
   summary.tokens_per_s = median_tokens_per_s(std::move(rates));
+  if (end) {
+    end->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    end->median_ms = static_cast<double>(end->last.tokens) / summary.tokens_per_s * 1e3;
+  }
   trainer.executor().drain();
   summary.comm_bytes = trainer.executor().comm_bytes().per_step(steps);
   summary.io_bytes = trainer.executor().io_bytes().per_step(steps);
@@ -182,15 +181,32 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   return ended;
 }
 
+// For `strata report`: the plan, and the step as simulated.
+void write_plan(const runtime::Job& job, const runtime::Capacity& capacity,
+                const std::optional<runtime::Machine>& machine, int ranks_per_node) {
+  const runtime::MachineProfile profile =
+      machine ? runtime::profile_of(*machine, job, ranks_per_node) : runtime::nominal_profile(job.plan);
+  AtomicFile file(*job.recipe.report.dir / runtime::kPlanReport);
+  file.write(plan_data(job, capacity, profile, runtime::simulate(job.plan, profile),
+                       speeds_text(machine.has_value(), machine && machine->measured)));
+  file.commit();
+}
+
 // From the plan to the last step.
 void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World& world, const StopSignal& stop) {
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, world), world);
+  const runtime::Capacity capacity = agree_on_capacity(recipe, world);
+  const runtime::Job job = plan_job(recipe, capacity, world);
   require_same_plan(job, world);
   const bool speaks = world.rank() == 0;
+  std::optional<runtime::Machine> machine;
   agree(world, [&] {
     if (!speaks) return;
+    if (recipe.report.machine) {
+      machine = runtime::read_machine(*recipe.report.machine);
+      (void)runtime::profile_of(*machine, job, world.node_size());  // what it lacks is better known now
+    }
     require_apart(reports_of(recipe), inputs_of(recipe, options.recipe));
     require_own_reports(recipe, options.force);
   });
@@ -209,7 +225,10 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   if (const std::string& attention = trainer.executor().attention(); speaks && !attention.empty())
     say("attention by {}", attention);
   const auto start = std::chrono::steady_clock::now();
-  const runtime::Start found = runtime::start_or_resume(trainer, job, world, threads, note);
+  std::optional<Activity> activity;
+  activity.emplace("reading weights and state", Activity::Unit::bytes, speaks);
+  const runtime::Start found = runtime::start_or_resume(trainer, job, world, threads, note, activity->advance());
+  activity.reset();
   const auto& resumed = found.from;
   world.barrier();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
@@ -217,6 +236,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     say("goes on after step {} of {}, read in {:.2f} s", trainer.steps_done(), resumed->string(), took.count());
   else if (speaks && recipe.model.init == runtime::Init::pretrained)
     say("weights read in {:.2f} s", took.count());
+  if (speaks) describe_data(job, trainer);
   if (speaks && trainer.done() && resumed) note("no step is left: raise training.max_steps to go on");
   checkpoints.open(job, world, trainer, found);
   std::optional<runtime::TraceRecorder> trace;
@@ -228,17 +248,25 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   agree(world, [&] {
     if (!speaks) return;
     reports.emplace(recipe, trainer.steps_done());
+    if (recipe.report.dir) write_plan(job, capacity, machine, world.node_size());
     reports->event(resumed ? "resume" : "start", trainer.steps_done(), {{"ranks", std::to_string(world.size())}});
   });
-  const std::optional<AgreedError> ended = train_steps(trainer, job, reports, stop, checkpoints, world, trace, summary);
+  std::optional<RunEnd> end;
+  const std::optional<AgreedError> ended =
+      train_steps(trainer, job, reports, stop, checkpoints, world, trace, summary, end);
 
   runtime::Executor& executor = trainer.executor();
   summary.flops_per_token = job.model->flops_per_token(job.plan.tokens);
-  summary.weights_hash = trainer.weights_hash();
+  activity.emplace("hashing weights", Activity::Unit::bytes, speaks);
+  summary.weights_hash = trainer.weights_hash(activity->advance());
+  activity.reset();
   summary.measured = executor.measured_memory();
   summary.gpu_at_end = device::gpu_memory(job.plan.device);
   summary.peak_rss = numbers(world.exchange(std::to_string(peak_rss())));
   summary.spans.assign(executor.spans().begin(), executor.spans().end());
+  const runtime::MachineProfile profile =
+      machine ? runtime::profile_of(*machine, job, world.node_size()) : runtime::nominal_profile(job.plan);
+  if (!summary.spans.empty()) summary.path = runtime::critical_path(job.plan, profile, summary.spans);
   summary.timed_step = trainer.steps_done() - executor.steps_since_spans();
   summary.graph_steps = executor.graph_steps();
   summary.validate_ms = executor.validate_ms();
@@ -264,10 +292,12 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     reports->summary->close();
   }
   world.barrier();
+  if (speaks && !ended && end) {
+    note(fmt::format("done after step {}{}", summary.steps,
+                     recipe.checkpoint.dir ? "; the newest checkpoint is of it" : ""));
+    describe_end(options, job, summary, *end, machine, world.node_size());
+  }
   if (ended) throw AgreedError(*ended);
-  if (speaks && recipe.checkpoint.dir && summary.checkpoints && summary.checkpoints->written > 0)
-    note(fmt::format("done after step {}; the newest checkpoint in {} is of it", summary.steps,
-                     recipe.checkpoint.dir->string()));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/advance.h"
 #include "models/model.h"
 #include "runtime/checkpoint/hold.h"
 #include "runtime/checkpoint/manifest.h"
@@ -41,7 +42,7 @@ class Checkpoint {
   std::span<const std::byte> read_block(const Extent& extent, std::size_t block, std::span<std::byte> buffer) const;
 
   // Reads every block that there is, on `threads` threads, and compares its checksum.
-  void verify(int threads) const;
+  void verify(int threads, const Advance& advance = {}) const;
 
   // Says that it will be read soon.
   void prefetch_block(const Extent& extent, std::size_t block) const;

@@ -30,6 +30,7 @@ class Batches {
   Batches(std::vector<TokenFile> files, std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order,
           std::uint64_t seed);
 
+  const std::vector<TokenFile>& files() const { return files_; }
   // Whole sequences of all files.
   std::uint64_t sequences() const { return first_sequence_.back(); }
   // How often a run has gone over all sequences before micro-batch k.

@@ -1,5 +1,6 @@
 #include "runtime/run/evaluator.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -83,7 +84,7 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
 }
 
 Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
-                     std::shared_ptr<const device::AlgorithmTable> algorithms)
+                     std::shared_ptr<const device::AlgorithmTable> algorithms, const Advance& advance)
     : job_(job),
       world_(world),
       executor_(job.plan, *job.model, world, {}, threads, job.recipe.io_options()),
@@ -91,7 +92,7 @@ Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const Weig
   STRATA_CHECK(job.plan.forward_only);
   executor_.use_algorithms(std::move(algorithms));
   const auto start = std::chrono::steady_clock::now();
-  load_same_weights(executor_, job.plan, weights, threads, world);
+  load_same_weights(executor_, job.plan, weights, threads, world, advance);
   load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -109,7 +110,11 @@ Evaluation Evaluator::run(const std::function<void(std::uint64_t, std::uint64_t)
     // Behind the last micro-batch a rank still takes part in the gathers, on labels that do not count.
     data_.fill(round * ranks + rank, batch.tokens, batch.labels, batch.positions, batch.documents);
     (void)executor_.step({}, false);
-    mine.merge(executor_.loss_sum());
+    const device::ExactSum of_round = executor_.loss_sum();
+    mine.merge(of_round);
+    sum_so_far_ += of_round.round();
+    labels_so_far_ += static_cast<std::uint64_t>(
+        std::count_if(batch.labels.begin(), batch.labels.end(), [](std::int32_t label) { return label >= 0; }));
     after_step(round + 1, rounds());
   }
   const double loss = sum_over_ranks(mine, world_).round() / static_cast<double>(data_.labels());

@@ -31,13 +31,16 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
 // Collective. Job (made for Purpose::evaluate) and world outlive it.
 class Evaluator {
  public:
-  // algorithms: as agreed on (runtime/job/algorithms.h).
+  // algorithms: as agreed on (runtime/job/algorithms.h). advance: of reading the weights.
   Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
-            std::shared_ptr<const device::AlgorithmTable> algorithms = {});
+            std::shared_ptr<const device::AlgorithmTable> algorithms = {}, const Advance& advance = {});
 
   // after_step(done, all) is told how many of the rounds are done; what it throws ends the run. Throws AgreedError on
   // all ranks where the loss is not finite.
   Evaluation run(const std::function<void(std::uint64_t, std::uint64_t)>& after_step);
+
+  // Of this rank's micro-batches until now, for who watches.
+  double loss_so_far() const { return labels_so_far_ ? sum_so_far_ / static_cast<double>(labels_so_far_) : 0; }
 
   const Executor& executor() const { return executor_; }
   std::uint64_t rounds() const;
@@ -50,6 +53,8 @@ class Evaluator {
   Executor executor_;
   DisjointSequences data_;
   double load_seconds_ = 0;
+  double sum_so_far_ = 0;
+  std::uint64_t labels_so_far_ = 0;
 };
 
 }  // namespace strata::runtime
