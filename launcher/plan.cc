@@ -232,7 +232,7 @@ void print_stages(const std::vector<Stage>& stages) {
     for (const runtime::TierMemory& tier : plan.memory) sum += tier.by_kind[kind];
     return runtime::bytes_text(sum);
   };
-  fmt::print("\n{:<7}{:>12}{:>5}{:>13}{:>13}{:>13}{:>13}{:>13}{:>13}{:>12}\n", "stage", "peak", "fits", "parameters",
+  fmt::print("\n{:<7}{:>11}{:>5}{:>15}{:>14}{:>11}{:>14}{:>11}{:>13}{:>11}\n", "stage", "peak", "fits", "parameters",
              "gradients [1]", "optimizer", "all else [3]", "paper", "sent a step", "step");
   for (int stage = 0; stage < 4; ++stage) {
     const Stage& s = stages[static_cast<std::size_t>(stage)];
@@ -244,7 +244,7 @@ void print_stages(const std::vector<Stage>& stages) {
     }
     const auto paper = static_cast<std::size_t>(
         paper_bytes(stage, static_cast<double>(s.job.model->parameters()), static_cast<double>(s.job.ranks)));
-    fmt::print("ZeRO-{:<2}{:>12}{:>5}{:>13}{:>13}{:>13}{:>13}{:>13}{:>13}{:>12}\n", stage, runtime::bytes_text(peak),
+    fmt::print("ZeRO-{:<2}{:>11}{:>5}{:>15}{:>14}{:>11}{:>14}{:>11}{:>13}{:>11}\n", stage, runtime::bytes_text(peak),
                s.fits ? "yes" : "no", bytes(plan, 0) + (stage == 3 ? " [2]" : ""), bytes(plan, 1), bytes(plan, 2),
                runtime::bytes_text(rest), runtime::bytes_text(paper), runtime::bytes_text(plan.comm_bytes.total()),
                s.step_ms ? fmt::format("{:.1f} ms", *s.step_ms) : "-");

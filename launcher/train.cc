@@ -181,6 +181,14 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   return ended;
 }
 
+// Spans of a clock as those of the step's own.
+std::vector<runtime::Span> from_begin(const runtime::StepPlan& plan, std::vector<runtime::Span> spans) {
+  const std::int64_t begin = runtime::extent_of(plan, spans).begin;
+  for (runtime::Span& span : spans)
+    if (span.end != 0) span = {span.begin - begin, span.end - begin};
+  return spans;
+}
+
 // For `strata report`: the plan, and the step as simulated.
 void write_plan(const runtime::Job& job, const runtime::Capacity& capacity,
                 const std::optional<runtime::Machine>& machine, int ranks_per_node) {
@@ -266,7 +274,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   summary.spans.assign(executor.spans().begin(), executor.spans().end());
   const runtime::MachineProfile profile =
       machine ? runtime::profile_of(*machine, job, world.node_size()) : runtime::nominal_profile(job.plan);
-  if (!summary.spans.empty()) summary.path = runtime::critical_path(job.plan, profile, summary.spans);
+  summary.path = runtime::critical_path(job.plan, profile, from_begin(job.plan, summary.spans));
   summary.timed_step = trainer.steps_done() - executor.steps_since_spans();
   summary.graph_steps = executor.graph_steps();
   summary.validate_ms = executor.validate_ms();

@@ -383,8 +383,9 @@ function timeline(plan, timings) {
 }
 
 // Every buffer of a tier: tasks from left to right, addresses from bottom to top.
-function memoryMap(plan, tier, height = 340) {
-  const buffers = plan.buffers.filter((b) => b[1] === tier), peak = plan.tiers[tier].peak, count = plan.tasks.lane.length;
+function memoryMap(plan, tier) {
+  const buffers = plan.buffers.filter((b) => b[1] === tier), height = buffers.length < 5 ? 70 + 20 * buffers.length : 340;
+  const peak = plan.tiers[tier].peak, count = plan.tasks.lane.length;
   let frame = null, pointed = null;
   const said = el("div", { class: "said" }, "Point at a buffer, or tap it: its name, its bytes, and the tasks between which it lives.");
   const canvas = canvasOf(height, (c, width, tall) => {

@@ -26,17 +26,19 @@ main.append(el("div", { class: "tiles" },
   tile("peak of a rank", summary ? bytes(summary.memory.device.measured_peak_bytes) : null)));
 
 if (last >= 0) {
-  // As TensorBoard smooths: each point weighs less the further back it lies; unbiased at the start.
+  // Each point weighs less the further away it lies, before and after: the curve does not lag behind.
   const smooth = (ys, weight) => {
-    let value = 0, sum = 0;
-    return ys.map((y) => {
-      if (y === null) return null;
-      value = value * weight + y * (1 - weight);
-      sum = sum * weight + 1 - weight;
-      return value / sum;
-    });
+    const along = (list) => {
+      let value = 0, sum = 0;
+      return list.map((y) => {
+        if (y !== null) [value, sum] = [value * weight + y, sum * weight + 1];
+        return [value, sum];
+      });
+    };
+    const before = along(ys), after = along([...ys].reverse()).reverse();
+    return ys.map((y, i) => (y === null ? null : (before[i][0] + after[i][0] - y) / (before[i][1] + after[i][1] - 1)));
   };
-  const weight = Math.max(0, Math.min(0.98, 1 - 12 / steps.step.length));
+  const weight = Math.max(0, Math.min(0.97, 1 - 16 / steps.step.length));
   const at = { checkpoint: 2, resume: 3, start: 8, stop: 3, end: 8, skipped: 1 };
   const marks = data.events.filter((e) => e.step > 0 && e.event !== "start" && e.event !== "end")
     .map((e) => ({ x: e.step, text: `${e.event} (step ${e.step})`, colour: css("--c" + (at[e.event] ?? 8)) }));
