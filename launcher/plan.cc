@@ -252,8 +252,9 @@ void print_stages(const std::vector<Stage>& stages) {
   fmt::print(
       "paper: the ZeRO paper's arithmetic for Adam in 16 bits: 16 bytes a parameter, shared out by stage. Different "
       "here:\n"
-      "[1] Gradients are summed in fp32, 4 bytes a parameter rather than 2, and those of a micro-batch come on top:\n"
-      "    so a loss has the same bits on any number of ranks.\n"
+      "[1] Gradients are summed in fp32: 4 bytes a parameter that a rank sums, rather than 2, and a micro-batch's own "
+      "on\n"
+      "    top, so that a loss has the same bits on any number of ranks.\n"
       "[2] With a rank's shard, the units that are gathered at the time (memory.prefetch + 1, and a tied embedding).\n"
       "[3] Activations, workspace and what is on its way, of which the paper's figures count nothing.\n");
 }

@@ -240,9 +240,9 @@ function waitsOf(plan, times, t) {
 }
 const nameOf = (plan, t) => plan.names[plan.tasks.name[t]];
 const firstWord = (text) => text.split(" ")[0];
-const kWords = ["forward", "backward", "loss", "gather", "reduce", "update", "upload", "read", "recompute"];
+const kWords = ["forward", "backward", "loss", "gather", "reduce", "update", "recompute", "read"];
 const wordColour = (text) => {
-  const alike = { download: 6, write: 7, consensus: 8, norm: 8, combine: 4, accumulate: 4, round: 4 };
+  const alike = { upload: 7, download: 7, write: 7, combine: 4, accumulate: 4, round: 4 };
   const word = firstWord(text), i = kWords.indexOf(word);
   return i >= 0 ? i : word in alike ? alike[word] : 8;
 };
@@ -262,15 +262,16 @@ function timeline(plan, timings) {
     c.textBaseline = "alphabetic";
     c.strokeStyle = css("--grid");
     c.fillStyle = css("--soft");
-    const marks = ticks(from / 1000, to / 1000, width / 110);
-    for (const ms of marks) {
+    const [unit, us] = to - from < 2e3 ? ["us", 1] : to - from < 2e7 ? ["ms", 1e3] : ["s", 1e6];
+    const marks = ticks(from / us, to / us, width / 110);
+    for (const mark of marks) {
       c.beginPath();
-      c.moveTo(px(ms * 1000), 0);
-      c.lineTo(px(ms * 1000), tall - 20);
+      c.moveTo(px(mark * us), 0);
+      c.lineTo(px(mark * us), tall - 20);
       c.stroke();
-      const text = tickText(ms, marks[1] - marks[0]) + " ms", half = c.measureText(text).width / 2;
+      const text = tickText(mark, marks[1] - marks[0]) + " " + unit, half = c.measureText(text).width / 2;
       c.textAlign = "center";
-      c.fillText(text, Math.min(Math.max(px(ms * 1000), half + left), width - half - right), tall - 5);
+      c.fillText(text, Math.min(Math.max(px(mark * us), half + left), width - half - right), tall - 5);
     }
     used.forEach((lane, g) => {
       c.textAlign = "left";

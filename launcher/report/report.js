@@ -26,25 +26,25 @@ main.append(el("div", { class: "tiles" },
   tile("peak of a rank", summary ? bytes(summary.memory.device.measured_peak_bytes) : null)));
 
 if (last >= 0) {
-  // Each point weighs less the further away it lies, before and after: the curve does not lag behind.
-  const smooth = (ys, weight) => {
-    const along = (list) => {
-      let value = 0, sum = 0;
-      return list.map((y) => {
-        if (y !== null) [value, sum] = [value * weight + y, sum * weight + 1];
-        return [value, sum];
-      });
-    };
-    const before = along(ys), after = along([...ys].reverse()).reverse();
-    return ys.map((y, i) => (y === null ? null : (before[i][0] + after[i][0] - y) / (before[i][1] + after[i][1] - 1)));
+  // The mean of as many points before as after: the curve does not lag behind, and ends where the run does.
+  const reach = Math.floor(steps.step.length / 40);
+  const smooth = (ys) => {
+    const sums = [0], counts = [0];
+    for (const y of ys) {
+      sums.push(sums.at(-1) + (y ?? 0));
+      counts.push(counts.at(-1) + (y === null ? 0 : 1));
+    }
+    return ys.map((y, i) => {
+      const half = Math.min(reach, i, ys.length - 1 - i), from = i - half, to = i + half + 1;
+      return counts[to] > counts[from] ? (sums[to] - sums[from]) / (counts[to] - counts[from]) : null;
+    });
   };
-  const weight = Math.max(0, Math.min(0.97, 1 - 16 / steps.step.length));
-  const at = { checkpoint: 2, resume: 3, start: 8, stop: 3, end: 8, skipped: 1 };
+  const at = { checkpoint: 2, resume: 4, start: 8, stop: 3, end: 8, skipped: 1 };
   const marks = data.events.filter((e) => e.step > 0 && e.event !== "start" && e.event !== "end")
     .map((e) => ({ x: e.step, text: `${e.event} (step ${e.step})`, colour: css("--c" + (at[e.event] ?? 8)) }));
   const loss = [
-    { name: "loss", x: steps.step, y: steps.loss, colour: 0, width: 1, faint: weight > 0 },
-    ...(weight > 0 ? [{ name: "smoothed", x: steps.step, y: smooth(steps.loss, weight), colour: 0, width: 2.2 }] : []),
+    { name: "loss", x: steps.step, y: steps.loss, colour: 0, width: 1, faint: reach > 0 },
+    ...(reach > 0 ? [{ name: "smoothed", x: steps.step, y: smooth(steps.loss), colour: 0, width: 2.2 }] : []),
     { name: "evaluation", x: data.evaluations.step, y: data.evaluations.loss, colour: 1, width: 1.4, dots: true },
   ];
   section("Loss, in nats a token",

@@ -145,9 +145,8 @@ std::string schedule_change(const Manifest& manifest, const Recipe& recipe, std:
   };
   const std::int64_t last = before.training.max_steps.value_or(0);
   if (last < steps_done || (next <= last && rate(before, next) == rate(recipe, next))) return {};
-  return fmt::format(
-      "the schedule has changed ({}): the learning rate goes from {:.3g} in step {} to {:.3g} in step {}", changes,
-      rate(before, steps_done), steps_done, rate(recipe, next), next);
+  return fmt::format("{}: the learning rate goes from {:.3g} to {:.3g} in step {}", changes, rate(before, steps_done),
+                     rate(recipe, next), next);
 }
 
 void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor, int rank, int threads,
