@@ -4,6 +4,8 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "comm/agreement.h"
@@ -15,8 +17,8 @@
 #include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
+#include "launcher/run_text.h"
 #include "runtime/job/algorithms.h"
-#include "runtime/job/seat.h"
 #include "runtime/run/evaluator.h"
 #include "runtime/run/report.h"
 
@@ -58,10 +60,14 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   }
   require_same_plan(job, world);
   const std::string ranks_threads = threads_text(share, threads, world);
-  if (speaks)
-    say("{} of {} parameters, {}; {}; {}; {} a rank on {}", job.model->family,
-        runtime::count_text(job.model->parameters()), device::name_of(recipe.training.precision), world.describe(),
-        ranks_threads, runtime::memory_text(job.plan.memory), runtime::describe(recipe.device.seat));
+  if (speaks) {
+    const std::vector<std::string> model = {
+        fmt::format("{} of {} parameters", job.model->family, runtime::count_text(job.model->parameters())),
+        std::string(device::name_of(recipe.training.precision))};
+    for (const std::string& line : wrapped("model", model)) note(line);
+    for (const std::string& line : wrapped("ranks", {world.describe(), ranks_threads})) note(line);
+    for (const std::string& line : wrapped("memory", {runtime::memory_text(job.plan) + " a rank"})) note(line);
+  }
 
   const auto weights = runtime::weights_to_evaluate(job, world, threads, note);
   std::optional<Activity> activity;
