@@ -84,7 +84,8 @@ function ticks(low, high, count) {
   return out;
 }
 function tickText(x, step) {
-  if (Math.abs(x) >= 1e5 || (x !== 0 && Math.abs(x) < 1e-3)) return x === 0 ? "0" : short(x).replace(".00e", "e");
+  if (x === 0) return "0";
+  if (Math.abs(x) >= 1e5 || step < 1e-3) return short(x).replace(".00e", "e");
   const digits = Math.max(0, Math.min(4, Math.ceil(-Math.log10(step || 1) - 1e-9)));
   return x.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }

@@ -1,7 +1,7 @@
 #include "launcher/report/page.h"
 
 #include "base/error.h"
-#include "pages.h"  // made by embed.cmake of the files beside this one
+#include "launcher/report/pages.h"  // made by embed.cmake of the files beside this one
 
 namespace strata::launcher {
 namespace {
