@@ -38,6 +38,7 @@ std::string to_json(const runtime::Evaluation& e, const runtime::Job& job, const
 
 void run(const EvalOptions& options, comm::World& world, const StopSignal& stop) {
   const runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world, false);
+  const runtime::Seat seat = agree_on_seat(recipe, world);
   const bool speaks = world.rank() == 0;
   std::optional<runtime::ReportFile> json;
   agree(world, [&] {
@@ -50,7 +51,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
   runtime::Job job;
   try {
-    job = plan_job(recipe, agree_on_capacity(recipe, world), world, runtime::Purpose::evaluate);
+    job = plan_job(recipe, agree_on_capacity(recipe, seat, world), world, runtime::Purpose::evaluate);
   } catch (const AgreedError& error) {
     if (json) {
       json->write(fmt::format("{{\"exit\":{}}}\n", static_cast<int>(error.code())));
@@ -66,7 +67,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
         std::string(device::name_of(recipe.training.precision))};
     for (const std::string& line : wrapped("model", model)) note(line);
     for (const std::string& line : wrapped("ranks", {world.describe(), ranks_threads})) note(line);
-    for (const std::string& line : wrapped("memory", {runtime::memory_text(job.plan) + " a rank"})) note(line);
+    for (const std::string& line : wrapped("memory", {runtime::memory_text(job.plan) + " per rank"})) note(line);
   }
 
   const auto weights = runtime::weights_to_evaluate(job, world, threads, note);
@@ -75,9 +76,10 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   runtime::Evaluator evaluator(job, world, threads, *weights, runtime::agree_on_algorithms(job, world, note),
                                activity->advance());
   activity.emplace("evaluating micro-batches", Activity::Unit::count, speaks);
-  const runtime::Evaluation result = evaluator.run([&](std::uint64_t done, std::uint64_t all) {
+  const runtime::Evaluation result = *evaluator.run([&](std::uint64_t done, std::uint64_t all) {
     if (stop.requested()) fail(Exit::failed, "stopped on request after {} of {} micro-batches", done, all);
     activity->show(done, all, fmt::format("loss {:.4f}", evaluator.loss_so_far()));
+    return true;
   });
   activity.reset();
   if (!speaks) return;

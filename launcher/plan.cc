@@ -103,7 +103,7 @@ std::string tier_text(const runtime::StepPlan& plan, std::size_t tier) {
 
 void print_task_counts(const runtime::StepPlan& plan) {
   const TaskCounts counts = count_tasks(plan);
-  fmt::print("{} tasks a step:", std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+  fmt::print("{} tasks per step:", std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
   for (std::size_t k = 0; k < counts.size(); ++k)
     if (counts[k]) fmt::print(" {} {}", counts[k], runtime::kTaskNames[k]);
   fmt::print("\n");
@@ -111,7 +111,7 @@ void print_task_counts(const runtime::StepPlan& plan) {
 
 void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int ranks_per_node) {
   const runtime::StepPlan& plan = job.plan;
-  fmt::print("{} of {} parameters on {} {}: ZeRO-{}, {}, {} of {} x {} tokens a rank and step, {}\n\n",
+  fmt::print("{} of {} parameters on {} {}: ZeRO-{}, {}, {} of {} x {} tokens per rank and step, {}\n\n",
              job.model->family, runtime::count_text(job.model->parameters()), plan.ranks,
              plan.ranks == 1 ? "rank" : "ranks", job.recipe.zero.stage, device::name_of(plan.dtype),
              plan.accumulation == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", plan.accumulation),
@@ -137,13 +137,13 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
   if (plan.ranks > 1) fmt::print("capacity: {}\n", sharing_text(job, ranks_per_node));
   print_drives(job);
   const comm::CommBytes& sent = plan.comm_bytes;
-  fmt::print("\nsent by a rank in a step: {} (all-gather {}, all-to-all {}, consensus {})\n",
+  fmt::print("\nsent per rank and step: {} (all-gather {}, all-to-all {}, consensus {})\n",
              runtime::bytes_text(sent.total()), runtime::bytes_text(sent.all_gather),
              runtime::bytes_text(sent.all_to_all), runtime::bytes_text(sent.consensus));
   const auto& [read, written] = job.plan.io_bytes;
   for (std::size_t tier = 1; tier < runtime::kTiers; ++tier)
     if (read[tier] + written[tier])
-      fmt::print("moved by a rank in a step: {} from {}, {} to it\n", runtime::bytes_text(read[tier]),
+      fmt::print("moved per rank and step: {} from {}, {} to it\n", runtime::bytes_text(read[tier]),
                  runtime::kTierNames[tier], runtime::bytes_text(written[tier]));
 }
 
@@ -165,7 +165,7 @@ Prediction predict(const PlanOptions& options, const runtime::Machine& machine, 
 
 void print_prediction(const Prediction& p) {
   const Forecast& f = p.forecast;
-  fmt::print("\npredicted: {:.1f} ms a step, {:.0f} tokens/s{}\nbound by {}; on the critical path:", f.step_ms,
+  fmt::print("\npredicted: {:.1f} ms per step, {:.0f} tokens/s{}\nbound by {}; on the critical path:", f.step_ms,
              f.tokens_per_s, p.measured ? "" : " (computed from data sheets, not measured)",
              runtime::kBoundWords[static_cast<std::size_t>(f.bound())]);
   bool first = true;
@@ -233,7 +233,7 @@ void print_stages(const std::vector<Stage>& stages) {
     return runtime::bytes_text(sum);
   };
   fmt::print("\n{:<7}{:>11}{:>5}{:>15}{:>14}{:>11}{:>14}{:>11}{:>13}{:>11}\n", "stage", "peak", "fits", "parameters",
-             "gradients [1]", "optimizer", "all else [3]", "paper", "sent a step", "step");
+             "gradients [1]", "optimizer", "all else [3]", "paper", "sent", "step");
   for (int stage = 0; stage < 4; ++stage) {
     const Stage& s = stages[static_cast<std::size_t>(stage)];
     const runtime::StepPlan& plan = s.job.plan;
@@ -250,9 +250,10 @@ void print_stages(const std::vector<Stage>& stages) {
                s.step_ms ? fmt::format("{:.1f} ms", *s.step_ms) : "-");
   }
   fmt::print(
-      "paper: the ZeRO paper's arithmetic for Adam in 16 bits: 16 bytes a parameter, shared out by stage. Different "
+      "paper: the ZeRO paper's arithmetic for Adam in 16 bits: 16 bytes per parameter, shared out by stage. Different "
       "here:\n"
-      "[1] Gradients are summed in fp32: 4 bytes a parameter that a rank sums, rather than 2, and a micro-batch's own "
+      "[1] Gradients are summed in fp32: 4 bytes per parameter that a rank sums, rather than 2, and a micro-batch's "
+      "own "
       "on\n"
       "    top, so that a loss has the same bits on any number of ranks.\n"
       "[2] With a rank's shard, the units that are gathered at the time (memory.prefetch + 1, and a tied embedding).\n"
@@ -326,9 +327,9 @@ int plan(const PlanOptions& options) {
   if (options.machine) machine = runtime::read_machine(*options.machine);
   plan_for(machine, recipe);
   if (options.html) require_own({"--html", *options.html}, Content::page, options.force);
-  recipe.device.seat = runtime::planned_seat(recipe.device.kind);
-  const int per_node = ranks_on_a_node(options, ranks, machine, recipe.device.seat);
-  const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, per_node, recipe.device.seat);
+  runtime::Seat seat = runtime::planned_seat(recipe.device.kind);
+  const int per_node = ranks_on_a_node(options, ranks, machine, seat);
+  const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, per_node, seat);
   const runtime::Job job = runtime::make_job(recipe, ranks, capacity);
   const bool fits = runtime::fits(job.plan, capacity);
   const auto nearest = fits ? std::vector<runtime::Suggestion>{} : runtime::nearest_that_fit(job, capacity);

@@ -10,7 +10,6 @@
 #include "launcher/printable.h"
 #include "runtime/data/batches.h"
 #include "runtime/data/tokens.h"
-#include "runtime/job/seat.h"
 
 namespace strata::launcher {
 namespace {
@@ -115,7 +114,8 @@ std::string grouped(std::uint64_t count) {
   return text;
 }
 
-void describe_run(const runtime::Job& job, const comm::World& world, const std::string& threads) {
+void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm::World& world,
+                  const std::string& threads) {
   const runtime::StepPlan& plan = job.plan;
   const runtime::Recipe& recipe = job.recipe;
   const auto sequences = static_cast<std::uint64_t>(recipe.training.micro_batch_size * plan.accumulation * plan.ranks);
@@ -124,20 +124,20 @@ void describe_run(const runtime::Job& job, const comm::World& world, const std::
                std::string(device::name_of(recipe.training.precision)),
                fmt::format("ZeRO-{} over {}", recipe.zero.stage,
                            plural(static_cast<std::uint64_t>(plan.ranks), "rank", "ranks"))});
-  say_wrapped(
-      "step",
-      {fmt::format("{} of {} tokens a step", plural(sequences, "sequence", "sequences"), recipe.data.seq_len),
-       fmt::format("{} of {} a rank",
-                   plural(static_cast<std::uint64_t>(plan.accumulation), "micro-batch", "micro-batches"),
-                   recipe.training.micro_batch_size),
-       plan.vertical ? "vertical order" : "horizontal order", plan.fast ? "reduced once a step" : "reduced in order"});
+  say_wrapped("step",
+              {fmt::format("{} of {} tokens per step", plural(sequences, "sequence", "sequences"), recipe.data.seq_len),
+               fmt::format("{} of {} per rank",
+                           plural(static_cast<std::uint64_t>(plan.accumulation), "micro-batch", "micro-batches"),
+                           recipe.training.micro_batch_size),
+               plan.vertical ? "vertical order" : "horizontal order",
+               plan.fast ? "reduced once per step" : "reduced in order"});
   if (recipe.training.max_steps.value_or(0) > 0)
     say_wrapped("schedule", {plural(static_cast<std::uint64_t>(*recipe.training.max_steps), "step", "steps"),
                              schedule_text(recipe)});
-  std::vector<std::string> memory = {runtime::memory_text(plan) + " a rank"};
+  std::vector<std::string> memory = {runtime::memory_text(plan) + " per rank"};
   if (plan.tile_bytes) memory.push_back(runtime::tiling_text(plan));
   say_wrapped("ranks", {world.describe(), threads});
-  if (plan.device.kind != device::Kind::cpu) say_wrapped("device", {runtime::describe(recipe.device.seat)});
+  if (plan.device.kind != device::Kind::cpu) say_wrapped("device", {runtime::describe(seat)});
   say_wrapped("memory", memory);
   for (const std::string& text : recipe.notes) note(text);
   const auto where = places(recipe);
@@ -182,7 +182,7 @@ void describe_end(const TrainOptions& options, const runtime::Job& job, const ru
                          fmt::format("{:.4f} in step {}", end.last.loss, end.last.step)});
   say_wrapped(
       "speed",
-      {fmt::format("{:.0f} tokens/s", summary.tokens_per_s), fmt::format("{:.1f} ms a step (medians)", end.median_ms),
+      {fmt::format("{:.0f} tokens/s", summary.tokens_per_s), fmt::format("{:.1f} ms per step (medians)", end.median_ms),
        fmt::format("{} for {}", duration_text(end.seconds),
                    plural(static_cast<std::uint64_t>(end.last.step - end.first.step + 1), "step", "steps"))});
   describe_step(job, summary, machine, ranks_per_node);

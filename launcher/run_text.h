@@ -7,6 +7,7 @@
 #include "launcher/train.h"
 #include "runtime/forecast/machine.h"
 #include "runtime/job/make_job.h"
+#include "runtime/job/seat.h"
 #include "runtime/run/report.h"
 #include "runtime/run/trainer.h"
 
@@ -15,7 +16,8 @@ namespace strata::launcher {
 // What `train` says at the start and at the end of a run, on rank 0's stderr, in lines of at most 100 columns.
 
 // The model, how it is laid out over ranks and memory, and where things go; before anything is allocated.
-void describe_run(const runtime::Job& job, const comm::World& world, const std::string& threads);
+void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm::World& world,
+                  const std::string& threads);
 // What it trains on and for how long; once the run knows where it goes on.
 void describe_data(const runtime::Job& job, const runtime::Trainer& trainer);
 

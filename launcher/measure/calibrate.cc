@@ -361,7 +361,7 @@ class Calibration {
       return static_cast<double>(whole - shard) / typical(seconds) / 1e9;
     };
     const double all_gather = per_s([&] { communicator->all_gather(range, arena.at(0), arena.at(whole)); });
-    show("all-gather, sent by a rank", "GB/s", all_gather, 0);
+    show("all-gather, sent per rank", "GB/s", all_gather, 0);
     // As the step reduces bf16 gradients: in shared memory it is the sum that moves them.
     const View sum{arena.at(2 * whole), shard / size_of(DType::bf16), DType::fp32};
     const double all_to_all = per_s([&] {
@@ -369,7 +369,7 @@ class Calibration {
       gradient_sum(single_, pieces, DType::bf16, sum, false);
       communicator->release();
     });
-    show("all-to-all and its sum, sent by a rank", "GB/s", all_to_all, 0);
+    show("all-to-all and its sum, sent per rank", "GB/s", all_to_all, 0);
     machine_.collectives = {all_gather, all_to_all};
   }
 
@@ -404,7 +404,7 @@ void warn_if_busy() {
 constexpr double kWide = 0.15;
 
 void print_figures(const std::vector<Figure>& figures) {
-  fmt::print("{:<42}{:>10} {:<8}{:>8}\n", "a rank, while all of them measure", "", "", "spread");
+  fmt::print("{:<42}{:>10} {:<8}{:>8}\n", "per rank, while all of them measure", "", "", "spread");
   std::vector<double> spreads;
   for (const Figure& f : figures) {
     fmt::print("{:<42}{:>10.4g} {:<8}{:>8}\n", f.what, f.value, f.unit, fmt::format("+-{:.0f}%", 100 * f.spread));

@@ -1,4 +1,9 @@
 #pragma once
+// runtime/plan/ says what a step is, before it runs: a StepPlan (here) is a list of tasks with their lanes, the buffers
+// they use, what they wait for, and the byte offset of every buffer. request.h is what a plan is asked for, draft.h a
+// plan being written; placement.h alone knows ZeRO stages; offsets.h and waits.h finish the list; validator.h proves
+// it, knowing nothing of how it was made. Who writes one is runtime/planner/, what its tasks do is runtime/tasks/.
+
 #include <algorithm>
 #include <array>
 #include <cstddef>

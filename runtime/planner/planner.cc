@@ -323,7 +323,7 @@ class Builder {
 
 StepPlan make_plan(const PlanRequest& request) {
   StepPlan plan = Builder(request).build();
-  assign_offsets(plan);
+  assign_offsets(plan, request.beside);
   derive_waits(plan);
   predict_memory(plan);
   return plan;

@@ -24,7 +24,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 std::vector<std::string> Outcome::complaints() const {
   std::vector<std::string> found;
   constexpr std::string_view kSaid = "strata: ", kTagged = "<stderr>:";  // the latter by mpirun: "[1,0]<stderr>:"
-  constexpr std::string_view kDescribes[] = {"goes on after ",
+  constexpr std::string_view kDescribes[] = {"resumes after ",
                                              "weights read in ",
                                              "nvme tier",
                                              "nothing of this run is kept",

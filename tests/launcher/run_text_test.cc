@@ -45,7 +45,7 @@ class RunTextTest : public testing::Test {
   }
   std::string start(const runtime::Job& job) const {
     testing::internal::CaptureStderr();
-    comm::run_threads(1, [&](comm::World& world) { describe_run(job, world, "1 thread a rank (1 core each)"); });
+    comm::run_threads(1, [&](comm::World& world) { describe_run(job, {}, world, "1 thread per rank (1 core each)"); });
     return testing::internal::GetCapturedStderr();
   }
   static std::size_t longest_line(const std::string& text) {
@@ -61,7 +61,7 @@ TEST_F(RunTextTest, TheStartSaysWhatRunsWhereAndWhatIsLost) {
   const std::string bare = start(job());
   EXPECT_THAT(bare,
               AllOf(HasSubstr("strata: model     gpt2 of "), HasSubstr("ZeRO-0 over 1 rank"),
-                    HasSubstr("1 sequence of 16 tokens a step"), HasSubstr("5 steps, learning rate 0.0003, cosine"),
+                    HasSubstr("1 sequence of 16 tokens per step"), HasSubstr("5 steps, learning rate 0.0003, cosine"),
                     HasSubstr("memory    RAM for the model "), Not(HasSubstr("device ")),
                     HasSubstr("nothing of this run is kept, neither weights (checkpoint.dir) nor losses")));
   EXPECT_LT(longest_line(bare), 100u);
@@ -94,7 +94,7 @@ TEST_F(RunTextTest, TheEndSetsMeasuredBesidePredicted) {
   };
   const std::string plain = said({});
   EXPECT_THAT(plain, AllOf(HasSubstr("loss      5.5000 in step 1, 4.5000 in step 5"),
-                           HasSubstr("1600 tokens/s, 10.0 ms a step (medians), 1m02s for 5 steps"),
+                           HasSubstr("1600 tokens/s, 10.0 ms per step (medians), 1m02s for 5 steps"),
                            HasSubstr("step 5 went to GEMM 60%, synchronisation 40%"), HasSubstr(" planned,"),
                            HasSubstr("64.0 MiB the largest process"), HasSubstr("strata eval my.toml"),
                            HasSubstr("strata report ")));
