@@ -34,6 +34,8 @@ void check(const AttentionShape& s, ConstView q, ConstView k, ConstView v, Const
 
 std::size_t attention_workspace(Device device, const AttentionShape& shape, DType dtype, bool dropout, int threads) {
   check(shape);
+  // A plan for a GPU, made where the program has no CUDA: what its own kernels take (device/cuda/ops/attention.cu).
+  if (device.kind == Kind::cuda && !cuda_backend()) return shape.batch * shape.heads * shape.seq * sizeof(float);
   return backend(device.kind).attention_workspace(shape, dtype, dropout, threads);
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "launcher/activity.h"
 #include "launcher/inspect/file_kind.h"
 #include "launcher/inspect/inspect_checkpoint.h"
 #include "launcher/inspect/statistics.h"
@@ -60,14 +61,25 @@ void inspect_tensors(const fs::path& path, Tensors wanted, std::ostream& out) {
   const auto file = models::Safetensors::open(path);
   std::size_t width = 6;
   for (const auto& tensor : file.tensors()) width = std::max(width, tensor.name.size());
-  std::uint64_t elements = 0, bytes = 0, non_finite = 0;
-  bool headed = false;
+  std::uint64_t elements = 0, bytes = 0, non_finite = 0, looked_at = 0;
   for (const auto& tensor : file.tensors()) {
     elements += tensor.elements();
     bytes += tensor.bytes.size();
+  }
+  fmt::print(out, "{} tensors, {} elements, {} bytes of data, {} bytes of files\n", file.tensors().size(), elements,
+             bytes, file.file_bytes());
+  fmt::print(out, "dtypes: {}\n", printable(dtypes_text(file)));
+  for (const auto& [key, value] : file.metadata())
+    fmt::print(out, "metadata {} = {}\n", printable(key), printable(value));
+  Activity activity("inspecting tensors", Activity::Unit::bytes);
+  bool headed = false;
+  for (const auto& tensor : file.tensors()) {
+    activity.show(looked_at, bytes);
+    looked_at += tensor.bytes.size();
     const Statistics s = tensor.type ? statistics(tensor) : Statistics();
     non_finite += s.non_finite();
     if (wanted == Tensors::wrong && s.non_finite() == 0) continue;
+    activity.clear();
     if (!std::exchange(headed, true))
       fmt::print(out, "{:<{}}  {:<5} {:<20} {:>12} {:>12} {:>11}\n", "tensor", width, "dtype", "shape", "mean", "std",
                  "non-finite");
@@ -78,11 +90,7 @@ void inspect_tensors(const fs::path& path, Tensors wanted, std::ostream& out) {
     else  // integers and formats that Strata does not read
       fmt::print(out, " {:>12} {:>12} {:>11}\n", "-", "-", "-");
   }
-  for (const auto& [key, value] : file.metadata())
-    fmt::print(out, "metadata {} = {}\n", printable(key), printable(value));
-  fmt::print(out, "{} tensors, {} elements, {} bytes of data, {} bytes of files, {} non-finite elements\n",
-             file.tensors().size(), elements, bytes, file.file_bytes(), non_finite);
-  fmt::print(out, "dtypes: {}{}\n", printable(dtypes_text(file)),
+  fmt::print(out, "{} non-finite elements{}\n", non_finite,
              wanted == Tensors::wrong ? " (--tensors shows each tensor)" : "");
 }
 

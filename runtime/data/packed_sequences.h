@@ -38,6 +38,7 @@ class PackedSequences final : public Sequences {
   PackedSequences(std::vector<TokenFile> files, std::uint32_t seq_len, LongDocuments longer,
                   std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
+  std::span<const TokenFile> files() const override { return files_; }
   std::uint64_t size() const override { return labels_.size(); }
   std::uint64_t labels(std::uint64_t sequence) const override { return labels_[sequence]; }
   void fill(std::uint64_t sequence, const Rows& rows) const override;

@@ -27,6 +27,7 @@ class Sequences {
  public:
   virtual ~Sequences() = default;
 
+  virtual std::span<const TokenFile> files() const = 0;
   virtual std::uint64_t size() const = 0;
   // Of the sequence: labels that count.
   virtual std::uint64_t labels(std::uint64_t sequence) const = 0;

@@ -17,6 +17,7 @@ class StreamSequences final : public Sequences {
   enum class Rest : std::uint8_t { left_out, shorter };
   StreamSequences(std::vector<TokenFile> files, std::uint64_t seq_len, Rest rest);
 
+  std::span<const TokenFile> files() const override { return files_; }
   std::uint64_t size() const override { return first_sequence_.back(); }
   std::uint64_t labels(std::uint64_t sequence) const override;
   void fill(std::uint64_t sequence, const Rows& rows) const override;

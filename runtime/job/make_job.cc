@@ -87,8 +87,7 @@ struct Beside {
   std::unique_ptr<models::Model> model;
   models::RunShape shape;
 
-  Beside(const models::Config& config, const models::RunShape& of)
-      : model(models::make_model(config, of)), shape(of) {}
+  Beside(const models::Config& config, const models::RunShape& of) : model(models::make_model(config, of)), shape(of) {}
   StepPlan plan(const Recipe& recipe, const StepPlan& training) const {
     PlanRequest request = request_of(recipe, *model, shape, training.ranks, false, training.tile_bytes);
     request.beside = &training;
@@ -171,6 +170,13 @@ std::string memory_text(const Memory& memory) {
   return text;
 }
 
+std::string memory_text(const StepPlan& plan) {
+  std::string text = memory_text(plan.memory);
+  if (plan.device.kind == device::Kind::cpu && text.starts_with(kTierNames[0]))
+    text.replace(0, kTierNames[0].size(), "RAM for the model");
+  return text;
+}
+
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose) {
   const models::Config config = config_of(recipe.model);
   const models::RunShape shape = shape_of(recipe, capacity.device, purpose);
@@ -227,7 +233,7 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
 
 std::string tiling_text(const StepPlan& plan) {
   if (plan.tile_bytes == 0) return {};
-  return fmt::format("units larger than {} gathered in tiles", bytes_text(plan.tile_bytes));
+  return fmt::format("parameters of units above {} gathered in tiles", bytes_text(plan.tile_bytes));
 }
 
 // Of a GPU's memory, or a 32nd of it where that is more: kernels that are loaded when first used, cuBLASLt's and

@@ -399,6 +399,8 @@ std::vector<RecipeKey> make_keys() {
       path("report.summary", STRATA_AT(report.summary), "one object at the end"),
       path("report.trace", STRATA_AT(report.trace), "timeline of one step or several, for Perfetto"),
       trace_steps(),
+      path("report.machine", STRATA_AT(report.machine),
+           "machine file of strata calibrate: what it predicts for a step stands beside what was measured"),
   };
 }
 

@@ -150,7 +150,7 @@ struct Recipe {
   } evaluation;
   struct Report {
     // dir: where those that are not named lie, under their usual names (load_recipe fills them in).
-    std::optional<std::filesystem::path> dir, jsonl, csv, tensorboard, summary, trace;
+    std::optional<std::filesystem::path> dir, jsonl, csv, tensorboard, summary, trace, machine;
     std::vector<StepRange> trace_steps;  // rising, apart; empty: the last one
     std::int64_t every = 1;              // steps between lines shown
   } report;

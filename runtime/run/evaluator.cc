@@ -1,5 +1,6 @@
 #include "runtime/run/evaluator.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -84,7 +85,7 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
 }
 
 Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
-                     std::shared_ptr<const device::AlgorithmTable> algorithms)
+                     std::shared_ptr<const device::AlgorithmTable> algorithms, const Advance& advance)
     : job_(job),
       world_(world),
       executor_(std::make_unique<Executor>(job.plan, *job.model, world, device::Optimizer{}, threads,
@@ -94,7 +95,7 @@ Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const Weig
   STRATA_CHECK(job.plan.forward_only);
   executor_->use_algorithms(std::move(algorithms));
   const auto start = std::chrono::steady_clock::now();
-  load_same_weights(*executor_, job.plan, weights, threads, world);
+  load_same_weights(*executor_, job.plan, weights, threads, world, advance);
   load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -116,12 +117,18 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
   const auto ranks = static_cast<std::uint64_t>(job_.ranks), rank = static_cast<std::uint64_t>(world_.rank());
   const Executor::BatchSpans batch = executor_->batch(0);
   executor_->refill();
+  sum_so_far_ = 0;
+  labels_so_far_ = 0;
   device::ExactSum mine{};
   for (std::uint64_t round = 0; round < rounds(); ++round) {
     // Behind the last micro-batch a rank still takes part in the gathers, on labels that do not count.
     data_.fill(round * ranks + rank, batch.tokens, batch.labels, batch.positions, batch.documents);
     (void)executor_->step({}, false);
-    mine.merge(executor_->loss_sum());
+    const device::ExactSum of_round = executor_->loss_sum();
+    mine.merge(of_round);
+    sum_so_far_ += of_round.round();
+    labels_so_far_ += static_cast<std::uint64_t>(
+        std::count_if(batch.labels.begin(), batch.labels.end(), [](std::int32_t label) { return label >= 0; }));
     if (after_round(round + 1, rounds())) continue;
     executor_->settle();
     return std::nullopt;

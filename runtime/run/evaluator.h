@@ -34,9 +34,9 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
 // Collective. Job (made for Purpose::evaluate) and world outlive it.
 class Evaluator {
  public:
-  // algorithms: as agreed on (runtime/job/algorithms.h).
+  // algorithms: as agreed on (runtime/job/algorithms.h). advance: of reading the weights.
   Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
-            std::shared_ptr<const device::AlgorithmTable> algorithms = {});
+            std::shared_ptr<const device::AlgorithmTable> algorithms = {}, const Advance& advance = {});
   // Of the weights that a training has, whenever it is drained: `job` is Job::evaluation of its job. index_memory: of
   // the training, for packed sequences.
   Evaluator(const Job& job, comm::World& world, Executor& training, std::pmr::memory_resource* index_memory);
@@ -45,6 +45,9 @@ class Evaluator {
   using AfterRound = std::function<bool(std::uint64_t done, std::uint64_t all)>;
   // nullopt: it was stopped. Throws AgreedError on all ranks if the loss is not finite.
   std::optional<Evaluation> run(const AfterRound& after_round);
+
+  // Of this rank's micro-batches until now, for who watches.
+  double loss_so_far() const { return labels_so_far_ ? sum_so_far_ / static_cast<double>(labels_so_far_) : 0; }
 
   const Executor& executor() const { return *executor_; }
   std::uint64_t rounds() const;
@@ -58,6 +61,8 @@ class Evaluator {
   std::optional<IndexMemory> index_memory_;  // of a plan of its own
   DisjointSequences data_;
   double load_seconds_ = 0;
+  double sum_so_far_ = 0;
+  std::uint64_t labels_so_far_ = 0;
 };
 
 }  // namespace strata::runtime

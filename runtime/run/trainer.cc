@@ -49,9 +49,9 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
   if (weights == Weights::initial) load_initial_weights(threads);
 }
 
-void Trainer::load_initial_weights(int threads, const Note& note) {
+void Trainer::load_initial_weights(int threads, const Note& note, const Advance& advance) {
   const auto weights = first_weights(job_, world_, threads, note);
-  load_same_weights(executor_, job_.plan, *weights, threads, world_);
+  load_same_weights(executor_, job_.plan, *weights, threads, world_, advance);
 }
 
 void Trainer::restore(const Progress& progress) {

@@ -51,7 +51,7 @@ class Trainer {
 
   // Collective. note: as of first_weights().
   void load_initial_weights(
-      int threads, const Note& note = [](const std::string&) {});
+      int threads, const Note& note = [](const std::string&) {}, const Advance& advance = {});
   // Where the run stands, between two steps, without the tensors; and resuming from there.
   const Progress& progress() const { return progress_; }
   void restore(const Progress& progress);
@@ -72,7 +72,9 @@ class Trainer {
   std::pmr::memory_resource* index_memory() { return index_memory_.resource(); }
   // What it trains on; null: nothing, with no step to take.
   const Batches* batches() const { return batches_.get(); }
-  std::string weights_hash() { return runtime::weights_hash(executor_, job_.plan, world_); }
+  std::string weights_hash(const Advance& advance = {}) {
+    return runtime::weights_hash(executor_, job_.plan, world_, advance);
+  }
 
  private:
   device::StepScalars scalars_of_next_step() const;

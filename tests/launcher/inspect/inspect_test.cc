@@ -67,7 +67,9 @@ TEST(InspectTest, SafetensorsWithStatistics) {
   EXPECT_THAT(inspected(folder.path() / "unnamed"), expected);
   EXPECT_THAT(inspected(folder.path(), Tensors::wrong),
               AllOf(ContainsRegex("a\\.w +F32 .* 1\n"), Not(HasSubstr("I64  ")), HasSubstr("2 tensors, 5 elements"),
-                    HasSubstr("dtypes: 1 of F32 (4 elements), 1 of I64 (1 element) (--tensors")));
+                    HasSubstr("dtypes: 1 of F32 (4 elements), 1 of I64 (1 element)\n"),
+                    HasSubstr("1 non-finite elements (--tensors")));
+  EXPECT_THAT(inspected(folder.path()), testing::StartsWith("2 tensors, 5 elements")) << "a summary first";
 }
 
 // Not tokens, and text that is not for strata tokenize: what it is, and what to do with it.

@@ -197,5 +197,17 @@ TEST(ResumeTest, AnotherRunIsRefused) {
               "step-00000002");
 }
 
+TEST(Resume, AScheduleOfAnotherLengthIsSaid) {
+  const SavedRun run;
+  (void)run.run(1, run.sets(1), 3, {3});
+  EXPECT_THAT(run.run(1, run.sets(1), 4).notes, testing::IsEmpty());
+  EXPECT_THAT(
+      run.run(1, run.sets(1, {"training.max_steps=60"}), 4).notes,
+      testing::ElementsAre("training.max_steps was 6 and is 60: the learning rate goes from 0.0011 to 0.00198 in "
+                           "step 4"));
+  EXPECT_THAT(run.run(1, run.sets(1, {"scheduler.name=constant"}), 4).notes,
+              testing::ElementsAre(testing::HasSubstr("scheduler.name was \"cosine\" and is \"constant\"")));
+}
+
 }  // namespace
 }  // namespace strata::runtime
