@@ -1,0 +1,53 @@
+#pragma once
+#include <cstddef>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "text/template/runtime.h"
+#include "text/template/syntax.h"
+#include "text/template/value.h"
+
+namespace strata::text::jinja {
+
+// Bytes [begin, end) of a text.
+struct Stretch {
+  std::size_t begin, end;
+  bool operator==(const Stretch&) const = default;
+};
+
+struct Rendered {
+  std::string text;
+  std::vector<Stretch> generated;  // what {% generation %} blocks wrote, in order
+  bool lost = false;               // one stood in a macro or a block that is stored: its place is not known
+};
+
+// A chat template, as transformers runs it: Jinja in its immutable sandbox, with trim_blocks, lstrip_blocks, loop
+// controls, {% generation %}, raise_exception, strftime_now and a `tojson` that leaves HTML alone. Immutable: any
+// number of threads may render it.
+class Template {
+ public:
+  // `name` stands in messages. Throws Error{usage}: NAME, line N: what Jinja would not parse either, or what is not
+  // supported.
+  Template(std::string_view source, std::string name);
+
+  const std::string& name() const { return name_; }
+  // Whether it marks what an assistant writes.
+  bool has_generation() const { return has_generation_; }
+
+  // `variables` is a dict: messages, tools, add_generation_prompt, bos_token... `now`, of strftime_now: the time of the
+  // call without it. Throws Error{usage}: NAME, line N: what went wrong, what the template itself refuses
+  // (raise_exception), or which limit it passes.
+  Rendered render(const Value& variables, const Limits& limits = {}, std::optional<std::tm> now = std::nullopt) const;
+
+ private:
+  std::string name_;
+  Block block_;
+  bool has_generation_ = false;
+};
+
+}  // namespace strata::text::jinja
