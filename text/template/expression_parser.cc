@@ -11,8 +11,9 @@ namespace strata::text::jinja {
 namespace {
 
 using K = Expression::Kind;
-// Brackets in brackets while parsing, and operators on operators. Python, which runs Jinja's templates, has 200.
-constexpr int kMaxDepth = 150, kMaxHeight = 400;
+// Expressions in expressions while parsing (brackets are two levels), and operators on operators. Python, which runs
+// Jinja's templates, has 200.
+constexpr int kMaxDepth = 300, kMaxHeight = 400;
 
 template <typename... Parts>
 std::vector<ExpressionPtr> parts_of(Parts... parts) {

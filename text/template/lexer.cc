@@ -131,6 +131,7 @@ class Lexer {
       go_to(behind);
       return true;
     }
+    if (at_ == source_.size()) return true;  // which Jinja lets pass
     wrong("{% raw %} is not closed with {% endraw %}");
   }
   void tag_until(std::size_t at, Token::Kind begin, std::string_view end, Token::Kind end_kind) {

@@ -264,18 +264,18 @@ Value dict_items(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters none("items", arguments, {});
   std::vector<Value> out;
   for (const auto& [key, value] : self.pairs()) out.push_back(runtime.tuple({key, value}));
-  return Value::view(std::move(out));
+  return Value::view("dict_items", std::move(out));
 }
 Value dict_keys(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters none("keys", arguments, {});
-  return Value::view(runtime.items_of(self));
+  return Value::view("dict_keys", runtime.items_of(self));
 }
 Value dict_values(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters none("values", arguments, {});
   runtime.take(self.pairs().size() * sizeof(Value));
   std::vector<Value> out;
   for (const auto& [key, value] : self.pairs()) out.push_back(value);
-  return Value::view(std::move(out));
+  return Value::view("dict_values", std::move(out));
 }
 Value copied(Runtime&, const Value& self, Arguments& arguments) {
   const Parameters none("copy", arguments, {});

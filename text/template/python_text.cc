@@ -4,10 +4,15 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace strata::text::jinja {
 namespace {
+
+// U+FB00 to U+FB06 in capitals.
+constexpr char32_t kFirstLigature = 0xfb00;
+constexpr std::array<std::string_view, 7> kLigatures = {"FF", "FI", "FL", "FFI", "FFL", "ST", "ST"};
 
 template <typename Change>
 std::string map_characters(std::string_view text, Change change) {
@@ -232,7 +237,19 @@ std::string replace(std::string_view text, std::string_view old, std::string_vie
 }
 
 std::string upper(std::string_view text) {
-  return map_characters(text, to_upper);
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t at = 0; at < text.size(); at += character_bytes(text[at])) {
+    const char32_t code = character_at(text, at);
+    const std::size_t ligature = code - kFirstLigature;
+    if (code == U'\u00df')
+      out += "SS";
+    else if (code >= kFirstLigature && ligature < kLigatures.size())
+      out += kLigatures[ligature];
+    else
+      append_character(to_upper(code), out);
+  }
+  return out;
 }
 std::string lower(std::string_view text) {
   return map_characters(text, to_lower);

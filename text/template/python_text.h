@@ -35,7 +35,7 @@ std::vector<std::string_view> words(std::string_view text, std::int64_t most, bo
 std::vector<std::string_view> lines(std::string_view text, bool keep_ends);
 
 std::string replace(std::string_view text, std::string_view old, std::string_view by, std::int64_t most);
-// One character becomes one: 'ß'.upper() stays 'ß', which Python makes 'SS'.
+// One character becomes one, but for ß and Latin ligatures, which `upper` takes apart.
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);
 std::string capitalize(std::string_view text);

@@ -173,8 +173,10 @@ Value to_integer(Runtime&, const Value& value, Arguments& arguments) {
     std::int64_t out = 0;
     if (parsed(value.text(), out)) return out;
   }
-  if (value.is(Kind::real) || (value.is(Kind::text) && parsed(value.text(), real)))
-    if (real > -9.2e18 && real < 9.2e18) return static_cast<std::int64_t>(real);
+  if (value.is(Kind::real) || (value.is(Kind::text) && parsed(value.text(), real))) {
+    if (!(real > -9.2e18 && real < 9.2e18)) throw Fault(fmt::format("int: {} is beyond 64 bits", real));
+    return static_cast<std::int64_t>(real);
+  }
   return otherwise ? *otherwise : Value(std::int64_t{0});
 }
 

@@ -37,10 +37,11 @@ Value Value::undefined(std::string why) {
   return out;
 }
 
-Value::Value(Kind kind, std::vector<Value> items) {
+Value::Value(Kind kind, std::vector<Value> items, std::string_view name) {
   int most = 0;
   for (const Value& item : items) most = std::max(most, item.nesting());
-  auto sequence = std::make_shared<const Sequence>(Sequence{.items = std::move(items), .nesting = nesting_of(most)});
+  auto sequence =
+      std::make_shared<const Sequence>(Sequence{.items = std::move(items), .nesting = nesting_of(most), .name = name});
   if (kind == Kind::list)
     held_ = SequenceOf<Kind::list>{std::move(sequence)};
   else if (kind == Kind::tuple)
@@ -223,7 +224,7 @@ std::string_view Value::type_name() const {
     case Kind::tuple:
       return "tuple";
     case Kind::view:
-      return "view of a dict";
+      return sequence().name;
     case Kind::dict:
       return "dict";
     case Kind::object:
@@ -245,7 +246,7 @@ std::string Value::to_repr() const {
 }
 
 void Value::append_repr(std::string& out) const {
-  const auto all = [&](char open, char close) {
+  const auto all = [&](std::string_view open, std::string_view close) {
     out += open;
     for (const Value& item : items()) {
       if (&item != &items().front()) out += ", ";
@@ -273,10 +274,10 @@ void Value::append_repr(std::string& out) const {
       out += safe() ? fmt::format("Markup({})", repr_of(text())) : repr_of(text());
       break;
     case Kind::list:
-      all('[', ']');
+      all("[", "]");
       break;
     case Kind::tuple:
-      all('(', ')');
+      all("(", ")");
       if (items().size() == 1) out.insert(out.size() - 1, ",");
       break;
     case Kind::dict:
@@ -290,6 +291,9 @@ void Value::append_repr(std::string& out) const {
       out += '}';
       break;
     case Kind::view:
+      out += sequence().name;
+      all("([", "])");
+      break;
     case Kind::object:
     case Kind::method:
       throw Fault(fmt::format("a {} is not text: take what it holds, for example with |list or a call", type_name()));

@@ -35,6 +35,7 @@ class Value {
   struct Sequence {
     std::vector<Value> items;
     int nesting;
+    std::string_view name;  // of a view: dict_items and so on
   };
   struct Dict {
     std::vector<std::pair<Value, Value>> items;
@@ -56,10 +57,12 @@ class Value {
   Value(const char*) = delete;  // would be a boolean
   // `why` is what an error says when it is used.
   static Value undefined(std::string why);
-  static Value list(std::vector<Value> items) { return Value(Kind::list, std::move(items)); }
-  static Value tuple(std::vector<Value> items) { return Value(Kind::tuple, std::move(items)); }
-  // A dict's items, keys or values: has a length, no element by number.
-  static Value view(std::vector<Value> items) { return Value(Kind::view, std::move(items)); }
+  static Value list(std::vector<Value> items) { return Value(Kind::list, std::move(items), ""); }
+  static Value tuple(std::vector<Value> items) { return Value(Kind::tuple, std::move(items), ""); }
+  // A dict's items, keys or values, by Python's name of the type (a literal): has a length, no element by number.
+  static Value view(std::string_view name, std::vector<Value> items) {
+    return Value(Kind::view, std::move(items), name);
+  }
   // The last of equal keys counts, in the place of the first. Throws Fault for a key that Python cannot hash.
   static Value dict(std::vector<std::pair<Value, Value>> items);
   // `object` outlives the value: the interpreter owns it.
@@ -107,7 +110,7 @@ class Value {
     std::shared_ptr<const Sequence> sequence;
   };
 
-  Value(Kind kind, std::vector<Value> items);
+  Value(Kind kind, std::vector<Value> items, std::string_view name);
   const Sequence& sequence() const;
   int nesting() const;
   void append_repr(std::string& out) const;
