@@ -262,6 +262,16 @@ CHATS = {  # tokenizer: templates, special tokens
 }
 
 
+def loses_its_place(tokenizer, chat):
+    """Whether an answer begins or ends with white space that belongs to no token: transformers then leaves out this
+    and all later answers, or takes all that follows for one."""
+    texts, marks = chat_template_utils.render_jinja_template(
+        [chat["messages"]], tools=chat.get("tools"), chat_template=tokenizer.chat_template,
+        return_assistant_tokens_mask=True, **tokenizer.special_tokens_map)
+    made = tokenizer(texts[0], add_special_tokens=False)
+    return any(made.char_to_token(at) is None for begin, end in marks[0] for at in (begin, end - 1))
+
+
 def main():
     out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(HERE, "chat")
     cases = []
@@ -282,8 +292,10 @@ def main():
             for i, chat in enumerate(chats):
                 made = tokenizer.apply_chat_template(chat["messages"], tools=chat.get("tools"), return_dict=True,
                                                      return_assistant_tokens_mask=True)
+                mask = "".join(map(str, made["assistant_masks"]))
                 ids.append({"tokenizer": name, "template": template, "special": special, "conversation": i,
-                            "ids": made["input_ids"], "mask": "".join(map(str, made["assistant_masks"]))})
+                            "ids": made["input_ids"],
+                            "mask": None if loses_its_place(tokenizer, chat) else mask})
     with open(os.path.join(out, "ids.json"), "w") as f:
         f.write("[\n  " + ",\n  ".join(json.dumps(one) for one in ids) + "\n]\n")
 

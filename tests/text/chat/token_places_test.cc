@@ -57,6 +57,7 @@ TEST(TokenPlacesTest, IdsAndMasksAreThoseOfTransformers) {
     ASSERT_TRUE(places.mark(rendered.text, ids, rendered.generated, counts));
     std::string mask;
     for (const std::uint8_t counts_one : counts) mask += counts_one ? '1' : '0';
+    if (one.find("mask")->is(jinja::Kind::none)) continue;  // transformers loses the place: make_chats.py
     EXPECT_EQ(mask, one.find("mask")->text());
     if (mask.find('1') != std::string::npos) ++masked;
   }
