@@ -32,8 +32,8 @@ class Answerer {
   // threads: of this rank, unless --set says otherwise.
   Answerer(const GenerateOptions& options, const runtime::ModelFolder& folder, comm::World& world, int threads);
 
-  // Up to --max-new-tokens tokens behind the prompt (not empty), or up to one of `ends`. tokenizer: for messages; may be
-  // null. Throws AgreedError and Error as planning and running do.
+  // Up to --max-new-tokens tokens behind the prompt (not empty), or up to one of `ends`. tokenizer: for messages; may
+  // be null. Throws AgreedError and Error as planning and running do.
   Generated answer(const std::vector<std::uint32_t>& prompt, const std::vector<std::uint32_t>& ends,
                    const text::Tokenizer* tokenizer, const StopSignal& stop, const Emit& emit);
 
@@ -43,16 +43,15 @@ class Answerer {
   int threads() const { return threads_; }
 
  private:
-  void plan(std::size_t positions, std::size_t prompt, const text::Tokenizer* tokenizer);
+  void plan(std::size_t positions, const std::vector<std::uint32_t>& prompt, const text::Tokenizer* tokenizer);
   void check(const std::vector<std::uint32_t>& prompt, const text::Tokenizer* tokenizer) const;
-  // Tokens of the prompt that the generator has read, if it can go on from there.
-  std::size_t known(const std::vector<std::uint32_t>& prompt) const;
 
   const GenerateOptions& options_;
   const runtime::ModelFolder& folder_;
   comm::World& world_;
   int threads_;
   std::optional<runtime::Job> job_;
+  std::unique_ptr<runtime::WeightSource> weights_;
   std::optional<runtime::Generator> generator_;
   std::vector<std::uint32_t> read_;  // what the generator has read
 };

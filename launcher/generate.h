@@ -10,8 +10,11 @@ namespace strata::launcher {
 struct GenerateOptions {
   std::filesystem::path model;
   std::optional<std::string> prompt;
-  std::vector<std::uint32_t> prompt_tokens;        // instead of a text; tokens are then written as numbers
-  std::optional<std::filesystem::path> tokenizer;  // "byte", or another directory than the model's
+  std::vector<std::uint32_t> prompt_tokens;  // instead of a text; tokens are then written as numbers
+  // A file with messages; "-": standard input, or turns typed at the terminal
+  std::optional<std::string> chat = std::nullopt;
+  std::optional<std::filesystem::path> chat_template = std::nullopt;  // the tokenizer folder's own without it
+  std::optional<std::filesystem::path> tokenizer;                     // "byte", or another directory than the model's
   std::int64_t max_new_tokens = 128;
   double temperature = 0, top_p = 1;
   std::uint64_t seed = 0;

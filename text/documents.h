@@ -27,7 +27,7 @@ struct DocumentInput {
 struct DocumentPart {
   std::string name;  // of the input, for messages
   InputKind kind = InputKind::plain;
-  bool begins = false;       // plain text: a document begins here; else it goes on
+  bool begins = false;       // plain text: a document begins here; else it continues
   bool ends = false;         // plain text: and ends here
   std::string header = {};   // tables: the record with the names of the fields
   std::uint64_t line = 1;    // lines and tables: number of the first line, from 1,

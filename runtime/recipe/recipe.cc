@@ -214,6 +214,7 @@ class Loader {
     if (!recipe_.model.path && !recipe_.model.preset) {
       fail(Exit::usage, "the recipe names no model: give model.path or model.preset");
     }
+    if (recipe_.report.dir) name_reports(recipe_.report);
     if (!recipe_.report.trace_steps.empty()) check_traced_steps();
     for (const char* key : {"checkpoint.every", "checkpoint.stop_after"})
       if (given(key) && number_of(given_.at(key)) != 0.0 && !recipe_.checkpoint.dir)
@@ -236,6 +237,17 @@ class Loader {
       recipe_.notes.push_back(fmt::format(
           "optimizer.learning_rate is never reached: scheduler.warmup_steps = {} and training.max_steps = {}", warmup,
           steps));
+  }
+
+  static void name_reports(Recipe::Report& report) {
+    const auto name = [&](std::optional<fs::path>& path, const char* usual) {
+      if (!path) path = *report.dir / usual;
+    };
+    name(report.jsonl, "report.jsonl");
+    name(report.csv, "report.csv");
+    name(report.tensorboard, "tensorboard");
+    name(report.summary, "summary.json");
+    name(report.trace, "trace.json");
   }
 
   void check_traced_steps() {
@@ -264,7 +276,7 @@ class Loader {
         fail(Exit::usage, "{} = nvme needs memory.nvme: a folder on each drive that may be used", key);
     if (zero.activations != Tier::device && recipe_.training.recompute.kind == Recompute::Kind::none)
       fail(Exit::usage,
-           "zero.activations = {} moves the inputs of blocks whose forward is run again in backward: set "
+           "zero.activations = {} moves the inputs of recomputed blocks, and none are recomputed: set "
            "training.recompute to block, sqrt or a list",
            given_.at("zero.activations").shown);
   }
@@ -282,11 +294,10 @@ void require_utf8(const Recipe& recipe) {
     for (const char c : line)
       escaped += static_cast<unsigned char>(c) < 0x80 ? std::string(1, c)
                                                       : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    fail(
-        Exit::usage,
-        "{}: these bytes are not UTF-8, and checkpoints could not say where they come from: rename the file or folder, "
-        "or name a link to it",
-        escaped);
+    fail(Exit::usage,
+         "{}: these bytes are not UTF-8, so a checkpoint could not record them: rename the file or folder, or name a "
+         "link to it",
+         escaped);
   }
 }
 
@@ -355,6 +366,23 @@ void require_trainable(const Recipe& recipe) {
   if (*recipe.training.max_steps > 0 && recipe.data.train.empty()) {
     fail(Exit::usage, "data.train is missing: the token files to train on (strata tokenize makes them)");
   }
+  const Recipe::Evaluation& evaluation = recipe.evaluation;
+  if (evaluation.asked() && recipe.data.validation.empty())
+    fail(Exit::usage,
+         "evaluation.{} asks for evaluations while training, and data.validation is missing: name the token files to "
+         "evaluate on",
+         evaluation.every > 0 ? "every" : "at_start");
+  const auto needs_every = [&](bool asked, const char* key, const char* why) {
+    if (asked && evaluation.every == 0)
+      fail(Exit::usage, "{} {}, and evaluation.every is 0: set evaluation.every to the steps between evaluations", key,
+           why);
+  };
+  needs_every(recipe.checkpoint.keep_best, "checkpoint.keep_best", "keeps what evaluations find best");
+  needs_every(evaluation.patience > 0, "evaluation.patience", "counts evaluations");
+  needs_every(evaluation.prompts.has_value() && !evaluation.at_start, "evaluation.prompts",
+              "are continued at evaluations");
+  if (recipe.checkpoint.keep_best && !recipe.checkpoint.dir)
+    fail(Exit::usage, "checkpoint.keep_best needs checkpoint.dir: the folder for checkpoints");
 }
 
 std::string steps_text(std::span<const StepRange> steps) {
@@ -372,6 +400,27 @@ std::string to_text(const Recipe& recipe) {
     out += fmt::format("{} = {}\n", key.name, key.text(recipe));
   }
   for (const auto& [key, json] : recipe.model.config) out += fmt::format("model.config.{} = {}\n", key, json);
+  return out;
+}
+
+std::string to_toml(const Recipe& recipe) {
+  Recipe whole = recipe;
+  const auto absolute = [](auto& path) { path = fs::absolute(path).lexically_normal().string(); };
+  for (auto* path : {&whole.model.path, &whole.checkpoint.dir})
+    if (*path) absolute(**path);
+  for (fs::path& path : whole.memory.nvme) absolute(path);
+  for (auto* patterns : {&whole.data.train, &whole.data.validation})
+    for (std::string& pattern : *patterns) absolute(pattern);
+  if (std::string& resume = whole.checkpoint.resume; resume != "auto" && resume != "none") absolute(resume);
+  const Recipe defaults;
+  std::string out;
+  for (const RecipeKey& key : recipe_keys()) {
+    const std::string text = key.text(whole);
+    if (!key.name.starts_with("report.") && text != key.text(defaults)) out += fmt::format("{} = {}\n", key.name, text);
+  }
+  // TOML has no null.
+  for (const auto& [key, json] : whole.model.config)
+    out += fmt::format("{}model.config.{} = {}\n", json == "null" ? "# --set " : "", key, json);
   return out;
 }
 

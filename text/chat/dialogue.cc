@@ -19,7 +19,8 @@ void Dialogue::read(std::string_view json, const std::string& name) {
     fail(Exit::corrupt, "{}, offset {}: this is no JSON: {}", name, fault.at, fault.message);
   }
   if (given.is(Kind::list)) given = Value::dict({{Value(std::string("messages")), given}});
-  if (!given.is(Kind::dict)) fail(Exit::corrupt, "{}: expected a list of messages, found a {}", name, given.type_name());
+  if (!given.is(Kind::dict))
+    fail(Exit::corrupt, "{}: expected a list of messages, found a {}", name, given.type_name());
   try {
     conversation_ = conversation_of(given, format_of(given));
   } catch (const RecordFault& fault) {
@@ -56,7 +57,8 @@ std::vector<std::uint32_t> Dialogue::turn_ends() const {
   if (at == std::string::npos) return {};
   const std::string_view rest = jinja::strip(std::string_view(text).substr(at + kAnswer.size()), jinja::Side::left);
   const std::vector<std::uint32_t> ids = tokenizer_.encode(rest);
-  if (ids.empty() || !tokenizer_.decode({ids.data(), 1}, true).empty() || tokenizer_.decode({ids.data(), 1}, false).empty())
+  if (ids.empty() || !tokenizer_.decode({ids.data(), 1}, true).empty() ||
+      tokenizer_.decode({ids.data(), 1}, false).empty())
     return {};
   return {ids.front()};
 }

@@ -34,7 +34,7 @@ void refuse_marks(const DocumentPart& part, std::uint64_t line, std::size_t at, 
   constexpr std::string_view kMark = "\xef\xbb\xbf", kLittle = "\xff\xfe", kBig = "\xfe\xff";
   if (text.starts_with(kMark))
     bad(part, line, at,
-        "expected a JSON object in a line, found a byte order mark (EF BB BF): take it out with sed "
+        "expected a JSON object in a line, found a byte order mark (EF BB BF): remove it with sed "
         "'s/^\\xef\\xbb\\xbf//'");
   if (text.starts_with(kLittle) || text.starts_with(kBig))
     bad(part, line, at,

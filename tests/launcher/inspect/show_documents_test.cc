@@ -36,7 +36,8 @@ class ShowDocumentsTest : public testing::Test {
 };
 
 TEST_F(ShowDocumentsTest, LabelsStandInBracketsOrInColour) {
-  make("byte", "{\"prompt\": \"a\\n\\u001b[31m\", \"completion\": \"b\"}\n{\"prompt\": \"c\", \"completion\": \"d\"}\n");
+  make("byte",
+       "{\"prompt\": \"a\\n\\u001b[31m\", \"completion\": \"b\"}\n{\"prompt\": \"c\", \"completion\": \"d\"}\n");
   EXPECT_EQ(shown(1), "document 1 of 2: 9 tokens, 2 of them labels\na\n?[31m[b$]\n");
   EXPECT_EQ(shown(9),
             "document 1 of 2: 9 tokens, 2 of them labels\na\n?[31m[b$]\ndocument 2 of 2: 3 tokens, 2 of them "
