@@ -28,6 +28,7 @@
 #include "launcher/rank/stop_signal.h"
 #include "models/files/end_tokens.h"
 #include "runtime/checkpoint/model_folder.h"
+#include "runtime/recipe/value.h"
 #include "runtime/run/report.h"
 #include "text/chat/chat_template.h"
 #include "text/chat/dialogue.h"

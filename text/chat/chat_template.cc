@@ -119,7 +119,7 @@ std::optional<ChatTemplate> ChatTemplate::find(const fs::path& tokenizer, const 
 }
 
 void ChatTemplate::add(const std::string& source, const std::string& name, const Tokenizer& known) {
-  templates_.emplace_back(name, jinja::Template(source, name_));
+  templates_.emplace_back(name, std::make_shared<const jinja::Template>(source, name_));
   if (known.name() == "byte") return;  // which has no special tokens at all, and takes their bytes
   for (const auto& [key, token] : special_tokens_)
     if (has_word(source, key.text()) && !token.text().empty() && !known.id_of(token.text()))
@@ -136,9 +136,9 @@ const jinja::Template& ChatTemplate::of(const Conversation& conversation) const 
   for (const char* wanted : {"tool_use", "default"}) {
     if (!tools && std::string_view(wanted) == "tool_use") continue;
     for (const auto& [name, made] : templates_)
-      if (name == wanted) return made;
+      if (name == wanted) return *made;
   }
-  return templates_.front().second;
+  return *templates_.front().second;
 }
 
 jinja::Rendered ChatTemplate::render(const Conversation& conversation, std::size_t turns,

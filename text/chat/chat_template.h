@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,7 +13,7 @@
 
 namespace strata::text {
 
-// A model's chat template, with the special tokens that its tokenizer's folder names. Immutable.
+// A model's chat template, with the special tokens that its tokenizer's folder names. Immutable; copies share it.
 class ChatTemplate {
  public:
   // `file`; else chat_template.jinja, else `chat_template` of tokenizer_config.json (a text, or a list of named ones,
@@ -36,7 +37,7 @@ class ChatTemplate {
   void add(const std::string& source, const std::string& name, const Tokenizer& known);
 
   std::string name_, tokenizer_;
-  std::vector<std::pair<std::string, jinja::Template>> templates_;     // by name: default, tool_use
+  std::vector<std::pair<std::string, std::shared_ptr<const jinja::Template>>> templates_;  // by name: default, tool_use
   std::vector<std::pair<jinja::Value, jinja::Value>> special_tokens_;  // bos_token and so on, their texts
   std::vector<std::string> unknown_;                                   // <|...|> of the template that are no tokens
 };

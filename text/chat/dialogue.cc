@@ -40,7 +40,7 @@ void Dialogue::add(std::string_view role, std::string content) {
 }
 
 std::vector<std::uint32_t> Dialogue::prompt() const {
-  return tokenizer_.encode(made_.render(conversation_, conversation_.answers.size(), true).text);
+  return tokenizer_->encode(made_.render(conversation_, conversation_.answers.size(), true).text);
 }
 
 std::vector<std::uint32_t> Dialogue::turn_ends() const {
@@ -56,9 +56,9 @@ std::vector<std::uint32_t> Dialogue::turn_ends() const {
   const std::size_t at = text.rfind(kAnswer);
   if (at == std::string::npos) return {};
   const std::string_view rest = jinja::strip(std::string_view(text).substr(at + kAnswer.size()), jinja::Side::left);
-  const std::vector<std::uint32_t> ids = tokenizer_.encode(rest);
-  if (ids.empty() || !tokenizer_.decode({ids.data(), 1}, true).empty() ||
-      tokenizer_.decode({ids.data(), 1}, false).empty())
+  const std::vector<std::uint32_t> ids = tokenizer_->encode(rest);
+  if (ids.empty() || !tokenizer_->decode({ids.data(), 1}, true).empty() ||
+      tokenizer_->decode({ids.data(), 1}, false).empty())
     return {};
   return {ids.front()};
 }

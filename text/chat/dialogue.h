@@ -13,7 +13,7 @@ namespace strata::text {
 // A conversation that goes on: turns as tokens for a model to answer. The tokenizer outlives it.
 class Dialogue {
  public:
-  Dialogue(ChatTemplate made, const Tokenizer& tokenizer) : made_(std::move(made)), tokenizer_(tokenizer) {}
+  Dialogue(ChatTemplate made, const Tokenizer& tokenizer) : made_(std::move(made)), tokenizer_(&tokenizer) {}
 
   // Takes the turns of a JSON text: a list of messages, or a record of a data set with some. `name` stands in messages.
   // Throws Error{corrupt} for what is neither, Error{usage} where an assistant has the last turn.
@@ -30,7 +30,7 @@ class Dialogue {
   void add(std::string_view role, std::string content);
 
   ChatTemplate made_;
-  const Tokenizer& tokenizer_;
+  const Tokenizer* tokenizer_;
   Conversation conversation_{.messages = jinja::Value::list({})};
 };
 
