@@ -44,7 +44,7 @@ std::vector<std::string> sharded(std::vector<std::string> sets) {
   return sets;
 }
 
-// Shared out, weights are gathered anew for every token: only where they do not fit whole on the device.
+// Shared out, weights are gathered anew for every token: only if they do not fit whole on the device.
 bool fits_whole(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world) {
   bool fit = false;
   agree(world, [&] {

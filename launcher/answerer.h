@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "launcher/generate.h"
+#include "launcher/generate_options.h"
 #include "launcher/rank/stop_signal.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/job/make_job.h"

@@ -36,8 +36,8 @@ struct DocumentPart {
 };
 
 // Reads inputs front to back, one after the other: text files, each a document, in parts cut where the tokenizer says
-// that it may be; lines and tables in whole records. Throws Error{usage} where an input is missing, Error{failed} where
-// it cannot be read.
+// that it may be; lines and tables in whole records. Throws Error{usage} if an input is missing, Error{failed} if it
+// cannot be read.
 class DocumentReader {
  public:
   // cut: whether plain text may be cut at all.

@@ -81,8 +81,7 @@ struct Beside {
   std::unique_ptr<models::Model> model;
   models::RunShape shape;
 
-  Beside(const models::Config& config, const models::RunShape& of)
-      : model(models::make_model(config, of)), shape(of) {}
+  Beside(const models::Config& config, const models::RunShape& of) : model(models::make_model(config, of)), shape(of) {}
   StepPlan plan(const Recipe& recipe, const StepPlan& training) const {
     PlanRequest request = request_of(recipe, *model, shape, training.ranks, false, training.tile_bytes);
     request.beside = &training;

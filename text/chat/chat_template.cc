@@ -24,7 +24,7 @@ std::string read(const fs::path& path) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-// A JSON object; an empty one where there is no such file.
+// A JSON object; an empty one if there is no such file.
 Value read_object(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) return Value::dict({});

@@ -18,7 +18,7 @@ class ChatTemplate {
  public:
   // `file`; else chat_template.jinja, else `chat_template` of tokenizer_config.json (a text, or a list of named ones,
   // of which "default" and, for a conversation with tools, "tool_use" count) in the folder of `tokenizer`, which is
-  // what load_tokenizer takes. Nullopt where there is none. Throws Error{usage} for a template that cannot be parsed,
+  // what load_tokenizer takes. Nullopt if there is none. Throws Error{usage} for a template that cannot be parsed,
   // or whose special tokens `known`, the tokenizer, does not have.
   static std::optional<ChatTemplate> find(const std::filesystem::path& tokenizer,
                                           const std::optional<std::filesystem::path>& file, const Tokenizer& known);
@@ -27,7 +27,7 @@ class ChatTemplate {
   const std::string& name() const { return name_; }
   // Whether the template that is taken for `conversation` marks what an assistant writes.
   bool marks_answers(const Conversation& conversation) const { return of(conversation).has_generation(); }
-  // The first `turns` of a conversation as text. Throws Error{usage} as jinja::Template::render does, and where the
+  // The first `turns` of a conversation as text. Throws Error{usage} as jinja::Template::render does, and if the
   // text holds a token of the template that the tokenizer does not have.
   jinja::Rendered render(const Conversation& conversation, std::size_t turns, bool add_generation_prompt) const;
 

@@ -1,5 +1,6 @@
 #include "text/chat/dialogue.h"
 
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -57,9 +58,10 @@ std::vector<std::uint32_t> Dialogue::turn_ends() const {
   if (at == std::string::npos) return {};
   const std::string_view rest = jinja::strip(std::string_view(text).substr(at + kAnswer.size()), jinja::Side::left);
   const std::vector<std::uint32_t> ids = tokenizer_->encode(rest);
-  if (ids.empty() || !tokenizer_->decode({ids.data(), 1}, true).empty() ||
-      tokenizer_->decode({ids.data(), 1}, false).empty())
-    return {};
+  if (ids.empty()) return {};
+  const std::span<const std::uint32_t> first(ids.data(), 1);
+  const bool special = tokenizer_->decode(first, true).empty() && !tokenizer_->decode(first, false).empty();
+  if (!special && ids.size() > 1) return {};
   return {ids.front()};
 }
 

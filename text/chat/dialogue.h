@@ -16,14 +16,15 @@ class Dialogue {
   Dialogue(ChatTemplate made, const Tokenizer& tokenizer) : made_(std::move(made)), tokenizer_(&tokenizer) {}
 
   // Takes the turns of a JSON text: a list of messages, or a record of a data set with some. `name` stands in messages.
-  // Throws Error{corrupt} for what is neither, Error{usage} where an assistant has the last turn.
+  // Throws Error{corrupt} for what is neither, Error{usage} if an assistant has the last turn.
   void read(std::string_view json, const std::string& name);
   void ask(std::string text) { add("user", std::move(text)); }
   void answered(std::string text) { add("assistant", std::move(text)); }
 
   // The conversation up to where the answer begins. Throws Error{usage} as the template does.
   std::vector<std::uint32_t> prompt() const;
-  // Special tokens with which the template ends an answer; empty where it ends otherwise.
+  // The token with which the template ends an answer: a special one, or all that it writes there; empty if it ends
+  // otherwise.
   std::vector<std::uint32_t> turn_ends() const;
 
  private:

@@ -27,7 +27,7 @@ struct LabelledText {
 
 // A conversation by its template. Which stretches a turn has is what {% generation %} marks; if the template marks
 // nothing, what rendering the turns before it (with add_generation_prompt, if that is a beginning of the whole) and
-// with it gives. `train` and `weight` of a turn go before `on`. Throws RecordFault where neither says where a turn
+// with it gives. `train` and `weight` of a turn go before `on`. Throws RecordFault if neither says where a turn
 // lies, and Error{usage} as the template does.
 LabelledText labelled_text(const ChatTemplate& made, const Conversation& conversation, TrainOn on);
 

@@ -1,4 +1,8 @@
 #pragma once
+// text/chat/ makes tokens of data sets' records: what a record is (record.h), what a model's template writes of it
+// (chat_template.h), which of that is learned (labels.h), and which tokens that are (token_places.h). dialogue.h is for
+// conversations that go on. Open next: labels.h.
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -67,7 +71,7 @@ class PartTokenizer {
   std::unique_ptr<simdjson::dom::parser> parser_;
 };
 
-// The first record of a part, to see what it holds; nullopt where it has none. Throws Error as PartTokenizer does.
+// The first record of a part, to see what it holds; nullopt if it has none. Throws Error as PartTokenizer does.
 std::optional<jinja::Value> first_record(const DocumentPart& part);
 
 }  // namespace strata::text

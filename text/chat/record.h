@@ -41,7 +41,7 @@ struct Completion {
   std::string prompt, answer;
 };
 
-// By the fields of `record`, a dict. Throws RecordFault where there are none of a format, or those of two.
+// By the fields of `record`, a dict. Throws RecordFault if there are none of a format, or those of two.
 DataFormat format_of(const jinja::Value& record);
 
 // Records of chat, alpaca, sharegpt and completion as turns; throw RecordFault.

@@ -11,7 +11,7 @@ using jinja::Stretch;
 constexpr std::size_t kMostInCharacter = 8;  // tokens that make up one character, with what stands around it
 
 // Where the text goes on behind `surface`, which stands at `at`, there or without the space that a tokenizer puts
-// before a word, or behind white space that it leaves out; npos where it does not.
+// before a word, or behind white space that it leaves out; npos if it does not.
 std::size_t behind(std::string_view text, std::size_t at, std::string_view surface) {
   const std::string_view rest = text.substr(at);
   if (rest.starts_with(surface)) return at + surface.size();

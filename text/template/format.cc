@@ -169,7 +169,7 @@ class Percent {
     if (type == '%') return "%";
     return converted(named ? *named : next(), type, spec);
   }
-  // Throws Fault where there are values left.
+  // Throws Fault if there are values left.
   void finish() const {
     if (value_.is(Kind::tuple) ? next_ < value_.items().size() : next_ == 0 && !value_.is(Kind::dict))
       throw Fault("%: not all values have a place in the text");

@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
+#include "text/template/rendered.h"
 #include "text/template/runtime.h"
 #include "text/template/scope.h"
 #include "text/template/syntax.h"
-#include "text/template/template.h"
 
 namespace strata::text::jinja {
 

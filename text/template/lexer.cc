@@ -63,7 +63,7 @@ class Lexer {
     while (at < source_.size() && is_space(character_at(source_, at))) at += character_bytes(source_[at]);
     return at;
   }
-  // Where what follows a tag begins, whose closing "%}", "}}" or "#}" is at `at`, with its sign; npos where it is not.
+  // Where what follows a tag begins, whose closing "%}", "}}" or "#}" is at `at`, with its sign; npos if it is not.
   std::size_t behind_end(std::size_t at, std::string_view end) const {
     if (peek(at) == '-' && has(at + 1, end)) return behind_space(at + 3);
     if (peek(at) == '+' && end != "}}" && has(at + 1, end)) return at + 3;

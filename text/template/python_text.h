@@ -24,7 +24,7 @@ std::vector<std::string_view> characters_of(std::string_view text);
 // str.isspace() of one character.
 bool is_space(char32_t code);
 enum class Side { left, right, both };
-// Without `characters` at the sides, or white space where none are given.
+// Without `characters` at the sides, or white space if none are given.
 std::string_view strip(std::string_view text, Side side, std::optional<std::string_view> characters = std::nullopt);
 
 // Parts between `separator`s (not empty), at most `most` cuts (negative: all), from the left or the right.

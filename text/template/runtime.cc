@@ -25,7 +25,7 @@ std::string missing(const Value& value, std::string_view name) {
   return fmt::format("'{} object' has no attribute '{}'", value.type_name(), name);
 }
 
-// A method, or an undefined value for those that change their object; kind none where there is neither.
+// A method, or an undefined value for those that change their object; kind none if there is neither.
 Value method_or_none(const Value& value, const std::string& name) {
   if (is_forbidden(value, name))
     return Value::undefined(
@@ -33,7 +33,7 @@ Value method_or_none(const Value& value, const std::string& name) {
   return has_method(value, name) ? Value::method(value, name) : Value();
 }
 
-// The place of number `index`, counted from the end if negative; false where there is none.
+// The place of number `index`, counted from the end if negative; false if there is none.
 bool place_of(std::int64_t index, std::size_t size, std::size_t& place) {
   const auto length = static_cast<std::int64_t>(size);
   if (index < -length || index >= length) return false;

@@ -62,7 +62,7 @@ class Runtime {
   std::vector<std::unique_ptr<Object>> objects_;
 };
 
-// Filters and tests by their names; null where there is none.
+// Filters and tests by their names; null if there is none.
 using Filter = Value (*)(Runtime&, const Value&, Arguments&);
 using Test = bool (*)(Runtime&, const Value&, Arguments&);
 Filter text_filter(std::string_view name);

@@ -13,7 +13,7 @@ class Scope {
  public:
   explicit Scope(std::shared_ptr<Scope> outer) : outer_(std::move(outer)) {}
 
-  // Null where no block has set it. `name` and those given to set() live as long as the template.
+  // Null if no block has set it. `name` and those given to set() live as long as the template.
   const Value* find(std::string_view name) const {
     for (const Scope* scope = this; scope; scope = scope->outer_.get())
       for (const auto& [known, value] : scope->names_)

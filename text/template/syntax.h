@@ -27,7 +27,7 @@ struct Expression {
     dict,       // parts: key, value, key, value...
     attribute,  // parts[0].text
     item,       // parts[0][parts[1]]
-    slice,      // parts[0][parts[1]:parts[2]:parts[3]], null where nothing stands
+    slice,      // parts[0][parts[1]:parts[2]:parts[3]], null if nothing stands there
     call,       // parts[0](arguments)
     filter,     // parts[0] | text(arguments); parts[0] is null in a block's filter
     test,       // parts[0] is text(arguments)
@@ -52,7 +52,7 @@ struct Expression {
 // What is assigned to: a name, an attribute of a namespace, or a tuple of targets.
 struct Target {
   std::string name, attribute;
-  std::vector<Target> parts;  // where it is a tuple
+  std::vector<Target> parts;  // if it is a tuple
 };
 
 struct Statement;

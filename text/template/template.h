@@ -1,30 +1,20 @@
 #pragma once
-#include <cstddef>
+// text/template/ runs chat templates: Jinja as transformers runs it, of texts and knowing nothing of tokens. A source
+// is cut into tokens (lexer.h), parsed into a tree (parser.h, syntax.h), and walked for each rendering (interpreter.h)
+// over Python's values (value.h), with limits (runtime.h). Open next: interpreter.h.
+
 #include <ctime>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "base/error.h"
+#include "text/template/rendered.h"
 #include "text/template/runtime.h"
 #include "text/template/syntax.h"
 #include "text/template/value.h"
 
 namespace strata::text::jinja {
-
-// Bytes [begin, end) of a text.
-struct Stretch {
-  std::size_t begin, end;
-  bool operator==(const Stretch&) const = default;
-};
-
-struct Rendered {
-  std::string text;
-  std::vector<Stretch> generated;  // what {% generation %} blocks wrote, in order
-  bool lost = false;               // one stood in a macro or a block that is stored: its place is not known
-};
 
 // A chat template, as transformers runs it: Jinja in its immutable sandbox, with trim_blocks, lstrip_blocks, loop
 // controls, {% generation %}, raise_exception, strftime_now and a `tojson` that leaves HTML alone. Immutable: any

@@ -39,7 +39,7 @@ class Value {
   };
   struct Dict {
     std::vector<std::pair<Value, Value>> items;
-    std::unordered_map<std::string_view, std::size_t> places;  // of text keys, where there are many
+    std::unordered_map<std::string_view, std::size_t> places;  // of text keys, if there are many
     int nesting;
   };
   // `self.name`, not called yet.
@@ -166,9 +166,9 @@ struct Arguments {
 class Parameters {
  public:
   Parameters(std::string_view function, Arguments& arguments, std::initializer_list<std::string_view> names);
-  // Null where the call does not give it.
+  // Null if the call does not give it.
   const Value* find(std::string_view name) const;
-  // Throws Fault where the call does not give it.
+  // Throws Fault if the call does not give it.
   const Value& at(std::string_view name) const;
   bool flag(std::string_view name, bool otherwise) const;
   std::int64_t integer(std::string_view name, std::int64_t otherwise) const;

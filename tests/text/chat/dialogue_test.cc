@@ -50,7 +50,9 @@ TEST_F(DialogueTest, TheTemplateSaysWhereAnAnswerEnds) {
   Dialogue made = dialogue(chatml_);
   made.ask("Hi");
   EXPECT_THAT(made.turn_ends(), ElementsAre(2u));  // <|im_end|>
-  EXPECT_THAT(dialogue("{% for m in messages %}{{ m.content }}\n\n### {% endfor %}").turn_ends(), IsEmpty());
+  EXPECT_THAT(dialogue("{% for m in messages %}{{ m.content }}\n~{% endfor %}").turn_ends(),
+              ElementsAre(*tokenizer_->id_of("~")));
+  EXPECT_THAT(dialogue("{% for m in messages %}{{ m.content }}\n\nUser: {% endfor %}").turn_ends(), IsEmpty());
   EXPECT_THAT(dialogue("{{ raise_exception('no') }}").turn_ends(), IsEmpty());
 }
 
