@@ -68,6 +68,7 @@ TEST(TokenPlacesTest, IdsAndMasksAreThoseOfTransformers) {
 TEST(TokenPlacesTest, EveryTokenizerFindsAnAnswer) {
   const std::string text = "Question one\nAnswer: yes, it is naïve 日本.\nQuestion two\nAnswer: no.\n";
   const Stretch answer{text.find("yes") - 1, text.find("Question two")};
+  std::size_t found = 0;
   for (const auto& entry : fs::directory_iterator(kGolden / "tokenizers")) {
     if (!entry.is_directory()) continue;
     SCOPED_TRACE(entry.path().filename().string());
@@ -77,14 +78,16 @@ TEST(TokenPlacesTest, EveryTokenizerFindsAnAnswer) {
     const auto ids = tokenizer->encode(text);
     std::vector<std::uint8_t> counts;
     if (!places.mark(text, ids, {{answer}}, counts)) continue;
+    ++found;
     std::vector<std::uint32_t> inside;
     for (std::size_t i = 0; i < ids.size(); ++i)
       if (counts[i]) inside.push_back(ids[i]);
     const std::string said = tokenizer->decode(inside);
-    EXPECT_THAT(said, testing::HasSubstr("es, it is na"));
+    EXPECT_THAT(said, testing::HasSubstr("it is na"));
     EXPECT_THAT(said, testing::Not(testing::HasSubstr("uestion")));
     EXPECT_THAT(said, testing::Not(testing::HasSubstr("nswer")));
   }
+  EXPECT_GE(found, 20u);
 }
 
 }  // namespace
