@@ -23,6 +23,8 @@
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
 #include "runtime/checkpoint/writer.h"
+#include "runtime/data/data_figures.h"
+#include "runtime/data/open_data.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
@@ -77,6 +79,11 @@ void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm
   for (const std::string& text : job.recipe.notes) note(text);
   if (!job.recipe.checkpoint.dir) note("nothing of this run is kept: checkpoint.dir names no folder for checkpoints");
   if (plan.tile_bytes) say("{}", runtime::tiling_text(plan));
+}
+
+std::uint64_t micro_batches_of_run(const runtime::Job& job) {
+  return static_cast<std::uint64_t>(job.recipe.training.max_steps.value_or(0)) *
+         static_cast<std::uint64_t>(job.plan.accumulation) * static_cast<std::uint64_t>(job.ranks);
 }
 
 // How drives are read and written, once for ranks that have it alike: nothing falls back silently.
@@ -218,6 +225,9 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   summary.gpu_before = device::gpu_memory(job.plan.device);
   runtime::Trainer& trainer = made.emplace(job, world, threads, runtime::Trainer::Weights::later);
   trainer.executor().use_algorithms(algorithms);
+  if (speaks && trainer.batches())
+    for (const std::string& line : runtime::describe_data(*trainer.batches(), recipe, micro_batches_of_run(job)))
+      say("{}", printable(line));
   describe_drives(recipe, trainer.executor(), world);
   if (const std::string& attention = trainer.executor().attention(); speaks && !attention.empty())
     say("attention by {}", attention);
@@ -261,6 +271,8 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   summary.validate_ms = executor.validate_ms();
   if (const std::string refusal = executor.graph_refusal(); speaks && !refusal.empty())
     say("steps were issued task by task, not as a graph: {}", refusal);
+  if (trainer.batches())
+    summary.data = runtime::data_json(*trainer.batches(), recipe, trainer.progress().next_micro_batch);
   summary.exit = static_cast<int>(ended ? ended->code() : Exit::done);
   if (reports) {
     reports->event(ended ? "stop" : "end", summary.steps, {{"exit", std::to_string(summary.exit)}});
@@ -293,7 +305,9 @@ int train(const TrainOptions& options) {
   // From the start: mpirun tells the survivors of a lost rank to stop, and they have to say why first.
   const StopSignal stop;
   return run_as_rank(options.recipe, options.sets, [&](comm::World& world) {
-    run(options, read_recipe(options.recipe, options.sets, world), world, stop);
+    runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world);
+    agree(world, [&] { runtime::settle_data(recipe, false); });
+    run(options, recipe, world, stop);
   });
 }
 
