@@ -36,6 +36,8 @@ constexpr std::array kMarks = std::to_array<Mark>({
     {Content::machine, "a machine file", "", "\n[blocks]\n"},
     {Content::tokens, "a token file with its sidecar beside it", "", ""},
     {Content::sidecar, "the sidecar of a token file", "{\"vocab_size\":", "\"width\":"},
+    {Content::documents, "where the documents of a token file begin, as its sidecar counts them", "", ""},
+    {Content::mask, "the mask of a token file, as its sidecar names it", "", ""},
 });
 
 // The file's first bytes; nullopt where it cannot be read.
@@ -48,11 +50,15 @@ std::optional<std::string> head_of(const fs::path& path) {
   return head;
 }
 
-// Tokens have no mark of their own: they are known by a sidecar that counts them.
-bool are_tokens(const fs::path& path) {
+// Tokens and what lies beside them have no mark of their own: they are known by a sidecar that counts them.
+bool is_counted(const fs::path& path, Content content) {
   try {
-    const auto sidecar = runtime::read_sidecar(path);
-    return sidecar && sidecar->count * static_cast<std::uint64_t>(sidecar->width) == fs::file_size(path);
+    const auto sidecar = runtime::read_sidecar(content == Content::tokens ? path : fs::path(path).replace_extension());
+    if (!sidecar) return false;
+    if (content == Content::documents)
+      return sidecar->documents && sidecar->documents->count * sizeof(std::uint64_t) == fs::file_size(path);
+    if (content == Content::mask) return sidecar->mask && (sidecar->count + 7) / 8 == fs::file_size(path);
+    return sidecar->count * static_cast<std::uint64_t>(sidecar->width) == fs::file_size(path);
   } catch (const Error&) {
     return false;
   } catch (const fs::filesystem_error&) {
@@ -61,7 +67,8 @@ bool are_tokens(const fs::path& path) {
 }
 
 bool is_own(const fs::path& path, Content content) {
-  if (content == Content::tokens) return are_tokens(path);
+  if (content == Content::tokens || content == Content::documents || content == Content::mask)
+    return is_counted(path, content);
   const auto head = head_of(path);
   for (const Mark& mark : kMarks)
     if (mark.content == content && head && head->starts_with(mark.begins) && head->find(mark.has) != std::string::npos)

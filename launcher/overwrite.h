@@ -16,7 +16,9 @@ enum class Content : std::uint8_t {
   summary,
   machine,
   tokens,
-  sidecar
+  sidecar,
+  documents,
+  mask
 };
 
 // A file that holds something is written over only if it is known to be of this content: anything else may be a recipe,

@@ -23,11 +23,13 @@ Border::Border(const StepPlan& plan, const models::Model& model, const Storage& 
 
 Border::BatchSpans Border::batch(int micro_batch) const {
   const auto g = static_cast<std::size_t>(micro_batch);
-  const std::size_t all = plan_.buffers[static_cast<std::size_t>(batch_)].bytes / sizeof(std::uint32_t);
-  const std::size_t tokens = plan_.tokens;
-  STRATA_CHECK_LE((g + 1) * 3 * tokens, all);
-  auto* base = at<std::uint32_t>(batch_) + g * 3 * tokens;
-  return {{base, tokens}, {reinterpret_cast<std::int32_t*>(base + tokens), tokens}, {base + 2 * tokens, tokens}};
+  const std::size_t tokens = plan_.tokens, bytes = tokens * models::Batch::kBytesPerToken;
+  STRATA_CHECK_LE((g + 1) * bytes, plan_.buffers[static_cast<std::size_t>(batch_)].bytes);
+  auto* base = reinterpret_cast<std::uint32_t*>(at<std::byte>(batch_) + g * bytes);
+  return {{base, tokens},
+          {reinterpret_cast<std::int32_t*>(base + tokens), tokens},
+          {base + 2 * tokens, tokens},
+          {reinterpret_cast<device::RowRange*>(base + 3 * tokens), tokens}};
 }
 
 void Border::set(const device::StepScalars& scalars, bool stop_requested) {

@@ -17,12 +17,13 @@ class Border {
  public:
   Border(const StepPlan& plan, const models::Model& model, const Storage& storage);
 
-  // Micro-batch g of the next step: tokens, labels and positions, [tokens] each. The caller's to write from the end of
-  // a step to the next.
+  // Micro-batch g of the next step: tokens, labels, positions and documents, [tokens] each. The caller's to write from
+  // the end of a step to the next.
   struct BatchSpans {
     std::span<std::uint32_t> tokens;
     std::span<std::int32_t> labels;
     std::span<std::uint32_t> positions;
+    std::span<device::RowRange> documents;
   };
   BatchSpans batch(int micro_batch) const;
   // What the next host_write writes beside the batch.

@@ -154,8 +154,10 @@ void TaskRunner::gather(const Task& task) {
 models::Context TaskRunner::context(const Task& task) const {
   models::Context c{};
   const std::size_t tokens = plan_.tokens;
-  const auto* base = at<std::uint32_t>(buffers_.batch) + index(task.micro_batch) * 3 * tokens;
-  c.batch = {base, reinterpret_cast<const std::int32_t*>(base + tokens), base + 2 * tokens};
+  const auto* base = reinterpret_cast<const std::uint32_t*>(
+      at<std::byte>(buffers_.batch) + index(task.micro_batch) * tokens * models::Batch::kBytesPerToken);
+  c.batch = {base, reinterpret_cast<const std::int32_t*>(base + tokens), base + 2 * tokens,
+             reinterpret_cast<const device::RowRange*>(base + 3 * tokens)};
   c.micro_batch = static_cast<std::uint64_t>(task.micro_batch) * index(plan_.ranks) + index(rank_);
   c.scalars = &at<StepState>(buffers_.state)->scalars;
   if (buffers_.constants >= 0) c.constants = at<std::byte>(buffers_.constants);

@@ -100,7 +100,7 @@ enum class Role : std::uint8_t {
   master,
   moment1,
   moment2,
-  batch,      // tokens, labels and positions of all micro-batches of the step
+  batch,      // tokens, labels, positions and documents of all micro-batches of the step
   state,      // scalars of the step, what the ranks agreed on (StepState)
   pending,    // scalars of the step before, whose update is still to be done (StepScalars)
   losses,     // what the compute lane counts (LossState)

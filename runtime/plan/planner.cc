@@ -74,8 +74,8 @@ class Builder {
       d_.plan.buffers[at(buffer)].filled = true;
       return buffer;
     };
-    batch_ =
-        d_.add_buffer("batch", Kind::activations, Tier::device, at(r_.accumulation) * r_.shape.tokens() * 3 * 4, true);
+    batch_ = d_.add_buffer("batch", Kind::activations, Tier::device,
+                           at(r_.accumulation) * r_.shape.tokens() * models::Batch::kBytesPerToken, true);
     state_ = add("state", sizeof(StepState));
     losses_ = add("losses", LossState::bytes(d_.model.units.size()));
     if (!r_.forward_only) d_.squares = add("squares", sizeof(SquareState));
@@ -231,9 +231,10 @@ class Builder {
       Draft::use(task, input_of(call.unit, call.micro_batch), Role::x, Access::read);
     return task;
   }
-  static void set_work(Task& task, const models::Work& work) {
+  void set_work(Task& task, const models::Work& work) const {
+    const auto seq = static_cast<double>(r_.shape.seq);
     task.cost.flops = work.flops;
-    task.cost.attention_flops = work.attention_flops;
+    task.cost.attention_flops = work.attention_flops * (r_.mean_squares > 0 ? r_.mean_squares / (seq * seq) : 1);
     task.cost.bytes = work.bytes;
   }
 

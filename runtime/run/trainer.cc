@@ -87,7 +87,7 @@ void Trainer::load_batches() {
   for (int g = 0; g < job_.plan.accumulation; ++g) {
     const Executor::BatchSpans to = executor_.batch(g);
     batches_->fill(first + static_cast<std::uint64_t>(g) * ranks + static_cast<std::uint64_t>(world_.rank()), to.tokens,
-                   to.labels, to.positions);
+                   to.labels, to.positions, to.documents);
   }
 }
 

@@ -152,6 +152,7 @@ Weights after_a_step(DType dtype, int shares, const Way& way) {
         batch.tokens[i] = (first + 3 * i) % kVocabulary;
         batch.labels[i] = static_cast<std::int32_t>((first + 7 * i) % kVocabulary);
         batch.positions[i] = (first + i * i) % kVocabulary;  // some rows more than once
+        batch.documents[i] = {0, kSeq};
       }
     }
     device::StepScalars scalars{};

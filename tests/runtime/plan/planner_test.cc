@@ -461,6 +461,21 @@ TEST(Planner, RecomputationTradesActivations) {
   EXPECT_LT(activations(Recompute::Kind::block), activations(Recompute::Kind::none));
 }
 
+TEST(Planner, AttentionCostsTheSquaresOfDocuments) {
+  PlanCase c = make_case(small(false), 2, 2, 0, device::DType::bf16, false, false, 2, {});
+  const auto work = [&](double mean_squares) {
+    c.request.mean_squares = mean_squares;
+    std::pair<double, double> sum{0, 0};  // of attention; of all else
+    for (const Task& task : make_plan(c.request).tasks)
+      sum = {sum.first + task.cost.attention_flops, sum.second + task.cost.flops + task.cost.bytes};
+    return sum;
+  };
+  const auto whole = work(0);
+  EXPECT_GT(whole.first, 0);
+  EXPECT_EQ(work(16 * 16), whole) << "sequences of 16 tokens";
+  EXPECT_EQ(work(4 * 16), std::pair(whole.first / 4, whole.second)) << "four documents each";
+}
+
 TEST(Planner, UnknownBlockIsRefused) {
   const FakeModel model(small(true));  // of three blocks
   EXPECT_THROW(segments_of({Recompute::Kind::list, {3}}, model), Error);
