@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that Strata needs and that are missing, with apt-get (through sudo where not root).
-#   scripts/setup.sh [--dev] [--cuda]
+#   scripts/setup.sh [--dev] [--cuda] [--cluster]
 #     --dev: also what its developers use (clang-format, clang-tidy, clang, ccache)
 #     --cuda: also the headers of cuDNN's frontend, from its Python package, into .cuda/include: GPUs then have cuDNN's
 #       attention. CUDA itself is installed as NVIDIA says.
+#     --cluster: also what the tests on a cluster of network namespaces take (sshd, Slurm), of --dev
 # Where the libraries come from elsewhere: STRATA_SKIP_SETUP=1 leaves the system alone.
 . "$(dirname "$0")/steps.sh"
 
@@ -16,6 +17,7 @@ packages=(
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
   bible-kjv bible-kjv-text # the text of the demo
 )
+cluster=(iproute2 openssh-server openssh-client procps slurm-wlm munge python3-yaml)
 frontend=nvidia-cudnn-frontend==1.32.0
 cuda=
 for argument in "$@"; do
@@ -24,8 +26,9 @@ for argument in "$@"; do
       cuda=1
       packages+=(python3-pip unzip)
       ;;
-    --dev) packages+=(clang-format clang-tidy clang libclang-rt-14-dev ccache) ;;
-    -h | --help) sed -n '2,7s/^# //p' "$0" && exit 0 ;;
+    --dev) packages+=(clang-format clang-tidy clang libclang-rt-14-dev ccache "${cluster[@]}") ;;
+    --cluster) packages+=("${cluster[@]}") ;;
+    -h | --help) sed -n '2,8s/^# //p' "$0" && exit 0 ;;
     *) die "there is no option $argument (see --help)" ;;
   esac
 done

@@ -58,6 +58,7 @@ void Agents::start(const std::vector<Host>& hosts, double seconds) {
   for (const Host& host : hosts) {
     if (Agent* known = find(host.name); known && known->is_there() && since(known->heard) < timeout_) continue;
     drop(host.name);
+    problems_.erase(host.name);
     Agent& agent = *agents_.emplace_back(std::make_unique<Agent>());
     agent.host = host.name;
     std::vector<std::string> words = {std::filesystem::read_symlink("/proc/self/exe").string(),

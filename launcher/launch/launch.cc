@@ -14,6 +14,7 @@
 #include "launcher/launch/attempt.h"
 #include "launcher/launch/environment.h"
 #include "launcher/launch/events.h"
+#include "launcher/launch/preflight.h"
 #include "launcher/launch/rank_program.h"
 #include "launcher/launch/restart.h"
 #include "launcher/launch/train_command.h"
@@ -55,13 +56,18 @@ class Launch {
     std::vector<Share> shares = first_shares();
     const std::int64_t batch = global_batch(recipe_, total(shares));
     announce(shares);
+    look_first(shares);
+    found_ = checkpoints_in(recipe_.checkpoint.dir);
     std::optional<Ended> before;
     for (int restarts = 0;; ++restarts) {
       events_.write({"start", names(shares), total(shares)});
-      const std::vector<std::string> sets =
-          restarts == 0 ? std::vector<std::string>() : batch_sets(recipe_, batch, total(shares));
-      const Ended ended = run_ranks(allocation_, {shares, command_.words(sets), variables_, run_, options_.interface},
-                                    agents_, stop_, options_.logs);
+      std::vector<std::string> sets;
+      if (restarts > 0) {
+        sets = batch_sets(recipe_, batch, total(shares));
+        for (std::string& set : resume_sets(recipe_, found_)) sets.push_back(std::move(set));
+      }
+      const Ended ended = run_ranks(allocation_, {shares, command_.words(sets), variables_, run_, interface_}, agents_,
+                                    stop_, options_.logs);
       events_.write({"end", names(shares), total(shares), ended.code, ended.cause});
       if (!ended.lost.empty()) events_.write({"node_lost", ended.lost, {}, {}, ended.cause});
       if (ended.code == static_cast<int>(Exit::done)) return ended.code;
@@ -144,6 +150,35 @@ class Launch {
       note("nothing of this run is kept, so that a restart begins again: checkpoint.dir names no folder");
   }
 
+  // Settles the interface, too: asked for, or where the nodes' names lead.
+  void look_first(const std::vector<Share>& shares) {
+    std::vector<Host> hosts;
+    for (const Share& share : shares) hosts.push_back({share.host, share.ranks});
+    interface_ = options_.interface;
+    std::vector<NodeReport> nodes;
+    if (options_.preflight) {
+      nodes = look_at(agents_, hosts, interface_);
+      if (nodes.size() > 1) tell(printable(table(nodes), true));
+      refuse_or_warn(judge(nodes, recipe_, program_hash(), interface_));
+    } else {
+      for (const Host& host : hosts) nodes.push_back({host.name, agents_.facts(host.name), {}, {}, {}, {}, {}});
+    }
+    if (!interface_ && nodes.size() > 1) interface_ = common_interface(nodes);
+    if (interface_) say("MPI and NCCL use {}", *interface_);
+  }
+  void refuse_or_warn(const std::vector<Finding>& findings) {
+    std::vector<std::string> refused;
+    for (const Finding& finding : findings)
+      if (finding.refuses)
+        refused.push_back(finding.text);
+      else
+        note(finding.text);
+    if (refused.empty()) return;
+    const std::string all = fmt::format("{}", fmt::join(refused, "; "));
+    events_.write({"refused", {}, {}, static_cast<int>(Exit::usage), all});
+    fail(Exit::usage, "{}", all);
+  }
+
   std::string why_not_again(const Ended& ended, const std::optional<Ended>& before, int restarts) const {
     if (stop_.times() > 0) return "it was stopped on request";
     if (std::string why = why_final(ended, before); !why.empty()) return why;
@@ -208,6 +243,8 @@ class Launch {
   std::vector<std::string> variables_;
   Allocation allocation_;
   std::string run_;
+  std::optional<std::string> interface_;
+  Checkpoints found_;  // before the first start
   AskedToStop stop_;
   Agents agents_;
 };

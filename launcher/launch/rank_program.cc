@@ -49,8 +49,6 @@ std::vector<std::string> mpirun_words(const RankStart& start) {
 }
 
 std::vector<std::string> srun_words(const RankStart& start) {
-  std::vector<std::string> hosts;
-  for (const Share& share : start.shares) hosts.push_back(share.host);
   // --wait: how long the others have for their own last words after one ended; they take seconds.
   std::vector<std::string> words = {"srun",
                                     "--mpi=pmix",
@@ -59,15 +57,15 @@ std::vector<std::string> srun_words(const RankStart& start) {
                                     "--overlap",
                                     "--cpu-bind=none",
                                     "--no-kill",
-                                    "--kill-on-bad-exit=0",
                                     "--wait=60",
-                                    fmt::format("--nodes={}", hosts.size()),
-                                    fmt::format("--ntasks={}", total(start.shares)),
-                                    fmt::format("--nodelist={}", fmt::join(hosts, ","))};
-  const auto most = std::max_element(start.shares.begin(), start.shares.end(),
-                                     [](const Share& a, const Share& b) { return a.ranks < b.ranks; });
-  words.push_back(fmt::format("--ntasks-per-node={}", most->ranks));
-  words.emplace_back("--distribution=block");
+                                    "--kill-on-bad-exit=0",
+                                    fmt::format("--nodes={}", start.shares.size()),
+                                    fmt::format("--ntasks={}", total(start.shares))};
+  // Each node as often as it has ranks: any numbers of them.
+  std::vector<std::string> hosts;
+  for (const Share& share : start.shares) hosts.insert(hosts.end(), static_cast<std::size_t>(share.ranks), share.host);
+  words.push_back(fmt::format("--nodelist={}", fmt::join(hosts, ",")));
+  words.emplace_back("--distribution=arbitrary");
   return words;
 }
 

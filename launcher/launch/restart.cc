@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "runtime/checkpoint/choice.h"
 
 namespace strata::launcher {
 
@@ -42,6 +43,24 @@ std::vector<std::string> batch_sets(const runtime::Recipe& recipe, std::int64_t 
   if (recipe.training.gradient_accumulation_steps)
     return {fmt::format("training.gradient_accumulation_steps={}", batch / (recipe.training.micro_batch_size * ranks))};
   return {fmt::format("training.global_batch_size={}", batch)};
+}
+
+Checkpoints checkpoints_in(const std::optional<std::filesystem::path>& folder) {
+  Checkpoints out;
+  std::error_code error;
+  if (!folder) return out;
+  for (const auto& entry : std::filesystem::directory_iterator(*folder, error))
+    if (runtime::is_checkpoint(entry.path()))
+      if (const auto time = std::filesystem::last_write_time(entry.path() / "manifest.json", error); !error)
+        out.emplace(entry.path(), time);
+  return out;
+}
+
+std::vector<std::string> resume_sets(const runtime::Recipe& recipe, const Checkpoints& before) {
+  if (recipe.checkpoint.resume == "auto") return {};
+  for (const auto& one : checkpoints_in(recipe.checkpoint.dir))
+    if (!before.contains(one)) return {"checkpoint.resume=auto"};
+  return {};
 }
 
 std::vector<Share> most_ranks(const std::vector<Host>& hosts, int room, const runtime::Recipe& recipe,
