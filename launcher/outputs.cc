@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/data/tokens.h"
+#include "runtime/run/run_reports.h"
 
 namespace strata::launcher {
 namespace {
@@ -97,8 +98,12 @@ std::vector<NamedFile> reports_of(const runtime::Recipe& recipe) {
     if (path) out.push_back({key, *path});
   };
   add("report.jsonl", recipe.report.jsonl);
+  add("report.csv", recipe.report.csv);
   add("report.summary", recipe.report.summary);
   add("report.trace", recipe.report.trace);
+  if (recipe.report.dir)
+    for (const std::string_view name : {runtime::kRecipeReport, runtime::kEventsReport})
+      out.push_back({"report.dir", *recipe.report.dir / name});
   return out;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "runtime/data/tokens.h"
+#include "runtime/run/run_reports.h"
 
 namespace strata::launcher {
 namespace {
@@ -32,6 +33,10 @@ constexpr std::array kMarks = std::to_array<Mark>({
     {Content::bench, "", "{\"write_gb_per_s\":", ""},
     {Content::bench, "", "{\"device\":", "\"copy_gb_per_s\":"},
     {Content::steps, "a report of steps", "{\"step\":", "\"loss_hex\":"},
+    {Content::steps, "", "{\"step\":", "\"eval_loss\":"},
+    {Content::table, "a table of steps", "step,time,epoch,loss,", ""},
+    {Content::events, "a run's events", "{\"step\":", "\"event\":"},
+    {Content::recipe, "the recipe of a run", "# A run of strata", ""},
     {Content::summary, "the summary of a run", "{\"steps\":", "\"model_flops_per_token\":"},
     {Content::machine, "a machine file", "", "\n[blocks]\n"},
     {Content::tokens, "a token file with its sidecar beside it", "", ""},
@@ -97,6 +102,11 @@ void require_own_reports(const runtime::Recipe& recipe, bool force) {
     if (path) require_own({key, *path}, content, force);
   };
   require("report.jsonl", recipe.report.jsonl, Content::steps);
+  require("report.csv", recipe.report.csv, Content::table);
+  if (recipe.report.dir) {
+    require("report.dir", *recipe.report.dir / runtime::kRecipeReport, Content::recipe);
+    require("report.dir", *recipe.report.dir / runtime::kEventsReport, Content::events);
+  }
   require("report.summary", recipe.report.summary, Content::summary);
   require("report.trace", recipe.report.trace, Content::trace);
 }

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that Strata needs and that are missing, with apt-get (through sudo where not root).
 #   scripts/setup.sh [--dev] [--cuda] [--cluster]
-#     --dev: also what its developers use (clang-format, clang-tidy, clang, ccache)
+#     --dev: also what its developers use (clang-format, clang-tidy, clang, ccache; chromium and, in .dev, tensorboard,
+#       with which tests look at reports; what --cluster installs)
 #     --cuda: also the headers of cuDNN's frontend, from its Python package, into .cuda/include: GPUs then have cuDNN's
 #       attention. CUDA itself is installed as NVIDIA says.
-#     --cluster: also what the tests on a cluster of network namespaces take (sshd, Slurm), of --dev
+#     --cluster: also what the tests on a cluster of network namespaces take (sshd, Slurm)
 # Where the libraries come from elsewhere: STRATA_SKIP_SETUP=1 leaves the system alone.
 . "$(dirname "$0")/steps.sh"
 
@@ -19,16 +20,21 @@ packages=(
 )
 cluster=(iproute2 openssh-server openssh-client procps slurm-wlm munge python3-yaml)
 frontend=nvidia-cudnn-frontend==1.32.0
+tensorboard=tensorboard==2.21.0
 cuda=
+dev=
 for argument in "$@"; do
   case $argument in
     --cuda)
       cuda=1
       packages+=(python3-pip unzip)
       ;;
-    --dev) packages+=(clang-format clang-tidy clang libclang-rt-14-dev ccache "${cluster[@]}") ;;
+    --dev)
+      dev=1
+      packages+=(clang-format clang-tidy clang libclang-rt-14-dev ccache chromium python3-venv "${cluster[@]}")
+      ;;
     --cluster) packages+=("${cluster[@]}") ;;
-    -h | --help) sed -n '2,8s/^# //p' "$0" && exit 0 ;;
+    -h | --help) sed -n '2,9s/^# //p' "$0" && exit 0 ;;
     *) die "there is no option $argument (see --help)" ;;
   esac
 done
@@ -54,9 +60,16 @@ fetch_frontend() {
   rm .cuda/nvidia_cudnn_frontend-*.whl
 }
 
+fetch_tensorboard() {
+  [ -n "$dev" ] && [ ! -e .dev/bin/tensorboard ] || return 0
+  step tensorboard-venv "a Python of its own, in .dev" python3 -m venv .dev
+  step tensorboard "tensorboard, in .dev" .dev/bin/python -m pip install -q "$tensorboard"
+}
+
 if [ ${#missing[@]} = 0 ]; then
   echo "packages: nothing is missing"
   fetch_frontend
+  fetch_tensorboard
   exit 0
 fi
 
@@ -72,3 +85,4 @@ echo "packages: ${#missing[@]} missing: ${missing[*]}"
 step apt-update "package lists" "${sudo[@]}" apt-get update
 step apt-install "installing packages" "${sudo[@]}" apt-get install -y --no-install-recommends "${missing[@]}"
 fetch_frontend
+fetch_tensorboard

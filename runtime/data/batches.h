@@ -32,6 +32,10 @@ class Batches {
 
   // Whole sequences of all files.
   std::uint64_t sequences() const { return first_sequence_.back(); }
+  // How often a run has gone over all sequences before micro-batch k.
+  double epochs_before(std::uint64_t micro_batch) const {
+    return static_cast<double>(micro_batch * micro_batch_size_) / static_cast<double>(sequences());
+  }
   // The sequence at `position` of the run (micro-batch k has positions k*B .. k*B+B-1).
   std::uint64_t sequence_at(std::uint64_t position) const;
 

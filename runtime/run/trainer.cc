@@ -124,7 +124,10 @@ StepReport Trainer::step(bool stop_requested) {
           tokens,
           took.count(),
           result.stop != 0,
-          executor_.io_bytes().of(Tier::nvme) - before.of(Tier::nvme)};
+          executor_.io_bytes().of(Tier::nvme) - before.of(Tier::nvme),
+          std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(),
+          batches_->epochs_before(progress_.next_micro_batch),
+          labels_};
 }
 
 // Where the numbers of the last step broke first, over all ranks.

@@ -18,7 +18,7 @@
 
 namespace strata::runtime {
 
-// What a step says about itself: a line of report.jsonl.
+// What a step says of itself: a line of report.jsonl.
 struct StepReport {
   std::int64_t step;  // from 1
   double loss, grad_norm, learning_rate, loss_scale;
@@ -27,6 +27,11 @@ struct StepReport {
   double step_ms;
   bool stop;                     // some rank was asked to stop after this step
   std::uint64_t disk_bytes = 0;  // read from and written to the nvme tier by this rank
+  double time = 0;               // of its end, seconds since the epoch
+  double epoch = 0;              // of the data: how often the run has gone over it by then
+  std::uint64_t labels = 0;      // of the step that count, over all ranks
+
+  double tokens_per_s() const { return static_cast<double>(tokens) / step_ms * 1e3; }
 };
 
 // Takes a run from its first step to its last: data, schedule, loss scale, one executor. Every rank has one and calls
@@ -55,6 +60,8 @@ class Trainer {
   StepReport step(bool stop_requested);
 
   Executor& executor() { return executor_; }
+  // What it trains on; null: nothing, with no step to take.
+  const Batches* batches() const { return batches_.get(); }
   std::string weights_hash() { return runtime::weights_hash(executor_, job_.plan, world_); }
 
  private:
