@@ -21,31 +21,10 @@ constexpr std::chrono::milliseconds kRedraw{50};
 // first half behind with every step.
 constexpr std::size_t kNarrow = 80;
 
-bool is_live(std::FILE* out) {
-  const char* asked = std::getenv("STRATA_PROGRESS");
-  if (asked == nullptr || *asked == '\0') return isatty(fileno(out)) != 0;
-  const std::string_view style = asked;
-  if (style != "live" && style != "lines")
-    fail(Exit::usage, "STRATA_PROGRESS is \"{}\" in the environment: set it to live or lines, or unset it", style);
-  return style == "live";
-}
-
 // Of the terminal at `fd`; 0: there is none, or it does not know.
 std::size_t columns_at(int fd) {
   winsize size{};
   return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
-
-// mpirun hides the terminal behind a pipe, but the ranks that it starts here still belong to it. Asked anew for each
-// line: windows are resized.
-std::size_t columns_of(std::FILE* out) {
-  if (const std::size_t columns = columns_at(fileno(out)); columns > 1) return columns;
-  const char* given = std::getenv("COLUMNS");
-  if (const int columns = given ? std::atoi(given) : 0; columns > 1) return static_cast<std::size_t>(columns);
-  const int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
-  const std::size_t columns = terminal < 0 ? 0 : columns_at(terminal);
-  if (terminal >= 0) close(terminal);
-  return columns > 1 ? columns : kNarrow;
 }
 
 std::string duration_text(double seconds) {
@@ -57,7 +36,28 @@ std::string duration_text(double seconds) {
 
 }  // namespace
 
-Progress::Progress(const runtime::Job& job, std::FILE* out) : job_(job), out_(out), live_(is_live(out)) {}
+bool shows_live_line(std::FILE* out) {
+  const char* asked = std::getenv("STRATA_PROGRESS");
+  if (asked == nullptr || *asked == '\0') return isatty(fileno(out)) != 0;
+  const std::string_view style = asked;
+  if (style != "live" && style != "lines")
+    fail(Exit::usage, "STRATA_PROGRESS is \"{}\" in the environment: set it to live or lines, or unset it", style);
+  return style == "live";
+}
+
+// mpirun hides the terminal behind a pipe, but the ranks that it starts here still belong to it. Asked anew for each
+// line: windows are resized.
+std::size_t terminal_columns(std::FILE* out) {
+  if (const std::size_t columns = columns_at(fileno(out)); columns > 1) return columns;
+  const char* given = std::getenv("COLUMNS");
+  if (const int columns = given ? std::atoi(given) : 0; columns > 1) return static_cast<std::size_t>(columns);
+  const int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+  const std::size_t columns = terminal < 0 ? 0 : columns_at(terminal);
+  if (terminal >= 0) close(terminal);
+  return columns > 1 ? columns : kNarrow;
+}
+
+Progress::Progress(const runtime::Job& job, std::FILE* out) : job_(job), out_(out), live_(shows_live_line(out)) {}
 
 Progress::~Progress() {
   if (open_) std::fputc('\n', out_);
@@ -85,7 +85,7 @@ void Progress::show_live(std::vector<std::string> fields, bool last) {
   const auto now = std::chrono::steady_clock::now();
   if (open_ && !last && now - drawn_ < kRedraw) return;
   drawn_ = now;
-  const std::size_t columns = columns_of(out_);
+  const std::size_t columns = terminal_columns(out_);
   std::string line = fmt::format("{}", fmt::join(fields, "  "));
   // Narrow: without what the rest nearly says, the norm and then the milliseconds.
   for (const std::size_t field : {2, 3}) {

@@ -126,19 +126,26 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
   for (const Share& share : start.shares) clear[share.host] = "clear";
   (void)agents.ask(clear, 5);
   if (out.code == static_cast<int>(Exit::done)) out.code = static_cast<int>(Exit::failed);
-  out.told = !output.complaint().empty() && out.lost.empty();
-  if (out.cause.empty() && !out.lost.empty())
-    out.cause = fmt::format("node {} is lost: its connection ended, or it does not answer",
-                            with_ranks(out.lost[0], start.shares));
-  if (out.cause.empty()) out.cause = output.complaint();
+  std::string node;
+  if (!out.lost.empty()) node = fmt::format("node {}", with_ranks(out.lost[0], start.shares));
+  const std::string& said = output.complaint();
+  out.told = out.cause.empty() && !said.empty();
+  if (out.told) {
+    out.cause = said;
+    if (!node.empty() && said.find(out.lost[0]) == std::string::npos) {
+      out.cause += fmt::format("; {} does not answer any more", node);
+      out.told = false;
+    }
+  }
+  if (out.cause.empty() && !node.empty()) out.cause = fmt::format("{} is lost: it ended, or does not answer", node);
   if (out.cause.empty()) out.cause = cause_in(output.of_starter(), start.shares);
   if (out.cause.empty()) {
-    std::vector<std::string> said = output.of_starter();
-    std::erase_if(said, [](const std::string& line) { return line.find_first_not_of(" -\t") == std::string::npos; });
-    if (said.size() > 12) said.erase(said.begin(), said.end() - 12);
+    std::vector<std::string> words = output.of_starter();
+    std::erase_if(words, [](const std::string& line) { return line.find_first_not_of(" -\t") == std::string::npos; });
+    if (words.size() > 12) words.erase(words.begin(), words.end() - 12);
     out.cause = fmt::format("{} ended with exit code {} and without a word of a rank; it said: {}",
                             allocation.starter == Starter::srun ? "srun" : "mpirun", child.exit_code().value_or(-1),
-                            fmt::join(said, " "));
+                            fmt::join(words, " "));
   }
   return out;
 }

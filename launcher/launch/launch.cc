@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -34,6 +35,14 @@ std::string random_name() {
   return fmt::format("{:08x}{:08x}", random(), random());
 }
 
+// Each node takes three pipes and a process.
+void raise_file_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 std::vector<std::string> names(const std::vector<Share>& shares) {
   std::vector<std::string> out;
   for (const Share& share : shares) out.push_back(share.host);
@@ -42,11 +51,11 @@ std::vector<std::string> names(const std::vector<Share>& shares) {
 
 class Launch {
  public:
-  explicit Launch(const LaunchOptions& options)
+  Launch(const LaunchOptions& options, Events& events)
       : options_(options),
+        events_(events),
         command_(read_train_command(options.command)),
         recipe_(command_.load()),
-        events_(options.logs),
         variables_(forwarded_names(options.env)),
         allocation_(find_allocation(options.hosts)),
         run_(random_name()),
@@ -72,7 +81,9 @@ class Launch {
       if (!ended.lost.empty()) events_.write({"node_lost", ended.lost, {}, {}, ended.cause});
       if (ended.code == static_cast<int>(Exit::done)) return ended.code;
       if (const std::string why = why_not_again(ended, before, restarts); !why.empty()) {
-        if (!ended.told || restarts > 0) say("launch ends with exit code {} ({}): {}", ended.code, why, ended.cause);
+        if (!ended.told || restarts > 0)
+          complain(fmt::format("launch ends with exit code {} ({}): {}", ended.code, why, ended.cause),
+                   static_cast<Exit>(ended.code));
         return ended.code;
       }
       say("{}", ended.cause);
@@ -111,6 +122,9 @@ class Launch {
                *host.slots == 1 ? "slot" : "slots");
         host.slots = options_.ranks_per_node;
       }
+    if (options_.min_nodes && static_cast<std::size_t>(*options_.min_nodes) > allocation_.hosts.size())
+      fail(Exit::usage, "--min-nodes is {}, and {} has {} {}", *options_.min_nodes, allocation_.origin,
+           allocation_.hosts.size(), allocation_.hosts.size() == 1 ? "node" : "nodes");
     agents_.start(allocation_.hosts, kAnswerSeconds);
     if (!agents_.problems().empty()) leave_out_or_refuse();
     int ranks = 0;
@@ -130,7 +144,6 @@ class Launch {
     for (const auto& [host, problem] : agents_.problems()) why.push_back(problem);
     const std::size_t left = allocation_.hosts.size() - why.size();
     if (!options_.min_nodes || left < static_cast<std::size_t>(*options_.min_nodes) || left == 0) {
-      events_.write({"refused", {}, {}, static_cast<int>(Exit::usage), fmt::format("{}", fmt::join(why, "; "))});
       fail(Exit::usage, "{}", fmt::join(why, "; "));
     }
     for (const std::string& one : why) say("left out: {}", one);
@@ -157,7 +170,7 @@ class Launch {
     interface_ = options_.interface;
     std::vector<NodeReport> nodes;
     if (options_.preflight) {
-      nodes = look_at(agents_, hosts, interface_);
+      nodes = look_at(agents_, hosts, recipe_, interface_);
       if (nodes.size() > 1) tell(printable(table(nodes), true));
       refuse_or_warn(judge(nodes, recipe_, program_hash(), interface_));
     } else {
@@ -174,9 +187,7 @@ class Launch {
       else
         note(finding.text);
     if (refused.empty()) return;
-    const std::string all = fmt::format("{}", fmt::join(refused, "; "));
-    events_.write({"refused", {}, {}, static_cast<int>(Exit::usage), all});
-    fail(Exit::usage, "{}", all);
+    fail(Exit::usage, "{}", fmt::join(refused, "; "));
   }
 
   std::string why_not_again(const Ended& ended, const std::optional<Ended>& before, int restarts) const {
@@ -237,9 +248,9 @@ class Launch {
   }
 
   LaunchOptions options_;
+  Events& events_;
   TrainCommand command_;
   Recipe recipe_;
-  Events events_;
   std::vector<std::string> variables_;
   Allocation allocation_;
   std::string run_;
@@ -252,7 +263,14 @@ class Launch {
 }  // namespace
 
 int launch(const LaunchOptions& options) {
-  return Launch(options).run();
+  raise_file_limit();
+  Events events(options.logs);
+  try {
+    return Launch(options, events).run();
+  } catch (const Error& error) {
+    events.write({"refused", {}, {}, static_cast<int>(error.code()), error.what()});
+    throw;
+  }
 }
 
 }  // namespace strata::launcher

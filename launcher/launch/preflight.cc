@@ -166,13 +166,13 @@ void judge_one(const NodeReport& node, const runtime::Recipe& recipe, std::strin
 
 }  // namespace
 
-std::vector<NodeReport> look_at(Agents& agents, const std::vector<Host>& hosts,
+std::vector<NodeReport> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
                                 const std::optional<std::string>& interface) {
   std::vector<NodeReport> out;
   std::map<std::string, std::string> products;
   for (const Host& host : hosts) {
     out.push_back({host.name, agents.facts(host.name), {}, {}, {}, {}, {}});
-    products[host.name] = "products";
+    products[host.name] = recipe.device.kind == runtime::DeviceKind::cpu ? "products cpu" : "products";
   }
   if (hosts.size() > 1) {
     const auto answers = agents.ask(products, 30);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <regex>
@@ -9,6 +10,7 @@
 
 #include "base/error.h"
 #include "launcher/printable.h"
+#include "launcher/progress.h"
 
 namespace strata::launcher {
 namespace {
@@ -59,7 +61,7 @@ std::string node_of(int rank, const std::vector<Share>& shares) {
 }  // namespace
 
 RankOutput::RankOutput(Starter starter, const std::optional<std::filesystem::path>& logs, int ranks)
-    : starter_(starter), logs_(logs) {
+    : starter_(starter), live_(shows_live_line(stderr)), logs_(logs) {
   if (!logs_) return;
   for (int rank = 0; rank < ranks; ++rank) {
     const auto path = *logs_ / fmt::format("rank-{:05}.log", rank);
@@ -67,6 +69,10 @@ RankOutput::RankOutput(Starter starter, const std::optional<std::filesystem::pat
     file.open(path, std::ios::app);
     if (!file) fail(Exit::usage, "--logs: {} cannot be written", path.string());
   }
+}
+
+RankOutput::~RankOutput() {
+  if (open_) tell("\n");
 }
 
 void RankOutput::take(bool is_error, std::string_view line) {
@@ -106,10 +112,22 @@ void RankOutput::say(int rank, bool is_error, std::string_view text) {
   if (complains) complaint_ = paragraph_;
   line += "\n";
   if (const auto file = files_.find(rank); file != files_.end()) file->second << line << std::flush;
-  if (is_error)
+  show(is_error, line);
+}
+
+void RankOutput::show(bool is_error, const std::string& line) {
+  const bool is_step = live_ && is_error && line.starts_with("step ");
+  if (open_ && !is_step) tell("\n");
+  open_ = is_step;
+  if (is_step) {
+    const std::size_t columns = terminal_columns(stderr);
+    tell("\r\033[K" + line.substr(0, std::min(line.size() - 1, columns - 1)));
+  } else if (is_error) {
     tell(line);
-  else
-    (void)std::fwrite(line.data(), 1, line.size(), stdout), std::fflush(stdout);
+  } else {
+    (void)std::fwrite(line.data(), 1, line.size(), stdout);
+    (void)std::fflush(stdout);
+  }
 }
 
 std::string cause_in(const std::vector<std::string>& of_starter, const std::vector<Share>& shares) {

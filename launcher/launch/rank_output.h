@@ -16,6 +16,9 @@ namespace strata::launcher {
 class RankOutput {
  public:
   RankOutput(Starter starter, const std::optional<std::filesystem::path>& logs, int ranks);
+  ~RankOutput();
+  RankOutput(const RankOutput&) = delete;
+  RankOutput& operator=(const RankOutput&) = delete;
 
   // A line of the starter's standard output or error.
   void take(bool is_error, std::string_view line);
@@ -27,8 +30,11 @@ class RankOutput {
 
  private:
   void say(int rank, bool is_error, std::string_view text);
+  void show(bool is_error, const std::string& line);
 
   Starter starter_;
+  bool live_;          // steps go over each other, on a terminal
+  bool open_ = false;  // the live line has no line break yet
   std::optional<std::filesystem::path> logs_;
   std::map<int, std::ofstream> files_;
   std::string complaint_, paragraph_;  // paragraph_: from the last line that began with "strata: "

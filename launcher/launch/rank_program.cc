@@ -73,15 +73,17 @@ std::vector<std::string> srun_words(const RankStart& start) {
 
 Program rank_program(const Allocation& allocation, const RankStart& start) {
   RankStart all = start;
-  std::vector<std::string> environment = {"STRATA_LAUNCH=" + start.run};
-  if (std::find(all.variables.begin(), all.variables.end(), "STRATA_LAUNCH") == all.variables.end())
-    all.variables.emplace_back("STRATA_LAUNCH");
+  std::vector<std::string> environment;
+  const auto set = [&](const std::string& name, const std::string& value) {
+    environment.push_back(name + "=" + value);
+    if (std::find(all.variables.begin(), all.variables.end(), name) == all.variables.end())
+      all.variables.push_back(name);
+  };
+  set("STRATA_LAUNCH", start.run);
+  set("STRATA_PROGRESS", "lines");  // the terminal is launch's
   if (start.interface) {
-    // "=": this one, not all whose names begin so.
-    environment.push_back("NCCL_SOCKET_IFNAME==" + *start.interface);
-    if (std::find(all.variables.begin(), all.variables.end(), "NCCL_SOCKET_IFNAME") == all.variables.end())
-      all.variables.emplace_back("NCCL_SOCKET_IFNAME");
-    if (allocation.starter == Starter::srun) environment.push_back("OMPI_MCA_btl_tcp_if_include=" + *start.interface);
+    set("NCCL_SOCKET_IFNAME", "=" + *start.interface);  // "=": this one, not all whose names begin so
+    if (allocation.starter == Starter::srun) set("OMPI_MCA_btl_tcp_if_include", *start.interface);
   }
   std::vector<std::string> words = allocation.starter == Starter::srun ? srun_words(all) : mpirun_words(all);
   words.push_back(own_path());

@@ -80,7 +80,9 @@ class Agent {
     } else if (word == "clear") {
       answers_.say(fmt::format(R"({{"to":{},"ended":{}}})", number, end_ranks(options_.run)));
     } else if (word == "products") {
-      beside([] { return fmt::format(R"("gflop_per_s":{:.3f})", products_per_second(1.0)); }, number);
+      std::string where;
+      words >> where;
+      beside([=] { return fmt::format(R"("gflop_per_s":{:.3f})", products_per_second(1.0, where != "cpu")); }, number);
     } else if (word == "listen") {
       std::string token;
       words >> token;
