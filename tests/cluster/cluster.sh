@@ -18,9 +18,11 @@ number() { cat "$dir/number"; }
 namespace() { echo "strata$(number)-$1"; }
 link() { echo "s$(number)-$1"; }
 
-in_node() {
-  nsenter --net="/run/netns/$(namespace "$1")" --uts="$dir/$1/uts" --mount="$dir/$1/mnt" -- env -C "$PWD" "${@:2}"
+# Becomes the command: a signal to this process then is one to that.
+become_in_node() {
+  exec nsenter --net="/run/netns/$(namespace "$1")" --uts="$dir/$1/uts" --mount="$dir/$1/mnt" -- env -C "$PWD" "${@:2}"
 }
+in_node() { (become_in_node "$@"); }
 
 up() {
   local n=$1 slurm= slots=2 own=0
@@ -150,7 +152,7 @@ down() {
 case ${1:-} in
   up) up "${@:2}" ;;
   down) down ;;
-  exec) in_node "$2" "${@:3}" ;;
+  exec) become_in_node "$2" "${@:3}" ;;
   kill) # the link first, so that no process says good-bye
     ip -n "$(namespace "$2")" link set eth0 down
     processes "$2" | xargs -r kill -9

@@ -134,10 +134,10 @@ TEST_F(LaunchAlone, RanksOfAKilledLauncherEnd) {
   running.send(SIGKILL);
   (void)running.wait(60);
   const Outcome left = run({"bash", "-c",
-                            "for i in $(seq 150); do pgrep -f 'train .*" + run_.folder().path().string() +
+                            "for i in $(seq 150); do pgrep -f '[t]rain .*" + run_.folder().path().string() +
                                 "' >/dev/null || exit 0; sleep 0.2; done; exit 1"},
                            60);
-  EXPECT_EQ(left.code, 0) << run({"ps", "ax"}).output;
+  EXPECT_EQ(left.code, 0) << "ranks are left";
 }
 
 TEST_F(LaunchAlone, MistakesAreNamedBeforeAnythingStarts) {
