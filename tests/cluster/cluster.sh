@@ -99,7 +99,7 @@ SlurmctldHost=n1
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket=$dir/munge.sock
+AuthInfo=socket=$dir/munge.sock,cred_expire=5
 CredType=cred/munge
 MpiDefault=pmix
 ProctrackType=proctrack/linuxproc
@@ -119,7 +119,7 @@ JobRequeue=1
 KillWait=5
 SlurmdTimeout=10
 OverTimeLimit=0
-SchedulerParameters=sched_interval=2,bf_interval=2,requeue_delay=1
+SchedulerParameters=sched_interval=2,bf_interval=2
 TmpFS=$dir/%n/tmp
 NodeName=n[1-$n] CPUs=2 RealMemory=1000 State=UNKNOWN
 PartitionName=p Nodes=ALL Default=YES MaxTime=INFINITE State=UP
