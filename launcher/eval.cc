@@ -52,6 +52,7 @@ std::string to_json(const runtime::Evaluation& e, const runtime::Job& job, const
 
 void run(const EvalOptions& options, comm::World& world, const StopSignal& stop) {
   const runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world, false);
+  const runtime::Seat seat = agree_on_seat(recipe, world);
   const bool speaks = world.rank() == 0;
   std::optional<runtime::ReportFile> json;
   agree(world, [&] {
@@ -64,7 +65,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
   runtime::Job job;
   try {
-    job = plan_job(recipe, agree_on_capacity(recipe, world), world, runtime::Purpose::evaluate);
+    job = plan_job(recipe, agree_on_capacity(recipe, seat, world), world, runtime::Purpose::evaluate);
   } catch (const AgreedError& error) {
     if (json) {
       json->write(fmt::format("{{\"exit\":{}}}\n", static_cast<int>(error.code())));
@@ -75,16 +76,17 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   require_same_plan(job, world);
   const std::string ranks_threads = threads_text(share, threads, world);
   if (speaks)
-    say("{} of {} parameters, {}; {}; {}; {} a rank on {}", job.model->family,
+    say("{} of {} parameters, {}; {}; {}; {} per rank on {}", job.model->family,
         runtime::count_text(job.model->parameters()), device::name_of(recipe.training.precision), world.describe(),
-        ranks_threads, runtime::memory_text(job.plan.memory), runtime::describe(recipe.device.seat));
+        ranks_threads, runtime::memory_text(job.plan.memory), runtime::describe(seat));
 
   const auto weights = runtime::weights_to_evaluate(job, world, threads, note);
   runtime::Evaluator evaluator(job, world, threads, *weights, runtime::agree_on_algorithms(job, world, note));
   Line line(speaks);
-  const runtime::Evaluation result = evaluator.run([&](std::uint64_t done, std::uint64_t all) {
+  const runtime::Evaluation result = *evaluator.run([&](std::uint64_t done, std::uint64_t all) {
     if (stop.requested()) fail(Exit::failed, "stopped on request after {} of {} micro-batches", done, all);
     line.show(done, all);
+    return true;
   });
   if (!speaks) return;
   say("weights read in {:.2f} s", evaluator.load_seconds());

@@ -148,7 +148,7 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   comm::require_same({&seen_ends, 1}, world);
   runtime::Recipe recipe = read_recipe(std::nullopt, sets, world, false);
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  const runtime::Capacity capacity = agree_on_capacity(recipe, world);
+  const runtime::Capacity capacity = agree_on_capacity(recipe, agree_on_seat(recipe, world), world);
   if (world.size() > 1 && !fits_whole(recipe, capacity, world))
     recipe = read_recipe(std::nullopt, sharded(sets), world, false);
   const runtime::Job job = plan_job(recipe, capacity, world, runtime::Purpose::generate);
@@ -182,14 +182,14 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   const Generated result = generate_tokens(options, generator, prompt, ends, stop, [&](std::uint32_t token) {
     if (speaks) write(decoder ? decoder->add(token) : fmt::format("{}{}", all.empty() ? "" : " ", token));
   });
+  const std::string ranks_threads = threads_text(share, threads, world);
   if (!speaks) return;
   if (decoder) write(decoder->finish());
   if (isatty(STDOUT_FILENO) == 1) fmt::print("\n");
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) fail(Exit::failed, "standard output cannot be written");
-  say("{} tokens read in {:.2f} s, {} written at {:.1f} tokens/s ({}, {}, {} {} a rank{})", prompt.size(),
-      result.prompt_s, result.tokens.size(), result.tokens_per_s(), device::name_of(recipe.training.precision),
-      world.describe(), threads, threads == 1 ? "thread" : "threads",
-      job.plan.sharded_parameters() ? ", weights sharded" : "");
+  say("{} tokens read in {:.2f} s, {} written at {:.1f} tokens/s ({}, {}, {}{})", prompt.size(), result.prompt_s,
+      result.tokens.size(), result.tokens_per_s(), device::name_of(recipe.training.precision), world.describe(),
+      ranks_threads, job.plan.sharded_parameters() ? ", weights sharded" : "");
   if (!json) return;
   std::string text;  // JSON is UTF-8, and what a model writes need not be
   text::append_repaired(all, text);

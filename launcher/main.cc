@@ -57,10 +57,10 @@ std::vector<std::uint32_t> token_ids(const std::vector<std::string>& arguments) 
       const std::string_view item = text.substr(0, comma);
       const auto [rest, error] = std::from_chars(item.data(), item.data() + item.size(), out.emplace_back());
       if (error != std::errc() || rest != item.data() + item.size())
-        throw CLI::ValidationError("--prompt-tokens",
-                                   fmt::format("\"{}\" is no token: give ids from 0 to 4294967295 with a comma between "
-                                               "two, such as 1,2,3",
-                                               item.substr(0, 64)));
+        throw CLI::ValidationError(
+            "--prompt-tokens",
+            fmt::format("\"{}\" is not a token: give ids from 0 to 4294967295, separated by commas, such as 1,2,3",
+                        item.substr(0, 64)));
       if (!last) text.remove_prefix(comma + 1);
     }
   }
@@ -106,7 +106,7 @@ CLI::Option* add_path(CLI::App* command, std::string name, Path& path, std::stri
 
 template <typename Options>
 void add_force(CLI::App* command, Options& options) {
-  command->add_flag("--force", options.force, "write over a file that is there and was not written as this");
+  command->add_flag("--force", options.force, "overwrite a file that this command did not write");
 }
 
 template <typename Options>
@@ -144,8 +144,9 @@ std::vector<std::string> behind_dashes(int argc, char** argv) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Trains transformers that do not fit: sharded over ranks, with the same bits on any number of them.",
-               "strata");
+  CLI::App app(
+      "Trains transformers too large for one process: sharded over ranks, with the same bits on any number of them.",
+      "strata");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("strata ") + STRATA_VERSION);
   int status = 0;
@@ -188,11 +189,11 @@ int run(int argc, char** argv) {
   strata::launcher::PlanOptions plan;
   command = app.add_subcommand("plan", "what a run will do and need; nothing is run");
   add_recipe(command, plan);
-  command->add_option("--ranks", plan.ranks, "ranks of the run (default: those of mpirun, else 1)")
+  command->add_option("--ranks", plan.ranks, "ranks of the run (default: as many as mpirun starts, else 1)")
       ->check(CLI::Range(1, 1 << 20));
   command
       ->add_option("--ranks-per-node", plan.ranks_per_node,
-                   "of them on one machine like this one (default: all, up to its cores or GPUs)")
+                   "ranks per machine like this one (default: all, up to its cores or GPUs)")
       ->check(CLI::Range(1, 1 << 20));
   add_path(command, "--json", plan.json, "write the plan as JSON");
   add_path(command, "--trace", plan.trace, "write the timeline, for Perfetto");
@@ -212,18 +213,18 @@ int run(int argc, char** argv) {
   command = app.add_subcommand("generate", "what a model writes after a prompt; text to stdout");
   add_path(command, "--model", generate.model, "Hugging Face directory, checkpoint, or folder of checkpoints")
       ->required();
-  auto* text = command->add_option("--prompt", generate.prompt, "text to go on from");
+  auto* text = command->add_option("--prompt", generate.prompt, "text to continue");
   command
       ->add_option_function<std::vector<std::string>>(
           "--prompt-tokens", [&](const auto& arguments) { generate.prompt_tokens = token_ids(arguments); },
-          "token ids to go on from, instead of a text: 1,2,3")
+          "token ids to continue, instead of a text: 1,2,3")
       ->excludes(text);
   add_path(command, "--tokenizer", generate.tokenizer, "byte, or a Hugging Face directory; default: the model's");
   command->add_option("--max-new-tokens", generate.max_new_tokens, "tokens to write, at most (128)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   command->add_option("--temperature", generate.temperature, "of sampling; 0, the default, takes the likeliest token")
       ->check(within(0, 1e6));
-  command->add_option("--top-p", generate.top_p, "sample from the likeliest tokens that have this probability together")
+  command->add_option("--top-p", generate.top_p, "sample from the likeliest tokens whose probabilities add up to this")
       ->check(within(1e-9, 1));
   command->add_option("--seed", generate.seed, "of sampling")
       ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()));
@@ -247,8 +248,9 @@ int run(int argc, char** argv) {
   add_path(command, "--tokenizer", tokenize.tokenizer, "byte, or a Hugging Face directory (tokenizer.json or .model)")
       ->required();
   add_path(command, "-o,--out", tokenize.out, "token file to write; OUT.json is written beside it")->required();
-  add_path(command, "IN", tokenize.inputs, "text files, .jsonl files with a document in each line, or -")->required();
-  command->add_option("--field", tokenize.field, "string of a JSONL line to take (default: text); makes - JSONL too");
+  add_path(command, "IN", tokenize.inputs, "text files, .jsonl files with one document per line, or -")->required();
+  command->add_option("--field", tokenize.field,
+                      "string of a JSONL line to read (default: text); standard input (-) is JSONL then too");
   command->add_option("--eot", tokenize.eot,
                       "token between documents (default: the tokenizer's end of text; byte: none)");
   command->add_flag("--no-eot", tokenize.no_eot, "nothing between documents");
@@ -264,9 +266,8 @@ int run(int argc, char** argv) {
   auto* other = add_path(command, "OTHER", compared, "a second checkpoint: how the two differ");
   bool every_tensor = false;
   command
-      ->add_flag(
-          "--tensors", every_tensor,
-          "mean, deviation and what is not finite of each tensor (default: of those with which something is wrong)")
+      ->add_flag("--tensors", every_tensor,
+                 "mean, deviation and non-finite numbers of each tensor (default: only of those with something wrong)")
       ->excludes(other);
   command->callback([&] {
     using strata::launcher::Tensors;
@@ -281,28 +282,30 @@ int run(int argc, char** argv) {
   command->callback([&] { status = strata::launcher::doctor(std::cout, folders); });
 
   std::string part;
-  command = app.add_subcommand("keys", "every key of a recipe: default, what is allowed, meaning");
-  command->add_option("PART", part, "only keys whose names have this in them");
+  command = app.add_subcommand("keys", "every key of a recipe: default, allowed values, meaning");
+  command->add_option("PART", part, "only keys whose names contain this");
   command->callback(
       [&] { std::cout << (part.empty() ? strata::runtime::recipe_reference() : strata::runtime::keys_about(part)); });
 
   strata::launcher::CalibrateOptions calibrate;
   command = app.add_subcommand("calibrate", "measures this machine for plan --machine; mpirun -n N for N ranks on it");
   add_path(command, "-o,--out", calibrate.out, "machine file to write (TOML)")->required();
-  add_path(command, "--dir", calibrate.dirs, "folder of the nvme tier, one a drive: its drive is measured too");
+  add_path(command, "--dir", calibrate.dirs, "folder of the nvme tier, one per drive: its drive is measured too");
   add_force(command, calibrate);
   command->callback([&] { status = strata::launcher::calibrate(calibrate); });
 
   strata::launcher::BenchOptions bench;
-  command = app.add_subcommand("bench", "one part against its floor: step RECIPE, adam, comm, io --dir DIR, kernels");
+  command =
+      app.add_subcommand("bench", "one part compared with its floor: step RECIPE, adam, comm, io --dir DIR, kernels");
   command->add_option("PART", bench.part, "step, adam, comm, io or kernels")->required();
   add_recipe(command, bench);
   command->add_option("--n", bench.parameters, "adam: parameters")->check(CLI::Range(4096, 1 << 30));
   command->add_option("--steps", bench.steps, "step: measured steps, after two of warm-up")->check(CLI::Range(1, 1000));
   command->add_option("--threads", bench.threads, "adam, kernels: threads (default: all cores)")
       ->check(CLI::Range(1, 1024));
-  add_path(command, "--dir", bench.dirs, "io: folder on the drive to measure; several times: striped over them");
-  command->add_option("--size", bench.size, "io: bytes of a pass; kernels: that one moves")->capture_default_str();
+  add_path(command, "--dir", bench.dirs, "io: folder on the drive to measure; given several times: striped over them");
+  command->add_option("--size", bench.size, "io: bytes per pass; kernels: bytes that one pass moves")
+      ->capture_default_str();
   command->add_option("--rounds", bench.rounds, "io: passes")->check(CLI::Range(1, 1000))->capture_default_str();
   add_path(command, "--json", bench.json, "write the figures as JSON");
   add_force(command, bench);

@@ -93,7 +93,7 @@ void require_own(const NamedFile& output, Content content, bool force) {
   std::error_code error;
   if (force || !fs::is_regular_file(output.path, error) || fs::file_size(output.path, error) == 0) return;
   if (is_own(output.path, content)) return;
-  fail(Exit::usage, "{} {} is there and is not {}: give another name, or --force to write over it", output.name,
+  fail(Exit::usage, "{} {} exists and is not {}: give another name, or --force to overwrite it", output.name,
        output.path.string(), name_of(content));
 }
 

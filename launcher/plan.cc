@@ -93,7 +93,7 @@ std::string sharing_text(const runtime::Job& job, int ranks_per_node) {
 
 void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int ranks_per_node) {
   const runtime::StepPlan& plan = job.plan;
-  fmt::print("{} of {} parameters on {} {}: ZeRO-{}, {}, {} of {} x {} tokens a rank and step, {}\n\n",
+  fmt::print("{} of {} parameters on {} {}: ZeRO-{}, {}, {} of {} x {} tokens per rank and step, {}\n\n",
              job.model->family, runtime::count_text(job.model->parameters()), plan.ranks,
              plan.ranks == 1 ? "rank" : "ranks", job.recipe.zero.stage, device::name_of(plan.dtype),
              plan.accumulation == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", plan.accumulation),
@@ -116,16 +116,16 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
   if (plan.ranks > 1) fmt::print("capacity: {}\n", sharing_text(job, ranks_per_node));
   print_drives(job);
   const comm::CommBytes& sent = plan.comm_bytes;
-  fmt::print("\nsent by a rank in a step: {} (all-gather {}, all-to-all {}, consensus {})\n",
+  fmt::print("\nsent per rank and step: {} (all-gather {}, all-to-all {}, consensus {})\n",
              runtime::bytes_text(sent.total()), runtime::bytes_text(sent.all_gather),
              runtime::bytes_text(sent.all_to_all), runtime::bytes_text(sent.consensus));
   const auto& [read, written] = job.plan.io_bytes;
   for (std::size_t tier = 1; tier < runtime::kTiers; ++tier)
     if (read[tier] + written[tier])
-      fmt::print("moved by a rank in a step: {} from {}, {} to it\n", runtime::bytes_text(read[tier]),
+      fmt::print("moved per rank and step: {} from {}, {} to it\n", runtime::bytes_text(read[tier]),
                  runtime::kTierNames[tier], runtime::bytes_text(written[tier]));
   const TaskCounts counts = count_tasks(plan);
-  fmt::print("{} tasks a step:", std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+  fmt::print("{} tasks per step:", std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
   for (std::size_t k = 0; k < counts.size(); ++k)
     if (counts[k]) fmt::print(" {} {}", counts[k], runtime::kTaskNames[k]);
   fmt::print("\n");
@@ -148,7 +148,7 @@ Prediction predict(const PlanOptions& options, const runtime::Machine& machine, 
 
 void print_prediction(const Prediction& p) {
   const Forecast& f = p.forecast;
-  fmt::print("\npredicted: {:.1f} ms a step, {:.0f} tokens/s\nbound by {}; on the critical path:", f.step_ms,
+  fmt::print("\npredicted: {:.1f} ms per step, {:.0f} tokens/s\nbound by {}; on the critical path:", f.step_ms,
              f.tokens_per_s, runtime::kBoundNames[static_cast<std::size_t>(f.bound())]);
   const double all = runtime::sum_of(f.path);
   for (std::size_t b = 0; b < f.path.size(); ++b)
@@ -181,7 +181,7 @@ std::string prediction_json(const Prediction& p, const runtime::StepPlan& plan) 
 
 int plan(const PlanOptions& options) {
   const int ranks = options.ranks.value_or(std::max(1, comm::launched_ranks()));
-  runtime::Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
+  const runtime::Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
   std::vector<NamedFile> outputs, inputs = inputs_of(recipe, options.recipe);
   if (options.json) outputs.push_back({"--json", *options.json});
   if (options.trace) outputs.push_back({"--trace", *options.trace});
@@ -189,11 +189,11 @@ int plan(const PlanOptions& options) {
   require_apart(outputs, inputs);
   if (options.json) require_own({"--json", *options.json}, Content::plan, options.force);
   if (options.trace) require_own({"--trace", *options.trace}, Content::trace, options.force);
-  recipe.device.seat = runtime::planned_seat(recipe.device.kind);
+  runtime::Seat seat = runtime::planned_seat(recipe.device.kind);
   std::optional<runtime::Machine> machine;
   if (options.machine) machine = runtime::read_machine(*options.machine);
-  const int per_node = ranks_on_a_node(options, ranks, machine, recipe.device.seat);
-  const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, per_node, recipe.device.seat);
+  const int per_node = ranks_on_a_node(options, ranks, machine, seat);
+  const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, per_node, seat);
   const runtime::Job job = runtime::make_job(recipe, ranks, capacity);
   const bool fits = runtime::fits(job.plan, capacity);
   const auto nearest = fits ? std::vector<runtime::Suggestion>{} : runtime::nearest_that_fit(job, capacity);

@@ -75,7 +75,7 @@ void Progress::show(const runtime::StepReport& r) {
   fields.push_back(fmt::format("{} left", duration_text(static_cast<double>(steps - r.step) * smooth_ms_ / 1e3)));
   if (job_.plan.io_bytes.of(runtime::Tier::nvme))
     fields.push_back(fmt::format("disk {:.2f} GB/s", static_cast<double>(r.disk_bytes) / r.step_ms * 1e-6));
-  fields.push_back(runtime::memory_text(job_.plan.memory) + " a rank");
+  fields.push_back(runtime::memory_text(job_.plan.memory) + " per rank");
   if (live_) return show_live(std::move(fields), r.stop || r.step >= steps);
   std::fprintf(out_, "%s\n", fmt::format("{}", fmt::join(fields, "  ")).c_str());
   std::fflush(out_);

@@ -68,7 +68,7 @@ class PartTokenizer {
     };
     constexpr std::string_view kMark = "\xef\xbb\xbf", kLittle = "\xff\xfe", kBig = "\xfe\xff";
     if (line.starts_with(kMark))
-      bad("a JSON object in a line", "a byte order mark (EF BB BF): take it out with sed 's/^\\xef\\xbb\\xbf//'");
+      bad("a JSON object in a line", "a byte order mark (EF BB BF): remove it with sed 's/^\\xef\\xbb\\xbf//'");
     if (line.starts_with(kLittle) || line.starts_with(kBig))
       bad("JSON in UTF-8", "the byte order mark of UTF-16: convert it with iconv -f UTF-16 -t UTF-8");
     simdjson::dom::element root, value;

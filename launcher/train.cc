@@ -13,6 +13,7 @@
 #include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "device/gpu.h"
+#include "launcher/evaluations.h"
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
 #include "launcher/printable.h"
@@ -63,15 +64,15 @@ std::vector<std::uint64_t> numbers(const std::vector<std::string>& texts) {
   return out;
 }
 
-void describe_run(const runtime::Job& job, const comm::World& world, const std::string& threads) {
+void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm::World& world,
+                  const std::string& threads) {
   const runtime::StepPlan& plan = job.plan;
-  say("{} of {} parameters, ZeRO-{} over {} {}, {}, {} sequences of {} tokens a step, {} order, {}", job.model->family,
-      runtime::count_text(job.model->parameters()), job.recipe.zero.stage, plan.ranks,
+  say("{} of {} parameters, ZeRO-{} over {} {}, {}, {} sequences of {} tokens per step, {} order, {}",
+      job.model->family, runtime::count_text(job.model->parameters()), job.recipe.zero.stage, plan.ranks,
       plan.ranks == 1 ? "rank" : "ranks", device::name_of(job.recipe.training.precision),
       job.recipe.training.micro_batch_size * plan.accumulation * plan.ranks, job.recipe.data.seq_len,
-      plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once a step" : "reduced in order");
-  say("{}; {}; {} a rank on {}", world.describe(), threads, runtime::memory_text(plan.memory),
-      runtime::describe(job.recipe.device.seat));
+      plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once per step" : "reduced in order");
+  say("{}; {}; {} per rank on {}", world.describe(), threads, runtime::memory_text(plan.memory), runtime::describe(seat));
   for (const std::string& text : job.recipe.notes) note(text);
   if (!job.recipe.checkpoint.dir) note("nothing of this run is kept: checkpoint.dir names no folder for checkpoints");
   if (plan.tile_bytes) say("{}", runtime::tiling_text(plan));
@@ -142,22 +143,30 @@ AgreedError stop_here(const runtime::Trainer& trainer, Checkpoints& checkpoints)
   checkpoints.save(trainer);
   return {
       Exit::requeue,
-      fmt::format("stopped on request after step {}; its checkpoint is written: run the same command to go on", step)};
+      fmt::format("stopped on request after step {}; its checkpoint is written: run the same command to resume", step)};
 }
 
 // Steps until the last one, or until something ends the run early: what that is.
 std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime::Job& job,
                                        std::optional<runtime::RunReports>& reports, const StopSignal& stop,
-                                       Checkpoints& checkpoints, comm::World& world,
+                                       Checkpoints& checkpoints, Evaluations& evaluations, comm::World& world,
                                        std::optional<runtime::TraceRecorder>& trace, runtime::Summary& summary) {
   std::vector<double> rates;
   std::optional<AgreedError> ended;
   std::int64_t steps = 0;
   if (stop_requested(stop, world)) ended = stop_here(trainer, checkpoints);
+  bool enough = false;
+  const auto evaluate = [&] {
+    const auto best = evaluations.run_due(trainer, reports ? &*reports : nullptr);
+    if (evaluations.stopped()) ended = stop_here(trainer, checkpoints);
+    enough = evaluations.out_of_patience();
+    if (enough || (best && job.recipe.checkpoint.keep_best)) checkpoints.save(trainer);
+  };
   std::optional<Progress> progress;
   if (world.rank() == 0) progress.emplace(job, stderr);
   try {
-    while (!trainer.done() && !ended) {
+    if (!ended) evaluate();
+    while (!trainer.done() && !ended && !enough) {
       ++steps;
       if (trace && trace->wants(trainer.steps_done() + 1)) trainer.executor().time_next_step();
       const runtime::StepReport report = trainer.step(stop.requested());
@@ -165,6 +174,8 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
       rates.push_back(report.tokens_per_s());
       if (reports) reports->step(report, trainer.executor().measured_memory());
       if (progress) progress->show(report);
+      evaluate();
+      if (ended) break;
       if (checkpoints.after(trainer) || (report.stop && !trainer.done())) ended = stop_here(trainer, checkpoints);
       if (reports && checkpoints.saved_step() == report.step) reports->event("checkpoint", report.step);
     }
@@ -174,7 +185,7 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   checkpoints.finish();
   summary.tokens_per_s = median_tokens_per_s(std::move(rates));
   trainer.executor().drain();
-  summary.comm_bytes = trainer.executor().comm_bytes().per_step(steps);
+  summary.comm_bytes = evaluations.without(trainer.executor().comm_bytes()).per_step(steps);
   summary.io_bytes = trainer.executor().io_bytes().per_step(steps);
   summary.steps = trainer.steps_done();
   summary.tokens = trainer.progress().tokens;
@@ -184,9 +195,10 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
 
 // From the plan to the last step.
 void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World& world, const StopSignal& stop) {
+  const runtime::Seat seat = agree_on_seat(recipe, world);
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, world), world);
+  const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, seat, world), world);
   require_same_plan(job, world);
   const bool speaks = world.rank() == 0;
   agree(world, [&] {
@@ -195,7 +207,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     require_own_reports(recipe, options.force);
   });
   const std::string ranks_threads = threads_text(share, threads, world);
-  if (speaks) describe_run(job, world, ranks_threads);
+  if (speaks) describe_run(job, seat, world, ranks_threads);
 
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
   // Outlives what writes its state, and is made once checkpoint.dir is known to be there.
@@ -214,10 +226,10 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   world.barrier();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   if (speaks && resumed)
-    say("goes on after step {} of {}, read in {:.2f} s", trainer.steps_done(), resumed->string(), took.count());
+    say("resumes after step {} of {}, read in {:.2f} s", trainer.steps_done(), resumed->string(), took.count());
   else if (speaks && recipe.model.init == runtime::Init::pretrained)
     say("weights read in {:.2f} s", took.count());
-  if (speaks && trainer.done() && resumed) note("no step is left: raise training.max_steps to go on");
+  if (speaks && trainer.done() && resumed) note("no step is left: raise training.max_steps to continue");
   checkpoints.open(job, world, trainer, found);
   std::optional<runtime::TraceRecorder> trace;
   if (auto steps = runtime::agree_on_traced_steps(recipe, world))
@@ -230,16 +242,20 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     reports.emplace(recipe, trainer.steps_done());
     reports->event(resumed ? "resume" : "start", trainer.steps_done(), {{"ranks", std::to_string(world.size())}});
   });
-  const std::optional<AgreedError> ended = train_steps(trainer, job, reports, stop, checkpoints, world, trace, summary);
+  Evaluations evaluations(job, world, trainer, stop);
+  const std::optional<AgreedError> ended =
+      train_steps(trainer, job, reports, stop, checkpoints, evaluations, world, trace, summary);
 
   runtime::Executor& executor = trainer.executor();
   summary.flops_per_token = job.model->flops_per_token(job.plan.tokens);
   summary.weights_hash = trainer.weights_hash();
-  summary.measured = executor.measured_memory();
+  summary.measured = evaluations.measured_with(executor.measured_memory());
+  summary.best = trainer.progress().best;
+  summary.metric = recipe.evaluation.metric;
   summary.gpu_at_end = device::gpu_memory(job.plan.device);
   summary.peak_rss = numbers(world.exchange(std::to_string(peak_rss())));
   summary.spans.assign(executor.spans().begin(), executor.spans().end());
-  summary.timed_step = trainer.steps_done() - executor.steps_since_spans();
+  summary.timed_step = trainer.newest_step() - executor.steps_since_spans();
   summary.graph_steps = executor.graph_steps();
   summary.validate_ms = executor.validate_ms();
   if (const std::string refusal = executor.graph_refusal(); speaks && !refusal.empty())
@@ -266,7 +282,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   world.barrier();
   if (ended) throw AgreedError(*ended);
   if (speaks && recipe.checkpoint.dir && summary.checkpoints && summary.checkpoints->written > 0)
-    note(fmt::format("done after step {}; the newest checkpoint in {} is of it", summary.steps,
+    note(fmt::format("done after step {}; the newest checkpoint in {} is of this step", summary.steps,
                      recipe.checkpoint.dir->string()));
 }
 

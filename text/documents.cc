@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 
 namespace strata::text {
@@ -21,17 +22,12 @@ constexpr std::size_t kMaxPart = std::size_t{1} << 30;
 class DocumentReader::Input {
  public:
   explicit Input(const std::string& name) : name_(name == "-" ? "standard input" : name) {
-    fd_ = name == "-" ? STDIN_FILENO : ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd_ < 0) {
+    if (name != "-") file_.reset(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+    if (name != "-" && file_.get() < 0) {
       fail(errno == ENOENT || errno == ENOTDIR ? Exit::usage : Exit::failed, "{} cannot be opened: {}", name_,
            std::strerror(errno));
     }
   }
-  ~Input() {
-    if (fd_ != STDIN_FILENO) ::close(fd_);
-  }
-  Input(const Input&) = delete;
-  Input& operator=(const Input&) = delete;
 
   const std::string& name() const { return name_; }
   bool at_end() const { return at_end_; }
@@ -40,7 +36,7 @@ class DocumentReader::Input {
     std::size_t have = text.size();
     text.resize(std::max(size, have));
     while (have < text.size() && !at_end_) {
-      const ssize_t n = ::read(fd_, text.data() + have, text.size() - have);
+      const ssize_t n = ::read(file_.get() < 0 ? STDIN_FILENO : file_.get(), text.data() + have, text.size() - have);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) {
         fail(errno == EISDIR ? Exit::usage : Exit::failed, "{} cannot be read: {} (errno {})", name_,
@@ -54,7 +50,7 @@ class DocumentReader::Input {
 
  private:
   std::string name_;
-  int fd_ = -1;
+  Descriptor file_;  // none: standard input
   bool at_end_ = false;
 };
 

@@ -14,7 +14,7 @@ namespace strata::text {
 struct DocumentPart {
   std::string name;  // of the input, for messages
   bool jsonl = false;
-  bool begins = false;       // plain text: a document begins here; else it goes on
+  bool begins = false;       // plain text: a document begins here; else it continues
   bool ends = false;         // plain text: and ends here
   std::uint64_t line = 1;    // JSONL: number of the first line, from 1,
   std::uint64_t offset = 0;  // and where it begins in the file
@@ -22,11 +22,11 @@ struct DocumentPart {
 };
 
 // Reads inputs front to back, one after the other: text files, each a document, in parts cut where the tokenizer says
-// that it may be; JSONL in whole lines. Throws Error{usage} where an input is missing, Error{failed} where it cannot be
+// that it may be; JSONL in whole lines. Throws Error{usage} if an input is missing, Error{failed} if it cannot be
 // read.
 class DocumentReader {
  public:
-  // An input is JSONL where its name ends in .jsonl; "-", standard input, where stdin_jsonl says so.
+  // An input is JSONL if its name ends in .jsonl; "-", standard input, if stdin_jsonl says so.
   // cut: whether plain text may be cut at all.
   DocumentReader(std::vector<std::string> inputs, bool stdin_jsonl, bool cut, const Tokenizer& tokenizer);
   ~DocumentReader();
@@ -36,7 +36,7 @@ class DocumentReader {
 
  private:
   class Input;
-  // Where the part in hand ends, 0 where more must be read first, and where the next one begins.
+  // Where the part in hand ends, 0 if more must be read first, and where the next one begins.
   Tokenizer::TextCut end_of_part() const;
 
   std::vector<std::string> inputs_;

@@ -152,7 +152,7 @@ int inspect(const fs::path& path, Tensors tensors, std::ostream& out) {
 int inspect(const fs::path& a, const fs::path& b, std::ostream& out) {
   const auto checkpoint = [](const fs::path& path) {
     auto found = fs::is_directory(path) ? checkpoint_at(path) : std::nullopt;
-    if (!found) fail(Exit::usage, "{} is no checkpoint: two of them can be compared", path.string());
+    if (!found) fail(Exit::usage, "{} is not a checkpoint: only checkpoints can be compared", path.string());
     return std::move(*found);
   };
   compare_checkpoints(checkpoint(a), checkpoint(b), out);

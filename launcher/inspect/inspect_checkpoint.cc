@@ -203,8 +203,8 @@ void inspect_checkpoint(const Checkpoint& checkpoint, Tensors tensors, std::ostr
   std::uint64_t parameters = 0;
   for (const TensorEntry& tensor : m.tensors) parameters += tensor.elements();
   fmt::print(out,
-             "checkpoint {}: step {} ({} of them updates), {} tokens, next micro-batch {} ({} a step), loss scale {}\n"
-             "{}, {} parameters in {} tensors; {} files of {} ranks, {} ({:.2f} bytes a parameter)\n",
+             "checkpoint {}: step {} ({} updates), {} tokens, next micro-batch {} ({} per step), loss scale {}\n"
+             "{}, {} parameters in {} tensors; {} files of {} ranks, {} ({:.2f} bytes per parameter)\n",
              checkpoint.path().string(), m.progress.step, m.progress.updates, m.progress.tokens,
              m.progress.next_micro_batch, m.micro_batches_per_step, m.progress.loss_scale.scale, printable(m.family),
              parameters, m.tensors.size(), m.files.size(), m.ranks, runtime::bytes_text(checkpoint.bytes()),

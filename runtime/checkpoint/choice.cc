@@ -38,7 +38,7 @@ std::string passed_over(const FoundCheckpoint& found) {
 }
 
 void none_is_whole(const fs::path& folder, std::size_t count, std::string_view advice) {
-  fail(Exit::corrupt, "{}: none of its {} checkpoints is whole, as said above: {}", folder.string(), count, advice);
+  fail(Exit::corrupt, "{}: none of its {} checkpoints is whole (see above): {}", folder.string(), count, advice);
 }
 
 std::optional<Checkpoint> newest_whole(const fs::path& folder, int threads, const Note& note) {

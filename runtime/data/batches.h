@@ -1,4 +1,8 @@
 #pragma once
+// runtime/data/ is what a step trains on: token files (tokens.h), their sequences in the order of the run (here), and
+// those of an evaluation (disjoint_sequences.h). A pure function of files, seed and position: the same for any number
+// of ranks.
+
 #include <array>
 #include <cstdint>
 #include <span>
@@ -24,7 +28,7 @@ class Permutation {
 };
 
 // The sequences of a list of token files, and which of them each micro-batch of the run takes (docs/guide.md,
-// "What a step means"). Reading allocates nothing. Throws Error{usage} on construction where there is no sequence.
+// "What a step means"). Reading allocates nothing. Throws Error{usage} on construction if there is no sequence.
 class Batches {
  public:
   Batches(std::vector<TokenFile> files, std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order,

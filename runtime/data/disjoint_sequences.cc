@@ -18,7 +18,16 @@ DisjointSequences::DisjointSequences(std::vector<TokenFile> files, std::int64_t 
     first_sequence_.push_back(first_sequence_.back() + (labels + seq_len_ - 1) / seq_len_);
     labels_ += labels;
   }
+  sequences_ = first_sequence_.back();
   if (labels_ == 0) fail(Exit::usage, "data.validation has no two tokens in a row, so there is nothing to predict");
+}
+
+void DisjointSequences::keep_first(std::uint64_t most) {
+  if (most >= sequences_) return;
+  sequences_ = most;
+  labels_ = 0;
+  for (std::size_t file = 0; file < files_.size() && first_sequence_[file] < most; ++file)
+    labels_ += std::min(files_[file].count() - 1, (most - first_sequence_[file]) * seq_len_);
 }
 
 void DisjointSequences::fill(std::uint64_t micro_batch, std::span<std::uint32_t> tokens, std::span<std::int32_t> labels,

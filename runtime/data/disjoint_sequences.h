@@ -8,14 +8,17 @@
 
 namespace strata::runtime {
 
-// Token files as an evaluation reads them: cut into sequences of seq_len inputs one behind the other, every label once,
-// the last sequence of a file shorter where it does not come out even. What is missing behind a shorter one, or behind
-// the last, is token 0 with a label that does not count. Throws Error{usage} on construction where there is no label.
+// Token files as an evaluation reads them: cut into sequences of seq_len inputs one after the other, every label once,
+// the last sequence of a file shorter if it does not come out even. What is missing after a shorter one, or after
+// the last, is token 0 with a label that does not count. Throws Error{usage} on construction if there is no label.
 class DisjointSequences {
  public:
   DisjointSequences(std::vector<TokenFile> files, std::int64_t seq_len, std::int64_t micro_batch_size);
 
-  std::uint64_t sequences() const { return first_sequence_.back(); }
+  // From now on only the first `most` of them are there.
+  void keep_first(std::uint64_t most);
+
+  std::uint64_t sequences() const { return sequences_; }
   std::uint64_t micro_batches() const { return (sequences() + micro_batch_size_ - 1) / micro_batch_size_; }
   // That count, over all sequences.
   std::uint64_t labels() const { return labels_; }
@@ -30,7 +33,7 @@ class DisjointSequences {
 
   std::vector<TokenFile> files_;
   std::vector<std::uint64_t> first_sequence_;  // of each file, and the total
-  std::uint64_t seq_len_, micro_batch_size_, labels_ = 0;
+  std::uint64_t seq_len_, micro_batch_size_, sequences_ = 0, labels_ = 0;
 };
 
 }  // namespace strata::runtime

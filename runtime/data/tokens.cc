@@ -193,7 +193,7 @@ TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)
     }
     width_ = width;
   } else if (!sidecar_ && looks_like_text(bytes)) {
-    fail(Exit::usage, "{} looks like text, not like tokens: make a token file of it with strata tokenize",
+    fail(Exit::usage, "{} looks like text, not tokens: make a token file of it with strata tokenize",
          file_.path().string());
   }
   const std::uint64_t data = bytes.size() - header_bytes_;

@@ -105,7 +105,8 @@ class Reader {
   const toml::node& take(const std::string& key) {
     const auto found = nodes_.find(key);
     if (found == nodes_.end() && key == "processor")
-      fail(Exit::usage, "{} is no machine file, it has no processor: strata calibrate -o FILE writes one", path_);
+      fail(Exit::usage, "{} is not a machine file, since it names no processor: strata calibrate -o FILE writes one",
+           path_);
     if (found == nodes_.end())
       fail(Exit::usage, "machine file {} has no {}: measure it with strata calibrate -o {}", path_, key, path_);
     const toml::node& node = *found->second;
@@ -255,7 +256,7 @@ std::string scaling_text(const Machine& m, int ranks, int ranks_per_node) {
         "calibrate measures it",
         ranks_text(m.ranks), ranks_text(ranks_per_node), ranks_per_node);
   if (ranks > ranks_per_node)
-    text += fmt::format("{}collectives between machines taken as fast as inside one: a network makes the step longer",
+    text += fmt::format("{}collectives between machines assumed as fast as inside one: a network makes the step longer",
                         text.empty() ? "" : "\n");
   return text;
 }

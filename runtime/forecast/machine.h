@@ -51,7 +51,7 @@ std::string machine_toml(const Machine& machine);
 
 // The speeds that the tasks of a job meet, with `ranks_per_node` of its ranks on each machine. Where others than so
 // many were measured, cores, memory and drives are shared out evenly among those, and what one thread does or sends is
-// no faster than it was. Throws Error{usage} where the job needs what was not measured.
+// no faster than it was. Throws Error{usage} if the job needs what was not measured.
 MachineProfile profile_of(const Machine& machine, const Job& job, int ranks_per_node);
 
 // What profile_of does to the measured speeds for a job of `ranks`, as a line for people; empty: nothing.

@@ -1,4 +1,8 @@
 #pragma once
+// runtime/forecast/ says how long a plan takes without running it: the simulator (here) runs the same list of tasks
+// against the speeds of a machine, which machine.h reads from a file of strata calibrate. It settles memory.order =
+// "auto" and draws plan --trace.
+
 #include <array>
 #include <cstdint>
 #include <span>

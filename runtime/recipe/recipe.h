@@ -1,4 +1,8 @@
 #pragma once
+// runtime/recipe/ is what a user asks for: the values (here), one row per key with what is allowed and what it means
+// (keys.h; keys.cc is what docs/recipe.md prints), and TOML with line numbers (toml_file.h). To add a key: a field
+// here, a row there. Everything below the recipe sees these values; nothing in this room knows what they lead to.
+
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -24,12 +28,6 @@ enum class Tier : std::uint8_t { device, host, nvme };
 enum class AccumulationOrder : std::uint8_t { automatic, horizontal, vertical };
 enum class OptimizerName : std::uint8_t { adamw, adamw8bit, lion, sgd };
 enum class DeviceKind : std::uint8_t { automatic, cpu, cuda };
-// What a rank computes on, and how many ranks do so on the same GPU, as far as they have told each other.
-struct Seat {
-  device::Device device;
-  std::string gpu;  // its uuid; empty: none
-  int sharing = 1;
-};
 
 // Which blocks run their forward again in backward: none, every one, every sqrt(L)-th, or `blocks` (Kind::list).
 struct Recompute {
@@ -46,12 +44,12 @@ struct StepRange {
 std::string steps_text(std::span<const StepRange> steps);
 
 // What a user asks for (docs/recipe.md): one member a key, with its default. Sizes are bytes, paths are resolved
-// against the recipe's folder (or the current one where `--set` gave them), data.* may be globs.
+// against the recipe's folder (or the current one if `--set` gave them), data.* may be globs.
 struct Recipe {
   struct Model {
     std::optional<std::filesystem::path> path;  // a Hugging Face directory
     std::optional<std::string> preset;          // or a name of models/files/presets.h; exactly one of the two is set
-    Init init = Init::random;                   // `pretrained` unless said otherwise where path is set
+    Init init = Init::random;                   // `pretrained` unless said otherwise if path is set
     std::map<std::string, std::string> config;  // key of config.json (dots for nested ones) -> JSON text
   } model;
   struct Data {
@@ -93,19 +91,18 @@ struct Recipe {
     Tier parameters = Tier::device, gradients = Tier::device, optimizer = Tier::device, activations = Tier::device;
   } zero;
   struct Memory {
-    std::optional<std::uint64_t> device, host;  // capacity per rank; what there is where not set
+    std::optional<std::uint64_t> device, host;  // capacity per rank; what there is if not set
     std::vector<std::filesystem::path> nvme;
     std::int64_t prefetch = 2;
     AccumulationOrder order = AccumulationOrder::automatic;
     bool verify = false;
-    // Of the nvme tier; what a probe finds best where not set.
+    // Of the nvme tier; what a probe finds best if not set.
     std::optional<offload::Engine> io_engine;
     std::optional<bool> io_direct, io_registered;
   } memory;
   struct Device {
     DeviceKind kind = DeviceKind::automatic;
-    std::optional<std::int64_t> threads;  // cores / ranks on the node where not set
-    Seat seat;                            // no key: what `kind` came to on this rank (runtime/job/seat.h)
+    std::optional<std::int64_t> threads;  // cores / ranks on the node if not set
   } device;
   struct Comm {
     comm::Backend backend = comm::Backend::automatic;
@@ -119,7 +116,20 @@ struct Recipe {
     std::optional<std::filesystem::path> dir;
     std::int64_t every = 0, keep = 2, stop_after = 0;
     std::string resume = "auto";  // or "none", or a checkpoint's path
+    bool keep_best = false;       // by evaluation.metric
   } checkpoint;
+  // On data.validation, while training.
+  struct Evaluation {
+    std::int64_t every = 0;  // steps; 0: never
+    bool at_start = false;
+    std::optional<std::int64_t> max_sequences;  // all where not set
+    std::string metric = "eval_loss";
+    std::optional<bool> greater_is_better;  // as the metric has it where not set
+    std::int64_t patience = 0;              // evaluations without a better one; 0: any number
+    std::optional<std::filesystem::path> prompts;
+
+    bool asked() const { return every > 0 || at_start; }
+  } evaluation;
   struct Report {
     // dir: where those that are not named lie, under their usual names (load_recipe fills them in).
     std::optional<std::filesystem::path> dir, jsonl, csv, tensorboard, summary, trace;
@@ -127,7 +137,7 @@ struct Recipe {
     std::int64_t every = 1;              // steps between lines shown
   } report;
 
-  // Micro-batches per rank and step. Throws Error{usage} where training.global_batch_size does not divide over
+  // Micro-batches per rank and step. Throws Error{usage} if training.global_batch_size does not divide over
   // world_size ranks of training.micro_batch_size sequences.
   int accumulation_steps(int world_size) const;
   // What memory.* says of the nvme tier's files and requests.

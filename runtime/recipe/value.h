@@ -18,7 +18,7 @@ struct RecipeValue {
 std::optional<double> number_of(const RecipeValue& value);
 // One text or a list of texts.
 std::optional<std::vector<std::string>> texts_of(const RecipeValue& value);
-// "2GiB", "512MiB", "1.5GB": bytes. nullopt where it is no size, or is 0.
+// "2GiB", "512MiB", "1.5GB": bytes. nullopt if it is no size, or is 0.
 std::optional<std::uint64_t> parse_size(std::string_view text);
 // text in double quotes, with JSON's (and TOML's) escapes.
 std::string json_string(std::string_view text);

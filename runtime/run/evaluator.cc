@@ -33,6 +33,7 @@ DisjointSequences open_validation(const Job& job, comm::World& world) {
                                   static_cast<std::int64_t>(job.model->vocabulary), seen);
     require_tokens_of_model(recipe, files);
     data.emplace(std::move(files), recipe.data.seq_len, recipe.training.micro_batch_size);
+    if (const auto most = recipe.evaluation.max_sequences) data->keep_first(static_cast<std::uint64_t>(*most));
   });
   comm::require_same(seen, world);
   return std::move(*data);
@@ -71,8 +72,8 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
       note(fmt::format("random weights of training.seed = {}: nobody has trained them", job.recipe.training.seed));
     if (path.empty() && recipe.dir)
       fail(Exit::usage,
-           "checkpoint.dir {} holds no whole checkpoint to evaluate; checkpoint.resume = \"none\" evaluates what a "
-           "training would start from",
+           "checkpoint.dir {} holds no whole checkpoint to evaluate; checkpoint.resume = \"none\" evaluates the "
+           "weights that training would start from",
            recipe.dir->string());
   });
   path = world.exchange(path)[0];
@@ -86,13 +87,22 @@ Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const Weig
                      std::shared_ptr<const device::AlgorithmTable> algorithms)
     : job_(job),
       world_(world),
-      executor_(job.plan, *job.model, world, {}, threads, job.recipe.io_options()),
+      executor_(std::make_unique<Executor>(job.plan, *job.model, world, device::Optimizer{}, threads,
+                                           job.recipe.io_options())),
       data_(open_validation(job, world)) {
   STRATA_CHECK(job.plan.forward_only);
-  executor_.use_algorithms(std::move(algorithms));
+  executor_->use_algorithms(std::move(algorithms));
   const auto start = std::chrono::steady_clock::now();
-  load_same_weights(executor_, job.plan, weights, threads, world);
+  load_same_weights(*executor_, job.plan, weights, threads, world);
   load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+Evaluator::Evaluator(const Job& job, comm::World& world, Executor& training)
+    : job_(job),
+      world_(world),
+      executor_(std::make_unique<Executor>(job.plan, *job.model, training)),
+      data_(open_validation(job, world)) {
+  STRATA_CHECK(job.plan.forward_only);
 }
 
 std::uint64_t Evaluator::rounds() const {
@@ -100,25 +110,30 @@ std::uint64_t Evaluator::rounds() const {
   return (data_.micro_batches() + ranks - 1) / ranks;
 }
 
-Evaluation Evaluator::run(const std::function<void(std::uint64_t, std::uint64_t)>& after_step) {
+std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
   const auto start = std::chrono::steady_clock::now();
   const auto ranks = static_cast<std::uint64_t>(job_.ranks), rank = static_cast<std::uint64_t>(world_.rank());
-  const Executor::BatchSpans batch = executor_.batch(0);
+  const Executor::BatchSpans batch = executor_->batch(0);
+  executor_->refill();
   device::ExactSum mine{};
   for (std::uint64_t round = 0; round < rounds(); ++round) {
     // Behind the last micro-batch a rank still takes part in the gathers, on labels that do not count.
     data_.fill(round * ranks + rank, batch.tokens, batch.labels, batch.positions, batch.documents);
-    (void)executor_.step({}, false);
-    mine.merge(executor_.loss_sum());
-    after_step(round + 1, rounds());
+    (void)executor_->step({}, false);
+    mine.merge(executor_->loss_sum());
+    if (after_round(round + 1, rounds())) continue;
+    executor_->settle();
+    return std::nullopt;
   }
+  executor_->settle();
   const double loss = sum_over_ranks(mine, world_).round() / static_cast<double>(data_.labels());
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   if (!std::isfinite(loss))
     throw AgreedError(Exit::failed,
                       "the loss on data.validation is not finite: try training.precision = \"fp32\", and look at the "
                       "weights with strata inspect");
-  return {loss, std::exp(loss), data_.labels(), data_.sequences(), static_cast<double>(data_.labels()) / took.count()};
+  return Evaluation{loss, std::exp(loss), data_.labels(), data_.sequences(),
+                    static_cast<double>(data_.labels()) / took.count()};
 }
 
 }  // namespace strata::runtime

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/note.h"
@@ -34,12 +35,15 @@ class Evaluator {
   // algorithms: as agreed on (runtime/job/algorithms.h).
   Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
             std::shared_ptr<const device::AlgorithmTable> algorithms = {});
+  // Of the weights that a training has, whenever it is drained: `job` is Job::evaluation of its job.
+  Evaluator(const Job& job, comm::World& world, Executor& training);
 
-  // after_step(done, all) is told how many of the rounds are done; what it throws ends the run. Throws AgreedError on
-  // all ranks where the loss is not finite.
-  Evaluation run(const std::function<void(std::uint64_t, std::uint64_t)>& after_step);
+  // Told how many of the rounds are done; false, on all ranks alike, stops the evaluation. What it throws ends the run.
+  using AfterRound = std::function<bool(std::uint64_t done, std::uint64_t all)>;
+  // nullopt: it was stopped. Throws AgreedError on all ranks if the loss is not finite.
+  std::optional<Evaluation> run(const AfterRound& after_round);
 
-  const Executor& executor() const { return executor_; }
+  const Executor& executor() const { return *executor_; }
   std::uint64_t rounds() const;
   // That the weights took to read, on this rank.
   double load_seconds() const { return load_seconds_; }
@@ -47,7 +51,7 @@ class Evaluator {
  private:
   const Job& job_;
   comm::World& world_;
-  Executor executor_;
+  std::unique_ptr<Executor> executor_;
   DisjointSequences data_;
   double load_seconds_ = 0;
 };

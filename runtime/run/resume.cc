@@ -95,6 +95,17 @@ std::vector<Need> needs_of(const Job& job, const Executor& executor, int rank) {
   return out;
 }
 
+// What makes two evaluations comparable.
+bool same_evaluations(const Manifest& manifest, const Job& job) {
+  constexpr std::array<std::string_view, 4> kKeys = {"data.validation", "evaluation.metric",
+                                                     "evaluation.greater_is_better", "evaluation.max_sequences"};
+  return std::all_of(recipe_keys().begin(), recipe_keys().end(), [&](const RecipeKey& key) {
+    if (std::find(kKeys.begin(), kKeys.end(), key.name) == kKeys.end()) return true;
+    const auto stored = manifest.recipe.find(key.name);
+    return stored != manifest.recipe.end() && stored->second == key.text(job.recipe);
+  });
+}
+
 }  // namespace
 
 Progress progress_under(const Manifest& manifest, const fs::path& path, const Job& job) {
@@ -104,17 +115,18 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
     const auto stored = manifest.recipe.find(key.name);
     if (stored != manifest.recipe.end() && stored->second != key.text(job.recipe))
       fail(Exit::usage,
-           "{} was written with {} = {}, and the recipe says {}: keep the value, or start anew from exported weights",
+           "{} was written with {} = {}, and the recipe says {}: keep the value, or start over from exported weights",
            path.string(), key.name, stored->second, key.text(job.recipe));
   }
   Progress progress = manifest.progress;
+  if (!same_evaluations(manifest, job)) progress.best.reset();
   const auto size = static_cast<std::uint64_t>(job.recipe.training.micro_batch_size);
   const auto stored = manifest.recipe.find("training.micro_batch_size");
   const std::uint64_t was = stored == manifest.recipe.end() ? size : std::stoull(stored->second);
   if (progress.next_micro_batch * was % size != 0)
     fail(Exit::usage,
-         "{} stands after {} micro-batches of {} sequences, which is no whole number of micro-batches of {}: set "
-         "training.micro_batch_size = {}",
+         "{} was written after {} micro-batches of {} sequences, which is not a whole number of micro-batches of {}: "
+         "set training.micro_batch_size = {}",
          path.string(), progress.next_micro_batch, was, size, was);
   progress.next_micro_batch = progress.next_micro_batch * was / size;
   // Another precision's run has no loss scale to go on with.
@@ -134,7 +146,7 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
     const std::string_view dtype = stored_dtype(master ? device::MomentFormat::fp32 : run.moments);
     const auto extents = checkpoint.extents(name_of(need.kind), tensor);
     if (extents.empty() || extents[0].dtype != dtype)
-      fail(Exit::usage, "{} has {} of {} {}, and this run keeps it in {}: take the optimizer.* keys of its recipe",
+      fail(Exit::usage, "{} has {} of {} {}, and this run keeps it in {}: use the optimizer.* keys of its recipe",
            checkpoint.path().string(), name_of(need.kind), tensor,
            extents.empty() ? "not at all" : "in " + extents[0].dtype, dtype);
     for (const Extent& e : extents)
@@ -188,7 +200,7 @@ Candidates candidates(const Recipe::Checkpoint& recipe, comm::World& world) {
     at = texts.find('\0', at) + 1;
   }
   out.one = !choose && out.found.empty();
-  if (out.one) out.found.push_back({out.folder, 0, ""});
+  if (out.one) out.found.push_back({out.folder, 0, "", 0});
   return out;
 }
 
@@ -200,17 +212,23 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
   };
   Candidates choice = candidates(job.recipe.checkpoint, world);
   const auto load = [&](FoundCheckpoint& found) {
-    const comm::Seen manifest = comm::look_at(found.path / kManifestName, "the checkpoint to go on from");
+    const comm::Seen manifest = comm::look_at(found.path / kManifestName, "the checkpoint to resume from");
     comm::require_same({&manifest, 1}, world);  // the checksums of all else are in it
     try {
       Progress progress;
+      bool had_best = false;
       comm::agree(world, [&] {
         const Checkpoint checkpoint(found.path);
+        had_best = checkpoint.manifest().progress.best.has_value();
         progress = progress_under(checkpoint.manifest(), found.path, job);
         load_state(checkpoint, job, trainer.executor(), world.rank(), threads);
         use_saved_algorithms(trainer.executor(), checkpoint.manifest().algorithms, found.path.string(), note_once);
       });
       trainer.restore(progress);
+      if (had_best && !progress.best)
+        note_once(
+            "this run evaluates otherwise than the one that it goes on from (data.validation or evaluation.*): "
+            "what is best is found anew");
       return true;
     } catch (const comm::AgreedError& error) {
       if (choice.one || error.code() != Exit::corrupt) throw;

@@ -15,7 +15,7 @@ namespace strata::runtime {
 // the blocks it needs, on `threads` threads. Throws Error{corrupt}, Error{failed}.
 void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor, int rank, int threads);
 
-// Where the run goes on, in micro-batches of the job's size. Throws Error{usage} where the checkpoint's run cannot go
+// Where the run resumes, in micro-batches of the job's size. Throws Error{usage} if the checkpoint's run cannot go
 // on as this job: another model, data order, seed, ..., naming key and both values.
 Progress progress_under(const Manifest& manifest, const std::filesystem::path& path, const Job& job);
 

@@ -58,6 +58,7 @@ void Trainer::load_initial_weights(int threads, const Note& note) {
 
 void Trainer::restore(const Progress& progress) {
   progress_ = progress;
+  newest_step_ = progress.step;
   if (scaler_.enabled()) scaler_.restore(progress.loss_scale);
   progress_.loss_scale = scaler_.state();
 }
@@ -101,6 +102,7 @@ StepReport Trainer::step(bool stop_requested) {
   if ((report.trace || report.summary) &&
       (number == job_.recipe.training.max_steps || number == job_.recipe.checkpoint.stop_after))
     executor_.time_next_step();
+  newest_step_ = number;
   const device::StepResult result = executor_.step(scalars, stop_requested);
   const bool skipped = executor_.skipped();
   if (skipped && !scaler_.enabled()) report_nonfinite(result);

@@ -100,8 +100,8 @@ class StoredWeights final : public WeightSource {
     MappedFile::release(bytes);  // what is mapped counts as the rank's memory
     for (std::size_t i = 0; i < out.size(); ++i)
       if (!std::isfinite(out[i]))
-        fail(Exit::corrupt, "{}: tensor {} holds {} at element {}, where finite weights are expected",
-             tensor.file.string(), tensor.name, out[i], begin + i);
+        fail(Exit::corrupt, "{}: tensor {} holds {} at element {}, but weights have to be finite", tensor.file.string(),
+             tensor.name, out[i], begin + i);
   }
 
   // Page by page a cold file is read slowly.

@@ -1,4 +1,7 @@
 #pragma once
+// runtime/weights/ brings weights in: from random numbers, safetensors or a checkpoint (WeightSource, here), into the
+// executor's memory as placed; weights_hash.h is the hash that two runs are compared by.
+
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -14,7 +17,7 @@
 
 namespace strata::runtime {
 
-// Where the weights before step 1 come from: any stretch of any parameter, in fp32. Thread-safe.
+// Where the weights before step 1 come from: any consecutive elements of any parameter, in fp32. Thread-safe.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
@@ -25,7 +28,7 @@ class WeightSource {
                         std::size_t /*count*/) const {}
 
   // For ranks that must read from the same files: what can be seen of them before anything is read, and what was read
-  // so far, alike on ranks that read the same stretches. Nothing if weights come from no file.
+  // so far, alike on ranks that read the same elements. Nothing if weights come from no file.
   virtual std::vector<comm::Seen> seen() const { return {}; }
   virtual std::vector<comm::Seen> seen_as_read() const { return {}; }
 };
@@ -39,7 +42,7 @@ std::unique_ptr<WeightSource> random_weights(const models::Model& model, std::ui
 std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory);
 
 // Elements [begin, begin + values.size()) of a unit's flat buffer: into this rank's parameters, rounded to their dtype,
-// and its fp32 master, as far as it holds them. Thread-safe for stretches apart.
+// and its fp32 master, as far as it holds them. Thread-safe for elements that do not overlap.
 void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, std::size_t begin,
                    std::span<const float> values);
 

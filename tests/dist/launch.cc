@@ -24,15 +24,9 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 std::vector<std::string> Outcome::complaints() const {
   std::vector<std::string> found;
   constexpr std::string_view kSaid = "strata: ", kTagged = "<stderr>:";  // the latter by mpirun: "[1,0]<stderr>:"
-  constexpr std::string_view kDescribes[] = {" tokens a step, ",
-                                             " thread a rank ",
-                                             " threads a rank ",
-                                             "goes on after ",
-                                             "weights read in ",
-                                             "nvme tier",
-                                             "nothing of this run is kept",
-                                             "random weights of ",
-                                             "done after step "};
+  constexpr std::string_view kDescribes[] = {
+      " tokens per step, ", " thread per rank ",           " threads per rank ", "resumes after ",  "weights read in ",
+      "nvme tier",          "nothing of this run is kept", "random weights of ", "done after step "};
   std::istringstream lines(errors);
   for (std::string line; std::getline(lines, line);) {
     std::string_view text = line;

@@ -55,8 +55,8 @@ class ProgressTest : public testing::Test {
 
 TEST_F(ProgressTest, AFileGetsALineAStepWithoutControlCodes) {
   EXPECT_EQ(shown({100, 100}),
-            "step 1/10  loss 2.5000  norm 0.500  10000 tokens/s  100 ms  1s left  device 3.0 MiB a rank\n"
-            "step 2/10  loss 2.5000  norm 0.500  10000 tokens/s  100 ms  1s left  device 3.0 MiB a rank\n");
+            "step 1/10  loss 2.5000  norm 0.500  10000 tokens/s  100 ms  1s left  device 3.0 MiB per rank\n"
+            "step 2/10  loss 2.5000  norm 0.500  10000 tokens/s  100 ms  1s left  device 3.0 MiB per rank\n");
 }
 
 TEST_F(ProgressTest, TheFirstStepDoesNotWeighOnTheSpeed) {
@@ -81,9 +81,9 @@ TEST_F(ProgressTest, TheEnvironmentAsksForALiveLineInAPipe) {
 TEST_F(ProgressTest, ANarrowTerminalKeepsMemoryRatherThanTheNorm) {
   setenv("STRATA_PROGRESS", "live", 1);
   setenv("COLUMNS", "85", 1);
-  EXPECT_EQ(shown({100}), "\r\033[Kstep 1/10  loss 2.5000  10000 tokens/s  100 ms  1s left  device 3.0 MiB a rank\n");
+  EXPECT_EQ(shown({100}), "\r\033[Kstep 1/10  loss 2.5000  10000 tokens/s  100 ms  1s left  device 3.0 MiB per rank\n");
   setenv("COLUMNS", "75", 1);
-  EXPECT_EQ(shown({100}), "\r\033[Kstep 1/10  loss 2.5000  10000 tokens/s  1s left  device 3.0 MiB a rank\n");
+  EXPECT_EQ(shown({100}), "\r\033[Kstep 1/10  loss 2.5000  10000 tokens/s  1s left  device 3.0 MiB per rank\n");
 }
 
 // What a process that starts a session of its own writes into a pipe, with a terminal of so many columns that it
@@ -124,12 +124,12 @@ TEST_F(ProgressTest, ALiveLineInAPipeIsAsWideAsTheTerminalBehindIt) {
     progress.show(report(1, 100));
   };
   const std::string all =
-      "step 1/10  loss 2.5000  10000 tokens/s  1s left  device 3.0 MiB, host 5.0 MiB, nvme 7.00 GiB a rank";
+      "step 1/10  loss 2.5000  10000 tokens/s  1s left  device 3.0 MiB, host 5.0 MiB, nvme 7.00 GiB per rank";
   EXPECT_EQ(from_session(61, write), "\r\033[K" + all.substr(0, 60) + "\n");
   EXPECT_EQ(
       from_session(200, write),
       "\r\033[Kstep 1/10  loss 2.5000  norm 0.500  10000 tokens/s  100 ms  1s left  device 3.0 MiB, host 5.0 MiB, "
-      "nvme 7.00 GiB a rank\n");
+      "nvme 7.00 GiB per rank\n");
   EXPECT_EQ(from_session(0, write), "\r\033[K" + all.substr(0, 79) + "\n") << "none: as most have at least";
   setenv("COLUMNS", "50", 1);
   EXPECT_EQ(from_session(200, write), "\r\033[K" + all.substr(0, 49) + "\n") << "COLUMNS says so";
@@ -140,7 +140,8 @@ TEST_F(ProgressTest, EveryTierThatIsUsedAndTheDisk) {
   job_.plan.memory[2].peak = std::size_t{7} << 30;
   job_.plan.io_bytes.read[2] = 1;
   // What the step moved, in the step's own time: 250 MB in 100 ms.
-  EXPECT_THAT(shown({100}), testing::EndsWith("disk 2.50 GB/s  device 3.0 MiB, host 5.0 MiB, nvme 7.00 GiB a rank\n"));
+  EXPECT_THAT(shown({100}),
+              testing::EndsWith("disk 2.50 GB/s  device 3.0 MiB, host 5.0 MiB, nvme 7.00 GiB per rank\n"));
 }
 
 TEST_F(ProgressTest, TheLastStepIsAlwaysDrawn) {

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The order of the folders: names file and line of every #include of a header that its folder may not see, and every
-# circle of headers.
+# The order of the folders: names file and line of every #include of a header that its folder may not see, every circle
+# of headers or of units, and every folder without a door.
 #   tests/scripts/folders.sh [DIR]      DIR: another tree than this one
 set -euo pipefail
 cd "${1:-$(dirname "$0")/../..}"
 
 # What a folder sees besides itself and base. The order is that of the libraries in CMakeLists.txt.
-all_rooms="runtime/recipe runtime/plan runtime/forecast runtime/data runtime/execute runtime/weights runtime/checkpoint
-  runtime/job runtime/run"
+all_rooms="runtime/recipe runtime/plan runtime/forecast runtime/data runtime/memory runtime/tasks runtime/planner
+  runtime/execute runtime/weights runtime/checkpoint runtime/job runtime/run"
 sees() {
   case $1 in
     base | text) ;;
@@ -15,10 +15,12 @@ sees() {
     models | offload | comm) echo device ;;
     runtime/recipe) echo models offload comm device ;;
     runtime/plan | runtime/data) echo "$(sees runtime/recipe) runtime/recipe" ;;
-    runtime/forecast | runtime/execute) echo "$(sees runtime/plan) runtime/plan" ;;
+    runtime/forecast | runtime/memory) echo "$(sees runtime/plan) runtime/plan" ;;
+    runtime/tasks) echo "$(sees runtime/memory) runtime/memory" ;;
+    runtime/planner | runtime/execute) echo "$(sees runtime/tasks) runtime/tasks" ;;
     runtime/weights) echo "$(sees runtime/execute) runtime/execute" ;;
     runtime/checkpoint) echo "$(sees runtime/weights) runtime/weights" ;;
-    runtime/job) echo "$(sees runtime/checkpoint) runtime/checkpoint runtime/forecast" ;;
+    runtime/job) echo "$(sees runtime/checkpoint) runtime/checkpoint runtime/forecast runtime/planner" ;;
     runtime/run) echo "$(sees runtime/job) runtime/job runtime/data text" ;;
     launcher | bench) echo text models offload comm device $all_rooms ;;
     *) return 1 ;;
@@ -66,13 +68,31 @@ if [ -d tests ]; then
   done
 fi
 
-# Circles of headers, which include guards hide: what is declared first then depends on who includes whom.
-circles=$(find base text device models offload comm runtime launcher \( -name '*.h' -o -name '*.cuh' \) -print 2>/dev/null |
-  sort | xargs -r grep -HE '^ *# *include *"' /dev/null | sed -E 's/^([^:]*):.*"([^"]*)".*/\1 \2/' | sort -u |
-  tsort 2>&1 >/dev/null | sed -n 's/^tsort: //p' || true)
-if [ -n "$circles" ]; then
-  echo "these headers include each other in a circle:"
-  echo "$circles"
+# Circles of headers, which include guards hide (what is declared first then depends on who includes whom), and of units:
+# a header and its source as one, so that none can be understood, tested or linked before the others.
+# A source may look into a table that its own unit is in, to find what it calls there: the twins of a device, keys.
+tables='^(device/backend|device/operations|runtime/recipe/keys)\.h$'
+# circle WHAT: prints the circle that the edges "FROM TO" on stdin have, if any.
+circle() {
+  local found
+  found=$(sort -u | tsort 2>&1 >/dev/null | sed -n 's/^tsort: \([^-].*\)/\1/p' || true)
+  [ -n "$found" ] || return 0
+  echo "these $1 include each other in a circle:"
+  echo "$found"
   wrong=1
-fi
+}
+mapfile -t all < <(find base text device models offload comm runtime launcher -name '*.h' -o -name '*.cuh' -o \
+  -name '*.cc' -o -name '*.cu' 2>/dev/null | sort)
+edges=$(includes "${all[@]}" | awk '{ print $1, $3 }')
+circle headers < <(grep -E '^[^ ]*\.(h|cuh) ' <<<"$edges" || true)
+circle units < <(awk -v tables="$tables" '
+  $1 ~ /\.(cc|cu)$/ && $2 ~ tables { next }
+  { gsub(/\.(h|cuh|cc|cu)( |$)/, " "); if ($1 != $2) print $1, $2 }' <<<"$edges")
+
+# The door of a folder: one header begins with "// FOLDER/ ", what it is for and what to open next.
+while IFS= read -r folder; do
+  doors=$(grep -lE "^// $folder/ " "$folder"/*.h | wc -l || true)
+  [ "$doors" -eq 1 ] || { echo "$folder: $doors of its headers say what the folder is for (\"// $folder/ ...\")" && wrong=1; }
+done < <(find base text device models offload comm runtime launcher -name '*.h' -printf '%h\n' 2>/dev/null | sort -u |
+  grep -vE '^device/(ops|cpu/.*|cuda/.*)$')
 exit $wrong

@@ -5,7 +5,7 @@
 #include "device/cuda/kernels/attention_call.cuh"
 #include "device/cuda/kernels/convert.cuh"
 #include "device/cuda/kernels/mma.cuh"
-#include "device/cuda/kernels/numbers.cuh"
+#include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/kernels/reduce.cuh"
 #include "device/numeric/philox.h"
 

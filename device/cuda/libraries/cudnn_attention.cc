@@ -186,7 +186,7 @@ class FusedAttention final : public CudnnAttention {
     if (!why.empty()) b.refusal = fmt::format("{} refuses: {}", name(), why);
     for (const Graph* g : {&b.forward, &b.backward})
       if (b.refusal.empty() && g->workspace > workspace_bound(shape))
-        b.refusal = fmt::format("{} wants {} bytes of workspace, and {} were planned", name(), g->workspace,
+        b.refusal = fmt::format("{} needs {} bytes of workspace, and {} were planned", name(), g->workspace,
                                 workspace_bound(shape));
     return b;
   }
@@ -215,7 +215,7 @@ std::string needs_own_kernels(const AttentionShape& s, DType dtype, const Dropou
   if (dropout.probability > 0) return "dropout's masks are the CPU's";
   if (s.window != 0 && s.window < s.seq) return "a window of keys";
   if (s.head_dim % 8 != 0 || s.head_dim > kMostHeadDim)
-    return fmt::format("heads of {} elements are no multiple of 8 up to {}", s.head_dim, kMostHeadDim);
+    return fmt::format("heads of {} elements are not a multiple of 8 up to {}", s.head_dim, kMostHeadDim);
   for (const std::size_t stride : {s.q_stride, s.k_stride, s.v_stride})
     if (stride % 8 != 0) return fmt::format("rows of {} elements do not lie at multiples of 16 bytes", stride);
   if (workspace_bound(s) > kMostWorkspace)

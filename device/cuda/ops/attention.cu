@@ -3,7 +3,7 @@
 #include <initializer_list>
 
 #include "device/cuda/kernels/attention_call.cuh"
-#include "device/cuda/kernels/numbers.cuh"
+#include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/libraries/cudnn_attention.h"
 #include "device/numeric/philox.h"
 #include "device/ops/attention.h"
