@@ -15,6 +15,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Times the timeout. An agent that is cut off ends its ranks after the timeout itself, and so before they are started
+// again elsewhere.
+constexpr double kPatience = 1.25;
+
 double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -133,8 +137,9 @@ std::vector<Agents::Lost> Agents::lost() const {
   for (const auto& agent : agents_) {
     if (!agent->is_there())
       out.push_back({agent->host, "its connection ended: it is down, or was shut down"});
-    else if (since(agent->heard) > timeout_)
-      out.push_back({agent->host, fmt::format("it was not heard of for {:.0f} s: it is down, or cut off", timeout_)});
+    else if (since(agent->heard) > kPatience * timeout_)
+      out.push_back(
+          {agent->host, fmt::format("it was not heard of for {:.0f} s: it is down, or cut off", since(agent->heard))});
   }
   return out;
 }

@@ -16,7 +16,8 @@ namespace strata::launcher {
 // measures. They are kept for as long as the launch goes on, and end the ranks of nodes that are cut off.
 class Agents {
  public:
-  // run: the value of STRATA_LAUNCH of its ranks. timeout: seconds after which a node that says nothing is lost.
+  // run: the value of STRATA_LAUNCH of its ranks. timeout: seconds after which an agent that hears nothing ends its
+  // node's ranks; a node that says nothing is lost a little later.
   Agents(const Allocation& allocation, std::string run, double timeout, std::vector<std::filesystem::path> folders);
   ~Agents();
 
@@ -35,7 +36,7 @@ class Agents {
   // Pipes to be read by read_lines(); then attend() is called, a few times per second: it asks all for a sign of life.
   std::vector<LineReader*> readers();
   void attend();
-  // Nodes that are lost since they were started: their agent ended, or nothing was heard of them for the timeout.
+  // Nodes that are lost since they were started: their agent ended, or nothing was heard of them.
   struct Lost {
     std::string host, why;
   };

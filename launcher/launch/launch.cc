@@ -30,6 +30,18 @@ using runtime::Recipe;
 constexpr double kAnswerSeconds = 30;  // that a node has to come up with its facts
 constexpr int kRestarts = 3;           // of a run that writes checkpoints
 
+// control.* belongs to the control service, which a build may not have.
+const runtime::RecipeKey* key_named(std::string_view name) {
+  for (const runtime::RecipeKey& key : runtime::recipe_keys())
+    if (key.name == name) return &key;
+  return nullptr;
+}
+// Seconds without a word after which a node is taken for lost.
+double timeout_of(const Recipe& recipe) {
+  const runtime::RecipeKey* key = key_named("control.timeout");
+  return key ? std::stod(key->text(recipe)) : 30;
+}
+
 std::string random_name() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());
@@ -59,7 +71,7 @@ class Launch {
         variables_(forwarded_names(options.env)),
         allocation_(find_allocation(options.hosts)),
         run_(random_name()),
-        agents_(allocation_, run_, 30, recipe_.memory.nvme) {}
+        agents_(allocation_, run_, timeout_of(recipe_), recipe_.memory.nvme) {}
 
   int run() {
     std::vector<Share> shares = first_shares();
@@ -71,9 +83,11 @@ class Launch {
     for (int restarts = 0;; ++restarts) {
       events_.write({"start", names(shares), total(shares)});
       std::vector<std::string> sets;
+      if (options_.interface && key_named("control.interface"))
+        sets.push_back("control.interface=" + *options_.interface);
       if (restarts > 0) {
-        sets = batch_sets(recipe_, batch, total(shares));
-        for (std::string& set : resume_sets(recipe_, found_)) sets.push_back(std::move(set));
+        for (const auto& more : {batch_sets(recipe_, batch, total(shares)), resume_sets(recipe_, found_)})
+          sets.insert(sets.end(), more.begin(), more.end());
       }
       const Ended ended = run_ranks(allocation_, {shares, command_.words(sets), variables_, run_, interface_}, agents_,
                                     stop_, options_.logs);

@@ -68,6 +68,10 @@ void Cluster::tell(const std::string& command, const std::string& node) const {
   EXPECT_EQ(outcome.code, 0) << outcome.all();
 }
 
+bool ClusterRun::has_control() {
+  return tests::run({STRATA, "keys", "control.timeout"}, 20).code == 0;
+}
+
 std::vector<std::string> ClusterRun::train(const std::vector<std::string>& sets) const {
   // Nodes share the processors, and each believes that it has them and the memory alone.
   std::vector<std::string> all = {"training.global_batch_size=12",
@@ -79,6 +83,8 @@ std::vector<std::string> ClusterRun::train(const std::vector<std::string>& sets)
                                   "memory.host=256MiB",
                                   "checkpoint.dir=" + file("checkpoints"),
                                   "report.summary=" + file("summary.json")};
+  // Nodes that are lost are found sooner than users want it.
+  if (has_control()) all.emplace_back("control.timeout=6");
   all.insert(all.end(), sets.begin(), sets.end());
   return run_.train(all);
 }

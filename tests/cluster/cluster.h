@@ -51,6 +51,8 @@ class ClusterRun : public testing::Test {
   std::string weights_hash(const std::string& summary = "summary.json") const;
   std::string events() const { return run_.folder().read("logs/events.jsonl"); }
   std::string file(const std::string& name) const { return run_.file(name); }
+  // Whether this build has the control service.
+  static bool has_control();
   static bool is_at_step(const std::string& errors, int step);
 
   TinyRun run_;
