@@ -72,7 +72,8 @@ void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm
       plan.ranks == 1 ? "rank" : "ranks", device::name_of(job.recipe.training.precision),
       job.recipe.training.micro_batch_size * plan.accumulation * plan.ranks, job.recipe.data.seq_len,
       plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once per step" : "reduced in order");
-  say("{}; {}; {} per rank on {}", world.describe(), threads, runtime::memory_text(plan.memory), runtime::describe(seat));
+  say("{}; {}; {} per rank on {}", world.describe(), threads, runtime::memory_text(plan.memory),
+      runtime::describe(seat));
   for (const std::string& text : job.recipe.notes) note(text);
   if (!job.recipe.checkpoint.dir) note("nothing of this run is kept: checkpoint.dir names no folder for checkpoints");
   if (plan.tile_bytes) say("{}", runtime::tiling_text(plan));

@@ -81,8 +81,8 @@ struct Beside {
   std::unique_ptr<models::Model> model;
   models::RunShape shape;
 
-  Beside(const Recipe& recipe, const models::Config& config, Purpose purpose)
-      : model(models::make_model(config, shape_of(recipe, purpose))), shape(shape_of(recipe, purpose)) {}
+  Beside(const models::Config& config, const models::RunShape& of)
+      : model(models::make_model(config, of)), shape(of) {}
   StepPlan plan(const Recipe& recipe, const StepPlan& training) const {
     PlanRequest request = request_of(recipe, *model, shape, training.ranks, false, training.tile_bytes);
     request.beside = &training;
@@ -170,8 +170,8 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
   Job job{recipe, ranks, models::make_model(config, shape), {}, config.to_json()};
   std::optional<Beside> evaluation, generation;
   if (purpose == Purpose::train && recipe.evaluation.asked()) {
-    evaluation.emplace(recipe, config, Purpose::evaluate);
-    if (recipe.evaluation.prompts) generation.emplace(recipe, config, Purpose::generate);
+    evaluation.emplace(config, shape_of(recipe, capacity.device, Purpose::evaluate));
+    if (recipe.evaluation.prompts) generation.emplace(config, shape_of(recipe, capacity.device, Purpose::generate));
   }
   if (!plannable(recipe, job.model->units.size(), ranks, purpose))
     fail(Exit::usage,

@@ -187,8 +187,8 @@ TEST_F(PeriodicEvaluationTest, AnswersPromptsAlikeOnAnyLayout) {
         PeriodicEvaluation evaluation(job, world, trainer);
         std::vector<std::string> lines;
         const auto evaluate = [&] {
-          for (const Answer& a : evaluation.run([](auto, auto) { return true; })->answers)
-            lines.push_back(answer_line(trainer.steps_done(), a));
+          const auto report = evaluation.run([](auto, auto) { return true; });
+          for (const Answer& a : report->answers) lines.push_back(answer_line(trainer.steps_done(), a));
         };
         evaluate();
         for (int step = 0; step < 2; ++step) (void)trainer.step(false);
