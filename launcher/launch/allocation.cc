@@ -98,8 +98,9 @@ Allocation find_allocation(const std::optional<std::string>& hosts) {
     out.origin = "--hosts";
   } else if (const std::string file = variable("OMPI_MCA_orte_default_hostfile"); !file.empty()) {
     out.hosts = read_hosts(file);
-    out.origin = "the MPIJob's hostfile";
-    patience = 60;  // its workers get their names while they start
+    const bool job = !variable("K_MPI_JOB_ROLE").empty();
+    out.origin = job ? "the MPIJob's hostfile" : "OMPI_MCA_orte_default_hostfile";
+    if (job) patience = 60;  // its workers get their names while they start
   } else {
     out.hosts = {{own_name(), std::nullopt}};
     out.origin = "this machine";

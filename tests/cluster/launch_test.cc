@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <sstream>
 
 #include "base/error.h"
 #include "tests/cluster/cluster.h"
@@ -72,6 +73,41 @@ TEST_F(ClusterLaunch, SignalsReachTheRanks) {
     EXPECT_THAT(last_line(outcome.errors), AllOf(StartsWith("strata: stopped on request after step "),
                                                  HasSubstr("run the same command to go on")));
   }
+}
+
+// The launcher of launcher/kubernetes/mpijob.yaml, in what the MPI operator makes: a pod that is no worker itself,
+// whose environment names the workers' host file.
+TEST_F(ClusterLaunch, TheCommandOfTheMpiJob) {
+  if (run({"python3", "-c", "import yaml"}).code != 0) GTEST_SKIP() << "python3-yaml is not installed";
+  const Outcome words =
+      run({"python3", "-c",
+           "import yaml; pod = yaml.safe_load(open('" STRATA_SOURCE_DIR
+           "/launcher/kubernetes/mpijob.yaml'))['spec']['mpiReplicaSpecs']['Launcher']['template']['spec']"
+           "; print(*pod['containers'][0]['args'], sep='\\n')"});
+  ASSERT_EQ(words.code, 0) << words.all();
+  run_.folder().write("recipe.toml",
+                      "model = { preset = \"tiny-gpt2\", config = { n_layer = 2, n_embd = 32, n_head = 2, "
+                      "vocab_size = 97, n_positions = 16 } }\n"
+                      "data = { train = \"tokens.bin\", seq_len = 16 }\n"
+                      "training = { max_steps = 20 }\n"
+                      "device.threads = 1\nmemory = { device = \"256MiB\", host = \"256MiB\" }\n");
+  run_.folder().write("hostfile", "n2 slots=2\nn3 slots=2\n");
+  std::vector<std::string> command = {"env",
+                                      "K_MPI_JOB_ROLE=launcher",
+                                      "OMPI_MCA_orte_keep_fqdn_hostnames=true",
+                                      "OMPI_MCA_orte_default_hostfile=" + file("hostfile"),
+                                      "OMPI_MCA_plm_rsh_args=-o ConnectionAttempts=10",
+                                      STRATA};
+  std::istringstream lines(words.output);
+  for (std::string word; std::getline(lines, word);) {
+    if (word.starts_with("/runs/")) word = file(word.substr(6));
+    command.push_back(word);
+  }
+  const Cluster cluster(3);
+  const Outcome outcome = run(cluster.in("n1", command), 180);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors,
+              AllOf(HasSubstr("4 ranks on n2 (2), n3 (2), of the MPIJob's hostfile"), HasSubstr("done after step 20")));
 }
 
 struct ClusterRefusal : ClusterRun {
