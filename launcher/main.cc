@@ -173,7 +173,8 @@ int run(int argc, char** argv) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
   command->add_option("--interface", launch.interface, "network of MPI, NCCL and control (default: by the routes)");
-  command->add_flag("!--no-preflight", launch.preflight, "starts without looking at the nodes first");
+  command->add_flag_callback(
+      "--no-preflight", [&] { launch.preflight = false; }, "starts without looking at the nodes first");
   command->callback([&] {
     launch.command = behind_dashes(argc, argv);
     status = strata::launcher::launch(launch);

@@ -100,7 +100,7 @@ class Launch {
                    static_cast<Exit>(ended.code));
         return ended.code;
       }
-      say("{}", ended.cause);
+      if (!ended.told) note(ended.cause);
       before = ended;
       shares = left_over(ended, batch);
       if (shares.empty()) return ended.code;
@@ -255,7 +255,7 @@ class Launch {
     return stop_.times() == 0;
   }
   int stopped_between(const Ended& ended) const {
-    say("launch ends with exit code {}: stopped on request before the restart; the same command goes on from the "
+    say("launch ends with exit code {}: stopped on request before the restart; the same command resumes from the "
         "newest checkpoint",
         ended.code);
     return ended.code;

@@ -71,7 +71,7 @@ TEST_F(ClusterLaunch, SignalsReachTheRanks) {
     const Outcome outcome = running.wait(180);
     EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << signal << outcome.all();
     EXPECT_THAT(last_line(outcome.errors), AllOf(StartsWith("strata: stopped on request after step "),
-                                                 HasSubstr("run the same command to go on")));
+                                                 HasSubstr("run the same command to resume")));
   }
 }
 

@@ -56,7 +56,7 @@ TEST_F(Slurm, TheJobGoesOnAfterItsTimeToTheSameBits) {
   const std::string log = run_.folder().read("job.log");
   EXPECT_THAT(log,
               AllOf(HasSubstr("of Slurm job 1, started by srun"), HasSubstr("stopped on request after step "),
-                    HasSubstr("back into the queue"), HasSubstr("goes on after step "), Not(HasSubstr("srun: error"))));
+                    HasSubstr("back into the queue"), HasSubstr("resumes after step "), Not(HasSubstr("srun: error"))));
   EXPECT_EQ(weights_hash(), bits);
 }
 

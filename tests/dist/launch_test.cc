@@ -76,7 +76,7 @@ TEST_F(LaunchAlone, AKilledRankIsStartedAgain) {
   kill_rank(1);
   const Outcome outcome = running.wait(240);
   EXPECT_EQ(outcome.code, 0) << outcome.all();
-  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("restart 1 of 3: 2 ranks"), HasSubstr("goes on after step "),
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("restart 1 of 3: 2 ranks"), HasSubstr("resumes after step "),
                                     Not(HasSubstr("mpirun noticed"))));
   EXPECT_THAT(last_line(outcome), HasSubstr("done after step 2000"));
   const auto bits = [&](const std::string& name) {
@@ -108,9 +108,8 @@ TEST_F(LaunchAlone, WhatComesAgainIsTheEnd) {
 
 // A loss that is not finite is tried once more: at the same step it is no accident.
 TEST_F(LaunchAlone, ALossThatIsNotFiniteTwice) {
-  const Outcome outcome = run(launch({"--max-restarts", "5"}, {"optimizer.learning_rate=1e30",
-                                                               "training.max_steps=50"}),
-                              120);
+  const Outcome outcome =
+      run(launch({"--max-restarts", "5"}, {"optimizer.learning_rate=1e30", "training.max_steps=50"}), 120);
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::failed)) << outcome.all();
   EXPECT_THAT(outcome.errors, AllOf(HasSubstr("restart 1 of 5"), Not(HasSubstr("restart 2 of 5"))));
   EXPECT_THAT(last_line(outcome), AllOf(HasSubstr("twice, at the same step"), HasSubstr("is not finite")));

@@ -148,7 +148,7 @@ TEST_F(ProgressTest, TheLastStepIsAlwaysDrawn) {
   setenv("STRATA_PROGRESS", "live", 1);
   setenv("COLUMNS", "120", 1);
   job_.recipe.training.max_steps = 2;
-  EXPECT_THAT(shown({100, 100}), AllOf(HasSubstr("step 2/2"), testing::EndsWith("a rank\n")));
+  EXPECT_THAT(shown({100, 100}), AllOf(HasSubstr("step 2/2"), testing::EndsWith("per rank\n")));
 }
 
 TEST_F(ProgressTest, ATerminalGetsALiveLineUnlessLinesAreAskedFor) {

@@ -3,7 +3,7 @@
 # the image has every library of the program.
 #   tests/scripts/deployment.sh STRATA
 set -euo pipefail
-strata=$1
+strata=$(realpath "$1")
 cd "$(dirname "$0")/../../launcher"
 
 bash -n slurm/train.sbatch
