@@ -107,7 +107,7 @@ TEST_F(ClusterLaunch, TheCommandOfTheMpiJob) {
   const Outcome outcome = run(cluster.in("n1", command), 180);
   EXPECT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_THAT(outcome.errors,
-              AllOf(HasSubstr("4 ranks on n2 (2), n3 (2), of the MPIJob's hostfile"), HasSubstr("done after step 20")));
+              AllOf(HasSubstr("4 ranks on n2 (2), n3 (2), of the MPIJob's hostfile"), HasSubstr("step 20/20")));
 }
 
 struct ClusterRefusal : ClusterRun {

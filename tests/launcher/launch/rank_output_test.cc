@@ -45,6 +45,9 @@ TEST_F(RankOutputTest, TheCauseIsWhatARankComplainedOf) {
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:strata: a note", "[1,1]<stderr>:strata: rank 1: it broke" + end}),
             "strata: a note\nstrata: rank 1: it broke\n");
   EXPECT_EQ(output.complaint(), "rank 1: it broke");
+  // What others say afterwards is no cause.
+  (void)screen(output, {"[1,0]<stderr>:strata: another note", "[1,0]<stderr>:step 9"});
+  EXPECT_EQ(output.complaint(), "rank 1: it broke");
 
   RankOutput several(Starter::mpirun, std::nullopt, 1);
   (void)screen(several, {"[1,0]<stderr>:strata: it does not fit; what would:", "[1,0]<stderr>:  zero.stage = 3" + end});
