@@ -24,6 +24,8 @@
 #include "launcher/generate.h"
 #include "launcher/inspect/inspect.h"
 #include "launcher/inspect/show_documents.h"
+#include "launcher/launch/launch.h"
+#include "launcher/launch/node/agent.h"
 #include "launcher/measure/bench.h"
 #include "launcher/measure/calibrate.h"
 #include "launcher/plan.h"
@@ -87,7 +89,8 @@ bool is_another_rank() {
   return false;
 }
 bool is_of_one_process(std::string_view command) {
-  constexpr std::string_view kCommands[] = {"plan", "export", "tokenize", "inspect", "doctor", "keys", "report"};
+  constexpr std::string_view kCommands[] = {"plan",   "export", "tokenize", "inspect",   "doctor",
+                                            "keys",   "report", "launch",   "node-agent"};
   return std::find(std::begin(kCommands), std::end(kCommands), command) != std::end(kCommands);
 }
 
@@ -137,6 +140,13 @@ std::string assignment_among(int argc, char** argv) {
   return {};
 }
 
+// Of launch: the words behind the first --, which are another command's.
+std::vector<std::string> behind_dashes(int argc, char** argv) {
+  char** const end = argv + argc;
+  char** const dashes = std::find(argv, end, std::string_view("--"));
+  return dashes == end ? std::vector<std::string>() : std::vector<std::string>(dashes + 1, end);
+}
+
 int run(int argc, char** argv) {
   CLI::App app(
       "Trains transformers too large for one process: sharded over ranks, with the same bits on any number of them.",
@@ -150,6 +160,36 @@ int run(int argc, char** argv) {
   add_recipe(command, train);
   add_force(command, train);
   command->callback([&] { status = strata::launcher::train(train); });
+
+  strata::launcher::LaunchOptions launch;
+  command = app.add_subcommand("launch", "ranks on one or many nodes, and again on those left: launch -- train ...");
+  command->footer("Behind -- stands what every rank runs: train [RECIPE] [--set KEY=VALUE ...]");
+  command->add_option("--hosts", launch.hosts, "a host file, or n1:8,n2:8 (default: Slurm's, MPIJob's, this machine)");
+  command->add_option("--ranks-per-node", launch.ranks_per_node, "ranks on each (default: slots, else GPUs, else 1)")
+      ->check(CLI::Range(1, 4096));
+  command->add_option("--max-restarts", launch.max_restarts, "after a failure (default: 3 with checkpoint.dir, else 0)")
+      ->check(CLI::Range(0, 1 << 20));
+  command->add_option("--min-nodes", launch.min_nodes, "to go on with (1); at the start: all that are named")
+      ->check(CLI::Range(1, 1 << 20));
+  add_path(command, "--logs", launch.logs, "folder for a file per rank and events.jsonl");
+  command->add_option("--env", launch.env, "NAME or NAME=VALUE for every rank, beside STRATA_*, OMPI_*, NCCL_*")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+  command->add_option("--interface", launch.interface, "network of MPI, NCCL and control (default: by the routes)");
+  command->add_flag_callback(
+      "--no-preflight", [&] { launch.preflight = false; }, "starts without looking at the nodes first");
+  command->callback([&] {
+    launch.command = behind_dashes(argc, argv);
+    status = strata::launcher::launch(launch);
+  });
+
+  strata::launcher::AgentOptions agent;
+  command = app.add_subcommand("node-agent", "what launch runs on every node")->group("");
+  command->add_option("--run", agent.run)->required();
+  command->add_option("--timeout", agent.timeout);
+  command->add_option("--dir", agent.folders);
+  command->callback([&] { status = strata::launcher::node_agent(agent); });
 
   strata::launcher::PlanOptions plan;
   command = app.add_subcommand("plan", "what a run will do and need; nothing is run");
@@ -328,7 +368,8 @@ int run(int argc, char** argv) {
     if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named))
       return strata::launcher::refuse_as_rank(
           {Exit::usage, fmt::format("there is no command {} (see strata --help)", argv[1])});
-    app.parse(argc, argv);
+    const bool launches = argc > 1 && argv[1] == std::string_view("launch");
+    app.parse(launches ? argc - static_cast<int>(behind_dashes(argc, argv).size()) : argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return is_another_rank() ? 0 : app.exit(error);  // --help, --version
     std::string hint = "see strata --help";

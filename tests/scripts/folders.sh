@@ -30,7 +30,7 @@ sees() {
 # A test sees what the folder that it tests sees; those of whole jobs see every room.
 test_sees() {
   case $1 in
-    tests/runtime* | tests/launcher* | tests/dist* | tests/fault* | tests/fuzz* | tests/golden*) sees launcher ;;
+    tests/runtime* | tests/launcher* | tests/dist* | tests/cluster* | tests/fault* | tests/fuzz* | tests/golden*) sees launcher ;;
     tests/*) sees "$(echo "${1#tests/}" | cut -d/ -f1)" ;;
   esac
 }
