@@ -19,9 +19,11 @@ static_assert(sizeof(RowRange) == 8, "the width of a batch's column");
 //   for (TileWalk at(documents, seq, begin, size); at.next();) ... at.document, at.row
 class TileWalk {
  public:
-  // documents: of the sequence's `seq` rows.
+  // documents: of the sequence's `seq` rows. from: a row of the window that no tile before it reaches.
+  constexpr TileWalk(const RowRange* documents, std::size_t seq, std::size_t begin, std::size_t size, std::size_t from)
+      : documents_(documents), size_(size), next_(from), end_(begin + size < seq ? begin + size : seq) {}
   constexpr TileWalk(const RowRange* documents, std::size_t seq, std::size_t begin, std::size_t size)
-      : documents_(documents), size_(size), next_(begin), end_(begin + size < seq ? begin + size : seq) {}
+      : TileWalk(documents, seq, begin, size, begin) {}
 
   constexpr bool next() {
     while (next_ < end_) {

@@ -1,8 +1,5 @@
 #include "device/ops/attention.h"
 
-#include <cstdint>
-#include <limits>
-
 #include "device/backend.h"
 
 namespace strata::device {
@@ -14,7 +11,7 @@ void check(const AttentionShape& s) {
   STRATA_CHECK_LE(s.heads * s.head_dim, s.q_stride);
   STRATA_CHECK_LE(s.kv_heads * s.head_dim, s.k_stride);
   STRATA_CHECK_LE(s.kv_heads * s.head_dim, s.v_stride);
-  STRATA_CHECK_LE(s.seq, std::numeric_limits<std::uint32_t>::max());
+  STRATA_CHECK_LE(s.seq, std::size_t{1} << 30);  // sums of two rows fit into 32 bits
 }
 
 // `heads` heads in each of the batch * seq rows, `stride` apart.
@@ -37,6 +34,8 @@ void check(const AttentionShape& s, ConstView q, ConstView k, ConstView v, Const
 
 std::size_t attention_workspace(Device device, const AttentionShape& shape, DType dtype, bool dropout, int threads) {
   check(shape);
+  // A plan for a GPU, made where the program has no CUDA: what its own kernels take (device/cuda/ops/attention.cu).
+  if (device.kind == Kind::cuda && !cuda_backend()) return shape.batch * shape.heads * shape.seq * sizeof(float);
   return backend(device.kind).attention_workspace(shape, dtype, dropout, threads);
 }
 

@@ -1,6 +1,7 @@
 // Documents that share a sequence, in whole models: nothing of one is in another.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <string>
 
@@ -10,20 +11,22 @@
 namespace strata::models {
 namespace {
 
+using device::DType;
 using testing::Buffer;
 using testing::Columns;
 using testing::Doubles;
 using testing::Learnt;
 
 // The same parameters whatever the sequence.
-Learnt learn(const std::string& json, const Columns& columns) {
+Learnt learn(const std::string& json, const Columns& columns, DType dtype = DType::fp32) {
   std::mt19937_64 random(3);
-  return testing::learn(Config::parse(json, "config.json"), columns, 0.125f, [&](const Unit& unit, Buffer& flat) {
+  const auto fill = [&](const Unit& unit, Buffer& flat) {
     for (const Parameter& p : unit.parameters())
       for (std::size_t i = 0; i < p.size(); ++i)
         flat.set(p.offset + i, (p.init.deviation > 0 ? 0 : static_cast<double>(p.init.constant)) +
                                    std::normal_distribution<double>(0, 0.2)(random));
-  });
+  };
+  return testing::learn(Config::parse(json, "config.json"), columns, 0.125f, fill, dtype);
 }
 
 class DocumentsTest : public ::testing::TestWithParam<const char*> {};
@@ -46,6 +49,41 @@ TEST_P(DocumentsTest, ASequenceLearnsWhatItsDocumentsLearnAlone) {
   EXPECT_GT(loss, 1);
   EXPECT_NEAR(together.loss, loss, 1e-6 * loss);
   EXPECT_LT(testing::relative_error(together.all(), sum), 2e-6);
+}
+
+// What the leftover holds, and what a document's neighbours are, changes no bit of what it learns.
+TEST_P(DocumentsTest, WhatIsInNoDocumentTeachesNothing) {
+  std::mt19937_64 random(7);
+  Columns packed;
+  for (const std::size_t length : {33, 70}) packed.add_document(length, random);
+  packed.add_leftover(9);
+  Columns other = packed;
+  for (std::size_t i = 103; i < 112; ++i) other.tokens[i] = 7;
+  const Learnt once = learn(GetParam(), packed), again = learn(GetParam(), other);
+  EXPECT_EQ(once.loss, again.loss);
+  EXPECT_EQ(once.gradients, again.gradients);
+}
+
+// The forward of a document: alone at the front of the sequence, the rest of which holds nothing; beside others.
+TEST_P(DocumentsTest, TheForwardsBitsDoNotDependOnWhereADocumentLies) {
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    std::mt19937_64 random(7);
+    Columns packed;
+    for (const std::size_t length : {5, 70, 1, 42}) packed.add_document(length, random);
+    packed.add_leftover(10);
+    const Learnt together = learn(GetParam(), packed, dtype);
+    const std::size_t hidden = together.hidden.size() / packed.tokens.size();
+    for (std::size_t row = 0; row < packed.documents.size(); ++row) {
+      if (packed.documents[row].end == 0 || packed.documents[row].first != row) continue;
+      Columns front = packed.alone(row);
+      const std::size_t rows = front.tokens.size();
+      front.add_leftover(packed.tokens.size() - rows);
+      const Doubles alone = learn(GetParam(), front, dtype).hidden;
+      const auto from = together.hidden.begin() + static_cast<std::ptrdiff_t>(row * hidden);
+      EXPECT_TRUE(std::equal(from, from + static_cast<std::ptrdiff_t>(rows * hidden), alone.begin()))
+          << name_of(dtype) << ", the document at row " << row;
+    }
+  }
 }
 
 // What the leftover holds, and what a document's neighbours are, changes no bit of what it learns.

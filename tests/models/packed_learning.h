@@ -46,10 +46,12 @@ struct Columns {
   }
 };
 
-// Every gradient of the model by its parameter's name, that of what the loss shares last; and the summed loss.
+// Every gradient of the model by its parameter's name, that of what the loss shares last; the summed loss; and what the
+// head gets, [rows, hidden].
 struct Learnt {
   double loss = 0;
   std::vector<std::pair<std::string, Doubles>> gradients;
+  Doubles hidden;
 
   Doubles all() const {
     Doubles out;
@@ -58,11 +60,12 @@ struct Learnt {
   }
 };
 
-// One forward and backward of a model that `config` describes, in fp32. Gradients are of loss_gradient * the summed
+// One forward and backward of a model that `config` describes. Gradients are of loss_gradient * the summed
 // loss. `fill` sets the parameters of a unit: (unit, its flat buffer).
 template <typename Fill>
-Learnt learn(const Config& config, const Columns& columns, float loss_gradient, Fill&& fill) {
-  const RunShape run{.batch = 1, .seq = columns.tokens.size(), .dtype = DType::fp32, .threads = 2, .packed = true};
+Learnt learn(const Config& config, const Columns& columns, float loss_gradient, Fill&& fill,
+             DType dtype = DType::fp32) {
+  const RunShape run{.batch = 1, .seq = columns.tokens.size(), .dtype = dtype, .threads = 2, .packed = true};
   const auto model = make_model(config, run);
   AbortToken abort;
   device::Lane lane("test", run.threads, 0, abort);
@@ -111,6 +114,7 @@ Learnt learn(const Config& config, const Columns& columns, float loss_gradient, 
     head.loss(lane, c, x[last].view(), &loss, dx.view(), gradients[last].view());
     lane.synchronize();
     out.loss = loss.round();
+    out.hidden = x[last].doubles();
   }
   for (std::size_t u = last; u-- > 0;) {
     const Unit& unit = *model->units[u];

@@ -20,7 +20,7 @@ inline constexpr int kTileRows = 64, kTileThreads = 128;  // of a block's tile o
 template <typename T>
 struct AttentionCall {
   std::size_t batch, seq, heads, kv_heads, head_dim;
-  std::size_t behind, ahead;  // rows before and behind its own that a query sees in its document
+  unsigned behind, ahead;  // rows before and behind its own that a query sees in its document; at most seq
   std::size_t q_stride, k_stride, v_stride;
   float scale;
   bool aligned;               // heads of all operands lie at multiples of 16 bytes
@@ -36,34 +36,32 @@ struct AttentionCall {
   __device__ std::size_t width() const { return heads * head_dim; }
 };
 
-// A document; its rows count from its first.
+// A document of one call; its rows count from its first. Few and narrow members: they live in registers throughout.
+template <typename T>
 struct AttentionRows {
-  std::size_t batch, first, rows;  // which sequence, and from which of its rows on
-  std::size_t behind, ahead;       // as those of the call
-
-  template <typename T>
-  __device__ AttentionRows(const AttentionCall<T>& c, std::size_t sequence, const RowRange& document)
-      : batch(sequence), first(document.first), rows(document.end - document.first), behind(c.behind), ahead(c.ahead) {}
+  const AttentionCall<T>& call;
+  unsigned batch, first, rows;  // which sequence, and which rows of it
 
   // Rows from `from` on, at most `most`.
-  __device__ int rows_from(std::size_t from, int most) const {
+  __device__ int rows_from(unsigned from, int most) const {
     return from + most <= rows ? most : from < rows ? static_cast<int>(rows - from) : 0;
   }
-  __device__ bool visible(std::size_t query, std::size_t key) const {
-    return key <= query + ahead && query <= key + behind && query < rows && key < rows;
+  __device__ bool visible(unsigned query, unsigned key) const {
+    return key <= query + call.ahead && query <= key + call.behind && query < rows && key < rows;
   }
   // Whether every one of `queries` queries sees every one of `keys` keys.
-  __device__ bool all_visible(std::size_t query, std::size_t queries, std::size_t key, std::size_t keys) const {
-    return key + keys <= query + ahead + 1 && query + queries <= key + behind + 1 && query + queries <= rows &&
-           key + keys <= rows;
+  __device__ bool all_visible(unsigned query, unsigned queries, unsigned key, unsigned keys) const {
+    return key + keys <= query + call.ahead + 1 && query + queries <= key + call.behind + 1 &&
+           query + queries <= rows && key + keys <= rows;
   }
   // Rows up to `before` before and `after` behind one of the kTileRows rows from `row` on: [reach_begin, reach_end).
-  __device__ static std::size_t reach_begin(std::size_t row, std::size_t before) {
-    return row <= before ? 0 : row - before;
-  }
-  __device__ std::size_t reach_end(std::size_t row, std::size_t after) const {
+  __device__ unsigned reach_begin(unsigned row, unsigned before) const { return row <= before ? 0 : row - before; }
+  __device__ unsigned reach_end(unsigned row, unsigned after) const {
     return row + kTileRows + after < rows ? row + kTileRows + after : rows;
   }
+  __device__ std::size_t first_row() const { return batch * call.seq + first; }
+  // Of the document's first row in [batch, heads, seq].
+  __device__ std::size_t statistics(unsigned head) const { return (batch * call.heads + head) * call.seq + first; }
 };
 
 // The own kernels, queued in the lane. Instances are spread over ops/attention_*.cu, a file per element type: together

@@ -15,38 +15,57 @@ inline constexpr int kQuad = 4;  // lanes that hold a row of a fragment
 // Where the running maximum starts: finite, so that a tile in which a query sees nothing leaves no NaN behind.
 inline constexpr float kLowest = -1e30f;
 
-// Where rows of a window belong to no document, they are zeros: `width` elements of each, `stride` elements apart.
-template <typename T>
-__device__ void clear_rows(const AttentionCall<T>& c, std::size_t batch, std::size_t window, T* to, std::size_t stride,
-                           std::size_t width) {
-  for (std::size_t i = threadIdx.x; i < kTileRows * width; i += kTileThreads) {
-    const std::size_t row = window + i / width;
-    if (row < c.seq && c.documents[batch * c.seq + row].end <= row)
-      to[(batch * c.seq + row) * stride + i % width] = T{};
+// Calls tile(document, first) for each tile that starts in the window of 64 rows of sequence `batch`, and none(row) for
+// its rows of no document, `row` counted over all sequences. What a tile holds in registers anyway is all that is kept
+// meanwhile: the window is found again from the tile.
+template <typename T, typename TileOf, typename None>
+__device__ void for_tiles(const AttentionCall<T>& c, unsigned batch, unsigned window, TileOf tile, None none) {
+  unsigned next = window;
+  for (;;) {
+    TileWalk at(c.documents + batch * c.seq, c.seq, window, kTileRows, next);
+    if (!at.next()) return;
+    const auto row = static_cast<unsigned>(at.row);
+    if (at.document.end == 0) {
+      none(batch * c.seq + row);
+      next = row + 1;
+      window = row / kTileRows * kTileRows;
+      continue;
+    }
+    const AttentionRows<T> document{c, batch, at.document.first, at.document.end - at.document.first};
+    const unsigned first = row - document.first;
+    tile(document, first);
+    next = document.first + document.rows;
+    window = (document.first + first) / kTileRows * kTileRows;
   }
+}
+
+// One head of one row.
+template <typename T>
+__device__ void clear_row(const AttentionCall<T>& c, T* to) {
+  for (std::size_t i = threadIdx.x; i < c.head_dim; i += kTileThreads) to[i] = T{};
 }
 
 // 64 queries of one head, from the document's row `query` on: FlashAttention-2's forward.
 template <typename T, int D>
-__device__ void forward_tile(const AttentionCall<T>& c, const AttentionRows& document, std::size_t head,
-                             std::size_t query) {
+__device__ void forward_tile(const AttentionCall<T>& c, const AttentionRows<T>& document, unsigned head,
+                             unsigned query) {
   using Tile = Tile<T, D>;
   constexpr int kColumns = Tile::kColumns, kStages = Tile::stages(1, 2), kFragments = kColumns / 8;
   T* const q = dynamic_shared<T>();
   T* const loaded = q + kTileRows * Tile::kStride;  // [stages][keys, values]
   constexpr int kTile = kColumns * Tile::kStride;
 
-  const std::size_t first_row = document.batch * c.seq + document.first, kv_head = head / (c.heads / c.kv_heads);
+  const std::size_t first_row = document.first_row(), kv_head = head / (c.heads / c.kv_heads);
   const T* const k = c.k + first_row * c.k_stride + kv_head * c.head_dim;
   const T* const v = c.v + first_row * c.v_stride + kv_head * c.head_dim;
-  const std::size_t last = (document.reach_end(query, document.ahead) - 1) / kColumns * kColumns;
-  const auto load = [&](std::size_t key, int stage) {
+  const unsigned last = (document.reach_end(query, c.ahead) - 1) / kColumns * kColumns;
+  const auto load = [&](unsigned key, int stage) {
     T* const to = loaded + stage * 2 * kTile;
     load_tile<D, kColumns>(c, to, k + key * c.k_stride, c.k_stride, document.rows_from(key, kColumns));
     load_tile<D, kColumns>(c, to + kTile, v + key * c.v_stride, c.v_stride, document.rows_from(key, kColumns));
   };
 
-  std::size_t key = AttentionRows::reach_begin(query, document.behind) / kColumns * kColumns;
+  unsigned key = document.reach_begin(query, c.behind) / kColumns * kColumns;
   load_tile<D, kTileRows>(c, q, c.q + (first_row + query) * c.q_stride + head * c.head_dim, c.q_stride,
                           document.rows_from(query, kTileRows));
   load(key, 0);
@@ -109,9 +128,7 @@ __device__ void forward_tile(const AttentionCall<T>& c, const AttentionRows& doc
     sum[half] = sum_lanes(sum[half], kQuad);
     factors[half] = c.keep_scale / sum[half];
     const int row = g + half * 8;
-    if (t == 0 && row < rows)
-      c.lse[(document.batch * c.heads + head) * c.seq + document.first + query + mine + row] =
-          maximum[half] + logf(sum[half]);
+    if (t == 0 && row < rows) c.lse[document.statistics(head) + query + mine + row] = maximum[half] + logf(sum[half]);
   }
   store_rows<D>(c, o, factors, c.o + (first_row + query + mine) * c.width() + head * c.head_dim, c.width(), rows);
 }
@@ -119,21 +136,16 @@ __device__ void forward_tile(const AttentionCall<T>& c, const AttentionRows& doc
 // A block for the tiles of queries of one head that start in a window of 64 rows, the longest first.
 template <typename T, int D>
 __global__ void __launch_bounds__(kTileThreads, 1) forward(AttentionCall<T> c) {
-  const std::size_t across = c.batch * c.heads, windows = (c.seq + kTileRows - 1) / kTileRows;
-  const std::size_t batch = blockIdx.x % across / c.heads, head = blockIdx.x % c.heads;
-  const std::size_t window = (windows - 1 - blockIdx.x / across) * kTileRows;
-  bool empty = false;
-  for (TileWalk at(c.documents + batch * c.seq, c.seq, window, kTileRows); at.next();) {
-    if (at.document.end == 0)
-      empty = true;
-    else
-      forward_tile<T, D>(c, AttentionRows(c, batch, at.document), head, at.row - at.document.first);
-  }
-  if (!empty) return;
-  clear_rows(c, batch, window, c.o + head * c.head_dim, c.width(), c.head_dim);
-  const std::size_t row = window + threadIdx.x;
-  if (threadIdx.x < kTileRows && row < c.seq && c.documents[batch * c.seq + row].end <= row)
-    c.lse[(batch * c.heads + head) * c.seq + row] = 0;
+  const auto heads = static_cast<unsigned>(c.heads), across = static_cast<unsigned>(c.batch) * heads;
+  const auto windows = static_cast<unsigned>((c.seq + kTileRows - 1) / kTileRows);
+  const unsigned batch = blockIdx.x % across / heads, head = blockIdx.x % heads;
+  for_tiles(
+      c, batch, (windows - 1 - blockIdx.x / across) * kTileRows,
+      [&](const AttentionRows<T>& document, unsigned query) { forward_tile<T, D>(c, document, head, query); },
+      [&](std::size_t row) {
+        clear_row(c, c.o + row * c.width() + head * c.head_dim);
+        if (threadIdx.x == 0) c.lse[(batch * c.heads + head) * c.seq + row % c.seq] = 0;
+      });
 }
 
 // delta = sum over the head of o * d_o: eight lanes for each row and head.
@@ -176,8 +188,8 @@ constexpr bool second(Pass pass) {
 // the tiles of columns that go past them are the others: scores s = x columns_x^T and products d = y columns_y^T; then
 // first += ds columns_x and second += p columns_y. Keys take their query heads one after another.
 template <typename T, int D, Pass kPass>
-__device__ void backward_tile(const AttentionCall<T>& c, const AttentionRows& document, std::size_t block_head,
-                              std::size_t row) {
+__device__ void backward_tile(const AttentionCall<T>& c, const AttentionRows<T>& document, unsigned block_head,
+                              unsigned row) {
   using Tile = Tile<T, D>;
   constexpr bool kOfKeys = of_keys(kPass), kFirst = first(kPass), kSecond = second(kPass);
   constexpr int kColumns = Tile::kColumns, kStages = Tile::stages(2, 2);
@@ -187,21 +199,20 @@ __device__ void backward_tile(const AttentionCall<T>& c, const AttentionRows& do
   T* const y = x + kTileRows * Tile::kStride;
   T* const loaded = y + kTileRows * Tile::kStride;  // [stages][columns_x, columns_y]
 
-  const std::size_t first_row = document.batch * c.seq + document.first;
+  const std::size_t first_row = document.first_row();
   const std::size_t group = c.heads / c.kv_heads, kv_head = kOfKeys ? block_head : block_head / group;
   const T* const k = c.k + first_row * c.k_stride + kv_head * c.head_dim;
   const T* const v = c.v + first_row * c.v_stride + kv_head * c.head_dim;
   const T* const q = c.q + first_row * c.q_stride;
   const T* const d_o = c.d_o + first_row * c.width();
-  const std::size_t before = kOfKeys ? document.ahead : document.behind;
-  const std::size_t after = kOfKeys ? document.behind : document.ahead;
   // Of the columns, in whole tiles.
-  const std::size_t begin = AttentionRows::reach_begin(row, before) / kColumns * kColumns;
-  const std::size_t last = (document.reach_end(row, after) - 1) / kColumns * kColumns;
-  const auto some = static_cast<unsigned>((last - begin) / kColumns + 1);
+  const unsigned begin = document.reach_begin(row, kOfKeys ? c.ahead : c.behind) / kColumns * kColumns;
+  const unsigned last = (document.reach_end(row, kOfKeys ? c.behind : c.ahead) - 1) / kColumns * kColumns;
+  const unsigned some = (last - begin) / kColumns + 1;
   const unsigned steps = kOfKeys ? some * static_cast<unsigned>(group) : some;
   const auto load_columns = [&](unsigned step, unsigned stage) {
-    const std::size_t at = begin + std::size_t{step % some} * kColumns, head = kv_head * group + step / some;
+    const unsigned at = begin + step % some * kColumns;
+    const std::size_t head = kv_head * group + step / some;
     const T* const from_x = kOfKeys ? q + head * c.head_dim + at * c.q_stride : k + at * c.k_stride;
     const T* const from_y = kOfKeys ? d_o + head * c.head_dim + at * c.width() : v + at * c.v_stride;
     T* const to = loaded + stage * 2 * kTile;
@@ -218,7 +229,7 @@ __device__ void backward_tile(const AttentionCall<T>& c, const AttentionRows& do
   end_copy_group();
 
   const int g = lane_index() / 4, t = lane_index() % 4, mine = static_cast<int>(threadIdx.x) / kWarp * 16;
-  const std::size_t my_row = row + mine;
+  const unsigned my_row = row + mine;
   float sums_first[kFirst ? D / 8 : 1][4] = {}, sums_second[kSecond ? D / 8 : 1][4] = {};
   for (unsigned step = 0; step < steps; ++step) {
     const unsigned stage = kStages == 2 ? step % 2 : 0;
@@ -226,14 +237,13 @@ __device__ void backward_tile(const AttentionCall<T>& c, const AttentionRows& do
     end_copy_group();
     await_copies<kStages - 1>();
     __syncthreads();
-    const std::size_t head = kOfKeys ? kv_head * group + step / some : block_head;
-    const std::size_t statistics = (document.batch * c.heads + head) * c.seq + document.first;
-    const float* const lse = c.lse + statistics;
-    const float* const means = c.delta + statistics;
+    const unsigned head = kOfKeys ? static_cast<unsigned>(kv_head * group) + step / some : block_head;
+    const float* const lse = c.lse + document.statistics(head);
+    const float* const means = c.delta + document.statistics(head);
     const Keep keep(c, document, head);
 #pragma unroll 1
     for (int part = 0; part < kColumns; part += kPart) {
-      const std::size_t column = begin + std::size_t{step % some} * kColumns + part;
+      const unsigned column = begin + step % some * kColumns + part;
       const T* const columns_x = loaded + stage * 2 * kTile + part * Tile::kStride;
       const T* const columns_y = columns_x + kTile;
       float p[kFragments][4], ds[kFragments][4];
@@ -246,8 +256,8 @@ __device__ void backward_tile(const AttentionCall<T>& c, const AttentionRows& do
         const unsigned kept = keep.all() ? 15 : keep.fragment<kOfKeys>(my_row, column + n * 8);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const std::size_t r = my_row + g + i / 2 * 8, other = column + n * 8 + t * 2 + i % 2;
-          const std::size_t query = kOfKeys ? other : r;
+          const unsigned r = my_row + g + i / 2 * 8, other = column + n * 8 + t * 2 + i % 2;
+          const unsigned query = kOfKeys ? other : r;
           const bool see = all || document.visible(query, kOfKeys ? r : other);
           const float e = see ? scaled_exp<T>(p[n][i], c.scale, lse[query]) : 0.0f;
           const float factor = kept >> i & 1 ? c.keep_scale : 0.0f;
@@ -278,22 +288,19 @@ __device__ void backward_tile(const AttentionCall<T>& c, const AttentionRows& do
 template <typename T, int D, Pass kPass>
 __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) {
   constexpr bool kOfKeys = of_keys(kPass);
-  const std::size_t heads = kOfKeys ? c.kv_heads : c.heads, across = c.batch * heads;
-  const std::size_t windows = (c.seq + kTileRows - 1) / kTileRows, index = blockIdx.x / across;
-  const std::size_t batch = blockIdx.x % across / heads, head = blockIdx.x % heads;
-  const std::size_t window = (kOfKeys ? index : windows - 1 - index) * kTileRows;
-  bool empty = false;
-  for (TileWalk at(c.documents + batch * c.seq, c.seq, window, kTileRows); at.next();) {
-    if (at.document.end == 0)
-      empty = true;
-    else
-      backward_tile<T, D, kPass>(c, AttentionRows(c, batch, at.document), head, at.row - at.document.first);
-  }
-  if (!empty) return;
-  const std::size_t offset = head * c.head_dim;
-  if constexpr (!kOfKeys) clear_rows(c, batch, window, c.dq + offset, c.q_stride, c.head_dim);
-  if constexpr (kOfKeys && first(kPass)) clear_rows(c, batch, window, c.dk + offset, c.k_stride, c.head_dim);
-  if constexpr (kOfKeys && second(kPass)) clear_rows(c, batch, window, c.dv + offset, c.v_stride, c.head_dim);
+  const auto heads = static_cast<unsigned>(kOfKeys ? c.kv_heads : c.heads);
+  const unsigned across = static_cast<unsigned>(c.batch) * heads, index = blockIdx.x / across;
+  const auto windows = static_cast<unsigned>((c.seq + kTileRows - 1) / kTileRows);
+  const unsigned batch = blockIdx.x % across / heads, head = blockIdx.x % heads;
+  for_tiles(
+      c, batch, (kOfKeys ? index : windows - 1 - index) * kTileRows,
+      [&](const AttentionRows<T>& document, unsigned row) { backward_tile<T, D, kPass>(c, document, head, row); },
+      [&](std::size_t row) {
+        const std::size_t offset = head * c.head_dim;
+        if constexpr (!kOfKeys) clear_row(c, c.dq + row * c.q_stride + offset);
+        if constexpr (kOfKeys && first(kPass)) clear_row(c, c.dk + row * c.k_stride + offset);
+        if constexpr (kOfKeys && second(kPass)) clear_row(c, c.dv + row * c.v_stride + offset);
+      });
 }
 
 // Calls f with the smallest size of head that there are kernels for: a constant.

@@ -172,8 +172,8 @@ __device__ void store_rows(const AttentionCall<T>& c, const float (&sums)[D / 8]
 class Keep {
  public:
   template <typename T>
-  __device__ Keep(const AttentionCall<T>& c, const AttentionRows& document, std::size_t head)
-      : first_(((document.batch * c.heads + head) * c.seq + document.first) * c.seq + document.first),
+  __device__ Keep(const AttentionCall<T>& c, const AttentionRows<T>& document, unsigned head)
+      : first_(document.statistics(head) * c.seq + document.first),
         seq_(c.seq),
         in_blocks_((c.seq | document.first) % 4 == 0),
         threshold_(c.threshold) {

@@ -20,8 +20,8 @@ AttentionCall<T> describe(const AttentionShape& s, const RowRange* documents, Co
   c.heads = s.heads;
   c.kv_heads = s.kv_heads;
   c.head_dim = s.head_dim;
-  c.behind = s.behind();
-  c.ahead = s.ahead();
+  c.behind = static_cast<unsigned>(std::min(s.behind(), s.seq));
+  c.ahead = static_cast<unsigned>(std::min(s.ahead(), s.seq));
   c.documents = documents;
   c.q_stride = s.q_stride;
   c.k_stride = s.k_stride;
