@@ -39,7 +39,7 @@ STRATA_LANES F32x16 gelu_derivative(F32x16 x) {
 // |x| up to where the tail of the normal distribution ends.
 STRATA_LANES F32x16 tail_place(F32x16 x) {
   const F32x16 largest = broadcast(kNormalTailEnd);
-  return min(largest, max(zeros() - x, x));
+  return min(largest, max(x, zeros() - x));  // +0 of -0
 }
 // P(X > a) as a share of e^(-a^2 / 2).
 STRATA_LANES F32x16 normal_tail(F32x16 a) {
