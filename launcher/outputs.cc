@@ -85,7 +85,7 @@ std::vector<NamedFile> inputs_of(const runtime::Recipe& recipe, const std::optio
       }
     }
   };
-  add_data("data.train", recipe.data.train);
+  for (const runtime::DataSource& source : recipe.data.train) add_data("data.train", source.files);
   add_data("data.validation", recipe.data.validation);
   if (recipe.model.path) add_model_files("model.path", *recipe.model.path, out);
   if (recipe.report.machine) out.push_back({"report.machine", *recipe.report.machine});

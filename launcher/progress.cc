@@ -22,7 +22,15 @@ constexpr std::chrono::milliseconds kRedraw{50};
 // first half behind with every step.
 constexpr std::size_t kNarrow = 80;
 
-bool is_live(std::FILE* out) {
+// Of the terminal at `fd`; 0: there is none, or it does not know.
+std::size_t columns_at(int fd) {
+  winsize size{};
+  return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+}  // namespace
+
+bool shows_live_line(std::FILE* out) {
   const char* asked = std::getenv("STRATA_PROGRESS");
   if (asked == nullptr || *asked == '\0') return isatty(fileno(out)) != 0;
   const std::string_view style = asked;
@@ -31,15 +39,9 @@ bool is_live(std::FILE* out) {
   return style == "live";
 }
 
-// Of the terminal at `fd`; 0: there is none, or it does not know.
-std::size_t columns_at(int fd) {
-  winsize size{};
-  return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
-
 // mpirun hides the terminal behind a pipe, but the ranks that it starts here still belong to it. Asked anew for each
 // line: windows are resized.
-std::size_t columns_of(std::FILE* out) {
+std::size_t terminal_columns(std::FILE* out) {
   if (const std::size_t columns = columns_at(fileno(out)); columns > 1) return columns;
   const char* given = std::getenv("COLUMNS");
   if (const int columns = given ? std::atoi(given) : 0; columns > 1) return static_cast<std::size_t>(columns);
@@ -49,9 +51,7 @@ std::size_t columns_of(std::FILE* out) {
   return columns > 1 ? columns : kNarrow;
 }
 
-}  // namespace
-
-Progress::Progress(const runtime::Job& job, std::FILE* out) : job_(job), out_(out), live_(is_live(out)) {}
+Progress::Progress(const runtime::Job& job, std::FILE* out) : job_(job), out_(out), live_(shows_live_line(out)) {}
 
 Progress::~Progress() {
   if (open_) std::fputc('\n', out_);
@@ -84,7 +84,7 @@ void Progress::show_live(std::vector<std::string> fields, bool last) {
   const auto now = std::chrono::steady_clock::now();
   if (open_ && !last && now - drawn_ < kRedraw) return;
   drawn_ = now;
-  const std::size_t columns = columns_of(out_);
+  const std::size_t columns = terminal_columns(out_);
   std::string line = fmt::format("{}", fmt::join(fields, "  "));
   // Narrow: without the norm, then the epoch, then the learning rate.
   for (const std::size_t field : {3, 4, 2}) {

@@ -9,6 +9,7 @@
 #include "launcher/forecast.h"
 #include "launcher/printable.h"
 #include "runtime/data/batches.h"
+#include "runtime/data/data_figures.h"
 #include "runtime/data/tokens.h"
 
 namespace strata::launcher {
@@ -154,15 +155,18 @@ void describe_data(const runtime::Job& job, const runtime::Trainer& trainer) {
   if (!batches || steps == 0) return;
   std::uint64_t tokens = 0, documents = 0;
   bool all_known = true;
-  for (const runtime::TokenFile& file : batches->files()) {
-    tokens += file.count();
-    const bool known = file.sidecar() && file.sidecar()->documents;
-    all_known = all_known && known;
-    if (known) documents += file.sidecar()->documents->count;
-  }
+  std::size_t files = 0;
+  for (const runtime::Source& source : batches->sources())
+    for (const runtime::TokenFile& file : source.sequences->files()) {
+      ++files;
+      tokens += file.count();
+      const bool known = file.sidecar() && file.sidecar()->documents;
+      all_known = all_known && known;
+      if (known) documents += file.sidecar()->documents->count;
+    }
   const auto per_step = static_cast<std::uint64_t>(job.ranks) * static_cast<std::uint64_t>(job.plan.accumulation);
   const double epochs = batches->epochs_before(static_cast<std::uint64_t>(steps) * per_step);
-  std::vector<std::string> parts = {plural(batches->files().size(), "file", "files"),
+  std::vector<std::string> parts = {plural(files, "file", "files"),
                                     fmt::format("{} tokens", runtime::count_text(tokens))};
   if (all_known && documents > 0) parts.push_back(plural(documents, "document", "documents"));
   parts.push_back(
@@ -170,6 +174,9 @@ void describe_data(const runtime::Job& job, const runtime::Trainer& trainer) {
   parts.push_back(
       fmt::format("{:.2f} epochs in {}", epochs, plural(static_cast<std::uint64_t>(steps), "step", "steps")));
   say_wrapped("data", parts);
+  if (batches->sources().size() == 1 && !batches->sources()[0].sequences->packing()) return;
+  const auto micro_batches = static_cast<std::uint64_t>(steps) * per_step;
+  for (const std::string& line : runtime::describe_data(*batches, job.recipe, micro_batches)) note(line);
 }
 
 void describe_end(const std::optional<std::filesystem::path>& file, const runtime::Job& job,

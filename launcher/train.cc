@@ -27,6 +27,8 @@
 #include "launcher/report/plan_data.h"
 #include "launcher/run_text.h"
 #include "runtime/checkpoint/writer.h"
+#include "runtime/data/data_figures.h"
+#include "runtime/data/open_data.h"
 #include "runtime/forecast/machine.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/job/make_job.h"
@@ -295,6 +297,8 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   summary.validate_ms = executor.validate_ms();
   if (const std::string refusal = executor.graph_refusal(); speaks && !refusal.empty())
     say("steps were issued task by task, not as a graph: {}", refusal);
+  if (trainer.batches())
+    summary.data = runtime::data_json(*trainer.batches(), recipe, trainer.progress().next_micro_batch);
   summary.exit = static_cast<int>(ended ? ended->code() : Exit::done);
   if (reports) {
     reports->event(ended ? "stop" : "end", summary.steps, {{"exit", std::to_string(summary.exit)}});
@@ -329,7 +333,9 @@ int train(const TrainOptions& options) {
   // From the start: mpirun tells the survivors of a lost rank to stop, and they have to say why first.
   const StopSignal stop;
   return run_as_rank(options.recipe, options.sets, [&](comm::World& world) {
-    run(options, read_recipe(options.recipe, options.sets, world), world, stop);
+    runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world);
+    agree(world, [&] { runtime::settle_data(recipe, false); });
+    run(options, recipe, world, stop);
   });
 }
 

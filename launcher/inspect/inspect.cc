@@ -21,6 +21,7 @@
 #include "launcher/printable.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/readable_file.h"
+#include "runtime/data/documents.h"
 #include "runtime/data/tokens.h"
 
 namespace strata::launcher {
@@ -114,6 +115,18 @@ void inspect_tokens(const fs::path& path, std::ostream& out) {
                sidecar->vocab_size, sidecar->hash.empty() ? "none" : printable(sidecar->hash));
   } else {
     fmt::print(out, "no sidecar{}\n", file.has_header() ? "" : ": the width is the model's to say, shown as 2 bytes");
+  }
+  if (sidecar && sidecar->documents) {
+    const runtime::Documents documents(file);
+    std::uint64_t longest = 0;
+    for (std::uint64_t i = 0; i < documents.count(); ++i)
+      longest = std::max(longest, documents.begin(i + 1) - documents.begin(i));
+    fmt::print(out, "documents: {}, of {:.1f} tokens on average and {} at most\n", documents.count(),
+               static_cast<double>(file.count()) / static_cast<double>(std::max<std::uint64_t>(documents.count(), 1)),
+               longest);
+    if (documents.has_mask())
+      fmt::print(out, "mask: {} tokens count as labels ({:.1f}%)\n", sidecar->mask->count,
+                 100 * static_cast<double>(sidecar->mask->count) / static_cast<double>(file.count()));
   }
   fmt::print(out, "smallest token {}, largest {}\n", least, most);
   fmt::print(out, "first tokens: {}\n", fmt::join(first, " "));

@@ -73,6 +73,12 @@ PlanRequest request_of(const Recipe& recipe, const models::Model& model, const m
   request.tile_bytes = tile_bytes;
   request.read_ahead = recipe.zero.optimizer == Tier::nvme && recipe.memory.prefetch > 0;
   if (shape.training && recipe.checkpoint.dir) request.checkpoint_staging = kCheckpointStaging;
+  // What runs between a training's steps has its index in the training's plan.
+  if (shape.training)
+    request.index_bytes = recipe.data.index_bytes + recipe.data.validation_index_bytes;
+  else if (shape.cache == 0)
+    request.index_bytes = recipe.data.validation_index_bytes;
+  if (shape.cache == 0) request.mean_squares = recipe.data.mean_squares;
   return request;
 }
 
@@ -85,6 +91,7 @@ struct Beside {
   StepPlan plan(const Recipe& recipe, const StepPlan& training) const {
     PlanRequest request = request_of(recipe, *model, shape, training.ranks, false, training.tile_bytes);
     request.beside = &training;
+    request.index_bytes = 0;
     return make_plan(request);
   }
   // The training's plan takes the memory that both need.

@@ -14,6 +14,7 @@
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/checkpoint/readable_file.h"
+#include "runtime/data/open_data.h"
 #include "runtime/data/tokens.h"
 #include "runtime/run/tokenizer_match.h"
 
@@ -23,17 +24,16 @@ namespace {
 using comm::agree;
 using comm::AgreedError;
 
-DisjointSequences open_validation(const Job& job, comm::World& world) {
+DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::memory_resource* memory) {
   const Recipe& recipe = job.recipe;
   std::optional<DisjointSequences> data;
   std::vector<comm::Seen> seen;
   agree(world, [&] {
     if (recipe.data.validation.empty())
       fail(Exit::usage, "data.validation is missing: the token files to evaluate on (strata tokenize makes them)");
-    auto files = open_token_files(recipe.data.validation, "data.validation",
-                                  static_cast<std::int64_t>(job.model->vocabulary), seen);
-    require_tokens_of_model(recipe, files);
-    data.emplace(std::move(files), recipe.data.seq_len, recipe.training.micro_batch_size);
+    const auto check = [&](std::span<const TokenFile> files) { require_tokens_of_model(recipe, files); };
+    data.emplace(open_validation_data(recipe, {static_cast<std::int64_t>(job.model->vocabulary), check, seen, memory}),
+                 recipe.data.seq_len, recipe.training.micro_batch_size);
     if (const auto most = recipe.evaluation.max_sequences) data->keep_first(static_cast<std::uint64_t>(*most));
   });
   comm::require_same(seen, world);
@@ -90,7 +90,8 @@ Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const Weig
       world_(world),
       executor_(std::make_unique<Executor>(job.plan, *job.model, world, device::Optimizer{}, threads,
                                            job.recipe.io_options())),
-      data_(open_validation(job, world)) {
+      index_memory_(std::in_place, job.plan, *executor_),
+      data_(open_validation(job, world, index_memory_->resource())) {
   STRATA_CHECK(job.plan.forward_only);
   executor_->use_algorithms(std::move(algorithms));
   const auto start = std::chrono::steady_clock::now();
@@ -98,11 +99,11 @@ Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const Weig
   load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-Evaluator::Evaluator(const Job& job, comm::World& world, Executor& training)
+Evaluator::Evaluator(const Job& job, comm::World& world, Executor& training, std::pmr::memory_resource* index_memory)
     : job_(job),
       world_(world),
       executor_(std::make_unique<Executor>(job.plan, *job.model, training)),
-      data_(open_validation(job, world)) {
+      data_(open_validation(job, world, index_memory)) {
   STRATA_CHECK(job.plan.forward_only);
 }
 

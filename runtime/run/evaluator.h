@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "runtime/data/disjoint_sequences.h"
 #include "runtime/execute/executor.h"
 #include "runtime/job/make_job.h"
+#include "runtime/run/index_memory.h"
 #include "runtime/weights/weights.h"
 
 namespace strata::runtime {
@@ -35,8 +37,9 @@ class Evaluator {
   // algorithms: as agreed on (runtime/job/algorithms.h). advance: of reading the weights.
   Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
             std::shared_ptr<const device::AlgorithmTable> algorithms = {}, const Advance& advance = {});
-  // Of the weights that a training has, whenever it is drained: `job` is Job::evaluation of its job.
-  Evaluator(const Job& job, comm::World& world, Executor& training);
+  // Of the weights that a training has, whenever it is drained: `job` is Job::evaluation of its job. index_memory: of
+  // the training, for packed sequences.
+  Evaluator(const Job& job, comm::World& world, Executor& training, std::pmr::memory_resource* index_memory);
 
   // Told how many of the rounds are done; false, on all ranks alike, stops the evaluation. What it throws ends the run.
   using AfterRound = std::function<bool(std::uint64_t done, std::uint64_t all)>;
@@ -55,6 +58,7 @@ class Evaluator {
   const Job& job_;
   comm::World& world_;
   std::unique_ptr<Executor> executor_;
+  std::optional<IndexMemory> index_memory_;  // of a plan of its own
   DisjointSequences data_;
   double load_seconds_ = 0;
   double sum_so_far_ = 0;

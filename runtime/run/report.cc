@@ -95,6 +95,7 @@ std::string summary_json(const StepPlan& plan, const Summary& s) {
     checkpoints =
         fmt::format("\"checkpoints\":{{\"written\":{},\"bytes\":{},\"held_ms\":{:.3f},\"last_ms\":{:.3f}}},",
                     s.checkpoints->written, s.checkpoints->bytes, s.checkpoints->held_ms, s.checkpoints->last_ms);
+  const std::string data = s.data.empty() ? "" : "\"data\":" + s.data + ",";
   std::string best;
   if (s.best)
     best = fmt::format("\"best\":{{\"metric\":\"{}\",\"value\":{},\"step\":{}}},", s.metric, json_number(s.best->value),
@@ -111,12 +112,12 @@ std::string summary_json(const StepPlan& plan, const Summary& s) {
       "{{\"steps\":{},\"tokens\":{},\"tokens_per_s\":{},\"model_flops_per_token\":{},\"tflops\":{},\"mfu\":null,"
       "\"weights_hash\":\"{}\",\"ranks\":{},\"memory\":{},\"process_peak_rss_bytes\":[{}],{}\"comm_bytes\":"
       "{},\"io_bytes\":{},\"exposed_ms\":{},\"exposed_step\":{},\"critical_path_ms\":{{{}}},\"graph_steps\":{},"
-      "\"validate_ms\":{:.3f},{}{}\"exit\":{}"
+      "\"validate_ms\":{:.3f},{}{}{}\"exit\":{}"
       "}}\n",
       s.steps, s.tokens, json_number(s.tokens_per_s), json_number(s.flops_per_token), json_number(tflops),
       s.weights_hash, plan.ranks, memory_json(plan.memory, &s.measured), rss, gpu, comm_json(s.comm_bytes),
       io_json(s.io_bytes), exposed_json(plan, s.spans), s.timed_step, path, s.graph_steps, s.validate_ms, checkpoints,
-      best, s.exit);
+      best, data, s.exit);
 }
 
 }  // namespace strata::runtime

@@ -69,6 +69,7 @@ struct Summary {
   std::int64_t graph_steps;                      // launched as a graph
   double validate_ms;                            // that the proof of the plan took
   std::optional<CheckpointFigures> checkpoints;  // where the run writes them
+  std::string data;                              // data_json(); empty: the run has none
   std::optional<Best> best;                      // where the run evaluates between steps
   std::string metric;                            // that says so
   int exit;

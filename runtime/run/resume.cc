@@ -24,8 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // Keys without which the run would be another one. What else differs (rates, steps, placement, ranks) may.
-constexpr std::array<std::string_view, 5> kSameKeys = {"data.order", "data.seq_len", "optimizer.name", "training.seed",
-                                                       "training.reduce_group"};
+constexpr std::array<std::string_view, 7> kSameKeys = {
+    "data.long",      "data.order",    "data.packing",         "data.seq_len",
+    "optimizer.name", "training.seed", "training.reduce_group"};
 
 // Keys of config.json that do not change what a trained weight means.
 bool is_free(std::string_view key) {
@@ -55,6 +56,26 @@ void require_same_config(const Manifest& manifest, const fs::path& path, const J
       if (!is_free(key) && value(stored, key) != value(wanted, key))
         fail(Exit::usage, "{} is another model's checkpoint: {} of its config is {}, and the recipe's model has {}",
              path.string(), key, value(stored, key), value(wanted, key));
+}
+
+[[noreturn]] void other_run(const fs::path& path, std::string_view key, std::string_view was, std::string_view now) {
+  fail(Exit::usage,
+       "{} was written with {} = {}, and the recipe says {}: keep the value, or start over from exported weights",
+       path.string(), key, was, now);
+}
+
+// "auto" that nobody settled is of files without masks.
+bool is_stream(std::string_view packing) {
+  return packing == "\"stream\"" || packing == "\"auto\"";
+}
+
+// Of data.train: which files there are may change, how they are mixed may not.
+void require_same_weights(const Manifest& manifest, const fs::path& path, const Recipe::Data& data) {
+  constexpr std::string_view kOne = "of one source";
+  const auto stored = manifest.recipe.find("data.train.weights");
+  const std::string was(stored == manifest.recipe.end() ? kOne : stored->second);
+  const std::string now = data.train.size() > 1 ? weights_text(data.train) : std::string(kOne);
+  if (was != now) other_run(path, "the weights of data.train", was, now);
 }
 
 // What a rank needs of one tensor's state, where that lies in its part, and a block of an extent that has some of it.
@@ -114,11 +135,13 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
   for (const RecipeKey& key : recipe_keys()) {
     if (std::find(kSameKeys.begin(), kSameKeys.end(), key.name) == kSameKeys.end()) continue;
     const auto stored = manifest.recipe.find(key.name);
-    if (stored != manifest.recipe.end() && stored->second != key.text(job.recipe))
-      fail(Exit::usage,
-           "{} was written with {} = {}, and the recipe says {}: keep the value, or start over from exported weights",
-           path.string(), key.name, stored->second, key.text(job.recipe));
+    const bool packing = key.name == "data.packing";
+    const std::string now = key.text(job.recipe);
+    // Checkpoints from before there was the key are of streams.
+    const std::string was = stored != manifest.recipe.end() ? stored->second : packing ? "\"stream\"" : now;
+    if (was != now && !(packing && is_stream(was) && is_stream(now))) other_run(path, key.name, was, now);
   }
+  require_same_weights(manifest, path, job.recipe.data);
   Progress progress = manifest.progress;
   if (!same_evaluations(manifest, job)) progress.best.reset();
   const auto size = static_cast<std::uint64_t>(job.recipe.training.micro_batch_size);

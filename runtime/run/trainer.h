@@ -16,6 +16,7 @@
 #include "runtime/data/batches.h"
 #include "runtime/execute/executor.h"
 #include "runtime/job/make_job.h"
+#include "runtime/run/index_memory.h"
 #include "runtime/run/loss_scaler.h"
 #include "runtime/weights/weights.h"
 #include "runtime/weights/weights_hash.h"
@@ -67,6 +68,8 @@ class Trainer {
   StepReport step(bool stop_requested);
 
   Executor& executor() { return executor_; }
+  // For the index of what is evaluated between its steps.
+  std::pmr::memory_resource* index_memory() { return index_memory_.resource(); }
   // What it trains on; null: nothing, with no step to take.
   const Batches* batches() const { return batches_.get(); }
   std::string weights_hash(const Advance& advance = {}) {
@@ -86,6 +89,7 @@ class Trainer {
   const Job& job_;
   comm::World& world_;
   Executor executor_;
+  IndexMemory index_memory_;
   std::unique_ptr<Batches> batches_;
   LossScaler scaler_;
   Progress progress_;
