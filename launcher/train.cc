@@ -322,7 +322,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   if (speaks && !ended && end) {
     note(fmt::format("done after step {}{}", summary.steps,
                      recipe.checkpoint.dir ? "; the newest checkpoint is of it" : ""));
-    describe_end(options, job, summary, *end, machine, world.node_size());
+    describe_end(options.recipe, job, summary, *end, machine, world.node_size());
   }
   if (ended) throw AgreedError(*ended);
 }
