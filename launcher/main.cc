@@ -28,6 +28,7 @@
 #include "launcher/plan.h"
 #include "launcher/printable.h"
 #include "launcher/rank/run_as_rank.h"
+#include "launcher/report/report.h"
 #include "launcher/tokenize.h"
 #include "launcher/train.h"
 #include "runtime/recipe/keys.h"
@@ -73,8 +74,8 @@ void refuse_empty_names(CLI::App& app) {
   const CLI::Validator not_empty([](std::string& text) { return std::string(text.empty() ? "the name is empty" : ""); },
                                  "", "not empty");
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    for (const char* name : {"--out", "--json", "--trace", "--machine", "--model", "--tokenizer", "--dir", "RECIPE",
-                             "CHECKPOINT", "IN", "PATH", "OTHER", "FOLDER"})
+    for (const char* name : {"--out", "--json", "--trace", "--html", "--machine", "--model", "--tokenizer", "--dir",
+                             "RECIPE", "RUN", "CHECKPOINT", "IN", "PATH", "OTHER", "FOLDER"})
       if (CLI::Option* option = command->get_option_no_throw(name)) option->check(not_empty);
 }
 
@@ -85,8 +86,8 @@ bool is_another_rank() {
   return false;
 }
 bool is_of_one_process(std::string_view command) {
-  constexpr std::string_view kCommands[] = {"plan",   "export", "tokenize", "inspect",
-                                            "doctor", "keys",   "launch",   "node-agent"};
+  constexpr std::string_view kCommands[] = {"plan", "export", "tokenize", "inspect",   "doctor",
+                                            "keys", "report", "launch",   "node-agent"};
   return std::find(std::begin(kCommands), std::end(kCommands), command) != std::end(kCommands);
 }
 
@@ -198,7 +199,11 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(1, 1 << 20));
   add_path(command, "--json", plan.json, "write the plan as JSON");
   add_path(command, "--trace", plan.trace, "write the timeline, for Perfetto");
-  add_path(command, "--machine", plan.machine, "machine file of strata calibrate: predicts the step's time");
+  add_path(command, "--machine", plan.machine,
+           "machine file of strata calibrate, or of examples/machines: predicts the step's time");
+  add_path(command, "--html", plan.html, "write a page to look at: memory over the step, stages, timeline");
+  command->add_flag("--stages", plan.stages, "also a table of ZeRO stages 0 to 3");
+  command->add_flag("--verbose", plan.verbose, "also how many tasks of each kind a step has");
   add_force(command, plan);
   command->callback([&] { status = strata::launcher::plan(plan); });
 
@@ -281,6 +286,13 @@ int run(int argc, char** argv) {
   command = app.add_subcommand("doctor", "what this machine offers, and what to fix");
   add_path(command, "FOLDER", folders, "folders for the nvme tier (default: the current one)");
   command->callback([&] { status = strata::launcher::doctor(std::cout, folders); });
+
+  strata::launcher::ReportOptions report;
+  command = app.add_subcommand("report", "what a run wrote about itself, as one HTML page");
+  add_path(command, "RUN", report.from, "report.dir of a run, or its report.jsonl")->required();
+  add_path(command, "-o,--out", report.out, "HTML file to write")->required();
+  add_force(command, report);
+  command->callback([&] { status = strata::launcher::report(report); });
 
   std::string part;
   command = app.add_subcommand("keys", "every key of a recipe: default, allowed values, meaning");

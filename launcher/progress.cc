@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "launcher/run_text.h"
 
 namespace strata::launcher {
 namespace {
@@ -25,13 +26,6 @@ constexpr std::size_t kNarrow = 80;
 std::size_t columns_at(int fd) {
   winsize size{};
   return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
-
-std::string duration_text(double seconds) {
-  const auto s = static_cast<std::int64_t>(seconds + 0.5);
-  if (s < 60) return fmt::format("{}s", s);
-  if (s < 3600) return fmt::format("{}m{:02}s", s / 60, s % 60);
-  return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
 }
 
 }  // namespace
@@ -68,15 +62,20 @@ void Progress::show(const runtime::StepReport& r) {
   smooth_ms_ = ++shown_ <= 2 ? r.step_ms : 0.9 * smooth_ms_ + 0.1 * r.step_ms;
   const std::int64_t steps = *job_.recipe.training.max_steps;
   const double tokens_per_s = static_cast<double>(r.tokens) / smooth_ms_ * 1e3;
-  std::vector<std::string> fields = {fmt::format("step {}/{}", r.step, steps), fmt::format("loss {:.4f}", r.loss),
-                                     fmt::format("norm {:.3f}", r.grad_norm),
-                                     fmt::format("{:.0f} tokens/s", tokens_per_s), fmt::format("{:.0f} ms", r.step_ms)};
+  std::vector<std::string> fields = {
+      fmt::format("step {}/{}", r.step, steps),
+      fmt::format("loss {:.4f}", r.loss),
+      fmt::format("lr {:.2e}", r.learning_rate),
+      fmt::format("norm {:.3f}", r.grad_norm),
+      fmt::format("{:.0f} tokens/s", tokens_per_s),
+      fmt::format("epoch {:.2f}", r.epoch),
+      fmt::format("{} left", duration_text(static_cast<double>(steps - r.step) * smooth_ms_ / 1e3))};
   if (r.skipped) fields.push_back(fmt::format("skipped (loss scale {:g})", r.loss_scale));
-  fields.push_back(fmt::format("{} left", duration_text(static_cast<double>(steps - r.step) * smooth_ms_ / 1e3)));
   if (job_.plan.io_bytes.of(runtime::Tier::nvme))
     fields.push_back(fmt::format("disk {:.2f} GB/s", static_cast<double>(r.disk_bytes) / r.step_ms * 1e-6));
-  fields.push_back(runtime::memory_text(job_.plan.memory) + " per rank");
-  if (live_) return show_live(std::move(fields), r.stop || r.step >= steps);
+  const bool last = r.stop || r.step >= steps;
+  if (live_) return show_live(std::move(fields), last);
+  if (shown_ > 1 && !last && !r.skipped && r.step % job_.recipe.report.every != 0) return;
   std::fprintf(out_, "%s\n", fmt::format("{}", fmt::join(fields, "  ")).c_str());
   std::fflush(out_);
 }
@@ -87,8 +86,8 @@ void Progress::show_live(std::vector<std::string> fields, bool last) {
   drawn_ = now;
   const std::size_t columns = terminal_columns(out_);
   std::string line = fmt::format("{}", fmt::join(fields, "  "));
-  // Narrow: without what the rest nearly says, the norm and then the milliseconds.
-  for (const std::size_t field : {2, 3}) {
+  // Narrow: without the norm, then the epoch, then the learning rate.
+  for (const std::size_t field : {3, 4, 2}) {
     if (line.size() < columns) break;
     fields.erase(fields.begin() + static_cast<std::ptrdiff_t>(field));
     line = fmt::format("{}", fmt::join(fields, "  "));

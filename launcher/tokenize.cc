@@ -4,6 +4,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -14,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/thread.h"
+#include "launcher/activity.h"
 #include "launcher/printable.h"
 #include "launcher/token_output.h"
 #include "text/documents.h"
@@ -92,7 +94,9 @@ class PartTokenizer {
 // Threads take parts in turn, and write what they made of them in the order of the parts.
 class Conveyor {
  public:
-  Conveyor(DocumentReader& reader, TokenWriter& writer) : reader_(reader), writer_(writer) {}
+  // `bytes`: of all inputs; 0 if nobody knows.
+  Conveyor(DocumentReader& reader, TokenWriter& writer, std::uint64_t bytes)
+      : reader_(reader), writer_(writer), bytes_(bytes) {}
 
   void run(std::size_t threads, const Tokenizer& tokenizer, std::string_view field, bool add_special) {
     const auto work = [&] {
@@ -134,7 +138,9 @@ class Conveyor {
     }
     if (!error) {
       try {
+        done_ += part.text.size();
         part_tokenizer.run(part, tokens);
+        activity_.show(done_, bytes_);
       } catch (...) {
         error = std::current_exception();
       }
@@ -167,6 +173,9 @@ class Conveyor {
 
   DocumentReader& reader_;
   TokenWriter& writer_;
+  std::uint64_t bytes_;
+  std::atomic<std::uint64_t> done_ = 0;
+  Activity activity_{"tokenizing", Activity::Unit::bytes};
   std::mutex reading_, writing_;
   std::condition_variable turn_;
   std::uint64_t taken_ = 0, written_ = 0;
@@ -203,7 +212,14 @@ int tokenize(const TokenizeOptions& options) {
   // A template goes around whole documents.
   DocumentReader reader(options.inputs, options.field.has_value(), !options.add_special, *tokenizer);
   const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
-  Conveyor(reader, writer)
+  std::uint64_t bytes = 0;
+  for (const NamedFile& input : inputs) {
+    std::error_code none;
+    const auto size = std::filesystem::file_size(input.path, none);
+    bytes += none ? 0 : size;
+  }
+  if (inputs.size() < options.inputs.size()) bytes = 0;  // standard input is one of them
+  Conveyor(reader, writer, bytes)
       .run(static_cast<std::size_t>(std::max(threads, 1)), *tokenizer, options.field ? *options.field : "text",
            options.add_special);
   output.commit();

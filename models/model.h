@@ -53,6 +53,8 @@ struct RunShape {
   // attend to the positions before through a cache of keys and values, and the head gives logits instead of a loss.
   std::size_t cache = 0;
   device::Device device = {};
+  // Sequences may hold other than one document: what attends to whole ones alone (cuDNN) is not used.
+  bool packed = false;
 
   std::size_t tokens() const { return batch * seq; }
 };

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "base/advance.h"
 #include "device/numeric/dtype.h"
 #include "runtime/checkpoint/model_folder.h"
 
@@ -9,6 +10,7 @@ namespace strata::runtime {
 
 struct ExportOptions {
   device::DType dtype = device::DType::fp32;  // fp32 or bf16
+  Advance advance = {};
   std::uint64_t shard_bytes = 5'000'000'000;  // of tensors in one file, at most (or one tensor)
 };
 

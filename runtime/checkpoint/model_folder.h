@@ -23,7 +23,7 @@ class ModelFolder {
   explicit ModelFolder(std::filesystem::path path);
   // Of the checkpoints of a run it is the newest that is whole (newest_whole()). A checkpoint stays open, and so is not
   // removed, for as long as this or its weights live.
-  static ModelFolder whole(std::filesystem::path path, int threads, const Note& note);
+  static ModelFolder whole(std::filesystem::path path, int threads, const Note& note, const Advance& advance = {});
 
   // The Hugging Face directory, or the checkpoint's own folder.
   const std::filesystem::path& path() const { return path_; }

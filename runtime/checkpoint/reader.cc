@@ -149,7 +149,7 @@ std::span<const std::byte> Checkpoint::checked_block(const Extent& extent, std::
   return bytes;
 }
 
-void Checkpoint::verify(int threads) const {
+void Checkpoint::verify(int threads, const Advance& advance) const {
   std::vector<std::pair<const Extent*, std::size_t>> blocks;
   for (const auto& [kind, tensors] : kinds_)
     for (const auto& [name, extents] : tensors)
@@ -160,9 +160,11 @@ void Checkpoint::verify(int threads) const {
     return std::tuple(a.first->file, a.first->offset, a.second) < std::tuple(b.first->file, b.first->offset, b.second);
   });
   const auto prefetch = [&](std::size_t i) { prefetch_block(*blocks[i].first, blocks[i].second); };
+  Advancing advancing(advance, bytes());
   parallel_reads(blocks.size(), threads, prefetch, [&](std::size_t i) {
     std::vector<std::byte> buffer(kBlockBytes);
-    checked_block(*blocks[i].first, blocks[i].second, buffer, "");  // newest_whole() looks for an older one itself
+    // newest_whole() looks for an older one itself.
+    advancing.add(checked_block(*blocks[i].first, blocks[i].second, buffer, "").size());
   });
 }
 

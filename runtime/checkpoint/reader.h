@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/advance.h"
 #include "models/model.h"
 #include "runtime/checkpoint/hold.h"
 #include "runtime/checkpoint/manifest.h"
@@ -43,7 +44,7 @@ class Checkpoint {
 
   // Reads every block that there is, on `threads` threads, and compares its checksum. Error{corrupt} says what is wrong
   // and gives no advice.
-  void verify(int threads) const;
+  void verify(int threads, const Advance& advance = {}) const;
 
   // Says that it will be read soon.
   void prefetch_block(const Extent& extent, std::size_t block) const;

@@ -73,6 +73,12 @@ PlanRequest request_of(const Recipe& recipe, const models::Model& model, const m
   request.tile_bytes = tile_bytes;
   request.read_ahead = recipe.zero.optimizer == Tier::nvme && recipe.memory.prefetch > 0;
   if (shape.training && recipe.checkpoint.dir) request.checkpoint_staging = kCheckpointStaging;
+  // What runs between a training's steps has its index in the training's plan.
+  if (shape.training)
+    request.index_bytes = recipe.data.index_bytes + recipe.data.validation_index_bytes;
+  else if (shape.cache == 0)
+    request.index_bytes = recipe.data.validation_index_bytes;
+  if (shape.cache == 0) request.mean_squares = recipe.data.mean_squares;
   return request;
 }
 
@@ -81,11 +87,11 @@ struct Beside {
   std::unique_ptr<models::Model> model;
   models::RunShape shape;
 
-  Beside(const models::Config& config, const models::RunShape& of)
-      : model(models::make_model(config, of)), shape(of) {}
+  Beside(const models::Config& config, const models::RunShape& of) : model(models::make_model(config, of)), shape(of) {}
   StepPlan plan(const Recipe& recipe, const StepPlan& training) const {
     PlanRequest request = request_of(recipe, *model, shape, training.ranks, false, training.tile_bytes);
     request.beside = &training;
+    request.index_bytes = 0;
     return make_plan(request);
   }
   // The training's plan takes the memory that both need.
@@ -164,6 +170,13 @@ std::string memory_text(const Memory& memory) {
   return text;
 }
 
+std::string memory_text(const StepPlan& plan) {
+  std::string text = memory_text(plan.memory);
+  if (plan.device.kind == device::Kind::cpu && text.starts_with(kTierNames[0]))
+    text.replace(0, kTierNames[0].size(), "RAM for the model");
+  return text;
+}
+
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose) {
   const models::Config config = config_of(recipe.model);
   const models::RunShape shape = shape_of(recipe, capacity.device, purpose);
@@ -220,7 +233,7 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
 
 std::string tiling_text(const StepPlan& plan) {
   if (plan.tile_bytes == 0) return {};
-  return fmt::format("units larger than {} gathered in tiles", bytes_text(plan.tile_bytes));
+  return fmt::format("parameters of units above {} gathered in tiles", bytes_text(plan.tile_bytes));
 }
 
 // Of a GPU's memory, or a 32nd of it where that is more: kernels that are loaded when first used, cuBLASLt's and

@@ -52,11 +52,13 @@ bool fits(const StepPlan& plan, const Capacity& capacity);
 inline constexpr std::int64_t kMostCalls = 1 << 16;
 bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose);
 
-// "units larger than 1.50 GiB gathered in tiles"; empty if none is.
+// "parameters of units above 1.50 GiB gathered in tiles"; empty if none is.
 std::string tiling_text(const StepPlan& plan);
 
 // "device 1.50 GiB, host 320.0 MiB": the peaks of the tiers that are used.
 std::string memory_text(const Memory& memory);
+// The same of a plan, for people who start it: a CPU's device tier is "RAM for the model".
+std::string memory_text(const StepPlan& plan);
 
 // "1.50 GiB"; "7.62B", "124.4M", "12.3K".
 std::string bytes_text(std::size_t bytes);

@@ -241,6 +241,7 @@ struct StepPlan {
   std::vector<Home> homes;  // by unit
   // As lanes see them; as the host does, which on a GPU has buffers of its own that stand for them.
   ControlBuffers control, host_control;
+  int index_buffer = -1;       // where packed data keeps which documents share a sequence; -1: nowhere
   Memory memory;               // predicted
   comm::CommBytes comm_bytes;  // predicted, sent by one rank in a step
   IoBytes io_bytes;            // predicted

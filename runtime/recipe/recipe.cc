@@ -68,8 +68,16 @@ std::optional<RecipeValue> value_of(const toml::node& node) {
       items.push_back(std::move(*value));
     }
     out.value = std::move(items);
+  } else if (const auto* table = node.as_table()) {
+    RecipeTable entries;
+    for (const auto& [name, item] : *table) {
+      auto value = value_of(item);
+      if (!value) return std::nullopt;
+      entries.emplace_back(std::string(name.str()), std::move(*value));
+    }
+    out.value = std::move(entries);
   } else {
-    return std::nullopt;  // dates, times, tables: no key takes them
+    return std::nullopt;  // dates and times: no key takes them
   }
   return out;
 }
@@ -393,12 +401,19 @@ std::string steps_text(std::span<const StepRange> steps) {
   return steps.size() == 1 ? out : "[" + out + "]";
 }
 
+std::string weights_text(std::span<const DataSource> sources) {
+  std::string out;
+  for (const DataSource& source : sources) out += fmt::format("{}{}", out.empty() ? "" : ", ", source.weight);
+  return "[" + out + "]";
+}
+
 std::string to_text(const Recipe& recipe) {
   std::string out;
   for (const RecipeKey& key : recipe_keys()) {
     if (key.name.starts_with("report.") || key.name == "device.threads") continue;
     out += fmt::format("{} = {}\n", key.name, key.text(recipe));
   }
+  if (recipe.data.train.size() > 1) out += fmt::format("data.train.weights = {}\n", weights_text(recipe.data.train));
   for (const auto& [key, json] : recipe.model.config) out += fmt::format("model.config.{} = {}\n", key, json);
   return out;
 }
@@ -409,8 +424,9 @@ std::string to_toml(const Recipe& recipe) {
   for (auto* path : {&whole.model.path, &whole.checkpoint.dir})
     if (*path) absolute(**path);
   for (fs::path& path : whole.memory.nvme) absolute(path);
-  for (auto* patterns : {&whole.data.train, &whole.data.validation})
-    for (std::string& pattern : *patterns) absolute(pattern);
+  for (DataSource& source : whole.data.train)
+    for (std::string& pattern : source.files) absolute(pattern);
+  for (std::string& pattern : whole.data.validation) absolute(pattern);
   if (std::string& resume = whole.checkpoint.resume; resume != "auto" && resume != "none") absolute(resume);
   const Recipe defaults;
   std::string out;

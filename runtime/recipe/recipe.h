@@ -22,6 +22,8 @@ namespace strata::runtime {
 
 enum class Init : std::uint8_t { pretrained, random };
 enum class DataOrder : std::uint8_t { shuffle, sequential };
+enum class Packing : std::uint8_t { automatic, stream, documents };
+enum class LongDocuments : std::uint8_t { cut, drop, refuse };
 enum class Reduce : std::uint8_t { ordered, fast };
 enum class Decay : std::uint8_t { constant, linear, cosine, wsd };
 enum class Tier : std::uint8_t { device, host, nvme };
@@ -43,6 +45,14 @@ struct StepRange {
 // As a recipe has them: 3, "3-5", or a list of these.
 std::string steps_text(std::span<const StepRange> steps);
 
+// Token files, and how often sequences come from them beside other sources.
+struct DataSource {
+  std::vector<std::string> files;  // paths or globs
+  double weight = 1;
+};
+// Of all sources, in order: "[0.7, 0.3]".
+std::string weights_text(std::span<const DataSource> sources);
+
 // What a user asks for (docs/recipe.md): one member a key, with its default. Sizes are bytes, paths are resolved
 // against the recipe's folder (or the current one if `--set` gave them), data.* may be globs.
 struct Recipe {
@@ -53,10 +63,18 @@ struct Recipe {
     std::map<std::string, std::string> config;  // key of config.json (dots for nested ones) -> JSON text
   } model;
   struct Data {
-    std::vector<std::string> train, validation;
+    std::vector<DataSource> train;
+    std::vector<std::string> validation;
     std::int64_t seq_len = 1024;
     DataOrder order = DataOrder::shuffle;
+    Packing packing = Packing::automatic;
+    LongDocuments long_documents = LongDocuments::cut;
     bool any_tokenizer = false;
+    // No keys: what the files came to (runtime/data/open_data.h). Bytes for the index of packed sequences at most, of
+    // train and of validation, for those that the run reads; and the mean over sequences of the sum of their documents'
+    // squared lengths; 0: a sequence is one document.
+    std::size_t index_bytes = 0, validation_index_bytes = 0;
+    double mean_squares = 0;
   } data;
   struct Training {
     std::optional<std::int64_t> max_steps;
@@ -132,7 +150,7 @@ struct Recipe {
   } evaluation;
   struct Report {
     // dir: where those that are not named lie, under their usual names (load_recipe fills them in).
-    std::optional<std::filesystem::path> dir, jsonl, csv, tensorboard, summary, trace;
+    std::optional<std::filesystem::path> dir, jsonl, csv, tensorboard, summary, trace, machine;
     std::vector<StepRange> trace_steps;  // rising, apart; empty: the last one
     std::int64_t every = 1;              // steps between lines shown
   } report;
@@ -152,7 +170,8 @@ Recipe load_recipe(const std::optional<std::filesystem::path>& path, std::span<c
 void require_trainable(const Recipe& recipe);
 
 // Every key that must be the same on all ranks, one "key = value" a line in a fixed order (report.* and
-// device.threads are left out): what ranks compare, by hash, before step 1.
+// device.threads are left out; the weights of several sources are a line of their own): what ranks compare, by hash,
+// before step 1.
 std::string to_text(const Recipe& recipe);
 
 // The recipe as a file that load_recipe reads: keys that are not at their default, paths absolute, without report.*.

@@ -3,14 +3,19 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 namespace strata::runtime {
 
-// A value as a recipe has it, free of the file format: bool, integer, number, text, or a list of these.
+struct RecipeValue;
+// An inline table, or one of a list of tables.
+using RecipeTable = std::vector<std::pair<std::string, RecipeValue>>;
+
+// A value as a recipe has it, free of the file format: bool, integer, number, text, or a list or table of these.
 struct RecipeValue {
-  std::variant<bool, std::int64_t, double, std::string, std::vector<RecipeValue>> value;
+  std::variant<bool, std::int64_t, double, std::string, std::vector<RecipeValue>, RecipeTable> value;
   std::string shown;  // as the user wrote it, for errors
 };
 

@@ -1,5 +1,6 @@
 #include "runtime/run/evaluator.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/checkpoint/readable_file.h"
+#include "runtime/data/open_data.h"
 #include "runtime/data/tokens.h"
 #include "runtime/run/tokenizer_match.h"
 
@@ -22,17 +24,16 @@ namespace {
 using comm::agree;
 using comm::AgreedError;
 
-DisjointSequences open_validation(const Job& job, comm::World& world) {
+DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::memory_resource* memory) {
   const Recipe& recipe = job.recipe;
   std::optional<DisjointSequences> data;
   std::vector<comm::Seen> seen;
   agree(world, [&] {
     if (recipe.data.validation.empty())
       fail(Exit::usage, "data.validation is missing: the token files to evaluate on (strata tokenize makes them)");
-    auto files = open_token_files(recipe.data.validation, "data.validation",
-                                  static_cast<std::int64_t>(job.model->vocabulary), seen);
-    require_tokens_of_model(recipe, files);
-    data.emplace(std::move(files), recipe.data.seq_len, recipe.training.micro_batch_size);
+    const auto check = [&](std::span<const TokenFile> files) { require_tokens_of_model(recipe, files); };
+    data.emplace(open_validation_data(recipe, {static_cast<std::int64_t>(job.model->vocabulary), check, seen, memory}),
+                 recipe.data.seq_len, recipe.training.micro_batch_size);
     if (const auto most = recipe.evaluation.max_sequences) data->keep_first(static_cast<std::uint64_t>(*most));
   });
   comm::require_same(seen, world);
@@ -84,24 +85,25 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
 }
 
 Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
-                     std::shared_ptr<const device::AlgorithmTable> algorithms)
+                     std::shared_ptr<const device::AlgorithmTable> algorithms, const Advance& advance)
     : job_(job),
       world_(world),
       executor_(std::make_unique<Executor>(job.plan, *job.model, world, device::Optimizer{}, threads,
                                            job.recipe.io_options())),
-      data_(open_validation(job, world)) {
+      index_memory_(std::in_place, job.plan, *executor_),
+      data_(open_validation(job, world, index_memory_->resource())) {
   STRATA_CHECK(job.plan.forward_only);
   executor_->use_algorithms(std::move(algorithms));
   const auto start = std::chrono::steady_clock::now();
-  load_same_weights(*executor_, job.plan, weights, threads, world);
+  load_same_weights(*executor_, job.plan, weights, threads, world, advance);
   load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-Evaluator::Evaluator(const Job& job, comm::World& world, Executor& training)
+Evaluator::Evaluator(const Job& job, comm::World& world, Executor& training, std::pmr::memory_resource* index_memory)
     : job_(job),
       world_(world),
       executor_(std::make_unique<Executor>(job.plan, *job.model, training)),
-      data_(open_validation(job, world)) {
+      data_(open_validation(job, world, index_memory)) {
   STRATA_CHECK(job.plan.forward_only);
 }
 
@@ -115,12 +117,18 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
   const auto ranks = static_cast<std::uint64_t>(job_.ranks), rank = static_cast<std::uint64_t>(world_.rank());
   const Executor::BatchSpans batch = executor_->batch(0);
   executor_->refill();
+  sum_so_far_ = 0;
+  labels_so_far_ = 0;
   device::ExactSum mine{};
   for (std::uint64_t round = 0; round < rounds(); ++round) {
     // Behind the last micro-batch a rank still takes part in the gathers, on labels that do not count.
     data_.fill(round * ranks + rank, batch.tokens, batch.labels, batch.positions, batch.documents);
     (void)executor_->step({}, false);
-    mine.merge(executor_->loss_sum());
+    const device::ExactSum of_round = executor_->loss_sum();
+    mine.merge(of_round);
+    sum_so_far_ += of_round.round();
+    labels_so_far_ += static_cast<std::uint64_t>(
+        std::count_if(batch.labels.begin(), batch.labels.end(), [](std::int32_t label) { return label >= 0; }));
     if (after_round(round + 1, rounds())) continue;
     executor_->settle();
     return std::nullopt;

@@ -9,7 +9,9 @@
 namespace strata::runtime {
 
 PeriodicEvaluation::PeriodicEvaluation(const Job& job, comm::World& world, Trainer& trainer)
-    : recipe_(job.recipe.evaluation), trainer_(trainer), evaluator_(*job.evaluation, world, trainer.executor()) {
+    : recipe_(job.recipe.evaluation),
+      trainer_(trainer),
+      evaluator_(*job.evaluation, world, trainer.executor(), trainer.index_memory()) {
   if (job.generation) answers_.emplace(job, world, trainer.executor());
 }
 

@@ -11,6 +11,7 @@
 #include "models/model.h"
 #include "runtime/checkpoint/writer.h"
 #include "runtime/execute/executor.h"
+#include "runtime/forecast/simulator.h"
 #include "runtime/plan/plan.h"
 #include "runtime/run/report_file.h"
 #include "runtime/run/trainer.h"
@@ -63,10 +64,12 @@ struct Summary {
   // Of rank 0's GPU, if it has one: before the run's memory was taken, and when its last step was done.
   std::optional<device::GpuMemory> gpu_before, gpu_at_end;
   std::vector<Span> spans;  // of step `timed_step`, the newest that was issued task by task
+  BoundSeconds path;        // what that step's time went to, along its critical path
   std::int64_t timed_step;
   std::int64_t graph_steps;                      // launched as a graph
   double validate_ms;                            // that the proof of the plan took
   std::optional<CheckpointFigures> checkpoints;  // where the run writes them
+  std::string data;                              // data_json(); empty: the run has none
   std::optional<Best> best;                      // where the run evaluates between steps
   std::string metric;                            // that says so
   int exit;

@@ -16,6 +16,7 @@
 #include "runtime/data/batches.h"
 #include "runtime/execute/executor.h"
 #include "runtime/job/make_job.h"
+#include "runtime/run/index_memory.h"
 #include "runtime/run/loss_scaler.h"
 #include "runtime/weights/weights.h"
 #include "runtime/weights/weights_hash.h"
@@ -50,7 +51,7 @@ class Trainer {
 
   // Collective. note: as of first_weights().
   void load_initial_weights(
-      int threads, const Note& note = [](const std::string&) {});
+      int threads, const Note& note = [](const std::string&) {}, const Advance& advance = {});
   // Where the run stands, between two steps, without the tensors; and resuming from there.
   const Progress& progress() const { return progress_; }
   void restore(const Progress& progress);
@@ -67,9 +68,13 @@ class Trainer {
   StepReport step(bool stop_requested);
 
   Executor& executor() { return executor_; }
+  // For the index of what is evaluated between its steps.
+  std::pmr::memory_resource* index_memory() { return index_memory_.resource(); }
   // What it trains on; null: nothing, with no step to take.
   const Batches* batches() const { return batches_.get(); }
-  std::string weights_hash() { return runtime::weights_hash(executor_, job_.plan, world_); }
+  std::string weights_hash(const Advance& advance = {}) {
+    return runtime::weights_hash(executor_, job_.plan, world_, advance);
+  }
 
  private:
   device::StepScalars scalars_of_next_step() const;
@@ -84,6 +89,7 @@ class Trainer {
   const Job& job_;
   comm::World& world_;
   Executor executor_;
+  IndexMemory index_memory_;
   std::unique_ptr<Batches> batches_;
   LossScaler scaler_;
   Progress progress_;

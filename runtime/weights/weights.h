@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/advance.h"
 #include "comm/communicator.h"
 #include "comm/same_files.h"
 #include "models/model.h"
@@ -47,11 +48,12 @@ void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, s
                    std::span<const float> values);
 
 // Fills this rank's parameters and fp32 masters on `threads` threads.
-void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads);
+void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads,
+                  const Advance& advance = {});
 
 // Collective: the same on all ranks, which are found to read from the same files: by what can be seen of them before,
 // and if every rank reads all weights, by a hash of each tensor as it was read. Throws AgreedError naming a rank.
 void load_same_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads,
-                       comm::World& world);
+                       comm::World& world, const Advance& advance = {});
 
 }  // namespace strata::runtime

@@ -213,6 +213,8 @@ std::string cudnn_text() {
 std::string needs_own_kernels(const AttentionShape& s, DType dtype, const Dropout& dropout) {
   if (dtype == DType::fp32) return "fp32 is computed in fp32";
   if (dropout.probability > 0) return "dropout's masks are the CPU's";
+  if (s.packed) return "sequences of several documents";
+  if (!s.causal) return "queries see the keys behind them";
   if (s.window != 0 && s.window < s.seq) return "a window of keys";
   if (s.head_dim % 8 != 0 || s.head_dim > kMostHeadDim)
     return fmt::format("heads of {} elements are not a multiple of 8 up to {}", s.head_dim, kMostHeadDim);
