@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <iostream>
 #include <limits>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +23,7 @@
 #include "launcher/export.h"
 #include "launcher/generate.h"
 #include "launcher/inspect/inspect.h"
+#include "launcher/inspect/show_documents.h"
 #include "launcher/launch/launch.h"
 #include "launcher/launch/node/agent.h"
 #include "launcher/measure/bench.h"
@@ -75,7 +78,7 @@ void refuse_empty_names(CLI::App& app) {
                                  "", "not empty");
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     for (const char* name : {"--out", "--json", "--trace", "--html", "--machine", "--model", "--tokenizer", "--dir",
-                             "RECIPE", "RUN", "CHECKPOINT", "IN", "PATH", "OTHER", "FOLDER"})
+                             "--chat-template", "RECIPE", "RUN", "CHECKPOINT", "IN", "PATH", "OTHER", "FOLDER"})
       if (CLI::Option* option = command->get_option_no_throw(name)) option->check(not_empty);
 }
 
@@ -86,8 +89,8 @@ bool is_another_rank() {
   return false;
 }
 bool is_of_one_process(std::string_view command) {
-  constexpr std::string_view kCommands[] = {"plan", "export", "tokenize", "inspect",   "doctor",
-                                            "keys", "report", "launch",   "node-agent"};
+  constexpr std::string_view kCommands[] = {"plan",   "export", "tokenize", "inspect",   "doctor",
+                                            "keys",   "report", "launch",   "node-agent"};
   return std::find(std::begin(kCommands), std::end(kCommands), command) != std::end(kCommands);
 }
 
@@ -225,6 +228,14 @@ int run(int argc, char** argv) {
           "--prompt-tokens", [&](const auto& arguments) { generate.prompt_tokens = token_ids(arguments); },
           "token ids to continue, instead of a text: 1,2,3")
       ->excludes(text);
+  add_path(
+      command, "--chat", generate.chat,
+      "messages to answer: a JSON file, or - for standard input; at a terminal - takes what is typed, turn by turn")
+      ->excludes(text)
+      ->excludes("--prompt-tokens");
+  add_path(command, "--chat-template", generate.chat_template,
+           "Jinja template of --chat (default: the tokenizer folder's)")
+      ->needs("--chat");
   add_path(command, "--tokenizer", generate.tokenizer, "byte, or a Hugging Face directory; default: the model's");
   command->add_option("--max-new-tokens", generate.max_new_tokens, "tokens to write, at most (128)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
@@ -250,13 +261,27 @@ int run(int argc, char** argv) {
   command->callback([&] { status = strata::launcher::export_model(exported); });
 
   strata::launcher::TokenizeOptions tokenize;
-  command = app.add_subcommand("tokenize", "text or JSONL to a token file");
+  command = app.add_subcommand("tokenize", "text, JSONL or tables to a token file, conversations by a chat template");
   add_path(command, "--tokenizer", tokenize.tokenizer, "byte, or a Hugging Face directory (tokenizer.json or .model)")
       ->required();
   add_path(command, "-o,--out", tokenize.out, "token file to write; OUT.json is written beside it")->required();
-  add_path(command, "IN", tokenize.inputs, "text files, .jsonl files with one document per line, or -")->required();
-  command->add_option("--field", tokenize.field,
-                      "string of a JSONL line to read (default: text); standard input (-) is JSONL then too");
+  add_path(command, "IN", tokenize.inputs,
+           "text files, .jsonl, .csv or .tsv files with a document in each record, or -")
+      ->required();
+  command->add_option("--field", tokenize.field, "string of a record to take (default: text); makes - JSONL too");
+  command
+      ->add_option(
+          "--format", tokenize.format,
+          "what records are: text, chat, alpaca, sharegpt, completion; or the files: csv, tsv (default: by their "
+          "names and the first record)")
+      ->check(CLI::IsMember({"text", "chat", "alpaca", "sharegpt", "completion", "csv", "tsv"}));
+  add_path(command, "--chat-template", tokenize.chat_template,
+           "Jinja template of conversations (default: the tokenizer folder's)");
+  command
+      ->add_option("--train-on", tokenize.train_on,
+                   "what counts as a label: assistant, last (its last turn), completion, all (default: assistant of "
+                   "chats, completion of completions, all of text)")
+      ->check(CLI::IsMember({"assistant", "last", "completion", "all"}));
   command->add_option("--eot", tokenize.eot,
                       "token between documents (default: the tokenizer's end of text; byte: none)");
   command->add_flag("--no-eot", tokenize.no_eot, "nothing between documents");
@@ -275,8 +300,20 @@ int run(int argc, char** argv) {
       ->add_flag("--tensors", every_tensor,
                  "mean, deviation and non-finite numbers of each tensor (default: only of those with something wrong)")
       ->excludes(other);
+  std::uint64_t shown = 0;
+  std::optional<std::filesystem::path> shown_tokenizer;
+  command
+      ->add_option("--show", shown, "the first N documents of a token file as text; labels in colour, or in brackets")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32))
+      ->excludes(other);
+  add_path(command, "--tokenizer", shown_tokenizer, "of --show: byte, or a Hugging Face directory");
   command->callback([&] {
     using strata::launcher::Tensors;
+    if (shown > 0) {
+      status =
+          strata::launcher::show_documents(inspected, shown, shown_tokenizer, isatty(STDOUT_FILENO) == 1, std::cout);
+      return;
+    }
     status = compared.empty()
                  ? strata::launcher::inspect(inspected, every_tensor ? Tensors::all : Tensors::wrong, std::cout)
                  : strata::launcher::inspect(inspected, compared, std::cout);

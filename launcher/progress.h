@@ -10,7 +10,7 @@
 
 namespace strata::launcher {
 
-// Whether `out` gets one live line instead of a line a step: it is a terminal, or STRATA_PROGRESS says so. Throws
+// Whether `out` gets one live line instead of lines of steps: it is a terminal, or STRATA_PROGRESS says so. Throws
 // Error{usage} for another value of that than live or lines.
 bool shows_live_line(std::FILE* out);
 // Of the terminal that `out`, or this process, has; of one that cannot be asked what COLUMNS says, else 80.

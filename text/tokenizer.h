@@ -1,10 +1,10 @@
 #pragma once
 // text/ turns text into tokens and back, without Python: tokenizers with the very ids of Hugging Face's libraries,
-// documents read from text and JSONL (documents.h), and the writer of token files (token_writer.h). It sees base/
-// alone. A tokenizer is a pipeline (pipeline/pipeline.h): normalizers (unicode/normalizer.h) change the text,
-// pre-tokenizers (split/pre_tokenizers.h) cut it into pieces, a model (subwords/model.h) finds the ids of each, a
-// post-processor adds the template. Open this header first, then pipeline/load.cc, which builds all of it from a
-// tokenizer.json.
+// documents (documents.h), data sets' records and chat templates (chat/, template/), and the writer of token files
+// (token_writer.h). It sees base/ alone. A tokenizer is a pipeline (pipeline/pipeline.h): normalizers
+// (unicode/normalizer.h) change the text, pre-tokenizers (split/pre_tokenizers.h) cut it into pieces, a model
+// (subwords/model.h) finds the ids of each, a post-processor adds the template. Open this header first, then
+// pipeline/load.cc, which builds all of it from a tokenizer.json.
 
 #include <array>
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "device/row_range.h"
+#include "runtime/data/tokens.h"
 
 namespace strata::runtime {
 

@@ -53,6 +53,8 @@ check() {
     { for (i = 1; i <= n; ++i) if (index($3, prefixes[i] "/") == 1) next
       print $1 ":" $2 ": " $3 }')
 }
+# A room that stands by itself in its folder.
+check text/template text/template base
 for path in base text device models offload comm runtime/* launcher bench; do
   [ -d "$path" ] || continue
   seen=$(sees "$path") || { echo "$path: has no place in the order of the folders" && wrong=1 && continue; }
