@@ -311,7 +311,9 @@ TEST(RecipeTest, ARecipeAsAFile) {
     EXPECT_EQ(again.model.config.size(), recipe.model.config.size() - recipe.model.config.count("x"));
     for (const auto& [key, json] : again.model.config) EXPECT_EQ(json, recipe.model.config.at(key)) << key;
     for (std::size_t i = 0; i < recipe.data.train.size(); ++i)
-      EXPECT_EQ(again.data.train[i], std::filesystem::absolute(recipe.data.train[i]).lexically_normal().string());
+      for (std::size_t f = 0; f < recipe.data.train[i].files.size(); ++f)
+        EXPECT_EQ(again.data.train[i].files[f],
+                  std::filesystem::absolute(recipe.data.train[i].files[f]).lexically_normal().string());
   }
 }
 
