@@ -18,6 +18,8 @@ class Descriptor {
     return *this;
   }
   int get() const { return fd_; }
+  // The caller closes it.
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;

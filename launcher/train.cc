@@ -13,6 +13,7 @@
 #include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "device/gpu.h"
+#include "launcher/control/control.h"
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
 #include "launcher/printable.h"
@@ -67,18 +68,26 @@ std::vector<std::uint64_t> numbers(const std::vector<std::string>& texts) {
   return out;
 }
 
-void describe_run(const runtime::Job& job, const comm::World& world, const std::string& threads) {
+// The two lines with which a run begins.
+std::string run_text(const runtime::Job& job, const comm::World& world, const std::string& threads) {
   const runtime::StepPlan& plan = job.plan;
-  say("{} of {} parameters, ZeRO-{} over {} {}, {}, {} sequences of {} tokens a step, {} order, {}", job.model->family,
-      runtime::count_text(job.model->parameters()), job.recipe.zero.stage, plan.ranks,
-      plan.ranks == 1 ? "rank" : "ranks", device::name_of(job.recipe.training.precision),
-      job.recipe.training.micro_batch_size * plan.accumulation * plan.ranks, job.recipe.data.seq_len,
-      plan.vertical ? "vertical" : "horizontal", plan.fast ? "reduced once a step" : "reduced in order");
-  say("{}; {}; {} a rank on {}", world.describe(), threads, runtime::memory_text(plan.memory),
-      runtime::describe(job.recipe.device.seat));
-  for (const std::string& text : job.recipe.notes) note(text);
+  return fmt::format("{} of {} parameters, ZeRO-{} over {} {}, {}, {} sequences of {} tokens a step, {} order, {}",
+                     job.model->family, runtime::count_text(job.model->parameters()), job.recipe.zero.stage, plan.ranks,
+                     plan.ranks == 1 ? "rank" : "ranks", device::name_of(job.recipe.training.precision),
+                     job.recipe.training.micro_batch_size * plan.accumulation * plan.ranks, job.recipe.data.seq_len,
+                     plan.vertical ? "vertical" : "horizontal",
+                     plan.fast ? "reduced once a step" : "reduced in order") +
+         fmt::format("\n{}; {}; {} a rank on {}", world.describe(), threads, runtime::memory_text(plan.memory),
+                     runtime::describe(job.recipe.device.seat));
+}
+
+void describe_run(const runtime::Job& job, const std::string& text) {
+  const std::size_t end = text.find('\n');
+  note(text.substr(0, end));
+  note(text.substr(end + 1));
+  for (const std::string& told : job.recipe.notes) note(told);
   if (!job.recipe.checkpoint.dir) note("nothing of this run is kept: checkpoint.dir names no folder for checkpoints");
-  if (plan.tile_bytes) say("{}", runtime::tiling_text(plan));
+  if (job.plan.tile_bytes) say("{}", runtime::tiling_text(job.plan));
 }
 
 // How drives are read and written, once for ranks that have it alike: nothing falls back silently.
@@ -99,17 +108,20 @@ class Checkpoints {
   Checkpoints(const runtime::Job& job, comm::World& world) : recipe_(job.recipe.checkpoint) {
     if (recipe_.dir) folder_.emplace(*recipe_.dir, recipe_.keep, *system_, world, note);
   }
-  void open(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const runtime::Start& start) {
+  void open(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const runtime::Start& start,
+            control::Control& control) {
     if (folder_) folder_->pass_over(start.damaged);
+    if (folder_)
+      folder_->tell([&control](std::int64_t step, const std::filesystem::path& path) { control.saved(step, path); });
     saved_step_ = trainer.steps_done() > 0 ? trainer.steps_done() : -1;
     if (folder_) writer_.emplace(job, world, trainer.executor(), *folder_);
   }
   bool can_save() const { return writer_.has_value(); }
 
-  // After a step: writes what is due. True where the run is to end here for it.
-  bool after(const runtime::Trainer& trainer) {
+  // After a step: writes what is due, or `asked` for. True where the run is to end here for it.
+  bool after(const runtime::Trainer& trainer, bool asked) {
     const std::int64_t step = trainer.steps_done();
-    if (folder_ && (trainer.done() || (recipe_.every > 0 && step % recipe_.every == 0))) save(trainer);
+    if (folder_ && (asked || trainer.done() || (recipe_.every > 0 && step % recipe_.every == 0))) save(trainer);
     return recipe_.stop_after == step;
   }
   void save(const runtime::Trainer& trainer) {
@@ -134,8 +146,14 @@ class Checkpoints {
 };
 
 // Ends a run early: with a checkpoint of where it stands where there is a folder for it.
-AgreedError stop_here(const runtime::Trainer& trainer, Checkpoints& checkpoints) {
+AgreedError stop_here(const runtime::Trainer& trainer, Checkpoints& checkpoints, bool at_once = false) {
   const std::int64_t step = trainer.steps_done();
+  if (at_once && checkpoints.can_save())
+    return {
+        Exit::requeue,
+        fmt::format("stopped on request after step {}, without a checkpoint, as asked: the same command goes on from "
+                    "the newest one",
+                    step)};
   if (!checkpoints.can_save())
     return {Exit::failed,
             fmt::format("stopped on request after step {}; nothing was saved: set checkpoint.dir to keep what was "
@@ -150,7 +168,8 @@ AgreedError stop_here(const runtime::Trainer& trainer, Checkpoints& checkpoints)
 // Steps until the last one, or until something ends the run early: what that is.
 std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime::Job& job, Reports& reports,
                                        const StopSignal& stop, Checkpoints& checkpoints, comm::World& world,
-                                       std::optional<runtime::TraceRecorder>& trace, runtime::Summary& summary) {
+                                       std::optional<runtime::TraceRecorder>& trace, runtime::Summary& summary,
+                                       control::Control& control) {
   std::vector<double> rates;
   std::optional<AgreedError> ended;
   std::int64_t steps = 0;
@@ -161,12 +180,15 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
     while (!trainer.done() && !ended) {
       ++steps;
       if (trace && trace->wants(trainer.steps_done() + 1)) trainer.executor().time_next_step();
-      const runtime::StepReport report = trainer.step(stop.requested());
+      const std::uint64_t requests = control.requests();
+      const runtime::StepReport report = trainer.step(requests | (stop.requested() ? runtime::kStop : 0));
       if (trace) trace->record(report.step, trainer.executor().spans());
       rates.push_back(static_cast<double>(report.tokens) / report.step_ms * 1e3);
       if (reports.jsonl) reports.jsonl->write(runtime::step_line(report));
       if (progress) progress->show(report);
-      if (checkpoints.after(trainer) || (report.stop && !trainer.done())) ended = stop_here(trainer, checkpoints);
+      control.stepped(report, trainer.executor());
+      if (checkpoints.after(trainer, report.save) || (report.stop && !trainer.done()))
+        ended = stop_here(trainer, checkpoints, report.at_once);
     }
   } catch (const AgreedError& error) {
     ended = error;
@@ -185,6 +207,8 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
 // From the plan to the last step.
 void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World& world, const StopSignal& stop) {
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
+  control::Control control(recipe, world, note);
+  control.enter(runtime::Phase::planning);
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
   const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, world), world);
   require_same_plan(job, world);
@@ -195,12 +219,16 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     require_own_reports(recipe, options.force);
   });
   const std::string ranks_threads = threads_text(share, threads, world);
-  if (speaks) describe_run(job, world, ranks_threads);
+  const std::string text = run_text(job, world, ranks_threads);
+  if (speaks) describe_run(job, text);
+  control.planned(job, text);
 
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
   // Outlives what writes its state, and is made once checkpoint.dir is known to be there.
   std::optional<runtime::Trainer> made;
   Checkpoints checkpoints(job, world);
+  if (recipe.checkpoint.dir) control.settle(*recipe.checkpoint.dir);
+  control.enter(runtime::Phase::hashing);
   runtime::Summary summary{};
   summary.gpu_before = device::gpu_memory(job.plan.device);
   runtime::Trainer& trainer = made.emplace(job, world, threads, runtime::Trainer::Weights::later);
@@ -208,6 +236,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   describe_drives(recipe, trainer.executor(), world);
   if (const std::string& attention = trainer.executor().attention(); speaks && !attention.empty())
     say("attention by {}", attention);
+  control.enter(runtime::Phase::loading);
   const auto start = std::chrono::steady_clock::now();
   const runtime::Start found = runtime::start_or_resume(trainer, job, world, threads, note);
   const auto& resumed = found.from;
@@ -218,7 +247,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   else if (speaks && recipe.model.init == runtime::Init::pretrained)
     say("weights read in {:.2f} s", took.count());
   if (speaks && trainer.done() && resumed) note("no step is left: raise training.max_steps to go on");
-  checkpoints.open(job, world, trainer, found);
+  checkpoints.open(job, world, trainer, found, control);
   std::optional<runtime::TraceRecorder> trace;
   if (auto steps = runtime::agree_on_traced_steps(recipe, world))
     agree(world, [&] {
@@ -231,7 +260,10 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     if (recipe.report.summary) reports.summary.emplace(*recipe.report.summary);
     if (recipe.report.trace) reports.trace.emplace(*recipe.report.trace);
   });
-  const std::optional<AgreedError> ended = train_steps(trainer, job, reports, stop, checkpoints, world, trace, summary);
+  control.train(trainer);
+  const std::optional<AgreedError> ended =
+      train_steps(trainer, job, reports, stop, checkpoints, world, trace, summary, control);
+  control.enter(runtime::Phase::writing);
 
   runtime::Executor& executor = trainer.executor();
   summary.flops_per_token = job.model->flops_per_token(job.plan.tokens);

@@ -190,6 +190,7 @@ void CheckpointFolder::publish(const fs::path& temporary, Manifest& manifest) {
   if (fs::exists(place, ignored)) place += fmt::format(".{}", manifest.serial);
   system_.rename(temporary, place);
   system_.sync_folder(path_);
+  if (published_) published_(manifest.progress.step, place);
   remove_old();
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/note.h"
@@ -57,6 +59,9 @@ class CheckpointFolder {
   // Rank 0: writes the manifest into `temporary`, whose files are durable, puts it in place under the next serial, and
   // then removes the oldest ones beyond `keep` that nobody reads.
   void publish(const std::filesystem::path& temporary, Manifest& manifest);
+  // Is told of each that is durable, by whoever calls publish().
+  using Published = std::function<void(std::int64_t step, const std::filesystem::path& place)>;
+  void tell(Published published) { published_ = std::move(published); }
 
  private:
   // Of the lock's file; closed with this, also where the constructor throws.
@@ -80,6 +85,7 @@ class CheckpointFolder {
   std::int64_t keep_;
   FileSystem& system_;
   Note note_;
+  Published published_;
   std::vector<std::filesystem::path> damaged_;  // canonical
   Descriptor lock_;
   bool made_ = false;         // it was not there before

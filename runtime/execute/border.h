@@ -26,7 +26,7 @@ class Border {
   };
   BatchSpans batch(int micro_batch) const;
   // What the next host_write writes beside the batch.
-  void set(const device::StepScalars& scalars, bool stop_requested);
+  void set(const device::StepScalars& scalars, std::uint64_t requests);
   void run(const Task& task);
 
   // Of the newest step, from its host_read to the next host_write.
@@ -45,7 +45,7 @@ class Border {
   const Storage& storage_;
   int batch_ = -1, state_ = -1, losses_ = -1, squares_ = -1, logits_ = -1;
   device::StepScalars scalars_{};
-  bool stop_requested_ = false;
+  std::uint64_t requests_ = 0;
 };
 
 }  // namespace strata::runtime

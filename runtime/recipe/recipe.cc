@@ -368,7 +368,7 @@ std::string steps_text(std::span<const StepRange> steps) {
 std::string to_text(const Recipe& recipe) {
   std::string out;
   for (const RecipeKey& key : recipe_keys()) {
-    if (key.name.starts_with("report.") || key.name == "device.threads") continue;
+    if (key.name.starts_with("report.") || key.name.starts_with("control.") || key.name == "device.threads") continue;
     out += fmt::format("{} = {}\n", key.name, key.text(recipe));
   }
   for (const auto& [key, json] : recipe.model.config) out += fmt::format("model.config.{} = {}\n", key, json);

@@ -120,6 +120,15 @@ struct Recipe {
     std::int64_t every = 0, keep = 2, stop_after = 0;
     std::string resume = "auto";  // or "none", or a checkpoint's path
   } checkpoint;
+  // Seconds; 0: never.
+  struct Control {
+    std::string listen = "auto";  // or "unix:PATH", "HOST:PORT", "off"
+    std::optional<std::filesystem::path> tls_cert, tls_key, tls_client_ca, token_file;
+    std::string interface;         // of the streams between nodes; empty: any
+    std::string metrics = "off";   // or "HOST:PORT"
+    bool metrics_public = false;
+    double timeout = 30, warn_after = 60, stuck_after = 600;
+  } control;
   struct Report {
     std::optional<std::filesystem::path> jsonl, summary, trace;
     std::vector<StepRange> trace_steps;  // rising, apart; empty: the last one
@@ -139,8 +148,8 @@ Recipe load_recipe(const std::optional<std::filesystem::path>& path, std::span<c
 // What only `train` needs: training.max_steps, and data.train where it is above 0. Throws Error{usage}.
 void require_trainable(const Recipe& recipe);
 
-// Every key that must be the same on all ranks, one "key = value" a line in a fixed order (report.* and
-// device.threads are left out): what ranks compare, by hash, before step 1.
+// Every key that must be the same on all ranks, one "key = value" a line in a fixed order (report.*, control.*
+// and device.threads are left out): what ranks compare, by hash, before step 1.
 std::string to_text(const Recipe& recipe);
 
 }  // namespace strata::runtime

@@ -18,6 +18,10 @@
 
 namespace strata::runtime {
 
+// What a step may be asked to end with: the sum over the ranks tells all of them. Any rank may ask for a stop; rank 0
+// alone for a checkpoint, or for a stop without one.
+inline constexpr std::uint64_t kStop = 1, kCheckpoint = std::uint64_t{1} << 40, kStopAtOnce = std::uint64_t{1} << 41;
+
 // What a step says about itself: a line of report.jsonl.
 struct StepReport {
   std::int64_t step;  // from 1
@@ -27,6 +31,8 @@ struct StepReport {
   double step_ms;
   bool stop;                     // some rank was asked to stop after this step
   std::uint64_t disk_bytes = 0;  // read from and written to the nvme tier by this rank
+  bool at_once = false;          // the stop is to be without a checkpoint
+  bool save = false;             // a checkpoint of this step was asked for
 };
 
 // Takes a run from its first step to its last: data, schedule, loss scale, one executor. Every rank has one and calls
@@ -52,7 +58,7 @@ class Trainer {
   // Runs the next step. In bf16 and fp32 a loss or norm that is not finite throws AgreedError on all ranks, before the
   // update, naming step and the first unit whose output was not finite; in fp16 so does a loss scale that has halved
   // down to nothing.
-  StepReport step(bool stop_requested);
+  StepReport step(std::uint64_t requests);
 
   Executor& executor() { return executor_; }
   std::string weights_hash() { return runtime::weights_hash(executor_, job_.plan, world_); }

@@ -1,0 +1,31 @@
+#pragma once
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/server_builder.h>
+
+#include <cstddef>
+
+namespace strata::launcher::control {
+
+// A request for people and tools holds a few flags.
+constexpr std::size_t kMostRequestBytes = 64 << 10;
+
+// What bounds every server of this plane: threads, memory, sizes, and connections on which nothing comes.
+inline void limit(grpc::ServerBuilder& builder, std::size_t most_bytes) {
+  // gRPC's reflection service is a synchronous one: two threads for it, and no more.
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
+  grpc::ResourceQuota quota("strata");
+  quota.Resize(std::size_t{48} << 20).SetMaxThreads(8);
+  builder.SetResourceQuota(quota);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(most_bytes));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 64);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 300'000);
+  // A peer whose host is gone says nothing: asked every minute, it has 20 s to answer.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
+}
+
+}  // namespace strata::launcher::control
