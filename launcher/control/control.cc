@@ -4,74 +4,34 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <utility>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "comm/agreement.h"
+#include "launcher/control/attendant.h"
 #include "launcher/control/board.h"
-#include "launcher/control/credentials.h"
-#include "launcher/control/listener.h"
+#include "launcher/control/front.h"
+#include "launcher/control/hub.h"
+#include "launcher/control/network.h"
 #include "launcher/control/node_memory.h"
-#include "launcher/control/quiet_thread.h"
 #include "launcher/control/service.h"
-#include "launcher/control/target.h"
 
 namespace strata::launcher::control {
 namespace {
 
-using namespace std::chrono_literals;
-
 constexpr std::size_t kMostConnections = 128;  // of people and tools
 
-// Where the service listens, and as whom. Throws Error{usage}.
-struct Front {
-  std::optional<Listener> listener;
-  Credentials credentials;
-  Place place;
-  std::string refusal;  // why there is no private socket
-};
-
-void require_safe(const std::string& where, std::string_view key, const Credentials& credentials) {
-  if (is_loopback(host_and_port(where), key)) return;
-  if (!credentials.tls() || credentials.token.empty())
-    fail(Exit::usage,
-         "{} = \"{}\" lets other machines steer this run: give control.tls_cert, control.tls_key and "
-         "control.token_file, or use an address of this machine alone (127.0.0.1:PORT)",
-         key, where);
+// What rank 0 hands to the others at the start, over MPI: how its streams are reached, and by whom they are believed.
+// Fields are separated by zero bytes, which none of them has.
+std::string join(std::initializer_list<std::string> fields) {
+  std::string out;
+  for (const std::string& field : fields) out += field + '\0';
+  return out;
 }
-
-Front open_front(const runtime::Recipe::Control& recipe) {
-  Front out;
-  out.credentials = read_credentials(recipe);
-  out.place = {host_name(), getpid(), "", "", false};
-  if (recipe.listen == "off") return out;
-  constexpr std::string_view kKey = "control.listen", kUnix = "unix:";
-  if (recipe.listen == "auto") {
-    out.credentials = {};
-    try {
-      const std::filesystem::path folder = socket_folder();
-      sweep(folder);
-      out.listener = Listener::unix_socket(folder / fmt::format("{}.sock", getpid()), kKey);
-    } catch (const Error& error) {
-      out.refusal = error.what();
-      return out;
-    }
-  } else if (recipe.listen.starts_with(kUnix)) {
-    out.listener = Listener::unix_socket(recipe.listen.substr(kUnix.size()), kKey);
-    const std::string token = std::exchange(out.credentials, {}).token;  // TLS is for HOST:PORT
-    out.credentials.token = token;
-  } else {
-    require_safe(recipe.listen, kKey, out.credentials);
-    const HostPort address = host_and_port(recipe.listen);
-    out.listener = Listener::tcp(address, kKey);
-    const bool ipv6 = address.host.find(':') != std::string::npos;
-    out.place.address = fmt::format("{}:{}", ipv6 ? "[" + address.host + "]" : address.host, out.listener->port());
-    out.place.tls = out.credentials.tls();
-  }
-  out.place.socket = out.listener->path().string();
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> out;
+  for (std::size_t at = 0; at < text.size(); at = text.find('\0', at) + 1) out.emplace_back(text.c_str() + at);
   return out;
 }
 
@@ -80,54 +40,95 @@ Front open_front(const runtime::Recipe::Control& recipe) {
 class Control::Impl {
  public:
   Impl(const runtime::Recipe& recipe, comm::World& world, const Note& say)
-      : world_(world), memory_(world), recipe_(recipe.control) {
+      : rank_(world.rank()), keeps_(recipe.checkpoint.dir.has_value()), memory_(world) {
+    const runtime::Recipe::Control& asked = recipe.control;
+    const bool nodes = memory_.map().nodes.size() > 1;
     Front front;
+    std::optional<Listener> streams;
+    Credentials own;
+    std::string target;
     comm::agree(world, [&] {
-      if (world.rank() == 0) front = open_front(recipe.control);
+      if (rank_ != 0) return;
+      front = open_front(asked);
+      if (!nodes) return;
+      const std::vector<std::string> addresses = addresses_of(asked.interface);
+      streams = Listener::tcp({asked.interface.empty() ? "0.0.0.0" : addresses.front(), 0}, "control.interface");
+      own = make_credentials();
+      target = grpc_target(addresses, streams->port());
     });
-    if (world.rank() != 0) return;
-    place_ = front.place;
-    if (!front.refusal.empty()) say(fmt::format("control: off, as there is no place for a socket: {}", front.refusal));
-    if (!front.listener) return;
-    say(fmt::format("control: {}{}", place_.target(), place_.tls ? " (TLS)" : ""));
-    run_.set_host(place_.host);
-    run_.set_pid(place_.pid);
-    run_.set_started(seconds_since_epoch());
-    run_.set_zero_stage(recipe.zero.stage);
-    if (recipe.checkpoint.dir) run_.set_checkpoint_dir(recipe.checkpoint.dir->string());
-    board_.set_state(pb::STARTING);
-    board_.describe(run_, recipe.training.max_steps.value_or(0), {}, 0);
-    pump_ = start_quiet_thread("strata-control", [this, front = std::make_shared<Front>(std::move(front))](
-                                                     const std::stop_token& stop) { serve(stop, *front); });
+    const bool on = front.service || front.metrics || asked.timeout > 0 || asked.warn_after > 0;
+    const std::vector<std::string> told = split(world.exchange(
+        rank_ == 0 ? join({on ? "on" : "off", target, own.cert, own.token, std::to_string(asked.timeout)}) : "")[0]);
+    STRATA_CHECK_EQ(told.size(), 5U);
+    if (told[0] == "off") return;
+    Attendant::Setup setup;
+    setup.token = &world.abort_token();
+    setup.timeout = std::stod(told[4]);
+    setup.rank0 = fmt::format("rank 0 on {}", memory_.map().of(0).name);
+    setup.target = told[1];
+    setup.credentials.cert = told[2];
+    setup.credentials.token = told[3];
+    if (rank_ == 0) {
+      place_ = front.place;
+      if (!front.refusal.empty())
+        say(fmt::format("control: off, as there is no place for a socket: {}", front.refusal));
+      if (front.service) say(fmt::format("control: {}{}", place_.target(), place_.tls ? " (TLS)" : ""));
+      describe(recipe);
+      Hub::Setup hub;
+      hub.limits = {asked.timeout, asked.warn_after, asked.stuck_after};
+      hub.listener = std::move(streams);
+      hub.credentials = own;
+      hub.dump_folder = recipe.checkpoint.dir ? recipe.checkpoint.dir->string() : ".";
+      hub.say = say;
+      hub.end = [this](const NodeMemory::Verdict& verdict) { memory_.give(verdict); };
+      hub_.emplace(memory_, board_, std::move(hub));
+      setup.told = [this](const pb::NodeReport& report) { hub_->told(report); };
+      setup.dump_number = [this] { return hub_->dump_number(); };
+      // gRPC's threads are started by this one, and so as quiet as it is.
+      setup.tick = [this, front = std::make_shared<Front>(std::move(front))](bool resumed) {
+        if (front->service) open(*front);
+        board_.collect();
+        if (service_) service_->pump();
+        hub_->look(resumed);
+      };
+    }
+    attendant_.emplace(memory_, std::move(setup));
   }
 
   ~Impl() {
-    pump_.request_stop();
-    wake_.notify_all();
-    if (pump_.joinable()) pump_.join();
     if (!file_.empty()) (void)::unlink(file_.c_str());
+    attendant_.reset();
+    board_.collect();
+    door_.reset();
+    if (hub_) hub_->leave();
+    service_.reset();
   }
 
   runtime::RankPlaces& places() { return memory_.places(); }
   Board& board() { return board_; }
+  bool is_on() const { return attendant_.has_value(); }
 
   void planned(const runtime::Job& job, const std::string& text) {
-    if (world_.rank() != 0) return;
+    if (!is_on()) return;
+    const TaskNames names(job.plan, *job.model);
+    attendant_->know(names);
+    if (rank_ != 0) return;
+    hub_->know(names);
     run_.set_family(job.model->family);
     run_.set_parameters(job.model->parameters());
-    board_.describe(run_, job.recipe.training.max_steps.value_or(0), job.plan.memory, 0);
+    max_steps_ = job.recipe.training.max_steps.value_or(0);
+    planned_ = job.plan.memory;
+    board_.describe(run_, max_steps_, planned_, 0);
     pb::Plan plan;
     plan.set_text(text);
     plan.set_recipe(runtime::to_text(job.recipe));
     plan.set_tasks(static_cast<std::int32_t>(job.plan.tasks.size()));
     plan.set_hash(runtime::hash_of(job.plan));
     board_.describe(plan);
-    memory_planned_ = job.plan.memory;
-    max_steps_ = job.recipe.training.max_steps.value_or(0);
   }
 
   void settle(const std::filesystem::path& folder) {
-    if (world_.rank() != 0 || !pump_.joinable()) return;
+    if (rank_ != 0 || place_.target().empty()) return;
     AtomicFile file(folder / kPlaceFile);
     file.write(to_json(place_));
     file.commit();
@@ -135,52 +136,60 @@ class Control::Impl {
   }
 
   void train(std::int64_t step) {
-    if (world_.rank() != 0) return;
-    board_.describe(run_, max_steps_, memory_planned_, step);
+    if (rank_ != 0) return;
+    board_.describe(run_, max_steps_, planned_, step);
     board_.set_state(pb::TRAINING);
   }
 
  private:
-  void serve(const std::stop_token& stop, Front& front) {
-    Service service(board_, front.credentials,
-                    {[this](pb::Status& status) { fill_ranks(status); },
-                     [](const std::function<void(pb::Dump)>& done) { done({}); }, !run_.checkpoint_dir().empty()});
-    const Doorkeeper door(std::move(*front.listener), kMostConnections,
-                          [&](Descriptor guest) { service.adopt(std::move(guest)); });
-    std::mutex mutex;
-    std::unique_lock lock(mutex);
-    while (!stop.stop_requested()) {
-      board_.collect();
-      service.pump();
-      wake_.wait_for(lock, 100ms);
-    }
-    board_.collect();
+  void describe(const runtime::Recipe& recipe) {
+    run_.set_host(place_.host);
+    run_.set_pid(place_.pid);
+    run_.set_started(seconds_since_epoch());
+    run_.set_zero_stage(recipe.zero.stage);
+    if (recipe.checkpoint.dir) run_.set_checkpoint_dir(recipe.checkpoint.dir->string());
+    board_.set_state(pb::STARTING);
+    board_.describe(run_, recipe.training.max_steps.value_or(0), {}, 0);
   }
 
-  void fill_ranks(pb::Status& status) {
+  void open(Front& front) {
+    service_.emplace(
+        board_, front.credentials,
+        Service::Answers{[this](pb::Status& status) { fill(status); },
+                         [this](std::function<void(pb::Dump)> done) { hub_->dump(std::move(done)); }, keeps_});
+    door_.emplace(std::move(*front.service), kMostConnections,
+                  [this](Descriptor guest) { service_->adopt(std::move(guest)); });
+    front.service.reset();
+  }
+
+  void fill(pb::Status& status) {
     const runtime::RankPlaces& here = memory_.places();
-    const auto phase = here.phase.load(std::memory_order_relaxed);
-    status.set_phase(runtime::kPhaseNames[static_cast<std::size_t>(phase)]);
+    status.set_phase(runtime::kPhaseNames[static_cast<std::size_t>(here.phase.load(std::memory_order_relaxed))]);
     status.set_phase_done(here.counter.load(std::memory_order_relaxed));
-    const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
-    status.set_phase_seconds(static_cast<double>(now - here.phase_since.load(std::memory_order_relaxed)) * 1e-9);
+    const double since = static_cast<double>(here.phase_since.load(std::memory_order_relaxed)) * 1e-9;
+    status.set_phase_seconds(since > 0 ? steady_seconds() - since : 0);
+    hub_->fill(status);
   }
 
-  comm::World& world_;
+  const int rank_;
+  const bool keeps_;  // checkpoints
   NodeMemory memory_;
-  runtime::Recipe::Control recipe_;
   Board board_;
   Place place_;
   pb::RunInfo run_;
-  runtime::Memory memory_planned_{};
+  runtime::Memory planned_{};
   std::int64_t max_steps_ = 0;
   std::filesystem::path file_;
-  std::condition_variable wake_;
-  std::jthread pump_;
+  std::optional<Hub> hub_;
+  std::optional<Service> service_;
+  std::optional<Doorkeeper> door_;
+  std::optional<Attendant> attendant_;
 };
 
 Control::Control(const runtime::Recipe& recipe, comm::World& world, const Note& say)
-    : impl_(std::make_unique<Impl>(recipe, world, say)) {}
+    : impl_(std::make_unique<Impl>(recipe, world, say)) {
+  enter(runtime::Phase::starting);
+}
 Control::~Control() = default;
 
 void Control::enter(runtime::Phase phase) {
@@ -193,8 +202,8 @@ void Control::settle(const std::filesystem::path& folder) {
   impl_->settle(folder);
 }
 void Control::train(runtime::Trainer& trainer) {
+  if (impl_->is_on()) trainer.executor().publish(impl_->places(), trainer.steps_done());
   enter(runtime::Phase::training);
-  trainer.executor().publish(impl_->places(), trainer.steps_done());
   impl_->train(trainer.steps_done());
 }
 std::uint64_t Control::requests() {

@@ -181,9 +181,9 @@ void Executor::issue_due() {
 void Executor::issue(std::size_t t) {
   const Task& task = plan_.tasks[t];
   if (task.lane == LaneId::host) {
+    if (keeper_) keeper_->begin(t, steps_, now_ns());
     for (const int other : task.waits) wait(task, other);
     if (task.kind == TaskKind::host_write) collect(false);
-    if (keeper_) keeper_->begin(t, steps_, now_ns());
     border_.run(task);
     if (keeper_) keeper_->end(t, steps_, now_ns());
     return;
@@ -283,7 +283,11 @@ bool Executor::launch_graph() {
   std::size_t t = 0;
   const auto run_host = [&] {
     for (; t < plan_.tasks.size() && !on_gpu(plan_.tasks[t]); ++t)
-      if (plan_.tasks[t].lane == LaneId::host) border_.run(plan_.tasks[t]);
+      if (plan_.tasks[t].lane == LaneId::host) {
+        if (keeper_) keeper_->begin(t, steps_, now_ns());
+        border_.run(plan_.tasks[t]);
+        if (keeper_) keeper_->end(t, steps_, now_ns());
+      }
   };
   run_host();
   Lane& first = *lanes_[index(LaneId::compute)];

@@ -59,6 +59,14 @@ void PlaceKeeper::stepped() {
   const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
   places_.compute.store(counted ? counted : now - host_wrote_, kRelaxed);
   places_.step.fetch_add(1, kRelaxed);
+  if (plan_.device.kind == device::Kind::cpu) return;
+  // Nor when they are through.
+  for (RankPlaces::OfLane& lane : places_.lanes) {
+    const std::uint64_t place = lane.place.load(kRelaxed);
+    if (!unpacked(place).running) continue;
+    lane.since.store(now, kRelaxed);
+    lane.place.store(place & ~std::uint64_t{1}, kRelaxed);
+  }
 }
 
 }  // namespace strata::runtime

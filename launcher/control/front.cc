@@ -1,0 +1,66 @@
+#include "launcher/control/front.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "base/error.h"
+
+namespace strata::launcher::control {
+namespace {
+
+constexpr std::string_view kUnix = "unix:";
+
+void require_safe(const std::string& where, const Credentials& credentials) {
+  if (is_loopback(host_and_port(where), "control.listen")) return;
+  if (!credentials.tls() || credentials.token.empty())
+    fail(Exit::usage,
+         "control.listen = \"{}\" lets other machines steer this run: give control.tls_cert, control.tls_key and "
+         "control.token_file, or use an address of this machine alone (127.0.0.1:PORT)",
+         where);
+}
+
+}  // namespace
+
+Front open_front(const runtime::Recipe::Control& recipe) {
+  Front out;
+  out.credentials = read_credentials(recipe);
+  out.place = {host_name(), getpid(), "", "", false};
+  if (recipe.metrics != "off") {
+    const HostPort address = host_and_port(recipe.metrics);
+    if (!recipe.metrics_public && !is_loopback(address, "control.metrics"))
+      fail(Exit::usage,
+           "control.metrics = \"{}\" shows this run to whoever reaches that address: say control.metrics_public = true "
+           "if that is meant, or use an address of this machine alone (127.0.0.1:PORT)",
+           recipe.metrics);
+    out.metrics = Listener::tcp(address, "control.metrics");
+  }
+  if (recipe.listen == "off") return out;
+  if (recipe.listen == "auto") {
+    // Only this user reaches it, who needs no secret.
+    out.credentials = {};
+    try {
+      const std::filesystem::path folder = socket_folder();
+      sweep(folder);
+      out.service = Listener::unix_socket(folder / fmt::format("{}.sock", getpid()), "control.listen");
+    } catch (const Error& error) {
+      out.refusal = error.what();
+      return out;
+    }
+  } else if (recipe.listen.starts_with(kUnix)) {
+    out.service = Listener::unix_socket(recipe.listen.substr(kUnix.size()), "control.listen");
+    out.credentials = {"", "", "", out.credentials.token};  // TLS is HOST:PORT's
+  } else {
+    require_safe(recipe.listen, out.credentials);
+    const HostPort address = host_and_port(recipe.listen);
+    out.service = Listener::tcp(address, "control.listen");
+    const bool ipv6 = address.host.find(':') != std::string::npos;
+    out.place.address = fmt::format("{}:{}", ipv6 ? "[" + address.host + "]" : address.host, out.service->port());
+    out.place.tls = out.credentials.tls();
+  }
+  out.place.socket = out.service->path().string();
+  return out;
+}
+
+}  // namespace strata::launcher::control
