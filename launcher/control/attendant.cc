@@ -103,11 +103,10 @@ bool Attendant::ended() {
   const auto verdict = memory_.verdict();
   if (!verdict) return false;
   const std::int64_t now = now_ns();
-  if (verdict_seen_ == 0) verdict_seen_ = now;
   // Together: the first that leaves would be missed by the others before they know why. Without rank 0 nodes speak one
   // after the other, and their launcher ends those that have not yet.
   const int turn = verdict->rank == -1 ? std::clamp(memory_.node() - 1, 0, kMostTurns) : 0;
-  if (now - verdict_seen_ < kTogether + turn * kTurn) return false;
+  if (now - verdict->given < kTogether + turn * kTurn) return false;
   // Once for all nodes where rank 0 can say it, else once for a node.
   const bool speaks = memory_.node() == 0 ? rank_ == 0 || (verdict->rank == 0 && is_speaker(now))
                                           : verdict->rank == -1 && is_speaker(now);

@@ -57,7 +57,7 @@ class Attendant {
   std::atomic<bool> over_{false};  // nobody watches any more
   std::uint32_t dump_told_ = 0;
   std::uint64_t moved_ = 0;  // bytes and pages of the process so far
-  std::int64_t resumed_, last_, spoke_ = 0, verdict_seen_ = 0;
+  std::int64_t resumed_, last_, spoke_ = 0;
   bool speaker_ = false;
   std::unique_ptr<NodeStream> stream_;
   std::jthread thread_;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -17,6 +18,7 @@ struct NodeMemory::Words {
   enum : std::uint32_t { none, being_written, written };
   alignas(64) std::atomic<std::uint32_t> state{none};
   std::int32_t rank = -1;
+  std::int64_t given = 0;
   std::array<char, 1024> text{};
   alignas(64) std::atomic<std::uint32_t> asked{0};
 };
@@ -137,6 +139,7 @@ bool NodeMemory::give(const Verdict& verdict) {
   std::uint32_t expected = Words::none;
   if (!w.state.compare_exchange_strong(expected, Words::being_written)) return false;
   w.rank = verdict.rank;
+  w.given = std::chrono::steady_clock::now().time_since_epoch().count();
   const std::size_t size = std::min(verdict.text.size(), w.text.size() - 1);
   std::memcpy(w.text.data(), verdict.text.data(), size);
   w.text[size] = '\0';
@@ -147,7 +150,7 @@ bool NodeMemory::give(const Verdict& verdict) {
 std::optional<NodeMemory::Verdict> NodeMemory::verdict() const {
   const Words& w = words();
   if (w.state.load(std::memory_order_acquire) != Words::written) return std::nullopt;
-  return Verdict{w.text.data(), w.rank};
+  return Verdict{w.text.data(), w.rank, w.given};
 }
 
 }  // namespace strata::launcher::control

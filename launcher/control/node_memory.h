@@ -48,7 +48,8 @@ class NodeMemory {
   // Why the run ends, for all ranks of the node: the first one stays. True for who gave it.
   struct Verdict {
     std::string text;
-    int rank = -1;  // whose fault it is
+    int rank = -1;           // whose fault it is; -1: rank 0 is not heard of
+    std::int64_t given = 0;  // when, in ns of the steady clock; set by give()
   };
   bool give(const Verdict& verdict);
   std::optional<Verdict> verdict() const;

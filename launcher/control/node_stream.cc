@@ -198,7 +198,7 @@ class NodeStream::Impl {
     std::unique_lock lock(mutex_);
     over_ = true;
     if (call_) call_->cancel();
-    ended_.wait_for(lock, std::chrono::seconds(2), [&] { return !call_; });
+    ended_.wait(lock, [&] { return !call_; });
   }
 
   void tell(const pb::NodeReport& report) {
@@ -206,6 +206,7 @@ class NodeStream::Impl {
     {
       const std::lock_guard lock(mutex_);
       if (over_) return;
+      past_.clear();
       if (!call_) {
         call_ = std::make_shared<Call>(*this);
         call_->go(*stub_, token_);
@@ -287,10 +288,11 @@ class NodeStream::Impl {
     bool waiting_ = false, writing_ = false, broken_ = false;
   };
 
+  // Not destroyed here: a call holds the channel, and gRPC's thread, in which this runs, would wait for its own end.
   void forget(const Call* call) {
-    std::shared_ptr<Call> last;  // destroyed outside the lock
     const std::lock_guard lock(mutex_);
-    if (call_.get() == call) last = std::move(call_);
+    STRATA_CHECK(call_.get() == call);
+    past_.push_back(std::move(call_));
     call_ = nullptr;
     ended_.notify_all();
   }
@@ -300,8 +302,9 @@ class NodeStream::Impl {
   std::mutex mutex_;
   std::condition_variable ended_;
   bool over_ = false;
-  std::shared_ptr<Call> call_;
   std::unique_ptr<pb::Nodes::Stub> stub_;
+  std::shared_ptr<Call> call_;
+  std::list<std::shared_ptr<Call>> past_;
 };
 
 NodeStream::NodeStream(const std::string& target, const Credentials& credentials,

@@ -38,12 +38,13 @@ bool TaskNames::collective(int task) const {
 
 int RankView::main_lane(const TaskNames& names) const {
   int best = -1;
-  // Of two alike the one that has lasted longer; the host reads when all is done, and so waits for the others.
+  // Of two alike the one that has lasted longer. The host reads when all is done, and so waits for the other lanes.
   const auto weight = [&](int lane) {
     const Lane& l = lanes[static_cast<std::size_t>(lane)];
     if (l.place.task < 0) return 0;
     if (!l.place.running) return 1;
-    return names.collective(l.place.task) || lane == static_cast<int>(runtime::LaneId::host) ? 2 : 3;
+    if (lane == static_cast<int>(runtime::LaneId::host)) return 2;
+    return names.collective(l.place.task) ? 3 : 4;
   };
   for (int lane = 0; lane < static_cast<int>(runtime::kLanes); ++lane) {
     if (weight(lane) == 0) continue;
