@@ -13,6 +13,7 @@
 #include "launcher/control/board.h"
 #include "launcher/control/front.h"
 #include "launcher/control/hub.h"
+#include "launcher/control/metrics.h"
 #include "launcher/control/network.h"
 #include "launcher/control/node_memory.h"
 #include "launcher/control/service.h"
@@ -72,6 +73,7 @@ class Control::Impl {
       place_ = front.place;
       if (!front.refusal.empty())
         say(fmt::format("control: off, as there is no place for a socket: {}", front.refusal));
+      if (front.metrics) say(fmt::format("metrics: {}", front.metrics_at));
       if (front.service) say(fmt::format("control: {}{}", place_.target(), place_.tls ? " (TLS)" : ""));
       describe(recipe);
       Hub::Setup hub;
@@ -87,6 +89,14 @@ class Control::Impl {
       // gRPC's threads are started by this one, and so as quiet as it is.
       setup.tick = [this, front = std::make_shared<Front>(std::move(front))](bool resumed) {
         if (front->service) open(*front);
+        if (front->metrics) {
+          metrics_.emplace(std::move(*front->metrics), front->metrics_credentials, [this] {
+            pb::Status status = board_.status();
+            fill(status);
+            return status;
+          });
+          front->metrics.reset();
+        }
         board_.collect();
         if (service_) service_->pump();
         hub_->look(resumed);
@@ -100,6 +110,7 @@ class Control::Impl {
     attendant_.reset();
     board_.collect();
     door_.reset();
+    metrics_.reset();
     if (hub_) hub_->leave();
     service_.reset();
   }
@@ -183,6 +194,7 @@ class Control::Impl {
   std::optional<Hub> hub_;
   std::optional<Service> service_;
   std::optional<Doorkeeper> door_;
+  std::optional<MetricsServer> metrics_;
   std::optional<Attendant> attendant_;
 };
 

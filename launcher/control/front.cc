@@ -12,6 +12,10 @@ namespace {
 
 constexpr std::string_view kUnix = "unix:";
 
+std::string text_of(const std::string& host, int port) {
+  return fmt::format(fmt::runtime(host.find(':') == std::string::npos ? "{}:{}" : "[{}]:{}"), host, port);
+}
+
 void require_safe(const std::string& where, const Credentials& credentials) {
   if (is_loopback(host_and_port(where), "control.listen")) return;
   if (!credentials.tls() || credentials.token.empty())
@@ -29,12 +33,18 @@ Front open_front(const runtime::Recipe::Control& recipe) {
   out.place = {host_name(), getpid(), "", "", false};
   if (recipe.metrics != "off") {
     const HostPort address = host_and_port(recipe.metrics);
-    if (!recipe.metrics_public && !is_loopback(address, "control.metrics"))
-      fail(Exit::usage,
-           "control.metrics = \"{}\" shows this run to whoever reaches that address: say control.metrics_public = true "
-           "if that is meant, or use an address of this machine alone (127.0.0.1:PORT)",
-           recipe.metrics);
+    if (!recipe.metrics_public && !is_loopback(address, "control.metrics")) {
+      if (!out.credentials.tls() || out.credentials.token.empty())
+        fail(Exit::usage,
+             "control.metrics = \"{}\" shows this run to other machines: give control.tls_cert, control.tls_key and "
+             "control.token_file, say control.metrics_public = true if anyone may read it, or use an address of this "
+             "machine alone (127.0.0.1:PORT)",
+             recipe.metrics);
+      out.metrics_credentials = out.credentials;
+    }
     out.metrics = Listener::tcp(address, "control.metrics");
+    out.metrics_at = fmt::format("http{}://{}/metrics", out.metrics_credentials.tls() ? "s" : "",
+                                 text_of(address.host, out.metrics->port()));
   }
   if (recipe.listen == "off") return out;
   if (recipe.listen == "auto") {
@@ -55,8 +65,7 @@ Front open_front(const runtime::Recipe::Control& recipe) {
     require_safe(recipe.listen, out.credentials);
     const HostPort address = host_and_port(recipe.listen);
     out.service = Listener::tcp(address, "control.listen");
-    const bool ipv6 = address.host.find(':') != std::string::npos;
-    out.place.address = fmt::format("{}:{}", ipv6 ? "[" + address.host + "]" : address.host, out.service->port());
+    out.place.address = text_of(address.host, out.service->port());
     out.place.tls = out.credentials.tls();
   }
   out.place.socket = out.service->path().string();

@@ -16,6 +16,8 @@ struct Front {
   Place place;
   std::string refusal;  // why there is no private socket
   std::optional<Listener> metrics;
+  std::string metrics_at;           // its URL
+  Credentials metrics_credentials;  // none: anyone may read
 };
 // Throws Error{usage} in one sentence: what is asked for cannot be had, or would let anyone in.
 Front open_front(const runtime::Recipe::Control& recipe);
