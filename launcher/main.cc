@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "device/gpu.h"
 #include "launcher/control/ctl.h"
+#include "launcher/control/top.h"
 #include "launcher/doctor.h"
 #include "launcher/eval.h"
 #include "launcher/export.h"
@@ -268,6 +269,11 @@ int run(int argc, char** argv) {
   command->add_flag("--json", ctl.json, "the answer as JSON, a line a message");
   command->add_flag("--now", ctl.at_once, "stop: without a checkpoint");
   command->callback([&] { status = strata::launcher::control::ctl(asked, ctl); });
+
+  strata::launcher::control::CtlOptions top;
+  command = app.add_subcommand("top", "a live view of a run: progress, loss, ranks, memory, events; q ends it");
+  add_target(command, top);
+  command->callback([&] { status = strata::launcher::control::top(top); });
 
   strata::launcher::CalibrateOptions calibrate;
   command = app.add_subcommand("calibrate", "measures this machine for plan --machine; mpirun -n N for N ranks on it");

@@ -157,6 +157,7 @@ class Control::Impl {
     run_.set_host(place_.host);
     run_.set_pid(place_.pid);
     run_.set_started(seconds_since_epoch());
+    run_.set_version(STRATA_VERSION);
     run_.set_zero_stage(recipe.zero.stage);
     if (recipe.checkpoint.dir) run_.set_checkpoint_dir(recipe.checkpoint.dir->string());
     board_.set_state(pb::STARTING);

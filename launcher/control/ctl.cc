@@ -151,9 +151,13 @@ std::string text_of(const pb::Dump& dump) {
   return out;
 }
 
-int ctl(const std::string& what, const CtlOptions& options) {
+void go_where_it_is(const std::string& what, const CtlOptions& options) {
   const Place place = find_place(options.target);
-  if (!place.socket.empty() && !place.host.empty() && place.host != host_name()) go_by_ssh(what, options, place);
+  if (!place.socket.empty() && place.host != host_name()) go_by_ssh(what, options, place);
+}
+
+int ctl(const std::string& what, const CtlOptions& options) {
+  go_where_it_is(what, options);
   Client client(visit_of(options));
   const auto show = [&](const auto& message, const auto& text) {
     options.json ? print_json(message) : print(text(message));
