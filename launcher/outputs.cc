@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/data/tokens.h"
+#include "runtime/run/run_reports.h"
 
 namespace strata::launcher {
 namespace {
@@ -76,7 +77,8 @@ std::vector<NamedFile> inputs_of(const runtime::Recipe& recipe, const std::optio
       try {
         for (const fs::path& path : runtime::expand_patterns({&pattern, 1}, key)) {
           out.push_back({key, path});
-          out.push_back({key, runtime::sidecar_path(path)});
+          for (const auto& beside : {runtime::sidecar_path, runtime::documents_path, runtime::mask_path})
+            out.push_back({key, beside(path)});
         }
       } catch (const Error&) {
         // Said by who opens it.
@@ -96,8 +98,12 @@ std::vector<NamedFile> reports_of(const runtime::Recipe& recipe) {
     if (path) out.push_back({key, *path});
   };
   add("report.jsonl", recipe.report.jsonl);
+  add("report.csv", recipe.report.csv);
   add("report.summary", recipe.report.summary);
   add("report.trace", recipe.report.trace);
+  if (recipe.report.dir)
+    for (const std::string_view name : {runtime::kRecipeReport, runtime::kEventsReport})
+      out.push_back({"report.dir", *recipe.report.dir / name});
   return out;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "runtime/data/tokens.h"
+#include "runtime/run/run_reports.h"
 
 namespace strata::launcher {
 namespace {
@@ -32,10 +33,16 @@ constexpr std::array kMarks = std::to_array<Mark>({
     {Content::bench, "", "{\"write_gb_per_s\":", ""},
     {Content::bench, "", "{\"device\":", "\"copy_gb_per_s\":"},
     {Content::steps, "a report of steps", "{\"step\":", "\"loss_hex\":"},
+    {Content::steps, "", "{\"step\":", "\"eval_loss\":"},
+    {Content::table, "a table of steps", "step,time,epoch,loss,", ""},
+    {Content::events, "a run's events", "{\"step\":", "\"event\":"},
+    {Content::recipe, "the recipe of a run", "# A run of strata", ""},
     {Content::summary, "the summary of a run", "{\"steps\":", "\"model_flops_per_token\":"},
     {Content::machine, "a machine file", "", "\n[blocks]\n"},
     {Content::tokens, "a token file with its sidecar beside it", "", ""},
     {Content::sidecar, "the sidecar of a token file", "{\"vocab_size\":", "\"width\":"},
+    {Content::documents, "where the documents of a token file begin, as its sidecar counts them", "", ""},
+    {Content::mask, "the mask of a token file, as its sidecar names it", "", ""},
 });
 
 // The file's first bytes; nullopt where it cannot be read.
@@ -48,11 +55,15 @@ std::optional<std::string> head_of(const fs::path& path) {
   return head;
 }
 
-// Tokens have no mark of their own: they are known by a sidecar that counts them.
-bool are_tokens(const fs::path& path) {
+// Tokens and what lies beside them have no mark of their own: they are known by a sidecar that counts them.
+bool is_counted(const fs::path& path, Content content) {
   try {
-    const auto sidecar = runtime::read_sidecar(path);
-    return sidecar && sidecar->count * static_cast<std::uint64_t>(sidecar->width) == fs::file_size(path);
+    const auto sidecar = runtime::read_sidecar(content == Content::tokens ? path : fs::path(path).replace_extension());
+    if (!sidecar) return false;
+    if (content == Content::documents)
+      return sidecar->documents && sidecar->documents->count * sizeof(std::uint64_t) == fs::file_size(path);
+    if (content == Content::mask) return sidecar->mask && (sidecar->count + 7) / 8 == fs::file_size(path);
+    return sidecar->count * static_cast<std::uint64_t>(sidecar->width) == fs::file_size(path);
   } catch (const Error&) {
     return false;
   } catch (const fs::filesystem_error&) {
@@ -61,7 +72,8 @@ bool are_tokens(const fs::path& path) {
 }
 
 bool is_own(const fs::path& path, Content content) {
-  if (content == Content::tokens) return are_tokens(path);
+  if (content == Content::tokens || content == Content::documents || content == Content::mask)
+    return is_counted(path, content);
   const auto head = head_of(path);
   for (const Mark& mark : kMarks)
     if (mark.content == content && head && head->starts_with(mark.begins) && head->find(mark.has) != std::string::npos)
@@ -90,6 +102,11 @@ void require_own_reports(const runtime::Recipe& recipe, bool force) {
     if (path) require_own({key, *path}, content, force);
   };
   require("report.jsonl", recipe.report.jsonl, Content::steps);
+  require("report.csv", recipe.report.csv, Content::table);
+  if (recipe.report.dir) {
+    require("report.dir", *recipe.report.dir / runtime::kRecipeReport, Content::recipe);
+    require("report.dir", *recipe.report.dir / runtime::kEventsReport, Content::events);
+  }
   require("report.summary", recipe.report.summary, Content::summary);
   require("report.trace", recipe.report.trace, Content::trace);
 }

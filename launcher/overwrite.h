@@ -13,10 +13,15 @@ enum class Content : std::uint8_t {
   generation,
   bench,
   steps,
+  table,
+  events,
+  recipe,
   summary,
   machine,
   tokens,
-  sidecar
+  sidecar,
+  documents,
+  mask
 };
 
 // A file that holds something is written over only if it is known to be of this content: anything else may be a recipe,

@@ -12,13 +12,10 @@
 #include <string_view>
 #include <thread>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/thread.h"
-#include "launcher/outputs.h"
-#include "launcher/overwrite.h"
 #include "launcher/printable.h"
-#include "runtime/data/tokens.h"
+#include "launcher/token_output.h"
 #include "text/documents.h"
 #include "text/token_writer.h"
 #include "text/tokenizer.h"
@@ -26,7 +23,6 @@
 namespace strata::launcher {
 namespace {
 
-namespace fs = std::filesystem;
 using text::DocumentPart;
 using text::DocumentReader;
 using text::Tokenizer;
@@ -201,36 +197,16 @@ int tokenize(const TokenizeOptions& options) {
   std::vector<NamedFile> inputs;
   for (const std::string& name : options.inputs)
     if (name != "-") inputs.push_back({"tokenize", name});
-  const NamedFile tokens{"--out", options.out}, beside{"its sidecar", runtime::sidecar_path(options.out)};
-  require_apart({tokens, beside}, inputs);
-  require_own(beside, Content::sidecar, options.force);  // first: tokens are known by it
-  require_own(tokens, Content::tokens, options.force);
+  TokenOutput output(options.out, inputs, options.force);
   const auto tokenizer = text::load_tokenizer(options.tokenizer);
-  const int width = tokenizer->vocab_size() < 65536 ? 2 : 4;
-  AtomicFile out(options.out), sidecar(runtime::sidecar_path(options.out));
-  TokenWriter writer(out, width, separator(options, *tokenizer));
+  TokenWriter& writer = output.open(*tokenizer, separator(options, *tokenizer), false);
   // A template goes around whole documents.
   DocumentReader reader(options.inputs, options.field.has_value(), !options.add_special, *tokenizer);
   const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
   Conveyor(reader, writer)
       .run(static_cast<std::size_t>(std::max(threads, 1)), *tokenizer, options.field ? *options.field : "text",
            options.add_special);
-  if (writer.count() == 0) fail(Exit::usage, "there is no text in the input: an empty token file is of no use");
-  sidecar.write(runtime::to_json({.vocab_size = tokenizer->vocab_size(),
-                                  .width = width,
-                                  .tokenizer = tokenizer->name(),
-                                  .tokenizer_hash = tokenizer->hash(),
-                                  .hash = writer.hash(),
-                                  .count = writer.count()}));
-  // An older sidecar goes first: between the two renames the tokens stand alone, and never beside another's.
-  std::error_code error;
-  fs::remove(runtime::sidecar_path(options.out), error);
-  if (error) {
-    fail(Exit::failed, "{} cannot be replaced: {}", runtime::sidecar_path(options.out).string(), error.message());
-  }
-  out.commit();
-  sidecar.commit();
-  tell(fmt::format("{}: {} tokens\n", printable(options.out.string()), writer.count()));
+  output.commit();
   if (options.eot && !writer.separated())
     note(fmt::format("--eot {} had no effect: the input is one document, and it goes between two", *options.eot));
   return 0;

@@ -28,6 +28,7 @@
 #include "runtime/job/seat.h"
 #include "runtime/run/report.h"
 #include "runtime/run/resume.h"
+#include "runtime/run/run_reports.h"
 #include "runtime/run/trace_recorder.h"
 #include "runtime/run/trainer.h"
 
@@ -42,11 +43,6 @@ bool stop_requested(const StopSignal& stop, comm::World& world) {
   const std::vector<std::string> asked = world.exchange(stop.requested() ? "stop" : "");
   return std::any_of(asked.begin(), asked.end(), [](const std::string& text) { return !text.empty(); });
 }
-
-// Files that rank 0 writes.
-struct Reports {
-  std::optional<runtime::ReportFile> jsonl, summary, trace;
-};
 
 std::uint64_t peak_rss() {
   rusage usage{};
@@ -117,6 +113,8 @@ class Checkpoints {
     if (folder_) writer_.emplace(job, world, trainer.executor(), *folder_);
   }
   bool can_save() const { return writer_.has_value(); }
+  // After which step the newest was begun; -1: none was.
+  std::int64_t saved_step() const { return saved_step_; }
 
   // After a step: writes what is due, or `asked` for. True where the run is to end here for it.
   bool after(const runtime::Trainer& trainer, bool asked) {
@@ -166,8 +164,9 @@ AgreedError stop_here(const runtime::Trainer& trainer, Checkpoints& checkpoints,
 }
 
 // Steps until the last one, or until something ends the run early: what that is.
-std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime::Job& job, Reports& reports,
-                                       const StopSignal& stop, Checkpoints& checkpoints, comm::World& world,
+std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime::Job& job,
+                                       std::optional<runtime::RunReports>& reports, const StopSignal& stop,
+                                       Checkpoints& checkpoints, comm::World& world,
                                        std::optional<runtime::TraceRecorder>& trace, runtime::Summary& summary,
                                        control::Control& control) {
   std::vector<double> rates;
@@ -183,12 +182,13 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
       const std::uint64_t requests = control.requests();
       const runtime::StepReport report = trainer.step(requests | (stop.requested() ? runtime::kStop : 0));
       if (trace) trace->record(report.step, trainer.executor().spans());
-      rates.push_back(static_cast<double>(report.tokens) / report.step_ms * 1e3);
-      if (reports.jsonl) reports.jsonl->write(runtime::step_line(report));
+      rates.push_back(report.tokens_per_s());
+      if (reports) reports->step(report, trainer.executor().measured_memory());
       if (progress) progress->show(report);
       control.stepped(report, trainer.executor());
       if (checkpoints.after(trainer, report.save) || (report.stop && !trainer.done()))
         ended = stop_here(trainer, checkpoints, report.at_once);
+      if (reports && checkpoints.saved_step() == report.step) reports->event("checkpoint", report.step);
     }
   } catch (const AgreedError& error) {
     ended = error;
@@ -219,9 +219,9 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     require_own_reports(recipe, options.force);
   });
   const std::string ranks_threads = threads_text(share, threads, world);
-  const std::string text = run_text(job, world, ranks_threads);
-  if (speaks) describe_run(job, text);
-  control.planned(job, text);
+  const std::string described = run_text(job, world, ranks_threads);
+  if (speaks) describe_run(job, described);
+  control.planned(job, described);
 
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
   // Outlives what writes its state, and is made once checkpoint.dir is known to be there.
@@ -253,12 +253,11 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     agree(world, [&] {
       trace.emplace(job.plan, std::move(*steps), trainer.steps_done(), recipe.training.max_steps.value_or(0));
     });
-  Reports reports;  // opened once everything else is known to be there
+  std::optional<runtime::RunReports> reports;  // opened once everything else is known to be there
   agree(world, [&] {
     if (!speaks) return;
-    if (recipe.report.jsonl) reports.jsonl.emplace(*recipe.report.jsonl, trainer.steps_done());
-    if (recipe.report.summary) reports.summary.emplace(*recipe.report.summary);
-    if (recipe.report.trace) reports.trace.emplace(*recipe.report.trace);
+    reports.emplace(recipe, trainer.steps_done());
+    reports->event(resumed ? "resume" : "start", trainer.steps_done(), {{"ranks", std::to_string(world.size())}});
   });
   control.train(trainer);
   const std::optional<AgreedError> ended =
@@ -271,6 +270,10 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   summary.measured = executor.measured_memory();
   summary.gpu_at_end = device::gpu_memory(job.plan.device);
   summary.peak_rss = numbers(world.exchange(std::to_string(peak_rss())));
+  for (const std::string& text : world.exchange(fmt::format("{}", control.compute_ms())))
+    summary.compute_ms.push_back(std::stod(text));
+  if (std::none_of(summary.compute_ms.begin(), summary.compute_ms.end(), [](double ms) { return ms > 0; }))
+    summary.compute_ms.clear();
   summary.spans.assign(executor.spans().begin(), executor.spans().end());
   summary.timed_step = trainer.steps_done() - executor.steps_since_spans();
   summary.graph_steps = executor.graph_steps();
@@ -278,20 +281,23 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   if (const std::string refusal = executor.graph_refusal(); speaks && !refusal.empty())
     say("steps were issued task by task, not as a graph: {}", refusal);
   summary.exit = static_cast<int>(ended ? ended->code() : Exit::done);
-  if (reports.jsonl) reports.jsonl->close();
+  if (reports) {
+    reports->event(ended ? "stop" : "end", summary.steps, {{"exit", std::to_string(summary.exit)}});
+    reports->close();
+  }
   if (trace) {
     trace->record_newest(summary.timed_step, summary.spans);
-    const int traced =
-        runtime::write_trace(reports.trace ? &*reports.trace : nullptr, *trace, job.plan, *job.model, world);
-    if (reports.trace) reports.trace->close();
+    const int traced = runtime::write_trace(reports && reports->trace ? &*reports->trace : nullptr, *trace, job.plan,
+                                            *job.model, world);
+    if (reports && reports->trace) reports->trace->close();
     if (speaks && traced < world.size())
       note(fmt::format("report.trace holds ranks 0 to {} of {}: more would make it too large to open", traced - 1,
                        world.size()));
     if (const std::string missing = trace->missing(); speaks && !missing.empty()) note(missing);
   }
-  if (reports.summary) {
-    reports.summary->write(runtime::summary_json(job.plan, summary));
-    reports.summary->close();
+  if (reports && reports->summary) {
+    reports->summary->write(runtime::summary_json(job.plan, summary));
+    reports->summary->close();
   }
   world.barrier();
   if (ended) throw AgreedError(*ended);

@@ -10,6 +10,7 @@
 #include "device/lane.h"
 #include "device/numeric/exact_sum.h"
 #include "device/ops/product.h"
+#include "device/row_range.h"
 #include "device/step_scalars.h"
 #include "device/view.h"
 #include "models/flat_range.h"
@@ -50,11 +51,13 @@ struct RunShape {
   std::size_t tokens() const { return batch * seq; }
 };
 
-// One micro-batch in device memory: [tokens] each.
+// One micro-batch in device memory, column after column: [tokens] each.
 struct Batch {
   const std::uint32_t* tokens;
   const std::int32_t* labels;
-  const std::uint32_t* positions;
+  const std::uint32_t* positions;     // in the row's document
+  const device::RowRange* documents;  // of each row: attention sees no other rows
+  static constexpr std::size_t kBytesPerToken = 3 * 4 + sizeof(device::RowRange);
 };
 
 // A unit's keys and values of positions [0, first), to which a call appends those of its rows. A call of one row runs

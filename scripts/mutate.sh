@@ -22,6 +22,9 @@ programs='
   runtime/plan        plan_test
   runtime/forecast    forecast_test
   runtime/data        data_test
+  runtime/memory      memory_test run_test
+  runtime/tasks       tasks_test run_test
+  runtime/planner     planner_test
   runtime/execute     execute_test run_test
   runtime/weights     weights_test run_test
   runtime/checkpoint  checkpoint_test

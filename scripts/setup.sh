@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that Strata needs and that are missing, with apt-get (through sudo where not root).
 #   scripts/setup.sh [--dev] [--cuda]
-#     --dev: also what its developers use (clang-format, clang-tidy, clang, ccache)
+#     --dev: also what its developers use (clang-format, clang-tidy, clang, ccache; chromium and, in .dev, tensorboard,
+#       with which tests look at reports)
 #     --cuda: also the headers of cuDNN's frontend, from its Python package, into .cuda/include: GPUs then have cuDNN's
 #       attention. CUDA itself is installed as NVIDIA says.
 # Where the libraries come from elsewhere: STRATA_SKIP_SETUP=1 leaves the system alone.
@@ -18,15 +19,20 @@ packages=(
   bible-kjv bible-kjv-text # the text of the demo
 )
 frontend=nvidia-cudnn-frontend==1.32.0
+tensorboard=tensorboard==2.21.0
 cuda=
+dev=
 for argument in "$@"; do
   case $argument in
     --cuda)
       cuda=1
       packages+=(python3-pip unzip)
       ;;
-    --dev) packages+=(clang-format clang-tidy clang libclang-rt-14-dev ccache) ;;
-    -h | --help) sed -n '2,7s/^# //p' "$0" && exit 0 ;;
+    --dev)
+      dev=1
+      packages+=(clang-format clang-tidy clang libclang-rt-14-dev ccache chromium python3-venv)
+      ;;
+    -h | --help) sed -n '2,8s/^# //p' "$0" && exit 0 ;;
     *) die "there is no option $argument (see --help)" ;;
   esac
 done
@@ -52,9 +58,16 @@ fetch_frontend() {
   rm .cuda/nvidia_cudnn_frontend-*.whl
 }
 
+fetch_tensorboard() {
+  [ -n "$dev" ] && [ ! -e .dev/bin/tensorboard ] || return 0
+  step tensorboard-venv "a Python of its own, in .dev" python3 -m venv .dev
+  step tensorboard "tensorboard, in .dev" .dev/bin/python -m pip install -q "$tensorboard"
+}
+
 if [ ${#missing[@]} = 0 ]; then
   echo "packages: nothing is missing"
   fetch_frontend
+  fetch_tensorboard
   exit 0
 fi
 
@@ -70,3 +83,4 @@ echo "packages: ${#missing[@]} missing: ${missing[*]}"
 step apt-update "package lists" "${sudo[@]}" apt-get update
 step apt-install "installing packages" "${sudo[@]}" apt-get install -y --no-install-recommends "${missing[@]}"
 fetch_frontend
+fetch_tensorboard

@@ -2,13 +2,42 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+
+#include "base/error.h"
 
 namespace strata::text {
 
-TokenWriter::TokenWriter(AtomicFile& file, int width, std::optional<std::uint32_t> separator)
-    : file_(file), width_(width), separator_(separator), hash_(XXH3_createState(), &XXH3_freeState) {
+HashedFile::HashedFile(AtomicFile& file) : file_(file), hash_(XXH3_createState(), &XXH3_freeState) {
   XXH3_64bits_reset(hash_.get());
+}
+
+void HashedFile::write(std::span<const std::byte> bytes) {
+  constexpr std::size_t kAtOnce = std::size_t{1} << 18;
+  bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+  if (bytes_.size() >= kAtOnce) flush();
+}
+
+void HashedFile::flush() {
+  XXH3_64bits_update(hash_.get(), bytes_.data(), bytes_.size());
+  file_.write(bytes_);
+  bytes_.clear();
+}
+
+std::string HashedFile::hash() const {
+  return fmt::format("{:016x}", XXH3_64bits_digest(hash_.get()));
+}
+
+TokenWriter::TokenWriter(AtomicFile& tokens, AtomicFile& documents, AtomicFile* mask, int width,
+                         std::optional<std::uint32_t> separator)
+    : tokens_(tokens), begins_(documents), width_(width), separator_(separator) {
+  if (mask) mask_.emplace(*mask);
+}
+
+void TokenWriter::begin_document() {
+  if (pending_ && begun_) ++empty_documents_;
+  begun_ = pending_ = true;
 }
 
 template <typename T>
@@ -19,27 +48,57 @@ void TokenWriter::write_as(std::span<const std::uint32_t> tokens) {
     const T token = static_cast<T>(tokens[i]);
     std::memcpy(bytes_.data() + i * sizeof(T), &token, sizeof(T));
   }
-  XXH3_64bits_update(hash_.get(), bytes_.data(), bytes_.size());
-  file_.write(bytes_);
-  count_ += tokens.size();
+  tokens_.write(bytes_);
 }
 
-void TokenWriter::add(std::span<const std::uint32_t> tokens) {
-  if (tokens.empty()) return;
-  if (separate_) {
-    separate_ = false;
-    separated_ = true;
-    add(std::span(&*separator_, 1));
-  }
+void TokenWriter::write(std::span<const std::uint32_t> tokens, bool counts) {
   if (width_ == 2) {
     write_as<std::uint16_t>(tokens);
   } else {
     write_as<std::uint32_t>(tokens);
   }
+  counted_ = counts;
+  if (counts) labels_ += tokens.size();
+  for (std::uint64_t i = count_; mask_ && i < count_ + tokens.size(); ++i) {
+    bits_ |= static_cast<unsigned>(counts) << i % 8;
+    if (i % 8 != 7) continue;
+    const auto byte = static_cast<std::byte>(bits_);
+    mask_->write({&byte, 1});
+    bits_ = 0;
+  }
+  count_ += tokens.size();
 }
 
-std::string TokenWriter::hash() const {
-  return fmt::format("{:016x}", XXH3_64bits_digest(hash_.get()));
+void TokenWriter::add(std::span<const std::uint32_t> tokens, bool counts) {
+  if (tokens.empty()) return;
+  if (pending_) {
+    pending_ = false;
+    if (count_ > 0 && separator_) {
+      separated_ = true;
+      write({&*separator_, 1}, counted_);
+    }
+    begins_.write(std::as_bytes(std::span(&count_, 1)));
+    ++documents_;
+  }
+  write(tokens, counts);
+}
+
+void TokenWriter::add(std::span<const std::uint32_t> tokens, std::span<const std::uint8_t> counts) {
+  STRATA_CHECK_EQ(tokens.size(), counts.size());
+  for (std::size_t begin = 0, end = 0; begin < tokens.size(); begin = end) {
+    const bool value = counts[begin] != 0;
+    while (end < tokens.size() && (counts[end] != 0) == value) ++end;
+    add(tokens.subspan(begin, end - begin), value);
+  }
+}
+
+void TokenWriter::finish() {
+  tokens_.flush();
+  begins_.flush();
+  if (!mask_) return;
+  const auto byte = static_cast<std::byte>(bits_);
+  if (count_ % 8 != 0) mask_->write({&byte, 1});
+  mask_->flush();
 }
 
 }  // namespace strata::text

@@ -1,6 +1,7 @@
 #pragma once
 #include <xxhash.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,30 +13,65 @@
 
 namespace strata::text {
 
-// Writes tokens into a file, `width` bytes each, with a separator between documents; documents without a token leave
-// no trace.
-class TokenWriter {
+// Bytes on their way into a file, in large writes, and their hash.
+class HashedFile {
  public:
-  TokenWriter(AtomicFile& file, int width, std::optional<std::uint32_t> separator);
+  explicit HashedFile(AtomicFile& file);
 
-  void begin_document() { separate_ = count_ > 0 && separator_.has_value(); }
-  void add(std::span<const std::uint32_t> tokens);
-  std::uint64_t count() const { return count_; }
-  bool separated() const { return separated_; }
+  void write(std::span<const std::byte> bytes);
+  void flush();
   // XXH3-64 of all bytes so far, 16 hex digits.
   std::string hash() const;
 
  private:
-  template <typename T>
-  void write_as(std::span<const std::uint32_t> tokens);
-
   AtomicFile& file_;
-  int width_;
-  std::optional<std::uint32_t> separator_;
-  bool separate_ = false, separated_ = false;
-  std::uint64_t count_ = 0;
   std::vector<std::byte> bytes_;
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
+};
+
+// Writes tokens into a file, `width` bytes each, with a separator between documents, which belongs to the one before
+// it; where documents begin into another, and which tokens count as labels into a third (docs/formats.md). Documents
+// without a token leave no trace. The files are the caller's, to be committed after finish().
+class TokenWriter {
+ public:
+  // mask: none where every token counts.
+  TokenWriter(AtomicFile& tokens, AtomicFile& documents, AtomicFile* mask, int width,
+              std::optional<std::uint32_t> separator);
+
+  // What is added from now on belongs to the next document.
+  void begin_document();
+  // Tokens of the document, all of which count as labels or none.
+  void add(std::span<const std::uint32_t> tokens, bool counts = true);
+  // The same with what is said of each token: 0 if it does not count. A separator counts as the token before it does.
+  void add(std::span<const std::uint32_t> tokens, std::span<const std::uint8_t> counts);
+  void finish();
+
+  std::uint64_t count() const { return count_; }
+  std::uint64_t documents() const { return documents_; }
+  // Documents that had no token.
+  std::uint64_t empty_documents() const { return empty_documents_ + (pending_ && begun_ ? 1 : 0); }
+  // Tokens that count as labels.
+  std::uint64_t labels() const { return labels_; }
+  bool separated() const { return separated_; }
+  // Of all that was written, after finish(): XXH3-64, 16 hex digits.
+  std::string hash() const { return tokens_.hash(); }
+  std::string documents_hash() const { return begins_.hash(); }
+  std::string mask_hash() const { return mask_ ? mask_->hash() : ""; }
+
+ private:
+  template <typename T>
+  void write_as(std::span<const std::uint32_t> tokens);
+  void write(std::span<const std::uint32_t> tokens, bool counts);
+
+  HashedFile tokens_, begins_;
+  std::optional<HashedFile> mask_;
+  int width_;
+  std::optional<std::uint32_t> separator_;
+  bool begun_ = false, pending_ = true;  // a document was begun; and has no token yet
+  bool separated_ = false, counted_ = true;
+  std::uint64_t count_ = 0, documents_ = 0, empty_documents_ = 0, labels_ = 0;
+  unsigned bits_ = 0;  // of the mask's next byte
+  std::vector<std::byte> bytes_;
 };
 
 }  // namespace strata::text

@@ -7,7 +7,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <exception>
 #include <fstream>
+#include <future>
 #include <utility>
 
 #include "launcher/control/dump.h"
@@ -54,7 +56,22 @@ Attendant::Attendant(NodeMemory& memory, Setup setup)
       last_(now_ns()) {
   prepare_backtraces();
   memory_.places().beat.store(now_ns(), kRelaxed);
-  thread_ = start_quiet_thread("strata-attend", [this](const std::stop_token& stop) { attend(stop); });
+  std::promise<void> started;
+  thread_ = start_quiet_thread("strata-attend", [this, &started](const std::stop_token& stop) {
+    try {
+      if (setup_.start) setup_.start();
+    } catch (...) {
+      return started.set_exception(std::current_exception());
+    }
+    started.set_value();
+    attend(stop);
+  });
+  try {
+    started.get_future().get();
+  } catch (...) {
+    thread_.join();
+    throw;
+  }
 }
 
 Attendant::~Attendant() {
@@ -177,6 +194,7 @@ void Attendant::speak(std::int64_t now) {
 
 void Attendant::obey(const pb::NodeOrder& order) {
   heard_.store(now_ns());
+  known_.store(true);
   dump_number_.store(order.dump_number());
   if (!order.verdict().empty()) memory_.give({order.verdict(), order.verdict_rank()});
   if (order.ended()) over_.store(true);
@@ -192,7 +210,8 @@ void Attendant::look_at_rank0(std::int64_t now) {
   } else {
     // One that begins to speak has not been told anything yet.
     if (!std::exchange(speaker_, is_speaker(now)) && speaker_) heard_.store(now);
-    if (!speaker_) return;
+    // Who never reached it knows nothing of it: rank 0 says so (Watch).
+    if (!speaker_ || !known_.load()) return;
     silent = now - heard_.load();
   }
   if (silent < timeout) return;

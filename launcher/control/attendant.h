@@ -26,9 +26,10 @@ class Attendant {
     Credentials credentials;                          // of the streams
     std::function<void(const pb::NodeReport&)> told;  // rank 0: takes its own node's report
     std::function<std::uint32_t()> dump_number;       // rank 0
+    std::function<void()> start;                      // rank 0, once, before the constructor returns
     std::function<void(bool resumed)> tick;           // rank 0, ten times a second
   };
-  // The memory outlives it.
+  // The memory outlives it. What start() throws is thrown.
   Attendant(NodeMemory& memory, Setup setup);
   ~Attendant();
 
@@ -54,7 +55,8 @@ class Attendant {
   TaskNames names_;
   std::atomic<std::int64_t> heard_;  // of rank 0, ns of the steady clock
   std::atomic<std::uint32_t> dump_number_{0};
-  std::atomic<bool> over_{false};  // nobody watches any more
+  std::atomic<bool> over_{false};   // nobody watches any more
+  std::atomic<bool> known_{false};  // rank 0 has been heard of
   std::uint32_t dump_told_ = 0;
   std::uint64_t moved_ = 0;  // bytes and pages of the process so far
   std::int64_t resumed_, last_, spoke_ = 0;

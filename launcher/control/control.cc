@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "launcher/control/network.h"
 #include "launcher/control/node_memory.h"
 #include "launcher/control/service.h"
+#include "launcher/printable.h"
 
 namespace strata::launcher::control {
 namespace {
@@ -73,8 +75,8 @@ class Control::Impl {
       place_ = front.place;
       if (!front.refusal.empty())
         say(fmt::format("control: off, as there is no place for a socket: {}", front.refusal));
-      if (front.metrics) say(fmt::format("metrics: {}", front.metrics_at));
-      if (front.service) say(fmt::format("control: {}{}", place_.target(), place_.tls ? " (TLS)" : ""));
+      if (front.service) reached_ += fmt::format("control: {}{}\n", place_.target(), place_.tls ? " (TLS)" : "");
+      if (front.metrics) reached_ += fmt::format("metrics: {}\n", front.metrics_at);
       describe(recipe);
       Hub::Setup hub;
       hub.limits = {asked.timeout, asked.warn_after, asked.stuck_after};
@@ -86,17 +88,10 @@ class Control::Impl {
       hub_.emplace(memory_, board_, std::move(hub));
       setup.told = [this](const pb::NodeReport& report) { hub_->told(report); };
       setup.dump_number = [this] { return hub_->dump_number(); };
-      // gRPC's threads are started by this one, and so as quiet as it is.
-      setup.tick = [this, front = std::make_shared<Front>(std::move(front))](bool resumed) {
-        if (front->service) open(*front);
-        if (front->metrics) {
-          metrics_.emplace(std::move(*front->metrics), front->metrics_credentials, [this] {
-            pb::Status status = board_.status();
-            fill(status);
-            return status;
-          });
-          front->metrics.reset();
-        }
+      // gRPC's threads are started by the attendant's, and so as quiet as it is; and before the run's own, so that a
+      // limit of threads is met by those, which say so.
+      setup.start = [this, &front] { open(front); };
+      setup.tick = [this](bool resumed) {
         board_.collect();
         if (service_) service_->pump();
         hub_->look(resumed);
@@ -124,6 +119,7 @@ class Control::Impl {
     const TaskNames names(job.plan, *job.model);
     attendant_->know(names);
     if (rank_ != 0) return;
+    tell(printable(reached_, true));
     hub_->know(names);
     run_.set_family(job.model->family);
     run_.set_parameters(job.model->parameters());
@@ -146,6 +142,17 @@ class Control::Impl {
     file_ = folder / kPlaceFile;
   }
 
+  void stepped() {
+    if (is_on()) compute_ms_.push_back(static_cast<double>(places().compute.load(std::memory_order_relaxed)) * 1e-6);
+  }
+  double compute_ms() const {
+    if (compute_ms_.empty()) return 0;
+    std::vector<double> times = compute_ms_;
+    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+    std::nth_element(times.begin(), middle, times.end());
+    return *middle;
+  }
+
   void train(std::int64_t step) {
     if (rank_ != 0) return;
     board_.describe(run_, max_steps_, planned_, step);
@@ -165,13 +172,20 @@ class Control::Impl {
   }
 
   void open(Front& front) {
+    hub_->open();
+    if (front.metrics)
+      metrics_.emplace(std::move(*front.metrics), front.metrics_credentials, [this] {
+        pb::Status status = board_.status();
+        fill(status);
+        return status;
+      });
+    if (!front.service) return;
     service_.emplace(
         board_, front.credentials,
         Service::Answers{[this](pb::Status& status) { fill(status); },
                          [this](std::function<void(pb::Dump)> done) { hub_->dump(std::move(done)); }, keeps_});
     door_.emplace(std::move(*front.service), kMostConnections,
                   [this](Descriptor guest) { service_->adopt(std::move(guest)); });
-    front.service.reset();
   }
 
   void fill(pb::Status& status) {
@@ -188,10 +202,12 @@ class Control::Impl {
   NodeMemory memory_;
   Board board_;
   Place place_;
+  std::string reached_;  // lines that say where
   pb::RunInfo run_;
   runtime::Memory planned_{};
   std::int64_t max_steps_ = 0;
   std::filesystem::path file_;
+  std::vector<double> compute_ms_;  // of this rank, by step
   std::optional<Hub> hub_;
   std::optional<Service> service_;
   std::optional<Doorkeeper> door_;
@@ -223,7 +239,11 @@ std::uint64_t Control::requests() {
   return impl_->board().take_requests();
 }
 void Control::stepped(const runtime::StepReport& report, const runtime::Executor& executor) {
+  impl_->stepped();
   impl_->board().post(report, executor.comm_bytes(), executor.measured_memory());
+}
+double Control::compute_ms() const {
+  return impl_->compute_ms();
 }
 void Control::saved(std::int64_t step, const std::filesystem::path& place) {
   impl_->board().post_saved(step, place.native());

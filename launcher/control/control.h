@@ -23,14 +23,14 @@ namespace strata::launcher::control {
 class Control {
  public:
   // Collective. Opens what control.* of rank 0's recipe names, before anything else of the run starts; a mistake there
-  // is thrown on all ranks alike. say: is told, on rank 0, where the run is reached. The world outlives it.
+  // is thrown on all ranks alike. say: is told, on rank 0, what a user should know. The world outlives it.
   Control(const runtime::Recipe& recipe, comm::World& world, const Note& say);
   // Collective in so far as rank 0 stays until the others have left, or some seconds.
   ~Control();
 
   // What the rank is in from now on, outside a step.
   void enter(runtime::Phase phase);
-  // The plan is made; `text`: what the run says of itself. The job outlives it.
+  // The plan is made; `text`: what the run says of itself. Rank 0 prints where the run is reached. The job outlives it.
   void planned(const runtime::Job& job, const std::string& text);
   // checkpoint.dir is there, and this run's: control.json in it says where the run is reached.
   void settle(const std::filesystem::path& folder);
@@ -40,6 +40,8 @@ class Control {
   // What is asked of the next step, for Trainer::step(); rank 0's are for all.
   std::uint64_t requests();
   void stepped(const runtime::StepReport& report, const runtime::Executor& executor);
+  // What this rank computed in a step, the median so far, in ms; 0: not known.
+  double compute_ms() const;
   // A checkpoint is durable; any thread.
   void saved(std::int64_t step, const std::filesystem::path& place);
 

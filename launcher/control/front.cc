@@ -53,7 +53,11 @@ Front open_front(const runtime::Recipe::Control& recipe) {
     try {
       const std::filesystem::path folder = socket_folder();
       sweep(folder);
-      out.service = Listener::unix_socket(folder / fmt::format("{}.sock", getpid()), "control.listen");
+      // Another container's process may have the same number.
+      std::filesystem::path path = folder / fmt::format("{}.sock", getpid());
+      for (int n = 2; std::filesystem::exists(path) && n < 100; ++n)
+        path = folder / fmt::format("{}-{}.sock", getpid(), n);
+      out.service = Listener::unix_socket(path, "control.listen");
     } catch (const Error& error) {
       out.refusal = error.what();
       return out;

@@ -25,8 +25,8 @@ double steady_seconds() {
 Hub::Hub(NodeMemory& memory, Board& board, Setup setup)
     : memory_(memory), board_(board), setup_(std::move(setup)), watch_(setup_.limits, memory.map(), steady_seconds()) {}
 
-// By the thread that looks: gRPC's threads are then as quiet as that is.
 void Hub::open() {
+  if (!setup_.listener) return;
   const auto nodes = static_cast<int>(memory_.map().nodes.size());
   server_ = std::make_unique<NodeServer>(setup_.credentials, nodes,
                                          NodeServer::Answers{[this](const pb::NodeReport& report) { told(report); },
@@ -66,7 +66,6 @@ void Hub::told(const pb::NodeReport& report) {
 }
 
 void Hub::look(bool resumed) {
-  if (setup_.listener) open();
   const double now = steady_seconds();
   finish_dumps(now);
   std::vector<Watch::Finding> findings;

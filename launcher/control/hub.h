@@ -35,6 +35,9 @@ class Hub {
   Hub(NodeMemory& memory, Board& board, Setup setup);
   ~Hub();
 
+  // Lets the streams of other nodes in. gRPC's threads are started by the thread that calls it.
+  void open();
+
   void know(TaskNames names);
   // Of this node.
   void told(const pb::NodeReport& report);
@@ -62,7 +65,6 @@ class Hub {
     std::map<int, pb::NodeReport> answers;  // by node
     std::function<void(pb::Dump)> done;
   };
-  void open();
   void finish_dumps(double now);
   void end(const NodeMemory::Verdict& verdict);
   void end_stuck(const Watch::Finding& finding);

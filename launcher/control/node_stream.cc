@@ -189,7 +189,8 @@ class NodeStream::Impl {
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
     arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
-    // Through no proxy.
+    // A connection of its own, through no proxy.
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     stub_ = pb::Nodes::NewStub(grpc::CreateCustomChannel(target, grpc::SslCredentials(options), arguments));
   }

@@ -64,7 +64,9 @@ std::string bar(double part, std::size_t columns, bool unicode) {
 
 std::string bytes_text(std::uint64_t bytes) {
   const auto x = static_cast<double>(bytes);
-  return bytes < (1 << 30) ? fmt::format("{:.1f} MiB", x / 0x1p20) : fmt::format("{:.2f} GiB", x / 0x1p30);
+  return bytes < (1 << 20)   ? fmt::format("{:.1f} KiB", x / 0x1p10)
+         : bytes < (1 << 30) ? fmt::format("{:.1f} MiB", x / 0x1p20)
+                             : fmt::format("{:.2f} GiB", x / 0x1p30);
 }
 
 // Points in a grid of columns by kCurveRows characters: 2 by 4 dots each in Braille, or one star.

@@ -25,7 +25,6 @@ std::size_t index(int i) {
 
 std::string ranks_text(std::span<const int> ranks) {
   if (ranks.size() == 1) return fmt::format("rank {}", ranks[0]);
-  if (ranks.size() == 2) return fmt::format("ranks {} and {}", ranks[0], ranks[1]);
   if (ranks.back() - ranks.front() + 1 == static_cast<int>(ranks.size()))
     return fmt::format("ranks {} to {}", ranks.front(), ranks.back());
   return fmt::format("ranks {}", fmt::join(ranks, ", "));
@@ -53,6 +52,7 @@ void Watch::heard(int node, std::span<const RankView> ranks, double now) {
   if (node < 0 || index(node) >= nodes_.size()) return;
   nodes_[index(node)].heard = now;
   nodes_[index(node)].broke = -1;
+  nodes_[index(node)].known = true;
   for (const RankView& rank : ranks) {
     if (rank.rank < 0 || index(rank.rank) >= ranks_.size() || map_.node_of[index(rank.rank)] != node) continue;
     Still& still = still_[index(rank.rank)];
@@ -96,7 +96,7 @@ double Watch::heard_ago(int node, double now) const {
 std::optional<Watch::Finding> Watch::find_lost(double now) {
   for (std::size_t node = 0; node < nodes_.size(); ++node) {
     NodeState& state = nodes_[node];
-    if (state.left || state.lost) continue;
+    if (state.left || state.lost || !state.known) continue;
     const bool silent = limits_.timeout > 0 && now - state.heard >= limits_.timeout;
     const bool ended = state.broke >= 0 && now - state.broke >= kBroken;
     if (!silent && !ended) continue;
@@ -115,6 +115,25 @@ std::optional<Watch::Finding> Watch::find_lost(double now) {
                                      known.name, ranks_text(known.ranks), seconds_text(now - state.heard), place)};
   }
   return std::nullopt;
+}
+
+// A node that never reached rank 0 is no lost one: MPI's way to it may be open, and this one not.
+std::optional<Watch::Finding> Watch::find_unknown(double now) {
+  std::vector<std::string> names;
+  int first = -1;
+  for (std::size_t node = 0; node < nodes_.size(); ++node) {
+    NodeState& state = nodes_[node];
+    if (state.known || state.missed || limits_.timeout <= 0 || now - state.heard < limits_.timeout) continue;
+    state.missed = true;
+    names.push_back(map_.nodes[node].name);
+    if (first < 0) first = map_.nodes[node].ranks.front();
+  }
+  if (names.empty()) return std::nullopt;
+  return Finding{
+      Finding::Kind::unknown, first,
+      fmt::format("{} never reached rank 0 on {} over the network, so nobody will notice if it is lost: name "
+                  "the network of the nodes by control.interface",
+                  fmt::join(names, ", "), map_.of(0).name)};
 }
 
 // For how long the rank has been in what it is in, if that is too long; else 0.
@@ -190,9 +209,10 @@ std::optional<Watch::Standing> Watch::culprit(double now, int& waiting) const {
 std::vector<Watch::Finding> Watch::look(double now) {
   std::vector<Finding> out;
   if (auto lost = find_lost(now)) out.push_back(std::move(*lost));
+  if (auto unknown = find_unknown(now)) out.push_back(std::move(*unknown));
   const auto all_told = [&] {  // a node that is not heard of says nothing of its ranks
     return std::all_of(nodes_.begin(), nodes_.end(),
-                       [&](const NodeState& node) { return now - node.heard < kStopped; });
+                       [&](const NodeState& node) { return !node.known || now - node.heard < kStopped; });
   };
   if (limits_.warn_after <= 0 || !all_told()) return out;
   int waiting = 0;

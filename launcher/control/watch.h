@@ -20,7 +20,7 @@ class Watch {
     double timeout, warn_after, stuck_after;  // seconds; 0: never
   };
   struct Finding {
-    enum class Kind : std::uint8_t { warning, recovered, stuck, lost };
+    enum class Kind : std::uint8_t { warning, recovered, stuck, lost, unknown };
     Kind kind;
     int rank;          // whose fault it is: of a lost node the first
     std::string text;  // a sentence for the user, without rank 0's own ending of it
@@ -51,6 +51,7 @@ class Watch {
     double heard;
     double broke = -1;  // not since it was heard of
     bool left = false, lost = false;
+    bool known = false, missed = false;  // it has been heard of; that it was not was told
   };
   struct Still {  // of one rank: since when its phase has made no progress, and what was warned of
     std::uint64_t counter = 0;
@@ -64,6 +65,7 @@ class Watch {
     bool stopped;  // its process does not run
   };
   std::optional<Finding> find_lost(double now);
+  std::optional<Finding> find_unknown(double now);
   double standing_age(const RankView& rank, double now, bool& stopped) const;
   std::optional<Standing> culprit(double now, int& waiting) const;
 
@@ -76,7 +78,7 @@ class Watch {
   std::vector<Still> still_;
 };
 
-// "ranks 4 and 5", "rank 3", "ranks 8 to 15".
+// "rank 3", "ranks 8 to 15", "ranks 0, 2".
 std::string ranks_text(std::span<const int> ranks);
 // 30, 61, 0.5
 std::string seconds_text(double seconds);

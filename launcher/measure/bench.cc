@@ -87,6 +87,7 @@ void fill_random_tokens(runtime::Executor& executor, const runtime::Job& job, in
       batch.tokens[i] = static_cast<std::uint32_t>((state >> 33) % job.model->vocabulary);
       batch.labels[i] = static_cast<std::int32_t>((state >> 20) % job.model->vocabulary);
       batch.positions[i] = static_cast<std::uint32_t>(i % seq);
+      batch.documents[i] = {0, static_cast<std::uint32_t>(seq)};
     }
   }
 }

@@ -50,6 +50,7 @@ ReferenceBlock::ReferenceBlock(device::Lane& lane, const Shape& shape)
       model_(one_block(shape, lane.threads())),
       tokens_(shape.batch * shape.seq),
       positions_(tokens_.size()),
+      documents_(tokens_.size(), {0, static_cast<std::uint32_t>(shape.seq)}),
       labels_(tokens_.size()) {
   const DType t = shape.dtype;
   const std::size_t n = tokens_.size(), d = shape.width;
@@ -126,7 +127,7 @@ Calls ReferenceBlock::calls_of(const std::vector<TimedProduct>& products) {
 
 models::Context ReferenceBlock::context(View parameters, View workspace) const {
   models::Context c{};
-  c.batch = {tokens_.data(), labels_.data(), positions_.data()};
+  c.batch = {tokens_.data(), labels_.data(), positions_.data(), documents_.data()};
   c.scalars = &scalars_;
   c.parameters = {parameters};
   c.shared = {table_};

@@ -65,6 +65,7 @@ class ReferenceBlock {
   std::unique_ptr<models::Model> model_;
   Operands memory_;
   std::vector<std::uint32_t> tokens_, positions_;
+  std::vector<device::RowRange> documents_;
   std::vector<std::int32_t> labels_;
   device::StepScalars scalars_{};
   device::ExactSum loss_;

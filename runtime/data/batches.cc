@@ -76,11 +76,13 @@ void Batches::fill_sequence(std::uint64_t sequence, std::span<std::uint32_t> tok
 }
 
 void Batches::fill(std::uint64_t micro_batch, std::span<std::uint32_t> tokens, std::span<std::int32_t> labels,
-                   std::span<std::uint32_t> positions) const {
+                   std::span<std::uint32_t> positions, std::span<device::RowRange> documents) const {
   const std::uint64_t elements = micro_batch_size_ * seq_len_;
   STRATA_CHECK_EQ(tokens.size(), elements);
   STRATA_CHECK_EQ(labels.size(), elements);
   STRATA_CHECK_EQ(positions.size(), elements);
+  STRATA_CHECK_EQ(documents.size(), elements);
+  std::fill(documents.begin(), documents.end(), device::RowRange{0, static_cast<std::uint32_t>(seq_len_)});
   for (std::uint64_t b = 0; b < micro_batch_size_; ++b) {
     const std::uint64_t sequence = sequence_at(micro_batch * micro_batch_size_ + b);
     fill_sequence(sequence, tokens.subspan(b * seq_len_, seq_len_), labels.subspan(b * seq_len_, seq_len_));

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "device/row_range.h"
 #include "runtime/data/tokens.h"
 #include "runtime/recipe/recipe.h"
 
@@ -31,12 +32,17 @@ class Batches {
 
   // Whole sequences of all files.
   std::uint64_t sequences() const { return first_sequence_.back(); }
+  // How often a run has gone over all sequences before micro-batch k.
+  double epochs_before(std::uint64_t micro_batch) const {
+    return static_cast<double>(micro_batch * micro_batch_size_) / static_cast<double>(sequences());
+  }
   // The sequence at `position` of the run (micro-batch k has positions k*B .. k*B+B-1).
   std::uint64_t sequence_at(std::uint64_t position) const;
 
-  // Micro-batch k of the run: tokens, labels and positions are [micro_batch_size * seq_len] each.
+  // Micro-batch k of the run: tokens, labels, positions and documents are [micro_batch_size * seq_len] each.
+  // A sequence is one document.
   void fill(std::uint64_t micro_batch, std::span<std::uint32_t> tokens, std::span<std::int32_t> labels,
-            std::span<std::uint32_t> positions) const;
+            std::span<std::uint32_t> positions, std::span<device::RowRange> documents) const;
   // Labels of micro-batch k that count: known without reading it.
   std::uint64_t labels(std::uint64_t micro_batch) const;
 

@@ -22,11 +22,13 @@ DisjointSequences::DisjointSequences(std::vector<TokenFile> files, std::int64_t 
 }
 
 void DisjointSequences::fill(std::uint64_t micro_batch, std::span<std::uint32_t> tokens, std::span<std::int32_t> labels,
-                             std::span<std::uint32_t> positions) const {
+                             std::span<std::uint32_t> positions, std::span<device::RowRange> documents) const {
   const std::uint64_t elements = micro_batch_size_ * seq_len_;
   STRATA_CHECK_EQ(tokens.size(), elements);
   STRATA_CHECK_EQ(labels.size(), elements);
   STRATA_CHECK_EQ(positions.size(), elements);
+  STRATA_CHECK_EQ(documents.size(), elements);
+  std::fill(documents.begin(), documents.end(), device::RowRange{0, static_cast<std::uint32_t>(seq_len_)});
   std::fill(tokens.begin(), tokens.end(), 0u);
   std::fill(labels.begin(), labels.end(), device::kIgnoredLabel);
   for (std::uint64_t b = 0; b < micro_batch_size_; ++b) {

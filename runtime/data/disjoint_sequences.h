@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "device/row_range.h"
 #include "runtime/data/tokens.h"
 
 namespace strata::runtime {
@@ -19,9 +20,10 @@ class DisjointSequences {
   // That count, over all sequences.
   std::uint64_t labels() const { return labels_; }
 
-  // Sequences [k*B, (k+1)*B), B = micro_batch_size; spans are [B * seq_len] each.
+  // Sequences [k*B, (k+1)*B), B = micro_batch_size; spans are [B * seq_len] each. A sequence, with what is missing
+  // behind it, is one document.
   void fill(std::uint64_t micro_batch, std::span<std::uint32_t> tokens, std::span<std::int32_t> labels,
-            std::span<std::uint32_t> positions) const;
+            std::span<std::uint32_t> positions, std::span<device::RowRange> documents) const;
 
  private:
   void fill_sequence(std::uint64_t sequence, std::span<std::uint32_t> tokens, std::span<std::int32_t> labels) const;

@@ -63,10 +63,25 @@ bool looks_like_text(std::span<const std::byte> bytes) {
 
 }  // namespace
 
+namespace {
+
+fs::path with_ending(fs::path token_file, const char* ending) {
+  token_file += ending;
+  return token_file;
+}
+
+}  // namespace
+
 fs::path sidecar_path(const fs::path& token_file) {
-  fs::path out = token_file;
-  out += ".json";
-  return out;
+  return with_ending(token_file, ".json");
+}
+
+fs::path documents_path(const fs::path& token_file) {
+  return with_ending(token_file, ".documents");
+}
+
+fs::path mask_path(const fs::path& token_file) {
+  return with_ending(token_file, ".mask");
 }
 
 std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
@@ -119,15 +134,34 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   out.tokenizer_hash = text("tokenizer_hash");
   out.hash = text("hash");
   if (out.width == 3) corrupt(path, 0, "width: 2 or 4 bytes", "3");
+  const auto beside = [&](const char* key, const char* count_key) -> std::optional<TokenSidecar::Beside> {
+    simdjson::dom::element found;
+    if (root[key].get(found) != simdjson::SUCCESS) return std::nullopt;
+    std::string_view hash;
+    std::uint64_t count = 0;
+    if (found[count_key].get_uint64().get(count) != simdjson::SUCCESS || count > out.count ||
+        found["hash"].get_string().get(hash) != simdjson::SUCCESS)
+      corrupt(path, 0, fmt::format("{}: {} up to {} and hash", key, count_key, out.count),
+              simdjson::minify(found).substr(0, 64));
+    return TokenSidecar::Beside{count, std::string(hash)};
+  };
+  out.documents = beside("documents", "count");
+  out.mask = beside("mask", "labels");
   return out;
 }
 
 std::string to_json(const TokenSidecar& sidecar) {
+  const auto beside = [](const char* key, const char* count_key, const std::optional<TokenSidecar::Beside>& file) {
+    return file ? fmt::format(", \"{}\": {{\"{}\": {}, \"hash\": {}}}", key, count_key, file->count,
+                              json_string(file->hash))
+                : std::string();
+  };
   return fmt::format(
       "{{\"vocab_size\": {}, \"width\": {}, \"tokenizer\": {}, \"tokenizer_hash\": {}, \"hash\": {}, "
-      "\"count\": {}}}\n",
+      "\"count\": {}{}{}}}\n",
       sidecar.vocab_size, sidecar.width, json_string(sidecar.tokenizer), json_string(sidecar.tokenizer_hash),
-      json_string(sidecar.hash), sidecar.count);
+      json_string(sidecar.hash), sidecar.count, beside("documents", "count", sidecar.documents),
+      beside("mask", "labels", sidecar.mask));
 }
 
 TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)
@@ -256,13 +290,16 @@ std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, con
     // A folder that is not there holds no files; of one that cannot be read nobody knows.
     if (result == GLOB_NOSPACE || (result == GLOB_ABORTED && reason != ENOENT))
       fail(Exit::failed, "{}: a folder of {} cannot be read: {}", key, pattern, std::strerror(reason));
-    // `data/*` means the token files, not the sidecars beside them.
+    // `data/*` means the token files, not what lies beside them.
     std::sort(names.begin(), names.end());
+    constexpr std::array<std::string_view, 4> kBeside = {".json", ".documents", ".mask", ".labels.jsonl"};
     std::vector<std::string> files;
     for (const std::string& name : names) {
-      const bool sidecar =
-          name.ends_with(".json") && std::binary_search(names.begin(), names.end(), name.substr(0, name.size() - 5));
-      if (!sidecar) files.push_back(name);
+      const bool beside = std::any_of(kBeside.begin(), kBeside.end(), [&](std::string_view ending) {
+        return name.ends_with(ending) &&
+               std::binary_search(names.begin(), names.end(), name.substr(0, name.size() - ending.size()));
+      });
+      if (!beside) files.push_back(name);
     }
     if (files.empty()) fail(Exit::usage, "{}: no file matches {}", key, pattern);
     out.insert(out.end(), files.begin(), files.end());

@@ -12,7 +12,7 @@
 
 namespace strata::runtime {
 
-// What `strata tokenize` writes beside OUT.bin, as OUT.bin.json.
+// What `strata tokenize` says of OUT.bin in OUT.bin.json (docs/formats.md).
 struct TokenSidecar {
   std::int64_t vocab_size = 0;
   int width = 2;  // bytes per token: 2 or 4
@@ -20,8 +20,17 @@ struct TokenSidecar {
   std::string tokenizer_hash;  // XXH3-64 of what defines it, 16 hex digits
   std::string hash;            // XXH3-64 of the file's tokens, 16 hex digits
   std::uint64_t count = 0;
+  // A file beside the tokens: how much it says, and the XXH3-64 of its bytes.
+  struct Beside {
+    std::uint64_t count;
+    std::string hash;
+  };
+  std::optional<Beside> documents = {};  // where they begin: their number
+  std::optional<Beside> mask = {};       // which tokens count as labels: how many do; without it all do
 };
 std::filesystem::path sidecar_path(const std::filesystem::path& token_file);
+std::filesystem::path documents_path(const std::filesystem::path& token_file);
+std::filesystem::path mask_path(const std::filesystem::path& token_file);
 // nullopt where there is no such file. Throws Error{corrupt}.
 std::optional<TokenSidecar> read_sidecar(const std::filesystem::path& token_file);
 std::string to_json(const TokenSidecar& sidecar);

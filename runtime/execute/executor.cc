@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "comm/host_work.h"
+#include "runtime/execute/task_table.h"
 #include "runtime/plan/validator.h"
 
 namespace strata::runtime {
@@ -115,12 +116,12 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
   }
   gather_ = world.open(*lanes_[index(LaneId::gather)]);
   reduce_ = world.open(*lanes_[index(LaneId::reduce)]);
-  tasks_ = std::make_unique<TaskRunner>(plan, model, optimizer, rank_, storage_, lanes_, *gather_, *reduce_);
-  const ControlBuffers buffers(plan);
-  if (buffers.constants >= 0) {
+  site_.emplace(Site{plan, model, optimizer, rank_, storage_, *gather_, *reduce_});
+  site_->received.resize(plan.tasks.size());
+  if (plan.control.constants >= 0) {
     std::vector<std::byte> constants(model.constants_bytes);
     model.fill_constants(constants.data());
-    storage_.write(buffers.constants, constants);
+    storage_.write(plan.control.constants, constants);
   }
   if (is_gpu())
     for (const auto& unit : model.units)
@@ -201,7 +202,7 @@ void Executor::issue(std::size_t t) {
   const bool stamped = !recording_ && !draining_ && task.lane != LaneId::checkpoint &&
                        (timed_ || !is_gpu() || !goes_on_[index(task.lane)]);
   mark(lane, t, stamped, true);
-  tasks_->run(task, t);
+  run_of(task.kind)(*site_, task, lane);
   mark(lane, t, stamped, false);
   if (awaited_[t]) lane.record(events_[t]);
   issued_[t] = true;
@@ -296,7 +297,7 @@ bool Executor::launch_graph() {
   first.synchronize();
   while (t < plan_.tasks.size() && on_gpu(plan_.tasks[t])) ++t;
   run_host();
-  tasks_->moved() += moved_by_graph_;
+  site_->moved += moved_by_graph_;
   ++graph_steps_;
   ++steps_since_spans_;
   return true;
@@ -304,7 +305,7 @@ bool Executor::launch_graph() {
 
 // Nothing of it runs, so nothing of it is counted.
 bool Executor::record_graph() {
-  const IoBytes moved = std::exchange(tasks_->moved(), {});
+  const IoBytes moved = std::exchange(site_->moved, {});
   forget_events();
   recording_ = true;
   const bool done = graph_->record([this] {
@@ -313,7 +314,7 @@ bool Executor::record_graph() {
   });
   recording_ = false;
   forget_events();
-  moved_by_graph_ = std::exchange(tasks_->moved(), moved);
+  moved_by_graph_ = std::exchange(site_->moved, moved);
   return done;
 }
 
@@ -324,7 +325,7 @@ void Executor::forget_events() {
 
 std::span<const float> Executor::generate(std::size_t first, std::size_t rows) {
   STRATA_CHECK_LE(rows, plan_.tokens);
-  tasks_->generate(first, rows);
+  site_->generation = {first, rows};
   (void)step({}, 0);
   return border_.logits();
 }
@@ -353,7 +354,7 @@ void Executor::drain() {
 
 void Executor::save_beside_next_step(Saver& saver) {
   saver_ = &saver;
-  tasks_->use_saver(saver);
+  site_->saver = &saver;
   for (Hold& hold : holds_) hold.due = true;
 }
 

@@ -16,15 +16,16 @@
 #include "device/ops/optimizer.h"
 #include "device/step_scalars.h"
 #include "models/model.h"
-#include "runtime/execute/border.h"
-#include "runtime/execute/memory_meter.h"
+#include "runtime/execute/lanes.h"
 #include "runtime/execute/places.h"
-#include "runtime/execute/saver.h"
 #include "runtime/execute/step_graph.h"
-#include "runtime/execute/storage.h"
-#include "runtime/execute/task_runner.h"
+#include "runtime/memory/memory_meter.h"
+#include "runtime/memory/storage.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/span.h"
+#include "runtime/tasks/border.h"
+#include "runtime/tasks/save.h"
+#include "runtime/tasks/site.h"
 
 namespace strata::runtime {
 
@@ -69,7 +70,7 @@ class Executor {
   // Sent by this rank so far; exact after drain().
   comm::CommBytes comm_bytes() const;
   // Read from and written to the other tiers so far.
-  const IoBytes& io_bytes() const { return tasks_->moved(); }
+  const IoBytes& io_bytes() const { return site_->moved; }
   // What the proof of the plan took.
   double validate_ms() const { return validate_ms_; }
   // How the drives of the nvme tier are read and written, and why no better way is (Swap::describe); empty: no such
@@ -147,7 +148,7 @@ class Executor {
   // By lane of a GPU: it is not waited for between two steps; it has tasks before the host writes.
   std::array<bool, kLanes> goes_on_, begins_early_;
   std::unique_ptr<comm::Communicator> gather_, reduce_;
-  std::unique_ptr<TaskRunner> tasks_;
+  std::optional<Site> site_;
   std::vector<device::Event> events_;  // by task
   std::vector<bool> awaited_;          // by task: some lane waits for its event
   std::vector<bool> issued_;           // by task: it has run, and its event, if it is awaited, tells of the end

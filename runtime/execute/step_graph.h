@@ -8,7 +8,7 @@
 
 #include "device/graph.h"
 #include "device/lane.h"
-#include "runtime/execute/task_runner.h"
+#include "runtime/execute/lanes.h"
 #include "runtime/plan/plan.h"
 
 namespace strata::runtime {

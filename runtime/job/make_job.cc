@@ -18,7 +18,7 @@
 #include "runtime/forecast/simulator.h"
 #include "runtime/job/available_memory.h"
 #include "runtime/job/seat.h"
-#include "runtime/plan/planner.h"
+#include "runtime/planner/planner.h"
 
 namespace strata::runtime {
 namespace {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "comm/communicator.h"
 
 namespace strata::runtime {
 namespace {
@@ -46,6 +47,16 @@ Layout make_layout(const models::Model& model, int ranks, MomentFormat moments) 
     }
   }
   return layout;
+}
+
+Portions portions_of(const models::ElementRange& range, std::size_t shard, int ranks) {
+  const auto owned = [&](int rank) { return comm::ShardedRange{shard, range.begin, range.end}.piece(rank).bytes(); };
+  // The first and the last rank that own some of it own a part of their shards, those between all of them, others none.
+  const int first = static_cast<int>(range.begin / shard);
+  const int last = range.size() > 0 ? static_cast<int>((range.end - 1) / shard) : first;
+  const std::size_t ends[] = {owned(first), owned(last)};
+  const bool all = first == 0 && last == ranks - 1;
+  return {owned(0), all ? std::min(ends[0], ends[1]) : 0, last - first > 1 ? shard : std::max(ends[0], ends[1])};
 }
 
 std::size_t UnitLayout::moment_bytes(std::size_t begin, std::size_t end) const {

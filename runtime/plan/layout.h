@@ -46,6 +46,13 @@ struct UnitLayout {
   }
 };
 
+// Of a range of elements of a flat buffer, cut into shards of `shard`: how many rank 0 owns, and the least and the most
+// that any rank does.
+struct Portions {
+  std::size_t of_rank0, least, most;
+};
+Portions portions_of(const models::ElementRange& range, std::size_t shard, int ranks);
+
 // Where every element of the model lies, for a number of ranks.
 struct Layout {
   int ranks;

@@ -7,51 +7,51 @@
 namespace strata::runtime {
 namespace {
 
-// The memory of a tier as stretches and the buffers that have taken each, one after the other. Steps of many
-// micro-batches take the same few stretches again and again; in vertical order there are as many as buffers.
-class Slots {
+// The memory of a tier as spaces and the buffers that have taken each, one after the other. Steps of many micro-batches
+// take the same few spaces again and again; in vertical order there are as many as buffers.
+class TierSpaces {
  public:
-  explicit Slots(std::size_t base) : base_(base) {}
+  explicit TierSpaces(std::size_t base) : base_(base) {}
 
   // Takes the lowest offset at which nothing lives at the same time.
   std::size_t take(std::size_t bytes, const Lifetime& life) {
     std::size_t offset = base_;
-    for (const Slot& slot : slots_) {
-      if (offset + bytes <= slot.begin) break;
-      if (offset < slot.end && taken(slot, life)) offset = slot.end;
+    for (const Space& space : spaces_) {
+      if (offset + bytes <= space.begin) break;
+      if (offset < space.end && taken(space, life)) offset = space.end;
     }
-    Slot& slot = slot_at(offset, offset + bytes);
-    slot.all = {std::min(slot.all.first, life.first), std::max(slot.all.last, life.last)};
-    auto& lives = lives_[slot.lives];
+    Space& space = space_at(offset, offset + bytes);
+    space.all = {std::min(space.all.first, life.first), std::max(space.all.last, life.last)};
+    auto& lives = lives_[space.lives];
     lives.insert(std::lower_bound(lives.begin(), lives.end(), life, before), life);
     return offset;
   }
 
  private:
-  struct Slot {
+  struct Space {
     std::size_t begin, end;  // bytes
     Lifetime all;            // from the first to the last of its lives
     std::size_t lives;       // index
   };
   static bool before(const Lifetime& a, const Lifetime& b) { return a.last < b.first; }
 
-  bool taken(const Slot& slot, const Lifetime& life) const {
-    if (before(slot.all, life) || before(life, slot.all)) return false;
-    const auto& lives = lives_[slot.lives];
+  bool taken(const Space& space, const Lifetime& life) const {
+    if (before(space.all, life) || before(life, space.all)) return false;
+    const auto& lives = lives_[space.lives];
     return std::binary_search(lives.begin(), lives.end(), life, before);
   }
-  Slot& slot_at(std::size_t begin, std::size_t end) {
-    auto at =
-        std::lower_bound(slots_.begin(), slots_.end(), begin, [](const Slot& s, std::size_t b) { return s.begin < b; });
-    while (at != slots_.end() && at->begin == begin && at->end != end) ++at;
-    if (at != slots_.end() && at->begin == begin) return *at;
+  Space& space_at(std::size_t begin, std::size_t end) {
+    auto at = std::lower_bound(spaces_.begin(), spaces_.end(), begin,
+                               [](const Space& s, std::size_t b) { return s.begin < b; });
+    while (at != spaces_.end() && at->begin == begin && at->end != end) ++at;
+    if (at != spaces_.end() && at->begin == begin) return *at;
     lives_.emplace_back();
-    return *slots_.insert(at, {begin, end, {std::numeric_limits<int>::max(), -1}, lives_.size() - 1});
+    return *spaces_.insert(at, {begin, end, {std::numeric_limits<int>::max(), -1}, lives_.size() - 1});
   }
 
   std::size_t base_;
-  std::vector<Slot> slots_;                   // by rising offset
-  std::vector<std::vector<Lifetime>> lives_;  // of each slot, by rising time; they do not overlap
+  std::vector<Space> spaces_;                 // by rising offset
+  std::vector<std::vector<Lifetime>> lives_;  // of each space, by rising time; they do not overlap
 };
 
 // Whether the task uses what the earlier one wrote.
@@ -119,7 +119,7 @@ void assign_offsets(StepPlan& plan) {
   const auto buffer_of = [&](int b) -> Buffer& { return plan.buffers[static_cast<std::size_t>(b)]; };
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return buffer_of(a).bytes > buffer_of(b).bytes; });
 
-  std::vector<Slots> tiers(base.begin(), base.end());
+  std::vector<TierSpaces> tiers(base.begin(), base.end());
   for (const int b : order) {
     Buffer& buffer = buffer_of(b);
     buffer.offset = tiers[static_cast<std::size_t>(buffer.tier)].take(buffer.bytes, lives[static_cast<std::size_t>(b)]);

@@ -100,7 +100,7 @@ enum class Role : std::uint8_t {
   master,
   moment1,
   moment2,
-  batch,      // tokens, labels and positions of all micro-batches of the step
+  batch,      // tokens, labels, positions and documents of all micro-batches of the step
   state,      // scalars of the step, what the ranks agreed on (StepState)
   pending,    // scalars of the step before, whose update is still to be done (StepScalars)
   losses,     // what the compute lane counts (LossState)
@@ -137,6 +137,7 @@ struct Use {
   Access access;
   std::size_t offset = 0, bytes = 0;  // of the buffer; 0 bytes: all of it
   bool own = false;  // the offset counts from the rank's own part of the buffer: every rank touches other bytes of it
+  int copies = -1;   // what is written are the bytes of that use of the same task, unchanged; -1: it is no copy
 };
 
 // Bytes [begin, end) of the buffer's tier that a use may touch.
@@ -210,6 +211,11 @@ struct Home {
   std::vector<std::size_t> slots = {};
 };
 
+// What the tasks of a step share, a buffer each; -1: the plan has none. By role.
+struct ControlBuffers {
+  int batch = -1, state = -1, losses = -1, squares = -1, constants = -1, logits = -1, pending = -1;
+};
+
 // Everything a rank does in a step: the same list for every rank, in the order in which it is issued. The list is a
 // ring: nothing separates two steps but what their tasks wait for.
 struct StepPlan {
@@ -227,7 +233,9 @@ struct StepPlan {
   Layout layout;
   std::vector<Buffer> buffers;
   std::vector<Task> tasks;
-  std::vector<Home> homes;     // by unit
+  std::vector<Home> homes;  // by unit
+  // As lanes see them; as the host does, which on a GPU has buffers of its own that stand for them.
+  ControlBuffers control, host_control;
   Memory memory;               // predicted
   comm::CommBytes comm_bytes;  // predicted, sent by one rank in a step
   IoBytes io_bytes;            // predicted

@@ -34,6 +34,9 @@ struct PlanRequest {
   bool read_ahead = false;
   // Bytes of host memory that state passes through on its way to a checkpoint; 0: the run writes none.
   std::size_t checkpoint_staging = 0;
+  // For forecasts: the mean over sequences of the sum of their documents' squared lengths, which attention costs. 0: a
+  // sequence is one document.
+  double mean_squares = 0;
 };
 
 }  // namespace strata::runtime

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "runtime/plan/cells.h"
+
 namespace strata::runtime {
 namespace {
 
@@ -104,72 +106,17 @@ std::vector<Occasions> steps_of(const StepPlan& plan) {
   return {kF, kF};
 }
 
-// The bytes of every tier, cut where any use begins or ends: each use is a few whole pieces.
-class Pieces {
- public:
-  struct Range {
-    int first, last;  // [first, last)
-  };
-  explicit Pieces(const StepPlan& plan) {
-    for (const Buffer& b : plan.buffers) {
-      add(b.tier, b.offset);
-      add(b.tier, b.offset + b.bytes);
-    }
-    for (const Task& task : plan.tasks)
-      for (const Use& use : task.uses) {
-        if (use.bytes == 0 || use.own) continue;  // all of the buffer
-        const Buffer& b = plan.buffers[index(use.buffer)];
-        const auto [begin, end] = touched_by(use, b);
-        add(b.tier, begin);
-        add(b.tier, end);
-      }
-    for (std::size_t tier = 0; tier < kTiers; ++tier) {
-      auto& borders = borders_[tier];
-      std::sort(borders.begin(), borders.end());
-      borders.erase(std::unique(borders.begin(), borders.end()), borders.end());
-      first_[tier] = size_;
-      size_ += static_cast<int>(borders.size());
-    }
-  }
-  int size() const { return size_; }
-  // Of bytes that begin and end where uses do.
-  Range of(Tier tier, const ByteRange& bytes) const { return {place_of(tier, bytes.begin), place_of(tier, bytes.end)}; }
-  // All that touch the bytes.
-  Range touching(Tier tier, const ByteRange& bytes) const {
-    const auto& borders = borders_[index(tier)];
-    const auto after = std::upper_bound(borders.begin(), borders.end(), bytes.begin);
-    return {first_[index(tier)] + static_cast<int>(after - borders.begin()) - 1, place_of(tier, bytes.end)};
-  }
-  std::size_t begin_of(Tier tier, int piece) const { return borders_[index(tier)][index(piece - first_[index(tier)])]; }
-  std::size_t bytes_of(Tier tier, int piece) const { return begin_of(tier, piece + 1) - begin_of(tier, piece); }
-
- private:
-  void add(Tier tier, std::size_t at) {
-    auto& borders = borders_[index(tier)];
-    if (borders.empty() || borders.back() != at) borders.push_back(at);
-  }
-  int place_of(Tier tier, std::size_t at) const {
-    const auto& borders = borders_[index(tier)];
-    return first_[index(tier)] +
-           static_cast<int>(std::lower_bound(borders.begin(), borders.end(), at) - borders.begin());
-  }
-
-  std::array<std::vector<std::size_t>, kTiers> borders_;
-  std::array<int, kTiers> first_{};
-  int size_ = 0;
-};
-
-// Carries steps out one behind the other, in the order in which tasks are issued, and keeps for each piece of memory
+// Carries steps out one behind the other, in the order in which tasks are issued, and keeps for each cell of memory
 // what it holds and who touched it last.
 class Sweep {
  public:
   explicit Sweep(const StepPlan& plan)
-      : plan_(plan), pieces_(plan), memory_(index(pieces_.size())), tasks_(plan.tasks.size()) {
+      : plan_(plan), cells_(plan), memory_(index(cells_.size())), tasks_(plan.tasks.size()) {
     for (const Task& task : plan.tasks) {
       first_use_.push_back(static_cast<int>(uses_.size()));
       for (const Use& use : task.uses) {
         const Buffer& buffer = plan.buffers[index(use.buffer)];
-        uses_.push_back({use.buffer, buffer.whole_cycle, pieces_.of(buffer.tier, touched_by(use, buffer)), use.access});
+        uses_.push_back({use.buffer, buffer.whole_cycle, cells_.of(buffer.tier, touched_by(use, buffer)), use.access});
       }
     }
     first_use_.push_back(static_cast<int>(uses_.size()));
@@ -199,7 +146,7 @@ class Sweep {
   struct Touch {
     int buffer;
     bool lasting;  // the buffer lives from step to step; else what it holds is the step's
-    Pieces::Range pieces;
+    Cells::Range cells;
     Access access;
   };
   // Where bytes were copied from, and in which run: bytes of a buffer, from this one of its tier on.
@@ -207,7 +154,7 @@ class Sweep {
     int buffer = kNone, run = kNone, step = kNone;
     std::size_t begin = 0;
   };
-  struct Piece {
+  struct Cell {
     int buffer = kNone;                 // whose contents it holds
     int written = kNone, step = kNone;  // the run that wrote it last, and its step
     LaneId lane = LaneId::compute;      // of that run
@@ -232,8 +179,8 @@ class Sweep {
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
       const Buffer& buffer = plan_.buffers[b];
       if (!buffer.filled) continue;
-      const auto [first, last] = pieces_.of(buffer.tier, {buffer.offset, buffer.offset + buffer.bytes});
-      for (int piece = first; piece < last; ++piece) memory_[index(piece)].buffer = static_cast<int>(b);
+      const auto [first, last] = cells_.of(buffer.tier, {buffer.offset, buffer.offset + buffer.bytes});
+      for (int cell = first; cell < last; ++cell) memory_[index(cell)].buffer = static_cast<int>(b);
     }
   }
 
@@ -247,24 +194,24 @@ class Sweep {
     of_run_.push_back({t, step_});
     for (int u = first_use_[index(t)]; u < first_use_[index(t) + 1]; ++u) {
       const Touch& touch = uses_[index(u)];
-      for (int at = touch.pieces.first; at < touch.pieces.last; ++at) {
-        Piece& piece = memory_[index(at)];
+      for (int at = touch.cells.first; at < touch.cells.last; ++at) {
+        Cell& cell = memory_[index(at)];
         const bool plain =
-            piece.buffer == touch.buffer &&
-            (touch.access == Access::write || (piece.origin == kNone && (touch.lasting || piece.step == step_)));
+            cell.buffer == touch.buffer &&
+            (touch.access == Access::write || (cell.origin == kNone && (touch.lasting || cell.step == step_)));
         if (!plain)
           if (auto violation = contents(t, number, touch, at)) return violation;
-        if (piece.written > clock[index(piece.lane)] && piece.written != number)
-          return at_once(t, touch, piece, piece.written);
+        if (cell.written > clock[index(cell.lane)] && cell.written != number)
+          return at_once(t, touch, cell, cell.written);
         if (touch.access == Access::read) {
-          piece.read[index(task.lane)] = number;
+          cell.read[index(task.lane)] = number;
           continue;
         }
         for (std::size_t lane = 0; lane < kLanes; ++lane)
-          if (piece.read[lane] > clock[lane] && piece.read[lane] != number)
-            return at_once(t, touch, piece, piece.read[lane]);
-        const int origin = touch.access == Access::update ? piece.origin : kNone;
-        piece = {touch.buffer, number, step_, task.lane, all_none(), origin};
+          if (cell.read[lane] > clock[lane] && cell.read[lane] != number)
+            return at_once(t, touch, cell, cell.read[lane]);
+        const int origin = touch.access == Access::update ? cell.origin : kNone;
+        cell = {touch.buffer, number, step_, task.lane, all_none(), origin};
       }
     }
     note_copies(number);
@@ -275,52 +222,54 @@ class Sweep {
     return std::nullopt;
   }
 
-  // What a use finds in a piece, in the order of the list.
+  // What a use finds in a cell, in the order of the list.
   std::optional<std::string> contents(int t, int number, const Touch& touch, int at) const {
-    const Piece& piece = memory_[index(at)];
+    const Cell& cell = memory_[index(at)];
     const std::string& name = plan_.buffers[index(touch.buffer)].name;
-    if (piece.buffer != touch.buffer && piece.buffer != kNone &&
-        (piece.written == number || piece.read[index(plan_.tasks[index(t)].lane)] == number))
+    if (cell.buffer != touch.buffer && cell.buffer != kNone &&
+        (cell.written == number || cell.read[index(plan_.tasks[index(t)].lane)] == number))
       return fmt::format("{} uses \"{}\" and \"{}\", which overlap", describe(plan_, t), name,
-                         plan_.buffers[index(piece.buffer)].name);
+                         plan_.buffers[index(cell.buffer)].name);
     if (touch.access == Access::write) return std::nullopt;
-    if (piece.buffer != touch.buffer || (!touch.lasting && piece.step != step_))
+    if (cell.buffer != touch.buffer || (!touch.lasting && cell.step != step_))
       return fmt::format("{} reads \"{}\", which {}", describe(plan_, t), name,
-                         piece.buffer == touch.buffer || piece.buffer == kNone ? "nothing has written"
-                                                                               : "another buffer has overwritten");
-    if (piece.origin == kNone) return std::nullopt;
-    const Origin& origin = origins_[index(piece.origin)];
+                         cell.buffer == touch.buffer || cell.buffer == kNone ? "nothing has written"
+                                                                             : "another buffer has overwritten");
+    if (cell.origin == kNone) return std::nullopt;
+    const Origin& origin = origins_[index(cell.origin)];
     const Buffer& source = plan_.buffers[index(origin.buffer)];
     if (!source.whole_cycle && origin.step != step_) return std::nullopt;
-    const std::size_t bytes = pieces_.bytes_of(plan_.buffers[index(touch.buffer)].tier, at);
-    const auto [first, last] = pieces_.touching(source.tier, {origin.begin, origin.begin + bytes});
+    const std::size_t bytes = cells_.bytes_of(plan_.buffers[index(touch.buffer)].tier, at);
+    const auto [first, last] = cells_.touching(source.tier, {origin.begin, origin.begin + bytes});
     for (int p = first; p < last; ++p)
-      if (const Piece& there = memory_[index(p)]; there.buffer == origin.buffer && there.written > origin.run)
+      if (const Cell& there = memory_[index(p)]; there.buffer == origin.buffer && there.written > origin.run)
         return fmt::format("{} reads \"{}\", a copy of \"{}\" that {} has changed since", describe(plan_, t), name,
                            source.name, describe(plan_, of_run_[index(there.written)].task));
     return std::nullopt;
   }
 
-  std::string at_once(int t, const Touch& touch, const Piece& piece, int other) const {
+  std::string at_once(int t, const Touch& touch, const Cell& cell, int other) const {
     const auto [task, step] = of_run_[index(other)];
     return fmt::format("{} and {}{} may run at the same time and share memory (\"{}\", \"{}\")", describe(plan_, t),
                        describe(plan_, task), step == step_ ? "" : " of a step before",
                        plan_.buffers[index(touch.buffer)].name,
-                       piece.buffer == kNone ? "" : plan_.buffers[index(piece.buffer)].name);
+                       cell.buffer == kNone ? "" : plan_.buffers[index(cell.buffer)].name);
   }
 
-  // From where the task has copied: sources and targets come in pairs.
+  // From where the task has copied.
   void note_copies(int number) {
     const int t = of_run_[index(number)].task;
     const Task& task = plan_.tasks[index(t)];
-    for (std::size_t i = 0; i + 1 < task.uses.size(); ++i) {
-      const Use &from = task.uses[i], &to = task.uses[i + 1];
-      if (from.role != Role::source || to.role != Role::target || from.own || to.own) continue;
+    for (std::size_t i = 0; i < task.uses.size(); ++i) {
+      const Use& to = task.uses[i];
+      if (to.copies < 0) continue;
+      const Use& from = task.uses[index(to.copies)];
+      if (from.own || to.own) continue;
       const Buffer &source = plan_.buffers[index(from.buffer)], &target = plan_.buffers[index(to.buffer)];
       const std::size_t there = touched_by(from, source).begin, here = touched_by(to, target).begin;
-      const auto [first, last] = uses_[index(first_use_[index(t)]) + i + 1].pieces;
+      const auto [first, last] = uses_[index(first_use_[index(t)]) + i].cells;
       for (int p = first; p < last; ++p) {
-        const std::size_t begin = pieces_.begin_of(target.tier, p), bytes = pieces_.bytes_of(target.tier, p);
+        const std::size_t begin = cells_.begin_of(target.tier, p), bytes = cells_.bytes_of(target.tier, p);
         const Origin origin = root_of({from.buffer, number, step_, there + begin - here}, bytes, to.buffer);
         memory_[index(p)].origin = add_origin(origin);
         note_return(origin, {to.buffer, number, step_, begin}, bytes);
@@ -330,23 +279,23 @@ class Sweep {
   // A copy of what is itself an unchanged copy is one of the first.
   Origin root_of(const Origin& origin, std::size_t bytes, int target) const {
     const Tier tier = plan_.buffers[index(origin.buffer)].tier;
-    const auto [first, last] = pieces_.touching(tier, {origin.begin, origin.begin + bytes});
-    const Piece& piece = memory_[index(first)];
-    if (last - first != 1 || piece.origin == kNone) return origin;
-    const Origin& root = origins_[index(piece.origin)];
-    if (root.run != piece.written || root.buffer == target) return origin;
-    return {root.buffer, origin.run, root.step, root.begin + origin.begin - pieces_.begin_of(tier, first)};
+    const auto [first, last] = cells_.touching(tier, {origin.begin, origin.begin + bytes});
+    const Cell& cell = memory_[index(first)];
+    if (last - first != 1 || cell.origin == kNone) return origin;
+    const Origin& root = origins_[index(cell.origin)];
+    if (root.run != cell.written || root.buffer == target) return origin;
+    return {root.buffer, origin.run, root.step, root.begin + origin.begin - cells_.begin_of(tier, first)};
   }
   // What goes back to where it came from is the same there and here from now on.
   void note_return(const Origin& origin, const Origin& home, std::size_t bytes) {
     const Tier tier = plan_.buffers[index(origin.buffer)].tier;
-    const auto [first, last] = pieces_.touching(tier, {origin.begin, origin.begin + bytes});
+    const auto [first, last] = cells_.touching(tier, {origin.begin, origin.begin + bytes});
     for (int p = first; p < last; ++p) {
-      Piece& piece = memory_[index(p)];
-      if (piece.buffer != origin.buffer || piece.origin == kNone) continue;
-      const std::size_t back = home.begin + pieces_.begin_of(tier, p) - origin.begin;
-      if (const Origin& known = origins_[index(piece.origin)]; known.buffer == home.buffer && known.begin == back)
-        piece.origin = add_origin({home.buffer, home.run, home.step, back});
+      Cell& cell = memory_[index(p)];
+      if (cell.buffer != origin.buffer || cell.origin == kNone) continue;
+      const std::size_t back = home.begin + cells_.begin_of(tier, p) - origin.begin;
+      if (const Origin& known = origins_[index(cell.origin)]; known.buffer == home.buffer && known.begin == back)
+        cell.origin = add_origin({home.buffer, home.run, home.step, back});
     }
   }
   int add_origin(const Origin& origin) {
@@ -355,10 +304,10 @@ class Sweep {
   }
 
   const StepPlan& plan_;
-  const Pieces pieces_;
+  const Cells cells_;
   std::vector<Touch> uses_;     // of all tasks
   std::vector<int> first_use_;  // by task
-  std::vector<Piece> memory_;
+  std::vector<Cell> memory_;
   std::vector<Origin> origins_;
   std::vector<Newest> tasks_;
   std::array<Clock, kLanes> lanes_;  // with the newest run of each

@@ -75,7 +75,7 @@ struct Known {
   }
 };
 
-// A tier's memory as stretches, each with the accesses that a later one may have to wait for.
+// A tier's memory, cut where accesses began or ended, with the accesses that a later one may have to wait for.
 class Touches {
  public:
   // Adds the run's access to [begin, end), and to `needed` the earlier ones that it waits for.
@@ -84,10 +84,10 @@ class Touches {
     split(begin);
     split(end);
     bool alone = writes;  // the run's is the only access that is left
-    auto at = stretches_.lower_bound(begin);
+    auto at = ranges_.lower_bound(begin);
     for (std::size_t from = begin; from < end; from = at->second.end, ++at) {
-      if (at == stretches_.end() || at->first != from)
-        at = stretches_.insert(at, {from, {at == stretches_.end() ? end : std::min(end, at->first), {}}});
+      if (at == ranges_.end() || at->first != from)
+        at = ranges_.insert(at, {from, {at == ranges_.end() ? end : std::min(end, at->first), {}}});
       auto& touches = at->second.touches;
       std::erase_if(touches, [&](const Touch& earlier) {
         if (earlier.run == run) return false;
@@ -100,8 +100,8 @@ class Touches {
       alone = alone && touches.size() == 1;
     }
     if (!alone) return;
-    stretches_.erase(stretches_.lower_bound(begin), stretches_.lower_bound(end));
-    stretches_[begin] = {end, {{run, true}}};
+    ranges_.erase(ranges_.lower_bound(begin), ranges_.lower_bound(end));
+    ranges_[begin] = {end, {{run, true}}};
   }
 
  private:
@@ -109,21 +109,21 @@ class Touches {
     int run;
     bool writes;
   };
-  struct Stretch {
+  struct Touched {
     std::size_t end;
     std::vector<Touch> touches;
   };
   // Makes `at` a border.
   void split(std::size_t at) {
-    auto next = stretches_.upper_bound(at);
-    if (next == stretches_.begin()) return;
-    auto& [begin, stretch] = *std::prev(next);
-    if (begin == at || stretch.end <= at) return;
-    stretches_.insert(next, {at, stretch});
-    stretch.end = at;
+    auto next = ranges_.upper_bound(at);
+    if (next == ranges_.begin()) return;
+    auto& [begin, range] = *std::prev(next);
+    if (begin == at || range.end <= at) return;
+    ranges_.insert(next, {at, range});
+    range.end = at;
   }
 
-  std::map<std::size_t, Stretch> stretches_;  // by first byte; they do not overlap
+  std::map<std::size_t, Touched> ranges_;  // by first byte; they do not overlap
 };
 
 }  // namespace

@@ -357,7 +357,12 @@ std::vector<RecipeKey> make_keys() {
       number("control.stuck_after", 0, 1e7, "seconds from 0 to 10000000", STRATA_AT(control.stuck_after),
              "write the state of all ranks to a file and end the run when a rank has stood still for so long; 0: "
              "never"),
+      path("report.dir", STRATA_AT(report.dir),
+           "a folder, made where there is none, for all of the reports below and the recipe, under their usual names"),
       path("report.jsonl", STRATA_AT(report.jsonl), "a line a step"),
+      path("report.csv", STRATA_AT(report.csv), "the same as a table"),
+      path("report.tensorboard", STRATA_AT(report.tensorboard), "a folder for TensorBoard's event files"),
+      integer("report.every", 1, kMany, STRATA_AT(report.every), "steps between lines shown; files have every step"),
       path("report.summary", STRATA_AT(report.summary), "one object at the end"),
       path("report.trace", STRATA_AT(report.trace), "timeline of one step or several, for Perfetto"),
       trace_steps(),

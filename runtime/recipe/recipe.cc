@@ -214,6 +214,7 @@ class Loader {
     if (!recipe_.model.path && !recipe_.model.preset) {
       fail(Exit::usage, "the recipe names no model: give model.path or model.preset");
     }
+    if (recipe_.report.dir) name_reports(recipe_.report);
     if (!recipe_.report.trace_steps.empty()) check_traced_steps();
     for (const char* key : {"checkpoint.every", "checkpoint.stop_after"})
       if (given(key) && number_of(given_.at(key)) != 0.0 && !recipe_.checkpoint.dir)
@@ -236,6 +237,17 @@ class Loader {
       recipe_.notes.push_back(fmt::format(
           "optimizer.learning_rate is never reached: scheduler.warmup_steps = {} and training.max_steps = {}", warmup,
           steps));
+  }
+
+  static void name_reports(Recipe::Report& report) {
+    const auto name = [&](std::optional<fs::path>& path, const char* usual) {
+      if (!path) path = *report.dir / usual;
+    };
+    name(report.jsonl, "report.jsonl");
+    name(report.csv, "report.csv");
+    name(report.tensorboard, "tensorboard");
+    name(report.summary, "summary.json");
+    name(report.trace, "trace.json");
   }
 
   void check_traced_steps() {
@@ -372,6 +384,27 @@ std::string to_text(const Recipe& recipe) {
     out += fmt::format("{} = {}\n", key.name, key.text(recipe));
   }
   for (const auto& [key, json] : recipe.model.config) out += fmt::format("model.config.{} = {}\n", key, json);
+  return out;
+}
+
+std::string to_toml(const Recipe& recipe) {
+  Recipe whole = recipe;
+  const auto absolute = [](auto& path) { path = fs::absolute(path).lexically_normal().string(); };
+  for (auto* path : {&whole.model.path, &whole.checkpoint.dir})
+    if (*path) absolute(**path);
+  for (fs::path& path : whole.memory.nvme) absolute(path);
+  for (auto* patterns : {&whole.data.train, &whole.data.validation})
+    for (std::string& pattern : *patterns) absolute(pattern);
+  if (std::string& resume = whole.checkpoint.resume; resume != "auto" && resume != "none") absolute(resume);
+  const Recipe defaults;
+  std::string out;
+  for (const RecipeKey& key : recipe_keys()) {
+    const std::string text = key.text(whole);
+    if (!key.name.starts_with("report.") && text != key.text(defaults)) out += fmt::format("{} = {}\n", key.name, text);
+  }
+  // TOML has no null.
+  for (const auto& [key, json] : whole.model.config)
+    out += fmt::format("{}model.config.{} = {}\n", json == "null" ? "# --set " : "", key, json);
   return out;
 }
 

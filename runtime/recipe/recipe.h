@@ -130,8 +130,10 @@ struct Recipe {
     double timeout = 30, warn_after = 60, stuck_after = 600;
   } control;
   struct Report {
-    std::optional<std::filesystem::path> jsonl, summary, trace;
+    // dir: where those that are not named lie, under their usual names (load_recipe fills them in).
+    std::optional<std::filesystem::path> dir, jsonl, csv, tensorboard, summary, trace;
     std::vector<StepRange> trace_steps;  // rising, apart; empty: the last one
+    std::int64_t every = 1;              // steps between lines shown
   } report;
 
   // Micro-batches per rank and step. Throws Error{usage} where training.global_batch_size does not divide over
@@ -151,5 +153,8 @@ void require_trainable(const Recipe& recipe);
 // Every key that must be the same on all ranks, one "key = value" a line in a fixed order (report.*, control.*
 // and device.threads are left out): what ranks compare, by hash, before step 1.
 std::string to_text(const Recipe& recipe);
+
+// The recipe as a file that load_recipe reads: keys that are not at their default, paths absolute, without report.*.
+std::string to_toml(const Recipe& recipe);
 
 }  // namespace strata::runtime

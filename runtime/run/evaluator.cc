@@ -107,7 +107,7 @@ Evaluation Evaluator::run(const std::function<void(std::uint64_t, std::uint64_t)
   device::ExactSum mine{};
   for (std::uint64_t round = 0; round < rounds(); ++round) {
     // Behind the last micro-batch a rank still takes part in the gathers, on labels that do not count.
-    data_.fill(round * ranks + rank, batch.tokens, batch.labels, batch.positions);
+    data_.fill(round * ranks + rank, batch.tokens, batch.labels, batch.positions, batch.documents);
     (void)executor_.step({}, false);
     mine.merge(executor_.loss_sum());
     after_step(round + 1, rounds());

@@ -1,9 +1,9 @@
 #pragma once
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -12,37 +12,26 @@
 #include "runtime/checkpoint/writer.h"
 #include "runtime/execute/executor.h"
 #include "runtime/plan/plan.h"
+#include "runtime/run/report_file.h"
 #include "runtime/run/trainer.h"
 
 namespace strata::runtime {
-
-// A file that a report goes to. Every write is checked: a full disk is an Error{failed} naming the path.
-class ReportFile {
- public:
-  // What the file held before goes with the first write; of a report.jsonl that goes on, lines of steps up to
-  // `kept_step` stay. A new file that nothing was written to is removed again.
-  explicit ReportFile(const std::filesystem::path& path, std::int64_t kept_step = 0);
-  ~ReportFile();
-  ReportFile(ReportFile&& other) noexcept;
-  ReportFile& operator=(ReportFile&&) = delete;
-  void write(const std::string& text);
-  // Flushes to the disk and reports what the system kept back until then.
-  void close();
-
- private:
-  void cut();
-
-  std::filesystem::path path_;
-  std::int64_t kept_step_;
-  int fd_ = -1;
-  bool is_new_ = false, written_ = false;
-};
 
 // JSON of a number: shortest text that reads back the same; null where it is not finite.
 std::string json_number(double x);
 
 // A line of report.jsonl.
 std::string step_line(const StepReport& report);
+
+// What an evaluation during a run says, a line of its own in report.jsonl: {"step":100,"eval_loss":2.31,...}.
+struct EvaluationReport {
+  std::int64_t step;  // after which it was made; 0: before the first
+  double loss;
+  std::uint64_t tokens;                                      // labels
+  double time;                                               // seconds since the epoch
+  std::vector<std::pair<std::string, double>> metrics = {};  // others, by name: "eval_accuracy"
+};
+std::string evaluation_line(const EvaluationReport& report);
 
 // {"device": {"planned_peak_bytes": ..., ...}}: predicted memory, and what was measured where there is any.
 std::string memory_json(const Memory& planned, const Memory* measured);
@@ -62,6 +51,7 @@ struct Summary {
   comm::CommBytes comm_bytes;           // a step, this rank
   IoBytes io_bytes;                     // a step, this rank
   std::vector<std::uint64_t> peak_rss;  // by rank
+  std::vector<double> compute_ms;       // of a step, the median, by rank; empty: nobody looked (control.* is off)
   // Of rank 0's GPU, where it has one: before the run's memory was taken, and when its last step was done.
   std::optional<device::GpuMemory> gpu_before, gpu_at_end;
   std::vector<Span> spans;  // of step `timed_step`, the newest that was issued task by task

@@ -87,7 +87,7 @@ void Trainer::load_batches() {
   for (int g = 0; g < job_.plan.accumulation; ++g) {
     const Executor::BatchSpans to = executor_.batch(g);
     batches_->fill(first + static_cast<std::uint64_t>(g) * ranks + static_cast<std::uint64_t>(world_.rank()), to.tokens,
-                   to.labels, to.positions);
+                   to.labels, to.positions, to.documents);
   }
 }
 
@@ -125,6 +125,9 @@ StepReport Trainer::step(std::uint64_t requests) {
           took.count(),
           (result.stop & (kCheckpoint - 1)) != 0,
           executor_.io_bytes().of(Tier::nvme) - before.of(Tier::nvme),
+          std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(),
+          batches_->epochs_before(progress_.next_micro_batch),
+          labels_,
           (result.stop & kStopAtOnce) != 0,
           (result.stop & kCheckpoint) != 0};
 }

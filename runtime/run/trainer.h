@@ -22,7 +22,7 @@ namespace strata::runtime {
 // alone for a checkpoint, or for a stop without one.
 inline constexpr std::uint64_t kStop = 1, kCheckpoint = std::uint64_t{1} << 40, kStopAtOnce = std::uint64_t{1} << 41;
 
-// What a step says about itself: a line of report.jsonl.
+// What a step says of itself: a line of report.jsonl.
 struct StepReport {
   std::int64_t step;  // from 1
   double loss, grad_norm, learning_rate, loss_scale;
@@ -31,8 +31,13 @@ struct StepReport {
   double step_ms;
   bool stop;                     // some rank was asked to stop after this step
   std::uint64_t disk_bytes = 0;  // read from and written to the nvme tier by this rank
+  double time = 0;               // of its end, seconds since the epoch
+  double epoch = 0;              // of the data: how often the run has gone over it by then
+  std::uint64_t labels = 0;      // of the step that count, over all ranks
   bool at_once = false;          // the stop is to be without a checkpoint
   bool save = false;             // a checkpoint of this step was asked for
+
+  double tokens_per_s() const { return static_cast<double>(tokens) / step_ms * 1e3; }
 };
 
 // Takes a run from its first step to its last: data, schedule, loss scale, one executor. Every rank has one and calls
@@ -61,6 +66,8 @@ class Trainer {
   StepReport step(std::uint64_t requests);
 
   Executor& executor() { return executor_; }
+  // What it trains on; null: nothing, with no step to take.
+  const Batches* batches() const { return batches_.get(); }
   std::string weights_hash() { return runtime::weights_hash(executor_, job_.plan, world_); }
 
  private:

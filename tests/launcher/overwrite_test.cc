@@ -63,7 +63,7 @@ TEST_F(Overwrite, EveryCommandWritesOverItsOwnFiles) {
   for (const char* key : {"jsonl", "summary", "trace"})
     reported.push_back(std::string("report.") + key + "=" + file(key).string());
   const std::vector<Command> commands = {
-      {{"tokens.bin", "tokens.bin.json"},
+      {{"tokens.bin", "tokens.bin.json", "tokens.bin.documents"},
        [&](bool force) {
          return tokenize(
              {.tokenizer = "byte", .out = file("tokens.bin"), .inputs = {file("text.txt").string()}, .force = force});

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
 
+#include "launcher/token_output.h"
 #include "runtime/data/tokens.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
@@ -33,6 +35,12 @@ class TokenizeTest : public testing::Test {
     file.read(0, tokens);
     return {tokens.begin(), tokens.end()};
   }
+  std::vector<std::uint64_t> begins() const {
+    const std::string bytes = folder_.read("out.bin.documents");
+    std::vector<std::uint64_t> out(bytes.size() / sizeof(std::uint64_t));
+    std::memcpy(out.data(), bytes.data(), bytes.size());
+    return out;
+  }
   std::size_t files() const {
     const std::filesystem::directory_iterator list(folder_.path());
     return static_cast<std::size_t>(std::distance(begin(list), end(list)));
@@ -54,7 +62,7 @@ TEST_F(TokenizeTest, BytesOfAllInputsOneAfterTheOther) {
   EXPECT_EQ(sidecar->width, 2);
   EXPECT_EQ(sidecar->tokenizer, "byte");
   EXPECT_EQ(sidecar->count, large.size() + 6);
-  EXPECT_EQ(files(), 5u);  // and no temporary one
+  EXPECT_EQ(files(), 6u);  // and no temporary one
 }
 
 TEST_F(TokenizeTest, TextOfEachJsonLine) {
@@ -144,6 +152,51 @@ TEST_F(TokenizeTest, DocumentsWithTheEndOfTextBetween) {
   EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("--no-eot"));
 }
 
+// Empty documents leave no trace, an end-of-text token belongs to the document before it, and text that is read in
+// several parts is one document.
+TEST_F(TokenizeTest, WhereDocumentsBeginIsKept) {
+  const std::string long_text(1'000'000, 'x');
+  folder_.write("a.txt", "abc");
+  folder_.write("b.txt", long_text);
+  folder_.write("c.jsonl", "{\"text\":\"de\"}\n{\"text\":\"\"}\n{\"text\":\"f\"}\n");
+  testing::internal::CaptureStderr();
+  tokenize({.tokenizer = "byte",
+            .out = path("out.bin"),
+            .inputs = {path("a.txt"), path("b.txt"), path("c.jsonl")},
+            .eot = "x"});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("out.bin: 1000009 tokens in 4 documents; 1 empty ones left out"));
+  EXPECT_EQ(begins(), (std::vector<std::uint64_t>{0, 4, 1'000'005, 1'000'008}));
+  const auto sidecar = runtime::read_sidecar(path("out.bin"));
+  ASSERT_TRUE(sidecar && sidecar->documents);
+  EXPECT_EQ(sidecar->documents->count, 4u);
+  EXPECT_FALSE(sidecar->mask);
+}
+
+// A file of masked tokens, as a chat's are, over which plain text is written.
+TEST_F(TokenizeTest, AMaskGoesWithTheTokensThatItIsOf) {
+  const auto tokenizer = text::load_tokenizer("byte");
+  const std::vector<std::uint32_t> tokens = {'a', 'b', 'c'};
+  const auto write = [&](bool counts) {
+    TokenOutput output(path("out.bin"), {}, false);
+    text::TokenWriter& writer = output.open(*tokenizer, std::nullopt, true);
+    writer.begin_document();
+    writer.add(tokens, counts);
+    output.commit();
+  };
+  EXPECT_FAILURE(write(false), Exit::usage, HasSubstr("no token of the input counts as a label"));
+  EXPECT_EQ(files(), 0u);
+  write(true);
+  write(true);
+  EXPECT_EQ(runtime::read_sidecar(path("out.bin"))->mask->count, 3u);
+  EXPECT_EQ(folder_.read("out.bin.mask"), "\x07");
+  folder_.write("a.txt", "abc");
+  run({"a.txt"});
+  EXPECT_FALSE(std::filesystem::exists(path("out.bin.mask")));
+  folder_.write("out.bin.mask", "somebody's");
+  EXPECT_FAILURE(run({"a.txt"}), Exit::usage, AllOf(HasSubstr("its mask"), HasSubstr("--force")));
+}
+
 TEST_F(TokenizeTest, PartsAndThreadsChangeNoToken) {
   std::string text;  // of many parts
   for (int i = 0; text.size() < 1'500'000; ++i)
@@ -187,7 +240,7 @@ TEST_F(TokenizeTest, MistakesLeaveTheOldFileAlone) {
   EXPECT_FAILURE(tokenize({.tokenizer = "byte", .out = path("no/out.bin"), .inputs = {path("a.txt")}}), Exit::failed,
                  HasSubstr("no/out.bin"));
   EXPECT_EQ(text(), "old");
-  EXPECT_EQ(files(), 4u);
+  EXPECT_EQ(files(), 5u);
 }
 
 TEST_F(TokenizeTest, AFullDiskIsAnErrorWithPathAndReason) {

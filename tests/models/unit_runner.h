@@ -89,6 +89,7 @@ class UnitRunner {
         tokens(run.tokens()),
         positions(run.tokens()),
         labels(run.tokens()),
+        documents(run.tokens(), {0, static_cast<std::uint32_t>(run.seq)}),
         unit_(unit),
         vocabulary_(shared_vocabulary),
         forward_workspace_(unit.bytes().forward_workspace / sizeof(float), DType::fp32),
@@ -200,6 +201,7 @@ class UnitRunner {
   Buffer parameters, gradients, shared, shared_gradients, x, y, dy, dx, saved;
   std::vector<std::uint32_t> tokens, positions;
   std::vector<std::int32_t> labels;
+  std::vector<device::RowRange> documents;
   // Only the part that a call runs is at hand, parameters and gradients: what a unit larger than memory sees.
   bool by_parts = false;
   std::uint64_t micro_batch = 3;
@@ -249,7 +251,7 @@ class UnitRunner {
             index + 1 < tiles().count() ? tiles().first(index + 1) * hidden() : shared.size()};
   }
   Context context(const Buffer& workspace, const ParameterRange& own, const ParameterRange& table) const {
-    return {{tokens.data(), labels.data(), positions.data()},
+    return {{tokens.data(), labels.data(), positions.data(), documents.data()},
             micro_batch,
             &scalars,
             constants_.view().data,

@@ -3,7 +3,7 @@
 #include <limits>
 #include <memory>
 
-#include "runtime/plan/planner.h"
+#include "runtime/planner/planner.h"
 #include "tests/runtime/fake_model.h"
 
 namespace strata::runtime {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "runtime/job/make_job.h"
-#include "runtime/plan/planner.h"
+#include "runtime/planner/planner.h"
 
 namespace strata::runtime {
 

@@ -9,7 +9,7 @@
 #include "comm/communicator.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
-#include "runtime/plan/planner.h"
+#include "runtime/planner/planner.h"
 #include "runtime/run/report.h"
 #include "runtime/run/trainer.h"
 

@@ -6,8 +6,8 @@ set -euo pipefail
 cd "${1:-$(dirname "$0")/../..}"
 
 # What a folder sees besides itself and base. The order is that of the libraries in CMakeLists.txt.
-all_rooms="runtime/recipe runtime/plan runtime/forecast runtime/data runtime/execute runtime/weights runtime/checkpoint
-  runtime/job runtime/run"
+all_rooms="runtime/recipe runtime/plan runtime/forecast runtime/data runtime/memory runtime/tasks runtime/planner
+  runtime/execute runtime/weights runtime/checkpoint runtime/job runtime/run"
 sees() {
   case $1 in
     base | text) ;;
@@ -15,12 +15,15 @@ sees() {
     models | offload | comm) echo device ;;
     runtime/recipe) echo models offload comm device ;;
     runtime/plan | runtime/data) echo "$(sees runtime/recipe) runtime/recipe" ;;
-    runtime/forecast | runtime/execute) echo "$(sees runtime/plan) runtime/plan" ;;
+    runtime/forecast | runtime/memory) echo "$(sees runtime/plan) runtime/plan" ;;
+    runtime/tasks) echo "$(sees runtime/memory) runtime/memory" ;;
+    runtime/planner | runtime/execute) echo "$(sees runtime/tasks) runtime/tasks" ;;
     runtime/weights) echo "$(sees runtime/execute) runtime/execute" ;;
     runtime/checkpoint) echo "$(sees runtime/weights) runtime/weights" ;;
-    runtime/job) echo "$(sees runtime/checkpoint) runtime/checkpoint runtime/forecast" ;;
+    runtime/job) echo "$(sees runtime/checkpoint) runtime/checkpoint runtime/forecast runtime/planner" ;;
     runtime/run) echo "$(sees runtime/job) runtime/job runtime/data text" ;;
-    launcher | bench) echo text models offload comm device $all_rooms ;;
+    bench) echo launcher $(sees launcher) ;;
+    launcher) echo text models offload comm device $all_rooms ;;
     *) return 1 ;;
   esac
 }

@@ -13,6 +13,7 @@
 namespace strata::runtime {
 namespace {
 
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -39,9 +40,10 @@ class BatchesTest : public testing::Test {
 struct Filled {
   std::vector<std::uint32_t> tokens, positions;
   std::vector<std::int32_t> labels;
+  std::vector<device::RowRange> documents;
   Filled(const Batches& batches, std::uint64_t k, std::size_t elements)
-      : tokens(elements), positions(elements), labels(elements) {
-    batches.fill(k, tokens, labels, positions);
+      : tokens(elements), positions(elements), labels(elements), documents(elements) {
+    batches.fill(k, tokens, labels, positions, documents);
   }
 };
 
@@ -52,6 +54,7 @@ TEST_F(BatchesTest, SequentialCutsOneFileAfterTheOther) {
   EXPECT_THAT(first.tokens, ElementsAre(0, 1, 2, 3, 4, 5));
   EXPECT_THAT(first.labels, ElementsAre(1, 2, 3, 4, 5, 6));
   EXPECT_THAT(first.positions, ElementsAre(0, 1, 2, 0, 1, 2));
+  EXPECT_THAT(first.documents, Each(device::RowRange{0, 3}));
   EXPECT_THAT(second.tokens, ElementsAre(6, 7, 8, 100, 101, 102));
   EXPECT_THAT(second.labels, ElementsAre(7, 8, 9, 101, 102, 103));
   EXPECT_THAT(wrapped.tokens, ElementsAre(300, 301, 302, 0, 1, 2));

@@ -28,9 +28,10 @@ class DisjointSequencesTest : public testing::Test {
 struct Filled {
   std::vector<std::uint32_t> tokens, positions;
   std::vector<std::int32_t> labels;
+  std::vector<device::RowRange> documents;
   Filled(const DisjointSequences& data, std::uint64_t k, std::size_t elements)
-      : tokens(elements, 7), positions(elements, 7), labels(elements, 7) {
-    data.fill(k, tokens, labels, positions);
+      : tokens(elements, 7), positions(elements, 7), labels(elements, 7), documents(elements) {
+    data.fill(k, tokens, labels, positions, documents);
   }
 };
 
@@ -51,6 +52,7 @@ TEST_F(DisjointSequencesTest, EveryLabelOnceInOrderAndTheLastSequenceOfAFileShor
   EXPECT_THAT(second.positions, ElementsAre(0, 1, 2, 0, 1, 2));
   EXPECT_THAT(behind.tokens, Each(0u)) << "behind the end";
   EXPECT_THAT(behind.labels, Each(-100));
+  EXPECT_THAT(second.documents, Each(device::RowRange{0, 3})) << "of shorter ones too: nothing is behind a label";
 }
 
 TEST_F(DisjointSequencesTest, AFileShorterThanASequenceIsOne) {

@@ -101,6 +101,7 @@ TEST_F(TokensTest, TheSidecarMustAgree) {
   file.check_all();
   EXPECT_THAT(all(file), ElementsAre(1, 2, 3));
   EXPECT_EQ(file.sidecar()->tokenizer, "by\"te");
+  EXPECT_FALSE(file.sidecar()->documents || file.sidecar()->mask);
 
   EXPECT_FAILURE(TokenFile(path, 97), Exit::usage, AllOf(HasSubstr("vocabulary of 256"), HasSubstr("has 97")));
 
@@ -116,10 +117,27 @@ TEST_F(TokensTest, TheSidecarMustAgree) {
   refused([](auto& s) { s.vocab_size = 3; }, "below 3 (vocab_size of its sidecar)");
   refused([](auto& s) { s.vocab_size = 0; }, "vocab_size");
   refused([](auto& s) { s.hash = "0123456789abcdef"; }, "hash");
-  for (const char* text : {"", "[]", "{\"count\": \"3\"}", "{\"width\":2,\"vocab_size\":1e3,\"count\":3}"}) {
+  refused([](auto& s) { s.documents = {4, ""}; }, "documents: count up to 3 and hash");
+  refused([](auto& s) { s.mask = {4, ""}; }, "mask: labels up to 3 and hash");
+  for (const char* text : {"", "[]", "{\"count\": \"3\"}", "{\"width\":2,\"vocab_size\":1e3,\"count\":3}",
+                           "{\"width\":2,\"vocab_size\":256,\"count\":3,\"mask\":true}"}) {
     folder_.write("t.bin.json", text);
     EXPECT_FAILURE(TokenFile(path, 256), Exit::corrupt, HasSubstr("t.bin.json"));
   }
+}
+
+TEST_F(TokensTest, TheSidecarNamesWhatLiesBeside) {
+  const auto path = folder_.write("t.bin", bytes_of(Narrow{1, 2, 3}));
+  TokenSidecar sidecar{.vocab_size = 256, .width = 2, .tokenizer = "byte", .hash = "", .count = 3};
+  sidecar.documents = {2, "0123456789abcdef"};
+  sidecar.mask = {1, "fedcba9876543210"};
+  folder_.write("t.bin.json", to_json(sidecar));
+  const auto read = read_sidecar(path);
+  ASSERT_TRUE(read && read->documents && read->mask);
+  EXPECT_EQ(read->documents->count, 2u);
+  EXPECT_EQ(read->documents->hash, "0123456789abcdef");
+  EXPECT_EQ(read->mask->count, 1u);
+  EXPECT_EQ(read->mask->hash, "fedcba9876543210");
 }
 
 // Without its sidecar a file of 4-byte tokens would be read as one of 2-byte tokens.
@@ -176,7 +194,8 @@ TEST_F(TokensTest, AHeaderThatContradictsItsSidecar) {
 }
 
 TEST_F(TokensTest, GlobsExpandInByteOrderWithoutSidecars) {
-  for (const char* name : {"b.bin", "a.bin", "a.bin.json", "B.bin", "[x].bin"}) folder_.write(name, "{}");
+  for (const char* name : {"b.bin", "a.bin", "a.bin.json", "a.bin.documents", "a.bin.mask", "B.bin", "[x].bin"})
+    folder_.write(name, "{}");
   const auto names = [&](std::vector<std::string> patterns) {
     for (auto& p : patterns) p = folder_.path().string() + "/" + p;
     std::vector<std::string> out;

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "runtime/forecast/simulator.h"
-#include "runtime/plan/planner.h"
+#include "runtime/planner/planner.h"
 #include "tests/failure.h"
 #include "tests/runtime/tiny_job.h"
 

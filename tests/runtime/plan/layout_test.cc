@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 
@@ -90,6 +91,29 @@ TEST(Layout, OneMomentTakesHalf) {
     const StepPlan plan = job_of({"model.preset=gpt2-124m", fmt::format("optimizer.name={}", name)}, 1).plan;
     EXPECT_EQ(optimizer_bytes(plan) * 3, two * 2) << "master and one moment of fp32";
   }
+}
+
+// Against every rank's share of the range, asked one by one.
+TEST(Layout, PortionsAreThoseOfAllRanks) {
+  for (const int ranks : {1, 2, 5})
+    for (std::size_t begin = 0; begin < 50; begin += 7)
+      for (std::size_t end = begin; end <= 50; end += 3) {
+        if (end > 10 * static_cast<std::size_t>(ranks)) continue;
+        std::size_t least = end - begin, most = 0, of_rank0 = 0;
+        for (int rank = 0; rank < ranks; ++rank) {
+          const std::size_t shard = 10 * static_cast<std::size_t>(rank);
+          const std::size_t from = std::max(begin, shard), to = std::min(end, shard + 10);
+          const std::size_t owned = from < to ? to - from : 0;
+          if (rank == 0) of_rank0 = owned;
+          least = std::min(least, owned);
+          most = std::max(most, owned);
+        }
+        const Portions portions = portions_of({begin, end}, 10, ranks);
+        SCOPED_TRACE(fmt::format("[{}, {}) over {} ranks", begin, end, ranks));
+        EXPECT_EQ(portions.of_rank0, of_rank0);
+        EXPECT_EQ(portions.least, least);
+        EXPECT_EQ(portions.most, most);
+      }
 }
 
 }  // namespace

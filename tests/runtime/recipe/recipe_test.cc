@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <filesystem>
+
 #include "runtime/recipe/keys.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
@@ -255,6 +258,45 @@ TEST(RecipeTest, GlobalBatchSizeDividesOverTheRanks) {
                  AllOf(HasSubstr("training.global_batch_size = 24"), HasSubstr("5 ranks"),
                        HasSubstr("training.micro_batch_size = 2"), HasSubstr("multiple of 10")));
   EXPECT_EQ(with({"training.gradient_accumulation_steps=3"}).accumulation_steps(5), 3);
+}
+
+// Again read from its text, a recipe is the same, whatever its keys are at and wherever the text lies.
+TEST(RecipeTest, ARecipeAsAFile) {
+  const tests::ScratchFolder folder;
+  for (const Sets& sets :
+       {Sets{"model.preset=tiny-gpt2"},
+        Sets{"model.path=m", "data.train=[\"a.bin\", \"~/b/*.bin\"]", "data.validation=../v.bin", "memory.nvme=[\"x\"]",
+             "optimizer.name=lion", "training.recompute=[1, 3]", "memory.device=2GiB", "zero.optimizer=nvme",
+             "checkpoint.dir=c", "checkpoint.resume=c/step-1", "model.config.rope_scaling.factor=2.0",
+             "model.config.x=null", "model.config.s=\"a\\\"b\"", "report.jsonl=r.jsonl", "device.threads=3"},
+        Sets{"model.preset=tiny-llama", "optimizer.name=sgd", "training.max_grad_norm=0", "memory.io_direct=false",
+             "training.global_batch_size=64", "fp16.initial_scale=1e5"}}) {
+    const Recipe recipe = load_recipe(std::nullopt, sets);
+    const Recipe again = load_recipe(folder.write("below/r.toml", to_toml(recipe)), {});
+    const auto without_null = [](std::string text) {
+      const auto at = text.find("model.config.x = null\n");
+      return at == std::string::npos ? text : text.erase(at, std::strlen("model.config.x = null\n"));
+    };
+    EXPECT_EQ(without_null(to_text(again)),
+              without_null(to_text(load_recipe(folder.write("n.toml", to_toml(again)), {}))));
+    EXPECT_EQ(again.device.threads, recipe.device.threads);
+    EXPECT_FALSE(again.report.jsonl.has_value());
+    EXPECT_EQ(again.training.global_batch_size, recipe.training.global_batch_size);
+    EXPECT_EQ(again.model.config.size(), recipe.model.config.size() - recipe.model.config.count("x"));
+    for (const auto& [key, json] : again.model.config) EXPECT_EQ(json, recipe.model.config.at(key)) << key;
+    for (std::size_t i = 0; i < recipe.data.train.size(); ++i)
+      EXPECT_EQ(again.data.train[i], std::filesystem::absolute(recipe.data.train[i]).lexically_normal().string());
+  }
+}
+
+TEST(RecipeTest, AReportFolderNamesTheReportsThatHaveNoName) {
+  const Recipe::Report report = with({"report.dir=run", "report.csv=my.csv"}).report;
+  EXPECT_EQ(report.jsonl->filename(), "report.jsonl");
+  EXPECT_EQ(report.jsonl->parent_path().filename(), "run");
+  EXPECT_EQ(report.csv->filename(), "my.csv");
+  EXPECT_EQ(report.tensorboard->filename(), "tensorboard");
+  EXPECT_EQ(with({"report.dir=run", "report.trace_steps=3"}).report.trace_steps.size(), 1u) << "report.trace is there";
+  EXPECT_FALSE(with({"report.csv=my.csv"}).report.jsonl.has_value());
 }
 
 TEST(RecipeTest, StepsToTrace) {

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 
 #include "runtime/checkpoint/model_folder.h"
-#include "runtime/plan/planner.h"
 #include "runtime/plan/validator.h"
+#include "runtime/planner/planner.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"
 

@@ -1,0 +1,10 @@
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+namespace strata {
+
+// CRC-32C (Castagnoli's polynomial, RFC 3720) of the bytes, as event files of TensorBoard have it.
+std::uint32_t crc32c(std::string_view bytes);
+
+}  // namespace strata

@@ -1,0 +1,83 @@
+#include "launcher/token_output.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "launcher/overwrite.h"
+#include "launcher/printable.h"
+#include "runtime/data/tokens.h"
+
+namespace strata::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+void take_away(const fs::path& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  if (error) fail(Exit::failed, "{} cannot be replaced: {}", path.string(), error.message());
+}
+
+}  // namespace
+
+TokenOutput::TokenOutput(fs::path out, const std::vector<NamedFile>& inputs, bool force)
+    : out_(std::move(out)),
+      sidecar_(runtime::sidecar_path(out_)),
+      documents_(runtime::documents_path(out_)),
+      mask_(runtime::mask_path(out_)) {
+  const NamedFile tokens{"--out", out_}, sidecar{"its sidecar", sidecar_}, documents{"its documents", documents_},
+      mask{"its mask", mask_};
+  require_apart({tokens, sidecar, documents, mask}, inputs);
+  require_own(sidecar, Content::sidecar, force);  // first: the others are known by it
+  require_own(tokens, Content::tokens, force);
+  require_own(documents, Content::documents, force);
+  require_own(mask, Content::mask, force);
+}
+
+text::TokenWriter& TokenOutput::open(const text::Tokenizer& tokenizer, std::optional<std::uint32_t> separator,
+                                     bool masked) {
+  STRATA_CHECK(!writer_);
+  tokenizer_ = &tokenizer;
+  width_ = tokenizer.vocab_size() < 65536 ? 2 : 4;
+  tokens_file_.emplace(out_);
+  sidecar_file_.emplace(sidecar_);
+  documents_file_.emplace(documents_);
+  if (masked) mask_file_.emplace(mask_);
+  return writer_.emplace(*tokens_file_, *documents_file_, masked ? &*mask_file_ : nullptr, width_, separator);
+}
+
+void TokenOutput::commit() {
+  STRATA_CHECK(writer_);
+  const text::TokenWriter& writer = *writer_;
+  writer_->finish();
+  if (writer.count() == 0) fail(Exit::usage, "there is no text in the input: an empty token file is of no use");
+  if (mask_file_ && writer.labels() == 0)
+    fail(Exit::usage, "no token of the input counts as a label, so there is nothing to learn from it");
+  runtime::TokenSidecar sidecar{.vocab_size = tokenizer_->vocab_size(),
+                                .width = width_,
+                                .tokenizer = tokenizer_->name(),
+                                .tokenizer_hash = tokenizer_->hash(),
+                                .hash = writer.hash(),
+                                .count = writer.count()};
+  sidecar.documents = {writer.documents(), writer.documents_hash()};
+  if (mask_file_) sidecar.mask = {writer.labels(), writer.mask_hash()};
+  sidecar_file_->write(runtime::to_json(sidecar));
+  // An older sidecar goes first: until the last rename the tokens stand alone, and never beside another's.
+  take_away(sidecar_);
+  if (!mask_file_) take_away(mask_);
+  tokens_file_->commit();
+  documents_file_->commit();
+  if (mask_file_) mask_file_->commit();
+  sidecar_file_->commit();
+  std::string said = fmt::format("{}: {} tokens in {} document{}", printable(out_.string()), writer.count(),
+                                 writer.documents(), writer.documents() == 1 ? "" : "s");
+  if (mask_file_) said += fmt::format(", of which {} count as labels", writer.labels());
+  if (writer.empty_documents() > 0) said += fmt::format("; {} empty ones left out", writer.empty_documents());
+  tell(said + "\n");
+}
+
+}  // namespace strata::launcher

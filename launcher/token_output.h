@@ -1,0 +1,33 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "launcher/outputs.h"
+#include "text/token_writer.h"
+#include "text/tokenizer.h"
+
+namespace strata::launcher {
+
+// What a tokenization writes: OUT.bin, where documents begin in OUT.bin.documents, which tokens count as labels in
+// OUT.bin.mask, and OUT.bin.json, which names them. All are replaced, or none.
+class TokenOutput {
+ public:
+  // Throws Error{usage} where one of them is an input, or something else that would be written over.
+  TokenOutput(std::filesystem::path out, const std::vector<NamedFile>& inputs, bool force);
+
+  // Opens the files, once. masked: not every token counts as a label, so that there is a mask.
+  text::TokenWriter& open(const text::Tokenizer& tokenizer, std::optional<std::uint32_t> separator, bool masked);
+  // Puts the files in place and tells what they hold. Throws Error{usage} where that is nothing.
+  void commit();
+
+ private:
+  std::filesystem::path out_, sidecar_, documents_, mask_;
+  std::optional<AtomicFile> tokens_file_, sidecar_file_, documents_file_, mask_file_;
+  std::optional<text::TokenWriter> writer_;
+  const text::Tokenizer* tokenizer_ = nullptr;
+  int width_ = 2;
+};
+
+}  // namespace strata::launcher

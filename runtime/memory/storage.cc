@@ -1,0 +1,154 @@
+#include "runtime/memory/storage.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace strata::runtime {
+namespace {
+
+using device::DType;
+using device::View;
+
+std::size_t index(int i) {
+  return static_cast<std::size_t>(i);
+}
+std::size_t index(Tier tier) {
+  return static_cast<std::size_t>(tier);
+}
+
+}  // namespace
+
+Storage::Storage(const StepPlan& plan, comm::World& world, const offload::IoOptions& io)
+    : plan_(plan), rank_(world.rank()) {
+  const auto peak = [&](Tier tier) { return plan.memory[index(tier)].peak; };
+  arenas_[index(Tier::device)] = world.allocate(peak(Tier::device), plan.device);
+  if (peak(Tier::host)) arenas_[index(Tier::host)] = device::Arena::host(peak(Tier::host), plan.device);
+  if (peak(Tier::nvme)) {
+    swap_ = std::make_unique<offload::Swap>(io, peak(Tier::nvme), rank_, world.abort_token());
+    const device::Arena& host = arenas_[index(Tier::host)];
+    if (host.size()) swap_->register_memory({host.data(), host.size()});
+  }
+}
+
+View Storage::view(int buffer, DType dtype) const {
+  const Buffer& b = plan_.buffers[index(buffer)];
+  return {arenas_[static_cast<std::size_t>(b.tier)].at(b.offset), b.bytes / size_of(dtype), dtype};
+}
+
+View Storage::view(const Task& task, const Use& use, DType dtype) const {
+  if (use.bytes == 0) return view(use.buffer, dtype);
+  const Buffer& b = plan_.buffers[index(use.buffer)];
+  return {arenas_[index(b.tier)].at(place_of(task, use)), use.bytes / size_of(dtype), dtype};
+}
+
+void Storage::write(int buffer, std::span<const std::byte> in) {
+  const Buffer& b = plan_.buffers[index(buffer)];
+  STRATA_CHECK_LE(in.size(), b.bytes);
+  arenas_[index(b.tier)].write(b.offset, in);
+}
+
+// The first byte, in its tier, of the part of a buffer that a task uses.
+std::size_t Storage::place_of(const Task& task, const Use& use) const {
+  const Buffer& b = plan_.buffers[index(use.buffer)];
+  const std::size_t own = use.own ? plan_.part_begin(index(task.unit), rank_) * size_of(plan_.dtype) : 0;
+  STRATA_CHECK_LE(own + use.offset + use.bytes, b.bytes);
+  return b.offset + own + use.offset;
+}
+
+View Storage::view(const Task& task, Role role, DType dtype) const {
+  for (const Use& use : task.uses)
+    if (use.role == role) return view(task, use, dtype);
+  return {};
+}
+
+Storage::Held Storage::held(std::size_t unit, StateKind kind) const {
+  const UnitLayout& u = plan_.layout.units[unit];
+  if (kind != StateKind::parameters) {
+    const std::size_t begin = plan_.part_begin(unit, rank_);
+    return {begin, begin + plan_.part_size(unit)};
+  }
+  const std::size_t begin = plan_.sharded_parameters() ? u.shard * index(rank_) : 0;
+  return {begin, begin + (plan_.sharded_parameters() ? u.shard : u.padded)};
+}
+
+bool Storage::has_state(StateKind kind) const {
+  const Home& home = plan_.homes[0];
+  switch (kind) {
+    case StateKind::master:
+      return home.master >= 0 || plan_.dtype == DType::fp32;
+    case StateKind::moment1:
+      return home.moment1 >= 0;
+    case StateKind::moment2:
+      return home.moment2 >= 0;
+    case StateKind::parameters:
+      return true;
+  }
+  return false;
+}
+
+// Of the bytes [begin, begin + bytes) that are held, as many from the first one on as lie in one piece.
+Storage::Place Storage::place_of_state(std::size_t unit, StateKind kind, std::size_t begin, std::size_t bytes) const {
+  const Home& home = plan_.homes[unit];
+  const auto place = [&](int buffer, std::size_t offset, std::size_t there) -> Place {
+    const Buffer& b = plan_.buffers[index(buffer)];
+    STRATA_CHECK_LE(offset + there, b.bytes);
+    return {b.tier, b.offset + offset, there};
+  };
+  if (kind == StateKind::parameters) return place(home.parameters, begin, bytes);
+  const std::size_t part = held(unit, kind).begin;
+  if (kind == StateKind::master) {
+    if (home.master >= 0) return place(home.master, begin, bytes);
+    const std::size_t first = held(unit, StateKind::parameters).begin;  // fp32
+    return place(home.parameters, (part - first) * sizeof(float) + begin, bytes);
+  }
+  const UnitLayout& u = plan_.layout.units[unit];
+  for (std::size_t chunk = 0;; ++chunk) {
+    STRATA_CHECK_LE(chunk + 2, home.slots.size());
+    const std::size_t from = chunk * home.chunk, to = std::min(from + home.chunk, plan_.part_size(unit));
+    const std::size_t first = u.moment_bytes(part, part + from), last = u.moment_bytes(part, part + to);
+    if (begin < last)
+      return place(kind == StateKind::moment1 ? home.moment1 : home.moment2, home.slots[chunk] + begin - first,
+                   std::min(bytes, last - begin));
+  }
+}
+
+void Storage::read_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const Place p = place_of_state(unit, kind, begin, out.size());
+    if (p.tier == Tier::nvme) {
+      const std::size_t before = p.offset % device::kBufferAlignment;  // direct I/O wants whole pages
+      const device::Arena pages(aligned(before + p.bytes));
+      swap_->read(p.offset - before, {pages.data(), pages.size()});
+      std::memcpy(out.data(), pages.at(before), p.bytes);
+    } else {
+      arenas_[index(p.tier)].read(p.offset, out.first(p.bytes));
+    }
+    out = out.subspan(p.bytes);
+    begin += p.bytes;
+  }
+}
+
+void Storage::write_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<const std::byte> in) {
+  while (!in.empty()) {
+    const Place p = place_of_state(unit, kind, begin, in.size());
+    if (p.tier == Tier::nvme) {
+      const std::size_t before = p.offset % device::kBufferAlignment;
+      const device::Arena pages(aligned(before + p.bytes));
+      std::unique_lock<std::mutex> lock;
+      if (pages.size() != p.bytes) {  // neighbours on its pages stay as they are
+        lock = std::unique_lock(pages_);
+        swap_->read(p.offset - before, {pages.data(), pages.size()});
+      }
+      std::memcpy(pages.at(before), in.data(), p.bytes);
+      swap_->write(p.offset - before, {pages.data(), pages.size()});
+    } else {
+      arenas_[index(p.tier)].write(p.offset, in.first(p.bytes));
+    }
+    in = in.subspan(p.bytes);
+    begin += p.bytes;
+  }
+}
+
+}  // namespace strata::runtime

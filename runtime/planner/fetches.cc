@@ -1,0 +1,109 @@
+#include "runtime/planner/fetches.h"
+
+#include <algorithm>
+
+#include "runtime/planner/transfers.h"
+#include "runtime/tasks/gather.h"
+
+namespace strata::runtime {
+namespace {
+
+std::size_t at(int i) {
+  return static_cast<std::size_t>(i);
+}
+
+}  // namespace
+
+Fetches::Fetches(Draft& draft) : d_(draft) {
+  std::size_t pieces = 0;
+  for (const auto& unit : d_.model.units) {
+    first_piece_.push_back(pieces);
+    pieces += unit->parts().size() + 1;
+  }
+  present_.assign(pieces, -1);
+}
+
+std::size_t Fetches::index(const UnitPart& which) const {
+  return first_piece_[at(which.unit)] + at(which.part + 1);
+}
+
+void Fetches::find(const std::vector<Visit>& visits, const Tiling& tiling) {
+  const int n = static_cast<int>(visits.size());
+  hops_before_.resize(visits.size());
+  releases_after_.resize(visits.size());
+  if (resident()) return;
+  std::vector<std::vector<int>> needs(present_.size());
+  for (int v = 0; v < n; ++v) {
+    const Visit& visit = visits[at(v)];
+    if (!visit.needs_parameters) continue;
+    needs[index({visit.unit, visit.part})].push_back(v);
+    const auto& shared = d_.layout(visit.unit).shared;
+    if (shared && !tiling.tiled(shared->unit)) needs[index({shared->unit, -1})].push_back(v);
+  }
+  for (int unit = 0; unit < d_.units(); ++unit)
+    for (int part = -1; part < static_cast<int>(d_.unit(unit).parts().size()); ++part) {
+      const auto& when = needs[index({unit, part})];
+      const int ahead = part < 0 ? d_.request.prefetch : std::min(d_.request.prefetch, 1);
+      const bool stays = !d_.layout(unit).sharers.empty() && !tiling.tiled(unit);
+      for (std::size_t i = 0; i < when.size(); ++i) {
+        const bool held = i > 0 && (stays || when[i] - ahead <= when[i - 1] + 1);
+        if (!held) add({unit, part}, when[i], when[i] - ahead);
+        const bool holds = i + 1 < when.size() && (stays || when[i + 1] - ahead <= when[i] + 1);
+        if (!holds) releases_after_[at(when[i])].push_back({unit, part});
+      }
+    }
+  // Each lane runs in order: what is needed first goes first.
+  for (auto& hops : hops_before_)
+    std::stable_sort(hops.begin(), hops.end(),
+                     [&](const Hop& a, const Hop& b) { return all_[a.fetch].needed < all_[b.fetch].needed; });
+}
+
+void Fetches::add(const UnitPart& which, int needed, int visit) {
+  const auto before = [&](TaskKind kind, int v) { hops_before_[at(std::max(0, v))].push_back({all_.size(), kind}); };
+  const Tier tier = d_.plan.placement.parameters.tier;
+  const int gather = d_.plan.sharded_parameters() ? 1 : 0;
+  if (tier == Tier::nvme) before(TaskKind::read, visit - gather - 1);
+  if (tier != Tier::device) before(TaskKind::upload, visit - gather);
+  if (gather) before(TaskKind::gather, visit);
+  all_.push_back({which, needed, {d_.whole(d_.plan.homes[at(which.unit)].parameters)}});
+}
+
+void Fetches::run(const Hop& next) {
+  Fetch& f = all_[next.fetch];
+  const std::string what = d_.text_of("parameters of", f.which);
+  if (next.kind == TaskKind::read) return hop(d_, f.slices, Tier::nvme, Tier::host, f.which.unit, what, Kind::staging);
+  const bool sharded = d_.plan.sharded_parameters();
+  if (next.kind == TaskKind::upload)
+    hop(d_, f.slices, Tier::host, Tier::device, f.which.unit, what, sharded ? Kind::staging : Kind::parameters);
+  else
+    gather(f);
+  if (!sharded) present_[index(f.which)] = f.slices[0].buffer;
+}
+
+void Fetches::gather(const Fetch& f) {
+  const ElementRange range = d_.range_of(f.which);
+  const int buffer =
+      d_.add_buffer(d_.text_of("gathered", f.which), Kind::parameters, Tier::device, range.size() * d_.element, false);
+  Gather{.which = f.which, .shard = f.slices[0], .parameters = buffer}.add(d_);
+  present_[index(f.which)] = buffer;
+}
+
+void Fetches::before(int visit) {
+  for (const Hop& hop : hops_before_[at(visit)]) run(hop);
+}
+
+void Fetches::after(int visit) {
+  for (const UnitPart& which : releases_after_[at(visit)]) present_[index(which)] = -1;
+}
+
+int Fetches::last_unit(int visit) const {
+  int unit = -1;
+  for (const Hop& hop : hops_before_[at(visit)]) unit = std::max(unit, all_[hop.fetch].which.unit);
+  return unit;
+}
+
+int Fetches::buffer(const UnitPart& which) const {
+  return resident() ? d_.plan.homes[at(which.unit)].parameters : present_[index(which)];
+}
+
+}  // namespace strata::runtime

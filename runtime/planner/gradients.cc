@@ -1,0 +1,211 @@
+#include "runtime/planner/gradients.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "runtime/planner/transfers.h"
+#include "runtime/tasks/gather.h"
+#include "runtime/tasks/local_sum.h"
+#include "runtime/tasks/norm.h"
+#include "runtime/tasks/reduce.h"
+
+namespace strata::runtime {
+namespace {
+
+std::size_t at(int i) {
+  return static_cast<std::size_t>(i);
+}
+
+}  // namespace
+
+Gradients::Gradients(Draft& draft)
+    : d_(draft),
+      has_sums_(draft.plan.has_sums()),
+      sums_(2 * at(draft.units())),
+      local_sums_(sums_.size()),
+      whole_(at(draft.units()), -1) {
+  if (d_.request.forward_only) return;
+  for (int unit = 0; unit < d_.units(); ++unit) {
+    // ZeRO-1 holds the whole gradient; a rank alone has nothing to share.
+    if (d_.plan.sharded_optimizer() && !d_.request.placement.gradients.sharded && !away())
+      whole_[at(unit)] = d_.add_buffer(d_.text_of("gradients of", {unit, -1}), Kind::gradients, Tier::device,
+                                       d_.layout(unit).padded * d_.element, true);
+    if (d_.plan.cyclic) make_home({unit});
+  }
+  for (int unit = 0; unit < d_.units(); ++unit)
+    if (d_.plan.cyclic && d_.layout(unit).shared && !has_sums_) make_home({unit, true});
+}
+
+const UnitLayout& Gradients::layout_of(const Owner& owner) const {
+  return d_.layout(owner.shared ? d_.layout(owner.unit).shared->unit : owner.unit);
+}
+
+std::size_t Gradients::sum_bytes(const Owner& owner) const {
+  if (has_sums_) return (owner.shared ? shared_part(owner.unit) : d_.part_size(owner.unit)) * sizeof(float);
+  return (owner.shared ? d_.layout(owner.unit).shared->elements.size() : d_.layout(owner.unit).padded) * d_.element;
+}
+
+// Every rank's buffers have the size of the largest piece.
+std::size_t Gradients::shared_part(int unit) const {
+  return portions_of(d_.layout(unit).shared->elements, layout_of({unit, true}).shard, d_.request.ranks).most;
+}
+
+std::string Gradients::name_of(const Owner& owner) const {
+  return fmt::format("{} of {}{}", has_sums_ ? "sum" : "gradients", owner.shared ? "what is shared by " : "",
+                     d_.unit(owner.unit).name());
+}
+
+int Gradients::make_home(const Owner& owner) {
+  Sum& sum = sum_of(owner);
+  const bool whole_cycle = d_.plan.cyclic && !(owner.shared && has_sums_);  // a shared sum ends in the holder's
+  sum.home =
+      d_.add_buffer(name_of(owner), Kind::gradients, d_.plan.placement.gradients.tier, sum_bytes(owner), whole_cycle);
+  if (!away()) sum.window = sum.home;
+  return sum.home;
+}
+
+int Gradients::add(const UnitPart& which, const ElementRange& range, int micro_batch) {
+  return add({which, micro_batch, range, false, whole_[at(which.unit)]});
+}
+
+int Gradients::add_shared(const UnitPart& which, const ElementRange& range, int micro_batch) {
+  return add({which, micro_batch, range, true, -1});
+}
+
+int Gradients::add(CallGradient g) {
+  if (g.buffer < 0 && !has_sums_) g.buffer = sum_of({g.which.unit, g.shared}).window;
+  if (g.buffer < 0) {
+    const std::string& unit = d_.unit(g.which.unit).name();
+    g.buffer = d_.add_buffer(g.shared ? "gradients of what is shared by " + unit : d_.text_of("gradients of", g.which),
+                             Kind::gradients, Tier::device, g.range.size() * d_.element, false);
+  }
+  produced_.push_back({g});
+  return g.buffer;
+}
+
+void Gradients::before_call(int unit) {
+  // A gradient buffer that lives from step to step is emptied before the next micro-batch writes it.
+  const auto in_it = [&](const Produced& p) { return p.gradient.buffer == whole_[at(unit)]; };
+  if (std::any_of(pending_.begin(), pending_.end(), in_it)) reduce_pending();
+  if (!away() || !has_sums_) return;
+  open({unit});
+  if (d_.layout(unit).shared) open({unit, true});
+}
+
+void Gradients::after_call(bool last) {
+  if (last && !produced_.empty()) produced_.back().last = true;
+  reduce_pending();
+  std::swap(pending_, produced_);
+}
+
+void Gradients::finish() {
+  reduce_pending();
+  for (int unit = 0; unit < d_.units(); ++unit) STRATA_CHECK(sum_of({unit}).complete);
+}
+
+void Gradients::reduce_pending() {
+  for (const Produced& p : pending_) {
+    if (has_sums_) {
+      reduce(p);
+    } else {
+      Sum& sum = sum_of(p.owner());
+      sum.window = p.gradient.buffer;
+      sum.newest = 0;
+      open_.push_back(p.owner());
+    }
+    if (!p.last && has_sums_) continue;
+    for (const Owner& owner : open_) close(owner);
+    open_.clear();
+  }
+  pending_.clear();
+}
+
+void Gradients::open(const Owner& owner) {
+  Sum& sum = sum_of(owner);
+  if (sum.window >= 0 || sum.home < 0 || sum.newest < 0) return;
+  sum.window = bring(d_, {d_.whole(sum.home)}, Tier::device, owner.unit, name_of(owner), Kind::gradients)[0].buffer;
+}
+
+void Gradients::close(const Owner& owner) {
+  Sum& sum = sum_of(owner);
+  if (sum.window < 0) return;  // `fast`: nothing has been reduced yet
+  if (sum.newest == d_.request.accumulation - 1 && !owner.shared) complete(owner.unit);
+  if (!away()) return;
+  if (sum.home < 0) make_home(owner);
+  put(d_, {d_.whole(sum.window)}, {d_.whole(sum.home)}, owner.unit, name_of(owner));
+  sum.window = -1;
+}
+
+// What has to happen to a sum when no micro-batch is to come. Those of the units that share some of its parameters are
+// complete: they come behind it in forward, so before it in backward.
+void Gradients::complete(int unit) {
+  Sum& sum = sum_of({unit});
+  sum.complete = true;
+  std::vector<int> shared;
+  for (const int sharer : d_.layout(unit).sharers) {
+    shared.push_back(brought({sharer, true}, unit));
+    if (has_sums_) Combine{.holder = unit, .sharer = sharer, .shared_sum = shared.back(), .sum = sum.window}.add(d_);
+  }
+  if (!has_sums_) return Norm{.unit = unit, .gradients = sum.window, .shared_gradients = shared}.add(d_);
+  Norm{.unit = unit, .sum = sum.window}.add(d_);
+  if (!d_.plan.sharded_optimizer() && !d_.single()) GatherSums{.unit = unit, .sum = sum.window}.add(d_);
+}
+
+// A gradient of shared parameters on the device, for their holder's task.
+int Gradients::brought(const Owner& owner, int holder) {
+  const Sum& sum = sum_of(owner);
+  if (sum.window >= 0) return sum.window;
+  return bring(d_, {d_.whole(sum.home)}, Tier::device, holder, name_of(owner), Kind::gradients)[0].buffer;
+}
+
+bool Gradients::accumulate(const Produced& p) {
+  const CallGradient& g = p.gradient;
+  auto& locals = local_sums_[index(p.owner())];
+  const auto place = at(g.which.part + 1);
+  if (locals.size() <= place) locals.resize(place + 1, -1);
+  Written sum{locals[place], locals[place] < 0};
+  if (sum.starts)
+    sum.buffer = locals[place] =
+        d_.add_buffer(d_.text_of("local sum of", g.which), Kind::gradients, Tier::device, g.range.size() * 4, false);
+  Accumulate{.gradient = g, .sum = sum}.add(d_);
+  const bool last = g.micro_batch == d_.request.accumulation - 1;
+  if (last) Round{.gradient = g, .sum = sum}.add(d_);
+  return last;
+}
+
+void Gradients::reduce(const Produced& p) {
+  const Owner owner = p.owner();
+  if (std::find(open_.begin(), open_.end(), owner) == open_.end()) open_.push_back(owner);
+  Sum& sum = sum_of(owner);
+  if (d_.plan.fast && !accumulate(p)) return;
+  const bool starts = sum.newest < 0;
+  sum.newest = p.gradient.micro_batch;
+  if (sum.window < 0)
+    sum.window = d_.add_buffer(name_of(owner), Kind::gradients, Tier::device, sum_bytes(owner), false);
+  ReduceGradient{.gradient = p.gradient,
+                 .sum = {.buffer = sum.window, .starts = starts},
+                 .first = d_.plan.fast || p.gradient.micro_batch == 0}
+      .add(d_);
+}
+
+std::vector<GradientSource> Gradients::of(int unit, std::size_t begin, std::size_t end) const {
+  const auto place = [&](const Owner& owner) {
+    const Sum& sum = sums_[index(owner)];
+    return sum.home >= 0 ? sum.home : sum.window;
+  };
+  if (has_sums_) return {{Role::sum, {place({unit}), begin * sizeof(float), (end - begin) * sizeof(float)}}};
+  std::vector<GradientSource> sources{
+      {Role::gradients, {place({unit}), begin * d_.element, (end - begin) * d_.element}}};
+  for (const int sharer : d_.layout(unit).sharers) {
+    const ElementRange& shared = d_.layout(sharer).shared->elements;
+    const std::size_t from = std::max(begin, shared.begin), to = std::min(end, shared.end);
+    if (from < to)
+      sources.push_back({Role::shared_gradients,
+                         {place({sharer, true}), (from - shared.begin) * d_.element, (to - from) * d_.element}});
+  }
+  return sources;
+}
+
+}  // namespace strata::runtime

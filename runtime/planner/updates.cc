@@ -1,0 +1,210 @@
+#include "runtime/planner/updates.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "device/memory.h"
+#include "runtime/planner/transfers.h"
+#include "runtime/tasks/gather.h"
+#include "runtime/tasks/update.h"
+
+namespace strata::runtime {
+namespace {
+
+// Chunks on their way in while one is updated.
+constexpr std::size_t kAhead = 2;
+
+}  // namespace
+
+Updates::Updates(Draft& draft, const Gradients& gradients)
+    : d_(draft),
+      gradients_(gradients),
+      where_(draft.plan.cyclic ? Tier::host : Tier::device),
+      assembled_(static_cast<std::size_t>(draft.units()), -1) {
+  const Placement& placement = d_.plan.placement;
+  const bool apart =
+      d_.plan.cyclic || placement.parameters.tier != Tier::device || placement.gradients.tier != Tier::device;
+  for (int unit = 0; unit < d_.units(); ++unit) {
+    const std::size_t part = d_.part_size(unit);
+    const auto add = [&](const char* what, Kind kind, Tier tier, std::size_t bytes) {
+      const int buffer = d_.add_buffer(d_.text_of(what, {unit, -1}), kind, tier, bytes, true);
+      d_.plan.buffers[static_cast<std::size_t>(buffer)].filled = true;
+      return buffer;
+    };
+    Home& h = d_.plan.homes.emplace_back();
+    const bool sharded = d_.plan.sharded_parameters();
+    h.parameters = add(sharded ? "shard of" : "parameters of", Kind::parameters, placement.parameters.tier,
+                       (sharded ? d_.layout(unit).shard : d_.layout(unit).padded) * d_.element);
+    if (d_.request.forward_only) continue;
+    h.chunk = apart ? d_.request.update_chunk : part;
+    h.slots = {0};
+    for (std::size_t begin = 0; begin < part; begin += h.chunk) {
+      const std::size_t end = std::min(part, begin + h.chunk);
+      chunks_.push_back({unit, begin, end, end == part});
+      h.slots.push_back(h.slots.back() + aligned(d_.plan.moment_bytes(static_cast<std::size_t>(unit), begin, end)));
+    }
+    const Tier tier = placement.optimizer.tier;
+    if (!d_.fp32()) h.master = add("master of", Kind::optimizer, tier, part * sizeof(float));
+    h.moment1 = add("moment 1 of", Kind::optimizer, tier, h.slots.back());
+    if (moment_count(d_.request.algorithm) > 1) h.moment2 = add("moment 2 of", Kind::optimizer, tier, h.slots.back());
+  }
+  if (!d_.request.read_ahead || !d_.plan.cyclic) return;
+  for (const Chunk& c : chunks_) {
+    if (c.unit != first_updated()) break;
+    ++next_;
+    for (Slice& s : ahead_.emplace_back(homes_of(c)))
+      if (d_.tier_of(s.buffer) == Tier::nvme)
+        s = {d_.add_buffer(d_.text_of("next state of", {c.unit, -1}), Kind::staging, Tier::host, s.bytes, true), 0,
+             s.bytes};
+  }
+}
+
+void Updates::advance(int unit) {
+  if (!std::exchange(begun_, true)) update_what_was_read_ahead();
+  for (;;) {
+    // What is fetched ahead may belong to a later unit.
+    const bool left = next_ < chunks_.size() && chunks_[next_].unit <= unit;
+    if (!left && (fetched_.empty() || fetched_.front().chunk.unit > unit)) break;
+    if (next_ < chunks_.size() && fetched_.size() <= kAhead) {
+      fetched_.push_back(fetch(next_++));
+      continue;
+    }
+    update(std::move(fetched_.front()));
+    fetched_.pop_front();
+  }
+  if (next_ < chunks_.size() || !fetched_.empty()) return;
+  for (Late& late : late_)
+    put(d_, std::move(late.from), std::move(late.to), first_updated(), d_.text_of("updated", {first_updated()}));
+  late_.clear();
+}
+
+// The drive is kept busy with the chunks that follow while those that were read ahead are updated.
+void Updates::update_what_was_read_ahead() {
+  if (ahead_.empty()) return;
+  while (next_ < chunks_.size() && fetched_.size() <= kAhead) fetched_.push_back(fetch(next_++));
+  std::deque<Fetched> fetched;
+  for (std::size_t i = 0; i < ahead_.size() || !fetched.empty();) {
+    if (i < ahead_.size() && fetched.size() <= kAhead) {
+      fetched.push_back(fetch(i++));
+      continue;
+    }
+    update(std::move(fetched.front()));
+    fetched.pop_front();
+  }
+}
+
+Slice Updates::part_of(int buffer, const Chunk& c, std::size_t size) const {
+  return {buffer, c.begin * size, (c.end - c.begin) * size};
+}
+
+Slice Updates::parameters_of(const Chunk& c) const {
+  Slice s = part_of(d_.home(c.unit).parameters, c, d_.element);
+  s.own = d_.plan.sharded_optimizer() && !d_.plan.sharded_parameters();
+  return s;
+}
+
+bool Updates::spreads() const {
+  return d_.plan.sharded_optimizer() && !d_.plan.sharded_parameters() &&
+         d_.plan.placement.parameters.tier != Tier::device;
+}
+
+Slice Updates::assembled(const Chunk& c) {
+  int& whole = assembled_[static_cast<std::size_t>(c.unit)];
+  if (whole < 0)
+    whole = d_.add_buffer(d_.text_of("updated", {c.unit, -1}), Kind::parameters, Tier::device,
+                          d_.layout(c.unit).padded * d_.element, false);
+  Slice s = parameters_of(c);
+  s.buffer = whole;
+  return s;
+}
+
+std::vector<Slice> Updates::homes_of(const Chunk& c) const {
+  const Home& h = d_.home(c.unit);
+  std::vector<Slice> homes = {d_.fp32() ? parameters_of(c) : part_of(h.master, c, sizeof(float))};
+  const std::size_t slot = c.begin / h.chunk, bytes = h.slots[slot + 1] - h.slots[slot];
+  for (const int moment : {h.moment1, h.moment2})
+    if (moment >= 0) homes.push_back({moment, h.slots[slot], bytes});
+  return homes;
+}
+
+void Updates::read_ahead() {
+  for (std::size_t i = 0; i < ahead_.size(); ++i)
+    put(d_, homes_of(chunks_[i]), ahead_[i], chunks_[i].unit, d_.text_of("next state of", {chunks_[i].unit, -1}));
+}
+
+Updates::Fetched Updates::fetch(std::size_t index) {
+  const Chunk& c = chunks_[index];
+  const std::string what = d_.text_of("state of", {c.unit, -1});
+  Fetched f{c, gradients_.of(c.unit, c.begin, c.end), homes_of(c), {}};
+  std::vector<Slice> all;
+  for (const GradientSource& g : f.gradient) all.push_back(g.slice);
+  const std::vector<Slice>& state = index < ahead_.size() ? ahead_[index] : f.homes;
+  all.insert(all.end(), state.begin(), state.end());
+  // On the device fp32 parameters that are put together there are updated in their place.
+  const bool in_place = d_.fp32() && spreads() && where_ == Tier::device;
+  if (in_place) {
+    const auto master = static_cast<std::ptrdiff_t>(f.gradient.size());
+    const Slice place = assembled(c);
+    put(d_, bring(d_, {f.homes[0]}, Tier::host, c.unit, what), {place}, c.unit, what);
+    all[static_cast<std::size_t>(master)] = place;
+  }
+  all = bring(d_, std::move(all), where_, c.unit, what);
+  for (std::size_t i = 0; i < f.gradient.size(); ++i) f.gradient[i].slice = all[i];
+  f.state.assign(all.begin() + static_cast<std::ptrdiff_t>(f.gradient.size()), all.end());
+  return f;
+}
+
+void Updates::update(Fetched f) {
+  const Chunk& c = f.chunk;
+  const Slice parameters = spreads() ? assembled(c) : parameters_of(c);
+  const std::string what = d_.text_of("updated", {c.unit, -1});
+  // The update's own copy of the parameters: their place, if that is where it runs.
+  Slice out = parameters;
+  if (!d_.fp32() && d_.tier_of(parameters.buffer) != where_)
+    out = {d_.add_buffer(what, Kind::staging, where_, parameters.bytes, false), 0, parameters.bytes};
+
+  Update{.unit = c.unit,
+         .elements = {c.begin, c.end},
+         .gradient = f.gradient,
+         .master = f.state[0],
+         .moment1 = f.state[1],
+         .moment2 = f.state.size() > 2 ? f.state[2] : Slice{},
+         .parameters = d_.fp32() ? Slice{} : out}
+      .add(d_);
+
+  std::vector<Slice> from = f.state, to = f.homes;
+  if (d_.fp32()) {
+    to[0] = parameters;
+  } else {
+    from.push_back(out);
+    to.push_back(parameters);
+  }
+  if (c.unit == first_updated() && !ahead_.empty()) write_late(from, to);
+  put(d_, std::move(from), std::move(to), c.unit, what);
+  if (c.last && d_.plan.sharded_optimizer() && !d_.plan.sharded_parameters()) spread(c.unit);
+}
+
+// The memory of what was read ahead is wanted by nothing else: it goes home when no unit waits for the drive any more.
+// Parameters do not, which may be read again before.
+void Updates::write_late(std::vector<Slice>& from, std::vector<Slice>& to) {
+  Late& late = late_.emplace_back();
+  for (std::size_t i = from.size(); i-- > 0;) {
+    if (d_.tier_of(to[i].buffer) != Tier::nvme || to[i].buffer == d_.home(first_updated()).parameters) continue;
+    late.from.push_back(from[i]);
+    late.to.push_back(to[i]);
+    from.erase(from.begin() + static_cast<std::ptrdiff_t>(i));
+    to.erase(to.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+// Every rank's updated part to all. If the update ends the step, this goes on beside the next one's forward.
+void Updates::spread(int unit) {
+  const int assembled = assembled_[static_cast<std::size_t>(unit)];
+  const int buffer = assembled < 0 ? d_.home(unit).parameters : assembled;
+  Gather{.which = {unit}, .parameters = buffer}.add(d_);
+  if (assembled >= 0)
+    put(d_, {d_.whole(assembled)}, {d_.whole(d_.home(unit).parameters)}, unit, d_.text_of("updated", {unit, -1}));
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,143 @@
+#include "runtime/planner/visits.h"
+
+#include <algorithm>
+#include <span>
+
+#include "base/error.h"
+
+namespace strata::runtime {
+namespace {
+
+class VisitList {
+ public:
+  VisitList(const PlanRequest& request, const Tiling& tiling)
+      : r_(request), model_(*request.model), tiling_(tiling), loss_(static_cast<int>(model_.units.size()) - 1) {}
+
+  void add_step(std::span<const int> micro_batches) {
+    for (int unit = 0; unit < loss_; ++unit) add_calls(TaskKind::forward, unit, micro_batches);
+    add_loss(micro_batches);
+    if (r_.forward_only) return;
+    int unit = loss_ - 1;
+    for (auto segment = r_.segments.rbegin(); segment != r_.segments.rend(); ++segment) {
+      for (; unit > segment->last; --unit) add_backward(unit, false, micro_batches);
+      if (segment->recompute)
+        for (int again = segment->first; again < segment->last; ++again)
+          add_calls(TaskKind::recompute, again, micro_batches);
+      for (; unit >= segment->first; --unit)
+        add_backward(unit, segment->recompute && unit == segment->last, micro_batches);
+    }
+    for (; unit >= 0; --unit) add_backward(unit, false, micro_batches);
+  }
+  std::vector<Visit> take() { return std::move(visits_); }
+
+ private:
+  Visit& add(int unit, int part, bool needs_parameters = true) {
+    return visits_.emplace_back(Visit{unit, part, needs_parameters, {}});
+  }
+  const models::Unit& unit_of(int unit) const { return *model_.units[static_cast<std::size_t>(unit)]; }
+  int parts_of(int unit) const { return static_cast<int>(unit_of(unit).parts().size()); }
+
+  // Forward or recompute.
+  void add_calls(TaskKind kind, int unit, std::span<const int> micro_batches) {
+    if (tiling_.tiled(unit)) {
+      for (const int g : micro_batches) add_parts(kind, unit, g, parts_of(unit), true);
+      return;
+    }
+    Visit& visit = add(unit, -1);
+    for (const int g : micro_batches) visit.calls.push_back({kind, unit, g});
+  }
+  void add_parts(TaskKind kind, int unit, int g, int parts, bool wants_output) {
+    for (int part = 0; part < parts; ++part)
+      add(unit, part).calls.push_back({kind, unit, g, wants_output, part, part == 0, part + 1 == parts});
+  }
+
+  void add_backward(int unit, bool recompute, std::span<const int> micro_batches) {
+    const bool needs_parameters = unit_of(unit).ports().parameters_in_backward;
+    if (!tiling_.tiled(unit)) {
+      Visit& visit = add(unit, -1, needs_parameters);
+      for (const int g : micro_batches) {
+        if (recompute) visit.calls.push_back({TaskKind::recompute, unit, g, false});
+        visit.calls.push_back({TaskKind::backward, unit, g});
+      }
+      return;
+    }
+    const int parts = parts_of(unit);
+    for (const int g : micro_batches) {
+      if (recompute) add_parts(TaskKind::recompute, unit, g, static_cast<int>(unit_of(unit).saving_parts()), false);
+      for (int part = parts - 1; part >= 0; --part)
+        add(unit, part, needs_parameters)
+            .calls.push_back({TaskKind::backward, unit, g, true, part, part + 1 == parts, part == 0});
+    }
+  }
+
+  void add_loss(std::span<const int> micro_batches) {
+    if (!tiling_.table_tiled()) {
+      Visit& visit = add(loss_, -1);
+      for (const int g : micro_batches) visit.calls.push_back({TaskKind::loss, loss_, g});
+      return;
+    }
+    using models::LossStep;
+    const int norm = tiling_.tiled(loss_) ? 0 : -1;  // a unit that shares its table is its norm
+    const auto step = [&](int g, LossStep s, int tile) {
+      const bool of_norm = s == LossStep::norm || s == LossStep::finish;
+      Visit& visit = of_norm ? add(loss_, norm) : add(tiling_.table_unit(), tiling_.table_first() + tile);
+      visit.calls.push_back({TaskKind::loss, loss_, g, true, tile, s == LossStep::norm, s == LossStep::finish, s});
+    };
+    for (const int g : micro_batches) {
+      step(g, LossStep::norm, 0);
+      for (const LossStep s : {LossStep::statistics, LossStep::gradients}) {
+        if (s == LossStep::gradients && r_.forward_only) break;
+        for (int tile = 0; tile < tiling_.tiles(); ++tile) step(g, s, tile);
+      }
+      step(g, LossStep::finish, 0);
+    }
+  }
+
+  const PlanRequest& r_;
+  const models::Model& model_;
+  const Tiling& tiling_;
+  const int loss_;
+  std::vector<Visit> visits_;
+};
+
+}  // namespace
+
+Tiling::Tiling(const PlanRequest& request, const Layout& layout)
+    : table_unit_(static_cast<int>(layout.units.size()) - 1),
+      table_first_(1),
+      tiles_(static_cast<int>(request.model->loss_unit().table_tiles())) {
+  const models::Model& model = *request.model;
+  const auto parts_of = [&](int unit) { return model.units[static_cast<std::size_t>(unit)]->parts(); };
+  const int loss = table_unit_;
+  if (const auto& shared = layout.units.back().shared) {
+    table_unit_ = shared->unit;
+    table_first_ = 0;
+    while (tiles_ > 0 && parts_of(table_unit_)[static_cast<std::size_t>(table_first_)].begin < shared->elements.begin)
+      ++table_first_;
+  }
+  STRATA_CHECK(tiles_ == 0 || static_cast<int>(parts_of(loss).size()) == 1 + (table_unit_ == loss ? tiles_ : 0));
+  // Of what it shares a unit needs all at once, but for a loss with a table.
+  const auto by_tiles = [&](int unit) { return unit == loss && tiles_ > 0; };
+  const bool possible = request.tile_bytes > 0 && request.ranks > 1 && request.placement.parameters.sharded &&
+                        (request.placement.gradients.sharded || request.forward_only);
+  for (int unit = 0; unit <= loss; ++unit) {
+    const UnitLayout& u = layout.units[static_cast<std::size_t>(unit)];
+    const bool in_parts = parts_of(unit).size() > 1 && (by_tiles(unit) || (unit != loss && !u.shared)) &&
+                          std::all_of(u.sharers.begin(), u.sharers.end(), by_tiles);
+    tiled_.push_back(possible && in_parts && u.padded * size_of(request.shape.dtype) > request.tile_bytes);
+  }
+}
+
+std::vector<Visit> make_visits(const PlanRequest& request, const Tiling& tiling) {
+  VisitList visits(request, tiling);
+  std::vector<int> all;
+  for (int g = 0; g < request.accumulation; ++g) all.push_back(g);
+  if (request.vertical) {
+    visits.add_step(all);
+  } else {
+    for (const int& g : all) visits.add_step({&g, 1});
+  }
+  return visits.take();
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,65 @@
+#include "runtime/tasks/border.h"
+
+#include <cstring>
+
+#include "base/error.h"
+
+namespace strata::runtime {
+
+Border::Border(const StepPlan& plan, const models::Model& model, const Storage& storage)
+    : plan_(plan), control_(plan.host_control), model_(model), storage_(storage) {}
+
+void Border::add_carry(Draft& draft) {
+  const ControlBuffers& control = draft.plan.host_control;
+  Task& carry = draft.add_task(TaskKind::carry, LaneId::host, -1);
+  carry.when = When::pending;
+  Draft::use(carry, control.state, Role::state, Access::read);
+  Draft::use(carry, control.pending, Role::pending, Access::write);
+}
+
+void Border::add_write(Draft& draft) {
+  const ControlBuffers& control = draft.plan.host_control;
+  Task& write = draft.add_task(TaskKind::host_write, LaneId::host, -1);
+  Draft::use(write, control.batch, Role::batch, Access::write);
+  Draft::use(write, control.state, Role::state, Access::write);
+  Draft::use(write, control.losses, Role::losses, Access::write);
+  Draft::use_if_any(write, control.squares, Role::squares, Access::write);
+}
+
+void Border::add_read(Draft& draft) {
+  const ControlBuffers& control = draft.plan.host_control;
+  Task& read = draft.add_task(TaskKind::host_read, LaneId::host, -1);
+  Draft::use(read, control.batch, Role::batch, Access::update);
+  Draft::use(read, control.state, Role::state, Access::read);
+  Draft::use(read, control.losses, Role::losses, Access::read);
+  Draft::use_if_any(read, control.logits, Role::logits, Access::read);
+}
+
+void Border::run(const Task& task) {
+  auto* state = at<StepState>(control_.state);
+  if (task.kind == TaskKind::carry) *at<device::StepScalars>(control_.pending) = state->scalars;
+  if (task.kind != TaskKind::host_write) return;
+  *state = StepState{};
+  state->scalars = scalars_;
+  state->stop_requested = requests_;
+  std::memset(at<std::byte>(control_.losses), 0, LossState::bytes(model_.units.size()));
+  if (control_.squares >= 0) *at<SquareState>(control_.squares) = SquareState{};
+}
+
+Border::BatchSpans Border::batch(int micro_batch) const {
+  const auto g = static_cast<std::size_t>(micro_batch);
+  const std::size_t tokens = plan_.tokens, bytes = tokens * models::Batch::kBytesPerToken;
+  STRATA_CHECK_LE((g + 1) * bytes, plan_.buffers[static_cast<std::size_t>(control_.batch)].bytes);
+  auto* base = reinterpret_cast<std::uint32_t*>(at<std::byte>(control_.batch) + g * bytes);
+  return {{base, tokens},
+          {reinterpret_cast<std::int32_t*>(base + tokens), tokens},
+          {base + 2 * tokens, tokens},
+          {reinterpret_cast<device::RowRange*>(base + 3 * tokens), tokens}};
+}
+
+void Border::set(const device::StepScalars& scalars, std::uint64_t requests) {
+  scalars_ = scalars;
+  requests_ = requests;
+}
+
+}  // namespace strata::runtime

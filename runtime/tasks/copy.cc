@@ -1,0 +1,82 @@
+#include "runtime/tasks/copy.h"
+
+#include <array>
+
+#include "base/error.h"
+#include "device/ops/elementwise.h"
+#include "offload/swap_lane.h"
+
+namespace strata::runtime {
+namespace {
+
+std::size_t index(Tier tier) {
+  return static_cast<std::size_t>(tier);
+}
+
+struct Way {
+  TaskKind kind;
+  LaneId lane;
+};
+Way way_between(Tier source, Tier target) {
+  if (source == Tier::nvme) return {TaskKind::read, LaneId::disk_read};
+  if (target == Tier::nvme) return {TaskKind::write, LaneId::disk_write};
+  if (target == Tier::device) return {TaskKind::upload, LaneId::upload};
+  return {TaskKind::download, LaneId::download};
+}
+
+// What this much adds to the step's figures and to the task's cost.
+void count(TaskKind kind, std::size_t bytes, IoBytes& io, Cost& cost) {
+  const auto amount = static_cast<double>(bytes);
+  switch (kind) {
+    case TaskKind::read:
+      io.read[index(Tier::nvme)] += bytes;
+      cost.read_bytes += amount;
+      break;
+    case TaskKind::write:
+      io.written[index(Tier::nvme)] += bytes;
+      cost.written_bytes += amount;
+      break;
+    default:
+      (kind == TaskKind::upload ? io.read : io.written)[index(Tier::host)] += bytes;
+      cost.host_bytes += amount;
+  }
+}
+
+}  // namespace
+
+void Copy::add(Draft& draft) const {
+  const auto [kind, lane] = way_between(draft.tier_of(pairs[0].from.buffer), draft.tier_of(pairs[0].to.buffer));
+  Task& task = draft.add_task(kind, lane, unit);
+  for (const auto& [from, to] : pairs) {
+    STRATA_CHECK_EQ(from.bytes, to.bytes);
+    Draft::use(task, from, Role::source, Access::read);
+    Draft::use(task, to, Role::target, Access::write);
+    task.uses.back().copies = static_cast<int>(task.uses.size()) - 2;
+    count(kind, from.bytes, draft.plan.io_bytes, task.cost);
+  }
+}
+
+void Copy::run(Site& site, const Task& task, device::Lane& lane) {
+  const bool reads = task.kind == TaskKind::read, writes = task.kind == TaskKind::write;
+  std::array<offload::Range, offload::kMostRanges> ranges;
+  std::size_t count_of_ranges = 0;
+  Cost counted;
+  for (const Use& target : task.uses) {
+    if (target.copies < 0) continue;
+    const Use& source = task.uses[static_cast<std::size_t>(target.copies)];
+    count(task.kind, source.bytes, site.moved, counted);
+    if (!reads && !writes) {
+      cast(lane, site.storage.view(task, source, device::DType::fp32),
+           site.storage.view(task, target, device::DType::fp32));
+      continue;
+    }
+    STRATA_CHECK_LT(count_of_ranges, ranges.size());
+    const Use &there = reads ? source : target, &here = reads ? target : source;  // on NVMe, in memory
+    ranges[count_of_ranges++] = {site.storage.place_of(task, there),
+                                 site.storage.view(task, here, device::DType::fp32).data, source.bytes};
+  }
+  if (reads) offload::read(lane, *site.storage.swap(), {ranges.data(), count_of_ranges});
+  if (writes) offload::write(lane, *site.storage.swap(), {ranges.data(), count_of_ranges});
+}
+
+}  // namespace strata::runtime

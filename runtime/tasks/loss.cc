@@ -1,0 +1,83 @@
+#include "runtime/tasks/loss.h"
+
+#include "base/error.h"
+#include "runtime/plan/step_state.h"
+
+namespace strata::runtime {
+namespace {
+
+using device::ConstView;
+using device::DType;
+using device::Lane;
+using device::View;
+
+View gradient_of_input(const Site& site, const Task& task) {
+  if (const View residual = site.view(task, Role::residual)) return residual.sub(0, UnitCall::activations(site));
+  return {};
+}
+
+device::ExactSum* loss_of(const Site& site) {
+  return &site.at<LossState>(site.plan.control.losses)->loss;
+}
+
+void run_step(const Site& site, const Task& task, Lane& lane) {
+  const bool finishes = *task.step == models::LossStep::finish;
+  const View dx = gradient_of_input(site, task), own = site.view(task, Role::gradients);
+  View gradients = own ? own : site.view(task, Role::shared_gradients);
+  if (gradients) gradients = gradients.sub(0, task.end - task.begin);
+  site.model.loss_unit().loss_step(lane, UnitCall::context(site, task), *task.step, static_cast<std::size_t>(task.part),
+                                   UnitCall::input(site, task), finishes ? loss_of(site) : nullptr, dx,
+                                   {gradients, task.begin});
+  if (own) UnitCall::zero_gaps(site, task, lane, gradients);
+  if (dx) UnitCall::count_nonfinite(site, task, lane, dx);
+}
+
+}  // namespace
+
+void Loss::add(Draft& draft) const {
+  const models::LossUnit& unit = draft.model.loss_unit();
+  const bool learns = !draft.request.forward_only;
+  STRATA_CHECK_EQ(residual >= 0, learns);
+  STRATA_CHECK_EQ(gradients >= 0, learns);
+  STRATA_CHECK_EQ(shared_gradients >= 0, learns && call.shared_parameters >= 0);
+  Task& task = call.add(draft, TaskKind::loss);
+  Draft::use(task, draft.plan.control.losses, Role::losses, Access::update);
+  Draft::use_if_any(task, draft.plan.control.logits, Role::logits, Access::write);
+  Draft::use_if_any(task, residual, Role::residual, Access::write);
+  Draft::use_if_any(task, gradients, Role::gradients, Access::write);
+  Draft::use_if_any(task, shared_gradients, Role::shared_gradients, Access::write);
+  UnitCall::set_work(draft, task, unit.loss_work(learns));
+}
+
+void Loss::run(Site& site, const Task& task, Lane& lane) {
+  if (task.step) return run_step(site, task, lane);
+  const models::LossUnit& unit = site.model.loss_unit();
+  const ConstView x = UnitCall::input(site, task);
+  if (site.generation.rows > 0)
+    return unit.logits(lane, UnitCall::context(site, task), x,
+                       site.view(task, Role::logits, DType::fp32).sub(0, site.model.vocabulary));
+  const View gradients = site.view(task, Role::gradients), dx = gradient_of_input(site, task);
+  unit.loss(lane, UnitCall::context(site, task), x, loss_of(site), dx, gradients);
+  if (!dx) return;  // a plan of forwards alone
+  UnitCall::zero_gaps(site, task, lane, gradients);
+  UnitCall::count_nonfinite(site, task, lane, dx);
+}
+
+void TiledLoss::add(Draft& draft) const {
+  const bool shared = gathered.unit != which.unit;
+  Task& task = draft.add_task(TaskKind::loss, LaneId::compute, which.unit, micro_batch);
+  task.step = step;
+  task.part = which.part;
+  task.begin = range.begin;
+  task.end = range.end;
+  Draft::use(task, parameters, shared ? Role::shared_parameters : Role::parameters, Access::read);
+  UnitCall::use_control(draft, task);
+  Draft::use_if_any(task, workspace, Role::workspace);
+  Draft::use_if_any(task, x, Role::x, Access::read);
+  if (step == models::LossStep::finish) Draft::use(task, draft.plan.control.losses, Role::losses, Access::update);
+  Draft::use_if_any(task, residual, Role::residual, Access::write);
+  Draft::use_if_any(task, gradients, shared ? Role::shared_gradients : Role::gradients, Access::write);
+  UnitCall::set_work(draft, task, draft.model.loss_unit().step_work(step, task.end - task.begin));
+}
+
+}  // namespace strata::runtime

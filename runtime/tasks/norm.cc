@@ -1,0 +1,72 @@
+#include "runtime/tasks/norm.h"
+
+#include "base/error.h"
+#include "device/ops/consensus.h"
+#include "device/ops/gradient_sum.h"
+#include "runtime/plan/step_state.h"
+#include "runtime/tasks/gradient.h"
+
+namespace strata::runtime {
+
+using device::View;
+
+void Norm::add(Draft& draft) const {
+  const UnitLayout& layout = draft.layout(unit);
+  STRATA_CHECK_EQ(sum >= 0, draft.plan.has_sums());
+  Task& task = draft.add_task(TaskKind::norm, LaneId::reduce, unit);
+  if (sum >= 0) {
+    Draft::use(task, sum, Role::sum, Access::read);
+    task.cost.bytes = static_cast<double>(layout.shard * sizeof(float));
+  } else {
+    Draft::use(task, gradients, Role::gradients, Access::read);
+    task.cost.bytes = static_cast<double>(layout.padded * draft.element);
+    STRATA_CHECK_EQ(shared_gradients.size(), layout.sharers.size());
+    for (std::size_t i = 0; i < layout.sharers.size(); ++i) {
+      Draft::use(task, shared_gradients[i], Role::shared_gradients, Access::read);
+      const ElementRange& elements = draft.layout(layout.sharers[i]).shared->elements;
+      task.cost.bytes += static_cast<double>(elements.size() * draft.element);
+    }
+  }
+  Draft::use(task, draft.plan.control.squares, Role::squares, Access::update);
+}
+
+void Norm::run(Site& site, const Task& task, device::Lane& lane) {
+  device::ExactSum* squares = &site.at<SquareState>(site.plan.control.squares)->squares;
+  if (site.plan.has_sums()) return gradient_square_sum(lane, own_part_of_sum(site, task), {}, squares);
+  const View gradients = site.view(task, Role::gradients);
+  const ElementRange shared = also_in_shared_gradients(site, task);
+  const auto alone = [&](std::size_t begin, std::size_t end) {
+    if (begin < end) gradient_square_sum(lane, gradients.sub(begin, end - begin), {}, squares);
+  };
+  alone(0, shared.begin);
+  if (shared.size())
+    gradient_square_sum(lane, site.view(task, Role::shared_gradients).sub(0, shared.size()),
+                        gradients.sub(shared.begin, shared.size()), squares);
+  alone(shared.end, site.layout(task).padded);
+}
+
+void Consensus::add(Draft& draft) const {
+  const ControlBuffers& control = draft.plan.control;
+  Task& task = draft.add_task(TaskKind::consensus, LaneId::reduce, -1);
+  Draft::use(task, control.squares, Role::squares, Access::update);
+  Draft::use(task, control.losses, Role::losses, Access::update);
+  Draft::use(task, control.state, Role::state, Access::update);
+  const std::size_t bytes = sizeof(device::StepMessage), ranks = static_cast<std::size_t>(draft.request.ranks);
+  Draft::use(task, draft.add_buffer("messages", Kind::staging, Tier::device, bytes * ranks, false), Role::staging,
+             Access::write);
+  draft.plan.comm_bytes.consensus += bytes * (ranks - 1);
+  task.cost.sent_bytes = static_cast<double>(bytes * (ranks - 1));
+}
+
+void Consensus::run(Site& site, const Task& task, device::Lane& lane) {
+  const ControlBuffers& control = site.plan.control;
+  auto* state = site.at<StepState>(control.state);
+  pack_message(lane, &site.at<SquareState>(control.squares)->squares, &site.at<LossState>(control.losses)->loss,
+               &state->stop_requested, &state->message);
+  auto* all = reinterpret_cast<device::StepMessage*>(site.view(task, Role::staging, device::DType::fp32).data);
+  site.reduce.exchange(reinterpret_cast<const std::byte*>(&state->message), sizeof(device::StepMessage),
+                       reinterpret_cast<std::byte*>(all));
+  resolve_step(lane, all, static_cast<std::size_t>(site.plan.ranks), &state->scalars, &state->result);
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,161 @@
+#include "runtime/tasks/pass.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "device/ops/elementwise.h"
+#include "runtime/plan/step_state.h"
+
+namespace strata::runtime {
+namespace {
+
+using device::ConstView;
+using device::DType;
+using device::Lane;
+using device::View;
+
+std::size_t index(int i) {
+  return static_cast<std::size_t>(i);
+}
+
+}  // namespace
+
+void UnitCall::use_control(const Draft& draft, Task& task) {
+  const ControlBuffers& control = draft.plan.control;
+  Draft::use(task, control.batch, Role::batch, Access::read);
+  Draft::use(task, control.state, Role::state, Access::read);
+  Draft::use_if_any(task, control.constants, Role::constants, Access::read);
+}
+
+Task& UnitCall::add(Draft& draft, TaskKind kind) const {
+  const ElementRange range = draft.range_of(which);
+  Task& task = draft.add_task(kind, LaneId::compute, which.unit, micro_batch);
+  task.part = which.part;
+  task.begin = range.begin;
+  task.end = range.end;
+  STRATA_CHECK_EQ(x >= 0, draft.unit(which.unit).ports().input);
+  STRATA_CHECK_EQ(shared_parameters >= 0, draft.layout(which.unit).shared.has_value());
+  Draft::use_if_any(task, parameters, Role::parameters, Access::read);
+  use_control(draft, task);
+  Draft::use_if_any(task, workspace, Role::workspace);
+  Draft::use_if_any(task, shared_parameters, Role::shared_parameters, Access::read);
+  Draft::use_if_any(task, x, Role::x, Access::read);
+  return task;
+}
+
+void UnitCall::set_work(const Draft& draft, Task& task, const models::Work& work) {
+  const PlanRequest& r = draft.request;
+  const auto seq = static_cast<double>(r.shape.seq);
+  task.cost.flops = work.flops;
+  task.cost.attention_flops = work.attention_flops * (r.mean_squares > 0 ? r.mean_squares / (seq * seq) : 1);
+  task.cost.bytes = work.bytes;
+}
+
+models::Context UnitCall::context(const Site& site, const Task& task) {
+  const ControlBuffers& control = site.plan.control;
+  const std::size_t tokens = site.plan.tokens;
+  models::Context c{};
+  const auto* base = reinterpret_cast<const std::uint32_t*>(
+      site.at<std::byte>(control.batch) + index(task.micro_batch) * tokens * models::Batch::kBytesPerToken);
+  c.batch = {base, reinterpret_cast<const std::int32_t*>(base + tokens), base + 2 * tokens,
+             reinterpret_cast<const device::RowRange*>(base + 3 * tokens)};
+  c.micro_batch = static_cast<std::uint64_t>(task.micro_batch) * index(site.plan.ranks) + index(site.rank);
+  c.scalars = &site.at<StepState>(control.state)->scalars;
+  if (control.constants >= 0) c.constants = site.at<std::byte>(control.constants);
+  c.parameters = {site.view(task, Role::parameters), task.begin};
+  const bool tile = task.step.has_value();  // else what is shared is there whole
+  c.shared = {site.view(task, Role::shared_parameters), tile ? task.begin : 0};
+  if (const View gradients = site.view(task, Role::shared_gradients); gradients && !tile) {
+    const ElementRange& shared = site.layout(task).shared->elements;
+    c.shared_gradients = {gradients.sub(0, shared.size()), shared.begin};
+  }
+  c.workspace = site.view(task, Role::workspace, DType::fp32);
+  c.cache = {site.view(task, Role::cache), site.generation.first, site.generation.rows};
+  return c;
+}
+
+ConstView UnitCall::input(const Site& site, const Task& task) {
+  if (const View x = site.view(task, Role::x)) return x.sub(0, activations(site));
+  return {};
+}
+
+std::size_t UnitCall::activations(const Site& site) {
+  return (site.generation.rows == 1 ? 1 : site.plan.tokens) * site.model.hidden;
+}
+
+std::pair<std::size_t, std::size_t> UnitCall::parts(const Site& site, const Task& task) {
+  if (task.part >= 0) return {index(task.part), index(task.part) + 1};
+  return {0, site.unit(task).parts().size()};
+}
+
+void UnitCall::zero_gaps(const Site& site, const Task& task, Lane& lane, const View& gradients) {
+  const auto zero_between = [&](std::size_t begin, std::size_t end) {
+    const std::size_t from = std::max(begin, task.begin), to = std::min(end, task.end);
+    if (from < to) zero(lane, gradients.sub(from - task.begin, to - from));
+  };
+  const UnitLayout& layout = site.layout(task);
+  std::size_t end = 0;
+  for (const Run& run : layout.runs) {
+    zero_between(end, run.begin);
+    end = run.end;
+  }
+  zero_between(end, layout.padded);
+}
+
+void UnitCall::count_nonfinite(const Site& site, const Task& task, Lane& lane, const View& values) {
+  device::count_nonfinite(lane, values, site.at<LossState>(site.plan.control.losses)->nonfinite() + task.unit);
+}
+
+void Forward::add(Draft& draft) const {
+  const models::Unit& unit = draft.unit(call.which.unit);
+  const models::UnitBytes bytes = unit.bytes();
+  STRATA_CHECK_EQ(call.workspace.buffer >= 0, bytes.forward_workspace > 0);
+  STRATA_CHECK_EQ(saved.buffer >= 0, bytes.saved > 0);
+  Task& task = call.add(draft, again ? TaskKind::recompute : TaskKind::forward);
+  Draft::use_if_any(task, saved, Role::saved);
+  Draft::use_if_any(task, cache, Role::cache, Access::update);
+  Draft::use_if_any(task, y, Role::y);
+  Draft::use(task, draft.plan.control.losses, Role::losses, Access::update);
+  UnitCall::set_work(draft, task, unit.work(models::Pass::forward, {task.begin, task.end}));
+}
+
+void Forward::run(Site& site, const Task& task, Lane& lane) {
+  const ConstView x = UnitCall::input(site, task);
+  View y;
+  if (const View output = site.view(task, Role::y)) y = output.sub(0, UnitCall::activations(site));
+  const models::Unit& unit = site.unit(task);
+  const auto [first, last] = UnitCall::parts(site, task);
+  for (std::size_t part = first; part < last; ++part)
+    unit.forward(lane, UnitCall::context(site, task), part, x, y, site.view(task, Role::saved, DType::fp32));
+  if (y && last == unit.parts().size() && task.kind == TaskKind::forward)
+    UnitCall::count_nonfinite(site, task, lane, y);
+}
+
+void Backward::add(Draft& draft) const {
+  const models::Unit& unit = draft.unit(call.which.unit);
+  const models::UnitBytes bytes = unit.bytes();
+  STRATA_CHECK_EQ(call.workspace.buffer >= 0, bytes.backward_workspace > 0);
+  STRATA_CHECK_EQ(call.parameters >= 0, unit.ports().parameters_in_backward);
+  STRATA_CHECK_EQ(saved >= 0, bytes.saved > 0);
+  STRATA_CHECK_EQ(shared_gradients >= 0, call.shared_parameters >= 0);
+  Task& task = call.add(draft, TaskKind::backward);
+  Draft::use_if_any(task, saved, Role::saved, Access::read);
+  Draft::use(task, residual, Role::residual, Access::update);
+  Draft::use(task, gradients, Role::gradients, Access::write);
+  Draft::use_if_any(task, shared_gradients, Role::shared_gradients, Access::write);
+  UnitCall::set_work(draft, task, unit.work(models::Pass::backward, {task.begin, task.end}));
+}
+
+void Backward::run(Site& site, const Task& task, Lane& lane) {
+  const ConstView x = UnitCall::input(site, task);
+  const View gradients = site.view(task, Role::gradients);
+  const View residual = site.view(task, Role::residual).sub(0, UnitCall::activations(site));
+  const models::Unit& unit = site.unit(task);
+  const auto [first, last] = UnitCall::parts(site, task);
+  for (std::size_t part = last; part-- > first;)
+    unit.backward(lane, UnitCall::context(site, task), part, x, site.view(task, Role::saved, DType::fp32), residual,
+                  residual, {gradients, task.begin});
+  UnitCall::zero_gaps(site, task, lane, gradients);
+}
+
+}  // namespace strata::runtime

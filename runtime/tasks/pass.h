@@ -1,0 +1,59 @@
+#pragma once
+#include <utility>
+
+#include "runtime/plan/draft.h"
+#include "runtime/tasks/site.h"
+
+namespace strata::runtime {
+
+// What every call of a unit for one micro-batch works on, of the whole unit or of one part of it, beside the step's
+// batch, scalars and constants. Buffers; -1: it needs none.
+struct UnitCall {
+  UnitPart which;
+  int micro_batch;
+  int parameters = -1, shared_parameters = -1;  // its own; those of the unit that holds what it shares
+  int x = -1;                                   // its input
+  Written workspace = {};                       // one for all parts of a call
+
+  // Adds the task and what it uses of these.
+  Task& add(Draft& draft, TaskKind kind) const;
+  // The batch, scalars and constants; what the unit says that it costs.
+  static void use_control(const Draft& draft, Task& task);
+  static void set_work(const Draft& draft, Task& task, const models::Work& work);
+  // As the unit sees them.
+  static models::Context context(const Site& site, const Task& task);
+  static device::ConstView input(const Site& site, const Task& task);
+  // Elements of its input and output: of all rows of a micro-batch, or of the one row of a generation.
+  static std::size_t activations(const Site& site);
+  // The parts of its unit that a task runs: [first, last).
+  static std::pair<std::size_t, std::size_t> parts(const Site& site, const Task& task);
+  // Zeros where nothing writes: between the parameters that the task's gradients cover.
+  static void zero_gaps(const Site& site, const Task& task, device::Lane& lane, const device::View& gradients);
+  // Counts what is not finite in the activations or gradients that the call gives.
+  static void count_nonfinite(const Site& site, const Task& task, device::Lane& lane, const device::View& values);
+};
+
+// A unit's forward, or the same once more in backward, for what it saves.
+struct Forward {
+  UnitCall call;
+  bool again = false;
+  Written saved = {};  // what it keeps for backward
+  int cache = -1;      // keys and values of the rows before, where the run generates
+  Written y = {};      // its output; none: nobody needs it
+
+  void add(Draft& draft) const;
+  static void run(Site& site, const Task& task, device::Lane& lane);
+};
+
+// A unit's backward.
+struct Backward {
+  UnitCall call;
+  int saved = -1;                        // by its forward
+  int residual;                          // gradient of the residual stream: dy on entry, dx on exit
+  int gradients, shared_gradients = -1;  // of its own parameters; of what it shares
+
+  void add(Draft& draft) const;
+  static void run(Site& site, const Task& task, device::Lane& lane);
+};
+
+}  // namespace strata::runtime

@@ -1,0 +1,50 @@
+#pragma once
+#include <cstddef>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "device/lane.h"
+#include "device/ops/optimizer.h"
+#include "device/view.h"
+#include "models/model.h"
+#include "runtime/memory/storage.h"
+#include "runtime/plan/plan.h"
+
+namespace strata::runtime {
+
+class Saver;
+
+// What one rank's tasks are carried out with. Each kind of task is a struct of this folder: its members name what the
+// task works on, add() says of a plan being written what it uses and costs, and run() queues the work in the task's
+// lane. The work goes on behind run(): the site outlives it.
+struct Site {
+  const StepPlan& plan;
+  const models::Model& model;
+  device::Optimizer optimizer;
+  int rank;
+  Storage& storage;
+  comm::Communicator &gather, &reduce;  // of the lanes of these names
+
+  Saver* saver = nullptr;  // of the checkpoint that is being written
+  // Of a step that generates: its rows, and the position of the first; else no rows.
+  struct Generation {
+    std::size_t first = 0, rows = 0;
+  } generation = {};
+  IoBytes moved = {};                                        // read from and written to the other tiers so far
+  std::vector<std::vector<const std::byte*>> received = {};  // by task: where a reduce finds the ranks' pieces
+
+  // What the task uses in that role; empty: nothing.
+  device::View view(const Task& task, Role role, device::DType dtype) const { return storage.view(task, role, dtype); }
+  // The same, of parameters and gradients as they are computed with.
+  device::View view(const Task& task, Role role) const { return storage.view(task, role, plan.dtype); }
+  // A whole buffer as T, where its tier's lanes see it.
+  template <typename T>
+  T* at(int buffer) const {
+    return reinterpret_cast<T*>(storage.view(buffer, device::DType::fp32).data);
+  }
+  const models::Unit& unit(const Task& task) const { return *model.units[static_cast<std::size_t>(task.unit)]; }
+  const UnitLayout& layout(int unit) const { return plan.layout.units[static_cast<std::size_t>(unit)]; }
+  const UnitLayout& layout(const Task& task) const { return layout(task.unit); }
+};
+
+}  // namespace strata::runtime

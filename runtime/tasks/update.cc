@@ -1,0 +1,87 @@
+#include "runtime/tasks/update.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "device/ops/optimizer.h"
+#include "runtime/plan/step_state.h"
+
+namespace strata::runtime {
+
+using device::ConstView;
+using device::DType;
+using device::View;
+
+void Update::add(Draft& draft) const {
+  const LaneId lane = draft.tier_of(master.buffer) == Tier::device ? LaneId::compute : LaneId::host_compute;
+  Task& task = draft.add_task(TaskKind::update, lane, unit);
+  task.begin = elements.begin;
+  task.end = elements.end;
+  if (draft.plan.cyclic)
+    Draft::use(task, draft.plan.control.pending, Role::pending, Access::read);
+  else
+    Draft::use(task, draft.plan.control.state, Role::state, Access::read);
+  for (const GradientSource& source : gradient) Draft::use(task, source.slice, source.role, Access::read);
+  Draft::use(task, master, Role::master, Access::update);
+  Draft::use(task, moment1, Role::moment1, Access::update);
+  if (moment2.buffer >= 0) Draft::use(task, moment2, Role::moment2, Access::update);
+  STRATA_CHECK_EQ(parameters.buffer >= 0, !draft.fp32());
+  if (parameters.buffer >= 0) Draft::use(task, parameters, Role::parameters, Access::write);
+  const std::size_t moments = moment1.bytes + moment2.bytes;
+  task.cost.bytes = static_cast<double>(elements.size() * (8 + 2 * draft.element) + 2 * moments);
+}
+
+void Update::run(Site& site, const Task& task, device::Lane& lane) {
+  const StepPlan& plan = site.plan;
+  const auto unit = static_cast<std::size_t>(task.unit);
+  const std::size_t part = plan.part_begin(unit, site.rank);
+  const std::size_t begin = part + task.begin, end = part + task.end;
+  const device::StepScalars* scalars = plan.cyclic ? site.at<device::StepScalars>(plan.control.pending)
+                                                   : &site.at<StepState>(plan.control.state)->scalars;
+  // All of them start at `begin`, but for the gradient of what another unit shares, which starts with that.
+  const View sum = site.view(task, Role::sum, DType::fp32), gradients = site.view(task, Role::gradients);
+  const View others = site.view(task, Role::shared_gradients);
+  const View master = site.view(task, Role::master, DType::fp32), parameters = site.view(task, Role::parameters);
+  std::byte* moment1 = site.view(task, Role::moment1, DType::fp32).data;
+  std::byte* moment2 = site.view(task, Role::moment2, DType::fp32).data;
+  // A copy goes home whatever the step decided, so a skipped update writes it too: else what lay there would go.
+  const bool copied = task.buffer(Role::parameters) != plan.homes[unit].parameters;
+  const device::OnSkip on_skip = copied ? device::OnSkip::rewrite_parameter : device::OnSkip::leave_parameter;
+  const UnitLayout& layout = site.layout(task);
+  const ElementRange shared = also_in_shared_gradients(site, task);
+  const auto apply = [&](std::size_t from, std::size_t to, const Run& run) {
+    if (from >= to) return;
+    const std::size_t at = from - begin, n = to - from;
+    ConstView first, second;
+    if (sum) {
+      first = sum.sub(at, n);
+    } else if (from >= shared.begin && from < shared.end) {
+      first = others.sub(from - std::max(begin, shared.begin), n);
+      second = gradients.sub(at, n);
+    } else {
+      first = gradients.sub(at, n);
+    }
+    const std::size_t moments = layout.moment_bytes(begin, from);
+    device::update(lane, site.optimizer, scalars,
+                   {.first = first,
+                    .second = second,
+                    .master = master.sub(at, n),
+                    .parameter = parameters ? parameters.sub(at, n) : View{},
+                    .format = run.moments,
+                    .moment1 = moment1 + moments,
+                    .moment2 = moment2 ? moment2 + moments : nullptr,
+                    .decay = run.decay,
+                    .unit = static_cast<std::uint32_t>(task.unit),
+                    .begin = from},
+                   on_skip);
+  };
+  for (const Run& run : layout.runs) {
+    const std::size_t from = std::max(begin, run.begin), to = std::min(end, run.end);
+    // The gradient of the shared range has two parts.
+    apply(from, std::min(to, shared.begin), run);
+    apply(std::max(from, shared.begin), std::min(to, shared.end), run);
+    apply(std::max(from, shared.end), to, run);
+  }
+}
+
+}  // namespace strata::runtime

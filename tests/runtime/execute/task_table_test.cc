@@ -1,0 +1,27 @@
+#include "runtime/execute/task_table.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "runtime/tasks/copy.h"
+#include "runtime/tasks/pass.h"
+#include "runtime/tasks/reduce.h"
+
+namespace strata::runtime {
+namespace {
+
+// What the host does at the border is the Border's; every other kind is carried out by its own struct.
+TEST(TaskTable, HasEveryKindButTheHosts) {
+  const std::set<TaskKind> of_host = {TaskKind::carry, TaskKind::host_write, TaskKind::host_read};
+  for (std::size_t kind = 0; kind < kTaskNames.size(); ++kind)
+    EXPECT_EQ(run_of(static_cast<TaskKind>(kind)) == nullptr, of_host.count(static_cast<TaskKind>(kind)) == 1)
+        << kTaskNames[kind];
+  EXPECT_EQ(run_of(TaskKind::reduce), &ReduceGradient::run);
+  EXPECT_EQ(run_of(TaskKind::recompute), &Forward::run);
+  for (const TaskKind kind : {TaskKind::upload, TaskKind::download, TaskKind::read, TaskKind::write})
+    EXPECT_EQ(run_of(kind), &Copy::run);
+}
+
+}  // namespace
+}  // namespace strata::runtime
