@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
@@ -96,7 +97,7 @@ int main(int argc, char** argv) {
   std::mutex mutex;
   Watch watch({30, 60, 600}, map, steady_seconds());
   std::atomic<std::uint64_t> reports{0}, lost{0};
-  NodeServer server(credentials, nodes,
+  NodeServer server(credentials, nodes, 5,
                     {[&](const pb::NodeReport& report) {
                        std::vector<RankView> views;
                        for (const pb::RankReport& rank : report.ranks()) views.push_back(view_of(rank));
@@ -122,6 +123,7 @@ int main(int argc, char** argv) {
   fmt::print("{} nodes of {} ranks: {:.0f} reports/s, {:.2f}% of a core, {:.1f} MiB more than before, {} findings\n",
              nodes, kRanks, static_cast<double>(reports.load() - before) / took, 100 * (cpu_seconds() - cpu) / took,
              resident_mib() - memory_before, lost.load());
+  std::fflush(stdout);
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   std::_Exit(0);

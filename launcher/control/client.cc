@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "launcher/control/control.grpc.pb.h"
+#include "launcher/control/server_limits.h"
 
 namespace strata::launcher::control {
 namespace {
@@ -30,6 +31,7 @@ constexpr std::chrono::seconds kAnswer{10};  // of calls that answer at once
 class Client::Impl {
  public:
   explicit Impl(const Visit& visit) : target_(visit.target), token_(visit.token) {
+    be_silent();
     std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
     if (visit.tls) {
       grpc::SslCredentialsOptions options;
@@ -39,8 +41,8 @@ class Client::Impl {
       credentials = grpc::SslCredentials(options);
     }
     grpc::ChannelArguments arguments;
-    arguments.SetMaxReceiveMessageSize(64 << 20);  // a dump of thousands of ranks
-    arguments.SetString(GRPC_ARG_PRIMARY_USER_AGENT_STRING, "strata");
+    arguments.SetMaxReceiveMessageSize(64 << 20);             // a dump of thousands of ranks
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
     stub_ = pb::Run::NewStub(grpc::CreateCustomChannel(visit.target, credentials, arguments));
   }
 

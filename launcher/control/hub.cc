@@ -28,7 +28,7 @@ Hub::Hub(NodeMemory& memory, Board& board, Setup setup)
 void Hub::open() {
   if (!setup_.listener) return;
   const auto nodes = static_cast<int>(memory_.map().nodes.size());
-  server_ = std::make_unique<NodeServer>(setup_.credentials, nodes,
+  server_ = std::make_unique<NodeServer>(setup_.credentials, nodes, std::min(setup_.limits.timeout / 6, 5.0),
                                          NodeServer::Answers{[this](const pb::NodeReport& report) { told(report); },
                                                              [this](int node) {
                                                                const std::lock_guard lock(mutex_);

@@ -24,8 +24,11 @@ constexpr const char* kName = "strata-run";  // of the run's certificate
 
 class NodeServer::Impl final : public pb::Nodes::CallbackService {
  public:
-  Impl(const Credentials& credentials, int nodes, Answers answers)
-      : token_(credentials.token), most_(2 * static_cast<std::size_t>(nodes)), answers_(std::move(answers)) {
+  Impl(const Credentials& credentials, int nodes, double answer_every, Answers answers)
+      : token_(credentials.token),
+        most_(2 * static_cast<std::size_t>(nodes)),
+        answer_every_(answer_every),
+        answers_(std::move(answers)) {
     grpc::ServerBuilder builder;
     limit(builder, kMostReportBytes);
     grpc::SslServerCredentialsOptions options;
@@ -69,7 +72,11 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
       node_ = report_.node();
       left_ = left_ || report_.leaving();
       owner_.answers_.told(report_);
-      answer();
+      const auto now = std::chrono::steady_clock::now();
+      if (now - answered_ >= owner_.answer_every_) {
+        answered_ = now;
+        answer();
+      }
       StartRead(&report_);
     }
     void answer() {
@@ -111,6 +118,7 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
     std::mutex mutex_;
     pb::NodeReport report_;
     pb::NodeOrder order_;
+    std::chrono::steady_clock::time_point answered_{};
     int node_ = -1;
     bool left_ = false, writing_ = false, again_ = false, finished_ = false;
   };
@@ -157,6 +165,7 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
 
   const std::string token_;
   const std::size_t most_;
+  const std::chrono::duration<double> answer_every_;
   Answers answers_;
   std::atomic<bool> ended_{false};
   mutable std::mutex mutex_;
@@ -166,8 +175,8 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
   std::unique_ptr<grpc::Server> server_;
 };
 
-NodeServer::NodeServer(const Credentials& credentials, int nodes, Answers answers)
-    : impl_(std::make_unique<Impl>(credentials, nodes, std::move(answers))) {}
+NodeServer::NodeServer(const Credentials& credentials, int nodes, double answer_every, Answers answers)
+    : impl_(std::make_unique<Impl>(credentials, nodes, answer_every, std::move(answers))) {}
 NodeServer::~NodeServer() = default;
 void NodeServer::adopt(Descriptor connection) {
   impl_->adopt(std::move(connection));
@@ -180,6 +189,7 @@ class NodeStream::Impl {
  public:
   Impl(const std::string& target, const Credentials& credentials, std::function<void(const pb::NodeOrder&)> ordered)
       : token_(credentials.token), ordered_(std::move(ordered)) {
+    be_silent();
     grpc::SslCredentialsOptions options;
     options.pem_root_certs = credentials.cert;
     grpc::ChannelArguments arguments;

@@ -11,7 +11,8 @@ namespace strata::launcher::control {
 
 namespace pb = strata::control::v1;
 
-// Rank 0's end of the streams: takes what nodes tell, and answers each report with the newest order. Over TLS with the
+// Rank 0's end of the streams: takes what nodes tell, and answers with the newest order: at once if that is new, else
+// now and then, so that nodes hear of it. Over TLS with the
 // run's own certificate; whoever does not know the run's secret is refused.
 class NodeServer {
  public:
@@ -19,7 +20,8 @@ class NodeServer {
     std::function<void(const pb::NodeReport&)> told;
     std::function<void(int node)> broke;  // the stream ended without a farewell
   };
-  NodeServer(const Credentials& credentials, int nodes, Answers answers);
+  // answer_every: seconds.
+  NodeServer(const Credentials& credentials, int nodes, double answer_every, Answers answers);
   ~NodeServer();
 
   // The connection is its own from now on. Any thread.
