@@ -14,7 +14,7 @@ class Aborted : public std::runtime_error {
   explicit Aborted(const std::string& cause) : std::runtime_error(cause) {}
 };
 
-// What ended a run: the rank that failed first and why. `told`: that rank prints the cause itself; false where it died
+// What ended a run: the rank that failed first and why. `told`: that rank prints the cause itself; false if it died
 // or left without a word, and another has to speak.
 struct Failure {
   int rank = -1;

@@ -17,15 +17,15 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path_, ignored);
   if (fs::exists(status) && !fs::is_regular_file(status)) {
-    fail(Exit::usage, "{} is there and is not a regular file: give another name", path_.string());
+    fail(Exit::usage, "{} exists and is not a regular file: give another name", path_.string());
   }
   temporary_ = path_;
   temporary_ += ".tmp." + std::to_string(::getpid());
   // Without a name where the file system can: then nothing is left of a process that is killed.
-  fd_ = ::open(folder().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
-  named_ = fd_ < 0;
-  if (named_) fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd_ < 0) failed("created");
+  file_.reset(::open(folder().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
+  named_ = file_.get() < 0;
+  if (named_) file_.reset(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (file_.get() < 0) failed("created");
 }
 
 fs::path AtomicFile::folder() const {
@@ -33,9 +33,7 @@ fs::path AtomicFile::folder() const {
 }
 
 AtomicFile::~AtomicFile() {
-  if (fd_ < 0) return;
-  ::close(fd_);
-  if (named_) ::unlink(temporary_.c_str());
+  if (file_.get() >= 0 && named_) ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::failed(const char* what) const {
@@ -44,7 +42,7 @@ void AtomicFile::failed(const char* what) const {
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) failed("written");
     bytes = bytes.subspan(static_cast<std::size_t>(written));
@@ -52,27 +50,24 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::commit() {
-  if (::fsync(fd_) != 0) failed("written to the disk");
+  if (::fsync(file_.get()) != 0) failed("written to the disk");
   if (!named_) {
-    const std::string nameless = "/proc/self/fd/" + std::to_string(fd_);
+    const std::string nameless = "/proc/self/fd/" + std::to_string(file_.get());
     ::unlink(temporary_.c_str());  // of a killed process that had this number
     if (::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0)
       failed("put in place");
     named_ = true;
   }
-  if (::close(std::exchange(fd_, -1)) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
+  if (::close(file_.release()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int reason = errno;
     ::unlink(temporary_.c_str());
     errno = reason;
     failed("put in place");
   }
-  const int fd = ::open(folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) failed("put in place for good");
-  const int synced = ::fsync(fd), reason = errno;
-  ::close(fd);
-  errno = reason;
+  const Descriptor in(::open(folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (in.get() < 0) failed("put in place for good");
   // Some file systems cannot do this for folders; the file itself is complete.
-  if (synced != 0 && reason != EINVAL && reason != ENOTSUP) failed("put in place for good");
+  if (::fsync(in.get()) != 0 && errno != EINVAL && errno != ENOTSUP) failed("put in place for good");
 }
 
 }  // namespace strata

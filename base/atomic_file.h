@@ -5,11 +5,13 @@
 #include <string>
 #include <string_view>
 
+#include "base/descriptor.h"
+
 namespace strata {
 
 // A file that appears whole or not at all: written beside `path` without a name, or under a temporary one, and renamed
 // by commit(). Without commit() the destructor removes it. Throws Error{failed} with path and the system's reason, or
-// Error{usage} where something other than a regular file lies at `path`.
+// Error{usage} if something other than a regular file lies at `path`.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -27,7 +29,7 @@ class AtomicFile {
   std::filesystem::path folder() const;
 
   std::filesystem::path path_, temporary_;
-  int fd_ = -1;
+  Descriptor file_;
   bool named_ = false;  // the temporary has its name
 };
 

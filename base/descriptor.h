@@ -5,20 +5,23 @@
 
 namespace strata {
 
-// Owns a file descriptor.
+// Owns a file descriptor; -1: none.
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
+  ~Descriptor() { reset(); }
   Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(fd_, other.fd_);
     return *this;
   }
   int get() const { return fd_; }
-  // The caller closes it.
+  // Closes what it owns, and owns `fd` from then on.
+  void reset(int fd = -1) {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = fd;
+  }
+  // Gives up what it owns: whether it could be closed is then the caller's to see.
   int release() { return std::exchange(fd_, -1); }
 
  private:

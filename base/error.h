@@ -1,4 +1,10 @@
 #pragma once
+// base/ is what every folder may use: errors and exit codes (here), the abort token that ends all waits of a run
+// (abort.h), files that are mapped, written atomically or held open (mapped_file.h, atomic_file.h, descriptor.h),
+// threads and loops over them (thread.h, parallel.h), and the sink for remarks (note.h). It knows nothing of devices,
+// models or runs. A mistake of the user is an Error; a broken invariant ends the process through STRATA_CHECK, with
+// both values.
+
 #include <fmt/format.h>
 
 #include <stdexcept>
@@ -9,7 +15,7 @@ namespace strata {
 // The program's exit codes (docs/guide.md, "Exit codes").
 enum class Exit : int { done = 0, failed = 1, usage = 2, does_not_fit = 3, corrupt = 4, requeue = 75 };
 
-// A mistake the user can mend, or an I/O failure: one sentence that says what, where and what to do.
+// A mistake that the user can fix, or an I/O failure: one sentence that says what, where and what to do.
 // `code` becomes the exit status of the program.
 class Error : public std::runtime_error {
  public:

@@ -26,10 +26,6 @@ std::pair<void*, std::size_t> pages_around(std::span<const std::byte> part) {
 
 }  // namespace
 
-MappedFile::Descriptor::~Descriptor() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
   // Non-blocking, so that a pipe in a file's place is refused instead of waited for.
   file_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));

@@ -2,12 +2,13 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
-#include <utility>
+
+#include "base/descriptor.h"
 
 namespace strata {
 
 // A file mapped read-only; owns the mapping. An empty file maps to an empty span. Throws Error{failed} naming the path
-// and the system's reason; Error{usage} where the path does not exist or is no regular file.
+// and the system's reason; Error{usage} if the path does not exist or is no regular file.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -18,9 +19,9 @@ class MappedFile {
 
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  // Throws Error{corrupt} where the file has become shorter since: reading behind its end would be a fatal signal.
+  // Throws Error{corrupt} if the file has become shorter since: reading past its end would be a fatal signal.
   void require_whole() const;
-  // Tells the system that reads will go once from front to back, or here and there.
+  // Tells the system that reads will be sequential, once from front to back, or random.
   enum class Access { sequential, random };
   void advise(Access access) const;
   // Of a part of a mapping: starts reading it from the disk; lets its memory go, to be read again where it is touched
@@ -29,21 +30,6 @@ class MappedFile {
   static void release(std::span<const std::byte> part);
 
  private:
-  class Descriptor {
-   public:
-    explicit Descriptor(int fd = -1) : fd_(fd) {}
-    ~Descriptor();
-    Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    Descriptor& operator=(Descriptor&& other) noexcept {
-      std::swap(fd_, other.fd_);
-      return *this;
-    }
-    int get() const { return fd_; }
-
-   private:
-    int fd_;
-  };
-
   std::filesystem::path path_;
   Descriptor file_;
   const std::byte* data_ = nullptr;

@@ -14,7 +14,7 @@
 namespace strata {
 
 // Calls f(i) for i in [0, n) on `threads` threads, each as it gets free; rethrows the first exception. For set-up.
-// Throws Error{failed} where the system starts no more threads.
+// Throws Error{failed} if the system starts no more threads.
 template <typename F>
 void parallel(std::size_t n, int threads, F&& f) {
   std::atomic<std::size_t> next{0};

@@ -1,11 +1,13 @@
-// Time of attention, forward and backward; FLOP/s count what the causal mask leaves.
+// Time of attention, forward and backward; FLOP/s count what the mask leaves.
 //   attention_bench [threads] [google-benchmark options]
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "base/abort.h"
 #include "device/lane.h"
@@ -19,6 +21,8 @@ struct Named {
   const char* name;
   std::size_t batch, seq, heads, kv_heads, head_dim;
   float dropout;
+  std::size_t document = 0;  // rows of each; 0: the whole sequence
+  bool causal = true;
 };
 constexpr Named kShapes[] = {
     {"gpt2_4x256", 4, 256, 12, 12, 64, 0},
@@ -27,7 +31,20 @@ constexpr Named kShapes[] = {
     {"long_1x4096", 1, 4096, 2, 2, 64, 0},
     {"groups_1x1024", 1, 1024, 8, 2, 128, 0},
     {"head80_1x1024", 1, 1024, 8, 8, 80, 0},
+    {"documents_1x1024", 1, 1024, 12, 12, 64, 0, 210},
+    {"bidirectional_1x1024", 1, 1024, 12, 12, 64, 0, 210, false},
 };
+
+// The last document of a sequence is what is left.
+std::vector<RowRange> documents_of(const Named& n) {
+  const std::size_t rows = n.document == 0 ? n.seq : n.document;
+  std::vector<RowRange> documents;
+  for (std::size_t row = 0; row < n.batch * n.seq; ++row) {
+    const std::size_t first = row % n.seq / rows * rows;
+    documents.push_back({static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(std::min(first + rows, n.seq))});
+  }
+  return documents;
+}
 
 struct Buffer {
   Arena arena;
@@ -47,18 +64,19 @@ struct Buffer {
 void attend(benchmark::State& state, const Named& n, DType dtype, int threads, bool backward) {
   const std::size_t row = (n.heads + 2 * n.kv_heads) * n.head_dim, rows = n.batch * n.seq;
   const std::size_t k = n.heads * n.head_dim, v = k + n.kv_heads * n.head_dim;
-  const AttentionShape shape{
-      n.batch, n.seq, n.heads, n.kv_heads, n.head_dim, row, row, row, 1 / std::sqrt(static_cast<float>(n.head_dim))};
+  const float scale = 1 / std::sqrt(static_cast<float>(n.head_dim));
+  const AttentionShape shape{n.batch, n.seq, n.heads, n.kv_heads, n.head_dim, row, row, row, scale, 0, n.causal};
   const Buffer qkv(rows * row, dtype), d_qkv(rows * row, dtype), o(rows * k, dtype), d_o(rows * k, dtype);
   const Buffer lse(rows * n.heads, DType::fp32);
   const Buffer workspace(attention_workspace({}, shape, dtype, false, threads) / 4 + 1, DType::fp32);
+  const std::vector<RowRange> documents = documents_of(n);
   const StepScalars scalars{};
   const Dropout dropout{n.dropout, 1, 0, &scalars};
   AbortToken abort;
   Lane lane("bench", threads, 0, abort);
   const auto forward = [&] {
-    attention_forward(lane, shape, qkv.view(), qkv.from(k), qkv.from(v), o.view(), lse.view(), dropout,
-                      workspace.view());
+    attention_forward(lane, shape, documents.data(), qkv.view(), qkv.from(k), qkv.from(v), o.view(), lse.view(),
+                      dropout, workspace.view());
     lane.synchronize();
   };
   forward();
@@ -67,11 +85,14 @@ void attend(benchmark::State& state, const Named& n, DType dtype, int threads, b
       forward();
       continue;
     }
-    attention_backward(lane, shape, qkv.view(), qkv.from(k), qkv.from(v), o.view(), lse.view(), d_o.view(),
-                       d_qkv.view(), d_qkv.from(k), d_qkv.from(v), dropout, workspace.view());
+    attention_backward(lane, shape, documents.data(), qkv.view(), qkv.from(k), qkv.from(v), o.view(), lse.view(),
+                       d_o.view(), d_qkv.view(), d_qkv.from(k), d_qkv.from(v), dropout, workspace.view());
     lane.synchronize();
   }
-  const auto pairs = static_cast<double>(n.batch * n.heads * n.seq * (n.seq + 1) / 2);
+  double pairs = 0;
+  for (std::size_t r = 0; r < rows; ++r)
+    pairs += static_cast<double>((n.causal ? r % n.seq + 1 : documents[r].end) - documents[r].first);
+  pairs *= static_cast<double>(n.heads);
   const double flops = (backward ? 10.0 : 4.0) * pairs * static_cast<double>(n.head_dim);
   state.counters["FLOP/s"] = benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
 }

@@ -33,7 +33,7 @@ std::vector<std::string> Collectives::exchange_texts(const std::string& mine) {
 }
 
 const std::byte* own_piece(const ShardedRange& range, int rank, const std::byte* shard) {
-  const auto own = range.piece(rank);
+  const auto own = range.owned(rank);
   return own.bytes() == 0 ? nullptr : shard + (own.begin - static_cast<std::size_t>(rank) * range.shard_bytes);
 }
 

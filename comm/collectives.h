@@ -29,10 +29,10 @@ class Collectives {
   std::vector<std::string> exchange_texts(const std::string& mine);
 };
 
-// Where this rank's piece of the range lies in its shard; null where the piece is empty.
+// Where this rank's piece of the range lies in its shard; null if the piece is empty.
 const std::byte* own_piece(const ShardedRange& range, int rank, const std::byte* shard);
 
-// Copies with all threads of the team; nothing where both are the same memory.
+// Copies with all threads of the team; nothing if both are the same memory.
 void copy(std::byte* to, const std::byte* from, std::size_t bytes, device::cpu::Team& team);
 
 }  // namespace strata::comm

@@ -1,4 +1,11 @@
 #pragma once
+// comm/ is what ranks say to each other. A Communicator (here) has the collectives of one lane; a World is a rank's
+// view of the run: communicators, memory that others can reach, blocking exchanges for set-up, and how a run ends when
+// one rank fails. connect.cc chooses among solo, threads of one process, mpi/ (shared memory within a node, messages
+// between nodes) and nccl/. agreement.h makes a mistake of one rank everybody's, said once; same_files.h compares what
+// ranks read. The order in which gradients are added is not decided here: an all-to-all brings pieces, and
+// device/ops/gradient_sum.h adds them.
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -21,12 +28,12 @@ struct ShardedRange {
   std::size_t begin, end;
 
   std::size_t bytes() const { return end - begin; }
-  // What rank r owns of the range, in flat bytes; empty (first == second) where it owns nothing.
-  struct Piece {
+  // What rank r owns of the range, in flat bytes; empty (begin == end) if it owns nothing.
+  struct Owned {
     std::size_t begin, end;
     std::size_t bytes() const { return end - begin; }
   };
-  Piece piece(int rank) const;
+  Owned owned(int rank) const;
 };
 
 // Bytes that this rank sent to others, by kind of collective, since the last reset.
@@ -110,16 +117,16 @@ class World {
   virtual std::size_t borrowed_bytes() const { return 0; }
 
   // Collective: the end of a run that did well. Returns once all ranks have come to it; throws Aborted, naming the
-  // rank, where one died before, or is on another node and does not come. The destructor leaves too, and says nothing.
+  // rank, if one died before, or is on another node and does not come. The destructor leaves too, and says nothing.
   virtual void leave() {}
 
-  // Sets the abort token where another rank has failed or is gone; waits of the world's own do so anyway. Any thread.
+  // Sets the abort token if another rank has failed or is gone; waits of the world's own do so anyway. Any thread.
   virtual void look_after_peers() {}
   // Tells the other ranks that this one failed, so that their waits end; returns at once. The first cause wins.
   virtual void report_failure(const std::string& cause, Exit code) = 0;
   // What ended the run: the first cause, where the ranks could agree on one.
   virtual Failure failure() { return abort_token().failure(); }
-  // A failure is told once: true on the rank that failed first, and where it died or left without a word, on the
+  // A failure is told once: true on the rank that failed first, and if it died or left without a word, on the
   // lowest rank that is left on each node.
   bool speaks() {
     const Failure first = failure();
@@ -128,7 +135,7 @@ class World {
   virtual bool lowest_left() const { return rank() == 0; }
 
  protected:
-  // Collective: the host's memory, where other ranks reach it if they can.
+  // Collective: the host's memory, which other ranks reach if they can.
   virtual device::Arena allocate_host(std::size_t bytes) = 0;
   virtual device::Arena allocate_device(std::size_t bytes, device::Device device) {
     return device::Arena(bytes, device);
@@ -140,10 +147,10 @@ enum class Transport : std::uint8_t { automatic, shared_memory, messages };
 
 // This process's world: solo without mpirun, MPI under it (Open MPI's or Slurm's environment); initialises MPI when it
 // is needed. Transport::messages forces messages between ranks that could share memory.
-// Throws Error{usage} where the backend asked for does not fit how the program was started.
+// Throws Error{usage} if the backend asked for does not fit how the program was started.
 std::unique_ptr<World> connect(Backend backend, Transport transport);
 
-// Throws Error{usage} where connect() would refuse the backend on every rank.
+// Throws Error{usage} if connect() would refuse the backend on every rank.
 void require_possible(Backend backend);
 // This process's rank as its launcher gives it, before there is a world, and how many it started; 0 without one.
 int launched_rank();

@@ -62,8 +62,8 @@ std::unique_ptr<World> connect_mpi(const Launch& launch, Transport transport) {
 void require_possible(Backend backend) {
   if (backend == Backend::threads)
     fail(Exit::usage,
-         "comm.backend = threads makes ranks of one process's threads for tests and debuggers, which the program does "
-         "not offer: use auto, or mpirun -n N for several ranks");
+         "comm.backend = threads, which makes the threads of one process ranks, is for tests and debuggers alone: use "
+         "auto, or mpirun -n N for several ranks");
   const Launch launch = find_launch();
   if (backend == Backend::solo && launch.ranks > 1)
     fail(Exit::usage,

@@ -14,7 +14,7 @@ inline constexpr std::size_t kCacheLine = 64;
 inline constexpr int kChannels = 9;
 
 // A counter that one rank raises and others sleep on, in memory that processes may share. `sleepers` saves the system
-// call where nobody sleeps.
+// call if nobody sleeps.
 struct alignas(kCacheLine) Signal {
   std::atomic<std::uint32_t> count{0};
   mutable std::atomic<std::uint32_t> sleepers{0};

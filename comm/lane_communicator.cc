@@ -25,7 +25,7 @@ class LaneCommunicator final : public Communicator {
   void all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out) override {
     host_work(lane_, [this, range, shard, out](Team& team) {
       collectives_->all_gather(range, shard, out, team);
-      add(all_gather_, range.piece(rank()).bytes() * others());
+      add(all_gather_, range.owned(rank()).bytes() * others());
     });
   }
 
@@ -33,7 +33,7 @@ class LaneCommunicator final : public Communicator {
                   const std::byte** pieces) override {
     host_work(lane_, [this, range, in, staging, pieces](Team&) {
       collectives_->all_to_all(range, in, staging, pieces);
-      add(all_to_all_, range.bytes() - range.piece(rank()).bytes());
+      add(all_to_all_, range.bytes() - range.owned(rank()).bytes());
     });
   }
 

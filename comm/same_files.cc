@@ -69,8 +69,8 @@ std::string difference(std::span<const Seen> odd, std::size_t odd_rank, std::spa
   for (std::size_t i = 0; i < both; ++i) {
     if (odd[i].print == usual[i].print) continue;
     if (odd[i].name != usual[i].name)
-      return fmt::format("rank {} reads {} where rank {} reads {}: {}", odd_rank, odd[i].name, usual_rank,
-                         usual[i].name, kAdvice);
+      return fmt::format("rank {} reads {}, but rank {} reads {}: {}", odd_rank, odd[i].name, usual_rank, usual[i].name,
+                         kAdvice);
     return fmt::format("rank {} sees another {} than rank {} ({}, not {}): {}", odd_rank, odd[i].name, usual_rank,
                        odd[i].print, usual[i].print, kAdvice);
   }

@@ -15,7 +15,7 @@ struct Seen {
   std::string print;  // "1200 bytes, hash 0123456789abcdef": other bytes have another, as far as it covers them
 };
 
-// How much of a long stretch of bytes a print covers. Up to `whole` bytes: all of them. Beyond: `blocks` blocks of
+// How much of a long run of bytes a print covers. Up to `whole` bytes: all of them. Beyond: `blocks` blocks of
 // `block_bytes`, spread evenly from the first byte to the last, so that a long file costs no more than a short one.
 struct Coverage {
   std::size_t whole, blocks, block_bytes;

@@ -18,8 +18,8 @@ namespace strata::comm {
 
 SharedMapping::SharedMapping(std::string name, std::size_t bytes) : name_(std::move(name)), bytes_(bytes) {
   STRATA_CHECK_LT(name_.size(), sizeof Address{}.name);
-  fd_ = memfd_create(name_.c_str(), MFD_CLOEXEC);
-  if (fd_ < 0 || ftruncate(fd_, static_cast<off_t>(bytes)) != 0)
+  file_.reset(memfd_create(name_.c_str(), MFD_CLOEXEC));
+  if (file_.get() < 0 || ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0)
     fail(Exit::does_not_fit,
          "the system refused {} bytes of shared memory ({}): lower memory.device or use fewer ranks", bytes,
          std::strerror(errno));
@@ -33,13 +33,13 @@ SharedMapping::~SharedMapping() {
 
 SharedMapping::SharedMapping(SharedMapping&& other) noexcept
     : name_(std::move(other.name_)),
-      fd_(std::exchange(other.fd_, -1)),
+      file_(std::move(other.file_)),
       data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)) {}
 
 SharedMapping& SharedMapping::operator=(SharedMapping&& other) noexcept {
   std::swap(name_, other.name_);
-  std::swap(fd_, other.fd_);
+  std::swap(file_, other.file_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;
@@ -47,7 +47,7 @@ SharedMapping& SharedMapping::operator=(SharedMapping&& other) noexcept {
 
 void SharedMapping::map() {
   if (bytes_ == 0) return;
-  void* p = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_, 0);
+  void* p = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.get(), 0);
   if (p == MAP_FAILED)
     fail(Exit::does_not_fit,
          "the system refused a mapping of {} bytes of shared memory ({}): lower memory.device or use fewer ranks",
@@ -58,13 +58,13 @@ void SharedMapping::map() {
 }
 
 SharedMapping::Address SharedMapping::address() const {
-  Address address{getpid(), fd_, bytes_, {}};
+  Address address{getpid(), file_.get(), bytes_, {}};
   name_.copy(address.name, sizeof address.name - 1);
   return address;
 }
 
 void SharedMapping::close_file() {
-  if (fd_ >= 0) close(std::exchange(fd_, -1));
+  file_.reset();
 }
 
 SharedMapping SharedMapping::of(const Address& address) {
@@ -78,8 +78,8 @@ SharedMapping SharedMapping::of(const Address& address) {
   SharedMapping mapping;
   mapping.name_ = address.name;
   mapping.bytes_ = address.bytes;
-  mapping.fd_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (mapping.fd_ < 0) fail(Exit::failed, "{} cannot be opened ({})", path, std::strerror(errno));
+  mapping.file_.reset(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (mapping.file_.get() < 0) fail(Exit::failed, "{} cannot be opened ({})", path, std::strerror(errno));
   mapping.map();
   mapping.close_file();
   return mapping;

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <string>
 
+#include "base/descriptor.h"
+
 namespace strata::comm {
 
 // Memory that other processes of this node can map while its file is open. Move-only; unmaps.
@@ -40,7 +42,7 @@ class SharedMapping {
   void map();
 
   std::string name_;
-  int fd_ = -1;
+  Descriptor file_;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
 };

@@ -28,7 +28,7 @@ class SharedCollectives final : public Collectives {
   int size() const override { return memory_.size(); }
 
   void all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out, device::cpu::Team& team) override {
-    const auto own = range.piece(rank());
+    const auto own = range.owned(rank());
     const std::byte* source = own_piece(range, rank(), shard);
     arrive(own.bytes() ? memory_.locate(source, own.bytes()) : Place{});
     copy(out + (own.begin - range.begin), source, own.bytes(), team);
@@ -36,7 +36,7 @@ class SharedCollectives final : public Collectives {
     for (int i = 1; i < size(); ++i) {
       const int peer = (rank() + i) % size();
       wait_arrived(peer);
-      const auto piece = range.piece(peer);
+      const auto piece = range.owned(peer);
       if (piece.bytes() == 0) continue;
       copy(out + (piece.begin - range.begin), memory_.reach(peer, slot(peer).place), piece.bytes(), team);
     }
@@ -44,7 +44,7 @@ class SharedCollectives final : public Collectives {
   }
 
   void all_to_all(const ShardedRange& range, const std::byte* in, std::byte*, const std::byte** pieces) override {
-    const auto own = range.piece(rank());
+    const auto own = range.owned(rank());
     arrive(range.bytes() ? memory_.locate(in, range.bytes()) : Place{});
     for (int peer = 0; peer < size(); ++peer) {
       wait_arrived(peer);

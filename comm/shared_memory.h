@@ -35,21 +35,21 @@ class SharedMemory {
   void let_go(int rank, const std::byte* data, std::size_t bytes) const;
 
   // The collectives of the next channel; the first is the World's own. `lets_go`: of other ranks' pages once a
-  // release() says that they were read, which is of no use where all goes through the same few.
+  // release() says that they were read, which is of no use if everything goes through the same few.
   std::unique_ptr<Collectives> open(bool lets_go);
   const ControlBlock& control() const { return control_; }
 
-  // Until `signal` of rank `peer` has reached `target`; throws Aborted where that cannot come any more.
+  // Until `signal` of rank `peer` has reached `target`; throws Aborted if that cannot come any more.
   void wait(const Signal& signal, std::uint32_t target, int peer) const;
   // Sets the abort token where the group has failed or a rank's process is gone. Any thread.
   void look_after_peers() const;
   void report_failure(const std::string& cause, Exit code) const;
   // What ended the run, as the group has agreed, else as this rank knows it.
   Failure failure() const;
-  // True where no lower rank is left.
+  // True if no lower rank is left.
   bool lowest_left() const;
   // The end of a run: this rank leaves, and waits until the others have left too. False, with the abort token set,
-  // where one of them died, or after a failure did not leave within some seconds.
+  // if one of them died, or after a failure did not leave within some seconds.
   bool leave_together() const;
 
  private:

@@ -34,22 +34,22 @@ class StagedCommunicator final : public Communicator {
 
   void all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out) override {
     for_parts(range, kStaging, [&](const ShardedRange& part) {
-      const auto own = part.piece(rank());
+      const auto own = part.owned(rank());
       const std::size_t before = own.begin - index(rank()) * range.shard_bytes;
       move(in(), shard + before, own.bytes());
       host_work(lane_, [this, part, before](Team& team) { host_->all_gather(part, in() - before, received(), team); });
       move(out + (part.begin - range.begin), received(), part.bytes());
     });
-    sent_.all_gather += range.piece(rank()).bytes() * others();
+    sent_.all_gather += range.owned(rank()).bytes() * others();
   }
 
   // The pieces lie in the device's staging.
   void all_to_all(const ShardedRange& range, const std::byte* data, std::byte* staging,
                   const std::byte** pieces) override {
-    const auto mine = range.piece(rank());
+    const auto mine = range.owned(rank());
     for (int r = 0; r < size(); ++r) pieces[r] = staging + index(r) * mine.bytes();
     for_parts(range, kStaging / index(size()) / kGrain * kGrain, [&](const ShardedRange& part) {
-      const auto own = part.piece(rank());
+      const auto own = part.owned(rank());
       move(in(), data + (part.begin - range.begin), part.bytes());
       host_work(lane_, [this, part, bytes = own.bytes()](Team&) { receive_pieces(part, bytes); });
       for (int r = 0; r < size(); ++r)

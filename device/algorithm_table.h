@@ -51,15 +51,15 @@ class AlgorithmTable {
 };
 
 // Where the table of a machine is kept: STRATA_ALGORITHMS names the file, else it lies in the user's cache folder.
-// Empty where neither is known.
+// Empty if neither is known.
 std::filesystem::path algorithm_file(const std::string& machine);
-// The table of `file`, empty where there is none. Throws Error{usage} where it is another machine's.
+// The table of `file`, empty if there is none. Throws Error{usage} if it is another machine's.
 AlgorithmTable load_algorithms(const std::filesystem::path& file, const std::string& machine);
 // Throws Error{failed}.
 void save_algorithms(const AlgorithmTable& table, const std::filesystem::path& file);
 
 // The machine that a table for `device` is about: "NVIDIA H200 (132 SMs), cuBLASLt 13.1.0, cuDNN 9.10.2", all that bits
-// may depend on; empty where products have nothing to choose from, as on the CPU.
+// may depend on; empty if products have nothing to choose from, as on the CPU.
 std::string algorithm_machine(Device device);
 // Adds what `table` lacks for these products, each candidate timed on `device`. At set-up and before the arenas: it
 // takes and gives back memory as large as the largest product's operands, some tenths of a second per product.

@@ -9,7 +9,7 @@ const Backend& backend(Kind kind) {
   const Backend* cuda = cuda_backend();
   if (!cuda)
     fail(Exit::usage,
-         "device.kind = cuda, but this strata was built without CUDA: build it where nvcc is on the path, or use "
+         "device.kind = cuda, but this strata was built without CUDA: build it with nvcc on the path, or use "
          "device.kind = cpu");
   return *cuda;
 }

@@ -21,14 +21,14 @@ struct Backend {
   Operations operations;
 
   std::unique_ptr<Lane::Impl> (*make_lane)(std::string name, Device device, int threads, int rank, AbortToken& abort);
-  // What an event of lanes of both kinds needs beyond the host's part; null where the host's part is all.
+  // What an event of lanes of both kinds needs beyond the host's part; null if the host's part is all.
   std::unique_ptr<Event::Twin> (*make_event)(Device device, bool host_waits);
-  // What device/fault_watch.h declares; null where a device cannot fail by itself.
+  // What device/fault_watch.h declares; null if a device cannot fail by itself.
   std::unique_ptr<FaultWatch::Impl> (*make_fault_watch)(Device device, int rank, AbortToken& abort);
-  // What device/graph.h declares; null where lanes cannot be recorded.
+  // What device/graph.h declares; null if lanes cannot be recorded.
   std::unique_ptr<Graph::Impl> (*capture)(Lane& lane, const std::function<void()>& issue);
   std::unique_ptr<Product::Impl> (*make_product)(Device device, const ProductShape& shape);
-  // What device/algorithm_table.h declares; null where products have nothing to choose from.
+  // What device/algorithm_table.h declares; null if products have nothing to choose from.
   std::string (*algorithm_machine)(Device device);
   void (*search_algorithms)(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table);
   std::size_t (*attention_workspace)(const AttentionShape& shape, DType dtype, bool dropout, int threads);
@@ -39,7 +39,7 @@ struct Backend {
   std::byte* (*allocate_host)(Device device, std::size_t bytes);
   void (*free)(Device device, std::byte* data, std::size_t bytes) noexcept;
   void (*free_host)(Device device, std::byte* data, std::size_t bytes) noexcept;
-  // The same for memory that others allocated; null where there is nothing to do.
+  // The same for memory that others allocated; null if there is nothing to do.
   void (*pin)(Device device, std::byte* data, std::size_t bytes);
   void (*unpin)(Device device, std::byte* data) noexcept;
   // Between the device's memory and any, blocking.

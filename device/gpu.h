@@ -23,7 +23,7 @@ struct Gpu {
 struct GpuLibrary {
   std::string name;     // "cuBLASLt"
   std::string found;    // version and file; empty: it is missing
-  std::string problem;  // one sentence, where it is missing
+  std::string problem;  // one sentence, if it is missing
   bool required;        // false: something else does its work
 };
 
@@ -34,7 +34,7 @@ struct Gpus {
   std::string runtime;  // the CUDA that this program was built with
   std::string problem;  // why there is none and what to do; empty: there are GPUs
   std::vector<Gpu> gpus;
-  std::vector<GpuLibrary> libraries;  // looked for where there are GPUs
+  std::vector<GpuLibrary> libraries;  // looked for if there are GPUs
 
   // Whether training can run on one of them, as far as that is known without starting it.
   bool usable() const;
@@ -51,7 +51,7 @@ void probe_gpu(Gpu& gpu);
 struct GpuMemory {
   std::size_t available = 0, total = 0;
 };
-// Starts the GPU where it is not. Nothing where the device is none, or only emulated.
+// Starts the GPU where it is not. Nothing if the device is none, or only emulated.
 std::optional<GpuMemory> gpu_memory(Device device);
 
 }  // namespace strata::device

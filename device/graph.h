@@ -16,7 +16,7 @@ class Graph {
 
   // Calls issue(): what it queues in `lane`, and in lanes that wait for an event that `lane` recorded meanwhile, is
   // recorded and does not run. By its end `lane` has waited for them all. No lane may wait for what was recorded
-  // before, nor be stamped, synchronized or given work of the host. An event recorded meanwhile is recorded anew
+  // before, nor be stamped, synchronized or given work of the host. An event recorded meanwhile is recorded again
   // before anything else waits for it. Throws Error{failed}, in the device's words, where the device refuses the work;
   // what was recorded is gone then, and the lanes are as they were.
   Graph(Lane& lane, const std::function<void()>& issue);

@@ -1,4 +1,11 @@
 #pragma once
+// device/ is what computes: memory (memory.h), lanes of work (here), events between lanes, and operations (ops/), each
+// on the CPU and on CUDA GPUs. cpu/ and cuda/ are twins behind headers that name neither: backend.h and operations.h
+// are the tables through which a lane finds its own, and of the folders above only comm/nccl/ looks into a twin.
+// numeric/ holds what both twins share to the bit: dtypes, exact sums, random numbers, roundings (numeric/dtype.h
+// first). A lane is an in-order queue, and an event orders two of them; the folders above issue work and wait for
+// nothing else. Open ops/product.h next for an operation, cpu/lane_impl.h or cuda/lane_impl.h for how a lane runs.
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -23,7 +30,7 @@ class Event {
   Event& operator=(Event&&) noexcept;
 
   // Of an event that lanes of the host record: whether its newest record is behind them, so that a wait is over at
-  // once. True where there is none.
+  // once. True if there is none.
   bool passed() const;
   // Of the same: blocks the thread that issues until it is. Throws Aborted when the run's token is set.
   void wait(const AbortToken& abort) const;
@@ -73,7 +80,7 @@ class Lane {
 };
 
 // Gives what the host issues while it lives a name in a profiler's timeline: NVTX for lanes of a GPU, nothing for those
-// of the host. Costs next to nothing where no profiler is attached.
+// of the host. Costs next to nothing if no profiler is attached.
 class Range {
  public:
   Range(Lane& lane, const char* name);

@@ -62,7 +62,7 @@ class Lane::Impl {
   virtual cpu::HostLane& begin_host_work() = 0;
   virtual void end_host_work() = 0;
 
-  // Algorithms that products of this lane use (device/algorithm_table.h); nothing where a twin has no choice of them.
+  // Algorithms that products of this lane use (device/algorithm_table.h); nothing if a twin has no choice of them.
   virtual void use_algorithms(const std::shared_ptr<const AlgorithmTable>&) {}
 
   const std::string name;

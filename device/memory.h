@@ -19,7 +19,7 @@ class Arena {
   explicit Arena(std::size_t bytes, Device device = {});
   // Host memory, of exactly this size, that `device` reads and writes at full speed: pinned, for a GPU.
   static Arena host(std::size_t bytes, Device device);
-  // Memory of the host that `owner` keeps mapped, also after the arena is gone where others hold it too: a
+  // Memory of the host that `owner` keeps mapped, even after the arena is gone if others hold it too: a
   // communicator's, whose peers may still be reading when this rank fails and unwinds.
   static Arena adopt(std::byte* data, std::size_t bytes, std::shared_ptr<const void> owner);
   ~Arena();

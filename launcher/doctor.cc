@@ -21,6 +21,7 @@
 #include <thread>
 
 #include "base/abort.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
@@ -174,24 +175,23 @@ void mpi(Report& report) {
 }
 
 void shared_memory(Report& report) {
-  const int fd = ::memfd_create("strata-doctor", MFD_CLOEXEC);
-  if (fd < 0) {
+  const Descriptor memory(::memfd_create("strata-doctor", MFD_CLOEXEC));
+  if (memory.get() < 0) {
     report.note("shared memory", fmt::format("memfd_create: {}: ranks of a node exchange messages instead, which is "
                                              "slower (comm.transport = \"messages\")",
                                              std::strerror(errno)));
   } else {
-    ::close(fd);
     report.ok("shared memory", "memfd_create works");
   }
   struct statvfs status {};
   if (::statvfs("/dev/shm", &status) != 0) {
-    report.note("/dev/shm", fmt::format("{}: Open MPI wants it for messages within a node", std::strerror(errno)));
+    report.note("/dev/shm", fmt::format("{}: Open MPI needs it for messages within a node", std::strerror(errno)));
     return;
   }
   const std::uint64_t available = std::uint64_t{status.f_bavail} * status.f_frsize;
   if (available < (std::uint64_t{64} << 20)) {
     report.note("/dev/shm",
-                fmt::format("{} free: Open MPI wants some 64 MiB (docker run --shm-size=1g)", gib(available)));
+                fmt::format("{} free: Open MPI needs about 64 MiB (docker run --shm-size=1g)", gib(available)));
   } else {
     report.ok("/dev/shm", gib(available) + " free");
   }

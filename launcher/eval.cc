@@ -1,13 +1,15 @@
 #include "launcher/eval.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <chrono>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "comm/agreement.h"
+#include "launcher/activity.h"
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
 #include "launcher/printable.h"
@@ -15,8 +17,9 @@
 #include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
+#include "launcher/run_text.h"
+#include "runtime/data/open_data.h"
 #include "runtime/job/algorithms.h"
-#include "runtime/job/seat.h"
 #include "runtime/run/evaluator.h"
 #include "runtime/run/report.h"
 
@@ -25,22 +28,6 @@ namespace {
 
 using comm::agree;
 using comm::AgreedError;
-
-// A live line on a terminal, nothing elsewhere: the result is what counts.
-class Line {
- public:
-  explicit Line(bool speaks) : live_(speaks && isatty(STDERR_FILENO) == 1) {}
-  void show(std::uint64_t done, std::uint64_t all) {
-    const auto now = std::chrono::steady_clock::now();
-    if (!live_ || (done < all && now - drawn_ < std::chrono::milliseconds(100))) return;
-    drawn_ = now;
-    tell(fmt::format("\r{} of {} micro-batches{}", done, all, done == all ? "\n" : ""));
-  }
-
- private:
-  bool live_;
-  std::chrono::steady_clock::time_point drawn_;
-};
 
 std::string to_json(const runtime::Evaluation& e, const runtime::Job& job, const runtime::Memory& measured) {
   return fmt::format(
@@ -51,7 +38,9 @@ std::string to_json(const runtime::Evaluation& e, const runtime::Job& job, const
 }
 
 void run(const EvalOptions& options, comm::World& world, const StopSignal& stop) {
-  const runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world, false);
+  runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world, false);
+  agree(world, [&] { runtime::settle_data(recipe, true); });
+  const runtime::Seat seat = agree_on_seat(recipe, world);
   const bool speaks = world.rank() == 0;
   std::optional<runtime::ReportFile> json;
   agree(world, [&] {
@@ -64,7 +53,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
   runtime::Job job;
   try {
-    job = plan_job(recipe, agree_on_capacity(recipe, world), world, runtime::Purpose::evaluate);
+    job = plan_job(recipe, agree_on_capacity(recipe, seat, world), world, runtime::Purpose::evaluate);
   } catch (const AgreedError& error) {
     if (json) {
       json->write(fmt::format("{{\"exit\":{}}}\n", static_cast<int>(error.code())));
@@ -74,18 +63,27 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   }
   require_same_plan(job, world);
   const std::string ranks_threads = threads_text(share, threads, world);
-  if (speaks)
-    say("{} of {} parameters, {}; {}; {}; {} a rank on {}", job.model->family,
-        runtime::count_text(job.model->parameters()), device::name_of(recipe.training.precision), world.describe(),
-        ranks_threads, runtime::memory_text(job.plan.memory), runtime::describe(recipe.device.seat));
+  if (speaks) {
+    const std::vector<std::string> model = {
+        fmt::format("{} of {} parameters", job.model->family, runtime::count_text(job.model->parameters())),
+        std::string(device::name_of(recipe.training.precision))};
+    for (const std::string& line : wrapped("model", model)) note(line);
+    for (const std::string& line : wrapped("ranks", {world.describe(), ranks_threads})) note(line);
+    for (const std::string& line : wrapped("memory", {runtime::memory_text(job.plan) + " per rank"})) note(line);
+  }
 
   const auto weights = runtime::weights_to_evaluate(job, world, threads, note);
-  runtime::Evaluator evaluator(job, world, threads, *weights, runtime::agree_on_algorithms(job, world, note));
-  Line line(speaks);
-  const runtime::Evaluation result = evaluator.run([&](std::uint64_t done, std::uint64_t all) {
+  std::optional<Activity> activity;
+  activity.emplace("reading weights", Activity::Unit::bytes, speaks);
+  runtime::Evaluator evaluator(job, world, threads, *weights, runtime::agree_on_algorithms(job, world, note),
+                               activity->advance());
+  activity.emplace("evaluating micro-batches", Activity::Unit::count, speaks);
+  const runtime::Evaluation result = *evaluator.run([&](std::uint64_t done, std::uint64_t all) {
     if (stop.requested()) fail(Exit::failed, "stopped on request after {} of {} micro-batches", done, all);
-    line.show(done, all);
+    activity->show(done, all, fmt::format("loss {:.4f}", evaluator.loss_so_far()));
+    return true;
   });
+  activity.reset();
   if (!speaks) return;
   say("weights read in {:.2f} s", evaluator.load_seconds());
   fmt::print("loss {:.6f}  perplexity {:.4f}  {} tokens in {} sequences  {:.0f} tokens/s\n", result.loss,

@@ -101,7 +101,7 @@ std::string advice(Bound bound) {
     case Bound::waking:
       break;
   }
-  return "larger micro-batches: tasks are short beside their start";
+  return "larger micro-batches: tasks are short compared with the time to start them";
 }
 
 }  // namespace strata::launcher

@@ -18,7 +18,7 @@ struct Forecast {
   runtime::BoundSeconds path;  // of the tasks that nothing hides
   runtime::Bound bound() const;
 };
-// With so many of the job's ranks on each machine. Throws Error{usage} where the job needs what was not measured.
+// With so many of the job's ranks on each machine. Throws Error{usage} if the job needs what was not measured.
 Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node);
 
 // A setting with which the step is predicted to be faster.
@@ -32,7 +32,7 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
                         const runtime::Job& job, const runtime::Capacity& capacity, const runtime::Machine& machine,
                         int ranks_per_node);
 
-// What a faster machine would need, where no setting helps: "another drive in memory.nvme".
+// What a faster machine would need, if no setting helps: "another drive in memory.nvme".
 std::string advice(runtime::Bound bound);
 
 }  // namespace strata::launcher

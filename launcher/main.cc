@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <iostream>
 #include <limits>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,11 +25,15 @@
 #include "launcher/export.h"
 #include "launcher/generate.h"
 #include "launcher/inspect/inspect.h"
+#include "launcher/inspect/show_documents.h"
+#include "launcher/launch/launch.h"
+#include "launcher/launch/node/agent.h"
 #include "launcher/measure/bench.h"
 #include "launcher/measure/calibrate.h"
 #include "launcher/plan.h"
 #include "launcher/printable.h"
 #include "launcher/rank/run_as_rank.h"
+#include "launcher/report/report.h"
 #include "launcher/tokenize.h"
 #include "launcher/train.h"
 #include "runtime/recipe/keys.h"
@@ -57,10 +63,10 @@ std::vector<std::uint32_t> token_ids(const std::vector<std::string>& arguments) 
       const std::string_view item = text.substr(0, comma);
       const auto [rest, error] = std::from_chars(item.data(), item.data() + item.size(), out.emplace_back());
       if (error != std::errc() || rest != item.data() + item.size())
-        throw CLI::ValidationError("--prompt-tokens",
-                                   fmt::format("\"{}\" is no token: give ids from 0 to 4294967295 with a comma between "
-                                               "two, such as 1,2,3",
-                                               item.substr(0, 64)));
+        throw CLI::ValidationError(
+            "--prompt-tokens",
+            fmt::format("\"{}\" is not a token: give ids from 0 to 4294967295, separated by commas, such as 1,2,3",
+                        item.substr(0, 64)));
       if (!last) text.remove_prefix(comma + 1);
     }
   }
@@ -73,8 +79,8 @@ void refuse_empty_names(CLI::App& app) {
   const CLI::Validator not_empty([](std::string& text) { return std::string(text.empty() ? "the name is empty" : ""); },
                                  "", "not empty");
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    for (const char* name : {"--out", "--json", "--trace", "--machine", "--model", "--tokenizer", "--dir", "RECIPE",
-                             "CHECKPOINT", "IN", "PATH", "OTHER", "FOLDER"})
+    for (const char* name : {"--out", "--json", "--trace", "--html", "--machine", "--model", "--tokenizer", "--dir",
+                             "--chat-template", "RECIPE", "RUN", "CHECKPOINT", "IN", "PATH", "OTHER", "FOLDER"})
       if (CLI::Option* option = command->get_option_no_throw(name)) option->check(not_empty);
 }
 
@@ -85,7 +91,8 @@ bool is_another_rank() {
   return false;
 }
 bool is_of_one_process(std::string_view command) {
-  constexpr std::string_view kCommands[] = {"plan", "export", "tokenize", "inspect", "doctor", "keys", "ctl", "top"};
+  constexpr std::string_view kCommands[] = {"plan",   "export", "tokenize",   "inspect", "doctor", "keys",
+                                            "report", "launch", "node-agent", "ctl",     "top"};
   return std::find(std::begin(kCommands), std::end(kCommands), command) != std::end(kCommands);
 }
 
@@ -105,7 +112,7 @@ CLI::Option* add_path(CLI::App* command, std::string name, Path& path, std::stri
 
 template <typename Options>
 void add_force(CLI::App* command, Options& options) {
-  command->add_flag("--force", options.force, "write over a file that is there and was not written as this");
+  command->add_flag("--force", options.force, "overwrite a file that this command did not write");
 }
 
 template <typename Options>
@@ -145,9 +152,17 @@ std::string assignment_among(int argc, char** argv) {
   return {};
 }
 
+// Of launch: the words behind the first --, which are another command's.
+std::vector<std::string> behind_dashes(int argc, char** argv) {
+  char** const end = argv + argc;
+  char** const dashes = std::find(argv, end, std::string_view("--"));
+  return dashes == end ? std::vector<std::string>() : std::vector<std::string>(dashes + 1, end);
+}
+
 int run(int argc, char** argv) {
-  CLI::App app("Trains transformers that do not fit: sharded over ranks, with the same bits on any number of them.",
-               "strata");
+  CLI::App app(
+      "Trains transformers too large for one process: sharded over ranks, with the same bits on any number of them.",
+      "strata");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("strata ") + STRATA_VERSION);
   int status = 0;
@@ -158,18 +173,52 @@ int run(int argc, char** argv) {
   add_force(command, train);
   command->callback([&] { status = strata::launcher::train(train); });
 
+  strata::launcher::LaunchOptions launch;
+  command = app.add_subcommand("launch", "ranks on one or many nodes, and again on those left: launch -- train ...");
+  command->footer("Behind -- stands what every rank runs: train [RECIPE] [--set KEY=VALUE ...]");
+  command->add_option("--hosts", launch.hosts, "a host file, or n1:8,n2:8 (default: Slurm's, MPIJob's, this machine)");
+  command->add_option("--ranks-per-node", launch.ranks_per_node, "ranks on each (default: slots, else GPUs, else 1)")
+      ->check(CLI::Range(1, 4096));
+  command->add_option("--max-restarts", launch.max_restarts, "after a failure (default: 3 with checkpoint.dir, else 0)")
+      ->check(CLI::Range(0, 1 << 20));
+  command->add_option("--min-nodes", launch.min_nodes, "to go on with (1); at the start: all that are named")
+      ->check(CLI::Range(1, 1 << 20));
+  add_path(command, "--logs", launch.logs, "folder for a file per rank and events.jsonl");
+  command->add_option("--env", launch.env, "NAME or NAME=VALUE for every rank, beside STRATA_*, OMPI_*, NCCL_*")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+  command->add_option("--interface", launch.interface, "network of MPI, NCCL and control (default: by the routes)");
+  command->add_flag_callback(
+      "--no-preflight", [&] { launch.preflight = false; }, "starts without looking at the nodes first");
+  command->callback([&] {
+    launch.command = behind_dashes(argc, argv);
+    status = strata::launcher::launch(launch);
+  });
+
+  strata::launcher::AgentOptions agent;
+  command = app.add_subcommand("node-agent", "what launch runs on every node")->group("");
+  command->add_option("--run", agent.run)->required();
+  command->add_option("--timeout", agent.timeout);
+  command->add_option("--dir", agent.folders);
+  command->callback([&] { status = strata::launcher::node_agent(agent); });
+
   strata::launcher::PlanOptions plan;
   command = app.add_subcommand("plan", "what a run will do and need; nothing is run");
   add_recipe(command, plan);
-  command->add_option("--ranks", plan.ranks, "ranks of the run (default: those of mpirun, else 1)")
+  command->add_option("--ranks", plan.ranks, "ranks of the run (default: as many as mpirun starts, else 1)")
       ->check(CLI::Range(1, 1 << 20));
   command
       ->add_option("--ranks-per-node", plan.ranks_per_node,
-                   "of them on one machine like this one (default: all, up to its cores or GPUs)")
+                   "ranks per machine like this one (default: all, up to its cores or GPUs)")
       ->check(CLI::Range(1, 1 << 20));
   add_path(command, "--json", plan.json, "write the plan as JSON");
   add_path(command, "--trace", plan.trace, "write the timeline, for Perfetto");
-  add_path(command, "--machine", plan.machine, "machine file of strata calibrate: predicts the step's time");
+  add_path(command, "--machine", plan.machine,
+           "machine file of strata calibrate, or of examples/machines: predicts the step's time");
+  add_path(command, "--html", plan.html, "write a page to look at: memory over the step, stages, timeline");
+  command->add_flag("--stages", plan.stages, "also a table of ZeRO stages 0 to 3");
+  command->add_flag("--verbose", plan.verbose, "also how many tasks of each kind a step has");
   add_force(command, plan);
   command->callback([&] { status = strata::launcher::plan(plan); });
 
@@ -185,18 +234,26 @@ int run(int argc, char** argv) {
   command = app.add_subcommand("generate", "what a model writes after a prompt; text to stdout");
   add_path(command, "--model", generate.model, "Hugging Face directory, checkpoint, or folder of checkpoints")
       ->required();
-  auto* text = command->add_option("--prompt", generate.prompt, "text to go on from");
+  auto* text = command->add_option("--prompt", generate.prompt, "text to continue");
   command
       ->add_option_function<std::vector<std::string>>(
           "--prompt-tokens", [&](const auto& arguments) { generate.prompt_tokens = token_ids(arguments); },
-          "token ids to go on from, instead of a text: 1,2,3")
+          "token ids to continue, instead of a text: 1,2,3")
       ->excludes(text);
+  add_path(
+      command, "--chat", generate.chat,
+      "messages to answer: a JSON file, or - for standard input; at a terminal - takes what is typed, turn by turn")
+      ->excludes(text)
+      ->excludes("--prompt-tokens");
+  add_path(command, "--chat-template", generate.chat_template,
+           "Jinja template of --chat (default: the tokenizer folder's)")
+      ->needs("--chat");
   add_path(command, "--tokenizer", generate.tokenizer, "byte, or a Hugging Face directory; default: the model's");
   command->add_option("--max-new-tokens", generate.max_new_tokens, "tokens to write, at most (128)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   command->add_option("--temperature", generate.temperature, "of sampling; 0, the default, takes the likeliest token")
       ->check(within(0, 1e6));
-  command->add_option("--top-p", generate.top_p, "sample from the likeliest tokens that have this probability together")
+  command->add_option("--top-p", generate.top_p, "sample from the likeliest tokens whose probabilities add up to this")
       ->check(within(1e-9, 1));
   command->add_option("--seed", generate.seed, "of sampling")
       ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()));
@@ -216,12 +273,27 @@ int run(int argc, char** argv) {
   command->callback([&] { status = strata::launcher::export_model(exported); });
 
   strata::launcher::TokenizeOptions tokenize;
-  command = app.add_subcommand("tokenize", "text or JSONL to a token file");
+  command = app.add_subcommand("tokenize", "text, JSONL or tables to a token file, conversations by a chat template");
   add_path(command, "--tokenizer", tokenize.tokenizer, "byte, or a Hugging Face directory (tokenizer.json or .model)")
       ->required();
   add_path(command, "-o,--out", tokenize.out, "token file to write; OUT.json is written beside it")->required();
-  add_path(command, "IN", tokenize.inputs, "text files, .jsonl files with a document in each line, or -")->required();
-  command->add_option("--field", tokenize.field, "string of a JSONL line to take (default: text); makes - JSONL too");
+  add_path(command, "IN", tokenize.inputs,
+           "text files, .jsonl, .csv or .tsv files with a document in each record, or -")
+      ->required();
+  command->add_option("--field", tokenize.field, "string of a record to take (default: text); makes - JSONL too");
+  command
+      ->add_option(
+          "--format", tokenize.format,
+          "what records are: text, chat, alpaca, sharegpt, completion; or the files: csv, tsv (default: by their "
+          "names and the first record)")
+      ->check(CLI::IsMember({"text", "chat", "alpaca", "sharegpt", "completion", "csv", "tsv"}));
+  add_path(command, "--chat-template", tokenize.chat_template,
+           "Jinja template of conversations (default: the tokenizer folder's)");
+  command
+      ->add_option("--train-on", tokenize.train_on,
+                   "what counts as a label: assistant, last (its last turn), completion, all (default: assistant of "
+                   "chats, completion of completions, all of text)")
+      ->check(CLI::IsMember({"assistant", "last", "completion", "all"}));
   command->add_option("--eot", tokenize.eot,
                       "token between documents (default: the tokenizer's end of text; byte: none)");
   command->add_flag("--no-eot", tokenize.no_eot, "nothing between documents");
@@ -237,12 +309,23 @@ int run(int argc, char** argv) {
   auto* other = add_path(command, "OTHER", compared, "a second checkpoint: how the two differ");
   bool every_tensor = false;
   command
-      ->add_flag(
-          "--tensors", every_tensor,
-          "mean, deviation and what is not finite of each tensor (default: of those with which something is wrong)")
+      ->add_flag("--tensors", every_tensor,
+                 "mean, deviation and non-finite numbers of each tensor (default: only of those with something wrong)")
       ->excludes(other);
+  std::uint64_t shown = 0;
+  std::optional<std::filesystem::path> shown_tokenizer;
+  command
+      ->add_option("--show", shown, "the first N documents of a token file as text; labels in colour, or in brackets")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32))
+      ->excludes(other);
+  add_path(command, "--tokenizer", shown_tokenizer, "of --show: byte, or a Hugging Face directory");
   command->callback([&] {
     using strata::launcher::Tensors;
+    if (shown > 0) {
+      status =
+          strata::launcher::show_documents(inspected, shown, shown_tokenizer, isatty(STDOUT_FILENO) == 1, std::cout);
+      return;
+    }
     status = compared.empty()
                  ? strata::launcher::inspect(inspected, every_tensor ? Tensors::all : Tensors::wrong, std::cout)
                  : strata::launcher::inspect(inspected, compared, std::cout);
@@ -253,9 +336,16 @@ int run(int argc, char** argv) {
   add_path(command, "FOLDER", folders, "folders for the nvme tier (default: the current one)");
   command->callback([&] { status = strata::launcher::doctor(std::cout, folders); });
 
+  strata::launcher::ReportOptions report;
+  command = app.add_subcommand("report", "what a run wrote about itself, as one HTML page");
+  add_path(command, "RUN", report.from, "report.dir of a run, or its report.jsonl")->required();
+  add_path(command, "-o,--out", report.out, "HTML file to write")->required();
+  add_force(command, report);
+  command->callback([&] { status = strata::launcher::report(report); });
+
   std::string part;
-  command = app.add_subcommand("keys", "every key of a recipe: default, what is allowed, meaning");
-  command->add_option("PART", part, "only keys whose names have this in them");
+  command = app.add_subcommand("keys", "every key of a recipe: default, allowed values, meaning");
+  command->add_option("PART", part, "only keys whose names contain this");
   command->callback(
       [&] { std::cout << (part.empty() ? strata::runtime::recipe_reference() : strata::runtime::keys_about(part)); });
 
@@ -278,20 +368,22 @@ int run(int argc, char** argv) {
   strata::launcher::CalibrateOptions calibrate;
   command = app.add_subcommand("calibrate", "measures this machine for plan --machine; mpirun -n N for N ranks on it");
   add_path(command, "-o,--out", calibrate.out, "machine file to write (TOML)")->required();
-  add_path(command, "--dir", calibrate.dirs, "folder of the nvme tier, one a drive: its drive is measured too");
+  add_path(command, "--dir", calibrate.dirs, "folder of the nvme tier, one per drive: its drive is measured too");
   add_force(command, calibrate);
   command->callback([&] { status = strata::launcher::calibrate(calibrate); });
 
   strata::launcher::BenchOptions bench;
-  command = app.add_subcommand("bench", "one part against its floor: step RECIPE, adam, comm, io --dir DIR, kernels");
+  command =
+      app.add_subcommand("bench", "one part compared with its floor: step RECIPE, adam, comm, io --dir DIR, kernels");
   command->add_option("PART", bench.part, "step, adam, comm, io or kernels")->required();
   add_recipe(command, bench);
   command->add_option("--n", bench.parameters, "adam: parameters")->check(CLI::Range(4096, 1 << 30));
   command->add_option("--steps", bench.steps, "step: measured steps, after two of warm-up")->check(CLI::Range(1, 1000));
   command->add_option("--threads", bench.threads, "adam, kernels: threads (default: all cores)")
       ->check(CLI::Range(1, 1024));
-  add_path(command, "--dir", bench.dirs, "io: folder on the drive to measure; several times: striped over them");
-  command->add_option("--size", bench.size, "io: bytes of a pass; kernels: that one moves")->capture_default_str();
+  add_path(command, "--dir", bench.dirs, "io: folder on the drive to measure; given several times: striped over them");
+  command->add_option("--size", bench.size, "io: bytes per pass; kernels: bytes that one pass moves")
+      ->capture_default_str();
   command->add_option("--rounds", bench.rounds, "io: passes")->check(CLI::Range(1, 1000))->capture_default_str();
   add_path(command, "--json", bench.json, "write the figures as JSON");
   add_force(command, bench);
@@ -304,7 +396,8 @@ int run(int argc, char** argv) {
     if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named))
       return strata::launcher::refuse_as_rank(
           {Exit::usage, fmt::format("there is no command {} (see strata --help)", argv[1])});
-    app.parse(argc, argv);
+    const bool launches = argc > 1 && argv[1] == std::string_view("launch");
+    app.parse(launches ? argc - static_cast<int>(behind_dashes(argc, argv).size()) : argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return is_another_rank() ? 0 : app.exit(error);  // --help, --version
     std::string hint = "see strata --help";

@@ -85,9 +85,10 @@ std::vector<NamedFile> inputs_of(const runtime::Recipe& recipe, const std::optio
       }
     }
   };
-  add_data("data.train", recipe.data.train);
+  for (const runtime::DataSource& source : recipe.data.train) add_data("data.train", source.files);
   add_data("data.validation", recipe.data.validation);
   if (recipe.model.path) add_model_files("model.path", *recipe.model.path, out);
+  if (recipe.report.machine) out.push_back({"report.machine", *recipe.report.machine});
   if (recipe.checkpoint.dir) add_model_files("checkpoint.dir", *recipe.checkpoint.dir, out);
   return out;
 }
@@ -102,7 +103,7 @@ std::vector<NamedFile> reports_of(const runtime::Recipe& recipe) {
   add("report.summary", recipe.report.summary);
   add("report.trace", recipe.report.trace);
   if (recipe.report.dir)
-    for (const std::string_view name : {runtime::kRecipeReport, runtime::kEventsReport})
+    for (const std::string_view name : {runtime::kRecipeReport, runtime::kEventsReport, runtime::kPlanReport})
       out.push_back({"report.dir", *recipe.report.dir / name});
   return out;
 }

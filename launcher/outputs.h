@@ -14,7 +14,7 @@ struct NamedFile {
   std::filesystem::path path;
 };
 
-// Throws Error{usage}, before anything is opened, where one of `outputs` leads to the same file as another or as one of
+// Throws Error{usage}, before anything is opened, if one of `outputs` leads to the same file as another or as one of
 // `inputs`, under whatever name: writing it would destroy that.
 void require_apart(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs);
 

@@ -37,6 +37,8 @@ constexpr std::array kMarks = std::to_array<Mark>({
     {Content::table, "a table of steps", "step,time,epoch,loss,", ""},
     {Content::events, "a run's events", "{\"step\":", "\"event\":"},
     {Content::recipe, "the recipe of a run", "# A run of strata", ""},
+    {Content::drawing, "the plan of a run", "{\"strata_plan\":", ""},
+    {Content::page, "a page of strata", "<!doctype html>", "content=\"strata\""},
     {Content::summary, "the summary of a run", "{\"steps\":", "\"model_flops_per_token\":"},
     {Content::machine, "a machine file", "", "\n[blocks]\n"},
     {Content::tokens, "a token file with its sidecar beside it", "", ""},
@@ -93,7 +95,7 @@ void require_own(const NamedFile& output, Content content, bool force) {
   std::error_code error;
   if (force || !fs::is_regular_file(output.path, error) || fs::file_size(output.path, error) == 0) return;
   if (is_own(output.path, content)) return;
-  fail(Exit::usage, "{} {} is there and is not {}: give another name, or --force to write over it", output.name,
+  fail(Exit::usage, "{} {} exists and is not {}: give another name, or --force to overwrite it", output.name,
        output.path.string(), name_of(content));
 }
 
@@ -106,6 +108,7 @@ void require_own_reports(const runtime::Recipe& recipe, bool force) {
   if (recipe.report.dir) {
     require("report.dir", *recipe.report.dir / runtime::kRecipeReport, Content::recipe);
     require("report.dir", *recipe.report.dir / runtime::kEventsReport, Content::events);
+    require("report.dir", *recipe.report.dir / runtime::kPlanReport, Content::drawing);
   }
   require("report.summary", recipe.report.summary, Content::summary);
   require("report.trace", recipe.report.trace, Content::trace);

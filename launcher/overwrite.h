@@ -16,6 +16,8 @@ enum class Content : std::uint8_t {
   table,
   events,
   recipe,
+  drawing,
+  page,
   summary,
   machine,
   tokens,

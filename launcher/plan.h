@@ -12,7 +12,10 @@ struct PlanOptions {
   std::optional<int> ranks;           // default: as many as mpirun started, else 1
   std::optional<int> ranks_per_node;  // default: all, up to the cores or GPUs of this machine
   std::optional<std::filesystem::path> json, trace, machine;
-  bool force = false;  // json and trace are written over whatever they are
+  std::optional<std::filesystem::path> html;
+  bool stages = false;   // also a table of ZeRO stages 0 to 3
+  bool verbose = false;  // also how many tasks of each kind a step has
+  bool force = false;    // json, trace and html are written over whatever they are
 };
 
 // `strata plan`: what a run over `ranks` ranks will do and need; nothing is run. With a machine file also how long a

@@ -1,6 +1,7 @@
 #include "launcher/printable.h"
 
 #include <cstdio>
+#include <cstdlib>
 
 namespace strata::launcher {
 
@@ -34,7 +35,9 @@ void note(std::string_view text) {
 }
 
 void complain(std::string_view text, Exit code) {
-  tell("strata: " + printable(text, code == Exit::does_not_fit) + "\n");
+  std::string line = "strata: " + printable(text, code == Exit::does_not_fit);
+  if (std::getenv("STRATA_LAUNCH")) line += kComplaintEnd;
+  tell(line + "\n");
 }
 
 }  // namespace strata::launcher

@@ -26,7 +26,10 @@ void say(fmt::format_string<Args...> format, Args&&... args) {
   note(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// "strata: TEXT" for what ends the program: a line, and a line for each change with which a plan would fit.
+// "strata: TEXT" for what ends the program: a line, and a line for each change with which a plan would fit. Under
+// `strata launch` (STRATA_LAUNCH) it ends with a character that no other text has, and launch takes away again: so that
+// it knows the cause from what else was said.
+inline constexpr char kComplaintEnd = '\x1e';
 void complain(std::string_view text, Exit code);
 
 }  // namespace strata::launcher

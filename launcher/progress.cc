@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "launcher/run_text.h"
 
 namespace strata::launcher {
 namespace {
@@ -21,7 +22,15 @@ constexpr std::chrono::milliseconds kRedraw{50};
 // first half behind with every step.
 constexpr std::size_t kNarrow = 80;
 
-bool is_live(std::FILE* out) {
+// Of the terminal at `fd`; 0: there is none, or it does not know.
+std::size_t columns_at(int fd) {
+  winsize size{};
+  return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+}  // namespace
+
+bool shows_live_line(std::FILE* out) {
   const char* asked = std::getenv("STRATA_PROGRESS");
   if (asked == nullptr || *asked == '\0') return isatty(fileno(out)) != 0;
   const std::string_view style = asked;
@@ -30,15 +39,9 @@ bool is_live(std::FILE* out) {
   return style == "live";
 }
 
-// Of the terminal at `fd`; 0: there is none, or it does not know.
-std::size_t columns_at(int fd) {
-  winsize size{};
-  return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
-
 // mpirun hides the terminal behind a pipe, but the ranks that it starts here still belong to it. Asked anew for each
 // line: windows are resized.
-std::size_t columns_of(std::FILE* out) {
+std::size_t terminal_columns(std::FILE* out) {
   if (const std::size_t columns = columns_at(fileno(out)); columns > 1) return columns;
   const char* given = std::getenv("COLUMNS");
   if (const int columns = given ? std::atoi(given) : 0; columns > 1) return static_cast<std::size_t>(columns);
@@ -48,16 +51,7 @@ std::size_t columns_of(std::FILE* out) {
   return columns > 1 ? columns : kNarrow;
 }
 
-std::string duration_text(double seconds) {
-  const auto s = static_cast<std::int64_t>(seconds + 0.5);
-  if (s < 60) return fmt::format("{}s", s);
-  if (s < 3600) return fmt::format("{}m{:02}s", s / 60, s % 60);
-  return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
-}
-
-}  // namespace
-
-Progress::Progress(const runtime::Job& job, std::FILE* out) : job_(job), out_(out), live_(is_live(out)) {}
+Progress::Progress(const runtime::Job& job, std::FILE* out) : job_(job), out_(out), live_(shows_live_line(out)) {}
 
 Progress::~Progress() {
   if (open_) std::fputc('\n', out_);
@@ -68,15 +62,20 @@ void Progress::show(const runtime::StepReport& r) {
   smooth_ms_ = ++shown_ <= 2 ? r.step_ms : 0.9 * smooth_ms_ + 0.1 * r.step_ms;
   const std::int64_t steps = *job_.recipe.training.max_steps;
   const double tokens_per_s = static_cast<double>(r.tokens) / smooth_ms_ * 1e3;
-  std::vector<std::string> fields = {fmt::format("step {}/{}", r.step, steps), fmt::format("loss {:.4f}", r.loss),
-                                     fmt::format("norm {:.3f}", r.grad_norm),
-                                     fmt::format("{:.0f} tokens/s", tokens_per_s), fmt::format("{:.0f} ms", r.step_ms)};
+  std::vector<std::string> fields = {
+      fmt::format("step {}/{}", r.step, steps),
+      fmt::format("loss {:.4f}", r.loss),
+      fmt::format("lr {:.2e}", r.learning_rate),
+      fmt::format("norm {:.3f}", r.grad_norm),
+      fmt::format("{:.0f} tokens/s", tokens_per_s),
+      fmt::format("epoch {:.2f}", r.epoch),
+      fmt::format("{} left", duration_text(static_cast<double>(steps - r.step) * smooth_ms_ / 1e3))};
   if (r.skipped) fields.push_back(fmt::format("skipped (loss scale {:g})", r.loss_scale));
-  fields.push_back(fmt::format("{} left", duration_text(static_cast<double>(steps - r.step) * smooth_ms_ / 1e3)));
   if (job_.plan.io_bytes.of(runtime::Tier::nvme))
     fields.push_back(fmt::format("disk {:.2f} GB/s", static_cast<double>(r.disk_bytes) / r.step_ms * 1e-6));
-  fields.push_back(runtime::memory_text(job_.plan.memory) + " a rank");
-  if (live_) return show_live(std::move(fields), r.stop || r.step >= steps);
+  const bool last = r.stop || r.step >= steps;
+  if (live_) return show_live(std::move(fields), last);
+  if (shown_ > 1 && !last && !r.skipped && r.step % job_.recipe.report.every != 0) return;
   std::fprintf(out_, "%s\n", fmt::format("{}", fmt::join(fields, "  ")).c_str());
   std::fflush(out_);
 }
@@ -85,10 +84,10 @@ void Progress::show_live(std::vector<std::string> fields, bool last) {
   const auto now = std::chrono::steady_clock::now();
   if (open_ && !last && now - drawn_ < kRedraw) return;
   drawn_ = now;
-  const std::size_t columns = columns_of(out_);
+  const std::size_t columns = terminal_columns(out_);
   std::string line = fmt::format("{}", fmt::join(fields, "  "));
-  // Narrow: without what the rest nearly says, the norm and then the milliseconds.
-  for (const std::size_t field : {2, 3}) {
+  // Narrow: without the norm, then the epoch, then the learning rate.
+  for (const std::size_t field : {3, 4, 2}) {
     if (line.size() < columns) break;
     fields.erase(fields.begin() + static_cast<std::ptrdiff_t>(field));
     line = fmt::format("{}", fmt::join(fields, "  "));

@@ -10,10 +10,17 @@
 
 namespace strata::launcher {
 
-// What a person sees while a run goes on, on rank 0's stderr: one live line on a terminal, a line a step elsewhere,
-// without control codes. mpirun hides the terminal behind a pipe: STRATA_PROGRESS=live in the environment says that
-// there is one (as wide as COLUMNS says, else as the process's own terminal, else 80), STRATA_PROGRESS=lines asks for a
-// line a step. Throws Error{usage} for another value.
+// Whether `out` gets one live line instead of lines of steps: it is a terminal, or STRATA_PROGRESS says so. Throws
+// Error{usage} for another value of that than live or lines.
+bool shows_live_line(std::FILE* out);
+// Of the terminal that `out`, or this process, has; of one that cannot be asked what COLUMNS says, else 80.
+std::size_t terminal_columns(std::FILE* out);
+
+// What a person sees while a run goes on, on rank 0's stderr: one live line on a terminal; elsewhere a line for the
+// first step, every report.every-th, the last and each that was skipped, without control codes. mpirun hides the
+// terminal behind a pipe: STRATA_PROGRESS=live in the environment says that there is one (as wide as COLUMNS says, else
+// as the process's own terminal, else 80), STRATA_PROGRESS=lines asks for a line a step. Throws Error{usage} for
+// another value.
 class Progress {
  public:
   Progress(const runtime::Job& job, std::FILE* out);

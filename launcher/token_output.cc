@@ -54,7 +54,7 @@ void TokenOutput::commit() {
   STRATA_CHECK(writer_);
   const text::TokenWriter& writer = *writer_;
   writer_->finish();
-  if (writer.count() == 0) fail(Exit::usage, "there is no text in the input: an empty token file is of no use");
+  if (writer.count() == 0) fail(Exit::usage, "there is no text in the input, and an empty token file is of no use");
   if (mask_file_ && writer.labels() == 0)
     fail(Exit::usage, "no token of the input counts as a label, so there is nothing to learn from it");
   runtime::TokenSidecar sidecar{.vocab_size = tokenizer_->vocab_size(),

@@ -14,12 +14,12 @@ namespace strata::launcher {
 // OUT.bin.mask, and OUT.bin.json, which names them. All are replaced, or none.
 class TokenOutput {
  public:
-  // Throws Error{usage} where one of them is an input, or something else that would be written over.
+  // Throws Error{usage} if one of them is an input, or something else that would be written over.
   TokenOutput(std::filesystem::path out, const std::vector<NamedFile>& inputs, bool force);
 
   // Opens the files, once. masked: not every token counts as a label, so that there is a mask.
   text::TokenWriter& open(const text::Tokenizer& tokenizer, std::optional<std::uint32_t> separator, bool masked);
-  // Puts the files in place and tells what they hold. Throws Error{usage} where that is nothing.
+  // Puts the files in place and tells what they hold. Throws Error{usage} if that is nothing.
   void commit();
 
  private:

@@ -9,11 +9,14 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "device/gpu.h"
+#include "launcher/activity.h"
 #include "launcher/control/control.h"
+#include "launcher/evaluations.h"
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
 #include "launcher/printable.h"
@@ -22,7 +25,12 @@
 #include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
+#include "launcher/report/plan_data.h"
+#include "launcher/run_text.h"
 #include "runtime/checkpoint/writer.h"
+#include "runtime/data/data_figures.h"
+#include "runtime/data/open_data.h"
+#include "runtime/forecast/machine.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
@@ -62,28 +70,6 @@ std::vector<std::uint64_t> numbers(const std::vector<std::string>& texts) {
   std::vector<std::uint64_t> out;
   for (const std::string& text : texts) out.push_back(std::stoull(text));
   return out;
-}
-
-// The two lines with which a run begins.
-std::string run_text(const runtime::Job& job, const comm::World& world, const std::string& threads) {
-  const runtime::StepPlan& plan = job.plan;
-  return fmt::format("{} of {} parameters, ZeRO-{} over {} {}, {}, {} sequences of {} tokens a step, {} order, {}",
-                     job.model->family, runtime::count_text(job.model->parameters()), job.recipe.zero.stage, plan.ranks,
-                     plan.ranks == 1 ? "rank" : "ranks", device::name_of(job.recipe.training.precision),
-                     job.recipe.training.micro_batch_size * plan.accumulation * plan.ranks, job.recipe.data.seq_len,
-                     plan.vertical ? "vertical" : "horizontal",
-                     plan.fast ? "reduced once a step" : "reduced in order") +
-         fmt::format("\n{}; {}; {} a rank on {}", world.describe(), threads, runtime::memory_text(plan.memory),
-                     runtime::describe(job.recipe.device.seat));
-}
-
-void describe_run(const runtime::Job& job, const std::string& text) {
-  const std::size_t end = text.find('\n');
-  note(text.substr(0, end));
-  note(text.substr(end + 1));
-  for (const std::string& told : job.recipe.notes) note(told);
-  if (!job.recipe.checkpoint.dir) note("nothing of this run is kept: checkpoint.dir names no folder for checkpoints");
-  if (job.plan.tile_bytes) say("{}", runtime::tiling_text(job.plan));
 }
 
 // How drives are read and written, once for ranks that have it alike: nothing falls back silently.
@@ -160,32 +146,46 @@ AgreedError stop_here(const runtime::Trainer& trainer, Checkpoints& checkpoints,
   checkpoints.save(trainer);
   return {
       Exit::requeue,
-      fmt::format("stopped on request after step {}; its checkpoint is written: run the same command to go on", step)};
+      fmt::format("stopped on request after step {}; its checkpoint is written: run the same command to resume", step)};
 }
 
 // Steps until the last one, or until something ends the run early: what that is.
 std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime::Job& job,
                                        std::optional<runtime::RunReports>& reports, const StopSignal& stop,
-                                       Checkpoints& checkpoints, comm::World& world,
+                                       Checkpoints& checkpoints, Evaluations& evaluations, comm::World& world,
                                        std::optional<runtime::TraceRecorder>& trace, runtime::Summary& summary,
-                                       control::Control& control) {
+                                       std::optional<RunEnd>& end, control::Control& control) {
   std::vector<double> rates;
+  const auto start = std::chrono::steady_clock::now();
   std::optional<AgreedError> ended;
   std::int64_t steps = 0;
   if (stop_requested(stop, world)) ended = stop_here(trainer, checkpoints);
+  bool enough = false;
+  const auto evaluate = [&] {
+    const auto best = evaluations.run_due(trainer, reports ? &*reports : nullptr);
+    control.evaluated();
+    if (evaluations.stopped()) ended = stop_here(trainer, checkpoints);
+    enough = evaluations.out_of_patience();
+    if (enough || (best && job.recipe.checkpoint.keep_best)) checkpoints.save(trainer);
+  };
   std::optional<Progress> progress;
   if (world.rank() == 0) progress.emplace(job, stderr);
   try {
-    while (!trainer.done() && !ended) {
+    if (!ended) evaluate();
+    while (!trainer.done() && !ended && !enough) {
       ++steps;
       if (trace && trace->wants(trainer.steps_done() + 1)) trainer.executor().time_next_step();
       const std::uint64_t requests = control.requests();
       const runtime::StepReport report = trainer.step(requests | (stop.requested() ? runtime::kStop : 0));
       if (trace) trace->record(report.step, trainer.executor().spans());
       rates.push_back(report.tokens_per_s());
+      if (!end) end = RunEnd{.first = report};
+      end->last = report;
       if (reports) reports->step(report, trainer.executor().measured_memory());
       if (progress) progress->show(report);
       control.stepped(report, trainer.executor());
+      evaluate();
+      if (ended) break;
       if (checkpoints.after(trainer, report.save) || (report.stop && !trainer.done()))
         ended = stop_here(trainer, checkpoints, report.at_once);
       if (reports && checkpoints.saved_step() == report.step) reports->event("checkpoint", report.step);
@@ -195,8 +195,12 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   }
   checkpoints.finish();
   summary.tokens_per_s = median_tokens_per_s(std::move(rates));
+  if (end) {
+    end->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    end->median_ms = static_cast<double>(end->last.tokens) / summary.tokens_per_s * 1e3;
+  }
   trainer.executor().drain();
-  summary.comm_bytes = trainer.executor().comm_bytes().per_step(steps);
+  summary.comm_bytes = evaluations.without(trainer.executor().comm_bytes()).per_step(steps);
   summary.io_bytes = trainer.executor().io_bytes().per_step(steps);
   summary.steps = trainer.steps_done();
   summary.tokens = trainer.progress().tokens;
@@ -204,24 +208,49 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   return ended;
 }
 
+// Spans of a clock as those of the step's own.
+std::vector<runtime::Span> from_begin(const runtime::StepPlan& plan, std::vector<runtime::Span> spans) {
+  const std::int64_t begin = runtime::extent_of(plan, spans).begin;
+  for (runtime::Span& span : spans)
+    if (span.end != 0) span = {span.begin - begin, span.end - begin};
+  return spans;
+}
+
+// For `strata report`: the plan, and the step as simulated.
+void write_plan(const runtime::Job& job, const runtime::Capacity& capacity,
+                const std::optional<runtime::Machine>& machine, int ranks_per_node) {
+  const runtime::MachineProfile profile =
+      machine ? runtime::profile_of(*machine, job, ranks_per_node) : runtime::nominal_profile(job.plan);
+  AtomicFile file(*job.recipe.report.dir / runtime::kPlanReport);
+  file.write(plan_data(job, capacity, profile, runtime::simulate(job.plan, profile),
+                       speeds_text(machine.has_value(), machine && machine->measured)));
+  file.commit();
+}
+
 // From the plan to the last step.
 void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World& world, const StopSignal& stop) {
+  const runtime::Seat seat = agree_on_seat(recipe, world);
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   control::Control control(recipe, world, note);
   control.enter(runtime::Phase::planning);
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, world), world);
+  const runtime::Capacity capacity = agree_on_capacity(recipe, seat, world);
+  const runtime::Job job = plan_job(recipe, capacity, world);
   require_same_plan(job, world);
   const bool speaks = world.rank() == 0;
+  std::optional<runtime::Machine> machine;
   agree(world, [&] {
     if (!speaks) return;
+    if (recipe.report.machine) {
+      machine = runtime::read_machine(*recipe.report.machine);
+      (void)runtime::profile_of(*machine, job, world.node_size());  // what it lacks is better known now
+    }
     require_apart(reports_of(recipe), inputs_of(recipe, options.recipe));
     require_own_reports(recipe, options.force);
   });
   const std::string ranks_threads = threads_text(share, threads, world);
-  const std::string described = run_text(job, world, ranks_threads);
-  if (speaks) describe_run(job, described);
-  control.planned(job, described);
+  if (speaks) describe_run(job, seat, world, ranks_threads);
+  control.planned(job);
 
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
   // Outlives what writes its state, and is made once checkpoint.dir is known to be there.
@@ -238,15 +267,19 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     say("attention by {}", attention);
   control.enter(runtime::Phase::loading);
   const auto start = std::chrono::steady_clock::now();
-  const runtime::Start found = runtime::start_or_resume(trainer, job, world, threads, note);
+  std::optional<Activity> activity;
+  activity.emplace("reading weights and state", Activity::Unit::bytes, speaks);
+  const runtime::Start found = runtime::start_or_resume(trainer, job, world, threads, note, activity->advance());
+  activity.reset();
   const auto& resumed = found.from;
   world.barrier();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   if (speaks && resumed)
-    say("goes on after step {} of {}, read in {:.2f} s", trainer.steps_done(), resumed->string(), took.count());
+    say("resumes after step {} of {}, read in {:.2f} s", trainer.steps_done(), resumed->string(), took.count());
   else if (speaks && recipe.model.init == runtime::Init::pretrained)
     say("weights read in {:.2f} s", took.count());
-  if (speaks && trainer.done() && resumed) note("no step is left: raise training.max_steps to go on");
+  if (speaks) describe_data(job, trainer);
+  if (speaks && trainer.done() && resumed) note("no step is left: raise training.max_steps to continue");
   checkpoints.open(job, world, trainer, found, control);
   std::optional<runtime::TraceRecorder> trace;
   if (auto steps = runtime::agree_on_traced_steps(recipe, world))
@@ -257,17 +290,25 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   agree(world, [&] {
     if (!speaks) return;
     reports.emplace(recipe, trainer.steps_done());
+    if (recipe.report.dir) write_plan(job, capacity, machine, world.node_size());
     reports->event(resumed ? "resume" : "start", trainer.steps_done(), {{"ranks", std::to_string(world.size())}});
   });
+  Evaluations evaluations(job, world, trainer, stop);
+  evaluations.tell_rounds([&control] { control.evaluated_round(); });
+  std::optional<RunEnd> end;
   control.train(trainer);
   const std::optional<AgreedError> ended =
-      train_steps(trainer, job, reports, stop, checkpoints, world, trace, summary, control);
+      train_steps(trainer, job, reports, stop, checkpoints, evaluations, world, trace, summary, end, control);
   control.enter(runtime::Phase::writing);
 
   runtime::Executor& executor = trainer.executor();
   summary.flops_per_token = job.model->flops_per_token(job.plan.tokens);
-  summary.weights_hash = trainer.weights_hash();
-  summary.measured = executor.measured_memory();
+  activity.emplace("hashing weights", Activity::Unit::bytes, speaks);
+  summary.weights_hash = trainer.weights_hash(activity->advance());
+  activity.reset();
+  summary.measured = evaluations.measured_with(executor.measured_memory());
+  summary.best = trainer.progress().best;
+  summary.metric = recipe.evaluation.metric;
   summary.gpu_at_end = device::gpu_memory(job.plan.device);
   summary.peak_rss = numbers(world.exchange(std::to_string(peak_rss())));
   for (const std::string& text : world.exchange(fmt::format("{}", control.compute_ms())))
@@ -275,11 +316,16 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   if (std::none_of(summary.compute_ms.begin(), summary.compute_ms.end(), [](double ms) { return ms > 0; }))
     summary.compute_ms.clear();
   summary.spans.assign(executor.spans().begin(), executor.spans().end());
-  summary.timed_step = trainer.steps_done() - executor.steps_since_spans();
+  const runtime::MachineProfile profile =
+      machine ? runtime::profile_of(*machine, job, world.node_size()) : runtime::nominal_profile(job.plan);
+  summary.path = runtime::critical_path(job.plan, profile, from_begin(job.plan, summary.spans));
+  summary.timed_step = trainer.newest_step() - executor.steps_since_spans();
   summary.graph_steps = executor.graph_steps();
   summary.validate_ms = executor.validate_ms();
   if (const std::string refusal = executor.graph_refusal(); speaks && !refusal.empty())
     say("steps were issued task by task, not as a graph: {}", refusal);
+  if (trainer.batches())
+    summary.data = runtime::data_json(*trainer.batches(), recipe, trainer.progress().next_micro_batch);
   summary.exit = static_cast<int>(ended ? ended->code() : Exit::done);
   if (reports) {
     reports->event(ended ? "stop" : "end", summary.steps, {{"exit", std::to_string(summary.exit)}});
@@ -300,10 +346,12 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     reports->summary->close();
   }
   world.barrier();
+  if (speaks && !ended && end) {
+    note(fmt::format("done after step {}{}", summary.steps,
+                     recipe.checkpoint.dir ? "; the newest checkpoint is of it" : ""));
+    describe_end(options, job, summary, *end, machine, world.node_size());
+  }
   if (ended) throw AgreedError(*ended);
-  if (speaks && recipe.checkpoint.dir && summary.checkpoints && summary.checkpoints->written > 0)
-    note(fmt::format("done after step {}; the newest checkpoint in {} is of it", summary.steps,
-                     recipe.checkpoint.dir->string()));
 }
 
 }  // namespace
@@ -312,7 +360,9 @@ int train(const TrainOptions& options) {
   // From the start: mpirun tells the survivors of a lost rank to stop, and they have to say why first.
   const StopSignal stop;
   return run_as_rank(options.recipe, options.sets, [&](comm::World& world) {
-    run(options, read_recipe(options.recipe, options.sets, world), world, stop);
+    runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world);
+    agree(world, [&] { runtime::settle_data(recipe, false); });
+    run(options, recipe, world, stop);
   });
 }
 

@@ -101,7 +101,7 @@ void require_one_of(const Config& config, std::string_view key, std::initializer
   if (std::find(built.begin(), built.end(), value) != built.end()) return;
   std::string list;
   for (std::string_view b : built) list += (list.empty() ? "" : ", ") + std::string(b);
-  fail(Exit::usage, "{} is \"{}\", which is not built yet; built are: {}", config.describe(key), value, list);
+  fail(Exit::usage, "{} is \"{}\", which is not built yet; these are: {}", config.describe(key), value, list);
 }
 
 void require_bool(const Config& config, std::string_view key, bool built, bool otherwise) {
@@ -123,7 +123,7 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& run) {
   else if (family == "llama" || family == "mistral" || family == "qwen2" || family == "qwen3")
     model = make_llama(config, run);
   else
-    fail(Exit::usage, "{} is \"{}\", which is not built yet; built are gpt2, llama, mistral, qwen2 and qwen3",
+    fail(Exit::usage, "{} is \"{}\", which is not built yet; gpt2, llama, mistral, qwen2 and qwen3 are",
          config.describe("model_type"), family);
   ignore_what_does_not_compute(config);
   if (const auto unknown = config.unread(); !unknown.empty())

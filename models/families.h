@@ -13,13 +13,13 @@ namespace strata::models {
 std::unique_ptr<Model> make_gpt2(const Config& config, const RunShape& run);
 std::unique_ptr<Model> make_llama(const Config& config, const RunShape& run);
 
-// What families read from a config. All throw Error{usage} naming the key where the value is not built.
+// What families read from a config. All throw Error{usage} naming the key if the value is not built.
 // A size is at most `most`, so that no product of sizes overflows.
 inline constexpr std::size_t kMostWidth = std::size_t{1} << 20, kMostLayers = std::size_t{1} << 12,
                              kMostWords = std::size_t{1} << 24, kMostPositions = std::size_t{1} << 31;
 std::size_t size_of_key(const Config& config, std::string_view key, std::size_t most = kMostWidth);
 std::size_t size_or(const Config& config, std::string_view key, std::size_t otherwise);
-// A number from 0 where `zero` is given, else above 0.
+// A number from 0 if `zero` is given, else above 0.
 enum class Zero { allowed, refused };
 double positive_or(const Config& config, std::string_view key, double otherwise, Zero zero = Zero::refused);
 float dropout_probability(const Config& config, std::string_view key, double otherwise);

@@ -56,7 +56,10 @@ struct BlockPlan {
                   3 * s.hidden,
                   3 * s.hidden,
                   3 * s.hidden,
-                  1.0f / std::sqrt(static_cast<float>(s.hidden / s.heads))},
+                  1.0f / std::sqrt(static_cast<float>(s.hidden / s.heads)),
+                  0,
+                  true,
+                  run.packed},
         qkv({tokens, s.hidden, {{3 * s.hidden, o.qkv, o.qkv_bias}}, true, true, run.dtype, run.device}),
         projection(
             {tokens, s.hidden, {{s.hidden, o.projection, o.projection_bias}}, true, true, run.dtype, run.device}),
@@ -184,8 +187,8 @@ class Block final : public Unit {
           cached_attention(lane, b.cached, c.cache.first, c.cache.rows, part(heads, 0), part(heads, 1), part(heads, 2),
                            c.cache.values, b.mixed.of(saved), scratch);
         else
-          attention_forward(lane, b.attention, part(heads, 0), part(heads, 1), part(heads, 2), b.mixed.of(saved),
-                            b.lse.of(saved), dropout_at(c, 0), scratch);
+          attention_forward(lane, b.attention, c.batch.documents, part(heads, 0), part(heads, 1), part(heads, 2),
+                            b.mixed.of(saved), b.lse.of(saved), dropout_at(c, 0), scratch);
         return;
       case kProjection:
         b.projection.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
@@ -232,9 +235,9 @@ class Block final : public Unit {
         return;
       }
       case kAttention:
-        attention_backward(lane, b.attention, part(heads, 0), part(heads, 1), part(heads, 2), b.mixed.of(saved),
-                           b.lse.of(saved), narrow, part(d_heads, 0), part(d_heads, 1), part(d_heads, 2),
-                           dropout_at(c, 0), scratch);
+        attention_backward(lane, b.attention, c.batch.documents, part(heads, 0), part(heads, 1), part(heads, 2),
+                           b.mixed.of(saved), b.lse.of(saved), narrow, part(d_heads, 0), part(d_heads, 1),
+                           part(d_heads, 2), dropout_at(c, 0), scratch);
         b.qkv.backward_parameters(lane, b.normed1.of(saved), d_heads, gradients, scratch);
         b.qkv.backward_input(lane, c.parameters, d_heads, narrow, scratch);
         layernorm_backward(lane, b.norm, narrow, x, gain(c, offsets_.ln1_gain), b.mean1.of(saved), b.rstd1.of(saved),

@@ -8,7 +8,7 @@
 namespace strata::models {
 
 struct HeadSpec {
-  std::string gain_name, bias_name;  // LayerNorm; RMSNorm where bias_name is empty
+  std::string gain_name, bias_name;  // LayerNorm; RMSNorm if bias_name is empty
   std::string weight_name;
   std::size_t vocabulary, hidden;
   float eps;

@@ -41,12 +41,12 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     std::size_t out, weight, column;
   };
   std::vector<Run> runs;
-  for (const Piece& piece : spec_.pieces) {
-    if (!runs.empty() && !spec_.input_major && runs.back().weight + runs.back().out * spec_.in == piece.weight)
-      runs.back().out += piece.out;
+  for (const Tensor& tensor : spec_.tensors) {
+    if (!runs.empty() && !spec_.input_major && runs.back().weight + runs.back().out * spec_.in == tensor.weight)
+      runs.back().out += tensor.out;
     else
-      runs.push_back({piece.out, piece.weight, out_});
-    out_ += piece.out;
+      runs.push_back({tensor.out, tensor.weight, out_});
+    out_ += tensor.out;
   }
   const auto rows = static_cast<std::int64_t>(spec_.rows), in = static_cast<std::int64_t>(spec_.in);
   const auto all = static_cast<std::int64_t>(out_);
@@ -73,7 +73,7 @@ std::size_t Linear::input_sum_bytes() const {
 }
 
 std::size_t Linear::packed_bias_bytes() const {
-  return spec_.bias && spec_.pieces.size() > 1 ? aligned(out_ * size_of(spec_.dtype)) : 0;
+  return spec_.bias && spec_.tensors.size() > 1 ? aligned(out_ * size_of(spec_.dtype)) : 0;
 }
 
 std::size_t Linear::scratch_bytes(int threads) const {
@@ -101,11 +101,11 @@ void Linear::list_products(std::vector<ProductShape>& out) const {
 // A product of one row reads W once and multiplies little: no library's tiles.
 void Linear::forward_row(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View active) const {
   std::size_t column = 0;
-  for (const Piece& piece : spec_.pieces) {
-    const ConstView bias = spec_.bias ? parameters.sub(piece.bias, piece.out) : ConstView{};
-    device::matvec(lane, {piece.out, spec_.in, spec_.input_major}, parameters.sub(piece.weight, piece.out * spec_.in),
-                   x, bias, y.sub(column, piece.out));
-    column += piece.out;
+  for (const Tensor& tensor : spec_.tensors) {
+    const ConstView bias = spec_.bias ? parameters.sub(tensor.bias, tensor.out) : ConstView{};
+    device::matvec(lane, {tensor.out, spec_.in, spec_.input_major},
+                   parameters.sub(tensor.weight, tensor.out * spec_.in), x, bias, y.sub(column, tensor.out));
+    column += tensor.out;
   }
   if (spec_.gelu_behind) device::gelu_forward(lane, y.sub(0, out_), active.sub(0, out_));
 }
@@ -114,15 +114,15 @@ void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, 
                      View active) const {
   if (spec_.rows == 1) return forward_row(lane, parameters, x, y, active);
   ConstView bias;
-  if (spec_.bias && spec_.pieces.size() == 1) {
-    bias = parameters.sub(spec_.pieces[0].bias, out_);
+  if (spec_.bias && spec_.tensors.size() == 1) {
+    bias = parameters.sub(spec_.tensors[0].bias, out_);
   } else if (spec_.bias) {
     // Biases are shorter than the alignment of parameters: pack them side by side.
     const View packed{scratch.data, out_, spec_.dtype};
     std::size_t column = 0;
-    for (const Piece& piece : spec_.pieces) {
-      device::cast(lane, parameters.sub(piece.bias, piece.out), packed.sub(column, piece.out));
-      column += piece.out;
+    for (const Tensor& tensor : spec_.tensors) {
+      device::cast(lane, parameters.sub(tensor.bias, tensor.out), packed.sub(column, tensor.out));
+      column += tensor.out;
     }
     bias = packed;
   }
@@ -150,7 +150,7 @@ void Linear::backward_parameters(Lane& lane, ConstView x, ConstView dy, const Gr
                                  View scratch) const {
   const bool packs = packed_bias_bytes() > 0;
   View sums;
-  if (spec_.bias) sums = packs ? View{scratch.data, out_, spec_.dtype} : gradients.sub(spec_.pieces[0].bias, out_);
+  if (spec_.bias) sums = packs ? View{scratch.data, out_, spec_.dtype} : gradients.sub(spec_.tensors[0].bias, out_);
   const View rest = rest_of(scratch, packed_bias_bytes());
   for (const Group& g : groups_) {
     const View dw = gradients.sub(g.weight, g.out * spec_.in);
@@ -163,9 +163,9 @@ void Linear::backward_parameters(Lane& lane, ConstView x, ConstView dy, const Gr
   }
   if (!packs) return;
   std::size_t column = 0;
-  for (const Piece& piece : spec_.pieces) {
-    device::cast(lane, sums.sub(column, piece.out), gradients.sub(piece.bias, piece.out));
-    column += piece.out;
+  for (const Tensor& tensor : spec_.tensors) {
+    device::cast(lane, sums.sub(column, tensor.out), gradients.sub(tensor.bias, tensor.out));
+    column += tensor.out;
   }
 }
 

@@ -11,18 +11,18 @@
 namespace strata::models {
 
 // y[rows, out] = x[rows, in] W (+ b), where W's outputs may be several tensors side by side (q, k, v; gate, up), with
-// the GELU (tanh) behind or before it in the same products. Prepared once per shape and shared by all blocks.
+// the GELU (tanh) after or before it in the same products. Prepared once per shape and shared by all blocks.
 class Linear {
  public:
   // Where one tensor lies in the unit's flat buffer.
-  struct Piece {
+  struct Tensor {
     std::size_t out;
     std::size_t weight;
     std::size_t bias = 0;
   };
   struct Spec {
     std::size_t rows, in;
-    std::vector<Piece> pieces;
+    std::vector<Tensor> tensors;
     bool bias;
     bool input_major;  // W is stored [in, out] (GPT-2's Conv1D), else [out, in]
     device::DType dtype;
@@ -41,7 +41,7 @@ class Linear {
   // Adds the products of one forward and backward.
   void list_products(std::vector<device::ProductShape>& out) const;
 
-  // active[rows, out] = gelu(y), where one is behind.
+  // active[rows, out] = gelu(y), if one follows.
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                device::View scratch, device::View active = {}) const;
   // dx[rows, in] = dy W^T; with a gelu before, times gelu'(inactive[rows, in]).
@@ -52,7 +52,7 @@ class Linear {
                            device::View scratch) const;
 
  private:
-  // Neighbouring pieces without a gap between their weights: one product.
+  // Neighbouring tensors without a gap between their weights: one product.
   struct Group {
     std::size_t out, weight, column;
     device::Product forward, input, weights;
@@ -60,7 +60,7 @@ class Linear {
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                    device::View active) const;
   std::size_t input_sum_bytes() const;    // fp32 sum of several groups' dx; 0 with one group
-  std::size_t packed_bias_bytes() const;  // biases of several pieces, or their gradients, side by side
+  std::size_t packed_bias_bytes() const;  // biases of several tensors, or their gradients, side by side
 
   Spec spec_;
   std::size_t out_ = 0;

@@ -49,7 +49,7 @@ struct BlockPlan {
         attention{run.batch,     run.seq,       s.heads,
                   s.kv_heads,    s.head_dim,    s.qkv_width(),
                   s.qkv_width(), s.qkv_width(), 1.0f / std::sqrt(static_cast<float>(s.head_dim)),
-                  s.window},
+                  s.window,      true,          run.packed},
         qkv({tokens,
              s.hidden,
              {{s.query_width(), o.q, o.q_bias}, {s.key_width(), o.k, o.k_bias}, {s.key_width(), o.v, o.v_bias}},
@@ -214,8 +214,8 @@ class Block final : public Unit {
           cached_attention(lane, b.cached, c.cache.first, c.cache.rows, q_of(heads), k_of(heads), v_of(heads),
                            c.cache.values, b.mixed.of(saved), scratch);
         else
-          attention_forward(lane, b.attention, q_of(heads), k_of(heads), v_of(heads), b.mixed.of(saved),
-                            b.lse.of(saved), dropout_of(c), scratch);
+          attention_forward(lane, b.attention, c.batch.documents, q_of(heads), k_of(heads), v_of(heads),
+                            b.mixed.of(saved), b.lse.of(saved), dropout_of(c), scratch);
         return;
       case kOutput:
         b.output.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
@@ -277,8 +277,8 @@ class Block final : public Unit {
     const View d_mixed = b.narrow.of(c.workspace).sub(0, b.tokens * s.query_width());
     const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * s.qkv_width());
     const ConstView heads = b.heads.of(saved);
-    attention_backward(lane, b.attention, q_of(heads), k_of(heads), v_of(heads), b.mixed.of(saved), b.lse.of(saved),
-                       d_mixed, q_of(d_heads), k_of(d_heads), v_of(d_heads), dropout_of(c), scratch);
+    attention_backward(lane, b.attention, c.batch.documents, q_of(heads), k_of(heads), v_of(heads), b.mixed.of(saved),
+                       b.lse.of(saved), d_mixed, q_of(d_heads), k_of(d_heads), v_of(d_heads), dropout_of(c), scratch);
     rotate(lane, b, c, d_heads, true);
     if (s.qk_norm) {
       const ConstView raw = b.raw.of(saved);

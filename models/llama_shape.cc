@@ -57,7 +57,7 @@ LlamaShape read_llama_shape(const Config& config, std::size_t seq) {
   // Says which layers have the window, which above counts for all or for none.
   for (const std::string& type : config.texts("layer_types"))
     if (type != "full_attention" && type != "sliding_attention")
-      fail(Exit::usage, "{} has \"{}\", which is not built yet; built are full_attention and sliding_attention",
+      fail(Exit::usage, "{} has \"{}\", which is not built yet; full_attention and sliding_attention are",
            config.describe("layer_types"), type);
   return s;
 }

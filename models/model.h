@@ -1,4 +1,10 @@
 #pragma once
+// models/ is mathematics: layers with forward and backward written out, and the families made of them. It knows nothing
+// of ranks, stages, tiers or plans. A Unit (here) is what is gathered together: an embedding, a block, a head. It
+// answers for itself: what it takes and gives, costs, saves and shares; the planner asks and knows no kinds of unit.
+// Open gpt2.cc next: a family reads from top to bottom like its paper, made of linear.h and device/ops. families.h
+// lists them all; files/ reads and writes config.json and safetensors (files/config.h first).
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -47,6 +53,8 @@ struct RunShape {
   // attend to the positions before through a cache of keys and values, and the head gives logits instead of a loss.
   std::size_t cache = 0;
   device::Device device = {};
+  // Sequences may hold other than one document: what attends to whole ones alone (cuDNN) is not used.
+  bool packed = false;
 
   std::size_t tokens() const { return batch * seq; }
 };
@@ -77,7 +85,7 @@ struct Context {
   const std::byte* constants;  // what Model::fill_constants wrote
   ParameterRange parameters, shared;
   device::View workspace;
-  KeyValueCache cache = {};  // where RunShape::cache is above 0
+  KeyValueCache cache = {};  // if RunShape::cache is above 0
   GradientRange shared_gradients = {};
 
   bool one_row() const { return cache.rows == 1; }
@@ -88,7 +96,7 @@ struct UnitBytes {
   std::size_t saved = 0, forward_workspace = 0, backward_workspace = 0, cache = 0;
 };
 
-// Elements [begin, end) of a unit's flat buffer that can be gathered, used and let go by themselves: the tile of a unit
+// Elements [begin, end) of a unit's flat buffer that can be gathered, used and freed by themselves: the tile of a unit
 // that does not fit whole. Borders are multiples of kParameterAlignment and depend on the model's shapes alone.
 using Part = ElementRange;
 
@@ -167,7 +175,7 @@ class Unit {
 
  protected:
   explicit Unit(std::string name, Ports ports = {}) : name_(std::move(name)), ports_(ports) {}
-  // Lays the parameter behind those added before; returns its offset.
+  // Places the parameter after those added before; returns its offset.
   std::size_t add_parameter(std::string name, std::vector<std::int64_t> shape, bool decay, Init init,
                             bool fp32_moments = false);
   // What was added since the last part is the next one.
@@ -201,10 +209,10 @@ class LossUnit : public Unit {
   virtual std::size_t loss_workspace() const = 0;
   // Of the call; `learns`: with gradients.
   virtual Work loss_work(bool learns) const = 0;
-  // Where RunShape::cache is above 0, with the workspace of loss(): fp32 logits [vocabulary] of the last row of x.
+  // If RunShape::cache is above 0, with the workspace of loss(): fp32 logits [vocabulary] of the last row of x.
   virtual void logits(device::Lane&, const Context&, device::ConstView x, device::View logits) const;
 
-  // Tiles of the table that the steps are about; 0: there are no steps. Each is a part: of this unit, behind its first
+  // Tiles of the table that the steps are about; 0: there are no steps. Each is a part: of this unit, after its first
   // part, which is the norm; or, if it shares a tensor, of the unit that holds that.
   virtual std::size_t table_tiles() const { return 0; }
   // `tile` counts those of the table, whose parameters (the unit's or the shared ones) and gradients are at hand; with

@@ -48,8 +48,8 @@ RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::s
   (void)config.text_or(group + "type", "");  // the older spelling, which says nothing beside the newer one
   if (kind == "default") return table;
   if (kind != "linear" && kind != "llama3")
-    fail(Exit::usage, "{} is \"{}\", which is not built yet; built are default, linear and llama3",
-         config.describe(kind_key), kind);
+    fail(Exit::usage, "{} is \"{}\", which is not built yet; default, linear and llama3 are", config.describe(kind_key),
+         kind);
   const auto positive = [&](const char* name) {
     (void)config.require_number(group + name);
     return positive_or(config, group + name, 1);

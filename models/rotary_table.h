@@ -24,7 +24,7 @@ struct RotaryTable {
 };
 
 // From rope_parameters (transformers 5), or rope_theta and rope_scaling (4). max_positions: of the model. Throws
-// Error{usage} where the kind of scaling is not built.
+// Error{usage} if the kind of scaling is not built.
 RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::size_t max_positions);
 
 }  // namespace strata::models

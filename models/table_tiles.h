@@ -7,7 +7,7 @@
 namespace strata::models {
 
 // How a table of the vocabulary is cut by rows. Sums over the vocabulary are ordered by these tiles, gathered one by
-// one or not, so their borders depend on the table's shape and the kind of device alone.
+// one or not, so their boundaries depend on the table's shape and the kind of device alone.
 class TableTiles {
  public:
   // A whole number of the pieces in which a softmax is summed; large enough for full-speed products, which on a GPU

@@ -57,8 +57,8 @@ Drive::~Drive() {
 void Drive::start(Share& share) {
   const std::lock_guard lock(mutex_);
   if (broken_ != 0) {
-    const Piece piece = share.pieces.next();
-    share.failure = Failure{&file_, share.write, piece.file_offset, piece.size, broken_};
+    const BlockRange range = share.ranges.next();
+    share.failure = Failure{&file_, share.write, range.file_offset, range.size, broken_};
     share.call->set_failed();
     share.call->finish(share.failure);
     return;
@@ -134,15 +134,15 @@ void Drive::fill() {
     if (turn_ >= issuing_.size()) turn_ = 0;
     Share& share = *issuing_[turn_];
     if (!share.call->failed()) {
-      const Piece piece = share.pieces.next();
+      const BlockRange range = share.ranges.next();
       const std::uint32_t index = free_.back();
       free_.pop_back();
       Slot& slot = slots_[index];
-      slot = {&share, {share.write, share.memory + piece.from_start, piece.size, piece.file_offset, index}, 0};
+      slot = {&share, {share.write, share.memory + range.from_start, range.size, range.file_offset, index}, 0};
       ++share.in_flight;
       submitter_->submit(slot.request);
     }
-    if (!share.pieces.empty() && !share.call->failed()) {
+    if (!share.ranges.empty() && !share.call->failed()) {
       ++turn_;
       continue;
     }

@@ -55,7 +55,7 @@ struct Share {
   Call* call = nullptr;
   bool write = false;
   std::byte* memory = nullptr;  // of the call's first byte
-  Stripes pieces;
+  Stripes ranges;
   // The drive's own.
   std::size_t in_flight = 0;
   bool issuing = false;
@@ -63,8 +63,8 @@ struct Share {
 };
 
 // One drive: its I/O thread, which makes a submitter of `rung` for `file` and keeps up to queue_depth requests in
-// flight, taken from the open calls in turn. Short transfers go on, EINTR and EAGAIN are tried again. Throws
-// std::system_error where the submitter cannot be made, Error{failed} where the thread cannot. Owns the thread; the
+// flight, taken from the open calls in turn. Short transfers are continued, EINTR and EAGAIN are tried again. Throws
+// std::system_error if the submitter cannot be made, Error{failed} if the thread cannot. Owns the thread; the
 // file outlives it.
 class Drive {
  public:
@@ -75,7 +75,7 @@ class Drive {
 
   // Submitter::register_memory in the I/O thread; waits for it.
   int register_memory(std::span<std::byte> memory);
-  // Queues a share that has pieces; its call hears of the end.
+  // Queues a share that has ranges; its call hears of the end.
   void start(Share& share);
   // No further requests of this share; it ends when those in flight have.
   void stop(Share& share);
@@ -105,7 +105,7 @@ class Drive {
   std::mutex mutex_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
-  std::vector<Share*> issuing_;  // with pieces left
+  std::vector<Share*> issuing_;  // with ranges left
   std::size_t turn_ = 0;         // of issuing_, the next to be served
   std::span<std::byte> to_register_;
   std::promise<int>* registered_ = nullptr;

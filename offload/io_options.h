@@ -13,7 +13,7 @@ namespace strata::offload {
 
 class Submitter;
 
-// Bytes of a request and of a stripe: a block lies on one drive and is moved whole where a call covers it.
+// Bytes of a request and of a stripe: a block lies on one drive and is moved whole if a call covers it.
 inline constexpr std::size_t kBlock = std::size_t{1} << 20;
 // Offsets, sizes and memory are multiples of it: what direct I/O asks of every drive that is sold today.
 inline constexpr std::size_t kPage = 4096;
@@ -35,7 +35,7 @@ std::string to_string(const Rung& rung);
 struct IoOptions {
   std::vector<std::filesystem::path> folders;  // one a drive; bytes are striped over them
   bool verify = false;                         // keep a checksum of every page written, compare when it is read
-  // Each forces its part of the rung; where not set, the probe takes the best that works.
+  // Each forces its part of the rung; if not set, the probe takes the best that works.
   std::optional<Engine> engine;
   std::optional<bool> direct, registered;
   int queue_depth = 32;  // requests in flight per drive

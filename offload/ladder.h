@@ -20,7 +20,7 @@ struct Chosen {
 
 // Tries the rungs that `options` leaves open from the top: io_uring, libaio, threads; O_DIRECT before buffered;
 // registered buffers before plain ones. Each writes a block, reads it back and compares. `options` outlives the drive.
-// Throws Error{usage} with the reasons where a forced rung does not work, Error{failed} where none does.
+// Throws Error{usage} with the reasons if a forced rung does not work, Error{failed} if none does.
 Chosen climb(SwapFile& file, const IoOptions& options, const AbortToken& abort);
 
 // Why registering memory failed and what helps.

@@ -10,12 +10,12 @@ Stripes::Stripes(std::uint64_t offset, std::uint64_t size, std::size_t drive, st
   if (ahead != 0) at_ = (first + ahead) * kBlock;
 }
 
-Piece Stripes::next() {
+BlockRange Stripes::next() {
   const std::uint64_t block = at_ / kBlock, block_end = (block + 1) * kBlock;
-  const Piece piece{block / drives_ * kBlock + at_ % kBlock, at_ - begin_,
-                    static_cast<std::uint32_t>(std::min(end_, block_end) - at_)};
+  const BlockRange range{block / drives_ * kBlock + at_ % kBlock, at_ - begin_,
+                         static_cast<std::uint32_t>(std::min(end_, block_end) - at_)};
   at_ = (block + drives_) * kBlock;
-  return piece;
+  return range;
 }
 
 std::uint64_t file_bytes(std::uint64_t bytes, std::size_t drive, std::size_t drives) {

@@ -6,14 +6,14 @@
 
 namespace strata::offload {
 
-// A run of bytes inside one block: where it lies in a drive's file, and how far behind the call's first byte.
-struct Piece {
+// A run of bytes inside one block: where it lies in a drive's file, and how far after the call's first byte.
+struct BlockRange {
   std::uint64_t file_offset = 0;
   std::uint64_t from_start = 0;
   std::uint32_t size = 0;
 };
 
-// The pieces of [offset, offset + size) that lie on one of several drives, in order. Block b of the tier is block
+// The ranges of [offset, offset + size) that lie on one of several drives, in order. Block b of the tier is block
 // b / drives of the file of drive b % drives.
 class Stripes {
  public:
@@ -21,10 +21,10 @@ class Stripes {
   Stripes(std::uint64_t offset, std::uint64_t size, std::size_t drive, std::size_t drives);
 
   bool empty() const { return at_ >= end_; }
-  Piece next();
+  BlockRange next();
 
  private:
-  std::uint64_t begin_ = 0, end_ = 0, at_ = 0;  // at_: the next piece's first byte in the tier
+  std::uint64_t begin_ = 0, end_ = 0, at_ = 0;  // at_: the next range's first byte in the tier
   std::uint64_t drives_ = 1;
 };
 

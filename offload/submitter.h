@@ -22,18 +22,18 @@ struct Completion {
   int result = 0;  // bytes moved, or -errno
 };
 
-// The border between the engine and the kernel: one drive's requests. Made and used by the drive's I/O thread alone,
+// The boundary between the engine and the kernel: one drive's requests. Made and used by the drive's I/O thread alone,
 // wake() excepted. Does not own the file.
 class Submitter {
  public:
   virtual ~Submitter() = default;
   // Lets transfers inside `memory` skip the kernel's per-request look-up; replaces what was registered before. 0, or
-  // an errno; ENOTSUP where this kind of submitter has nothing of the sort.
+  // an errno; ENOTSUP if this kind of submitter has nothing of the sort.
   virtual int register_memory(std::span<std::byte> memory) = 0;
   // Queues a request; at most the queue depth are under way at once.
   virtual void submit(const Request& request) = 0;
   // Hands the queue to the kernel, sleeps until a request completed or wake() was called, and returns how many
-  // completions it stored; `done` has room for the queue depth. Throws std::system_error where the queue itself fails.
+  // completions it stored; `done` has room for the queue depth. Throws std::system_error if the queue itself fails.
   virtual std::size_t wait(std::span<Completion> done) = 0;
   // Ends a wait() that sleeps, or the next one. Any thread.
   virtual void wake() = 0;

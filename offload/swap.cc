@@ -36,9 +36,9 @@ struct Swap::Impl {
     const auto wrong = checksums->mismatch(range.offset, {range.memory, range.size});
     if (!wrong) return;
     const std::size_t drive = *wrong / kBlock % drives.size();
-    const Piece piece = Stripes(*wrong, kPage, drive, drives.size()).next();
+    const BlockRange place = Stripes(*wrong, kPage, drive, drives.size()).next();
     fail(Exit::failed, "the bytes at offset {} of {} are not those that were written: the drive or its path is faulty",
-         piece.file_offset, files[drive]->name());
+         place.file_offset, files[drive]->name());
   }
 };
 

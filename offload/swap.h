@@ -1,4 +1,10 @@
 #pragma once
+// offload/ moves one tier's bytes to drives and back. It knows nothing of plans, tensors or ranks beyond a number for
+// messages. Swap (here) is all that the runtime sees. Below it: a nameless file per drive (swap_file.h), blocks of 1
+// MiB striped over drives (stripes.h), an I/O thread with a queue per drive (drive.h), and a Submitter (submitter.h),
+// of which io_uring, libaio and a thread pool are three. ladder.h finds at the start which of them works; io_options.h
+// is what the recipe may force.
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -19,7 +25,7 @@ namespace strata::offload {
 class Swap {
  public:
   // All zeros. Probes every drive and takes the best rung that works there. Throws Error{usage} for a folder that
-  // cannot be used or a forced rung that does not work, Error{does_not_fit} where a folder has too little space,
+  // cannot be used or a forced rung that does not work, Error{does_not_fit} if a folder has too little space,
   // Error{failed}.
   Swap(const IoOptions& options, std::uint64_t bytes, int rank, const AbortToken& abort);
   ~Swap();
@@ -27,10 +33,10 @@ class Swap {
   Swap& operator=(Swap&&) noexcept;
 
   // Before the first transfer: requests inside `staging`, which outlives the swap, take the short way where the rung
-  // has one. Where the system refuses, plain ones are used and describe() says why; Error{usage} where forced.
+  // has one. If the system refuses, plain ones are used and describe() says why; Error{usage} if forced.
   void register_memory(std::span<std::byte> staging);
 
-  // Block the caller until all is moved. Several threads at once, on ranges that do not meet where one writes. Throw
+  // Block the caller until all is moved. Several threads at once, on ranges that do not meet if one writes. Throw
   // Error{failed} naming file, offset and reason, Aborted soon after the abort token is set.
   void read(std::uint64_t offset, std::span<std::byte> to);
   void write(std::uint64_t offset, std::span<const std::byte> from);

@@ -9,7 +9,7 @@
 namespace strata::offload {
 
 // One drive's part of a tier: a file of `bytes` bytes in `folder` that has no name, so that nothing of it is left
-// however the run ends. Its bytes are taken from the file system at once. Throws Error{usage} where the folder is none
+// however the run ends. Its bytes are taken from the file system at once. Throws Error{usage} if the folder is none
 // that can be written, Error{does_not_fit} with the bytes needed and free, Error{failed} naming folder and reason.
 class SwapFile {
  public:

@@ -37,7 +37,7 @@ void transfer(std::span<const std::unique_ptr<Drive>> drives, bool write, std::s
   for (const Range& range : ranges)
     for (std::size_t d = 0; d < drives.size(); ++d) {
       shares[count] = {&call, write, range.memory, {range.offset, range.size, d, drives.size()}};
-      if (shares[count].pieces.empty()) continue;
+      if (shares[count].ranges.empty()) continue;
       holders[count++] = drives[d].get();
     }
   call.shares = count;

@@ -21,7 +21,7 @@ struct Range {
 
 // Moves the bytes of up to kMostRanges ranges, all under way at once, between memory and a tier that is striped over
 // `drives`, and waits for them. Any thread, several at once. Throws Error{failed} naming file, offset and reason;
-// Aborted within half a second of the abort, also where requests never come back (their memory has to stay mapped).
+// Aborted within half a second of the abort, even if requests never come back (their memory has to stay mapped).
 void transfer(std::span<const std::unique_ptr<Drive>> drives, bool write, std::span<const Range> ranges,
               const AbortToken& abort);
 

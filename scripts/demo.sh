@@ -55,7 +55,7 @@ fi
 command -v bible >/dev/null || die "the program bible is not installed: scripts/setup.sh"
 started=$SECONDS
 mkdir -p "$out"
-rm -f "$out"/*.json "$out"/*.jsonl
+rm -rf "$out"/*.json "$out"/*.jsonl "$out/report"
 
 take_text() { bible -f gen1:1-rev22:21 >"$out/bible.txt"; }
 step demo-text "text: the King James Bible" take_text
@@ -96,7 +96,7 @@ watch() { # EVERY COMMAND...
 echo
 echo "training: mpirun -n 2 $strata train $recipe"
 watch 100 "${ranks2[@]}" "$strata" train $recipe "${data[@]}" "${shorter[@]}" \
-  --set "report.jsonl=$out/train.jsonl" --set "report.summary=$out/train.json"
+  --set "report.jsonl=$out/train.jsonl" --set "report.summary=$out/train.json" --set "report.dir=$out/report"
 
 echo
 echo "memory of a rank on this run:"
@@ -123,6 +123,7 @@ last=$(tail -n 1 "$out/train.jsonl")
 loss() { printf '%.3f' "$(echo "$1" | grep -o '"loss":[0-9.e+-]*' | cut -d: -f2)"; }
 echo "loss: $(loss "$first") nats a byte in step 1, $(loss "$last") in step $(number "$out/train.json" steps)," \
   "at $(printf %.0f "$(number "$out/train.json" tokens_per_s)") tokens/s"
+step demo-report "the run as a page: $out/report.html" "$strata" report "$out/report" -o "$out/report.html" --force
 
 echo
 echo "weights after 3 steps, as a hash:"

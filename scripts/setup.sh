@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that Strata needs and that are missing, with apt-get (through sudo where not root).
-#   scripts/setup.sh [--dev] [--cuda]
+#   scripts/setup.sh [--dev] [--cuda] [--cluster]
 #     --dev: also what its developers use (clang-format, clang-tidy, clang, ccache; chromium and, in .dev, tensorboard,
-#       with which tests look at reports)
+#       with which tests look at reports; what --cluster installs)
 #     --cuda: also the headers of cuDNN's frontend, from its Python package, into .cuda/include: GPUs then have cuDNN's
 #       attention. CUDA itself is installed as NVIDIA says.
+#     --cluster: also what the tests on a cluster of network namespaces take (sshd, Slurm)
 # Where the libraries come from elsewhere: STRATA_SKIP_SETUP=1 leaves the system alone.
 . "$(dirname "$0")/steps.sh"
 
@@ -18,6 +19,7 @@ packages=(
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
   bible-kjv bible-kjv-text # the text of the demo
 )
+cluster=(iproute2 openssh-server openssh-client procps slurm-wlm munge python3-yaml)
 frontend=nvidia-cudnn-frontend==1.32.0
 tensorboard=tensorboard==2.21.0
 cuda=
@@ -30,9 +32,10 @@ for argument in "$@"; do
       ;;
     --dev)
       dev=1
-      packages+=(clang-format clang-tidy clang libclang-rt-14-dev ccache chromium python3-venv)
+      packages+=(clang-format clang-tidy clang libclang-rt-14-dev ccache chromium python3-venv "${cluster[@]}")
       ;;
-    -h | --help) sed -n '2,8s/^# //p' "$0" && exit 0 ;;
+    --cluster) packages+=("${cluster[@]}") ;;
+    -h | --help) sed -n '2,9s/^# //p' "$0" && exit 0 ;;
     *) die "there is no option $argument (see --help)" ;;
   esac
 done

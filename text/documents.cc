@@ -8,30 +8,28 @@
 #include <cstring>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/error.h"
+#include "text/chat/table.h"
 
 namespace strata::text {
 namespace {
 
 constexpr std::size_t kPart = std::size_t{1} << 18;
 constexpr std::size_t kMaxPart = std::size_t{1} << 30;
+constexpr std::string_view kMark = "\xef\xbb\xbf";  // that spreadsheets put before UTF-8
 
 }  // namespace
 
 class DocumentReader::Input {
  public:
   explicit Input(const std::string& name) : name_(name == "-" ? "standard input" : name) {
-    fd_ = name == "-" ? STDIN_FILENO : ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd_ < 0) {
+    if (name != "-") file_.reset(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+    if (name != "-" && file_.get() < 0) {
       fail(errno == ENOENT || errno == ENOTDIR ? Exit::usage : Exit::failed, "{} cannot be opened: {}", name_,
            std::strerror(errno));
     }
   }
-  ~Input() {
-    if (fd_ != STDIN_FILENO) ::close(fd_);
-  }
-  Input(const Input&) = delete;
-  Input& operator=(const Input&) = delete;
 
   const std::string& name() const { return name_; }
   bool at_end() const { return at_end_; }
@@ -40,7 +38,7 @@ class DocumentReader::Input {
     std::size_t have = text.size();
     text.resize(std::max(size, have));
     while (have < text.size() && !at_end_) {
-      const ssize_t n = ::read(fd_, text.data() + have, text.size() - have);
+      const ssize_t n = ::read(file_.get() < 0 ? STDIN_FILENO : file_.get(), text.data() + have, text.size() - have);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) {
         fail(errno == EISDIR ? Exit::usage : Exit::failed, "{} cannot be read: {} (errno {})", name_,
@@ -54,54 +52,94 @@ class DocumentReader::Input {
 
  private:
   std::string name_;
-  int fd_ = -1;
+  Descriptor file_;  // none: standard input
   bool at_end_ = false;
 };
 
-DocumentReader::DocumentReader(std::vector<std::string> inputs, bool stdin_jsonl, bool cut, const Tokenizer& tokenizer)
-    : inputs_(std::move(inputs)), stdin_jsonl_(stdin_jsonl), cut_(cut), tokenizer_(tokenizer) {}
+DocumentReader::DocumentReader(std::vector<DocumentInput> inputs, bool cut, const Tokenizer& tokenizer)
+    : inputs_(std::move(inputs)), cut_(cut), tokenizer_(tokenizer) {}
 
 DocumentReader::~DocumentReader() = default;
 
-Tokenizer::TextCut DocumentReader::end_of_part() const {
+Tokenizer::TextCut DocumentReader::end_of_part() {
   if (input_->at_end()) return {text_.size(), text_.size()};
-  if (!jsonl_) return cut_ ? tokenizer_.safe_cut(text_, text_.size()) : Tokenizer::TextCut{};
-  const std::size_t newline = text_.rfind('\n'), end = newline == std::string::npos ? 0 : newline + 1;
-  return {end, end};
+  if (kind_ == InputKind::plain) return cut_ ? tokenizer_.safe_cut(text_, text_.size()) : Tokenizer::TextCut{};
+  if (kind_ == InputKind::lines) {
+    const std::size_t newline = text_.rfind('\n'), end = newline == std::string::npos ? 0 : newline + 1;
+    return {end, end};
+  }
+  for (std::size_t end = record_; (end = record_end(text_, record_)) != std::string::npos;) record_ = end;
+  return {record_, record_};
 }
 
 bool DocumentReader::next(DocumentPart& part) {
+  if (!ahead_) return read(part);
+  part = *std::exchange(ahead_, std::nullopt);
+  return true;
+}
+
+const DocumentPart* DocumentReader::peek() {
+  DocumentPart part;
+  if (!ahead_ && read(part)) ahead_ = std::move(part);
+  return ahead_ ? &*ahead_ : nullptr;
+}
+
+void DocumentReader::open(const DocumentInput& input) {
+  input_ = std::make_unique<Input>(input.name);
+  kind_ = input.kind;
+  begins_ = true;
+  header_.clear();
+  record_ = 0;
+  line_ = 1;
+  offset_ = 0;
+  wanted_ = kPart;
+}
+
+// Takes the header of a table out of what was read; false where more must be read first.
+bool DocumentReader::read_header() {
+  if (!begins_ || (kind_ != InputKind::comma_table && kind_ != InputKind::tab_table)) return true;
+  std::size_t end = record_end(text_, 0);
+  if (end == std::string::npos && !input_->at_end()) return false;
+  end = std::min(end, text_.size());
+  header_ = text_.substr(0, end);
+  if (header_.starts_with(kMark)) header_.erase(0, kMark.size());
+  text_.erase(0, end);
+  offset_ = end;
+  line_ += static_cast<std::uint64_t>(std::count(header_.begin(), header_.end(), '\n'));
+  begins_ = false;
+  return true;
+}
+
+bool DocumentReader::read(DocumentPart& part) {
   for (;;) {
     if (!input_) {
       if (next_input_ == inputs_.size()) return false;
-      const std::string& name = inputs_[next_input_++];
-      input_ = std::make_unique<Input>(name);
-      jsonl_ = name.ends_with(".jsonl") || (name == "-" && stdin_jsonl_);
-      begins_ = true;
-      line_ = 1;
-      offset_ = 0;
-      wanted_ = kPart;
+      open(inputs_[next_input_++]);
     }
     input_->read(text_, wanted_);
-    const auto [end, next] = end_of_part();
+    const bool headed = read_header();
+    const auto [end, next] = headed ? end_of_part() : Tokenizer::TextCut{};
     if (end == 0 && !input_->at_end()) {
       if (text_.size() >= kMaxPart) {
         fail(Exit::usage, "{}, offset {}: 1 GiB without {}: the tokenizer {} needs such parts", input_->name(), offset_,
-             jsonl_ ? "the end of a line" : "a place where text may be cut", tokenizer_.name());
+             kind_ == InputKind::plain ? "a place where text may be cut" : "the end of a line", tokenizer_.name());
       }
       wanted_ = 2 * wanted_;  // so that looking again costs no more than reading
       continue;
     }
     part = {.name = input_->name(),
-            .jsonl = jsonl_,
+            .kind = kind_,
             .begins = begins_,
             .ends = input_->at_end(),
+            .header = header_,
             .line = line_,
             .offset = offset_,
             .text = text_.substr(0, end)};
     text_.erase(0, next);
+    record_ = 0;
     offset_ += next;
-    if (jsonl_) line_ += static_cast<std::uint64_t>(std::count(part.text.begin(), part.text.end(), '\n'));
+    if (kind_ != InputKind::plain)
+      line_ += static_cast<std::uint64_t>(std::count(part.text.begin(), part.text.end(), '\n'));
     begins_ = false;
     wanted_ = std::max(kPart, text_.size() + 1);
     if (input_->at_end()) input_.reset();

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,43 +11,64 @@
 
 namespace strata::text {
 
+// How an input holds documents.
+enum class InputKind {
+  plain,        // it is one
+  lines,        // JSON in each line
+  comma_table,  // CSV: one in each record
+  tab_table,    // TSV
+};
+struct DocumentInput {
+  std::string name;  // "-": standard input
+  InputKind kind = InputKind::plain;
+};
+
 // A part of the input, to tokenize by itself.
 struct DocumentPart {
   std::string name;  // of the input, for messages
-  bool jsonl = false;
-  bool begins = false;       // plain text: a document begins here; else it goes on
+  InputKind kind = InputKind::plain;
+  bool begins = false;       // plain text: a document begins here; else it continues
   bool ends = false;         // plain text: and ends here
-  std::uint64_t line = 1;    // JSONL: number of the first line, from 1,
+  std::string header = {};   // tables: the record with the names of the fields
+  std::uint64_t line = 1;    // lines and tables: number of the first line, from 1,
   std::uint64_t offset = 0;  // and where it begins in the file
   std::string text;
 };
 
 // Reads inputs front to back, one after the other: text files, each a document, in parts cut where the tokenizer says
-// that it may be; JSONL in whole lines. Throws Error{usage} where an input is missing, Error{failed} where it cannot be
-// read.
+// that it may be; lines and tables in whole records. Throws Error{usage} if an input is missing, Error{failed} if it
+// cannot be read.
 class DocumentReader {
  public:
-  // An input is JSONL where its name ends in .jsonl; "-", standard input, where stdin_jsonl says so.
   // cut: whether plain text may be cut at all.
-  DocumentReader(std::vector<std::string> inputs, bool stdin_jsonl, bool cut, const Tokenizer& tokenizer);
+  DocumentReader(std::vector<DocumentInput> inputs, bool cut, const Tokenizer& tokenizer);
   ~DocumentReader();
 
   // False at the end.
   bool next(DocumentPart& part);
+  // The part that next() will give; null at the end.
+  const DocumentPart* peek();
 
  private:
   class Input;
   // Where the part in hand ends, 0 where more must be read first, and where the next one begins.
-  Tokenizer::TextCut end_of_part() const;
+  Tokenizer::TextCut end_of_part();
+  bool read(DocumentPart& part);
+  void open(const DocumentInput& input);
+  bool read_header();
 
-  std::vector<std::string> inputs_;
-  bool stdin_jsonl_, cut_;
+  std::vector<DocumentInput> inputs_;
+  bool cut_;
   const Tokenizer& tokenizer_;
   std::size_t next_input_ = 0;
   std::unique_ptr<Input> input_;
+  std::optional<DocumentPart> ahead_;
   std::string text_;        // read and not handed out yet
   std::size_t wanted_ = 0;  // bytes in hand before the next look for an end
-  bool jsonl_ = false, begins_ = false;
+  InputKind kind_ = InputKind::plain;
+  std::string header_;
+  std::size_t record_ = 0;  // tables: where in `text_` the first record begins whose end is not there yet
+  bool begins_ = false;
   std::uint64_t line_ = 1, offset_ = 0;
 };
 

@@ -34,7 +34,7 @@ class HashedFile {
 // without a token leave no trace. The files are the caller's, to be committed after finish().
 class TokenWriter {
  public:
-  // mask: none where every token counts.
+  // mask: none if every token counts.
   TokenWriter(AtomicFile& tokens, AtomicFile& documents, AtomicFile* mask, int width,
               std::optional<std::uint32_t> separator);
 

@@ -1,4 +1,11 @@
 #pragma once
+// text/ turns text into tokens and back, without Python: tokenizers with the very ids of Hugging Face's libraries,
+// documents (documents.h), data sets' records and chat templates (chat/, template/), and the writer of token files
+// (token_writer.h). It sees base/ alone. A tokenizer is a pipeline (pipeline/pipeline.h): normalizers
+// (unicode/normalizer.h) change the text, pre-tokenizers (split/pre_tokenizers.h) cut it into pieces, a model
+// (subwords/model.h) finds the ids of each, a post-processor adds the template. Open this header first, then
+// pipeline/load.cc, which builds all of it from a tokenizer.json.
+
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -32,7 +39,7 @@ class Tokenizer {
   const std::string& hash() const { return hash_; }
   // Every id is below it.
   virtual std::uint32_t vocab_size() const = 0;
-  // Of the folder's configuration (`eos_token`), where it names one.
+  // Of the folder's configuration (`eos_token`), if it names one.
   virtual std::optional<std::uint32_t> end_of_text() const = 0;
   virtual std::optional<std::uint32_t> id_of(std::string_view token) const = 0;
 
@@ -58,12 +65,12 @@ class Tokenizer {
   std::string name_, hash_;
 };
 
-// The files of a Hugging Face directory that define a tokenizer; where there are several, the first counts.
+// The files of a Hugging Face directory that define a tokenizer; if there are several, the first counts.
 inline constexpr std::array kTokenizerFiles = {"tokenizer.json", "tokenizer.model", "spiece.model",
                                                "sentencepiece.bpe.model"};
 
 // `where`: "byte"; or a Hugging Face directory with tokenizer.json or tokenizer.model; or such a file. Throws
-// Error{usage} where nothing is there or a component is not supported (named), Error{corrupt} where a file is broken.
+// Error{usage} if nothing is there or a component is not supported (named), Error{corrupt} if a file is broken.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& where);
 
 // The text of a growing sequence of ids, piece by piece; a character whose bytes are not all there yet is held back.

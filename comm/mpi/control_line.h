@@ -27,14 +27,14 @@ class ControlLine {
 
   // In a wait. Throws Aborted, with the first cause, once this rank or another has failed, died, or left.
   void poll();
-  // Beside the run: the same, but that others have left is no failure. Where nobody waits for them, they are through.
+  // Beside the run: the same, but that others have left is no failure. If nobody waits for them, they are through.
   void look_after();
   // Tells the others; returns at once.
   void report_failure(const std::string& cause, Exit code);
   // What ended the run. Ranks may fail at the same moment, each before it has heard of the others: where this rank did,
   // it listens for a little, and the lowest of them counts.
   Failure failure();
-  // True where no lower rank is left on this node.
+  // True if no lower rank is left on this node.
   bool lowest_left() const;
   // The end of a run: tells the others that this rank leaves and waits for them. False if the run failed.
   bool leave_together();

@@ -54,7 +54,7 @@ class MessageCollectives final : public Collectives {
   int size() const override { return size_; }
 
   void all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out, device::cpu::Team& team) override {
-    const auto own = range.piece(rank_);
+    const auto own = range.owned(rank_);
     const std::byte* source = own_piece(range, rank_, shard);
     copy(out + (own.begin - range.begin), source, own.bytes(), team);
     move(
@@ -63,14 +63,14 @@ class MessageCollectives final : public Collectives {
           return Span{const_cast<std::byte*>(source), own.bytes()};
         },
         [&](int peer) {
-          const auto piece = range.piece(peer);
+          const auto piece = range.owned(peer);
           return Span{out + (piece.begin - range.begin), piece.bytes()};
         });
   }
 
   void all_to_all(const ShardedRange& range, const std::byte* in, std::byte* staging,
                   const std::byte** pieces) override {
-    const auto own = range.piece(rank_);
+    const auto own = range.owned(rank_);
     for (int peer = 0; peer < size_; ++peer)
       pieces[peer] = own.bytes() == 0 ? nullptr
                      : peer == rank_  ? in + (own.begin - range.begin)
@@ -78,7 +78,7 @@ class MessageCollectives final : public Collectives {
     move(
         range,
         [&](int peer) {
-          const auto piece = range.piece(peer);
+          const auto piece = range.owned(peer);
           return Span{const_cast<std::byte*>(in) + (piece.begin - range.begin), piece.bytes()};
         },
         [&](int peer) {

@@ -1,4 +1,8 @@
 #pragma once
+// comm/mpi/ connects processes: the session and the world (here), messages between nodes (messages.cc), the memory that
+// ranks of one node share (shared_memory.cc), who failed first (control_line.h), and a watch over ranks that never call
+// MPI (start_watch.h).
+
 #include <mpi.h>
 
 #include <chrono>
@@ -40,9 +44,9 @@ class MpiSession {
 };
 
 // The worlds under mpirun. Ranks that all share a node read each other's memory; `why_not` is set, and null returned,
-// on all ranks where that is impossible.
+// on all ranks if that is impossible.
 std::unique_ptr<World> mpi_shared_memory_world(std::unique_ptr<MpiSession>& session, std::string& why_not);
-// `why`: the reason for messages where memory was preferred; told by describe(). `patience`: at the end, with ranks of
+// `why`: the reason for messages if memory was preferred; told by describe(). `patience`: at the end, with ranks of
 // other nodes, which may still write their reports or their part of a checkpoint.
 std::unique_ptr<World> mpi_messages_world(std::unique_ptr<MpiSession> session, const std::string& why,
                                           std::chrono::seconds patience = std::chrono::minutes(10));

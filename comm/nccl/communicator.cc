@@ -20,7 +20,7 @@ constexpr auto kPoll = std::chrono::microseconds(50);
 
 // What a rank owns of the range lies so far behind the range's start.
 std::size_t place_of(const ShardedRange& range, int rank) {
-  return range.piece(rank).begin - range.begin;
+  return range.owned(rank).begin - range.begin;
 }
 
 bool in_equal_pieces(const ShardedRange& range, int ranks) {
@@ -162,18 +162,18 @@ void NcclCommunicator::all_gather(const ShardedRange& range, const std::byte* sh
     // A tile's pieces differ, and some ranks have none: one broadcast each.
     ncclResult_t result = ncclSuccess;
     for (int r = 0; r < size_ && result == ncclSuccess; ++r) {
-      const std::size_t bytes = range.piece(r).bytes();
+      const std::size_t bytes = range.owned(r).bytes();
       std::byte* to = out + place_of(range, r);
       if (bytes > 0) result = nccl().ncclBroadcast(r == rank_ ? own : to, to, bytes, ncclUint8, r, comm, stream_);
     }
     return result;
   });
-  sent_.all_gather += range.piece(rank_).bytes() * others();
+  sent_.all_gather += range.owned(rank_).bytes() * others();
 }
 
 void NcclCommunicator::all_to_all(const ShardedRange& range, const std::byte* in, std::byte* staging,
                                   const std::byte** pieces) {
-  const std::size_t own = range.piece(rank_).bytes();
+  const std::size_t own = range.owned(rank_).bytes();
   for (int r = 0; r < size_; ++r) pieces[r] = staging + static_cast<std::size_t>(r) * own;
   issue("ncclSend and ncclRecv", range.bytes(), [&](ncclComm_t comm) {
     ncclResult_t result = ncclSuccess;
@@ -181,7 +181,7 @@ void NcclCommunicator::all_to_all(const ShardedRange& range, const std::byte* in
       if (r == rank_) continue;
       std::byte* from = staging + static_cast<std::size_t>(r) * own;
       if (own > 0) result = nccl().ncclRecv(from, own, ncclUint8, r, comm, stream_);
-      const std::size_t bytes = range.piece(r).bytes();
+      const std::size_t bytes = range.owned(r).bytes();
       if (bytes > 0 && result == ncclSuccess)
         result = nccl().ncclSend(in + place_of(range, r), bytes, ncclUint8, r, comm, stream_);
     }

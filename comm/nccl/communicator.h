@@ -14,12 +14,12 @@ namespace strata::comm {
 
 // NCCL's collectives on one CUDA lane. Non-blocking: calls return while NCCL still connects, and are polled with the
 // run's abort token. Owns the ncclComm_t, which the watch takes away to abort it. Destroyed after a synchronize() of
-// the lane, or after the lane, where the run was not aborted.
-class NcclCommunicator final : public Communicator {
+// the lane, or after the lane, if the run was not aborted.
+class NcclCommunicator final : public Communicator, public NcclWatched {
  public:
   // Collective: all ranks with the same id. The watch outlives it, the lane its work.
   NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size, const ncclUniqueId& id);
-  // Collective too, but where the run was aborted or an exception unwinds this rank: then it aborts, and all others of
+  // Collective too, but if the run was aborted or an exception unwinds this rank: then it aborts, and all others of
   // the watch with it.
   ~NcclCommunicator() override;
   NcclCommunicator(const NcclCommunicator&) = delete;
@@ -42,12 +42,8 @@ class NcclCommunicator final : public Communicator {
   bool register_buffers(std::span<std::byte> buffers);
   void deregister_buffers();
 
-  // For the watch, on a thread whose device is the lane's: what NCCL found wrong meanwhile, or that for longer than
-  // `patience` no collective ended although some were under way, or NCCL was busy connecting; empty: nothing. Calls no
-  // CUDA: the thread that issues may be in there until the watch ends what its stream waits for.
-  std::string trouble(std::chrono::milliseconds patience);
-  // For who aborts or destroys it: the ncclComm_t, which no call uses any more; null where there is none left.
-  ncclComm_t take();
+  std::string trouble(std::chrono::milliseconds patience) override;
+  ncclComm_t take() override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -55,7 +51,7 @@ class NcclCommunicator final : public Communicator {
   NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size);
   std::uint64_t others() const { return static_cast<std::uint64_t>(size_ - 1); }
 
-  // f(comm), the ncclComm_t being safe from the watch meanwhile; throws Aborted where it was taken.
+  // f(comm), the ncclComm_t being safe from the watch meanwhile; throws Aborted if it was taken.
   template <typename F>
   ncclResult_t with_comm(const F& f);
   // Issues what calls(comm) calls, until the first failure, as one collective.

@@ -22,7 +22,7 @@ struct Nccl {
 const Nccl& nccl();
 
 // "2.28.9". Throws Error{usage} for one before 2.22, the first that ends several communicators that hang: it aborts
-// them in a group, where older ones would wait for one before they tell the next to stop.
+// them in a group; older ones would wait for one before they tell the next to stop.
 std::string nccl_version();
 
 }  // namespace strata::comm

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/thread.h"
-#include "comm/nccl/communicator.h"
 #include "comm/nccl/library.h"
 #include "device/cuda/context.h"
 
@@ -31,12 +30,12 @@ NcclWatch::~NcclWatch() {
   thread_.join();
 }
 
-void NcclWatch::add(NcclCommunicator& communicator) {
+void NcclWatch::add(NcclWatched& communicator) {
   const std::lock_guard lock(mutex_);
   communicators_.insert(&communicator);
 }
 
-void NcclWatch::remove(NcclCommunicator& communicator) {
+void NcclWatch::remove(NcclWatched& communicator) {
   const std::lock_guard lock(mutex_);
   communicators_.erase(&communicator);
 }
@@ -52,7 +51,7 @@ void NcclWatch::abort_all() noexcept {
 // before, so that a host thread that asks about one meanwhile does not wait for that.
 void NcclWatch::abort_all_locked() noexcept {
   std::vector<ncclComm_t> taken;
-  for (NcclCommunicator* communicator : communicators_)
+  for (NcclWatched* communicator : communicators_)
     if (ncclComm_t const comm = communicator->take()) taken.push_back(comm);
   if (taken.empty()) return;
   (void)nccl().ncclGroupStart();
@@ -62,7 +61,7 @@ void NcclWatch::abort_all_locked() noexcept {
 
 void NcclWatch::look() {
   world_.look_after_peers();
-  for (NcclCommunicator* communicator : communicators_)
+  for (NcclWatched* communicator : communicators_)
     if (const std::string trouble = communicator->trouble(patience_); !trouble.empty())
       world_.abort_token().set({world_.rank(), trouble, Exit::failed});
 }

@@ -1,4 +1,8 @@
 #pragma once
+// device/cpu/ is the CPU's twin: lanes are threads with teams of workers (lane_impl.h, team.h), products are oneDNN's
+// or our own in fixed tiles (matmul.h), and kernels/ is compiled once for AVX2 and once for AVX-512 (isa.h chooses).
+// This header declares what backend.cc puts into the table of device/backend.h.
+
 #include <cstddef>
 #include <memory>
 

@@ -12,7 +12,7 @@ enum class Isa : std::uint8_t { avx2, avx512 };
 Isa isa();
 // What `doctor` shows: model name, instruction set, how products of each dtype are computed.
 std::string describe();
-// True where oneDNN multiplies bf16 natively (AVX512_BF16 or AMX); elsewhere operands are widened to fp32.
+// True if oneDNN multiplies bf16 natively (AVX512_BF16 or AMX); elsewhere operands are widened to fp32.
 bool native_bf16();
 
 }  // namespace strata::device::cpu

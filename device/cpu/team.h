@@ -8,10 +8,10 @@
 namespace strata::device::cpu {
 
 // The threads of one lane: the lane's own and `threads - 1` workers. Splits an operation into tasks whose number and
-// borders depend on shapes alone, so that which thread runs a task, and how many there are, never changes a bit.
+// boundaries depend on shapes alone, so that which thread runs a task, and how many there are, never changes a bit.
 class Team {
  public:
-  // Throws Error{failed} where the system starts no more threads.
+  // Throws Error{failed} if the system starts no more threads.
   explicit Team(int threads);
   ~Team();
   Team(const Team&) = delete;

@@ -6,7 +6,7 @@ void prepare_for_gpus() {}
 
 Gpus find_gpus() {
   Gpus out;
-  out.problem = "this strata was built without CUDA: build it where nvcc is on the path";
+  out.problem = "this strata was built without CUDA: build it with nvcc on the path";
   return out;
 }
 

@@ -1,4 +1,9 @@
 #pragma once
+// device/cuda/ is the twin for NVIDIA's GPUs: lanes are streams (lane_impl.h), events between streams and threads of
+// the host are flags in pinned memory (flags.h), kernels/ holds what ops/*.cu share, and libraries/ loads cuBLASLt and
+// cuDNN when they are needed. Without nvcc absent.cc stands in for all of it; tests run it by emulation and over a fake
+// of CUDA (tests/device/). This header declares what backend.cc puts into the table of device/backend.h.
+
 #include <cstddef>
 #include <functional>
 #include <memory>

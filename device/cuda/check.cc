@@ -51,7 +51,7 @@ std::string explain(cudaError_t error) {
       return "there is an NVIDIA driver, but it shows no GPU: look at nvidia-smi and CUDA_VISIBLE_DEVICES, in a "
              "container start it with --gpus all, or use device.kind = cpu";
     case cudaErrorInvalidDevice:
-      return "there is no GPU of that number: look at nvidia-smi and CUDA_VISIBLE_DEVICES";
+      return "there is no GPU with that number: look at nvidia-smi and CUDA_VISIBLE_DEVICES";
     case cudaErrorNoKernelImageForDevice:
       return "this program holds no code for this GPU: build it with the GPU's number added to "
              "STRATA_CUDA_ARCHITECTURES, such as 80-real";
@@ -59,8 +59,8 @@ std::string explain(cudaError_t error) {
       return "this GPU is taken by another process (its compute mode is exclusive): wait for that one, or use another "
              "GPU with CUDA_VISIBLE_DEVICES";
     case cudaErrorInitializationError:
-      return "CUDA cannot start here: look at nvidia-smi and dmesg; a driver that was updated needs its kernel module "
-             "loaded anew";
+      return "CUDA cannot start here: look at nvidia-smi and dmesg; after a driver update its kernel module has to be "
+             "loaded again";
     case cudaErrorSystemNotReady:
       return "this machine's GPUs are not ready: start nvidia-fabricmanager";
     default:

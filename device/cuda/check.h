@@ -5,8 +5,8 @@
 
 namespace strata::device::cuda {
 
-// Throws Error naming the call, the device and what CUDA says of it: Exit::does_not_fit where memory ran out,
-// Exit::usage where explain() knows what to do, else Exit::failed.
+// Throws Error naming the call, the device and what CUDA says of it: Exit::does_not_fit if memory ran out,
+// Exit::usage if explain() knows what to do, else Exit::failed.
 [[noreturn]] void cuda_failed(cudaError_t error, const char* call, const char* file, int line);
 
 // One sentence to act on for an error that lies with the machine rather than with the program: no driver, one too old,

@@ -11,7 +11,7 @@ namespace strata::device::cuda {
 
 // An event of lanes of a GPU and of the host: a CUDA event among streams, flags between streams and the host, so that a
 // lane of the host never calls CUDA. There it might wait for the thread that issues, which CUDA holds up while it loads
-// a kernel or a stream is full, and which goes on only when the lane's work is done.
+// a kernel or a stream is full, and which continues only when the lane's work is done.
 class EventTwin final : public Event::Twin {
  public:
   EventTwin(Device device, bool host_waits);
@@ -33,7 +33,7 @@ class EventTwin final : public Event::Twin {
   };
 
   StreamEvent event_;
-  std::optional<Flag> recorded_;  // the newest record that a stream got to; none where the host does not wait
+  std::optional<Flag> recorded_;  // the newest record that a stream got to; none if the host does not wait
   std::vector<Waiting> waiting_;
 };
 

@@ -29,17 +29,17 @@ struct Flag {
 void wait_for(cudaStream_t stream, const Flag& flag, std::uint64_t value);
 void write(cudaStream_t stream, const Flag& flag, std::uint64_t value);
 
-// A flag for as long as anybody holds it, zero at first. At set-up: memory is pinned where none is left.
+// A flag for as long as anybody holds it, zero at first. At set-up: memory is pinned if none is left.
 Flag take_flag();
 
-// The flags that one thread hands out, zero at first, and again after recycle(). Where more are out than fit into what
+// The flags that one thread hands out, zero at first, and again after recycle(). If more are out than fit into what
 // was reserved, memory grows in mid-step: pinning may wait for the device, and the device for a flag of the host's.
 class Flags {
  public:
   // Takes the memory of the first 8192 flags. For the current device.
   void reserve();
   Flag take();
-  // All flags may be handed out anew: none is waited for or will be set any more.
+  // All flags may be handed out again: none is waited for or will be set any more.
   void recycle() { taken_ = 0; }
 
  private:

@@ -38,7 +38,7 @@ class StreamLane final : public Lane::Impl {
   // For products: what the library keeps for this lane, made when first asked for, and the algorithms to use, or null.
   cublasLtHandle_t cublaslt_handle();
   const AlgorithmTable* algorithms() const { return algorithms_.get(); }
-  // Made when first asked for; null where the program is built without.
+  // Made when first asked for; null if the program is built without.
   CudnnAttention* cudnn_attention();
 
  private:

@@ -18,7 +18,7 @@ struct DynamicMap {
   // At e % 8:
   float least[8];            // the smallest number that rounds into the decade; below it, e - 1
   float steps[8], shift[8];  // |byte| = floor(steps * value + shift)
-  float most[8];             // or the last of the decade, where that is less
+  float most[8];             // or the last of the decade, if that is less
   float exponent;            // what floor(log10(value) + exponent) needs to be e, or one above
   int first;                 // the lowest decade
 
@@ -57,7 +57,7 @@ constexpr DynamicMap make_dynamic_map(bool has_sign) {
   map.most[one] = 300.0f;
   if (!has_sign) {
     // Only zero rounds to zero: a second moment of zero beside a first that is not would make a step of moment1 / eps.
-    // The line through (0, 1) cuts the decade's two steps, the border at 0.55e-6, as the other would.
+    // The line through (0, 1) cuts the decade's two steps, the boundary at 0.55e-6, as the other would.
     map.least[1] = std::numeric_limits<float>::denorm_min();
     map.steps[1] = static_cast<float>(1 / 0.55e-6);
     map.shift[1] = 1;

@@ -14,11 +14,11 @@ namespace strata::device {
 struct ExactSum {
   static constexpr int kChunks = 68;
   // Each addition or merged addition moves a chunk by less than 2^32, so this many leave room in 63 bits.
-  static constexpr std::uint64_t kMaxPending = std::uint64_t{1} << 29;
+  static constexpr std::uint64_t kMaxUncarried = std::uint64_t{1} << 29;
 
   std::array<std::int64_t, kChunks> chunks{};  // chunk i counts units of 2^(32 i - 1074), signed; the last two are room
   std::uint64_t nonfinite = 0;
-  std::uint64_t pending = 0;  // additions since chunks were last normalised
+  std::uint64_t uncarried = 0;  // additions since carries were last propagated
 
   constexpr void add(double x);
   constexpr void merge(const ExactSum& other);
@@ -60,13 +60,13 @@ constexpr void ExactSum::add(double x) {
     ++nonfinite;
     return;
   }
-  if (pending >= kMaxPending) normalize();
-  ++pending;
+  if (uncarried >= kMaxUncarried) normalize();
+  ++uncarried;
   for (std::size_t i = 0; i < 3; ++i) chunks[term.first + i] += term.parts[i];
 }
 
 constexpr void ExactSum::merge(const ExactSum& other) {
-  const bool full = pending + other.pending + 1 > kMaxPending;
+  const bool full = uncarried + other.uncarried + 1 > kMaxUncarried;
   if (full) normalize();
   std::int64_t carry = 0;  // of the other, normalised on the way
   for (std::size_t i = 0; i < kChunks; ++i) {
@@ -78,7 +78,7 @@ constexpr void ExactSum::merge(const ExactSum& other) {
     chunks[i] += chunk;
   }
   nonfinite += other.nonfinite;
-  pending += (full ? 0 : other.pending) + 1;
+  uncarried += (full ? 0 : other.uncarried) + 1;
 }
 
 constexpr void ExactSum::normalize() {
@@ -89,7 +89,7 @@ constexpr void ExactSum::normalize() {
     carry = total >> 32;  // rounds down: the remainder above is never negative
   }
   chunks[kChunks - 1] += carry;
-  pending = 0;
+  uncarried = 0;
 }
 
 constexpr double ExactSum::round() const {
@@ -116,7 +116,7 @@ constexpr double ExactSum::round() const {
   mantissa = chunk(top) << (64 - width) | chunk(top - 1) << (32 - width) | chunk(top - 2) >> width;
   bool below = (chunk(top - 2) & ((std::uint64_t{1} << width) - 1)) != 0;
   for (int i = top - 3; i >= 0 && !below; --i) below = chunk(i) != 0;
-  // Keep 53 bits, fewer where that would reach below 2^-1074: those are a double's bits as they are, and nothing lies
+  // Keep 53 bits, fewer if that would reach below 2^-1074: those are a double's bits as they are, and nothing lies
   // below. Else the leading bit adds one to the exponent's field, and so does a carry out of the rounding.
   std::uint64_t bits = 0;
   if (highest < 53) {

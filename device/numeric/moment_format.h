@@ -15,7 +15,7 @@ enum class MomentFormat : std::uint8_t { fp32, bf16, block8 };
 
 inline constexpr std::size_t kMomentBlock = 256;
 
-// Of one moment of so many elements. The blocks of a stretch follow each other, so a stretch that starts at block k
+// Of one moment of so many elements. Blocks of consecutive elements follow each other, so those that start at block k
 // of another lies k * moment_bytes(format, kMomentBlock) into it.
 constexpr std::size_t moment_bytes(MomentFormat format, std::size_t elements) {
   const std::size_t blocks = (elements + kMomentBlock - 1) / kMomentBlock;

@@ -18,7 +18,7 @@ struct StepMessage {
 // What the ranks agreed on, for the host to read after the step.
 struct StepResult {
   double loss_sum = 0;       // over all labels of the step
-  double gradient_norm = 0;  // unscaled, before clipping; not finite where a gradient was not
+  double gradient_norm = 0;  // unscaled, before clipping; not finite if a gradient was not
   std::uint64_t stop = 0;
 };
 

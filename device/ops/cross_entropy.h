@@ -25,9 +25,9 @@ struct RowStatistics {
   float largest, label;  // label: the label's logit
 };
 
-// The statistics of each row, from its tiles in rising order, one call each; the tile at word 0 starts anew.
+// The statistics of each row, from its tiles in rising order, one call each; the tile at word 0 starts over.
 void softmax_statistics(Lane&, const LogitTile& tile, const std::int32_t* labels, RowStatistics* statistics);
-// Cross-entropy of rows against labels below `vocab`; losses: fp32 [rows], 0 where ignored.
+// Cross-entropy of rows against labels below `vocab`; losses: fp32 [rows], 0 if ignored.
 void cross_entropy_losses(Lane&, std::size_t vocab, const RowStatistics* statistics, const std::int32_t* labels,
                           View losses);
 // Overwrites each row of the tile in place with scalars->loss_gradient * (softmax - onehot) in `gradient` dtype: row r

@@ -17,7 +17,7 @@ struct Dropout {
   const StepScalars* scalars = nullptr;
 };
 
-// out = x * keep / (1 - p), or residual + that where residual is given. out may be x or residual.
+// out = x * keep / (1 - p), or residual + that if residual is given. out may be x or residual.
 void dropout(Lane&, const Dropout&, ConstView x, ConstView residual, View out);
 
 }  // namespace strata::device

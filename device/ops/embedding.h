@@ -18,7 +18,7 @@ void embedding_forward(Lane&, std::size_t rows, std::size_t width, const std::ui
 // out[i] += table[indices[i]], i in [0, rows): positions.
 void embedding_add(Lane&, std::size_t rows, std::size_t width, const std::uint32_t* indices, ConstView table, View out);
 // Writes all rows of the tile: row t of the table is the sum of dout[i] over i with indices[i] = t, in rising i, in
-// fp32, rounded once; 0 where there is none. Used for tokens and, once more, for positions.
+// fp32, rounded once; 0 if there is none. Used for tokens and, once more, for positions.
 void embedding_backward(Lane&, std::size_t rows, std::size_t width, const std::uint32_t* indices, TableRows tile,
                         ConstView dout, View dtable, View workspace);
 std::size_t embedding_backward_workspace(std::size_t rows, std::size_t tile_rows);

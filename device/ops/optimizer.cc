@@ -4,7 +4,8 @@
 
 namespace strata::device {
 
-void update(Lane& lane, const Optimizer& optimizer, const StepScalars* scalars, const Stretch& s, OnSkip on_skip) {
+void update(Lane& lane, const Optimizer& optimizer, const StepScalars* scalars, const UpdateOperands& s,
+            OnSkip on_skip) {
   const std::size_t size = s.master.size;
   STRATA_CHECK(s.master.dtype == DType::fp32);
   STRATA_CHECK_EQ(s.first.size, size);

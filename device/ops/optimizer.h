@@ -32,12 +32,12 @@ struct Optimizer {
   double weight_decay = 0.1;
 };
 
-// Consecutive elements of one tensor in a unit's flat buffer, and all that their update reads and writes. A step may
-// be cut into stretches in any way, in any order, as long as each starts on a multiple of kMomentBlock elements.
-struct Stretch {
+// What the update of consecutive elements of one tensor in a unit's flat buffer reads and writes. A tensor's update may
+// be cut anywhere, and its parts run in any order, as long as each starts on a multiple of kMomentBlock elements.
+struct UpdateOperands {
   ConstView first, second;  // the gradient's two parts, see update(); second may be empty
   View master;              // fp32
-  View parameter;           // compute dtype; empty where the master is the parameter
+  View parameter;           // compute dtype; empty if the master is the parameter
   MomentFormat format = MomentFormat::fp32;
   std::byte *moment1 = nullptr, *moment2 = nullptr;  // moment_bytes(format, elements) each; moment2: adamw's
   bool decay = true;                                 // weight_decay applies
@@ -50,10 +50,10 @@ struct Stretch {
 // is written.
 enum class OnSkip : std::uint8_t { leave_parameter, rewrite_parameter };
 
-// One pass over a stretch: the gradient ((+0 + first[i]) + second[i]) * scalars->gradient_factor, master and moments
+// One pass over the elements: the gradient ((+0 + first[i]) + second[i]) * scalars->gradient_factor, master and moments
 // updated, `parameter` written from the master, rounded. Elementwise, with one fixed order of fused multiply-adds and
-// IEEE sqrt and division, so that any device, vector width, number of threads or cut into stretches gives the same
+// IEEE sqrt and division, so that any device, vector width, number of threads or cut gives the same
 // bits. Moments are used at full precision and rounded to their format afterwards.
-void update(Lane&, const Optimizer&, const StepScalars*, const Stretch&, OnSkip = OnSkip::leave_parameter);
+void update(Lane&, const Optimizer&, const StepScalars*, const UpdateOperands&, OnSkip = OnSkip::leave_parameter);
 
 }  // namespace strata::device

@@ -1,10 +1,12 @@
 #include "device/ops/product.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "device/backend.h"
 #include "device/ops/activation.h"
 #include "device/ops/elementwise.h"
+#include "device/product_impl.h"
 
 namespace strata::device {
 namespace {
@@ -43,10 +45,22 @@ std::size_t epilogue_size(const ProductShape& s) {
   return 0;
 }
 
+// Of a plan for a GPU that is made where the program has no CUDA: needs what the real one does, and is never run.
+class Planned final : public Product::Impl {
+ public:
+  using Impl::Impl;
+  std::size_t workspace_bytes(int) override { return std::size_t{32} << 20; }  // kMatmulWorkspace of device/cuda
+  void run(Lane& lane, const Operands&) override { (void)backend(lane.device().kind); }  // which refuses
+};
+
 }  // namespace
 
-Product::Product(Device device, const ProductShape& shape)
-    : impl_(backend(device.kind).make_product(device, checked(shape))) {}
+Product::Product(Device device, const ProductShape& shape) {
+  if (device.kind == Kind::cuda && !cuda_backend())
+    impl_ = std::make_unique<Planned>(checked(shape));
+  else
+    impl_ = backend(device.kind).make_product(device, checked(shape));
+}
 Product::~Product() = default;
 Product::Product(Product&&) noexcept = default;
 Product& Product::operator=(Product&&) noexcept = default;

@@ -34,7 +34,7 @@ struct ProductShape {
   friend bool operator==(const ProductShape&, const ProductShape&) = default;
 };
 
-// A product of one shape, made when the step is planned (oneDNN, cuBLASLt). Cut into tiles whose borders depend on the
+// A product of one shape, made when the step is planned (oneDNN, cuBLASLt). Cut into tiles whose edges depend on the
 // shape and the kind of processor alone, each computed by one thread, so that the bits do not depend on threads.
 // Holds what each thread of a lane needs: belongs to one lane at a time.
 // Work of one Product runs in one lane at a time. Throws Error{failed} if the library refuses the shape.

@@ -114,7 +114,7 @@ class Control::Impl {
   Board& board() { return board_; }
   bool is_on() const { return attendant_.has_value(); }
 
-  void planned(const runtime::Job& job, const std::string& text) {
+  void planned(const runtime::Job& job) {
     if (!is_on()) return;
     const TaskNames names(job.plan, *job.model);
     attendant_->know(names);
@@ -127,7 +127,11 @@ class Control::Impl {
     planned_ = job.plan.memory;
     board_.describe(run_, max_steps_, planned_, 0);
     pb::Plan plan;
-    plan.set_text(text);
+    plan.set_text(fmt::format("{} of {} parameters, ZeRO-{} over {} {} on {} {}, {}\n", job.model->family,
+                              runtime::count_text(job.model->parameters()), job.recipe.zero.stage, job.plan.ranks,
+                              job.plan.ranks == 1 ? "rank" : "ranks", memory_.map().nodes.size(),
+                              memory_.map().nodes.size() == 1 ? "node" : "nodes",
+                              runtime::memory_text(job.plan.memory)));
     plan.set_recipe(runtime::to_text(job.recipe));
     plan.set_tasks(static_cast<std::int32_t>(job.plan.tasks.size()));
     plan.set_hash(runtime::hash_of(job.plan));
@@ -224,8 +228,8 @@ Control::~Control() = default;
 void Control::enter(runtime::Phase phase) {
   impl_->places().enter(phase);
 }
-void Control::planned(const runtime::Job& job, const std::string& text) {
-  impl_->planned(job, text);
+void Control::planned(const runtime::Job& job) {
+  impl_->planned(job);
 }
 void Control::settle(const std::filesystem::path& folder) {
   impl_->settle(folder);
@@ -241,6 +245,13 @@ std::uint64_t Control::requests() {
 void Control::stepped(const runtime::StepReport& report, const runtime::Executor& executor) {
   impl_->stepped();
   impl_->board().post(report, executor.comm_bytes(), executor.measured_memory());
+}
+void Control::evaluated_round() {
+  if (impl_->places().phase.load() != runtime::Phase::evaluating) enter(runtime::Phase::evaluating);
+  impl_->places().count();
+}
+void Control::evaluated() {
+  if (impl_->places().phase.load() == runtime::Phase::evaluating) enter(runtime::Phase::training);
 }
 double Control::compute_ms() const {
   return impl_->compute_ms();

@@ -30,8 +30,8 @@ class Control {
 
   // What the rank is in from now on, outside a step.
   void enter(runtime::Phase phase);
-  // The plan is made; `text`: what the run says of itself. Rank 0 prints where the run is reached. The job outlives it.
-  void planned(const runtime::Job& job, const std::string& text);
+  // The plan is made: rank 0 prints where the run is reached. The job outlives it.
+  void planned(const runtime::Job& job);
   // checkpoint.dir is there, and this run's: control.json in it says where the run is reached.
   void settle(const std::filesystem::path& folder);
   // Steps begin, of which some are done.
@@ -40,6 +40,9 @@ class Control {
   // What is asked of the next step, for Trainer::step(); rank 0's are for all.
   std::uint64_t requests();
   void stepped(const runtime::StepReport& report, const runtime::Executor& executor);
+  // A round of an evaluation is done; and the evaluation is, if there was one.
+  void evaluated_round();
+  void evaluated();
   // What this rank computed in a step, the median so far, in ms; 0: not known.
   double compute_ms() const;
   // A checkpoint is durable; any thread.

@@ -30,7 +30,7 @@ std::string kind_of_toml(const fs::path& path, std::string_view text) {
 }
 
 constexpr std::string_view kDocuments =
-    "holds documents, one in each line: strata tokenize makes a token file of it, which inspect then shows";
+    "holds documents, one per line: strata tokenize makes a token file of it, which inspect then shows";
 
 std::string kind_of_lines(const simdjson::dom::element& line) {
   if (has(line, "step") && (has(line, "loss") || has(line, "eval_loss")))

@@ -14,12 +14,14 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "launcher/activity.h"
 #include "launcher/inspect/file_kind.h"
 #include "launcher/inspect/inspect_checkpoint.h"
 #include "launcher/inspect/statistics.h"
 #include "launcher/printable.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/readable_file.h"
+#include "runtime/data/documents.h"
 #include "runtime/data/tokens.h"
 
 namespace strata::launcher {
@@ -59,14 +61,25 @@ void inspect_tensors(const fs::path& path, Tensors wanted, std::ostream& out) {
   const auto file = models::Safetensors::open(path);
   std::size_t width = 6;
   for (const auto& tensor : file.tensors()) width = std::max(width, tensor.name.size());
-  std::uint64_t elements = 0, bytes = 0, non_finite = 0;
-  bool headed = false;
+  std::uint64_t elements = 0, bytes = 0, non_finite = 0, looked_at = 0;
   for (const auto& tensor : file.tensors()) {
     elements += tensor.elements();
     bytes += tensor.bytes.size();
+  }
+  fmt::print(out, "{} tensors, {} elements, {} bytes of data, {} bytes of files\n", file.tensors().size(), elements,
+             bytes, file.file_bytes());
+  fmt::print(out, "dtypes: {}\n", printable(dtypes_text(file)));
+  for (const auto& [key, value] : file.metadata())
+    fmt::print(out, "metadata {} = {}\n", printable(key), printable(value));
+  Activity activity("inspecting tensors", Activity::Unit::bytes);
+  bool headed = false;
+  for (const auto& tensor : file.tensors()) {
+    activity.show(looked_at, bytes);
+    looked_at += tensor.bytes.size();
     const Statistics s = tensor.type ? statistics(tensor) : Statistics();
     non_finite += s.non_finite();
     if (wanted == Tensors::wrong && s.non_finite() == 0) continue;
+    activity.clear();
     if (!std::exchange(headed, true))
       fmt::print(out, "{:<{}}  {:<5} {:<20} {:>12} {:>12} {:>11}\n", "tensor", width, "dtype", "shape", "mean", "std",
                  "non-finite");
@@ -77,11 +90,7 @@ void inspect_tensors(const fs::path& path, Tensors wanted, std::ostream& out) {
     else  // integers and formats that Strata does not read
       fmt::print(out, " {:>12} {:>12} {:>11}\n", "-", "-", "-");
   }
-  for (const auto& [key, value] : file.metadata())
-    fmt::print(out, "metadata {} = {}\n", printable(key), printable(value));
-  fmt::print(out, "{} tensors, {} elements, {} bytes of data, {} bytes of files, {} non-finite elements\n",
-             file.tensors().size(), elements, bytes, file.file_bytes(), non_finite);
-  fmt::print(out, "dtypes: {}{}\n", printable(dtypes_text(file)),
+  fmt::print(out, "{} non-finite elements{}\n", non_finite,
              wanted == Tensors::wrong ? " (--tensors shows each tensor)" : "");
 }
 
@@ -106,6 +115,18 @@ void inspect_tokens(const fs::path& path, std::ostream& out) {
                sidecar->vocab_size, sidecar->hash.empty() ? "none" : printable(sidecar->hash));
   } else {
     fmt::print(out, "no sidecar{}\n", file.has_header() ? "" : ": the width is the model's to say, shown as 2 bytes");
+  }
+  if (sidecar && sidecar->documents) {
+    const runtime::Documents documents(file);
+    std::uint64_t longest = 0;
+    for (std::uint64_t i = 0; i < documents.count(); ++i)
+      longest = std::max(longest, documents.begin(i + 1) - documents.begin(i));
+    fmt::print(out, "documents: {}, of {:.1f} tokens on average and {} at most\n", documents.count(),
+               static_cast<double>(file.count()) / static_cast<double>(std::max<std::uint64_t>(documents.count(), 1)),
+               longest);
+    if (documents.has_mask())
+      fmt::print(out, "mask: {} tokens count as labels ({:.1f}%)\n", sidecar->mask->count,
+                 100 * static_cast<double>(sidecar->mask->count) / static_cast<double>(file.count()));
   }
   fmt::print(out, "smallest token {}, largest {}\n", least, most);
   fmt::print(out, "first tokens: {}\n", fmt::join(first, " "));
@@ -152,7 +173,7 @@ int inspect(const fs::path& path, Tensors tensors, std::ostream& out) {
 int inspect(const fs::path& a, const fs::path& b, std::ostream& out) {
   const auto checkpoint = [](const fs::path& path) {
     auto found = fs::is_directory(path) ? checkpoint_at(path) : std::nullopt;
-    if (!found) fail(Exit::usage, "{} is no checkpoint: two of them can be compared", path.string());
+    if (!found) fail(Exit::usage, "{} is not a checkpoint: only checkpoints can be compared", path.string());
     return std::move(*found);
   };
   compare_checkpoints(checkpoint(a), checkpoint(b), out);

@@ -1,14 +1,16 @@
 #pragma once
+// launcher/inspect/ looks into files: what kind one is (file_kind.h), what it holds (here), checkpoints tensor by
+// tensor (inspect_checkpoint.h, statistics.h).
+
 #include <filesystem>
 #include <ostream>
 
+#include "launcher/inspect/inspect_checkpoint.h"
+
 namespace strata::launcher {
 
-// A line for each tensor, or for those alone with which something is wrong: damage, numbers that are not finite.
-enum class Tensors { all, wrong };
-
 // `strata inspect`: what a checkpoint, a token file, a safetensors file or a Hugging Face directory holds, as text into
-// `out`. Returns the exit code; throws Error{corrupt} where the file is not what it says.
+// `out`. Returns the exit code; throws Error{corrupt} if the file is not what it says.
 int inspect(const std::filesystem::path& path, Tensors tensors, std::ostream& out);
 // How two checkpoints differ.
 int inspect(const std::filesystem::path& a, const std::filesystem::path& b, std::ostream& out);

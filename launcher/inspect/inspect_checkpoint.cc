@@ -15,6 +15,7 @@
 #include "device/numeric/dtype.h"
 #include "device/numeric/dynamic_map.h"
 #include "device/numeric/moment_format.h"
+#include "launcher/activity.h"
 #include "launcher/inspect/statistics.h"
 #include "launcher/printable.h"
 #include "launcher/rank/cores.h"
@@ -195,7 +196,8 @@ std::string difference(StateReader a, StateReader b) {
 
 std::optional<Checkpoint> checkpoint_at(const fs::path& path) {
   if (runtime::is_checkpoint(path)) return Checkpoint(path);
-  return runtime::newest_whole(path, bind_cores(0, 1).cores, note);
+  Activity verifying("verifying the checkpoint", Activity::Unit::bytes);
+  return runtime::newest_whole(path, bind_cores(0, 1).cores, note, verifying.advance());
 }
 
 void inspect_checkpoint(const Checkpoint& checkpoint, Tensors tensors, std::ostream& out) {
@@ -203,15 +205,21 @@ void inspect_checkpoint(const Checkpoint& checkpoint, Tensors tensors, std::ostr
   std::uint64_t parameters = 0;
   for (const TensorEntry& tensor : m.tensors) parameters += tensor.elements();
   fmt::print(out,
-             "checkpoint {}: step {} ({} of them updates), {} tokens, next micro-batch {} ({} a step), loss scale {}\n"
-             "{}, {} parameters in {} tensors; {} files of {} ranks, {} ({:.2f} bytes a parameter)\n",
+             "checkpoint {}: step {} ({} updates), {} tokens, next micro-batch {} ({} per step), loss scale {}\n"
+             "{}, {} parameters in {} tensors; {} files of {} ranks, {} ({:.2f} bytes per parameter)\n",
              checkpoint.path().string(), m.progress.step, m.progress.updates, m.progress.tokens,
              m.progress.next_micro_batch, m.micro_batches_per_step, m.progress.loss_scale.scale, printable(m.family),
              parameters, m.tensors.size(), m.files.size(), m.ranks, runtime::bytes_text(checkpoint.bytes()),
              static_cast<double>(checkpoint.bytes()) / static_cast<double>(std::max<std::uint64_t>(parameters, 1)));
   StateTable table(checkpoint, tensors, out);
-  for (const TensorEntry& tensor : m.tensors)
+  Activity activity("looking at tensors");
+  std::uint64_t looked_at = 0;
+  for (const TensorEntry& tensor : m.tensors) {
+    activity.show(looked_at++, m.tensors.size());
+    if (tensors == Tensors::all) activity.clear();
     for (const std::string& kind : checkpoint.kinds()) table.add(kind, tensor);
+  }
+  activity.clear();
   table.finish();
 }
 

@@ -136,13 +136,14 @@ void bench_step(const BenchOptions& options, comm::World& world) {
     if (world.rank() == 0) require_own_json(options);
   });
   const runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world, false);
-  if (recipe.device.seat.device.kind != device::Kind::cpu)
+  const runtime::Seat seat = agree_on_seat(recipe, world);
+  if (seat.device.kind != device::Kind::cpu)
     throw AgreedError(Exit::usage,
-                      "bench step knows the floor of CPUs alone: set device.kind = cpu, or let strata train "
-                      "write report.summary, which has the speed of a GPU's steps");
+                      "bench step knows the floor only for CPUs: set device.kind = cpu, or let strata train write "
+                      "report.summary, which has the speed of a GPU's steps");
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, world), world);
+  const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, seat, world), world);
   require_same_plan(job, world);
 
   // Before the run's memory is taken; all ranks at once, as in the step.
@@ -159,7 +160,7 @@ void bench_step(const BenchOptions& options, comm::World& world) {
 
   const double floor_s = floor.products_s + floor.optimizer_s;
   const double tokens = static_cast<double>(job.plan.tokens) * job.ranks * job.plan.accumulation;
-  fmt::print("{:.1f} tokens/s, {:.1f} ms a step (median of {})\n", tokens / figures.step_s, figures.step_s * 1e3,
+  fmt::print("{:.1f} tokens/s, {:.1f} ms per step (median of {})\n", tokens / figures.step_s, figures.step_s * 1e3,
              options.steps);
   fmt::print("floor {:.1f} ms: products alone {:.1f} ms, optimizer {:.1f} ms at {:.1f} GB/s; ratio {:.2f}\n",
              floor_s * 1e3, floor.products_s * 1e3, floor.optimizer_s * 1e3, floor.triad, figures.step_s / floor_s);
@@ -184,7 +185,7 @@ void bench_comm(const BenchOptions& options, std::span<const std::string> sets, 
   agree(world, [&] {
     if (world.rank() == 0) require_own_json(options);
   });
-  const device::Device device = read_recipe(options.recipe, sets, world, false).device.seat.device;
+  const device::Device device = agree_on_seat(read_recipe(options.recipe, sets, world, false), world).device;
   (void)bind_cores(world.node_rank(), world.node_size());
   device::Lane lane("bench", 1, world.rank(), world.abort_token(), device);
   const auto communicator = world.open(lane);
@@ -212,7 +213,7 @@ void bench_comm(const BenchOptions& options, std::span<const std::string> sets, 
     const auto show = [&](const char* name, double ms) {
       const double sent = static_cast<double>(whole - shard), rate = sent / ms / 1e6;
       if (world.rank() == 0)
-        fmt::print("  {:<12}{:>12} bytes {:>10.3f} ms {:>8.2f} GB/s sent by a rank\n", name, whole, ms, rate);
+        fmt::print("  {:<12}{:>12} bytes {:>10.3f} ms {:>8.2f} GB/s sent per rank\n", name, whole, ms, rate);
       rows += fmt::format("{}{{\"collective\":\"{}\",\"bytes\":{},\"ms\":{:.4f},\"gb_per_s\":{:.3f}}}",
                           rows.empty() ? "" : ",", name, whole, ms, rate);
     };
@@ -240,11 +241,14 @@ int bench(const BenchOptions& options) {
     if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
     return run_as_rank(options.recipe, sets, [&](comm::World& world) { bench_comm(options, sets, world); });
   }
+  constexpr std::string_view kAlone[] = {"adam", "io", "kernels"};
+  if (std::find(std::begin(kAlone), std::end(kAlone), options.part) == std::end(kAlone))
+    return refuse_as_rank(
+        {Exit::usage, fmt::format("strata bench knows step, adam, comm, io and kernels, not {}", options.part)});
   require_own_json(options);
   if (options.part == "adam") return bench_adam(options);
   if (options.part == "io") return bench_io(options);
-  if (options.part == "kernels") return bench_kernels(options);
-  fail(Exit::usage, "strata bench knows step, adam, comm, io and kernels, not {}", options.part);
+  return bench_kernels(options);
 }
 
 }  // namespace strata::launcher

@@ -1,24 +1,11 @@
 #pragma once
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <vector>
+// launcher/measure/ times this machine: `bench` compares parts of the program with the least time that the machine
+// allows (one bench_*.cc per part, on a Stand of bench_stand.h), `calibrate` writes the machine file that `plan
+// --machine` reads (calibrate.h).
+
+#include "launcher/measure/bench_options.h"
 
 namespace strata::launcher {
-
-struct BenchOptions {
-  std::string part;  // "step", "adam", "comm", "io", "kernels"
-  std::optional<std::filesystem::path> recipe;
-  std::vector<std::string> sets;
-  std::size_t parameters = 100'000'000;
-  int steps = 8;
-  std::optional<int> threads;
-  std::vector<std::filesystem::path> dirs;  // io: one a drive
-  std::string size = "1GiB";                // io, kernels
-  int rounds = 3;
-  std::optional<std::filesystem::path> json;
-  bool force = false;  // json is written over whatever it is
-};
 
 // `strata bench`: one part of the program against the least time that this machine allows. `step` and `comm` run under
 // mpirun too. Returns the exit code; throws Error.

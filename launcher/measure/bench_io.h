@@ -1,5 +1,5 @@
 #pragma once
-#include "launcher/measure/bench.h"
+#include "launcher/measure/bench_options.h"
 
 namespace strata::launcher {
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -22,6 +23,7 @@
 #include "device/ops/elementwise.h"
 #include "device/ops/gradient_sum.h"
 #include "device/ops/optimizer.h"
+#include "launcher/activity.h"
 #include "launcher/measure/reference_block.h"
 #include "launcher/overwrite.h"
 #include "launcher/printable.h"
@@ -85,9 +87,11 @@ class Calibration {
   // Pass after pass over all figures, each from its calls in all passes: what disturbs a machine for some seconds falls
   // on a few of a figure's calls, not on all.
   runtime::Machine run() {
-    for (int i = 0; i < options_.passes; ++i) pass();
+    for (pass_ = 0; pass_ < options_.passes; ++pass_) pass();
+    activity_.clear();
     return std::move(machine_);
   }
+  std::vector<Figure> take_figures() { return std::move(figures_); }
 
  private:
   // Seconds of each call of a group, in all passes.
@@ -95,6 +99,7 @@ class Calibration {
 
   void pass() {
     machine_ = {};
+    figures_.clear();
     machine_.processor = device::cpu::describe();
     machine_.ranks = world_.size();
     machine_.threads = team_.threads();
@@ -109,8 +114,23 @@ class Calibration {
 
   // Of the figure that a pass comes to: the same in each pass, since all measure in the same order.
   std::vector<Samples>& samples(std::size_t groups) {
+    activity_.show(static_cast<std::uint64_t>(pass_) * 100 + std::min<std::uint64_t>(4 * next_, 99),
+                   static_cast<std::uint64_t>(options_.passes) * 100);
     if (next_ == samples_.size()) samples_.emplace_back(groups);
     return samples_[next_++];
+  }
+  // A figure of the newest samples' group g.
+  void show(std::string what, std::string unit, double value, std::size_t group) {
+    double spread = 0, all = 0;
+    for (const std::vector<double>& seconds : samples_[next_ - 1][group]) {
+      if (seconds.empty()) continue;
+      std::vector<double> sorted = seconds;
+      std::sort(sorted.begin(), sorted.end());
+      const std::size_t last = sorted.size() - 1;
+      spread += (sorted[last * 9 / 10] - sorted[last / 10]) / 2;
+      all += sorted[last / 2];
+    }
+    figures_.push_back({std::move(what), std::move(unit), value, all > 0 ? spread / all : 0});
   }
 
   // Seconds of each group, the sum of its calls, all in turns after a round that is not counted; all ranks at once.
@@ -152,6 +172,7 @@ class Calibration {
       }
     });
     machine_.task_overhead_us = seconds / (2 * kTimes) * 1e6;
+    show("synchronisation of a task", "us", machine_.task_overhead_us, 0);
   }
 
   void measure_blocks() {
@@ -166,9 +187,14 @@ class Calibration {
         // At least a tenth: a difference of figures that are not exact.
         machine_.elementwise_gb_per_s[t].push_back(block.block_work().bytes / std::max(s[0] - s[1] - s[2], 0.1 * s[0]) /
                                                    1e9);
+        const std::string of = fmt::format("{}, width {}", runtime::kDTypeKeys[t], width);
+        show("GEMM, " + of, "GFLOP/s", machine_.products_gflop_per_s[t].back(), 1);
+        show("attention, " + of, "GFLOP/s", machine_.attention_gflop_per_s[t], 2);
+        show("memory-bound kernels, " + of, "GB/s", machine_.elementwise_gb_per_s[t].back(), 0);
         if (width != options_.widths[options_.widths.size() / 2]) continue;
         const auto h = time(team_, {block.head(), block.head_products()});
         machine_.loss_gb_per_s[t] = block.head_work().bytes / std::max(h[0] - h[1], 0.1 * h[0]) / 1e9;
+        show(fmt::format("loss, {}", runtime::kDTypeKeys[t]), "GB/s", machine_.loss_gb_per_s[t], 0);
       }
     }
   }
@@ -199,6 +225,7 @@ class Calibration {
       // As the planner counts them: master in and out, gradient and parameter, moments in and out.
       const auto bytes = static_cast<double>(n * (8 + 4 + 2) + 4 * device::moment_bytes(format, n));
       machine_.optimizer_gb_per_s[f] = bytes / seconds / 1e9;
+      show(fmt::format("AdamW, moments in {}", runtime::kMomentKeys[f]), "GB/s", machine_.optimizer_gb_per_s[f], 0);
     }
   }
 
@@ -210,6 +237,8 @@ class Calibration {
     const auto t = time(team_, {Calls{[&] { add(team_, x, y); }}, Calls{[&] { cast(team_, x, y); }}});
     machine_.triad_gb_per_s = 3 * bytes / t[0] / 1e9;
     machine_.device_copy_gb_per_s = bytes / t[1] / 1e9;
+    show("memory, y += x", "GB/s", machine_.triad_gb_per_s, 0);
+    show("memory, copy", "GB/s", machine_.device_copy_gb_per_s, 1);
     // What the lanes of one thread do: a copy between tiers, a bf16 gradient onto a sum, its squares.
     const View gradient{x.data, n, DType::bf16};
     const std::array<const std::byte*, 1> pieces{gradient.data};
@@ -220,6 +249,9 @@ class Calibration {
     machine_.host_copy_gb_per_s = bytes / s[0] / 1e9;
     machine_.sum_gb_per_s = static_cast<double>(n * (2 + 8)) / s[1] / 1e9;
     machine_.norm_gb_per_s = bytes / s[2] / 1e9;
+    show("one thread, copy between tiers", "GB/s", machine_.host_copy_gb_per_s, 0);
+    show("one thread, sum of gradients", "GB/s", machine_.sum_gb_per_s, 1);
+    show("one thread, norm of gradients", "GB/s", machine_.norm_gb_per_s, 2);
   }
 
   // Write and read, in calls as large as an update's chunk of fp32 state; and what a small one takes beyond its bytes.
@@ -253,6 +285,8 @@ class Calibration {
                      .write_gb_per_s = bytes / s[0],
                      .read_latency_us = beyond_bytes_us(s[3], s[1]),
                      .write_latency_us = beyond_bytes_us(s[2], s[0])};
+    show("drives, read", "GB/s", machine_.disk->read_gb_per_s, 1);
+    show("drives, write", "GB/s", machine_.disk->write_gb_per_s, 0);
     // Each in a half of the files of its own, round and round.
     const std::size_t half = all / 2;
     std::size_t written = 0, read = 0;
@@ -327,6 +361,7 @@ class Calibration {
       return static_cast<double>(whole - shard) / typical(seconds) / 1e9;
     };
     const double all_gather = per_s([&] { communicator->all_gather(range, arena.at(0), arena.at(whole)); });
+    show("all-gather, sent per rank", "GB/s", all_gather, 0);
     // As the step reduces bf16 gradients: in shared memory it is the sum that moves them.
     const View sum{arena.at(2 * whole), shard / size_of(DType::bf16), DType::fp32};
     const double all_to_all = per_s([&] {
@@ -334,6 +369,7 @@ class Calibration {
       gradient_sum(single_, pieces, DType::bf16, sum, false);
       communicator->release();
     });
+    show("all-to-all and its sum, sent per rank", "GB/s", all_to_all, 0);
     machine_.collectives = {all_gather, all_to_all};
   }
 
@@ -342,13 +378,54 @@ class Calibration {
   Lane team_, single_;
   std::vector<std::vector<Samples>> samples_;  // by figure and group
   std::size_t next_ = 0;
+  int pass_ = 0;
   runtime::Machine machine_;
+  std::vector<Figure> figures_;
+  Activity activity_{"measuring, in percent of each of the passes", Activity::Unit::count, world_.rank() == 0};
 };
+
+// Load of the last minute, as the system counts it; 0 where it does not.
+double load_average() {
+  double load = 0;
+  std::ifstream("/proc/loadavg") >> load;
+  return load;
+}
+
+void warn_if_busy() {
+  const double load = load_average();
+  if (load > 0.3 * cores_here())
+    note(
+        fmt::format("this machine is busy, or was in the last minute (a load of {:.1f} on {} cores): what else runs "
+                    "makes figures lower; stop it, and calibrate again",
+                    load, cores_here()));
+}
+
+// The median of the figures' spreads above which they are no measure of the machine.
+constexpr double kWide = 0.15;
+
+void print_figures(const std::vector<Figure>& figures) {
+  fmt::print("{:<42}{:>10} {:<8}{:>8}\n", "per rank, while all of them measure", "", "", "spread");
+  std::vector<double> spreads;
+  for (const Figure& f : figures) {
+    fmt::print("{:<42}{:>10.4g} {:<8}{:>8}\n", f.what, f.value, f.unit, fmt::format("+-{:.0f}%", 100 * f.spread));
+    spreads.push_back(f.spread);
+  }
+  std::sort(spreads.begin(), spreads.end());
+  if (!spreads.empty() && spreads[spreads.size() / 2] > kWide)
+    note(fmt::format(
+        "half of the figures vary by more than {:.0f}%: something else ran, or the clock changed; calibrate "
+        "again when nothing else runs",
+        100 * spreads[spreads.size() / 2]));
+}
 
 }  // namespace
 
-runtime::Machine measure(const CalibrateOptions& options, comm::World& world, int threads) {
-  return Calibration(options, world, threads).run();
+runtime::Machine measure(const CalibrateOptions& options, comm::World& world, int threads,
+                         std::vector<Figure>* figures) {
+  Calibration calibration(options, world, threads);
+  runtime::Machine machine = calibration.run();
+  if (figures) *figures = calibration.take_figures();
+  return machine;
 }
 
 int calibrate(const CalibrateOptions& options) {
@@ -363,14 +440,16 @@ int calibrate(const CalibrateOptions& options) {
       if (!options.dirs.empty()) (void)disk_of(options, world, std::size_t{1} << 20);
     });
     if (world.rank() == 0) note("measures this machine for about a minute: nothing else should run on it meanwhile");
+    if (world.rank() == 0) warn_if_busy();
     if (world.rank() == 0 && device::find_gpus().usable()) note("measures the CPU, and not the GPUs here");
     const auto start = std::chrono::steady_clock::now();
-    const runtime::Machine machine = measure(options, world, share.cores);
+    std::vector<Figure> figures;
+    const runtime::Machine machine = measure(options, world, share.cores, &figures);
     if (world.rank() == 0) {
-      const std::string text = machine_toml(machine);
-      file->write(text);
+      file->write(machine_toml(machine));
       file->commit();
-      fmt::print("{}\n{} {}, {} {} each; written to {} after {:.0f} s\n", text, machine.ranks,
+      print_figures(figures);
+      fmt::print("\n{}: {} {}, {} {} each; written to {} after {:.0f} s\n", machine.processor, machine.ranks,
                  machine.ranks == 1 ? "rank" : "ranks", machine.threads, machine.threads == 1 ? "thread" : "threads",
                  options.out.string(), since(start));
     }

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -20,8 +21,17 @@ struct CalibrateOptions {
   std::size_t bytes = std::size_t{256} << 20;  // of what streams through memory and to the drives
 };
 
-// The speeds of this rank while all ranks of `world` measure theirs, with so many threads. Collective.
-runtime::Machine measure(const CalibrateOptions& options, comm::World& world, int threads);
+// What was measured, for people: how far its calls lay apart, as a part of their median (half of the span from the
+// 10th to the 90th percentile).
+struct Figure {
+  std::string what, unit;
+  double value, spread;
+};
+
+// The speeds of this rank while all ranks of `world` measure theirs, with so many threads; `figures` gets them one by
+// one. Collective.
+runtime::Machine measure(const CalibrateOptions& options, comm::World& world, int threads,
+                         std::vector<Figure>* figures = nullptr);
 
 // `strata calibrate`: measures this machine and writes the machine file that `plan --machine` reads; under mpirun as
 // each of its ranks sees it, rank 0 writing. Returns the exit code.

@@ -154,12 +154,13 @@ Calls ReferenceBlock::attention() {
     return heads.sub(i * shape_.width, heads.size - i * shape_.width);
   };
   return {[this, part] {
-            attention_forward(lane_, attention_, part(heads_, 0), part(heads_, 1), part(heads_, 2), mixed_, lse_, {},
-                              attention_workspace_);
+            attention_forward(lane_, attention_, documents_.data(), part(heads_, 0), part(heads_, 1), part(heads_, 2),
+                              mixed_, lse_, {}, attention_workspace_);
           },
           [this, part] {
-            attention_backward(lane_, attention_, part(heads_, 0), part(heads_, 1), part(heads_, 2), mixed_, lse_, x_,
-                               part(d_heads_, 0), part(d_heads_, 1), part(d_heads_, 2), {}, attention_workspace_);
+            attention_backward(lane_, attention_, documents_.data(), part(heads_, 0), part(heads_, 1), part(heads_, 2),
+                               mixed_, lse_, x_, part(d_heads_, 0), part(d_heads_, 1), part(d_heads_, 2), {},
+                               attention_workspace_);
           }};
 }
 

@@ -30,21 +30,24 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
                         fmt::format("rank {} was given another recipe than rank 0, or another command: start all ranks "
                                     "with the same command, file and --set",
                                     r));
-  agree(world, [&] { recipe.device.seat = runtime::choose_seat(recipe.device.kind, world.node_rank()); });
-  // Left to itself the run takes GPUs only where every rank has one. Whether they share one is not to be told from how
-  // many each sees: a launcher may show every rank its own alone.
-  runtime::Seat& seat = recipe.device.seat;
+  return recipe;
+}
+
+// Whether ranks share a GPU is not to be told from how many each sees: a launcher may show every rank its own alone.
+runtime::Seat agree_on_seat(const runtime::Recipe& recipe, comm::World& world) {
+  runtime::Seat seat;
+  agree(world, [&] { seat = runtime::choose_seat(recipe.device.kind, world.node_rank()); });
   const std::vector<std::string> gpus = world.exchange(seat.gpu);
   if (std::find(gpus.begin(), gpus.end(), "") != gpus.end())
     seat = {};
   else
     seat.sharing = static_cast<int>(std::count(gpus.begin(), gpus.end(), seat.gpu));
-  return recipe;
+  return seat;
 }
 
-runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, comm::World& world) {
+runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime::Seat& seat, comm::World& world) {
   runtime::Capacity least;
-  agree(world, [&] { least = runtime::capacity_here(recipe.memory, world.node_size(), recipe.device.seat); });
+  agree(world, [&] { least = runtime::capacity_here(recipe.memory, world.node_size(), seat); });
   std::string mine;
   std::vector<std::size_t*> all{&least.together};
   for (std::size_t& bytes : least.tier) all.push_back(&bytes);

@@ -16,8 +16,11 @@ namespace strata::launcher {
 runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
                             comm::World& world, bool trains = true);
 
-// The least capacities over the ranks, so that all plan alike.
-runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, comm::World& world);
+// What this rank computes on. Left to itself the run takes GPUs only if every rank has one.
+runtime::Seat agree_on_seat(const runtime::Recipe& recipe, comm::World& world);
+
+// The least capacities over the ranks, so that all plan alike; of this rank's seat.
+runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime::Seat& seat, comm::World& world);
 
 // Throws Error{does_not_fit} with what would fit.
 runtime::Job plan_job(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world,

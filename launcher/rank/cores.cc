@@ -67,7 +67,7 @@ std::string threads_text(const CoreShare& share, int threads, comm::World& world
     std::string others = text.substr(text.find(' ') + 1);
     if (std::find(notes.begin(), notes.end(), others) == notes.end()) notes.push_back(std::move(others));
   }
-  return fmt::format("{}{} {} a rank ({})", least, most > least ? fmt::format(" to {}", most) : "",
+  return fmt::format("{}{} {} per rank ({})", least, most > least ? fmt::format(" to {}", most) : "",
                      most == 1 ? "thread" : "threads", fmt::join(notes, ", others "));
 }
 

@@ -6,7 +6,7 @@
 namespace strata::launcher {
 
 // Binds this process to its share of the node's cores: rank `node_rank` of `node_size` gets a run of neighbouring
-// ones (so of one NUMA node where they fit), all of them where a rank is alone. Undoes mpirun's own binding, which
+// ones (so of one NUMA node if they fit), all of them if a rank is alone. Undoes mpirun's own binding, which
 // gives a rank of several threads one core. With more ranks than cores nothing is bound. Returns how many cores.
 struct CoreShare {
   int cores;
@@ -14,7 +14,7 @@ struct CoreShare {
 };
 CoreShare bind_cores(int node_rank, int node_size);
 
-// "1 thread a rank (1 core each)": of all ranks, which may have different shares. Collective.
+// "1 thread per rank (1 core each)": of all ranks, which may have different shares. Collective.
 std::string threads_text(const CoreShare& share, int threads, comm::World& world);
 // Of this machine, whatever this process is bound to.
 int cores_here();

@@ -1,4 +1,7 @@
 #pragma once
+// launcher/rank/ is what a command does as one of several ranks: connecting and ending together (here), agreeing on
+// recipe, plan and capacity (agreement.h), its share of the cores (cores.h), and being asked to stop (stop_signal.h).
+
 #include <filesystem>
 #include <functional>
 #include <optional>

@@ -108,7 +108,7 @@ Config Config::parse(std::string_view json, std::string source) {
       if (root.get_object().get(object) != simdjson::SUCCESS) throw Malformed{"is not a JSON object"};
       for (const auto field : object) {
         if (field.key.find('.') != std::string_view::npos) {
-          throw Malformed{fmt::format("has the key {}: a dot stands for nesting here", field.key)};
+          throw Malformed{fmt::format("has the key {}, in which a dot would stand for nesting", field.key)};
         }
         flatten(field.value, std::string(field.key), out.values_);
       }

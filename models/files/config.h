@@ -1,4 +1,7 @@
 #pragma once
+// models/files/ is the disk's side of a model: config.json (here), named shapes (presets.h), tensors (safetensors.h,
+// safetensors_writer.h) and end-of-text tokens (end_tokens.h), all as Hugging Face lays them out.
+
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
@@ -13,7 +16,7 @@ namespace strata::models {
 
 // A config.json, flat: a nested key is "rope_parameters.rope_theta". Remembers which keys were read, so that a family
 // can refuse what it does not know (unread()); for that reason not to be shared between threads.
-// Errors: Exit::corrupt naming file and key, or Exit::usage where `model.config.*` gave the value.
+// Errors: Exit::corrupt naming file and key, or Exit::usage if `model.config.*` gave the value.
 class Config {
  public:
   struct Raw {  // an array, or an object that is empty or has a dot in a key: its JSON text
@@ -44,9 +47,9 @@ class Config {
   bool bool_or(std::string_view key, bool otherwise) const;
   std::string require_text(std::string_view key) const;
   std::string text_or(std::string_view key, std::string_view otherwise) const;
-  // The strings of an array of strings (`architectures`, `layer_types`); empty where absent.
+  // The strings of an array of strings (`architectures`, `layer_types`); empty if absent.
   std::vector<std::string> texts(std::string_view key) const;
-  // An integer, or those of an array of integers (`eos_token_id`); empty where absent.
+  // An integer, or those of an array of integers (`eos_token_id`); empty if absent.
   std::vector<std::int64_t> integers(std::string_view key) const;
   // Throws where the key is neither absent nor an object: the keys looked for inside it would all seem absent.
   void require_object(std::string_view key) const;
@@ -55,7 +58,7 @@ class Config {
   void ignore(std::initializer_list<std::string_view> keys) const;
   // Keys that are there, are not null and were never read; in byte order.
   std::vector<std::string> unread() const;
-  // True where `model.config.*` set this key.
+  // True if `model.config.*` set this key.
   bool overridden(std::string_view key) const;
   // "KEY of SOURCE" or "model.config.KEY", for errors.
   std::string describe(std::string_view key) const;
@@ -64,9 +67,9 @@ class Config {
   std::string to_json() const;
 
  private:
-  // Null where absent. Throws where the key is an object: taken for absent, it would count for nothing.
+  // Null if absent. Throws where the key is an object: taken for absent, it would count for nothing.
   const Value* lookup(std::string_view key, std::string_view allowed) const;
-  // The first of the keys inside the object `key`, or null where it is none.
+  // The first of the keys inside the object `key`, or null if it is none.
   const std::string* first_inside(std::string_view key) const;
   [[noreturn]] void wrong_type(std::string_view key, std::string_view allowed) const;
 

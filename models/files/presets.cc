@@ -115,7 +115,7 @@ std::string preset_config(std::string_view name) {
   }
   std::string names;
   for (const std::string_view known : kNames) names += fmt::format("{}{}", names.empty() ? "" : ", ", known);
-  fail(Exit::usage, "model.preset = {}: there is no such preset; there are {}", name, names);
+  fail(Exit::usage, "model.preset = {}: there is no such preset; the presets are {}", name, names);
 }
 
 }  // namespace strata::models

@@ -273,7 +273,7 @@ void Safetensors::add_index(const fs::path& index) {
     std::string_view shard;
     if (field.value.get_string().get(shard) != simdjson::SUCCESS || shard.empty() || shard == "." || shard == ".." ||
         shard.find('/') != std::string_view::npos || shard.find('\0') != std::string_view::npos) {
-      corrupt(index, 0, fmt::format("the name of a file beside the index for tensor {}", field.key),
+      corrupt(index, 0, fmt::format("the name of a file in the folder of the index for tensor {}", field.key),
               simdjson::minify(field.value).substr(0, 64));
     }
     where.insert_or_assign(std::string(field.key), std::string(shard));

@@ -36,9 +36,9 @@ class Safetensors {
 
   // In byte order of the names.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
-  // nullptr where there is none.
+  // nullptr if there is none.
   const StoredTensor* find(std::string_view name) const;
-  // Throws Error{corrupt} where there is none, where its shape is another, or its dtype is one that Strata cannot read.
+  // Throws Error{corrupt} if there is none, if its shape is another, or its dtype is one that Strata cannot read.
   const StoredTensor& require(std::string_view name, std::span<const std::uint64_t> shape) const;
   // `__metadata__` of all files together.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }

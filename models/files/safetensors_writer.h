@@ -20,7 +20,7 @@ struct TensorSpec {
 };
 
 // Names of the tensors of each file, and the files' names as transformers wants them: model.safetensors, or
-// model-00001-of-0000N.safetensors where all of them together exceed `most_bytes`. Tensors keep their order.
+// model-00001-of-0000N.safetensors if all of them together exceed `most_bytes`. Tensors keep their order.
 struct ShardPlan {
   struct File {
     std::string name;
@@ -31,7 +31,7 @@ struct ShardPlan {
 };
 ShardPlan plan_shards(std::span<const TensorSpec> tensors, std::uint64_t most_bytes);
 
-// What stands before the data of a safetensors file whose tensors lie one behind the other: the header's length, and
+// What precedes the data of a safetensors file whose tensors lie one after the other: the header's length, and
 // the header, padded so that data start at a multiple of 8 bytes.
 std::string safetensors_header(std::span<const TensorSpec> tensors);
 // model.safetensors.index.json.

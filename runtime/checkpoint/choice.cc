@@ -15,10 +15,10 @@ namespace fs = std::filesystem;
 namespace {
 
 // nullopt: it is damaged, as it says then.
-std::optional<Checkpoint> open_whole(FoundCheckpoint& found, int threads) {
+std::optional<Checkpoint> open_whole(FoundCheckpoint& found, int threads, const Advance& advance) {
   try {
     Checkpoint checkpoint(found.path);
-    checkpoint.verify(threads);
+    checkpoint.verify(threads, advance);
     return checkpoint;
   } catch (const Error& error) {
     if (error.code() != Exit::corrupt) throw;
@@ -38,10 +38,10 @@ std::string passed_over(const FoundCheckpoint& found) {
 }
 
 void none_is_whole(const fs::path& folder, std::size_t count, std::string_view advice) {
-  fail(Exit::corrupt, "{}: none of its {} checkpoints is whole, as said above: {}", folder.string(), count, advice);
+  fail(Exit::corrupt, "{}: none of its {} checkpoints is whole (see above): {}", folder.string(), count, advice);
 }
 
-std::optional<Checkpoint> newest_whole(const fs::path& folder, int threads, const Note& note) {
+std::optional<Checkpoint> newest_whole(const fs::path& folder, int threads, const Note& note, const Advance& advance) {
   std::set<fs::path> passed;
   for (bool changed = true; changed;) {
     changed = false;
@@ -49,7 +49,7 @@ std::optional<Checkpoint> newest_whole(const fs::path& folder, int threads, cons
     if (all.empty()) return std::nullopt;
     for (FoundCheckpoint& found : all) {
       if (found.damage.empty())
-        if (auto whole = open_whole(found, threads)) return whole;
+        if (auto whole = open_whole(found, threads, advance)) return whole;
       // A run that writes here has removed it since, and so has newer ones.
       changed = type_at(found.path) == fs::file_type::not_found;
       if (changed) break;

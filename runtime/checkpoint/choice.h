@@ -11,10 +11,11 @@ namespace strata::runtime {
 // Whether a path is one checkpoint: a folder with a manifest.
 bool is_checkpoint(const std::filesystem::path& path);
 
-// The newest checkpoint of a folder that is whole, as a training goes on from it: every block was read, on `threads`
+// The newest checkpoint of a folder that is whole, as a training resumes from it: every block was read, on `threads`
 // threads. `note` is told which were passed over and why; nullopt: the folder holds none. Throws Error{corrupt} if none
 // of those there is whole, and Error{failed} if one cannot be read: that is no damage.
-std::optional<Checkpoint> newest_whole(const std::filesystem::path& folder, int threads, const Note& note);
+std::optional<Checkpoint> newest_whole(const std::filesystem::path& folder, int threads, const Note& note,
+                                       const Advance& advance = {});
 
 // "passed over PATH: why", in one line.
 std::string passed_over(const FoundCheckpoint& found);

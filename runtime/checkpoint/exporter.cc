@@ -98,7 +98,7 @@ struct Source {
 };
 
 void write_tensor(Sequential& file, const WeightSource& weights, const Source& source, std::size_t size,
-                  device::DType dtype) {
+                  device::DType dtype, Advancing& advancing) {
   std::vector<float> values(std::min(size, kPiece));
   std::vector<std::byte> stored(values.size() * size_of(dtype));
   weights.prefetch(source.unit, source.parameter, 0, values.size());
@@ -113,6 +113,7 @@ void write_tensor(Sequential& file, const WeightSource& weights, const Source& s
       for (std::size_t i = 0; i < piece.size(); ++i) out[i] = device::from_float<T>(piece[i]);
     });
     file.write(std::span(stored).first(piece.size() * size_of(dtype)));
+    advancing.add(piece.size() * size_of(dtype));
   }
 }
 
@@ -127,13 +128,16 @@ void write_weights(FileSystem& system, const fs::path& folder, const models::Mod
       sources.push_back({unit, p});
     }
   const models::ShardPlan plan = models::plan_shards(tensors, options.shard_bytes);
+  std::uint64_t bytes = 0;
+  for (const models::TensorSpec& tensor : tensors) bytes += tensor.bytes();
+  Advancing advancing(options.advance, bytes);
   for (const models::ShardPlan::File& shard : plan.files) {
     std::vector<models::TensorSpec> in_file;
     for (const std::size_t i : shard.tensors) in_file.push_back(tensors[i]);
     Sequential file(system, folder / shard.name);
     file.write(models::safetensors_header(in_file));
     for (const std::size_t i : shard.tensors)
-      write_tensor(file, weights, sources[i], tensors[i].bytes() / size_of(options.dtype), options.dtype);
+      write_tensor(file, weights, sources[i], tensors[i].bytes() / size_of(options.dtype), options.dtype, advancing);
     file.close();
   }
   if (plan.files.size() > 1)
@@ -156,7 +160,7 @@ void export_model(const models::Config& config, const WeightSource& weights, con
   std::error_code ignored;
   const fs::file_status there = fs::symlink_status(to, ignored);
   if (fs::exists(there) && !(fs::is_directory(there) && fs::is_empty(to, ignored)))
-    fail(Exit::usage, "{} is there and {}: give a new folder to export to", to.string(),
+    fail(Exit::usage, "{} exists and {}: give a new folder to export to", to.string(),
          fs::is_directory(there) ? "not empty" : "no folder");
   const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
   const auto system = posix_file_system();

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "base/advance.h"
 #include "device/numeric/dtype.h"
 #include "runtime/checkpoint/model_folder.h"
 
@@ -9,12 +10,13 @@ namespace strata::runtime {
 
 struct ExportOptions {
   device::DType dtype = device::DType::fp32;  // fp32 or bf16
+  Advance advance = {};
   std::uint64_t shard_bytes = 5'000'000'000;  // of tensors in one file, at most (or one tensor)
 };
 
 // Writes a model to `to` as a Hugging Face directory that transformers loads as it is: config.json,
-// model.safetensors (or shards with their index), the tokenizer's files where they are known. Tensor by tensor, under a
-// temporary name beside `to`, renamed when it is on the disk. Throws Error{usage} where `to` is there and not empty.
+// model.safetensors (or shards with their index), the tokenizer's files if they are known. Tensor by tensor, under a
+// temporary name beside `to`, renamed when it is on the disk. Throws Error{usage} if `to` is there and not empty.
 // tokenizer: the folder whose tokenizer's files are copied.
 void export_model(const models::Config& config, const WeightSource& weights,
                   const std::optional<std::filesystem::path>& tokenizer, const std::filesystem::path& to,

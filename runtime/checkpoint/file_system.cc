@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 
 namespace strata::runtime {
@@ -17,21 +18,6 @@ namespace fs = std::filesystem;
 [[noreturn]] void failed(const fs::path& path, const char* what, int reason) {
   fail(Exit::failed, "{} cannot be {}: {} (errno {})", path.string(), what, std::strerror(reason), reason);
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() { reset(); }
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  int get() const { return fd_; }
-  void reset() {
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-  }
-
- private:
-  int fd_;
-};
 
 bool aligned(std::uint64_t offset, std::span<const std::byte> bytes) {
   return (offset | bytes.size() | reinterpret_cast<std::uintptr_t>(bytes.data())) % kDirectAlignment == 0;

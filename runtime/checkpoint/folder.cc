@@ -65,6 +65,7 @@ std::vector<FoundCheckpoint> list_checkpoints(const fs::path& folder, Checkpoint
       if (test == CheckpointTest::shards)
         for (const ShardEntry& file : manifest.files) (void)read_shard_header(path / file.name, file);
       found.serial = manifest.serial;
+      found.step = manifest.progress.step;
     } catch (const Error& error) {
       if (error.code() != Exit::corrupt) throw;
       found.damage = error.what();
@@ -90,11 +91,6 @@ CheckpointFolder::CheckpointFolder(const fs::path& path, std::int64_t keep, File
     for (const FoundCheckpoint& found : list_checkpoints(path_)) serial_ = std::max(serial_, found.serial);
   });
   run_ = world.exchange(std::to_string(::getpid()))[0];
-}
-
-void CheckpointFolder::Descriptor::reset(int fd) {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = fd;
 }
 
 // A run that ends before its first checkpoint, at its start for example, leaves nothing.
@@ -191,16 +187,22 @@ void CheckpointFolder::publish(const fs::path& temporary, Manifest& manifest) {
   system_.rename(temporary, place);
   system_.sync_folder(path_);
   if (published_) published_(manifest.progress.step, place);
-  remove_old();
+  const auto keeps_best = manifest.recipe.find("checkpoint.keep_best");
+  std::optional<std::int64_t> best;
+  if (manifest.progress.best && keeps_best != manifest.recipe.end() && keeps_best->second == "true")
+    best = manifest.progress.best->step;
+  remove_old(best);
 }
 
-void CheckpointFolder::remove_old() const {
+void CheckpointFolder::remove_old(std::optional<std::int64_t> best) const {
   std::int64_t kept = 0;
   for (const FoundCheckpoint& found : list_checkpoints(path_)) {
     std::error_code ignored;
     const fs::path place = fs::weakly_canonical(found.path, ignored);
     const bool damaged = !found.damage.empty() || std::find(damaged_.begin(), damaged_.end(), place) != damaged_.end();
-    if (damaged || ++kept <= keep_) continue;
+    const bool is_best = !damaged && best == found.step;
+    if (is_best) best.reset();
+    if (damaged || ++kept <= keep_ || is_best) continue;
     // One that somebody reads stays until a later checkpoint.
     const auto hold = CheckpointHold::to_remove(found.path);
     if (!hold) continue;

@@ -1,4 +1,9 @@
 #pragma once
+// runtime/checkpoint/ keeps a run: the folder with its lock, order and retention (here), manifests and shard files
+// (manifest.h, shard.h; docs/formats.md has the bytes), writing beside training (writer.h) and reading on any number of
+// ranks (reader.h). choice.h finds the newest whole one, hold.h keeps it while it is read, file_system.h is where tests
+// put disks that fail. model_folder.h and exporter.h are for Hugging Face directories.
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -9,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/note.h"
 #include "comm/communicator.h"
 #include "runtime/checkpoint/file_system.h"
@@ -20,7 +26,8 @@ namespace strata::runtime {
 struct FoundCheckpoint {
   std::filesystem::path path;
   std::uint64_t serial = 0;
-  std::string damage;  // empty: it passed the test
+  std::string damage;     // empty: it passed the test
+  std::int64_t step = 0;  // as its manifest says
 };
 
 // How much of a checkpoint is looked at: its manifest, or also that its files are there, with the sizes and headers
@@ -38,7 +45,7 @@ Manifest read_manifest(const std::filesystem::path& checkpoint);
 class CheckpointFolder {
  public:
   // Collective: rank 0 makes and locks the folder and removes what runs before left half written. Throws AgreedError
-  // {usage} where another run holds it.
+  // {usage} if another run holds it.
   CheckpointFolder(const std::filesystem::path& path, std::int64_t keep, FileSystem& system, comm::World& world,
                    Note note = {});
   ~CheckpointFolder();
@@ -57,29 +64,19 @@ class CheckpointFolder {
   void pass_over(std::span<const std::filesystem::path> damaged);
 
   // Rank 0: writes the manifest into `temporary`, whose files are durable, puts it in place under the next serial, and
-  // then removes the oldest ones beyond `keep` that nobody reads.
+  // then removes the oldest ones beyond `keep` that nobody reads; with checkpoint.keep_best the best one stays.
   void publish(const std::filesystem::path& temporary, Manifest& manifest);
   // Is told of each that is durable, by whoever calls publish().
   using Published = std::function<void(std::int64_t step, const std::filesystem::path& place)>;
   void tell(Published published) { published_ = std::move(published); }
 
  private:
-  // Of the lock's file; closed with this, also where the constructor throws.
-  class Descriptor {
-   public:
-    ~Descriptor() { reset(); }
-    void reset(int fd = -1);
-    int get() const { return fd_; }
-
-   private:
-    int fd_ = -1;
-  };
-
   void lock();
   bool holds_lock() const;
   void clean() const;
   void remove_tree(const std::filesystem::path& path) const;
-  void remove_old() const;
+  // But for the newest one of step `best`, if any.
+  void remove_old(std::optional<std::int64_t> best) const;
 
   std::filesystem::path path_;
   std::int64_t keep_;
@@ -87,10 +84,10 @@ class CheckpointFolder {
   Note note_;
   Published published_;
   std::vector<std::filesystem::path> damaged_;  // canonical
-  Descriptor lock_;
-  bool made_ = false;         // it was not there before
-  std::uint64_t serial_ = 0;  // of the newest
-  std::string run_;           // names this run's temporaries
+  Descriptor lock_;                             // of its file
+  bool made_ = false;                           // it was not there before
+  std::uint64_t serial_ = 0;                    // of the newest
+  std::string run_;                             // names this run's temporaries
 };
 
 }  // namespace strata::runtime

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <utility>
 
 #include "runtime/checkpoint/manifest.h"
 
@@ -17,12 +16,12 @@ namespace fs = std::filesystem;
 std::optional<CheckpointHold> CheckpointHold::to_read(const fs::path& checkpoint) {
   const fs::path manifest = checkpoint / kManifestName;
   CheckpointHold hold(::open(manifest.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (hold.fd_ < 0) return hold;
-  while (::flock(hold.fd_, LOCK_SH) != 0 && errno == EINTR) {
+  if (hold.manifest_.get() < 0) return hold;
+  while (::flock(hold.manifest_.get(), LOCK_SH) != 0 && errno == EINTR) {
   }
   struct stat held {
   }, there{};
-  const bool same = ::fstat(hold.fd_, &held) == 0 && ::stat(manifest.c_str(), &there) == 0 &&
+  const bool same = ::fstat(hold.manifest_.get(), &held) == 0 && ::stat(manifest.c_str(), &there) == 0 &&
                     held.st_ino == there.st_ino && held.st_dev == there.st_dev;
   if (!same) return std::nullopt;
   return hold;
@@ -31,14 +30,9 @@ std::optional<CheckpointHold> CheckpointHold::to_read(const fs::path& checkpoint
 // Over NFS an exclusive lock wants the file open for writing.
 std::optional<CheckpointHold> CheckpointHold::to_remove(const fs::path& checkpoint) {
   CheckpointHold hold(::open((checkpoint / kManifestName).c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
-  if (hold.fd_ >= 0 && ::flock(hold.fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;
+  if (hold.manifest_.get() >= 0 && ::flock(hold.manifest_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    return std::nullopt;
   return hold;
 }
-
-CheckpointHold::~CheckpointHold() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-CheckpointHold::CheckpointHold(CheckpointHold&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
 
 }  // namespace strata::runtime

@@ -2,6 +2,8 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/descriptor.h"
+
 namespace strata::runtime {
 
 // Keeps a checkpoint from being removed while it is read, and from being read while it is removed: a lock (flock) on
@@ -14,14 +16,10 @@ class CheckpointHold {
   // For removing it; does not wait. nullopt: somebody reads it.
   static std::optional<CheckpointHold> to_remove(const std::filesystem::path& checkpoint);
 
-  ~CheckpointHold();
-  CheckpointHold(CheckpointHold&& other) noexcept;
-  CheckpointHold& operator=(CheckpointHold&&) = delete;
-
  private:
-  explicit CheckpointHold(int fd) : fd_(fd) {}
+  explicit CheckpointHold(int fd) : manifest_(fd) {}
 
-  int fd_;  // -1: no manifest could be opened, and who reads on says why
+  Descriptor manifest_;  // none: it could not be opened, and whoever reads on says why
 };
 
 }  // namespace strata::runtime

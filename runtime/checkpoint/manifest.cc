@@ -102,7 +102,7 @@ ShardEntry shard_of(const Fields& fields) {
   ShardEntry out{fields.text("name"), fields.whole("bytes"), fields.whole("header_bytes", 1u << 30),
                  fields.hex("header_xxh3")};
   if (out.name.empty() || out.name[0] == '.' || out.name.find_first_of(std::string_view("/\0", 2)) != std::string::npos)
-    fields.wrong("name", "the name of a file beside the manifest");
+    fields.wrong("name", "the name of a file in the manifest's folder");
   if (out.header_bytes < 8 || out.header_bytes > out.bytes) fields.wrong("header_bytes", "a header inside the file");
   return out;
 }
@@ -138,7 +138,11 @@ std::string to_json(const Manifest& m) {
   for (std::size_t i = 0; i < m.tensors.size(); ++i)
     out += fmt::format("{}\n{{\"name\":{},\"shape\":[{}]}}", i ? "," : "", json_string(m.tensors[i].name),
                        fmt::join(m.tensors[i].shape, ","));
-  out += "]},\n\"recipe\":{";
+  out += "]},\n";
+  if (p.best)
+    out += fmt::format("\"best\":{{\"step\":{},\"value\":{},\"since\":{},\"newest\":{}}},\n", p.best->step,
+                       p.best->value, p.best->since, p.best->newest);
+  out += "\"recipe\":{";
   for (auto at = m.recipe.begin(); at != m.recipe.end(); ++at)
     out += fmt::format("{}\n{}:{}", at == m.recipe.begin() ? "" : ",", json_string(at->first), json_string(at->second));
   out += "},\n";
@@ -179,6 +183,7 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
                 static_cast<std::int64_t>(fields.whole("adam_t")),
                 fields.whole("next_micro_batch"),
                 fields.whole("tokens"),
+                {},
                 {}};
   const Fields scale = fields.at("loss_scale");
   m.progress.loss_scale = {static_cast<float>(scale.number("scale")),
@@ -186,6 +191,13 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
   if (!(m.progress.loss_scale.scale > 0) || !std::isfinite(m.progress.loss_scale.scale))
     scale.wrong("scale", "a number above 0");
   if (m.progress.updates > m.progress.step) fields.wrong("adam_t", "at most the number of steps");
+  if (fields.has("best")) {
+    const Fields best = fields.at("best");
+    m.progress.best = {static_cast<std::int64_t>(best.whole("step")), best.number("value"),
+                       static_cast<std::int64_t>(best.whole("since")), static_cast<std::int64_t>(best.whole("newest"))};
+    if (m.progress.best->newest > m.progress.step || m.progress.best->step > m.progress.best->newest)
+      best.wrong("newest", "a step that was done, at or behind the best one");
+  }
   m.micro_batches_per_step = fields.whole("micro_batches_per_step");
   m.ranks = static_cast<int>(fields.whole("ranks", 1u << 24));
   const Fields model = fields.at("model");

@@ -45,7 +45,7 @@ inline constexpr std::size_t kMostManifestBytes = std::size_t{1} << 28;
 std::string to_json(const Manifest& manifest);
 // The same text with the checksum that belongs to it.
 std::string with_checksum(std::string json);
-// Throws Error{corrupt}, naming `path`, for what is damaged or no manifest; Error{usage} where a newer version wrote
+// Throws Error{corrupt}, naming `path`, for what is damaged or no manifest; Error{usage} if a newer version wrote
 // it.
 Manifest parse_manifest(std::string_view json, const std::filesystem::path& path);
 

@@ -69,14 +69,14 @@ ModelFolder::ModelFolder(fs::path path) : path_(std::move(path)) {
   path_ = found->path;
 }
 
-ModelFolder ModelFolder::whole(fs::path path, int threads, const Note& note) {
+ModelFolder ModelFolder::whole(fs::path path, int threads, const Note& note, const Advance& advance) {
   ModelFolder out;
   out.path_ = std::move(path);
   if (out.find()) {
     if (out.checkpoint_) out.open_ = std::make_shared<const Checkpoint>(out.path_);
     return out;
   }
-  auto newest = newest_whole(out.path_, threads, note);
+  auto newest = newest_whole(out.path_, threads, note, advance);
   if (!newest) no_model(out.path_);
   out.open_ = std::make_shared<const Checkpoint>(std::move(*newest));
   out.path_ = out.open_->path();

@@ -16,14 +16,14 @@
 namespace strata::runtime {
 
 // A folder that holds a model: a Hugging Face directory, one checkpoint, or the checkpoints of a run. Throws
-// Error{usage} where it is none of them, Error{failed} where it cannot be read.
+// Error{usage} if it is none of them, Error{failed} if it cannot be read.
 class ModelFolder {
  public:
   // Of the checkpoints of a run it is the newest whose files are there, enough for the model's config.
   explicit ModelFolder(std::filesystem::path path);
   // Of the checkpoints of a run it is the newest that is whole (newest_whole()). A checkpoint stays open, and so is not
   // removed, for as long as this or its weights live.
-  static ModelFolder whole(std::filesystem::path path, int threads, const Note& note);
+  static ModelFolder whole(std::filesystem::path path, int threads, const Note& note, const Advance& advance = {});
 
   // The Hugging Face directory, or the checkpoint's own folder.
   const std::filesystem::path& path() const { return path_; }
@@ -35,12 +35,12 @@ class ModelFolder {
   // In which the weights are stored: of the largest tensor.
   device::DType dtype() const;
   // Where the tokenizer and generation_config.json are: the directory itself, or the one that the checkpoint's run
-  // started from; nullopt where there is none any more.
+  // started from; nullopt if there is none any more.
   std::optional<std::filesystem::path> hugging_face() const;
 
  private:
   ModelFolder() = default;
-  // True where the path is itself what is to be read.
+  // True if the path is itself what is to be read.
   bool find();
 
   std::filesystem::path path_;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 
 namespace strata::runtime {
 
@@ -10,12 +11,22 @@ struct LossScale {
   bool operator==(const LossScale&) const = default;
 };
 
+// Of evaluations between steps: the best one so far, by evaluation.metric, and the newest.
+struct Best {
+  std::int64_t step = 0;
+  double value = 0;
+  std::int64_t since = 0;   // evaluations after it, none of them better
+  std::int64_t newest = 0;  // the step of the newest evaluation
+  bool operator==(const Best&) const = default;
+};
+
 // Where a run stands between two steps: all of its state that is not a tensor.
 struct Progress {
   std::int64_t step = 0, updates = 0;  // updates: Adam's t
   std::uint64_t next_micro_batch = 0;  // global index of the first one of the next step
   std::uint64_t tokens = 0;            // trained on so far
   LossScale loss_scale;
+  std::optional<Best> best;
   bool operator==(const Progress&) const = default;
 };
 

@@ -45,32 +45,24 @@ fs::file_type type_at(const fs::path& path) {
 
 // Non-blocking, so that a pipe in a file's place is refused instead of waited for.
 ReadableFile::ReadableFile(fs::path path)
-    : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (fd_ < 0) {
+    : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (file_.get() < 0) {
     if (errno == ENOENT || errno == ENOTDIR) fail(Exit::corrupt, "{} is missing", path_.string());
     unreadable(path_, "opened", errno);
   }
   struct stat status {};
-  const int error = ::fstat(fd_, &status) == 0 ? 0 : errno;
+  const int error = ::fstat(file_.get(), &status) == 0 ? 0 : errno;
   if (error == 0 && S_ISREG(status.st_mode)) {
     bytes_ = static_cast<std::uint64_t>(status.st_size);
     return;
   }
-  ::close(std::exchange(fd_, -1));
   if (error) unreadable(path_, "looked up", error);
   fail(Exit::corrupt, "{} is not a regular file", path_.string());
 }
 
-ReadableFile::~ReadableFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-ReadableFile::ReadableFile(ReadableFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), bytes_(other.bytes_) {}
-
 void ReadableFile::read(std::uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
-    const ssize_t n = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
+    const ssize_t n = ::pread(file_.get(), out.data(), out.size(), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) unreadable(path_, "read", errno);
     if (n == 0) fail(Exit::corrupt, "{} was cut: it ends at offset {}", path_.string(), offset);
@@ -81,7 +73,7 @@ void ReadableFile::read(std::uint64_t offset, std::span<std::byte> out) const {
 
 void ReadableFile::prefetch(std::uint64_t offset, std::uint64_t bytes) const {
   // Advice only: where the system does not take it, reads are as right as before.
-  (void)::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+  (void)::posix_fadvise(file_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
 }
 
 }  // namespace strata::runtime

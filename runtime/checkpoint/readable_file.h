@@ -4,17 +4,16 @@
 #include <filesystem>
 #include <span>
 
+#include "base/descriptor.h"
+
 namespace strata::runtime {
 
 // A file of a checkpoint, open for reading. Damage that was seen is told from what could not be looked at, which may be
 // whole: Error{corrupt} if the file is not there, is no regular file or ends too soon; Error{failed} with the system's
-// reason and what to do about it for everything else (no right to it, too many open files, a drive that fails).
+// reason and what to do about it for everything else (no permission, too many open files, a drive that fails).
 class ReadableFile {
  public:
   explicit ReadableFile(std::filesystem::path path);
-  ~ReadableFile();
-  ReadableFile(ReadableFile&& other) noexcept;
-  ReadableFile& operator=(ReadableFile&&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t bytes() const { return bytes_; }  // when it was opened
@@ -26,7 +25,7 @@ class ReadableFile {
 
  private:
   std::filesystem::path path_;
-  int fd_;
+  Descriptor file_;
   std::uint64_t bytes_ = 0;
 };
 

@@ -58,7 +58,7 @@ namespace {
 
 std::optional<CheckpointHold> hold_for_reading(const fs::path& path) {
   auto hold = CheckpointHold::to_read(path);
-  if (!hold) fail(Exit::corrupt, "{} has just been removed: take a newer one beside it", path.string());
+  if (!hold) fail(Exit::corrupt, "{} has just been removed: name a newer one in the same folder", path.string());
   return hold;
 }
 
@@ -132,20 +132,24 @@ std::span<const Extent> Checkpoint::extents(std::string_view kind, std::string_v
 
 std::span<const std::byte> Checkpoint::read_block(const Extent& extent, std::size_t block,
                                                   std::span<std::byte> buffer) const {
+  return checked_block(extent, block, buffer, "; name an older checkpoint if the folder has one");
+}
+
+std::span<const std::byte> Checkpoint::checked_block(const Extent& extent, std::size_t block,
+                                                     std::span<std::byte> buffer, std::string_view advice) const {
   const std::uint64_t begin = block * kBlockBytes;
   STRATA_CHECK_LT(block, extent.blocks());
   const auto bytes = buffer.first(std::min<std::uint64_t>(kBlockBytes, extent.bytes - begin));
   const auto file = files_->at(extent.file);
   file->read(extent.offset + begin, bytes);
   if (const std::uint64_t sum = XXH3_64bits(bytes.data(), bytes.size()); sum != extent.checksums[block])
-    fail(Exit::corrupt,
-         "{}, offset {}: expected checksum {:016x} of {}/{}, found {:016x}: the file is damaged; name an "
-         "older checkpoint if there is one beside it",
-         file->path().string(), extent.offset + begin, extent.checksums[block], extent.kind, extent.tensor, sum);
+    fail(Exit::corrupt, "{}, offset {}: expected checksum {:016x} of {}/{}, found {:016x}: the file is damaged{}",
+         file->path().string(), extent.offset + begin, extent.checksums[block], extent.kind, extent.tensor, sum,
+         advice);
   return bytes;
 }
 
-void Checkpoint::verify(int threads) const {
+void Checkpoint::verify(int threads, const Advance& advance) const {
   std::vector<std::pair<const Extent*, std::size_t>> blocks;
   for (const auto& [kind, tensors] : kinds_)
     for (const auto& [name, extents] : tensors)
@@ -156,9 +160,11 @@ void Checkpoint::verify(int threads) const {
     return std::tuple(a.first->file, a.first->offset, a.second) < std::tuple(b.first->file, b.first->offset, b.second);
   });
   const auto prefetch = [&](std::size_t i) { prefetch_block(*blocks[i].first, blocks[i].second); };
+  Advancing advancing(advance, bytes());
   parallel_reads(blocks.size(), threads, prefetch, [&](std::size_t i) {
     std::vector<std::byte> buffer(kBlockBytes);
-    read_block(*blocks[i].first, blocks[i].second, buffer);
+    // newest_whole() looks for an older one itself.
+    advancing.add(checked_block(*blocks[i].first, blocks[i].second, buffer, "").size());
   });
 }
 
@@ -195,7 +201,7 @@ void Checkpoint::read(std::string_view kind, std::string_view tensor, std::uint6
       done += b - a;
     }
   }
-  STRATA_CHECK_EQ(done, end);  // a stretch of the tensor: require_coverage()
+  STRATA_CHECK_EQ(done, end);  // require_coverage()
 }
 
 void require_same_tensors(const Checkpoint& checkpoint, const models::Model& model) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/advance.h"
 #include "models/model.h"
 #include "runtime/checkpoint/hold.h"
 #include "runtime/checkpoint/manifest.h"
@@ -21,7 +22,7 @@ namespace strata::runtime {
 // A complete checkpoint, open for reading: its manifest and the headers of its files are verified, and every kind of
 // state that it holds covers every tensor once. Data is verified block by block as it is read. Reading is thread-safe,
 // and no run removes the checkpoint meanwhile. Throws Error{corrupt} with file, place, expected and found;
-// Error{failed} where a file cannot be read.
+// Error{failed} if a file cannot be read.
 class Checkpoint {
  public:
   // The folder of one checkpoint ("DIR/step-00000100").
@@ -37,11 +38,13 @@ class Checkpoint {
   std::vector<std::string> kinds() const;
   // Where a tensor's state lies, in the order of its elements; empty for a kind that is not there.
   std::span<const Extent> extents(std::string_view kind, std::string_view tensor) const;
-  // Block `block` of an extent, read into `buffer` (kBlockBytes) and verified.
+  // Block `block` of an extent, read into `buffer` (kBlockBytes) and verified. Error{corrupt} says to name an older
+  // checkpoint.
   std::span<const std::byte> read_block(const Extent& extent, std::size_t block, std::span<std::byte> buffer) const;
 
-  // Reads every block that there is, on `threads` threads, and compares its checksum.
-  void verify(int threads) const;
+  // Reads every block that there is, on `threads` threads, and compares its checksum. Error{corrupt} says what is wrong
+  // and gives no advice.
+  void verify(int threads, const Advance& advance = {}) const;
 
   // Says that it will be read soon.
   void prefetch_block(const Extent& extent, std::size_t block) const;
@@ -54,6 +57,8 @@ class Checkpoint {
   class OpenFiles;
   void add_file(const ShardEntry& promised);
   void require_coverage() const;
+  std::span<const std::byte> checked_block(const Extent& extent, std::size_t block, std::span<std::byte> buffer,
+                                           std::string_view advice) const;
 
   std::filesystem::path path_;
   std::optional<CheckpointHold> hold_;

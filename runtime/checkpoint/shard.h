@@ -21,7 +21,7 @@ inline constexpr std::size_t kShardHeaderAlignment = 4096;
 std::uint64_t state_bytes(std::string_view dtype, std::uint64_t elements);
 std::string_view stored_dtype(device::MomentFormat format);
 
-// A stretch of one tensor's state, as a shard file holds it: elements [begin, end) of the tensor in row-major order.
+// Part of one tensor's state, as a shard file holds it: elements [begin, end) of the tensor in row-major order.
 struct Extent {
   std::string kind, tensor;          // "moment1", "transformer.wte.weight"
   std::string dtype;                 // safetensors': "F32", ...

@@ -25,7 +25,7 @@ struct CheckpointFigures {
   double last_ms;        // from its begin until the last one was durable
 };
 
-// Writes this rank's shard of checkpoints, of a job whose recipe has a checkpoint.dir, while training goes on: it is
+// Writes this rank's shard of checkpoints, of a job whose recipe has a checkpoint.dir, while training continues: it is
 // what the plan's tasks of the lane checkpoint do, which read the live state unit by unit, and for which whatever
 // writes that state waits. An error in the lane ends the run; what was published before stays. Every rank has one;
 // destroyed before the executor.

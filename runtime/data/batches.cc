@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/data/stream_sequences.h"
 
 namespace strata::runtime {
 namespace {
@@ -15,6 +16,21 @@ constexpr std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
   return x ^ (x >> 31);
+}
+
+// So that sources with as many sequences are not shuffled alike.
+constexpr std::uint64_t kSeedOfSource = 0x9e3779b97f4a7c15;
+
+std::vector<double> weights_of(std::span<const Source> sources) {
+  std::vector<double> out;
+  for (const Source& source : sources) out.push_back(source.weight);
+  return out;
+}
+
+std::vector<Source> one_stream(std::vector<TokenFile> files, std::int64_t seq_len) {
+  std::vector<Source> out;
+  out.push_back({whole_sequences(std::move(files), seq_len)});
+  return out;
 }
 
 }  // namespace
@@ -36,43 +52,36 @@ std::uint64_t Permutation::operator[](std::uint64_t i) const {
   return i;
 }
 
-Batches::Batches(std::vector<TokenFile> files, std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order,
+Batches::Batches(std::vector<Source> sources, std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order,
                  std::uint64_t seed)
-    : files_(std::move(files)),
-      first_sequence_{0},
+    : sources_(std::move(sources)),
+      mix_(weights_of(sources_)),
       seq_len_(static_cast<std::uint64_t>(seq_len)),
       micro_batch_size_(static_cast<std::uint64_t>(micro_batch_size)),
       seed_(seed),
       order_(order) {
-  std::uint64_t most = 0;
-  for (const TokenFile& file : files_) {
-    // The last label of a sequence is the first token after it.
-    first_sequence_.push_back(first_sequence_.back() + (file.count() - 1) / seq_len_);
-    most = std::max(most, file.count());
-  }
-  if (sequences() == 0) {
-    fail(Exit::usage, "data.seq_len = {} needs a token file of at least {} tokens; the largest of {} has {}", seq_len,
-         seq_len_ + 1, files_.size(), most);
-  }
+  for (const Source& source : sources_) STRATA_CHECK_LT(std::uint64_t{0}, source.sequences->size());
 }
 
-std::uint64_t Batches::sequence_at(std::uint64_t position) const {
-  const std::uint64_t n = sequences();
-  if (order_ == DataOrder::sequential) return position % n;
-  return Permutation(n, seed_, position / n)[position % n];
+Batches::Batches(std::vector<TokenFile> files, std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order,
+                 std::uint64_t seed)
+    : Batches(one_stream(std::move(files), seq_len), seq_len, micro_batch_size, order, seed) {}
+
+std::uint64_t Batches::sequences() const {
+  std::uint64_t sum = 0;
+  for (const Source& source : sources_) sum += source.sequences->size();
+  return sum;
 }
 
-void Batches::fill_sequence(std::uint64_t sequence, std::span<std::uint32_t> tokens,
-                            std::span<std::int32_t> labels) const {
-  const auto after = std::upper_bound(first_sequence_.begin(), first_sequence_.end(), sequence);
-  const auto index = static_cast<std::size_t>(after - first_sequence_.begin()) - 1;
-  const TokenFile& file = files_[index];
-  const std::uint64_t begin = (sequence - first_sequence_[index]) * seq_len_;
-  file.read(begin, tokens);
-  std::uint32_t next = 0;
-  file.read(begin + seq_len_, {&next, 1});
-  for (std::size_t i = 0; i + 1 < seq_len_; ++i) labels[i] = static_cast<std::int32_t>(tokens[i + 1]);
-  labels[seq_len_ - 1] = static_cast<std::int32_t>(next);
+Batches::Place Batches::sequence_at(std::uint64_t position) const {
+  const auto [source, index] = mix_.at(position);
+  const std::uint64_t n = sources_[source].sequences->size();
+  if (order_ == DataOrder::sequential) return {source, index % n};
+  return {source, Permutation(n, seed_ + source * kSeedOfSource, index / n)[index % n]};
+}
+
+std::uint64_t Batches::taken(std::size_t source, std::uint64_t micro_batches) const {
+  return mix_.count(source, micro_batches * micro_batch_size_);
 }
 
 void Batches::fill(std::uint64_t micro_batch, std::span<std::uint32_t> tokens, std::span<std::int32_t> labels,
@@ -82,16 +91,20 @@ void Batches::fill(std::uint64_t micro_batch, std::span<std::uint32_t> tokens, s
   STRATA_CHECK_EQ(labels.size(), elements);
   STRATA_CHECK_EQ(positions.size(), elements);
   STRATA_CHECK_EQ(documents.size(), elements);
-  std::fill(documents.begin(), documents.end(), device::RowRange{0, static_cast<std::uint32_t>(seq_len_)});
+  const Rows rows{tokens, labels, positions, documents};
   for (std::uint64_t b = 0; b < micro_batch_size_; ++b) {
-    const std::uint64_t sequence = sequence_at(micro_batch * micro_batch_size_ + b);
-    fill_sequence(sequence, tokens.subspan(b * seq_len_, seq_len_), labels.subspan(b * seq_len_, seq_len_));
-    for (std::uint64_t i = 0; i < seq_len_; ++i) positions[b * seq_len_ + i] = static_cast<std::uint32_t>(i);
+    const auto [source, sequence] = sequence_at(micro_batch * micro_batch_size_ + b);
+    sources_[source].sequences->fill(sequence, rows.subrows(b * seq_len_, seq_len_));
   }
 }
 
-std::uint64_t Batches::labels(std::uint64_t /*micro_batch*/) const {
-  return micro_batch_size_ * seq_len_;
+std::uint64_t Batches::labels(std::uint64_t micro_batch) const {
+  std::uint64_t sum = 0;
+  for (std::uint64_t b = 0; b < micro_batch_size_; ++b) {
+    const auto [source, sequence] = sequence_at(micro_batch * micro_batch_size_ + b);
+    sum += sources_[source].sequences->labels(sequence);
+  }
+  return sum;
 }
 
 }  // namespace strata::runtime

@@ -1,10 +1,18 @@
 #pragma once
+// runtime/data/ is what a step trains on: token files (tokens.h), their sequences in the order of the run (here), and
+// those of an evaluation (disjoint_sequences.h). A pure function of files, seed and position: the same for any number
+// of ranks.
+
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "device/row_range.h"
+#include "runtime/data/mix.h"
+#include "runtime/data/sequences.h"
 #include "runtime/data/tokens.h"
 #include "runtime/recipe/recipe.h"
 
@@ -23,34 +31,47 @@ class Permutation {
   std::array<std::uint64_t, 8> keys_;
 };
 
-// The sequences of a list of token files, and which of them each micro-batch of the run takes (docs/guide.md,
-// "What a step means"). Reading allocates nothing. Throws Error{usage} on construction where there is no sequence.
+// Sequences to train on, and how often one comes from them beside other sources.
+struct Source {
+  std::unique_ptr<Sequences> sequences;
+  double weight = 1;
+};
+
+// Which sequences each micro-batch of the run takes (docs/guide.md, "What a step means"). Reading allocates nothing.
 class Batches {
  public:
+  // Each source has a sequence at least.
+  Batches(std::vector<Source> sources, std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order,
+          std::uint64_t seed);
+  // Of one stream. Throws Error{usage} where it has no sequence.
   Batches(std::vector<TokenFile> files, std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order,
           std::uint64_t seed);
 
-  // Whole sequences of all files.
-  std::uint64_t sequences() const { return first_sequence_.back(); }
+  std::span<const Source> sources() const { return sources_; }
+  // Of all sources.
+  std::uint64_t sequences() const;
   // How often a run has gone over all sequences before micro-batch k.
   double epochs_before(std::uint64_t micro_batch) const {
     return static_cast<double>(micro_batch * micro_batch_size_) / static_cast<double>(sequences());
   }
   // The sequence at `position` of the run (micro-batch k has positions k*B .. k*B+B-1).
-  std::uint64_t sequence_at(std::uint64_t position) const;
+  struct Place {
+    std::size_t source;
+    std::uint64_t sequence;
+  };
+  Place sequence_at(std::uint64_t position) const;
+  // Of the first `micro_batches` of the run: the sequences that come from a source.
+  std::uint64_t taken(std::size_t source, std::uint64_t micro_batches) const;
 
   // Micro-batch k of the run: tokens, labels, positions and documents are [micro_batch_size * seq_len] each.
-  // A sequence is one document.
   void fill(std::uint64_t micro_batch, std::span<std::uint32_t> tokens, std::span<std::int32_t> labels,
             std::span<std::uint32_t> positions, std::span<device::RowRange> documents) const;
   // Labels of micro-batch k that count: known without reading it.
   std::uint64_t labels(std::uint64_t micro_batch) const;
 
  private:
-  void fill_sequence(std::uint64_t sequence, std::span<std::uint32_t> tokens, std::span<std::int32_t> labels) const;
-
-  std::vector<TokenFile> files_;
-  std::vector<std::uint64_t> first_sequence_;  // of each file, and the total
+  std::vector<Source> sources_;
+  Mix mix_;
   std::uint64_t seq_len_, micro_batch_size_, seed_;
   DataOrder order_;
 };

@@ -193,7 +193,7 @@ TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)
     }
     width_ = width;
   } else if (!sidecar_ && looks_like_text(bytes)) {
-    fail(Exit::usage, "{} looks like text, not like tokens: make a token file of it with strata tokenize",
+    fail(Exit::usage, "{} looks like text, not tokens: make a token file of it with strata tokenize",
          file_.path().string());
   }
   const std::uint64_t data = bytes.size() - header_bytes_;
@@ -266,8 +266,12 @@ void TokenFile::check_all() const {
 }
 
 comm::Seen TokenFile::seen(const std::string& key) const {
-  return {fmt::format("{} ({})", path().string(), key),
-          fmt::format("{}, {} tokens of {} bytes", comm::print_of(file_.bytes(), comm::kOfFile), count_, width_)};
+  std::string beside;  // whose hashes are compared with the sidecar's as they are opened
+  if (sidecar_ && sidecar_->documents) beside += ", documents " + sidecar_->documents->hash;
+  if (sidecar_ && sidecar_->mask) beside += ", mask " + sidecar_->mask->hash;
+  return {
+      fmt::format("{} ({})", path().string(), key),
+      fmt::format("{}, {} tokens of {} bytes{}", comm::print_of(file_.bytes(), comm::kOfFile), count_, width_, beside)};
 }
 
 std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, const char* key) {

@@ -31,16 +31,16 @@ struct TokenSidecar {
 std::filesystem::path sidecar_path(const std::filesystem::path& token_file);
 std::filesystem::path documents_path(const std::filesystem::path& token_file);
 std::filesystem::path mask_path(const std::filesystem::path& token_file);
-// nullopt where there is no such file. Throws Error{corrupt}.
+// nullopt if there is no such file. Throws Error{corrupt}.
 std::optional<TokenSidecar> read_sidecar(const std::filesystem::path& token_file);
 std::string to_json(const TokenSidecar& sidecar);
 
 // A mapped token file: nanoGPT's (no header) or llm.c's (docs/guide.md, "Token files"). Throws Error{corrupt} with
-// file, offset, expected and found where it is empty, cut, or contradicts its sidecar.
+// file, offset, expected and found if it is empty, cut, or contradicts its sidecar.
 class TokenFile {
  public:
-  // vocab_size: of the model; it gives the width where neither header nor sidecar does, and every token must be below
-  // it. nullopt (for `inspect`): as the file says, 2 bytes where it does not, any token.
+  // vocab_size: of the model; it gives the width if neither header nor sidecar does, and every token must be below
+  // it. nullopt (for `inspect`): as the file says, 2 bytes if it does not, any token.
   TokenFile(std::filesystem::path path, std::optional<std::int64_t> vocab_size);
 
   const std::filesystem::path& path() const { return file_.path(); }
@@ -49,7 +49,7 @@ class TokenFile {
   bool has_header() const { return header_bytes_ != 0; }
   const std::optional<TokenSidecar>& sidecar() const { return sidecar_; }
 
-  // Tokens [begin, begin + out.size()) into out. Throws Error{corrupt} at one outside the vocabulary, or where the file
+  // Tokens [begin, begin + out.size()) into out. Throws Error{corrupt} at one outside the vocabulary, or if the file
   // was cut meanwhile.
   void read(std::uint64_t begin, std::span<std::uint32_t> out) const;
   // Reads every token once. Throws Error{corrupt} at the first one outside the vocabulary, or where the sidecar's hash
@@ -72,7 +72,7 @@ class TokenFile {
   std::uint64_t limit_ = 0;  // tokens are below it
 };
 
-// Files of `patterns` (paths or globs), each pattern's in byte order. Throws Error{usage} where a pattern, named as
+// Files of `patterns` (paths or globs), each pattern's in byte order. Throws Error{usage} if a pattern, named as
 // `key`, matches nothing.
 std::vector<std::filesystem::path> expand_patterns(std::span<const std::string> patterns, const char* key);
 

@@ -85,6 +85,8 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
       fault_watch_(plan.device, rank_, abort_),
       storage_(plan, world, io),
       border_(plan, model, storage_),
+      own_(std::make_unique<Queues>()),
+      queues_(*own_),
       goes_on_(lanes_that_go_on(plan)),
       begins_early_(lanes_that_begin_early(plan)),
       awaited_(plan.tasks.size()),
@@ -92,7 +94,46 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
       spans_(plan.tasks.size()),
       holds_(plan.tasks.size()),
       meter_(plan) {
-  for (const Task& task : plan.tasks) names_.push_back(name_of(task, model));
+  std::array<bool, kLanes> used{};
+  for (const LaneId lane : {LaneId::compute, LaneId::gather, LaneId::reduce}) used[index(lane)] = true;
+  for (const Task& task : plan.tasks) used[index(task.lane)] = task.lane != LaneId::host;
+  Lanes& lanes = own_->lanes;
+  lanes.resize(kLanes);
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    const bool computes = lane == index(LaneId::compute) || lane == index(LaneId::host_compute);
+    if (used[lane])
+      lanes[lane] =
+          std::make_unique<Lane>(std::string(kLaneNames[lane]), computes ? threads : 1, rank_, world.abort_token(),
+                                 on_host(static_cast<LaneId>(lane)) ? device::Device{} : plan.device);
+  }
+  own_->gather = world.open(*lanes[index(LaneId::gather)]);
+  own_->reduce = world.open(*lanes[index(LaneId::reduce)]);
+  prepare(optimizer);
+}
+
+Executor::Executor(const StepPlan& plan, const models::Model& model, Executor& other)
+    : plan_(plan),
+      model_(model),
+      validate_ms_(prove(plan)),
+      rank_(other.rank_),
+      abort_(other.abort_),
+      fault_watch_(plan.device, rank_, abort_),
+      storage_(plan, other.storage_),
+      border_(plan, model, storage_),
+      queues_(other.queues_),
+      goes_on_(lanes_that_go_on(plan)),
+      begins_early_(lanes_that_begin_early(plan)),
+      awaited_(plan.tasks.size()),
+      issued_(plan.tasks.size()),
+      spans_(plan.tasks.size()),
+      holds_(plan.tasks.size()),
+      meter_(plan) {
+  prepare({});
+}
+
+void Executor::prepare(const device::Optimizer& optimizer) {
+  const StepPlan& plan = plan_;
+  for (const Task& task : plan.tasks) names_.push_back(name_of(task, model_));
   std::vector<bool> by_hosts(plan.tasks.size());  // a lane of the host waits for its event
   for (const Task& task : plan.tasks)
     for (const int wait : task.waits) {
@@ -103,36 +144,43 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
     }
   for (std::size_t t = 0; t < plan.tasks.size(); ++t)
     events_.emplace_back(plan.device, by_hosts[t] || on_host(plan.tasks[t].lane));
-  std::array<bool, kLanes> used{};
-  for (const LaneId lane : {LaneId::compute, LaneId::gather, LaneId::reduce}) used[index(lane)] = true;
-  for (const Task& task : plan.tasks) used[index(task.lane)] = task.lane != LaneId::host;
-  lanes_.resize(kLanes);
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    const bool computes = lane == index(LaneId::compute) || lane == index(LaneId::host_compute);
-    if (used[lane])
-      lanes_[lane] =
-          std::make_unique<Lane>(std::string(kLaneNames[lane]), computes ? threads : 1, rank_, world.abort_token(),
-                                 on_host(static_cast<LaneId>(lane)) ? device::Device{} : plan.device);
-  }
-  gather_ = world.open(*lanes_[index(LaneId::gather)]);
-  reduce_ = world.open(*lanes_[index(LaneId::reduce)]);
-  site_.emplace(Site{plan, model, optimizer, rank_, storage_, *gather_, *reduce_});
+  site_.emplace(Site{plan, model_, optimizer, rank_, storage_, *queues_.gather, *queues_.reduce});
   site_->received.resize(plan.tasks.size());
-  if (plan.control.constants >= 0) {
-    std::vector<std::byte> constants(model.constants_bytes);
-    model.fill_constants(constants.data());
-    storage_.write(plan.control.constants, constants);
-  }
+  refill();
   if (is_gpu())
-    for (const auto& unit : model.units)
-      if (std::string text = unit->set_up(*lanes_[index(LaneId::compute)]); !text.empty()) attention_ = std::move(text);
-  if (StepGraph::possible(plan) && gather_->can_be_recorded() && reduce_->can_be_recorded())
-    graph_.emplace(plan, lanes_);
+    for (const auto& unit : model_.units)
+      if (std::string text = unit->set_up(*queues_.lanes[index(LaneId::compute)]); !text.empty())
+        attention_ = std::move(text);
+  if (StepGraph::possible(plan) && queues_.gather->can_be_recorded() && queues_.reduce->can_be_recorded())
+    graph_.emplace(plan, queues_.lanes);
 }
 
 // Lanes first: after an abort their work still refers to events, pieces and communicators.
 Executor::~Executor() {
-  lanes_.clear();
+  if (own_) own_->lanes.clear();
+  for (const auto& lane : queues_.lanes) {
+    try {
+      if (lane) lane->synchronize();
+    } catch (const Aborted&) {
+      // What it says was said where the token was set.
+    }
+  }
+}
+
+void Executor::refill() {
+  if (plan_.control.constants >= 0) {
+    std::vector<std::byte> constants(model_.constants_bytes);
+    model_.fill_constants(constants.data());
+    storage_.write(plan_.control.constants, constants);
+  }
+  // Caches of nothing yet.
+  std::vector<std::byte> zeros;
+  for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
+    const Buffer& buffer = plan_.buffers[b];
+    if (!buffer.filled || buffer.kind != Kind::activations) continue;
+    zeros.resize(std::max(zeros.size(), buffer.bytes));
+    storage_.write(static_cast<int>(b), std::span(zeros).first(buffer.bytes));
+  }
 }
 
 device::StepResult Executor::step(const device::StepScalars& scalars, std::uint64_t requests) {
@@ -152,7 +200,7 @@ device::StepResult Executor::step(const device::StepScalars& scalars, std::uint6
 }
 
 void Executor::issue_step() {
-  const device::Range range(*lanes_[index(LaneId::compute)], "step");
+  const device::Range range(*queues_.lanes[index(LaneId::compute)], "step");
   collect(true);
   issue_due();
   steps_since_spans_ = 0;
@@ -269,8 +317,8 @@ void Executor::wait_for_saves(std::size_t t) {
 void Executor::collect(bool early) {
   if (!is_gpu()) return;
   for (std::size_t lane = 0; lane < kLanes; ++lane)
-    if (lanes_[lane] && !on_host(static_cast<LaneId>(lane)) && !goes_on_[lane] && begins_early_[lane] == early)
-      lanes_[lane]->synchronize();
+    if (queues_.lanes[lane] && !on_host(static_cast<LaneId>(lane)) && !goes_on_[lane] && begins_early_[lane] == early)
+      queues_.lanes[lane]->synchronize();
 }
 
 // The first step is issued task by task, in which libraries set up what they do when first used, and so is one that
@@ -291,7 +339,7 @@ bool Executor::launch_graph() {
       }
   };
   run_host();
-  Lane& first = *lanes_[index(LaneId::compute)];
+  Lane& first = *queues_.lanes[index(LaneId::compute)];
   const device::Range range(first, "step (graph)");
   graph_->launch();
   first.synchronize();
@@ -332,7 +380,7 @@ std::span<const float> Executor::generate(std::size_t first, std::size_t rows) {
 
 void Executor::use_algorithms(std::shared_ptr<const device::AlgorithmTable> table) {
   algorithms_ = std::move(table);
-  if (algorithms_) device::use_algorithms(*lanes_[index(LaneId::compute)], algorithms_);
+  if (algorithms_) device::use_algorithms(*queues_.lanes[index(LaneId::compute)], algorithms_);
   if (graph_) graph_->reset();  // recorded with others
 }
 
@@ -378,7 +426,7 @@ void Executor::forget(const Saver& saver) noexcept {
 
 void Executor::settle() {
   for (std::size_t lane = 0; lane < kLanes; ++lane)
-    if (lanes_[lane] && lane != index(LaneId::checkpoint)) lanes_[lane]->synchronize();
+    if (queues_.lanes[lane] && lane != index(LaneId::checkpoint)) queues_.lanes[lane]->synchronize();
 }
 
 template <typename F>
@@ -401,8 +449,8 @@ int Executor::first_nonfinite_unit() const {
 }
 
 comm::CommBytes Executor::comm_bytes() const {
-  comm::CommBytes sum = gather_->sent();
-  const comm::CommBytes other = reduce_->sent();
+  comm::CommBytes sum = queues_.gather->sent();
+  const comm::CommBytes other = queues_.reduce->sent();
   sum.all_gather += other.all_gather;
   sum.all_to_all += other.all_to_all;
   sum.broadcast += other.broadcast;

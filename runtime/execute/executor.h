@@ -1,4 +1,8 @@
 #pragma once
+// runtime/execute/ runs a plan as it is: the Executor (here) issues the list, step after step, and takes no decision.
+// lanes.h are the queues that it fills, task_table.h is what each task of the list runs (runtime/tasks/), step_graph.h
+// the step as one CUDA graph.
+
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -36,6 +40,9 @@ class Executor {
   // Proves the plan first (find_violation): one that does not hold ends the program.
   Executor(const StepPlan& plan, const models::Model& model, comm::World& world, const device::Optimizer& optimizer,
            int threads, const offload::IoOptions& io = {});
+  // Of a plan that was made beside another's (PlanRequest::beside): in that one's memory, lanes and communicators,
+  // while it is drained. The other executor outlives it.
+  Executor(const StepPlan& plan, const models::Model& model, Executor& other);
   ~Executor();
 
   using BatchSpans = Border::BatchSpans;
@@ -77,6 +84,8 @@ class Executor {
   // tier.
   std::string drives() const { return storage_.swap() ? storage_.swap()->describe() : ""; }
 
+  // Of a plan beside another's, before its first step since that one's last: fills what has to hold something.
+  void refill();
   // Waits for what the last step left to run on; a checkpoint goes on.
   void settle();
   // The same, and carries out the update that it left if the plan is a cycle: before anything but the next step looks
@@ -90,7 +99,7 @@ class Executor {
   // Before `saver` is destroyed: the same, but after a failure nothing is issued or thrown any more.
   void forget(const Saver& saver) noexcept;
   // Of plans with a checkpoint's tasks.
-  device::Lane& checkpoint_lane() { return *lanes_[static_cast<std::size_t>(LaneId::checkpoint)]; }
+  device::Lane& checkpoint_lane() { return *queues_.lanes[static_cast<std::size_t>(LaneId::checkpoint)]; }
   // For how long tasks have waited for a checkpoint to read what they write, over all steps; exact after drain().
   double held_ms() const { return held_ms_; }
 
@@ -108,8 +117,15 @@ class Executor {
   const Storage& storage() const { return storage_; }
 
  private:
+  // What work is queued in, and what connects two of the lanes to the other ranks.
+  struct Queues {
+    Lanes lanes;
+    std::unique_ptr<comm::Communicator> gather, reduce;
+  };
+
+  void prepare(const device::Optimizer& optimizer);
   bool is_gpu() const { return plan_.device.kind != device::Kind::cpu; }
-  device::Lane& lane_of(const Task& task) const { return *lanes_[static_cast<std::size_t>(task.lane)]; }
+  device::Lane& lane_of(const Task& task) const { return *queues_.lanes[static_cast<std::size_t>(task.lane)]; }
   // Whether the task's work is queued in a lane of a GPU.
   bool on_gpu(const Task& task) const { return is_gpu() && task.lane != LaneId::host && !on_host(task.lane); }
   // Whether the thread that issues waits for the end of the other task, in place of the task's lane.
@@ -144,10 +160,10 @@ class Executor {
   device::FaultWatch fault_watch_;
   Storage storage_;
   Border border_;
-  Lanes lanes_;
+  std::unique_ptr<Queues> own_;  // null: another's
+  Queues& queues_;
   // By lane of a GPU: it is not waited for between two steps; it has tasks before the host writes.
   std::array<bool, kLanes> goes_on_, begins_early_;
-  std::unique_ptr<comm::Communicator> gather_, reduce_;
   std::optional<Site> site_;
   std::vector<device::Event> events_;  // by task
   std::vector<bool> awaited_;          // by task: some lane waits for its event

@@ -46,6 +46,10 @@ Fields of_collectives(Machine::Collectives& c) {
   return {{"collectives.all_gather_gb_per_s", &c.all_gather_gb_per_s},
           {"collectives.all_to_all_gb_per_s", &c.all_to_all_gb_per_s}};
 }
+Fields of_capacity(Machine::Capacity& c) {
+  return {{"capacity.device_gib", &c.device_gib}, {"capacity.host_gib", &c.host_gib}};
+}
+constexpr const char* kHostUpdate = "host.update_gb_per_s";
 // What depends on the width: a list of figures for each.
 std::vector<std::pair<std::string, std::vector<double>*>> by_width(Machine& m) {
   std::vector<std::pair<std::string, std::vector<double>*>> lists;
@@ -72,6 +76,13 @@ class Reader {
   bool has(const std::string& section) const {
     const auto next = nodes_.lower_bound(section + ".");
     return next != nodes_.end() && next->first.starts_with(section + ".");
+  }
+  // Whether a key that need not be there has the second of two words.
+  bool is(const std::string& key, std::string_view first, std::string_view second) {
+    if (!nodes_.contains(key)) return false;
+    const std::string word = text(key);
+    if (word != first && word != second) refuse(key, fmt::format("\"{}\" or \"{}\"", first, second));
+    return word == second;
   }
   double number(const std::string& key) { return number_of(key, take(key)); }
   int count(const std::string& key) {
@@ -105,7 +116,8 @@ class Reader {
   const toml::node& take(const std::string& key) {
     const auto found = nodes_.find(key);
     if (found == nodes_.end() && key == "processor")
-      fail(Exit::usage, "{} is no machine file, it has no processor: strata calibrate -o FILE writes one", path_);
+      fail(Exit::usage, "{} is not a machine file, since it names no processor: strata calibrate -o FILE writes one",
+           path_);
     if (found == nodes_.end())
       fail(Exit::usage, "machine file {} has no {}: measure it with strata calibrate -o {}", path_, key, path_);
     const toml::node& node = *found->second;
@@ -161,6 +173,8 @@ std::string ranks_text(int ranks) {
 Machine read_machine(const std::filesystem::path& path) {
   Reader reader(path);
   Machine m;
+  m.gpu = reader.is("device", "cpu", "gpu");
+  m.measured = !reader.is("source", "measured", "data sheets");
   m.processor = reader.text("processor");
   m.ranks = reader.count("ranks");
   m.threads = reader.count("threads");
@@ -174,6 +188,8 @@ Machine read_machine(const std::filesystem::path& path) {
   reader.take(measured_everywhere(m));
   if (reader.has("disk")) reader.take(of_disk(m.disk.emplace()));
   if (reader.has("collectives")) reader.take(of_collectives(m.collectives.emplace()));
+  if (reader.has("capacity")) reader.take(of_capacity(m.capacity.emplace()));
+  if (reader.has("host")) reader.take({{kHostUpdate, &m.host_update_gb_per_s.emplace()}});
   reader.refuse_others();
   return m;
 }
@@ -184,6 +200,8 @@ std::string machine_toml(const Machine& machine) {
   const auto add = [&](const Fields& more) { fields.insert(fields.end(), more.begin(), more.end()); };
   if (m.disk) add(of_disk(*m.disk));
   if (m.collectives) add(of_collectives(*m.collectives));
+  if (m.capacity) add(of_capacity(*m.capacity));
+  if (m.host_update_gb_per_s) add({{kHostUpdate, &*m.host_update_gb_per_s}});
   std::map<std::string, std::string> sections;  // "" first
   for (const auto& [key, value] : fields) {
     const auto dot = key.find('.');
@@ -195,6 +213,8 @@ std::string machine_toml(const Machine& machine) {
   for (const auto& [key, list] : by_width(m))
     blocks += fmt::format("{} = [{:.6g}]\n", key.substr(key.find('.') + 1), fmt::join(*list, ", "));
   std::string text = "# Speeds of one rank while all ranks of the machine worked: strata calibrate.\n";
+  if (m.gpu) text += "device = \"gpu\"\n";
+  if (!m.measured) text += "source = \"data sheets\"\n";
   text += fmt::format("processor = {}\nranks = {}\nthreads = {}\n", json_string(m.processor), m.ranks, m.threads);
   for (const auto& [section, lines] : sections) text += (section.empty() ? "" : "\n[" + section + "]\n") + lines;
   return text;
@@ -202,9 +222,11 @@ std::string machine_toml(const Machine& machine) {
 
 MachineProfile profile_of(const Machine& m, const Job& job, int ranks_per_node) {
   const StepPlan& plan = job.plan;
-  if (plan.device.kind != device::Kind::cpu)
-    fail(Exit::usage,
-         "the machine file has the speeds of a CPU, and the recipe computes on a GPU: plan without --machine");
+  const bool on_gpu = plan.device.kind != device::Kind::cpu;
+  if (on_gpu != m.gpu)
+    fail(Exit::usage, "the machine file has the speeds of a {}, and the recipe computes on a {}: {}",
+         m.gpu ? "GPU" : "CPU", on_gpu ? "GPU" : "CPU",
+         m.gpu ? "set device.kind = \"cuda\"" : "take a file of one, as in examples/machines");
   const bool uses_disk = plan.io_bytes.total() > plan.io_bytes.read[1] + plan.io_bytes.written[1];
   if (uses_disk && !m.disk)
     fail(Exit::usage, "the machine file has no [disk], and the recipe puts state on NVMe: strata calibrate --dir DIR");
@@ -243,19 +265,30 @@ MachineProfile profile_of(const Machine& m, const Job& job, int ranks_per_node) 
     p.disk_beside_products = m.disk->beside_products;
     p.disk_core_share = m.disk->slows_products;
   }
-  share_out(p, static_cast<double>(m.ranks) / ranks_per_node);
+  const double part = static_cast<double>(m.ranks) / ranks_per_node;
+  if (m.gpu) {
+    p.cores = 0;  // lanes of a GPU are streams
+    p.host_update_bytes_per_s = m.host_update_gb_per_s.value_or(m.optimizer_gb_per_s[moments]) * part * 1e9;
+    p.read_bytes_per_s *= part;
+    p.write_bytes_per_s *= part;
+    if (part < 1) share_out(p, part);
+  } else {
+    share_out(p, part);
+  }
   return p;
 }
 
 std::string scaling_text(const Machine& m, int ranks, int ranks_per_node) {
   std::string text;
-  if (m.ranks != ranks_per_node)
+  if (m.gpu && m.ranks < ranks_per_node)
+    text = fmt::format("the machine has {} GPUs for {} ranks: each GPU is shared out evenly", m.ranks, ranks_per_node);
+  else if (!m.gpu && m.ranks != ranks_per_node)
     text = fmt::format(
         "speeds of {} on the machine, scaled to {}: cores, memory and drives shared out evenly; mpirun -n {} strata "
         "calibrate measures it",
         ranks_text(m.ranks), ranks_text(ranks_per_node), ranks_per_node);
   if (ranks > ranks_per_node)
-    text += fmt::format("{}collectives between machines taken as fast as inside one: a network makes the step longer",
+    text += fmt::format("{}collectives between machines assumed as fast as inside one: a network makes the step longer",
                         text.empty() ? "" : "\n");
   return text;
 }

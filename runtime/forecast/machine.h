@@ -15,9 +15,12 @@ namespace strata::runtime {
 inline constexpr std::array<std::string_view, 3> kDTypeKeys = {"fp32", "bf16", "fp16"};
 inline constexpr std::array<std::string_view, 3> kMomentKeys = {"fp32", "bf16", "8bit"};
 
-// What a machine file holds: the speeds that `strata calibrate` measured, of one rank while all `ranks` of the node
-// worked. By dtype where the compute dtype matters, in DType's order; optimizer: by MomentFormat.
+// What a machine file holds: the speeds that `strata calibrate` measured, or that are computed from data sheets, of one
+// rank while all `ranks` of the node worked. By dtype where the compute dtype matters, in DType's order; optimizer: by
+// MomentFormat.
 struct Machine {
+  bool gpu = false;      // device = "gpu": a rank has a GPU of its own
+  bool measured = true;  // source = "measured", or "data sheets"
   std::string processor;
   int ranks = 1, threads = 1;  // threads: of a rank
   double task_overhead_us = 0;
@@ -42,6 +45,13 @@ struct Machine {
     double all_gather_gb_per_s = 0, all_to_all_gb_per_s = 0;
   };
   std::optional<Collectives> collectives;
+  // Of a rank, where a recipe and the system at hand do not say it: of a machine that is elsewhere.
+  struct Capacity {
+    double device_gib = 0, host_gib = 0;
+  };
+  std::optional<Capacity> capacity;
+  // AdamW by the host's cores beside a GPU, bytes in and out; the CPU's own is in optimizer_gb_per_s.
+  std::optional<double> host_update_gb_per_s;
 };
 
 // The file. Throws Error{usage} naming path and key: unknown, missing, or no number above zero.
@@ -51,7 +61,8 @@ std::string machine_toml(const Machine& machine);
 
 // The speeds that the tasks of a job meet, with `ranks_per_node` of its ranks on each machine. Where others than so
 // many were measured, cores, memory and drives are shared out evenly among those, and what one thread does or sends is
-// no faster than it was. Throws Error{usage} where the job needs what was not measured.
+// no faster than it was; a GPU is a rank's own if there are enough of them. Throws Error{usage} if the job needs what
+// was not measured.
 MachineProfile profile_of(const Machine& machine, const Job& job, int ranks_per_node);
 
 // What profile_of does to the measured speeds for a job of `ranks`, as a line for people; empty: nothing.

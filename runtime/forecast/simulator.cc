@@ -96,7 +96,9 @@ BoundSeconds seconds_of(const Task& task, const MachineProfile& m) {
   if (c.written_bytes > 0) add(Bound::disk, m.write_latency_s, 1);
   switch (task.kind) {
     case TaskKind::update:
-      add(Bound::optimizer, c.bytes, m.update_bytes_per_s);
+      add(Bound::optimizer, c.bytes,
+          task.lane == LaneId::host_compute && m.host_update_bytes_per_s > 0 ? m.host_update_bytes_per_s
+                                                                             : m.update_bytes_per_s);
       break;
     case TaskKind::loss:
       add(Bound::memory, c.bytes, m.loss_bytes_per_s);

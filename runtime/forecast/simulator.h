@@ -1,4 +1,8 @@
 #pragma once
+// runtime/forecast/ says how long a plan takes without running it: the simulator (here) runs the same list of tasks
+// against the speeds of a machine, which machine.h reads from a file of strata calibrate. It settles memory.order =
+// "auto" and draws plan --trace.
+
 #include <array>
 #include <cstdint>
 #include <span>
@@ -17,6 +21,7 @@ struct MachineProfile {
   double flops_per_s = 2e11, attention_flops_per_s = 1e11;  // of products; of attention
   double bytes_per_s = 2e10, loss_bytes_per_s = 2e10;       // what else blocks do; what the loss does with logits
   double update_bytes_per_s = 2e10;
+  double host_update_bytes_per_s = 0;                      // by the host's cores beside a GPU; 0: as update_bytes_per_s
   double sum_bytes_per_s = 1e10, norm_bytes_per_s = 1e10;  // gradients added, their squares summed: by one thread
   double host_bytes_per_s = 1e10;                          // between device and host
   double all_gather_bytes_per_s = 5e9, all_to_all_bytes_per_s = 5e9;  // sent by a rank
@@ -38,6 +43,10 @@ MachineProfile nominal_profile(const StepPlan& plan);
 enum class Bound : std::uint8_t { products, attention, memory, optimizer, communication, host_link, disk, waking };
 inline constexpr std::array<std::string_view, 8> kBoundNames = {"products",      "attention", "memory", "optimizer",
                                                                 "communication", "host link", "disk",   "waking"};
+// The same in a practitioner's words, for people; files keep the names above.
+inline constexpr std::array<std::string_view, 8> kBoundWords = {"GEMM",      "attention",      "memory-bound kernels",
+                                                                "optimizer", "communication",  "host-device copies",
+                                                                "disk",      "synchronisation"};
 using BoundSeconds = std::array<double, kBoundNames.size()>;
 double sum_of(const BoundSeconds& seconds);
 

@@ -63,7 +63,7 @@ void use_saved_algorithms(Executor& executor, const std::string& saved, const st
   if (!own || saved.empty()) return;
   auto table = std::make_shared<const device::AlgorithmTable>(device::AlgorithmTable::parse(saved, origin));
   if (table->machine() == own->machine()) return executor.use_algorithms(std::move(table));
-  note(fmt::format("{} was computed on {}: on {} its bits are others from here on", origin, table->machine(),
+  note(fmt::format("{} was computed on {}: on {} its bits differ from here on", origin, table->machine(),
                    own->machine()));
 }
 

@@ -11,9 +11,9 @@
 namespace strata::runtime {
 
 // The algorithm of each of the job's products, the same on all ranks: rank 0 takes them from the file kept for its kind
-// of GPU, times those that the file lacks (note() says so), keeps them there, and sends them round. Null where there is
+// of GPU, times those that the file lacks (note() says so), keeps them there, and sends them round. Null if there is
 // nothing to choose: on the CPU. Collective, before the executor takes its memory.
-// Throws AgreedError where ranks have GPUs of different kinds: their bits would depend on which rank computes what.
+// Throws AgreedError if ranks have GPUs of different kinds: their bits would depend on which rank computes what.
 std::shared_ptr<const device::AlgorithmTable> agree_on_algorithms(const Job& job, comm::World& world,
                                                                   const std::function<void(const std::string&)>& note);
 

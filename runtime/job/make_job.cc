@@ -7,6 +7,8 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -38,13 +40,12 @@ models::Config config_of(const Recipe::Model& model) {
 // Tokens of a prompt that are read at once: enough for full-speed products.
 constexpr std::size_t kPromptRows = 128;
 
-models::RunShape shape_of(const Recipe& recipe, Purpose purpose) {
+models::RunShape shape_of(const Recipe& recipe, const device::Device& device, Purpose purpose) {
   const auto cores = static_cast<std::int64_t>(sysconf(_SC_NPROCESSORS_ONLN));
   const int threads = static_cast<int>(std::max(cores, recipe.device.threads.value_or(1)));
   if (purpose == Purpose::generate) {
     const auto cache = static_cast<std::size_t>(recipe.data.seq_len);
-    return {1,     std::min(kPromptRows, cache), recipe.training.precision, threads, false,
-            cache, recipe.device.seat.device};
+    return {1, std::min(kPromptRows, cache), recipe.training.precision, threads, false, cache, device};
   }
   return {static_cast<std::size_t>(recipe.training.micro_batch_size),
           static_cast<std::size_t>(recipe.data.seq_len),
@@ -52,7 +53,7 @@ models::RunShape shape_of(const Recipe& recipe, Purpose purpose) {
           threads,
           purpose == Purpose::train,
           0,
-          recipe.device.seat.device};
+          device};
 }
 
 // Written at once: large enough for a drive's full speed, small enough to stay in the cache meanwhile.
@@ -72,8 +73,39 @@ PlanRequest request_of(const Recipe& recipe, const models::Model& model, const m
   request.tile_bytes = tile_bytes;
   request.read_ahead = recipe.zero.optimizer == Tier::nvme && recipe.memory.prefetch > 0;
   if (shape.training && recipe.checkpoint.dir) request.checkpoint_staging = kCheckpointStaging;
+  // What runs between a training's steps has its index in the training's plan.
+  if (shape.training)
+    request.index_bytes = recipe.data.index_bytes + recipe.data.validation_index_bytes;
+  else if (shape.cache == 0)
+    request.index_bytes = recipe.data.validation_index_bytes;
+  if (shape.cache == 0) request.mean_squares = recipe.data.mean_squares;
   return request;
 }
+
+// What runs between a training's steps, in its memory: an evaluation, or answers to prompts.
+struct Beside {
+  std::unique_ptr<models::Model> model;
+  models::RunShape shape;
+
+  Beside(const models::Config& config, const models::RunShape& of) : model(models::make_model(config, of)), shape(of) {}
+  StepPlan plan(const Recipe& recipe, const StepPlan& training) const {
+    PlanRequest request = request_of(recipe, *model, shape, training.ranks, false, training.tile_bytes);
+    request.beside = &training;
+    request.index_bytes = 0;
+    return make_plan(request);
+  }
+  // The training's plan takes the memory that both need.
+  void add_memory(const Recipe& recipe, StepPlan& training) const {
+    const StepPlan own = plan(recipe, training);
+    for (std::size_t tier = 0; tier < kTiers; ++tier)
+      training.memory[tier].peak = std::max(training.memory[tier].peak, own.memory[tier].peak);
+  }
+  std::unique_ptr<Job> job(const Job& training) && {
+    StepPlan own = plan(training.recipe, training.plan);
+    return std::make_unique<Job>(
+        Job{training.recipe, training.ranks, std::move(model), std::move(own), training.config});
+  }
+};
 
 // In vertical order a plan holds all its calls at once.
 constexpr std::int64_t kMostVerticalCalls = 1 << 13, kMostCallsOfRanks = 1 << 28;
@@ -138,26 +170,44 @@ std::string memory_text(const Memory& memory) {
   return text;
 }
 
+std::string memory_text(const StepPlan& plan) {
+  std::string text = memory_text(plan.memory);
+  if (plan.device.kind == device::Kind::cpu && text.starts_with(kTierNames[0]))
+    text.replace(0, kTierNames[0].size(), "RAM for the model");
+  return text;
+}
+
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose) {
   const models::Config config = config_of(recipe.model);
-  const models::RunShape shape = shape_of(recipe, purpose);
+  const models::RunShape shape = shape_of(recipe, capacity.device, purpose);
   Job job{recipe, ranks, models::make_model(config, shape), {}, config.to_json()};
+  std::optional<Beside> evaluation, generation;
+  if (purpose == Purpose::train && recipe.evaluation.asked()) {
+    evaluation.emplace(config, shape_of(recipe, capacity.device, Purpose::evaluate));
+    if (recipe.evaluation.prompts) generation.emplace(config, shape_of(recipe, capacity.device, Purpose::generate));
+  }
   if (!plannable(recipe, job.model->units.size(), ranks, purpose))
-    fail(
-        Exit::usage,
-        "{} micro-batches a rank and step (training.gradient_accumulation_steps or global_batch_size) through {} units "
-        "of the model: a plan has at most {} calls of units, and {} with memory.order=vertical; use larger "
-        "micro-batches (training.micro_batch_size)",
-        recipe.accumulation_steps(ranks), job.model->units.size(), kMostCalls, kMostVerticalCalls);
+    fail(Exit::usage,
+         "{} micro-batches per rank and step (training.gradient_accumulation_steps or global_batch_size) through {} "
+         "units "
+         "of the model: a plan has at most {} calls of units, and {} with memory.order=vertical; use larger "
+         "micro-batches (training.micro_batch_size)",
+         recipe.accumulation_steps(ranks), job.model->units.size(), kMostCalls, kMostVerticalCalls);
   if (calls_of(recipe, job.model->units.size(), ranks, purpose) > kMostCallsOfRanks / ranks)
-    fail(Exit::usage, "{} ranks times {} calls of units a step are more than a plan can count ({}): plan fewer ranks",
+    fail(Exit::usage, "{} ranks times {} calls of units per step are more than a plan can count ({}): plan fewer ranks",
          ranks, calls_of(recipe, job.model->units.size(), ranks, purpose), kMostCallsOfRanks);
   const auto plan_of = [&](std::size_t tile_bytes) {
     const auto ordered = [&](bool vertical) {
       PlanRequest request = request_of(recipe, *job.model, shape, ranks, vertical, tile_bytes);
-      StepPlan plan = make_plan(request);
+      const auto make = [&] {
+        StepPlan plan = make_plan(request);
+        for (const auto* beside : {&evaluation, &generation})
+          if (*beside) (*beside)->add_memory(recipe, plan);
+        return plan;
+      };
+      StepPlan plan = make();
       if (!std::exchange(request.read_ahead, false) || fits(plan, capacity)) return plan;
-      return make_plan(request);
+      return make();
     };
     StepPlan plan = ordered(recipe.memory.order == AccumulationOrder::vertical);
     if (recipe.memory.order != AccumulationOrder::automatic || plan.accumulation == 1) return plan;
@@ -168,21 +218,22 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
     return !fits(plan, capacity) || is_better(vertical, plan) ? vertical : plan;
   };
   job.plan = plan_of(0);
-  if (fits(job.plan, capacity) || !job.plan.sharded_parameters() ||
-      !plannable(recipe, parts_of(*job.model) / 4, ranks, purpose))
-    return job;
-  // The least that was found, if none fits: that is then what the step needs.
-  for (const std::size_t tile_bytes : tile_thresholds(*job.model, job.plan)) {
-    StepPlan tiled = plan_of(tile_bytes);
-    if (tiled.memory[0].peak < job.plan.memory[0].peak) job.plan = std::move(tiled);
-    if (fits(job.plan, capacity)) break;
-  }
+  if (!fits(job.plan, capacity) && job.plan.sharded_parameters() &&
+      plannable(recipe, parts_of(*job.model) / 4, ranks, purpose))
+    // The least that was found, if none fits: that is then what the step needs.
+    for (const std::size_t tile_bytes : tile_thresholds(*job.model, job.plan)) {
+      StepPlan tiled = plan_of(tile_bytes);
+      if (tiled.memory[0].peak < job.plan.memory[0].peak) job.plan = std::move(tiled);
+      if (fits(job.plan, capacity)) break;
+    }
+  if (evaluation) job.evaluation = std::move(*evaluation).job(job);
+  if (generation) job.generation = std::move(*generation).job(job);
   return job;
 }
 
 std::string tiling_text(const StepPlan& plan) {
   if (plan.tile_bytes == 0) return {};
-  return fmt::format("units larger than {} gathered in tiles", bytes_text(plan.tile_bytes));
+  return fmt::format("parameters of units above {} gathered in tiles", bytes_text(plan.tile_bytes));
 }
 
 // Of a GPU's memory, or a 32nd of it where that is more: kernels that are loaded when first used, cuBLASLt's and
@@ -197,13 +248,14 @@ Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat
   const std::size_t available = available_memory() / static_cast<std::size_t>(ranks_on_node);
   if (seat.device.kind != device::Kind::cpu) {
     const std::size_t there = memory.device ? *memory.device : device_memory(seat);
-    if (there == 0) fail(Exit::usage, "there is no GPU here to say how much memory it has: set memory.device");
+    if (there == 0) fail(Exit::usage, "there is no GPU here whose memory could be asked: set memory.device");
     const std::size_t peers = seat.sharing > 1 ? 0 : static_cast<std::size_t>(ranks_on_node - 1);
     const std::size_t beside = memory.device ? 0 : std::max(kBesideThePlan, there / 32) + peers * kNcclPerPeer;
     const std::size_t staged = ranks_on_node > 1 ? kStagedLanes * comm::kStagedBytes : 0;
     return {
         {there - std::min(there, beside), memory.host.value_or(available - std::min(available, staged)), kUnlimited},
-        kUnlimited};
+        kUnlimited,
+        seat.device};
   }
   const std::size_t device = memory.device.value_or(available), host = memory.host.value_or(available);
   const bool both = memory.device && memory.host;

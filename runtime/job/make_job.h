@@ -1,10 +1,16 @@
 #pragma once
+// runtime/job/ makes a recipe into a job that can run: the model, its plan, and the memory there is
+// (available_memory.h); which device a rank computes on (seat.h); what would fit if it does not (suggestion.h); which
+// of a GPU's algorithms its products use (algorithms.h). `strata plan` ends here; `train`, `eval` and `generate` go on
+// from the same Job.
+
 #include <array>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "runtime/job/seat.h"
 #include "runtime/plan/job.h"
 #include "runtime/recipe/recipe.h"
 
@@ -14,25 +20,27 @@ namespace strata::runtime {
 // generation of one sequence of data.seq_len tokens at most.
 enum class Purpose : std::uint8_t { train, evaluate, generate };
 
-// Bytes that a rank may use in each tier, and of device and host together: on the CPU they are one memory.
+// Bytes that a rank may use in each tier, and of device and host together: on the CPU they are one memory. And the
+// device that has them.
 struct Capacity {
   std::array<std::size_t, kTiers> tier;
   std::size_t together;
+  device::Device device = {};
 
   std::size_t operator[](Tier t) const { return tier[static_cast<std::size_t>(t)]; }
 };
 
-// Reads the model's configuration and plans the step, for the device of recipe.device.seat. Workspaces are sized for
+// Reads the model's configuration and plans the step, for the capacity's device. Workspaces are sized for
 // every core of the machine, so that the plan is the same however ranks share them. memory.order = auto becomes
 // the order that the simulator has as faster on a nominal machine of this kind, and that fits. Of an optimizer's state
-// on NVMe the first unit's is read ahead where host memory allows it and memory.prefetch is not 0. Where the step does
+// on NVMe the first unit's is read ahead if host memory allows it and memory.prefetch is not 0. If the step does
 // not fit and parameters are sharded, the largest units are gathered part by part, as few of them as needed. Throws
 // Error{usage}, Error{corrupt}.
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train);
 
 // memory.* where the recipe sets it, else what the system has available now, shared by `ranks_on_node`, and what is
 // free on a GPU, shared by those that have the same, less 1 GiB or a 32nd for what its libraries take. Throws
-// Error{usage} where memory.device is needed to say it.
+// Error{usage} if memory.device is needed to say it.
 Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat = {});
 
 // The same for a run on this machine: no more than there is, whatever the recipe says.
@@ -44,11 +52,13 @@ bool fits(const StepPlan& plan, const Capacity& capacity);
 inline constexpr std::int64_t kMostCalls = 1 << 16;
 bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose);
 
-// "units larger than 1.50 GiB gathered in tiles"; empty where none is.
+// "parameters of units above 1.50 GiB gathered in tiles"; empty if none is.
 std::string tiling_text(const StepPlan& plan);
 
 // "device 1.50 GiB, host 320.0 MiB": the peaks of the tiers that are used.
 std::string memory_text(const Memory& memory);
+// The same of a plan, for people who start it: a CPU's device tier is "RAM for the model".
+std::string memory_text(const StepPlan& plan);
 
 // "1.50 GiB"; "7.62B", "124.4M", "12.3K".
 std::string bytes_text(std::size_t bytes);

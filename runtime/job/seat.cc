@@ -27,7 +27,6 @@ Seat choose_seat(DeviceKind kind, int node_rank) {
 
 Seat planned_seat(DeviceKind kind) {
   if (kind != DeviceKind::cuda) return choose_seat(kind, 0);
-  (void)device::backend(Kind::cuda);
   return {{Kind::cuda, 0}, {}};
 }
 

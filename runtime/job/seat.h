@@ -2,12 +2,21 @@
 #include <cstddef>
 #include <string>
 
+#include "device/device.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {
 
-// The seat of rank `node_rank` of this node: the ranks take its GPUs in turn. auto: GPUs where there are some that can
-// be used, else the CPU. Throws Error{usage} where device.kind = cuda and no GPU can be used.
+// What a rank computes on, which device.kind came to, and how many ranks do so on the same GPU, as far as they have
+// told each other.
+struct Seat {
+  device::Device device;
+  std::string gpu;  // its uuid; empty: none
+  int sharing = 1;
+};
+
+// The seat of rank `node_rank` of this node: the ranks take its GPUs in turn. auto: GPUs if there are some that can
+// be used, else the CPU. Throws Error{usage} if device.kind = cuda and no GPU can be used.
 Seat choose_seat(DeviceKind kind, int node_rank);
 
 // The seat of a plan, which needs no GPU: with device.kind = cuda it is for one, whether this machine has any or not.

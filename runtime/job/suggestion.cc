@@ -336,13 +336,13 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
   if (text.empty()) {
     const std::size_t device = job.plan.memory[0].peak, host = job.plan.memory[1].peak;
     text = fmt::format(
-        "it does not fit: each rank needs {} of device and {} of host memory, {} bytes, and there are {} "
-        "({} bytes) for both",
+        "it does not fit: each rank needs {} of device and {} of host memory, {} bytes, and only {} ({} bytes) are "
+        "available for both",
         bytes_text(device), bytes_text(host), device + host, bytes_text(capacity.together), capacity.together);
   }
   if (nearest.empty())
     return text +
-           "; no change of stage, tiers, recomputation, micro-batch or prefetch was found with which it does: use more "
+           "; no change of stage, tiers, recomputation, micro-batch or prefetch was found that makes it fit: use more "
            "ranks or a smaller model";
   text += nearest.size() == 1 ? "; it fits with" : "; it fits with any of";
   for (const Suggestion& s : nearest) {

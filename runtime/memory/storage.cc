@@ -21,32 +21,38 @@ std::size_t index(Tier tier) {
 }  // namespace
 
 Storage::Storage(const StepPlan& plan, comm::World& world, const offload::IoOptions& io)
-    : plan_(plan), rank_(world.rank()) {
+    : plan_(plan), rank_(world.rank()), own_(std::make_unique<Tiers>()), memory_(*own_) {
   const auto peak = [&](Tier tier) { return plan.memory[index(tier)].peak; };
-  arenas_[index(Tier::device)] = world.allocate(peak(Tier::device), plan.device);
-  if (peak(Tier::host)) arenas_[index(Tier::host)] = device::Arena::host(peak(Tier::host), plan.device);
+  memory_.arenas[index(Tier::device)] = world.allocate(peak(Tier::device), plan.device);
+  if (peak(Tier::host)) memory_.arenas[index(Tier::host)] = device::Arena::host(peak(Tier::host), plan.device);
   if (peak(Tier::nvme)) {
-    swap_ = std::make_unique<offload::Swap>(io, peak(Tier::nvme), rank_, world.abort_token());
-    const device::Arena& host = arenas_[index(Tier::host)];
-    if (host.size()) swap_->register_memory({host.data(), host.size()});
+    memory_.swap = std::make_unique<offload::Swap>(io, peak(Tier::nvme), rank_, world.abort_token());
+    const device::Arena& host = memory_.arenas[index(Tier::host)];
+    if (host.size()) memory_.swap->register_memory({host.data(), host.size()});
   }
+}
+
+Storage::Storage(const StepPlan& plan, const Storage& beside)
+    : plan_(plan), rank_(beside.rank_), memory_(beside.memory_) {
+  for (std::size_t tier = 0; tier < kTiers; ++tier)
+    STRATA_CHECK_LE(plan.memory[tier].peak, beside.plan_.memory[tier].peak);
 }
 
 View Storage::view(int buffer, DType dtype) const {
   const Buffer& b = plan_.buffers[index(buffer)];
-  return {arenas_[static_cast<std::size_t>(b.tier)].at(b.offset), b.bytes / size_of(dtype), dtype};
+  return {memory_.arenas[static_cast<std::size_t>(b.tier)].at(b.offset), b.bytes / size_of(dtype), dtype};
 }
 
 View Storage::view(const Task& task, const Use& use, DType dtype) const {
   if (use.bytes == 0) return view(use.buffer, dtype);
   const Buffer& b = plan_.buffers[index(use.buffer)];
-  return {arenas_[index(b.tier)].at(place_of(task, use)), use.bytes / size_of(dtype), dtype};
+  return {memory_.arenas[index(b.tier)].at(place_of(task, use)), use.bytes / size_of(dtype), dtype};
 }
 
 void Storage::write(int buffer, std::span<const std::byte> in) {
   const Buffer& b = plan_.buffers[index(buffer)];
   STRATA_CHECK_LE(in.size(), b.bytes);
-  arenas_[index(b.tier)].write(b.offset, in);
+  memory_.arenas[index(b.tier)].write(b.offset, in);
 }
 
 // The first byte, in its tier, of the part of a buffer that a task uses.
@@ -120,10 +126,10 @@ void Storage::read_state(std::size_t unit, StateKind kind, std::size_t begin, st
     if (p.tier == Tier::nvme) {
       const std::size_t before = p.offset % device::kBufferAlignment;  // direct I/O wants whole pages
       const device::Arena pages(aligned(before + p.bytes));
-      swap_->read(p.offset - before, {pages.data(), pages.size()});
+      memory_.swap->read(p.offset - before, {pages.data(), pages.size()});
       std::memcpy(out.data(), pages.at(before), p.bytes);
     } else {
-      arenas_[index(p.tier)].read(p.offset, out.first(p.bytes));
+      memory_.arenas[index(p.tier)].read(p.offset, out.first(p.bytes));
     }
     out = out.subspan(p.bytes);
     begin += p.bytes;
@@ -138,13 +144,13 @@ void Storage::write_state(std::size_t unit, StateKind kind, std::size_t begin, s
       const device::Arena pages(aligned(before + p.bytes));
       std::unique_lock<std::mutex> lock;
       if (pages.size() != p.bytes) {  // neighbours on its pages stay as they are
-        lock = std::unique_lock(pages_);
-        swap_->read(p.offset - before, {pages.data(), pages.size()});
+        lock = std::unique_lock(memory_.pages);
+        memory_.swap->read(p.offset - before, {pages.data(), pages.size()});
       }
       std::memcpy(pages.at(before), in.data(), p.bytes);
-      swap_->write(p.offset - before, {pages.data(), pages.size()});
+      memory_.swap->write(p.offset - before, {pages.data(), pages.size()});
     } else {
-      arenas_[index(p.tier)].write(p.offset, in.first(p.bytes));
+      memory_.arenas[index(p.tier)].write(p.offset, in.first(p.bytes));
     }
     in = in.subspan(p.bytes);
     begin += p.bytes;

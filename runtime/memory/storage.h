@@ -1,4 +1,7 @@
 #pragma once
+// runtime/memory/ is the memory of one rank's plan: its arenas and its drives, where a buffer lies, and state read or
+// written wherever it is (Storage, here); memory_meter.h counts buffers as they come and go.
+
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -20,6 +23,8 @@ class Storage {
  public:
   // Collective: the device's arena is memory that collectives reach. Throws what its parts throw.
   Storage(const StepPlan& plan, comm::World& world, const offload::IoOptions& io);
+  // In the memory of another, which outlives it: the plan was made beside that one's (PlanRequest::beside).
+  Storage(const StepPlan& plan, const Storage& beside);
 
   // Of device or host: a whole buffer; what a task uses of it; its buffer in that role (empty: none).
   device::View view(int buffer, device::DType dtype) const;
@@ -30,7 +35,7 @@ class Storage {
   // Writes a buffer of device or host, blocking.
   void write(int buffer, std::span<const std::byte> in);
   // Null where the plan has nothing on NVMe.
-  offload::Swap* swap() const { return swap_.get(); }
+  offload::Swap* swap() const { return memory_.swap.get(); }
 
   // Elements of a unit's flat buffer that this rank holds of a kind of state: all, or its shard.
   struct Held {
@@ -52,11 +57,16 @@ class Storage {
   };
   Place place_of_state(std::size_t unit, StateKind kind, std::size_t begin, std::size_t bytes) const;
 
+  struct Tiers {
+    std::array<device::Arena, kTiers> arenas;  // of device and host
+    std::unique_ptr<offload::Swap> swap;       // after the arenas: it may have registered the host's
+    std::mutex pages;                          // while a page is read to be written with other bytes in it
+  };
+
   const StepPlan& plan_;
   int rank_;
-  std::array<device::Arena, kTiers> arenas_;  // of device and host
-  std::unique_ptr<offload::Swap> swap_;       // after the arenas: it may have registered the host's
-  std::mutex pages_;                          // while a page is read to be written with other bytes in it
+  std::unique_ptr<Tiers> own_;  // null: another's
+  Tiers& memory_;
 };
 
 }  // namespace strata::runtime

@@ -15,6 +15,10 @@ struct Job {
   std::unique_ptr<models::Model> model;
   StepPlan plan;
   std::string config;  // of the model, as JSON with its keys in byte order
+  // Of a training that evaluates between steps: forwards alone, beside `plan` (PlanRequest::beside); else null.
+  std::unique_ptr<Job> evaluation = {};
+  // The same of generation, if evaluations answer prompts.
+  std::unique_ptr<Job> generation = {};
 };
 
 }  // namespace strata::runtime

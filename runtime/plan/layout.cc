@@ -50,7 +50,7 @@ Layout make_layout(const models::Model& model, int ranks, MomentFormat moments) 
 }
 
 Portions portions_of(const models::ElementRange& range, std::size_t shard, int ranks) {
-  const auto owned = [&](int rank) { return comm::ShardedRange{shard, range.begin, range.end}.piece(rank).bytes(); };
+  const auto owned = [&](int rank) { return comm::ShardedRange{shard, range.begin, range.end}.owned(rank).bytes(); };
   // The first and the last rank that own some of it own a part of their shards, those between all of them, others none.
   const int first = static_cast<int>(range.begin / shard);
   const int last = range.size() > 0 ? static_cast<int>((range.end - 1) / shard) : first;

@@ -4,6 +4,8 @@
 #include <limits>
 #include <vector>
 
+#include "base/error.h"
+
 namespace strata::runtime {
 namespace {
 
@@ -102,12 +104,29 @@ std::vector<Lifetime> occupations_of(const StepPlan& plan) {
 // Buffers that live from step to step come first, one behind the other. The others go, largest first, to the lowest
 // offset at which nothing lives at the same time: offline packing, within a few percent of the lower bound for the
 // stack-like lifetimes of a training step.
-void assign_offsets(StepPlan& plan) {
+void assign_offsets(StepPlan& plan, const StepPlan* beside) {
   const std::vector<Lifetime> lives = occupations_of(plan);
   std::array<std::size_t, kTiers> base{};
+  std::vector<bool> shared(plan.buffers.size());
+  if (beside) {
+    for (const Buffer& buffer : beside->buffers)
+      if (buffer.whole_cycle) {
+        std::size_t& end = base[static_cast<std::size_t>(buffer.tier)];
+        end = std::max(end, buffer.offset + buffer.bytes);
+      }
+    for (std::size_t unit = 0; unit < plan.homes.size(); ++unit) {
+      const auto b = static_cast<std::size_t>(plan.homes[unit].parameters);
+      const Buffer& theirs = beside->buffers[static_cast<std::size_t>(beside->homes[unit].parameters)];
+      STRATA_CHECK_EQ(plan.buffers[b].bytes, theirs.bytes);
+      STRATA_CHECK_EQ(static_cast<int>(plan.buffers[b].tier), static_cast<int>(theirs.tier));
+      plan.buffers[b].offset = theirs.offset;
+      shared[b] = true;
+    }
+  }
   std::vector<int> order;
   for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
     Buffer& buffer = plan.buffers[b];
+    if (shared[b]) continue;
     if (!buffer.whole_cycle) {
       order.push_back(static_cast<int>(b));
       continue;

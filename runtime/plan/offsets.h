@@ -14,8 +14,10 @@ std::vector<Lifetime> lifetimes_of(const StepPlan& plan);
 // what it writes has its place from that call on: in memory which the call leaves, it would run after.
 std::vector<Lifetime> occupations_of(const StepPlan& plan);
 
-// Gives every buffer its offset in its tier's arena.
-void assign_offsets(StepPlan& plan);
+// Gives every buffer its offset in its tier's arena. `beside`: a plan with offsets whose memory this one shares between
+// two of its steps. The units' parameters are then its own, and all else lies where nothing of it lives from step to
+// step.
+void assign_offsets(StepPlan& plan, const StepPlan* beside = nullptr);
 // Fills in plan.memory, of a plan with offsets.
 void predict_memory(StepPlan& plan);
 

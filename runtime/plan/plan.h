@@ -1,4 +1,9 @@
 #pragma once
+// runtime/plan/ says what a step is, before it runs: a StepPlan (here) is a list of tasks with their lanes, the buffers
+// they use, what they wait for, and the byte offset of every buffer. request.h is what a plan is asked for, draft.h a
+// plan being written; placement.h alone knows ZeRO stages; offsets.h and waits.h finish the list; validator.h proves
+// it, knowing nothing of how it was made. Who writes one is runtime/planner/, what its tasks do is runtime/tasks/.
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -236,6 +241,7 @@ struct StepPlan {
   std::vector<Home> homes;  // by unit
   // As lanes see them; as the host does, which on a GPU has buffers of its own that stand for them.
   ControlBuffers control, host_control;
+  int index_buffer = -1;       // where packed data keeps which documents share a sequence; -1: nowhere
   Memory memory;               // predicted
   comm::CommBytes comm_bytes;  // predicted, sent by one rank in a step
   IoBytes io_bytes;            // predicted

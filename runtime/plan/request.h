@@ -9,6 +9,8 @@
 
 namespace strata::runtime {
 
+struct StepPlan;
+
 // What a plan is made from, all of it the same on every rank.
 struct PlanRequest {
   const models::Model* model;
@@ -32,8 +34,13 @@ struct PlanRequest {
   // Where the step is a cycle and the optimizer's state lies on NVMe: that of the first unit, behind whose update
   // nothing could hide, is read while the step before still computes, into host memory of its own.
   bool read_ahead = false;
+  // forward_only: runs between the steps of this plan, of the same model and placement, over its parameters and in its
+  // memory; outlives the making.
+  const StepPlan* beside = nullptr;
   // Bytes of host memory that state passes through on its way to a checkpoint; 0: the run writes none.
   std::size_t checkpoint_staging = 0;
+  // Bytes of host memory for the index of packed sequences; 0: none are packed.
+  std::size_t index_bytes = 0;
   // For forecasts: the mean over sequences of the sum of their documents' squared lengths, which attention costs. 0: a
   // sequence is one document.
   double mean_squares = 0;

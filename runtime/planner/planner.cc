@@ -85,6 +85,9 @@ class Builder {
     control.losses = add("losses", LossState::bytes(d_.model.units.size()));
     if (!r_.forward_only) control.squares = add("squares", sizeof(SquareState));
     if (d_.model.constants_bytes) control.constants = filled(add("constants", d_.model.constants_bytes));
+    if (r_.index_bytes)
+      d_.plan.index_buffer =
+          filled(d_.add_buffer("index of packed sequences", Kind::workspace, Tier::host, r_.index_bytes, true));
     caches_.assign(at(d_.units()), -1);
     if (r_.shape.cache > 0)
       control.logits =
@@ -323,7 +326,7 @@ class Builder {
 
 StepPlan make_plan(const PlanRequest& request) {
   StepPlan plan = Builder(request).build();
-  assign_offsets(plan);
+  assign_offsets(plan, request.beside);
   derive_waits(plan);
   predict_memory(plan);
   return plan;

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "runtime/recipe/keys.h"
+#include "runtime/recipe/key.h"
 #include "runtime/recipe/recipe.h"
 #include "runtime/recipe/user_path.h"
 #include "runtime/recipe/value.h"
@@ -158,20 +158,36 @@ RecipeKey path(std::string name, At at, std::string meaning) {
           {}};
 }
 
+// A text or a list of them, each made a path or a glob (`make`) from `folder`; nullopt where the value is neither.
+template <typename Make>
+auto resolved(const std::string& key, const Value& v, const fs::path& folder, Make make)
+    -> std::optional<std::vector<decltype(make("", folder))>> {
+  const auto texts = texts_of(v);
+  if (!texts || std::any_of(texts->begin(), texts->end(), [](const auto& t) { return t.empty(); })) return std::nullopt;
+  std::vector<decltype(make("", folder))> out;
+  for (const std::string& text : *texts) {
+    refuse_zero_bytes(key, text);
+    out.push_back(make(text, folder));
+  }
+  return out;
+}
+inline std::optional<std::vector<std::string>> patterns_of(const std::string& key, const Value& v,
+                                                           const fs::path& folder) {
+  return resolved(key, v, folder, user_pattern);
+}
+
 template <typename At>
 RecipeKey paths(std::string name, std::string allowed, At at, std::string meaning) {
   auto set = [at, name](Recipe& recipe, const Value& v, const fs::path& folder) {
-    const auto texts = texts_of(v);
-    if (!texts || std::any_of(texts->begin(), texts->end(), [](const auto& t) { return t.empty(); })) return false;
-    at(recipe).clear();
-    for (const std::string& text : *texts) {
-      refuse_zero_bytes(name, text);
-      if constexpr (std::is_same_v<decltype(at(recipe)), std::vector<fs::path>&>)
-        at(recipe).push_back(user_path(text, folder));
-      else
-        at(recipe).push_back(user_pattern(text, folder));
+    if constexpr (std::is_same_v<decltype(at(recipe)), std::vector<fs::path>&>) {
+      auto list = resolved(name, v, folder, user_path);
+      if (list) at(recipe) = std::move(*list);
+      return list.has_value();
+    } else {
+      auto list = patterns_of(name, v, folder);
+      if (list) at(recipe) = std::move(*list);
+      return list.has_value();
     }
-    return true;
   };
   return {std::move(name),
           std::move(allowed),

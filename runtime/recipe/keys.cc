@@ -27,13 +27,14 @@ RecipeKey resume() {
     recipe.checkpoint.resume = word ? *text : user_path(*text, folder).string();
     return true;
   };
-  return {"checkpoint.resume",
-          "\"auto\", \"none\" or a path",
-          "newest whole checkpoint of checkpoint.dir if it holds any, none, or the path's: a checkpoint, or the newest "
-          "whole one of a folder of them",
-          set,
-          [](const Recipe& recipe) { return text_of(recipe.checkpoint.resume); },
-          {}};
+  return {
+      "checkpoint.resume",
+      "\"auto\", \"none\" or a path",
+      "auto: the newest whole checkpoint of checkpoint.dir, if any; none; or a path: of a checkpoint, or of a folder "
+      "whose newest whole one is taken",
+      set,
+      [](const Recipe& recipe) { return text_of(recipe.checkpoint.resume); },
+      {}};
 }
 
 RecipeKey betas() {
@@ -52,7 +53,7 @@ RecipeKey betas() {
   };
   return {"optimizer.betas",
           "two numbers from 0 to below 1",
-          "decay of adamw's first and second moment; lion's, [0.9, 0.99] where not given; not sgd's",
+          "decay of adamw's first and second moment; lion's, default [0.9, 0.99]; sgd has none",
           set,
           text,
           {}};
@@ -88,12 +89,13 @@ RecipeKey recompute() {
     }
     return text_of_list(recipe.training.recompute.blocks);
   };
-  return {"training.recompute",
-          "\"none\", \"block\", \"sqrt\" or a list of different block numbers",
-          "run again in backward instead of keeping activations: no block, every block, every sqrt(L)-th, or these",
-          set,
-          text,
-          {}};
+  return {
+      "training.recompute",
+      "\"none\", \"block\", \"sqrt\" or a list of different block numbers",
+      "blocks that run forward again in backward instead of keeping activations: none, all, every sqrt(L)-th, or these",
+      set,
+      text,
+      {}};
 }
 
 RecipeKey but_only(RecipeKey key, std::function<bool(const Value&)> built) {
@@ -153,10 +155,87 @@ RecipeKey text(std::string name, std::string allowed, At at, std::string meaning
           {}};
 }
 
+RecipeKey sources() {
+  // A table {files, weight}; nullopt if it is none.
+  const auto source_of = [](const Value& v, const fs::path& folder) -> std::optional<DataSource> {
+    const auto* table = std::get_if<RecipeTable>(&v.value);
+    if (!table) return std::nullopt;
+    DataSource out;
+    for (const auto& [name, value] : *table) {
+      if (name == "files")
+        out.files = patterns_of("data.train", value, folder).value_or(std::vector<std::string>{});
+      else if (name == "weight")
+        out.weight = number_of(value).value_or(0);
+      else
+        return std::nullopt;
+    }
+    if (out.files.empty() || !(out.weight > 0)) return std::nullopt;
+    return out;
+  };
+  auto set = [source_of](Recipe& recipe, const Value& v, const fs::path& folder) {
+    std::vector<DataSource> out;
+    const auto* list = std::get_if<std::vector<Value>>(&v.value);
+    if (list && !list->empty() && std::holds_alternative<RecipeTable>(list->front().value)) {
+      for (const Value& item : *list) {
+        auto source = source_of(item, folder);
+        if (!source) return false;
+        out.push_back(std::move(*source));
+      }
+    } else {
+      auto files = patterns_of("data.train", v, folder);
+      if (!files) return false;
+      if (!files->empty()) out.push_back({std::move(*files)});
+    }
+    recipe.data.train = std::move(out);
+    return true;
+  };
+  auto text = [](const Recipe& recipe) {
+    const auto& train = recipe.data.train;
+    if (train.empty()) return std::string("[]");
+    if (train.size() == 1) return text_of_list(train.front().files);
+    std::string out;
+    for (const DataSource& source : train)
+      out += fmt::format("{}{{files = {}, weight = {}}}", out.empty() ? "" : ", ", text_of_list(source.files),
+                         source.weight);
+    return "[" + out + "]";
+  };
+  return {"data.train",
+          "a path or glob, a list of them, or a list of tables {files = ..., weight = ...} with weights above 0",
+          "token files to train on; of several sources, how often a sequence comes from each (weight, 1 where not "
+          "given)",
+          set,
+          text,
+          {}};
+}
+
 RecipeKey preset() {
   Choices<std::string> names;
   for (const std::string_view name : models::preset_names()) names.emplace_back(name, name);
   return choice<std::string>("model.preset", std::move(names), {}, STRATA_AT(model.preset), "or a named shape");
+}
+
+RecipeKey max_sequences() {
+  auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
+    const auto* text = std::get_if<std::string>(&v.value);
+    const auto* number = std::get_if<std::int64_t>(&v.value);
+    if (number && *number > 0 && *number <= kMany)
+      recipe.evaluation.max_sequences = *number;
+    else if (text && *text == "all")
+      recipe.evaluation.max_sequences = std::nullopt;
+    else
+      return false;
+    return true;
+  };
+  auto text = [](const Recipe& recipe) {
+    const auto& most = recipe.evaluation.max_sequences;
+    return most ? text_of(*most) : json_string("all");
+  };
+  return {"evaluation.max_sequences",
+          "\"all\" or an integer from 1",
+          "sequences of data.validation that an evaluation reads, the first ones",
+          set,
+          text,
+          {}};
 }
 
 RecipeKey trace_steps() {
@@ -193,13 +272,12 @@ RecipeKey trace_steps() {
     recipe.report.trace_steps = std::move(steps);
     return true;
   };
-  return {
-      "report.trace_steps",
-      "a step from 1, a range \"3-5\", or a list of these without overlap",
-      "steps in report.trace, each issued task by task and waited for to its last task; the last one where not given",
-      set,
-      [](const Recipe& recipe) { return steps_text(recipe.report.trace_steps); },
-      {}};
+  return {"report.trace_steps",
+          "a step from 1, a range \"3-5\", or a list of these without overlap",
+          "steps in report.trace, each issued task by task and waited for to its last task; default: the last one",
+          set,
+          [](const Recipe& recipe) { return steps_text(recipe.report.trace_steps); },
+          {}};
 }
 
 template <typename At>
@@ -215,33 +293,43 @@ std::vector<RecipeKey> make_keys() {
       preset(),
       choice<Init>("model.init", {{"pretrained", Init::pretrained}, {"random", Init::random}}, {},
                    STRATA_AT(model.init), "weights from model.path, or drawn from training.seed"),
-      paths("data.train", "a path or glob, or a list of them", STRATA_AT(data.train), "token files to train on"),
+      sources(),
       paths("data.validation", "a path or glob, or a list of them", STRATA_AT(data.validation),
             "token files to evaluate on"),
       integer("data.seq_len", 1, 1 << 24, STRATA_AT(data.seq_len), "tokens per sequence"),
       choice<DataOrder>("data.order", {{"shuffle", DataOrder::shuffle}, {"sequential", DataOrder::sequential}}, {},
                         STRATA_AT(data.order), "order of the sequences; shuffle depends on training.seed alone"),
+      choice<Packing>(
+          "data.packing",
+          {{"auto", Packing::automatic}, {"stream", Packing::stream}, {"documents", Packing::documents}}, {},
+          STRATA_AT(data.packing),
+          "cut one stream of tokens, or let whole documents share sequences without seeing each other; auto: documents "
+          "if a token file has a mask or labels"),
+      choice<LongDocuments>(
+          "data.long", {{"cut", LongDocuments::cut}, {"drop", LongDocuments::drop}, {"refuse", LongDocuments::refuse}},
+          {}, STRATA_AT(data.long_documents), "what becomes of documents above data.seq_len, if documents are packed"),
       flag("data.any_tokenizer", STRATA_AT(data.any_tokenizer),
-           "take tokens of another tokenizer than the one that model.path comes with"),
+           "accept tokens of another tokenizer than the one that model.path comes with"),
       integer("training.max_steps", 0, kMany, STRATA_AT(training.max_steps),
               "optimizer steps; 0 reads, plans, checks and exits"),
       integer("training.micro_batch_size", 1, 1 << 20, STRATA_AT(training.micro_batch_size),
               "sequences per rank and micro-batch"),
       integer("training.gradient_accumulation_steps", 1, 1 << 24, STRATA_AT(training.gradient_accumulation_steps),
-              "micro-batches per rank and step; 1 where neither it nor global_batch_size is given"),
+              "micro-batches per rank and step; 1 if neither this nor global_batch_size is given"),
       integer("training.global_batch_size", 1, kMany, STRATA_AT(training.global_batch_size),
               "or sequences per step over all ranks"),
       choice<DType>("training.precision", {{"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}}, {},
                     STRATA_AT(training.precision), "dtype of parameters, activations and gradients; masters are fp32"),
       integer("training.seed", 0, std::numeric_limits<std::int64_t>::max(), STRATA_AT(training.seed),
-              "of random weights, data order and dropout"),
+              "seed of random weights, data order and dropout"),
       number("training.max_grad_norm", 0, kHuge, "a number from 0", STRATA_AT(training.max_grad_norm),
              "clip the gradient's norm to this; 0: no clipping"),
       choice<Reduce>("training.reduce", {{"ordered", Reduce::ordered}, {"fast", Reduce::fast}}, {},
                      STRATA_AT(training.reduce),
-                     "add gradients in global micro-batch order after each, or locally and once a step"),
+                     "exchange and add gradients after each micro-batch, in global order, or add them locally and "
+                     "exchange once per step"),
       but_only(integer("training.reduce_group", 1, 1 << 20, STRATA_AT(training.reduce_group),
-                       "consecutive micro-batches whose gradients are summed first"),
+                       "number of consecutive micro-batches whose gradients are summed first"),
                is_one),
       recompute(),
       choice<OptimizerName>("optimizer.name",
@@ -249,14 +337,15 @@ std::vector<RecipeKey> make_keys() {
                              {"adamw8bit", OptimizerName::adamw8bit},
                              {"lion", OptimizerName::lion},
                              {"sgd", OptimizerName::sgd}},
-                            {}, STRATA_AT(optimizer.name), "the update; adamw8bit: adamw with 8-bit moments"),
+                            {}, STRATA_AT(optimizer.name), "the update rule; adamw8bit: adamw with 8-bit moments"),
       choice<MomentFormat>(
           "optimizer.moments",
           {{"fp32", MomentFormat::fp32}, {"bf16", MomentFormat::bf16}, {"8bit", MomentFormat::block8}}, {},
           STRATA_AT(optimizer.moments),
-          "how moments are kept: fp32 unless the name says 8bit; bf16 is rounded stochastically; 8bit leaves those of "
+          "format of the moments: fp32 unless the name says 8bit; bf16 is rounded stochastically; 8bit keeps those of "
           "embeddings, biases, gains and tensors below 4,096 elements in fp32"),
-      number("optimizer.learning_rate", 0, kHuge, "a number from 0", STRATA_AT(optimizer.learning_rate), "its peak"),
+      number("optimizer.learning_rate", 0, kHuge, "a number from 0", STRATA_AT(optimizer.learning_rate),
+             "peak of the learning rate"),
       betas(),
       number("optimizer.eps", kTiny, kHuge, "a number from 1e-30", STRATA_AT(optimizer.eps),
              "added to adamw's denominator"),
@@ -271,17 +360,17 @@ std::vector<RecipeKey> make_keys() {
           {}, STRATA_AT(scheduler.name), "the learning rate after warm-up"),
       integer("scheduler.warmup_steps", 0, kMany, STRATA_AT(scheduler.warmup_steps), "steps of linear rise"),
       number("scheduler.min_lr_ratio", 0, 1, "a number from 0 to 1", STRATA_AT(scheduler.min_lr_ratio),
-             "learning rate at the last step, as a part of the peak"),
+             "learning rate at the last step, as a fraction of the peak"),
       integer("zero.stage", 0, 3, STRATA_AT(zero.stage),
-              "what is sharded over the ranks: 1 optimizer, 2 and gradients, 3 and parameters"),
+              "what is sharded over the ranks: 1 optimizer, 2 also gradients, 3 also parameters"),
       tier("zero.parameters", STRATA_AT(zero.parameters), "tier of the parameters"),
       tier("zero.gradients", STRATA_AT(zero.gradients), "tier of the gradients"),
       tier("zero.optimizer", STRATA_AT(zero.optimizer), "tier of masters and moments"),
       tier("zero.activations", STRATA_AT(zero.activations), "tier of the kept activations"),
-      size("memory.device", STRATA_AT(memory.device), "device memory per rank; what there is where not given"),
-      size("memory.host", STRATA_AT(memory.host), "host memory per rank; what there is where not given"),
+      size("memory.device", STRATA_AT(memory.device), "device memory per rank; default: what is available"),
+      size("memory.host", STRATA_AT(memory.host), "host memory per rank; default: what is available"),
       paths("memory.nvme", "a folder or a list of folders, one per drive", STRATA_AT(memory.nvme),
-            "where the nvme tier lies"),
+            "where the nvme tier keeps its files"),
       integer(
           "memory.prefetch", 0, 1 << 16, STRATA_AT(memory.prefetch),
           "units looked ahead: at most this + 1 are gathered at once, besides a tied embedding; 0 also keeps the first "
@@ -291,9 +380,9 @@ std::vector<RecipeKey> make_keys() {
                                  {"horizontal", AccumulationOrder::horizontal},
                                  {"vertical", AccumulationOrder::vertical}},
                                 {}, STRATA_AT(memory.order),
-                                "micro-batch by micro-batch, or unit by unit; auto: what the plan says is faster"),
+                                "micro-batch by micro-batch, or unit by unit; auto: the faster one, as planned"),
       flag("memory.verify", STRATA_AT(memory.verify),
-           "keep a checksum of every page of the nvme tier, and compare when it is read"),
+           "keep a checksum of every page of the nvme tier, and compare it when the page is read"),
       choice<std::optional<offload::Engine>>("memory.io_engine",
                                              {{"auto", std::nullopt},
                                               {"io_uring", offload::Engine::io_uring},
@@ -302,14 +391,14 @@ std::vector<RecipeKey> make_keys() {
                                              {}, STRATA_AT(memory.io_engine),
                                              "how the nvme tier is read and written; auto: the first that works"),
       flag_or_auto("memory.io_direct", STRATA_AT(memory.io_direct),
-                   "past the page cache (O_DIRECT); auto: where the file system allows it"),
+                   "bypass the page cache (O_DIRECT); auto: if the file system allows it"),
       flag_or_auto("memory.io_registered", STRATA_AT(memory.io_registered),
-                   "io_uring's registered buffers; auto: where the limit of locked memory allows them"),
+                   "io_uring's registered buffers; auto: if the limit of locked memory allows them"),
       choice<DeviceKind>("device.kind",
                          {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}}, {},
-                         STRATA_AT(device.kind), "what computes; auto: a GPU where one can be used, else the CPU"),
+                         STRATA_AT(device.kind), "what computes; auto: a GPU if one can be used, else the CPU"),
       integer("device.threads", 1, 256, STRATA_AT(device.threads),
-              "CPU threads of this rank; cores / ranks on the node where not given"),
+              "CPU threads of this rank; default: cores / ranks on the node"),
       choice<comm::Backend>("comm.backend",
                             {{"auto", comm::Backend::automatic},
                              {"solo", comm::Backend::solo},
@@ -321,20 +410,35 @@ std::vector<RecipeKey> make_keys() {
                               {{"auto", comm::Transport::automatic},
                                {"shared", comm::Transport::shared_memory},
                                {"messages", comm::Transport::messages}},
-                              {}, STRATA_AT(comm.transport), "between ranks of one node"),
+                              {}, STRATA_AT(comm.transport), "transport between ranks of one node"),
       number("fp16.initial_scale", 0x1p-126, kHuge, "a number above 0", STRATA_AT(fp16.initial_scale),
              "loss scale of the first step"),
       integer("fp16.growth_interval", 1, kMany, STRATA_AT(fp16.growth_interval),
-              "steps without overflow after which the scale doubles"),
+              "steps without an overflow after which the scale doubles"),
       path("checkpoint.dir", STRATA_AT(checkpoint.dir), "where checkpoints are written"),
-      integer(
-          "checkpoint.every", 0, kMany, STRATA_AT(checkpoint.every),
-          "steps between checkpoints; where checkpoint.dir is given the last step's is always written, and that of a "
-          "step at which the run is stopped"),
-      integer("checkpoint.keep", 1, kMany, STRATA_AT(checkpoint.keep), "newest checkpoints that are kept"),
+      integer("checkpoint.every", 0, kMany, STRATA_AT(checkpoint.every),
+              "steps between checkpoints; with checkpoint.dir, one is always written after the last step and where a "
+              "run is "
+              "stopped"),
+      integer("checkpoint.keep", 1, kMany, STRATA_AT(checkpoint.keep), "number of newest checkpoints to keep"),
       resume(),
       integer("checkpoint.stop_after", 0, kMany, STRATA_AT(checkpoint.stop_after),
               "write a checkpoint after this step and exit 75; 0: never"),
+      flag("checkpoint.keep_best", STRATA_AT(checkpoint.keep_best),
+           "write a checkpoint at each new best evaluation, by evaluation.metric, and keep the best one beside the "
+           "newest"),
+      integer("evaluation.every", 0, kMany, STRATA_AT(evaluation.every),
+              "steps between evaluations on data.validation while training; 0: none"),
+      flag("evaluation.at_start", STRATA_AT(evaluation.at_start), "evaluate before the first step, too"),
+      max_sequences(),
+      choice<std::string>("evaluation.metric", {{"eval_loss", "eval_loss"}}, {}, STRATA_AT(evaluation.metric),
+                          "which result of an evaluation says what is best"),
+      flag_or_auto("evaluation.greater_is_better", STRATA_AT(evaluation.greater_is_better),
+                   "whether a higher value is the better one; auto: as the metric has it"),
+      integer("evaluation.patience", 0, kMany, STRATA_AT(evaluation.patience),
+              "end the run after so many evaluations in a row without a better one; 0: never"),
+      path("evaluation.prompts", STRATA_AT(evaluation.prompts),
+           "text file of prompts, one per line, that are continued at each evaluation, into report.jsonl"),
       listen("control.listen", {"auto", "off"}, true, STRATA_AT(control.listen),
              "where status, checkpoints and stops are asked for (strata ctl, top); auto: a Unix socket that only this "
              "user reaches"),
@@ -358,14 +462,16 @@ std::vector<RecipeKey> make_keys() {
              "write the state of all ranks to a file and end the run when a rank has stood still for so long; 0: "
              "never"),
       path("report.dir", STRATA_AT(report.dir),
-           "a folder, made where there is none, for all of the reports below and the recipe, under their usual names"),
-      path("report.jsonl", STRATA_AT(report.jsonl), "a line a step"),
+           "a folder, made if there is none, for all reports below and the recipe, under their usual names"),
+      path("report.jsonl", STRATA_AT(report.jsonl), "one line per step"),
       path("report.csv", STRATA_AT(report.csv), "the same as a table"),
       path("report.tensorboard", STRATA_AT(report.tensorboard), "a folder for TensorBoard's event files"),
       integer("report.every", 1, kMany, STRATA_AT(report.every), "steps between lines shown; files have every step"),
       path("report.summary", STRATA_AT(report.summary), "one object at the end"),
       path("report.trace", STRATA_AT(report.trace), "timeline of one step or several, for Perfetto"),
       trace_steps(),
+      path("report.machine", STRATA_AT(report.machine),
+           "machine file of strata calibrate: what it predicts for a step stands beside what was measured"),
   };
 }
 
@@ -419,7 +525,7 @@ std::string keys_about(std::string_view part) {
     if (key.name.find(part) != std::string::npos)
       out += fmt::format("{} = {}\n    {}\n    allowed: {}\n", key.name, default_text(key, defaults), key.meaning,
                          key.allowed);
-  if (out.empty()) fail(Exit::usage, "no key's name has {} in it: is it {}?", part, nearest_key(part).name);
+  if (out.empty()) fail(Exit::usage, "no key's name contains {}: did you mean {}?", part, nearest_key(part).name);
   return out;
 }
 
@@ -429,9 +535,9 @@ std::string recipe_reference() {
     return text;
   };
   std::string out =
-      "# Recipe\n\nEvery key of a recipe (TOML), as `strata keys` prints it. Relative paths are taken from the "
+      "# Recipe\n\nEvery key of a recipe (TOML), as `strata keys` prints it. Relative paths start at the "
       "recipe's "
-      "folder,\nthose of `--set` from the current one; `~/` is the home folder. `model.config.KEY` overrides one key "
+      "folder,\nthose of `--set` at the current one; `~/` is the home folder. `model.config.KEY` overrides one key "
       "of `config.json`.\n\n"
       "| key | default | allowed | meaning |\n|---|---|---|---|\n";
   const Recipe defaults;

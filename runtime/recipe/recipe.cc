@@ -68,8 +68,16 @@ std::optional<RecipeValue> value_of(const toml::node& node) {
       items.push_back(std::move(*value));
     }
     out.value = std::move(items);
+  } else if (const auto* table = node.as_table()) {
+    RecipeTable entries;
+    for (const auto& [name, item] : *table) {
+      auto value = value_of(item);
+      if (!value) return std::nullopt;
+      entries.emplace_back(std::string(name.str()), std::move(*value));
+    }
+    out.value = std::move(entries);
   } else {
-    return std::nullopt;  // dates, times, tables: no key takes them
+    return std::nullopt;  // dates and times: no key takes them
   }
   return out;
 }
@@ -276,7 +284,7 @@ class Loader {
         fail(Exit::usage, "{} = nvme needs memory.nvme: a folder on each drive that may be used", key);
     if (zero.activations != Tier::device && recipe_.training.recompute.kind == Recompute::Kind::none)
       fail(Exit::usage,
-           "zero.activations = {} moves the inputs of blocks whose forward is run again in backward: set "
+           "zero.activations = {} moves the inputs of recomputed blocks, and none are recomputed: set "
            "training.recompute to block, sqrt or a list",
            given_.at("zero.activations").shown);
   }
@@ -294,11 +302,10 @@ void require_utf8(const Recipe& recipe) {
     for (const char c : line)
       escaped += static_cast<unsigned char>(c) < 0x80 ? std::string(1, c)
                                                       : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    fail(
-        Exit::usage,
-        "{}: these bytes are not UTF-8, and checkpoints could not say where they come from: rename the file or folder, "
-        "or name a link to it",
-        escaped);
+    fail(Exit::usage,
+         "{}: these bytes are not UTF-8, so a checkpoint could not record them: rename the file or folder, or name a "
+         "link to it",
+         escaped);
   }
 }
 
@@ -367,6 +374,23 @@ void require_trainable(const Recipe& recipe) {
   if (*recipe.training.max_steps > 0 && recipe.data.train.empty()) {
     fail(Exit::usage, "data.train is missing: the token files to train on (strata tokenize makes them)");
   }
+  const Recipe::Evaluation& evaluation = recipe.evaluation;
+  if (evaluation.asked() && recipe.data.validation.empty())
+    fail(Exit::usage,
+         "evaluation.{} asks for evaluations while training, and data.validation is missing: name the token files to "
+         "evaluate on",
+         evaluation.every > 0 ? "every" : "at_start");
+  const auto needs_every = [&](bool asked, const char* key, const char* why) {
+    if (asked && evaluation.every == 0)
+      fail(Exit::usage, "{} {}, and evaluation.every is 0: set evaluation.every to the steps between evaluations", key,
+           why);
+  };
+  needs_every(recipe.checkpoint.keep_best, "checkpoint.keep_best", "keeps what evaluations find best");
+  needs_every(evaluation.patience > 0, "evaluation.patience", "counts evaluations");
+  needs_every(evaluation.prompts.has_value() && !evaluation.at_start, "evaluation.prompts",
+              "are continued at evaluations");
+  if (recipe.checkpoint.keep_best && !recipe.checkpoint.dir)
+    fail(Exit::usage, "checkpoint.keep_best needs checkpoint.dir: the folder for checkpoints");
 }
 
 std::string steps_text(std::span<const StepRange> steps) {
@@ -377,12 +401,19 @@ std::string steps_text(std::span<const StepRange> steps) {
   return steps.size() == 1 ? out : "[" + out + "]";
 }
 
+std::string weights_text(std::span<const DataSource> sources) {
+  std::string out;
+  for (const DataSource& source : sources) out += fmt::format("{}{}", out.empty() ? "" : ", ", source.weight);
+  return "[" + out + "]";
+}
+
 std::string to_text(const Recipe& recipe) {
   std::string out;
   for (const RecipeKey& key : recipe_keys()) {
     if (key.name.starts_with("report.") || key.name.starts_with("control.") || key.name == "device.threads") continue;
     out += fmt::format("{} = {}\n", key.name, key.text(recipe));
   }
+  if (recipe.data.train.size() > 1) out += fmt::format("data.train.weights = {}\n", weights_text(recipe.data.train));
   for (const auto& [key, json] : recipe.model.config) out += fmt::format("model.config.{} = {}\n", key, json);
   return out;
 }
@@ -393,8 +424,9 @@ std::string to_toml(const Recipe& recipe) {
   for (auto* path : {&whole.model.path, &whole.checkpoint.dir})
     if (*path) absolute(**path);
   for (fs::path& path : whole.memory.nvme) absolute(path);
-  for (auto* patterns : {&whole.data.train, &whole.data.validation})
-    for (std::string& pattern : *patterns) absolute(pattern);
+  for (DataSource& source : whole.data.train)
+    for (std::string& pattern : source.files) absolute(pattern);
+  for (std::string& pattern : whole.data.validation) absolute(pattern);
   if (std::string& resume = whole.checkpoint.resume; resume != "auto" && resume != "none") absolute(resume);
   const Recipe defaults;
   std::string out;

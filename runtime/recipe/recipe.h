@@ -1,4 +1,8 @@
 #pragma once
+// runtime/recipe/ is what a user asks for: the values (here), one row per key with what is allowed and what it means
+// (keys.h; keys.cc is what docs/recipe.md prints), and TOML with line numbers (toml_file.h). To add a key: a field
+// here, a row there. Everything below the recipe sees these values; nothing in this room knows what they lead to.
+
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -18,18 +22,14 @@ namespace strata::runtime {
 
 enum class Init : std::uint8_t { pretrained, random };
 enum class DataOrder : std::uint8_t { shuffle, sequential };
+enum class Packing : std::uint8_t { automatic, stream, documents };
+enum class LongDocuments : std::uint8_t { cut, drop, refuse };
 enum class Reduce : std::uint8_t { ordered, fast };
 enum class Decay : std::uint8_t { constant, linear, cosine, wsd };
 enum class Tier : std::uint8_t { device, host, nvme };
 enum class AccumulationOrder : std::uint8_t { automatic, horizontal, vertical };
 enum class OptimizerName : std::uint8_t { adamw, adamw8bit, lion, sgd };
 enum class DeviceKind : std::uint8_t { automatic, cpu, cuda };
-// What a rank computes on, and how many ranks do so on the same GPU, as far as they have told each other.
-struct Seat {
-  device::Device device;
-  std::string gpu;  // its uuid; empty: none
-  int sharing = 1;
-};
 
 // Which blocks run their forward again in backward: none, every one, every sqrt(L)-th, or `blocks` (Kind::list).
 struct Recompute {
@@ -45,20 +45,36 @@ struct StepRange {
 // As a recipe has them: 3, "3-5", or a list of these.
 std::string steps_text(std::span<const StepRange> steps);
 
+// Token files, and how often sequences come from them beside other sources.
+struct DataSource {
+  std::vector<std::string> files;  // paths or globs
+  double weight = 1;
+};
+// Of all sources, in order: "[0.7, 0.3]".
+std::string weights_text(std::span<const DataSource> sources);
+
 // What a user asks for (docs/recipe.md): one member a key, with its default. Sizes are bytes, paths are resolved
-// against the recipe's folder (or the current one where `--set` gave them), data.* may be globs.
+// against the recipe's folder (or the current one if `--set` gave them), data.* may be globs.
 struct Recipe {
   struct Model {
     std::optional<std::filesystem::path> path;  // a Hugging Face directory
     std::optional<std::string> preset;          // or a name of models/files/presets.h; exactly one of the two is set
-    Init init = Init::random;                   // `pretrained` unless said otherwise where path is set
+    Init init = Init::random;                   // `pretrained` unless said otherwise if path is set
     std::map<std::string, std::string> config;  // key of config.json (dots for nested ones) -> JSON text
   } model;
   struct Data {
-    std::vector<std::string> train, validation;
+    std::vector<DataSource> train;
+    std::vector<std::string> validation;
     std::int64_t seq_len = 1024;
     DataOrder order = DataOrder::shuffle;
+    Packing packing = Packing::automatic;
+    LongDocuments long_documents = LongDocuments::cut;
     bool any_tokenizer = false;
+    // No keys: what the files came to (runtime/data/open_data.h). Bytes for the index of packed sequences at most, of
+    // train and of validation, for those that the run reads; and the mean over sequences of the sum of their documents'
+    // squared lengths; 0: a sequence is one document.
+    std::size_t index_bytes = 0, validation_index_bytes = 0;
+    double mean_squares = 0;
   } data;
   struct Training {
     std::optional<std::int64_t> max_steps;
@@ -93,19 +109,18 @@ struct Recipe {
     Tier parameters = Tier::device, gradients = Tier::device, optimizer = Tier::device, activations = Tier::device;
   } zero;
   struct Memory {
-    std::optional<std::uint64_t> device, host;  // capacity per rank; what there is where not set
+    std::optional<std::uint64_t> device, host;  // capacity per rank; what there is if not set
     std::vector<std::filesystem::path> nvme;
     std::int64_t prefetch = 2;
     AccumulationOrder order = AccumulationOrder::automatic;
     bool verify = false;
-    // Of the nvme tier; what a probe finds best where not set.
+    // Of the nvme tier; what a probe finds best if not set.
     std::optional<offload::Engine> io_engine;
     std::optional<bool> io_direct, io_registered;
   } memory;
   struct Device {
     DeviceKind kind = DeviceKind::automatic;
-    std::optional<std::int64_t> threads;  // cores / ranks on the node where not set
-    Seat seat;                            // no key: what `kind` came to on this rank (runtime/job/seat.h)
+    std::optional<std::int64_t> threads;  // cores / ranks on the node if not set
   } device;
   struct Comm {
     comm::Backend backend = comm::Backend::automatic;
@@ -119,7 +134,20 @@ struct Recipe {
     std::optional<std::filesystem::path> dir;
     std::int64_t every = 0, keep = 2, stop_after = 0;
     std::string resume = "auto";  // or "none", or a checkpoint's path
+    bool keep_best = false;       // by evaluation.metric
   } checkpoint;
+  // On data.validation, while training.
+  struct Evaluation {
+    std::int64_t every = 0;  // steps; 0: never
+    bool at_start = false;
+    std::optional<std::int64_t> max_sequences;  // all where not set
+    std::string metric = "eval_loss";
+    std::optional<bool> greater_is_better;  // as the metric has it where not set
+    std::int64_t patience = 0;              // evaluations without a better one; 0: any number
+    std::optional<std::filesystem::path> prompts;
+
+    bool asked() const { return every > 0 || at_start; }
+  } evaluation;
   // Seconds; 0: never.
   struct Control {
     std::string listen = "auto";  // or "unix:PATH", "HOST:PORT", "off"
@@ -131,12 +159,12 @@ struct Recipe {
   } control;
   struct Report {
     // dir: where those that are not named lie, under their usual names (load_recipe fills them in).
-    std::optional<std::filesystem::path> dir, jsonl, csv, tensorboard, summary, trace;
+    std::optional<std::filesystem::path> dir, jsonl, csv, tensorboard, summary, trace, machine;
     std::vector<StepRange> trace_steps;  // rising, apart; empty: the last one
     std::int64_t every = 1;              // steps between lines shown
   } report;
 
-  // Micro-batches per rank and step. Throws Error{usage} where training.global_batch_size does not divide over
+  // Micro-batches per rank and step. Throws Error{usage} if training.global_batch_size does not divide over
   // world_size ranks of training.micro_batch_size sequences.
   int accumulation_steps(int world_size) const;
   // What memory.* says of the nvme tier's files and requests.
@@ -150,8 +178,9 @@ Recipe load_recipe(const std::optional<std::filesystem::path>& path, std::span<c
 // What only `train` needs: training.max_steps, and data.train where it is above 0. Throws Error{usage}.
 void require_trainable(const Recipe& recipe);
 
-// Every key that must be the same on all ranks, one "key = value" a line in a fixed order (report.*, control.*
-// and device.threads are left out): what ranks compare, by hash, before step 1.
+// Every key that must be the same on all ranks, one "key = value" a line in a fixed order (report.*, control.* and
+// device.threads are left out; the weights of several sources are a line of their own): what ranks compare, by hash,
+// before step 1.
 std::string to_text(const Recipe& recipe);
 
 // The recipe as a file that load_recipe reads: keys that are not at their default, paths absolute, without report.*.

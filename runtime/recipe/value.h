@@ -3,14 +3,19 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 namespace strata::runtime {
 
-// A value as a recipe has it, free of the file format: bool, integer, number, text, or a list of these.
+struct RecipeValue;
+// An inline table, or one of a list of tables.
+using RecipeTable = std::vector<std::pair<std::string, RecipeValue>>;
+
+// A value as a recipe has it, free of the file format: bool, integer, number, text, or a list or table of these.
 struct RecipeValue {
-  std::variant<bool, std::int64_t, double, std::string, std::vector<RecipeValue>> value;
+  std::variant<bool, std::int64_t, double, std::string, std::vector<RecipeValue>, RecipeTable> value;
   std::string shown;  // as the user wrote it, for errors
 };
 
@@ -18,7 +23,7 @@ struct RecipeValue {
 std::optional<double> number_of(const RecipeValue& value);
 // One text or a list of texts.
 std::optional<std::vector<std::string>> texts_of(const RecipeValue& value);
-// "2GiB", "512MiB", "1.5GB": bytes. nullopt where it is no size, or is 0.
+// "2GiB", "512MiB", "1.5GB": bytes. nullopt if it is no size, or is 0.
 std::optional<std::uint64_t> parse_size(std::string_view text);
 // text in double quotes, with JSON's (and TOML's) escapes.
 std::string json_string(std::string_view text);

@@ -1,5 +1,6 @@
 #include "runtime/run/evaluator.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/checkpoint/readable_file.h"
+#include "runtime/data/open_data.h"
 #include "runtime/data/tokens.h"
 #include "runtime/run/tokenizer_match.h"
 
@@ -22,17 +24,17 @@ namespace {
 using comm::agree;
 using comm::AgreedError;
 
-DisjointSequences open_validation(const Job& job, comm::World& world) {
+DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::memory_resource* memory) {
   const Recipe& recipe = job.recipe;
   std::optional<DisjointSequences> data;
   std::vector<comm::Seen> seen;
   agree(world, [&] {
     if (recipe.data.validation.empty())
       fail(Exit::usage, "data.validation is missing: the token files to evaluate on (strata tokenize makes them)");
-    auto files = open_token_files(recipe.data.validation, "data.validation",
-                                  static_cast<std::int64_t>(job.model->vocabulary), seen);
-    require_tokens_of_model(recipe, files);
-    data.emplace(std::move(files), recipe.data.seq_len, recipe.training.micro_batch_size);
+    const auto check = [&](std::span<const TokenFile> files) { require_tokens_of_model(recipe, files); };
+    data.emplace(open_validation_data(recipe, {static_cast<std::int64_t>(job.model->vocabulary), check, seen, memory}),
+                 recipe.data.seq_len, recipe.training.micro_batch_size);
+    if (const auto most = recipe.evaluation.max_sequences) data->keep_first(static_cast<std::uint64_t>(*most));
   });
   comm::require_same(seen, world);
   return std::move(*data);
@@ -71,8 +73,8 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
       note(fmt::format("random weights of training.seed = {}: nobody has trained them", job.recipe.training.seed));
     if (path.empty() && recipe.dir)
       fail(Exit::usage,
-           "checkpoint.dir {} holds no whole checkpoint to evaluate; checkpoint.resume = \"none\" evaluates what a "
-           "training would start from",
+           "checkpoint.dir {} holds no whole checkpoint to evaluate; checkpoint.resume = \"none\" evaluates the "
+           "weights that training would start from",
            recipe.dir->string());
   });
   path = world.exchange(path)[0];
@@ -83,16 +85,26 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
 }
 
 Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
-                     std::shared_ptr<const device::AlgorithmTable> algorithms)
+                     std::shared_ptr<const device::AlgorithmTable> algorithms, const Advance& advance)
     : job_(job),
       world_(world),
-      executor_(job.plan, *job.model, world, {}, threads, job.recipe.io_options()),
-      data_(open_validation(job, world)) {
+      executor_(std::make_unique<Executor>(job.plan, *job.model, world, device::Optimizer{}, threads,
+                                           job.recipe.io_options())),
+      index_memory_(std::in_place, job.plan, *executor_),
+      data_(open_validation(job, world, index_memory_->resource())) {
   STRATA_CHECK(job.plan.forward_only);
-  executor_.use_algorithms(std::move(algorithms));
+  executor_->use_algorithms(std::move(algorithms));
   const auto start = std::chrono::steady_clock::now();
-  load_same_weights(executor_, job.plan, weights, threads, world);
+  load_same_weights(*executor_, job.plan, weights, threads, world, advance);
   load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+Evaluator::Evaluator(const Job& job, comm::World& world, Executor& training, std::pmr::memory_resource* index_memory)
+    : job_(job),
+      world_(world),
+      executor_(std::make_unique<Executor>(job.plan, *job.model, training)),
+      data_(open_validation(job, world, index_memory)) {
+  STRATA_CHECK(job.plan.forward_only);
 }
 
 std::uint64_t Evaluator::rounds() const {
@@ -100,25 +112,36 @@ std::uint64_t Evaluator::rounds() const {
   return (data_.micro_batches() + ranks - 1) / ranks;
 }
 
-Evaluation Evaluator::run(const std::function<void(std::uint64_t, std::uint64_t)>& after_step) {
+std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
   const auto start = std::chrono::steady_clock::now();
   const auto ranks = static_cast<std::uint64_t>(job_.ranks), rank = static_cast<std::uint64_t>(world_.rank());
-  const Executor::BatchSpans batch = executor_.batch(0);
+  const Executor::BatchSpans batch = executor_->batch(0);
+  executor_->refill();
+  sum_so_far_ = 0;
+  labels_so_far_ = 0;
   device::ExactSum mine{};
   for (std::uint64_t round = 0; round < rounds(); ++round) {
     // Behind the last micro-batch a rank still takes part in the gathers, on labels that do not count.
     data_.fill(round * ranks + rank, batch.tokens, batch.labels, batch.positions, batch.documents);
-    (void)executor_.step({}, false);
-    mine.merge(executor_.loss_sum());
-    after_step(round + 1, rounds());
+    (void)executor_->step({}, false);
+    const device::ExactSum of_round = executor_->loss_sum();
+    mine.merge(of_round);
+    sum_so_far_ += of_round.round();
+    labels_so_far_ += static_cast<std::uint64_t>(
+        std::count_if(batch.labels.begin(), batch.labels.end(), [](std::int32_t label) { return label >= 0; }));
+    if (after_round(round + 1, rounds())) continue;
+    executor_->settle();
+    return std::nullopt;
   }
+  executor_->settle();
   const double loss = sum_over_ranks(mine, world_).round() / static_cast<double>(data_.labels());
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   if (!std::isfinite(loss))
     throw AgreedError(Exit::failed,
                       "the loss on data.validation is not finite: try training.precision = \"fp32\", and look at the "
                       "weights with strata inspect");
-  return {loss, std::exp(loss), data_.labels(), data_.sequences(), static_cast<double>(data_.labels()) / took.count()};
+  return Evaluation{loss, std::exp(loss), data_.labels(), data_.sequences(),
+                    static_cast<double>(data_.labels()) / took.count()};
 }
 
 }  // namespace strata::runtime

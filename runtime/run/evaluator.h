@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <memory_resource>
+#include <optional>
 #include <string>
 
 #include "base/note.h"
@@ -9,6 +11,7 @@
 #include "runtime/data/disjoint_sequences.h"
 #include "runtime/execute/executor.h"
 #include "runtime/job/make_job.h"
+#include "runtime/run/index_memory.h"
 #include "runtime/weights/weights.h"
 
 namespace strata::runtime {
@@ -31,15 +34,22 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
 // Collective. Job (made for Purpose::evaluate) and world outlive it.
 class Evaluator {
  public:
-  // algorithms: as agreed on (runtime/job/algorithms.h).
+  // algorithms: as agreed on (runtime/job/algorithms.h). advance: of reading the weights.
   Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
-            std::shared_ptr<const device::AlgorithmTable> algorithms = {});
+            std::shared_ptr<const device::AlgorithmTable> algorithms = {}, const Advance& advance = {});
+  // Of the weights that a training has, whenever it is drained: `job` is Job::evaluation of its job. index_memory: of
+  // the training, for packed sequences.
+  Evaluator(const Job& job, comm::World& world, Executor& training, std::pmr::memory_resource* index_memory);
 
-  // after_step(done, all) is told how many of the rounds are done; what it throws ends the run. Throws AgreedError on
-  // all ranks where the loss is not finite.
-  Evaluation run(const std::function<void(std::uint64_t, std::uint64_t)>& after_step);
+  // Told how many of the rounds are done; false, on all ranks alike, stops the evaluation. What it throws ends the run.
+  using AfterRound = std::function<bool(std::uint64_t done, std::uint64_t all)>;
+  // nullopt: it was stopped. Throws AgreedError on all ranks if the loss is not finite.
+  std::optional<Evaluation> run(const AfterRound& after_round);
 
-  const Executor& executor() const { return executor_; }
+  // Of this rank's micro-batches until now, for who watches.
+  double loss_so_far() const { return labels_so_far_ ? sum_so_far_ / static_cast<double>(labels_so_far_) : 0; }
+
+  const Executor& executor() const { return *executor_; }
   std::uint64_t rounds() const;
   // That the weights took to read, on this rank.
   double load_seconds() const { return load_seconds_; }
@@ -47,9 +57,12 @@ class Evaluator {
  private:
   const Job& job_;
   comm::World& world_;
-  Executor executor_;
+  std::unique_ptr<Executor> executor_;
+  std::optional<IndexMemory> index_memory_;  // of a plan of its own
   DisjointSequences data_;
   double load_seconds_ = 0;
+  double sum_so_far_ = 0;
+  std::uint64_t labels_so_far_ = 0;
 };
 
 }  // namespace strata::runtime

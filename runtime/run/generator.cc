@@ -9,15 +9,25 @@ namespace strata::runtime {
 
 Generator::Generator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
                      std::shared_ptr<const device::AlgorithmTable> algorithms)
-    : job_(job), executor_(job.plan, *job.model, world, {}, threads, job.recipe.io_options()) {
-  executor_.use_algorithms(std::move(algorithms));
-  load_same_weights(executor_, job.plan, weights, threads, world);
+    : job_(job),
+      executor_(std::make_unique<Executor>(job.plan, *job.model, world, device::Optimizer{}, threads,
+                                           job.recipe.io_options())) {
+  executor_->use_algorithms(std::move(algorithms));
+  load_same_weights(*executor_, job.plan, weights, threads, world);
+}
+
+Generator::Generator(const Job& job, Executor& training)
+    : job_(job), executor_(std::make_unique<Executor>(job.plan, *job.model, training)) {}
+
+void Generator::restart() {
+  executor_->refill();
+  length_ = 0;
 }
 
 std::span<const float> Generator::append(std::span<const std::uint32_t> tokens) {
   STRATA_CHECK(!tokens.empty());
   STRATA_CHECK_LE(length_ + tokens.size(), capacity());
-  const Executor::BatchSpans batch = executor_.batch(0);
+  const Executor::BatchSpans batch = executor_->batch(0);
   std::span<const float> logits;
   while (!tokens.empty()) {
     const std::size_t rows = std::min(tokens.size(), batch.tokens.size());
@@ -29,7 +39,7 @@ std::span<const float> Generator::append(std::span<const std::uint32_t> tokens) 
       batch.tokens[i] = tokens[i];
       batch.positions[i] = static_cast<std::uint32_t>(length_ + i);
     }
-    logits = executor_.generate(length_, rows);
+    logits = executor_->generate(length_, rows);
     length_ += rows;
     tokens = tokens.subspan(rows);
   }

@@ -19,7 +19,11 @@ class Generator {
   // Collective. algorithms: as agreed on (runtime/job/algorithms.h).
   Generator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
             std::shared_ptr<const device::AlgorithmTable> algorithms = {});
+  // With the weights that a training has, whenever it is drained: `job` is Job::generation of its job.
+  Generator(const Job& job, Executor& training);
 
+  // Begins a new sequence.
+  void restart();
   // Appends the tokens (at least one, all below the vocabulary) to the sequence; returns the logits of what follows,
   // [vocabulary], valid until the next call.
   std::span<const float> append(std::span<const std::uint32_t> tokens);
@@ -27,11 +31,11 @@ class Generator {
   std::size_t length() const { return length_; }
   // Of the sequence, at most.
   std::size_t capacity() const { return static_cast<std::size_t>(job_.recipe.data.seq_len); }
-  const Executor& executor() const { return executor_; }
+  const Executor& executor() const { return *executor_; }
 
  private:
   const Job& job_;
-  Executor executor_;
+  std::unique_ptr<Executor> executor_;
   std::size_t length_ = 0;
 };
 

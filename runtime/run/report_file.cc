@@ -37,34 +37,32 @@ std::size_t bytes_up_to(const std::filesystem::path& path, const std::string& he
 
 ReportFile::ReportFile(const std::filesystem::path& path, std::int64_t kept_step, std::string heading)
     : path_(path), kept_step_(kept_step), heading_(std::move(heading)) {
-  fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  is_new_ = fd_ >= 0;
+  file_.reset(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  is_new_ = file_.get() >= 0;
   // Not blocking: a pipe's reader is waited for, but not for ever.
   constexpr int kTries = 100;
-  for (int i = 0; fd_ < 0 && (i == 0 ? errno == EEXIST : errno == ENXIO) && i < kTries; ++i) {
+  for (int i = 0; file_.get() < 0 && (i == 0 ? errno == EEXIST : errno == ENXIO) && i < kTries; ++i) {
     if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+    file_.reset(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
   }
-  if (fd_ < 0 && errno == ENOENT)
+  if (file_.get() < 0 && errno == ENOENT)
     fail(Exit::failed, "{} cannot be written: there is no folder {}: make it, or name another file", path.string(),
          path.parent_path().string());
-  if (fd_ < 0)
+  if (file_.get() < 0)
     fail(Exit::failed, "{} cannot be written: {}", path.string(),
          errno == ENXIO ? "it is a pipe that nobody reads" : std::strerror(errno));
-  (void)fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) & ~O_NONBLOCK);
+  (void)fcntl(file_.get(), F_SETFL, fcntl(file_.get(), F_GETFL) & ~O_NONBLOCK);
 }
 
 ReportFile::~ReportFile() {
-  if (fd_ < 0) return;
-  ::close(fd_);
-  if (is_new_ && !written_) ::unlink(path_.c_str());
+  if (file_.get() >= 0 && is_new_ && !written_) ::unlink(path_.c_str());
 }
 
 ReportFile::ReportFile(ReportFile&& other) noexcept
     : path_(std::move(other.path_)),
       kept_step_(other.kept_step_),
       heading_(std::move(other.heading_)),
-      fd_(std::exchange(other.fd_, -1)),
+      file_(std::move(other.file_)),
       is_new_(other.is_new_),
       written_(other.written_) {}
 
@@ -72,9 +70,9 @@ ReportFile::ReportFile(ReportFile&& other) noexcept
 void ReportFile::cut() {
   struct stat status {};
   off_t kept = 0;
-  if (fstat(fd_, &status) == 0 && S_ISREG(status.st_mode)) {  // no pipe, no terminal
+  if (fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode)) {  // no pipe, no terminal
     if (kept_step_ > 0) kept = static_cast<off_t>(bytes_up_to(path_, heading_, kept_step_));
-    if (ftruncate(fd_, kept) != 0 || lseek(fd_, kept, SEEK_SET) != kept)
+    if (ftruncate(file_.get(), kept) != 0 || lseek(file_.get(), kept, SEEK_SET) != kept)
       fail(Exit::failed, "writing {} failed: {}", path_.string(), std::strerror(errno));
   }
   if (kept == 0) write_all(heading_);
@@ -87,7 +85,7 @@ void ReportFile::write(const std::string& text) {
 
 void ReportFile::write_all(const std::string& text) {
   for (std::size_t done = 0; done < text.size();) {
-    const ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
+    const ssize_t n = ::write(file_.get(), text.data() + done, text.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) fail(Exit::failed, "writing {} failed: {}", path_.string(), std::strerror(errno));
     done += static_cast<std::size_t>(n);
@@ -96,9 +94,9 @@ void ReportFile::write_all(const std::string& text) {
 
 void ReportFile::close() {
   // EINVAL: a pipe or terminal, which cannot be flushed and need not be.
-  if (fsync(fd_) != 0 && errno != EINVAL && errno != EROFS)
+  if (fsync(file_.get()) != 0 && errno != EINVAL && errno != EROFS)
     fail(Exit::failed, "writing {} failed: {}", path_.string(), std::strerror(errno));
-  ::close(std::exchange(fd_, -1));
+  file_.reset();
 }
 
 }  // namespace strata::runtime

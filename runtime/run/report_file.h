@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <string>
 
+#include "base/descriptor.h"
+
 namespace strata::runtime {
 
 // A file that a report goes to. Every write is checked: a full disk is an Error{failed} naming the path.
@@ -26,7 +28,7 @@ class ReportFile {
   std::filesystem::path path_;
   std::int64_t kept_step_;
   std::string heading_;
-  int fd_ = -1;
+  Descriptor file_;
   bool is_new_ = false, written_ = false;
 };
 

@@ -16,6 +16,7 @@
 #include "runtime/checkpoint/readable_file.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/recipe/keys.h"
+#include "runtime/run/schedule.h"
 
 namespace strata::runtime {
 namespace {
@@ -23,8 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // Keys without which the run would be another one. What else differs (rates, steps, placement, ranks) may.
-constexpr std::array<std::string_view, 5> kSameKeys = {"data.order", "data.seq_len", "optimizer.name", "training.seed",
-                                                       "training.reduce_group"};
+constexpr std::array<std::string_view, 7> kSameKeys = {
+    "data.long",      "data.order",    "data.packing",         "data.seq_len",
+    "optimizer.name", "training.seed", "training.reduce_group"};
 
 // Keys of config.json that do not change what a trained weight means.
 bool is_free(std::string_view key) {
@@ -54,6 +56,26 @@ void require_same_config(const Manifest& manifest, const fs::path& path, const J
       if (!is_free(key) && value(stored, key) != value(wanted, key))
         fail(Exit::usage, "{} is another model's checkpoint: {} of its config is {}, and the recipe's model has {}",
              path.string(), key, value(stored, key), value(wanted, key));
+}
+
+[[noreturn]] void other_run(const fs::path& path, std::string_view key, std::string_view was, std::string_view now) {
+  fail(Exit::usage,
+       "{} was written with {} = {}, and the recipe says {}: keep the value, or start over from exported weights",
+       path.string(), key, was, now);
+}
+
+// "auto" that nobody settled is of files without masks.
+bool is_stream(std::string_view packing) {
+  return packing == "\"stream\"" || packing == "\"auto\"";
+}
+
+// Of data.train: which files there are may change, how they are mixed may not.
+void require_same_weights(const Manifest& manifest, const fs::path& path, const Recipe::Data& data) {
+  constexpr std::string_view kOne = "of one source";
+  const auto stored = manifest.recipe.find("data.train.weights");
+  const std::string was(stored == manifest.recipe.end() ? kOne : stored->second);
+  const std::string now = data.train.size() > 1 ? weights_text(data.train) : std::string(kOne);
+  if (was != now) other_run(path, "the weights of data.train", was, now);
 }
 
 // What a rank needs of one tensor's state, where that lies in its part, and a block of an extent that has some of it.
@@ -95,6 +117,17 @@ std::vector<Need> needs_of(const Job& job, const Executor& executor, int rank) {
   return out;
 }
 
+// What makes two evaluations comparable.
+bool same_evaluations(const Manifest& manifest, const Job& job) {
+  constexpr std::array<std::string_view, 4> kKeys = {"data.validation", "evaluation.metric",
+                                                     "evaluation.greater_is_better", "evaluation.max_sequences"};
+  return std::all_of(recipe_keys().begin(), recipe_keys().end(), [&](const RecipeKey& key) {
+    if (std::find(kKeys.begin(), kKeys.end(), key.name) == kKeys.end()) return true;
+    const auto stored = manifest.recipe.find(key.name);
+    return stored != manifest.recipe.end() && stored->second == key.text(job.recipe);
+  });
+}
+
 }  // namespace
 
 Progress progress_under(const Manifest& manifest, const fs::path& path, const Job& job) {
@@ -102,19 +135,22 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
   for (const RecipeKey& key : recipe_keys()) {
     if (std::find(kSameKeys.begin(), kSameKeys.end(), key.name) == kSameKeys.end()) continue;
     const auto stored = manifest.recipe.find(key.name);
-    if (stored != manifest.recipe.end() && stored->second != key.text(job.recipe))
-      fail(Exit::usage,
-           "{} was written with {} = {}, and the recipe says {}: keep the value, or start anew from exported weights",
-           path.string(), key.name, stored->second, key.text(job.recipe));
+    const bool packing = key.name == "data.packing";
+    const std::string now = key.text(job.recipe);
+    // Checkpoints from before there was the key are of streams.
+    const std::string was = stored != manifest.recipe.end() ? stored->second : packing ? "\"stream\"" : now;
+    if (was != now && !(packing && is_stream(was) && is_stream(now))) other_run(path, key.name, was, now);
   }
+  require_same_weights(manifest, path, job.recipe.data);
   Progress progress = manifest.progress;
+  if (!same_evaluations(manifest, job)) progress.best.reset();
   const auto size = static_cast<std::uint64_t>(job.recipe.training.micro_batch_size);
   const auto stored = manifest.recipe.find("training.micro_batch_size");
   const std::uint64_t was = stored == manifest.recipe.end() ? size : std::stoull(stored->second);
   if (progress.next_micro_batch * was % size != 0)
     fail(Exit::usage,
-         "{} stands after {} micro-batches of {} sequences, which is no whole number of micro-batches of {}: set "
-         "training.micro_batch_size = {}",
+         "{} was written after {} micro-batches of {} sequences, which is not a whole number of micro-batches of {}: "
+         "set training.micro_batch_size = {}",
          path.string(), progress.next_micro_batch, was, size, was);
   progress.next_micro_batch = progress.next_micro_batch * was / size;
   // Another precision's run has no loss scale to go on with.
@@ -124,7 +160,32 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
   return progress;
 }
 
-void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor, int rank, int threads) {
+std::string schedule_change(const Manifest& manifest, const Recipe& recipe, std::int64_t steps_done) {
+  constexpr std::array<std::string_view, 5> kKeys = {"training.max_steps", "optimizer.learning_rate", "scheduler.name",
+                                                     "scheduler.warmup_steps", "scheduler.min_lr_ratio"};
+  std::vector<std::string> sets = {"model.preset=tiny-gpt2"};
+  std::string changes;
+  for (const RecipeKey& key : recipe_keys()) {
+    const auto stored = manifest.recipe.find(key.name);
+    if (std::find(kKeys.begin(), kKeys.end(), key.name) == kKeys.end() || stored == manifest.recipe.end()) continue;
+    sets.push_back(key.name + "=" + stored->second);
+    if (const std::string here = key.text(recipe); here != stored->second)
+      changes += fmt::format("{}{} was {} and is {}", changes.empty() ? "" : ", ", key.name, stored->second, here);
+  }
+  const std::int64_t next = steps_done + 1, steps = recipe.training.max_steps.value_or(0);
+  if (changes.empty() || next > steps) return {};
+  const Recipe before = load_recipe(std::nullopt, sets);
+  const auto rate = [](const Recipe& r, std::int64_t step) {
+    return learning_rate(r.scheduler, r.optimizer.learning_rate, *r.training.max_steps, step);
+  };
+  const std::int64_t last = before.training.max_steps.value_or(0);
+  if (last < steps_done || (next <= last && rate(before, next) == rate(recipe, next))) return {};
+  return fmt::format("{}: the learning rate goes from {:.3g} to {:.3g} in step {}", changes, rate(before, steps_done),
+                     rate(recipe, next), next);
+}
+
+void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor, int rank, int threads,
+                const Advance& advance) {
   require_same_tensors(checkpoint, *job.model);
   std::vector<Block> blocks;
   for (const Need& need : needs_of(job, executor, rank)) {
@@ -134,7 +195,7 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
     const std::string_view dtype = stored_dtype(master ? device::MomentFormat::fp32 : run.moments);
     const auto extents = checkpoint.extents(name_of(need.kind), tensor);
     if (extents.empty() || extents[0].dtype != dtype)
-      fail(Exit::usage, "{} has {} of {} {}, and this run keeps it in {}: take the optimizer.* keys of its recipe",
+      fail(Exit::usage, "{} has {} of {} {}, and this run keeps it in {}: use the optimizer.* keys of its recipe",
            checkpoint.path().string(), name_of(need.kind), tensor,
            extents.empty() ? "not at all" : "in " + extents[0].dtype, dtype);
     for (const Extent& e : extents)
@@ -143,8 +204,10 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
           blocks.push_back(block);
   }
   const auto prefetch = [&](std::size_t i) { checkpoint.prefetch_block(*blocks[i].extent, blocks[i].index); };
+  Advancing advancing(advance, blocks.size() * kBlockBytes);
   parallel_reads(blocks.size(), threads, prefetch, [&](std::size_t i) {
     const auto& [need, extent, index] = blocks[i];
+    advancing.add(kBlockBytes);
     std::vector<float> buffer(kBlockBytes / sizeof(float));
     const auto bytes = checkpoint.read_block(*extent, index, std::as_writable_bytes(std::span(buffer)));
     const std::uint64_t begin = blocks[i].begin();
@@ -188,29 +251,39 @@ Candidates candidates(const Recipe::Checkpoint& recipe, comm::World& world) {
     at = texts.find('\0', at) + 1;
   }
   out.one = !choose && out.found.empty();
-  if (out.one) out.found.push_back({out.folder, 0, ""});
+  if (out.one) out.found.push_back({out.folder, 0, "", 0});
   return out;
 }
 
 }  // namespace
 
-Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int threads, const Note& note) {
+Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int threads, const Note& note,
+                      const Advance& advance) {
   const auto note_once = [&](const std::string& text) {
     if (world.rank() == 0) note(text);
   };
   Candidates choice = candidates(job.recipe.checkpoint, world);
   const auto load = [&](FoundCheckpoint& found) {
-    const comm::Seen manifest = comm::look_at(found.path / kManifestName, "the checkpoint to go on from");
+    const comm::Seen manifest = comm::look_at(found.path / kManifestName, "the checkpoint to resume from");
     comm::require_same({&manifest, 1}, world);  // the checksums of all else are in it
     try {
       Progress progress;
+      std::string change;
+      bool had_best = false;
       comm::agree(world, [&] {
         const Checkpoint checkpoint(found.path);
+        had_best = checkpoint.manifest().progress.best.has_value();
         progress = progress_under(checkpoint.manifest(), found.path, job);
-        load_state(checkpoint, job, trainer.executor(), world.rank(), threads);
+        change = schedule_change(checkpoint.manifest(), job.recipe, progress.step);
+        load_state(checkpoint, job, trainer.executor(), world.rank(), threads, advance);
         use_saved_algorithms(trainer.executor(), checkpoint.manifest().algorithms, found.path.string(), note_once);
       });
       trainer.restore(progress);
+      if (!change.empty()) note_once(change);
+      if (had_best && !progress.best)
+        note_once(
+            "this run evaluates otherwise than the one that it goes on from (data.validation or evaluation.*): "
+            "what is best is found anew");
       return true;
     } catch (const comm::AgreedError& error) {
       if (choice.one || error.code() != Exit::corrupt) throw;
@@ -232,7 +305,7 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
       none_is_whole(choice.folder, choice.found.size(),
                     "name one that is by checkpoint.resume, or start over with checkpoint.resume = \"none\"");
     });
-  trainer.load_initial_weights(threads, note);
+  trainer.load_initial_weights(threads, note, advance);
   return start;
 }
 

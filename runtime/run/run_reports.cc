@@ -92,7 +92,11 @@ void RunReports::step(const StepReport& r, const Memory& measured) {
 }
 
 void RunReports::evaluation(const EvaluationReport& r) {
-  if (jsonl_) jsonl_->write(evaluation_line(r));
+  if (jsonl_) {
+    std::string lines = evaluation_line(r);
+    for (const Answer& answer : r.answers) lines += answer_line(r.step, answer);
+    jsonl_->write(lines);
+  }
   if (csv_) csv_->write(evaluation_row(r));
   if (!tensorboard_) return;
   std::vector<std::string> tags;  // "eval/accuracy", of eval_accuracy

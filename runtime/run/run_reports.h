@@ -16,7 +16,8 @@
 namespace strata::runtime {
 
 // What report.dir holds beside the reports that have keys of their own.
-inline constexpr std::string_view kRecipeReport = "recipe.toml", kEventsReport = "events.jsonl";
+inline constexpr std::string_view kRecipeReport = "recipe.toml", kEventsReport = "events.jsonl",
+                                  kPlanReport = "plan.json";
 
 // Everything that a run writes about itself, as its recipe's report.* say; of rank 0. Opened once all else is known to
 // be there: a run that is refused leaves what was there before. Throws Error{failed} naming the path.

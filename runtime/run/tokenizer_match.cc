@@ -47,8 +47,8 @@ void require_tokens_of_model(const Recipe& recipe, std::span<const TokenFile> fi
     if (names_tokenizer(file) &&
         std::find(hashes.begin(), hashes.end(), file.sidecar()->tokenizer_hash) == hashes.end())
       fail(Exit::usage,
-           "{} holds tokens of the tokenizer {}, and the model in {} comes with another: make them anew with strata "
-           "tokenize --tokenizer {}, or take them as they are with data.any_tokenizer = true",
+           "{} holds tokens of the tokenizer {}, and the model in {} comes with another: make them again with strata "
+           "tokenize --tokenizer {}, or accept them as they are with data.any_tokenizer = true",
            file.path().string(), file.sidecar()->tokenizer, directory->string(), directory->string());
 }
 

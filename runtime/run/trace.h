@@ -50,7 +50,7 @@ class Trace {
     std::int64_t number = -1;
     std::vector<Span> spans;
   };
-  std::vector<Before> before_;  // by rank: its step before this one; empty where no task waits for such a one's
+  std::vector<Before> before_;  // by rank: its step before this one; empty if no task waits for such a one's
   bool crosses_ = false;        // a task waits for one of the step before
   std::uint64_t arrows_ = 0;
   std::int64_t zero_ = 0;

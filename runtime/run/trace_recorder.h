@@ -29,13 +29,13 @@ class TraceRecorder {
   bool wants(std::int64_t step) const;
   // After a step: keeps its spans if it is wanted.
   void record(std::int64_t step, std::span<const Span> spans);
-  // At the end: the newest step of which there are spans, where none was picked.
+  // At the end: the newest step of which there are spans, if none was picked.
   void record_newest(std::int64_t step, std::span<const Span> spans);
 
   const std::vector<std::int64_t>& steps() const { return recorded_; }
   // Of the i-th of steps(), by task.
   std::span<const Span> spans(std::size_t i) const { return std::span(spans_).subspan(i * tasks_, tasks_); }
-  // "report.trace_steps names ..., and this run took ...", where not all were taken; else empty.
+  // "report.trace_steps names ..., and this run took ...", if not all were taken; else empty.
   std::string missing() const;
 
  private:

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "runtime/checkpoint/model_folder.h"
+#include "runtime/data/open_data.h"
 #include "runtime/data/tokens.h"
 #include "runtime/run/schedule.h"
 #include "runtime/run/tokenizer_match.h"
@@ -29,21 +30,18 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
       world_(world),
       executor_(job.plan, *job.model, world, optimizer_of(job.recipe.optimizer), threads,
                 io.value_or(job.recipe.io_options())),
+      index_memory_(job.plan, executor_),
       scaler_(job.recipe.training.precision == device::DType::fp16, job.recipe.fp16) {
   const Recipe& recipe = job.recipe;
   std::vector<comm::Seen> train, validation;
   agree(world, [&] {
+    const auto check = [&](std::span<const TokenFile> files) { require_tokens_of_model(recipe, files); };
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
-    if (!recipe.data.train.empty()) {
-      auto files = open_token_files(recipe.data.train, "data.train", vocabulary, train);
-      require_tokens_of_model(recipe, files);
-      batches_ = std::make_unique<Batches>(std::move(files), recipe.data.seq_len, recipe.training.micro_batch_size,
-                                           recipe.data.order, recipe.training.seed);
-    }
+    if (!recipe.data.train.empty())
+      batches_ =
+          std::make_unique<Batches>(open_training_data(recipe, {vocabulary, check, train, index_memory_.resource()}));
     // Read by `strata eval` alone; what is wrong with them is better known now.
-    if (!recipe.data.validation.empty())
-      require_tokens_of_model(recipe,
-                              open_token_files(recipe.data.validation, "data.validation", vocabulary, validation));
+    if (!recipe.data.validation.empty()) (void)open_validation_data(recipe, {vocabulary, check, validation});
   });
   comm::require_same(train, world);
   comm::require_same(validation, world);
@@ -51,13 +49,14 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
   if (weights == Weights::initial) load_initial_weights(threads);
 }
 
-void Trainer::load_initial_weights(int threads, const Note& note) {
+void Trainer::load_initial_weights(int threads, const Note& note, const Advance& advance) {
   const auto weights = first_weights(job_, world_, threads, note);
-  load_same_weights(executor_, job_.plan, *weights, threads, world_);
+  load_same_weights(executor_, job_.plan, *weights, threads, world_, advance);
 }
 
 void Trainer::restore(const Progress& progress) {
   progress_ = progress;
+  newest_step_ = progress.step;
   if (scaler_.enabled()) scaler_.restore(progress.loss_scale);
   progress_.loss_scale = scaler_.state();
 }
@@ -101,6 +100,7 @@ StepReport Trainer::step(std::uint64_t requests) {
   if ((report.trace || report.summary) &&
       (number == job_.recipe.training.max_steps || number == job_.recipe.checkpoint.stop_after))
     executor_.time_next_step();
+  newest_step_ = number;
   const device::StepResult result = executor_.step(scalars, requests);
   const bool skipped = executor_.skipped();
   if (skipped && !scaler_.enabled()) report_nonfinite(result);

@@ -1,4 +1,8 @@
 #pragma once
+// runtime/run/ is a run over its steps: training (here), evaluation (evaluator.h), generation (generator.h, sampler.h).
+// What changes from step to step is here too: schedule.h, loss_scaler.h, and where a run resumes (resume.h). report.h
+// and trace_recorder.h write what it says of itself. What a step is, the plan says; what a run is for, launcher/.
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,6 +16,7 @@
 #include "runtime/data/batches.h"
 #include "runtime/execute/executor.h"
 #include "runtime/job/make_job.h"
+#include "runtime/run/index_memory.h"
 #include "runtime/run/loss_scaler.h"
 #include "runtime/weights/weights.h"
 #include "runtime/weights/weights_hash.h"
@@ -45,19 +50,22 @@ struct StepReport {
 class Trainer {
  public:
   // `weights`: whether to start with the recipe's initial weights; else load_initial_weights() or a checkpoint and
-  // restore() come before the first step. `io`: how drives are used, where not as the recipe says.
+  // restore() come before the first step. `io`: how drives are used, if not as the recipe says.
   enum class Weights : std::uint8_t { initial, later };
   Trainer(const Job& job, comm::World& world, int threads, Weights weights = Weights::initial,
           const std::optional<offload::IoOptions>& io = std::nullopt);
 
   // Collective. note: as of first_weights().
   void load_initial_weights(
-      int threads, const Note& note = [](const std::string&) {});
-  // Where the run stands, between two steps, without the tensors; and going on from there.
+      int threads, const Note& note = [](const std::string&) {}, const Advance& advance = {});
+  // Where the run stands, between two steps, without the tensors; and resuming from there.
   const Progress& progress() const { return progress_; }
   void restore(const Progress& progress);
+  void set_best(const Best& best) { progress_.best = best; }
 
   std::int64_t steps_done() const { return progress_.step; }
+  // The newest step that was run: one more than steps_done() if its numbers ended the run before the update.
+  std::int64_t newest_step() const { return newest_step_; }
   bool done() const { return progress_.step >= job_.recipe.training.max_steps.value_or(0); }
 
   // Runs the next step. In bf16 and fp32 a loss or norm that is not finite throws AgreedError on all ranks, before the
@@ -66,9 +74,13 @@ class Trainer {
   StepReport step(std::uint64_t requests);
 
   Executor& executor() { return executor_; }
+  // For the index of what is evaluated between its steps.
+  std::pmr::memory_resource* index_memory() { return index_memory_.resource(); }
   // What it trains on; null: nothing, with no step to take.
   const Batches* batches() const { return batches_.get(); }
-  std::string weights_hash() { return runtime::weights_hash(executor_, job_.plan, world_); }
+  std::string weights_hash(const Advance& advance = {}) {
+    return runtime::weights_hash(executor_, job_.plan, world_, advance);
+  }
 
  private:
   device::StepScalars scalars_of_next_step() const;
@@ -83,9 +95,11 @@ class Trainer {
   const Job& job_;
   comm::World& world_;
   Executor executor_;
+  IndexMemory index_memory_;
   std::unique_ptr<Batches> batches_;
   LossScaler scaler_;
   Progress progress_;
+  std::int64_t newest_step_ = 0;
   std::uint64_t labels_ = 0;  // of the step about to run, over all ranks
 };
 

@@ -19,8 +19,8 @@ const UnitLayout& holder_of(const Site& site, const Task& task) {
   return task.shared ? site.layout(layout.shared->unit) : layout;
 }
 
-comm::ShardedRange::Piece owned(const Site& site, const ElementRange& elements, const UnitLayout& holder) {
-  return comm::ShardedRange{holder.shard, elements.begin, elements.end}.piece(site.rank);
+comm::ShardedRange::Owned owned(const Site& site, const ElementRange& elements, const UnitLayout& holder) {
+  return comm::ShardedRange{holder.shard, elements.begin, elements.end}.owned(site.rank);
 }
 
 View own_part_of_sum(const Site& site, const Task& task) {

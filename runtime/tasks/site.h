@@ -1,4 +1,9 @@
 #pragma once
+// runtime/tasks/ is what each kind of task is: a struct per kind names its operands, adds itself to a plan (uses and
+// cost), and runs, side by side: gather.h, pass.h and loss.h for forward and backward, reduce.h, local_sum.h and norm.h
+// for gradients, update.h, copy.h between tiers, border.h for the host's, save.h for checkpoints. A Site (here) is what
+// one rank runs them with.
+
 #include <cstddef>
 #include <vector>
 

@@ -100,8 +100,8 @@ class StoredWeights final : public WeightSource {
     MappedFile::release(bytes);  // what is mapped counts as the rank's memory
     for (std::size_t i = 0; i < out.size(); ++i)
       if (!std::isfinite(out[i]))
-        fail(Exit::corrupt, "{}: tensor {} holds {} at element {}, where finite weights are expected",
-             tensor.file.string(), tensor.name, out[i], begin + i);
+        fail(Exit::corrupt, "{}: tensor {} holds {} at element {}, but weights have to be finite", tensor.file.string(),
+             tensor.name, out[i], begin + i);
   }
 
   // Page by page a cold file is read slowly.
@@ -182,7 +182,8 @@ void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, s
   });
 }
 
-void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads) {
+void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads,
+                  const Advance& advance) {
   struct Chunk {
     std::size_t unit, begin, end;  // elements of the unit
   };
@@ -205,6 +206,9 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
       source.prefetch(chunks[i].unit, run.parameter, from - run.begin, to - from);
     });
   };
+  std::uint64_t bytes = 0;
+  for (const Chunk& c : chunks) bytes += (c.end - c.begin) * sizeof(float);
+  Advancing advancing(advance, bytes);
   parallel_reads(chunks.size(), threads, prefetch, [&](std::size_t i) {
     const Chunk& c = chunks[i];
     std::vector<float> values(c.end - c.begin);  // zeros between the parameters
@@ -212,14 +216,15 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
       source.read(c.unit, run.parameter, from - run.begin, {&values[from - c.begin], to - from});
     });
     store_weights(executor, plan, c.unit, c.begin, values);
+    advancing.add(values.size() * sizeof(float));
   });
 }
 
 void load_same_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads,
-                       comm::World& world) {
+                       comm::World& world, const Advance& advance) {
   const bool alone = world.size() == 1;
   if (!alone) comm::require_same(source.seen(), world);
-  comm::agree(world, [&] { load_weights(executor, plan, source, threads); });
+  comm::agree(world, [&] { load_weights(executor, plan, source, threads, advance); });
   // If each rank reads a part of its own, no two have read the same.
   if (!alone && !plan.sharded_parameters()) comm::require_same(source.seen_as_read(), world);
 }

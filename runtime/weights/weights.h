@@ -1,4 +1,7 @@
 #pragma once
+// runtime/weights/ brings weights in: from random numbers, safetensors or a checkpoint (WeightSource, here), into the
+// executor's memory as placed; weights_hash.h is the hash that two runs are compared by.
+
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -6,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/advance.h"
 #include "comm/communicator.h"
 #include "comm/same_files.h"
 #include "models/model.h"
@@ -14,7 +18,7 @@
 
 namespace strata::runtime {
 
-// Where the weights before step 1 come from: any stretch of any parameter, in fp32. Thread-safe.
+// Where the weights before step 1 come from: any consecutive elements of any parameter, in fp32. Thread-safe.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
@@ -25,7 +29,7 @@ class WeightSource {
                         std::size_t /*count*/) const {}
 
   // For ranks that must read from the same files: what can be seen of them before anything is read, and what was read
-  // so far, alike on ranks that read the same stretches. Nothing if weights come from no file.
+  // so far, alike on ranks that read the same elements. Nothing if weights come from no file.
   virtual std::vector<comm::Seen> seen() const { return {}; }
   virtual std::vector<comm::Seen> seen_as_read() const { return {}; }
 };
@@ -39,16 +43,17 @@ std::unique_ptr<WeightSource> random_weights(const models::Model& model, std::ui
 std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory);
 
 // Elements [begin, begin + values.size()) of a unit's flat buffer: into this rank's parameters, rounded to their dtype,
-// and its fp32 master, as far as it holds them. Thread-safe for stretches apart.
+// and its fp32 master, as far as it holds them. Thread-safe for elements that do not overlap.
 void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, std::size_t begin,
                    std::span<const float> values);
 
 // Fills this rank's parameters and fp32 masters on `threads` threads.
-void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads);
+void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads,
+                  const Advance& advance = {});
 
 // Collective: the same on all ranks, which are found to read from the same files: by what can be seen of them before,
 // and if every rank reads all weights, by a hash of each tensor as it was read. Throws AgreedError naming a rank.
 void load_same_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads,
-                       comm::World& world);
+                       comm::World& world, const Advance& advance = {});
 
 }  // namespace strata::runtime

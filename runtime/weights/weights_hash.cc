@@ -20,9 +20,12 @@ std::uint64_t hex_of(std::string_view text) {
 
 }  // namespace
 
-std::string weights_hash(Executor& executor, const StepPlan& plan, comm::World& world) {
+std::string weights_hash(Executor& executor, const StepPlan& plan, comm::World& world, const Advance& advance) {
   executor.drain();
   Sum sum;
+  std::uint64_t bytes = 0;
+  for (const UnitLayout& unit : plan.layout.units) bytes += unit.shard * sizeof(float);
+  Advancing advancing(advance, bytes);
   constexpr std::size_t kAtOnce = 256 * kShardAlignment;  // elements read at once
   std::vector<float> values(kAtOnce);
   for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit) {
@@ -42,6 +45,7 @@ std::string weights_hash(Executor& executor, const StepPlan& plan, comm::World& 
         sum.low += h.low64;
         sum.high += h.high64;
       }
+      advancing.add(n * sizeof(float));
     }
   }
   Sum all;

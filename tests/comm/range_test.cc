@@ -16,7 +16,7 @@ TEST(ShardedRange, PiecesTileTheRangeInRankOrder) {
     const ShardedRange range{shard, begin, end};
     std::size_t at = begin;
     for (int rank = 0; rank < ranks; ++rank) {
-      const auto piece = range.piece(rank);
+      const auto piece = range.owned(rank);
       if (piece.bytes() == 0) continue;
       RC_ASSERT(piece.begin == at);
       RC_ASSERT(piece.begin >= static_cast<std::size_t>(rank) * shard);
@@ -29,10 +29,10 @@ TEST(ShardedRange, PiecesTileTheRangeInRankOrder) {
 
 TEST(ShardedRange, RankOutsideTheRangeOwnsNothing) {
   const ShardedRange range{100, 150, 180};
-  EXPECT_EQ(range.piece(0).bytes(), 0u);
-  EXPECT_EQ(range.piece(1).begin, 150u);
-  EXPECT_EQ(range.piece(1).end, 180u);
-  EXPECT_EQ(range.piece(2).bytes(), 0u);
+  EXPECT_EQ(range.owned(0).bytes(), 0u);
+  EXPECT_EQ(range.owned(1).begin, 150u);
+  EXPECT_EQ(range.owned(1).end, 180u);
+  EXPECT_EQ(range.owned(2).bytes(), 0u);
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ TEST(Threads, GatherGivesEveryRankTheRange) {
       const Arena arena = world.allocate(range.shard_bytes + range.bytes() + 1);
       Lane lane("gather", 1 + world.rank() % 2, world.rank(), world.abort_token());
       const auto gather = world.open(lane);
-      const auto own = range.piece(world.rank());
+      const auto own = range.owned(world.rank());
       // In place: the piece lies where it belongs in `out`, so the shard starts some way before or behind it.
       std::byte* const out = arena.at(range.shard_bytes);
       std::byte* const piece =
@@ -62,7 +62,7 @@ TEST(Threads, AllToAllGivesEveryRankItsPieceOfAll) {
     const int ranks = *rc::gen::inRange(1, 6);
     const ShardedRange range = any_range(ranks);
     run_threads(ranks, [&](World& world) {
-      const auto own = range.piece(world.rank());
+      const auto own = range.owned(world.rank());
       const auto size = static_cast<std::size_t>(world.size());
       const Arena arena = world.allocate(range.bytes() + 1);
       Arena staging = world.allocate(size * range.shard_bytes);

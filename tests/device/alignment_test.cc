@@ -35,7 +35,7 @@ class Shifted {
   std::size_t size_, shift_;
 };
 
-// run(shift) returns what it computed from operands that start `shift` elements late.
+// run(shift) returns what it computed from operands that start `shift` elements further on.
 template <typename Run>
 void expect_same_values_anywhere(Run&& run) {
   const auto aligned = run(0);

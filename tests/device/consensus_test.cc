@@ -92,7 +92,7 @@ TEST(Consensus, MergesFullSums) {
   ExactSum full, other;
   full.add(1.0);
   other.add(-2.5);
-  full.pending = other.pending = ExactSum::kMaxPending;
+  full.uncarried = other.uncarried = ExactSum::kMaxUncarried;
   const ExactSum squares[] = {full, full}, losses[] = {full, other};
   const std::uint64_t stops[] = {0, 0};
   StepScalars scalars{};

@@ -100,7 +100,7 @@ TEST(GradientSquareSum, AddsToWhatIsThereFromAnyMemory) {
     for (std::size_t begin = 0; begin < n; begin += 4096) expected.add(block_sum(moved, nullptr, begin));
     in_lane(1, [&](Lane& lane) { gradient_square_sum(lane, g.view().sub(1, n), {}, &total); });
     EXPECT_EQ(total.round(), expected.round());
-    EXPECT_EQ(total.pending, testing::kDevice.kind == Kind::cpu ? 7u : 6u);  // a merge counts
+    EXPECT_EQ(total.uncarried, testing::kDevice.kind == Kind::cpu ? 7u : 6u);  // a merge counts
   }
 }
 

@@ -54,7 +54,7 @@ struct State {
         parameter(dtype, n) {}
 
   // Elements [from, to), from a multiple of 256.
-  Stretch stretch(std::size_t from, std::size_t to, Array& first, Array* second, bool with_parameter) {
+  UpdateOperands operands(std::size_t from, std::size_t to, Array& first, Array* second, bool with_parameter) {
     const std::size_t n = to - from, moments = moment_bytes(format, from);
     return {.first = first.view().sub(from, n),
             .second = second ? ConstView(second->view().sub(from, n)) : ConstView{},
@@ -68,7 +68,7 @@ struct State {
   }
   void update(Lane& lane, const StepScalars& s, Array& first, Array* second = nullptr, bool with_parameter = true,
               OnSkip on_skip = OnSkip::leave_parameter) {
-    device::update(lane, optimizer_of(algorithm), &s, stretch(0, master.size(), first, second, with_parameter),
+    device::update(lane, optimizer_of(algorithm), &s, operands(0, master.size(), first, second, with_parameter),
                    on_skip);
   }
   std::vector<Array> outputs() const { return {master, moment1, moment2, parameter}; }
@@ -131,7 +131,7 @@ TEST(Optimizer, LionMovesByTheSign) {
   s.learning_rate = 0.25f;
   Optimizer o = optimizer_of(Algorithm::lion);
   o.weight_decay = 0;
-  in_lane(1, [&](Lane& lane) { device::update(lane, o, &s, state.stretch(0, 4, g, nullptr, true)); });
+  in_lane(1, [&](Lane& lane) { device::update(lane, o, &s, state.operands(0, 4, g, nullptr, true)); });
   const float expected[] = {before[0] - 0.25f, before[1] + 0.25f, before[2], before[3]};
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(state.master[i], expected[i]) << i;
 }
@@ -244,8 +244,8 @@ TEST(Optimizer, SkipsWhenToldInTime) {
   }
 }
 
-// Whole, in stretches issued in any order, on one thread or three: the same bits in every format.
-TEST(Optimizer, SameBitsInAnyStretches) {
+// Whole, cut into parts that are issued in any order, on one thread or three: the same bits in every format.
+TEST(Optimizer, SameBitsHoweverItIsCut) {
   const std::size_t n = 3 * 65536 + 256 * 7 + 21;
   Array first = Array::random(DType::bf16, n, 3), second = Array::random(DType::bf16, n, 4);
   const StepScalars s1 = scalars_of(1), s2 = scalars_of(2);
@@ -262,7 +262,7 @@ TEST(Optimizer, SameBitsInAnyStretches) {
           for (std::size_t k = 0; k + 1 < std::size(borders); ++k)
             device::update(
                 lane, optimizer_of(algorithm), again ? &s2 : &s1,
-                cut.stretch(borders[k + 1], borders[k], again ? second : first, again ? &first : &second, true));
+                cut.operands(borders[k + 1], borders[k], again ? second : first, again ? &first : &second, true));
       });
       for (std::size_t k = 0; k < 4; ++k)
         EXPECT_TRUE(whole.outputs()[k] == cut.outputs()[k])
@@ -319,7 +319,7 @@ TEST(Optimizer, Bf16MomentsKeepWhatIsSmallInTheMean) {
       const float size = t == 1 ? 1.0f : 1e-4f;
       expected = expected * 0.9999 + static_cast<double>(size);
       s.gradient_factor = size;
-      device::update(lane, o, &s, state.stretch(0, n, g, nullptr, true));
+      device::update(lane, o, &s, state.operands(0, n, g, nullptr, true));
       lane.synchronize();
     }
   });
@@ -402,7 +402,7 @@ TEST(Optimizer, GivesTheBitsOfTheCpu) {
           testing::expect_bits_of_the_cpu([&](Device device) {
             State state(n + offset, parameter, algorithm, format);
             const auto update = [&](Lane& lane, const StepScalars& s, Array& a, Array* b, OnSkip on_skip) {
-              Stretch all = state.stretch(0, n + offset, a, b, true);
+              UpdateOperands all = state.operands(0, n + offset, a, b, true);
               for (ConstView* view : {&all.first, &all.second})
                 if (*view) *view = view->sub(offset, n);
               for (View* view : {&all.master, &all.parameter}) *view = view->sub(offset, n);

@@ -72,7 +72,7 @@ void check(World& world) {
   for (int repeat = 0; repeat < 4; ++repeat) {
     for (const ShardedRange& range : ranges) {
       ++round;
-      const auto own = range.piece(rank);
+      const auto own = range.owned(rank);
       for (std::size_t i = 0; i < kShard; ++i) shard[i] = value(0, static_cast<std::size_t>(rank) * kShard + i, round);
       for (std::size_t i = 0; i < range.bytes(); ++i) in[i] = value(rank, range.begin + i, round);
       gather->all_gather(range, shard, out);

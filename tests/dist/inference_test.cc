@@ -52,7 +52,7 @@ class Inference : public testing::Test {
     if (!set.empty()) command.insert(command.end(), {"--set", set});
     const Outcome outcome = run(ranks > 1 ? under_mpirun(ranks, command) : command);
     EXPECT_EQ(outcome.code, 0) << outcome.all();
-    EXPECT_EQ(outcome.errors.find("a rank, weights sharded)") != std::string::npos, sharded) << outcome.all();
+    EXPECT_EQ(outcome.errors.find("), weights sharded)") != std::string::npos, sharded) << outcome.all();
     simdjson::dom::parser parser;
     return simdjson::minify(parser.load(run_.file("written.json"))["tokens"]);
   }
@@ -93,6 +93,59 @@ TEST_F(Inference, JsonOfBytesIsUtf8) {
   EXPECT_THAT(std::string(std::string_view(json["text"])), testing::HasSubstr("\ufffd"));
 }
 
+// Messages are answered as the text is that their template writes, on any number of ranks; at a terminal, turn by turn.
+TEST_F(Inference, MessagesAreAnswered) {
+  const auto train = run_.train({"model.config.vocab_size=256", "model.config.n_positions=96", "training.max_steps=1",
+                                 "checkpoint.dir=" + run_.file("bytes")});
+  ASSERT_EQ(run(train).code, 0);
+  run_.folder().write(
+      "t.jinja",
+      "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}");
+  run_.folder().write("q.json", "[{\"role\": \"user\", \"content\": \"1+2?\"}]");
+  const std::vector<std::string> common = {"--model", run_.file("bytes"), "--tokenizer",
+                                           "byte",    "--max-new-tokens", "5"};
+  const auto written = [&](int ranks, std::vector<std::string> command) {
+    command.insert(command.begin(), {STRATA, "generate"});
+    command.insert(command.end(), common.begin(), common.end());
+    const Outcome outcome = run(ranks > 1 ? under_mpirun(ranks, command) : command);
+    EXPECT_EQ(outcome.code, 0) << outcome.all();
+    std::string text = outcome.output;
+    if (ranks == 1) return text;
+    const std::string tag = "[1,0]<stdout>:";  // mpirun's, before each piece
+    for (std::size_t at = text.find(tag); at != std::string::npos; at = text.find(tag)) text.erase(at, tag.size());
+    if (text.ends_with('\n')) text.pop_back();
+    return text;
+  };
+  const std::vector<std::string> chat = {"--chat", run_.file("q.json"), "--chat-template", run_.file("t.jinja")};
+  const std::string answer = written(1, {"--prompt", "u:1+2?;a:"});
+  EXPECT_GT(answer.size(), 1u);
+  // Up to the ';' with which the template ends a turn.
+  EXPECT_EQ(written(1, chat), answer.substr(0, answer.find(';')));
+  EXPECT_EQ(written(2, chat), answer.substr(0, answer.find(';')));
+  const std::string options = " --model " + run_.file("bytes") +
+                              " --tokenizer byte --max-new-tokens 5 --chat - "
+                              "--chat-template " +
+                              run_.file("t.jinja");
+  const Outcome piped = run({"sh", "-c", std::string(STRATA) + " generate" + options + " < " + run_.file("q.json")});
+  EXPECT_EQ(piped.output, answer.substr(0, answer.find(';'))) << piped.all();
+  const Outcome typed =
+      run({"sh", "-c",
+           "printf '1+2?\\n3?\\n\\004' | script -qec '" + std::string(STRATA) + " generate" + options + "' /dev/null"});
+  EXPECT_EQ(typed.code, 0) << typed.all();
+  EXPECT_GE(std::count(typed.output.begin(), typed.output.end(), '>'), 3) << typed.all();
+
+  run_.folder().write("q.json", "[{\"role\": \"assistant\", \"content\": \"x\"}]");
+  const auto refused = [&](std::vector<std::string> command) {
+    command.insert(command.begin(), {STRATA, "generate"});
+    command.insert(command.end(), common.begin(), common.end());
+    return run(command);
+  };
+  EXPECT_COMPLAINT(refused(chat), 2, testing::HasSubstr("nothing to answer"));
+  EXPECT_COMPLAINT(refused({"--chat", run_.file("q.json")}), 2, testing::HasSubstr("has no chat template"));
+  EXPECT_COMPLAINT(refused({"--chat", run_.file("none.json"), "--chat-template", run_.file("t.jinja")}), 2,
+                   testing::HasSubstr("none.json"));
+}
+
 TEST_F(Inference, MistakesAreOneSentence) {
   EXPECT_COMPLAINT(run({STRATA, "generate", "--model", run_.file("nothing"), "--prompt-tokens", "1"}), 2,
                    testing::HasSubstr("holds no model"));
@@ -113,7 +166,7 @@ TEST_F(Inference, MistakesAreOneSentence) {
   EXPECT_COMPLAINT(run(mixed), 2, testing::HasSubstr("rank 1 was given another prompt"));
   for (const char* tokens : {"1,2,,3", "1,2,", ",1", "", "1.5", "-1", "4294967296", "1;2"})
     EXPECT_COMPLAINT(run({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", tokens}), 2,
-                     testing::AllOf(testing::HasSubstr("--prompt-tokens"), testing::HasSubstr("is no token")));
+                     testing::AllOf(testing::HasSubstr("--prompt-tokens"), testing::HasSubstr("is not a token")));
   for (const char* option : {"--temperature", "--top-p"})
     EXPECT_COMPLAINT(
         run({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1", option, "nan"}), 2,

@@ -24,13 +24,11 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 std::vector<std::string> Outcome::complaints() const {
   std::vector<std::string> found;
   constexpr std::string_view kSaid = "strata: ", kTagged = "<stderr>:";  // the latter by mpirun: "[1,0]<stderr>:"
-  constexpr std::string_view kDescribes[] = {" tokens a step, ",
-                                             " thread a rank ",
-                                             " threads a rank ",
-                                             "goes on after ",
+  constexpr std::string_view kDescribes[] = {"resumes after ",
                                              "weights read in ",
                                              "nvme tier",
                                              "nothing of this run is kept",
+                                             "the weights of this run are not kept",
                                              "random weights of ",
                                              "done after step "};
   std::istringstream lines(errors);
@@ -39,6 +37,9 @@ std::vector<std::string> Outcome::complaints() const {
     if (text.starts_with("[1,") && text.find(kTagged) < 12) text.remove_prefix(text.find(kTagged) + kTagged.size());
     if (!text.starts_with(kSaid)) continue;
     text.remove_prefix(kSaid.size());
+    // "memory   RAM for the model 1.0 MiB a rank", and what such a line goes on with.
+    const std::size_t gap = text.find("  ");
+    if (gap <= 8 && text.find_first_of(" :") == gap) continue;
     if (std::none_of(std::begin(kDescribes), std::end(kDescribes),
                      [&](std::string_view words) { return text.find(words) != text.npos; }))
       found.emplace_back(text);

@@ -76,7 +76,7 @@ TEST_F(CheckpointReading, TooFewOpenFiles) {
     for (const std::string& word : train({"checkpoint.every=1", "training.max_steps=4"})) command.push_back(word);
     const Outcome outcome = run(command);
     ++(outcome.code == 0 ? went_on : ended);
-    EXPECT_EQ(outcome.code == 0, outcome.errors.find("goes on after step 4") != std::string::npos) << outcome.all();
+    EXPECT_EQ(outcome.code == 0, outcome.errors.find("resumes after step 4") != std::string::npos) << outcome.all();
     EXPECT_THAT(outcome.errors, testing::Not(HasSubstr("passed over"))) << files;
     for (const char* step : {"step-00000003", "step-00000004"})
       EXPECT_TRUE(fs::exists(run_.file("checkpoints") + "/" + step + "/manifest.json")) << files;

@@ -341,7 +341,7 @@ TEST_F(CheckpointCommand, KilledAtAnyMoment) {
     }
     const Outcome outcome = run(under_mpirun(ranks, train(more)), 120);
     EXPECT_EQ(outcome.code, 0) << outcome.all();
-    EXPECT_THAT(outcome.errors, HasSubstr("goes on after step"));
+    EXPECT_THAT(outcome.errors, HasSubstr("resumes after step"));
     EXPECT_THAT(outcome.errors, testing::Not(HasSubstr("passed over")));
     EXPECT_EQ(hash(), whole);
   }

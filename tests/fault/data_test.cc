@@ -1,10 +1,12 @@
 // Token files that are not what they should be, before the first step and in mid-run.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <fstream>
 
 #include "base/error.h"
 #include "tests/dist/tiny_run.h"
+#include "tests/runtime/data/token_folder.h"
 
 namespace strata::tests {
 namespace {
@@ -64,6 +66,38 @@ TEST_F(DataFault, TokensOfAnotherTokenizerThanTheModels) {
   EXPECT_COMPLAINT(run(eval), Exit::usage, refused);
   eval.insert(eval.end(), {"--set", "data.any_tokenizer=true"});
   EXPECT_EQ(run(eval).code, 0);
+}
+
+// What lies beside a token file, and what a recipe asks of documents.
+TEST_F(DataFault, DocumentsThatCannotBePacked) {
+  const TokenFolder tokens(97);
+  const auto path = [&](const std::string& name) { return (tokens.folder().path() / name).string(); };
+  const auto train = [&](const std::string& file, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> sets = {"data.train=" + path(file), "data.packing=documents"};
+    sets.insert(sets.end(), more.begin(), more.end());
+    return run(run_.train(sets));
+  };
+  tokens.write("long.bin", {40, 3, 17});
+  EXPECT_EQ(train("long.bin").code, 0);
+  EXPECT_COMPLAINT(train("long.bin", {"data.long=refuse"}), Exit::usage,
+                   AllOf(HasSubstr("2 of 3 documents are longer than data.seq_len = 16"), HasSubstr("data.long")));
+  EXPECT_COMPLAINT(train("long.bin", {"data.train=" + run_.file("tokens.bin")}), Exit::usage,
+                   AllOf(HasSubstr("tokens.bin does not say where documents begin"), HasSubstr("tokenize anew")));
+  EXPECT_COMPLAINT(train("long.bin", {fmt::format("data.train=[{{files=\"{}\", weight=0}}]", path("long.bin"))}),
+                   Exit::usage, AllOf(HasSubstr("data.train"), HasSubstr("weights above 0")));
+  tokens.write("none.bin", {3, 3}, "100100");
+  EXPECT_COMPLAINT(train("none.bin"), Exit::usage,
+                   AllOf(HasSubstr("none of the 2 documents in"), HasSubstr("none.bin"), HasSubstr("counts")));
+  tokens.write("mask.bin", {3, 3}, "011011");
+  EXPECT_COMPLAINT(train("mask.bin", {"data.packing=stream"}), Exit::usage,
+                   AllOf(HasSubstr("mask.bin has a mask"), HasSubstr("data.packing")));
+  tokens.put("mask.bin.mask", "ab");
+  EXPECT_COMPLAINT(train("mask.bin"), Exit::corrupt,
+                   AllOf(HasSubstr("mask.bin.mask has 2 bytes"), HasSubstr("asks for 1")));
+  tokens.put("mask.bin.mask", "a");
+  EXPECT_COMPLAINT(train("mask.bin"), Exit::corrupt, AllOf(HasSubstr("mask.bin.mask has the hash")));
+  tokens.put("long.bin.documents", TokenFolder::bytes_of(std::vector<std::uint64_t>{0, 43, 40}));
+  EXPECT_COMPLAINT(train("long.bin"), Exit::corrupt, AllOf(HasSubstr("long.bin.documents"), HasSubstr("hash")));
 }
 
 // In mid-run one rank alone meets it: that one says so, the others end with it and with its exit code.

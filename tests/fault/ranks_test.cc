@@ -113,11 +113,27 @@ TEST_F(RanksFault, OtherOptionsOfGenerateOnOneRank) {
       Exit::usage, HasSubstr("rank 1 was given another prompt or other options"));
 }
 
+TEST_F(RanksFault, APartThatBenchDoesNotKnowIsSaidOnce) {
+  EXPECT_COMPLAINT(run(under_mpirun(2, {STRATA, "bench", "NONSENSE"})), Exit::usage,
+                   AllOf(HasSubstr("not NONSENSE"), Not(HasSubstr("rank"))));
+}
+
+// generate's last line is about all ranks, not rank 0's own threads.
+TEST_F(RanksFault, GenerateTellsTheThreadsOfAllRanks) {
+  EXPECT_EQ(run(run_.train({"training.max_steps=1", "checkpoint.dir=" + run_.file("saved")})).code, 0);
+  const Outcome outcome = run(under_mpirun(2,
+                                           {STRATA, "generate", "--model", run_.file("saved"), "--prompt-tokens", "1,2",
+                                            "--max-new-tokens", "4", "--set", "device.threads=1"},
+                                           instead_of(1, "set -- \"$@\" --set device.threads=2")));
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors, HasSubstr(", 1 to 2 threads per rank ("));
+}
+
 // The line that says how many threads and cores is about all ranks, not rank 0's own.
 TEST_F(RanksFault, TheStartDoesNotShowRankZerosCoresAsAll) {
   const Outcome outcome = run(under_mpirun(2, run_.train()));
   EXPECT_EQ(outcome.code, 0) << outcome.all();
-  EXPECT_THAT(outcome.errors, AllOf(HasSubstr(" a rank ("), Not(HasSubstr("cores 0-"))));
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr(" per rank ("), Not(HasSubstr("cores 0-"))));
 }
 
 }  // namespace

@@ -129,7 +129,7 @@ TEST_F(Overwrite, AMachineFileIsKnownAlsoWhereSomeoneEditedIt) {
   folder_.write("machine.toml", "[model]\npreset = \"tiny-gpt2\"\n");
   EXPECT_FAILURE(
       require_own(out, Content::machine, false), Exit::usage,
-      AllOf(StartsWith("--out "), HasSubstr("machine.toml is there and is not a machine file"), HasSubstr("--force")));
+      AllOf(StartsWith("--out "), HasSubstr("machine.toml exists and is not a machine file"), HasSubstr("--force")));
   require_own(out, Content::machine, true);
   CalibrateOptions options;
   options.out = out.path;

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "launcher/rank/cores.h"
 #include "runtime/forecast/machine.h"
+#include "runtime/job/make_job.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 
@@ -30,6 +31,9 @@ class Plan : public testing::Test {
     options.sets.insert(options.sets.end(), sets.begin(), sets.end());
     options.json = folder_.path() / "plan.json";
     options.machine = machine_;
+    options.html = html_;
+    options.stages = stages_;
+    options.verbose = verbose_;
     std::fflush(stdout);
     testing::internal::CaptureStdout();
     int status = 0;
@@ -75,7 +79,8 @@ class Plan : public testing::Test {
   }
 
   tests::ScratchFolder folder_;
-  std::optional<std::filesystem::path> machine_;
+  std::optional<std::filesystem::path> machine_, html_;
+  bool stages_ = false, verbose_ = false;
   std::string json_;
 };
 
@@ -112,10 +117,63 @@ TEST_F(Plan, APredictionForOtherRanksThanMeasuredSaysHowItWasMade) {
   EXPECT_THAT(planned(8, std::nullopt), HasSubstr("speeds of 2 ranks on the machine, scaled to 8 ranks: "));
   EXPECT_THAT(json_, HasSubstr("\"scaling\":\"speeds of 2 ranks"));
   EXPECT_GT(number("step_ms"), two) << "each has a quarter of the cores";
-  EXPECT_THAT(planned(8, 2), HasSubstr("collectives between machines taken as fast as inside one"));
+  EXPECT_THAT(planned(8, 2), HasSubstr("collectives between machines assumed as fast as inside one"));
   measured_by(1);
   EXPECT_THAT(planned(1, std::nullopt), Not(HasSubstr("speeds of")));
   EXPECT_FAILURE((void)planned(8, std::nullopt), Exit::usage, HasSubstr("mpirun -n 8 strata calibrate"));
+}
+
+TEST_F(Plan, TaskCountsAreForThoseWhoAsk) {
+  EXPECT_THAT(planned(1, {}), AllOf(Not(HasSubstr("tasks per step")), HasSubstr("RAM (device)"),
+                                    HasSubstr("add up to more than the peak")));
+  verbose_ = true;
+  EXPECT_THAT(planned(1, {}), HasSubstr(" tasks per step: "));
+}
+
+TEST_F(Plan, StagesBesideEachOtherAndWhatThePaperCounts) {
+  stages_ = true;
+  const std::string text = planned(4, 4, {"zero.stage=2"});
+  for (const char* stage : {"ZeRO-0 ", "ZeRO-1 ", "ZeRO-2 ", "ZeRO-3 "}) EXPECT_THAT(text, HasSubstr(stage));
+  for (const char* note : {"[1] Gradients are summed in fp32", "[2] With a rank's shard", "[3] Activations"})
+    EXPECT_THAT(text, HasSubstr(note));
+  EXPECT_THAT(json_, AllOf(HasSubstr("\"stages\":[{\"stage\":0,"), HasSubstr("{\"stage\":3,")));
+  // 16 bytes a parameter at stage 0, shared out over 4 ranks at stage 3.
+  const double parameters = number("parameters");
+  EXPECT_THAT(text, HasSubstr(runtime::bytes_text(static_cast<std::size_t>(16 * parameters))));
+  EXPECT_THAT(text, HasSubstr(runtime::bytes_text(static_cast<std::size_t>(4 * parameters))));
+}
+
+// Also where the program cannot use a GPU.
+TEST_F(Plan, AMachineFromDataSheetsGivesATimeOfAGpu) {
+  const std::filesystem::path machines = std::filesystem::path(STRATA_SOURCE_DIR) / "examples/machines";
+  std::vector<double> times;
+  for (const char* name : {"a100-80gb-x8", "h100-x8", "h200-x8"}) {
+    machine_ = machines / (std::string(name) + ".toml");
+    const std::string text =
+        planned(8, std::nullopt, {"device.kind=auto", "model.preset=llama-1b", "zero.stage=3", "data.seq_len=512"});
+    EXPECT_THAT(text, AllOf(HasSubstr("(computed from data sheets, not measured)"), Not(HasSubstr("RAM (device)"))));
+    times.push_back(number("step_ms"));
+  }
+  EXPECT_GT(times[0], times[1]);
+  EXPECT_GT(times[1], times[2]);
+  EXPECT_EQ(number("ranks_per_node"), 8);
+  // As far as the GPU's products go: 6 operations a parameter and token, at the file's speed.
+  EXPECT_GT(times[1], 6 * number("parameters") * 512 / 643.11e12 * 1e3 * 0.8);
+  for (const char* name : {"rtx4090", "h100-1tb-nvme"}) {
+    machine_ = machines / (std::string(name) + ".toml");
+    EXPECT_THAT(planned(1, std::nullopt, {"device.kind=auto", "model.preset=gpt2-124m", "data.seq_len=512"}),
+                HasSubstr("from data sheets"));
+  }
+  EXPECT_FAILURE((void)planned(1, std::nullopt), Exit::usage, HasSubstr("speeds of a GPU"));
+}
+
+TEST_F(Plan, APageHasAllStages) {
+  html_ = folder_.path() / "plan.html";
+  (void)planned(2, 2, {"zero.stage=3"});
+  const std::string page = folder_.read("plan.html");
+  EXPECT_THAT(page, testing::StartsWith("<!doctype html>"));
+  for (int stage = 0; stage < 4; ++stage)
+    EXPECT_THAT(page, HasSubstr("\"ranks\":2,\"stage\":" + std::to_string(stage) + ","));
 }
 
 }  // namespace

@@ -74,7 +74,8 @@ TEST_F(TokenizeTest, TextOfEachJsonLine) {
   EXPECT_FAILURE(run({"bad.jsonl"}), Exit::corrupt,
                  AllOf(HasSubstr("bad.jsonl, line 2, offset 13"), HasSubstr("\"text\"")));
   folder_.write("bad.jsonl", "{\"text\":");
-  EXPECT_FAILURE(run({"bad.jsonl"}), Exit::corrupt, HasSubstr("offset 0"));
+  EXPECT_FAILURE(run({"bad.jsonl"}), Exit::corrupt,
+                 AllOf(HasSubstr("bad.jsonl, line 1, column 9"), HasSubstr("found the end")));
 }
 
 TEST_F(TokenizeTest, AByteOrderMarkInJsonlIsNamed) {
@@ -195,6 +196,123 @@ TEST_F(TokenizeTest, AMaskGoesWithTheTokensThatItIsOf) {
   EXPECT_FALSE(std::filesystem::exists(path("out.bin.mask")));
   folder_.write("out.bin.mask", "somebody's");
   EXPECT_FAILURE(run({"a.txt"}), Exit::usage, AllOf(HasSubstr("its mask"), HasSubstr("--force")));
+}
+
+// What stands in a token file, with what counts as a label in brackets.
+class RecordsTest : public TokenizeTest {
+ protected:
+  std::string shown(TokenizeOptions options) {
+    if (options.tokenizer.empty()) options.tokenizer = "byte";
+    options.out = path("out.bin");
+    for (auto& input : options.inputs) input = path(input);
+    if (options.chat_template) options.chat_template = path(*options.chat_template);
+    testing::internal::CaptureStderr();
+    try {
+      tokenize(options);
+    } catch (...) {
+      said_ = testing::internal::GetCapturedStderr();
+      throw;
+    }
+    said_ = testing::internal::GetCapturedStderr();
+    const std::string mask = folder_.read("out.bin.mask"), all = text();
+    std::string out;
+    bool inside = false;
+    for (std::size_t i = 0; i <= all.size(); ++i) {
+      const bool counts = i < all.size() && (mask[i / 8] >> (i % 8) & 1) != 0;
+      if (counts != inside) out += counts ? '[' : ']';
+      inside = counts;
+      if (i < all.size()) out += all[i];
+    }
+    return out;
+  }
+  std::string said_;
+};
+
+constexpr const char* kTurns =
+    "{% for m in messages %}{{ m.role[0] }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }};"
+    "{% endgeneration %}{% else %}{{ m.content }};{% endif %}{% endfor %}";
+
+TEST_F(RecordsTest, ConversationsAreWhatTheirTemplateWrites) {
+  folder_.write("t.jinja", kTurns);
+  folder_.write("a.jsonl",
+                "{\"messages\": [{\"role\": \"user\", \"content\": \"p\"}, {\"role\": \"assistant\", \"content\": "
+                "\"q\"}]}\n\n{\"messages\": [{\"role\": \"user\", \"content\": \"no answer\"}]}\n");
+  EXPECT_EQ(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"}), "u:p;a:[q;]u:no answer;");
+  EXPECT_THAT(said_, AllOf(HasSubstr("a.jsonl: chat, written by"), HasSubstr("trained on: assistant"),
+                           HasSubstr("1 of 2 documents hold nothing to train on")));
+  EXPECT_EQ(begins(), (std::vector<std::uint64_t>{0, 8}));
+  EXPECT_EQ(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja", .train_on = "all"}), "[u:p;a:q;u:no answer;]");
+  folder_.write("g.jsonl",
+                "{\"conversations\": [{\"from\": \"human\", \"value\": \"p\"}, {\"from\": \"gpt\", "
+                "\"value\": \"q\"}]}");
+  EXPECT_EQ(shown({.inputs = {"g.jsonl"}, .chat_template = "t.jinja"}), "u:p;a:[q;]");
+  EXPECT_FAILURE(shown({.inputs = {"a.jsonl", "g.jsonl"}, .chat_template = "t.jinja"}), Exit::corrupt,
+                 AllOf(HasSubstr("g.jsonl, line 1"), HasSubstr("\"messages\"")));
+  EXPECT_FAILURE(shown({.inputs = {"a.jsonl"}}), Exit::usage, HasSubstr("need a chat template"));
+  EXPECT_FAILURE(shown({.inputs = {"a.jsonl"}, .no_eot = true, .chat_template = "t.jinja"}), Exit::usage,
+                 HasSubstr("--no-eot has no place here"));
+}
+
+TEST_F(RecordsTest, WhatATemplateRefusesIsNamedByLine) {
+  folder_.write("t.jinja", "{{ raise_exception('Only user and assistant roles are supported!') }}");
+  folder_.write("a.jsonl", "\n{\"messages\": [{\"role\": \"narrator\", \"content\": \"p\"}]}\n");
+  EXPECT_FAILURE(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"}), Exit::corrupt,
+                 AllOf(HasSubstr("a.jsonl, line 2: "), HasSubstr("t.jinja, line 1"),
+                       HasSubstr("Only user and assistant roles are supported!")));
+  EXPECT_EQ(files(), 2u);
+}
+
+TEST_F(RecordsTest, CompletionsEndWithTheEndOfText) {
+  folder_.write("a.jsonl", "{\"prompt\": \"1+1=\", \"completion\": \"2\"}\n{\"prompt\": \"x\", \"completion\": \"\"}");
+  EXPECT_EQ(shown({.inputs = {"a.jsonl"}, .eot = "$"}), "1+1=[2$]x[$]");
+  EXPECT_EQ(shown({.inputs = {"a.jsonl"}}), "1+1=[2]x");
+  folder_.write("i.jsonl", "{\"instruction\": \"Add.\", \"input\": \"1\", \"output\": \"2\"}");
+  EXPECT_THAT(shown({.inputs = {"i.jsonl"}, .eot = "$"}),
+              AllOf(testing::StartsWith("Below is"), testing::EndsWith("### Input:\n1\n\n### Response:\n[2$]")));
+  folder_.write("t.jinja", kTurns);
+  EXPECT_EQ(shown({.inputs = {"i.jsonl"}, .chat_template = "t.jinja"}), "u:Add.\n1;a:[2;]");
+  EXPECT_THAT(said_, HasSubstr("alpaca, written by"));
+}
+
+TEST_F(RecordsTest, TablesHaveAHeader) {
+  std::string rows = "\xef\xbb\xbfid,prompt,completion\r\n";
+  for (int i = 0; i < 30'000; ++i) rows += fmt::format("{},\"a, \"\"b\"\"\n{}\",c\r\n", i, i);  // of many parts
+  folder_.write("a.csv", rows);
+  for (const int threads : {1, 3}) {
+    const std::string all = shown({.inputs = {"a.csv"}, .threads = threads});
+    EXPECT_THAT(all.substr(0, 24), testing::StartsWith("a, \"b\"\n0[c]a, \"b\"\n1[c]"));
+    EXPECT_THAT(all, testing::EndsWith("a, \"b\"\n29999[c]"));
+  }
+  folder_.write("b.tsv", "body\tid\nsome text\t1\nmore\t2");
+  tokenize({.tokenizer = "byte", .out = path("out.bin"), .inputs = {path("b.tsv")}, .field = "body"});
+  EXPECT_EQ(text(), "some textmore");
+  EXPECT_EQ(begins(), (std::vector<std::uint64_t>{0, 9}));
+  folder_.write("b.tsv", "body\tid\nsome text\n");
+  EXPECT_FAILURE(run({"b.tsv"}), Exit::corrupt, AllOf(HasSubstr("b.tsv, line 2"), HasSubstr("expected 2 fields")));
+}
+
+TEST_F(RecordsTest, WhatIsNotReadSaysWhatToDo) {
+  EXPECT_FAILURE(run({"a.parquet"}), Exit::usage, AllOf(HasSubstr("Parquet"), HasSubstr("read_parquet('")));
+  folder_.write("a.json", "[{\"text\": \"a\"}]");
+  EXPECT_FAILURE(run({"a.json"}), Exit::usage, AllOf(HasSubstr("jq -c '.[]'"), HasSubstr("--format text")));
+  tokenize({.tokenizer = "byte", .out = path("out.bin"), .inputs = {path("a.json")}, .format = "text"});
+  EXPECT_EQ(text(), "[{\"text\": \"a\"}]");
+  folder_.write("b.jsonl", "{\"messages\": [], \"text\": \"a\"}");
+  EXPECT_FAILURE(run({"b.jsonl"}), Exit::corrupt,
+                 AllOf(HasSubstr("b.jsonl, line 1"), HasSubstr("both messages and text")));
+  tokenize({.tokenizer = "byte", .out = path("out.bin"), .inputs = {path("b.jsonl")}, .format = "text"});
+  EXPECT_EQ(text(), "a");
+  folder_.write("c.jsonl", "{\"text\": \"a\"}");
+  const auto with = [&](TokenizeOptions options) {
+    options.tokenizer = "byte";
+    options.out = path("out.bin");
+    options.inputs = {path("c.jsonl")};
+    return tokenize(options);
+  };
+  EXPECT_FAILURE(with({.train_on = "assistant"}), Exit::usage, HasSubstr("the input is text"));
+  EXPECT_FAILURE(with({.chat_template = path("t.jinja")}), Exit::usage, HasSubstr("no such file"));
+  folder_.write("t.jinja", "");
+  EXPECT_FAILURE(with({.chat_template = path("t.jinja")}), Exit::usage, HasSubstr("is for conversations"));
 }
 
 TEST_F(TokenizeTest, PartsAndThreadsChangeNoToken) {

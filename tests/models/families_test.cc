@@ -190,7 +190,7 @@ TEST(FamiliesTest, RefusesByNameWhatIsNotBuilt) {
     SCOPED_TRACE(key);
     EXPECT_FAILURE(make(tiny(family), overrides), Exit::usage, AllOf(HasSubstr(key), HasSubstr(words)));
   };
-  refused("bert", {}, "model_type of config.json", "\"bert\", which is not built yet; built are gpt2, llama, mistral");
+  refused("bert", {}, "model_type of config.json", "\"bert\", which is not built yet; gpt2, llama, mistral");
   refused("gpt2", {{"activation_function", "\"relu\""}}, "model.config.activation_function is \"relu\"", "gelu_new");
   refused("gpt2", {{"activation_function", "\"gelu\""}}, "activation_function", "not built yet");  // exact, not tanh
   refused("gpt2", {{"n_head", "5"}}, "n_head=5", "n_embd=32");

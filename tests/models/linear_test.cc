@@ -47,23 +47,23 @@ class LinearTest : public ::testing::TestWithParam<Case> {
       if (c.aligned) flat = (flat + 255) / 256 * 256;
       return at;
     };
-    for (const std::size_t out : c.outs) spec.pieces.push_back({out, next(out * c.in)});
+    for (const std::size_t out : c.outs) spec.tensors.push_back({out, next(out * c.in)});
     if (c.bias)
-      for (Linear::Piece& piece : spec.pieces) piece.bias = next(piece.out);
+      for (Linear::Tensor& tensor : spec.tensors) tensor.bias = next(tensor.out);
     return spec;
   }
 
-  // Calls f(piece, its first column).
+  // Calls f(tensor, its first column).
   template <typename F>
-  void for_pieces(F&& f) const {
+  void for_tensors(F&& f) const {
     std::size_t column = 0;
-    for (const Linear::Piece& piece : spec_.pieces) {
-      f(piece, column);
-      column += piece.out;
+    for (const Linear::Tensor& tensor : spec_.tensors) {
+      f(tensor, column);
+      column += tensor.out;
     }
   }
-  std::size_t weight_index(const Linear::Piece& piece, std::size_t o, std::size_t i) const {
-    return piece.weight + (c_.input_major ? i * piece.out + o : o * c_.in + i);
+  std::size_t weight_index(const Linear::Tensor& tensor, std::size_t o, std::size_t i) const {
+    return tensor.weight + (c_.input_major ? i * tensor.out + o : o * c_.in + i);
   }
   void expect_near(double value, double reference, double scale, std::size_t terms, const std::string& what) {
     // One rounding into the dtype, and one of fp32 per term of the sum at most.
@@ -86,12 +86,12 @@ TEST_P(LinearTest, Forward) {
   device::testing::in_lane(c_.threads, [&](device::Lane& lane) {
     linear_.forward(lane, {parameters_.view()}, x_.view(), y.view(), scratch_.view());
   });
-  for_pieces([&](const Linear::Piece& piece, std::size_t column) {
+  for_tensors([&](const Linear::Tensor& tensor, std::size_t column) {
     for (std::size_t r = 0; r < kRows; ++r)
-      for (std::size_t o = 0; o < piece.out; ++o) {
-        double value = c_.bias ? parameters_[piece.bias + o] : 0, scale = std::abs(value);
+      for (std::size_t o = 0; o < tensor.out; ++o) {
+        double value = c_.bias ? parameters_[tensor.bias + o] : 0, scale = std::abs(value);
         for (std::size_t i = 0; i < c_.in; ++i) {
-          const double term = double{x_[r * c_.in + i]} * parameters_[weight_index(piece, o, i)];
+          const double term = double{x_[r * c_.in + i]} * parameters_[weight_index(tensor, o, i)];
           value += term;
           scale += std::abs(term);
         }
@@ -120,9 +120,9 @@ TEST_P(LinearTest, BackwardInput) {
   for (std::size_t r = 0; r < kRows; ++r)
     for (std::size_t i = 0; i < c_.in; ++i) {
       double value = 0, scale = 0;
-      for_pieces([&](const Linear::Piece& piece, std::size_t column) {
-        for (std::size_t o = 0; o < piece.out; ++o) {
-          const double term = double{dy_[r * out_ + column + o]} * parameters_[weight_index(piece, o, i)];
+      for_tensors([&](const Linear::Tensor& tensor, std::size_t column) {
+        for (std::size_t o = 0; o < tensor.out; ++o) {
+          const double term = double{dy_[r * out_ + column + o]} * parameters_[weight_index(tensor, o, i)];
           value += term;
           scale += std::abs(term);
         }
@@ -166,12 +166,12 @@ TEST_P(LinearTest, BackwardParameters) {
     expect_near(gradients[at], value, scale, kRows, what);
     is_parameter[at] = true;
   };
-  for_pieces([&](const Linear::Piece& piece, std::size_t column) {
-    for (std::size_t o = 0; o < piece.out; ++o) {
+  for_tensors([&](const Linear::Tensor& tensor, std::size_t column) {
+    for (std::size_t o = 0; o < tensor.out; ++o) {
       const auto dy = [&](std::size_t r) { return double{dy_[r * out_ + column + o]}; };
       for (std::size_t i = 0; i < c_.in; ++i)
-        expect_sum(weight_index(piece, o, i), "dW", [&](std::size_t r) { return dy(r) * x_[r * c_.in + i]; });
-      if (c_.bias) expect_sum(piece.bias + o, "db", dy);
+        expect_sum(weight_index(tensor, o, i), "dW", [&](std::size_t r) { return dy(r) * x_[r * c_.in + i]; });
+      if (c_.bias) expect_sum(tensor.bias + o, "db", dy);
     }
   });
   for (std::size_t i = 0; i < flat_; ++i) {

@@ -14,9 +14,9 @@ TEST(Stripes, OneDrivePiecesEndAtBlocks) {
   std::vector<std::uint32_t> sizes;
   std::vector<std::uint64_t> offsets;
   while (!stripes.empty()) {
-    const Piece piece = stripes.next();
-    offsets.push_back(piece.file_offset);
-    sizes.push_back(piece.size);
+    const BlockRange range = stripes.next();
+    offsets.push_back(range.file_offset);
+    sizes.push_back(range.size);
   }
   EXPECT_EQ(sizes, (std::vector<std::uint32_t>{kPage, kBlock, kBlock - kPage}));
   EXPECT_EQ(offsets, (std::vector<std::uint64_t>{kBlock - kPage, kBlock, 2 * kBlock}));
@@ -25,13 +25,13 @@ TEST(Stripes, OneDrivePiecesEndAtBlocks) {
 TEST(Stripes, BlocksGoRound) {
   Stripes second(0, 7 * kBlock, 1, 3);
   EXPECT_EQ(second.next().from_start, 1 * kBlock);
-  const Piece piece = second.next();
-  EXPECT_EQ(piece.from_start, 4 * kBlock);
-  EXPECT_EQ(piece.file_offset, 1 * kBlock);
+  const BlockRange range = second.next();
+  EXPECT_EQ(range.from_start, 4 * kBlock);
+  EXPECT_EQ(range.file_offset, 1 * kBlock);
   EXPECT_TRUE(second.empty());
 }
 
-// The drives' pieces are the call, each byte once, each inside its file, and no two bytes of a tier in one place.
+// The drives' ranges are the call, each byte once, each inside its file, and no two bytes of a tier in one place.
 TEST(Stripes, EveryByteHasOnePlace) {
   const bool holds = rc::check([] {
     const std::uint64_t drives = *rc::gen::inRange<std::uint64_t>(1, 6);
@@ -43,12 +43,12 @@ TEST(Stripes, EveryByteHasOnePlace) {
     for (std::uint64_t drive = 0; drive < drives; ++drive) {
       Stripes stripes(first * kPage, count * kPage, drive, drives);
       while (!stripes.empty()) {
-        const Piece piece = stripes.next();
-        RC_ASSERT(piece.size > 0 && piece.size <= kBlock && piece.size % kPage == 0);
-        RC_ASSERT(piece.file_offset + piece.size <= file_bytes(pages * kPage, drive, drives));
-        for (std::uint64_t page = 0; page < piece.size / kPage; ++page) {
-          ++covered[piece.from_start / kPage + page];
-          RC_ASSERT(places.emplace(drive, piece.file_offset + page * kPage).second);
+        const BlockRange range = stripes.next();
+        RC_ASSERT(range.size > 0 && range.size <= kBlock && range.size % kPage == 0);
+        RC_ASSERT(range.file_offset + range.size <= file_bytes(pages * kPage, drive, drives));
+        for (std::uint64_t page = 0; page < range.size / kPage; ++page) {
+          ++covered[range.from_start / kPage + page];
+          RC_ASSERT(places.emplace(drive, range.file_offset + page * kPage).second);
         }
       }
     }
@@ -61,7 +61,7 @@ TEST(Stripes, EveryByteHasOnePlace) {
 TEST(Stripes, PlaceDoesNotDependOnTheCall) {
   Stripes whole(0, 9 * kBlock, 2, 3);
   whole.next();
-  const Piece expected = whole.next();  // block 5
+  const BlockRange expected = whole.next();  // block 5
   Stripes part(5 * kBlock + kPage, kPage, 2, 3);
   EXPECT_EQ(part.next().file_offset, expected.file_offset + kPage);
 }

@@ -10,27 +10,25 @@
 #include <utility>
 #include <vector>
 
+#include "models/flat_range.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/shard.h"
 
 namespace strata::runtime {
 
-// Elements [first, second) of the tensor that a file holds.
-using Stretch = std::pair<std::uint64_t, std::uint64_t>;
-
-// Writes a checkpoint by hand: fp32 masters of one tensor, "w", of `elements` elements, where element i is i; a file a
-// stretch. No run writes such shards as these may be.
+// Writes a checkpoint by hand: fp32 masters of one tensor, "w", of `elements` elements, where element i is i; one
+// file per range of elements. No run would write some of these shards.
 inline void make_checkpoint(const std::filesystem::path& folder, std::uint64_t elements,
-                            const std::vector<Stretch>& stretches, std::uint64_t serial = 1) {
+                            const std::vector<models::ElementRange>& ranges, std::uint64_t serial = 1) {
   std::filesystem::create_directories(folder);
   Manifest manifest;
   manifest.serial = serial;
   manifest.progress = {1, 1, 1, 1, {1.0f, 0}};
-  manifest.ranks = static_cast<int>(stretches.size());
+  manifest.ranks = static_cast<int>(ranges.size());
   manifest.family = "gpt2";
   manifest.config = "{}";
   manifest.tensors = {{"w", {elements}}};
-  for (const auto& [begin, end] : stretches) {
+  for (const auto& [begin, end] : ranges) {
     std::vector<float> values;
     for (std::uint64_t i = begin; i < end; ++i) values.push_back(static_cast<float>(i));
     std::string data(values.size() * sizeof(float), '\0');

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/checkpoint/writer.h"
+#include "runtime/run/periodic_evaluation.h"
 #include "runtime/run/resume.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"
@@ -52,9 +53,11 @@ class SavedRun {
     std::vector<std::string> notes;
     std::string resumed;  // the checkpoint's name; empty: from the start
     Progress progress;
+    std::vector<std::string> evaluations;  // losses, exact, of those that the recipe asks for
   };
 
   // Starts or goes on as the recipe says, up to `last` steps in all, with a checkpoint after each step in `save`.
+  // Evaluates as the recipe says, and with checkpoint.keep_best saves each new best.
   // before: called on rank 0 before each of them, when the one before it is durable.
   Result run(int ranks, const std::vector<std::string>& all_sets, std::int64_t last,
              const std::vector<std::int64_t>& save = {}, FileSystem* system = nullptr,
@@ -71,10 +74,23 @@ class SavedRun {
       const auto [resumed, damaged] = start_or_resume(trainer, job, world, 2, note);
       folder.pass_over(damaged);
       CheckpointWriter writer(job, world, trainer.executor(), folder);
-      std::vector<std::string> losses;
-      while (trainer.steps_done() < last) {
+      std::vector<std::string> losses, evaluations;
+      std::optional<PeriodicEvaluation> evaluation;
+      if (job.evaluation) evaluation.emplace(job, world, trainer);
+      std::int64_t best = -1;  // the step that was saved as such
+      const auto evaluate = [&] {
+        if (!evaluation || !evaluation->due()) return;
+        const auto report = evaluation->run([](std::uint64_t, std::uint64_t) { return true; });
+        evaluations.push_back(hex(report->loss));
+        if (report->best && recipe.checkpoint.keep_best) writer.start(trainer.progress());
+        best = report->best && recipe.checkpoint.keep_best ? report->step : -1;
+      };
+      evaluate();
+      while (trainer.steps_done() < last && !(evaluation && evaluation->out_of_patience())) {
         losses.push_back(hex(trainer.step(false).loss));
-        if (std::find(save.begin(), save.end(), trainer.steps_done()) == save.end()) continue;
+        evaluate();
+        if (std::find(save.begin(), save.end(), trainer.steps_done()) == save.end() || best == trainer.steps_done())
+          continue;
         if (before) {
           writer.finish();
           world.barrier();
@@ -84,11 +100,13 @@ class SavedRun {
         writer.start(trainer.progress());
       }
       writer.finish();
-      EXPECT_EQ(memory_json(trainer.executor().measured_memory(), nullptr), memory_json(job.plan.memory, nullptr))
-          << "with the staging of checkpoints";
+      if (!evaluation) {
+        EXPECT_EQ(memory_json(trainer.executor().measured_memory(), nullptr), memory_json(job.plan.memory, nullptr))
+            << "with the staging of checkpoints";
+      }
       const std::string weights = trainer.weights_hash();
       if (world.rank() == 0)
-        result = {losses, weights, notes, resumed ? resumed->filename().string() : "", trainer.progress()};
+        result = {losses, weights, notes, resumed ? resumed->filename().string() : "", trainer.progress(), evaluations};
     });
     return result;
   }

@@ -37,7 +37,7 @@ inline StepPlan plan_in_pieces(const Job& job, std::size_t tile_bytes, std::size
   const Recipe& r = job.recipe;
   PlanRequest request{job.model.get(),
                       {static_cast<std::size_t>(r.training.micro_batch_size), static_cast<std::size_t>(r.data.seq_len),
-                       r.training.precision, 1, true, 0, r.device.seat.device},
+                       r.training.precision, 1, true, 0, job.plan.device},
                       job.ranks,
                       job.plan.accumulation,
                       placement_of(r.zero)};
@@ -60,13 +60,13 @@ inline Trained train_in_threads(const std::optional<std::filesystem::path>& path
                                 int ranks, const std::function<void(Trainer&, const Job&, int rank)>& after = {},
                                 std::size_t tile_bytes = 0, std::size_t update_chunk = 0,
                                 const std::function<void(Trainer&)>& before_step = {}) {
-  Recipe recipe = load_recipe(path, sets);
+  const Recipe recipe = load_recipe(path, sets);
   // On the CPU unless the test says otherwise, also where there is a GPU.
-  if (recipe.device.kind == DeviceKind::cuda) recipe.device.seat = planned_seat(recipe.device.kind);
+  const Seat seat = recipe.device.kind == DeviceKind::cuda ? planned_seat(recipe.device.kind) : Seat{};
   Trained result;
   const auto run = [&](comm::World& world) {
     // Its own: a product belongs to one compute lane.
-    Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1, recipe.device.seat));
+    Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1, seat));
     if (tile_bytes || update_chunk) job.plan = plan_in_pieces(job, tile_bytes, update_chunk);
     Trainer trainer(job, world, static_cast<int>(recipe.device.threads.value_or(1)));
     std::vector<StepReport> steps;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The order of the folders: names file and line of every #include of a header that its folder may not see, and every
-# circle of headers.
+# The order of the folders: names file and line of every #include of a header that its folder may not see, every circle
+# of headers or of units, and every folder without a door.
 #   tests/scripts/folders.sh [DIR]      DIR: another tree than this one
 set -euo pipefail
 cd "${1:-$(dirname "$0")/../..}"
@@ -31,7 +31,7 @@ sees() {
 # A test sees what the folder that it tests sees; those of whole jobs see every room.
 test_sees() {
   case $1 in
-    tests/runtime* | tests/launcher* | tests/dist* | tests/fault* | tests/fuzz* | tests/golden*) sees launcher ;;
+    tests/runtime* | tests/launcher* | tests/dist* | tests/cluster* | tests/fault* | tests/fuzz* | tests/golden*) sees launcher ;;
     tests/*) sees "$(echo "${1#tests/}" | cut -d/ -f1)" ;;
   esac
 }
@@ -54,6 +54,8 @@ check() {
     { for (i = 1; i <= n; ++i) if (index($3, prefixes[i] "/") == 1) next
       print $1 ":" $2 ": " $3 }')
 }
+# A room that stands by itself in its folder.
+check text/template text/template base
 for path in base text device models offload comm runtime/* launcher bench; do
   [ -d "$path" ] || continue
   seen=$(sees "$path") || { echo "$path: has no place in the order of the folders" && wrong=1 && continue; }
@@ -69,13 +71,31 @@ if [ -d tests ]; then
   done
 fi
 
-# Circles of headers, which include guards hide: what is declared first then depends on who includes whom.
-circles=$(find base text device models offload comm runtime launcher \( -name '*.h' -o -name '*.cuh' \) -print 2>/dev/null |
-  sort | xargs -r grep -HE '^ *# *include *"' /dev/null | sed -E 's/^([^:]*):.*"([^"]*)".*/\1 \2/' | sort -u |
-  tsort 2>&1 >/dev/null | sed -n 's/^tsort: //p' || true)
-if [ -n "$circles" ]; then
-  echo "these headers include each other in a circle:"
-  echo "$circles"
+# Circles of headers, which include guards hide (what is declared first then depends on who includes whom), and of units:
+# a header and its source as one, so that none can be understood, tested or linked before the others.
+# A source may look into a table that its own unit is in, to find what it calls there: the twins of a device, keys.
+tables='^(device/backend|device/operations|runtime/recipe/keys)\.h$'
+# circle WHAT: prints the circle that the edges "FROM TO" on stdin have, if any.
+circle() {
+  local found
+  found=$(sort -u | tsort 2>&1 >/dev/null | sed -n 's/^tsort: \([^-].*\)/\1/p' || true)
+  [ -n "$found" ] || return 0
+  echo "these $1 include each other in a circle:"
+  echo "$found"
   wrong=1
-fi
+}
+mapfile -t all < <(find base text device models offload comm runtime launcher -name '*.h' -o -name '*.cuh' -o \
+  -name '*.cc' -o -name '*.cu' 2>/dev/null | sort)
+edges=$(includes "${all[@]}" | awk '{ print $1, $3 }')
+circle headers < <(grep -E '^[^ ]*\.(h|cuh) ' <<<"$edges" || true)
+circle units < <(awk -v tables="$tables" '
+  $1 ~ /\.(cc|cu)$/ && $2 ~ tables { next }
+  { gsub(/\.(h|cuh|cc|cu)( |$)/, " "); if ($1 != $2) print $1, $2 }' <<<"$edges")
+
+# The door of a folder: one header begins with "// FOLDER/ ", what it is for and what to open next.
+while IFS= read -r folder; do
+  doors=$(grep -lE "^// $folder/ " "$folder"/*.h | wc -l || true)
+  [ "$doors" -eq 1 ] || { echo "$folder: $doors of its headers say what the folder is for (\"// $folder/ ...\")" && wrong=1; }
+done < <(find base text device models offload comm runtime launcher -name '*.h' -printf '%h\n' 2>/dev/null | sort -u |
+  grep -vE '^device/(ops|cpu/.*|cuda/.*)$')
 exit $wrong

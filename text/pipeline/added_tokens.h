@@ -57,7 +57,7 @@ class AddedTokenFinder {
   };
   std::uint32_t child_of(std::uint32_t node, unsigned char byte) const;
   Found find(std::string_view text, std::size_t from) const;
-  // Takes the spaces that the token wants beside it; false where it must be a word and is none.
+  // Takes the spaces that the token wants beside it; false if it must be a word and is none.
   static bool widen(std::string_view text, std::size_t done, Found& found);
 
   std::vector<Node> nodes_{1};

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "text/split/pre_tokenizer.h"
+#include "text/split/pre_tokenizers.h"
 #include "text/unicode/byte_level.h"
 #include "text/unicode/utf8.h"
 

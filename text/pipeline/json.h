@@ -18,7 +18,7 @@ class parser;
 namespace strata::text {
 
 // A value of a JSON file with its place in it, for sentences such as "FILE: model.merges[7]: expected a string". Lives
-// as long as the parser. Getters throw Error{corrupt} where the value is of another type.
+// as long as the parser. Getters throw Error{corrupt} if the value is of another type.
 class Json {
  public:
   // The words of simdjson's element.
@@ -37,10 +37,10 @@ class Json {
   bool is_object() const;
   bool is_array() const;
 
-  // A key of this object; nullopt where it is missing or null.
+  // A key of this object; nullopt if it is missing or null.
   std::optional<Json> find(std::string_view key) const;
   Json at(std::string_view key) const;
-  // The key's value, or `otherwise` where it is missing or null.
+  // The key's value, or `otherwise` if it is missing or null.
   bool flag_or(std::string_view key, bool otherwise) const;
   std::string text_or(std::string_view key, std::string_view otherwise) const;
   // "type" of a component.

@@ -101,7 +101,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& where) {
   }
   if (fs::exists(where / "vocab.json", ignored) || fs::exists(where / "vocab.txt", ignored)) {
     fail(Exit::usage,
-         "{} holds a vocabulary without a tokenizer.json: save it anew with a fast tokenizer of transformers",
+         "{} holds a vocabulary without a tokenizer.json: save it again with a fast tokenizer of transformers",
          where.string());
   }
   fail(Exit::usage, "{} holds neither a tokenizer.json nor a tokenizer.model", where.string());

@@ -1,4 +1,8 @@
 #pragma once
+// text/pipeline/ is a tokenizer from end to end: load.cc reads a tokenizer.json and refuses what is not supported by
+// name; Pipeline runs its stages; added_tokens.h, post_processor.h and decoder.h are those around the model;
+// sentence_piece.h and byte.h are the two tokenizers that need no tokenizer.json.
+
 #include <array>
 #include <deque>
 #include <memory>
@@ -10,7 +14,7 @@
 #include "text/pipeline/added_tokens.h"
 #include "text/pipeline/decoder.h"
 #include "text/pipeline/post_processor.h"
-#include "text/split/pre_tokenizer.h"
+#include "text/split/pre_tokenizers.h"
 #include "text/subwords/model.h"
 #include "text/tokenizer.h"
 #include "text/unicode/normalizer.h"
@@ -54,7 +58,7 @@ class Pipeline final : public Tokenizer {
   std::vector<std::unique_ptr<Normalizer>> normalizers_;
   PreTokenizers pre_tokenizers_;
   std::unique_ptr<Model> model_;
-  std::optional<AddedTokenFinder> raw_, normalized_;  // those to find before, and behind, normalizing
+  std::optional<AddedTokenFinder> raw_, normalized_;  // those to find before, and after, normalizing
   Surroundings surroundings_;
   std::vector<std::unique_ptr<Decoder>> decoders_;
   bool has_decoder_ = false;

@@ -6,7 +6,7 @@
 
 namespace strata::text {
 
-// What "post_processor" of a tokenizer.json puts before and behind a single text. Trimming of offsets, which ByteLevel
+// What "post_processor" of a tokenizer.json puts before and after a single text. Trimming of offsets, which ByteLevel
 // asks for, does not change ids.
 struct Surroundings {
   std::vector<std::uint32_t> before, behind;

@@ -16,7 +16,7 @@ struct FolderOptions {
 };
 
 // A SentencePiece model (`tokenizer.model`), by the sentencepiece library. With add_special, `<s>` goes before and
-// `</s>` behind where the options say so.
+// `</s>` after it if the options say so.
 std::unique_ptr<Tokenizer> make_sentence_piece(std::string_view model, const std::filesystem::path& path,
                                                std::string name, std::string hash, const FolderOptions& options);
 

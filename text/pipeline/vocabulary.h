@@ -19,7 +19,7 @@ class Vocabulary {
     const auto found = ids_.find(token);
     return found == ids_.end() ? std::nullopt : std::optional(found->second);
   }
-  // nullptr where the id is none.
+  // nullptr if the id is none.
   const std::string* token(std::uint32_t id) const { return id < tokens_.size() ? tokens_[id] : nullptr; }
   // Above the largest id.
   std::uint32_t limit() const { return static_cast<std::uint32_t>(tokens_.size()); }

@@ -1,10 +1,7 @@
 #pragma once
-#include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "text/pipeline/json.h"
 #include "text/split/regex.h"
 
 namespace strata::text {
@@ -42,25 +39,5 @@ class PreTokenizer {
   // Whether it hands on other characters in their place.
   virtual bool hides_separators() const { return false; }
 };
-
-struct PreTokenizers {
-  std::vector<std::unique_ptr<PreTokenizer>> stages;
-  // The last stage is ByteLevel: what it hands on are plain bytes, and the model is to take each for its character of
-  // GPT-2's alphabet.
-  bool bytes = false;
-};
-
-// "pre_tokenizer" of a tokenizer.json, sequences flattened. bytes_wanted: the model can take plain bytes. Throws
-// Error{usage} where a component is not supported, Error{corrupt} where it is malformed.
-PreTokenizers make_pre_tokenizers(const Json& json, bool bytes_wanted);
-
-// How Metaspace (as a pre-tokenizer and as a decoder) marks where a word begins.
-struct MetaspaceOptions {
-  enum class Prepend { always, first, never };
-  std::string replacement;
-  Prepend prepend;
-  bool split;
-};
-MetaspaceOptions metaspace_options(const Json& json);
 
 }  // namespace strata::text

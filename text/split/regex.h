@@ -39,12 +39,12 @@ class RegexMatcher {
 // differently is rewritten, or refused by name. Immutable.
 class Regex {
  public:
-  // `place`: of the pattern, for messages. Throws Error{usage} where the pattern is not supported.
+  // `place`: of the pattern, for messages. Throws Error{usage} if the pattern is not supported.
   Regex(std::string_view pattern, const Json& place);
   // A pattern of the program's own, in PCRE2's syntax.
   explicit Regex(std::string_view pattern);
 
-  // The first match in `text` (valid UTF-8) at or behind `from`. Throws Error{failed} where PCRE2 gives up.
+  // The first match in `text` (valid UTF-8) at or after `from`. Throws Error{failed} if PCRE2 gives up.
   bool find(std::string_view text, std::size_t from, RegexMatcher& matcher, Match& match) const;
 
  private:
@@ -53,7 +53,7 @@ class Regex {
   std::unique_ptr<pcre2_code, RegexMatcher::Free<pcre2_code_free>> code_;
 };
 
-// The pattern in PCRE2's syntax; `unsupported` names what has no counterpart, empty where all has.
+// The pattern in PCRE2's syntax; `unsupported` names what has no counterpart, empty if all has.
 std::string from_oniguruma(std::string_view pattern, std::string& unsupported);
 
 // A pattern that matches `literal` itself.

@@ -27,7 +27,7 @@ class MergeTable {
     while (slots_[at].key != kEmpty && slots_[at].key != key) at = (at + 1) & (slots_.size() - 1);
     slots_[at] = {key, merge};
   }
-  // rank kNoRank where there is none.
+  // rank kNoRank if there is none.
   Merge find(std::uint32_t left, std::uint32_t right) const {
     const std::uint64_t key = key_of(left, right);
     for (std::size_t at = slot_of(key);; at = (at + 1) & (slots_.size() - 1)) {

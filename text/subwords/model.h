@@ -1,4 +1,7 @@
 #pragma once
+// text/subwords/ finds the ids of one piece: BPE (byte_pair.h), unigrams (unigram.cc), WordPiece and WordLevel. Open
+// this interface first; word_cache.h, merge_table.h and byte_trie.h are what makes them fast.
+
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -32,7 +35,7 @@ std::unique_ptr<Model> make_word_piece(const Json& json);
 std::unique_ptr<Model> make_word_level(const Json& json);
 std::unique_ptr<Model> make_unigram(const Json& json);
 
-// "vocab" as an object of strings and ids. Throws Error{corrupt} where two strings have one id.
+// "vocab" as an object of strings and ids. Throws Error{corrupt} if two strings have one id.
 Vocabulary read_vocabulary(const Json& json);
 
 }  // namespace strata::text

@@ -17,7 +17,7 @@ class WordCache {
  public:
   WordCache() : slots_(kSlots) {}
 
-  // Empty where the word is not there.
+  // Empty if the word is not there.
   std::span<const std::uint32_t> find(std::string_view word) {
     if (word.size() > kMaxBytes) return {};
     const Slot& slot = slots_[slot_of(word)];

@@ -1,4 +1,7 @@
 #pragma once
+// text/unicode/ is what Unicode says: normal forms and a tokenizer's normalizers (here), classes of characters
+// (characters.h), UTF-8 (utf8.h), and GPT-2's alphabet of bytes (byte_level.h).
+
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,7 +20,7 @@ class Normalizer {
   virtual void apply(std::string_view text, RegexMatcher& matcher, std::string& out) const = 0;
   // Whether the first character is dropped, so that the text then begins further back.
   virtual bool drops_beginning(std::string_view) const { return false; }
-  // `keeps` where both parts of a text cut before a single ' ' or '\n' between letters come out as in the whole, the
+  // `keeps` if both parts of a text cut before a single ' ' or '\n' between letters come out as in the whole, the
   // separator among them.
   virtual Cut cut(char separator) const = 0;
 };

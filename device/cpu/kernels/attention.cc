@@ -60,12 +60,13 @@ static void fill(float* row, std::size_t begin, std::size_t end, float value) {
   for (std::size_t i = begin; i < end; ++i) row[i] = value;
 }
 
-// A tile of queries q .. q + kTile - 1 against one of keys k .. k + keys - 1.
+// A tile of queries q .. q + kTile - 1 against one of keys k .. k + keys - 1, rows of one document.
 struct TilePair {
-  std::size_t q, k, keys, window;
-  bool some_visible() const { return k < q + kTile && (window == 0 || k + keys + window > q + 1); }
-  bool diagonal() const { return q == k; }
-  bool all_visible() const { return k + keys <= q + 1 && (window == 0 || q + kTile <= k + window); }
+  std::size_t q, k, keys, behind, ahead;
+  bool some_visible() const { return k < q + kTile + ahead && k + keys + behind > q; }
+  bool all_visible() const { return k + keys <= q + ahead + 1 && q + kTile <= k + behind + 1; }
+  // Half of it is masked, and left out where that saves more than it costs.
+  bool diagonal() const { return q == k && ahead == 0; }
 };
 
 STRATA_LANES std::size_t clamp_tile(std::size_t beyond, std::size_t origin) {
@@ -102,23 +103,23 @@ static bool softmax_step(float* s, std::size_t keys, const ForwardTile& t, float
   return changed;
 }
 
-STRATA_LANES std::uint64_t score_index(const AttentionCall& c, std::size_t batch, std::size_t head, std::size_t query,
-                                       std::size_t key) {
-  return ((std::uint64_t{batch} * c.heads + head) * c.seq + query) * c.seq + key;
+STRATA_LANES std::uint64_t score_index(const AttentionCall& c, const AttentionRows& rows, std::size_t head,
+                                       std::size_t query, std::size_t key) {
+  return ((std::uint64_t{rows.batch} * c.heads + head) * c.seq + rows.first + query) * c.seq + rows.first + key;
 }
 
 static constexpr std::size_t kWords =
     kTile + kLanes * 2;  // random_range writes whole 32s from up to three words before
 
 // Zeros the dropped ones of p[key, query].
-static void drop(const AttentionCall& c, std::size_t batch, std::size_t head, const TilePair& at, float* p,
+static void drop(const AttentionCall& c, const AttentionRows& document, std::size_t head, const TilePair& at, float* p,
                  float* scratch) {
   auto* words = reinterpret_cast<std::uint32_t*>(scratch);
   float* const rows = scratch + kWords;
   float* const columns = rows + kLanes * kTile;
   for (std::size_t g = 0; g < kGroups; ++g) {
     for (std::size_t i = 0; i < kLanes; ++i) {
-      const std::uint64_t index = score_index(c, batch, head, at.q + g * kLanes + i, at.k);
+      const std::uint64_t index = score_index(c, document, head, at.q + g * kLanes + i, at.k);
       __builtin_memcpy(rows + i * kTile, random_range(c.random, index, kTile, words), kTile * sizeof(float));
     }
     transpose(1, kGroups, rows, kTile, columns, kLanes);
@@ -130,15 +131,16 @@ static void drop(const AttentionCall& c, std::size_t batch, std::size_t head, co
 }
 
 template <typename T>
-static void forward(const AttentionCall& c, std::size_t batch, std::size_t head, std::size_t block, float* memory) {
+static void forward(const AttentionCall& c, const AttentionRows& document, std::size_t head, std::size_t begin,
+                    float* memory) {
   constexpr std::size_t kTiles = kForwardQueries / kTile;
   const std::size_t padded = c.padded(), vectors = padded / kLanes, width = c.heads * c.head_dim;
-  const std::size_t kv_head = head / (c.heads / c.kv_heads), first_row = batch * c.seq;
+  const std::size_t kv_head = head / (c.heads / c.kv_heads), first_row = document.batch * c.seq + document.first;
   const T* const q = static_cast<const T*>(c.q) + first_row * c.q_stride + head * c.head_dim;
   const T* const k = static_cast<const T*>(c.k) + first_row * c.k_stride + kv_head * c.head_dim;
   const T* const v = static_cast<const T*>(c.v) + first_row * c.v_stride + kv_head * c.head_dim;
   T* const o = static_cast<T*>(c.o) + first_row * width + head * c.head_dim;
-  float* const lse = c.lse + (batch * c.heads + head) * c.seq;
+  float* const lse = c.lse + (document.batch * c.heads + head) * c.seq + document.first;
 
   Scratch scratch{memory};
   float* const keys = scratch.take(kTile * padded);
@@ -146,7 +148,7 @@ static void forward(const AttentionCall& c, std::size_t batch, std::size_t head,
   float* const s = scratch.take(kTile * kTile);
   float* const factor = scratch.take(kTile);
   ForwardTile tiles[kTiles];
-  const std::size_t begin = block * kForwardQueries, end = smaller(begin + kForwardQueries, c.seq);
+  const std::size_t end = smaller(begin + kForwardQueries, document.rows);
   const std::size_t used = (end - begin + kTile - 1) / kTile;
   for (std::size_t i = 0; i < used; ++i) {
     ForwardTile& t = tiles[i];
@@ -159,14 +161,14 @@ static void forward(const AttentionCall& c, std::size_t batch, std::size_t head,
     fill(t.o, 0, kTile * padded, 0.0f);
   }
 
-  const std::size_t oldest = c.window == 0 || begin + 1 <= c.window ? 0 : begin + 1 - c.window;
-  for (std::size_t first = oldest / kTile * kTile; first < end; first += kTile) {
-    const std::size_t n = smaller(kTile, c.seq - first);
+  const std::size_t oldest = begin <= c.behind ? 0 : begin - c.behind, newest = smaller(end + c.ahead, document.rows);
+  for (std::size_t first = oldest / kTile * kTile; first < newest; first += kTile) {
+    const std::size_t n = smaller(kTile, document.rows - first);
     pack(k + first * c.k_stride, c.k_stride, n, c.head_dim, 1.0f, keys, padded);
     pack(v + first * c.v_stride, c.v_stride, n, c.head_dim, 1.0f, values, padded);
     for (std::size_t i = 0; i < used; ++i) {
       const ForwardTile& t = tiles[i];
-      const TilePair at{begin + i * kTile, first, n, c.window};
+      const TilePair at{begin + i * kTile, first, n, c.behind, c.ahead};
       if (!at.some_visible()) continue;
       // On the diagonal, 16 keys at a time against the queries that may see one of them.
       const std::size_t some = at.diagonal() ? kLanes : n;
@@ -177,15 +179,15 @@ static void forward(const AttentionCall& c, std::size_t batch, std::size_t head,
       }
       if (!at.all_visible()) {
         for (std::size_t key = 0; key < n; ++key) {
-          fill(s + key * kTile, 0, clamp_tile(first + key, at.q), kMasked);
-          if (c.window != 0) fill(s + key * kTile, clamp_tile(first + key + c.window, at.q), kTile, kMasked);
+          fill(s + key * kTile, 0, clamp_tile(first + key, at.q + c.ahead), kMasked);
+          fill(s + key * kTile, clamp_tile(first + key + c.behind + 1, at.q), kTile, kMasked);
         }
       }
       if (softmax_step(s, n, t, factor))
         for (std::size_t r = 0; r < kTile; ++r)
           for (std::size_t x = 0; x < padded; x += kLanes)
             store(t.o + r * padded + x, load(t.o + r * padded + x) * broadcast(factor[r]));
-      if (c.threshold != 0) drop(c, batch, head, at, s, scratch.next);
+      if (c.threshold != 0) drop(c, document, head, at, s, scratch.next);
       const std::size_t queries = smaller(end - at.q, kTile), rows = at.diagonal() ? kLanes : queries;
       for (std::size_t y = 0; y < queries; y += rows)
         small_product<false>(smaller(rows, queries - y), vectors, at.diagonal() ? smaller(n, y + rows) : n,
@@ -214,20 +216,22 @@ static void delta(const AttentionCall& c, std::size_t begin, std::size_t end) {
         total = fma(load(static_cast<const T*>(c.o_read) + at + i, n), load(static_cast<const T*>(c.d_o) + at + i, n),
                     total);
       });
-      c.delta[(batch * c.heads + head) * c.seq + query] = sum(total);
+      const std::size_t statistics = (batch * c.heads + head) * c.seq + query;
+      c.delta[statistics] = sum(total);
+      c.turns[statistics] = 0;
     }
   }
 }
 
 // From scores s[query, key] and ds = d_o v^T: s becomes the dropped, scaled probabilities, ds the scores' gradient.
-static void probabilities(const AttentionCall& c, std::size_t batch, std::size_t head, const TilePair& at,
+static void probabilities(const AttentionCall& c, const AttentionRows& document, std::size_t head, const TilePair& at,
                           std::size_t queries, float* s, float* ds, std::uint32_t* words) {
-  const std::size_t statistics = (batch * c.heads + head) * c.seq + at.q;
+  const std::size_t statistics = (document.batch * c.heads + head) * c.seq + document.first + at.q;
   for (std::size_t r = 0; r < queries; ++r, s += kTile, ds += kTile) {
     if (!at.all_visible() || at.keys < kTile) {
       const std::size_t query = at.q + r;
-      fill(s, smaller(clamp_tile(query + 1, at.k), at.keys), kTile, kMasked);
-      if (c.window != 0 && query >= c.window) fill(s, 0, clamp_tile(query + 1 - c.window, at.k), kMasked);
+      fill(s, smaller(clamp_tile(query + c.ahead + 1, at.k), at.keys), kTile, kMasked);
+      if (query > c.behind) fill(s, 0, clamp_tile(query - c.behind, at.k), kMasked);
     }
     const F32x16 lse = broadcast(c.lse[statistics + r]), mean = broadcast(c.delta[statistics + r]);
     if (c.threshold == 0) {
@@ -239,7 +243,7 @@ static void probabilities(const AttentionCall& c, std::size_t batch, std::size_t
       continue;
     }
     const std::uint32_t* const drawn =
-        random_range(c.random, score_index(c, batch, head, at.q + r, at.k), kTile, words);
+        random_range(c.random, score_index(c, document, head, at.q + r, at.k), kTile, words);
     for (std::size_t x = 0; x < kTile; x += kLanes) {
       const F32x16 p = exp(load(s + x) - lse), kept = broadcast(c.keep_scale);
       store(ds + x, p * (keep_from(load(ds + x) * kept, drawn + x, c.threshold) - mean));
@@ -259,10 +263,12 @@ static void await_turn(const std::uint32_t* turn, std::uint32_t mine) {
 }
 
 template <typename T>
-static void backward(const AttentionCall& c, std::size_t batch, std::size_t kv_head, std::size_t tile, float* memory) {
+static void backward(const AttentionCall& c, const AttentionRows& document, std::size_t kv_head, std::size_t first,
+                     float* memory) {
   const std::size_t padded = c.padded(), vectors = padded / kLanes, width = c.heads * c.head_dim;
-  const std::size_t first_row = batch * c.seq, group = c.heads / c.kv_heads, first = tile * kTile;
-  const std::size_t n = smaller(kTile, c.seq - first);
+  const std::size_t first_row = document.batch * c.seq + document.first, group = c.heads / c.kv_heads;
+  const std::size_t tile = first / kTile, last_tile = (document.rows - 1) / kTile;
+  const std::size_t n = smaller(kTile, document.rows - first);
   const std::size_t k_at = (first_row + first) * c.k_stride + kv_head * c.head_dim;
   const std::size_t v_at = (first_row + first) * c.v_stride + kv_head * c.head_dim;
 
@@ -287,11 +293,12 @@ static void backward(const AttentionCall& c, std::size_t batch, std::size_t kv_h
   fill(dv, 0, kTile * padded, 0.0f);
 
   for (std::size_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    const std::size_t statistics = (batch * c.heads + head) * c.seq;
-    for (std::size_t row = first; row < c.seq; row += kTile) {
-      const TilePair at{row, first, n, c.window};
+    const std::size_t statistics = (document.batch * c.heads + head) * c.seq + document.first;
+    const std::size_t first_query = first <= c.ahead ? 0 : (first - c.ahead) / kTile * kTile;
+    for (std::size_t row = first_query; row < document.rows; row += kTile) {
+      const TilePair at{row, first, n, c.behind, c.ahead};
       if (!at.some_visible()) break;
-      const std::size_t m = smaller(kTile, c.seq - row);
+      const std::size_t m = smaller(kTile, document.rows - row);
       const std::size_t q_at = (first_row + row) * c.q_stride + head * c.head_dim;
       pack(static_cast<const T*>(c.q) + q_at, c.q_stride, m, c.head_dim, 1.0f, queries, padded);
       pack(static_cast<const T*>(c.d_o) + (first_row + row) * width + head * c.head_dim, width, m, c.head_dim, 1.0f,
@@ -307,7 +314,7 @@ static void backward(const AttentionCall& c, std::size_t batch, std::size_t kv_h
         small_product<true>(rows, groups, c.head_dim, {outputs + y * padded, padded, 1}, {values_transposed, kTile},
                             {ds + y * kTile, kTile, false});
       }
-      probabilities(c, batch, head, at, m, s, ds, words);
+      probabilities(c, document, head, at, m, s, ds, words);
       const std::size_t some_keys = diagonal ? kLanes : n;
       for (std::size_t x = 0; x < n; x += some_keys) {
         const std::size_t rows = smaller(some_keys, n - x), y = diagonal ? x : 0;
@@ -317,8 +324,9 @@ static void backward(const AttentionCall& c, std::size_t batch, std::size_t kv_h
                              {dk + x * padded, padded, true});
       }
 
-      const std::size_t oldest = c.window == 0 || row + 1 <= c.window ? 0 : (row + 1 - c.window) / kTile;
-      std::uint32_t* const turn = c.turns + (batch * c.heads + head) * c.tiles() + row / kTile;
+      const std::size_t oldest = row <= c.behind ? 0 : (row - c.behind) / kTile;
+      const std::size_t newest = smaller((row + kTile - 1 + c.ahead) / kTile, last_tile);
+      std::uint32_t* const turn = c.turns + statistics + row;
       const auto mine = static_cast<std::uint32_t>(tile - oldest);
       float* const dq = c.dq_sum + (statistics + row) * padded;
       await_turn(turn, mine);
@@ -326,8 +334,7 @@ static void backward(const AttentionCall& c, std::size_t batch, std::size_t kv_h
         small_product<true>(smaller(some, m - y), vectors, diagonal ? smaller(n, y + some) : n,
                             {ds + y * kTile, kTile, 1}, {keys, padded}, {dq + y * padded, padded, mine != 0});
       __atomic_store_n(turn, mine + 1, __ATOMIC_RELEASE);
-      if (tile == row / kTile)  // the diagonal tile is the last one
-        unpack(dq, padded, m, c.head_dim, c.scale, static_cast<T*>(c.dq) + q_at, c.q_stride);
+      if (tile == newest) unpack(dq, padded, m, c.head_dim, c.scale, static_cast<T*>(c.dq) + q_at, c.q_stride);
     }
   }
   unpack(dk, padded, n, c.head_dim, c.scale, static_cast<T*>(c.dk) + k_at, c.k_stride);

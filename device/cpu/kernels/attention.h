@@ -4,6 +4,7 @@
 
 #include "device/cpu/kernels/select.h"
 #include "device/numeric/philox.h"
+#include "device/row_range.h"
 
 namespace strata::device::cpu {
 
@@ -12,34 +13,42 @@ inline constexpr std::size_t kForwardQueries = 128;  // queries of a forward tas
 
 // One call of attention; see device/ops/attention.h. Unused pointers are null.
 struct AttentionCall {
-  std::size_t batch, seq, heads, kv_heads, head_dim, window;
+  std::size_t batch, seq, heads, kv_heads, head_dim;
+  std::size_t behind, ahead;  // rows before and behind its own that a query sees in its document
   std::size_t q_stride, k_stride, v_stride;
   float scale;
   const void *q, *k, *v, *d_o;
   const void* o_read;
   void *o, *dq, *dk, *dv;
-  float* lse;               // [batch, heads, seq]
-  float* delta;             // [batch, heads, seq]: sum over the head of o * d_o
-  float* dq_sum;            // [batch, heads, seq, head_dim rounded up to 16]
-  std::uint32_t* turns;     // [batch, heads, query tiles]: contributions to dq_sum so far; starts as zeros
-  RandomStream random;      // of dropout
-  std::uint32_t threshold;  // 0: no dropout
-  float keep_scale;         // 1 / (1 - p)
+  const RowRange* documents;  // [batch * seq]
+  float* lse;                 // [batch, heads, seq]
+  float* delta;               // [batch, heads, seq]: sum over the head of o * d_o
+  float* dq_sum;              // [batch, heads, seq, head_dim rounded up to 16]
+  std::uint32_t* turns;       // [batch, heads, seq]: contributions to dq_sum so far of the query tile that starts there
+  RandomStream random;        // of dropout
+  std::uint32_t threshold;    // 0: no dropout
+  float keep_scale;           // 1 / (1 - p)
 
   [[gnu::always_inline]] std::size_t padded() const { return (head_dim + 15) / 16 * 16; }
-  [[gnu::always_inline]] std::size_t tiles() const { return (seq + kAttentionTile - 1) / kAttentionTile; }
+};
+
+// A document: `rows` rows of sequence `batch` from its row `first` on.
+struct AttentionRows {
+  std::size_t batch, first, rows;
 };
 
 // By dtype, in the order of DType. Tasks of one call may run at the same time; `scratch` is one worker's,
 // attention_scratch() floats, 64-byte aligned.
 struct AttentionKernels {
-  // Queries [block * kForwardQueries, ...) of one head.
-  void (*forward[3])(const AttentionCall&, std::size_t batch, std::size_t head, std::size_t block, float* scratch);
-  // delta of rows [begin, end) of the batch * seq rows.
+  // The kForwardQueries queries of one head from row `begin` of the document on, or those that are left.
+  void (*forward[3])(const AttentionCall&, const AttentionRows& document, std::size_t head, std::size_t begin,
+                     float* scratch);
+  // delta of rows [begin, end) of the batch * seq rows; sets their turns to zero.
   void (*delta[3])(const AttentionCall&, std::size_t begin, std::size_t end);
-  // dk and dv of one tile of keys, and its part of dq, added when its turn has come: tasks must start in the order of
-  // their key tiles.
-  void (*backward[3])(const AttentionCall&, std::size_t batch, std::size_t kv_head, std::size_t tile, float* scratch);
+  // dk and dv of the tile of keys at row `first` of the document, and its part of dq, added when its turn has come:
+  // tiles of a document must start in order.
+  void (*backward[3])(const AttentionCall&, const AttentionRows& document, std::size_t kv_head, std::size_t first,
+                      float* scratch);
 };
 STRATA_KERNEL_TABLE(AttentionKernels, attention_kernels)
 

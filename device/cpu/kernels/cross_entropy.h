@@ -13,7 +13,7 @@ struct SoftmaxSum {
 };
 
 struct CrossEntropyKernels {
-  // Of `before` (-inf and 0 where nothing came) and the n values behind it.
+  // Of `before` (-inf and 0 if nothing came) and the n values behind it.
   SoftmaxSum (*softmax_sum)(const float* x, std::size_t n, SoftmaxSum before);
   // Overwrites the row in place, from its start, with factor * (e^(x - largest) * scale - (i == label)) in the dtype
   // that indexes. label >= n: it lies in another tile.

@@ -1,8 +1,10 @@
 #include "device/ops/attention.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "device/cpu/backend.h"
+#include "device/cpu/grain.h"
 #include "device/cpu/kernels/attention.h"
 #include "device/cpu/lane_impl.h"
 
@@ -25,20 +27,22 @@ struct Layout {
     const std::size_t rows = c.batch * c.heads * c.seq;
     delta = 0;
     turns = delta + align(rows * sizeof(float));
-    dq_sum = turns + align(c.batch * c.heads * c.tiles() * sizeof(std::uint32_t));
+    dq_sum = turns + align(rows * sizeof(std::uint32_t));
     scratch = dq_sum + rows * c.padded() * sizeof(float);
     per_worker = align(attention_scratch(c.padded()) * sizeof(float));
   }
 };
 
-AttentionCall describe(const AttentionShape& s) {
+AttentionCall describe(const AttentionShape& s, const RowRange* documents = nullptr) {
   AttentionCall c{};
+  c.documents = documents;
   c.batch = s.batch;
   c.seq = s.seq;
   c.heads = s.heads;
   c.kv_heads = s.kv_heads;
   c.head_dim = s.head_dim;
-  c.window = s.window >= s.seq ? 0 : s.window;
+  c.behind = s.behind();
+  c.ahead = s.ahead();
   c.q_stride = s.q_stride;
   c.k_stride = s.k_stride;
   c.v_stride = s.v_stride;
@@ -53,6 +57,30 @@ void set_dropout(AttentionCall& c, const Dropout& dropout) {
   c.random = {dropout.scalars->seed, dropout.scalars->first_micro_batch + dropout.micro_batch, dropout.site};
   c.threshold = drop_threshold(dropout.probability);
   c.keep_scale = 1.0f / (1.0f - dropout.probability);
+}
+
+AttentionRows rows_of(const RowRange& document, std::size_t batch) {
+  return {batch, document.first, document.end - document.first};
+}
+
+// A column that is not what device/row_range.h says would have tasks write past their rows, or wait for ever.
+void check_documents(const AttentionCall& c) {
+  for (std::size_t row = 0; row < c.batch * c.seq; ++row) {
+    const RowRange& at = c.documents[row];
+    const std::size_t within = row % c.seq;
+    if (at == RowRange{}) continue;
+    STRATA_CHECK_LE(at.first, within);
+    STRATA_CHECK_LT(within, at.end);
+    STRATA_CHECK_LE(at.end, c.seq);
+    if (within > at.first) STRATA_CHECK(at == c.documents[row - 1]);
+  }
+}
+
+// `heads` heads of one row as zeros.
+void clear(const AttentionCall& c, void* base, std::size_t row, std::size_t stride, std::size_t head, std::size_t heads,
+           std::size_t element) {
+  std::memset(static_cast<std::byte*>(base) + (row * stride + head * c.head_dim) * element, 0,
+              heads * c.head_dim * element);
 }
 
 std::byte* first_aligned(View workspace) {
@@ -71,35 +99,43 @@ std::string prepare_attention(Lane&, const AttentionShape&, DType, const Dropout
   return "own kernels";
 }
 
-void attention_forward(Lane& lane, const AttentionShape& shape, ConstView q, ConstView k, ConstView v, View o, View lse,
-                       const Dropout& dropout, View workspace) {
-  AttentionCall call = describe(shape);
+void attention_forward(Lane& lane, const AttentionShape& shape, const RowRange* documents, ConstView q, ConstView k,
+                       ConstView v, View o, View lse, const Dropout& dropout, View workspace) {
+  AttentionCall call = describe(shape, documents);
   call.q = q.data;
   call.k = k.data;
   call.v = v.data;
   call.o = o.data;
   call.lse = lse.as<float>();
-  const auto dtype = static_cast<std::size_t>(q.dtype);
+  const DType dtype = q.dtype;
   submit(lane, [call, dropout, workspace, dtype](Team& team) {
     AttentionCall c = call;
     set_dropout(c, dropout);
     const Layout layout(c);
     std::byte* const scratch = first_aligned(workspace);
-    const auto kernel = attention_kernels().forward[dtype];
-    const std::size_t across = c.batch * c.heads;
-    const std::size_t blocks = (c.seq + kForwardQueries - 1) / kForwardQueries;
-    team.run(across * blocks, [&](std::size_t task, int worker) {
-      const std::size_t block = blocks - 1 - task % blocks, head = task / blocks;  // the longest first
-      kernel(c, head / c.heads, head % c.heads, block,
-             reinterpret_cast<float*>(scratch + layout.per_worker * static_cast<std::size_t>(worker)));
+    const auto kernel = attention_kernels().forward[index(dtype)];
+    const std::size_t windows = (c.seq + kForwardQueries - 1) / kForwardQueries, element = size_of(dtype);
+    check_documents(c);
+    team.run(c.batch * c.heads * windows, [&](std::size_t task, int worker) {
+      const std::size_t window = windows - 1 - task % windows;  // the longest first
+      const std::size_t batch = task / windows / c.heads, head = task / windows % c.heads;
+      auto* const mine = reinterpret_cast<float*>(scratch + layout.per_worker * static_cast<std::size_t>(worker));
+      for (TileWalk at(c.documents + batch * c.seq, c.seq, window * kForwardQueries, kForwardQueries); at.next();) {
+        if (at.document.end > 0) {
+          kernel(c, rows_of(at.document, batch), head, at.row - at.document.first, mine);
+          continue;
+        }
+        clear(c, c.o, batch * c.seq + at.row, c.heads * c.head_dim, head, 1, element);
+        c.lse[(batch * c.heads + head) * c.seq + at.row] = 0;
+      }
     });
   });
 }
 
-void attention_backward(Lane& lane, const AttentionShape& shape, ConstView q, ConstView k, ConstView v, ConstView o,
-                        ConstView lse, ConstView do_, View dq, View dk, View dv, const Dropout& dropout,
-                        View workspace) {
-  AttentionCall call = describe(shape);
+void attention_backward(Lane& lane, const AttentionShape& shape, const RowRange* documents, ConstView q, ConstView k,
+                        ConstView v, ConstView o, ConstView lse, ConstView do_, View dq, View dk, View dv,
+                        const Dropout& dropout, View workspace) {
+  AttentionCall call = describe(shape, documents);
   std::byte* const base = first_aligned(workspace);
   const Layout layout(call);
   call.q = q.data;
@@ -114,23 +150,32 @@ void attention_backward(Lane& lane, const AttentionShape& shape, ConstView q, Co
   call.delta = reinterpret_cast<float*>(base + layout.delta);
   call.turns = reinterpret_cast<std::uint32_t*>(base + layout.turns);
   call.dq_sum = reinterpret_cast<float*>(base + layout.dq_sum);
-  const auto dtype = static_cast<std::size_t>(q.dtype);
+  const DType dtype = q.dtype;
   submit(lane, [call, dropout, base, dtype](Team& team) {
     AttentionCall c = call;
     set_dropout(c, dropout);
     const Layout parts(c);
     const AttentionKernels& kernels = attention_kernels();
-    std::fill_n(c.turns, c.batch * c.heads * c.tiles(), 0u);
     team.for_range(c.batch * c.seq, kDeltaRows,
-                   [&](std::size_t begin, std::size_t end) { kernels.delta[dtype](c, begin, end); });
-    const std::size_t across = c.batch * c.kv_heads;
-    team.run(across * c.tiles(), [&](std::size_t task, int worker) {
-      const std::size_t first = task / (kHeadsTogether * c.tiles()) * kHeadsTogether;
-      const std::size_t heads = std::min(kHeadsTogether, across - first), rest = task - first * c.tiles();
-      const std::size_t head = first + rest % heads;
-      kernels.backward[dtype](
-          c, head / c.kv_heads, head % c.kv_heads, rest / heads,
-          reinterpret_cast<float*>(base + parts.scratch + parts.per_worker * static_cast<std::size_t>(worker)));
+                   [&](std::size_t begin, std::size_t end) { kernels.delta[index(dtype)](c, begin, end); });
+    const std::size_t windows = (c.seq + kAttentionTile - 1) / kAttentionTile, across = c.batch * c.kv_heads;
+    const std::size_t element = size_of(dtype), group = c.heads / c.kv_heads;
+    team.run(across * windows, [&](std::size_t task, int worker) {
+      const std::size_t first = task / (kHeadsTogether * windows) * kHeadsTogether;
+      const std::size_t heads = std::min(kHeadsTogether, across - first), rest = task - first * windows;
+      const std::size_t batch = (first + rest % heads) / c.kv_heads, kv_head = (first + rest % heads) % c.kv_heads;
+      auto* const mine =
+          reinterpret_cast<float*>(base + parts.scratch + parts.per_worker * static_cast<std::size_t>(worker));
+      for (TileWalk at(c.documents + batch * c.seq, c.seq, rest / heads * kAttentionTile, kAttentionTile); at.next();) {
+        if (at.document.end > 0) {
+          kernels.backward[index(dtype)](c, rows_of(at.document, batch), kv_head, at.row - at.document.first, mine);
+          continue;
+        }
+        const std::size_t row = batch * c.seq + at.row;
+        clear(c, c.dq, row, c.q_stride, kv_head * group, group, element);
+        clear(c, c.dk, row, c.k_stride, kv_head, 1, element);
+        clear(c, c.dv, row, c.v_stride, kv_head, 1, element);
+      }
     });
   });
 }

@@ -22,7 +22,8 @@ UpdateFactors factors_of(const Optimizer& o, const StepScalars& s) {
 
 }  // namespace
 
-void update(Lane& lane, const Optimizer& optimizer, const StepScalars* scalars, const Stretch& s, OnSkip on_skip) {
+void update(Lane& lane, const Optimizer& optimizer, const StepScalars* scalars, const UpdateOperands& s,
+            OnSkip on_skip) {
   const std::size_t size = s.master.size;
   static_assert(2 * kGrain % kMomentBlock == 0);
   Optimizer options = optimizer;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/row_range.h"
 #include "device/step_scalars.h"
 
 namespace strata::device {
@@ -13,14 +14,17 @@ class Lane;
 namespace strata::device::cuda {
 
 inline constexpr std::size_t kMostHeadDim = 256;
+inline constexpr int kTileRows = 64, kTileThreads = 128;  // of a block's tile of queries, or of keys
 
 // One call of attention; see device/ops/attention.h. Unused pointers are null.
 template <typename T>
 struct AttentionCall {
-  std::size_t batch, seq, heads, kv_heads, head_dim, window;  // window: 0 or below seq
+  std::size_t batch, seq, heads, kv_heads, head_dim;
+  unsigned behind, ahead;  // rows before and behind its own that a query sees in its document; at most seq
   std::size_t q_stride, k_stride, v_stride;
   float scale;
-  bool aligned;  // heads of all operands lie at multiples of 16 bytes
+  bool aligned;               // heads of all operands lie at multiples of 16 bytes
+  const RowRange* documents;  // [batch, seq]
   const T *q, *k, *v, *o_read, *d_o;
   T *o, *dq, *dk, *dv;
   float *lse, *delta;          // [batch, heads, seq]
@@ -30,17 +34,34 @@ struct AttentionCall {
   float keep_scale;               // 1 / (1 - p)
 
   __device__ std::size_t width() const { return heads * head_dim; }
-  // Rows of a sequence from `first` on, at most `most`.
-  __device__ int rows_from(std::size_t first, int most) const {
-    return first + most <= seq ? most : first < seq ? static_cast<int>(seq - first) : 0;
+};
+
+// A document of one call; its rows count from its first. Few and narrow members: they live in registers throughout.
+template <typename T>
+struct AttentionRows {
+  const AttentionCall<T>& call;
+  unsigned batch, first, rows;  // which sequence, and which rows of it
+
+  // Rows from `from` on, at most `most`.
+  __device__ int rows_from(unsigned from, int most) const {
+    return from + most <= rows ? most : from < rows ? static_cast<int>(rows - from) : 0;
   }
-  __device__ bool visible(std::size_t query, std::size_t key) const {
-    return key <= query && query < seq && (window == 0 || query < key + window);
+  __device__ bool visible(unsigned query, unsigned key) const {
+    return key <= query + call.ahead && query <= key + call.behind && query < rows && key < rows;
   }
   // Whether every one of `queries` queries sees every one of `keys` keys.
-  __device__ bool all_visible(std::size_t query, std::size_t queries, std::size_t key, std::size_t keys) const {
-    return key + keys <= query + 1 && query + queries <= seq && (window == 0 || query + queries <= key + window);
+  __device__ bool all_visible(unsigned query, unsigned queries, unsigned key, unsigned keys) const {
+    return key + keys <= query + call.ahead + 1 && query + queries <= key + call.behind + 1 &&
+           query + queries <= rows && key + keys <= rows;
   }
+  // Rows up to `before` before and `after` behind one of the kTileRows rows from `row` on: [reach_begin, reach_end).
+  __device__ unsigned reach_begin(unsigned row, unsigned before) const { return row <= before ? 0 : row - before; }
+  __device__ unsigned reach_end(unsigned row, unsigned after) const {
+    return row + kTileRows + after < rows ? row + kTileRows + after : rows;
+  }
+  __device__ std::size_t first_row() const { return batch * call.seq + first; }
+  // Of the document's first row in [batch, heads, seq].
+  __device__ std::size_t statistics(unsigned head) const { return (batch * call.heads + head) * call.seq + first; }
 };
 
 // The own kernels, queued in the lane. Instances are spread over ops/attention_*.cu, a file per element type: together

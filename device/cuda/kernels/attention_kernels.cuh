@@ -15,37 +15,63 @@ inline constexpr int kQuad = 4;  // lanes that hold a row of a fragment
 // Where the running maximum starts: finite, so that a tile in which a query sees nothing leaves no NaN behind.
 inline constexpr float kLowest = -1e30f;
 
-// A block for 64 queries of one head, the longest first: FlashAttention-2's forward.
+// Calls tile(document, first) for each tile that starts in the window of 64 rows of sequence `batch`, and none(row) for
+// its rows of no document, `row` counted over all sequences. What a tile holds in registers anyway is all that is kept
+// meanwhile: the window is found again from the tile.
+template <typename T, typename TileOf, typename None>
+__device__ void for_tiles(const AttentionCall<T>& c, unsigned batch, unsigned window, TileOf tile, None none) {
+  unsigned next = window;
+  for (;;) {
+    TileWalk at(c.documents + batch * c.seq, c.seq, window, kTileRows, next);
+    if (!at.next()) return;
+    const auto row = static_cast<unsigned>(at.row);
+    if (at.document.end == 0) {
+      none(batch * c.seq + row);
+      next = row + 1;
+      window = row / kTileRows * kTileRows;
+      continue;
+    }
+    const AttentionRows<T> document{c, batch, at.document.first, at.document.end - at.document.first};
+    const unsigned first = row - document.first;
+    tile(document, first);
+    next = document.first + document.rows;
+    window = (document.first + first) / kTileRows * kTileRows;
+  }
+}
+
+// One head of one row.
+template <typename T>
+__device__ void clear_row(const AttentionCall<T>& c, T* to) {
+  for (std::size_t i = threadIdx.x; i < c.head_dim; i += kTileThreads) to[i] = T{};
+}
+
+// 64 queries of one head, from the document's row `query` on: FlashAttention-2's forward.
 template <typename T, int D>
-__global__ void __launch_bounds__(kTileThreads, 1) forward(AttentionCall<T> c) {
+__device__ void forward_tile(const AttentionCall<T>& c, const AttentionRows<T>& document, unsigned head,
+                             unsigned query) {
   using Tile = Tile<T, D>;
   constexpr int kColumns = Tile::kColumns, kStages = Tile::stages(1, 2), kFragments = kColumns / 8;
   T* const q = dynamic_shared<T>();
   T* const loaded = q + kTileRows * Tile::kStride;  // [stages][keys, values]
   constexpr int kTile = kColumns * Tile::kStride;
 
-  const std::size_t across = c.batch * c.heads, tiles = (c.seq + kTileRows - 1) / kTileRows;
-  const std::size_t batch = blockIdx.x % across / c.heads, head = blockIdx.x % c.heads;
-  const std::size_t query = (tiles - 1 - blockIdx.x / across) * kTileRows, first_row = batch * c.seq;
-  const std::size_t kv_head = head / (c.heads / c.kv_heads);
+  const std::size_t first_row = document.first_row(), kv_head = head / (c.heads / c.kv_heads);
   const T* const k = c.k + first_row * c.k_stride + kv_head * c.head_dim;
   const T* const v = c.v + first_row * c.v_stride + kv_head * c.head_dim;
-  const std::size_t oldest = c.window == 0 || query + 1 <= c.window ? 0 : query + 1 - c.window;
-  const std::size_t end = query + kTileRows < c.seq ? query + kTileRows : c.seq;
-  const std::size_t last = (end - 1) / kColumns * kColumns;
-  const auto load = [&](std::size_t key, int stage) {
+  const unsigned last = (document.reach_end(query, c.ahead) - 1) / kColumns * kColumns;
+  const auto load = [&](unsigned key, int stage) {
     T* const to = loaded + stage * 2 * kTile;
-    load_tile<D, kColumns>(c, to, k + key * c.k_stride, c.k_stride, c.rows_from(key, kColumns));
-    load_tile<D, kColumns>(c, to + kTile, v + key * c.v_stride, c.v_stride, c.rows_from(key, kColumns));
+    load_tile<D, kColumns>(c, to, k + key * c.k_stride, c.k_stride, document.rows_from(key, kColumns));
+    load_tile<D, kColumns>(c, to + kTile, v + key * c.v_stride, c.v_stride, document.rows_from(key, kColumns));
   };
 
-  std::size_t key = oldest / kColumns * kColumns;
+  unsigned key = document.reach_begin(query, c.behind) / kColumns * kColumns;
   load_tile<D, kTileRows>(c, q, c.q + (first_row + query) * c.q_stride + head * c.head_dim, c.q_stride,
-                          c.rows_from(query, kTileRows));
+                          document.rows_from(query, kTileRows));
   load(key, 0);
   end_copy_group();
 
-  const Keep keep(c, batch, head);
+  const Keep keep(c, document, head);
   const int g = lane_index() / 4, t = lane_index() % 4, mine = static_cast<int>(threadIdx.x) / kWarp * 16;
   const T* const q_mine = q + mine * Tile::kStride;
   float o[D / 8][4] = {}, maximum[2] = {kLowest, kLowest}, sum[2] = {};
@@ -58,11 +84,11 @@ __global__ void __launch_bounds__(kTileThreads, 1) forward(AttentionCall<T> c) {
 
     float s[kFragments][4];
     multiply_transposed<D>(s, q_mine, keys);
-    if (!c.all_visible(query, kTileRows, key, kColumns)) {
+    if (!document.all_visible(query, kTileRows, key, kColumns)) {
 #pragma unroll
       for (int n = 0; n < kFragments; ++n)
         for (int i = 0; i < 4; ++i)
-          if (!c.visible(query + mine + g + i / 2 * 8, key + n * 8 + t * 2 + i % 2)) s[n][i] = -INFINITY;
+          if (!document.visible(query + mine + g + i / 2 * 8, key + n * 8 + t * 2 + i % 2)) s[n][i] = -INFINITY;
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -96,16 +122,30 @@ __global__ void __launch_bounds__(kTileThreads, 1) forward(AttentionCall<T> c) {
       load(key + kColumns, 0);
   }
 
-  const int rows = c.rows_from(query + mine, 16);
+  const int rows = document.rows_from(query + mine, 16);
   float factors[2];
   for (int half = 0; half < 2; ++half) {
     sum[half] = sum_lanes(sum[half], kQuad);
     factors[half] = c.keep_scale / sum[half];
     const int row = g + half * 8;
-    if (t == 0 && row < rows)
-      c.lse[(batch * c.heads + head) * c.seq + query + mine + row] = maximum[half] + logf(sum[half]);
+    if (t == 0 && row < rows) c.lse[document.statistics(head) + query + mine + row] = maximum[half] + logf(sum[half]);
   }
   store_rows<D>(c, o, factors, c.o + (first_row + query + mine) * c.width() + head * c.head_dim, c.width(), rows);
+}
+
+// A block for the tiles of queries of one head that start in a window of 64 rows, the longest first.
+template <typename T, int D>
+__global__ void __launch_bounds__(kTileThreads, 1) forward(AttentionCall<T> c) {
+  const auto heads = static_cast<unsigned>(c.heads), across = static_cast<unsigned>(c.batch) * heads;
+  const auto windows = static_cast<unsigned>((c.seq + kTileRows - 1) / kTileRows);
+  const unsigned batch = blockIdx.x % across / heads, head = blockIdx.x % heads;
+  for_tiles(
+      c, batch, (windows - 1 - blockIdx.x / across) * kTileRows,
+      [&](const AttentionRows<T>& document, unsigned query) { forward_tile<T, D>(c, document, head, query); },
+      [&](std::size_t row) {
+        clear_row(c, c.o + row * c.width() + head * c.head_dim);
+        if (threadIdx.x == 0) c.lse[(batch * c.heads + head) * c.seq + row % c.seq] = 0;
+      });
 }
 
 // delta = sum over the head of o * d_o: eight lanes for each row and head.
@@ -144,11 +184,12 @@ constexpr bool second(Pass pass) {
   return pass == Pass::keys || pass == Pass::keys_second;
 }
 
-// A block for 64 queries (dq) or 64 keys (first: dk, second: dv) of one head. Rows x, y are k and v (or q and d_o);
+// 64 queries (dq) or 64 keys (first: dk, second: dv) of one head, from `row` on. Rows x, y are k and v (or q and d_o);
 // the tiles of columns that go past them are the others: scores s = x columns_x^T and products d = y columns_y^T; then
 // first += ds columns_x and second += p columns_y. Keys take their query heads one after another.
 template <typename T, int D, Pass kPass>
-__global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) {
+__device__ void backward_tile(const AttentionCall<T>& c, const AttentionRows<T>& document, unsigned block_head,
+                              unsigned row) {
   using Tile = Tile<T, D>;
   constexpr bool kOfKeys = of_keys(kPass), kFirst = first(kPass), kSecond = second(kPass);
   constexpr int kColumns = Tile::kColumns, kStages = Tile::stages(2, 2);
@@ -158,47 +199,37 @@ __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) 
   T* const y = x + kTileRows * Tile::kStride;
   T* const loaded = y + kTileRows * Tile::kStride;  // [stages][columns_x, columns_y]
 
-  const std::size_t heads = kOfKeys ? c.kv_heads : c.heads, across = c.batch * heads;
-  const std::size_t tiles = (c.seq + kTileRows - 1) / kTileRows, tile = blockIdx.x / across;
-  const std::size_t batch = blockIdx.x % across / heads, block_head = blockIdx.x % heads;
-  // The longest first: late queries, early keys.
-  const std::size_t row = (kOfKeys ? tile : tiles - 1 - tile) * kTileRows, first_row = batch * c.seq;
+  const std::size_t first_row = document.first_row();
   const std::size_t group = c.heads / c.kv_heads, kv_head = kOfKeys ? block_head : block_head / group;
   const T* const k = c.k + first_row * c.k_stride + kv_head * c.head_dim;
   const T* const v = c.v + first_row * c.v_stride + kv_head * c.head_dim;
   const T* const q = c.q + first_row * c.q_stride;
   const T* const d_o = c.d_o + first_row * c.width();
-  std::size_t begin, last;  // of the columns, in whole tiles
-  if (kOfKeys) {
-    begin = row / kColumns * kColumns;
-    const std::size_t end =
-        c.window != 0 && row + kTileRows - 1 + c.window < c.seq ? row + kTileRows - 1 + c.window : c.seq;
-    last = (end - 1) / kColumns * kColumns;
-  } else {
-    begin = c.window == 0 || row + 1 <= c.window ? 0 : (row + 1 - c.window) / kColumns * kColumns;
-    last = ((row + kTileRows < c.seq ? row + kTileRows : c.seq) - 1) / kColumns * kColumns;
-  }
-  const auto some = static_cast<unsigned>((last - begin) / kColumns + 1);
+  // Of the columns, in whole tiles.
+  const unsigned begin = document.reach_begin(row, kOfKeys ? c.ahead : c.behind) / kColumns * kColumns;
+  const unsigned last = (document.reach_end(row, kOfKeys ? c.behind : c.ahead) - 1) / kColumns * kColumns;
+  const unsigned some = (last - begin) / kColumns + 1;
   const unsigned steps = kOfKeys ? some * static_cast<unsigned>(group) : some;
   const auto load_columns = [&](unsigned step, unsigned stage) {
-    const std::size_t at = begin + std::size_t{step % some} * kColumns, head = kv_head * group + step / some;
+    const unsigned at = begin + step % some * kColumns;
+    const std::size_t head = kv_head * group + step / some;
     const T* const from_x = kOfKeys ? q + head * c.head_dim + at * c.q_stride : k + at * c.k_stride;
     const T* const from_y = kOfKeys ? d_o + head * c.head_dim + at * c.width() : v + at * c.v_stride;
     T* const to = loaded + stage * 2 * kTile;
-    load_tile<D, kColumns>(c, to, from_x, kOfKeys ? c.q_stride : c.k_stride, c.rows_from(at, kColumns));
-    load_tile<D, kColumns>(c, to + kTile, from_y, kOfKeys ? c.width() : c.v_stride, c.rows_from(at, kColumns));
+    load_tile<D, kColumns>(c, to, from_x, kOfKeys ? c.q_stride : c.k_stride, document.rows_from(at, kColumns));
+    load_tile<D, kColumns>(c, to + kTile, from_y, kOfKeys ? c.width() : c.v_stride, document.rows_from(at, kColumns));
   };
 
   load_tile<D, kTileRows>(c, x, kOfKeys ? k + row * c.k_stride : q + block_head * c.head_dim + row * c.q_stride,
-                          kOfKeys ? c.k_stride : c.q_stride, c.rows_from(row, kTileRows));
+                          kOfKeys ? c.k_stride : c.q_stride, document.rows_from(row, kTileRows));
   if (kFirst)
     load_tile<D, kTileRows>(c, y, kOfKeys ? v + row * c.v_stride : d_o + block_head * c.head_dim + row * c.width(),
-                            kOfKeys ? c.v_stride : c.width(), c.rows_from(row, kTileRows));
+                            kOfKeys ? c.v_stride : c.width(), document.rows_from(row, kTileRows));
   load_columns(0, 0);
   end_copy_group();
 
   const int g = lane_index() / 4, t = lane_index() % 4, mine = static_cast<int>(threadIdx.x) / kWarp * 16;
-  const std::size_t my_row = row + mine;
+  const unsigned my_row = row + mine;
   float sums_first[kFirst ? D / 8 : 1][4] = {}, sums_second[kSecond ? D / 8 : 1][4] = {};
   for (unsigned step = 0; step < steps; ++step) {
     const unsigned stage = kStages == 2 ? step % 2 : 0;
@@ -206,28 +237,28 @@ __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) 
     end_copy_group();
     await_copies<kStages - 1>();
     __syncthreads();
-    const std::size_t head = kOfKeys ? kv_head * group + step / some : block_head;
-    const float* const lse = c.lse + (batch * c.heads + head) * c.seq;
-    const float* const means = c.delta + (batch * c.heads + head) * c.seq;
-    const Keep keep(c, batch, head);
+    const unsigned head = kOfKeys ? static_cast<unsigned>(kv_head * group) + step / some : block_head;
+    const float* const lse = c.lse + document.statistics(head);
+    const float* const means = c.delta + document.statistics(head);
+    const Keep keep(c, document, head);
 #pragma unroll 1
     for (int part = 0; part < kColumns; part += kPart) {
-      const std::size_t column = begin + std::size_t{step % some} * kColumns + part;
+      const unsigned column = begin + step % some * kColumns + part;
       const T* const columns_x = loaded + stage * 2 * kTile + part * Tile::kStride;
       const T* const columns_y = columns_x + kTile;
       float p[kFragments][4], ds[kFragments][4];
       multiply_transposed<D>(p, x + mine * Tile::kStride, columns_x);
       if (kFirst) multiply_transposed<D>(ds, y + mine * Tile::kStride, columns_y);
-      const bool all =
-          kOfKeys ? c.all_visible(column, kPart, row, kTileRows) : c.all_visible(row, kTileRows, column, kPart);
+      const bool all = kOfKeys ? document.all_visible(column, kPart, row, kTileRows)
+                               : document.all_visible(row, kTileRows, column, kPart);
 #pragma unroll
       for (int n = 0; n < kFragments; ++n) {
         const unsigned kept = keep.all() ? 15 : keep.fragment<kOfKeys>(my_row, column + n * 8);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const std::size_t r = my_row + g + i / 2 * 8, other = column + n * 8 + t * 2 + i % 2;
-          const std::size_t query = kOfKeys ? other : r;
-          const bool see = all || c.visible(query, kOfKeys ? r : other);
+          const unsigned r = my_row + g + i / 2 * 8, other = column + n * 8 + t * 2 + i % 2;
+          const unsigned query = kOfKeys ? other : r;
+          const bool see = all || document.visible(query, kOfKeys ? r : other);
           const float e = see ? scaled_exp<T>(p[n][i], c.scale, lse[query]) : 0.0f;
           const float factor = kept >> i & 1 ? c.keep_scale : 0.0f;
           p[n][i] = factor == 0 ? 0 : e * factor;
@@ -241,7 +272,7 @@ __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) 
     if (kStages == 1 && step + 1 < steps) load_columns(step + 1, 0);
   }
 
-  const int rows = c.rows_from(my_row, 16);
+  const int rows = document.rows_from(my_row, 16);
   const float scale[2] = {c.scale, c.scale}, one[2] = {1, 1};
   if constexpr (kFirst)
     store_rows<D>(c, sums_first, scale,
@@ -251,6 +282,25 @@ __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) 
   if constexpr (kSecond)
     store_rows<D>(c, sums_second, one, c.dv + (first_row + my_row) * c.v_stride + kv_head * c.head_dim, c.v_stride,
                   rows);
+}
+
+// A block for the tiles of one head that start in a window of 64 rows, the longest first: late queries, early keys.
+template <typename T, int D, Pass kPass>
+__global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) {
+  constexpr bool kOfKeys = of_keys(kPass);
+  const auto heads = static_cast<unsigned>(kOfKeys ? c.kv_heads : c.heads);
+  const unsigned across = static_cast<unsigned>(c.batch) * heads, index = blockIdx.x / across;
+  const auto windows = static_cast<unsigned>((c.seq + kTileRows - 1) / kTileRows);
+  const unsigned batch = blockIdx.x % across / heads, head = blockIdx.x % heads;
+  for_tiles(
+      c, batch, (kOfKeys ? index : windows - 1 - index) * kTileRows,
+      [&](const AttentionRows<T>& document, unsigned row) { backward_tile<T, D, kPass>(c, document, head, row); },
+      [&](std::size_t row) {
+        const std::size_t offset = head * c.head_dim;
+        if constexpr (!kOfKeys) clear_row(c, c.dq + row * c.q_stride + offset);
+        if constexpr (kOfKeys && first(kPass)) clear_row(c, c.dk + row * c.k_stride + offset);
+        if constexpr (kOfKeys && second(kPass)) clear_row(c, c.dv + row * c.v_stride + offset);
+      });
 }
 
 // Calls f with the smallest size of head that there are kernels for: a constant.

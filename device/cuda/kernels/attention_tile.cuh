@@ -5,15 +5,13 @@
 #include "device/cuda/kernels/attention_call.cuh"
 #include "device/cuda/kernels/convert.cuh"
 #include "device/cuda/kernels/mma.cuh"
-#include "device/cuda/kernels/numbers.cuh"
+#include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/kernels/reduce.cuh"
 #include "device/numeric/philox.h"
 
 // What the kernels of attention share: a block of four warps holds a tile of 64 rows, 16 to a warp, and multiplies it
 // with tiles of columns. Products lie in registers as fragments C of mma.cuh, whatever the element type.
 namespace strata::device::cuda {
-
-inline constexpr int kTileRows = 64, kTileThreads = 128;
 
 __device__ inline int lane_index() {
   return static_cast<int>(threadIdx.x % kWarp);
@@ -174,8 +172,11 @@ __device__ void store_rows(const AttentionCall<T>& c, const float (&sums)[D / 8]
 class Keep {
  public:
   template <typename T>
-  __device__ Keep(const AttentionCall<T>& c, std::size_t batch, std::size_t head)
-      : first_((batch * c.heads + head) * c.seq), seq_(c.seq), threshold_(c.threshold) {
+  __device__ Keep(const AttentionCall<T>& c, const AttentionRows<T>& document, unsigned head)
+      : first_(document.statistics(head) * c.seq + document.first),
+        seq_(c.seq),
+        in_blocks_((c.seq | document.first) % 4 == 0),
+        threshold_(c.threshold) {
     if (threshold_ != 0) stream_ = {c.scalars->seed, c.scalars->first_micro_batch + c.micro_batch, c.site};
   }
 
@@ -186,7 +187,7 @@ class Keep {
   template <bool kKeysInRows>
   __device__ unsigned fragment(std::size_t row, std::size_t column) const {
     const int lane = lane_index(), g = lane / 4, t = lane % 4;
-    if (seq_ % 4 != 0) {
+    if (!in_blocks_) {
       unsigned kept = 0;
 #pragma unroll 1
       for (int i = 0; i < 4; ++i) {
@@ -223,7 +224,7 @@ class Keep {
 
  private:
   __device__ std::uint64_t index(std::size_t query, std::size_t key) const {
-    return (first_ + query) * seq_ + key;
+    return first_ + query * seq_ + key;
   }
   // One number of the stream; random_word, without an array in local memory.
   __device__ std::uint32_t word(std::uint64_t index) const {
@@ -238,7 +239,8 @@ class Keep {
     (second ? a : b) = got;
   }
 
-  std::uint64_t first_, seq_;
+  std::uint64_t first_, seq_;  // first_: of the document's first row and key
+  bool in_blocks_;             // four numbers of a row from a multiple of four on are a block's
   std::uint32_t threshold_;
   RandomStream stream_{};
 };

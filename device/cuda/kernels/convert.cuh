@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "device/cuda/kernels/vectors.cuh"
+#include "device/cuda/kernels/pack.cuh"
 
 // Conversions by the GPU's own instructions, for kernels that compute more than they move: as those of
 // device/numeric/dtype.h, but that NaN becomes the GPU's own.
@@ -37,7 +37,7 @@ __device__ inline std::uint32_t narrow_word(float low, float high) {
 }
 
 template <typename T, int kN>
-__device__ inline Floats<kN> widen(const Vector<T, kN>& v) {
+__device__ inline Floats<kN> widen(const Pack<T, kN>& v) {
   if constexpr (dtype_of<T> != DType::fp16) {
     return widened(v);
   } else if constexpr (kN == 1) {
@@ -54,15 +54,15 @@ __device__ inline Floats<kN> widen(const Vector<T, kN>& v) {
   }
 }
 template <typename T, int kN>
-__device__ inline Vector<T, kN> narrow(const Floats<kN>& x) {
+__device__ inline Pack<T, kN> narrow(const Floats<kN>& x) {
   if constexpr (std::is_same_v<T, float>) {
-    return std::bit_cast<Vector<T, kN>>(x);
+    return std::bit_cast<Pack<T, kN>>(x);
   } else if constexpr (kN == 1) {
     return {{{static_cast<std::uint16_t>(narrow_word<T>(x.at[0], 0.0f))}}};
   } else {
     Words<kN> words;
     for (int i = 0; i < kN; i += 2) words.at[i / 2] = narrow_word<T>(x.at[i], x.at[i + 1]);
-    return std::bit_cast<Vector<T, kN>>(words);
+    return std::bit_cast<Pack<T, kN>>(words);
   }
 }
 

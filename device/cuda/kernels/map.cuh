@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "device/cuda/kernels/vectors.cuh"
+#include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/launch.h"
 
 // Work that falls into equal and independent units of kN elements: 128-bit accesses where operands are aligned, single
@@ -40,10 +40,10 @@ void map_units(Lane& lane, const F& f, std::size_t begin, std::size_t end) {
   launch(lane, blocks, kMapThreads, 0, map_kernel<kN, kPacks, F>, f, begin, end);
 }
 
-// Elements [0, n), unit u being those from u * kN on. vectors: where the operands are aligned.
+// Elements [0, n), unit u being those from u * kN on. packed: if the operands are aligned.
 template <int kN, int kPacks, typename F>
-void map_elements(Lane& lane, const F& f, std::size_t n, bool vectors) {
-  const std::size_t whole = vectors ? n / kN : 0;
+void map_elements(Lane& lane, const F& f, std::size_t n, bool packed) {
+  const std::size_t whole = packed ? n / kN : 0;
   map_units<kN, kPacks>(lane, f, 0, whole);
   map_units<1, kPacks>(lane, f, whole * kN, n);
 }

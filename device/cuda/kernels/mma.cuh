@@ -77,10 +77,10 @@ __device__ inline void copy_async(void* to, const void* from, bool zeros) {
 __device__ inline void end_copy_group() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// Waits until all but the newest `kPending` groups of this thread have arrived.
-template <int kPending>
+// Waits until all but the newest `kInFlight` groups of this thread have arrived.
+template <int kInFlight>
 __device__ inline void await_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+  asm volatile("cp.async.wait_group %0;" ::"n"(kInFlight) : "memory");
 }
 
 }  // namespace strata::device::cuda

@@ -186,7 +186,7 @@ class FusedAttention final : public CudnnAttention {
     if (!why.empty()) b.refusal = fmt::format("{} refuses: {}", name(), why);
     for (const Graph* g : {&b.forward, &b.backward})
       if (b.refusal.empty() && g->workspace > workspace_bound(shape))
-        b.refusal = fmt::format("{} wants {} bytes of workspace, and {} were planned", name(), g->workspace,
+        b.refusal = fmt::format("{} needs {} bytes of workspace, and {} were planned", name(), g->workspace,
                                 workspace_bound(shape));
     return b;
   }
@@ -213,9 +213,11 @@ std::string cudnn_text() {
 std::string needs_own_kernels(const AttentionShape& s, DType dtype, const Dropout& dropout) {
   if (dtype == DType::fp32) return "fp32 is computed in fp32";
   if (dropout.probability > 0) return "dropout's masks are the CPU's";
+  if (s.packed) return "sequences of several documents";
+  if (!s.causal) return "queries see the keys behind them";
   if (s.window != 0 && s.window < s.seq) return "a window of keys";
   if (s.head_dim % 8 != 0 || s.head_dim > kMostHeadDim)
-    return fmt::format("heads of {} elements are no multiple of 8 up to {}", s.head_dim, kMostHeadDim);
+    return fmt::format("heads of {} elements are not a multiple of 8 up to {}", s.head_dim, kMostHeadDim);
   for (const std::size_t stride : {s.q_stride, s.k_stride, s.v_stride})
     if (stride % 8 != 0) return fmt::format("rows of {} elements do not lie at multiples of 16 bytes", stride);
   if (workspace_bound(s) > kMostWorkspace)

@@ -17,7 +17,7 @@ class CudnnAttention {
 
   // With its version.
   virtual std::string name() const = 0;
-  // Empty where it computes this shape, else why it does not: no cuDNN here, one that cannot, or one that needs more
+  // Empty if it computes this shape, else why it does not: no cuDNN here, one that cannot, or one that needs more
   // workspace than was planned.
   virtual const std::string& refusal(const AttentionShape& shape, DType dtype) = 0;
 
@@ -31,16 +31,16 @@ class CudnnAttention {
 // For the current device.
 std::unique_ptr<CudnnAttention> make_cudnn_attention(cudaStream_t stream);
 
-// The lane's own; null where lanes have none.
+// The lane's own; null if lanes have none.
 CudnnAttention* cudnn_attention_of(const Lane& lane);
 
-// "cuDNN 9.10.2", as it is found here; empty where there is none.
+// "cuDNN 9.10.2", as it is found here; empty if there is none.
 std::string cudnn_text();
 
-// Why the own kernels compute such attention wherever it runs; empty where cuDNN is asked.
+// Why the own kernels compute such attention wherever it runs; empty if cuDNN is asked.
 std::string needs_own_kernels(const AttentionShape& shape, DType dtype, const Dropout& dropout);
 
-// Most bytes of workspace that cuDNN may need for a shape, wherever it runs; 0 where it is never asked. Its
+// Most bytes of workspace that cuDNN may need for a shape, wherever it runs; 0 if it is never asked. Its
 // deterministic backward writes the gradients of all scores, in 16 bits.
 std::size_t cudnn_attention_workspace(const AttentionShape& shape, DType dtype);
 

@@ -19,7 +19,7 @@ const LibraryName& nccl_name();
 std::string library_version_text(std::size_t version);
 
 // Folders that are searched after the process itself and STRATA_CUDA_LIBRARIES, which goes before the loader's path:
-// those of that variable, then of CUDA (CUDA_HOME, CUDA_PATH, /usr/local/cuda), then of PyTorch's wheels where pip, a
+// those of that variable, then of CUDA (CUDA_HOME, CUDA_PATH, /usr/local/cuda), then of PyTorch's wheels if pip, a
 // virtual environment or conda puts them. Only those that exist.
 std::vector<std::string> named_folders();
 std::vector<std::string> usual_folders();
@@ -32,7 +32,7 @@ class Library {
 
   // The file that was taken.
   const std::string& path() const { return path_; }
-  // Throws Error{usage} where the library has no such function.
+  // Throws Error{usage} if the library has no such function.
   template <typename F>
   F* function(const char* name) const {
     return reinterpret_cast<F*>(find(name));

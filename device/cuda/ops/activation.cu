@@ -1,6 +1,6 @@
 #include "device/cuda/kernels/convert.cuh"
 #include "device/cuda/kernels/map.cuh"
-#include "device/cuda/kernels/vectors.cuh"
+#include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/launch.h"
 #include "device/ops/activation.h"
 
@@ -54,14 +54,14 @@ struct Gelu {
   T* y;
 
   template <int kN>
-  __device__ Vector<T, kN> load(std::size_t unit) const {
-    return load_vector<true, kN>(x + unit * kN, kN);
+  __device__ Pack<T, kN> load(std::size_t unit) const {
+    return load_pack<true, kN>(x + unit * kN, kN);
   }
   template <int kN>
-  __device__ void store(std::size_t unit, const Vector<T, kN>& v) const {
+  __device__ void store(std::size_t unit, const Pack<T, kN>& v) const {
     Floats<kN> f = widen(v);
     for (int i = 0; i < kN; ++i) f.at[i] = gelu<T>(f.at[i]);
-    store_vector<true>(y + unit * kN, kN, narrow<T>(f));
+    store_pack<true>(y + unit * kN, kN, narrow<T>(f));
   }
 };
 
@@ -72,18 +72,18 @@ struct GeluBackward {
 
   template <int kN>
   struct Operands {
-    Vector<T, kN> dy, x;
+    Pack<T, kN> dy, x;
   };
   template <int kN>
   __device__ Operands<kN> load(std::size_t unit) const {
-    return {load_vector<true, kN>(dy + unit * kN, kN), load_vector<true, kN>(x + unit * kN, kN)};
+    return {load_pack<true, kN>(dy + unit * kN, kN), load_pack<true, kN>(x + unit * kN, kN)};
   }
   template <int kN>
   __device__ void store(std::size_t unit, const Operands<kN>& o) const {
     Floats<kN> d = widen(o.dy);
     const Floats<kN> f = widen(o.x);
     for (int i = 0; i < kN; ++i) d.at[i] *= gelu_derivative<T>(f.at[i]);
-    store_vector<true>(dx + unit * kN, kN, narrow<T>(d));
+    store_pack<true>(dx + unit * kN, kN, narrow<T>(d));
   }
 };
 
@@ -96,20 +96,20 @@ struct Swiglu {
 
   template <int kN>
   struct Operands {
-    Vector<T, kN> gate, up;
+    Pack<T, kN> gate, up;
   };
   template <int kN>
   __device__ Operands<kN> load(std::size_t unit) const {
     const RowUnit u = row_unit(unit, static_cast<unsigned>(width / kN));
     const T* gate = gate_up + u.row * 2 * width + std::size_t{u.at} * kN;
-    return {load_vector<true, kN>(gate, kN), load_vector<true, kN>(gate + width, kN)};
+    return {load_pack<true, kN>(gate, kN), load_pack<true, kN>(gate + width, kN)};
   }
   template <int kN>
   __device__ void store(std::size_t unit, const Operands<kN>& o) const {
     Floats<kN> out = widen(o.gate);
     const Floats<kN> up = widen(o.up);
     for (int i = 0; i < kN; ++i) out.at[i] = out.at[i] * sigmoid<T>(out.at[i]) * up.at[i];
-    store_vector<true>(y + unit * kN, kN, narrow<T>(out));
+    store_pack<true>(y + unit * kN, kN, narrow<T>(out));
   }
 };
 
@@ -122,15 +122,15 @@ struct SwigluBackward {
 
   template <int kN>
   struct Operands {
-    Vector<T, kN> dy, gate, up;
+    Pack<T, kN> dy, gate, up;
     std::size_t at;
   };
   template <int kN>
   __device__ Operands<kN> load(std::size_t unit) const {
     const RowUnit u = row_unit(unit, static_cast<unsigned>(width / kN));
     const std::size_t at = u.row * 2 * width + std::size_t{u.at} * kN;
-    return {load_vector<true, kN>(dy + unit * kN, kN), load_vector<true, kN>(gate_up + at, kN),
-            load_vector<true, kN>(gate_up + at + width, kN), at};
+    return {load_pack<true, kN>(dy + unit * kN, kN), load_pack<true, kN>(gate_up + at, kN),
+            load_pack<true, kN>(gate_up + at + width, kN), at};
   }
   template <int kN>
   __device__ void store(std::size_t, const Operands<kN>& o) const {
@@ -141,19 +141,19 @@ struct SwigluBackward {
       d_gate.at[i] = d.at[i] * up.at[i] * fmaf(out, 1.0f - s, s);
       d_up.at[i] = d.at[i] * out;
     }
-    store_vector<true>(d_gate_up + o.at, kN, narrow<T>(d_gate));
-    store_vector<true>(d_gate_up + o.at + width, kN, narrow<T>(d_up));
+    store_pack<true>(d_gate_up + o.at, kN, narrow<T>(d_gate));
+    store_pack<true>(d_gate_up + o.at + width, kN, narrow<T>(d_up));
   }
 };
 
 template <typename T>
 constexpr int kPack = 16 / sizeof(T);
 
-// Rows of `width` elements, in 128-bit units where `vectors` and the width allow.
+// Rows of `width` elements, in 128-bit units if `packed` and the width allow.
 template <typename T, typename F>
-void map_rows(Lane& lane, const F& f, std::size_t rows, std::size_t width, bool vectors) {
+void map_rows(Lane& lane, const F& f, std::size_t rows, std::size_t width, bool packed) {
   constexpr int kN = kPack<T>;
-  if (vectors && width % kN == 0)
+  if (packed && width % kN == 0)
     map_units<kN, 2>(lane, f, 0, rows * (width / kN));
   else
     map_units<1, 2>(lane, f, 0, rows * width);
@@ -169,26 +169,26 @@ void gelu_forward(Lane& lane, ConstView x, View y) {
 }
 
 void gelu_backward(Lane& lane, ConstView dy, ConstView x, View dx) {
-  const bool vectors = aligned(dy.data, 16) && aligned(x.data, 16) && aligned(dx.data, 16);
+  const bool packed = aligned(dy.data, 16) && aligned(x.data, 16) && aligned(dx.data, 16);
   visit(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    map_elements<kPack<T>, 2>(lane, GeluBackward<T>{dy.as<T>(), x.as<T>(), dx.as<T>()}, x.size, vectors);
+    map_elements<kPack<T>, 2>(lane, GeluBackward<T>{dy.as<T>(), x.as<T>(), dx.as<T>()}, x.size, packed);
   });
 }
 
 void swiglu_forward(Lane& lane, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
-  const bool vectors = aligned(gate_up.data, 16) && aligned(y.data, 16);
+  const bool packed = aligned(gate_up.data, 16) && aligned(y.data, 16);
   visit(y.dtype, [&](auto zero) {
     using T = decltype(zero);
-    map_rows<T>(lane, Swiglu<T>{gate_up.as<T>(), y.as<T>(), width}, rows, width, vectors);
+    map_rows<T>(lane, Swiglu<T>{gate_up.as<T>(), y.as<T>(), width}, rows, width, packed);
   });
 }
 
 void swiglu_backward(Lane& lane, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up, View d_gate_up) {
-  const bool vectors = aligned(dy.data, 16) && aligned(gate_up.data, 16) && aligned(d_gate_up.data, 16);
+  const bool packed = aligned(dy.data, 16) && aligned(gate_up.data, 16) && aligned(d_gate_up.data, 16);
   visit(dy.dtype, [&](auto zero) {
     using T = decltype(zero);
-    map_rows<T>(lane, SwigluBackward<T>{dy.as<T>(), gate_up.as<T>(), d_gate_up.as<T>(), width}, rows, width, vectors);
+    map_rows<T>(lane, SwigluBackward<T>{dy.as<T>(), gate_up.as<T>(), d_gate_up.as<T>(), width}, rows, width, packed);
   });
 }
 

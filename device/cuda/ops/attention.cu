@@ -3,7 +3,7 @@
 #include <initializer_list>
 
 #include "device/cuda/kernels/attention_call.cuh"
-#include "device/cuda/kernels/numbers.cuh"
+#include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/libraries/cudnn_attention.h"
 #include "device/numeric/philox.h"
 #include "device/ops/attention.h"
@@ -12,14 +12,17 @@ namespace strata::device::cuda {
 namespace {
 
 template <typename T>
-AttentionCall<T> describe(const AttentionShape& s, ConstView q, ConstView k, ConstView v, const Dropout& dropout) {
+AttentionCall<T> describe(const AttentionShape& s, const RowRange* documents, ConstView q, ConstView k, ConstView v,
+                          const Dropout& dropout) {
   AttentionCall<T> c{};
   c.batch = s.batch;
   c.seq = s.seq;
   c.heads = s.heads;
   c.kv_heads = s.kv_heads;
   c.head_dim = s.head_dim;
-  c.window = s.window >= s.seq ? 0 : s.window;
+  c.behind = static_cast<unsigned>(std::min(s.behind(), s.seq));
+  c.ahead = static_cast<unsigned>(std::min(s.ahead(), s.seq));
+  c.documents = documents;
   c.q_stride = s.q_stride;
   c.k_stride = s.k_stride;
   c.v_stride = s.v_stride;
@@ -75,14 +78,14 @@ std::string prepare_attention(Lane& lane, const AttentionShape& shape, DType dty
   return "own kernels: " + why;
 }
 
-void attention_forward(Lane& lane, const AttentionShape& shape, ConstView q, ConstView k, ConstView v, View o, View lse,
-                       const Dropout& dropout, View workspace) {
+void attention_forward(Lane& lane, const AttentionShape& shape, const RowRange* documents, ConstView q, ConstView k,
+                       ConstView v, View o, View lse, const Dropout& dropout, View workspace) {
   if (auto* const cudnn =
           fused(lane, shape, q.dtype, dropout, {q.data, k.data, v.data, o.data, lse.data, workspace.data}))
     return cudnn->forward(shape, q, k, v, o, lse, workspace);
   visit(q.dtype, [&](auto zero) {
     using T = decltype(zero);
-    AttentionCall<T> c = describe<T>(shape, q, k, v, dropout);
+    AttentionCall<T> c = describe<T>(shape, documents, q, k, v, dropout);
     c.o = o.as<T>();
     c.lse = lse.as<float>();
     c.aligned &= aligned({c.q, c.k, c.v, c.o});
@@ -90,16 +93,16 @@ void attention_forward(Lane& lane, const AttentionShape& shape, ConstView q, Con
   });
 }
 
-void attention_backward(Lane& lane, const AttentionShape& shape, ConstView q, ConstView k, ConstView v, ConstView o,
-                        ConstView lse, ConstView do_, View dq, View dk, View dv, const Dropout& dropout,
-                        View workspace) {
+void attention_backward(Lane& lane, const AttentionShape& shape, const RowRange* documents, ConstView q, ConstView k,
+                        ConstView v, ConstView o, ConstView lse, ConstView do_, View dq, View dk, View dv,
+                        const Dropout& dropout, View workspace) {
   if (auto* const cudnn =
           fused(lane, shape, q.dtype, dropout,
                 {q.data, k.data, v.data, o.data, lse.data, do_.data, dq.data, dk.data, dv.data, workspace.data}))
     return cudnn->backward(shape, q, k, v, o, lse, do_, dq, dk, dv, workspace);
   visit(q.dtype, [&](auto zero) {
     using T = decltype(zero);
-    AttentionCall<T> c = describe<T>(shape, q, k, v, dropout);
+    AttentionCall<T> c = describe<T>(shape, documents, q, k, v, dropout);
     c.o_read = o.as<T>();
     c.d_o = do_.as<T>();
     c.dq = dq.as<T>();

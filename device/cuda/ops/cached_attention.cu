@@ -1,8 +1,8 @@
 #include <cstdint>
 
 #include "device/cuda/kernels/convert.cuh"
+#include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/kernels/reduce.cuh"
-#include "device/cuda/kernels/vectors.cuh"
 #include "device/cuda/launch.h"
 #include "device/ops/cached_attention.h"
 
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads) attend(Call<T> c, int lanes) {
   const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int together = kWarp / lanes;  // positions that a warp reads at once
   const auto load = [&](const T* from, std::size_t pack) {
-    return load_vector<kAligned, kSize>(from + pack * kSize, kAligned ? kSize : c.head_dim - pack * kSize);
+    return load_pack<kAligned, kSize>(from + pack * kSize, kAligned ? kSize : c.head_dim - pack * kSize);
   };
   float o[kSize] = {}, maximum = -INFINITY, sum = 0;
   for (std::size_t chunk = begin; chunk < end; chunk += kChunk) {
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads) attend(Call<T> c, int lanes) {
       const auto at = [&](int a) { return warp * kWarp + static_cast<unsigned>(i + a * together) + lane / lanes; };
       float scores[kAhead] = {};
       for (std::size_t p = lane % lanes; p < packs; p += lanes) {
-        Vector<T, kSize> k[kAhead];
+        Pack<T, kSize> k[kAhead];
 #pragma unroll
         for (int a = 0; a < kAhead; ++a) k[a] = load(c.key(kv_head, min(chunk + at(a), end - 1)), p);
 #pragma unroll
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kThreads) attend(Call<T> c, int lanes) {
     for (float& x : o) x *= factor;
     const std::size_t n = end - chunk < kChunk ? end - chunk : kChunk;
     for (std::size_t first = share; share < shares && first < n; first += shares * kAhead) {
-      Vector<T, kSize> v[kAhead];
+      Pack<T, kSize> v[kAhead];
 #pragma unroll
       for (int a = 0; a < kAhead; ++a) v[a] = load(c.value(kv_head, chunk + min(first + a * shares, n - 1)), column);
 #pragma unroll

@@ -1,5 +1,5 @@
+#include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/kernels/reduce.cuh"
-#include "device/cuda/kernels/vectors.cuh"
 #include "device/cuda/launch.h"
 #include "device/ops/cross_entropy.h"
 
@@ -8,24 +8,24 @@ namespace {
 
 // A block of threads works through a row piece by piece: each thread reads four times four neighbours of a piece, a
 // block's width apart.
-constexpr int kThreads = 256, kWarps = kThreads / kWarp, kVectors = 4;
-constexpr std::size_t kPiece = std::size_t{kThreads} * kVectors * 4;
+constexpr int kThreads = 256, kWarps = kThreads / kWarp, kPacks = 4;
+constexpr std::size_t kPiece = std::size_t{kThreads} * kPacks * 4;
 constexpr float kInfinity = __builtin_huge_valf();
 
 struct Logits {
-  Vector<float, 4> at[kVectors];
+  Pack<float, 4> at[kPacks];
 };
-__device__ std::size_t column_of(std::size_t begin, int vector) {
-  return begin + (static_cast<std::size_t>(vector) * kThreads + threadIdx.x) * 4;
+__device__ std::size_t column_of(std::size_t begin, int pack) {
+  return begin + (static_cast<std::size_t>(pack) * kThreads + threadIdx.x) * 4;
 }
 // The thread's part of the piece that starts at column `begin`; beyond the row there are words of probability zero.
 template <bool kAligned>
 __device__ Logits load_piece(const float* row, std::size_t begin, std::size_t columns) {
   Logits x;
-  for (int v = 0; v < kVectors; ++v) {
+  for (int v = 0; v < kPacks; ++v) {
     const std::size_t at = column_of(begin, v);
     if (kAligned && at + 4 <= columns)
-      x.at[v] = load_vector<true, 4>(row + at, 4);
+      x.at[v] = load_pack<true, 4>(row + at, 4);
     else
       for (int i = 0; i < 4; ++i) x.at[v].at[i] = at + i < columns ? row[at + i] : -kInfinity;
   }
@@ -132,18 +132,18 @@ __global__ void __launch_bounds__(kThreads)
     Logits x{};
     if (!ignored) x = load_piece<kAligned>(row, begin, columns);
     if constexpr (sizeof(T) < sizeof(float)) __syncthreads();
-    for (int v = 0; v < kVectors; ++v) {
+    for (int v = 0; v < kPacks; ++v) {
       const std::size_t at = column_of(begin, v);
-      Vector<T, 4> gradient;
+      Pack<T, 4> gradient;
       for (int i = 0; i < 4; ++i) {
         float p = expf(x.at[v].at[i] - s.largest) * scale;
         if (at + i == label) p = p - 1.0f;
         gradient.at[i] = from_float<T>(ignored ? 0.0f : p * factor);
       }
       if (kAligned && at + 4 <= columns)
-        store_vector<true>(to + at, 4, gradient);
+        store_pack<true>(to + at, 4, gradient);
       else
-        store_vector<false>(to + at, at < columns ? columns - at : 0, gradient);
+        store_pack<false>(to + at, at < columns ? columns - at : 0, gradient);
     }
   }
 }

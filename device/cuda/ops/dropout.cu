@@ -1,6 +1,6 @@
 #include "device/cuda/kernels/convert.cuh"
 #include "device/cuda/kernels/map.cuh"
-#include "device/cuda/kernels/vectors.cuh"
+#include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/launch.h"
 #include "device/numeric/philox.h"
 #include "device/ops/dropout.h"
@@ -19,13 +19,13 @@ struct DropElements {
 
   template <int kN>
   struct Operands {
-    Vector<T, kN> x, residual;
+    Pack<T, kN> x, residual;
   };
   template <int kN>
   __device__ Operands<kN> load(std::size_t unit) const {
     Operands<kN> o;
-    o.x = load_vector<true, kN>(x + unit * kN, kN);
-    if constexpr (kResidual) o.residual = load_vector<true, kN>(residual + unit * kN, kN);
+    o.x = load_pack<true, kN>(x + unit * kN, kN);
+    if constexpr (kResidual) o.residual = load_pack<true, kN>(residual + unit * kN, kN);
     return o;
   }
   template <int kN>
@@ -44,19 +44,19 @@ struct DropElements {
       const Floats<kN> base = widen(o.residual);
       for (int i = 0; i < kN; ++i) y.at[i] = base.at[i] + y.at[i];
     }
-    store_vector<true>(out + unit * kN, kN, narrow<T>(y));
+    store_pack<true>(out + unit * kN, kN, narrow<T>(y));
   }
 };
 
 template <bool kDrops, bool kResidual>
 void run(Lane& lane, const Dropout& use, ConstView x, ConstView residual, View out) {
-  const bool vectors = aligned(x.data, 16) && aligned(residual.data, 16) && aligned(out.data, 16);
+  const bool packed = aligned(x.data, 16) && aligned(residual.data, 16) && aligned(out.data, 16);
   visit(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     const DropElements<T, kDrops, kResidual> f{
         use,       drop_threshold(use.probability),           1.0f / (1.0f - use.probability),
         x.as<T>(), reinterpret_cast<const T*>(residual.data), out.as<T>()};
-    map_elements<16 / sizeof(T), 2>(lane, f, x.size, vectors);
+    map_elements<16 / sizeof(T), 2>(lane, f, x.size, packed);
   });
 }
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "device/cuda/kernels/map.cuh"
-#include "device/cuda/kernels/vectors.cuh"
+#include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/launch.h"
 #include "device/numeric/row_blocks.h"
 #include "device/ops/elementwise.h"
@@ -19,12 +19,12 @@ struct Cast {
   To* to;
 
   template <int kN>
-  __device__ Vector<From, kN> load(std::size_t unit) const {
-    return load_vector<true, kN>(from + unit * kN, kN);
+  __device__ Pack<From, kN> load(std::size_t unit) const {
+    return load_pack<true, kN>(from + unit * kN, kN);
   }
   template <int kN>
-  __device__ void store(std::size_t unit, const Vector<From, kN>& x) const {
-    store_vector<true>(to + unit * kN, kN, rounded<To>(widened(x)));
+  __device__ void store(std::size_t unit, const Pack<From, kN>& x) const {
+    store_pack<true>(to + unit * kN, kN, rounded<To>(widened(x)));
   }
 };
 
@@ -35,17 +35,17 @@ struct Add {
 
   template <int kN>
   struct Operands {
-    Vector<T, kN> x;
-    Vector<float, kN> sum;
+    Pack<T, kN> x;
+    Pack<float, kN> sum;
   };
   template <int kN>
   __device__ Operands<kN> load(std::size_t unit) const {
-    return {load_vector<true, kN>(from + unit * kN, kN), load_vector<true, kN>(to + unit * kN, kN)};
+    return {load_pack<true, kN>(from + unit * kN, kN), load_pack<true, kN>(to + unit * kN, kN)};
   }
   template <int kN>
   __device__ void store(std::size_t unit, Operands<kN> o) const {
     for (int i = 0; i < kN; ++i) o.sum.at[i] += to_float(o.x.at[i]);
-    store_vector<true>(to + unit * kN, kN, o.sum);
+    store_pack<true>(to + unit * kN, kN, o.sum);
   }
 };
 
@@ -55,12 +55,12 @@ struct CountNonfinite {
   unsigned long long* count;
 
   template <int kN>
-  __device__ Vector<T, kN> load(std::size_t unit) const {
-    return load_vector<true, kN>(x + unit * kN, kN);
+  __device__ Pack<T, kN> load(std::size_t unit) const {
+    return load_pack<true, kN>(x + unit * kN, kN);
   }
   // An addition for each unit that has any: there is none in a step that is not skipped.
   template <int kN>
-  __device__ void store(std::size_t, const Vector<T, kN>& v) const {
+  __device__ void store(std::size_t, const Pack<T, kN>& v) const {
     constexpr float kInfinity = __builtin_huge_valf();
     unsigned long long found = 0;
     for (int i = 0; i < kN; ++i) found += !(fabsf(to_float(v.at[i])) < kInfinity);
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kSide* kShares)
     const std::size_t rows = min(most, blocks.size(block) - first);
 #pragma unroll 4
     for (std::size_t r = threadIdx.y; r < rows; r += kShares) {
-      const auto v = load_vector<true, kN>(at + r * stride, kN);
+      const auto v = load_pack<true, kN>(at + r * stride, kN);
       for (int i = 0; i < kN; ++i) sum[i] += to_float(v.at[i]);
     }
   }

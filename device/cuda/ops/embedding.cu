@@ -2,8 +2,8 @@
 
 #include "device/cuda/kernels/convert.cuh"
 #include "device/cuda/kernels/map.cuh"
+#include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/kernels/reduce.cuh"
-#include "device/cuda/kernels/vectors.cuh"
 #include "device/cuda/launch.h"
 #include "device/ops/embedding.h"
 
@@ -62,20 +62,20 @@ struct AddRows {
 
   template <int kN>
   struct Operands {
-    Vector<T, kN> row, out;
+    Pack<T, kN> row, out;
   };
   template <int kN>
   __device__ Operands<kN> load(std::size_t unit) const {
     const RowUnit u = row_unit(unit, static_cast<unsigned>(width / kN));
-    return {load_vector<true, kN>(table + indices[u.row] * width + std::size_t{u.at} * kN, kN),
-            load_vector<true, kN>(out + unit * kN, kN)};
+    return {load_pack<true, kN>(table + indices[u.row] * width + std::size_t{u.at} * kN, kN),
+            load_pack<true, kN>(out + unit * kN, kN)};
   }
   template <int kN>
   __device__ void store(std::size_t unit, const Operands<kN>& o) const {
     Floats<kN> sum = widened(o.out);
     const Floats<kN> row = widened(o.row);
     for (int i = 0; i < kN; ++i) sum.at[i] += row.at[i];
-    store_vector<true>(out + unit * kN, kN, rounded<T>(sum));
+    store_pack<true>(out + unit * kN, kN, rounded<T>(sum));
   }
 };
 
@@ -240,16 +240,16 @@ __global__ void __launch_bounds__(kThreads) sum_positions(unsigned width, std::s
   unsigned row = 0;
   Floats<kN> sum{};
   const auto store_row = [&] {
-    if (inside) store_vector<true>(to, kN, narrow<Out>(sum));
+    if (inside) store_pack<true>(to, kN, narrow<Out>(sum));
     sum = {};
     to += width;
     ++row;
     end = __shfl_sync(kAllLanes, edge, static_cast<int>(row) + 1);
   };
   const auto load = [&](std::uint32_t position) {
-    return load_vector<true, kN>(from + std::uint64_t{position} * width, kN);
+    return load_pack<true, kN>(from + std::uint64_t{position} * width, kN);
   };
-  const auto add = [&](const Vector<T, kN>& x) {
+  const auto add = [&](const Pack<T, kN>& x) {
     const Floats<kN> f = widen(x);
     for (int i = 0; i < kN; ++i) sum.at[i] += f.at[i];
   };
@@ -259,7 +259,7 @@ __global__ void __launch_bounds__(kThreads) sum_positions(unsigned width, std::s
     const std::uint32_t mine = next;
     next = position(k + kMany);
     if (end - k >= kMany) {
-      Vector<T, kN> x[kMany];
+      Pack<T, kN> x[kMany];
 #pragma unroll
       for (unsigned a = 0; a < kMany; ++a) x[a] = load(__shfl_sync(kAllLanes, mine, static_cast<int>(a)));
 #pragma unroll
@@ -267,7 +267,7 @@ __global__ void __launch_bounds__(kThreads) sum_positions(unsigned width, std::s
       continue;
     }
     for (unsigned some = 0; some < kMany && k + some < last; some += kAhead) {
-      Vector<T, kN> x[kAhead];
+      Pack<T, kN> x[kAhead];
 #pragma unroll
       for (unsigned a = 0; a < kAhead; ++a) x[a] = load(__shfl_sync(kAllLanes, mine, static_cast<int>(some + a)));
 #pragma unroll

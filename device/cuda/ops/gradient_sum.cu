@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "device/cuda/kernels/convert.cuh"
+#include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/kernels/reduce.cuh"
-#include "device/cuda/kernels/vectors.cuh"
 #include "device/cuda/launch.h"
 #include "device/ops/gradient_sum.h"
 
@@ -25,22 +25,22 @@ template <typename T, bool kWhole>
 __global__ void __launch_bounds__(kThreads)
     add_pieces(const __grid_constant__ Pieces pieces, float* sum, std::size_t n, bool first) {
   const std::size_t begin = (std::size_t{blockIdx.x} * kWarps + threadIdx.x / kWarp) * kWarpElements;
-  Vector<float, 4> s[2];
+  Pack<float, 4> s[2];
   std::size_t at[2], left[2];
   for (int half = 0; half < 2; ++half) {
     at[half] = begin + static_cast<std::size_t>(half) * kWarpElements / 2 + threadIdx.x % kWarp * 4;
     left[half] = at[half] < n ? n - at[half] : 0;
-    s[half] = first ? Vector<float, 4>{} : load_vector<kWhole, 4>(sum + at[half], left[half]);
+    s[half] = first ? Pack<float, 4>{} : load_pack<kWhole, 4>(sum + at[half], left[half]);
   }
 #pragma unroll 4
   for (int k = 0; k < pieces.count; ++k)
     for (int half = 0; half < 2; ++half) {
       // Without a condition: a lane beyond the end adds up what it does not write.
       const std::size_t from = kWhole && left[half] == 0 ? 0 : at[half], some = kWhole ? 4 : left[half];
-      const auto piece = widen(load_vector<kWhole, 4>(reinterpret_cast<const T*>(pieces.at[k]) + from, some));
+      const auto piece = widen(load_pack<kWhole, 4>(reinterpret_cast<const T*>(pieces.at[k]) + from, some));
       for (int i = 0; i < 4; ++i) s[half].at[i] += piece.at[i];
     }
-  for (int half = 0; half < 2; ++half) store_vector<kWhole>(sum + at[half], left[half], s[half]);
+  for (int half = 0; half < 2; ++half) store_pack<kWhole>(sum + at[half], left[half], s[half]);
 }
 
 // Each of a block's 64 partial sums takes every 64th element: threads that hold 16 bytes of partial sums each read
@@ -54,10 +54,10 @@ __device__ double square_sum(const T* first, const T* second) {
   double partial[kN] = {};
 #pragma unroll 8
   for (std::size_t i = 0; i < kSquareBlock; i += kPartials) {
-    Floats<kN> x = widen(load_vector<kWhole, kN>(first + i, kN));
+    Floats<kN> x = widen(load_pack<kWhole, kN>(first + i, kN));
     for (int k = 0; k < kN; ++k) x.at[k] = 0.0f + x.at[k];
     if constexpr (kTied) {
-      const auto y = widen(load_vector<kWhole, kN>(second + i, kN));
+      const auto y = widen(load_pack<kWhole, kN>(second + i, kN));
       for (int k = 0; k < kN; ++k) x.at[k] += y.at[k];
     }
     for (int k = 0; k < kN; ++k) {
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kThreads)
   if (thread < ExactSum::kChunks) add(&total->chunks[thread], static_cast<std::uint64_t>(chunk));
   if (thread == ExactSum::kChunks) {
     add(&total->nonfinite, nonfinite);
-    add(&total->pending, added);
+    add(&total->uncarried, added);
   }
 }
 

@@ -1,6 +1,6 @@
 #include <cstdint>
 
-#include "device/cuda/kernels/numbers.cuh"
+#include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/kernels/reduce.cuh"
 #include "device/cuda/launch.h"
 #include "device/ops/matvec.h"

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "device/cuda/kernels/packs.cuh"
+#include "device/cuda/kernels/norm_packs.cuh"
 #include "device/cuda/kernels/reduce.cuh"
 #include "device/cuda/launch.h"
 #include "device/numeric/row_blocks.h"

@@ -3,8 +3,8 @@
 
 #include "device/cuda/kernels/code_table.cuh"
 #include "device/cuda/kernels/convert.cuh"
+#include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/kernels/reduce.cuh"
-#include "device/cuda/kernels/vectors.cuh"
 #include "device/cuda/launch.h"
 #include "device/numeric/optimizer_update.h"
 #include "device/numeric/philox.h"
@@ -83,7 +83,7 @@ __device__ int offset_of(int half) {
 // Of the block's `n` elements at `from`; zeros beyond. As stored: to be converted once all loads are on their way.
 template <typename T>
 struct Stored {
-  Vector<T, 4> half[2];
+  Pack<T, 4> half[2];
 };
 template <bool kWhole, typename T>
 __device__ Stored<T> load_stored(const T* from, int n) {
@@ -91,11 +91,11 @@ __device__ Stored<T> load_stored(const T* from, int n) {
   for (int half = 0; half < 2; ++half) {
     const int at = offset_of(half);
     if constexpr (kWhole) {  // zeros beside all the bits, not one element after another
-      typename Vector<T, 4>::Bits bits{};
+      typename Pack<T, 4>::Bits bits{};
       if (at < n) bits = *reinterpret_cast<const decltype(bits)*>(from + at);
-      x.half[half] = std::bit_cast<Vector<T, 4>>(bits);
+      x.half[half] = std::bit_cast<Pack<T, 4>>(bits);
     } else {
-      x.half[half] = load_vector<false, 4>(from + at, at < n ? n - at : 0);
+      x.half[half] = load_pack<false, 4>(from + at, at < n ? n - at : 0);
     }
   }
   return x;
@@ -119,7 +119,7 @@ __device__ void store_elements(T* to, int n, const Elements& x) {
     const int at = offset_of(half);
     Floats<4> four;
     for (int i = 0; i < 4; ++i) four.at[i] = x.at[4 * half + i];
-    store_vector<kWhole>(to + at, at < n ? n - at : 0, narrow<T>(four));
+    store_pack<kWhole>(to + at, at < n ? n - at : 0, narrow<T>(four));
   }
 }
 
@@ -168,13 +168,13 @@ struct Bf16Moment {
                                const Tables&) {
     for (int half = 0; half < 2; ++half) {
       const int at = offset_of(half);
-      Vector<bf16, 4> four;
+      Pack<bf16, 4> four;
       for (int i = 0; i < 4; ++i) {
         const std::uint32_t word = words[4 * half + i];
         four.at[i] =
             round_stochastically(x.at[4 * half + i], static_cast<std::uint16_t>(kFirst ? word & 0xffffu : word >> 16));
       }
-      store_vector<kWhole>(reinterpret_cast<bf16*>(data) + block * kMomentBlock + at, at < n ? n - at : 0, four);
+      store_pack<kWhole>(reinterpret_cast<bf16*>(data) + block * kMomentBlock + at, at < n ? n - at : 0, four);
     }
   }
 };
@@ -318,7 +318,8 @@ auto kernel_of(Algorithm algorithm, MomentFormat format) {
 
 }  // namespace
 
-void update(Lane& lane, const Optimizer& optimizer, const StepScalars* scalars, const Stretch& s, OnSkip on_skip) {
+void update(Lane& lane, const Optimizer& optimizer, const StepScalars* scalars, const UpdateOperands& s,
+            OnSkip on_skip) {
   if (s.master.size == 0) return;
   const std::size_t gradient = 4 * size_of(s.first.dtype), parameter = 4 * size_of(s.parameter.dtype);
   const std::size_t moment = s.format == MomentFormat::fp32 ? 16 : s.format == MomentFormat::bf16 ? 8 : 4;

@@ -78,7 +78,7 @@ std::optional<Matmul> LtProduct::prepare(StreamLane& lane, const AlgorithmKey& k
     if (!matmul.choose(*chosen))
       fail(Exit::usage,
            "cuBLASLt refuses the algorithm that the table of {} has for the product {}: delete that table, and it is "
-           "made anew",
+           "made again",
            table->machine(), key.text());
     return matmul;
   }

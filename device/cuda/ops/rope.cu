@@ -1,6 +1,6 @@
 #include "device/cuda/kernels/convert.cuh"
 #include "device/cuda/kernels/map.cuh"
-#include "device/cuda/kernels/vectors.cuh"
+#include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/launch.h"
 #include "device/ops/rope.h"
 
@@ -18,7 +18,7 @@ struct Rotate {
 
   template <int kN>
   struct Operands {
-    Vector<T, kN> first, second;
+    Pack<T, kN> first, second;
     Floats<kN> cos, sin;
     T* at;
   };
@@ -31,12 +31,12 @@ struct Rotate {
     if (angle + kN > angles) __trap();
     Operands<kN> o;
     o.at = x + u.row * stride + std::size_t{u.at / per_head} * 2 * half + within;
-    o.first = load_vector<true, kN>(o.at, kN);
-    o.second = load_vector<true, kN>(o.at + half, kN);
+    o.first = load_pack<true, kN>(o.at, kN);
+    o.second = load_pack<true, kN>(o.at + half, kN);
     constexpr int kFloats = kN < 4 ? kN : 4;
     for (int part = 0; part < kN; part += kFloats) {
-      const auto c = load_vector<true, kFloats>(cos + angle + part, kFloats);
-      const auto s = load_vector<true, kFloats>(sin + angle + part, kFloats);
+      const auto c = load_pack<true, kFloats>(cos + angle + part, kFloats);
+      const auto s = load_pack<true, kFloats>(sin + angle + part, kFloats);
       for (int i = 0; i < kFloats; ++i) {
         o.cos.at[part + i] = c.at[i];
         o.sin.at[part + i] = s.at[i];
@@ -52,8 +52,8 @@ struct Rotate {
       a.at[i] = fmaf(-second, s, first * c);
       b.at[i] = fmaf(first, s, second * c);
     }
-    store_vector<true>(o.at, kN, narrow<T>(a));
-    store_vector<true>(o.at + half, kN, narrow<T>(b));
+    store_pack<true>(o.at, kN, narrow<T>(a));
+    store_pack<true>(o.at + half, kN, narrow<T>(b));
   }
 };
 
@@ -67,9 +67,9 @@ void rope(Lane& lane, const RopeShape& shape, View x, const std::uint32_t* posit
     constexpr int kN = 16 / sizeof(T);
     const Rotate<T> f{x.as<T>(), positions,    cos.as<float>(), sin.as<float>(),       shape.heads,
                       half,      shape.stride, cos.size,        inverse ? -1.0f : 1.0f};
-    const bool vectors =
+    const bool packed =
         half % kN == 0 && aligned(x.data, shape.stride * sizeof(T)) && aligned(cos.data, 16) && aligned(sin.data, 16);
-    if (vectors)
+    if (packed)
       map_units<kN, 1>(lane, f, 0, shape.rows * shape.heads * (half / kN));
     else
       map_units<1, 1>(lane, f, 0, shape.rows * shape.heads * half);

@@ -60,7 +60,7 @@ TEST_F(Nccl, GatherGivesEveryRankTheRange) {
       const Arena arena(range.shard_bytes + range.bytes() + 1, rank.device);
       Lane lane = rank.lane("gather");
       const auto gather = rank.open(lane);
-      const auto own = range.piece(r);
+      const auto own = range.owned(r);
       // In place: the piece lies where it belongs in `out`, so the shard starts some way before or behind it.
       std::byte* const out = arena.at(range.shard_bytes);
       std::byte* const piece =
@@ -86,7 +86,7 @@ TEST_F(Nccl, AllToAllGivesEveryRankItsPieceOfAll) {
     const int ranks = *rc::gen::inRange(1, 4);
     const ShardedRange range = any_range(ranks);
     run_ranks(ranks, kLong, [&](Rank& rank) {
-      const auto own = range.piece(rank.world.rank());
+      const auto own = range.owned(rank.world.rank());
       const Arena in(range.bytes() + 1, rank.device);
       const Arena staging(static_cast<std::size_t>(ranks) * range.shard_bytes, rank.device);
       Lane lane = rank.lane("reduce");

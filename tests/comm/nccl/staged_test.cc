@@ -53,7 +53,7 @@ TEST(Staged, GatherGivesEveryRankTheRange) {
           require(out.data()[i] == value(0, range.begin + i, round), "a gathered byte differs");
         require(out.data()[range.bytes()] == std::byte{}, "behind the range");
       }
-      const auto own = range.piece(world.rank());
+      const auto own = range.owned(world.rank());
       require(gather->sent().all_gather == 2 * own.bytes() * static_cast<std::uint64_t>(ranks - 1), "the bytes sent");
     });
   }));
@@ -67,7 +67,7 @@ TEST(Staged, AllToAllGivesEveryRankItsPieceOfEach) {
     run_threads(ranks, [&](World& world) {
       Lane lane("reduce", 1, world.rank(), world.abort_token(), gpu_of(world));
       const auto reduce = world.open(lane);
-      const auto own = range.piece(world.rank());
+      const auto own = range.owned(world.rank());
       constexpr int kRounds = 2;
       std::vector<Arena> in, staging;
       std::vector<std::vector<const std::byte*>> pieces(kRounds, std::vector<const std::byte*>(ranks));

@@ -75,7 +75,7 @@ class Machine {
   [[noreturn]] void fault(std::string what);
   void copy_async(Bytes16* to, const Bytes16* from, bool zeros);
   void end_copy_group() { ++threads_[running_].groups; }
-  void await_copies(unsigned pending);
+  void await_copies(unsigned in_flight);
   unsigned lane() const { return running_ % kWarp; }
 
  private:
@@ -259,10 +259,10 @@ void Machine::copy_async(Bytes16* to, const Bytes16* from, bool zeros) {
     copy.run();
 }
 
-void Machine::await_copies(unsigned pending) {
+void Machine::await_copies(unsigned in_flight) {
   const unsigned thread = running_, groups = threads_[thread].groups;
   std::erase_if(copies_, [&](const Copy& copy) {
-    const bool awaited = copy.thread == thread && copy.group + pending < groups;
+    const bool awaited = copy.thread == thread && copy.group + in_flight < groups;
     if (awaited) copy.run();
     return awaited;
   });
@@ -367,8 +367,8 @@ void copy_async(Bytes16* to, const Bytes16* from, bool zeros) {
 void end_copy_group() {
   machine().end_copy_group();
 }
-void await_copies(unsigned pending) {
-  machine().await_copies(pending);
+void await_copies(unsigned in_flight) {
+  machine().await_copies(in_flight);
 }
 unsigned lane_index() {
   return machine().lane();

@@ -22,12 +22,12 @@ std::byte* dynamic_shared_memory();
 
 // Asynchronous copies of the running thread, each at once or as late as it may: both happen on a GPU. Zeros in place of
 // `from` where told; end_copy_group() makes a group of those since the last one, await_copies() returns when all groups
-// but the newest `pending` have arrived.
+// but the newest `in_flight` have arrived.
 struct alignas(16) Bytes16 {
   std::byte at[16];
 };
 void copy_async(Bytes16* to, const Bytes16* from, bool zeros);
 void end_copy_group();
-void await_copies(unsigned pending);
+void await_copies(unsigned in_flight);
 
 }  // namespace strata::device::emulation

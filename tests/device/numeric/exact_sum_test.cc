@@ -124,13 +124,13 @@ TEST(ExactSum, AnyOrderAndGroupingGiveTheSameBits) {
   }
 }
 
-// Chunks hold 2^29 additions without a carry; `pending` triggers the normalisation.
+// Chunks hold 2^29 additions without a carry; `uncarried` triggers the normalisation.
 TEST(ExactSum, CarriesBeforeChunksOverflow) {
   ExactSum s;
   s.add(0x1.fffffffffffffp60);
   for (int i = 0; i < 36; ++i) s.merge(ExactSum(s));  // 2^36 terms
   EXPECT_EQ(s.round(), 0x1.fffffffffffffp96);
-  EXPECT_LE(s.pending, 1ull << 29);
+  EXPECT_LE(s.uncarried, 1ull << 29);
 }
 
 TEST(ExactSum, NotFiniteTermsAreCounted) {

@@ -28,11 +28,11 @@ TEST(Philox, KnownAnswers) {
 TEST(Philox, StreamsAndCounter) {
   const RandomStream base{.seed = 1, .micro_batch = 2, .site = 3};
   EXPECT_EQ(words_of(random_counter(base, (5ull << 32) + 7)), (Words{7, 5, 3, 2}));
-  RandomStream late = base;
-  late.micro_batch += 9ull << 32;
-  EXPECT_EQ(words_of(random_counter(late, (5ull << 32) + 7)), (Words{7, (9u << 16) + 5, 3, 2}));
+  RandomStream later = base;
+  later.micro_batch += 9ull << 32;
+  EXPECT_EQ(words_of(random_counter(later, (5ull << 32) + 7)), (Words{7, (9u << 16) + 5, 3, 2}));
   std::vector<std::uint32_t> first;
-  for (const RandomStream& s : {base, late, RandomStream{1ull << 40 | 1, 2, 3}, RandomStream{1, 3, 3},
+  for (const RandomStream& s : {base, later, RandomStream{1ull << 40 | 1, 2, 3}, RandomStream{1, 3, 3},
                                 RandomStream{1, 2, 4}, RandomStream{2, 2, 3}})
     first.push_back(random_word(s, 0));
   for (std::size_t i = 0; i < first.size(); ++i)

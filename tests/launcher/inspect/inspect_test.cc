@@ -8,6 +8,7 @@
 
 #include "launcher/tokenize.h"
 #include "tests/failure.h"
+#include "tests/runtime/data/token_folder.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::launcher {
@@ -31,9 +32,19 @@ TEST(InspectTest, TokenFiles) {
   EXPECT_THAT(
       inspected(folder.path() / "t.bin"),
       AllOf(HasSubstr("6 tokens of 2 bytes, no header"), HasSubstr("tokenizer byte, vocabulary of 256"),
+            HasSubstr("documents: 1, of 6.0 tokens on average and 6 at most"), Not(HasSubstr("mask")),
             HasSubstr("smallest token 10, largest 121"), HasSubstr("72 105 10 121 111 117"), HasSubstr("Hi\\x0ayou")));
   std::filesystem::remove(folder.path() / "t.bin.json");
   EXPECT_THAT(inspected(folder.path() / "t.bin"), HasSubstr("no sidecar"));
+}
+
+TEST(InspectTest, MasksOfTokenFiles) {
+  const tests::TokenFolder folder;
+  const auto path = folder.write("t.bin", {3, 5}, "01100011");
+  EXPECT_THAT(inspected(path), AllOf(HasSubstr("documents: 2, of 4.0 tokens on average and 5 at most"),
+                                     HasSubstr("mask: 4 tokens count as labels (50.0%)")));
+  folder.put("t.bin.mask", "a");
+  EXPECT_FAILURE(inspected(path), Exit::corrupt, HasSubstr("t.bin.mask has the hash"));
 }
 
 TEST(InspectTest, SafetensorsWithStatistics) {
@@ -56,7 +67,9 @@ TEST(InspectTest, SafetensorsWithStatistics) {
   EXPECT_THAT(inspected(folder.path() / "unnamed"), expected);
   EXPECT_THAT(inspected(folder.path(), Tensors::wrong),
               AllOf(ContainsRegex("a\\.w +F32 .* 1\n"), Not(HasSubstr("I64  ")), HasSubstr("2 tensors, 5 elements"),
-                    HasSubstr("dtypes: 1 of F32 (4 elements), 1 of I64 (1 element) (--tensors")));
+                    HasSubstr("dtypes: 1 of F32 (4 elements), 1 of I64 (1 element)\n"),
+                    HasSubstr("1 non-finite elements (--tensors")));
+  EXPECT_THAT(inspected(folder.path()), testing::StartsWith("2 tensors, 5 elements")) << "a summary first";
 }
 
 // Not tokens, and text that is not for strata tokenize: what it is, and what to do with it.

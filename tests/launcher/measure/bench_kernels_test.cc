@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "launcher/measure/bench.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <mutex>
 
@@ -48,6 +49,31 @@ TEST_F(Calibrate, MeasuresEveryFigureOfTheFile) {
   EXPECT_LE(machine.disk->both_ways, 2);
   EXPECT_LE(machine.disk->beside_products, 1);
   EXPECT_FALSE(machine.collectives.has_value()) << "one rank sends nothing";
+}
+
+// What the table shows is what the file holds, with how far the calls lay apart.
+TEST_F(Calibrate, ShowsEachFigureWithItsSpread) {
+  CalibrateOptions options = tiny();
+  options.dirs = {folder_.path()};
+  const auto world = comm::solo_world();
+  std::vector<Figure> figures;
+  const runtime::Machine machine = measure(options, *world, 2, &figures);
+  const auto value = [&](const std::string& what) {
+    const auto at = std::find_if(figures.begin(), figures.end(), [&](const Figure& f) { return f.what == what; });
+    EXPECT_NE(at, figures.end()) << what;
+    return at == figures.end() ? 0 : at->value;
+  };
+  EXPECT_EQ(value("GEMM, bf16, width 128"), machine.products_gflop_per_s[1][1]);
+  EXPECT_EQ(value("AdamW, moments in 8bit"), machine.optimizer_gb_per_s[2]);
+  EXPECT_EQ(value("memory, y += x"), machine.triad_gb_per_s);
+  EXPECT_EQ(value("drives, write"), machine.disk->write_gb_per_s);
+  bool spread = false;
+  for (const Figure& f : figures) {
+    EXPECT_GE(f.spread, 0) << f.what;
+    EXPECT_FALSE(f.unit.empty());
+    spread = spread || f.spread > 0;
+  }
+  EXPECT_TRUE(spread) << "no two calls take the same time";
 }
 
 TEST_F(Calibrate, MeasuresCollectivesBetweenRanks) {

@@ -19,10 +19,10 @@ std::string said(const std::vector<CoreShare>& shares, const std::vector<int>& t
 }
 
 TEST(ThreadsText, IsOfAllRanks) {
-  EXPECT_EQ(said({{4, "4 cores as given"}}, {4}), "4 threads a rank (4 cores as given)");
-  EXPECT_EQ(said({{1, "1 core each"}, {1, "1 core each"}}, {1, 1}), "1 thread a rank (1 core each)");
+  EXPECT_EQ(said({{4, "4 cores as given"}}, {4}), "4 threads per rank (4 cores as given)");
+  EXPECT_EQ(said({{1, "1 core each"}, {1, "1 core each"}}, {1, 1}), "1 thread per rank (1 core each)");
   EXPECT_EQ(said({{2, "2 cores each"}, {3, "3 cores each"}, {3, "3 cores each"}}, {2, 3, 3}),
-            "2 to 3 threads a rank (2 cores each, others 3 cores each)");
+            "2 to 3 threads per rank (2 cores each, others 3 cores each)");
 }
 
 }  // namespace

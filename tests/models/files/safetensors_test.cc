@@ -147,7 +147,7 @@ TEST_F(SafetensorsTest, ReadsShardsThroughTheirIndex) {
   };
   refused(R"({"weight_map":{"a":"one.safetensors","b":"one.safetensors"}})", "tensor b, which the index promises");
   refused(R"({"weight_map":{"a":"one.safetensors","b":"three.safetensors"}})", "no such file");
-  refused(R"({"weight_map":{"a":"../one.safetensors"}})", "beside the index");
+  refused(R"({"weight_map":{"a":"../one.safetensors"}})", "in the folder of the index");
   refused(R"({"weight_map":{"c":"one.safetensors"}})", "tensor a of one.safetensors");
   refused(R"({"weight_map":[]})", "weight_map");
   refused("{", "JSON");

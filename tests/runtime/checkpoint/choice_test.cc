@@ -17,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -47,7 +48,12 @@ TEST_F(CheckpointChoiceTest, TheNewestWithoutAnyDamage) {
   EXPECT_THAT(notes_, IsEmpty());
   spoil(3);
   EXPECT_EQ(chosen(), "step-2");
-  EXPECT_THAT(notes_, ElementsAre(AllOf(HasSubstr("passed over"), HasSubstr("step-3"), HasSubstr("checksum"))));
+  // It says what is wrong, not what to do: that is done already.
+  EXPECT_THAT(notes_, ElementsAre(AllOf(HasSubstr("passed over"), HasSubstr("step-3"), HasSubstr("checksum"),
+                                        EndsWith("the file is damaged"))));
+  std::vector<float> named(1024);
+  EXPECT_FAILURE(Checkpoint(step(3)).read("master", "w", 0, named), Exit::corrupt,
+                 EndsWith("; name an older checkpoint if the folder has one"));
   fs::remove(shard(2));
   EXPECT_EQ(chosen(), "step-1");
   EXPECT_THAT(notes_, ElementsAre(HasSubstr("checksum"), AllOf(HasSubstr("step-2"), HasSubstr("is missing"))));

@@ -17,8 +17,8 @@ using testing::HasSubstr;
 
 class CheckpointReaderTest : public testing::Test {
  protected:
-  Checkpoint made(std::uint64_t elements, const std::vector<Stretch>& stretches) const {
-    make_checkpoint(folder_.path() / "step-1", elements, stretches);
+  Checkpoint made(std::uint64_t elements, const std::vector<models::ElementRange>& ranges) const {
+    make_checkpoint(folder_.path() / "step-1", elements, ranges);
     return Checkpoint(folder_.path() / "step-1");
   }
   tests::ScratchFolder folder_;
@@ -35,8 +35,8 @@ TEST_F(CheckpointReaderTest, ReadsATensorOverTheBordersOfFiles) {
 
 // Each file is in order, and so is the manifest: only together they are not one tensor.
 TEST_F(CheckpointReaderTest, EveryElementIsThereOnce) {
-  const auto refused = [&](const std::vector<Stretch>& stretches, const char* expected, const char* found) {
-    EXPECT_FAILURE((void)made(1024, stretches), Exit::corrupt,
+  const auto refused = [&](const std::vector<models::ElementRange>& ranges, const char* expected, const char* found) {
+    EXPECT_FAILURE((void)made(1024, ranges), Exit::corrupt,
                    AllOf(HasSubstr("step-1"), HasSubstr("master of tensor w"), HasSubstr(expected), HasSubstr(found)));
   };
   refused({{0, 512}, {256, 1024}}, "expected element 512", "found 256");          // twice
@@ -50,9 +50,9 @@ TEST_F(CheckpointReaderTest, EveryElementIsThereOnce) {
 // As many files as ranks: more than a process may have open.
 TEST_F(CheckpointReaderTest, AThousandRanksWithFewOpenFiles) {
   constexpr std::uint64_t kRanks = 1000;
-  std::vector<Stretch> stretches;
-  for (std::uint64_t rank = 0; rank < kRanks; ++rank) stretches.emplace_back(rank * 256, (rank + 1) * 256);
-  make_checkpoint(folder_.path() / "step-1", kRanks * 256, stretches);
+  std::vector<models::ElementRange> ranges;
+  for (std::uint64_t rank = 0; rank < kRanks; ++rank) ranges.push_back({rank * 256, (rank + 1) * 256});
+  make_checkpoint(folder_.path() / "step-1", kRanks * 256, ranges);
   const tests::FewFiles few(200);
   const Checkpoint checkpoint(folder_.path() / "step-1");
   checkpoint.verify(3);

@@ -68,9 +68,9 @@ TEST_F(BatchesTest, ShuffleTakesEverySequenceOnceAnEpoch) {
   for (std::uint64_t epoch = 0; epoch < 20; ++epoch) {
     std::set<std::uint64_t> seen;
     for (std::uint64_t i = 0; i < 5; ++i) {
-      seen.insert(batches.sequence_at(5 * epoch + i));
-      first_epochs.push_back(batches.sequence_at(5 * epoch + i));
-      of_other.push_back(other.sequence_at(5 * epoch + i));
+      seen.insert(batches.sequence_at(5 * epoch + i).sequence);
+      first_epochs.push_back(batches.sequence_at(5 * epoch + i).sequence);
+      of_other.push_back(other.sequence_at(5 * epoch + i).sequence);
     }
     EXPECT_EQ(seen.size(), 5u);
     EXPECT_EQ(*seen.rbegin(), 4u);

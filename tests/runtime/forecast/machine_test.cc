@@ -94,10 +94,10 @@ TEST_F(MachineFile, RefusesWhatItDoesNotKnow) {
   expect_refused(edited("[300, 400]", "300"), "list of numbers");
   expect_refused(edited("[memory]", "[memory"), "line");
   expect_refused(machine_toml(some_machine()) + "[disk]\nread_gb_per_s = 1\n", "has no disk.drives");
-  expect_refused("", "has no processor");
+  expect_refused("", "names no processor");
   // A recipe, which is not to be written over on this advice.
   expect_refused("[model]\npreset = \"tiny-gpt2\"\n",
-                 "is no machine file, it has no processor: strata calibrate -o FILE");
+                 "is not a machine file, since it names no processor: strata calibrate -o FILE");
 }
 
 TEST_F(MachineFile, RefusesAFileThatIsNotThere) {
@@ -204,7 +204,7 @@ TEST_F(Profile, WhatIsScaledIsSaid) {
       "speeds of 2 ranks on the machine, scaled to 8 ranks: cores, memory and drives shared out evenly; mpirun -n "
       "8 strata calibrate measures it");
   EXPECT_EQ(scaling_text(machine, 8, 2),
-            "collectives between machines taken as fast as inside one: a network makes the step longer");
+            "collectives between machines assumed as fast as inside one: a network makes the step longer");
   EXPECT_THAT(scaling_text(machine, 8, 4), testing::AllOf(testing::HasSubstr("scaled to 4 ranks"),
                                                           testing::HasSubstr("\ncollectives between machines")));
   EXPECT_THAT(scaling_text(machine, 1, 1), testing::HasSubstr("scaled to 1 rank:"));

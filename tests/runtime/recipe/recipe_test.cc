@@ -72,7 +72,7 @@ jsonl = "out.jsonl"
   EXPECT_EQ(r.model.config.at("num_hidden_layers"), "4");
   EXPECT_EQ(r.model.config.at("rope_scaling"), R"({"factor":2.0,"rope_type":"linear"})");
   EXPECT_EQ(r.model.config.at("rope_scaling.factor"), "4");
-  EXPECT_THAT(r.data.train, ElementsAre(base + "/a.bin", "/data/*.bin"));
+  EXPECT_THAT(r.data.train.at(0).files, ElementsAre(base + "/a.bin", "/data/*.bin"));
   EXPECT_THAT(r.data.validation, ElementsAre("v.bin"));
   EXPECT_EQ(r.training.max_steps, 20);
   EXPECT_EQ(r.training.seed, 7u);
@@ -101,9 +101,35 @@ TEST(RecipeTest, HowTheNvmeTierIsReadAndWritten) {
   EXPECT_FAILURE(with({"memory.verify=auto"}), Exit::usage, HasSubstr("true or false"));
 }
 
+TEST(RecipeTest, SourcesWithWeights) {
+  const tests::ScratchFolder folder;
+  const auto file = folder.write("r.toml", R"(
+model.preset = "tiny-gpt2"
+[[data.train]]
+files = "a/*.bin"
+weight = 0.7
+[[data.train]]
+files = ["b.bin", "c.bin"]
+)");
+  const Recipe r = load_recipe(file, Sets{});
+  ASSERT_EQ(r.data.train.size(), 2u);
+  EXPECT_THAT(r.data.train[0].files, ElementsAre((folder.path() / "a/*.bin").string()));
+  EXPECT_EQ(r.data.train[0].weight, 0.7);
+  EXPECT_EQ(r.data.train[1].files.size(), 2u);
+  EXPECT_EQ(r.data.train[1].weight, 1);
+  EXPECT_THAT(to_text(r), HasSubstr("\ndata.train.weights = [0.7, 1]\n"));
+  EXPECT_THAT(to_text(with({R"(data.train=[{files="a", weight=2}, {files="b"}])"})),
+              HasSubstr(R"(data.train = [{files = ["a"], weight = 2}, {files = ["b"], weight = 1}])"));
+  EXPECT_THAT(to_text(with({"data.train=a"})), Not(HasSubstr("weights")));
+  for (const char* bad : {R"([{files="a", weight=0}])", R"([{files="a", weight=-1}])", R"([{files="a", weight="b"}])",
+                          R"([{weight=1}])", R"([{files="a", wait=1}])", R"([{files="a"}, "b"])", R"([{files=[]}])"})
+    EXPECT_FAILURE(with({std::string("data.train=") + bad}), Exit::usage,
+                   AllOf(HasSubstr("data.train = "), HasSubstr("weights above 0")));
+}
+
 TEST(RecipeTest, ASetThatIsNoTomlIsAString) {
-  EXPECT_THAT(with({"data.train=shards/00.bin"}).data.train, ElementsAre("shards/00.bin"));
-  EXPECT_THAT(with({R"(data.train=["a", "b"])"}).data.train, ElementsAre("a", "b"));
+  EXPECT_THAT(with({"data.train=shards/00.bin"}).data.train.at(0).files, ElementsAre("shards/00.bin"));
+  EXPECT_THAT(with({R"(data.train=["a", "b"])"}).data.train.at(0).files, ElementsAre("a", "b"));
   EXPECT_EQ(with({"optimizer={eps=1e-6}"}).optimizer.eps, 1e-6);
   EXPECT_EQ(with({"model.config.rope_scaling=null"}).model.config.at("rope_scaling"), "null");
   EXPECT_EQ(with({"model.config.name='null'"}).model.config.at("name"), "\"null\"");

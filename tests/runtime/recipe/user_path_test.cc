@@ -87,7 +87,7 @@ memory.nvme = ["~/d", "../e"]
 report.jsonl = "../log.jsonl"
 )");
   const Recipe r = load_recipe(file, std::vector<std::string>{"report.summary=~/s.json", "data.validation=~/v.bin"});
-  EXPECT_THAT(r.data.train, ElementsAre("/home/[me]/a.bin", (folder.path() / "b.bin").string()));
+  EXPECT_THAT(r.data.train.at(0).files, ElementsAre("/home/[me]/a.bin", (folder.path() / "b.bin").string()));
   EXPECT_THAT(r.data.validation, ElementsAre("/home/[me]/v.bin"));
   EXPECT_EQ(r.checkpoint.dir, "/home/[me]/c");
   EXPECT_EQ(r.checkpoint.resume, "/home/[me]/c/step-1");

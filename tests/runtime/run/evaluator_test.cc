@@ -53,9 +53,10 @@ class EvaluatorTest : public testing::Test {
       Evaluator evaluator(job, world, static_cast<int>(recipe.device.threads.value_or(1)),
                           *first_weights(job, world, 1, {}));
       std::uint64_t rounds = 0;
-      const Evaluation e = evaluator.run([&](std::uint64_t done, std::uint64_t all) {
+      const Evaluation e = *evaluator.run([&](std::uint64_t done, std::uint64_t all) {
         EXPECT_EQ(done, ++rounds);
         EXPECT_EQ(all, evaluator.rounds());
+        return true;
       });
       if (world.rank() != 0) return;
       result = {hex(e.loss), e.loss, e.labels,

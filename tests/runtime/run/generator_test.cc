@@ -84,7 +84,7 @@ class GeneratorTest : public testing::TestWithParam<Family> {
     double loss = 0;
     comm::run_threads(1, [&](comm::World& world) {
       const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1), Purpose::evaluate);
-      loss = Evaluator(job, world, 1, *first_weights(job, world, 1, {})).run([](auto, auto) {}).loss;
+      loss = Evaluator(job, world, 1, *first_weights(job, world, 1, {})).run([](auto, auto) { return true; })->loss;
     });
     return loss;
   }

@@ -149,7 +149,8 @@ TEST(ResumeTest, EveryKeyThatMustStay) {
   const Recipe recipe = load_recipe(std::nullopt, run.sets(2));
   const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
   const Manifest written = read_manifest(path);
-  for (const char* key : {"data.order", "data.seq_len", "optimizer.name", "training.seed", "training.reduce_group"}) {
+  for (const char* key : {"data.long", "data.order", "data.packing", "data.seq_len", "optimizer.name", "training.seed",
+                          "training.reduce_group"}) {
     Manifest other = written;
     ASSERT_TRUE(other.recipe.contains(key)) << key;
     other.recipe[key] = "another";
@@ -157,6 +158,19 @@ TEST(ResumeTest, EveryKeyThatMustStay) {
                    HasSubstr(fmt::format("step-00000002 was written with {} = another, and the recipe says {}", key,
                                          written.recipe.at(key))));
   }
+  Manifest mixed = written;
+  mixed.recipe["data.train.weights"] = "[0.7, 0.3]";
+  EXPECT_FAILURE((void)progress_under(mixed, path, job), Exit::usage,
+                 HasSubstr("written with the weights of data.train = [0.7, 0.3], and the recipe says of one source"));
+  Manifest before = written;  // there was no such key
+  before.recipe.erase("data.packing");
+  before.recipe.erase("data.long");
+  EXPECT_EQ(progress_under(before, path, job).next_micro_batch, written.progress.next_micro_batch);
+  Recipe packed = recipe;
+  packed.data.packing = Packing::documents;
+  const Job of_documents = make_job(packed, 2, capacity_of(recipe.memory, 1));
+  EXPECT_FAILURE((void)progress_under(before, path, of_documents), Exit::usage,
+                 HasSubstr("written with data.packing = \"stream\", and the recipe says \"documents\""));
   for (const char* key : {"optimizer.learning_rate", "training.max_steps", "zero.stage", "data.train"}) {
     Manifest other = written;
     other.recipe[key] = "another";
@@ -181,6 +195,18 @@ TEST(ResumeTest, AnotherRunIsRefused) {
   refused("optimizer.name=lion", HasSubstr("optimizer.name"));
   EXPECT_THAT(run.run(2, run.sets(2, {"optimizer.learning_rate=1e-4", "training.max_steps=9"}), 4).resumed,
               "step-00000002");
+}
+
+TEST(Resume, AScheduleOfAnotherLengthIsSaid) {
+  const SavedRun run;
+  (void)run.run(1, run.sets(1), 3, {3});
+  EXPECT_THAT(run.run(1, run.sets(1), 4).notes, testing::IsEmpty());
+  EXPECT_THAT(
+      run.run(1, run.sets(1, {"training.max_steps=60"}), 4).notes,
+      testing::ElementsAre("training.max_steps was 6 and is 60: the learning rate goes from 0.0011 to 0.00198 in "
+                           "step 4"));
+  EXPECT_THAT(run.run(1, run.sets(1, {"scheduler.name=constant"}), 4).notes,
+              testing::ElementsAre(testing::HasSubstr("scheduler.name was \"cosine\" and is \"constant\"")));
 }
 
 }  // namespace

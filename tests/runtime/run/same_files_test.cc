@@ -169,7 +169,7 @@ class RanksWithDisks : public testing::Test {
         const Recipe recipe = load_recipe(std::nullopt, sets(world.rank(), stage));
         const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1), Purpose::evaluate);
         Evaluator evaluator(job, world, 1, *first_weights(job, world, 1, {}));
-        (void)evaluator.run([](auto, auto) {});
+        (void)evaluator.run([](auto, auto) { return true; });
       });
     });
   }

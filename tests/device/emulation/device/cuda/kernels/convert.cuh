@@ -1,17 +1,17 @@
 #pragma once
 #include <cuda_runtime.h>
 
-#include "device/cuda/kernels/vectors.cuh"
+#include "device/cuda/kernels/pack.cuh"
 
 namespace strata::device::cuda {
 
 // In place of device/cuda/kernels/convert.cuh: by device/numeric/dtype.h.
 template <typename T, int kN>
-Floats<kN> widen(const Vector<T, kN>& v) {
+Floats<kN> widen(const Pack<T, kN>& v) {
   return widened(v);
 }
 template <typename T, int kN>
-Vector<T, kN> narrow(const Floats<kN>& x) {
+Pack<T, kN> narrow(const Floats<kN>& x) {
   return rounded<T>(x);
 }
 

@@ -74,9 +74,9 @@ inline void copy_async(void* to, const void* from, bool zeros) {
 inline void end_copy_group() {
   emulation::end_copy_group();
 }
-template <int kPending>
+template <int kInFlight>
 void await_copies() {
-  emulation::await_copies(kPending);
+  emulation::await_copies(kInFlight);
 }
 
 }  // namespace strata::device::cuda

@@ -10,42 +10,60 @@
 
 namespace strata::device::cuda {
 
-// kN consecutive elements that one instruction reads or writes: 2 to 16 bytes, so aligned.
-template <typename T, int kN>
-struct alignas(kN * sizeof(T)) Vector {
+// Kernels compute in fp32 and are compiled without contraction (-fmad=false): a fused multiply-add is written as one,
+// so that the roundings are those of the source.
+
+// Consecutive elements that one instruction reads or writes: 2 to 16 bytes, so aligned.
+template <typename T, int kN = 16 / sizeof(T)>
+struct alignas(kN * sizeof(T)) Pack {
+  static constexpr int kSize = kN;
   T at[kN];
   using Small = std::conditional_t<sizeof(at) == 4, std::uint32_t, std::uint16_t>;
   using Bits = std::conditional_t<sizeof(at) == 16, uint4, std::conditional_t<sizeof(at) == 8, uint2, Small>>;
   static_assert(sizeof(Bits) == kN * sizeof(T));
 };
 
-// The first kN of from[0 .. n), zeros where there are less. kWhole: from[0] is aligned, and n is none or at least kN;
+// The first kN of from[0 .. n), zeros if there are less. kWhole: from[0] is aligned, and n is none or at least kN;
 // else the elements are read one by one.
 template <bool kWhole, int kN, typename T>
-__device__ inline Vector<T, kN> load_vector(const T* from, std::size_t n) {
-  using V = Vector<T, kN>;
+__device__ inline Pack<T, kN> load_pack(const T* from, std::size_t n) {
+  using P = Pack<T, kN>;
   if constexpr (kWhole) {
-    if (n == 0) return V{};
-    return std::bit_cast<V>(*reinterpret_cast<const typename V::Bits*>(from));
+    if (n == 0) return P{};
+    return std::bit_cast<P>(*reinterpret_cast<const typename P::Bits*>(from));
   } else {
-    V v{};
+    P v{};
     for (int i = 0; i < kN; ++i)
       if (static_cast<std::size_t>(i) < n) v.at[i] = from[i];
     return v;
   }
 }
-// The first kN of to[0 .. n) = v, in the device's memory, as load_vector() reads.
+// The first kN of to[0 .. n) = v, in the device's memory, as load_pack() reads.
 template <bool kWhole, int kN, typename T>
-__device__ inline void store_vector(T* to, std::size_t n, const Vector<T, kN>& v) {
+__device__ inline void store_pack(T* to, std::size_t n, const Pack<T, kN>& v) {
   if constexpr (kWhole) {
     if (n == 0) return;
-    using Bits = typename Vector<T, kN>::Bits;
+    using Bits = typename Pack<T, kN>::Bits;
     // A plain store is taken apart into its elements where these come from different branches.
     __stwb(reinterpret_cast<Bits*>(to), std::bit_cast<Bits>(v));
   } else {
     for (int i = 0; i < kN; ++i)
       if (static_cast<std::size_t>(i) < n) to[i] = v.at[i];
   }
+}
+
+// 16 bytes that are all there.
+template <typename T>
+__device__ inline Pack<T> load_pack(const T* from) {
+  return *reinterpret_cast<const Pack<T>*>(from);
+}
+// The 16 bytes at row[at], of which row[0 .. n) is there; zeros if there is less. aligned: rows start at 16 bytes.
+template <typename T>
+__device__ inline Pack<T> load_some(const T* row, std::size_t at, std::size_t n, bool aligned) {
+  if (aligned && at + Pack<T>::kSize <= n) return load_pack(row + at);
+  Pack<T> pack;
+  for (int i = 0; i < Pack<T>::kSize; ++i) pack.at[i] = at + i < n ? row[at + i] : T{};
+  return pack;
 }
 
 // kN numbers in registers.
@@ -60,7 +78,7 @@ struct Words {
   std::uint32_t at[kN / 2];
 };
 template <typename T, int kN>
-__device__ inline Floats<kN> widened(const Vector<T, kN>& v) {
+__device__ inline Floats<kN> widened(const Pack<T, kN>& v) {
   Floats<kN> x;
   if constexpr (dtype_of<T> == DType::bf16 && kN % 2 == 0) {
     const auto words = std::bit_cast<Words<kN>>(v);
@@ -74,8 +92,8 @@ __device__ inline Floats<kN> widened(const Vector<T, kN>& v) {
   return x;
 }
 template <typename T, int kN>
-__device__ inline Vector<T, kN> rounded(const Floats<kN>& x) {
-  Vector<T, kN> v;
+__device__ inline Pack<T, kN> rounded(const Floats<kN>& x) {
+  Pack<T, kN> v;
   for (int i = 0; i < kN; ++i) v.at[i] = from_float<T>(x.at[i]);
   return v;
 }

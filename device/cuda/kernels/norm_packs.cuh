@@ -7,7 +7,7 @@
 
 #include "device/cuda/kernels/convert.cuh"
 #include "device/cuda/kernels/map.cuh"
-#include "device/cuda/kernels/vectors.cuh"
+#include "device/cuda/kernels/pack.cuh"
 #include "device/ops/norm.h"
 
 // How teams of threads take the vectors of norms, of any length, and where these lie.
@@ -29,12 +29,12 @@ inline Split split(std::size_t packs, int most) {
   return {kMostTeamBits, 0};
 }
 
-// The calling thread's packs of kSize elements of a vector: the team's threads take turns. kWhole as of load_vector().
+// The calling thread's packs of kSize elements of a vector: the team's threads take turns. kWhole as of load_pack().
 // kPacks as of Split.
 template <typename T, int kSize, bool kWhole, int kPacks>
 struct Packs {
   static constexpr int kN = kSize;
-  using Bits = typename Vector<T, kN>::Bits;  // halves of words would take a register each
+  using Bits = typename Pack<T, kN>::Bits;  // halves of words would take a register each
   static constexpr int kHeld = kPacks > 0 ? kPacks : 1;
   unsigned thread, width;
   int bits;
@@ -64,11 +64,11 @@ struct Packs {
     if constexpr (kWhole)
       return left(pack) != 0 ? *reinterpret_cast<const Bits*>(pack_at(vector, pack)) : Bits{};
     else
-      return std::bit_cast<Bits>(load_vector<false, kN>(pack_at(vector, pack), left(pack)));
+      return std::bit_cast<Bits>(load_pack<false, kN>(pack_at(vector, pack), left(pack)));
   }
-  __device__ static Floats<kN> numbers(Bits bits) { return widen(std::bit_cast<Vector<T, kN>>(bits)); }
+  __device__ static Floats<kN> numbers(Bits bits) { return widen(std::bit_cast<Pack<T, kN>>(bits)); }
   __device__ void store(T* vector, int pack, const Floats<kN>& x) const {
-    store_vector<kWhole>(pack_at(vector, pack), left(pack), narrow<T>(x));
+    store_pack<kWhole>(pack_at(vector, pack), left(pack), narrow<T>(x));
   }
   template <typename F>
   __device__ void each(F&& f) const {
@@ -82,7 +82,7 @@ struct Packs {
 };
 
 // Sums for each column of vectors that registers do not hold, each the affair of one thread: the number'th of such, in
-// `shared` until the end, where a block's threads have theirs side by side; where there is none, in `columns` itself.
+// `shared` until the end, where a block's threads have theirs side by side; if there is none, in `columns` itself.
 template <typename Own>
 struct LongSums {
   static constexpr int kN = Own::kN;

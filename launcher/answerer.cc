@@ -1,0 +1,129 @@
+#include "launcher/answerer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "comm/agreement.h"
+#include "launcher/printable.h"
+#include "launcher/rank/agreement.h"
+#include "runtime/job/algorithms.h"
+#include "runtime/run/sampler.h"
+
+namespace strata::launcher {
+namespace {
+
+using comm::agree;
+using comm::AgreedError;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The recipe that the options stand for; zero.stage comes first, so that --set may say otherwise.
+std::vector<std::string> recipe_of(const GenerateOptions& options, const runtime::ModelFolder& folder,
+                                   std::size_t positions) {
+  std::vector<std::string> sets = {
+      "zero.stage=0", fmt::format("model.path={}", folder.path().string()),
+      fmt::format("training.precision={}",
+                  options.precision ? *options.precision : std::string(device::name_of(folder.dtype()))),
+      fmt::format("data.seq_len={}", positions)};
+  sets.insert(sets.end(), options.sets.begin(), options.sets.end());
+  return sets;
+}
+
+// The same with weights shared out between ranks, unless --set says how they are.
+std::vector<std::string> sharded(std::vector<std::string> sets) {
+  sets[0] = "zero.stage=3";
+  return sets;
+}
+
+// Shared out, weights are gathered anew for every token: only if they do not fit whole on the device.
+bool fits_whole(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world) {
+  bool fit = false;
+  agree(world, [&] {
+    fit = recipe.zero.parameters == runtime::Tier::device &&
+          fits(make_job(recipe, world.size(), capacity, runtime::Purpose::generate).plan, capacity);
+  });
+  return fit;
+}
+
+}  // namespace
+
+Answerer::Answerer(const GenerateOptions& options, const runtime::ModelFolder& folder, comm::World& world, int threads)
+    : options_(options), folder_(folder), world_(world), threads_(threads) {}
+
+void Answerer::plan(std::size_t positions, const std::vector<std::uint32_t>& prompt, const text::Tokenizer* tokenizer) {
+  const bool first = !job_;
+  generator_.reset();
+  read_.clear();
+  const std::vector<std::string> sets = recipe_of(options_, folder_, positions);
+  runtime::Recipe recipe = read_recipe(std::nullopt, sets, world_, false);
+  threads_ = static_cast<int>(recipe.device.threads.value_or(threads_));
+  const runtime::Capacity capacity = agree_on_capacity(recipe, agree_on_seat(recipe, world_), world_);
+  if (world_.size() > 1 && !fits_whole(recipe, capacity, world_))
+    recipe = read_recipe(std::nullopt, sharded(sets), world_, false);
+  job_.emplace(plan_job(recipe, capacity, world_, runtime::Purpose::generate));
+  require_same_plan(*job_, world_);
+  agree(world_, [&] { check(prompt, tokenizer); });
+  if (first && world_.rank() == 0 && *recipe.model.path != options_.model)
+    say("weights of {}", recipe.model.path->string());
+  weights_ = runtime::first_weights(*job_, world_, threads_, note);
+  const auto algorithms = runtime::agree_on_algorithms(*job_, world_, note);
+  generator_.emplace(*job_, world_, threads_, *weights_, algorithms);
+}
+
+void Answerer::check(const std::vector<std::uint32_t>& prompt, const text::Tokenizer* tokenizer) const {
+  const runtime::Recipe& recipe = job_->recipe;
+  if (const auto wanted = static_cast<std::int64_t>(prompt.size()) + options_.max_new_tokens;
+      recipe.data.seq_len < wanted)
+    fail(Exit::usage, "data.seq_len = {} has no room for {} tokens of prompt and {} new ones: leave that key alone",
+         recipe.data.seq_len, prompt.size(), options_.max_new_tokens);
+  if (tokenizer && tokenizer->vocab_size() > job_->model->vocabulary)
+    fail(Exit::usage, "the tokenizer {} has {} tokens and the model {}: give the model's own with --tokenizer",
+         tokenizer->name(), tokenizer->vocab_size(), job_->model->vocabulary);
+  for (const std::uint32_t token : prompt)
+    if (token >= job_->model->vocabulary)
+      fail(Exit::usage, "token {} of the prompt is not below the model's vocabulary of {}", token,
+           job_->model->vocabulary);
+}
+
+Generated Answerer::answer(const std::vector<std::uint32_t>& prompt, const std::vector<std::uint32_t>& ends,
+                           const text::Tokenizer* tokenizer, const StopSignal& stop, const Emit& emit) {
+  const std::size_t wanted = prompt.size() + static_cast<std::size_t>(options_.max_new_tokens);
+  const bool goes_on = generator_ && generator_->capacity() >= wanted && read_.size() < prompt.size() &&
+                       std::equal(read_.begin(), read_.end(), prompt.begin());
+  if (!generator_)
+    plan(wanted, prompt, tokenizer);
+  else if (!goes_on)  // with room for what comes next
+    plan(std::max(wanted, std::min(2 * generator_->capacity(), job_->model->max_positions)), prompt, tokenizer);
+  Generated out;
+  runtime::Sampler sampler(options_.temperature, options_.top_p, options_.seed);
+  auto start = Clock::now();
+  std::span<const float> logits = generator_->append(std::span(prompt).subspan(read_.size()));
+  read_ = prompt;
+  out.prompt_s = seconds_since(start);
+  start = Clock::now();
+  while (true) {
+    const std::uint32_t token = sampler.pick(logits, out.tokens.size());
+    if (!std::isfinite(logits[token]))
+      throw AgreedError(Exit::failed, "the logits are not finite: try --precision fp32");
+    if (std::find(ends.begin(), ends.end(), token) != ends.end()) break;
+    out.tokens.push_back(token);
+    emit(token);
+    if (out.tokens.size() == static_cast<std::size_t>(options_.max_new_tokens)) break;
+    if (stop.requested()) fail(Exit::failed, "stopped on request after {} tokens", out.tokens.size());
+    logits = generator_->append({&token, 1});
+    read_.push_back(token);
+  }
+  out.tokens_s = seconds_since(start);
+  return out;
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,74 @@
+#include "launcher/evaluations.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "launcher/printable.h"
+
+namespace strata::launcher {
+namespace {
+
+// Rounds between two looks at whether some rank was asked to stop.
+constexpr std::uint64_t kLook = 16;
+// A short evaluation says its result alone.
+constexpr std::chrono::seconds kSay{10};
+
+}  // namespace
+
+Evaluations::Evaluations(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const StopSignal& stop)
+    : world_(world), stop_(stop), patience_(job.recipe.evaluation.patience) {
+  if (job.evaluation) evaluation_.emplace(job, world, trainer);
+}
+
+bool Evaluations::run_due(runtime::Trainer& trainer, runtime::RunReports* reports) {
+  if (!evaluation_ || !evaluation_->due()) return false;
+  began_ = said_ = std::chrono::steady_clock::now();
+  const std::int64_t step = trainer.steps_done();
+  const auto report =
+      evaluation_->run([&](std::uint64_t done, std::uint64_t all) { return after_round(step, done, all); });
+  stopped_ = !report;
+  if (!report) return false;
+  if (reports) reports->evaluation(*report);
+  if (world_.rank() == 0) {
+    const runtime::Best& best = *trainer.progress().best;
+    say("evaluation after step {}: loss {:.4f}, perplexity {:.2f}, {} tokens, {:.0f} tokens/s; {}", report->step,
+        report->loss, std::exp(report->loss), report->tokens, report->tokens_per_s,
+        report->best ? "the best so far" : fmt::format("the best is {:.4f} after step {}", best.value, best.step));
+    if (evaluation_->out_of_patience())
+      say("ends after step {}: {} evaluations in a row were no better than that after step {} (evaluation.patience)",
+          report->step, best.since, best.step);
+  }
+  return report->best;
+}
+
+bool Evaluations::after_round(std::int64_t step, std::uint64_t done, std::uint64_t all) {
+  if (round_) round_();
+  const auto now = std::chrono::steady_clock::now();
+  if (world_.rank() == 0 && done < all && now - said_ > kSay) {
+    const std::chrono::duration<double> took = now - began_;
+    said_ = now;
+    say("evaluation after step {}: {} of {} micro-batches, {:.0f} s left", step,
+        done * static_cast<std::uint64_t>(world_.size()), all * static_cast<std::uint64_t>(world_.size()),
+        took.count() / static_cast<double>(done) * static_cast<double>(all - done));
+  }
+  if (done % kLook != 0 || done == all) return true;
+  const std::vector<std::string> asked = world_.exchange(stop_.requested() ? "stop" : "");
+  return std::all_of(asked.begin(), asked.end(), [](const std::string& text) { return text.empty(); });
+}
+
+runtime::Memory Evaluations::measured_with(runtime::Memory training) const {
+  if (!evaluation_) return training;
+  const runtime::Memory own = evaluation_->measured_memory();
+  for (std::size_t tier = 0; tier < own.size(); ++tier)
+    training[tier].peak = std::max(training[tier].peak, own[tier].peak);
+  return training;
+}
+
+comm::CommBytes Evaluations::without(comm::CommBytes sent) const {
+  if (!evaluation_) return sent;
+  const comm::CommBytes& own = evaluation_->comm_bytes();
+  return {sent.all_gather - own.all_gather, sent.all_to_all - own.all_to_all, sent.broadcast - own.broadcast,
+          sent.consensus - own.consensus};
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,89 @@
+#include "launcher/inspect/show_documents.h"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "launcher/printable.h"
+#include "runtime/data/documents.h"
+#include "runtime/data/tokens.h"
+#include "text/tokenizer.h"
+#include "text/unicode/utf8.h"
+
+namespace strata::launcher {
+namespace {
+
+constexpr std::uint64_t kMostTokens = std::uint64_t{1} << 20;  // of one document
+
+std::unique_ptr<text::Tokenizer> tokenizer_of(const runtime::TokenFile& file,
+                                              const std::optional<std::filesystem::path>& named) {
+  const auto& sidecar = file.sidecar();
+  const std::string its = sidecar ? sidecar->tokenizer : "";
+  if (!named && its != "byte")
+    fail(Exit::usage, "--show needs the tokenizer of {}{}: give --tokenizer DIR", file.path().string(),
+         its.empty() ? "" : ", which is " + its);
+  auto made = text::load_tokenizer(named ? *named : "byte");
+  if (sidecar && !sidecar->tokenizer_hash.empty() && sidecar->tokenizer_hash != made->hash())
+    fail(Exit::usage, "{} was made by another tokenizer ({}) than --tokenizer {}", file.path().string(), its,
+         made->name());
+  return made;
+}
+
+// A text with stretches that count in colour or brackets.
+class Shown {
+ public:
+  Shown(bool colour, std::ostream& out) : colour_(colour), out_(out) {}
+
+  void add(std::string_view text, bool counts) {
+    if (text.empty()) return;
+    if (std::exchange(counts_, counts) != counts) mark();
+    std::string whole;
+    text::append_repaired(text, whole);
+    out_ << printable(whole, true);
+  }
+  void finish() {
+    if (std::exchange(counts_, false)) mark();
+    out_ << '\n';
+  }
+
+ private:
+  void mark() { out_ << (colour_ ? (counts_ ? "\x1b[1;32m" : "\x1b[0m") : (counts_ ? "[" : "]")); }
+
+  bool colour_;
+  std::ostream& out_;
+  bool counts_ = false;
+};
+
+}  // namespace
+
+int show_documents(const std::filesystem::path& path, std::uint64_t number,
+                   const std::optional<std::filesystem::path>& tokenizer, bool colour, std::ostream& out) {
+  const runtime::TokenFile file(path, std::nullopt);
+  const auto decoder_of = tokenizer_of(file, tokenizer);
+  const runtime::Documents documents(file);
+  std::vector<std::uint32_t> ids;
+  for (std::uint64_t i = 0; i < std::min(number, documents.count()); ++i) {
+    const std::uint64_t begin = documents.begin(i), end = documents.begin(i + 1);
+    fmt::print(out, "document {} of {}: {} tokens, {} of them labels\n", i + 1, documents.count(), end - begin,
+               documents.labels(begin, end));
+    ids.resize(std::min(end - begin, kMostTokens));
+    file.read(begin, ids);
+    text::StreamDecoder decoder(*decoder_of, false);
+    Shown shown(colour, out);
+    for (std::size_t token = 0; token < ids.size(); ++token)
+      shown.add(decoder.add(ids[token]), documents.counts(begin + token));
+    shown.add(decoder.finish(), !ids.empty() && documents.counts(begin + ids.size() - 1));
+    shown.finish();
+    if (ids.size() < end - begin) fmt::print(out, "... ({} more tokens)\n", end - begin - ids.size());
+  }
+  return 0;
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,206 @@
+#include "launcher/launch/agents.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "base/error.h"
+#include "launcher/launch/environment.h"
+
+namespace strata::launcher {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Times the timeout. An agent that is cut off ends its ranks after the timeout itself, and so before they are started
+// again elsewhere.
+constexpr double kPatience = 1.25;
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+double seconds_since_epoch() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+struct Agents::Agent {
+  std::string host;
+  std::unique_ptr<Child> child;
+  std::optional<NodeFacts> facts;
+  std::string errors;  // what ssh or the agent complained of
+  Clock::time_point heard, pinged;
+  double pinged_at = 0;  // by this machine's clock
+  std::uint64_t ping = 0;
+  std::optional<double> ahead;
+  std::map<std::uint64_t, std::string> answers;
+
+  bool is_there() { return child && facts && !child->exit_code(); }
+};
+
+Agents::Agents(const Allocation& allocation, std::string run, double timeout,
+               std::vector<std::filesystem::path> folders)
+    : allocation_(allocation), run_(std::move(run)), timeout_(timeout), folders_(std::move(folders)) {}
+
+Agents::~Agents() {
+  for (const auto& agent : agents_)
+    if (agent->is_there()) agent->child->write_line(fmt::format("{} bye", ++asked_));
+  const auto start = Clock::now();
+  const auto here = [](const auto& agent) { return agent->is_there(); };
+  while (since(start) < 2 && std::any_of(agents_.begin(), agents_.end(), here)) {
+    const auto all = readers();
+    read_lines(all, 20);
+  }
+}
+
+void Agents::start(const std::vector<Host>& hosts, double seconds) {
+  std::vector<Agent*> started;
+  for (const Host& host : hosts) {
+    if (Agent* known = find(host.name); known && known->is_there() && since(known->heard) < timeout_) continue;
+    drop(host.name);
+    problems_.erase(host.name);
+    Agent& agent = *agents_.emplace_back(std::make_unique<Agent>());
+    agent.host = host.name;
+    std::vector<std::string> words = {std::filesystem::read_symlink("/proc/self/exe").string(),
+                                      "node-agent",
+                                      "--run",
+                                      run_,
+                                      "--timeout",
+                                      fmt::format("{}", timeout_)};
+    for (const auto& folder : folders_) words.insert(words.end(), {"--dir", folder.string()});
+    agent.child = std::make_unique<Child>(
+        on_node(allocation_, host.name, words, agent_environment(), true),
+        [this, &agent](std::string_view line) { hear(agent, line); },
+        [&agent](std::string_view line) { agent.errors += std::string(line) + "\n"; });
+    started.push_back(&agent);
+  }
+  const auto begin = Clock::now();
+  const auto waits = [](Agent* agent) { return !agent->facts && !agent->child->is_over(); };
+  while (std::any_of(started.begin(), started.end(), waits) && since(begin) < seconds) {
+    const auto all = readers();
+    read_lines(all, 100);
+  }
+  for (Agent* agent : started) {
+    if (agent->is_there()) continue;
+    problems_[agent->host] = agent->child->is_over()
+                                 ? why_not_reached(agent->host, agent->errors, agent->child->exit_code())
+                                 : fmt::format("{} does not answer within {:.0f} s", agent->host, seconds);
+    drop(std::string(agent->host));
+  }
+}
+
+void Agents::drop(const std::string& host) {
+  std::erase_if(agents_, [&](const auto& agent) { return agent->host == host; });
+}
+
+bool Agents::answers(const std::string& host) const {
+  Agent* agent = find(host);
+  return agent && agent->is_there();
+}
+
+const NodeFacts& Agents::facts(const std::string& host) const {
+  Agent* agent = find(host);
+  STRATA_CHECK(agent && agent->facts);
+  return *agent->facts;
+}
+
+std::optional<double> Agents::clock_ahead(const std::string& host) const {
+  Agent* agent = find(host);
+  return agent ? agent->ahead : std::nullopt;
+}
+
+std::vector<LineReader*> Agents::readers() {
+  std::vector<LineReader*> out;
+  for (const auto& agent : agents_) {
+    out.push_back(&agent->child->out());
+    out.push_back(&agent->child->errors());
+  }
+  return out;
+}
+
+void Agents::attend() {
+  for (const auto& agent : agents_) {
+    if (!agent->is_there() || since(agent->pinged) < std::min(1.0, timeout_ / 5)) continue;
+    agent->pinged = Clock::now();
+    agent->pinged_at = seconds_since_epoch();
+    agent->ping = ++asked_;
+    agent->child->write_line(fmt::format("{} ping", agent->ping));
+  }
+}
+
+std::vector<Agents::Lost> Agents::lost() const {
+  std::vector<Lost> out;
+  for (const auto& agent : agents_) {
+    if (!agent->is_there())
+      out.push_back({agent->host, "its connection ended: it is down, or was shut down"});
+    else if (since(agent->heard) > kPatience * timeout_)
+      out.push_back(
+          {agent->host, fmt::format("it was not heard of for {:.0f} s: it is down, or cut off", since(agent->heard))});
+  }
+  return out;
+}
+
+std::vector<std::string> Agents::silent(double seconds) {
+  std::map<std::string, std::string> lines;
+  for (const auto& agent : agents_) lines[agent->host] = "ping";
+  const auto answers = ask(lines, seconds);
+  std::vector<std::string> out;
+  for (const auto& [host, line] : lines)
+    if (!answers.contains(host)) out.push_back(host);
+  return out;
+}
+
+std::map<std::string, std::string> Agents::ask(const std::map<std::string, std::string>& lines, double seconds) {
+  std::map<Agent*, std::uint64_t> asked;
+  for (const auto& [host, line] : lines) {
+    Agent* agent = find(host);
+    if (!agent || !agent->is_there()) continue;
+    agent->child->write_line(fmt::format("{} {}", ++asked_, line));
+    asked[agent] = asked_;
+  }
+  const auto begin = Clock::now();
+  const auto waits = [](const auto& one) { return one.first->is_there() && !one.first->answers.contains(one.second); };
+  while (std::any_of(asked.begin(), asked.end(), waits) && since(begin) < seconds) {
+    const auto all = readers();
+    read_lines(all, 100);
+    attend();
+  }
+  std::map<std::string, std::string> out;
+  for (const auto& [agent, number] : asked)
+    if (auto answer = agent->answers.extract(number)) out[agent->host] = std::move(answer.mapped());
+  return out;
+}
+
+void Agents::hear(Agent& agent, std::string_view line) {
+  agent.heard = Clock::now();
+  // A shell's greeting may come before.
+  if (line.empty() || line[0] != '{') return;
+  if (!agent.facts) {
+    agent.facts = parse_facts(line);
+    return;
+  }
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  std::uint64_t number = 0;
+  if (parser.parse(simdjson::padded_string(line)).get(root) != simdjson::SUCCESS ||
+      root["to"].get(number) != simdjson::SUCCESS)
+    return;
+  if (number != agent.ping) {
+    agent.answers[number] = line;
+    return;
+  }
+  // Half of the way there and back is the best guess of when the node said it.
+  if (double time = 0; root["time"].get(time) == simdjson::SUCCESS)
+    agent.ahead = time - (agent.pinged_at + since(agent.pinged) / 2);
+}
+
+Agents::Agent* Agents::find(const std::string& host) const {
+  const auto it = std::find_if(agents_.begin(), agents_.end(), [&](const auto& agent) { return agent->host == host; });
+  return it == agents_.end() ? nullptr : it->get();
+}
+
+}  // namespace strata::launcher

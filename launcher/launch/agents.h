@@ -1,0 +1,64 @@
+#pragma once
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/launch/allocation.h"
+#include "launcher/launch/node/facts.h"
+
+namespace strata::launcher {
+
+// Launch's agents, one per node (launcher/launch/node/agent.h): what a node is, whether it is there, and what it
+// measures. They are kept for as long as the launch goes on, and end the ranks of nodes that are cut off.
+class Agents {
+ public:
+  // run: the value of STRATA_LAUNCH of its ranks. timeout: seconds after which an agent that hears nothing ends its
+  // node's ranks; a node that says nothing is lost a little later.
+  Agents(const Allocation& allocation, std::string run, double timeout, std::vector<std::filesystem::path> folders);
+  ~Agents();
+
+  // Starts those of these nodes that have none, all at once, and waits for their facts. What did not come is in
+  // problems(): a sentence each that says why and what to do.
+  void start(const std::vector<Host>& hosts, double seconds);
+  // Ends the agent of a node that is left out.
+  void drop(const std::string& host);
+
+  bool answers(const std::string& host) const;
+  const std::map<std::string, std::string>& problems() const { return problems_; }
+  const NodeFacts& facts(const std::string& host) const;
+  // Seconds that the node's clock is ahead of this one's, as far as known.
+  std::optional<double> clock_ahead(const std::string& host) const;
+
+  // Pipes to be read by read_lines(); then attend() is called, a few times per second: it asks all for a sign of life.
+  std::vector<LineReader*> readers();
+  void attend();
+  // Nodes that are lost since they were started: their agent ended, or nothing was heard of them.
+  struct Lost {
+    std::string host, why;
+  };
+  std::vector<Lost> lost() const;
+  // Asks every node for a sign of life and waits until all came or the time is over. Returns those that gave none.
+  std::vector<std::string> silent(double seconds);
+
+  // Sends each node its line and waits for the answers, JSON objects by node; those that did not come are left out.
+  std::map<std::string, std::string> ask(const std::map<std::string, std::string>& lines, double seconds);
+
+ private:
+  struct Agent;
+  void hear(Agent& agent, std::string_view line);
+  Agent* find(const std::string& host) const;
+
+  const Allocation& allocation_;
+  std::string run_;
+  double timeout_;
+  std::vector<std::filesystem::path> folders_;
+  std::vector<std::unique_ptr<Agent>> agents_;
+  std::map<std::string, std::string> problems_;
+  std::uint64_t asked_ = 0;
+};
+
+}  // namespace strata::launcher

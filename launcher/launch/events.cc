@@ -1,0 +1,32 @@
+#include "launcher/launch/events.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "base/error.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::launcher {
+
+Events::Events(const std::optional<std::filesystem::path>& folder) {
+  if (!folder) return;
+  std::error_code error;
+  std::filesystem::create_directories(*folder, error);
+  file_.emplace(*folder / "events.jsonl", std::ios::app);
+  if (!*file_) fail(Exit::usage, "--logs: {} cannot be written", (*folder / "events.jsonl").string());
+}
+
+void Events::write(const Event& event) {
+  if (!file_) return;
+  const double time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  std::string nodes;
+  for (const std::string& node : event.nodes) nodes += (nodes.empty() ? "" : ",") + runtime::json_string(node);
+  std::string line = fmt::format(R"({{"time":{:.3f},"event":"{}","nodes":[{}])", time, event.kind, nodes);
+  if (event.ranks) line += fmt::format(",\"ranks\":{}", *event.ranks);
+  if (event.exit) line += fmt::format(",\"exit\":{}", *event.exit);
+  if (!event.cause.empty()) line += ",\"cause\":" + runtime::json_string(event.cause);
+  *file_ << line << "}\n" << std::flush;
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,214 @@
+#include "launcher/launch/hosts.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <sstream>
+#include <thread>
+
+#include "base/error.h"
+#include "launcher/launch/child.h"
+
+namespace strata::launcher {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
+}
+
+std::optional<int> slots_of(std::string_view text) {
+  int slots = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), slots);
+  if (error != std::errc() || rest != text.data() + text.size() || slots < 1 || slots > 4096) return std::nullopt;
+  return slots;
+}
+
+// Adds to what `hosts` has of that name.
+void add(std::vector<Host>& hosts, const std::string& name, std::optional<int> slots) {
+  const auto known = std::find_if(hosts.begin(), hosts.end(), [&](const Host& host) { return host.name == name; });
+  if (known == hosts.end())
+    hosts.push_back({name, slots});
+  else if (known->slots && slots)
+    *known->slots += *slots;
+  else
+    known->slots = known->slots ? known->slots : slots;
+}
+
+// One name, or a list of Slurm's, with its slots. A name goes into command lines of ssh and mpirun: nothing else than
+// what names are made of gets there.
+void add_names(std::vector<Host>& hosts, std::string_view names, std::optional<int> slots, const std::string& where) {
+  constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+  if (names.find('@') != std::string_view::npos)
+    fail(Exit::usage, "{}: \"{}\" names a user: give the node's name alone, and User in ~/.ssh/config", where, names);
+  const bool list = names.find('[') != std::string_view::npos;
+  const std::string_view allowed = kLetters;
+  for (const char c : names)
+    if (allowed.find(c) == std::string_view::npos && !(list && (c == '[' || c == ']' || c == ',')))
+      fail(Exit::usage, "{}: \"{}\" is no name of a node: a line or word is NAME, NAME:N or NAME slots=N", where,
+           names);
+  if (names.empty() || names[0] == '-' || names[0] == '.')
+    fail(Exit::usage, "{}: \"{}\" is no name of a node: a line or word is NAME, NAME:N or NAME slots=N", where, names);
+  if (!list) return add(hosts, std::string(names), slots);
+  for (const std::string& name : slurm_names(std::string(names))) add(hosts, name, slots);
+}
+
+// NAME or NAME:N.
+void add_word(std::vector<Host>& hosts, std::string_view word, std::optional<int> slots, const std::string& where) {
+  const std::size_t colon = word.rfind(':');
+  if (colon == std::string_view::npos) return add_names(hosts, word, slots, where);
+  const auto given = slots_of(word.substr(colon + 1));
+  if (!given || slots)
+    fail(Exit::usage,
+         "{}: \"{}\" is not understood: after the colon stands how many ranks there is room for, from 1 to "
+         "4096",
+         where, word);
+  add_names(hosts, word.substr(0, colon), given, where);
+}
+
+void add_line(std::vector<Host>& hosts, std::string_view line, const std::string& where) {
+  std::istringstream words{std::string(line)};
+  std::string name, word;
+  std::optional<int> slots;
+  words >> name;
+  while (words >> word) {
+    const std::string key = word.substr(0, word.find('='));
+    const auto value =
+        word.size() > key.size() ? slots_of(std::string_view(word).substr(key.size() + 1)) : std::nullopt;
+    if (!value || (key != "slots" && key != "max_slots" && key != "max-slots"))
+      fail(Exit::usage, "{}: \"{}\" is not understood: a line is NAME, NAME:N or NAME slots=N, with N from 1 to 4096",
+           where, word);
+    if (key == "slots") slots = value;
+  }
+  add_word(hosts, name, slots, where);
+}
+
+// At commas that no brackets hold.
+std::vector<std::string_view> split_at_commas(std::string_view text) {
+  std::vector<std::string_view> out;
+  int depth = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    if (i < text.size() && text[i] == '[') ++depth;
+    if (i < text.size() && text[i] == ']') --depth;
+    if (i < text.size() && (text[i] != ',' || depth > 0)) continue;
+    out.push_back(trimmed(text.substr(begin, i - begin)));
+    begin = i + 1;
+  }
+  return out;
+}
+
+struct FreeAddresses {
+  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
+};
+using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
+Addresses look_up(const std::string& name) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  if (::getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return nullptr;
+  return Addresses(found);
+}
+std::string figures(const sockaddr* address, socklen_t size) {
+  char text[NI_MAXHOST];
+  return ::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0 ? text : "";
+}
+
+}  // namespace
+
+std::vector<Host> read_hosts(const std::string& text) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(text, ignored) || std::filesystem::is_fifo(text, ignored)) {
+    std::ifstream file(text);
+    const std::string lines{std::istreambuf_iterator<char>(file), {}};
+    if (file.bad() || !file) fail(Exit::usage, "--hosts {}: the file cannot be read", text);
+    return parse_host_file(lines, text);
+  }
+  if (text.find('/') != std::string::npos) fail(Exit::usage, "--hosts {}: there is no such file", text);
+  std::vector<Host> hosts;
+  for (const std::string_view word : split_at_commas(text)) add_word(hosts, word, std::nullopt, "--hosts " + text);
+  return hosts;
+}
+
+std::vector<Host> parse_host_file(std::string_view text, const std::string& where) {
+  std::vector<Host> hosts;
+  int number = 0;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view line = text.substr(begin, end - begin);
+    begin = end + 1;
+    ++number;
+    line = trimmed(line.substr(0, line.find('#')));
+    if (!line.empty()) add_line(hosts, line, fmt::format("{} line {}", where, number));
+  }
+  if (hosts.empty()) fail(Exit::usage, "{}: no line names a node", where);
+  return hosts;
+}
+
+std::vector<std::string> slurm_names(const std::string& list) {
+  if (find_program("scontrol").empty())
+    fail(Exit::usage, "\"{}\" is a list of Slurm's, and there is no scontrol in PATH to read it: write the names out",
+         list);
+  const Said said = run_program({{"scontrol", "show", "hostnames", list}}, 30);
+  std::vector<std::string> names;
+  std::istringstream lines(said.out);
+  for (std::string name; lines >> name;) names.push_back(name);
+  if (said.code != 0 || names.empty()) fail(Exit::usage, "\"{}\" is no list of nodes that scontrol understands", list);
+  return names;
+}
+
+std::string own_name() {
+  char name[HOST_NAME_MAX + 1] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+std::string address_of(const std::string& name) {
+  const Addresses found = look_up(name);
+  for (const int family : {AF_INET, AF_INET6})
+    for (const addrinfo* one = found.get(); one; one = one->ai_next)
+      if (one->ai_family == family) return figures(one->ai_addr, one->ai_addrlen);
+  return {};
+}
+
+bool is_this_machine(const std::string& name) {
+  if (name == own_name() || name == "localhost") return true;
+  const std::string address = address_of(name);
+  ifaddrs* list = nullptr;
+  if (address.empty() || ::getifaddrs(&list) != 0) return false;
+  bool here = false;
+  for (const ifaddrs* one = list; one; one = one->ifa_next)
+    if (one->ifa_addr && (one->ifa_addr->sa_family == AF_INET || one->ifa_addr->sa_family == AF_INET6))
+      here |= address ==
+              figures(one->ifa_addr, one->ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+  ::freeifaddrs(list);
+  return here;
+}
+
+void require_addresses(const std::vector<Host>& hosts, double seconds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (true) {
+    std::vector<std::string> missing;
+    for (const Host& host : hosts)
+      if (!look_up(host.name)) missing.push_back(host.name);
+    if (missing.empty()) return;
+    if (std::chrono::steady_clock::now() > end)
+      fail(Exit::usage, "{} {} no address: correct the name in --hosts, or make it known (/etc/hosts, DNS)",
+           fmt::join(missing, ", "), missing.size() == 1 ? "has" : "have");
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+}
+
+}  // namespace strata::launcher

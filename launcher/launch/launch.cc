@@ -1,0 +1,290 @@
+#include "launcher/launch/launch.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "base/error.h"
+#include "launcher/launch/agents.h"
+#include "launcher/launch/allocation.h"
+#include "launcher/launch/attempt.h"
+#include "launcher/launch/environment.h"
+#include "launcher/launch/events.h"
+#include "launcher/launch/preflight.h"
+#include "launcher/launch/rank_program.h"
+#include "launcher/launch/restart.h"
+#include "launcher/launch/train_command.h"
+#include "launcher/printable.h"
+#include "runtime/recipe/keys.h"
+
+namespace strata::launcher {
+namespace {
+
+using runtime::Recipe;
+
+constexpr double kAnswerSeconds = 30;  // that a node has to come up with its facts
+constexpr int kRestarts = 3;           // of a run that writes checkpoints
+
+// control.* belongs to the control service, which a build may not have.
+const runtime::RecipeKey* key_named(std::string_view name) {
+  for (const runtime::RecipeKey& key : runtime::recipe_keys())
+    if (key.name == name) return &key;
+  return nullptr;
+}
+// Seconds without a word after which a node is taken for lost.
+double timeout_of(const Recipe& recipe) {
+  const runtime::RecipeKey* key = key_named("control.timeout");
+  return key ? std::stod(key->text(recipe)) : 30;
+}
+
+std::string random_name() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+// Each node takes three pipes and a process.
+void raise_file_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+std::vector<std::string> names(const std::vector<Share>& shares) {
+  std::vector<std::string> out;
+  for (const Share& share : shares) out.push_back(share.host);
+  return out;
+}
+
+class Launch {
+ public:
+  Launch(const LaunchOptions& options, Events& events)
+      : options_(options),
+        events_(events),
+        command_(read_train_command(options.command)),
+        recipe_(command_.load()),
+        variables_(forwarded_names(options.env)),
+        allocation_(find_allocation(options.hosts)),
+        run_(random_name()),
+        agents_(allocation_, run_, timeout_of(recipe_), recipe_.memory.nvme) {}
+
+  int run() {
+    std::vector<Share> shares = first_shares();
+    const std::int64_t batch = global_batch(recipe_, total(shares));
+    announce(shares);
+    look_first(shares);
+    found_ = checkpoints_in(recipe_.checkpoint.dir);
+    std::optional<Ended> before;
+    for (int restarts = 0;; ++restarts) {
+      events_.write({"start", names(shares), total(shares)});
+      std::vector<std::string> sets;
+      if (options_.interface && key_named("control.interface"))
+        sets.push_back("control.interface=" + *options_.interface);
+      if (restarts > 0) {
+        for (const auto& more : {batch_sets(recipe_, batch, total(shares)), resume_sets(recipe_, found_)})
+          sets.insert(sets.end(), more.begin(), more.end());
+      }
+      const Ended ended = run_ranks(allocation_, {shares, command_.words(sets), variables_, run_, interface_}, agents_,
+                                    stop_, options_.logs);
+      events_.write({"end", names(shares), total(shares), ended.code, ended.cause});
+      if (!ended.lost.empty()) events_.write({"node_lost", ended.lost, {}, {}, ended.cause});
+      if (ended.code == static_cast<int>(Exit::done)) return ended.code;
+      if (const std::string why = why_not_again(ended, before, restarts); !why.empty()) {
+        if (!ended.told || restarts > 0)
+          complain(fmt::format("launch ends with exit code {} ({}): {}", ended.code, why, ended.cause),
+                   static_cast<Exit>(ended.code));
+        return ended.code;
+      }
+      if (!ended.told) note(ended.cause);
+      before = ended;
+      shares = left_over(ended, batch);
+      if (shares.empty()) return ended.code;
+      const double seconds = restart_wait(restarts + 1);
+      say("starts again in {:.0f} s, restart {} of {}: {} on {}", seconds, restarts + 1, most_restarts(),
+          ranks_text(total(shares)), describe(shares));
+      events_.write({"restart", names(shares), total(shares), {}, ended.cause});
+      if (!wait(seconds)) return stopped_between(ended);
+    }
+  }
+
+ private:
+  static std::string ranks_text(int ranks) { return fmt::format("{} {}", ranks, ranks == 1 ? "rank" : "ranks"); }
+
+  int most_restarts() const { return options_.max_restarts.value_or(recipe_.checkpoint.dir ? kRestarts : 0); }
+
+  // Ranks on a node that nobody gave slots for: one on each GPU, or one.
+  int room() const {
+    if (options_.ranks_per_node) return *options_.ranks_per_node;
+    if (recipe_.device.kind == runtime::DeviceKind::cpu) return 1;
+    std::size_t gpus = 0;
+    for (const Host& host : allocation_.hosts)
+      if (agents_.answers(host.name)) gpus = std::max(gpus, agents_.facts(host.name).gpus.size());
+    return std::max(1, static_cast<int>(gpus));
+  }
+
+  std::vector<Share> first_shares() {
+    if (options_.ranks_per_node)
+      for (Host& host : allocation_.hosts) {
+        if (host.slots && *host.slots < *options_.ranks_per_node)
+          fail(Exit::usage, "--ranks-per-node {} is more than {} has room for: {} gives it {} {}",
+               *options_.ranks_per_node, host.name, allocation_.origin, *host.slots,
+               *host.slots == 1 ? "slot" : "slots");
+        host.slots = options_.ranks_per_node;
+      }
+    if (options_.min_nodes && static_cast<std::size_t>(*options_.min_nodes) > allocation_.hosts.size())
+      fail(Exit::usage, "--min-nodes is {}, and {} has {} {}", *options_.min_nodes, allocation_.origin,
+           allocation_.hosts.size(), allocation_.hosts.size() == 1 ? "node" : "nodes");
+    agents_.start(allocation_.hosts, kAnswerSeconds);
+    if (!agents_.problems().empty()) leave_out_or_refuse();
+    int ranks = 0;
+    for (const Host& host : allocation_.hosts) ranks += host.slots.value_or(room());
+    if (allocation_.ranks && ranks != *allocation_.ranks)
+      fail(Exit::usage,
+           "{} was asked for with {}, and --ranks-per-node {} makes {}: leave it out, or ask for as many "
+           "(sbatch --ntasks-per-node={})",
+           allocation_.origin, ranks_text(*allocation_.ranks), options_.ranks_per_node.value_or(1), ranks,
+           options_.ranks_per_node.value_or(1));
+    return spread(allocation_.hosts, ranks, room());
+  }
+
+  // At the first start every node that was named is meant, unless --min-nodes says otherwise.
+  void leave_out_or_refuse() {
+    std::vector<std::string> why;
+    for (const auto& [host, problem] : agents_.problems()) why.push_back(problem);
+    const std::size_t left = allocation_.hosts.size() - why.size();
+    if (!options_.min_nodes || left < static_cast<std::size_t>(*options_.min_nodes) || left == 0) {
+      fail(Exit::usage, "{}", fmt::join(why, "; "));
+    }
+    for (const std::string& one : why) say("left out: {}", one);
+    std::erase_if(allocation_.hosts, [&](const Host& host) { return agents_.problems().contains(host.name); });
+    allocation_.ranks.reset();
+  }
+
+  void announce(const std::vector<Share>& shares) const {
+    say("{} on {}, of {}, started by {}{}", ranks_text(total(shares)), describe(shares), allocation_.origin,
+        allocation_.starter == Starter::srun ? "srun" : "mpirun",
+        allocation_.why_not_srun.empty() ? "" : ", as " + allocation_.why_not_srun);
+    tell("strata: the recipe, without what is at its default:\n");
+    std::string keys = changed_keys(recipe_);
+    for (std::size_t at = 0; at < keys.size(); at = keys.find('\n', at) + 1) keys.insert(at, "  "), at += 2;
+    tell(printable(keys, true));
+    if (most_restarts() > 0 && !recipe_.checkpoint.dir)
+      note("nothing of this run is kept, so that a restart begins again: checkpoint.dir names no folder");
+  }
+
+  // Settles the interface, too: asked for, or where the nodes' names lead.
+  void look_first(const std::vector<Share>& shares) {
+    std::vector<Host> hosts;
+    for (const Share& share : shares) hosts.push_back({share.host, share.ranks});
+    interface_ = options_.interface;
+    std::vector<NodeReport> nodes;
+    if (options_.preflight) {
+      nodes = look_at(agents_, hosts, recipe_, interface_);
+      if (nodes.size() > 1) tell(printable(table(nodes), true));
+      refuse_or_warn(judge(nodes, recipe_, program_hash(), interface_));
+    } else {
+      for (const Host& host : hosts) nodes.push_back({host.name, agents_.facts(host.name), {}, {}, {}, {}, {}});
+    }
+    if (!interface_ && nodes.size() > 1) interface_ = common_interface(nodes);
+    if (interface_) say("MPI and NCCL use {}", *interface_);
+  }
+  void refuse_or_warn(const std::vector<Finding>& findings) {
+    std::vector<std::string> refused;
+    for (const Finding& finding : findings)
+      if (finding.refuses)
+        refused.push_back(finding.text);
+      else
+        note(finding.text);
+    if (refused.empty()) return;
+    fail(Exit::usage, "{}", fmt::join(refused, "; "));
+  }
+
+  std::string why_not_again(const Ended& ended, const std::optional<Ended>& before, int restarts) const {
+    if (stop_.times() > 0) return "it was stopped on request";
+    if (std::string why = why_final(ended, before); !why.empty()) return why;
+    if (restarts < most_restarts()) return {};
+    return most_restarts() == 0 ? "--max-restarts is 0" : fmt::format("--max-restarts {} are used up", most_restarts());
+  }
+
+  // The ranks to go on with; empty: there are none, which was said.
+  std::vector<Share> left_over(const Ended& ended, std::int64_t batch) {
+    agents_.start(allocation_.hosts, 10);
+    std::vector<Host> hosts;
+    for (const Host& host : allocation_.hosts)
+      if (agents_.answers(host.name)) hosts.push_back(host);
+    const int least = std::max(1, options_.min_nodes.value_or(1));
+    if (static_cast<int>(hosts.size()) < least) {
+      say("launch ends with exit code {}: {} of {} nodes are left, and --min-nodes is {}", ended.code, hosts.size(),
+          allocation_.hosts.size(), least);
+      return {};
+    }
+    std::vector<Share> shares =
+        most_ranks(hosts, room(), recipe_, batch, [&](const auto& some) { return plan_fits(some, batch); });
+    if (shares.empty())
+      say("launch ends with exit code {}: on the {} nodes that are left, no number of ranks fits that a step of {} "
+          "sequences divides by",
+          ended.code, hosts.size(), batch);
+    return shares;
+  }
+
+  // Asked on a node, whose memory counts.
+  bool plan_fits(const std::vector<Share>& shares, std::int64_t batch) const {
+    std::vector<std::string> words = command_.words(batch_sets(recipe_, batch, total(shares)));
+    words[0] = "plan";
+    std::erase(words, "--force");
+    words.insert(words.begin(), std::filesystem::read_symlink("/proc/self/exe").string());
+    words.insert(words.end(),
+                 {"--ranks", std::to_string(total(shares)), "--ranks-per-node", std::to_string(shares[0].ranks)});
+    const Said said = run_program(on_node(allocation_, shares[0].host, words, agent_environment(), false), 120);
+    return said.code != static_cast<int>(Exit::does_not_fit);
+  }
+
+  // False if a stop was asked for meanwhile.
+  bool wait(double seconds) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    while (std::chrono::steady_clock::now() < end && stop_.times() == 0) {
+      const auto readers = agents_.readers();
+      read_lines(readers, 100);
+      agents_.attend();
+    }
+    return stop_.times() == 0;
+  }
+  int stopped_between(const Ended& ended) const {
+    say("launch ends with exit code {}: stopped on request before the restart; the same command resumes from the "
+        "newest checkpoint",
+        ended.code);
+    return ended.code;
+  }
+
+  LaunchOptions options_;
+  Events& events_;
+  TrainCommand command_;
+  Recipe recipe_;
+  std::vector<std::string> variables_;
+  Allocation allocation_;
+  std::string run_;
+  std::optional<std::string> interface_;
+  Checkpoints found_;  // before the first start
+  AskedToStop stop_;
+  Agents agents_;
+};
+
+}  // namespace
+
+int launch(const LaunchOptions& options) {
+  raise_file_limit();
+  Events events(options.logs);
+  try {
+    return Launch(options, events).run();
+  } catch (const Error& error) {
+    events.write({"refused", {}, {}, static_cast<int>(error.code()), error.what()});
+    throw;
+  }
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,158 @@
+#include "launcher/launch/node/agent.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+#include <deque>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+#include "base/error.h"
+#include "base/thread.h"
+#include "launcher/launch/child.h"
+#include "launcher/launch/node/facts.h"
+#include "launcher/launch/node/link.h"
+#include "launcher/launch/node/products.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::launcher {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What goes to launch, a line at a time, from several threads.
+class Answers {
+ public:
+  void say(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    const std::string text = line + "\n";
+    // A launch that is gone is noticed where its words are read.
+    (void)!::write(STDOUT_FILENO, text.data(), text.size());
+  }
+
+ private:
+  std::mutex mutex_;
+};
+
+double seconds_since_epoch() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// What takes its time runs beside, so that pings are answered meanwhile.
+class Agent {
+ public:
+  explicit Agent(const AgentOptions& options) : options_(options) {}
+
+  int run() {
+    LineReader input([this](std::string_view line) { hear(std::string(line)); });
+    input.open(Descriptor(::dup(STDIN_FILENO)));
+    answers_.say(to_json(facts_here(options_.folders)));
+    heard_ = Clock::now();
+    while (!dismissed_) {
+      LineReader* readers[] = {&input};
+      read_lines(readers, 200);
+      const std::chrono::duration<double> silence = Clock::now() - heard_;
+      if (!dismissed_ && (input.fd() < 0 || silence.count() > options_.timeout)) {
+        end_ranks(options_.run);
+        return static_cast<int>(Exit::failed);
+      }
+    }
+    return static_cast<int>(Exit::done);
+  }
+
+ private:
+  void hear(const std::string& line) {
+    heard_ = Clock::now();
+    std::istringstream words(line);
+    std::string number, word;
+    words >> number >> word;
+    if (word == "bye") {
+      dismissed_ = true;
+    } else if (word == "ping") {
+      answers_.say(fmt::format(R"({{"to":{},"time":{:.6f}}})", number, seconds_since_epoch()));
+    } else if (word == "clear") {
+      answers_.say(fmt::format(R"({{"to":{},"ended":{}}})", number, end_ranks(options_.run)));
+    } else if (word == "products") {
+      std::string where;
+      words >> where;
+      beside([=] { return fmt::format(R"("gflop_per_s":{:.3f})", products_per_second(1.0, where != "cpu")); }, number);
+    } else if (word == "listen") {
+      std::string token;
+      words >> token;
+      beside_listening(token, number);
+    } else if (word == "link") {
+      std::string address, token;
+      int port = 0;
+      words >> address >> port >> token;
+      beside([=] { return to_json_members(measure_link(address, port, token)); }, number);
+    }
+  }
+
+  template <typename F>
+  void beside(F work, const std::string& number) {
+    threads_.push_back(start_thread("a measurement of launch's agent", [this, work, number] {
+      std::string said;
+      try {
+        said = work();
+      } catch (const std::exception& error) {
+        said = R"("problem":)" + runtime::json_string(error.what());
+      }
+      answers_.say(fmt::format(R"({{"to":{},{}}})", number, said));
+    }));
+  }
+  void beside_listening(const std::string& token, const std::string& number) {
+    try {
+      auto listener = std::make_shared<LinkListener>(token);
+      answers_.say(fmt::format(R"({{"to":{},"port":{}}})", number, listener->port()));
+      threads_.push_back(start_thread("a measurement of launch's agent", [listener] { listener->serve_one(10); }));
+    } catch (const Error& error) {
+      answers_.say(fmt::format(R"({{"to":{},"problem":{}}})", number, runtime::json_string(error.what())));
+    }
+  }
+
+  AgentOptions options_;
+  Answers answers_;
+  Clock::time_point heard_;
+  bool dismissed_ = false;
+  std::deque<std::jthread> threads_;  // last: they end before what they use
+};
+
+// Whether a process was started with NAME=VALUE; no, if it is not ours to see.
+bool was_started_with(const std::filesystem::path& process, const std::string& variable) {
+  const std::string zero(1, '\0');
+  std::ifstream file(process / "environ", std::ios::binary);
+  const std::string all = zero + std::string(std::istreambuf_iterator<char>(file), {});
+  return all.find(zero + variable + zero) != std::string::npos;
+}
+
+}  // namespace
+
+int end_ranks(const std::string& run) {
+  int ended = 0;
+  // Again, for those that were started meanwhile.
+  for (int round = 0; round < 2 && !run.empty(); ++round) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+      const std::string name = entry.path().filename().string();
+      int pid = 0;
+      const auto [rest, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
+      if (error != std::errc() || rest != name.data() + name.size() || pid == ::getpid()) continue;
+      if (was_started_with(entry.path(), "STRATA_LAUNCH=" + run) && ::kill(pid, SIGKILL) == 0) ++ended;
+    }
+  }
+  return ended;
+}
+
+int node_agent(const AgentOptions& options) {
+  ::signal(SIGPIPE, SIG_IGN);
+  return Agent(options).run();
+}
+
+}  // namespace strata::launcher

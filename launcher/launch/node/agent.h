@@ -1,0 +1,26 @@
+// launcher/launch/node/ is what launch runs on every node: the agent (agent.h), which says what the node is (facts.h),
+// measures products and links (products.h, link.h), and ends the ranks of a node that is cut off.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace strata::launcher {
+
+struct AgentOptions {
+  std::string run;                             // whose ranks are looked after: their STRATA_LAUNCH
+  double timeout = 30;                         // seconds without a word from launch
+  std::vector<std::filesystem::path> folders;  // of memory.nvme
+};
+
+// `strata node-agent`: what launch runs on every node for as long as the run goes on. Its first line is the node's
+// facts; then it answers the lines of its standard input, "N WORD ..." by {"to":N, ...}:
+//   ping | products [cpu] | listen TOKEN | link ADDRESS PORT TOKEN | clear | bye
+// Without a word for `timeout` seconds, or when its input ends without bye, launch is gone or this node is cut off: it
+// ends the run's ranks here, and itself. Returns the exit code.
+int node_agent(const AgentOptions& options);
+
+// Ends the processes of this machine that a run's launch has started, by what their environment says; returns how many.
+int end_ranks(const std::string& run);
+
+}  // namespace strata::launcher

@@ -1,0 +1,142 @@
+#include "launcher/launch/node/facts.h"
+
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <simdjson.h>
+#include <sys/resource.h>
+#include <xxhash.h>
+
+#include <filesystem>
+
+#include "base/abort.h"
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "device/cpu/isa.h"
+#include "device/cpu/libraries.h"
+#include "device/gpu.h"
+#include "launcher/launch/hosts.h"
+#include "launcher/rank/cores.h"
+#include "offload/swap.h"
+#include "runtime/job/available_memory.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+using runtime::json_string;
+
+DriveFact drive(const fs::path& folder) {
+  DriveFact out{folder.string(), "", "", 0};
+  std::error_code error;
+  if (const auto space = fs::space(folder, error); !error) out.free = space.available;
+  try {
+    const AbortToken abort;
+    offload::IoOptions options;
+    options.folders = {folder};
+    const offload::Swap swap(options, 4096, 0, abort);
+    out.how = to_string(swap.drives()[0].rung);
+  } catch (const Error& wrong) {
+    out.problem = wrong.what();
+  }
+  return out;
+}
+
+std::vector<Interface> interfaces() {
+  std::vector<Interface> out;
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return out;
+  for (const ifaddrs* one = list; one; one = one->ifa_next) {
+    if (!one->ifa_addr || one->ifa_addr->sa_family != AF_INET || !(one->ifa_flags & IFF_UP)) continue;
+    char text[NI_MAXHOST];
+    if ((one->ifa_flags & IFF_LOOPBACK) == 0 &&
+        ::getnameinfo(one->ifa_addr, sizeof(sockaddr_in), text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
+      out.push_back({one->ifa_name, text});
+  }
+  ::freeifaddrs(list);
+  return out;
+}
+
+template <typename T, typename F>
+std::string list(const std::vector<T>& items, F&& text) {
+  std::string out;
+  for (const T& item : items) out += (out.empty() ? "" : ",") + text(item);
+  return "[" + out + "]";
+}
+
+std::string text_at(simdjson::dom::element root, std::string_view key) {
+  return std::string(std::string_view(root[key]));
+}
+
+}  // namespace
+
+std::string program_hash() {
+  const MappedFile file(fs::read_symlink("/proc/self/exe"));
+  const XXH128_hash_t hash = XXH3_128bits(file.bytes().data(), file.bytes().size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+NodeFacts facts_here(std::span<const fs::path> folders) {
+  NodeFacts out;
+  out.name = own_name();
+  out.program = program_hash();
+  out.processor = device::cpu::describe();
+  out.libraries = device::cpu::describe_libraries();
+  out.cores = cores_here();
+  out.memory = runtime::available_memory();
+  rlimit limit{};
+  out.memlock = ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 ? limit.rlim_cur : 0;
+  for (const fs::path& folder : folders) out.drives.push_back(drive(folder));
+  const device::Gpus gpus = device::find_gpus();
+  out.driver = gpus.driver;
+  for (const device::Gpu& gpu : gpus.gpus)
+    if (gpu.problem.empty()) out.gpus.push_back(gpu.name);
+  out.interfaces = interfaces();
+  return out;
+}
+
+std::string to_json(const NodeFacts& facts) {
+  return fmt::format(
+      R"({{"name":{},"program":{},"processor":{},"libraries":{},"cores":{},"memory":{},"memlock":{},"drives":{},)"
+      R"("gpus":{},"driver":{},"interfaces":{}}})",
+      json_string(facts.name), json_string(facts.program), json_string(facts.processor), json_string(facts.libraries),
+      facts.cores, facts.memory, facts.memlock,
+      list(facts.drives,
+           [](const DriveFact& one) {
+             return fmt::format(R"({{"folder":{},"problem":{},"how":{},"free":{}}})", json_string(one.folder),
+                                json_string(one.problem), json_string(one.how), one.free);
+           }),
+      list(facts.gpus, [](const std::string& name) { return json_string(name); }), json_string(facts.driver),
+      list(facts.interfaces, [](const Interface& one) {
+        return fmt::format(R"({{"name":{},"address":{}}})", json_string(one.name), json_string(one.address));
+      }));
+}
+
+NodeFacts parse_facts(std::string_view json) {
+  try {
+    simdjson::dom::parser parser;
+    const simdjson::dom::element root = parser.parse(simdjson::padded_string(json));
+    NodeFacts out;
+    out.name = text_at(root, "name");
+    out.program = text_at(root, "program");
+    out.processor = text_at(root, "processor");
+    out.libraries = text_at(root, "libraries");
+    out.cores = static_cast<int>(std::int64_t(root["cores"]));
+    out.memory = std::uint64_t(root["memory"]);
+    out.memlock = std::uint64_t(root["memlock"]);
+    for (const simdjson::dom::element one : root["drives"])
+      out.drives.push_back(
+          {text_at(one, "folder"), text_at(one, "problem"), text_at(one, "how"), std::uint64_t(one["free"])});
+    for (const simdjson::dom::element one : root["gpus"]) out.gpus.emplace_back(std::string_view(one));
+    out.driver = text_at(root, "driver");
+    for (const simdjson::dom::element one : root["interfaces"])
+      out.interfaces.push_back({text_at(one, "name"), text_at(one, "address")});
+    return out;
+  } catch (const simdjson::simdjson_error& error) {
+    fail(Exit::failed, "not what a node says of itself ({}): {}", error.what(), json.substr(0, 200));
+  }
+}
+
+}  // namespace strata::launcher

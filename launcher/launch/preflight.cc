@@ -1,0 +1,258 @@
+#include "launcher/launch/preflight.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <random>
+#include <utility>
+
+#include "launcher/launch/hosts.h"
+#include "runtime/job/make_job.h"
+
+namespace strata::launcher {
+namespace {
+
+constexpr double kSlow = 0.8;          // of the median
+constexpr double kClockSeconds = 1.0;  // that clocks may differ
+constexpr std::uint64_t kLocked = std::uint64_t{64} << 20;
+
+std::string random_token() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
+
+// A number of an agent's answer, or its problem into `problems`.
+std::optional<double> number_in(const std::string& answer, std::string_view key, std::vector<std::string>& problems) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  if (parser.parse(answer).get(root) != simdjson::SUCCESS) return std::nullopt;
+  if (std::string_view problem; root["problem"].get(problem) == simdjson::SUCCESS) problems.emplace_back(problem);
+  double value = 0;
+  if (root[key].get(value) != simdjson::SUCCESS) return std::nullopt;
+  return value;
+}
+
+std::string address_on(const NodeReport& node, const std::optional<std::string>& interface) {
+  if (!interface) return address_of(node.host);
+  for (const Interface& one : node.facts.interfaces)
+    if (one.name == *interface) return one.address;
+  return {};
+}
+
+// Neighbours of a ring that starts at `shift`, two by two.
+std::vector<std::pair<std::size_t, std::size_t>> pairs(std::size_t nodes, std::size_t shift) {
+  std::vector<std::pair<std::size_t, std::size_t>> out;
+  for (std::size_t i = 0; i + 1 < nodes; i += 2) out.emplace_back((i + shift) % nodes, (i + 1 + shift) % nodes);
+  return out;
+}
+
+void measure_links(Agents& agents, std::vector<NodeReport>& nodes, std::size_t round,
+                   const std::optional<std::string>& interface) {
+  const std::string token = random_token();
+  const auto both = pairs(nodes.size(), round);
+  std::map<std::string, std::string> listen, link;
+  for (const auto& [server, client] : both) listen[nodes[server].host] = "listen " + token;
+  const auto ports = agents.ask(listen, 10);
+  for (const auto& [server, client] : both) {
+    const auto answer = ports.find(nodes[server].host);
+    const std::string address = address_on(nodes[server], interface);
+    if (answer == ports.end() || address.empty()) continue;
+    if (const auto port = number_in(answer->second, "port", nodes[server].problems))
+      link[nodes[client].host] = fmt::format("link {} {:.0f} {}", address, *port, token);
+  }
+  const auto speeds = agents.ask(link, 20);
+  for (const auto& [server, client] : both) {
+    if (!link.contains(nodes[client].host)) continue;
+    const auto answer = speeds.find(nodes[client].host);
+    if (answer == speeds.end()) {
+      nodes[client].problems.push_back(fmt::format("its link to {} gave no figure in 20 s", nodes[server].host));
+      continue;
+    }
+    std::vector<std::string> unheard;
+    const auto gbit = number_in(answer->second, "gbit_per_s", nodes[client].problems);
+    const auto trip = number_in(answer->second, "microseconds", unheard);
+    if (!gbit || !trip) continue;
+    // Of a slow pair the one that is fast with another partner is not the slow one.
+    for (NodeReport* node : {&nodes[server], &nodes[client]})
+      if (*gbit > node->gbit_per_s.value_or(0)) {
+        node->gbit_per_s = gbit;
+        node->microseconds = trip;
+      }
+  }
+}
+
+template <typename Value>
+std::optional<double> median(const std::vector<NodeReport>& nodes, Value&& value) {
+  std::vector<double> all;
+  for (const NodeReport& node : nodes)
+    if (const std::optional<double> one = value(node)) all.push_back(*one);
+  if (all.empty()) return std::nullopt;
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  std::nth_element(all.begin(), middle, all.end());
+  return *middle;
+}
+
+// What most nodes have, of those that come first among as many.
+template <typename Value>
+auto usual(const std::vector<NodeReport>& nodes, Value&& value) {
+  auto best = value(nodes[0]);
+  std::ptrdiff_t most = 0;
+  for (const NodeReport& node : nodes) {
+    const auto mine = value(node);
+    const auto count =
+        std::count_if(nodes.begin(), nodes.end(), [&](const NodeReport& other) { return value(other) == mine; });
+    if (count > most) best = mine, most = count;
+  }
+  return best;
+}
+
+// Nodes whose `value` is another than most have.
+template <typename Value>
+void note_others(const std::vector<NodeReport>& nodes, std::vector<Finding>& findings, std::string_view what,
+                 std::string_view advice, Value&& value) {
+  const std::string most = usual(nodes, value);
+  for (const NodeReport& node : nodes)
+    if (value(node) != most)
+      findings.push_back({fmt::format("{} has another {} than most nodes ({}, not {}): {}", node.host, what,
+                                      value(node), most, advice),
+                          false});
+}
+
+template <typename Value>
+void note_slow(const std::vector<NodeReport>& nodes, std::vector<Finding>& findings, std::string_view what,
+               std::string_view unit, std::string_view advice, Value&& value) {
+  const auto middle = median(nodes, value);
+  for (const NodeReport& node : nodes)
+    if (const std::optional<double> mine = value(node); mine && *mine < kSlow * *middle)
+      findings.push_back({fmt::format("{} has {:.1f} {} {}, {:.0f}% of the median: {}", node.host, *mine, unit, what,
+                                      *mine / *middle * 100, advice),
+                          false});
+}
+
+std::string gpus_of(const NodeReport& node) {
+  if (node.facts.gpus.empty()) return "no GPU";
+  return fmt::format("{} {}", node.facts.gpus.size(), fmt::join(node.facts.gpus, ", "));
+}
+
+void judge_one(const NodeReport& node, const runtime::Recipe& recipe, std::string_view program,
+               const std::optional<std::string>& interface, std::vector<Finding>& findings) {
+  const auto refuse = [&](std::string text) { findings.push_back({std::move(text), true}); };
+  if (node.facts.program != program)
+    refuse(fmt::format("{} has another build of strata than the one that launches, at {}: install the same file there",
+                       node.host, std::filesystem::read_symlink("/proc/self/exe").string()));
+  for (const DriveFact& drive : node.facts.drives)
+    if (!drive.problem.empty()) refuse(fmt::format("{}: {}", node.host, drive.problem));
+  if (recipe.device.kind == runtime::DeviceKind::cuda && node.facts.gpus.empty())
+    refuse(fmt::format("{} has no GPU that can be used, and device.kind is cuda: ssh {} strata doctor says why",
+                       node.host, node.host));
+  for (const std::string& problem : node.problems) refuse(fmt::format("{}: {}", node.host, problem));
+  if (interface && address_on(node, interface).empty()) {
+    std::vector<std::string> names;
+    for (const Interface& one : node.facts.interfaces) names.push_back(one.name);
+    refuse(fmt::format("{} has no interface {} with an address: it has {}", node.host, *interface,
+                       names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+  }
+  if (!recipe.memory.nvme.empty() && node.facts.memlock < kLocked)
+    findings.push_back({fmt::format("{} lets a process lock {} of memory, too little for the drives' fastest way: "
+                                    "ulimit -l unlimited there (LimitMEMLOCK=infinity of sshd or slurmd)",
+                                    node.host, runtime::bytes_text(node.facts.memlock)),
+                        false});
+}
+
+}  // namespace
+
+std::vector<NodeReport> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
+                                const std::optional<std::string>& interface) {
+  std::vector<NodeReport> out;
+  std::map<std::string, std::string> products;
+  for (const Host& host : hosts) {
+    out.push_back({host.name, agents.facts(host.name), {}, {}, {}, {}, {}});
+    products[host.name] = recipe.device.kind == runtime::DeviceKind::cpu ? "products cpu" : "products";
+  }
+  if (hosts.size() > 1) {
+    const auto answers = agents.ask(products, 30);
+    for (NodeReport& node : out)
+      if (const auto answer = answers.find(node.host); answer != answers.end())
+        node.gflop_per_s = number_in(answer->second, "gflop_per_s", node.problems);
+    for (const std::size_t round : {0, 1}) measure_links(agents, out, round, interface);
+  }
+  for (NodeReport& node : out) node.clock_ahead = agents.clock_ahead(node.host);
+  return out;
+}
+
+std::vector<Finding> judge(const std::vector<NodeReport>& nodes, const runtime::Recipe& recipe,
+                           std::string_view program, const std::optional<std::string>& interface) {
+  std::vector<Finding> out;
+  for (const NodeReport& node : nodes) judge_one(node, recipe, program, interface, out);
+  note_others(nodes, out, "kind of processor", "bits depend on it; STRATA_CPU_ISA=avx2 makes them alike",
+              [](const NodeReport& node) { return node.facts.processor; });
+  note_others(nodes, out, "library", "bits may depend on it; install the same packages",
+              [](const NodeReport& node) { return node.facts.libraries; });
+  note_others(nodes, out, "set of GPUs", "bits depend on the kind of GPU; leave the node out, or expect other ones",
+              gpus_of);
+  note_slow(nodes, out, "of memory", "GiB", "end what else runs there",
+            [](const NodeReport& node) { return std::optional(static_cast<double>(node.facts.memory) / 0x1p30); });
+  note_slow(nodes, out, "of products", "GFLOP/s",
+            "something else runs there, or it is throttled; every step waits for it",
+            [](const NodeReport& node) { return node.gflop_per_s; });
+  note_slow(nodes, out, "over its links", "Gbit/s", "look at its cable and switch port; every step waits for it",
+            [](const NodeReport& node) { return node.gbit_per_s; });
+  const auto clock = [](const NodeReport& node) { return node.clock_ahead; };
+  const double time = median(nodes, clock).value_or(0);
+  for (const NodeReport& node : nodes)
+    if (std::abs(node.clock_ahead.value_or(time) - time) > kClockSeconds)
+      out.push_back(
+          {fmt::format("{}'s clock is {:.1f} s {} the others': start chrony or systemd-timesyncd there", node.host,
+                       std::abs(*node.clock_ahead - time), *node.clock_ahead > time ? "ahead of" : "behind"),
+           false});
+  return out;
+}
+
+std::string table(const std::vector<NodeReport>& nodes) {
+  std::vector<std::vector<std::string>> rows = {
+      {"node", "cores", "memory", "memlock", "GPUs", "nvme free", "clock", "products", "link", "there and back"}};
+  const auto figure = [](const std::optional<double>& x, auto format, double scale = 1) {
+    return x ? fmt::format(fmt::runtime(format), *x * scale) : std::string("-");
+  };
+  for (const NodeReport& node : nodes) {
+    std::uint64_t free = 0;
+    for (const DriveFact& drive : node.facts.drives) free += drive.free;
+    rows.push_back({node.host, std::to_string(node.facts.cores), runtime::bytes_text(node.facts.memory),
+                    node.facts.memlock == std::numeric_limits<std::uint64_t>::max()
+                        ? "unlimited"
+                        : runtime::bytes_text(node.facts.memlock),
+                    node.facts.gpus.empty() ? "-" : std::to_string(node.facts.gpus.size()),
+                    node.facts.drives.empty() ? "-" : runtime::bytes_text(free),
+                    figure(node.clock_ahead, "{:+.0f} ms", 1e3), figure(node.gflop_per_s, "{:.0f} GFLOP/s"),
+                    figure(node.gbit_per_s, "{:.1f} Gbit/s"), figure(node.microseconds, "{:.0f} us")});
+  }
+  std::string out;
+  for (const auto& row : rows) {
+    for (std::size_t column = 0; column < row.size(); ++column) {
+      std::size_t width = 0;
+      for (const auto& other : rows) width = std::max(width, other[column].size());
+      out += column == 0 ? fmt::format("  {:<{}}", row[column], width) : fmt::format("  {:>{}}", row[column], width);
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+std::optional<std::string> common_interface(const std::vector<NodeReport>& nodes) {
+  std::optional<std::string> out;
+  for (const NodeReport& node : nodes) {
+    const std::string address = address_of(node.host);
+    const auto by = std::find_if(node.facts.interfaces.begin(), node.facts.interfaces.end(),
+                                 [&](const Interface& one) { return one.address == address; });
+    if (by == node.facts.interfaces.end() || (out && *out != by->name)) return std::nullopt;
+    out = by->name;
+  }
+  return out;
+}
+
+}  // namespace strata::launcher

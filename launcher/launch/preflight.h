@@ -1,0 +1,45 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/launch/agents.h"
+#include "runtime/recipe/recipe.h"
+
+namespace strata::launcher {
+
+// What was found of one node before anything starts there.
+struct NodeReport {
+  std::string host;
+  NodeFacts facts;
+  std::optional<double> clock_ahead;  // seconds, of this machine's clock
+  std::optional<double> gflop_per_s;
+  std::optional<double> gbit_per_s, microseconds;  // of the better of its links
+  std::vector<std::string> problems;               // of its measurements
+};
+
+// What is off, as a sentence that says what to do. `refuses`: nothing can start so.
+struct Finding {
+  std::string text;
+  bool refuses;
+
+  bool operator==(const Finding&) const = default;
+};
+
+// Asks all nodes at once: a second of products, then links in pairs, for two rounds with other partners. Nodes reach
+// each other by the interface, or where their names lead.
+std::vector<NodeReport> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
+                                const std::optional<std::string>& interface);
+
+// `program`: the hash of the launcher's own. A node below 0.8 of the median is a warning.
+std::vector<Finding> judge(const std::vector<NodeReport>& nodes, const runtime::Recipe& recipe,
+                           std::string_view program, const std::optional<std::string>& interface);
+
+// A line a node, with the names of the columns above.
+std::string table(const std::vector<NodeReport>& nodes);
+
+// The interface that the nodes' names lead to, where it has the same name on all.
+std::optional<std::string> common_interface(const std::vector<NodeReport>& nodes);
+
+}  // namespace strata::launcher

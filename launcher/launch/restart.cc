@@ -1,0 +1,77 @@
+#include "launcher/launch/restart.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "runtime/checkpoint/choice.h"
+
+namespace strata::launcher {
+
+std::string why_final(const Ended& ended, const std::optional<Ended>& before) {
+  switch (static_cast<Exit>(ended.code)) {
+    case Exit::done:
+      return "it is done";
+    case Exit::requeue:
+      return "it was stopped on request";
+    case Exit::usage:
+    case Exit::does_not_fit:
+    case Exit::corrupt:
+      return fmt::format("exit code {} would come again", ended.code);
+    case Exit::failed:
+      break;
+  }
+  if (ended.cause.starts_with("stopped on request")) return "it was stopped on request";
+  // The sentence names the step.
+  if (before && ended.cause == before->cause && ended.cause.find("is not finite") != std::string::npos)
+    return "the same came twice, at the same step";
+  return {};
+}
+
+double restart_wait(int number) {
+  return std::min(120.0, std::ldexp(1.0, std::min(number, 20)));
+}
+
+std::int64_t global_batch(const runtime::Recipe& recipe, int ranks) {
+  return recipe.training.micro_batch_size * ranks * recipe.accumulation_steps(ranks);
+}
+
+std::vector<std::string> batch_sets(const runtime::Recipe& recipe, std::int64_t batch, int ranks) {
+  if (recipe.training.global_batch_size) return {};
+  if (recipe.training.gradient_accumulation_steps)
+    return {fmt::format("training.gradient_accumulation_steps={}", batch / (recipe.training.micro_batch_size * ranks))};
+  return {fmt::format("training.global_batch_size={}", batch)};
+}
+
+Checkpoints checkpoints_in(const std::optional<std::filesystem::path>& folder) {
+  Checkpoints out;
+  std::error_code error;
+  if (!folder) return out;
+  for (const auto& entry : std::filesystem::directory_iterator(*folder, error))
+    if (runtime::is_checkpoint(entry.path()))
+      if (const auto time = std::filesystem::last_write_time(entry.path() / "manifest.json", error); !error)
+        out.emplace(entry.path(), time);
+  return out;
+}
+
+std::vector<std::string> resume_sets(const runtime::Recipe& recipe, const Checkpoints& before) {
+  if (recipe.checkpoint.resume == "auto") return {};
+  for (const auto& one : checkpoints_in(recipe.checkpoint.dir))
+    if (!before.contains(one)) return {"checkpoint.resume=auto"};
+  return {};
+}
+
+std::vector<Share> most_ranks(const std::vector<Host>& hosts, int room, const runtime::Recipe& recipe,
+                              std::int64_t batch, const std::function<bool(const std::vector<Share>&)>& fits) {
+  int most = 0;
+  for (const Host& host : hosts) most += host.slots.value_or(room);
+  for (int ranks = most; ranks > 0; --ranks) {
+    if (batch % (ranks * recipe.training.micro_batch_size) != 0) continue;
+    if (std::vector<Share> shares = spread(hosts, ranks, room); fits(shares)) return shares;
+  }
+  return {};
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,66 @@
+#include "launcher/launch/train_command.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "base/error.h"
+#include "runtime/recipe/user_path.h"
+
+namespace strata::launcher {
+
+std::vector<std::string> TrainCommand::words(std::span<const std::string> more) const {
+  std::vector<std::string> out = {"train"};
+  if (recipe) out.push_back(recipe->string());
+  for (const auto& all : {std::span<const std::string>(sets), more})
+    for (const std::string& one : all) out.insert(out.end(), {"--set", one});
+  if (force) out.emplace_back("--force");
+  return out;
+}
+
+runtime::Recipe TrainCommand::load() const {
+  runtime::Recipe out = runtime::load_recipe(recipe, sets);
+  runtime::require_trainable(out);
+  return out;
+}
+
+TrainCommand read_train_command(std::span<const std::string> words) {
+  if (words.empty())
+    fail(Exit::usage, "nothing to launch: strata launch [options] -- train RECIPE.toml (see strata launch --help)");
+  if (words[0] != "train")
+    fail(Exit::usage, "launch starts train, and not {}: mpirun -n N strata {} ... starts other commands on N ranks",
+         words[0], words[0]);
+  TrainCommand out;
+  std::string recipe;
+  CLI::App app("", "train");
+  app.set_help_flag();
+  app.add_option("RECIPE", recipe);
+  app.add_option("--set", out.sets)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+  app.add_flag("--force", out.force);
+  std::vector<std::string> rest(words.rbegin(), words.rend() - 1);  // CLI11 takes them from the back
+  try {
+    app.parse(rest);
+  } catch (const CLI::ParseError& error) {
+    fail(Exit::usage, "{} (behind --; see strata train --help)", error.what());
+  }
+  if (!recipe.empty()) out.recipe = runtime::user_path(recipe);
+  return out;
+}
+
+std::string changed_keys(const runtime::Recipe& recipe) {
+  std::set<std::string> usual;
+  std::istringstream defaults(runtime::to_text({})), lines(runtime::to_text(recipe));
+  std::string line, out;
+  while (std::getline(defaults, line)) usual.insert(line);
+  while (std::getline(lines, line))
+    if (!usual.contains(line)) out += line + "\n";
+  return out;
+}
+
+}  // namespace strata::launcher

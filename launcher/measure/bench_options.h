@@ -1,0 +1,24 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace strata::launcher {
+
+// What the command line asks of `strata bench`; each part takes some of it.
+struct BenchOptions {
+  std::string part;  // "step", "adam", "comm", "io", "kernels"
+  std::optional<std::filesystem::path> recipe;
+  std::vector<std::string> sets;
+  std::size_t parameters = 100'000'000;
+  int steps = 8;
+  std::optional<int> threads;
+  std::vector<std::filesystem::path> dirs;  // io: one a drive
+  std::string size = "1GiB";                // io, kernels
+  int rounds = 3;
+  std::optional<std::filesystem::path> json;
+  bool force = false;  // json is written over whatever it is
+};
+
+}  // namespace strata::launcher

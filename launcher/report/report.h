@@ -1,0 +1,15 @@
+#pragma once
+#include <filesystem>
+
+namespace strata::launcher {
+
+struct ReportOptions {
+  std::filesystem::path from;  // a report.dir, or a report.jsonl
+  std::filesystem::path out;   // HTML
+  bool force = false;
+};
+
+// `strata report`: what a run wrote about itself, as one page. Returns the exit code; throws Error.
+int report(const ReportOptions& options);
+
+}  // namespace strata::launcher

@@ -1,0 +1,82 @@
+#include "runtime/data/data_figures.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "runtime/data/packed_sequences.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::runtime {
+namespace {
+
+// What a source gives in a stretch of the run.
+struct Share {
+  std::uint64_t taken, sequences;
+  double of_all, epochs;
+};
+
+Share share_of(const Batches& batches, std::size_t source, std::uint64_t micro_batches) {
+  std::uint64_t all = 0;
+  for (std::size_t s = 0; s < batches.sources().size(); ++s) all += batches.taken(s, micro_batches);
+  const std::uint64_t taken = batches.taken(source, micro_batches);
+  const std::uint64_t sequences = batches.sources()[source].sequences->size();
+  return {taken, sequences, all == 0 ? 0 : static_cast<double>(taken) / static_cast<double>(all),
+          static_cast<double>(taken) / static_cast<double>(sequences)};
+}
+
+double left_over(const PackingFigures& figures, std::uint64_t sequences, std::int64_t seq_len) {
+  return 1 - static_cast<double>(figures.rows) / (static_cast<double>(sequences) * static_cast<double>(seq_len));
+}
+
+std::string documents_text(const PackingFigures& figures, std::uint64_t sequences, std::int64_t seq_len) {
+  std::string out = fmt::format(" of {} documents ({:.1f}% of rows left over)", figures.documents,
+                                100 * left_over(figures, sequences, seq_len));
+  if (figures.cut) out += fmt::format(", {} above {} tokens cut", figures.cut, seq_len);
+  if (figures.dropped) out += fmt::format(", {} above {} tokens dropped", figures.dropped, seq_len);
+  if (figures.without_label) out += fmt::format(", {} without a label that counts left out", figures.without_label);
+  return out;
+}
+
+std::string files_json(const DataSource& source) {
+  std::string out;
+  for (const std::string& files : source.files) out += (out.empty() ? "" : ",") + json_string(files);
+  return "[" + out + "]";
+}
+
+}  // namespace
+
+std::vector<std::string> describe_data(const Batches& batches, const Recipe& recipe, std::uint64_t micro_batches) {
+  std::vector<std::string> out;
+  const std::size_t sources = batches.sources().size();
+  for (std::size_t s = 0; s < sources; ++s) {
+    const Share share = share_of(batches, s, micro_batches);
+    std::string line = "data";
+    if (sources > 1) line += fmt::format(" of {}", recipe.data.train[s].files.front());
+    line += fmt::format(": {} sequences", share.sequences);
+    if (const PackingFigures* figures = batches.sources()[s].sequences->packing())
+      line += documents_text(*figures, share.sequences, recipe.data.seq_len);
+    if (sources > 1) line += fmt::format(", {:.1f}% of the run", 100 * share.of_all);
+    out.push_back(line + fmt::format(", {:.2f} epochs", share.epochs));
+  }
+  return out;
+}
+
+std::string data_json(const Batches& batches, const Recipe& recipe, std::uint64_t micro_batches) {
+  std::string out;
+  for (std::size_t s = 0; s < batches.sources().size(); ++s) {
+    const Share share = share_of(batches, s, micro_batches);
+    out += fmt::format("{}{{\"files\":{},\"sequences\":{},\"taken\":{},\"share\":{:.6f},\"epochs\":{:.6f}",
+                       out.empty() ? "" : ",", files_json(recipe.data.train[s]), share.sequences, share.taken,
+                       share.of_all, share.epochs);
+    if (const PackingFigures* figures = batches.sources()[s].sequences->packing())
+      out += fmt::format(
+          ",\"documents\":{},\"rows\":{},\"left_over\":{:.6f},\"cut\":{},\"dropped\":{},\"without_label\":{}",
+          figures->documents, figures->rows, left_over(*figures, share.sequences, recipe.data.seq_len), figures->cut,
+          figures->dropped, figures->without_label);
+    out += "}";
+  }
+  return "[" + out + "]";
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,35 @@
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "base/mapped_file.h"
+#include "runtime/data/tokens.h"
+
+namespace strata::runtime {
+
+// Where the documents of a token file begin, and which of its tokens count as labels: the files that its sidecar names
+// beside it (docs/formats.md). The token file outlives it.
+class Documents {
+ public:
+  // Throws Error{usage} where the sidecar names no documents; Error{corrupt} where a file is not what the sidecar says,
+  // or documents are empty, out of order or beyond the last token.
+  explicit Documents(const TokenFile& file);
+
+  std::uint64_t count() const { return begins_.size(); }
+  // Document i has tokens [begin(i), begin(i + 1)).
+  std::uint64_t begin(std::uint64_t i) const { return i < begins_.size() ? begins_[i] : tokens_; }
+  // Whether a document begins at the token: known in log(count()) steps.
+  bool begins_at(std::uint64_t token) const { return std::binary_search(begins_.begin(), begins_.end(), token); }
+  bool has_mask() const { return mask_.bytes().size() > 0; }
+  bool counts(std::uint64_t token) const;
+  // Of tokens [begin, end): how many count as labels.
+  std::uint64_t labels(std::uint64_t begin, std::uint64_t end) const;
+
+ private:
+  MappedFile file_, mask_;
+  std::span<const std::uint64_t> begins_;
+  std::uint64_t tokens_;
+};
+
+}  // namespace strata::runtime

@@ -1,0 +1,197 @@
+#include "runtime/data/packed_sequences.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "device/ops/cross_entropy.h"
+#include "runtime/data/best_fit.h"
+
+namespace strata::runtime {
+namespace {
+
+// Documents that are packed together, in file order. Part of the numerics contract.
+constexpr std::uint64_t kWindow = 65536;
+
+// A row of its own for each token, in one sequence.
+struct Piece {
+  std::uint64_t begin, document_end;  // tokens of the file
+  std::uint32_t rows, labels;
+};
+
+// use(piece) of each piece that is packed, next_document() behind those of each document, in file order.
+template <typename Use, typename Next>
+void walk(const Documents& documents, std::uint32_t seq_len, LongDocuments longer, PackingFigures& figures, Use&& use,
+          Next&& next_document) {
+  for (std::uint64_t i = 0; i < documents.count(); ++i, next_document()) {
+    const std::uint64_t begin = documents.begin(i), end = documents.begin(i + 1), length = end - begin;
+    ++figures.documents;
+    figures.longest = std::max(figures.longest, length);
+    if (length > seq_len) ++(longer == LongDocuments::cut ? figures.cut : figures.dropped);
+    if (length > seq_len && longer != LongDocuments::cut) continue;
+    for (std::uint64_t at = begin; at < end; at += seq_len) {
+      const std::uint64_t rows = std::min<std::uint64_t>(seq_len, end - at);
+      const std::uint64_t labels = documents.labels(at + 1, std::min(at + rows + 1, end));
+      if (labels == 0) {
+        ++figures.without_label;
+        continue;
+      }
+      ++figures.pieces;
+      figures.rows += rows;
+      figures.squares += static_cast<double>(rows) * static_cast<double>(rows);
+      use(Piece{at, end, static_cast<std::uint32_t>(rows), static_cast<std::uint32_t>(labels)});
+    }
+  }
+}
+
+std::vector<Documents> open_documents(std::span<const TokenFile> files) {
+  std::vector<Documents> out;
+  for (const TokenFile& file : files) out.emplace_back(file);
+  return out;
+}
+
+PackingFigures look_at(std::span<const Documents> documents, std::uint32_t seq_len, LongDocuments longer) {
+  PackingFigures figures;
+  for (const Documents& of_file : documents)
+    walk(
+        of_file, seq_len, longer, figures, [](const Piece&) {}, [] {});
+  if (longer == LongDocuments::refuse && figures.dropped > 0)
+    fail(Exit::usage,
+         "{} of {} documents are longer than data.seq_len = {}, the longest of {} tokens: raise data.seq_len, or take "
+         "data.long = \"cut\" or \"drop\"",
+         figures.dropped, figures.documents, seq_len, figures.longest);
+  return figures;
+}
+
+}  // namespace
+
+// Best fit leaves at most one sequence of a window half empty.
+std::size_t PackingFigures::index_bytes(std::uint32_t seq_len) const {
+  const std::uint64_t windows = (documents + kWindow - 1) / kWindow;
+  const std::uint64_t sequences = std::min(pieces, 2 * rows / seq_len + windows) + 1;
+  return pieces * (sizeof(std::uint64_t) + sizeof(std::uint32_t)) +
+         sequences * (sizeof(std::uint64_t) + sizeof(std::uint32_t)) + 4 * alignof(std::max_align_t);
+}
+
+double PackingFigures::mean_squares(std::uint32_t seq_len) const {
+  return rows == 0 ? 0 : squares / static_cast<double>(rows) * seq_len;
+}
+
+PackingFigures& PackingFigures::operator+=(const PackingFigures& other) {
+  documents += other.documents;
+  pieces += other.pieces;
+  rows += other.rows;
+  cut += other.cut;
+  dropped += other.dropped;
+  without_label += other.without_label;
+  longest = std::max(longest, other.longest);
+  squares += other.squares;
+  return *this;
+}
+
+PackingFigures look_at_documents(std::span<const TokenFile> files, std::uint32_t seq_len, LongDocuments longer) {
+  return look_at(open_documents(files), seq_len, longer);
+}
+
+PackedSequences::PackedSequences(std::vector<TokenFile> files, std::uint32_t seq_len, LongDocuments longer,
+                                 std::pmr::memory_resource* memory)
+    : files_(std::move(files)),
+      documents_(open_documents(files_)),
+      first_token_{0},
+      seq_len_(seq_len),
+      begin_(memory),
+      first_piece_(memory),
+      rows_(memory),
+      labels_(memory) {
+  const PackingFigures expected = look_at(documents_, seq_len, longer);
+  if (expected.pieces == 0)
+    fail(Exit::usage,
+         "none of the {} documents in {}{} has a label that counts, so there is nothing to learn from them",
+         expected.documents, files_.empty() ? "no file" : files_.front().path().string(),
+         files_.size() > 1 ? " and the files beside it" : "");
+  // Once, at the size that look_at() promised: the memory may be planned, and takes nothing back.
+  const std::uint64_t windows = (expected.documents + kWindow - 1) / kWindow;
+  const std::uint64_t most = std::min(expected.pieces, 2 * expected.rows / seq_len + windows) + 1;
+  begin_.reserve(expected.pieces);
+  rows_.reserve(expected.pieces);
+  first_piece_.reserve(most);
+  labels_.reserve(most);
+  first_piece_.push_back(0);
+
+  BestFit best_fit(seq_len);
+  std::vector<Piece> window;
+  std::vector<std::uint32_t> lengths;
+  const auto pack = [&] {
+    lengths.clear();
+    for (const Piece& piece : window) lengths.push_back(piece.rows);
+    const BestFit::Bins& bins = best_fit.pack(lengths);
+    std::size_t at = 0;
+    for (const std::uint32_t end : bins.ends) {
+      std::uint32_t labels = 0;
+      for (; at < end; ++at) {
+        const Piece& piece = window[bins.items[at]];
+        begin_.push_back(piece.begin);
+        rows_.push_back(piece.rows);
+        labels += piece.labels;
+      }
+      first_piece_.push_back(begin_.size());
+      labels_.push_back(labels);
+    }
+    window.clear();
+  };
+  std::uint64_t in_window = 0;
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    const std::uint64_t first = first_token_.back();
+    walk(
+        documents_[f], seq_len, longer, figures_,
+        [&](Piece piece) {
+          piece.begin += first;
+          window.push_back(piece);
+        },
+        [&] {
+          if (++in_window % kWindow == 0) pack();
+        });
+    first_token_.push_back(first + files_[f].count());
+  }
+  pack();
+  STRATA_CHECK_LE(labels_.size() + 1, most);
+}
+
+void PackedSequences::fill(std::uint64_t sequence, const Rows& rows) const {
+  std::uint32_t first = 0;
+  for (std::uint64_t piece = first_piece_[sequence]; piece < first_piece_[sequence + 1]; ++piece) {
+    fill_piece(piece, rows, first);
+    first += rows_[piece];
+  }
+  const Rows rest = rows.subrows(first, seq_len_ - first);
+  std::fill(rest.tokens.begin(), rest.tokens.end(), 0u);
+  std::fill(rest.labels.begin(), rest.labels.end(), device::kIgnoredLabel);
+  std::fill(rest.positions.begin(), rest.positions.end(), 0u);
+  std::fill(rest.documents.begin(), rest.documents.end(), device::RowRange{});
+}
+
+void PackedSequences::fill_piece(std::uint64_t piece, const Rows& rows, std::uint32_t first) const {
+  const auto after = std::upper_bound(first_token_.begin(), first_token_.end(), begin_[piece]);
+  const auto f = static_cast<std::size_t>(after - first_token_.begin()) - 1;
+  const TokenFile& file = files_[f];
+  const Documents& documents = documents_[f];
+  const std::uint64_t begin = begin_[piece] - first_token_[f];
+  const std::uint32_t count = rows_[piece];
+  const Rows own = rows.subrows(first, count);
+  file.read(begin, own.tokens);
+  // Behind the last row lies the document's next token, if the piece was cut off before it.
+  std::uint32_t next = 0;
+  const bool goes_on = begin + count < file.count() && !documents.begins_at(begin + count);
+  if (goes_on) file.read(begin + count, {&next, 1});
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const bool has_next = i + 1 < count || goes_on;
+    const std::uint32_t label = i + 1 < count ? own.tokens[i + 1] : next;
+    own.labels[i] =
+        has_next && documents.counts(begin + i + 1) ? static_cast<std::int32_t>(label) : device::kIgnoredLabel;
+    own.positions[i] = i;
+    own.documents[i] = {first, first + count};
+  }
+}
+
+}  // namespace strata::runtime

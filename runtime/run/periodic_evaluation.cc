@@ -1,0 +1,68 @@
+#include "runtime/run/periodic_evaluation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "runtime/run/run_reports.h"
+
+namespace strata::runtime {
+
+PeriodicEvaluation::PeriodicEvaluation(const Job& job, comm::World& world, Trainer& trainer)
+    : recipe_(job.recipe.evaluation),
+      trainer_(trainer),
+      evaluator_(*job.evaluation, world, trainer.executor(), trainer.index_memory()) {
+  if (job.generation) answers_.emplace(job, world, trainer.executor());
+}
+
+bool PeriodicEvaluation::due() const {
+  const std::int64_t step = trainer_.steps_done();
+  const std::optional<Best>& best = trainer_.progress().best;
+  if (best && best->newest == step) return false;
+  return step == 0 ? recipe_.at_start : recipe_.every > 0 && step % recipe_.every == 0;
+}
+
+bool PeriodicEvaluation::out_of_patience() const {
+  const std::optional<Best>& best = trainer_.progress().best;
+  return recipe_.patience > 0 && best && best->since >= recipe_.patience;
+}
+
+Memory PeriodicEvaluation::measured_memory() const {
+  Memory memory = evaluator_.executor().measured_memory();
+  if (answers_)
+    for (std::size_t tier = 0; tier < memory.size(); ++tier)
+      memory[tier].peak = std::max(memory[tier].peak, answers_->measured_memory()[tier].peak);
+  return memory;
+}
+
+std::optional<EvaluationReport> PeriodicEvaluation::run(const Evaluator::AfterRound& after_round) {
+  trainer_.executor().drain();
+  const comm::CommBytes before = trainer_.executor().comm_bytes();
+  const std::optional<Evaluation> result = evaluator_.run(after_round);
+  std::vector<Answer> answers;
+  if (result && answers_) answers = answers_->run();
+  const comm::CommBytes after = trainer_.executor().comm_bytes();
+  sent_.all_gather += after.all_gather - before.all_gather;
+  sent_.all_to_all += after.all_to_all - before.all_to_all;
+  sent_.broadcast += after.broadcast - before.broadcast;
+  sent_.consensus += after.consensus - before.consensus;
+  if (!result) return std::nullopt;
+  const std::int64_t step = trainer_.steps_done();
+  const double value = result->loss;
+  const bool greater = recipe_.greater_is_better.value_or(false);
+  Best best = trainer_.progress().best.value_or(Best{step, value, -1, step});
+  const bool is_best = best.since < 0 || (greater ? value > best.value : value < best.value);
+  best = is_best ? Best{step, value, 0, step} : Best{best.step, best.value, best.since + 1, step};
+  trainer_.set_best(best);
+  return EvaluationReport{step,
+                          result->loss,
+                          result->labels,
+                          result->sequences,
+                          result->tokens_per_s,
+                          is_best,
+                          wall_time(),
+                          {{"eval_perplexity", result->perplexity}},
+                          std::move(answers)};
+}
+
+}  // namespace strata::runtime

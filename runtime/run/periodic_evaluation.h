@@ -1,0 +1,42 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "runtime/run/answers.h"
+#include "runtime/run/evaluator.h"
+#include "runtime/run/trainer.h"
+
+namespace strata::runtime {
+
+// Evaluates a training between its steps, as its recipe says (evaluation.*): over the weights where they are and in the
+// memory that a step leaves free, with the bits that `strata eval` has of a checkpoint of that step. Changes no bit of
+// the training. Every rank has one; job, world and trainer outlive it.
+class PeriodicEvaluation {
+ public:
+  // `job` has an evaluation. Collective.
+  PeriodicEvaluation(const Job& job, comm::World& world, Trainer& trainer);
+
+  // Whether one is due now, between two steps, and has not been made yet.
+  bool due() const;
+  // Drains the training, evaluates, and keeps in the training's progress what is best. nullopt: it was stopped.
+  // Collective.
+  std::optional<EvaluationReport> run(const Evaluator::AfterRound& after_round);
+  // Whether evaluation.patience is used up: the run is to end here.
+  bool out_of_patience() const;
+
+  // What evaluations took at most, and what they have sent to other ranks.
+  Memory measured_memory() const;
+  const comm::CommBytes& comm_bytes() const { return sent_; }
+
+ private:
+  const Recipe::Evaluation& recipe_;
+  Trainer& trainer_;
+  Evaluator evaluator_;
+  std::optional<Answers> answers_;
+  comm::CommBytes sent_{};
+};
+
+}  // namespace strata::runtime

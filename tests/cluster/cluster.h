@@ -1,0 +1,64 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "tests/dist/launch.h"
+#include "tests/dist/tiny_run.h"
+
+namespace strata::tests {
+
+// Nodes n1, n2, ... made of network namespaces (cluster.sh), there for as long as it lives.
+class Cluster {
+ public:
+  // Why there can be none here; empty: there can.
+  static std::string why_not(bool slurm = false);
+
+  explicit Cluster(int nodes, bool slurm = false);
+  ~Cluster();
+  Cluster(const Cluster&) = delete;
+  Cluster& operator=(const Cluster&) = delete;
+
+  // A command in a node, by the words of this.
+  std::vector<std::string> in(const std::string& node, const std::vector<std::string>& command) const;
+  // Waits for it; what it said. Fails the test if it fails.
+  Outcome at(const std::string& node, const std::string& shell_text) const;
+  void kill(const std::string& node) const { tell("kill", node); }
+  void cut(const std::string& node) const { tell("cut", node); }
+  void join(const std::string& node) const { tell("join", node); }
+  void revive(const std::string& node) const { tell("revive", node); }
+
+ private:
+  std::vector<std::string> words(std::vector<std::string> command) const;
+  void tell(const std::string& command, const std::string& node) const;
+
+  std::string folder_;
+};
+
+// A training on the nodes of a cluster: small, with checkpoints, and slow enough to be disturbed.
+class ClusterRun : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = Cluster::why_not(); !why.empty()) GTEST_SKIP() << why;
+  }
+
+  // strata launch OPTIONS -- train with the keys of the run and more.
+  std::vector<std::string> launch(const std::vector<std::string>& options, const std::vector<std::string>& sets = {},
+                                  const std::string& program = STRATA) const;
+  std::vector<std::string> train(const std::vector<std::string>& sets = {}) const;
+  // The weights' hash at the end of a run alone that nobody disturbed.
+  std::string untouched(const std::vector<std::string>& sets = {}) const;
+  // That of the run.
+  std::string weights_hash(const std::string& summary = "summary.json") const;
+  std::string events() const { return run_.folder().read("logs/events.jsonl"); }
+  std::string file(const std::string& name) const { return run_.file(name); }
+  // Whether this build has the control service.
+  static bool has_control();
+  static bool is_at_step(const std::string& errors, int step);
+
+  TinyRun run_;
+};
+
+// The last line of a text.
+std::string last_line(const std::string& text);
+
+}  // namespace strata::tests

@@ -1,0 +1,190 @@
+// strata launch over ssh and mpirun, on nodes that are real to everybody but the kernel.
+#include <gmock/gmock.h>
+
+#include <csignal>
+#include <filesystem>
+#include <sstream>
+
+#include "base/error.h"
+#include "tests/cluster/cluster.h"
+
+namespace strata::tests {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+struct ClusterLaunch : ClusterRun {};
+
+TEST_F(ClusterLaunch, StartsLooksAndReports) {
+  const Cluster cluster(3);
+  const Outcome outcome =
+      run(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--env", "MY_OWN=x"}, {"training.max_steps=30"})), 180);
+  ASSERT_EQ(outcome.code, 0) << outcome.all();
+  // What was resolved, once; the table; nothing of mpirun.
+  EXPECT_THAT(outcome.errors,
+              AllOf(HasSubstr("strata: 6 ranks on n1 (2), n2 (2), n3 (2), of --hosts, started by mpirun"),
+                    HasSubstr("training.max_steps = 30"), HasSubstr("GFLOP/s"), HasSubstr("Gbit/s"),
+                    HasSubstr("MPI and NCCL use eth0"), Not(HasSubstr("[n1:")), Not(HasSubstr("<stderr>"))));
+  EXPECT_THAT(last_line(outcome.errors), HasSubstr("done after step 30"));
+  EXPECT_EQ(weights_hash(), untouched({"training.max_steps=30"}));
+  EXPECT_THAT(events(), AllOf(HasSubstr(R"("event":"start","nodes":["n1","n2","n3"],"ranks":6)"),
+                              HasSubstr(R"("event":"end","nodes":["n1","n2","n3"],"ranks":6,"exit":0)")));
+  EXPECT_THAT(run_.folder().read("logs/rank-00000.log"), HasSubstr("step 30/30"));
+  EXPECT_TRUE(std::filesystem::exists(file("logs/rank-00005.log")));
+}
+
+// Every rank of every node has what the launcher's environment and --env say.
+TEST_F(ClusterLaunch, TheEnvironmentReachesEveryRank) {
+  const Cluster cluster(2);
+  // ranks of n2 that have the variables, seen from outside
+  Running running(cluster.in("n1", [&] {
+    std::vector<std::string> all = {"env", "STRATA_OWN=of strata", "OMPI_MCA_own=of mpi", "LD_LIBRARY_PATH=/nowhere"};
+    for (std::string& word :
+         launch({"--hosts", "n1,n2", "--env", "MY_OWN=my own", "--no-preflight"}, {"training.max_steps=100000"}))
+      all.push_back(std::move(word));
+    return all;
+  }()));
+  ASSERT_TRUE(running.wait_until([](const auto&, const std::string& errors) { return is_at_step(errors, 3); }, 120));
+  const std::string seen =
+      cluster
+          .at("n2",
+              "for p in $(pgrep -f 'strata train'); do grep -qz OMPI_COMM_WORLD_RANK=1 /proc/$p/environ || "
+              "continue; tr '\\0' '\\n' </proc/$p/environ; done")
+          .output;
+  EXPECT_THAT(seen, AllOf(HasSubstr("STRATA_OWN=of strata\n"), HasSubstr("OMPI_MCA_own=of mpi\n"),
+                          HasSubstr("LD_LIBRARY_PATH=/nowhere\n"), HasSubstr("MY_OWN=my own\n")));
+  running.send(SIGUSR1);
+  EXPECT_EQ(running.wait(180).code, static_cast<int>(Exit::requeue));
+}
+
+// A stop that went well: our sentence is the last, and the same command goes on.
+TEST_F(ClusterLaunch, SignalsReachTheRanks) {
+  const Cluster cluster(2);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+    Running running(cluster.in("n1", launch({"--hosts", "n1,n2", "--no-preflight"}, {"training.max_steps=100000"})));
+    ASSERT_TRUE(running.wait_until(
+        [](const auto&, const std::string& errors) { return errors.find(" tokens/s ") != std::string::npos; }, 120));
+    running.send(signal);
+    const Outcome outcome = running.wait(180);
+    EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << signal << outcome.all();
+    EXPECT_THAT(last_line(outcome.errors), AllOf(StartsWith("strata: stopped on request after step "),
+                                                 HasSubstr("run the same command to resume")));
+  }
+}
+
+// The launcher of launcher/kubernetes/mpijob.yaml, in what the MPI operator makes: a pod that is no worker itself,
+// whose environment names the workers' host file.
+TEST_F(ClusterLaunch, TheCommandOfTheMpiJob) {
+  if (run({"python3", "-c", "import yaml"}).code != 0) GTEST_SKIP() << "python3-yaml is not installed";
+  const Outcome words =
+      run({"python3", "-c",
+           "import yaml; pod = yaml.safe_load(open('" STRATA_SOURCE_DIR
+           "/launcher/kubernetes/mpijob.yaml'))['spec']['mpiReplicaSpecs']['Launcher']['template']['spec']"
+           "; print(*pod['containers'][0]['args'], sep='\\n')"});
+  ASSERT_EQ(words.code, 0) << words.all();
+  run_.folder().write("recipe.toml",
+                      "model = { preset = \"tiny-gpt2\", config = { n_layer = 2, n_embd = 32, n_head = 2, "
+                      "vocab_size = 97, n_positions = 16 } }\n"
+                      "data = { train = \"tokens.bin\", seq_len = 16 }\n"
+                      "training = { max_steps = 20 }\n"
+                      "device.threads = 1\nmemory = { device = \"256MiB\", host = \"256MiB\" }\n");
+  run_.folder().write("hostfile", "n2 slots=2\nn3 slots=2\n");
+  std::vector<std::string> command = {"env",
+                                      "K_MPI_JOB_ROLE=launcher",
+                                      "OMPI_MCA_orte_keep_fqdn_hostnames=true",
+                                      "OMPI_MCA_orte_default_hostfile=" + file("hostfile"),
+                                      "OMPI_MCA_plm_rsh_args=-o ConnectionAttempts=10",
+                                      STRATA};
+  std::istringstream lines(words.output);
+  for (std::string word; std::getline(lines, word);) {
+    if (word.starts_with("/runs/")) word = file(word.substr(6));
+    command.push_back(word);
+  }
+  const Cluster cluster(3);
+  const Outcome outcome = run(cluster.in("n1", command), 180);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors,
+              AllOf(HasSubstr("4 ranks on n2 (2), n3 (2), of the MPIJob's hostfile"), HasSubstr("step 20/20")));
+}
+
+struct ClusterRefusal : ClusterRun {
+  // Refused before any rank starts: exit code 2, one sentence, an event.
+  void expect_refused(const Outcome& outcome, const testing::Matcher<std::string>& sentence) {
+    EXPECT_EQ(outcome.code, static_cast<int>(Exit::usage)) << outcome.all();
+    EXPECT_THAT(last_line(outcome.errors), AllOf(StartsWith("strata: "), sentence)) << outcome.all();
+    EXPECT_THAT(outcome.errors, Not(HasSubstr("tokens/s")));
+  }
+};
+
+TEST_F(ClusterRefusal, HostsThatAreNotThere) {
+  const Cluster cluster(2);
+  expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n7"})), 60), HasSubstr("n7 has no address"));
+  run_.folder().write("hosts", "n1 slots=2\nn2 slot=2\n");
+  expect_refused(run(cluster.in("n1", launch({"--hosts", file("hosts")})), 60), HasSubstr("hosts line 2: \"slot=2\""));
+  expect_refused(run(cluster.in("n1", launch({"--hosts", "n1:1,n2:1", "--ranks-per-node", "2"})), 60),
+                 AllOf(HasSubstr("--ranks-per-node 2"), HasSubstr("1 slot")));
+  expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2", "--interface", "ib0"})), 90),
+                 HasSubstr("n1 has no interface ib0 with an address: it has eth0"));
+  expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2", "--env", "NO_SUCH_THING"})), 60),
+                 HasSubstr("NO_SUCH_THING is not set"));
+}
+
+TEST_F(ClusterRefusal, SshThatAsksOrRefuses) {
+  const Cluster cluster(3);
+  // n2 knows no key of ours, n3 has no sshd.
+  cluster.at("n2",
+             "mount -t tmpfs tmpfs /mnt; : >/mnt/empty; "
+             "f=$(sed -n 's/^AuthorizedKeysFile //p' \"$STRATA_CLUSTER/n2/sshd\"); mount --bind /mnt/empty $f");
+  cluster.at("n3", "kill $(cat \"$STRATA_CLUSTER/n3/sshd.pid\")");
+  const Outcome outcome = run(cluster.in("n1", launch({"--hosts", "n1,n2,n3"})), 90);
+  expect_refused(outcome,
+                 AllOf(HasSubstr("ssh to n2 asks for a password or refuses the key"), HasSubstr("ssh-copy-id n2"),
+                       HasSubstr("n3 does not answer: "), HasSubstr("Connection refused")));
+  EXPECT_THAT(events(), AllOf(HasSubstr(R"("event":"refused")"), HasSubstr(R"("exit":2)")));
+}
+
+// With --min-nodes the rest is enough.
+TEST_F(ClusterLaunch, StartsWithoutANodeThatDoesNotAnswer) {
+  const Cluster cluster(3);
+  cluster.at("n3", "kill $(cat \"$STRATA_CLUSTER/n3/sshd.pid\")");
+  const Outcome outcome =
+      run(cluster.in("n1", launch({"--hosts", "n1,n2,n3", "--min-nodes", "2"}, {"training.max_steps=5"})), 180);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("left out: n3 does not answer"), HasSubstr("2 ranks on n1 (1), n2 (1)")));
+}
+
+TEST_F(ClusterRefusal, ANodeWithAnotherBinaryOrNone) {
+  const Cluster cluster(3);
+  std::filesystem::create_directories(file("bin"));
+  const std::string program = file("bin/strata");
+  std::filesystem::copy_file(STRATA, program);
+  // The same program with a byte more, which runs as well.
+  std::filesystem::copy_file(STRATA, file("another"));
+  std::ofstream(file("another"), std::ios::app) << "x";
+  cluster.at("n2", "mount --bind " + file("another") + " " + program);
+  cluster.at("n3", "mount -t tmpfs tmpfs " + file("bin"));
+  expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2"}, {}, program)), 90),
+                 AllOf(HasSubstr("n2 has another build of strata"), HasSubstr("install the same file there")));
+  expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n3"}, {}, program)), 90),
+                 AllOf(HasSubstr("n3 has no " + program), HasSubstr("install the same build")));
+}
+
+// Of one node: its drive is full, the sentence names the rank there, and nothing is tried again.
+TEST_F(ClusterLaunch, ADiskThatIsFullOnOneNode) {
+  const Cluster cluster(2);
+  std::filesystem::create_directories(file("drive"));
+  cluster.at("n2", "mount -t tmpfs -o size=1m tmpfs " + file("drive"));
+  const Outcome outcome = run(
+      cluster.in("n1", launch({"--hosts", "n1,n2"}, {"zero.optimizer=nvme", "memory.nvme=[\"" + file("drive") + "\"]",
+                                                     "model.config.n_embd=256"})),
+      180);
+  EXPECT_EQ(outcome.code, static_cast<int>(Exit::does_not_fit)) << outcome.all();
+  EXPECT_THAT(last_line(outcome.errors), AllOf(HasSubstr("rank 1"), HasSubstr(file("drive")))) << outcome.all();
+  EXPECT_THAT(outcome.errors, Not(HasSubstr("starts again")));
+}
+
+}  // namespace
+}  // namespace strata::tests

@@ -1,0 +1,122 @@
+// Nodes that go while a run is on: under launch it goes on with those that are left, to the bits of a run that nobody
+// disturbed.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "base/error.h"
+#include "tests/cluster/cluster.h"
+
+namespace strata::tests {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+struct LostNode : ClusterRun {
+  static auto at_step(int step) {
+    return [step](const std::string&, const std::string& errors) { return is_at_step(errors, step); };
+  }
+};
+
+// A node loses its power: nobody says good-bye for it.
+TEST_F(LostNode, KilledTheOthersGoOn) {
+  const std::string bits = untouched();
+  const Cluster cluster(3);
+  Running running(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--no-preflight"})));
+  ASSERT_TRUE(running.wait_until(at_step(50), 120));
+  cluster.kill("n3");
+  const Outcome outcome = running.wait(300);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors,
+              AllOf(HasSubstr("node n3 (ranks 4 to 5) is lost"), HasSubstr("restart 1 of 3: 4 ranks on n1 (2), n2 (2)"),
+                    HasSubstr("resumes after step ")));
+  EXPECT_THAT(last_line(outcome.errors), HasSubstr("done after step 400"));
+  EXPECT_EQ(weights_hash(), bits);
+  EXPECT_THAT(events(), AllOf(HasSubstr(R"("event":"node_lost","nodes":["n3"])"),
+                              HasSubstr(R"("event":"restart","nodes":["n1","n2"],"ranks":4)")));
+}
+
+// Rank 0's, with the launcher on a node that has no ranks.
+TEST_F(LostNode, KilledWithRankZero) {
+  const std::string bits = untouched();
+  const Cluster cluster(3);
+  Running running(cluster.in("n3", launch({"--hosts", "n1:2,n2:2", "--no-preflight"})));
+  ASSERT_TRUE(running.wait_until(at_step(50), 120));
+  cluster.kill("n1");
+  const Outcome outcome = running.wait(300);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("node n1 (ranks 0 to 1) is lost"), HasSubstr("2 ranks on n2 (2)")));
+  EXPECT_EQ(weights_hash(), bits);
+}
+
+// A cable that is out for some seconds holds the run up and ends nothing.
+TEST_F(LostNode, CutForAMomentTheRunGoesOn) {
+  const std::string bits = untouched();
+  const Cluster cluster(3);
+  Running running(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--no-preflight"})));
+  ASSERT_TRUE(running.wait_until(at_step(50), 120));
+  cluster.cut("n3");
+  std::this_thread::sleep_for(std::chrono::seconds(5));
+  cluster.join("n3");
+  const Outcome outcome = running.wait(300);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors, Not(HasSubstr("lost")));
+  EXPECT_EQ(weights_hash(), bits);
+}
+
+// Cut for good: the others go on, and nothing of the run is left on the node that is cut.
+TEST_F(LostNode, CutTheOthersGoOnAndItsRanksEnd) {
+  const std::string bits = untouched();
+  const Cluster cluster(3);
+  Running running(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--no-preflight"})));
+  ASSERT_TRUE(running.wait_until(at_step(50), 120));
+  cluster.cut("n3");
+  const Outcome outcome = running.wait(300);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors, HasSubstr("node n3 (ranks 4 to 5) is lost"));
+  EXPECT_EQ(weights_hash(), bits);
+  const std::string left =
+      cluster.at("n3", "ip netns pids $(ip netns identify $$) | xargs ps -o args= -p || true").output;
+  EXPECT_THAT(left, Not(HasSubstr("strata train"))) << left;
+}
+
+// Where too few are left, the run ends with the sentence that says so.
+TEST_F(LostNode, FewerThanMinNodesIsTheEnd) {
+  const Cluster cluster(2);
+  Running running(cluster.in("n1", launch({"--hosts", "n1,n2", "--no-preflight", "--min-nodes", "2"})));
+  ASSERT_TRUE(running.wait_until(at_step(30), 120));
+  cluster.kill("n2");
+  const Outcome outcome = running.wait(180);
+  EXPECT_EQ(outcome.code, static_cast<int>(Exit::failed)) << outcome.all();
+  EXPECT_THAT(last_line(outcome.errors), HasSubstr("1 of 2 nodes are left, and --min-nodes is 2"));
+}
+
+// What comes again is tried --max-restarts times; each time waits longer.
+TEST_F(LostNode, ARankThatIsKilledAgainAndAgain) {
+  const Cluster cluster(2);
+  Running running(cluster.in(
+      "n1", launch({"--hosts", "n1,n2", "--no-preflight", "--max-restarts", "1"}, {"training.max_steps=100000"})));
+  for (int start = 1; start <= 2; ++start) {
+    ASSERT_TRUE(running.wait_until(
+        [start](const auto&, const std::string& errors) {
+          std::size_t runs = 0;
+          for (std::size_t at = 0; (at = errors.find("ZeRO-3 over 2 ranks", at)) != std::string::npos; ++at) ++runs;
+          return runs == static_cast<std::size_t>(start) && errors.rfind(" tokens/s ") > errors.rfind("ZeRO-3 over");
+        },
+        200));
+    cluster.at("n2",
+               "kill -9 $(for p in $(pgrep -f 'strata train'); do grep -qz OMPI_COMM_WORLD_RANK=1 "
+               "/proc/$p/environ && echo $p; done)");
+  }
+  const Outcome outcome = running.wait(240);
+  EXPECT_EQ(outcome.code, static_cast<int>(Exit::failed)) << outcome.all();
+  EXPECT_THAT(outcome.errors, HasSubstr("restart 1 of 1: 2 ranks on n1 (1), n2 (1)"));
+  EXPECT_THAT(last_line(outcome.errors), AllOf(HasSubstr("--max-restarts 1"), HasSubstr("rank 1"))) << outcome.all();
+}
+
+}  // namespace
+}  // namespace strata::tests

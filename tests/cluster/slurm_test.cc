@@ -1,0 +1,119 @@
+// A real Slurm: slurmctld on the first node, slurmd on all.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include "base/error.h"
+#include "tests/cluster/cluster.h"
+
+namespace strata::tests {
+namespace {
+
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+struct Slurm : ClusterRun {
+  void SetUp() override {
+    if (const std::string why = Cluster::why_not(true); !why.empty()) GTEST_SKIP() << why;
+  }
+  // Waits until `text` of a shell on n1 says what is wanted.
+  static bool comes(const Cluster& cluster, const std::string& shell_text, const std::string& wanted, double seconds) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    while (std::chrono::steady_clock::now() < end) {
+      if (cluster.at("n1", shell_text + " || true").output.find(wanted) != std::string::npos) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+    return false;
+  }
+  // strata train's words as a shell reads them, without the program and the command.
+  std::string keys(const std::vector<std::string>& sets) const {
+    std::string out;
+    const std::vector<std::string> words = train(sets);
+    for (std::size_t i = 2; i < words.size(); ++i) out += " '" + words[i] + "'";
+    return out;
+  }
+};
+
+// sbatch of the file that users start from: before its time is over it stops with a checkpoint, is requeued, and goes
+// on to the bits of a run that nobody stopped.
+TEST_F(Slurm, TheJobGoesOnAfterItsTimeToTheSameBits) {
+  const std::vector<std::string> sets = {"training.max_steps=400"};
+  const std::string bits = untouched(sets);
+  const Cluster cluster(2, true);
+  ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
+  // Slurm's shortest limit is a minute, and it is late by up to another: a signal in its place is the same to the job.
+  cluster.at("n1", "cd " + run_.folder().path().string() + " && STRATA_PROGRAM=" STRATA " sbatch -o job.log " +
+                       STRATA_SOURCE_DIR "/launcher/slurm/train.sbatch" + keys(sets));
+  ASSERT_TRUE(comes(cluster, "cat " + file("job.log"), "step 60/400", 120)) << run_.folder().read("job.log");
+  cluster.at("n1", "scancel --batch --signal=USR1 1");
+  EXPECT_TRUE(comes(cluster, "cat " + file("job.log"), "done after step 400", 240));
+  EXPECT_TRUE(comes(cluster, "scontrol show job 1", "JobState=COMPLETED", 60));
+  const std::string log = run_.folder().read("job.log");
+  EXPECT_THAT(log,
+              AllOf(HasSubstr("of Slurm job 1, started by srun"), HasSubstr("stopped on request after step "),
+                    HasSubstr("back into the queue"), HasSubstr("resumes after step "), Not(HasSubstr("srun: error"))));
+  EXPECT_EQ(weights_hash(), bits);
+}
+
+// Elements of an array keep apart.
+TEST_F(Slurm, ElementsOfAnArrayHaveFoldersOfTheirOwn) {
+  const Cluster cluster(2, true);
+  ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
+  cluster.at("n1", "cd " + run_.folder().path().string() +
+                       " && STRATA_RUNS=runs STRATA_PROGRAM=" STRATA
+                       " sbatch --array=1-2 -N1 --ntasks-per-node=1 "
+                       "-o job-%a.log " STRATA_SOURCE_DIR "/launcher/slurm/train.sbatch" +
+                       keys({"training.max_steps=20", "report.summary=/dev/null"}));
+  for (const char* element : {"1", "2"}) {
+    EXPECT_TRUE(
+        comes(cluster, std::string("cat ") + file(std::string("job-") + element + ".log"), "done after step 20", 180));
+    EXPECT_TRUE(std::filesystem::exists(file(std::string("runs/strata-1/") + element + "/checkpoints/step-00000020")));
+    EXPECT_TRUE(std::filesystem::exists(file(std::string("runs/strata-1/") + element + "/logs/events.jsonl")));
+  }
+  EXPECT_NE(run_.folder().read("job-1.log"), run_.folder().read("job-2.log"));
+}
+
+// A node that its administrator takes away: the run goes on with the others.
+TEST_F(Slurm, ANodeThatIsTakenAway) {
+  const std::vector<std::string> sets = {"training.max_steps=600"};
+  const std::string bits = untouched(sets);
+  const Cluster cluster(3, true);
+  ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
+  cluster.at("n1", "cd " + run_.folder().path().string() + " && STRATA_PROGRAM=" STRATA " sbatch -N3 -o job.log " +
+                       STRATA_SOURCE_DIR "/launcher/slurm/train.sbatch" + keys(sets));
+  ASSERT_TRUE(comes(cluster, "cat " + file("job.log"), "step 60/600", 120)) << run_.folder().read("job.log");
+  // Drained, a node finishes what runs there.
+  cluster.at("n1", "scontrol update nodename=n3 state=drain reason=test");
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  EXPECT_THAT(run_.folder().read("job.log"), Not(HasSubstr("lost")));
+  cluster.kill("n3");
+  EXPECT_TRUE(comes(cluster, "cat " + file("job.log"), "done after step 600", 240)) << run_.folder().read("job.log");
+  EXPECT_THAT(run_.folder().read("job.log"),
+              AllOf(HasSubstr("node n3 (ranks 4 to 5) is lost"), HasSubstr("4 ranks on n1 (2), n2 (2)")));
+  EXPECT_EQ(weights_hash(), bits);
+}
+
+// What contradicts the allocation is refused.
+TEST_F(Slurm, AWorldThatIsNotTheAllocations) {
+  const Cluster cluster(2, true);
+  ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
+  const auto inside = [&](const std::vector<std::string>& options) {
+    std::vector<std::string> all = {"salloc", "-N2", "--ntasks-per-node=1"};
+    for (std::string& word : launch(options)) all.push_back(std::move(word));
+    return run(cluster.in("n1", all), 90);
+  };
+  const Outcome more = inside({"--ranks-per-node", "2"});
+  EXPECT_EQ(more.code, static_cast<int>(Exit::usage)) << more.all();
+  EXPECT_THAT(more.errors, AllOf(HasSubstr("--ranks-per-node 2"), HasSubstr("1 slot")));
+  const Outcome other = inside({"--hosts", "n1,n9"});
+  EXPECT_EQ(other.code, static_cast<int>(Exit::usage)) << other.all();
+  EXPECT_THAT(other.errors, AllOf(HasSubstr("n9"), HasSubstr("does not have")));
+}
+
+}  // namespace
+}  // namespace strata::tests

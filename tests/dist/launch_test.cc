@@ -1,0 +1,157 @@
+// strata launch on this machine alone: what it starts, passes on and starts again. Several nodes: tests/cluster.
+#include <gmock/gmock.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/error.h"
+#include "tests/dist/tiny_run.h"
+
+namespace strata::tests {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+class LaunchAlone : public testing::Test {
+ protected:
+  std::vector<std::string> launch(const std::vector<std::string>& options,
+                                  const std::vector<std::string>& sets = {}) const {
+    std::vector<std::string> all = {STRATA, "launch", "--logs", run_.file("logs")};
+    all.insert(all.end(), options.begin(), options.end());
+    all.emplace_back("--");
+    std::vector<std::string> more = {"device.threads=1", "training.global_batch_size=4"};
+    more.insert(more.end(), sets.begin(), sets.end());
+    const std::vector<std::string> command = run_.train(more);
+    all.insert(all.end(), command.begin() + 1, command.end());
+    return all;
+  }
+  std::string checkpoints() const { return "checkpoint.dir=" + run_.file("checkpoints"); }
+  std::string log(const std::string& name) const { return run_.folder().read("logs/" + name); }
+  static std::string last_line(const Outcome& outcome) {
+    std::string text = outcome.errors;
+    while (!text.empty() && text.back() == '\n') text.pop_back();
+    return text.substr(text.rfind('\n') + 1);
+  }
+  static auto steps(int starts) {
+    return [starts](const std::string&, const std::string& errors) {
+      int found = 0;
+      std::size_t newest = 0;
+      for (std::size_t at = 0; (at = errors.find(" parameters, ZeRO-", at)) != std::string::npos; ++at)
+        ++found, newest = at;
+      return found == starts && errors.find("tokens/s", newest) != std::string::npos;
+    };
+  }
+  // Kills the process of a rank of this run.
+  void kill_rank(int rank) const {
+    const std::string text = "for p in $(pgrep -f '" + run_.folder().path().string() +
+                             "'); do if grep -qz '^OMPI_COMM_WORLD_RANK=" + std::to_string(rank) +
+                             "$' /proc/$p/environ; then kill -9 $p && echo killed; fi; done";
+    EXPECT_THAT(run({"bash", "-c", text}).output, HasSubstr("killed"));
+  }
+
+  TinyRun run_;
+};
+
+TEST_F(LaunchAlone, RanksOnThisMachine) {
+  const Outcome outcome = run(launch({"--ranks-per-node", "2"}), 120);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("strata: 2 ranks on "), HasSubstr("of this machine, started by mpirun"),
+                                    HasSubstr("ZeRO-0 over 2 ranks"), Not(HasSubstr("<stderr>"))));
+  EXPECT_THAT(log("rank-00000.log"), HasSubstr("step 3/3"));
+  EXPECT_THAT(log("events.jsonl"), AllOf(HasSubstr(R"("event":"start")"), HasSubstr(R"("ranks":2,"exit":0)")));
+}
+
+// A rank that is killed: the sentence of one that is left, then again from the checkpoint, with the same bits.
+TEST_F(LaunchAlone, AKilledRankIsStartedAgain) {
+  const std::vector<std::string> sets = {"training.max_steps=2000", "checkpoint.every=10", checkpoints(),
+                                         "report.summary=" + run_.file("summary.json")};
+  Running running(launch({"--ranks-per-node", "2"}, sets));
+  ASSERT_TRUE(running.wait_until(
+      [&](const auto&, const auto&) { return std::filesystem::exists(run_.file("checkpoints/step-00000020")); }, 120));
+  kill_rank(1);
+  const Outcome outcome = running.wait(240);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("restart 1 of 3: 2 ranks"), HasSubstr("resumes after step "),
+                                    Not(HasSubstr("mpirun noticed"))));
+  EXPECT_THAT(last_line(outcome), HasSubstr("done after step 2000"));
+  const auto bits = [&](const std::string& name) {
+    const std::string text = run_.folder().read(name);
+    return text.substr(text.find("\"weights_hash\":"), 50);
+  };
+  const Outcome alone = run(run_.train({"device.threads=1", "training.global_batch_size=4", "training.max_steps=2000",
+                                        "report.summary=" + run_.file("alone.json")}),
+                            120);
+  EXPECT_EQ(alone.code, 0) << alone.all();
+  EXPECT_EQ(bits("summary.json"), bits("alone.json"));
+}
+
+// What would come again is not tried again, and its sentence is the last line.
+TEST_F(LaunchAlone, WhatComesAgainIsTheEnd) {
+  const Outcome corrupt = run(
+      [&] {
+        run_.folder().write("empty.bin", "");
+        return launch({"--max-restarts", "3"}, {"data.train=" + run_.file("empty.bin")});
+      }(),
+      120);
+  EXPECT_EQ(corrupt.code, static_cast<int>(Exit::corrupt)) << corrupt.all();
+  EXPECT_THAT(last_line(corrupt), AllOf(StartsWith("strata: "), HasSubstr("empty.bin")));
+  const Outcome small = run(launch({"--max-restarts", "3", "--ranks-per-node", "2"}, {"memory.device=4KiB"}), 120);
+  EXPECT_EQ(small.code, static_cast<int>(Exit::does_not_fit)) << small.all();
+  for (const Outcome* outcome : {&corrupt, &small}) EXPECT_THAT(outcome->errors, Not(HasSubstr("starts again")));
+  EXPECT_THAT(log("events.jsonl"), AllOf(HasSubstr(R"("exit":4,"cause":)"), HasSubstr(R"("exit":3,"cause":)")));
+}
+
+// A loss that is not finite is tried once more: at the same step it is no accident.
+TEST_F(LaunchAlone, ALossThatIsNotFiniteTwice) {
+  const Outcome outcome =
+      run(launch({"--max-restarts", "5"}, {"optimizer.learning_rate=1e30", "training.max_steps=50"}), 120);
+  EXPECT_EQ(outcome.code, static_cast<int>(Exit::failed)) << outcome.all();
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("restart 1 of 5"), Not(HasSubstr("restart 2 of 5"))));
+  EXPECT_THAT(last_line(outcome), AllOf(HasSubstr("twice, at the same step"), HasSubstr("is not finite")));
+}
+
+TEST_F(LaunchAlone, SignalsAskForAStop) {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
+    Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", checkpoints()}));
+    ASSERT_TRUE(running.wait_until(steps(1), 120));
+    running.send(signal);
+    const Outcome outcome = running.wait(180);
+    EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << signal << outcome.all();
+    EXPECT_THAT(last_line(outcome), StartsWith("strata: stopped on request after step ")) << outcome.all();
+  }
+}
+
+// Without a launcher nobody would end the ranks: its agent does.
+TEST_F(LaunchAlone, RanksOfAKilledLauncherEnd) {
+  Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000"}));
+  ASSERT_TRUE(running.wait_until(steps(1), 120));
+  running.send(SIGKILL);
+  (void)running.wait(60);
+  const Outcome left = run({"bash", "-c",
+                            "for i in $(seq 150); do pgrep -f '[t]rain .*" + run_.folder().path().string() +
+                                "' >/dev/null || exit 0; sleep 0.2; done; exit 1"},
+                           60);
+  EXPECT_EQ(left.code, 0) << "ranks are left";
+}
+
+TEST_F(LaunchAlone, MistakesAreNamedBeforeAnythingStarts) {
+  const auto expect = [](const std::vector<std::string>& command, const testing::Matcher<std::string>& sentence) {
+    const Outcome outcome = run(command, 60);
+    EXPECT_COMPLAINT(outcome, Exit::usage, sentence);
+  };
+  expect({STRATA, "launch"}, HasSubstr("nothing to launch"));
+  expect({STRATA, "launch", "--", "eval", "x.toml"}, HasSubstr("launch starts train, and not eval"));
+  expect({STRATA, "launch", "train", "x.toml"}, HasSubstr("see strata launch --help"));
+  expect({STRATA, "launch", "--", "train", "nowhere.toml"}, HasSubstr("nowhere.toml"));
+  expect(launch({"--hosts", "no-such-node.invalid:2"}), HasSubstr("no-such-node.invalid has no address"));
+  expect(launch({"--min-nodes", "2"}), HasSubstr("--min-nodes is 2, and this machine has 1 node"));
+  expect(launch({}, {"training.global_batch_size=5", "training.micro_batch_size=2"}), HasSubstr("does not divide"));
+}
+
+}  // namespace
+}  // namespace strata::tests

@@ -1,0 +1,56 @@
+#include "launcher/inspect/show_documents.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+
+#include "launcher/tokenize.h"
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+const std::string kSmollm = std::string(STRATA_SOURCE_DIR) + "/tests/golden/tokenizers/smollm";
+
+class ShowDocumentsTest : public testing::Test {
+ protected:
+  void make(const std::string& tokenizer, const std::string& lines) {
+    folder_.write("a.jsonl", lines);
+    tokenize({.tokenizer = tokenizer,
+              .out = folder_.path() / "a.bin",
+              .inputs = {(folder_.path() / "a.jsonl").string()},
+              .eot = tokenizer == "byte" ? std::optional<std::string>("$") : std::nullopt});
+  }
+  std::string shown(std::uint64_t number, std::optional<std::string> tokenizer = std::nullopt, bool colour = false) {
+    std::ostringstream out;
+    show_documents(folder_.path() / "a.bin", number, tokenizer, colour, out);
+    return out.str();
+  }
+  tests::ScratchFolder folder_;
+};
+
+TEST_F(ShowDocumentsTest, LabelsStandInBracketsOrInColour) {
+  make("byte",
+       "{\"prompt\": \"a\\n\\u001b[31m\", \"completion\": \"b\"}\n{\"prompt\": \"c\", \"completion\": \"d\"}\n");
+  EXPECT_EQ(shown(1), "document 1 of 2: 9 tokens, 2 of them labels\na\n?[31m[b$]\n");
+  EXPECT_EQ(shown(9),
+            "document 1 of 2: 9 tokens, 2 of them labels\na\n?[31m[b$]\ndocument 2 of 2: 3 tokens, 2 of them "
+            "labels\nc[d$]\n");
+  EXPECT_THAT(shown(9, std::nullopt, true), HasSubstr("c\x1b[1;32md$\x1b[0m\n"));
+}
+
+TEST_F(ShowDocumentsTest, TheTokenizerIsTheOneThatMadeIt) {
+  make(kSmollm, "{\"prompt\": \"Who is it?\", \"completion\": \" Na\\u00efve \\ud83d\\ude00 one\"}\n");
+  EXPECT_THAT(shown(1, kSmollm), HasSubstr("Who is it?[ Na\xc3\xafve \xf0\x9f\x98\x80 one<|endoftext|>]\n"));
+  EXPECT_FAILURE(shown(1), Exit::usage, AllOf(HasSubstr("which is smollm"), HasSubstr("--tokenizer DIR")));
+  EXPECT_FAILURE(shown(1, "byte"), Exit::usage, HasSubstr("made by another tokenizer"));
+}
+
+}  // namespace
+}  // namespace strata::launcher

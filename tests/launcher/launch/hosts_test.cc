@@ -1,0 +1,74 @@
+#include "launcher/launch/hosts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<Host> lines(std::string_view text) {
+  return parse_host_file(text, "hosts");
+}
+
+TEST(Hosts, OpenMpiDeepSpeedAndMpiJobFiles) {
+  EXPECT_THAT(lines("# ours\nn1 slots=8\n\nn2 slots=4 max_slots=8   # small\nn3\r\n"),
+              ElementsAre(Host{"n1", 8}, Host{"n2", 4}, Host{"n3", {}}));
+  EXPECT_THAT(lines("train-worker-0.train.default.svc slots=2"),
+              ElementsAre(Host{"train-worker-0.train.default.svc", 2}));
+  EXPECT_THAT(lines("n1:3\nn2:1"), ElementsAre(Host{"n1", 3}, Host{"n2", 1}));
+}
+
+TEST(Hosts, ANameThatComesAgainAddsItsSlots) {
+  EXPECT_THAT(lines("n1 slots=2\nn2 slots=1\nn1 slots=3"), ElementsAre(Host{"n1", 5}, Host{"n2", 1}));
+}
+
+TEST(Hosts, WordsBetweenCommas) {
+  EXPECT_THAT(read_hosts("n1:8, n2"), ElementsAre(Host{"n1", 8}, Host{"n2", {}}));
+}
+
+TEST(Hosts, AFileByItsName) {
+  const tests::ScratchFolder folder;
+  EXPECT_THAT(read_hosts(folder.write("hosts", "n1 slots=2\n").string()), ElementsAre(Host{"n1", 2}));
+  EXPECT_FAILURE(read_hosts((folder.path() / "nowhere").string()), Exit::usage, HasSubstr("there is no such file"));
+  EXPECT_FAILURE(read_hosts(folder.write("empty", "# nothing\n").string()), Exit::usage,
+                 HasSubstr("no line names a node"));
+}
+
+TEST(Hosts, ATypoIsNamedWithItsLine) {
+  EXPECT_FAILURE(lines("n1 slots=2\nn2 slot=2"), Exit::usage,
+                 AllOf(HasSubstr("hosts line 2"), HasSubstr("\"slot=2\""), HasSubstr("NAME slots=N")));
+  for (const char* wrong : {"n1 slots=", "n1 slots=two", "n1 slots=0", "n1 slots=2x", "n1 slots=4097", "n1 2",
+                            "n1:", "n1:2 slots=2", "n1:two"})
+    EXPECT_FAILURE(lines(wrong), Exit::usage, HasSubstr("is not understood"));
+}
+
+// Names stand in command lines of ssh.
+TEST(Hosts, WhatIsNoNameIsRefused) {
+  for (const char* wrong : {"-oProxyCommand=x", "-v", "n1;reboot", "$(id)", "`id`", "n1'", ".n1", "n/1"})
+    EXPECT_FAILURE(lines(wrong), Exit::usage, HasSubstr("is no name of a node"));
+  EXPECT_FAILURE(lines("me@n1"), Exit::usage, HasSubstr("User in ~/.ssh/config"));
+  EXPECT_FAILURE(read_hosts("n1,,n2"), Exit::usage, HasSubstr("is no name of a node"));
+}
+
+TEST(Hosts, WithoutAnAddressANodeIsNamed) {
+  require_addresses({{"localhost", 1}}, 0);
+  EXPECT_FAILURE(require_addresses({{"localhost", 1}, {"no-such-node.invalid", 1}}, 0), Exit::usage,
+                 AllOf(HasSubstr("no-such-node.invalid has no address"), HasSubstr("--hosts")));
+}
+
+TEST(Hosts, ThisMachineByAnyOfItsNames) {
+  EXPECT_TRUE(is_this_machine(own_name()));
+  EXPECT_TRUE(is_this_machine("localhost"));
+  EXPECT_TRUE(is_this_machine("127.0.0.1"));
+  EXPECT_FALSE(is_this_machine("192.0.2.1"));
+}
+
+}  // namespace
+}  // namespace strata::launcher

@@ -1,0 +1,92 @@
+#include "launcher/launch/restart.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::launcher {
+namespace {
+
+using runtime::Recipe;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+Ended ended(Exit code, std::string cause = "it broke") {
+  return {static_cast<int>(code), std::move(cause), true, {}};
+}
+
+TEST(WhyFinal, WhatWouldComeAgainIsNotStartedAgain) {
+  for (const Exit code : {Exit::done, Exit::usage, Exit::does_not_fit, Exit::corrupt, Exit::requeue})
+    EXPECT_THAT(why_final(ended(code), std::nullopt), Not(IsEmpty())) << static_cast<int>(code);
+  EXPECT_THAT(why_final(ended(Exit::failed), std::nullopt), IsEmpty());
+  EXPECT_THAT(why_final(ended(Exit::failed), ended(Exit::failed)), IsEmpty());
+  EXPECT_THAT(why_final(ended(Exit::failed, "stopped on request after step 3; nothing was saved"), std::nullopt),
+              HasSubstr("on request"));
+}
+
+TEST(WhyFinal, ALossThatIsNotFiniteAtTheSameStepAgain) {
+  const Ended at7 = ended(Exit::failed, "step 7: the loss is not finite; x"),
+              at9 = ended(Exit::failed, "step 9: the loss is not finite; x");
+  EXPECT_THAT(why_final(at7, std::nullopt), IsEmpty());
+  EXPECT_THAT(why_final(at7, at9), IsEmpty());
+  EXPECT_THAT(why_final(at7, at7), HasSubstr("twice"));
+}
+
+TEST(RestartWait, GrowsToTwoMinutes) {
+  EXPECT_EQ(restart_wait(1), 2);
+  EXPECT_EQ(restart_wait(2), 4);
+  EXPECT_EQ(restart_wait(3), 8);
+  EXPECT_EQ(restart_wait(100), 120);
+}
+
+// Whatever the recipe gives, a step keeps its sequences and a rank its micro-batch.
+TEST(BatchSets, KeepTheGlobalBatch) {
+  Recipe recipe;
+  recipe.training.micro_batch_size = 2;
+  EXPECT_EQ(global_batch(recipe, 6), 12);
+  EXPECT_THAT(batch_sets(recipe, 12, 3), ElementsAre("training.global_batch_size=12"));
+  recipe.training.gradient_accumulation_steps = 2;
+  EXPECT_EQ(global_batch(recipe, 6), 24);
+  EXPECT_THAT(batch_sets(recipe, 24, 3), ElementsAre("training.gradient_accumulation_steps=4"));
+  recipe.training.gradient_accumulation_steps.reset();
+  recipe.training.global_batch_size = 24;
+  EXPECT_EQ(global_batch(recipe, 6), 24);
+  EXPECT_THAT(batch_sets(recipe, 24, 3), IsEmpty());
+}
+
+TEST(MostRanks, DivideTheBatchAndFit) {
+  Recipe recipe;
+  const std::vector<Host> hosts = {{"a", 4}, {"b", 3}};
+  const auto any = [](const auto&) { return true; };
+  EXPECT_EQ(total(most_ranks(hosts, 1, recipe, 7, any)), 7);
+  EXPECT_THAT(most_ranks(hosts, 1, recipe, 12, any), ElementsAre(Share{"a", 3}, Share{"b", 3}));
+  EXPECT_EQ(total(most_ranks(hosts, 1, recipe, 13, any)), 1);
+  EXPECT_EQ(total(most_ranks(hosts, 1, recipe, 12, [](const auto& shares) { return total(shares) < 5; })), 4);
+  EXPECT_THAT(most_ranks(hosts, 1, recipe, 12, [](const auto&) { return false; }), IsEmpty());
+  recipe.training.micro_batch_size = 3;
+  EXPECT_EQ(total(most_ranks(hosts, 1, recipe, 12, any)), 4);
+}
+
+// checkpoint.resume is about the first start; a restart goes on from what the launch has written, if that is anything.
+TEST(ResumeSets, GoOnFromWhatThisLaunchWrote) {
+  const tests::ScratchFolder folder;
+  folder.write("step-00000001/manifest.json", "{}");
+  Recipe recipe;
+  recipe.checkpoint.dir = folder.path();
+  const Checkpoints before = checkpoints_in(recipe.checkpoint.dir);
+  EXPECT_EQ(before.size(), 1u);
+  recipe.checkpoint.resume = "none";
+  EXPECT_THAT(resume_sets(recipe, before), IsEmpty());
+  folder.write("step-00000002/manifest.json", "{}");
+  EXPECT_THAT(resume_sets(recipe, before), ElementsAre("checkpoint.resume=auto"));
+  recipe.checkpoint.resume = "auto";
+  EXPECT_THAT(resume_sets(recipe, before), IsEmpty());
+  EXPECT_THAT(checkpoints_in(std::nullopt), IsEmpty());
+}
+
+}  // namespace
+}  // namespace strata::launcher

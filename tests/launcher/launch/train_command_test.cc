@@ -1,0 +1,46 @@
+#include "launcher/launch/train_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/failure.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+TrainCommand read(const std::vector<std::string>& words) {
+  return read_train_command(words);
+}
+
+TEST(TrainCommand, WordsComeBackWithMoreKeysBehind) {
+  const TrainCommand command = read({"train", "r.toml", "--set", "a.b=1", "--force", "--set=c.d=x=y"});
+  const std::string more[] = {"e.f=2"};
+  EXPECT_THAT(command.words(more),
+              ElementsAre("train", "r.toml", "--set", "a.b=1", "--set", "c.d=x=y", "--set", "e.f=2", "--force"));
+  EXPECT_THAT(read({"train", "--set", "a=1"}).words(), ElementsAre("train", "--set", "a=1"));
+}
+
+TEST(TrainCommand, WhatIsNotTrainIsRefused) {
+  EXPECT_FAILURE(read({}), Exit::usage, HasSubstr("nothing to launch"));
+  EXPECT_FAILURE(read({"eval", "r.toml"}), Exit::usage, AllOf(HasSubstr("not eval"), HasSubstr("mpirun -n N")));
+  EXPECT_FAILURE(read({"train", "--nope"}), Exit::usage, HasSubstr("--nope"));
+  EXPECT_FAILURE(read({"train", "a.toml", "b.toml"}), Exit::usage, HasSubstr("strata train --help"));
+}
+
+TEST(TrainCommand, TheRecipeIsReadBeforeAnythingStarts) {
+  EXPECT_FAILURE(read({"train", "--set", "model.preset=tiny-gpt2"}).load(), Exit::usage,
+                 HasSubstr("training.max_steps is missing"));
+  const runtime::Recipe recipe =
+      read({"train", "--set", "model.preset=tiny-gpt2", "--set", "training.max_steps=3", "--set", "data.train=x.bin"})
+          .load();
+  EXPECT_THAT(changed_keys(recipe),
+              AllOf(HasSubstr("training.max_steps = 3\n"), HasSubstr("tiny-gpt2"), Not(HasSubstr("zero.stage"))));
+}
+
+}  // namespace
+}  // namespace strata::launcher

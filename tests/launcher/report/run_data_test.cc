@@ -1,0 +1,143 @@
+#include "launcher/report/run_data.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <simdjson.h>
+
+#include <string>
+
+#include "launcher/report/page.h"
+#include "launcher/report/plan_data.h"
+#include "launcher/report/report.h"
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::launcher {
+namespace {
+
+using simdjson::dom::element;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string step_line(int step, double loss, bool skipped = false) {
+  return fmt::format(
+      "{{\"step\":{},\"loss\":{},\"loss_hex\":\"0x1p+0\",\"grad_norm\":1,\"lr\":0.1,\"loss_scale\":8,\"skipped\":{},"
+      "\"tokens\":1,\"step_ms\":1.0,\"tokens_per_s\":1.0,\"time\":{},\"epoch\":0.5,\"labels\":1}}\n",
+      step, loss, skipped, 1000 + step);
+}
+
+class RunData : public testing::Test {
+ protected:
+  element data(std::size_t most = 4000) {
+    json_ = run_data(files_of_run(folder_.path()), most);
+    return parser_.parse(json_);
+  }
+  runtime::Job job(int ranks = 2) const {
+    const std::vector<std::string> sets = {"model.preset=tiny-gpt2", "model.config.n_layer=2", "data.seq_len=16",
+                                           "zero.stage=3", "device.kind=cpu"};
+    const runtime::Recipe recipe = runtime::load_recipe({}, sets);
+    return runtime::make_job(recipe, ranks, runtime::capacity_of(recipe.memory, 1));
+  }
+  static std::string plan_of(const runtime::Job& job) {
+    const auto profile = runtime::nominal_profile(job.plan);
+    return plan_data(job, runtime::capacity_of({}, 1), profile, runtime::simulate(job.plan, profile), "speeds");
+  }
+
+  tests::ScratchFolder folder_;
+  simdjson::dom::parser parser_;
+  std::string json_;
+};
+
+TEST_F(RunData, StepsEvaluationsAndEventsOfAFolder) {
+  folder_.write("report.jsonl", step_line(1, 3) +
+                                    "{\"step\":1,\"eval_loss\":2.75,\"eval_tokens\":5,\"time\":1001.5}\n" +
+                                    step_line(2, 2.5, true) + "{\"step\":3,\"lo");  // a run that goes on
+  folder_.write("events.jsonl", "{\"step\":0,\"event\":\"start\",\"time\":1000,\"ranks\":2}\n");
+  folder_.write("recipe.toml", "a = \"</script>\"\n");
+  const element all = data();
+  EXPECT_EQ(simdjson::minify(all["steps"]["step"]), "[1,2]");
+  EXPECT_EQ(simdjson::minify(all["steps"]["loss"]), "[3,2.5]");
+  EXPECT_EQ(simdjson::minify(all["evaluations"]["loss"]), "[2.75]");
+  ASSERT_EQ(simdjson::dom::array(all["events"]).size(), 2u);
+  EXPECT_EQ(std::string_view(all["events"].at(0)["more"]), "ranks 2");
+  EXPECT_EQ(std::string_view(all["events"].at(1)["event"]), "skipped");
+  EXPECT_TRUE(all["summary"].is_null());
+  EXPECT_THAT(page_html(Page::run, json_), Not(HasSubstr("a = \\\"</script>"))) << "it would end the page's script";
+}
+
+TEST_F(RunData, OfManyStepsTheExtremesStay) {
+  std::string text;
+  for (int i = 1; i <= 1000; ++i) text += step_line(i, i == 437 ? 99 : i == 612 ? -7 : 1);
+  folder_.write("report.jsonl", text);
+  const element all = data(50);
+  const std::string losses = simdjson::minify(all["steps"]["loss"]);
+  EXPECT_THAT(losses, HasSubstr(",99,"));
+  EXPECT_THAT(losses, HasSubstr(",-7,"));
+  EXPECT_LE(simdjson::dom::array(all["steps"]["step"]).size(), 51u);
+  EXPECT_THAT(simdjson::minify(all["steps"]["step"]), testing::EndsWith(",1000]"));
+}
+
+TEST_F(RunData, ThePlanAndTheMeasuredStepGoByTask) {
+  const runtime::Job of = job();
+  folder_.write("report.jsonl", step_line(1, 3));
+  folder_.write("plan.json", plan_of(of));
+  std::string events;
+  const auto add = [&](double at, double takes, const std::string& rest) {
+    events += fmt::format("{}{{\"ph\":\"X\",\"ts\":{},\"dur\":{},{}}}", events.empty() ? "" : ",", at, takes, rest);
+  };
+  add(100, 9, "\"pid\":0,\"name\":\"step 4\"");
+  add(101, 1, "\"pid\":0,\"args\":{\"task\":0}");
+  add(103, 1, "\"pid\":0,\"args\":{\"task\":3}");
+  add(200, 9, "\"pid\":0,\"name\":\"step 5\"");
+  add(200, 5, "\"pid\":0,\"args\":{\"task\":0}");
+  add(205, 2, "\"pid\":0,\"args\":{\"task\":1}");
+  add(1, 1, "\"pid\":1,\"args\":{\"task\":0}");
+  folder_.write("trace.json", "{\"traceEvents\":[" + events + "]}");
+  const element all = data();
+  EXPECT_EQ(std::int64_t(all["measured"]["step"]), 5);
+  EXPECT_EQ(double(all["measured"]["begin"].at(1)), 5);
+  EXPECT_EQ(double(all["measured"]["end"].at(0)), 5);
+  EXPECT_EQ(double(all["measured"]["end"].at(3)), 0) << "of the step before";
+  const element plan = all["plan"];
+  EXPECT_EQ(simdjson::dom::array(plan["tasks"]["lane"]).size(), of.plan.tasks.size());
+  for (std::size_t t = 0; t < of.plan.tasks.size(); ++t) {
+    EXPECT_EQ(std::string_view(plan["names"].at(std::uint64_t(plan["tasks"]["name"].at(t)))),
+              name_of(of.plan.tasks[t], *of.model));
+    EXPECT_EQ(simdjson::dom::array(plan["tasks"]["waits"].at(t)).size(), of.plan.tasks[t].waits.size());
+  }
+  // What lives at a task, by its place, is what the plan says: no two at once share bytes.
+  std::size_t peak = 0;
+  for (const element b : simdjson::dom::array(plan["buffers"]))
+    if (std::uint64_t(b.at(1)) == 0)
+      peak = std::max<std::size_t>(peak, std::uint64_t(b.at(3)) + std::uint64_t(b.at(4)));
+  EXPECT_EQ(peak, of.plan.memory[0].peak);
+  EXPECT_EQ(std::uint64_t(plan["tiers"].at(0)["peak"]), of.plan.memory[0].peak);
+}
+
+TEST_F(RunData, WhatIsNoReportIsRefused) {
+  EXPECT_FAILURE((void)files_of_run(folder_.path()), Exit::usage, HasSubstr("holds no report.jsonl"));
+  EXPECT_FAILURE((void)files_of_run(folder_.path() / "none"), Exit::usage, HasSubstr("is not there"));
+  const auto documents = folder_.write("documents.jsonl", "{\"text\":\"a\"}\n");
+  EXPECT_FAILURE((void)run_data(files_of_run(documents)), Exit::corrupt, HasSubstr("holds no steps"));
+  const auto broken = folder_.write("broken.jsonl", step_line(1, 2) + "{\"step\":2,\n" + step_line(3, 2));
+  EXPECT_FAILURE((void)run_data(files_of_run(broken)), Exit::corrupt, HasSubstr("broken.jsonl, line 2: "));
+}
+
+TEST_F(RunData, APageIsOneFileAndWritesOverNothingElse) {
+  folder_.write("report.jsonl", step_line(1, 3));
+  const auto out = folder_.path() / "report.html";
+  EXPECT_EQ(report({folder_.path(), out}), 0);
+  EXPECT_EQ(report({folder_.path(), out}), 0) << "over its own";
+  const std::string text = folder_.read("report.html");
+  EXPECT_THAT(text, testing::StartsWith("<!doctype html>"));
+  EXPECT_THAT(text, Not(HasSubstr("://"))) << "nothing from a network";
+  EXPECT_THAT(text, Not(HasSubstr("@DATA@")));
+  const auto mine = folder_.write("mine.html", "mine");
+  EXPECT_FAILURE((void)report({folder_.path(), mine}), Exit::usage, HasSubstr("--force"));
+  EXPECT_FAILURE((void)report({folder_.path(), folder_.path() / "report.jsonl"}), Exit::usage, HasSubstr("report"));
+  EXPECT_EQ(folder_.read("mine.html"), "mine");
+}
+
+}  // namespace
+}  // namespace strata::launcher

@@ -1,0 +1,107 @@
+#include "runtime/data/open_data.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/data/data_figures.h"
+#include "runtime/data/disjoint_sequences.h"
+#include "tests/failure.h"
+#include "tests/runtime/data/token_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class OpenDataTest : public testing::Test {
+ protected:
+  Recipe recipe(std::vector<std::string> sets) const {
+    sets.insert(sets.begin(), {"model.preset=tiny-gpt2", "data.seq_len=8", "training.micro_batch_size=2"});
+    return load_recipe(std::nullopt, sets);
+  }
+  std::string path(const std::string& name) const { return (folder_.folder().path() / name).string(); }
+  Batches open(const Recipe& from) {
+    return open_training_data(from, {60000, [](std::span<const TokenFile>) {}, seen_});
+  }
+  tests::TokenFolder folder_;
+  std::vector<comm::Seen> seen_;
+};
+
+TEST_F(OpenDataTest, AMaskMeansDocumentsUnlessTheRecipeSaysOtherwise) {
+  folder_.write("plain.bin", {9, 9});
+  folder_.write("masked.bin", {9, 9}, "001000000001000000");
+  const auto settled = [&](const std::vector<std::string>& sets) {
+    Recipe r = recipe(sets);
+    settle_data(r, false);
+    return r.data.packing;
+  };
+  EXPECT_EQ(settled({"data.train=" + path("plain.bin")}), Packing::stream);
+  EXPECT_EQ(settled({"data.train=" + path("masked.bin")}), Packing::documents);
+  EXPECT_EQ(settled({"data.train=" + path("plain.bin"), "data.validation=" + path("masked.bin")}), Packing::documents);
+  EXPECT_EQ(settled({"data.train=" + path("plain.bin"), "data.packing=documents"}), Packing::documents);
+  EXPECT_EQ(settled({"data.train=" + path("gone.bin")}), Packing::stream) << "who opens it says so";
+  EXPECT_FAILURE(open(recipe({"data.train=" + path("masked.bin"), "data.packing=stream"})), Exit::usage,
+                 AllOf(HasSubstr("masked.bin has a mask"), HasSubstr("\"documents\"")));
+}
+
+TEST_F(OpenDataTest, SourcesAreMixedByWeight) {
+  folder_.write("a.bin", {8, 8, 8});
+  folder_.write("b.bin", {8, 8, 8, 8, 8}, std::nullopt, 1000);
+  const Recipe r =
+      recipe({fmt::format("data.train=[{{files='{}', weight=3}}, {{files='{}'}}]", path("a.bin"), path("b.bin")),
+              "data.packing=documents"});
+  const Batches batches = open(r);
+  EXPECT_EQ(seen_.size(), 2u);
+  EXPECT_EQ(batches.sequences(), 8u);
+  std::vector<std::uint64_t> of_a, of_b;
+  for (std::uint64_t position = 0; position < 24; ++position) {
+    const auto [source, sequence] = batches.sequence_at(position);
+    (source == 0 ? of_a : of_b).push_back(sequence);
+  }
+  ASSERT_EQ(of_a.size(), 18u);
+  EXPECT_EQ(batches.taken(0, 12), 18u);
+  EXPECT_EQ(batches.taken(1, 12), 6u);
+  for (std::size_t epoch = 0; epoch < 6; ++epoch) {  // each source goes over its own once an epoch
+    std::vector<std::uint64_t> one(of_a.begin() + 3 * epoch, of_a.begin() + 3 * epoch + 3);
+    std::sort(one.begin(), one.end());
+    EXPECT_THAT(one, ElementsAre(0, 1, 2));
+  }
+  EXPECT_EQ(batches.labels(0), 14u);
+  const auto lines = describe_data(batches, r, 12);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_THAT(lines[0], AllOf(HasSubstr("a.bin: 3 sequences of 3 documents (0.0% of rows left over), 75.0% of the run, "
+                                        "6.00 epochs")));
+  EXPECT_THAT(data_json(batches, r, 12),
+              AllOf(HasSubstr("\"taken\":18,\"share\":0.750000,\"epochs\":6.000000"), HasSubstr("\"documents\":5")));
+}
+
+TEST_F(OpenDataTest, TheStartSaysWhatWasCutDroppedAndLeftOut) {
+  folder_.write("a.bin", {20, 1, 5, 3});
+  const auto line = [&](const char* longer) {
+    const Recipe r =
+        recipe({"data.train=" + path("a.bin"), "data.packing=documents", std::string("data.long=") + longer});
+    return describe_data(open(r), r, 4)[0];
+  };
+  EXPECT_EQ(line("cut"),
+            "data: 4 sequences of 4 documents (12.5% of rows left over), 1 above 8 tokens cut, 1 without a "
+            "label that counts left out, 2.00 epochs");
+  EXPECT_EQ(line("drop"),
+            "data: 1 sequences of 4 documents (0.0% of rows left over), 1 above 8 tokens dropped, 1 "
+            "without a label that counts left out, 8.00 epochs");
+}
+
+TEST_F(OpenDataTest, ValidationIsPackedAlike) {
+  folder_.write("v.bin", {4, 5, 3}, "011111111111");
+  const Recipe r = recipe({"data.validation=" + path("v.bin")});
+  DisjointSequences data(open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, seen_}), 8, 2);
+  EXPECT_EQ(data.sequences(), 2u);
+  EXPECT_EQ(data.labels(), 9u);
+  data.keep_first(1);
+  EXPECT_EQ(data.labels(), 6u);
+}
+
+}  // namespace
+}  // namespace strata::runtime

@@ -1,0 +1,206 @@
+#include "runtime/run/periodic_evaluation.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <xxhash.h>
+
+#include <set>
+
+#include "runtime/plan/validator.h"
+#include "tests/runtime/saved_run.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class PeriodicEvaluationTest : public testing::Test {
+ protected:
+  PeriodicEvaluationTest() {
+    for (int i = 500; i < 801; ++i) tokens_ += {static_cast<char>((i * i * 7 + i / 5) % 130), '\0'};
+    validation_ = run_.folder().write("validation.bin", tokens_).string();
+  }
+  std::vector<std::string> sets(int ranks, std::vector<std::string> more = {}) const {
+    more.push_back("data.validation=" + validation_);
+    return run_.sets(ranks, more);
+  }
+  std::vector<std::string> evaluating(int ranks, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> all = sets(ranks, {"evaluation.every=2", "evaluation.at_start=true"});
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  std::vector<std::string> there() const {
+    std::set<std::string> out;
+    for (const auto& entry : fs::directory_iterator(run_.checkpoints()))
+      if (entry.is_directory()) out.insert(entry.path().filename().string());
+    return {out.begin(), out.end()};
+  }
+  // As `strata eval` has it.
+  std::string evaluate(const std::string& checkpoint) const {
+    const Recipe recipe =
+        load_recipe(std::nullopt, sets(1, {"checkpoint.resume=" + (run_.checkpoints() / checkpoint).string()}));
+    std::string loss;
+    comm::run_threads(1, [&](comm::World& world) {
+      const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1), Purpose::evaluate);
+      const auto weights = weights_to_evaluate(job, world, 1, [](const std::string&) {});
+      loss = hex(Evaluator(job, world, 1, *weights).run([](auto, auto) { return true; })->loss);
+    });
+    return loss;
+  }
+
+  SavedRun run_;
+  std::string tokens_, validation_;
+};
+
+TEST_F(PeriodicEvaluationTest, HasTheBitsOfAnEvaluationOfThatStepAndChangesNone) {
+  const auto plain = run_.run(1, sets(1, {"checkpoint.keep=9"}), 6, {2, 4, 6});
+  const std::vector<std::string> then = {evaluate("step-00000002"), evaluate("step-00000004"),
+                                         evaluate("step-00000006")};
+  const std::string nvme = "memory.nvme=" + (run_.folder().path() / "drive").string();
+  fs::create_directory(run_.folder().path() / "drive");
+  const std::vector<std::vector<std::string>> layouts = {
+      {"zero.stage=0"},
+      {"zero.stage=1", "training.recompute=block"},
+      {"zero.stage=2", "zero.optimizer=host"},
+      {"zero.stage=3", "memory.order=vertical"},
+      {"zero.stage=3", "zero.optimizer=nvme", "zero.parameters=nvme", "zero.gradients=host", nvme}};
+  for (const int ranks : {1, 2, 4})
+    for (const auto& layout : layouts) {
+      SCOPED_TRACE(fmt::format("{} ranks, {}", ranks, layout.back()));
+      std::vector<std::string> more = layout;
+      more.emplace_back("checkpoint.resume=none");
+      const auto result = run_.run(ranks, evaluating(ranks, more), 6);
+      EXPECT_EQ(result.losses, plain.losses);
+      EXPECT_EQ(result.weights, plain.weights);
+      ASSERT_THAT(result.evaluations, SizeIs(4));
+      EXPECT_EQ(std::vector(result.evaluations.begin() + 1, result.evaluations.end()), then);
+    }
+}
+
+TEST_F(PeriodicEvaluationTest, TakesTheMemoryThatAStepLeavesFree) {
+  for (const int ranks : {1, 4})
+    for (const char* stage : {"zero.stage=0", "zero.stage=3"}) {
+      const Recipe with = load_recipe(std::nullopt, evaluating(ranks, {stage}));
+      const Recipe without = load_recipe(std::nullopt, sets(ranks, {stage}));
+      const Job job = make_job(with, ranks, capacity_of(with.memory, 1));
+      ASSERT_TRUE(job.evaluation);
+      EXPECT_EQ(job.plan.memory[0].peak, make_job(without, ranks, capacity_of(with.memory, 1)).plan.memory[0].peak);
+      const auto peaks = [](const StepPlan& plan) {
+        return std::array{plan.memory[0].peak, plan.memory[1].peak, plan.memory[2].peak};
+      };
+      EXPECT_EQ(find_violation(job.evaluation->plan, peaks(job.plan)), std::nullopt);
+      for (std::size_t unit = 0; unit < job.plan.homes.size(); ++unit) {
+        const auto home = [&](const StepPlan& plan) {
+          return plan.buffers[static_cast<std::size_t>(plan.homes[unit].parameters)];
+        };
+        EXPECT_EQ(home(job.evaluation->plan).offset, home(job.plan).offset);
+      }
+      // Nothing else of it lies in what lives from step to step.
+      for (const Buffer& own : job.evaluation->plan.buffers) {
+        if (own.kind == Kind::parameters && own.whole_cycle) continue;
+        for (const Buffer& theirs : job.plan.buffers) {
+          if (!theirs.whole_cycle || theirs.tier != own.tier) continue;
+          EXPECT_TRUE(own.offset >= theirs.offset + theirs.bytes || theirs.offset >= own.offset + own.bytes)
+              << own.name << " and " << theirs.name;
+        }
+      }
+    }
+}
+
+// The loss falls from step to step, so that the first evaluation stays the best one if more is better.
+TEST_F(PeriodicEvaluationTest, KnowsWhatIsBestAndEndsWithoutABetterOne) {
+  const auto falling = run_.run(2, evaluating(2, {"checkpoint.resume=none"}), 6);
+  ASSERT_TRUE(falling.progress.best);
+  EXPECT_EQ(falling.progress.best->step, 6);
+  EXPECT_EQ(falling.progress.best->since, 0);
+  EXPECT_EQ(hex(falling.progress.best->value), falling.evaluations.back());
+
+  const auto rising = run_.run(
+      2, evaluating(2, {"checkpoint.resume=none", "evaluation.greater_is_better=true", "evaluation.patience=2"}), 6);
+  EXPECT_EQ(rising.progress.best->step, 0);
+  EXPECT_EQ(rising.progress.best->since, 2);
+  EXPECT_THAT(rising.losses, SizeIs(4));  // of six steps
+}
+
+TEST_F(PeriodicEvaluationTest, AResumedRunKnowsWhatWasBest) {
+  const std::vector<std::string> more = {"evaluation.greater_is_better=true"};
+  const auto whole = run_.run(2, evaluating(2, {"evaluation.greater_is_better=true", "checkpoint.resume=none"}), 6);
+  run_.run(2, evaluating(2, more), 4, {4});
+  const auto rest = run_.run(1, evaluating(1, more), 6);
+  EXPECT_EQ(rest.resumed, "step-00000004");
+  EXPECT_EQ(rest.progress.best, whole.progress.best);
+  EXPECT_THAT(rest.evaluations, ElementsAre(whole.evaluations.back()));  // that of step 4 was made
+  // Over other sequences it cannot be compared.
+  const auto other = run_.run(2, evaluating(2, {"evaluation.max_sequences=5"}), 6);
+  EXPECT_THAT(other.notes, ElementsAre(HasSubstr("what is best is found anew")));
+  EXPECT_EQ(other.progress.best->step, 6);
+  EXPECT_NE(other.evaluations.back(), rest.evaluations.back());
+}
+
+TEST_F(PeriodicEvaluationTest, TheBestCheckpointIsKeptBesideTheNewest) {
+  const auto result = run_.run(2,
+                               evaluating(2, {"checkpoint.keep=1", "checkpoint.keep_best=true",
+                                              "evaluation.at_start=false", "evaluation.greater_is_better=true"}),
+                               6, {3, 4, 5, 6});
+  EXPECT_EQ(result.progress.best->step, 2);
+  EXPECT_THAT(there(), ElementsAre("step-00000002", "step-00000006"));
+  // A better one takes its place.
+  run_.run(
+      2,
+      evaluating(2, {"checkpoint.keep=1", "checkpoint.keep_best=true", "evaluation.greater_is_better=false",
+                     "training.max_steps=9", "checkpoint.resume=" + (run_.checkpoints() / "step-00000006").string()}),
+      9, {9});
+  EXPECT_THAT(there(), ElementsAre("step-00000008", "step-00000009"));
+}
+
+TEST_F(PeriodicEvaluationTest, OneThatWasStoppedIsDueAgain) {
+  const Recipe recipe = load_recipe(std::nullopt, evaluating(1));
+  comm::run_threads(1, [&](comm::World& world) {
+    const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
+    Trainer trainer(job, world, 1);
+    PeriodicEvaluation evaluation(job, world, trainer);
+    EXPECT_EQ(evaluation.run([](std::uint64_t done, std::uint64_t) { return done < 3; }), std::nullopt);
+    EXPECT_TRUE(evaluation.due());
+    EXPECT_EQ(trainer.progress().best, std::nullopt);
+    EXPECT_TRUE(evaluation.run([](auto, auto) { return true; }));
+    EXPECT_FALSE(evaluation.due());
+  });
+}
+
+TEST_F(PeriodicEvaluationTest, AnswersPromptsAlikeOnAnyLayout) {
+  const std::string prompts = run_.folder().write("prompts.txt", "ab\n\nabcdefgh\n").string();
+  run_.folder().write("validation.bin.json",
+                      to_json(TokenSidecar{256, 2, "byte", std::string(16, '0'),
+                                           fmt::format("{:016x}", XXH3_64bits(tokens_.data(), tokens_.size())), 301}));
+  std::vector<std::string> first;
+  for (const int ranks : {1, 2})
+    for (const char* stage : {"zero.stage=0", "zero.stage=3"}) {
+      const Recipe recipe = load_recipe(
+          std::nullopt, evaluating(ranks, {stage, "evaluation.prompts=" + prompts, "model.config.vocab_size=260"}));
+      comm::run_threads(ranks, [&](comm::World& world) {
+        const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1));
+        Trainer trainer(job, world, 1);
+        PeriodicEvaluation evaluation(job, world, trainer);
+        std::vector<std::string> lines;
+        const auto evaluate = [&] {
+          const auto report = evaluation.run([](auto, auto) { return true; });
+          for (const Answer& a : report->answers) lines.push_back(answer_line(trainer.steps_done(), a));
+        };
+        evaluate();
+        for (int step = 0; step < 2; ++step) (void)trainer.step(false);
+        evaluate();
+        if (world.rank() != 0) return;
+        EXPECT_THAT(lines, SizeIs(4));
+        EXPECT_THAT(lines[1], HasSubstr("{\"step\":0,\"prompt\":\"abcdefgh\",\"completion\":"));
+        if (first.empty()) first = lines;
+        EXPECT_EQ(lines, first) << ranks << stage;
+      });
+    }
+}
+
+}  // namespace
+}  // namespace strata::runtime

@@ -1,0 +1,73 @@
+#include "text/chat/dialogue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::text {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const std::string kGolden = std::string(STRATA_SOURCE_DIR) + "/tests/golden/";
+
+class DialogueTest : public testing::Test {
+ protected:
+  Dialogue dialogue(const std::string& source) {
+    folder_.write("t.jinja", source);
+    return {*ChatTemplate::find("byte", folder_.path() / "t.jinja", *tokenizer_), *tokenizer_};
+  }
+  std::string prompt(const Dialogue& made) const { return tokenizer_->decode(made.prompt(), false); }
+
+  tests::ScratchFolder folder_;
+  std::unique_ptr<Tokenizer> tokenizer_ = load_tokenizer(kGolden + "tokenizers/smollm");
+  const std::string chatml_ =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+};
+
+TEST_F(DialogueTest, TurnsGoOnTurnByTurn) {
+  Dialogue made = dialogue(chatml_);
+  made.ask("Hi");
+  EXPECT_EQ(prompt(made), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+  made.answered("Hello");
+  made.ask("Bye");
+  EXPECT_EQ(prompt(made),
+            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n<|im_start|>user\nBye<|im_end|>\n"
+            "<|im_start|>assistant\n");
+  EXPECT_EQ(made.prompt().front(), 1u);  // <|im_start|> is its token
+}
+
+TEST_F(DialogueTest, TheTemplateSaysWhereAnAnswerEnds) {
+  Dialogue made = dialogue(chatml_);
+  made.ask("Hi");
+  EXPECT_THAT(made.turn_ends(), ElementsAre(2u));  // <|im_end|>
+  EXPECT_THAT(dialogue("{% for m in messages %}{{ m.content }}\n~{% endfor %}").turn_ends(),
+              ElementsAre(*tokenizer_->id_of("~")));
+  EXPECT_THAT(dialogue("{% for m in messages %}{{ m.content }}\n\nUser: {% endfor %}").turn_ends(), IsEmpty());
+  EXPECT_THAT(dialogue("{{ raise_exception('no') }}").turn_ends(), IsEmpty());
+}
+
+TEST_F(DialogueTest, MessagesComeFromAFile) {
+  Dialogue made = dialogue(chatml_);
+  made.read(R"([{"role": "system", "content": "Be."}, {"role": "user", "content": "Hi"}])", "f");
+  EXPECT_THAT(prompt(made), testing::StartsWith("<|im_start|>system\nBe.<|im_end|>\n<|im_start|>user\n"));
+  made.read(R"({"messages": [{"role": "user", "content": "Ho"}]})", "f");
+  EXPECT_THAT(prompt(made), testing::StartsWith("<|im_start|>user\nHo"));
+  EXPECT_FAILURE(made.read("[1", "f"), Exit::corrupt, AllOf(HasSubstr("f, offset 2"), HasSubstr("no JSON")));
+  EXPECT_FAILURE(made.read("[]", "f"), Exit::corrupt, HasSubstr("no turn"));
+  EXPECT_FAILURE(made.read("5", "f"), Exit::corrupt, HasSubstr("a list of messages"));
+  EXPECT_FAILURE(made.read(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])", "f"),
+                 Exit::usage, HasSubstr("nothing to answer"));
+}
+
+}  // namespace
+}  // namespace strata::text

@@ -1,0 +1,58 @@
+#include "text/chat/json_value.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "text/template/json_text.h"
+
+namespace strata::text {
+namespace {
+
+using testing::HasSubstr;
+
+std::string again(std::string_view text) {
+  return jinja::json_text(parse_json(text), {});
+}
+// Place and message of what is wrong.
+std::pair<std::size_t, std::string> fault(std::string_view text) {
+  try {
+    (void)parse_json(text);
+  } catch (const JsonFault& found) {
+    return {found.at, found.message};
+  }
+  ADD_FAILURE() << "no fault in " << text;
+  return {};
+}
+
+TEST(JsonValueTest, ValuesAreAsPythonReadsThem) {
+  EXPECT_EQ(again(R"( {"b": [1, -2.50, 1e3, true, false, null], "a": {"x": ""}} )"),
+            R"({"b": [1, -2.5, 1000.0, true, false, null], "a": {"x": ""}})");
+  EXPECT_EQ(again(R"("a\u00e9\ud83d\ude00\n\/\\\"")"), "\"a\xc3\xa9\xf0\x9f\x98\x80\\n/\\\\\\\"\"");
+  EXPECT_EQ(again(R"({"a": 1, "b": 2, "a": 3})"), R"({"a": 3, "b": 2})");
+  EXPECT_EQ(again("-0"), "0");
+  EXPECT_EQ(again("9223372036854775807"), "9223372036854775807");
+  // An identifier beyond 64 bits that no template sees.
+  EXPECT_EQ(again(R"({"id": 18446744073709551615})"), R"({"id": 1.8446744073709552e+19})");
+}
+
+TEST(JsonValueTest, AFaultHasItsPlace) {
+  EXPECT_THAT(fault(R"({"a": )"), testing::Pair(6u, HasSubstr("found the end")));
+  EXPECT_THAT(fault(R"({"a" 1})"), testing::Pair(5u, HasSubstr("expected : ")));
+  EXPECT_THAT(fault(R"({"a": 1,})"), testing::Pair(8u, HasSubstr("name of a field")));
+  EXPECT_THAT(fault(R"([1 2])"), testing::Pair(3u, HasSubstr("expected , or ]")));
+  EXPECT_THAT(fault("[1] x"), testing::Pair(4u, HasSubstr("the end behind")));
+  EXPECT_THAT(fault(R"(["abc)"), testing::Pair(1u, HasSubstr("not closed")));
+  EXPECT_THAT(fault("[\"a\nb\"]"), testing::Pair(3u, HasSubstr("control character")));
+  EXPECT_THAT(fault(R"(["\q"])"), testing::Pair(3u, HasSubstr("escape of 'q'")));
+  EXPECT_THAT(fault(R"(["\ud83d"])"), testing::Pair(8u, HasSubstr("surrogate")));
+  EXPECT_THAT(fault("[\"\xff\"]"), testing::Pair(1u, HasSubstr("not UTF-8")));
+  EXPECT_THAT(fault("[01]"), testing::Pair(3u, HasSubstr("begins with 0")));
+  EXPECT_THAT(fault("nul"), testing::Pair(0u, HasSubstr("expected a value")));
+  EXPECT_THAT(fault(R"({"a": [{"b": 99999999999999999999}]})"), testing::Pair(13u, HasSubstr("beyond 64 bits")));
+  EXPECT_THAT(fault(std::string(100'000, '[')).second, HasSubstr("nested deeper"));
+}
+
+}  // namespace
+}  // namespace strata::text

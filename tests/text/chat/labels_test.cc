@@ -1,0 +1,148 @@
+#include "text/chat/labels.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+#include "text/chat/json_value.h"
+#include "text/tokenizer.h"
+
+namespace strata::text {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr const char* kMarked =
+    "{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}{% generation %}{{ m.content }}\n"
+    "{% endgeneration %}{% else %}{{ m.content }}\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}";
+constexpr const char* kPlain =
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}\n\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}";
+
+class LabelsTest : public testing::Test {
+ protected:
+  ChatTemplate made(const std::string& source) {
+    folder_.write("t.jinja", source);
+    return *ChatTemplate::find("byte", folder_.path() / "t.jinja", *tokenizer_);
+  }
+  // The text, with what counts in brackets.
+  std::string shown(const std::string& source, std::string_view json, TrainOn on = TrainOn::assistant) {
+    const auto out = labelled_text(made(source), conversation_of(parse_json(json), DataFormat::chat), on);
+    std::string text = out.text;
+    for (auto it = out.labels.rbegin(); it != out.labels.rend(); ++it) text.insert(it->end, "]").insert(it->begin, "[");
+    return text;
+  }
+  std::string fault(const std::string& source, std::string_view json, TrainOn on = TrainOn::assistant) {
+    try {
+      return "no fault: " + shown(source, json, on);
+    } catch (const RecordFault& found) {
+      return found.message;
+    }
+  }
+  tests::ScratchFolder folder_;
+  std::unique_ptr<Tokenizer> tokenizer_ = load_tokenizer("byte");
+};
+
+constexpr const char* kTwo =
+    R"({"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "q"},
+        {"role": "user", "content": "r"}, {"role": "assistant", "content": "s"}]})";
+
+TEST_F(LabelsTest, MarksOfTheTemplateCount) {
+  EXPECT_EQ(shown(kMarked, kTwo), "user: p\nassistant: [q\n]user: r\nassistant: [s\n]");
+  EXPECT_EQ(shown(kMarked, kTwo, TrainOn::last), "user: p\nassistant: q\nuser: r\nassistant: [s\n]");
+  EXPECT_EQ(shown(kMarked, kTwo, TrainOn::completion), shown(kMarked, kTwo, TrainOn::last));
+  EXPECT_EQ(shown(kMarked, kTwo, TrainOn::all), "[user: p\nassistant: q\nuser: r\nassistant: s\n]");
+}
+
+TEST_F(LabelsTest, WithoutMarksThePrefixesCount) {
+  EXPECT_EQ(shown(kPlain, kTwo), "user: p\n\nassistant: [q\n\n]user: r\n\nassistant: [s\n\n]");
+  EXPECT_EQ(shown(kPlain, kTwo, TrainOn::last), "user: p\n\nassistant: q\n\nuser: r\n\nassistant: [s\n\n]");
+  // A prompt that is no beginning of the whole: the turn begins behind the turns before it.
+  EXPECT_EQ(
+      shown("{% for m in messages %}<{{ m.content }}>{% endfor %}{% if add_generation_prompt %}think{% endif %}", kTwo),
+      "<p>[<q>]<r>[<s>]");
+}
+
+TEST_F(LabelsTest, ATurnMaySayOtherwise) {
+  constexpr const char* kFlags =
+      R"({"messages": [{"role": "user", "content": "p", "train": true}, {"role": "assistant", "content": "q", "weight": 0},
+          {"role": "user", "content": "r"}, {"role": "assistant", "content": "s"}]})";
+  EXPECT_EQ(shown(kMarked, kFlags), "[user: p\n]assistant: q\nuser: r\nassistant: [s\n]");
+  EXPECT_EQ(shown(kPlain, kFlags), "[user: p\n\n]assistant: q\n\nuser: r\n\nassistant: [s\n\n]");
+  EXPECT_EQ(shown(kPlain, kFlags, TrainOn::all), "[user: p\n\nassistant: ]q\n\n[user: r\n\nassistant: s\n\n]");
+  EXPECT_EQ(shown(kMarked, R"({"prompt": [{"role": "assistant", "content": "a"}, {"role": "user", "content": "b"}],
+                               "completion": [{"role": "assistant", "content": "c"}, {"role": "assistant", "content": "d"}]})",
+                  TrainOn::completion),
+            "assistant: a\nuser: b\nassistant: [c\n]assistant: [d\n]");
+}
+
+// Two marks a turn: which are the last turn's, the rendering without it says.
+TEST_F(LabelsTest, SeveralMarksOfATurn) {
+  constexpr const char* kTwice =
+      "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}({{ m.content }}{% endgeneration %}-"
+      "{% generation %}{{ m.content }}){% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}";
+  EXPECT_EQ(shown(kTwice, kTwo), "p[(q]-[q)]r[(s]-[s)]");
+  EXPECT_EQ(shown(kTwice, kTwo, TrainOn::last), "p(q-q)r[(s]-[s)]");
+}
+
+// Qwen 3's templates leave out earlier thoughts: the turns before are then written otherwise.
+TEST_F(LabelsTest, WhatIsNotSoundIsRefused) {
+  constexpr const char* kForgets =
+      "{% for m in messages %}{{ m.role }}: {% if loop.last %}(thinks) {% endif %}{{ m.content }}\n{% endfor %}"
+      "{% if add_generation_prompt %}assistant: {% endif %}";
+  EXPECT_THAT(fault(kForgets, kTwo), AllOf(HasSubstr("where turn 2 lies"), HasSubstr("--train-on last")));
+  EXPECT_THAT(fault("{% for m in messages %}{{ m.content }}{% if false %}{% generation %}{% endgeneration %}{% endif %}"
+                    "{% endfor %}",
+                    kTwo),
+              HasSubstr("marks none of its answers"));
+  EXPECT_FAILURE(shown("{{ raise_exception('Roles must alternate') }}", kTwo), Exit::usage,
+                 AllOf(HasSubstr("t.jinja, line 1"), HasSubstr("Roles must alternate")));
+  EXPECT_EQ(shown(kMarked, R"({"messages": [{"role": "user", "content": "p"}]})"), "user: p\n");
+}
+
+TEST_F(LabelsTest, ATemplateIsFoundAsTransformersFindsIt) {
+  EXPECT_FALSE(ChatTemplate::find(folder_.path(), std::nullopt, *tokenizer_));
+  const auto text = [&](std::string_view tools) {
+    const auto found = ChatTemplate::find(folder_.path(), std::nullopt, *tokenizer_);
+    const auto chat = conversation_of(
+        parse_json(R"({"messages": [{"role": "user", "content": "p"}], "tools": )" + std::string(tools) + "}"),
+        DataFormat::chat);
+    return found->render(chat, 1, false).text;
+  };
+  folder_.write("tokenizer_config.json", R"({"chat_template": "config {{ bos_token }}", "bos_token": {"content": "<s>"},
+                                             "eos_token": null, "model_max_length": 1000000000000000019884624838656})");
+  EXPECT_EQ(text("null"), "config <s>");
+  folder_.write("tokenizer_config.json",
+                R"({"chat_template": [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "t"}]})");
+  EXPECT_EQ(text("null"), "d");
+  EXPECT_EQ(text("[{}]"), "t");
+  folder_.write("chat_template.jinja", "file");
+  EXPECT_EQ(text("null"), "file");
+  folder_.write("chat_template.jinja", "{% if %}");
+  EXPECT_FAILURE(text("null"), Exit::usage, HasSubstr("chat_template.jinja, line 1"));
+  EXPECT_FAILURE(ChatTemplate::find("byte", folder_.path() / "none", *tokenizer_), Exit::usage,
+                 HasSubstr("no such file"));
+}
+
+TEST_F(LabelsTest, ATemplateOfAnotherTokenizerIsRefused) {
+  const auto smollm = load_tokenizer(std::string(STRATA_SOURCE_DIR) + "/tests/golden/tokenizers/smollm");
+  const auto chat = conversation_of(parse_json(kTwo), DataFormat::chat);
+  const auto find = [&](const char* source) {
+    folder_.write("t.jinja", source);
+    return ChatTemplate::find("byte", folder_.path() / "t.jinja", *smollm);
+  };
+  EXPECT_EQ(find("<|im_start|>")->render(chat, 1, false).text, "<|im_start|>");
+  EXPECT_FAILURE(find("<|start_header_id|>")->render(chat, 1, false), Exit::usage,
+                 AllOf(HasSubstr("<|start_header_id|>"), HasSubstr("smollm has no such token")));
+  EXPECT_EQ(find("{% if false %}<|other|>{% endif %}")->render(chat, 1, false).text, "");
+}
+
+}  // namespace
+}  // namespace strata::text

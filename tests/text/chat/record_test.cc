@@ -1,0 +1,130 @@
+#include "text/chat/record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "text/chat/json_value.h"
+#include "text/template/json_text.h"
+
+namespace strata::text {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+DataFormat found(std::string_view json) {
+  return format_of(parse_json(json));
+}
+Conversation conversation(std::string_view json, DataFormat format = DataFormat::chat) {
+  return conversation_of(parse_json(json), format);
+}
+std::string turns(const Conversation& chat) {
+  return jinja::json_text(chat.messages, {});
+}
+template <typename Work>
+std::string fault(Work&& work) {
+  try {
+    (void)work();
+  } catch (const RecordFault& found) {
+    return found.message;
+  }
+  return "no fault";
+}
+
+TEST(RecordTest, FieldsSayWhatARecordIs) {
+  EXPECT_EQ(found(R"({"text": "a", "id": 1})"), DataFormat::text);
+  EXPECT_EQ(found(R"({"messages": [], "text": null})"), DataFormat::chat);
+  EXPECT_EQ(found(R"({"conversations": []})"), DataFormat::sharegpt);
+  EXPECT_EQ(found(R"({"instruction": "a", "input": "", "output": "b"})"), DataFormat::alpaca);
+  EXPECT_EQ(found(R"({"prompt": "a", "completion": "b"})"), DataFormat::completion);
+  EXPECT_EQ(found(R"({"prompt": [], "completion": []})"), DataFormat::chat);
+  EXPECT_THAT(fault([] { return found(R"({"messages": [], "text": "a"})"); }),
+              testing::AllOf(HasSubstr("both messages and text"), HasSubstr("--format")));
+  EXPECT_THAT(fault([] { return found(R"({"body": "x", "id": 1})"); }),
+              testing::AllOf(HasSubstr("body, id"), HasSubstr("--field")));
+  for (const auto format :
+       {DataFormat::text, DataFormat::chat, DataFormat::alpaca, DataFormat::sharegpt, DataFormat::completion})
+    EXPECT_EQ(data_format(name_of(format)), format);
+}
+
+TEST(RecordTest, MessagesKeepTheirFieldsButThoseOfTraining) {
+  const auto chat = conversation(
+      R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": null, "tool_calls": [{"id": 1}],
+          "weight": 0}, {"role": "assistant", "content": "a", "train": true, "reasoning": "r"}], "tools": "[{\"name\": 1}]",
+          "chat_template_kwargs": {"enable_thinking": false}})");
+  EXPECT_EQ(turns(chat),
+            R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": null, "tool_calls": [{"id": 1}]}, )"
+            R"({"thinking": "r", "role": "assistant", "content": "a", "reasoning": "r", "reasoning_content": "r"}])");
+  EXPECT_THAT(chat.answers, ElementsAre(false, true, true));
+  EXPECT_THAT(chat.trained, ElementsAre(std::nullopt, std::optional(false), std::optional(true)));
+  EXPECT_EQ(jinja::json_text(chat.tools, {}), R"([{"name": 1}])");
+  ASSERT_EQ(chat.more.size(), 1u);
+  EXPECT_EQ(chat.more[0].first.text(), "enable_thinking");
+  const auto prompted = conversation(
+      R"({"prompt": [{"role": "user", "content": "q"}], "completion": [{"role": "assistant", "content": "a"}]})");
+  EXPECT_EQ(prompted.prompt, 1u);
+  EXPECT_EQ(prompted.answers.size(), 2u);
+}
+
+TEST(RecordTest, ShareGptAndAlpacaBecomeMessages) {
+  const auto sharegpt = conversation(
+      R"({"system": "s", "conversations": [{"from": "human", "value": "q"}, {"from": "function_call", "value":
+          "{\"name\": \"f\", \"arguments\": {}}"}, {"from": "observation", "value": "o"}, {"from": "gpt", "value": "a",
+          "train": false}]})",
+      DataFormat::sharegpt);
+  EXPECT_EQ(
+      turns(sharegpt),
+      R"([{"role": "system", "content": "s"}, {"role": "user", "content": "q"}, {"role": "assistant", "content": "", )"
+      R"("tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {}}}]}, )"
+      R"({"role": "tool", "content": "o"}, {"role": "assistant", "content": "a"}])");
+  EXPECT_EQ(sharegpt.trained.back(), std::optional(false));
+  const auto alpaca =
+      conversation(R"({"instruction": "i", "input": "n", "output": "o", "system": "s", "history": [["p", "r"]]})",
+                   DataFormat::alpaca);
+  EXPECT_EQ(turns(alpaca), R"([{"role": "system", "content": "s"}, {"role": "user", "content": "p"}, )"
+                           R"({"role": "assistant", "content": "r"}, {"role": "user", "content": "i\nn"}, )"
+                           R"({"role": "assistant", "content": "o"}])");
+}
+
+TEST(RecordTest, AlpacaWithoutATemplateHasItsOwnPrompt) {
+  const auto with =
+      completion_of(parse_json(R"({"instruction": "i", "input": "n", "output": "o"})"), DataFormat::alpaca);
+  EXPECT_EQ(
+      with.prompt,
+      "Below is an instruction that describes a task, paired with an input that provides further context. Write a "
+      "response that appropriately completes the request.\n\n### Instruction:\ni\n\n### Input:\nn\n\n### "
+      "Response:\n");
+  EXPECT_EQ(with.answer, "o");
+  const auto without = completion_of(parse_json(R"({"instruction": "i", "output": "o"})"), DataFormat::alpaca);
+  EXPECT_EQ(without.prompt,
+            "Below is an instruction that describes a task. Write a response that appropriately completes the "
+            "request.\n\n### Instruction:\ni\n\n### Response:\n");
+  const auto system =
+      completion_of(parse_json(R"({"instruction": "i", "output": "o", "system": "s"})"), DataFormat::alpaca);
+  EXPECT_EQ(system.prompt, "s\n\n### Instruction:\ni\n\n### Response:\n");
+}
+
+TEST(RecordTest, MistakesAreNamed) {
+  const auto chat = [](std::string_view json) { return fault([&] { return conversation(json); }); };
+  EXPECT_THAT(chat(R"({"messages": "a"})"), HasSubstr("expected a list of turns"));
+  EXPECT_THAT(chat(R"({"messages": []})"), HasSubstr("no turn"));
+  EXPECT_THAT(chat(R"({"messages": [1]})"), HasSubstr("expected an object for each turn"));
+  EXPECT_THAT(chat(R"({"messages": [{"role": "user"}, {"content": "x"}]})"), HasSubstr("turn 2 has no \"role\""));
+  EXPECT_THAT(chat(R"({"messages": [{"role": "user", "weight": 0.5}]})"), HasSubstr("\"weight\" of 0 or 1, found 0.5"));
+  EXPECT_THAT(chat(R"({"messages": [{"role": "user", "weight": 1, "train": false}]})"), HasSubstr("contradict"));
+  EXPECT_THAT(chat(R"({"messages": [{"role": "user", "train": 1}]})"), HasSubstr("true or false"));
+  EXPECT_THAT(chat(R"({"messages": [{"role": "user"}], "tools": "[1"})"), HasSubstr("no JSON"));
+  EXPECT_THAT(chat(R"({"messages": [{"role": "user"}], "tools": {}})"), HasSubstr("a list in \"tools\""));
+  EXPECT_THAT(chat(R"({"text": "a"})"), HasSubstr("\"messages\""));
+  EXPECT_THAT(
+      fault([] { return conversation(R"({"conversations": [{"from": "bob", "value": "x"}]})", DataFormat::sharegpt); }),
+      HasSubstr("turn 1 is from \"bob\""));
+  EXPECT_THAT(fault([] { return completion_of(parse_json(R"({"prompt": 1})"), DataFormat::completion); }),
+              HasSubstr("string \"prompt\""));
+}
+
+}  // namespace
+}  // namespace strata::text

@@ -1,0 +1,165 @@
+#include "text/template/template.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+
+#include "tests/failure.h"
+#include "text/chat/json_value.h"
+#include "text/template/python_text.h"
+
+namespace strata::text::jinja {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+// What transformers has, too: 2026-03-04 05:06:07, a Wednesday.
+constexpr std::tm kNow{
+    .tm_sec = 7, .tm_min = 6, .tm_hour = 5, .tm_mday = 4, .tm_mon = 2, .tm_year = 126, .tm_wday = 3, .tm_yday = 62};
+
+Value json(std::string_view text) {
+  return parse_json(text);
+}
+std::string rendered(std::string_view source, std::string_view variables = "{}", const Limits& limits = {}) {
+  return Template(source, "t.jinja").render(json(variables), limits, kNow).text;
+}
+
+class Golden : public testing::Test {
+ protected:
+  Golden() {
+    std::ifstream file(fs::path(STRATA_SOURCE_DIR) / "tests/golden/chat/templates.json", std::ios::binary);
+    all_ = json(std::string(std::istreambuf_iterator<char>(file), {}));
+  }
+  Value variables() const {
+    auto pairs = all_.find("variables")->pairs();
+    pairs.emplace_back(Value(std::string("add_generation_prompt")), Value(false));
+    pairs.emplace_back(Value(std::string("documents")), Value());
+    return Value::dict(std::move(pairs));
+  }
+  Value all_;
+};
+
+// tests/golden/make_chats.py: what jinja2 under transformers' settings renders, or refuses.
+TEST_F(Golden, EveryPieceIsWhatJinja2Renders) {
+  const Value given = variables();
+  std::size_t refused = 0;
+  for (const Value& one : all_.find("cases")->items()) {
+    const std::string& source = one.find("template")->text();
+    SCOPED_TRACE(source);
+    const Value& wanted = *one.find("text");
+    if (wanted.is(Kind::none)) {
+      ++refused;
+      EXPECT_FAILURE(Template(source, "t.jinja").render(given, {}, kNow), Exit::usage, HasSubstr("t.jinja, line "));
+      continue;
+    }
+    const Rendered have = Template(source, "t.jinja").render(given, {}, kNow);
+    EXPECT_EQ(have.text, wanted.text());
+    std::vector<Stretch> marks;
+    for (const Value& mark : one.find("generated")->items())
+      marks.push_back({byte_of(have.text, static_cast<std::size_t>(mark.items()[0].integer())),
+                       byte_of(have.text, static_cast<std::size_t>(mark.items()[1].integer()))});
+    EXPECT_EQ(have.generated, marks);
+  }
+  EXPECT_GT(refused, 50u);
+  EXPECT_GT(all_.find("cases")->items().size(), 150u);
+}
+
+TEST(TemplateTest, MistakesAreNamedWithTheirLine) {
+  EXPECT_FAILURE(rendered("a\n\n{{ x.y }}"), Exit::usage,
+                 AllOf(HasSubstr("t.jinja, line 3"), HasSubstr("'x' is undefined")));
+  EXPECT_FAILURE(rendered("{% if x %}\n{{ 1 +\n}}"), Exit::usage,
+                 AllOf(HasSubstr("line 3"), HasSubstr("expected an expression, found }}")));
+  EXPECT_FAILURE(rendered("\n{% for x in y %}"), Exit::usage,
+                 AllOf(HasSubstr("line 2"), HasSubstr("{% endfor %} is missing")));
+  EXPECT_FAILURE(rendered("{% include 'x' %}"), Exit::usage, HasSubstr("{% include %} is not supported"));
+  EXPECT_FAILURE(rendered("\n\n{{ raise_exception('Roles must alternate') }}"), Exit::usage,
+                 AllOf(HasSubstr("line 3"), HasSubstr("the template refuses it: Roles must alternate")));
+  EXPECT_FAILURE(rendered("{% macro m() %}\n{{ 'a' + 1 }}\n{% endmacro %}\n\n{{ m() }}"), Exit::usage,
+                 HasSubstr("line 2"));
+  EXPECT_FAILURE(rendered("{{ x.append(1) }}", R"({"x": []})"), Exit::usage, HasSubstr("would change a list"));
+  EXPECT_FAILURE(rendered("\xff"), Exit::usage, HasSubstr("not UTF-8"));
+  EXPECT_FAILURE(rendered("{{ 9223372036854775807 + 1 }}"), Exit::usage, HasSubstr("2^63"));
+  EXPECT_FAILURE(rendered("{{ 99999999999999999999 }}"), Exit::usage, HasSubstr("2^63"));
+}
+
+TEST(TemplateTest, WhatDoesNotEndIsStopped) {
+  const std::string loops = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
+  EXPECT_FAILURE(rendered(loops, "{}", {.steps = 1'000'000}), Exit::usage, HasSubstr("more than 1000000 steps"));
+  const std::string doubles =
+      "{% set ns = namespace(x='ab') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}";
+  EXPECT_FAILURE(rendered(doubles), Exit::usage, HasSubstr("bytes of text and lists"));
+  for (const char* large : {"{{ 'a' * 9223372036854775807 }}", "{{ [1] * 9999999999 }}", "{{ 'a'.ljust(9999999999) }}",
+                            "{{ 'a'|center(9999999999) }}", "{{ '%99999999s' % 'a' }}", "{{ 'a'|indent(99999999) }}"}) {
+    SCOPED_TRACE(large);
+    EXPECT_FAILURE(rendered(large), Exit::usage, HasSubstr("line 1"));
+  }
+  EXPECT_FAILURE(rendered("{% macro m(a) %}{{ m(a) }}{% endmacro %}{{ m(1) }}"), Exit::usage,
+                 HasSubstr("calls itself for ever"));
+  const std::string nests =
+      "{% set ns = namespace(x=[]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}";
+  EXPECT_FAILURE(rendered(nests), Exit::usage, HasSubstr("nested deeper than"));
+}
+
+TEST(TemplateTest, WhatIsTooDeepToParseIsRefused) {
+  const auto many = [](std::string_view text, int times) {
+    std::string out;
+    for (int i = 0; i < times; ++i) out += text;
+    return out;
+  };
+  constexpr int kMany = 100'000;
+  for (const auto& [begin, end] : {std::pair{"(", ")"},
+                                   {"[", "]"},
+                                   {"{1:", "}"},
+                                   {"not ", ""},
+                                   {"-", ""},
+                                   {"x(", ")"},
+                                   {"1 if ", ""},
+                                   {"x[", "]"}}) {
+    SCOPED_TRACE(begin);
+    EXPECT_FAILURE(rendered("{{ " + many(begin, kMany) + "1" + many(end, kMany) + " }}"), Exit::usage,
+                   HasSubstr("levels"));
+  }
+  for (const char* chained : {" + 1", ".a", "[0]", "|abs", " is odd", " and 1", " ** 1", "()", " if 1 else 2"}) {
+    SCOPED_TRACE(chained);
+    EXPECT_FAILURE(rendered("{{ 1" + many(chained, kMany) + " }}"), Exit::usage, HasSubstr("t.jinja, line 1"));
+  }
+  EXPECT_FAILURE(rendered(many("{% if 1 %}", kMany) + many("{% endif %}", kMany)), Exit::usage, HasSubstr("levels"));
+  EXPECT_FAILURE(rendered("{% for " + many("(", kMany) + "x" + many(")", kMany) + " in y %}{% endfor %}"), Exit::usage,
+                 HasSubstr("levels"));
+  // As deep as templates go.
+  EXPECT_EQ(rendered("{{ " + many("(", 100) + "1" + many(")", 100) + many(" + 1", 200) + " }}"), "201");
+}
+
+TEST(TemplateTest, AMarkInAMacroHasNoPlace) {
+  const Template made("{% macro m() %}{% generation %}a{% endgeneration %}{% endmacro %}b{{ m() }}", "t.jinja");
+  EXPECT_TRUE(made.has_generation());
+  const Rendered out = made.render(json("{}"));
+  EXPECT_EQ(out.text, "ba");
+  EXPECT_TRUE(out.lost);
+  EXPECT_TRUE(out.generated.empty());
+  EXPECT_FALSE(Template("{% if a %}b{% endif %}", "t.jinja").has_generation());
+}
+
+TEST(TemplateTest, ThreadsShareATemplate) {
+  const Template made("{% for m in messages %}{{ loop.index }}{{ m | upper }}{% endfor %}", "t.jinja");
+  const Value variables = json(R"({"messages": ["a", "b"]})");
+  std::vector<std::string> texts(4);
+  {
+    std::vector<std::jthread> threads;
+    for (std::string& text : texts)
+      threads.emplace_back([&] {
+        for (int i = 0; i < 200; ++i) text = made.render(variables).text;
+      });
+  }
+  for (const std::string& text : texts) EXPECT_EQ(text, "1A2B");
+}
+
+}  // namespace
+}  // namespace strata::text::jinja

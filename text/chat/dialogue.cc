@@ -1,0 +1,68 @@
+#include "text/chat/dialogue.h"
+
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "text/chat/json_value.h"
+#include "text/template/python_text.h"
+
+namespace strata::text {
+
+using jinja::Kind;
+using jinja::Value;
+
+void Dialogue::read(std::string_view json, const std::string& name) {
+  Value given;
+  try {
+    given = parse_json(json);
+  } catch (const JsonFault& fault) {
+    fail(Exit::corrupt, "{}, offset {}: this is no JSON: {}", name, fault.at, fault.message);
+  }
+  if (given.is(Kind::list)) given = Value::dict({{Value(std::string("messages")), given}});
+  if (!given.is(Kind::dict))
+    fail(Exit::corrupt, "{}: expected a list of messages, found a {}", name, given.type_name());
+  try {
+    conversation_ = conversation_of(given, format_of(given));
+  } catch (const RecordFault& fault) {
+    fail(Exit::corrupt, "{}: {}", name, fault.message);
+  }
+  if (conversation_.answers.back())
+    fail(Exit::usage, "{}: the last turn is the assistant's, so that there is nothing to answer", name);
+}
+
+void Dialogue::add(std::string_view role, std::string content) {
+  std::vector<Value> turns = conversation_.messages.items();
+  turns.push_back(Value::dict({{Value(std::string("role")), Value(std::string(role))},
+                               {Value(std::string("content")), Value(std::move(content))}}));
+  conversation_.messages = Value::list(std::move(turns));
+  conversation_.answers.push_back(role == "assistant");
+  conversation_.trained.emplace_back();
+}
+
+std::vector<std::uint32_t> Dialogue::prompt() const {
+  return tokenizer_->encode(made_.render(conversation_, conversation_.answers.size(), true).text);
+}
+
+std::vector<std::uint32_t> Dialogue::turn_ends() const {
+  constexpr std::string_view kAnswer = "StrataAnswer";
+  Dialogue answered = *this;
+  answered.answered(std::string(kAnswer));
+  std::string text;
+  try {
+    text = made_.render(answered.conversation_, answered.conversation_.answers.size(), false).text;
+  } catch (const Error&) {  // what it does not write ends nothing
+    return {};
+  }
+  const std::size_t at = text.rfind(kAnswer);
+  if (at == std::string::npos) return {};
+  const std::string_view rest = jinja::strip(std::string_view(text).substr(at + kAnswer.size()), jinja::Side::left);
+  const std::vector<std::uint32_t> ids = tokenizer_->encode(rest);
+  if (ids.empty()) return {};
+  const std::span<const std::uint32_t> first(ids.data(), 1);
+  const bool special = tokenizer_->decode(first, true).empty() && !tokenizer_->decode(first, false).empty();
+  if (!special && ids.size() > 1) return {};
+  return {ids.front()};
+}
+
+}  // namespace strata::text

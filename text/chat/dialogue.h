@@ -1,0 +1,38 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/chat/chat_template.h"
+#include "text/chat/record.h"
+#include "text/tokenizer.h"
+
+namespace strata::text {
+
+// A conversation that goes on: turns as tokens for a model to answer. The tokenizer outlives it.
+class Dialogue {
+ public:
+  Dialogue(ChatTemplate made, const Tokenizer& tokenizer) : made_(std::move(made)), tokenizer_(&tokenizer) {}
+
+  // Takes the turns of a JSON text: a list of messages, or a record of a data set with some. `name` stands in messages.
+  // Throws Error{corrupt} for what is neither, Error{usage} if an assistant has the last turn.
+  void read(std::string_view json, const std::string& name);
+  void ask(std::string text) { add("user", std::move(text)); }
+  void answered(std::string text) { add("assistant", std::move(text)); }
+
+  // The conversation up to where the answer begins. Throws Error{usage} as the template does.
+  std::vector<std::uint32_t> prompt() const;
+  // The token with which the template ends an answer: a special one, or all that it writes there; empty if it ends
+  // otherwise.
+  std::vector<std::uint32_t> turn_ends() const;
+
+ private:
+  void add(std::string_view role, std::string content);
+
+  ChatTemplate made_;
+  const Tokenizer* tokenizer_;
+  Conversation conversation_{.messages = jinja::Value::list({})};
+};
+
+}  // namespace strata::text

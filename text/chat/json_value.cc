@@ -1,0 +1,199 @@
+#include "text/chat/json_value.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "text/unicode/utf8.h"
+
+namespace strata::text {
+namespace {
+
+using jinja::Value;
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  Value run() {
+    Value out = value(0);
+    space();
+    if (at_ < text_.size()) wrong("expected the end behind the JSON value");
+    return out;
+  }
+
+ private:
+  [[noreturn]] void wrong(std::string message) const { throw JsonFault{std::move(message), at_}; }
+  // What stands here, for a message.
+  std::string found() const {
+    if (at_ >= text_.size()) return "the end";
+    const auto byte = static_cast<unsigned char>(text_[at_]);
+    return byte < 0x20 || byte >= 0x7f ? fmt::format("byte 0x{:02x}", byte) : fmt::format("'{}'", text_[at_]);
+  }
+  char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
+  void space() {
+    while (peek() == ' ' || peek() == '\t' || peek() == '\n' || peek() == '\r') ++at_;
+  }
+  bool skip(char c) {
+    space();
+    if (at_ >= text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+
+  Value value(int depth) {
+    if (depth >= Value::kMaxNesting) wrong(fmt::format("it is nested deeper than {} levels", Value::kMaxNesting));
+    space();
+    switch (peek()) {
+      case '{':
+        return object(depth);
+      case '[':
+        return array(depth);
+      case '"':
+        return Value(string());
+      case 't':
+        return word("true", Value(true));
+      case 'f':
+        return word("false", Value(false));
+      case 'n':
+        return word("null", Value());
+      default:
+        return number(depth);
+    }
+  }
+  Value word(std::string_view word, Value value) {
+    if (!text_.substr(at_).starts_with(word)) wrong("expected a value, found " + found());
+    at_ += word.size();
+    return value;
+  }
+  Value array(int depth) {
+    ++at_;
+    std::vector<Value> out;
+    if (skip(']')) return Value::list({});
+    do out.push_back(value(depth + 1));
+    while (skip(','));
+    if (!skip(']')) wrong("expected , or ] in a list, found " + found());
+    return Value::list(std::move(out));
+  }
+  Value object(int depth) {
+    ++at_;
+    std::vector<std::pair<Value, Value>> out;
+    if (skip('}')) return Value::dict({});
+    do {
+      space();
+      if (peek() != '"') wrong("expected the name of a field in quotes, found " + found());
+      Value key{string()};
+      if (!skip(':')) wrong("expected : behind the name of a field, found " + found());
+      out.emplace_back(std::move(key), value(depth + 1));
+    } while (skip(','));
+    if (!skip('}')) wrong("expected , or } in an object, found " + found());
+    return Value::dict(std::move(out));
+  }
+
+  Value number(int depth) {
+    const std::size_t begin = at_;
+    const auto digits = [&] {
+      const std::size_t first = at_;
+      while (peek() >= '0' && peek() <= '9') ++at_;
+      return at_ > first;
+    };
+    if (peek() == '-') ++at_;
+    const bool zero = peek() == '0';
+    if (!digits()) wrong("expected a value, found " + found());
+    if (zero && at_ - begin > (text_[begin] == '-' ? 2U : 1U)) wrong("a number begins with 0");
+    bool whole = true;
+    if (peek() == '.') {
+      whole = false;
+      ++at_;
+      if (!digits()) wrong("expected a digit behind the point of a number, found " + found());
+    }
+    if (peek() == 'e' || peek() == 'E') {
+      whole = false;
+      ++at_;
+      if (peek() == '+' || peek() == '-') ++at_;
+      if (!digits()) wrong("expected a digit in the exponent of a number, found " + found());
+    }
+    const char *first = text_.data() + begin, *last = text_.data() + at_;
+    if (std::int64_t out = 0; whole && std::from_chars(first, last, out).ec == std::errc()) return out;
+    if (whole && depth > 1) {
+      at_ = begin;
+      wrong("an integer is beyond 64 bits: make it a text");
+    }
+    double out = 0;
+    if (std::from_chars(first, last, out).ec == std::errc::result_out_of_range)
+      out = text_[begin] == '-' ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
+    return out;
+  }
+
+  std::string string() {
+    const std::size_t begin = at_++;
+    std::string out;
+    for (;;) {
+      const std::size_t end = text_.find_first_of("\"\\", at_);
+      const std::string_view plain = text_.substr(at_, end - at_);
+      for (std::size_t i = 0; i < plain.size(); ++i) {
+        if (static_cast<unsigned char>(plain[i]) >= 0x20) continue;
+        at_ += i;
+        wrong("a control character stands in a text: write it with a backslash (\\n for a line break)");
+      }
+      if (end == std::string_view::npos) {
+        at_ = begin;
+        wrong("a text is not closed with \"");
+      }
+      out += plain;
+      at_ = end + 1;
+      if (text_[end] == '"') break;
+      escape(out);
+    }
+    if (!is_valid_utf8(out)) {
+      at_ = begin;
+      wrong("a text is not UTF-8");
+    }
+    return out;
+  }
+  void escape(std::string& out) {
+    constexpr std::string_view kNames = "\"\\/bfnrt", kMeant = "\"\\/\b\f\n\r\t";
+    if (const std::size_t known = at_ < text_.size() ? kNames.find(text_[at_]) : std::string_view::npos;
+        known != std::string_view::npos) {
+      out += kMeant[known];
+      ++at_;
+      return;
+    }
+    if (peek() != 'u') wrong("there is no escape of " + found());
+    ++at_;
+    std::uint32_t code = unit();
+    if (code >= 0xd800 && code < 0xdc00 && text_.substr(at_).starts_with("\\u")) {
+      at_ += 2;
+      const std::uint32_t low = unit();
+      if (low < 0xdc00 || low > 0xdfff) wrong("half a character (a surrogate) stands alone");
+      code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+    }
+    if (code >= 0xd800 && code < 0xe000) wrong("half a character (a surrogate) stands alone");
+    append_character(static_cast<char32_t>(code), out);
+  }
+  // Four hexadecimal digits.
+  std::uint32_t unit() {
+    std::uint32_t out = 0;
+    const std::string_view digits = text_.substr(std::min(at_, text_.size()), 4);
+    const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out, 16);
+    if (digits.size() < 4 || error != std::errc() || rest != digits.data() + 4)
+      wrong("expected four hexadecimal digits behind \\u");
+    at_ += 4;
+    return out;
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+Value parse_json(std::string_view text) {
+  return Parser(text).run();
+}
+
+}  // namespace strata::text

@@ -1,0 +1,168 @@
+#include "text/chat/labels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+
+namespace strata::text {
+namespace {
+
+using jinja::Rendered;
+using jinja::Stretch;
+
+constexpr std::array<std::pair<std::string_view, TrainOn>, 4> kNames = {{{"assistant", TrainOn::assistant},
+                                                                         {"last", TrainOn::last},
+                                                                         {"completion", TrainOn::completion},
+                                                                         {"all", TrainOn::all}}};
+
+// Which turns count.
+std::vector<bool> wanted_turns(const Conversation& conversation, TrainOn on) {
+  const std::size_t turns = conversation.answers.size();
+  const auto last = std::find(conversation.answers.rbegin(), conversation.answers.rend(), true);
+  const auto last_answer = static_cast<std::size_t>(conversation.answers.rend() - last);  // its number from 1; 0: none
+  std::vector<bool> out(turns);
+  for (std::size_t i = 0; i < turns; ++i) {
+    const bool answer = conversation.answers[i], is_last = i + 1 == last_answer;
+    const bool behind = conversation.prompt > 0 ? answer && i >= conversation.prompt : is_last;
+    out[i] = on == TrainOn::all ? true : on == TrainOn::assistant ? answer : on == TrainOn::last ? is_last : behind;
+    if (conversation.trained[i]) out[i] = *conversation.trained[i];
+  }
+  return out;
+}
+
+// Finds where turns lie in the rendering of the whole.
+class Turns {
+ public:
+  Turns(const ChatTemplate& made, const Conversation& conversation, const Rendered& whole)
+      : made_(made), conversation_(conversation), whole_(whole) {}
+
+  // By rendering the turns before it and those with it.
+  Stretch by_prefixes(std::size_t turn) const {
+    const bool answer = conversation_.answers[turn];
+    std::optional<std::size_t> begin = beginning(turn, answer);
+    if (!begin && answer) begin = beginning(turn, false);
+    const auto end = turn + 1 == conversation_.answers.size() ? whole_.text.size() : beginning(turn + 1, false);
+    if (!begin || !end || *end < *begin)
+      throw RecordFault{fmt::format(
+          "where turn {} lies in the text is not known: {} does not mark it with {{% generation %}}, and writes the "
+          "turns before it otherwise if it stands behind them; train on what is sound (--train-on last), or give a "
+          "template that marks answers with --chat-template FILE",
+          turn + 1, made_.name())};
+    return {*begin, *end};
+  }
+  // Those that {% generation %} marks in the turns `wanted`.
+  std::vector<Stretch> by_marks(const std::vector<bool>& wanted) const {
+    const auto& marks = whole_.generated;
+    const auto& answers = conversation_.answers;
+    const auto count = static_cast<std::size_t>(std::count(answers.begin(), answers.end(), true));
+    const bool all = std::equal(wanted.begin(), wanted.end(), answers.begin());
+    std::vector<Stretch> out;
+    std::size_t mark = 0;
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      if (!answers[i]) continue;
+      const std::size_t end = all || marks.size() == count ? mark + 1 : marks_before(i + 1);
+      for (; mark < std::min(end, marks.size()); ++mark)
+        if (wanted[i]) out.push_back(marks[mark]);
+    }
+    if (all) out = marks;
+    if (out.empty() && std::find(wanted.begin(), wanted.end(), true) != wanted.end())
+      throw RecordFault{fmt::format("{} marks none of its answers with {{% generation %}}", made_.name())};
+    return out;
+  }
+
+ private:
+  // How many bytes of the whole the first `turns` make up, if they are its beginning.
+  std::optional<std::size_t> beginning(std::size_t turns, bool add_generation_prompt) const {
+    try {
+      const Rendered part = made_.render(conversation_, turns, add_generation_prompt);
+      if (whole_.text.starts_with(part.text)) return part.text.size();
+    } catch (const Error&) {  // a template need not take every part of a conversation that it takes
+    }
+    return std::nullopt;
+  }
+  // How many marks the first `turns` have.
+  std::size_t marks_before(std::size_t turns) const {
+    std::optional<std::size_t> out;
+    if (turns == conversation_.answers.size()) return whole_.generated.size();
+    try {
+      out = made_.render(conversation_, turns, false).generated.size();
+    } catch (const Error&) {
+    }
+    if (!out || *out > whole_.generated.size())
+      throw RecordFault{
+          fmt::format("which {{% generation %}} of {} belongs to which turn is not known: train on all "
+                      "answers (--train-on assistant)",
+                      made_.name())};
+    return *out;
+  }
+
+  const ChatTemplate& made_;
+  const Conversation& conversation_;
+  const Rendered& whole_;
+};
+
+// In order, without empty ones, those that touch as one.
+std::vector<Stretch> joined(std::vector<Stretch> stretches) {
+  std::sort(stretches.begin(), stretches.end(), [](const Stretch& a, const Stretch& b) { return a.begin < b.begin; });
+  std::vector<Stretch> out;
+  for (const Stretch& one : stretches) {
+    if (one.begin >= one.end) continue;
+    if (!out.empty() && one.begin <= out.back().end)
+      out.back().end = std::max(out.back().end, one.end);
+    else
+      out.push_back(one);
+  }
+  return out;
+}
+
+std::vector<Stretch> complement(const std::vector<Stretch>& stretches, std::size_t size) {
+  std::vector<Stretch> out;
+  std::size_t at = 0;
+  for (const Stretch& one : stretches) {
+    out.push_back({at, one.begin});
+    at = one.end;
+  }
+  out.push_back({at, size});
+  return joined(std::move(out));
+}
+
+}  // namespace
+
+std::optional<TrainOn> train_on(std::string_view name) {
+  for (const auto& [known, on] : kNames)
+    if (known == name) return on;
+  return std::nullopt;
+}
+std::string_view name_of(TrainOn on) {
+  return std::find_if(kNames.begin(), kNames.end(), [&](const auto& known) { return known.second == on; })->first;
+}
+
+LabelledText labelled_text(const ChatTemplate& made, const Conversation& conversation, TrainOn on) {
+  Rendered whole = made.render(conversation, conversation.answers.size(), false);
+  const Turns turns(made, conversation, whole);
+  std::vector<bool> wanted = wanted_turns(conversation, on);
+  std::vector<Stretch> labels;
+  if (on == TrainOn::all) {
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      if (!wanted[i]) labels.push_back(turns.by_prefixes(i));
+    labels = complement(joined(std::move(labels)), whole.text.size());
+  } else {
+    const bool marked = made.marks_answers(conversation) && !whole.lost;
+    // No template marks turns that are not an assistant's.
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      if (wanted[i] && (!marked || !conversation.answers[i])) labels.push_back(turns.by_prefixes(i));
+    if (marked) {
+      for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = wanted[i] && conversation.answers[i];
+      const auto marks = turns.by_marks(wanted);
+      labels.insert(labels.end(), marks.begin(), marks.end());
+    }
+    labels = joined(std::move(labels));
+  }
+  return {std::move(whole.text), std::move(labels)};
+}
+
+}  // namespace strata::text

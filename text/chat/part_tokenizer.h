@@ -1,0 +1,77 @@
+#pragma once
+// text/chat/ makes tokens of data sets' records: what a record is (record.h), what a model's template writes of it
+// (chat_template.h), which of that is learned (labels.h), and which tokens that are (token_places.h). dialogue.h is for
+// conversations that go on. Open next: labels.h.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/chat/chat_template.h"
+#include "text/chat/labels.h"
+#include "text/chat/record.h"
+#include "text/chat/token_places.h"
+#include "text/documents.h"
+#include "text/tokenizer.h"
+
+namespace simdjson::dom {
+class parser;
+}
+
+namespace strata::text {
+
+// What is made of each record.
+struct RecordRules {
+  DataFormat format = DataFormat::text;
+  std::string field = "text";          // of text
+  bool add_special = false;            // with the tokenizer's template around each text
+  const ChatTemplate* made = nullptr;  // of conversations; Alpaca's records are conversations if there is one
+  TrainOn train_on = TrainOn::all;
+  std::optional<std::uint32_t> end;  // token behind each completion, which counts as a label
+  // Whether a record is a template's text.
+  bool templated() const {
+    return format == DataFormat::chat || format == DataFormat::sharegpt || (format == DataFormat::alpaca && made);
+  }
+};
+
+// Tokens of a part, and where documents begin in them.
+struct PartTokens {
+  std::vector<std::uint32_t> ids;
+  std::vector<std::uint8_t> counts;  // whether each counts as a label; empty: all do
+  std::vector<std::size_t> begins;
+  std::uint64_t unlabelled = 0;  // documents in which none counts
+};
+
+// Turns parts into tokens; one for each thread. Throws Error: NAME, line N: what is wrong.
+class PartTokenizer {
+ public:
+  PartTokenizer(const Tokenizer& tokenizer, const RecordRules& rules);
+  ~PartTokenizer();
+
+  void run(const DocumentPart& part, PartTokens& out);
+
+ private:
+  struct Line;
+  void lines(const DocumentPart& part, PartTokens& out);
+  void table(const DocumentPart& part, PartTokens& out);
+  void record(const jinja::Value& record, const Line& line, PartTokens& out);
+  void text(std::string_view text, PartTokens& out);
+  void labelled(const LabelledText& document, const Line& line, PartTokens& out);
+  std::string_view field_of(const Line& line);
+
+  const Tokenizer& tokenizer_;
+  const RecordRules& rules_;
+  std::unique_ptr<Tokenizer::Workspace> workspace_;
+  TokenPlaces places_;
+  std::vector<std::uint32_t> before_, behind_;  // what the tokenizer's template puts around a text
+  std::unique_ptr<simdjson::dom::parser> parser_;
+};
+
+// The first record of a part, to see what it holds; nullopt if it has none. Throws Error as PartTokenizer does.
+std::optional<jinja::Value> first_record(const DocumentPart& part);
+
+}  // namespace strata::text

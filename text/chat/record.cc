@@ -1,0 +1,272 @@
+#include "text/chat/record.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "text/chat/json_value.h"
+
+namespace strata::text {
+namespace {
+
+using jinja::Kind;
+using jinja::Value;
+using Fields = std::vector<std::pair<Value, Value>>;
+
+constexpr std::array<std::pair<std::string_view, DataFormat>, 5> kFormats = {{{"text", DataFormat::text},
+                                                                              {"chat", DataFormat::chat},
+                                                                              {"alpaca", DataFormat::alpaca},
+                                                                              {"sharegpt", DataFormat::sharegpt},
+                                                                              {"completion", DataFormat::completion}}};
+
+template <typename... Args>
+[[noreturn]] void wrong(fmt::format_string<Args...> format, Args&&... args) {
+  throw RecordFault{fmt::format(format, std::forward<Args>(args)...)};
+}
+
+Value text_value(std::string_view text) {
+  return Value(std::string(text));
+}
+// A field that is there and not null.
+const Value* find(const Value& record, std::string_view key) {
+  const Value* found = record.find(key);
+  return found && !found->is(Kind::none) ? found : nullptr;
+}
+std::string text_or_empty(const Value& record, std::string_view key) {
+  const Value* found = find(record, key);
+  if (!found) return {};
+  if (!found->is(Kind::text)) wrong("expected a string in \"{}\", found a {}", key, found->type_name());
+  return found->text();
+}
+
+Value turn(std::string_view role, std::string content) {
+  return Value::dict({{text_value("role"), text_value(role)}, {text_value("content"), Value(std::move(content))}});
+}
+
+// A list of tools; as some data sets have it, in a text of JSON.
+Value tools_of(const Value& record) {
+  const Value* found = find(record, "tools");
+  if (!found) return {};
+  Value tools = *found;
+  if (tools.is(Kind::text)) {
+    if (tools.text().empty()) return {};
+    try {
+      tools = parse_json(tools.text());
+    } catch (const JsonFault& fault) {
+      wrong("expected a list in \"tools\", found a text that is no JSON ({})", fault.message);
+    }
+  }
+  if (!tools.is(Kind::list)) wrong("expected a list in \"tools\", found a {}", tools.type_name());
+  for (const Value& tool : tools.items())
+    if (!tool.is(Kind::dict)) wrong("expected objects in \"tools\", found a {}", tool.type_name());
+  return tools;
+}
+
+// What `train` and `weight` of a turn say. A weight is 0 or 1: a mask has one bit.
+std::optional<bool> trained(const Value& message) {
+  const Value *train = find(message, "train"), *weight = find(message, "weight");
+  std::optional<bool> out;
+  if (weight) {
+    if (!weight->is_number() || (weight->real() != 0 && weight->real() != 1))
+      wrong("expected a \"weight\" of 0 or 1, found {}", weight->is_number() ? weight->to_text() : "no number");
+    out = weight->real() != 0;
+  }
+  if (train) {
+    if (!train->is(Kind::boolean)) wrong("expected true or false in \"train\", found a {}", train->type_name());
+    if (out && *out != train->boolean()) wrong("\"train\" and \"weight\" of a turn contradict each other");
+    out = train->boolean();
+  }
+  return out;
+}
+
+// As transformers does: a thought under any of its names is found under all that templates read.
+Value with_reasoning(const Value& message) {
+  const Value* thought = nullptr;
+  for (const char* key : {"reasoning_content", "thinking", "reasoning"})
+    if (!thought) thought = find(message, key);
+  if (!thought) return message;
+  Fields fields = {{text_value("thinking"), *thought}};
+  for (const auto& field : message.pairs()) fields.push_back(field);
+  fields.emplace_back(text_value("reasoning_content"), *thought);
+  return Value::dict(std::move(fields));
+}
+
+// Adds a turn; what only says whether it is trained on is no part of what the template sees.
+void add(const Value& message, Conversation& out, std::vector<Value>& turns) {
+  if (!message.is(Kind::dict)) wrong("expected an object for each turn, found a {}", message.type_name());
+  const Value* role = find(message, "role");
+  if (!role || !role->is(Kind::text)) wrong("turn {} has no \"role\"", turns.size() + 1);
+  out.answers.push_back(role->text() == "assistant");
+  out.trained.push_back(trained(message));
+  Fields fields;
+  for (const auto& [key, value] : message.pairs())
+    if (key.text() != "train" && key.text() != "weight") fields.emplace_back(key, value);
+  turns.push_back(with_reasoning(Value::dict(std::move(fields))));
+}
+
+void add_all(const Value& record, std::string_view key, Conversation& out, std::vector<Value>& turns) {
+  const Value& messages = *find(record, key);
+  if (!messages.is(Kind::list)) wrong("expected a list of turns in \"{}\", found a {}", key, messages.type_name());
+  for (const Value& message : messages.items()) add(message, out, turns);
+}
+
+void add_sharegpt(const Value& record, Conversation& out, std::vector<Value>& turns) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kRoles = {{{"human", "user"},
+                                                                                     {"user", "user"},
+                                                                                     {"gpt", "assistant"},
+                                                                                     {"assistant", "assistant"},
+                                                                                     {"chatgpt", "assistant"},
+                                                                                     {"bing", "assistant"},
+                                                                                     {"bard", "assistant"},
+                                                                                     {"model", "assistant"},
+                                                                                     {"system", "system"},
+                                                                                     {"tool", "tool"},
+                                                                                     {"observation", "tool"},
+                                                                                     {"function_response", "tool"}}};
+  if (std::string system = text_or_empty(record, "system"); !system.empty())
+    add(turn("system", std::move(system)), out, turns);
+  const Value& conversations = *find(record, "conversations");
+  if (!conversations.is(Kind::list))
+    wrong("expected a list of turns in \"conversations\", found a {}", conversations.type_name());
+  for (const Value& message : conversations.items()) {
+    if (!message.is(Kind::dict)) wrong("expected an object for each turn, found a {}", message.type_name());
+    if (find(message, "role")) {  // messages under ShareGPT's key
+      add(message, out, turns);
+      continue;
+    }
+    const std::string from = text_or_empty(message, "from");
+    Fields fields;
+    if (from == "function_call") {
+      Value call;
+      try {
+        call = parse_json(text_or_empty(message, "value"));
+      } catch (const JsonFault& fault) {
+        wrong("turn {}: a function_call that is no JSON ({})", turns.size() + 1, fault.message);
+      }
+      Value function = Value::dict({{text_value("type"), text_value("function")}, {text_value("function"), call}});
+      fields = {{text_value("role"), text_value("assistant")},
+                {text_value("content"), text_value("")},
+                {text_value("tool_calls"), Value::list({std::move(function)})}};
+    } else {
+      const auto* known =
+          std::find_if(kRoles.begin(), kRoles.end(), [&](const auto& role) { return role.first == from; });
+      if (known == kRoles.end())
+        wrong("turn {} is from \"{}\": expected human, gpt, system, tool, observation or function_call",
+              turns.size() + 1, from);
+      fields = {{text_value("role"), text_value(known->second)},
+                {text_value("content"), Value(text_or_empty(message, "value"))}};
+    }
+    for (const char* key : {"train", "weight"})
+      if (const Value* flag = find(message, key)) fields.emplace_back(text_value(key), *flag);
+    add(Value::dict(std::move(fields)), out, turns);
+  }
+}
+
+void add_alpaca(const Value& record, Conversation& out, std::vector<Value>& turns) {
+  if (std::string system = text_or_empty(record, "system"); !system.empty())
+    add(turn("system", std::move(system)), out, turns);
+  if (const Value* history = find(record, "history")) {
+    if (!history->is(Kind::list)) wrong("expected a list in \"history\", found a {}", history->type_name());
+    for (const Value& pair : history->items()) {
+      if (!pair.is(Kind::list) || pair.items().size() != 2 || !pair.items()[0].is(Kind::text) ||
+          !pair.items()[1].is(Kind::text))
+        wrong("expected pairs of two texts in \"history\"");
+      add(turn("user", pair.items()[0].text()), out, turns);
+      add(turn("assistant", pair.items()[1].text()), out, turns);
+    }
+  }
+  std::string question = text_field(record, "instruction");
+  if (const std::string input = text_or_empty(record, "input"); !input.empty()) question += "\n" + input;
+  add(turn("user", std::move(question)), out, turns);
+  add(turn("assistant", text_field(record, "output")), out, turns);
+}
+
+}  // namespace
+
+std::string_view name_of(DataFormat format) {
+  return std::find_if(kFormats.begin(), kFormats.end(), [&](const auto& known) { return known.second == format; })
+      ->first;
+}
+
+std::optional<DataFormat> data_format(std::string_view name) {
+  for (const auto& [known, format] : kFormats)
+    if (known == name) return format;
+  return std::nullopt;
+}
+
+DataFormat format_of(const Value& record) {
+  const auto has = [&](std::string_view key) { return find(record, key) != nullptr; };
+  std::vector<std::pair<std::string_view, DataFormat>> found;
+  if (has("messages")) found.emplace_back("messages", DataFormat::chat);
+  if (has("conversations")) found.emplace_back("conversations", DataFormat::sharegpt);
+  if (has("prompt") && has("completion")) {
+    const bool turns = find(record, "prompt")->is(Kind::list) || find(record, "completion")->is(Kind::list);
+    found.emplace_back("prompt and completion", turns ? DataFormat::chat : DataFormat::completion);
+  }
+  if (has("instruction") && has("output")) found.emplace_back("instruction and output", DataFormat::alpaca);
+  if (has("text")) found.emplace_back("text", DataFormat::text);
+  if (found.size() > 1)
+    wrong("both {} and {} are there: say with --format which counts", found[0].first, found[1].first);
+  if (!found.empty()) return found.front().second;
+  std::string keys;
+  for (const auto& [key, value] : record.pairs())
+    if (keys.size() < 100) keys += (keys.empty() ? "" : ", ") + key.to_text();
+  wrong(
+      "expected text, messages, conversations, prompt and completion, or instruction and output, found the fields {}: "
+      "give --field NAME for the one that holds text",
+      keys.empty() ? "of an empty object" : keys);
+}
+
+const std::string& text_field(const Value& record, std::string_view field) {
+  const Value* found = record.find(field);
+  if (!found) wrong("expected a string \"{}\" in each line, found none", field);
+  if (!found->is(Kind::text)) wrong("expected a string \"{}\" in each line, found a {}", field, found->type_name());
+  return found->text();
+}
+
+Conversation conversation_of(const Value& record, DataFormat format) {
+  Conversation out;
+  std::vector<Value> turns;
+  if (format == DataFormat::sharegpt) {
+    if (!find(record, "conversations")) wrong("expected a list \"conversations\" in each line, found none");
+    add_sharegpt(record, out, turns);
+  } else if (format == DataFormat::alpaca) {
+    add_alpaca(record, out, turns);
+  } else if (find(record, "messages")) {
+    add_all(record, "messages", out, turns);
+  } else if (find(record, "prompt") && find(record, "completion")) {
+    add_all(record, "prompt", out, turns);
+    out.prompt = turns.size();
+    add_all(record, "completion", out, turns);
+  } else {
+    wrong("expected a list \"messages\" in each line, found none");
+  }
+  if (turns.empty()) wrong("the conversation has no turn");
+  out.messages = Value::list(std::move(turns));
+  out.tools = tools_of(record);
+  if (const Value* more = find(record, "chat_template_kwargs")) {
+    if (!more->is(Kind::dict)) wrong("expected an object in \"chat_template_kwargs\", found a {}", more->type_name());
+    out.more = more->pairs();
+  }
+  if (const Value* documents = find(record, "documents")) out.more.emplace_back(text_value("documents"), *documents);
+  return out;
+}
+
+Completion completion_of(const Value& record, DataFormat format) {
+  if (format == DataFormat::completion) return {text_field(record, "prompt"), text_field(record, "completion")};
+  if (find(record, "history")) wrong("\"history\" needs a chat template: give --chat-template FILE");
+  const std::string input = text_or_empty(record, "input");
+  std::string prompt = text_or_empty(record, "system");
+  if (prompt.empty())
+    prompt = input.empty()
+                 ? "Below is an instruction that describes a task. Write a response that appropriately completes the "
+                   "request."
+                 : "Below is an instruction that describes a task, paired with an input that provides further context. "
+                   "Write a response that appropriately completes the request.";
+  prompt += "\n\n### Instruction:\n" + text_field(record, "instruction");
+  if (!input.empty()) prompt += "\n\n### Input:\n" + input;
+  return {prompt + "\n\n### Response:\n", text_field(record, "output")};
+}
+
+}  // namespace strata::text

@@ -1,0 +1,188 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "text/template/globals.h"
+#include "text/template/interpreter.h"
+#include "text/template/operators.h"
+
+// The interpreter's half for expressions.
+namespace strata::text::jinja {
+
+using K = Expression::Kind;
+
+Value Interpreter::evaluate(const Expression& node, Scope& scope) {
+  runtime_.enter();  // left below: a Fault ends the rendering
+  runtime_.step();
+  line_ = node.line;
+  Value out;
+  switch (node.kind) {
+    case K::constant:
+      out = node.value;
+      break;
+    case K::name:
+      out = name(node, scope);
+      break;
+    case K::list:
+    case K::tuple:
+    case K::dict:
+      out = collection(node, scope);
+      break;
+    case K::attribute: {
+      const Value value = evaluate(*node.parts[0], scope);
+      line_ = node.line;
+      out = runtime_.attribute(value, node.text);
+      break;
+    }
+    case K::item: {
+      const Value value = evaluate(*node.parts[0], scope), key = evaluate(*node.parts[1], scope);
+      line_ = node.line;
+      out = runtime_.item(value, key);
+      break;
+    }
+    case K::slice:
+      out = slice(node, scope);
+      break;
+    case K::call: {
+      const Value callee = evaluate(*node.parts[0], scope);
+      Arguments given = arguments(node.arguments, scope);
+      line_ = node.line;
+      out = runtime_.call(callee, given);
+      break;
+    }
+    case K::filter:
+      out = filtered(&node, {}, scope);
+      break;
+    case K::test: {
+      const Value value = evaluate(*node.parts[0], scope);
+      Arguments given = arguments(node.arguments, scope);
+      line_ = node.line;
+      out = runtime_.test(node.text, value, given);
+      break;
+    }
+    case K::unary:
+      out = unary(node, scope);
+      break;
+    case K::binary: {
+      const Value left = evaluate(*node.parts[0], scope), right = evaluate(*node.parts[1], scope);
+      line_ = node.line;
+      out = binary(runtime_, node.text, left, right);
+      break;
+    }
+    case K::compare:
+      out = compared(node, scope);
+      break;
+    case K::concat:
+      out = concatenated(node, scope);
+      break;
+    case K::all:
+      out = evaluate(*node.parts[0], scope);
+      if (out.truthy()) out = evaluate(*node.parts[1], scope);
+      break;
+    case K::any:
+      out = evaluate(*node.parts[0], scope);
+      if (!out.truthy()) out = evaluate(*node.parts[1], scope);
+      break;
+    case K::choice:
+      if (evaluate(*node.parts[1], scope).truthy())
+        out = evaluate(*node.parts[0], scope);
+      else if (node.parts[2])
+        out = evaluate(*node.parts[2], scope);
+      else
+        out = Value::undefined("an inline `if` without `else` is false");
+      break;
+  }
+  runtime_.leave();
+  return out;
+}
+
+Value Interpreter::evaluate_or(const ExpressionPtr& node, Scope& scope, Value otherwise) {
+  return node ? evaluate(*node, scope) : std::move(otherwise);
+}
+
+Value Interpreter::name(const Expression& node, Scope& scope) {
+  if (const Value* found = scope.find(node.text)) return *found;
+  if (const Value* found = variables_.find(node.text)) return *found;
+  if (const Value* found = global(node.text)) return *found;
+  return Value::undefined(fmt::format("'{}' is undefined", node.text));
+}
+
+Value* Interpreter::global(std::string_view name) {
+  if (const auto it = globals_.find(name); it != globals_.end()) return &it->second;
+  Object* made = make_global(runtime_, name, now_);
+  if (!made) return nullptr;
+  return &globals_.emplace(name, Value::object(*made)).first->second;
+}
+
+Value Interpreter::collection(const Expression& node, Scope& scope) {
+  std::vector<Value> items;
+  for (const auto& part : node.parts) items.push_back(evaluate(*part, scope));
+  if (node.kind == K::list) return runtime_.list(std::move(items));
+  if (node.kind == K::tuple) return runtime_.tuple(std::move(items));
+  runtime_.take(items.size() * sizeof(Value));
+  std::vector<std::pair<Value, Value>> pairs;
+  for (std::size_t i = 0; i < items.size(); i += 2) pairs.emplace_back(std::move(items[i]), std::move(items[i + 1]));
+  return Value::dict(std::move(pairs));
+}
+
+Value Interpreter::slice(const Expression& node, Scope& scope) {
+  const Value value = evaluate(*node.parts[0], scope), first = evaluate_or(node.parts[1], scope, {}),
+              last = evaluate_or(node.parts[2], scope, {}), step = evaluate_or(node.parts[3], scope, {});
+  line_ = node.line;
+  return runtime_.slice(value, &first, &last, &step);
+}
+
+Value Interpreter::unary(const Expression& node, Scope& scope) {
+  const Value value = evaluate(*node.parts[0], scope);
+  line_ = node.line;
+  if (node.text == "not") return !value.truthy();
+  if (node.text == "-") return negative(value);
+  if (value.is(Kind::real)) return value;
+  return integer_of(value, "+");
+}
+
+Value Interpreter::compared(const Expression& node, Scope& scope) {
+  Value left = evaluate(*node.parts[0], scope);
+  for (std::size_t i = 0; i < node.operators.size(); ++i) {
+    Value right = evaluate(*node.parts[i + 1], scope);
+    line_ = node.line;
+    if (!compare(runtime_, node.operators[i], left, right)) return false;
+    left = std::move(right);
+  }
+  return true;
+}
+
+Value Interpreter::concatenated(const Expression& node, Scope& scope) {
+  std::string out;
+  for (const auto& part : node.parts) write(evaluate(*part, scope), out);
+  return Value(std::move(out));
+}
+
+Value Interpreter::filtered(const Expression* chain, Value value, Scope& scope) {
+  if (!chain) return value;
+  if (chain->parts[0] && chain->parts[0]->kind == K::filter)
+    value = filtered(chain->parts[0].get(), std::move(value), scope);
+  else if (chain->parts[0])
+    value = evaluate(*chain->parts[0], scope);
+  Arguments given = arguments(chain->arguments, scope);
+  line_ = chain->line;
+  return runtime_.filter(chain->text, value, given);
+}
+
+Arguments Interpreter::arguments(const CallArguments& given, Scope& scope) {
+  Arguments out;
+  for (const auto& argument : given.positional) out.positional.push_back(evaluate(*argument, scope));
+  for (const auto& [name, argument] : given.named) out.named.emplace_back(name, evaluate(*argument, scope));
+  if (given.more_positional)
+    for (Value& value : runtime_.items_of(evaluate(*given.more_positional, scope)))
+      out.positional.push_back(std::move(value));
+  if (given.more_named) {
+    const Value more = evaluate(*given.more_named, scope);
+    if (!more.is(Kind::dict)) throw Fault("** of a call needs a dict");
+    for (const auto& [key, value] : more.pairs()) out.named.emplace_back(text_of(key, "** of a call"), value);
+  }
+  return out;
+}
+
+}  // namespace strata::text::jinja

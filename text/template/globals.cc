@@ -1,0 +1,135 @@
+#include "text/template/globals.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "text/template/python_text.h"
+
+namespace strata::text::jinja {
+namespace {
+
+constexpr std::int64_t kMaxRange = 100'000;  // of Jinja's sandbox
+
+class Function : public Object {
+ public:
+  using Work = std::function<Value(Arguments&)>;
+  explicit Function(Work work) : work_(std::move(work)) {}
+  std::string_view type_name() const override { return "function"; }
+  bool callable() const override { return true; }
+  Value call(Arguments& arguments) override { return work_(arguments); }
+
+ private:
+  Work work_;
+};
+
+Value range(Runtime& runtime, Arguments& arguments) {
+  const auto& given = arguments.positional;
+  if (!arguments.named.empty() || given.empty() || given.size() > 3) throw Fault("range takes one to three ints");
+  const auto at = [&](std::size_t i) { return integer_of(given[i], "range"); };
+  const std::int64_t begin = given.size() > 1 ? at(0) : 0, end = at(given.size() > 1 ? 1 : 0);
+  const std::int64_t by = given.size() > 2 ? at(2) : 1;
+  if (by == 0) throw Fault("range: the step is 0");
+  std::vector<Value> out;
+  for (std::int64_t i = begin; by > 0 ? i < end : i > end;) {
+    if (static_cast<std::int64_t>(out.size()) == kMaxRange)
+      throw Fault(fmt::format("a range has more than {} numbers", kMaxRange));
+    out.emplace_back(i);
+    if (__builtin_add_overflow(i, by, &i)) break;
+  }
+  return runtime.tuple(std::move(out));
+}
+
+// Python's dict(): of a dict or of pairs, and of arguments with names.
+std::vector<std::pair<Value, Value>> pairs_of(Runtime& runtime, Arguments& arguments) {
+  std::vector<std::pair<Value, Value>> out;
+  if (arguments.positional.size() > 1) throw Fault("dict and namespace take one argument without a name");
+  if (!arguments.positional.empty()) {
+    const Value& from = arguments.positional.front();
+    if (from.is(Kind::dict)) {
+      out = from.pairs();
+    } else {
+      for (const Value& pair : runtime.items_of(from)) {
+        const std::vector<Value> items = runtime.items_of(pair);
+        if (items.size() != 2) throw Fault("dict and namespace need pairs");
+        out.emplace_back(items[0], items[1]);
+      }
+    }
+  }
+  for (const auto& [name, value] : arguments.named) out.emplace_back(Value(name), value);
+  runtime.take(out.size() * 2 * sizeof(Value));
+  return out;
+}
+
+Value make_namespace(Runtime& runtime, Arguments& arguments) {
+  Namespace& out = runtime.keep(std::make_unique<Namespace>());
+  for (auto& [name, value] : pairs_of(runtime, arguments)) out.set(text_of(name, "namespace"), std::move(value));
+  return Value::object(out);
+}
+
+Value make_joiner(Runtime& runtime, Arguments& arguments) {
+  const Parameters given("joiner", arguments, {"sep"});
+  auto text = [separator = given.text("sep", ", "), first = true](Arguments&) mutable {
+    return Value(std::exchange(first, false) ? std::string() : separator);
+  };
+  return Value::object(runtime.keep(std::make_unique<Function>(std::move(text))));
+}
+
+class Cycler : public Object {
+ public:
+  Cycler(Runtime& runtime, std::vector<Value> items) : runtime_(runtime), items_(std::move(items)) {}
+  std::string_view type_name() const override { return "Cycler"; }
+  Value attribute(const std::string& name) override {
+    if (name == "current") return items_[at_];
+    if (name != "next" && name != "reset") return Object::attribute(name);
+    return Value::object(runtime_.keep(std::make_unique<Function>([this, next = name == "next"](Arguments&) {
+      const std::size_t at = std::exchange(at_, next ? (at_ + 1) % items_.size() : 0);
+      return next ? items_[at] : Value();
+    })));
+  }
+
+ private:
+  Runtime& runtime_;
+  std::vector<Value> items_;
+  std::size_t at_ = 0;
+};
+
+Value make_cycler(Runtime& runtime, Arguments& arguments) {
+  if (arguments.positional.empty()) throw Fault("cycler needs what it goes through");
+  return Value::object(runtime.keep(std::make_unique<Cycler>(runtime, arguments.positional)));
+}
+
+Value raise(Arguments& arguments) {
+  const Parameters given("raise_exception", arguments, {"message"});
+  throw Fault("the template refuses it: " + given.at("message").to_text());
+}
+
+Value time_text(Runtime& runtime, const std::tm& now, Arguments& arguments) {
+  const Parameters given("strftime_now", arguments, {"format"});
+  const std::string& format = text_of(given.at("format"), "strftime_now");
+  constexpr std::size_t kMost = 4096;
+  if (format.size() > kMost / 16) throw Fault("strftime_now: the format is above 256 bytes");
+  std::string out(kMost, '\0');
+  // A format such as "%p" may give an empty text, which strftime tells like one that did not fit.
+  out.resize(std::strftime(out.data(), out.size(), format.c_str(), &now));
+  return runtime.text(is_utf8(out) ? std::move(out) : std::string());
+}
+
+}  // namespace
+
+Object* make_global(Runtime& runtime, std::string_view name, const std::tm& now) {
+  Function::Work work;
+  if (name == "range") work = [&runtime](Arguments& given) { return range(runtime, given); };
+  if (name == "dict") work = [&runtime](Arguments& given) { return Value::dict(pairs_of(runtime, given)); };
+  if (name == "namespace") work = [&runtime](Arguments& given) { return make_namespace(runtime, given); };
+  if (name == "joiner") work = [&runtime](Arguments& given) { return make_joiner(runtime, given); };
+  if (name == "cycler") work = [&runtime](Arguments& given) { return make_cycler(runtime, given); };
+  if (name == "raise_exception") work = raise;
+  if (name == "strftime_now") work = [&runtime, now](Arguments& given) { return time_text(runtime, now, given); };
+  return work ? &runtime.keep(std::make_unique<Function>(std::move(work))) : nullptr;
+}
+
+}  // namespace strata::text::jinja

@@ -1,0 +1,62 @@
+#pragma once
+#include <ctime>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "text/template/rendered.h"
+#include "text/template/runtime.h"
+#include "text/template/scope.h"
+#include "text/template/syntax.h"
+
+namespace strata::text::jinja {
+
+// One rendering of a template: walks its tree. Throws Fault; line() then says where.
+class Interpreter {
+ public:
+  // `variables`, a dict, outlives it.
+  Interpreter(const Value& variables, const Limits& limits, const std::tm& now);
+
+  Rendered run(const Block& block);
+  int line() const { return line_; }
+
+ private:
+  class Macro;
+  class Deeper;
+  // How a block ends.
+  enum class Flow { next, leave_loop, next_round };
+
+  Flow execute(const Block& block, const ScopePtr& scope, std::string& out);
+  Flow execute(const Statement& statement, const ScopePtr& scope, std::string& out);
+  Flow loop(const Statement& statement, const ScopePtr& scope, std::string& out);
+  Flow condition(const Statement& statement, const ScopePtr& scope, std::string& out);
+  Flow generation(const Statement& statement, const ScopePtr& scope, std::string& out);
+  void call_block(const Statement& statement, const ScopePtr& scope, std::string& out);
+  void with(const Statement& statement, Scope& outer, Scope& inner);
+  void assign(const Target& target, Value value, Scope& scope);
+  void write(const Value& value, std::string& out);
+  void append(std::string_view text, std::string& out);
+
+  Value evaluate(const Expression& node, Scope& scope);
+  Value evaluate_or(const ExpressionPtr& node, Scope& scope, Value otherwise);
+  Value name(const Expression& node, Scope& scope);
+  Value collection(const Expression& node, Scope& scope);
+  Value slice(const Expression& node, Scope& scope);
+  Value unary(const Expression& node, Scope& scope);
+  Value compared(const Expression& node, Scope& scope);
+  Value concatenated(const Expression& node, Scope& scope);
+  // A chain of filters on `value`, which stands in place of the innermost filter's own.
+  Value filtered(const Expression* chain, Value value, Scope& scope);
+  Arguments arguments(const CallArguments& given, Scope& scope);
+  Value* global(std::string_view name);
+
+  Runtime runtime_;
+  const Value& variables_;
+  const std::tm now_;
+  std::map<std::string, Value, std::less<>> globals_;
+  int line_ = 1;
+  Rendered rendered_;
+};
+
+}  // namespace strata::text::jinja

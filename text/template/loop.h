@@ -1,0 +1,42 @@
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text/template/value.h"
+
+namespace strata::text::jinja {
+
+// `loop` of a {% for %}. Elements are tested when they are reached, as in Jinja: what looks ahead (last, nextitem,
+// length) tests them earlier.
+class Loop : public Object {
+ public:
+  using Test = std::function<bool(const Value&)>;  // empty: all
+  Loop(std::vector<Value> items, Test test) : items_(std::move(items)), test_(std::move(test)) {}
+
+  // Goes to the next element, false at the end.
+  bool advance();
+  const Value& current() const { return *current_; }
+  // The loop is over: its elements go.
+  void finish();
+
+  std::string_view type_name() const override { return "loop"; }
+  Value attribute(const std::string& name) override;
+  Value cycle(const Arguments& arguments) const;
+  Value changed(const Arguments& arguments);
+
+ private:
+  class Function;
+  const Value* peek();
+  std::int64_t length();
+
+  std::vector<Value> items_;
+  Test test_;
+  std::size_t next_ = 0;
+  std::int64_t index_ = -1;
+  std::optional<Value> before_, current_, ahead_, seen_;
+  std::vector<std::unique_ptr<Object>> functions_;
+};
+
+}  // namespace strata::text::jinja

@@ -1,0 +1,20 @@
+#pragma once
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace strata::text::jinja {
+
+// Bytes [begin, end) of a text.
+struct Stretch {
+  std::size_t begin, end;
+  bool operator==(const Stretch&) const = default;
+};
+
+struct Rendered {
+  std::string text;
+  std::vector<Stretch> generated;  // what {% generation %} blocks wrote, in order
+  bool lost = false;               // one stood in a macro or a block that is stored: its place is not known
+};
+
+}  // namespace strata::text::jinja

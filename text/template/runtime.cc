@@ -1,0 +1,210 @@
+#include "text/template/runtime.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "text/template/python_text.h"
+
+namespace strata::text::jinja {
+namespace {
+
+constexpr std::uint64_t kPiece = 64;
+
+// Names of methods that change their object, which the sandbox does not give.
+bool is_forbidden(const Value& value, std::string_view name) {
+  constexpr std::string_view kOfDict[] = {"clear", "pop", "popitem", "setdefault", "update"};
+  constexpr std::string_view kOfList[] = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"};
+  if (value.is(Kind::dict)) return std::find(std::begin(kOfDict), std::end(kOfDict), name) != std::end(kOfDict);
+  if (value.is(Kind::list)) return std::find(std::begin(kOfList), std::end(kOfList), name) != std::end(kOfList);
+  return false;
+}
+
+std::string missing(const Value& value, std::string_view name) {
+  if (value.is(Kind::none)) return fmt::format("'None' has no attribute '{}'", name);
+  return fmt::format("'{} object' has no attribute '{}'", value.type_name(), name);
+}
+
+// A method, or an undefined value for those that change their object; kind none if there is neither.
+Value method_or_none(const Value& value, const std::string& name) {
+  if (is_forbidden(value, name))
+    return Value::undefined(
+        fmt::format("'{}' would change a {}, which templates may not: use a namespace", name, value.type_name()));
+  return has_method(value, name) ? Value::method(value, name) : Value();
+}
+
+// The place of number `index`, counted from the end if negative; false if there is none.
+bool place_of(std::int64_t index, std::size_t size, std::size_t& place) {
+  const auto length = static_cast<std::int64_t>(size);
+  if (index < -length || index >= length) return false;
+  place = static_cast<std::size_t>(index < 0 ? index + length : index);
+  return true;
+}
+
+// Python's slice.indices(): the places from first to last by step.
+std::vector<std::size_t> places_of(std::size_t size, const Value* first, const Value* last, const Value* step) {
+  const auto length = static_cast<std::int64_t>(size);
+  const auto given = [](const Value* value) { return value && !value->is(Kind::none); };
+  const std::int64_t by = given(step) ? integer_of(*step, "a slice") : 1;
+  if (by == 0) throw Fault("the step of a slice is 0");
+  const std::int64_t lower = by < 0 ? -1 : 0, upper = by < 0 ? length - 1 : length;
+  const auto bound = [&](const Value* value, std::int64_t otherwise) {
+    if (!given(value)) return otherwise;
+    const std::int64_t index = integer_of(*value, "a slice");
+    return index < 0 ? std::max(index + length, lower) : std::min(index, upper);
+  };
+  const std::int64_t begin = bound(first, by < 0 ? upper : lower), end = bound(last, by < 0 ? lower : upper);
+  std::vector<std::size_t> out;
+  // Compared by what is left, so that a large step overflows nothing.
+  for (std::int64_t i = begin; by < 0 ? i > end : i < end;) {
+    out.push_back(static_cast<std::size_t>(i));
+    if (by < 0 ? i - end <= -(by + 1) : end - i <= by) break;
+    i += by;
+  }
+  return out;
+}
+
+}  // namespace
+
+void Runtime::step(std::uint64_t steps) {
+  steps_ += steps;
+  if (steps_ > limits_.steps) throw Fault(fmt::format("it does not come to an end: more than {} steps", limits_.steps));
+}
+
+void Runtime::take(std::uint64_t bytes) {
+  if (bytes > limits_.bytes || bytes_ + bytes > limits_.bytes)
+    throw Fault(fmt::format("it makes more than {} bytes of text and lists", limits_.bytes));
+  bytes_ += bytes;
+  step(bytes / kPiece);
+}
+
+void Runtime::enter() {
+  if (++depth_ > limits_.depth) {
+    --depth_;
+    throw Fault(fmt::format("it goes deeper than {} levels: a macro that calls itself for ever?", limits_.depth));
+  }
+}
+
+Value Runtime::text(std::string text, bool safe) {
+  take(text.size());
+  return {std::move(text), safe};
+}
+Value Runtime::list(std::vector<Value> items) {
+  take(items.size() * sizeof(Value));
+  return Value::list(std::move(items));
+}
+Value Runtime::tuple(std::vector<Value> items) {
+  take(items.size() * sizeof(Value));
+  return Value::tuple(std::move(items));
+}
+Value Runtime::iterator(std::vector<Value> items) {
+  take(items.size() * sizeof(Value));
+  return Value::object(keep(std::make_unique<Iterator>(std::move(items))));
+}
+
+Value Runtime::attribute(const Value& value, const std::string& name) {
+  if (value.is(Kind::undefined)) throw Fault(value.why());
+  if (value.is(Kind::object)) return value.object().attribute(name);
+  if (Value method = method_or_none(value, name); !method.is(Kind::none)) return method;
+  if (value.is(Kind::dict))
+    if (const Value* found = value.find(name)) return *found;
+  return Value::undefined(missing(value, name));
+}
+
+Value Runtime::item(const Value& value, const Value& key) {
+  if (value.is(Kind::undefined)) throw Fault(value.why());
+  if (value.is(Kind::dict)) {
+    if (const Value* found = value.find_value(key)) return *found;
+  } else if (key.is(Kind::integer) || key.is(Kind::boolean)) {
+    std::size_t place = 0;
+    if (value.is(Kind::text)) {
+      step(value.text().size() / kPiece);
+      if (place_of(key.integer(), length_of(value.text()), place)) {
+        const std::size_t byte = byte_of(value.text(), place);
+        return {value.text().substr(byte, character_bytes(value.text()[byte])), value.safe()};
+      }
+    } else if ((value.is(Kind::list) || value.is(Kind::tuple)) &&
+               place_of(key.integer(), value.items().size(), place)) {
+      return value.items()[place];
+    }
+    return Value::undefined(fmt::format("'{} object' has no element {}", value.type_name(), key.integer()));
+  }
+  if (!key.is(Kind::text)) return Value::undefined(missing(value, key.to_text()));
+  if (value.is(Kind::object)) return value.object().attribute(key.text());
+  if (Value method = method_or_none(value, key.text()); !method.is(Kind::none)) return method;
+  return Value::undefined(missing(value, key.text()));
+}
+
+Value Runtime::slice(const Value& value, const Value* first, const Value* last, const Value* by) {
+  if (value.is(Kind::undefined)) throw Fault(value.why());
+  if (value.is(Kind::text)) {
+    step(value.text().size() / kPiece);
+    const bool ascii = std::none_of(value.text().begin(), value.text().end(), [](char c) { return c < 0; });
+    const auto characters = ascii ? std::vector<std::string_view>() : characters_of(value.text());
+    std::string out;
+    for (const std::size_t place : places_of(ascii ? value.text().size() : characters.size(), first, last, by))
+      out += ascii ? std::string_view(value.text()).substr(place, 1) : characters[place];
+    return text(std::move(out), value.safe());
+  }
+  if (!value.is(Kind::list) && !value.is(Kind::tuple))
+    return Value::undefined(fmt::format("a {} cannot be sliced", value.type_name()));
+  std::vector<Value> out;
+  for (const std::size_t place : places_of(value.items().size(), first, last, by)) out.push_back(value.items()[place]);
+  return value.is(Kind::list) ? list(std::move(out)) : tuple(std::move(out));
+}
+
+std::vector<Value> Runtime::items_of(const Value& value) {
+  std::vector<Value> out;
+  switch (value.kind()) {
+    case Kind::undefined:
+      return out;
+    case Kind::list:
+    case Kind::tuple:
+    case Kind::view:
+      step(value.items().size());
+      return value.items();
+    case Kind::dict:
+      step(value.pairs().size());
+      for (const auto& [key, unused] : value.pairs()) out.push_back(key);
+      return out;
+    case Kind::text:
+      take(value.text().size());
+      for (const std::string_view character : characters_of(value.text()))
+        out.push_back(Value(std::string(character), value.safe()));
+      return out;
+    case Kind::object:
+      if (auto* iterator = dynamic_cast<Iterator*>(&value.object())) {
+        while (const Value* next = iterator->next()) out.push_back(*next);
+        step(out.size());
+        return out;
+      }
+      [[fallthrough]];
+    default:
+      throw Fault(fmt::format("a {} cannot be iterated over", value.type_name()));
+  }
+}
+
+Value Runtime::call(const Value& callee, Arguments& arguments) {
+  step();
+  if (callee.is(Kind::undefined)) throw Fault(callee.why());
+  if (callee.is(Kind::method)) return call_method(*this, *callee.method().self, callee.method().name, arguments);
+  if (callee.is(Kind::object)) return callee.object().call(arguments);
+  throw Fault(fmt::format("a {} cannot be called", callee.type_name()));
+}
+
+Value Runtime::filter(const std::string& name, const Value& value, Arguments& arguments) {
+  step();
+  Filter found = text_filter(name);
+  if (!found) found = sequence_filter(name);
+  if (!found) throw Fault(fmt::format("there is no filter '{}'", name));
+  return found(*this, value, arguments);
+}
+
+bool Runtime::test(const std::string& name, const Value& value, Arguments& arguments) {
+  step();
+  const Test found = find_test(name);
+  if (!found) throw Fault(fmt::format("there is no test '{}'", name));
+  return found(*this, value, arguments);
+}
+
+}  // namespace strata::text::jinja

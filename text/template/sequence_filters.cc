@@ -1,0 +1,317 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <utility>
+
+#include "text/template/operators.h"
+#include "text/template/python_text.h"
+#include "text/template/runtime.h"
+
+// Filters of lists, dicts and what else is iterated over; and `default`.
+namespace strata::text::jinja {
+namespace {
+
+Value or_default(Runtime&, const Value& value, Arguments& arguments) {
+  const Parameters given("default", arguments, {"default_value", "boolean"});
+  if (!value.is(Kind::undefined) && (value.truthy() || !given.flag("boolean", false))) return value;
+  const Value* otherwise = given.find("default_value");
+  return otherwise ? *otherwise : Value(std::string());
+}
+
+Value length(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters none("length", arguments, {});
+  switch (value.kind()) {
+    case Kind::undefined:
+      return std::int64_t{0};
+    case Kind::text:
+      runtime.step(value.text().size() / 64);
+      return static_cast<std::int64_t>(length_of(value.text()));
+    case Kind::list:
+    case Kind::tuple:
+    case Kind::view:
+      return static_cast<std::int64_t>(value.items().size());
+    case Kind::dict:
+      return static_cast<std::int64_t>(value.pairs().size());
+    default:
+      throw Fault(fmt::format("a {} has no length", value.type_name()));
+  }
+}
+
+// x.a.b or x[0] of the path "a.b" or "0", as `attribute=` of filters has it.
+Value by_path(Runtime& runtime, Value value, const Value& path) {
+  if (path.is(Kind::integer)) return runtime.item(value, path);
+  for (const std::string_view part : split(text_of(path, "attribute"), ".", -1, false)) {
+    const bool number =
+        !part.empty() && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
+    if (number && part.size() > 9) throw Fault("attribute: the number is too large");
+    value = runtime.item(value, number ? Value(std::int64_t{std::stoi(std::string(part))}) : Value(std::string(part)));
+  }
+  return value;
+}
+
+// What is compared: the attribute, if there is one, in small letters unless case counts.
+Value key_of(Runtime& runtime, const Value& value, const Value* path, bool case_sensitive) {
+  Value out = path && !path->is(Kind::none) ? by_path(runtime, value, *path) : value;
+  return !case_sensitive && out.is(Kind::text) ? runtime.text(lower(out.text())) : out;
+}
+
+void sort_by(Runtime& runtime, std::vector<Value>& items, const std::function<Value(const Value&)>& key, bool reverse) {
+  std::vector<std::pair<Value, Value>> keyed;
+  for (Value& item : items) keyed.emplace_back(key(item), item);
+  std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
+    runtime.step();
+    return reverse ? less(b.first, a.first) : less(a.first, b.first);
+  });
+  for (std::size_t i = 0; i < items.size(); ++i) items[i] = std::move(keyed[i].second);
+}
+
+Value sorted(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters given("sort", arguments, {"reverse", "case_sensitive", "attribute"});
+  std::vector<Value> items = runtime.items_of(value);
+  const bool case_sensitive = given.flag("case_sensitive", false);
+  const auto key = [&](const Value& item) {
+    const Value* path = given.find("attribute");
+    if (!path || !path->is(Kind::text) || path->text().find(',') == std::string::npos)
+      return key_of(runtime, item, path, case_sensitive);
+    std::vector<Value> keys;
+    for (const std::string_view part : split(path->text(), ",", -1, false)) {
+      const Value one{std::string(part)};
+      keys.push_back(key_of(runtime, item, &one, case_sensitive));
+    }
+    return runtime.list(std::move(keys));
+  };
+  sort_by(runtime, items, key, given.flag("reverse", false));
+  return runtime.list(std::move(items));
+}
+
+std::vector<Value> pairs_of(Runtime& runtime, const Value& value, std::string_view filter) {
+  if (value.is(Kind::undefined)) return {};
+  if (!value.is(Kind::dict)) throw Fault(fmt::format("{} needs a dict, not a {}", filter, value.type_name()));
+  std::vector<Value> out;
+  for (const auto& [key, item] : value.pairs()) out.push_back(runtime.tuple({key, item}));
+  return out;
+}
+
+Value dict_sorted(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters given("dictsort", arguments, {"case_sensitive", "by", "reverse"});
+  const std::string by = given.text("by", "key");
+  if (by != "key" && by != "value") throw Fault("dictsort: `by` is key or value");
+  if (value.is(Kind::undefined)) throw Fault(value.why());
+  std::vector<Value> items = pairs_of(runtime, value, "dictsort");
+  const auto key = [&](const Value& pair) {
+    return key_of(runtime, pair.items()[by == "key" ? 0 : 1], nullptr, given.flag("case_sensitive", false));
+  };
+  sort_by(runtime, items, key, given.flag("reverse", false));
+  return runtime.list(std::move(items));
+}
+Value items(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters none("items", arguments, {});
+  return runtime.iterator(pairs_of(runtime, value, "items"));
+}
+
+Value joined(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters given("join", arguments, {"d", "attribute"});
+  const Value* between = given.find("d");
+  const Value* path = given.find("attribute");
+  std::string out;
+  bool first = true;
+  for (const Value& item : runtime.items_of(value)) {
+    if (!std::exchange(first, false) && between) out += between->to_text();
+    out += (path && !path->is(Kind::none) ? by_path(runtime, item, *path) : item).to_text();
+    runtime.step(1 + out.size() / (1 << 20));
+  }
+  return runtime.text(std::move(out));
+}
+
+Value to_list(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters none("list", arguments, {});
+  return runtime.list(runtime.items_of(value));
+}
+
+Value first(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters none("first", arguments, {});
+  if (value.is(Kind::object))
+    if (auto* iterator = dynamic_cast<Iterator*>(&value.object()))
+      if (const Value* next = iterator->next()) return *next;
+  if (value.is(Kind::text))  // without all of its characters
+    return value.text().empty() ? Value::undefined("the text is empty: it has no first element")
+                                : runtime.item(value, Value(std::int64_t{0}));
+  const std::vector<Value> all = runtime.items_of(value);
+  return all.empty() ? Value::undefined("the list is empty: it has no first element") : all.front();
+}
+Value last(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters none("last", arguments, {});
+  if (value.is(Kind::object)) throw Fault(fmt::format("a {} has no last element: make it a |list", value.type_name()));
+  const std::vector<Value> all = runtime.items_of(value);
+  return all.empty() ? Value::undefined("the list is empty: it has no last element") : all.back();
+}
+
+Value reversed(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters none("reverse", arguments, {});
+  std::vector<Value> all = runtime.items_of(value);
+  std::reverse(all.begin(), all.end());
+  if (!value.is(Kind::text)) return runtime.iterator(std::move(all));
+  std::string out;
+  for (const Value& character : all) out += character.text();
+  return runtime.text(std::move(out), value.safe());
+}
+
+Value extreme(Runtime& runtime, const Value& value, Arguments& arguments, bool most) {
+  const Parameters given(most ? "max" : "min", arguments, {"case_sensitive", "attribute"});
+  const std::vector<Value> all = runtime.items_of(value);
+  if (all.empty()) return Value::undefined("the list is empty: it has no smallest or largest element");
+  const auto key = [&](const Value& item) {
+    return key_of(runtime, item, given.find("attribute"), given.flag("case_sensitive", false));
+  };
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < all.size(); ++i)
+    if (most ? less(key(all[best]), key(all[i])) : less(key(all[i]), key(all[best]))) best = i;
+  return all[best];
+}
+Value least(Runtime& runtime, const Value& value, Arguments& arguments) {
+  return extreme(runtime, value, arguments, false);
+}
+Value most(Runtime& runtime, const Value& value, Arguments& arguments) {
+  return extreme(runtime, value, arguments, true);
+}
+
+Value summed(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters given("sum", arguments, {"attribute", "start"});
+  const Value* path = given.find("attribute");
+  const Value* start = given.find("start");
+  Value out = start ? *start : Value(std::int64_t{0});
+  for (const Value& item : runtime.items_of(value))
+    out = binary(runtime, "+", out, path && !path->is(Kind::none) ? by_path(runtime, item, *path) : item);
+  return out;
+}
+
+Value unique(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters given("unique", arguments, {"case_sensitive", "attribute"});
+  std::vector<Value> keys, out;
+  for (const Value& item : runtime.items_of(value)) {
+    Value key = key_of(runtime, item, given.find("attribute"), given.flag("case_sensitive", false));
+    runtime.step(keys.size());
+    if (std::any_of(keys.begin(), keys.end(), [&](const Value& known) { return known.equals(key); })) continue;
+    keys.push_back(std::move(key));
+    out.push_back(item);
+  }
+  return runtime.iterator(std::move(out));
+}
+
+Value batched(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters given("batch", arguments, {"linecount", "fill_with"});
+  const std::int64_t size = given.integer("linecount", 0);
+  if (size < 1 || size > 1 << 20) throw Fault("batch: the number of elements is from 1 to 2^20");
+  std::vector<Value> out, part;
+  for (const Value& item : runtime.items_of(value)) {
+    part.push_back(item);
+    if (static_cast<std::int64_t>(part.size()) == size) out.push_back(runtime.list(std::exchange(part, {})));
+  }
+  if (!part.empty()) {
+    if (const Value* fill = given.find("fill_with"); fill && !fill->is(Kind::none))
+      part.resize(static_cast<std::size_t>(size), *fill);
+    out.push_back(runtime.list(std::move(part)));
+  }
+  return runtime.iterator(std::move(out));
+}
+
+Value grouped(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters given("groupby", arguments, {"attribute"});
+  std::vector<Value> all = runtime.items_of(value), out, group;
+  const auto key = [&](const Value& item) { return key_of(runtime, item, &given.at("attribute"), false); };
+  sort_by(runtime, all, key, false);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    group.push_back(all[i]);
+    if (i + 1 < all.size() && key(all[i]).equals(key(all[i + 1]))) continue;
+    Value name = by_path(runtime, group.front(), given.at("attribute"));
+    out.push_back(runtime.tuple({std::move(name), runtime.list(std::exchange(group, {}))}));
+  }
+  return runtime.list(std::move(out));
+}
+
+// What `map` and `select` go over: nothing, too, of what is not true (none, for example), as Jinja has it.
+std::vector<Value> items_if_true(Runtime& runtime, const Value& value) {
+  return value.truthy() ? runtime.items_of(value) : std::vector<Value>();
+}
+
+Value mapped(Runtime& runtime, const Value& value, Arguments& arguments) {
+  std::vector<Value> out;
+  if (arguments.positional.empty()) {
+    const Parameters given("map", arguments, {"attribute", "default"});
+    const Value* otherwise = given.find("default");
+    for (const Value& item : items_if_true(runtime, value)) {
+      Value found = by_path(runtime, item, given.at("attribute"));
+      out.push_back(otherwise && found.is(Kind::undefined) ? *otherwise : std::move(found));
+    }
+  } else {
+    const std::string name = text_of(arguments.positional.front(), "map");
+    for (const Value& item : items_if_true(runtime, value)) {
+      Arguments rest{.positional = {arguments.positional.begin() + 1, arguments.positional.end()},
+                     .named = arguments.named};
+      out.push_back(runtime.filter(name, item, rest));
+    }
+  }
+  return runtime.iterator(std::move(out));
+}
+
+// Those of `value` for which the test (of an attribute) says `wanted`.
+Value chosen(Runtime& runtime, const Value& value, const Arguments& arguments, bool of_attribute, bool wanted) {
+  const auto& given = arguments.positional;
+  const std::size_t name = of_attribute ? 1 : 0;
+  if (of_attribute && given.empty()) throw Fault("selectattr and rejectattr need the name of an attribute");
+  std::vector<Value> out;
+  for (const Value& item : items_if_true(runtime, value)) {
+    const Value tested = of_attribute ? by_path(runtime, item, given[0]) : item;
+    bool is = tested.truthy();
+    if (given.size() > name) {
+      Arguments rest{.positional = {given.begin() + static_cast<std::ptrdiff_t>(name) + 1, given.end()},
+                     .named = arguments.named};
+      is = runtime.test(text_of(given[name], "select"), tested, rest);
+    }
+    if (is == wanted) out.push_back(item);
+  }
+  return runtime.iterator(std::move(out));
+}
+Value select(Runtime& runtime, const Value& value, Arguments& arguments) {
+  return chosen(runtime, value, arguments, false, true);
+}
+Value reject(Runtime& runtime, const Value& value, Arguments& arguments) {
+  return chosen(runtime, value, arguments, false, false);
+}
+Value select_attribute(Runtime& runtime, const Value& value, Arguments& arguments) {
+  return chosen(runtime, value, arguments, true, true);
+}
+Value reject_attribute(Runtime& runtime, const Value& value, Arguments& arguments) {
+  return chosen(runtime, value, arguments, true, false);
+}
+
+Value attribute(Runtime& runtime, const Value& value, Arguments& arguments) {
+  const Parameters given("attr", arguments, {"name"});
+  const std::string& name = text_of(given.at("name"), "attr");
+  if (value.is(Kind::dict) && !has_method(value, name))
+    return Value::undefined(fmt::format("'dict object' has no attribute '{}'", name));
+  return runtime.attribute(value, name);
+}
+
+constexpr std::array<std::pair<std::string_view, Filter>, 24> kFilters = {{
+    {"attr", attribute},   {"batch", batched},      {"count", length},
+    {"d", or_default},     {"default", or_default}, {"dictsort", dict_sorted},
+    {"first", first},      {"groupby", grouped},    {"items", items},
+    {"join", joined},      {"last", last},          {"length", length},
+    {"list", to_list},     {"map", mapped},         {"max", most},
+    {"min", least},        {"reject", reject},      {"rejectattr", reject_attribute},
+    {"reverse", reversed}, {"select", select},      {"selectattr", select_attribute},
+    {"sort", sorted},      {"sum", summed},         {"unique", unique},
+}};
+
+}  // namespace
+
+Filter sequence_filter(std::string_view name) {
+  for (const auto& [known, filter] : kFilters)
+    if (known == name) return filter;
+  return nullptr;
+}
+
+}  // namespace strata::text::jinja

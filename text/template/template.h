@@ -1,0 +1,43 @@
+#pragma once
+// text/template/ runs chat templates: Jinja as transformers runs it, of texts and knowing nothing of tokens. A source
+// is cut into tokens (lexer.h), parsed into a tree (parser.h, syntax.h), and walked for each rendering (interpreter.h)
+// over Python's values (value.h), with limits (runtime.h). Open next: interpreter.h.
+
+#include <ctime>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "text/template/rendered.h"
+#include "text/template/runtime.h"
+#include "text/template/syntax.h"
+#include "text/template/value.h"
+
+namespace strata::text::jinja {
+
+// A chat template, as transformers runs it: Jinja in its immutable sandbox, with trim_blocks, lstrip_blocks, loop
+// controls, {% generation %}, raise_exception, strftime_now and a `tojson` that leaves HTML alone. Immutable: any
+// number of threads may render it.
+class Template {
+ public:
+  // `name` stands in messages. Throws Error{usage}: NAME, line N: what Jinja would not parse either, or what is not
+  // supported.
+  Template(std::string_view source, std::string name);
+
+  const std::string& name() const { return name_; }
+  // Whether it marks what an assistant writes.
+  bool has_generation() const { return has_generation_; }
+
+  // `variables` is a dict: messages, tools, add_generation_prompt, bos_token... `now`, of strftime_now: the time of the
+  // call without it. Throws Error{usage}: NAME, line N: what went wrong, what the template itself refuses
+  // (raise_exception), or which limit it passes.
+  Rendered render(const Value& variables, const Limits& limits = {}, std::optional<std::tm> now = std::nullopt) const;
+
+ private:
+  std::string name_;
+  Block block_;
+  bool has_generation_ = false;
+};
+
+}  // namespace strata::text::jinja
