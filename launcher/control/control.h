@@ -1,4 +1,6 @@
 #pragma once
+// launcher/control/ is the control plane of a run: who is where, who is lost, and what people ask for, beside MPI and
+// NCCL, which carry data. Its parts are named at Control below; open this first, then hub.h, attendant.h and watch.h.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
