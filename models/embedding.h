@@ -11,10 +11,15 @@ struct EmbeddingSpec {
   std::size_t vocabulary, positions, hidden;
   Init init;
   float dropout = 0;
+  std::size_t first_position = 0;  // the row of the position table that position 0 looks up
+  // Token types, if there is a name; a position table is then there too. All rows are of type 0. Its column of zeros,
+  // [tokens] std::uint32_t, is where Context::constants begins.
+  std::string type_name = {};
+  std::size_t types = 0;
 };
 
 // The first unit: token table (first in the flat buffer, so that a head can share it) and, for models with learned
-// positions, the position table.
+// positions, the position table and that of token types.
 std::unique_ptr<Unit> make_embedding(const EmbeddingSpec& spec, const RunShape& run);
 
 }  // namespace strata::models

@@ -122,8 +122,16 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& run) {
     model = make_gpt2(config, run);
   else if (family == "llama" || family == "mistral" || family == "qwen2" || family == "qwen3")
     model = make_llama(config, run);
+  else if (family == "bert")
+    model = make_bert(config, run);
+  else if (family == "roberta" || family == "xlm-roberta")
+    model = make_roberta(config, run);
+  else if (family == "distilbert")
+    model = make_distilbert(config, run);
   else
-    fail(Exit::usage, "{} is \"{}\", which is not built yet; gpt2, llama, mistral, qwen2 and qwen3 are",
+    fail(Exit::usage,
+         "{} is \"{}\", which is not built yet; these are: bert, distilbert, gpt2, llama, mistral, qwen2, qwen3, "
+         "roberta, xlm-roberta",
          config.describe("model_type"), family);
   ignore_what_does_not_compute(config);
   if (const auto unknown = config.unread(); !unknown.empty())

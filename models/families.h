@@ -11,6 +11,9 @@ namespace strata::models {
 
 // One function a family, each in its own file; make_model() picks by `model_type`.
 std::unique_ptr<Model> make_gpt2(const Config& config, const RunShape& run);
+std::unique_ptr<Model> make_bert(const Config& config, const RunShape& run);
+std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run);
+std::unique_ptr<Model> make_roberta(const Config& config, const RunShape& run);
 std::unique_ptr<Model> make_llama(const Config& config, const RunShape& run);
 
 // What families read from a config. All throw Error{usage} naming the key if the value is not built.

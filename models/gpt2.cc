@@ -11,12 +11,13 @@
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/norm.h"
-#include "models/block_work.h"
+#include "models/block_unit.h"
 #include "models/embedding.h"
 #include "models/families.h"
 #include "models/files/config.h"
 #include "models/head.h"
 #include "models/linear.h"
+#include "models/packed_heads.h"
 #include "models/slots.h"
 
 namespace strata::models {
@@ -48,18 +49,7 @@ struct BlockPlan {
         tokens(run.tokens()),
         dtype(run.dtype),
         norm{tokens, s.hidden, 1, s.hidden, s.hidden, s.eps},
-        attention{run.batch,
-                  run.seq,
-                  s.heads,
-                  s.heads,
-                  s.hidden / s.heads,
-                  3 * s.hidden,
-                  3 * s.hidden,
-                  3 * s.hidden,
-                  1.0f / std::sqrt(static_cast<float>(s.hidden / s.heads)),
-                  0,
-                  true,
-                  run.packed},
+        attention(packed_attention(run, s.hidden, s.heads, /*causal=*/true)),
         qkv({tokens, s.hidden, {{3 * s.hidden, o.qkv, o.qkv_bias}}, true, true, run.dtype, run.device}),
         projection(
             {tokens, s.hidden, {{s.hidden, o.projection, o.projection_bias}}, true, true, run.dtype, run.device}),
@@ -129,9 +119,9 @@ struct BlockPlan {
   std::unique_ptr<const BlockPlan> one_row;  // the same for one row, where the run generates
 };
 
-class Block final : public Unit {
+class Block final : public BlockUnit<BlockPlan> {
  public:
-  Block(const Shape& s, std::size_t layer) : Unit("block " + std::to_string(layer)), layer_(layer) {
+  Block(const Shape& s, std::size_t layer) : BlockUnit(layer) {
     const std::string p = "transformer.h." + std::to_string(layer) + ".";
     const auto d = static_cast<std::int64_t>(s.hidden), f = static_cast<std::int64_t>(s.inner);
     const Init one{1, 0}, zero{0, 0}, normal{0, s.deviation};
@@ -155,22 +145,6 @@ class Block final : public Unit {
     end_part();
   }
   const Offsets& offsets() const { return offsets_; }
-  void prepare(std::shared_ptr<const BlockPlan> plan) { plan_ = std::move(plan); }
-
-  UnitBytes bytes() const override { return plan_->bytes; }
-  std::string set_up(Lane& lane) const override {
-    const BlockPlan& b = *plan_;
-    return b.bytes.cache
-               ? ""
-               : device::prepare_attention(lane, b.attention, b.dtype, {.probability = b.shape.attention_dropout});
-  }
-  void list_products(std::vector<device::ProductShape>& out) const override {
-    for (const Linear* linear : plan_->linears()) linear->list_products(out);
-  }
-  Work work(Pass pass, const ElementRange& elements) const override {
-    const BlockPlan& b = *plan_;
-    return block_work(*this, pass, elements, b.linears(), b.attention, b.tokens * b.shape.hidden * size_of(b.dtype));
-  }
 
   std::size_t saving_parts() const override { return kDown; }
 
@@ -254,11 +228,9 @@ class Block final : public Unit {
   View grad(const GradientRange& gradients, std::size_t offset) const {
     return gradients.sub(offset, plan_->shape.hidden);
   }
-  // q, k or v inside packed rows of 3 * hidden.
   template <typename V>
-  V part(V heads, std::size_t i) const {
-    const std::size_t d = plan_->shape.hidden;
-    return heads.sub(i * d, heads.size - i * d);
+  V part(V heads, std::size_t which) const {
+    return packed_part(heads, plan_->shape.hidden, which);
   }
   device::Dropout dropout_at(const Context& c, std::uint32_t place) const {
     const Shape& s = plan_->shape;
@@ -272,9 +244,7 @@ class Block final : public Unit {
     return dropped;
   }
 
-  std::size_t layer_;
   Offsets offsets_{};
-  std::shared_ptr<const BlockPlan> plan_;
 };
 
 Shape read_shape(const Config& config) {
@@ -315,13 +285,7 @@ class Gpt2 final : public Model {
     units.push_back(make_embedding({"transformer.wte.weight", "transformer.wpe.weight", s.vocabulary, s.positions,
                                     s.hidden, normal, s.embedding_dropout},
                                    run));
-    std::shared_ptr<const BlockPlan> plan;
-    for (std::size_t layer = 0; layer < s.layers; ++layer) {
-      auto block = std::make_unique<Block>(s, layer);
-      if (!plan) plan = std::make_shared<const BlockPlan>(s, run, block->offsets());
-      block->prepare(plan);
-      units.push_back(std::move(block));
-    }
+    add_blocks<Block, BlockPlan>(units, s, run);
     HeadSpec head{
         "transformer.ln_f.weight", "transformer.ln_f.bias", "lm_head.weight", s.vocabulary, s.hidden, s.eps, normal};
     if (s.tied) head.tied = share("lm_head.weight", units, 0, 0);

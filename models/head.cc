@@ -48,17 +48,17 @@ std::size_t stride_of(std::size_t columns) {
 // The products of a chunk of rows with a tile of the table. Gradients lie in the rows of the fp32 logits that they
 // replace. The gradient of the input is summed over tiles, that of the table over chunks, in fp32.
 struct TileProducts {
-  TileProducts(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, const RunShape& run)
+  TileProducts(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, bool bias, const RunShape& run)
       : columns(n_columns),
-        logits(run.device, forward(n_rows, n_columns, hidden, run.dtype)),
+        logits(run.device, forward(n_rows, n_columns, hidden, run.dtype, bias)),
         input(run.device, backward_input(n_rows, n_columns, hidden, run.dtype)),
         weights_first(run.device, backward_weights(n_rows, n_columns, hidden, run.dtype, false)),
         weights_more(run.device, backward_weights(n_rows, n_columns, hidden, run.dtype, true)) {}
 
-  static ProductShape forward(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, DType t) {
+  static ProductShape forward(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, DType t, bool bias) {
     const auto m = static_cast<std::int64_t>(n_rows), n = static_cast<std::int64_t>(n_columns);
     const auto d = static_cast<std::int64_t>(hidden);
-    return {m, n, d, false, true, d, d, static_cast<std::int64_t>(stride_of(n_columns)), t, DType::fp32, false, false};
+    return {m, n, d, false, true, d, d, static_cast<std::int64_t>(stride_of(n_columns)), t, DType::fp32, bias, false};
   }
   static std::int64_t gradient_stride(std::size_t n_columns, DType t) {
     return static_cast<std::int64_t>(stride_of(n_columns) * sizeof(float) / size_of(t));
@@ -98,11 +98,14 @@ class ChunkedHead final : public LossUnit {
     const auto d = static_cast<std::int64_t>(spec.hidden);
     add_parameter(spec.gain_name, {d}, false, {1, 0});
     if (!spec.bias_name.empty()) bias_ = add_parameter(spec.bias_name, {d}, false, {0, 0});
+    if (biased())
+      logit_bias_ = add_parameter(spec.logit_bias_name, {static_cast<std::int64_t>(spec.vocabulary)}, false, {0, 0});
     end_part();
     use(spec.tied);
     weight_ = tied() ? shared()->elements.begin : add_table(spec.weight_name, tiles_, spec.hidden, spec.init);
 
     if (generates_) {
+      STRATA_CHECK(!biased());
       Slots work;
       row_mean_ = work.add(1, DType::fp32);
       row_rstd_ = work.add(1, DType::fp32);
@@ -115,8 +118,9 @@ class ChunkedHead final : public LossUnit {
       for (const std::size_t columns : {tiles_.rows(0), tiles_.rows(tiles_.count() - 1)}) {
         std::optional<TileProducts>& products = products_of(rows, columns);
         if (rows == 0 || products) continue;
-        products.emplace(rows, columns, spec.hidden, run);
+        products.emplace(rows, columns, spec.hidden, biased(), run);
         scratch = std::max(scratch, products->workspace(run.threads));
+        if (biased()) scratch = std::max(scratch, device::column_sum_workspace(rows, columns));
       }
     std::size_t stride = 0;
     for (std::size_t tile = 0; tile < tiles_.count(); ++tile) stride += stride_of(tiles_.rows(tile));
@@ -234,13 +238,21 @@ class ChunkedHead final : public LossUnit {
       logits = work.add(head.chunk_rows_ * logit_stride, DType::fp32);
       // In fp32 the gradient buffer itself takes the sum over chunks.
       d_weight = work.add(fp32 || !learns ? 0 : table_rows * d, DType::fp32);
+      const std::size_t words = head.biased() ? head.spec_.vocabulary : 0;
+      logit_bias = work.add(words, head.dtype_);
+      d_logit_bias = work.add(learns ? words : 0, DType::fp32);
+      chunk_bias = work.add(learns && words > 0 ? head.tiles_.rows(0) : 0, DType::fp32);
       bytes = work.bytes();
     }
     Slot scratch, mean, rstd, losses, statistics, normed, d_normed, d_normed_rounded, logits, d_weight;
+    // The words' biases, and the sum of their gradients: where the table is gathered by tiles, the unit's own
+    // parameters are not at hand.
+    Slot logit_bias, d_logit_bias, chunk_bias;
     std::size_t bytes = 0;
   };
 
   bool tied() const { return shared().has_value(); }
+  bool biased() const { return !spec_.logit_bias_name.empty(); }
   std::size_t rows_from(std::size_t row) const { return std::min(chunk_rows_, tokens_ - row); }
   std::size_t table_first(std::size_t tile) const { return tiles_.first(tile) * spec_.hidden; }
   std::size_t table_size(std::size_t tile) const { return tiles_.rows(tile) * spec_.hidden; }
@@ -250,6 +262,8 @@ class ChunkedHead final : public LossUnit {
   const TileProducts& products(std::size_t rows, std::size_t tile) const {
     return *products_[rows == chunk_rows_ ? 0 : 1][tiles_.rows(tile) == tiles_.rows(0) ? 0 : 1];
   }
+  // The tile's words of a vector of them all.
+  View tile_of(std::size_t tile, View words) const { return words.sub(tiles_.first(tile), tiles_.rows(tile)); }
   ConstView weight(const Context& c, std::size_t tile) const {
     return (tied() ? c.shared : c.parameters).sub(weight_ + table_first(tile), table_size(tile));
   }
@@ -276,14 +290,16 @@ class ChunkedHead final : public LossUnit {
       layernorm_forward(lane, norm_, x, gain, c.parameters.sub(bias_, d), normed, p.mean.of(c.workspace), rstd);
     else
       rmsnorm_forward(lane, norm_, x, gain, normed, rstd);
+    if (biased()) cast(lane, c.parameters.sub(logit_bias_, spec_.vocabulary), p.logit_bias.of(c.workspace));
   }
 
   ConstView chunk(const Context& c, const Places& p, std::size_t row) const {
     return p.normed.of(c.workspace).sub(row * spec_.hidden, rows_from(row) * spec_.hidden);
   }
   void run_logits(Lane& lane, const Context& c, const Places& p, std::size_t row, std::size_t tile, View logits) const {
+    const ConstView bias = biased() ? tile_of(tile, p.logit_bias.of(c.workspace)) : View{};
     products(rows_from(row), tile)
-        .logits.run(lane, chunk(c, p, row), weight(c, tile), {}, logits, p.scratch.of(c.workspace));
+        .logits.run(lane, chunk(c, p, row), weight(c, tile), bias, logits, p.scratch.of(c.workspace));
   }
   void add_statistics(Lane& lane, const Context& c, const Places& p, std::size_t row, std::size_t tile,
                       View logits) const {
@@ -301,6 +317,12 @@ class ChunkedHead final : public LossUnit {
     product.input.run(lane, d_logits, weight(c, tile), {},
                       d_normed(c, p).sub(row * spec_.hidden, rows_from(row) * spec_.hidden), scratch);
     (row == 0 ? product.weights_first : product.weights_more).run(lane, d_logits, chunk(c, p, row), {}, sum, scratch);
+    if (!biased()) return;
+    const std::size_t columns = tiles_.rows(tile), stride = stride_of(columns) * sizeof(float) / size_of(dtype_);
+    const View d_bias = tile_of(tile, p.d_logit_bias.of(c.workspace));
+    const View of_chunk = row == 0 ? d_bias : p.chunk_bias.of(c.workspace).sub(0, columns);
+    column_sum(lane, rows_from(row), columns, stride, d_logits, of_chunk, scratch);
+    if (row > 0) add(lane, of_chunk, d_bias);
   }
   void round_gradients(Lane& lane, std::size_t tile, View sum, const GradientRange& gradients) const {
     if (dtype_ != DType::fp32) cast(lane, sum, gradient_of(tile, gradients));
@@ -330,6 +352,7 @@ class ChunkedHead final : public LossUnit {
                          gradients.sub(bias_, d), scratch);
     else
       rmsnorm_backward(lane, norm_, d_norm, x, gain, rstd, {}, dx, gradients.sub(0, d), scratch);
+    if (biased()) cast(lane, p.d_logit_bias.of(c.workspace), gradients.sub(logit_bias_, spec_.vocabulary));
   }
 
   HeadSpec spec_;
@@ -341,7 +364,7 @@ class ChunkedHead final : public LossUnit {
   std::size_t chunk_rows_;
   bool generates_;
   std::array<std::array<std::optional<TileProducts>, 2>, 2> products_;  // by rows: full, last; by columns: alike
-  std::size_t bias_ = 0, weight_ = 0;  // weight_: or of the table in its holder's buffer
+  std::size_t bias_ = 0, logit_bias_ = 0, weight_ = 0;  // weight_: or of the table in its holder's buffer
   Places whole_, tiled_;
   Slot row_mean_, row_rstd_, row_normed_;  // of the workspace, where it generates
 };

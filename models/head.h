@@ -14,6 +14,7 @@ struct HeadSpec {
   float eps;
   Init init;
   std::optional<SharedParameter> tied = {};  // the table that the projection is; none: a parameter of its own
+  std::string logit_bias_name = {};          // [vocabulary], added to the logits; none if empty
 };
 
 // The last unit: final norm, projection to the vocabulary and cross-entropy, forward and backward in one pass over

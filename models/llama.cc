@@ -12,7 +12,7 @@
 #include "device/ops/elementwise.h"
 #include "device/ops/norm.h"
 #include "device/ops/rope.h"
-#include "models/block_work.h"
+#include "models/block_unit.h"
 #include "models/embedding.h"
 #include "models/families.h"
 #include "models/head.h"
@@ -133,9 +133,9 @@ struct BlockPlan {
   std::unique_ptr<const BlockPlan> one_row;  // the same for one row, where the run generates
 };
 
-class Block final : public Unit {
+class Block final : public BlockUnit<BlockPlan> {
  public:
-  Block(const LlamaShape& s, std::size_t layer) : Unit("block " + std::to_string(layer)), layer_(layer) {
+  Block(const LlamaShape& s, std::size_t layer) : BlockUnit(layer) {
     const std::string p = "model.layers." + std::to_string(layer) + ".";
     const auto d = static_cast<std::int64_t>(s.hidden), f = static_cast<std::int64_t>(s.inner);
     const auto q = static_cast<std::int64_t>(s.query_width()), kv = static_cast<std::int64_t>(s.key_width());
@@ -170,22 +170,6 @@ class Block final : public Unit {
     end_part();
   }
   const Offsets& offsets() const { return o_; }
-  void prepare(std::shared_ptr<const BlockPlan> plan) { plan_ = std::move(plan); }
-
-  UnitBytes bytes() const override { return plan_->bytes; }
-  std::string set_up(Lane& lane) const override {
-    const BlockPlan& b = *plan_;
-    return b.bytes.cache
-               ? ""
-               : device::prepare_attention(lane, b.attention, b.dtype, {.probability = b.shape.attention_dropout});
-  }
-  void list_products(std::vector<device::ProductShape>& out) const override {
-    for (const Linear* linear : plan_->linears()) linear->list_products(out);
-  }
-  Work work(Pass pass, const ElementRange& elements) const override {
-    const BlockPlan& b = *plan_;
-    return block_work(*this, pass, elements, b.linears(), b.attention, b.tokens * b.shape.hidden * size_of(b.dtype));
-  }
 
   std::size_t saving_parts() const override { return kDown; }
 
@@ -321,9 +305,7 @@ class Block final : public Unit {
     return {plan_->shape.attention_dropout, static_cast<std::uint32_t>(layer_ * 4 + 4), c.micro_batch, c.scalars};
   }
 
-  std::size_t layer_;
   Offsets o_{};
-  std::shared_ptr<const BlockPlan> plan_;
 };
 
 class Llama final : public Model {
@@ -346,13 +328,7 @@ class Llama final : public Model {
 
     const Init normal{0, s.deviation};
     units.push_back(make_embedding({"model.embed_tokens.weight", "", s.vocabulary, 0, s.hidden, normal, 0}, run));
-    std::shared_ptr<const BlockPlan> plan;
-    for (std::size_t layer = 0; layer < s.layers; ++layer) {
-      auto block = std::make_unique<Block>(s, layer);
-      if (!plan) plan = std::make_shared<const BlockPlan>(s, run, block->offsets());
-      block->prepare(plan);
-      units.push_back(std::move(block));
-    }
+    add_blocks<Block, BlockPlan>(units, s, run);
     HeadSpec head{"model.norm.weight", "", "lm_head.weight", s.vocabulary, s.hidden, s.eps, normal};
     if (s.tied) head.tied = share("lm_head.weight", units, 0, 0);
     units.push_back(make_head(head, run));

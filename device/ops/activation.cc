@@ -17,6 +17,19 @@ void gelu_backward(Lane& lane, ConstView dy, ConstView x, View dx) {
   lane.operations().gelu_backward(lane, dy, x, dx);
 }
 
+void gelu_erf_forward(Lane& lane, ConstView x, View y) {
+  STRATA_CHECK_EQ(x.size, y.size);
+  STRATA_CHECK(x.dtype == y.dtype);
+  lane.operations().gelu_erf_forward(lane, x, y);
+}
+
+void gelu_erf_backward(Lane& lane, ConstView dy, ConstView x, View dx) {
+  STRATA_CHECK_EQ(x.size, dy.size);
+  STRATA_CHECK_EQ(x.size, dx.size);
+  STRATA_CHECK(x.dtype == dy.dtype && x.dtype == dx.dtype);
+  lane.operations().gelu_erf_backward(lane, dy, x, dx);
+}
+
 void swiglu_forward(Lane& lane, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
   STRATA_CHECK_LE(2 * rows * width, gate_up.size);
   STRATA_CHECK_LE(rows * width, y.size);

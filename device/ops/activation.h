@@ -11,6 +11,11 @@ void gelu_forward(Lane&, ConstView x, View y);
 // dx = dy * gelu'(x); dx may be dy.
 void gelu_backward(Lane&, ConstView dy, ConstView x, View dx);
 
+// y = x P(X < x) of a standard normal X: the GELU that is not approximated (erf), elementwise; fp32 arithmetic.
+void gelu_erf_forward(Lane&, ConstView x, View y);
+// dx = dy * gelu'(x); dx may be dy.
+void gelu_erf_backward(Lane&, ConstView dy, ConstView x, View dx);
+
 // gate_up is [rows, 2 * width], gate first; y[rows, width] = silu(gate) * up (Shazeer 2020).
 void swiglu_forward(Lane&, std::size_t rows, std::size_t width, ConstView gate_up, View y);
 // d_gate_up may be gate_up.

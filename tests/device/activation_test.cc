@@ -17,6 +17,12 @@ using testing::tolerance;
 double gelu(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
 }
+double gelu_erf(double x) {
+  return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
+}
+double gelu_erf_slope(double x) {
+  return 0.5 * std::erfc(-x / std::numbers::sqrt2) + x * std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi);
+}
 double silu(double x) {
   return x / (1 + std::exp(-x));
 }
@@ -73,6 +79,62 @@ TEST(Gelu, LimitsAndNaN) {
   EXPECT_EQ(dx[4], 0.5f);
 }
 
+TEST(GeluErf, ForwardAndBackward) {
+  for (const DType dtype : kDTypes)
+    for (const std::size_t n : {std::size_t{1}, std::size_t{15}, std::size_t{16}, std::size_t{2 * 32768 + 19}}) {
+      Array x = inputs(dtype, n), dy = Array::random(dtype, n, 2);
+      const auto run = [&](int threads) {
+        Array y(dtype, n), dx = dy;
+        in_lane(threads, [&](Lane& lane) {
+          gelu_erf_forward(lane, x.view(), y.view());
+          gelu_erf_backward(lane, dx.view(), x.view(), dx.view());  // in place
+        });
+        return std::vector<Array>{y, dx};
+      };
+      testing::expect_same_bits_on_any_threads(run);
+      const auto out = run(1);
+      for (std::size_t i = 0; i < n; ++i) {
+        const double v = x[i], slope = gelu_erf_slope(v);
+        ASSERT_NEAR(out[0][i], gelu_erf(v), tolerance(dtype, gelu_erf(v), std::abs(v)))
+            << name_of(dtype) << " x = " << v;
+        ASSERT_NEAR(out[1][i], dy[i] * slope, tolerance(dtype, dy[i] * slope, 2.0)) << name_of(dtype) << " x = " << v;
+      }
+    }
+}
+
+// Below 0 too it is right to a few units in its own last place, down to where e^(-x^2 / 2) has an error of its own:
+// its argument's, half a unit of 50.
+TEST(GeluErf, DoesNotCancel) {
+  const std::size_t n = 4000;
+  Array x(DType::fp32, n), y(DType::fp32, n);
+  for (std::size_t i = 0; i < n; ++i) x.set(i, -10.0f * static_cast<float>(i + 1) / static_cast<float>(n));
+  in_lane(1, [&](Lane& lane) { gelu_erf_forward(lane, x.view(), y.view()); });
+  for (std::size_t i = 0; i < n; ++i) {
+    const double v = x[i], want = gelu_erf(v);
+    ASSERT_NEAR(y[i], want, std::abs(want) * (4 + v * v) * 0x1p-23) << v;
+  }
+}
+
+TEST(GeluErf, LimitsAndNaN) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const float values[] = {inf, std::nanf(""), 3e38f, -3e38f, -0.0f, -inf, 1e-40f, -1e-40f};
+  const std::size_t n = std::size(values);
+  Array x(DType::fp32, n), y(DType::fp32, n), dx(DType::fp32, n);
+  for (std::size_t i = 0; i < n; ++i) x.set(i, values[i]), dx.set(i, 1.0f);
+  in_lane(1, [&](Lane& lane) {
+    gelu_erf_forward(lane, x.view(), y.view());
+    gelu_erf_backward(lane, dx.view(), x.view(), dx.view());
+  });
+  EXPECT_EQ(y[0], inf);
+  EXPECT_TRUE(std::isnan(y[1]) && std::isnan(dx[1]));
+  EXPECT_EQ(y[2], 3e38f);
+  EXPECT_EQ(y[3], 0.0f);
+  EXPECT_TRUE(y[4] == 0.0f && std::signbit(y[4]));
+  EXPECT_EQ(y[5], 0.0f);
+  const float slopes[] = {1, 0, 1, 0, 0.5f, 0, 0.5f, 0.5f};
+  for (const std::size_t i : {0, 2, 3, 4, 5, 6, 7}) EXPECT_NEAR(dx[i], slopes[i], 1e-7) << values[i];
+}
+
 TEST(Swiglu, ForwardAndBackward) {
   for (const DType dtype : kDTypes)
     for (const std::size_t width : {std::size_t{1}, std::size_t{16}, std::size_t{37}, std::size_t{9001}}) {
@@ -108,11 +170,14 @@ TEST(ActivationKernels, SameBitsOnBothInstructionSets) {
         for (int t = 0; t < 3; ++t) {
           const Array x = inputs(kDTypes[t], 2 * n), dy = Array::random(kDTypes[t], n, 2);
           Array y(kDTypes[t], n), dx(kDTypes[t], n), s(kDTypes[t], n), ds(kDTypes[t], 2 * n);
+          Array e(kDTypes[t], n), de(kDTypes[t], n);
+          k.gelu_erf_forward[t](x.data(), e.data(), n);
+          k.gelu_erf_backward[t](dy.data(), x.data(), de.data(), n);
           k.gelu_forward[t](x.data(), y.data(), n);
           k.gelu_backward[t](dy.data(), x.data(), dx.data(), n);
           k.swiglu_forward[t](x.data(), s.data(), n);
           k.swiglu_backward[t](dy.data(), x.data(), ds.data(), n);
-          out.insert(out.end(), {y, dx, s, ds});
+          out.insert(out.end(), {y, dx, s, ds, e, de});
         }
         return out;
       });

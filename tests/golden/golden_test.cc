@@ -70,13 +70,17 @@ TEST_P(Golden, AgreesWithPyTorch) {
         difference += std::pow(double{final_weights[unit][p.offset + k]} - to[k], 2);
         update += std::pow(double{to[k]} - from[k], 2);
       }
+      // Where every row sees the same keys' biases, these move no probability: their gradient is 0, and what Adam makes
+      // of its rounding is anything up to the learning rate.
+      if (p.name.ends_with("key.bias") || p.name.ends_with("k_lin.bias")) continue;
       const double bound = kUpdate * (p.name.ends_with("bias") ? 10 : 1);
       EXPECT_LE(std::sqrt(difference), bound * std::sqrt(update)) << p.name;
     }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Golden,
-                         testing::Combine(testing::Values("gpt2", "llama", "qwen2", "qwen3", "mistral"),
+                         testing::Combine(testing::Values("gpt2", "llama", "qwen2", "qwen3", "mistral", "bert",
+                                                          "roberta", "distilbert"),
                                           testing::Values(1, 2, 4), testing::Values(0, 3)),
                          [](const auto& each) {
                            return fmt::format("{}_{}_ranks_stage_{}", std::get<0>(each.param), std::get<1>(each.param),

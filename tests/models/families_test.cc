@@ -30,6 +30,13 @@ using Overrides = std::vector<std::pair<std::string, std::string>>;  // key, JSO
 std::string tiny(const std::string& family) {
   if (family == "gpt2")
     return R"({"model_type":"gpt2","n_embd":32,"n_head":4,"n_layer":2,"n_positions":24,"vocab_size":50})";
+  if (family == "distilbert")
+    return R"({"model_type":"distilbert","dim":32,"n_heads":4,"hidden_dim":48,"n_layers":2,
+      "max_position_embeddings":24,"vocab_size":50})";
+  if (family == "bert" || family == "roberta" || family == "xlm-roberta")
+    return fmt::format(R"({{"model_type":"{}","hidden_size":32,"num_attention_heads":4,"intermediate_size":48,
+      "num_hidden_layers":2,"max_position_embeddings":24,"vocab_size":50}})",
+                       family);
   return fmt::format(R"({{"model_type":"{}","hidden_size":32,"num_attention_heads":4,"num_key_value_heads":2,
       "head_dim":8,"intermediate_size":48,"num_hidden_layers":2,"max_position_embeddings":24,"vocab_size":50}})",
                      family);
@@ -159,8 +166,119 @@ TEST(FamiliesTest, LlamasBiasesAreThoseOfTheConfig) {
                                   "mlp.gate_proj.bias 48 0 -", "mlp.up_proj.bias 48 0 -", "mlp.down_proj.bias 32 0 -"));
 }
 
+TEST(FamiliesTest, BertHasTheParametersOfTransformers) {
+  const auto model = make(tiny("bert"), {{"architectures", R"(["BertForMaskedLM"])"}});
+  ASSERT_EQ(model->units.size(), 6u);
+  EXPECT_THAT(describe(*model->units[0]),
+              ElementsAre("bert.embeddings.word_embeddings.weight 50x32 normal(0.02) decay",
+                          "bert.embeddings.position_embeddings.weight 24x32 normal(0.02) decay",
+                          "bert.embeddings.token_type_embeddings.weight 2x32 normal(0.02) decay"));
+  EXPECT_THAT(describe(*model->units[1]),
+              ElementsAre("bert.embeddings.LayerNorm.weight 32 1 -", "bert.embeddings.LayerNorm.bias 32 0 -"));
+  const std::string p = "bert.encoder.layer.1.";
+  EXPECT_THAT(
+      describe(*model->units[3]),
+      ElementsAre(p + "attention.self.query.weight 32x32 normal(0.02) decay",
+                  p + "attention.self.key.weight 32x32 normal(0.02) decay",
+                  p + "attention.self.value.weight 32x32 normal(0.02) decay", p + "attention.self.query.bias 32 0 -",
+                  p + "attention.self.key.bias 32 0 -", p + "attention.self.value.bias 32 0 -",
+                  p + "attention.output.dense.weight 32x32 normal(0.02) decay",
+                  p + "attention.output.dense.bias 32 0 -", p + "attention.output.LayerNorm.weight 32 1 -",
+                  p + "attention.output.LayerNorm.bias 32 0 -",
+                  p + "intermediate.dense.weight 48x32 normal(0.02) decay", p + "intermediate.dense.bias 48 0 -",
+                  p + "output.dense.weight 32x48 normal(0.02) decay", p + "output.dense.bias 32 0 -",
+                  p + "output.LayerNorm.weight 32 1 -", p + "output.LayerNorm.bias 32 0 -"));
+  EXPECT_THAT(describe(*model->units[4]), ElementsAre("cls.predictions.transform.dense.weight 32x32 normal(0.02) decay",
+                                                      "cls.predictions.transform.dense.bias 32 0 -"));
+  EXPECT_THAT(describe(*model->units[5]),
+              ElementsAre("cls.predictions.transform.LayerNorm.weight 32 1 -",
+                          "cls.predictions.transform.LayerNorm.bias 32 0 -", "cls.predictions.bias 50 0 -"));
+  EXPECT_EQ(shared_by(model->loss_unit()), "cls.predictions.decoder.weight: 0 0 [0, 4096)");
+  EXPECT_EQ(model->optional_prefix, "bert.");
+  EXPECT_EQ(model->family, "bert");
+
+  const auto untied = make(tiny("bert"), {{"tie_word_embeddings", "false"}});
+  EXPECT_EQ(shared_by(untied->loss_unit()), "none");
+  EXPECT_EQ(describe(*untied->units.back()).back(), "cls.predictions.decoder.weight 50x32 normal(0.02) decay");
+}
+
+TEST(FamiliesTest, RobertasPositionsStartBehindThePadding) {
+  for (const char* family : {"roberta", "xlm-roberta"}) {
+    const auto model = make(tiny(family));
+    EXPECT_EQ(model->family, family);
+    EXPECT_EQ(model->max_positions, 22u);
+    EXPECT_EQ(describe(*model->units[0])[1], "roberta.embeddings.position_embeddings.weight 24x32 normal(0.02) decay");
+    EXPECT_EQ(describe(*model->units[3])[0],
+              "roberta.encoder.layer.1.attention.self.query.weight 32x32 normal(0.02) decay");
+    EXPECT_THAT(describe(*model->units[4]),
+                ElementsAre("lm_head.dense.weight 32x32 normal(0.02) decay", "lm_head.dense.bias 32 0 -"));
+    EXPECT_THAT(describe(*model->units[5]), ElementsAre("lm_head.layer_norm.weight 32 1 -",
+                                                        "lm_head.layer_norm.bias 32 0 -", "lm_head.bias 50 0 -"));
+    EXPECT_EQ(shared_by(model->loss_unit()), "lm_head.decoder.weight: 0 0 [0, 4096)");
+    EXPECT_EQ(make(tiny(family), {{"pad_token_id", "4"}})->max_positions, 19u);
+    EXPECT_FAILURE(make(tiny(family), {{"pad_token_id", "23"}}), Exit::usage,
+                   AllOf(HasSubstr("pad_token_id is 23"), HasSubstr("max_position_embeddings=24")));
+    EXPECT_FAILURE(make(tiny(family), {}, 23), Exit::usage, AllOf(HasSubstr("data.seq_len is 23"), HasSubstr("22")));
+  }
+}
+
+TEST(FamiliesTest, DistilBertHasTheParametersOfTransformers) {
+  const auto model = make(tiny("distilbert"));
+  ASSERT_EQ(model->units.size(), 6u);
+  EXPECT_THAT(describe(*model->units[0]),
+              ElementsAre("distilbert.embeddings.word_embeddings.weight 50x32 normal(0.02) decay",
+                          "distilbert.embeddings.position_embeddings.weight 24x32 normal(0.02) decay"));
+  const std::string p = "distilbert.transformer.layer.0.";
+  EXPECT_THAT(describe(*model->units[2]),
+              ElementsAre(p + "attention.q_lin.weight 32x32 normal(0.02) decay",
+                          p + "attention.k_lin.weight 32x32 normal(0.02) decay",
+                          p + "attention.v_lin.weight 32x32 normal(0.02) decay", p + "attention.q_lin.bias 32 0 -",
+                          p + "attention.k_lin.bias 32 0 -", p + "attention.v_lin.bias 32 0 -",
+                          p + "attention.out_lin.weight 32x32 normal(0.02) decay", p + "attention.out_lin.bias 32 0 -",
+                          p + "sa_layer_norm.weight 32 1 -", p + "sa_layer_norm.bias 32 0 -",
+                          p + "ffn.lin1.weight 48x32 normal(0.02) decay", p + "ffn.lin1.bias 48 0 -",
+                          p + "ffn.lin2.weight 32x48 normal(0.02) decay", p + "ffn.lin2.bias 32 0 -",
+                          p + "output_layer_norm.weight 32 1 -", p + "output_layer_norm.bias 32 0 -"));
+  EXPECT_THAT(describe(*model->units[5]), ElementsAre("vocab_layer_norm.weight 32 1 -", "vocab_layer_norm.bias 32 0 -",
+                                                      "vocab_projector.bias 50 0 -"));
+  EXPECT_EQ(shared_by(model->loss_unit()), "vocab_projector.weight: 0 0 [0, 4096)");
+}
+
+TEST(FamiliesTest, EncodersRefuseByNameWhatIsNotBuilt) {
+  const auto refused = [](const std::string& family, const std::string& key, const std::string& value,
+                          const std::string& words) {
+    SCOPED_TRACE(family + " " + key);
+    EXPECT_FAILURE(make(tiny(family), {{key, value}}), Exit::usage, AllOf(HasSubstr(key), HasSubstr(words)));
+  };
+  for (const char* family : {"bert", "roberta", "xlm-roberta"}) {
+    refused(family, "hidden_act", "\"gelu_new\"", "gelu_new\", which is not built yet");
+    refused(family, "position_embedding_type", "\"relative_key\"", "absolute");
+    refused(family, "is_decoder", "true", "only false");
+    refused(family, "add_cross_attention", "true", "only false");
+    refused(family, "num_attention_heads", "5", "hidden_size=32");
+    refused(family, "hidden_dropout_prob", "1.0", "below 1");
+    refused(family, "attention_probs_dropout_prob", "-0.5", "at least 0");
+    refused(family, "logit_softcap", "30.0", family);
+  }
+  refused("distilbert", "activation", "\"relu\"", "gelu");
+  refused("distilbert", "sinusoidal_pos_embds", "true", "only false");
+  refused("distilbert", "n_heads", "5", "dim=32");
+  refused("distilbert", "logit_softcap", "30.0", "distilbert");
+  // Another head than the one that is built, by its name.
+  refused("bert", "architectures", R"(["BertForQuestionAnswering"])", "BertForQuestionAnswering, whose head");
+  refused("roberta", "architectures", R"(["XLMRobertaForMaskedLM"])", "RobertaForMaskedLM is");
+  refused("xlm-roberta", "architectures", R"(["XLMRobertaModel"])", "XLMRobertaForMaskedLM is");
+  refused("distilbert", "architectures", R"(["DistilBertModel"])", "DistilBertForMaskedLM is");
+  for (const char* family : {"bert", "roberta", "distilbert"}) {
+    const Config config = Config::parse(tiny(family), "config.json");
+    RunShape run{1, 1, DType::fp32, 1, false};
+    run.cache = 8;
+    EXPECT_FAILURE(make_model(config, run), Exit::usage, HasSubstr("does not generate"));
+  }
+}
+
 TEST(FamiliesTest, ParametersLieAlignedAndApartAndTheirPartsCoverThem) {
-  for (const char* family : {"gpt2", "llama", "qwen2", "qwen3"}) {
+  for (const char* family : {"gpt2", "llama", "qwen2", "qwen3", "bert", "distilbert"}) {
     const auto model = make(tiny(family));
     for (const auto& unit : model->units) {
       std::size_t end = 0;
@@ -179,8 +297,10 @@ TEST(FamiliesTest, ParametersLieAlignedAndApartAndTheirPartsCoverThem) {
       for (const Part& part : unit->parts()) EXPECT_EQ(part.begin, std::exchange(border, part.end)) << unit->name();
       EXPECT_EQ(border, unit->size());
     }
-    EXPECT_EQ(model->units[1]->parts().size(), 4u) << family;
-    EXPECT_EQ(model->units[1]->saving_parts(), 3u) << family;
+    const bool encoder = std::string_view(family).ends_with("bert");
+    const Unit& block = *model->units[encoder ? 2 : 1];
+    EXPECT_EQ(block.parts().size(), 4u) << family;
+    EXPECT_EQ(block.saving_parts(), encoder ? 4u : 3u) << family;
   }
 }
 
@@ -190,7 +310,7 @@ TEST(FamiliesTest, RefusesByNameWhatIsNotBuilt) {
     SCOPED_TRACE(key);
     EXPECT_FAILURE(make(tiny(family), overrides), Exit::usage, AllOf(HasSubstr(key), HasSubstr(words)));
   };
-  refused("bert", {}, "model_type of config.json", "\"bert\", which is not built yet; gpt2, llama, mistral");
+  refused("t5", {}, "model_type of config.json", "\"t5\", which is not built yet; these are: bert, distilbert, gpt2");
   refused("gpt2", {{"activation_function", "\"relu\""}}, "model.config.activation_function is \"relu\"", "gelu_new");
   refused("gpt2", {{"activation_function", "\"gelu\""}}, "activation_function", "not built yet");  // exact, not tanh
   refused("gpt2", {{"n_head", "5"}}, "n_head=5", "n_embd=32");

@@ -31,10 +31,11 @@ struct Shape {
   std::size_t vocabulary, hidden, tokens;
   bool layernorm, tied;
   DType dtype = DType::fp32;
+  bool logit_bias = false;
 };
 void PrintTo(const Shape& s, std::ostream* out) {
   *out << s.vocabulary << " words, " << s.tokens << " tokens, " << (s.layernorm ? "LayerNorm" : "RMSNorm")
-       << (s.tied ? ", tied, " : ", ") << name_of(s.dtype);
+       << (s.tied ? ", tied, " : ", ") << (s.logit_bias ? "a bias of the words, " : "") << name_of(s.dtype);
 }
 
 SharedParameter embedding_table(const Shape& s, const RunShape& run) {
@@ -54,7 +55,8 @@ struct TestedHead {
                         s.hidden,
                         kEps,
                         {0, 0.02f},
-                        s.tied ? std::optional(embedding_table(s, run)) : std::nullopt},
+                        s.tied ? std::optional(embedding_table(s, run)) : std::nullopt,
+                        s.logit_bias ? "lm_head.bias" : ""},
                        run)),
         runner(*unit, run, s.hidden, nullptr, s.tied ? s.vocabulary : 0) {
     for (std::size_t t = 0; t < s.tokens; ++t) {
@@ -86,7 +88,7 @@ struct TestedHead {
 
 struct Expected {
   double loss = 0;
-  Doubles dx, weight, gain, bias;
+  Doubles dx, weight, gain, bias, logit_bias;
 };
 
 // The gradient of loss_gradient * (sum of the losses) by the chain rule, row by row.
@@ -96,7 +98,9 @@ Expected reference(const TestedHead& head) {
   const Doubles x = head.runner.x.doubles(), w = head.weight();
   const Doubles gain = head.runner.tensor(head.runner.parameters, "ln_f.weight");
   const Doubles bias = s.layernorm ? head.runner.tensor(head.runner.parameters, "ln_f.bias") : Doubles(d, 0.0);
+  const Doubles logit_bias = s.logit_bias ? head.runner.tensor(head.runner.parameters, "lm_head.bias") : Doubles(v);
   Expected e;
+  e.logit_bias.resize(v);
   e.dx.resize(x.size());
   e.weight.resize(w.size());
   e.gain.resize(d);
@@ -116,7 +120,7 @@ Expected reference(const TestedHead& head) {
 
     double total = 0;
     for (std::size_t word = 0; word < v; ++word) {
-      double logit = 0;
+      double logit = logit_bias[word];
       for (std::size_t i = 0; i < d; ++i) logit += normed[i] * w[word * d + i];
       total += p[word] = std::exp(logit);  // logits of a few units: no shift is needed
     }
@@ -125,6 +129,7 @@ Expected reference(const TestedHead& head) {
     for (std::size_t word = 0; word < v; ++word) {
       const double one = word == static_cast<std::size_t>(label) ? 1 : 0;
       const double d_logit = static_cast<double>(head.runner.scalars.loss_gradient) * (p[word] / total - one);
+      e.logit_bias[word] += d_logit;
       for (std::size_t i = 0; i < d; ++i) {
         d_normed[i] += d_logit * w[word * d + i];
         e.weight[word * d + i] += d_logit * normed[i];
@@ -159,6 +164,9 @@ void expect_matches(TestedHead& head) {
   EXPECT_LT(relative_error(head->tensor(head->gradients, "ln_f.weight"), e.gain), tolerance_) << "the gain";
   if (head.shape.layernorm) {
     EXPECT_LT(relative_error(head->tensor(head->gradients, "ln_f.bias"), e.bias), tolerance_) << "the bias";
+  }
+  if (head.shape.logit_bias) {
+    EXPECT_LT(relative_error(head->tensor(head->gradients, "lm_head.bias"), e.logit_bias), tolerance_) << "the words";
   }
   for (std::size_t t = 0; t < head.shape.tokens; ++t) {
     if (head->labels[t] != device::kIgnoredLabel) continue;
@@ -210,12 +218,17 @@ INSTANTIATE_TEST_SUITE_P(Shapes, HeadTest,
                                            Shape{8200, 24, 50, true, true}, Shape{8200, 24, 50, false, false},
                                            Shape{8200, 24, 50, true, true, DType::bf16},
                                            Shape{97, 24, 50, true, true, DType::bf16},
-                                           Shape{97, 24, 50, false, false, DType::bf16}));
+                                           Shape{97, 24, 50, false, false, DType::bf16},
+                                           Shape{97, 24, 50, true, true, DType::fp32, true},
+                                           Shape{97, 24, 50, true, true, DType::bf16, true},
+                                           Shape{8200, 24, 50, true, true, DType::fp32, true},
+                                           Shape{8200, 24, 50, true, false, DType::fp32, true},
+                                           Shape{8200, 24, 50, true, true, DType::bf16, true}));
 
 // Large enough that the logits do not exist all at once: a chunk of 64 rows and one of 63.
 TEST(HeadChunksTest, MatchTheReference) {
   for (const bool tied : {false, true}) {
-    TestedHead head({200003, 2, 127, tied, tied});
+    TestedHead head({200003, 2, 127, tied, tied, DType::fp32, tied});
     ASSERT_EQ(head.chunks(), 2u);
     expect_matches(head);
   }

@@ -73,6 +73,9 @@ inline Doubles rmsnorm(Doubles x, const Doubles& gain, double eps) {
 inline double gelu_tanh(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
+inline double gelu_erf(double x) {
+  return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+}
 inline double silu(double x) {
   return x / (1 + std::exp(-x));
 }
@@ -109,6 +112,7 @@ inline Doubles dropped(Doubles x, const Mask& mask) {
 struct Heads {
   std::size_t batch, seq, heads, kv_heads, head_dim;
   std::size_t window = 0;  // 0: all keys before the query and its own
+  bool causal = true;      // else all keys of the sequence
 };
 // q [rows, heads, head_dim], k and v [rows, kv_heads, head_dim]; the mask counts [batch, heads, query, key].
 inline Doubles attention(const Heads& s, const Doubles& q, const Doubles& k, const Doubles& v, const Mask& mask) {
@@ -119,14 +123,15 @@ inline Doubles attention(const Heads& s, const Doubles& q, const Doubles& k, con
       for (std::size_t i = 0; i < s.seq; ++i) {
         const std::size_t kv = h / (s.heads / s.kv_heads), to = ((b * s.seq + i) * s.heads + h) * d;
         const std::size_t first = s.window != 0 && i >= s.window ? i + 1 - s.window : 0;
-        Doubles p(i + 1);
+        const std::size_t end = s.causal ? i + 1 : s.seq;
+        Doubles p(end);
         double total = 0;
-        for (std::size_t j = first; j <= i; ++j) {
+        for (std::size_t j = first; j < end; ++j) {
           double score = 0;
           for (std::size_t e = 0; e < d; ++e) score += q[to + e] * k[((b * s.seq + j) * s.kv_heads + kv) * d + e];
           total += p[j] = std::exp(score / std::sqrt(static_cast<double>(d)));
         }
-        for (std::size_t j = first; j <= i; ++j) {
+        for (std::size_t j = first; j < end; ++j) {
           const double weight = p[j] / total * mask(((b * s.heads + h) * s.seq + i) * s.seq + j);
           for (std::size_t e = 0; e < d; ++e) o[to + e] += weight * v[((b * s.seq + j) * s.kv_heads + kv) * d + e];
         }

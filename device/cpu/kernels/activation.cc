@@ -22,6 +22,23 @@ template <typename T>
 }
 
 template <typename T>
+[[gnu::flatten]] static void gelu_erf_forward(const std::byte* x, std::byte* y, std::size_t n) {
+  const auto* from = reinterpret_cast<const T*>(x);
+  auto* to = reinterpret_cast<T*>(y);
+  for16(n, [&](std::size_t i, auto some) { store(to + i, gelu_erf(load(from + i, some)), some); });
+}
+
+template <typename T>
+[[gnu::flatten]] static void gelu_erf_backward(const std::byte* dy, const std::byte* x, std::byte* dx, std::size_t n) {
+  const auto* d = reinterpret_cast<const T*>(dy);
+  const auto* from = reinterpret_cast<const T*>(x);
+  auto* to = reinterpret_cast<T*>(dx);
+  for16(n, [&](std::size_t i, auto some) {
+    store(to + i, load(d + i, some) * gelu_erf_derivative(load(from + i, some)), some);
+  });
+}
+
+template <typename T>
 [[gnu::flatten]] static void swiglu_forward(const std::byte* gate_up, std::byte* y, std::size_t width) {
   const auto* gate = reinterpret_cast<const T*>(gate_up);
   const T* up = gate + width;
@@ -47,6 +64,8 @@ template <typename T>
 extern const ActivationKernels activation_kernels_table = {
     .gelu_forward = STRATA_BY_DTYPE(gelu_forward),
     .gelu_backward = STRATA_BY_DTYPE(gelu_backward),
+    .gelu_erf_forward = STRATA_BY_DTYPE(gelu_erf_forward),
+    .gelu_erf_backward = STRATA_BY_DTYPE(gelu_erf_backward),
     .swiglu_forward = STRATA_BY_DTYPE(swiglu_forward),
     .swiglu_backward = STRATA_BY_DTYPE(swiglu_backward),
 };

@@ -1,5 +1,6 @@
 #pragma once
 #include "device/cpu/kernels/lanes16.h"
+#include "device/numeric/normal_tail.h"
 
 // The activation functions on sixteen lanes, for kernels (also as the epilogue of a product).
 namespace strata::device::cpu::STRATA_ISA {
@@ -33,6 +34,34 @@ STRATA_LANES F32x16 gelu_derivative(F32x16 x) {
   const F32x16 rest = min(broadcast(3e38f), e) * s;
   const F32x16 slope = fma(c * c, broadcast(3 * kGeluScale * kGeluCube), broadcast(kGeluScale));
   return fma(c * s, rest * slope, s);
+}
+
+// |x| up to where the tail of the normal distribution ends.
+STRATA_LANES F32x16 tail_place(F32x16 x) {
+  const F32x16 largest = broadcast(kNormalTailEnd);
+  return min(largest, max(zeros() - x, x));
+}
+// P(X > a) as a share of e^(-a^2 / 2).
+STRATA_LANES F32x16 normal_tail(F32x16 a) {
+  const F32x16 two = broadcast(2.0f), t = (a - two) / (a + two);
+  F32x16 p = broadcast(kNormalTail[kNormalTailDegree]);
+  for (int i = kNormalTailDegree; i-- > 0;) p = fma(p, t, broadcast(kNormalTail[i]));
+  return p;
+}
+
+// x P(X < x) = max(0, x) - |x| P(X > |x|), which does not cancel.
+STRATA_LANES F32x16 gelu_erf(F32x16 x) {
+  const F32x16 a = tail_place(x), e = exp(zeros() - broadcast(0.5f) * a * a);
+  return fnma(a * e, normal_tail(a), max(zeros(), x));
+}
+
+// P(X < x) + x phi(x): for x < 0 it is `left`, for x > 0 one less that.
+STRATA_LANES F32x16 gelu_erf_derivative(F32x16 x) {
+  const F32x16 one = broadcast(1.0f), a = tail_place(x), e = exp(zeros() - broadcast(0.5f) * a * a);
+  const F32x16 left = e * fnma(a, broadcast(0.39894228040143268f), normal_tail(a));  // 1 / sqrt(2 pi)
+  // 0 or 1; what lies between is so close to 0 that `left` is 1/2.
+  const F32x16 positive = min(one, max(zeros(), x * broadcast(1e38f)));
+  return fma(one - (positive + positive), left, positive);
 }
 
 STRATA_LANES F32x16 silu(F32x16 x) {

@@ -7,6 +7,28 @@
 namespace strata::device::cpu {
 namespace {
 
+// One of the table's kernels over all of x.
+using Forward = void (*)(const std::byte* x, std::byte* y, std::size_t n);
+using Backward = void (*)(const std::byte* dy, const std::byte* x, std::byte* dx, std::size_t n);
+
+void run_forward(Lane& lane, Forward kernel, ConstView x, View y) {
+  submit(lane, [=](Team& team) {
+    team.for_range(x.size, kGrain, [&](std::size_t begin, std::size_t end) {
+      const std::size_t n = end - begin;
+      kernel(x.sub(begin, n).data, y.sub(begin, n).data, n);
+    });
+  });
+}
+
+void run_backward(Lane& lane, Backward kernel, ConstView dy, ConstView x, View dx) {
+  submit(lane, [=](Team& team) {
+    team.for_range(x.size, kGrain, [&](std::size_t begin, std::size_t end) {
+      const std::size_t n = end - begin;
+      kernel(dy.sub(begin, n).data, x.sub(begin, n).data, dx.sub(begin, n).data, n);
+    });
+  });
+}
+
 // Calls f(row) for every row, in tasks of whole rows.
 template <typename F>
 void for_rows(Team& team, std::size_t rows, std::size_t width, F&& f) {
@@ -18,23 +40,19 @@ void for_rows(Team& team, std::size_t rows, std::size_t width, F&& f) {
 }  // namespace
 
 void gelu_forward(Lane& lane, ConstView x, View y) {
-  const auto kernel = activation_kernels().gelu_forward[index(x.dtype)];
-  submit(lane, [=](Team& team) {
-    team.for_range(x.size, kGrain, [&](std::size_t begin, std::size_t end) {
-      const std::size_t n = end - begin;
-      kernel(x.sub(begin, n).data, y.sub(begin, n).data, n);
-    });
-  });
+  run_forward(lane, activation_kernels().gelu_forward[index(x.dtype)], x, y);
 }
 
 void gelu_backward(Lane& lane, ConstView dy, ConstView x, View dx) {
-  const auto kernel = activation_kernels().gelu_backward[index(x.dtype)];
-  submit(lane, [=](Team& team) {
-    team.for_range(x.size, kGrain, [&](std::size_t begin, std::size_t end) {
-      const std::size_t n = end - begin;
-      kernel(dy.sub(begin, n).data, x.sub(begin, n).data, dx.sub(begin, n).data, n);
-    });
-  });
+  run_backward(lane, activation_kernels().gelu_backward[index(x.dtype)], dy, x, dx);
+}
+
+void gelu_erf_forward(Lane& lane, ConstView x, View y) {
+  run_forward(lane, activation_kernels().gelu_erf_forward[index(x.dtype)], x, y);
+}
+
+void gelu_erf_backward(Lane& lane, ConstView dy, ConstView x, View dx) {
+  run_backward(lane, activation_kernels().gelu_erf_backward[index(x.dtype)], dy, x, dx);
 }
 
 void swiglu_forward(Lane& lane, std::size_t rows, std::size_t width, ConstView gate_up, View y) {

@@ -2,6 +2,7 @@
 #include "device/cuda/kernels/map.cuh"
 #include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/launch.h"
+#include "device/numeric/normal_tail.h"
 #include "device/ops/activation.h"
 
 namespace strata::device::cuda {
@@ -48,7 +49,43 @@ __device__ inline float gelu_derivative(float x) {
   return fmaf(c * s, rest * slope, s);
 }
 
+__device__ inline float tail_place(float x) {
+  const float a = x < 0 ? -x : x;
+  return a > kNormalTailEnd ? kNormalTailEnd : a;
+}
+__device__ inline float normal_tail(float a) {
+  constexpr float p[] = {kNormalTail[0], kNormalTail[1], kNormalTail[2], kNormalTail[3], kNormalTail[4], kNormalTail[5],
+                         kNormalTail[6], kNormalTail[7], kNormalTail[8], kNormalTail[9], kNormalTail[10]};
+  const float t = (a - 2.0f) / (a + 2.0f);
+  float sum = p[kNormalTailDegree];
+  for (int i = kNormalTailDegree; i-- > 0;) sum = fmaf(sum, t, p[i]);
+  return sum;
+}
 template <typename T>
+__device__ inline float gelu_erf(float x) {
+  const float a = tail_place(x), e = exponential<T>(-0.5f * a * a);
+  return fmaf(-a * e, normal_tail(a), x < 0 ? 0.0f : x);
+}
+template <typename T>
+__device__ inline float gelu_erf_derivative(float x) {
+  const float a = tail_place(x), e = exponential<T>(-0.5f * a * a);
+  const float left = e * fmaf(-a, 0.39894228040143268f, normal_tail(a));
+  return x > 0 ? 1.0f - left : left;
+}
+
+// The two GELUs, for Gelu and GeluBackward.
+template <typename T>
+struct Tanh {
+  static __device__ float value(float x) { return gelu<T>(x); }
+  static __device__ float slope(float x) { return gelu_derivative<T>(x); }
+};
+template <typename T>
+struct Erf {
+  static __device__ float value(float x) { return gelu_erf<T>(x); }
+  static __device__ float slope(float x) { return gelu_erf_derivative<T>(x); }
+};
+
+template <typename T, typename Function>
 struct Gelu {
   const T* x;
   T* y;
@@ -60,12 +97,12 @@ struct Gelu {
   template <int kN>
   __device__ void store(std::size_t unit, const Pack<T, kN>& v) const {
     Floats<kN> f = widen(v);
-    for (int i = 0; i < kN; ++i) f.at[i] = gelu<T>(f.at[i]);
+    for (int i = 0; i < kN; ++i) f.at[i] = Function::value(f.at[i]);
     store_pack<true>(y + unit * kN, kN, narrow<T>(f));
   }
 };
 
-template <typename T>
+template <typename T, typename Function>
 struct GeluBackward {
   const T *dy, *x;
   T* dx;
@@ -82,7 +119,7 @@ struct GeluBackward {
   __device__ void store(std::size_t unit, const Operands<kN>& o) const {
     Floats<kN> d = widen(o.dy);
     const Floats<kN> f = widen(o.x);
-    for (int i = 0; i < kN; ++i) d.at[i] *= gelu_derivative<T>(f.at[i]);
+    for (int i = 0; i < kN; ++i) d.at[i] *= Function::slope(f.at[i]);
     store_pack<true>(dx + unit * kN, kN, narrow<T>(d));
   }
 };
@@ -159,21 +196,40 @@ void map_rows(Lane& lane, const F& f, std::size_t rows, std::size_t width, bool 
     map_units<1, 2>(lane, f, 0, rows * width);
 }
 
-}  // namespace
-
-void gelu_forward(Lane& lane, ConstView x, View y) {
+template <template <typename> typename Function>
+void run_forward(Lane& lane, ConstView x, View y) {
   visit(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    map_elements<kPack<T>, 4>(lane, Gelu<T>{x.as<T>(), y.as<T>()}, x.size, aligned(x.data, 16) && aligned(y.data, 16));
+    map_elements<kPack<T>, 4>(lane, Gelu<T, Function<T>>{x.as<T>(), y.as<T>()}, x.size,
+                              aligned(x.data, 16) && aligned(y.data, 16));
   });
 }
 
-void gelu_backward(Lane& lane, ConstView dy, ConstView x, View dx) {
+template <template <typename> typename Function>
+void run_backward(Lane& lane, ConstView dy, ConstView x, View dx) {
   const bool packed = aligned(dy.data, 16) && aligned(x.data, 16) && aligned(dx.data, 16);
   visit(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    map_elements<kPack<T>, 2>(lane, GeluBackward<T>{dy.as<T>(), x.as<T>(), dx.as<T>()}, x.size, packed);
+    map_elements<kPack<T>, 2>(lane, GeluBackward<T, Function<T>>{dy.as<T>(), x.as<T>(), dx.as<T>()}, x.size, packed);
   });
+}
+
+}  // namespace
+
+void gelu_forward(Lane& lane, ConstView x, View y) {
+  run_forward<Tanh>(lane, x, y);
+}
+
+void gelu_backward(Lane& lane, ConstView dy, ConstView x, View dx) {
+  run_backward<Tanh>(lane, dy, x, dx);
+}
+
+void gelu_erf_forward(Lane& lane, ConstView x, View y) {
+  run_forward<Erf>(lane, x, y);
+}
+
+void gelu_erf_backward(Lane& lane, ConstView dy, ConstView x, View dx) {
+  run_backward<Erf>(lane, dy, x, dx);
 }
 
 void swiglu_forward(Lane& lane, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
