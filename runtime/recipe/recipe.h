@@ -152,8 +152,8 @@ struct Recipe {
   struct Control {
     std::string listen = "auto";  // or "unix:PATH", "HOST:PORT", "off"
     std::optional<std::filesystem::path> tls_cert, tls_key, tls_client_ca, token_file;
-    std::string interface;         // of the streams between nodes; empty: any
-    std::string metrics = "off";   // or "HOST:PORT"
+    std::string interface;        // of the streams between nodes; empty: any
+    std::string metrics = "off";  // or "HOST:PORT"
     bool metrics_public = false;
     double timeout = 30, warn_after = 60, stuck_after = 600;
   } control;

@@ -29,7 +29,7 @@ bool comes(const F& f) {
 class NodeStreamTest : public testing::Test {
  protected:
   void serve(int port = 0) {
-    server_.emplace(credentials_, 2, 0.1, 0.1,
+    server_.emplace(credentials_, 2, 0.1,
                     NodeServer::Answers{[this](const pb::NodeReport& report) {
                                           const std::lock_guard lock(mutex_);
                                           reports_.push_back(report);
