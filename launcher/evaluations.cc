@@ -42,6 +42,7 @@ bool Evaluations::run_due(runtime::Trainer& trainer, runtime::RunReports* report
 }
 
 bool Evaluations::after_round(std::int64_t step, std::uint64_t done, std::uint64_t all) {
+  if (round_) round_();
   const auto now = std::chrono::steady_clock::now();
   if (world_.rank() == 0 && done < all && now - said_ > kSay) {
     const std::chrono::duration<double> took = now - began_;

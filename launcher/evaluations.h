@@ -1,7 +1,9 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include "comm/communicator.h"
 #include "launcher/rank/stop_signal.h"
@@ -17,6 +19,9 @@ class Evaluations {
  public:
   // Collective.
   Evaluations(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const StopSignal& stop);
+
+  // Is called after each round of one.
+  void tell_rounds(std::function<void()> round) { round_ = std::move(round); }
 
   // Evaluates if it is due; true: it is the best one so far. `reports`: null but on rank 0. Collective.
   bool run_due(runtime::Trainer& trainer, runtime::RunReports* reports);
@@ -35,6 +40,7 @@ class Evaluations {
   const StopSignal& stop_;
   std::int64_t patience_;
   bool stopped_ = false;
+  std::function<void()> round_;
   std::optional<runtime::PeriodicEvaluation> evaluation_;
   std::chrono::steady_clock::time_point began_, said_;
 };

@@ -18,6 +18,8 @@
 
 #include "base/error.h"
 #include "device/gpu.h"
+#include "launcher/control/ctl.h"
+#include "launcher/control/top.h"
 #include "launcher/doctor.h"
 #include "launcher/eval.h"
 #include "launcher/export.h"
@@ -89,8 +91,8 @@ bool is_another_rank() {
   return false;
 }
 bool is_of_one_process(std::string_view command) {
-  constexpr std::string_view kCommands[] = {"plan",   "export", "tokenize", "inspect",   "doctor",
-                                            "keys",   "report", "launch",   "node-agent"};
+  constexpr std::string_view kCommands[] = {"plan",   "export", "tokenize",   "inspect", "doctor", "keys",
+                                            "report", "launch", "node-agent", "ctl",     "top"};
   return std::find(std::begin(kCommands), std::end(kCommands), command) != std::end(kCommands);
 }
 
@@ -125,6 +127,16 @@ template <typename Options>
 void add_recipe(CLI::App* command, Options& options) {
   add_path(command, "RECIPE", options.recipe, "recipe (TOML); without it everything comes from --set");
   add_sets(command, options);
+}
+
+template <typename Options>
+void add_target(CLI::App* command, Options& options) {
+  command->add_option("TARGET", options.target,
+                      "a run's checkpoint.dir, unix:PATH or HOST:PORT; without it the only run of this user here");
+  add_path(command, "--token-file", options.token_file, "the file of control.token_file");
+  add_path(command, "--ca", options.ca, "certificates to know the run's by (PEM)");
+  add_path(command, "--cert", options.cert, "own certificate, if the run wants one (PEM)");
+  add_path(command, "--key", options.key, "its private key (PEM)");
 }
 
 // An argument KEY=VALUE of a recipe's key that no --set goes before; empty: there is none.
@@ -336,6 +348,22 @@ int run(int argc, char** argv) {
   command->add_option("PART", part, "only keys whose names contain this");
   command->callback(
       [&] { std::cout << (part.empty() ? strata::runtime::recipe_reference() : strata::runtime::keys_about(part)); });
+
+  std::string asked;
+  strata::launcher::control::CtlOptions ctl;
+  command = app.add_subcommand("ctl", "asks a run: status, watch, checkpoint, stop, dump, plan");
+  command->add_option("WHAT", asked, "status, watch, checkpoint, stop, dump or plan")
+      ->required()
+      ->check(CLI::IsMember({"status", "watch", "checkpoint", "stop", "dump", "plan"}));
+  add_target(command, ctl);
+  command->add_flag("--json", ctl.json, "the answer as JSON, a line a message");
+  command->add_flag("--now", ctl.at_once, "stop: without a checkpoint");
+  command->callback([&] { status = strata::launcher::control::ctl(asked, ctl); });
+
+  strata::launcher::control::CtlOptions top;
+  command = app.add_subcommand("top", "a live view of a run: progress, loss, ranks, memory, events; q ends it");
+  add_target(command, top);
+  command->callback([&] { status = strata::launcher::control::top(top); });
 
   strata::launcher::CalibrateOptions calibrate;
   command = app.add_subcommand("calibrate", "measures this machine for plan --machine; mpirun -n N for N ranks on it");

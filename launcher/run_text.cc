@@ -179,8 +179,9 @@ void describe_data(const runtime::Job& job, const runtime::Trainer& trainer) {
   for (const std::string& line : runtime::describe_data(*batches, job.recipe, micro_batches)) note(line);
 }
 
-void describe_end(const TrainOptions& options, const runtime::Job& job, const runtime::Summary& summary,
-                  const RunEnd& end, const std::optional<runtime::Machine>& machine, int ranks_per_node) {
+void describe_end(const std::optional<std::filesystem::path>& file, const runtime::Job& job,
+                  const runtime::Summary& summary, const RunEnd& end, const std::optional<runtime::Machine>& machine,
+                  int ranks_per_node) {
   const runtime::Recipe& recipe = job.recipe;
   if (end.last.step == end.first.step)
     say_wrapped("loss", {fmt::format("{:.4f} in step {}", end.last.loss, end.last.step)});
@@ -208,7 +209,7 @@ void describe_end(const TrainOptions& options, const runtime::Job& job, const ru
   if (const auto where = places(recipe); !where.empty()) say_wrapped("files", where);
   std::vector<std::string> next;
   if (recipe.checkpoint.dir) {
-    if (!recipe.data.validation.empty() && options.recipe) next.push_back("strata eval " + options.recipe->string());
+    if (!recipe.data.validation.empty() && file) next.push_back("strata eval " + file->string());
     next.push_back(fmt::format("strata generate --model {} --prompt TEXT", recipe.checkpoint.dir->string()));
     next.push_back(fmt::format("strata export {} -o FOLDER", recipe.checkpoint.dir->string()));
   }

@@ -1,10 +1,10 @@
 #pragma once
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/communicator.h"
-#include "launcher/train.h"
 #include "runtime/forecast/machine.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
@@ -27,10 +27,11 @@ struct RunEnd {
   double median_ms;  // of a step
   runtime::StepReport first, last;
 };
-// loss, speed, where a step's time went (with `machine` what was predicted for it beside), memory as planned and as
-// measured, where the files lie, and what to do next.
-void describe_end(const TrainOptions& options, const runtime::Job& job, const runtime::Summary& summary,
-                  const RunEnd& end, const std::optional<runtime::Machine>& machine, int ranks_per_node);
+// `file`: the recipe's. Loss, speed, where a step's time went (with `machine` what was predicted for it beside), memory
+// as planned and as measured, where the files lie, and what to do next.
+void describe_end(const std::optional<std::filesystem::path>& file, const runtime::Job& job,
+                  const runtime::Summary& summary, const RunEnd& end, const std::optional<runtime::Machine>& machine,
+                  int ranks_per_node);
 
 // Lines "LABEL  PART, PART, ..." of at most `columns`, cut between parts; those behind the first are indented alike.
 std::vector<std::string> wrapped(const std::string& label, const std::vector<std::string>& parts,

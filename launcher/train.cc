@@ -15,6 +15,7 @@
 #include "comm/communicator.h"
 #include "device/gpu.h"
 #include "launcher/activity.h"
+#include "launcher/control/control.h"
 #include "launcher/evaluations.h"
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
@@ -89,8 +90,11 @@ class Checkpoints {
   Checkpoints(const runtime::Job& job, comm::World& world) : recipe_(job.recipe.checkpoint) {
     if (recipe_.dir) folder_.emplace(*recipe_.dir, recipe_.keep, *system_, world, note);
   }
-  void open(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const runtime::Start& start) {
+  void open(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const runtime::Start& start,
+            control::Control& control) {
     if (folder_) folder_->pass_over(start.damaged);
+    if (folder_)
+      folder_->tell([&control](std::int64_t step, const std::filesystem::path& path) { control.saved(step, path); });
     saved_step_ = trainer.steps_done() > 0 ? trainer.steps_done() : -1;
     if (folder_) writer_.emplace(job, world, trainer.executor(), *folder_);
   }
@@ -98,10 +102,10 @@ class Checkpoints {
   // After which step the newest was begun; -1: none was.
   std::int64_t saved_step() const { return saved_step_; }
 
-  // After a step: writes what is due. True where the run is to end here for it.
-  bool after(const runtime::Trainer& trainer) {
+  // After a step: writes what is due, or `asked` for. True where the run is to end here for it.
+  bool after(const runtime::Trainer& trainer, bool asked) {
     const std::int64_t step = trainer.steps_done();
-    if (folder_ && (trainer.done() || (recipe_.every > 0 && step % recipe_.every == 0))) save(trainer);
+    if (folder_ && (asked || trainer.done() || (recipe_.every > 0 && step % recipe_.every == 0))) save(trainer);
     return recipe_.stop_after == step;
   }
   void save(const runtime::Trainer& trainer) {
@@ -126,8 +130,14 @@ class Checkpoints {
 };
 
 // Ends a run early: with a checkpoint of where it stands where there is a folder for it.
-AgreedError stop_here(const runtime::Trainer& trainer, Checkpoints& checkpoints) {
+AgreedError stop_here(const runtime::Trainer& trainer, Checkpoints& checkpoints, bool at_once = false) {
   const std::int64_t step = trainer.steps_done();
+  if (at_once && checkpoints.can_save())
+    return {
+        Exit::requeue,
+        fmt::format("stopped on request after step {}, without a checkpoint, as asked: the same command goes on from "
+                    "the newest one",
+                    step)};
   if (!checkpoints.can_save())
     return {Exit::failed,
             fmt::format("stopped on request after step {}; nothing was saved: set checkpoint.dir to keep what was "
@@ -144,7 +154,7 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
                                        std::optional<runtime::RunReports>& reports, const StopSignal& stop,
                                        Checkpoints& checkpoints, Evaluations& evaluations, comm::World& world,
                                        std::optional<runtime::TraceRecorder>& trace, runtime::Summary& summary,
-                                       std::optional<RunEnd>& end) {
+                                       std::optional<RunEnd>& end, control::Control& control) {
   std::vector<double> rates;
   const auto start = std::chrono::steady_clock::now();
   std::optional<AgreedError> ended;
@@ -153,6 +163,7 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   bool enough = false;
   const auto evaluate = [&] {
     const auto best = evaluations.run_due(trainer, reports ? &*reports : nullptr);
+    control.evaluated();
     if (evaluations.stopped()) ended = stop_here(trainer, checkpoints);
     enough = evaluations.out_of_patience();
     if (enough || (best && job.recipe.checkpoint.keep_best)) checkpoints.save(trainer);
@@ -164,16 +175,19 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
     while (!trainer.done() && !ended && !enough) {
       ++steps;
       if (trace && trace->wants(trainer.steps_done() + 1)) trainer.executor().time_next_step();
-      const runtime::StepReport report = trainer.step(stop.requested());
+      const std::uint64_t requests = control.requests();
+      const runtime::StepReport report = trainer.step(requests | (stop.requested() ? runtime::kStop : 0));
       if (trace) trace->record(report.step, trainer.executor().spans());
       rates.push_back(report.tokens_per_s());
       if (!end) end = RunEnd{.first = report};
       end->last = report;
       if (reports) reports->step(report, trainer.executor().measured_memory());
       if (progress) progress->show(report);
+      control.stepped(report, trainer.executor());
       evaluate();
       if (ended) break;
-      if (checkpoints.after(trainer) || (report.stop && !trainer.done())) ended = stop_here(trainer, checkpoints);
+      if (checkpoints.after(trainer, report.save) || (report.stop && !trainer.done()))
+        ended = stop_here(trainer, checkpoints, report.at_once);
       if (reports && checkpoints.saved_step() == report.step) reports->event("checkpoint", report.step);
     }
   } catch (const AgreedError& error) {
@@ -217,6 +231,8 @@ void write_plan(const runtime::Job& job, const runtime::Capacity& capacity,
 void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World& world, const StopSignal& stop) {
   const runtime::Seat seat = agree_on_seat(recipe, world);
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
+  control::Control control(recipe, world, note);
+  control.enter(runtime::Phase::planning);
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
   const runtime::Capacity capacity = agree_on_capacity(recipe, seat, world);
   const runtime::Job job = plan_job(recipe, capacity, world);
@@ -234,11 +250,14 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   });
   const std::string ranks_threads = threads_text(share, threads, world);
   if (speaks) describe_run(job, seat, world, ranks_threads);
+  control.planned(job);
 
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
   // Outlives what writes its state, and is made once checkpoint.dir is known to be there.
   std::optional<runtime::Trainer> made;
   Checkpoints checkpoints(job, world);
+  if (recipe.checkpoint.dir) control.settle(*recipe.checkpoint.dir);
+  control.enter(runtime::Phase::hashing);
   runtime::Summary summary{};
   summary.gpu_before = device::gpu_memory(job.plan.device);
   runtime::Trainer& trainer = made.emplace(job, world, threads, runtime::Trainer::Weights::later);
@@ -246,6 +265,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   describe_drives(recipe, trainer.executor(), world);
   if (const std::string& attention = trainer.executor().attention(); speaks && !attention.empty())
     say("attention by {}", attention);
+  control.enter(runtime::Phase::loading);
   const auto start = std::chrono::steady_clock::now();
   std::optional<Activity> activity;
   activity.emplace("reading weights and state", Activity::Unit::bytes, speaks);
@@ -260,7 +280,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     say("weights read in {:.2f} s", took.count());
   if (speaks) describe_data(job, trainer);
   if (speaks && trainer.done() && resumed) note("no step is left: raise training.max_steps to continue");
-  checkpoints.open(job, world, trainer, found);
+  checkpoints.open(job, world, trainer, found, control);
   std::optional<runtime::TraceRecorder> trace;
   if (auto steps = runtime::agree_on_traced_steps(recipe, world))
     agree(world, [&] {
@@ -274,9 +294,12 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     reports->event(resumed ? "resume" : "start", trainer.steps_done(), {{"ranks", std::to_string(world.size())}});
   });
   Evaluations evaluations(job, world, trainer, stop);
+  evaluations.tell_rounds([&control] { control.evaluated_round(); });
   std::optional<RunEnd> end;
+  control.train(trainer);
   const std::optional<AgreedError> ended =
-      train_steps(trainer, job, reports, stop, checkpoints, evaluations, world, trace, summary, end);
+      train_steps(trainer, job, reports, stop, checkpoints, evaluations, world, trace, summary, end, control);
+  control.enter(runtime::Phase::writing);
 
   runtime::Executor& executor = trainer.executor();
   summary.flops_per_token = job.model->flops_per_token(job.plan.tokens);
@@ -288,6 +311,10 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   summary.metric = recipe.evaluation.metric;
   summary.gpu_at_end = device::gpu_memory(job.plan.device);
   summary.peak_rss = numbers(world.exchange(std::to_string(peak_rss())));
+  for (const std::string& text : world.exchange(fmt::format("{}", control.compute_ms())))
+    summary.compute_ms.push_back(std::stod(text));
+  if (std::none_of(summary.compute_ms.begin(), summary.compute_ms.end(), [](double ms) { return ms > 0; }))
+    summary.compute_ms.clear();
   summary.spans.assign(executor.spans().begin(), executor.spans().end());
   const runtime::MachineProfile profile =
       machine ? runtime::profile_of(*machine, job, world.node_size()) : runtime::nominal_profile(job.plan);
@@ -322,7 +349,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   if (speaks && !ended && end) {
     note(fmt::format("done after step {}{}", summary.steps,
                      recipe.checkpoint.dir ? "; the newest checkpoint is of it" : ""));
-    describe_end(options, job, summary, *end, machine, world.node_size());
+    describe_end(options.recipe, job, summary, *end, machine, world.node_size());
   }
   if (ended) throw AgreedError(*ended);
 }

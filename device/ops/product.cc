@@ -6,7 +6,6 @@
 #include "device/backend.h"
 #include "device/ops/activation.h"
 #include "device/ops/elementwise.h"
-#include "device/product_impl.h"
 
 namespace strata::device {
 namespace {

@@ -213,6 +213,7 @@ class Launch {
 
   // The ranks to go on with; empty: there are none, which was said.
   std::vector<Share> left_over(const Ended& ended, std::int64_t batch) {
+    for (const std::string& host : ended.lost) agents_.drop(host);  // asked anew: it may be back
     agents_.start(allocation_.hosts, 10);
     std::vector<Host> hosts;
     for (const Host& host : allocation_.hosts)

@@ -186,6 +186,7 @@ void CheckpointFolder::publish(const fs::path& temporary, Manifest& manifest) {
   if (fs::exists(place, ignored)) place += fmt::format(".{}", manifest.serial);
   system_.rename(temporary, place);
   system_.sync_folder(path_);
+  if (published_) published_(manifest.progress.step, place);
   const auto keeps_best = manifest.recipe.find("checkpoint.keep_best");
   std::optional<std::int64_t> best;
   if (manifest.progress.best && keeps_best != manifest.recipe.end() && keeps_best->second == "true")

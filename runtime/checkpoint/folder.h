@@ -6,10 +6,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/descriptor.h"
@@ -64,6 +66,9 @@ class CheckpointFolder {
   // Rank 0: writes the manifest into `temporary`, whose files are durable, puts it in place under the next serial, and
   // then removes the oldest ones beyond `keep` that nobody reads; with checkpoint.keep_best the best one stays.
   void publish(const std::filesystem::path& temporary, Manifest& manifest);
+  // Is told of each that is durable, by whoever calls publish().
+  using Published = std::function<void(std::int64_t step, const std::filesystem::path& place)>;
+  void tell(Published published) { published_ = std::move(published); }
 
  private:
   void lock();
@@ -77,6 +82,7 @@ class CheckpointFolder {
   std::int64_t keep_;
   FileSystem& system_;
   Note note_;
+  Published published_;
   std::vector<std::filesystem::path> damaged_;  // canonical
   Descriptor lock_;                             // of its file
   bool made_ = false;                           // it was not there before

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "comm/host_work.h"
 #include "runtime/execute/task_table.h"
 #include "runtime/plan/validator.h"
 
@@ -182,8 +183,8 @@ void Executor::refill() {
   }
 }
 
-device::StepResult Executor::step(const device::StepScalars& scalars, bool stop_requested) {
-  border_.set(scalars, stop_requested);
+device::StepResult Executor::step(const device::StepScalars& scalars, std::uint64_t requests) {
+  border_.set(scalars, requests);
   timed_ = std::exchange(time_next_step_, false);
   or_abort([&] {
     // What this step leaves out has no times in it, which those of an earlier one may still be writing.
@@ -192,6 +193,7 @@ device::StepResult Executor::step(const device::StepScalars& scalars, bool stop_
     if (timed_) settle();
   });
   ++steps_;
+  if (keeper_) keeper_->stepped();
   saver_ = nullptr;
   has_pending_ = plan_.cyclic && !skipped();
   return border_.state().result;
@@ -228,9 +230,12 @@ void Executor::issue_due() {
 void Executor::issue(std::size_t t) {
   const Task& task = plan_.tasks[t];
   if (task.lane == LaneId::host) {
+    if (keeper_) keeper_->begin(t, steps_, now_ns());
     for (const int other : task.waits) wait(task, other);
     if (task.kind == TaskKind::host_write) collect(false);
-    return border_.run(task);
+    border_.run(task);
+    if (keeper_) keeper_->end(t, steps_, now_ns());
+    return;
   }
   Lane& lane = lane_of(task);
   const device::Range range(lane, names_[t].c_str());
@@ -244,11 +249,26 @@ void Executor::issue(std::size_t t) {
   // A GPU's lane keeps its stamps until it is waited for.
   const bool stamped = !recording_ && !draining_ && task.lane != LaneId::checkpoint &&
                        (timed_ || !is_gpu() || !goes_on_[index(task.lane)]);
-  if (stamped) lane.stamp(&spans_[t].begin);
+  mark(lane, t, stamped, true);
   run_of(task.kind)(*site_, task, lane);
-  if (stamped) lane.stamp(&spans_[t].end);
+  mark(lane, t, stamped, false);
   if (awaited_[t]) lane.record(events_[t]);
   issued_[t] = true;
+}
+
+// A GPU's lane cannot tell without the host's help, for which its work would wait.
+void Executor::mark(Lane& lane, std::size_t t, bool stamped, bool begins) {
+  std::int64_t* const time = !stamped ? nullptr : begins ? &spans_[t].begin : &spans_[t].end;
+  if (!keeper_ || recording_ || on_gpu(plan_.tasks[t])) {
+    if (time) lane.stamp(time);
+    if (keeper_ && !recording_ && begins) keeper_->issued(t, steps_, now_ns());
+    return;
+  }
+  comm::host_work(lane, [keeper = &*keeper_, t, step = steps_, time, begins](device::cpu::Team&) {
+    const std::int64_t now = now_ns();
+    if (time) *time = now;
+    begins ? keeper->begin(t, step, now) : keeper->end(t, step, now);
+  });
 }
 
 // A stream cannot wait for work of the host that calls CUDA, as a checkpoint does where it reads the GPU's memory: what
@@ -312,7 +332,11 @@ bool Executor::launch_graph() {
   std::size_t t = 0;
   const auto run_host = [&] {
     for (; t < plan_.tasks.size() && !on_gpu(plan_.tasks[t]); ++t)
-      if (plan_.tasks[t].lane == LaneId::host) border_.run(plan_.tasks[t]);
+      if (plan_.tasks[t].lane == LaneId::host) {
+        if (keeper_) keeper_->begin(t, steps_, now_ns());
+        border_.run(plan_.tasks[t]);
+        if (keeper_) keeper_->end(t, steps_, now_ns());
+      }
   };
   run_host();
   Lane& first = *queues_.lanes[index(LaneId::compute)];
@@ -350,7 +374,7 @@ void Executor::forget_events() {
 std::span<const float> Executor::generate(std::size_t first, std::size_t rows) {
   STRATA_CHECK_LE(rows, plan_.tokens);
   site_->generation = {first, rows};
-  (void)step({}, false);
+  (void)step({}, 0);
   return border_.logits();
 }
 

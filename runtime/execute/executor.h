@@ -21,6 +21,7 @@
 #include "device/step_scalars.h"
 #include "models/model.h"
 #include "runtime/execute/lanes.h"
+#include "runtime/execute/places.h"
 #include "runtime/execute/step_graph.h"
 #include "runtime/memory/memory_meter.h"
 #include "runtime/memory/storage.h"
@@ -48,8 +49,9 @@ class Executor {
   BatchSpans batch(int micro_batch) { return border_.batch(micro_batch); }
 
   // Runs one step until the host has read what came of it. What that does not depend on goes on: the next step, or
-  // drain(), waits for it. Throws Aborted when the run was aborted.
-  device::StepResult step(const device::StepScalars& scalars, bool stop_requested);
+  // drain(), waits for it. `requests` are added up over the ranks, with which all of them end the step
+  // (StepResult::stop). Throws Aborted when the run was aborted.
+  device::StepResult step(const device::StepScalars& scalars, std::uint64_t requests);
 
   // Where the run generates: one step over the first `rows` tokens of batch(0), at positions [first, first + rows),
   // behind those of the calls before. Returns the logits of the last of them, [vocabulary], valid until the next call.
@@ -101,6 +103,9 @@ class Executor {
   // For how long tasks have waited for a checkpoint to read what they write, over all steps; exact after drain().
   double held_ms() const { return held_ms_; }
 
+  // Before the first step, of which `done` were done before: from then on tells where the lanes are.
+  void publish(RankPlaces& places, std::int64_t done) { keeper_.emplace(plan_, places, done); }
+
   // Before the first step: what products run by, where there is a choice (device/algorithm_table.h); null: none.
   void use_algorithms(std::shared_ptr<const device::AlgorithmTable> table);
   const std::shared_ptr<const device::AlgorithmTable>& algorithms() const { return algorithms_; }
@@ -131,6 +136,8 @@ class Executor {
   // Those of the plan's tasks that are due.
   void issue_due();
   void issue(std::size_t index);
+  // The lane gets to the task, or is through with it: tells spans() if it is `stamped`, and the places.
+  void mark(device::Lane& lane, std::size_t index, bool stamped, bool begins);
   void wait(const Task& task, int other);
   void wait_here(int other);
   // Waits for what a checkpoint reads, and keeps how long.
@@ -171,6 +178,7 @@ class Executor {
   double held_ms_ = 0;
   MemoryMeter meter_;
   std::vector<std::string> names_;  // by task
+  std::optional<PlaceKeeper> keeper_;
   std::shared_ptr<const device::AlgorithmTable> algorithms_;
   std::string attention_;
   bool has_pending_ = false;      // the last step's update is still to be done

@@ -53,7 +53,8 @@ models::RunShape shape_of(const Recipe& recipe, const device::Device& device, Pu
           threads,
           purpose == Purpose::train,
           0,
-          device};
+          device,
+          recipe.data.packing == Packing::documents};
 }
 
 // Written at once: large enough for a drive's full speed, small enough to stay in the cache meanwhile.

@@ -410,7 +410,7 @@ std::string weights_text(std::span<const DataSource> sources) {
 std::string to_text(const Recipe& recipe) {
   std::string out;
   for (const RecipeKey& key : recipe_keys()) {
-    if (key.name.starts_with("report.") || key.name == "device.threads") continue;
+    if (key.name.starts_with("report.") || key.name.starts_with("control.") || key.name == "device.threads") continue;
     out += fmt::format("{} = {}\n", key.name, key.text(recipe));
   }
   if (recipe.data.train.size() > 1) out += fmt::format("data.train.weights = {}\n", weights_text(recipe.data.train));

@@ -148,6 +148,15 @@ struct Recipe {
 
     bool asked() const { return every > 0 || at_start; }
   } evaluation;
+  // Seconds; 0: never.
+  struct Control {
+    std::string listen = "auto";  // or "unix:PATH", "HOST:PORT", "off"
+    std::optional<std::filesystem::path> tls_cert, tls_key, tls_client_ca, token_file;
+    std::string interface;        // of the streams between nodes; empty: any
+    std::string metrics = "off";  // or "HOST:PORT"
+    bool metrics_public = false;
+    double timeout = 30, warn_after = 60, stuck_after = 600;
+  } control;
   struct Report {
     // dir: where those that are not named lie, under their usual names (load_recipe fills them in).
     std::optional<std::filesystem::path> dir, jsonl, csv, tensorboard, summary, trace, machine;
@@ -169,7 +178,7 @@ Recipe load_recipe(const std::optional<std::filesystem::path>& path, std::span<c
 // What only `train` needs: training.max_steps, and data.train where it is above 0. Throws Error{usage}.
 void require_trainable(const Recipe& recipe);
 
-// Every key that must be the same on all ranks, one "key = value" a line in a fixed order (report.* and
+// Every key that must be the same on all ranks, one "key = value" a line in a fixed order (report.*, control.* and
 // device.threads are left out; the weights of several sources are a line of their own): what ranks compare, by hash,
 // before step 1.
 std::string to_text(const Recipe& recipe);

@@ -89,6 +89,10 @@ std::string io_json(const IoBytes& bytes) {
 
 std::string summary_json(const StepPlan& plan, const Summary& s) {
   std::string rss;
+  std::string compute;
+  for (const double ms : s.compute_ms)
+    compute += fmt::format("{}{:.3f}", compute.empty() ? "\"ranks_compute_ms\":[" : ",", ms);
+  if (!compute.empty()) compute += "],";
   for (const std::uint64_t bytes : s.peak_rss) rss += fmt::format("{}{}", rss.empty() ? "" : ",", bytes);
   std::string checkpoints;
   if (s.checkpoints)
@@ -115,7 +119,7 @@ std::string summary_json(const StepPlan& plan, const Summary& s) {
       "\"validate_ms\":{:.3f},{}{}{}\"exit\":{}"
       "}}\n",
       s.steps, s.tokens, json_number(s.tokens_per_s), json_number(s.flops_per_token), json_number(tflops),
-      s.weights_hash, plan.ranks, memory_json(plan.memory, &s.measured), rss, gpu, comm_json(s.comm_bytes),
+      s.weights_hash, plan.ranks, memory_json(plan.memory, &s.measured), rss, gpu + compute, comm_json(s.comm_bytes),
       io_json(s.io_bytes), exposed_json(plan, s.spans), s.timed_step, path, s.graph_steps, s.validate_ms, checkpoints,
       best, data, s.exit);
 }

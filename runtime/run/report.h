@@ -61,6 +61,7 @@ struct Summary {
   comm::CommBytes comm_bytes;           // a step, this rank
   IoBytes io_bytes;                     // a step, this rank
   std::vector<std::uint64_t> peak_rss;  // by rank
+  std::vector<double> compute_ms;       // of a step, the median, by rank; empty: nobody looked (control.* is off)
   // Of rank 0's GPU, if it has one: before the run's memory was taken, and when its last step was done.
   std::optional<device::GpuMemory> gpu_before, gpu_at_end;
   std::vector<Span> spans;  // of step `timed_step`, the newest that was issued task by task

@@ -90,7 +90,7 @@ void Trainer::load_batches() {
   }
 }
 
-StepReport Trainer::step(bool stop_requested) {
+StepReport Trainer::step(std::uint64_t requests) {
   const auto start = std::chrono::steady_clock::now();
   load_batches();
   const device::StepScalars scalars = scalars_of_next_step();
@@ -101,7 +101,7 @@ StepReport Trainer::step(bool stop_requested) {
       (number == job_.recipe.training.max_steps || number == job_.recipe.checkpoint.stop_after))
     executor_.time_next_step();
   newest_step_ = number;
-  const device::StepResult result = executor_.step(scalars, stop_requested);
+  const device::StepResult result = executor_.step(scalars, requests);
   const bool skipped = executor_.skipped();
   if (skipped && !scaler_.enabled()) report_nonfinite(result);
   ++progress_.step;
@@ -123,11 +123,13 @@ StepReport Trainer::step(bool stop_requested) {
           skipped,
           tokens,
           took.count(),
-          result.stop != 0,
+          (result.stop & (kCheckpoint - 1)) != 0,
           executor_.io_bytes().of(Tier::nvme) - before.of(Tier::nvme),
           std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(),
           batches_->epochs_before(progress_.next_micro_batch),
-          labels_};
+          labels_,
+          (result.stop & kStopAtOnce) != 0,
+          (result.stop & kCheckpoint) != 0};
 }
 
 // Where the numbers of the last step broke first, over all ranks.

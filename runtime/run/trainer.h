@@ -23,6 +23,10 @@
 
 namespace strata::runtime {
 
+// What a step may be asked to end with: the sum over the ranks tells all of them. Any rank may ask for a stop; rank 0
+// alone for a checkpoint, or for a stop without one.
+inline constexpr std::uint64_t kStop = 1, kCheckpoint = std::uint64_t{1} << 40, kStopAtOnce = std::uint64_t{1} << 41;
+
 // What a step says of itself: a line of report.jsonl.
 struct StepReport {
   std::int64_t step;  // from 1
@@ -35,6 +39,8 @@ struct StepReport {
   double time = 0;               // of its end, seconds since the epoch
   double epoch = 0;              // of the data: how often the run has gone over it by then
   std::uint64_t labels = 0;      // of the step that count, over all ranks
+  bool at_once = false;          // the stop is to be without a checkpoint
+  bool save = false;             // a checkpoint of this step was asked for
 
   double tokens_per_s() const { return static_cast<double>(tokens) / step_ms * 1e3; }
 };
@@ -65,7 +71,7 @@ class Trainer {
   // Runs the next step. In bf16 and fp32 a loss or norm that is not finite throws AgreedError on all ranks, before the
   // update, naming step and the first unit whose output was not finite; in fp16 so does a loss scale that has halved
   // down to nothing.
-  StepReport step(bool stop_requested);
+  StepReport step(std::uint64_t requests);
 
   Executor& executor() { return executor_; }
   // For the index of what is evaluated between its steps.

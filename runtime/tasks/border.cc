@@ -41,7 +41,7 @@ void Border::run(const Task& task) {
   if (task.kind != TaskKind::host_write) return;
   *state = StepState{};
   state->scalars = scalars_;
-  state->stop_requested = stop_requested_ ? 1 : 0;
+  state->stop_requested = requests_;
   std::memset(at<std::byte>(control_.losses), 0, LossState::bytes(model_.units.size()));
   if (control_.squares >= 0) *at<SquareState>(control_.squares) = SquareState{};
 }
@@ -57,9 +57,9 @@ Border::BatchSpans Border::batch(int micro_batch) const {
           {reinterpret_cast<device::RowRange*>(base + 3 * tokens), tokens}};
 }
 
-void Border::set(const device::StepScalars& scalars, bool stop_requested) {
+void Border::set(const device::StepScalars& scalars, std::uint64_t requests) {
   scalars_ = scalars;
-  stop_requested_ = stop_requested;
+  requests_ = requests;
 }
 
 }  // namespace strata::runtime

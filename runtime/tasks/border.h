@@ -35,7 +35,7 @@ class Border {
   };
   BatchSpans batch(int micro_batch) const;
   // What the next host_write writes beside the batch.
-  void set(const device::StepScalars& scalars, bool stop_requested);
+  void set(const device::StepScalars& scalars, std::uint64_t requests);
 
   // Of the newest step, from its host_read to the next host_write.
   const StepState& state() const { return *at<StepState>(control_.state); }
@@ -53,7 +53,7 @@ class Border {
   const models::Model& model_;
   const Storage& storage_;
   device::StepScalars scalars_{};
-  bool stop_requested_ = false;
+  std::uint64_t requests_ = 0;
 };
 
 }  // namespace strata::runtime

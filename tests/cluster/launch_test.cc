@@ -28,7 +28,7 @@ TEST_F(ClusterLaunch, StartsLooksAndReports) {
               AllOf(HasSubstr("strata: 6 ranks on n1 (2), n2 (2), n3 (2), of --hosts, started by mpirun"),
                     HasSubstr("training.max_steps = 30"), HasSubstr("GFLOP/s"), HasSubstr("Gbit/s"),
                     HasSubstr("MPI and NCCL use eth0"), Not(HasSubstr("[n1:")), Not(HasSubstr("<stderr>"))));
-  EXPECT_THAT(last_line(outcome.errors), HasSubstr("done after step 30"));
+  EXPECT_THAT(outcome.errors, HasSubstr("done after step 30"));
   EXPECT_EQ(weights_hash(), untouched({"training.max_steps=30"}));
   EXPECT_THAT(events(), AllOf(HasSubstr(R"("event":"start","nodes":["n1","n2","n3"],"ranks":6)"),
                               HasSubstr(R"("event":"end","nodes":["n1","n2","n3"],"ranks":6,"exit":0)")));

@@ -76,7 +76,7 @@ TEST_F(Packed, EvaluatesTheSameOnAnyNumberOfRanks) {
     const Outcome outcome = run(under_mpirun(ranks, command));
     EXPECT_EQ(outcome.code, 0) << outcome.all();
     const element result = parser_.load(run_.file("eval.json"));
-    const std::string loss(std::string_view(result["loss_hex"]));
+    const std::string loss{result["loss_hex"].get_string().value()};
     if (first.empty()) first = loss;
     EXPECT_EQ(loss, first) << ranks << " ranks";
   }

@@ -59,7 +59,7 @@ TEST_F(Outputs, WhatARunReads) {
                  weights = file("model/model.safetensors"), manifest = file("checkpoints/step-00000003/manifest.json"),
                  log = file("checkpoints/log.jsonl");
   runtime::Recipe recipe;
-  recipe.data.train = {(folder_.path() / "*.bin").string(), (folder_.path() / "missing.bin").string()};
+  recipe.data.train = {{{(folder_.path() / "*.bin").string(), (folder_.path() / "missing.bin").string()}}};
   recipe.model.path = folder_.path() / "model";
   recipe.checkpoint.dir = folder_.path() / "checkpoints";
   const auto inputs = inputs_of(recipe, recipe_file);

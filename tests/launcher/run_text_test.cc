@@ -85,11 +85,9 @@ TEST_F(RunTextTest, TheEndSetsMeasuredBesidePredicted) {
   summary.path[static_cast<std::size_t>(runtime::Bound::waking)] = 0.004;
   runtime::StepReport first{1, 5.5, 1, 1e-3, 1, false, 16, 10, false}, last{5, 4.5, 1, 1e-3, 1, false, 16, 10, false};
   const RunEnd end{62, 10, first, last};
-  TrainOptions options;
-  options.recipe = "my.toml";
   const auto said = [&](const std::optional<runtime::Machine>& machine) {
     testing::internal::CaptureStderr();
-    describe_end(options, planned, summary, end, machine, 1);
+    describe_end("my.toml", planned, summary, end, machine, 1);
     return testing::internal::GetCapturedStderr();
   };
   const std::string plain = said({});

@@ -22,7 +22,8 @@ sees() {
     runtime/checkpoint) echo "$(sees runtime/weights) runtime/weights" ;;
     runtime/job) echo "$(sees runtime/checkpoint) runtime/checkpoint runtime/forecast runtime/planner" ;;
     runtime/run) echo "$(sees runtime/job) runtime/job runtime/data text" ;;
-    launcher | bench) echo text models offload comm device $all_rooms ;;
+    bench) echo launcher $(sees launcher) ;;
+    launcher) echo text models offload comm device $all_rooms ;;
     *) return 1 ;;
   esac
 }

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/error.h"
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
 
 namespace strata::launcher {
 namespace {
@@ -45,6 +48,63 @@ TEST(Allocation, WhatSshSaysBecomesWhatToDo) {
   EXPECT_EQ(why_not_reached("n2", "x\nssh: connect to host n2 port 22: No route to host\r\n", 255),
             "n2 does not answer: ssh: connect to host n2 port 22: No route to host");
   EXPECT_EQ(why_not_reached("n2", "", 255), "n2 does not answer");
+}
+
+// A Slurm job of two nodes, by programs of its names that say what is wanted.
+struct SlurmJob : testing::Test {
+  SlurmJob() : path_(std::getenv("PATH")) {
+    program("scontrol", "echo localhost; echo 127.0.0.1");
+    program("srun", "echo 'pmix pmi2' >&2");
+    program("mpirun", "true");
+    setenv("PATH", (folder_.path().string() + ":" + path_).c_str(), 1);
+    setenv("SLURM_JOB_ID", "12", 1);
+    setenv("SLURM_JOB_NODELIST", "n[1-2]", 1);
+    setenv("SLURM_JOB_CPUS_PER_NODE", "8(x2)", 1);
+  }
+  ~SlurmJob() override {
+    setenv("PATH", path_.c_str(), 1);
+    for (const char* name :
+         {"SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_JOB_CPUS_PER_NODE", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE"})
+      unsetenv(name);
+  }
+  void program(const std::string& name, const std::string& text) const {
+    std::filesystem::permissions(folder_.write(name, "#!/bin/sh\n" + text + "\n"), std::filesystem::perms::owner_all);
+  }
+
+  tests::ScratchFolder folder_;
+  std::string path_;
+};
+
+TEST_F(SlurmJob, GivesNodesAndTasks) {
+  setenv("SLURM_NTASKS", "3", 1);
+  setenv("SLURM_TASKS_PER_NODE", "2,1", 1);
+  const Allocation job = find_allocation(std::nullopt);
+  EXPECT_THAT(job.hosts, ElementsAre(Host{"localhost", 2}, Host{"127.0.0.1", 1}));
+  EXPECT_EQ(job.ranks, 3);
+  EXPECT_EQ(job.origin, "Slurm job 12");
+  EXPECT_EQ(job.starter, Starter::srun);
+  EXPECT_THAT(on_node(job, "localhost", {"strata"}, {}, false).words,
+              testing::AllOf(testing::Contains("srun"), testing::Contains("--nodelist=localhost")));
+}
+
+// Without --ntasks it says how many processors there are, and not how many ranks are meant.
+TEST_F(SlurmJob, WithoutTasksItsProcessorsAreTheRoom) {
+  const Allocation job = find_allocation(std::nullopt);
+  EXPECT_THAT(job.hosts, ElementsAre(Host{"localhost", 8}, Host{"127.0.0.1", 8}));
+  EXPECT_EQ(job.ranks, std::nullopt);
+}
+
+TEST_F(SlurmJob, WithoutPmixItIsMpirunForAReason) {
+  program("srun", "echo none pmi2");
+  const Allocation job = find_allocation(std::nullopt);
+  EXPECT_EQ(job.starter, Starter::mpirun);
+  EXPECT_THAT(job.why_not_srun, HasSubstr("no PMIx"));
+}
+
+TEST_F(SlurmJob, HostsArePartOfIt) {
+  EXPECT_THAT(find_allocation("127.0.0.1:4").hosts, ElementsAre(Host{"127.0.0.1", 4}));
+  EXPECT_FAILURE(find_allocation("127.0.0.1:9"), Exit::usage, AllOf(HasSubstr("9 ranks"), HasSubstr("room for 8")));
+  EXPECT_FAILURE(find_allocation("n9"), Exit::usage, AllOf(HasSubstr("n9"), HasSubstr("Slurm job 12 does not have")));
 }
 
 // A path or a value with what a shell would take apart.

@@ -91,7 +91,7 @@ TEST_F(BatchesTest, NoSequenceAtAllIsRefused) {
 }
 
 TEST(PermutationTest, IsAPermutation) {
-  rc::check("every value once", [] {
+  const bool held = rc::check("every value once", [] {
     const auto size = *rc::gen::inRange<std::uint64_t>(1, 3000);
     const Permutation permutation(size, *rc::gen::arbitrary<std::uint64_t>(), *rc::gen::inRange<std::uint64_t>(0, 9));
     std::vector<bool> seen(size);
@@ -101,6 +101,7 @@ TEST(PermutationTest, IsAPermutation) {
       seen[permutation[i]] = true;
     }
   });
+  EXPECT_TRUE(held);
 }
 
 TEST(PermutationTest, NeverChanges) {

@@ -310,8 +310,13 @@ TEST(RecipeTest, ARecipeAsAFile) {
     EXPECT_EQ(again.training.global_batch_size, recipe.training.global_batch_size);
     EXPECT_EQ(again.model.config.size(), recipe.model.config.size() - recipe.model.config.count("x"));
     for (const auto& [key, json] : again.model.config) EXPECT_EQ(json, recipe.model.config.at(key)) << key;
-    for (std::size_t i = 0; i < recipe.data.train.size(); ++i)
-      EXPECT_EQ(again.data.train[i], std::filesystem::absolute(recipe.data.train[i]).lexically_normal().string());
+    ASSERT_EQ(again.data.train.size(), recipe.data.train.size());
+    for (std::size_t i = 0; i < recipe.data.train.size(); ++i) {
+      EXPECT_EQ(again.data.train[i].weight, recipe.data.train[i].weight);
+      for (std::size_t k = 0; k < recipe.data.train[i].files.size(); ++k)
+        EXPECT_EQ(again.data.train[i].files[k],
+                  std::filesystem::absolute(recipe.data.train[i].files[k]).lexically_normal().string());
+    }
   }
 }
 

@@ -1,0 +1,83 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "launcher/control/control.pb.h"
+#include "launcher/control/ring.h"
+#include "runtime/plan/plan.h"
+#include "runtime/run/trainer.h"
+
+namespace strata::launcher::control {
+
+namespace pb = strata::control::v1;
+
+double seconds_since_epoch();
+
+// What is known of the run at rank 0, between the run's threads and those of the service. The run posts, without ever
+// waiting, and looks whether something was asked of it; the service reads what collect() has taken in.
+class Board {
+ public:
+  // The run's thread, after a step.
+  void post(const runtime::StepReport& report, const comm::CommBytes& sent, const runtime::Memory& measured);
+  // The lane of checkpoints, once one is durable.
+  void post_saved(std::int64_t step, std::string_view path);
+  // What the next step is to end with: bits for Trainer::step(). Asking for a checkpoint is taken: it is not told
+  // twice.
+  std::uint64_t take_requests();
+
+  // The service's threads, from here on.
+  // Takes in what was posted.
+  void collect();
+  void ask_stop(bool at_once) {
+    stop_asked_.fetch_or(at_once ? runtime::kStop | runtime::kStopAtOnce : runtime::kStop);
+  }
+  std::uint64_t stop_asked() const { return stop_asked_.load(); }
+  void ask_checkpoint() { checkpoint_asked_.store(true); }
+
+  // With what does not change from step to step; before the service is there.
+  void describe(const pb::RunInfo& run, std::int64_t max_steps, const runtime::Memory& planned, std::int64_t step);
+  void describe(const pb::Plan& plan);
+  void add_event(std::string text);
+  void set_state(pb::State state);
+  // The status but for ranks, nodes and phases, which others know.
+  pb::Status status() const;
+  pb::Plan plan() const;
+  // Steps behind `step`, the oldest first; of the newest 256 alone.
+  std::optional<pb::Step> step_after(std::int64_t step) const;
+  std::int64_t steps_done() const;
+  // The newest checkpoint that this run made durable, and how many it did.
+  std::pair<pb::SavedCheckpoint, std::int64_t> saved() const;
+
+ private:
+  struct StepPost {
+    runtime::StepReport report;
+    double time;
+    comm::CommBytes sent;
+    std::array<std::uint64_t, runtime::kTiers> measured;
+  };
+  struct SavedPost {
+    std::int64_t step;
+    double time;
+    std::array<char, 4096> path;
+  };
+  Ring<StepPost, 1024> steps_;
+  Ring<SavedPost, 4> saves_;
+  std::atomic<std::uint64_t> stop_asked_{0};
+  std::atomic<bool> checkpoint_asked_{false};
+
+  static constexpr std::size_t kSteps = 256, kEvents = 64;
+  mutable std::mutex mutex_;  // among the service's threads
+  pb::Status status_;
+  pb::Plan plan_;
+  std::deque<pb::Step> newest_;
+  std::int64_t checkpoints_ = 0;
+};
+
+}  // namespace strata::launcher::control

@@ -1,0 +1,263 @@
+#include "launcher/control/control.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "comm/agreement.h"
+#include "launcher/control/attendant.h"
+#include "launcher/control/board.h"
+#include "launcher/control/front.h"
+#include "launcher/control/hub.h"
+#include "launcher/control/metrics.h"
+#include "launcher/control/network.h"
+#include "launcher/control/node_memory.h"
+#include "launcher/control/service.h"
+#include "launcher/printable.h"
+
+namespace strata::launcher::control {
+namespace {
+
+constexpr std::size_t kMostConnections = 128;  // of people and tools
+
+// What rank 0 hands to the others at the start, over MPI: how its streams are reached, and by whom they are believed.
+// Fields are separated by zero bytes, which none of them has.
+std::string join(std::initializer_list<std::string> fields) {
+  std::string out;
+  for (const std::string& field : fields) out += field + '\0';
+  return out;
+}
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> out;
+  for (std::size_t at = 0; at < text.size(); at = text.find('\0', at) + 1) out.emplace_back(text.c_str() + at);
+  return out;
+}
+
+}  // namespace
+
+class Control::Impl {
+ public:
+  Impl(const runtime::Recipe& recipe, comm::World& world, const Note& say)
+      : rank_(world.rank()), keeps_(recipe.checkpoint.dir.has_value()), memory_(world) {
+    const runtime::Recipe::Control& asked = recipe.control;
+    const bool nodes = memory_.map().nodes.size() > 1;
+    Front front;
+    std::optional<Listener> streams;
+    Credentials own;
+    std::string target;
+    comm::agree(world, [&] {
+      if (rank_ != 0) return;
+      front = open_front(asked);
+      if (!nodes) return;
+      const std::vector<std::string> addresses = addresses_of(asked.interface);
+      streams = Listener::tcp({asked.interface.empty() ? "0.0.0.0" : addresses.front(), 0}, "control.interface");
+      own = make_credentials();
+      target = grpc_target(addresses, streams->port());
+    });
+    const bool on = front.service || front.metrics || asked.timeout > 0 || asked.warn_after > 0;
+    const std::vector<std::string> told = split(world.exchange(
+        rank_ == 0 ? join({on ? "on" : "off", target, own.cert, own.token, std::to_string(asked.timeout)}) : "")[0]);
+    STRATA_CHECK_EQ(told.size(), 5U);
+    if (told[0] == "off") return;
+    Attendant::Setup setup;
+    setup.token = &world.abort_token();
+    setup.timeout = std::stod(told[4]);
+    setup.rank0 = fmt::format("rank 0 on {}", memory_.map().of(0).name);
+    setup.target = told[1];
+    setup.credentials.cert = told[2];
+    setup.credentials.token = told[3];
+    if (rank_ == 0) {
+      place_ = front.place;
+      if (!front.refusal.empty())
+        say(fmt::format("control: off, as there is no place for a socket: {}", front.refusal));
+      if (front.service) reached_ += fmt::format("control: {}{}\n", place_.target(), place_.tls ? " (TLS)" : "");
+      if (front.metrics) reached_ += fmt::format("metrics: {}\n", front.metrics_at);
+      describe(recipe);
+      Hub::Setup hub;
+      hub.limits = {asked.timeout, asked.warn_after, asked.stuck_after};
+      hub.listener = std::move(streams);
+      hub.credentials = own;
+      hub.dump_folder = recipe.checkpoint.dir ? recipe.checkpoint.dir->string() : ".";
+      hub.say = say;
+      hub.end = [this](const NodeMemory::Verdict& verdict) { memory_.give(verdict); };
+      hub_.emplace(memory_, board_, std::move(hub));
+      setup.told = [this](const pb::NodeReport& report) { hub_->told(report); };
+      setup.dump_number = [this] { return hub_->dump_number(); };
+      // gRPC's threads are started by the attendant's, and so as quiet as it is; and before the run's own, so that a
+      // limit of threads is met by those, which say so.
+      setup.start = [this, &front] { open(front); };
+      setup.tick = [this](bool resumed) {
+        board_.collect();
+        if (service_) service_->pump();
+        hub_->look(resumed);
+      };
+    }
+    attendant_.emplace(memory_, std::move(setup));
+  }
+
+  ~Impl() {
+    if (!file_.empty()) (void)::unlink(file_.c_str());
+    attendant_.reset();
+    board_.collect();
+    door_.reset();
+    metrics_.reset();
+    if (hub_) hub_->leave();
+    service_.reset();
+  }
+
+  runtime::RankPlaces& places() { return memory_.places(); }
+  Board& board() { return board_; }
+  bool is_on() const { return attendant_.has_value(); }
+
+  void planned(const runtime::Job& job) {
+    if (!is_on()) return;
+    const TaskNames names(job.plan, *job.model);
+    attendant_->know(names);
+    if (rank_ != 0) return;
+    tell(printable(reached_, true));
+    hub_->know(names);
+    run_.set_family(job.model->family);
+    run_.set_parameters(job.model->parameters());
+    max_steps_ = job.recipe.training.max_steps.value_or(0);
+    planned_ = job.plan.memory;
+    board_.describe(run_, max_steps_, planned_, 0);
+    pb::Plan plan;
+    plan.set_text(fmt::format("{} of {} parameters, ZeRO-{} over {} {} on {} {}, {}\n", job.model->family,
+                              runtime::count_text(job.model->parameters()), job.recipe.zero.stage, job.plan.ranks,
+                              job.plan.ranks == 1 ? "rank" : "ranks", memory_.map().nodes.size(),
+                              memory_.map().nodes.size() == 1 ? "node" : "nodes",
+                              runtime::memory_text(job.plan.memory)));
+    plan.set_recipe(runtime::to_text(job.recipe));
+    plan.set_tasks(static_cast<std::int32_t>(job.plan.tasks.size()));
+    plan.set_hash(runtime::hash_of(job.plan));
+    board_.describe(plan);
+  }
+
+  void settle(const std::filesystem::path& folder) {
+    if (rank_ != 0 || place_.target().empty()) return;
+    AtomicFile file(folder / kPlaceFile);
+    file.write(to_json(place_));
+    file.commit();
+    file_ = folder / kPlaceFile;
+  }
+
+  void stepped() {
+    if (is_on()) compute_ms_.push_back(static_cast<double>(places().compute.load(std::memory_order_relaxed)) * 1e-6);
+  }
+  double compute_ms() const {
+    if (compute_ms_.empty()) return 0;
+    std::vector<double> times = compute_ms_;
+    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+    std::nth_element(times.begin(), middle, times.end());
+    return *middle;
+  }
+
+  void train(std::int64_t step) {
+    if (rank_ != 0) return;
+    board_.describe(run_, max_steps_, planned_, step);
+    board_.set_state(pb::TRAINING);
+  }
+
+ private:
+  void describe(const runtime::Recipe& recipe) {
+    run_.set_host(place_.host);
+    run_.set_pid(place_.pid);
+    run_.set_started(seconds_since_epoch());
+    run_.set_version(STRATA_VERSION);
+    run_.set_zero_stage(recipe.zero.stage);
+    if (recipe.checkpoint.dir) run_.set_checkpoint_dir(recipe.checkpoint.dir->string());
+    board_.set_state(pb::STARTING);
+    board_.describe(run_, recipe.training.max_steps.value_or(0), {}, 0);
+  }
+
+  void open(Front& front) {
+    hub_->open();
+    if (front.metrics)
+      metrics_.emplace(std::move(*front.metrics), front.metrics_credentials, [this] {
+        pb::Status status = board_.status();
+        fill(status);
+        return status;
+      });
+    if (!front.service) return;
+    service_.emplace(
+        board_, front.credentials,
+        Service::Answers{[this](pb::Status& status) { fill(status); },
+                         [this](std::function<void(pb::Dump)> done) { hub_->dump(std::move(done)); }, keeps_});
+    door_.emplace(std::move(*front.service), kMostConnections,
+                  [this](Descriptor guest) { service_->adopt(std::move(guest)); });
+  }
+
+  void fill(pb::Status& status) {
+    const runtime::RankPlaces& here = memory_.places();
+    status.set_phase(runtime::kPhaseNames[static_cast<std::size_t>(here.phase.load(std::memory_order_relaxed))]);
+    status.set_phase_done(here.counter.load(std::memory_order_relaxed));
+    const double since = static_cast<double>(here.phase_since.load(std::memory_order_relaxed)) * 1e-9;
+    status.set_phase_seconds(since > 0 ? steady_seconds() - since : 0);
+    hub_->fill(status);
+  }
+
+  const int rank_;
+  const bool keeps_;  // checkpoints
+  NodeMemory memory_;
+  Board board_;
+  Place place_;
+  std::string reached_;  // lines that say where
+  pb::RunInfo run_;
+  runtime::Memory planned_{};
+  std::int64_t max_steps_ = 0;
+  std::filesystem::path file_;
+  std::vector<double> compute_ms_;  // of this rank, by step
+  std::optional<Hub> hub_;
+  std::optional<Service> service_;
+  std::optional<Doorkeeper> door_;
+  std::optional<MetricsServer> metrics_;
+  std::optional<Attendant> attendant_;
+};
+
+Control::Control(const runtime::Recipe& recipe, comm::World& world, const Note& say)
+    : impl_(std::make_unique<Impl>(recipe, world, say)) {
+  enter(runtime::Phase::starting);
+}
+Control::~Control() = default;
+
+void Control::enter(runtime::Phase phase) {
+  impl_->places().enter(phase);
+}
+void Control::planned(const runtime::Job& job) {
+  impl_->planned(job);
+}
+void Control::settle(const std::filesystem::path& folder) {
+  impl_->settle(folder);
+}
+void Control::train(runtime::Trainer& trainer) {
+  if (impl_->is_on()) trainer.executor().publish(impl_->places(), trainer.steps_done());
+  enter(runtime::Phase::training);
+  impl_->train(trainer.steps_done());
+}
+std::uint64_t Control::requests() {
+  return impl_->board().take_requests();
+}
+void Control::stepped(const runtime::StepReport& report, const runtime::Executor& executor) {
+  impl_->stepped();
+  impl_->board().post(report, executor.comm_bytes(), executor.measured_memory());
+}
+void Control::evaluated_round() {
+  if (impl_->places().phase.load() != runtime::Phase::evaluating) enter(runtime::Phase::evaluating);
+  impl_->places().count();
+}
+void Control::evaluated() {
+  if (impl_->places().phase.load() == runtime::Phase::evaluating) enter(runtime::Phase::training);
+}
+double Control::compute_ms() const {
+  return impl_->compute_ms();
+}
+void Control::saved(std::int64_t step, const std::filesystem::path& place) {
+  impl_->board().post_saved(step, place.native());
+}
+
+}  // namespace strata::launcher::control

@@ -1,0 +1,42 @@
+#pragma once
+#include <grpc/support/log.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/server_builder.h>
+
+#include <cstddef>
+#include <cstdlib>
+
+namespace strata::launcher::control {
+
+// A request for people and tools holds a few flags.
+constexpr std::size_t kMostRequestBytes = 64 << 10;
+
+// What gRPC logs is of its own insides, and a client that does not know TLS would fill the run's log with it.
+// GRPC_VERBOSITY in the environment brings it back.
+inline void be_silent() {
+  if (!std::getenv("GRPC_VERBOSITY")) gpr_set_log_function([](gpr_log_func_args*) {});
+}
+
+// What bounds every server of this plane: threads, memory, sizes, and connections on which nothing comes.
+inline void limit(grpc::ServerBuilder& builder, std::size_t most_bytes) {
+  be_silent();
+  // gRPC's reflection service is a synchronous one: two threads for it, and no more.
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
+  grpc::ResourceQuota quota("strata");
+  quota.Resize(std::size_t{48} << 20).SetMaxThreads(8);
+  builder.SetResourceQuota(quota);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(most_bytes));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 64);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 300'000);
+  // Requests are short: memory for a connection, too.
+  builder.AddChannelArgument(GRPC_ARG_TCP_READ_CHUNK_SIZE, 2 << 10);
+  // A peer whose host is gone says nothing: asked every minute, it has 20 s to answer.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
+}
+
+}  // namespace strata::launcher::control

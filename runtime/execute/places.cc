@@ -1,0 +1,72 @@
+#include "runtime/execute/places.h"
+
+#include <chrono>
+
+namespace strata::runtime {
+namespace {
+constexpr auto kRelaxed = std::memory_order_relaxed;
+}
+
+void RankPlaces::enter(Phase now_in) {
+  counter.store(0, kRelaxed);
+  phase_since.store(std::chrono::steady_clock::now().time_since_epoch().count(), kRelaxed);
+  phase.store(now_in, kRelaxed);
+}
+
+PlaceKeeper::PlaceKeeper(const StepPlan& plan, RankPlaces& places, std::int64_t first)
+    : plan_(plan), places_(places), first_(first), typical_(plan.tasks.size()) {
+  places.step.store(first, kRelaxed);
+}
+
+RankPlaces::OfLane& PlaceKeeper::lane_of(std::size_t task) {
+  return places_.lanes[static_cast<std::size_t>(plan_.tasks[task].lane)];
+}
+
+void PlaceKeeper::begin(std::size_t task, std::int64_t step, std::int64_t now) {
+  if (plan_.tasks[task].kind == TaskKind::host_write) host_wrote_ = now;
+  RankPlaces::OfLane& lane = lane_of(task);
+  lane.since.store(now, kRelaxed);
+  lane.typical.store(typical_[task], kRelaxed);
+  lane.place.store(packed({first_ + step + 1, static_cast<int>(task), true}), kRelaxed);
+}
+
+void PlaceKeeper::end(std::size_t task, std::int64_t step, std::int64_t now) {
+  RankPlaces::OfLane& lane = lane_of(task);
+  const std::int64_t began = lane.since.load(kRelaxed), took = now - began;
+  const std::uint64_t place = packed({first_ + step + 1, static_cast<int>(task), false});
+  RankPlaces::Done& done = places_.done[places_.done_count.fetch_add(1, kRelaxed) % RankPlaces::kDone];
+  done.place.store(place, kRelaxed);
+  done.lane.store(static_cast<std::uint32_t>(plan_.tasks[task].lane), kRelaxed);
+  done.begin.store(began, kRelaxed);
+  done.end.store(now, kRelaxed);
+  // A tenth up or down for each run settles about the median, and no outlier moves it by more.
+  std::int64_t& typical = typical_[task];
+  typical = typical == 0 ? took : took > typical ? typical + typical / 10 + 1 : typical - typical / 10;
+  if (plan_.tasks[task].lane == LaneId::compute) compute_.fetch_add(took, kRelaxed);
+  lane.since.store(now, kRelaxed);
+  lane.place.store(place, kRelaxed);
+}
+
+void PlaceKeeper::issued(std::size_t task, std::int64_t step, std::int64_t now) {
+  RankPlaces::OfLane& lane = lane_of(task);
+  lane.since.store(now, kRelaxed);
+  lane.place.store(packed({first_ + step + 1, static_cast<int>(task), true}), kRelaxed);
+}
+
+void PlaceKeeper::stepped() {
+  const std::int64_t counted = compute_.exchange(0, kRelaxed);
+  // A GPU's lanes do not say: from the host's write to its read, which is all they do in a step but the update.
+  const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+  places_.compute.store(counted ? counted : now - host_wrote_, kRelaxed);
+  places_.step.fetch_add(1, kRelaxed);
+  if (plan_.device.kind == device::Kind::cpu) return;
+  // Nor when they are through.
+  for (RankPlaces::OfLane& lane : places_.lanes) {
+    const std::uint64_t place = lane.place.load(kRelaxed);
+    if (!unpacked(place).running) continue;
+    lane.since.store(now, kRelaxed);
+    lane.place.store(place & ~std::uint64_t{1}, kRelaxed);
+  }
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,198 @@
+// Runs that are watched and steered through the command line, and the same bits as without.
+#include <gmock/gmock.h>
+#include <simdjson.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "base/error.h"
+#include "tests/dist/tiny_run.h"
+
+namespace strata::tests {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::vector<std::string> kOff = {"control.listen=off", "control.timeout=0", "control.warn_after=0"};
+
+class ControlDist : public testing::Test {
+ protected:
+  // Long enough to be met, whatever else the machine does.
+  std::vector<std::string> long_run(std::vector<std::string> sets = {}) const {
+    sets.insert(sets.begin(), {"training.max_steps=1000000", "checkpoint.dir=" + run_.file("ck"),
+                               "control.listen=unix:" + run_.file("s"), "device.threads=1",
+                               "report.every=500"});  // nobody reads the lines while a test asks
+    return run_.train(sets);
+  }
+  std::vector<std::string> ctl(const std::string& what, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> out = {STRATA, "ctl", what, run_.file("ck")};
+    out.insert(out.end(), more.begin(), more.end());
+    return out;
+  }
+  static bool steps(Running& running) {
+    return running.wait_until([](const auto&, const auto& errors) { return errors.find("step 500/") != errors.npos; });
+  }
+  // Of a rank, as the run itself says.
+  pid_t pid_of(int rank) const {
+    const Outcome dump = run(ctl("dump", {"--json"}));
+    simdjson::dom::parser parser;
+    simdjson::dom::element root;
+    if (parser.parse(dump.output).get(root) != simdjson::SUCCESS) return -1;
+    for (const auto told : root["ranks"].get_array())
+      if (told["rank"].get_int64() == rank) return static_cast<pid_t>(told["pid"].get_int64().value());
+    return -1;
+  }
+  static std::string hash_in(const std::string& summary) {
+    const std::size_t at = summary.find("\"weights_hash\"");
+    return at == summary.npos ? "none" : summary.substr(at, 60);
+  }
+  static std::string losses_in(const std::string& jsonl) {
+    std::string out;
+    for (std::size_t at = 0; (at = jsonl.find("\"loss\":", at)) != jsonl.npos; ++at)
+      out += jsonl.substr(at, jsonl.find(',', at) - at);
+    return out;
+  }
+  TinyRun run_;
+};
+
+TEST_F(ControlDist, TellsItsStatusAndPlanInWordsAndAsJson) {
+  Running running(long_run());
+  ASSERT_TRUE(steps(running));
+  const Outcome status = run(ctl("status"));
+  EXPECT_EQ(status.code, 0) << status.all();
+  EXPECT_THAT(status.output, AllOf(HasSubstr("training, gpt2"), HasSubstr("/1000000  loss "), HasSubstr("rank 0 on ")));
+  simdjson::dom::parser parser;
+  const simdjson::dom::element json = parser.parse(run(ctl("status", {"--json"})).output);
+  EXPECT_GT(std::stoll(std::string(json["step"].get_string().value())), 4);
+  EXPECT_THAT(run(ctl("plan")).output,
+              AllOf(HasSubstr("ZeRO-0 over 1 rank"), HasSubstr("training.max_steps = 1000000")));
+  EXPECT_THAT(run(ctl("dump")).output, AllOf(HasSubstr("rank 0 on "), HasSubstr("Executor::step")));
+  const Outcome place = run({"cat", run_.file("ck/control.json")});
+  EXPECT_THAT(place.output, HasSubstr(run_.file("s")));
+  running.send(SIGTERM);
+  const Outcome outcome = running.wait();
+  EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
+  EXPECT_THAT(outcome.errors, HasSubstr("\ncontrol: unix:" + run_.file("s") + "\n"));
+  EXPECT_THAT(run({"ls", run_.file("ck")}).output, Not(HasSubstr("control.json")));
+  EXPECT_THAT(run(ctl("status")).errors, HasSubstr("control.json is not there"));
+}
+
+TEST_F(ControlDist, WritesACheckpointWhenAskedAndStopsWithOneOrWithout) {
+  {
+    Running running(long_run());
+    ASSERT_TRUE(steps(running));
+    const Outcome saved = run(ctl("checkpoint"));
+    EXPECT_EQ(saved.code, 0) << saved.all();
+    EXPECT_THAT(saved.output, HasSubstr("is durable: " + run_.file("ck") + "/step-"));
+    const Outcome stopped = run(ctl("stop"));
+    EXPECT_THAT(stopped.output, HasSubstr("with a checkpoint")) << stopped.all();
+    const Outcome outcome = running.wait();
+    EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
+    EXPECT_THAT(outcome.errors, HasSubstr("its checkpoint is written"));
+  }
+  Running running(long_run({"checkpoint.resume=none"}));
+  ASSERT_TRUE(steps(running));
+  EXPECT_THAT(run(ctl("stop", {"--now"})).output, HasSubstr("without a checkpoint"));
+  const Outcome outcome = running.wait();
+  EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
+  EXPECT_THAT(outcome.errors, HasSubstr("without a checkpoint, as asked"));
+}
+
+TEST_F(ControlDist, HasTheSameBitsWithClientsAndWithoutAnyOfIt) {
+  const auto train = [&](const std::string& name, std::vector<std::string> sets) {
+    sets.insert(sets.end(),
+                {"training.max_steps=400", "device.threads=1", "report.summary=" + run_.file(name + ".json"),
+                 "report.jsonl=" + run_.file(name + ".jsonl"), "checkpoint.dir=" + run_.file(name)});
+    return under_mpirun(2, run_.train(sets));
+  };
+  const Outcome off = run(train("off", kOff), 120);
+  ASSERT_EQ(off.code, 0) << off.all();
+  std::atomic<bool> over{false};
+  std::atomic<int> answered{0};
+  Running running(train("on", {"control.listen=unix:" + run_.file("s"), "control.metrics=127.0.0.1:0"}));
+  std::vector<std::jthread> clients;
+  for (const char* what : {"status", "watch", "checkpoint", "dump"})
+    clients.emplace_back([&, what] {
+      while (!over.load())
+        if (run({STRATA, "ctl", what, "unix:" + run_.file("s")}).code == 0) ++answered;
+    });
+  const Outcome on = running.wait(120);
+  over.store(true);
+  clients.clear();
+  ASSERT_EQ(on.code, 0) << on.all();
+  EXPECT_GT(answered.load(), 3);
+  EXPECT_EQ(hash_in(run_.folder().read("on.json")), hash_in(run_.folder().read("off.json")));
+  EXPECT_NE(hash_in(run_.folder().read("on.json")), "none");
+  EXPECT_EQ(losses_in(run_.folder().read("on.jsonl")), losses_in(run_.folder().read("off.jsonl")));
+}
+
+TEST_F(ControlDist, NamesARankThatStandsStillAndGoesOnWithIt) {
+  Running running(under_mpirun(3, long_run({"control.warn_after=6", "control.stuck_after=0"})));
+  ASSERT_TRUE(steps(running));
+  const pid_t pid = pid_of(2);
+  ASSERT_GT(pid, 0);
+  kill(pid, SIGSTOP);
+  EXPECT_TRUE(running.wait_until([](const auto&, const auto& errors) {
+    return errors.find("rank 2 on ") != errors.npos &&
+           errors.find("(its process does not run); 2 ranks wait for it") != errors.npos;
+  }));
+  EXPECT_EQ(run(ctl("status")).code, 0) << "rank 0 answers";
+  kill(pid, SIGCONT);
+  EXPECT_TRUE(running.wait_until([](const auto&, const auto& errors) {
+    return errors.find("rank 2 on ", errors.find(" goes on: ") - 40) != errors.npos;
+  }));
+  EXPECT_EQ(run(ctl("stop")).code, 0);
+  EXPECT_EQ(running.wait().code, static_cast<int>(Exit::requeue));
+}
+
+TEST_F(ControlDist, EndsARunOfWhichARankIsStuckWithTheStateOfAll) {
+  Running running(under_mpirun(2, long_run({"control.warn_after=5", "control.stuck_after=7"})));
+  ASSERT_TRUE(steps(running));
+  const pid_t pid = pid_of(1);
+  ASSERT_GT(pid, 0);
+  kill(pid, SIGSTOP);
+  EXPECT_TRUE(running.wait_until([](const auto&, const auto& errors) {
+    return errors.find("the run ends, and what all ranks were in is in ") != errors.npos;
+  }));
+  kill(pid, SIGCONT);
+  EXPECT_EQ(running.wait().code, static_cast<int>(Exit::failed));
+  const std::string state = run({"sh", "-c", "cat " + run_.file("ck") + "/state-of-ranks-*.txt"}).output;
+  EXPECT_THAT(state, AllOf(HasSubstr("rank 1 on "), HasSubstr("(its process does not run); one rank waits for it"),
+                           HasSubstr("T, "), HasSubstr("Executor::step")));
+}
+
+TEST_F(ControlDist, EndsWithoutRank0) {
+  Running running(under_mpirun(2, long_run({"control.timeout=6"})));
+  ASSERT_TRUE(steps(running));
+  const pid_t pid = pid_of(0);
+  ASSERT_GT(pid, 0);
+  kill(pid, SIGSTOP);
+  EXPECT_TRUE(running.wait_until([](const auto&, const auto& errors) {
+    return errors.find("stands still: its process has not run for ") != errors.npos;
+  }));
+  kill(pid, SIGCONT);
+  EXPECT_EQ(running.wait().code, static_cast<int>(Exit::failed));
+}
+
+TEST_F(ControlDist, RefusesWhatCannotBeBeforeAnythingStarts) {
+  run_.folder().write("s", "");
+  EXPECT_COMPLAINT(run(long_run()), Exit::usage, HasSubstr("exists already"));
+  EXPECT_COMPLAINT(run(under_mpirun(2, long_run())), Exit::usage, HasSubstr("exists already"));
+  EXPECT_COMPLAINT(run(long_run({"control.listen=0.0.0.0:0"})), Exit::usage, HasSubstr("lets other machines steer"));
+  EXPECT_COMPLAINT(run(long_run({"control.listen=127.0.0.1:0", "control.metrics=0.0.0.0:0"})), Exit::usage,
+                   HasSubstr("control.metrics_public"));
+  const auto token = run_.folder().write("token", "0123456789abcdef0123456789abcdef");
+  chmod(token.c_str(), 0644);
+  EXPECT_COMPLAINT(run(long_run({"control.listen=127.0.0.1:0", "control.token_file=" + token.string()})), Exit::usage,
+                   HasSubstr("others can read"));
+  EXPECT_THAT(run({"ls", run_.folder().path().string()}).output, Not(HasSubstr("ck")));
+}
+
+}  // namespace
+}  // namespace strata::tests

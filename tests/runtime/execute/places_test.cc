@@ -1,0 +1,93 @@
+#include "runtime/execute/places.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "comm/communicator.h"
+#include "runtime/execute/executor.h"
+#include "tests/runtime/tiny_job.h"
+
+namespace strata::runtime {
+namespace {
+
+TEST(LanePlaceTest, IsOneNumber) {
+  for (const LanePlace& place : {LanePlace{}, LanePlace{0, 0, true}, LanePlace{120, 7, false},
+                                 LanePlace{(std::int64_t{1} << 31), (1 << 30) - 1, true}})
+    EXPECT_EQ(unpacked(packed(place)), place);
+  EXPECT_EQ(packed({}), 0U) << "as zeroed memory has it";
+}
+
+class PlacesTest : public testing::Test {
+ protected:
+  Job job_ = tiny_job({"training.max_steps=4", "training.precision=fp32"}, 1);
+  std::unique_ptr<RankPlaces> places_ = std::make_unique<RankPlaces>();
+  LanePlace of(LaneId lane) const { return unpacked(places_->lanes[static_cast<std::size_t>(lane)].place.load()); }
+};
+
+TEST_F(PlacesTest, TellsWhatALaneIsInAndWhatItHasDone) {
+  PlaceKeeper keeper(job_.plan, *places_, 10);
+  std::size_t task = 0;
+  while (job_.plan.tasks[task].lane != LaneId::compute) ++task;
+  keeper.begin(task, 0, 1000);
+  EXPECT_EQ(of(LaneId::compute), (LanePlace{11, static_cast<int>(task), true}));
+  EXPECT_EQ(places_->lanes[static_cast<std::size_t>(LaneId::compute)].since.load(), 1000);
+  keeper.end(task, 0, 1300);
+  EXPECT_EQ(of(LaneId::compute), (LanePlace{11, static_cast<int>(task), false}));
+  EXPECT_EQ(places_->done_count.load(), 1U);
+  EXPECT_EQ(places_->done[0].end.load() - places_->done[0].begin.load(), 300);
+  keeper.stepped();
+  EXPECT_EQ(places_->step.load(), 11);
+  EXPECT_EQ(places_->compute.load(), 300);
+}
+
+TEST_F(PlacesTest, SettlesOnWhatATaskUsuallyTakes) {
+  PlaceKeeper keeper(job_.plan, *places_, 0);
+  std::int64_t now = 1;
+  const auto run = [&](std::int64_t takes) {
+    keeper.begin(0, 0, now);
+    keeper.end(0, 0, now += takes);
+  };
+  for (int i = 0; i < 200; ++i) run(i % 10 == 9 ? 1'000'000 : 1000);
+  keeper.begin(0, 0, now);
+  const auto lane = static_cast<std::size_t>(job_.plan.tasks[0].lane);
+  EXPECT_GT(places_->lanes[lane].typical.load(), 700);
+  EXPECT_LT(places_->lanes[lane].typical.load(), 1500);
+}
+
+TEST_F(PlacesTest, AnExecutorPublishesEveryTaskOfEveryLane) {
+  const auto world = comm::solo_world();
+  Executor executor(job_.plan, *job_.model, *world, {}, 1);
+  executor.publish(*places_, 5);
+  (void)executor.step({}, 0);
+  (void)executor.step({}, 0);
+  executor.settle();
+  EXPECT_EQ(places_->step.load(), 7);
+  EXPECT_GT(places_->compute.load(), 0);
+  std::vector<int> last(kLanes, -1);
+  std::size_t always = 0;
+  for (std::size_t t = 0; t < job_.plan.tasks.size(); ++t)
+    if (job_.plan.tasks[t].when == When::always) {
+      last[static_cast<std::size_t>(job_.plan.tasks[t].lane)] = static_cast<int>(t);
+      ++always;
+    }
+  EXPECT_EQ(places_->done_count.load(), 2 * always);
+  for (std::size_t lane = 0; lane < kLanes; ++lane)
+    if (last[lane] >= 0) {
+      EXPECT_EQ(of(static_cast<LaneId>(lane)), (LanePlace{7, last[lane], false})) << kLaneNames[lane];
+      EXPECT_GT(places_->lanes[lane].since.load(), 0);
+    }
+}
+
+TEST_F(PlacesTest, APhaseBeginsItsCountAnew) {
+  places_->enter(Phase::loading);
+  places_->count(3);
+  EXPECT_EQ(places_->counter.load(), 3U);
+  places_->enter(Phase::writing);
+  EXPECT_EQ(places_->counter.load(), 0U);
+  EXPECT_GT(places_->phase_since.load(), 0);
+}
+
+}  // namespace
+}  // namespace strata::runtime
