@@ -79,8 +79,8 @@ TEST(AlgorithmTable, EveryPartOfAProductCounts) {
 TEST(AlgorithmTable, DamagedTextIsRefusedByLine) {
   const auto parse = [](const std::string& text) { (void)AlgorithmTable::parse(text, "file.txt"); };
   const std::string text = some_table().text();
-  EXPECT_FAILURE(parse(""), Exit::corrupt, HasSubstr("file.txt is no table"));
-  EXPECT_FAILURE(parse("something else\nmachine\n"), Exit::corrupt, HasSubstr("file.txt is no table"));
+  EXPECT_FAILURE(parse(""), Exit::corrupt, HasSubstr("file.txt is not a table"));
+  EXPECT_FAILURE(parse("something else\nmachine\n"), Exit::corrupt, HasSubstr("file.txt is not a table"));
   EXPECT_FAILURE(parse(text.substr(0, text.size() - 1)), Exit::corrupt, HasSubstr("file.txt:4"));
   EXPECT_FAILURE(parse(text + "a b c: 0\n"), Exit::corrupt, HasSubstr("file.txt:5"));
   EXPECT_FAILURE(parse(text + "a b c: zz\n"), Exit::corrupt, HasSubstr("file.txt:5"));

@@ -105,7 +105,7 @@ TEST(RequireSame, SaysWhatIsThereOnOneRankAlone) {
   const comm::Seen a{"a", "1"}, b{"b", "2"}, c{"c", "3"};
   EXPECT_THAT(refusal_of({{a, b}, {a}}).what(), HasSubstr("rank 0 sees b, which rank 1 does not: "));
   EXPECT_THAT(refusal_of({{a}, {a, b}}).what(), HasSubstr("rank 1 sees b, which rank 0 does not: "));
-  EXPECT_THAT(refusal_of({{a, b, c}, {a, c}}).what(), HasSubstr("rank 1 reads c where rank 0 reads b: "));
+  EXPECT_THAT(refusal_of({{a, b, c}, {a, c}}).what(), HasSubstr("rank 1 reads c but rank 0 reads b: "));
 }
 
 // ---------------------------------------------------------------------------------------------------- runs
@@ -188,7 +188,7 @@ TEST_F(RanksWithDisks, OtherTokens) {
   damage("tokens.bin", 1000);
   const auto reads = [&](const char* key) {
     return AllOf(HasSubstr(fmt::format("rank 1 reads {} ({})", (disk(1) / "tokens.bin").string(), key)),
-                 HasSubstr("where rank 0 reads"));
+                 HasSubstr("but rank 0 reads"));
   };
   EXPECT_THAT(train(0).what(), reads("data.train"));
   EXPECT_THAT(evaluate(3).what(), reads("data.validation"));
