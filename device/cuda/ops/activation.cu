@@ -50,7 +50,7 @@ __device__ inline float gelu_derivative(float x) {
 }
 
 __device__ inline float tail_place(float x) {
-  const float a = x < 0 ? -x : x;
+  const float a = x > 0 ? x : 0.0f - x;  // +0 of -0
   return a > kNormalTailEnd ? kNormalTailEnd : a;
 }
 __device__ inline float normal_tail(float a) {
