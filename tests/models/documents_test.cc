@@ -73,6 +73,19 @@ TEST_P(DocumentsTest, TheForwardsBitsDoNotDependOnWhereADocumentLies) {
   }
 }
 
+// What the leftover holds, and what a document's neighbours are, changes no bit of what it learns.
+TEST_P(DocumentsTest, WhatIsInNoDocumentTeachesNothing) {
+  std::mt19937_64 random(7);
+  Columns packed;
+  for (const std::size_t length : {33, 70}) packed.add_document(length, random);
+  packed.add_leftover(9);
+  Columns other = packed;
+  for (std::size_t i = 103; i < 112; ++i) other.tokens[i] = 7;
+  const Learnt once = learn(GetParam(), packed), again = learn(GetParam(), other);
+  EXPECT_EQ(once.loss, again.loss);
+  EXPECT_EQ(once.gradients, again.gradients);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Families, DocumentsTest,
     ::testing::Values(
