@@ -41,8 +41,7 @@ class LaunchAlone : public testing::Test {
     return [starts](const std::string&, const std::string& errors) {
       int found = 0;
       std::size_t newest = 0;
-      for (std::size_t at = 0; (at = errors.find(" parameters, ", at)) != std::string::npos; ++at)
-        ++found, newest = at;
+      for (std::size_t at = 0; (at = errors.find(" parameters, ", at)) != std::string::npos; ++at) ++found, newest = at;
       return found == starts && errors.find("tokens/s", newest) != std::string::npos;
     };
   }

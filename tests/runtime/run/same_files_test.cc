@@ -105,7 +105,7 @@ TEST(RequireSame, SaysWhatIsThereOnOneRankAlone) {
   const comm::Seen a{"a", "1"}, b{"b", "2"}, c{"c", "3"};
   EXPECT_THAT(refusal_of({{a, b}, {a}}).what(), HasSubstr("rank 0 sees b, which rank 1 does not: "));
   EXPECT_THAT(refusal_of({{a}, {a, b}}).what(), HasSubstr("rank 1 sees b, which rank 0 does not: "));
-  EXPECT_THAT(refusal_of({{a, b, c}, {a, c}}).what(), HasSubstr("rank 1 reads c but rank 0 reads b: "));
+  EXPECT_THAT(refusal_of({{a, b, c}, {a, c}}).what(), HasSubstr("rank 1 reads c, but rank 0 reads b: "));
 }
 
 // ---------------------------------------------------------------------------------------------------- runs
