@@ -256,7 +256,6 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   // Outlives what writes its state, and is made once checkpoint.dir is known to be there.
   std::optional<runtime::Trainer> made;
   Checkpoints checkpoints(job, world);
-  if (recipe.checkpoint.dir) control.settle(*recipe.checkpoint.dir);
   control.enter(runtime::Phase::hashing);
   runtime::Summary summary{};
   summary.gpu_before = device::gpu_memory(job.plan.device);
@@ -296,6 +295,8 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   Evaluations evaluations(job, world, trainer, stop);
   evaluations.tell_rounds([&control] { control.evaluated_round(); });
   std::optional<RunEnd> end;
+  if (recipe.checkpoint.dir && !control.settle(*recipe.checkpoint.dir))
+    note("control.json cannot be written to checkpoint.dir: strata ctl and top need the socket's own path");
   control.train(trainer);
   const std::optional<AgreedError> ended =
       train_steps(trainer, job, reports, stop, checkpoints, evaluations, world, trace, summary, end, control);

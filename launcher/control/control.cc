@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <utility>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
 #include "comm/agreement.h"
 #include "launcher/control/attendant.h"
@@ -138,12 +139,21 @@ class Control::Impl {
     board_.describe(plan);
   }
 
-  void settle(const std::filesystem::path& folder) {
-    if (rank_ != 0 || place_.target().empty()) return;
-    AtomicFile file(folder / kPlaceFile);
-    file.write(to_json(place_));
-    file.commit();
+  // Whoever reads it gets all of it. It says where a run is that lives, so nothing has to survive a loss of power.
+  bool settle(const std::filesystem::path& folder) {
+    if (rank_ != 0 || place_.target().empty()) return true;
     file_ = folder / kPlaceFile;
+    std::filesystem::path writing = file_;
+    writing += ".tmp";
+    std::ofstream out(writing);
+    out << to_json(place_);
+    out.close();
+    std::error_code error;
+    if (out) std::filesystem::rename(writing, file_, error);
+    if (out && !error) return true;
+    std::filesystem::remove(writing, error);
+    file_.clear();
+    return false;
   }
 
   void stepped() {
@@ -231,8 +241,8 @@ void Control::enter(runtime::Phase phase) {
 void Control::planned(const runtime::Job& job) {
   impl_->planned(job);
 }
-void Control::settle(const std::filesystem::path& folder) {
-  impl_->settle(folder);
+bool Control::settle(const std::filesystem::path& folder) {
+  return impl_->settle(folder);
 }
 void Control::train(runtime::Trainer& trainer) {
   if (impl_->is_on()) trainer.executor().publish(impl_->places(), trainer.steps_done());

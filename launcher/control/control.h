@@ -34,8 +34,9 @@ class Control {
   void enter(runtime::Phase phase);
   // The plan is made: rank 0 prints where the run is reached. The job outlives it.
   void planned(const runtime::Job& job);
-  // checkpoint.dir is there, and this run's: control.json in it says where the run is reached.
-  void settle(const std::filesystem::path& folder);
+  // checkpoint.dir is there, and this run's: control.json in it says where the run is reached. False: it cannot be
+  // written.
+  bool settle(const std::filesystem::path& folder);
   // Steps begin, of which some are done.
   void train(runtime::Trainer& trainer);
 
