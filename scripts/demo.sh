@@ -96,7 +96,9 @@ watch() { # EVERY COMMAND...
 echo
 echo "training: mpirun -n 2 $strata train $recipe"
 watch 100 "${ranks2[@]}" "$strata" train $recipe "${data[@]}" "${shorter[@]}" \
-  --set "report.jsonl=$out/train.jsonl" --set "report.summary=$out/train.json" --set "report.dir=$out/report"
+  --set "report.dir=$out/report"
+cp "$out/report/report.jsonl" "$out/train.jsonl"
+cp "$out/report/summary.json" "$out/train.json"
 
 echo
 echo "memory of a rank on this run:"
