@@ -55,7 +55,7 @@ fi
 command -v bible >/dev/null || die "the program bible is not installed: scripts/setup.sh"
 started=$SECONDS
 mkdir -p "$out"
-rm -rf "$out"/*.json "$out"/*.jsonl "$out/report"
+rm -rf "$out"/*.json "$out"/*.jsonl "$out"/bible.bin* "$out/report"
 
 take_text() { bible -f gen1:1-rev22:21 >"$out/bible.txt"; }
 step demo-text "text: the King James Bible" take_text
