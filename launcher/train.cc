@@ -171,7 +171,14 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   std::optional<Progress> progress;
   if (world.rank() == 0) progress.emplace(job, stderr);
   try {
-    if (!ended) evaluate();
+    if (!ended) {
+      evaluate();
+      if (enough && world.rank() == 0 && steps == 0)
+        note(fmt::format(
+            "no step is left: evaluation.patience = {} was used up after step {}; raise it, or set it to 0, "
+            "to continue",
+            job.recipe.evaluation.patience, trainer.progress().best->newest));
+    }
     while (!trainer.done() && !ended && !enough) {
       ++steps;
       if (trace && trace->wants(trainer.steps_done() + 1)) trainer.executor().time_next_step();
@@ -292,6 +299,8 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     if (recipe.report.dir) write_plan(job, capacity, machine, world.node_size());
     reports->event(resumed ? "resume" : "start", trainer.steps_done(), {{"ranks", std::to_string(world.size())}});
   });
+  if (speaks && recipe.evaluation.prompts && !recipe.report.jsonl)
+    note("the answers to evaluation.prompts go nowhere: set report.jsonl or report.dir");
   Evaluations evaluations(job, world, trainer, stop);
   evaluations.tell_rounds([&control] { control.evaluated_round(); });
   std::optional<RunEnd> end;

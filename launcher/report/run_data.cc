@@ -86,6 +86,7 @@ void read_steps(const fs::path& path, Lines& lines) {
       lines.evaluations.push_back({number(line, "step"), loss});
       return;
     }
+    if (line["prompt"].error() == simdjson::SUCCESS) return;  // an answer that an evaluation got
     Step& step = lines.steps.emplace_back();
     for (std::size_t i = 0; i < kColumns.size(); ++i) step[i] = number(line, kColumns[i]);
     bool skipped = false;

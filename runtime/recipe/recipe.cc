@@ -421,7 +421,8 @@ std::string to_text(const Recipe& recipe) {
 std::string to_toml(const Recipe& recipe) {
   Recipe whole = recipe;
   const auto absolute = [](auto& path) { path = fs::absolute(path).lexically_normal().string(); };
-  for (auto* path : {&whole.model.path, &whole.checkpoint.dir})
+  for (auto* path : {&whole.model.path, &whole.checkpoint.dir, &whole.evaluation.prompts, &whole.control.tls_cert,
+                     &whole.control.tls_key, &whole.control.tls_client_ca, &whole.control.token_file})
     if (*path) absolute(**path);
   for (fs::path& path : whole.memory.nvme) absolute(path);
   for (DataSource& source : whole.data.train)
