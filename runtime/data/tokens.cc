@@ -168,6 +168,12 @@ TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)
     : file_(std::move(path)), sidecar_(read_sidecar(file_.path())) {
   const auto bytes = file_.bytes();
   if (bytes.empty()) corrupt(file_.path(), 0, "tokens", "an empty file");
+  // Without it a run would learn what is not to be learned.
+  std::error_code none;
+  if (const fs::path mask = mask_path(file_.path()); (!sidecar_ || !sidecar_->mask) && fs::exists(mask, none))
+    fail(Exit::corrupt,
+         "{} is there, and {} does not name it: make the tokens anew, or remove the mask to train on all",
+         mask.string(), sidecar_path(file_.path()).string());
   if (vocab_size) width_ = *vocab_size >= kWideVocab ? 4 : 2;
   if (sidecar_) width_ = sidecar_->width;
 

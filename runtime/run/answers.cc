@@ -36,8 +36,10 @@ fs::path tokenizer_of(const Recipe& recipe, std::optional<fs::path>& folder) {
 Answers::Answers(const Job& job, comm::World& world, Executor& training) : generator_(*job.generation, training) {
   const fs::path& path = *job.recipe.evaluation.prompts;
   comm::agree(world, [&] {
+    std::error_code error;
+    const bool is_file = fs::is_regular_file(path, error);  // a device might have no end
     std::ifstream file(path);
-    if (!file) fail(Exit::usage, "evaluation.prompts: {} cannot be read", path.string());
+    if (!file || !is_file) fail(Exit::usage, "evaluation.prompts: {} cannot be read", path.string());
     std::optional<fs::path> folder;
     tokenizer_ = text::load_tokenizer(tokenizer_of(job.recipe, folder));
     if (tokenizer_->vocab_size() > job.model->vocabulary)

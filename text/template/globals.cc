@@ -104,7 +104,10 @@ Value make_cycler(Runtime& runtime, Arguments& arguments) {
 
 Value raise(Arguments& arguments) {
   const Parameters given("raise_exception", arguments, {"message"});
-  throw Fault("the template refuses it: " + given.at("message").to_text());
+  constexpr std::size_t kMost = 1000;  // bytes: nobody reads more
+  std::string text = given.at("message").to_text();
+  if (text.size() > kMost) text = text.substr(0, kMost) + " ...";
+  throw Fault("the template refuses it: " + text);
 }
 
 Value time_text(Runtime& runtime, const std::tm& now, Arguments& arguments) {

@@ -59,6 +59,14 @@ TEST_F(TokensTest, WidthFollowsTheVocabulary) {
   EXPECT_EQ(TokenFile(narrow, std::nullopt).width(), 2);
 }
 
+// A run over it would learn what is not to be learned.
+TEST_F(TokensTest, RefusesAMaskThatNoSidecarNames) {
+  const auto path = folder_.write("m.bin", bytes_of(Narrow{1, 2, 3}));
+  (void)TokenFile(path, 100);
+  folder_.write("m.bin.mask", "\x07");
+  EXPECT_FAILURE(TokenFile(path, 100), Exit::corrupt, HasSubstr("m.bin.json does not name it"));
+}
+
 TEST_F(TokensTest, ReadsLlmcFiles) {
   const auto narrow = folder_.write("n.bin", header_of(20240520, 1, 3) + bytes_of(Narrow{5, 6, 7}));
   EXPECT_TRUE(TokenFile(narrow, 100).has_header());
