@@ -244,7 +244,7 @@ TEST_F(Nccl, RanksOfTheCpuAreToldNothing) {
 
 TEST_F(Nccl, AGpuThatThereIsNotEndsAllRanks) {
   EXPECT_FAILURE(connect({kFirst, {device::Kind::cuda, 9}}, 0, Backend::automatic, [](World&) {}), Exit::usage,
-                 HasSubstr("rank 1: there is no GPU of that number"));
+                 HasSubstr("rank 1: there is no GPU with that number"));
 }
 
 }  // namespace
