@@ -43,7 +43,9 @@ END
 command -v dpkg-query >/dev/null || { echo "Skipped: this is not Debian" && exit 77; }
 libraries=$(ldd "$strata")
 for name in $(readelf -d "$strata" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
-  file=$(readlink -f "$(echo "$libraries" | awk -v name="$name" '$1 == name {print $3}')")
+  place=$(echo "$libraries" | awk -v name="$name" '$1 == name && $3 ~ /^\// {print $3}')
+  [ -n "$place" ] || continue # not here, as a GPU's on a machine without one; or none of a package
+  file=$(readlink -f "$place")
   package=$(dpkg-query -S "$file" 2>/dev/null || dpkg-query -S "${file#/usr}" 2>/dev/null) || continue # none of Debian's
   package=${package%%:*}
   case $package in libc6 | libgcc-s1 | libstdc++6) continue ;; esac # every program's
