@@ -25,7 +25,11 @@ chroot "$root" env CUDA= DEBIAN_FRONTEND=noninteractive sh -ex /run.sh >>"$root.
 
 cp "$strata" "$root/usr/local/bin/strata"
 chroot "$root" strata --version
-chroot "$root" strata launch --help | grep -q -- --hosts
+# Texts go through a file: a reader that ends early would leave its writer a broken pipe, which pipefail counts.
+chroot "$root" strata launch --help >"$root.help"
+grep -q -- --hosts "$root.help"
 chroot "$root" /usr/sbin/sshd -t
-chroot "$root" sshd -T | grep -qi '^strictmodes no'
-chroot "$root" mpirun --version | head -n 1
+chroot "$root" sshd -T >"$root.sshd"
+grep -qi '^strictmodes no' "$root.sshd"
+chroot "$root" mpirun --version >"$root.mpirun"
+head -n 1 "$root.mpirun"
