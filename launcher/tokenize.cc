@@ -204,7 +204,10 @@ DataFormat format_of(const TokenizeOptions& options, DocumentReader& reader) {
 // What is made of each record; says what was found.
 RecordRules rules_of(const TokenizeOptions& options, DataFormat format, bool is_text,
                      const std::optional<text::ChatTemplate>& made) {
-  RecordRules rules{.format = format, .field = options.field.value_or("text"), .add_special = options.add_special};
+  RecordRules rules{.format = format,
+                    .found = (!options.format || is_table(*options.format)) && !options.field,
+                    .field = options.field.value_or("text"),
+                    .add_special = options.add_special};
   if (made && format != DataFormat::text && format != DataFormat::completion) rules.made = &*made;
   if (!rules.made && rules.templated())
     fail(Exit::usage,
