@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "text/documents.h"
-#include "text/template/value.h"
+#include "text/template/values/value.h"
 
 namespace strata::text {
 
