@@ -10,7 +10,7 @@ struct TextTemplate {
   enum class Kind : std::uint8_t { token, first, second };
   struct Piece {
     Kind kind;
-    std::uint32_t id = 0;   // of a token
+    std::uint32_t id = 0;  // of a token
     std::uint32_t type = 0;
   };
   std::vector<Piece> single = {{Kind::first}};

@@ -156,8 +156,8 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   out.documents = beside("documents", "count");
   out.mask = beside("mask", "labels");
   out.types = beside("types", "ones");
-  if (const auto file = beside("labels", "count")) {
-    TokenSidecar::Labels& labels = out.labels.emplace(TokenSidecar::Labels{file->count, file->hash, "", {}});
+  if (const auto lines = beside("labels", "count")) {
+    TokenSidecar::Labels& labels = out.labels.emplace(TokenSidecar::Labels{lines->count, lines->hash, "", {}});
     std::string_view problem, name;
     simdjson::dom::array names;
     const auto found = root["labels"];
@@ -201,10 +201,10 @@ TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)
   const auto bytes = file_.bytes();
   if (bytes.empty()) corrupt(file_.path(), 0, "tokens", "an empty file");
   // Without it a run would learn what is not to be learned.
-  const auto require_named = [&](const fs::path& path, bool named, std::string_view without) {
+  const auto require_named = [&](const fs::path& beside, bool named, std::string_view without) {
     std::error_code none;
-    if (!named && fs::exists(path, none))
-      fail(Exit::corrupt, "{} is there, and {} does not name it: make the tokens anew, or remove {}", path.string(),
+    if (!named && fs::exists(beside, none))
+      fail(Exit::corrupt, "{} is there, and {} does not name it: make the tokens anew, or remove {}", beside.string(),
            sidecar_path(file_.path()).string(), without);
   };
   require_named(mask_path(file_.path()), sidecar_ && sidecar_->mask, "the mask to train on all");

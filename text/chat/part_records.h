@@ -15,8 +15,8 @@ namespace strata::text {
 // A record of a part: a line of JSONL, or one of a table.
 struct RecordPlace {
   const DocumentPart& part;
-  std::uint64_t line;     // of the input, from 1
-  std::size_t at;         // in the part
+  std::uint64_t line;  // of the input, from 1
+  std::size_t at;      // in the part
   std::string_view text;
 
   // Throws Error{corrupt}: file, line, offset and what is wrong.

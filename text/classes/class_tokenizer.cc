@@ -90,12 +90,12 @@ void ClassTokenizer::add(const ClassRecord& record, ClassTokens& out) {
     const TextLengths lengths{first_.size(), second_.size()};
     const auto kept = truncated(lengths, most, rules_.truncation);
     if (!kept)
-      throw RecordFault{fmt::format("the text has {} tokens with those of the template, --max-length is {}, and {}",
-                                    lengths.sum() + TextTemplate::added(pieces), *rules_.max_length,
-                                    rules_.truncation == Truncation::none
-                                        ? std::string("--truncation do_not_truncate cuts nothing")
-                                        : fmt::format("--truncation {} cannot cut enough: take longest_first",
-                                                      name_of(rules_.truncation)))};
+      throw RecordFault{fmt::format(
+          "the text has {} tokens with those of the template, --max-length is {}, and {}",
+          lengths.sum() + TextTemplate::added(pieces), *rules_.max_length,
+          rules_.truncation == Truncation::none
+              ? std::string("--truncation do_not_truncate cuts nothing")
+              : fmt::format("--truncation {} cannot cut enough: take longest_first", name_of(rules_.truncation)))};
     if (kept->sum() < lengths.sum()) ++out.cut;
     if (made.cuts_front && of_tokens.size() > kept->first)
       of_tokens.erase(of_tokens.begin(), of_tokens.end() - static_cast<std::ptrdiff_t>(kept->first));

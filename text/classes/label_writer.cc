@@ -56,8 +56,9 @@ void LabelWriter::add(const DocumentLabels& labels) {
     all_numbers_ = all_numbers_ && !name;
     all_whole_ = all_whole_ && std::holds_alternative<std::int64_t>(*value);
     if (!name) {
-      const double number = std::holds_alternative<double>(*value) ? std::get<double>(*value)
-                                                                   : static_cast<double>(std::get<std::int64_t>(*value));
+      const double number = std::holds_alternative<double>(*value)
+                                ? std::get<double>(*value)
+                                : static_cast<double>(std::get<std::int64_t>(*value));
       least_ = std::min(least_, number);
       most_ = std::max(most_, number);
     }

@@ -17,9 +17,9 @@ struct LabelSummary {
   // Of the classes, in the order of their numbers: numbers by value, other names by bytes; fields as they were given.
   // None of a regression.
   std::vector<std::string> names;
-  std::vector<std::uint64_t> counts;   // labels of each class
+  std::vector<std::uint64_t> counts;  // labels of each class
   std::uint64_t documents = 0;
-  double least = 0, most = 0;          // of a regression
+  double least = 0, most = 0;  // of a regression
 };
 
 // Writes a line of JSON per document (docs/formats.md, "Labels") and counts what the labels are. The file is the
