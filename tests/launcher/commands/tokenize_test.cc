@@ -415,6 +415,7 @@ TEST_F(TokenizeTest, LabelsOfDocuments) {
   EXPECT_FALSE(std::filesystem::exists(path("out.bin.types")));
   // And without labels.
   options.labels = {};
+  options.no_eot = true;
   EXPECT_EQ(tokenize(options), 0);
   EXPECT_FALSE(std::filesystem::exists(path("out.bin.labels.jsonl")));
 }
