@@ -11,15 +11,15 @@
 
 #include "base/error.h"
 #include "launcher/launch/agents.h"
-#include "launcher/launch/allocation.h"
-#include "launcher/launch/attempt.h"
-#include "launcher/launch/environment.h"
 #include "launcher/launch/events.h"
 #include "launcher/launch/preflight.h"
-#include "launcher/launch/rank_program.h"
+#include "launcher/launch/ranks/allocation.h"
+#include "launcher/launch/ranks/attempt.h"
+#include "launcher/launch/ranks/environment.h"
+#include "launcher/launch/ranks/rank_program.h"
 #include "launcher/launch/restart.h"
 #include "launcher/launch/train_command.h"
-#include "launcher/printable.h"
+#include "launcher/screen/printable.h"
 #include "runtime/recipe/keys.h"
 
 namespace strata::launcher {
