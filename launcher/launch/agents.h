@@ -33,8 +33,8 @@ class Agents {
   // Seconds that the node's clock is ahead of this one's, as far as known.
   std::optional<double> clock_ahead(const std::string& host) const;
 
-  // Whoever waits for something calls it again and again: an agent that hears nothing ends itself. Reads what agents say
-  // for so long at most, and asks each for a sign of life about once per second.
+  // Whoever waits for something calls it again and again: an agent that hears nothing ends itself. Reads what agents
+  // say for so long at most, and asks each for a sign of life about once per second.
   void attend(int milliseconds);
   // The same with pipes of the caller's, which read_lines() reads before.
   std::vector<LineReader*> readers();

@@ -27,9 +27,9 @@ namespace {
 
 using runtime::Recipe;
 
-constexpr double kAnswerSeconds = 30;  // that a node has to come up with its facts
+constexpr double kAnswerSeconds = 30;       // that a node has to come up with its facts
 constexpr double kAnswerAgainSeconds = 15;  // the same after a failure: ssh gives up after 10
-constexpr int kRestarts = 3;           // of a run that writes checkpoints
+constexpr int kRestarts = 3;                // of a run that writes checkpoints
 
 // control.* belongs to the control service, which a build may not have.
 const runtime::RecipeKey* key_named(std::string_view name) {
