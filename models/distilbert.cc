@@ -4,13 +4,12 @@
 
 #include "base/error.h"
 #include "models/families.h"
-#include "models/masked_lm.h"
+#include "models/encoder.h"
 
 namespace strata::models {
 
 std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run) {
-  require_masked_lm(config, run, "DistilBertForMaskedLM");
-  MaskedLmSpec s{};
+  EncoderSpec s{};
   s.family = "distilbert";
   EncoderBlockSpec& b = s.blocks;
   b.hidden = size_of_key(config, "dim");
@@ -47,7 +46,7 @@ std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run
   s.decoder = "vocab_projector";
   s.decoder_bias = "vocab_projector.bias";
   s.ignored_suffixes = {"embeddings.position_ids"};
-  return make_masked_lm(std::move(s), run);
+  return make_encoder(std::move(s), config, run);
 }
 
 }  // namespace strata::models
