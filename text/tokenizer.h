@@ -46,6 +46,10 @@ class Tokenizer {
   virtual std::optional<std::uint32_t> id_of(std::string_view token) const = 0;
   // What goes around a text, or two.
   const TextTemplate& text_template() const { return template_; }
+  // Ids that are no text but marks of the tokenizer, rising.
+  virtual std::vector<std::uint32_t> special_ids() const = 0;
+  // The token that stands for one to be predicted: "[MASK]" or "<mask>", if there is one.
+  std::optional<std::uint32_t> mask_id() const;
 
   virtual std::unique_ptr<Workspace> workspace() const = 0;
   // Appends the ids of `text` to `out`; add_special: with what the tokenizer's template puts around a text.
