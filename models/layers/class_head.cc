@@ -61,6 +61,8 @@ class ClassHead final : public LossUnit {
     place(run.threads);
   }
 
+  std::size_t classes() const override { return spec_.classes; }
+  std::size_t score_stride() const override { return shape_.stride; }
   std::size_t loss_workspace() const override { return bytes_; }
   Work loss_work(bool learns) const override {
     const double products = learns ? 3 : 1, rows = static_cast<double>(rows_);
@@ -93,9 +95,7 @@ class ClassHead final : public LossUnit {
     scores_.run(lane, features, weight, bias, scores, scratch);
     if (c.scores) cast(lane, scores, c.scores);
     const View losses = losses_.of(c.workspace), d_scores = dx ? d_scores_.of(c.workspace) : View{};
-    const auto* class_weights =
-        spec_.weights_at ? reinterpret_cast<const float*>(c.constants + *spec_.weights_at) : nullptr;
-    class_loss(lane, shape_, scores, c.batch.labels, class_weights, c.scalars, losses, d_scores);
+    class_loss(lane, shape_, scores, c.batch.labels, c.class_weights, c.scalars, losses, d_scores);
     sum_losses(lane, losses, loss);
     if (!dx) return;
 
@@ -127,17 +127,17 @@ class ClassHead final : public LossUnit {
   bool normed() const { return !spec_.norm_gain.empty(); }
   std::int64_t rows() const { return static_cast<std::int64_t>(rows_); }
   std::int64_t width() const { return static_cast<std::int64_t>(spec_.hidden); }
-  std::int64_t classes() const { return static_cast<std::int64_t>(spec_.classes); }
+  std::int64_t columns() const { return static_cast<std::int64_t>(spec_.classes); }
   std::int64_t stride() const { return static_cast<std::int64_t>(shape_.stride); }
   ProductShape forward_product() const {
     return {rows(),  classes(), width(), false,       true,         width(),
             width(), stride(),  dtype_,  DType::fp32, spec_.biased, false};
   }
   ProductShape input_product() const {
-    return {rows(), width(), classes(), false, false, stride(), width(), width(), dtype_, dtype_, false, false};
+    return {rows(), width(), columns(), false, false, stride(), width(), width(), dtype_, dtype_, false, false};
   }
   ProductShape weights_product() const {
-    return {classes(), width(), rows(), true, false, stride(), width(), width(), dtype_, dtype_, false, false};
+    return {columns(), width(), rows(), true, false, stride(), width(), width(), dtype_, dtype_, false, false};
   }
 
   void place(int threads) {

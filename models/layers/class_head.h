@@ -2,7 +2,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "device/ops/class_loss.h"
@@ -26,12 +25,10 @@ struct ClassHeadSpec {
   std::string scores;                            // the same of the layer that gives the scores
   bool biased = true;                            // whether that has a bias
   float dropout_before = 0, dropout_behind = 0;  // of the dense layer; without one only the latter
-  // Where fp32 weights of the classes lie in the model's constants; nullopt: all are 1.
-  std::optional<std::size_t> weights_at = {};
 };
 
 // The last unit of a classifier: of the rows that the loss takes (RunShape::loss_rows) the scores of each class, and
-// their loss. Where Context::scores is given it writes them there, fp32 [rows, classes].
+// their loss.
 std::unique_ptr<LossUnit> make_class_head(const ClassHeadSpec& spec, const RunShape& run);
 
 }  // namespace strata::models
