@@ -218,6 +218,8 @@ int run(int argc, char** argv) {
            "machine file of strata calibrate, or of examples/machines: predicts the step's time");
   add_path(command, "--html", plan.html, "write a page to look at: memory over the step, stages, timeline");
   command->add_flag("--stages", plan.stages, "also a table of ZeRO stages 0 to 3");
+  command->add_flag("--max-batch", plan.max_batch,
+                    "plans the largest micro-batch that fits; with --machine also which one is fastest");
   command->add_flag("--verbose", plan.verbose, "also how many tasks of each kind a step has");
   add_force(command, plan);
   command->callback([&] { status = strata::launcher::plan(plan); });

@@ -110,7 +110,6 @@ void require_bool(const Config& config, std::string_view key, bool built, bool o
 }
 
 std::unique_ptr<Model> make_model(const Config& config, const RunShape& run) {
-  constexpr std::size_t kMostTokens = std::size_t{1} << 24;
   if (run.tokens() > kMostTokens)
     fail(Exit::usage,
          "training.micro_batch_size={} times data.seq_len={} is {} tokens; a micro-batch has at most {}: use more of "

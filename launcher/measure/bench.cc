@@ -135,8 +135,9 @@ void bench_step(const BenchOptions& options, comm::World& world) {
   agree(world, [&] {
     if (world.rank() == 0) require_own_json(options);
   });
-  const runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world, false);
+  runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world, false);
   const runtime::Seat seat = agree_on_seat(recipe, world);
+  agree_on_micro_batch(recipe, seat, world);
   if (seat.device.kind != device::Kind::cpu)
     throw AgreedError(Exit::usage,
                       "bench step knows the floor only for CPUs: set device.kind = cpu, or let strata train write "
