@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "runtime/data/tokens.h"
-#include "runtime/run/run_reports.h"
+#include "runtime/run/reports/run_reports.h"
 
 namespace strata::launcher {
 namespace {

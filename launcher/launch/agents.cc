@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "launcher/launch/environment.h"
+#include "launcher/launch/ranks/environment.h"
 
 namespace strata::launcher {
 namespace {

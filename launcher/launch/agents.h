@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/launch/allocation.h"
 #include "launcher/launch/node/facts.h"
+#include "launcher/launch/ranks/allocation.h"
 
 namespace strata::launcher {
 

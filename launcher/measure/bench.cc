@@ -15,13 +15,13 @@
 #include "launcher/measure/bench_io.h"
 #include "launcher/measure/bench_kernels.h"
 #include "launcher/measure/bench_stand.h"
-#include "launcher/printable.h"
 #include "launcher/rank/agreement.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
+#include "launcher/screen/printable.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/job/make_job.h"
-#include "runtime/run/report.h"
+#include "runtime/run/reports/report.h"
 #include "runtime/weights/weights.h"
 
 namespace strata::launcher {

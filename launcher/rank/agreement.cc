@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "comm/agreement.h"
-#include "launcher/printable.h"
+#include "launcher/screen/printable.h"
 #include "runtime/data/open_data.h"
 #include "runtime/job/micro_batch.h"
 #include "runtime/job/seat.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "models/families.h"
+#include "models/families/families.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/recipe/keys.h"
 

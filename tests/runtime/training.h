@@ -10,7 +10,7 @@
 #include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
 #include "runtime/planner/planner.h"
-#include "runtime/run/report.h"
+#include "runtime/run/reports/report.h"
 #include "runtime/run/trainer.h"
 
 namespace strata::runtime {

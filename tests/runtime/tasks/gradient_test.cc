@@ -15,9 +15,9 @@
 
 #include "device/ops/elementwise.h"
 #include "device/ops/embedding.h"
-#include "models/embedding.h"
-#include "models/head.h"
-#include "models/slots.h"
+#include "models/layers/embedding.h"
+#include "models/layers/head.h"
+#include "models/layers/slots.h"
 #include "runtime/execute/executor.h"
 #include "runtime/planner/planner.h"
 #include "runtime/weights/weights.h"
