@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/run/report.h"
+#include "runtime/run/reports/report.h"
 
 namespace strata::launcher {
 namespace {
