@@ -29,8 +29,9 @@ namespace {
 
 using runtime::Recipe;
 
-constexpr double kAnswerSeconds = 30;  // that a node has to come up with its facts
-constexpr int kRestarts = 3;           // of a run that writes checkpoints
+constexpr double kAnswerSeconds = 30;       // that a node has to come up with its facts
+constexpr double kAnswerAgainSeconds = 15;  // the same after a failure: ssh gives up after 10
+constexpr int kRestarts = 3;                // of a run that writes checkpoints
 
 // control.* belongs to the control service, which a build may not have.
 const runtime::RecipeKey* key_named(std::string_view name) {
@@ -236,10 +237,13 @@ class Launch {
   // The ranks to go on with; empty: there are none, which was said.
   std::vector<Share> left_over(const Ended& ended, std::int64_t batch) {
     for (const std::string& host : ended.lost) agents_.drop(host);  // asked anew: it may be back
-    agents_.start(allocation_.hosts, 10);
+    agents_.start(allocation_.hosts, kAnswerAgainSeconds);
     std::vector<Host> hosts;
     for (const Host& host : allocation_.hosts)
-      if (agents_.answers(host.name)) hosts.push_back(host);
+      if (agents_.answers(host.name))
+        hosts.push_back(host);
+      else
+        say("left out: {}", agents_.problems().at(host.name));
     const int least = std::max(1, options_.min_nodes.value_or(1));
     if (static_cast<int>(hosts.size()) < least) {
       say("launch ends with exit code {}: {} of {} nodes are left, and --min-nodes is {}", ended.code, hosts.size(),
@@ -256,25 +260,22 @@ class Launch {
   }
 
   // Asked on a node, whose memory counts.
-  bool plan_fits(const std::vector<Share>& shares, std::int64_t batch) const {
+  bool plan_fits(const std::vector<Share>& shares, std::int64_t batch) {
     std::vector<std::string> words = command_.words(batch_sets(recipe_, batch, total(shares)));
     words[0] = "plan";
     std::erase(words, "--force");
     words.insert(words.begin(), std::filesystem::read_symlink("/proc/self/exe").string());
     words.insert(words.end(),
                  {"--ranks", std::to_string(total(shares)), "--ranks-per-node", std::to_string(shares[0].ranks)});
-    const Said said = run_program(on_node(allocation_, shares[0].host, words, agent_environment(), false), 120);
+    const Said said = run_program(on_node(allocation_, shares[0].host, words, agent_environment(), false), 120,
+                                  [this] { agents_.attend(0); });
     return said.code != static_cast<int>(Exit::does_not_fit);
   }
 
   // False if a stop was asked for meanwhile.
   bool wait(double seconds) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-    while (std::chrono::steady_clock::now() < end && stop_.times() == 0) {
-      const auto readers = agents_.readers();
-      read_lines(readers, 100);
-      agents_.attend();
-    }
+    while (std::chrono::steady_clock::now() < end && stop_.times() == 0) agents_.attend(100);
     return stop_.times() == 0;
   }
   int stopped_between(const Ended& ended) const {
