@@ -18,10 +18,10 @@
 #include <thread>
 #include <vector>
 
-#include "launcher/control/hub.h"
-#include "launcher/control/listener.h"
-#include "launcher/control/node_stream.h"
-#include "launcher/control/watch.h"
+#include "launcher/control/service/listener.h"
+#include "launcher/control/watch/hub.h"
+#include "launcher/control/watch/node_stream.h"
+#include "launcher/control/watch/watch.h"
 
 namespace {
 

@@ -10,10 +10,10 @@
 
 #include "base/error.h"
 #include "comm/agreement.h"
-#include "launcher/printable.h"
 #include "launcher/rank/agreement.h"
+#include "launcher/screen/printable.h"
 #include "runtime/job/algorithms.h"
-#include "runtime/run/sampler.h"
+#include "runtime/run/generation/sampler.h"
 
 namespace strata::launcher {
 namespace {

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "launcher/generate_options.h"
+#include "launcher/commands/generate_options.h"
 #include "launcher/rank/stop_signal.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/job/make_job.h"
-#include "runtime/run/generator.h"
+#include "runtime/run/generation/generator.h"
 #include "runtime/weights/weights.h"
 #include "text/tokenizer.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "launcher/printable.h"
+#include "launcher/screen/printable.h"
 
 namespace strata::launcher {
 namespace {

@@ -8,7 +8,7 @@
 #include "comm/communicator.h"
 #include "launcher/rank/stop_signal.h"
 #include "runtime/run/periodic_evaluation.h"
-#include "runtime/run/run_reports.h"
+#include "runtime/run/reports/run_reports.h"
 
 namespace strata::launcher {
 

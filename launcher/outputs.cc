@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/data/tokens.h"
-#include "runtime/run/run_reports.h"
+#include "runtime/run/reports/run_reports.h"
 
 namespace strata::launcher {
 namespace {

@@ -1,4 +1,9 @@
 #pragma once
+// launcher/ is the program: main.cc has every command with its options, and commands/ a file per command. rank/ is a
+// process among ranks (rank/run_as_rank.h first), screen/ is what the user is told, measure/ times this machine
+// (measure/bench.h), inspect/ looks into files (inspect/inspect.h), report/ makes pages, launch/ starts runs on many
+// nodes, control/ watches and steers them. What may be written over, overwrite.h says. There is no mathematics and no
+// planning here.
 #include <filesystem>
 #include <optional>
 #include <string>

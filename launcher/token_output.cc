@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "launcher/overwrite.h"
-#include "launcher/printable.h"
+#include "launcher/screen/printable.h"
 #include "runtime/data/tokens.h"
 
 namespace strata::launcher {

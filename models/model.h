@@ -2,8 +2,8 @@
 // models/ is mathematics: layers with forward and backward written out, and the families made of them. It knows nothing
 // of ranks, stages, tiers or plans. A Unit (here) is what is gathered together: an embedding, a block, a head. It
 // answers for itself: what it takes and gives, costs, saves and shares; the planner asks and knows no kinds of unit.
-// Open gpt2.cc next: a family reads from top to bottom like its paper, made of linear.h and device/ops. families.h
-// lists them all; files/ reads and writes config.json and safetensors (files/config.h first).
+// Open families/gpt2.cc next: a family reads from top to bottom like its paper, made of layers/ and device/ops.
+// families/families.h lists them all; files/ reads and writes config.json and safetensors (files/config.h first).
 
 #include <cstddef>
 #include <cstdint>
@@ -20,8 +20,8 @@
 #include "device/view.h"
 #include "models/batch.h"
 #include "models/flat_range.h"
+#include "models/layers/table_tiles.h"
 #include "models/objective.h"
-#include "models/table_tiles.h"
 
 namespace strata::models {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "launcher/control/control.pb.h"
-#include "launcher/control/ring.h"
+#include "launcher/control/watch/ring.h"
 #include "runtime/plan/plan.h"
 #include "runtime/run/trainer.h"
 

@@ -11,15 +11,15 @@
 
 #include "base/error.h"
 #include "comm/agreement.h"
-#include "launcher/control/attendant.h"
 #include "launcher/control/board.h"
-#include "launcher/control/front.h"
-#include "launcher/control/hub.h"
-#include "launcher/control/metrics.h"
-#include "launcher/control/network.h"
-#include "launcher/control/node_memory.h"
-#include "launcher/control/service.h"
-#include "launcher/printable.h"
+#include "launcher/control/service/front.h"
+#include "launcher/control/service/metrics.h"
+#include "launcher/control/service/service.h"
+#include "launcher/control/watch/attendant.h"
+#include "launcher/control/watch/hub.h"
+#include "launcher/control/watch/network.h"
+#include "launcher/control/watch/node_memory.h"
+#include "launcher/screen/printable.h"
 
 namespace strata::launcher::control {
 namespace {

@@ -14,11 +14,11 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "launcher/activity.h"
 #include "launcher/inspect/file_kind.h"
 #include "launcher/inspect/inspect_checkpoint.h"
 #include "launcher/inspect/statistics.h"
-#include "launcher/printable.h"
+#include "launcher/screen/activity.h"
+#include "launcher/screen/printable.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/readable_file.h"
 #include "runtime/data/documents.h"

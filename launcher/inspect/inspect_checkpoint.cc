@@ -15,10 +15,10 @@
 #include "device/numeric/dtype.h"
 #include "device/numeric/dynamic_map.h"
 #include "device/numeric/moment_format.h"
-#include "launcher/activity.h"
 #include "launcher/inspect/statistics.h"
-#include "launcher/printable.h"
 #include "launcher/rank/cores.h"
+#include "launcher/screen/activity.h"
+#include "launcher/screen/printable.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/job/make_job.h"
 

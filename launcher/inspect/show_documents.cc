@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "launcher/printable.h"
+#include "launcher/screen/printable.h"
 #include "runtime/data/documents.h"
 #include "runtime/data/tokens.h"
 #include "text/tokenizer.h"

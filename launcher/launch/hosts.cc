@@ -19,7 +19,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "launcher/launch/child.h"
+#include "launcher/launch/ranks/child.h"
 
 namespace strata::launcher {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/launch/allocation.h"
-#include "launcher/launch/attempt.h"
+#include "launcher/launch/ranks/allocation.h"
+#include "launcher/launch/ranks/attempt.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::launcher {

@@ -1,7 +1,7 @@
 #include "launcher/measure/bench_stand.h"
 
 #include "launcher/overwrite.h"
-#include "runtime/run/report.h"
+#include "runtime/run/reports/report.h"
 
 namespace strata::launcher {
 

@@ -23,12 +23,12 @@
 #include "device/ops/elementwise.h"
 #include "device/ops/gradient_sum.h"
 #include "device/ops/optimizer.h"
-#include "launcher/activity.h"
 #include "launcher/measure/reference_block.h"
 #include "launcher/overwrite.h"
-#include "launcher/printable.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
+#include "launcher/screen/activity.h"
+#include "launcher/screen/printable.h"
 #include "offload/swap.h"
 
 namespace strata::launcher {

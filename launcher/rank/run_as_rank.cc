@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "comm/agreement.h"
 #include "comm/nccl/nccl.h"
-#include "launcher/printable.h"
+#include "launcher/screen/printable.h"
 #include "runtime/job/seat.h"
 #include "runtime/recipe/recipe.h"
 

@@ -4,9 +4,9 @@
 
 #include "base/atomic_file.h"
 #include "launcher/overwrite.h"
-#include "launcher/printable.h"
 #include "launcher/report/page.h"
 #include "launcher/report/run_data.h"
+#include "launcher/screen/printable.h"
 
 namespace strata::launcher {
 

@@ -16,8 +16,8 @@
 #include "base/error.h"
 #include "runtime/job/make_job.h"
 #include "runtime/recipe/value.h"
-#include "runtime/run/report.h"
-#include "runtime/run/run_reports.h"
+#include "runtime/run/reports/report.h"
+#include "runtime/run/reports/run_reports.h"
 
 namespace strata::launcher {
 namespace {

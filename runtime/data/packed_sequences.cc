@@ -150,7 +150,9 @@ PackedSequences::PackedSequences(std::vector<TokenFile> files, std::uint32_t seq
     const std::uint64_t first = first_token_.back();
     walk(
         files_[f], documents_[f], first, seq_len, longer, *labelling_, figures_,
-        [&](const Piece& piece, std::uint32_t labels) { window.push_back({piece.place, piece.rows, labels}); },
+        [&](const Piece& piece, std::uint32_t labels) {
+          window.push_back({piece.place, piece.rows, labels});
+        },
         [&] {
           if (++in_window % kWindow == 0) pack();
         });
@@ -164,8 +166,7 @@ Piece PackedSequences::piece_of(std::uint64_t piece) const {
   const auto after = std::upper_bound(first_token_.begin(), first_token_.end(), begin_[piece]);
   const auto f = static_cast<std::size_t>(after - first_token_.begin()) - 1;
   const std::uint64_t begin = begin_[piece] - first_token_[f], document = documents_[f].document_of(begin);
-  return {files_[f],     &documents_[f], document, begin, documents_[f].begin(document + 1),
-          begin_[piece], rows_[piece]};
+  return {files_[f], &documents_[f], document, begin, documents_[f].begin(document + 1), begin_[piece], rows_[piece]};
 }
 
 std::uint64_t PackedSequences::labels(std::uint64_t sequence) const {

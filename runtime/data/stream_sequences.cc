@@ -76,9 +76,8 @@ std::unique_ptr<Sequences> whole_sequences(std::vector<TokenFile> files, std::in
   std::uint64_t most = 0;
   for (const TokenFile& file : files) most = std::max(most, file.count());
   const std::size_t count = files.size();
-  auto out =
-      std::make_unique<StreamSequences>(std::move(files), static_cast<std::uint64_t>(seq_len),
-                                        StreamSequences::Rest::left_out, or_next_token(std::move(labelling)));
+  auto out = std::make_unique<StreamSequences>(std::move(files), static_cast<std::uint64_t>(seq_len),
+                                               StreamSequences::Rest::left_out, or_next_token(std::move(labelling)));
   if (out->size() == 0)
     fail(Exit::usage, "data.seq_len = {} needs a token file of at least {} tokens; the largest of {} has {}", seq_len,
          seq_len + 1, count, most);
@@ -86,7 +85,7 @@ std::unique_ptr<Sequences> whole_sequences(std::vector<TokenFile> files, std::in
 }
 
 std::unique_ptr<Sequences> every_label(std::vector<TokenFile> files, std::int64_t seq_len,
-                                           std::shared_ptr<const Labelling> labelling) {
+                                       std::shared_ptr<const Labelling> labelling) {
   auto out = std::make_unique<StreamSequences>(std::move(files), static_cast<std::uint64_t>(seq_len),
                                                StreamSequences::Rest::shorter, or_next_token(std::move(labelling)));
   if (out->size() == 0) fail(Exit::usage, "data.validation has no two tokens in a row, so there is nothing to predict");

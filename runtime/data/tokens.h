@@ -27,8 +27,8 @@ struct TokenSidecar {
   };
   std::optional<Beside> documents = {};  // where they begin: their number
   std::optional<Beside> mask = {};       // which tokens count as labels: how many do; without it all do
-  // Of the tokenizer: the token that stands for one to be predicted, if it has one; and those that are no text. nullopt:
-  // the sidecar does not say.
+  // Of the tokenizer: the token that stands for one to be predicted, if it has one; and those that are no text.
+  // nullopt: the sidecar does not say.
   std::optional<std::uint32_t> mask_token = {};
   std::optional<std::vector<std::uint32_t>> special_tokens = {};
 };

@@ -40,7 +40,7 @@ models::RunShape shape_of(const Recipe& recipe, const device::Device& device, Pu
   const int threads = static_cast<int>(std::max(cores, recipe.device.threads.value_or(1)));
   if (purpose == Purpose::generate) {
     const auto cache = static_cast<std::size_t>(recipe.data.seq_len);
-    return {1,     std::min(kPromptRows, cache), recipe.training.precision,  threads, false, cache, device,
+    return {1,     std::min(kPromptRows, cache), recipe.training.precision, threads, false, cache, device,
             false, recipe.training.objective};
   }
   const bool trains = purpose == Purpose::train;

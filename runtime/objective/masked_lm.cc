@@ -14,8 +14,7 @@ namespace {
 
 std::uint32_t chosen_of(std::uint64_t tokens, double probability) {
   if (tokens == 0) return 0;
-  return static_cast<std::uint32_t>(
-      std::max<std::int64_t>(1, std::llround(probability * static_cast<double>(tokens))));
+  return static_cast<std::uint32_t>(std::max<std::int64_t>(1, std::llround(probability * static_cast<double>(tokens))));
 }
 
 MaskedTokens::Vocabulary vocabulary_of(std::span<const TokenFile> files) {
@@ -24,13 +23,16 @@ MaskedTokens::Vocabulary vocabulary_of(std::span<const TokenFile> files) {
     const auto& sidecar = file.sidecar();
     const std::string name = file.path().string();
     if (!sidecar || !sidecar->special_tokens)
-      fail(Exit::usage, "{} does not say which of its tokens is the mask, which masked_lm needs: make it anew with strata "
-           "tokenize", name);
-    if (!sidecar->mask_token)
       fail(Exit::usage,
-           "{} holds tokens of the tokenizer {}, which has neither [MASK] nor <mask>, and masked_lm needs one: take the "
-           "tokenizer that the encoder comes with",
-           name, sidecar->tokenizer);
+           "{} does not say which of its tokens is the mask, which masked_lm needs: make it anew with strata "
+           "tokenize",
+           name);
+    if (!sidecar->mask_token)
+      fail(
+          Exit::usage,
+          "{} holds tokens of the tokenizer {}, which has neither [MASK] nor <mask>, and masked_lm needs one: take the "
+          "tokenizer that the encoder comes with",
+          name, sidecar->tokenizer);
     if (&file != &files.front() && out.mask != *sidecar->mask_token)
       fail(Exit::usage, "{} and {} are of tokenizers whose masks differ ({} and {}): make them anew with one",
            files.front().path().string(), name, out.mask, *sidecar->mask_token);

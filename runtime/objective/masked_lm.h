@@ -6,9 +6,9 @@
 
 namespace strata::runtime {
 
-// Masked language modelling (Devlin et al. 2018): of each document max(1, round(p n)) of the n tokens that may be chosen
-// are predicted, those with the smallest random numbers of seed, epoch and place; of them 80% are masked, 10% become a
-// random token, and 10% stay. Special tokens, and those that a mask of the data leaves out, are never chosen.
+// Masked language modelling (Devlin et al. 2018): of each document max(1, round(p n)) of the n tokens that may be
+// chosen are predicted, those with the smallest random numbers of seed, epoch and place; of them 80% are masked, 10%
+// become a random token, and 10% stay. Special tokens, and those that a mask of the data leaves out, are never chosen.
 extern const ObjectiveRules kMaskedLm;
 
 // How tokens are drawn, and what they become. Part of the numerics contract: it must never change (docs/formats.md,

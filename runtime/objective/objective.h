@@ -1,7 +1,7 @@
 #pragma once
 // runtime/objective/ is what a run learns, a file per objective (causal_lm.h, masked_lm.h): the labels that it makes of
-// tokens, and how many. The units that its model ends in are models/'. To add one: its name (models/objective.h), a file
-// here and a line in objective.cc, a head in models/.
+// tokens, and how many. The units that its model ends in are models/'. To add one: its name (models/objective.h), a
+// file here and a line in objective.cc, a head in models/.
 
 #include <cstdint>
 #include <memory>

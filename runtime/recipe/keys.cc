@@ -238,6 +238,31 @@ RecipeKey max_sequences() {
           {}};
 }
 
+RecipeKey micro_batch_size() {
+  auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
+    const auto* text = std::get_if<std::string>(&v.value);
+    const auto* number = std::get_if<std::int64_t>(&v.value);
+    if (number && *number > 0 && *number <= kMostSequences)
+      recipe.training.micro_batch_size = *number;
+    else if (text && *text == "auto")
+      recipe.training.micro_batch_size = kAutomaticBatch;
+    else
+      return false;
+    return true;
+  };
+  auto text = [](const Recipe& recipe) {
+    const std::int64_t size = recipe.training.micro_batch_size;
+    return size == kAutomaticBatch ? json_string("auto") : text_of(size);
+  };
+  return {"training.micro_batch_size",
+          fmt::format("\"auto\" or an integer from 1 to {}", kMostSequences),
+          "sequences per rank and micro-batch; auto: the largest that fits memory.device, found once by planning; a "
+          "resumed run keeps its checkpoint's",
+          set,
+          text,
+          {}};
+}
+
 RecipeKey trace_steps() {
   const auto range_of = [](const Value& v) -> std::optional<StepRange> {
     StepRange range{};
@@ -320,8 +345,7 @@ std::vector<RecipeKey> make_keys() {
              "masked_lm: the share of a document's tokens that are predicted, rounded, and one at least"),
       integer("training.max_steps", 0, kMany, STRATA_AT(training.max_steps),
               "optimizer steps; 0 reads, plans, checks and exits"),
-      integer("training.micro_batch_size", 1, 1 << 20, STRATA_AT(training.micro_batch_size),
-              "sequences per rank and micro-batch"),
+      micro_batch_size(),
       integer("training.gradient_accumulation_steps", 1, 1 << 24, STRATA_AT(training.gradient_accumulation_steps),
               "micro-batches per rank and step; 1 if neither this nor global_batch_size is given"),
       integer("training.global_batch_size", 1, kMany, STRATA_AT(training.global_batch_size),

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "runtime/run/run_reports.h"
+#include "runtime/run/reports/run_reports.h"
 
 namespace strata::runtime {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "runtime/run/answers.h"
 #include "runtime/run/evaluator.h"
+#include "runtime/run/generation/answers.h"
 #include "runtime/run/trainer.h"
 
 namespace strata::runtime {

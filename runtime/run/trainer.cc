@@ -40,11 +40,11 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
     const MakeLabelling labelling = labelling_of(recipe);
     if (!recipe.data.train.empty())
-      batches_ =
-          std::make_unique<Batches>(
-              open_training_data(recipe, {vocabulary, check, train, index_memory_.resource(), labelling}));
+      batches_ = std::make_unique<Batches>(
+          open_training_data(recipe, {vocabulary, check, train, index_memory_.resource(), labelling}));
     // Read by `strata eval` alone; what is wrong with them is better known now.
-    if (!recipe.data.validation.empty()) (void)open_validation_data(recipe, {vocabulary, check, validation, std::pmr::get_default_resource(), labelling});
+    if (!recipe.data.validation.empty())
+      (void)open_validation_data(recipe, {vocabulary, check, validation, std::pmr::get_default_resource(), labelling});
   });
   comm::require_same(train, world);
   comm::require_same(validation, world);

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "text/chat/json_value.h"
-#include "text/template/python_text.h"
 #include "text/template/template.h"
+#include "text/template/values/python_text.h"
 
 // Any bytes are a template or an Error; what is one renders to UTF-8, with marks in order and inside, or ends with an
 // Error within its limits. Any bytes are JSON or a fault inside of them.

@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "launcher/eval.h"
-#include "launcher/export.h"
-#include "launcher/generate.h"
+#include "launcher/commands/eval.h"
+#include "launcher/commands/export.h"
+#include "launcher/commands/generate.h"
+#include "launcher/commands/plan.h"
+#include "launcher/commands/tokenize.h"
+#include "launcher/commands/train.h"
 #include "launcher/measure/bench.h"
 #include "launcher/measure/calibrate.h"
-#include "launcher/plan.h"
-#include "launcher/tokenize.h"
-#include "launcher/train.h"
 #include "runtime/forecast/machine.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"

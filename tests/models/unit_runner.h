@@ -13,8 +13,8 @@
 #include "device/lane.h"
 #include "device/memory.h"
 #include "device/step_scalars.h"
+#include "models/layers/table_tiles.h"
 #include "models/model.h"
-#include "models/table_tiles.h"
 
 // One unit of a model with all it needs to run. Every call of a unit's mathematics that the tests make is in this file.
 namespace strata::models::testing {

@@ -11,7 +11,7 @@
 #include "runtime/job/seat.h"
 #include "runtime/objective/objective.h"
 #include "runtime/planner/planner.h"
-#include "runtime/run/report.h"
+#include "runtime/run/reports/report.h"
 #include "runtime/run/trainer.h"
 
 namespace strata::runtime {

@@ -10,9 +10,9 @@
 
 #include "base/error.h"
 #include "text/chat/json_value.h"
-#include "text/template/json_text.h"
-#include "text/template/python_text.h"
 #include "text/template/template.h"
+#include "text/template/values/json_text.h"
+#include "text/template/values/python_text.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "text/template/value.h"
+#include "text/template/values/value.h"
 
 namespace strata::text {
 

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "text/chat/json_value.h"
 #include "text/chat/table.h"
-#include "text/template/python_text.h"
+#include "text/template/values/python_text.h"
 
 namespace strata::text {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "text/template/value.h"
+#include "text/template/values/value.h"
 
 namespace strata::text {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text/template/python_text.h"
+#include "text/template/values/python_text.h"
 
 namespace strata::text {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "text/template/python_text.h"
+#include "text/template/values/python_text.h"
 
 namespace strata::text::jinja {
 namespace {

@@ -8,7 +8,7 @@
 #include "text/template/rendered.h"
 #include "text/template/runtime.h"
 #include "text/template/scope.h"
-#include "text/template/syntax.h"
+#include "text/template/syntax/syntax.h"
 
 namespace strata::text::jinja {
 

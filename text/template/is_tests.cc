@@ -3,9 +3,9 @@
 #include <array>
 #include <utility>
 
-#include "text/template/operators.h"
-#include "text/template/python_text.h"
 #include "text/template/runtime.h"
+#include "text/template/values/operators.h"
+#include "text/template/values/python_text.h"
 
 // What stands behind `is`.
 namespace strata::text::jinja {

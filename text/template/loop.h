@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "text/template/value.h"
+#include "text/template/values/value.h"
 
 namespace strata::text::jinja {
 

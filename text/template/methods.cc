@@ -4,10 +4,10 @@
 #include <array>
 #include <utility>
 
-#include "text/template/format.h"
-#include "text/template/operators.h"
-#include "text/template/python_text.h"
 #include "text/template/runtime.h"
+#include "text/template/values/format.h"
+#include "text/template/values/operators.h"
+#include "text/template/values/python_text.h"
 
 namespace strata::text::jinja {
 namespace {

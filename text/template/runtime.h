@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/template/value.h"
+#include "text/template/values/value.h"
 
 namespace strata::text::jinja {
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "text/template/value.h"
+#include "text/template/values/value.h"
 
 namespace strata::text::jinja {
 

@@ -5,9 +5,9 @@
 #include <functional>
 #include <utility>
 
-#include "text/template/operators.h"
-#include "text/template/python_text.h"
 #include "text/template/runtime.h"
+#include "text/template/values/operators.h"
+#include "text/template/values/python_text.h"
 
 // Filters of lists, dicts and what else is iterated over; and `default`.
 namespace strata::text::jinja {

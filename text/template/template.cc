@@ -4,9 +4,9 @@
 #include <ctime>
 
 #include "text/template/interpreter.h"
-#include "text/template/lexer.h"
-#include "text/template/parser.h"
-#include "text/template/python_text.h"
+#include "text/template/syntax/lexer.h"
+#include "text/template/syntax/parser.h"
+#include "text/template/values/python_text.h"
 
 namespace strata::text::jinja {
 namespace {

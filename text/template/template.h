@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "text/template/rendered.h"
 #include "text/template/runtime.h"
-#include "text/template/syntax.h"
-#include "text/template/value.h"
+#include "text/template/syntax/syntax.h"
+#include "text/template/values/value.h"
 
 namespace strata::text::jinja {
 

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <utility>
 
-#include "text/template/format.h"
-#include "text/template/json_text.h"
-#include "text/template/python_text.h"
 #include "text/template/runtime.h"
+#include "text/template/values/format.h"
+#include "text/template/values/json_text.h"
+#include "text/template/values/python_text.h"
 
 // Filters of texts and numbers: one value in, one value out.
 namespace strata::text::jinja {

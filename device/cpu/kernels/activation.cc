@@ -1,6 +1,6 @@
 #include "device/cpu/kernels/activation.h"
 
-#include "device/cpu/kernels/activation16.h"
+#include "device/cpu/kernels/lanes/activation16.h"
 
 namespace strata::device::cpu::STRATA_ISA {
 

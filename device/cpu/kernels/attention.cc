@@ -2,9 +2,9 @@
 
 #include <sched.h>
 
-#include "device/cpu/kernels/lanes16.h"
-#include "device/cpu/kernels/micro_product.h"
-#include "device/cpu/kernels/philox16.h"
+#include "device/cpu/kernels/lanes/lanes16.h"
+#include "device/cpu/kernels/lanes/micro_product.h"
+#include "device/cpu/kernels/lanes/philox16.h"
 
 namespace strata::device::cpu::STRATA_ISA {
 

@@ -1,7 +1,7 @@
 #include "device/cpu/kernels/dropout.h"
 
-#include "device/cpu/kernels/lanes16.h"
-#include "device/cpu/kernels/philox16.h"
+#include "device/cpu/kernels/lanes/lanes16.h"
+#include "device/cpu/kernels/lanes/philox16.h"
 
 namespace strata::device::cpu::STRATA_ISA {
 

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/cpu/kernels/select.h"
+#include "device/cpu/kernels/lanes/select.h"
 
 namespace strata::device::cpu {
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstddef>
 
-#include "device/cpu/kernels/select.h"
+#include "device/cpu/kernels/lanes/select.h"
 
 namespace strata::device::cpu {
 

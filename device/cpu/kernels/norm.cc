@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include "device/cpu/kernels/lanes16.h"
+#include "device/cpu/kernels/lanes/lanes16.h"
 
 namespace strata::device::cpu::STRATA_ISA {
 

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <type_traits>
 
-#include "device/cpu/kernels/dynamic_map16.h"
-#include "device/cpu/kernels/lanes16.h"
-#include "device/cpu/kernels/philox16.h"
-#include "device/cpu/kernels/stochastic16.h"
+#include "device/cpu/kernels/lanes/dynamic_map16.h"
+#include "device/cpu/kernels/lanes/lanes16.h"
+#include "device/cpu/kernels/lanes/philox16.h"
+#include "device/cpu/kernels/lanes/stochastic16.h"
 #include "device/numeric/moment_format.h"
 
 namespace strata::device::cpu::STRATA_ISA {

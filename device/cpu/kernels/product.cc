@@ -1,6 +1,6 @@
 #include "device/cpu/kernels/product.h"
 
-#include "device/cpu/kernels/lanes16.h"
+#include "device/cpu/kernels/lanes/lanes16.h"
 
 namespace strata::device::cpu::STRATA_ISA {
 

@@ -8,8 +8,9 @@
 namespace strata::device::cuda {
 namespace {
 
-// The functions of device/cpu/kernels/activation16.h. For numbers of 16 bits the exponential and the division are the
-// GPU's approximate ones: their error of a few 2^-22 vanishes in the rounding, and the kernels stay bound by memory.
+// The functions of device/cpu/kernels/lanes/activation16.h. For numbers of 16 bits the exponential and the division are
+// the GPU's approximate ones: their error of a few 2^-22 vanishes in the rounding, and the kernels stay bound by
+// memory.
 template <typename T>
 __device__ inline float exponential(float x) {
   if constexpr (sizeof(T) == 2) return __expf(x);

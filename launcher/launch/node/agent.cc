@@ -16,10 +16,10 @@
 
 #include "base/error.h"
 #include "base/thread.h"
-#include "launcher/launch/child.h"
 #include "launcher/launch/node/facts.h"
 #include "launcher/launch/node/link.h"
 #include "launcher/launch/node/products.h"
+#include "launcher/launch/ranks/child.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::launcher {

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <mutex>
 
+#include "launcher/commands/plan.h"
 #include "launcher/forecast.h"
-#include "launcher/plan.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::launcher {

@@ -36,6 +36,12 @@ class TokenFolder {
     std::vector<std::uint16_t> tokens(count);
     for (std::uint64_t i = 0; i < count; ++i)
       tokens[i] = static_cast<std::uint16_t>((first + i) % static_cast<std::uint64_t>(vocabulary_));
+    return write(name, tokens, begins, mask);
+  }
+  // The same of these tokens, whose documents begin here.
+  std::filesystem::path write(const std::string& name, const std::vector<std::uint16_t>& tokens,
+                              const std::vector<std::uint64_t>& begins, std::optional<std::string_view> mask) const {
+    const std::uint64_t count = tokens.size();
     runtime::TokenSidecar sidecar{.vocab_size = vocabulary_, .width = 2, .tokenizer = "made", .count = count};
     sidecar.mask_token = mask_token;
     sidecar.special_tokens = special_tokens;

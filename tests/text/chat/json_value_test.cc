@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "text/template/json_text.h"
+#include "text/template/values/json_text.h"
 
 namespace strata::text {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "text/chat/json_value.h"
-#include "text/template/json_text.h"
+#include "text/template/values/json_text.h"
 
 namespace strata::text {
 namespace {

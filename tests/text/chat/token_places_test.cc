@@ -11,8 +11,8 @@
 
 #include "text/chat/json_value.h"
 #include "text/chat/record.h"
-#include "text/template/json_text.h"
 #include "text/template/template.h"
+#include "text/template/values/json_text.h"
 
 namespace strata::text {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "tests/failure.h"
 #include "text/chat/json_value.h"
-#include "text/template/python_text.h"
+#include "text/template/values/python_text.h"
 
 namespace strata::text::jinja {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "launcher/launch/child.h"
+#include "launcher/launch/ranks/child.h"
 
 namespace strata::launcher {
 namespace {

@@ -1,0 +1,100 @@
+#pragma once
+#include "device/cpu/kernels/lanes/lanes16.h"
+
+// Products of small fp32 matrices that lie in a core's own caches: c[m, 16 n] (+)= a[m, k] b[k, 16 n], cut into blocks
+// that live in registers. Every element of c is summed over k in order, whatever the block it falls into.
+namespace strata::device::cpu::STRATA_ISA {
+
+// An operand whose element (i, p) is at data[i * row + p * column].
+struct Left {
+  const float* data;
+  std::size_t row, column;
+};
+struct Right {
+  const float* data;
+  std::size_t row;
+};
+struct Sum {
+  float* data;
+  std::size_t row;
+  bool add;  // to what is there; else it is overwritten
+};
+
+template <int M, int N>
+STRATA_LANES void register_block(std::size_t k, Left a, Right b, Sum c) {
+  F32x16 sum[M][N];
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < N; ++j) sum[i][j] = c.add ? load(c.data + i * c.row + j * kLanes) : zeros();
+  const float* left = a.data;
+  const float* right = b.data;
+  for (std::size_t p = 0; p < k; ++p, left += a.column, right += b.row) {
+    F32x16 line[N];
+#pragma GCC unroll 4
+    for (int j = 0; j < N; ++j) line[j] = load(right + j * kLanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i) {
+      const F32x16 x = broadcast(left[i * a.row]);
+#pragma GCC unroll 4
+      for (int j = 0; j < N; ++j) sum[i][j] = fma(x, line[j], sum[i][j]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < N; ++j) store(c.data + i * c.row + j * kLanes, sum[i][j]);
+}
+
+// Rows in blocks of M, what is left over in blocks of 4, 2 and 1. Contiguous: a.column, or else a.row, is 1.
+template <int M, int N, bool kRowsContiguous>
+static void column_block(std::size_t m, std::size_t k, Left a, Right b, Sum c) {
+  if (kRowsContiguous)
+    a.column = 1;
+  else
+    a.row = 1;
+  const auto step = [&](std::size_t rows) {
+    a.data += rows * a.row;
+    c.data += rows * c.row;
+    m -= rows;
+  };
+  for (; m >= M; step(M)) register_block<M, N>(k, a, b, c);
+  if constexpr (M > 4)
+    if (m >= 4) register_block<4, N>(k, a, b, c), step(4);
+  if (m >= 2) register_block<2, N>(k, a, b, c), step(2);
+  if (m >= 1) register_block<1, N>(k, a, b, c);
+}
+
+template <bool kRowsContiguous>
+static void small_product(std::size_t m, std::size_t n, std::size_t k, Left a, Right b, Sum c) {
+#if defined(__AVX512F__)
+  // 24 of 32 registers hold sums.
+  for (; n >= 4; n -= 4, b.data += 4 * kLanes, c.data += 4 * kLanes) column_block<6, 4, kRowsContiguous>(m, k, a, b, c);
+  if (n == 3) column_block<8, 3, kRowsContiguous>(m, k, a, b, c);
+  if (n == 2) column_block<8, 2, kRowsContiguous>(m, k, a, b, c);
+  if (n == 1) column_block<8, 1, kRowsContiguous>(m, k, a, b, c);
+#else
+  // 12 of 16 registers hold sums.
+  for (; n >= 1; --n, b.data += kLanes, c.data += kLanes) column_block<6, 1, kRowsContiguous>(m, k, a, b, c);
+#endif
+}
+
+// to[j * to_row + i] = from[i * from_row + j] for i < 16 m, j < 16 n.
+static void transpose(std::size_t m, std::size_t n, const float* from, std::size_t from_row, float* to,
+                      std::size_t to_row) {
+  for (std::size_t i = 0; i < m * kLanes; i += 4) {
+    for (std::size_t j = 0; j < n * kLanes; j += 4) {
+      const float* f = from + i * from_row + j;
+      __m128 r0 = _mm_loadu_ps(f), r1 = _mm_loadu_ps(f + from_row);
+      __m128 r2 = _mm_loadu_ps(f + 2 * from_row), r3 = _mm_loadu_ps(f + 3 * from_row);
+      _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
+      float* t = to + j * to_row + i;
+      _mm_storeu_ps(t, r0);
+      _mm_storeu_ps(t + to_row, r1);
+      _mm_storeu_ps(t + 2 * to_row, r2);
+      _mm_storeu_ps(t + 3 * to_row, r3);
+    }
+  }
+}
+
+}  // namespace strata::device::cpu::STRATA_ISA

@@ -1,0 +1,104 @@
+#include "launcher/commands/eval.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/agreement.h"
+#include "launcher/outputs.h"
+#include "launcher/overwrite.h"
+#include "launcher/rank/agreement.h"
+#include "launcher/rank/cores.h"
+#include "launcher/rank/run_as_rank.h"
+#include "launcher/rank/stop_signal.h"
+#include "launcher/screen/activity.h"
+#include "launcher/screen/printable.h"
+#include "launcher/screen/run_text.h"
+#include "runtime/job/algorithms.h"
+#include "runtime/objective/objective.h"
+#include "runtime/run/evaluator.h"
+#include "runtime/run/reports/report.h"
+
+namespace strata::launcher {
+namespace {
+
+using comm::agree;
+using comm::AgreedError;
+
+std::string to_json(const runtime::Evaluation& e, const runtime::Job& job, const runtime::Memory& measured) {
+  return fmt::format(
+      "{{\"loss\":{},\"loss_hex\":\"{:a}\",\"perplexity\":{},\"tokens\":{},\"sequences\":{},\"tokens_per_s\":{},"
+      "\"ranks\":{},\"memory\":{},\"exit\":0}}\n",
+      runtime::json_number(e.loss), e.loss, runtime::json_number(e.perplexity), e.labels, e.sequences,
+      runtime::json_number(e.tokens_per_s), job.ranks, runtime::memory_json(job.plan.memory, &measured));
+}
+
+void run(const EvalOptions& options, comm::World& world, const StopSignal& stop) {
+  runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world, false);
+  const runtime::Seat seat = agree_on_seat(recipe, world);
+  agree_on_micro_batch(recipe, seat, world);
+  agree(world, [&] { runtime::settle(recipe, true); });
+  const bool speaks = world.rank() == 0;
+  std::optional<runtime::ReportFile> json;
+  agree(world, [&] {
+    if (!options.json || !speaks) return;
+    require_apart({{"--json", *options.json}}, inputs_of(recipe, options.recipe));
+    require_own({"--json", *options.json}, Content::evaluation, options.force);
+    json.emplace(*options.json);
+  });
+  const CoreShare share = bind_cores(world.node_rank(), world.node_size());
+  const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
+  runtime::Job job;
+  try {
+    job = plan_job(recipe, agree_on_capacity(recipe, seat, world), world, runtime::Purpose::evaluate);
+  } catch (const AgreedError& error) {
+    if (json) {
+      json->write(fmt::format("{{\"exit\":{}}}\n", static_cast<int>(error.code())));
+      json->close();
+    }
+    throw;
+  }
+  require_same_plan(job, world);
+  const std::string ranks_threads = threads_text(share, threads, world);
+  if (speaks) {
+    const std::vector<std::string> model = {
+        fmt::format("{} of {} parameters", job.model->family, runtime::count_text(job.model->parameters())),
+        std::string(device::name_of(recipe.training.precision))};
+    for (const std::string& line : wrapped("model", model)) note(line);
+    for (const std::string& line : wrapped("ranks", {world.describe(), ranks_threads})) note(line);
+    for (const std::string& line : wrapped("memory", {runtime::memory_text(job.plan) + " per rank"})) note(line);
+  }
+
+  const auto weights = runtime::weights_to_evaluate(job, world, threads, note);
+  std::optional<Activity> activity;
+  activity.emplace("reading weights", Activity::Unit::bytes, speaks);
+  runtime::Evaluator evaluator(job, world, threads, *weights, runtime::agree_on_algorithms(job, world, note),
+                               activity->advance());
+  activity.emplace("evaluating micro-batches", Activity::Unit::count, speaks);
+  const runtime::Evaluation result = *evaluator.run([&](std::uint64_t done, std::uint64_t all) {
+    if (stop.requested()) fail(Exit::failed, "stopped on request after {} of {} micro-batches", done, all);
+    activity->show(done, all, fmt::format("loss {:.4f}", evaluator.loss_so_far()));
+    return true;
+  });
+  activity.reset();
+  if (!speaks) return;
+  say("weights read in {:.2f} s", evaluator.load_seconds());
+  fmt::print("loss {:.6f}  perplexity {:.4f}  {} tokens in {} sequences  {:.0f} tokens/s\n", result.loss,
+             result.perplexity, result.labels, result.sequences, result.tokens_per_s);
+  if (!json) return;
+  json->write(to_json(result, job, evaluator.executor().measured_memory()));
+  json->close();
+}
+
+}  // namespace
+
+int eval(const EvalOptions& options) {
+  const StopSignal stop;
+  return run_as_rank(options.recipe, options.sets, [&](comm::World& world) { run(options, world, stop); });
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,27 @@
+#include "launcher/commands/export.h"
+
+#include "base/error.h"
+#include "launcher/rank/cores.h"
+#include "launcher/screen/activity.h"
+#include "launcher/screen/printable.h"
+#include "runtime/checkpoint/exporter.h"
+
+namespace strata::launcher {
+
+int export_model(const ExportOptions& options) {
+  const auto folder = [&] {
+    Activity verifying("verifying the checkpoint", Activity::Unit::bytes);
+    return runtime::ModelFolder::whole(options.from, bind_cores(0, 1).cores, note, verifying.advance());
+  }();
+  {
+    Activity exporting("exporting", Activity::Unit::bytes);
+    runtime::export_model(
+        folder, options.to,
+        {.dtype = options.dtype == "bf16" ? device::DType::bf16 : device::DType::fp32, .advance = exporting.advance()});
+  }
+  say("{} exported to {} in {}{}", folder.path().string(), options.to.string(), options.dtype,
+      folder.hugging_face() ? "" : "; no tokenizer's files are known to copy");
+  return static_cast<int>(Exit::done);
+}
+
+}  // namespace strata::launcher

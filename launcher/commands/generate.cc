@@ -1,0 +1,213 @@
+#include "launcher/commands/generate.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "comm/agreement.h"
+#include "comm/same_files.h"
+#include "launcher/answerer.h"
+#include "launcher/outputs.h"
+#include "launcher/overwrite.h"
+#include "launcher/rank/agreement.h"
+#include "launcher/rank/cores.h"
+#include "launcher/rank/run_as_rank.h"
+#include "launcher/rank/stop_signal.h"
+#include "launcher/screen/printable.h"
+#include "models/files/end_tokens.h"
+#include "runtime/checkpoint/model_folder.h"
+#include "runtime/recipe/value.h"
+#include "runtime/run/reports/report.h"
+#include "text/chat/chat_template.h"
+#include "text/chat/dialogue.h"
+#include "text/tokenizer.h"
+#include "text/unicode/utf8.h"
+
+namespace strata::launcher {
+namespace {
+
+using comm::agree;
+using comm::AgreedError;
+
+// The whole of a file, or of standard input ("-").
+std::string read_all(const std::string& name) {
+  if (name != "-") {
+    const MappedFile file(name);
+    return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+  }
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
+// A turn that is typed at the terminal of rank 0, on every rank; nullopt at its end.
+std::optional<std::string> typed_turn(comm::World& world) {
+  std::string line;
+  if (world.rank() == 0) {
+    fmt::print("> ");
+    std::fflush(stdout);
+    std::string typed;
+    while (typed.find_first_not_of(" \t\r") == std::string::npos && std::getline(std::cin, typed)) {
+    }
+    if (std::cin) line = "+" + typed;
+  }
+  const std::string all = world.exchange(line).front();
+  return all.empty() ? std::nullopt : std::optional(all.substr(1));
+}
+
+// What a model answers to: tokens, a text, or a conversation.
+struct Question {
+  std::vector<std::uint32_t> prompt, ends;
+  std::unique_ptr<text::Tokenizer> tokenizer;  // none: tokens in, tokens out
+  std::optional<text::Dialogue> dialogue;
+  bool typed = false;  // turn by turn
+};
+
+Question read_question(const GenerateOptions& options, const runtime::ModelFolder& folder, const std::string& chat,
+                       bool typed) {
+  Question out{.prompt = options.prompt_tokens, .typed = typed};
+  const auto beside = folder.hugging_face();
+  if (beside) out.ends = models::end_tokens(*beside);
+  if (options.prompt || options.chat) {
+    if (!options.tokenizer && !beside)
+      fail(Exit::usage, "{} names no tokenizer: give --tokenizer byte or a Hugging Face directory",
+           folder.path().string());
+    const std::filesystem::path where = options.tokenizer ? *options.tokenizer : *beside;
+    out.tokenizer = text::load_tokenizer(where);
+    if (const auto end = out.tokenizer->end_of_text()) out.ends.push_back(*end);
+    if (options.chat) {
+      auto made = text::ChatTemplate::find(where, options.chat_template, *out.tokenizer);
+      if (!made)
+        fail(Exit::usage,
+             "{} has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json): give "
+             "--chat-template FILE",
+             where.string());
+      out.dialogue.emplace(std::move(*made), *out.tokenizer);
+      if (!typed) out.dialogue->read(chat, *options.chat == "-" ? "standard input" : *options.chat);
+      for (const std::uint32_t end : out.dialogue->turn_ends()) out.ends.push_back(end);
+    } else {
+      out.prompt = out.tokenizer->encode(*options.prompt, true);
+    }
+  }
+  if (out.dialogue && !typed) out.prompt = out.dialogue->prompt();
+  if (out.prompt.empty() && !typed) fail(Exit::usage, "the prompt is empty: generation needs a token to start from");
+  return out;
+}
+
+// Answers what is typed until that ends.
+void talk(Question& question, Answerer& answerer, comm::World& world, const StopSignal& stop) {
+  const bool speaks = world.rank() == 0;
+  while (const auto turn = typed_turn(world)) {
+    agree(world, [&] {
+      question.dialogue->ask(*turn);
+      question.prompt = question.dialogue->prompt();
+    });
+    text::StreamDecoder decoder(*question.tokenizer);
+    const auto write = [&](const std::string& text) {
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      std::fflush(stdout);
+    };
+    const Generated result =
+        answerer.answer(question.prompt, question.ends, question.tokenizer.get(), stop, [&](std::uint32_t token) {
+          if (speaks) write(decoder.add(token));
+        });
+    if (speaks) write(decoder.finish() + "\n");
+    question.dialogue->answered(question.tokenizer->decode(result.tokens));
+  }
+  if (speaks) fmt::print("\n");
+}
+
+void run(const GenerateOptions& options, comm::World& world, const StopSignal& stop) {
+  const bool speaks = world.rank() == 0;
+  Question question;
+  std::optional<runtime::ReportFile> json;
+  const auto require_same = [&](const char* what, const std::string& mine) {
+    const std::vector<std::string> all = world.exchange(mine);
+    const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& text) { return text != all[0]; });
+    if (other != all.end())
+      throw AgreedError(Exit::usage, fmt::format("rank {} was given another {} than rank 0: start all ranks with the "
+                                                 "same command",
+                                                 other - all.begin(), what));
+  };
+  require_same("model", options.model.string());
+  const CoreShare share = bind_cores(world.node_rank(), world.node_size());
+  // Held until the weights are read: a run may be writing newer checkpoints there.
+  const auto folder = runtime::agree_on_model(options.model, share.cores, world, note);
+  // Rank 0's standard input is the only one that mpirun gives.
+  const bool typed =
+      !world.exchange(speaks && options.chat == "-" && isatty(STDIN_FILENO) == 1 ? "typed" : "").front().empty();
+  std::string chat;
+  agree(world, [&] {
+    if (options.chat && !typed && (speaks || *options.chat != "-")) chat = read_all(*options.chat);
+  });
+  if (options.chat == "-") chat = world.exchange(chat).front();
+  agree(world, [&] {
+    if (options.json && typed) fail(Exit::usage, "--json is for one answer: give the messages with --chat FILE");
+    if (options.json && speaks) {
+      runtime::Recipe reads;
+      reads.model.path = folder.path();
+      require_apart({{"--json", *options.json}}, inputs_of(reads, std::nullopt));
+      require_own({"--json", *options.json}, Content::generation, options.force);
+      json.emplace(*options.json);
+    }
+    question = read_question(options, folder, chat, typed);
+  });
+  const auto& [prompt, ends, tokenizer, dialogue, is_typed] = question;
+  require_same("prompt or other options", fmt::format("{} {} {} {} {}", fmt::join(prompt, " "), options.max_new_tokens,
+                                                      options.temperature, options.top_p, options.seed));
+  const comm::Seen seen_ends{"end-of-text token (generation_config.json, config.json, the tokenizer)",
+                             fmt::format("{}", fmt::join(ends, " "))};
+  comm::require_same({&seen_ends, 1}, world);
+  Answerer answerer(options, folder, world, share.cores);
+  if (is_typed) return talk(question, answerer, world, stop);
+
+  std::optional<text::StreamDecoder> decoder;
+  if (tokenizer) decoder.emplace(*tokenizer);
+  std::string all;
+  const auto write = [&](const std::string& text) {
+    all += text;
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  };
+  const Generated result = answerer.answer(prompt, ends, tokenizer.get(), stop, [&](std::uint32_t token) {
+    if (speaks) write(decoder ? decoder->add(token) : fmt::format("{}{}", all.empty() ? "" : " ", token));
+  });
+  const std::string ranks_threads = threads_text(share, answerer.threads(), world);
+  if (!speaks) return;
+  const runtime::Job& job = answerer.job();
+  if (decoder) write(decoder->finish());
+  if (isatty(STDOUT_FILENO) == 1) fmt::print("\n");
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) fail(Exit::failed, "standard output cannot be written");
+  say("{} tokens read in {:.2f} s, {} written at {:.1f} tokens/s ({}, {}, {}{})", prompt.size(), result.prompt_s,
+      result.tokens.size(), result.tokens_per_s(), device::name_of(job.recipe.training.precision), world.describe(),
+      ranks_threads, job.plan.sharded_parameters() ? ", weights sharded" : "");
+  if (!json) return;
+  std::string text;  // JSON is UTF-8, and what a model writes need not be
+  text::append_repaired(all, text);
+  json->write(fmt::format(
+      "{{\"prompt_tokens\":[{}],\"tokens\":[{}],\"text\":{},\"prompt_s\":{},\"tokens_per_s\":{},\"ranks\":{},"
+      "\"memory\":{},\"exit\":0}}\n",
+      fmt::join(prompt, ","), fmt::join(result.tokens, ","), runtime::json_string(text),
+      runtime::json_number(result.prompt_s), runtime::json_number(result.tokens_per_s()), job.ranks,
+      runtime::memory_json(job.plan.memory, &answerer.executor().measured_memory())));
+  json->close();
+}
+
+}  // namespace
+
+int generate(const GenerateOptions& options) {
+  const StopSignal stop;
+  return run_as_rank(std::nullopt, options.sets, [&](comm::World& world) { run(options, world, stop); });
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,392 @@
+#include "launcher/commands/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "comm/communicator.h"
+#include "device/gpu.h"
+#include "launcher/forecast.h"
+#include "launcher/max_batch.h"
+#include "launcher/outputs.h"
+#include "launcher/overwrite.h"
+#include "launcher/rank/cores.h"
+#include "launcher/report/page.h"
+#include "launcher/report/plan_data.h"
+#include "launcher/screen/printable.h"
+#include "runtime/forecast/simulator.h"
+#include "runtime/job/make_job.h"
+#include "runtime/job/micro_batch.h"
+#include "runtime/job/seat.h"
+#include "runtime/job/suggestion.h"
+#include "runtime/objective/objective.h"
+#include "runtime/recipe/value.h"
+#include "runtime/run/reports/report.h"
+#include "runtime/run/reports/trace.h"
+
+namespace strata::launcher {
+namespace {
+
+// [{"zero.stage":3}, ...]: each the keys to change, with their values.
+std::string nearest_json(const std::vector<runtime::Suggestion>& nearest) {
+  std::string text;
+  for (const runtime::Suggestion& s : nearest) {
+    std::string changes;
+    for (const auto& [key, value] : s.changes)
+      changes += fmt::format("{}\"{}\":{}", changes.empty() ? "" : ",", key, value);
+    text += (text.empty() ? "{" : ",{") + changes + "}";
+  }
+  return "[" + text + "]";
+}
+
+// What the recipe's folders have free where they are here: the run is another day's, so that too little is no refusal.
+void print_drives(const runtime::Job& job) {
+  const std::size_t needed = job.plan.memory[static_cast<std::size_t>(runtime::Tier::nvme)].peak;
+  std::size_t free = 0;
+  for (const auto& folder : job.recipe.memory.nvme) {
+    std::error_code error;
+    const auto space = std::filesystem::space(folder, error);
+    if (needed == 0 || error) return;
+    free += space.available;
+  }
+  if (needed > 0 && free < needed)
+    fmt::print("nvme: memory.nvme has {} free here: too little for one rank\n", runtime::bytes_text(free));
+}
+
+// Of each kind, those that train: what the host does between steps, and for checkpoints, is not counted.
+using TaskCounts = std::array<std::size_t, runtime::kTaskNames.size()>;
+TaskCounts count_tasks(const runtime::StepPlan& plan) {
+  TaskCounts counts{};
+  for (const runtime::Task& task : plan.tasks)
+    if (static_cast<std::size_t>(task.lane) < runtime::kTrainingLanes) ++counts[static_cast<std::size_t>(task.kind)];
+  return counts;
+}
+
+// Of a run's ranks on one machine like this one, or like the one of the machine file: as many as it has cores or, for a
+// run on GPUs, as it has of those.
+int ranks_on_a_node(const PlanOptions& options, int ranks, const std::optional<runtime::Machine>& machine,
+                    runtime::Seat& seat) {
+  const auto found = device::find_gpus().gpus;
+  const auto usable = [](const device::Gpu& gpu) { return gpu.problem.empty(); };
+  const auto gpus = static_cast<int>(std::count_if(found.begin(), found.end(), usable));
+  const bool on_gpus = seat.device.kind != device::Kind::cpu && gpus > 0;
+  const int cores = !machine ? cores_here() : machine->gpu ? machine->ranks : machine->ranks * machine->threads;
+  const int most = options.ranks_per_node ? *options.ranks_per_node : on_gpus ? gpus : cores;
+  const int here = std::min(ranks, most);
+  if (on_gpus) seat.sharing = (here + gpus - 1) / gpus;
+  return here;
+}
+
+// "8 ranks on 4 machines like this one, 2 on each, each with its part of what is free".
+std::string sharing_text(const runtime::Job& job, int ranks_per_node) {
+  const int machines = (job.ranks + ranks_per_node - 1) / ranks_per_node;
+  const bool evenly = job.ranks % ranks_per_node == 0;
+  const std::string where = machines == 1 ? "on one machine like this one"
+                                          : fmt::format("on {} machines like this one, {}{} on each", machines,
+                                                        evenly ? "" : "up to ", ranks_per_node);
+  const auto& memory = job.recipe.memory;
+  return fmt::format("{} ranks {} (--ranks-per-node), {}", job.ranks, where,
+                     memory.device && memory.host   ? "as memory.device and memory.host say"
+                     : memory.device || memory.host ? "each with its part of what is free, or what memory.* says"
+                                                    : "each with its part of what is free");
+}
+
+// "RAM (device)": what a tier of this plan is.
+std::string tier_text(const runtime::StepPlan& plan, std::size_t tier) {
+  const bool ram = tier == 0 && plan.device.kind == device::Kind::cpu;
+  return ram ? "RAM (device)" : std::string(runtime::kTierNames[tier]);
+}
+
+void print_task_counts(const runtime::StepPlan& plan) {
+  const TaskCounts counts = count_tasks(plan);
+  fmt::print("{} tasks per step:", std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+  for (std::size_t k = 0; k < counts.size(); ++k)
+    if (counts[k]) fmt::print(" {} {}", counts[k], runtime::kTaskNames[k]);
+  fmt::print("\n");
+}
+
+void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int ranks_per_node) {
+  const runtime::StepPlan& plan = job.plan;
+  fmt::print("{} of {} parameters on {} {}: ZeRO-{}, {}, {} of {} x {} tokens per rank and step, {}\n\n",
+             job.model->family, runtime::count_text(job.model->parameters()), plan.ranks,
+             plan.ranks == 1 ? "rank" : "ranks", job.recipe.zero.stage, device::name_of(plan.dtype),
+             plan.accumulation == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", plan.accumulation),
+             job.recipe.training.micro_batch_size, job.recipe.data.seq_len,
+             plan.vertical ? "vertical order" : "horizontal order");
+  if (plan.tile_bytes) fmt::print("{}\n\n", runtime::tiling_text(plan));
+  fmt::print("{:<13}{:>12}{:>12}", "a rank's", "peak", "capacity");
+  for (const auto kind : runtime::kKindNames) fmt::print("{:>12}", kind);
+  fmt::print("\n");
+  for (std::size_t tier = 0; tier < runtime::kTiers; ++tier) {
+    const runtime::TierMemory& memory = plan.memory[tier];
+    if (memory.peak == 0) continue;
+    fmt::print("{:<13}{:>12}{:>12}", tier_text(plan, tier), runtime::bytes_text(memory.peak),
+               capacity.tier[tier] == std::numeric_limits<std::size_t>::max()
+                   ? "the drives'"
+                   : runtime::bytes_text(capacity.tier[tier]));
+    for (const std::size_t bytes : memory.by_kind) fmt::print("{:>12}", runtime::bytes_text(bytes));
+    fmt::print("\n");
+  }
+  fmt::print(
+      "Each kind stands at its own largest moment, and buffers that never live at once share memory: the kinds\n"
+      "add up to more than the peak.\n");
+  if (plan.ranks > 1) fmt::print("capacity: {}\n", sharing_text(job, ranks_per_node));
+  print_drives(job);
+  const comm::CommBytes& sent = plan.comm_bytes;
+  fmt::print("\nsent per rank and step: {} (all-gather {}, all-to-all {}, consensus {})\n",
+             runtime::bytes_text(sent.total()), runtime::bytes_text(sent.all_gather),
+             runtime::bytes_text(sent.all_to_all), runtime::bytes_text(sent.consensus));
+  const auto& [read, written] = job.plan.io_bytes;
+  for (std::size_t tier = 1; tier < runtime::kTiers; ++tier)
+    if (read[tier] + written[tier])
+      fmt::print("moved per rank and step: {} from {}, {} to it\n", runtime::bytes_text(read[tier]),
+                 runtime::kTierNames[tier], runtime::bytes_text(written[tier]));
+}
+
+// What `plan --machine` adds.
+struct Prediction {
+  Forecast forecast;
+  std::vector<Gain> gains;
+  int measured_ranks;   // that the machine file is of
+  bool measured;        // or computed from data sheets
+  std::string scaling;  // what was done to its speeds for this job's ranks; empty: nothing
+};
+
+Prediction predict(const PlanOptions& options, const runtime::Machine& machine, const runtime::Job& job,
+                   const runtime::Capacity& capacity, int ranks_per_node) {
+  Forecast of_job = forecast(job, machine, ranks_per_node);
+  return {std::move(of_job), gains(options.recipe, options.sets, job, capacity, machine, ranks_per_node), machine.ranks,
+          machine.measured, runtime::scaling_text(machine, job.ranks, ranks_per_node)};
+}
+
+void print_prediction(const Prediction& p) {
+  const Forecast& f = p.forecast;
+  fmt::print("\npredicted: {:.1f} ms per step, {:.0f} tokens/s{}\nbound by {}; on the critical path:", f.step_ms,
+             f.tokens_per_s, p.measured ? "" : " (computed from data sheets, not measured)",
+             runtime::kBoundWords[static_cast<std::size_t>(f.bound())]);
+  bool first = true;
+  const double all = runtime::sum_of(f.path);
+  for (std::size_t b = 0; b < f.path.size(); ++b)
+    if (f.path[b] >= 0.005 * all)
+      fmt::print("{} {} {:.0f}%", std::exchange(first, false) ? "" : ",", runtime::kBoundWords[b],
+                 f.path[b] / all * 100);
+  fmt::print("\n");
+  if (!p.scaling.empty()) fmt::print("{}\n", p.scaling);
+  for (const Gain& gain : p.gains)
+    fmt::print("faster: {} = {}: {:.0f} tokens/s{}\n", gain.key, gain.value, gain.tokens_per_s,
+               gain.same_numbers ? "" : " (losses change)");
+  fmt::print("beyond settings: {}\n", advice(f.bound()));
+}
+
+std::string prediction_json(const Prediction& p, const runtime::StepPlan& plan) {
+  const Forecast& f = p.forecast;
+  std::string path, faster;
+  for (std::size_t b = 0; b < f.path.size(); ++b)
+    path += fmt::format("{}\"{}\":{:.3f}", path.empty() ? "" : ",", runtime::kBoundNames[b], f.path[b] * 1e3);
+  for (const Gain& gain : p.gains)
+    faster += fmt::format("{}{{\"key\":\"{}\",\"value\":\"{}\",\"tokens_per_s\":{:.1f},\"same_numbers\":{}}}",
+                          faster.empty() ? "" : ",", gain.key, gain.value, gain.tokens_per_s, gain.same_numbers);
+  return fmt::format(
+      ",\"step_ms\":{:.3f},\"tokens_per_s\":{:.1f},\"exposed_ms\":{},\"bound_by\":\"{}\",\"critical_path_ms\":{{{}}},"
+      "\"faster\":[{}],\"measured_ranks\":{},\"scaling\":{}",
+      f.step_ms, f.tokens_per_s, runtime::exposed_json(plan, f.spans, 0),
+      runtime::kBoundNames[static_cast<std::size_t>(f.bound())], path, faster, p.measured_ranks,
+      p.scaling.empty() ? "null" : runtime::json_string(p.scaling));
+}
+
+// What a stage would take, for the table of all of them.
+struct Stage {
+  runtime::Job job;
+  bool fits;
+  std::optional<double> step_ms;
+};
+
+std::vector<Stage> plan_stages(const runtime::Recipe& recipe, const runtime::Job& job,
+                               const runtime::Capacity& capacity, const std::optional<runtime::Machine>& machine,
+                               int ranks_per_node) {
+  std::vector<Stage> out;
+  for (int stage = 0; stage < 4; ++stage) {
+    runtime::Recipe other = recipe;
+    other.zero.stage = stage;
+    Stage& of_stage = out.emplace_back(Stage{runtime::make_job(other, job.ranks, capacity), false, {}});
+    of_stage.fits = runtime::fits(of_stage.job.plan, capacity);
+    if (machine) of_stage.step_ms = forecast(of_stage.job, *machine, ranks_per_node).step_ms;
+  }
+  return out;
+}
+
+// Bytes of the state of a model of so many parameters in 16 bits, as the paper counts them for Adam (Rajbhandari et al.
+// 2020, figure 1): 2 for parameters, 2 for gradients, 12 for the optimizer.
+double paper_bytes(int stage, double parameters, double ranks) {
+  const double p = stage == 3 ? 2 / ranks : 2, g = stage >= 2 ? 2 / ranks : 2, o = stage >= 1 ? 12 / ranks : 12;
+  return (p + g + o) * parameters;
+}
+
+void print_stages(const std::vector<Stage>& stages) {
+  const auto bytes = [](const runtime::StepPlan& plan, std::size_t kind) {
+    std::size_t sum = 0;
+    for (const runtime::TierMemory& tier : plan.memory) sum += tier.by_kind[kind];
+    return runtime::bytes_text(sum);
+  };
+  fmt::print("\n{:<7}{:>11}{:>5}{:>15}{:>14}{:>11}{:>14}{:>11}{:>13}{:>11}\n", "stage", "peak", "fits", "parameters",
+             "gradients [1]", "optimizer", "all else [3]", "paper", "sent", "step");
+  for (int stage = 0; stage < 4; ++stage) {
+    const Stage& s = stages[static_cast<std::size_t>(stage)];
+    const runtime::StepPlan& plan = s.job.plan;
+    std::size_t peak = 0, rest = 0;
+    for (const runtime::TierMemory& tier : plan.memory) {
+      peak += tier.peak;
+      for (std::size_t kind = 3; kind < runtime::kKinds; ++kind) rest += tier.by_kind[kind];
+    }
+    const auto paper = static_cast<std::size_t>(
+        paper_bytes(stage, static_cast<double>(s.job.model->parameters()), static_cast<double>(s.job.ranks)));
+    fmt::print("ZeRO-{:<2}{:>11}{:>5}{:>15}{:>14}{:>11}{:>14}{:>11}{:>13}{:>11}\n", stage, runtime::bytes_text(peak),
+               s.fits ? "yes" : "no", bytes(plan, 0) + (stage == 3 ? " [2]" : ""), bytes(plan, 1), bytes(plan, 2),
+               runtime::bytes_text(rest), runtime::bytes_text(paper), runtime::bytes_text(plan.comm_bytes.total()),
+               s.step_ms ? fmt::format("{:.1f} ms", *s.step_ms) : "-");
+  }
+  fmt::print(
+      "paper: the ZeRO paper's arithmetic for Adam in 16 bits: 16 bytes per parameter, shared out by stage. Different "
+      "here:\n"
+      "[1] Gradients are summed in fp32: 4 bytes per parameter that a rank sums, rather than 2, and a micro-batch's "
+      "own "
+      "on\n"
+      "    top, so that a loss has the same bits on any number of ranks.\n"
+      "[2] With a rank's shard, the units that are gathered at the time (memory.prefetch + 1, and a tied embedding).\n"
+      "[3] Activations, workspace and what is on its way, of which the paper's figures count nothing.\n");
+}
+
+std::string stages_json(const std::vector<Stage>& stages) {
+  std::string text;
+  for (std::size_t i = 0; i < stages.size(); ++i)
+    text += fmt::format("{}{{\"stage\":{},\"fits\":{},\"memory\":{},\"comm_bytes\":{},\"step_ms\":{}}}", i ? "," : "",
+                        i, stages[i].fits, runtime::memory_json(stages[i].job.plan.memory, nullptr),
+                        runtime::comm_json(stages[i].job.plan.comm_bytes),
+                        stages[i].step_ms ? fmt::format("{:.3f}", *stages[i].step_ms) : "null");
+  return ",\"stages\":[" + text + "]";
+}
+
+// One page: the recipe's stage, and the others beside it.
+void write_page(const PlanOptions& options, const runtime::Job& job, const std::vector<Stage>& stages,
+                const runtime::Capacity& capacity, const std::optional<runtime::Machine>& machine, int ranks_per_node) {
+  const std::string speeds = speeds_text(machine.has_value(), machine && machine->measured);
+  std::string all;
+  for (const Stage& stage : stages) {
+    const runtime::MachineProfile profile =
+        machine ? runtime::profile_of(*machine, stage.job, ranks_per_node) : runtime::nominal_profile(stage.job.plan);
+    all += (all.empty() ? "" : ",") +
+           plan_data(stage.job, capacity, profile, runtime::simulate(stage.job.plan, profile), speeds);
+  }
+  const std::string title =
+      fmt::format("{} of {} parameters on {} {}", job.model->family, runtime::count_text(job.model->parameters()),
+                  job.ranks, job.ranks == 1 ? "rank" : "ranks");
+  AtomicFile file(*options.html);
+  file.write(page_html(
+      Page::plan,
+      fmt::format("{{\"title\":{},\"subtitle\":{},\"stage\":{},\"speeds\":{},\"stages\":[{}],\"recipe\":{}}}",
+                  runtime::json_string(title),
+                  runtime::json_string(fmt::format("{}, {} micro-batch{} of {} x {} tokens per rank and step",
+                                                   device::name_of(job.plan.dtype), job.plan.accumulation,
+                                                   job.plan.accumulation == 1 ? "" : "es",
+                                                   job.recipe.training.micro_batch_size, job.recipe.data.seq_len)),
+                  job.recipe.zero.stage, runtime::json_string(speeds), all,
+                  runtime::json_string(runtime::to_toml(job.recipe)))));
+  file.commit();
+}
+
+// What a machine file says of a machine that is elsewhere, where the recipe does not.
+void plan_for(const std::optional<runtime::Machine>& machine, runtime::Recipe& recipe) {
+  if (!machine) return;
+  if (machine->gpu && recipe.device.kind == runtime::DeviceKind::automatic)
+    recipe.device.kind = runtime::DeviceKind::cuda;
+  if (!machine->capacity) return;
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  auto &device = recipe.memory.device, &host = recipe.memory.host;
+  if (!device) device = static_cast<std::uint64_t>(machine->capacity->device_gib * kGiB);
+  if (!host) host = static_cast<std::uint64_t>(machine->capacity->host_gib * kGiB);
+}
+
+}  // namespace
+
+int plan(const PlanOptions& options) {
+  const int ranks = options.ranks.value_or(std::max(1, comm::launched_ranks()));
+  runtime::Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
+  std::vector<NamedFile> outputs, inputs = inputs_of(recipe, options.recipe);
+  if (options.json) outputs.push_back({"--json", *options.json});
+  if (options.trace) outputs.push_back({"--trace", *options.trace});
+  if (options.html) outputs.push_back({"--html", *options.html});
+  if (options.machine) inputs.push_back({"--machine", *options.machine});
+  require_apart(outputs, inputs);
+  if (options.json) require_own({"--json", *options.json}, Content::plan, options.force);
+  if (options.trace) require_own({"--trace", *options.trace}, Content::trace, options.force);
+  runtime::settle_objective(recipe);
+  try {
+    runtime::settle(recipe, false);
+  } catch (const Error& error) {  // the run is another day's, and its data may be elsewhere
+    note(fmt::format("the index of packed documents is not counted: {}", error.what()));
+  }
+  std::optional<runtime::Machine> machine;
+  if (options.machine) machine = runtime::read_machine(*options.machine);
+  plan_for(machine, recipe);
+  if (options.html) require_own({"--html", *options.html}, Content::page, options.force);
+  runtime::Seat seat = runtime::planned_seat(recipe.device.kind);
+  const int per_node = ranks_on_a_node(options, ranks, machine, seat);
+  const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, per_node, seat);
+  std::optional<MaxBatch> largest;
+  if (options.max_batch) {
+    largest = find_max_batch(recipe, ranks, capacity, machine, per_node);
+    recipe.training.micro_batch_size = largest->largest.fits ? largest->largest.fits->size : 1;
+  } else if (const std::string text = runtime::settle_micro_batch(recipe, ranks, seat.device); !text.empty()) {
+    note(text);
+  }
+  const runtime::Job job = runtime::make_job(recipe, ranks, capacity);
+  const bool fits = runtime::fits(job.plan, capacity);
+  const auto nearest = fits ? std::vector<runtime::Suggestion>{} : runtime::nearest_that_fit(job, capacity);
+  std::optional<Prediction> prediction;
+  if (machine) prediction = predict(options, *machine, job, capacity, per_node);
+  std::vector<Stage> stages;
+  if (options.stages || options.html) stages = plan_stages(recipe, job, capacity, machine, per_node);
+  print_table(job, capacity, per_node);
+  if (largest) fmt::print("\n{}", max_batch_text(*largest));
+  if (options.verbose) print_task_counts(job.plan);
+  if (options.stages) print_stages(stages);
+  for (const std::string& text : recipe.notes) note(text);
+  if (prediction) print_prediction(*prediction);
+  if (options.json) {
+    const TaskCounts counts = count_tasks(job.plan);
+    runtime::ReportFile file(*options.json);
+    file.write(fmt::format(
+        "{{\"fits\":{},\"ranks\":{},\"ranks_per_node\":{},\"parameters\":{},\"micro_batch_size\":{},\"memory\":{},"
+        "\"capacity_bytes\":"
+        "{{\"device\":{},\"host\":{}}},\"comm_bytes\":{},\"io_bytes\":{},\"order\":\"{}\",\"tile_bytes\":{},"
+        "\"tasks\":{},\"nearest\":{}{}{}{}}}\n",
+        fits, ranks, per_node, job.model->parameters(), job.recipe.training.micro_batch_size,
+        runtime::memory_json(job.plan.memory, nullptr), capacity[runtime::Tier::device], capacity[runtime::Tier::host],
+        runtime::comm_json(job.plan.comm_bytes), runtime::io_json(job.plan.io_bytes),
+        job.plan.vertical ? "vertical" : "horizontal", job.plan.tile_bytes,
+        std::accumulate(counts.begin(), counts.end(), std::size_t{0}), nearest_json(nearest),
+        prediction ? prediction_json(*prediction, job.plan) : "", options.stages ? stages_json(stages) : "",
+        largest ? ",\"max_batch\":" + max_batch_json(*largest) : ""));
+    file.close();
+  }
+  if (options.html) write_page(options, job, stages, capacity, machine, per_node);
+  if (options.trace) {
+    runtime::ReportFile file(*options.trace);
+    const auto spans =
+        prediction ? prediction->forecast.spans : runtime::simulate(job.plan, runtime::nominal_profile(job.plan));
+    file.write(runtime::planned_trace(job.plan, *job.model, spans));
+    file.close();
+  }
+  if (fits) return static_cast<int>(Exit::done);
+  complain(runtime::refusal(job, capacity, nearest), Exit::does_not_fit);
+  return static_cast<int>(Exit::does_not_fit);
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,381 @@
+#include "launcher/commands/train.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <numeric>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "comm/agreement.h"
+#include "comm/communicator.h"
+#include "device/gpu.h"
+#include "launcher/control/control.h"
+#include "launcher/evaluations.h"
+#include "launcher/outputs.h"
+#include "launcher/overwrite.h"
+#include "launcher/rank/agreement.h"
+#include "launcher/rank/cores.h"
+#include "launcher/rank/run_as_rank.h"
+#include "launcher/rank/stop_signal.h"
+#include "launcher/report/plan_data.h"
+#include "launcher/screen/activity.h"
+#include "launcher/screen/printable.h"
+#include "launcher/screen/progress.h"
+#include "launcher/screen/run_text.h"
+#include "runtime/checkpoint/writer.h"
+#include "runtime/data/data_figures.h"
+#include "runtime/forecast/machine.h"
+#include "runtime/job/algorithms.h"
+#include "runtime/job/make_job.h"
+#include "runtime/job/seat.h"
+#include "runtime/objective/objective.h"
+#include "runtime/run/reports/report.h"
+#include "runtime/run/reports/run_reports.h"
+#include "runtime/run/reports/trace_recorder.h"
+#include "runtime/run/resume.h"
+#include "runtime/run/trainer.h"
+
+namespace strata::launcher {
+namespace {
+
+using comm::agree;
+using comm::AgreedError;
+
+// Asked on any rank.
+bool stop_requested(const StopSignal& stop, comm::World& world) {
+  const std::vector<std::string> asked = world.exchange(stop.requested() ? "stop" : "");
+  return std::any_of(asked.begin(), asked.end(), [](const std::string& text) { return !text.empty(); });
+}
+
+std::uint64_t peak_rss() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+double median_tokens_per_s(std::vector<double> rates) {
+  if (rates.empty()) return 0;
+  if (rates.size() > 2) rates.erase(rates.begin(), rates.begin() + 2);
+  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
+  std::nth_element(rates.begin(), middle, rates.end());
+  return *middle;
+}
+
+std::vector<std::uint64_t> numbers(const std::vector<std::string>& texts) {
+  std::vector<std::uint64_t> out;
+  for (const std::string& text : texts) out.push_back(std::stoull(text));
+  return out;
+}
+
+// How drives are read and written, once for ranks that have it alike: nothing falls back silently.
+void describe_drives(const runtime::Recipe& recipe, const runtime::Executor& executor, comm::World& world) {
+  const std::vector<std::string> texts = world.exchange(executor.drives());
+  if (world.rank() != 0) return;
+  std::string folders;
+  for (const auto& folder : recipe.memory.nvme) folders += (folders.empty() ? "" : ", ") + folder.string();
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    if (texts[rank].empty() || (rank > 0 && texts[rank] == texts[0])) continue;
+    say("nvme tier{} in {}: {}", rank > 0 ? fmt::format(" of rank {}", rank) : "", folders, texts[rank]);
+  }
+}
+
+// Writes checkpoints when they are due; does nothing where the recipe names no folder.
+class Checkpoints {
+ public:
+  Checkpoints(const runtime::Job& job, comm::World& world) : recipe_(job.recipe.checkpoint) {
+    if (recipe_.dir) folder_.emplace(*recipe_.dir, recipe_.keep, *system_, world, note);
+  }
+  void open(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const runtime::Start& start,
+            control::Control& control) {
+    if (folder_) folder_->pass_over(start.damaged);
+    if (folder_)
+      folder_->tell([&control](std::int64_t step, const std::filesystem::path& path) { control.saved(step, path); });
+    saved_step_ = trainer.steps_done() > 0 ? trainer.steps_done() : -1;
+    if (folder_) writer_.emplace(job, world, trainer.executor(), *folder_);
+  }
+  bool can_save() const { return writer_.has_value(); }
+  // After which step the newest was begun; -1: none was.
+  std::int64_t saved_step() const { return saved_step_; }
+
+  // After a step: writes what is due, or `asked` for. True where the run is to end here for it.
+  bool after(const runtime::Trainer& trainer, bool asked) {
+    const std::int64_t step = trainer.steps_done();
+    if (folder_ && (asked || trainer.done() || (recipe_.every > 0 && step % recipe_.every == 0))) save(trainer);
+    return recipe_.stop_after == step;
+  }
+  void save(const runtime::Trainer& trainer) {
+    if (saved_step_ == trainer.steps_done()) return;
+    saved_step_ = trainer.steps_done();
+    writer_->start(trainer.progress());
+  }
+  void finish() {
+    if (writer_) writer_->finish();
+  }
+  std::optional<runtime::CheckpointFigures> figures() const {
+    if (!writer_) return std::nullopt;
+    return writer_->figures();
+  }
+
+ private:
+  runtime::Recipe::Checkpoint recipe_;
+  std::unique_ptr<runtime::FileSystem> system_ = runtime::posix_file_system();
+  std::optional<runtime::CheckpointFolder> folder_;
+  std::optional<runtime::CheckpointWriter> writer_;
+  std::int64_t saved_step_ = -1;
+};
+
+// Ends a run early: with a checkpoint of where it stands where there is a folder for it.
+AgreedError stop_here(const runtime::Trainer& trainer, Checkpoints& checkpoints, bool at_once = false) {
+  const std::int64_t step = trainer.steps_done();
+  if (at_once && checkpoints.can_save())
+    return {
+        Exit::requeue,
+        fmt::format("stopped on request after step {}, without a checkpoint, as asked: the same command goes on from "
+                    "the newest one",
+                    step)};
+  if (!checkpoints.can_save())
+    return {Exit::failed,
+            fmt::format("stopped on request after step {}; nothing was saved: set checkpoint.dir to keep what was "
+                        "trained",
+                        step)};
+  checkpoints.save(trainer);
+  return {
+      Exit::requeue,
+      fmt::format("stopped on request after step {}; its checkpoint is written: run the same command to resume", step)};
+}
+
+// Steps until the last one, or until something ends the run early: what that is.
+std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime::Job& job,
+                                       std::optional<runtime::RunReports>& reports, const StopSignal& stop,
+                                       Checkpoints& checkpoints, Evaluations& evaluations, comm::World& world,
+                                       std::optional<runtime::TraceRecorder>& trace, runtime::Summary& summary,
+                                       std::optional<RunEnd>& end, control::Control& control) {
+  std::vector<double> rates;
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<AgreedError> ended;
+  std::int64_t steps = 0;
+  if (stop_requested(stop, world)) ended = stop_here(trainer, checkpoints);
+  bool enough = false;
+  const auto evaluate = [&] {
+    const auto best = evaluations.run_due(trainer, reports ? &*reports : nullptr);
+    control.evaluated();
+    if (evaluations.stopped()) ended = stop_here(trainer, checkpoints);
+    enough = evaluations.out_of_patience();
+    if (enough || (best && job.recipe.checkpoint.keep_best)) checkpoints.save(trainer);
+  };
+  std::optional<Progress> progress;
+  if (world.rank() == 0) progress.emplace(job, stderr);
+  try {
+    if (!ended) {
+      evaluate();
+      if (enough && world.rank() == 0 && steps == 0)
+        note(fmt::format(
+            "no step is left: evaluation.patience = {} was used up after step {}; raise it, or set it to 0, "
+            "to continue",
+            job.recipe.evaluation.patience, trainer.progress().best->newest));
+    }
+    while (!trainer.done() && !ended && !enough) {
+      ++steps;
+      if (trace && trace->wants(trainer.steps_done() + 1)) trainer.executor().time_next_step();
+      const std::uint64_t requests = control.requests();
+      const runtime::StepReport report = trainer.step(requests | (stop.requested() ? runtime::kStop : 0));
+      if (trace) trace->record(report.step, trainer.executor().spans());
+      rates.push_back(report.tokens_per_s());
+      if (!end) end = RunEnd{.first = report};
+      end->last = report;
+      if (reports) reports->step(report, trainer.executor().measured_memory());
+      if (progress) progress->show(report);
+      control.stepped(report, trainer.executor());
+      evaluate();
+      if (ended) break;
+      if (checkpoints.after(trainer, report.save) || (report.stop && !trainer.done()))
+        ended = stop_here(trainer, checkpoints, report.at_once);
+      if (reports && checkpoints.saved_step() == report.step) reports->event("checkpoint", report.step);
+    }
+  } catch (const AgreedError& error) {
+    ended = error;
+  }
+  checkpoints.finish();
+  summary.tokens_per_s = median_tokens_per_s(std::move(rates));
+  if (end) {
+    end->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    end->median_ms = static_cast<double>(end->last.tokens) / summary.tokens_per_s * 1e3;
+  }
+  trainer.executor().drain();
+  summary.comm_bytes = evaluations.without(trainer.executor().comm_bytes()).per_step(steps);
+  summary.io_bytes = trainer.executor().io_bytes().per_step(steps);
+  summary.steps = trainer.steps_done();
+  summary.tokens = trainer.progress().tokens;
+  summary.checkpoints = checkpoints.figures();
+  return ended;
+}
+
+// Spans of a clock as those of the step's own.
+std::vector<runtime::Span> from_begin(const runtime::StepPlan& plan, std::vector<runtime::Span> spans) {
+  const std::int64_t begin = runtime::extent_of(plan, spans).begin;
+  for (runtime::Span& span : spans)
+    if (span.end != 0) span = {span.begin - begin, span.end - begin};
+  return spans;
+}
+
+// For `strata report`: the plan, and the step as simulated.
+void write_plan(const runtime::Job& job, const runtime::Capacity& capacity,
+                const std::optional<runtime::Machine>& machine, int ranks_per_node) {
+  const runtime::MachineProfile profile =
+      machine ? runtime::profile_of(*machine, job, ranks_per_node) : runtime::nominal_profile(job.plan);
+  AtomicFile file(*job.recipe.report.dir / runtime::kPlanReport);
+  file.write(plan_data(job, capacity, profile, runtime::simulate(job.plan, profile),
+                       speeds_text(machine.has_value(), machine && machine->measured)));
+  file.commit();
+}
+
+// From the plan to the last step.
+void run(const TrainOptions& options, const runtime::Recipe& recipe, const runtime::Seat& seat, comm::World& world,
+         const StopSignal& stop) {
+  const CoreShare share = bind_cores(world.node_rank(), world.node_size());
+  control::Control control(recipe, world, note);
+  control.enter(runtime::Phase::planning);
+  const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
+  const runtime::Capacity capacity = agree_on_capacity(recipe, seat, world);
+  const runtime::Job job = plan_job(recipe, capacity, world);
+  require_same_plan(job, world);
+  const bool speaks = world.rank() == 0;
+  std::optional<runtime::Machine> machine;
+  agree(world, [&] {
+    if (!speaks) return;
+    if (recipe.report.machine) {
+      machine = runtime::read_machine(*recipe.report.machine);
+      (void)runtime::profile_of(*machine, job, world.node_size());  // what it lacks is better known now
+    }
+    require_apart(reports_of(recipe), inputs_of(recipe, options.recipe));
+    require_own_reports(recipe, options.force);
+  });
+  const std::string ranks_threads = threads_text(share, threads, world);
+  if (speaks) describe_run(job, seat, world, ranks_threads);
+  control.planned(job);
+
+  const auto algorithms = runtime::agree_on_algorithms(job, world, note);
+  // Outlives what writes its state, and is made once checkpoint.dir is known to be there.
+  std::optional<runtime::Trainer> made;
+  Checkpoints checkpoints(job, world);
+  control.enter(runtime::Phase::hashing);
+  runtime::Summary summary{};
+  summary.gpu_before = device::gpu_memory(job.plan.device);
+  runtime::Trainer& trainer = made.emplace(job, world, threads, runtime::Trainer::Weights::later);
+  trainer.executor().use_algorithms(algorithms);
+  describe_drives(recipe, trainer.executor(), world);
+  if (const std::string& attention = trainer.executor().attention(); speaks && !attention.empty())
+    say("attention by {}", attention);
+  control.enter(runtime::Phase::loading);
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<Activity> activity;
+  activity.emplace("reading weights and state", Activity::Unit::bytes, speaks);
+  const runtime::Start found = runtime::start_or_resume(trainer, job, world, threads, note, activity->advance());
+  activity.reset();
+  const auto& resumed = found.from;
+  world.barrier();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  if (speaks && resumed)
+    say("resumes after step {} of {}, read in {:.2f} s", trainer.steps_done(), resumed->string(), took.count());
+  else if (speaks && recipe.model.init == runtime::Init::pretrained)
+    say("weights read in {:.2f} s", took.count());
+  if (speaks) describe_data(job, trainer);
+  if (speaks && trainer.done() && resumed) note("no step is left: raise training.max_steps to continue");
+  checkpoints.open(job, world, trainer, found, control);
+  std::optional<runtime::TraceRecorder> trace;
+  if (auto steps = runtime::agree_on_traced_steps(recipe, world))
+    agree(world, [&] {
+      trace.emplace(job.plan, std::move(*steps), trainer.steps_done(), recipe.training.max_steps.value_or(0));
+    });
+  std::optional<runtime::RunReports> reports;  // opened once everything else is known to be there
+  agree(world, [&] {
+    if (!speaks) return;
+    reports.emplace(recipe, trainer.steps_done());
+    if (recipe.report.dir) write_plan(job, capacity, machine, world.node_size());
+    reports->event(resumed ? "resume" : "start", trainer.steps_done(), {{"ranks", std::to_string(world.size())}});
+  });
+  if (speaks && recipe.evaluation.prompts && !recipe.report.jsonl)
+    note("the answers to evaluation.prompts go nowhere: set report.jsonl or report.dir");
+  Evaluations evaluations(job, world, trainer, stop);
+  evaluations.tell_rounds([&control] { control.evaluated_round(); });
+  std::optional<RunEnd> end;
+  if (recipe.checkpoint.dir && !control.settle(*recipe.checkpoint.dir))
+    note("control.json cannot be written to checkpoint.dir: strata ctl and top need the socket's own path");
+  control.train(trainer);
+  const std::optional<AgreedError> ended =
+      train_steps(trainer, job, reports, stop, checkpoints, evaluations, world, trace, summary, end, control);
+  control.enter(runtime::Phase::writing);
+
+  runtime::Executor& executor = trainer.executor();
+  summary.flops_per_token = job.model->flops_per_token(job.plan.tokens);
+  activity.emplace("hashing weights", Activity::Unit::bytes, speaks);
+  summary.weights_hash = trainer.weights_hash(activity->advance());
+  activity.reset();
+  summary.measured = evaluations.measured_with(executor.measured_memory());
+  summary.best = trainer.progress().best;
+  summary.metric = recipe.evaluation.metric;
+  summary.gpu_at_end = device::gpu_memory(job.plan.device);
+  summary.peak_rss = numbers(world.exchange(std::to_string(peak_rss())));
+  for (const std::string& text : world.exchange(fmt::format("{}", control.compute_ms())))
+    summary.compute_ms.push_back(std::stod(text));
+  if (std::none_of(summary.compute_ms.begin(), summary.compute_ms.end(), [](double ms) { return ms > 0; }))
+    summary.compute_ms.clear();
+  summary.spans.assign(executor.spans().begin(), executor.spans().end());
+  const runtime::MachineProfile profile =
+      machine ? runtime::profile_of(*machine, job, world.node_size()) : runtime::nominal_profile(job.plan);
+  summary.path = runtime::critical_path(job.plan, profile, from_begin(job.plan, summary.spans));
+  summary.timed_step = trainer.newest_step() - executor.steps_since_spans();
+  summary.graph_steps = executor.graph_steps();
+  summary.validate_ms = executor.validate_ms();
+  if (const std::string refusal = executor.graph_refusal(); speaks && !refusal.empty())
+    say("steps were issued task by task, not as a graph: {}", refusal);
+  if (trainer.batches())
+    summary.data = runtime::data_json(*trainer.batches(), recipe, trainer.progress().next_micro_batch);
+  summary.exit = static_cast<int>(ended ? ended->code() : Exit::done);
+  if (reports) {
+    reports->event(ended ? "stop" : "end", summary.steps, {{"exit", std::to_string(summary.exit)}});
+    reports->close();
+  }
+  if (trace) {
+    trace->record_newest(summary.timed_step, summary.spans);
+    const int traced = runtime::write_trace(reports && reports->trace ? &*reports->trace : nullptr, *trace, job.plan,
+                                            *job.model, world);
+    if (reports && reports->trace) reports->trace->close();
+    if (speaks && traced < world.size())
+      note(fmt::format("report.trace holds ranks 0 to {} of {}: more would make it too large to open", traced - 1,
+                       world.size()));
+    if (const std::string missing = trace->missing(); speaks && !missing.empty()) note(missing);
+  }
+  if (reports && reports->summary) {
+    reports->summary->write(runtime::summary_json(job.plan, summary));
+    reports->summary->close();
+  }
+  world.barrier();
+  if (speaks && !ended && end) {
+    note(fmt::format("done after step {}{}", summary.steps,
+                     recipe.checkpoint.dir ? "; the newest checkpoint is of it" : ""));
+    describe_end(options.recipe, job, summary, *end, machine, world.node_size());
+  }
+  if (ended) throw AgreedError(*ended);
+}
+
+}  // namespace
+
+int train(const TrainOptions& options) {
+  // From the start: mpirun tells the survivors of a lost rank to stop, and they have to say why first.
+  const StopSignal stop;
+  return run_as_rank(options.recipe, options.sets, [&](comm::World& world) {
+    runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world);
+    const runtime::Seat seat = agree_on_seat(recipe, world);
+    agree_on_micro_batch(recipe, seat, world);
+    agree(world, [&] { runtime::settle(recipe, false); });
+    run(options, recipe, seat, world, stop);
+  });
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,111 @@
+#include "launcher/control/client/client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+
+#include "base/error.h"
+#include "launcher/control/control.grpc.pb.h"
+#include "launcher/control/service/server_limits.h"
+
+namespace strata::launcher::control {
+namespace {
+
+constexpr std::chrono::seconds kAnswer{10};  // of calls that answer at once
+
+[[noreturn]] void refused(const grpc::Status& status, const std::string& target) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::UNAUTHENTICATED:
+      fail(Exit::usage, "{} refuses: {}", target, status.error_message());
+    case grpc::StatusCode::UNAVAILABLE:
+      fail(Exit::failed, "{} does not answer, or has ended: {}", target, status.error_message());
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      fail(Exit::failed, "{} has not answered for {} s", target, kAnswer.count());
+    default:
+      fail(Exit::failed, "{}", status.error_message());
+  }
+}
+
+}  // namespace
+
+class Client::Impl {
+ public:
+  explicit Impl(const Visit& visit) : target_(visit.target), token_(visit.token) {
+    be_silent();
+    std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+    if (visit.tls) {
+      grpc::SslCredentialsOptions options;
+      options.pem_root_certs = visit.ca;
+      options.pem_cert_chain = visit.cert;
+      options.pem_private_key = visit.key;
+      credentials = grpc::SslCredentials(options);
+    }
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(64 << 20);             // a dump of thousands of ranks
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
+    stub_ = pb::Run::NewStub(grpc::CreateCustomChannel(visit.target, credentials, arguments));
+  }
+
+  template <typename Reply, typename Call, typename Request>
+  Reply ask(Call call, const Request& request, std::chrono::seconds patience = kAnswer) {
+    grpc::ClientContext context;
+    prepare(context, patience);
+    Reply reply;
+    if (const grpc::Status status = (stub_.get()->*call)(&context, request, &reply); !status.ok())
+      refused(status, target_);
+    return reply;
+  }
+
+  bool watch(int last, const std::function<bool(const pb::Step&)>& step) {
+    grpc::ClientContext context;
+    prepare(context, std::chrono::seconds(0));
+    pb::WatchStepsRequest request;
+    request.set_last(last);
+    const auto reader = stub_->WatchSteps(&context, request);
+    pb::Step read;
+    while (reader->Read(&read))
+      if (!step(read)) {
+        context.TryCancel();
+        return false;
+      }
+    const grpc::Status status = reader->Finish();
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE && read.step() > 0) return true;
+    if (!status.ok()) refused(status, target_);
+    return true;
+  }
+
+ private:
+  void prepare(grpc::ClientContext& context, std::chrono::seconds patience) const {
+    if (!token_.empty()) context.AddMetadata("authorization", "Bearer " + token_);
+    if (patience.count() > 0) context.set_deadline(std::chrono::system_clock::now() + patience);
+  }
+
+  std::string target_, token_;
+  std::unique_ptr<pb::Run::Stub> stub_;
+};
+
+Client::Client(const Visit& visit) : impl_(std::make_unique<Impl>(visit)) {}
+Client::~Client() = default;
+
+pb::Status Client::status() {
+  return impl_->ask<pb::Status>(&pb::Run::Stub::GetStatus, pb::GetStatusRequest());
+}
+pb::Plan Client::plan() {
+  return impl_->ask<pb::Plan>(&pb::Run::Stub::GetPlan, pb::GetPlanRequest());
+}
+pb::CheckpointReply Client::checkpoint() {
+  return impl_->ask<pb::CheckpointReply>(&pb::Run::Stub::Checkpoint, pb::CheckpointRequest(), std::chrono::seconds(0));
+}
+pb::StopReply Client::stop(bool at_once) {
+  pb::StopRequest request;
+  request.set_at_once(at_once);
+  return impl_->ask<pb::StopReply>(&pb::Run::Stub::Stop, request);
+}
+pb::Dump Client::dump() {
+  return impl_->ask<pb::Dump>(&pb::Run::Stub::DumpState, pb::DumpStateRequest(), std::chrono::seconds(30));
+}
+bool Client::watch(int last, const std::function<bool(const pb::Step&)>& step) {
+  return impl_->watch(last, step);
+}
+
+}  // namespace strata::launcher::control

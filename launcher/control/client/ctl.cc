@@ -1,0 +1,190 @@
+#include "launcher/control/client/ctl.h"
+
+#include <fmt/chrono.h>
+#include <google/protobuf/util/json_util.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+#include "launcher/control/client/target.h"
+#include "launcher/control/service/credentials.h"
+#include "launcher/screen/printable.h"
+
+namespace strata::launcher::control {
+namespace {
+
+void print(const std::string& text) {
+  const std::string out = printable(text, true);
+  if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0)
+    fail(Exit::failed, "standard output cannot be written");
+}
+
+void print_json(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.always_print_primitive_fields = true;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  if (!google::protobuf::util::MessageToJsonString(message, &json, options).ok())
+    fail(Exit::failed, "the answer cannot be written as JSON");
+  print(json + "\n");
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  const auto x = static_cast<double>(bytes);
+  return bytes < (1 << 20)   ? fmt::format("{:.1f} KiB", x / 0x1p10)
+         : bytes < (1 << 30) ? fmt::format("{:.1f} MiB", x / 0x1p20)
+                             : fmt::format("{:.2f} GiB", x / 0x1p30);
+}
+
+const char* text_of(pb::State state) {
+  switch (state) {
+    case pb::STARTING:
+      return "starting";
+    case pb::TRAINING:
+      return "training";
+    case pb::STOPPING:
+      return "stopping: it was asked to";
+    case pb::ENDING:
+      return "ending: its last step is done";
+    default:
+      return "?";
+  }
+}
+
+// The socket of a run on another machine is reached there.
+[[noreturn]] void go_by_ssh(const std::string& what, const CtlOptions& options, const Place& place) {
+  std::vector<std::string> words = {"ssh", "-o", "BatchMode=yes", place.host, "strata"};
+  if (what == "top")
+    words.push_back("top");
+  else
+    words.insert(words.end(), {"ctl", what});
+  words.push_back("unix:" + place.socket);
+  if (options.json) words.push_back("--json");
+  if (options.at_once) words.push_back("--now");
+  if (what == "top" && isatty(STDOUT_FILENO)) words.insert(words.begin() + 1, "-t");
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execvp("ssh", arguments.data());
+  fail(Exit::failed, "the run is on {}, and ssh cannot be started to reach it: {}", place.host, std::strerror(errno));
+}
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+  const auto s = static_cast<std::int64_t>(seconds + 0.5);
+  if (s < 60) return fmt::format("{}s", s);
+  if (s < 3600) return fmt::format("{}m{:02}s", s / 60, s % 60);
+  return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
+}
+
+Visit visit_of(const CtlOptions& options) {
+  const Place place = find_place(options.target);
+  Visit out;
+  out.target = place.target();
+  out.tls = place.tls || !options.ca.empty();
+  if (!options.ca.empty()) out.ca = read_pem(options.ca, "--ca");
+  if (!options.cert.empty()) out.cert = read_pem(options.cert, "--cert");
+  if (!options.key.empty()) out.key = read_pem(options.key, "--key");
+  if (!options.token_file.empty()) out.token = read_token(options.token_file, "--token-file");
+  return out;
+}
+
+std::string text_of(const pb::Step& s, std::int64_t max_steps) {
+  return fmt::format("step {}{}  loss {:.4f}  norm {:.3f}  {:.0f} tokens/s  {:.0f} ms{}", s.step(),
+                     max_steps > 0 ? fmt::format("/{}", max_steps) : "", s.loss(), s.grad_norm(),
+                     static_cast<double>(s.tokens()) / std::max(s.seconds(), 1e-9), s.seconds() * 1e3,
+                     s.skipped() ? fmt::format("  skipped (loss scale {:g})", s.loss_scale()) : "");
+}
+
+std::string text_of(const pb::Status& s) {
+  const pb::RunInfo& run = s.run();
+  std::string out = fmt::format("{}", text_of(s.state()));
+  if (s.state() == pb::STARTING || (!s.phase().empty() && s.phase() != "training"))
+    out += fmt::format(" ({} for {})", s.phase(), duration_text(s.phase_seconds()));
+  out += fmt::format(", {} of {:.1f} M parameters, ZeRO-{}, pid {} on {}\n", run.family(),
+                     static_cast<double>(run.parameters()) * 1e-6, run.zero_stage(), run.pid(), run.host());
+  out += s.has_last() ? text_of(s.last(), s.max_steps()) : fmt::format("step {}/{}", s.step(), s.max_steps());
+  if (s.seconds_left() > 0) out += fmt::format("  {} left", duration_text(s.seconds_left()));
+  out += "\nmemory of a rank:";
+  for (const pb::Tier& tier : s.memory())
+    if (tier.planned_bytes() > 0)
+      out += fmt::format(" {} {} of {} planned", tier.name(), bytes_text(tier.measured_bytes()),
+                         bytes_text(tier.planned_bytes()));
+  out += "\ncheckpoint: ";
+  out += s.has_checkpoint()             ? fmt::format("step {}, {} ago, {}", s.checkpoint().step(),
+                                                      duration_text(s.now() - s.checkpoint().time()), s.checkpoint().path())
+         : run.checkpoint_dir().empty() ? "none: checkpoint.dir names no folder"
+                                        : "none by this run yet";
+  out += "\n";
+  for (const pb::Node& node : s.nodes())
+    out += fmt::format("{}: ranks {} to {}, heard of {:.1f} s ago\n", node.name(), node.first_rank(),
+                       node.first_rank() + node.ranks() - 1, node.heard_seconds());
+  for (const pb::Rank& rank : s.ranks())
+    out +=
+        fmt::format("rank {} on {}: {}{}{}\n", rank.rank(), rank.node(), rank.place(),
+                    rank.compute_seconds() > 0 ? fmt::format(", computes {:.1f} ms", rank.compute_seconds() * 1e3) : "",
+                    rank.rank() == s.slowest_rank() ? " (the slowest)" : "");
+  return out;
+}
+
+std::string text_of(const pb::Dump& dump) {
+  std::string out;
+  for (const pb::RankDump& rank : dump.ranks()) {
+    out += fmt::format("rank {} on {}, pid {}, {}\n", rank.rank(), rank.node(), rank.pid(), rank.phase());
+    for (const pb::LaneDump& lane : rank.lanes())
+      out += fmt::format("  {}: {} '{}' of step {} for {:.3f} s\n", lane.lane(), lane.running() ? "in" : "done with",
+                         lane.task(), lane.step(), lane.seconds());
+    for (const pb::TaskRun& task : rank.last_tasks())
+      out += fmt::format("  {:.3f} s ago: {} '{}' of step {} took {:.3f} ms\n", task.seconds_ago(), task.lane(),
+                         task.task(), task.step(), task.seconds() * 1e3);
+    for (const pb::ThreadDump& thread : rank.threads()) {
+      out += fmt::format("  thread {} ({}), {}\n", thread.id(), thread.name(), thread.state());
+      for (const std::string& frame : thread.frames()) out += fmt::format("    {}\n", frame);
+    }
+  }
+  return out;
+}
+
+void go_where_it_is(const std::string& what, const CtlOptions& options) {
+  const Place place = find_place(options.target);
+  if (!place.socket.empty() && place.host != host_name()) go_by_ssh(what, options, place);
+}
+
+int ctl(const std::string& what, const CtlOptions& options) {
+  go_where_it_is(what, options);
+  Client client(visit_of(options));
+  const auto show = [&](const auto& message, const auto& text) {
+    options.json ? print_json(message) : print(text(message));
+  };
+  if (what == "status") {
+    show(client.status(), [](const pb::Status& s) { return text_of(s); });
+  } else if (what == "plan") {
+    show(client.plan(), [](const pb::Plan& p) { return fmt::format("{}\n{}", p.text(), p.recipe()); });
+  } else if (what == "checkpoint") {
+    show(client.checkpoint(), [](const pb::CheckpointReply& r) {
+      return fmt::format("the checkpoint of step {} is durable: {}\n", r.step(), r.path());
+    });
+  } else if (what == "stop") {
+    show(client.stop(options.at_once), [](const pb::StopReply& r) {
+      return fmt::format("the run ends after the step that follows {}, {} a checkpoint\n", r.step(),
+                         r.checkpoint() ? "with" : "without");
+    });
+  } else if (what == "dump") {
+    show(client.dump(), [](const pb::Dump& d) { return text_of(d); });
+  } else {
+    const std::int64_t max_steps = client.status().max_steps();
+    (void)client.watch(1, [&](const pb::Step& step) {
+      show(step, [&](const pb::Step& s) { return text_of(s, max_steps) + "\n"; });
+      return true;
+    });
+  }
+  return static_cast<int>(Exit::done);
+}
+
+}  // namespace strata::launcher::control

@@ -1,0 +1,169 @@
+#include "launcher/control/service/credentials.h"
+
+#include <fcntl.h>
+#include <openssl/bio.h>
+#include <openssl/crypto.h>
+#include <openssl/ec.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/rand.h>
+#include <openssl/x509.h>
+#include <openssl/x509v3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include "base/descriptor.h"
+#include "base/error.h"
+
+namespace strata::launcher::control {
+namespace {
+
+constexpr std::size_t kMostBytes = 1 << 20;
+
+template <auto Free>
+struct Freer {
+  template <typename T>
+  void operator()(T* p) const {
+    Free(p);
+  }
+};
+using Bio = std::unique_ptr<BIO, Freer<BIO_free>>;
+using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
+using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
+
+// The file's text and permissions.
+std::pair<std::string, struct stat> read_file(const std::string& path, std::string_view name) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status {};
+  if (file.get() < 0 || fstat(file.get(), &status) != 0)
+    fail(Exit::usage, "{}: {} cannot be read: {}", name, path, std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) fail(Exit::usage, "{}: {} is no file", name, path);
+  std::string text;
+  std::array<char, 4096> piece{};
+  for (;;) {
+    const ssize_t n = ::read(file.get(), piece.data(), piece.size());
+    if (n < 0) fail(Exit::usage, "{}: {} cannot be read: {}", name, path, std::strerror(errno));
+    if (n == 0) break;
+    text.append(piece.data(), static_cast<std::size_t>(n));
+    if (text.size() > kMostBytes) fail(Exit::usage, "{}: {} has more than 1 MiB: it is another file", name, path);
+  }
+  return {text, status};
+}
+
+Bio memory(const std::string& text) {
+  return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+int no_password(char*, int, int, void*) {
+  return 0;
+}
+
+std::string text_of(const Bio& bio) {
+  char* data = nullptr;
+  const long size = BIO_get_mem_data(bio.get(), &data);
+  return {data, static_cast<std::size_t>(size)};
+}
+
+void require(bool well) {
+  if (!well) fail(Exit::failed, "OpenSSL cannot make a certificate for the streams between nodes");
+}
+
+}  // namespace
+
+std::string read_pem(const std::string& path, std::string_view name) {
+  std::string text = read_file(path, name).first;
+  if (text.find("-----BEGIN ") == std::string::npos) fail(Exit::usage, "{}: {} is no PEM file", name, path);
+  return text;
+}
+
+std::string read_token(const std::string& path, std::string_view name) {
+  auto [text, status] = read_file(path, name);
+  if ((status.st_mode & 077) != 0)
+    fail(Exit::usage, "{}: others can read {} (mode {:03o}), so it is no secret: chmod 600 it, and put a new one in",
+         name, path, status.st_mode & 0777);
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
+  if (text.size() < 16)
+    fail(Exit::usage, "{}: the secret in {} has {} characters, and needs 16: openssl rand -hex 32 makes one", name,
+         path, text.size());
+  for (const char c : text)
+    if (c <= ' ' || c > '~') fail(Exit::usage, "{}: {} holds more than one line of plain characters", name, path);
+  return text;
+}
+
+Credentials read_credentials(const runtime::Recipe::Control& recipe) {
+  Credentials out;
+  if (recipe.tls_cert.has_value() != recipe.tls_key.has_value())
+    fail(Exit::usage, "control.tls_cert and control.tls_key go together: {} is missing",
+         recipe.tls_cert ? "control.tls_key" : "control.tls_cert");
+  if (recipe.tls_client_ca && !recipe.tls_cert)
+    fail(Exit::usage, "control.tls_client_ca needs control.tls_cert and control.tls_key");
+  if (recipe.token_file) out.token = read_token(recipe.token_file->string(), "control.token_file");
+  if (!recipe.tls_cert) return out;
+  out.cert = read_pem(recipe.tls_cert->string(), "control.tls_cert");
+  out.key = read_pem(recipe.tls_key->string(), "control.tls_key");
+  const Certificate cert(PEM_read_bio_X509(memory(out.cert).get(), nullptr, &no_password, nullptr));
+  if (!cert) fail(Exit::usage, "control.tls_cert: {} holds no certificate", recipe.tls_cert->string());
+  const Key key(PEM_read_bio_PrivateKey(memory(out.key).get(), nullptr, &no_password, nullptr));
+  if (!key)
+    fail(Exit::usage, "control.tls_key: {} holds no private key that can be read without a password",
+         recipe.tls_key->string());
+  if (X509_check_private_key(cert.get(), key.get()) != 1)
+    fail(Exit::usage, "control.tls_key: {} is not the key of the certificate in {}", recipe.tls_key->string(),
+         recipe.tls_cert->string());
+  if (X509_cmp_current_time(X509_get0_notAfter(cert.get())) < 0)
+    fail(Exit::usage, "control.tls_cert: the certificate in {} has expired", recipe.tls_cert->string());
+  if (recipe.tls_client_ca) {
+    out.client_ca = read_pem(recipe.tls_client_ca->string(), "control.tls_client_ca");
+    if (!Certificate(PEM_read_bio_X509(memory(out.client_ca).get(), nullptr, &no_password, nullptr)))
+      fail(Exit::usage, "control.tls_client_ca: {} holds no certificate", recipe.tls_client_ca->string());
+  }
+  return out;
+}
+
+Credentials make_credentials() {
+  const Key key(EVP_EC_gen("P-256"));
+  const Certificate cert(X509_new());
+  require(key && cert);
+  constexpr long kDay = 24 * 3600;
+  unsigned char serial[8];
+  require(RAND_bytes(serial, sizeof serial) == 1);
+  std::uint64_t number = 0;
+  std::memcpy(&number, serial, sizeof number);
+  require(X509_set_version(cert.get(), 2) == 1);
+  require(ASN1_INTEGER_set_uint64(X509_get_serialNumber(cert.get()), number >> 1) == 1);
+  // Clocks of nodes differ.
+  require(X509_gmtime_adj(X509_getm_notBefore(cert.get()), -7 * kDay) != nullptr);
+  require(X509_gmtime_adj(X509_getm_notAfter(cert.get()), 3650 * kDay) != nullptr);
+  X509_NAME* name = X509_get_subject_name(cert.get());
+  require(X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>("strata-run"), -1,
+                                     -1, 0) == 1);
+  require(X509_set_issuer_name(cert.get(), name) == 1 && X509_set_pubkey(cert.get(), key.get()) == 1);
+  X509V3_CTX context;
+  X509V3_set_ctx_nodb(&context);
+  X509V3_set_ctx(&context, cert.get(), cert.get(), nullptr, nullptr, 0);
+  const std::unique_ptr<X509_EXTENSION, Freer<X509_EXTENSION_free>> names(
+      X509V3_EXT_conf_nid(nullptr, &context, NID_subject_alt_name, "DNS:strata-run"));
+  require(names && X509_add_ext(cert.get(), names.get(), -1) == 1);
+  require(X509_sign(cert.get(), key.get(), EVP_sha256()) != 0);
+  Credentials out;
+  const Bio cert_text(BIO_new(BIO_s_mem())), key_text(BIO_new(BIO_s_mem()));
+  require(PEM_write_bio_X509(cert_text.get(), cert.get()) == 1);
+  require(PEM_write_bio_PrivateKey(key_text.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr) == 1);
+  out.cert = text_of(cert_text);
+  out.key = text_of(key_text);
+  unsigned char secret[32];
+  require(RAND_bytes(secret, sizeof secret) == 1);
+  for (const unsigned char byte : secret) out.token += fmt::format("{:02x}", byte);
+  return out;
+}
+
+bool same_secret(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+}  // namespace strata::launcher::control

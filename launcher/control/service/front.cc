@@ -1,0 +1,79 @@
+#include "launcher/control/service/front.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "base/error.h"
+
+namespace strata::launcher::control {
+namespace {
+
+constexpr std::string_view kUnix = "unix:";
+
+std::string text_of(const std::string& host, int port) {
+  return fmt::format(fmt::runtime(host.find(':') == std::string::npos ? "{}:{}" : "[{}]:{}"), host, port);
+}
+
+void require_safe(const std::string& where, const Credentials& credentials) {
+  if (is_loopback(host_and_port(where), "control.listen")) return;
+  if (!credentials.tls() || credentials.token.empty())
+    fail(Exit::usage,
+         "control.listen = \"{}\" lets other machines steer this run: give control.tls_cert, control.tls_key and "
+         "control.token_file, or use an address of this machine alone (127.0.0.1:PORT)",
+         where);
+}
+
+}  // namespace
+
+Front open_front(const runtime::Recipe::Control& recipe) {
+  Front out;
+  out.credentials = read_credentials(recipe);
+  out.place = {host_name(), getpid(), "", "", false};
+  if (recipe.metrics != "off") {
+    const HostPort address = host_and_port(recipe.metrics);
+    if (!recipe.metrics_public && !is_loopback(address, "control.metrics")) {
+      if (!out.credentials.tls() || out.credentials.token.empty())
+        fail(Exit::usage,
+             "control.metrics = \"{}\" shows this run to other machines: give control.tls_cert, control.tls_key and "
+             "control.token_file, say control.metrics_public = true if anyone may read it, or use an address of this "
+             "machine alone (127.0.0.1:PORT)",
+             recipe.metrics);
+      out.metrics_credentials = out.credentials;
+    }
+    out.metrics = Listener::tcp(address, "control.metrics");
+    out.metrics_at = fmt::format("http{}://{}/metrics", out.metrics_credentials.tls() ? "s" : "",
+                                 text_of(address.host, out.metrics->port()));
+  }
+  if (recipe.listen == "off") return out;
+  if (recipe.listen == "auto") {
+    // Only this user reaches it, who needs no secret.
+    out.credentials = {};
+    try {
+      const std::filesystem::path folder = socket_folder();
+      sweep(folder);
+      // Another container's process may have the same number.
+      std::filesystem::path path = folder / fmt::format("{}.sock", getpid());
+      for (int n = 2; std::filesystem::exists(path) && n < 100; ++n)
+        path = folder / fmt::format("{}-{}.sock", getpid(), n);
+      out.service = Listener::unix_socket(path, "control.listen");
+    } catch (const Error& error) {
+      out.refusal = error.what();
+      return out;
+    }
+  } else if (recipe.listen.starts_with(kUnix)) {
+    out.service = Listener::unix_socket(recipe.listen.substr(kUnix.size()), "control.listen");
+    out.credentials = {"", "", "", out.credentials.token};  // TLS is HOST:PORT's
+  } else {
+    require_safe(recipe.listen, out.credentials);
+    const HostPort address = host_and_port(recipe.listen);
+    out.service = Listener::tcp(address, "control.listen");
+    out.place.address = text_of(address.host, out.service->port());
+    out.place.tls = out.credentials.tls();
+  }
+  out.place.socket = out.service->path().string();
+  return out;
+}
+
+}  // namespace strata::launcher::control

@@ -1,0 +1,163 @@
+#include "launcher/control/service/listener.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+
+#include "base/error.h"
+#include "launcher/control/watch/quiet_thread.h"
+
+namespace strata::launcher::control {
+namespace {
+
+constexpr int kBacklog = 64;
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+Addresses addresses_of(const HostPort& address, std::string_view key) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
+  if (error != 0)
+    fail(Exit::usage, "{}: the host {} is not found ({}): use an address of this machine, or 127.0.0.1", key,
+         address.host, gai_strerror(error));
+  return {found, &freeaddrinfo};
+}
+
+bool is_loopback(const sockaddr& address) {
+  if (address.sa_family == AF_INET) {
+    sockaddr_in in{};
+    std::memcpy(&in, &address, sizeof in);
+    return ntohl(in.sin_addr.s_addr) >> 24 == 127;
+  }
+  sockaddr_in6 in{};
+  std::memcpy(&in, &address, sizeof in);
+  return IN6_IS_ADDR_LOOPBACK(&in.sin6_addr);
+}
+
+}  // namespace
+
+HostPort host_and_port(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  STRATA_CHECK(colon != std::string_view::npos);
+  HostPort out;
+  out.host = text.substr(0, colon);
+  if (out.host.starts_with('[') && out.host.ends_with(']')) out.host = out.host.substr(1, out.host.size() - 2);
+  std::from_chars(text.data() + colon + 1, text.data() + text.size(), out.port);
+  return out;
+}
+
+bool is_loopback(const HostPort& address, std::string_view key) {
+  const Addresses found = addresses_of(address, key);
+  for (const addrinfo* a = found.get(); a; a = a->ai_next)
+    if (!is_loopback(*a->ai_addr)) return false;
+  return true;
+}
+
+Listener Listener::unix_socket(const std::filesystem::path& path, std::string_view key) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.native().size() >= sizeof address.sun_path)
+    fail(Exit::usage, "{}: {} is too long for a socket, whose path may have {} bytes: name a shorter one", key,
+         path.string(), sizeof address.sun_path - 1);
+  path.native().copy(address.sun_path, sizeof address.sun_path - 1);
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // Nobody else may connect, also in a folder that all may enter.
+  const mode_t mask = umask(0177);
+  const int bound = socket.get() < 0 ? -1 : bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+  const int error = errno;
+  umask(mask);
+  if (bound != 0 && error == EADDRINUSE)
+    fail(Exit::usage,
+         "{}: {} exists already: another run may listen there; name another path, or remove what an ended run left",
+         key, path.string());
+  if (bound != 0 || listen(socket.get(), kBacklog) != 0)
+    fail(Exit::usage, "{}: no socket can be made at {}: {}", key, path.string(),
+         std::strerror(bound != 0 ? error : errno));
+  return {std::move(socket), path, 0};
+}
+
+Listener Listener::tcp(const HostPort& address, std::string_view key) {
+  const Addresses found = addresses_of(address, key);
+  int error = 0;
+  for (const addrinfo* a = found.get(); a; a = a->ai_next) {
+    Descriptor socket(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int on = 1;
+    if (socket.get() >= 0) (void)setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (socket.get() < 0 || bind(socket.get(), a->ai_addr, a->ai_addrlen) != 0 ||
+        ::listen(socket.get(), kBacklog) != 0) {
+      error = errno;
+      continue;
+    }
+    sockaddr_in6 bound{};  // of either family: the port lies at the same place
+    socklen_t size = sizeof bound;
+    if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) bound = {};
+    return {std::move(socket), {}, ntohs(bound.sin6_port)};
+  }
+  fail(Exit::usage, "{}: nothing can listen at {}:{}: {}; name another port, or an address of this machine", key,
+       address.host, address.port, std::strerror(error));
+}
+
+Listener::~Listener() {
+  if (socket_.get() >= 0 && !path_.empty()) (void)::unlink(path_.c_str());
+}
+
+bool Doorkeeper::Guest::here() const {
+  struct stat now {};
+  return fstat(descriptor, &now) == 0 && now.st_ino == inode;
+}
+
+Doorkeeper::Doorkeeper(Listener listener, std::size_t most, Take take)
+    : listener_(std::move(listener)), most_(most), take_(std::move(take)), wake_(eventfd(0, EFD_CLOEXEC)) {
+  thread_ = start_quiet_thread("strata-door", [this](const std::stop_token& stop) {
+    pollfd waits[] = {{listener_.descriptor(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+    while (!stop.stop_requested())
+      if (poll(waits, 2, -1) > 0 && waits[0].revents != 0 && !stop.stop_requested()) let_in();
+  });
+}
+
+Doorkeeper::~Doorkeeper() {
+  thread_.request_stop();
+  (void)eventfd_write(wake_.get(), 1);
+}
+
+void Doorkeeper::let_in() {
+  Descriptor guest(accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (guest.get() < 0) {
+    // Out of descriptors: the one that waits stays in the queue, which must not become a busy loop.
+    if (errno != EAGAIN && errno != ECONNABORTED) usleep(100'000);
+    return;
+  }
+  std::erase_if(guests_, [](const Guest& known) { return !known.here(); });
+  if (guests_.size() >= most_) return;
+  if (listener_.path().empty()) {
+    const int on = 1;
+    (void)setsockopt(guest.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  } else {
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    if (getsockopt(guest.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || (peer.uid != 0 && peer.uid != geteuid()))
+      return;
+  }
+  struct stat status {};
+  if (fstat(guest.get(), &status) != 0) return;
+  guests_.push_back({guest.get(), status.st_ino});
+  take_(std::move(guest));
+}
+
+}  // namespace strata::launcher::control

@@ -1,0 +1,289 @@
+#include "launcher/control/service/service.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+
+#include <algorithm>
+#include <chrono>
+#include <list>
+#include <utility>
+
+#include "base/error.h"
+#include "launcher/control/control.grpc.pb.h"
+#include "launcher/control/service/server_limits.h"
+
+namespace strata::launcher::control {
+namespace {
+
+using grpc::CallbackServerContext;
+using grpc::StatusCode;
+
+constexpr std::size_t kMostWaiting = 64;  // calls that stay open, of each kind
+
+bool has_token(const CallbackServerContext& context, const std::string& token) {
+  if (token.empty()) return true;
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find("authorization");
+  if (found == metadata.end()) return false;
+  return same_secret({found->second.data(), found->second.size()}, "Bearer " + token);
+}
+
+const grpc::Status kNoToken(StatusCode::UNAUTHENTICATED,
+                            "no token, or a wrong one: give the file of control.token_file by --token-file");
+const grpc::Status kTooMany(StatusCode::RESOURCE_EXHAUSTED, "too many calls of this kind are waiting");
+
+}  // namespace
+
+class Service::Impl final : public pb::Run::CallbackService {
+ public:
+  Impl(Board& board, const Credentials& credentials, Answers answers)
+      : board_(board), token_(credentials.token), answers_(std::move(answers)) {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    grpc::ServerBuilder builder;
+    limit(builder, kMostRequestBytes);
+    std::shared_ptr<grpc::ServerCredentials> listen = grpc::InsecureServerCredentials();
+    if (credentials.tls()) {
+      grpc::SslServerCredentialsOptions options(credentials.client_ca.empty()
+                                                    ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
+                                                    : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+      options.pem_key_cert_pairs.push_back({credentials.key, credentials.cert});
+      options.pem_root_certs = credentials.client_ca;
+      listen = grpc::SslServerCredentials(options);
+    }
+    using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, listen);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    if (!server_) fail(Exit::failed, "the control service does not start: gRPC says why on stderr");
+    server_->GetHealthCheckService()->SetServingStatus("strata.control.v1.Run", true);
+  }
+
+  ~Impl() override {
+    ended_.store(true);
+    end_calls();
+    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
+    server_->Wait();
+  }
+
+  void adopt(Descriptor connection) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+    parameters.fd = connection.release();
+    acceptor_->HandleNewConnection(&parameters);
+  }
+
+  void pump() {
+    for (const auto& watcher : copy(watchers_)) watcher->go_on();
+    const auto [saved, count] = board_.saved();
+    for (const auto& call : copy(saves_)) call->look(saved);
+  }
+
+ private:
+  template <typename F>
+  grpc::ServerUnaryReactor* answer(CallbackServerContext* context, F f) {
+    auto* reactor = context->DefaultReactor();
+    reactor->Finish(has_token(*context, token_) ? f() : kNoToken);
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* GetStatus(CallbackServerContext* context, const pb::GetStatusRequest*,
+                                      pb::Status* reply) override {
+    return answer(context, [&] {
+      *reply = board_.status();
+      answers_.fill_ranks(*reply);
+      return grpc::Status::OK;
+    });
+  }
+
+  grpc::ServerUnaryReactor* GetPlan(CallbackServerContext* context, const pb::GetPlanRequest*,
+                                    pb::Plan* reply) override {
+    return answer(context, [&] {
+      *reply = board_.plan();
+      if (reply->tasks() == 0) return grpc::Status(StatusCode::FAILED_PRECONDITION, "the run is not planned yet");
+      return grpc::Status::OK;
+    });
+  }
+
+  grpc::ServerUnaryReactor* Stop(CallbackServerContext* context, const pb::StopRequest* request,
+                                 pb::StopReply* reply) override {
+    return answer(context, [&] {
+      const std::uint64_t asked = board_.stop_asked();
+      // Asked to stop with a checkpoint, it may still be told to do without.
+      if (asked != 0 && (!request->at_once() || (asked & runtime::kStopAtOnce) != 0))
+        return grpc::Status(StatusCode::FAILED_PRECONDITION, "the run was asked to stop already");
+      if (board_.status().state() == pb::ENDING)
+        return grpc::Status(StatusCode::FAILED_PRECONDITION, "the last step is done: the run ends by itself");
+      board_.ask_stop(request->at_once());
+      board_.add_event(request->at_once() ? "asked to stop without a checkpoint" : "asked to stop");
+      reply->set_step(board_.steps_done());
+      reply->set_checkpoint(!request->at_once() && answers_.can_save);
+      return grpc::Status::OK;
+    });
+  }
+
+  // A call that stays open: finished once, by whoever comes first, and deleted by gRPC's last word.
+  class SaveCall final : public grpc::ServerUnaryReactor {
+   public:
+    SaveCall(Impl& owner, pb::CheckpointReply* reply, std::int64_t after)
+        : owner_(owner), reply_(reply), after_(after) {}
+    void look(const pb::SavedCheckpoint& saved) {
+      if (saved.path().empty() || saved.step() < after_) return;
+      const std::lock_guard lock(mutex_);
+      if (finished_) return;
+      reply_->set_step(saved.step());
+      reply_->set_path(saved.path());
+      finished_ = true;
+      Finish(grpc::Status::OK);
+    }
+    void end(const grpc::Status& status) {
+      const std::lock_guard lock(mutex_);
+      if (std::exchange(finished_, true)) return;
+      Finish(status);
+    }
+    void OnCancel() override { end(grpc::Status::CANCELLED); }
+    void OnDone() override { owner_.forget(owner_.saves_, this); }
+
+   private:
+    Impl& owner_;
+    pb::CheckpointReply* reply_;
+    const std::int64_t after_;
+    std::mutex mutex_;
+    bool finished_ = false;
+  };
+
+  grpc::ServerUnaryReactor* Checkpoint(CallbackServerContext* context, const pb::CheckpointRequest*,
+                                       pb::CheckpointReply* reply) override {
+    const auto refuse = [&](const grpc::Status& status) {
+      auto* reactor = context->DefaultReactor();
+      reactor->Finish(status);
+      return reactor;
+    };
+    if (!has_token(*context, token_)) return refuse(kNoToken);
+    if (!answers_.can_save)
+      return refuse({StatusCode::FAILED_PRECONDITION, "the run keeps no checkpoints: checkpoint.dir names no folder"});
+    const pb::State state = board_.status().state();
+    if (state == pb::ENDING || state == pb::STOPPING)
+      return refuse({StatusCode::FAILED_PRECONDITION, "the run is ending, and writes its last checkpoint by itself"});
+    const auto call = add(saves_, std::make_shared<SaveCall>(*this, reply, board_.steps_done()));
+    if (!call) return refuse(kTooMany);
+    board_.ask_checkpoint();
+    return call.get();
+  }
+
+  grpc::ServerUnaryReactor* DumpState(CallbackServerContext* context, const pb::DumpStateRequest*,
+                                      pb::Dump* reply) override {
+    auto* reactor = context->DefaultReactor();
+    if (!has_token(*context, token_)) {
+      reactor->Finish(kNoToken);
+      return reactor;
+    }
+    answers_.dump([reactor, reply](pb::Dump dump) {
+      *reply = std::move(dump);
+      reactor->Finish(grpc::Status::OK);
+    });
+    return reactor;
+  }
+
+  class Watcher final : public grpc::ServerWriteReactor<pb::Step> {
+   public:
+    Watcher(Impl& owner, std::int64_t after) : owner_(owner), after_(after) {}
+    void go_on() {
+      const std::lock_guard lock(mutex_);
+      if (writing_ || finished_) return;
+      auto step = owner_.board_.step_after(after_);
+      if (!step) return;
+      step_ = std::move(*step);
+      after_ = step_.step();
+      writing_ = true;
+      StartWrite(&step_);
+    }
+    void end(const grpc::Status& status) {
+      const std::lock_guard lock(mutex_);
+      if (std::exchange(finished_, true)) return;
+      Finish(status);
+    }
+    void OnWriteDone(bool well) override {
+      {
+        const std::lock_guard lock(mutex_);
+        writing_ = false;
+      }
+      well ? go_on() : end(grpc::Status::CANCELLED);
+    }
+    void OnCancel() override { end(grpc::Status::CANCELLED); }
+    void OnDone() override { owner_.forget(owner_.watchers_, this); }
+
+   private:
+    Impl& owner_;
+    std::mutex mutex_;
+    std::int64_t after_;
+    bool writing_ = false, finished_ = false;
+    pb::Step step_;
+  };
+
+  grpc::ServerWriteReactor<pb::Step>* WatchSteps(CallbackServerContext* context,
+                                                 const pb::WatchStepsRequest* request) override {
+    class Refusal final : public grpc::ServerWriteReactor<pb::Step> {
+     public:
+      explicit Refusal(const grpc::Status& status) { Finish(status); }
+      void OnDone() override { delete this; }
+    };
+    if (!has_token(*context, token_)) return new Refusal(kNoToken);
+    const std::int64_t last = std::clamp(request->last(), 0, 256);
+    const auto watcher = add(watchers_, std::make_shared<Watcher>(*this, board_.steps_done() - last));
+    if (!watcher) return new Refusal(kTooMany);
+    watcher->go_on();
+    return watcher.get();
+  }
+
+  template <typename Call>
+  std::shared_ptr<Call> add(std::list<std::shared_ptr<Call>>& calls, std::shared_ptr<Call> call) {
+    const std::lock_guard lock(mutex_);
+    if (calls.size() >= kMostWaiting || ended_.load()) return nullptr;
+    return calls.emplace_back(std::move(call));
+  }
+  template <typename Call>
+  std::list<std::shared_ptr<Call>> copy(const std::list<std::shared_ptr<Call>>& calls) const {
+    const std::lock_guard lock(mutex_);
+    return calls;
+  }
+  template <typename Call>
+  void forget(std::list<std::shared_ptr<Call>>& calls, const Call* call) {
+    std::shared_ptr<Call> last;  // destroyed outside the lock
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(calls.begin(), calls.end(), [&](const auto& known) { return known.get() == call; });
+    if (found == calls.end()) return;
+    last = *found;
+    calls.erase(found);
+  }
+  void end_calls() {
+    pump();  // what came last
+    const grpc::Status over(StatusCode::UNAVAILABLE, "the run has ended");
+    for (const auto& watcher : copy(watchers_)) watcher->end(over);
+    for (const auto& call : copy(saves_)) call->end(over);
+  }
+
+  Board& board_;
+  const std::string token_;
+  Answers answers_;
+  std::atomic<bool> ended_{false};
+  mutable std::mutex mutex_;
+  std::list<std::shared_ptr<Watcher>> watchers_;
+  std::list<std::shared_ptr<SaveCall>> saves_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+Service::Service(Board& board, const Credentials& credentials, Answers answers)
+    : impl_(std::make_unique<Impl>(board, credentials, std::move(answers))) {}
+Service::~Service() = default;
+
+void Service::adopt(Descriptor connection) {
+  impl_->adopt(std::move(connection));
+}
+void Service::pump() {
+  impl_->pump();
+}
+
+}  // namespace strata::launcher::control

@@ -1,0 +1,236 @@
+#include "launcher/control/watch/attendant.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <future>
+#include <utility>
+
+#include "launcher/control/watch/dump.h"
+#include "launcher/control/watch/ending.h"
+#include "launcher/control/watch/quiet_thread.h"
+
+namespace strata::launcher::control {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kTick = 100ms;
+constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::int64_t kSilent = 3 * kSecond;    // a rank that was not seen to run for so long does not speak
+constexpr std::int64_t kTogether = kSecond / 4;  // in which all ranks of a node have seen a verdict
+constexpr std::int64_t kTurn = kSecond * 7 / 10;
+constexpr int kMostTurns = 4;
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+std::int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
+// MiB that this process has read, written and touched for the first time: what moves while it loads, hashes or writes.
+std::uint64_t moved_mib() {
+  std::uint64_t bytes = 0;
+  std::ifstream in("/proc/self/io");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("rchar:") || line.starts_with("wchar:")) bytes += std::strtoull(line.c_str() + 6, nullptr, 10);
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  bytes += static_cast<std::uint64_t>(usage.ru_minflt + usage.ru_majflt) * 4096;
+  return bytes >> 20;
+}
+
+}  // namespace
+
+Attendant::Attendant(NodeMemory& memory, Setup setup)
+    : memory_(memory),
+      setup_(std::move(setup)),
+      rank_(memory.ranks()[static_cast<std::size_t>(memory.index())]),
+      heard_(now_ns()),
+      resumed_(now_ns()),
+      last_(now_ns()) {
+  prepare_backtraces();
+  memory_.places().beat.store(now_ns(), kRelaxed);
+  std::promise<void> started;
+  thread_ = start_quiet_thread("strata-attend", [this, &started](const std::stop_token& stop) {
+    try {
+      if (setup_.start) setup_.start();
+    } catch (...) {
+      return started.set_exception(std::current_exception());
+    }
+    started.set_value();
+    attend(stop);
+  });
+  try {
+    started.get_future().get();
+  } catch (...) {
+    thread_.join();
+    throw;
+  }
+}
+
+Attendant::~Attendant() {
+  thread_.request_stop();
+  thread_.join();
+  if (stream_) stream_->leave(report(now_ns()));
+}
+
+void Attendant::know(TaskNames names) {
+  const std::lock_guard lock(mutex_);
+  names_ = std::move(names);
+}
+
+void Attendant::attend(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any wake;
+  while (!stop.stop_requested()) {
+    const std::int64_t now = now_ns();
+    // Stopped until now (Ctrl-Z, a debugger), it has heard nobody, and nobody it.
+    const bool resumed = now - last_ > kSilent;
+    last_ = now;
+    if (resumed) {
+      resumed_ = now;
+      heard_.store(now);
+    }
+    beat(now);
+    if (ended()) return;
+    answer_dump();
+    if (setup_.tick) setup_.tick(resumed);
+    if (is_speaker(now)) speak(now);
+    if (setup_.timeout > 0 && !over_.load()) look_at_rank0(now);
+    wake.wait_for(lock, stop, kTick, [] { return false; });
+  }
+}
+
+void Attendant::beat(std::int64_t now) {
+  runtime::RankPlaces& places = memory_.places();
+  places.beat.store(now, kRelaxed);
+  if (places.phase.load(kRelaxed) == runtime::Phase::training) return;
+  const std::uint64_t moved = moved_mib();
+  places.count(moved - std::min(moved, std::exchange(moved_, moved)));
+}
+
+bool Attendant::ended() {
+  const auto verdict = memory_.verdict();
+  if (!verdict) return false;
+  const std::int64_t now = now_ns();
+  // Together: the first that leaves would be missed by the others before they know why. Without rank 0 nodes speak one
+  // after the other, and their launcher ends those that have not yet.
+  const int turn = verdict->rank == -1 ? std::clamp(memory_.node() - 1, 0, kMostTurns) : 0;
+  if (now - verdict->given < kTogether + turn * kTurn) return false;
+  // Once for all nodes where rank 0 can say it, else once for a node.
+  const bool speaks = memory_.node() == 0 ? rank_ == 0 || (verdict->rank == 0 && is_speaker(now))
+                                          : verdict->rank == -1 && is_speaker(now);
+  end_run(*setup_.token, verdict->text, speaks);
+  return true;
+}
+
+// The lowest rank of the node whose process runs.
+bool Attendant::is_speaker(std::int64_t now) const {
+  for (int other = 0; other < memory_.index(); ++other)
+    if (now - memory_.places_of(static_cast<std::size_t>(other)).beat.load(kRelaxed) < kSilent) return false;
+  return true;
+}
+
+pb::NodeReport Attendant::report(std::int64_t now) {
+  pb::NodeReport out;
+  out.set_node(memory_.node());
+  for (std::size_t i = 0; i < memory_.ranks().size(); ++i)
+    *out.add_ranks() = report_of(memory_.ranks()[i], memory_.places_of(i), now);
+  const std::uint32_t asked = setup_.dump_number ? setup_.dump_number() : dump_number_.load();
+  if (asked != dump_told_) {
+    memory_.asked().store(asked);
+    const auto told = [&](std::size_t i) {
+      return memory_.answer(i).number.load() == asked ||
+             now - memory_.places_of(i).beat.load(kRelaxed) > kSecond;  // it does not run, and cannot tell
+    };
+    bool all = true;
+    for (std::size_t i = 0; i < memory_.ranks().size(); ++i) all = all && told(i);
+    if (!all) return out;
+    dump_told_ = asked;
+    out.set_dump_number(asked);
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < memory_.ranks().size(); ++i) {
+      const NodeMemory::Answer& answer = memory_.answer(i);
+      const std::string traces =
+          answer.number.load() == asked
+              ? std::string(answer.text.data(), std::min<std::size_t>(answer.size.load(), answer.text.size()))
+              : "";
+      *out.add_dump() = dump_of(memory_.ranks()[i], memory_.map().of(rank_).name, memory_.places_of(i), names_, traces);
+    }
+  }
+  return out;
+}
+
+void Attendant::answer_dump() {
+  NodeMemory::Answer& answer = memory_.answer(static_cast<std::size_t>(memory_.index()));
+  const std::uint32_t asked = memory_.asked().load();
+  if (asked == answer.number.load()) return;
+  const std::string text = backtraces();
+  const std::size_t size = std::min(text.size(), answer.text.size());
+  std::memcpy(answer.text.data(), text.data(), size);
+  answer.size.store(static_cast<std::uint32_t>(size));
+  answer.number.store(asked);
+}
+
+void Attendant::speak(std::int64_t now) {
+  const std::uint32_t asked = setup_.dump_number ? setup_.dump_number() : dump_number_.load();
+  // Once a second, and while a dump is asked for.
+  if (now - spoke_ < kSecond && asked == dump_told_) return;
+  spoke_ = now;
+  if (setup_.told) return setup_.told(report(now));
+  if (memory_.node() == 0) return;
+  if (!stream_)
+    stream_ = std::make_unique<NodeStream>(setup_.target, setup_.credentials,
+                                           [this](const pb::NodeOrder& order) { obey(order); });
+  stream_->tell(report(now));
+}
+
+void Attendant::obey(const pb::NodeOrder& order) {
+  heard_.store(now_ns());
+  known_.store(true);
+  dump_number_.store(order.dump_number());
+  if (!order.verdict().empty()) memory_.give({order.verdict(), order.verdict_rank()});
+  if (order.ended()) over_.store(true);
+}
+
+// Without rank 0 each node's verdict is its own.
+void Attendant::look_at_rank0(std::int64_t now) {
+  const auto timeout = static_cast<std::int64_t>(setup_.timeout * 1e9);
+  std::int64_t silent = 0;
+  if (memory_.node() == 0) {
+    if (rank_ == 0 || !is_speaker(now)) return;
+    silent = now - std::max(memory_.places_of(0).beat.load(kRelaxed), resumed_);
+  } else {
+    // One that begins to speak has not been told anything yet.
+    if (!std::exchange(speaker_, is_speaker(now)) && speaker_) heard_.store(now);
+    // Who never reached it knows nothing of it: rank 0 says so (Watch).
+    if (!speaker_ || !known_.load()) return;
+    silent = now - heard_.load();
+  }
+  if (silent < timeout) return;
+  const std::string place = [&] {
+    const std::lock_guard lock(mutex_);
+    return view_of(report_of(rank_, memory_.places(), now)).text(names_);
+  }();
+  const Node& here = memory_.map().of(rank_);
+  const std::string seconds = seconds_text(static_cast<double>(silent) * 1e-9);
+  if (memory_.node() == 0)
+    memory_.give({fmt::format("{} stands still: its process has not run for {} s; without it nobody watches the "
+                              "others, and the run ends; last in {}",
+                              setup_.rank0, seconds, place),
+                  0});
+  else
+    memory_.give({fmt::format("{} was not heard of on {} ({}) for {} s: it is down, or the network between them; last "
+                              "in {}; the ranks of this node end",
+                              setup_.rank0, here.name, ranks_text(here.ranks), seconds, place),
+                  -1});
+}
+
+}  // namespace strata::launcher::control

@@ -1,0 +1,68 @@
+#pragma once
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/abort.h"
+#include "launcher/control/watch/node_memory.h"
+#include "launcher/control/watch/node_stream.h"
+#include "launcher/control/watch/rank_view.h"
+#include "launcher/control/watch/watch.h"
+
+namespace strata::launcher::control {
+
+// Every rank's: a thread that shows that its process runs, speaks for its node if no lower rank of it can, and ends the
+// rank when a verdict says so.
+class Attendant {
+ public:
+  struct Setup {
+    AbortToken* token = nullptr;
+    double timeout = 0;                               // seconds; 0: never
+    std::string rank0;                                // "rank 0 on n1"
+    std::string target;                               // rank 0's addresses, for nodes other than its own
+    Credentials credentials;                          // of the streams
+    std::function<void(const pb::NodeReport&)> told;  // rank 0: takes its own node's report
+    std::function<std::uint32_t()> dump_number;       // rank 0
+    std::function<void()> start;                      // rank 0, once, before the constructor returns
+    std::function<void(bool resumed)> tick;           // rank 0, ten times a second
+  };
+  // The memory outlives it. What start() throws is thrown.
+  Attendant(NodeMemory& memory, Setup setup);
+  ~Attendant();
+
+  void know(TaskNames names);
+  // Gives the verdict to all ranks of the node.
+  void end(const NodeMemory::Verdict& verdict) { memory_.give(verdict); }
+
+ private:
+  void attend(const std::stop_token& stop);
+  void beat(std::int64_t now);
+  bool is_speaker(std::int64_t now) const;
+  void speak(std::int64_t now);
+  void look_at_rank0(std::int64_t now);
+  void obey(const pb::NodeOrder& order);
+  void answer_dump();
+  pb::NodeReport report(std::int64_t now);
+  bool ended();
+
+  NodeMemory& memory_;
+  Setup setup_;
+  const int rank_;
+  std::mutex mutex_;
+  TaskNames names_;
+  std::atomic<std::int64_t> heard_;  // of rank 0, ns of the steady clock
+  std::atomic<std::uint32_t> dump_number_{0};
+  std::atomic<bool> over_{false};   // nobody watches any more
+  std::atomic<bool> known_{false};  // rank 0 has been heard of
+  std::uint32_t dump_told_ = 0;
+  std::uint64_t moved_ = 0;  // bytes and pages of the process so far
+  std::int64_t resumed_, last_, spoke_ = 0;
+  bool speaker_ = false;
+  std::unique_ptr<NodeStream> stream_;
+  std::jthread thread_;
+};
+
+}  // namespace strata::launcher::control

@@ -1,0 +1,225 @@
+#include "launcher/control/watch/dump.h"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <elf.h>
+#include <execinfo.h>
+#include <fmt/format.h>
+#include <link.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/mapped_file.h"
+
+namespace strata::launcher::control {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostFrames = 32;
+constexpr auto kAnswer = std::chrono::milliseconds(100);
+int the_signal() {
+  return SIGRTMIN + 7;
+}
+
+// Where the one thread that is asked writes its frames; `asked` is its number, and 0 once it has.
+std::array<void*, kMostFrames> frames;
+std::atomic<int> asked{0}, count{0};
+
+void answer(int) {
+  const int error = errno;
+  if (asked.load() == static_cast<int>(syscall(SYS_gettid))) {
+    count.store(backtrace(frames.data(), kMostFrames));
+    asked.store(0);
+  }
+  errno = error;
+}
+
+// The functions of this program, which are in no dynamic symbol table: by address.
+class Symbols {
+ public:
+  Symbols() try {
+    const MappedFile file("/proc/self/exe");
+    const auto bytes = file.bytes();
+    const auto at = [&]<typename T>(std::size_t offset, T& out) {
+      if (offset + sizeof out > bytes.size()) return false;
+      std::memcpy(&out, bytes.data() + offset, sizeof out);
+      return true;
+    };
+    Elf64_Ehdr header;
+    if (!at(0, header)) return;
+    for (int i = 0; i < header.e_shnum; ++i) {
+      Elf64_Shdr table, strings;
+      if (!at(header.e_shoff + static_cast<std::size_t>(i) * sizeof table, table) || table.sh_type != SHT_SYMTAB ||
+          !at(header.e_shoff + table.sh_link * sizeof strings, strings))
+        continue;
+      for (std::size_t offset = 0; offset < table.sh_size; offset += sizeof(Elf64_Sym)) {
+        Elf64_Sym symbol;
+        if (!at(table.sh_offset + offset, symbol) || ELF64_ST_TYPE(symbol.st_info) != STT_FUNC) continue;
+        const std::size_t name = strings.sh_offset + symbol.st_name;
+        if (name >= bytes.size()) continue;
+        const auto* text = reinterpret_cast<const char*>(bytes.data()) + name;
+        names_.emplace(symbol.st_value,
+                       std::pair(symbol.st_size, std::string(text, strnlen(text, bytes.size() - name))));
+      }
+    }
+  } catch (const Error&) {
+  }
+  std::string find(std::size_t address) const {
+    auto next = names_.upper_bound(address);
+    if (next == names_.begin()) return {};
+    --next;
+    return address < next->first + next->second.first ? next->second.second : std::string();
+  }
+
+ private:
+  std::map<std::size_t, std::pair<std::size_t, std::string>> names_;
+};
+
+std::string text_of_frame(void* address, const Symbols& symbols) {
+  Dl_info info{};
+  if (dladdr(address, &info) == 0) return fmt::format("{}", address);
+  const auto offset = static_cast<std::size_t>(static_cast<char*>(address) - static_cast<char*>(info.dli_fbase));
+  Dl_info own{};
+  const bool ours = dladdr(reinterpret_cast<void*>(&answer), &own) != 0 && own.dli_fbase == info.dli_fbase;
+  std::string name = info.dli_sname ? info.dli_sname : ours ? symbols.find(offset) : "";
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> plain(
+      name.empty() ? nullptr : abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
+  if (plain) name = plain.get();
+  return fmt::format("{} ({}+{:#x})", name.empty() ? "?" : name, fs::path(info.dli_fname).filename().string(), offset);
+}
+
+std::string line_of(const fs::path& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+std::vector<int> threads_of(int pid) {
+  std::vector<int> out;
+  std::error_code error;
+  for (fs::directory_iterator at(fmt::format("/proc/{}/task", pid), error), end; !error && at != end;
+       at.increment(error))
+    out.push_back(std::atoi(at->path().filename().c_str()));
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+}  // namespace
+
+void prepare_backtraces() {
+  // The first one loads a library, which no handler may.
+  std::array<void*, 1> ignored;
+  (void)backtrace(ignored.data(), 1);
+  struct sigaction action {};
+  action.sa_handler = &answer;
+  action.sa_flags = SA_RESTART;
+  sigfillset(&action.sa_mask);
+  (void)sigaction(the_signal(), &action, nullptr);
+}
+
+std::string backtraces() {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  const Symbols symbols;
+  std::string out;
+  const int self = static_cast<int>(syscall(SYS_gettid));
+  for (const int thread : threads_of(getpid())) {
+    if (thread == self) continue;
+    // Bit n - 1 of the mask is signal n.
+    std::ifstream status(fmt::format("/proc/self/task/{}/status", thread));
+    std::uint64_t blocked = 0;
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("SigBlk:")) blocked = std::strtoull(line.c_str() + 7, nullptr, 16);
+    if ((blocked >> (the_signal() - 1) & 1) != 0) continue;
+    asked.store(thread);
+    if (syscall(SYS_tgkill, getpid(), thread, the_signal()) != 0) continue;
+    const auto until = std::chrono::steady_clock::now() + kAnswer;
+    while (asked.load() == thread && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    int expected = thread;
+    if (asked.compare_exchange_strong(expected, 0)) continue;
+    // Without the handler's own two.
+    for (int i = 2; i < count.load(); ++i)
+      out += fmt::format("{} {}\n", thread, text_of_frame(frames[static_cast<std::size_t>(i)], symbols));
+  }
+  return out;
+}
+
+pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlaces& places, const TaskNames& names,
+                     const std::string& traces) {
+  const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+  const auto seconds = [&](std::int64_t since) { return since == 0 ? 0 : static_cast<double>(now - since) * 1e-9; };
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  pb::RankDump out;
+  out.set_rank(rank);
+  out.set_node(node);
+  const int pid = places.pid.load(kRelaxed);
+  out.set_pid(pid);
+  const RankView view = view_of(report_of(rank, places, now));
+  out.set_phase(fmt::format("in {}, {} steps done, its process was seen to run {:.1f} s ago", view.text(names),
+                            view.step, view.beat_age));
+  for (std::size_t lane = 0; lane < runtime::kLanes; ++lane) {
+    const RankView::Lane& at = view.lanes[lane];
+    if (at.place.task < 0) continue;
+    pb::LaneDump& told = *out.add_lanes();
+    told.set_lane(std::string(runtime::kLaneNames[lane]));
+    told.set_task(std::string(names.text(at.place.task)));
+    told.set_step(at.place.step);
+    told.set_running(at.place.running);
+    told.set_seconds(at.age);
+  }
+  const std::uint64_t done = places.done_count.load(kRelaxed);
+  for (std::uint64_t i = done > runtime::RankPlaces::kDone ? done - runtime::RankPlaces::kDone : 0; i < done; ++i) {
+    const auto& run = places.done[i % runtime::RankPlaces::kDone];
+    const runtime::LanePlace place = runtime::unpacked(run.place.load(kRelaxed));
+    const std::uint32_t lane = run.lane.load(kRelaxed);
+    if (place.task < 0 || lane >= runtime::kLanes) continue;
+    pb::TaskRun& told = *out.add_last_tasks();
+    told.set_lane(std::string(runtime::kLaneNames[lane]));
+    told.set_task(std::string(names.text(place.task)));
+    told.set_step(place.step);
+    told.set_seconds(static_cast<double>(run.end.load(kRelaxed) - run.begin.load(kRelaxed)) * 1e-9);
+    told.set_seconds_ago(seconds(run.end.load(kRelaxed)));
+  }
+  for (const int thread : threads_of(pid)) {
+    const fs::path folder = fmt::format("/proc/{}/task/{}", pid, thread);
+    pb::ThreadDump& told = *out.add_threads();
+    told.set_id(thread);
+    told.set_name(line_of(folder / "comm"));
+    const std::string stat = line_of(folder / "stat");
+    const std::size_t end = stat.rfind(')');
+    std::string state = end == std::string::npos || end + 2 >= stat.size() ? "?" : stat.substr(end + 2, 1);
+    if (const std::string where = line_of(folder / "wchan"); !where.empty() && where != "0") state += ", " + where;
+    told.set_state(state);
+    const std::string prefix = fmt::format("{} ", thread);
+    for (std::size_t at = 0; at < traces.size();) {
+      const std::size_t line_end = std::min(traces.find('\n', at), traces.size());
+      const std::string_view line(traces.data() + at, line_end - at);
+      if (line.starts_with(prefix)) told.add_frames(std::string(line.substr(prefix.size())));
+      at = line_end + 1;
+    }
+  }
+  return out;
+}
+
+}  // namespace strata::launcher::control

@@ -1,0 +1,156 @@
+#include "launcher/control/watch/node_memory.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "launcher/control/client/target.h"
+
+namespace strata::launcher::control {
+
+struct NodeMemory::Words {
+  enum : std::uint32_t { none, being_written, written };
+  alignas(64) std::atomic<std::uint32_t> state{none};
+  std::int32_t rank = -1;
+  std::int64_t given = 0;
+  std::array<char, 1024> text{};
+  alignas(64) std::atomic<std::uint32_t> asked{0};
+};
+
+namespace {
+
+constexpr std::size_t kAlign = 64;
+constexpr std::size_t up(std::size_t bytes) {
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
+
+}  // namespace
+
+NodeMap map_nodes(const std::vector<Whereabouts>& ranks) {
+  NodeMap out;
+  std::map<std::pair<std::string, int>, int> seen;            // of a host's name, ranks in that place so far
+  std::map<std::pair<std::string, int>, std::size_t> number;  // of the n-th node of that name
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const int nth = seen[{ranks[rank].host, ranks[rank].node_rank}]++;
+    const auto [found, is_new] = number.try_emplace({ranks[rank].host, nth}, out.nodes.size());
+    if (is_new) out.nodes.push_back({ranks[rank].host, {}});
+    out.nodes[found->second].ranks.push_back(static_cast<int>(rank));
+    out.node_of.push_back(static_cast<int>(found->second));
+  }
+  return out;
+}
+
+NodeMemory::NodeMemory(comm::World& world) : rank_(world.rank()) {
+  std::vector<Whereabouts> where;
+  for (const std::string& text : world.exchange(fmt::format("{} {}", world.node_rank(), host_name())))
+    where.push_back({text.substr(text.find(' ') + 1), std::atoi(text.c_str())});
+  map_ = map_nodes(where);
+  const auto find = [&] {
+    const std::vector<int>& ours = ranks();
+    index_ = static_cast<int>(std::find(ours.begin(), ours.end(), rank_) - ours.begin());
+  };
+  find();
+  const auto bytes = [](std::size_t n) {
+    return up(sizeof(Words)) + n * (up(sizeof(runtime::RankPlaces)) + up(sizeof(Answer)));
+  };
+  // The first rank of a node makes it, and the others map it.
+  std::string mine;
+  std::vector<bool> alone(where.size(), true);
+  if (ranks().size() > 1 && index_ == 0) {
+    try {
+      mapping_ = comm::SharedMapping(fmt::format("strata-places-{}-{}", getpid(), rank_), bytes(ranks().size()));
+      const comm::SharedMapping::Address address = mapping_.address();
+      mine.assign(reinterpret_cast<const char*>(&address), sizeof address);
+    } catch (const Error&) {
+    }
+  }
+  const std::vector<std::string> addresses = world.exchange(mine);
+  bool mapped = false;
+  if (ranks().size() > 1) {
+    const std::string& text = addresses[static_cast<std::size_t>(ranks().front())];
+    try {
+      comm::SharedMapping::Address address{};
+      if (text.size() == sizeof address) {
+        std::memcpy(&address, text.data(), sizeof address);
+        if (index_ != 0) mapping_ = comm::SharedMapping::of(address);
+        mapped = true;
+      }
+    } catch (const Error&) {
+    }
+  }
+  const std::vector<std::string> all = world.exchange(mapped ? "mapped" : "");
+  if (mapping_.data()) mapping_.close_file();
+  // All of a node, or none of it.
+  for (const Node& node : map_.nodes) {
+    const bool together = std::all_of(node.ranks.begin(), node.ranks.end(),
+                                      [&](int rank) { return !all[static_cast<std::size_t>(rank)].empty(); });
+    for (const int rank : node.ranks) alone[static_cast<std::size_t>(rank)] = !together;
+  }
+  NodeMap apart;
+  std::map<int, std::size_t> kept;
+  for (std::size_t rank = 0; rank < where.size(); ++rank) {
+    const int node = map_.node_of[rank];
+    const auto [found, is_new] = alone[rank] ? std::pair(kept.end(), true) : kept.try_emplace(node, apart.nodes.size());
+    if (is_new) apart.nodes.push_back({where[rank].host, {}});
+    const std::size_t at = alone[rank] ? apart.nodes.size() - 1 : found->second;
+    apart.nodes[at].ranks.push_back(static_cast<int>(rank));
+    apart.node_of.push_back(static_cast<int>(at));
+  }
+  map_ = std::move(apart);
+  find();
+  if (ranks().size() > 1) {
+    memory_ = mapping_.data();
+  } else {
+    auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlign, bytes(1)));
+    if (!memory) throw std::bad_alloc();
+    std::memset(memory, 0, bytes(1));
+    own_ = {memory, [](std::byte* p) { std::free(p); }};
+    memory_ = memory;
+  }
+  // Zeroed memory, which every rank may find to be what it wants: nothing is to be made in it, and nothing overwritten.
+  places().pid.store(getpid());
+}
+
+NodeMemory::Words& NodeMemory::words() const {
+  return *reinterpret_cast<Words*>(memory_);
+}
+
+runtime::RankPlaces& NodeMemory::places_of(std::size_t index) {
+  return *reinterpret_cast<runtime::RankPlaces*>(memory_ + up(sizeof(Words)) + index * up(sizeof(runtime::RankPlaces)));
+}
+
+NodeMemory::Answer& NodeMemory::answer(std::size_t index) {
+  return *reinterpret_cast<Answer*>(memory_ + up(sizeof(Words)) + ranks().size() * up(sizeof(runtime::RankPlaces)) +
+                                    index * up(sizeof(Answer)));
+}
+
+std::atomic<std::uint32_t>& NodeMemory::asked() {
+  return words().asked;
+}
+
+bool NodeMemory::give(const Verdict& verdict) {
+  Words& w = words();
+  std::uint32_t expected = Words::none;
+  if (!w.state.compare_exchange_strong(expected, Words::being_written)) return false;
+  w.rank = verdict.rank;
+  w.given = std::chrono::steady_clock::now().time_since_epoch().count();
+  const std::size_t size = std::min(verdict.text.size(), w.text.size() - 1);
+  std::memcpy(w.text.data(), verdict.text.data(), size);
+  w.text[size] = '\0';
+  w.state.store(Words::written, std::memory_order_release);
+  return true;
+}
+
+std::optional<NodeMemory::Verdict> NodeMemory::verdict() const {
+  const Words& w = words();
+  if (w.state.load(std::memory_order_acquire) != Words::written) return std::nullopt;
+  return Verdict{w.text.data(), w.rank, w.given};
+}
+
+}  // namespace strata::launcher::control

@@ -1,0 +1,332 @@
+#include "launcher/control/watch/node_stream.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <utility>
+
+#include "base/error.h"
+#include "launcher/control/control.grpc.pb.h"
+#include "launcher/control/service/server_limits.h"
+
+namespace strata::launcher::control {
+namespace {
+
+// A report of a hundred ranks with their dumps.
+constexpr std::size_t kMostReportBytes = 16 << 20;
+constexpr const char* kName = "strata-run";  // of the run's certificate
+
+}  // namespace
+
+class NodeServer::Impl final : public pb::Nodes::CallbackService {
+ public:
+  Impl(const Credentials& credentials, int nodes, double answer_every, Answers answers)
+      : token_(credentials.token),
+        most_(2 * static_cast<std::size_t>(nodes)),
+        answer_every_(answer_every),
+        answers_(std::move(answers)) {
+    grpc::ServerBuilder builder;
+    limit(builder, kMostReportBytes);
+    grpc::SslServerCredentialsOptions options;
+    options.pem_key_cert_pairs.push_back({credentials.key, credentials.cert});
+    using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+    acceptor_ =
+        builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, grpc::SslServerCredentials(options));
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    if (!server_) fail(Exit::failed, "the streams between nodes do not start: gRPC says why on stderr");
+  }
+
+  ~Impl() override {
+    ended_.store(true);
+    for (const auto& stream : copy()) stream->end(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the run has ended"));
+    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
+    server_->Wait();
+  }
+
+  void adopt(Descriptor connection) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+    parameters.fd = connection.release();
+    acceptor_->HandleNewConnection(&parameters);
+  }
+
+  void order(const pb::NodeOrder& order) {
+    {
+      const std::lock_guard lock(mutex_);
+      order_ = order;
+    }
+    for (const auto& stream : copy()) stream->answer();
+  }
+
+ private:
+  class Stream final : public grpc::ServerBidiReactor<pb::NodeReport, pb::NodeOrder> {
+   public:
+    explicit Stream(Impl& owner) : owner_(owner) {}
+    void go() { StartRead(&report_); }
+    void OnReadDone(bool well) override {
+      if (!well) return end(grpc::Status::OK);
+      node_ = report_.node();
+      left_ = left_ || report_.leaving();
+      owner_.answers_.told(report_);
+      const auto now = std::chrono::steady_clock::now();
+      if (now - answered_ >= owner_.answer_every_) {
+        answered_ = now;
+        answer();
+      }
+      StartRead(&report_);
+    }
+    void answer() {
+      const std::lock_guard lock(mutex_);
+      if (finished_) return;
+      if (writing_) {
+        again_ = true;
+        return;
+      }
+      order_ = owner_.newest();
+      writing_ = true;
+      StartWrite(&order_);
+    }
+    void OnWriteDone(bool well) override {
+      bool again = false;
+      {
+        const std::lock_guard lock(mutex_);
+        writing_ = false;
+        again = std::exchange(again_, false);
+      }
+      if (!well)
+        end(grpc::Status::CANCELLED);
+      else if (again)
+        answer();
+    }
+    void end(const grpc::Status& status) {
+      const std::lock_guard lock(mutex_);
+      if (std::exchange(finished_, true)) return;
+      Finish(status);
+    }
+    void OnCancel() override { end(grpc::Status::CANCELLED); }
+    void OnDone() override {
+      if (node_ >= 0 && !left_ && !owner_.ended_.load()) owner_.answers_.broke(node_);
+      owner_.forget(this);
+    }
+
+   private:
+    Impl& owner_;
+    std::mutex mutex_;
+    pb::NodeReport report_;
+    pb::NodeOrder order_;
+    std::chrono::steady_clock::time_point answered_{};
+    int node_ = -1;
+    bool left_ = false, writing_ = false, again_ = false, finished_ = false;
+  };
+
+  grpc::ServerBidiReactor<pb::NodeReport, pb::NodeOrder>* Attend(grpc::CallbackServerContext* context) override {
+    class Refusal final : public grpc::ServerBidiReactor<pb::NodeReport, pb::NodeOrder> {
+     public:
+      explicit Refusal(const grpc::Status& status) { Finish(status); }
+      void OnDone() override { delete this; }
+    };
+    const auto& metadata = context->client_metadata();
+    const auto found = metadata.find("authorization");
+    if (found == metadata.end() || !same_secret({found->second.data(), found->second.size()}, "Bearer " + token_))
+      return new Refusal({grpc::StatusCode::UNAUTHENTICATED, "not a node of this run"});
+    const auto stream = std::make_shared<Stream>(*this);
+    {
+      const std::lock_guard lock(mutex_);
+      if (streams_.size() >= most_ || ended_.load())
+        return new Refusal({grpc::StatusCode::RESOURCE_EXHAUSTED, "more streams than nodes"});
+      streams_.push_back(stream);
+    }
+    stream->go();
+    return stream.get();
+  }
+
+  pb::NodeOrder newest() const {
+    const std::lock_guard lock(mutex_);
+    return order_;
+  }
+  std::list<std::shared_ptr<Stream>> copy() const {
+    const std::lock_guard lock(mutex_);
+    return streams_;
+  }
+  void forget(const Stream* stream) {
+    std::shared_ptr<Stream> last;  // destroyed outside the lock
+    const std::lock_guard lock(mutex_);
+    for (auto at = streams_.begin(); at != streams_.end(); ++at)
+      if (at->get() == stream) {
+        last = *at;
+        streams_.erase(at);
+        return;
+      }
+  }
+
+  const std::string token_;
+  const std::size_t most_;
+  const std::chrono::duration<double> answer_every_;
+  Answers answers_;
+  std::atomic<bool> ended_{false};
+  mutable std::mutex mutex_;
+  pb::NodeOrder order_;
+  std::list<std::shared_ptr<Stream>> streams_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+NodeServer::NodeServer(const Credentials& credentials, int nodes, double answer_every, Answers answers)
+    : impl_(std::make_unique<Impl>(credentials, nodes, answer_every, std::move(answers))) {}
+NodeServer::~NodeServer() = default;
+void NodeServer::adopt(Descriptor connection) {
+  impl_->adopt(std::move(connection));
+}
+void NodeServer::order(const pb::NodeOrder& order) {
+  impl_->order(order);
+}
+
+class NodeStream::Impl {
+ public:
+  Impl(const std::string& target, const Credentials& credentials, std::function<void(const pb::NodeOrder&)> ordered)
+      : token_(credentials.token), ordered_(std::move(ordered)) {
+    be_silent();
+    grpc::SslCredentialsOptions options;
+    options.pem_root_certs = credentials.cert;
+    grpc::ChannelArguments arguments;
+    arguments.SetSslTargetNameOverride(kName);
+    arguments.SetMaxReceiveMessageSize(1 << 20);
+    // A link that comes back is found within a second.
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
+    // A connection of its own, through no proxy.
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    stub_ = pb::Nodes::NewStub(grpc::CreateCustomChannel(target, grpc::SslCredentials(options), arguments));
+  }
+
+  ~Impl() {
+    std::unique_lock lock(mutex_);
+    over_ = true;
+    if (call_) call_->cancel();
+    ended_.wait(lock, [&] { return !call_; });
+  }
+
+  void tell(const pb::NodeReport& report) {
+    std::shared_ptr<Call> call;
+    {
+      const std::lock_guard lock(mutex_);
+      if (over_) return;
+      past_.clear();
+      if (!call_) {
+        call_ = std::make_shared<Call>(*this);
+        call_->go(*stub_, token_);
+      }
+      call = call_;
+    }
+    call->tell(report);
+  }
+
+  void leave(pb::NodeReport report) {
+    report.set_leaving(true);
+    std::shared_ptr<Call> call;
+    {
+      const std::lock_guard lock(mutex_);
+      call = call_;
+    }
+    if (!call) return;
+    call->tell(report);
+    for (int naps = 0; naps < 50 && !call->sent_all(); ++naps)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+
+ private:
+  class Call final : public grpc::ClientBidiReactor<pb::NodeReport, pb::NodeOrder> {
+   public:
+    explicit Call(Impl& owner) : owner_(owner) {}
+    void go(pb::Nodes::Stub& stub, const std::string& token) {
+      context_.AddMetadata("authorization", "Bearer " + token);
+      stub.async()->Attend(&context_, this);
+      AddHold();  // tell() starts writes from outside
+      StartRead(&order_);
+      StartCall();
+    }
+    void tell(const pb::NodeReport& report) {
+      const std::lock_guard lock(mutex_);
+      next_ = report;
+      waiting_ = true;
+      write_next();
+    }
+    bool sent_all() {
+      const std::lock_guard lock(mutex_);
+      return broken_ || (!waiting_ && !writing_);
+    }
+    void cancel() { context_.TryCancel(); }
+    void OnReadDone(bool well) override {
+      if (!well) return release();
+      owner_.ordered_(order_);
+      StartRead(&order_);
+    }
+    void OnWriteDone(bool well) override {
+      if (!well) return release();
+      const std::lock_guard lock(mutex_);
+      writing_ = false;
+      write_next();
+    }
+    void OnDone(const grpc::Status&) override { owner_.forget(this); }
+
+   private:
+    void write_next() {
+      if (writing_ || broken_ || !waiting_) return;
+      report_ = std::move(next_);
+      waiting_ = false;
+      writing_ = true;
+      StartWrite(&report_);
+    }
+    void release() {
+      {
+        const std::lock_guard lock(mutex_);
+        if (std::exchange(broken_, true)) return;
+      }
+      RemoveHold();
+    }
+
+    Impl& owner_;
+    grpc::ClientContext context_;
+    std::mutex mutex_;
+    pb::NodeReport next_, report_;
+    pb::NodeOrder order_;
+    bool waiting_ = false, writing_ = false, broken_ = false;
+  };
+
+  // Not destroyed here: a call holds the channel, and gRPC's thread, in which this runs, would wait for its own end.
+  void forget(const Call* call) {
+    const std::lock_guard lock(mutex_);
+    STRATA_CHECK(call_.get() == call);
+    past_.push_back(std::move(call_));
+    call_ = nullptr;
+    ended_.notify_all();
+  }
+
+  const std::string token_;
+  std::function<void(const pb::NodeOrder&)> ordered_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool over_ = false;
+  std::unique_ptr<pb::Nodes::Stub> stub_;
+  std::shared_ptr<Call> call_;
+  std::list<std::shared_ptr<Call>> past_;
+};
+
+NodeStream::NodeStream(const std::string& target, const Credentials& credentials,
+                       std::function<void(const pb::NodeOrder&)> ordered)
+    : impl_(std::make_unique<Impl>(target, credentials, std::move(ordered))) {}
+NodeStream::~NodeStream() = default;
+void NodeStream::tell(const pb::NodeReport& report) {
+  impl_->tell(report);
+}
+void NodeStream::leave(pb::NodeReport report) {
+  impl_->leave(std::move(report));
+}
+
+}  // namespace strata::launcher::control

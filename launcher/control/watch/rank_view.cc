@@ -1,0 +1,112 @@
+#include "launcher/control/watch/rank_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace strata::launcher::control {
+namespace {
+
+using runtime::TaskKind;
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+bool waits_for_others(TaskKind kind) {
+  return kind == TaskKind::gather || kind == TaskKind::reduce || kind == TaskKind::gather_sums ||
+         kind == TaskKind::consensus || kind == TaskKind::publish;
+}
+
+double seconds(std::int64_t ns) {
+  return static_cast<double>(std::max<std::int64_t>(ns, 0)) * 1e-9;
+}
+
+}  // namespace
+
+TaskNames::TaskNames(const runtime::StepPlan& plan, const models::Model& model) {
+  for (const runtime::Task& task : plan.tasks)
+    tasks.push_back({name_of(task, model), task.lane, plan.ranks > 1 && waits_for_others(task.kind)});
+}
+
+std::string_view TaskNames::text(int task) const {
+  return task < 0 || static_cast<std::size_t>(task) >= tasks.size() ? std::string_view("a task")
+                                                                    : tasks[static_cast<std::size_t>(task)].text;
+}
+
+bool TaskNames::collective(int task) const {
+  return task >= 0 && static_cast<std::size_t>(task) < tasks.size() && tasks[static_cast<std::size_t>(task)].collective;
+}
+
+int RankView::main_lane(const TaskNames& names) const {
+  int best = -1;
+  // Of two alike the one that has lasted longer. The host reads when all is done, and so waits for the other lanes.
+  const auto weight = [&](int lane) {
+    const Lane& l = lanes[static_cast<std::size_t>(lane)];
+    if (l.place.task < 0) return 0;
+    if (!l.place.running) return 1;
+    if (lane == static_cast<int>(runtime::LaneId::host)) return 2;
+    return names.collective(l.place.task) ? 3 : 4;
+  };
+  for (int lane = 0; lane < static_cast<int>(runtime::kLanes); ++lane) {
+    if (weight(lane) == 0) continue;
+    const bool longer =
+        best >= 0 && lanes[static_cast<std::size_t>(lane)].age > lanes[static_cast<std::size_t>(best)].age;
+    const bool newer =
+        best >= 0 && lanes[static_cast<std::size_t>(lane)].age < lanes[static_cast<std::size_t>(best)].age;
+    if (best < 0 || weight(lane) > weight(best) ||
+        (weight(lane) == weight(best) && (weight(lane) == 1 ? newer : longer)))
+      best = lane;
+  }
+  return best;
+}
+
+std::string RankView::text(const TaskNames& names) const {
+  const int lane = phase == runtime::Phase::training ? main_lane(names) : -1;
+  if (lane < 0) {
+    const auto index = static_cast<std::size_t>(phase);
+    return fmt::format("'{}'{}", index < runtime::kPhaseNames.size() ? runtime::kPhaseNames[index] : "?",
+                       counter > 0 ? fmt::format(" ({} done)", counter) : "");
+  }
+  const runtime::LanePlace& place = lanes[static_cast<std::size_t>(lane)].place;
+  return fmt::format("{}'{}' of step {}", place.running ? "" : "what follows ", names.text(place.task), place.step);
+}
+
+pb::RankReport report_of(int rank, const runtime::RankPlaces& places, std::int64_t now) {
+  pb::RankReport out;
+  out.set_rank(rank);
+  out.set_phase(static_cast<std::uint32_t>(places.phase.load(kRelaxed)));
+  out.set_counter(places.counter.load(kRelaxed));
+  const auto age = [&](std::int64_t since) { return since == 0 ? 0 : now - since; };
+  out.set_phase_age(age(places.phase_since.load(kRelaxed)));
+  out.set_step(places.step.load(kRelaxed));
+  out.set_compute(places.compute.load(kRelaxed));
+  out.set_beat_age(age(places.beat.load(kRelaxed)));
+  out.set_pid(places.pid.load(kRelaxed));
+  for (const auto& lane : places.lanes) {
+    // The place first: an age of a later one would make this one look young, which no one is warned of.
+    out.add_place(lane.place.load(kRelaxed));
+    out.add_age(age(lane.since.load(kRelaxed)));
+    out.add_typical(lane.typical.load(kRelaxed));
+  }
+  return out;
+}
+
+RankView view_of(const pb::RankReport& report) {
+  RankView out;
+  out.rank = report.rank();
+  out.phase = report.phase() < runtime::kPhaseNames.size() ? static_cast<runtime::Phase>(report.phase())
+                                                           : runtime::Phase::starting;
+  out.counter = report.counter();
+  out.phase_age = seconds(report.phase_age());
+  out.step = report.step();
+  out.compute = seconds(report.compute());
+  out.beat_age = seconds(report.beat_age());
+  out.pid = report.pid();
+  const int lanes =
+      std::min({static_cast<int>(runtime::kLanes), report.place_size(), report.age_size(), report.typical_size()});
+  for (int lane = 0; lane < lanes; ++lane)
+    out.lanes[static_cast<std::size_t>(lane)] = {runtime::unpacked(report.place(lane)), seconds(report.age(lane)),
+                                                 seconds(report.typical(lane))};
+  return out;
+}
+
+}  // namespace strata::launcher::control

@@ -1,0 +1,266 @@
+#include "launcher/control/watch/watch.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace strata::launcher::control {
+namespace {
+
+// A process that did not run for so long does not run.
+constexpr double kStopped = 5;
+// A connection that broke soon after it was heard of ended with its process, which may still come back to it.
+constexpr double kBroken = 3;
+// What a task takes may vary; only beyond this many of its medians does it stand still.
+constexpr double kMedians = 10;
+
+std::size_t index(int i) {
+  return static_cast<std::size_t>(i);
+}
+
+}  // namespace
+
+std::string ranks_text(std::span<const int> ranks) {
+  if (ranks.size() == 1) return fmt::format("rank {}", ranks[0]);
+  if (ranks.back() - ranks.front() + 1 == static_cast<int>(ranks.size()))
+    return fmt::format("ranks {} to {}", ranks.front(), ranks.back());
+  return fmt::format("ranks {}", fmt::join(ranks, ", "));
+}
+
+std::string seconds_text(double seconds) {
+  return seconds < 10 && seconds != std::floor(seconds) ? fmt::format("{:.1f}", seconds)
+                                                        : fmt::format("{:.0f}", seconds);
+}
+
+Watch::Watch(const Limits& limits, NodeMap map, double now)
+    : limits_(limits),
+      map_(std::move(map)),
+      ranks_(map_.node_of.size()),
+      told_(ranks_.size(), now),
+      nodes_(map_.nodes.size(), NodeState{now}),
+      still_(ranks_.size()) {
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    ranks_[rank].rank = static_cast<int>(rank);
+    still_[rank].since = now;
+  }
+}
+
+void Watch::heard(int node, std::span<const RankView> ranks, double now) {
+  if (node < 0 || index(node) >= nodes_.size()) return;
+  nodes_[index(node)].heard = now;
+  nodes_[index(node)].broke = -1;
+  nodes_[index(node)].known = true;
+  for (const RankView& rank : ranks) {
+    if (rank.rank < 0 || index(rank.rank) >= ranks_.size() || map_.node_of[index(rank.rank)] != node) continue;
+    Still& still = still_[index(rank.rank)];
+    if (rank.counter != still.counter || rank.phase != still.phase) {
+      still.counter = rank.counter;
+      still.phase = rank.phase;
+      still.since = now;
+    }
+    ranks_[index(rank.rank)] = rank;
+    told_[index(rank.rank)] = now;
+  }
+}
+
+void Watch::left(int node) {
+  if (node >= 0 && index(node) < nodes_.size()) nodes_[index(node)].left = true;
+}
+
+void Watch::broke(int node, double now) {
+  if (node < 0 || index(node) >= nodes_.size()) return;
+  NodeState& state = nodes_[index(node)];
+  if (state.broke < 0 && now - state.heard < kBroken) state.broke = now;
+}
+
+void Watch::resume(double now) {
+  for (NodeState& node : nodes_) {
+    node.heard = now;
+    node.broke = -1;
+  }
+  std::fill(told_.begin(), told_.end(), now);
+  for (Still& still : still_) still.since = now;
+  for (RankView& rank : ranks_) {
+    rank.beat_age = 0;
+    for (RankView::Lane& lane : rank.lanes) lane.age = 0;
+  }
+}
+
+double Watch::heard_ago(int node, double now) const {
+  return now - nodes_[index(node)].heard;
+}
+
+std::optional<Watch::Finding> Watch::find_lost(double now) {
+  for (std::size_t node = 0; node < nodes_.size(); ++node) {
+    NodeState& state = nodes_[node];
+    if (state.left || state.lost || !state.known) continue;
+    const bool silent = limits_.timeout > 0 && now - state.heard >= limits_.timeout;
+    const bool ended = state.broke >= 0 && now - state.broke >= kBroken;
+    if (!silent && !ended) continue;
+    state.lost = true;
+    const Node& known = map_.nodes[node];
+    // Of its ranks the one that is furthest behind.
+    const auto behind = std::min_element(known.ranks.begin(), known.ranks.end(),
+                                         [&](int a, int b) { return ranks_[index(a)].step < ranks_[index(b)].step; });
+    const std::string place = ranks_[index(*behind)].text(names_);
+    return Finding{Finding::Kind::lost, known.ranks.front(),
+                   ended && !silent
+                       ? fmt::format("node {} ({}) is lost: its processes have ended without a word; last in {}",
+                                     known.name, ranks_text(known.ranks), place)
+                       : fmt::format("node {} ({}) is lost: not heard of for {} s, so it is down, or its network; "
+                                     "last in {}",
+                                     known.name, ranks_text(known.ranks), seconds_text(now - state.heard), place)};
+  }
+  return std::nullopt;
+}
+
+// A node that never reached rank 0 is no lost one: MPI's way to it may be open, and this one not.
+std::optional<Watch::Finding> Watch::find_unknown(double now) {
+  std::vector<std::string> names;
+  int first = -1;
+  for (std::size_t node = 0; node < nodes_.size(); ++node) {
+    NodeState& state = nodes_[node];
+    if (state.known || state.missed || limits_.timeout <= 0 || now - state.heard < limits_.timeout) continue;
+    state.missed = true;
+    names.push_back(map_.nodes[node].name);
+    if (first < 0) first = map_.nodes[node].ranks.front();
+  }
+  if (names.empty()) return std::nullopt;
+  return Finding{
+      Finding::Kind::unknown, first,
+      fmt::format("{} never reached rank 0 on {} over the network, so nobody will notice if it is lost: name "
+                  "the network of the nodes by control.interface",
+                  fmt::join(names, ", "), map_.of(0).name)};
+}
+
+// For how long the rank has been in what it is in, if that is too long; else 0.
+double Watch::standing_age(const RankView& rank, double now, bool& stopped) const {
+  const double since_told = now - told_[index(rank.rank)];
+  stopped = rank.pid != 0 && rank.beat_age >= kStopped;
+  if (stopped) return rank.beat_age + since_told >= limits_.warn_after ? rank.beat_age + since_told : 0;
+  if (rank.phase != runtime::Phase::training) {
+    const double age = now - still_[index(rank.rank)].since;
+    return age >= limits_.warn_after ? age : 0;
+  }
+  const int lane = rank.main_lane(names_);
+  if (lane < 0) {
+    const double age = rank.phase_age + since_told;
+    return age >= limits_.warn_after ? age : 0;
+  }
+  // A lane that waits for its next task says nothing as long as another one runs.
+  const RankView::Lane& at = rank.lanes[index(lane)];
+  const double limit = std::max(limits_.warn_after, at.place.running ? kMedians * at.typical : 0.0);
+  const double age = at.age + since_told;
+  return age >= limit ? age : 0;
+}
+
+std::optional<Watch::Standing> Watch::culprit(double now, int& waiting) const {
+  std::vector<Standing> standing;
+  for (const RankView& rank : ranks_) {
+    bool stopped = false;
+    if (const double age = standing_age(rank, now, stopped); age > 0) standing.push_back({rank.rank, age, stopped});
+  }
+  waiting = static_cast<int>(standing.size()) - 1;
+  if (standing.empty()) return std::nullopt;
+  const auto oldest = [](const Standing& a, const Standing& b) { return a.age < b.age; };
+  const auto among = [&](auto&& fits) -> std::optional<Standing> {
+    std::optional<Standing> found;
+    for (const Standing& s : standing)
+      if (fits(s) && (!found || oldest(*found, s))) found = s;
+    return found;
+  };
+  if (const auto found = among([](const Standing& s) { return s.stopped; })) return found;
+  // In something that no other rank has a part in.
+  const auto busy = [&](const Standing& s) {
+    const RankView& rank = ranks_[index(s.rank)];
+    if (rank.phase != runtime::Phase::training) return false;
+    const int lane = rank.main_lane(names_);
+    return lane >= 0 && lane != static_cast<int>(runtime::LaneId::host) && rank.lanes[index(lane)].place.running &&
+           !names_.collective(rank.lanes[index(lane)].place.task);
+  };
+  if (const auto found = among(busy)) return found;
+  // Not yet where others wait: the lane's place of the one that is furthest behind. Ranks in earlier phases are behind
+  // all that train.
+  const auto progress = [&](int rank) {
+    const RankView& r = ranks_[index(rank)];
+    std::int64_t step = 0;
+    int task = 0;
+    for (const runtime::LaneId lane : {runtime::LaneId::gather, runtime::LaneId::reduce}) {
+      const runtime::LanePlace& place = r.lanes[static_cast<std::size_t>(lane)].place;
+      step += place.step;
+      // One that is done is behind the next one that runs, and before it.
+      task += 2 * (place.task + 1) + (place.running ? 0 : 1);
+    }
+    return std::tuple(static_cast<int>(r.phase), step, task);
+  };
+  auto least = progress(standing.front().rank), most = least;
+  for (const RankView& rank : ranks_) {
+    least = std::min(least, progress(rank.rank));
+    most = std::max(most, progress(rank.rank));
+  }
+  if (least == most) return *std::max_element(standing.begin(), standing.end(), oldest);
+  if (const auto found = among([&](const Standing& s) { return progress(s.rank) == least; })) return found;
+  return std::nullopt;  // whoever is behind still moves
+}
+
+std::vector<Watch::Finding> Watch::look(double now) {
+  std::vector<Finding> out;
+  if (auto lost = find_lost(now)) out.push_back(std::move(*lost));
+  if (auto unknown = find_unknown(now)) out.push_back(std::move(*unknown));
+  const auto all_told = [&] {  // a node that is not heard of says nothing of its ranks
+    return std::all_of(nodes_.begin(), nodes_.end(),
+                       [&](const NodeState& node) { return !node.known || now - node.heard < kStopped; });
+  };
+  if (limits_.warn_after <= 0 || !all_told()) return out;
+  int waiting = 0;
+  const std::optional<Standing> found = culprit(now, waiting);
+  for (std::size_t rank = 0; rank < still_.size(); ++rank) {
+    if (still_[rank].warned.empty() || (found && found->rank == static_cast<int>(rank))) continue;
+    bool stopped = false;
+    if (standing_age(ranks_[rank], now, stopped) > 0) continue;
+    still_[rank].warned.clear();
+    out.push_back({Finding::Kind::recovered, static_cast<int>(rank),
+                   fmt::format("rank {} on {} goes on: it is in {}", rank, map_.of(static_cast<int>(rank)).name,
+                               ranks_[rank].text(names_))});
+  }
+  if (!found) return out;
+  const RankView& rank = ranks_[index(found->rank)];
+  const std::string place = rank.text(names_);
+  const std::string who = fmt::format("rank {} on {}", rank.rank, map_.of(rank.rank).name);
+  const std::string others =
+      waiting <= 0 ? ""
+                   : fmt::format("; {} {} for it", waiting == 1 ? "one rank" : fmt::format("{} ranks", waiting),
+                                 waiting == 1 ? "waits" : "wait");
+  const std::string stopped = found->stopped ? " (its process does not run)" : "";
+  const std::string why =
+      fmt::format("{} is in {} for {} s{}{}", who, place, seconds_text(std::floor(found->age)), stopped, others);
+  if (limits_.stuck_after > 0 && found->age >= limits_.stuck_after) {
+    out.push_back({Finding::Kind::stuck, rank.rank, why});
+  } else if (std::string& warned = still_[index(rank.rank)].warned; warned != place) {
+    warned = place;
+    out.push_back({Finding::Kind::warning, rank.rank, why});
+  }
+  return out;
+}
+
+double Watch::median_compute() const {
+  std::vector<double> times;
+  for (const RankView& rank : ranks_)
+    if (rank.compute > 0) times.push_back(rank.compute);
+  if (times.empty()) return 0;
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+int Watch::slowest() const {
+  const double median = median_compute();
+  const auto most = std::max_element(ranks_.begin(), ranks_.end(),
+                                     [](const RankView& a, const RankView& b) { return a.compute < b.compute; });
+  return ranks_.size() > 1 && median > 0 && most->compute > 1.05 * median ? most->rank : -1;
+}
+
+}  // namespace strata::launcher::control

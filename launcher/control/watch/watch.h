@@ -1,0 +1,88 @@
+#pragma once
+// launcher/control/watch/ finds what is lost or stands still (here): every rank's attendant.h tells its place through
+// node_stream.h to rank 0's hub.h, which gives the verdict; ending.h carries it out.
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "launcher/control/watch/node_memory.h"
+#include "launcher/control/watch/rank_view.h"
+
+namespace strata::launcher::control {
+
+// Finds nodes that are lost and ranks that stand still, from where all ranks say that they are. All ranks of a run go
+// through the same list of tasks, so that comparing their places names the one for which the others wait. Knows nothing
+// of threads, sockets or clocks: `now` is in seconds of whatever clock.
+class Watch {
+ public:
+  struct Limits {
+    double timeout, warn_after, stuck_after;  // seconds; 0: never
+  };
+  struct Finding {
+    enum class Kind : std::uint8_t { warning, recovered, stuck, lost, unknown };
+    Kind kind;
+    int rank;          // whose fault it is: of a lost node the first
+    std::string text;  // a sentence for the user, without rank 0's own ending of it
+  };
+
+  Watch(const Limits& limits, NodeMap map, double now);
+  void know(TaskNames names) { names_ = std::move(names); }
+  const TaskNames& names() const { return names_; }
+
+  // A node was heard of; it is leaving, or its connection broke without that.
+  void heard(int node, std::span<const RankView> ranks, double now);
+  void left(int node);
+  void broke(int node, double now);
+
+  // Who looks was stopped itself until now, and heard nobody: everyone counts as heard of.
+  void resume(double now);
+
+  std::vector<Finding> look(double now);
+
+  const std::vector<RankView>& ranks() const { return ranks_; }
+  double heard_ago(int node, double now) const;
+  // The rank that takes longest to compute, if that is a twentieth more than the median; -1: none.
+  int slowest() const;
+  double median_compute() const;
+
+ private:
+  struct NodeState {
+    double heard;
+    double broke = -1;  // not since it was heard of
+    bool left = false, lost = false;
+    bool known = false, missed = false;  // it has been heard of; that it was not was told
+  };
+  struct Still {  // of one rank: since when its phase has made no progress, and what was warned of
+    std::uint64_t counter = 0;
+    runtime::Phase phase = runtime::Phase::starting;
+    double since = 0;
+    std::string warned;
+  };
+  struct Standing {
+    int rank;
+    double age;
+    bool stopped;  // its process does not run
+  };
+  std::optional<Finding> find_lost(double now);
+  std::optional<Finding> find_unknown(double now);
+  double standing_age(const RankView& rank, double now, bool& stopped) const;
+  std::optional<Standing> culprit(double now, int& waiting) const;
+
+  Limits limits_;
+  NodeMap map_;
+  TaskNames names_;
+  std::vector<RankView> ranks_;
+  std::vector<double> told_;  // by rank, when
+  std::vector<NodeState> nodes_;
+  std::vector<Still> still_;
+};
+
+// "rank 3", "ranks 8 to 15", "ranks 0, 2".
+std::string ranks_text(std::span<const int> ranks);
+// 30, 61, 0.5
+std::string seconds_text(double seconds);
+
+}  // namespace strata::launcher::control

@@ -1,0 +1,192 @@
+#include "launcher/launch/ranks/allocation.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace strata::launcher {
+namespace {
+
+std::string variable(const char* name) {
+  const char* text = std::getenv(name);
+  return text ? text : "";
+}
+
+// Why srun cannot start ranks here; empty: it can.
+std::string why_not_srun() {
+  if (find_program("srun").empty()) return "there is no srun in PATH";
+  const Said said = run_program({{"srun", "--mpi=list"}}, 20);
+  if ((said.out + said.errors).find("pmix") == std::string::npos)
+    return "this Slurm has no PMIx (srun --mpi=list does not name pmix)";
+  return {};
+}
+
+Allocation slurm_allocation() {
+  Allocation out;
+  out.in_slurm = true;
+  out.origin = "Slurm job " + variable("SLURM_JOB_ID");
+  const std::vector<std::string> names = slurm_names(variable("SLURM_JOB_NODELIST"));
+  // Without --ntasks the processors are the room there is.
+  const bool asked = !variable("SLURM_NTASKS").empty() || !variable("SLURM_NTASKS_PER_NODE").empty();
+  const std::vector<int> slots = per_node(variable(asked ? "SLURM_TASKS_PER_NODE" : "SLURM_JOB_CPUS_PER_NODE"));
+  for (std::size_t i = 0; i < names.size(); ++i)
+    out.hosts.push_back({names[i], i < slots.size() ? std::optional(slots[i]) : std::nullopt});
+  if (asked) out.ranks = std::accumulate(slots.begin(), slots.end(), 0);
+  out.why_not_srun = why_not_srun();
+  out.starter = out.why_not_srun.empty() ? Starter::srun : Starter::mpirun;
+  return out;
+}
+
+// Of the allocation, those that --hosts names.
+void narrow(Allocation& allocation, const std::vector<Host>& asked) {
+  for (const Host& host : asked) {
+    const auto has = [&](const Host& known) { return known.name == host.name; };
+    const auto known = std::find_if(allocation.hosts.begin(), allocation.hosts.end(), has);
+    if (known == allocation.hosts.end())
+      fail(Exit::usage, "--hosts names {}, which {} does not have: leave --hosts out, or name nodes of {}", host.name,
+           allocation.origin, describe(spread(allocation.hosts, static_cast<int>(allocation.hosts.size()), 1)));
+    if (known->slots && host.slots.value_or(0) > *known->slots)
+      fail(Exit::usage, "--hosts wants {} ranks on {}, and {} has room for {}", *host.slots, host.name,
+           allocation.origin, *known->slots);
+  }
+  allocation.hosts = asked;
+  allocation.ranks.reset();
+}
+
+std::string for_shell(std::string_view word) {
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+}  // namespace
+
+std::vector<int> per_node(std::string_view text) {
+  std::vector<int> out;
+  while (!text.empty()) {
+    int count = 0, times = 1;
+    const char* const end = text.data() + text.size();
+    auto [at, error] = std::from_chars(text.data(), end, count);
+    if (error != std::errc()) return {};
+    if (end - at > 2 && at[0] == '(' && at[1] == 'x') {
+      const auto repeated = std::from_chars(at + 2, end, times);
+      if (repeated.ec != std::errc() || repeated.ptr == end || *repeated.ptr != ')') return {};
+      at = repeated.ptr + 1;
+    }
+    if (at != end && *at++ != ',') return {};
+    out.insert(out.end(), static_cast<std::size_t>(std::clamp(times, 0, 1 << 20)), count);
+    text.remove_prefix(static_cast<std::size_t>(at - text.data()));
+  }
+  return out;
+}
+
+Allocation find_allocation(const std::optional<std::string>& hosts) {
+  Allocation out;
+  double patience = 0;
+  if (!variable("SLURM_JOB_ID").empty() && !variable("SLURM_JOB_NODELIST").empty()) {
+    out = slurm_allocation();
+    if (hosts) narrow(out, read_hosts(*hosts));
+  } else if (hosts) {
+    out.hosts = read_hosts(*hosts);
+    out.origin = "--hosts";
+  } else if (const std::string file = variable("OMPI_MCA_orte_default_hostfile"); !file.empty()) {
+    out.hosts = read_hosts(file);
+    const bool job = !variable("K_MPI_JOB_ROLE").empty();
+    out.origin = job ? "the MPIJob's hostfile" : "OMPI_MCA_orte_default_hostfile";
+    if (job) patience = 60;  // its workers get their names while they start
+  } else {
+    out.hosts = {{own_name(), std::nullopt}};
+    out.origin = "this machine";
+  }
+  if (out.starter == Starter::mpirun && find_program("mpirun").empty())
+    fail(Exit::usage, "there is no mpirun in PATH: install Open MPI (apt-get install openmpi-bin)");
+  if (out.origin != "this machine") require_addresses(out.hosts, patience);
+  return out;
+}
+
+std::vector<Share> spread(const std::vector<Host>& hosts, int ranks, int room) {
+  std::vector<Share> out;
+  for (const Host& host : hosts) out.push_back({host.name, 0});
+  for (bool placed = true; ranks > 0 && placed;) {
+    placed = false;
+    for (std::size_t i = 0; i < hosts.size() && ranks > 0; ++i)
+      if (out[i].ranks < hosts[i].slots.value_or(room)) {
+        ++out[i].ranks;
+        --ranks;
+        placed = true;
+      }
+  }
+  if (ranks > 0) return {};
+  std::erase_if(out, [](const Share& share) { return share.ranks == 0; });
+  return out;
+}
+
+int total(const std::vector<Share>& shares) {
+  return std::accumulate(shares.begin(), shares.end(), 0, [](int sum, const Share& one) { return sum + one.ranks; });
+}
+
+std::string describe(const std::vector<Share>& shares) {
+  constexpr std::size_t kShown = 16;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(kShown, shares.size()); ++i)
+    out += fmt::format("{}{} ({})", i ? ", " : "", shares[i].host, shares[i].ranks);
+  return shares.size() > kShown ? fmt::format("{} and {} more", out, shares.size() - kShown) : out;
+}
+
+Program on_node(const Allocation& allocation, const std::string& host, const std::vector<std::string>& words,
+                const std::vector<std::string>& variables, bool listens) {
+  if (allocation.in_slurm && !find_program("srun").empty()) {
+    std::vector<std::string> all = {"srun",       "--overlap",         "--nodes=1",         "--ntasks=1",
+                                    "--mpi=none", "--cpu-bind=none",   "--cpus-per-task=1", "--ntasks-per-node=1",
+                                    "--quiet",    "--nodelist=" + host};
+    all.insert(all.end(), words.begin(), words.end());
+    return {all, variables, listens};
+  }
+  if (is_this_machine(host)) return {words, variables, listens};
+  std::string line = "cd " + for_shell(std::filesystem::current_path().string()) + " && exec env";
+  for (const std::string& one : variables) line += " " + for_shell(one);
+  for (const std::string& word : words) line += " " + for_shell(word);
+  std::vector<std::string> all;
+  // Kubeflow's first MPIJobs bring an agent of their own.
+  if (const std::string agent = variable("OMPI_MCA_plm_rsh_agent"); !agent.empty() && agent.find("ssh") != 0)
+    all = {agent};
+  else
+    all = {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"};
+  all.push_back(host);
+  all.push_back(line);
+  return {all, {}, listens};
+}
+
+std::string why_not_reached(const std::string& host, std::string_view said, std::optional<int> code) {
+  const auto has = [&](std::string_view part) { return said.find(part) != std::string_view::npos; };
+  if (has("Host key verification failed"))
+    return fmt::format("ssh does not know {0}'s key: run ssh {0} once, or ssh-keyscan {0} >> ~/.ssh/known_hosts", host);
+  if (has("Permission denied (") || has("Too many authentication failures"))
+    return fmt::format("ssh to {0} asks for a password or refuses the key: make a key and run ssh-copy-id {0}", host);
+  if (has("error while loading shared libraries"))
+    return fmt::format(
+        "strata does not start on {}: a library is missing there; install the same packages on every "
+        "node: {}",
+        host, said.substr(said.find("error while loading")));
+  if (has("cd: "))
+    return fmt::format("{} has no folder {}: give every node the same folders, on a shared file system", host,
+                       std::filesystem::current_path().string());
+  if (code == 126 || code == 127 || has("No such file or directory"))
+    return fmt::format("{} has no {}: install the same build under the same path on every node", host,
+                       std::filesystem::read_symlink("/proc/self/exe").string());
+  const std::size_t begin = said.find_first_not_of(" \t\r\n");
+  std::string_view last = begin == std::string_view::npos ? std::string_view() : said.substr(begin);
+  while (!last.empty() && (last.back() == '\n' || last.back() == '\r')) last.remove_suffix(1);
+  if (const std::size_t line = last.rfind('\n'); line != std::string_view::npos) last.remove_prefix(line + 1);
+  if (last.empty()) return fmt::format("{} does not answer", host);
+  return fmt::format("{} does not answer: {}", host, last);
+}
+
+}  // namespace strata::launcher

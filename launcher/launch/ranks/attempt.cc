@@ -1,0 +1,156 @@
+#include "launcher/launch/ranks/attempt.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+
+#include "base/error.h"
+#include "launcher/launch/ranks/child.h"
+#include "launcher/launch/ranks/rank_output.h"
+
+namespace strata::launcher {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+volatile std::sig_atomic_t stops_asked = 0;
+void ask_to_stop(int) {
+  stops_asked = stops_asked + 1;
+}
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// mpirun adds codes of its own, and a shell's 128 + signal.
+int documented(int code) {
+  for (const Exit known : {Exit::done, Exit::failed, Exit::usage, Exit::does_not_fit, Exit::corrupt, Exit::requeue})
+    if (code == static_cast<int>(known)) return code;
+  return static_cast<int>(Exit::failed);
+}
+
+// "n3 (ranks 4 to 5)", as the control service has it.
+std::string with_ranks(const std::string& host, const std::vector<Share>& shares) {
+  int first = 0;
+  for (const Share& share : shares) {
+    if (share.host == host)
+      return share.ranks == 1 ? fmt::format("{} (rank {})", host, first)
+                              : fmt::format("{} (ranks {} to {})", host, first, first + share.ranks - 1);
+    first += share.ranks;
+  }
+  return host;
+}
+
+// Ends a process step by step: asked, and some seconds later killed.
+class Ending {
+ public:
+  explicit Ending(Child& child) : child_(child) {}
+  void begin() {
+    if (begun_) return;
+    begun_ = true;
+    since_ = Clock::now();
+    child_.send(SIGTERM);
+  }
+  void go_on() {
+    if (begun_ && since(since_) > 8) child_.send_to_group(SIGKILL);
+  }
+
+ private:
+  Child& child_;
+  bool begun_ = false;
+  Clock::time_point since_;
+};
+
+}  // namespace
+
+AskedToStop::AskedToStop() {
+  stops_asked = 0;
+  for (const int signal : {SIGTERM, SIGUSR1, SIGINT, SIGHUP})
+    if (std::signal(signal, SIG_IGN) != SIG_IGN || signal == SIGTERM || signal == SIGUSR1) {
+      struct sigaction action {};
+      action.sa_handler = ask_to_stop;
+      sigaction(signal, &action, nullptr);
+    }
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+int AskedToStop::times() const {
+  return stops_asked;
+}
+
+Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const AskedToStop& stop,
+                const std::optional<std::filesystem::path>& logs) {
+  RankOutput output(allocation.starter, logs, total(start.shares));
+  Child child(
+      rank_program(allocation, start), [&](std::string_view line) { output.take(false, line); },
+      [&](std::string_view line) { output.take(true, line); });
+  Ending ending(child);
+  Ended out;
+  int passed_on = 0;
+  std::optional<Clock::time_point> over;
+  while (!child.is_over()) {
+    std::vector<LineReader*> readers = agents.readers();
+    readers.push_back(&child.out());
+    readers.push_back(&child.errors());
+    read_lines(readers, 100);
+    agents.ask_for_life();
+    // Open MPI kills ranks a second after any other signal.
+    if (stop.times() > passed_on && passed_on++ == 0)
+      child.send(SIGUSR1);
+    else if (stop.times() > 1)
+      ending.begin();
+    for (const Agents::Lost& lost : agents.lost()) {
+      const bool ours = std::any_of(start.shares.begin(), start.shares.end(),
+                                    [&](const Share& share) { return share.host == lost.host; });
+      if (!ours || !out.lost.empty() || over) continue;
+      out.lost.push_back(lost.host);
+      // A rank may have said it already, as the control service found it out.
+      if (const std::string node = "node " + with_ranks(lost.host, start.shares);
+          output.complaint().find(node) == std::string::npos)
+        out.cause = fmt::format("{} is lost: {}", node, lost.why);
+      ending.begin();
+    }
+    ending.go_on();
+    if (child.exit_code() && !over) over = Clock::now();
+    if (over && since(*over) > 3) break;  // ssh of a node that is gone may hold the pipes
+  }
+  out.code = documented(child.exit_code().value_or(1));
+  if (logs) {
+    std::ofstream file(*logs / "launch.log", std::ios::app);
+    for (const std::string& line : output.of_starter()) file << line << "\n";
+  }
+  if (out.code == static_cast<int>(Exit::done) && out.lost.empty()) return out;
+  for (const std::string& host : agents.silent(3))
+    if (std::find(out.lost.begin(), out.lost.end(), host) == out.lost.end()) out.lost.push_back(host);
+  std::map<std::string, std::string> clear;
+  for (const Share& share : start.shares) clear[share.host] = "clear";
+  (void)agents.ask(clear, 5);
+  if (out.code == static_cast<int>(Exit::done)) out.code = static_cast<int>(Exit::failed);
+  std::string node;
+  if (!out.lost.empty()) node = fmt::format("node {}", with_ranks(out.lost[0], start.shares));
+  const std::string& said = output.complaint();
+  out.told = out.cause.empty() && !said.empty();
+  if (out.told) {
+    out.cause = said;
+    if (!node.empty() && said.find(out.lost[0]) == std::string::npos) {
+      out.cause += fmt::format("; {} does not answer any more", node);
+      out.told = false;
+    }
+  }
+  if (out.cause.empty() && !node.empty()) out.cause = fmt::format("{} is lost: it ended, or does not answer", node);
+  if (out.cause.empty()) out.cause = cause_in(output.of_starter(), start.shares);
+  if (out.cause.empty()) {
+    std::vector<std::string> words = output.of_starter();
+    std::erase_if(words, [](const std::string& line) { return line.find_first_not_of(" -\t") == std::string::npos; });
+    if (words.size() > 12) words.erase(words.begin(), words.end() - 12);
+    out.cause = fmt::format("{} ended with exit code {} and without a word of a rank; it said: {}",
+                            allocation.starter == Starter::srun ? "srun" : "mpirun", child.exit_code().value_or(-1),
+                            fmt::join(words, " "));
+  }
+  return out;
+}
+
+}  // namespace strata::launcher

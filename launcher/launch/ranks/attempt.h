@@ -1,0 +1,37 @@
+#pragma once
+// launcher/launch/ranks/ is one start of all ranks (here): by mpirun or srun (allocation.h), with which environment,
+// and what becomes of what they print.
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/launch/agents.h"
+#include "launcher/launch/ranks/rank_program.h"
+
+namespace strata::launcher {
+
+// While one lives, signals that ask for a stop (TERM, INT, USR1, HUP) are counted instead of ending the process. At
+// most one at a time.
+class AskedToStop {
+ public:
+  AskedToStop();
+  AskedToStop(const AskedToStop&) = delete;
+  AskedToStop& operator=(const AskedToStop&) = delete;
+  int times() const;
+};
+
+// How one start of the ranks ended.
+struct Ended {
+  int code = 0;                   // of the program's exit codes
+  std::string cause;              // one sentence; empty if all went well
+  bool told = false;              // a rank has said it: it is the last thing on the screen
+  std::vector<std::string> lost;  // nodes that do not answer any more
+};
+
+// Starts the ranks and returns when none is left. Requests to stop go on to them, and a second one ends them. If a node
+// is lost the others' ranks are ended. Whatever is left on nodes that answer is ended before it returns.
+Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const AskedToStop& stop,
+                const std::optional<std::filesystem::path>& logs);
+
+}  // namespace strata::launcher

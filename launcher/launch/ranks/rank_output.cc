@@ -1,0 +1,153 @@
+#include "launcher/launch/ranks/rank_output.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <regex>
+#include <utility>
+
+#include "base/error.h"
+#include "launcher/screen/printable.h"
+#include "launcher/screen/progress.h"
+
+namespace strata::launcher {
+namespace {
+
+// "[1,RANK]<stderr>:", where it begins and ends in a line of mpirun --tag-output; a long line has several.
+struct Tag {
+  std::size_t begin = std::string_view::npos, end = 0;
+  int rank = 0;
+  bool is_error = false;
+};
+Tag find_tag(std::string_view line, std::size_t from) {
+  for (std::size_t at = from; (at = line.find('[', at)) != std::string_view::npos; ++at) {
+    const char* const end = line.data() + line.size();
+    Tag tag{at};
+    int job = 0;
+    const auto first = std::from_chars(line.data() + at + 1, end, job);
+    if (first.ec != std::errc() || first.ptr == end || *first.ptr != ',') continue;
+    const auto second = std::from_chars(first.ptr + 1, end, tag.rank);
+    if (second.ec != std::errc()) continue;
+    const std::string_view rest(second.ptr, static_cast<std::size_t>(end - second.ptr));
+    tag.is_error = rest.starts_with("]<stderr>:");
+    if (!tag.is_error && !rest.starts_with("]<stdout>:")) continue;
+    tag.end = static_cast<std::size_t>(second.ptr - line.data()) + 10;
+    return tag;
+  }
+  return {};
+}
+
+// "RANK: " of srun --label.
+std::optional<std::pair<int, std::string_view>> labelled(std::string_view line) {
+  const std::size_t begin = line.find_first_not_of(' ');
+  if (begin == std::string_view::npos) return std::nullopt;
+  int rank = 0;
+  const auto [at, error] = std::from_chars(line.data() + begin, line.data() + line.size(), rank);
+  const std::string_view rest = line.substr(static_cast<std::size_t>(at - line.data()));
+  if (error != std::errc() || !rest.starts_with(":")) return std::nullopt;
+  return std::pair(rank, rest.substr(rest.starts_with(": ") ? 2 : 1));
+}
+
+std::string node_of(int rank, const std::vector<Share>& shares) {
+  for (const Share& share : shares) {
+    if (rank < share.ranks) return share.host;
+    rank -= share.ranks;
+  }
+  return "a node";
+}
+
+}  // namespace
+
+RankOutput::RankOutput(Starter starter, const std::optional<std::filesystem::path>& logs, int ranks)
+    : starter_(starter), live_(shows_live_line(stderr)), logs_(logs) {
+  if (!logs_) return;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto path = *logs_ / fmt::format("rank-{:05}.log", rank);
+    std::ofstream& file = files_[rank];
+    file.open(path, std::ios::app);
+    if (!file) fail(Exit::usage, "--logs: {} cannot be written", path.string());
+  }
+}
+
+RankOutput::~RankOutput() {
+  if (open_) tell("\n");
+}
+
+void RankOutput::take(bool is_error, std::string_view line) {
+  if (starter_ == Starter::srun) {
+    if (const auto found = labelled(line))
+      say(found->first, is_error, found->second);
+    else
+      of_starter_.emplace_back(line);
+    return;
+  }
+  Tag tag = find_tag(line, 0);
+  if (tag.begin > 0 && !line.empty()) of_starter_.emplace_back(line.substr(0, tag.begin));
+  while (tag.end > 0) {
+    const Tag next = find_tag(line, tag.end);
+    std::string text(line.substr(tag.end, next.begin == std::string_view::npos ? next.begin : next.begin - tag.end));
+    // What one rank says in one line may come in several pieces.
+    Tag after = next;
+    while (after.end > 0 && after.rank == tag.rank && after.is_error == tag.is_error) {
+      const Tag further = find_tag(line, after.end);
+      text +=
+          line.substr(after.end, further.begin == std::string_view::npos ? further.begin : further.begin - after.end);
+      after = further;
+    }
+    say(tag.rank, tag.is_error, text);
+    tag = after;
+  }
+}
+
+void RankOutput::say(int rank, bool is_error, std::string_view text) {
+  std::string line(text);
+  const bool complains = line.ends_with(kComplaintEnd);
+  if (complains) line.pop_back();
+  if (line.starts_with("strata: "))
+    paragraph_ = line.substr(8);
+  else
+    paragraph_ += "\n" + line;
+  if (complains) complaint_ = paragraph_;
+  line += "\n";
+  if (const auto file = files_.find(rank); file != files_.end()) file->second << line << std::flush;
+  show(is_error, line);
+}
+
+void RankOutput::show(bool is_error, const std::string& line) {
+  const bool is_step = live_ && is_error && line.starts_with("step ");
+  if (open_ && !is_step) tell("\n");
+  open_ = is_step;
+  if (is_step) {
+    const std::size_t columns = terminal_columns(stderr);
+    tell("\r\033[K" + line.substr(0, std::min(line.size() - 1, columns - 1)));
+  } else if (is_error) {
+    tell(line);
+  } else {
+    (void)std::fwrite(line.data(), 1, line.size(), stdout);
+    (void)std::fflush(stdout);
+  }
+}
+
+std::string cause_in(const std::vector<std::string>& of_starter, const std::vector<Share>& shares) {
+  static const std::regex by_mpirun(
+      R"(process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+) \(([^)]*)\))");
+  static const std::regex by_srun(R"(error: (\S+): tasks? ([0-9,-]+): (.*))");
+  static const std::regex node_failure(R"(Node failure on (\S+))");
+  for (const std::string& line : of_starter) {
+    std::smatch found;
+    if (std::regex_search(line, found, by_mpirun))
+      return fmt::format(
+          "rank {} on {} was ended by signal {} ({}): its own last output, or the kernel's log if memory "
+          "ran out, says why",
+          found[1].str(), node_of(std::stoi(found[1]), shares), found[3].str(), found[4].str());
+    if (std::regex_search(line, found, node_failure))
+      return fmt::format("Slurm says that node {} failed", found[1].str());
+    if (std::regex_search(line, found, by_srun) && found[3].str().find("Exited with") == std::string::npos)
+      return fmt::format("rank {} on {} ended: {}", found[2].str(), found[1].str(), found[3].str());
+  }
+  return {};
+}
+
+}  // namespace strata::launcher

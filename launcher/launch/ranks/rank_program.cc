@@ -1,0 +1,94 @@
+#include "launcher/launch/ranks/rank_program.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+namespace strata::launcher {
+namespace {
+
+std::string own_path() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
+std::vector<std::string> mpirun_words(const RankStart& start) {
+  std::string hosts;
+  for (const Share& share : start.shares)
+    hosts += fmt::format("{}{}:{}", hosts.empty() ? "" : ",", share.host, share.ranks);
+  std::string ssh = "-o BatchMode=yes -o ConnectTimeout=10";
+  if (const char* given = std::getenv("OMPI_MCA_plm_rsh_args")) ssh = std::string(given) + " " + ssh;
+  // Ranks bind themselves; a hostfile of the environment would be filtered by --host, not replaced.
+  std::vector<std::string> words = {"mpirun",
+                                    "--tag-output",
+                                    "--bind-to",
+                                    "none",
+                                    "--map-by",
+                                    "slot",
+                                    "--host",
+                                    hosts,
+                                    "-n",
+                                    std::to_string(total(start.shares)),
+                                    "--mca",
+                                    "plm_rsh_args",
+                                    ssh,
+                                    "--mca",
+                                    "orte_default_hostfile",
+                                    "none",
+                                    "--wdir",
+                                    std::filesystem::current_path().string()};
+  if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
+  if (start.interface)
+    for (const char* component : {"btl_tcp_if_include", "oob_tcp_if_include"})
+      words.insert(words.end(), {"--mca", component, *start.interface});
+  for (const std::string& name : start.variables) words.insert(words.end(), {"-x", name});
+  return words;
+}
+
+std::vector<std::string> srun_words(const RankStart& start) {
+  // --wait: how long the others have for their own last words after one ended; they take seconds.
+  std::vector<std::string> words = {"srun",
+                                    "--mpi=pmix",
+                                    "--label",
+                                    "--input=none",
+                                    "--overlap",
+                                    "--cpu-bind=none",
+                                    "--no-kill",
+                                    "--wait=60",
+                                    "--kill-on-bad-exit=0",
+                                    fmt::format("--nodes={}", start.shares.size()),
+                                    fmt::format("--ntasks={}", total(start.shares))};
+  // Each node as often as it has ranks: any numbers of them.
+  std::vector<std::string> hosts;
+  for (const Share& share : start.shares) hosts.insert(hosts.end(), static_cast<std::size_t>(share.ranks), share.host);
+  words.push_back(fmt::format("--nodelist={}", fmt::join(hosts, ",")));
+  words.emplace_back("--distribution=arbitrary");
+  return words;
+}
+
+}  // namespace
+
+Program rank_program(const Allocation& allocation, const RankStart& start) {
+  RankStart all = start;
+  std::vector<std::string> environment;
+  const auto set = [&](const std::string& name, const std::string& value) {
+    environment.push_back(name + "=" + value);
+    if (std::find(all.variables.begin(), all.variables.end(), name) == all.variables.end())
+      all.variables.push_back(name);
+  };
+  set("STRATA_LAUNCH", start.run);
+  set("STRATA_PROGRESS", "lines");  // the terminal is launch's
+  if (start.interface) {
+    set("NCCL_SOCKET_IFNAME", "=" + *start.interface);  // "=": this one, not all whose names begin so
+    if (allocation.starter == Starter::srun) set("OMPI_MCA_btl_tcp_if_include", *start.interface);
+  }
+  std::vector<std::string> words = allocation.starter == Starter::srun ? srun_words(all) : mpirun_words(all);
+  words.push_back(own_path());
+  words.insert(words.end(), start.words.begin(), start.words.end());
+  return {words, environment, false};
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,22 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/launch/ranks/allocation.h"
+
+namespace strata::launcher {
+
+// How the ranks of one start are started.
+struct RankStart {
+  std::vector<Share> shares;
+  std::vector<std::string> words;        // strata's own, from its command on
+  std::vector<std::string> variables;    // names that go to every rank
+  std::string run;                       // their STRATA_LAUNCH
+  std::optional<std::string> interface;  // of MPI and NCCL
+};
+
+// The command line of mpirun or srun, whose lines RankOutput reads.
+Program rank_program(const Allocation& allocation, const RankStart& start);
+
+}  // namespace strata::launcher

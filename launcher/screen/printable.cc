@@ -1,0 +1,43 @@
+#include "launcher/screen/printable.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace strata::launcher {
+
+std::string printable(std::string_view text, bool lines) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\n' && !lines)
+      out += "\\n";
+    else
+      out += c;
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(out[i]);
+    if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f) out[i] = '?';
+    // U+0080 to U+009F, which some terminals obey too.
+    if (byte == 0xc2 && i + 1 < out.size() && (static_cast<unsigned char>(out[i + 1]) & 0xe0) == 0x80) {
+      out[i] = '?';
+      out.erase(i + 1, 1);
+    }
+  }
+  return out;
+}
+
+void tell(std::string_view text) {
+  // Not fmt::print, which throws if stderr cannot be written.
+  (void)std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+void note(std::string_view text) {
+  tell("strata: " + printable(text) + "\n");
+}
+
+void complain(std::string_view text, Exit code) {
+  std::string line = "strata: " + printable(text, code == Exit::does_not_fit);
+  if (std::getenv("STRATA_LAUNCH")) line += kComplaintEnd;
+  tell(line + "\n");
+}
+
+}  // namespace strata::launcher

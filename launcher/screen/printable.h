@@ -1,0 +1,37 @@
+#pragma once
+// launcher/screen/ is what a user sees: printable texts (here), the live line (progress.h), how far long work is
+// (activity.h), and what a run says at its start and its end (run_text.h).
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+
+namespace strata::launcher {
+
+// A text for a terminal, on one line: line breaks as "\n", and '?' for the other control characters, which names in
+// files that others wrote may hold; tabs stay. `lines`: line breaks stay too.
+std::string printable(std::string_view text, bool lines = false);
+
+// TEXT on stderr, as it is. A stderr that cannot be written (a full disk behind a log, a pipe that nobody reads any
+// more) loses the text and nothing else: what the program does, and its exit code, stay.
+void tell(std::string_view text);
+
+// "strata: TEXT", printable.
+void note(std::string_view text);
+
+// The same, formatted by fmt.
+template <typename... Args>
+void say(fmt::format_string<Args...> format, Args&&... args) {
+  note(fmt::format(format, std::forward<Args>(args)...));
+}
+
+// "strata: TEXT" for what ends the program: a line, and a line for each change with which a plan would fit. Under
+// `strata launch` (STRATA_LAUNCH) it ends with a character that no other text has, and launch takes away again: so that
+// it knows the cause from what else was said.
+inline constexpr char kComplaintEnd = '\x1e';
+void complain(std::string_view text, Exit code);
+
+}  // namespace strata::launcher

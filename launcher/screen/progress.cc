@@ -1,0 +1,101 @@
+#include "launcher/screen/progress.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "launcher/screen/run_text.h"
+
+namespace strata::launcher {
+namespace {
+
+// Faster than this nobody reads.
+constexpr std::chrono::milliseconds kRedraw{50};
+// Of a terminal that cannot be asked: what most have at least. A line that is longer than the terminal leaves its
+// first half behind with every step.
+constexpr std::size_t kNarrow = 80;
+
+// Of the terminal at `fd`; 0: there is none, or it does not know.
+std::size_t columns_at(int fd) {
+  winsize size{};
+  return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+}  // namespace
+
+bool shows_live_line(std::FILE* out) {
+  const char* asked = std::getenv("STRATA_PROGRESS");
+  if (asked == nullptr || *asked == '\0') return isatty(fileno(out)) != 0;
+  const std::string_view style = asked;
+  if (style != "live" && style != "lines")
+    fail(Exit::usage, "STRATA_PROGRESS is \"{}\" in the environment: set it to live or lines, or unset it", style);
+  return style == "live";
+}
+
+// mpirun hides the terminal behind a pipe, but the ranks that it starts here still belong to it. Asked anew for each
+// line: windows are resized.
+std::size_t terminal_columns(std::FILE* out) {
+  if (const std::size_t columns = columns_at(fileno(out)); columns > 1) return columns;
+  const char* given = std::getenv("COLUMNS");
+  if (const int columns = given ? std::atoi(given) : 0; columns > 1) return static_cast<std::size_t>(columns);
+  const int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+  const std::size_t columns = terminal < 0 ? 0 : columns_at(terminal);
+  if (terminal >= 0) close(terminal);
+  return columns > 1 ? columns : kNarrow;
+}
+
+Progress::Progress(const runtime::Job& job, std::FILE* out) : job_(job), out_(out), live_(shows_live_line(out)) {}
+
+Progress::~Progress() {
+  if (open_) std::fputc('\n', out_);
+}
+
+void Progress::show(const runtime::StepReport& r) {
+  // The first step takes every page from the system for the first time: it says nothing of the steps to come.
+  smooth_ms_ = ++shown_ <= 2 ? r.step_ms : 0.9 * smooth_ms_ + 0.1 * r.step_ms;
+  const std::int64_t steps = *job_.recipe.training.max_steps;
+  const double tokens_per_s = static_cast<double>(r.tokens) / smooth_ms_ * 1e3;
+  std::vector<std::string> fields = {
+      fmt::format("step {}/{}", r.step, steps),
+      fmt::format("loss {:.4f}", r.loss),
+      fmt::format("lr {:.2e}", r.learning_rate),
+      fmt::format("norm {:.3f}", r.grad_norm),
+      fmt::format("{:.0f} tokens/s", tokens_per_s),
+      fmt::format("epoch {:.2f}", r.epoch),
+      fmt::format("{} left", duration_text(static_cast<double>(steps - r.step) * smooth_ms_ / 1e3))};
+  if (r.skipped) fields.push_back(fmt::format("skipped (loss scale {:g})", r.loss_scale));
+  if (job_.plan.io_bytes.of(runtime::Tier::nvme))
+    fields.push_back(fmt::format("disk {:.2f} GB/s", static_cast<double>(r.disk_bytes) / r.step_ms * 1e-6));
+  const bool last = r.stop || r.step >= steps;
+  if (live_) return show_live(std::move(fields), last);
+  if (shown_ > 1 && !last && !r.skipped && r.step % job_.recipe.report.every != 0) return;
+  std::fprintf(out_, "%s\n", fmt::format("{}", fmt::join(fields, "  ")).c_str());
+  std::fflush(out_);
+}
+
+void Progress::show_live(std::vector<std::string> fields, bool last) {
+  const auto now = std::chrono::steady_clock::now();
+  if (open_ && !last && now - drawn_ < kRedraw) return;
+  drawn_ = now;
+  const std::size_t columns = terminal_columns(out_);
+  std::string line = fmt::format("{}", fmt::join(fields, "  "));
+  // Narrow: without the norm, then the epoch, then the learning rate.
+  for (const std::size_t field : {3, 4, 2}) {
+    if (line.size() < columns) break;
+    fields.erase(fields.begin() + static_cast<std::ptrdiff_t>(field));
+    line = fmt::format("{}", fmt::join(fields, "  "));
+  }
+  if (line.size() >= columns) line.resize(columns - 1);
+  std::fprintf(out_, "\r\033[K%s", line.c_str());
+  std::fflush(out_);
+  open_ = true;
+}
+
+}  // namespace strata::launcher

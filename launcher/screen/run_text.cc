@@ -1,0 +1,220 @@
+#include "launcher/screen/run_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "launcher/forecast.h"
+#include "launcher/screen/printable.h"
+#include "runtime/data/batches.h"
+#include "runtime/data/data_figures.h"
+#include "runtime/data/tokens.h"
+
+namespace strata::launcher {
+namespace {
+
+constexpr std::size_t kLabel = 10;
+
+void say_wrapped(const std::string& label, const std::vector<std::string>& parts) {
+  for (const std::string& line : wrapped(label, parts)) note(line);
+}
+
+std::string plural(std::uint64_t n, const char* one, const char* many) {
+  return fmt::format("{} {}", grouped(n), n == 1 ? one : many);
+}
+
+std::string schedule_text(const runtime::Recipe& recipe) {
+  constexpr std::pair<runtime::Decay, const char*> kNames[] = {{runtime::Decay::constant, "constant"},
+                                                               {runtime::Decay::linear, "linear"},
+                                                               {runtime::Decay::cosine, "cosine"},
+                                                               {runtime::Decay::wsd, "wsd"}};
+  const auto name = std::find_if(std::begin(kNames), std::end(kNames),
+                                 [&](const auto& pair) { return pair.first == recipe.scheduler.name; });
+  std::string text = fmt::format("learning rate {:g}, {}", recipe.optimizer.learning_rate, name->second);
+  if (recipe.scheduler.warmup_steps > 0)
+    text += fmt::format(" after {}", plural(static_cast<std::uint64_t>(recipe.scheduler.warmup_steps),
+                                            "step of warm-up", "steps of warm-up"));
+  return text;
+}
+
+// Where checkpoints and reports go: "report.jsonl runs/a.jsonl".
+std::vector<std::string> places(const runtime::Recipe& recipe) {
+  std::vector<std::string> out;
+  const auto& [dir, jsonl, csv, tensorboard, summary, trace, machine, steps, every] = recipe.report;
+  if (recipe.checkpoint.dir) out.push_back("checkpoints in " + recipe.checkpoint.dir->string());
+  if (dir) out.push_back("reports in " + dir->string());
+  const std::pair<const char*, const std::optional<std::filesystem::path>*> files[] = {
+      {"steps", &jsonl}, {"table", &csv}, {"TensorBoard", &tensorboard}, {"summary", &summary}, {"trace", &trace}};
+  for (const auto& [name, path] : files)
+    if (*path && (!dir || (*path)->parent_path() != *dir)) out.push_back(fmt::format("{} {}", name, (*path)->string()));
+  return out;
+}
+
+// Milliseconds of each of a step's bounds, those that count first.
+std::vector<std::pair<std::size_t, double>> by_size(const runtime::BoundSeconds& path) {
+  std::vector<std::pair<std::size_t, double>> out;
+  for (std::size_t b = 0; b < path.size(); ++b) out.emplace_back(b, path[b] * 1e3);
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  return out;
+}
+
+void describe_step(const runtime::Job& job, const runtime::Summary& summary,
+                   const std::optional<runtime::Machine>& machine, int ranks_per_node) {
+  if (summary.spans.empty() || summary.steps == 0) return;
+  std::optional<Forecast> predicted;
+  if (machine) predicted = forecast(job, *machine, ranks_per_node);
+  const runtime::BoundSeconds& measured = summary.path;
+  const double whole = runtime::sum_of(measured);
+  if (whole <= 0) return;
+  const auto rows = by_size(measured);
+  if (!predicted) {
+    std::vector<std::string> parts;
+    for (const auto& [b, ms] : rows)
+      if (ms >= 5 * whole) parts.push_back(fmt::format("{} {:.0f}%", runtime::kBoundWords[b], ms / whole / 10));
+    if (!parts.empty()) parts[0] = fmt::format("step {} went to {}", summary.timed_step, parts[0]);
+    say_wrapped("time", parts);
+    return;
+  }
+  say("{:<{}}{:<24}{:>10}{:>11}", "time", kLabel, "of a step, in ms", "measured", "predicted");
+  for (const auto& [b, ms] : rows)
+    if (const double then = predicted->path[b] * 1e3; ms >= 5 * whole || then >= 0.005 * predicted->step_ms)
+      say("{:<{}}{:<24}{:>10.1f}{:>11.1f}", "", kLabel, runtime::kBoundWords[b], ms, then);
+  say("{:<{}}{:<24}{:>10.1f}{:>11.1f}{}", "", kLabel, fmt::format("step {}", summary.timed_step), whole * 1e3,
+      predicted->step_ms, machine->measured ? "" : "  (from data sheets)");
+}
+
+}  // namespace
+
+std::vector<std::string> wrapped(const std::string& label, const std::vector<std::string>& parts, std::size_t columns) {
+  std::vector<std::string> lines = {fmt::format("{:<{}}", label, kLabel)};
+  bool begun = false;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::string part = parts[i] + (i + 1 < parts.size() ? "," : "");
+    if (begun && lines.back().size() + 1 + part.size() > columns) {
+      lines.emplace_back(kLabel, ' ');
+      begun = false;
+    }
+    lines.back() += (std::exchange(begun, true) ? " " : "") + part;
+  }
+  return lines;
+}
+
+std::string duration_text(double seconds) {
+  const auto s = static_cast<std::int64_t>(seconds + 0.5);
+  if (s < 60) return fmt::format("{}s", s);
+  if (s < 3600) return fmt::format("{}m{:02}s", s / 60, s % 60);
+  return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
+}
+
+std::string grouped(std::uint64_t count) {
+  std::string text = fmt::format("{}", count);
+  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
+    text.insert(static_cast<std::size_t>(at), ",");
+  return text;
+}
+
+void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm::World& world,
+                  const std::string& threads) {
+  const runtime::StepPlan& plan = job.plan;
+  const runtime::Recipe& recipe = job.recipe;
+  const auto sequences = static_cast<std::uint64_t>(recipe.training.micro_batch_size * plan.accumulation * plan.ranks);
+  say_wrapped("model",
+              {fmt::format("{} of {} parameters", job.model->family, runtime::count_text(job.model->parameters())),
+               std::string(device::name_of(recipe.training.precision)),
+               fmt::format("ZeRO-{} over {}", recipe.zero.stage,
+                           plural(static_cast<std::uint64_t>(plan.ranks), "rank", "ranks"))});
+  say_wrapped("step",
+              {fmt::format("{} of {} tokens per step", plural(sequences, "sequence", "sequences"), recipe.data.seq_len),
+               fmt::format("{} of {} per rank",
+                           plural(static_cast<std::uint64_t>(plan.accumulation), "micro-batch", "micro-batches"),
+                           recipe.training.micro_batch_size),
+               plan.vertical ? "vertical order" : "horizontal order",
+               plan.fast ? "reduced once per step" : "reduced in order"});
+  if (recipe.training.max_steps.value_or(0) > 0)
+    say_wrapped("schedule", {plural(static_cast<std::uint64_t>(*recipe.training.max_steps), "step", "steps"),
+                             schedule_text(recipe)});
+  std::vector<std::string> memory = {runtime::memory_text(plan) + " per rank"};
+  if (plan.tile_bytes) memory.push_back(runtime::tiling_text(plan));
+  say_wrapped("ranks", {world.describe(), threads});
+  if (plan.device.kind != device::Kind::cpu) say_wrapped("device", {runtime::describe(seat)});
+  say_wrapped("memory", memory);
+  for (const std::string& text : recipe.notes) note(text);
+  const auto where = places(recipe);
+  if (!where.empty()) say_wrapped("writes", where);
+  if (where.empty())
+    note("nothing of this run is kept, neither weights (checkpoint.dir) nor losses (report.dir)");
+  else if (!recipe.checkpoint.dir)
+    note("the weights of this run are not kept: checkpoint.dir names no folder for them");
+}
+
+void describe_data(const runtime::Job& job, const runtime::Trainer& trainer) {
+  const runtime::Batches* batches = trainer.batches();
+  const std::int64_t steps = job.recipe.training.max_steps.value_or(0);
+  if (!batches || steps == 0) return;
+  std::uint64_t tokens = 0, documents = 0;
+  bool all_known = true;
+  std::size_t files = 0;
+  for (const runtime::Source& source : batches->sources())
+    for (const runtime::TokenFile& file : source.sequences->files()) {
+      ++files;
+      tokens += file.count();
+      const bool known = file.sidecar() && file.sidecar()->documents;
+      all_known = all_known && known;
+      if (known) documents += file.sidecar()->documents->count;
+    }
+  const auto per_step = static_cast<std::uint64_t>(job.ranks) * static_cast<std::uint64_t>(job.plan.accumulation);
+  const double epochs = batches->epochs_before(static_cast<std::uint64_t>(steps) * per_step);
+  std::vector<std::string> parts = {plural(files, "file", "files"),
+                                    fmt::format("{} tokens", runtime::count_text(tokens))};
+  if (all_known && documents > 0) parts.push_back(plural(documents, "document", "documents"));
+  parts.push_back(
+      fmt::format("{} of {} tokens", plural(batches->sequences(), "sequence", "sequences"), job.recipe.data.seq_len));
+  parts.push_back(
+      fmt::format("{:.2f} epochs in {}", epochs, plural(static_cast<std::uint64_t>(steps), "step", "steps")));
+  say_wrapped("data", parts);
+  if (batches->sources().size() == 1 && !batches->sources()[0].sequences->packing()) return;
+  const auto micro_batches = static_cast<std::uint64_t>(steps) * per_step;
+  for (const std::string& line : runtime::describe_data(*batches, job.recipe, micro_batches)) note(line);
+}
+
+void describe_end(const std::optional<std::filesystem::path>& file, const runtime::Job& job,
+                  const runtime::Summary& summary, const RunEnd& end, const std::optional<runtime::Machine>& machine,
+                  int ranks_per_node) {
+  const runtime::Recipe& recipe = job.recipe;
+  if (end.last.step == end.first.step)
+    say_wrapped("loss", {fmt::format("{:.4f} in step {}", end.last.loss, end.last.step)});
+  else
+    say_wrapped("loss", {fmt::format("{:.4f} in step {}", end.first.loss, end.first.step),
+                         fmt::format("{:.4f} in step {}", end.last.loss, end.last.step)});
+  say_wrapped(
+      "speed",
+      {fmt::format("{:.0f} tokens/s", summary.tokens_per_s), fmt::format("{:.1f} ms per step (medians)", end.median_ms),
+       fmt::format("{} for {}", duration_text(end.seconds),
+                   plural(static_cast<std::uint64_t>(end.last.step - end.first.step + 1), "step", "steps"))});
+  describe_step(job, summary, machine, ranks_per_node);
+  std::vector<std::string> memory;
+  for (std::size_t tier = 0; tier < runtime::kTiers; ++tier) {
+    if (job.plan.memory[tier].peak == 0) continue;
+    const bool ram = tier == 0 && job.plan.device.kind == device::Kind::cpu;
+    memory.push_back(fmt::format("{} {} planned", ram ? "RAM for the model" : runtime::kTierNames[tier],
+                                 runtime::bytes_text(job.plan.memory[tier].peak)));
+    memory.push_back(fmt::format("{} measured", runtime::bytes_text(summary.measured[tier].peak)));
+  }
+  if (!summary.peak_rss.empty())
+    memory.push_back(fmt::format("{} the largest process", runtime::bytes_text(*std::max_element(
+                                                               summary.peak_rss.begin(), summary.peak_rss.end()))));
+  say_wrapped("memory", memory);
+  if (const auto where = places(recipe); !where.empty()) say_wrapped("files", where);
+  std::vector<std::string> next;
+  if (recipe.checkpoint.dir) {
+    if (!recipe.data.validation.empty() && file) next.push_back("strata eval " + file->string());
+    next.push_back(fmt::format("strata generate --model {} --prompt TEXT", recipe.checkpoint.dir->string()));
+    next.push_back(fmt::format("strata export {} -o FOLDER", recipe.checkpoint.dir->string()));
+  }
+  if (recipe.report.dir) next.push_back(fmt::format("strata report {} -o report.html", recipe.report.dir->string()));
+  if (!next.empty()) say_wrapped("next", next);
+}
+
+}  // namespace strata::launcher

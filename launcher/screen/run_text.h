@@ -1,0 +1,44 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "runtime/forecast/machine.h"
+#include "runtime/job/make_job.h"
+#include "runtime/job/seat.h"
+#include "runtime/run/reports/report.h"
+#include "runtime/run/trainer.h"
+
+namespace strata::launcher {
+
+// What `train` says at the start and at the end of a run, on rank 0's stderr, in lines of at most 100 columns.
+
+// The model, how it is laid out over ranks and memory, and where things go; before anything is allocated.
+void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm::World& world,
+                  const std::string& threads);
+// What it trains on and for how long; once the run knows where it goes on.
+void describe_data(const runtime::Job& job, const runtime::Trainer& trainer);
+
+// What a run came to.
+struct RunEnd {
+  double seconds;    // of all its steps
+  double median_ms;  // of a step
+  runtime::StepReport first, last;
+};
+// `file`: the recipe's. Loss, speed, where a step's time went (with `machine` what was predicted for it beside), memory
+// as planned and as measured, where the files lie, and what to do next.
+void describe_end(const std::optional<std::filesystem::path>& file, const runtime::Job& job,
+                  const runtime::Summary& summary, const RunEnd& end, const std::optional<runtime::Machine>& machine,
+                  int ranks_per_node);
+
+// Lines "LABEL  PART, PART, ..." of at most `columns`, cut between parts; those behind the first are indented alike.
+std::vector<std::string> wrapped(const std::string& label, const std::vector<std::string>& parts,
+                                 std::size_t columns = 91);
+// "1m32s", "3h05m".
+std::string duration_text(double seconds);
+// "34,409".
+std::string grouped(std::uint64_t count);
+
+}  // namespace strata::launcher

@@ -1,0 +1,52 @@
+// DistilBERT (Sanh et al. 2019) as Hugging Face stores it: BERT's encoder without token types, and without dropout
+// behind the attention's projection.
+#include <utility>
+
+#include "base/error.h"
+#include "models/families/encoder.h"
+#include "models/families/families.h"
+
+namespace strata::models {
+
+std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run) {
+  EncoderSpec s{};
+  s.family = "distilbert";
+  EncoderBlockSpec& b = s.blocks;
+  b.hidden = size_of_key(config, "dim");
+  b.heads = size_of_key(config, "n_heads");
+  b.layers = size_of_key(config, "n_layers", kMostLayers);
+  b.inner = size_of_key(config, "hidden_dim");
+  b.eps = 1e-12f;
+  b.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
+  b.attention_dropout = dropout_probability(config, "attention_dropout", 0.1);
+  b.down_dropout = s.embedding_dropout = dropout_probability(config, "dropout", 0.1);
+  s.vocabulary = size_of_key(config, "vocab_size", kMostWords);
+  s.position_rows = size_of_key(config, "max_position_embeddings", kMostPositions);
+  s.tied = config.bool_or("tie_word_embeddings", true);
+  if (b.hidden % b.heads != 0) fail(Exit::usage, "config key n_heads={} does not divide dim={}", b.heads, b.hidden);
+  require_one_of(config, "activation", {"gelu"}, "gelu");
+  require_bool(config, "sinusoidal_pos_embds", false, false);
+  config.ignore({"qa_dropout", "seq_classif_dropout", "tie_weights_"});  // of other heads; of older versions
+
+  s.prefix = "distilbert.";
+  s.words = "distilbert.embeddings.word_embeddings";
+  s.positions = "distilbert.embeddings.position_embeddings";
+  s.embedding_norm = "distilbert.embeddings.LayerNorm";
+  s.blocks.names = {.layers = "distilbert.transformer.layer.",
+                    .query = "attention.q_lin",
+                    .key = "attention.k_lin",
+                    .value = "attention.v_lin",
+                    .projection = "attention.out_lin",
+                    .attention_norm = "sa_layer_norm",
+                    .up = "ffn.lin1",
+                    .down = "ffn.lin2",
+                    .norm = "output_layer_norm"};
+  s.transform = "vocab_transform";
+  s.transform_norm = "vocab_layer_norm";
+  s.decoder = "vocab_projector";
+  s.decoder_bias = "vocab_projector.bias";
+  s.ignored_suffixes = {"embeddings.position_ids"};
+  return make_encoder(std::move(s), config, run);
+}
+
+}  // namespace strata::models

@@ -1,0 +1,178 @@
+#include "models/families/families.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+
+namespace strata::models {
+namespace {
+
+// By `model_type`: its maker, and what a model of it learns if nothing names a head.
+struct Family {
+  std::string_view name;
+  std::unique_ptr<Model> (*make)(const Config& config, const RunShape& run);
+  Objective objective;
+};
+constexpr Family kFamilies[] = {
+    {"bert", make_bert, Objective::masked_lm},           {"distilbert", make_distilbert, Objective::masked_lm},
+    {"gpt2", make_gpt2, Objective::causal_lm},           {"llama", make_llama, Objective::causal_lm},
+    {"mistral", make_llama, Objective::causal_lm},       {"qwen2", make_llama, Objective::causal_lm},
+    {"qwen3", make_llama, Objective::causal_lm},         {"roberta", make_roberta, Objective::masked_lm},
+    {"xlm-roberta", make_roberta, Objective::masked_lm},
+};
+
+const Family& family_of(const Config& config) {
+  const std::string family = config.require_text("model_type");
+  const Family* const known = std::ranges::find(kFamilies, family, &Family::name);
+  if (known != std::end(kFamilies)) return *known;
+  std::string names;
+  for (const Family& f : kFamilies) names += (names.empty() ? "" : ", ") + std::string(f.name);
+  fail(Exit::usage, "{} is \"{}\", which is not built yet; these are: {}", config.describe("model_type"), family,
+       names);
+}
+
+// Keys of transformers 4 and 5 that say how a model is stored, run or sampled from, not what it computes.
+void ignore_what_does_not_compute(const Config& config) {
+  config.ignore({"architectures",
+                 "torch_dtype",
+                 "dtype",
+                 "transformers_version",
+                 "use_cache",
+                 "bos_token_id",
+                 "eos_token_id",
+                 "pad_token_id",
+                 "sep_token_id",
+                 "unk_token_id",
+                 "decoder_start_token_id",
+                 "n_ctx",
+                 "return_dict",
+                 "output_hidden_states",
+                 "output_attentions",
+                 "torchscript",
+                 "use_bfloat16",
+                 "id2label",
+                 "label2id",
+                 "num_labels",
+                 "problem_type",
+                 "finetuning_task",
+                 "tokenizer_class",
+                 "prefix",
+                 "task_specific_params",
+                 "gradient_checkpointing",
+                 "chunk_size_feed_forward",
+                 "is_encoder_decoder",
+                 "is_decoder",
+                 "tie_encoder_decoder",
+                 "tf_legacy_loss",
+                 "pretraining_tp",
+                 "reorder_and_upcast_attn",
+                 "attn_implementation",
+                 "initializer_range",
+                 "max_position_embeddings",
+                 "n_positions",
+                 "vocab_size",
+                 "temperature",
+                 "top_k",
+                 "top_p",
+                 "max_length",
+                 "min_length",
+                 "do_sample",
+                 "num_beams",
+                 "repetition_penalty",
+                 "length_penalty",
+                 "max_new_tokens",
+                 "quantization_config",
+                 "auto_map",
+                 "is_llama_config",
+                 "rope_interleaved",
+                 "max_window_layers"});
+  for (const std::string& key : config.unread())
+    if (key.starts_with('_') || key.starts_with("summary_") || key.starts_with("id2label.") ||
+        key.starts_with("label2id.") || key.starts_with("task_specific_params.") || key.starts_with("transformers.js"))
+      config.ignore({key});
+}
+
+}  // namespace
+
+std::size_t size_of_key(const Config& config, std::string_view key, std::size_t most) {
+  const auto size = static_cast<std::size_t>(config.require_int(key));
+  if (size > most) fail(Exit::usage, "{} is {}: at most {} is built", config.describe(key), size, most);
+  return size;
+}
+
+double positive_or(const Config& config, std::string_view key, double otherwise, Zero zero) {
+  const double value = config.number_or(key, otherwise);
+  if (value > 0 || (value == 0 && zero == Zero::allowed)) return value;
+  fail(Exit::usage, "{} is {}: it must be {}", config.describe(key), value,
+       zero == Zero::allowed ? "at least 0" : "above 0");
+}
+
+std::size_t size_or(const Config& config, std::string_view key, std::size_t otherwise) {
+  return config.has(key) ? size_of_key(config, key) : otherwise;
+}
+
+float dropout_probability(const Config& config, std::string_view key, double otherwise) {
+  const double p = config.number_or(key, otherwise);
+  if (!(p >= 0 && p < 1))
+    fail(Exit::usage, "{} is {}: a probability of dropout is at least 0 and below 1", config.describe(key), p);
+  return static_cast<float>(p);
+}
+
+void require_one_of(const Config& config, std::string_view key, std::initializer_list<std::string_view> built,
+                    std::string_view otherwise) {
+  const std::string value = config.text_or(key, otherwise);
+  if (std::find(built.begin(), built.end(), value) != built.end()) return;
+  std::string list;
+  for (std::string_view b : built) list += (list.empty() ? "" : ", ") + std::string(b);
+  fail(Exit::usage, "{} is \"{}\", which is not built yet; these are: {}", config.describe(key), value, list);
+}
+
+void require_bool(const Config& config, std::string_view key, bool built, bool otherwise) {
+  if (config.bool_or(key, otherwise) != built)
+    fail(Exit::usage, "{} is {}, which is not built yet; only {} is", config.describe(key), !built, built);
+}
+
+Objective objective_of(const Config& config) {
+  const Family& family = family_of(config);
+  return named_objective(config).value_or(family.objective);
+}
+
+void require_objective(const RunShape& run, std::string_view family, std::initializer_list<Objective> built) {
+  if (std::ranges::find(built, *run.objective) != built.end()) return;
+  std::string names;
+  for (const Objective objective : built)
+    names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", name_of(objective));
+  fail(Exit::usage, "training.objective = \"{}\" is not built for {} models; these are: {}", name_of(*run.objective),
+       family, names);
+}
+
+std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
+  if (asked.tokens() > kMostTokens)
+    fail(Exit::usage,
+         "training.micro_batch_size={} times data.seq_len={} is {} tokens; a micro-batch has at most {}: use more of "
+         "them (training.gradient_accumulation_steps)",
+         asked.batch, asked.seq, asked.tokens(), kMostTokens);
+  const Family& family = family_of(config);
+  RunShape run = asked;
+  if (!run.objective) run.objective = objective_of(config);
+  std::unique_ptr<Model> model = family.make(config, run);
+  model->objective = *run.objective;
+  model->batch = {run.tokens(), run.loss_rows};
+  ignore_what_does_not_compute(config);
+  if (const auto unknown = config.unread(); !unknown.empty())
+    fail(Exit::usage,
+         "{} is not a key that strata knows for {} models; remove it if it does not change the mathematics",
+         config.describe(unknown.front()), family.name);
+  if (run.cache > model->max_positions)
+    fail(Exit::usage, "prompt and new tokens are {} positions, but the model has {} only", run.cache,
+         model->max_positions);
+  if (run.seq > model->max_positions)
+    fail(Exit::usage, "data.seq_len is {}, but the model has positions for {} tokens only", run.seq,
+         model->max_positions);
+  return model;
+}
+
+}  // namespace strata::models

@@ -1,0 +1,306 @@
+// GPT-2 (Radford et al. 2019) as Hugging Face stores it: learned positions, LayerNorm before attention and MLP,
+// GELU-tanh, biases, matrices as Conv1D [in, out], the head tied to the token embedding.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+
+#include "device/ops/activation.h"
+#include "device/ops/attention.h"
+#include "device/ops/cached_attention.h"
+#include "device/ops/dropout.h"
+#include "device/ops/elementwise.h"
+#include "device/ops/norm.h"
+#include "models/families/families.h"
+#include "models/files/config.h"
+#include "models/layers/block_unit.h"
+#include "models/layers/embedding.h"
+#include "models/layers/head.h"
+#include "models/layers/linear.h"
+#include "models/layers/packed_heads.h"
+#include "models/layers/slots.h"
+
+namespace strata::models {
+namespace {
+
+using device::ConstView;
+using device::DType;
+using device::Lane;
+using device::View;
+
+struct Shape {
+  std::size_t hidden, heads, inner, layers, vocabulary, positions;
+  float eps, deviation;
+  float attention_dropout, residual_dropout, embedding_dropout;
+  bool tied;
+};
+
+// Offsets of a block's parameters in its flat buffer; the same for every block.
+struct Offsets {
+  std::size_t ln1_gain, ln1_bias, qkv, qkv_bias, projection, projection_bias, ln2_gain, ln2_bias, up, up_bias, down,
+      down_bias;
+};
+
+// The operations of a block, prepared once and shared by all of them.
+struct BlockPlan {
+  BlockPlan(const Shape& s, const RunShape& run, const Offsets& o)
+      : shape(s),
+        offsets(o),
+        tokens(run.tokens()),
+        dtype(run.dtype),
+        norm{tokens, s.hidden, 1, s.hidden, s.hidden, s.eps},
+        attention(packed_attention(run, s.hidden, s.heads, /*causal=*/true)),
+        qkv({tokens, s.hidden, {{3 * s.hidden, o.qkv, o.qkv_bias}}, true, true, run.dtype, run.device}),
+        projection(
+            {tokens, s.hidden, {{s.hidden, o.projection, o.projection_bias}}, true, true, run.dtype, run.device}),
+        up({tokens, s.hidden, {{s.inner, o.up, o.up_bias}}, true, true, run.dtype, run.device, /*gelu_behind=*/true}),
+        down({tokens,
+              s.inner,
+              {{s.hidden, o.down, o.down_bias}},
+              true,
+              true,
+              run.dtype,
+              run.device,
+              false,
+              /*gelu_before=*/true}) {
+    const DType t = run.dtype;
+    Slots save;
+    mean1 = save.add(tokens, DType::fp32);
+    rstd1 = save.add(tokens, DType::fp32);
+    normed1 = save.add(tokens * s.hidden, t);
+    heads = save.add(tokens * 3 * s.hidden, t);
+    mixed = save.add(tokens * s.hidden, t);
+    lse = save.add(tokens * s.heads, DType::fp32);
+    middle = save.add(tokens * s.hidden, t);
+    mean2 = save.add(tokens, DType::fp32);
+    rstd2 = save.add(tokens, DType::fp32);
+    normed2 = save.add(tokens * s.hidden, t);
+    inner = save.add(tokens * s.inner, t);
+    active = save.add(tokens * s.inner, t);
+    bytes.saved = save.bytes();
+
+    std::size_t scratch_bytes =
+        std::max(device::attention_workspace(run.device, attention, t, s.attention_dropout > 0, run.threads),
+                 device::norm_backward_workspace(norm));
+    if (run.cache > 0) {
+      cached = {s.heads,         s.heads, attention.head_dim, 3 * s.hidden, 3 * s.hidden, 3 * s.hidden,
+                attention.scale, 0,       run.cache};
+      bytes.cache = device::cache_elements(cached) * size_of(t);
+      scratch_bytes = std::max(scratch_bytes, device::cached_attention_workspace(cached, run.threads));
+      if (tokens > 1) {
+        RunShape single = run;
+        single.seq = 1;
+        one_row = std::make_unique<const BlockPlan>(s, single, o);
+      }
+    }
+    for (const Linear* linear : linears()) scratch_bytes = std::max(scratch_bytes, linear->scratch_bytes(run.threads));
+    Slots work;
+    scratch = work.add_bytes(scratch_bytes);
+    narrow = work.add(tokens * s.hidden, t);
+    bytes.forward_workspace = work.bytes();
+    wide = work.add(tokens * std::max(s.inner, 3 * s.hidden), t);
+    dropped = work.add(s.residual_dropout > 0 ? tokens * s.hidden : 0, t);
+    bytes.backward_workspace = work.bytes();
+  }
+  // By part.
+  std::array<const Linear*, 4> linears() const { return {&qkv, &projection, &up, &down}; }
+
+  Shape shape;
+  Offsets offsets;
+  std::size_t tokens;
+  DType dtype;
+  device::NormShape norm;
+  device::AttentionShape attention;
+  device::CachedAttentionShape cached{};
+  Linear qkv, projection, up, down;
+  Slot mean1, rstd1, normed1, heads, mixed, lse, middle, mean2, rstd2, normed2, inner, active;  // saved
+  Slot scratch, narrow, wide, dropped;                                                          // workspace
+  UnitBytes bytes;
+  std::unique_ptr<const BlockPlan> one_row;  // the same for one row, where the run generates
+};
+
+class Block final : public BlockUnit<BlockPlan> {
+ public:
+  Block(const Shape& s, std::size_t layer) : BlockUnit(layer) {
+    const std::string p = "transformer.h." + std::to_string(layer) + ".";
+    const auto d = static_cast<std::int64_t>(s.hidden), f = static_cast<std::int64_t>(s.inner);
+    const Init one{1, 0}, zero{0, 0}, normal{0, s.deviation};
+    // Projections onto the residual stream are scaled by 1/sqrt(2 L): its variance would grow with depth.
+    const Init residual{0, s.deviation / std::sqrt(2.0f * static_cast<float>(s.layers))};
+    offsets_.ln1_gain = add_parameter(p + "ln_1.weight", {d}, false, one);
+    offsets_.ln1_bias = add_parameter(p + "ln_1.bias", {d}, false, zero);
+    offsets_.qkv = add_parameter(p + "attn.c_attn.weight", {d, 3 * d}, true, normal);
+    offsets_.qkv_bias = add_parameter(p + "attn.c_attn.bias", {3 * d}, false, zero);
+    end_part();
+    offsets_.projection = add_parameter(p + "attn.c_proj.weight", {d, d}, true, residual);
+    offsets_.projection_bias = add_parameter(p + "attn.c_proj.bias", {d}, false, zero);
+    offsets_.ln2_gain = add_parameter(p + "ln_2.weight", {d}, false, one);
+    offsets_.ln2_bias = add_parameter(p + "ln_2.bias", {d}, false, zero);
+    end_part();
+    offsets_.up = add_parameter(p + "mlp.c_fc.weight", {d, f}, true, normal);
+    offsets_.up_bias = add_parameter(p + "mlp.c_fc.bias", {f}, false, zero);
+    end_part();
+    offsets_.down = add_parameter(p + "mlp.c_proj.weight", {f, d}, true, residual);
+    offsets_.down_bias = add_parameter(p + "mlp.c_proj.bias", {d}, false, zero);
+    end_part();
+  }
+  const Offsets& offsets() const { return offsets_; }
+
+  std::size_t saving_parts() const override { return kDown; }
+
+  void forward(Lane& lane, const Context& c, std::size_t which, ConstView x, View y, View saved) const override {
+    const BlockPlan& b = c.one_row() && plan_->one_row ? *plan_->one_row : *plan_;
+    const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
+    const View heads = b.heads.of(saved), middle = b.middle.of(saved);
+    switch (which) {
+      case kAttention:
+        layernorm_forward(lane, b.norm, x, gain(c, offsets_.ln1_gain), gain(c, offsets_.ln1_bias), b.normed1.of(saved),
+                          b.mean1.of(saved), b.rstd1.of(saved));
+        b.qkv.forward(lane, c.parameters, b.normed1.of(saved), heads, scratch);
+        if (c.cache.rows > 0)
+          cached_attention(lane, b.cached, c.cache.first, c.cache.rows, part(heads, 0), part(heads, 1), part(heads, 2),
+                           c.cache.values, b.mixed.of(saved), scratch);
+        else
+          attention_forward(lane, b.attention, c.batch.documents, part(heads, 0), part(heads, 1), part(heads, 2),
+                            b.mixed.of(saved), b.lse.of(saved), dropout_at(c, 0), scratch);
+        return;
+      case kProjection:
+        b.projection.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
+        dropout(lane, dropout_at(c, 1), narrow, x, middle);
+        layernorm_forward(lane, b.norm, middle, gain(c, offsets_.ln2_gain), gain(c, offsets_.ln2_bias),
+                          b.normed2.of(saved), b.mean2.of(saved), b.rstd2.of(saved));
+        return;
+      case kUp:
+        b.up.forward(lane, c.parameters, b.normed2.of(saved), b.inner.of(saved), scratch, b.active.of(saved));
+        return;
+      case kDown:
+        if (!y) return;
+        b.down.forward(lane, c.parameters, b.active.of(saved), narrow, scratch);
+        dropout(lane, dropout_at(c, 2), narrow, middle, y);
+        return;
+    }
+  }
+
+  void backward(Lane& lane, const Context& c, std::size_t which, ConstView x, ConstView saved, ConstView dy, View dx,
+                const GradientRange& gradients) const override {
+    const BlockPlan& b = *plan_;
+    const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
+    const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.shape.inner);
+    const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * 3 * b.shape.hidden);
+    const ConstView heads = b.heads.of(saved), middle = b.middle.of(saved);
+    switch (which) {
+      case kDown: {
+        const ConstView d_down = through_dropout(lane, c, 2, dy);
+        b.down.backward_parameters(lane, b.active.of(saved), d_down, gradients, scratch);
+        b.down.backward_input(lane, c.parameters, d_down, d_inner, scratch, b.inner.of(saved));
+        return;
+      }
+      case kUp:
+        b.up.backward_parameters(lane, b.normed2.of(saved), d_inner, gradients, scratch);
+        b.up.backward_input(lane, c.parameters, d_inner, narrow, scratch);
+        return;
+      case kProjection: {
+        layernorm_backward(lane, b.norm, narrow, middle, gain(c, offsets_.ln2_gain), b.mean2.of(saved),
+                           b.rstd2.of(saved), dy, dx, grad(gradients, offsets_.ln2_gain),
+                           grad(gradients, offsets_.ln2_bias), scratch);
+        const ConstView d_projection = through_dropout(lane, c, 1, dx);
+        b.projection.backward_parameters(lane, b.mixed.of(saved), d_projection, gradients, scratch);
+        b.projection.backward_input(lane, c.parameters, d_projection, narrow, scratch);
+        return;
+      }
+      case kAttention:
+        attention_backward(lane, b.attention, c.batch.documents, part(heads, 0), part(heads, 1), part(heads, 2),
+                           b.mixed.of(saved), b.lse.of(saved), narrow, part(d_heads, 0), part(d_heads, 1),
+                           part(d_heads, 2), dropout_at(c, 0), scratch);
+        b.qkv.backward_parameters(lane, b.normed1.of(saved), d_heads, gradients, scratch);
+        b.qkv.backward_input(lane, c.parameters, d_heads, narrow, scratch);
+        layernorm_backward(lane, b.norm, narrow, x, gain(c, offsets_.ln1_gain), b.mean1.of(saved), b.rstd1.of(saved),
+                           dx, dx, grad(gradients, offsets_.ln1_gain), grad(gradients, offsets_.ln1_bias), scratch);
+        return;
+    }
+  }
+
+ private:
+  // The parts, in the order of the flat buffer; backward carries gradients between them in `narrow` and `wide`.
+  enum : std::size_t { kAttention, kProjection, kUp, kDown };
+
+  ConstView gain(const Context& c, std::size_t offset) const { return c.parameters.sub(offset, plan_->shape.hidden); }
+  View grad(const GradientRange& gradients, std::size_t offset) const {
+    return gradients.sub(offset, plan_->shape.hidden);
+  }
+  template <typename V>
+  V part(V heads, std::size_t which) const {
+    return packed_part(heads, plan_->shape.hidden, which);
+  }
+  device::Dropout dropout_at(const Context& c, std::uint32_t place) const {
+    const Shape& s = plan_->shape;
+    return {place == 0 ? s.attention_dropout : s.residual_dropout, static_cast<std::uint32_t>(layer_ * 4 + place + 4),
+            c.micro_batch, c.scalars};
+  }
+  ConstView through_dropout(Lane& lane, const Context& c, std::uint32_t place, ConstView dy) const {
+    if (plan_->shape.residual_dropout == 0) return dy;
+    const View dropped = plan_->dropped.of(c.workspace);
+    dropout(lane, dropout_at(c, place), dy, {}, dropped);
+    return dropped;
+  }
+
+  Offsets offsets_{};
+};
+
+Shape read_shape(const Config& config) {
+  Shape s{};
+  s.hidden = size_of_key(config, "n_embd");
+  s.heads = size_of_key(config, "n_head");
+  s.layers = size_of_key(config, "n_layer", kMostLayers);
+  s.vocabulary = size_of_key(config, "vocab_size", kMostWords);
+  s.positions = size_of_key(config, "n_positions", kMostPositions);
+  s.inner = size_or(config, "n_inner", 4 * s.hidden);
+  s.eps = static_cast<float>(positive_or(config, "layer_norm_epsilon", 1e-5, Zero::allowed));
+  s.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
+  s.attention_dropout = dropout_probability(config, "attn_pdrop", 0.1);
+  s.residual_dropout = dropout_probability(config, "resid_pdrop", 0.1);
+  s.embedding_dropout = dropout_probability(config, "embd_pdrop", 0.1);
+  s.tied = config.bool_or("tie_word_embeddings", true);
+  if (s.hidden % s.heads != 0) fail(Exit::usage, "config key n_head={} does not divide n_embd={}", s.heads, s.hidden);
+  require_one_of(config, "activation_function", {"gelu_new", "gelu_pytorch_tanh"}, "gelu_new");
+  require_bool(config, "scale_attn_weights", true, true);
+  require_bool(config, "scale_attn_by_inverse_layer_idx", false, false);
+  require_bool(config, "add_cross_attention", false, false);
+  return s;
+}
+
+class Gpt2 final : public Model {
+ public:
+  Gpt2(const Shape& s, const RunShape& run) {
+    family = "gpt2";
+    vocabulary = s.vocabulary;
+    hidden = s.hidden;
+    max_positions = s.positions;
+    heads = s.heads;
+    head_dim = s.hidden / s.heads;
+    ignored_suffixes = {".attn.bias", ".attn.masked_bias"};
+    optional_prefix = "transformer.";
+
+    const Init normal{0, s.deviation};
+    units.push_back(make_embedding({"transformer.wte.weight", "transformer.wpe.weight", s.vocabulary, s.positions,
+                                    s.hidden, normal, s.embedding_dropout},
+                                   run));
+    add_blocks<Block, BlockPlan>(units, s, run);
+    HeadSpec head{
+        "transformer.ln_f.weight", "transformer.ln_f.bias", "lm_head.weight", s.vocabulary, s.hidden, s.eps, normal};
+    if (s.tied) head.tied = share("lm_head.weight", units, 0, 0);
+    units.push_back(make_head(head, run));
+  }
+  void fill_constants(std::byte*) const override {}
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_gpt2(const Config& config, const RunShape& run) {
+  require_objective(run, "gpt2", {Objective::causal_lm});
+  Shape shape = read_shape(config);
+  if (!run.training) shape.attention_dropout = shape.residual_dropout = shape.embedding_dropout = 0;
+  return std::make_unique<Gpt2>(shape, run);
+}
+
+}  // namespace strata::models

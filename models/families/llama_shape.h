@@ -1,0 +1,25 @@
+#pragma once
+#include <cstddef>
+
+#include "models/files/config.h"
+#include "models/layers/rotary_table.h"
+
+namespace strata::models {
+
+// What a config.json says of a model of the Llama family, in the meaning of transformers: an absent key has the
+// family's default. window: tokens that a position sees, itself included; 0: all before it.
+struct LlamaShape {
+  std::size_t hidden, heads, kv_heads, head_dim, inner, layers, vocabulary, positions, window;
+  float eps, deviation, attention_dropout;
+  RotaryTable rotary;
+  bool qkv_bias, output_bias, mlp_bias, qk_norm, tied;
+
+  std::size_t query_width() const { return heads * head_dim; }
+  std::size_t key_width() const { return kv_heads * head_dim; }
+  std::size_t qkv_width() const { return query_width() + 2 * key_width(); }
+};
+
+// Throws Error{usage} naming the key if a value is not built, for sequences of `seq` tokens.
+LlamaShape read_llama_shape(const Config& config, std::size_t seq);
+
+}  // namespace strata::models

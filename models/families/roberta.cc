@@ -1,0 +1,30 @@
+// RoBERTa (Liu et al. 2019) and XLM-RoBERTa (Conneau et al. 2019) as Hugging Face stores them: BERT's encoder, whose
+// positions start behind the row of padding, and a head of other names.
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "models/families/bert.h"
+#include "models/families/families.h"
+
+namespace strata::models {
+
+std::unique_ptr<Model> make_roberta(const Config& config, const RunShape& run) {
+  const std::string family = config.require_text("model_type");
+  EncoderSpec s = read_bert(config);
+  s.family = family;
+  name_bert(s, "roberta.");
+  s.transform = "lm_head.dense";
+  s.transform_norm = "lm_head.layer_norm";
+  s.decoder = "lm_head.decoder";
+  s.decoder_bias = "lm_head.bias";
+  s.ignored_suffixes.emplace_back("lm_head.decoder.bias");
+  const std::int64_t padding = config.int_or("pad_token_id", 1);
+  if (padding < 0 || static_cast<std::size_t>(padding) + 1 >= s.position_rows)
+    fail(Exit::usage, "{} is {}: positions start behind it, and max_position_embeddings={} leaves none",
+         config.describe("pad_token_id"), padding, s.position_rows);
+  s.first_position = static_cast<std::size_t>(padding) + 1;
+  return make_encoder(std::move(s), config, run);
+}
+
+}  // namespace strata::models

@@ -1,0 +1,76 @@
+#include "models/layers/embedding_norm.h"
+
+#include "device/ops/dropout.h"
+#include "device/ops/norm.h"
+#include "models/layers/slots.h"
+
+namespace strata::models {
+namespace {
+
+using device::ConstView;
+using device::DType;
+using device::Lane;
+using device::View;
+
+class EmbeddingNorm final : public Unit {
+ public:
+  EmbeddingNorm(const EmbeddingNormSpec& spec, const RunShape& run)
+      : Unit("embedding norm"),
+        spec_(spec),
+        activation_(run.tokens() * spec.hidden * size_of(run.dtype)),
+        norm_{run.tokens(), spec.hidden, 1, spec.hidden, spec.hidden, spec.eps} {
+    const auto d = static_cast<std::int64_t>(spec.hidden);
+    gain_ = add_parameter(spec.name + ".weight", {d}, false, {1, 0});
+    bias_ = add_parameter(spec.name + ".bias", {d}, false, {0, 0});
+    end_part();
+    Slots save, work;
+    mean_ = save.add(run.tokens(), DType::fp32);
+    rstd_ = save.add(run.tokens(), DType::fp32);
+    bytes_.saved = save.bytes();
+    scratch_ = work.add_bytes(device::norm_backward_workspace(norm_));
+    d_normed_ = work.add(run.tokens() * spec.hidden, run.dtype);
+    bytes_.forward_workspace = bytes_.backward_workspace = work.bytes();
+  }
+
+  UnitBytes bytes() const override { return bytes_; }
+  void list_products(std::vector<device::ProductShape>&) const override {}
+  Work work(Pass pass, const ElementRange& elements) const override {
+    const double passes = (pass == Pass::forward ? 2 : 3) + (spec_.dropout > 0 ? 2 : 0);
+    return {.bytes = share_of(passes * static_cast<double>(activation_), elements)};
+  }
+
+  void forward(Lane& lane, const Context& c, std::size_t, ConstView x, View y, View saved) const override {
+    // Without y the norm still leaves its statistics.
+    layernorm_forward(lane, norm_, x, c.parameters.sub(gain_, spec_.hidden), c.parameters.sub(bias_, spec_.hidden),
+                      y ? y : d_normed_.of(c.workspace), mean_.of(saved), rstd_.of(saved));
+    if (y && spec_.dropout > 0) dropout(lane, dropout_of(c), y, {}, y);
+  }
+
+  void backward(Lane& lane, const Context& c, std::size_t, ConstView x, ConstView saved, ConstView dy, View dx,
+                const GradientRange& gradients) const override {
+    const View d_normed = d_normed_.of(c.workspace);
+    dropout(lane, dropout_of(c), dy, {}, d_normed);  // a copy where nothing is dropped: dx may be dy
+    layernorm_backward(lane, norm_, d_normed, x, c.parameters.sub(gain_, spec_.hidden), mean_.of(saved),
+                       rstd_.of(saved), {}, dx, gradients.sub(gain_, spec_.hidden), gradients.sub(bias_, spec_.hidden),
+                       scratch_.of(c.workspace));
+  }
+
+ private:
+  // The site of the embedding's own dropout, which a model with this unit does not use.
+  device::Dropout dropout_of(const Context& c) const { return {spec_.dropout, 0, c.micro_batch, c.scalars}; }
+
+  EmbeddingNormSpec spec_;
+  std::size_t activation_, gain_ = 0, bias_ = 0;
+  device::NormShape norm_;
+  Slot mean_, rstd_;         // saved
+  Slot scratch_, d_normed_;  // workspace
+  UnitBytes bytes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Unit> make_embedding_norm(const EmbeddingNormSpec& spec, const RunShape& run) {
+  return std::make_unique<EmbeddingNorm>(spec, run);
+}
+
+}  // namespace strata::models

@@ -1,0 +1,243 @@
+#include "models/layers/encoder_block.h"
+
+#include <algorithm>
+#include <array>
+
+#include "device/ops/activation.h"
+#include "device/ops/attention.h"
+#include "device/ops/dropout.h"
+#include "device/ops/norm.h"
+#include "models/layers/block_unit.h"
+#include "models/layers/linear.h"
+#include "models/layers/packed_heads.h"
+#include "models/layers/slots.h"
+
+namespace strata::models {
+namespace {
+
+using device::ConstView;
+using device::DType;
+using device::Lane;
+using device::View;
+
+// Of a matrix and its bias, or of a norm's gain and bias.
+struct Pair {
+  std::size_t weight, bias;
+};
+
+// Offsets of a block's parameters in its flat buffer; the same for every block.
+struct Offsets {
+  Pair query, key, value, projection, attention_norm, up, down, norm;
+};
+
+// The operations of a block, prepared once and shared by all of them.
+struct BlockPlan {
+  BlockPlan(const EncoderBlockSpec& s, const RunShape& run, const Offsets& o)
+      : shape(s),
+        tokens(run.tokens()),
+        dtype(run.dtype),
+        norm{tokens, s.hidden, 1, s.hidden, s.hidden, s.eps},
+        attention(packed_attention(run, s.hidden, s.heads, /*causal=*/false)),
+        qkv(linear(run, s.hidden, {of(s.hidden, o.query), of(s.hidden, o.key), of(s.hidden, o.value)})),
+        projection(linear(run, s.hidden, {of(s.hidden, o.projection)})),
+        up(linear(run, s.hidden, {of(s.inner, o.up)})),
+        down(linear(run, s.inner, {of(s.hidden, o.down)})) {
+    const std::size_t rows = tokens * s.hidden;
+    const DType t = run.dtype;
+    Slots save;
+    heads = save.add(3 * rows, t);
+    mixed = save.add(rows, t);
+    lse = save.add(tokens * s.heads, DType::fp32);
+    attended = save.add(rows, t);
+    mean1 = save.add(tokens, DType::fp32);
+    rstd1 = save.add(tokens, DType::fp32);
+    middle = save.add(rows, t);
+    inner = save.add(tokens * s.inner, t);
+    active = save.add(tokens * s.inner, t);
+    sum = save.add(rows, t);
+    mean2 = save.add(tokens, DType::fp32);
+    rstd2 = save.add(tokens, DType::fp32);
+    bytes.saved = save.bytes();
+
+    std::size_t scratch_bytes =
+        std::max(device::attention_workspace(run.device, attention, t, s.attention_dropout > 0, run.threads),
+                 device::norm_backward_workspace(norm));
+    for (const Linear* linear : linears()) scratch_bytes = std::max(scratch_bytes, linear->scratch_bytes(run.threads));
+    Slots work;
+    scratch = work.add_bytes(scratch_bytes);
+    narrow = work.add(rows, t);
+    bytes.forward_workspace = work.bytes();
+    other = work.add(rows, t);
+    wide = work.add(tokens * std::max(s.inner, 3 * s.hidden), t);
+    bytes.backward_workspace = work.bytes();
+  }
+  static Linear::Tensor of(std::size_t out, const Pair& place) { return {out, place.weight, place.bias}; }
+  static Linear linear(const RunShape& run, std::size_t in, std::vector<Linear::Tensor> tensors) {
+    return Linear({run.tokens(), in, std::move(tensors), true, false, run.dtype, run.device});
+  }
+  // By part.
+  std::array<const Linear*, 4> linears() const { return {&qkv, &projection, &up, &down}; }
+
+  EncoderBlockSpec shape;
+  std::size_t tokens;
+  DType dtype;
+  device::NormShape norm;
+  device::AttentionShape attention;
+  Linear qkv, projection, up, down;
+  Slot heads, mixed, lse, attended, mean1, rstd1, middle, inner, active, sum, mean2, rstd2;  // saved
+  Slot scratch, narrow, other, wide;                                                         // workspace
+  UnitBytes bytes;
+};
+
+class Block final : public BlockUnit<BlockPlan> {
+ public:
+  Block(const EncoderBlockSpec& s, std::size_t layer) : BlockUnit(layer) {
+    const std::string p = s.names.layers + std::to_string(layer) + ".";
+    const auto d = static_cast<std::int64_t>(s.hidden), f = static_cast<std::int64_t>(s.inner);
+    const auto matrix = [&](const std::string& name, std::int64_t out, std::int64_t in) {
+      return add_parameter(p + name + ".weight", {out, in}, true, {0, s.deviation});
+    };
+    const auto bias = [&](const std::string& name, std::int64_t out) {
+      return add_parameter(p + name + ".bias", {out}, false, {0, 0});
+    };
+    const auto norm = [&](const std::string& name) {
+      const std::size_t gain = add_parameter(p + name + ".weight", {d}, false, {1, 0});
+      return Pair{gain, bias(name, d)};
+    };
+    const EncoderBlockNames& n = s.names;
+    // Neighbouring matrices are one product.
+    o_.query.weight = matrix(n.query, d, d);
+    o_.key.weight = matrix(n.key, d, d);
+    o_.value.weight = matrix(n.value, d, d);
+    o_.query.bias = bias(n.query, d);
+    o_.key.bias = bias(n.key, d);
+    o_.value.bias = bias(n.value, d);
+    end_part();
+    o_.projection.weight = matrix(n.projection, d, d);
+    o_.projection.bias = bias(n.projection, d);
+    o_.attention_norm = norm(n.attention_norm);
+    end_part();
+    o_.up.weight = matrix(n.up, f, d);
+    o_.up.bias = bias(n.up, f);
+    end_part();
+    o_.down.weight = matrix(n.down, d, f);
+    o_.down.bias = bias(n.down, d);
+    o_.norm = norm(n.norm);
+    end_part();
+  }
+  const Offsets& offsets() const { return o_; }
+
+  void forward(Lane& lane, const Context& c, std::size_t which, ConstView x, View y, View saved) const override {
+    const BlockPlan& b = *plan_;
+    const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
+    switch (which) {
+      case kAttention: {
+        const View heads = b.heads.of(saved);
+        b.qkv.forward(lane, c.parameters, x, heads, scratch);
+        attention_forward(lane, b.attention, c.batch.documents, part(heads, 0), part(heads, 1), part(heads, 2),
+                          b.mixed.of(saved), b.lse.of(saved), dropout_at(c, 0), scratch);
+        return;
+      }
+      case kProjection:
+        b.projection.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
+        dropout(lane, dropout_at(c, 1), narrow, x, b.attended.of(saved));
+        layernorm_forward(lane, b.norm, b.attended.of(saved), gain(c, o_.attention_norm), bias(c, o_.attention_norm),
+                          b.middle.of(saved), b.mean1.of(saved), b.rstd1.of(saved));
+        return;
+      case kUp:
+        b.up.forward(lane, c.parameters, b.middle.of(saved), b.inner.of(saved), scratch);
+        gelu_erf_forward(lane, b.inner.of(saved), b.active.of(saved));
+        return;
+      case kDown:
+        b.down.forward(lane, c.parameters, b.active.of(saved), narrow, scratch);
+        dropout(lane, dropout_at(c, 2), narrow, b.middle.of(saved), b.sum.of(saved));
+        // Without y the norm still leaves its statistics.
+        layernorm_forward(lane, b.norm, b.sum.of(saved), gain(c, o_.norm), bias(c, o_.norm), y ? y : narrow,
+                          b.mean2.of(saved), b.rstd2.of(saved));
+        return;
+    }
+  }
+
+  // Once the last norm is behind it nothing reads dy, whose place dx may take.
+  void backward(Lane& lane, const Context& c, std::size_t which, ConstView x, ConstView saved, ConstView dy, View dx,
+                const GradientRange& gradients) const override {
+    const BlockPlan& b = *plan_;
+    const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace), other = b.other.of(c.workspace);
+    const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.shape.inner);
+    const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * 3 * b.shape.hidden);
+    switch (which) {
+      case kDown: {
+        layernorm_backward(lane, b.norm, dy, b.sum.of(saved), gain(c, o_.norm), b.mean2.of(saved), b.rstd2.of(saved),
+                           {}, narrow, gradient(gradients, o_.norm.weight), gradient(gradients, o_.norm.bias), scratch);
+        const ConstView d_down = through_dropout(lane, c, 2, narrow);
+        b.down.backward_parameters(lane, b.active.of(saved), d_down, gradients, scratch);
+        b.down.backward_input(lane, c.parameters, d_down, d_inner, scratch);
+        gelu_erf_backward(lane, d_inner, b.inner.of(saved), d_inner);
+        return;
+      }
+      case kUp:
+        b.up.backward_parameters(lane, b.middle.of(saved), d_inner, gradients, scratch);
+        b.up.backward_input(lane, c.parameters, d_inner, other, scratch);
+        dropout(lane, {}, other, narrow, narrow);
+        return;
+      case kProjection: {
+        layernorm_backward(lane, b.norm, narrow, b.attended.of(saved), gain(c, o_.attention_norm), b.mean1.of(saved),
+                           b.rstd1.of(saved), {}, dx, gradient(gradients, o_.attention_norm.weight),
+                           gradient(gradients, o_.attention_norm.bias), scratch);
+        const ConstView d_projection = through_dropout(lane, c, 1, dx);
+        b.projection.backward_parameters(lane, b.mixed.of(saved), d_projection, gradients, scratch);
+        b.projection.backward_input(lane, c.parameters, d_projection, narrow, scratch);
+        return;
+      }
+      case kAttention: {
+        const ConstView heads = b.heads.of(saved);
+        attention_backward(lane, b.attention, c.batch.documents, part(heads, 0), part(heads, 1), part(heads, 2),
+                           b.mixed.of(saved), b.lse.of(saved), narrow, part(d_heads, 0), part(d_heads, 1),
+                           part(d_heads, 2), dropout_at(c, 0), scratch);
+        b.qkv.backward_parameters(lane, x, d_heads, gradients, scratch);
+        b.qkv.backward_input(lane, c.parameters, d_heads, narrow, scratch);
+        dropout(lane, {}, narrow, dx, dx);
+        return;
+      }
+    }
+  }
+
+ private:
+  // The parts, in the order of the flat buffer; backward carries gradients between them in `narrow`, `wide` and dx.
+  enum : std::size_t { kAttention, kProjection, kUp, kDown };
+
+  ConstView gain(const Context& c, const Pair& norm) const {
+    return c.parameters.sub(norm.weight, plan_->shape.hidden);
+  }
+  ConstView bias(const Context& c, const Pair& norm) const { return c.parameters.sub(norm.bias, plan_->shape.hidden); }
+  View gradient(const GradientRange& gradients, std::size_t offset) const {
+    return gradients.sub(offset, plan_->shape.hidden);
+  }
+  template <typename V>
+  V part(V heads, std::size_t which) const {
+    return packed_part(heads, plan_->shape.hidden, which);
+  }
+  // Of the attention's probabilities (0), the projection (1) and what the block's second half adds (2).
+  device::Dropout dropout_at(const Context& c, std::uint32_t place) const {
+    const EncoderBlockSpec& s = plan_->shape;
+    return {std::array{s.attention_dropout, s.projection_dropout, s.down_dropout}[place],
+            static_cast<std::uint32_t>(layer_ * 4 + place + 4), c.micro_batch, c.scalars};
+  }
+  ConstView through_dropout(Lane& lane, const Context& c, std::uint32_t place, ConstView dy) const {
+    const device::Dropout use = dropout_at(c, place);
+    if (use.probability == 0) return dy;
+    const View dropped = plan_->other.of(c.workspace);
+    dropout(lane, use, dy, {}, dropped);
+    return dropped;
+  }
+
+  Offsets o_{};
+};
+
+}  // namespace
+
+void add_encoder_blocks(std::vector<std::unique_ptr<Unit>>& units, const EncoderBlockSpec& spec, const RunShape& run) {
+  add_blocks<Block, BlockPlan>(units, spec, run);
+}
+
+}  // namespace strata::models

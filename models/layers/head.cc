@@ -1,0 +1,420 @@
+#include "models/layers/head.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "device/ops/cross_entropy.h"
+#include "device/ops/elementwise.h"
+#include "device/ops/embedding.h"
+#include "device/ops/matvec.h"
+#include "device/ops/norm.h"
+#include "device/ops/product.h"
+#include "models/layers/slots.h"
+
+namespace strata::models {
+namespace {
+
+using device::ConstView;
+using device::DType;
+using device::Lane;
+using device::LogitTile;
+using device::Product;
+using device::ProductShape;
+using device::RowStatistics;
+using device::View;
+
+// fp32 logits that exist at once, at most: large enough for full-speed products, small beside a model. A GPU's products
+// want thousands of rows, and each chunk reads and writes the table's gradient once.
+constexpr std::size_t logit_bytes(device::Kind kind) {
+  return kind == device::Kind::cpu ? std::size_t{64} << 20 : std::size_t{2} << 30;
+}
+// A chunk is never smaller: the head's weights are read once per chunk. A GPU's is a whole number of the largest tiles
+// in which its products are computed.
+constexpr std::size_t kMinRows = 64, kGpuRows = 256;
+
+std::size_t chunk_rows(std::size_t tokens, std::size_t vocabulary, device::Kind kind) {
+  const std::size_t grain = kind == device::Kind::cpu ? 1 : kGpuRows;
+  const std::size_t most = std::max({kMinRows, grain, logit_bytes(kind) / sizeof(float) / vocabulary / grain * grain});
+  const std::size_t chunks = (tokens + most - 1) / most, even = (tokens + chunks - 1) / chunks;
+  return std::min(tokens, (even + grain - 1) / grain * grain);
+}
+
+// Elements between rows of a tile's logits: off a power of two, on which all rows would share a few cache sets.
+std::size_t stride_of(std::size_t columns) {
+  return (columns + 15) / 16 * 16 + 16;
+}
+
+// The products of a chunk of rows with a tile of the table. Gradients lie in the rows of the fp32 logits that they
+// replace. The gradient of the input is summed over tiles, that of the table over chunks, in fp32.
+struct TileProducts {
+  TileProducts(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, bool bias, const RunShape& run)
+      : columns(n_columns),
+        logits(run.device, forward(n_rows, n_columns, hidden, run.dtype, bias)),
+        input(run.device, backward_input(n_rows, n_columns, hidden, run.dtype)),
+        weights_first(run.device, backward_weights(n_rows, n_columns, hidden, run.dtype, false)),
+        weights_more(run.device, backward_weights(n_rows, n_columns, hidden, run.dtype, true)) {}
+
+  static ProductShape forward(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, DType t, bool bias) {
+    const auto m = static_cast<std::int64_t>(n_rows), n = static_cast<std::int64_t>(n_columns);
+    const auto d = static_cast<std::int64_t>(hidden);
+    return {m, n, d, false, true, d, d, static_cast<std::int64_t>(stride_of(n_columns)), t, DType::fp32, bias, false};
+  }
+  static std::int64_t gradient_stride(std::size_t n_columns, DType t) {
+    return static_cast<std::int64_t>(stride_of(n_columns) * sizeof(float) / size_of(t));
+  }
+  static ProductShape backward_input(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, DType t) {
+    const auto m = static_cast<std::int64_t>(n_rows), n = static_cast<std::int64_t>(n_columns);
+    const auto d = static_cast<std::int64_t>(hidden);
+    return {m, d, n, false, false, gradient_stride(n_columns, t), d, d, t, DType::fp32, false, true};
+  }
+  static ProductShape backward_weights(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, DType t,
+                                       bool accumulate) {
+    const auto m = static_cast<std::int64_t>(n_rows), n = static_cast<std::int64_t>(n_columns);
+    const auto d = static_cast<std::int64_t>(hidden);
+    return {n, d, m, true, false, gradient_stride(n_columns, t), d, d, t, DType::fp32, false, accumulate};
+  }
+  std::size_t workspace(int threads) const {
+    return std::max({logits.workspace_bytes(threads), input.workspace_bytes(threads),
+                     weights_first.workspace_bytes(threads), weights_more.workspace_bytes(threads)});
+  }
+
+  std::size_t columns;
+  Product logits, input, weights_first, weights_more;
+};
+
+class ChunkedHead final : public LossUnit {
+ public:
+  ChunkedHead(const HeadSpec& spec, const RunShape& run)
+      : LossUnit("head"),
+        spec_(spec),
+        dtype_(run.dtype),
+        training_(run.training),
+        tokens_(run.tokens()),
+        picks_(run.loss_rows > 0),
+        rows_(picks_ ? run.loss_rows : tokens_),
+        norm_{rows_, spec.hidden, 1, spec.hidden, spec.hidden, spec.eps},
+        tiles_(spec.vocabulary, run.device.kind),
+        chunk_rows_(chunk_rows(rows_, spec.vocabulary, run.device.kind)),
+        generates_(run.cache > 0) {
+    const auto d = static_cast<std::int64_t>(spec.hidden);
+    add_parameter(spec.gain_name, {d}, false, {1, 0});
+    if (!spec.bias_name.empty()) bias_ = add_parameter(spec.bias_name, {d}, false, {0, 0});
+    if (biased())
+      logit_bias_ = add_parameter(spec.logit_bias_name, {static_cast<std::int64_t>(spec.vocabulary)}, false, {0, 0});
+    if (const auto& transform = spec.transform) {
+      const std::size_t weight = add_parameter(transform->name + ".weight", {d, d}, true, {0, transform->deviation});
+      const std::size_t bias = add_parameter(transform->name + ".bias", {d}, false, {0, 0});
+      transform_.emplace(rows_, spec.hidden, weight, bias, run);
+    }
+    end_part();
+    use(spec.tied);
+    weight_ = tied() ? shared()->elements.begin : add_table(spec.weight_name, tiles_, spec.hidden, spec.init);
+
+    if (generates_) {
+      STRATA_CHECK(!biased() && !transform_ && !picks_);
+      Slots work;
+      row_mean_ = work.add(1, DType::fp32);
+      row_rstd_ = work.add(1, DType::fp32);
+      row_normed_ = work.add(spec.hidden, run.dtype);
+      whole_.bytes = work.bytes();
+      return;
+    }
+    std::size_t scratch = device::norm_backward_workspace(norm_);
+    if (transform_) scratch = std::max(scratch, transform_->scratch_bytes(run.threads));
+    if (picks_) scratch = std::max(scratch, device::embedding_backward_workspace(rows_, tokens_));
+    for (const std::size_t rows : {chunk_rows_, rows_ % chunk_rows_})
+      for (const std::size_t columns : {tiles_.rows(0), tiles_.rows(tiles_.count() - 1)}) {
+        std::optional<TileProducts>& products = products_of(rows, columns);
+        if (rows == 0 || products) continue;
+        products.emplace(rows, columns, spec.hidden, biased(), run);
+        scratch = std::max(scratch, products->workspace(run.threads));
+        if (biased()) scratch = std::max(scratch, device::column_sum_workspace(rows, columns));
+      }
+    std::size_t stride = 0;
+    for (std::size_t tile = 0; tile < tiles_.count(); ++tile) stride += stride_of(tiles_.rows(tile));
+    whole_ = Places(*this, scratch, stride, spec.vocabulary);
+    tiled_ = Places(*this, scratch, stride_of(tiles_.rows(0)), tiles_.rows(0));
+  }
+
+  std::size_t loss_workspace() const override { return whole_.bytes; }
+  std::size_t tiled_loss_workspace() const override { return tiled_.bytes; }
+  // Beside the products the loss goes over the fp32 logits.
+  Work loss_work(bool learns) const override {
+    const double products = learns ? 3 : 1, rows = static_cast<double>(rows_);
+    return {.flops = products * (2 * rows * static_cast<double>(spec_.vocabulary * spec_.hidden) + transform_flops()),
+            .bytes = 4 * static_cast<double>(rows_ * spec_.vocabulary) * products};
+  }
+  Work step_work(LossStep step, std::size_t elements) const override {
+    if (step == LossStep::norm || step == LossStep::finish)
+      return {.flops = (step == LossStep::norm ? 1 : 2) * transform_flops(),
+              .bytes = static_cast<double>(2 * rows_ * spec_.hidden * size_of(dtype_))};
+    const double products = step == LossStep::gradients ? 3 : 1;
+    return {.flops = products * (2 * static_cast<double>(rows_) * static_cast<double>(elements)),
+            .bytes = 4 * static_cast<double>(rows_ * elements / spec_.hidden) * products};
+  }
+  std::size_t table_tiles() const override { return tiles_.count(); }
+  void list_products(std::vector<ProductShape>& out) const override {
+    if (transform_) transform_->list_products(out);
+    for (std::size_t row = 0; !generates_ && row < rows_; row += chunk_rows_)
+      for (std::size_t tile = 0; tile < tiles_.count(); ++tile) {
+        const TileProducts& p = products(rows_from(row), tile);
+        for (const Product* product : {&p.logits, &p.input, row == 0 ? &p.weights_first : &p.weights_more})
+          out.push_back(product->shape());
+      }
+  }
+
+  void loss(Lane& lane, const Context& c, ConstView x, device::ExactSum* loss, View dx, View gradients) const override {
+    const bool learn = static_cast<bool>(dx);
+    const GradientRange table = tied() ? c.shared_gradients : GradientRange{gradients};
+    const View d_weight = whole_.d_weight.of(c.workspace), logits = whole_.logits.of(c.workspace);
+    normalize(lane, c, whole_, x);
+    if (learn) zero(lane, d_normed(c, whole_));
+    for (std::size_t row = 0; row < rows_; row += chunk_rows_) {
+      std::size_t at = 0;
+      const auto logits_of = [&](std::size_t tile) {
+        const std::size_t size = rows_from(row) * stride_of(tiles_.rows(tile));
+        return logits.sub(std::exchange(at, at + size), size);
+      };
+      for (std::size_t tile = 0; tile < tiles_.count(); ++tile)
+        add_statistics(lane, c, whole_, row, tile, logits_of(tile));
+      at = 0;
+      for (std::size_t tile = 0; learn && tile < tiles_.count(); ++tile)
+        add_gradients(lane, c, whole_, row, tile, logits_of(tile), sum_of(tile, d_weight, table));
+    }
+    add_loss(lane, c, whole_, loss);
+    if (!learn) return;
+    for (std::size_t tile = 0; tile < tiles_.count(); ++tile)
+      round_gradients(lane, tile, sum_of(tile, d_weight, table), table);
+    finish(lane, c, whole_, x, dx, GradientRange{gradients});
+  }
+
+  void logits(Lane& lane, const Context& c, ConstView x, View logits) const override {
+    STRATA_CHECK(generates_);
+    const std::size_t d = spec_.hidden;
+    const device::NormShape norm{1, d, 1, d, d, spec_.eps};
+    const View normed = row_normed_.of(c.workspace), rstd = row_rstd_.of(c.workspace);
+    const ConstView last = x.sub((c.cache.rows - 1) * d, d), gain = c.parameters.sub(0, d);
+    if (bias_)
+      layernorm_forward(lane, norm, last, gain, c.parameters.sub(bias_, d), normed, row_mean_.of(c.workspace), rstd);
+    else
+      rmsnorm_forward(lane, norm, last, gain, normed, rstd);
+    const std::size_t table = spec_.vocabulary * d;
+    matvec(lane, {spec_.vocabulary, d}, (tied() ? c.shared : c.parameters).sub(weight_, table), normed, {}, logits);
+  }
+
+  void loss_step(Lane& lane, const Context& c, LossStep step, std::size_t tile, ConstView x, device::ExactSum* loss,
+                 View dx, const GradientRange& gradients) const override {
+    const View logits = tiled_.logits.of(c.workspace);
+    switch (step) {
+      case LossStep::norm:
+        normalize(lane, c, tiled_, x);
+        if (training_) zero(lane, d_normed(c, tiled_));
+        return;
+      case LossStep::statistics:
+        for (std::size_t row = 0; row < rows_; row += chunk_rows_) add_statistics(lane, c, tiled_, row, tile, logits);
+        return;
+      case LossStep::gradients: {
+        const View sum = dtype_ == DType::fp32 ? sum_of(tile, {}, gradients)
+                                               : tiled_.d_weight.of(c.workspace).sub(0, table_size(tile));
+        for (std::size_t row = 0; row < rows_; row += chunk_rows_) {
+          run_logits(lane, c, tiled_, row, tile, logits);
+          add_gradients(lane, c, tiled_, row, tile, logits, sum);
+        }
+        return round_gradients(lane, tile, sum, gradients);
+      }
+      case LossStep::finish:
+        add_loss(lane, c, tiled_, loss);
+        if (!dx) return;
+        return finish(lane, c, tiled_, x, dx, gradients);
+    }
+  }
+
+ private:
+  // Where things lie in the workspace; whole: the logits of all tiles of a chunk, the sums of all tiles' gradients.
+  struct Places {
+    Places() = default;
+    Places(const ChunkedHead& head, std::size_t scratch_bytes, std::size_t logit_stride, std::size_t table_rows) {
+      const std::size_t rows = head.rows_, d = head.spec_.hidden;
+      const bool fp32 = head.dtype_ == DType::fp32, learns = head.training_;
+      Slots work;
+      scratch = work.add_bytes(scratch_bytes);
+      mean = work.add(rows, DType::fp32);
+      rstd = work.add(rows, DType::fp32);
+      losses = work.add(rows, DType::fp32);
+      statistics = work.add_bytes(rows * sizeof(RowStatistics));
+      picked = work.add(head.picks_ ? rows * d : 0, head.dtype_);
+      inner = work.add(head.transform_ ? rows * d : 0, head.dtype_);
+      active = work.add(head.transform_ ? rows * d : 0, head.dtype_);
+      normed = work.add(rows * d, head.dtype_);
+      d_normed = work.add(learns ? rows * d : 0, DType::fp32);
+      d_normed_rounded = work.add(fp32 || !learns ? 0 : rows * d, head.dtype_);
+      logits = work.add(head.chunk_rows_ * logit_stride, DType::fp32);
+      // In fp32 the gradient buffer itself takes the sum over chunks.
+      d_weight = work.add(fp32 || !learns ? 0 : table_rows * d, DType::fp32);
+      const std::size_t words = head.biased() ? head.spec_.vocabulary : 0;
+      logit_bias = work.add(words, head.dtype_);
+      d_logit_bias = work.add(learns ? words : 0, DType::fp32);
+      chunk_bias = work.add(learns && words > 0 ? head.tiles_.rows(0) : 0, DType::fp32);
+      bytes = work.bytes();
+    }
+    Slot picked, inner, active;  // the rows that the loss takes; within the transform, and behind it
+    Slot scratch, mean, rstd, losses, statistics, normed, d_normed, d_normed_rounded, logits, d_weight;
+    // The words' biases, and the sum of their gradients: where the table is gathered by tiles, the unit's own
+    // parameters are not at hand.
+    Slot logit_bias, d_logit_bias, chunk_bias;
+    std::size_t bytes = 0;
+  };
+
+  bool tied() const { return shared().has_value(); }
+  bool biased() const { return !spec_.logit_bias_name.empty(); }
+  std::size_t rows_from(std::size_t row) const { return std::min(chunk_rows_, rows_ - row); }
+  std::size_t table_first(std::size_t tile) const { return tiles_.first(tile) * spec_.hidden; }
+  std::size_t table_size(std::size_t tile) const { return tiles_.rows(tile) * spec_.hidden; }
+  std::optional<TileProducts>& products_of(std::size_t rows, std::size_t columns) {
+    return products_[rows == chunk_rows_ ? 0 : 1][columns == tiles_.rows(0) ? 0 : 1];
+  }
+  const TileProducts& products(std::size_t rows, std::size_t tile) const {
+    return *products_[rows == chunk_rows_ ? 0 : 1][tiles_.rows(tile) == tiles_.rows(0) ? 0 : 1];
+  }
+  // The tile's words of a vector of them all.
+  View tile_of(std::size_t tile, View words) const { return words.sub(tiles_.first(tile), tiles_.rows(tile)); }
+  ConstView weight(const Context& c, std::size_t tile) const {
+    return (tied() ? c.shared : c.parameters).sub(weight_ + table_first(tile), table_size(tile));
+  }
+  // The tile's place in the gradient of the table, and the fp32 sum behind it: in fp32 the same.
+  View gradient_of(std::size_t tile, const GradientRange& gradients) const {
+    return gradients.sub(weight_ + table_first(tile), table_size(tile));
+  }
+  View sum_of(std::size_t tile, View d_weight, const GradientRange& gradients) const {
+    return dtype_ == DType::fp32 ? gradient_of(tile, gradients) : d_weight.sub(table_first(tile), table_size(tile));
+  }
+  static RowStatistics* statistics(const Context& c, const Places& p) {
+    return reinterpret_cast<RowStatistics*>(p.statistics.of(c.workspace).data);
+  }
+  static View d_normed(const Context& c, const Places& p) { return p.d_normed.of(c.workspace); }
+  LogitTile logit_tile(std::size_t row, std::size_t tile, View logits) const {
+    return {rows_from(row), tiles_.first(tile), tiles_.rows(tile), stride_of(tiles_.rows(tile)), logits};
+  }
+
+  double transform_flops() const { return transform_ ? transform_->forward_flops() : 0; }
+  // What the transform gets, and what the norm gets, once normalize() was called with x.
+  ConstView taken(const Context& c, const Places& p, ConstView x) const {
+    return picks_ ? ConstView(p.picked.of(c.workspace)) : x;
+  }
+  ConstView unnormed(const Context& c, const Places& p, ConstView x) const {
+    return transform_ ? ConstView(p.active.of(c.workspace)) : taken(c, p, x);
+  }
+
+  void normalize(Lane& lane, const Context& c, const Places& p, ConstView x) const {
+    const std::size_t d = spec_.hidden;
+    if (picks_)
+      embedding_forward(lane, rows_, d, c.batch.loss_rows, {0, tokens_, tokens_}, x, p.picked.of(c.workspace));
+    if (transform_)
+      transform_->forward(lane, c.parameters, taken(c, p, x), p.inner.of(c.workspace), p.active.of(c.workspace),
+                          p.scratch.of(c.workspace));
+    x = unnormed(c, p, x);
+    const ConstView gain = c.parameters.sub(0, d);
+    const View normed = p.normed.of(c.workspace), rstd = p.rstd.of(c.workspace);
+    if (bias_)
+      layernorm_forward(lane, norm_, x, gain, c.parameters.sub(bias_, d), normed, p.mean.of(c.workspace), rstd);
+    else
+      rmsnorm_forward(lane, norm_, x, gain, normed, rstd);
+    if (biased()) cast(lane, c.parameters.sub(logit_bias_, spec_.vocabulary), p.logit_bias.of(c.workspace));
+  }
+
+  ConstView chunk(const Context& c, const Places& p, std::size_t row) const {
+    return p.normed.of(c.workspace).sub(row * spec_.hidden, rows_from(row) * spec_.hidden);
+  }
+  void run_logits(Lane& lane, const Context& c, const Places& p, std::size_t row, std::size_t tile, View logits) const {
+    const ConstView bias = biased() ? tile_of(tile, p.logit_bias.of(c.workspace)) : View{};
+    products(rows_from(row), tile)
+        .logits.run(lane, chunk(c, p, row), weight(c, tile), bias, logits, p.scratch.of(c.workspace));
+  }
+  void add_statistics(Lane& lane, const Context& c, const Places& p, std::size_t row, std::size_t tile,
+                      View logits) const {
+    run_logits(lane, c, p, row, tile, logits);
+    softmax_statistics(lane, logit_tile(row, tile, logits), c.batch.labels + row, statistics(c, p) + row);
+  }
+  // From logits that are there: their gradient in their place, what it adds to the input's gradient and to `sum`.
+  void add_gradients(Lane& lane, const Context& c, const Places& p, std::size_t row, std::size_t tile, View logits,
+                     View sum) const {
+    const TileProducts& product = products(rows_from(row), tile);
+    const View scratch = p.scratch.of(c.workspace);
+    cross_entropy_gradient(lane, logit_tile(row, tile, logits), c.batch.labels + row, statistics(c, p) + row, c.scalars,
+                           dtype_);
+    const ConstView d_logits{logits.data, logits.bytes() / size_of(dtype_), dtype_};
+    product.input.run(lane, d_logits, weight(c, tile), {},
+                      d_normed(c, p).sub(row * spec_.hidden, rows_from(row) * spec_.hidden), scratch);
+    (row == 0 ? product.weights_first : product.weights_more).run(lane, d_logits, chunk(c, p, row), {}, sum, scratch);
+    if (!biased()) return;
+    const std::size_t columns = tiles_.rows(tile), stride = stride_of(columns) * sizeof(float) / size_of(dtype_);
+    const View d_bias = tile_of(tile, p.d_logit_bias.of(c.workspace));
+    const View of_chunk = row == 0 ? d_bias : p.chunk_bias.of(c.workspace).sub(0, columns);
+    column_sum(lane, rows_from(row), columns, stride, d_logits, of_chunk, scratch);
+    if (row > 0) add(lane, of_chunk, d_bias);
+  }
+  void round_gradients(Lane& lane, std::size_t tile, View sum, const GradientRange& gradients) const {
+    if (dtype_ != DType::fp32) cast(lane, sum, gradient_of(tile, gradients));
+    if (!tied() || tile + 1 < tiles_.count()) return;
+    // The shared range goes on to a whole block.
+    const std::size_t table = weight_ + spec_.vocabulary * spec_.hidden;
+    const std::size_t end = gradients.begin + gradients.values.size;
+    if (end > table) zero(lane, gradients.sub(table, end - table));
+  }
+  void add_loss(Lane& lane, const Context& c, const Places& p, device::ExactSum* loss) const {
+    const View losses = p.losses.of(c.workspace);
+    cross_entropy_losses(lane, spec_.vocabulary, statistics(c, p), c.batch.labels, losses);
+    sum_losses(lane, losses, loss);
+  }
+  void finish(Lane& lane, const Context& c, const Places& p, ConstView x, View dx,
+              const GradientRange& gradients) const {
+    const std::size_t d = spec_.hidden;
+    const View scratch = p.scratch.of(c.workspace), rstd = p.rstd.of(c.workspace);
+    const ConstView gain = c.parameters.sub(0, d);
+    View d_norm = d_normed(c, p);
+    if (dtype_ != DType::fp32) {
+      d_norm = p.d_normed_rounded.of(c.workspace);
+      cast(lane, d_normed(c, p), d_norm);
+    }
+    // What the norm made is not read any more, nor then what it was made of.
+    const View d_unnormed = transform_ || picks_ ? p.normed.of(c.workspace) : dx;
+    const View d_taken = !picks_ ? dx : transform_ ? p.active.of(c.workspace) : d_unnormed;
+    const ConstView unnormed_x = unnormed(c, p, x);
+    if (bias_)
+      layernorm_backward(lane, norm_, d_norm, unnormed_x, gain, p.mean.of(c.workspace), rstd, {}, d_unnormed,
+                         gradients.sub(0, d), gradients.sub(bias_, d), scratch);
+    else
+      rmsnorm_backward(lane, norm_, d_norm, unnormed_x, gain, rstd, {}, d_unnormed, gradients.sub(0, d), scratch);
+    if (transform_)
+      transform_->backward(lane, c.parameters, taken(c, p, x), p.inner.of(c.workspace), d_unnormed, d_taken, gradients,
+                           scratch);
+    if (picks_) embedding_backward(lane, rows_, d, c.batch.loss_rows, {0, tokens_, tokens_}, d_taken, dx, scratch);
+    if (biased()) cast(lane, p.d_logit_bias.of(c.workspace), gradients.sub(logit_bias_, spec_.vocabulary));
+  }
+
+  HeadSpec spec_;
+  DType dtype_;
+  bool training_;
+  std::size_t tokens_;
+  bool picks_;
+  std::size_t rows_;  // that the loss takes
+  device::NormShape norm_;
+  TableTiles tiles_;
+  std::size_t chunk_rows_;
+  bool generates_;
+  std::optional<PredictionTransform> transform_;
+  std::array<std::array<std::optional<TileProducts>, 2>, 2> products_;  // by rows: full, last; by columns: alike
+  std::size_t bias_ = 0, logit_bias_ = 0, weight_ = 0;  // weight_: or of the table in its holder's buffer
+  Places whole_, tiled_;
+  Slot row_mean_, row_rstd_, row_normed_;  // of the workspace, where it generates
+};
+
+}  // namespace
+
+std::unique_ptr<LossUnit> make_head(const HeadSpec& spec, const RunShape& run) {
+  return std::make_unique<ChunkedHead>(spec, run);
+}
+
+}  // namespace strata::models

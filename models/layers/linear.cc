@@ -1,0 +1,172 @@
+#include "models/layers/linear.h"
+
+#include <algorithm>
+
+#include "device/ops/activation.h"
+#include "device/ops/elementwise.h"
+#include "device/ops/matvec.h"
+
+namespace strata::models {
+namespace {
+
+using device::ConstView;
+using device::DType;
+using device::Epilogue;
+using device::Lane;
+using device::ProductShape;
+using device::View;
+
+constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+View fp32_view(View scratch, std::size_t offset, std::size_t size) {
+  return View{scratch.data + offset, size, DType::fp32};
+}
+
+View rest_of(View scratch, std::size_t offset) {
+  return View{scratch.data + offset, (scratch.bytes() - offset) / size_of(scratch.dtype), scratch.dtype};
+}
+
+// The matrix whose first column is `column`.
+template <typename AnyView>
+AnyView from(AnyView matrix, std::size_t column) {
+  return matrix.sub(column, matrix.size - column);
+}
+
+}  // namespace
+
+Linear::Linear(const Spec& spec) : spec_(spec) {
+  struct Run {
+    std::size_t out, weight, column;
+  };
+  std::vector<Run> runs;
+  for (const Tensor& tensor : spec_.tensors) {
+    if (!runs.empty() && !spec_.input_major && runs.back().weight + runs.back().out * spec_.in == tensor.weight)
+      runs.back().out += tensor.out;
+    else
+      runs.push_back({tensor.out, tensor.weight, out_});
+    out_ += tensor.out;
+  }
+  const auto rows = static_cast<std::int64_t>(spec_.rows), in = static_cast<std::int64_t>(spec_.in);
+  const auto all = static_cast<std::int64_t>(out_);
+  const DType t = spec_.dtype;
+  for (const Run& run : runs) {
+    const auto n = static_cast<std::int64_t>(run.out);
+    const std::int64_t ldw = spec_.input_major ? n : in;
+    const bool sum = runs.size() > 1;
+    const bool major = spec_.input_major;
+    const Epilogue sums = !spec_.bias ? Epilogue::none : major ? Epilogue::sums_b : Epilogue::sums_a;
+    const Epilogue behind = spec_.gelu_behind ? Epilogue::gelu_tanh : Epilogue::none;
+    const Epilogue before = spec_.gelu_before && !sum ? Epilogue::gelu_tanh_gradient : Epilogue::none;
+    const ProductShape forward{rows, n, in, false, !major, in, ldw, all, t, t, spec_.bias, false, behind};
+    const ProductShape input{rows, in, n, false, major, all, ldw, in, t, sum ? DType::fp32 : t, false, sum, before};
+    const ProductShape weights = major ? ProductShape{in, n, rows, true, false, in, all, ldw, t, t, false, false, sums}
+                                       : ProductShape{n, in, rows, true, false, all, in, ldw, t, t, false, false, sums};
+    groups_.push_back(Group{run.out, run.weight, run.column, device::Product(spec_.device, forward),
+                            device::Product(spec_.device, input), device::Product(spec_.device, weights)});
+  }
+}
+
+std::size_t Linear::input_sum_bytes() const {
+  return groups_.size() > 1 ? aligned(spec_.rows * spec_.in * sizeof(float)) : 0;
+}
+
+std::size_t Linear::packed_bias_bytes() const {
+  return spec_.bias && spec_.tensors.size() > 1 ? aligned(out_ * size_of(spec_.dtype)) : 0;
+}
+
+std::size_t Linear::scratch_bytes(int threads) const {
+  std::size_t products = 0;
+  for (const Group& g : groups_)
+    for (const device::Product* p : {&g.forward, &g.input, &g.weights})
+      products = std::max(products, p->workspace_bytes(threads));
+  return std::max(packed_bias_bytes(), input_sum_bytes()) + products;
+}
+
+double Linear::forward_flops() const {
+  double flops = 0;
+  for (const Group& g : groups_) {
+    const ProductShape& s = g.forward.shape();
+    flops += 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+  }
+  return flops;
+}
+
+void Linear::list_products(std::vector<ProductShape>& out) const {
+  for (const Group& g : groups_)
+    for (const device::Product* p : {&g.forward, &g.input, &g.weights}) out.push_back(p->shape());
+}
+
+// A product of one row reads W once and multiplies little: no library's tiles.
+void Linear::forward_row(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View active) const {
+  std::size_t column = 0;
+  for (const Tensor& tensor : spec_.tensors) {
+    const ConstView bias = spec_.bias ? parameters.sub(tensor.bias, tensor.out) : ConstView{};
+    device::matvec(lane, {tensor.out, spec_.in, spec_.input_major},
+                   parameters.sub(tensor.weight, tensor.out * spec_.in), x, bias, y.sub(column, tensor.out));
+    column += tensor.out;
+  }
+  if (spec_.gelu_behind) device::gelu_forward(lane, y.sub(0, out_), active.sub(0, out_));
+}
+
+void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View scratch,
+                     View active) const {
+  if (spec_.rows == 1) return forward_row(lane, parameters, x, y, active);
+  ConstView bias;
+  if (spec_.bias && spec_.tensors.size() == 1) {
+    bias = parameters.sub(spec_.tensors[0].bias, out_);
+  } else if (spec_.bias) {
+    // Biases are shorter than the alignment of parameters: pack them side by side.
+    const View packed{scratch.data, out_, spec_.dtype};
+    std::size_t column = 0;
+    for (const Tensor& tensor : spec_.tensors) {
+      device::cast(lane, parameters.sub(tensor.bias, tensor.out), packed.sub(column, tensor.out));
+      column += tensor.out;
+    }
+    bias = packed;
+  }
+  const View rest = rest_of(scratch, packed_bias_bytes());
+  for (const Group& g : groups_)
+    g.forward.run(lane, x, parameters.sub(g.weight, g.out * spec_.in), bias ? bias.sub(g.column, g.out) : bias,
+                  from(y, g.column), rest, active ? from(active, g.column) : active);
+}
+
+void Linear::backward_input(Lane& lane, const ParameterRange& parameters, ConstView dy, View dx, View scratch,
+                            ConstView inactive) const {
+  const bool several = groups_.size() > 1;
+  const View target = several ? fp32_view(scratch, 0, spec_.rows * spec_.in) : dx;
+  const View rest = rest_of(scratch, input_sum_bytes());
+  if (several) device::zero(lane, target);
+  for (const Group& g : groups_)
+    g.input.run(lane, from(dy, g.column), parameters.sub(g.weight, g.out * spec_.in), {}, target, rest, {},
+                several ? ConstView{} : inactive);
+  if (!several) return;
+  device::cast(lane, target, dx);
+  if (spec_.gelu_before) device::gelu_backward(lane, dx, inactive, dx);
+}
+
+void Linear::backward_parameters(Lane& lane, ConstView x, ConstView dy, const GradientRange& gradients,
+                                 View scratch) const {
+  const bool packs = packed_bias_bytes() > 0;
+  View sums;
+  if (spec_.bias) sums = packs ? View{scratch.data, out_, spec_.dtype} : gradients.sub(spec_.tensors[0].bias, out_);
+  const View rest = rest_of(scratch, packed_bias_bytes());
+  for (const Group& g : groups_) {
+    const View dw = gradients.sub(g.weight, g.out * spec_.in);
+    const View db = sums ? sums.sub(g.column, g.out) : sums;
+    const ConstView dy_group = from(dy, g.column);
+    if (spec_.input_major)
+      g.weights.run(lane, x, dy_group, {}, dw, rest, db);
+    else
+      g.weights.run(lane, dy_group, x, {}, dw, rest, db);
+  }
+  if (!packs) return;
+  std::size_t column = 0;
+  for (const Tensor& tensor : spec_.tensors) {
+    device::cast(lane, sums.sub(column, tensor.out), gradients.sub(tensor.bias, tensor.out));
+    column += tensor.out;
+  }
+}
+
+}  // namespace strata::models

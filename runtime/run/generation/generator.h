@@ -1,0 +1,44 @@
+#pragma once
+// runtime/run/generation/ goes on from a prompt: probabilities of the next token (here), which one is taken
+// (sampler.h), and answers to the prompts of an evaluation (answers.h).
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "comm/communicator.h"
+#include "runtime/execute/executor.h"
+#include "runtime/job/make_job.h"
+#include "runtime/weights/weights.h"
+
+namespace strata::runtime {
+
+// Reads one sequence piece by piece and says what may come next: a plan of forwards alone, whose blocks keep keys and
+// values. Every rank calls it alike, with the weights placed as the job says, and gets the same bits. Job (made for
+// Purpose::generate) and world outlive it.
+class Generator {
+ public:
+  // Collective. algorithms: as agreed on (runtime/job/algorithms.h).
+  Generator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
+            std::shared_ptr<const device::AlgorithmTable> algorithms = {});
+  // With the weights that a training has, whenever it is drained: `job` is Job::generation of its job.
+  Generator(const Job& job, Executor& training);
+
+  // Begins a new sequence.
+  void restart();
+  // Appends the tokens (at least one, all below the vocabulary) to the sequence; returns the logits of what follows,
+  // [vocabulary], valid until the next call.
+  std::span<const float> append(std::span<const std::uint32_t> tokens);
+
+  std::size_t length() const { return length_; }
+  // Of the sequence, at most.
+  std::size_t capacity() const { return static_cast<std::size_t>(job_.recipe.data.seq_len); }
+  const Executor& executor() const { return *executor_; }
+
+ private:
+  const Job& job_;
+  std::unique_ptr<Executor> executor_;
+  std::size_t length_ = 0;
+};
+
+}  // namespace strata::runtime

@@ -1,0 +1,207 @@
+#include "runtime/run/reports/event_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/mapped_file.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kBegins = "events.out.tfevents.", kEnds = ".strata";
+constexpr std::size_t kFrame = 16;  // length and its checksum, 12 bytes, before a record's bytes; 4 behind them
+
+// Little-endian, as the machines are that Strata runs on.
+template <typename T>
+void append(std::string& out, T value) {
+  static_assert(std::endian::native == std::endian::little);
+  out.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+template <typename T>
+T read_at(std::string_view bytes, std::size_t at) {
+  T value{};
+  bytes.copy(reinterpret_cast<char*>(&value), sizeof value, at);
+  return value;
+}
+
+// A checksum of bytes that hold checksums themselves is masked, as in TensorFlow's record files.
+std::uint32_t masked_sum(std::string_view bytes) {
+  return std::rotr(crc32c(bytes), 15) + 0xa282ead8u;
+}
+
+// Protobuf's wire format: a field's key is its number and type, a length goes before bytes.
+enum class Wire : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
+void append_varint(std::string& out, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
+  out += static_cast<char>(value);
+}
+void append_key(std::string& out, int field, Wire wire) {
+  append_varint(out, static_cast<std::uint64_t>(field) << 3 | static_cast<std::uint64_t>(wire));
+}
+void append_bytes(std::string& out, int field, std::string_view bytes) {
+  append_key(out, field, Wire::bytes);
+  append_varint(out, bytes.size());
+  out += bytes;
+}
+
+// Event, of tensorflow/core/util/event.proto.
+enum EventField : int { kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7 };
+std::string event_of(double time, std::int64_t step, EventField field, std::string_view content) {
+  std::string out;
+  append_key(out, kWallTime, Wire::fixed64);
+  append(out, time);
+  if (step != 0) {
+    append_key(out, kStep, Wire::varint);
+    append_varint(out, static_cast<std::uint64_t>(step));
+  }
+  append_bytes(out, field, content);
+  return out;
+}
+
+// Summary, with a Value each: tag = 1, simple_value = 2.
+std::string summary_of(std::span<const Scalar> scalars) {
+  std::string out;
+  for (const Scalar& scalar : scalars) {
+    std::string value;
+    append_bytes(value, 1, scalar.tag);
+    append_key(value, 2, Wire::fixed32);
+    append(value, static_cast<float>(scalar.value));
+    append_bytes(out, 1, value);
+  }
+  return out;
+}
+
+std::optional<std::uint64_t> read_varint(std::string_view& bytes) {
+  std::uint64_t value = 0;
+  for (int shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(bytes.front());
+    bytes.remove_prefix(1);
+    value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
+    if (byte < 0x80) return value;
+  }
+  return std::nullopt;
+}
+
+// The step of an event that has scalars; nullopt: it has none.
+std::optional<std::int64_t> step_of_scalars(std::string_view event) {
+  std::int64_t step = 0;
+  bool scalars = false;
+  while (const auto key = read_varint(event)) {
+    std::optional<std::uint64_t> length;
+    switch (static_cast<Wire>(*key & 7)) {
+      case Wire::varint:
+        length = read_varint(event);
+        if (*key >> 3 == kStep && length) step = static_cast<std::int64_t>(*length);
+        if (length) length = 0;
+        break;
+      case Wire::fixed64:
+        length = 8;
+        break;
+      case Wire::fixed32:
+        length = 4;
+        break;
+      case Wire::bytes:
+        length = read_varint(event);
+        scalars = scalars || *key >> 3 == kSummary;
+        break;
+    }
+    if (!length || *length > event.size()) break;
+    event.remove_prefix(*length);
+  }
+  return scalars ? std::optional(step) : std::nullopt;
+}
+
+std::vector<fs::path> own_files(const fs::path& folder) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!error)
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+      if (const std::string name = entry.path().filename().string(); name.starts_with(kBegins) && name.ends_with(kEnds))
+        out.push_back(entry.path());
+  if (error)
+    fail(Exit::failed, "report.tensorboard = {}: event files cannot be written there: {}", folder.string(),
+         error.message());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// TensorBoard reads a folder's files in the order of their names: in that of the seconds in them.
+fs::path next_file(const fs::path& folder, const std::vector<fs::path>& earlier) {
+  std::int64_t second =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  if (!earlier.empty()) {
+    const std::string last = earlier.back().filename().string();
+    second = std::max<std::int64_t>(second, std::atoll(last.c_str() + kBegins.size()) + 1);
+  }
+  return folder / fmt::format("{}{:010}{}", kBegins, second, kEnds);
+}
+
+// Leaves what a run that goes on still stands by.
+void cut(const fs::path& path, std::int64_t step) {
+  std::size_t kept = 0, size = 0;
+  if (step > 0) {
+    const MappedFile file(path);
+    size = file.bytes().size();
+    kept = events_up_to({reinterpret_cast<const char*>(file.bytes().data()), size}, step);
+  }
+  std::error_code error;
+  if (kept == 0)
+    fs::remove(path, error);
+  else if (kept < size)
+    fs::resize_file(path, kept, error);
+  if (error) fail(Exit::failed, "{} cannot be cut to step {}: {}", path.string(), step, error.message());
+}
+
+}  // namespace
+
+std::string record_of(std::string_view bytes) {
+  std::string out;
+  append(out, static_cast<std::uint64_t>(bytes.size()));
+  append(out, masked_sum(out));
+  out += bytes;
+  append(out, masked_sum(bytes));
+  return out;
+}
+
+std::size_t events_up_to(std::string_view file, std::int64_t step) {
+  std::size_t at = 0;
+  while (file.size() - at >= kFrame) {
+    const auto length = read_at<std::uint64_t>(file, at);
+    if (masked_sum(file.substr(at, 8)) != read_at<std::uint32_t>(file, at + 8) || length > file.size() - at - kFrame)
+      break;  // where a killed run left off
+    const std::string_view event = file.substr(at + 12, length);
+    if (masked_sum(event) != read_at<std::uint32_t>(file, at + 12 + length)) break;
+    if (const auto of_event = step_of_scalars(event); of_event && *of_event > step) break;
+    at += kFrame + length;
+  }
+  return at;
+}
+
+EventFile::EventFile(fs::path folder, std::int64_t kept_step)
+    : folder_(std::move(folder)),
+      kept_step_(kept_step),
+      earlier_(own_files(folder_)),
+      file_(next_file(folder_, earlier_)) {}
+
+void EventFile::write(double time, std::int64_t step, std::span<const Scalar> scalars) {
+  std::string text;
+  if (!std::exchange(begun_, true)) {
+    for (const fs::path& path : earlier_) cut(path, kept_step_);
+    text = record_of(event_of(time, 0, kFileVersion, "brain.Event:2"));
+    // SessionLog, status = START: a TensorBoard that is open lets go of what it has read of these steps and later ones.
+    text += record_of(event_of(time, kept_step_ + 1, kSessionLog, "\x08\x01"));
+  }
+  file_.write(text + record_of(event_of(time, step, kSummary, summary_of(scalars))));
+}
+
+}  // namespace strata::runtime

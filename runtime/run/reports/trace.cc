@@ -1,0 +1,219 @@
+#include "runtime/run/reports/trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "runtime/forecast/simulator.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::runtime {
+namespace {
+
+// The row above the lanes, with a slice for each step.
+constexpr std::size_t kStepRow = kTrainingLanes;
+
+std::size_t index(int i) {
+  return static_cast<std::size_t>(i);
+}
+
+bool ran(const Span& span) {
+  return span.end != 0;
+}
+
+// What the host does between steps, and for checkpoints, has no row.
+bool is_shown(const Task& task) {
+  return static_cast<std::size_t>(task.lane) < kTrainingLanes;
+}
+
+// Microseconds, which the format counts in, to the nanosecond.
+std::string microseconds(std::int64_t ns) {
+  const std::int64_t whole = ns < 0 ? -ns : ns;
+  return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", whole / 1000, whole % 1000);
+}
+
+// Bytes that a task costs, as the simulator sees them; those that are none are left out.
+std::string cost_json(const Cost& cost) {
+  std::string text;
+  for (const auto& [name, bytes] : {std::pair{"memory_bytes", cost.bytes},
+                                    {"sent_bytes", cost.sent_bytes},
+                                    {"host_bytes", cost.host_bytes},
+                                    {"read_bytes", cost.read_bytes},
+                                    {"written_bytes", cost.written_bytes}})
+    if (bytes > 0) text += fmt::format(",\"{}\":{:.0f}", name, bytes);
+  return text;
+}
+
+std::string name_event(std::string_view of, std::string_view row, std::string_view args) {
+  return fmt::format("{{\"ph\":\"M\",{},\"name\":\"{}\",\"args\":{{{}}}}}", row, of, args);
+}
+
+}  // namespace
+
+Trace::Trace(const StepPlan& plan, const models::Model& model) : plan_(plan) {
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    const Task& task = plan.tasks[t];
+    const auto lane = static_cast<std::size_t>(task.lane);
+    used_[lane] = true;
+    for (const int wait : task.waits) crosses_ = crosses_ || index(wait) >= t;
+    tasks_.push_back(fmt::format(",\"tid\":{},\"name\":{},\"args\":{{\"task\":{}{}}}}}", lane,
+                                 json_string(name_of(task, model)), t, cost_json(task.cost)));
+  }
+  for (const Buffer& buffer : plan.buffers) {
+    const auto tier = static_cast<std::size_t>(buffer.tier), kind = static_cast<std::size_t>(buffer.kind);
+    has_[tier][kind] = true;
+    if (buffer.whole_cycle) lasting_[tier][kind] += buffer.bytes;
+  }
+}
+
+std::string Trace::begin(const TraceHead& head) const {
+  std::string text = fmt::format(
+      "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"trace\":\"{}\",\"ranks\":{},\"ranks_traced\":{},\"steps\":[{}],"
+      "\"clocks\":{}}},\"traceEvents\":[\n",
+      head.kind, head.ranks, head.processes.size(), fmt::join(head.steps, ","), json_string(head.clocks));
+  std::string_view separator = "";
+  const auto add = [&](const std::string& event) {
+    text += separator;
+    text += event;
+    separator = ",\n";
+  };
+  for (std::size_t rank = 0; rank < head.processes.size(); ++rank) {
+    const std::string process = fmt::format("\"pid\":{}", rank);
+    add(name_event("process_name", process, fmt::format("\"name\":{}", json_string(head.processes[rank]))));
+    add(name_event("process_sort_index", process, fmt::format("\"sort_index\":{}", rank)));
+    for (std::size_t row = 0; row <= kStepRow; ++row) {
+      if (row != kStepRow && !used_[row]) continue;
+      const std::string thread = fmt::format("{},\"tid\":{}", process, row);
+      add(name_event("thread_name", thread,
+                     fmt::format("\"name\":\"{}\"", row == kStepRow ? "step" : kLaneNames[row])));
+      add(name_event("thread_sort_index", thread, fmt::format("\"sort_index\":{}", row == kStepRow ? 0 : row + 1)));
+    }
+  }
+  return text;
+}
+
+std::string Trace::step(int rank, std::int64_t number, std::span<const Span> spans, std::int64_t zero) {
+  STRATA_CHECK_EQ(spans.size(), plan_.tasks.size());
+  zero_ = zero;
+  std::string text;
+  if (!ran(extent_of(plan_, spans))) return text;
+  add_slices(text, rank, number, spans);
+  add_arrows(text, rank, number, spans);
+  add_memory(text, rank, spans);
+  return text;
+}
+
+void Trace::add_slices(std::string& text, int rank, std::int64_t number, std::span<const Span> spans) const {
+  const Span all = extent_of(plan_, spans);
+  const auto add = [&](const Span& span, const std::string& rest) {
+    text += fmt::format(",\n{{\"ph\":\"X\",\"ts\":{},\"dur\":{},\"pid\":{}{}", microseconds(span.begin - zero_),
+                        microseconds(span.end - span.begin), rank, rest);
+  };
+  add(all, fmt::format(",\"tid\":{},\"name\":\"step{}\"}}", kStepRow, number > 0 ? fmt::format(" {}", number) : ""));
+  for (std::size_t t = 0; t < spans.size(); ++t)
+    if (ran(spans[t]) && is_shown(plan_.tasks[t])) add(spans[t], tasks_[t]);
+}
+
+// From the end of each task that another waited for to that one's begin: of this step, or of the one before.
+void Trace::add_arrows(std::string& text, int rank, std::int64_t number, std::span<const Span> spans) {
+  if (crosses_ && before_.size() <= index(rank)) before_.resize(index(rank) + 1);
+  Before* before = crosses_ ? &before_[index(rank)] : nullptr;
+  const bool follows = before && before->number == number - 1 && number > 0;
+  for (std::size_t t = 0; t < spans.size(); ++t) {
+    const Task& task = plan_.tasks[t];
+    if (!ran(spans[t]) || !is_shown(task)) continue;
+    for (const int wait : task.waits) {
+      const bool across = index(wait) >= t;
+      if (!is_shown(plan_.tasks[index(wait)]) || (across && !follows)) continue;
+      const Span& earlier = across ? before->spans[index(wait)] : spans[index(wait)];
+      if (ran(earlier)) add_arrow(text, rank, wait, earlier, task, spans[t]);
+    }
+  }
+  if (before) *before = {number, {spans.begin(), spans.end()}};
+}
+
+void Trace::add_arrow(std::string& text, int rank, int earlier, const Span& from, const Task& later, const Span& to) {
+  const std::uint64_t id = ++arrows_;
+  // An arrow belongs to the slice around its time, of which the end is no part any more.
+  const std::int64_t begin = std::max(from.begin, std::min(from.end - 1, to.begin));
+  const auto add = [&](std::string_view phase, LaneId lane, std::int64_t at) {
+    text +=
+        fmt::format(",\n{{\"ph\":\"{},\"ts\":{},\"pid\":{},\"tid\":{},\"id\":{},\"cat\":\"wait\",\"name\":\"wait\"}}",
+                    phase, microseconds(at - zero_), rank, static_cast<int>(lane), id);
+  };
+  add("s\"", plan_.tasks[index(earlier)].lane, begin);
+  add("f\",\"bp\":\"e\"", later.lane, to.begin);
+}
+
+// A buffer lives from the begin of the first to the end of the last task that uses it.
+void Trace::add_memory(std::string& text, int rank, std::span<const Span> spans) const {
+  std::vector<Span> lives(plan_.buffers.size(), {std::numeric_limits<std::int64_t>::max(), 0});
+  for (std::size_t t = 0; t < spans.size(); ++t) {
+    if (!ran(spans[t]) || !is_shown(plan_.tasks[t])) continue;
+    for (const Use& use : plan_.tasks[t].uses) {
+      Span& life = lives[index(use.buffer)];
+      life = {std::min(life.begin, spans[t].begin), std::max(life.end, spans[t].end)};
+    }
+  }
+  struct Change {
+    std::int64_t at;
+    std::size_t buffer;
+    bool starts;
+  };
+  std::vector<Change> changes;
+  for (std::size_t b = 0; b < lives.size(); ++b) {
+    if (plan_.buffers[b].whole_cycle || !ran(lives[b])) continue;
+    changes.push_back({lives[b].begin, b, true});
+    changes.push_back({lives[b].end, b, false});
+  }
+  std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.at < b.at; });
+
+  Live live = lasting_;
+  const std::int64_t begin = extent_of(plan_, spans).begin;
+  for (std::size_t tier = 0; tier < kTiers; ++tier)
+    if (plan_.memory[tier].peak > 0) add_counter(text, rank, tier, begin, live);
+  // What happens at one instant is one event of each tier, so that what ends and what starts do not add up.
+  for (auto change = changes.begin(); change != changes.end();) {
+    const Live earlier = live;
+    const std::int64_t at = change->at;
+    for (; change != changes.end() && change->at == at; ++change) {
+      const Buffer& buffer = plan_.buffers[change->buffer];
+      std::size_t& bytes = live[static_cast<std::size_t>(buffer.tier)][static_cast<std::size_t>(buffer.kind)];
+      bytes = change->starts ? bytes + buffer.bytes : bytes - buffer.bytes;
+    }
+    for (std::size_t tier = 0; tier < kTiers; ++tier)
+      if (live[tier] != earlier[tier]) add_counter(text, rank, tier, at, live);
+  }
+}
+
+void Trace::add_counter(std::string& text, int rank, std::size_t tier, std::int64_t at, const Live& live) const {
+  text += fmt::format(",\n{{\"ph\":\"C\",\"ts\":{},\"pid\":{},\"name\":\"{} bytes\",\"args\":{{",
+                      microseconds(at - zero_), rank, kTierNames[tier]);
+  std::string_view separator = "";
+  for (std::size_t kind = 0; kind < kKinds; ++kind) {
+    if (!has_[tier][kind]) continue;
+    text += fmt::format("{}\"{}\":{}", separator, kKindNames[kind], live[tier][kind]);
+    separator = ",";
+  }
+  text += "}}";
+}
+
+Span extent_of(const StepPlan& plan, std::span<const Span> spans) {
+  std::int64_t begin = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t t = 0; t < spans.size(); ++t)
+    if (ran(spans[t]) && is_shown(plan.tasks[t])) begin = std::min(begin, spans[t].begin);
+  const int last = last_awaited(plan, spans);
+  return last < 0 || !ran(spans[index(last)]) ? Span{} : Span{begin, spans[index(last)].end};
+}
+
+std::string planned_trace(const StepPlan& plan, const models::Model& model, std::span<const Span> spans) {
+  Trace trace(plan, model);
+  const std::string name =
+      plan.ranks == 1 ? "rank 0, planned" : fmt::format("rank 0, planned: all {} ranks alike", plan.ranks);
+  std::string text = trace.begin({"planned", plan.ranks, {name}, {}, "simulated"});
+  return text + trace.step(0, 0, spans, extent_of(plan, spans).begin) + Trace::end();
+}
+
+}  // namespace strata::runtime

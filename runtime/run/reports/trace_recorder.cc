@@ -1,0 +1,197 @@
+#include "runtime/run/reports/trace_recorder.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace strata::runtime {
+namespace {
+
+// A steady clock counts from its machine's start, in the time namespace of its process.
+std::string clock_name(int rank) {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  std::array<char, 64> space{};
+  const ssize_t length = readlink("/proc/self/ns/time", space.data(), space.size());
+  if (boot.empty()) return fmt::format("rank {}", rank);  // unknown: shared with nobody
+  return boot + std::string(space.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unnamed host";
+}
+
+// What each rank says once: its clock, then its host.
+struct Places {
+  std::vector<std::string> clocks, hosts;
+};
+Places exchange_places(comm::World& world) {
+  Places places;
+  for (const std::string& text : world.exchange(clock_name(world.rank()) + "\n" + host_name())) {
+    const std::size_t line = text.find('\n');
+    places.clocks.push_back(text.substr(0, line));
+    places.hosts.push_back(text.substr(line + 1));
+  }
+  return places;
+}
+
+template <typename T>
+bool all_equal(const std::vector<T>& values) {
+  return std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) == values.end();
+}
+
+// A step's number and spans as bytes, for ranks of one program on machines of one kind.
+std::string packed(std::int64_t step, std::span<const Span> spans) {
+  std::string bytes(sizeof step + spans.size_bytes(), '\0');
+  std::memcpy(bytes.data(), &step, sizeof step);
+  std::memcpy(bytes.data() + sizeof step, spans.data(), spans.size_bytes());
+  return bytes;
+}
+
+// Empty where they are of another step: a rank that launched its steps as graphs may have timed an earlier one.
+std::vector<Span> unpacked(const std::string& bytes, std::int64_t step, std::size_t tasks) {
+  std::int64_t theirs = 0;
+  std::vector<Span> spans(tasks);
+  if (bytes.size() != sizeof theirs + tasks * sizeof(Span)) return {};
+  std::memcpy(&theirs, bytes.data(), sizeof theirs);
+  std::memcpy(spans.data(), bytes.data() + sizeof theirs, tasks * sizeof(Span));
+  return theirs == step ? spans : std::vector<Span>{};
+}
+
+// Onto rank 0's clock, by the end of the step's consensus, which all ranks leave together.
+void align(std::vector<std::vector<Span>>& ranks, std::span<const std::string> clocks, const StepPlan& plan) {
+  std::vector<std::int64_t> together(ranks.size());
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t)
+    if (plan.tasks[t].kind == TaskKind::consensus)
+      for (std::size_t r = 0; r < ranks.size(); ++r)
+        if (!ranks[r].empty()) together[r] = ranks[r][t].end;
+  const auto shifts = clock_shifts(clocks, together);
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    for (Span& span : ranks[r])
+      if (span.end != 0) span = {span.begin + shifts[r], span.end + shifts[r]};
+}
+
+}  // namespace
+
+TraceRecorder::TraceRecorder(const StepPlan& plan, std::vector<StepRange> steps, std::int64_t after, std::int64_t last)
+    : picked_(std::move(steps)), tasks_(plan.tasks.size()), capacity_(picked_.empty() ? 1 : 0) {
+  std::int64_t count = 0;
+  for (const StepRange& range : picked_)
+    count += std::max<std::int64_t>(0, std::min(range.last, last) - std::max(range.first, after + 1) + 1);
+  const auto most = static_cast<std::int64_t>(std::max<std::size_t>(1, kMostTraced / std::max<std::size_t>(tasks_, 1)));
+  if (count > most)
+    fail(Exit::usage,
+         "report.trace_steps = {} picks {} steps of this run, and a trace holds {} of {} tasks each: pick fewer",
+         steps_text(picked_), count, most, tasks_);
+  capacity_ += static_cast<std::size_t>(count);
+  recorded_.reserve(capacity_);
+  spans_.resize(capacity_ * tasks_);
+}
+
+bool TraceRecorder::wants(std::int64_t step) const {
+  return std::any_of(picked_.begin(), picked_.end(),
+                     [&](const StepRange& range) { return range.first <= step && step <= range.last; });
+}
+
+void TraceRecorder::record(std::int64_t step, std::span<const Span> spans) {
+  if (wants(step)) keep(step, spans);
+}
+
+void TraceRecorder::record_newest(std::int64_t step, std::span<const Span> spans) {
+  const bool any = std::any_of(spans.begin(), spans.end(), [](const Span& span) { return span.end != 0; });
+  if (picked_.empty() && any) keep(step, spans);
+}
+
+void TraceRecorder::keep(std::int64_t step, std::span<const Span> spans) {
+  STRATA_CHECK_EQ(spans.size(), tasks_);
+  STRATA_CHECK_LT(recorded_.size(), capacity_);
+  std::copy(spans.begin(), spans.end(), spans_.begin() + static_cast<std::ptrdiff_t>(recorded_.size() * tasks_));
+  recorded_.push_back(step);
+}
+
+std::string TraceRecorder::missing() const {
+  std::int64_t named = 0;
+  for (const StepRange& range : picked_) named += range.last - range.first + 1;
+  if (named == static_cast<std::int64_t>(recorded_.size()) || picked_.empty()) return "";
+  return fmt::format(
+      "report.trace_steps names {}, and this run took {}", steps_text(picked_),
+      recorded_.empty() ? "none of them: report.trace holds no step" : fmt::format("{} of them", recorded_.size()));
+}
+
+std::optional<std::vector<StepRange>> agree_on_traced_steps(const Recipe& recipe, comm::World& world) {
+  std::string mine;
+  if (world.rank() == 0 && recipe.report.trace) {
+    mine = "trace";
+    for (const StepRange& range : recipe.report.trace_steps) mine += fmt::format(" {} {}", range.first, range.last);
+  }
+  std::istringstream theirs(world.exchange(mine)[0]);
+  std::string word;
+  if (!(theirs >> word)) return std::nullopt;
+  std::vector<StepRange> steps;
+  for (StepRange range; theirs >> range.first >> range.last;) steps.push_back(range);
+  return steps;
+}
+
+std::vector<std::int64_t> clock_shifts(std::span<const std::string> clocks, std::span<const std::int64_t> together) {
+  std::map<std::string_view, std::int64_t> earliest;
+  for (std::size_t r = 0; r < clocks.size(); ++r) {
+    if (together[r] == 0) continue;
+    const auto [at, is_new] = earliest.emplace(clocks[r], together[r]);
+    if (!is_new) at->second = std::min(at->second, together[r]);
+  }
+  std::vector<std::int64_t> shifts(clocks.size());
+  const auto first = clocks.empty() ? earliest.end() : earliest.find(clocks[0]);
+  for (std::size_t r = 0; r < clocks.size() && first != earliest.end(); ++r)
+    if (const auto own = earliest.find(clocks[r]); own != earliest.end()) shifts[r] = first->second - own->second;
+  return shifts;
+}
+
+int write_trace(ReportFile* file, const TraceRecorder& recorder, const StepPlan& plan, const models::Model& model,
+                comm::World& world, std::size_t most) {
+  const Places places = exchange_places(world);
+  const std::size_t steps = recorder.steps().size(), tasks = plan.tasks.size();
+  const auto ranks = std::clamp<std::size_t>(most / std::max<std::size_t>(1, steps * tasks), 1,
+                                             static_cast<std::size_t>(world.size()));
+  Trace trace(plan, model);
+  if (file) {
+    TraceHead head{"measured",
+                   world.size(),
+                   {},
+                   recorder.steps(),
+                   all_equal(places.clocks) ? "one clock for all ranks"
+                                            : "one clock per node; nodes are aligned at the end of each step's "
+                                              "consensus, which all ranks leave together"};
+    for (std::size_t r = 0; r < ranks; ++r)
+      head.processes.push_back(all_equal(places.hosts) ? fmt::format("rank {}", r)
+                                                       : fmt::format("rank {} on {}", r, places.hosts[r]));
+    file->write(trace.begin(head));
+  }
+  std::int64_t zero = std::numeric_limits<std::int64_t>::max();  // the first step's first task, on any rank
+  for (std::size_t i = 0; i < steps; ++i) {
+    const std::int64_t number = recorder.steps()[i];
+    const bool traced = static_cast<std::size_t>(world.rank()) < ranks;
+    const auto texts = world.exchange(traced ? packed(number, recorder.spans(i)) : "");
+    if (!file) continue;
+    std::vector<std::vector<Span>> spans;
+    for (std::size_t r = 0; r < ranks; ++r) spans.push_back(unpacked(texts[r], number, tasks));
+    align(spans, std::span(places.clocks).first(ranks), plan);
+    for (const auto& of_rank : spans)
+      if (const Span all = extent_of(plan, of_rank); i == 0 && all.end != 0) zero = std::min(zero, all.begin);
+    for (std::size_t r = 0; r < ranks; ++r)
+      if (!spans[r].empty()) file->write(trace.step(static_cast<int>(r), number, spans[r], zero));
+  }
+  if (file) file->write(Trace::end());
+  return static_cast<int>(ranks);
+}
+
+}  // namespace strata::runtime

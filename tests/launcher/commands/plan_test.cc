@@ -1,0 +1,201 @@
+#include "launcher/commands/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "base/error.h"
+#include "launcher/rank/cores.h"
+#include "runtime/forecast/machine.h"
+#include "runtime/job/make_job.h"
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class Plan : public testing::Test {
+ protected:
+  // What the plan of so many ranks prints; its JSON is then in json_.
+  std::string planned(int ranks, std::optional<int> ranks_per_node, std::vector<std::string> sets = {}) {
+    PlanOptions options;
+    options.ranks = ranks;
+    options.ranks_per_node = ranks_per_node;
+    options.sets = {"model.preset=tiny-gpt2", "data.seq_len=16", "device.kind=cpu"};
+    options.sets.insert(options.sets.end(), sets.begin(), sets.end());
+    options.json = folder_.path() / "plan.json";
+    options.machine = machine_;
+    options.html = html_;
+    options.stages = stages_;
+    options.verbose = verbose_;
+    options.max_batch = max_batch_;
+    std::fflush(stdout);
+    testing::internal::CaptureStdout();
+    int status = 0;
+    try {
+      status = plan(options);
+    } catch (const Error&) {
+      (void)testing::internal::GetCapturedStdout();
+      throw;
+    }
+    std::string text = testing::internal::GetCapturedStdout();
+    EXPECT_EQ(status, 0) << text;
+    json_ = folder_.read("plan.json");
+    return text;
+  }
+  double number(const std::string& key) const {
+    const auto at = json_.find("\"" + key + "\":");
+    EXPECT_NE(at, std::string::npos) << key << " in " << json_;
+    return at == std::string::npos ? 0 : std::strtod(json_.c_str() + at + key.size() + 3, nullptr);
+  }
+  double device_capacity() const {
+    const std::string key = "\"capacity_bytes\":{\"device\":";
+    const auto at = json_.find(key);
+    EXPECT_NE(at, std::string::npos) << json_;
+    return at == std::string::npos ? 0 : std::strtod(json_.c_str() + at + key.size(), nullptr);
+  }
+  // A machine of 8 cores.
+  void measured_by(int ranks) {
+    runtime::Machine m;
+    m.processor = "none";
+    m.ranks = ranks;
+    m.threads = 8 / ranks;
+    m.task_overhead_us = 1;
+    m.widths = {256};
+    m.products_gflop_per_s.fill({100});
+    m.attention_gflop_per_s.fill(1e3);
+    m.elementwise_gb_per_s.fill({100});
+    for (auto* speeds : {&m.loss_gb_per_s, &m.optimizer_gb_per_s}) speeds->fill(100);
+    for (double* speed :
+         {&m.triad_gb_per_s, &m.device_copy_gb_per_s, &m.host_copy_gb_per_s, &m.sum_gb_per_s, &m.norm_gb_per_s})
+      *speed = 100;
+    if (ranks > 1) m.collectives = {10, 5};
+    machine_ = folder_.write("machine.toml", runtime::machine_toml(m));
+  }
+
+  tests::ScratchFolder folder_;
+  std::optional<std::filesystem::path> machine_, html_;
+  bool stages_ = false, verbose_ = false, max_batch_ = false;
+  std::string json_;
+};
+
+// As `mpirun -n 4 strata train` would find it.
+TEST_F(Plan, RanksOfOneMachineShareItsMemory) {
+  EXPECT_THAT(planned(4, 1), HasSubstr("capacity: 4 ranks on 4 machines like this one, 1 on each (--ranks-per-node), "
+                                       "each with its part of what is free\n"));
+  const double alone = device_capacity();
+  EXPECT_THAT(planned(4, 4), HasSubstr("capacity: 4 ranks on one machine like this one (--ranks-per-node), each with"));
+  EXPECT_NEAR(device_capacity() / alone, 0.25, 0.1) << "what is free changes from moment to moment";
+  EXPECT_EQ(number("ranks_per_node"), 4);
+  EXPECT_THAT(planned(3, 2), HasSubstr("3 ranks on 2 machines like this one, up to 2 on each"));
+  EXPECT_THAT(planned(2, 8), HasSubstr("2 ranks on one machine")) << "no more than there are";
+  EXPECT_EQ(number("ranks_per_node"), 2);
+  EXPECT_THAT(planned(2, 2, {"memory.device=1GiB", "memory.host=1GiB"}),
+              HasSubstr("as memory.device and memory.host say\n"));
+}
+
+TEST_F(Plan, AMachineHasAsManyRanksAsCores) {
+  (void)planned(1 << 10, std::nullopt);
+  EXPECT_EQ(number("ranks_per_node"), cores_here());
+  (void)planned(1, std::nullopt);
+  EXPECT_EQ(number("ranks_per_node"), 1);
+  measured_by(4);  // of 8 cores
+  (void)planned(1 << 10, std::nullopt);
+  EXPECT_EQ(number("ranks_per_node"), 8) << "those of the machine file";
+}
+
+TEST_F(Plan, APredictionForOtherRanksThanMeasuredSaysHowItWasMade) {
+  measured_by(2);
+  EXPECT_THAT(planned(2, 2), AllOf(HasSubstr("predicted: "), Not(HasSubstr("speeds of"))));
+  EXPECT_THAT(json_, AllOf(HasSubstr("\"measured_ranks\":2"), HasSubstr("\"scaling\":null")));
+  const double two = number("step_ms");
+  EXPECT_THAT(planned(8, std::nullopt), HasSubstr("speeds of 2 ranks on the machine, scaled to 8 ranks: "));
+  EXPECT_THAT(json_, HasSubstr("\"scaling\":\"speeds of 2 ranks"));
+  EXPECT_GT(number("step_ms"), two) << "each has a quarter of the cores";
+  EXPECT_THAT(planned(8, 2), HasSubstr("collectives between machines assumed as fast as inside one"));
+  measured_by(1);
+  EXPECT_THAT(planned(1, std::nullopt), Not(HasSubstr("speeds of")));
+  EXPECT_FAILURE((void)planned(8, std::nullopt), Exit::usage, HasSubstr("mpirun -n 8 strata calibrate"));
+}
+
+TEST_F(Plan, TaskCountsAreForThoseWhoAsk) {
+  EXPECT_THAT(planned(1, {}), AllOf(Not(HasSubstr("tasks per step")), HasSubstr("RAM (device)"),
+                                    HasSubstr("add up to more than the peak")));
+  verbose_ = true;
+  EXPECT_THAT(planned(1, {}), HasSubstr(" tasks per step: "));
+}
+
+// The plan is of that batch then; of auto it is of what a run would settle on.
+TEST_F(Plan, TheLargestMicroBatch) {
+  const std::vector<std::string> sets = {"memory.device=24MiB", "training.micro_batch_size=1"};
+  EXPECT_THAT(planned(1, {}, sets), Not(HasSubstr("largest micro-batch")));
+  EXPECT_EQ(number("micro_batch_size"), 1);
+  max_batch_ = true;
+  const std::string text = planned(1, {}, sets);
+  const auto size = static_cast<int>(number("micro_batch_size"));
+  EXPECT_GT(size, 1);
+  EXPECT_THAT(text, AllOf(HasSubstr(fmt::format("1 micro-batch of {} x 16 tokens", size)),
+                          HasSubstr(fmt::format("largest micro-batch that fits: {} (", size))));
+  EXPECT_THAT(json_, HasSubstr(fmt::format("\"max_batch\":{{\"size\":{},", size)));
+  max_batch_ = false;
+  (void)planned(1, {}, {sets[0], "training.micro_batch_size=auto"});
+  EXPECT_EQ(number("micro_batch_size"), size);
+  measured_by(1);
+  max_batch_ = true;
+  EXPECT_THAT(planned(1, {}, sets), HasSubstr("fastest per token, as predicted: "));
+}
+
+TEST_F(Plan, StagesBesideEachOtherAndWhatThePaperCounts) {
+  stages_ = true;
+  const std::string text = planned(4, 4, {"zero.stage=2"});
+  for (const char* stage : {"ZeRO-0 ", "ZeRO-1 ", "ZeRO-2 ", "ZeRO-3 "}) EXPECT_THAT(text, HasSubstr(stage));
+  for (const char* note : {"[1] Gradients are summed in fp32", "[2] With a rank's shard", "[3] Activations"})
+    EXPECT_THAT(text, HasSubstr(note));
+  EXPECT_THAT(json_, AllOf(HasSubstr("\"stages\":[{\"stage\":0,"), HasSubstr("{\"stage\":3,")));
+  // 16 bytes a parameter at stage 0, shared out over 4 ranks at stage 3.
+  const double parameters = number("parameters");
+  EXPECT_THAT(text, HasSubstr(runtime::bytes_text(static_cast<std::size_t>(16 * parameters))));
+  EXPECT_THAT(text, HasSubstr(runtime::bytes_text(static_cast<std::size_t>(4 * parameters))));
+}
+
+// Also where the program cannot use a GPU.
+TEST_F(Plan, AMachineFromDataSheetsGivesATimeOfAGpu) {
+  const std::filesystem::path machines = std::filesystem::path(STRATA_SOURCE_DIR) / "examples/machines";
+  std::vector<double> times;
+  for (const char* name : {"a100-80gb-x8", "h100-x8", "h200-x8"}) {
+    machine_ = machines / (std::string(name) + ".toml");
+    const std::string text =
+        planned(8, std::nullopt, {"device.kind=auto", "model.preset=llama-1b", "zero.stage=3", "data.seq_len=512"});
+    EXPECT_THAT(text, AllOf(HasSubstr("(computed from data sheets, not measured)"), Not(HasSubstr("RAM (device)"))));
+    times.push_back(number("step_ms"));
+  }
+  EXPECT_GT(times[0], times[1]);
+  EXPECT_GT(times[1], times[2]);
+  EXPECT_EQ(number("ranks_per_node"), 8);
+  // As far as the GPU's products go: 6 operations a parameter and token, at the file's speed.
+  EXPECT_GT(times[1], 6 * number("parameters") * 512 / 643.11e12 * 1e3 * 0.8);
+  for (const char* name : {"rtx4090", "h100-1tb-nvme"}) {
+    machine_ = machines / (std::string(name) + ".toml");
+    EXPECT_THAT(planned(1, std::nullopt, {"device.kind=auto", "model.preset=gpt2-124m", "data.seq_len=512"}),
+                HasSubstr("from data sheets"));
+  }
+  EXPECT_FAILURE((void)planned(1, std::nullopt), Exit::usage, HasSubstr("speeds of a GPU"));
+}
+
+TEST_F(Plan, APageHasAllStages) {
+  html_ = folder_.path() / "plan.html";
+  (void)planned(2, 2, {"zero.stage=3"});
+  const std::string page = folder_.read("plan.html");
+  EXPECT_THAT(page, testing::StartsWith("<!doctype html>"));
+  for (int stage = 0; stage < 4; ++stage)
+    EXPECT_THAT(page, HasSubstr("\"ranks\":2,\"stage\":" + std::to_string(stage) + ","));
+}
+
+}  // namespace
+}  // namespace strata::launcher

@@ -1,0 +1,119 @@
+#include "launcher/control/service/front.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::launcher::control {
+namespace {
+
+using testing::HasSubstr;
+using tests::failure_of;
+
+class FrontTest : public testing::Test {
+ protected:
+  FrontTest() { setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1); }
+  ~FrontTest() override { unsetenv("XDG_RUNTIME_DIR"); }
+  void secure() {
+    const Credentials made = make_credentials();
+    recipe_.tls_cert = folder_.write("cert", made.cert);
+    recipe_.tls_key = folder_.write("key", made.key);
+    recipe_.token_file = folder_.write("token", made.token);
+    chmod(recipe_.token_file->c_str(), 0600);
+  }
+  std::string refusal() {
+    const Error error = failure_of([&] { (void)open_front(recipe_); });
+    EXPECT_EQ(error.code(), Exit::usage);
+    return error.what();
+  }
+  tests::ScratchFolder folder_;
+  runtime::Recipe::Control recipe_;
+};
+
+TEST_F(FrontTest, ByDefaultListensInAFolderOfTheUserAlone) {
+  const Front front = open_front(recipe_);
+  ASSERT_TRUE(front.service);
+  EXPECT_EQ(front.service->path().parent_path(), folder_.path() / "strata");
+  struct stat status {};
+  ASSERT_EQ(stat((folder_.path() / "strata").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0700U);
+  EXPECT_EQ(find_place("").socket, front.service->path().string()) << "the only run";
+  EXPECT_EQ(front.place.target(), "unix:" + front.service->path().string());
+}
+
+TEST_F(FrontTest, WithoutSuchAFolderSaysWhyAndGoesOn) {
+  std::filesystem::create_directory(folder_.path() / "strata");
+  chmod((folder_.path() / "strata").c_str(), 0777);
+  const Front front = open_front(recipe_);
+  EXPECT_FALSE(front.service);
+  EXPECT_THAT(front.refusal, HasSubstr("is not a folder that this user alone can enter"));
+}
+
+TEST_F(FrontTest, LetsNobodyInFromElsewhereWithoutTlsAndToken) {
+  recipe_.listen = "0.0.0.0:0";
+  EXPECT_THAT(refusal(), HasSubstr("lets other machines steer this run"));
+  secure();
+  recipe_.token_file.reset();
+  EXPECT_THAT(refusal(), HasSubstr("lets other machines steer this run"));
+  secure();
+  const Front front = open_front(recipe_);
+  EXPECT_TRUE(front.place.tls);
+  recipe_.listen = "127.0.0.1:0";
+  recipe_.tls_cert.reset();
+  recipe_.tls_key.reset();
+  EXPECT_FALSE(open_front(recipe_).place.tls);
+}
+
+TEST_F(FrontTest, ShowsMetricsToOthersOnlyIfThatIsMeant) {
+  recipe_.listen = "off";
+  recipe_.metrics = "0.0.0.0:0";
+  EXPECT_THAT(refusal(), HasSubstr("control.metrics_public = true"));
+  recipe_.metrics_public = true;
+  EXPECT_FALSE(open_front(recipe_).metrics_credentials.tls());
+  recipe_.metrics_public = false;
+  secure();
+  const Front front = open_front(recipe_);
+  EXPECT_TRUE(front.metrics_credentials.tls());
+  EXPECT_THAT(front.metrics_at, HasSubstr("https://"));
+}
+
+TEST_F(FrontTest, SaysWhatIsInTheWayBeforeAnythingStarts) {
+  recipe_.listen = "unix:" + (folder_.path() / "s").string();
+  const Front first = open_front(recipe_);
+  EXPECT_THAT(refusal(), HasSubstr("exists already"));
+  recipe_.listen = "127.0.0.1:0";
+  const Front tcp = open_front(recipe_);
+  recipe_.listen = tcp.place.address;
+  EXPECT_THAT(refusal(), HasSubstr("Address already in use"));
+}
+
+TEST_F(FrontTest, FindsRunsByFolderSocketAndName) {
+  const Place place{"n1", 12, "/run/s", "", false};
+  const auto file = folder_.write("ck/control.json", to_json(place));
+  for (const std::string& target : {(folder_.path() / "ck").string(), file.string()}) {
+    EXPECT_EQ(find_place(target).socket, "/run/s");
+    EXPECT_EQ(find_place(target).host, "n1");
+  }
+  EXPECT_EQ(find_place("unix:/x").socket, "/x");
+  EXPECT_EQ(find_place("127.0.0.1:5").address, "127.0.0.1:5");
+  EXPECT_FALSE(find_place("127.0.0.1:5").tls);
+  EXPECT_TRUE(find_place("10.1.2.3:5").tls) << "nothing is sent in plain text to another machine";
+  EXPECT_THAT(failure_of([&] { (void)find_place(folder_.path().string()); }).what(),
+              HasSubstr("control.json is not there"));
+  EXPECT_THAT(failure_of([&] { (void)find_place("nonsense"); }).what(), HasSubstr("is no folder of a run"));
+  EXPECT_THAT(failure_of([&] { (void)find_place(""); }).what(), HasSubstr("no run of this user is found"));
+  folder_.write("ck/control.json", "{\"host\": 1}");
+  EXPECT_THAT(failure_of([&] { (void)find_place((folder_.path() / "ck").string()); }).what(),
+              HasSubstr("is not what a run writes there"));
+  const Front a = open_front(recipe_);
+  const Listener b = Listener::unix_socket(folder_.path() / "strata" / "b.sock", "k");
+  EXPECT_THAT(failure_of([&] { (void)find_place(""); }).what(), HasSubstr("2 runs of this user are found here"));
+}
+
+}  // namespace
+}  // namespace strata::launcher::control

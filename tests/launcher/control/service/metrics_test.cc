@@ -1,0 +1,107 @@
+#include "launcher/control/service/metrics.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <array>
+#include <chrono>
+#include <regex>
+
+namespace strata::launcher::control {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+pb::Status status() {
+  pb::Status s;
+  s.set_state(pb::TRAINING);
+  s.set_step(12);
+  s.set_now(100);
+  s.mutable_last()->set_loss(2.5);
+  s.mutable_last()->set_seconds(0.25);
+  pb::Rank& rank = *s.add_ranks();
+  rank.set_rank(5);
+  rank.set_node("n\"3\n");
+  rank.set_compute_seconds(0.125);
+  s.mutable_checkpoint()->set_path("/ck");
+  s.mutable_checkpoint()->set_time(90);
+  return s;
+}
+
+// Sends the text and reads until the end, or for five seconds.
+std::string ask(int port, const std::string& text) {
+  Descriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
+  const timeval wait{5, 0};
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) return "no connection";
+  (void)send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL);
+  std::string out;
+  std::array<char, 4096> piece{};
+  for (ssize_t n = 0; (n = recv(socket.get(), piece.data(), piece.size(), 0)) > 0;)
+    out.append(piece.data(), static_cast<std::size_t>(n));
+  return out;
+}
+
+TEST(MetricsTest, HasNamesWithUnitsAndOneHelpEach) {
+  const std::string text = metrics_text(status());
+  EXPECT_THAT(text, HasSubstr("# TYPE strata_loss gauge\nstrata_loss 2.5\n"));
+  EXPECT_THAT(text, HasSubstr("strata_step_seconds 0.25\n"));
+  EXPECT_THAT(text, HasSubstr("strata_rank_compute_seconds{rank=\"5\",node=\"n\\\"3\\n\"} 0.125\n"));
+  EXPECT_THAT(text, HasSubstr("strata_checkpoint_age_seconds 10\n"));
+  EXPECT_THAT(text, HasSubstr("strata_state{state=\"training\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("# TYPE strata_tokens_total counter\n"));
+  const std::regex line("(# (HELP|TYPE) [a-z_]+ .*|[a-z_]+(\\{.*\\})? [-+0-9.e]+)");
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    EXPECT_TRUE(std::regex_match(text.substr(at, end - at), line)) << text.substr(at, end - at);
+    at = end + 1;
+  }
+}
+
+TEST(MetricsTest, AnswersRequestsAndNothingElse) {
+  const auto metrics = [] { return std::string("m\n"); };
+  const auto code = [&](const std::string& head, const std::string& token = "") {
+    return answer_to(head, token, metrics).substr(9, 3);
+  };
+  EXPECT_EQ(code("GET /metrics HTTP/1.1\r\n\r\n"), "200");
+  EXPECT_EQ(code("GET /metrics?x=1 HTTP/1.0\r\n\r\n"), "200");
+  EXPECT_EQ(code("GET /healthz HTTP/1.1\r\n\r\n"), "200");
+  EXPECT_EQ(code("GET /../etc/passwd HTTP/1.1\r\n\r\n"), "404");
+  EXPECT_EQ(code("GET / HTTP/1.1\r\n\r\n"), "404");
+  EXPECT_EQ(code("POST /metrics HTTP/1.1\r\n\r\n"), "405");
+  EXPECT_EQ(code("too long"), "400");
+  EXPECT_EQ(code("\r\n\r\n"), "400");
+  EXPECT_EQ(code("GET /metrics HTTP/1.1\r\n\r\n", "secret"), "401");
+  EXPECT_EQ(code("GET /metrics HTTP/1.1\r\nAuthorization: Bearer wrong\r\n\r\n", "secret"), "401");
+  EXPECT_EQ(code("GET /metrics HTTP/1.1\r\nHost: x\r\nauthorization: Bearer secret\r\n\r\n", "secret"), "200");
+  EXPECT_THAT(answer_to("GET /metrics HTTP/1.1\r\n\r\n", "", metrics), HasSubstr("Content-Length: 2\r\n"));
+}
+
+TEST(MetricsTest, ServesBesideVisitorsThatSendNothing) {
+  Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
+  const int port = listener.port();
+  const MetricsServer server(std::move(listener), {}, status);
+  EXPECT_THAT(ask(port, "GET /metrics HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200 OK"));
+  EXPECT_EQ(ask(port, "GET /metrics HTTP/1.1\r\n"), "") << "shut out after a second";
+  EXPECT_THAT(ask(port, std::string(20'000, 'x')), testing::AnyOf(StartsWith("HTTP/1.1 400"), ""));
+  EXPECT_THAT(ask(port, "GET /healthz HTTP/1.1\r\n\r\n"), HasSubstr("\r\n\r\nok\n"));
+}
+
+TEST(MetricsTest, WithCredentialsSpeaksTlsAlone) {
+  Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
+  const int port = listener.port();
+  const MetricsServer server(std::move(listener), make_credentials(), status);
+  EXPECT_THAT(ask(port, "GET /metrics HTTP/1.1\r\n\r\n"), testing::Not(HasSubstr("strata_loss")));
+}
+
+}  // namespace
+}  // namespace strata::launcher::control

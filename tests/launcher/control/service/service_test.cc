@@ -1,0 +1,288 @@
+#include "launcher/control/service/service.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <future>
+#include <random>
+#include <thread>
+
+#include "launcher/control/client/client.h"
+#include "launcher/control/service/listener.h"
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::launcher::control {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using tests::failure_of;
+
+// A service behind a socket, of a run that is played: steps are posted by the test.
+class ServiceTest : public testing::Test {
+ protected:
+  void open(const Credentials& credentials = {}, bool can_save = true, bool tcp = false) {
+    runtime::Memory planned{};
+    planned[0].peak = 1000;
+    pb::RunInfo run;
+    run.set_family("gpt2");
+    board_.describe(run, 100, planned, 0);
+    board_.set_state(pb::TRAINING);
+    service_.emplace(board_, credentials,
+                     Service::Answers{[](pb::Status& status) { status.add_ranks()->set_rank(7); },
+                                      [](const std::function<void(pb::Dump)>& done) {
+                                        pb::Dump dump;
+                                        dump.add_ranks()->set_rank(3);
+                                        done(dump);
+                                      },
+                                      can_save});
+    Listener listener = tcp ? Listener::tcp({"127.0.0.1", 0}, "k") : Listener::unix_socket(path(), "k");
+    target_ = tcp ? "localhost:" + std::to_string(listener.port()) : "unix:" + path().string();
+    door_.emplace(std::move(listener), 128, [this](Descriptor guest) { service_->adopt(std::move(guest)); });
+    pump_ = std::jthread([this](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        board_.collect();
+        service_->pump();
+        std::this_thread::sleep_for(5ms);
+      }
+    });
+  }
+  void close() {
+    pump_ = {};
+    door_.reset();
+    service_.reset();
+  }
+  ~ServiceTest() override { close(); }
+
+  std::filesystem::path path() const { return folder_.path() / "s"; }
+  Visit visit(std::string token = "") const { return {target_, false, "", "", "", std::move(token)}; }
+  void post(std::int64_t step) {
+    runtime::StepReport report{};
+    report.step = step;
+    report.loss = 1.0 / static_cast<double>(step);
+    report.step_ms = 10;
+    report.tokens = 64;
+    board_.post(report, {}, {});
+  }
+  // Calls the method with these bytes as its request.
+  grpc::Status call_raw(const std::string& method, const std::string& bytes, const std::string& token = "") {
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxSendMessageSize(-1);
+    grpc::GenericStub stub(grpc::CreateCustomChannel(target_, grpc::InsecureChannelCredentials(), arguments));
+    grpc::ClientContext context;
+    if (!token.empty()) context.AddMetadata("authorization", token);
+    context.set_deadline(std::chrono::system_clock::now() + 60s);
+    const grpc::Slice slice(bytes);
+    grpc::ByteBuffer request(&slice, 1), reply;
+    std::promise<grpc::Status> done;
+    stub.UnaryCall(&context, method, {}, &request, &reply, [&](const grpc::Status& status) { done.set_value(status); });
+    return done.get_future().get();
+  }
+
+  tests::ScratchFolder folder_;
+  Board board_;
+  std::string target_;
+  std::optional<Service> service_;
+  std::optional<Doorkeeper> door_;
+  std::jthread pump_;
+};
+
+TEST_F(ServiceTest, TellsTheStatusThePlanAndADump) {
+  open();
+  post(1);
+  Client client(visit());
+  pb::Status status;
+  for (int naps = 0; naps < 500 && status.step() < 1; ++naps) status = client.status();
+  EXPECT_EQ(status.step(), 1);
+  EXPECT_EQ(status.max_steps(), 100);
+  EXPECT_EQ(status.run().family(), "gpt2");
+  EXPECT_EQ(status.ranks(0).rank(), 7);
+  EXPECT_EQ(status.memory(0).planned_bytes(), 1000U);
+  EXPECT_EQ(client.dump().ranks(0).rank(), 3);
+  EXPECT_THAT(failure_of([&] { (void)client.plan(); }).what(), HasSubstr("not planned yet"));
+  pb::Plan plan;
+  plan.set_tasks(5);
+  board_.describe(plan);
+  EXPECT_EQ(client.plan().tasks(), 5);
+}
+
+TEST_F(ServiceTest, ShowsStepsAsTheyComeAndEndsWithTheRun) {
+  open();
+  for (std::int64_t step = 1; step <= 3; ++step) post(step);
+  Client client(visit());
+  while (client.status().step() < 3) std::this_thread::sleep_for(5ms);
+  std::vector<std::int64_t> seen;
+  std::atomic<bool> begun{false};
+  auto ended = std::async(std::launch::async, [&] {
+    Client watcher(visit());
+    return watcher.watch(2, [&](const pb::Step& step) {
+      seen.push_back(step.step());
+      begun.store(true);
+      return true;
+    });
+  });
+  while (!begun.load()) std::this_thread::sleep_for(5ms);
+  for (std::int64_t step = 4; step <= 6; ++step) post(step);
+  std::this_thread::sleep_for(200ms);
+  close();
+  EXPECT_TRUE(ended.get());
+  EXPECT_THAT(seen, testing::ElementsAre(2, 3, 4, 5, 6));
+}
+
+TEST_F(ServiceTest, ACheckpointReturnsOnceOneOfThatStepOrLaterIsDurable) {
+  open();
+  post(7);
+  Client client(visit());
+  while (client.status().step() < 7) std::this_thread::sleep_for(5ms);
+  auto first = std::async(std::launch::async, [&] { return Client(visit()).checkpoint(); });
+  auto second = std::async(std::launch::async, [&] { return Client(visit()).checkpoint(); });
+  std::uint64_t requests = 0;
+  while ((requests & runtime::kCheckpoint) == 0) requests = board_.take_requests();
+  board_.post_saved(6, "/ck/step-6");  // begun before anyone asked
+  EXPECT_EQ(first.wait_for(300ms), std::future_status::timeout);
+  board_.post_saved(8, "/ck/step-8");
+  for (auto* reply : {&first, &second}) {
+    const pb::CheckpointReply got = reply->get();
+    EXPECT_EQ(got.step(), 8);
+    EXPECT_EQ(got.path(), "/ck/step-8");
+  }
+}
+
+TEST_F(ServiceTest, ACheckpointThatDoesNotComeEndsWithTheRun) {
+  open();
+  auto reply = std::async(std::launch::async, [&] { return failure_of([&] { (void)Client(visit()).checkpoint(); }); });
+  while ((board_.take_requests() & runtime::kCheckpoint) == 0) std::this_thread::sleep_for(5ms);
+  close();
+  EXPECT_THAT(reply.get().what(), HasSubstr("the run has ended"));
+}
+
+TEST_F(ServiceTest, RefusesACheckpointWithoutAFolderAndOfARunThatEnds) {
+  open({}, false);
+  EXPECT_THAT(failure_of([&] { (void)Client(visit()).checkpoint(); }).what(),
+              HasSubstr("checkpoint.dir names no folder"));
+  close();
+  open();
+  (void)Client(visit()).stop(false);
+  EXPECT_THAT(failure_of([&] { (void)Client(visit()).checkpoint(); }).what(), HasSubstr("the run is ending"));
+}
+
+TEST_F(ServiceTest, StopsOnceAndMayBeToldToHurry) {
+  open();
+  Client client(visit());
+  EXPECT_TRUE(client.stop(false).checkpoint());
+  EXPECT_EQ(board_.take_requests(), runtime::kStop);
+  EXPECT_THAT(failure_of([&] { (void)client.stop(false); }).what(), HasSubstr("asked to stop already"));
+  EXPECT_FALSE(client.stop(true).checkpoint());
+  EXPECT_EQ(board_.take_requests(), runtime::kStop | runtime::kStopAtOnce);
+  EXPECT_THAT(failure_of([&] { (void)client.stop(true); }).what(), HasSubstr("asked to stop already"));
+  EXPECT_EQ(client.status().state(), pb::STOPPING);
+}
+
+TEST_F(ServiceTest, AsksEveryCallForTheToken) {
+  open({"", "", "", "0123456789abcdef0123"});
+  for (const char* token : {"", "wrong", "0123456789abcdef012", "0123456789abcdef01234"}) {
+    Client client(visit(token));
+    EXPECT_EQ(failure_of([&] { (void)client.status(); }).code(), Exit::usage) << token;
+    EXPECT_EQ(failure_of([&] { (void)client.plan(); }).code(), Exit::usage) << token;
+    EXPECT_EQ(failure_of([&] { (void)client.stop(true); }).code(), Exit::usage) << token;
+    EXPECT_EQ(failure_of([&] { (void)client.checkpoint(); }).code(), Exit::usage) << token;
+    EXPECT_EQ(failure_of([&] { (void)client.dump(); }).code(), Exit::usage) << token;
+    EXPECT_EQ(failure_of([&] { (void)client.watch(1, [](const pb::Step&) { return true; }); }).code(), Exit::usage);
+  }
+  EXPECT_EQ(board_.take_requests(), 0U);
+  EXPECT_EQ(Client(visit("0123456789abcdef0123")).status().max_steps(), 100);
+}
+
+TEST_F(ServiceTest, SpeaksTlsToThoseWhoKnowItsCertificate) {
+  Credentials own = make_credentials();
+  const Credentials foreign = make_credentials();
+  const std::string token = own.token;
+  open(own, true, true);
+  const std::string port = target_.substr(target_.find(':') + 1);
+  // The certificate is for the name strata-run: the client is told so by its authority alone.
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = own.cert;
+  grpc::ChannelArguments arguments;
+  arguments.SetSslTargetNameOverride("strata-run");
+  const auto known = grpc::CreateCustomChannel(target_, grpc::SslCredentials(options), arguments);
+  EXPECT_TRUE(known->WaitForConnected(std::chrono::system_clock::now() + 20s));
+  EXPECT_THAT(failure_of([&] {
+                (void)Client({target_, true, foreign.cert, "", "", token}).status();
+              }).what(),
+              HasSubstr("does not answer"));
+  EXPECT_THAT(failure_of([&] {
+                (void)Client({target_, false, "", "", "", token}).status();
+              }).what(),
+              HasSubstr("does not answer"))
+      << "plain text to the port of TLS";
+}
+
+TEST_F(ServiceTest, RefusesMessagesThatAreNoneOrTooLong) {
+  open();
+  std::mt19937_64 random(1);
+  for (const char* method : {"GetStatus", "GetPlan", "Stop", "DumpState"})
+    for (int i = 0; i < 64; ++i) {
+      std::string bytes(random() % 200, '\0');
+      for (char& byte : bytes) byte = static_cast<char>(random());
+      // Bytes that happen to be a message are one; nothing else is.
+      (void)call_raw(fmt::format("/strata.control.v1.Run/{}", method), bytes);
+    }
+  const std::string open_ended = "\xff\xff\xff\xff";
+  EXPECT_FALSE(call_raw("/strata.control.v1.Run/GetStatus", open_ended).ok());
+  EXPECT_EQ(call_raw("/strata.control.v1.Run/GetStatus", std::string(1 << 20, 'x')).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(call_raw("/strata.control.v1.Run/NoSuch", "").error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(Client(visit()).status().max_steps(), 100);
+}
+
+TEST_F(ServiceTest, RefusesAGibibyte) {
+  open();
+  EXPECT_EQ(call_raw("/strata.control.v1.Run/GetStatus", std::string(std::size_t{1} << 30, '\0')).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Client(visit()).status().max_steps(), 100);
+}
+
+TEST_F(ServiceTest, AnswersBesideConnectionsThatSendNonsenseOrNothing) {
+  open();
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path().native().copy(address.sun_path, sizeof address.sun_path - 1);
+  std::vector<Descriptor> guests;
+  for (int i = 0; i < 40; ++i) {
+    guests.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(connect(guests.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    const std::string text = i % 2 ? "GET / HTTP/1.1\r\n\r\n" : std::string(100, '\xff');
+    if (i % 4) (void)send(guests.back().get(), text.data(), text.size(), MSG_NOSIGNAL);
+  }
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(Client(visit()).status().max_steps(), 100);
+}
+
+TEST_F(ServiceTest, BoundsTheCallsThatStayOpen) {
+  open();
+  std::vector<std::future<Error>> calls;
+  for (int i = 0; i < 80; ++i)
+    calls.push_back(
+        std::async(std::launch::async, [&] { return failure_of([&] { (void)Client(visit()).checkpoint(); }); }));
+  int refused = 0;
+  for (int naps = 0; naps < 1000 && refused < 16; ++naps) {
+    refused = 0;
+    for (auto& call : calls)
+      if (call.wait_for(0s) == std::future_status::ready) ++refused;
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_GE(refused, 16) << "64 wait";
+  EXPECT_EQ(Client(visit()).status().max_steps(), 100);
+  close();
+  for (auto& call : calls) EXPECT_STRNE(call.get().what(), "");
+}
+
+}  // namespace
+}  // namespace strata::launcher::control

@@ -1,0 +1,152 @@
+#include "launcher/control/watch/node_stream.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "launcher/control/service/listener.h"
+
+namespace strata::launcher::control {
+namespace {
+
+using namespace std::chrono_literals;
+
+template <typename F>
+bool comes(const F& f) {
+  for (int naps = 0; naps < 2000; ++naps) {
+    if (f()) return true;
+    std::this_thread::sleep_for(10ms);
+  }
+  return false;
+}
+
+class NodeStreamTest : public testing::Test {
+ protected:
+  void serve(int port = 0) {
+    server_.emplace(credentials_, 2, 0.1,
+                    NodeServer::Answers{[this](const pb::NodeReport& report) {
+                                          const std::lock_guard lock(mutex_);
+                                          reports_.push_back(report);
+                                        },
+                                        [this](int node) { broke_.store(node); }});
+    Listener listener = Listener::tcp({"127.0.0.1", port}, "k");
+    port_ = listener.port();
+    door_.emplace(std::move(listener), 16, [this](Descriptor guest) { server_->adopt(std::move(guest)); });
+  }
+  void end() {
+    door_.reset();
+    server_.reset();
+  }
+  ~NodeStreamTest() override { end(); }
+
+  std::string target() const { return "ipv4:127.0.0.1:" + std::to_string(port_); }
+  std::size_t told() {
+    const std::lock_guard lock(mutex_);
+    return reports_.size();
+  }
+  static pb::NodeReport report(int node) {
+    pb::NodeReport out;
+    out.set_node(node);
+    return out;
+  }
+
+  const Credentials credentials_ = make_credentials();
+  std::mutex mutex_;
+  std::vector<pb::NodeReport> reports_;
+  std::atomic<int> broke_{-1};
+  std::optional<NodeServer> server_;
+  std::optional<Doorkeeper> door_;
+  int port_ = 0;
+};
+
+TEST_F(NodeStreamTest, BringsReportsAndOrders) {
+  serve();
+  std::atomic<unsigned> dump{0};
+  std::atomic<bool> verdict{false};
+  NodeStream stream(target(), credentials_, [&](const pb::NodeOrder& order) {
+    dump.store(order.dump_number());
+    if (order.verdict() == "the end") verdict.store(true);
+  });
+  EXPECT_TRUE(comes([&] {
+    stream.tell(report(1));
+    return told() > 2;
+  }));
+  pb::NodeOrder order;
+  order.set_dump_number(5);
+  server_->order(order);
+  EXPECT_TRUE(comes([&] { return dump.load() == 5; })) << "at once, not with the next report";
+  order.set_verdict("the end");
+  server_->order(order);
+  EXPECT_TRUE(comes([&] { return verdict.load(); }));
+}
+
+TEST_F(NodeStreamTest, TellsAFarewellFromABrokenStream) {
+  serve();
+  {
+    NodeStream stream(target(), credentials_, [](const pb::NodeOrder&) {});
+    ASSERT_TRUE(comes([&] {
+      stream.tell(report(1));
+      return told() > 0;
+    }));
+    stream.leave(report(1));
+  }
+  std::this_thread::sleep_for(300ms);
+  EXPECT_EQ(broke_.load(), -1);
+  const std::size_t before = told();
+  {
+    NodeStream stream(target(), credentials_, [](const pb::NodeOrder&) {});
+    ASSERT_TRUE(comes([&] {
+      stream.tell(report(0));
+      return told() > before;
+    }));
+  }
+  EXPECT_TRUE(comes([&] { return broke_.load() == 0; }));
+}
+
+TEST_F(NodeStreamTest, ComesBackWhenTheLinkDoes) {
+  serve();
+  NodeStream stream(target(), credentials_, [](const pb::NodeOrder&) {});
+  ASSERT_TRUE(comes([&] {
+    stream.tell(report(1));
+    return told() > 0;
+  }));
+  end();
+  for (int i = 0; i < 20; ++i) {
+    stream.tell(report(1));
+    std::this_thread::sleep_for(20ms);
+  }
+  const std::size_t before = told();
+  serve(port_);
+  EXPECT_TRUE(comes([&] {
+    stream.tell(report(1));
+    return told() > before;
+  }));
+}
+
+TEST_F(NodeStreamTest, KnowsItsOwnAlone) {
+  serve();
+  Credentials other = credentials_;
+  other.token = std::string(64, '0');
+  NodeStream wrong_token(target(), other, [](const pb::NodeOrder&) { ADD_FAILURE() << "it is answered"; });
+  NodeStream wrong_certificate(target(), make_credentials(), [](const pb::NodeOrder&) { ADD_FAILURE(); });
+  for (int i = 0; i < 50; ++i) {
+    wrong_token.tell(report(1));
+    wrong_certificate.tell(report(1));
+    std::this_thread::sleep_for(20ms);
+  }
+  EXPECT_EQ(told(), 0U);
+  NodeStream right(target(), credentials_, [](const pb::NodeOrder&) {});
+  EXPECT_TRUE(comes([&] {
+    right.tell(report(1));
+    return told() > 0;
+  }));
+}
+
+}  // namespace
+}  // namespace strata::launcher::control

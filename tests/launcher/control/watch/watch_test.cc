@@ -1,0 +1,265 @@
+#include "launcher/control/watch/watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace strata::launcher::control {
+namespace {
+
+using runtime::LaneId;
+using runtime::Phase;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using Kind = Watch::Finding::Kind;
+
+// Tasks of a step: forward (0), reduce (1), gather (2), write (3); ranks 0 to 5, two a node.
+TaskNames names() {
+  TaskNames out;
+  out.tasks = {{"forward block 3", LaneId::compute, false},
+               {"reduce block 3", LaneId::reduce, true},
+               {"gather block 4", LaneId::gather, true},
+               {"write block 7", LaneId::disk_write, false}};
+  return out;
+}
+NodeMap three_nodes() {
+  return {{{"n1", {0, 1}}, {"n2", {2, 3}}, {"n3", {4, 5}}}, {0, 0, 1, 1, 2, 2}};
+}
+
+RankView at(int rank, LaneId lane, int task, double age, std::int64_t step = 120, bool running = true) {
+  RankView out;
+  out.rank = rank;
+  out.phase = Phase::training;
+  out.step = step - 1;
+  out.pid = 1;
+  out.lanes[static_cast<std::size_t>(lane)] = {{step, task, running}, age, 0};
+  return out;
+}
+
+class WatchTest : public testing::Test {
+ protected:
+  WatchTest() { watch_.know(names()); }
+
+  // All nodes tell at `now`.
+  void tell(const std::vector<RankView>& ranks, double now) {
+    for (int node = 0; node < 3; ++node)
+      watch_.heard(node, std::span(ranks).subspan(2 * static_cast<std::size_t>(node), 2), now);
+  }
+  std::vector<std::string> look(double now, Kind kind) {
+    std::vector<std::string> out;
+    for (const Watch::Finding& finding : watch_.look(now))
+      if (finding.kind == kind) out.push_back(finding.text);
+    return out;
+  }
+
+  Watch watch_{{30, 60, 600}, three_nodes(), 0};
+};
+
+std::vector<RankView> all_reducing(double age) {
+  std::vector<RankView> out;
+  for (int rank = 0; rank < 6; ++rank) out.push_back(at(rank, LaneId::reduce, 1, age));
+  return out;
+}
+
+TEST_F(WatchTest, NamesASilentNodeItsRanksAndItsLastPlace) {
+  tell(all_reducing(0), 100);
+  std::vector<RankView> ranks = all_reducing(0);
+  for (double now = 101; now < 130; ++now) {
+    watch_.heard(0, std::span(ranks).subspan(0, 2), now);
+    watch_.heard(1, std::span(ranks).subspan(2, 2), now);
+    EXPECT_THAT(watch_.look(now), IsEmpty()) << now;
+  }
+  const auto found = watch_.look(130);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].kind, Kind::lost);
+  EXPECT_EQ(found[0].rank, 4);
+  EXPECT_EQ(found[0].text,
+            "node n3 (ranks 4 to 5) is lost: not heard of for 30 s, so it is down, or its network; last in 'reduce "
+            "block 3' of step 120");
+  EXPECT_THAT(look(131, Kind::lost), IsEmpty()) << "once";
+}
+
+TEST_F(WatchTest, ANodeThatComesBackInTimeIsNotLost) {
+  tell(all_reducing(0), 100);
+  EXPECT_THAT(look(129, Kind::lost), IsEmpty());
+  tell(all_reducing(0), 129.5);
+  EXPECT_THAT(look(131, Kind::lost), IsEmpty());
+}
+
+TEST_F(WatchTest, ANodeThatTookItsLeaveIsNotLost) {
+  tell(all_reducing(0), 100);
+  watch_.left(2);
+  watch_.heard(0, {}, 135);
+  watch_.heard(1, {}, 135);
+  EXPECT_THAT(look(140, Kind::lost), IsEmpty());
+}
+
+TEST_F(WatchTest, AStreamThatBrokeWhileAllWasWellIsAnEndedProcess) {
+  tell(all_reducing(0), 100);
+  watch_.broke(1, 100.2);
+  EXPECT_THAT(look(102, Kind::lost), IsEmpty()) << "it may come back";
+  EXPECT_THAT(look(103.3, Kind::lost),
+              ElementsAre("node n2 (ranks 2 to 3) is lost: its processes have ended without a word; last in 'reduce "
+                          "block 3' of step 120"));
+}
+
+TEST_F(WatchTest, AStreamThatBreaksAfterSilenceOrIsMadeAgainIsWaitedFor) {
+  tell(all_reducing(0), 100);
+  watch_.broke(1, 112);  // the link is cut: TCP gave up
+  EXPECT_THAT(look(116, Kind::lost), IsEmpty());
+  tell(all_reducing(0), 120);
+  watch_.broke(2, 120.5);
+  tell(all_reducing(0), 121);
+  EXPECT_THAT(look(125, Kind::lost), IsEmpty());
+}
+
+TEST_F(WatchTest, NamesTheRankThatOthersWaitFor) {
+  std::vector<RankView> ranks = all_reducing(61);
+  ranks[5] = at(5, LaneId::disk_write, 3, 61);
+  tell(ranks, 100);
+  EXPECT_THAT(look(100, Kind::warning),
+              ElementsAre("rank 5 on n3 is in 'write block 7' of step 120 for 61 s; 5 ranks wait for it"));
+  EXPECT_THAT(look(101, Kind::warning), IsEmpty()) << "once for a place";
+}
+
+TEST_F(WatchTest, NamesTheRankThatIsBehindWhereAllWaitInCollectives) {
+  std::vector<RankView> ranks = all_reducing(70);
+  ranks[3] = at(3, LaneId::reduce, 1, 70, 119, false);  // done with the step before, and then nothing
+  tell(ranks, 100);
+  EXPECT_THAT(
+      look(100, Kind::warning),
+      ElementsAre("rank 3 on n2 is in what follows 'reduce block 3' of step 119 for 70 s; 5 ranks wait for it"));
+}
+
+TEST_F(WatchTest, NamesAProcessThatDoesNotRun) {
+  std::vector<RankView> ranks = all_reducing(65);
+  ranks[2].beat_age = 65;
+  tell(ranks, 100);
+  EXPECT_THAT(
+      look(100, Kind::warning),
+      ElementsAre("rank 2 on n2 is in 'reduce block 3' of step 120 for 65 s (its process does not run); 5 ranks "
+                  "wait for it"));
+}
+
+TEST_F(WatchTest, ATaskMayTakeTenTimesWhatItUsuallyDoes) {
+  std::vector<RankView> ranks = all_reducing(0);
+  ranks[1] = at(1, LaneId::compute, 0, 100);
+  ranks[1].lanes[static_cast<std::size_t>(LaneId::compute)].typical = 11;
+  tell(ranks, 100);
+  EXPECT_THAT(look(100, Kind::warning), IsEmpty());
+  ranks[1].lanes[static_cast<std::size_t>(LaneId::compute)].age = 111;
+  tell(ranks, 111);
+  EXPECT_THAT(look(111, Kind::warning), ElementsAre("rank 1 on n1 is in 'forward block 3' of step 120 for 111 s"));
+}
+
+TEST_F(WatchTest, SaysThatARankGoesOn) {
+  std::vector<RankView> ranks = all_reducing(61);
+  ranks[5] = at(5, LaneId::disk_write, 3, 61);
+  tell(ranks, 100);
+  EXPECT_EQ(look(100, Kind::warning).size(), 1U);
+  tell(all_reducing(0.1), 101);
+  EXPECT_THAT(look(101, Kind::recovered), ElementsAre("rank 5 on n3 goes on: it is in 'reduce block 3' of step 120"));
+}
+
+TEST_F(WatchTest, ARankThatStandsStillForTooLongIsStuck) {
+  std::vector<RankView> ranks = all_reducing(599);
+  ranks[5] = at(5, LaneId::disk_write, 3, 599);
+  tell(ranks, 1000);
+  EXPECT_THAT(look(1000, Kind::stuck), IsEmpty());
+  ranks[5].lanes[static_cast<std::size_t>(LaneId::disk_write)].age = 600;
+  tell(ranks, 1001);
+  EXPECT_THAT(look(1001, Kind::stuck),
+              ElementsAre("rank 5 on n3 is in 'write block 7' of step 120 for 600 s; 5 ranks wait for it"));
+}
+
+TEST_F(WatchTest, APhaseThatMovesDoesNotStandStill) {
+  std::vector<RankView> ranks;
+  for (int rank = 0; rank < 6; ++rank) {
+    RankView& view = ranks.emplace_back();
+    view.rank = rank;
+    view.phase = Phase::loading;
+    view.pid = 1;
+  }
+  for (double now = 0; now <= 700; now += 10) {
+    for (RankView& rank : ranks) {
+      rank.phase_age = now;
+      if (rank.rank != 4) rank.counter = static_cast<std::uint64_t>(now);
+    }
+    tell(ranks, now);
+    const auto warnings = look(now, Kind::warning);
+    if (now == 60) {
+      EXPECT_THAT(warnings, ElementsAre("rank 4 on n3 is in 'loading weights' for 60 s"));
+    } else {
+      EXPECT_THAT(warnings, IsEmpty()) << now;
+    }
+    EXPECT_EQ(look(now, Kind::stuck).size(), now >= 600 ? 1U : 0U) << now;
+  }
+}
+
+TEST_F(WatchTest, WhoWasStoppedItselfBlamesNobody) {
+  tell(all_reducing(0), 100);
+  watch_.resume(1000);
+  EXPECT_THAT(watch_.look(1000.1), IsEmpty());
+  EXPECT_EQ(look(1030, Kind::lost).size(), 1U);
+}
+
+TEST_F(WatchTest, ANodeThatNeverCameIsToldOfAndNotLost) {
+  std::vector<RankView> ranks = all_reducing(0);
+  for (double now = 0; now < 40; ++now) {
+    watch_.heard(0, std::span(ranks).subspan(0, 2), now);
+    const auto found = watch_.look(now);
+    ASSERT_EQ(found.size(), now == 30 ? 1U : 0U) << now;
+    if (found.empty()) continue;
+    EXPECT_EQ(found[0].kind, Kind::unknown);
+    EXPECT_THAT(found[0].text, testing::HasSubstr("n2, n3 never reached rank 0 on n1"));
+  }
+}
+
+TEST_F(WatchTest, ZeroMeansNever) {
+  Watch never({0, 0, 0}, three_nodes(), 0);
+  never.know(names());
+  const std::vector<RankView> ranks = all_reducing(1e6);
+  never.heard(0, std::span(ranks).first(2), 0);
+  EXPECT_THAT(never.look(1e6), IsEmpty());
+}
+
+TEST_F(WatchTest, TakesNoReportOfAnotherNodesRanks) {
+  tell(all_reducing(0), 100);
+  RankView other = at(0, LaneId::compute, 0, 5, 999);
+  watch_.heard(2, std::span(&other, 1), 101);
+  watch_.heard(7, std::span(&other, 1), 101);
+  watch_.heard(-1, std::span(&other, 1), 101);
+  other.rank = 77;
+  watch_.heard(2, std::span(&other, 1), 101);
+  EXPECT_EQ(watch_.ranks()[0].step, 119);
+}
+
+TEST_F(WatchTest, NamesTheSlowestRankByTheMedian) {
+  std::vector<RankView> ranks = all_reducing(0);
+  for (RankView& rank : ranks) rank.compute = 1;
+  ranks[2].compute = 1.04;
+  tell(ranks, 1);
+  EXPECT_EQ(watch_.slowest(), -1);
+  ranks[2].compute = 1.06;
+  tell(ranks, 2);
+  EXPECT_EQ(watch_.slowest(), 2);
+}
+
+TEST(RanksTextTest, SaysWhichRanksInFewWords) {
+  EXPECT_EQ(ranks_text(std::vector{3}), "rank 3");
+  EXPECT_EQ(ranks_text(std::vector{4, 5}), "ranks 4 to 5");
+  EXPECT_EQ(ranks_text(std::vector{8, 9, 10, 11}), "ranks 8 to 11");
+  EXPECT_EQ(ranks_text(std::vector{0, 2, 4}), "ranks 0, 2, 4");
+}
+
+TEST(MapNodesTest, TellsNodesByNameAndByTheirRanksPlaces) {
+  const NodeMap block = map_nodes({{"a", 0}, {"a", 1}, {"b", 0}, {"b", 1}});
+  EXPECT_THAT(block.node_of, ElementsAre(0, 0, 1, 1));
+  const NodeMap robin = map_nodes({{"a", 0}, {"b", 0}, {"a", 1}, {"b", 1}});
+  EXPECT_THAT(robin.node_of, ElementsAre(0, 1, 0, 1));
+  const NodeMap same_name = map_nodes({{"node", 0}, {"node", 1}, {"node", 0}, {"node", 1}});
+  EXPECT_THAT(same_name.node_of, ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(same_name.nodes[1].ranks, ElementsAre(2, 3));
+}
+
+}  // namespace
+}  // namespace strata::launcher::control

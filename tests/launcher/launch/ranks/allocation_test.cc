@@ -1,0 +1,130 @@
+#include "launcher/launch/ranks/allocation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/error.h"
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(Allocation, SlurmsListOfNumbers) {
+  EXPECT_THAT(per_node("2(x3),1"), ElementsAre(2, 2, 2, 1));
+  EXPECT_THAT(per_node("8"), ElementsAre(8));
+  for (const char* wrong : {"", "x", "2(", "2(x", "2(x3", "2(y3)", "2 1", "2(x3)1"})
+    EXPECT_THAT(per_node(wrong), IsEmpty()) << wrong;
+}
+
+TEST(Allocation, RanksAreSpreadEvenlyAsFarAsThereIsRoom) {
+  const std::vector<Host> hosts = {{"a", 2}, {"b", 4}, {"c", {}}};
+  EXPECT_THAT(spread(hosts, 3, 1), ElementsAre(Share{"a", 1}, Share{"b", 1}, Share{"c", 1}));
+  EXPECT_THAT(spread(hosts, 7, 1), ElementsAre(Share{"a", 2}, Share{"b", 4}, Share{"c", 1}));
+  EXPECT_THAT(spread(hosts, 2, 1), ElementsAre(Share{"a", 1}, Share{"b", 1}));
+  EXPECT_THAT(spread(hosts, 8, 1), IsEmpty());
+  EXPECT_THAT(spread(hosts, 8, 2), ElementsAre(Share{"a", 2}, Share{"b", 4}, Share{"c", 2}));
+  EXPECT_EQ(total(spread(hosts, 7, 1)), 7);
+  EXPECT_EQ(describe(spread(hosts, 3, 1)), "a (1), b (1), c (1)");
+}
+
+TEST(Allocation, WhatSshSaysBecomesWhatToDo) {
+  EXPECT_THAT(why_not_reached("n2", "root@n2: Permission denied (publickey,password).\n", 255),
+              AllOf(HasSubstr("n2 asks for a password"), HasSubstr("ssh-copy-id n2")));
+  EXPECT_THAT(why_not_reached("n2", "Host key verification failed.\n", 255), HasSubstr("ssh-keyscan n2"));
+  EXPECT_THAT(why_not_reached("n2", "env: '/x/strata': No such file or directory\n", 127),
+              AllOf(HasSubstr("n2 has no "), HasSubstr("install the same build")));
+  EXPECT_THAT(why_not_reached("n2", "sh: 1: cd: can't cd to /x\n", 2), HasSubstr("n2 has no folder"));
+  EXPECT_THAT(why_not_reached("n2", "strata: error while loading shared libraries: libx.so.1: cannot open\n", 127),
+              AllOf(HasSubstr("a library is missing"), HasSubstr("libx.so.1")));
+  EXPECT_EQ(why_not_reached("n2", "x\nssh: connect to host n2 port 22: No route to host\r\n", 255),
+            "n2 does not answer: ssh: connect to host n2 port 22: No route to host");
+  EXPECT_EQ(why_not_reached("n2", "", 255), "n2 does not answer");
+}
+
+// A Slurm job of two nodes, by programs of its names that say what is wanted.
+struct SlurmJob : testing::Test {
+  SlurmJob() : path_(std::getenv("PATH")) {
+    program("scontrol", "echo localhost; echo 127.0.0.1");
+    program("srun", "echo 'pmix pmi2' >&2");
+    program("mpirun", "true");
+    setenv("PATH", (folder_.path().string() + ":" + path_).c_str(), 1);
+    setenv("SLURM_JOB_ID", "12", 1);
+    setenv("SLURM_JOB_NODELIST", "n[1-2]", 1);
+    setenv("SLURM_JOB_CPUS_PER_NODE", "8(x2)", 1);
+  }
+  ~SlurmJob() override {
+    setenv("PATH", path_.c_str(), 1);
+    for (const char* name :
+         {"SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_JOB_CPUS_PER_NODE", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE"})
+      unsetenv(name);
+  }
+  void program(const std::string& name, const std::string& text) const {
+    std::filesystem::permissions(folder_.write(name, "#!/bin/sh\n" + text + "\n"), std::filesystem::perms::owner_all);
+  }
+
+  tests::ScratchFolder folder_;
+  std::string path_;
+};
+
+TEST_F(SlurmJob, GivesNodesAndTasks) {
+  setenv("SLURM_NTASKS", "3", 1);
+  setenv("SLURM_TASKS_PER_NODE", "2,1", 1);
+  const Allocation job = find_allocation(std::nullopt);
+  EXPECT_THAT(job.hosts, ElementsAre(Host{"localhost", 2}, Host{"127.0.0.1", 1}));
+  EXPECT_EQ(job.ranks, 3);
+  EXPECT_EQ(job.origin, "Slurm job 12");
+  EXPECT_EQ(job.starter, Starter::srun);
+  EXPECT_THAT(on_node(job, "localhost", {"strata"}, {}, false).words,
+              testing::AllOf(testing::Contains("srun"), testing::Contains("--nodelist=localhost")));
+}
+
+// Without --ntasks it says how many processors there are, and not how many ranks are meant.
+TEST_F(SlurmJob, WithoutTasksItsProcessorsAreTheRoom) {
+  const Allocation job = find_allocation(std::nullopt);
+  EXPECT_THAT(job.hosts, ElementsAre(Host{"localhost", 8}, Host{"127.0.0.1", 8}));
+  EXPECT_EQ(job.ranks, std::nullopt);
+}
+
+TEST_F(SlurmJob, WithoutPmixItIsMpirunForAReason) {
+  program("srun", "echo none pmi2");
+  const Allocation job = find_allocation(std::nullopt);
+  EXPECT_EQ(job.starter, Starter::mpirun);
+  EXPECT_THAT(job.why_not_srun, HasSubstr("no PMIx"));
+}
+
+TEST_F(SlurmJob, HostsArePartOfIt) {
+  EXPECT_THAT(find_allocation("127.0.0.1:4").hosts, ElementsAre(Host{"127.0.0.1", 4}));
+  EXPECT_FAILURE(find_allocation("127.0.0.1:9"), Exit::usage, AllOf(HasSubstr("9 ranks"), HasSubstr("room for 8")));
+  EXPECT_FAILURE(find_allocation("n9"), Exit::usage, AllOf(HasSubstr("n9"), HasSubstr("Slurm job 12 does not have")));
+}
+
+// A path or a value with what a shell would take apart.
+TEST(Allocation, WordsReachTheNodeAsTheyAre) {
+  Allocation allocation;
+  allocation.hosts = {{"192.0.2.1", 1}};
+  const Program program = on_node(allocation, "192.0.2.1", {"/a b/strata", "it's"}, {"STRATA_X=$1"}, true);
+  ASSERT_EQ(program.words.front(), "ssh");
+  EXPECT_THAT(program.words, testing::Contains("BatchMode=yes"));
+  const Said said =
+      run_program({{"sh", "-c", "set -- \"$1\"; printf %s \"${1##*&& exec env }\"", "sh", program.words.back()}}, 10);
+  EXPECT_EQ(said.out, "'STRATA_X=$1' '/a b/strata' 'it'\\''s'\n");
+}
+
+TEST(Allocation, ThisMachineNeedsNoSsh) {
+  Allocation allocation;
+  const Program program = on_node(allocation, "localhost", {"strata", "x"}, {"A=b"}, false);
+  EXPECT_THAT(program.words, ElementsAre("strata", "x"));
+  EXPECT_THAT(program.environment, ElementsAre("A=b"));
+}
+
+}  // namespace
+}  // namespace strata::launcher

@@ -1,0 +1,74 @@
+#include "launcher/launch/ranks/child.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "tests/failure.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Said shell(const std::string& text, double seconds = 20) {
+  return run_program({{"sh", "-c", text}}, seconds);
+}
+
+TEST(Child, SaysLineByLineAndEnds) {
+  const Said said = shell("echo a; echo b >&2; printf c; exit 3");
+  EXPECT_EQ(said.out, "a\nc\n");
+  EXPECT_EQ(said.errors, "b\n");
+  EXPECT_EQ(said.code, 3);
+  EXPECT_EQ(shell("kill -TERM $$").code, 128 + SIGTERM);
+}
+
+TEST(Child, EnvironmentTakesThePlaceOfWhatIsThere) {
+  setenv("STRATA_TEST_CHILD", "before", 1);
+  const Said said = run_program({{"sh", "-c", "env | grep STRATA_TEST_CHILD"}, {"STRATA_TEST_CHILD=after"}}, 20);
+  EXPECT_EQ(said.out, "STRATA_TEST_CHILD=after\n");
+  unsetenv("STRATA_TEST_CHILD");
+}
+
+TEST(Child, WhatTakesTooLongIsKilledWithItsChildren) {
+  const auto start = std::chrono::steady_clock::now();
+  const Said said = shell("sleep 60 & echo $!; sleep 60", 2);
+  EXPECT_EQ(said.code, std::nullopt);
+  const int grandchild = std::stoi(said.out);
+  // Gone, or dead and not yet reaped by whoever inherited it.
+  const auto alive = [&] {
+    return shell("grep -q '^State:.[^Z]' /proc/" + std::to_string(grandchild) + "/status").code == 0;
+  };
+  while (alive() && std::chrono::steady_clock::now() - start < std::chrono::seconds(20)) usleep(10000);
+  EXPECT_FALSE(alive());
+}
+
+TEST(Child, AMissingProgramIsNamed) {
+  EXPECT_FAILURE(run_program({{"no-such-program-of-strata"}}, 5), Exit::failed, HasSubstr("no-such-program-of-strata"));
+}
+
+TEST(Child, Listens) {
+  std::vector<std::string> lines;
+  Child child(
+      {{"sh", "-c", "read x; echo got $x; read y || echo end"}, {}, true},
+      [&](std::string_view line) { lines.emplace_back(line); }, [](std::string_view) {});
+  EXPECT_TRUE(child.write_line("word"));
+  child.close_input();
+  while (!child.is_over()) {
+    LineReader* readers[] = {&child.out(), &child.errors()};
+    read_lines(readers, 20);
+  }
+  EXPECT_THAT(lines, ElementsAre("got word", "end"));
+}
+
+// A Ctrl-C in the terminal is this process's own to pass on.
+TEST(Child, HasAProcessGroupOfItsOwn) {
+  EXPECT_EQ(shell("test $(ps -o pgid= -p $$) = $$ && echo own").out, "own\n");
+}
+
+}  // namespace
+}  // namespace strata::launcher

@@ -1,0 +1,88 @@
+#include "launcher/launch/ranks/rank_output.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "launcher/screen/printable.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+struct RankOutputTest : testing::Test {
+  // What reaches the screen of a rank's standard error.
+  std::string screen(RankOutput& output, const std::vector<std::string>& lines) {
+    testing::internal::CaptureStderr();
+    for (const std::string& line : lines) output.take(true, line);
+    return testing::internal::GetCapturedStderr();
+  }
+};
+
+TEST_F(RankOutputTest, WhatMpirunSaysItselfIsKeptFromTheScreen) {
+  RankOutput output(Starter::mpirun, std::nullopt, 2);
+  EXPECT_EQ(screen(output, {"[1,0]<stderr>:step 1", "----------", "mpirun detected that one or more processes exited",
+                            "[1,1]<stderr>:step 2"}),
+            "step 1\nstep 2\n");
+  EXPECT_THAT(output.of_starter(), ElementsAre("----------", "mpirun detected that one or more processes exited"));
+}
+
+// mpirun forwards what it has read: a line may come in pieces, each with its tag.
+TEST_F(RankOutputTest, PiecesOfALineAreOneLine) {
+  RankOutput output(Starter::mpirun, std::nullopt, 2);
+  EXPECT_EQ(screen(output, {"[1,0]<stderr>:a long[1,0]<stderr>: line", "[n1:5] warning[1,1]<stderr>:[1, 2]<x>"}),
+            "a long line\n[1, 2]<x>\n");
+  EXPECT_THAT(output.of_starter(), ElementsAre("[n1:5] warning"));
+}
+
+TEST_F(RankOutputTest, TheCauseIsWhatARankComplainedOf) {
+  RankOutput output(Starter::mpirun, std::nullopt, 2);
+  const std::string end(1, kComplaintEnd);
+  EXPECT_EQ(screen(output, {"[1,0]<stderr>:strata: a note", "[1,1]<stderr>:strata: rank 1: it broke" + end}),
+            "strata: a note\nstrata: rank 1: it broke\n");
+  EXPECT_EQ(output.complaint(), "rank 1: it broke");
+  // What others say afterwards is no cause.
+  (void)screen(output, {"[1,0]<stderr>:strata: another note", "[1,0]<stderr>:step 9"});
+  EXPECT_EQ(output.complaint(), "rank 1: it broke");
+
+  RankOutput several(Starter::mpirun, std::nullopt, 1);
+  (void)screen(several, {"[1,0]<stderr>:strata: it does not fit; what would:", "[1,0]<stderr>:  zero.stage = 3" + end});
+  EXPECT_EQ(several.complaint(), "it does not fit; what would:\n  zero.stage = 3");
+}
+
+TEST_F(RankOutputTest, LabelsOfSrun) {
+  RankOutput output(Starter::srun, std::nullopt, 12);
+  EXPECT_EQ(screen(output, {" 3: step 1", "11:", "srun: error: n2: task 3: Exited with exit code 1"}), "step 1\n\n");
+  EXPECT_THAT(output.of_starter(), ElementsAre("srun: error: n2: task 3: Exited with exit code 1"));
+}
+
+TEST_F(RankOutputTest, AFilePerRankThatARestartGoesOnIn) {
+  const tests::ScratchFolder folder;
+  for (const char* text : {"first", "second"}) {
+    RankOutput output(Starter::mpirun, folder.path(), 2);
+    (void)screen(output, {std::string("[1,1]<stderr>:") + text});
+    testing::internal::CaptureStdout();
+    output.take(false, "[1,0]<stdout>:out");
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), "out\n");
+  }
+  EXPECT_EQ(folder.read("rank-00001.log"), "first\nsecond\n");
+  EXPECT_EQ(folder.read("rank-00000.log"), "out\nout\n");
+}
+
+TEST(CauseIn, NamesRankAndNodeOfASignal) {
+  const std::vector<Share> shares = {{"n1", 2}, {"n2", 2}};
+  EXPECT_THAT(
+      cause_in({"mpirun noticed that process rank 3 with PID 12 on node n2 exited on signal 9 (Killed)."}, shares),
+      AllOf(HasSubstr("rank 3 on n2"), HasSubstr("signal 9 (Killed)")));
+  EXPECT_THAT(cause_in({"srun: error: n2: task 3: Exited with exit code 1", "srun: error: n2: task 2: Killed"}, shares),
+              HasSubstr("rank 2 on n2 ended: Killed"));
+  EXPECT_THAT(cause_in({"srun: error: Node failure on n2"}, shares), HasSubstr("node n2 failed"));
+  EXPECT_THAT(cause_in({"srun: error: n2: task 3: Exited with exit code 1", "------"}, shares), IsEmpty());
+}
+
+}  // namespace
+}  // namespace strata::launcher

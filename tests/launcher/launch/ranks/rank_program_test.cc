@@ -1,0 +1,64 @@
+#include "launcher/launch/ranks/rank_program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace strata::launcher {
+namespace {
+
+using testing::Contains;
+using testing::Not;
+
+// The word behind `option`.
+std::string after(const std::vector<std::string>& words, const std::string& option) {
+  const auto it = std::find(words.begin(), words.end(), option);
+  return it == words.end() || it + 1 == words.end() ? "" : *(it + 1);
+}
+
+struct RankProgram : testing::Test {
+  Allocation allocation;
+  RankStart start{{{"n1", 2}, {"n2", 1}}, {"train", "r.toml"}, {"STRATA_X"}, "run-1", {}};
+};
+
+TEST_F(RankProgram, ByMpirun) {
+  const Program program = rank_program(allocation, start);
+  EXPECT_EQ(program.words.front(), "mpirun");
+  EXPECT_EQ(after(program.words, "--host"), "n1:2,n2:1");
+  EXPECT_EQ(after(program.words, "-n"), "3");
+  EXPECT_EQ(after(program.words, "train"), "r.toml");
+  EXPECT_EQ(after(program.words, "plm_rsh_args"), "-o BatchMode=yes -o ConnectTimeout=10");
+  EXPECT_EQ(after(program.words, "-x"), "STRATA_X");
+  EXPECT_THAT(program.words, Contains("STRATA_LAUNCH"));
+  EXPECT_THAT(program.environment, Contains("STRATA_LAUNCH=run-1"));
+  EXPECT_EQ(std::count(program.words.begin(), program.words.end(), "--allow-run-as-root"), geteuid() == 0);
+}
+
+TEST_F(RankProgram, BySrun) {
+  allocation.starter = Starter::srun;
+  const Program program = rank_program(allocation, start);
+  EXPECT_EQ(program.words.front(), "srun");
+  for (const char* word : {"--mpi=pmix", "--nodes=2", "--ntasks=3", "--nodelist=n1,n1,n2", "--label"})
+    EXPECT_THAT(program.words, Contains(word));
+  EXPECT_EQ(after(program.words, "train"), "r.toml");
+  EXPECT_THAT(program.environment, Contains("STRATA_LAUNCH=run-1"));
+}
+
+// MPI's, its daemons', and NCCL's: NCCL takes a name for the beginning of one unless told otherwise.
+TEST_F(RankProgram, OneInterfaceForAll) {
+  start.interface = "ib0";
+  const Program by_mpirun = rank_program(allocation, start);
+  EXPECT_EQ(after(by_mpirun.words, "btl_tcp_if_include"), "ib0");
+  EXPECT_EQ(after(by_mpirun.words, "oob_tcp_if_include"), "ib0");
+  EXPECT_THAT(by_mpirun.words, Contains("NCCL_SOCKET_IFNAME"));
+  EXPECT_THAT(by_mpirun.environment, Contains("NCCL_SOCKET_IFNAME==ib0"));
+  allocation.starter = Starter::srun;
+  const Program by_srun = rank_program(allocation, start);
+  EXPECT_THAT(by_srun.environment, Contains("OMPI_MCA_btl_tcp_if_include=ib0"));
+  EXPECT_THAT(by_srun.words, Not(Contains("-x")));
+}
+
+}  // namespace
+}  // namespace strata::launcher

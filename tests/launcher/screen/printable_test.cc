@@ -1,0 +1,25 @@
+#include "launcher/screen/printable.h"
+
+#include <gtest/gtest.h>
+
+namespace strata::launcher {
+namespace {
+
+TEST(PrintableTest, ControlCharactersAreMarked) {
+  EXPECT_EQ(printable("a\x1b[2Jb\x07\r"), "a?[2Jb??");
+  EXPECT_EQ(printable("two\twords of caf\u00e9 \u65e5"), "two\twords of caf\u00e9 \u65e5");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "1m"),
+            "?1m");
+  EXPECT_EQ(printable("\xc2"), "\xc2");
+  EXPECT_EQ(printable("\xc2\n", true), "\xc2\n");
+}
+
+// A name with a line break must not look like another message.
+TEST(PrintableTest, IsOneLineUnlessLinesAreMeant) {
+  EXPECT_EQ(printable("a\nstrata: b\r\n"), "a\\nstrata: b?\\n");
+  EXPECT_EQ(printable("fits with\n  --set x=1", true), "fits with\n  --set x=1");
+}
+
+}  // namespace
+}  // namespace strata::launcher

@@ -1,0 +1,115 @@
+#include "launcher/screen/run_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "comm/communicator.h"
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(RunText, LinesAreCutBetweenTheirParts) {
+  EXPECT_THAT(wrapped("data", {"one", "two", "three"}, 21), ElementsAre("data      one, two,", "          three"));
+  EXPECT_THAT(wrapped("data", {"one", "two", "three"}, 100), ElementsAre("data      one, two, three"));
+  EXPECT_THAT(wrapped("x", {"a part that is longer than the line", "b"}, 20),
+              ElementsAre("x         a part that is longer than the line,", "          b"));
+}
+
+TEST(RunText, NumbersAndTimes) {
+  EXPECT_EQ(grouped(0), "0");
+  EXPECT_EQ(grouped(999), "999");
+  EXPECT_EQ(grouped(1000), "1,000");
+  EXPECT_EQ(grouped(1234567), "1,234,567");
+  EXPECT_EQ(duration_text(59.4), "59s");
+  EXPECT_EQ(duration_text(59.6), "1m00s");
+  EXPECT_EQ(duration_text(3599), "59m59s");
+  EXPECT_EQ(duration_text(3600), "1h00m");
+}
+
+class RunTextTest : public testing::Test {
+ protected:
+  runtime::Job job(std::vector<std::string> sets = {}) const {
+    sets.insert(sets.begin(), {"model.preset=tiny-gpt2", "model.config.n_layer=2", "data.seq_len=16",
+                               "training.max_steps=5", "device.kind=cpu"});
+    const runtime::Recipe recipe = runtime::load_recipe({}, sets);
+    return runtime::make_job(recipe, 1, runtime::capacity_of(recipe.memory, 1));
+  }
+  std::string start(const runtime::Job& job) const {
+    testing::internal::CaptureStderr();
+    comm::run_threads(1, [&](comm::World& world) { describe_run(job, {}, world, "1 thread per rank (1 core each)"); });
+    return testing::internal::GetCapturedStderr();
+  }
+  static std::size_t longest_line(const std::string& text) {
+    std::size_t longest = 0;
+    for (std::size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
+      longest = std::max(longest, end - at);
+    return longest;
+  }
+  tests::ScratchFolder folder_;
+};
+
+TEST_F(RunTextTest, TheStartSaysWhatRunsWhereAndWhatIsLost) {
+  const std::string bare = start(job());
+  EXPECT_THAT(bare,
+              AllOf(HasSubstr("strata: model     gpt2 of "), HasSubstr("ZeRO-0 over 1 rank"),
+                    HasSubstr("1 sequence of 16 tokens per step"), HasSubstr("5 steps, learning rate 0.0003, cosine"),
+                    HasSubstr("memory    RAM for the model "), Not(HasSubstr("device ")),
+                    HasSubstr("nothing of this run is kept, neither weights (checkpoint.dir) nor losses")));
+  EXPECT_LT(longest_line(bare), 100u);
+  const std::string reported = start(job({"report.dir=run"}));
+  EXPECT_THAT(reported, AllOf(HasSubstr("reports in "), HasSubstr("the weights of this run are not kept"),
+                              Not(HasSubstr("nothing of this run"))));
+  const std::string kept = start(job({"checkpoint.dir=c", "report.jsonl=a.jsonl", "scheduler.warmup_steps=1"}));
+  EXPECT_THAT(kept, AllOf(HasSubstr("checkpoints in "), HasSubstr("steps "), Not(HasSubstr("kept")),
+                          HasSubstr("cosine after 1 step of warm-up")));
+}
+
+TEST_F(RunTextTest, TheEndSetsMeasuredBesidePredicted) {
+  const runtime::Job planned = job({"checkpoint.dir=c", "report.dir=run", "data.validation=v.bin"});
+  runtime::Summary summary{};
+  summary.steps = summary.timed_step = 5;
+  summary.tokens_per_s = 1600;
+  summary.measured = planned.plan.memory;
+  summary.peak_rss = {std::uint64_t{64} << 20};
+  summary.spans.resize(planned.plan.tasks.size());
+  summary.path[static_cast<std::size_t>(runtime::Bound::products)] = 0.006;
+  summary.path[static_cast<std::size_t>(runtime::Bound::waking)] = 0.004;
+  runtime::StepReport first{1, 5.5, 1, 1e-3, 1, false, 16, 10, false}, last{5, 4.5, 1, 1e-3, 1, false, 16, 10, false};
+  const RunEnd end{62, 10, first, last};
+  const auto said = [&](const std::optional<runtime::Machine>& machine) {
+    testing::internal::CaptureStderr();
+    describe_end("my.toml", planned, summary, end, machine, 1);
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string plain = said({});
+  EXPECT_THAT(plain, AllOf(HasSubstr("loss      5.5000 in step 1, 4.5000 in step 5"),
+                           HasSubstr("1600 tokens/s, 10.0 ms per step (medians), 1m02s for 5 steps"),
+                           HasSubstr("step 5 went to GEMM 60%, synchronisation 40%"), HasSubstr(" planned,"),
+                           HasSubstr("64.0 MiB the largest process"), HasSubstr("strata eval my.toml"),
+                           HasSubstr("strata report ")));
+  EXPECT_LT(longest_line(plain), 100u + planned.recipe.checkpoint.dir->string().size());
+  runtime::Machine m;
+  m.task_overhead_us = 1;
+  m.widths = {256};
+  m.products_gflop_per_s.fill({100});
+  m.attention_gflop_per_s.fill(1e3);
+  m.elementwise_gb_per_s.fill({100});
+  for (auto* speeds : {&m.loss_gb_per_s, &m.optimizer_gb_per_s}) speeds->fill(100);
+  for (double* speed :
+       {&m.triad_gb_per_s, &m.device_copy_gb_per_s, &m.host_copy_gb_per_s, &m.sum_gb_per_s, &m.norm_gb_per_s})
+    *speed = 100;
+  EXPECT_THAT(said(m), AllOf(HasSubstr("measured  predicted"), testing::ContainsRegex("GEMM +6.0 +[0-9.]+\n"),
+                             testing::ContainsRegex("step 5 +10.0 +[0-9.]+\n")));
+}
+
+}  // namespace
+}  // namespace strata::launcher

@@ -1,0 +1,141 @@
+#include "runtime/run/generation/generator.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/checkpoint/model_folder.h"
+#include "runtime/plan/validator.h"
+#include "runtime/run/evaluator.h"
+#include "tests/runtime/training.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+struct Family {
+  const char *name, *config;
+};
+// Weights far larger than a training starts with, so that logits differ clearly from token to token.
+const Family kFamilies[] = {
+    {"gpt2", R"({"model_type":"gpt2","n_embd":32,"n_head":4,"n_layer":2,"n_positions":200,"vocab_size":90,
+                 "resid_pdrop":0.3,"initializer_range":0.2})"},
+    {"llama", R"({"model_type":"llama","hidden_size":48,"num_attention_heads":6,"num_key_value_heads":2,
+                  "intermediate_size":64,"num_hidden_layers":2,"max_position_embeddings":200,"vocab_size":90,
+                  "tie_word_embeddings":true,"initializer_range":0.2})"},
+    {"mistral", R"({"model_type":"mistral","hidden_size":32,"num_attention_heads":4,"num_key_value_heads":2,
+                    "head_dim":24,"intermediate_size":64,"num_hidden_layers":2,"max_position_embeddings":200,
+                    "vocab_size":90,"sliding_window":11,"initializer_range":0.2})"},
+    {"qwen2", R"({"model_type":"qwen2","hidden_size":32,"num_attention_heads":4,"num_key_value_heads":4,
+                  "intermediate_size":64,"num_hidden_layers":2,"max_position_embeddings":200,"vocab_size":90,
+                  "initializer_range":0.2})"},
+    {"qwen3", R"({"model_type":"qwen3","hidden_size":32,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":16,
+                  "intermediate_size":64,"num_hidden_layers":2,"max_position_embeddings":200,"vocab_size":90,
+                  "initializer_range":0.2})"},
+};
+constexpr std::size_t kLength = 150;  // more than a prompt is read at once
+constexpr std::size_t kVocabulary = 90;
+
+using Logits = std::vector<std::vector<float>>;  // after each piece
+
+class GeneratorTest : public testing::TestWithParam<Family> {
+ protected:
+  GeneratorTest() {
+    folder_.write("config.json", GetParam().config);
+    for (std::size_t i = 0; i < kLength; ++i)
+      tokens_.push_back(static_cast<std::uint32_t>((i * i * 7 + i / 5) % kVocabulary));
+  }
+  std::vector<std::string> sets(const char* precision, int stage) const {
+    return {"model.path=" + folder_.path().string(), "model.init=random",
+            fmt::format("training.precision={}", precision), fmt::format("zero.stage={}", stage)};
+  }
+  // Logits after each piece of the text, on `ranks` ranks.
+  Logits logits(const std::vector<std::size_t>& pieces, const char* precision = "fp32", int ranks = 1, int stage = 0,
+                int threads = 1) {
+    auto given = sets(precision, stage);
+    given.push_back(fmt::format("data.seq_len={}", kLength));
+    const Recipe recipe = load_recipe(std::nullopt, given);
+    std::vector<Logits> all(static_cast<std::size_t>(ranks));
+    comm::run_threads(ranks, [&](comm::World& world) {
+      const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1), Purpose::generate);
+      EXPECT_EQ(find_violation(job.plan, capacity_of(recipe.memory, 1).tier), std::nullopt);
+      Generator generator(job, world, threads, *first_weights(job, world, 1, {}));
+      std::span<const std::uint32_t> left = tokens_;
+      for (const std::size_t n : pieces) {
+        const std::span<const float> now = generator.append(left.first(n));
+        all[static_cast<std::size_t>(world.rank())].emplace_back(now.begin(), now.end());
+        left = left.subspan(n);
+      }
+      EXPECT_EQ(memory_json(generator.executor().measured_memory(), nullptr), memory_json(job.plan.memory, nullptr));
+    });
+    for (const Logits& other : all) EXPECT_EQ(other, all[0]) << "every rank must choose the same token";
+    return all[0];
+  }
+  // The mean loss of the text by the full forward.
+  double full_forward_loss(const char* precision) {
+    std::string bytes;
+    for (const std::uint32_t t : tokens_) bytes += {static_cast<char>(t), '\0'};
+    auto given = sets(precision, 0);
+    given.insert(given.end(), {fmt::format("data.seq_len={}", kLength),
+                               "data.validation=" + folder_.write("v.bin", bytes).string()});
+    const Recipe recipe = load_recipe(std::nullopt, given);
+    double loss = 0;
+    comm::run_threads(1, [&](comm::World& world) {
+      const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1), Purpose::evaluate);
+      loss = Evaluator(job, world, 1, *first_weights(job, world, 1, {})).run([](auto, auto) { return true; })->loss;
+    });
+    return loss;
+  }
+
+  tests::ScratchFolder folder_;
+  std::vector<std::uint32_t> tokens_;
+};
+
+double loss_of(const std::vector<float>& logits, std::uint32_t label) {
+  const float largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(static_cast<double>(x) - static_cast<double>(largest));
+  return std::log(sum) + static_cast<double>(largest) - static_cast<double>(logits[label]);
+}
+
+TEST_P(GeneratorTest, TokenByTokenIsTheFullForward) {
+  // In 16 bits every product rounds, in another order of sums: a few hundredths of logits of size 10.
+  for (const auto& [precision, tolerance] : {std::pair{"fp32", 2e-5}, {"bf16", 5e-2}, {"fp16", 5e-3}}) {
+    const Logits each = logits(std::vector<std::size_t>(kLength, 1), precision);
+    double loss = 0;
+    for (std::size_t i = 0; i + 1 < kLength; ++i) loss += loss_of(each[i], tokens_[i + 1]);
+    EXPECT_GT(loss / (kLength - 1), 5) << "far from the even guess, whose loss is 4.5";
+    EXPECT_NEAR(loss / (kLength - 1), full_forward_loss(precision), tolerance) << precision;
+  }
+}
+
+TEST_P(GeneratorTest, APromptReadAtOnceGivesTheSameLogits) {
+  const Logits each = logits(std::vector<std::size_t>(kLength, 1));
+  const std::vector<std::size_t> pieces = {1, 5, 131, 3, 1, 9};
+  const Logits some = logits(pieces);
+  std::size_t end = 0;
+  for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
+    end += pieces[piece];
+    const std::vector<float>&a = some[piece], &b = each[end - 1];
+    EXPECT_EQ(std::max_element(a.begin(), a.end()) - a.begin(), std::max_element(b.begin(), b.end()) - b.begin());
+    for (std::size_t t = 0; t < kVocabulary; ++t) ASSERT_NEAR(a[t], b[t], 2e-4) << "piece " << piece << " token " << t;
+  }
+}
+
+TEST_P(GeneratorTest, TheSameBitsOnAnyRanksStagesAndThreads) {
+  const std::vector<std::size_t> pieces = {130, 1, 1, 4, 1};
+  for (const char* precision : {"fp32", "bf16"}) {
+    const Logits one = logits(pieces, precision);
+    EXPECT_EQ(logits(pieces, precision, 1, 0, 3), one);
+    EXPECT_EQ(logits(pieces, precision, 3, 3, 1), one);
+    EXPECT_EQ(logits(pieces, precision, 2, 1, 2), one);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GeneratorTest, testing::ValuesIn(kFamilies),
+                         [](const auto& tested) { return tested.param.name; });
+
+}  // namespace
+}  // namespace strata::runtime

@@ -1,0 +1,114 @@
+#include "runtime/run/reports/event_file.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/crc32c.h"
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using tests::ScratchFolder;
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> out;
+  for (const auto& entry : fs::directory_iterator(folder)) out.push_back(entry.path().filename().string());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+std::string all_in(const ScratchFolder& folder) {
+  std::string out;
+  for (const std::string& name : names_in(folder.path())) out += folder.read(name);
+  return out;
+}
+void write_steps(const fs::path& folder, std::int64_t first, std::int64_t last) {
+  EventFile file(folder, first - 1);
+  for (std::int64_t step = first; step <= last; ++step) {
+    const Scalar scalar{"train/loss", static_cast<double>(step)};
+    file.write(1.5, step, {&scalar, 1});
+  }
+  file.close();
+}
+
+// What the tensorboard package's own writer makes of Event(wall_time=1.5, step=3, summary=[train/loss: 2.25]), byte by
+// byte; tests/scripts/tensorboard.sh reads whole folders back with that package.
+TEST(EventFile, ARecordIsAsTensorBoardWritesIt) {
+  const ScratchFolder folder;
+  EventFile file(folder.path(), 2);
+  const Scalar scalar{"train/loss", 2.25};
+  file.write(1.5, 3, {&scalar, 1});
+  file.close();
+  const std::string event(
+      "\x09\x00\x00\x00\x00\x00\x00\xf8\x3f\x10\x03\x2a\x13\x0a\x11\x0a\x0atrain/loss\x15\x00\x00\x10\x40", 32);
+  const std::string text = all_in(folder);
+  ASSERT_THAT(text, HasSubstr(record_of(event)));
+  EXPECT_TRUE(text.ends_with(record_of(event)));
+  EXPECT_THAT(text, HasSubstr("brain.Event:2"));
+  // The length, its checksum turned right by 15 bits and moved.
+  const std::string record = record_of("abc");
+  ASSERT_EQ(record.size(), 19u);
+  EXPECT_EQ(record.substr(0, 8), std::string("\x03\0\0\0\0\0\0\0", 8));
+  std::uint32_t sum = 0;
+  record.copy(reinterpret_cast<char*>(&sum), 4, 15);
+  const std::uint32_t plain = crc32c("abc");
+  EXPECT_EQ(sum, (plain >> 15 | plain << 17) + 0xa282ead8u);
+}
+
+TEST(EventFile, ARunThatGoesOnKeepsWhatItStandsByAndNoMore) {
+  const ScratchFolder folder;
+  write_steps(folder.path(), 1, 5);
+  const std::string before = all_in(folder);
+  const std::size_t of_three = events_up_to(before, 3);
+  ASSERT_LT(of_three, before.size());
+  write_steps(folder.path(), 4, 4);
+  const auto names = names_in(folder.path());
+  ASSERT_EQ(names.size(), 2u) << "files that are open elsewhere are not appended to";
+  EXPECT_EQ(folder.read(names[0]), before.substr(0, of_three));
+  EXPECT_THAT(folder.read(names[1]), HasSubstr("train/loss"));
+}
+
+TEST(EventFile, ANewRunReplacesThatOfBeforeAndNothingElse) {
+  const ScratchFolder folder;
+  folder.write("events.out.tfevents.1.other", "theirs");
+  write_steps(folder.path(), 1, 5);
+  const auto before = names_in(folder.path());
+  { const EventFile nothing_written(folder.path(), 0); }
+  EXPECT_EQ(names_in(folder.path()), before);
+  write_steps(folder.path(), 1, 2);
+  const auto names = names_in(folder.path());
+  ASSERT_EQ(names.size(), 2u);
+  EXPECT_EQ(folder.read("events.out.tfevents.1.other"), "theirs");
+  EXPECT_NE(names[1], before[1]) << "a file that is open elsewhere is not written anew";
+  EXPECT_EQ(events_up_to(folder.read(names[1]), 2), folder.read(names[1]).size());
+}
+
+TEST(EventFile, HalfARecordAndADamagedOneEndAFile) {
+  const ScratchFolder folder;
+  write_steps(folder.path(), 1, 3);
+  std::string text = all_in(folder);
+  const std::size_t whole = text.size(), of_two = events_up_to(text, 2);
+  EXPECT_EQ(events_up_to(text, 3), whole);
+  EXPECT_EQ(events_up_to(text.substr(0, whole - 1), 3), of_two);
+  text[whole - 6] ^= 1;
+  EXPECT_EQ(events_up_to(text, 3), of_two);
+  text[of_two] ^= 1;  // the length
+  EXPECT_EQ(events_up_to(text, 3), of_two);
+}
+
+TEST(EventFile, AFolderThatCannotBeMadeIsNamed) {
+  const ScratchFolder folder;
+  const fs::path file = folder.write("file", "");
+  EXPECT_FAILURE(EventFile(file / "below", 0), Exit::failed,
+                 testing::AllOf(HasSubstr("report.tensorboard = "), HasSubstr("file/below")));
+}
+
+}  // namespace
+}  // namespace strata::runtime

@@ -1,0 +1,370 @@
+#include "text/template/syntax/expression_parser.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+namespace strata::text::jinja {
+namespace {
+
+using K = Expression::Kind;
+// Expressions in expressions while parsing (brackets are two levels), and operators on operators. Python, which runs
+// Jinja's templates, has 200.
+constexpr int kMaxDepth = 300, kMaxHeight = 400;
+
+template <typename... Parts>
+std::vector<ExpressionPtr> parts_of(Parts... parts) {
+  std::vector<ExpressionPtr> out;
+  (out.push_back(std::move(parts)), ...);
+  return out;
+}
+
+}  // namespace
+
+// One more level of brackets.
+class ExpressionParser::Level {
+ public:
+  explicit Level(ExpressionParser& parser) : parser_(parser) {
+    if (++parser_.depth_ > kMaxDepth)
+      parser_.tokens_.wrong(fmt::format("an expression is nested deeper than {} levels", kMaxDepth));
+  }
+  ~Level() { --parser_.depth_; }
+  Level(const Level&) = delete;
+  Level& operator=(const Level&) = delete;
+
+ private:
+  ExpressionParser& parser_;
+};
+
+ExpressionPtr ExpressionParser::make(Expression node) const {
+  const auto count = [&](const ExpressionPtr& part) {
+    if (part) node.height = std::max(node.height, part->height + 1);
+  };
+  for (const auto& part : node.parts) count(part);
+  for (const auto& part : node.arguments.positional) count(part);
+  for (const auto& [name, part] : node.arguments.named) count(part);
+  count(node.arguments.more_positional);
+  count(node.arguments.more_named);
+  if (node.height > kMaxHeight) tokens_.wrong(fmt::format("an expression has more than {} levels", kMaxHeight));
+  return std::make_unique<const Expression>(std::move(node));
+}
+
+ExpressionPtr ExpressionParser::expression(bool with_choice) {
+  const Level level(*this);
+  ExpressionPtr node = any();
+  while (with_choice && tokens_.is_name("if")) {
+    const int line = tokens_.next().line;
+    ExpressionPtr condition = any();
+    ExpressionPtr otherwise = tokens_.skip_name("else") ? expression() : nullptr;
+    node = make({K::choice, line, "", {}, parts_of(std::move(node), std::move(condition), std::move(otherwise))});
+  }
+  return node;
+}
+
+ExpressionPtr ExpressionParser::tuple(bool with_choice, std::string_view end, bool in_parentheses) {
+  const int line = tokens_.line();
+  const auto ends = [&] {
+    return tokens_.is(Token::Kind::variable_end) || tokens_.is(Token::Kind::block_end) || tokens_.is_sign(")") ||
+           (!end.empty() && tokens_.is_name(end));
+  };
+  std::vector<ExpressionPtr> parts;
+  bool is_tuple = false;
+  while (!ends()) {
+    parts.push_back(expression(with_choice));
+    if (!tokens_.skip_sign(",")) break;
+    is_tuple = true;
+  }
+  if (!is_tuple && !parts.empty()) return std::move(parts.front());
+  if (!is_tuple && !in_parentheses) tokens_.unexpected("an expression");
+  return make({K::tuple, line, "", {}, std::move(parts)});
+}
+
+ExpressionPtr ExpressionParser::any() {
+  ExpressionPtr node = all();
+  while (tokens_.is_name("or")) {
+    const int line = tokens_.next().line;
+    ExpressionPtr right = all();
+    node = make({K::any, line, "", {}, parts_of(std::move(node), std::move(right))});
+  }
+  return node;
+}
+
+ExpressionPtr ExpressionParser::all() {
+  ExpressionPtr node = negation();
+  while (tokens_.is_name("and")) {
+    const int line = tokens_.next().line;
+    ExpressionPtr right = negation();
+    node = make({K::all, line, "", {}, parts_of(std::move(node), std::move(right))});
+  }
+  return node;
+}
+
+ExpressionPtr ExpressionParser::negation() {
+  if (!tokens_.is_name("not")) return comparison();
+  const Level level(*this);
+  const int line = tokens_.next().line;
+  return make({K::unary, line, "not", {}, parts_of(negation())});
+}
+
+ExpressionPtr ExpressionParser::comparison() {
+  constexpr std::array<std::string_view, 6> kSigns = {"==", "!=", "<", "<=", ">", ">="};
+  Expression node{K::compare, tokens_.line(), "", {}, parts_of(sum())};
+  for (;;) {
+    const bool sign = tokens_.is(Token::Kind::sign) &&
+                      std::find(kSigns.begin(), kSigns.end(), tokens_.current().text) != kSigns.end();
+    if (sign || tokens_.is_name("in")) {
+      node.operators.push_back(tokens_.next().text);
+    } else if (tokens_.is_name("not") && tokens_.after().kind == Token::Kind::name && tokens_.after().text == "in") {
+      tokens_.next();
+      tokens_.next();
+      node.operators.emplace_back("not in");
+    } else {
+      break;
+    }
+    node.parts.push_back(sum());
+  }
+  return node.operators.empty() ? std::move(node.parts.front()) : make(std::move(node));
+}
+
+ExpressionPtr ExpressionParser::chain(Rule operand, std::initializer_list<std::string_view> signs) {
+  ExpressionPtr node = (this->*operand)();
+  while (tokens_.is(Token::Kind::sign) &&
+         std::find(signs.begin(), signs.end(), tokens_.current().text) != signs.end()) {
+    const Token sign = tokens_.next();
+    ExpressionPtr right = (this->*operand)();
+    node = make({K::binary, sign.line, sign.text, {}, parts_of(std::move(node), std::move(right))});
+  }
+  return node;
+}
+
+ExpressionPtr ExpressionParser::sum() {
+  return chain(&ExpressionParser::concatenation, {"+", "-"});
+}
+ExpressionPtr ExpressionParser::product() {
+  return chain(&ExpressionParser::power, {"*", "/", "//", "%"});
+}
+
+ExpressionPtr ExpressionParser::concatenation() {
+  Expression node{K::concat, tokens_.line(), "", {}, parts_of(product())};
+  while (tokens_.skip_sign("~")) node.parts.push_back(product());
+  return node.parts.size() == 1 ? std::move(node.parts.front()) : make(std::move(node));
+}
+
+// From the left, as Jinja has it: 2 ** 3 ** 2 is 64.
+ExpressionPtr ExpressionParser::power() {
+  ExpressionPtr node = unary();
+  while (tokens_.is_sign("**")) {
+    const int line = tokens_.next().line;
+    ExpressionPtr right = unary();
+    node = make({K::binary, line, "**", {}, parts_of(std::move(node), std::move(right))});
+  }
+  return node;
+}
+
+ExpressionPtr ExpressionParser::unary(bool with_filters) {
+  const Level level(*this);
+  ExpressionPtr node;
+  if (tokens_.is_sign("-") || tokens_.is_sign("+")) {
+    const Token sign = tokens_.next();
+    node = make({K::unary, sign.line, sign.text, {}, parts_of(unary(false))});
+  } else {
+    node = primary();
+  }
+  node = postfix(std::move(node));
+  if (!with_filters) return node;
+  for (;;) {
+    if (tokens_.is_sign("|"))
+      node = filters(std::move(node), false);
+    else if (tokens_.is_name("is"))
+      node = test(std::move(node));
+    else if (tokens_.is_sign("("))
+      node = postfix(std::move(node));
+    else
+      return node;
+  }
+}
+
+ExpressionPtr ExpressionParser::primary() {
+  const int line = tokens_.line();
+  if (tokens_.skip_sign("(")) {
+    ExpressionPtr node = tuple(true, {}, true);
+    tokens_.expect_sign(")");
+    return node;
+  }
+  if (tokens_.is_sign("[")) return list();
+  if (tokens_.is_sign("{")) return dict();
+  if (!tokens_.is(Token::Kind::name)) return constant();
+  const std::string name = tokens_.next().text;
+  if (name == "true" || name == "True") return make({K::constant, line, "", Value(true)});
+  if (name == "false" || name == "False") return make({K::constant, line, "", Value(false)});
+  if (name == "none" || name == "None") return make({K::constant, line, "", Value()});
+  names_.insert(name);
+  return make({K::name, line, name});
+}
+
+ExpressionPtr ExpressionParser::constant() {
+  const int line = tokens_.line();
+  switch (tokens_.current().kind) {
+    case Token::Kind::text: {
+      std::string text;
+      while (tokens_.is(Token::Kind::text)) text += tokens_.next().text;
+      return make({K::constant, line, "", Value(std::move(text))});
+    }
+    case Token::Kind::integer: {
+      std::string_view digits = tokens_.current().text;
+      const bool prefixed = digits.size() > 2 && digits[0] == '0' && digits[1] > '9';
+      const int base = !prefixed ? 10 : (digits[1] | 0x20) == 'b' ? 2 : (digits[1] | 0x20) == 'o' ? 8 : 16;
+      if (prefixed) digits.remove_prefix(2);
+      std::int64_t number = 0;
+      const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number, base);
+      if (error != std::errc() || rest != digits.data() + digits.size())
+        tokens_.wrong(fmt::format("the number {} is above 2^63 - 1", tokens_.current().text));
+      tokens_.next();
+      return make({K::constant, line, "", Value(number)});
+    }
+    case Token::Kind::real: {
+      const std::string& digits = tokens_.current().text;
+      double number = 0;
+      const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+      if (error != std::errc()) tokens_.wrong(fmt::format("the number {} is out of range", digits));
+      tokens_.next();
+      return make({K::constant, line, "", Value(number)});
+    }
+    default:
+      tokens_.unexpected("an expression");
+  }
+}
+
+ExpressionPtr ExpressionParser::list() {
+  Expression node{K::list, tokens_.line()};
+  tokens_.expect_sign("[");
+  while (!tokens_.is_sign("]")) {
+    node.parts.push_back(expression());
+    if (!tokens_.skip_sign(",")) break;
+  }
+  tokens_.expect_sign("]");
+  return make(std::move(node));
+}
+
+ExpressionPtr ExpressionParser::dict() {
+  Expression node{K::dict, tokens_.line()};
+  tokens_.expect_sign("{");
+  while (!tokens_.is_sign("}")) {
+    node.parts.push_back(expression());
+    tokens_.expect_sign(":");
+    node.parts.push_back(expression());
+    if (!tokens_.skip_sign(",")) break;
+  }
+  tokens_.expect_sign("}");
+  return make(std::move(node));
+}
+
+ExpressionPtr ExpressionParser::postfix(ExpressionPtr node) {
+  for (;;) {
+    const int line = tokens_.line();
+    if (tokens_.is_sign(".") || tokens_.is_sign("[")) {
+      node = subscript(std::move(node));
+    } else if (tokens_.is_sign("(")) {
+      Expression call{K::call, line, "", {}, parts_of(std::move(node))};
+      call.arguments = arguments();
+      node = make(std::move(call));
+    } else {
+      return node;
+    }
+  }
+}
+
+ExpressionPtr ExpressionParser::subscript(ExpressionPtr node) {
+  const int line = tokens_.line();
+  if (tokens_.skip_sign(".")) {
+    if (tokens_.is(Token::Kind::name))
+      return make({K::attribute, line, tokens_.next().text, {}, parts_of(std::move(node))});
+    if (!tokens_.is(Token::Kind::integer)) tokens_.unexpected("the name of an attribute");
+    ExpressionPtr number = constant();
+    return make({K::item, line, "", {}, parts_of(std::move(node), std::move(number))});
+  }
+  tokens_.expect_sign("[");
+  node = index(std::move(node), line);
+  tokens_.expect_sign("]");
+  return node;
+}
+
+ExpressionPtr ExpressionParser::index(ExpressionPtr node, int line) {
+  ExpressionPtr first;
+  if (!tokens_.is_sign(":")) {
+    first = expression();
+    if (tokens_.is_sign(",")) {  // a tuple as the key of a dict
+      std::vector<ExpressionPtr> key = parts_of(std::move(first));
+      while (tokens_.skip_sign(",") && !tokens_.is_sign("]")) key.push_back(expression());
+      first = make({K::tuple, line, "", {}, std::move(key)});
+    }
+    if (!tokens_.is_sign(":")) return make({K::item, line, "", {}, parts_of(std::move(node), std::move(first))});
+  }
+  tokens_.expect_sign(":");
+  ExpressionPtr last, step;
+  if (!tokens_.is_sign(":") && !tokens_.is_sign("]")) last = expression();
+  if (tokens_.skip_sign(":") && !tokens_.is_sign("]")) step = expression();
+  return make({K::slice, line, "", {}, parts_of(std::move(node), std::move(first), std::move(last), std::move(step))});
+}
+
+CallArguments ExpressionParser::arguments() {
+  const Level level(*this);
+  CallArguments out;
+  tokens_.expect_sign("(");
+  while (!tokens_.is_sign(")")) {
+    if (tokens_.skip_sign("*")) {
+      if (out.more_positional || out.more_named) tokens_.wrong("a call has *arguments twice");
+      out.more_positional = expression();
+    } else if (tokens_.skip_sign("**")) {
+      if (out.more_named) tokens_.wrong("a call has **arguments twice");
+      out.more_named = expression();
+    } else if (tokens_.is(Token::Kind::name) && tokens_.after().kind == Token::Kind::sign &&
+               tokens_.after().text == "=") {
+      std::string name = tokens_.next().text;
+      tokens_.next();
+      out.named.emplace_back(std::move(name), expression());
+    } else {
+      if (!out.named.empty() || out.more_positional || out.more_named)
+        tokens_.wrong("an argument without a name comes behind one with a name");
+      out.positional.push_back(expression());
+    }
+    if (!tokens_.skip_sign(",")) break;
+  }
+  tokens_.expect_sign(")");
+  return out;
+}
+
+ExpressionPtr ExpressionParser::filters(ExpressionPtr on, bool at_name) {
+  while (at_name || tokens_.skip_sign("|")) {
+    at_name = false;
+    Expression node{K::filter, tokens_.line(), tokens_.any_name("the name of a filter"), {}, parts_of(std::move(on))};
+    while (tokens_.skip_sign(".")) node.text += "." + tokens_.any_name("the name of a filter");
+    if (tokens_.is_sign("(")) node.arguments = arguments();
+    on = make(std::move(node));
+  }
+  return on;
+}
+
+ExpressionPtr ExpressionParser::test(ExpressionPtr node) {
+  const int line = tokens_.next().line;  // is
+  const bool negated = tokens_.skip_name("not");
+  Expression out{K::test, line, tokens_.any_name("the name of a test"), {}, parts_of(std::move(node))};
+  while (tokens_.skip_sign(".")) out.text += "." + tokens_.any_name("the name of a test");
+  const bool goes_on = tokens_.is_name("else") || tokens_.is_name("or") || tokens_.is_name("and");
+  const bool stands = tokens_.is(Token::Kind::name) || tokens_.is(Token::Kind::text) ||
+                      tokens_.is(Token::Kind::integer) || tokens_.is(Token::Kind::real) || tokens_.is_sign("[") ||
+                      tokens_.is_sign("{");
+  if (tokens_.is_sign("(")) {
+    out.arguments = arguments();
+  } else if (stands && !goes_on) {
+    if (tokens_.is_name("is")) tokens_.wrong("a test follows a test: put the first one in parentheses");
+    out.arguments.positional.push_back(postfix(primary()));
+  }
+  ExpressionPtr tested = make(std::move(out));
+  return negated ? make({K::unary, line, "not", {}, parts_of(std::move(tested))}) : std::move(tested);
+}
+
+}  // namespace strata::text::jinja

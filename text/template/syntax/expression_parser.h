@@ -1,0 +1,56 @@
+#pragma once
+#include <initializer_list>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "text/template/syntax/syntax.h"
+#include "text/template/syntax/token_stream.h"
+
+namespace strata::text::jinja {
+
+// Expressions, by Jinja's grammar.
+class ExpressionParser {
+ public:
+  explicit ExpressionParser(TokenStream& tokens) : tokens_(tokens) {}
+
+  ExpressionPtr expression(bool with_choice = true);
+  // Expressions with commas between them, a tuple; or the one that stands there. `end`: a name that ends it.
+  ExpressionPtr tuple(bool with_choice = true, std::string_view end = {}, bool in_parentheses = false);
+  // "|name(arguments)|..." on `on`; at_name: the first | is left out, as in {% filter name %}.
+  ExpressionPtr filters(ExpressionPtr on, bool at_name);
+  // The names that were read since, for macros.
+  std::set<std::string>& names() { return names_; }
+
+ private:
+  class Level;
+
+  ExpressionPtr any();
+  ExpressionPtr all();
+  ExpressionPtr negation();
+  ExpressionPtr comparison();
+  ExpressionPtr sum();
+  ExpressionPtr concatenation();
+  ExpressionPtr product();
+  ExpressionPtr power();
+  ExpressionPtr unary(bool with_filters = true);
+  ExpressionPtr primary();
+  ExpressionPtr constant();
+  ExpressionPtr list();
+  ExpressionPtr dict();
+  ExpressionPtr postfix(ExpressionPtr node);
+  ExpressionPtr subscript(ExpressionPtr node);
+  ExpressionPtr index(ExpressionPtr node, int line);
+  ExpressionPtr test(ExpressionPtr node);
+  CallArguments arguments();
+  using Rule = ExpressionPtr (ExpressionParser::*)();
+  // Operands of one level with one of `signs` between them, from the left.
+  ExpressionPtr chain(Rule operand, std::initializer_list<std::string_view> signs);
+  ExpressionPtr make(Expression node) const;
+
+  TokenStream& tokens_;
+  std::set<std::string> names_;
+  int depth_ = 0;
+};
+
+}  // namespace strata::text::jinja

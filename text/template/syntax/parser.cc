@@ -1,0 +1,255 @@
+#include "text/template/syntax/parser.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+
+#include "text/template/syntax/expression_parser.h"
+#include "text/template/syntax/token_stream.h"
+
+namespace strata::text::jinja {
+namespace {
+
+using K = Statement::Kind;
+constexpr int kMaxDepth = 60;  // blocks in blocks; Python, which runs Jinja's templates, has 100
+
+class Parser {
+ public:
+  explicit Parser(std::string_view source) : tokens_(tokens_of(source)), expressions_(tokens_) {}
+
+  Block run() {
+    Block out = block({});
+    if (!tokens_.is(Token::Kind::end)) tokens_.unexpected("text or a tag");
+    return out;
+  }
+
+ private:
+  // What stands until a tag with one of the names `ends`, whose name is then the current token.
+  Block block(std::initializer_list<std::string_view> ends) {
+    if (++depth_ > kMaxDepth) tokens_.wrong(fmt::format("blocks are nested deeper than {} levels", kMaxDepth));
+    const int begin = tokens_.line();
+    Block out;
+    for (;;) {
+      const int line = tokens_.line();
+      if (tokens_.is(Token::Kind::data)) {
+        out.push_back({K::data, line, tokens_.next().text});
+      } else if (tokens_.is(Token::Kind::variable_begin)) {
+        tokens_.next();
+        out.push_back({K::output, line});
+        out.back().expressions.push_back(expressions_.tuple());
+        tokens_.expect(Token::Kind::variable_end, "}}");
+      } else if (tokens_.is(Token::Kind::block_begin)) {
+        tokens_.next();
+        if (std::any_of(ends.begin(), ends.end(), [&](auto name) { return tokens_.is_name(name); })) break;
+        out.push_back(statement());
+        end_tag();
+      } else {
+        if (ends.size() > 0)
+          throw SyntaxFault{fmt::format("{{% {} %}} is missing for the block that begins here", *(ends.end() - 1)),
+                            begin};
+        break;
+      }
+    }
+    --depth_;
+    return out;
+  }
+  void end_tag() { tokens_.expect(Token::Kind::block_end, "%}"); }
+  // The rest of a tag, and the block behind it.
+  Block body(std::initializer_list<std::string_view> ends) {
+    tokens_.skip_sign(":");
+    end_tag();
+    return block(ends);
+  }
+  // The same, with the name of its closing tag.
+  Block whole_body(std::string_view end) {
+    Block out = body({end});
+    tokens_.next();
+    return out;
+  }
+
+  Statement statement() {
+    const int line = tokens_.line();
+    const std::string tag = tokens_.any_name("the name of a tag");
+    if (tag == "if") return condition(line);
+    if (tag == "for") return loop(line);
+    if (tag == "set") return set(line);
+    if (tag == "macro") return macro(line);
+    if (tag == "call") return call(line);
+    if (tag == "generation") return generation(line);
+    if (tag == "with") return with(line);
+    if (tag == "print") return print(line);
+    if (tag == "break" || tag == "continue") {
+      if (!in_loop_) throw SyntaxFault{fmt::format("{{% {} %}} stands outside a loop", tag), line};
+      return {tag == "break" ? K::break_loop : K::continue_loop, line};
+    }
+    if (tag == "filter") {
+      Statement out{K::filter, line};
+      out.expressions.push_back(expressions_.filters(nullptr, true));
+      out.blocks.push_back(apart("endfilter", in_loop_));
+      return out;
+    }
+    throw SyntaxFault{fmt::format("the tag {{% {} %}} is not supported in a chat template", tag.substr(0, 64)), line};
+  }
+
+  // A body from which a loop outside can be left or not.
+  Block apart(std::string_view end, bool in_loop) {
+    const bool before = std::exchange(in_loop_, in_loop);
+    Block out = whole_body(end);
+    in_loop_ = before;
+    return out;
+  }
+
+  Statement condition(int line) {
+    Statement out{K::condition, line};
+    for (;;) {
+      out.expressions.push_back(expressions_.tuple(false));
+      out.blocks.push_back(body({"elif", "else", "endif"}));
+      if (tokens_.skip_name("elif")) continue;
+      if (tokens_.skip_name("else")) out.blocks.push_back(body({"endif"}));
+      tokens_.next();
+      return out;
+    }
+  }
+
+  Statement loop(int line) {
+    Statement out{K::loop, line};
+    out.targets.push_back(target(false));
+    tokens_.expect_name("in");
+    out.expressions.push_back(expressions_.tuple(false, "recursive"));
+    out.expressions.push_back(tokens_.skip_name("if") ? expressions_.expression() : nullptr);
+    if (tokens_.is_name("recursive")) tokens_.wrong("recursive loops are not supported: use a macro");
+    const bool before = std::exchange(in_loop_, true);
+    out.blocks.push_back(body({"else", "endfor"}));
+    in_loop_ = before;
+    out.blocks.emplace_back();
+    if (tokens_.skip_name("else"))
+      out.blocks.back() = whole_body("endfor");
+    else
+      tokens_.next();
+    return out;
+  }
+
+  Statement set(int line) {
+    Statement out{K::set, line};
+    out.targets.push_back(target(true));
+    if (tokens_.skip_sign("=")) {
+      out.expressions.push_back(expressions_.tuple());
+      return out;
+    }
+    out.kind = K::set_block;
+    out.expressions.push_back(expressions_.filters(nullptr, false));
+    out.blocks.push_back(apart("endset", in_loop_));
+    return out;
+  }
+
+  Statement macro(int line) {
+    Statement out{K::macro, line, tokens_.any_name("the name of a macro")};
+    signature(out);
+    macro_body(out, "endmacro");
+    return out;
+  }
+  Statement call(int line) {
+    Statement out{K::call, line};
+    if (tokens_.is_sign("(")) signature(out);
+    out.expressions.push_back(expressions_.expression());
+    if (out.expressions.back()->kind != Expression::Kind::call)
+      throw SyntaxFault{"{% call %} needs a call, such as {% call name() %}", line};
+    macro_body(out, "endcall");
+    return out;
+  }
+  void signature(Statement& out) {
+    tokens_.expect_sign("(");
+    while (!tokens_.is_sign(")")) {
+      out.parameters.push_back({tokens_.any_name("the name of a parameter"), nullptr});
+      if (tokens_.skip_sign("="))
+        out.parameters.back().otherwise = expressions_.expression();
+      else if (out.parameters.size() > 1 && out.parameters[out.parameters.size() - 2].otherwise)
+        tokens_.wrong("a parameter without a default comes behind one with a default");
+      if (!tokens_.skip_sign(",")) break;
+    }
+    tokens_.expect_sign(")");
+  }
+  void macro_body(Statement& out, std::string_view end) {
+    auto outer = std::exchange(expressions_.names(), {});
+    out.blocks.push_back(apart(end, false));
+    const auto& names = expressions_.names();
+    out.uses_varargs = names.contains("varargs");
+    out.uses_kwargs = names.contains("kwargs");
+    out.uses_caller = names.contains("caller");
+    outer.merge(expressions_.names());
+    expressions_.names() = std::move(outer);
+  }
+
+  Statement generation(int line) {
+    Statement out{K::generation, line};
+    if (in_generation_) tokens_.wrong("a {% generation %} block stands in another one");
+    in_generation_ = true;
+    out.blocks.push_back(apart("endgeneration", false));
+    in_generation_ = false;
+    return out;
+  }
+  Statement with(int line) {
+    Statement out{K::with, line};
+    while (!tokens_.is(Token::Kind::block_end)) {
+      if (!out.targets.empty()) tokens_.expect_sign(",");
+      out.targets.push_back(target(false));
+      tokens_.expect_sign("=");
+      out.expressions.push_back(expressions_.expression());
+    }
+    out.blocks.push_back(whole_body("endwith"));
+    return out;
+  }
+  Statement print(int line) {
+    Statement out{K::output, line};
+    while (!tokens_.is(Token::Kind::block_end)) {
+      if (!out.expressions.empty()) tokens_.expect_sign(",");
+      out.expressions.push_back(expressions_.expression());
+    }
+    return out;
+  }
+
+  Target target(bool with_attribute) {
+    if (++depth_ > kMaxDepth) tokens_.wrong(fmt::format("targets are nested deeper than {} levels", kMaxDepth));
+    Target out;
+    bool is_tuple = false;
+    for (;;) {
+      out.parts.push_back(single_target(with_attribute));
+      if (!tokens_.skip_sign(",")) break;
+      is_tuple = true;
+      if (tokens_.is_name("in") || tokens_.is_sign("=") || tokens_.is_sign(")")) break;
+    }
+    --depth_;
+    if (is_tuple) return out;
+    Target only = std::move(out.parts.front());
+    return only;
+  }
+  Target single_target(bool with_attribute) {
+    if (tokens_.skip_sign("(")) {
+      Target out = target(with_attribute);
+      tokens_.expect_sign(")");
+      return out;
+    }
+    Target out;
+    out.name = tokens_.any_name("a name to assign to");
+    constexpr std::string_view kConstants[] = {"true", "false", "none", "True", "False", "None"};
+    if (std::find(std::begin(kConstants), std::end(kConstants), out.name) != std::end(kConstants))
+      tokens_.wrong(fmt::format("{} cannot be assigned to", out.name));
+    if (with_attribute && tokens_.skip_sign(".")) out.attribute = tokens_.any_name("the name of an attribute");
+    return out;
+  }
+
+  TokenStream tokens_;
+  ExpressionParser expressions_;
+  int depth_ = 0;
+  bool in_loop_ = false, in_generation_ = false;
+};
+
+}  // namespace
+
+Block parse(std::string_view source) {
+  return Parser(source).run();
+}
+
+}  // namespace strata::text::jinja

@@ -1,0 +1,151 @@
+#include "text/template/values/json_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "text/template/values/python_text.h"
+
+namespace strata::text::jinja {
+namespace {
+
+class Writer {
+ public:
+  explicit Writer(const JsonStyle& style) : style_(style) {}
+
+  void write(const Value& value) {
+    switch (value.kind()) {
+      case Kind::none:
+        out_ += "null";
+        return;
+      case Kind::boolean:
+        out_ += value.boolean() ? "true" : "false";
+        return;
+      case Kind::integer:
+        out_ += fmt::format("{}", value.integer());
+        return;
+      case Kind::real:
+        out_ += number(value.real());
+        return;
+      case Kind::text:
+        return text(value.text());
+      case Kind::list:
+      case Kind::tuple:
+        return list(value.items());
+      case Kind::dict:
+        return dict(value.pairs());
+      case Kind::undefined:
+        throw Fault(value.why() + " (and has no JSON)");
+      default:
+        throw Fault(fmt::format("a {} has no JSON: take what it holds, for example with |list", value.type_name()));
+    }
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  static std::string number(double value) {
+    if (std::isnan(value)) return "NaN";
+    if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+    return repr_of(value);
+  }
+  void text(std::string_view text) {
+    constexpr std::string_view kNamed = "\"\\\n\r\t\b\f", kNames = "\"\\nrtbf";
+    out_ += '"';
+    for (std::size_t at = 0; at < text.size(); at += character_bytes(text[at])) {
+      const char32_t code = character_at(text, at);
+      const std::size_t named = code < 0x80 ? kNamed.find(static_cast<char>(code)) : std::string_view::npos;
+      if (named != std::string_view::npos) {
+        out_ += '\\';
+        out_ += kNames[named];
+      } else if (code < 0x20 || (style_.ensure_ascii && code > 0x7e)) {
+        escape(static_cast<std::uint32_t>(code));
+      } else {
+        out_ += text.substr(at, character_bytes(text[at]));
+      }
+    }
+    out_ += '"';
+  }
+  // As UTF-16 has it.
+  void escape(std::uint32_t code) {
+    if (code >= 0x10000) {
+      out_ += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + ((code - 0x10000) >> 10), 0xdc00 + (code & 0x3ff));
+    } else {
+      out_ += fmt::format("\\u{:04x}", code);
+    }
+  }
+  void break_line() {
+    if (!style_.indent) return;
+    out_ += '\n';
+    for (int i = 0; i < level_; ++i) out_ += *style_.indent;
+  }
+  void list(const std::vector<Value>& items) {
+    if (items.empty()) {
+      out_ += "[]";
+      return;
+    }
+    out_ += '[';
+    ++level_;
+    for (const Value& item : items) {
+      if (&item != &items.front()) out_ += style_.between_items;
+      break_line();
+      write(item);
+    }
+    --level_;
+    break_line();
+    out_ += ']';
+  }
+  void dict(const std::vector<std::pair<Value, Value>>& pairs) {
+    if (pairs.empty()) {
+      out_ += "{}";
+      return;
+    }
+    std::vector<const std::pair<Value, Value>*> items;
+    for (const auto& pair : pairs) items.push_back(&pair);
+    if (style_.sort_keys)
+      std::stable_sort(items.begin(), items.end(),
+                       [](const auto* a, const auto* b) { return less(a->first, b->first); });
+    out_ += '{';
+    ++level_;
+    for (const auto* item : items) {
+      if (item != items.front()) out_ += style_.between_items;
+      break_line();
+      key(item->first);
+      out_ += style_.behind_key;
+      write(item->second);
+    }
+    --level_;
+    break_line();
+    out_ += '}';
+  }
+  void key(const Value& value) {
+    switch (value.kind()) {
+      case Kind::text:
+        return text(value.text());
+      case Kind::none:
+      case Kind::boolean:
+      case Kind::integer:
+      case Kind::real:
+        out_ += '"';
+        write(value);
+        out_ += '"';
+        return;
+      default:
+        throw Fault(fmt::format("a {} cannot be a key in JSON", value.type_name()));
+    }
+  }
+
+  const JsonStyle& style_;
+  std::string out_;
+  int level_ = 0;
+};
+
+}  // namespace
+
+std::string json_text(const Value& value, const JsonStyle& style) {
+  Writer writer(style);
+  writer.write(value);
+  return writer.take();
+}
+
+}  // namespace strata::text::jinja

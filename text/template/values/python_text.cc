@@ -1,0 +1,379 @@
+#include "text/template/values/python_text.h"
+
+#include <fmt/format.h>
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace strata::text::jinja {
+namespace {
+
+// U+FB00 to U+FB06 in capitals.
+constexpr char32_t kFirstLigature = 0xfb00;
+constexpr std::array<std::string_view, 7> kLigatures = {"FF", "FI", "FL", "FFI", "FFL", "ST", "ST"};
+
+template <typename Change>
+std::string map_characters(std::string_view text, Change change) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t at = 0; at < text.size(); at += character_bytes(text[at]))
+    append_character(change(character_at(text, at)), out);
+  return out;
+}
+
+char32_t to_upper(char32_t code) {
+  return static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(code)));
+}
+char32_t to_lower(char32_t code) {
+  return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code)));
+}
+char32_t to_title(char32_t code) {
+  return static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(code)));
+}
+utf8proc_category_t category_of(char32_t code) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(code));
+}
+bool is_cased(char32_t code) {
+  const auto category = category_of(code);
+  return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT;
+}
+bool is_letter(char32_t code) {
+  const auto category = category_of(code);
+  return is_cased(code) || category == UTF8PROC_CATEGORY_LM || category == UTF8PROC_CATEGORY_LO;
+}
+
+// Whether there is a character and all of them are `is`.
+template <typename Is>
+bool all_of(std::string_view text, Is is) {
+  for (std::size_t at = 0; at < text.size(); at += character_bytes(text[at]))
+    if (!is(character_at(text, at))) return false;
+  return !text.empty();
+}
+
+bool is_printable(char32_t code) {
+  switch (category_of(code)) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+      return false;
+    case UTF8PROC_CATEGORY_ZS:
+      return code == ' ';
+    default:
+      return true;
+  }
+}
+
+bool ends_line(char32_t code) {
+  return (code >= 0x0a && code <= 0x0d) || (code >= 0x1c && code <= 0x1e) || code == 0x85 || code == 0x2028 ||
+         code == 0x2029;
+}
+
+// The byte where the last character of text[0, end) begins.
+std::size_t before(std::string_view text, std::size_t end) {
+  do --end;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80);
+  return end;
+}
+
+}  // namespace
+
+std::size_t character_bytes(char first) {
+  const auto byte = static_cast<unsigned char>(first);
+  return byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
+}
+
+char32_t character_at(std::string_view text, std::size_t byte) {
+  const auto at = [&](std::size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[byte + i])); };
+  switch (character_bytes(text[byte])) {
+    case 1:
+      return at(0);
+    case 2:
+      return (at(0) & 0x1f) << 6 | (at(1) & 0x3f);
+    case 3:
+      return (at(0) & 0x0f) << 12 | (at(1) & 0x3f) << 6 | (at(2) & 0x3f);
+    default:
+      return (at(0) & 0x07) << 18 | (at(1) & 0x3f) << 12 | (at(2) & 0x3f) << 6 | (at(3) & 0x3f);
+  }
+}
+
+void append_character(char32_t code, std::string& out) {
+  utf8proc_uint8_t bytes[4];
+  const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(code), bytes);
+  out.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(size));
+}
+
+bool is_utf8(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    utf8proc_int32_t code = 0;
+    const auto size = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + at,
+                                       static_cast<utf8proc_ssize_t>(text.size() - at), &code);
+    if (size <= 0) return false;
+    at += static_cast<std::size_t>(size);
+  }
+  return true;
+}
+
+std::size_t length_of(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(
+      text.begin(), text.end(), [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }));
+}
+
+std::size_t byte_of(std::string_view text, std::size_t character) {
+  std::size_t at = 0;
+  for (; character > 0 && at < text.size(); --character) at += character_bytes(text[at]);
+  return at;
+}
+
+std::vector<std::string_view> characters_of(std::string_view text) {
+  std::vector<std::string_view> out;
+  for (std::size_t at = 0; at < text.size(); at += out.back().size())
+    out.push_back(text.substr(at, character_bytes(text[at])));
+  return out;
+}
+
+bool is_space(char32_t code) {
+  return (code >= 0x09 && code <= 0x0d) || (code >= 0x1c && code <= 0x20) || code == 0x85 || code == 0xa0 ||
+         code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 || code == 0x202f ||
+         code == 0x205f || code == 0x3000;
+}
+
+std::string_view strip(std::string_view text, Side side, std::optional<std::string_view> characters) {
+  const auto goes = [&](std::size_t at) {
+    return characters ? characters->find(text.substr(at, character_bytes(text[at]))) != std::string_view::npos
+                      : is_space(character_at(text, at));
+  };
+  if (side != Side::right)
+    while (!text.empty() && goes(0)) text.remove_prefix(character_bytes(text[0]));
+  if (side != Side::left) {
+    while (!text.empty()) {
+      const std::size_t last = before(text, text.size());
+      if (!goes(last)) break;
+      text = text.substr(0, last);
+    }
+  }
+  return text;
+}
+
+std::vector<std::string_view> split(std::string_view text, std::string_view separator, std::int64_t most,
+                                    bool from_right) {
+  std::vector<std::string_view> out;
+  for (std::int64_t cuts = 0; most < 0 || cuts < most; ++cuts) {
+    const std::size_t at = from_right ? text.rfind(separator) : text.find(separator);
+    if (at == std::string_view::npos) break;
+    const std::string_view left = text.substr(0, at), right = text.substr(at + separator.size());
+    out.push_back(from_right ? right : left);
+    text = from_right ? left : right;
+  }
+  out.push_back(text);
+  if (from_right) std::reverse(out.begin(), out.end());
+  return out;
+}
+
+std::vector<std::string_view> words(std::string_view text, std::int64_t most, bool from_right) {
+  std::vector<std::string_view> out;
+  const Side first = from_right ? Side::right : Side::left;
+  for (text = strip(text, first); !text.empty(); text = strip(text, first)) {
+    if (most >= 0 && static_cast<std::int64_t>(out.size()) == most) {
+      out.push_back(strip(text, from_right ? Side::left : Side::right));
+      break;
+    }
+    std::size_t end = from_right ? text.size() : 0;
+    if (from_right) {
+      while (end > 0 && !is_space(character_at(text, before(text, end)))) end = before(text, end);
+      out.push_back(text.substr(end));
+      text = text.substr(0, end);
+    } else {
+      while (end < text.size() && !is_space(character_at(text, end))) end += character_bytes(text[end]);
+      out.push_back(text.substr(0, end));
+      text = text.substr(end);
+    }
+  }
+  if (from_right) std::reverse(out.begin(), out.end());
+  return out;
+}
+
+std::vector<std::string_view> lines(std::string_view text, bool keep_ends) {
+  std::vector<std::string_view> out;
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = at, size = character_bytes(text[at]);
+    const bool ends = ends_line(character_at(text, at));
+    at += size;
+    if (!ends) continue;
+    if (text[end] == '\r' && at < text.size() && text[at] == '\n') ++at;
+    out.push_back(text.substr(begin, (keep_ends ? at : end) - begin));
+    begin = at;
+  }
+  if (begin < text.size()) out.push_back(text.substr(begin));
+  return out;
+}
+
+std::string replace(std::string_view text, std::string_view old, std::string_view by, std::int64_t most) {
+  std::string out;
+  std::size_t at = 0;
+  for (std::int64_t done = 0; most < 0 || done < most; ++done) {
+    if (old.empty()) {  // between all characters, and at both ends
+      out += by;
+      if (at == text.size()) return out;
+      const std::size_t size = character_bytes(text[at]);
+      out += text.substr(at, size);
+      at += size;
+      continue;
+    }
+    const std::size_t found = text.find(old, at);
+    if (found == std::string_view::npos) break;
+    out += text.substr(at, found - at);
+    out += by;
+    at = found + old.size();
+  }
+  out += text.substr(at);
+  return out;
+}
+
+std::string upper(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t at = 0; at < text.size(); at += character_bytes(text[at])) {
+    const char32_t code = character_at(text, at);
+    const std::size_t ligature = code - kFirstLigature;
+    if (code == U'\u00df')
+      out += "SS";
+    else if (code >= kFirstLigature && ligature < kLigatures.size())
+      out += kLigatures[ligature];
+    else
+      append_character(to_upper(code), out);
+  }
+  return out;
+}
+std::string lower(std::string_view text) {
+  return map_characters(text, to_lower);
+}
+std::string capitalize(std::string_view text) {
+  bool first = true;
+  return map_characters(text,
+                        [&](char32_t code) { return std::exchange(first, false) ? to_title(code) : to_lower(code); });
+}
+std::string title(std::string_view text) {
+  bool inside = false;
+  return map_characters(text, [&](char32_t code) {
+    const char32_t out = inside ? to_lower(code) : to_title(code);
+    inside = is_cased(code);
+    return out;
+  });
+}
+std::string title_words(std::string_view text) {
+  constexpr std::string_view kBefore = "-({[<";
+  bool first = true;
+  return map_characters(text, [&](char32_t code) {
+    const bool splits =
+        is_space(code) || (code < 0x80 && kBefore.find(static_cast<char>(code)) != std::string_view::npos);
+    const char32_t out = splits ? code : first ? to_upper(code) : to_lower(code);
+    first = splits;
+    return out;
+  });
+}
+
+bool is_upper(std::string_view text) {
+  return all_of(text, [](char32_t code) { return !is_cased(code) || category_of(code) == UTF8PROC_CATEGORY_LU; }) &&
+         !all_of(text, [](char32_t code) { return !is_cased(code); });
+}
+bool is_lower(std::string_view text) {
+  return all_of(text, [](char32_t code) { return !is_cased(code) || category_of(code) == UTF8PROC_CATEGORY_LL; }) &&
+         !all_of(text, [](char32_t code) { return !is_cased(code); });
+}
+bool is_title(std::string_view text) {
+  bool inside = false, any = false;
+  return all_of(text,
+                [&](char32_t code) {
+                  const bool cased = is_cased(code), small = category_of(code) == UTF8PROC_CATEGORY_LL;
+                  if (cased && small != inside) return false;
+                  inside = cased;
+                  any = any || cased;
+                  return true;
+                }) &&
+         any;
+}
+bool is_alphabetic(std::string_view text) {
+  return all_of(text, is_letter);
+}
+bool is_decimal(std::string_view text) {
+  return all_of(text, [](char32_t code) { return category_of(code) == UTF8PROC_CATEGORY_ND; });
+}
+bool is_alphanumeric(std::string_view text) {
+  return all_of(text, [](char32_t code) {
+    const auto category = category_of(code);
+    return is_letter(code) || category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
+           category == UTF8PROC_CATEGORY_NO;
+  });
+}
+
+std::string repr_of(std::string_view text) {
+  const char quote = text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos ? '"' : '\'';
+  std::string out(1, quote);
+  for (std::size_t at = 0; at < text.size(); at += character_bytes(text[at])) {
+    const char32_t code = character_at(text, at);
+    const auto number = static_cast<std::uint32_t>(code);
+    if (code == static_cast<char32_t>(quote) || code == '\\') {
+      out += '\\';
+      out += static_cast<char>(code);
+    } else if (code == '\n') {
+      out += "\\n";
+    } else if (code == '\r') {
+      out += "\\r";
+    } else if (code == '\t') {
+      out += "\\t";
+    } else if (is_printable(code)) {
+      out += text.substr(at, character_bytes(text[at]));
+    } else if (code < 0x100) {
+      out += fmt::format("\\x{:02x}", number);
+    } else if (code < 0x10000) {
+      out += fmt::format("\\u{:04x}", number);
+    } else {
+      out += fmt::format("\\U{:08x}", number);
+    }
+  }
+  out += quote;
+  return out;
+}
+
+std::string repr_of(double number) {
+  if (std::isnan(number)) return "nan";
+  if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
+  std::string out = fmt::format("{}", number);
+  if (out.find_first_of(".e") == std::string::npos) out += ".0";
+  return out;
+}
+
+std::string escape(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace strata::text::jinja

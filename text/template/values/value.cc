@@ -1,0 +1,384 @@
+#include "text/template/values/value.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "text/template/values/python_text.h"
+
+namespace strata::text::jinja {
+namespace {
+
+constexpr std::size_t kManyKeys = 8;
+
+bool is_hashable(const Value& key) {
+  if (key.is(Kind::tuple)) return std::all_of(key.items().begin(), key.items().end(), is_hashable);
+  return !key.is(Kind::list) && !key.is(Kind::dict) && !key.is(Kind::view) && !key.is(Kind::undefined);
+}
+
+int nesting_of(int most) {
+  if (most >= Value::kMaxNesting)
+    throw Fault(fmt::format("a value is nested deeper than {} levels", Value::kMaxNesting));
+  return most + 1;
+}
+
+// a < b, exactly: a double cannot hold every integer.
+bool less_number(const Value& a, const Value& b) {
+  if (!a.is(Kind::real) && !b.is(Kind::real)) return a.integer() < b.integer();
+  return a.real() < b.real();
+}
+
+}  // namespace
+
+Value Value::undefined(std::string why) {
+  Value out;
+  out.held_ = Undefined{std::make_shared<const std::string>(std::move(why))};
+  return out;
+}
+
+Value::Value(Kind kind, std::vector<Value> items, std::string_view name) {
+  int most = 0;
+  for (const Value& item : items) most = std::max(most, item.nesting());
+  auto sequence =
+      std::make_shared<const Sequence>(Sequence{.items = std::move(items), .nesting = nesting_of(most), .name = name});
+  if (kind == Kind::list)
+    held_ = SequenceOf<Kind::list>{std::move(sequence)};
+  else if (kind == Kind::tuple)
+    held_ = SequenceOf<Kind::tuple>{std::move(sequence)};
+  else
+    held_ = SequenceOf<Kind::view>{std::move(sequence)};
+}
+
+Value Value::dict(std::vector<std::pair<Value, Value>> items) {
+  auto dict = std::make_shared<Dict>();
+  int most = 0;
+  const bool many = items.size() > kManyKeys;
+  const auto known = [&](const Value& key) {
+    if (many && key.is(Kind::text)) {
+      const auto it = dict->places.find(key.text());
+      return it == dict->places.end() ? dict->items.size() : it->second;
+    }
+    const auto same = [&](const auto& item) { return item.first.equals(key); };
+    return static_cast<std::size_t>(std::find_if(dict->items.begin(), dict->items.end(), same) - dict->items.begin());
+  };
+  for (auto& [key, value] : items) {
+    if (!is_hashable(key)) throw Fault(fmt::format("a {} cannot be the key of a dict", key.type_name()));
+    most = std::max({most, key.nesting(), value.nesting()});
+    const std::size_t place = known(key);
+    if (place < dict->items.size()) {
+      dict->items[place].second = std::move(value);
+      continue;
+    }
+    if (many && key.is(Kind::text)) dict->places.emplace(key.text(), place);
+    dict->items.emplace_back(std::move(key), std::move(value));
+  }
+  dict->nesting = nesting_of(most);
+  Value out;
+  out.held_ = std::shared_ptr<const Dict>(std::move(dict));
+  return out;
+}
+
+Value Value::object(Object& object) {
+  Value out;
+  out.held_ = &object;
+  return out;
+}
+
+Value Value::method(Value self, std::string name) {
+  Value out;
+  out.held_ = std::make_shared<const Method>(
+      Method{.self = std::make_shared<const Value>(std::move(self)), .name = std::move(name)});
+  return out;
+}
+
+const std::string& Value::why() const {
+  return *std::get<Undefined>(held_).why;
+}
+std::int64_t Value::integer() const {
+  return is(Kind::boolean) ? std::int64_t{boolean()} : std::get<std::int64_t>(held_);
+}
+double Value::real() const {
+  return is(Kind::real) ? std::get<double>(held_) : static_cast<double>(integer());
+}
+const std::string& Value::text() const {
+  return std::get<std::shared_ptr<const Text>>(held_)->bytes;
+}
+bool Value::safe() const {
+  return is(Kind::text) && std::get<std::shared_ptr<const Text>>(held_)->safe;
+}
+const Value::Sequence& Value::sequence() const {
+  if (is(Kind::list)) return *std::get<SequenceOf<Kind::list>>(held_).sequence;
+  if (is(Kind::tuple)) return *std::get<SequenceOf<Kind::tuple>>(held_).sequence;
+  return *std::get<SequenceOf<Kind::view>>(held_).sequence;
+}
+const std::vector<Value>& Value::items() const {
+  return sequence().items;
+}
+const std::vector<std::pair<Value, Value>>& Value::pairs() const {
+  return std::get<std::shared_ptr<const Dict>>(held_)->items;
+}
+Object& Value::object() const {
+  return *std::get<Object*>(held_);
+}
+const Value::Method& Value::method() const {
+  return *std::get<std::shared_ptr<const Method>>(held_);
+}
+
+int Value::nesting() const {
+  if (is_sequence()) return sequence().nesting;
+  if (is(Kind::dict)) return std::get<std::shared_ptr<const Dict>>(held_)->nesting;
+  if (is(Kind::method)) return method().self->nesting();
+  return 0;
+}
+
+const Value* Value::find_value(const Value& key) const {
+  if (key.is(Kind::text)) return find(key.text());
+  for (const auto& [known, value] : pairs())
+    if (known.equals(key)) return &value;
+  return nullptr;
+}
+
+const Value* Value::find(std::string_view key) const {
+  const Dict& dict = *std::get<std::shared_ptr<const Dict>>(held_);
+  if (!dict.places.empty()) {
+    const auto it = dict.places.find(key);
+    return it == dict.places.end() ? nullptr : &dict.items[it->second].second;
+  }
+  for (const auto& [known, value] : dict.items)
+    if (known.is(Kind::text) && known.text() == key) return &value;
+  return nullptr;
+}
+
+bool Value::truthy() const {
+  switch (kind()) {
+    case Kind::undefined:
+    case Kind::none:
+      return false;
+    case Kind::boolean:
+      return boolean();
+    case Kind::integer:
+      return integer() != 0;
+    case Kind::real:
+      return real() != 0;
+    case Kind::text:
+      return !text().empty();
+    case Kind::list:
+    case Kind::tuple:
+    case Kind::view:
+      return !items().empty();
+    case Kind::dict:
+      return !pairs().empty();
+    case Kind::object:
+    case Kind::method:
+      return true;
+  }
+  return false;
+}
+
+bool Value::equals(const Value& other) const {
+  if (is_number() && other.is_number()) {
+    if (is(Kind::real) || other.is(Kind::real)) return real() == other.real();
+    return integer() == other.integer();
+  }
+  if (kind() != other.kind()) return false;
+  switch (kind()) {
+    case Kind::text:
+      return text() == other.text();
+    case Kind::list:
+    case Kind::tuple:
+    case Kind::view:
+      return std::equal(items().begin(), items().end(), other.items().begin(), other.items().end(),
+                        [](const Value& a, const Value& b) { return a.equals(b); });
+    case Kind::dict:
+      return pairs().size() == other.pairs().size() &&
+             std::all_of(pairs().begin(), pairs().end(), [&](const auto& item) {
+               const Value* found = other.find_value(item.first);
+               return found && found->equals(item.second);
+             });
+    case Kind::object:
+      return &object() == &other.object();
+    case Kind::method:
+      return method().name == other.method().name && method().self->equals(*other.method().self);
+    default:
+      return true;  // undefined, none
+  }
+}
+
+std::string_view Value::type_name() const {
+  switch (kind()) {
+    case Kind::undefined:
+      return "Undefined";
+    case Kind::none:
+      return "None";
+    case Kind::boolean:
+      return "bool";
+    case Kind::integer:
+      return "int";
+    case Kind::real:
+      return "float";
+    case Kind::text:
+      return "str";
+    case Kind::list:
+      return "list";
+    case Kind::tuple:
+      return "tuple";
+    case Kind::view:
+      return sequence().name;
+    case Kind::dict:
+      return "dict";
+    case Kind::object:
+      return object().type_name();
+    case Kind::method:
+      return "method";
+  }
+  return "";
+}
+
+std::string Value::to_text() const {
+  return is(Kind::text) ? text() : is(Kind::undefined) ? std::string() : to_repr();
+}
+
+std::string Value::to_repr() const {
+  std::string out;
+  append_repr(out);
+  return out;
+}
+
+void Value::append_repr(std::string& out) const {
+  const auto all = [&](std::string_view open, std::string_view close) {
+    out += open;
+    for (const Value& item : items()) {
+      if (&item != &items().front()) out += ", ";
+      item.append_repr(out);
+    }
+    out += close;
+  };
+  switch (kind()) {
+    case Kind::undefined:
+      out += "Undefined";
+      break;
+    case Kind::none:
+      out += "None";
+      break;
+    case Kind::boolean:
+      out += boolean() ? "True" : "False";
+      break;
+    case Kind::integer:
+      fmt::format_to(std::back_inserter(out), "{}", integer());
+      break;
+    case Kind::real:
+      out += repr_of(real());
+      break;
+    case Kind::text:
+      out += safe() ? fmt::format("Markup({})", repr_of(text())) : repr_of(text());
+      break;
+    case Kind::list:
+      all("[", "]");
+      break;
+    case Kind::tuple:
+      all("(", ")");
+      if (items().size() == 1) out.insert(out.size() - 1, ",");
+      break;
+    case Kind::dict:
+      out += '{';
+      for (const auto& [key, value] : pairs()) {
+        if (&key != &pairs().front().first) out += ", ";
+        key.append_repr(out);
+        out += ": ";
+        value.append_repr(out);
+      }
+      out += '}';
+      break;
+    case Kind::view:
+      out += sequence().name;
+      all("([", "])");
+      break;
+    case Kind::object:
+    case Kind::method:
+      throw Fault(fmt::format("a {} is not text: take what it holds, for example with |list or a call", type_name()));
+  }
+}
+
+Value Object::attribute(const std::string& name) {
+  return Value::undefined(fmt::format("a {} has no attribute '{}'", type_name(), name));
+}
+Value Object::call(Arguments&) {
+  throw Fault(fmt::format("a {} cannot be called", type_name()));
+}
+
+Value Namespace::attribute(const std::string& name) {
+  const auto it = attributes_.find(name);
+  return it == attributes_.end() ? Object::attribute(name) : it->second;
+}
+void Namespace::set(const std::string& name, Value value) {
+  if (name.starts_with('_')) throw Fault(fmt::format("a namespace takes no attribute with an underscore: {}", name));
+  attributes_.insert_or_assign(name, std::move(value));
+}
+
+Parameters::Parameters(std::string_view function, Arguments& arguments, std::initializer_list<std::string_view> names)
+    : function_(function) {
+  if (arguments.positional.size() > names.size())
+    throw Fault(
+        fmt::format("{} takes at most {} arguments, not {}", function, names.size(), arguments.positional.size()));
+  for (std::size_t i = 0; i < arguments.positional.size(); ++i)
+    given_.emplace_back(names.begin()[i], arguments.positional[i]);
+  for (const auto& [name, value] : arguments.named) {
+    const auto* known = std::find(names.begin(), names.end(), name);
+    if (known == names.end()) throw Fault(fmt::format("{} has no parameter '{}'", function, name));
+    if (find(*known)) throw Fault(fmt::format("{} is given '{}' twice", function, name));
+    given_.emplace_back(*known, value);
+  }
+}
+
+const Value* Parameters::find(std::string_view name) const {
+  for (const auto& [known, value] : given_)
+    if (known == name) return &value;
+  return nullptr;
+}
+const Value& Parameters::at(std::string_view name) const {
+  const Value* found = find(name);
+  if (!found) throw Fault(fmt::format("{} needs its argument '{}'", function_, name));
+  return *found;
+}
+bool Parameters::flag(std::string_view name, bool otherwise) const {
+  const Value* found = find(name);
+  return found ? found->truthy() : otherwise;
+}
+std::int64_t Parameters::integer(std::string_view name, std::int64_t otherwise) const {
+  const Value* found = find(name);
+  return found ? integer_of(*found, function_) : otherwise;
+}
+std::string Parameters::text(std::string_view name, std::string_view otherwise) const {
+  const Value* found = find(name);
+  return found ? text_of(*found, function_) : std::string(otherwise);
+}
+
+std::int64_t integer_of(const Value& value, std::string_view what) {
+  if (value.is(Kind::undefined)) throw Fault(value.why());
+  if (!value.is(Kind::integer) && !value.is(Kind::boolean))
+    throw Fault(fmt::format("{} needs an int, not a {}", what, value.type_name()));
+  return value.integer();
+}
+
+const std::string& text_of(const Value& value, std::string_view what) {
+  if (value.is(Kind::undefined)) throw Fault(value.why());
+  if (!value.is(Kind::text)) throw Fault(fmt::format("{} needs a str, not a {}", what, value.type_name()));
+  return value.text();
+}
+
+bool less(const Value& a, const Value& b) {
+  if (a.is(Kind::undefined)) throw Fault(a.why());
+  if (b.is(Kind::undefined)) throw Fault(b.why());
+  if (a.is_number() && b.is_number()) return less_number(a, b);
+  if (a.is(Kind::text) && b.is(Kind::text)) return a.text() < b.text();  // UTF-8 has the order of code points
+  if (a.kind() == b.kind() && (a.is(Kind::list) || a.is(Kind::tuple))) {
+    const auto &left = a.items(), &right = b.items();
+    for (std::size_t i = 0; i < std::min(left.size(), right.size()); ++i)
+      if (!left[i].equals(right[i])) return less(left[i], right[i]);
+    return left.size() < right.size();
+  }
+  throw Fault(fmt::format("a {} and a {} have no order", a.type_name(), b.type_name()));
+}
+
+}  // namespace strata::text::jinja

@@ -1,0 +1,190 @@
+#pragma once
+// text/template/values/ is Python's data as a template sees it (here), with its operators, formats and JSON.
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace strata::text::jinja {
+
+// What goes wrong while a template is rendered, without its place: the interpreter adds the line.
+struct Fault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class Value;
+class Object;
+struct Arguments;
+
+enum class Kind { undefined, none, boolean, integer, real, text, list, tuple, view, dict, object, method };
+
+// Python's types as a template sees them. Values are immutable, as in the sandbox that transformers uses, so copies
+// share what they hold. A list or dict that is nested deeper than kMaxNesting throws Fault.
+class Value {
+ public:
+  static constexpr int kMaxNesting = 128;
+
+  struct Text {
+    std::string bytes;
+    bool safe;  // marked by `safe` or `escape`: `+` escapes what it is added to
+  };
+  struct Sequence {
+    std::vector<Value> items;
+    int nesting;
+    std::string_view name;  // of a view: dict_items and so on
+  };
+  struct Dict {
+    std::vector<std::pair<Value, Value>> items;
+    std::unordered_map<std::string_view, std::size_t> places;  // of text keys, if there are many
+    int nesting;
+  };
+  // `self.name`, not called yet.
+  struct Method {
+    std::shared_ptr<const Value> self;
+    std::string name;
+  };
+
+  Value() : held_(None()) {}
+  Value(bool value) : held_(value) {}
+  Value(std::int64_t value) : held_(value) {}
+  Value(double value) : held_(value) {}
+  Value(std::string text, bool safe = false)
+      : held_(std::make_shared<const Text>(Text{.bytes = std::move(text), .safe = safe})) {}
+  Value(const char*) = delete;  // would be a boolean
+  // `why` is what an error says when it is used.
+  static Value undefined(std::string why);
+  static Value list(std::vector<Value> items) { return Value(Kind::list, std::move(items), ""); }
+  static Value tuple(std::vector<Value> items) { return Value(Kind::tuple, std::move(items), ""); }
+  // A dict's items, keys or values, by Python's name of the type (a literal): has a length, no element by number.
+  static Value view(std::string_view name, std::vector<Value> items) {
+    return Value(Kind::view, std::move(items), name);
+  }
+  // The last of equal keys counts, in the place of the first. Throws Fault for a key that Python cannot hash.
+  static Value dict(std::vector<std::pair<Value, Value>> items);
+  // `object` outlives the value: the interpreter owns it.
+  static Value object(Object& object);
+  static Value method(Value self, std::string name);
+
+  Kind kind() const { return static_cast<Kind>(held_.index()); }
+  bool is(Kind kind) const { return this->kind() == kind; }
+  bool is_number() const { return is(Kind::boolean) || is(Kind::integer) || is(Kind::real); }
+  bool is_sequence() const { return is(Kind::list) || is(Kind::tuple) || is(Kind::view); }
+
+  // Each is for its own kind alone.
+  const std::string& why() const;
+  bool boolean() const { return std::get<bool>(held_); }
+  // Of a boolean or an integer.
+  std::int64_t integer() const;
+  // Of any number.
+  double real() const;
+  const std::string& text() const;
+  bool safe() const;
+  const std::vector<Value>& items() const;  // of a list, a tuple or a view
+  const std::vector<std::pair<Value, Value>>& pairs() const;
+  Object& object() const;
+  const Method& method() const;
+
+  // A dict's value, or null.
+  const Value* find(std::string_view key) const;
+  const Value* find_value(const Value& key) const;
+
+  bool truthy() const;
+  bool equals(const Value& other) const;
+  // Python's name of the type, for messages.
+  std::string_view type_name() const;
+  // Python's str() and repr(). Throws Fault for what has no text that is the same in two runs, such as a macro.
+  std::string to_text() const;
+  std::string to_repr() const;
+
+ private:
+  struct None {};
+  struct Undefined {
+    std::shared_ptr<const std::string> why;
+  };
+  template <Kind>
+  struct SequenceOf {
+    std::shared_ptr<const Sequence> sequence;
+  };
+
+  Value(Kind kind, std::vector<Value> items, std::string_view name);
+  const Sequence& sequence() const;
+  int nesting() const;
+  void append_repr(std::string& out) const;
+
+  // In the order of Kind.
+  std::variant<Undefined, None, bool, std::int64_t, double, std::shared_ptr<const Text>, SequenceOf<Kind::list>,
+               SequenceOf<Kind::tuple>, SequenceOf<Kind::view>, std::shared_ptr<const Dict>, Object*,
+               std::shared_ptr<const Method>>
+      held_;
+};
+
+// What a template calls or asks for attributes and that is no plain data: namespaces, macros, loops, iterators.
+class Object {
+ public:
+  virtual ~Object() = default;
+  virtual std::string_view type_name() const = 0;
+  virtual Value attribute(const std::string& name);
+  virtual bool callable() const { return false; }
+  virtual Value call(Arguments& arguments);
+};
+
+// What is iterated over once, such as the result of `map` or `selectattr`: true even if it is empty.
+class Iterator : public Object {
+ public:
+  explicit Iterator(std::vector<Value> items) : items_(std::move(items)) {}
+  std::string_view type_name() const override { return "generator"; }
+  const Value* next() { return next_ < items_.size() ? &items_[next_++] : nullptr; }
+
+ private:
+  std::vector<Value> items_;
+  std::size_t next_ = 0;
+};
+
+// What `namespace(...)` makes: the one thing that a template can change.
+class Namespace : public Object {
+ public:
+  std::string_view type_name() const override { return "Namespace"; }
+  Value attribute(const std::string& name) override;
+  // Throws Fault for a name that begins with an underscore, as transformers does.
+  void set(const std::string& name, Value value);
+
+ private:
+  std::unordered_map<std::string, Value> attributes_;
+};
+
+// What a call gives. Callables take what they know; `Parameters` refuses the rest.
+struct Arguments {
+  std::vector<Value> positional;
+  std::vector<std::pair<std::string, Value>> named;
+};
+
+// Arguments by the names of a function's parameters, as Python binds them. Throws Fault for those it does not have.
+class Parameters {
+ public:
+  Parameters(std::string_view function, Arguments& arguments, std::initializer_list<std::string_view> names);
+  // Null if the call does not give it.
+  const Value* find(std::string_view name) const;
+  // Throws Fault if the call does not give it.
+  const Value& at(std::string_view name) const;
+  bool flag(std::string_view name, bool otherwise) const;
+  std::int64_t integer(std::string_view name, std::int64_t otherwise) const;
+  std::string text(std::string_view name, std::string_view otherwise) const;
+
+ private:
+  std::string function_;
+  std::vector<std::pair<std::string_view, Value>> given_;
+};
+
+// A whole number; Fault, which names `what`, for anything else.
+std::int64_t integer_of(const Value& value, std::string_view what);
+// A text's own; Fault for anything else.
+const std::string& text_of(const Value& value, std::string_view what);
+// Python's < for numbers, texts, lists and tuples; Fault for others.
+bool less(const Value& a, const Value& b);
+
+}  // namespace strata::text::jinja
