@@ -32,6 +32,8 @@ constexpr std::array kMarks = std::to_array<Mark>({
     {Content::bench, "", "{\"collectives\":[", ""},
     {Content::bench, "", "{\"write_gb_per_s\":", ""},
     {Content::bench, "", "{\"device\":", "\"copy_gb_per_s\":"},
+    {Content::bench, "", "{\"bench\":\"memory\"", ""},
+    {Content::chart, "a picture of strata bench", "<svg ", "data-by=\"strata bench memory\""},
     {Content::steps, "a report of steps", "{\"step\":", "\"loss_hex\":"},
     {Content::steps, "", "{\"step\":", "\"eval_loss\":"},
     {Content::table, "a table of steps", "step,time,epoch,loss,", ""},

@@ -12,6 +12,7 @@ enum class Content : std::uint8_t {
   evaluation,
   generation,
   bench,
+  chart,
   steps,
   table,
   events,

@@ -25,8 +25,7 @@ Classes read_classes(const Config& config, Objective objective) {
   else if (problem == "multi_label_classification")
     out.target = device::ClassTarget::many;
   else if (!problem.empty() && problem != "single_label_classification")
-    fail(Exit::usage,
-         "{} is \"{}\": it is regression, single_label_classification or multi_label_classification",
+    fail(Exit::usage, "{} is \"{}\": it is regression, single_label_classification or multi_label_classification",
          config.describe("problem_type"), problem);
   if (objective == Objective::token_classification) out.target = device::ClassTarget::one;
   if (out.target == device::ClassTarget::number && out.names.size() > 1)

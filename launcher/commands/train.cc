@@ -235,8 +235,8 @@ void write_plan(const runtime::Job& job, const runtime::Capacity& capacity,
 }
 
 // From the plan to the last step.
-void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World& world, const StopSignal& stop) {
-  const runtime::Seat seat = agree_on_seat(recipe, world);
+void run(const TrainOptions& options, const runtime::Recipe& recipe, const runtime::Seat& seat, comm::World& world,
+         const StopSignal& stop) {
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   control::Control control(recipe, world, note);
   control.enter(runtime::Phase::planning);
@@ -371,8 +371,10 @@ int train(const TrainOptions& options) {
   const StopSignal stop;
   return run_as_rank(options.recipe, options.sets, [&](comm::World& world) {
     runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world);
+    const runtime::Seat seat = agree_on_seat(recipe, world);
+    agree_on_micro_batch(recipe, seat, world);
     agree(world, [&] { runtime::settle(recipe, false); });
-    run(options, recipe, world, stop);
+    run(options, recipe, seat, world, stop);
   });
 }
 

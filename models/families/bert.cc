@@ -34,8 +34,8 @@ EncoderSpec read_bert(const Config& config) {
   const float classifier_dropout =
       dropout_probability(config, "classifier_dropout", static_cast<double>(s.embedding_dropout));
   s.sequence_dropout = s.token_dropout = classifier_dropout;
-  config.ignore({"directionality", "pooler_fc_size", "pooler_num_attention_heads",
-                 "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"});
+  config.ignore({"directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
+                 "pooler_size_per_head", "pooler_type"});
   return s;
 }
 

@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "models/classes.h"
+#include "models/families/families.h"
 #include "models/layers/embedding.h"
 #include "models/layers/embedding_norm.h"
-#include "models/families/families.h"
 #include "models/layers/head.h"
 
 namespace strata::models {
@@ -89,7 +89,7 @@ class Encoder final : public Model {
                                    run));
     units.push_back(make_embedding_norm({s.embedding_norm, b.hidden, b.eps, s.embedding_dropout}, run));
     add_encoder_blocks(units, b, run);
-    add_head_of(*run.objective)(units, s, classes, run);
+    add_head_of (*run.objective)(units, s, classes, run);
     if (*run.objective == Objective::masked_lm) return;
     for (const Parameter& parameter : units.back()->parameters()) drawn_if_missing.push_back(parameter.name);
     for (const std::string& layer : {s.transform, s.transform_norm, s.decoder, s.dense, s.sequence_scores})

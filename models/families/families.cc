@@ -150,7 +150,6 @@ void require_objective(const RunShape& run, std::string_view family, std::initia
 }
 
 std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
-  constexpr std::size_t kMostTokens = std::size_t{1} << 24;
   if (asked.tokens() > kMostTokens)
     fail(Exit::usage,
          "training.micro_batch_size={} times data.seq_len={} is {} tokens; a micro-batch has at most {}: use more of "

@@ -18,6 +18,9 @@ std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run
 std::unique_ptr<Model> make_roberta(const Config& config, const RunShape& run);
 std::unique_ptr<Model> make_llama(const Config& config, const RunShape& run);
 
+// Tokens of a micro-batch, at most.
+inline constexpr std::size_t kMostTokens = std::size_t{1} << 24;
+
 // What families read from a config. All throw Error{usage} naming the key if the value is not built.
 // A size is at most `most`, so that no product of sizes overflows.
 inline constexpr std::size_t kMostWidth = std::size_t{1} << 20, kMostLayers = std::size_t{1} << 12,

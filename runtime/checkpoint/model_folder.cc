@@ -1,7 +1,6 @@
 #include "runtime/checkpoint/model_folder.h"
 
 #include <fmt/format.h>
-
 #include <fmt/ranges.h>
 
 #include <algorithm>

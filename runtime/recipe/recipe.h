@@ -39,6 +39,9 @@ struct Recompute {
   std::vector<std::int64_t> blocks;
 };
 
+// training.micro_batch_size = "auto", and the most that it may be.
+inline constexpr std::int64_t kAutomaticBatch = 0, kMostSequences = 1 << 20;
+
 // Steps [first, last], from 1.
 struct StepRange {
   std::int64_t first, last;
@@ -84,7 +87,7 @@ struct Recipe {
     double mlm_probability = 0.15;
     std::vector<double> class_weights;  // of a classifier's classes, in order; empty: 1 each
     std::optional<std::int64_t> max_steps;
-    std::int64_t micro_batch_size = 1;
+    std::int64_t micro_batch_size = 1;  // kAutomaticBatch until settle_micro_batch() (runtime/job/micro_batch.h)
     std::optional<std::int64_t> gradient_accumulation_steps, global_batch_size;  // at most one is set
     device::DType precision = device::DType::bf16;
     std::uint64_t seed = 0;
@@ -171,7 +174,7 @@ struct Recipe {
   } report;
 
   // Micro-batches per rank and step. Throws Error{usage} if training.global_batch_size does not divide over
-  // world_size ranks of training.micro_batch_size sequences.
+  // world_size ranks of training.micro_batch_size sequences, which are settled.
   int accumulation_steps(int world_size) const;
   // What memory.* says of the nvme tier's files and requests.
   offload::IoOptions io_options() const;
