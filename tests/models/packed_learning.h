@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -61,11 +62,17 @@ struct Learnt {
 };
 
 // One forward and backward of a model that `config` describes. Gradients are of loss_gradient * the summed
-// loss. `fill` sets the parameters of a unit: (unit, its flat buffer).
+// loss. `fill` sets the parameters of a unit: (unit, its flat buffer). loss_rows: those that the loss takes, whose
+// labels then come first; none: all.
 template <typename Fill>
-Learnt learn(const Config& config, const Columns& columns, float loss_gradient, Fill&& fill,
-             DType dtype = DType::fp32) {
-  const RunShape run{.batch = 1, .seq = columns.tokens.size(), .dtype = dtype, .threads = 2, .packed = true};
+Learnt learn(const Config& config, const Columns& columns, float loss_gradient, Fill&& fill, DType dtype = DType::fp32,
+             std::span<const std::uint32_t> loss_rows = {}) {
+  const RunShape run{.batch = 1,
+                     .seq = columns.tokens.size(),
+                     .dtype = dtype,
+                     .threads = 2,
+                     .packed = true,
+                     .loss_rows = loss_rows.size()};
   const auto model = make_model(config, run);
   AbortToken abort;
   device::Lane lane("test", run.threads, 0, abort);
@@ -87,6 +94,7 @@ Learnt learn(const Config& config, const Columns& columns, float loss_gradient, 
   const auto context = [&](std::size_t unit, const Buffer& workspace) {
     Context c{};
     c.batch = {columns.tokens.data(), columns.labels.data(), columns.positions.data(), columns.documents.data()};
+    if (!loss_rows.empty()) c.batch.loss_rows = loss_rows.data();
     c.scalars = &scalars;
     c.constants = constants.view().data;
     c.parameters = {parameters[unit].view()};
