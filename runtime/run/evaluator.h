@@ -23,7 +23,7 @@ struct Evaluation {
   double loss;        // mean over all labels, in nats
   double perplexity;  // e^loss
   std::uint64_t labels, sequences;
-  double tokens_per_s;  // labels of all ranks; reading the weights is not counted
+  double tokens_per_s;       // labels of all ranks; reading the weights is not counted
   ClassReport classes = {};  // of a classifier
 };
 
@@ -48,6 +48,14 @@ class Evaluator {
   using AfterRound = std::function<bool(std::uint64_t done, std::uint64_t all)>;
   // nullopt: it was stopped. Throws AgreedError on all ranks if the loss is not finite.
   std::optional<Evaluation> run(const AfterRound& after_round);
+
+  // Of a classifier whose labels are numbers of documents (models::kPrediction): told of the labels and scores of all
+  // ranks' rows, in the order of micro-batches, and how many of these are done; false, on all ranks alike, stops it.
+  using TakeScores =
+      std::function<bool(std::span<const std::int32_t> labels, std::span<const float> scores, std::uint64_t done)>;
+  // first: micro-batch to begin with.
+  void predict(std::uint64_t first, const TakeScores& take);
+  std::uint64_t micro_batches() const { return data_.micro_batches(); }
 
   // Of this rank's micro-batches until now, for who watches.
   double loss_so_far() const { return labels_so_far_ ? sum_so_far_ / static_cast<double>(labels_so_far_) : 0; }
