@@ -63,6 +63,8 @@ void TokenOutput::commit() {
                                 .tokenizer_hash = tokenizer_->hash(),
                                 .hash = writer.hash(),
                                 .count = writer.count()};
+  sidecar.special_tokens = tokenizer_->special_ids();
+  sidecar.mask_token = tokenizer_->mask_id();
   sidecar.documents = {writer.documents(), writer.documents_hash()};
   if (mask_file_) sidecar.mask = {writer.labels(), writer.mask_hash()};
   sidecar_file_->write(runtime::to_json(sidecar));

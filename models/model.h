@@ -16,11 +16,12 @@
 #include "device/lane.h"
 #include "device/numeric/exact_sum.h"
 #include "device/ops/product.h"
-#include "device/row_range.h"
 #include "device/step_scalars.h"
 #include "device/view.h"
+#include "models/batch.h"
 #include "models/flat_range.h"
 #include "models/layers/table_tiles.h"
+#include "models/objective.h"
 
 namespace strata::models {
 
@@ -55,17 +56,12 @@ struct RunShape {
   device::Device device = {};
   // Sequences may hold other than one document: what attends to whole ones alone (cuDNN) is not used.
   bool packed = false;
+  // By the model's configuration if not given.
+  std::optional<Objective> objective = {};
+  // Of a micro-batch, that the loss takes at most; 0: all.
+  std::size_t loss_rows = 0;
 
   std::size_t tokens() const { return batch * seq; }
-};
-
-// One micro-batch in device memory, column after column: [tokens] each.
-struct Batch {
-  const std::uint32_t* tokens;
-  const std::int32_t* labels;
-  const std::uint32_t* positions;     // in the row's document
-  const device::RowRange* documents;  // of each row: attention sees no other rows
-  static constexpr std::size_t kBytesPerToken = 3 * 4 + sizeof(device::RowRange);
 };
 
 // A unit's keys and values of positions [0, first), to which a call appends those of its rows. A call of one row runs
@@ -241,6 +237,8 @@ class LossUnit : public Unit {
 class Model {
  public:
   std::string family;  // config.json's model_type
+  Objective objective;
+  BatchShape batch;  // of a micro-batch
   std::size_t vocabulary, hidden, max_positions;
   std::size_t heads, head_dim;
   std::vector<std::unique_ptr<Unit>> units;

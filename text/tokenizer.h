@@ -42,6 +42,10 @@ class Tokenizer {
   // Of the folder's configuration (`eos_token`), if it names one.
   virtual std::optional<std::uint32_t> end_of_text() const = 0;
   virtual std::optional<std::uint32_t> id_of(std::string_view token) const = 0;
+  // Ids that are no text but marks of the tokenizer, rising.
+  virtual std::vector<std::uint32_t> special_ids() const = 0;
+  // The token that stands for one to be predicted: "[MASK]" or "<mask>", if there is one.
+  std::optional<std::uint32_t> mask_id() const;
 
   virtual std::unique_ptr<Workspace> workspace() const = 0;
   // Appends the ids of `text` to `out`; add_special: with what the tokenizer's template puts around a text.

@@ -21,12 +21,12 @@
 #include "launcher/report/page.h"
 #include "launcher/report/plan_data.h"
 #include "launcher/screen/printable.h"
-#include "runtime/data/open_data.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/micro_batch.h"
 #include "runtime/job/seat.h"
 #include "runtime/job/suggestion.h"
+#include "runtime/objective/objective.h"
 #include "runtime/recipe/value.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/trace.h"
@@ -326,8 +326,9 @@ int plan(const PlanOptions& options) {
   require_apart(outputs, inputs);
   if (options.json) require_own({"--json", *options.json}, Content::plan, options.force);
   if (options.trace) require_own({"--trace", *options.trace}, Content::trace, options.force);
+  runtime::settle_objective(recipe);
   try {
-    runtime::settle_data(recipe, false);
+    runtime::settle(recipe, false);
   } catch (const Error& error) {  // the run is another day's, and its data may be elsewhere
     note(fmt::format("the index of packed documents is not counted: {}", error.what()));
   }

@@ -29,11 +29,11 @@
 #include "launcher/screen/run_text.h"
 #include "runtime/checkpoint/writer.h"
 #include "runtime/data/data_figures.h"
-#include "runtime/data/open_data.h"
 #include "runtime/forecast/machine.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
+#include "runtime/objective/objective.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/run_reports.h"
 #include "runtime/run/reports/trace_recorder.h"
@@ -373,7 +373,7 @@ int train(const TrainOptions& options) {
     runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world);
     const runtime::Seat seat = agree_on_seat(recipe, world);
     agree_on_micro_batch(recipe, seat, world);
-    agree(world, [&] { runtime::settle_data(recipe, false); });
+    agree(world, [&] { runtime::settle(recipe, false); });
     run(options, recipe, seat, world, stop);
   });
 }

@@ -81,7 +81,7 @@ Floor floor_of(const runtime::Job& job, int threads) {
 void fill_random_tokens(runtime::Executor& executor, const runtime::Job& job, int rank) {
   std::uint64_t state = 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(rank);
   for (int g = 0; g < job.plan.accumulation; ++g) {
-    const runtime::Executor::BatchSpans batch = executor.batch(g);
+    const models::BatchRows batch = executor.batch(g);
     const auto seq = static_cast<std::size_t>(job.recipe.data.seq_len);
     for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
       state = state * 6364136223846793005u + 1442695040888963407u;

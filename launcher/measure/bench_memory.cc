@@ -21,9 +21,9 @@
 #include "launcher/overwrite.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
-#include "runtime/data/open_data.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
+#include "runtime/objective/objective.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::launcher {
@@ -176,7 +176,7 @@ int bench_memory(const BenchOptions& options) {
     if (recipes.empty()) {
       const runtime::Job job = runtime::make_job(recipe_with(recipe, setting, batch, options.steps), 1, capacity);
       settle_documents(recipe, job.model->vocabulary, batch, options.steps, folder.path());
-      runtime::settle_data(recipe, false);
+      runtime::settle(recipe, false);
       title = title_of(job, batch);
     }
     recipes.push_back(recipe_with(recipe, setting, batch, options.steps));

@@ -8,10 +8,10 @@
 #include "base/error.h"
 #include "comm/agreement.h"
 #include "launcher/screen/printable.h"
-#include "runtime/data/open_data.h"
 #include "runtime/job/micro_batch.h"
 #include "runtime/job/seat.h"
 #include "runtime/job/suggestion.h"
+#include "runtime/objective/objective.h"
 
 namespace strata::launcher {
 
@@ -55,7 +55,7 @@ void agree_on_micro_batch(runtime::Recipe& recipe, const runtime::Seat& seat, co
     if (world.rank() != 0) return;
     runtime::Recipe training = recipe;
     try {
-      runtime::settle_data(training, false);
+      runtime::settle(training, false);
     } catch (const Error&) {
       // An evaluation may be where the training's data is not.
     }

@@ -9,8 +9,8 @@
 
 namespace strata::models {
 
-MaskedLmSpec read_bert(const Config& config) {
-  MaskedLmSpec s{};
+EncoderSpec read_bert(const Config& config) {
+  EncoderSpec s{};
   EncoderBlockSpec& b = s.blocks;
   b.hidden = size_of_key(config, "hidden_size");
   b.heads = size_of_key(config, "num_attention_heads");
@@ -36,7 +36,7 @@ MaskedLmSpec read_bert(const Config& config) {
   return s;
 }
 
-void name_bert(MaskedLmSpec& s, const std::string& prefix) {
+void name_bert(EncoderSpec& s, const std::string& prefix) {
   s.prefix = prefix;
   s.words = prefix + "embeddings.word_embeddings";
   s.positions = prefix + "embeddings.position_embeddings";
@@ -56,8 +56,7 @@ void name_bert(MaskedLmSpec& s, const std::string& prefix) {
 }
 
 std::unique_ptr<Model> make_bert(const Config& config, const RunShape& run) {
-  require_masked_lm(config, run, "BertForMaskedLM");
-  MaskedLmSpec s = read_bert(config);
+  EncoderSpec s = read_bert(config);
   s.family = "bert";
   name_bert(s, "bert.");
   s.transform = "cls.predictions.transform.dense";
@@ -66,7 +65,7 @@ std::unique_ptr<Model> make_bert(const Config& config, const RunShape& run) {
   s.decoder_bias = "cls.predictions.bias";
   for (const char* name : {"cls.predictions.decoder.bias", "cls.seq_relationship.weight", "cls.seq_relationship.bias"})
     s.ignored_suffixes.emplace_back(name);
-  return make_masked_lm(std::move(s), run);
+  return make_encoder(std::move(s), config, run);
 }
 
 }  // namespace strata::models

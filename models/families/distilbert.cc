@@ -3,14 +3,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "models/families/encoder.h"
 #include "models/families/families.h"
-#include "models/families/masked_lm.h"
 
 namespace strata::models {
 
 std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run) {
-  require_masked_lm(config, run, "DistilBertForMaskedLM");
-  MaskedLmSpec s{};
+  EncoderSpec s{};
   s.family = "distilbert";
   EncoderBlockSpec& b = s.blocks;
   b.hidden = size_of_key(config, "dim");
@@ -47,7 +46,7 @@ std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run
   s.decoder = "vocab_projector";
   s.decoder_bias = "vocab_projector.bias";
   s.ignored_suffixes = {"embeddings.position_ids"};
-  return make_masked_lm(std::move(s), run);
+  return make_encoder(std::move(s), config, run);
 }
 
 }  // namespace strata::models

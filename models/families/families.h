@@ -34,5 +34,7 @@ float dropout_probability(const Config& config, std::string_view key, double oth
 void require_one_of(const Config& config, std::string_view key, std::initializer_list<std::string_view> built,
                     std::string_view otherwise);
 void require_bool(const Config& config, std::string_view key, bool built, bool otherwise);
+// Throws Error{usage} if the run's objective is none of these.
+void require_objective(const RunShape& run, std::string_view family, std::initializer_list<Objective> built);
 
 }  // namespace strata::models

@@ -297,6 +297,7 @@ class Gpt2 final : public Model {
 }  // namespace
 
 std::unique_ptr<Model> make_gpt2(const Config& config, const RunShape& run) {
+  require_objective(run, "gpt2", {Objective::causal_lm});
   Shape shape = read_shape(config);
   if (!run.training) shape.attention_dropout = shape.residual_dropout = shape.embedding_dropout = 0;
   return std::make_unique<Gpt2>(shape, run);

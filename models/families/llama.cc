@@ -344,6 +344,7 @@ class Llama final : public Model {
 }  // namespace
 
 std::unique_ptr<Model> make_llama(const Config& config, const RunShape& run) {
+  require_objective(run, config.require_text("model_type"), {Objective::causal_lm});
   return std::make_unique<Llama>(config, run);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/agreement.h"
+#include "models/files/presets.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/readable_file.h"
@@ -81,6 +82,18 @@ ModelFolder ModelFolder::whole(fs::path path, int threads, const Note& note, con
   out.open_ = std::make_shared<const Checkpoint>(std::move(*newest));
   out.path_ = out.open_->path();
   return out;
+}
+
+models::Config config_of(const Recipe::Model& model) {
+  if (!model.path && !model.preset)
+    fail(Exit::usage,
+         "the recipe names no model: set model.path to a Hugging Face directory or model.preset to one of "
+         "the named shapes (strata keys lists them)");
+  models::Config config = model.path
+                              ? ModelFolder(*model.path).config()
+                              : models::Config::parse(models::preset_config(*model.preset), "preset " + *model.preset);
+  for (const auto& [key, json] : model.config) config.override_key(key, json);
+  return config;
 }
 
 ModelFolder agree_on_model(const fs::path& path, int threads, comm::World& world, const Note& note) {

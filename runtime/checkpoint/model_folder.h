@@ -48,6 +48,10 @@ class ModelFolder {
   std::shared_ptr<const Checkpoint> open_;  // of whole()
 };
 
+// What the recipe says of the model: its directory's or preset's configuration, and the keys that it sets. Throws
+// Error{usage} if it names neither.
+models::Config config_of(const Recipe::Model& model);
+
 // Rank 0's choice of ModelFolder::whole() on all ranks, whose folder a run may be writing to meanwhile. Collective;
 // throws AgreedError.
 ModelFolder agree_on_model(const std::filesystem::path& path, int threads, comm::World& world, const Note& note);

@@ -147,6 +147,20 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   };
   out.documents = beside("documents", "count");
   out.mask = beside("mask", "labels");
+  if (simdjson::dom::element found; root["special_tokens"].get(found) == simdjson::SUCCESS) {
+    out.special_tokens.emplace();
+    simdjson::dom::array ids;
+    if (found.get_array().get(ids) != simdjson::SUCCESS)
+      corrupt(path, 0, "special_tokens: a list of tokens", simdjson::minify(found).substr(0, 64));
+    for (const simdjson::dom::element id : ids) {
+      std::uint64_t token = 0;
+      if (id.get_uint64().get(token) != simdjson::SUCCESS || token >= static_cast<std::uint64_t>(out.vocab_size))
+        corrupt(path, 0, fmt::format("special_tokens: tokens below {}", out.vocab_size), simdjson::minify(id));
+      out.special_tokens->push_back(static_cast<std::uint32_t>(token));
+    }
+  }
+  if (simdjson::dom::element found; root["mask_token"].get(found) == simdjson::SUCCESS)
+    out.mask_token = static_cast<std::uint32_t>(integer("mask_token", 0, out.vocab_size - 1));
   return out;
 }
 
@@ -156,12 +170,16 @@ std::string to_json(const TokenSidecar& sidecar) {
                               json_string(file->hash))
                 : std::string();
   };
+  std::string tokenizer;
+  if (sidecar.special_tokens)
+    tokenizer = fmt::format(", \"special_tokens\": [{}]", fmt::join(*sidecar.special_tokens, ", "));
+  if (sidecar.mask_token) tokenizer += fmt::format(", \"mask_token\": {}", *sidecar.mask_token);
   return fmt::format(
       "{{\"vocab_size\": {}, \"width\": {}, \"tokenizer\": {}, \"tokenizer_hash\": {}, \"hash\": {}, "
-      "\"count\": {}{}{}}}\n",
+      "\"count\": {}{}{}{}}}\n",
       sidecar.vocab_size, sidecar.width, json_string(sidecar.tokenizer), json_string(sidecar.tokenizer_hash),
       json_string(sidecar.hash), sidecar.count, beside("documents", "count", sidecar.documents),
-      beside("mask", "labels", sidecar.mask));
+      beside("mask", "labels", sidecar.mask), tokenizer);
 }
 
 TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)

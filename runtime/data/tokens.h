@@ -27,6 +27,10 @@ struct TokenSidecar {
   };
   std::optional<Beside> documents = {};  // where they begin: their number
   std::optional<Beside> mask = {};       // which tokens count as labels: how many do; without it all do
+  // Of the tokenizer: the token that stands for one to be predicted, if it has one; and those that are no text.
+  // nullopt: the sidecar does not say.
+  std::optional<std::uint32_t> mask_token = {};
+  std::optional<std::vector<std::uint32_t>> special_tokens = {};
 };
 std::filesystem::path sidecar_path(const std::filesystem::path& token_file);
 std::filesystem::path documents_path(const std::filesystem::path& token_file);
@@ -46,6 +50,8 @@ class TokenFile {
   const std::filesystem::path& path() const { return file_.path(); }
   std::uint64_t count() const { return count_; }
   int width() const { return width_; }
+  // Every token is below it.
+  std::uint64_t limit() const { return limit_; }
   bool has_header() const { return header_bytes_ != 0; }
   const std::optional<TokenSidecar>& sidecar() const { return sidecar_; }
 

@@ -45,8 +45,7 @@ class Executor {
   Executor(const StepPlan& plan, const models::Model& model, Executor& other);
   ~Executor();
 
-  using BatchSpans = Border::BatchSpans;
-  BatchSpans batch(int micro_batch) { return border_.batch(micro_batch); }
+  models::BatchRows batch(int micro_batch) { return border_.batch(micro_batch); }
 
   // Runs one step until the host has read what came of it. What that does not depend on goes on: the next step, or
   // drain(), waits for it. `requests` are added up over the ranks, with which all of them end the step

@@ -79,8 +79,8 @@ class Builder {
       return buffer;
     };
     ControlBuffers& control = d_.plan.control;
-    control.batch = d_.add_buffer("batch", Kind::activations, Tier::device,
-                                  at(r_.accumulation) * r_.shape.tokens() * models::Batch::kBytesPerToken, true);
+    control.batch =
+        d_.add_buffer("batch", Kind::activations, Tier::device, at(r_.accumulation) * d_.model.batch.bytes(), true);
     control.state = add("state", sizeof(StepState));
     control.losses = add("losses", LossState::bytes(d_.model.units.size()));
     if (!r_.forward_only) control.squares = add("squares", sizeof(SquareState));

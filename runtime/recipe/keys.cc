@@ -335,6 +335,14 @@ std::vector<RecipeKey> make_keys() {
           {}, STRATA_AT(data.long_documents), "what becomes of documents above data.seq_len, if documents are packed"),
       flag("data.any_tokenizer", STRATA_AT(data.any_tokenizer),
            "accept tokens of another tokenizer than the one that model.path comes with"),
+      choice<models::Objective>(
+          "training.objective",
+          {{"causal_lm", models::Objective::causal_lm}, {"masked_lm", models::Objective::masked_lm}},
+          {"sequence_classification", "token_classification"}, STRATA_AT(training.objective),
+          "what the model learns; default: what the architectures of its configuration name, else masked_lm for "
+          "encoders, causal_lm for others"),
+      number("training.mlm_probability", 1e-6, 1, "a number from 1e-06 to 1", STRATA_AT(training.mlm_probability),
+             "masked_lm: the share of a document's tokens that are predicted, rounded, and one at least"),
       integer("training.max_steps", 0, kMany, STRATA_AT(training.max_steps),
               "optimizer steps; 0 reads, plans, checks and exits"),
       micro_batch_size(),

@@ -16,6 +16,7 @@
 #include "device/device.h"
 #include "device/numeric/dtype.h"
 #include "device/ops/optimizer.h"
+#include "models/objective.h"
 #include "offload/io_options.h"
 
 namespace strata::runtime {
@@ -78,8 +79,12 @@ struct Recipe {
     // squared lengths; 0: a sequence is one document.
     std::size_t index_bytes = 0, validation_index_bytes = 0;
     double mean_squares = 0;
+    // Rows of a sequence that the loss takes at most, of train and of validation; 0: all.
+    std::uint64_t loss_rows = 0, validation_loss_rows = 0;
   } data;
   struct Training {
+    std::optional<models::Objective> objective;  // as the model's configuration has it where not set
+    double mlm_probability = 0.15;
     std::optional<std::int64_t> max_steps;
     std::int64_t micro_batch_size = 1;  // kAutomaticBatch until settle_micro_batch() (runtime/job/micro_batch.h)
     std::optional<std::int64_t> gradient_accumulation_steps, global_batch_size;  // at most one is set

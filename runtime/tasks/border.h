@@ -25,15 +25,8 @@ class Border {
   static void add_read(Draft& draft);
   void run(const Task& task);
 
-  // Micro-batch g of the next step: tokens, labels, positions and documents, [tokens] each. The caller's to write from
-  // the end of a step to the next.
-  struct BatchSpans {
-    std::span<std::uint32_t> tokens;
-    std::span<std::int32_t> labels;
-    std::span<std::uint32_t> positions;
-    std::span<device::RowRange> documents;
-  };
-  BatchSpans batch(int micro_batch) const;
+  // Micro-batch g of the next step. The caller's to write from the end of a step to the next.
+  models::BatchRows batch(int micro_batch) const;
   // What the next host_write writes beside the batch.
   void set(const device::StepScalars& scalars, std::uint64_t requests);
 

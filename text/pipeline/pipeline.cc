@@ -121,6 +121,13 @@ void Pipeline::read_added(const Json& json) {
   normalized_.emplace(normalized);
 }
 
+std::vector<std::uint32_t> Pipeline::special_ids() const {
+  std::vector<std::uint32_t> out;
+  for (std::uint32_t id = 0; id < special_.size(); ++id)
+    if (special_[id]) out.push_back(id);
+  return out;
+}
+
 std::optional<std::uint32_t> Pipeline::id_of(std::string_view token) const {
   const auto added = added_vocabulary_.find(token);
   return added ? added : model_->vocabulary().find(token);

@@ -33,6 +33,7 @@ class Pipeline final : public Tokenizer {
   std::uint32_t vocab_size() const override { return vocab_size_; }
   std::optional<std::uint32_t> end_of_text() const override { return end_of_text_; }
   std::optional<std::uint32_t> id_of(std::string_view token) const override;
+  std::vector<std::uint32_t> special_ids() const override;
   std::unique_ptr<Workspace> workspace() const override;
   using Tokenizer::encode;
   void encode(std::string_view text, bool add_special, Workspace& workspace,

@@ -109,6 +109,12 @@ class SentencePiece final : public Tokenizer {
     if (id < 0 || processor_.IdToPiece(id) != token) return std::nullopt;
     return static_cast<std::uint32_t>(id);
   }
+  std::vector<std::uint32_t> special_ids() const override {
+    std::vector<std::uint32_t> out;
+    for (int id = 0; id < processor_.GetPieceSize(); ++id)
+      if (processor_.IsControl(id) || processor_.IsUnknown(id)) out.push_back(static_cast<std::uint32_t>(id));
+    return out;
+  }
   std::unique_ptr<Workspace> workspace() const override { return std::make_unique<Ids>(); }
   using Tokenizer::encode;
   void encode(std::string_view text, bool add_special, Workspace& workspace,

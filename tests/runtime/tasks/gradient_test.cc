@@ -151,7 +151,7 @@ Weights after_a_step(DType dtype, int shares, const Way& way) {
     Executor executor(plan, mine, world, {.algorithm = device::Algorithm::sgd, .weight_decay = 0}, 1);
     load_weights(executor, plan, SameTables(mine), 1);
     for (int g = 0; g < way.accumulation; ++g) {
-      const Executor::BatchSpans batch = executor.batch(g);
+      const models::BatchRows batch = executor.batch(g);
       const auto first = static_cast<std::uint32_t>(g * way.ranks + world.rank()) * 5;
       for (std::uint32_t i = 0; i < kSeq; ++i) {
         batch.tokens[i] = (first + 3 * i) % kVocabulary;
