@@ -130,7 +130,7 @@ class ClassHead final : public LossUnit {
   std::int64_t columns() const { return static_cast<std::int64_t>(spec_.classes); }
   std::int64_t stride() const { return static_cast<std::int64_t>(shape_.stride); }
   ProductShape forward_product() const {
-    return {rows(),  classes(), width(), false,       true,         width(),
+    return {rows(),  columns(), width(), false,       true,         width(),
             width(), stride(),  dtype_,  DType::fp32, spec_.biased, false};
   }
   ProductShape input_product() const {
