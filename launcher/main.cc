@@ -297,6 +297,17 @@ int run(int argc, char** argv) {
                    "what counts as a label: assistant, last (its last turn), completion, all (default: assistant of "
                    "chats, completion of completions, all of text)")
       ->check(CLI::IsMember({"assistant", "last", "completion", "all"}));
+  command->add_option("--labels", tokenize.labels, "fields that say of which class a text is; adds the template")
+      ->delimiter(',')
+      ->expected(1)
+      ->allow_extra_args(false);
+  command->add_option("--pair", tokenize.pair, "string of a record to take as a second text");
+  command->add_option("--max-length", tokenize.max_length, "tokens of a text at most, with those of the template")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  command
+      ->add_option("--truncation", tokenize.truncation,
+                   "which of two texts is cut: longest_first (default), only_first, only_second, do_not_truncate")
+      ->check(CLI::IsMember({"longest_first", "only_first", "only_second", "do_not_truncate"}));
   command->add_option("--eot", tokenize.eot,
                       "token between documents (default: the tokenizer's end of text; byte: none)");
   command->add_flag("--no-eot", tokenize.no_eot, "nothing between documents");

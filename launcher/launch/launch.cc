@@ -20,8 +20,8 @@
 #include "launcher/launch/restart.h"
 #include "launcher/launch/train_command.h"
 #include "launcher/screen/printable.h"
-#include "runtime/data/open_data.h"
 #include "runtime/job/micro_batch.h"
+#include "runtime/objective/objective.h"
 #include "runtime/recipe/keys.h"
 
 namespace strata::launcher {
@@ -165,7 +165,7 @@ class Launch {
                           std::all_of(allocation_.hosts.begin(), allocation_.hosts.end(), has_gpus));
     Recipe settled = recipe_;
     try {
-      runtime::settle_data(settled, false);
+      runtime::settle(settled, false);
     } catch (const Error& error) {
       note(fmt::format("the index of packed documents is not counted: {}", error.what()));
     }
