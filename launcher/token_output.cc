@@ -65,6 +65,10 @@ void TokenOutput::commit() {
                                 .count = writer.count()};
   sidecar.documents = {writer.documents(), writer.documents_hash()};
   if (mask_file_) sidecar.mask = {writer.labels(), writer.mask_hash()};
+  if (made_) {
+    sidecar.chat_template = made_->name();
+    sidecar.chat_template_hash = made_->hash();
+  }
   sidecar_file_->write(runtime::to_json(sidecar));
   // An older sidecar goes first: until the last rename the tokens stand alone, and never beside another's.
   take_away(sidecar_);

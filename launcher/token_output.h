@@ -5,6 +5,7 @@
 
 #include "base/atomic_file.h"
 #include "launcher/outputs.h"
+#include "text/chat/chat_template.h"
 #include "text/token_writer.h"
 #include "text/tokenizer.h"
 
@@ -19,6 +20,8 @@ class TokenOutput {
 
   // Opens the files, once. masked: not every token counts as a label, so that there is a mask.
   text::TokenWriter& open(const text::Tokenizer& tokenizer, std::optional<std::uint32_t> separator, bool masked);
+  // The documents are conversations that this template writes.
+  void written_by(const text::ChatTemplate& made) { made_ = &made; }
   // Puts the files in place and tells what they hold. Throws Error{usage} if that is nothing.
   void commit();
 
@@ -27,6 +30,7 @@ class TokenOutput {
   std::optional<AtomicFile> tokens_file_, sidecar_file_, documents_file_, mask_file_;
   std::optional<text::TokenWriter> writer_;
   const text::Tokenizer* tokenizer_ = nullptr;
+  const text::ChatTemplate* made_ = nullptr;
   int width_ = 2;
 };
 

@@ -264,6 +264,7 @@ int tokenize(const TokenizeOptions& options) {
   if (!whole) rules.end = end;
   TokenWriter& writer =
       output.open(*tokenizer, whole ? end : std::nullopt, rules.train_on != text::TrainOn::all || rules.templated());
+  if (rules.templated()) output.written_by(*rules.made);
   const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
   std::uint64_t bytes = 0;
   for (const NamedFile& file : files) {

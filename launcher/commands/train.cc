@@ -255,6 +255,9 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
     require_apart(reports_of(recipe), inputs_of(recipe, options.recipe));
     require_own_reports(recipe, options.force);
   });
+  // Before anything is written.
+  std::optional<runtime::Prompts> prompts;
+  if (job.generation) prompts = runtime::read_prompts(job, world);
   const std::string ranks_threads = threads_text(share, threads, world);
   if (speaks) describe_run(job, seat, world, ranks_threads);
   control.planned(job);
@@ -301,7 +304,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World
   });
   if (speaks && recipe.evaluation.prompts && !recipe.report.jsonl)
     note("the answers to evaluation.prompts go nowhere: set report.jsonl or report.dir");
-  Evaluations evaluations(job, world, trainer, stop);
+  Evaluations evaluations(job, world, trainer, stop, std::move(prompts));
   evaluations.tell_rounds([&control] { control.evaluated_round(); });
   std::optional<RunEnd> end;
   if (recipe.checkpoint.dir && !control.settle(*recipe.checkpoint.dir))

@@ -147,6 +147,8 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   };
   out.documents = beside("documents", "count");
   out.mask = beside("mask", "labels");
+  out.chat_template = text("chat_template");
+  out.chat_template_hash = text("chat_template_hash");
   return out;
 }
 
@@ -156,12 +158,16 @@ std::string to_json(const TokenSidecar& sidecar) {
                               json_string(file->hash))
                 : std::string();
   };
+  std::string made;
+  if (!sidecar.chat_template_hash.empty())
+    made = fmt::format(", \"chat_template\": {}, \"chat_template_hash\": {}", json_string(sidecar.chat_template),
+                       json_string(sidecar.chat_template_hash));
   return fmt::format(
       "{{\"vocab_size\": {}, \"width\": {}, \"tokenizer\": {}, \"tokenizer_hash\": {}, \"hash\": {}, "
-      "\"count\": {}{}{}}}\n",
+      "\"count\": {}{}{}{}}}\n",
       sidecar.vocab_size, sidecar.width, json_string(sidecar.tokenizer), json_string(sidecar.tokenizer_hash),
       json_string(sidecar.hash), sidecar.count, beside("documents", "count", sidecar.documents),
-      beside("mask", "labels", sidecar.mask));
+      beside("mask", "labels", sidecar.mask), made);
 }
 
 TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)

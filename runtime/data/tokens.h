@@ -27,6 +27,8 @@ struct TokenSidecar {
   };
   std::optional<Beside> documents = {};  // where they begin: their number
   std::optional<Beside> mask = {};       // which tokens count as labels: how many do; without it all do
+  // Of conversations: what wrote them, and XXH3-64 of its texts, 16 hex digits; empty for others.
+  std::string chat_template, chat_template_hash;
 };
 std::filesystem::path sidecar_path(const std::filesystem::path& token_file);
 std::filesystem::path documents_path(const std::filesystem::path& token_file);
