@@ -53,7 +53,8 @@ void Dialogue::read(std::string_view json, const std::string& name) {
     fail(Exit::corrupt, "{}: {}", name, fault.message);
   }
   if (conversation_.answers.back())
-    fail(Exit::usage, "{}: the last turn is the assistant's, so there is nothing to answer: leave that turn out, or add one of the "
+    fail(Exit::usage,
+         "{}: the last turn is the assistant's, so there is nothing to answer: leave that turn out, or add one of the "
          "user's",
          name);
 }

@@ -20,7 +20,8 @@ Answer Answers::answer(const Prompts::Prompt& prompt) {
     const std::uint32_t token = sampler.pick(logits, n);
     // Words that the model has beyond the tokenizer's mean nothing.
     if (std::find(prompt.ends.begin(), prompt.ends.end(), token) != prompt.ends.end() ||
-        token >= prompts_.tokenizer->vocab_size()) break;
+        token >= prompts_.tokenizer->vocab_size())
+      break;
     out.completion += decoder.add(token);
     if (n + 1 < most) logits = generator_.append({&token, 1});
   }
