@@ -14,17 +14,19 @@
 #include "comm/communicator.h"
 #include "device/gpu.h"
 #include "launcher/forecast.h"
+#include "launcher/max_batch.h"
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
 #include "launcher/rank/cores.h"
 #include "launcher/report/page.h"
 #include "launcher/report/plan_data.h"
 #include "launcher/screen/printable.h"
-#include "runtime/data/open_data.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/job/make_job.h"
+#include "runtime/job/micro_batch.h"
 #include "runtime/job/seat.h"
 #include "runtime/job/suggestion.h"
+#include "runtime/objective/objective.h"
 #include "runtime/recipe/value.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/trace.h"
@@ -327,8 +329,9 @@ int plan(const PlanOptions& options) {
   require_apart(outputs, inputs);
   if (options.json) require_own({"--json", *options.json}, Content::plan, options.force);
   if (options.trace) require_own({"--trace", *options.trace}, Content::trace, options.force);
+  runtime::settle_objective(recipe);
   try {
-    runtime::settle_data(recipe, false);
+    runtime::settle(recipe, false);
   } catch (const Error& error) {  // the run is another day's, and its data may be elsewhere
     note(fmt::format("the index of packed documents is not counted: {}", error.what()));
   }
@@ -339,6 +342,13 @@ int plan(const PlanOptions& options) {
   runtime::Seat seat = runtime::planned_seat(recipe.device.kind);
   const int per_node = ranks_on_a_node(options, ranks, machine, seat);
   const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, per_node, seat);
+  std::optional<MaxBatch> largest;
+  if (options.max_batch) {
+    largest = find_max_batch(recipe, ranks, capacity, machine, per_node);
+    recipe.training.micro_batch_size = largest->largest.fits ? largest->largest.fits->size : 1;
+  } else if (const std::string text = runtime::settle_micro_batch(recipe, ranks, seat.device); !text.empty()) {
+    note(text);
+  }
   const runtime::Job job = runtime::make_job(recipe, ranks, capacity);
   const bool fits = runtime::fits(job.plan, capacity);
   const auto nearest = fits ? std::vector<runtime::Suggestion>{} : runtime::nearest_that_fit(job, capacity);
@@ -347,6 +357,7 @@ int plan(const PlanOptions& options) {
   std::vector<Stage> stages;
   if (options.stages || options.html) stages = plan_stages(recipe, job, capacity, machine, per_node);
   print_table(job, capacity, per_node, machine);
+  if (largest) fmt::print("\n{}", max_batch_text(*largest));
   if (options.verbose) print_task_counts(job.plan);
   if (options.stages) print_stages(stages);
   for (const std::string& text : recipe.notes) note(text);
@@ -355,14 +366,17 @@ int plan(const PlanOptions& options) {
     const TaskCounts counts = count_tasks(job.plan);
     runtime::ReportFile file(*options.json);
     file.write(fmt::format(
-        "{{\"fits\":{},\"ranks\":{},\"ranks_per_node\":{},\"parameters\":{},\"memory\":{},\"capacity_bytes\":"
+        "{{\"fits\":{},\"ranks\":{},\"ranks_per_node\":{},\"parameters\":{},\"micro_batch_size\":{},\"memory\":{},"
+        "\"capacity_bytes\":"
         "{{\"device\":{},\"host\":{}}},\"comm_bytes\":{},\"io_bytes\":{},\"order\":\"{}\",\"tile_bytes\":{},"
-        "\"tasks\":{},\"nearest\":{}{}{}}}\n",
-        fits, ranks, per_node, job.model->parameters(), runtime::memory_json(job.plan.memory, nullptr),
-        capacity[runtime::Tier::device], capacity[runtime::Tier::host], runtime::comm_json(job.plan.comm_bytes),
-        runtime::io_json(job.plan.io_bytes), job.plan.vertical ? "vertical" : "horizontal", job.plan.tile_bytes,
+        "\"tasks\":{},\"nearest\":{}{}{}{}}}\n",
+        fits, ranks, per_node, job.model->parameters(), job.recipe.training.micro_batch_size,
+        runtime::memory_json(job.plan.memory, nullptr), capacity[runtime::Tier::device], capacity[runtime::Tier::host],
+        runtime::comm_json(job.plan.comm_bytes), runtime::io_json(job.plan.io_bytes),
+        job.plan.vertical ? "vertical" : "horizontal", job.plan.tile_bytes,
         std::accumulate(counts.begin(), counts.end(), std::size_t{0}), nearest_json(nearest),
-        prediction ? prediction_json(*prediction, job.plan) : "", options.stages ? stages_json(stages) : ""));
+        prediction ? prediction_json(*prediction, job.plan) : "", options.stages ? stages_json(stages) : "",
+        largest ? ",\"max_batch\":" + max_batch_json(*largest) : ""));
     file.close();
   }
   if (options.html) write_page(options, job, stages, capacity, machine, per_node);

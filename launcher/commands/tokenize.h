@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -20,8 +21,12 @@ struct TokenizeOptions {
   std::optional<std::string> format = std::nullopt;
   std::optional<std::filesystem::path> chat_template = std::nullopt;  // the tokenizer's folder's own without it
   std::optional<std::string> train_on = std::nullopt;                 // assistant, last, completion or all
-  int threads = 0;                                                    // 0: as many as there are cores
-  bool force = false;                                                 // both are written over whatever they are
+  std::vector<std::string> labels = {};                               // fields that say of which class a text is
+  std::optional<std::string> pair = std::nullopt;                     // of a second text
+  std::optional<std::int64_t> max_length = std::nullopt;              // tokens of a document
+  std::optional<std::string> truncation = std::nullopt;
+  int threads = 0;     // 0: as many as there are cores
+  bool force = false;  // both are written over whatever they are
 };
 
 // `strata tokenize`: documents (text files, lines of JSONL) one after the other, an end-of-text token between two, none

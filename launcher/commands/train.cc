@@ -29,11 +29,11 @@
 #include "launcher/screen/run_text.h"
 #include "runtime/checkpoint/writer.h"
 #include "runtime/data/data_figures.h"
-#include "runtime/data/open_data.h"
 #include "runtime/forecast/machine.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
+#include "runtime/objective/objective.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/run_reports.h"
 #include "runtime/run/reports/trace_recorder.h"
@@ -237,8 +237,8 @@ void write_plan(const runtime::Job& job, const runtime::Capacity& capacity,
 }
 
 // From the plan to the last step.
-void run(const TrainOptions& options, const runtime::Recipe& recipe, comm::World& world, const StopSignal& stop) {
-  const runtime::Seat seat = agree_on_seat(recipe, world);
+void run(const TrainOptions& options, const runtime::Recipe& recipe, const runtime::Seat& seat, comm::World& world,
+         const StopSignal& stop) {
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   control::Control control(recipe, world, note);
   control.enter(runtime::Phase::planning);
@@ -376,8 +376,10 @@ int train(const TrainOptions& options) {
   const StopSignal stop;
   return run_as_rank(options.recipe, options.sets, [&](comm::World& world) {
     runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world);
-    agree(world, [&] { runtime::settle_data(recipe, false); });
-    run(options, recipe, world, stop);
+    const runtime::Seat seat = agree_on_seat(recipe, world);
+    agree_on_micro_batch(recipe, seat, world);
+    agree(world, [&] { runtime::settle(recipe, false); });
+    run(options, recipe, seat, world, stop);
   });
 }
 

@@ -58,6 +58,7 @@ Agents::~Agents() {
 }
 
 void Agents::start(const std::vector<Host>& hosts, double seconds) {
+  attend(0);  // what they said meanwhile
   std::vector<Agent*> started;
   for (const Host& host : hosts) {
     if (Agent* known = find(host.name); known && known->is_there() && since(known->heard) < timeout_) continue;
@@ -80,10 +81,7 @@ void Agents::start(const std::vector<Host>& hosts, double seconds) {
   }
   const auto begin = Clock::now();
   const auto waits = [](Agent* agent) { return !agent->facts && !agent->child->is_over(); };
-  while (std::any_of(started.begin(), started.end(), waits) && since(begin) < seconds) {
-    const auto all = readers();
-    read_lines(all, 100);
-  }
+  while (std::any_of(started.begin(), started.end(), waits) && since(begin) < seconds) attend(100);
   for (Agent* agent : started) {
     if (agent->is_there()) continue;
     problems_[agent->host] = agent->child->is_over()
@@ -122,7 +120,13 @@ std::vector<LineReader*> Agents::readers() {
   return out;
 }
 
-void Agents::attend() {
+void Agents::attend(int milliseconds) {
+  const auto all = readers();
+  read_lines(all, milliseconds);
+  ask_for_life();
+}
+
+void Agents::ask_for_life() {
   for (const auto& agent : agents_) {
     if (!agent->is_there() || since(agent->pinged) < std::min(1.0, timeout_ / 5)) continue;
     agent->pinged = Clock::now();
@@ -164,11 +168,7 @@ std::map<std::string, std::string> Agents::ask(const std::map<std::string, std::
   }
   const auto begin = Clock::now();
   const auto waits = [](const auto& one) { return one.first->is_there() && !one.first->answers.contains(one.second); };
-  while (std::any_of(asked.begin(), asked.end(), waits) && since(begin) < seconds) {
-    const auto all = readers();
-    read_lines(all, 100);
-    attend();
-  }
+  while (std::any_of(asked.begin(), asked.end(), waits) && since(begin) < seconds) attend(100);
   std::map<std::string, std::string> out;
   for (const auto& [agent, number] : asked)
     if (auto answer = agent->answers.extract(number)) out[agent->host] = std::move(answer.mapped());

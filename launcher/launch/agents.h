@@ -33,9 +33,12 @@ class Agents {
   // Seconds that the node's clock is ahead of this one's, as far as known.
   std::optional<double> clock_ahead(const std::string& host) const;
 
-  // Pipes to be read by read_lines(); then attend() is called, a few times per second: it asks all for a sign of life.
+  // Whoever waits for something calls it again and again: an agent that hears nothing ends itself. Reads what agents
+  // say for so long at most, and asks each for a sign of life about once per second.
+  void attend(int milliseconds);
+  // The same with pipes of the caller's, which read_lines() reads before.
   std::vector<LineReader*> readers();
-  void attend();
+  void ask_for_life();
   // Nodes that are lost since they were started: their agent ended, or nothing was heard of them.
   struct Lost {
     std::string host, why;

@@ -20,6 +20,8 @@
 #include "launcher/launch/restart.h"
 #include "launcher/launch/train_command.h"
 #include "launcher/screen/printable.h"
+#include "runtime/job/micro_batch.h"
+#include "runtime/objective/objective.h"
 #include "runtime/recipe/keys.h"
 
 namespace strata::launcher {
@@ -27,8 +29,9 @@ namespace {
 
 using runtime::Recipe;
 
-constexpr double kAnswerSeconds = 30;  // that a node has to come up with its facts
-constexpr int kRestarts = 3;           // of a run that writes checkpoints
+constexpr double kAnswerSeconds = 30;       // that a node has to come up with its facts
+constexpr double kAnswerAgainSeconds = 15;  // the same after a failure: ssh gives up after 10
+constexpr int kRestarts = 3;                // of a run that writes checkpoints
 
 // control.* belongs to the control service, which a build may not have.
 const runtime::RecipeKey* key_named(std::string_view name) {
@@ -75,6 +78,7 @@ class Launch {
 
   int run() {
     std::vector<Share> shares = first_shares();
+    settle_batch(total(shares));
     const std::int64_t batch = global_batch(recipe_, total(shares));
     announce(shares);
     look_first(shares);
@@ -152,6 +156,25 @@ class Launch {
     return spread(allocation_.hosts, ranks, room());
   }
 
+  // training.micro_batch_size = auto: once for all starts, on whatever ranks they have.
+  void settle_batch(int ranks) {
+    if (recipe_.training.micro_batch_size != runtime::kAutomaticBatch) return;
+    const auto has_gpus = [&](const Host& host) { return !agents_.facts(host.name).gpus.empty(); };
+    const bool on_gpus = recipe_.device.kind == runtime::DeviceKind::cuda ||
+                         (recipe_.device.kind == runtime::DeviceKind::automatic &&
+                          std::all_of(allocation_.hosts.begin(), allocation_.hosts.end(), has_gpus));
+    Recipe settled = recipe_;
+    try {
+      runtime::settle(settled, false);
+    } catch (const Error& error) {
+      note(fmt::format("the index of packed documents is not counted: {}", error.what()));
+    }
+    const auto kind = on_gpus ? device::Kind::cuda : device::Kind::cpu;
+    note(runtime::settle_micro_batch(settled, ranks, {kind, 0}));
+    command_.sets.push_back(fmt::format("training.micro_batch_size={}", settled.training.micro_batch_size));
+    recipe_ = command_.load();
+  }
+
   // At the first start every node that was named is meant, unless --min-nodes says otherwise.
   void leave_out_or_refuse() {
     std::vector<std::string> why;
@@ -214,10 +237,13 @@ class Launch {
   // The ranks to go on with; empty: there are none, which was said.
   std::vector<Share> left_over(const Ended& ended, std::int64_t batch) {
     for (const std::string& host : ended.lost) agents_.drop(host);  // asked anew: it may be back
-    agents_.start(allocation_.hosts, 10);
+    agents_.start(allocation_.hosts, kAnswerAgainSeconds);
     std::vector<Host> hosts;
     for (const Host& host : allocation_.hosts)
-      if (agents_.answers(host.name)) hosts.push_back(host);
+      if (agents_.answers(host.name))
+        hosts.push_back(host);
+      else
+        say("left out: {}", agents_.problems().at(host.name));
     const int least = std::max(1, options_.min_nodes.value_or(1));
     if (static_cast<int>(hosts.size()) < least) {
       say("launch ends with exit code {}: {} of {} nodes are left, and --min-nodes is {}", ended.code, hosts.size(),
@@ -234,25 +260,22 @@ class Launch {
   }
 
   // Asked on a node, whose memory counts.
-  bool plan_fits(const std::vector<Share>& shares, std::int64_t batch) const {
+  bool plan_fits(const std::vector<Share>& shares, std::int64_t batch) {
     std::vector<std::string> words = command_.words(batch_sets(recipe_, batch, total(shares)));
     words[0] = "plan";
     std::erase(words, "--force");
     words.insert(words.begin(), std::filesystem::read_symlink("/proc/self/exe").string());
     words.insert(words.end(),
                  {"--ranks", std::to_string(total(shares)), "--ranks-per-node", std::to_string(shares[0].ranks)});
-    const Said said = run_program(on_node(allocation_, shares[0].host, words, agent_environment(), false), 120);
+    const Said said = run_program(on_node(allocation_, shares[0].host, words, agent_environment(), false), 120,
+                                  [this] { agents_.attend(0); });
     return said.code != static_cast<int>(Exit::does_not_fit);
   }
 
   // False if a stop was asked for meanwhile.
   bool wait(double seconds) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-    while (std::chrono::steady_clock::now() < end && stop_.times() == 0) {
-      const auto readers = agents_.readers();
-      read_lines(readers, 100);
-      agents_.attend();
-    }
+    while (std::chrono::steady_clock::now() < end && stop_.times() == 0) agents_.attend(100);
     return stop_.times() == 0;
   }
   int stopped_between(const Ended& ended) const {

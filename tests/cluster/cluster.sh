@@ -155,7 +155,13 @@ case ${1:-} in
   exec) become_in_node "$2" "${@:3}" ;;
   kill) # the link first, so that no process says good-bye
     ip -n "$(namespace "$2")" link set eth0 down
-    processes "$2" | xargs -r kill -9
+    # Some end by themselves meanwhile, and some have just been started.
+    for _ in $(seq 50); do
+      all=$(processes "$2")
+      [ -n "$all" ] || break
+      xargs kill -9 <<<"$all" 2>/dev/null || true
+      sleep 0.02
+    done
     ;;
   revive)
     ip -n "$(namespace "$2")" link set eth0 up

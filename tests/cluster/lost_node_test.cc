@@ -17,9 +17,6 @@ using testing::HasSubstr;
 using testing::Not;
 
 struct LostNode : ClusterRun {
-  void SetUp() override {
-    GTEST_SKIP() << "known fault: beside the control service launch takes no node for one that is left after a failure";
-  }
   static auto at_step(int step) {
     return [step](const std::string&, const std::string& errors) { return is_at_step(errors, step); };
   }
@@ -60,7 +57,8 @@ TEST_F(LostNode, KilledWithRankZero) {
 TEST_F(LostNode, CutForAMomentTheRunGoesOn) {
   const std::string bits = untouched();
   const Cluster cluster(3);
-  Running running(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--no-preflight"})));
+  // TCP, which tries less and less often, finds an open link after up to twice the time.
+  Running running(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--no-preflight"}, {"control.timeout=15"})));
   ASSERT_TRUE(running.wait_until(at_step(50), 120));
   cluster.cut("n3");
   std::this_thread::sleep_for(std::chrono::seconds(5));

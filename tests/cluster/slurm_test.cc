@@ -80,7 +80,6 @@ TEST_F(Slurm, ElementsOfAnArrayHaveFoldersOfTheirOwn) {
 
 // A node that its administrator takes away: the run goes on with the others.
 TEST_F(Slurm, ANodeThatIsTakenAway) {
-  GTEST_SKIP() << "known fault: beside the control service launch takes no node for one that is left after a failure";
   const std::vector<std::string> sets = {"training.max_steps=600"};
   const std::string bits = untouched(sets);
   const Cluster cluster(3, true);

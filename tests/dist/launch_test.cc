@@ -138,6 +138,22 @@ TEST_F(LaunchAlone, RanksOfAKilledLauncherEnd) {
   EXPECT_EQ(left.code, 0) << "ranks are left";
 }
 
+// A node takes longer to answer than agents wait for a word: the others' agents hear of launch meanwhile, and stay.
+TEST_F(LaunchAlone, ANodeThatAnswersLateHoldsUpTheOthers) {
+  // In the place of ssh, whose last words are the host and the command.
+  const auto agent = run_.folder().write("agent",
+                                         "#!/bin/bash\nwhile [ \"$1\" != 127.0.0.2 ]; do shift; done; shift\n"
+                                         "case \"$*\" in *node-agent*) sleep 8 ;; esac\nexec sh -c \"$*\"\n");
+  std::filesystem::permissions(agent, std::filesystem::perms::owner_all);
+  std::vector<std::string> command =
+      launch({"--hosts", "127.0.0.1,127.0.0.2", "--no-preflight"}, {"control.timeout=4"});
+  command.insert(command.begin(), {"env", "OMPI_MCA_plm_rsh_agent=" + agent.string()});
+  const Outcome outcome = run(command, 120);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_GT(outcome.seconds, 8);
+  EXPECT_THAT(outcome.errors, HasSubstr("2 ranks on 127.0.0.1 (1), 127.0.0.2 (1)"));
+}
+
 TEST_F(LaunchAlone, MistakesAreNamedBeforeAnythingStarts) {
   const auto expect = [](const std::vector<std::string>& command, const testing::Matcher<std::string>& sentence) {
     const Outcome outcome = run(command, 60);

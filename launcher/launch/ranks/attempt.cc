@@ -32,7 +32,7 @@ int documented(int code) {
   return static_cast<int>(Exit::failed);
 }
 
-// "n3 (ranks 4 and 5)".
+// "n3 (ranks 4 to 5)", as the control service has it.
 std::string with_ranks(const std::string& host, const std::vector<Share>& shares) {
   int first = 0;
   for (const Share& share : shares) {
@@ -96,7 +96,7 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     readers.push_back(&child.out());
     readers.push_back(&child.errors());
     read_lines(readers, 100);
-    agents.attend();
+    agents.ask_for_life();
     // Open MPI kills ranks a second after any other signal.
     if (stop.times() > passed_on && passed_on++ == 0)
       child.send(SIGUSR1);
@@ -107,7 +107,10 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
                                     [&](const Share& share) { return share.host == lost.host; });
       if (!ours || !out.lost.empty() || over) continue;
       out.lost.push_back(lost.host);
-      out.cause = fmt::format("node {} is lost: {}", with_ranks(lost.host, start.shares), lost.why);
+      // A rank may have said it already, as the control service found it out.
+      if (const std::string node = "node " + with_ranks(lost.host, start.shares);
+          output.complaint().find(node) == std::string::npos)
+        out.cause = fmt::format("{} is lost: {}", node, lost.why);
       ending.begin();
     }
     ending.go_on();

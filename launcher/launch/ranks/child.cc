@@ -151,7 +151,7 @@ void Child::send_to_group(int signal) const {
   if (!code_) ::kill(-pid_, signal);
 }
 
-Said run_program(const Program& program, double seconds) {
+Said run_program(const Program& program, double seconds, const std::function<void()>& meanwhile) {
   Said said;
   const auto collect = [](std::string& into) {
     return [&into](std::string_view line) { into += std::string(line) + "\n"; };
@@ -161,6 +161,7 @@ Said run_program(const Program& program, double seconds) {
   while (!child.is_over() && std::chrono::steady_clock::now() < end) {
     LineReader* readers[] = {&child.out(), &child.errors()};
     read_lines(readers, 20);
+    if (meanwhile) meanwhile();
   }
   if (child.is_over()) said.code = child.exit_code();
   return said;

@@ -76,11 +76,12 @@ class Child {
 };
 
 // What a program said and how it ended, after at most so many seconds: then it is killed and there is no code.
+// meanwhile: is called every 20 ms.
 struct Said {
   std::optional<int> code;
   std::string out, errors;
 };
-Said run_program(const Program& program, double seconds);
+Said run_program(const Program& program, double seconds, const std::function<void()>& meanwhile = {});
 
 // The path of a program of this name in PATH; empty: there is none.
 std::string find_program(std::string_view name);

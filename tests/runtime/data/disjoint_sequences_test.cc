@@ -31,7 +31,7 @@ struct Filled {
   std::vector<device::RowRange> documents;
   Filled(const DisjointSequences& data, std::uint64_t k, std::size_t elements)
       : tokens(elements, 7), positions(elements, 7), labels(elements, 7), documents(elements) {
-    data.fill(k, tokens, labels, positions, documents);
+    data.fill(k, {tokens, labels, positions, documents});
   }
 };
 

@@ -29,7 +29,7 @@ struct Filled {
   std::vector<RowRange> documents;
   Filled(const PackedSequences& packed, std::uint64_t sequence, std::size_t rows)
       : tokens(rows, 7), positions(rows, 7), labels(rows, 7), documents(rows, RowRange{7, 7}) {
-    packed.fill(sequence, {tokens, labels, positions, documents});
+    packed.fill(sequence, 0, {tokens, labels, positions, documents});
   }
 };
 
