@@ -6,7 +6,6 @@
 #include <array>
 
 #include "text/chat/json_value.h"
-#include "text/template/values/meter.h"
 
 namespace strata::text {
 namespace {
@@ -64,19 +63,13 @@ Value tools_of(const Value& record) {
   return tools;
 }
 
-// Of a value that was read, which holds no part twice.
-std::string plain_text(const Value& value) {
-  jinja::Meter meter;
-  return value.to_text(meter);
-}
-
 // What `train` and `weight` of a turn say. A weight is 0 or 1: a mask has one bit.
 std::optional<bool> trained(const Value& message) {
   const Value *train = find(message, "train"), *weight = find(message, "weight");
   std::optional<bool> out;
   if (weight) {
     if (!weight->is_number() || (weight->real() != 0 && weight->real() != 1))
-      wrong("expected a \"weight\" of 0 or 1, found {}", weight->is_number() ? plain_text(*weight) : "no number");
+      wrong("expected a \"weight\" of 0 or 1, found {}", weight->is_number() ? weight->to_text() : "no number");
     out = weight->real() != 0;
   }
   if (train) {
@@ -231,7 +224,7 @@ DataFormat format_of(const Value& record) {
   if (const auto found = the_format_of(record)) return *found;
   std::string keys;
   for (const auto& [key, value] : record.pairs())
-    if (keys.size() < 100) keys += (keys.empty() ? "" : ", ") + plain_text(key);
+    if (keys.size() < 100) keys += (keys.empty() ? "" : ", ") + key.to_text();
   wrong(
       "expected text, messages, conversations, prompt and completion, or instruction and output, found the fields {}: "
       "give --field NAME for the one that holds text",

@@ -58,7 +58,7 @@ TEST_F(OpenDataTest, SourcesAreMixedByWeight) {
   EXPECT_EQ(batches.sequences(), 8u);
   std::vector<std::uint64_t> of_a, of_b;
   for (std::uint64_t position = 0; position < 24; ++position) {
-    const auto [source, sequence] = batches.sequence_at(position);
+    const auto [source, sequence, epoch] = batches.sequence_at(position);
     (source == 0 ? of_a : of_b).push_back(sequence);
   }
   ASSERT_EQ(of_a.size(), 18u);

@@ -250,6 +250,11 @@ std::string Value::to_text(Meter& meter) const {
   return text();
 }
 
+std::string Value::to_text() const {
+  Meter meter;
+  return to_text(meter);
+}
+
 std::string Value::to_repr(Meter& meter) const {
   std::string out;
   append_repr(out, meter);

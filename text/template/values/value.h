@@ -98,6 +98,7 @@ class Value {
   std::string_view type_name() const;
   // Python's str() and repr(). Throws Fault for what has no text that is the same in two runs, such as a macro.
   std::string to_text(Meter& meter) const;
+  std::string to_text() const;  // of a value that was read, which holds no part twice
   std::string to_repr(Meter& meter) const;
 
  private:
