@@ -69,6 +69,7 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
   std::vector<Gain> out;
   for (const Setting& s : settings_to_try(job)) {
     std::vector<std::string> changed = sets;
+    changed.push_back(fmt::format("training.micro_batch_size={}", job.recipe.training.micro_batch_size));
     changed.push_back(fmt::format("{}={}", s.key, s.value));
     try {
       const runtime::Job other = make_job(runtime::load_recipe(recipe, changed), job.ranks, capacity);

@@ -79,8 +79,9 @@ void refuse_empty_names(CLI::App& app) {
   const CLI::Validator not_empty([](std::string& text) { return std::string(text.empty() ? "the name is empty" : ""); },
                                  "", "not empty");
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    for (const char* name : {"--out", "--json", "--trace", "--html", "--machine", "--model", "--tokenizer", "--dir",
-                             "--chat-template", "RECIPE", "RUN", "CHECKPOINT", "IN", "PATH", "OTHER", "FOLDER"})
+    for (const char* name :
+         {"--out", "--json", "--trace", "--html", "--svg", "--machine", "--model", "--tokenizer", "--dir",
+          "--chat-template", "RECIPE", "RUN", "CHECKPOINT", "IN", "PATH", "OTHER", "FOLDER"})
       if (CLI::Option* option = command->get_option_no_throw(name)) option->check(not_empty);
 }
 
@@ -210,7 +211,7 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(1, 1 << 20));
   command
       ->add_option("--ranks-per-node", plan.ranks_per_node,
-                   "ranks per machine like this one (default: all, up to its cores or GPUs)")
+                   "ranks per machine, like this one or the --machine file's (default: all, up to its cores or GPUs)")
       ->check(CLI::Range(1, 1 << 20));
   add_path(command, "--json", plan.json, "write the plan as JSON");
   add_path(command, "--trace", plan.trace, "write the timeline, for Perfetto");
@@ -218,6 +219,8 @@ int run(int argc, char** argv) {
            "machine file of strata calibrate, or of examples/machines: predicts the step's time");
   add_path(command, "--html", plan.html, "write a page to look at: memory over the step, stages, timeline");
   command->add_flag("--stages", plan.stages, "also a table of ZeRO stages 0 to 3");
+  command->add_flag("--max-batch", plan.max_batch,
+                    "plans the largest micro-batch that fits; with --machine also which one is fastest");
   command->add_flag("--verbose", plan.verbose, "also how many tasks of each kind a step has");
   add_force(command, plan);
   command->callback([&] { status = strata::launcher::plan(plan); });
@@ -276,7 +279,9 @@ int run(int argc, char** argv) {
   command = app.add_subcommand("tokenize", "text, JSONL or tables to a token file, conversations by a chat template");
   add_path(command, "--tokenizer", tokenize.tokenizer, "byte, or a Hugging Face directory (tokenizer.json or .model)")
       ->required();
-  add_path(command, "-o,--out", tokenize.out, "token file to write; OUT.json is written beside it")->required();
+  add_path(command, "-o,--out", tokenize.out,
+           "token file to write, OUT.bin; OUT.bin.json and others are written beside it")
+      ->required();
   add_path(command, "IN", tokenize.inputs,
            "text files, .jsonl, .csv or .tsv files with a document in each record, or -")
       ->required();
@@ -294,6 +299,17 @@ int run(int argc, char** argv) {
                    "what counts as a label: assistant, last (its last turn), completion, all (default: assistant of "
                    "chats, completion of completions, all of text)")
       ->check(CLI::IsMember({"assistant", "last", "completion", "all"}));
+  command->add_option("--labels", tokenize.labels, "fields that say of which class a text is; adds the template")
+      ->delimiter(',')
+      ->expected(1)
+      ->allow_extra_args(false);
+  command->add_option("--pair", tokenize.pair, "string of a record to take as a second text");
+  command->add_option("--max-length", tokenize.max_length, "tokens of a text at most, with those of the template")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  command
+      ->add_option("--truncation", tokenize.truncation,
+                   "which of two texts is cut: longest_first (default), only_first, only_second, do_not_truncate")
+      ->check(CLI::IsMember({"longest_first", "only_first", "only_second", "do_not_truncate"}));
   command->add_option("--eot", tokenize.eot,
                       "token between documents (default: the tokenizer's end of text; byte: none)");
   command->add_flag("--no-eot", tokenize.no_eot, "nothing between documents");
@@ -374,18 +390,28 @@ int run(int argc, char** argv) {
 
   strata::launcher::BenchOptions bench;
   command =
-      app.add_subcommand("bench", "one part compared with its floor: step RECIPE, adam, comm, io --dir DIR, kernels");
-  command->add_option("PART", bench.part, "step, adam, comm, io or kernels")->required();
+      app.add_subcommand("bench",
+                         "one part compared with its floor: step RECIPE, adam, comm, io --dir DIR, kernels; or memory "
+                         "RECIPE: a step with every setting that saves memory");
+  command->add_option("PART", bench.part, "step, adam, comm, io, kernels or memory")->required();
   add_recipe(command, bench);
   command->add_option("--n", bench.parameters, "adam: parameters")->check(CLI::Range(4096, 1 << 30));
-  command->add_option("--steps", bench.steps, "step: measured steps, after two of warm-up")->check(CLI::Range(1, 1000));
+  command->add_option("--steps", bench.steps, "step: measured steps, after two of warm-up; memory: steps of each run")
+      ->check(CLI::Range(1, 1000));
   command->add_option("--threads", bench.threads, "adam, kernels: threads (default: all cores)")
       ->check(CLI::Range(1, 1024));
   add_path(command, "--dir", bench.dirs, "io: folder on the drive to measure; given several times: striped over them");
   command->add_option("--size", bench.size, "io: bytes per pass; kernels: bytes that one pass moves")
       ->capture_default_str();
   command->add_option("--rounds", bench.rounds, "io: passes")->check(CLI::Range(1, 1000))->capture_default_str();
+  command
+      ->add_option("--only", bench.only,
+                   "memory: some settings alone, KEY=A,B of precision, recompute, accumulation and optimizer")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
   add_path(command, "--json", bench.json, "write the figures as JSON");
+  add_path(command, "--svg", bench.svg, "memory: write a picture, memory against time");
   add_force(command, bench);
   command->callback([&] { status = strata::launcher::bench(bench); });
 

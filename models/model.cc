@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "base/error.h"
@@ -80,6 +81,12 @@ void LossUnit::logits(device::Lane&, const Context&, device::ConstView, device::
 void LossUnit::loss_step(device::Lane&, const Context&, LossStep, std::size_t, device::ConstView, device::ExactSum*,
                          device::View, const GradientRange&) const {
   STRATA_CHECK(!"this unit has no table to go over by tiles");
+}
+
+void Model::write_constants(std::byte* constants) const {
+  fill_constants(constants);
+  if (!class_weights.empty())
+    std::memcpy(constants + class_weights_at, class_weights.data(), class_weights.size() * sizeof(float));
 }
 
 const LossUnit& Model::loss_unit() const {

@@ -16,11 +16,12 @@
 #include "device/lane.h"
 #include "device/numeric/exact_sum.h"
 #include "device/ops/product.h"
-#include "device/row_range.h"
 #include "device/step_scalars.h"
 #include "device/view.h"
+#include "models/batch.h"
 #include "models/flat_range.h"
 #include "models/layers/table_tiles.h"
+#include "models/objective.h"
 
 namespace strata::models {
 
@@ -55,17 +56,14 @@ struct RunShape {
   device::Device device = {};
   // Sequences may hold other than one document: what attends to whole ones alone (cuDNN) is not used.
   bool packed = false;
+  // By the model's configuration if not given.
+  std::optional<Objective> objective = {};
+  // Of a micro-batch, that the loss takes at most; 0: all.
+  std::size_t loss_rows = 0;
+  // What a classifier's classes weigh in its loss; empty: 1 each.
+  std::vector<float> class_weights = {};
 
   std::size_t tokens() const { return batch * seq; }
-};
-
-// One micro-batch in device memory, column after column: [tokens] each.
-struct Batch {
-  const std::uint32_t* tokens;
-  const std::int32_t* labels;
-  const std::uint32_t* positions;     // in the row's document
-  const device::RowRange* documents;  // of each row: attention sees no other rows
-  static constexpr std::size_t kBytesPerToken = 3 * 4 + sizeof(device::RowRange);
 };
 
 // A unit's keys and values of positions [0, first), to which a call appends those of its rows. A call of one row runs
@@ -87,6 +85,8 @@ struct Context {
   device::View workspace;
   KeyValueCache cache = {};  // if RunShape::cache is above 0
   GradientRange shared_gradients = {};
+  const float* class_weights = nullptr;  // null: 1 each
+  device::View scores = {};              // where a classifier leaves its scores (LossUnit::classes); empty: nowhere
 
   bool one_row() const { return cache.rows == 1; }
 };
@@ -211,6 +211,10 @@ class LossUnit : public Unit {
   virtual Work loss_work(bool learns) const = 0;
   // If RunShape::cache is above 0, with the workspace of loss(): fp32 logits [vocabulary] of the last row of x.
   virtual void logits(device::Lane&, const Context&, device::ConstView x, device::View logits) const;
+  // Of a classifier: scores per row that the loss takes, which loss() leaves in Context::scores, fp32, rows
+  // score_stride() elements apart. 0: it is none.
+  virtual std::size_t classes() const { return 0; }
+  virtual std::size_t score_stride() const { return 0; }
 
   // Tiles of the table that the steps are about; 0: there are no steps. Each is a part: of this unit, after its first
   // part, which is the norm; or, if it shares a tensor, of the unit that holds that.
@@ -241,19 +245,30 @@ class LossUnit : public Unit {
 class Model {
  public:
   std::string family;  // config.json's model_type
+  Objective objective;
+  BatchShape batch;  // of a micro-batch
   std::size_t vocabulary, hidden, max_positions;
   std::size_t heads, head_dim;
   std::vector<std::unique_ptr<Unit>> units;
   std::size_t constants_bytes = 0;
   // Tensor names that a checkpoint may hold and that are not parameters (causal masks, rotary tables): name endings.
   std::vector<std::string> ignored_suffixes;
+  // Names of the parameters of a head that is drawn from the seed if the weights' files have none of them.
+  std::vector<std::string> drawn_if_missing;
+  // fp32 in the constants, from this byte on; empty: 1 each.
+  std::vector<float> class_weights;
+  std::size_t class_weights_at = 0;
   // A name's prefix that base-model checkpoints leave out ("transformer.", "model.").
   std::string optional_prefix;
 
   virtual ~Model() = default;
   virtual void fill_constants(std::byte* constants) const = 0;
+  // That, and the weights of classes behind it.
+  void write_constants(std::byte* constants) const;
 
   const LossUnit& loss_unit() const;
+  // Rows of a micro-batch that the loss takes at most.
+  std::size_t loss_rows() const { return batch.loss_rows > 0 ? batch.loss_rows : batch.tokens; }
   std::size_t parameters() const;  // their number
   // Of the units' products, forward and backward, and of attention as if nothing were masked (Chowdhery et al. 2022).
   // `tokens`: of the RunShape.

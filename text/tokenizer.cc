@@ -16,6 +16,12 @@ std::vector<std::uint32_t> Tokenizer::encode(std::string_view text, bool add_spe
   return out;
 }
 
+std::optional<std::uint32_t> Tokenizer::mask_id() const {
+  for (const char* known : {"[MASK]", "<mask>"})
+    if (const auto id = id_of(known)) return id;
+  return std::nullopt;
+}
+
 std::string StreamDecoder::add(std::uint32_t id) {
   ids_.push_back(id);
   return emit(ids_.size() - done_ > kMaxHeld);

@@ -18,8 +18,8 @@
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/run_text.h"
-#include "runtime/data/open_data.h"
 #include "runtime/job/algorithms.h"
+#include "runtime/objective/objective.h"
 #include "runtime/run/evaluator.h"
 #include "runtime/run/reports/report.h"
 
@@ -39,8 +39,9 @@ std::string to_json(const runtime::Evaluation& e, const runtime::Job& job, const
 
 void run(const EvalOptions& options, comm::World& world, const StopSignal& stop) {
   runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world, false);
-  agree(world, [&] { runtime::settle_data(recipe, true); });
   const runtime::Seat seat = agree_on_seat(recipe, world);
+  agree_on_micro_batch(recipe, seat, world);
+  agree(world, [&] { runtime::settle(recipe, true); });
   const bool speaks = world.rank() == 0;
   std::optional<runtime::ReportFile> json;
   agree(world, [&] {

@@ -14,17 +14,19 @@
 #include "comm/communicator.h"
 #include "device/gpu.h"
 #include "launcher/forecast.h"
+#include "launcher/max_batch.h"
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
 #include "launcher/rank/cores.h"
 #include "launcher/report/page.h"
 #include "launcher/report/plan_data.h"
 #include "launcher/screen/printable.h"
-#include "runtime/data/open_data.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/job/make_job.h"
+#include "runtime/job/micro_batch.h"
 #include "runtime/job/seat.h"
 #include "runtime/job/suggestion.h"
+#include "runtime/objective/objective.h"
 #include "runtime/recipe/value.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/trace.h"
@@ -83,15 +85,17 @@ int ranks_on_a_node(const PlanOptions& options, int ranks, const std::optional<r
 }
 
 // "8 ranks on 4 machines like this one, 2 on each, each with its part of what is free".
-std::string sharing_text(const runtime::Job& job, int ranks_per_node) {
+std::string sharing_text(const runtime::Job& job, int ranks_per_node, const std::optional<runtime::Machine>& machine) {
+  const char* kind = machine ? "the machine file's" : "this one";
   const int machines = (job.ranks + ranks_per_node - 1) / ranks_per_node;
   const bool evenly = job.ranks % ranks_per_node == 0;
-  const std::string where = machines == 1 ? "on one machine like this one"
-                                          : fmt::format("on {} machines like this one, {}{} on each", machines,
+  const std::string where = machines == 1 ? fmt::format("on one machine like {}", kind)
+                                          : fmt::format("on {} machines like {}, {}{} on each", machines, kind,
                                                         evenly ? "" : "up to ", ranks_per_node);
   const auto& memory = job.recipe.memory;
   return fmt::format("{} ranks {} (--ranks-per-node), {}", job.ranks, where,
-                     memory.device && memory.host   ? "as memory.device and memory.host say"
+                     machine && machine->capacity   ? "with the memory that the machine file or memory.* says"
+                     : memory.device && memory.host ? "as memory.device and memory.host say"
                      : memory.device || memory.host ? "each with its part of what is free, or what memory.* says"
                                                     : "each with its part of what is free");
 }
@@ -110,7 +114,8 @@ void print_task_counts(const runtime::StepPlan& plan) {
   fmt::print("\n");
 }
 
-void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int ranks_per_node) {
+void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int ranks_per_node,
+                 const std::optional<runtime::Machine>& machine) {
   const runtime::StepPlan& plan = job.plan;
   fmt::print("{} of {} parameters on {} {}: ZeRO-{}, {}, {} of {} x {} tokens per rank and step, {}\n\n",
              job.model->family, runtime::count_text(job.model->parameters()), plan.ranks,
@@ -135,7 +140,7 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
   fmt::print(
       "Each kind stands at its own largest moment, and buffers that never live at once share memory: the kinds\n"
       "add up to more than the peak.\n");
-  if (plan.ranks > 1) fmt::print("capacity: {}\n", sharing_text(job, ranks_per_node));
+  if (plan.ranks > 1) fmt::print("capacity: {}\n", sharing_text(job, ranks_per_node, machine));
   print_drives(job);
   const comm::CommBytes& sent = plan.comm_bytes;
   fmt::print("\nsent per rank and step: {} (all-gather {}, all-to-all {}, consensus {})\n",
@@ -324,8 +329,9 @@ int plan(const PlanOptions& options) {
   require_apart(outputs, inputs);
   if (options.json) require_own({"--json", *options.json}, Content::plan, options.force);
   if (options.trace) require_own({"--trace", *options.trace}, Content::trace, options.force);
+  runtime::settle_objective(recipe);
   try {
-    runtime::settle_data(recipe, false);
+    runtime::settle(recipe, false);
   } catch (const Error& error) {  // the run is another day's, and its data may be elsewhere
     note(fmt::format("the index of packed documents is not counted: {}", error.what()));
   }
@@ -336,6 +342,13 @@ int plan(const PlanOptions& options) {
   runtime::Seat seat = runtime::planned_seat(recipe.device.kind);
   const int per_node = ranks_on_a_node(options, ranks, machine, seat);
   const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, per_node, seat);
+  std::optional<MaxBatch> largest;
+  if (options.max_batch) {
+    largest = find_max_batch(recipe, ranks, capacity, machine, per_node);
+    recipe.training.micro_batch_size = largest->largest.fits ? largest->largest.fits->size : 1;
+  } else if (const std::string text = runtime::settle_micro_batch(recipe, ranks, seat.device); !text.empty()) {
+    note(text);
+  }
   const runtime::Job job = runtime::make_job(recipe, ranks, capacity);
   const bool fits = runtime::fits(job.plan, capacity);
   const auto nearest = fits ? std::vector<runtime::Suggestion>{} : runtime::nearest_that_fit(job, capacity);
@@ -343,7 +356,8 @@ int plan(const PlanOptions& options) {
   if (machine) prediction = predict(options, *machine, job, capacity, per_node);
   std::vector<Stage> stages;
   if (options.stages || options.html) stages = plan_stages(recipe, job, capacity, machine, per_node);
-  print_table(job, capacity, per_node);
+  print_table(job, capacity, per_node, machine);
+  if (largest) fmt::print("\n{}", max_batch_text(*largest));
   if (options.verbose) print_task_counts(job.plan);
   if (options.stages) print_stages(stages);
   for (const std::string& text : recipe.notes) note(text);
@@ -352,14 +366,17 @@ int plan(const PlanOptions& options) {
     const TaskCounts counts = count_tasks(job.plan);
     runtime::ReportFile file(*options.json);
     file.write(fmt::format(
-        "{{\"fits\":{},\"ranks\":{},\"ranks_per_node\":{},\"parameters\":{},\"memory\":{},\"capacity_bytes\":"
+        "{{\"fits\":{},\"ranks\":{},\"ranks_per_node\":{},\"parameters\":{},\"micro_batch_size\":{},\"memory\":{},"
+        "\"capacity_bytes\":"
         "{{\"device\":{},\"host\":{}}},\"comm_bytes\":{},\"io_bytes\":{},\"order\":\"{}\",\"tile_bytes\":{},"
-        "\"tasks\":{},\"nearest\":{}{}{}}}\n",
-        fits, ranks, per_node, job.model->parameters(), runtime::memory_json(job.plan.memory, nullptr),
-        capacity[runtime::Tier::device], capacity[runtime::Tier::host], runtime::comm_json(job.plan.comm_bytes),
-        runtime::io_json(job.plan.io_bytes), job.plan.vertical ? "vertical" : "horizontal", job.plan.tile_bytes,
+        "\"tasks\":{},\"nearest\":{}{}{}{}}}\n",
+        fits, ranks, per_node, job.model->parameters(), job.recipe.training.micro_batch_size,
+        runtime::memory_json(job.plan.memory, nullptr), capacity[runtime::Tier::device], capacity[runtime::Tier::host],
+        runtime::comm_json(job.plan.comm_bytes), runtime::io_json(job.plan.io_bytes),
+        job.plan.vertical ? "vertical" : "horizontal", job.plan.tile_bytes,
         std::accumulate(counts.begin(), counts.end(), std::size_t{0}), nearest_json(nearest),
-        prediction ? prediction_json(*prediction, job.plan) : "", options.stages ? stages_json(stages) : ""));
+        prediction ? prediction_json(*prediction, job.plan) : "", options.stages ? stages_json(stages) : "",
+        largest ? ",\"max_batch\":" + max_batch_json(*largest) : ""));
     file.close();
   }
   if (options.html) write_page(options, job, stages, capacity, machine, per_node);

@@ -13,9 +13,10 @@ struct PlanOptions {
   std::optional<int> ranks_per_node;  // default: all, up to the cores or GPUs of this machine
   std::optional<std::filesystem::path> json, trace, machine;
   std::optional<std::filesystem::path> html;
-  bool stages = false;   // also a table of ZeRO stages 0 to 3
-  bool verbose = false;  // also how many tasks of each kind a step has
-  bool force = false;    // json, trace and html are written over whatever they are
+  bool stages = false;     // also a table of ZeRO stages 0 to 3
+  bool max_batch = false;  // of the largest micro-batch that fits, whatever the recipe says
+  bool verbose = false;    // also how many tasks of each kind a step has
+  bool force = false;      // json, trace and html are written over whatever they are
 };
 
 // `strata plan`: what a run over `ranks` ranks will do and need; nothing is run. With a machine file also how long a

@@ -20,6 +20,8 @@
 #include "launcher/launch/restart.h"
 #include "launcher/launch/train_command.h"
 #include "launcher/screen/printable.h"
+#include "runtime/job/micro_batch.h"
+#include "runtime/objective/objective.h"
 #include "runtime/recipe/keys.h"
 
 namespace strata::launcher {
@@ -76,6 +78,7 @@ class Launch {
 
   int run() {
     std::vector<Share> shares = first_shares();
+    settle_batch(total(shares));
     const std::int64_t batch = global_batch(recipe_, total(shares));
     announce(shares);
     look_first(shares);
@@ -153,6 +156,25 @@ class Launch {
            allocation_.origin, ranks_text(*allocation_.ranks), options_.ranks_per_node.value_or(1), ranks,
            options_.ranks_per_node.value_or(1));
     return spread(allocation_.hosts, ranks, room());
+  }
+
+  // training.micro_batch_size = auto: once for all starts, on whatever ranks they have.
+  void settle_batch(int ranks) {
+    if (recipe_.training.micro_batch_size != runtime::kAutomaticBatch) return;
+    const auto has_gpus = [&](const Host& host) { return !agents_.facts(host.name).gpus.empty(); };
+    const bool on_gpus = recipe_.device.kind == runtime::DeviceKind::cuda ||
+                         (recipe_.device.kind == runtime::DeviceKind::automatic &&
+                          std::all_of(allocation_.hosts.begin(), allocation_.hosts.end(), has_gpus));
+    Recipe settled = recipe_;
+    try {
+      runtime::settle(settled, false);
+    } catch (const Error& error) {
+      note(fmt::format("the index of packed documents is not counted: {}", error.what()));
+    }
+    const auto kind = on_gpus ? device::Kind::cuda : device::Kind::cpu;
+    note(runtime::settle_micro_batch(settled, ranks, {kind, 0}));
+    command_.sets.push_back(fmt::format("training.micro_batch_size={}", settled.training.micro_batch_size));
+    recipe_ = command_.load();
   }
 
   // At the first start every node that was named is meant, unless --min-nodes says otherwise.

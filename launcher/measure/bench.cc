@@ -14,6 +14,7 @@
 #include "launcher/measure/bench_adam.h"
 #include "launcher/measure/bench_io.h"
 #include "launcher/measure/bench_kernels.h"
+#include "launcher/measure/bench_memory.h"
 #include "launcher/measure/bench_stand.h"
 #include "launcher/rank/agreement.h"
 #include "launcher/rank/cores.h"
@@ -80,7 +81,7 @@ Floor floor_of(const runtime::Job& job, int threads) {
 void fill_random_tokens(runtime::Executor& executor, const runtime::Job& job, int rank) {
   std::uint64_t state = 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(rank);
   for (int g = 0; g < job.plan.accumulation; ++g) {
-    const runtime::Executor::BatchSpans batch = executor.batch(g);
+    const models::BatchRows batch = executor.batch(g);
     const auto seq = static_cast<std::size_t>(job.recipe.data.seq_len);
     for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
       state = state * 6364136223846793005u + 1442695040888963407u;
@@ -135,8 +136,9 @@ void bench_step(const BenchOptions& options, comm::World& world) {
   agree(world, [&] {
     if (world.rank() == 0) require_own_json(options);
   });
-  const runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world, false);
+  runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world, false);
   const runtime::Seat seat = agree_on_seat(recipe, world);
+  agree_on_micro_batch(recipe, seat, world);
   if (seat.device.kind != device::Kind::cpu)
     throw AgreedError(Exit::usage,
                       "bench step knows the floor only for CPUs: set device.kind = cpu, or let strata train write "
@@ -241,13 +243,15 @@ int bench(const BenchOptions& options) {
     if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
     return run_as_rank(options.recipe, sets, [&](comm::World& world) { bench_comm(options, sets, world); });
   }
-  constexpr std::string_view kAlone[] = {"adam", "io", "kernels"};
+  constexpr std::string_view kAlone[] = {"adam", "io", "kernels", "memory"};
   if (std::find(std::begin(kAlone), std::end(kAlone), options.part) == std::end(kAlone))
     return refuse_as_rank(
-        {Exit::usage, fmt::format("strata bench knows step, adam, comm, io and kernels, not {}", options.part)});
+        {Exit::usage,
+         fmt::format("strata bench knows step, adam, comm, io, kernels and memory, not {}", options.part)});
   require_own_json(options);
   if (options.part == "adam") return bench_adam(options);
   if (options.part == "io") return bench_io(options);
+  if (options.part == "memory") return bench_memory(options);
   return bench_kernels(options);
 }
 

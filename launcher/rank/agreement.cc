@@ -7,8 +7,11 @@
 
 #include "base/error.h"
 #include "comm/agreement.h"
+#include "launcher/screen/printable.h"
+#include "runtime/job/micro_batch.h"
 #include "runtime/job/seat.h"
 #include "runtime/job/suggestion.h"
+#include "runtime/objective/objective.h"
 
 namespace strata::launcher {
 
@@ -43,6 +46,23 @@ runtime::Seat agree_on_seat(const runtime::Recipe& recipe, comm::World& world) {
   else
     seat.sharing = static_cast<int>(std::count(gpus.begin(), gpus.end(), seat.gpu));
   return seat;
+}
+
+void agree_on_micro_batch(runtime::Recipe& recipe, const runtime::Seat& seat, comm::World& world) {
+  std::int64_t& size = recipe.training.micro_batch_size;
+  if (size != runtime::kAutomaticBatch) return;
+  agree(world, [&] {
+    if (world.rank() != 0) return;
+    runtime::Recipe training = recipe;
+    try {
+      runtime::settle(training, false);
+    } catch (const Error&) {
+      // An evaluation may be where the training's data is not.
+    }
+    note(runtime::settle_micro_batch(training, world.size(), seat.device));
+    size = training.training.micro_batch_size;
+  });
+  size = std::stoll(world.exchange(std::to_string(size))[0]);
 }
 
 runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime::Seat& seat, comm::World& world) {

@@ -19,6 +19,10 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
 // What this rank computes on. Left to itself the run takes GPUs only if every rank has one.
 runtime::Seat agree_on_seat(const runtime::Recipe& recipe, comm::World& world);
 
+// Settles training.micro_batch_size = auto by the data and checkpoints that rank 0 sees, for a training on these ranks,
+// and says what it came to; before settle_data(), which says what is wrong with data.
+void agree_on_micro_batch(runtime::Recipe& recipe, const runtime::Seat& seat, comm::World& world);
+
 // The least capacities over the ranks, so that all plan alike; of this rank's seat.
 runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime::Seat& seat, comm::World& world);
 

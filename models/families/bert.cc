@@ -9,8 +9,8 @@
 
 namespace strata::models {
 
-MaskedLmSpec read_bert(const Config& config) {
-  MaskedLmSpec s{};
+EncoderSpec read_bert(const Config& config) {
+  EncoderSpec s{};
   EncoderBlockSpec& b = s.blocks;
   b.hidden = size_of_key(config, "hidden_size");
   b.heads = size_of_key(config, "num_attention_heads");
@@ -31,12 +31,15 @@ MaskedLmSpec read_bert(const Config& config) {
   require_bool(config, "is_decoder", false, false);
   require_bool(config, "add_cross_attention", false, false);
   // Of other heads; of the first BERT's checkpoints.
-  config.ignore({"classifier_dropout", "directionality", "pooler_fc_size", "pooler_num_attention_heads",
-                 "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"});
+  const float classifier_dropout =
+      dropout_probability(config, "classifier_dropout", static_cast<double>(s.embedding_dropout));
+  s.sequence_dropout = s.token_dropout = classifier_dropout;
+  config.ignore({"directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
+                 "pooler_size_per_head", "pooler_type"});
   return s;
 }
 
-void name_bert(MaskedLmSpec& s, const std::string& prefix) {
+void name_bert(EncoderSpec& s, const std::string& prefix) {
   s.prefix = prefix;
   s.words = prefix + "embeddings.word_embeddings";
   s.positions = prefix + "embeddings.position_embeddings";
@@ -56,17 +59,18 @@ void name_bert(MaskedLmSpec& s, const std::string& prefix) {
 }
 
 std::unique_ptr<Model> make_bert(const Config& config, const RunShape& run) {
-  require_masked_lm(config, run, "BertForMaskedLM");
-  MaskedLmSpec s = read_bert(config);
+  EncoderSpec s = read_bert(config);
   s.family = "bert";
   name_bert(s, "bert.");
   s.transform = "cls.predictions.transform.dense";
   s.transform_norm = "cls.predictions.transform.LayerNorm";
+  s.dense = "bert.pooler.dense";
+  s.sequence_scores = s.token_scores = "classifier";
   s.decoder = "cls.predictions.decoder";
   s.decoder_bias = "cls.predictions.bias";
   for (const char* name : {"cls.predictions.decoder.bias", "cls.seq_relationship.weight", "cls.seq_relationship.bias"})
     s.ignored_suffixes.emplace_back(name);
-  return make_masked_lm(std::move(s), run);
+  return make_encoder(std::move(s), config, run);
 }
 
 }  // namespace strata::models

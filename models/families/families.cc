@@ -1,5 +1,7 @@
 #include "models/families/families.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 
@@ -7,6 +9,30 @@
 
 namespace strata::models {
 namespace {
+
+// By `model_type`: its maker, and what a model of it learns if nothing names a head.
+struct Family {
+  std::string_view name;
+  std::unique_ptr<Model> (*make)(const Config& config, const RunShape& run);
+  Objective objective;
+};
+constexpr Family kFamilies[] = {
+    {"bert", make_bert, Objective::masked_lm},           {"distilbert", make_distilbert, Objective::masked_lm},
+    {"gpt2", make_gpt2, Objective::causal_lm},           {"llama", make_llama, Objective::causal_lm},
+    {"mistral", make_llama, Objective::causal_lm},       {"qwen2", make_llama, Objective::causal_lm},
+    {"qwen3", make_llama, Objective::causal_lm},         {"roberta", make_roberta, Objective::masked_lm},
+    {"xlm-roberta", make_roberta, Objective::masked_lm},
+};
+
+const Family& family_of(const Config& config) {
+  const std::string family = config.require_text("model_type");
+  const Family* const known = std::ranges::find(kFamilies, family, &Family::name);
+  if (known != std::end(kFamilies)) return *known;
+  std::string names;
+  for (const Family& f : kFamilies) names += (names.empty() ? "" : ", ") + std::string(f.name);
+  fail(Exit::usage, "{} is \"{}\", which is not built yet; these are: {}", config.describe("model_type"), family,
+       names);
+}
 
 // Keys of transformers 4 and 5 that say how a model is stored, run or sampled from, not what it computes.
 void ignore_what_does_not_compute(const Config& config) {
@@ -109,35 +135,46 @@ void require_bool(const Config& config, std::string_view key, bool built, bool o
     fail(Exit::usage, "{} is {}, which is not built yet; only {} is", config.describe(key), !built, built);
 }
 
-std::unique_ptr<Model> make_model(const Config& config, const RunShape& run) {
-  constexpr std::size_t kMostTokens = std::size_t{1} << 24;
-  if (run.tokens() > kMostTokens)
+Objective objective_of(const Config& config) {
+  const Family& family = family_of(config);
+  return named_objective(config).value_or(family.objective);
+}
+
+void require_objective(const RunShape& run, std::string_view family, std::initializer_list<Objective> built) {
+  if (std::ranges::find(built, *run.objective) != built.end()) return;
+  std::string names;
+  for (const Objective objective : built)
+    names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", name_of(objective));
+  fail(Exit::usage, "training.objective = \"{}\" is not built for {} models; these are: {}", name_of(*run.objective),
+       family, names);
+}
+
+std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
+  if (asked.tokens() > kMostTokens)
     fail(Exit::usage,
          "training.micro_batch_size={} times data.seq_len={} is {} tokens; a micro-batch has at most {}: use more of "
          "them (training.gradient_accumulation_steps)",
-         run.batch, run.seq, run.tokens(), kMostTokens);
-  const std::string family = config.require_text("model_type");
-  std::unique_ptr<Model> model;
-  if (family == "gpt2")
-    model = make_gpt2(config, run);
-  else if (family == "llama" || family == "mistral" || family == "qwen2" || family == "qwen3")
-    model = make_llama(config, run);
-  else if (family == "bert")
-    model = make_bert(config, run);
-  else if (family == "roberta" || family == "xlm-roberta")
-    model = make_roberta(config, run);
-  else if (family == "distilbert")
-    model = make_distilbert(config, run);
-  else
-    fail(Exit::usage,
-         "{} is \"{}\", which is not built yet; these are: bert, distilbert, gpt2, llama, mistral, qwen2, qwen3, "
-         "roberta, xlm-roberta",
-         config.describe("model_type"), family);
+         asked.batch, asked.seq, asked.tokens(), kMostTokens);
+  const Family& family = family_of(config);
+  RunShape run = asked;
+  if (!run.objective) run.objective = objective_of(config);
+  std::unique_ptr<Model> model = family.make(config, run);
+  model->objective = *run.objective;
+  model->batch = {run.tokens(), run.loss_rows};
+  if (!run.class_weights.empty()) {
+    const std::size_t classes = model->loss_unit().classes();
+    if (classes != run.class_weights.size())
+      fail(Exit::usage, "training.class_weights has {} numbers, and the model has {} classes: give one for each",
+           run.class_weights.size(), classes);
+    model->class_weights = run.class_weights;
+    model->class_weights_at = (model->constants_bytes + 255) / 256 * 256;
+    model->constants_bytes = model->class_weights_at + classes * sizeof(float);
+  }
   ignore_what_does_not_compute(config);
   if (const auto unknown = config.unread(); !unknown.empty())
     fail(Exit::usage,
          "{} is not a key that strata knows for {} models; remove it if it does not change the mathematics",
-         config.describe(unknown.front()), family);
+         config.describe(unknown.front()), family.name);
   if (run.cache > model->max_positions)
     fail(Exit::usage, "prompt and new tokens are {} positions, but the model has {} only", run.cache,
          model->max_positions);

@@ -18,6 +18,9 @@ std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run
 std::unique_ptr<Model> make_roberta(const Config& config, const RunShape& run);
 std::unique_ptr<Model> make_llama(const Config& config, const RunShape& run);
 
+// Tokens of a micro-batch, at most.
+inline constexpr std::size_t kMostTokens = std::size_t{1} << 24;
+
 // What families read from a config. All throw Error{usage} naming the key if the value is not built.
 // A size is at most `most`, so that no product of sizes overflows.
 inline constexpr std::size_t kMostWidth = std::size_t{1} << 20, kMostLayers = std::size_t{1} << 12,
@@ -31,5 +34,7 @@ float dropout_probability(const Config& config, std::string_view key, double oth
 void require_one_of(const Config& config, std::string_view key, std::initializer_list<std::string_view> built,
                     std::string_view otherwise);
 void require_bool(const Config& config, std::string_view key, bool built, bool otherwise);
+// Throws Error{usage} if the run's objective is none of these.
+void require_objective(const RunShape& run, std::string_view family, std::initializer_list<Objective> built);
 
 }  // namespace strata::models

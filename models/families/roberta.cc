@@ -11,12 +11,15 @@ namespace strata::models {
 
 std::unique_ptr<Model> make_roberta(const Config& config, const RunShape& run) {
   const std::string family = config.require_text("model_type");
-  require_masked_lm(config, run, family == "roberta" ? "RobertaForMaskedLM" : "XLMRobertaForMaskedLM");
-  MaskedLmSpec s = read_bert(config);
+  EncoderSpec s = read_bert(config);
   s.family = family;
   name_bert(s, "roberta.");
   s.transform = "lm_head.dense";
   s.transform_norm = "lm_head.layer_norm";
+  s.dense = "classifier.dense";
+  s.sequence_scores = "classifier.out_proj";
+  s.token_scores = "classifier";
+  s.dropout_before_dense = s.sequence_dropout;
   s.decoder = "lm_head.decoder";
   s.decoder_bias = "lm_head.bias";
   s.ignored_suffixes.emplace_back("lm_head.decoder.bias");
@@ -25,7 +28,7 @@ std::unique_ptr<Model> make_roberta(const Config& config, const RunShape& run) {
     fail(Exit::usage, "{} is {}: positions start behind it, and max_position_embeddings={} leaves none",
          config.describe("pad_token_id"), padding, s.position_rows);
   s.first_position = static_cast<std::size_t>(padding) + 1;
-  return make_masked_lm(std::move(s), run);
+  return make_encoder(std::move(s), config, run);
 }
 
 }  // namespace strata::models

@@ -40,6 +40,18 @@ constexpr Llama kLlama[] = {
     {"qwen-14b", "qwen2", 48, 40, 8, 5120, 13824, 152064, 131072, 1000000, 0, 1e-5, false},
 };
 
+// BERT and RoBERTa: trained to fill in masked tokens.
+struct Encoder {
+  std::string_view name, model_type;
+  int layers, heads, hidden, vocab, positions;
+};
+constexpr Encoder kEncoders[] = {
+    {"bert-base", "bert", 12, 12, 768, 30522, 512},
+    {"roberta-base", "roberta", 12, 12, 768, 50265, 514},
+    {"xlm-roberta-base", "xlm-roberta", 12, 12, 768, 250002, 514},
+    {"xlm-roberta-large", "xlm-roberta", 24, 16, 1024, 250002, 514},
+};
+
 std::string json_of(const Gpt2& m) {
   return fmt::format(R"({{
   "architectures": ["GPT2LMHeadModel"],
@@ -94,11 +106,41 @@ std::string json_of(const Llama& m) {
                      m.ffn, m.positions, m.heads, m.layers, m.kv_heads, m.rms_eps, rope, m.tied, m.vocab);
 }
 
+std::string json_of(const Encoder& m) {
+  const bool bert = m.model_type == "bert";
+  const std::string_view tokens =
+      bert ? "\n  \"pad_token_id\": 0," : "\n  \"bos_token_id\": 0,\n  \"eos_token_id\": 2,\n  \"pad_token_id\": 1,";
+  const std::string_view class_of = bert                        ? "BertForMaskedLM"
+                                    : m.model_type == "roberta" ? "RobertaForMaskedLM"
+                                                                : "XLMRobertaForMaskedLM";
+  return fmt::format(R"({{
+  "architectures": ["{}"],
+  "model_type": "{}",{}
+  "attention_probs_dropout_prob": 0.0,
+  "hidden_act": "gelu",
+  "hidden_dropout_prob": 0.0,
+  "hidden_size": {},
+  "initializer_range": 0.02,
+  "intermediate_size": {},
+  "layer_norm_eps": {},
+  "max_position_embeddings": {},
+  "num_attention_heads": {},
+  "num_hidden_layers": {},
+  "tie_word_embeddings": true,
+  "type_vocab_size": {},
+  "vocab_size": {}
+}}
+)",
+                     class_of, m.model_type, tokens, m.hidden, 4 * m.hidden, bert ? "1e-12" : "1e-05", m.positions,
+                     m.heads, m.layers, bert ? 2 : 1, m.vocab);
+}
+
 // The order of the documentation: by family and size.
-constexpr std::array<std::string_view, 12> kNames = {"gpt2-124m", "gpt2-350m", "gpt2-774m", "gpt2-1558m",
-                                                     "llama-1b",  "qwen-1.5b", "llama-3b",  "qwen-7b",
-                                                     "llama-8b",  "qwen-14b",  "tiny-gpt2", "tiny-llama"};
-static_assert(kNames.size() == std::size(kGpt2) + std::size(kLlama));
+constexpr std::array<std::string_view, 16> kNames = {
+    "gpt2-124m",        "gpt2-350m",         "gpt2-774m", "gpt2-1558m", "llama-1b",  "qwen-1.5b",
+    "llama-3b",         "qwen-7b",           "llama-8b",  "qwen-14b",   "bert-base", "roberta-base",
+    "xlm-roberta-base", "xlm-roberta-large", "tiny-gpt2", "tiny-llama"};
+static_assert(kNames.size() == std::size(kGpt2) + std::size(kLlama) + std::size(kEncoders));
 
 }  // namespace
 
@@ -111,6 +153,9 @@ std::string preset_config(std::string_view name) {
     if (m.name == name) return json_of(m);
   }
   for (const Llama& m : kLlama) {
+    if (m.name == name) return json_of(m);
+  }
+  for (const Encoder& m : kEncoders) {
     if (m.name == name) return json_of(m);
   }
   std::string names;

@@ -7,6 +7,7 @@
 
 #include "device/ops/cross_entropy.h"
 #include "device/ops/elementwise.h"
+#include "device/ops/embedding.h"
 #include "device/ops/matvec.h"
 #include "device/ops/norm.h"
 #include "device/ops/product.h"
@@ -91,21 +92,28 @@ class ChunkedHead final : public LossUnit {
         dtype_(run.dtype),
         training_(run.training),
         tokens_(run.tokens()),
-        norm_{tokens_, spec.hidden, 1, spec.hidden, spec.hidden, spec.eps},
+        picks_(run.loss_rows > 0),
+        rows_(picks_ ? run.loss_rows : tokens_),
+        norm_{rows_, spec.hidden, 1, spec.hidden, spec.hidden, spec.eps},
         tiles_(spec.vocabulary, run.device.kind),
-        chunk_rows_(chunk_rows(tokens_, spec.vocabulary, run.device.kind)),
+        chunk_rows_(chunk_rows(rows_, spec.vocabulary, run.device.kind)),
         generates_(run.cache > 0) {
     const auto d = static_cast<std::int64_t>(spec.hidden);
     add_parameter(spec.gain_name, {d}, false, {1, 0});
     if (!spec.bias_name.empty()) bias_ = add_parameter(spec.bias_name, {d}, false, {0, 0});
     if (biased())
       logit_bias_ = add_parameter(spec.logit_bias_name, {static_cast<std::int64_t>(spec.vocabulary)}, false, {0, 0});
+    if (const auto& transform = spec.transform) {
+      const std::size_t weight = add_parameter(transform->name + ".weight", {d, d}, true, {0, transform->deviation});
+      const std::size_t bias = add_parameter(transform->name + ".bias", {d}, false, {0, 0});
+      transform_.emplace(rows_, spec.hidden, weight, bias, run);
+    }
     end_part();
     use(spec.tied);
     weight_ = tied() ? shared()->elements.begin : add_table(spec.weight_name, tiles_, spec.hidden, spec.init);
 
     if (generates_) {
-      STRATA_CHECK(!biased());
+      STRATA_CHECK(!biased() && !transform_ && !picks_);
       Slots work;
       row_mean_ = work.add(1, DType::fp32);
       row_rstd_ = work.add(1, DType::fp32);
@@ -114,7 +122,9 @@ class ChunkedHead final : public LossUnit {
       return;
     }
     std::size_t scratch = device::norm_backward_workspace(norm_);
-    for (const std::size_t rows : {chunk_rows_, tokens_ % chunk_rows_})
+    if (transform_) scratch = std::max(scratch, transform_->scratch_bytes(run.threads));
+    if (picks_) scratch = std::max(scratch, device::embedding_backward_workspace(rows_, tokens_));
+    for (const std::size_t rows : {chunk_rows_, rows_ % chunk_rows_})
       for (const std::size_t columns : {tiles_.rows(0), tiles_.rows(tiles_.count() - 1)}) {
         std::optional<TileProducts>& products = products_of(rows, columns);
         if (rows == 0 || products) continue;
@@ -132,20 +142,22 @@ class ChunkedHead final : public LossUnit {
   std::size_t tiled_loss_workspace() const override { return tiled_.bytes; }
   // Beside the products the loss goes over the fp32 logits.
   Work loss_work(bool learns) const override {
-    const double products = learns ? 3 : 1, tokens = static_cast<double>(tokens_);
-    return {.flops = products * (2 * tokens * static_cast<double>(spec_.vocabulary * spec_.hidden)),
-            .bytes = 4 * static_cast<double>(tokens_ * spec_.vocabulary) * products};
+    const double products = learns ? 3 : 1, rows = static_cast<double>(rows_);
+    return {.flops = products * (2 * rows * static_cast<double>(spec_.vocabulary * spec_.hidden) + transform_flops()),
+            .bytes = 4 * static_cast<double>(rows_ * spec_.vocabulary) * products};
   }
   Work step_work(LossStep step, std::size_t elements) const override {
     if (step == LossStep::norm || step == LossStep::finish)
-      return {.bytes = static_cast<double>(2 * tokens_ * spec_.hidden * size_of(dtype_))};
+      return {.flops = (step == LossStep::norm ? 1 : 2) * transform_flops(),
+              .bytes = static_cast<double>(2 * rows_ * spec_.hidden * size_of(dtype_))};
     const double products = step == LossStep::gradients ? 3 : 1;
-    return {.flops = products * (2 * static_cast<double>(tokens_) * static_cast<double>(elements)),
-            .bytes = 4 * static_cast<double>(tokens_ * elements / spec_.hidden) * products};
+    return {.flops = products * (2 * static_cast<double>(rows_) * static_cast<double>(elements)),
+            .bytes = 4 * static_cast<double>(rows_ * elements / spec_.hidden) * products};
   }
   std::size_t table_tiles() const override { return tiles_.count(); }
   void list_products(std::vector<ProductShape>& out) const override {
-    for (std::size_t row = 0; !generates_ && row < tokens_; row += chunk_rows_)
+    if (transform_) transform_->list_products(out);
+    for (std::size_t row = 0; !generates_ && row < rows_; row += chunk_rows_)
       for (std::size_t tile = 0; tile < tiles_.count(); ++tile) {
         const TileProducts& p = products(rows_from(row), tile);
         for (const Product* product : {&p.logits, &p.input, row == 0 ? &p.weights_first : &p.weights_more})
@@ -159,7 +171,7 @@ class ChunkedHead final : public LossUnit {
     const View d_weight = whole_.d_weight.of(c.workspace), logits = whole_.logits.of(c.workspace);
     normalize(lane, c, whole_, x);
     if (learn) zero(lane, d_normed(c, whole_));
-    for (std::size_t row = 0; row < tokens_; row += chunk_rows_) {
+    for (std::size_t row = 0; row < rows_; row += chunk_rows_) {
       std::size_t at = 0;
       const auto logits_of = [&](std::size_t tile) {
         const std::size_t size = rows_from(row) * stride_of(tiles_.rows(tile));
@@ -201,12 +213,12 @@ class ChunkedHead final : public LossUnit {
         if (training_) zero(lane, d_normed(c, tiled_));
         return;
       case LossStep::statistics:
-        for (std::size_t row = 0; row < tokens_; row += chunk_rows_) add_statistics(lane, c, tiled_, row, tile, logits);
+        for (std::size_t row = 0; row < rows_; row += chunk_rows_) add_statistics(lane, c, tiled_, row, tile, logits);
         return;
       case LossStep::gradients: {
         const View sum = dtype_ == DType::fp32 ? sum_of(tile, {}, gradients)
                                                : tiled_.d_weight.of(c.workspace).sub(0, table_size(tile));
-        for (std::size_t row = 0; row < tokens_; row += chunk_rows_) {
+        for (std::size_t row = 0; row < rows_; row += chunk_rows_) {
           run_logits(lane, c, tiled_, row, tile, logits);
           add_gradients(lane, c, tiled_, row, tile, logits, sum);
         }
@@ -224,17 +236,20 @@ class ChunkedHead final : public LossUnit {
   struct Places {
     Places() = default;
     Places(const ChunkedHead& head, std::size_t scratch_bytes, std::size_t logit_stride, std::size_t table_rows) {
-      const std::size_t tokens = head.tokens_, d = head.spec_.hidden;
+      const std::size_t rows = head.rows_, d = head.spec_.hidden;
       const bool fp32 = head.dtype_ == DType::fp32, learns = head.training_;
       Slots work;
       scratch = work.add_bytes(scratch_bytes);
-      mean = work.add(tokens, DType::fp32);
-      rstd = work.add(tokens, DType::fp32);
-      losses = work.add(tokens, DType::fp32);
-      statistics = work.add_bytes(tokens * sizeof(RowStatistics));
-      normed = work.add(tokens * d, head.dtype_);
-      d_normed = work.add(learns ? tokens * d : 0, DType::fp32);
-      d_normed_rounded = work.add(fp32 || !learns ? 0 : tokens * d, head.dtype_);
+      mean = work.add(rows, DType::fp32);
+      rstd = work.add(rows, DType::fp32);
+      losses = work.add(rows, DType::fp32);
+      statistics = work.add_bytes(rows * sizeof(RowStatistics));
+      picked = work.add(head.picks_ ? rows * d : 0, head.dtype_);
+      inner = work.add(head.transform_ ? rows * d : 0, head.dtype_);
+      active = work.add(head.transform_ ? rows * d : 0, head.dtype_);
+      normed = work.add(rows * d, head.dtype_);
+      d_normed = work.add(learns ? rows * d : 0, DType::fp32);
+      d_normed_rounded = work.add(fp32 || !learns ? 0 : rows * d, head.dtype_);
       logits = work.add(head.chunk_rows_ * logit_stride, DType::fp32);
       // In fp32 the gradient buffer itself takes the sum over chunks.
       d_weight = work.add(fp32 || !learns ? 0 : table_rows * d, DType::fp32);
@@ -244,6 +259,7 @@ class ChunkedHead final : public LossUnit {
       chunk_bias = work.add(learns && words > 0 ? head.tiles_.rows(0) : 0, DType::fp32);
       bytes = work.bytes();
     }
+    Slot picked, inner, active;  // the rows that the loss takes; within the transform, and behind it
     Slot scratch, mean, rstd, losses, statistics, normed, d_normed, d_normed_rounded, logits, d_weight;
     // The words' biases, and the sum of their gradients: where the table is gathered by tiles, the unit's own
     // parameters are not at hand.
@@ -253,7 +269,7 @@ class ChunkedHead final : public LossUnit {
 
   bool tied() const { return shared().has_value(); }
   bool biased() const { return !spec_.logit_bias_name.empty(); }
-  std::size_t rows_from(std::size_t row) const { return std::min(chunk_rows_, tokens_ - row); }
+  std::size_t rows_from(std::size_t row) const { return std::min(chunk_rows_, rows_ - row); }
   std::size_t table_first(std::size_t tile) const { return tiles_.first(tile) * spec_.hidden; }
   std::size_t table_size(std::size_t tile) const { return tiles_.rows(tile) * spec_.hidden; }
   std::optional<TileProducts>& products_of(std::size_t rows, std::size_t columns) {
@@ -282,8 +298,23 @@ class ChunkedHead final : public LossUnit {
     return {rows_from(row), tiles_.first(tile), tiles_.rows(tile), stride_of(tiles_.rows(tile)), logits};
   }
 
+  double transform_flops() const { return transform_ ? transform_->forward_flops() : 0; }
+  // What the transform gets, and what the norm gets, once normalize() was called with x.
+  ConstView taken(const Context& c, const Places& p, ConstView x) const {
+    return picks_ ? ConstView(p.picked.of(c.workspace)) : x;
+  }
+  ConstView unnormed(const Context& c, const Places& p, ConstView x) const {
+    return transform_ ? ConstView(p.active.of(c.workspace)) : taken(c, p, x);
+  }
+
   void normalize(Lane& lane, const Context& c, const Places& p, ConstView x) const {
     const std::size_t d = spec_.hidden;
+    if (picks_)
+      embedding_forward(lane, rows_, d, c.batch.loss_rows, {0, tokens_, tokens_}, x, p.picked.of(c.workspace));
+    if (transform_)
+      transform_->forward(lane, c.parameters, taken(c, p, x), p.inner.of(c.workspace), p.active.of(c.workspace),
+                          p.scratch.of(c.workspace));
+    x = unnormed(c, p, x);
     const ConstView gain = c.parameters.sub(0, d);
     const View normed = p.normed.of(c.workspace), rstd = p.rstd.of(c.workspace);
     if (bias_)
@@ -347,11 +378,19 @@ class ChunkedHead final : public LossUnit {
       d_norm = p.d_normed_rounded.of(c.workspace);
       cast(lane, d_normed(c, p), d_norm);
     }
+    // What the norm made is not read any more, nor then what it was made of.
+    const View d_unnormed = transform_ || picks_ ? p.normed.of(c.workspace) : dx;
+    const View d_taken = !picks_ ? dx : transform_ ? p.active.of(c.workspace) : d_unnormed;
+    const ConstView unnormed_x = unnormed(c, p, x);
     if (bias_)
-      layernorm_backward(lane, norm_, d_norm, x, gain, p.mean.of(c.workspace), rstd, {}, dx, gradients.sub(0, d),
-                         gradients.sub(bias_, d), scratch);
+      layernorm_backward(lane, norm_, d_norm, unnormed_x, gain, p.mean.of(c.workspace), rstd, {}, d_unnormed,
+                         gradients.sub(0, d), gradients.sub(bias_, d), scratch);
     else
-      rmsnorm_backward(lane, norm_, d_norm, x, gain, rstd, {}, dx, gradients.sub(0, d), scratch);
+      rmsnorm_backward(lane, norm_, d_norm, unnormed_x, gain, rstd, {}, d_unnormed, gradients.sub(0, d), scratch);
+    if (transform_)
+      transform_->backward(lane, c.parameters, taken(c, p, x), p.inner.of(c.workspace), d_unnormed, d_taken, gradients,
+                           scratch);
+    if (picks_) embedding_backward(lane, rows_, d, c.batch.loss_rows, {0, tokens_, tokens_}, d_taken, dx, scratch);
     if (biased()) cast(lane, p.d_logit_bias.of(c.workspace), gradients.sub(logit_bias_, spec_.vocabulary));
   }
 
@@ -359,10 +398,13 @@ class ChunkedHead final : public LossUnit {
   DType dtype_;
   bool training_;
   std::size_t tokens_;
+  bool picks_;
+  std::size_t rows_;  // that the loss takes
   device::NormShape norm_;
   TableTiles tiles_;
   std::size_t chunk_rows_;
   bool generates_;
+  std::optional<PredictionTransform> transform_;
   std::array<std::array<std::optional<TileProducts>, 2>, 2> products_;  // by rows: full, last; by columns: alike
   std::size_t bias_ = 0, logit_bias_ = 0, weight_ = 0;  // weight_: or of the table in its holder's buffer
   Places whole_, tiled_;

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "models/layers/prediction_transform.h"
 #include "models/model.h"
 
 namespace strata::models {
@@ -15,12 +16,14 @@ struct HeadSpec {
   Init init;
   std::optional<SharedParameter> tied = {};  // the table that the projection is; none: a parameter of its own
   std::string logit_bias_name = {};          // [vocabulary], added to the logits; none if empty
+  std::optional<PredictionTransformSpec> transform = {};  // before the norm
 };
 
 // The last unit: final norm, projection to the vocabulary and cross-entropy, forward and backward in one pass over
-// chunks of rows and tiles of the vocabulary. The projection's gradient is summed over chunks and the input's over
-// tiles, in fp32, and rounded once. Prepared for a run that does not train, it has no gradients. Step by step (a table
-// that is gathered by tiles) the logits are computed twice.
+// chunks of rows and tiles of the vocabulary. Of the micro-batch's rows it takes those that RunShape::loss_rows says.
+// The projection's gradient is summed over chunks and the input's over tiles, in fp32, and rounded once. Prepared for a
+// run that does not train, it has no gradients. Step by step (a table that is gathered by tiles) the logits are
+// computed twice.
 std::unique_ptr<LossUnit> make_head(const HeadSpec& spec, const RunShape& run);
 
 }  // namespace strata::models

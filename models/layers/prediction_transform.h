@@ -1,20 +1,38 @@
 #pragma once
 #include <cstddef>
-#include <memory>
 #include <string>
 
+#include "device/lane.h"
+#include "models/layers/linear.h"
 #include "models/model.h"
 
 namespace strata::models {
 
 struct PredictionTransformSpec {
   std::string name;  // of the dense layer, before ".weight" and ".bias"
-  std::size_t hidden;
   float deviation;
 };
 
 // What a masked language model does to its last block's output before the head normalises it and asks for words:
-// y = gelu(x W + b), with the GELU of erf.
-std::unique_ptr<Unit> make_prediction_transform(const PredictionTransformSpec& spec, const RunShape& run);
+// y = gelu(x W + b), with the GELU of erf. A piece of the head: its tensors lie in the head's flat buffer.
+class PredictionTransform {
+ public:
+  // weight, bias: where they lie there; rows: that a call is about.
+  PredictionTransform(std::size_t rows, std::size_t hidden, std::size_t weight, std::size_t bias, const RunShape& run);
+
+  std::size_t scratch_bytes(int threads) const { return dense_.scratch_bytes(threads); }
+  double forward_flops() const { return dense_.forward_flops(); }
+  void list_products(std::vector<device::ProductShape>& out) const { dense_.list_products(out); }
+
+  // All [rows, hidden]; inner: x W + b, which backward wants back.
+  void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View inner, device::View y,
+               device::View scratch) const;
+  // dy becomes the gradient of inner.
+  void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView inner,
+                device::View dy, device::View dx, const GradientRange& gradients, device::View scratch) const;
+
+ private:
+  Linear dense_;
+};
 
 }  // namespace strata::models

@@ -33,6 +33,17 @@ bool is_checkpoint(const fs::path& path) {
   return type_at(path / kManifestName) != fs::file_type::not_found;
 }
 
+ResumeChoice checkpoints_to_resume(const Recipe::Checkpoint& recipe) {
+  const bool choose = recipe.resume == "auto";
+  if (recipe.resume == "none" || (choose && !recipe.dir)) return {};
+  ResumeChoice out{false, choose ? *recipe.dir : fs::path(recipe.resume), {}};
+  if (choose || (!is_checkpoint(out.folder) && type_at(out.folder) == fs::file_type::directory))
+    out.found = list_checkpoints(out.folder);
+  out.one = !choose && out.found.empty();
+  if (out.one) out.found.push_back({out.folder, 0, "", 0});
+  return out;
+}
+
 std::string passed_over(const FoundCheckpoint& found) {
   return fmt::format("passed over {}: {}", found.path.string(), found.damage);
 }

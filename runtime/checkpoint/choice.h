@@ -5,6 +5,7 @@
 #include "base/note.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
+#include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {
 
@@ -16,6 +17,15 @@ bool is_checkpoint(const std::filesystem::path& path);
 // of those there is whole, and Error{failed} if one cannot be read: that is no damage.
 std::optional<Checkpoint> newest_whole(const std::filesystem::path& folder, int threads, const Note& note,
                                        const Advance& advance = {});
+
+// What a run may resume from, as checkpoint.resume and checkpoint.dir say: the newest first, or `one` that is named and
+// no other. Nothing: it starts anew. Throws Error{failed} if the folder cannot be read.
+struct ResumeChoice {
+  bool one = false;
+  std::filesystem::path folder;
+  std::vector<FoundCheckpoint> found;
+};
+ResumeChoice checkpoints_to_resume(const Recipe::Checkpoint& recipe);
 
 // "passed over PATH: why", in one line.
 std::string passed_over(const FoundCheckpoint& found);

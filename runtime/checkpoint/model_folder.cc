@@ -1,6 +1,7 @@
 #include "runtime/checkpoint/model_folder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "base/error.h"
 #include "comm/agreement.h"
+#include "models/files/presets.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/readable_file.h"
@@ -83,6 +85,18 @@ ModelFolder ModelFolder::whole(fs::path path, int threads, const Note& note, con
   return out;
 }
 
+models::Config config_of(const Recipe::Model& model) {
+  if (!model.path && !model.preset)
+    fail(Exit::usage,
+         "the recipe names no model: set model.path to a Hugging Face directory or model.preset to one of "
+         "the named shapes (strata keys lists them)");
+  models::Config config = model.path
+                              ? ModelFolder(*model.path).config()
+                              : models::Config::parse(models::preset_config(*model.preset), "preset " + *model.preset);
+  for (const auto& [key, json] : model.config) config.override_key(key, json);
+  return config;
+}
+
 ModelFolder agree_on_model(const fs::path& path, int threads, comm::World& world, const Note& note) {
   std::optional<ModelFolder> model;
   std::string chosen;  // which of the folder's checkpoints; empty: what the path itself names
@@ -104,8 +118,8 @@ models::Config ModelFolder::config() const {
   return models::Config::parse(json, (path_ / kManifestName).string());
 }
 
-std::unique_ptr<WeightSource> ModelFolder::weights(const models::Model& model) const {
-  if (!checkpoint_) return stored_weights(model, path_);
+std::unique_ptr<WeightSource> ModelFolder::weights(const models::Model& model, std::uint64_t seed) const {
+  if (!checkpoint_) return stored_weights(model, path_, seed);
   return std::make_unique<SharedCheckpoint>(open_ ? open_ : std::make_shared<const Checkpoint>(path_), model);
 }
 
@@ -135,7 +149,10 @@ std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, 
   const ModelFolder folder = agree_on_model(*recipe.model.path, threads, world, note);
   if (world.rank() == 0 && folder.path() != *recipe.model.path) note("weights of " + folder.path().string());
   std::unique_ptr<WeightSource> weights;
-  comm::agree(world, [&] { weights = folder.weights(*job.model); });
+  comm::agree(world, [&] { weights = folder.weights(*job.model, recipe.training.seed); });
+  if (const auto drawn = weights->drawn(); !drawn.empty() && world.rank() == 0)
+    note(fmt::format("{} has no {}: drawn from training.seed = {}", folder.path().string(), fmt::join(drawn, ", "),
+                     recipe.training.seed));
   return weights;
 }
 

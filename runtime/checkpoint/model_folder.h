@@ -31,7 +31,7 @@ class ModelFolder {
 
   models::Config config() const;
   // Thread-safe; a checkpoint's master weights are verified as they are read.
-  std::unique_ptr<WeightSource> weights(const models::Model& model) const;
+  std::unique_ptr<WeightSource> weights(const models::Model& model, std::uint64_t seed = 0) const;
   // In which the weights are stored: of the largest tensor.
   device::DType dtype() const;
   // Where the tokenizer and generation_config.json are: the directory itself, or the one that the checkpoint's run
@@ -47,6 +47,10 @@ class ModelFolder {
   bool checkpoint_ = false;
   std::shared_ptr<const Checkpoint> open_;  // of whole()
 };
+
+// What the recipe says of the model: its directory's or preset's configuration, and the keys that it sets. Throws
+// Error{usage} if it names neither.
+models::Config config_of(const Recipe::Model& model);
 
 // Rank 0's choice of ModelFolder::whole() on all ranks, whose folder a run may be writing to meanwhile. Collective;
 // throws AgreedError.

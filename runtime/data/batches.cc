@@ -5,18 +5,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/data/scramble.h"
 #include "runtime/data/stream_sequences.h"
 
 namespace strata::runtime {
 namespace {
-
-// The finalizer of SplitMix64 (Steele et al. 2014): every bit of the result depends on every bit of x.
-constexpr std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 // So that sources with as many sequences are not shuffled alike.
 constexpr std::uint64_t kSeedOfSource = 0x9e3779b97f4a7c15;
@@ -38,15 +31,15 @@ std::vector<Source> one_stream(std::vector<TokenFile> files, std::int64_t seq_le
 Permutation::Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch) : size_(size) {
   STRATA_CHECK_LT(std::uint64_t{0}, size);
   half_bits_ = std::max(1u, (static_cast<unsigned>(std::bit_width(size - 1)) + 1) / 2);
-  std::uint64_t key = mix(mix(seed) ^ epoch);
-  for (std::uint64_t& round_key : keys_) round_key = key = mix(key);
+  std::uint64_t key = scramble(scramble(seed) ^ epoch);
+  for (std::uint64_t& round_key : keys_) round_key = key = scramble(key);
 }
 
 std::uint64_t Permutation::operator[](std::uint64_t i) const {
   const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
   do {  // at most 4 rounds of this on average: the domain is below 4 * size
     std::uint64_t left = i >> half_bits_, right = i & mask;
-    for (const std::uint64_t key : keys_) left = std::exchange(right, left ^ (mix(right ^ key) & mask));
+    for (const std::uint64_t key : keys_) left = std::exchange(right, left ^ (scramble(right ^ key) & mask));
     i = left << half_bits_ | right;
   } while (i >= size_);
   return i;
@@ -76,32 +69,31 @@ std::uint64_t Batches::sequences() const {
 Batches::Place Batches::sequence_at(std::uint64_t position) const {
   const auto [source, index] = mix_.at(position);
   const std::uint64_t n = sources_[source].sequences->size();
-  if (order_ == DataOrder::sequential) return {source, index % n};
-  return {source, Permutation(n, seed_ + source * kSeedOfSource, index / n)[index % n]};
+  if (order_ == DataOrder::sequential) return {source, index % n, index / n};
+  return {source, Permutation(n, seed_ + source * kSeedOfSource, index / n)[index % n], index / n};
 }
 
 std::uint64_t Batches::taken(std::size_t source, std::uint64_t micro_batches) const {
   return mix_.count(source, micro_batches * micro_batch_size_);
 }
 
-void Batches::fill(std::uint64_t micro_batch, std::span<std::uint32_t> tokens, std::span<std::int32_t> labels,
-                   std::span<std::uint32_t> positions, std::span<device::RowRange> documents) const {
+void Batches::fill(std::uint64_t micro_batch, const Rows& rows) const {
   const std::uint64_t elements = micro_batch_size_ * seq_len_;
-  STRATA_CHECK_EQ(tokens.size(), elements);
-  STRATA_CHECK_EQ(labels.size(), elements);
-  STRATA_CHECK_EQ(positions.size(), elements);
-  STRATA_CHECK_EQ(documents.size(), elements);
-  const Rows rows{tokens, labels, positions, documents};
+  STRATA_CHECK_EQ(rows.tokens.size(), elements);
+  STRATA_CHECK_EQ(rows.labels.size(), elements);
+  STRATA_CHECK_EQ(rows.positions.size(), elements);
+  STRATA_CHECK_EQ(rows.documents.size(), elements);
   for (std::uint64_t b = 0; b < micro_batch_size_; ++b) {
-    const auto [source, sequence] = sequence_at(micro_batch * micro_batch_size_ + b);
-    sources_[source].sequences->fill(sequence, rows.subrows(b * seq_len_, seq_len_));
+    const auto [source, sequence, epoch] = sequence_at(micro_batch * micro_batch_size_ + b);
+    sources_[source].sequences->fill(sequence, epoch, rows.subrows(b * seq_len_, seq_len_));
   }
+  take_labelled(rows);
 }
 
 std::uint64_t Batches::labels(std::uint64_t micro_batch) const {
   std::uint64_t sum = 0;
   for (std::uint64_t b = 0; b < micro_batch_size_; ++b) {
-    const auto [source, sequence] = sequence_at(micro_batch * micro_batch_size_ + b);
+    const auto [source, sequence, epoch] = sequence_at(micro_batch * micro_batch_size_ + b);
     sum += sources_[source].sequences->labels(sequence);
   }
   return sum;

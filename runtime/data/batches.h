@@ -58,15 +58,15 @@ class Batches {
   struct Place {
     std::size_t source;
     std::uint64_t sequence;
+    std::uint64_t epoch = 0;  // of the source
   };
   Place sequence_at(std::uint64_t position) const;
   // Of the first `micro_batches` of the run: the sequences that come from a source.
   std::uint64_t taken(std::size_t source, std::uint64_t micro_batches) const;
 
-  // Micro-batch k of the run: tokens, labels, positions and documents are [micro_batch_size * seq_len] each.
-  void fill(std::uint64_t micro_batch, std::span<std::uint32_t> tokens, std::span<std::int32_t> labels,
-            std::span<std::uint32_t> positions, std::span<device::RowRange> documents) const;
-  // Labels of micro-batch k that count: known without reading it.
+  // Micro-batch k of the run: the columns are [micro_batch_size * seq_len] each.
+  void fill(std::uint64_t micro_batch, const Rows& rows) const;
+  // Labels of micro-batch k that count, before it is filled.
   std::uint64_t labels(std::uint64_t micro_batch) const;
 
  private:

@@ -26,19 +26,17 @@ void DisjointSequences::keep_first(std::uint64_t most) {
   for (std::uint64_t sequence = 0; sequence < sequences_; ++sequence) labels_ += all_->labels(sequence);
 }
 
-void DisjointSequences::fill(std::uint64_t micro_batch, std::span<std::uint32_t> tokens, std::span<std::int32_t> labels,
-                             std::span<std::uint32_t> positions, std::span<device::RowRange> documents) const {
+void DisjointSequences::fill(std::uint64_t micro_batch, const Rows& rows) const {
   const std::uint64_t elements = micro_batch_size_ * seq_len_;
-  STRATA_CHECK_EQ(tokens.size(), elements);
-  STRATA_CHECK_EQ(labels.size(), elements);
-  STRATA_CHECK_EQ(positions.size(), elements);
-  STRATA_CHECK_EQ(documents.size(), elements);
-  const Rows rows{tokens, labels, positions, documents};
+  STRATA_CHECK_EQ(rows.tokens.size(), elements);
+  STRATA_CHECK_EQ(rows.labels.size(), elements);
+  STRATA_CHECK_EQ(rows.positions.size(), elements);
+  STRATA_CHECK_EQ(rows.documents.size(), elements);
   for (std::uint64_t b = 0; b < micro_batch_size_; ++b) {
     const std::uint64_t sequence = micro_batch * micro_batch_size_ + b;
     const Rows own = rows.subrows(b * seq_len_, seq_len_);
     if (sequence < sequences_) {
-      all_->fill(sequence, own);
+      all_->fill(sequence, 0, own);
       continue;
     }
     std::fill(own.tokens.begin(), own.tokens.end(), 0u);
@@ -46,6 +44,7 @@ void DisjointSequences::fill(std::uint64_t micro_batch, std::span<std::uint32_t>
     for (std::uint64_t i = 0; i < seq_len_; ++i) own.positions[i] = static_cast<std::uint32_t>(i);
     std::fill(own.documents.begin(), own.documents.end(), device::RowRange{0, static_cast<std::uint32_t>(seq_len_)});
   }
+  take_labelled(rows);
 }
 
 }  // namespace strata::runtime

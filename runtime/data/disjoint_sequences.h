@@ -28,9 +28,8 @@ class DisjointSequences {
   // That count, over all sequences.
   std::uint64_t labels() const { return labels_; }
 
-  // Sequences [k*B, (k+1)*B), B = micro_batch_size; spans are [B * seq_len] each.
-  void fill(std::uint64_t micro_batch, std::span<std::uint32_t> tokens, std::span<std::int32_t> labels,
-            std::span<std::uint32_t> positions, std::span<device::RowRange> documents) const;
+  // Sequences [k*B, (k+1)*B), B = micro_batch_size; columns are [B * seq_len] each.
+  void fill(std::uint64_t micro_batch, const Rows& rows) const;
 
  private:
   std::unique_ptr<Sequences> all_;

@@ -19,8 +19,10 @@ class Documents {
   std::uint64_t count() const { return begins_.size(); }
   // Document i has tokens [begin(i), begin(i + 1)).
   std::uint64_t begin(std::uint64_t i) const { return i < begins_.size() ? begins_[i] : tokens_; }
-  // Whether a document begins at the token: known in log(count()) steps.
-  bool begins_at(std::uint64_t token) const { return std::binary_search(begins_.begin(), begins_.end(), token); }
+  // Of the token: known in log(count()) steps.
+  std::uint64_t document_of(std::uint64_t token) const {
+    return static_cast<std::uint64_t>(std::upper_bound(begins_.begin(), begins_.end(), token) - begins_.begin()) - 1;
+  }
   bool has_mask() const { return mask_.bytes().size() > 0; }
   bool counts(std::uint64_t token) const;
   // Of tokens [begin, end): how many count as labels.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/data/next_token.h"
 #include "runtime/data/packed_sequences.h"
 #include "runtime/data/stream_sequences.h"
 
@@ -57,38 +58,61 @@ std::vector<TokenFile> open_files(std::span<const std::string> patterns, const c
   return files;
 }
 
-std::unique_ptr<PackedSequences> packed(std::vector<TokenFile> files, const Recipe::Data& data,
-                                        const Opening& opening) {
+std::shared_ptr<const Labelling> make(const MakeLabelling& labelling, std::span<const TokenFile> files,
+                                      std::uint64_t stream) {
+  return labelling ? labelling(files, stream) : std::make_shared<NextToken>();
+}
+
+std::unique_ptr<PackedSequences> packed(std::vector<TokenFile> files, const Recipe::Data& data, const Opening& opening,
+                                        std::shared_ptr<const Labelling> labelling) {
   return std::make_unique<PackedSequences>(std::move(files), static_cast<std::uint32_t>(data.seq_len),
-                                           data.long_documents, opening.memory);
+                                           data.long_documents, opening.memory, std::move(labelling));
 }
 
 }  // namespace
 
-void settle_data(Recipe& recipe, bool evaluates) {
+bool names_documents(const Recipe::Data& data) {
+  const auto files = all_files(data);
+  return !files.empty() && std::ranges::all_of(files, [](const fs::path& path) {
+    const auto sidecar = read_sidecar(path);
+    return sidecar && sidecar->documents;
+  });
+}
+
+void settle_data(Recipe& recipe, bool evaluates, const MakeLabelling& labelling) {
   Recipe::Data& data = recipe.data;
   data.packing = packing_of(data);
   data.index_bytes = data.validation_index_bytes = 0;
   data.mean_squares = 0;
   if (data.packing != Packing::documents) return;
   const auto seq_len = static_cast<std::uint32_t>(data.seq_len);
-  const auto look = [&](const std::vector<std::string>& patterns, const char* key) {
+  // Adds what the files came to; most: labels of a sequence.
+  const auto look = [&](const std::vector<std::string>& patterns, const char* key, std::uint64_t stream,
+                        std::uint64_t& most) {
     std::vector<TokenFile> files;
     for (const fs::path& path : expand_patterns(patterns, key)) files.emplace_back(path, std::nullopt);
-    return look_at_documents(files, seq_len, data.long_documents);
+    auto of_files = make(labelling, files, stream);
+    if (data.loss_rows == 0) return look_at_documents(files, seq_len, data.long_documents, *of_files);
+    const PackedSequences sequences(std::move(files), seq_len, data.long_documents, std::pmr::get_default_resource(),
+                                    std::move(of_files));
+    most = std::max(most, sequences.most_labels());
+    return sequences.figures();
   };
+  std::uint64_t most = 0, most_of_validation = 0;
   PackingFigures sum;
   if (!data.validation.empty() && (evaluates || recipe.evaluation.asked())) {
-    sum = look(data.validation, "data.validation");
+    sum = look(data.validation, "data.validation", kValidationStream, most_of_validation);
     data.validation_index_bytes = sum.index_bytes(seq_len);
   }
   if (!evaluates) sum = {};
   for (std::size_t i = 0; !evaluates && i < data.train.size(); ++i) {
-    const PackingFigures figures = look(data.train[i].files, "data.train");
+    const PackingFigures figures = look(data.train[i].files, "data.train", i, most);
     data.index_bytes += figures.index_bytes(seq_len);
     sum += figures;
   }
   data.mean_squares = sum.mean_squares(seq_len);
+  if (most > 0) data.loss_rows = most;
+  if (most_of_validation > 0) data.validation_loss_rows = most_of_validation;
 }
 
 Batches open_training_data(const Recipe& recipe, const Opening& opening) {
@@ -97,11 +121,12 @@ Batches open_training_data(const Recipe& recipe, const Opening& opening) {
   std::vector<Source> sources;
   for (const DataSource& source : data.train) {
     auto files = open_files(source.files, "data.train", opening);
+    auto labelling = make(opening.labelling, files, sources.size());
     if (packing == Packing::documents) {
-      sources.push_back({packed(std::move(files), data, opening), source.weight});
+      sources.push_back({packed(std::move(files), data, opening, std::move(labelling)), source.weight});
     } else {
       refuse_masks(files);
-      sources.push_back({whole_sequences(std::move(files), data.seq_len), source.weight});
+      sources.push_back({whole_sequences(std::move(files), data.seq_len, std::move(labelling)), source.weight});
     }
   }
   return {std::move(sources), data.seq_len, recipe.training.micro_batch_size, data.order, recipe.training.seed};
@@ -110,9 +135,10 @@ Batches open_training_data(const Recipe& recipe, const Opening& opening) {
 std::unique_ptr<Sequences> open_validation_data(const Recipe& recipe, const Opening& opening) {
   const Recipe::Data& data = recipe.data;
   auto files = open_files(data.validation, "data.validation", opening);
-  if (packing_of(data) == Packing::documents) return packed(std::move(files), data, opening);
+  auto labelling = make(opening.labelling, files, kValidationStream);
+  if (packing_of(data) == Packing::documents) return packed(std::move(files), data, opening, std::move(labelling));
   refuse_masks(files);
-  return every_label(std::move(files), data.seq_len);
+  return every_label(std::move(files), data.seq_len, std::move(labelling));
 }
 
 }  // namespace strata::runtime

@@ -14,10 +14,15 @@
 
 namespace strata::runtime {
 
+// Whether every token file of the recipe that is there says where its documents begin.
+bool names_documents(const Recipe::Data& data);
+
 // Before a run is planned: decides data.packing where it is automatic, and sets what of packed data the plan has to
 // know. evaluates: the run reads data.validation, and not data.train. Throws Error if documents cannot be packed; files
 // that are not there are left to those who open them, unless documents are asked for.
-void settle_data(Recipe& recipe, bool evaluates);
+// Packed data replace data.loss_rows by what they came to, where the recipe has any. labelling: the next token, if not
+// given.
+void settle_data(Recipe& recipe, bool evaluates, const MakeLabelling& labelling = {});
 
 // What opening has to know, and gives to compare over ranks.
 struct Opening {
@@ -27,6 +32,7 @@ struct Opening {
   std::vector<comm::Seen>& seen;
   // Of the index of packed sequences.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
+  MakeLabelling labelling = {};  // the next token, if not given
 };
 
 // data.train, as data.packing says. Throws Error where a file is not what it should be, or holds nothing to learn.

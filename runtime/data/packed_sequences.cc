@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "device/ops/cross_entropy.h"
 #include "runtime/data/best_fit.h"
+#include "runtime/data/next_token.h"
 
 namespace strata::runtime {
 namespace {
@@ -14,16 +15,11 @@ namespace {
 // Documents that are packed together, in file order. Part of the numerics contract.
 constexpr std::uint64_t kWindow = 65536;
 
-// A row of its own for each token, in one sequence.
-struct Piece {
-  std::uint64_t begin, document_end;  // tokens of the file
-  std::uint32_t rows, labels;
-};
-
-// use(piece) of each piece that is packed, next_document() behind those of each document, in file order.
+// use(piece, labels) of each piece that is packed, next_document() behind those of each document, in file order.
+// first: of the file's tokens among those of all files.
 template <typename Use, typename Next>
-void walk(const Documents& documents, std::uint32_t seq_len, LongDocuments longer, PackingFigures& figures, Use&& use,
-          Next&& next_document) {
+void walk(const TokenFile& file, const Documents& documents, std::uint64_t first, std::uint32_t seq_len,
+          LongDocuments longer, const Labelling& labelling, PackingFigures& figures, Use&& use, Next&& next_document) {
   for (std::uint64_t i = 0; i < documents.count(); ++i, next_document()) {
     const std::uint64_t begin = documents.begin(i), end = documents.begin(i + 1), length = end - begin;
     ++figures.documents;
@@ -31,8 +27,9 @@ void walk(const Documents& documents, std::uint32_t seq_len, LongDocuments longe
     if (length > seq_len) ++(longer == LongDocuments::cut ? figures.cut : figures.dropped);
     if (length > seq_len && longer != LongDocuments::cut) continue;
     for (std::uint64_t at = begin; at < end; at += seq_len) {
-      const std::uint64_t rows = std::min<std::uint64_t>(seq_len, end - at);
-      const std::uint64_t labels = documents.labels(at + 1, std::min(at + rows + 1, end));
+      const auto rows = static_cast<std::uint32_t>(std::min<std::uint64_t>(seq_len, end - at));
+      const Piece piece{file, &documents, i, at, end, first + at, rows};
+      const std::uint32_t labels = labelling.most(piece);
       if (labels == 0) {
         ++figures.without_label;
         continue;
@@ -40,7 +37,7 @@ void walk(const Documents& documents, std::uint32_t seq_len, LongDocuments longe
       ++figures.pieces;
       figures.rows += rows;
       figures.squares += static_cast<double>(rows) * static_cast<double>(rows);
-      use(Piece{at, end, static_cast<std::uint32_t>(rows), static_cast<std::uint32_t>(labels)});
+      use(piece, labels);
     }
   }
 }
@@ -51,11 +48,13 @@ std::vector<Documents> open_documents(std::span<const TokenFile> files) {
   return out;
 }
 
-PackingFigures look_at(std::span<const Documents> documents, std::uint32_t seq_len, LongDocuments longer) {
+PackingFigures look_at(std::span<const TokenFile> files, std::span<const Documents> documents, std::uint32_t seq_len,
+                       LongDocuments longer, const Labelling& labelling) {
   PackingFigures figures;
-  for (const Documents& of_file : documents)
+  std::uint64_t first = 0;
+  for (std::size_t f = 0; f < files.size(); first += files[f++].count())
     walk(
-        of_file, seq_len, longer, figures, [](const Piece&) {}, [] {});
+        files[f], documents[f], first, seq_len, longer, labelling, figures, [](const Piece&, std::uint32_t) {}, [] {});
   if (longer == LongDocuments::refuse && figures.dropped > 0)
     fail(Exit::usage,
          "{} of {} documents are longer than data.seq_len = {}, the longest of {} tokens: raise data.seq_len, or take "
@@ -90,21 +89,23 @@ PackingFigures& PackingFigures::operator+=(const PackingFigures& other) {
   return *this;
 }
 
-PackingFigures look_at_documents(std::span<const TokenFile> files, std::uint32_t seq_len, LongDocuments longer) {
-  return look_at(open_documents(files), seq_len, longer);
+PackingFigures look_at_documents(std::span<const TokenFile> files, std::uint32_t seq_len, LongDocuments longer,
+                                 const Labelling& labelling) {
+  return look_at(files, open_documents(files), seq_len, longer, labelling);
 }
 
 PackedSequences::PackedSequences(std::vector<TokenFile> files, std::uint32_t seq_len, LongDocuments longer,
-                                 std::pmr::memory_resource* memory)
+                                 std::pmr::memory_resource* memory, std::shared_ptr<const Labelling> labelling)
     : files_(std::move(files)),
       documents_(open_documents(files_)),
       first_token_{0},
       seq_len_(seq_len),
+      labelling_(labelling ? std::move(labelling) : std::make_shared<NextToken>()),
       begin_(memory),
       first_piece_(memory),
       rows_(memory),
       labels_(memory) {
-  const PackingFigures expected = look_at(documents_, seq_len, longer);
+  const PackingFigures expected = look_at(files_, documents_, seq_len, longer, *labelling_);
   if (expected.pieces == 0)
     fail(Exit::usage,
          "none of the {} documents in {}{} has a label that counts, so there is nothing to learn from them",
@@ -120,17 +121,21 @@ PackedSequences::PackedSequences(std::vector<TokenFile> files, std::uint32_t seq
   first_piece_.push_back(0);
 
   BestFit best_fit(seq_len);
-  std::vector<Piece> window;
+  struct Item {
+    std::uint64_t begin;
+    std::uint32_t rows, labels;
+  };
+  std::vector<Item> window;
   std::vector<std::uint32_t> lengths;
   const auto pack = [&] {
     lengths.clear();
-    for (const Piece& piece : window) lengths.push_back(piece.rows);
+    for (const Item& piece : window) lengths.push_back(piece.rows);
     const BestFit::Bins& bins = best_fit.pack(lengths);
     std::size_t at = 0;
     for (const std::uint32_t end : bins.ends) {
       std::uint32_t labels = 0;
       for (; at < end; ++at) {
-        const Piece& piece = window[bins.items[at]];
+        const Item& piece = window[bins.items[at]];
         begin_.push_back(piece.begin);
         rows_.push_back(piece.rows);
         labels += piece.labels;
@@ -144,10 +149,9 @@ PackedSequences::PackedSequences(std::vector<TokenFile> files, std::uint32_t seq
   for (std::size_t f = 0; f < files_.size(); ++f) {
     const std::uint64_t first = first_token_.back();
     walk(
-        documents_[f], seq_len, longer, figures_,
-        [&](Piece piece) {
-          piece.begin += first;
-          window.push_back(piece);
+        files_[f], documents_[f], first, seq_len, longer, *labelling_, figures_,
+        [&](const Piece& piece, std::uint32_t labels) {
+          window.push_back({piece.place, piece.rows, labels});
         },
         [&] {
           if (++in_window % kWindow == 0) pack();
@@ -158,40 +162,43 @@ PackedSequences::PackedSequences(std::vector<TokenFile> files, std::uint32_t seq
   STRATA_CHECK_LE(labels_.size() + 1, most);
 }
 
-void PackedSequences::fill(std::uint64_t sequence, const Rows& rows) const {
+Piece PackedSequences::piece_of(std::uint64_t piece) const {
+  const auto after = std::upper_bound(first_token_.begin(), first_token_.end(), begin_[piece]);
+  const auto f = static_cast<std::size_t>(after - first_token_.begin()) - 1;
+  const std::uint64_t begin = begin_[piece] - first_token_[f], document = documents_[f].document_of(begin);
+  return {files_[f], &documents_[f], document, begin, documents_[f].begin(document + 1), begin_[piece], rows_[piece]};
+}
+
+std::uint64_t PackedSequences::labels(std::uint64_t sequence) const {
+  if (labelling_->exact()) return labels_[sequence];
+  std::uint64_t sum = 0;
+  for (std::uint64_t piece = first_piece_[sequence]; piece < first_piece_[sequence + 1]; ++piece)
+    sum += labelling_->count(piece_of(piece));
+  return sum;
+}
+
+std::uint64_t PackedSequences::most_labels() const {
+  return *std::ranges::max_element(labels_);
+}
+
+void PackedSequences::fill(std::uint64_t sequence, std::uint64_t epoch, const Rows& rows) const {
   std::uint32_t first = 0;
-  for (std::uint64_t piece = first_piece_[sequence]; piece < first_piece_[sequence + 1]; ++piece) {
-    fill_piece(piece, rows, first);
-    first += rows_[piece];
+  for (std::uint64_t p = first_piece_[sequence]; p < first_piece_[sequence + 1]; ++p) {
+    const Piece piece = piece_of(p);
+    const Rows own = rows.subrows(first, piece.rows);
+    piece.file.read(piece.begin, own.tokens);
+    for (std::uint32_t i = 0; i < piece.rows; ++i) {
+      own.positions[i] = i;
+      own.documents[i] = {first, first + piece.rows};
+    }
+    labelling_->fill(piece, epoch, own);
+    first += piece.rows;
   }
   const Rows rest = rows.subrows(first, seq_len_ - first);
   std::fill(rest.tokens.begin(), rest.tokens.end(), 0u);
   std::fill(rest.labels.begin(), rest.labels.end(), device::kIgnoredLabel);
   std::fill(rest.positions.begin(), rest.positions.end(), 0u);
   std::fill(rest.documents.begin(), rest.documents.end(), device::RowRange{});
-}
-
-void PackedSequences::fill_piece(std::uint64_t piece, const Rows& rows, std::uint32_t first) const {
-  const auto after = std::upper_bound(first_token_.begin(), first_token_.end(), begin_[piece]);
-  const auto f = static_cast<std::size_t>(after - first_token_.begin()) - 1;
-  const TokenFile& file = files_[f];
-  const Documents& documents = documents_[f];
-  const std::uint64_t begin = begin_[piece] - first_token_[f];
-  const std::uint32_t count = rows_[piece];
-  const Rows own = rows.subrows(first, count);
-  file.read(begin, own.tokens);
-  // Behind the last row lies the document's next token, if the piece was cut off before it.
-  std::uint32_t next = 0;
-  const bool goes_on = begin + count < file.count() && !documents.begins_at(begin + count);
-  if (goes_on) file.read(begin + count, {&next, 1});
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const bool has_next = i + 1 < count || goes_on;
-    const std::uint32_t label = i + 1 < count ? own.tokens[i + 1] : next;
-    own.labels[i] =
-        has_next && documents.counts(begin + i + 1) ? static_cast<std::int32_t>(label) : device::kIgnoredLabel;
-    own.positions[i] = i;
-    own.documents[i] = {first, first + count};
-  }
 }
 
 }  // namespace strata::runtime

@@ -1,11 +1,13 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <memory_resource>
 #include <span>
 #include <vector>
 
 #include "runtime/data/documents.h"
+#include "runtime/data/labelling.h"
 #include "runtime/data/sequences.h"
 #include "runtime/data/tokens.h"
 #include "runtime/recipe/recipe.h"
@@ -27,21 +29,23 @@ struct PackingFigures {
 };
 
 // Counts what there is to pack. Throws Error{usage} where documents are too long and `longer` refuses them.
-PackingFigures look_at_documents(std::span<const TokenFile> files, std::uint32_t seq_len, LongDocuments longer);
+PackingFigures look_at_documents(std::span<const TokenFile> files, std::uint32_t seq_len, LongDocuments longer,
+                                 const Labelling& labelling);
 
 // Whole documents that share sequences of seq_len rows without seeing each other (docs/formats.md, "Packing"): packed
-// once, here; then an index of sequences is kept, in `memory`. The last token of a document has no label, a piece's
-// last one has the document's next token.
+// once, here; then an index of sequences is kept, in `memory`.
 class PackedSequences final : public Sequences {
  public:
-  // Throws as look_at_documents(), and Error{usage} where no label counts.
+  // Throws as look_at_documents(), and Error{usage} where no label counts. labelling: the next token, if not given.
   PackedSequences(std::vector<TokenFile> files, std::uint32_t seq_len, LongDocuments longer,
-                  std::pmr::memory_resource* memory = std::pmr::get_default_resource());
+                  std::pmr::memory_resource* memory = std::pmr::get_default_resource(),
+                  std::shared_ptr<const Labelling> labelling = {});
 
   std::span<const TokenFile> files() const override { return files_; }
   std::uint64_t size() const override { return labels_.size(); }
-  std::uint64_t labels(std::uint64_t sequence) const override { return labels_[sequence]; }
-  void fill(std::uint64_t sequence, const Rows& rows) const override;
+  std::uint64_t labels(std::uint64_t sequence) const override;
+  std::uint64_t most_labels() const override;
+  void fill(std::uint64_t sequence, std::uint64_t epoch, const Rows& rows) const override;
 
   const PackingFigures* packing() const override { return &figures_; }
   const PackingFigures& figures() const { return figures_; }
@@ -49,15 +53,16 @@ class PackedSequences final : public Sequences {
   std::uint64_t pieces(std::uint64_t sequence) const { return first_piece_[sequence + 1] - first_piece_[sequence]; }
 
  private:
-  void fill_piece(std::uint64_t piece, const Rows& rows, std::uint32_t first) const;
+  Piece piece_of(std::uint64_t piece) const;
 
   std::vector<TokenFile> files_;
   std::vector<Documents> documents_;        // of each file
   std::vector<std::uint64_t> first_token_;  // of each file among all, and their number
   std::uint32_t seq_len_;
+  std::shared_ptr<const Labelling> labelling_;
   PackingFigures figures_;
   // By piece: its first token among those of all files, and its rows. By sequence: where its pieces begin, and how many
-  // of its labels count.
+  // of its labels count at most.
   std::pmr::vector<std::uint64_t> begin_, first_piece_;
   std::pmr::vector<std::uint32_t> rows_, labels_;
 };

@@ -45,8 +45,7 @@ class Executor {
   Executor(const StepPlan& plan, const models::Model& model, Executor& other);
   ~Executor();
 
-  using BatchSpans = Border::BatchSpans;
-  BatchSpans batch(int micro_batch) { return border_.batch(micro_batch); }
+  models::BatchRows batch(int micro_batch) { return border_.batch(micro_batch); }
 
   // Runs one step until the host has read what came of it. What that does not depend on goes on: the next step, or
   // drain(), waits for it. `requests` are added up over the ranks, with which all of them end the step
@@ -56,6 +55,9 @@ class Executor {
   // Where the run generates: one step over the first `rows` tokens of batch(0), at positions [first, first + rows),
   // behind those of the calls before. Returns the logits of the last of them, [vocabulary], valid until the next call.
   std::span<const float> generate(std::size_t first, std::size_t rows);
+
+  // After a step of a classifier's forwards alone: its scores (LossUnit::classes).
+  std::span<const float> scores() const;
 
   // After a step: the first unit whose output was not finite; -1: none.
   int first_nonfinite_unit() const;

@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "comm/staged.h"
 #include "models/files/config.h"
-#include "models/files/presets.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/job/available_memory.h"
@@ -25,36 +24,37 @@
 namespace strata::runtime {
 namespace {
 
-models::Config config_of(const Recipe::Model& model) {
-  if (!model.path && !model.preset)
-    fail(Exit::usage,
-         "the recipe names no model: set model.path to a Hugging Face directory or model.preset to one of "
-         "the named shapes (strata keys lists them)");
-  models::Config config = model.path
-                              ? ModelFolder(*model.path).config()
-                              : models::Config::parse(models::preset_config(*model.preset), "preset " + *model.preset);
-  for (const auto& [key, json] : model.config) config.override_key(key, json);
-  return config;
-}
-
 // Tokens of a prompt that are read at once: enough for full-speed products.
 constexpr std::size_t kPromptRows = 128;
+
+// Of a micro-batch, if the loss takes so many of each sequence.
+std::size_t loss_rows(std::uint64_t of_sequence, const Recipe& recipe) {
+  constexpr std::uint64_t kGrain = 16;  // of products' rows
+  const auto sequences = static_cast<std::uint64_t>(recipe.training.micro_batch_size);
+  const std::uint64_t rows = (of_sequence * sequences + kGrain - 1) / kGrain * kGrain;
+  return std::min(rows, sequences * static_cast<std::uint64_t>(recipe.data.seq_len));
+}
 
 models::RunShape shape_of(const Recipe& recipe, const device::Device& device, Purpose purpose) {
   const auto cores = static_cast<std::int64_t>(sysconf(_SC_NPROCESSORS_ONLN));
   const int threads = static_cast<int>(std::max(cores, recipe.device.threads.value_or(1)));
   if (purpose == Purpose::generate) {
     const auto cache = static_cast<std::size_t>(recipe.data.seq_len);
-    return {1, std::min(kPromptRows, cache), recipe.training.precision, threads, false, cache, device};
+    return {1,     std::min(kPromptRows, cache), recipe.training.precision, threads, false, cache, device,
+            false, recipe.training.objective};
   }
+  const bool trains = purpose == Purpose::train;
   return {static_cast<std::size_t>(recipe.training.micro_batch_size),
           static_cast<std::size_t>(recipe.data.seq_len),
           recipe.training.precision,
           threads,
-          purpose == Purpose::train,
+          trains,
           0,
           device,
-          recipe.data.packing == Packing::documents};
+          recipe.data.packing == Packing::documents,
+          recipe.training.objective,
+          loss_rows(trains ? recipe.data.loss_rows : recipe.data.validation_loss_rows, recipe),
+          {recipe.training.class_weights.begin(), recipe.training.class_weights.end()}};
 }
 
 // Written at once: large enough for a drive's full speed, small enough to stay in the cache meanwhile.
@@ -182,6 +182,7 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
   const models::Config config = config_of(recipe.model);
   const models::RunShape shape = shape_of(recipe, capacity.device, purpose);
   Job job{recipe, ranks, models::make_model(config, shape), {}, config.to_json()};
+  job.recipe.training.objective = job.model->objective;
   std::optional<Beside> evaluation, generation;
   if (purpose == Purpose::train && recipe.evaluation.asked()) {
     evaluation.emplace(config, shape_of(recipe, capacity.device, Purpose::evaluate));

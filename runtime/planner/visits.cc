@@ -112,8 +112,12 @@ Tiling::Tiling(const PlanRequest& request, const Layout& layout)
   if (const auto& shared = layout.units.back().shared) {
     table_unit_ = shared->unit;
     table_first_ = 0;
-    while (tiles_ > 0 && parts_of(table_unit_)[static_cast<std::size_t>(table_first_)].begin < shared->elements.begin)
-      ++table_first_;
+    const auto parts = parts_of(table_unit_);  // a table that goes by tiles begins with a part of its unit
+    if (tiles_ > 0) {
+      const auto first = std::ranges::find(parts, shared->elements.begin, &models::Part::begin);
+      STRATA_CHECK(first != parts.end());
+      table_first_ = static_cast<int>(first - parts.begin());
+    }
   }
   STRATA_CHECK(tiles_ == 0 || static_cast<int>(parts_of(loss).size()) == 1 + (table_unit_ == loss ? tiles_ : 0));
   // Of what it shares a unit needs all at once, but for a loss with a table.

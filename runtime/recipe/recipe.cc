@@ -228,6 +228,7 @@ class Loader {
       if (given(key) && number_of(given_.at(key)) != 0.0 && !recipe_.checkpoint.dir)
         fail(Exit::usage, "{} = {} needs checkpoint.dir: where checkpoints are written", key, given_.at(key).shown);
     check_tiers();
+    check_automatic_batch();
     if (!given("model.init")) recipe_.model.init = recipe_.model.path ? Init::pretrained : Init::random;
     if (recipe_.model.init == Init::pretrained) {
       not_both("model.init", "model.preset", "a preset has no weights to start from");
@@ -287,6 +288,18 @@ class Loader {
            "zero.activations = {} moves the inputs of recomputed blocks, and none are recomputed: set "
            "training.recompute to block, sqrt or a list",
            given_.at("zero.activations").shown);
+  }
+
+  void check_automatic_batch() const {
+    if (recipe_.training.micro_batch_size != kAutomaticBatch) return;
+    if (!recipe_.memory.device)
+      fail(Exit::usage,
+           "training.micro_batch_size = auto needs memory.device: what a rank may use, so that the number does not "
+           "depend on what is free today");
+    if (recipe_.zero.activations == Tier::host && !recipe_.memory.host)
+      fail(Exit::usage,
+           "training.micro_batch_size = auto with zero.activations = host needs memory.host, too: the activations of a "
+           "micro-batch have to fit there");
   }
 
   Recipe recipe_;
@@ -349,6 +362,7 @@ device::MomentFormat Recipe::Optimizer::moment_format() const {
 
 int Recipe::accumulation_steps(int world_size) const {
   if (!training.global_batch_size) return static_cast<int>(training.gradient_accumulation_steps.value_or(1));
+  STRATA_CHECK_LT(kAutomaticBatch, training.micro_batch_size);
   const std::int64_t per_round = world_size * training.micro_batch_size, global = *training.global_batch_size;
   if (global % per_round != 0 || global / per_round > (1 << 24)) {
     fail(Exit::usage,

@@ -16,6 +16,7 @@
 #include "device/device.h"
 #include "device/numeric/dtype.h"
 #include "device/ops/optimizer.h"
+#include "models/objective.h"
 #include "offload/io_options.h"
 
 namespace strata::runtime {
@@ -37,6 +38,9 @@ struct Recompute {
   Kind kind = Kind::none;
   std::vector<std::int64_t> blocks;
 };
+
+// training.micro_batch_size = "auto", and the most that it may be.
+inline constexpr std::int64_t kAutomaticBatch = 0, kMostSequences = 1 << 20;
 
 // Steps [first, last], from 1.
 struct StepRange {
@@ -75,10 +79,15 @@ struct Recipe {
     // squared lengths; 0: a sequence is one document.
     std::size_t index_bytes = 0, validation_index_bytes = 0;
     double mean_squares = 0;
+    // Rows of a sequence that the loss takes at most, of train and of validation; 0: all.
+    std::uint64_t loss_rows = 0, validation_loss_rows = 0;
   } data;
   struct Training {
+    std::optional<models::Objective> objective;  // as the model's configuration has it where not set
+    double mlm_probability = 0.15;
+    std::vector<double> class_weights;  // of a classifier's classes, in order; empty: 1 each
     std::optional<std::int64_t> max_steps;
-    std::int64_t micro_batch_size = 1;
+    std::int64_t micro_batch_size = 1;  // kAutomaticBatch until settle_micro_batch() (runtime/job/micro_batch.h)
     std::optional<std::int64_t> gradient_accumulation_steps, global_batch_size;  // at most one is set
     device::DType precision = device::DType::bf16;
     std::uint64_t seed = 0;
@@ -165,7 +174,7 @@ struct Recipe {
   } report;
 
   // Micro-batches per rank and step. Throws Error{usage} if training.global_batch_size does not divide over
-  // world_size ranks of training.micro_batch_size sequences.
+  // world_size ranks of training.micro_batch_size sequences, which are settled.
   int accumulation_steps(int world_size) const;
   // What memory.* says of the nvme tier's files and requests.
   offload::IoOptions io_options() const;

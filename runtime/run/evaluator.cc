@@ -16,6 +16,7 @@
 #include "runtime/checkpoint/readable_file.h"
 #include "runtime/data/open_data.h"
 #include "runtime/data/tokens.h"
+#include "runtime/objective/objective.h"
 #include "runtime/run/tokenizer_match.h"
 
 namespace strata::runtime {
@@ -32,7 +33,8 @@ DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::
     if (recipe.data.validation.empty())
       fail(Exit::usage, "data.validation is missing: the token files to evaluate on (strata tokenize makes them)");
     const auto check = [&](std::span<const TokenFile> files) { require_tokens_of_model(recipe, files); };
-    data.emplace(open_validation_data(recipe, {static_cast<std::int64_t>(job.model->vocabulary), check, seen, memory}),
+    const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
+    data.emplace(open_validation_data(recipe, {vocabulary, check, seen, memory, labelling_of(recipe)}),
                  recipe.data.seq_len, recipe.training.micro_batch_size);
     if (const auto most = recipe.evaluation.max_sequences) data->keep_first(static_cast<std::uint64_t>(*most));
   });
@@ -115,14 +117,14 @@ std::uint64_t Evaluator::rounds() const {
 std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
   const auto start = std::chrono::steady_clock::now();
   const auto ranks = static_cast<std::uint64_t>(job_.ranks), rank = static_cast<std::uint64_t>(world_.rank());
-  const Executor::BatchSpans batch = executor_->batch(0);
+  const models::BatchRows batch = executor_->batch(0);
   executor_->refill();
   sum_so_far_ = 0;
   labels_so_far_ = 0;
   device::ExactSum mine{};
   for (std::uint64_t round = 0; round < rounds(); ++round) {
     // Behind the last micro-batch a rank still takes part in the gathers, on labels that do not count.
-    data_.fill(round * ranks + rank, batch.tokens, batch.labels, batch.positions, batch.documents);
+    data_.fill(round * ranks + rank, batch);
     (void)executor_->step({}, false);
     const device::ExactSum of_round = executor_->loss_sum();
     mine.merge(of_round);

@@ -60,8 +60,9 @@ void require_same_config(const Manifest& manifest, const fs::path& path, const J
 
 [[noreturn]] void other_run(const fs::path& path, std::string_view key, std::string_view was, std::string_view now) {
   fail(Exit::usage,
-       "{} was written with {} = {}, and the recipe says {}: keep the value, or start over from exported weights",
-       path.string(), key, was, now);
+       "{} was written with {} = {}, and this run has {}{}: keep the value, or start over from exported weights",
+       path.string(), key, was, now,
+       key == "data.packing" ? " (auto is documents if a token file has a mask, else stream)" : "");
 }
 
 // "auto" that nobody settled is of files without masks.
@@ -223,35 +224,31 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
 
 namespace {
 
-// What a run may go on from.
-struct Candidates {
-  bool one = false;  // that the recipe names: it alone will do
-  fs::path folder;
-  std::vector<FoundCheckpoint> found;
-};
-
 // As rank 0 sees it, on all ranks.
-Candidates candidates(const Recipe::Checkpoint& recipe, comm::World& world) {
-  const bool choose = recipe.resume == "auto";
-  if (recipe.resume == "none" || (choose && !recipe.dir)) return {};
-  Candidates out{false, choose ? *recipe.dir : fs::path(recipe.resume), {}};
-  std::string texts;  // path and damage in turn, each with a zero behind it
+ResumeChoice agree_on_choice(const Recipe::Checkpoint& recipe, comm::World& world) {
+  std::string
+      texts;  // path and damage in turn, each with a zero behind it; before them the folder, and whether it is one
   comm::agree(world, [&] {
     if (world.rank() != 0) return;
-    if (choose || (!is_checkpoint(out.folder) && type_at(out.folder) == fs::file_type::directory))
-      for (const FoundCheckpoint& found : list_checkpoints(out.folder))
-        texts += found.path.string() + '\0' + found.damage + '\0';
+    const ResumeChoice choice = checkpoints_to_resume(recipe);
+    texts = choice.folder.string() + '\0' + (choice.one ? "one" : "") + '\0';
+    for (const FoundCheckpoint& found : choice.found) texts += found.path.string() + '\0' + found.damage + '\0';
   });
   texts = world.exchange(texts)[0];
-  for (std::size_t at = 0; at < texts.size();) {
+  std::size_t at = 0;
+  const auto next = [&] {
+    std::string text = texts.c_str() + at;
+    at += text.size() + 1;
+    return text;
+  };
+  ResumeChoice out;
+  out.folder = next();
+  out.one = !next().empty();
+  while (at < texts.size()) {
     FoundCheckpoint& found = out.found.emplace_back();
-    found.path = texts.c_str() + at;
-    at = texts.find('\0', at) + 1;
-    found.damage = texts.c_str() + at;
-    at = texts.find('\0', at) + 1;
+    found.path = next();
+    found.damage = next();
   }
-  out.one = !choose && out.found.empty();
-  if (out.one) out.found.push_back({out.folder, 0, "", 0});
   return out;
 }
 
@@ -262,7 +259,7 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
   const auto note_once = [&](const std::string& text) {
     if (world.rank() == 0) note(text);
   };
-  Candidates choice = candidates(job.recipe.checkpoint, world);
+  ResumeChoice choice = agree_on_choice(job.recipe.checkpoint, world);
   const auto load = [&](FoundCheckpoint& found) {
     const comm::Seen manifest = comm::look_at(found.path / kManifestName, "the checkpoint to resume from");
     comm::require_same({&manifest, 1}, world);  // the checksums of all else are in it

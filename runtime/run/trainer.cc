@@ -11,6 +11,7 @@
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/data/open_data.h"
 #include "runtime/data/tokens.h"
+#include "runtime/objective/objective.h"
 #include "runtime/run/schedule.h"
 #include "runtime/run/tokenizer_match.h"
 #include "runtime/weights/weights_hash.h"
@@ -37,11 +38,13 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
   agree(world, [&] {
     const auto check = [&](std::span<const TokenFile> files) { require_tokens_of_model(recipe, files); };
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
+    const MakeLabelling labelling = labelling_of(recipe);
     if (!recipe.data.train.empty())
-      batches_ =
-          std::make_unique<Batches>(open_training_data(recipe, {vocabulary, check, train, index_memory_.resource()}));
+      batches_ = std::make_unique<Batches>(
+          open_training_data(recipe, {vocabulary, check, train, index_memory_.resource(), labelling}));
     // Read by `strata eval` alone; what is wrong with them is better known now.
-    if (!recipe.data.validation.empty()) (void)open_validation_data(recipe, {vocabulary, check, validation});
+    if (!recipe.data.validation.empty())
+      (void)open_validation_data(recipe, {vocabulary, check, validation, std::pmr::get_default_resource(), labelling});
   });
   comm::require_same(train, world);
   comm::require_same(validation, world);
@@ -83,11 +86,9 @@ void Trainer::load_batches() {
   const std::uint64_t first = progress_.next_micro_batch;
   labels_ = 0;
   for (std::uint64_t k = first; k < first + micro_batches_per_step(); ++k) labels_ += batches_->labels(k);
-  for (int g = 0; g < job_.plan.accumulation; ++g) {
-    const Executor::BatchSpans to = executor_.batch(g);
-    batches_->fill(first + static_cast<std::uint64_t>(g) * ranks + static_cast<std::uint64_t>(world_.rank()), to.tokens,
-                   to.labels, to.positions, to.documents);
-  }
+  for (int g = 0; g < job_.plan.accumulation; ++g)
+    batches_->fill(first + static_cast<std::uint64_t>(g) * ranks + static_cast<std::uint64_t>(world_.rank()),
+                   executor_.batch(g));
 }
 
 StepReport Trainer::step(std::uint64_t requests) {

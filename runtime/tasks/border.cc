@@ -46,15 +46,11 @@ void Border::run(const Task& task) {
   if (control_.squares >= 0) *at<SquareState>(control_.squares) = SquareState{};
 }
 
-Border::BatchSpans Border::batch(int micro_batch) const {
+models::BatchRows Border::batch(int micro_batch) const {
   const auto g = static_cast<std::size_t>(micro_batch);
-  const std::size_t tokens = plan_.tokens, bytes = tokens * models::Batch::kBytesPerToken;
+  const std::size_t bytes = model_.batch.bytes();
   STRATA_CHECK_LE((g + 1) * bytes, plan_.buffers[static_cast<std::size_t>(control_.batch)].bytes);
-  auto* base = reinterpret_cast<std::uint32_t*>(at<std::byte>(control_.batch) + g * bytes);
-  return {{base, tokens},
-          {reinterpret_cast<std::int32_t*>(base + tokens), tokens},
-          {base + 2 * tokens, tokens},
-          {reinterpret_cast<device::RowRange*>(base + 3 * tokens), tokens}};
+  return model_.batch.rows(at<std::byte>(control_.batch) + g * bytes);
 }
 
 void Border::set(const device::StepScalars& scalars, std::uint64_t requests) {

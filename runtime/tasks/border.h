@@ -25,21 +25,18 @@ class Border {
   static void add_read(Draft& draft);
   void run(const Task& task);
 
-  // Micro-batch g of the next step: tokens, labels, positions and documents, [tokens] each. The caller's to write from
-  // the end of a step to the next.
-  struct BatchSpans {
-    std::span<std::uint32_t> tokens;
-    std::span<std::int32_t> labels;
-    std::span<std::uint32_t> positions;
-    std::span<device::RowRange> documents;
-  };
-  BatchSpans batch(int micro_batch) const;
+  // Micro-batch g of the next step. The caller's to write from the end of a step to the next.
+  models::BatchRows batch(int micro_batch) const;
   // What the next host_write writes beside the batch.
   void set(const device::StepScalars& scalars, std::uint64_t requests);
 
   // Of the newest step, from its host_read to the next host_write.
   const StepState& state() const { return *at<StepState>(control_.state); }
   LossState& losses() const { return *at<LossState>(control_.losses); }
+  // Of a classifier, of the rows that the loss takes.
+  std::span<const float> scores() const {
+    return {at<float>(control_.logits), model_.loss_rows() * model_.loss_unit().score_stride()};
+  }
   std::span<const float> logits() const { return {at<float>(control_.logits), model_.vocabulary}; }
 
  private:

@@ -53,15 +53,14 @@ void UnitCall::set_work(const Draft& draft, Task& task, const models::Work& work
 
 models::Context UnitCall::context(const Site& site, const Task& task) {
   const ControlBuffers& control = site.plan.control;
-  const std::size_t tokens = site.plan.tokens;
   models::Context c{};
-  const auto* base = reinterpret_cast<const std::uint32_t*>(
-      site.at<std::byte>(control.batch) + index(task.micro_batch) * tokens * models::Batch::kBytesPerToken);
-  c.batch = {base, reinterpret_cast<const std::int32_t*>(base + tokens), base + 2 * tokens,
-             reinterpret_cast<const device::RowRange*>(base + 3 * tokens)};
+  const models::BatchShape& batch = site.model.batch;
+  c.batch = batch.at(site.at<std::byte>(control.batch) + index(task.micro_batch) * batch.bytes());
   c.micro_batch = static_cast<std::uint64_t>(task.micro_batch) * index(site.plan.ranks) + index(site.rank);
   c.scalars = &site.at<StepState>(control.state)->scalars;
   if (control.constants >= 0) c.constants = site.at<std::byte>(control.constants);
+  if (!site.model.class_weights.empty())
+    c.class_weights = reinterpret_cast<const float*>(c.constants + site.model.class_weights_at);
   c.parameters = {site.view(task, Role::parameters), task.begin};
   const bool tile = task.step.has_value();  // else what is shared is there whole
   c.shared = {site.view(task, Role::shared_parameters), tile ? task.begin : 0};

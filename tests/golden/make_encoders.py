@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 """Makes the golden folders of the encoders: bert, roberta, distilbert.
 
-    pip install torch transformers safetensors numpy
+    pip install torch transformers safetensors numpy xxhash
     tests/golden/make_encoders.py [FAMILY ...]
 
-Each holds what the other families' do (model/, tokens.bin, recipe.toml, expected.json, final.safetensors: a short run
-whose labels are the next tokens), and documents.safetensors: documents of several lengths with some of their words
-masked, the summed loss of these, and its gradient by every parameter. fp32, dropout off. Token 0 to 2 never appear:
-PyTorch gives the row of padding no gradient.
+Each holds what the other families' do (model/, tokens.bin, recipe.toml, expected.json, final.safetensors), of a short
+run of masked language modelling over packed documents, whose packing and draws are made here once more; and
+documents.safetensors: documents of several lengths with some of their words masked, the summed loss of these, and its
+gradient by every parameter. fp32, dropout off. PyTorch would give the row of padding no gradient: it is told that there
+is none.
 """
 import json, math, os, sys
-import numpy as np, torch, torch.nn.functional as F, transformers
+import numpy as np, torch, torch.nn.functional as F, transformers, xxhash
 from safetensors.torch import save_file
 
 WORDS, LENGTHS = 160, [5, 33, 1, 18]
+SPECIAL, MASK, PROBABILITY, SEED = [0, 1, 2, 3], 3, 0.15, 0
 STEPS, MICRO_BATCH, MICRO_BATCHES, SEQ, RATE, WARMUP, DECAY, CLIP = 6, 2, 4, 24, 2e-3, 2, 0.1, 1.0
 BERT = dict(vocab_size=WORDS, hidden_size=40, num_hidden_layers=2, num_attention_heads=4, intermediate_size=72,
             max_position_embeddings=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, layer_norm_eps=1e-5)
@@ -32,6 +34,13 @@ def rate_at(step):
     return RATE * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * t)))
 
 
+def logits_of(model, tokens):
+    keys = {}
+    if model.config.model_type == "roberta":  # which takes a word of padding's number for padding
+        keys["position_ids"] = torch.arange(tokens.shape[1])[None] + model.config.pad_token_id + 1
+    return model(tokens, **keys).logits[0]
+
+
 def documents(model, out):
     g = np.random.default_rng(5)
     model.zero_grad(set_to_none=True)
@@ -42,7 +51,7 @@ def documents(model, out):
         masked[0] = True
         x = torch.from_numpy(np.where(masked, 3, words))[None]
         y = torch.from_numpy(np.where(masked, words, -100))
-        loss = F.cross_entropy(model(x).logits[0], y, reduction="sum", ignore_index=-100)
+        loss = F.cross_entropy(logits_of(model, x), y, reduction="sum", ignore_index=-100)
         loss.backward()
         total += loss.item()
         columns["tokens"] += x[0].tolist()
@@ -56,29 +65,88 @@ def documents(model, out):
     model.zero_grad(set_to_none=True)
 
 
-def train(model, out):
-    g = np.random.default_rng(1)  # a Markov chain, so that there is something to learn
-    following = g.integers(3, WORDS, (WORDS, 4))
-    words = np.full(STEPS * MICRO_BATCH * MICRO_BATCHES * SEQ // 2 + SEQ + 1, 3, np.int64)  # fewer than the run reads
-    for i in range(1, len(words)):
-        words[i] = following[words[i - 1], g.integers(0, 4)]
-    words.astype("<u2").tofile(os.path.join(out, "tokens.bin"))
-    sequences = (len(words) - 1) // SEQ
+def scramble(x):
+    x = (x + 0x9e3779b97f4a7c15) % 2**64
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9 % 2**64
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb % 2**64
+    return x ^ (x >> 31)
 
+
+def masked(words, begin, epoch):
+    """Tokens and labels of a document whose first token is number `begin` (docs/formats.md, "Masked tokens")."""
+    key = scramble(scramble(scramble(SEED) ^ 0) ^ epoch)
+    numbers = [scramble(key ^ (begin + i)) for i in range(len(words))]
+    eligible = [i for i in range(len(words)) if words[i] >= len(SPECIAL)]
+    eligible.sort(key=lambda i: (numbers[i] >> 32, i))
+    k = max(1, int(PROBABILITY * len(eligible) + 0.5)) if eligible else 0
+    tokens, labels = list(words), [-100] * len(words)
+    for i in eligible[:k]:
+        labels[i] = words[i]
+        more = scramble(numbers[i])
+        fate = (more >> 32) * 10 >> 32
+        if fate < 8:
+            tokens[i] = MASK
+        elif fate == 8:
+            tokens[i] = (more % 2**32) * WORDS >> 32
+    return tokens, labels
+
+
+def packed(pieces):
+    """Lists of pieces (begin, rows) that share a sequence: best fit, decreasing (docs/formats.md, "Packing")."""
+    bins = []  # [room left, when it changed last, pieces]
+    for at, (begin, rows) in enumerate(sorted(pieces, key=lambda p: -p[1])):
+        fitting = [b for b in bins if b[0] >= rows]
+        if fitting:
+            b = min(fitting, key=lambda b: (b[0], -b[1]))
+        else:
+            bins.append(b := [SEQ, 0, []])
+        b[0] -= rows
+        b[1] = at
+        b[2].append((begin, rows))
+    return [b[2] for b in bins]
+
+
+def write_tokens(out):
+    """A Markov chain, so that there is something to learn, in documents that begin and end with special tokens."""
+    g = np.random.default_rng(1)
+    following = g.integers(len(SPECIAL), WORDS, (WORDS, 4))
+    words, begins, pieces = [], [], []
+    while sum(rows for _, rows in pieces) < STEPS * MICRO_BATCH * MICRO_BATCHES * SEQ // 2:  # fewer than the run reads
+        length = int(g.integers(1, SEQ + 10))
+        document = [int(g.integers(len(SPECIAL), WORDS))]
+        while len(document) < length:
+            document.append(int(following[document[-1], g.integers(0, 4)]))
+        begins.append(len(words))
+        words += [1] + document + [2]
+        pieces += [(at, min(SEQ, len(words) - at)) for at in range(begins[-1], len(words), SEQ)]
+    files = {"": np.array(words, "<u2"), ".documents": np.array(begins, "<u8")}
+    hashes = {}
+    for ending, values in files.items():
+        values.tofile(os.path.join(out, "tokens.bin" + ending))
+        hashes[ending] = xxhash.xxh3_64_hexdigest(values.tobytes())
+    with open(os.path.join(out, "tokens.bin.json"), "w") as f:
+        json.dump(dict(vocab_size=WORDS, width=2, tokenizer="made", hash=hashes[""], count=len(words),
+                       documents=dict(count=len(begins), hash=hashes[".documents"]), special_tokens=SPECIAL,
+                       mask_token=MASK), f)
+    return words, packed(pieces)
+
+
+def train(model, out):
+    words, sequences = write_tokens(out)
     named = dict(model.named_parameters())
     groups = [dict(params=[p for p in named.values() if p.dim() >= 2], weight_decay=DECAY),
               dict(params=[p for p in named.values() if p.dim() < 2], weight_decay=0.0)]
     optimizer = torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.95), eps=1e-8)
     steps = []
     for step in range(1, STEPS + 1):
-        total = 0.0
-        for m in range(MICRO_BATCHES):
-            first = ((step - 1) * MICRO_BATCHES + m) * MICRO_BATCH
-            starts = [(first + i) % sequences * SEQ for i in range(MICRO_BATCH)]
-            x = torch.from_numpy(np.stack([words[j:j + SEQ] for j in starts]))
-            y = torch.from_numpy(np.stack([words[j + 1:j + SEQ + 1] for j in starts]))
-            loss = F.cross_entropy(model(x).logits.view(-1, WORDS), y.view(-1), reduction="sum")
-            loss = loss / (MICRO_BATCH * SEQ * MICRO_BATCHES)
+        total, documents = 0.0, []
+        for position in range((step - 1) * MICRO_BATCHES * MICRO_BATCH, step * MICRO_BATCHES * MICRO_BATCH):
+            epoch, sequence = divmod(position, len(sequences))
+            documents += [masked(words[b:b + rows], b, epoch) for b, rows in sequences[sequence]]
+        count = sum(label != -100 for _, labels in documents for label in labels)
+        for tokens, labels in documents:
+            logits = logits_of(model, torch.tensor([tokens]))
+            loss = F.cross_entropy(logits, torch.tensor(labels), reduction="sum", ignore_index=-100) / count
             loss.backward()
             total += loss.item()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
@@ -96,6 +164,7 @@ def make(family):
     prefix, keys = FAMILIES[family]
     config = getattr(transformers, prefix + "Config")(**keys, attn_implementation="eager")
     model = getattr(transformers, prefix + "ForMaskedLM")(config).float().train()
+    model.get_input_embeddings().padding_idx = None
     with torch.no_grad():  # gains and biases away from 1 and 0, so that a missing one shows
         for p in model.parameters():
             p.add_(torch.randn_like(p) * 0.05)

@@ -199,7 +199,7 @@ class UnitRunner {
   }
 
   Buffer parameters, gradients, shared, shared_gradients, x, y, dy, dx, saved;
-  std::vector<std::uint32_t> tokens, positions;
+  std::vector<std::uint32_t> tokens, positions, loss_rows;
   std::vector<std::int32_t> labels;
   std::vector<device::RowRange> documents;
   // Only the part that a call runs is at hand, parameters and gradients: what a unit larger than memory sees.
@@ -251,7 +251,8 @@ class UnitRunner {
             index + 1 < tiles().count() ? tiles().first(index + 1) * hidden() : shared.size()};
   }
   Context context(const Buffer& workspace, const ParameterRange& own, const ParameterRange& table) const {
-    return {{tokens.data(), labels.data(), positions.data(), documents.data()},
+    return {{tokens.data(), labels.data(), positions.data(), documents.data(),
+             loss_rows.empty() ? nullptr : loss_rows.data()},
             micro_batch,
             &scalars,
             constants_.view().data,

@@ -9,6 +9,7 @@
 #include "comm/communicator.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
+#include "runtime/objective/objective.h"
 #include "runtime/planner/planner.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/trainer.h"
@@ -60,7 +61,9 @@ inline Trained train_in_threads(const std::optional<std::filesystem::path>& path
                                 int ranks, const std::function<void(Trainer&, const Job&, int rank)>& after = {},
                                 std::size_t tile_bytes = 0, std::size_t update_chunk = 0,
                                 const std::function<void(Trainer&)>& before_step = {}) {
-  const Recipe recipe = load_recipe(path, sets);
+  Recipe recipe = load_recipe(path, sets);
+  settle_objective(recipe);
+  if (recipe.data.loss_rows > 0) settle(recipe, false);
   // On the CPU unless the test says otherwise, also where there is a GPU.
   const Seat seat = recipe.device.kind == DeviceKind::cuda ? planned_seat(recipe.device.kind) : Seat{};
   Trained result;

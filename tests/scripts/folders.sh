@@ -7,7 +7,7 @@ cd "${1:-$(dirname "$0")/../..}"
 
 # What a folder sees besides itself and base. The order is that of the libraries in CMakeLists.txt.
 all_rooms="runtime/recipe runtime/plan runtime/forecast runtime/data runtime/memory runtime/tasks runtime/planner
-  runtime/execute runtime/weights runtime/checkpoint runtime/job runtime/run"
+  runtime/execute runtime/weights runtime/checkpoint runtime/objective runtime/job runtime/run"
 sees() {
   case $1 in
     base | text) ;;
@@ -21,7 +21,8 @@ sees() {
     runtime/weights) echo "$(sees runtime/execute) runtime/execute" ;;
     runtime/checkpoint) echo "$(sees runtime/weights) runtime/weights" ;;
     runtime/job) echo "$(sees runtime/checkpoint) runtime/checkpoint runtime/forecast runtime/planner" ;;
-    runtime/run) echo "$(sees runtime/job) runtime/job runtime/data text" ;;
+    runtime/objective) echo "$(sees runtime/checkpoint) runtime/checkpoint runtime/data" ;;
+    runtime/run) echo "$(sees runtime/job) runtime/job runtime/data runtime/objective text" ;;
     bench) echo launcher $(sees launcher) ;;
     launcher) echo text models offload comm device $all_rooms ;;
     *) return 1 ;;

@@ -18,6 +18,7 @@ class Byte final : public Tokenizer {
     if (token.size() != 1) return std::nullopt;
     return static_cast<unsigned char>(token[0]);
   }
+  std::vector<std::uint32_t> special_ids() const override { return {}; }
   std::unique_ptr<Workspace> workspace() const override { return std::make_unique<Workspace>(); }
   void encode(std::string_view text, bool, Workspace&, std::vector<std::uint32_t>& out) const override {
     std::transform(text.begin(), text.end(), std::back_inserter(out),

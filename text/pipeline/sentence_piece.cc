@@ -99,6 +99,11 @@ class SentencePiece final : public Tokenizer {
     if (spec.unigrams) least_part_ = kLeastPartOfUnigrams;
     add_bos_ = options.add_bos.value_or(false) && processor_.bos_id() >= 0;
     add_eos_ = options.add_eos.value_or(false) && processor_.eos_id() >= 0;
+    using Kind = TextTemplate::Kind;
+    const auto token = [](int id) { return TextTemplate::Piece{Kind::token, static_cast<std::uint32_t>(id)}; };
+    if (add_bos_) template_.single.insert(template_.single.begin(), token(processor_.bos_id()));
+    if (add_eos_) template_.single.push_back(token(processor_.eos_id()));
+    template_.cuts_front = options.cuts_front;
   }
 
   std::uint32_t vocab_size() const override { return static_cast<std::uint32_t>(processor_.GetPieceSize()); }
@@ -108,6 +113,12 @@ class SentencePiece final : public Tokenizer {
     // An unknown piece has the id of <unk>.
     if (id < 0 || processor_.IdToPiece(id) != token) return std::nullopt;
     return static_cast<std::uint32_t>(id);
+  }
+  std::vector<std::uint32_t> special_ids() const override {
+    std::vector<std::uint32_t> out;
+    for (int id = 0; id < processor_.GetPieceSize(); ++id)
+      if (processor_.IsControl(id) || processor_.IsUnknown(id)) out.push_back(static_cast<std::uint32_t>(id));
+    return out;
   }
   std::unique_ptr<Workspace> workspace() const override { return std::make_unique<Ids>(); }
   using Tokenizer::encode;

@@ -27,7 +27,7 @@ void Generator::restart() {
 std::span<const float> Generator::append(std::span<const std::uint32_t> tokens) {
   STRATA_CHECK(!tokens.empty());
   STRATA_CHECK_LE(length_ + tokens.size(), capacity());
-  const Executor::BatchSpans batch = executor_->batch(0);
+  const models::BatchRows batch = executor_->batch(0);
   std::span<const float> logits;
   while (!tokens.empty()) {
     const std::size_t rows = std::min(tokens.size(), batch.tokens.size());

@@ -34,6 +34,7 @@ class Plan : public testing::Test {
     options.html = html_;
     options.stages = stages_;
     options.verbose = verbose_;
+    options.max_batch = max_batch_;
     std::fflush(stdout);
     testing::internal::CaptureStdout();
     int status = 0;
@@ -80,7 +81,7 @@ class Plan : public testing::Test {
 
   tests::ScratchFolder folder_;
   std::optional<std::filesystem::path> machine_, html_;
-  bool stages_ = false, verbose_ = false;
+  bool stages_ = false, verbose_ = false, max_batch_ = false;
   std::string json_;
 };
 
@@ -128,6 +129,26 @@ TEST_F(Plan, TaskCountsAreForThoseWhoAsk) {
                                     HasSubstr("add up to more than the peak")));
   verbose_ = true;
   EXPECT_THAT(planned(1, {}), HasSubstr(" tasks per step: "));
+}
+
+// The plan is of that batch then; of auto it is of what a run would settle on.
+TEST_F(Plan, TheLargestMicroBatch) {
+  const std::vector<std::string> sets = {"memory.device=24MiB", "training.micro_batch_size=1"};
+  EXPECT_THAT(planned(1, {}, sets), Not(HasSubstr("largest micro-batch")));
+  EXPECT_EQ(number("micro_batch_size"), 1);
+  max_batch_ = true;
+  const std::string text = planned(1, {}, sets);
+  const auto size = static_cast<int>(number("micro_batch_size"));
+  EXPECT_GT(size, 1);
+  EXPECT_THAT(text, AllOf(HasSubstr(fmt::format("1 micro-batch of {} x 16 tokens", size)),
+                          HasSubstr(fmt::format("largest micro-batch that fits: {} (", size))));
+  EXPECT_THAT(json_, HasSubstr(fmt::format("\"max_batch\":{{\"size\":{},", size)));
+  max_batch_ = false;
+  (void)planned(1, {}, {sets[0], "training.micro_batch_size=auto"});
+  EXPECT_EQ(number("micro_batch_size"), size);
+  measured_by(1);
+  max_batch_ = true;
+  EXPECT_THAT(planned(1, {}, sets), HasSubstr("fastest per token, as predicted: "));
 }
 
 TEST_F(Plan, StagesBesideEachOtherAndWhatThePaperCounts) {

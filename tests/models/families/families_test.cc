@@ -168,7 +168,7 @@ TEST(FamiliesTest, LlamasBiasesAreThoseOfTheConfig) {
 
 TEST(FamiliesTest, BertHasTheParametersOfTransformers) {
   const auto model = make(tiny("bert"), {{"architectures", R"(["BertForMaskedLM"])"}});
-  ASSERT_EQ(model->units.size(), 6u);
+  ASSERT_EQ(model->units.size(), 5u);
   EXPECT_THAT(describe(*model->units[0]),
               ElementsAre("bert.embeddings.word_embeddings.weight 50x32 normal(0.02) decay",
                           "bert.embeddings.position_embeddings.weight 24x32 normal(0.02) decay",
@@ -188,11 +188,11 @@ TEST(FamiliesTest, BertHasTheParametersOfTransformers) {
                   p + "intermediate.dense.weight 48x32 normal(0.02) decay", p + "intermediate.dense.bias 48 0 -",
                   p + "output.dense.weight 32x48 normal(0.02) decay", p + "output.dense.bias 32 0 -",
                   p + "output.LayerNorm.weight 32 1 -", p + "output.LayerNorm.bias 32 0 -"));
-  EXPECT_THAT(describe(*model->units[4]), ElementsAre("cls.predictions.transform.dense.weight 32x32 normal(0.02) decay",
-                                                      "cls.predictions.transform.dense.bias 32 0 -"));
-  EXPECT_THAT(describe(*model->units[5]),
+  EXPECT_THAT(describe(*model->units[4]),
               ElementsAre("cls.predictions.transform.LayerNorm.weight 32 1 -",
-                          "cls.predictions.transform.LayerNorm.bias 32 0 -", "cls.predictions.bias 50 0 -"));
+                          "cls.predictions.transform.LayerNorm.bias 32 0 -", "cls.predictions.bias 50 0 -",
+                          "cls.predictions.transform.dense.weight 32x32 normal(0.02) decay",
+                          "cls.predictions.transform.dense.bias 32 0 -"));
   EXPECT_EQ(shared_by(model->loss_unit()), "cls.predictions.decoder.weight: 0 0 [0, 4096)");
   EXPECT_EQ(model->optional_prefix, "bert.");
   EXPECT_EQ(model->family, "bert");
@@ -211,9 +211,8 @@ TEST(FamiliesTest, RobertasPositionsStartBehindThePadding) {
     EXPECT_EQ(describe(*model->units[3])[0],
               "roberta.encoder.layer.1.attention.self.query.weight 32x32 normal(0.02) decay");
     EXPECT_THAT(describe(*model->units[4]),
-                ElementsAre("lm_head.dense.weight 32x32 normal(0.02) decay", "lm_head.dense.bias 32 0 -"));
-    EXPECT_THAT(describe(*model->units[5]), ElementsAre("lm_head.layer_norm.weight 32 1 -",
-                                                        "lm_head.layer_norm.bias 32 0 -", "lm_head.bias 50 0 -"));
+                ElementsAre("lm_head.layer_norm.weight 32 1 -", "lm_head.layer_norm.bias 32 0 -", "lm_head.bias 50 0 -",
+                            "lm_head.dense.weight 32x32 normal(0.02) decay", "lm_head.dense.bias 32 0 -"));
     EXPECT_EQ(shared_by(model->loss_unit()), "lm_head.decoder.weight: 0 0 [0, 4096)");
     EXPECT_EQ(make(tiny(family), {{"pad_token_id", "4"}})->max_positions, 19u);
     EXPECT_FAILURE(make(tiny(family), {{"pad_token_id", "23"}}), Exit::usage,
@@ -224,7 +223,7 @@ TEST(FamiliesTest, RobertasPositionsStartBehindThePadding) {
 
 TEST(FamiliesTest, DistilBertHasTheParametersOfTransformers) {
   const auto model = make(tiny("distilbert"));
-  ASSERT_EQ(model->units.size(), 6u);
+  ASSERT_EQ(model->units.size(), 5u);
   EXPECT_THAT(describe(*model->units[0]),
               ElementsAre("distilbert.embeddings.word_embeddings.weight 50x32 normal(0.02) decay",
                           "distilbert.embeddings.position_embeddings.weight 24x32 normal(0.02) decay"));
@@ -239,8 +238,10 @@ TEST(FamiliesTest, DistilBertHasTheParametersOfTransformers) {
                           p + "ffn.lin1.weight 48x32 normal(0.02) decay", p + "ffn.lin1.bias 48 0 -",
                           p + "ffn.lin2.weight 32x48 normal(0.02) decay", p + "ffn.lin2.bias 32 0 -",
                           p + "output_layer_norm.weight 32 1 -", p + "output_layer_norm.bias 32 0 -"));
-  EXPECT_THAT(describe(*model->units[5]), ElementsAre("vocab_layer_norm.weight 32 1 -", "vocab_layer_norm.bias 32 0 -",
-                                                      "vocab_projector.bias 50 0 -"));
+  EXPECT_THAT(
+      describe(*model->units[4]),
+      ElementsAre("vocab_layer_norm.weight 32 1 -", "vocab_layer_norm.bias 32 0 -", "vocab_projector.bias 50 0 -",
+                  "vocab_transform.weight 32x32 normal(0.02) decay", "vocab_transform.bias 32 0 -"));
   EXPECT_EQ(shared_by(model->loss_unit()), "vocab_projector.weight: 0 0 [0, 4096)");
 }
 
@@ -264,17 +265,36 @@ TEST(FamiliesTest, EncodersRefuseByNameWhatIsNotBuilt) {
   refused("distilbert", "sinusoidal_pos_embds", "true", "only false");
   refused("distilbert", "n_heads", "5", "dim=32");
   refused("distilbert", "logit_softcap", "30.0", "distilbert");
-  // Another head than the one that is built, by its name.
+  // Another head than those that are built, by its name.
   refused("bert", "architectures", R"(["BertForQuestionAnswering"])", "BertForQuestionAnswering, whose head");
-  refused("roberta", "architectures", R"(["XLMRobertaForMaskedLM"])", "RobertaForMaskedLM is");
-  refused("xlm-roberta", "architectures", R"(["XLMRobertaModel"])", "XLMRobertaForMaskedLM is");
-  refused("distilbert", "architectures", R"(["DistilBertModel"])", "DistilBertForMaskedLM is");
   for (const char* family : {"bert", "roberta", "distilbert"}) {
     const Config config = Config::parse(tiny(family), "config.json");
     RunShape run{1, 1, DType::fp32, 1, false};
     run.cache = 8;
     EXPECT_FAILURE(make_model(config, run), Exit::usage, HasSubstr("does not generate"));
   }
+}
+
+TEST(FamiliesTest, ArchitecturesNameTheObjective) {
+  const auto objective = [](const std::string& family, const std::string& architecture) {
+    const auto model =
+        make(tiny(family), {{"architectures", architecture.empty() ? "[]" : "[\"" + architecture + "\"]"}});
+    return model->objective;
+  };
+  for (const char* family : {"bert", "distilbert", "roberta", "xlm-roberta"}) {
+    EXPECT_EQ(objective(family, ""), Objective::masked_lm);
+    EXPECT_EQ(objective(family, "BertModel"), Objective::masked_lm) << "a model without a head";
+    EXPECT_EQ(objective(family, "BertForMaskedLM"), Objective::masked_lm);
+  }
+  EXPECT_EQ(objective("bert", "BertForPreTraining"), Objective::masked_lm);
+  EXPECT_EQ(objective("gpt2", "GPT2LMHeadModel"), Objective::causal_lm);
+  EXPECT_EQ(objective("llama", ""), Objective::causal_lm);
+  EXPECT_FAILURE(objective("bert", "BertLMHeadModel"), Exit::usage,
+                 AllOf(HasSubstr("\"causal_lm\" is not built for bert"), HasSubstr("these are: \"masked_lm\"")));
+  EXPECT_FAILURE(objective("llama", "LlamaForMaskedLM"), Exit::usage,
+                 HasSubstr("\"masked_lm\" is not built for llama"));
+  EXPECT_EQ(objective("gpt2", "GPT2ForSequenceClassification"), Objective::sequence_classification);
+  EXPECT_FAILURE(objective("llama", "LlamaForQuestionAnswering"), Exit::usage, HasSubstr("training.objective"));
 }
 
 TEST(FamiliesTest, ParametersLieAlignedAndApartAndTheirPartsCoverThem) {

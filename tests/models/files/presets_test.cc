@@ -20,6 +20,12 @@ std::int64_t parameters(const Config& c) {
     return (c.require_int("vocab_size") + c.require_int("n_positions")) * d + c.require_int("n_layer") * block + 2 * d;
   }
   const auto d = c.require_int("hidden_size"), f = c.require_int("intermediate_size");
+  if (c.bool_or("tie_word_embeddings", false) && c.require_text("hidden_act") == "gelu") {
+    const auto rows = c.require_int("vocab_size") + c.require_int("max_position_embeddings");
+    const auto block = 4 * (d * d + d) + (d * f + f) + (f * d + d) + 4 * d;
+    const auto head = d * d + d + 2 * d + c.require_int("vocab_size");
+    return (rows + c.require_int("type_vocab_size") + 2) * d + c.require_int("num_hidden_layers") * block + head;
+  }
   const auto head = c.require_int("head_dim"), heads = c.require_int("num_attention_heads");
   const auto q = heads * head, kv = c.require_int("num_key_value_heads") * head;
   const auto bias = c.require_text("model_type") == "qwen2" ? q + 2 * kv : 0;
@@ -31,9 +37,23 @@ std::int64_t parameters(const Config& c) {
 TEST(PresetsTest, HaveTheParametersOfTheirModels) {
   // Llama and Qwen: as the models' cards and checkpoints say; GPT-2: with 50,304 words.
   const std::map<std::string, std::int64_t> expected = {
-      {"gpt2-124m", 124475904}, {"gpt2-350m", 354871296},  {"gpt2-774m", 774090240}, {"gpt2-1558m", 1557686400},
-      {"llama-1b", 1235814400}, {"llama-3b", 3212749824},  {"llama-8b", 8030261248}, {"qwen-1.5b", 1543714304},
-      {"qwen-7b", 7615616512},  {"qwen-14b", 14770033664}, {"tiny-gpt2", 989952},    {"tiny-llama", 869504},
+      {"gpt2-124m", 124475904},
+      {"gpt2-350m", 354871296},
+      {"gpt2-774m", 774090240},
+      {"gpt2-1558m", 1557686400},
+      {"llama-1b", 1235814400},
+      {"llama-3b", 3212749824},
+      {"llama-8b", 8030261248},
+      {"qwen-1.5b", 1543714304},
+      {"qwen-7b", 7615616512},
+      {"qwen-14b", 14770033664},
+      {"tiny-gpt2", 989952},
+      {"tiny-llama", 869504},
+      // As transformers counts BertForMaskedLM and its like, the tied decoder once and without a pooler.
+      {"bert-base", 109514298},
+      {"roberta-base", 124697433},
+      {"xlm-roberta-base", 278295186},
+      {"xlm-roberta-large", 560142482},
   };
   ASSERT_EQ(preset_names().size(), expected.size());
   for (const std::string_view name : preset_names()) {

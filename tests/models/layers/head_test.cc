@@ -32,6 +32,8 @@ struct Shape {
   bool layernorm, tied;
   DType dtype = DType::fp32;
   bool logit_bias = false;
+  std::size_t loss_rows = 0;
+  bool transform = false;
 };
 void PrintTo(const Shape& s, std::ostream* out) {
   *out << s.vocabulary << " words, " << s.tokens << " tokens, " << (s.layernorm ? "LayerNorm" : "RMSNorm")
@@ -47,7 +49,7 @@ SharedParameter embedding_table(const Shape& s, const RunShape& run) {
 struct TestedHead {
   explicit TestedHead(const Shape& s, int threads = 1)
       : shape(s),
-        run{1, s.tokens, s.dtype, threads},
+        run{.batch = 1, .seq = s.tokens, .dtype = s.dtype, .threads = threads, .loss_rows = s.loss_rows},
         unit(make_head({"ln_f.weight",
                         s.layernorm ? "ln_f.bias" : "",
                         "lm_head.weight",
@@ -56,7 +58,8 @@ struct TestedHead {
                         kEps,
                         {0, 0.02f},
                         s.tied ? std::optional(embedding_table(s, run)) : std::nullopt,
-                        s.logit_bias ? "lm_head.bias" : ""},
+                        s.logit_bias ? "lm_head.bias" : "",
+                        s.transform ? std::optional(PredictionTransformSpec{"transform", 0.02f}) : std::nullopt},
                        run)),
         runner(*unit, run, s.hidden, nullptr, s.tied ? s.vocabulary : 0) {
     for (std::size_t t = 0; t < s.tokens; ++t) {
@@ -224,6 +227,73 @@ INSTANTIATE_TEST_SUITE_P(Shapes, HeadTest,
                                            Shape{8200, 24, 50, true, true, DType::fp32, true},
                                            Shape{8200, 24, 50, true, false, DType::fp32, true},
                                            Shape{8200, 24, 50, true, true, DType::bf16, true}));
+
+// Of 50 rows the loss takes 13, and has room for 16: as if there were no other rows.
+class LossRowsTest : public ::testing::TestWithParam<Shape> {};
+
+TEST_P(LossRowsTest, AreAllThatTheHeadSees) {
+  constexpr std::size_t kRoom = 16, kTaken = 13;
+  Shape whole = GetParam(), few = whole;
+  whole.loss_rows = few.tokens = kRoom;
+  TestedHead head(whole), alone(few);
+  head->loss_rows.assign(kRoom, 0);
+  for (std::size_t i = 0; i < kRoom; ++i) {
+    if (i < kTaken) head->loss_rows[i] = static_cast<std::uint32_t>(3 + 3 * i);
+    head->labels[i] = alone->labels[i] = i < kTaken ? static_cast<std::int32_t>(5 * i) : device::kIgnoredLabel;
+    for (std::size_t k = 0; k < whole.hidden; ++k)
+      alone->x.set(i * whole.hidden + k, head->x[head->loss_rows[i] * whole.hidden + k]);
+  }
+  for (auto [to, from] : {std::pair{&alone->parameters, &head->parameters}, {&alone->shared, &head->shared}})
+    if (from->size() > 0) std::memcpy(to->view().data, from->view().data, from->view().bytes());
+
+  const double loss = head->loss(true);
+  EXPECT_EQ(loss, alone->loss(true));
+  EXPECT_TRUE(head->gradients.bits() == alone->gradients.bits());
+  EXPECT_TRUE(head->shared_gradients.bits() == alone->shared_gradients.bits());
+  Doubles dx(whole.tokens * whole.hidden);
+  for (std::size_t i = 0; i < kTaken; ++i)
+    for (std::size_t k = 0; k < whole.hidden; ++k)
+      dx[head->loss_rows[i] * whole.hidden + k] = alone->dx[i * whole.hidden + k];
+  EXPECT_TRUE(head->dx.doubles() == dx);
+
+  const auto bits = head->dx.bits(), gradients = head->gradients.bits(), tied = head->shared_gradients.bits();
+  EXPECT_EQ(head->loss(false), loss);
+  EXPECT_EQ(head->tiled_loss(), loss);
+  EXPECT_TRUE(head->dx.bits() == bits);
+  EXPECT_TRUE(head->gradients.bits() == gradients);
+  EXPECT_TRUE(head->shared_gradients.bits() == tied);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, LossRowsTest,
+                         ::testing::Values(Shape{97, 24, 50, true, true}, Shape{97, 24, 50, false, false},
+                                           Shape{97, 24, 50, true, true, DType::fp32, true, 0, true},
+                                           Shape{8200, 30, 50, true, true, DType::bf16, true, 0, true},
+                                           Shape{8200, 24, 50, false, false, DType::fp32, false, 0, true}));
+
+// The transform's own mathematics are prediction_transform_test's; here that its gradient is that of what it gives.
+TEST(HeadTransformTest, GradientsAreDifferencesOfTheLoss) {
+  TestedHead head({97, 24, 20, true, true, DType::fp32, true, 0, true});
+  head->scalars.loss_gradient = 1;
+  (void)head->loss(true);
+  const Doubles weight = head->tensor(head->gradients, "transform.weight"),
+                bias = head->tensor(head->gradients, "transform.bias"), dx = head->dx.doubles();
+  const auto slope = [&](testing::Buffer& buffer, std::size_t i) {
+    constexpr double kStep = 0x1p-6;
+    const double at = buffer[i];
+    buffer.set(i, at + kStep);
+    const double above = head->loss(false);
+    buffer.set(i, at - kStep);
+    const double below = head->loss(false);
+    buffer.set(i, at);
+    return (above - below) / (2 * kStep);
+  };
+  // The step's square, times a third derivative of about the gradient's size.
+  constexpr double kError = 2e-3;
+  const std::size_t w = head->parameter("transform.weight").offset, b = head->parameter("transform.bias").offset;
+  for (const std::size_t i : {0, 7, 300, 575}) EXPECT_NEAR(slope(head->parameters, w + i), weight[i], kError);
+  for (const std::size_t i : {0, 11, 23}) EXPECT_NEAR(slope(head->parameters, b + i), bias[i], kError);
+  for (const std::size_t i : {0, 100, 479}) EXPECT_NEAR(slope(head->x, i), dx[i], kError);
+}
 
 // Large enough that the logits do not exist all at once: a chunk of 64 rows and one of 63.
 TEST(HeadChunksTest, MatchTheReference) {

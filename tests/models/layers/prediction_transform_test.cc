@@ -4,6 +4,8 @@
 
 #include <memory>
 
+#include "device/ops/dropout.h"
+#include "models/layers/slots.h"
 #include "tests/models/block_checks.h"
 
 namespace strata::models {
@@ -16,11 +18,47 @@ using testing::Weights;
 
 constexpr std::size_t kHidden = 30;
 
+// The piece alone, as a unit.
+class TransformUnit final : public Unit {
+ public:
+  explicit TransformUnit(const RunShape& run)
+      : Unit("transform"), piece_([&] {
+          const std::size_t weight = add_parameter("dense.weight", {kHidden, kHidden}, true, {0, 0.02f});
+          const std::size_t bias = add_parameter("dense.bias", {kHidden}, false, {0, 0});
+          end_part();
+          return PredictionTransform(run.tokens(), kHidden, weight, bias, run);
+        }()) {
+    Slots save, work;
+    inner_ = save.add(run.tokens() * kHidden, run.dtype);
+    bytes_.saved = save.bytes();
+    scratch_ = work.add_bytes(piece_.scratch_bytes(run.threads));
+    d_inner_ = work.add(run.tokens() * kHidden, run.dtype);
+    bytes_.forward_workspace = bytes_.backward_workspace = work.bytes();
+  }
+  UnitBytes bytes() const override { return bytes_; }
+  void list_products(std::vector<device::ProductShape>& out) const override { piece_.list_products(out); }
+  Work work(Pass, const ElementRange&) const override { return {}; }
+  void forward(device::Lane& lane, const Context& c, std::size_t, device::ConstView x, device::View y,
+               device::View saved) const override {
+    const device::View wanted = y ? y : d_inner_.of(c.workspace);
+    piece_.forward(lane, c.parameters, x, inner_.of(saved), wanted, scratch_.of(c.workspace));
+  }
+  void backward(device::Lane& lane, const Context& c, std::size_t, device::ConstView x, device::ConstView saved,
+                device::ConstView dy, device::View dx, const GradientRange& gradients) const override {
+    const device::View d_inner = d_inner_.of(c.workspace);
+    dropout(lane, {}, dy, {}, d_inner);  // a copy
+    piece_.backward(lane, c.parameters, x, inner_.of(saved), d_inner, dx, gradients, scratch_.of(c.workspace));
+  }
+
+ private:
+  PredictionTransform piece_;
+  Slot inner_, scratch_, d_inner_;
+  UnitBytes bytes_;
+};
+
 struct Transform {
   explicit Transform(DType dtype, int threads = 1)
-      : run{2, 21, dtype, threads},
-        unit(make_prediction_transform({"dense", kHidden, 0.02f}, run)),
-        runner(*unit, run, kHidden) {}
+      : run{2, 21, dtype, threads}, unit(std::make_unique<TransformUnit>(run)), runner(*unit, run, kHidden) {}
   UnitRunner* operator->() { return &runner; }
 
   RunShape run;

@@ -43,7 +43,7 @@ struct Filled {
   std::vector<device::RowRange> documents;
   Filled(const Batches& batches, std::uint64_t k, std::size_t elements)
       : tokens(elements), positions(elements), labels(elements), documents(elements) {
-    batches.fill(k, tokens, labels, positions, documents);
+    batches.fill(k, {tokens, labels, positions, documents});
   }
 };
 

@@ -31,7 +31,7 @@ struct Filled {
   std::vector<device::RowRange> documents;
   Filled(const DisjointSequences& data, std::uint64_t k, std::size_t elements)
       : tokens(elements, 7), positions(elements, 7), labels(elements, 7), documents(elements) {
-    data.fill(k, tokens, labels, positions, documents);
+    data.fill(k, {tokens, labels, positions, documents});
   }
 };
 
@@ -52,7 +52,9 @@ TEST_F(DisjointSequencesTest, EveryLabelOnceInOrderAndTheLastSequenceOfAFileShor
   EXPECT_THAT(second.positions, ElementsAre(0, 1, 2, 0, 1, 2));
   EXPECT_THAT(behind.tokens, Each(0u)) << "behind the end";
   EXPECT_THAT(behind.labels, Each(-100));
-  EXPECT_THAT(second.documents, Each(device::RowRange{0, 3})) << "of shorter ones too: nothing is behind a label";
+  const device::RowRange whole{0, 3}, shorter{0, 2};
+  EXPECT_THAT(second.documents, ElementsAre(shorter, shorter, device::RowRange{}, whole, whole, whole))
+      << "behind the last label there is nothing to see";
 }
 
 TEST_F(DisjointSequencesTest, AFileShorterThanASequenceIsOne) {

@@ -42,8 +42,10 @@ TEST_F(DocumentsTest, WhereTheyBeginAndWhatCounts) {
   EXPECT_EQ(documents.count(), 3u);
   EXPECT_EQ(documents.begin(1), 3u);
   EXPECT_EQ(documents.begin(3), 200u);
-  EXPECT_TRUE(documents.begins_at(193));
-  EXPECT_FALSE(documents.begins_at(192));
+  EXPECT_EQ(documents.document_of(0), 0u);
+  EXPECT_EQ(documents.document_of(192), 1u);
+  EXPECT_EQ(documents.document_of(193), 2u);
+  EXPECT_EQ(documents.document_of(199), 2u);
   for (std::uint64_t begin = 0; begin < 200; begin += 7)
     for (std::uint64_t end = begin; end <= 200; end += 3) {
       const auto part = mask.substr(begin, end - begin);

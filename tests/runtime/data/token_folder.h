@@ -19,6 +19,10 @@ class TokenFolder {
  public:
   explicit TokenFolder(std::int64_t vocabulary = 60000) : vocabulary_(vocabulary) {}
 
+  // What sidecars say of the tokenizer.
+  std::optional<std::uint32_t> mask_token;
+  std::optional<std::vector<std::uint32_t>> special_tokens;
+
   // A file of documents of these lengths, whose tokens count up from `first`; where there is a mask, "01" for each
   // token, which ones count. Its path.
   std::filesystem::path write(const std::string& name, const std::vector<std::uint64_t>& lengths,
@@ -39,6 +43,8 @@ class TokenFolder {
                               const std::vector<std::uint64_t>& begins, std::optional<std::string_view> mask) const {
     const std::uint64_t count = tokens.size();
     runtime::TokenSidecar sidecar{.vocab_size = vocabulary_, .width = 2, .tokenizer = "made", .count = count};
+    sidecar.mask_token = mask_token;
+    sidecar.special_tokens = special_tokens;
     sidecar.hash = put(name, bytes_of(tokens));
     sidecar.documents = {begins.size(), put(name + ".documents", bytes_of(begins))};
     if (mask) {

@@ -120,7 +120,7 @@ files = ["b.bin", "c.bin"]
   EXPECT_THAT(to_text(r), HasSubstr("\ndata.train.weights = [0.7, 1]\n"));
   EXPECT_THAT(to_text(with({R"(data.train=[{files="a", weight=2}, {files="b"}])"})),
               HasSubstr(R"(data.train = [{files = ["a"], weight = 2}, {files = ["b"], weight = 1}])"));
-  EXPECT_THAT(to_text(with({"data.train=a"})), Not(HasSubstr("weights")));
+  EXPECT_THAT(to_text(with({"data.train=a"})), Not(HasSubstr("data.train.weights")));
   for (const char* bad : {R"([{files="a", weight=0}])", R"([{files="a", weight=-1}])", R"([{files="a", weight="b"}])",
                           R"([{weight=1}])", R"([{files="a", wait=1}])", R"([{files="a"}, "b"])", R"([{files=[]}])"})
     EXPECT_FAILURE(with({std::string("data.train=") + bad}), Exit::usage,
@@ -168,6 +168,7 @@ TEST(RecipeTest, WrongValuesNameKeyValueAndWhatIsAllowed) {
   refused("training.max_steps", "10.5", "an integer from 0");
   refused("training.max_steps", "ten", "an integer");
   refused("training.micro_batch_size", "0", "from 1");
+  refused("training.micro_batch_size", "automatic", R"("auto" or an integer from 1 to 1048576)");
   refused("training.micro_batch_size", "true", "from 1");
   refused("training.seed", "2024-01-01", "an integer");
   refused("training.recompute", "[1, 1]", "different block numbers");
@@ -284,6 +285,19 @@ TEST(RecipeTest, GlobalBatchSizeDividesOverTheRanks) {
                  AllOf(HasSubstr("training.global_batch_size = 24"), HasSubstr("5 ranks"),
                        HasSubstr("training.micro_batch_size = 2"), HasSubstr("multiple of 10")));
   EXPECT_EQ(with({"training.gradient_accumulation_steps=3"}).accumulation_steps(5), 3);
+}
+
+// The number must not depend on what is free where the run starts.
+TEST(RecipeTest, AnAutomaticBatchNeedsItsMemory) {
+  EXPECT_FAILURE(with({"training.micro_batch_size=auto"}), Exit::usage,
+                 AllOf(HasSubstr("training.micro_batch_size = auto"), HasSubstr("needs memory.device")));
+  const std::vector<std::string> sets = {"training.micro_batch_size=auto", "memory.device=1GiB",
+                                         "training.recompute=block", "zero.activations=host"};
+  EXPECT_FAILURE(with(sets), Exit::usage, HasSubstr("needs memory.host, too"));
+  const Recipe r = with({sets[0], sets[1]});
+  EXPECT_EQ(r.training.micro_batch_size, kAutomaticBatch);
+  EXPECT_THAT(to_toml(r), HasSubstr("training.micro_batch_size = \"auto\"\n"));
+  EXPECT_EQ(with({sets[0], sets[1], "training.micro_batch_size=4"}).training.micro_batch_size, 4);
 }
 
 // Again read from its text, a recipe is the same, whatever its keys are at and wherever the text lies.

@@ -37,6 +37,7 @@ class Adder final : public models::Unit {
   Adder(const std::string& name, std::optional<models::SharedParameter> shared)
       : Unit(name), offset_(shared ? shared->elements.begin : kAhead) {
     add_parameter(name + ".ahead", {kAhead}, false, {});
+    end_part();
     if (!shared) add_parameter(name + ".table", {kVocabulary, kHidden}, false, {});
     end_part();
     use(std::move(shared));
@@ -45,12 +46,16 @@ class Adder final : public models::Unit {
   models::UnitBytes bytes() const override { return {.backward_workspace = work_.bytes()}; }
   void list_products(std::vector<device::ProductShape>&) const override {}
   models::Work work(models::Pass, const models::ElementRange&) const override { return {}; }
-  void forward(device::Lane& lane, const models::Context& c, std::size_t, ConstView x, View y, View) const override {
+  // All of it with the last part, and back with the first.
+  void forward(device::Lane& lane, const models::Context& c, std::size_t part, ConstView x, View y,
+               View) const override {
+    if (part + 1 < parts().size()) return;
     cast(lane, x, y);
     embedding_add(lane, kSeq, kHidden, c.batch.positions, (shared() ? c.shared : c.parameters).sub(offset_, kTable), y);
   }
-  void backward(device::Lane& lane, const models::Context& c, std::size_t, ConstView, ConstView, ConstView dy, View dx,
-                const models::GradientRange& own) const override {
+  void backward(device::Lane& lane, const models::Context& c, std::size_t part, ConstView, ConstView, ConstView dy,
+                View dx, const models::GradientRange& own) const override {
+    if (part > 0) return;
     const models::GradientRange& table = shared() ? c.shared_gradients : own;
     const View gradient = table.sub(offset_, kTable);
     zero(lane, own.sub(0, kAhead));
@@ -77,6 +82,7 @@ class Chain final : public models::Model {
     max_positions = kSeq;
     heads = head_dim = 1;
     const models::RunShape run{1, kSeq, dtype, 1};
+    batch = {.tokens = run.tokens()};
     const auto table = [&](int least) -> std::optional<models::SharedParameter> {
       if (shares < least) return std::nullopt;
       return models::share("shared", units, 1, 1);
@@ -146,7 +152,7 @@ Weights after_a_step(DType dtype, int shares, const Way& way) {
     Executor executor(plan, mine, world, {.algorithm = device::Algorithm::sgd, .weight_decay = 0}, 1);
     load_weights(executor, plan, SameTables(mine), 1);
     for (int g = 0; g < way.accumulation; ++g) {
-      const Executor::BatchSpans batch = executor.batch(g);
+      const models::BatchRows batch = executor.batch(g);
       const auto first = static_cast<std::uint32_t>(g * way.ranks + world.rank()) * 5;
       for (std::uint32_t i = 0; i < kSeq; ++i) {
         batch.tokens[i] = (first + 3 * i) % kVocabulary;

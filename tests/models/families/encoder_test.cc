@@ -1,5 +1,5 @@
 // Encoders against transformers: tests/golden/make_encoders.py says what the folders hold.
-#include "models/families/masked_lm.h"
+#include "models/families/encoder.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using testing::Columns;
 using testing::Doubles;
 using testing::Learnt;
 
-class MaskedLmTest : public ::testing::TestWithParam<const char*> {
+class EncoderTest : public ::testing::TestWithParam<const char*> {
  protected:
   std::vector<float> recorded(const std::string& name) const {
     const StoredTensor* tensor = documents_.find(name);
@@ -75,7 +75,7 @@ class MaskedLmTest : public ::testing::TestWithParam<const char*> {
 // Sums in another order than PyTorch's, through two blocks: some 1e-6 of a gradient's norm.
 constexpr double kGradient = 1e-5, kLoss = 1e-6;
 
-TEST_P(MaskedLmTest, DocumentsTeachWhatTransformersSays) {
+TEST_P(EncoderTest, DocumentsTeachWhatTransformersSays) {
   const Learnt learnt = learn(packed(0, 64));
   const double loss = recorded("loss").at(0);
   EXPECT_NEAR(learnt.loss, loss, kLoss * loss);
@@ -98,13 +98,13 @@ TEST_P(MaskedLmTest, DocumentsTeachWhatTransformersSays) {
   EXPECT_EQ(seen + 1, documents_.tensors().size()) << "a parameter of transformers' that the model lacks";
 }
 
-TEST_P(MaskedLmTest, WhereDocumentsLieDoesNotShow) {
+TEST_P(EncoderTest, WhereDocumentsLieDoesNotShow) {
   const Learnt here = learn(packed(0, 57)), there = learn(packed(7, 64));
   EXPECT_NEAR(here.loss, there.loss, 1e-7 * here.loss);
   EXPECT_LT(testing::relative_error(here.all(), there.all()), 1e-6);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, MaskedLmTest, ::testing::Values("bert", "roberta", "distilbert"),
+INSTANTIATE_TEST_SUITE_P(Families, EncoderTest, ::testing::Values("bert", "roberta", "distilbert"),
                          [](const auto& each) { return std::string(each.param); });
 
 }  // namespace

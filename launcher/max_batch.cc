@@ -1,0 +1,107 @@
+#include "launcher/max_batch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/run/reports/report.h"
+
+namespace strata::launcher {
+namespace {
+
+using runtime::Recipe;
+
+// A step of more micro-batches than this takes long to simulate, and is no faster for being cut so fine.
+constexpr int kMostMicroBatches = 256;
+
+// Sizes up to the largest whose speeds are worth knowing.
+std::vector<std::int64_t> sizes_to_compare(const Recipe& recipe, int ranks, std::int64_t largest) {
+  std::vector<std::int64_t> sizes;
+  const auto& global = recipe.training.global_batch_size;
+  for (std::int64_t size = 1; size < largest; size = global ? size + 1 : 2 * size)
+    if (!global || *global / ranks % size == 0) sizes.push_back(size);
+  sizes.push_back(largest);
+  return sizes;
+}
+
+BatchSpeed speed_of(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node) {
+  const Forecast f = forecast(job, machine, ranks_per_node);
+  const double tokens = static_cast<double>(job.plan.tokens) * job.plan.accumulation * job.ranks;
+  BatchSpeed speed{job.recipe.training.micro_batch_size, job.plan.memory, f.step_ms, f.tokens_per_s, f.path};
+  for (double& seconds : speed.path_per_token) seconds /= tokens;
+  return speed;
+}
+
+// What most of the difference between two speeds is: "mostly optimizer (0.21 and 0.01 ms)".
+std::string reason(const BatchSpeed& fast, const BatchSpeed& slow) {
+  std::size_t most = 0;
+  const auto gained = [&](std::size_t b) { return slow.path_per_token[b] - fast.path_per_token[b]; };
+  for (std::size_t b = 1; b < fast.path_per_token.size(); ++b)
+    if (gained(b) > gained(most)) most = b;
+  return fmt::format("with {} it takes {:.3g} us, and most of the difference is {} ({:.3g} and {:.3g} us)", slow.size,
+                     1e6 / slow.tokens_per_s, runtime::kBoundWords[most], fast.path_per_token[most] * 1e6,
+                     slow.path_per_token[most] * 1e6);
+}
+
+std::string planned_json(const runtime::PlannedBatch& batch) {
+  return fmt::format("{{\"size\":{},\"memory\":{}}}", batch.size, runtime::memory_json(batch.memory, nullptr));
+}
+
+}  // namespace
+
+const BatchSpeed* MaxBatch::fastest() const {
+  const auto slower = [](const BatchSpeed& a, const BatchSpeed& b) { return a.tokens_per_s < b.tokens_per_s; };
+  const auto at = std::max_element(speeds.begin(), speeds.end(), slower);
+  return at == speeds.end() ? nullptr : &*at;
+}
+
+MaxBatch find_max_batch(const Recipe& recipe, int ranks, const runtime::Capacity& capacity,
+                        const std::optional<runtime::Machine>& machine, int ranks_per_node) {
+  MaxBatch found{runtime::largest_micro_batch(recipe, ranks, capacity), {}};
+  if (!machine || !found.largest.fits) return found;
+  for (const std::int64_t size : sizes_to_compare(recipe, ranks, found.largest.fits->size)) {
+    Recipe of_size = recipe;
+    of_size.training.micro_batch_size = size;
+    if (recipe.training.global_batch_size && of_size.accumulation_steps(ranks) > kMostMicroBatches) continue;
+    const runtime::Job job = runtime::make_job(of_size, ranks, capacity);
+    if (runtime::fits(job.plan, capacity)) found.speeds.push_back(speed_of(job, *machine, ranks_per_node));
+  }
+  return found;
+}
+
+std::string max_batch_text(const MaxBatch& found) {
+  const auto& [fits, too_large] = found.largest;
+  if (!fits) return "no micro-batch fits, not even of one sequence\n";
+  std::string text =
+      fmt::format("largest micro-batch that fits: {} ({})\n", fits->size, runtime::memory_text(fits->memory));
+  text += too_large ? fmt::format("with {} a step would take {}\n", too_large->size, memory_text(too_large->memory))
+                    : "a larger one is not allowed: it is a rank's part of training.global_batch_size, or all tokens "
+                      "that a micro-batch may have\n";
+  const BatchSpeed* fastest = found.fastest();
+  if (!fastest) return text;
+  text += fmt::format("{:>11}{:>12}{:>14}{:>12}\n", "micro-batch", "peak", "ms per step", "tokens/s");
+  for (const BatchSpeed& speed : found.speeds)
+    text += fmt::format("{:>11}{:>12}{:>14.1f}{:>12.0f}\n", speed.size, runtime::bytes_text(speed.memory[0].peak),
+                        speed.step_ms, speed.tokens_per_s);
+  text +=
+      fmt::format("fastest per token, as predicted: {}, with {:.3g} us", fastest->size, 1e6 / fastest->tokens_per_s);
+  const BatchSpeed &smallest = found.speeds.front(), &largest = found.speeds.back();
+  if (fastest != &smallest) text += "; " + reason(*fastest, smallest);
+  if (fastest != &largest) text += "; " + reason(*fastest, largest);
+  return text + "\n";
+}
+
+std::string max_batch_json(const MaxBatch& found) {
+  const auto& [fits, too_large] = found.largest;
+  std::string speeds;
+  for (const BatchSpeed& speed : found.speeds)
+    speeds +=
+        fmt::format("{}{{\"size\":{},\"device_peak_bytes\":{},\"step_ms\":{:.3f},\"tokens_per_s\":{:.1f}}}",
+                    speeds.empty() ? "" : ",", speed.size, speed.memory[0].peak, speed.step_ms, speed.tokens_per_s);
+  const BatchSpeed* fastest = found.fastest();
+  return fmt::format("{{\"size\":{},\"too_large\":{},\"fastest\":{},\"speeds\":[{}]}}",
+                     fits ? fmt::to_string(fits->size) : "null", too_large ? planned_json(*too_large) : "null",
+                     fastest ? fmt::to_string(fastest->size) : "null", speeds);
+}
+
+}  // namespace strata::launcher

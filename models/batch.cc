@@ -1,0 +1,29 @@
+#include "models/batch.h"
+
+#include <utility>
+
+namespace strata::models {
+namespace {
+
+// The next `count` elements behind `at`.
+template <typename T>
+std::span<T> column(std::byte*& at, std::size_t count) {
+  return {reinterpret_cast<T*>(std::exchange(at, at + count * sizeof(T))), count};
+}
+
+}  // namespace
+
+BatchRows BatchShape::rows(std::byte* memory) const {
+  BatchRows out{column<std::uint32_t>(memory, tokens), column<std::int32_t>(memory, tokens),
+                column<std::uint32_t>(memory, tokens), column<device::RowRange>(memory, tokens)};
+  if (loss_rows > 0) out.loss_rows = column<std::uint32_t>(memory, loss_rows);
+  return out;
+}
+
+Batch BatchShape::at(const std::byte* memory) const {
+  const BatchRows r = rows(const_cast<std::byte*>(memory));
+  return {r.tokens.data(), r.labels.data(), r.positions.data(), r.documents.data(),
+          r.loss_rows.empty() ? nullptr : r.loss_rows.data()};
+}
+
+}  // namespace strata::models

@@ -1,0 +1,46 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "device/row_range.h"
+
+namespace strata::models {
+
+// One micro-batch in device memory: columns of [tokens] each, but for loss_rows.
+struct Batch {
+  const std::uint32_t* tokens;
+  const std::int32_t* labels;         // of the rows that the loss takes: the first of the column
+  const std::uint32_t* positions;     // in the row's document
+  const device::RowRange* documents;  // of each row: attention sees no other rows
+  // The rows that the loss takes, rising, and behind the last of them row 0 with labels that do not count; null: all.
+  const std::uint32_t* loss_rows = nullptr;
+};
+
+// The same as the host writes it, or the rows of one of its sequences.
+struct BatchRows {
+  std::span<std::uint32_t> tokens;
+  std::span<std::int32_t> labels;  // device::kIgnoredLabel: does not count
+  std::span<std::uint32_t> positions;
+  std::span<device::RowRange> documents;
+  std::span<std::uint32_t> loss_rows = {};  // of the whole micro-batch; empty: all
+
+  BatchRows subrows(std::size_t begin, std::size_t count) const {
+    return {tokens.subspan(begin, count), labels.subspan(begin, count), positions.subspan(begin, count),
+            documents.subspan(begin, count)};
+  }
+};
+
+// How the columns of a micro-batch lie in memory, one behind the other.
+struct BatchShape {
+  std::size_t tokens = 0;
+  std::size_t loss_rows = 0;  // that the loss takes at most; 0: all, without a column that names them
+
+  std::size_t bytes() const {
+    return tokens * (3 * sizeof(std::uint32_t) + sizeof(device::RowRange)) + loss_rows * sizeof(std::uint32_t);
+  }
+  Batch at(const std::byte* memory) const;
+  BatchRows rows(std::byte* memory) const;
+};
+
+}  // namespace strata::models

@@ -1,0 +1,20 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace strata::models {
+
+class Config;
+
+// What a model learns, which decides the units that it ends in.
+enum class Objective : std::uint8_t { causal_lm, masked_lm, sequence_classification, token_classification };
+std::string_view name_of(Objective objective);  // as training.objective has it
+
+// The objective whose head config.json's `architectures` name ("BertForMaskedLM"); nullopt if they name a model without
+// a head, or nothing. Throws Error{usage} for a head that no objective has.
+std::optional<Objective> named_objective(const Config& config);
+// That, else what the family (`model_type`) is trained on first. Throws Error{usage} for a family that is not built.
+Objective objective_of(const Config& config);
+
+}  // namespace strata::models

@@ -1,0 +1,123 @@
+#include "runtime/objective/masked_lm.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+#include "device/ops/cross_entropy.h"
+#include "runtime/data/scramble.h"
+
+namespace strata::runtime {
+namespace {
+
+std::uint32_t chosen_of(std::uint64_t tokens, double probability) {
+  if (tokens == 0) return 0;
+  return static_cast<std::uint32_t>(std::max<std::int64_t>(1, std::llround(probability * static_cast<double>(tokens))));
+}
+
+MaskedTokens::Vocabulary vocabulary_of(std::span<const TokenFile> files) {
+  MaskedTokens::Vocabulary out{};
+  for (const TokenFile& file : files) {
+    const auto& sidecar = file.sidecar();
+    const std::string name = file.path().string();
+    if (!sidecar || !sidecar->special_tokens)
+      fail(Exit::usage,
+           "{} does not say which of its tokens is the mask, which masked_lm needs: make it anew with strata "
+           "tokenize",
+           name);
+    if (!sidecar->mask_token)
+      fail(
+          Exit::usage,
+          "{} holds tokens of the tokenizer {}, which has neither [MASK] nor <mask>, and masked_lm needs one: take the "
+          "tokenizer that the encoder comes with",
+          name, sidecar->tokenizer);
+    if (&file != &files.front() && out.mask != *sidecar->mask_token)
+      fail(Exit::usage, "{} and {} are of tokenizers whose masks differ ({} and {}): make them anew with one",
+           files.front().path().string(), name, out.mask, *sidecar->mask_token);
+    out.mask = *sidecar->mask_token;
+    const auto words = static_cast<std::uint32_t>(file.limit());
+    out.words = &file == &files.front() ? words : std::min(out.words, words);
+    for (const std::uint32_t token : *sidecar->special_tokens) {
+      if (out.special.size() <= token) out.special.resize(token + std::size_t{1});
+      out.special[token] = true;
+    }
+  }
+  return out;
+}
+
+std::shared_ptr<const Labelling> masked_tokens(const Recipe& recipe, std::span<const TokenFile> files,
+                                               std::uint64_t stream) {
+  return std::make_shared<MaskedTokens>(vocabulary_of(files), recipe.training.mlm_probability, recipe.training.seed,
+                                        stream);
+}
+
+std::optional<std::uint32_t> rows_of(const Recipe& recipe, std::uint32_t rows) {
+  return chosen_of(rows, recipe.training.mlm_probability);
+}
+
+}  // namespace
+
+constinit const ObjectiveRules kMaskedLm = {masked_tokens, rows_of, true};
+
+MaskedTokens::MaskedTokens(Vocabulary vocabulary, double probability, std::uint64_t seed, std::uint64_t stream)
+    : vocabulary_(std::move(vocabulary)), probability_(probability), key_(scramble(scramble(seed) ^ stream)) {}
+
+bool MaskedTokens::may_be_chosen(const Piece& piece, std::uint32_t row, std::uint32_t token) const {
+  return (token >= vocabulary_.special.size() || !vocabulary_.special[token]) && piece.counts(piece.begin + row);
+}
+
+std::uint32_t MaskedTokens::most(const Piece& piece) const {
+  const std::uint64_t tokens =
+      piece.documents ? piece.documents->labels(piece.begin, piece.begin + piece.rows) : piece.rows;
+  return chosen_of(tokens, probability_);
+}
+
+std::uint32_t MaskedTokens::count(const Piece& piece) const {
+  std::array<std::uint32_t, 1024> tokens;
+  std::uint32_t n = 0;
+  for (std::uint32_t first = 0; first < piece.rows; first += tokens.size()) {
+    const std::span some = std::span(tokens).first(std::min<std::size_t>(tokens.size(), piece.rows - first));
+    piece.file.read(piece.begin + first, some);
+    for (std::uint32_t i = 0; i < some.size(); ++i) n += may_be_chosen(piece, first + i, some[i]);
+  }
+  return chosen_of(n, probability_);
+}
+
+// The chosen ones are those up to the k-th smallest number, which is looked for in the column of labels; of equal ones
+// the first.
+void MaskedTokens::fill(const Piece& piece, std::uint64_t epoch, const Rows& own) const {
+  const std::uint64_t key = scramble(key_ ^ epoch);
+  const auto number = [&](std::uint32_t row) { return scramble(key ^ (piece.place + row)); };
+  const std::span numbers(reinterpret_cast<std::uint32_t*>(own.labels.data()), own.labels.size());
+  std::uint32_t n = 0;
+  for (std::uint32_t row = 0; row < piece.rows; ++row)
+    if (may_be_chosen(piece, row, own.tokens[row])) numbers[n++] = static_cast<std::uint32_t>(number(row) >> 32);
+  const std::uint32_t k = chosen_of(n, probability_);
+  std::uint32_t most = 0, as_large = 0;
+  if (k > 0) {
+    const auto of_them = numbers.first(n);
+    std::ranges::nth_element(of_them, of_them.begin() + (k - 1));
+    most = of_them[k - 1];
+    as_large = k - static_cast<std::uint32_t>(std::ranges::count_if(of_them, [&](auto x) { return x < most; }));
+  }
+  for (std::uint32_t row = 0; row < piece.rows; ++row) {
+    std::uint32_t& token = own.tokens[row];
+    const std::uint64_t random = number(row);
+    const auto mine = static_cast<std::uint32_t>(random >> 32);
+    const bool small_enough = k > 0 && (mine < most || (mine == most && as_large > 0));
+    const bool chosen = small_enough && may_be_chosen(piece, row, token);
+    if (chosen && mine == most) --as_large;
+    own.labels[row] = chosen ? static_cast<std::int32_t>(token) : device::kIgnoredLabel;
+    if (!chosen) continue;
+    const std::uint64_t more = scramble(random);
+    const std::uint32_t fate = static_cast<std::uint32_t>((more >> 32) * 10 >> 32);
+    if (fate < 8)
+      token = vocabulary_.mask;
+    else if (fate == 8)
+      token = static_cast<std::uint32_t>((more & 0xffffffff) * vocabulary_.words >> 32);
+  }
+}
+
+}  // namespace strata::runtime

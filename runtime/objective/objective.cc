@@ -1,0 +1,50 @@
+#include "runtime/objective/objective.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "models/files/config.h"
+#include "models/objective.h"
+#include "runtime/checkpoint/model_folder.h"
+#include "runtime/data/open_data.h"
+#include "runtime/objective/causal_lm.h"
+#include "runtime/objective/classification.h"
+#include "runtime/objective/masked_lm.h"
+
+namespace strata::runtime {
+namespace {
+
+const ObjectiveRules& rules_of(const Recipe& recipe) {
+  static constexpr std::array<const ObjectiveRules*, 4> kRules = {&kCausalLm, &kMaskedLm, &kSequenceClassification,
+                                                                  &kTokenClassification};
+  const auto index = static_cast<std::size_t>(recipe.training.objective.value());
+  if (index >= kRules.size())
+    fail(Exit::usage, "training.objective = \"{}\" is not built yet", models::name_of(*recipe.training.objective));
+  return *kRules[index];
+}
+
+}  // namespace
+
+MakeLabelling labelling_of(const Recipe& recipe) {
+  return [&recipe, &rules = rules_of(recipe)](std::span<const TokenFile> files, std::uint64_t stream) {
+    return rules.labelling(recipe, files, stream);
+  };
+}
+
+void settle_objective(Recipe& recipe) {
+  if (!recipe.training.objective) recipe.training.objective = models::objective_of(config_of(recipe.model));
+  settle_classes(recipe);
+  const auto seq_len = static_cast<std::uint32_t>(recipe.data.seq_len);
+  const auto rows = rules_of(recipe).loss_rows(recipe, seq_len);
+  recipe.data.loss_rows = recipe.data.validation_loss_rows = rows.value_or(0);
+}
+
+void settle(Recipe& recipe, bool evaluates) {
+  settle_objective(recipe);
+  if (rules_of(recipe).of_documents && recipe.data.packing == Packing::automatic && names_documents(recipe.data))
+    recipe.data.packing = Packing::documents;
+  settle_data(recipe, evaluates, labelling_of(recipe));
+}
+
+}  // namespace strata::runtime

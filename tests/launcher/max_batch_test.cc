@@ -1,0 +1,88 @@
+#include "launcher/max_batch.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/runtime/tiny_job.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// A machine on which starting a task takes as long as moving many bytes: large micro-batches are faster.
+runtime::Machine slow_to_start() {
+  runtime::Machine m;
+  m.ranks = 1;
+  m.threads = 4;
+  m.task_overhead_us = 500;
+  m.widths = {256};
+  m.products_gflop_per_s.fill({100});
+  m.attention_gflop_per_s.fill(1e3);
+  m.elementwise_gb_per_s.fill({100});
+  for (auto* speeds : {&m.loss_gb_per_s, &m.optimizer_gb_per_s}) speeds->fill(100);
+  for (double* speed :
+       {&m.triad_gb_per_s, &m.device_copy_gb_per_s, &m.host_copy_gb_per_s, &m.sum_gb_per_s, &m.norm_gb_per_s})
+    *speed = 100;
+  return m;
+}
+
+MaxBatch found(std::vector<std::string> sets, const std::optional<runtime::Machine>& machine) {
+  const std::size_t room = runtime::tiny_job({"training.micro_batch_size=11"}, 1).plan.memory[0].peak;
+  sets.insert(sets.begin(), {"model.preset=tiny-gpt2", "data.seq_len=16", fmt::format("memory.device={}", room)});
+  const runtime::Recipe recipe = runtime::load_recipe({}, sets);
+  return find_max_batch(recipe, 1, runtime::capacity_of(recipe.memory, 1), machine, 1);
+}
+
+std::vector<std::int64_t> sizes(const MaxBatch& found) {
+  std::vector<std::int64_t> out;
+  for (const BatchSpeed& speed : found.speeds) out.push_back(speed.size);
+  return out;
+}
+
+TEST(MaxBatchTest, TheLargestAndWhatTheNextWouldTake) {
+  const MaxBatch most = found({}, {});
+  ASSERT_TRUE(most.largest.fits);
+  EXPECT_EQ(most.largest.fits->size, 11);
+  EXPECT_EQ(most.fastest(), nullptr);
+  EXPECT_THAT(max_batch_text(most), AllOf(HasSubstr("largest micro-batch that fits: 11 (device "),
+                                          HasSubstr("\nwith 12 a step would take device "), Not(HasSubstr("fastest"))));
+  EXPECT_THAT(max_batch_json(most), AllOf(HasSubstr("{\"size\":11,\"too_large\":{\"size\":12,\"memory\":{\"device\":"),
+                                          HasSubstr("\"fastest\":null,\"speeds\":[]}")));
+  EXPECT_THAT(max_batch_text(found({"training.global_batch_size=7"}, {})), HasSubstr("a larger one is not allowed"));
+  const MaxBatch none = found({"memory.device=1000"}, slow_to_start());
+  EXPECT_THAT(max_batch_text(none), HasSubstr("not even of one sequence"));
+  EXPECT_THAT(max_batch_json(none), HasSubstr("{\"size\":null,"));
+}
+
+TEST(MaxBatchTest, TheFastestAndWhy) {
+  const MaxBatch free = found({}, slow_to_start());
+  EXPECT_EQ(sizes(free), (std::vector<std::int64_t>{1, 2, 4, 8, 11}));
+  ASSERT_NE(free.fastest(), nullptr);
+  EXPECT_EQ(free.fastest()->size, 11);
+  const auto slower = [](const BatchSpeed& a, const BatchSpeed& b) { return a.tokens_per_s < b.tokens_per_s; };
+  EXPECT_TRUE(std::is_sorted(free.speeds.begin(), free.speeds.end(), slower));
+  EXPECT_THAT(max_batch_text(free),
+              AllOf(HasSubstr("fastest per token, as predicted: 11, with "), HasSubstr("; with 1 it takes "),
+                    HasSubstr("most of the difference is synchronisation (")));
+  EXPECT_THAT(max_batch_json(free), HasSubstr("\"fastest\":11,\"speeds\":[{\"size\":1,\"device_peak_bytes\":"));
+  // What a step's time goes to is all of it: tokens of one sequence are 16.
+  double seconds = 0;
+  for (const double part : free.speeds[0].path_per_token) seconds += part;
+  EXPECT_NEAR(seconds * 16, free.speeds[0].step_ms / 1e3, 1e-4 * seconds * 16);
+
+  // One batch in all: in smaller parts it takes more tasks. Only what divides it is looked at.
+  const MaxBatch of_twelve = found({"training.global_batch_size=12"}, slow_to_start());
+  EXPECT_EQ(sizes(of_twelve), (std::vector<std::int64_t>{1, 2, 3, 4, 6}));
+  EXPECT_EQ(of_twelve.fastest()->size, 6);
+}
+
+}  // namespace
+}  // namespace strata::launcher
