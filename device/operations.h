@@ -2,6 +2,7 @@
 #include "device/ops/activation.h"
 #include "device/ops/attention.h"
 #include "device/ops/cached_attention.h"
+#include "device/ops/class_loss.h"
 #include "device/ops/consensus.h"
 #include "device/ops/cross_entropy.h"
 #include "device/ops/dropout.h"
@@ -17,12 +18,13 @@
 // namespace; device/ops/*.cc check the operands, once for all twins, and call that of the lane.
 // clang-format off
 #define STRATA_OPERATIONS(X) \
-  X(add) X(attention_backward) X(attention_forward) X(cached_attention) X(cast) X(column_sum) X(count_nonfinite) \
+  X(add) X(attention_backward) X(attention_forward) X(cached_attention) X(cast) X(class_loss) X(column_sum) X(count_nonfinite) \
   X(cross_entropy_gradient) X(cross_entropy_losses) X(dropout) X(embedding_add) X(embedding_backward) \
-  X(embedding_forward) X(gelu_backward) X(gelu_erf_backward) X(gelu_erf_forward) X(gelu_forward) \
-  X(gradient_square_sum) X(gradient_sum) X(layernorm_backward) X(layernorm_forward) X(matvec) X(pack_message) X(prepare_attention) X(resolve_step) \
+  X(embedding_forward) X(geglu_backward) X(geglu_forward) X(gelu_backward) X(gelu_erf_backward) X(gelu_erf_forward) X(gelu_forward) \
+  X(gradient_square_sum) X(gradient_sum) X(layernorm_backward) X(layernorm_forward) X(matvec) X(pack_message) \
+  X(prepare_attention) X(relu_backward) X(relu_forward) X(resolve_step) \
   X(rmsnorm_backward) X(rmsnorm_forward) X(rope) X(softmax_statistics) X(sum_losses) X(swiglu_backward) \
-  X(swiglu_forward) X(update) X(zero)
+  X(swiglu_forward) X(tanh_backward) X(tanh_forward) X(update) X(zero)
 // clang-format on
 
 namespace strata::device {

@@ -211,7 +211,7 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(1, 1 << 20));
   command
       ->add_option("--ranks-per-node", plan.ranks_per_node,
-                   "ranks per machine like this one (default: all, up to its cores or GPUs)")
+                   "ranks per machine, like this one or the --machine file's (default: all, up to its cores or GPUs)")
       ->check(CLI::Range(1, 1 << 20));
   add_path(command, "--json", plan.json, "write the plan as JSON");
   add_path(command, "--trace", plan.trace, "write the timeline, for Perfetto");
@@ -279,7 +279,9 @@ int run(int argc, char** argv) {
   command = app.add_subcommand("tokenize", "text, JSONL or tables to a token file, conversations by a chat template");
   add_path(command, "--tokenizer", tokenize.tokenizer, "byte, or a Hugging Face directory (tokenizer.json or .model)")
       ->required();
-  add_path(command, "-o,--out", tokenize.out, "token file to write; OUT.json is written beside it")->required();
+  add_path(command, "-o,--out", tokenize.out,
+           "token file to write, OUT.bin; OUT.bin.json and others are written beside it")
+      ->required();
   add_path(command, "IN", tokenize.inputs,
            "text files, .jsonl, .csv or .tsv files with a document in each record, or -")
       ->required();
@@ -297,6 +299,17 @@ int run(int argc, char** argv) {
                    "what counts as a label: assistant, last (its last turn), completion, all (default: assistant of "
                    "chats, completion of completions, all of text)")
       ->check(CLI::IsMember({"assistant", "last", "completion", "all"}));
+  command->add_option("--labels", tokenize.labels, "fields that say of which class a text is; adds the template")
+      ->delimiter(',')
+      ->expected(1)
+      ->allow_extra_args(false);
+  command->add_option("--pair", tokenize.pair, "string of a record to take as a second text");
+  command->add_option("--max-length", tokenize.max_length, "tokens of a text at most, with those of the template")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  command
+      ->add_option("--truncation", tokenize.truncation,
+                   "which of two texts is cut: longest_first (default), only_first, only_second, do_not_truncate")
+      ->check(CLI::IsMember({"longest_first", "only_first", "only_second", "do_not_truncate"}));
   command->add_option("--eot", tokenize.eot,
                       "token between documents (default: the tokenizer's end of text; byte: none)");
   command->add_flag("--no-eot", tokenize.no_eot, "nothing between documents");

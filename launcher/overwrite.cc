@@ -47,6 +47,8 @@ constexpr std::array kMarks = std::to_array<Mark>({
     {Content::sidecar, "the sidecar of a token file", "{\"vocab_size\":", "\"width\":"},
     {Content::documents, "where the documents of a token file begin, as its sidecar counts them", "", ""},
     {Content::mask, "the mask of a token file, as its sidecar names it", "", ""},
+    {Content::types, "the token types of a token file, as its sidecar names them", "", ""},
+    {Content::labels, "the labels of a token file, as its sidecar names them", "", ""},
 });
 
 // The file's first bytes; nullopt where it cannot be read.
@@ -62,8 +64,13 @@ std::optional<std::string> head_of(const fs::path& path) {
 // Tokens and what lies beside them have no mark of their own: they are known by a sidecar that counts them.
 bool is_counted(const fs::path& path, Content content) {
   try {
-    const auto sidecar = runtime::read_sidecar(content == Content::tokens ? path : fs::path(path).replace_extension());
+    fs::path tokens = path;
+    if (content != Content::tokens) tokens.replace_extension();
+    if (content == Content::labels) tokens.replace_extension();  // .labels.jsonl
+    const auto sidecar = runtime::read_sidecar(tokens);
     if (!sidecar) return false;
+    if (content == Content::labels) return sidecar->labels.has_value();
+    if (content == Content::types) return sidecar->types && (sidecar->count + 7) / 8 == fs::file_size(path);
     if (content == Content::documents)
       return sidecar->documents && sidecar->documents->count * sizeof(std::uint64_t) == fs::file_size(path);
     if (content == Content::mask) return sidecar->mask && (sidecar->count + 7) / 8 == fs::file_size(path);
@@ -76,7 +83,8 @@ bool is_counted(const fs::path& path, Content content) {
 }
 
 bool is_own(const fs::path& path, Content content) {
-  if (content == Content::tokens || content == Content::documents || content == Content::mask)
+  if (content == Content::tokens || content == Content::documents || content == Content::mask ||
+      content == Content::types || content == Content::labels)
     return is_counted(path, content);
   const auto head = head_of(path);
   for (const Mark& mark : kMarks)
@@ -102,6 +110,12 @@ void require_own(const NamedFile& output, Content content, bool force) {
 }
 
 void require_own_reports(const runtime::Recipe& recipe, bool force) {
+  for (const auto& [key, path] :
+       {std::pair{"report.dir", &recipe.report.dir}, {"report.tensorboard", &recipe.report.tensorboard}}) {
+    std::error_code error;
+    if (*path && fs::exists(**path, error) && !fs::is_directory(**path, error))
+      fail(Exit::usage, "{} = {} is no folder: name another, or remove it", key, (*path)->string());
+  }
   const auto require = [&](const char* key, const std::optional<fs::path>& path, Content content) {
     if (path) require_own({key, *path}, content, force);
   };

@@ -24,7 +24,9 @@ enum class Content : std::uint8_t {
   tokens,
   sidecar,
   documents,
-  mask
+  mask,
+  types,
+  labels
 };
 
 // A file that holds something is written over only if it is known to be of this content: anything else may be a recipe,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -22,20 +23,36 @@ void take_away(const fs::path& path) {
   if (error) fail(Exit::failed, "{} cannot be replaced: {}", path.string(), error.message());
 }
 
+// What was found, so that a column that is no label is seen at once.
+void describe(const text::LabelSummary& labels) {
+  if (labels.problem == "regression")
+    return say("labels: numbers from {} to {} (regression)", labels.least, labels.most);
+  constexpr std::size_t kShown = 12;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(labels.names.size(), kShown); ++i)
+    list += fmt::format("{}{} ({})", i > 0 ? ", " : "", labels.names[i], labels.counts[i]);
+  if (labels.names.size() > kShown) list += ", ...";
+  say("labels: {} classes ({}): {}", labels.names.size(), labels.problem, list);
+}
+
 }  // namespace
 
 TokenOutput::TokenOutput(fs::path out, const std::vector<NamedFile>& inputs, bool force)
     : out_(std::move(out)),
       sidecar_(runtime::sidecar_path(out_)),
       documents_(runtime::documents_path(out_)),
-      mask_(runtime::mask_path(out_)) {
+      mask_(runtime::mask_path(out_)),
+      types_(runtime::types_path(out_)),
+      labels_(runtime::labels_path(out_)) {
   const NamedFile tokens{"--out", out_}, sidecar{"its sidecar", sidecar_}, documents{"its documents", documents_},
-      mask{"its mask", mask_};
-  require_apart({tokens, sidecar, documents, mask}, inputs);
+      mask{"its mask", mask_}, types{"its token types", types_}, labels{"its labels", labels_};
+  require_apart({tokens, sidecar, documents, mask, types, labels}, inputs);
   require_own(sidecar, Content::sidecar, force);  // first: the others are known by it
   require_own(tokens, Content::tokens, force);
   require_own(documents, Content::documents, force);
   require_own(mask, Content::mask, force);
+  require_own(types, Content::types, force);
+  require_own(labels, Content::labels, force);
 }
 
 text::TokenWriter& TokenOutput::open(const text::Tokenizer& tokenizer, std::optional<std::uint32_t> separator,
@@ -48,6 +65,14 @@ text::TokenWriter& TokenOutput::open(const text::Tokenizer& tokenizer, std::opti
   documents_file_.emplace(documents_);
   if (masked) mask_file_.emplace(mask_);
   return writer_.emplace(*tokens_file_, *documents_file_, masked ? &*mask_file_ : nullptr, width_, separator);
+}
+
+text::BitFile& TokenOutput::open_types() {
+  return types_writer_.emplace(types_file_.emplace(types_));
+}
+
+text::LabelWriter& TokenOutput::open_labels(std::vector<std::string> fields) {
+  return labels_writer_.emplace(labels_file_.emplace(labels_), std::move(fields));
 }
 
 void TokenOutput::commit() {
@@ -67,13 +92,29 @@ void TokenOutput::commit() {
   sidecar.mask_token = tokenizer_->mask_id();
   sidecar.documents = {writer.documents(), writer.documents_hash()};
   if (mask_file_) sidecar.mask = {writer.labels(), writer.mask_hash()};
+  if (made_) {
+    sidecar.chat_template = made_->name();
+    sidecar.chat_template_hash = made_->hash();
+  }
+  if (types_writer_) types_writer_->finish();
+  if (types_writer_ && types_writer_->ones() == 0) types_file_.reset();  // what every token is without it
+  if (types_file_) sidecar.types = {types_writer_->ones(), types_writer_->hash()};
+  if (labels_writer_) {
+    const text::LabelSummary labels = labels_writer_->finish();
+    sidecar.labels = {labels.documents, labels_writer_->hash(), labels.problem, labels.names};
+    describe(labels);
+  }
   sidecar_file_->write(runtime::to_json(sidecar));
   // An older sidecar goes first: until the last rename the tokens stand alone, and never beside another's.
   take_away(sidecar_);
   if (!mask_file_) take_away(mask_);
+  if (!types_file_) take_away(types_);
+  if (!labels_file_) take_away(labels_);
   tokens_file_->commit();
   documents_file_->commit();
   if (mask_file_) mask_file_->commit();
+  if (types_file_) types_file_->commit();
+  if (labels_file_) labels_file_->commit();
   sidecar_file_->commit();
   std::string said = fmt::format("{}: {} tokens in {} document{}", printable(out_.string()), writer.count(),
                                  writer.documents(), writer.documents() == 1 ? "" : "s");

@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "base/error.h"
@@ -82,6 +83,12 @@ void LossUnit::loss_step(device::Lane&, const Context&, LossStep, std::size_t, d
   STRATA_CHECK(!"this unit has no table to go over by tiles");
 }
 
+void Model::write_constants(std::byte* constants) const {
+  fill_constants(constants);
+  if (!class_weights.empty())
+    std::memcpy(constants + class_weights_at, class_weights.data(), class_weights.size() * sizeof(float));
+}
+
 const LossUnit& Model::loss_unit() const {
   const LossUnit* last = units.back()->as_loss();
   STRATA_CHECK(last);
@@ -101,7 +108,8 @@ double Model::flops_per_token(std::size_t tokens) const {
     const ElementRange all{0, unit->size()};
     const Work forward = unit->work(Pass::forward, all), backward = unit->work(Pass::backward, all);
     // Unmasked, attention is twice what lies below the diagonal; backward is counted as twice forward.
-    flops += (forward.flops + backward.flops + 6 * forward.attention_flops) / static_cast<double>(tokens);
+    const double attention = 3 * (bidirectional ? 1 : 2) * forward.attention_flops;
+    flops += (forward.flops + backward.flops + attention) / static_cast<double>(tokens);
   }
   return flops;
 }

@@ -60,6 +60,8 @@ struct RunShape {
   std::optional<Objective> objective = {};
   // Of a micro-batch, that the loss takes at most; 0: all.
   std::size_t loss_rows = 0;
+  // What a classifier's classes weigh in its loss; empty: 1 each.
+  std::vector<float> class_weights = {};
 
   std::size_t tokens() const { return batch * seq; }
 };
@@ -83,6 +85,8 @@ struct Context {
   device::View workspace;
   KeyValueCache cache = {};  // if RunShape::cache is above 0
   GradientRange shared_gradients = {};
+  const float* class_weights = nullptr;  // null: 1 each
+  device::View scores = {};              // where a classifier leaves its scores (LossUnit::classes); empty: nowhere
 
   bool one_row() const { return cache.rows == 1; }
 };
@@ -118,7 +122,7 @@ struct Ports {
 
 // What a call costs, for forecasts.
 struct Work {
-  double flops = 0, attention_flops = 0;  // of products; of attention, below the diagonal
+  double flops = 0, attention_flops = 0;  // of products; of attention, if causal below the diagonal
   double bytes = 0;                       // through memory, beside the products
 };
 enum class Pass : std::uint8_t { forward, backward };
@@ -207,6 +211,10 @@ class LossUnit : public Unit {
   virtual Work loss_work(bool learns) const = 0;
   // If RunShape::cache is above 0, with the workspace of loss(): fp32 logits [vocabulary] of the last row of x.
   virtual void logits(device::Lane&, const Context&, device::ConstView x, device::View logits) const;
+  // Of a classifier: scores per row that the loss takes, which loss() leaves in Context::scores, fp32, rows
+  // score_stride() elements apart. 0: it is none.
+  virtual std::size_t classes() const { return 0; }
+  virtual std::size_t score_stride() const { return 0; }
 
   // Tiles of the table that the steps are about; 0: there are no steps. Each is a part: of this unit, after its first
   // part, which is the norm; or, if it shares a tensor, of the unit that holds that.
@@ -241,17 +249,27 @@ class Model {
   BatchShape batch;  // of a micro-batch
   std::size_t vocabulary, hidden, max_positions;
   std::size_t heads, head_dim;
+  bool bidirectional = false;  // rows attend to all of their document
   std::vector<std::unique_ptr<Unit>> units;
   std::size_t constants_bytes = 0;
   // Tensor names that a checkpoint may hold and that are not parameters (causal masks, rotary tables): name endings.
   std::vector<std::string> ignored_suffixes;
+  // Names of the parameters of a head that is drawn from the seed if the weights' files have none of them.
+  std::vector<std::string> drawn_if_missing;
+  // fp32 in the constants, from this byte on; empty: 1 each.
+  std::vector<float> class_weights;
+  std::size_t class_weights_at = 0;
   // A name's prefix that base-model checkpoints leave out ("transformer.", "model.").
   std::string optional_prefix;
 
   virtual ~Model() = default;
   virtual void fill_constants(std::byte* constants) const = 0;
+  // That, and the weights of classes behind it.
+  void write_constants(std::byte* constants) const;
 
   const LossUnit& loss_unit() const;
+  // Rows of a micro-batch that the loss takes at most.
+  std::size_t loss_rows() const { return batch.loss_rows > 0 ? batch.loss_rows : batch.tokens; }
   std::size_t parameters() const;  // their number
   // Of the units' products, forward and backward, and of attention as if nothing were masked (Chowdhery et al. 2022).
   // `tokens`: of the RunShape.

@@ -17,6 +17,9 @@ namespace {
 
 constexpr std::size_t kPart = std::size_t{1} << 18;
 constexpr std::size_t kMaxPart = std::size_t{1} << 30;
+char separator_of(InputKind kind) {
+  return kind == InputKind::tab_table ? '\t' : ',';
+}
 constexpr std::string_view kMark = "\xef\xbb\xbf";  // that spreadsheets put before UTF-8
 
 }  // namespace
@@ -68,7 +71,8 @@ Tokenizer::TextCut DocumentReader::end_of_part() {
     const std::size_t newline = text_.rfind('\n'), end = newline == std::string::npos ? 0 : newline + 1;
     return {end, end};
   }
-  for (std::size_t end = record_; (end = record_end(text_, record_)) != std::string::npos;) record_ = end;
+  for (std::size_t end = record_; (end = record_end(text_, record_, separator_of(kind_))) != std::string::npos;)
+    record_ = end;
   return {record_, record_};
 }
 
@@ -98,7 +102,7 @@ void DocumentReader::open(const DocumentInput& input) {
 // Takes the header of a table out of what was read; false where more must be read first.
 bool DocumentReader::read_header() {
   if (!begins_ || (kind_ != InputKind::comma_table && kind_ != InputKind::tab_table)) return true;
-  std::size_t end = record_end(text_, 0);
+  std::size_t end = record_end(text_, 0, separator_of(kind_));
   if (end == std::string::npos && !input_->at_end()) return false;
   end = std::min(end, text_.size());
   header_ = text_.substr(0, end);

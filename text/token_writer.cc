@@ -29,6 +29,23 @@ std::string HashedFile::hash() const {
   return fmt::format("{:016x}", XXH3_64bits_digest(hash_.get()));
 }
 
+void BitFile::add(bool value, std::uint64_t count) {
+  if (value) ones_ += count;
+  for (const std::uint64_t end = count_ + count; count_ < end; ++count_) {
+    bits_ |= static_cast<unsigned>(value) << count_ % 8;
+    if (count_ % 8 != 7) continue;
+    const auto byte = static_cast<std::byte>(bits_);
+    file_.write({&byte, 1});
+    bits_ = 0;
+  }
+}
+
+void BitFile::finish() {
+  const auto byte = static_cast<std::byte>(bits_);
+  if (count_ % 8 != 0) file_.write({&byte, 1});
+  file_.flush();
+}
+
 TokenWriter::TokenWriter(AtomicFile& tokens, AtomicFile& documents, AtomicFile* mask, int width,
                          std::optional<std::uint32_t> separator)
     : tokens_(tokens), begins_(documents), width_(width), separator_(separator) {
@@ -58,14 +75,7 @@ void TokenWriter::write(std::span<const std::uint32_t> tokens, bool counts) {
     write_as<std::uint32_t>(tokens);
   }
   counted_ = counts;
-  if (counts) labels_ += tokens.size();
-  for (std::uint64_t i = count_; mask_ && i < count_ + tokens.size(); ++i) {
-    bits_ |= static_cast<unsigned>(counts) << i % 8;
-    if (i % 8 != 7) continue;
-    const auto byte = static_cast<std::byte>(bits_);
-    mask_->write({&byte, 1});
-    bits_ = 0;
-  }
+  if (mask_) mask_->add(counts, tokens.size());
   count_ += tokens.size();
 }
 
@@ -95,10 +105,7 @@ void TokenWriter::add(std::span<const std::uint32_t> tokens, std::span<const std
 void TokenWriter::finish() {
   tokens_.flush();
   begins_.flush();
-  if (!mask_) return;
-  const auto byte = static_cast<std::byte>(bits_);
-  if (count_ % 8 != 0) mask_->write({&byte, 1});
-  mask_->flush();
+  if (mask_) mask_->finish();
 }
 
 }  // namespace strata::text

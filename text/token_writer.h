@@ -29,6 +29,24 @@ class HashedFile {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
 };
 
+// A bit per token on its way into a file, the lowest of each byte first (docs/formats.md).
+class BitFile {
+ public:
+  explicit BitFile(AtomicFile& file) : file_(file) {}
+
+  void add(bool value, std::uint64_t count);
+  void finish();
+  // Bits that are 1.
+  std::uint64_t ones() const { return ones_; }
+  // After finish(): XXH3-64 of the bytes, 16 hex digits.
+  std::string hash() const { return file_.hash(); }
+
+ private:
+  HashedFile file_;
+  std::uint64_t count_ = 0, ones_ = 0;
+  unsigned bits_ = 0;  // of the next byte
+};
+
 // Writes tokens into a file, `width` bytes each, with a separator between documents, which belongs to the one before
 // it; where documents begin into another, and which tokens count as labels into a third (docs/formats.md). Documents
 // without a token leave no trace. The files are the caller's, to be committed after finish().
@@ -51,7 +69,7 @@ class TokenWriter {
   // Documents that had no token.
   std::uint64_t empty_documents() const { return empty_documents_ + (pending_ && begun_ ? 1 : 0); }
   // Tokens that count as labels.
-  std::uint64_t labels() const { return labels_; }
+  std::uint64_t labels() const { return mask_ ? mask_->ones() : count_; }
   bool separated() const { return separated_; }
   // Of all that was written, after finish(): XXH3-64, 16 hex digits.
   std::string hash() const { return tokens_.hash(); }
@@ -64,13 +82,12 @@ class TokenWriter {
   void write(std::span<const std::uint32_t> tokens, bool counts);
 
   HashedFile tokens_, begins_;
-  std::optional<HashedFile> mask_;
+  std::optional<BitFile> mask_;
   int width_;
   std::optional<std::uint32_t> separator_;
   bool begun_ = false, pending_ = true;  // a document was begun; and has no token yet
   bool separated_ = false, counted_ = true;
-  std::uint64_t count_ = 0, documents_ = 0, empty_documents_ = 0, labels_ = 0;
-  unsigned bits_ = 0;  // of the mask's next byte
+  std::uint64_t count_ = 0, documents_ = 0, empty_documents_ = 0;
   std::vector<std::byte> bytes_;
 };
 

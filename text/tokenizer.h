@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "text/text_template.h"
+
 namespace strata::text {
 
 // Text to token ids and back. Immutable: any number of threads may use one Tokenizer, each with a Workspace of its own.
@@ -42,6 +44,8 @@ class Tokenizer {
   // Of the folder's configuration (`eos_token`), if it names one.
   virtual std::optional<std::uint32_t> end_of_text() const = 0;
   virtual std::optional<std::uint32_t> id_of(std::string_view token) const = 0;
+  // What goes around a text, or two.
+  const TextTemplate& text_template() const { return template_; }
   // Ids that are no text but marks of the tokenizer, rising.
   virtual std::vector<std::uint32_t> special_ids() const = 0;
   // The token that stands for one to be predicted: "[MASK]" or "<mask>", if there is one.
@@ -64,6 +68,9 @@ class Tokenizer {
     std::size_t end = 0, next = 0;
   };
   virtual TextCut safe_cut(std::string_view text, std::size_t limit) const = 0;
+
+ protected:
+  TextTemplate template_;
 
  private:
   std::string name_, hash_;

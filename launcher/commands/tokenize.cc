@@ -3,22 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "base/error.h"
-#include "base/thread.h"
-#include "launcher/screen/activity.h"
+#include "launcher/commands/conveyor.h"
+#include "launcher/commands/tokenize_labels.h"
 #include "launcher/screen/printable.h"
 #include "launcher/token_output.h"
 #include "text/chat/chat_template.h"
@@ -41,107 +36,6 @@ using text::PartTokens;
 using text::RecordRules;
 using text::Tokenizer;
 using text::TokenWriter;
-
-// Threads take parts in turn, and write what they made of them in the order of the parts.
-class Conveyor {
- public:
-  // `bytes`: of all inputs; 0 if nobody knows.
-  Conveyor(DocumentReader& reader, TokenWriter& writer, std::uint64_t bytes)
-      : reader_(reader), writer_(writer), bytes_(bytes) {}
-
-  void run(std::size_t threads, const Tokenizer& tokenizer, const RecordRules& rules) {
-    const auto work = [&] {
-      PartTokenizer part_tokenizer(tokenizer, rules);
-      DocumentPart part;
-      PartTokens tokens;
-      while (step(part_tokenizer, part, tokens)) {
-      }
-    };
-    std::vector<std::jthread> others;
-    try {
-      for (std::size_t i = 1; i < threads; ++i)
-        others.push_back(start_thread(fmt::format("thread {} of --threads {}", i + 1, threads), work));
-    } catch (...) {
-      const std::lock_guard lock(reading_);
-      ended_ = true;
-      throw;
-    }
-    work();
-    others.clear();
-    if (error_) std::rethrow_exception(error_);
-  }
-  // Documents in which no token counts as a label.
-  std::uint64_t unlabelled() const { return unlabelled_; }
-
- private:
-  // One part; false where there is none any more, or something went wrong with an earlier one.
-  bool step(PartTokenizer& part_tokenizer, DocumentPart& part, PartTokens& tokens) {
-    std::exception_ptr error;
-    std::uint64_t number = 0;
-    {
-      const std::lock_guard lock(reading_);
-      number = taken_;
-      try {
-        if (ended_ || !reader_.next(part)) return false;
-      } catch (...) {
-        error = std::current_exception();
-        ended_ = true;
-      }
-      ++taken_;
-    }
-    if (!error) {
-      try {
-        done_ += part.text.size();
-        part_tokenizer.run(part, tokens);
-        activity_.show(done_, bytes_);
-      } catch (...) {
-        error = std::current_exception();
-      }
-    }
-    std::unique_lock lock(writing_);
-    turn_.wait(lock, [&] { return written_ == number; });
-    if (!error && !error_) {
-      try {
-        write(tokens);
-      } catch (...) {
-        error = std::current_exception();
-      }
-    }
-    // The first in the order of the input, whichever thread was first.
-    if (error && !error_) error_ = error;
-    ++written_;
-    turn_.notify_all();
-    return !error_;
-  }
-  void write(const PartTokens& tokens) {
-    const auto add = [&](std::size_t from, std::size_t to) {
-      const auto ids = std::span(tokens.ids).subspan(from, to - from);
-      if (tokens.counts.empty())
-        writer_.add(ids);
-      else
-        writer_.add(ids, std::span(tokens.counts).subspan(from, to - from));
-    };
-    std::size_t done = 0;
-    for (const std::size_t begin : tokens.begins) {
-      add(done, begin);
-      writer_.begin_document();
-      done = begin;
-    }
-    add(done, tokens.ids.size());
-    unlabelled_ += tokens.unlabelled;
-  }
-
-  DocumentReader& reader_;
-  TokenWriter& writer_;
-  std::uint64_t bytes_;
-  std::atomic<std::uint64_t> done_ = 0;
-  Activity activity_{"tokenizing", Activity::Unit::bytes};
-  std::mutex reading_, writing_;
-  std::condition_variable turn_;
-  std::uint64_t taken_ = 0, written_ = 0, unlabelled_ = 0;
-  bool ended_ = false;
-  std::exception_ptr error_;
-};
 
 // The token that ends a document: that of --eot, or the tokenizer's own.
 std::optional<std::uint32_t> end_token(const TokenizeOptions& options, const Tokenizer& tokenizer, bool needed) {
@@ -183,7 +77,9 @@ DocumentInput input_of(const std::string& name, const TokenizeOptions& options) 
   if (has(".csv")) return {name, InputKind::comma_table};
   if (has(".tsv")) return {name, InputKind::tab_table};
   const bool records = !format.empty() && format != "text";
-  return {name, has(".jsonl") || records || (name == "-" && options.field) ? InputKind::lines : InputKind::plain};
+  return {name, has(".jsonl") || records || (name == "-" && (options.field || !options.labels.empty()))
+                    ? InputKind::lines
+                    : InputKind::plain};
 }
 
 // What the first record says, if --format does not.
@@ -204,7 +100,10 @@ DataFormat format_of(const TokenizeOptions& options, DocumentReader& reader) {
 // What is made of each record; says what was found.
 RecordRules rules_of(const TokenizeOptions& options, DataFormat format, bool is_text,
                      const std::optional<text::ChatTemplate>& made) {
-  RecordRules rules{.format = format, .field = options.field.value_or("text"), .add_special = options.add_special};
+  RecordRules rules{.format = format,
+                    .found = (!options.format || is_table(*options.format)) && !options.field,
+                    .field = options.field.value_or("text"),
+                    .add_special = options.add_special};
   if (made && format != DataFormat::text && format != DataFormat::completion) rules.made = &*made;
   if (!rules.made && rules.templated())
     fail(Exit::usage,
@@ -236,9 +135,45 @@ RecordRules rules_of(const TokenizeOptions& options, DataFormat format, bool is_
   return rules;
 }
 
+void write(const PartTokens& tokens, TokenWriter& writer) {
+  const auto add = [&](std::size_t from, std::size_t to) {
+    const auto ids = std::span(tokens.ids).subspan(from, to - from);
+    if (tokens.counts.empty())
+      writer.add(ids);
+    else
+      writer.add(ids, std::span(tokens.counts).subspan(from, to - from));
+  };
+  std::size_t done = 0;
+  for (const std::size_t begin : tokens.begins) {
+    add(done, begin);
+    writer.begin_document();
+    done = begin;
+  }
+  add(done, tokens.ids.size());
+}
+
+// Options that are about another kind of input than what --labels, or its absence, says.
+void refuse_what_has_no_place(const TokenizeOptions& options) {
+  const auto refuse = [](bool given, const char* name, const char* where) {
+    if (given) fail(Exit::usage, "--{} has no place {}", name, where);
+  };
+  const bool labels = !options.labels.empty();
+  refuse(labels && options.train_on, "train-on", "beside --labels");
+  refuse(labels && options.chat_template, "chat-template", "beside --labels");
+  refuse(labels && (options.eot || options.no_eot), options.eot ? "eot" : "no-eot",
+         "beside --labels: the tokenizer's template says where a text ends");
+  refuse(labels && options.format && !is_table(*options.format), "format",
+         "beside --labels unless it is csv or tsv: --field names the text");
+  refuse(!labels && options.pair, "pair", "without --labels");
+  refuse(!labels && options.max_length, "max-length", "without --labels");
+  refuse(!labels && options.truncation, "truncation", "without --labels");
+  refuse(labels && options.truncation && !options.max_length, "truncation", "without --max-length");
+}
+
 }  // namespace
 
 int tokenize(const TokenizeOptions& options) {
+  refuse_what_has_no_place(options);
   std::vector<NamedFile> files;
   std::vector<DocumentInput> inputs;
   for (const std::string& name : options.inputs) {
@@ -247,6 +182,7 @@ int tokenize(const TokenizeOptions& options) {
   }
   TokenOutput output(options.out, files, options.force);
   const auto tokenizer = text::load_tokenizer(options.tokenizer);
+  if (!options.labels.empty()) return tokenize_labels(options, inputs, files, *tokenizer, output);
   // A template goes around whole documents.
   DocumentReader reader(inputs, !options.add_special, *tokenizer);
   const DataFormat format = format_of(options, reader);
@@ -264,21 +200,22 @@ int tokenize(const TokenizeOptions& options) {
   if (!whole) rules.end = end;
   TokenWriter& writer =
       output.open(*tokenizer, whole ? end : std::nullopt, rules.train_on != text::TrainOn::all || rules.templated());
-  const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
-  std::uint64_t bytes = 0;
-  for (const NamedFile& file : files) {
-    std::error_code none;
-    const auto size = std::filesystem::file_size(file.path, none);
-    bytes += none ? 0 : size;
-  }
-  if (files.size() < options.inputs.size()) bytes = 0;  // standard input is one of them
-  Conveyor conveyor(reader, writer, bytes);
-  conveyor.run(static_cast<std::size_t>(std::max(threads, 1)), *tokenizer, rules);
+  if (rules.templated()) output.written_by(*rules.made);
+  const std::uint64_t bytes = bytes_of(files, options.inputs.size());
+  std::uint64_t unlabelled = 0;
+  Conveyor<PartTokens> conveyor(reader, bytes, [&](const PartTokens& tokens) {
+    write(tokens, writer);
+    unlabelled += tokens.unlabelled;
+  });
+  conveyor.run(threads_of(options), [&] {
+    auto maker = std::make_shared<PartTokenizer>(*tokenizer, rules);
+    return [maker](const text::DocumentPart& part, PartTokens& tokens) { maker->run(part, tokens); };
+  });
   output.commit();
   if (options.eot && whole && !writer.separated())
     note(fmt::format("--eot {} had no effect: the input is one document, and it goes between two", *options.eot));
-  if (conveyor.unlabelled() > 0)
-    say("{} of {} documents hold nothing to train on: runs leave them out", conveyor.unlabelled(), writer.documents());
+  if (unlabelled > 0)
+    say("{} of {} documents hold nothing to train on: runs leave them out", unlabelled, writer.documents());
   return 0;
 }
 

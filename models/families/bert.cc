@@ -31,8 +31,11 @@ EncoderSpec read_bert(const Config& config) {
   require_bool(config, "is_decoder", false, false);
   require_bool(config, "add_cross_attention", false, false);
   // Of other heads; of the first BERT's checkpoints.
-  config.ignore({"classifier_dropout", "directionality", "pooler_fc_size", "pooler_num_attention_heads",
-                 "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"});
+  const float classifier_dropout =
+      dropout_probability(config, "classifier_dropout", static_cast<double>(s.embedding_dropout));
+  s.sequence_dropout = s.token_dropout = classifier_dropout;
+  config.ignore({"directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
+                 "pooler_size_per_head", "pooler_type"});
   return s;
 }
 
@@ -61,6 +64,8 @@ std::unique_ptr<Model> make_bert(const Config& config, const RunShape& run) {
   name_bert(s, "bert.");
   s.transform = "cls.predictions.transform.dense";
   s.transform_norm = "cls.predictions.transform.LayerNorm";
+  s.dense = "bert.pooler.dense";
+  s.sequence_scores = s.token_scores = "classifier";
   s.decoder = "cls.predictions.decoder";
   s.decoder_bias = "cls.predictions.bias";
   for (const char* name : {"cls.predictions.decoder.bias", "cls.seq_relationship.weight", "cls.seq_relationship.bias"})

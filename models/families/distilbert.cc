@@ -26,7 +26,9 @@ std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run
   if (b.hidden % b.heads != 0) fail(Exit::usage, "config key n_heads={} does not divide dim={}", b.heads, b.hidden);
   require_one_of(config, "activation", {"gelu"}, "gelu");
   require_bool(config, "sinusoidal_pos_embds", false, false);
-  config.ignore({"qa_dropout", "seq_classif_dropout", "tie_weights_"});  // of other heads; of older versions
+  s.sequence_dropout = dropout_probability(config, "seq_classif_dropout", 0.2);
+  s.token_dropout = s.embedding_dropout;
+  config.ignore({"qa_dropout", "tie_weights_"});  // of another head; of older versions
 
   s.prefix = "distilbert.";
   s.words = "distilbert.embeddings.word_embeddings";
@@ -43,6 +45,9 @@ std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run
                     .norm = "output_layer_norm"};
   s.transform = "vocab_transform";
   s.transform_norm = "vocab_layer_norm";
+  s.dense = "pre_classifier";
+  s.squash = Squash::relu;
+  s.sequence_scores = s.token_scores = "classifier";
   s.decoder = "vocab_projector";
   s.decoder_bias = "vocab_projector.bias";
   s.ignored_suffixes = {"embeddings.position_ids"};

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "models/classes.h"
 #include "models/families/families.h"
 #include "models/layers/embedding.h"
 #include "models/layers/embedding_norm.h"
@@ -16,7 +17,7 @@ namespace {
 using Units = std::vector<std::unique_ptr<Unit>>;
 
 // Transform, norm, and a projection to the vocabulary that may be the embedding's table (Devlin et al. 2018).
-void add_masked_lm(Units& units, const EncoderSpec& s, const RunShape& run) {
+void add_masked_lm(Units& units, const EncoderSpec& s, const Classes&, const RunShape& run) {
   const EncoderBlockSpec& b = s.blocks;
   HeadSpec head{.gain_name = s.transform_norm + ".weight",
                 .bias_name = s.transform_norm + ".bias",
@@ -31,16 +32,39 @@ void add_masked_lm(Units& units, const EncoderSpec& s, const RunShape& run) {
   units.push_back(make_head(head, run));
 }
 
+// The first token of a text, through a dense layer.
+void add_sequence_classes(Units& units, const EncoderSpec& s, const Classes& classes, const RunShape& run) {
+  units.push_back(make_class_head({.hidden = s.blocks.hidden,
+                                   .classes = classes.names.size(),
+                                   .target = classes.target,
+                                   .init = {0, s.blocks.deviation},
+                                   .dense = s.dense,
+                                   .squash = s.squash,
+                                   .scores = s.sequence_scores,
+                                   .dropout_before = s.dropout_before_dense,
+                                   .dropout_behind = s.sequence_dropout},
+                                  run));
+}
+void add_token_classes(Units& units, const EncoderSpec& s, const Classes& classes, const RunShape& run) {
+  units.push_back(make_class_head({.hidden = s.blocks.hidden,
+                                   .classes = classes.names.size(),
+                                   .target = classes.target,
+                                   .init = {0, s.blocks.deviation},
+                                   .scores = s.token_scores,
+                                   .dropout_behind = s.token_dropout},
+                                  run));
+}
+
 // What each objective ends an encoder in; null: nothing that is built.
-using AddHead = void (*)(Units&, const EncoderSpec&, const RunShape&);
+using AddHead = void (*)(Units&, const EncoderSpec&, const Classes&, const RunShape&);
 AddHead add_head_of(Objective objective) {
-  static constexpr std::array<AddHead, 4> kHeads = {nullptr, add_masked_lm, nullptr, nullptr};
+  static constexpr std::array<AddHead, 4> kHeads = {nullptr, add_masked_lm, add_sequence_classes, add_token_classes};
   return kHeads[static_cast<std::size_t>(objective)];
 }
 
 class Encoder final : public Model {
  public:
-  Encoder(const EncoderSpec& s, const RunShape& run) {
+  Encoder(const EncoderSpec& s, const Classes& classes, const RunShape& run) {
     const EncoderBlockSpec& b = s.blocks;
     family = s.family;
     vocabulary = s.vocabulary;
@@ -50,7 +74,9 @@ class Encoder final : public Model {
     head_dim = b.hidden / b.heads;
     ignored_suffixes = s.ignored_suffixes;
     optional_prefix = s.prefix;
-    if (s.type_rows > 0) constants_bytes = run.tokens() * sizeof(std::uint32_t);
+    bidirectional = true;
+    batch.types = s.type_rows > 1;
+    if (s.type_rows == 1) constants_bytes = run.tokens() * sizeof(std::uint32_t);
 
     const Init normal{0, b.deviation};
     units.push_back(make_embedding({.table_name = s.words + ".weight",
@@ -65,10 +91,19 @@ class Encoder final : public Model {
                                    run));
     units.push_back(make_embedding_norm({s.embedding_norm, b.hidden, b.eps, s.embedding_dropout}, run));
     add_encoder_blocks(units, b, run);
-    add_head_of (*run.objective)(units, s, run);
+    add_head_of (*run.objective)(units, s, classes, run);
+    for (const Parameter& parameter : units.back()->parameters()) drawn_if_missing.push_back(parameter.name);
+    if (*run.objective == Objective::masked_lm) {
+      for (const std::string& layer : {s.sequence_scores, s.token_scores})
+        for (const char* ending : {".weight", ".bias"}) ignored_suffixes.push_back(layer + ending);
+      return;
+    }
+    for (const std::string& layer : {s.transform, s.transform_norm, s.decoder, s.dense, s.sequence_scores})
+      for (const char* ending : {".weight", ".bias"}) ignored_suffixes.push_back(layer + ending);
+    ignored_suffixes.push_back(s.decoder_bias);
   }
 
-  // The token types: all are 0.
+  // The types of tokens, if there is one.
   void fill_constants(std::byte* constants) const override {
     if (constants_bytes > 0) std::memset(constants, 0, constants_bytes);
   }
@@ -80,10 +115,12 @@ std::unique_ptr<Model> make_encoder(EncoderSpec spec, const Config& config, cons
   if (run.cache > 0)
     fail(Exit::usage, "{} is \"{}\", an encoder: it does not generate; gpt2, llama, mistral, qwen2 and qwen3 do",
          config.describe("model_type"), spec.family);
-  require_objective(run, spec.family, {Objective::masked_lm});
+  require_objective(run, spec.family,
+                    {Objective::masked_lm, Objective::sequence_classification, Objective::token_classification});
   EncoderBlockSpec& b = spec.blocks;
   if (!run.training) spec.embedding_dropout = b.attention_dropout = b.projection_dropout = b.down_dropout = 0;
-  return std::make_unique<Encoder>(spec, run);
+  if (!run.training) spec.dropout_before_dense = spec.sequence_dropout = spec.token_dropout = 0;
+  return std::make_unique<Encoder>(spec, read_classes(config, *run.objective), run);
 }
 
 }  // namespace strata::models

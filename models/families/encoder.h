@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/files/config.h"
+#include "models/layers/class_head.h"
 #include "models/layers/encoder_block.h"
 #include "models/model.h"
 
@@ -18,6 +19,10 @@ struct EncoderSpec {
   std::string prefix;
   std::string words, positions, types, embedding_norm;
   std::string transform, transform_norm, decoder, decoder_bias;  // masked_lm's; the last is the whole name
+  // Of classifiers: a dense layer before the scores (of sequences), and that of the scores; of their dropout.
+  std::string dense, sequence_scores, token_scores;
+  Squash squash = Squash::tanh;
+  float dropout_before_dense = 0, sequence_dropout = 0, token_dropout = 0;
   std::vector<std::string> ignored_suffixes;
 
   std::size_t vocabulary, position_rows, first_position, type_rows;
@@ -26,8 +31,8 @@ struct EncoderSpec {
   bool tied;
 };
 
-// Token, position and type embeddings, their norm, the blocks, and the head that run.objective asks for. Every row is
-// of token type 0. Throws Error{usage} if encoders have no such head, or if the run is to generate.
+// Token, position and type embeddings, their norm, the blocks, and the head that run.objective asks for. Throws
+// Error{usage} if encoders have no such head, or if the run is to generate.
 std::unique_ptr<Model> make_encoder(EncoderSpec spec, const Config& config, const RunShape& run);
 
 }  // namespace strata::models

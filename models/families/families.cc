@@ -160,7 +160,17 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
   if (!run.objective) run.objective = objective_of(config);
   std::unique_ptr<Model> model = family.make(config, run);
   model->objective = *run.objective;
-  model->batch = {run.tokens(), run.loss_rows};
+  model->batch.tokens = run.tokens();
+  model->batch.loss_rows = run.loss_rows;
+  if (!run.class_weights.empty()) {
+    const std::size_t classes = model->loss_unit().classes();
+    if (classes != run.class_weights.size())
+      fail(Exit::usage, "training.class_weights has {} numbers, and the model has {} classes: give one for each",
+           run.class_weights.size(), classes);
+    model->class_weights = run.class_weights;
+    model->class_weights_at = (model->constants_bytes + 255) / 256 * 256;
+    model->constants_bytes = model->class_weights_at + classes * sizeof(float);
+  }
   ignore_what_does_not_compute(config);
   if (const auto unknown = config.unread(); !unknown.empty())
     fail(Exit::usage,

@@ -11,9 +11,11 @@
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/norm.h"
+#include "models/classes.h"
 #include "models/families/families.h"
 #include "models/files/config.h"
 #include "models/layers/block_unit.h"
+#include "models/layers/class_head.h"
 #include "models/layers/embedding.h"
 #include "models/layers/head.h"
 #include "models/layers/linear.h"
@@ -31,7 +33,7 @@ using device::View;
 struct Shape {
   std::size_t hidden, heads, inner, layers, vocabulary, positions;
   float eps, deviation;
-  float attention_dropout, residual_dropout, embedding_dropout;
+  float attention_dropout, residual_dropout, embedding_dropout, classifier_dropout;
   bool tied;
 };
 
@@ -260,6 +262,7 @@ Shape read_shape(const Config& config) {
   s.attention_dropout = dropout_probability(config, "attn_pdrop", 0.1);
   s.residual_dropout = dropout_probability(config, "resid_pdrop", 0.1);
   s.embedding_dropout = dropout_probability(config, "embd_pdrop", 0.1);
+  s.classifier_dropout = dropout_probability(config, "classifier_dropout", 0.1);
   s.tied = config.bool_or("tie_word_embeddings", true);
   if (s.hidden % s.heads != 0) fail(Exit::usage, "config key n_head={} does not divide n_embd={}", s.heads, s.hidden);
   require_one_of(config, "activation_function", {"gelu_new", "gelu_pytorch_tanh"}, "gelu_new");
@@ -271,7 +274,7 @@ Shape read_shape(const Config& config) {
 
 class Gpt2 final : public Model {
  public:
-  Gpt2(const Shape& s, const RunShape& run) {
+  Gpt2(const Shape& s, const Classes& classes, const RunShape& run) {
     family = "gpt2";
     vocabulary = s.vocabulary;
     hidden = s.hidden;
@@ -288,8 +291,26 @@ class Gpt2 final : public Model {
     add_blocks<Block, BlockPlan>(units, s, run);
     HeadSpec head{
         "transformer.ln_f.weight", "transformer.ln_f.bias", "lm_head.weight", s.vocabulary, s.hidden, s.eps, normal};
-    if (s.tied) head.tied = share("lm_head.weight", units, 0, 0);
-    units.push_back(make_head(head, run));
+    if (*run.objective == Objective::causal_lm) {
+      if (s.tied) head.tied = share("lm_head.weight", units, 0, 0);
+      units.push_back(make_head(head, run));
+      return;
+    }
+    // Of texts the last token, without a bias; of tokens through dropout.
+    const bool sequences = *run.objective == Objective::sequence_classification;
+    units.push_back(make_class_head({.hidden = s.hidden,
+                                     .classes = classes.names.size(),
+                                     .target = classes.target,
+                                     .init = normal,
+                                     .norm_gain = head.gain_name,
+                                     .norm_bias = head.bias_name,
+                                     .eps = s.eps,
+                                     .scores = sequences ? "score" : "classifier",
+                                     .biased = !sequences,
+                                     .dropout_behind = sequences ? 0 : s.classifier_dropout},
+                                    run));
+    drawn_if_missing = {"score.weight", "classifier.weight", "classifier.bias"};
+    ignored_suffixes.emplace_back("lm_head.weight");
   }
   void fill_constants(std::byte*) const override {}
 };
@@ -297,10 +318,12 @@ class Gpt2 final : public Model {
 }  // namespace
 
 std::unique_ptr<Model> make_gpt2(const Config& config, const RunShape& run) {
-  require_objective(run, "gpt2", {Objective::causal_lm});
+  require_objective(run, "gpt2",
+                    {Objective::causal_lm, Objective::sequence_classification, Objective::token_classification});
   Shape shape = read_shape(config);
   if (!run.training) shape.attention_dropout = shape.residual_dropout = shape.embedding_dropout = 0;
-  return std::make_unique<Gpt2>(shape, run);
+  if (!run.training) shape.classifier_dropout = 0;
+  return std::make_unique<Gpt2>(shape, read_classes(config, *run.objective), run);
 }
 
 }  // namespace strata::models

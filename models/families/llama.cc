@@ -12,9 +12,11 @@
 #include "device/ops/elementwise.h"
 #include "device/ops/norm.h"
 #include "device/ops/rope.h"
+#include "models/classes.h"
 #include "models/families/families.h"
 #include "models/families/llama_shape.h"
 #include "models/layers/block_unit.h"
+#include "models/layers/class_head.h"
 #include "models/layers/embedding.h"
 #include "models/layers/head.h"
 #include "models/layers/linear.h"
@@ -330,8 +332,26 @@ class Llama final : public Model {
     units.push_back(make_embedding({"model.embed_tokens.weight", "", s.vocabulary, 0, s.hidden, normal, 0}, run));
     add_blocks<Block, BlockPlan>(units, s, run);
     HeadSpec head{"model.norm.weight", "", "lm_head.weight", s.vocabulary, s.hidden, s.eps, normal};
-    if (s.tied) head.tied = share("lm_head.weight", units, 0, 0);
-    units.push_back(make_head(head, run));
+    if (*run.objective == Objective::causal_lm) {
+      if (s.tied) head.tied = share("lm_head.weight", units, 0, 0);
+      units.push_back(make_head(head, run));
+      return;
+    }
+    const Classes classes = read_classes(config, *run.objective);
+    const bool sequences = *run.objective == Objective::sequence_classification;
+    const float dropout = dropout_probability(config, "classifier_dropout", 0.1);
+    units.push_back(make_class_head({.hidden = s.hidden,
+                                     .classes = classes.names.size(),
+                                     .target = classes.target,
+                                     .init = normal,
+                                     .norm_gain = head.gain_name,
+                                     .eps = s.eps,
+                                     .scores = "score",
+                                     .biased = !sequences,
+                                     .dropout_behind = sequences || !run.training ? 0 : dropout},
+                                    run));
+    drawn_if_missing = {"score.weight", "score.bias"};
+    ignored_suffixes.emplace_back("lm_head.weight");
   }
 
   void fill_constants(std::byte* constants) const override { shape_.rotary.fill(shape_.positions, constants); }
@@ -344,7 +364,8 @@ class Llama final : public Model {
 }  // namespace
 
 std::unique_ptr<Model> make_llama(const Config& config, const RunShape& run) {
-  require_objective(run, config.require_text("model_type"), {Objective::causal_lm});
+  require_objective(run, config.require_text("model_type"),
+                    {Objective::causal_lm, Objective::sequence_classification, Objective::token_classification});
   return std::make_unique<Llama>(config, run);
 }
 

@@ -16,6 +16,10 @@ std::unique_ptr<Model> make_roberta(const Config& config, const RunShape& run) {
   name_bert(s, "roberta.");
   s.transform = "lm_head.dense";
   s.transform_norm = "lm_head.layer_norm";
+  s.dense = "classifier.dense";
+  s.sequence_scores = "classifier.out_proj";
+  s.token_scores = "classifier";
+  s.dropout_before_dense = s.sequence_dropout;
   s.decoder = "lm_head.decoder";
   s.decoder_bias = "lm_head.bias";
   s.ignored_suffixes.emplace_back("lm_head.decoder.bias");

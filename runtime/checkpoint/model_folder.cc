@@ -1,6 +1,7 @@
 #include "runtime/checkpoint/model_folder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string>
@@ -117,8 +118,8 @@ models::Config ModelFolder::config() const {
   return models::Config::parse(json, (path_ / kManifestName).string());
 }
 
-std::unique_ptr<WeightSource> ModelFolder::weights(const models::Model& model) const {
-  if (!checkpoint_) return stored_weights(model, path_);
+std::unique_ptr<WeightSource> ModelFolder::weights(const models::Model& model, std::uint64_t seed) const {
+  if (!checkpoint_) return stored_weights(model, path_, seed);
   return std::make_unique<SharedCheckpoint>(open_ ? open_ : std::make_shared<const Checkpoint>(path_), model);
 }
 
@@ -148,7 +149,10 @@ std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, 
   const ModelFolder folder = agree_on_model(*recipe.model.path, threads, world, note);
   if (world.rank() == 0 && folder.path() != *recipe.model.path) note("weights of " + folder.path().string());
   std::unique_ptr<WeightSource> weights;
-  comm::agree(world, [&] { weights = folder.weights(*job.model); });
+  comm::agree(world, [&] { weights = folder.weights(*job.model, recipe.training.seed); });
+  if (const auto drawn = weights->drawn(); !drawn.empty() && world.rank() == 0)
+    note(fmt::format("{} has no {}: drawn from training.seed = {}", folder.path().string(), fmt::join(drawn, ", "),
+                     recipe.training.seed));
   return weights;
 }
 

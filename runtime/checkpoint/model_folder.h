@@ -31,7 +31,7 @@ class ModelFolder {
 
   models::Config config() const;
   // Thread-safe; a checkpoint's master weights are verified as they are read.
-  std::unique_ptr<WeightSource> weights(const models::Model& model) const;
+  std::unique_ptr<WeightSource> weights(const models::Model& model, std::uint64_t seed = 0) const;
   // In which the weights are stored: of the largest tensor.
   device::DType dtype() const;
   // Where the tokenizer and generation_config.json are: the directory itself, or the one that the checkpoint's run

@@ -25,7 +25,7 @@ constexpr std::int32_t kMagic = 20240520;      // llm.c
 constexpr std::int32_t kWideMagic = 20240801;  // llm.c's Llama 3 files: uint32 tokens
 constexpr std::int64_t kWideVocab = 65536;     // from here on tokens are uint32
 constexpr std::uint64_t kCheckWhole = std::uint64_t{1} << 30;
-constexpr std::size_t kMaxSidecarBytes = std::size_t{1} << 16;
+constexpr std::size_t kMaxSidecarBytes = std::size_t{1} << 20;
 
 [[noreturn]] void corrupt(const fs::path& file, std::uint64_t offset, const std::string& expected,
                           const std::string& found) {
@@ -84,6 +84,14 @@ fs::path mask_path(const fs::path& token_file) {
   return with_ending(token_file, ".mask");
 }
 
+fs::path types_path(const fs::path& token_file) {
+  return with_ending(token_file, ".types");
+}
+
+fs::path labels_path(const fs::path& token_file) {
+  return with_ending(token_file, ".labels.jsonl");
+}
+
 std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   const fs::path path = sidecar_path(token_file);
   std::error_code error_of_link, ignored;
@@ -97,7 +105,7 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   const MappedFile file(path);
   const auto bytes = file.bytes();
   if (bytes.size() > kMaxSidecarBytes) {
-    corrupt(path, 0, "a sidecar of at most 64 KiB", fmt::format("{} bytes", bytes.size()));
+    corrupt(path, 0, "a sidecar of at most 1 MiB", fmt::format("{} bytes", bytes.size()));
   }
   simdjson::dom::parser parser;
   simdjson::dom::element root;
@@ -147,6 +155,22 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   };
   out.documents = beside("documents", "count");
   out.mask = beside("mask", "labels");
+  out.types = beside("types", "ones");
+  if (const auto lines = beside("labels", "count")) {
+    TokenSidecar::Labels& labels = out.labels.emplace(TokenSidecar::Labels{lines->count, lines->hash, "", {}});
+    std::string_view problem, name;
+    simdjson::dom::array names;
+    const auto found = root["labels"];
+    bool right = found["problem"].get_string().get(problem) == simdjson::SUCCESS &&
+                 found["names"].get_array().get(names) == simdjson::SUCCESS;
+    labels.problem = problem;
+    for (const simdjson::dom::element element : names) {
+      right = right && element.get_string().get(name) == simdjson::SUCCESS;
+      labels.names.emplace_back(name);
+    }
+    if (!right || (labels.problem == "regression") != labels.names.empty())
+      corrupt(path, 0, "labels: problem and a list of names", "something else");
+  }
   if (simdjson::dom::element found; root["special_tokens"].get(found) == simdjson::SUCCESS) {
     out.special_tokens.emplace();
     simdjson::dom::array ids;
@@ -161,6 +185,8 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   }
   if (simdjson::dom::element found; root["mask_token"].get(found) == simdjson::SUCCESS)
     out.mask_token = static_cast<std::uint32_t>(integer("mask_token", 0, out.vocab_size - 1));
+  out.chat_template = text("chat_template");
+  out.chat_template_hash = text("chat_template_hash");
   return out;
 }
 
@@ -170,16 +196,28 @@ std::string to_json(const TokenSidecar& sidecar) {
                               json_string(file->hash))
                 : std::string();
   };
+  std::string made;
+  if (!sidecar.chat_template_hash.empty())
+    made = fmt::format(", \"chat_template\": {}, \"chat_template_hash\": {}", json_string(sidecar.chat_template),
+                       json_string(sidecar.chat_template_hash));
+  std::string labels;
+  if (sidecar.labels) {
+    std::string names;
+    for (const std::string& name : sidecar.labels->names) names += (names.empty() ? "" : ", ") + json_string(name);
+    labels = fmt::format(", \"labels\": {{\"count\": {}, \"hash\": {}, \"problem\": {}, \"names\": [{}]}}",
+                         sidecar.labels->count, json_string(sidecar.labels->hash), json_string(sidecar.labels->problem),
+                         names);
+  }
   std::string tokenizer;
   if (sidecar.special_tokens)
     tokenizer = fmt::format(", \"special_tokens\": [{}]", fmt::join(*sidecar.special_tokens, ", "));
   if (sidecar.mask_token) tokenizer += fmt::format(", \"mask_token\": {}", *sidecar.mask_token);
   return fmt::format(
       "{{\"vocab_size\": {}, \"width\": {}, \"tokenizer\": {}, \"tokenizer_hash\": {}, \"hash\": {}, "
-      "\"count\": {}{}{}{}}}\n",
+      "\"count\": {}{}{}{}{}{}{}}}\n",
       sidecar.vocab_size, sidecar.width, json_string(sidecar.tokenizer), json_string(sidecar.tokenizer_hash),
       json_string(sidecar.hash), sidecar.count, beside("documents", "count", sidecar.documents),
-      beside("mask", "labels", sidecar.mask), tokenizer);
+      beside("mask", "labels", sidecar.mask), beside("types", "ones", sidecar.types), labels, tokenizer, made);
 }
 
 TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)
@@ -187,11 +225,15 @@ TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)
   const auto bytes = file_.bytes();
   if (bytes.empty()) corrupt(file_.path(), 0, "tokens", "an empty file");
   // Without it a run would learn what is not to be learned.
-  std::error_code none;
-  if (const fs::path mask = mask_path(file_.path()); (!sidecar_ || !sidecar_->mask) && fs::exists(mask, none))
-    fail(Exit::corrupt,
-         "{} is there, and {} does not name it: make the tokens anew, or remove the mask to train on all",
-         mask.string(), sidecar_path(file_.path()).string());
+  const auto require_named = [&](const fs::path& beside, bool named, std::string_view without) {
+    std::error_code none;
+    if (!named && fs::exists(beside, none))
+      fail(Exit::corrupt, "{} is there, and {} does not name it: make the tokens anew, or remove {}", beside.string(),
+           sidecar_path(file_.path()).string(), without);
+  };
+  require_named(mask_path(file_.path()), sidecar_ && sidecar_->mask, "the mask to train on all");
+  require_named(types_path(file_.path()), sidecar_ && sidecar_->types, "it to have one token type");
+  require_named(labels_path(file_.path()), sidecar_ && sidecar_->labels, "it to have no labels");
   if (vocab_size) width_ = *vocab_size >= kWideVocab ? 4 : 2;
   if (sidecar_) width_ = sidecar_->width;
 
@@ -293,6 +335,8 @@ comm::Seen TokenFile::seen(const std::string& key) const {
   std::string beside;  // whose hashes are compared with the sidecar's as they are opened
   if (sidecar_ && sidecar_->documents) beside += ", documents " + sidecar_->documents->hash;
   if (sidecar_ && sidecar_->mask) beside += ", mask " + sidecar_->mask->hash;
+  if (sidecar_ && sidecar_->types) beside += ", types " + sidecar_->types->hash;
+  if (sidecar_ && sidecar_->labels) beside += ", labels " + sidecar_->labels->hash;
   return {
       fmt::format("{} ({})", path().string(), key),
       fmt::format("{}, {} tokens of {} bytes{}", comm::print_of(file_.bytes(), comm::kOfFile), count_, width_, beside)};
@@ -320,7 +364,7 @@ std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, con
       fail(Exit::failed, "{}: a folder of {} cannot be read: {}", key, pattern, std::strerror(reason));
     // `data/*` means the token files, not what lies beside them.
     std::sort(names.begin(), names.end());
-    constexpr std::array<std::string_view, 4> kBeside = {".json", ".documents", ".mask", ".labels.jsonl"};
+    constexpr std::array<std::string_view, 5> kBeside = {".json", ".documents", ".mask", ".types", ".labels.jsonl"};
     std::vector<std::string> files;
     for (const std::string& name : names) {
       const bool beside = std::any_of(kBeside.begin(), kBeside.end(), [&](std::string_view ending) {

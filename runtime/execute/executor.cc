@@ -170,7 +170,7 @@ Executor::~Executor() {
 void Executor::refill() {
   if (plan_.control.constants >= 0) {
     std::vector<std::byte> constants(model_.constants_bytes);
-    model_.fill_constants(constants.data());
+    model_.write_constants(constants.data());
     storage_.write(plan_.control.constants, constants);
   }
   // Caches of nothing yet.
@@ -376,6 +376,10 @@ std::span<const float> Executor::generate(std::size_t first, std::size_t rows) {
   site_->generation = {first, rows};
   (void)step({}, 0);
   return border_.logits();
+}
+
+std::span<const float> Executor::scores() const {
+  return border_.scores();
 }
 
 void Executor::use_algorithms(std::shared_ptr<const device::AlgorithmTable> table) {

@@ -56,6 +56,9 @@ class Executor {
   // behind those of the calls before. Returns the logits of the last of them, [vocabulary], valid until the next call.
   std::span<const float> generate(std::size_t first, std::size_t rows);
 
+  // After a step of a classifier's forwards alone: its scores (LossUnit::classes).
+  std::span<const float> scores() const;
+
   // After a step: the first unit whose output was not finite; -1: none.
   int first_nonfinite_unit() const;
   // Summed over the labels of this rank's micro-batches of the last step.

@@ -53,7 +53,8 @@ models::RunShape shape_of(const Recipe& recipe, const device::Device& device, Pu
           device,
           recipe.data.packing == Packing::documents,
           recipe.training.objective,
-          loss_rows(trains ? recipe.data.loss_rows : recipe.data.validation_loss_rows, recipe)};
+          loss_rows(trains ? recipe.data.loss_rows : recipe.data.validation_loss_rows, recipe),
+          {recipe.training.class_weights.begin(), recipe.training.class_weights.end()}};
 }
 
 // Written at once: large enough for a drive's full speed, small enough to stay in the cache meanwhile.

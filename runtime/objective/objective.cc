@@ -9,13 +9,15 @@
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/data/open_data.h"
 #include "runtime/objective/causal_lm.h"
+#include "runtime/objective/classification.h"
 #include "runtime/objective/masked_lm.h"
 
 namespace strata::runtime {
 namespace {
 
 const ObjectiveRules& rules_of(const Recipe& recipe) {
-  static constexpr std::array<const ObjectiveRules*, 2> kRules = {&kCausalLm, &kMaskedLm};
+  static constexpr std::array<const ObjectiveRules*, 4> kRules = {&kCausalLm, &kMaskedLm, &kSequenceClassification,
+                                                                  &kTokenClassification};
   const auto index = static_cast<std::size_t>(recipe.training.objective.value());
   if (index >= kRules.size())
     fail(Exit::usage, "training.objective = \"{}\" is not built yet", models::name_of(*recipe.training.objective));
@@ -30,8 +32,13 @@ MakeLabelling labelling_of(const Recipe& recipe) {
   };
 }
 
+bool generates(const Recipe& recipe) {
+  return rules_of(recipe).generates;
+}
+
 void settle_objective(Recipe& recipe) {
   if (!recipe.training.objective) recipe.training.objective = models::objective_of(config_of(recipe.model));
+  settle_classes(recipe);
   const auto seq_len = static_cast<std::uint32_t>(recipe.data.seq_len);
   const auto rows = rules_of(recipe).loss_rows(recipe, seq_len);
   recipe.data.loss_rows = recipe.data.validation_loss_rows = rows.value_or(0);

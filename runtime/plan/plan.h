@@ -112,7 +112,7 @@ enum class Role : std::uint8_t {
   squares,    // what the reduce lane counts (SquareState)
   constants,  // what the model looks up
   cache,      // keys and values of a unit, where the run generates
-  logits,     // fp32, of the last row, where the run generates
+  logits,     // fp32, of the last row, where the run generates; a classifier's scores, where it does not train
   workspace,
   source,  // of an upload, download, read or write: each is followed by its target
   target,

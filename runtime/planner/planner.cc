@@ -92,6 +92,9 @@ class Builder {
     if (r_.shape.cache > 0)
       control.logits =
           d_.add_buffer("logits", Kind::activations, Tier::device, d_.model.vocabulary * sizeof(float), true);
+    else if (const std::size_t stride = d_.model.loss_unit().score_stride(); r_.forward_only && stride > 0)
+      control.logits =
+          d_.add_buffer("scores", Kind::activations, Tier::device, d_.model.loss_rows() * stride * sizeof(float), true);
     for (int unit = 0; unit < d_.units(); ++unit)
       if (const std::size_t cache = d_.unit(unit).bytes().cache)
         caches_[at(unit)] = filled(

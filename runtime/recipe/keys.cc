@@ -59,6 +59,29 @@ RecipeKey betas() {
           {}};
 }
 
+RecipeKey class_weights() {
+  auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
+    const auto* list = std::get_if<std::vector<Value>>(&v.value);
+    if (!list || list->empty()) return false;
+    recipe.training.class_weights.clear();
+    for (const Value& item : *list) {
+      const auto x = number_of(item);
+      if (!x || *x < 0 || *x > kHuge) return false;
+      recipe.training.class_weights.push_back(*x);
+    }
+    return true;
+  };
+  auto text = [](const Recipe& recipe) {
+    return recipe.training.class_weights.empty() ? std::string("none") : text_of_list(recipe.training.class_weights);
+  };
+  return {"training.class_weights",
+          "a list of numbers from 0, one for each class",
+          "classification: what a class's loss is multiplied by, in the order of the classes' numbers",
+          set,
+          text,
+          {}};
+}
+
 RecipeKey recompute() {
   using Kind = Recompute::Kind;
   static constexpr std::pair<std::string_view, Kind> kKinds[] = {
@@ -337,12 +360,16 @@ std::vector<RecipeKey> make_keys() {
            "accept tokens of another tokenizer than the one that model.path comes with"),
       choice<models::Objective>(
           "training.objective",
-          {{"causal_lm", models::Objective::causal_lm}, {"masked_lm", models::Objective::masked_lm}},
-          {"sequence_classification", "token_classification"}, STRATA_AT(training.objective),
+          {{"causal_lm", models::Objective::causal_lm},
+           {"masked_lm", models::Objective::masked_lm},
+           {"sequence_classification", models::Objective::sequence_classification},
+           {"token_classification", models::Objective::token_classification}},
+          {}, STRATA_AT(training.objective),
           "what the model learns; default: what the architectures of its configuration name, else masked_lm for "
           "encoders, causal_lm for others"),
       number("training.mlm_probability", 1e-6, 1, "a number from 1e-06 to 1", STRATA_AT(training.mlm_probability),
              "masked_lm: the share of a document's tokens that are predicted, rounded, and one at least"),
+      class_weights(),
       integer("training.max_steps", 0, kMany, STRATA_AT(training.max_steps),
               "optimizer steps; 0 reads, plans, checks and exits"),
       micro_batch_size(),
@@ -463,14 +490,23 @@ std::vector<RecipeKey> make_keys() {
               "steps between evaluations on data.validation while training; 0: none"),
       flag("evaluation.at_start", STRATA_AT(evaluation.at_start), "evaluate before the first step, too"),
       max_sequences(),
-      choice<std::string>("evaluation.metric", {{"eval_loss", "eval_loss"}}, {}, STRATA_AT(evaluation.metric),
-                          "which result of an evaluation says what is best"),
+      choice<std::string>("evaluation.metric",
+                          {{"eval_loss", "eval_loss"},
+                           {"eval_accuracy", "eval_accuracy"},
+                           {"eval_f1", "eval_f1"},
+                           {"eval_f1_micro", "eval_f1_micro"},
+                           {"eval_precision", "eval_precision"},
+                           {"eval_recall", "eval_recall"},
+                           {"eval_matthews", "eval_matthews"},
+                           {"eval_roc_auc", "eval_roc_auc"},
+                           {"eval_pearson", "eval_pearson"}},
+                          {}, STRATA_AT(evaluation.metric), "which result of an evaluation says what is best"),
       flag_or_auto("evaluation.greater_is_better", STRATA_AT(evaluation.greater_is_better),
                    "whether a higher value is the better one; auto: as the metric has it"),
       integer("evaluation.patience", 0, kMany, STRATA_AT(evaluation.patience),
               "end the run after so many evaluations in a row without a better one; 0: never"),
       path("evaluation.prompts", STRATA_AT(evaluation.prompts),
-           "text file of prompts, one per line, that are continued at each evaluation, into report.jsonl"),
+           "file of prompts, one per line, that are answered at each evaluation, into report.jsonl"),
       listen("control.listen", {"auto", "off"}, true, STRATA_AT(control.listen),
              "where status, checkpoints and stops are asked for (strata ctl, top); auto: a Unix socket that only this "
              "user reaches"),

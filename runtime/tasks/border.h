@@ -33,6 +33,10 @@ class Border {
   // Of the newest step, from its host_read to the next host_write.
   const StepState& state() const { return *at<StepState>(control_.state); }
   LossState& losses() const { return *at<LossState>(control_.losses); }
+  // Of a classifier, of the rows that the loss takes.
+  std::span<const float> scores() const {
+    return {at<float>(control_.logits), model_.loss_rows() * model_.loss_unit().score_stride()};
+  }
   std::span<const float> logits() const { return {at<float>(control_.logits), model_.vocabulary}; }
 
  private:

@@ -57,7 +57,9 @@ void Loss::run(Site& site, const Task& task, Lane& lane) {
     return unit.logits(lane, UnitCall::context(site, task), x,
                        site.view(task, Role::logits, DType::fp32).sub(0, site.model.vocabulary));
   const View gradients = site.view(task, Role::gradients), dx = gradient_of_input(site, task);
-  unit.loss(lane, UnitCall::context(site, task), x, loss_of(site), dx, gradients);
+  models::Context context = UnitCall::context(site, task);
+  if (task.buffer(Role::logits) >= 0) context.scores = site.view(task, Role::logits, DType::fp32);
+  unit.loss(lane, context, x, loss_of(site), dx, gradients);
   if (!dx) return;  // a plan of forwards alone
   UnitCall::zero_gaps(site, task, lane, gradients);
   UnitCall::count_nonfinite(site, task, lane, dx);

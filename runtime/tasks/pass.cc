@@ -59,6 +59,8 @@ models::Context UnitCall::context(const Site& site, const Task& task) {
   c.micro_batch = static_cast<std::uint64_t>(task.micro_batch) * index(site.plan.ranks) + index(site.rank);
   c.scalars = &site.at<StepState>(control.state)->scalars;
   if (control.constants >= 0) c.constants = site.at<std::byte>(control.constants);
+  if (!site.model.class_weights.empty())
+    c.class_weights = reinterpret_cast<const float*>(c.constants + site.model.class_weights_at);
   c.parameters = {site.view(task, Role::parameters), task.begin};
   const bool tile = task.step.has_value();  // else what is shared is there whole
   c.shared = {site.view(task, Role::shared_parameters), tile ? task.begin : 0};

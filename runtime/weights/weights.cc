@@ -7,6 +7,9 @@
 #include <atomic>
 #include <cmath>
 #include <numbers>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -59,16 +62,22 @@ class RandomWeights final : public WeightSource {
 
 class StoredWeights final : public WeightSource {
  public:
-  StoredWeights(const models::Model& model, const std::filesystem::path& directory)
-      : file_(models::Safetensors::open(directory)) {
+  StoredWeights(const models::Model& model, const std::filesystem::path& directory, std::uint64_t seed)
+      : file_(models::Safetensors::open(directory)), random_(model, seed) {
     std::vector<const models::StoredTensor*> expected;
     for (const auto& unit : model.units) {
       auto& tensors = tensors_.emplace_back();
       for (const models::Parameter& p : unit->parameters()) {
         const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
-        const models::StoredTensor* found = file_.find(p.name);
+        const models::StoredTensor* found = find(p.name);
         const std::string& prefix = model.optional_prefix;
-        if (!found && p.name.starts_with(prefix)) found = file_.find(p.name.substr(prefix.size()));
+        if (!found && p.name.starts_with(prefix)) found = find(p.name.substr(prefix.size()));
+        const auto& may_lack = model.drawn_if_missing;
+        if (!found && std::find(may_lack.begin(), may_lack.end(), p.name) != may_lack.end()) {
+          drawn_.push_back(p.name);
+          tensors.push_back(nullptr);
+          continue;
+        }
         tensors.push_back(&file_.require(found ? found->name : p.name, shape));
         expected.push_back(tensors.back());
       }
@@ -82,7 +91,7 @@ class StoredWeights final : public WeightSource {
       if (std::any_of(model.units.begin(), model.units.end(), [&](const auto& unit) {
             const auto& shared = unit->shared();
             return shared && tensor.name == shared->name &&
-                   same_bytes(tensor, *tensors_[shared->unit][shared->parameter]);
+                   same_bytes(tensor, *tensors_[shared->unit][shared->parameter]);  // a table is never drawn
           }))
         continue;
       fail(Exit::corrupt, "{}: tensor {} is not one that this {} model has; check config.json", tensor.file.string(),
@@ -91,7 +100,18 @@ class StoredWeights final : public WeightSource {
     for (const auto& tensors : tensors_) read_.emplace_back(tensors.size());
   }
 
+  // Under its name, or that which it had in TensorFlow and in the first checkpoints of BERT.
+  const models::StoredTensor* find(const std::string& name) const {
+    if (const models::StoredTensor* found = file_.find(name)) return found;
+    for (const auto& [now, then] : {std::pair{"LayerNorm.weight", "gamma"}, {"LayerNorm.bias", "beta"}}) {
+      const std::string_view ending = now;
+      if (name.ends_with(ending)) return file_.find(name.substr(0, name.size() - ending.size()) + "LayerNorm." + then);
+    }
+    return nullptr;
+  }
+
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
+    if (!tensors_[unit][parameter]) return random_.read(unit, parameter, begin, out);
     const models::StoredTensor& tensor = *tensors_[unit][parameter];
     models::read_elements(tensor, begin, out);
     const auto bytes = part_of(tensor, begin, out.size());
@@ -106,17 +126,20 @@ class StoredWeights final : public WeightSource {
 
   // Page by page a cold file is read slowly.
   void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
-    MappedFile::will_need(part_of(*tensors_[unit][parameter], begin, count));
+    if (const models::StoredTensor* tensor = tensors_[unit][parameter])
+      MappedFile::will_need(part_of(*tensor, begin, count));
   }
 
   std::vector<comm::Seen> seen() const override {
     for (const auto& tensors : tensors_)
-      for (const models::StoredTensor* tensor : tensors) comm::ask_for(tensor->bytes, comm::kOfTensor);
+      for (const models::StoredTensor* tensor : tensors)
+        if (tensor) comm::ask_for(tensor->bytes, comm::kOfTensor);
     return of_tensors([](const models::StoredTensor& tensor, std::size_t, std::size_t) {
       return fmt::format("{} [{}], {}", tensor.dtype, fmt::join(tensor.shape, ", "),
                          comm::print_of(tensor.bytes, comm::kOfTensor));
     });
   }
+  std::vector<std::string> drawn() const override { return drawn_; }
   std::vector<comm::Seen> seen_as_read() const override {
     return of_tensors([&](const models::StoredTensor&, std::size_t unit, std::size_t parameter) {
       return fmt::format("hash {:016x}", read_[unit][parameter].load());
@@ -129,6 +152,7 @@ class StoredWeights final : public WeightSource {
     std::vector<comm::Seen> all;
     for (std::size_t unit = 0; unit < tensors_.size(); ++unit)
       for (std::size_t p = 0; p < tensors_[unit].size(); ++p) {
+        if (!tensors_[unit][p]) continue;
         const models::StoredTensor& tensor = *tensors_[unit][p];
         all.push_back({fmt::format("tensor {} of {}", tensor.name, tensor.file.string()), print(tensor, unit, p)});
       }
@@ -143,7 +167,9 @@ class StoredWeights final : public WeightSource {
   }
 
   models::Safetensors file_;
-  std::vector<std::vector<const models::StoredTensor*>> tensors_;      // by unit and parameter
+  RandomWeights random_;
+  std::vector<std::string> drawn_;
+  std::vector<std::vector<const models::StoredTensor*>> tensors_;      // by unit and parameter; null: drawn
   mutable std::vector<std::vector<std::atomic<std::uint64_t>>> read_;  // hashes of what was read of each, added up
 };
 
@@ -156,8 +182,9 @@ std::unique_ptr<WeightSource> random_weights(const models::Model& model, std::ui
   return std::make_unique<RandomWeights>(model, seed);
 }
 
-std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory) {
-  return std::make_unique<StoredWeights>(model, directory);
+std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory,
+                                             std::uint64_t seed) {
+  return std::make_unique<StoredWeights>(model, directory, seed);
 }
 
 void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, std::size_t begin,

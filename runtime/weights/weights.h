@@ -32,6 +32,8 @@ class WeightSource {
   // so far, alike on ranks that read the same elements. Nothing if weights come from no file.
   virtual std::vector<comm::Seen> seen() const { return {}; }
   virtual std::vector<comm::Seen> seen_as_read() const { return {}; }
+  // Names of the parameters that the files lack and that are drawn instead (Model::drawn_if_missing).
+  virtual std::vector<std::string> drawn() const { return {}; }
 };
 
 // Drawn as each parameter's Init says from Philox keyed by the seed, with the parameter's place in the model and the
@@ -39,8 +41,9 @@ class WeightSource {
 std::unique_ptr<WeightSource> random_weights(const models::Model& model, std::uint64_t seed);
 
 // A Hugging Face directory's model.safetensors. Throws Error{corrupt} for a tensor that is missing, unexpected or of
-// another shape; read() throws it, naming the tensor, for a value that is not finite.
-std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory);
+// another shape; read() throws it, naming the tensor, for a value that is not finite. seed: of what is drawn.
+std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory,
+                                             std::uint64_t seed = 0);
 
 // Elements [begin, begin + values.size()) of a unit's flat buffer: into this rank's parameters, rounded to their dtype,
 // and its fp32 master, as far as it holds them. Thread-safe for elements that do not overlap.

@@ -20,6 +20,7 @@ struct Columns {
   std::vector<std::uint32_t> tokens, positions;
   std::vector<std::int32_t> labels;
   std::vector<device::RowRange> documents;
+  std::vector<std::uint32_t> types = {};  // of rows that it does not reach: 0
 
   void add_document(std::size_t length, std::mt19937_64& random) {
     const auto first = static_cast<std::uint32_t>(tokens.size()), rows = static_cast<std::uint32_t>(length);
@@ -66,6 +67,8 @@ template <typename Fill>
 Learnt learn(const Config& config, const Columns& columns, float loss_gradient, Fill&& fill,
              DType dtype = DType::fp32) {
   const RunShape run{.batch = 1, .seq = columns.tokens.size(), .dtype = dtype, .threads = 2, .packed = true};
+  std::vector<std::uint32_t> types = columns.types;
+  types.resize(columns.tokens.size());
   const auto model = make_model(config, run);
   AbortToken abort;
   device::Lane lane("test", run.threads, 0, abort);
@@ -86,7 +89,9 @@ Learnt learn(const Config& config, const Columns& columns, float loss_gradient, 
 
   const auto context = [&](std::size_t unit, const Buffer& workspace) {
     Context c{};
-    c.batch = {columns.tokens.data(), columns.labels.data(), columns.positions.data(), columns.documents.data()};
+    c.batch = {
+        columns.tokens.data(), columns.labels.data(), columns.positions.data(), columns.documents.data(), nullptr,
+        types.data()};
     c.scalars = &scalars;
     c.constants = constants.view().data;
     c.parameters = {parameters[unit].view()};

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cstdint>
 #include <limits>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,7 +19,7 @@ using jinja::Value;
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  Parser(std::string_view text, RepeatedKeys repeated) : text_(text), repeated_(repeated) {}
 
   Value run() {
     Value out = value(0);
@@ -82,11 +84,17 @@ class Parser {
   Value object(int depth) {
     ++at_;
     std::vector<std::pair<Value, Value>> out;
+    std::set<std::string> names;
     if (skip('}')) return Value::dict({});
     do {
       space();
       if (peek() != '"') wrong("expected the name of a field in quotes, found " + found());
+      const std::size_t begin = at_;
       Value key{string()};
+      if (repeated_ == RepeatedKeys::refused && !names.insert(key.text()).second) {
+        at_ = begin;
+        wrong(fmt::format("the field \"{}\" stands twice in an object", key.text()));
+      }
       if (!skip(':')) wrong("expected : behind the name of a field, found " + found());
       out.emplace_back(std::move(key), value(depth + 1));
     } while (skip(','));
@@ -187,13 +195,14 @@ class Parser {
   }
 
   std::string_view text_;
+  RepeatedKeys repeated_;
   std::size_t at_ = 0;
 };
 
 }  // namespace
 
-Value parse_json(std::string_view text) {
-  return Parser(text).run();
+Value parse_json(std::string_view text, RepeatedKeys repeated) {
+  return Parser(text, repeated).run();
 }
 
 }  // namespace strata::text

@@ -13,6 +13,7 @@
 
 #include "text/chat/chat_template.h"
 #include "text/chat/labels.h"
+#include "text/chat/part_records.h"
 #include "text/chat/record.h"
 #include "text/chat/token_places.h"
 #include "text/documents.h"
@@ -27,6 +28,7 @@ namespace strata::text {
 // What is made of each record.
 struct RecordRules {
   DataFormat format = DataFormat::text;
+  bool found = false;                  // the first record said so: one of two formats is refused
   std::string field = "text";          // of text
   bool add_special = false;            // with the tokenizer's template around each text
   const ChatTemplate* made = nullptr;  // of conversations; Alpaca's records are conversations if there is one
@@ -55,13 +57,12 @@ class PartTokenizer {
   void run(const DocumentPart& part, PartTokens& out);
 
  private:
-  struct Line;
-  void lines(const DocumentPart& part, PartTokens& out);
-  void table(const DocumentPart& part, PartTokens& out);
-  void record(const jinja::Value& record, const Line& line, PartTokens& out);
+  void records(const DocumentPart& part, PartTokens& out);
+  void record(const jinja::Value& record, const RecordPlace& place, PartTokens& out);
   void text(std::string_view text, PartTokens& out);
-  void labelled(const LabelledText& document, const Line& line, PartTokens& out);
-  std::string_view field_of(const Line& line);
+  void labelled(const LabelledText& document, const RecordPlace& place, PartTokens& out);
+  std::string_view field_of(const RecordPlace& place);
+  void refuse_two_formats(const jinja::Value& record, const RecordPlace& place);
 
   const Tokenizer& tokenizer_;
   const RecordRules& rules_;
@@ -69,9 +70,7 @@ class PartTokenizer {
   TokenPlaces places_;
   std::vector<std::uint32_t> before_, behind_;  // what the tokenizer's template puts around a text
   std::unique_ptr<simdjson::dom::parser> parser_;
+  std::vector<std::string_view> names_;  // of the fields of the line in hand
 };
-
-// The first record of a part, to see what it holds; nullopt if it has none. Throws Error as PartTokenizer does.
-std::optional<jinja::Value> first_record(const DocumentPart& part);
 
 }  // namespace strata::text

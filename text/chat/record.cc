@@ -195,7 +195,10 @@ std::optional<DataFormat> data_format(std::string_view name) {
   return std::nullopt;
 }
 
-DataFormat format_of(const Value& record) {
+namespace {
+
+// The one format whose fields are there, if any.
+std::optional<DataFormat> the_format_of(const Value& record) {
   const auto has = [&](std::string_view key) { return find(record, key) != nullptr; };
   std::vector<std::pair<std::string_view, DataFormat>> found;
   if (has("messages")) found.emplace_back("messages", DataFormat::chat);
@@ -208,7 +211,17 @@ DataFormat format_of(const Value& record) {
   if (has("text")) found.emplace_back("text", DataFormat::text);
   if (found.size() > 1)
     wrong("both {} and {} are there: say with --format which counts", found[0].first, found[1].first);
-  if (!found.empty()) return found.front().second;
+  return found.empty() ? std::nullopt : std::optional(found.front().second);
+}
+
+}  // namespace
+
+void refuse_formats_of_two(const Value& record) {
+  (void)the_format_of(record);
+}
+
+DataFormat format_of(const Value& record) {
+  if (const auto found = the_format_of(record)) return *found;
   std::string keys;
   for (const auto& [key, value] : record.pairs())
     if (keys.size() < 100) keys += (keys.empty() ? "" : ", ") + key.to_text();

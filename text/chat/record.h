@@ -43,6 +43,8 @@ struct Completion {
 
 // By the fields of `record`, a dict. Throws RecordFault if there are none of a format, or those of two.
 DataFormat format_of(const jinja::Value& record);
+// Throws RecordFault if the fields are those of two formats.
+void refuse_formats_of_two(const jinja::Value& record);
 
 // Records of chat, alpaca, sharegpt and completion as turns; throw RecordFault.
 Conversation conversation_of(const jinja::Value& record, DataFormat format);

@@ -7,11 +7,17 @@
 namespace strata::text {
 
 // CSV and TSV (RFC 4180): fields between separators, in double quotes if they hold separators, line breaks or
-// quotes, which are then doubled.
+// quotes, which are then doubled. A quote inside a field that does not begin with one stands for itself.
+
+// What is wrong with a record, without its place.
+struct TableFault {
+  std::string message;
+};
 
 // Where the record that begins at `at` ends, behind its line break; npos if the text ends before.
-std::size_t record_end(std::string_view text, std::size_t at);
-// The fields of a record, with or without its line break. Quotes inside a field without quotes stand for themselves.
+std::size_t record_end(std::string_view text, std::size_t at, char separator);
+// The fields of a record, with or without its line break. Throws TableFault for a quote that is not closed, text behind
+// one that closes a field, and a carriage return alone.
 std::vector<std::string> fields_of(std::string_view record, char separator);
 
 }  // namespace strata::text

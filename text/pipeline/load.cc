@@ -63,6 +63,8 @@ FolderOptions folder_options(const fs::path& folder) {
       if (!error) error = field.unescaped_key().get(key);
       if (error) fail(Exit::corrupt, "{}: expected JSON, found: {}", path.string(), simdjson::error_message(error));
       if (key == "eos_token" && !out.eos) out.eos = token_text(field.value());
+      if (std::string_view side; key == "truncation_side" && field.value().get_string().get(side) == simdjson::SUCCESS)
+        out.cuts_front = side == "left";
       if (key == "add_bos_token" && field.value().get_bool().get(flag) == simdjson::SUCCESS) out.add_bos = flag;
       if (key == "add_eos_token" && field.value().get_bool().get(flag) == simdjson::SUCCESS) out.add_eos = flag;
     }
@@ -76,7 +78,7 @@ std::unique_ptr<Tokenizer> load_file(const fs::path& path, std::string name) {
   std::string hash = fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
   const FolderOptions options = folder_options(path.parent_path());
   if (path.extension() == ".model") return make_sentence_piece(bytes, path, std::move(name), std::move(hash), options);
-  return Pipeline::parse(bytes, path.string(), std::move(name), std::move(hash), options.eos);
+  return Pipeline::parse(bytes, path.string(), std::move(name), std::move(hash), options.eos, options.cuts_front);
 }
 
 }  // namespace

@@ -50,9 +50,11 @@ class Pipeline::StageSink final : public PieceSink {
 };
 
 std::unique_ptr<Pipeline> Pipeline::parse(std::string_view json, const std::string& file, std::string name,
-                                          std::string hash, std::optional<std::string> eos) {
+                                          std::string hash, std::optional<std::string> eos, bool cuts_front) {
   const JsonDocument document(json, file, "a tokenizer.json");
-  return std::unique_ptr<Pipeline>(new Pipeline(document.root(), std::move(name), std::move(hash), std::move(eos)));
+  std::unique_ptr<Pipeline> made(new Pipeline(document.root(), std::move(name), std::move(hash), std::move(eos)));
+  made->template_.cuts_front = cuts_front;
+  return made;
 }
 
 Pipeline::Pipeline(const Json& json, std::string name, std::string hash, std::optional<std::string> eos)
@@ -71,9 +73,9 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, std::op
   if (const auto found = json.find("added_tokens")) read_added(*found);
   if (!raw_) raw_.emplace(std::vector<AddedTokenFinder::Pattern>());
   if (!normalized_) normalized_.emplace(std::vector<AddedTokenFinder::Pattern>());
-  if (const auto found = json.find("post_processor")) surroundings_ = make_surroundings(*found);
-  for (const auto* ids : {&surroundings_.before, &surroundings_.behind}) {
-    for (const std::uint32_t id : *ids) vocab_size_ = std::max(vocab_size_, id + 1);
+  if (const auto found = json.find("post_processor")) template_ = make_text_template(*found);
+  for (const auto* pieces : {&template_.single, &template_.pair}) {
+    for (const auto& piece : *pieces) vocab_size_ = std::max(vocab_size_, piece.id + 1);
   }
   if (const auto found = json.find("decoder")) {
     decoders_ = make_decoders(*found);
@@ -148,7 +150,12 @@ void Pipeline::encode(std::string_view text, bool add_special, Workspace& worksp
     append_repaired(text, buffers.repaired);
     text = buffers.repaired;
   }
-  if (add_special) out.insert(out.end(), surroundings_.before.begin(), surroundings_.before.end());
+  const auto text_at = std::find_if(template_.single.begin(), template_.single.end(),
+                                    [](const auto& piece) { return piece.kind == TextTemplate::Kind::first; });
+  const auto add = [&](auto begin, auto end) {
+    for (; add_special && begin != end; ++begin) out.push_back(begin->id);
+  };
+  add(template_.single.begin(), text_at);
   raw_->split(text, [&](std::string_view part, const AddedToken* token) {
     if (token != nullptr) {
       out.push_back(token->id);
@@ -165,7 +172,7 @@ void Pipeline::encode(std::string_view text, bool add_special, Workspace& worksp
     }
     encode_normalized(buffers.text, first, buffers, out);
   });
-  if (add_special) out.insert(out.end(), surroundings_.behind.begin(), surroundings_.behind.end());
+  add(text_at + 1, template_.single.end());
 }
 
 void Pipeline::encode_normalized(std::string_view text, bool first, Buffers& buffers,

@@ -26,9 +26,10 @@ namespace strata::text {
 // read: they are about batches, not about text.
 class Pipeline final : public Tokenizer {
  public:
-  // eos: the text of the end-of-text token, where the folder's configuration names one.
+  // eos: the text of the end-of-text token, where the folder's configuration names one; cuts_front: as it has
+  // `truncation_side`.
   static std::unique_ptr<Pipeline> parse(std::string_view json, const std::string& file, std::string name,
-                                         std::string hash, std::optional<std::string> eos);
+                                         std::string hash, std::optional<std::string> eos, bool cuts_front = false);
 
   std::uint32_t vocab_size() const override { return vocab_size_; }
   std::optional<std::uint32_t> end_of_text() const override { return end_of_text_; }
@@ -60,7 +61,6 @@ class Pipeline final : public Tokenizer {
   PreTokenizers pre_tokenizers_;
   std::unique_ptr<Model> model_;
   std::optional<AddedTokenFinder> raw_, normalized_;  // those to find before, and after, normalizing
-  Surroundings surroundings_;
   std::vector<std::unique_ptr<Decoder>> decoders_;
   bool has_decoder_ = false;
   std::uint32_t vocab_size_ = 0;

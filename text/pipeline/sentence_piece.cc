@@ -99,6 +99,11 @@ class SentencePiece final : public Tokenizer {
     if (spec.unigrams) least_part_ = kLeastPartOfUnigrams;
     add_bos_ = options.add_bos.value_or(false) && processor_.bos_id() >= 0;
     add_eos_ = options.add_eos.value_or(false) && processor_.eos_id() >= 0;
+    using Kind = TextTemplate::Kind;
+    const auto token = [](int id) { return TextTemplate::Piece{Kind::token, static_cast<std::uint32_t>(id)}; };
+    if (add_bos_) template_.single.insert(template_.single.begin(), token(processor_.bos_id()));
+    if (add_eos_) template_.single.push_back(token(processor_.eos_id()));
+    template_.cuts_front = options.cuts_front;
   }
 
   std::uint32_t vocab_size() const override { return static_cast<std::uint32_t>(processor_.GetPieceSize()); }

@@ -13,6 +13,7 @@ namespace strata::text {
 struct FolderOptions {
   std::optional<std::string> eos;
   std::optional<bool> add_bos, add_eos;
+  bool cuts_front = false;  // truncation_side
 };
 
 // A SentencePiece model (`tokenizer.model`), by the sentencepiece library. With add_special, `<s>` goes before and

@@ -241,6 +241,8 @@ TEST_F(RecordsTest, ConversationsAreWhatTheirTemplateWrites) {
   EXPECT_THAT(said_, AllOf(HasSubstr("a.jsonl: chat, written by"), HasSubstr("trained on: assistant"),
                            HasSubstr("1 of 2 documents hold nothing to train on")));
   EXPECT_EQ(begins(), (std::vector<std::uint64_t>{0, 8}));
+  const auto written_by = [&] { return runtime::read_sidecar(folder_.path() / "out.bin")->chat_template_hash; };
+  EXPECT_EQ(written_by().size(), 16u);
   EXPECT_EQ(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja", .train_on = "all"}), "[u:p;a:q;u:no answer;]");
   folder_.write("g.jsonl",
                 "{\"conversations\": [{\"from\": \"human\", \"value\": \"p\"}, {\"from\": \"gpt\", "
@@ -374,6 +376,87 @@ TEST_F(TokenizeTest, AFullDiskIsAnErrorWithPathAndReason) {
   EXPECT_EQ(error.code(), Exit::failed);
   EXPECT_THAT(error.what(), AllOf(HasSubstr(path("out.bin")), HasSubstr("errno 27")));
   EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(TokenizeTest, LabelsOfDocuments) {
+  folder_.write("a.csv", "text,other,label\nHe said,She said,no\n\"Over, the\",hills,yes\n");
+  TokenizeOptions options{.tokenizer = kTokenizers + "bert_cased",
+                          .out = path("out.bin"),
+                          .inputs = {path("a.csv")},
+                          .labels = {"label"},
+                          .pair = "other",
+                          .threads = 2};
+  EXPECT_EQ(tokenize(options), 0);
+  const auto tokenizer = text::load_tokenizer(kTokenizers + "bert_cased");
+  const runtime::TokenFile file(path("out.bin"), std::nullopt);
+  EXPECT_EQ(begins().size(), 2u);
+  EXPECT_EQ(folder_.read("out.bin.labels.jsonl"), "{\"label\": \"no\"}\n{\"label\": \"yes\"}\n");
+  ASSERT_TRUE(file.sidecar()->labels);
+  EXPECT_EQ(file.sidecar()->labels->problem, "single_label_classification");
+  EXPECT_EQ(file.sidecar()->labels->names, (std::vector<std::string>{"no", "yes"}));
+  EXPECT_EQ(file.sidecar()->labels->count, 2u);
+  // Types: what is behind the first [SEP] of each document.
+  ASSERT_TRUE(file.sidecar()->types);
+  const std::string bits = folder_.read("out.bin.types");
+  const auto tokens = tokens_of(path("out.bin"));
+  ASSERT_EQ(bits.size(), (tokens.size() + 7) / 8);
+  const auto separator = *tokenizer->id_of("[SEP]");
+  std::uint64_t ones = 0;
+  unsigned type = 0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (i == begins()[1]) type = 0;
+    const unsigned bit = static_cast<unsigned char>(bits[i / 8]) >> i % 8 & 1;
+    EXPECT_EQ(bit, type) << i;
+    ones += bit;
+    if (tokens[i] == separator) type = 1;
+  }
+  EXPECT_EQ(file.sidecar()->types->count, ones);
+  // Again without a pair: the types of before are taken away.
+  options.pair = std::nullopt;
+  EXPECT_EQ(tokenize(options), 0);
+  EXPECT_FALSE(std::filesystem::exists(path("out.bin.types")));
+  // And without labels.
+  options.labels = {};
+  options.no_eot = true;
+  EXPECT_EQ(tokenize(options), 0);
+  EXPECT_FALSE(std::filesystem::exists(path("out.bin.labels.jsonl")));
+}
+
+TEST_F(TokenizeTest, LabelsRefuseWhatIsNotTheirs) {
+  folder_.write("a.csv", "text,label\na,b\n");
+  folder_.write("a.txt", "text");
+  TokenizeOptions options{.tokenizer = "byte", .out = path("out.bin"), .inputs = {path("a.txt")}, .labels = {"label"}};
+  EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("is plain text, which has no labels"));
+  options.inputs = {path("a.csv")};
+  options.eot = "x";
+  EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("--eot has no place beside --labels"));
+  options.eot = std::nullopt;
+  options.truncation = "only_first";
+  EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("--truncation has no place without --max-length"));
+  options.truncation = "only_second";
+  options.max_length = 5;
+  EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("only_second is for pairs"));
+  options.labels = {};
+  EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("has no place without --labels"));
+}
+
+TEST_F(TokenizeTest, RecordsAreReadStrictly) {
+  const auto refused = [&](const std::string& name, const std::string& text, const std::string& why) {
+    folder_.write(name, text);
+    EXPECT_FAILURE(run({name}), Exit::corrupt, HasSubstr(why));
+  };
+  refused("a.csv", "text\nok\n\"open\nand on\n", "a.csv, line 3, offset 8: field 1 begins with a quote that is not");
+  refused("a.csv", "text,b\nok,1\n\"a\"b,2\n", "line 3, offset 12: text stands behind the quote that closes field 1");
+  refused("a.csv", "text,text\na,b\n", "line 1: the header names \"text\" twice");
+  refused("a.csv", "text,b\na\rb,c\n", "line 2, offset 7: a carriage return stands alone");
+  refused("a.csv", "text\ra\rb\r", "line 1: a carriage return stands alone");
+  refused("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"a\", \"text\": \"b\"}\n",
+          "a.jsonl, line 2, column 15: this is no JSON: the field \"text\" stands twice");
+  refused("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"a\", \"messages\": []}\n",
+          "line 2, offset 14: both messages and text are there");
+  refused("a.jsonl",
+          "{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": \"a\", \"completion\": \"b\", \"text\": \"c\"}\n",
+          "line 2, offset 35: both prompt and completion and text are there");
 }
 
 }  // namespace

@@ -1,0 +1,59 @@
+#pragma once
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "device/ops/class_loss.h"
+
+// Kernels of both twins call what is below.
+#ifdef __CUDACC__
+#define STRATA_ON_BOTH __host__ __device__
+#else
+#define STRATA_ON_BOTH
+#endif
+
+namespace strata::device {
+
+// Calls store(c, g) with the gradient of each score of one row, times `scale`, and returns the row's loss: in fp64, as
+// there are few scores and their sum is what training follows.
+template <typename Store>
+STRATA_ON_BOTH inline float class_loss_of_row(const ClassScoreShape& shape, const float* x, std::int32_t label,
+                                              const float* weights, float scale, Store&& store) {
+  const auto weight = [=](std::size_t c) { return weights != nullptr ? static_cast<double>(weights[c]) : 1.0; };
+  const double factor = scale;
+  if (label == kIgnoredLabel) {
+    for (std::size_t c = 0; c < shape.classes; ++c) store(c, 0.0f);
+    return 0.0f;
+  }
+  if (shape.target == ClassTarget::number) {
+    float wanted = 0;
+    std::memcpy(&wanted, &label, sizeof wanted);
+    const double difference = static_cast<double>(x[0]) - static_cast<double>(wanted);
+    store(0, static_cast<float>(factor * 2 * difference));
+    return static_cast<float>(difference * difference);
+  }
+  if (shape.target == ClassTarget::many) {
+    const double mean = 1.0 / static_cast<double>(shape.classes);
+    double loss = 0;
+    for (std::size_t c = 0; c < shape.classes; ++c) {
+      const double score = x[c], is = static_cast<double>(static_cast<std::uint32_t>(label) >> c & 1);
+      const double w = weight(c) * mean, e = exp(score < 0 ? score : -score);
+      loss += w * ((score > 0 ? score : 0) - score * is + log1p(e));
+      const double p = score < 0 ? e / (1 + e) : 1 / (1 + e);
+      store(c, static_cast<float>(factor * w * (p - is)));
+    }
+    return static_cast<float>(loss);
+  }
+  double most = x[0], sum = 0;
+  for (std::size_t c = 1; c < shape.classes; ++c) most = x[c] > most || x[c] != x[c] ? x[c] : most;
+  for (std::size_t c = 0; c < shape.classes; ++c) sum += exp(x[c] - most);
+  const double w = weight(static_cast<std::size_t>(label));
+  for (std::size_t c = 0; c < shape.classes; ++c) {
+    const double is = c == static_cast<std::size_t>(label) ? 1 : 0;
+    store(c, static_cast<float>(factor * w * (exp(x[c] - most) / sum - is)));
+  }
+  return static_cast<float>(w * (log(sum) + (most - x[label])));
+}
+
+}  // namespace strata::device

@@ -1,0 +1,72 @@
+#include "launcher/commands/tokenize_labels.h"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <system_error>
+#include <thread>
+
+#include "base/error.h"
+#include "launcher/commands/conveyor.h"
+#include "launcher/screen/printable.h"
+#include "text/classes/class_tokenizer.h"
+
+namespace strata::launcher {
+
+using text::ClassRules;
+using text::ClassTokenizer;
+using text::ClassTokens;
+
+std::size_t threads_of(const TokenizeOptions& options) {
+  const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
+  return static_cast<std::size_t>(std::max(threads, 1));
+}
+
+std::uint64_t bytes_of(const std::vector<NamedFile>& files, std::size_t inputs) {
+  std::uint64_t bytes = 0;
+  for (const NamedFile& file : files) {
+    std::error_code none;
+    const auto size = std::filesystem::file_size(file.path, none);
+    bytes += none ? 0 : size;
+  }
+  return files.size() < inputs ? 0 : bytes;
+}
+
+int tokenize_labels(const TokenizeOptions& options, const std::vector<text::DocumentInput>& inputs,
+                    const std::vector<NamedFile>& files, const text::Tokenizer& tokenizer, TokenOutput& output) {
+  for (const text::DocumentInput& input : inputs)
+    if (input.kind == text::InputKind::plain)
+      fail(Exit::usage, "{} is plain text, which has no labels: --labels takes .jsonl, .csv or .tsv", input.name);
+  ClassRules rules{.record = {.labels = options.labels, .text = options.field.value_or("text"), .pair = options.pair}};
+  if (options.max_length) rules.max_length = static_cast<std::size_t>(*options.max_length);
+  if (options.truncation) rules.truncation = *text::truncation(*options.truncation);
+  if (!options.pair && rules.truncation == text::Truncation::only_second)
+    fail(Exit::usage, "--truncation only_second is for pairs: give --pair, or take longest_first");
+  (void)ClassTokenizer(tokenizer, rules);  // refuses what the tokenizer cannot do before anything is opened
+
+  text::DocumentReader reader(inputs, false, tokenizer);
+  text::TokenWriter& writer = output.open(tokenizer, std::nullopt, false);
+  text::BitFile& types = output.open_types();
+  text::LabelWriter& labels = output.open_labels(options.labels);
+  std::uint64_t cut = 0;
+  Conveyor<ClassTokens> conveyor(reader, bytes_of(files, options.inputs.size()), [&](const ClassTokens& tokens) {
+    for (std::size_t i = 0; i < tokens.begins.size(); ++i) {
+      const std::size_t begin = tokens.begins[i];
+      const std::size_t end = i + 1 < tokens.begins.size() ? tokens.begins[i + 1] : tokens.ids.size();
+      writer.begin_document();
+      writer.add(std::span(tokens.ids).subspan(begin, end - begin));
+      for (std::size_t t = begin; t < end; ++t) types.add(tokens.types[t] != 0, 1);
+      labels.add(tokens.labels[i]);
+    }
+    cut += tokens.cut;
+  });
+  conveyor.run(threads_of(options), [&] {
+    auto made = std::make_shared<ClassTokenizer>(tokenizer, rules);
+    return [made](const text::DocumentPart& part, ClassTokens& tokens) { made->run(part, tokens); };
+  });
+  output.commit();
+  if (cut > 0) say("{} of {} documents were cut to {} tokens", cut, writer.documents(), *rules.max_length);
+  return 0;
+}
+
+}  // namespace strata::launcher

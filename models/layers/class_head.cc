@@ -1,0 +1,229 @@
+#include "models/layers/class_head.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "device/ops/cross_entropy.h"
+#include "device/ops/dropout.h"
+#include "device/ops/elementwise.h"
+#include "device/ops/embedding.h"
+#include "device/ops/norm.h"
+#include "device/ops/product.h"
+#include "models/layers/linear.h"
+#include "models/layers/slots.h"
+
+namespace strata::models {
+namespace {
+
+using device::ConstView;
+using device::DType;
+using device::Lane;
+using device::Product;
+using device::ProductShape;
+using device::View;
+
+// Sites of dropout: apart from those of blocks, which count up from 0.
+constexpr std::uint32_t kSite = 0x7fffff00;
+
+// Elements between rows of scores: whole vectors.
+std::size_t stride_of(std::size_t classes) {
+  return (classes + 15) / 16 * 16;
+}
+
+class ClassHead final : public LossUnit {
+ public:
+  ClassHead(const ClassHeadSpec& spec, const RunShape& run)
+      : LossUnit("head"),
+        spec_(spec),
+        dtype_(run.dtype),
+        training_(run.training),
+        tokens_(run.tokens()),
+        picks_(run.loss_rows > 0),
+        rows_(picks_ ? run.loss_rows : tokens_),
+        norm_{rows_, spec.hidden, 1, spec.hidden, spec.hidden, spec.eps},
+        shape_{rows_, spec.classes, stride_of(spec.classes), spec.target},
+        scores_(run.device, forward_product()),
+        input_(run.device, input_product()),
+        weights_(run.device, weights_product()) {
+    const auto d = static_cast<std::int64_t>(spec.hidden), k = static_cast<std::int64_t>(spec.classes);
+    if (normed()) norm_gain_ = add_parameter(spec.norm_gain, {d}, false, {1, 0});
+    if (!spec.norm_bias.empty()) norm_bias_ = add_parameter(spec.norm_bias, {d}, false, {0, 0});
+    if (!spec.dense.empty()) {
+      const std::size_t weight = add_parameter(spec.dense + ".weight", {d, d}, true, spec.init);
+      const std::size_t bias = add_parameter(spec.dense + ".bias", {d}, false, {0, 0});
+      dense_.emplace(
+          Linear::Spec{rows_, spec.hidden, {{spec.hidden, weight, bias}}, true, false, run.dtype, run.device});
+    }
+    weight_ = add_parameter(spec.scores + ".weight", {k, d}, true, spec.init);
+    if (spec.biased) bias_ = add_parameter(spec.scores + ".bias", {k}, false, {0, 0});
+    end_part();
+    place(run.threads);
+  }
+
+  std::size_t classes() const override { return spec_.classes; }
+  std::size_t score_stride() const override { return shape_.stride; }
+  std::size_t loss_workspace() const override { return bytes_; }
+  Work loss_work(bool learns) const override {
+    const double products = learns ? 3 : 1, rows = static_cast<double>(rows_);
+    const double dense = dense_ ? dense_->forward_flops() : 0;
+    return {
+        .flops = products * (2 * rows * static_cast<double>(spec_.classes * spec_.hidden) + dense),
+        .bytes = products * static_cast<double>((rows_ * 4 + (picks_ ? tokens_ : 0)) * spec_.hidden * size_of(dtype_))};
+  }
+  void list_products(std::vector<ProductShape>& out) const override {
+    if (dense_) dense_->list_products(out);
+    for (const Product* product : {&scores_, &input_, &weights_}) out.push_back(product->shape());
+  }
+
+  void loss(Lane& lane, const Context& c, ConstView x, device::ExactSum* loss, View dx, View gradients) const override {
+    const View scratch = scratch_.of(c.workspace), inner = inner_.of(c.workspace), scores = fp32_.of(c.workspace);
+    const ConstView taken = take(lane, c, x), dense_x = before_dense(lane, c, taken);
+    if (dense_) {
+      dense_->forward(lane, c.parameters, dense_x, inner, scratch);
+      spec_.squash == Squash::tanh ? tanh_forward(lane, inner, inner) : relu_forward(lane, inner, inner);
+    }
+    ConstView features = dense_ ? ConstView(inner) : dense_x;
+    if (spec_.dropout_behind > 0) {
+      const View dropped = dropped_behind_.of(c.workspace);
+      dropout(lane, dropout_of(c, spec_.dropout_behind, 1), features, {}, dropped);
+      features = dropped;
+    }
+    const std::size_t weight_size = spec_.classes * spec_.hidden;
+    const ConstView weight = c.parameters.sub(weight_, weight_size);
+    const ConstView bias = spec_.biased ? c.parameters.sub(bias_, spec_.classes) : ConstView{};
+    scores_.run(lane, features, weight, bias, scores, scratch);
+    if (c.scores) cast(lane, scores, c.scores);
+    const View losses = losses_.of(c.workspace), d_scores = dx ? d_scores_.of(c.workspace) : View{};
+    class_loss(lane, shape_, scores, c.batch.labels, c.class_weights, c.scalars, losses, d_scores);
+    sum_losses(lane, losses, loss);
+    if (!dx) return;
+
+    const GradientRange own{gradients};
+    weights_.run(lane, d_scores, features, {}, own.sub(weight_, weight_size), scratch);
+    if (spec_.biased)
+      column_sum(lane, rows_, spec_.classes, shape_.stride, d_scores, own.sub(bias_, spec_.classes), scratch);
+    View d = one_.of(c.workspace), other = two_.of(c.workspace);
+    input_.run(lane, d_scores, weight, {}, d, scratch);
+    if (spec_.dropout_behind > 0) dropout(lane, dropout_of(c, spec_.dropout_behind, 1), d, {}, d);
+    if (dense_) {
+      spec_.squash == Squash::tanh ? tanh_backward(lane, d, inner, d) : relu_backward(lane, d, inner, d);
+      dense_->backward_parameters(lane, dense_x, d, own, scratch);
+      dense_->backward_input(lane, c.parameters, d, other, scratch);
+      std::swap(d, other);
+      if (spec_.dropout_before > 0) dropout(lane, dropout_of(c, spec_.dropout_before, 0), d, {}, d);
+    }
+    if (normed()) {
+      unnorm(lane, c, d, picks_ ? ConstView(picked_.of(c.workspace)) : x, other, own);
+      std::swap(d, other);
+    }
+    if (picks_)
+      embedding_backward(lane, rows_, spec_.hidden, c.batch.loss_rows, {0, tokens_, tokens_}, d, dx, scratch);
+    else
+      cast(lane, d, dx);
+  }
+
+ private:
+  bool normed() const { return !spec_.norm_gain.empty(); }
+  std::int64_t rows() const { return static_cast<std::int64_t>(rows_); }
+  std::int64_t width() const { return static_cast<std::int64_t>(spec_.hidden); }
+  std::int64_t columns() const { return static_cast<std::int64_t>(spec_.classes); }
+  std::int64_t stride() const { return static_cast<std::int64_t>(shape_.stride); }
+  ProductShape forward_product() const {
+    return {rows(),  columns(), width(), false,       true,         width(),
+            width(), stride(),  dtype_,  DType::fp32, spec_.biased, false};
+  }
+  ProductShape input_product() const {
+    return {rows(), width(), columns(), false, false, stride(), width(), width(), dtype_, dtype_, false, false};
+  }
+  ProductShape weights_product() const {
+    return {columns(), width(), rows(), true, false, stride(), width(), width(), dtype_, dtype_, false, false};
+  }
+
+  void place(int threads) {
+    std::size_t scratch = std::max(
+        {scores_.workspace_bytes(threads), input_.workspace_bytes(threads), weights_.workspace_bytes(threads)});
+    if (dense_) scratch = std::max(scratch, dense_->scratch_bytes(threads));
+    if (normed()) scratch = std::max(scratch, device::norm_backward_workspace(norm_));
+    if (spec_.biased) scratch = std::max(scratch, device::column_sum_workspace(rows_, spec_.classes));
+    if (picks_) scratch = std::max(scratch, device::embedding_backward_workspace(rows_, tokens_));
+    const std::size_t all = rows_ * spec_.hidden;
+    const auto if_any = [&](bool any) { return any ? all : 0; };
+    Slots work;
+    scratch_ = work.add_bytes(scratch);
+    mean_ = work.add(rows_, DType::fp32);
+    rstd_ = work.add(rows_, DType::fp32);
+    losses_ = work.add(rows_, DType::fp32);
+    picked_ = work.add(if_any(picks_), dtype_);
+    normed_ = work.add(if_any(normed()), dtype_);
+    dropped_before_ = work.add(if_any(dense_ && spec_.dropout_before > 0), dtype_);
+    inner_ = work.add(if_any(dense_.has_value()), dtype_);
+    dropped_behind_ = work.add(if_any(spec_.dropout_behind > 0), dtype_);
+    fp32_ = work.add(rows_ * shape_.stride, DType::fp32);
+    d_scores_ = work.add(training_ ? rows_ * shape_.stride : 0, dtype_);
+    one_ = work.add(if_any(training_), dtype_);
+    two_ = work.add(if_any(training_), dtype_);
+    bytes_ = work.bytes();
+  }
+
+  device::Dropout dropout_of(const Context& c, float probability, std::uint32_t place) const {
+    return {probability, kSite + place, c.micro_batch, c.scalars};
+  }
+  // The rows that the loss takes, normalized if the family has it so.
+  ConstView take(Lane& lane, const Context& c, ConstView x) const {
+    if (picks_) {
+      const View picked = picked_.of(c.workspace);
+      embedding_forward(lane, rows_, spec_.hidden, c.batch.loss_rows, {0, tokens_, tokens_}, x, picked);
+      x = picked;
+    }
+    if (!normed()) return x;
+    const ConstView gain = c.parameters.sub(norm_gain_, spec_.hidden);
+    const View out = normed_.of(c.workspace), rstd = rstd_.of(c.workspace);
+    if (spec_.norm_bias.empty())
+      rmsnorm_forward(lane, norm_, x, gain, out, rstd);
+    else
+      layernorm_forward(lane, norm_, x, gain, c.parameters.sub(norm_bias_, spec_.hidden), out, mean_.of(c.workspace),
+                        rstd);
+    return out;
+  }
+  ConstView before_dense(Lane& lane, const Context& c, ConstView x) const {
+    if (!dense_ || spec_.dropout_before == 0) return x;
+    const View dropped = dropped_before_.of(c.workspace);
+    dropout(lane, dropout_of(c, spec_.dropout_before, 0), x, {}, dropped);
+    return dropped;
+  }
+  void unnorm(Lane& lane, const Context& c, ConstView dy, ConstView x, View dx, const GradientRange& own) const {
+    const std::size_t d = spec_.hidden;
+    const ConstView gain = c.parameters.sub(norm_gain_, d);
+    const View rstd = rstd_.of(c.workspace), scratch = scratch_.of(c.workspace);
+    if (spec_.norm_bias.empty())
+      rmsnorm_backward(lane, norm_, dy, x, gain, rstd, {}, dx, own.sub(norm_gain_, d), scratch);
+    else
+      layernorm_backward(lane, norm_, dy, x, gain, mean_.of(c.workspace), rstd, {}, dx, own.sub(norm_gain_, d),
+                         own.sub(norm_bias_, d), scratch);
+  }
+
+  ClassHeadSpec spec_;
+  DType dtype_;
+  bool training_;
+  std::size_t tokens_;
+  bool picks_;
+  std::size_t rows_;  // that the loss takes
+  device::NormShape norm_;
+  device::ClassScoreShape shape_;
+  Product scores_, input_, weights_;
+  std::optional<Linear> dense_;
+  std::size_t norm_gain_ = 0, norm_bias_ = 0, weight_ = 0, bias_ = 0;
+  Slot scratch_, mean_, rstd_, losses_, picked_, normed_, dropped_before_, inner_, dropped_behind_;
+  Slot fp32_, d_scores_;  // scores, and their gradient
+  Slot one_, two_;        // gradients on their way down
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<LossUnit> make_class_head(const ClassHeadSpec& spec, const RunShape& run) {
+  return std::make_unique<ClassHead>(spec, run);
+}
+
+}  // namespace strata::models

@@ -1,0 +1,172 @@
+#include "runtime/objective/classification.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "device/ops/cross_entropy.h"
+#include "models/classes.h"
+#include "models/files/config.h"
+#include "runtime/checkpoint/model_folder.h"
+#include "runtime/data/label_file.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::runtime {
+namespace {
+
+using models::Objective;
+
+// Families that predict the next token know of a text when they have read its last.
+ClassRow row_of(const Recipe& recipe) {
+  const std::string family = config_of(recipe.model).require_text("model_type");
+  const auto is = [&](std::string_view name) { return family == name; };
+  return is("gpt2") || is("llama") || is("mistral") || is("qwen2") || is("qwen3") ? ClassRow::last : ClassRow::first;
+}
+
+std::shared_ptr<const Labelling> of_documents(const Recipe& recipe, std::span<const TokenFile> files, std::uint64_t) {
+  const models::Classes classes = models::read_classes(config_of(recipe.model), Objective::sequence_classification);
+  std::vector<std::int32_t> labels;
+  std::vector<std::uint64_t> documents_before, tokens_before;
+  std::uint64_t tokens = 0;
+  for (const TokenFile& file : files) {
+    documents_before.push_back(labels.size());
+    tokens_before.push_back(tokens);
+    const auto of_file = read_labels(file, classes, false);
+    labels.insert(labels.end(), of_file.begin(), of_file.end());
+    tokens += file.count();
+  }
+  return std::make_shared<DocumentClasses>(std::move(labels), std::move(documents_before), std::move(tokens_before),
+                                           row_of(recipe));
+}
+
+std::shared_ptr<const Labelling> of_tokens(const Recipe& recipe, std::span<const TokenFile> files, std::uint64_t) {
+  const models::Classes classes = models::read_classes(config_of(recipe.model), Objective::token_classification);
+  std::vector<std::int32_t> labels;
+  for (const TokenFile& file : files) {
+    const auto of_file = read_labels(file, classes, true);
+    labels.insert(labels.end(), of_file.begin(), of_file.end());
+  }
+  return std::make_shared<TokenClasses>(std::move(labels));
+}
+
+std::optional<std::uint32_t> one_row(const Recipe&, std::uint32_t) {
+  return 1;
+}
+std::optional<std::uint32_t> all_rows(const Recipe&, std::uint32_t) {
+  return std::nullopt;
+}
+
+// What the sidecars of the data say of classes: of the training data, else of the validation data.
+struct Found {
+  std::string problem, file;
+  std::vector<std::string> names;
+};
+std::optional<Found> classes_of_data(const Recipe::Data& data) {
+  std::optional<Found> out;
+  const auto look = [&](const std::vector<std::string>& patterns, const char* key) {
+    for (const auto& path : expand_patterns(patterns, key)) {
+      const auto sidecar = read_sidecar(path);
+      if (!sidecar || !sidecar->labels)
+        fail(Exit::usage,
+             "{} has no labels, which classification learns from: make it with strata tokenize --labels FIELD",
+             path.string());
+      if (!out) out = Found{sidecar->labels->problem, path.string(), {}};
+      if (out->problem != sidecar->labels->problem)
+        fail(Exit::usage, "{} is for {}, and {} for {}: train one at a time", out->file, out->problem, path.string(),
+             sidecar->labels->problem);
+      for (const std::string& name : sidecar->labels->names)
+        if (std::find(out->names.begin(), out->names.end(), name) == out->names.end()) out->names.push_back(name);
+    }
+  };
+  for (const DataSource& source : data.train) look(source.files, "data.train");
+  if (!out && !data.validation.empty()) look(data.validation, "data.validation");
+  return out;
+}
+
+// "BertModel", "BertForMaskedLM" and "BertForPreTraining" become "BertForSequenceClassification".
+std::string architecture_of(const models::Config& config, Objective objective) {
+  constexpr std::pair<std::string_view, std::string_view> kFamilies[] = {
+      {"bert", "Bert"},   {"roberta", "Roberta"},      {"xlm-roberta", "XLMRoberta"}, {"distilbert", "DistilBert"},
+      {"gpt2", "GPT2"},   {"llama", "Llama"},          {"mistral", "Mistral"},        {"qwen2", "Qwen2"},
+      {"qwen3", "Qwen3"}, {"modernbert", "ModernBert"}};
+  const std::string family = config.require_text("model_type");
+  const auto* found = std::find_if(std::begin(kFamilies), std::end(kFamilies),
+                                   [&](const auto& known) { return known.first == family; });
+  if (found == std::end(kFamilies)) return {};
+  return fmt::format("{}For{}Classification", found->second,
+                     objective == Objective::sequence_classification ? "Sequence" : "Token");
+}
+
+}  // namespace
+
+constinit const ObjectiveRules kSequenceClassification = {of_documents, one_row, true, false};
+constinit const ObjectiveRules kTokenClassification = {of_tokens, all_rows, true, false};
+
+void settle_classes(Recipe& recipe) {
+  const Objective objective = *recipe.training.objective;
+  if (objective != Objective::sequence_classification && objective != Objective::token_classification) return;
+  const models::Config config = config_of(recipe.model);
+  const models::Classes own = models::read_classes(config, objective);
+  const auto data = classes_of_data(recipe.data);
+  auto& to = recipe.model.config;
+  if (const std::string architecture = architecture_of(config, objective); !architecture.empty())
+    to["architectures"] = fmt::format("[{}]", json_string(architecture));
+  if (!data) return;
+  const bool per_token = data->problem == "token_classification";
+  if (per_token != (objective == Objective::token_classification))
+    fail(Exit::usage, "{} is for {}, and training.objective is \"{}\"", data->file, data->problem,
+         models::name_of(objective));
+  if (!config.has("problem_type") && !per_token && !own.named) to["problem_type"] = json_string(data->problem);
+  if (own.named) return;
+  std::vector<std::string> names = data->names;
+  if (data->problem == "regression" || config.text_or("problem_type", "") == "regression") names = {"LABEL_0"};
+  // Numbers from 0 on may leave some out: then they are the classes' own.
+  std::string forward, backward;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    forward += fmt::format("{}\"{}\": {}", i > 0 ? ", " : "", i, json_string(names[i]));
+    backward += fmt::format("{}{}: {}", i > 0 ? ", " : "", json_string(names[i]), i);
+  }
+  to["id2label"] = "{" + forward + "}";
+  to["label2id"] = "{" + backward + "}";
+}
+
+DocumentClasses::DocumentClasses(std::vector<std::int32_t> labels, std::vector<std::uint64_t> documents_before,
+                                 std::vector<std::uint64_t> tokens_before, ClassRow row)
+    : labels_(std::move(labels)),
+      documents_before_(std::move(documents_before)),
+      tokens_before_(std::move(tokens_before)),
+      row_(row) {}
+
+std::uint32_t DocumentClasses::most(const Piece& piece) const {
+  const std::uint64_t first = piece.documents ? piece.documents->begin(piece.document) : piece.begin;
+  if (piece.begin != first || piece.begin + piece.rows != piece.document_end)
+    fail(Exit::usage,
+         "{}: document {} has {} tokens, above data.seq_len, and a class is of all of it: tokenize with --max-length, "
+         "or take data.long = \"drop\"",
+         piece.file.path().string(), piece.document + 1, piece.document_end - first);
+  return 1;
+}
+
+void DocumentClasses::fill(const Piece& piece, std::uint64_t, const Rows& own) const {
+  // The file that the piece is of: the last one that begins at its place or before.
+  const auto after = std::upper_bound(tokens_before_.begin(), tokens_before_.end(), piece.place);
+  const auto file = static_cast<std::size_t>(after - tokens_before_.begin()) - 1;
+  std::fill(own.labels.begin(), own.labels.end(), device::kIgnoredLabel);
+  own.labels[row_ == ClassRow::first ? 0 : piece.rows - 1] = labels_[documents_before_[file] + piece.document];
+}
+
+std::uint32_t TokenClasses::most(const Piece& piece) const {
+  const auto begin = labels_.begin() + static_cast<std::ptrdiff_t>(piece.place);
+  return static_cast<std::uint32_t>(
+      std::count_if(begin, begin + piece.rows, [](std::int32_t label) { return label != device::kIgnoredLabel; }));
+}
+
+void TokenClasses::fill(const Piece& piece, std::uint64_t, const Rows& own) const {
+  std::copy_n(labels_.begin() + static_cast<std::ptrdiff_t>(piece.place), piece.rows, own.labels.begin());
+}
+
+}  // namespace strata::runtime

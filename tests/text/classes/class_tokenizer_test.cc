@@ -1,0 +1,117 @@
+#include "text/classes/class_tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+#include "text/chat/json_value.h"
+#include "text/chat/record.h"
+
+namespace strata::text {
+namespace {
+
+using jinja::Kind;
+using jinja::Value;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const std::filesystem::path kTokenizers = std::filesystem::path(STRATA_SOURCE_DIR) / "tests/golden/tokenizers";
+
+std::vector<std::uint32_t> numbers(const Value& list) {
+  std::vector<std::uint32_t> out;
+  for (const Value& item : list.items()) out.push_back(static_cast<std::uint32_t>(item.integer()));
+  return out;
+}
+
+// The tokenizer of a golden folder, with `truncation_side` as given.
+std::unique_ptr<Tokenizer> tokenizer_of(const std::string& name, const std::string& side) {
+  const tests::ScratchFolder folder;
+  std::filesystem::copy(kTokenizers / name / "tokenizer.json", folder.path() / "tokenizer.json");
+  folder.write("tokenizer_config.json", "{\"truncation_side\": \"" + side + "\"}");
+  return load_tokenizer(folder.path());
+}
+
+// Values made by the tokenizers library (tests/golden/make_pairs.py).
+TEST(ClassTokenizerTest, TheLibrarysPairsCutsAndWords) {
+  std::ifstream file(kTokenizers / "pairs.json");
+  const Value all = parse_json(std::string(std::istreambuf_iterator<char>(file), {}));
+  std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers;
+  std::size_t refused = 0;
+  for (const Value& golden : all.items()) {
+    const std::string name = golden.find("tokenizer")->text(), side = golden.find("side")->text();
+    auto& tokenizer = tokenizers[name + side];
+    if (!tokenizer) tokenizer = tokenizer_of(name, side);
+    SCOPED_TRACE(name + " " + side + " " + golden.find("strategy")->text() + " " +
+                 golden.find("max_length")->to_text());
+    ClassRules rules;
+    const Value *words = golden.find("words"), *pair = golden.find("pair");
+    if (words) rules.record.text = "words";
+    if (pair) rules.record.pair = "pair";
+    rules.truncation = *truncation(golden.find("strategy")->text());
+    if (const Value& longest = *golden.find("max_length"); !longest.is(Kind::none))
+      rules.max_length = static_cast<std::size_t>(longest.integer());
+    ClassRecord record = class_record(golden, rules.record);
+    for (std::size_t i = 0; words && i < record.words.size(); ++i) record.labels.values.emplace_back(std::int64_t(i));
+    ClassTokenizer made(*tokenizer, rules);
+    ClassTokens out;
+    if (golden.find("ids")->is(Kind::none)) {
+      EXPECT_THROW(made.add(record, out), RecordFault);
+      ++refused;
+      continue;
+    }
+    made.add(record, out);
+    EXPECT_EQ(out.ids, numbers(*golden.find("ids")));
+    EXPECT_EQ(std::vector<std::uint32_t>(out.types.begin(), out.types.end()), numbers(*golden.find("types")));
+    if (!words) continue;
+    // The first token of each word has its label.
+    const auto& word_ids = golden.find("word_ids")->items();
+    ASSERT_EQ(out.labels[0].values.size(), word_ids.size());
+    for (std::size_t i = 0; i < word_ids.size(); ++i) {
+      const bool counts = !word_ids[i].is(Kind::none) && (i == 0 || word_ids[i - 1].is(Kind::none) ||
+                                                          word_ids[i - 1].integer() != word_ids[i].integer());
+      const bool cut_inside = side == "left" && i == 1;  // may be the rest of a word
+      if (cut_inside) continue;
+      EXPECT_EQ(out.labels[0].values[i].has_value(), counts) << i;
+      if (counts) {
+        EXPECT_EQ(text_of(*out.labels[0].values[i]), word_ids[i].to_text());
+      }
+    }
+  }
+  EXPECT_EQ(refused, 98u);
+}
+
+TEST(ClassTokenizerTest, PartsOfTables) {
+  const auto tokenizer = load_tokenizer("byte");
+  const ClassRules rules{.record = {.labels = {"label"}}, .max_length = 4};
+  ClassTokenizer made(*tokenizer, rules);
+  ClassTokens out;
+  DocumentPart part{.name = "a.csv", .kind = InputKind::comma_table, .header = "text,label\n", .line = 2};
+  part.text = "abc,x\n\"de,fgh\",y\n";
+  made.run(part, out);
+  EXPECT_THAT(out.ids, ElementsAre('a', 'b', 'c', 'd', 'e', ',', 'f'));
+  EXPECT_THAT(out.begins, ElementsAre(0u, 3u));
+  EXPECT_EQ(text_of(*out.labels[1].values[0]), "y");
+  EXPECT_EQ(out.cut, 1u);
+  part.text = "abc,x\n,y\n";
+  EXPECT_FAILURE(made.run(part, out), Exit::corrupt, HasSubstr("a.csv, line 3, offset 6: the text has no tokens"));
+  part.header = "text,class\n";
+  EXPECT_FAILURE(made.run(part, out), Exit::corrupt, HasSubstr("there is no field \"label\" (--labels)"));
+  part.header = "text,text\n";
+  EXPECT_FAILURE(made.run(part, out), Exit::corrupt, HasSubstr("line 1: the header names \"text\" twice"));
+}
+
+TEST(ClassTokenizerTest, WhatATokenizerCannotDoIsRefused) {
+  const auto tokenizer = load_tokenizer("byte");
+  const auto make = [&](const Tokenizer& with, const ClassRules& rules) { ClassTokenizer made(with, rules); };
+  EXPECT_FAILURE(make(*tokenizer, {.record = {.pair = "b"}}), Exit::usage, HasSubstr("no template for two texts"));
+  EXPECT_FAILURE(make(*load_tokenizer(kTokenizers / "bert_cased"), {.record = {.pair = "b"}, .max_length = 3}),
+                 Exit::usage, HasSubstr("adds 3 tokens of its own"));
+}
+
+}  // namespace
+}  // namespace strata::text

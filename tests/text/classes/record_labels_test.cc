@@ -1,0 +1,67 @@
+#include "text/classes/record_labels.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "text/chat/json_value.h"
+#include "text/chat/record.h"
+
+namespace strata::text {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// The labels of a record as texts, "-" for none.
+std::vector<std::string> labels(const std::string& json, const LabelRules& rules) {
+  const jinja::Value record = parse_json(json);
+  std::vector<std::string> out;
+  for (const auto& value : class_record(record, rules).labels.values) out.push_back(value ? text_of(*value) : "-");
+  return out;
+}
+std::string fault(const std::string& json, const LabelRules& rules) {
+  try {
+    (void)labels(json, rules);
+  } catch (const RecordFault& found) {
+    return found.message;
+  }
+  return "none";
+}
+
+TEST(RecordLabelsTest, OneLabelIsANameOrANumber) {
+  const LabelRules rules{.labels = {"y"}};
+  EXPECT_THAT(labels(R"({"text": "a", "y": "joy"})", rules), ElementsAre("joy"));
+  EXPECT_THAT(labels(R"({"text": "a", "y": "3"})", rules), ElementsAre("3"));
+  EXPECT_THAT(labels(R"({"text": "a", "y": 2})", rules), ElementsAre("2"));
+  EXPECT_THAT(labels(R"({"text": "a", "y": 2.5})", rules), ElementsAre("2.5"));
+  EXPECT_THAT(labels(R"({"text": "a", "y": true})", rules), ElementsAre("true"));
+  const auto record = parse_json(R"({"text": "a", "y": "2.5"})");
+  EXPECT_TRUE(std::holds_alternative<double>(*class_record(record, rules).labels.values[0]));
+  EXPECT_THAT(fault(R"({"text": "a", "y": null})", rules), HasSubstr("\"y\" is null"));
+  EXPECT_THAT(fault(R"({"text": "a", "y": ""})", rules), HasSubstr("\"y\" is empty"));
+  EXPECT_THAT(fault(R"({"text": "a", "z": 1})", rules), HasSubstr("no field \"y\" (--labels); the fields are text, z"));
+  EXPECT_THAT(fault(R"({"texts": "a", "y": 1})", rules), HasSubstr("no field \"text\" (--field)"));
+  EXPECT_THAT(fault(R"({"text": 1, "y": 1})", rules), HasSubstr("expected a string in \"text\""));
+}
+
+TEST(RecordLabelsTest, SeveralLabels) {
+  EXPECT_THAT(labels(R"({"text": "a", "y": ["b", 3]})", {.labels = {"y"}}), ElementsAre("b", "3"));
+  EXPECT_THAT(labels(R"({"text": "a", "y": []})", {.labels = {"y"}}), ElementsAre());
+  EXPECT_THAT(fault(R"({"text": "a", "y": [0.5]})", {.labels = {"y"}}), HasSubstr("names or numbers of classes"));
+  const LabelRules flags{.labels = {"u", "v", "w"}};
+  EXPECT_THAT(labels(R"({"text": "a", "u": 1, "v": "0", "w": true})", flags), ElementsAre("u", "w"));
+  EXPECT_THAT(fault(R"({"text": "a", "u": 2, "v": 0, "w": 0})", flags), HasSubstr("each is 0 or 1, and \"u\" is 2"));
+}
+
+TEST(RecordLabelsTest, ALabelPerWord) {
+  const LabelRules rules{.labels = {"ner_tags"}, .text = "tokens"};
+  EXPECT_THAT(labels(R"({"tokens": ["a", "b", "c"], "ner_tags": [0, -100, "B-PER"]})", rules),
+              ElementsAre("0", "-", "B-PER"));
+  EXPECT_THAT(fault(R"({"tokens": ["a", "b"], "ner_tags": [0]})", rules),
+              HasSubstr("there are 1 labels in \"ner_tags\", and 2 words"));
+  EXPECT_THAT(fault(R"({"tokens": ["a"], "ner_tags": 0})", rules), HasSubstr("expected a list of labels"));
+  EXPECT_THAT(fault(R"({"tokens": [1], "ner_tags": [0]})", rules), HasSubstr("expected words"));
+}
+
+}  // namespace
+}  // namespace strata::text

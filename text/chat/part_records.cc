@@ -1,0 +1,116 @@
+#include "text/chat/part_records.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "text/chat/json_value.h"
+#include "text/chat/table.h"
+#include "text/template/values/python_text.h"
+
+namespace strata::text {
+namespace {
+
+using jinja::Kind;
+using jinja::Value;
+
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+}
+
+char separator_of(const DocumentPart& part) {
+  return part.kind == InputKind::tab_table ? '\t' : ',';
+}
+
+// Errors name the column.
+Value parsed(const RecordPlace& place) {
+  refuse_marks(place);
+  try {
+    Value out = parse_json(place.text, RepeatedKeys::refused);
+    if (!out.is(Kind::dict)) place.bad(fmt::format("expected a JSON object in a line, found a {}", out.type_name()));
+    return out;
+  } catch (const JsonFault& fault) {
+    fail(Exit::corrupt, "{}, line {}, column {}: this is no JSON: {}", place.part.name, place.line,
+         jinja::length_of(place.text.substr(0, fault.at)) + 1, fault.message);
+  }
+}
+
+Value row(const RecordPlace& place, const std::vector<std::string>& names) {
+  try {
+    const std::vector<std::string> fields = fields_of(place.text, separator_of(place.part));
+    if (fields.size() != names.size())
+      place.bad(fmt::format("expected {} fields, as in the header, found {}", names.size(), fields.size()));
+    std::vector<std::pair<Value, Value>> out;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (!jinja::is_utf8(fields[i])) place.bad(fmt::format("the field \"{}\" is not UTF-8", names[i]));
+      out.emplace_back(Value(names[i]), Value(fields[i]));
+    }
+    return Value::dict(std::move(out));
+  } catch (const TableFault& fault) {
+    place.bad(fault.message);
+  }
+}
+
+}  // namespace
+
+void RecordPlace::bad(std::string_view what) const {
+  fail(Exit::corrupt, "{}, line {}, offset {}: {}", part.name, line, part.offset + at, what);
+}
+
+void refuse_marks(const RecordPlace& place) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf", kLittle = "\xff\xfe", kBig = "\xfe\xff";
+  if (place.text.starts_with(kMark))
+    place.bad(
+        "expected a JSON object in a line, found a byte order mark (EF BB BF): remove it with sed "
+        "'s/^\\xef\\xbb\\xbf//'");
+  if (place.text.starts_with(kLittle) || place.text.starts_with(kBig))
+    place.bad("expected JSON in UTF-8, found the byte order mark of UTF-16: convert it with iconv -f UTF-16 -t UTF-8");
+}
+
+void each_record(const DocumentPart& part, const std::function<bool(const RecordPlace&)>& use) {
+  const std::string_view all = part.text;
+  std::uint64_t number = part.line;
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t end = part.kind == InputKind::lines
+                                ? std::min(all.find('\n', at), all.size() - 1) + 1
+                                : std::min(record_end(all, at, separator_of(part)), all.size());
+    const std::string_view text = all.substr(at, end - at);
+    if (!is_blank(text) && !use({part, number, at, text})) return;
+    number += static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
+    at = end;
+  }
+}
+
+std::vector<std::string> header_names(const DocumentPart& part) {
+  if (part.kind == InputKind::lines || part.kind == InputKind::plain) return {};
+  try {
+    std::vector<std::string> names = fields_of(part.header, separator_of(part));
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (!names[i].empty() && std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
+                                   names.begin() + static_cast<std::ptrdiff_t>(i))
+        fail(Exit::corrupt, "{}, line 1: the header names \"{}\" twice: rename one of the columns", part.name,
+             names[i]);
+    return names;
+  } catch (const TableFault& fault) {
+    fail(Exit::corrupt, "{}, line 1: {}", part.name, fault.message);
+  }
+}
+
+Value value_of(const RecordPlace& place, const std::vector<std::string>& names) {
+  return place.part.kind == InputKind::lines ? parsed(place) : row(place, names);
+}
+
+std::optional<Value> first_record(const DocumentPart& part) {
+  std::optional<Value> out;
+  if (part.kind == InputKind::plain) return out;
+  const auto names = header_names(part);
+  each_record(part, [&](const RecordPlace& place) {
+    out = value_of(place, names);
+    return false;
+  });
+  return out;
+}
+
+}  // namespace strata::text

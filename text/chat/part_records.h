@@ -1,0 +1,38 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/documents.h"
+#include "text/template/values/value.h"
+
+namespace strata::text {
+
+// A record of a part: a line of JSONL, or one of a table.
+struct RecordPlace {
+  const DocumentPart& part;
+  std::uint64_t line;  // of the input, from 1
+  std::size_t at;      // in the part
+  std::string_view text;
+
+  // Throws Error{corrupt}: file, line, offset and what is wrong.
+  [[noreturn]] void bad(std::string_view what) const;
+};
+
+// Calls use() for each record that is not blank, until it returns false.
+void each_record(const DocumentPart& part, const std::function<bool(const RecordPlace&)>& use);
+// The names in a table's header; none of lines. Throws Error{corrupt} where one stands twice.
+std::vector<std::string> header_names(const DocumentPart& part);
+// The object in a line, or a table's row by `names`. Throws Error{corrupt} for what is neither, and for JSON whose
+// objects name a field twice.
+jinja::Value value_of(const RecordPlace& place, const std::vector<std::string>& names);
+// Throws Error{corrupt} if the line begins with a byte order mark.
+void refuse_marks(const RecordPlace& place);
+// The first record of a part, to see what it holds; nullopt if it has none.
+std::optional<jinja::Value> first_record(const DocumentPart& part);
+
+}  // namespace strata::text

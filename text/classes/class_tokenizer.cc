@@ -1,0 +1,123 @@
+#include "text/classes/class_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "text/chat/part_records.h"
+#include "text/chat/record.h"
+
+namespace strata::text {
+
+void ClassTokens::clear() {
+  ids.clear();
+  types.clear();
+  begins.clear();
+  labels.clear();
+  cut = 0;
+}
+
+ClassTokenizer::ClassTokenizer(const Tokenizer& tokenizer, const ClassRules& rules)
+    : tokenizer_(tokenizer), rules_(rules), workspace_(tokenizer.workspace()) {
+  const TextTemplate& made = tokenizer.text_template();
+  if (rules.record.pair && made.pair.empty())
+    fail(Exit::usage, "--pair {}: the tokenizer {} has no template for two texts", *rules.record.pair,
+         tokenizer.name());
+  const std::size_t added = TextTemplate::added(rules.record.pair ? made.pair : made.single);
+  if (rules.max_length && *rules.max_length <= added)
+    fail(Exit::usage, "--max-length {}: the tokenizer {} adds {} tokens of its own, and none of the text would be left",
+         *rules.max_length, tokenizer.name(), added);
+  // As transformers' add_prefix_space: words of a byte-level tokenizer have a space before them.
+  const auto joined = tokenizer.encode("a b"), a = tokenizer.encode("a"), b = tokenizer.encode("b");
+  std::vector<std::uint32_t> apart = a;
+  apart.insert(apart.end(), b.begin(), b.end());
+  spaced_words_ = joined != apart;
+}
+
+void ClassTokenizer::run(const DocumentPart& part, ClassTokens& out) {
+  out.clear();
+  const std::vector<std::string> names = header_names(part);
+  each_record(part, [&](const RecordPlace& place) {
+    try {
+      const jinja::Value record = value_of(place, names);
+      add(class_record(record, rules_.record), out);
+    } catch (const RecordFault& fault) {
+      place.bad(fault.message);
+    }
+    return true;
+  });
+}
+
+void ClassTokenizer::encode_words(const ClassRecord& record, std::vector<std::optional<LabelValue>>& labels) {
+  std::string spaced;
+  for (std::size_t i = 0; i < record.words.size(); ++i) {
+    const std::size_t begin = first_.size();
+    std::string_view word = record.words[i];
+    if (spaced_words_) word = spaced.assign(" ").append(word);
+    tokenizer_.encode(word, false, *workspace_, first_);
+    labels.resize(first_.size());
+    if (first_.size() > begin && !record.labels.values.empty()) labels[begin] = record.labels.values[i];
+  }
+}
+
+void ClassTokenizer::cut(std::vector<std::uint32_t>& ids, std::size_t length) const {
+  const auto excess = static_cast<std::ptrdiff_t>(ids.size() - length);
+  if (tokenizer_.text_template().cuts_front)
+    ids.erase(ids.begin(), ids.begin() + excess);
+  else
+    ids.resize(length);
+}
+
+void ClassTokenizer::add(const ClassRecord& record, ClassTokens& out) {
+  using Kind = TextTemplate::Kind;
+  const TextTemplate& made = tokenizer_.text_template();
+  const auto& pieces = record.has_pair ? made.pair : made.single;
+  first_.clear();
+  second_.clear();
+  DocumentLabels labels = record.labels;
+  std::vector<std::optional<LabelValue>> of_tokens;
+  if (record.has_words)
+    encode_words(record, of_tokens);
+  else
+    tokenizer_.encode(record.text, false, *workspace_, first_);
+  if (record.has_pair) tokenizer_.encode(record.pair, false, *workspace_, second_);
+  if (first_.empty() && second_.empty()) throw RecordFault{"the text has no tokens: leave the record out"};
+  if (rules_.max_length) {
+    const std::size_t most = *rules_.max_length - TextTemplate::added(pieces);
+    const TextLengths lengths{first_.size(), second_.size()};
+    const auto kept = truncated(lengths, most, rules_.truncation);
+    if (!kept)
+      throw RecordFault{fmt::format(
+          "the text has {} tokens with those of the template, --max-length is {}, and {}",
+          lengths.sum() + TextTemplate::added(pieces), *rules_.max_length,
+          rules_.truncation == Truncation::none
+              ? std::string("--truncation do_not_truncate cuts nothing")
+              : fmt::format("--truncation {} cannot cut enough: take longest_first", name_of(rules_.truncation)))};
+    if (kept->sum() < lengths.sum()) ++out.cut;
+    if (made.cuts_front && of_tokens.size() > kept->first)
+      of_tokens.erase(of_tokens.begin(), of_tokens.end() - static_cast<std::ptrdiff_t>(kept->first));
+    cut(first_, kept->first);
+    cut(second_, kept->second);
+  }
+  out.begins.push_back(out.ids.size());
+  if (record.has_words) labels.values.clear();
+  for (const auto& piece : pieces) {
+    const auto* ids = piece.kind == Kind::first ? &first_ : &second_;
+    if (piece.kind == Kind::token)
+      out.ids.push_back(piece.id);
+    else
+      out.ids.insert(out.ids.end(), ids->begin(), ids->end());
+    out.types.resize(out.ids.size(), static_cast<std::uint8_t>(piece.type));
+    if (!record.has_words) continue;
+    if (piece.kind == Kind::first)
+      labels.values.insert(labels.values.end(), of_tokens.begin(),
+                           of_tokens.begin() + static_cast<std::ptrdiff_t>(first_.size()));
+    labels.values.resize(out.ids.size() - out.begins.back());
+  }
+  out.labels.push_back(std::move(labels));
+}
+
+}  // namespace strata::text

@@ -1,0 +1,107 @@
+#include "text/classes/label_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "text/template/values/json_text.h"
+
+namespace strata::text {
+namespace {
+
+// A sidecar names them all.
+constexpr std::size_t kMostClasses = 16384;
+
+std::string json_of(const std::optional<LabelValue>& value) {
+  if (!value) return "null";
+  if (const auto* name = std::get_if<std::string>(&*value)) return jinja::json_text(jinja::Value(*name), {});
+  return text_of(*value);
+}
+
+std::int64_t number_of(const std::string& text) {
+  std::int64_t out = 0;
+  std::from_chars(text.data(), text.data() + text.size(), out);
+  return out;
+}
+
+}  // namespace
+
+LabelWriter::LabelWriter(AtomicFile& file, std::vector<std::string> fields)
+    : file_(file), fields_(std::move(fields)), least_(std::numeric_limits<double>::infinity()), most_(-least_) {}
+
+void LabelWriter::write(const std::string& line) {
+  file_.write(std::as_bytes(std::span(line)));
+}
+
+void LabelWriter::add(const DocumentLabels& labels) {
+  using Kind = DocumentLabels::Kind;
+  if (documents_++ == 0) kind_ = labels.kind;
+  if (kind_ != labels.kind) {
+    const auto what = [](Kind kind) {
+      return kind == Kind::one ? "one label" : kind == Kind::many ? "a list of labels" : "a label per word";
+    };
+    fail(Exit::corrupt, "record {} has {}, and those before have {}", documents_, what(labels.kind), what(kind_));
+  }
+  std::string line = kind_ == Kind::one ? "{\"label\": " : "{\"labels\": [";
+  for (std::size_t i = 0; i < labels.values.size(); ++i) {
+    const auto& value = labels.values[i];
+    line += (i > 0 ? ", " : "") + json_of(value);
+    if (!value) continue;
+    const bool name = std::holds_alternative<std::string>(*value);
+    all_numbers_ = all_numbers_ && !name;
+    all_whole_ = all_whole_ && std::holds_alternative<std::int64_t>(*value);
+    if (!name) {
+      const double number = std::holds_alternative<double>(*value)
+                                ? std::get<double>(*value)
+                                : static_cast<double>(std::get<std::int64_t>(*value));
+      least_ = std::min(least_, number);
+      most_ = std::max(most_, number);
+    }
+    if (!too_many_) ++classes_[text_of(*value)];
+    if (classes_.size() > kMostClasses) {
+      too_many_ = true;
+      classes_.clear();
+    }
+  }
+  write(line + (kind_ == Kind::one ? "}\n" : "]}\n"));
+}
+
+LabelSummary LabelWriter::finish() {
+  using Kind = DocumentLabels::Kind;
+  file_.flush();
+  LabelSummary out{.documents = documents_};
+  out.problem = kind_ == Kind::one    ? "single_label_classification"
+                : kind_ == Kind::many ? "multi_label_classification"
+                                      : "token_classification";
+  if (kind_ == Kind::one && all_numbers_ && !all_whole_) {
+    out.problem = "regression";
+    out.least = least_;
+    out.most = most_;
+    return out;
+  }
+  const std::string named = fmt::format("--labels {}", fmt::join(fields_, ","));
+  if (too_many_)
+    fail(Exit::usage, "{} has more than {} different values: is it a label? (numbers with a point are a regression)",
+         named, kMostClasses);
+  std::vector<std::pair<std::string, std::uint64_t>> classes(classes_.begin(), classes_.end());
+  if (all_whole_)
+    std::sort(classes.begin(), classes.end(),
+              [](const auto& a, const auto& b) { return number_of(a.first) < number_of(b.first); });
+  if (fields_.size() > 1) {
+    classes.clear();
+    for (const std::string& field : fields_) classes.emplace_back(field, classes_[field]);
+  }
+  if (classes_.empty()) fail(Exit::usage, "{}: no record has a label", named);
+  for (auto& [name, count] : classes) {
+    out.names.push_back(std::move(name));
+    out.counts.push_back(count);
+  }
+  return out;
+}
+
+}  // namespace strata::text

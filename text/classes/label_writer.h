@@ -1,0 +1,52 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "text/classes/record_labels.h"
+#include "text/token_writer.h"
+
+namespace strata::text {
+
+// What the labels of a data set came to.
+struct LabelSummary {
+  // As transformers' `problem_type` has it; token_classification has one class per word.
+  std::string problem;
+  // Of the classes, in the order of their numbers: numbers by value, other names by bytes; fields as they were given.
+  // None of a regression.
+  std::vector<std::string> names;
+  std::vector<std::uint64_t> counts;  // labels of each class
+  std::uint64_t documents = 0;
+  double least = 0, most = 0;  // of a regression
+};
+
+// Writes a line of JSON per document (docs/formats.md, "Labels") and counts what the labels are. The file is the
+// caller's, to be committed after finish().
+class LabelWriter {
+ public:
+  // fields: what --labels names.
+  LabelWriter(AtomicFile& file, std::vector<std::string> fields);
+
+  // Throws Error{usage} if a document's labels are of another kind than those before, or there are too many classes.
+  void add(const DocumentLabels& labels);
+  // Throws Error{usage} if no label counts.
+  LabelSummary finish();
+  // After finish(): XXH3-64 of the lines, 16 hex digits.
+  std::string hash() const { return file_.hash(); }
+
+ private:
+  void write(const std::string& line);
+
+  HashedFile file_;
+  std::vector<std::string> fields_;
+  DocumentLabels::Kind kind_ = DocumentLabels::Kind::one;
+  std::uint64_t documents_ = 0;
+  bool all_whole_ = true, all_numbers_ = true;
+  double least_ = 0, most_ = 0;
+  std::map<std::string, std::uint64_t> classes_;
+  bool too_many_ = false;
+};
+
+}  // namespace strata::text

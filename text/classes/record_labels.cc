@@ -1,0 +1,147 @@
+#include "text/classes/record_labels.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "text/chat/record.h"
+
+namespace strata::text {
+namespace {
+
+using jinja::Kind;
+using jinja::Value;
+
+// Hugging Face's number of a token that has no label.
+constexpr std::int64_t kIgnored = -100;
+
+template <typename... Args>
+[[noreturn]] void wrong(fmt::format_string<Args...> format, Args&&... args) {
+  throw RecordFault{fmt::format(format, std::forward<Args>(args)...)};
+}
+
+// What a table's field says: a number if all of it is one.
+LabelValue from_text(const std::string& text) {
+  const char *begin = text.data(), *end = begin + text.size();
+  std::int64_t whole = 0;
+  if (const auto [rest, error] = std::from_chars(begin, end, whole); error == std::errc() && rest == end) return whole;
+  double real = 0;
+  const auto [rest, error] = std::from_chars(begin, end, real);
+  const bool number = error == std::errc() && rest == end && std::isfinite(real);
+  return number ? LabelValue(real) : LabelValue(text);
+}
+
+LabelValue value_of(const Value& value, std::string_view field) {
+  switch (value.kind()) {
+    case Kind::text:
+      if (value.text().empty()) wrong("the label \"{}\" is empty", field);
+      return from_text(value.text());
+    case Kind::boolean:
+      return std::string(value.boolean() ? "true" : "false");
+    case Kind::integer:
+      return value.integer();
+    case Kind::real:
+      if (!std::isfinite(value.real())) wrong("the label \"{}\" is {}, which is not finite", field, value.to_text());
+      return value.real();
+    case Kind::none:
+      wrong("the label \"{}\" is null", field);
+    default:
+      wrong("expected a name or a number in the label \"{}\", found a {}", field, value.type_name());
+  }
+}
+
+const Value& field_of(const Value& record, std::string_view name, const char* option) {
+  const Value* found = record.find(name);
+  if (found) return *found;
+  std::string names;
+  for (const auto& [key, value] : record.pairs())
+    if (names.size() < 100) names += (names.empty() ? "" : ", ") + key.to_text();
+  wrong("there is no field \"{}\" ({}); the fields are {}", name, option, names.empty() ? "none" : names);
+}
+
+std::string_view text_of_field(const Value& record, std::string_view name, const char* option) {
+  const Value& found = field_of(record, name, option);
+  if (!found.is(Kind::text)) wrong("expected a string in \"{}\", found a {}", name, found.type_name());
+  return found.text();
+}
+
+// One label per word.
+void add_word_labels(const Value& labels, std::string_view field, ClassRecord& out) {
+  if (!labels.is(Kind::list))
+    wrong("expected a list of labels in \"{}\", one per word, found a {}", field, labels.type_name());
+  if (labels.items().size() != out.words.size())
+    wrong("there are {} labels in \"{}\", and {} words", labels.items().size(), field, out.words.size());
+  out.labels.kind = DocumentLabels::Kind::words;
+  for (const Value& label : labels.items()) {
+    const bool ignored = label.is(Kind::none) || (label.is(Kind::integer) && label.integer() == kIgnored);
+    out.labels.values.push_back(ignored ? std::nullopt : std::optional(value_of(label, field)));
+  }
+}
+
+// A field for each class, which says whether the text is of it.
+void add_flags(const Value& record, const LabelRules& rules, ClassRecord& out) {
+  out.labels.kind = DocumentLabels::Kind::many;
+  for (const std::string& name : rules.labels) {
+    const LabelValue value = value_of(field_of(record, name, "--labels"), name);
+    const std::string text = text_of(value);
+    const auto* real = std::get_if<double>(&value);
+    const bool yes = text == "1" || text == "true" || text == "True" || (real && *real == 1);
+    const bool no = text == "0" || text == "false" || text == "False" || (real && *real == 0);
+    if (!yes && !no) wrong("of several labels each is 0 or 1, and \"{}\" is {}", name, text);
+    if (yes) out.labels.values.emplace_back(name);
+  }
+}
+
+void add_labels(const Value& record, const LabelRules& rules, ClassRecord& out) {
+  if (rules.labels.size() > 1) {
+    if (out.has_words) wrong("a list of words has one list of labels, and --labels names {}", rules.labels.size());
+    return add_flags(record, rules, out);
+  }
+  const std::string& name = rules.labels.front();
+  const Value& found = field_of(record, name, "--labels");
+  if (out.has_words) return add_word_labels(found, name, out);
+  if (!found.is(Kind::list)) {
+    out.labels.values.emplace_back(value_of(found, name));
+    return;
+  }
+  out.labels.kind = DocumentLabels::Kind::many;
+  for (const Value& label : found.items()) {
+    LabelValue value = value_of(label, name);
+    if (std::holds_alternative<double>(value))
+      wrong("expected names or numbers of classes in the list \"{}\", found {}", name, text_of(value));
+    out.labels.values.emplace_back(std::move(value));
+  }
+}
+
+}  // namespace
+
+std::string text_of(const LabelValue& value) {
+  if (const auto* name = std::get_if<std::string>(&value)) return *name;
+  if (const auto* whole = std::get_if<std::int64_t>(&value)) return fmt::format("{}", *whole);
+  return fmt::format("{}", std::get<double>(value));
+}
+
+ClassRecord class_record(const Value& record, const LabelRules& rules) {
+  ClassRecord out;
+  const Value& text = field_of(record, rules.text, "--field");
+  out.has_words = text.is(Kind::list);
+  if (out.has_words) {
+    if (rules.pair) wrong("\"{}\" is a list of words, which has no pair", rules.text);
+    for (const Value& word : text.items()) {
+      if (!word.is(Kind::text)) wrong("expected words in the list \"{}\", found a {}", rules.text, word.type_name());
+      out.words.push_back(word.text());
+    }
+  } else {
+    out.text = text_of_field(record, rules.text, "--field");
+  }
+  if (rules.pair) {
+    out.pair = text_of_field(record, *rules.pair, "--pair");
+    out.has_pair = true;
+  }
+  if (!rules.labels.empty()) add_labels(record, rules, out);
+  return out;
+}
+
+}  // namespace strata::text

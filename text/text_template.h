@@ -1,0 +1,28 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace strata::text {
+
+// How a tokenizer writes a text, or a pair of texts: special tokens in their places, and the token type of each piece.
+struct TextTemplate {
+  enum class Kind : std::uint8_t { token, first, second };
+  struct Piece {
+    Kind kind;
+    std::uint32_t id = 0;  // of a token
+    std::uint32_t type = 0;
+  };
+  std::vector<Piece> single = {{Kind::first}};
+  std::vector<Piece> pair = {};  // empty: the tokenizer has none
+  bool cuts_front = false;       // a text that is too long loses its beginning (`truncation_side`)
+
+  // Tokens that it adds.
+  static std::size_t added(const std::vector<Piece>& pieces) {
+    std::size_t sum = 0;
+    for (const Piece& piece : pieces) sum += piece.kind == Kind::token ? 1 : 0;
+    return sum;
+  }
+};
+
+}  // namespace strata::text
