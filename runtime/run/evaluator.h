@@ -23,7 +23,7 @@ struct Evaluation {
   double loss;        // mean over all labels, in nats
   double perplexity;  // e^loss
   std::uint64_t labels, sequences;
-  double tokens_per_s;  // labels of all ranks; reading the weights is not counted
+  double tokens_per_s;       // labels of all ranks; reading the weights is not counted
   ClassReport classes = {};  // of a classifier
 };
 

@@ -96,9 +96,12 @@ Learnt learn(const Config& config, const Columns& columns, float loss_gradient, 
 
   const auto context = [&](std::size_t unit, const Buffer& workspace) {
     Context c{};
-    c.batch = {columns.tokens.data(),    columns.labels.data(),
-               columns.positions.data(), columns.documents.data(),
-               loss_rows.empty() ? nullptr : loss_rows.data(), types.data()};
+    c.batch = {columns.tokens.data(),
+               columns.labels.data(),
+               columns.positions.data(),
+               columns.documents.data(),
+               loss_rows.empty() ? nullptr : loss_rows.data(),
+               types.data()};
     c.scalars = &scalars;
     c.constants = constants.view().data;
     c.parameters = {parameters[unit].view()};

@@ -75,7 +75,7 @@ class ClassesTest : public ::testing::TestWithParam<const char*> {
         for (std::size_t i = 0; i < values.size(); ++i) flat.set(p.offset + i, values[i]);
       }
     };
-    return testing::learn(Config::read(folder_ / "model"), columns, 1.0f, fill, DType::fp32, rows);
+    return testing::learn(Config::read(folder_ / "model"), columns, 1.0f, fill, device::DType::fp32, rows);
   }
   void expect_transformers(const Learnt& learnt) const {
     const double loss = recorded("loss").at(0);
