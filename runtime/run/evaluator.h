@@ -4,6 +4,7 @@
 #include <memory>
 #include <memory_resource>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/note.h"
@@ -12,6 +13,7 @@
 #include "runtime/execute/executor.h"
 #include "runtime/job/make_job.h"
 #include "runtime/run/index_memory.h"
+#include "runtime/run/metrics/score_collector.h"
 #include "runtime/weights/weights.h"
 
 namespace strata::runtime {
@@ -21,7 +23,8 @@ struct Evaluation {
   double loss;        // mean over all labels, in nats
   double perplexity;  // e^loss
   std::uint64_t labels, sequences;
-  double tokens_per_s;  // labels of all ranks; reading the weights is not counted
+  double tokens_per_s;       // labels of all ranks; reading the weights is not counted
+  ClassReport classes = {};  // of a classifier
 };
 
 // The weights that an evaluation of the job is about: of the newest whole checkpoint in checkpoint.dir, or what
@@ -51,6 +54,8 @@ class Evaluator {
 
   const Executor& executor() const { return *executor_; }
   std::uint64_t rounds() const;
+  // Of a classifier, in the order of its scores; else none.
+  std::span<const std::string> class_names() const;
   // That the weights took to read, on this rank.
   double load_seconds() const { return load_seconds_; }
 
@@ -60,6 +65,7 @@ class Evaluator {
   std::unique_ptr<Executor> executor_;
   std::optional<IndexMemory> index_memory_;  // of a plan of its own
   DisjointSequences data_;
+  std::optional<ScoreCollector> scores_;  // of a classifier
   double load_seconds_ = 0;
   double sum_so_far_ = 0;
   std::uint64_t labels_so_far_ = 0;
