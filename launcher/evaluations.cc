@@ -32,9 +32,10 @@ std::string metrics_text(const runtime::EvaluationReport& report) {
 
 }  // namespace
 
-Evaluations::Evaluations(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const StopSignal& stop)
+Evaluations::Evaluations(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const StopSignal& stop,
+                         std::optional<runtime::Prompts> prompts)
     : world_(world), stop_(stop), patience_(job.recipe.evaluation.patience) {
-  if (job.evaluation) evaluation_.emplace(job, world, trainer);
+  if (job.evaluation) evaluation_.emplace(job, world, trainer, std::move(prompts));
 }
 
 bool Evaluations::run_due(runtime::Trainer& trainer, runtime::RunReports* reports) {

@@ -212,7 +212,7 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(1, 1 << 20));
   command
       ->add_option("--ranks-per-node", plan.ranks_per_node,
-                   "ranks per machine like this one (default: all, up to its cores or GPUs)")
+                   "ranks per machine, like this one or the --machine file's (default: all, up to its cores or GPUs)")
       ->check(CLI::Range(1, 1 << 20));
   add_path(command, "--json", plan.json, "write the plan as JSON");
   add_path(command, "--trace", plan.trace, "write the timeline, for Perfetto");
@@ -300,7 +300,9 @@ int run(int argc, char** argv) {
   command = app.add_subcommand("tokenize", "text, JSONL or tables to a token file, conversations by a chat template");
   add_path(command, "--tokenizer", tokenize.tokenizer, "byte, or a Hugging Face directory (tokenizer.json or .model)")
       ->required();
-  add_path(command, "-o,--out", tokenize.out, "token file to write; OUT.json is written beside it")->required();
+  add_path(command, "-o,--out", tokenize.out,
+           "token file to write, OUT.bin; OUT.bin.json and others are written beside it")
+      ->required();
   add_path(command, "IN", tokenize.inputs,
            "text files, .jsonl, .csv or .tsv files with a document in each record, or -")
       ->required();

@@ -21,9 +21,9 @@
 #include "launcher/overwrite.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
-#include "runtime/data/open_data.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
+#include "runtime/objective/objective.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::launcher {
@@ -127,11 +127,11 @@ void settle_documents(Recipe& recipe, std::size_t vocabulary, std::int64_t batch
       std::max<std::int64_t>(recipe.data.seq_len / 8, 1), recipe.data.seq_len);
 }
 
-std::string title_of(const runtime::Job& job, std::int64_t batch, const std::string& device) {
+std::string title_of(const runtime::Job& job, std::int64_t batch) {
   const Recipe::Model& model = job.recipe.model;
   const std::string name = model.preset ? *model.preset : model.path->filename().string();
-  return fmt::format("{} ({} parameters): {} x {} tokens per step, {}", name,
-                     runtime::count_text(job.model->parameters()), batch, job.recipe.data.seq_len, device);
+  return fmt::format("{} ({} parameters): {} x {} tokens per step", name, runtime::count_text(job.model->parameters()),
+                     batch, job.recipe.data.seq_len);
 }
 
 void write_chart(const fs::path& path, const std::string& svg) {
@@ -171,29 +171,32 @@ int bench_memory(const BenchOptions& options) {
   std::vector<MemoryRow> rows;
   std::vector<Recipe> recipes;
   std::string title;
+  const std::string device = runtime::describe(seat);
   for (const MemorySetting& setting : settings) {
     if (recipes.empty()) {
       const runtime::Job job = runtime::make_job(recipe_with(recipe, setting, batch, options.steps), 1, capacity);
       settle_documents(recipe, job.model->vocabulary, batch, options.steps, folder.path());
-      runtime::settle_data(recipe, false);
-      title = title_of(job, batch, runtime::describe(seat));
+      runtime::settle(recipe, false);
+      title = title_of(job, batch);
     }
     recipes.push_back(recipe_with(recipe, setting, batch, options.steps));
     const runtime::Job job = runtime::make_job(recipes.back(), 1, capacity);
     rows.push_back({setting, job.plan.memory, runtime::fits(job.plan, capacity)});
   }
 
-  fmt::print("{}\nmedians of {} steps after two; loss of step {}\n\n{}", title, options.steps - 2, options.steps,
-             memory_header(of));
+  fmt::print("{}\n{}\nms per step: median of {}, after two of warm-up; loss of step {}\n\n{}", title, device,
+             options.steps - 2, options.steps, memory_header(of));
   const auto all = static_cast<std::uint64_t>(
       std::count_if(rows.begin(), rows.end(), [](const MemoryRow& row) { return row.fits; }));
   std::uint64_t done = 0;
   Runs runs(folder.path(), of);
   Activity activity("settings");
   const auto write = [&] {
-    if (options.svg) write_chart(*options.svg, memory_chart(rows, of, title));
-    write_json(options, fmt::format("{{\"bench\":\"memory\",\"title\":{},\"batch\":{},\"steps\":{},\"rows\":{}}}",
-                                    runtime::json_string(title), batch, options.steps, memory_rows_json(rows, of)));
+    if (options.svg) write_chart(*options.svg, memory_chart(rows, of, title, device));
+    write_json(options,
+               fmt::format("{{\"bench\":\"memory\",\"title\":{},\"device\":{},\"batch\":{},\"steps\":{},\"rows\":{}}}",
+                           runtime::json_string(title), runtime::json_string(device), batch, options.steps,
+                           memory_rows_json(rows, of)));
   };
   try {
     for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -177,7 +177,8 @@ class Legend {
 
 }  // namespace
 
-std::string memory_chart(const std::vector<MemoryRow>& rows, MemoryOf of, const std::string& title) {
+std::string memory_chart(const std::vector<MemoryRow>& rows, MemoryOf of, const std::string& title,
+                         const std::string& device) {
   std::vector<const MemoryRow*> ran;
   for (const MemoryRow& row : rows)
     if (row.result) ran.push_back(&row);
@@ -195,8 +196,9 @@ std::string memory_chart(const std::vector<MemoryRow>& rows, MemoryOf of, const 
   const auto time = [](const MemoryRow& row) { return row.result->step_ms; };
   const auto bytes = [&](const MemoryRow& row) { return measured_bytes(row, of); };
   const MemoryRow *fastest = least(time), *smallest = least(bytes);
-  out += text(24, 60, "fastest: " + words(fastest->setting) + ";  least memory: " + words(smallest->setting),
-              " class=\"quiet\"");
+  out += text(24, 58, "fastest: " + words(fastest->setting), " class=\"quiet\"");
+  out += text(24, 76, "least memory: " + words(smallest->setting), " class=\"quiet\"");
+  out += text(24, kHeight - 8, device, " class=\"quiet\"");
 
   double most_ms = 0, most_bytes = 0;
   for (const MemoryRow* row : ran) {

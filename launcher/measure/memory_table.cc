@@ -71,7 +71,7 @@ std::string promise_text(const std::vector<MemoryRow>& rows) {
   if (ran == 0) return "no setting ran\n";
   const auto broken = broken_promises(rows);
   std::string text = fmt::format(
-      "bits: losses and weights of {} settings in {} groups, each of one precision and one size of micro-batch: ", ran,
+      "bits: losses and weights of {} settings in {} groups, of one precision and one size of micro-batch each:\n", ran,
       numerics);
   if (broken.empty()) return text + "the same in each group, wherever the optimizer is and whatever is recomputed\n";
   text += fmt::format("{} differ from the first of their group\n", broken.size());

@@ -1,5 +1,5 @@
 #pragma once
-#include "runtime/objective/objective.h"
+#include "runtime/objective/rules.h"
 
 namespace strata::runtime {
 

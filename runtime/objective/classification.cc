@@ -119,8 +119,8 @@ std::string architecture_of(const models::Config& config, Objective objective) {
 
 }  // namespace
 
-constinit const ObjectiveRules kSequenceClassification = {of_documents, one_row, true};
-constinit const ObjectiveRules kTokenClassification = {of_tokens, all_rows, true};
+constinit const ObjectiveRules kSequenceClassification = {of_documents, one_row, true, false};
+constinit const ObjectiveRules kTokenClassification = {of_tokens, all_rows, true, false};
 
 void settle_classes(Recipe& recipe) {
   const Objective objective = *recipe.training.objective;

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/objective/objective.h"
+#include "runtime/objective/rules.h"
 
 namespace strata::runtime {
 

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/objective/objective.h"
+#include "runtime/objective/rules.h"
 
 namespace strata::runtime {
 

@@ -34,7 +34,10 @@ DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::
   agree(world, [&] {
     if (recipe.data.validation.empty())
       fail(Exit::usage, "data.validation is missing: the token files to evaluate on (strata tokenize makes them)");
-    const auto check = [&](std::span<const TokenFile> files) { require_tokens_of_model(recipe, files); };
+    const auto check = [&](std::span<const TokenFile> files) {
+      require_tokens_of_model(recipe, files);
+      require_types_of_model(*job.model, files);
+    };
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
     data.emplace(open_validation_data(recipe, {vocabulary, check, seen, memory, labelling_of(recipe)}),
                  recipe.data.seq_len, recipe.training.micro_batch_size);

@@ -11,11 +11,13 @@
 
 namespace strata::runtime {
 
-PeriodicEvaluation::PeriodicEvaluation(const Job& job, comm::World& world, Trainer& trainer)
+PeriodicEvaluation::PeriodicEvaluation(const Job& job, comm::World& world, Trainer& trainer,
+                                       std::optional<Prompts> prompts)
     : recipe_(job.recipe.evaluation),
       trainer_(trainer),
       evaluator_(*job.evaluation, world, trainer.executor(), trainer.index_memory()) {
-  if (job.generation) answers_.emplace(job, world, trainer.executor());
+  STRATA_CHECK_EQ(job.generation != nullptr, prompts.has_value());
+  if (prompts) answers_.emplace(job, trainer.executor(), std::move(*prompts));
 }
 
 bool PeriodicEvaluation::due() const {

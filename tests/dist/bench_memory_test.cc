@@ -49,7 +49,7 @@ TEST_F(BenchMemory, EverySettingAsPlannedWithTheBitsOfItsGroup) {
     EXPECT_EQ(std::uint64_t(row["measured_bytes"]), std::uint64_t(row["planned_bytes"]));
     EXPECT_GT(std::uint64_t(row["process_bytes"]), std::uint64_t(row["measured_bytes"]));
     EXPECT_GT(double(row["step_ms"]), 0);
-    const std::string precision(std::string_view(row["precision"]));
+    const std::string precision{std::string_view(row["precision"])};
     bits[{precision, row["accumulation"]}].emplace(std::string_view(row["bits"]));
     if (precision == "bf16" && std::int64_t(row["accumulation"]) == 1)
       peak[fmt::format("{} {}", std::string_view(row["recompute"]), std::string_view(row["optimizer"]))] =

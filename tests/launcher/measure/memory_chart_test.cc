@@ -29,9 +29,10 @@ std::size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
-// The number that follows `key` in the element in which `inside` stands.
+// The number that follows `key` in the element whose title has `inside` in it.
 double attribute(const std::string& svg, const std::string& inside, const std::string& key) {
-  const std::size_t end = svg.find(inside), begin = svg.rfind('<', svg.rfind('>', end)), at = svg.find(key, begin);
+  const std::size_t end = svg.find(inside), begin = svg.rfind('<', svg.rfind("<title>", end) - 1),
+                    at = svg.find(key, begin);
   return at < end ? std::strtod(svg.c_str() + at + key.size(), nullptr) : -1;
 }
 
@@ -40,10 +41,10 @@ TEST(MemoryChartTest, ADotPerSettingThatRan) {
   large.result.reset();
   const std::string svg = memory_chart({row(Kind::none, 1, 800, 50), row(Kind::none, 2, 400, 100),
                                         row(Kind::sqrt, 1, 600, 75), row(Kind::block, 4, 500, 60), large},
-                                       MemoryOf::cpu, "a <model> & more");
+                                       MemoryOf::cpu, "a <model> & more", "a CPU");
   EXPECT_EQ(count(svg, " ms per step</title>"), 4u);
   EXPECT_THAT(svg, AllOf(HasSubstr("a &lt;model&gt; &amp; more"), Not(HasSubstr("<model>")),
-                         HasSubstr("prefers-color-scheme: dark"), HasSubstr(">peak of RAM, MiB<"),
+                         HasSubstr("prefers-color-scheme: dark"), HasSubstr(">peak of RAM, MiB<"), HasSubstr(">a CPU<"),
                          HasSubstr("fastest: bf16, recompute none, 1 micro-batch, optimizer on host"),
                          HasSubstr("least memory: bf16, recompute none, 2 micro-batches")));
   // Half the memory lies at half the way, twice the time at twice the height.
@@ -58,7 +59,8 @@ TEST(MemoryChartTest, ADotPerSettingThatRan) {
 }
 
 TEST(MemoryChartTest, NothingRan) {
-  EXPECT_THAT(memory_chart({}, MemoryOf::gpu, "t"), AllOf(HasSubstr("no setting ran"), testing::EndsWith("</svg>\n")));
+  EXPECT_THAT(memory_chart({}, MemoryOf::gpu, "t", ""),
+              AllOf(HasSubstr("no setting ran"), testing::EndsWith("</svg>\n")));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "device/ops/cross_entropy.h"
+#include "runtime/data/next_token.h"
 #include "tests/failure.h"
 #include "tests/runtime/data/token_folder.h"
 
@@ -163,7 +164,7 @@ TEST(PackedSequencesTest, TheIndexStaysWithinWhatWasPromised) {
         *rc::gen::nonEmpty(rc::gen::container<std::vector<std::uint64_t>>(rc::gen::inRange<std::uint64_t>(2, most)));
     folder.write("a.bin", lengths);
     const auto seq_len = *rc::gen::inRange<std::uint32_t>(1, 40);
-    const PackingFigures figures = look_at_documents(folder.open({"a.bin"}), seq_len, LongDocuments::cut);
+    const PackingFigures figures = look_at_documents(folder.open({"a.bin"}), seq_len, LongDocuments::cut, NextToken());
     std::vector<std::byte> planned(figures.index_bytes(seq_len));
     std::pmr::monotonic_buffer_resource memory(planned.data(), planned.size(), std::pmr::null_memory_resource());
     const PackedSequences packed(folder.open({"a.bin"}), seq_len, LongDocuments::cut, &memory);

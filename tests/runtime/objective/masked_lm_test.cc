@@ -13,6 +13,7 @@
 #include "device/ops/cross_entropy.h"
 #include "runtime/data/open_data.h"
 #include "runtime/data/packed_sequences.h"
+#include "runtime/objective/objective.h"
 #include "tests/failure.h"
 #include "tests/runtime/data/token_folder.h"
 #include "tests/runtime/training.h"

@@ -1,0 +1,25 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "runtime/data/labelling.h"
+#include "runtime/recipe/recipe.h"
+
+namespace strata::runtime {
+
+// What an objective says to those who know no objective.
+struct ObjectiveRules {
+  // As MakeLabelling. Throws Error{usage} if these files do not teach it.
+  std::shared_ptr<const Labelling> (*labelling)(const Recipe& recipe, std::span<const TokenFile> files,
+                                                std::uint64_t stream);
+  // Rows of a document of `rows` rows that the loss takes; nullopt: it is computed of all.
+  std::optional<std::uint32_t> (*loss_rows)(const Recipe& recipe, std::uint32_t rows);
+  // data.packing = "auto" means documents, if the token files say where they begin.
+  bool of_documents;
+  // Whether its models continue a text.
+  bool generates;
+};
+
+}  // namespace strata::runtime
