@@ -170,4 +170,20 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
                     scores_ ? scores_->report(world_) : ClassReport{}};
 }
 
+void Evaluator::predict(std::uint64_t first, const TakeScores& take) {
+  const auto ranks = static_cast<std::uint64_t>(job_.ranks), rank = static_cast<std::uint64_t>(world_.rank());
+  const models::BatchRows batch = executor_->batch(0);
+  const std::size_t stride = job_.model->loss_unit().score_stride();
+  executor_->refill();
+  for (std::uint64_t at = first; at < data_.micro_batches(); at += ranks) {
+    data_.fill(at + rank, batch);
+    (void)executor_->step({}, false);
+    scores_->clear();
+    scores_->add_round(executor_->scores(), stride, batch.labels.first(job_.model->loss_rows()));
+    const ClassScores all = scores_->gather(world_);
+    if (!take(all.labels, all.scores, std::min(at + ranks, data_.micro_batches()))) break;
+  }
+  executor_->settle();
+}
+
 }  // namespace strata::runtime

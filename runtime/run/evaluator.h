@@ -49,6 +49,14 @@ class Evaluator {
   // nullopt: it was stopped. Throws AgreedError on all ranks if the loss is not finite.
   std::optional<Evaluation> run(const AfterRound& after_round);
 
+  // Of a classifier whose labels are numbers of documents (models::kPrediction): told of the labels and scores of all
+  // ranks' rows, in the order of micro-batches, and how many of these are done; false, on all ranks alike, stops it.
+  using TakeScores =
+      std::function<bool(std::span<const std::int32_t> labels, std::span<const float> scores, std::uint64_t done)>;
+  // first: micro-batch to begin with.
+  void predict(std::uint64_t first, const TakeScores& take);
+  std::uint64_t micro_batches() const { return data_.micro_batches(); }
+
   // Of this rank's micro-batches until now, for who watches.
   double loss_so_far() const { return labels_so_far_ ? sum_so_far_ / static_cast<double>(labels_so_far_) : 0; }
 

@@ -69,7 +69,7 @@ void ScoreCollector::add_round(std::span<const float> scores, std::size_t stride
   rows_.push_back(rows);
 }
 
-ClassReport ScoreCollector::report(comm::World& world) const {
+ClassScores ScoreCollector::gather(comm::World& world) const {
   std::string mine;
   append(mine, rows_);
   append(mine, scores_);
@@ -99,6 +99,11 @@ ClassReport ScoreCollector::report(comm::World& world) const {
       all.labels.insert(all.labels.end(), theirs.labels.begin() + begin, theirs.labels.begin() + begin + rows);
       theirs.at += theirs.rows[round];
     }
+  return all;
+}
+
+ClassReport ScoreCollector::report(comm::World& world) const {
+  const ClassScores all = gather(world);
   ClassReport out;
   if (classes_.target == device::ClassTarget::number) {
     std::vector<float> wanted;

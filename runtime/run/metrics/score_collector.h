@@ -29,6 +29,8 @@ class ScoreCollector {
   void clear();
   // The rows of a round of this rank: scores lie `stride` apart, labels that do not count are left out.
   void add_round(std::span<const float> scores, std::size_t stride, std::span<const std::int32_t> labels);
+  // What was added, of all ranks, in the order of micro-batches. Collective.
+  ClassScores gather(comm::World& world) const;
   // The same on every rank, whatever their number: rows count in the order of micro-batches. Collective.
   ClassReport report(comm::World& world) const;
 

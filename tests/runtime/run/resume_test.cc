@@ -155,13 +155,14 @@ TEST(ResumeTest, EveryKeyThatMustStay) {
     ASSERT_TRUE(other.recipe.contains(key)) << key;
     other.recipe[key] = "another";
     EXPECT_FAILURE((void)progress_under(other, path, job), Exit::usage,
-                   HasSubstr(fmt::format("step-00000002 was written with {} = another, and this run has {}", key,
+                   HasSubstr(fmt::format("step-00000002 was written with {} = another, and {} {}", key,
+                                         key == std::string_view("data.packing") ? "this run has" : "the recipe says",
                                          written.recipe.at(key))));
   }
   Manifest mixed = written;
   mixed.recipe["data.train.weights"] = "[0.7, 0.3]";
   EXPECT_FAILURE((void)progress_under(mixed, path, job), Exit::usage,
-                 HasSubstr("written with the weights of data.train = [0.7, 0.3], and this run has of one source"));
+                 HasSubstr("written with the weights of data.train = [0.7, 0.3], and the recipe says of one source"));
   Manifest before = written;  // there was no such key
   before.recipe.erase("data.packing");
   before.recipe.erase("data.long");
@@ -169,8 +170,9 @@ TEST(ResumeTest, EveryKeyThatMustStay) {
   Recipe packed = recipe;
   packed.data.packing = Packing::documents;
   const Job of_documents = make_job(packed, 2, capacity_of(recipe.memory, 1));
-  EXPECT_FAILURE((void)progress_under(before, path, of_documents), Exit::usage,
-                 HasSubstr("written with data.packing = \"stream\", and this run has \"documents\""));
+  EXPECT_FAILURE(
+      (void)progress_under(before, path, of_documents), Exit::usage,
+      HasSubstr("written with data.packing = \"stream\", and this run has \"documents\" (auto is documents"));
   for (const char* key : {"optimizer.learning_rate", "training.max_steps", "zero.stage", "data.train"}) {
     Manifest other = written;
     other.recipe[key] = "another";
