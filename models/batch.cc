@@ -17,13 +17,18 @@ BatchRows BatchShape::rows(std::byte* memory) const {
   BatchRows out{column<std::uint32_t>(memory, tokens), column<std::int32_t>(memory, tokens),
                 column<std::uint32_t>(memory, tokens), column<device::RowRange>(memory, tokens)};
   if (loss_rows > 0) out.loss_rows = column<std::uint32_t>(memory, loss_rows);
+  if (types) out.types = column<std::uint32_t>(memory, tokens);
   return out;
 }
 
 Batch BatchShape::at(const std::byte* memory) const {
   const BatchRows r = rows(const_cast<std::byte*>(memory));
-  return {r.tokens.data(), r.labels.data(), r.positions.data(), r.documents.data(),
-          r.loss_rows.empty() ? nullptr : r.loss_rows.data()};
+  return {r.tokens.data(),
+          r.labels.data(),
+          r.positions.data(),
+          r.documents.data(),
+          r.loss_rows.empty() ? nullptr : r.loss_rows.data(),
+          r.types.empty() ? nullptr : r.types.data()};
 }
 
 }  // namespace strata::models

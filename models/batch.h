@@ -15,6 +15,7 @@ struct Batch {
   const device::RowRange* documents;  // of each row: attention sees no other rows
   // The rows that the loss takes, rising, and behind the last of them row 0 with labels that do not count; null: all.
   const std::uint32_t* loss_rows = nullptr;
+  const std::uint32_t* types = nullptr;  // of tokens; null: all are 0
 };
 
 // The same as the host writes it, or the rows of one of its sequences.
@@ -24,10 +25,16 @@ struct BatchRows {
   std::span<std::uint32_t> positions;
   std::span<device::RowRange> documents;
   std::span<std::uint32_t> loss_rows = {};  // of the whole micro-batch; empty: all
+  std::span<std::uint32_t> types = {};      // of tokens; empty: the model has none
 
+  // Without loss_rows.
   BatchRows subrows(std::size_t begin, std::size_t count) const {
-    return {tokens.subspan(begin, count), labels.subspan(begin, count), positions.subspan(begin, count),
-            documents.subspan(begin, count)};
+    return {tokens.subspan(begin, count),
+            labels.subspan(begin, count),
+            positions.subspan(begin, count),
+            documents.subspan(begin, count),
+            {},
+            types.empty() ? types : types.subspan(begin, count)};
   }
 };
 
@@ -35,9 +42,11 @@ struct BatchRows {
 struct BatchShape {
   std::size_t tokens = 0;
   std::size_t loss_rows = 0;  // that the loss takes at most; 0: all, without a column that names them
+  bool types = false;         // a column of token types
 
   std::size_t bytes() const {
-    return tokens * (3 * sizeof(std::uint32_t) + sizeof(device::RowRange)) + loss_rows * sizeof(std::uint32_t);
+    return tokens * ((types ? 4 : 3) * sizeof(std::uint32_t) + sizeof(device::RowRange)) +
+           loss_rows * sizeof(std::uint32_t);
   }
   Batch at(const std::byte* memory) const;
   BatchRows rows(std::byte* memory) const;

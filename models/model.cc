@@ -108,7 +108,8 @@ double Model::flops_per_token(std::size_t tokens) const {
     const ElementRange all{0, unit->size()};
     const Work forward = unit->work(Pass::forward, all), backward = unit->work(Pass::backward, all);
     // Unmasked, attention is twice what lies below the diagonal; backward is counted as twice forward.
-    flops += (forward.flops + backward.flops + 6 * forward.attention_flops) / static_cast<double>(tokens);
+    const double attention = 3 * (bidirectional ? 1 : 2) * forward.attention_flops;
+    flops += (forward.flops + backward.flops + attention) / static_cast<double>(tokens);
   }
   return flops;
 }

@@ -122,7 +122,7 @@ struct Ports {
 
 // What a call costs, for forecasts.
 struct Work {
-  double flops = 0, attention_flops = 0;  // of products; of attention, below the diagonal
+  double flops = 0, attention_flops = 0;  // of products; of attention, if causal below the diagonal
   double bytes = 0;                       // through memory, beside the products
 };
 enum class Pass : std::uint8_t { forward, backward };
@@ -249,6 +249,7 @@ class Model {
   BatchShape batch;  // of a micro-batch
   std::size_t vocabulary, hidden, max_positions;
   std::size_t heads, head_dim;
+  bool bidirectional = false;  // rows attend to all of their document
   std::vector<std::unique_ptr<Unit>> units;
   std::size_t constants_bytes = 0;
   // Tensor names that a checkpoint may hold and that are not parameters (causal masks, rotary tables): name endings.

@@ -45,4 +45,19 @@ void swiglu_backward(Lane& lane, std::size_t rows, std::size_t width, ConstView 
   lane.operations().swiglu_backward(lane, rows, width, dy, gate_up, d_gate_up);
 }
 
+void geglu_forward(Lane& lane, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
+  STRATA_CHECK_LE(2 * rows * width, gate_up.size);
+  STRATA_CHECK_LE(rows * width, y.size);
+  STRATA_CHECK(gate_up.dtype == y.dtype);
+  lane.operations().geglu_forward(lane, rows, width, gate_up, y);
+}
+
+void geglu_backward(Lane& lane, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up, View d_gate_up) {
+  STRATA_CHECK_LE(rows * width, dy.size);
+  STRATA_CHECK_LE(2 * rows * width, gate_up.size);
+  STRATA_CHECK_LE(2 * rows * width, d_gate_up.size);
+  STRATA_CHECK(gate_up.dtype == dy.dtype && gate_up.dtype == d_gate_up.dtype);
+  lane.operations().geglu_backward(lane, rows, width, dy, gate_up, d_gate_up);
+}
+
 }  // namespace strata::device

@@ -21,4 +21,8 @@ void swiglu_forward(Lane&, std::size_t rows, std::size_t width, ConstView gate_u
 // d_gate_up may be gate_up.
 void swiglu_backward(Lane&, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up, View d_gate_up);
 
+// The same with gelu_erf(gate) * up.
+void geglu_forward(Lane&, std::size_t rows, std::size_t width, ConstView gate_up, View y);
+void geglu_backward(Lane&, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up, View d_gate_up);
+
 }  // namespace strata::device

@@ -172,7 +172,8 @@ class Launch {
       note(fmt::format("the index of packed documents is not counted: {}", error.what()));
     }
     const auto kind = on_gpus ? device::Kind::cuda : device::Kind::cpu;
-    note(runtime::settle_micro_batch(settled, ranks, {kind, 0}));
+    const std::string text = runtime::settle_micro_batch(settled, ranks, {kind, 0});
+    if (!text.empty()) note(text);
     command_.sets.push_back(fmt::format("training.micro_batch_size={}", settled.training.micro_batch_size));
     recipe_ = command_.load();
   }

@@ -89,6 +89,7 @@ void fill_random_tokens(runtime::Executor& executor, const runtime::Job& job, in
       batch.labels[i] = static_cast<std::int32_t>((state >> 20) % job.model->vocabulary);
       batch.positions[i] = static_cast<std::uint32_t>(i % seq);
       batch.documents[i] = {0, static_cast<std::uint32_t>(seq)};
+      if (!batch.types.empty()) batch.types[i] = 0;
     }
   }
 }

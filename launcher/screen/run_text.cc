@@ -12,6 +12,7 @@
 #include "runtime/data/batches.h"
 #include "runtime/data/data_figures.h"
 #include "runtime/data/tokens.h"
+#include "runtime/objective/objective.h"
 
 namespace strata::launcher {
 namespace {
@@ -232,7 +233,7 @@ void describe_end(const std::optional<std::filesystem::path>& file, const runtim
   std::vector<std::string> next;
   if (recipe.checkpoint.dir) {
     if (!recipe.data.validation.empty() && file) next.push_back("strata eval " + file->string());
-    next.push_back(generate_command(recipe));
+    if (runtime::generates(job.recipe)) next.push_back(generate_command(recipe));
     next.push_back(fmt::format("strata export {} -o FOLDER", recipe.checkpoint.dir->string()));
   }
   if (recipe.report.dir) next.push_back(fmt::format("strata report {} -o report.html", recipe.report.dir->string()));

@@ -74,7 +74,9 @@ class Encoder final : public Model {
     head_dim = b.hidden / b.heads;
     ignored_suffixes = s.ignored_suffixes;
     optional_prefix = s.prefix;
-    if (s.type_rows > 0) constants_bytes = run.tokens() * sizeof(std::uint32_t);
+    bidirectional = true;
+    batch.types = s.type_rows > 1;
+    if (s.type_rows == 1) constants_bytes = run.tokens() * sizeof(std::uint32_t);
 
     const Init normal{0, b.deviation};
     units.push_back(make_embedding({.table_name = s.words + ".weight",
@@ -90,14 +92,18 @@ class Encoder final : public Model {
     units.push_back(make_embedding_norm({s.embedding_norm, b.hidden, b.eps, s.embedding_dropout}, run));
     add_encoder_blocks(units, b, run);
     add_head_of (*run.objective)(units, s, classes, run);
-    if (*run.objective == Objective::masked_lm) return;
     for (const Parameter& parameter : units.back()->parameters()) drawn_if_missing.push_back(parameter.name);
+    if (*run.objective == Objective::masked_lm) {
+      for (const std::string& layer : {s.sequence_scores, s.token_scores})
+        for (const char* ending : {".weight", ".bias"}) ignored_suffixes.push_back(layer + ending);
+      return;
+    }
     for (const std::string& layer : {s.transform, s.transform_norm, s.decoder, s.dense, s.sequence_scores})
       for (const char* ending : {".weight", ".bias"}) ignored_suffixes.push_back(layer + ending);
     ignored_suffixes.push_back(s.decoder_bias);
   }
 
-  // The token types: all are 0.
+  // The types of tokens, if there is one.
   void fill_constants(std::byte* constants) const override {
     if (constants_bytes > 0) std::memset(constants, 0, constants_bytes);
   }

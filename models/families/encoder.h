@@ -31,8 +31,8 @@ struct EncoderSpec {
   bool tied;
 };
 
-// Token, position and type embeddings, their norm, the blocks, and the head that run.objective asks for. Every row is
-// of token type 0. Throws Error{usage} if encoders have no such head, or if the run is to generate.
+// Token, position and type embeddings, their norm, the blocks, and the head that run.objective asks for. Throws
+// Error{usage} if encoders have no such head, or if the run is to generate.
 std::unique_ptr<Model> make_encoder(EncoderSpec spec, const Config& config, const RunShape& run);
 
 }  // namespace strata::models

@@ -160,7 +160,8 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
   if (!run.objective) run.objective = objective_of(config);
   std::unique_ptr<Model> model = family.make(config, run);
   model->objective = *run.objective;
-  model->batch = {run.tokens(), run.loss_rows};
+  model->batch.tokens = run.tokens();
+  model->batch.loss_rows = run.loss_rows;
   if (!run.class_weights.empty()) {
     const std::size_t classes = model->loss_unit().classes();
     if (classes != run.class_weights.size())

@@ -12,9 +12,9 @@ Work block_work(const Unit& block, Pass pass, const ElementRange& elements, std:
   for (std::size_t part = 0; part < linears.size(); ++part)
     if (const std::size_t begin = block.parts()[part].begin; begin >= elements.begin && begin < elements.end)
       flops += linears[part]->forward_flops();
-  // q k^T and its product with v, below the diagonal; backward has five such products.
+  // q k^T and its product with v, if causal below the diagonal; backward has five such products.
   const device::AttentionShape& a = attention;
-  const double two_products = 2 * static_cast<double>(a.batch * a.seq * a.seq * a.heads * a.head_dim);
+  const double two_products = (a.causal ? 2 : 4) * static_cast<double>(a.batch * a.seq * a.seq * a.heads * a.head_dim);
   if (pass == Pass::forward)
     return {flops, block.share_of(two_products, elements),
             block.share_of(static_cast<double>(saved + 2 * activation), elements)};

@@ -59,8 +59,7 @@ class Embedding final : public Unit {
     } else {
       embedding_add(lane, rows, d, c.batch.positions, looked_up(c.parameters), y);
       if (spec_.types > 0)
-        embedding_add(lane, rows, d, reinterpret_cast<const std::uint32_t*>(c.constants),
-                      c.parameters.sub(types_offset_, spec_.types * d), y);
+        embedding_add(lane, rows, d, types_of(c), c.parameters.sub(types_offset_, spec_.types * d), y);
     }
     if (part + 1 == parts().size() && spec_.dropout > 0) dropout(lane, dropout_of(c), y, {}, y);
   }
@@ -82,13 +81,18 @@ class Embedding final : public Unit {
       const std::size_t count = spec_.positions - spec_.first_position;
       embedding_backward(lane, tokens_, d, c.batch.positions, {0, count, count}, dy, looked_up(gradients), scratch);
       if (spec_.first_position > 0) zero(lane, gradients.sub(positions_offset_, spec_.first_position * d));
-      if (spec_.types == 0) return;
-      column_sum(lane, tokens_, d, d, dy, gradients.sub(types_offset_, d), scratch);
-      if (spec_.types > 1) zero(lane, gradients.sub(types_offset_ + d, (spec_.types - 1) * d));
+      if (spec_.types == 1)
+        column_sum(lane, tokens_, d, d, dy, gradients.sub(types_offset_, d), scratch);
+      else if (spec_.types > 1)
+        embedding_backward(lane, tokens_, d, c.batch.types, {0, spec_.types, spec_.types}, dy,
+                           gradients.sub(types_offset_, spec_.types * d), scratch);
     }
   }
 
  private:
+  const std::uint32_t* types_of(const Context& c) const {
+    return spec_.types > 1 ? c.batch.types : reinterpret_cast<const std::uint32_t*>(c.constants);
+  }
   device::Dropout dropout_of(const Context& c) const { return {spec_.dropout, 0, c.micro_batch, c.scalars}; }
   // The rows of the position table from that of position 0 on.
   template <typename V>

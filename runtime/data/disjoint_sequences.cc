@@ -41,6 +41,7 @@ void DisjointSequences::fill(std::uint64_t micro_batch, const Rows& rows) const 
     }
     std::fill(own.tokens.begin(), own.tokens.end(), 0u);
     std::fill(own.labels.begin(), own.labels.end(), device::kIgnoredLabel);
+    std::fill(own.types.begin(), own.types.end(), 0u);
     for (std::uint64_t i = 0; i < seq_len_; ++i) own.positions[i] = static_cast<std::uint32_t>(i);
     std::fill(own.documents.begin(), own.documents.end(), device::RowRange{0, static_cast<std::uint32_t>(seq_len_)});
   }

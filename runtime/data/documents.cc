@@ -56,6 +56,7 @@ Documents::Documents(const TokenFile& file) : tokens_(file.count()) {
           bad[0] == bad[1] ? "is empty" : fmt::format("begins at token {}, and the next one at {}", bad[0], bad[1]));
   if (count() > 0 && begins_.back() >= tokens_)
     wrong(count() - 1, fmt::format("begins at token {}, and there are {}", begins_.back(), tokens_));
+  if (sidecar->types) types_ = open_beside(file, types_path(file.path()), *sidecar->types, (tokens_ + 7) / 8);
   if (!sidecar->mask) return;
   mask_ = open_beside(file, mask_path(file.path()), *sidecar->mask, (tokens_ + 7) / 8);
   if (const std::uint64_t found = labels(0, tokens_); found != sidecar->mask->count)
@@ -65,7 +66,7 @@ Documents::Documents(const TokenFile& file) : tokens_(file.count()) {
 
 bool Documents::counts(std::uint64_t token) const {
   if (!has_mask()) return true;
-  return (std::to_integer<unsigned>(mask_.bytes()[token / 8]) >> token % 8 & 1) != 0;
+  return bit(mask_, token) != 0;
 }
 
 std::uint64_t Documents::labels(std::uint64_t begin, std::uint64_t end) const {

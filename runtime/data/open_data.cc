@@ -45,6 +45,11 @@ Packing packing_of(const Recipe::Data& data) {
 
 void refuse_masks(std::span<const TokenFile> files) {
   for (const TokenFile& file : files)
+    if (file.sidecar() && file.sidecar()->types)
+      fail(Exit::usage,
+           "{} holds pairs of texts, whose token types data.packing = \"stream\" does not see: take \"documents\"",
+           file.path().string());
+  for (const TokenFile& file : files)
     if (file.sidecar() && file.sidecar()->mask)
       fail(Exit::usage,
            "{} has a mask, and data.packing = \"stream\" takes every token as a label: take \"documents\", or tokenize "

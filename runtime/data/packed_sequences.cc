@@ -190,6 +190,7 @@ void PackedSequences::fill(std::uint64_t sequence, std::uint64_t epoch, const Ro
     for (std::uint32_t i = 0; i < piece.rows; ++i) {
       own.positions[i] = i;
       own.documents[i] = {first, first + piece.rows};
+      if (!own.types.empty()) own.types[i] = piece.documents->type(piece.begin + i);
     }
     labelling_->fill(piece, epoch, own);
     first += piece.rows;
@@ -199,6 +200,7 @@ void PackedSequences::fill(std::uint64_t sequence, std::uint64_t epoch, const Ro
   std::fill(rest.labels.begin(), rest.labels.end(), device::kIgnoredLabel);
   std::fill(rest.positions.begin(), rest.positions.end(), 0u);
   std::fill(rest.documents.begin(), rest.documents.end(), device::RowRange{});
+  std::fill(rest.types.begin(), rest.types.end(), 0u);
 }
 
 }  // namespace strata::runtime

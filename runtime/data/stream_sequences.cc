@@ -69,6 +69,7 @@ void StreamSequences::fill(std::uint64_t sequence, std::uint64_t epoch, const Ro
   std::fill(rest.tokens.begin(), rest.tokens.end(), 0u);
   std::fill(rest.labels.begin(), rest.labels.end(), device::kIgnoredLabel);
   std::fill(rest.documents.begin(), rest.documents.end(), device::RowRange{});
+  std::fill(rows.types.begin(), rows.types.end(), 0u);
 }
 
 std::unique_ptr<Sequences> whole_sequences(std::vector<TokenFile> files, std::int64_t seq_len,

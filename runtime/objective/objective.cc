@@ -32,6 +32,10 @@ MakeLabelling labelling_of(const Recipe& recipe) {
   };
 }
 
+bool generates(const Recipe& recipe) {
+  return rules_of(recipe).generates;
+}
+
 void settle_objective(Recipe& recipe) {
   if (!recipe.training.objective) recipe.training.objective = models::objective_of(config_of(recipe.model));
   settle_classes(recipe);

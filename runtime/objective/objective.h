@@ -10,6 +10,8 @@ namespace strata::runtime {
 
 // Of training.objective, which is set.
 MakeLabelling labelling_of(const Recipe& recipe);
+// Whether a model that learns it continues a text.
+bool generates(const Recipe& recipe);
 
 // Before a run is planned: training.objective, if the recipe leaves it to the model. Throws Error{usage} if that names
 // none that is built.

@@ -18,6 +18,8 @@ struct ObjectiveRules {
   std::optional<std::uint32_t> (*loss_rows)(const Recipe& recipe, std::uint32_t rows);
   // data.packing = "auto" means documents, if the token files say where they begin.
   bool of_documents;
+  // Whether its models continue a text.
+  bool generates;
 };
 
 }  // namespace strata::runtime

@@ -52,4 +52,14 @@ void require_tokens_of_model(const Recipe& recipe, std::span<const TokenFile> fi
            file.path().string(), file.sidecar()->tokenizer, directory->string(), directory->string());
 }
 
+void require_types_of_model(const models::Model& model, std::span<const TokenFile> files) {
+  if (model.batch.types) return;
+  for (const TokenFile& file : files)
+    if (file.sidecar() && file.sidecar()->types)
+      fail(Exit::usage,
+           "{} holds tokens of two types, as pairs of texts have them, and {} models have no more than one: make them "
+           "again with the tokenizer that the model comes with",
+           file.path().string(), model.family);
+}
+
 }  // namespace strata::runtime

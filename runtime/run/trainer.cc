@@ -36,7 +36,10 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
   const Recipe& recipe = job.recipe;
   std::vector<comm::Seen> train, validation;
   agree(world, [&] {
-    const auto check = [&](std::span<const TokenFile> files) { require_tokens_of_model(recipe, files); };
+    const auto check = [&](std::span<const TokenFile> files) {
+      require_tokens_of_model(recipe, files);
+      require_types_of_model(*job.model, files);
+    };
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
     const MakeLabelling labelling = labelling_of(recipe);
     if (!recipe.data.train.empty())

@@ -7,6 +7,9 @@
 #include <atomic>
 #include <cmath>
 #include <numbers>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -66,9 +69,9 @@ class StoredWeights final : public WeightSource {
       auto& tensors = tensors_.emplace_back();
       for (const models::Parameter& p : unit->parameters()) {
         const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
-        const models::StoredTensor* found = file_.find(p.name);
+        const models::StoredTensor* found = find(p.name);
         const std::string& prefix = model.optional_prefix;
-        if (!found && p.name.starts_with(prefix)) found = file_.find(p.name.substr(prefix.size()));
+        if (!found && p.name.starts_with(prefix)) found = find(p.name.substr(prefix.size()));
         const auto& may_lack = model.drawn_if_missing;
         if (!found && std::find(may_lack.begin(), may_lack.end(), p.name) != may_lack.end()) {
           drawn_.push_back(p.name);
@@ -95,6 +98,16 @@ class StoredWeights final : public WeightSource {
            tensor.name, model.family);
     }
     for (const auto& tensors : tensors_) read_.emplace_back(tensors.size());
+  }
+
+  // Under its name, or that which it had in TensorFlow and in the first checkpoints of BERT.
+  const models::StoredTensor* find(const std::string& name) const {
+    if (const models::StoredTensor* found = file_.find(name)) return found;
+    for (const auto& [now, then] : {std::pair{"LayerNorm.weight", "gamma"}, {"LayerNorm.bias", "beta"}}) {
+      const std::string_view ending = now;
+      if (name.ends_with(ending)) return file_.find(name.substr(0, name.size() - ending.size()) + "LayerNorm." + then);
+    }
+    return nullptr;
   }
 
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {

@@ -162,6 +162,34 @@ TEST(Swiglu, ForwardAndBackward) {
     }
 }
 
+TEST(Geglu, ForwardAndBackward) {
+  for (const DType dtype : kDTypes)
+    for (const std::size_t width : {std::size_t{1}, std::size_t{16}, std::size_t{37}, std::size_t{9001}}) {
+      const std::size_t rows = 7;
+      Array gate_up = Array::random(dtype, 2 * rows * width, 1, 5.0f), dy = Array::random(dtype, rows * width, 2);
+      const auto run = [&](int threads) {
+        Array y(dtype, rows * width), d = gate_up;
+        in_lane(threads, [&](Lane& lane) {
+          geglu_forward(lane, rows, width, gate_up.view(), y.view());
+          geglu_backward(lane, rows, width, dy.view(), d.view(), d.view());  // in place
+        });
+        return std::vector<Array>{y, d};
+      };
+      testing::expect_same_bits_on_any_threads(run);
+      const auto out = run(1);
+      for (std::size_t r = 0; r < rows; ++r)
+        for (std::size_t i = 0; i < width; ++i) {
+          const std::size_t at = r * width + i, gate = 2 * r * width + i, up = gate + width;
+          const double g = gate_up[gate], u = gate_up[up], d = dy[at];
+          const double slope = gelu_erf_slope(g);
+          ASSERT_NEAR(out[0][at], gelu_erf(g) * u, tolerance(dtype, gelu_erf(g) * u, std::abs(g * u)))
+              << name_of(dtype);
+          ASSERT_NEAR(out[1][gate], d * u * slope, tolerance(dtype, d * u * slope, 5.0)) << name_of(dtype);
+          ASSERT_NEAR(out[1][up], d * gelu_erf(g), tolerance(dtype, d * gelu_erf(g), 5.0)) << name_of(dtype);
+        }
+    }
+}
+
 TEST(ActivationKernels, SameBitsOnBothInstructionSets) {
   const std::size_t n = 4096 + 13;
   testing::expect_same_bits_on_both_isas(
@@ -170,14 +198,16 @@ TEST(ActivationKernels, SameBitsOnBothInstructionSets) {
         for (int t = 0; t < 3; ++t) {
           const Array x = inputs(kDTypes[t], 2 * n), dy = Array::random(kDTypes[t], n, 2);
           Array y(kDTypes[t], n), dx(kDTypes[t], n), s(kDTypes[t], n), ds(kDTypes[t], 2 * n);
-          Array e(kDTypes[t], n), de(kDTypes[t], n);
+          Array e(kDTypes[t], n), de(kDTypes[t], n), g(kDTypes[t], n), dg(kDTypes[t], 2 * n);
+          k.geglu_forward[t](x.data(), g.data(), n);
+          k.geglu_backward[t](dy.data(), x.data(), dg.data(), n);
           k.gelu_erf_forward[t](x.data(), e.data(), n);
           k.gelu_erf_backward[t](dy.data(), x.data(), de.data(), n);
           k.gelu_forward[t](x.data(), y.data(), n);
           k.gelu_backward[t](dy.data(), x.data(), dx.data(), n);
           k.swiglu_forward[t](x.data(), s.data(), n);
           k.swiglu_backward[t](dy.data(), x.data(), ds.data(), n);
-          out.insert(out.end(), {y, dx, s, ds, e, de});
+          out.insert(out.end(), {y, dx, s, ds, e, de, g, dg});
         }
         return out;
       });

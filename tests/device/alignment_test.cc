@@ -69,6 +69,7 @@ TEST_P(Alignment, OfRows) {
       const std::size_t rows = 70;
       Shifted gate_up(GetParam(), 2 * rows * width, shift, 1), y(GetParam(), rows * width, shift, 2);
       Shifted d(GetParam(), 2 * rows * width, shift, 3), sums(GetParam(), width, shift, 4);
+      Shifted gated(GetParam(), rows * width, shift, 7), d_gated(GetParam(), 2 * rows * width, shift, 8);
       Shifted turned(GetParam(), rows * width, shift, 5), angles(DType::fp32, rows * width / 2, shift, 6);
       Array workspace(DType::fp32, column_sum_workspace(rows, width) / sizeof(float));
       std::vector<std::uint32_t> positions(rows);
@@ -77,9 +78,11 @@ TEST_P(Alignment, OfRows) {
         column_sum(lane, rows, width, 2 * width, gate_up.view(), sums.view(), workspace.view());
         swiglu_forward(lane, rows, width, gate_up.view(), y.view());
         swiglu_backward(lane, rows, width, y.view(), gate_up.view(), d.view());
+        geglu_forward(lane, rows, width, gate_up.view(), gated.view());
+        geglu_backward(lane, rows, width, gated.view(), gate_up.view(), d_gated.view());
         rope(lane, {rows, 1, width, width}, turned.view(), positions.data(), angles.view(), angles.view(), false);
       });
-      return std::vector{sums.values(), y.values(), d.values(), turned.values()};
+      return std::vector{sums.values(), y.values(), d.values(), gated.values(), d_gated.values(), turned.values()};
     });
 }
 

@@ -34,8 +34,16 @@ def rate_at(step):
     return RATE * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * t)))
 
 
-def logits_of(model, tokens):
+def types_of(model, count):
+    """Of the tokens of a pair of texts: the second half is of type 1, if the model knows types."""
+    second = count // 2 if getattr(model.config, "type_vocab_size", 1) > 1 else count
+    return [int(i >= second) for i in range(count)]
+
+
+def logits_of(model, tokens, types):
     keys = {}
+    if any(types):
+        keys["token_type_ids"] = torch.tensor([types])
     if model.config.model_type == "roberta":  # which takes a word of padding's number for padding
         keys["position_ids"] = torch.arange(tokens.shape[1])[None] + model.config.pad_token_id + 1
     return model(tokens, **keys).logits[0]
@@ -44,18 +52,19 @@ def logits_of(model, tokens):
 def documents(model, out):
     g = np.random.default_rng(5)
     model.zero_grad(set_to_none=True)
-    columns, total = dict(tokens=[], labels=[]), 0.0
+    columns, total = dict(tokens=[], labels=[], types=[]), 0.0
     for length in LENGTHS:
         words = g.integers(4, WORDS, length)
         masked = g.random(length) < 0.4
         masked[0] = True
         x = torch.from_numpy(np.where(masked, 3, words))[None]
         y = torch.from_numpy(np.where(masked, words, -100))
-        loss = F.cross_entropy(logits_of(model, x), y, reduction="sum", ignore_index=-100)
+        loss = F.cross_entropy(logits_of(model, x, types_of(model, length)), y, reduction="sum", ignore_index=-100)
         loss.backward()
         total += loss.item()
         columns["tokens"] += x[0].tolist()
         columns["labels"] += y.tolist()
+        columns["types"] += types_of(model, length)
     tensors = {name: torch.tensor(values, dtype=torch.float32) for name, values in columns.items()}
     tensors["lengths"] = torch.tensor(LENGTHS, dtype=torch.float32)
     tensors["loss"] = torch.tensor([total], dtype=torch.float32)
@@ -106,11 +115,11 @@ def packed(pieces):
     return [b[2] for b in bins]
 
 
-def write_tokens(out):
+def write_tokens(model, out):
     """A Markov chain, so that there is something to learn, in documents that begin and end with special tokens."""
     g = np.random.default_rng(1)
     following = g.integers(len(SPECIAL), WORDS, (WORDS, 4))
-    words, begins, pieces = [], [], []
+    words, types, begins, pieces = [], [], [], []
     while sum(rows for _, rows in pieces) < STEPS * MICRO_BATCH * MICRO_BATCHES * SEQ // 2:  # fewer than the run reads
         length = int(g.integers(1, SEQ + 10))
         document = [int(g.integers(len(SPECIAL), WORDS))]
@@ -118,21 +127,27 @@ def write_tokens(out):
             document.append(int(following[document[-1], g.integers(0, 4)]))
         begins.append(len(words))
         words += [1] + document + [2]
+        types += types_of(model, len(words) - begins[-1])
         pieces += [(at, min(SEQ, len(words) - at)) for at in range(begins[-1], len(words), SEQ)]
     files = {"": np.array(words, "<u2"), ".documents": np.array(begins, "<u8")}
+    sidecar = {}
+    if any(types):
+        files[".types"] = np.packbits(np.array(types, np.uint8), bitorder="little")
     hashes = {}
     for ending, values in files.items():
         values.tofile(os.path.join(out, "tokens.bin" + ending))
         hashes[ending] = xxhash.xxh3_64_hexdigest(values.tobytes())
+    if any(types):
+        sidecar["types"] = dict(ones=sum(types), hash=hashes[".types"])
     with open(os.path.join(out, "tokens.bin.json"), "w") as f:
         json.dump(dict(vocab_size=WORDS, width=2, tokenizer="made", hash=hashes[""], count=len(words),
                        documents=dict(count=len(begins), hash=hashes[".documents"]), special_tokens=SPECIAL,
-                       mask_token=MASK), f)
-    return words, packed(pieces)
+                       mask_token=MASK, **sidecar), f)
+    return words, types, packed(pieces)
 
 
 def train(model, out):
-    words, sequences = write_tokens(out)
+    words, types, sequences = write_tokens(model, out)
     named = dict(model.named_parameters())
     groups = [dict(params=[p for p in named.values() if p.dim() >= 2], weight_decay=DECAY),
               dict(params=[p for p in named.values() if p.dim() < 2], weight_decay=0.0)]
@@ -142,10 +157,10 @@ def train(model, out):
         total, documents = 0.0, []
         for position in range((step - 1) * MICRO_BATCHES * MICRO_BATCH, step * MICRO_BATCHES * MICRO_BATCH):
             epoch, sequence = divmod(position, len(sequences))
-            documents += [masked(words[b:b + rows], b, epoch) for b, rows in sequences[sequence]]
-        count = sum(label != -100 for _, labels in documents for label in labels)
-        for tokens, labels in documents:
-            logits = logits_of(model, torch.tensor([tokens]))
+            documents += [(*masked(words[b:b + n], b, epoch), types[b:b + n]) for b, n in sequences[sequence]]
+        count = sum(label != -100 for _, labels, _ in documents for label in labels)
+        for tokens, labels, kinds in documents:
+            logits = logits_of(model, torch.tensor([tokens]), kinds)
             loss = F.cross_entropy(logits, torch.tensor(labels), reduction="sum", ignore_index=-100) / count
             loss.backward()
             total += loss.item()

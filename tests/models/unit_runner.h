@@ -88,6 +88,7 @@ class UnitRunner {
         saved(unit.bytes().saved / sizeof(float), DType::fp32),
         tokens(run.tokens()),
         positions(run.tokens()),
+        types(run.tokens()),
         labels(run.tokens()),
         documents(run.tokens(), {0, static_cast<std::uint32_t>(run.seq)}),
         unit_(unit),
@@ -199,7 +200,7 @@ class UnitRunner {
   }
 
   Buffer parameters, gradients, shared, shared_gradients, x, y, dy, dx, saved;
-  std::vector<std::uint32_t> tokens, positions, loss_rows;
+  std::vector<std::uint32_t> tokens, positions, types, loss_rows;
   std::vector<std::int32_t> labels;
   std::vector<device::RowRange> documents;
   // Only the part that a call runs is at hand, parameters and gradients: what a unit larger than memory sees.
@@ -252,7 +253,7 @@ class UnitRunner {
   }
   Context context(const Buffer& workspace, const ParameterRange& own, const ParameterRange& table) const {
     return {{tokens.data(), labels.data(), positions.data(), documents.data(),
-             loss_rows.empty() ? nullptr : loss_rows.data()},
+             loss_rows.empty() ? nullptr : loss_rows.data(), types.data()},
             micro_batch,
             &scalars,
             constants_.view().data,

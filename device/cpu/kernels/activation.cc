@@ -61,6 +61,28 @@ template <typename T>
   });
 }
 
+template <typename T>
+[[gnu::flatten]] static void geglu_forward(const std::byte* gate_up, std::byte* y, std::size_t width) {
+  const auto* gate = reinterpret_cast<const T*>(gate_up);
+  const T* up = gate + width;
+  auto* to = reinterpret_cast<T*>(y);
+  for16(width,
+        [&](std::size_t i, auto some) { store(to + i, gelu_erf(load(gate + i, some)) * load(up + i, some), some); });
+}
+
+template <typename T>
+[[gnu::flatten]] static void geglu_backward(const std::byte* dy, const std::byte* gate_up, std::byte* d_gate_up,
+                                            std::size_t width) {
+  const auto* d_out = reinterpret_cast<const T*>(dy);
+  const auto* gate = reinterpret_cast<const T*>(gate_up);
+  auto* d_gate = reinterpret_cast<T*>(d_gate_up);
+  for16(width, [&](std::size_t i, auto some) {
+    const F32x16 d = load(d_out + i, some), g = load(gate + i, some), up = load(gate + width + i, some);
+    store(d_gate + i, d * up * gelu_erf_derivative(g), some);
+    store(d_gate + width + i, d * gelu_erf(g), some);
+  });
+}
+
 extern const ActivationKernels activation_kernels_table = {
     .gelu_forward = STRATA_BY_DTYPE(gelu_forward),
     .gelu_backward = STRATA_BY_DTYPE(gelu_backward),
@@ -68,6 +90,8 @@ extern const ActivationKernels activation_kernels_table = {
     .gelu_erf_backward = STRATA_BY_DTYPE(gelu_erf_backward),
     .swiglu_forward = STRATA_BY_DTYPE(swiglu_forward),
     .swiglu_backward = STRATA_BY_DTYPE(swiglu_backward),
+    .geglu_forward = STRATA_BY_DTYPE(geglu_forward),
+    .geglu_backward = STRATA_BY_DTYPE(geglu_backward),
 };
 
 }  // namespace strata::device::cpu::STRATA_ISA

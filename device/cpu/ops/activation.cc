@@ -55,8 +55,10 @@ void gelu_erf_backward(Lane& lane, ConstView dy, ConstView x, View dx) {
   run_backward(lane, activation_kernels().gelu_erf_backward[index(x.dtype)], dy, x, dx);
 }
 
-void swiglu_forward(Lane& lane, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
-  const auto kernel = activation_kernels().swiglu_forward[index(y.dtype)];
+namespace {
+
+template <typename Kernel>
+void run_gated_forward(Lane& lane, Kernel kernel, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
   submit(lane, [=](Team& team) {
     for_rows(team, rows, width, [&](std::size_t row) {
       kernel(gate_up.sub(2 * row * width, 2 * width).data, y.sub(row * width, width).data, width);
@@ -64,14 +66,33 @@ void swiglu_forward(Lane& lane, std::size_t rows, std::size_t width, ConstView g
   });
 }
 
-void swiglu_backward(Lane& lane, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up, View d_gate_up) {
-  const auto kernel = activation_kernels().swiglu_backward[index(dy.dtype)];
+template <typename Kernel>
+void run_gated_backward(Lane& lane, Kernel kernel, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up,
+                        View d_gate_up) {
   submit(lane, [=](Team& team) {
     for_rows(team, rows, width, [&](std::size_t row) {
       kernel(dy.sub(row * width, width).data, gate_up.sub(2 * row * width, 2 * width).data,
              d_gate_up.sub(2 * row * width, 2 * width).data, width);
     });
   });
+}
+
+}  // namespace
+
+void swiglu_forward(Lane& lane, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
+  run_gated_forward(lane, activation_kernels().swiglu_forward[index(y.dtype)], rows, width, gate_up, y);
+}
+
+void swiglu_backward(Lane& lane, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up, View d_gate_up) {
+  run_gated_backward(lane, activation_kernels().swiglu_backward[index(dy.dtype)], rows, width, dy, gate_up, d_gate_up);
+}
+
+void geglu_forward(Lane& lane, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
+  run_gated_forward(lane, activation_kernels().geglu_forward[index(y.dtype)], rows, width, gate_up, y);
+}
+
+void geglu_backward(Lane& lane, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up, View d_gate_up) {
+  run_gated_backward(lane, activation_kernels().geglu_backward[index(dy.dtype)], rows, width, dy, gate_up, d_gate_up);
 }
 
 }  // namespace strata::device::cpu

@@ -86,6 +86,25 @@ struct Erf {
   static __device__ float slope(float x) { return gelu_erf_derivative<T>(x); }
 };
 
+// What gates: silu (SwiGLU) or the GELU of erf (GeGLU), and its slope.
+struct ValueAndSlope {
+  float value, slope;
+};
+template <typename T>
+struct SiluGate {
+  static __device__ float value(float x) { return x * sigmoid<T>(x); }
+  // s + x s (1 - s) with s = sigmoid(x).
+  static __device__ ValueAndSlope both(float x) {
+    const float s = sigmoid<T>(x), out = x * s;
+    return {out, fmaf(out, 1.0f - s, s)};
+  }
+};
+template <typename T>
+struct GeluGate {
+  static __device__ float value(float x) { return gelu_erf<T>(x); }
+  static __device__ ValueAndSlope both(float x) { return {gelu_erf<T>(x), gelu_erf_derivative<T>(x)}; }
+};
+
 template <typename T, typename Function>
 struct Gelu {
   const T* x;
@@ -126,8 +145,8 @@ struct GeluBackward {
 };
 
 // Units of a row of `width` outputs.
-template <typename T>
-struct Swiglu {
+template <typename T, typename Gate>
+struct Gated {
   const T* gate_up;
   T* y;
   std::size_t width;
@@ -146,14 +165,13 @@ struct Swiglu {
   __device__ void store(std::size_t unit, const Operands<kN>& o) const {
     Floats<kN> out = widen(o.gate);
     const Floats<kN> up = widen(o.up);
-    for (int i = 0; i < kN; ++i) out.at[i] = out.at[i] * sigmoid<T>(out.at[i]) * up.at[i];
+    for (int i = 0; i < kN; ++i) out.at[i] = Gate::value(out.at[i]) * up.at[i];
     store_pack<true>(y + unit * kN, kN, narrow<T>(out));
   }
 };
 
-// d silu(g)/dg = s + g s (1 - s) with s = sigmoid(g).
-template <typename T>
-struct SwigluBackward {
+template <typename T, typename Gate>
+struct GatedBackward {
   const T *dy, *gate_up;
   T* d_gate_up;
   std::size_t width;
@@ -175,9 +193,9 @@ struct SwigluBackward {
     const Floats<kN> d = widen(o.dy), gate = widen(o.gate), up = widen(o.up);
     Floats<kN> d_gate, d_up;
     for (int i = 0; i < kN; ++i) {
-      const float s = sigmoid<T>(gate.at[i]), out = gate.at[i] * s;
-      d_gate.at[i] = d.at[i] * up.at[i] * fmaf(out, 1.0f - s, s);
-      d_up.at[i] = d.at[i] * out;
+      const ValueAndSlope g = Gate::both(gate.at[i]);
+      d_gate.at[i] = d.at[i] * up.at[i] * g.slope;
+      d_up.at[i] = d.at[i] * g.value;
     }
     store_pack<true>(d_gate_up + o.at, kN, narrow<T>(d_gate));
     store_pack<true>(d_gate_up + o.at + width, kN, narrow<T>(d_up));
@@ -215,6 +233,26 @@ void run_backward(Lane& lane, ConstView dy, ConstView x, View dx) {
   });
 }
 
+template <template <typename> typename Gate>
+void run_gated_forward(Lane& lane, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
+  const bool packed = aligned(gate_up.data, 16) && aligned(y.data, 16);
+  visit(y.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    map_rows<T>(lane, Gated<T, Gate<T>>{gate_up.as<T>(), y.as<T>(), width}, rows, width, packed);
+  });
+}
+
+template <template <typename> typename Gate>
+void run_gated_backward(Lane& lane, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up,
+                        View d_gate_up) {
+  const bool packed = aligned(dy.data, 16) && aligned(gate_up.data, 16) && aligned(d_gate_up.data, 16);
+  visit(dy.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    map_rows<T>(lane, GatedBackward<T, Gate<T>>{dy.as<T>(), gate_up.as<T>(), d_gate_up.as<T>(), width}, rows, width,
+                packed);
+  });
+}
+
 }  // namespace
 
 void gelu_forward(Lane& lane, ConstView x, View y) {
@@ -234,19 +272,19 @@ void gelu_erf_backward(Lane& lane, ConstView dy, ConstView x, View dx) {
 }
 
 void swiglu_forward(Lane& lane, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
-  const bool packed = aligned(gate_up.data, 16) && aligned(y.data, 16);
-  visit(y.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    map_rows<T>(lane, Swiglu<T>{gate_up.as<T>(), y.as<T>(), width}, rows, width, packed);
-  });
+  run_gated_forward<SiluGate>(lane, rows, width, gate_up, y);
 }
 
 void swiglu_backward(Lane& lane, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up, View d_gate_up) {
-  const bool packed = aligned(dy.data, 16) && aligned(gate_up.data, 16) && aligned(d_gate_up.data, 16);
-  visit(dy.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    map_rows<T>(lane, SwigluBackward<T>{dy.as<T>(), gate_up.as<T>(), d_gate_up.as<T>(), width}, rows, width, packed);
-  });
+  run_gated_backward<SiluGate>(lane, rows, width, dy, gate_up, d_gate_up);
+}
+
+void geglu_forward(Lane& lane, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
+  run_gated_forward<GeluGate>(lane, rows, width, gate_up, y);
+}
+
+void geglu_backward(Lane& lane, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up, View d_gate_up) {
+  run_gated_backward<GeluGate>(lane, rows, width, dy, gate_up, d_gate_up);
 }
 
 }  // namespace strata::device::cuda

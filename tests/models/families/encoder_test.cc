@@ -33,13 +33,15 @@ class EncoderTest : public ::testing::TestWithParam<const char*> {
   Columns packed(std::size_t first, std::size_t rows) const {
     Columns out;
     out.add_leftover(first);
-    const std::vector<float> tokens = recorded("tokens"), labels = recorded("labels");
+    out.types.resize(first);
+    const std::vector<float> tokens = recorded("tokens"), labels = recorded("labels"), types = recorded("types");
     std::size_t from = 0;
     for (const float length : recorded("lengths")) {
       const auto begin = static_cast<std::uint32_t>(out.tokens.size()), n = static_cast<std::uint32_t>(length);
       for (std::uint32_t i = 0; i < n; ++i, ++from) {
         out.tokens.push_back(static_cast<std::uint32_t>(tokens[from]));
         out.labels.push_back(static_cast<std::int32_t>(labels[from]));
+        out.types.push_back(static_cast<std::uint32_t>(types[from]));
         out.positions.push_back(i);
         out.documents.push_back({begin, begin + n});
       }
@@ -81,7 +83,7 @@ TEST_P(EncoderTest, DocumentsTeachWhatTransformersSays) {
   EXPECT_NEAR(learnt.loss, loss, kLoss * loss);
   const std::map<std::string, Doubles> gradients = gradients_of(learnt);
   const Doubles& table = gradients.at(learnt.gradients.front().first);
-  std::size_t seen = 3;  // tokens, labels, lengths
+  std::size_t seen = 4;  // tokens, labels, types, lengths
   for (const auto& [name, gradient] : gradients) {
     const std::vector<float> stored = recorded("gradient of " + name);
     const Doubles want(stored.begin(), stored.end());

@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, EmbeddingTest,
                                            // Three tiles of rows; the last is short.
                                            Case{8200, true, 0.3f, DType::fp32}, Case{8200, false, 0, DType::bf16}));
 
-// Behind the padding's row, and with a row of type 0 in each sum.
+// Behind the padding's row, and with the row of its type in each sum.
 TEST(EmbeddingUnitTest, PositionsMayStartLaterAndRowsHaveAType) {
   const std::size_t first = 2, types = 3, seq = 11;
   const RunShape run{2, seq, DType::fp32, 2};
@@ -128,16 +128,18 @@ TEST(EmbeddingUnitTest, PositionsMayStartLaterAndRowsHaveAType) {
     explicit Zeros(std::size_t tokens) { constants_bytes = tokens * sizeof(std::uint32_t); }
     void fill_constants(std::byte* constants) const override { std::memset(constants, 0, constants_bytes); }
   };
-  const Zeros zeros(run.tokens());
+  const Zeros zeros(run.tokens());  // which a model of more than one type does not read
   UnitRunner runner(*unit, run, kHidden, &zeros);
   for (std::uint32_t& token : runner.tokens) token = runner.below(19);
+  for (std::uint32_t& type : runner.types) type = 2 * runner.below(2);  // none is of type 1
   const auto row = [&](const std::string& table, std::size_t at) {
     return runner.parameters.doubles(runner.parameter(table).offset + at * kHidden, kHidden);
   };
   runner.forward();
   for (std::size_t t = 0; t < run.tokens(); ++t) {
-    const Doubles want = testing::sum(
-        testing::sum(row("words", runner.tokens[t]), row("positions", first + runner.positions[t])), row("types", 0));
+    const Doubles want =
+        testing::sum(testing::sum(row("words", runner.tokens[t]), row("positions", first + runner.positions[t])),
+                     row("types", runner.types[t]));
     EXPECT_LT(testing::relative_error(runner.y.doubles(t * kHidden, kHidden), want), 1e-6) << t;
   }
 
@@ -145,7 +147,7 @@ TEST(EmbeddingUnitTest, PositionsMayStartLaterAndRowsHaveAType) {
   Doubles positions((seq + first) * kHidden), of_types(types * kHidden);
   for (std::size_t i = 0; i < run.tokens() * kHidden; ++i) {
     positions[(first + runner.positions[i / kHidden]) * kHidden + i % kHidden] += runner.dy[i];
-    of_types[i % kHidden] += runner.dy[i];
+    of_types[runner.types[i / kHidden] * kHidden + i % kHidden] += runner.dy[i];
   }
   EXPECT_LT(testing::relative_error(runner.tensor(runner.gradients, "positions"), positions), 1e-6);
   EXPECT_LT(testing::relative_error(runner.tensor(runner.gradients, "types"), of_types), 1e-6);

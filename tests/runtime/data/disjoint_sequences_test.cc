@@ -52,9 +52,9 @@ TEST_F(DisjointSequencesTest, EveryLabelOnceInOrderAndTheLastSequenceOfAFileShor
   EXPECT_THAT(second.positions, ElementsAre(0, 1, 2, 0, 1, 2));
   EXPECT_THAT(behind.tokens, Each(0u)) << "behind the end";
   EXPECT_THAT(behind.labels, Each(-100));
-  const device::RowRange whole{0, 3}, shorter{0, 2};
-  EXPECT_THAT(second.documents, ElementsAre(shorter, shorter, device::RowRange{}, whole, whole, whole))
-      << "behind the last label there is nothing to see";
+  const device::RowRange shorter{0, 2}, none{}, whole{0, 3};
+  EXPECT_THAT(second.documents, ElementsAre(shorter, shorter, none, whole, whole, whole))
+      << "what is missing is of no document: nothing sees it";
 }
 
 TEST_F(DisjointSequencesTest, AFileShorterThanASequenceIsOne) {
