@@ -54,6 +54,7 @@ TEST(PresetsTest, HaveTheParametersOfTheirModels) {
       {"roberta-base", 124697433},
       {"xlm-roberta-base", 278295186},
       {"xlm-roberta-large", 560142482},
+      {"modernbert-base", 149655232},
   };
   ASSERT_EQ(preset_names().size(), expected.size());
   for (const std::string_view name : preset_names()) {
