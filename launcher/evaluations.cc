@@ -1,7 +1,11 @@
 #include "launcher/evaluations.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cmath>
+#include <iterator>
+#include <string>
+#include <string_view>
 
 #include "launcher/screen/printable.h"
 
@@ -13,11 +17,25 @@ constexpr std::uint64_t kLook = 16;
 // A short evaluation says its result alone.
 constexpr std::chrono::seconds kSay{10};
 
+// The metrics that a line has room for.
+std::string metrics_text(const runtime::EvaluationReport& report) {
+  constexpr std::string_view kShown[] = {"accuracy", "f1", "matthews", "roc_auc", "pearson", "mse"};
+  std::string out;
+  for (const auto& [name, value] : report.metrics) {
+    const std::string_view plain = std::string_view(name).substr(std::string_view("eval_").size());
+    if (plain == "perplexity") return fmt::format("perplexity {:.2f}", value);
+    if (std::find(std::begin(kShown), std::end(kShown), plain) != std::end(kShown))
+      out += fmt::format("{}{} {:.4f}", out.empty() ? "" : ", ", plain, value);
+  }
+  return out;
+}
+
 }  // namespace
 
-Evaluations::Evaluations(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const StopSignal& stop)
+Evaluations::Evaluations(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const StopSignal& stop,
+                         std::optional<runtime::Prompts> prompts)
     : world_(world), stop_(stop), patience_(job.recipe.evaluation.patience) {
-  if (job.evaluation) evaluation_.emplace(job, world, trainer);
+  if (job.evaluation) evaluation_.emplace(job, world, trainer, std::move(prompts));
 }
 
 bool Evaluations::run_due(runtime::Trainer& trainer, runtime::RunReports* reports) {
@@ -31,8 +49,10 @@ bool Evaluations::run_due(runtime::Trainer& trainer, runtime::RunReports* report
   if (reports) reports->evaluation(*report);
   if (world_.rank() == 0) {
     const runtime::Best& best = *trainer.progress().best;
-    say("evaluation after step {}: loss {:.4f}, perplexity {:.2f}, {} tokens, {:.0f} tokens/s; {}", report->step,
-        report->loss, std::exp(report->loss), report->tokens, report->tokens_per_s,
+    const bool words = report->metrics.empty() || report->metrics.front().first == "eval_perplexity";
+    const std::string_view what = words ? "tokens" : "labels";
+    say("evaluation after step {}: loss {:.4f}, {}, {} {}, {:.0f} {}/s; {}", report->step, report->loss,
+        metrics_text(*report), report->tokens, what, report->tokens_per_s, what,
         report->best ? "the best so far" : fmt::format("the best is {:.4f} after step {}", best.value, best.step));
     if (evaluation_->out_of_patience())
       say("ends after step {}: {} evaluations in a row were no better than that after step {} (evaluation.patience)",

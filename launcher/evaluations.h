@@ -17,8 +17,9 @@ namespace strata::launcher {
 // world, trainer and signal outlive it.
 class Evaluations {
  public:
-  // Collective.
-  Evaluations(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const StopSignal& stop);
+  // prompts: of evaluation.prompts. Collective.
+  Evaluations(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const StopSignal& stop,
+              std::optional<runtime::Prompts> prompts);
 
   // Is called after each round of one.
   void tell_rounds(std::function<void()> round) { round_ = std::move(round); }

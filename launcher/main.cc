@@ -23,6 +23,7 @@
 #include "launcher/commands/export.h"
 #include "launcher/commands/generate.h"
 #include "launcher/commands/plan.h"
+#include "launcher/commands/predict.h"
 #include "launcher/commands/tokenize.h"
 #include "launcher/commands/train.h"
 #include "launcher/control/client/ctl.h"
@@ -211,7 +212,7 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(1, 1 << 20));
   command
       ->add_option("--ranks-per-node", plan.ranks_per_node,
-                   "ranks per machine like this one (default: all, up to its cores or GPUs)")
+                   "ranks per machine, like this one or the --machine file's (default: all, up to its cores or GPUs)")
       ->check(CLI::Range(1, 1 << 20));
   add_path(command, "--json", plan.json, "write the plan as JSON");
   add_path(command, "--trace", plan.trace, "write the timeline, for Perfetto");
@@ -267,6 +268,26 @@ int run(int argc, char** argv) {
   add_force(command, generate);
   command->callback([&] { status = strata::launcher::generate(generate); });
 
+  strata::launcher::PredictOptions predict;
+  command =
+      app.add_subcommand("predict", "labels and probabilities of texts; mpirun -n N strata predict ... for N ranks");
+  add_path(command, "MODEL", predict.model, "Hugging Face directory, checkpoint, or folder of checkpoints")->required();
+  add_path(command, "IN", predict.input, ".jsonl, .csv or .tsv with a text in each record")->required();
+  add_path(command, "-o,--out", predict.out, "JSONL to write: a line for each text, in the order of the input")
+      ->required();
+  command->add_option("--threshold", predict.threshold, "probability from which a class of several counts (0.5)")
+      ->check(within(0, 1));
+  command->add_option("--field", predict.field, "string of a record to take (text)");
+  command->add_option("--pair", predict.pair, "string of a record to take as a second text");
+  command->add_option("--max-length", predict.max_length, "tokens of a text at most (512, or the model's positions)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  add_path(command, "--tokenizer", predict.tokenizer, "byte, or a Hugging Face directory; default: the model's");
+  command->add_option("--precision", predict.precision, "fp32, bf16 or fp16; default: as the weights are stored")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  add_sets(command, predict);
+  add_force(command, predict);
+  command->callback([&] { status = strata::launcher::predict(predict); });
+
   strata::launcher::ExportOptions exported;
   command = app.add_subcommand("export", "a checkpoint as a Hugging Face directory");
   add_path(command, "CHECKPOINT", exported.from, "a checkpoint, a folder of them (the newest whole one), or a model")
@@ -279,7 +300,9 @@ int run(int argc, char** argv) {
   command = app.add_subcommand("tokenize", "text, JSONL or tables to a token file, conversations by a chat template");
   add_path(command, "--tokenizer", tokenize.tokenizer, "byte, or a Hugging Face directory (tokenizer.json or .model)")
       ->required();
-  add_path(command, "-o,--out", tokenize.out, "token file to write; OUT.json is written beside it")->required();
+  add_path(command, "-o,--out", tokenize.out,
+           "token file to write, OUT.bin; OUT.bin.json and others are written beside it")
+      ->required();
   add_path(command, "IN", tokenize.inputs,
            "text files, .jsonl, .csv or .tsv files with a document in each record, or -")
       ->required();

@@ -110,6 +110,12 @@ void require_own(const NamedFile& output, Content content, bool force) {
 }
 
 void require_own_reports(const runtime::Recipe& recipe, bool force) {
+  for (const auto& [key, path] :
+       {std::pair{"report.dir", &recipe.report.dir}, {"report.tensorboard", &recipe.report.tensorboard}}) {
+    std::error_code error;
+    if (*path && fs::exists(**path, error) && !fs::is_directory(**path, error))
+      fail(Exit::usage, "{} = {} is no folder: name another, or remove it", key, (*path)->string());
+  }
   const auto require = [&](const char* key, const std::optional<fs::path>& path, Content content) {
     if (path) require_own({key, *path}, content, force);
   };

@@ -92,6 +92,10 @@ void TokenOutput::commit() {
   sidecar.mask_token = tokenizer_->mask_id();
   sidecar.documents = {writer.documents(), writer.documents_hash()};
   if (mask_file_) sidecar.mask = {writer.labels(), writer.mask_hash()};
+  if (made_) {
+    sidecar.chat_template = made_->name();
+    sidecar.chat_template_hash = made_->hash();
+  }
   if (types_writer_) types_writer_->finish();
   if (types_writer_ && types_writer_->ones() == 0) types_file_.reset();  // what every token is without it
   if (types_file_) sidecar.types = {types_writer_->ones(), types_writer_->hash()};

@@ -5,6 +5,7 @@
 
 #include "base/atomic_file.h"
 #include "launcher/outputs.h"
+#include "text/chat/chat_template.h"
 #include "text/classes/label_writer.h"
 #include "text/token_writer.h"
 #include "text/tokenizer.h"
@@ -21,6 +22,8 @@ class TokenOutput {
 
   // Opens the files, once. masked: not every token counts as a label, so that there is a mask.
   text::TokenWriter& open(const text::Tokenizer& tokenizer, std::optional<std::uint32_t> separator, bool masked);
+  // The documents are conversations that this template writes.
+  void written_by(const text::ChatTemplate& made) { made_ = &made; }
   // After open(): the types of its tokens, written beside them unless all are 0; and the labels of documents.
   text::BitFile& open_types();
   text::LabelWriter& open_labels(std::vector<std::string> fields);
@@ -34,6 +37,7 @@ class TokenOutput {
   std::optional<text::BitFile> types_writer_;
   std::optional<text::LabelWriter> labels_writer_;
   const text::Tokenizer* tokenizer_ = nullptr;
+  const text::ChatTemplate* made_ = nullptr;
   int width_ = 2;
 };
 

@@ -22,12 +22,14 @@ Classes read_classes(const Config& config, Objective objective) {
   const std::string problem = config.text_or("problem_type", "");
   if (problem == "regression" || (problem.empty() && out.names.size() == 1))
     out.target = device::ClassTarget::number;
+  else if (problem == kPrediction)
+    out.target = device::ClassTarget::none;
   else if (problem == "multi_label_classification")
     out.target = device::ClassTarget::many;
   else if (!problem.empty() && problem != "single_label_classification")
     fail(Exit::usage, "{} is \"{}\": it is regression, single_label_classification or multi_label_classification",
          config.describe("problem_type"), problem);
-  if (objective == Objective::token_classification) out.target = device::ClassTarget::one;
+  if (objective == Objective::token_classification && problem != kPrediction) out.target = device::ClassTarget::one;
   if (out.target == device::ClassTarget::number && out.names.size() > 1)
     fail(Exit::usage, "{} is \"regression\" with {} labels: one is built", config.describe("problem_type"),
          out.names.size());

@@ -16,6 +16,8 @@ struct Classes {
   bool named = false;              // whether id2label says other than that
   device::ClassTarget target = device::ClassTarget::one;
 };
+// A problem_type of ours: there are no labels.
+inline constexpr const char* kPrediction = "prediction";
 // Throws Error{usage} for an id2label that does not count from 0, and a problem_type that there is not.
 Classes read_classes(const Config& config, Objective objective);
 

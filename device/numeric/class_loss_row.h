@@ -22,7 +22,7 @@ STRATA_ON_BOTH inline float class_loss_of_row(const ClassScoreShape& shape, cons
                                               const float* weights, float scale, Store&& store) {
   const auto weight = [=](std::size_t c) { return weights != nullptr ? static_cast<double>(weights[c]) : 1.0; };
   const double factor = scale;
-  if (label == kIgnoredLabel) {
+  if (label == kIgnoredLabel || shape.target == ClassTarget::none) {
     for (std::size_t c = 0; c < shape.classes; ++c) store(c, 0.0f);
     return 0.0f;
   }

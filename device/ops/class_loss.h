@@ -11,9 +11,10 @@ namespace strata::device {
 
 // What a classifier's scores are compared with: a row's label is
 enum class ClassTarget : std::uint8_t {
-  one,    // a class: cross-entropy of the softmax
-  many,   // bit c is class c, 31 at most: the mean over classes of the cross-entropy of each sigmoid
-  number  // the bits of a float: the square of the difference; one class
+  one,     // a class: cross-entropy of the softmax
+  many,    // bit c is class c, 31 at most: the mean over classes of the cross-entropy of each sigmoid
+  number,  // the bits of a float: the square of the difference; one class
+  none     // whatever it is: there is no loss
 };
 
 // fp32 scores of `rows` rows for `classes` classes; rows start `stride` elements apart.

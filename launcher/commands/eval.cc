@@ -1,10 +1,14 @@
 #include "launcher/commands/eval.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -20,6 +24,7 @@
 #include "launcher/screen/run_text.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/objective/objective.h"
+#include "runtime/recipe/value.h"
 #include "runtime/run/evaluator.h"
 #include "runtime/run/reports/report.h"
 
@@ -29,12 +34,62 @@ namespace {
 using comm::agree;
 using comm::AgreedError;
 
-std::string to_json(const runtime::Evaluation& e, const runtime::Job& job, const runtime::Memory& measured) {
+// Of a classifier, for programs: its metrics, each class, and what was taken for what.
+std::string classes_json(const runtime::ClassReport& report, std::span<const std::string> names) {
+  std::string out;
+  for (const auto& [name, value] : report.metrics)
+    out += fmt::format("{}:{},", runtime::json_string(name), runtime::json_number(value));
+  std::string list;
+  for (std::size_t i = 0; i < report.classes.size(); ++i) {
+    const runtime::ClassQuality& q = report.classes[i];
+    list += fmt::format("{}{{\"name\":{},\"precision\":{},\"recall\":{},\"f1\":{},\"support\":{}}}", i > 0 ? "," : "",
+                        runtime::json_string(names[i]), runtime::json_number(q.precision),
+                        runtime::json_number(q.recall), runtime::json_number(q.f1), q.support);
+  }
+  if (!list.empty()) out += fmt::format("\"classes\":[{}],", list);
+  std::string rows;
+  for (const auto& row : report.confusion) rows += fmt::format("{}[{}]", rows.empty() ? "" : ",", fmt::join(row, ","));
+  if (!rows.empty()) out += fmt::format("\"confusion\":[{}],", rows);
+  return out;
+}
+
+// The same for people: a line of metrics, a table of classes, and the confusion matrix if it is small.
+void print_classes(const runtime::ClassReport& report, std::span<const std::string> names) {
+  constexpr std::size_t kMostRows = 40, kMostColumns = 12;
+  std::string line;
+  for (const auto& [name, value] : report.metrics)
+    line += fmt::format("{}{} {:.4f}", line.empty() ? "" : "  ", name.substr(std::string_view("eval_").size()), value);
+  fmt::print("{}\n", line);
+  for (const std::string& remark : report.notes) note(remark);
+  if (report.classes.empty()) return;
+  std::size_t width = 5;
+  for (const std::string& name : names) width = std::max(width, std::min<std::size_t>(name.size(), 30));
+  fmt::print("\n{:{}}  precision  recall      f1  texts\n", "class", width);
+  for (std::size_t i = 0; i < std::min(report.classes.size(), kMostRows); ++i) {
+    const runtime::ClassQuality& q = report.classes[i];
+    fmt::print("{:{}}  {:9.4f}  {:6.4f}  {:6.4f}  {:5}\n", printable(names[i].substr(0, 30)), width, q.precision,
+               q.recall, q.f1, q.support);
+  }
+  if (report.classes.size() > kMostRows) fmt::print("... ({} classes; --json has all)\n", report.classes.size());
+  if (report.confusion.empty() || report.confusion.size() > kMostColumns) return;
+  fmt::print("\n{:{}}  taken for\n{:{}}", "is", width, "", width);
+  for (const std::string& name : names) fmt::print("  {:>7}", printable(name.substr(0, 7)));
+  fmt::print("\n");
+  for (std::size_t i = 0; i < report.confusion.size(); ++i) {
+    fmt::print("{:{}}", printable(names[i].substr(0, 30)), width);
+    for (const std::uint64_t count : report.confusion[i]) fmt::print("  {:7}", count);
+    fmt::print("\n");
+  }
+}
+
+std::string to_json(const runtime::Evaluation& e, std::span<const std::string> names, const runtime::Job& job,
+                    const runtime::Memory& measured) {
   return fmt::format(
-      "{{\"loss\":{},\"loss_hex\":\"{:a}\",\"perplexity\":{},\"tokens\":{},\"sequences\":{},\"tokens_per_s\":{},"
+      "{{\"loss\":{},\"loss_hex\":\"{:a}\",{}\"perplexity\":{},\"tokens\":{},\"sequences\":{},\"tokens_per_s\":{},"
       "\"ranks\":{},\"memory\":{},\"exit\":0}}\n",
-      runtime::json_number(e.loss), e.loss, runtime::json_number(e.perplexity), e.labels, e.sequences,
-      runtime::json_number(e.tokens_per_s), job.ranks, runtime::memory_json(job.plan.memory, &measured));
+      runtime::json_number(e.loss), e.loss, classes_json(e.classes, names), runtime::json_number(e.perplexity),
+      e.labels, e.sequences, runtime::json_number(e.tokens_per_s), job.ranks,
+      runtime::memory_json(job.plan.memory, &measured));
 }
 
 void run(const EvalOptions& options, comm::World& world, const StopSignal& stop) {
@@ -87,10 +142,16 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   activity.reset();
   if (!speaks) return;
   say("weights read in {:.2f} s", evaluator.load_seconds());
-  fmt::print("loss {:.6f}  perplexity {:.4f}  {} tokens in {} sequences  {:.0f} tokens/s\n", result.loss,
-             result.perplexity, result.labels, result.sequences, result.tokens_per_s);
+  if (const auto names = evaluator.class_names(); !names.empty()) {
+    fmt::print("loss {:.6f}  {} labels in {} sequences  {:.0f} labels/s\n", result.loss, result.labels,
+               result.sequences, result.tokens_per_s);
+    print_classes(result.classes, names);
+  } else {
+    fmt::print("loss {:.6f}  perplexity {:.4f}  {} tokens in {} sequences  {:.0f} tokens/s\n", result.loss,
+               result.perplexity, result.labels, result.sequences, result.tokens_per_s);
+  }
   if (!json) return;
-  json->write(to_json(result, job, evaluator.executor().measured_memory()));
+  json->write(to_json(result, evaluator.class_names(), job, evaluator.executor().measured_memory()));
   json->close();
 }
 

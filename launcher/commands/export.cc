@@ -20,7 +20,9 @@ int export_model(const ExportOptions& options) {
         {.dtype = options.dtype == "bf16" ? device::DType::bf16 : device::DType::fp32, .advance = exporting.advance()});
   }
   say("{} exported to {} in {}{}", folder.path().string(), options.to.string(), options.dtype,
-      folder.hugging_face() ? "" : "; no tokenizer's files are known to copy");
+      folder.hugging_face()
+          ? ""
+          : "; the model comes with no tokenizer: give generate the one of its tokens, --tokenizer byte or a folder");
   return static_cast<int>(Exit::done);
 }
 

@@ -73,6 +73,17 @@ struct Question {
   bool typed = false;  // turn by turn
 };
 
+// Messages as JSON; any other text is a turn of the user's.
+void take_chat(text::Dialogue& dialogue, const std::string& chat, const std::string& name) {
+  constexpr const char* kWhite = " \t\r\n";
+  const std::size_t first = chat.find_first_not_of(kWhite);
+  if (first == std::string::npos) fail(Exit::usage, "{} is empty: give messages as JSON, or a text to answer", name);
+  if (chat[first] == '[' || chat[first] == '{')
+    dialogue.read(chat, name);
+  else
+    dialogue.ask(chat.substr(first, chat.find_last_not_of(kWhite) + 1 - first));
+}
+
 Question read_question(const GenerateOptions& options, const runtime::ModelFolder& folder, const std::string& chat,
                        bool typed) {
   Question out{.prompt = options.prompt_tokens, .typed = typed};
@@ -93,7 +104,7 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
              "--chat-template FILE",
              where.string());
       out.dialogue.emplace(std::move(*made), *out.tokenizer);
-      if (!typed) out.dialogue->read(chat, *options.chat == "-" ? "standard input" : *options.chat);
+      if (!typed) take_chat(*out.dialogue, chat, *options.chat == "-" ? "standard input" : *options.chat);
       for (const std::uint32_t end : out.dialogue->turn_ends()) out.ends.push_back(end);
     } else {
       out.prompt = out.tokenizer->encode(*options.prompt, true);

@@ -85,15 +85,17 @@ int ranks_on_a_node(const PlanOptions& options, int ranks, const std::optional<r
 }
 
 // "8 ranks on 4 machines like this one, 2 on each, each with its part of what is free".
-std::string sharing_text(const runtime::Job& job, int ranks_per_node) {
+std::string sharing_text(const runtime::Job& job, int ranks_per_node, const std::optional<runtime::Machine>& machine) {
+  const char* kind = machine ? "the machine file's" : "this one";
   const int machines = (job.ranks + ranks_per_node - 1) / ranks_per_node;
   const bool evenly = job.ranks % ranks_per_node == 0;
-  const std::string where = machines == 1 ? "on one machine like this one"
-                                          : fmt::format("on {} machines like this one, {}{} on each", machines,
+  const std::string where = machines == 1 ? fmt::format("on one machine like {}", kind)
+                                          : fmt::format("on {} machines like {}, {}{} on each", machines, kind,
                                                         evenly ? "" : "up to ", ranks_per_node);
   const auto& memory = job.recipe.memory;
   return fmt::format("{} ranks {} (--ranks-per-node), {}", job.ranks, where,
-                     memory.device && memory.host   ? "as memory.device and memory.host say"
+                     machine && machine->capacity   ? "with the memory that the machine file or memory.* says"
+                     : memory.device && memory.host ? "as memory.device and memory.host say"
                      : memory.device || memory.host ? "each with its part of what is free, or what memory.* says"
                                                     : "each with its part of what is free");
 }
@@ -112,7 +114,8 @@ void print_task_counts(const runtime::StepPlan& plan) {
   fmt::print("\n");
 }
 
-void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int ranks_per_node) {
+void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int ranks_per_node,
+                 const std::optional<runtime::Machine>& machine) {
   const runtime::StepPlan& plan = job.plan;
   fmt::print("{} of {} parameters on {} {}: ZeRO-{}, {}, {} of {} x {} tokens per rank and step, {}\n\n",
              job.model->family, runtime::count_text(job.model->parameters()), plan.ranks,
@@ -137,7 +140,7 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
   fmt::print(
       "Each kind stands at its own largest moment, and buffers that never live at once share memory: the kinds\n"
       "add up to more than the peak.\n");
-  if (plan.ranks > 1) fmt::print("capacity: {}\n", sharing_text(job, ranks_per_node));
+  if (plan.ranks > 1) fmt::print("capacity: {}\n", sharing_text(job, ranks_per_node, machine));
   print_drives(job);
   const comm::CommBytes& sent = plan.comm_bytes;
   fmt::print("\nsent per rank and step: {} (all-gather {}, all-to-all {}, consensus {})\n",
@@ -353,7 +356,7 @@ int plan(const PlanOptions& options) {
   if (machine) prediction = predict(options, *machine, job, capacity, per_node);
   std::vector<Stage> stages;
   if (options.stages || options.html) stages = plan_stages(recipe, job, capacity, machine, per_node);
-  print_table(job, capacity, per_node);
+  print_table(job, capacity, per_node, machine);
   if (largest) fmt::print("\n{}", max_batch_text(*largest));
   if (options.verbose) print_task_counts(job.plan);
   if (options.stages) print_stages(stages);

@@ -200,6 +200,7 @@ int tokenize(const TokenizeOptions& options) {
   if (!whole) rules.end = end;
   TokenWriter& writer =
       output.open(*tokenizer, whole ? end : std::nullopt, rules.train_on != text::TrainOn::all || rules.templated());
+  if (rules.templated()) output.written_by(*rules.made);
   const std::uint64_t bytes = bytes_of(files, options.inputs.size());
   std::uint64_t unlabelled = 0;
   Conveyor<PartTokens> conveyor(reader, bytes, [&](const PartTokens& tokens) {

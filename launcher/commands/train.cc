@@ -130,23 +130,25 @@ class Checkpoints {
 };
 
 // Ends a run early: with a checkpoint of where it stands where there is a folder for it.
-AgreedError stop_here(const runtime::Trainer& trainer, Checkpoints& checkpoints, bool at_once = false) {
+AgreedError stop_here(const runtime::Trainer& trainer, const runtime::Recipe& recipe, Checkpoints& checkpoints,
+                      bool at_once = false) {
   const std::int64_t step = trainer.steps_done();
+  // As it was given, it would start where it did.
+  const char* again =
+      recipe.checkpoint.resume == "auto" ? "the same command" : "the same command with --set checkpoint.resume=auto";
   if (at_once && checkpoints.can_save())
     return {
         Exit::requeue,
-        fmt::format("stopped on request after step {}, without a checkpoint, as asked: the same command goes on from "
-                    "the newest one",
-                    step)};
+        fmt::format("stopped on request after step {}, without a checkpoint, as asked: {} goes on from the newest one",
+                    step, again)};
   if (!checkpoints.can_save())
     return {Exit::failed,
             fmt::format("stopped on request after step {}; nothing was saved: set checkpoint.dir to keep what was "
                         "trained",
                         step)};
   checkpoints.save(trainer);
-  return {
-      Exit::requeue,
-      fmt::format("stopped on request after step {}; its checkpoint is written: run the same command to resume", step)};
+  return {Exit::requeue,
+          fmt::format("stopped on request after step {}; its checkpoint is written: run {} to resume", step, again)};
 }
 
 // Steps until the last one, or until something ends the run early: what that is.
@@ -159,12 +161,12 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   const auto start = std::chrono::steady_clock::now();
   std::optional<AgreedError> ended;
   std::int64_t steps = 0;
-  if (stop_requested(stop, world)) ended = stop_here(trainer, checkpoints);
+  if (stop_requested(stop, world)) ended = stop_here(trainer, job.recipe, checkpoints);
   bool enough = false;
   const auto evaluate = [&] {
     const auto best = evaluations.run_due(trainer, reports ? &*reports : nullptr);
     control.evaluated();
-    if (evaluations.stopped()) ended = stop_here(trainer, checkpoints);
+    if (evaluations.stopped()) ended = stop_here(trainer, job.recipe, checkpoints);
     enough = evaluations.out_of_patience();
     if (enough || (best && job.recipe.checkpoint.keep_best)) checkpoints.save(trainer);
   };
@@ -194,7 +196,7 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
       evaluate();
       if (ended) break;
       if (checkpoints.after(trainer, report.save) || (report.stop && !trainer.done()))
-        ended = stop_here(trainer, checkpoints, report.at_once);
+        ended = stop_here(trainer, job.recipe, checkpoints, report.at_once);
       if (reports && checkpoints.saved_step() == report.step) reports->event("checkpoint", report.step);
     }
   } catch (const AgreedError& error) {
@@ -255,6 +257,9 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, const runti
     require_apart(reports_of(recipe), inputs_of(recipe, options.recipe));
     require_own_reports(recipe, options.force);
   });
+  // Before anything is written.
+  std::optional<runtime::Prompts> prompts;
+  if (job.generation) prompts = runtime::read_prompts(job, world);
   const std::string ranks_threads = threads_text(share, threads, world);
   if (speaks) describe_run(job, seat, world, ranks_threads);
   control.planned(job);
@@ -301,7 +306,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, const runti
   });
   if (speaks && recipe.evaluation.prompts && !recipe.report.jsonl)
     note("the answers to evaluation.prompts go nowhere: set report.jsonl or report.dir");
-  Evaluations evaluations(job, world, trainer, stop);
+  Evaluations evaluations(job, world, trainer, stop, std::move(prompts));
   evaluations.tell_rounds([&control] { control.evaluated_round(); });
   std::optional<RunEnd> end;
   if (recipe.checkpoint.dir && !control.settle(*recipe.checkpoint.dir))

@@ -111,8 +111,9 @@ void inspect_tokens(const fs::path& path, std::ostream& out) {
   fmt::print(out, "token file: {} tokens of {} bytes, {}\n", file.count(), file.width(),
              file.has_header() ? "header of llm.c" : "no header");
   if (sidecar) {
-    fmt::print(out, "sidecar: tokenizer {}, vocabulary of {}, hash {}\n", printable(sidecar->tokenizer),
-               sidecar->vocab_size, sidecar->hash.empty() ? "none" : printable(sidecar->hash));
+    fmt::print(out, "sidecar: tokenizer {}, vocabulary of {}, XXH3-64 of the tokens {}\n",
+               printable(sidecar->tokenizer), sidecar->vocab_size,
+               sidecar->hash.empty() ? "none" : printable(sidecar->hash));
   } else {
     fmt::print(out, "no sidecar{}\n", file.has_header() ? "" : ": the width is the model's to say, shown as 2 bytes");
   }

@@ -192,6 +192,25 @@ std::string difference(StateReader a, StateReader b) {
   }
 }
 
+// "best: eval_loss 2.3145 after step 400 (runs/a/step-00000400), 2 evaluations ago".
+std::string best_text(const Checkpoint& checkpoint) {
+  const runtime::Manifest& m = checkpoint.manifest();
+  const runtime::Best& best = *m.progress.best;
+  const auto metric = m.recipe.find("evaluation.metric");
+  std::string name = metric == m.recipe.end() ? "" : metric->second;
+  std::erase(name, '"');
+  std::string where = " (not kept)";
+  if (best.step == m.progress.step) {
+    where = " (this one)";
+  } else {
+    for (const runtime::FoundCheckpoint& found : runtime::list_checkpoints(checkpoint.path().parent_path()))
+      if (found.step == best.step) where = fmt::format(" ({})", found.path.string());
+  }
+  return fmt::format(
+      "best: {} {:.4f} after step {}{}{}", printable(name), best.value, best.step, where,
+      best.since > 0 ? fmt::format(", {} evaluation{} ago", best.since, best.since == 1 ? "" : "s") : "");
+}
+
 }  // namespace
 
 std::optional<Checkpoint> checkpoint_at(const fs::path& path) {
@@ -211,6 +230,7 @@ void inspect_checkpoint(const Checkpoint& checkpoint, Tensors tensors, std::ostr
              m.progress.next_micro_batch, m.micro_batches_per_step, m.progress.loss_scale.scale, printable(m.family),
              parameters, m.tensors.size(), m.files.size(), m.ranks, runtime::bytes_text(checkpoint.bytes()),
              static_cast<double>(checkpoint.bytes()) / static_cast<double>(std::max<std::uint64_t>(parameters, 1)));
+  if (m.progress.best) out << best_text(checkpoint) << '\n';
   StateTable table(checkpoint, tensors, out);
   Activity activity("looking at tensors");
   std::uint64_t looked_at = 0;

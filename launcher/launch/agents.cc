@@ -158,6 +158,18 @@ std::vector<std::string> Agents::silent(double seconds) {
   return out;
 }
 
+std::vector<std::string> Agents::end_ranks(const std::vector<std::string>& hosts, double seconds) {
+  std::map<std::string, std::string> lines;
+  for (const std::string& host : hosts) lines[host] = fmt::format("clear {}", seconds);
+  std::vector<std::string> out;
+  for (const auto& [host, answer] : ask(lines, seconds + 3)) {
+    simdjson::dom::parser parser;
+    simdjson::dom::array left;
+    if (parser.parse(answer)["left"].get(left) == simdjson::SUCCESS && left.size() > 0) out.push_back(host);
+  }
+  return out;
+}
+
 std::map<std::string, std::string> Agents::ask(const std::map<std::string, std::string>& lines, double seconds) {
   std::map<Agent*, std::uint64_t> asked;
   for (const auto& [host, line] : lines) {

@@ -47,6 +47,10 @@ class Agents {
   // Asks every node for a sign of life and waits until all came or the time is over. Returns those that gave none.
   std::vector<std::string> silent(double seconds);
 
+  // Ends what is left of the run's ranks on these nodes. Returns those on which some are still there after so long:
+  // they wait for a device.
+  std::vector<std::string> end_ranks(const std::vector<std::string>& hosts, double seconds);
+
   // Sends each node its line and waits for the answers, JSON objects by node; those that did not come are left out.
   std::map<std::string, std::string> ask(const std::map<std::string, std::string>& lines, double seconds);
 

@@ -10,7 +10,7 @@ namespace strata::launcher {
 
 // What happened to a launch, of which it tells whoever reads events.jsonl.
 struct Event {
-  std::string_view kind;  // start, end, restart, node_lost, refused
+  std::string_view kind;  // start, end, restart, node_lost, node_held, refused
   std::vector<std::string> nodes;
   std::optional<int> ranks, exit;
   std::string cause;

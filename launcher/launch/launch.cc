@@ -82,6 +82,7 @@ class Launch {
     const std::int64_t batch = global_batch(recipe_, total(shares));
     announce(shares);
     look_first(shares);
+    show_recipe();
     found_ = checkpoints_in(recipe_.checkpoint.dir);
     std::optional<Ended> before;
     for (int restarts = 0;; ++restarts) {
@@ -97,6 +98,7 @@ class Launch {
                                     stop_, options_.logs);
       events_.write({"end", names(shares), total(shares), ended.code, ended.cause});
       if (!ended.lost.empty()) events_.write({"node_lost", ended.lost, {}, {}, ended.cause});
+      if (!ended.held.empty()) events_.write({"node_held", ended.held, {}, {}, "a rank there cannot be ended"});
       if (ended.code == static_cast<int>(Exit::done)) return ended.code;
       if (const std::string why = why_not_again(ended, before, restarts); !why.empty()) {
         if (!ended.told || restarts > 0)
@@ -170,7 +172,8 @@ class Launch {
       note(fmt::format("the index of packed documents is not counted: {}", error.what()));
     }
     const auto kind = on_gpus ? device::Kind::cuda : device::Kind::cpu;
-    note(runtime::settle_micro_batch(settled, ranks, {kind, 0}));
+    const std::string text = runtime::settle_micro_batch(settled, ranks, {kind, 0});
+    if (!text.empty()) note(text);
     command_.sets.push_back(fmt::format("training.micro_batch_size={}", settled.training.micro_batch_size));
     recipe_ = command_.load();
   }
@@ -192,6 +195,10 @@ class Launch {
     say("{} on {}, of {}, started by {}{}", ranks_text(total(shares)), describe(shares), allocation_.origin,
         allocation_.starter == Starter::srun ? "srun" : "mpirun",
         allocation_.why_not_srun.empty() ? "" : ", as " + allocation_.why_not_srun);
+  }
+
+  // Once nothing is refused any more, so that a refusal stands alone.
+  void show_recipe() const {
     tell("strata: the recipe, without what is at its default:\n");
     std::string keys = changed_keys(recipe_);
     for (std::size_t at = 0; at < keys.size(); at = keys.find('\n', at) + 1) keys.insert(at, "  "), at += 2;
@@ -240,7 +247,11 @@ class Launch {
     agents_.start(allocation_.hosts, kAnswerAgainSeconds);
     std::vector<Host> hosts;
     for (const Host& host : allocation_.hosts)
-      if (agents_.answers(host.name))
+      if (std::find(ended.held.begin(), ended.held.end(), host.name) != ended.held.end())
+        say("left out: a rank on {} cannot be ended, as it waits for a device, such as a drive of memory.nvme, that "
+            "does not answer: see the kernel's log there (dmesg)",
+            host.name);
+      else if (agents_.answers(host.name))
         hosts.push_back(host);
       else
         say("left out: {}", agents_.problems().at(host.name));

@@ -59,7 +59,8 @@ void agree_on_micro_batch(runtime::Recipe& recipe, const runtime::Seat& seat, co
     } catch (const Error&) {
       // An evaluation may be where the training's data is not.
     }
-    note(runtime::settle_micro_batch(training, world.size(), seat.device));
+    const std::string text = runtime::settle_micro_batch(training, world.size(), seat.device);
+    if (!text.empty()) note(text);
     size = training.training.micro_batch_size;
   });
   size = std::stoll(world.exchange(std::to_string(size))[0]);

@@ -7,6 +7,7 @@
 #include "launcher/report/page.h"
 #include "launcher/report/run_data.h"
 #include "launcher/screen/printable.h"
+#include "runtime/job/make_job.h"
 
 namespace strata::launcher {
 
@@ -21,7 +22,7 @@ int report(const ReportOptions& options) {
   AtomicFile file(options.out);
   file.write(text);
   file.commit();
-  say("{} written: {:.1f} MB, for any browser", options.out.string(), static_cast<double>(text.size()) * 1e-6);
+  say("{} written: {}, for any browser", options.out.string(), runtime::bytes_text(text.size()));
   return 0;
 }
 

@@ -82,9 +82,14 @@ if (summary) {
 
 if (plan) {
   const timings = [{ name: "planned", begin: plan.tasks.begin, end: plan.tasks.end }];
-  if (data.measured) timings.push({ name: "measured", begin: data.measured.begin, end: data.measured.end });
-  section(data.measured ? `A step: planned, and step ${data.measured.step} as rank 0 measured it` : "A step, as planned",
-    el("p", { class: "soft" }, plan.speeds), ...timeline(plan, timings));
+  const ranks = data.measured ? data.measured.ranks : [];
+  const drawn = el("div", {});
+  const draw = (rank) => drawn.replaceChildren(...timeline(plan, rank ? [...timings, { name: "measured", ...rank }] : timings));
+  const choice = ranks.length < 2 ? null : el("label", {}, "measured by ",
+    el("select", { onchange: (event) => draw(ranks[event.target.selectedIndex]) }, ranks.map((r) => el("option", {}, `rank ${r.rank}`))));
+  section(ranks.length ? `A step: planned, and step ${data.measured.step} as ${ranks.length > 1 ? "a" : "its"} rank measured it` : "A step, as planned",
+    el("p", { class: "soft" }, plan.speeds), choice, drawn);
+  draw(ranks[0]);
   const rows = [];
   if (Object.keys(plan.path).length) rows.push({ name: "planned", values: plan.path });
   if (summary?.critical_path_ms) rows.push({ name: "measured", values: Object.fromEntries(Object.keys(plan.path).map((w, i) => [w, Object.values(summary.critical_path_ms)[i] || 0])) });

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -137,44 +138,62 @@ std::string column(const std::vector<Row>& rows, F&& f) {
   return text + "]";
 }
 
-// When rank 0's tasks ran in the newest step of a measured trace, in us from the step's begin.
+// When a rank's tasks ran, by task, in us; 0: it did not.
+struct Timing {
+  std::vector<double> begin, end;
+  double step_begin = -std::numeric_limits<double>::infinity();  // of its newest step
+  std::string step = "0";
+};
+
+std::map<std::uint64_t, Timing> timings_of(const simdjson::dom::array& events, std::size_t tasks) {
+  std::map<std::uint64_t, Timing> out;
+  for (const element event : events) {
+    std::string_view phase, name;
+    std::uint64_t task = 0, rank = 0;
+    if (event["ph"].get(phase) || phase != "X" || event["pid"].get(rank)) continue;
+    Timing& timing =
+        out.try_emplace(rank, Timing{std::vector<double>(tasks, 0), std::vector<double>(tasks, 0)}).first->second;
+    if (event["args"]["task"].get(task) == simdjson::SUCCESS) {
+      if (task >= tasks) continue;
+      timing.begin[task] = number(event, "ts");
+      timing.end[task] = timing.begin[task] + number(event, "dur");
+    } else if (event["name"].get(name) == simdjson::SUCCESS && name.starts_with("step ") &&
+               number(event, "ts") > timing.step_begin) {  // the step's own row says where it begins
+      timing.step_begin = number(event, "ts");
+      timing.step = name.substr(5);
+    }
+  }
+  return out;
+}
+
+// The newest step of a measured trace: of the first ranks, as many as a page holds, in us from each one's own begin.
 std::string measured(const fs::path& path, std::size_t tasks) {
+  constexpr std::size_t kMostTasks = 100'000;  // of all ranks: some 2 MB
   simdjson::dom::parser parser;
   element trace;
   if (parser.load(path.string()).get(trace)) fail(Exit::corrupt, "{} is no JSON", path.string());
-  std::vector<double> begin(tasks, 0), end(tasks, 0);
-  double first = std::numeric_limits<double>::infinity();
-  std::string step = "0";
   simdjson::dom::array events;
   if (trace["traceEvents"].get(events)) fail(Exit::corrupt, "{} is no trace: it has no traceEvents", path.string());
-  double of_step = -std::numeric_limits<double>::infinity();
-  // The newest step's own row says where it begins.
-  for (const element event : events) {
-    std::string_view phase;
-    std::uint64_t task = 0;
-    std::string_view name;
-    if (event["ph"].get(phase) || phase != "X" || number(event, "pid") != 0) continue;
-    if (event["args"]["task"].get(task) == simdjson::SUCCESS) {
-      if (task >= tasks) continue;
-      begin[task] = number(event, "ts");
-      end[task] = begin[task] + number(event, "dur");
-    } else if (event["name"].get(name) == simdjson::SUCCESS && name.starts_with("step ") &&
-               number(event, "ts") > of_step) {
-      of_step = number(event, "ts");
-      step = name.substr(5);
+  std::string ranks, step = "0";
+  std::size_t shown = 0;
+  for (auto& [rank, timing] : timings_of(events, tasks)) {
+    if (shown++ > 0 && shown * tasks > kMostTasks) break;
+    if (shown == 1) step = timing.step;
+    double first = std::numeric_limits<double>::infinity();
+    for (std::size_t t = 0; t < tasks; ++t) {
+      if (timing.begin[t] < timing.step_begin - 0.01) timing.end[t] = 0;  // of a step before: this one left it out
+      if (timing.end[t] > 0) first = std::min(first, timing.begin[t]);
     }
+    const auto shifted = [&, &end = timing.end](const std::vector<double>& times) {
+      std::string text = "[";
+      for (std::size_t t = 0; t < tasks; ++t)
+        text += fmt::format("{}{:.1f}", t ? "," : "", end[t] > 0 ? times[t] - first : 0);
+      return text + "]";
+    };
+    ranks += fmt::format("{}{{\"rank\":{},\"begin\":{},\"end\":{}}}", ranks.empty() ? "" : ",", rank,
+                         shifted(timing.begin), shifted(timing.end));
   }
-  for (std::size_t t = 0; t < tasks; ++t) {
-    if (begin[t] < of_step - 0.01) end[t] = 0;  // of a step before: this one left it out
-    if (end[t] > 0) first = std::min(first, begin[t]);
-  }
-  const auto shifted = [&](const std::vector<double>& times) {
-    std::string text = "[";
-    for (std::size_t t = 0; t < tasks; ++t)
-      text += fmt::format("{}{:.1f}", t ? "," : "", end[t] > 0 ? times[t] - first : 0);
-    return text + "]";
-  };
-  return fmt::format("{{\"step\":{},\"begin\":{},\"end\":{}}}", step, shifted(begin), shifted(end));
+  return fmt::format("{{\"step\":{},\"ranks\":[{}]}}", step, ranks);
 }
 
 std::string of_object(const fs::path& path, element& root, simdjson::dom::parser& parser) {
@@ -191,6 +210,10 @@ RunFiles files_of_run(const fs::path& from) {
   fs::path folder = from;
   if (!fs::is_directory(from, error)) {
     if (!fs::exists(from, error)) fail(Exit::usage, "{} is not there", from.string());
+    if (!fs::is_regular_file(from, error))  // a device might have no end
+      fail(Exit::usage,
+           "{} is neither a file nor a folder: strata report takes a run's report.dir, or its report.jsonl",
+           from.string());
     files.steps = from;
     if (from.filename() != "report.jsonl") return files;
     folder = from.parent_path();

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/error.h"
 #include "launcher/forecast.h"
 #include "launcher/screen/printable.h"
 #include "runtime/data/batches.h"
@@ -59,6 +60,23 @@ std::vector<std::pair<std::size_t, double>> by_size(const runtime::BoundSeconds&
   for (std::size_t b = 0; b < path.size(); ++b) out.emplace_back(b, path[b] * 1e3);
   std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   return out;
+}
+
+// How to ask the model: with the tokenizer of one that comes with none, as its tokens name it; by its chat template, if
+// that wrote the data.
+std::string generate_command(const runtime::Recipe& recipe) {
+  std::string tokenizer = " --tokenizer FOLDER", question = "--prompt TEXT";
+  try {
+    for (const runtime::DataSource& source : recipe.data.train)
+      for (const std::filesystem::path& file : runtime::expand_patterns(source.files, "data.train"))
+        if (const auto sidecar = runtime::read_sidecar(file)) {
+          if (sidecar->tokenizer == "byte") tokenizer = " --tokenizer byte";
+          if (!sidecar->chat_template_hash.empty()) question = "--chat -";
+        }
+  } catch (const Error&) {  // the files are gone meanwhile
+  }
+  return fmt::format("strata generate --model {}{} {}", recipe.checkpoint.dir->string(),
+                     recipe.model.path ? "" : tokenizer, question);
 }
 
 void describe_step(const runtime::Job& job, const runtime::Summary& summary,
@@ -172,10 +190,14 @@ void describe_data(const runtime::Job& job, const runtime::Trainer& trainer) {
   if (all_known && documents > 0) parts.push_back(plural(documents, "document", "documents"));
   parts.push_back(
       fmt::format("{} of {} tokens", plural(batches->sequences(), "sequence", "sequences"), job.recipe.data.seq_len));
+  const bool one = batches->sources().size() == 1;
+  if (const auto* packing = batches->sources()[0].sequences->packing(); packing && one)
+    for (std::string& text : runtime::packing_texts(*packing, batches->sequences(), job.recipe.data.seq_len))
+      parts.push_back(std::move(text));
   parts.push_back(
       fmt::format("{:.2f} epochs in {}", epochs, plural(static_cast<std::uint64_t>(steps), "step", "steps")));
   say_wrapped("data", parts);
-  if (batches->sources().size() == 1 && !batches->sources()[0].sequences->packing()) return;
+  if (one) return;
   const auto micro_batches = static_cast<std::uint64_t>(steps) * per_step;
   for (const std::string& line : runtime::describe_data(*batches, job.recipe, micro_batches)) note(line);
 }
@@ -211,8 +233,7 @@ void describe_end(const std::optional<std::filesystem::path>& file, const runtim
   std::vector<std::string> next;
   if (recipe.checkpoint.dir) {
     if (!recipe.data.validation.empty() && file) next.push_back("strata eval " + file->string());
-    if (runtime::generates(job.recipe))
-      next.push_back(fmt::format("strata generate --model {} --prompt TEXT", recipe.checkpoint.dir->string()));
+    if (runtime::generates(job.recipe)) next.push_back(generate_command(recipe));
     next.push_back(fmt::format("strata export {} -o FOLDER", recipe.checkpoint.dir->string()));
   }
   if (recipe.report.dir) next.push_back(fmt::format("strata report {} -o report.html", recipe.report.dir->string()));

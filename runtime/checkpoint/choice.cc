@@ -37,6 +37,7 @@ ResumeChoice checkpoints_to_resume(const Recipe::Checkpoint& recipe) {
   const bool choose = recipe.resume == "auto";
   if (recipe.resume == "none" || (choose && !recipe.dir)) return {};
   ResumeChoice out{false, choose ? *recipe.dir : fs::path(recipe.resume), {}};
+  if (choose && type_at(out.folder) == fs::file_type::not_found) return {};  // the run makes it
   if (choose || (!is_checkpoint(out.folder) && type_at(out.folder) == fs::file_type::directory))
     out.found = list_checkpoints(out.folder);
   out.one = !choose && out.found.empty();

@@ -1,10 +1,10 @@
 #include "runtime/data/data_figures.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <numeric>
 
-#include "runtime/data/packed_sequences.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {
@@ -29,15 +29,6 @@ double left_over(const PackingFigures& figures, std::uint64_t sequences, std::in
   return 1 - static_cast<double>(figures.rows) / (static_cast<double>(sequences) * static_cast<double>(seq_len));
 }
 
-std::string documents_text(const PackingFigures& figures, std::uint64_t sequences, std::int64_t seq_len) {
-  std::string out = fmt::format(" of {} documents ({:.1f}% of rows left over)", figures.documents,
-                                100 * left_over(figures, sequences, seq_len));
-  if (figures.cut) out += fmt::format(", {} above {} tokens cut", figures.cut, seq_len);
-  if (figures.dropped) out += fmt::format(", {} above {} tokens dropped", figures.dropped, seq_len);
-  if (figures.without_label) out += fmt::format(", {} without a label that counts left out", figures.without_label);
-  return out;
-}
-
 std::string files_json(const DataSource& source) {
   std::string out;
   for (const std::string& files : source.files) out += (out.empty() ? "" : ",") + json_string(files);
@@ -45,6 +36,16 @@ std::string files_json(const DataSource& source) {
 }
 
 }  // namespace
+
+std::vector<std::string> packing_texts(const PackingFigures& figures, std::uint64_t sequences, std::int64_t seq_len) {
+  std::vector<std::string> out = {
+      fmt::format("{:.1f}% of rows left over", 100 * left_over(figures, sequences, seq_len))};
+  if (figures.cut) out.push_back(fmt::format("{} above {} tokens cut", figures.cut, seq_len));
+  if (figures.dropped) out.push_back(fmt::format("{} above {} tokens dropped", figures.dropped, seq_len));
+  if (figures.without_label)
+    out.push_back(fmt::format("{} without a label that counts left out", figures.without_label));
+  return out;
+}
 
 std::vector<std::string> describe_data(const Batches& batches, const Recipe& recipe, std::uint64_t micro_batches) {
   std::vector<std::string> out;
@@ -55,7 +56,8 @@ std::vector<std::string> describe_data(const Batches& batches, const Recipe& rec
     if (sources > 1) line += fmt::format(" of {}", recipe.data.train[s].files.front());
     line += fmt::format(": {} sequences", share.sequences);
     if (const PackingFigures* figures = batches.sources()[s].sequences->packing())
-      line += documents_text(*figures, share.sequences, recipe.data.seq_len);
+      line += fmt::format(" of {} documents, {}", figures->documents,
+                          fmt::join(packing_texts(*figures, share.sequences, recipe.data.seq_len), ", "));
     if (sources > 1) line += fmt::format(", {:.1f}% of the run", 100 * share.of_all);
     out.push_back(line + fmt::format(", {:.2f} epochs", share.epochs));
   }

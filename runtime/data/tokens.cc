@@ -185,6 +185,8 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   }
   if (simdjson::dom::element found; root["mask_token"].get(found) == simdjson::SUCCESS)
     out.mask_token = static_cast<std::uint32_t>(integer("mask_token", 0, out.vocab_size - 1));
+  out.chat_template = text("chat_template");
+  out.chat_template_hash = text("chat_template_hash");
   return out;
 }
 
@@ -194,6 +196,10 @@ std::string to_json(const TokenSidecar& sidecar) {
                               json_string(file->hash))
                 : std::string();
   };
+  std::string made;
+  if (!sidecar.chat_template_hash.empty())
+    made = fmt::format(", \"chat_template\": {}, \"chat_template_hash\": {}", json_string(sidecar.chat_template),
+                       json_string(sidecar.chat_template_hash));
   std::string labels;
   if (sidecar.labels) {
     std::string names;
@@ -208,10 +214,10 @@ std::string to_json(const TokenSidecar& sidecar) {
   if (sidecar.mask_token) tokenizer += fmt::format(", \"mask_token\": {}", *sidecar.mask_token);
   return fmt::format(
       "{{\"vocab_size\": {}, \"width\": {}, \"tokenizer\": {}, \"tokenizer_hash\": {}, \"hash\": {}, "
-      "\"count\": {}{}{}{}{}{}}}\n",
+      "\"count\": {}{}{}{}{}{}{}}}\n",
       sidecar.vocab_size, sidecar.width, json_string(sidecar.tokenizer), json_string(sidecar.tokenizer_hash),
       json_string(sidecar.hash), sidecar.count, beside("documents", "count", sidecar.documents),
-      beside("mask", "labels", sidecar.mask), beside("types", "ones", sidecar.types), labels, tokenizer);
+      beside("mask", "labels", sidecar.mask), beside("types", "ones", sidecar.types), labels, tokenizer, made);
 }
 
 TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)

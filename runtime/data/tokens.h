@@ -40,6 +40,8 @@ struct TokenSidecar {
   // nullopt: the sidecar does not say.
   std::optional<std::uint32_t> mask_token = {};
   std::optional<std::vector<std::uint32_t>> special_tokens = {};
+  // Of conversations: what wrote them, and XXH3-64 of its texts, 16 hex digits; empty for others.
+  std::string chat_template, chat_template_hash;
 };
 std::filesystem::path sidecar_path(const std::filesystem::path& token_file);
 std::filesystem::path documents_path(const std::filesystem::path& token_file);

@@ -101,7 +101,7 @@ Capacity capacity_given(const Recipe::Memory& memory, device::Device device) {
 }
 
 std::string sentence(const LargestBatch& found, const Recipe& recipe) {
-  if (!found.fits) return fmt::format("{} = auto: 1, and not even that fits", kKey);
+  if (!found.fits) return {};
   const auto& global = recipe.training.global_batch_size;
   std::string text = fmt::format("{} = auto: {}, the largest that fits memory.device ({}){}; a step takes {}", kKey,
                                  found.fits->size, bytes_text(*recipe.memory.device),

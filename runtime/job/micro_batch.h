@@ -27,7 +27,8 @@ LargestBatch largest_micro_batch(const Recipe& recipe, int ranks, const Capacity
 // Replaces training.micro_batch_size = auto by a number: that of the checkpoint that the run resumes from, else the
 // largest that fits memory.device, and memory.host if the recipe has it; what this machine has free does not count, so
 // that the number is the same tomorrow. 1 if none fits, which is then refused as any recipe is. Returns a sentence on
-// it; empty if the recipe has a number. Throws as largest_micro_batch(), and if checkpoints cannot be read.
+// it; empty if the recipe has a number, or none fits. Throws as largest_micro_batch(), and if checkpoints cannot be
+// read.
 std::string settle_micro_batch(Recipe& recipe, int ranks, device::Device device);
 
 }  // namespace strata::runtime

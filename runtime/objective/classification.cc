@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,6 +28,13 @@ ClassRow row_of(const Recipe& recipe) {
   return is("gpt2") || is("llama") || is("mistral") || is("qwen2") || is("qwen3") ? ClassRow::last : ClassRow::first;
 }
 
+// What stands for labels where there are none: the number of the document, or of the token.
+std::vector<std::int32_t> numbers(std::size_t first, std::size_t count) {
+  std::vector<std::int32_t> out(count);
+  std::iota(out.begin(), out.end(), static_cast<std::int32_t>(first));
+  return out;
+}
+
 std::shared_ptr<const Labelling> of_documents(const Recipe& recipe, std::span<const TokenFile> files, std::uint64_t) {
   const models::Classes classes = models::read_classes(config_of(recipe.model), Objective::sequence_classification);
   std::vector<std::int32_t> labels;
@@ -35,7 +43,9 @@ std::shared_ptr<const Labelling> of_documents(const Recipe& recipe, std::span<co
   for (const TokenFile& file : files) {
     documents_before.push_back(labels.size());
     tokens_before.push_back(tokens);
-    const auto of_file = read_labels(file, classes, false);
+    const bool none = classes.target == device::ClassTarget::none;
+    const auto of_file =
+        none ? numbers(labels.size(), file.sidecar()->documents->count) : read_labels(file, classes, false);
     labels.insert(labels.end(), of_file.begin(), of_file.end());
     tokens += file.count();
   }
@@ -47,7 +57,13 @@ std::shared_ptr<const Labelling> of_tokens(const Recipe& recipe, std::span<const
   const models::Classes classes = models::read_classes(config_of(recipe.model), Objective::token_classification);
   std::vector<std::int32_t> labels;
   for (const TokenFile& file : files) {
-    const auto of_file = read_labels(file, classes, true);
+    auto of_file = classes.target == device::ClassTarget::none ? numbers(labels.size(), file.count())
+                                                               : read_labels(file, classes, true);
+    if (classes.target == device::ClassTarget::none) {
+      const Documents documents(file);
+      for (std::uint64_t token = 0; token < file.count(); ++token)
+        if (!documents.counts(token)) of_file[token] = device::kIgnoredLabel;
+    }
     labels.insert(labels.end(), of_file.begin(), of_file.end());
   }
   return std::make_shared<TokenClasses>(std::move(labels));
@@ -111,6 +127,7 @@ void settle_classes(Recipe& recipe) {
   if (objective != Objective::sequence_classification && objective != Objective::token_classification) return;
   const models::Config config = config_of(recipe.model);
   const models::Classes own = models::read_classes(config, objective);
+  if (own.target == device::ClassTarget::none) return;
   const auto data = classes_of_data(recipe.data);
   auto& to = recipe.model.config;
   if (const std::string architecture = architecture_of(config, objective); !architecture.empty())

@@ -506,7 +506,7 @@ std::vector<RecipeKey> make_keys() {
       integer("evaluation.patience", 0, kMany, STRATA_AT(evaluation.patience),
               "end the run after so many evaluations in a row without a better one; 0: never"),
       path("evaluation.prompts", STRATA_AT(evaluation.prompts),
-           "text file of prompts, one per line, that are continued at each evaluation, into report.jsonl"),
+           "file of prompts, one per line, that are answered at each evaluation, into report.jsonl"),
       listen("control.listen", {"auto", "off"}, true, STRATA_AT(control.listen),
              "where status, checkpoints and stops are asked for (strata ctl, top); auto: a Unix socket that only this "
              "user reaches"),

@@ -11,6 +11,8 @@
 #include "base/error.h"
 #include "comm/agreement.h"
 #include "device/numeric/exact_sum.h"
+#include "device/ops/cross_entropy.h"
+#include "models/files/config.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/checkpoint/readable_file.h"
@@ -58,6 +60,11 @@ device::ExactSum sum_over_ranks(device::ExactSum mine, comm::World& world) {
   return total;
 }
 
+std::optional<ScoreCollector> scores_of(const Job& job) {
+  if (job.model->loss_unit().classes() == 0) return std::nullopt;
+  return ScoreCollector(models::read_classes(models::Config::parse(job.config, "the model"), job.model->objective));
+}
+
 }  // namespace
 
 std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& world, int threads, const Note& note) {
@@ -96,7 +103,8 @@ Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const Weig
       executor_(std::make_unique<Executor>(job.plan, *job.model, world, device::Optimizer{}, threads,
                                            job.recipe.io_options())),
       index_memory_(std::in_place, job.plan, *executor_),
-      data_(open_validation(job, world, index_memory_->resource())) {
+      data_(open_validation(job, world, index_memory_->resource())),
+      scores_(scores_of(job)) {
   STRATA_CHECK(job.plan.forward_only);
   executor_->use_algorithms(std::move(algorithms));
   const auto start = std::chrono::steady_clock::now();
@@ -108,7 +116,8 @@ Evaluator::Evaluator(const Job& job, comm::World& world, Executor& training, std
     : job_(job),
       world_(world),
       executor_(std::make_unique<Executor>(job.plan, *job.model, training)),
-      data_(open_validation(job, world, index_memory)) {
+      data_(open_validation(job, world, index_memory)),
+      scores_(scores_of(job)) {
   STRATA_CHECK(job.plan.forward_only);
 }
 
@@ -117,11 +126,16 @@ std::uint64_t Evaluator::rounds() const {
   return (data_.micro_batches() + ranks - 1) / ranks;
 }
 
+std::span<const std::string> Evaluator::class_names() const {
+  return scores_ ? std::span(scores_->classes().names) : std::span<const std::string>();
+}
+
 std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
   const auto start = std::chrono::steady_clock::now();
   const auto ranks = static_cast<std::uint64_t>(job_.ranks), rank = static_cast<std::uint64_t>(world_.rank());
   const models::BatchRows batch = executor_->batch(0);
   executor_->refill();
+  if (scores_) scores_->clear();
   sum_so_far_ = 0;
   labels_so_far_ = 0;
   device::ExactSum mine{};
@@ -130,10 +144,13 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
     data_.fill(round * ranks + rank, batch);
     (void)executor_->step({}, false);
     const device::ExactSum of_round = executor_->loss_sum();
+    const models::LossUnit& head = job_.model->loss_unit();
+    if (scores_)
+      scores_->add_round(executor_->scores(), head.score_stride(), batch.labels.first(job_.model->loss_rows()));
     mine.merge(of_round);
     sum_so_far_ += of_round.round();
-    labels_so_far_ += static_cast<std::uint64_t>(
-        std::count_if(batch.labels.begin(), batch.labels.end(), [](std::int32_t label) { return label >= 0; }));
+    labels_so_far_ += static_cast<std::uint64_t>(std::count_if(
+        batch.labels.begin(), batch.labels.end(), [](std::int32_t label) { return label != device::kIgnoredLabel; }));
     if (after_round(round + 1, rounds())) continue;
     executor_->settle();
     return std::nullopt;
@@ -145,8 +162,28 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
     throw AgreedError(Exit::failed,
                       "the loss on data.validation is not finite: try training.precision = \"fp32\", and look at the "
                       "weights with strata inspect");
-  return Evaluation{loss, std::exp(loss), data_.labels(), data_.sequences(),
-                    static_cast<double>(data_.labels()) / took.count()};
+  return Evaluation{loss,
+                    std::exp(loss),
+                    data_.labels(),
+                    data_.sequences(),
+                    static_cast<double>(data_.labels()) / took.count(),
+                    scores_ ? scores_->report(world_) : ClassReport{}};
+}
+
+void Evaluator::predict(std::uint64_t first, const TakeScores& take) {
+  const auto ranks = static_cast<std::uint64_t>(job_.ranks), rank = static_cast<std::uint64_t>(world_.rank());
+  const models::BatchRows batch = executor_->batch(0);
+  const std::size_t stride = job_.model->loss_unit().score_stride();
+  executor_->refill();
+  for (std::uint64_t at = first; at < data_.micro_batches(); at += ranks) {
+    data_.fill(at + rank, batch);
+    (void)executor_->step({}, false);
+    scores_->clear();
+    scores_->add_round(executor_->scores(), stride, batch.labels.first(job_.model->loss_rows()));
+    const ClassScores all = scores_->gather(world_);
+    if (!take(all.labels, all.scores, std::min(at + ranks, data_.micro_batches()))) break;
+  }
+  executor_->settle();
 }
 
 }  // namespace strata::runtime

@@ -4,6 +4,7 @@
 #include <memory>
 #include <memory_resource>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/note.h"
@@ -12,6 +13,7 @@
 #include "runtime/execute/executor.h"
 #include "runtime/job/make_job.h"
 #include "runtime/run/index_memory.h"
+#include "runtime/run/metrics/score_collector.h"
 #include "runtime/weights/weights.h"
 
 namespace strata::runtime {
@@ -21,7 +23,8 @@ struct Evaluation {
   double loss;        // mean over all labels, in nats
   double perplexity;  // e^loss
   std::uint64_t labels, sequences;
-  double tokens_per_s;  // labels of all ranks; reading the weights is not counted
+  double tokens_per_s;       // labels of all ranks; reading the weights is not counted
+  ClassReport classes = {};  // of a classifier
 };
 
 // The weights that an evaluation of the job is about: of the newest whole checkpoint in checkpoint.dir, or what
@@ -46,11 +49,21 @@ class Evaluator {
   // nullopt: it was stopped. Throws AgreedError on all ranks if the loss is not finite.
   std::optional<Evaluation> run(const AfterRound& after_round);
 
+  // Of a classifier whose labels are numbers of documents (models::kPrediction): told of the labels and scores of all
+  // ranks' rows, in the order of micro-batches, and how many of these are done; false, on all ranks alike, stops it.
+  using TakeScores =
+      std::function<bool(std::span<const std::int32_t> labels, std::span<const float> scores, std::uint64_t done)>;
+  // first: micro-batch to begin with.
+  void predict(std::uint64_t first, const TakeScores& take);
+  std::uint64_t micro_batches() const { return data_.micro_batches(); }
+
   // Of this rank's micro-batches until now, for who watches.
   double loss_so_far() const { return labels_so_far_ ? sum_so_far_ / static_cast<double>(labels_so_far_) : 0; }
 
   const Executor& executor() const { return *executor_; }
   std::uint64_t rounds() const;
+  // Of a classifier, in the order of its scores; else none.
+  std::span<const std::string> class_names() const;
   // That the weights took to read, on this rank.
   double load_seconds() const { return load_seconds_; }
 
@@ -60,6 +73,7 @@ class Evaluator {
   std::unique_ptr<Executor> executor_;
   std::optional<IndexMemory> index_memory_;  // of a plan of its own
   DisjointSequences data_;
+  std::optional<ScoreCollector> scores_;  // of a classifier
   double load_seconds_ = 0;
   double sum_so_far_ = 0;
   std::uint64_t labels_so_far_ = 0;

@@ -1,18 +1,23 @@
 #include "runtime/run/periodic_evaluation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "base/error.h"
+#include "comm/agreement.h"
 #include "runtime/run/reports/run_reports.h"
 
 namespace strata::runtime {
 
-PeriodicEvaluation::PeriodicEvaluation(const Job& job, comm::World& world, Trainer& trainer)
+PeriodicEvaluation::PeriodicEvaluation(const Job& job, comm::World& world, Trainer& trainer,
+                                       std::optional<Prompts> prompts)
     : recipe_(job.recipe.evaluation),
       trainer_(trainer),
       evaluator_(*job.evaluation, world, trainer.executor(), trainer.index_memory()) {
-  if (job.generation) answers_.emplace(job, world, trainer.executor());
+  STRATA_CHECK_EQ(job.generation != nullptr, prompts.has_value());
+  if (prompts) answers_.emplace(job, trainer.executor(), std::move(*prompts));
 }
 
 bool PeriodicEvaluation::due() const {
@@ -48,21 +53,27 @@ std::optional<EvaluationReport> PeriodicEvaluation::run(const Evaluator::AfterRo
   sent_.consensus += after.consensus - before.consensus;
   if (!result) return std::nullopt;
   const std::int64_t step = trainer_.steps_done();
-  const double value = result->loss;
-  const bool greater = recipe_.greater_is_better.value_or(false);
+  std::vector<std::pair<std::string, double>> metrics = result->classes.metrics;
+  if (metrics.empty()) metrics.emplace_back("eval_perplexity", result->perplexity);
+  double value = result->loss;
+  if (recipe_.metric != "eval_loss") {
+    const auto found = std::find_if(metrics.begin(), metrics.end(),
+                                    [&](const auto& metric) { return metric.first == recipe_.metric; });
+    if (found == metrics.end()) {
+      const auto& notes = result->classes.notes;
+      throw comm::AgreedError(Exit::usage, fmt::format("evaluation.metric = \"{}\" has no value: {}", recipe_.metric,
+                                                       notes.empty() ? "this objective does not have it" : notes[0]));
+    }
+    value = found->second;
+  }
+  // Of the metrics the loss alone is better if it is smaller.
+  const bool greater = recipe_.greater_is_better.value_or(recipe_.metric != "eval_loss");
   Best best = trainer_.progress().best.value_or(Best{step, value, -1, step});
   const bool is_best = best.since < 0 || (greater ? value > best.value : value < best.value);
   best = is_best ? Best{step, value, 0, step} : Best{best.step, best.value, best.since + 1, step};
   trainer_.set_best(best);
-  return EvaluationReport{step,
-                          result->loss,
-                          result->labels,
-                          result->sequences,
-                          result->tokens_per_s,
-                          is_best,
-                          wall_time(),
-                          {{"eval_perplexity", result->perplexity}},
-                          std::move(answers)};
+  return EvaluationReport{step,    result->loss, result->labels,     result->sequences, result->tokens_per_s,
+                          is_best, wall_time(),  std::move(metrics), std::move(answers)};
 }
 
 }  // namespace strata::runtime

@@ -16,8 +16,8 @@ namespace strata::runtime {
 // the training. Every rank has one; job, world and trainer outlive it.
 class PeriodicEvaluation {
  public:
-  // `job` has an evaluation. Collective.
-  PeriodicEvaluation(const Job& job, comm::World& world, Trainer& trainer);
+  // `job` has an evaluation; prompts: those that it answers, if it has a generation, too. Collective.
+  PeriodicEvaluation(const Job& job, comm::World& world, Trainer& trainer, std::optional<Prompts> prompts = {});
 
   // Whether one is due now, between two steps, and has not been made yet.
   bool due() const;

@@ -59,9 +59,10 @@ void require_same_config(const Manifest& manifest, const fs::path& path, const J
 }
 
 [[noreturn]] void other_run(const fs::path& path, std::string_view key, std::string_view was, std::string_view now) {
-  fail(Exit::usage,
-       "{} was written with {} = {}, and the recipe says {}: keep the value, or start over from exported weights",
-       path.string(), key, was, now);
+  const bool packing = key == "data.packing";  // which nobody need have given
+  fail(Exit::usage, "{} was written with {} = {}, and {} {}{}: keep the value, or start over from exported weights",
+       path.string(), key, was, packing ? "this run has" : "the recipe says", now,
+       packing ? " (auto is documents if a token file has a mask, else stream)" : "");
 }
 
 // "auto" that nobody settled is of files without masks.
@@ -248,6 +249,7 @@ ResumeChoice agree_on_choice(const Recipe::Checkpoint& recipe, comm::World& worl
     found.path = next();
     found.damage = next();
   }
+  if (out.one) out.found.front().path = recipe.resume;  // what this rank finds there is compared when it is read
   return out;
 }
 

@@ -58,7 +58,8 @@ void Loss::run(Site& site, const Task& task, Lane& lane) {
                        site.view(task, Role::logits, DType::fp32).sub(0, site.model.vocabulary));
   const View gradients = site.view(task, Role::gradients), dx = gradient_of_input(site, task);
   models::Context context = UnitCall::context(site, task);
-  if (task.buffer(Role::logits) >= 0) context.scores = site.view(task, Role::logits, DType::fp32);
+  if (task.buffer(Role::logits) >= 0)
+    context.scores = site.view(task, Role::logits, DType::fp32).sub(0, site.model.loss_rows() * unit.score_stride());
   unit.loss(lane, context, x, loss_of(site), dx, gradients);
   if (!dx) return;  // a plan of forwards alone
   UnitCall::zero_gaps(site, task, lane, gradients);

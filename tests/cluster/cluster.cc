@@ -68,6 +68,17 @@ void Cluster::tell(const std::string& command, const std::string& node) const {
   EXPECT_EQ(outcome.code, 0) << outcome.all();
 }
 
+void ClusterRun::signal_rank(const Cluster& cluster, const std::string& node, int rank,
+                             const std::string& signal) const {
+  // As text: a pattern of pgrep would find this shell, too.
+  cluster.at(node,
+             "for p in $(ip netns pids $(ip netns identify $$)); do tr '\\0' '\\n' </proc/$p/environ 2>/dev/null "
+             "| grep -qE '^(OMPI_COMM_WORLD_RANK|PMIX_RANK)=" +
+                 std::to_string(rank) +
+                 "$' || continue; tr '\\0' ' ' </proc/$p/cmdline | grep -q '^" STRATA " train .*" +
+                 run_.folder().path().string() + "' && kill -" + signal + " $p && echo sent; done");
+}
+
 bool ClusterRun::has_control() {
   return tests::run({STRATA, "keys", "control.timeout"}, 20).code == 0;
 }
@@ -103,7 +114,7 @@ std::string ClusterRun::untouched(const std::vector<std::string>& sets) const {
   std::vector<std::string> all = sets;
   all.insert(all.end(),
              {"checkpoint.every=0", "checkpoint.dir=" + file("untouched"), "report.summary=" + file("untouched.json")});
-  const Outcome outcome = tests::run(train(all), 120);
+  const Outcome outcome = tests::run(train(all), 300);
   EXPECT_EQ(outcome.code, 0) << outcome.all();
   return weights_hash("untouched.json");
 }

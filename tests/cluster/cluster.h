@@ -51,6 +51,8 @@ class ClusterRun : public testing::Test {
   std::string weights_hash(const std::string& summary = "summary.json") const;
   std::string events() const { return run_.folder().read("logs/events.jsonl"); }
   std::string file(const std::string& name) const { return run_.file(name); }
+  // Sends a signal to the process of a rank of this run, which is on that node.
+  void signal_rank(const Cluster& cluster, const std::string& node, int rank, const std::string& signal) const;
   // Whether this build has the control service.
   static bool has_control();
   static bool is_at_step(const std::string& errors, int step);

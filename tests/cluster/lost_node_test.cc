@@ -109,9 +109,7 @@ TEST_F(LostNode, ARankThatIsKilledAgainAndAgain) {
           return runs == static_cast<std::size_t>(start) && errors.rfind(" tokens/s ") > errors.rfind("ZeRO-3 over");
         },
         200));
-    cluster.at("n2",
-               "kill -9 $(for p in $(pgrep -f 'strata train'); do grep -qz OMPI_COMM_WORLD_RANK=1 "
-               "/proc/$p/environ && echo $p; done)");
+    signal_rank(cluster, "n2", 1, "KILL");
   }
   const Outcome outcome = running.wait(240);
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::failed)) << outcome.all();

@@ -128,6 +128,8 @@ TEST_F(Inference, MessagesAreAnswered) {
                               run_.file("t.jinja");
   const Outcome piped = run({"sh", "-c", std::string(STRATA) + " generate" + options + " < " + run_.file("q.json")});
   EXPECT_EQ(piped.output, answer.substr(0, answer.find(';'))) << piped.all();
+  const Outcome text = run({"sh", "-c", "echo '1+2?' | " + std::string(STRATA) + " generate" + options});
+  EXPECT_EQ(text.output, piped.output) << text.all();
   const Outcome typed =
       run({"sh", "-c",
            "printf '1+2?\\n3?\\n\\004' | script -qec '" + std::string(STRATA) + " generate" + options + "' /dev/null"});

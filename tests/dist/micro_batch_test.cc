@@ -33,23 +33,23 @@ class AutomaticBatch : public testing::Test {
     return out;
   }
 
-  static constexpr const char* kBatch = "training.global_batch_size=12";
+  static constexpr const char* kBatch = "training.global_batch_size=48";
   TinyRun run_;
   simdjson::dom::parser parser_;
 };
 
 TEST_F(AutomaticBatch, OneNumberForAllAndForWhoResumes) {
-  const std::uint64_t room = room_for(3);  // of 6, 3, 2 or 1
+  const std::uint64_t room = room_for(3);  // of 24, 12, 8, 6, 4, 3, 2 or 1
   const auto settled = HasSubstr("training.micro_batch_size = auto: 3, the largest that fits memory.device");
   const std::string checkpoints = "checkpoint.dir=" + run_.file("checkpoints");
 
   const Outcome plan = run(run_.command("plan", automatic(room)));
-  EXPECT_THAT(plan.errors, testing::Not(settled)) << "on one rank a part has 12 sequences";
+  EXPECT_THAT(plan.errors, testing::Not(settled)) << "on one rank a part has 48 sequences";
   const Outcome first = run(under_mpirun(2, run_.train(automatic(room, {"checkpoint.stop_after=2", checkpoints,
                                                                         "report.jsonl=" + run_.file("a.jsonl")}))));
   EXPECT_EQ(first.code, 75) << first.all();
   EXPECT_THAT(first.errors, settled);
-  EXPECT_THAT(first.errors, HasSubstr("2 micro-batches of 3 per rank"));
+  EXPECT_THAT(first.errors, HasSubstr("8 micro-batches of 3 per rank"));
 
   // Four times the ranks' memory, and one rank: the number stays, and with it the bits.
   const Outcome eval =
@@ -57,7 +57,7 @@ TEST_F(AutomaticBatch, OneNumberForAllAndForWhoResumes) {
   EXPECT_THAT(eval.errors, AllOf(HasSubstr("auto: 3, as "), HasSubstr("step-00000002 has it")));
   const Outcome second = run(run_.train(automatic(4 * room, {checkpoints, "report.jsonl=" + run_.file("b.jsonl")})));
   EXPECT_EQ(second.code, 0) << second.all();
-  EXPECT_THAT(second.errors, AllOf(HasSubstr("auto: 3, as "), HasSubstr("4 micro-batches of 3 per rank")));
+  EXPECT_THAT(second.errors, AllOf(HasSubstr("auto: 3, as "), HasSubstr("16 micro-batches of 3 per rank")));
 
   const Outcome given =
       run(run_.train({"training.micro_batch_size=3", kBatch, "report.jsonl=" + run_.file("c.jsonl")}));

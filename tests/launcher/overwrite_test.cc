@@ -121,6 +121,17 @@ TEST_F(Overwrite, EveryCommandWritesOverItsOwnFiles) {
     }
 }
 
+TEST_F(Overwrite, WhereAFolderIsNeededAFileIsRefused) {
+  folder_.write("taken", "mine");
+  for (const char* key : {"report.dir", "report.tensorboard"}) {
+    runtime::Recipe recipe;
+    (key == std::string("report.dir") ? recipe.report.dir : recipe.report.tensorboard) = file("taken");
+    EXPECT_FAILURE(require_own_reports(recipe, true), Exit::usage,
+                   AllOf(HasSubstr(key), HasSubstr("taken is no folder: name another")));
+  }
+  EXPECT_EQ(folder_.read("taken"), "mine");
+}
+
 TEST_F(Overwrite, AMachineFileIsKnownAlsoWhereSomeoneEditedIt) {
   runtime::Machine machine;
   machine.processor = "any";

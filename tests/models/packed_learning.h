@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -63,11 +64,17 @@ struct Learnt {
 };
 
 // One forward and backward of a model that `config` describes. Gradients are of loss_gradient * the summed
-// loss. `fill` sets the parameters of a unit: (unit, its flat buffer).
+// loss. `fill` sets the parameters of a unit: (unit, its flat buffer). loss_rows: those that the loss takes, whose
+// labels then come first; none: all.
 template <typename Fill>
-Learnt learn(const Config& config, const Columns& columns, float loss_gradient, Fill&& fill,
-             DType dtype = DType::fp32) {
-  const RunShape run{.batch = 1, .seq = columns.tokens.size(), .dtype = dtype, .threads = 2, .packed = true};
+Learnt learn(const Config& config, const Columns& columns, float loss_gradient, Fill&& fill, DType dtype = DType::fp32,
+             std::span<const std::uint32_t> loss_rows = {}) {
+  const RunShape run{.batch = 1,
+                     .seq = columns.tokens.size(),
+                     .dtype = dtype,
+                     .threads = 2,
+                     .packed = true,
+                     .loss_rows = loss_rows.size()};
   std::vector<std::uint32_t> types = columns.types;
   types.resize(columns.tokens.size());
   const auto model = make_model(config, run);
@@ -90,9 +97,12 @@ Learnt learn(const Config& config, const Columns& columns, float loss_gradient, 
 
   const auto context = [&](std::size_t unit, const Buffer& workspace) {
     Context c{};
-    c.batch = {
-        columns.tokens.data(), columns.labels.data(), columns.positions.data(), columns.documents.data(), nullptr,
-        types.data()};
+    c.batch = {columns.tokens.data(),
+               columns.labels.data(),
+               columns.positions.data(),
+               columns.documents.data(),
+               loss_rows.empty() ? nullptr : loss_rows.data(),
+               types.data()};
     c.scalars = &scalars;
     c.constants = constants.view().data;
     c.parameters = {parameters[unit].view()};

@@ -1,6 +1,7 @@
 #include "text/chat/chat_template.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <system_error>
@@ -120,6 +121,7 @@ std::optional<ChatTemplate> ChatTemplate::find(const fs::path& tokenizer, const 
 
 void ChatTemplate::add(const std::string& source, const std::string& name, const Tokenizer& known) {
   templates_.emplace_back(name, std::make_shared<const jinja::Template>(source, name_));
+  source_ += fmt::format("{}\n{}\n", name, source);
   if (known.name() == "byte") return;  // which has no special tokens at all, and takes their bytes
   for (const auto& [key, token] : special_tokens_)
     if (has_word(source, key.text()) && !token.text().empty() && !known.id_of(token.text()))
@@ -129,6 +131,10 @@ void ChatTemplate::add(const std::string& source, const std::string& name, const
            name_, key.text(), token.text(), known.name());
   for (std::string& token : tokens_in(source))
     if (!known.id_of(token)) unknown_.push_back(std::move(token));
+}
+
+std::string ChatTemplate::hash() const {
+  return fmt::format("{:016x}", XXH3_64bits(source_.data(), source_.size()));
 }
 
 const jinja::Template& ChatTemplate::of(const Conversation& conversation) const {

@@ -25,6 +25,8 @@ class ChatTemplate {
 
   // For messages: the file.
   const std::string& name() const { return name_; }
+  // XXH3-64 of its texts, 16 hex digits: which template it is, wherever it lies.
+  std::string hash() const;
   // Whether the template that is taken for `conversation` marks what an assistant writes.
   bool marks_answers(const Conversation& conversation) const { return of(conversation).has_generation(); }
   // The first `turns` of a conversation as text. Throws Error{usage} as jinja::Template::render does, and if the
@@ -36,7 +38,7 @@ class ChatTemplate {
   const jinja::Template& of(const Conversation& conversation) const;
   void add(const std::string& source, const std::string& name, const Tokenizer& known);
 
-  std::string name_, tokenizer_;
+  std::string name_, tokenizer_, source_;
   std::vector<std::pair<std::string, std::shared_ptr<const jinja::Template>>> templates_;  // by name: default, tool_use
   std::vector<std::pair<jinja::Value, jinja::Value>> special_tokens_;  // bos_token and so on, their texts
   std::vector<std::string> unknown_;                                   // <|...|> of the template that are no tokens

@@ -1,5 +1,6 @@
 #include "text/chat/dialogue.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -12,11 +13,35 @@ namespace strata::text {
 using jinja::Kind;
 using jinja::Value;
 
+namespace {
+
+// Lines with something in them, if the first of these is JSON by itself; else 0.
+std::size_t records_in(std::string_view text) {
+  std::size_t lines = 0;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    if (lines++ > 0) continue;
+    try {
+      (void)parse_json(line);
+    } catch (const JsonFault&) {
+      return 0;
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
 void Dialogue::read(std::string_view json, const std::string& name) {
   Value given;
   try {
     given = parse_json(json);
   } catch (const JsonFault& fault) {
+    if (const std::size_t lines = records_in(json); lines > 1)
+      fail(Exit::usage, "{} holds {} records, one per line, and one conversation is answered at a time: give one line",
+           name, lines);
     fail(Exit::corrupt, "{}, offset {}: this is no JSON: {}", name, fault.at, fault.message);
   }
   if (given.is(Kind::list)) given = Value::dict({{Value(std::string("messages")), given}});
@@ -28,7 +53,10 @@ void Dialogue::read(std::string_view json, const std::string& name) {
     fail(Exit::corrupt, "{}: {}", name, fault.message);
   }
   if (conversation_.answers.back())
-    fail(Exit::usage, "{}: the last turn is the assistant's, so that there is nothing to answer", name);
+    fail(Exit::usage,
+         "{}: the last turn is the assistant's, so there is nothing to answer: leave that turn out, or add one of the "
+         "user's",
+         name);
 }
 
 void Dialogue::add(std::string_view role, std::string content) {

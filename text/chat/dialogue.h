@@ -16,7 +16,7 @@ class Dialogue {
   Dialogue(ChatTemplate made, const Tokenizer& tokenizer) : made_(std::move(made)), tokenizer_(&tokenizer) {}
 
   // Takes the turns of a JSON text: a list of messages, or a record of a data set with some. `name` stands in messages.
-  // Throws Error{corrupt} for what is neither, Error{usage} if an assistant has the last turn.
+  // Throws Error{corrupt} for what is neither, Error{usage} for several records, or if an assistant has the last turn.
   void read(std::string_view json, const std::string& name);
   void ask(std::string text) { add("user", std::move(text)); }
   void answered(std::string text) { add("assistant", std::move(text)); }

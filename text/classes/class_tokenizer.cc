@@ -59,7 +59,9 @@ void ClassTokenizer::encode_words(const ClassRecord& record, std::vector<std::op
     if (spaced_words_) word = spaced.assign(" ").append(word);
     tokenizer_.encode(word, false, *workspace_, first_);
     labels.resize(first_.size());
-    if (first_.size() > begin && !record.labels.values.empty()) labels[begin] = record.labels.values[i];
+    if (first_.size() == begin) continue;
+    // Without labels the word's number marks its first token.
+    labels[begin] = record.labels.values.empty() ? LabelValue(static_cast<std::int64_t>(i)) : record.labels.values[i];
   }
 }
 

@@ -123,7 +123,7 @@ Value Interpreter::collection(const Expression& node, Scope& scope) {
   runtime_.take(items.size() * sizeof(Value));
   std::vector<std::pair<Value, Value>> pairs;
   for (std::size_t i = 0; i < items.size(); i += 2) pairs.emplace_back(std::move(items[i]), std::move(items[i + 1]));
-  return Value::dict(std::move(pairs));
+  return Value::dict(std::move(pairs), runtime_);
 }
 
 Value Interpreter::slice(const Expression& node, Scope& scope) {

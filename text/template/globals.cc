@@ -102,10 +102,10 @@ Value make_cycler(Runtime& runtime, Arguments& arguments) {
   return Value::object(runtime.keep(std::make_unique<Cycler>(runtime, arguments.positional)));
 }
 
-Value raise(Arguments& arguments) {
+Value raise(Runtime& runtime, Arguments& arguments) {
   const Parameters given("raise_exception", arguments, {"message"});
   constexpr std::size_t kMost = 1000;  // bytes: nobody reads more
-  std::string text = given.at("message").to_text();
+  std::string text = given.at("message").to_text(runtime);
   if (text.size() > kMost) text = text.substr(0, kMost) + " ...";
   throw Fault("the template refuses it: " + text);
 }
@@ -126,11 +126,11 @@ Value time_text(Runtime& runtime, const std::tm& now, Arguments& arguments) {
 Object* make_global(Runtime& runtime, std::string_view name, const std::tm& now) {
   Function::Work work;
   if (name == "range") work = [&runtime](Arguments& given) { return range(runtime, given); };
-  if (name == "dict") work = [&runtime](Arguments& given) { return Value::dict(pairs_of(runtime, given)); };
+  if (name == "dict") work = [&runtime](Arguments& given) { return Value::dict(pairs_of(runtime, given), runtime); };
   if (name == "namespace") work = [&runtime](Arguments& given) { return make_namespace(runtime, given); };
   if (name == "joiner") work = [&runtime](Arguments& given) { return make_joiner(runtime, given); };
   if (name == "cycler") work = [&runtime](Arguments& given) { return make_cycler(runtime, given); };
-  if (name == "raise_exception") work = raise;
+  if (name == "raise_exception") work = [&runtime](Arguments& given) { return raise(runtime, given); };
   if (name == "strftime_now") work = [&runtime, now](Arguments& given) { return time_text(runtime, now, given); };
   return work ? &runtime.keep(std::make_unique<Function>(std::move(work))) : nullptr;
 }

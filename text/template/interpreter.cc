@@ -119,7 +119,7 @@ void Interpreter::write(const Value& value, std::string& out) {
   if (value.is(Kind::text))
     append(value.text(), out);
   else
-    append(value.to_text(), out);
+    append(value.to_text(runtime_), out);
 }
 
 Interpreter::Flow Interpreter::execute(const Block& block, const ScopePtr& scope, std::string& out) {
@@ -192,7 +192,7 @@ Interpreter::Flow Interpreter::loop(const Statement& statement, const ScopePtr& 
     };
   }
   const Value over = evaluate(*statement.expressions[0], *scope);
-  Loop& loop = runtime_.keep(std::make_unique<Loop>(runtime_.items_of(over), std::move(passes)));
+  Loop& loop = runtime_.keep(std::make_unique<Loop>(runtime_.items_of(over), std::move(passes), runtime_));
   bool any = false;
   while (loop.advance()) {
     any = true;

@@ -80,12 +80,6 @@ bool is_odd(const Value& value) {
 bool is_even(const Value& value) {
   return integer_of(value, "even") % 2 == 0;
 }
-bool is_lower_text(const Value& value) {
-  return is_lower(value.to_text());
-}
-bool is_upper_text(const Value& value) {
-  return is_upper(value.to_text());
-}
 bool is_filter(const Value& value) {
   return value.is(Kind::text) && (text_filter(value.text()) || sequence_filter(value.text()));
 }
@@ -93,12 +87,17 @@ bool is_test(const Value& value) {
   return value.is(Kind::text) && find_test(value.text());
 }
 
-bool is_same(Runtime&, const Value& value, Arguments& arguments) {
+bool is_same(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Value& other = only(arguments);
-  return value.kind() == other.kind() && value.equals(other);
+  return value.kind() == other.kind() && value.equals(other, runtime);
+}
+template <bool (*kIs)(std::string_view)>
+bool is_case(Runtime& runtime, const Value& value, Arguments& arguments) {
+  if (!arguments.positional.empty() || !arguments.named.empty()) throw Fault("this test takes no argument");
+  return kIs(value.to_text(runtime));
 }
 bool is_divisible(Runtime& runtime, const Value& value, Arguments& arguments) {
-  return binary(runtime, "%", value, only(arguments)).equals(Value(std::int64_t{0}));
+  return binary(runtime, "%", value, only(arguments)).equals(Value(std::int64_t{0}), runtime);
 }
 bool is_in(Runtime& runtime, const Value& value, Arguments& arguments) {
   return contains(runtime, only(arguments), value);
@@ -130,7 +129,7 @@ constexpr std::array<std::pair<std::string_view, Test>, 39> kTests = {{
     {"iterable", plain<is_iterable>},
     {"le", compared<kLessEqual>},
     {"<=", compared<kLessEqual>},
-    {"lower", plain<is_lower_text>},
+    {"lower", is_case<is_lower>},
     {"lt", compared<kLess>},
     {"lessthan", compared<kLess>},
     {"<", compared<kLess>},
@@ -146,7 +145,7 @@ constexpr std::array<std::pair<std::string_view, Test>, 39> kTests = {{
     {"test", plain<is_test>},
     {"true", plain<is_true>},
     {"undefined", plain<is_undefined>},
-    {"upper", plain<is_upper_text>},
+    {"upper", is_case<is_upper>},
 }};
 
 }  // namespace

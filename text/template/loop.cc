@@ -68,6 +68,7 @@ Value Loop::attribute(const std::string& name) {
     return next ? *next : Value::undefined("there is no next item");
   }
   if (name != "cycle" && name != "changed") return Object::attribute(name);
+  meter_.take(sizeof(Function));
   functions_.push_back(std::make_unique<Function>([this, is_cycle = name == "cycle"](Arguments& arguments) {
     return is_cycle ? cycle(arguments) : changed(arguments);
   }));
@@ -81,7 +82,7 @@ Value Loop::cycle(const Arguments& arguments) const {
 
 Value Loop::changed(const Arguments& arguments) {
   Value now = Value::tuple(arguments.positional);
-  const bool out = !seen_ || !seen_->equals(now);
+  const bool out = !seen_ || !seen_->equals(now, meter_);
   seen_ = std::move(now);
   return out;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "text/template/values/meter.h"
 #include "text/template/values/value.h"
 
 namespace strata::text::jinja {
@@ -13,7 +14,8 @@ namespace strata::text::jinja {
 class Loop : public Object {
  public:
   using Test = std::function<bool(const Value&)>;  // empty: all
-  Loop(std::vector<Value> items, Test test) : items_(std::move(items)), test_(std::move(test)) {}
+  Loop(std::vector<Value> items, Test test, Meter& meter)
+      : meter_(meter), items_(std::move(items)), test_(std::move(test)) {}
 
   // Goes to the next element, false at the end.
   bool advance();
@@ -31,6 +33,7 @@ class Loop : public Object {
   const Value* peek();
   std::int64_t length();
 
+  Meter& meter_;
   std::vector<Value> items_;
   Test test_;
   std::size_t next_ = 0;

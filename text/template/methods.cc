@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "text/template/runtime.h"
@@ -24,6 +28,14 @@ Value texts(Runtime& runtime, const std::vector<std::string_view>& parts) {
   return runtime.list(std::move(out));
 }
 
+// Parts that a text may fall into, at a character: before there is a list of them. A short text needs no such care.
+void take_parts(Runtime& runtime, std::string_view text, std::optional<char> at = std::nullopt) {
+  constexpr std::size_t kShort = 1 << 20;
+  constexpr std::uint64_t kPart = sizeof(std::string_view) + sizeof(Value) + sizeof(Value::Text);
+  if (text.size() <= kShort) return;
+  runtime.take(at ? static_cast<std::uint64_t>(std::count(text.begin(), text.end(), *at)) : text.size() / 2, kPart);
+}
+
 // What ends in the text that is stripped, split or padded: an argument that may be None.
 const Value* given_text(const Parameters& given, std::string_view name) {
   const Value* found = given.find(name);
@@ -44,9 +56,13 @@ Value parted(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters given("split", arguments, {"sep", "maxsplit"});
   const Value* separator = given_text(given, "sep");
   const std::int64_t most = given.integer("maxsplit", -1);
-  runtime.step(self.text().size() / 64);
-  if (!separator) return texts(runtime, words(self.text(), most, kFromRight));
+  runtime.read(self.text().size());
+  if (!separator) {
+    take_parts(runtime, self.text());
+    return texts(runtime, words(self.text(), most, kFromRight));
+  }
   if (text_of(*separator, "split").empty()) throw Fault("split: the separator is empty");
+  if (most < 0) take_parts(runtime, self.text(), separator->text()[0]);
   return texts(runtime, split(self.text(), separator->text(), most, kFromRight));
 }
 
@@ -66,11 +82,13 @@ Value partition(Runtime& runtime, const Value& self, Arguments& arguments) {
 
 Value split_lines(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters given("splitlines", arguments, {"keepends"});
+  take_parts(runtime, self.text());
   return texts(runtime, lines(self.text(), given.flag("keepends", false)));
 }
 
 // The bytes of text[start:end], as the methods that search take them.
-std::string_view part_of(const Value& self, const Parameters& given) {
+std::string_view part_of(Runtime& runtime, const Value& self, const Parameters& given) {
+  runtime.read(self.text().size());
   const auto length = static_cast<std::int64_t>(length_of(self.text()));
   const auto place = [&](std::string_view name, std::int64_t otherwise) {
     const Value* found = given_text(given, name);
@@ -84,9 +102,9 @@ std::string_view part_of(const Value& self, const Parameters& given) {
 }
 
 template <bool kAtEnd>
-Value begins(Runtime&, const Value& self, Arguments& arguments) {
+Value begins(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters given(kAtEnd ? "endswith" : "startswith", arguments, {"prefix", "start", "end"});
-  const std::string_view text = part_of(self, given);
+  const std::string_view text = part_of(runtime, self, given);
   const auto is = [&](const Value& part) {
     const std::string& bytes = text_of(part, "startswith and endswith");
     return kAtEnd ? text.ends_with(bytes) : text.starts_with(bytes);
@@ -99,8 +117,7 @@ Value begins(Runtime&, const Value& self, Arguments& arguments) {
 template <bool kFromRight, bool kMust>
 Value found(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters given("find", arguments, {"sub", "start", "end"});
-  runtime.step(self.text().size() / 64);
-  const std::string_view text = part_of(self, given);
+  const std::string_view text = part_of(runtime, self, given);
   const std::string& wanted = text_of(given.at("sub"), "find");
   const std::size_t at = kFromRight ? text.rfind(wanted) : text.find(wanted);
   if (at == std::string_view::npos) {
@@ -113,10 +130,10 @@ Value found(Runtime& runtime, const Value& self, Arguments& arguments) {
 
 Value counted(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters given("count", arguments, {"sub", "start", "end"});
-  runtime.step(self.text().size() / 64);
-  const std::string_view text = part_of(self, given);
+  const std::string_view text = part_of(runtime, self, given);
   const std::string& wanted = text_of(given.at("sub"), "count");
   if (wanted.empty()) return static_cast<std::int64_t>(length_of(text) + 1);
+  take_parts(runtime, text, wanted[0]);
   return static_cast<std::int64_t>(split(text, wanted, -1, false).size() - 1);
 }
 
@@ -124,7 +141,7 @@ Value replaced(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters given("replace", arguments, {"old", "new", "count"});
   const std::string &old = text_of(given.at("old"), "replace"), &by = text_of(given.at("new"), "replace");
   const std::string& text = self.text();
-  if (by.size() > old.size()) runtime.take((text.size() / std::max<std::size_t>(old.size(), 1) + 1) * by.size());
+  if (by.size() > old.size()) runtime.take(text.size() / std::max<std::size_t>(old.size(), 1) + 1, by.size());
   return runtime.text(replace(text, old, by, given.integer("count", -1)), self.safe());
 }
 
@@ -143,9 +160,11 @@ Value joined(Runtime& runtime, const Value& self, Arguments& arguments) {
   std::string out;
   bool first = true;
   for (const Value& item : runtime.items_of(given.at("iterable"))) {
+    const std::string& part = text_of(item, "join");
+    runtime.read(self.text().size() + part.size());
+    runtime.grown_to(out.size() + self.text().size() + part.size());
     if (!std::exchange(first, false)) out += self.text();
-    out += text_of(item, "join");
-    runtime.step(1 + out.size() / (1 << 20));
+    out += part;
   }
   return runtime.text(std::move(out));
 }
@@ -159,7 +178,7 @@ Value filled(Runtime& runtime, const Value& self, Arguments& arguments) {
   const auto length = static_cast<std::int64_t>(length_of(self.text()));
   const std::int64_t missing = integer_of(given.at("width"), "width") - length;
   if (missing <= 0) return self;
-  runtime.take(static_cast<std::uint64_t>(missing) * by.size());
+  runtime.take(static_cast<std::uint64_t>(missing), by.size());
   // As Python puts the odd one of both sides.
   const std::int64_t left = kFilled == Side::right  ? 0
                             : kFilled == Side::left ? missing
@@ -191,7 +210,7 @@ Value changed(Runtime& runtime, const Value& self, Arguments& arguments) {
 template <bool (*kIs)(std::string_view)>
 Value is(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters none("this method", arguments, {});
-  runtime.step(self.text().size() / 64);
+  runtime.read(self.text().size());
   return kIs(self.text());
 }
 bool all_space(std::string_view text) {
@@ -254,9 +273,9 @@ constexpr std::array kOfText = {
     Known{"zfill", zero_filled},
 };
 
-Value get(Runtime&, const Value& self, Arguments& arguments) {
+Value get(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters given("get", arguments, {"key", "default"});
-  if (const Value* value = self.find_value(given.at("key"))) return *value;
+  if (const Value* value = self.find_value(given.at("key"), runtime)) return *value;
   const Value* otherwise = given.find("default");
   return otherwise ? *otherwise : Value();
 }
@@ -287,14 +306,15 @@ constexpr std::array kOfDict = {Known{"copy", copied}, Known{"get", get}, Known{
 Value count_items(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters given("count", arguments, {"value"});
   runtime.step(self.items().size());
-  return static_cast<std::int64_t>(std::count_if(self.items().begin(), self.items().end(),
-                                                 [&](const Value& item) { return item.equals(given.at("value")); }));
+  return static_cast<std::int64_t>(std::count_if(self.items().begin(), self.items().end(), [&](const Value& item) {
+    return item.equals(given.at("value"), runtime);
+  }));
 }
 Value index_of(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters given("index", arguments, {"value"});
   runtime.step(self.items().size());
   for (std::size_t i = 0; i < self.items().size(); ++i)
-    if (self.items()[i].equals(given.at("value"))) return static_cast<std::int64_t>(i);
+    if (self.items()[i].equals(given.at("value"), runtime)) return static_cast<std::int64_t>(i);
   throw Fault("index: the value is not in the list");
 }
 constexpr std::array kOfList = {Known{"copy", copied}, Known{"count", count_items}, Known{"index", index_of}};

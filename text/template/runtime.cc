@@ -9,7 +9,8 @@
 namespace strata::text::jinja {
 namespace {
 
-constexpr std::uint64_t kPiece = 64;
+// Of a text of one character, as a value.
+constexpr std::uint64_t kCharacter = sizeof(Value) + sizeof(Value::Text) + sizeof(std::string_view);
 
 // Names of methods that change their object, which the sandbox does not give.
 bool is_forbidden(const Value& value, std::string_view name) {
@@ -42,48 +43,33 @@ bool place_of(std::int64_t index, std::size_t size, std::size_t& place) {
 }
 
 // Python's slice.indices(): the places from first to last by step.
-std::vector<std::size_t> places_of(std::size_t size, const Value* first, const Value* last, const Value* step) {
-  const auto length = static_cast<std::int64_t>(size);
-  const auto given = [](const Value* value) { return value && !value->is(Kind::none); };
-  const std::int64_t by = given(step) ? integer_of(*step, "a slice") : 1;
-  if (by == 0) throw Fault("the step of a slice is 0");
-  const std::int64_t lower = by < 0 ? -1 : 0, upper = by < 0 ? length - 1 : length;
-  const auto bound = [&](const Value* value, std::int64_t otherwise) {
-    if (!given(value)) return otherwise;
-    const std::int64_t index = integer_of(*value, "a slice");
-    return index < 0 ? std::max(index + length, lower) : std::min(index, upper);
-  };
-  const std::int64_t begin = bound(first, by < 0 ? upper : lower), end = bound(last, by < 0 ? lower : upper);
-  std::vector<std::size_t> out;
-  // Compared by what is left, so that a large step overflows nothing.
-  for (std::int64_t i = begin; by < 0 ? i > end : i < end;) {
-    out.push_back(static_cast<std::size_t>(i));
-    if (by < 0 ? i - end <= -(by + 1) : end - i <= by) break;
-    i += by;
+struct Places {
+  Places(std::size_t size, const Value* first, const Value* last, const Value* step) {
+    const auto length = static_cast<std::int64_t>(size);
+    const auto given = [](const Value* value) { return value && !value->is(Kind::none); };
+    by = given(step) ? integer_of(*step, "a slice") : 1;
+    if (by == 0) throw Fault("the step of a slice is 0");
+    const std::int64_t lower = by < 0 ? -1 : 0, upper = by < 0 ? length - 1 : length;
+    const auto bound = [&](const Value* value, std::int64_t otherwise) {
+      if (!given(value)) return otherwise;
+      const std::int64_t index = integer_of(*value, "a slice");
+      return index < 0 ? std::max(index + length, lower) : std::min(index, upper);
+    };
+    begin = bound(first, by < 0 ? upper : lower);
+    const std::int64_t end = bound(last, by < 0 ? lower : upper);
+    const std::uint64_t span = static_cast<std::uint64_t>(by < 0 ? std::max<std::int64_t>(begin - end, 0)
+                                                                 : std::max<std::int64_t>(end - begin, 0));
+    // Of the smallest integer, too.
+    const std::uint64_t stride = by < 0 ? 0 - static_cast<std::uint64_t>(by) : static_cast<std::uint64_t>(by);
+    count = static_cast<std::size_t>(span / stride + (span % stride != 0 ? 1 : 0));
   }
-  return out;
-}
+  std::size_t at(std::size_t i) const { return static_cast<std::size_t>(begin + static_cast<std::int64_t>(i) * by); }
+
+  std::int64_t begin, by;
+  std::size_t count;
+};
 
 }  // namespace
-
-void Runtime::step(std::uint64_t steps) {
-  steps_ += steps;
-  if (steps_ > limits_.steps) throw Fault(fmt::format("it does not come to an end: more than {} steps", limits_.steps));
-}
-
-void Runtime::take(std::uint64_t bytes) {
-  if (bytes > limits_.bytes || bytes_ + bytes > limits_.bytes)
-    throw Fault(fmt::format("it makes more than {} bytes of text and lists", limits_.bytes));
-  bytes_ += bytes;
-  step(bytes / kPiece);
-}
-
-void Runtime::enter() {
-  if (++depth_ > limits_.depth) {
-    --depth_;
-    throw Fault(fmt::format("it goes deeper than {} levels: a macro that calls itself for ever?", limits_.depth));
-  }
-}
 
 Value Runtime::text(std::string text, bool safe) {
   take(text.size());
@@ -114,11 +100,11 @@ Value Runtime::attribute(const Value& value, const std::string& name) {
 Value Runtime::item(const Value& value, const Value& key) {
   if (value.is(Kind::undefined)) throw Fault(value.why());
   if (value.is(Kind::dict)) {
-    if (const Value* found = value.find_value(key)) return *found;
+    if (const Value* found = value.find_value(key, *this)) return *found;
   } else if (key.is(Kind::integer) || key.is(Kind::boolean)) {
     std::size_t place = 0;
     if (value.is(Kind::text)) {
-      step(value.text().size() / kPiece);
+      read(value.text().size());
       if (place_of(key.integer(), length_of(value.text()), place)) {
         const std::size_t byte = byte_of(value.text(), place);
         return {value.text().substr(byte, character_bytes(value.text()[byte])), value.safe()};
@@ -129,7 +115,7 @@ Value Runtime::item(const Value& value, const Value& key) {
     }
     return Value::undefined(fmt::format("'{} object' has no element {}", value.type_name(), key.integer()));
   }
-  if (!key.is(Kind::text)) return Value::undefined(missing(value, key.to_text()));
+  if (!key.is(Kind::text)) return Value::undefined(missing(value, key.to_text(*this)));
   if (value.is(Kind::object)) return value.object().attribute(key.text());
   if (Value method = method_or_none(value, key.text()); !method.is(Kind::none)) return method;
   return Value::undefined(missing(value, key.text()));
@@ -138,18 +124,27 @@ Value Runtime::item(const Value& value, const Value& key) {
 Value Runtime::slice(const Value& value, const Value* first, const Value* last, const Value* by) {
   if (value.is(Kind::undefined)) throw Fault(value.why());
   if (value.is(Kind::text)) {
-    step(value.text().size() / kPiece);
+    read(value.text().size());
     const bool ascii = std::none_of(value.text().begin(), value.text().end(), [](char c) { return c < 0; });
+    const std::size_t length = ascii ? value.text().size() : length_of(value.text());
+    const Places places(length, first, last, by);
+    if (places.by == 1) {
+      const std::size_t begin = byte_of(value.text(), places.at(0)),
+                        end = byte_of(value.text(), places.at(places.count));
+      return text(value.text().substr(begin, end - begin), value.safe());
+    }
+    if (!ascii) take(length, sizeof(std::string_view));
     const auto characters = ascii ? std::vector<std::string_view>() : characters_of(value.text());
     std::string out;
-    for (const std::size_t place : places_of(ascii ? value.text().size() : characters.size(), first, last, by))
-      out += ascii ? std::string_view(value.text()).substr(place, 1) : characters[place];
+    for (std::size_t i = 0; i < places.count; ++i)
+      out += ascii ? std::string_view(value.text()).substr(places.at(i), 1) : characters[places.at(i)];
     return text(std::move(out), value.safe());
   }
   if (!value.is(Kind::list) && !value.is(Kind::tuple))
     return Value::undefined(fmt::format("a {} cannot be sliced", value.type_name()));
   std::vector<Value> out;
-  for (const std::size_t place : places_of(value.items().size(), first, last, by)) out.push_back(value.items()[place]);
+  const Places places(value.items().size(), first, last, by);
+  for (std::size_t i = 0; i < places.count; ++i) out.push_back(value.items()[places.at(i)]);
   return value.is(Kind::list) ? list(std::move(out)) : tuple(std::move(out));
 }
 
@@ -168,7 +163,7 @@ std::vector<Value> Runtime::items_of(const Value& value) {
       for (const auto& [key, unused] : value.pairs()) out.push_back(key);
       return out;
     case Kind::text:
-      take(value.text().size());
+      take(value.text().size(), kCharacter);
       for (const std::string_view character : characters_of(value.text()))
         out.push_back(Value(std::string(character), value.safe()));
       return out;

@@ -1,36 +1,19 @@
 #pragma once
-#include <cstddef>
 #include <cstdint>
-#include <ctime>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "text/template/values/meter.h"
 #include "text/template/values/value.h"
 
 namespace strata::text::jinja {
 
-// How much one rendering may take before it is refused.
-struct Limits {
-  std::uint64_t steps = 50'000'000;              // nodes, and pieces of 64 bytes that are read or written
-  std::uint64_t bytes = std::uint64_t{1} << 30;  // of texts and lists that the template makes, all together
-  int depth = 1000;                              // expressions, blocks and macros in each other
-};
-
 // What expressions, filters and methods share: the limits, what was made, and Python's protocols.
-class Runtime {
+class Runtime : public Meter {
  public:
-  explicit Runtime(const Limits& limits) : limits_(limits) {}
-  Runtime(const Runtime&) = delete;
-  Runtime& operator=(const Runtime&) = delete;
-
-  // Throw Fault at a limit. What makes a text or list asks for its bytes first.
-  void step(std::uint64_t steps = 1);
-  void take(std::uint64_t bytes);
-  // Throws Fault at the limit of depth; leave() undoes it.
-  void enter();
-  void leave() { --depth_; }
+  explicit Runtime(const Limits& limits) : Meter(limits) {}
 
   Value text(std::string text, bool safe = false);
   Value list(std::vector<Value> items);
@@ -56,9 +39,6 @@ class Runtime {
   bool test(const std::string& name, const Value& value, Arguments& arguments);
 
  private:
-  const Limits limits_;
-  std::uint64_t steps_ = 0, bytes_ = 0;
-  int depth_ = 0;
   std::vector<std::unique_ptr<Object>> objects_;
 };
 

@@ -26,7 +26,7 @@ Value length(Runtime& runtime, const Value& value, Arguments& arguments) {
     case Kind::undefined:
       return std::int64_t{0};
     case Kind::text:
-      runtime.step(value.text().size() / 64);
+      runtime.read(value.text().size());
       return static_cast<std::int64_t>(length_of(value.text()));
     case Kind::list:
     case Kind::tuple:
@@ -62,7 +62,7 @@ void sort_by(Runtime& runtime, std::vector<Value>& items, const std::function<Va
   for (Value& item : items) keyed.emplace_back(key(item), item);
   std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
     runtime.step();
-    return reverse ? less(b.first, a.first) : less(a.first, b.first);
+    return reverse ? less(b.first, a.first, runtime) : less(a.first, b.first, runtime);
   });
   for (std::size_t i = 0; i < items.size(); ++i) items[i] = std::move(keyed[i].second);
 }
@@ -118,9 +118,9 @@ Value joined(Runtime& runtime, const Value& value, Arguments& arguments) {
   std::string out;
   bool first = true;
   for (const Value& item : runtime.items_of(value)) {
-    if (!std::exchange(first, false) && between) out += between->to_text();
-    out += (path && !path->is(Kind::none) ? by_path(runtime, item, *path) : item).to_text();
-    runtime.step(1 + out.size() / (1 << 20));
+    if (!std::exchange(first, false) && between) out += between->to_text(runtime);
+    out += (path && !path->is(Kind::none) ? by_path(runtime, item, *path) : item).to_text(runtime);
+    runtime.grown_to(out.size());
   }
   return runtime.text(std::move(out));
 }
@@ -167,7 +167,7 @@ Value extreme(Runtime& runtime, const Value& value, Arguments& arguments, bool m
   };
   std::size_t best = 0;
   for (std::size_t i = 1; i < all.size(); ++i)
-    if (most ? less(key(all[best]), key(all[i])) : less(key(all[i]), key(all[best]))) best = i;
+    if (most ? less(key(all[best]), key(all[i]), runtime) : less(key(all[i]), key(all[best]), runtime)) best = i;
   return all[best];
 }
 Value least(Runtime& runtime, const Value& value, Arguments& arguments) {
@@ -193,7 +193,7 @@ Value unique(Runtime& runtime, const Value& value, Arguments& arguments) {
   for (const Value& item : runtime.items_of(value)) {
     Value key = key_of(runtime, item, given.find("attribute"), given.flag("case_sensitive", false));
     runtime.step(keys.size());
-    if (std::any_of(keys.begin(), keys.end(), [&](const Value& known) { return known.equals(key); })) continue;
+    if (std::any_of(keys.begin(), keys.end(), [&](const Value& known) { return known.equals(key, runtime); })) continue;
     keys.push_back(std::move(key));
     out.push_back(item);
   }
@@ -224,7 +224,7 @@ Value grouped(Runtime& runtime, const Value& value, Arguments& arguments) {
   sort_by(runtime, all, key, false);
   for (std::size_t i = 0; i < all.size(); ++i) {
     group.push_back(all[i]);
-    if (i + 1 < all.size() && key(all[i]).equals(key(all[i + 1]))) continue;
+    if (i + 1 < all.size() && key(all[i]).equals(key(all[i + 1]), runtime)) continue;
     Value name = by_path(runtime, group.front(), given.at("attribute"));
     out.push_back(runtime.tuple({std::move(name), runtime.list(std::exchange(group, {}))}));
   }

@@ -17,13 +17,13 @@ namespace {
 template <std::string (*kChange)(std::string_view)>
 Value changed(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters none("a filter of text", arguments, {});
-  return runtime.text(kChange(value.to_text()), value.safe());
+  return runtime.text(kChange(value.to_text(runtime)), value.safe());
 }
 
 Value trim(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters given("trim", arguments, {"chars"});
   const Value* characters = given.find("chars");
-  const std::string text = value.to_text();
+  const std::string text = value.to_text(runtime);
   const bool plain = !characters || characters->is(Kind::none);
   return runtime.text(
       std::string(plain ? strip(text, Side::both) : strip(text, Side::both, text_of(*characters, "trim"))),
@@ -32,28 +32,29 @@ Value trim(Runtime& runtime, const Value& value, Arguments& arguments) {
 
 Value to_string(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters none("string", arguments, {});
-  return value.is(Kind::text) ? value : runtime.text(value.to_text());
+  return value.is(Kind::text) ? value : runtime.text(value.to_text(runtime));
 }
 
 Value safe(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters none("safe", arguments, {});
-  return runtime.text(value.to_text(), true);
+  return runtime.text(value.to_text(runtime), true);
 }
 Value escaped(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters none("escape", arguments, {});
-  return value.safe() ? value : runtime.text(escape(value.to_text()), true);
+  return value.safe() ? value : runtime.text(escape(value.to_text(runtime)), true);
 }
 Value force_escaped(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters none("forceescape", arguments, {});
-  return runtime.text(escape(value.to_text()), true);
+  return runtime.text(escape(value.to_text(runtime)), true);
 }
 
 Value replaced(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters given("replace", arguments, {"old", "new", "count"});
   const Value* count = given.find("count");
   const std::int64_t most = count && !count->is(Kind::none) ? integer_of(*count, "replace") : -1;
-  const std::string text = value.to_text(), old = given.at("old").to_text(), by = given.at("new").to_text();
-  if (by.size() > old.size()) runtime.take((text.size() / std::max<std::size_t>(old.size(), 1) + 1) * by.size());
+  const std::string text = value.to_text(runtime), old = given.at("old").to_text(runtime),
+                    by = given.at("new").to_text(runtime);
+  if (by.size() > old.size()) runtime.take(text.size() / std::max<std::size_t>(old.size(), 1) + 1, by.size());
   return runtime.text(replace(text, old, by, most), value.safe());
 }
 
@@ -65,7 +66,7 @@ Value indented(Runtime& runtime, const Value& value, Arguments& arguments) {
   const std::string by = width && width->is(Kind::text)
                              ? width->text()
                              : std::string(static_cast<std::size_t>(std::max<std::int64_t>(spaces, 0)), ' ');
-  const std::string text = value.to_text() + "\n";
+  const std::string text = value.to_text(runtime) + "\n";
   const bool blank = given.flag("blank", false);
   std::string out = given.flag("first", false) ? by : "";
   bool first = true;
@@ -80,12 +81,12 @@ Value indented(Runtime& runtime, const Value& value, Arguments& arguments) {
 Value centered(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters given("center", arguments, {"width"});
   Arguments width{.positional = {Value(given.integer("width", 80))}};
-  return call_method(runtime, Value(value.to_text()), "center", width);
+  return call_method(runtime, Value(value.to_text(runtime)), "center", width);
 }
 
 Value word_count(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters none("wordcount", arguments, {});
-  const std::string text = value.to_text();
+  const std::string text = value.to_text(runtime);
   runtime.step(text.size() / 64);
   std::int64_t out = 0;
   bool inside = false;
@@ -102,8 +103,8 @@ Value formatted(Runtime& runtime, const Value& value, Arguments& arguments) {
     throw Fault("format takes arguments with names or without, not both");
   std::vector<std::pair<Value, Value>> named;
   for (auto& [name, argument] : arguments.named) named.emplace_back(Value(name), argument);
-  const Value values = named.empty() ? Value::tuple(arguments.positional) : Value::dict(std::move(named));
-  return runtime.text(format_percent(runtime, value.to_text(), values));
+  const Value values = named.empty() ? Value::tuple(arguments.positional) : Value::dict(std::move(named), runtime);
+  return runtime.text(format_percent(runtime, value.to_text(runtime), values));
 }
 
 Value to_json(Runtime& runtime, const Value& value, Arguments& arguments) {
@@ -124,7 +125,7 @@ Value to_json(Runtime& runtime, const Value& value, Arguments& arguments) {
     style.between_items = text_of(separators->items()[0], "tojson");
     style.behind_key = text_of(separators->items()[1], "tojson");
   }
-  return runtime.text(json_text(value, style));
+  return runtime.text(json_text(value, style, runtime));
 }
 
 Value absolute(Runtime&, const Value& value, Arguments& arguments) {

@@ -1,6 +1,7 @@
 #include "launcher/control/client/ctl.h"
 
 #include <fmt/chrono.h>
+#include <fmt/ranges.h>
 #include <google/protobuf/util/json_util.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include "launcher/control/client/target.h"
 #include "launcher/control/service/credentials.h"
 #include "launcher/screen/printable.h"
+#include "runtime/job/make_job.h"
 
 namespace strata::launcher::control {
 namespace {
@@ -32,13 +34,6 @@ void print_json(const google::protobuf::Message& message) {
   if (!google::protobuf::util::MessageToJsonString(message, &json, options).ok())
     fail(Exit::failed, "the answer cannot be written as JSON");
   print(json + "\n");
-}
-
-std::string bytes_text(std::uint64_t bytes) {
-  const auto x = static_cast<double>(bytes);
-  return bytes < (1 << 20)   ? fmt::format("{:.1f} KiB", x / 0x1p10)
-         : bytes < (1 << 30) ? fmt::format("{:.1f} MiB", x / 0x1p20)
-                             : fmt::format("{:.2f} GiB", x / 0x1p30);
 }
 
 const char* text_of(pb::State state) {
@@ -107,16 +102,16 @@ std::string text_of(const pb::Status& s) {
   std::string out = fmt::format("{}", text_of(s.state()));
   if (s.state() == pb::STARTING || (!s.phase().empty() && s.phase() != "training"))
     out += fmt::format(" ({} for {})", s.phase(), duration_text(s.phase_seconds()));
-  out += fmt::format(", {} of {:.1f} M parameters, ZeRO-{}, pid {} on {}\n", run.family(),
-                     static_cast<double>(run.parameters()) * 1e-6, run.zero_stage(), run.pid(), run.host());
+  out += fmt::format(", {} of {} parameters, ZeRO-{}, pid {} on {}\n", run.family(),
+                     runtime::count_text(run.parameters()), run.zero_stage(), run.pid(), run.host());
   out += s.has_last() ? text_of(s.last(), s.max_steps()) : fmt::format("step {}/{}", s.step(), s.max_steps());
   if (s.seconds_left() > 0) out += fmt::format("  {} left", duration_text(s.seconds_left()));
-  out += "\nmemory of a rank:";
+  std::vector<std::string> tiers;
   for (const pb::Tier& tier : s.memory())
     if (tier.planned_bytes() > 0)
-      out += fmt::format(" {} {} of {} planned", tier.name(), bytes_text(tier.measured_bytes()),
-                         bytes_text(tier.planned_bytes()));
-  out += "\ncheckpoint: ";
+      tiers.push_back(fmt::format("{} {} of {} planned", tier.name(), runtime::bytes_text(tier.measured_bytes()),
+                                  runtime::bytes_text(tier.planned_bytes())));
+  out += fmt::format("\nmemory of a rank: {}\ncheckpoint: ", fmt::join(tiers, ", "));
   out += s.has_checkpoint()             ? fmt::format("step {}, {} ago, {}", s.checkpoint().step(),
                                                       duration_text(s.now() - s.checkpoint().time()), s.checkpoint().path())
          : run.checkpoint_dir().empty() ? "none: checkpoint.dir names no folder"

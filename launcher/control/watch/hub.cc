@@ -55,6 +55,7 @@ std::uint32_t Hub::dump_number() const {
 }
 
 void Hub::told(const pb::NodeReport& report) {
+  if (report.node() < 0 || static_cast<std::size_t>(report.node()) >= memory_.map().nodes.size()) return;
   std::vector<RankView> views;
   views.reserve(static_cast<std::size_t>(report.ranks_size()));
   for (const pb::RankReport& rank : report.ranks()) views.push_back(view_of(rank));

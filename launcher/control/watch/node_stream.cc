@@ -68,7 +68,9 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
     explicit Stream(Impl& owner) : owner_(owner) {}
     void go() { StartRead(&report_); }
     void OnReadDone(bool well) override {
-      if (!well) return end(grpc::Status::OK);
+      if (!well)
+        return end(left_ ? grpc::Status::OK
+                         : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no farewell came, or what is no report"));
       node_ = report_.node();
       left_ = left_ || report_.leaving();
       owner_.answers_.told(report_);
@@ -199,6 +201,7 @@ class NodeStream::Impl {
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
     arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     // A connection of its own, through no proxy.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
@@ -235,9 +238,9 @@ class NodeStream::Impl {
       call = call_;
     }
     if (!call) return;
-    call->tell(report);
-    for (int naps = 0; naps < 50 && !call->sent_all(); ++naps)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    call->tell(report, true);
+    std::unique_lock lock(mutex_);
+    ended_.wait_for(lock, std::chrono::milliseconds(500), [&] { return !call_; });
   }
 
  private:
@@ -251,15 +254,14 @@ class NodeStream::Impl {
       StartRead(&order_);
       StartCall();
     }
-    void tell(const pb::NodeReport& report) {
+    // Nothing is told after the last report, and rank 0 ends the stream once it has read that.
+    void tell(const pb::NodeReport& report, bool last = false) {
       const std::lock_guard lock(mutex_);
+      if (last_) return;
       next_ = report;
+      last_ = last;
       waiting_ = true;
       write_next();
-    }
-    bool sent_all() {
-      const std::lock_guard lock(mutex_);
-      return broken_ || (!waiting_ && !writing_);
     }
     void cancel() { context_.TryCancel(); }
     void OnReadDone(bool well) override {
@@ -281,7 +283,10 @@ class NodeStream::Impl {
       report_ = std::move(next_);
       waiting_ = false;
       writing_ = true;
-      StartWrite(&report_);
+      if (last_)
+        StartWriteLast(&report_, {});
+      else
+        StartWrite(&report_);
     }
     void release() {
       {
@@ -296,7 +301,7 @@ class NodeStream::Impl {
     std::mutex mutex_;
     pb::NodeReport next_, report_;
     pb::NodeOrder order_;
-    bool waiting_ = false, writing_ = false, broken_ = false;
+    bool waiting_ = false, writing_ = false, broken_ = false, last_ = false;
   };
 
   // Not destroyed here: a call holds the channel, and gRPC's thread, in which this runs, would wait for its own end.

@@ -44,7 +44,7 @@ class NodeStream {
 
   // Sends it, or what is told after it: never waits.
   void tell(const pb::NodeReport& report);
-  // The last word: waits until it is sent, for half a second at most.
+  // The last word: waits until rank 0 has read it, for half a second at most.
   void leave(pb::NodeReport report);
 
  private:

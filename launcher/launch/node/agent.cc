@@ -1,6 +1,7 @@
 #include "launcher/launch/node/agent.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -60,7 +62,7 @@ class Agent {
       read_lines(readers, 200);
       const std::chrono::duration<double> silence = Clock::now() - heard_;
       if (!dismissed_ && (input.fd() < 0 || silence.count() > options_.timeout)) {
-        end_ranks(options_.run);
+        end_ranks(options_.run, 0);
         return static_cast<int>(Exit::failed);
       }
     }
@@ -78,7 +80,11 @@ class Agent {
     } else if (word == "ping") {
       answers_.say(fmt::format(R"({{"to":{},"time":{:.6f}}})", number, seconds_since_epoch()));
     } else if (word == "clear") {
-      answers_.say(fmt::format(R"({{"to":{},"ended":{}}})", number, end_ranks(options_.run)));
+      double seconds = 0;
+      words >> seconds;
+      beside(
+          [this, seconds] { return fmt::format(R"("left":[{}])", fmt::join(end_ranks(options_.run, seconds), ",")); },
+          number);
     } else if (word == "products") {
       std::string where;
       words >> where;
@@ -124,30 +130,72 @@ class Agent {
   std::deque<std::jthread> threads_;  // last: they end before what they use
 };
 
-// Whether a process was started with NAME=VALUE; no, if it is not ours to see.
-bool was_started_with(const std::filesystem::path& process, const std::string& variable) {
-  const std::string zero(1, '\0');
+// What a process, or a thread of it, was started with, NAME=VALUE between zero bytes; empty if it is not ours to see.
+std::string environment_of(const std::filesystem::path& process) {
   std::ifstream file(process / "environ", std::ios::binary);
-  const std::string all = zero + std::string(std::istreambuf_iterator<char>(file), {});
-  return all.find(zero + variable + zero) != std::string::npos;
+  const std::string variables(std::istreambuf_iterator<char>(file), {});
+  return variables.empty() ? "" : std::string(1, '\0') + variables;
+}
+
+// Containers may share the numbers of their processes: those of another network are another node's.
+bool shares_network(const std::filesystem::path& process) {
+  std::error_code ignored;
+  return std::filesystem::read_symlink(process / "ns/net", ignored) ==
+         std::filesystem::read_symlink("/proc/self/ns/net", ignored);
+}
+
+// By what it was started with. A first thread that has ended before the others shows nothing any more: they do.
+bool is_of_run(const std::filesystem::path& process, const std::string& run) {
+  const std::string sign = std::string(1, '\0') + "STRATA_LAUNCH=" + run + std::string(1, '\0');
+  if (const std::string all = environment_of(process); !all.empty())
+    return all.find(sign) != std::string::npos && shares_network(process);
+  std::error_code ignored;
+  for (const auto& thread : std::filesystem::directory_iterator(process / "task", ignored))
+    if (environment_of(thread.path()).find(sign) != std::string::npos && shares_network(thread.path())) return true;
+  return false;
+}
+
+std::vector<int> processes_of(const std::string& run) {
+  std::vector<int> out;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const std::string name = entry.path().filename().string();
+    int pid = 0;
+    const auto [rest, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (error != std::errc() || rest != name.data() + name.size() || pid == ::getpid()) continue;
+    if (is_of_run(entry.path(), run)) out.push_back(pid);
+  }
+  return out;
+}
+
+// Whether a thread of the process is left. Its first one may have ended before the others.
+bool is_left(int pid) {
+  std::error_code ignored;
+  for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), ignored)) {
+    std::ifstream file(thread.path() / "stat");
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    const std::size_t name_end = text.rfind(") ");
+    if (name_end != std::string::npos && text.find_first_of("ZX", name_end) != name_end + 2) return true;
+  }
+  return false;
 }
 
 }  // namespace
 
-int end_ranks(const std::string& run) {
-  int ended = 0;
+std::vector<int> end_ranks(const std::string& run, double seconds) {
+  if (run.empty()) return {};
+  std::set<int> ended;
   // Again, for those that were started meanwhile.
-  for (int round = 0; round < 2 && !run.empty(); ++round) {
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
-      const std::string name = entry.path().filename().string();
-      int pid = 0;
-      const auto [rest, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-      if (error != std::errc() || rest != name.data() + name.size() || pid == ::getpid()) continue;
-      if (was_started_with(entry.path(), "STRATA_LAUNCH=" + run) && ::kill(pid, SIGKILL) == 0) ++ended;
-    }
+  for (int round = 0; round < 2; ++round)
+    for (const int pid : processes_of(run))
+      if (::kill(pid, SIGKILL) == 0) ended.insert(pid);
+  const auto begin = Clock::now();
+  const auto gone = [](int pid) { return !is_left(pid); };
+  while (std::erase_if(ended, gone), !ended.empty()) {
+    if (std::chrono::duration<double>(Clock::now() - begin).count() >= seconds) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  return ended;
+  return {ended.begin(), ended.end()};
 }
 
 int node_agent(const AgentOptions& options) {

@@ -15,12 +15,13 @@ struct AgentOptions {
 
 // `strata node-agent`: what launch runs on every node for as long as the run goes on. Its first line is the node's
 // facts; then it answers the lines of its standard input, "N WORD ..." by {"to":N, ...}:
-//   ping | products [cpu] | listen TOKEN | link ADDRESS PORT TOKEN | clear | bye
+//   ping | products [cpu] | listen TOKEN | link ADDRESS PORT TOKEN | clear SECONDS | bye
 // Without a word for `timeout` seconds, or when its input ends without bye, launch is gone or this node is cut off: it
 // ends the run's ranks here, and itself. Returns the exit code.
 int node_agent(const AgentOptions& options);
 
-// Ends the processes of this machine that a run's launch has started, by what their environment says; returns how many.
-int end_ranks(const std::string& run);
+// Ends the processes of this node that a run's launch has started, by what their environment says, and waits for so
+// long at most until they are gone. Returns the numbers of those that are left: they wait for a device.
+std::vector<int> end_ranks(const std::string& run, double seconds);
 
 }  // namespace strata::launcher

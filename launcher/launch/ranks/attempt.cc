@@ -16,6 +16,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Seconds. A rank that waits for a device cannot be ended, and the launcher of the ranks waits for it.
+constexpr double kAfterLastWords = 30;  // that the others have to end by themselves
+constexpr double kToEnd = 20;           // for the kernel to take a killed rank's memory back
+
 volatile std::sig_atomic_t stops_asked = 0;
 void ask_to_stop(int) {
   stops_asked = stops_asked + 1;
@@ -90,7 +94,7 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
   Ending ending(child);
   Ended out;
   int passed_on = 0;
-  std::optional<Clock::time_point> over;
+  std::optional<Clock::time_point> over, complained;
   while (!child.is_over()) {
     std::vector<LineReader*> readers = agents.readers();
     readers.push_back(&child.out());
@@ -113,6 +117,8 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
         out.cause = fmt::format("{} is lost: {}", node, lost.why);
       ending.begin();
     }
+    if (!output.complaint().empty() && !complained) complained = Clock::now();
+    if (complained && since(*complained) > kAfterLastWords) ending.begin();
     ending.go_on();
     if (child.exit_code() && !over) over = Clock::now();
     if (over && since(*over) > 3) break;  // ssh of a node that is gone may hold the pipes
@@ -125,9 +131,10 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
   if (out.code == static_cast<int>(Exit::done) && out.lost.empty()) return out;
   for (const std::string& host : agents.silent(3))
     if (std::find(out.lost.begin(), out.lost.end(), host) == out.lost.end()) out.lost.push_back(host);
-  std::map<std::string, std::string> clear;
-  for (const Share& share : start.shares) clear[share.host] = "clear";
-  (void)agents.ask(clear, 5);
+  std::vector<std::string> there;
+  for (const Host& host : allocation.hosts)
+    if (std::find(out.lost.begin(), out.lost.end(), host.name) == out.lost.end()) there.push_back(host.name);
+  out.held = agents.end_ranks(there, kToEnd);
   if (out.code == static_cast<int>(Exit::done)) out.code = static_cast<int>(Exit::failed);
   std::string node;
   if (!out.lost.empty()) node = fmt::format("node {}", with_ranks(out.lost[0], start.shares));

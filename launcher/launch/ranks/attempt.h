@@ -27,10 +27,12 @@ struct Ended {
   std::string cause;              // one sentence; empty if all went well
   bool told = false;              // a rank has said it: it is the last thing on the screen
   std::vector<std::string> lost;  // nodes that do not answer any more
+  std::vector<std::string> held;  // nodes on which a rank cannot be ended, as it waits for a device
 };
 
 // Starts the ranks and returns when none is left. Requests to stop go on to them, and a second one ends them. If a node
-// is lost the others' ranks are ended. Whatever is left on nodes that answer is ended before it returns.
+// is lost the others' ranks are ended, and so they are if a rank's last words do not end them all. Whatever is left on
+// nodes that answer is ended before it returns, if it can be.
 Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const AskedToStop& stop,
                 const std::optional<std::filesystem::path>& logs);
 

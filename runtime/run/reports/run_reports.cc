@@ -48,7 +48,8 @@ double resident_bytes() {
 void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) fail(Exit::failed, "report.dir = {} cannot be made: {}", folder.string(), error.message());
+  if (error)
+    fail(Exit::failed, "report.dir = {} cannot be made: {}: name a folder that can", folder.string(), error.message());
 }
 
 }  // namespace

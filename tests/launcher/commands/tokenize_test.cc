@@ -241,6 +241,8 @@ TEST_F(RecordsTest, ConversationsAreWhatTheirTemplateWrites) {
   EXPECT_THAT(said_, AllOf(HasSubstr("a.jsonl: chat, written by"), HasSubstr("trained on: assistant"),
                            HasSubstr("1 of 2 documents hold nothing to train on")));
   EXPECT_EQ(begins(), (std::vector<std::uint64_t>{0, 8}));
+  const auto written_by = [&] { return runtime::read_sidecar(folder_.path() / "out.bin")->chat_template_hash; };
+  EXPECT_EQ(written_by().size(), 16u);
   EXPECT_EQ(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja", .train_on = "all"}), "[u:p;a:q;u:no answer;]");
   folder_.write("g.jsonl",
                 "{\"conversations\": [{\"from\": \"human\", \"value\": \"p\"}, {\"from\": \"gpt\", "

@@ -46,6 +46,19 @@ TEST(InspectCheckpointTest, ShowsAndCompares) {
                                ContainsRegex("wte.weight +master +first at element [0-9]+: .* and ")));
 }
 
+TEST(InspectCheckpointTest, SaysWhichOneWasTheBest) {
+  const runtime::SavedRun run;
+  run.folder().write("v.bin", run.folder().read("tokens.bin").substr(0, 400));
+  const std::string data = "data.validation=" + (run.folder().path() / "v.bin").string();
+  run.run(1,
+          run.sets(1, {data, "evaluation.every=1", "checkpoint.keep=1", "checkpoint.keep_best=true",
+                       "evaluation.greater_is_better=true"}),
+          3, {1, 2, 3});
+  std::ostringstream out;
+  EXPECT_EQ(inspect(run.checkpoints(), Tensors::wrong, out), 0);
+  EXPECT_THAT(out.str(), ContainsRegex("best: eval_loss [0-9.]+ after step [0-9]+ \\("));
+}
+
 // After one step moments in 8 bits are those in fp32, each rounded to its code: by up to a twentieth of large values.
 TEST(InspectCheckpointTest, ShowsWhatMomentsIn8BitsStandFor) {
   const auto shown = [](const std::string& moments) {

@@ -29,9 +29,10 @@ std::size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
-// The number that follows `key` in the element in which `inside` stands.
+// The number that follows `key` in the element whose title has `inside` in it.
 double attribute(const std::string& svg, const std::string& inside, const std::string& key) {
-  const std::size_t end = svg.find(inside), begin = svg.rfind('<', svg.rfind('>', end)), at = svg.find(key, begin);
+  const std::size_t end = svg.find(inside), begin = svg.rfind('<', svg.rfind("<title>", end) - 1),
+                    at = svg.find(key, begin);
   return at < end ? std::strtod(svg.c_str() + at + key.size(), nullptr) : -1;
 }
 

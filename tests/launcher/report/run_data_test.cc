@@ -92,13 +92,16 @@ TEST_F(RunData, ThePlanAndTheMeasuredStepGoByTask) {
   add(200, 9, "\"pid\":0,\"name\":\"step 5\"");
   add(200, 5, "\"pid\":0,\"args\":{\"task\":0}");
   add(205, 2, "\"pid\":0,\"args\":{\"task\":1}");
-  add(1, 1, "\"pid\":1,\"args\":{\"task\":0}");
+  add(150, 3, "\"pid\":1,\"name\":\"step 5\"");
+  add(150, 2, "\"pid\":1,\"args\":{\"task\":0}");
   folder_.write("trace.json", "{\"traceEvents\":[" + events + "]}");
   const element all = data();
   EXPECT_EQ(std::int64_t(all["measured"]["step"]), 5);
-  EXPECT_EQ(double(all["measured"]["begin"].at(1)), 5);
-  EXPECT_EQ(double(all["measured"]["end"].at(0)), 5);
-  EXPECT_EQ(double(all["measured"]["end"].at(3)), 0) << "of the step before";
+  EXPECT_EQ(double(all["measured"]["ranks"].at(0)["begin"].at(1)), 5);
+  EXPECT_EQ(double(all["measured"]["ranks"].at(0)["end"].at(0)), 5);
+  EXPECT_EQ(double(all["measured"]["ranks"].at(0)["end"].at(3)), 0) << "of the step before";
+  EXPECT_EQ(std::int64_t(all["measured"]["ranks"].at(1)["rank"]), 1);
+  EXPECT_EQ(double(all["measured"]["ranks"].at(1)["end"].at(0)), 2);
   const element plan = all["plan"];
   EXPECT_EQ(simdjson::dom::array(plan["tasks"]["lane"]).size(), of.plan.tasks.size());
   for (std::size_t t = 0; t < of.plan.tasks.size(); ++t) {
@@ -118,6 +121,7 @@ TEST_F(RunData, ThePlanAndTheMeasuredStepGoByTask) {
 TEST_F(RunData, WhatIsNoReportIsRefused) {
   EXPECT_FAILURE((void)files_of_run(folder_.path()), Exit::usage, HasSubstr("holds no report.jsonl"));
   EXPECT_FAILURE((void)files_of_run(folder_.path() / "none"), Exit::usage, HasSubstr("is not there"));
+  EXPECT_FAILURE((void)files_of_run("/dev/full"), Exit::usage, HasSubstr("/dev/full is neither a file nor a folder"));
   const auto documents = folder_.write("documents.jsonl", "{\"text\":\"a\"}\n");
   EXPECT_FAILURE((void)run_data(files_of_run(documents)), Exit::corrupt, HasSubstr("holds no steps"));
   const auto broken = folder_.write("broken.jsonl", step_line(1, 2) + "{\"step\":2,\n" + step_line(3, 2));

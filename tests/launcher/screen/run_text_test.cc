@@ -6,6 +6,7 @@
 #include <string>
 
 #include "comm/communicator.h"
+#include "runtime/data/tokens.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 
@@ -71,6 +72,24 @@ TEST_F(RunTextTest, TheStartSaysWhatRunsWhereAndWhatIsLost) {
   const std::string kept = start(job({"checkpoint.dir=c", "report.jsonl=a.jsonl", "scheduler.warmup_steps=1"}));
   EXPECT_THAT(kept, AllOf(HasSubstr("checkpoints in "), HasSubstr("steps "), Not(HasSubstr("kept")),
                           HasSubstr("cosine after 1 step of warm-up")));
+}
+
+// A preset comes with no tokenizer; conversations are asked as such.
+TEST_F(RunTextTest, TheEndSaysHowTheModelIsAsked) {
+  const auto said = [&](const runtime::TokenSidecar& sidecar) {
+    const auto tokens = folder_.write("t.bin", std::string(8, '\1'));
+    folder_.write("t.bin.json", runtime::to_json(sidecar));
+    const runtime::Job of = job({"checkpoint.dir=c", "data.train=" + tokens.string()});
+    runtime::Summary summary{};
+    const runtime::StepReport step{1, 5.5, 1, 1e-3, 1, false, 16, 10, false};
+    testing::internal::CaptureStderr();
+    describe_end("my.toml", of, summary, {1, 10, step, step}, {}, 1);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(said({.vocab_size = 100, .tokenizer = "byte", .count = 4}),
+              HasSubstr("c --tokenizer byte --prompt TEXT"));
+  EXPECT_THAT(said({.vocab_size = 100, .tokenizer = "x", .count = 4, .chat_template_hash = "1"}),
+              HasSubstr("c --tokenizer FOLDER --chat -"));
 }
 
 TEST_F(RunTextTest, TheEndSetsMeasuredBesidePredicted) {

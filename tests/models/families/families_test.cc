@@ -293,6 +293,7 @@ TEST(FamiliesTest, ArchitecturesNameTheObjective) {
                  AllOf(HasSubstr("\"causal_lm\" is not built for bert"), HasSubstr("these are: \"masked_lm\"")));
   EXPECT_FAILURE(objective("llama", "LlamaForMaskedLM"), Exit::usage,
                  HasSubstr("\"masked_lm\" is not built for llama"));
+  EXPECT_EQ(objective("gpt2", "GPT2ForSequenceClassification"), Objective::sequence_classification);
   EXPECT_FAILURE(objective("llama", "LlamaForQuestionAnswering"), Exit::usage, HasSubstr("training.objective"));
 }
 

@@ -72,7 +72,7 @@ TEST_F(OpenDataTest, SourcesAreMixedByWeight) {
   EXPECT_EQ(batches.labels(0), 14u);
   const auto lines = describe_data(batches, r, 12);
   ASSERT_EQ(lines.size(), 2u);
-  EXPECT_THAT(lines[0], AllOf(HasSubstr("a.bin: 3 sequences of 3 documents (0.0% of rows left over), 75.0% of the run, "
+  EXPECT_THAT(lines[0], AllOf(HasSubstr("a.bin: 3 sequences of 3 documents, 0.0% of rows left over, 75.0% of the run, "
                                         "6.00 epochs")));
   EXPECT_THAT(data_json(batches, r, 12),
               AllOf(HasSubstr("\"taken\":18,\"share\":0.750000,\"epochs\":6.000000"), HasSubstr("\"documents\":5")));
@@ -86,10 +86,10 @@ TEST_F(OpenDataTest, TheStartSaysWhatWasCutDroppedAndLeftOut) {
     return describe_data(open(r), r, 4)[0];
   };
   EXPECT_EQ(line("cut"),
-            "data: 4 sequences of 4 documents (12.5% of rows left over), 1 above 8 tokens cut, 1 without a "
+            "data: 4 sequences of 4 documents, 12.5% of rows left over, 1 above 8 tokens cut, 1 without a "
             "label that counts left out, 2.00 epochs");
   EXPECT_EQ(line("drop"),
-            "data: 1 sequences of 4 documents (0.0% of rows left over), 1 above 8 tokens dropped, 1 "
+            "data: 1 sequences of 4 documents, 0.0% of rows left over, 1 above 8 tokens dropped, 1 "
             "without a label that counts left out, 8.00 epochs");
 }
 

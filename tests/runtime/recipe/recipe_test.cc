@@ -120,7 +120,7 @@ files = ["b.bin", "c.bin"]
   EXPECT_THAT(to_text(r), HasSubstr("\ndata.train.weights = [0.7, 1]\n"));
   EXPECT_THAT(to_text(with({R"(data.train=[{files="a", weight=2}, {files="b"}])"})),
               HasSubstr(R"(data.train = [{files = ["a"], weight = 2}, {files = ["b"], weight = 1}])"));
-  EXPECT_THAT(to_text(with({"data.train=a"})), Not(HasSubstr("weights")));
+  EXPECT_THAT(to_text(with({"data.train=a"})), Not(HasSubstr("data.train.weights")));
   for (const char* bad : {R"([{files="a", weight=0}])", R"([{files="a", weight=-1}])", R"([{files="a", weight="b"}])",
                           R"([{weight=1}])", R"([{files="a", wait=1}])", R"([{files="a"}, "b"])", R"([{files=[]}])"})
     EXPECT_FAILURE(with({std::string("data.train=") + bad}), Exit::usage,

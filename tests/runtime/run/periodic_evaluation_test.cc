@@ -184,7 +184,7 @@ TEST_F(PeriodicEvaluationTest, AnswersPromptsAlikeOnAnyLayout) {
       comm::run_threads(ranks, [&](comm::World& world) {
         const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1));
         Trainer trainer(job, world, 1);
-        PeriodicEvaluation evaluation(job, world, trainer);
+        PeriodicEvaluation evaluation(job, world, trainer, read_prompts(job, world));
         std::vector<std::string> lines;
         const auto evaluate = [&] {
           const auto report = evaluation.run([](auto, auto) { return true; });

@@ -82,6 +82,7 @@ class Chain final : public models::Model {
     max_positions = kSeq;
     heads = head_dim = 1;
     const models::RunShape run{1, kSeq, dtype, 1};
+    batch = {.tokens = run.tokens()};
     const auto table = [&](int least) -> std::optional<models::SharedParameter> {
       if (shares < least) return std::nullopt;
       return models::share("shared", units, 1, 1);

@@ -66,7 +66,11 @@ TEST_F(DialogueTest, MessagesComeFromAFile) {
   EXPECT_FAILURE(made.read("[]", "f"), Exit::corrupt, HasSubstr("no turn"));
   EXPECT_FAILURE(made.read("5", "f"), Exit::corrupt, HasSubstr("a list of messages"));
   EXPECT_FAILURE(made.read(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])", "f"),
-                 Exit::usage, HasSubstr("nothing to answer"));
+                 Exit::usage, AllOf(HasSubstr("nothing to answer"), HasSubstr("leave that turn out")));
+  const std::string line = R"({"messages": [{"role": "user", "content": "Ho"}]})";
+  EXPECT_FAILURE(made.read(line + "\n\n" + line + "\n", "f"), Exit::usage,
+                 AllOf(HasSubstr("f holds 2 records"), HasSubstr("give one line")));
+  EXPECT_FAILURE(made.read("{\n]\n", "f"), Exit::corrupt, HasSubstr("no JSON"));
 }
 
 }  // namespace

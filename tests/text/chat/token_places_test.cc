@@ -36,7 +36,7 @@ TEST(TokenPlacesTest, IdsAndMasksAreThoseOfTransformers) {
   const Value all = parse_json(read(kGolden / "chat/ids.json"));
   for (const Value& one : all.items()) {
     const std::string& name = one.find("tokenizer")->text();
-    SCOPED_TRACE(name + ", conversation " + one.find("conversation")->to_text());
+    SCOPED_TRACE(name + ", conversation " + std::to_string(one.find("conversation")->integer()));
     const auto tokenizer = load_tokenizer(kGolden / "tokenizers" / name);
     // Its special tokens, for which the folders have no tokenizer_config.json.
     std::string source = read(kGolden / "chat" / one.find("template")->text());

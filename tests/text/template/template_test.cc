@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -105,6 +106,76 @@ TEST(TemplateTest, WhatDoesNotEndIsStopped) {
   const std::string nests =
       "{% set ns = namespace(x=[]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}";
   EXPECT_FAILURE(rendered(nests), Exit::usage, HasSubstr("nested deeper than"));
+}
+
+// A list that holds itself twice, forty times over, is small and stands for 2^40 leaves. What walks through it, or
+// writes it, ends at a limit. With these limits each takes a tenth of a second.
+TEST(TemplateTest, ValuesThatShareTheirPartsStayWithinTheLimits) {
+  const std::string twice =
+      "{% set ns = namespace(s=[1], t=[1], d={'k': 1}) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s] %}"
+      "{% set ns.t = [ns.t, ns.t] %}{% set ns.d = {'k': ns.d, 'l': ns.d} %}{% endfor %}";
+  const std::string pair =
+      "{% set ns = namespace(s=(1,), t=(1,)) %}{% for i in range(40) %}{% set ns.s = (ns.s, ns.s) %}"
+      "{% set ns.t = (ns.t, ns.t) %}{% endfor %}";
+  const Limits kSmall{.steps = 5'000'000, .bytes = std::uint64_t{1} << 26};  // so that it takes no time
+  const std::string mib = "{% set a = 'a' * 1048576 %}";
+  for (const std::string& source : {
+           twice + "{{ ns.s == ns.t }}",
+           twice + "{{ ns.s in [ns.t] }}",
+           twice + "{{ ns.s < ns.t }}",
+           twice + "{{ [ns.s, ns.t] | unique | list | length }}",
+           twice + "{{ [ns.s, ns.t] | max | length }}",
+           twice + "{{ [ns.s, ns.t] | sort | length }}",
+           twice + "{{ [ns.s].index(ns.t) }}",
+           twice + "{{ [ns.s].count(ns.t) }}",
+           twice + "{{ ns.s is sameas ns.t }}",
+           twice + "{{ ns.s }}",
+           twice + "{{ ns.s | string | length }}",
+           twice + "{{ ns.d | tojson | length }}",
+           twice + "{{ '%r' % ns.d }}",
+           twice + "{{ '{!r}'.format(ns.d) }}",
+           twice + "{{ [ns.s] | join }}",
+           twice + "{{ [1][ns.s] is defined }}",
+           twice + "{{ ns.s | upper | length }}",
+           twice + "{{ raise_exception(ns.s) }}",
+           twice + "{% for i in [ns.s, ns.t] %}{{ loop.changed(i) }}{% endfor %}",
+           pair + "{{ {ns.s: 1}[ns.t] }}",
+           pair + "{{ {ns.s: 1, ns.t: 2} | length }}",
+           mib + "{{ ([1] * 1000000) | join(a) | length }}",
+           mib + "{{ a.join(['b'] * 1000000) | length }}",
+           mib + "{{ ([[1]] * 100000) | tojson(indent=a) | length }}",
+           mib + "{{ ([1] * 1000000) | tojson(separators=(a, a)) | length }}",
+           mib + "{{ a.center(4611686018427387904, '\xf0\x9f\x98\x80') | length }}",
+           mib + "{{ a | replace('a', a) | length }}",
+           mib + "{{ ((a * 50) | list) | length }}",
+           mib + "{{ (('a,' * 30000000) | string).split(',') | length }}",
+           mib + "{{ ('a ' * 30000000).split() | length }}",
+           mib + "{{ ('a\n' * 30000000).splitlines() | length }}",
+           mib + "{% for i in range(100000) %}{% for j in range(100000) %}{{ a.startswith('b') }}{% endfor %}{% endfor "
+                 "%}",
+           mib + "{% for i in range(100000) %}{% for j in range(1000) %}{{ a == a }}{% endfor %}{% endfor %}",
+           std::string("{% for i in range(100000) %}{% for j in range(1000) %}{% set f = loop.cycle %}"
+                       "{% endfor %}{% endfor %}"),
+       }) {
+    SCOPED_TRACE(source.substr(source.find("{{") == std::string::npos ? 0 : source.find("{{")));
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_FAILURE(rendered(source, "{}", kSmall), Exit::usage,
+                   testing::AnyOf(HasSubstr("does not come to an end"), HasSubstr("bytes of text and lists")));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  }
+  // What is only carried around is as cheap as it looks.
+  EXPECT_EQ(rendered(twice + "{{ ns.s | length }}{{ ns.s[0] == 1 }}{{ pairs is defined }}"), "2FalseFalse");
+  EXPECT_EQ(rendered(pair + "{{ {ns.s: 1} | length }}"), "1");
+}
+
+// Slices without a list of their places.
+TEST(TemplateTest, SlicesAreAsInPython) {
+  const std::string_view given = R"({"t": "añb😀c"})";
+  EXPECT_EQ(
+      rendered("{{ t[1:4] }}|{{ t[:-1] }}|{{ t[::2] }}|{{ t[::-1] }}|{{ t[3:0:-2] }}|{{ t[9:] }}|{{ t[4:1] }}", given),
+      "ñb😀|añb😀|abc|c😀bña|😀ñ||");
+  EXPECT_EQ(rendered("{{ t[::9223372036854775807] }}|{{ t[::-9223372036854775807] }}|{{ t[-9:2] }}|{{ t[:9] }}", given),
+            "a|c|añ|añb😀c");
 }
 
 TEST(TemplateTest, WhatIsTooDeepToParseIsRefused) {

@@ -86,7 +86,7 @@ std::string number_text(const Value& value, const Spec& spec) {
   return spec.grouped ? grouped(std::move(out)) : out;
 }
 
-std::string formatted(const Value& value, const Spec& spec) {
+std::string formatted(Runtime& runtime, const Value& value, const Spec& spec) {
   constexpr std::string_view kNumbers = "dxXobceEfFgG%";
   if (value.is_number() && !(value.is(Kind::boolean) && spec.type == 0)) {
     if (spec.type != 0 && kNumbers.find(spec.type) == std::string_view::npos)
@@ -96,7 +96,7 @@ std::string formatted(const Value& value, const Spec& spec) {
     return padded(number_text(value, spec), spec, '>');
   }
   if (spec.type != 0 && spec.type != 's') throw Fault(fmt::format("the format '{}' is for a number", spec.type));
-  std::string text = value.to_text();
+  std::string text = value.to_text(runtime);
   if (spec.precision) text.resize(byte_of(text, *spec.precision));
   return padded(std::move(text), spec, '<');
 }
@@ -187,9 +187,9 @@ class Percent {
   std::string converted(const Value& value, char type, Spec spec) {
     if (type == 's' || type == 'r') {
       if (spec.align == '=') spec = {.align = '>', .width = spec.width, .precision = spec.precision};
-      Value text(type == 'r' ? value.to_repr() : value.to_text());
+      Value text(type == 'r' ? value.to_repr(runtime_) : value.to_text(runtime_));
       runtime_.take(text.text().size());
-      return formatted(text, spec);
+      return formatted(runtime_, text, spec);
     }
     if (value.is(Kind::undefined)) throw Fault(value.why());
     if (!value.is_number()) throw Fault(fmt::format("%{} needs a number, not a {}", type, value.type_name()));
@@ -197,10 +197,11 @@ class Percent {
     if (!integer && std::string_view("eEfFgG").find(type) == std::string_view::npos)
       throw Fault(fmt::format("there is no format %{}", type));
     spec.type = type == 'i' || type == 'u' ? 'd' : type;
-    if (!integer) return formatted(Value(value.real()), spec);
+    if (!integer) return formatted(runtime_, Value(value.real()), spec);
     if (value.is(Kind::real) && spec.type != 'd') throw Fault(fmt::format("%{} needs an int, not a float", type));
     if (value.is(Kind::real) && !(value.real() > -9.2e18 && value.real() < 9.2e18)) throw Fault("%d: too large");
-    return formatted(Value(value.is(Kind::real) ? static_cast<std::int64_t>(value.real()) : value.integer()), spec);
+    return formatted(runtime_, Value(value.is(Kind::real) ? static_cast<std::int64_t>(value.real()) : value.integer()),
+                     spec);
   }
 
   Runtime& runtime_;
@@ -225,12 +226,12 @@ class Braces {
     }
     Value value = value_of(name);
     if (conversion == 'r')
-      value = runtime_.text(value.to_repr());
+      value = runtime_.text(value.to_repr(runtime_));
     else if (conversion == 's')
-      value = runtime_.text(value.to_text());
+      value = runtime_.text(value.to_text(runtime_));
     else if (conversion != 0)
       throw Fault(fmt::format("there is no conversion !{}", conversion));
-    return formatted(value, spec_of(spec));
+    return formatted(runtime_, value, spec_of(spec));
   }
 
  private:

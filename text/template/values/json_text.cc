@@ -12,9 +12,11 @@ namespace {
 
 class Writer {
  public:
-  explicit Writer(const JsonStyle& style) : style_(style) {}
+  Writer(const JsonStyle& style, Meter& meter) : style_(style), meter_(meter) {}
 
   void write(const Value& value) {
+    meter_.step();
+    meter_.grown_to(out_.size());
     switch (value.kind()) {
       case Kind::none:
         out_ += "null";
@@ -50,6 +52,7 @@ class Writer {
     return repr_of(value);
   }
   void text(std::string_view text) {
+    meter_.read(text.size());
     constexpr std::string_view kNamed = "\"\\\n\r\t\b\f", kNames = "\"\\nrtbf";
     out_ += '"';
     for (std::size_t at = 0; at < text.size(); at += character_bytes(text[at])) {
@@ -74,8 +77,16 @@ class Writer {
       out_ += fmt::format("\\u{:04x}", code);
     }
   }
+  void separate(const std::string& text) {
+    meter_.grown_to(out_.size() + text.size());
+    meter_.read(text.size());
+    out_ += text;
+  }
   void break_line() {
     if (!style_.indent) return;
+    const std::size_t bytes = static_cast<std::size_t>(level_) * style_.indent->size();
+    meter_.grown_to(out_.size() + bytes);
+    meter_.read(bytes);
     out_ += '\n';
     for (int i = 0; i < level_; ++i) out_ += *style_.indent;
   }
@@ -87,7 +98,7 @@ class Writer {
     out_ += '[';
     ++level_;
     for (const Value& item : items) {
-      if (&item != &items.front()) out_ += style_.between_items;
+      if (&item != &items.front()) separate(style_.between_items);
       break_line();
       write(item);
     }
@@ -104,14 +115,14 @@ class Writer {
     for (const auto& pair : pairs) items.push_back(&pair);
     if (style_.sort_keys)
       std::stable_sort(items.begin(), items.end(),
-                       [](const auto* a, const auto* b) { return less(a->first, b->first); });
+                       [&](const auto* a, const auto* b) { return less(a->first, b->first, meter_); });
     out_ += '{';
     ++level_;
     for (const auto* item : items) {
-      if (item != items.front()) out_ += style_.between_items;
+      if (item != items.front()) separate(style_.between_items);
       break_line();
       key(item->first);
-      out_ += style_.behind_key;
+      separate(style_.behind_key);
       write(item->second);
     }
     --level_;
@@ -136,16 +147,22 @@ class Writer {
   }
 
   const JsonStyle& style_;
+  Meter& meter_;
   std::string out_;
   int level_ = 0;
 };
 
 }  // namespace
 
-std::string json_text(const Value& value, const JsonStyle& style) {
-  Writer writer(style);
+std::string json_text(const Value& value, const JsonStyle& style, Meter& meter) {
+  Writer writer(style, meter);
   writer.write(value);
   return writer.take();
+}
+
+std::string json_text(const Value& value, const JsonStyle& style) {
+  Meter meter;
+  return json_text(value, style, meter);
 }
 
 }  // namespace strata::text::jinja

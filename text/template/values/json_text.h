@@ -13,7 +13,9 @@ struct JsonStyle {
 };
 
 // Python's json.dumps: NaN and Infinity as they are, keys that are numbers as texts. Throws Fault for a value that JSON
-// does not have.
+// does not have, and at a limit of `meter`.
+std::string json_text(const Value& value, const JsonStyle& style, Meter& meter);
+// Of a value that was read, which holds no part twice.
 std::string json_text(const Value& value, const JsonStyle& style);
 
 }  // namespace strata::text::jinja

@@ -78,12 +78,10 @@ Value of_reals(const std::string& sign, double a, double b) {
 Value repeated(Runtime& runtime, const Value& value, std::int64_t times) {
   const std::uint64_t size = value.is(Kind::text) ? value.text().size() : value.items().size() * sizeof(Value);
   const auto n = static_cast<std::uint64_t>(std::max<std::int64_t>(times, 0));
-  std::uint64_t bytes = 0;
-  if (__builtin_mul_overflow(size, n, &bytes)) bytes = std::numeric_limits<std::uint64_t>::max();
-  runtime.take(bytes);
+  runtime.take(n, size);
   if (value.is(Kind::text)) {
     std::string out;
-    out.reserve(bytes);
+    out.reserve(n * size);
     for (std::uint64_t i = 0; i < n && size > 0; ++i) out += value.text();
     return {std::move(out), value.safe()};
   }
@@ -123,15 +121,15 @@ Value binary(Runtime& runtime, const std::string& sign, const Value& a, const Va
 }
 
 bool compare(Runtime& runtime, const std::string& sign, const Value& a, const Value& b) {
-  if (sign == "==") return a.equals(b);
-  if (sign == "!=") return !a.equals(b);
+  if (sign == "==") return a.equals(b, runtime);
+  if (sign == "!=") return !a.equals(b, runtime);
   if (sign == "in") return contains(runtime, b, a);
   if (sign == "not in") return !contains(runtime, b, a);
   const bool numbers = a.is_number() && b.is_number();
   if (numbers && (std::isnan(a.real()) || std::isnan(b.real()))) return false;
-  if (sign == "<") return less(a, b);
-  if (sign == ">") return less(b, a);
-  return sign == "<=" ? !less(b, a) : !less(a, b);
+  if (sign == "<") return less(a, b, runtime);
+  if (sign == ">") return less(b, a, runtime);
+  return sign == "<=" ? !less(b, a, runtime) : !less(a, b, runtime);
 }
 
 Value negative(const Value& value) {
@@ -145,22 +143,22 @@ bool contains(Runtime& runtime, const Value& container, const Value& item) {
   switch (container.kind()) {
     case Kind::text:
       if (!item.is(Kind::text)) no_operator("in", item, container);
-      runtime.step(container.text().size() / 64);
+      runtime.read(container.text().size());
       return container.text().find(item.text()) != std::string::npos;
     case Kind::dict:
-      return container.find_value(item) != nullptr;
+      return container.find_value(item, runtime) != nullptr;
     case Kind::list:
     case Kind::tuple:
     case Kind::view: {
       runtime.step(container.items().size());
       for (const Value& known : container.items())
-        if (known.equals(item)) return true;
+        if (known.equals(item, runtime)) return true;
       return false;
     }
     case Kind::object:
       if (auto* iterator = dynamic_cast<Iterator*>(&container.object())) {
         while (const Value* next = iterator->next())
-          if (next->equals(item)) return true;
+          if (next->equals(item, runtime)) return true;
         return false;
       }
       [[fallthrough]];

@@ -12,11 +12,6 @@ namespace {
 
 constexpr std::size_t kManyKeys = 8;
 
-bool is_hashable(const Value& key) {
-  if (key.is(Kind::tuple)) return std::all_of(key.items().begin(), key.items().end(), is_hashable);
-  return !key.is(Kind::list) && !key.is(Kind::dict) && !key.is(Kind::view) && !key.is(Kind::undefined);
-}
-
 int nesting_of(int most) {
   if (most >= Value::kMaxNesting)
     throw Fault(fmt::format("a value is nested deeper than {} levels", Value::kMaxNesting));
@@ -40,8 +35,10 @@ Value Value::undefined(std::string why) {
 Value::Value(Kind kind, std::vector<Value> items, std::string_view name) {
   int most = 0;
   for (const Value& item : items) most = std::max(most, item.nesting());
-  auto sequence =
-      std::make_shared<const Sequence>(Sequence{.items = std::move(items), .nesting = nesting_of(most), .name = name});
+  const bool hashable = kind == Kind::tuple &&
+                        std::all_of(items.begin(), items.end(), [](const Value& item) { return item.is_hashable(); });
+  auto sequence = std::make_shared<const Sequence>(
+      Sequence{.items = std::move(items), .nesting = nesting_of(most), .hashable = hashable, .name = name});
   if (kind == Kind::list)
     held_ = SequenceOf<Kind::list>{std::move(sequence)};
   else if (kind == Kind::tuple)
@@ -50,7 +47,17 @@ Value::Value(Kind kind, std::vector<Value> items, std::string_view name) {
     held_ = SequenceOf<Kind::view>{std::move(sequence)};
 }
 
+bool Value::is_hashable() const {
+  if (is_sequence()) return sequence().hashable;
+  return !is(Kind::dict) && !is(Kind::undefined);
+}
+
 Value Value::dict(std::vector<std::pair<Value, Value>> items) {
+  Meter meter;
+  return dict(std::move(items), meter);
+}
+
+Value Value::dict(std::vector<std::pair<Value, Value>> items, Meter& meter) {
   auto dict = std::make_shared<Dict>();
   int most = 0;
   const bool many = items.size() > kManyKeys;
@@ -59,11 +66,11 @@ Value Value::dict(std::vector<std::pair<Value, Value>> items) {
       const auto it = dict->places.find(key.text());
       return it == dict->places.end() ? dict->items.size() : it->second;
     }
-    const auto same = [&](const auto& item) { return item.first.equals(key); };
+    const auto same = [&](const auto& item) { return item.first.equals(key, meter); };
     return static_cast<std::size_t>(std::find_if(dict->items.begin(), dict->items.end(), same) - dict->items.begin());
   };
   for (auto& [key, value] : items) {
-    if (!is_hashable(key)) throw Fault(fmt::format("a {} cannot be the key of a dict", key.type_name()));
+    if (!key.is_hashable()) throw Fault(fmt::format("a {} cannot be the key of a dict", key.type_name()));
     most = std::max({most, key.nesting(), value.nesting()});
     const std::size_t place = known(key);
     if (place < dict->items.size()) {
@@ -132,10 +139,10 @@ int Value::nesting() const {
   return 0;
 }
 
-const Value* Value::find_value(const Value& key) const {
+const Value* Value::find_value(const Value& key, Meter& meter) const {
   if (key.is(Kind::text)) return find(key.text());
   for (const auto& [known, value] : pairs())
-    if (known.equals(key)) return &value;
+    if (known.equals(key, meter)) return &value;
   return nullptr;
 }
 
@@ -176,7 +183,8 @@ bool Value::truthy() const {
   return false;
 }
 
-bool Value::equals(const Value& other) const {
+bool Value::equals(const Value& other, Meter& meter) const {
+  meter.step();
   if (is_number() && other.is_number()) {
     if (is(Kind::real) || other.is(Kind::real)) return real() == other.real();
     return integer() == other.integer();
@@ -184,22 +192,23 @@ bool Value::equals(const Value& other) const {
   if (kind() != other.kind()) return false;
   switch (kind()) {
     case Kind::text:
+      if (text().size() == other.text().size()) meter.read(text().size());
       return text() == other.text();
     case Kind::list:
     case Kind::tuple:
     case Kind::view:
       return std::equal(items().begin(), items().end(), other.items().begin(), other.items().end(),
-                        [](const Value& a, const Value& b) { return a.equals(b); });
+                        [&](const Value& a, const Value& b) { return a.equals(b, meter); });
     case Kind::dict:
       return pairs().size() == other.pairs().size() &&
              std::all_of(pairs().begin(), pairs().end(), [&](const auto& item) {
-               const Value* found = other.find_value(item.first);
-               return found && found->equals(item.second);
+               const Value* found = other.find_value(item.first, meter);
+               return found && found->equals(item.second, meter);
              });
     case Kind::object:
       return &object() == &other.object();
     case Kind::method:
-      return method().name == other.method().name && method().self->equals(*other.method().self);
+      return method().name == other.method().name && method().self->equals(*other.method().self, meter);
     default:
       return true;  // undefined, none
   }
@@ -235,22 +244,31 @@ std::string_view Value::type_name() const {
   return "";
 }
 
-std::string Value::to_text() const {
-  return is(Kind::text) ? text() : is(Kind::undefined) ? std::string() : to_repr();
+std::string Value::to_text(Meter& meter) const {
+  if (!is(Kind::text)) return is(Kind::undefined) ? std::string() : to_repr(meter);
+  meter.read(text().size());
+  return text();
 }
 
-std::string Value::to_repr() const {
+std::string Value::to_text() const {
+  Meter meter;
+  return to_text(meter);
+}
+
+std::string Value::to_repr(Meter& meter) const {
   std::string out;
-  append_repr(out);
+  append_repr(out, meter);
   return out;
 }
 
-void Value::append_repr(std::string& out) const {
+void Value::append_repr(std::string& out, Meter& meter) const {
+  meter.step();
+  meter.grown_to(out.size());
   const auto all = [&](std::string_view open, std::string_view close) {
     out += open;
     for (const Value& item : items()) {
       if (&item != &items().front()) out += ", ";
-      item.append_repr(out);
+      item.append_repr(out, meter);
     }
     out += close;
   };
@@ -271,6 +289,7 @@ void Value::append_repr(std::string& out) const {
       out += repr_of(real());
       break;
     case Kind::text:
+      meter.read(text().size());
       out += safe() ? fmt::format("Markup({})", repr_of(text())) : repr_of(text());
       break;
     case Kind::list:
@@ -284,9 +303,9 @@ void Value::append_repr(std::string& out) const {
       out += '{';
       for (const auto& [key, value] : pairs()) {
         if (&key != &pairs().front().first) out += ", ";
-        key.append_repr(out);
+        key.append_repr(out, meter);
         out += ": ";
-        value.append_repr(out);
+        value.append_repr(out, meter);
       }
       out += '}';
       break;
@@ -367,15 +386,19 @@ const std::string& text_of(const Value& value, std::string_view what) {
   return value.text();
 }
 
-bool less(const Value& a, const Value& b) {
+bool less(const Value& a, const Value& b, Meter& meter) {
+  meter.step();
   if (a.is(Kind::undefined)) throw Fault(a.why());
   if (b.is(Kind::undefined)) throw Fault(b.why());
   if (a.is_number() && b.is_number()) return less_number(a, b);
-  if (a.is(Kind::text) && b.is(Kind::text)) return a.text() < b.text();  // UTF-8 has the order of code points
+  if (a.is(Kind::text) && b.is(Kind::text)) {
+    meter.read(std::min(a.text().size(), b.text().size()));
+    return a.text() < b.text();  // UTF-8 has the order of code points
+  }
   if (a.kind() == b.kind() && (a.is(Kind::list) || a.is(Kind::tuple))) {
     const auto &left = a.items(), &right = b.items();
     for (std::size_t i = 0; i < std::min(left.size(), right.size()); ++i)
-      if (!left[i].equals(right[i])) return less(left[i], right[i]);
+      if (!left[i].equals(right[i], meter)) return less(left[i], right[i], meter);
     return left.size() < right.size();
   }
   throw Fault(fmt::format("a {} and a {} have no order", a.type_name(), b.type_name()));

@@ -2,7 +2,6 @@
 // text/template/values/ is Python's data as a template sees it (here), with its operators, formats and JSON.
 #include <cstdint>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -10,12 +9,9 @@
 #include <variant>
 #include <vector>
 
-namespace strata::text::jinja {
+#include "text/template/values/meter.h"
 
-// What goes wrong while a template is rendered, without its place: the interpreter adds the line.
-struct Fault : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+namespace strata::text::jinja {
 
 class Value;
 class Object;
@@ -36,6 +32,7 @@ class Value {
   struct Sequence {
     std::vector<Value> items;
     int nesting;
+    bool hashable;          // a tuple of what is hashable
     std::string_view name;  // of a view: dict_items and so on
   };
   struct Dict {
@@ -65,6 +62,8 @@ class Value {
     return Value(Kind::view, std::move(items), name);
   }
   // The last of equal keys counts, in the place of the first. Throws Fault for a key that Python cannot hash.
+  static Value dict(std::vector<std::pair<Value, Value>> items, Meter& meter);
+  // The same of keys that are texts.
   static Value dict(std::vector<std::pair<Value, Value>> items);
   // `object` outlives the value: the interpreter owns it.
   static Value object(Object& object);
@@ -91,15 +90,16 @@ class Value {
 
   // A dict's value, or null.
   const Value* find(std::string_view key) const;
-  const Value* find_value(const Value& key) const;
+  const Value* find_value(const Value& key, Meter& meter) const;
 
   bool truthy() const;
-  bool equals(const Value& other) const;
+  bool equals(const Value& other, Meter& meter) const;
   // Python's name of the type, for messages.
   std::string_view type_name() const;
   // Python's str() and repr(). Throws Fault for what has no text that is the same in two runs, such as a macro.
-  std::string to_text() const;
-  std::string to_repr() const;
+  std::string to_text(Meter& meter) const;
+  std::string to_text() const;  // of a value that was read, which holds no part twice
+  std::string to_repr(Meter& meter) const;
 
  private:
   struct None {};
@@ -114,7 +114,8 @@ class Value {
   Value(Kind kind, std::vector<Value> items, std::string_view name);
   const Sequence& sequence() const;
   int nesting() const;
-  void append_repr(std::string& out) const;
+  bool is_hashable() const;
+  void append_repr(std::string& out, Meter& meter) const;
 
   // In the order of Kind.
   std::variant<Undefined, None, bool, std::int64_t, double, std::shared_ptr<const Text>, SequenceOf<Kind::list>,
@@ -185,6 +186,6 @@ std::int64_t integer_of(const Value& value, std::string_view what);
 // A text's own; Fault for anything else.
 const std::string& text_of(const Value& value, std::string_view what);
 // Python's < for numbers, texts, lists and tuples; Fault for others.
-bool less(const Value& a, const Value& b);
+bool less(const Value& a, const Value& b, Meter& meter);
 
 }  // namespace strata::text::jinja

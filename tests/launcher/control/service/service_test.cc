@@ -4,6 +4,9 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -11,10 +14,12 @@
 #include <chrono>
 #include <cstring>
 #include <future>
+#include <memory>
 #include <random>
 #include <thread>
 
 #include "launcher/control/client/client.h"
+#include "launcher/control/control.grpc.pb.h"
 #include "launcher/control/service/listener.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
@@ -223,6 +228,81 @@ TEST_F(ServiceTest, SpeaksTlsToThoseWhoKnowItsCertificate) {
               }).what(),
               HasSubstr("does not answer"))
       << "plain text to the port of TLS";
+}
+
+// The certificate with its time over an hour ago.
+std::string expired(const Credentials& credentials) {
+  const auto bio = [](const std::string& text) {
+    return std::unique_ptr<BIO, decltype(&BIO_free)>(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())),
+                                                     &BIO_free);
+  };
+  const std::unique_ptr<X509, decltype(&X509_free)> cert(
+      PEM_read_bio_X509(bio(credentials.cert).get(), nullptr, nullptr, nullptr), &X509_free);
+  const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(
+      PEM_read_bio_PrivateKey(bio(credentials.key).get(), nullptr, nullptr, nullptr), &EVP_PKEY_free);
+  X509_gmtime_adj(X509_getm_notAfter(cert.get()), -3600);
+  EXPECT_GT(X509_sign(cert.get(), key.get(), EVP_sha256()), 0);
+  const std::unique_ptr<BIO, decltype(&BIO_free)> out(BIO_new(BIO_s_mem()), &BIO_free);
+  EXPECT_EQ(PEM_write_bio_X509(out.get(), cert.get()), 1);
+  char* data = nullptr;
+  const long size = BIO_get_mem_data(out.get(), &data);
+  return {data, static_cast<std::size_t>(size)};
+}
+
+// What a client of TLS is told that believes `ca` and shows this certificate.
+grpc::StatusCode ask_by_tls(const std::string& target, const std::string& ca, const Credentials& own = {}) {
+  grpc::SslCredentialsOptions options{ca, own.key, own.cert};
+  grpc::ChannelArguments arguments;
+  arguments.SetSslTargetNameOverride("strata-run");
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const auto stub = pb::Run::NewStub(grpc::CreateCustomChannel(target, grpc::SslCredentials(options), arguments));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + 60s);
+  pb::Status reply;
+  return stub->GetStatus(&context, pb::GetStatusRequest(), &reply).error_code();
+}
+
+TEST_F(ServiceTest, BelievesNoClientWithoutACertificateOrWithAnExpiredOrForeignOne) {
+  Credentials server = make_credentials();
+  server.token.clear();
+  const Credentials client = make_credentials();
+  server.client_ca = client.cert;
+  open(server, true, true);
+  Credentials late = client;
+  late.cert = expired(client);
+  EXPECT_EQ(ask_by_tls(target_, server.cert, client), grpc::StatusCode::OK);
+  EXPECT_EQ(ask_by_tls(target_, server.cert), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ask_by_tls(target_, server.cert, late), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ask_by_tls(target_, server.cert, make_credentials()), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ask_by_tls(target_, server.cert, client), grpc::StatusCode::OK);
+}
+
+TEST_F(ServiceTest, IsNotBelievedOnceItsCertificateHasExpired) {
+  Credentials server = make_credentials();
+  server.token.clear();
+  server.cert = expired(server);
+  open(server, true, true);
+  EXPECT_EQ(ask_by_tls(target_, server.cert), grpc::StatusCode::UNAVAILABLE);
+}
+
+// Half of a handshake, many times: those who know how are still let in.
+TEST_F(ServiceTest, AnswersBesideHandshakesThatDoNotGoOn) {
+  Credentials server = make_credentials();
+  server.token.clear();
+  open(server, true, true);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(target_.substr(target_.find(':') + 1))));
+  std::vector<Descriptor> guests;
+  for (int i = 0; i < 60; ++i) {
+    guests.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(connect(guests.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    // Nothing, or the first bytes of a hello that promises 512.
+    const std::string hello("\x16\x03\x01\x02\x00\x01\x00", 7);
+    if (i % 2) (void)send(guests.back().get(), hello.data(), hello.size(), MSG_NOSIGNAL);
+  }
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(ask_by_tls(target_, server.cert), grpc::StatusCode::OK);
 }
 
 TEST_F(ServiceTest, RefusesMessagesThatAreNoneOrTooLong) {

@@ -1,12 +1,16 @@
 #include "launcher/control/watch/node_stream.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -125,6 +129,45 @@ TEST_F(NodeStreamTest, ComesBackWhenTheLinkDoes) {
   serve(port_);
   EXPECT_TRUE(comes([&] {
     stream.tell(report(1));
+    return told() > before;
+  }));
+}
+
+// Whoever knows the secret and talks nonsense ends its own stream, and no other.
+TEST_F(NodeStreamTest, EndsStreamsThatSendNoReports) {
+  serve();
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = credentials_.cert;
+  grpc::ChannelArguments arguments;
+  arguments.SetSslTargetNameOverride("strata-run");
+  arguments.SetMaxSendMessageSize(-1);
+  grpc::GenericStub stub(grpc::CreateCustomChannel(target(), grpc::SslCredentials(options), arguments));
+  const auto send = [&](const std::string& bytes) {
+    grpc::ClientContext context;
+    context.AddMetadata("authorization", "Bearer " + credentials_.token);
+    context.set_deadline(std::chrono::system_clock::now() + 60s);
+    const grpc::Slice slice(bytes);
+    grpc::ByteBuffer request(&slice, 1), reply;
+    std::promise<grpc::Status> done;
+    stub.UnaryCall(&context, "/strata.control.v1.Nodes/Attend", {}, &request, &reply,
+                   [&](const grpc::Status& status) { done.set_value(status); });
+    return done.get_future().get();
+  };
+  pb::NodeReport farewell = report(1);
+  farewell.set_leaving(true);
+  EXPECT_TRUE(send(farewell.SerializeAsString()).ok());
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 200; ++i) {
+    std::string bytes(1 + random() % 200, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    (void)send(bytes);
+  }
+  EXPECT_EQ(send("\xff\xff\xff\xff").error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(send(std::string(std::size_t{17} << 20, 'x')).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  const std::size_t before = told();
+  NodeStream right(target(), credentials_, [](const pb::NodeOrder&) {});
+  EXPECT_TRUE(comes([&] {
+    right.tell(report(0));
     return told() > before;
   }));
 }

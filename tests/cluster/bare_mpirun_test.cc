@@ -1,0 +1,70 @@
+// Nodes that go while mpirun alone holds the run: its ranks say which, and end. mpirun itself may wait for the lost
+// node for as long as TCP does (docs/guide.md).
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tests/cluster/cluster.h"
+
+namespace strata::tests {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+struct BareMpirun : ClusterRun {
+  std::vector<std::string> mpirun(const std::vector<std::string>& sets = {}) const {
+    std::vector<std::string> all = {"mpirun", "--allow-run-as-root", "--bind-to", "none", "--tag-output",
+                                    "--host", "n1:2,n2:2,n3:2",      "-n",        "6"};
+    for (std::string& word : train(sets)) all.push_back(std::move(word));
+    return all;
+  }
+  static auto says(const std::string& text) {
+    return [text](const std::string&, const std::string& errors) { return errors.find(text) != std::string::npos; };
+  }
+  // Ranks that a node still has, after at most 20 seconds for them to end.
+  int ranks_left(const Cluster& cluster, const std::string& node) const {
+    const std::string count =
+        "ip netns pids $(ip netns identify $$) | xargs -r ps -o args= -p | grep -c '^" STRATA " train' || true";
+    return std::stoi(
+        cluster.at(node, "for i in $(seq 100); do n=$(" + count + "); [ $n -gt 0 ] || break; sleep 0.2; done; echo $n")
+            .output);
+  }
+};
+
+TEST_F(BareMpirun, ANodeThatIsKilledIsNamedAndTheOthersEnd) {
+  const Cluster cluster(3);
+  Running running(cluster.in("n1", mpirun({"control.timeout=4"})));
+  ASSERT_TRUE(running.wait_until(says("step 50/"), 120));
+  cluster.kill("n3");
+  EXPECT_TRUE(running.wait_until(says("node n3 (ranks 4 to 5) is lost: not heard of for "), 45));
+  for (const char* node : {"n1", "n2"}) EXPECT_EQ(ranks_left(cluster, node), 0) << node;
+}
+
+TEST_F(BareMpirun, ANodeThatIsCutOffIsNamedAndAllRanksEnd) {
+  const Cluster cluster(3);
+  Running running(cluster.in("n1", mpirun({"control.timeout=4"})));
+  ASSERT_TRUE(running.wait_until(says("step 50/"), 120));
+  cluster.cut("n3");
+  EXPECT_TRUE(running.wait_until(says("node n3 (ranks 4 to 5) is lost: not heard of for "), 45));
+  for (const char* node : {"n1", "n2", "n3"}) EXPECT_EQ(ranks_left(cluster, node), 0) << node;
+}
+
+TEST_F(BareMpirun, ACutOfSecondsHoldsItUpAndNothingElse) {
+  const std::string bits = untouched();
+  const Cluster cluster(3);
+  Running running(cluster.in("n1", mpirun({"control.timeout=15"})));
+  ASSERT_TRUE(running.wait_until(says("step 50/"), 120));
+  cluster.cut("n3");
+  std::this_thread::sleep_for(std::chrono::seconds(5));
+  cluster.join("n3");
+  const Outcome outcome = running.wait(240);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("done after step 400"), Not(HasSubstr("lost"))));
+  EXPECT_EQ(weights_hash(), bits);
+}
+
+}  // namespace
+}  // namespace strata::tests

@@ -1,0 +1,100 @@
+// Ranks that live and do nothing, under launch: they are named, the run ends, and goes on to the bits of a run that
+// nobody disturbed.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/cluster/cluster.h"
+
+namespace strata::tests {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+struct StandingRank : ClusterRun {
+  // Soon enough for a test.
+  static std::vector<std::string> watched(std::vector<std::string> sets = {}) {
+    sets.insert(sets.end(), {"control.warn_after=6", "control.stuck_after=12"});
+    return sets;
+  }
+  static auto at_step(int step) {
+    return [step](const std::string&, const std::string& errors) { return is_at_step(errors, step); };
+  }
+  std::string states() const {
+    return run({"sh", "-c", "cat " + file("checkpoints") + "/state-of-ranks-*.txt"}).output;
+  }
+};
+
+TEST_F(StandingRank, StoppedItIsNamedAndStartedAgain) {
+  const std::string bits = untouched();
+  const Cluster cluster(3);
+  Running running(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--no-preflight"}, watched())));
+  ASSERT_TRUE(running.wait_until(at_step(50), 120));
+  signal_rank(cluster, "n2", 3, "STOP");
+  const Outcome outcome = running.wait(240);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors,
+              AllOf(HasSubstr("rank 3 on n2 is in '"), HasSubstr("(its process does not run); 5 ranks wait for it\n"),
+                    HasSubstr("5 ranks wait for it; the run ends, and what all ranks were in is in "),
+                    HasSubstr("restart 1 of 3: 6 ranks on n1 (2), n2 (2), n3 (2)")));
+  EXPECT_THAT(states(), AllOf(HasSubstr("rank 3 on n2"), HasSubstr("Executor::step")));
+  EXPECT_EQ(weights_hash(), bits);
+}
+
+// A drive of one node: frozen, it answers no write, and its rank cannot even be killed.
+class HangingDrive {
+ public:
+  HangingDrive(const Cluster& cluster, std::string node, std::string folder)
+      : cluster_(cluster), node_(std::move(node)), folder_(std::move(folder)) {
+    std::filesystem::create_directories(folder_);
+    cluster_.at(node_, "truncate -s 64M " + folder_ + ".img; mkfs.ext4 -q " + folder_ + ".img; mount -o loop " +
+                           folder_ + ".img " + folder_);
+  }
+  ~HangingDrive() {
+    if (hangs_) cluster_.at(node_, "fsfreeze -u " + folder_);
+  }
+  HangingDrive(const HangingDrive&) = delete;
+  HangingDrive& operator=(const HangingDrive&) = delete;
+  void hang() {
+    cluster_.at(node_, "fsfreeze -f " + folder_);
+    hangs_ = true;
+  }
+  static bool is_possible(const ScratchFolder& folder) {
+    const std::string image = (folder.path() / "probe").string();
+    return run({"sh", "-ec",
+                "truncate -s 8M " + image + "; mkfs.ext4 -q " + image + "; unshare --mount sh -ec 'mount " +
+                    "-o loop " + image + " /mnt; command -v fsfreeze'"})
+               .code == 0;
+  }
+
+ private:
+  const Cluster& cluster_;
+  std::string node_, folder_;
+  bool hangs_ = false;
+};
+
+TEST_F(StandingRank, OfADriveThatHangsTheOthersGoOn) {
+  if (!HangingDrive::is_possible(run_.folder())) GTEST_SKIP() << "this system mounts no loop devices with ext4";
+  const std::vector<std::string> sets = watched({"zero.optimizer=nvme", "memory.nvme=[\"" + file("drive") + "\"]"});
+  std::filesystem::create_directories(file("drive"));
+  const std::string bits = untouched(sets);
+  const Cluster cluster(3);
+  HangingDrive drive(cluster, "n3", file("drive"));
+  Running running(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--no-preflight"}, sets)));
+  ASSERT_TRUE(running.wait_until(at_step(50), 120));
+  drive.hang();
+  const Outcome outcome = running.wait(240);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors,
+              AllOf(HasSubstr(" on n3 is in '"), HasSubstr("; the run ends, and what all ranks were in is in "),
+                    HasSubstr("left out: a rank on n3 cannot be ended, as it waits for a device"),
+                    HasSubstr("restart 1 of 3: 4 ranks on n1 (2), n2 (2)")));
+  EXPECT_THAT(events(), HasSubstr(R"("event":"node_held","nodes":["n3"])"));
+  EXPECT_EQ(weights_hash(), bits);
+}
+
+}  // namespace
+}  // namespace strata::tests
