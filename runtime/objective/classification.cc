@@ -142,6 +142,9 @@ void settle_classes(Recipe& recipe) {
   std::vector<std::string> names = data->names;
   if (data->problem == "regression" || config.text_or("problem_type", "") == "regression") names = {"LABEL_0"};
   // Numbers from 0 on may leave some out: then they are the classes' own.
+  if (names.size() == 1 && data->problem != "regression" && data->problem != "multi_label_classification" &&
+      names[0] != "LABEL_0")
+    fail(Exit::usage, "{} knows one class alone, {}: there is nothing to tell apart", data->file, names[0]);
   std::string forward, backward;
   for (std::size_t i = 0; i < names.size(); ++i) {
     forward += fmt::format("{}\"{}\": {}", i > 0 ? ", " : "", i, json_string(names[i]));

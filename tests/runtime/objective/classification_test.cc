@@ -1,0 +1,98 @@
+#include "runtime/objective/classification.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include "device/ops/cross_entropy.h"
+#include "runtime/data/label_file.h"
+#include "tests/failure.h"
+#include "tests/runtime/data/token_folder.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+constexpr std::int32_t kNone = device::kIgnoredLabel;
+
+// A token file of two documents, of 3 and 2 tokens, with these lines of labels.
+class ClassificationTest : public testing::Test {
+ protected:
+  TokenFile file(const std::string& lines, const std::string& problem, std::vector<std::string> names) const {
+    const auto path = folder_.path() / "t.bin";
+    const std::vector<std::uint16_t> tokens = {5, 6, 7, 8, 9};
+    const std::vector<std::uint64_t> begins = {0, 3};
+    const auto bytes = [](const auto& values) {
+      return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
+    };
+    const auto hash = [](const std::string& text) {
+      return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+    };
+    folder_.write("t.bin", bytes(tokens));
+    folder_.write("t.bin.documents", bytes(begins));
+    folder_.write("t.bin.labels.jsonl", lines);
+    TokenSidecar sidecar{.vocab_size = 60, .width = 2, .hash = hash(bytes(tokens)), .count = 5};
+    sidecar.documents = {2, hash(bytes(begins))};
+    sidecar.labels = TokenSidecar::Labels{2, hash(lines), problem, std::move(names)};
+    folder_.write("t.bin.json", to_json(sidecar));
+    return {path, 60};
+  }
+  tests::ScratchFolder folder_;
+};
+
+models::Classes classes(std::vector<std::string> names, device::ClassTarget target = device::ClassTarget::one) {
+  return {std::move(names), true, target};
+}
+
+TEST_F(ClassificationTest, LabelsAreNumbersOfTheModelsClasses) {
+  const auto one = file("{\"label\": \"b\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "b"});
+  EXPECT_THAT(read_labels(one, classes({"a", "b"}), false), ElementsAre(1, 0));
+  EXPECT_FAILURE(read_labels(one, classes({"a", "c"}), false), Exit::usage,
+                 HasSubstr("line 1: the label \"b\" is none of the model's 2 classes (a, c)"));
+  EXPECT_FAILURE(read_labels(one, classes({"a", "b"}), true), Exit::usage,
+                 HasSubstr("is for single_label_classification, and the model for token_classification"));
+  const auto many = file("{\"labels\": [\"c\", \"a\"]}\n{\"labels\": []}\n", "multi_label_classification", {"a", "c"});
+  EXPECT_THAT(read_labels(many, classes({"a", "b", "c"}, device::ClassTarget::many), false), ElementsAre(0b101, 0));
+  const auto numbers = file("{\"label\": 2}\n{\"label\": -0.5}\n", "regression", {});
+  EXPECT_THAT(read_labels(numbers, classes({"LABEL_0"}, device::ClassTarget::number), false),
+              ElementsAre(std::bit_cast<std::int32_t>(2.0f), std::bit_cast<std::int32_t>(-0.5f)));
+  const auto words =
+      file("{\"labels\": [null, \"x\", null]}\n{\"labels\": [\"y\", null]}\n", "token_classification", {"x", "y"});
+  EXPECT_THAT(read_labels(words, classes({"x", "y"}), true), ElementsAre(kNone, 0, kNone, 1, kNone));
+}
+
+TEST_F(ClassificationTest, AFileThatIsNotWhatTheSidecarSaysIsRefused) {
+  auto made = file("{\"label\": \"a\"}\n", "single_label_classification", {"a", "b"});
+  EXPECT_FAILURE(read_labels(made, classes({"a", "b"}), false), Exit::corrupt, HasSubstr("has labels of 1 documents"));
+  folder_.write("t.bin.labels.jsonl", "{\"label\": \"b\"}\n{\"label\": \"b\"}\n");
+  EXPECT_FAILURE(read_labels(made, classes({"a", "b"}), false), Exit::corrupt, HasSubstr("has the hash"));
+}
+
+TEST_F(ClassificationTest, ADocumentsClassStandsAtItsFirstOrLastRow) {
+  const auto made = file("{\"label\": \"a\"}\n{\"label\": \"b\"}\n", "single_label_classification", {"a", "b"});
+  const Documents documents(made);
+  const Piece second{made, &documents, 1, 3, 5, 3, 2};
+  std::vector<std::uint32_t> tokens(2), positions(2);
+  std::vector<std::int32_t> labels(2);
+  std::vector<device::RowRange> ranges(2);
+  const Rows rows{tokens, labels, positions, ranges};
+  for (const ClassRow row : {ClassRow::first, ClassRow::last}) {
+    const DocumentClasses labelling({7, 8}, {0}, {0}, row);
+    EXPECT_EQ(labelling.most(second), 1u);
+    labelling.fill(second, 0, rows);
+    EXPECT_EQ(labels[row == ClassRow::first ? 0 : 1], 8);
+    EXPECT_EQ(labels[row == ClassRow::first ? 1 : 0], kNone);
+    const Piece cut{made, &documents, 0, 0, 3, 0, 2};
+    EXPECT_FAILURE((void)labelling.most(cut), Exit::usage, HasSubstr("document 1 has 3 tokens, above data.seq_len"));
+  }
+  const TokenClasses words({kNone, 4, kNone, 5, kNone});
+  EXPECT_EQ(words.most(second), 1u);
+  words.fill(second, 0, rows);
+  EXPECT_THAT(labels, ElementsAre(5, kNone));
+}
+
+}  // namespace
+}  // namespace strata::runtime
