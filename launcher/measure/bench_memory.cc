@@ -160,6 +160,7 @@ int bench_memory(const BenchOptions& options) {
   const std::int64_t batch = batch_of(recipe);
   const bool has_drive = !recipe.memory.nvme.empty();
   const auto settings = memory_settings(options.only, has_drive);
+  for (const MemorySetting& setting : settings) (void)recipe_with(recipe, setting, batch, options.steps);  // refuses
   if (!has_drive) note("nothing is run with the optimizer on NVMe: memory.nvme names no folder on a drive");
   if (!recipe.training.global_batch_size && recipe.accumulation_steps(1) * recipe.training.micro_batch_size < batch)
     say("a step has {} sequences (training.global_batch_size says otherwise)", batch);

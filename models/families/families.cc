@@ -17,11 +17,11 @@ struct Family {
   Objective objective;
 };
 constexpr Family kFamilies[] = {
-    {"bert", make_bert, Objective::masked_lm},           {"distilbert", make_distilbert, Objective::masked_lm},
-    {"gpt2", make_gpt2, Objective::causal_lm},           {"llama", make_llama, Objective::causal_lm},
-    {"mistral", make_llama, Objective::causal_lm},       {"qwen2", make_llama, Objective::causal_lm},
-    {"qwen3", make_llama, Objective::causal_lm},         {"roberta", make_roberta, Objective::masked_lm},
-    {"xlm-roberta", make_roberta, Objective::masked_lm},
+    {"bert", make_bert, Objective::masked_lm},       {"distilbert", make_distilbert, Objective::masked_lm},
+    {"gpt2", make_gpt2, Objective::causal_lm},       {"llama", make_llama, Objective::causal_lm},
+    {"mistral", make_llama, Objective::causal_lm},   {"modernbert", make_modernbert, Objective::masked_lm},
+    {"qwen2", make_llama, Objective::causal_lm},     {"qwen3", make_llama, Objective::causal_lm},
+    {"roberta", make_roberta, Objective::masked_lm}, {"xlm-roberta", make_roberta, Objective::masked_lm},
 };
 
 const Family& family_of(const Config& config) {

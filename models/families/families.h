@@ -17,6 +17,7 @@ std::unique_ptr<Model> make_bert(const Config& config, const RunShape& run);
 std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run);
 std::unique_ptr<Model> make_roberta(const Config& config, const RunShape& run);
 std::unique_ptr<Model> make_llama(const Config& config, const RunShape& run);
+std::unique_ptr<Model> make_modernbert(const Config& config, const RunShape& run);
 
 // Tokens of a micro-batch, at most.
 inline constexpr std::size_t kMostTokens = std::size_t{1} << 24;

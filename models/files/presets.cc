@@ -52,6 +52,40 @@ constexpr Encoder kEncoders[] = {
     {"xlm-roberta-large", "xlm-roberta", 24, 16, 1024, 250002, 514},
 };
 
+// ModernBERT's base: its blocks have a width of their own.
+constexpr std::string_view kModernBert = "modernbert-base";
+constexpr std::string_view kModernBertConfig = R"({
+  "architectures": ["ModernBertForMaskedLM"],
+  "model_type": "modernbert",
+  "attention_bias": false,
+  "attention_dropout": 0.0,
+  "bos_token_id": 50281,
+  "classifier_activation": "gelu",
+  "classifier_bias": false,
+  "decoder_bias": true,
+  "embedding_dropout": 0.0,
+  "eos_token_id": 50282,
+  "global_attn_every_n_layers": 3,
+  "global_rope_theta": 160000.0,
+  "hidden_activation": "gelu",
+  "hidden_size": 768,
+  "initializer_range": 0.02,
+  "intermediate_size": 1152,
+  "local_attention": 128,
+  "local_rope_theta": 10000.0,
+  "max_position_embeddings": 8192,
+  "mlp_bias": false,
+  "mlp_dropout": 0.0,
+  "norm_bias": false,
+  "norm_eps": 1e-05,
+  "num_attention_heads": 12,
+  "num_hidden_layers": 22,
+  "pad_token_id": 50283,
+  "tie_word_embeddings": true,
+  "vocab_size": 50368
+}
+)";
+
 std::string json_of(const Gpt2& m) {
   return fmt::format(R"({{
   "architectures": ["GPT2LMHeadModel"],
@@ -136,11 +170,11 @@ std::string json_of(const Encoder& m) {
 }
 
 // The order of the documentation: by family and size.
-constexpr std::array<std::string_view, 16> kNames = {
+constexpr std::array<std::string_view, 17> kNames = {
     "gpt2-124m",        "gpt2-350m",         "gpt2-774m", "gpt2-1558m", "llama-1b",  "qwen-1.5b",
     "llama-3b",         "qwen-7b",           "llama-8b",  "qwen-14b",   "bert-base", "roberta-base",
-    "xlm-roberta-base", "xlm-roberta-large", "tiny-gpt2", "tiny-llama"};
-static_assert(kNames.size() == std::size(kGpt2) + std::size(kLlama) + std::size(kEncoders));
+    "xlm-roberta-base", "xlm-roberta-large", kModernBert, "tiny-gpt2",  "tiny-llama"};
+static_assert(kNames.size() == std::size(kGpt2) + std::size(kLlama) + std::size(kEncoders) + 1);
 
 }  // namespace
 
@@ -158,6 +192,7 @@ std::string preset_config(std::string_view name) {
   for (const Encoder& m : kEncoders) {
     if (m.name == name) return json_of(m);
   }
+  if (name == kModernBert) return std::string(kModernBertConfig);
   std::string names;
   for (const std::string_view known : kNames) names += fmt::format("{}{}", names.empty() ? "" : ", ", known);
   fail(Exit::usage, "model.preset = {}: there is no such preset; the presets are {}", name, names);

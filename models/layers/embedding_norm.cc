@@ -1,6 +1,9 @@
 #include "models/layers/embedding_norm.h"
 
+#include <optional>
+
 #include "device/ops/dropout.h"
+#include "device/ops/elementwise.h"
 #include "device/ops/norm.h"
 #include "models/layers/slots.h"
 
@@ -21,7 +24,7 @@ class EmbeddingNorm final : public Unit {
         norm_{run.tokens(), spec.hidden, 1, spec.hidden, spec.hidden, spec.eps} {
     const auto d = static_cast<std::int64_t>(spec.hidden);
     gain_ = add_parameter(spec.name + ".weight", {d}, false, {1, 0});
-    bias_ = add_parameter(spec.name + ".bias", {d}, false, {0, 0});
+    if (spec.bias) bias_ = add_parameter(spec.name + ".bias", {d}, false, {0, 0});
     end_part();
     Slots save, work;
     mean_ = save.add(run.tokens(), DType::fp32);
@@ -29,6 +32,7 @@ class EmbeddingNorm final : public Unit {
     bytes_.saved = save.bytes();
     scratch_ = work.add_bytes(device::norm_backward_workspace(norm_));
     d_normed_ = work.add(run.tokens() * spec.hidden, run.dtype);
+    no_bias_ = work.add(spec.bias ? 0 : spec.hidden, run.dtype);
     bytes_.forward_workspace = bytes_.backward_workspace = work.bytes();
   }
 
@@ -41,7 +45,9 @@ class EmbeddingNorm final : public Unit {
 
   void forward(Lane& lane, const Context& c, std::size_t, ConstView x, View y, View saved) const override {
     // Without y the norm still leaves its statistics.
-    layernorm_forward(lane, norm_, x, c.parameters.sub(gain_, spec_.hidden), c.parameters.sub(bias_, spec_.hidden),
+    if (!bias_) zero(lane, no_bias_.of(c.workspace));
+    layernorm_forward(lane, norm_, x, c.parameters.sub(gain_, spec_.hidden),
+                      bias_ ? c.parameters.sub(*bias_, spec_.hidden) : no_bias_.of(c.workspace),
                       y ? y : d_normed_.of(c.workspace), mean_.of(saved), rstd_.of(saved));
     if (y && spec_.dropout > 0) dropout(lane, dropout_of(c), y, {}, y);
   }
@@ -51,7 +57,8 @@ class EmbeddingNorm final : public Unit {
     const View d_normed = d_normed_.of(c.workspace);
     dropout(lane, dropout_of(c), dy, {}, d_normed);  // a copy where nothing is dropped: dx may be dy
     layernorm_backward(lane, norm_, d_normed, x, c.parameters.sub(gain_, spec_.hidden), mean_.of(saved),
-                       rstd_.of(saved), {}, dx, gradients.sub(gain_, spec_.hidden), gradients.sub(bias_, spec_.hidden),
+                       rstd_.of(saved), {}, dx, gradients.sub(gain_, spec_.hidden),
+                       bias_ ? gradients.sub(*bias_, spec_.hidden) : no_bias_.of(c.workspace),
                        scratch_.of(c.workspace));
   }
 
@@ -60,10 +67,12 @@ class EmbeddingNorm final : public Unit {
   device::Dropout dropout_of(const Context& c) const { return {spec_.dropout, 0, c.micro_batch, c.scalars}; }
 
   EmbeddingNormSpec spec_;
-  std::size_t activation_, gain_ = 0, bias_ = 0;
+  std::size_t activation_, gain_ = 0;
+  std::optional<std::size_t> bias_;
   device::NormShape norm_;
   Slot mean_, rstd_;         // saved
   Slot scratch_, d_normed_;  // workspace
+  Slot no_bias_;             // zeros, and then what is learnt of them
   UnitBytes bytes_;
 };
 

@@ -12,6 +12,7 @@ struct EmbeddingNormSpec {
   std::size_t hidden;
   float eps;
   float dropout;
+  bool bias = true;
 };
 
 // What encoders do to the sum of their embeddings: y = dropout(LayerNorm(x)).

@@ -105,8 +105,10 @@ class ChunkedHead final : public LossUnit {
       logit_bias_ = add_parameter(spec.logit_bias_name, {static_cast<std::int64_t>(spec.vocabulary)}, false, {0, 0});
     if (const auto& transform = spec.transform) {
       const std::size_t weight = add_parameter(transform->name + ".weight", {d, d}, true, {0, transform->deviation});
-      const std::size_t bias = add_parameter(transform->name + ".bias", {d}, false, {0, 0});
+      std::optional<std::size_t> bias;
+      if (transform->bias) bias = add_parameter(transform->name + ".bias", {d}, false, {0, 0});
       transform_.emplace(rows_, spec.hidden, weight, bias, run);
+      if (!transform->entry_gain.empty()) entry_gain_ = add_parameter(transform->entry_gain, {d}, false, {1, 0});
     }
     end_part();
     use(spec.tied);
@@ -247,6 +249,11 @@ class ChunkedHead final : public LossUnit {
       picked = work.add(head.picks_ ? rows * d : 0, head.dtype_);
       inner = work.add(head.transform_ ? rows * d : 0, head.dtype_);
       active = work.add(head.transform_ ? rows * d : 0, head.dtype_);
+      const std::size_t of_entry = head.entry_gain_ ? rows : 0;
+      entered = work.add(of_entry * d, head.dtype_);
+      entry_mean = work.add(of_entry, DType::fp32);
+      entry_rstd = work.add(of_entry, DType::fp32);
+      no_bias = work.add(head.centred() ? d : 0, head.dtype_);
       normed = work.add(rows * d, head.dtype_);
       d_normed = work.add(learns ? rows * d : 0, DType::fp32);
       d_normed_rounded = work.add(fp32 || !learns ? 0 : rows * d, head.dtype_);
@@ -259,7 +266,10 @@ class ChunkedHead final : public LossUnit {
       chunk_bias = work.add(learns && words > 0 ? head.tiles_.rows(0) : 0, DType::fp32);
       bytes = work.bytes();
     }
-    Slot picked, inner, active;  // the rows that the loss takes; within the transform, and behind it
+    // The rows that the loss takes; behind the norm before the transform; within the transform, and behind it.
+    Slot picked, entered, inner, active;
+    Slot entry_mean, entry_rstd;
+    Slot no_bias;  // zeros, and then what is learnt of them
     Slot scratch, mean, rstd, losses, statistics, normed, d_normed, d_normed_rounded, logits, d_weight;
     // The words' biases, and the sum of their gradients: where the table is gathered by tiles, the unit's own
     // parameters are not at hand.
@@ -268,6 +278,7 @@ class ChunkedHead final : public LossUnit {
   };
 
   bool tied() const { return shared().has_value(); }
+  bool centred() const { return spec_.centred; }
   bool biased() const { return !spec_.logit_bias_name.empty(); }
   std::size_t rows_from(std::size_t row) const { return std::min(chunk_rows_, rows_ - row); }
   std::size_t table_first(std::size_t tile) const { return tiles_.first(tile) * spec_.hidden; }
@@ -303,6 +314,9 @@ class ChunkedHead final : public LossUnit {
   ConstView taken(const Context& c, const Places& p, ConstView x) const {
     return picks_ ? ConstView(p.picked.of(c.workspace)) : x;
   }
+  ConstView entered(const Context& c, const Places& p, ConstView x) const {
+    return entry_gain_ ? ConstView(p.entered.of(c.workspace)) : taken(c, p, x);
+  }
   ConstView unnormed(const Context& c, const Places& p, ConstView x) const {
     return transform_ ? ConstView(p.active.of(c.workspace)) : taken(c, p, x);
   }
@@ -311,14 +325,19 @@ class ChunkedHead final : public LossUnit {
     const std::size_t d = spec_.hidden;
     if (picks_)
       embedding_forward(lane, rows_, d, c.batch.loss_rows, {0, tokens_, tokens_}, x, p.picked.of(c.workspace));
+    if (centred()) zero(lane, p.no_bias.of(c.workspace));
+    if (entry_gain_)
+      layernorm_forward(lane, norm_, taken(c, p, x), c.parameters.sub(*entry_gain_, d), p.no_bias.of(c.workspace),
+                        p.entered.of(c.workspace), p.entry_mean.of(c.workspace), p.entry_rstd.of(c.workspace));
     if (transform_)
-      transform_->forward(lane, c.parameters, taken(c, p, x), p.inner.of(c.workspace), p.active.of(c.workspace),
+      transform_->forward(lane, c.parameters, entered(c, p, x), p.inner.of(c.workspace), p.active.of(c.workspace),
                           p.scratch.of(c.workspace));
     x = unnormed(c, p, x);
     const ConstView gain = c.parameters.sub(0, d);
     const View normed = p.normed.of(c.workspace), rstd = p.rstd.of(c.workspace);
-    if (bias_)
-      layernorm_forward(lane, norm_, x, gain, c.parameters.sub(bias_, d), normed, p.mean.of(c.workspace), rstd);
+    if (bias_ > 0 || centred())
+      layernorm_forward(lane, norm_, x, gain, bias_ > 0 ? c.parameters.sub(bias_, d) : p.no_bias.of(c.workspace),
+                        normed, p.mean.of(c.workspace), rstd);
     else
       rmsnorm_forward(lane, norm_, x, gain, normed, rstd);
     if (biased()) cast(lane, c.parameters.sub(logit_bias_, spec_.vocabulary), p.logit_bias.of(c.workspace));
@@ -380,16 +399,25 @@ class ChunkedHead final : public LossUnit {
     }
     // What the norm made is not read any more, nor then what it was made of.
     const View d_unnormed = transform_ || picks_ ? p.normed.of(c.workspace) : dx;
-    const View d_taken = !picks_ ? dx : transform_ ? p.active.of(c.workspace) : d_unnormed;
+    const View d_taken = !picks_       ? dx
+                         : entry_gain_ ? p.entered.of(c.workspace)
+                         : transform_  ? p.active.of(c.workspace)
+                                       : d_unnormed;
     const ConstView unnormed_x = unnormed(c, p, x);
-    if (bias_)
+    // Of a bias of zeros nothing is learnt.
+    if (bias_ > 0 || centred())
       layernorm_backward(lane, norm_, d_norm, unnormed_x, gain, p.mean.of(c.workspace), rstd, {}, d_unnormed,
-                         gradients.sub(0, d), gradients.sub(bias_, d), scratch);
+                         gradients.sub(0, d), bias_ > 0 ? gradients.sub(bias_, d) : p.no_bias.of(c.workspace), scratch);
     else
       rmsnorm_backward(lane, norm_, d_norm, unnormed_x, gain, rstd, {}, d_unnormed, gradients.sub(0, d), scratch);
+    const View d_entered = entry_gain_ ? p.active.of(c.workspace) : d_taken;
     if (transform_)
-      transform_->backward(lane, c.parameters, taken(c, p, x), p.inner.of(c.workspace), d_unnormed, d_taken, gradients,
-                           scratch);
+      transform_->backward(lane, c.parameters, entered(c, p, x), p.inner.of(c.workspace), d_unnormed, d_entered,
+                           gradients, scratch);
+    if (entry_gain_)
+      layernorm_backward(lane, norm_, d_entered, taken(c, p, x), c.parameters.sub(*entry_gain_, d),
+                         p.entry_mean.of(c.workspace), p.entry_rstd.of(c.workspace), {}, d_taken,
+                         gradients.sub(*entry_gain_, d), p.no_bias.of(c.workspace), scratch);
     if (picks_) embedding_backward(lane, rows_, d, c.batch.loss_rows, {0, tokens_, tokens_}, d_taken, dx, scratch);
     if (biased()) cast(lane, p.d_logit_bias.of(c.workspace), gradients.sub(logit_bias_, spec_.vocabulary));
   }
@@ -406,6 +434,7 @@ class ChunkedHead final : public LossUnit {
   bool generates_;
   std::optional<PredictionTransform> transform_;
   std::array<std::array<std::optional<TileProducts>, 2>, 2> products_;  // by rows: full, last; by columns: alike
+  std::optional<std::size_t> entry_gain_;
   std::size_t bias_ = 0, logit_bias_ = 0, weight_ = 0;  // weight_: or of the table in its holder's buffer
   Places whole_, tiled_;
   Slot row_mean_, row_rstd_, row_normed_;  // of the workspace, where it generates

@@ -9,7 +9,7 @@
 namespace strata::models {
 
 struct HeadSpec {
-  std::string gain_name, bias_name;  // LayerNorm; RMSNorm if bias_name is empty
+  std::string gain_name, bias_name;  // LayerNorm; RMSNorm if bias_name is empty, unless `centred`
   std::string weight_name;
   std::size_t vocabulary, hidden;
   float eps;
@@ -17,6 +17,7 @@ struct HeadSpec {
   std::optional<SharedParameter> tied = {};  // the table that the projection is; none: a parameter of its own
   std::string logit_bias_name = {};          // [vocabulary], added to the logits; none if empty
   std::optional<PredictionTransformSpec> transform = {};  // before the norm
+  bool centred = false;                                   // LayerNorm, with a bias or without
 };
 
 // The last unit: final norm, projection to the vocabulary and cross-entropy, forward and backward in one pass over

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <string>
 
 #include "device/lane.h"
@@ -11,14 +12,18 @@ namespace strata::models {
 struct PredictionTransformSpec {
   std::string name;  // of the dense layer, before ".weight" and ".bias"
   float deviation;
+  bool bias = true;
+  std::string entry_gain = {};  // the head has a LayerNorm without a bias before it; none if empty
 };
 
 // What a masked language model does to its last block's output before the head normalises it and asks for words:
-// y = gelu(x W + b), with the GELU of erf. A piece of the head: its tensors lie in the head's flat buffer.
+// y = gelu(x W + b), b if there is one, with the GELU of erf. A piece of the head: its tensors lie in the head's flat
+// buffer.
 class PredictionTransform {
  public:
-  // weight, bias: where they lie there; rows: that a call is about.
-  PredictionTransform(std::size_t rows, std::size_t hidden, std::size_t weight, std::size_t bias, const RunShape& run);
+  // weight, bias: where they lie there, if there is a bias; rows: that a call is about.
+  PredictionTransform(std::size_t rows, std::size_t hidden, std::size_t weight, std::optional<std::size_t> bias,
+                      const RunShape& run);
 
   std::size_t scratch_bytes(int threads) const { return dense_.scratch_bytes(threads); }
   double forward_flops() const { return dense_.forward_flops(); }

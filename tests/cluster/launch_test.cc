@@ -60,6 +60,20 @@ TEST_F(ClusterLaunch, TheEnvironmentReachesEveryRank) {
   EXPECT_EQ(running.wait(180).code, static_cast<int>(Exit::requeue));
 }
 
+// By the folder that all nodes share: the program goes by ssh to where the socket is.
+TEST_F(ClusterLaunch, ItsRunIsWatchedAndStoppedFromAnotherNode) {
+  const Cluster cluster(2);
+  Running running(cluster.in("n1", launch({"--hosts", "n1", "--no-preflight"}, {"training.max_steps=100000"})));
+  ASSERT_TRUE(running.wait_until([](const auto&, const std::string& errors) { return is_at_step(errors, 3); }, 120));
+  const Outcome status = run(cluster.in("n2", {STRATA, "ctl", "status", file("checkpoints")}), 60);
+  EXPECT_EQ(status.code, 0) << status.all();
+  EXPECT_THAT(status.output, AllOf(HasSubstr("training, gpt2 of 79.0K parameters, ZeRO-3, pid "), HasSubstr(" on n1\n"),
+                                   HasSubstr(" planned, host ")));
+  const Outcome stop = run(cluster.in("n2", {STRATA, "ctl", "stop", file("checkpoints")}), 60);
+  EXPECT_THAT(stop.output, HasSubstr("with a checkpoint")) << stop.all();
+  EXPECT_EQ(running.wait(120).code, static_cast<int>(Exit::requeue));
+}
+
 // A stop that went well: our sentence is the last, and the same command goes on.
 TEST_F(ClusterLaunch, SignalsReachTheRanks) {
   const Cluster cluster(2);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -26,7 +27,7 @@ class BenchMemory : public testing::Test {
           std::string("model.config.vocab_size=97"), std::string("data.seq_len=16"),
           std::string("training.global_batch_size=4"), std::string("device.threads=1"), "memory.nvme=" + run_.file("")})
       all.insert(all.end(), {"--set", set});
-    all.insert(all.end(), {"--steps", "3"});
+    if (std::ranges::find(more, "--steps") == more.end()) all.insert(all.end(), {"--steps", "3"});
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }

@@ -50,7 +50,7 @@ class Packed : public testing::Test {
 TEST_F(Packed, SameBitsOnAnyNumberOfRanksAndResumed) {
   const std::string weights(std::string_view(train(1, {})["weights_hash"]));
   EXPECT_THAT(said_, HasSubstr("a.bin: "));
-  EXPECT_THAT(said_, HasSubstr("of 40 documents ("));
+  EXPECT_THAT(said_, HasSubstr("of 40 documents, "));
   EXPECT_THAT(said_, HasSubstr("75.0% of the run"));
   for (const int ranks : {2, 4}) {
     SCOPED_TRACE(fmt::format("{} ranks", ranks));

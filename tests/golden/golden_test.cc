@@ -80,7 +80,7 @@ TEST_P(Golden, AgreesWithPyTorch) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Golden,
                          testing::Combine(testing::Values("gpt2", "llama", "qwen2", "qwen3", "mistral", "bert",
-                                                          "roberta", "distilbert"),
+                                                          "roberta", "distilbert", "modernbert"),
                                           testing::Values(1, 2, 4), testing::Values(0, 3)),
                          [](const auto& each) {
                            return fmt::format("{}_{}_ranks_stage_{}", std::get<0>(each.param), std::get<1>(each.param),

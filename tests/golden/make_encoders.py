@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the golden folders of the encoders: bert, roberta, distilbert.
+"""Makes the golden folders of the encoders: bert, roberta, distilbert, modernbert.
 
     pip install torch transformers safetensors numpy xxhash
     tests/golden/make_encoders.py [FAMILY ...]
@@ -24,6 +24,10 @@ FAMILIES = {
     "roberta": ("Roberta", dict(BERT, max_position_embeddings=66, type_vocab_size=1, pad_token_id=1)),
     "distilbert": ("DistilBert", dict(vocab_size=WORDS, dim=40, n_layers=2, n_heads=4, hidden_dim=72,
                                       max_position_embeddings=64, dropout=0.0, attention_dropout=0.0)),
+    # A window that is narrower than its documents.
+    "modernbert": ("ModernBert", dict(vocab_size=WORDS, hidden_size=40, num_hidden_layers=4, num_attention_heads=4,
+                                      intermediate_size=56, max_position_embeddings=64, local_attention=8,
+                                      pad_token_id=0, bos_token_id=1, cls_token_id=1, eos_token_id=2, sep_token_id=2)),
 }
 
 

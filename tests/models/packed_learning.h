@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -122,7 +123,10 @@ Learnt learn(const Config& config, const Columns& columns, float loss_gradient, 
     const Buffer workspace(head.loss_workspace() / sizeof(float), DType::fp32);
     Context c = context(last, workspace);
     if (shared) {
-      c.shared = {parameters[shared->unit].view().sub(shared->elements.begin, shared->elements.size())};
+      // Of the range that it is rounded up to, what the unit has.
+      const View holder = parameters[shared->unit].view();
+      const std::size_t begin = shared->elements.begin;
+      c.shared = {holder.sub(begin, std::min(shared->elements.size(), holder.size - begin))};
       c.shared_gradients = {shared_gradients.view()};
     }
     device::ExactSum loss;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <vector>
 
 #include "base/error.h"
@@ -51,16 +52,22 @@ const char* text_of(pb::State state) {
   }
 }
 
-// The socket of a run on another machine is reached there.
+// A word as a shell reads it.
+std::string quoted(const std::string& word) {
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+// The socket of a run on another machine is reached there, by the program under the path that it has here, as on the
+// nodes of a run, or else by the one in PATH.
 [[noreturn]] void go_by_ssh(const std::string& what, const CtlOptions& options, const Place& place) {
-  std::vector<std::string> words = {"ssh", "-o", "BatchMode=yes", place.host, "strata"};
-  if (what == "top")
-    words.push_back("top");
-  else
-    words.insert(words.end(), {"ctl", what});
-  words.push_back("unix:" + place.socket);
-  if (options.json) words.push_back("--json");
-  if (options.at_once) words.push_back("--now");
+  const std::string own = std::filesystem::read_symlink("/proc/self/exe").string();
+  std::string line = fmt::format("p={}; [ -x \"$p\" ] || p=strata; exec \"$p\" {} {}", quoted(own),
+                                 what == "top" ? "top" : "ctl " + what, quoted("unix:" + place.socket));
+  if (options.json) line += " --json";
+  if (options.at_once) line += " --now";
+  std::vector<std::string> words = {"ssh", "-o", "BatchMode=yes", place.host, line};
   if (what == "top" && isatty(STDOUT_FILENO)) words.insert(words.begin() + 1, "-t");
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());

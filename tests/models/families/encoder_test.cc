@@ -106,7 +106,7 @@ TEST_P(EncoderTest, WhereDocumentsLieDoesNotShow) {
   EXPECT_LT(testing::relative_error(here.all(), there.all()), 1e-6);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, EncoderTest, ::testing::Values("bert", "roberta", "distilbert"),
+INSTANTIATE_TEST_SUITE_P(Families, EncoderTest, ::testing::Values("bert", "roberta", "distilbert", "modernbert"),
                          [](const auto& each) { return std::string(each.param); });
 
 }  // namespace

@@ -14,6 +14,12 @@ namespace {
 
 // Parameters of a whole model by the counting of its architecture: catches a wrong shape in any preset.
 std::int64_t parameters(const Config& c) {
+  if (c.require_text("model_type") == "modernbert") {  // the first block has one norm
+    const auto width = c.require_int("hidden_size"), inner = c.require_int("intermediate_size");
+    const auto words = c.require_int("vocab_size"), layers = c.require_int("num_hidden_layers");
+    const auto head = width * width + 2 * width + words;
+    return words * width + width + layers * (4 * width * width + 3 * width * inner + 2 * width) - width + head;
+  }
   if (c.require_text("model_type") == "gpt2") {
     const auto d = c.require_int("n_embd"), f = c.require_int("n_inner");
     const auto block = 4 * d + (3 * d * d + 3 * d) + (d * d + d) + (d * f + f) + (f * d + d);
@@ -54,6 +60,7 @@ TEST(PresetsTest, HaveTheParametersOfTheirModels) {
       {"roberta-base", 124697433},
       {"xlm-roberta-base", 278295186},
       {"xlm-roberta-large", 560142482},
+      {"modernbert-base", 149655232},
   };
   ASSERT_EQ(preset_names().size(), expected.size());
   for (const std::string_view name : preset_names()) {

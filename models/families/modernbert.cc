@@ -1,0 +1,156 @@
+// ModernBERT (Warner et al. 2024) as Hugging Face stores it: rotary positions, every third block attends to the whole
+// document and the others to a window, LayerNorm without biases before attention and MLP, GeGLU.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "models/families/families.h"
+#include "models/layers/embedding.h"
+#include "models/layers/embedding_norm.h"
+#include "models/layers/head.h"
+#include "models/layers/modern_block.h"
+#include "models/layers/rotary_table.h"
+
+namespace strata::models {
+namespace {
+
+struct Shape {
+  ModernBlockSpec blocks;
+  std::size_t vocabulary, positions;
+  RotaryTable global, local;
+  float embedding_dropout;
+  bool tied, decoder_bias;
+};
+
+// rope_parameters has a group per kind of attention (transformers 5); before there was a key each.
+RotaryTable read_angles(const Config& config, std::size_t head_dim, const std::string& kind, std::string_view older,
+                        double otherwise) {
+  const std::string group = "rope_parameters." + kind + ".";
+  require_one_of(config, group + "rope_type", {"default"}, "default");
+  RotaryTable table;
+  table.head_dim = head_dim;
+  table.theta = positive_or(config, group + "rope_theta", positive_or(config, older, otherwise));
+  return table;
+}
+
+// By layer: whether it attends to the whole document.
+std::vector<bool> read_layers(const Config& config, std::size_t layers) {
+  const std::size_t every = size_or(config, "global_attn_every_n_layers", 3);
+  const std::vector<std::string> types = config.texts("layer_types");
+  std::vector<bool> global(layers);
+  for (std::size_t layer = 0; layer < layers; ++layer) global[layer] = layer % every == 0;
+  if (types.empty()) return global;
+  if (types.size() != layers)
+    fail(Exit::usage, "{} has {} entries, and num_hidden_layers is {}", config.describe("layer_types"), types.size(),
+         layers);
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    if (types[layer] != "full_attention" && types[layer] != "sliding_attention")
+      fail(Exit::usage, "{} names {}, which is not built yet; full_attention and sliding_attention are",
+           config.describe("layer_types"), types[layer]);
+    global[layer] = types[layer] == "full_attention";
+  }
+  return global;
+}
+
+Shape read_shape(const Config& config) {
+  Shape s{};
+  ModernBlockSpec& b = s.blocks;
+  b.layers = "model.layers.";
+  b.hidden = size_of_key(config, "hidden_size");
+  b.heads = size_of_key(config, "num_attention_heads");
+  b.layers_count = size_of_key(config, "num_hidden_layers", kMostLayers);
+  b.inner = size_of_key(config, "intermediate_size");
+  b.eps = static_cast<float>(positive_or(config, "norm_eps", 1e-5, Zero::allowed));
+  b.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
+  b.window = size_or(config, "local_attention", 128);
+  b.global = read_layers(config, b.layers_count);
+  s.vocabulary = size_of_key(config, "vocab_size", kMostWords);
+  s.positions = size_of_key(config, "max_position_embeddings", kMostPositions);
+  if (b.hidden % (2 * b.heads) != 0)
+    fail(Exit::usage, "config key num_attention_heads={} does not divide hidden_size={} into heads of an even size",
+         b.heads, b.hidden);
+  s.global = read_angles(config, b.hidden / b.heads, "full_attention", "global_rope_theta", 160000);
+  s.local = read_angles(config, b.hidden / b.heads, "sliding_attention", "local_rope_theta", 10000);
+  s.embedding_dropout = dropout_probability(config, "embedding_dropout", 0);
+  s.tied = config.bool_or("tie_word_embeddings", true);
+  s.decoder_bias = config.bool_or("decoder_bias", true);
+  for (const char* key : {"attention_bias", "mlp_bias", "norm_bias", "classifier_bias"})
+    require_bool(config, key, false, false);
+  for (const char* key : {"attention_dropout", "mlp_dropout"})
+    if (dropout_probability(config, key, 0) > 0)
+      fail(Exit::usage, "{} is above 0, which is not built yet; only 0 is", config.describe(key));
+  require_one_of(config, "hidden_activation", {"gelu"}, "gelu");
+  require_one_of(config, "classifier_activation", {"gelu"}, "gelu");
+  require_one_of(config, "position_embedding_type", {"absolute", "sans_pos", "rope"}, "absolute");
+  // Of other heads; of how it is trained or run there.
+  config.ignore({"classifier_dropout", "classifier_pooling", "cls_token_id", "deterministic_flash_attn",
+                 "initializer_cutoff_factor", "layer_norm_eps", "reference_compile", "repad_logits_with_grad",
+                 "sparse_pred_ignore_index", "sparse_prediction", "gradient_checkpointing"});
+  return s;
+}
+
+class ModernBert final : public Model {
+ public:
+  ModernBert(Shape shape, const RunShape& run) : shape_(std::move(shape)) {
+    Shape& s = shape_;
+    ModernBlockSpec& b = s.blocks;
+    family = "modernbert";
+    vocabulary = s.vocabulary;
+    hidden = b.hidden;
+    max_positions = s.positions;
+    heads = b.heads;
+    head_dim = b.hidden / b.heads;
+    bidirectional = true;
+    ignored_suffixes = {"rotary_emb.inv_freq"};
+    optional_prefix = "model.";
+    // Positions past the sequence are never looked up.
+    b.positions = std::min(s.positions, run.seq);
+    b.local_angles = s.global.bytes(b.positions);
+    constants_bytes = b.local_angles + s.local.bytes(b.positions);
+
+    const Init normal{0, b.deviation};
+    units.push_back(
+        make_embedding({"model.embeddings.tok_embeddings.weight", "", s.vocabulary, 0, b.hidden, normal, 0}, run));
+    units.push_back(make_embedding_norm(
+        {"model.embeddings.norm", b.hidden, b.eps, run.training ? s.embedding_dropout : 0, false}, run));
+    add_modern_blocks(units, b, run);
+    HeadSpec head{.gain_name = "head.norm.weight",
+                  .weight_name = "decoder.weight",
+                  .vocabulary = s.vocabulary,
+                  .hidden = b.hidden,
+                  .eps = b.eps,
+                  .init = normal,
+                  .logit_bias_name = s.decoder_bias ? "decoder.bias" : "",
+                  .transform = PredictionTransformSpec{"head.dense", b.deviation, false, "model.final_norm.weight"},
+                  .centred = true};
+    if (s.tied) head.tied = share(head.weight_name, units, 0, 0);
+    units.push_back(make_head(head, run));
+    for (const Parameter& parameter : units.back()->parameters())
+      if (!parameter.name.starts_with(optional_prefix)) drawn_if_missing.push_back(parameter.name);
+  }
+
+  void fill_constants(std::byte* constants) const override {
+    const ModernBlockSpec& b = shape_.blocks;
+    shape_.global.fill(b.positions, constants + b.global_angles);
+    shape_.local.fill(b.positions, constants + b.local_angles);
+  }
+
+ private:
+  Shape shape_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_modernbert(const Config& config, const RunShape& run) {
+  if (run.cache > 0)
+    fail(Exit::usage,
+         "{} is \"modernbert\", an encoder: it does not generate; gpt2, llama, mistral, qwen2 and qwen3 do",
+         config.describe("model_type"));
+  require_objective(run, "modernbert", {Objective::masked_lm});
+  return std::make_unique<ModernBert>(read_shape(config), run);
+}
+
+}  // namespace strata::models

@@ -1,0 +1,244 @@
+#include "models/layers/modern_block.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "device/ops/activation.h"
+#include "device/ops/attention.h"
+#include "device/ops/dropout.h"
+#include "device/ops/elementwise.h"
+#include "device/ops/norm.h"
+#include "device/ops/rope.h"
+#include "models/layers/block_unit.h"
+#include "models/layers/linear.h"
+#include "models/layers/packed_heads.h"
+#include "models/layers/slots.h"
+
+namespace strata::models {
+namespace {
+
+using device::ConstView;
+using device::DType;
+using device::Lane;
+using device::View;
+
+struct Offsets {
+  std::size_t attention_norm, qkv, projection, mlp_norm, up, down;
+};
+
+// What blocks of one kind share.
+struct BlockPlan {
+  struct Shape {
+    std::size_t hidden, inner;
+    float attention_dropout = 0;
+  };
+  BlockPlan(const ModernBlockSpec& s, const RunShape& run, const Offsets& o, bool global, bool normed)
+      : shape{s.hidden, s.inner},
+        tokens(run.tokens()),
+        dtype(run.dtype),
+        has_norm(normed),
+        angles(global ? s.global_angles : s.local_angles),
+        positions(s.positions),
+        norm{tokens, s.hidden, 1, s.hidden, s.hidden, s.eps},
+        rope{tokens, s.heads, s.hidden / s.heads, 3 * s.hidden},
+        attention(packed_attention(run, s.hidden, s.heads, /*causal=*/false)),
+        qkv(linear(run, s.hidden, 3 * s.hidden, o.qkv)),
+        projection(linear(run, s.hidden, s.hidden, o.projection)),
+        up(linear(run, s.hidden, 2 * s.inner, o.up)),
+        down(linear(run, s.inner, s.hidden, o.down)) {
+    if (!global) attention.window = s.window;
+    const std::size_t rows = tokens * s.hidden;
+    const DType t = run.dtype;
+    Slots save;
+    mean1 = save.add(has_norm ? tokens : 0, DType::fp32);
+    rstd1 = save.add(has_norm ? tokens : 0, DType::fp32);
+    normed1 = save.add(has_norm ? rows : 0, t);
+    heads = save.add(3 * rows, t);
+    mixed = save.add(rows, t);
+    lse = save.add(tokens * s.heads, DType::fp32);
+    middle = save.add(rows, t);
+    mean2 = save.add(tokens, DType::fp32);
+    rstd2 = save.add(tokens, DType::fp32);
+    normed2 = save.add(rows, t);
+    inner = save.add(tokens * 2 * s.inner, t);
+    active = save.add(tokens * s.inner, t);
+    bytes.saved = save.bytes();
+
+    std::size_t scratch_bytes = std::max(device::attention_workspace(run.device, attention, t, false, run.threads),
+                                         device::norm_backward_workspace(norm));
+    for (const Linear* linear : linears()) scratch_bytes = std::max(scratch_bytes, linear->scratch_bytes(run.threads));
+    Slots work;
+    scratch = work.add_bytes(scratch_bytes);
+    narrow = work.add(rows, t);
+    no_bias = work.add(s.hidden, t);
+    bytes.forward_workspace = work.bytes();
+    wide = work.add(tokens * std::max(2 * s.inner, 3 * s.hidden), t);
+    d_active = work.add(tokens * s.inner, t);
+    bytes.backward_workspace = work.bytes();
+  }
+  static Linear linear(const RunShape& run, std::size_t in, std::size_t out, std::size_t weight) {
+    return Linear({run.tokens(), in, {{out, weight}}, false, false, run.dtype, run.device});
+  }
+  // By part.
+  std::array<const Linear*, 4> linears() const { return {&qkv, &projection, &up, &down}; }
+
+  Shape shape;
+  std::size_t tokens;
+  DType dtype;
+  bool has_norm;
+  std::size_t angles, positions;
+  device::NormShape norm;
+  device::RopeShape rope;
+  device::AttentionShape attention;
+  Linear qkv, projection, up, down;
+  Slot mean1, rstd1, normed1, heads, mixed, lse, middle, mean2, rstd2, normed2, inner, active;  // saved
+  Slot scratch, narrow, no_bias, wide, d_active;  // workspace; no_bias: zeros, and then what is learnt of them
+  UnitBytes bytes;
+};
+
+class Block final : public BlockUnit<BlockPlan> {
+ public:
+  Block(const ModernBlockSpec& s, std::size_t layer) : BlockUnit(layer) {
+    const std::string p = s.layers + std::to_string(layer) + ".";
+    const auto d = static_cast<std::int64_t>(s.hidden), f = static_cast<std::int64_t>(s.inner);
+    const auto matrix = [&](const char* name, std::int64_t out, std::int64_t in) {
+      return add_parameter(p + name, {out, in}, true, {0, s.deviation});
+    };
+    const auto gain = [&](const char* name) { return add_parameter(p + name, {d}, false, {1, 0}); };
+    if (layer > 0) o_.attention_norm = gain("attn_norm.weight");
+    o_.qkv = matrix("attn.Wqkv.weight", 3 * d, d);
+    end_part();
+    o_.projection = matrix("attn.Wo.weight", d, d);
+    end_part();
+    o_.mlp_norm = gain("mlp_norm.weight");
+    o_.up = matrix("mlp.Wi.weight", 2 * f, d);
+    end_part();
+    o_.down = matrix("mlp.Wo.weight", d, f);
+    end_part();
+  }
+  const Offsets& offsets() const { return o_; }
+
+  void forward(Lane& lane, const Context& c, std::size_t which, ConstView x, View y, View saved) const override {
+    const BlockPlan& b = *plan_;
+    const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
+    switch (which) {
+      case kAttention: {
+        if (b.has_norm)
+          normalize(lane, c, x, o_.attention_norm, b.normed1.of(saved), b.mean1.of(saved), b.rstd1.of(saved));
+        const View heads = b.heads.of(saved);
+        b.qkv.forward(lane, c.parameters, b.has_norm ? ConstView(b.normed1.of(saved)) : x, heads, scratch);
+        rotate(lane, c, heads, false);
+        attention_forward(lane, b.attention, c.batch.documents, part(heads, 0), part(heads, 1), part(heads, 2),
+                          b.mixed.of(saved), b.lse.of(saved), {}, scratch);
+        return;
+      }
+      case kProjection:
+        b.projection.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
+        dropout(lane, {}, narrow, x, b.middle.of(saved));
+        return;
+      case kUp:
+        normalize(lane, c, b.middle.of(saved), o_.mlp_norm, b.normed2.of(saved), b.mean2.of(saved), b.rstd2.of(saved));
+        b.up.forward(lane, c.parameters, b.normed2.of(saved), b.inner.of(saved), scratch);
+        geglu_forward(lane, b.tokens, b.shape.inner, b.inner.of(saved), b.active.of(saved));
+        return;
+      case kDown:
+        if (!y) return;
+        b.down.forward(lane, c.parameters, b.active.of(saved), narrow, scratch);
+        dropout(lane, {}, narrow, b.middle.of(saved), y);
+        return;
+    }
+  }
+  std::size_t saving_parts() const override { return kDown; }
+
+  void backward(Lane& lane, const Context& c, std::size_t which, ConstView x, ConstView saved, ConstView dy, View dx,
+                const GradientRange& gradients) const override {
+    const BlockPlan& b = *plan_;
+    const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
+    const View d_active = b.d_active.of(c.workspace);
+    const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * 2 * b.shape.inner);
+    const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * 3 * b.shape.hidden);
+    switch (which) {
+      case kDown:
+        b.down.backward_parameters(lane, b.active.of(saved), dy, gradients, scratch);
+        b.down.backward_input(lane, c.parameters, dy, d_active, scratch);
+        return;
+      case kUp:
+        geglu_backward(lane, b.tokens, b.shape.inner, d_active, b.inner.of(saved), d_inner);
+        b.up.backward_parameters(lane, b.normed2.of(saved), d_inner, gradients, scratch);
+        b.up.backward_input(lane, c.parameters, d_inner, narrow, scratch);
+        normalize_backward(lane, c, narrow, b.middle.of(saved), o_.mlp_norm, b.mean2.of(saved), b.rstd2.of(saved), dy,
+                           dx, gradients);
+        return;
+      case kProjection:
+        b.projection.backward_parameters(lane, b.mixed.of(saved), dx, gradients, scratch);
+        b.projection.backward_input(lane, c.parameters, dx, narrow, scratch);
+        return;
+      case kAttention: {
+        const ConstView heads = b.heads.of(saved);
+        attention_backward(lane, b.attention, c.batch.documents, part(heads, 0), part(heads, 1), part(heads, 2),
+                           b.mixed.of(saved), b.lse.of(saved), narrow, part(d_heads, 0), part(d_heads, 1),
+                           part(d_heads, 2), {}, scratch);
+        rotate(lane, c, d_heads, true);
+        b.qkv.backward_parameters(lane, b.has_norm ? b.normed1.of(saved) : x, d_heads, gradients, scratch);
+        b.qkv.backward_input(lane, c.parameters, d_heads, narrow, scratch);
+        if (b.has_norm)
+          normalize_backward(lane, c, narrow, x, o_.attention_norm, b.mean1.of(saved), b.rstd1.of(saved), dx, dx,
+                             gradients);
+        else
+          dropout(lane, {}, narrow, dx, dx);
+        return;
+      }
+    }
+  }
+
+ private:
+  // The parts, in the order of the flat buffer; backward carries gradients between them in `d_active`, `narrow` and dx.
+  enum : std::size_t { kAttention, kProjection, kUp, kDown };
+
+  template <typename V>
+  V part(V heads, std::size_t which) const {
+    return packed_part(heads, plan_->shape.hidden, which);
+  }
+  // LayerNorm without a bias: with one of zeros, of which nothing is learnt.
+  void normalize(Lane& lane, const Context& c, ConstView x, std::size_t gain, View y, View mean, View rstd) const {
+    const BlockPlan& b = *plan_;
+    const View no_bias = b.no_bias.of(c.workspace);
+    zero(lane, no_bias);
+    layernorm_forward(lane, b.norm, x, c.parameters.sub(gain, b.shape.hidden), no_bias, y, mean, rstd);
+  }
+  void normalize_backward(Lane& lane, const Context& c, ConstView dy, ConstView x, std::size_t gain, ConstView mean,
+                          ConstView rstd, ConstView residual, View dx, const GradientRange& gradients) const {
+    const BlockPlan& b = *plan_;
+    layernorm_backward(lane, b.norm, dy, x, c.parameters.sub(gain, b.shape.hidden), mean, rstd, residual, dx,
+                       gradients.sub(gain, b.shape.hidden), b.no_bias.of(c.workspace), b.scratch.of(c.workspace));
+  }
+  // Queries and keys by their rows' positions.
+  void rotate(Lane& lane, const Context& c, View heads, bool inverse) const {
+    const BlockPlan& b = *plan_;
+    const std::size_t table = b.positions * b.rope.head_dim / 2;
+    auto* const angles = const_cast<std::byte*>(c.constants) + b.angles;
+    const ConstView cos = View{angles, table, DType::fp32};
+    const ConstView sin = View{angles + table * sizeof(float), table, DType::fp32};
+    for (const std::size_t which : {0, 1}) rope(lane, b.rope, part(heads, which), c.batch.positions, cos, sin, inverse);
+  }
+
+  Offsets o_{};
+};
+
+}  // namespace
+
+void add_modern_blocks(std::vector<std::unique_ptr<Unit>>& units, const ModernBlockSpec& spec, const RunShape& run) {
+  std::map<std::pair<bool, bool>, std::shared_ptr<const BlockPlan>> plans;  // by global and normed
+  for (std::size_t layer = 0; layer < spec.layers_count; ++layer) {
+    auto block = std::make_unique<Block>(spec, layer);
+    const std::pair kind{static_cast<bool>(spec.global[layer]), layer > 0};
+    std::shared_ptr<const BlockPlan>& plan = plans[kind];
+    if (!plan) plan = std::make_shared<const BlockPlan>(spec, run, block->offsets(), kind.first, kind.second);
+    block->prepare(plan);
+    units.push_back(std::move(block));
+  }
+}
+
+}  // namespace strata::models
