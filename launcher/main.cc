@@ -410,10 +410,8 @@ int run(int argc, char** argv) {
   command->callback([&] { status = strata::launcher::calibrate(calibrate); });
 
   strata::launcher::BenchOptions bench;
-  command =
-      app.add_subcommand("bench",
-                         "one part compared with its floor: step RECIPE, adam, comm, io --dir DIR, kernels; or memory "
-                         "RECIPE: a step with every setting that saves memory");
+  command = app.add_subcommand(
+      "bench", "one part compared with its floor: step, adam, comm, io, kernels; or what saves memory: memory");
   command->add_option("PART", bench.part, "step, adam, comm, io, kernels or memory")->required();
   add_recipe(command, bench);
   command->add_option("--n", bench.parameters, "adam: parameters")->check(CLI::Range(4096, 1 << 30));
