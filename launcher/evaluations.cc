@@ -54,6 +54,8 @@ bool Evaluations::run_due(runtime::Trainer& trainer, runtime::RunReports* report
     say("evaluation after step {}: loss {:.4f}, {}, {} {}, {:.0f} {}/s; {}", report->step, report->loss,
         metrics_text(*report), report->tokens, what, report->tokens_per_s, what,
         report->best ? "the best so far" : fmt::format("the best is {:.4f} after step {}", best.value, best.step));
+    for (const std::string& text : report->notes)
+      if (noted_.insert(text).second) note(text);
     if (evaluation_->out_of_patience())
       say("ends after step {}: {} evaluations in a row were no better than that after step {} (evaluation.patience)",
           report->step, best.since, best.step);

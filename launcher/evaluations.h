@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "comm/communicator.h"
@@ -44,6 +46,7 @@ class Evaluations {
   std::function<void()> round_;
   std::optional<runtime::PeriodicEvaluation> evaluation_;
   std::chrono::steady_clock::time_point began_, said_;
+  std::set<std::string> noted_;  // each note once a run
 };
 
 }  // namespace strata::launcher

@@ -69,6 +69,10 @@ class InputTokens {
         writer.begin_document();
         const auto ids = std::span(tokens.ids).subspan(begin, end - begin);
         if (words) {
+          if (tokens.labels[i].values.empty())
+            fail(Exit::usage,
+                 "{}, text {}: \"{}\" is one string, and the model gives each word a label: give the words as a list",
+                 input.name, writer.documents() + 1, options.field);
           std::vector<std::uint8_t> counts;
           for (const auto& label : tokens.labels[i].values) counts.push_back(label.has_value());
           counts.resize(ids.size());
@@ -240,7 +244,11 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   const auto sidecar = runtime::read_sidecar(tokens_path);
   const std::size_t k = classes.names.size();
   PartFile part(with_ending(options.out, ".part"),
-                fmt::format("strata predict {} {} {} {}", folder.path().string(), sidecar->hash, seq_len, k), k);
+                // What is done is counted in micro-batches, so that those of another size do not go on from it.
+                fmt::format("strata predict {} {} {} {} {} {} of {}", folder.path().string(), sidecar->hash, seq_len, k,
+                            device::name_of(job.recipe.training.precision), job.recipe.training.micro_batch_size,
+                            evaluator.micro_batches()),
+                k);
   std::map<std::int32_t, std::vector<float>> rows;
   std::uint64_t first = 0;
   agree(world, [&] {

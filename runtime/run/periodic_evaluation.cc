@@ -72,8 +72,8 @@ std::optional<EvaluationReport> PeriodicEvaluation::run(const Evaluator::AfterRo
   const bool is_best = best.since < 0 || (greater ? value > best.value : value < best.value);
   best = is_best ? Best{step, value, 0, step} : Best{best.step, best.value, best.since + 1, step};
   trainer_.set_best(best);
-  return EvaluationReport{step,    result->loss, result->labels,     result->sequences, result->tokens_per_s,
-                          is_best, wall_time(),  std::move(metrics), std::move(answers)};
+  return EvaluationReport{step,    result->loss, result->labels,     result->sequences,  result->tokens_per_s,
+                          is_best, wall_time(),  std::move(metrics), std::move(answers), result->classes.notes};
 }
 
 }  // namespace strata::runtime

@@ -41,7 +41,7 @@ void add_quality(const ClassMetrics& m, const models::Classes& classes, ClassRep
     out.metrics.emplace_back("eval_roc_auc", *m.roc_auc);
   else
     out.notes.push_back(
-        fmt::format("eval_roc_auc is not computed: of the class {} there is no text in data.validation, or nothing but",
+        fmt::format("eval_roc_auc is not computed: data.validation has no text of the class {}, or none of another",
                     classes.names[m.without_curve]));
   out.classes = m.classes;
   out.confusion = m.confusion;

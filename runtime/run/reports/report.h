@@ -40,6 +40,7 @@ struct EvaluationReport {
   double time;                                               // seconds since the epoch
   std::vector<std::pair<std::string, double>> metrics = {};  // others, by name: "eval_accuracy"
   std::vector<Answer> answers = {};
+  std::vector<std::string> notes = {};  // why a metric is missing, for the user
 };
 // A line of report.jsonl for an answer.
 std::string answer_line(std::int64_t step, const Answer& answer);

@@ -1,0 +1,308 @@
+// Classifiers from text to labels, as the program makes them: tokenized, trained some steps, evaluated, asked.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <simdjson.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "base/error.h"
+#include "tests/dist/tiny_run.h"
+
+namespace strata::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int kTexts = 40;
+
+// Texts with a class, some classes and a class per word, and a small BERT that has learnt two steps of one of these.
+class Predict : public testing::Test {
+ protected:
+  Predict() {
+    folder_.write("bert/config.json",
+                  R"({"model_type": "bert", "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2,
+                      "num_hidden_layers": 1, "max_position_embeddings": 40, "vocab_size": 900, "type_vocab_size": 2})");
+    fs::copy(fs::path(STRATA_SOURCE_DIR) / "tests/golden/tokenizers/bert/tokenizer.json",
+             folder_.path() / "bert/tokenizer.json");
+    for (int i = 0; i < kTexts; ++i) lines_.push_back(line(i));
+    folder_.write("texts.jsonl", fmt::format("{}\n", fmt::join(lines_, "\n")));
+  }
+  std::string file(const std::string& name) const { return (folder_.path() / name).string(); }
+
+  static std::string line(int i) {
+    static constexpr const char* kWords[] = {"good", "bad", "fine", "poor",  "the",
+                                             "film", "was", "long", "short", "very"};
+    std::vector<std::string> words, tags;
+    std::string text;
+    for (int k = 0; k < 2 + i % 5; ++k) {
+      words.push_back(fmt::format("\"{}\"", kWords[(i * i + 3 * k + i / 7) % 10]));
+      tags.emplace_back(words.back().size() > 6 ? "\"N\"" : "\"O\"");
+      text += fmt::format("{}{}", k > 0 ? " " : "", kWords[(i * i + 3 * k + i / 7) % 10]);
+    }
+    static constexpr const char* kLabels[] = {"no", "yes", "maybe"};
+    static constexpr const char* kTags[] = {"", "\"a\"", "\"a\", \"b\""};
+    return fmt::format(
+        R"({{"text": "{}", "second": "the {}", "label": "{}", "tags": [{}], "words": [{}], "each": [{}]}})", text,
+        i % 2 == 0 ? "film" : "very long film", kLabels[(i * i + i / 3) % 3], kTags[i % 3], fmt::join(words, ", "),
+        fmt::join(tags, ", "));
+  }
+
+  // NAME.bin of the texts.
+  void tokenize(const std::string& name, std::vector<std::string> options, const std::string& texts = "texts.jsonl") {
+    std::vector<std::string> command = {STRATA, "tokenize", "--tokenizer", file("bert"), "-o", file(name + ".bin")};
+    command.insert(command.end(), options.begin(), options.end());
+    command.push_back(file(texts));
+    done(run(command));
+  }
+  std::vector<std::string> command(const std::string& verb, const std::string& name,
+                                   const std::vector<std::string>& sets = {}) const {
+    std::vector<std::string> all = {STRATA, verb};
+    std::vector<std::string> keys = {"model.path=" + file("bert"),
+                                     "model.init=random",
+                                     "training.objective=sequence_classification",
+                                     "data.train=" + file(name + ".bin"),
+                                     "data.validation=" + file(name + ".bin"),
+                                     "data.seq_len=40",
+                                     "training.max_steps=2",
+                                     "training.precision=fp32",
+                                     "optimizer.learning_rate=0.01",
+                                     "device.threads=1",
+                                     "checkpoint.dir=" + file(name)};
+    keys.insert(keys.end(), sets.begin(), sets.end());
+    for (const std::string& key : keys) all.insert(all.end(), {"--set", key});
+    return all;
+  }
+  void learn(const std::string& name, const std::vector<std::string>& options,
+             const std::vector<std::string>& sets = {}) {
+    tokenize(name, options);
+    done(run(command("train", name, sets)));
+  }
+  std::string done(const Outcome& outcome) const {
+    EXPECT_EQ(outcome.code, 0) << outcome.all();
+    return outcome.all();
+  }
+  std::vector<std::string> asked(const std::string& model, const std::string& texts, const std::string& out,
+                                 const std::vector<std::string>& options = {}) const {
+    std::vector<std::string> all = {STRATA, "predict", file(model), file(texts),
+                                    "-o",   file(out), "--set",     "device.threads=1"};
+    all.insert(all.end(), options.begin(), options.end());
+    return all;
+  }
+  // The lines that are written for the texts.
+  std::vector<std::string> predicted(const std::string& model, const std::vector<std::string>& options = {},
+                                     const std::string& texts = "texts.jsonl", int ranks = 1) {
+    const auto all = asked(model, texts, "out.jsonl", options);
+    fs::remove(file("out.jsonl"));
+    said_ = done(run(ranks > 1 ? under_mpirun(ranks, all) : all));
+    for (const char* ending : {".part", ".tokens", ".tokens.json", ".tokens.types", ".tokens.documents"})
+      EXPECT_FALSE(fs::exists(file("out.jsonl") + ending)) << ending;
+    std::vector<std::string> out;
+    const std::string all_lines = folder_.read("out.jsonl");
+    for (std::size_t begin = 0; begin < all_lines.size();) {
+      const std::size_t end = all_lines.find('\n', begin);
+      out.push_back(all_lines.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    return out;
+  }
+  // Of strata eval --json.
+  simdjson::dom::element evaluated(const std::string& name, const std::vector<std::string>& sets = {}) {
+    auto all = command("eval", name, sets);
+    all.insert(all.end(), {"--json", file("eval.json"), "--force"});
+    said_ = done(run(all));
+    return parser_.load(file("eval.json"));
+  }
+
+  ScratchFolder folder_;
+  std::vector<std::string> lines_;
+  std::string said_;
+  simdjson::dom::parser parser_;
+};
+
+TEST_F(Predict, EachTextHasTheSameBytesAloneAndOnAnyNumberOfRanks) {
+  learn("one", {"--labels", "label"});
+  const auto all = predicted("one");
+  ASSERT_EQ(all.size(), static_cast<std::size_t>(kTexts));
+  EXPECT_THAT(all[0], testing::MatchesRegex(
+                          R"(\{"label": "[a-z]+", "probabilities": \{"maybe": [^,]+, "no": [^,]+, "yes": [^,]+\}\})"));
+  EXPECT_EQ(predicted("one", {}, "texts.jsonl", 2), all);
+  EXPECT_EQ(predicted("one", {"--set", "zero.stage=3"}, "texts.jsonl", 3), all);
+  for (const std::size_t i : {0u, 7u, 39u}) {
+    folder_.write("alone.jsonl", lines_[i] + "\n");
+    EXPECT_EQ(predicted("one", {}, "alone.jsonl"), std::vector{all[i]}) << i;
+  }
+  // In the order of the input, not of what fits a sequence.
+  std::vector<std::string> backward(lines_.rbegin(), lines_.rend());
+  folder_.write("backward.jsonl", fmt::format("{}\n", fmt::join(backward, "\n")));
+  EXPECT_EQ(predicted("one", {}, "backward.jsonl"), std::vector(all.rbegin(), all.rend()));
+  EXPECT_NE(all[0], all[1]);
+}
+
+// predict opens OUT.part as it is, so that a second name of it keeps what it held at the end.
+TEST_F(Predict, GoesOnFromWhatIsDone) {
+  learn("one", {"--labels", "label"});
+  folder_.write("out.jsonl.part", "");
+  fs::create_hard_link(file("out.jsonl.part"), file("kept"));
+  const auto all = predicted("one");
+  EXPECT_THAT(said_, testing::Not(HasSubstr("resumes")));
+  const std::string whole = folder_.read("kept");
+  ASSERT_GT(whole.size(), kTexts * 3 * sizeof(float));
+
+  for (const int ranks : {1, 2}) {
+    folder_.write("out.jsonl.part", std::string_view(whole).substr(0, whole.size() * 2 / 3));  // amid a record
+    EXPECT_EQ(predicted("one", {}, "texts.jsonl", ranks), all);
+    EXPECT_THAT(said_, HasSubstr("resumes behind ")) << ranks;
+  }
+  // What is there is taken: the last score but of a part that is whole.
+  std::string changed = whole;
+  const float score = 9;
+  changed.replace(changed.size() - sizeof score, sizeof score, reinterpret_cast<const char*>(&score), sizeof score);
+  folder_.write("out.jsonl.part", changed);
+  EXPECT_NE(predicted("one"), all);
+
+  // Of other texts, or micro-batches of another size: begins anew.
+  folder_.write("out.jsonl.part", changed);
+  EXPECT_EQ(predicted("one", {"--set", "training.micro_batch_size=2"}), all);
+  EXPECT_THAT(said_, testing::Not(HasSubstr("resumes")));
+  folder_.write("out.jsonl.part", changed);
+  folder_.write("alone.jsonl", lines_[3] + "\n");
+  EXPECT_EQ(predicted("one", {}, "alone.jsonl"), std::vector{all[3]});
+  folder_.write("out.jsonl.part", "something else");
+  EXPECT_EQ(predicted("one"), all);
+}
+
+TEST_F(Predict, SeveralLabelsFromTheThresholdOn) {
+  learn("many", {"--labels", "tags"});
+  for (const double threshold : {0.0, 0.5, 0.52, 1.0}) {
+    const auto lines = predicted("many", {"--threshold", fmt::format("{}", threshold)});
+    ASSERT_EQ(lines.size(), static_cast<std::size_t>(kTexts));
+    for (const std::string& line : lines) {
+      const auto json = parser_.parse(line);
+      std::vector<std::string> wanted, chosen;
+      for (const auto& [name, p] : json["probabilities"].get_object())
+        if (double(p) >= threshold) wanted.emplace_back(name);
+      for (const auto name : json["labels"].get_array()) chosen.emplace_back(std::string_view(name));
+      EXPECT_EQ(chosen, wanted) << line;
+      if (threshold == 0.0 || threshold == 1.0) {
+        EXPECT_EQ(chosen.size(), threshold == 0.0 ? 2u : 0u);
+      }
+    }
+  }
+}
+
+TEST_F(Predict, EachWordHasALabel) {
+  learn("words", {"--labels", "each", "--field", "words"}, {"training.objective=token_classification"});
+  const auto all = predicted("words", {"--field", "words"});
+  ASSERT_EQ(all.size(), static_cast<std::size_t>(kTexts));
+  for (int i = 0; i < kTexts; ++i) {
+    const auto json = parser_.parse(all[static_cast<std::size_t>(i)]);
+    EXPECT_EQ(json["labels"].get_array().size(), static_cast<std::size_t>(2 + i % 5)) << i;
+    for (const auto name : json["labels"].get_array())
+      EXPECT_THAT(std::string(std::string_view(name)), testing::AnyOf("N", "O"));
+  }
+  EXPECT_EQ(predicted("words", {"--field", "words"}, "texts.jsonl", 2), all);
+  EXPECT_COMPLAINT(run(asked("words", "texts.jsonl", "other.jsonl")), Exit::usage,
+                   AllOf(HasSubstr("texts.jsonl, text 1"), HasSubstr("as a list")));
+}
+
+TEST_F(Predict, MistakesAreOneSentence) {
+  learn("one", {"--labels", "label"});
+  done(run(command("train", "one", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler")})));
+  EXPECT_COMPLAINT(run(under_mpirun(2, asked("filler", "texts.jsonl", "out.jsonl"))), Exit::usage,
+                   AllOf(HasSubstr("is no classifier"), HasSubstr("masked_lm")));
+  EXPECT_COMPLAINT(run(under_mpirun(2, asked("one", "texts.jsonl", "out.jsonl", {"--field", "body"}))), Exit::corrupt,
+                   AllOf(HasSubstr("texts.jsonl, line 1"), HasSubstr("no field \"body\"")));
+  folder_.write("texts.txt", "a text");
+  EXPECT_COMPLAINT(run(asked("one", "texts.txt", "out.jsonl")), Exit::usage, HasSubstr("neither .jsonl nor"));
+  EXPECT_FALSE(fs::exists(file("out.jsonl")));
+  folder_.write("out.jsonl", "mine");
+  EXPECT_COMPLAINT(run(under_mpirun(2, asked("one", "texts.jsonl", "out.jsonl"))), Exit::usage,
+                   AllOf(HasSubstr("out.jsonl exists"), HasSubstr("--force")));
+  EXPECT_EQ(folder_.read("out.jsonl"), "mine");
+  done(run(asked("one", "texts.jsonl", "out.jsonl", {"--force"})));
+  EXPECT_THAT(folder_.read("out.jsonl"), testing::StartsWith("{\"label\": "));
+}
+
+// A weighted loss is the mean over texts of their class's weight times -ln of its probability.
+TEST_F(Predict, ClassWeightsMultiplyTheLossOfTheirClass) {
+  learn("one", {"--labels", "label"});
+  const auto lines = predicted("one");
+  const double weights[] = {2, 0.5, 1};  // maybe, no, yes
+  double plain = 0, weighted = 0;
+  for (int i = 0; i < kTexts; ++i) {
+    const std::string label(std::string_view(parser_.parse(lines_[static_cast<std::size_t>(i)])["label"]));
+    const double p = parser_.parse(lines[static_cast<std::size_t>(i)])["probabilities"][label];
+    plain -= std::log(p) / kTexts;
+    weighted -= weights[label == "maybe" ? 0 : label == "no" ? 1 : 2] * std::log(p) / kTexts;
+  }
+  // Losses of texts are fp32, and so are the scores of which the probabilities are: 1e-6 is some of their last bits.
+  EXPECT_NEAR(double(evaluated("one")["loss"]), plain, 1e-6);
+  const std::string bits(std::string_view(evaluated("one")["loss_hex"]));
+  EXPECT_EQ(std::string_view(evaluated("one", {"training.class_weights=[1, 1, 1]"})["loss_hex"]), bits);
+  EXPECT_NEAR(double(evaluated("one", {"training.class_weights=[2, 0.5, 1]"})["loss"]), weighted, 1e-6);
+  EXPECT_GT(std::abs(weighted - plain), 1e-2);
+  EXPECT_COMPLAINT(run(command("train", "one", {"training.class_weights=[1, 2]"})), Exit::usage,
+                   AllOf(HasSubstr("training.class_weights has 2 numbers"), HasSubstr("3 classes")));
+
+  // In training too, on any number of ranks.
+  const auto trained = [&](int ranks, const std::vector<std::string>& weighted_by) {
+    std::vector<std::string> sets = {"checkpoint.dir=" + file("again"), "training.global_batch_size=2",
+                                     "report.summary=" + file("summary")};
+    sets.insert(sets.end(), weighted_by.begin(), weighted_by.end());
+    fs::remove(file("summary"));
+    fs::remove_all(file("again"));
+    const auto all = command("train", "one", sets);
+    done(run(ranks > 1 ? under_mpirun(ranks, all) : all));
+    return std::string(std::string_view(parser_.load(file("summary"))["weights_hash"]));
+  };
+  const std::string alike = trained(1, {}), other = trained(1, {"training.class_weights=[2, 0.5, 1]"});
+  EXPECT_EQ(trained(1, {"training.class_weights=[1, 1, 1]"}), alike);
+  EXPECT_NE(other, alike);
+  EXPECT_EQ(trained(2, {"training.class_weights=[2, 0.5, 1]"}), other);
+}
+
+TEST_F(Predict, PairsHaveTypes) {
+  const std::vector<std::string> pair = {"--pair", "second"};
+  learn("pair", {"--labels", "label", "--pair", "second"});
+  ASSERT_TRUE(fs::exists(file("pair.bin.types")));
+  const auto all = predicted("pair", pair);
+  EXPECT_EQ(predicted("pair", pair, "texts.jsonl", 2), all);
+  EXPECT_NE(predicted("pair"), all) << "the second text counts";
+  const std::string bits(std::string_view(evaluated("pair")["loss_hex"]));
+
+  // The same tokens without types are other input.
+  std::string sidecar = folder_.read("pair.bin.json");
+  const std::size_t begin = sidecar.find(", \"types\"");
+  ASSERT_NE(begin, std::string::npos) << sidecar;
+  sidecar.erase(begin, sidecar.find('}', begin) + 1 - begin);
+  folder_.write("pair.bin.json", sidecar);
+  fs::remove(file("pair.bin.types"));
+  EXPECT_NE(std::string_view(evaluated("pair")["loss_hex"]), bits);
+}
+
+TEST_F(Predict, AMissingCurveIsSaidWithItsReason) {
+  learn("one", {"--labels", "label"});
+  std::string no;
+  for (const std::string& line : lines_)
+    if (line.find("\"label\": \"no\"") != std::string::npos) no += line + "\n";
+  folder_.write("no.jsonl", no);
+  tokenize("no", {"--labels", "label"}, "no.jsonl");
+  const auto json = evaluated("one", {"data.validation=" + file("no.bin")});
+  EXPECT_THAT(said_, HasSubstr("eval_roc_auc is not computed: data.validation has no text of the class maybe"));
+  EXPECT_EQ(json["eval_roc_auc"].error(), simdjson::NO_SUCH_FIELD);
+  EXPECT_EQ(evaluated("one")["eval_roc_auc"].error(), simdjson::SUCCESS);
+  EXPECT_THAT(said_, testing::Not(HasSubstr("not computed")));
+
+  const Outcome trained = run(command(
+      "train", "one", {"data.validation=" + file("no.bin"), "evaluation.every=1", "checkpoint.dir=" + file("again")}));
+  const std::string said = done(trained);
+  const std::size_t first = said.find("eval_roc_auc is not computed");
+  ASSERT_NE(first, std::string::npos) << said;
+  EXPECT_EQ(said.find("eval_roc_auc is not computed", first + 1), std::string::npos) << "once a run: " << said;
+}
+
+}  // namespace
+}  // namespace strata::tests
