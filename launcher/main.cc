@@ -322,7 +322,7 @@ int run(int argc, char** argv) {
       ->check(CLI::IsMember({"assistant", "last", "completion", "all"}));
   command->add_option("--labels", tokenize.labels, "fields that say of which class a text is; adds the template")
       ->delimiter(',')
-      ->expected(1)
+      ->expected(1, 64)
       ->allow_extra_args(false);
   command->add_option("--pair", tokenize.pair, "string of a record to take as a second text");
   command->add_option("--max-length", tokenize.max_length, "tokens of a text at most, with those of the template")

@@ -14,6 +14,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "comm/agreement.h"
+#include "launcher/outputs.h"
 #include "launcher/rank/agreement.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
@@ -205,6 +206,7 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   std::size_t seq_len = 0;
   const fs::path tokens_path = with_ending(options.out, ".tokens");
   agree(world, [&] {
+    require_apart({{"--out", options.out}}, {{"IN", options.input}});
     std::error_code ignored;
     if (!options.force && fs::exists(options.out, ignored) && fs::file_size(options.out, ignored) > 0)
       fail(Exit::usage, "--out {} exists: give another name, or --force to overwrite it", options.out.string());

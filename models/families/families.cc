@@ -167,6 +167,8 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
     if (classes != run.class_weights.size())
       fail(Exit::usage, "training.class_weights has {} numbers, and the model has {} classes: give one for each",
            run.class_weights.size(), classes);
+    if (std::ranges::all_of(run.class_weights, [](const auto& weight) { return weight == 0; }))
+      fail(Exit::usage, "training.class_weights are all 0: nothing would be learned; give one class at least more");
     model->class_weights = run.class_weights;
     model->class_weights_at = (model->constants_bytes + 255) / 256 * 256;
     model->constants_bytes = model->class_weights_at + classes * sizeof(float);

@@ -14,6 +14,6 @@ std::optional<std::uint32_t> all_rows(const Recipe&, std::uint32_t) {
 
 }  // namespace
 
-constinit const ObjectiveRules kCausalLm = {next_token, all_rows, false, true};
+constinit const ObjectiveRules kCausalLm = {next_token, all_rows, false, true, no_metrics};
 
 }  // namespace strata::runtime

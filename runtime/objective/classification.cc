@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -36,6 +37,9 @@ std::vector<std::int32_t> numbers(std::size_t first, std::size_t count) {
 }
 
 std::shared_ptr<const Labelling> of_documents(const Recipe& recipe, std::span<const TokenFile> files, std::uint64_t) {
+  if (recipe.data.packing == Packing::stream)
+    fail(Exit::usage,
+         "data.packing = \"stream\" cuts documents in pieces, and a class is of a whole one: take \"documents\"");
   const models::Classes classes = models::read_classes(config_of(recipe.model), Objective::sequence_classification);
   std::vector<std::int32_t> labels;
   std::vector<std::uint64_t> documents_before, tokens_before;
@@ -119,8 +123,21 @@ std::string architecture_of(const models::Config& config, Objective objective) {
 
 }  // namespace
 
-constinit const ObjectiveRules kSequenceClassification = {of_documents, one_row, true, false};
-constinit const ObjectiveRules kTokenClassification = {of_tokens, all_rows, true, false};
+namespace {
+
+std::span<const std::string_view> metrics_of(const Recipe& recipe) {
+  static constexpr std::array<std::string_view, 1> kOfNumbers = {"eval_pearson"};
+  static constexpr std::array<std::string_view, 7> kOfClasses = {
+      "eval_accuracy", "eval_f1", "eval_f1_micro", "eval_precision", "eval_recall", "eval_matthews", "eval_roc_auc"};
+  const auto target = models::read_classes(config_of(recipe.model), *recipe.training.objective).target;
+  if (target == device::ClassTarget::number) return kOfNumbers;
+  return kOfClasses;
+}
+
+}  // namespace
+
+constinit const ObjectiveRules kSequenceClassification = {of_documents, one_row, true, false, metrics_of};
+constinit const ObjectiveRules kTokenClassification = {of_tokens, all_rows, true, false, metrics_of};
 
 void settle_classes(Recipe& recipe) {
   const Objective objective = *recipe.training.objective;

@@ -1,5 +1,8 @@
 #include "runtime/objective/objective.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 
@@ -46,6 +49,12 @@ void settle_objective(Recipe& recipe) {
 
 void settle(Recipe& recipe, bool evaluates) {
   settle_objective(recipe);
+  if (recipe.evaluation.every > 0 && recipe.evaluation.metric != "eval_loss") {
+    const auto metrics = rules_of(recipe).metrics(recipe);
+    if (std::ranges::find(metrics, recipe.evaluation.metric) == metrics.end())
+      fail(Exit::usage, "evaluation.metric = \"{}\", which this model has not: take one of eval_loss{}{}",
+           recipe.evaluation.metric, metrics.empty() ? "" : ", ", fmt::join(metrics, ", "));
+  }
   if (rules_of(recipe).of_documents && recipe.data.packing == Packing::automatic && names_documents(recipe.data))
     recipe.data.packing = Packing::documents;
   settle_data(recipe, evaluates, labelling_of(recipe));

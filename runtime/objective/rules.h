@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "runtime/data/labelling.h"
 #include "runtime/recipe/recipe.h"
@@ -20,6 +21,13 @@ struct ObjectiveRules {
   bool of_documents;
   // Whether its models continue a text.
   bool generates;
+  // The metrics that its evaluations have besides eval_loss.
+  std::span<const std::string_view> (*metrics)(const Recipe& recipe);
 };
+
+// Of an objective whose evaluations have a loss alone.
+inline std::span<const std::string_view> no_metrics(const Recipe&) {
+  return {};
+}
 
 }  // namespace strata::runtime

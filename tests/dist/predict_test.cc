@@ -224,6 +224,19 @@ TEST_F(Predict, MistakesAreOneSentence) {
   EXPECT_EQ(folder_.read("out.jsonl"), "mine");
   done(run(asked("one", "texts.jsonl", "out.jsonl", {"--force"})));
   EXPECT_THAT(folder_.read("out.jsonl"), testing::StartsWith("{\"label\": "));
+  const std::string texts = folder_.read("texts.jsonl");
+  EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "texts.jsonl", {"--force"})), Exit::usage, HasSubstr("IN"));
+  EXPECT_EQ(folder_.read("texts.jsonl"), texts);
+}
+
+// What a recipe asks of a classifier is refused before its first step.
+TEST_F(Predict, TrainingsThatCannotBe) {
+  learn("one", {"--labels", "label"});
+  const auto refused = [&](std::vector<std::string> sets) { return run(command("train", "one", std::move(sets))); };
+  EXPECT_COMPLAINT(refused({"training.class_weights=[0, 0, 0]"}), Exit::usage, HasSubstr("are all 0"));
+  EXPECT_COMPLAINT(refused({"data.packing=stream"}), Exit::usage, HasSubstr("data.packing = \"stream\""));
+  EXPECT_COMPLAINT(refused({"evaluation.every=1", "evaluation.metric=eval_pearson"}), Exit::usage,
+                   AllOf(HasSubstr("eval_pearson"), HasSubstr("eval_accuracy")));
 }
 
 // A weighted loss is the mean over texts of their class's weight times -ln of its probability.
