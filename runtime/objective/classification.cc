@@ -146,6 +146,9 @@ void settle_classes(Recipe& recipe) {
   const models::Classes own = models::read_classes(config, objective);
   if (own.target == device::ClassTarget::none) return;
   const auto data = classes_of_data(recipe.data);
+  const bool of_numbers = own.target == device::ClassTarget::number || (data && data->problem == "regression");
+  if (of_numbers && !recipe.training.class_weights.empty())
+    fail(Exit::usage, "training.class_weights weigh classes, and this model predicts a number: leave them out");
   auto& to = recipe.model.config;
   if (const std::string architecture = architecture_of(config, objective); !architecture.empty())
     to["architectures"] = fmt::format("[{}]", json_string(architecture));

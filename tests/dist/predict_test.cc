@@ -237,6 +237,10 @@ TEST_F(Predict, TrainingsThatCannotBe) {
   EXPECT_COMPLAINT(refused({"data.packing=stream"}), Exit::usage, HasSubstr("data.packing = \"stream\""));
   EXPECT_COMPLAINT(refused({"evaluation.every=1", "evaluation.metric=eval_pearson"}), Exit::usage,
                    AllOf(HasSubstr("eval_pearson"), HasSubstr("eval_accuracy")));
+  folder_.write("rated.jsonl", "{\"text\": \"good\", \"rating\": 0.5}\n{\"text\": \"bad\", \"rating\": -1.5}\n");
+  tokenize("rated", {"--labels", "rating"}, "rated.jsonl");
+  EXPECT_COMPLAINT(run(command("train", "rated", {"training.class_weights=[1, 2]"})), Exit::usage,
+                   HasSubstr("predicts a number"));
 }
 
 // A weighted loss is the mean over texts of their class's weight times -ln of its probability.
