@@ -7,8 +7,10 @@ strata=$1 root=$2
 source=$(cd "$(dirname "$0")/../.." && pwd)
 [ "$(id -u)" = 0 ] || { echo "Skipped: a root of its own takes root" && exit 77; }
 command -v debootstrap >/dev/null || { echo "Skipped: debootstrap is not installed (apt-get install debootstrap)" && exit 77; }
-mirror=http://deb.debian.org/debian
-curl -fsS --max-time 20 -o /dev/null "$mirror/dists/bookworm/Release" 2>/dev/null ||
+# From where this machine has its packages.
+mirror=$(apt-get indextargets --format '$(CODENAME) $(REPO_URI)' | awk '$1 == "bookworm" && !seen++ { print $2 }')
+[ -n "$mirror" ] || { echo "Skipped: apt knows no archive of Debian bookworm" && exit 77; }
+curl -fsS --max-time 20 -o /dev/null "${mirror%/}/dists/bookworm/Release" 2>/dev/null ||
   { echo "Skipped: $mirror cannot be reached" && exit 77; }
 
 rm -rf "$root"
