@@ -166,7 +166,7 @@ for run in "fits-run all on the device" "nvme-run state on NVMe"; do
 done
 read -r bytes_read bytes_written <<<"$(io "$out/nvme-run.json")"
 awk -v r="$bytes_read" -v w="$bytes_written" \
-  'BEGIN { printf "a rank reads %.1f MiB and writes %.1f MiB of NVMe a step\n", r / 1048576, w / 1048576 }'
+  'BEGIN { printf "a rank reads %.1f MiB and writes %.1f MiB of NVMe per step\n", r / 1048576, w / 1048576 }'
 [ "${bytes_read:-0}" -gt 0 ] && [ "${bytes_written:-0}" -gt 0 ] || die "$out/nvme-run.json: nothing went through NVMe"
 losses() { grep -o '"loss_hex":"[^"]*"' "$out/$1.jsonl"; }
 [ "$(losses nvme-run)" = "$(losses fits-run)" ] ||
