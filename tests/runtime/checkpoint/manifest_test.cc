@@ -35,11 +35,11 @@ TEST(Manifest, IsReadBackAsItWasWritten) {
   }
 }
 
-TEST(Manifest, EveryFlippedByteShows) {
+TEST(Manifest, EveryFlippedBitShows) {
   const std::string json = to_json(some_manifest());
-  for (std::size_t i = 0; i < json.size(); ++i) {
+  for (std::size_t i = 0; i < json.size() * 8; ++i) {
     std::string damaged = json;
-    damaged[i] = static_cast<char>(damaged[i] ^ 1);
+    damaged[i / 8] = static_cast<char>(damaged[i / 8] ^ (1 << i % 8));
     EXPECT_FAILURE((void)parse_manifest(damaged, "manifest.json"), Exit::corrupt, testing::HasSubstr("manifest.json"));
   }
 }
