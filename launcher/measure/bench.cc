@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "comm/agreement.h"
-#include "device/ops/gradient_sum.h"
-#include "device/ops/product.h"
+#include "device/ops/products/product.h"
+#include "device/ops/step/gradient_sum.h"
 #include "launcher/measure/bench_adam.h"
 #include "launcher/measure/bench_io.h"
 #include "launcher/measure/bench_kernels.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "device/ops/elementwise.h"
-#include "device/ops/optimizer.h"
+#include "device/ops/step/optimizer.h"
 #include "launcher/measure/bench_stand.h"
 #include "launcher/rank/cores.h"
 

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "device/ops/activation.h"
-#include "device/ops/cross_entropy.h"
 #include "device/ops/elementwise.h"
-#include "device/ops/gradient_sum.h"
+#include "device/ops/losses/cross_entropy.h"
 #include "device/ops/norm.h"
-#include "device/ops/optimizer.h"
+#include "device/ops/step/gradient_sum.h"
+#include "device/ops/step/optimizer.h"
 #include "launcher/measure/bench_stand.h"
 #include "launcher/rank/cores.h"
 #include "runtime/job/seat.h"

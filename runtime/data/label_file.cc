@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "device/ops/cross_entropy.h"
+#include "device/ops/losses/cross_entropy.h"
 
 namespace strata::runtime {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "device/ops/cross_entropy.h"
+#include "device/ops/losses/cross_entropy.h"
 
 namespace strata::runtime {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "device/ops/cross_entropy.h"
+#include "device/ops/losses/cross_entropy.h"
 
 namespace strata::runtime {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "device/ops/cross_entropy.h"
+#include "device/ops/losses/cross_entropy.h"
 #include "runtime/data/best_fit.h"
 #include "runtime/data/next_token.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "device/ops/cross_entropy.h"
+#include "device/ops/losses/cross_entropy.h"
 #include "runtime/data/next_token.h"
 
 namespace strata::runtime {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "device/ops/cross_entropy.h"
+#include "device/ops/losses/cross_entropy.h"
 #include "models/classes.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/model_folder.h"

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "comm/agreement.h"
 #include "device/numeric/exact_sum.h"
-#include "device/ops/cross_entropy.h"
+#include "device/ops/losses/cross_entropy.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/model_folder.h"

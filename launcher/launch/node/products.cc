@@ -9,7 +9,7 @@
 #include "device/gpu.h"
 #include "device/lane.h"
 #include "device/memory.h"
-#include "device/ops/product.h"
+#include "device/ops/products/product.h"
 #include "launcher/measure/bench_stand.h"
 #include "launcher/rank/cores.h"
 

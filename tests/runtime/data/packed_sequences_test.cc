@@ -8,7 +8,7 @@
 #include <chrono>
 #include <map>
 
-#include "device/ops/cross_entropy.h"
+#include "device/ops/losses/cross_entropy.h"
 #include "runtime/data/next_token.h"
 #include "tests/failure.h"
 #include "tests/runtime/data/token_folder.h"

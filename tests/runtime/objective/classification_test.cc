@@ -5,7 +5,7 @@
 
 #include <bit>
 
-#include "device/ops/cross_entropy.h"
+#include "device/ops/losses/cross_entropy.h"
 #include "runtime/data/label_file.h"
 #include "tests/failure.h"
 #include "tests/runtime/data/token_folder.h"
