@@ -14,7 +14,7 @@
 #include "models/classes.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/model_folder.h"
-#include "runtime/data/label_file.h"
+#include "runtime/data/files/label_file.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {

@@ -16,8 +16,8 @@
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/checkpoint/readable_file.h"
+#include "runtime/data/files/tokens.h"
 #include "runtime/data/open_data.h"
-#include "runtime/data/tokens.h"
 #include "runtime/objective/objective.h"
 #include "runtime/run/tokenizer_match.h"
 
