@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "launcher/token_output.h"
-#include "runtime/data/tokens.h"
+#include "runtime/data/files/tokens.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 #include "text/tokenizer.h"

@@ -6,10 +6,10 @@
 #include <bit>
 #include <filesystem>
 
-#include "device/ops/cross_entropy.h"
+#include "device/ops/losses/cross_entropy.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/model_folder.h"
-#include "runtime/data/label_file.h"
+#include "runtime/data/files/label_file.h"
 #include "tests/failure.h"
 #include "tests/runtime/data/token_folder.h"
 #include "tests/scratch_folder.h"
