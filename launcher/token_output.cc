@@ -61,6 +61,7 @@ TokenOutput::TokenOutput(fs::path out, const std::vector<NamedFile>& inputs, boo
       labels_(runtime::labels_path(out_)) {
   const NamedFile tokens{"--out", out_}, sidecar{"its sidecar", sidecar_}, documents{"its documents", documents_},
       mask{"its mask", mask_}, types{"its token types", types_}, labels{"its labels", labels_};
+  require_place(tokens);
   require_apart({tokens, sidecar, documents, mask, types, labels}, inputs);
   require_own(sidecar, Content::sidecar, force);  // first: the others are known by it
   require_own(tokens, Content::tokens, force);

@@ -17,6 +17,7 @@
 #include "launcher/commands/predict_input.h"
 #include "launcher/commands/predict_part.h"
 #include "launcher/outputs.h"
+#include "launcher/overwrite.h"
 #include "launcher/rank/agreement.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
@@ -83,10 +84,7 @@ runtime::Recipe recipe_of(const PredictOptions& options, const runtime::ModelFol
 void require_writable(const PredictOptions& options) {
   require_apart({{"--out", options.out}}, {{"IN", options.input}});
   std::error_code ignored;
-  const fs::path folder = options.out.has_parent_path() ? options.out.parent_path() : ".";
-  if (!fs::is_directory(folder, ignored))
-    fail(Exit::usage, "--out {}: there is no folder {}: make it first, or give another name", options.out.string(),
-         folder.string());
+  require_place({"--out", options.out});
   if (!fs::exists(options.out, ignored)) return;
   if (!fs::is_regular_file(options.out, ignored))
     fail(Exit::usage, "--out {} is not a regular file: give another name", options.out.string());

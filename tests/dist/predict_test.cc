@@ -374,7 +374,7 @@ TEST_F(Predict, WhatIsWrongIsSaidOfTheUsersFiles) {
                    AllOf(HasSubstr("there is no folder"), HasSubstr("none: make it first")));
   fs::create_directory(file("folder"));
   EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "folder", {"--force"})), Exit::usage,
-                   HasSubstr("is not a regular file"));
+                   HasSubstr("folder is a folder: give the name of a file"));
   folder_.write("nothing.jsonl", "\n");
   EXPECT_COMPLAINT(run(asked("one", "nothing.jsonl", "out.jsonl")), Exit::usage,
                    HasSubstr("nothing.jsonl holds no record"));

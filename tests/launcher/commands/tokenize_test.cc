@@ -423,6 +423,12 @@ TEST_F(TokenizeTest, LabelsOfDocuments) {
   EXPECT_FALSE(std::filesystem::exists(path("out.bin.labels.jsonl")));
 }
 
+TEST_F(TokenizeTest, AFolderThatIsNotThereIsNamed) {
+  folder_.write("a.txt", "text");
+  EXPECT_FAILURE(tokenize({.tokenizer = "byte", .out = path("none/out.bin"), .inputs = {path("a.txt")}}), Exit::usage,
+                 AllOf(HasSubstr("--out "), HasSubstr("out.bin: there is no folder"), HasSubstr("make it first")));
+}
+
 TEST_F(TokenizeTest, LabelsRefuseWhatIsNotTheirs) {
   folder_.write("a.csv", "text,label\na,b\n");
   folder_.write("a.txt", "text");
