@@ -222,6 +222,11 @@ void refuse_formats_of_two(const Value& record) {
 
 DataFormat format_of(const Value& record) {
   if (const auto found = the_format_of(record)) return *found;
+  if (find(record, "chosen") && find(record, "rejected"))
+    wrong(
+        "\"chosen\" and \"rejected\" are preferences, which nothing here is trained on: to train on what was chosen, "
+        "rename \"chosen\" to \"completion\" if it is an answer to \"prompt\", to \"messages\" if it is the "
+        "conversation");
   std::string keys;
   for (const auto& [key, value] : record.pairs())
     if (keys.size() < 100) keys += (keys.empty() ? "" : ", ") + key.to_text();
