@@ -19,7 +19,7 @@ void require_tokens_of_model(const Recipe& recipe, std::span<const TokenFile> fi
 // that its training's tokens were of (models::kTrainedOn), else with the one that it comes with.
 void require_tokenizer_of_classifier(const ModelFolder& folder, const models::Config& config,
                                      const text::Tokenizer& tokenizer, const std::filesystem::path& where);
-// Throws Error{usage} if one of `files` has tokens of a second type, and the model has no more than one.
+// Throws Error{usage} if one of `files` has tokens of a second type, and the model knows of types, but of one alone.
 void require_types_of_model(const models::Model& model, std::span<const TokenFile> files);
 
 }  // namespace strata::runtime

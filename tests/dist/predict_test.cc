@@ -422,6 +422,21 @@ TEST_F(Predict, StoppedItGoesOn) {
   EXPECT_NE(later, all);
 }
 
+// Its tokenizer's template has types, which transformers does not give it either.
+TEST_F(Predict, AFamilyWithoutTypesTakesPairs) {
+  folder_.write("bert/config.json",
+                R"({"model_type": "distilbert", "dim": 32, "hidden_dim": 48, "n_heads": 2, "n_layers": 1,
+                    "max_position_embeddings": 40, "vocab_size": 900})");
+  learn("pair", {"--labels", "label", "--pair", "second"});
+  ASSERT_TRUE(fs::exists(file("pair.bin.types")));
+  EXPECT_EQ(predicted("pair", {"--pair", "second"}).size(), static_cast<std::size_t>(kTexts));
+  folder_.write("bert/config.json",
+                R"({"model_type": "bert", "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2,
+                    "num_hidden_layers": 1, "max_position_embeddings": 40, "vocab_size": 900, "type_vocab_size": 1})");
+  EXPECT_COMPLAINT(run(command("train", "pair", {"checkpoint.dir=" + file("other")})), Exit::usage,
+                   AllOf(HasSubstr("tokens of two types"), HasSubstr("no more than one")));
+}
+
 TEST_F(Predict, AMissingCurveIsSaidWithItsReason) {
   learn("one", {"--labels", "label"});
   std::string no;
