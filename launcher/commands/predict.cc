@@ -124,9 +124,10 @@ struct Classifier {
 std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, const runtime::ModelFolder& folder,
                                               const models::Config& config, bool any) {
   const auto beside = folder.hugging_face();
+  const std::string name = config.text_or(fmt::format("{}.tokenizer", models::kTrainedOn), "");
   if (!options.tokenizer && !beside)
-    fail(Exit::usage, "{} comes with no tokenizer: give the one of its training's texts with --tokenizer",
-         folder.path().string());
+    fail(Exit::usage, "{} comes with no tokenizer: give the one of its training's texts with --tokenizer{}",
+         folder.path().string(), name.empty() ? "" : fmt::format(" (it was {})", name));
   const fs::path where = options.tokenizer ? *options.tokenizer : *beside;
   auto tokenizer = text::load_tokenizer(where);
   if (!any) runtime::require_tokenizer_of_classifier(folder, config, *tokenizer, where);

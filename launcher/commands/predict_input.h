@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "launcher/commands/predict.h"
+#include "launcher/commands/predict_options.h"
 #include "launcher/rank/stop_signal.h"
 #include "text/tokenizer.h"
 

@@ -81,7 +81,7 @@ class Predict : public testing::Test {
   void learn(const std::string& name, const std::vector<std::string>& options,
              const std::vector<std::string>& sets = {}) {
     tokenize(name, options);
-    done(run(command("train", name, sets)));
+    said_ = done(run(command("train", name, sets)));
   }
   std::string done(const Outcome& outcome) const {
     EXPECT_EQ(outcome.code, 0) << outcome.all();
@@ -335,6 +335,7 @@ TEST_F(Predict, TextsAreTakenAsInTraining) {
   learn("one", {"--labels", "label"});
   EXPECT_COMPLAINT(run(under_mpirun(2, asked("pair", "texts.jsonl", "out.jsonl"))), Exit::usage,
                    AllOf(HasSubstr("was trained on pairs of texts"), HasSubstr("--pair")));
+  EXPECT_THAT(said_, HasSubstr("strata predict " + file("one")));
   done(run({STRATA, "export", file("one"), "-o", file("exported")}));
   for (const std::string model : {"one", "exported"}) {
     EXPECT_COMPLAINT(run(asked(model, "texts.jsonl", "out.jsonl", {"--pair", "second"})), Exit::usage,
