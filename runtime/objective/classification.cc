@@ -207,11 +207,11 @@ void settle_classes(Recipe& recipe) {
   const auto record = [&](const char* what, const std::string& json) {
     to[fmt::format("{}.{}", models::kTrainedOn, what)] = json;
   };
-  if (data->tokenizer_hash && !data->tokenizer_hash->empty()) {
-    record("tokenizer", json_string(data->tokenizer));
-    record("tokenizer_hash", json_string(*data->tokenizer_hash));
-  }
-  if (data->pairs) record("pairs", *data->pairs ? "true" : "false");
+  // null: nobody knows, whatever the model was trained on before.
+  const bool known = data->tokenizer_hash && !data->tokenizer_hash->empty();
+  record("tokenizer", known ? json_string(data->tokenizer) : "null");
+  record("tokenizer_hash", known ? json_string(*data->tokenizer_hash) : "null");
+  record("pairs", !data->pairs ? "null" : *data->pairs ? "true" : "false");
   if (own.named) return;
   if (!config.has("problem_type") && !per_token)
     to["problem_type"] = json_string(of_numbers ? "regression" : data->problem);
