@@ -338,15 +338,15 @@ TEST_F(Predict, TextsAreTakenAsInTraining) {
   EXPECT_THAT(said_, HasSubstr("strata predict " + file("one")));
   done(run({STRATA, "export", file("one"), "-o", file("exported")}));
   for (const std::string model : {"one", "exported"}) {
-    EXPECT_COMPLAINT(run(asked(model, "texts.jsonl", "out.jsonl", {"--pair", "second"})), Exit::usage,
+    EXPECT_COMPLAINT(run(asked(model, "texts.jsonl", "other.jsonl", {"--pair", "second"})), Exit::usage,
                      HasSubstr("was trained on single texts: leave --pair out"));
-    EXPECT_COMPLAINT(run(asked(model, "texts.jsonl", "out.jsonl", {"--tokenizer", "byte"})), Exit::usage,
+    EXPECT_COMPLAINT(run(asked(model, "texts.jsonl", "other.jsonl", {"--tokenizer", "byte"})), Exit::usage,
                      AllOf(HasSubstr("was trained on tokens of the tokenizer bert"), HasSubstr("byte is another")));
     const auto all = predicted(model);
     EXPECT_EQ(predicted(model, {"--tokenizer", file("bert")}), all);
     EXPECT_NE(predicted(model, {"--tokenizer", "byte", "--set", "data.any_tokenizer=true"}), all);
   }
-  EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "out.jsonl", {"--max-length", "41"})), Exit::usage,
+  EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "other.jsonl", {"--max-length", "41"})), Exit::usage,
                    AllOf(HasSubstr("--max-length 41"), HasSubstr("positions for 40 tokens")));
 }
 

@@ -165,7 +165,6 @@ TEST_F(Overwrite, WhatIsEmptyOrNoFileIsNobodys) {
     require_own({"--json", file("none")}, content, false);
     require_own({"--json", folder_.write("empty", "")}, content, false);
     require_own({"--json", "/dev/null"}, content, false);
-    require_own({"--json", folder_.path()}, content, false);
   }
 }
 
