@@ -20,6 +20,7 @@
 #include "launcher/control/watch/network.h"
 #include "launcher/control/watch/node_memory.h"
 #include "launcher/screen/printable.h"
+#include "runtime/recipe/recipe_text.h"
 
 namespace strata::launcher::control {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 // runtime/recipe/ is what a user asks for: the values (here), one row per key with what is allowed and what it means
-// (keys.h; keys.cc is what docs/recipe.md prints), and TOML with line numbers (toml_file.h). To add a key: a field
+// (keys/, the table that docs/recipe.md prints), and TOML with line numbers (load_recipe.h). To add a key: a field
 // here, a row there. Everything below the recipe sees these values; nothing in this room knows what they lead to.
 
 #include <array>
@@ -183,19 +183,7 @@ struct Recipe {
   offload::IoOptions io_options() const;
 };
 
-// The recipe of `path` (TOML; none: every key is at its default) with `sets` ("a.b=value") applied in order. Throws
-// Error{usage} naming the key, the value and what is allowed, or both keys that contradict each other.
-Recipe load_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets);
-
 // What only `train` needs: training.max_steps, and data.train where it is above 0. Throws Error{usage}.
 void require_trainable(const Recipe& recipe);
-
-// Every key that must be the same on all ranks, one "key = value" a line in a fixed order (report.*, control.* and
-// device.threads are left out; the weights of several sources are a line of their own): what ranks compare, by hash,
-// before step 1.
-std::string to_text(const Recipe& recipe);
-
-// The recipe as a file that load_recipe reads: keys that are not at their default, paths absolute, without report.*.
-std::string to_toml(const Recipe& recipe);
 
 }  // namespace strata::runtime

@@ -17,6 +17,7 @@
 #include "runtime/checkpoint/readable_file.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/recipe/keys.h"
+#include "runtime/recipe/load_recipe.h"
 #include "runtime/run/schedule.h"
 
 namespace strata::runtime {

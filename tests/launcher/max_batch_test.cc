@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/tiny_job.h"
 
 namespace strata::launcher {
