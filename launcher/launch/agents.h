@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,18 +18,23 @@ namespace strata::launcher {
 class Agents {
  public:
   // run: the value of STRATA_LAUNCH of its ranks. timeout: seconds after which an agent that hears nothing ends its
-  // node's ranks; a node that says nothing is lost a little later.
+  // node's ranks, and a node that says nothing is lost a little later; 0: never.
   Agents(const Allocation& allocation, std::string run, double timeout, std::vector<std::filesystem::path> folders);
   ~Agents();
 
-  // Starts those of these nodes that have none, all at once, and waits for their facts. What did not come is in
-  // problems(): a sentence each that says why and what to do.
-  void start(const std::vector<Host>& hosts, double seconds);
+  // Called again and again while something is waited for; what it throws ends the wait.
+  using Meanwhile = std::function<void()>;
+
+  // Starts those of these nodes that have none, all at once, and waits for their facts. Of nodes that have none then,
+  // problems() has a sentence each that says why and what to do.
+  void start(const std::vector<Host>& hosts, double seconds, const Meanwhile& meanwhile = {});
   // Ends the agent of a node that is left out.
   void drop(const std::string& host);
 
   bool answers(const std::string& host) const;
   const std::map<std::string, std::string>& problems() const { return problems_; }
+  // Why a node does not answer: of problems(), or that its agent ended since.
+  std::string problem(const std::string& host) const;
   const NodeFacts& facts(const std::string& host) const;
   // Seconds that the node's clock is ahead of this one's, as far as known.
   std::optional<double> clock_ahead(const std::string& host) const;
@@ -52,7 +58,8 @@ class Agents {
   std::vector<std::string> end_ranks(const std::vector<std::string>& hosts, double seconds);
 
   // Sends each node its line and waits for the answers, JSON objects by node; those that did not come are left out.
-  std::map<std::string, std::string> ask(const std::map<std::string, std::string>& lines, double seconds);
+  std::map<std::string, std::string> ask(const std::map<std::string, std::string>& lines, double seconds,
+                                         const Meanwhile& meanwhile = {});
 
  private:
   struct Agent;

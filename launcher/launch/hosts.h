@@ -6,10 +6,12 @@
 
 namespace strata::launcher {
 
-// A node by the name that reaches it, and how many ranks it has room for; nullopt: nobody said.
+// A node by the name that reaches it, and how many ranks it has room for; nullopt: nobody said. `processors`: the slots
+// are those of a Slurm job that was asked for no number of tasks.
 struct Host {
   std::string name;
   std::optional<int> slots;
+  bool processors = false;
 
   bool operator==(const Host&) const = default;
 };

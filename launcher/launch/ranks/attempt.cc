@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <fstream>
 
 #include "base/error.h"
 #include "launcher/launch/ranks/child.h"
@@ -79,6 +78,8 @@ AskedToStop::AskedToStop() {
       sigaction(signal, &action, nullptr);
     }
   std::signal(SIGPIPE, SIG_IGN);
+  // Stopped, launch would ask no agent for a sign of life, and all of them would end their ranks.
+  for (const int signal : {SIGTSTP, SIGTTOU}) std::signal(signal, SIG_IGN);
 }
 
 int AskedToStop::times() const {
@@ -124,10 +125,6 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     if (over && since(*over) > 3) break;  // ssh of a node that is gone may hold the pipes
   }
   out.code = documented(child.exit_code().value_or(1));
-  if (logs) {
-    std::ofstream file(*logs / "launch.log", std::ios::app);
-    for (const std::string& line : output.of_starter()) file << line << "\n";
-  }
   if (out.code == static_cast<int>(Exit::done) && out.lost.empty()) return out;
   for (const std::string& host : agents.silent(3))
     if (std::find(out.lost.begin(), out.lost.end(), host) == out.lost.end()) out.lost.push_back(host);
