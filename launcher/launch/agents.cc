@@ -43,8 +43,12 @@ struct Agents::Agent {
 };
 
 Agents::Agents(const Allocation& allocation, std::string run, double timeout,
-               std::vector<std::filesystem::path> folders)
-    : allocation_(allocation), run_(std::move(run)), timeout_(timeout), folders_(std::move(folders)) {}
+               std::vector<std::filesystem::path> folders, std::function<void()> meanwhile)
+    : allocation_(allocation),
+      run_(std::move(run)),
+      timeout_(timeout),
+      folders_(std::move(folders)),
+      meanwhile_(std::move(meanwhile)) {}
 
 Agents::~Agents() {
   for (const auto& agent : agents_)
@@ -121,6 +125,7 @@ std::vector<LineReader*> Agents::readers() {
 }
 
 void Agents::attend(int milliseconds) {
+  meanwhile_();
   const auto all = readers();
   read_lines(all, milliseconds);
   ask_for_life();

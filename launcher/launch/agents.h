@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,8 +18,10 @@ namespace strata::launcher {
 class Agents {
  public:
   // run: the value of STRATA_LAUNCH of its ranks. timeout: seconds after which an agent that hears nothing ends its
-  // node's ranks; a node that says nothing is lost a little later.
-  Agents(const Allocation& allocation, std::string run, double timeout, std::vector<std::filesystem::path> folders);
+  // node's ranks; a node that says nothing is lost a little later. meanwhile: is called while something is waited for,
+  // and may throw to end that.
+  Agents(const Allocation& allocation, std::string run, double timeout, std::vector<std::filesystem::path> folders,
+         std::function<void()> meanwhile);
   ~Agents();
 
   // Starts those of these nodes that have none, all at once, and waits for their facts. What did not come is in
@@ -63,6 +66,7 @@ class Agents {
   std::string run_;
   double timeout_;
   std::vector<std::filesystem::path> folders_;
+  std::function<void()> meanwhile_;
   std::vector<std::unique_ptr<Agent>> agents_;
   std::map<std::string, std::string> problems_;
   std::uint64_t asked_ = 0;

@@ -74,9 +74,26 @@ class Launch {
         variables_(forwarded_names(options.env)),
         allocation_(find_allocation(options.hosts)),
         run_(random_name()),
-        agents_(allocation_, run_, timeout_of(recipe_), recipe_.memory.nvme) {}
+        agents_(allocation_, run_, timeout_of(recipe_), recipe_.memory.nvme, [this] { look_for_stop(); }) {}
 
   int run() {
+    try {
+      return start_and_restart();
+    } catch (const StoppedBetween&) {
+      if (ended_) return stopped_between(*ended_);
+      say("stopped on request before any rank was started: run the same command to start");
+      return static_cast<int>(Exit::requeue);
+    }
+  }
+
+ private:
+  struct StoppedBetween {};
+  // Asked to stop while there are no ranks that would have to end first.
+  void look_for_stop() const {
+    if (!ranks_run_ && stop_.times() > 0) throw StoppedBetween();
+  }
+
+  int start_and_restart() {
     std::vector<Share> shares = first_shares();
     settle_batch(total(shares));
     const std::int64_t batch = global_batch(recipe_, total(shares));
@@ -84,8 +101,8 @@ class Launch {
     look_first(shares);
     show_recipe();
     found_ = checkpoints_in(recipe_.checkpoint.dir);
-    std::optional<Ended> before;
     for (int restarts = 0;; ++restarts) {
+      look_for_stop();
       events_.write({"start", names(shares), total(shares)});
       std::vector<std::string> sets;
       if (options_.interface && key_named("control.interface"))
@@ -94,31 +111,32 @@ class Launch {
         for (const auto& more : {batch_sets(recipe_, batch, total(shares)), resume_sets(recipe_, found_)})
           sets.insert(sets.end(), more.begin(), more.end());
       }
+      ranks_run_ = true;
       const Ended ended = run_ranks(allocation_, {shares, command_.words(sets), variables_, run_, interface_}, agents_,
                                     stop_, options_.logs);
       events_.write({"end", names(shares), total(shares), ended.code, ended.cause});
       if (!ended.lost.empty()) events_.write({"node_lost", ended.lost, {}, {}, ended.cause});
       if (!ended.held.empty()) events_.write({"node_held", ended.held, {}, {}, "a rank there cannot be ended"});
       if (ended.code == static_cast<int>(Exit::done)) return ended.code;
-      if (const std::string why = why_not_again(ended, before, restarts); !why.empty()) {
+      if (const std::string why = why_not_again(ended, ended_, restarts); !why.empty()) {
         if (!ended.told || restarts > 0)
           complain(fmt::format("launch ends with exit code {} ({}): {}", ended.code, why, ended.cause),
                    static_cast<Exit>(ended.code));
         return ended.code;
       }
       if (!ended.told) note(ended.cause);
-      before = ended;
+      ended_ = ended;
+      ranks_run_ = false;
       shares = left_over(ended, batch);
       if (shares.empty()) return ended.code;
       const double seconds = restart_wait(restarts + 1);
       say("starts again in {:.0f} s, restart {} of {}: {} on {}", seconds, restarts + 1, most_restarts(),
           ranks_text(total(shares)), describe(shares));
       events_.write({"restart", names(shares), total(shares), {}, ended.cause});
-      if (!wait(seconds)) return stopped_between(ended);
+      wait(seconds);
     }
   }
 
- private:
   static std::string ranks_text(int ranks) { return fmt::format("{} {}", ranks, ranks == 1 ? "rank" : "ranks"); }
 
   int most_restarts() const { return options_.max_restarts.value_or(recipe_.checkpoint.dir ? kRestarts : 0); }
@@ -283,11 +301,9 @@ class Launch {
     return said.code != static_cast<int>(Exit::does_not_fit);
   }
 
-  // False if a stop was asked for meanwhile.
-  bool wait(double seconds) {
+  void wait(double seconds) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-    while (std::chrono::steady_clock::now() < end && stop_.times() == 0) agents_.attend(100);
-    return stop_.times() == 0;
+    while (std::chrono::steady_clock::now() < end) agents_.attend(100);
   }
   int stopped_between(const Ended& ended) const {
     say("launch ends with exit code {}: stopped on request before the restart; the same command resumes from the "
@@ -304,7 +320,9 @@ class Launch {
   Allocation allocation_;
   std::string run_;
   std::optional<std::string> interface_;
-  Checkpoints found_;  // before the first start
+  Checkpoints found_;           // before the first start
+  std::optional<Ended> ended_;  // the start before
+  bool ranks_run_ = false;
   AskedToStop stop_;
   Agents agents_;
 };

@@ -25,6 +25,8 @@ class RankOutput {
 
   // The sentence that a rank ended with (complain()), without "strata: "; empty: none did.
   const std::string& complaint() const { return complaint_; }
+  // Whether a rank has said anything yet.
+  bool heard() const { return heard_; }
   // What the starter said itself.
   const std::vector<std::string>& of_starter() const { return of_starter_; }
 
@@ -35,6 +37,7 @@ class RankOutput {
   Starter starter_;
   bool live_;          // steps go over each other, on a terminal
   bool open_ = false;  // the live line has no line break yet
+  bool heard_ = false;
   std::optional<std::filesystem::path> logs_;
   std::map<int, std::ofstream> files_;
   std::string complaint_, paragraph_;  // paragraph_: from the last line that began with "strata: "
