@@ -53,11 +53,12 @@ struct Agents::Agent {
 };
 
 Agents::Agents(const Allocation& allocation, std::string run, double timeout,
-               std::vector<std::filesystem::path> folders)
+               std::vector<std::filesystem::path> folders, std::function<void()> meanwhile)
     : allocation_(allocation),
       run_(std::move(run)),
       timeout_(timeout > 0 ? timeout : std::numeric_limits<double>::infinity()),
-      folders_(std::move(folders)) {}
+      folders_(std::move(folders)),
+      meanwhile_(std::move(meanwhile)) {}
 
 Agents::~Agents() {
   for (const auto& agent : agents_)
@@ -70,7 +71,7 @@ Agents::~Agents() {
   }
 }
 
-void Agents::start(const std::vector<Host>& hosts, double seconds, const Meanwhile& meanwhile) {
+void Agents::start(const std::vector<Host>& hosts, double seconds) {
   attend(0);  // what they said meanwhile
   std::vector<Agent*> started;
   for (const Host& host : hosts) {
@@ -93,10 +94,7 @@ void Agents::start(const std::vector<Host>& hosts, double seconds, const Meanwhi
   }
   const auto begin = Clock::now();
   const auto waits = [](Agent* agent) { return !agent->facts && !agent->child->is_over(); };
-  while (std::any_of(started.begin(), started.end(), waits) && since(begin) < seconds) {
-    attend(100);
-    if (meanwhile) meanwhile();
-  }
+  while (std::any_of(started.begin(), started.end(), waits) && since(begin) < seconds) attend(100);
   // All of them: one that was there before may have ended while the others were waited for.
   for (const Host& host : hosts) {
     Agent* agent = find(host.name);
@@ -146,6 +144,7 @@ std::vector<LineReader*> Agents::readers() {
 }
 
 void Agents::attend(int milliseconds) {
+  meanwhile_();
   const auto all = readers();
   read_lines(all, milliseconds);
   ask_for_life();
@@ -195,8 +194,7 @@ std::vector<std::string> Agents::end_ranks(const std::vector<std::string>& hosts
   return out;
 }
 
-std::map<std::string, std::string> Agents::ask(const std::map<std::string, std::string>& lines, double seconds,
-                                               const Meanwhile& meanwhile) {
+std::map<std::string, std::string> Agents::ask(const std::map<std::string, std::string>& lines, double seconds) {
   std::vector<Agent*> asked;
   for (const auto& [host, line] : lines) {
     Agent* agent = find(host);
@@ -208,10 +206,7 @@ std::map<std::string, std::string> Agents::ask(const std::map<std::string, std::
   }
   const auto begin = Clock::now();
   const auto waits = [](Agent* agent) { return agent->is_there() && agent->answer.empty(); };
-  while (std::any_of(asked.begin(), asked.end(), waits) && since(begin) < seconds) {
-    attend(100);
-    if (meanwhile) meanwhile();
-  }
+  while (std::any_of(asked.begin(), asked.end(), waits) && since(begin) < seconds) attend(100);
   std::map<std::string, std::string> out;
   for (Agent* agent : asked)
     if (!agent->answer.empty()) out[agent->host] = std::exchange(agent->answer, {});

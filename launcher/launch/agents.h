@@ -18,16 +18,15 @@ namespace strata::launcher {
 class Agents {
  public:
   // run: the value of STRATA_LAUNCH of its ranks. timeout: seconds after which an agent that hears nothing ends its
-  // node's ranks, and a node that says nothing is lost a little later; 0: never.
-  Agents(const Allocation& allocation, std::string run, double timeout, std::vector<std::filesystem::path> folders);
+  // node's ranks, and a node that says nothing is lost a little later; 0: never. meanwhile: is called while something
+  // is waited for, and may throw to end that.
+  Agents(const Allocation& allocation, std::string run, double timeout, std::vector<std::filesystem::path> folders,
+         std::function<void()> meanwhile);
   ~Agents();
-
-  // Called again and again while something is waited for; what it throws ends the wait.
-  using Meanwhile = std::function<void()>;
 
   // Starts those of these nodes that have none, all at once, and waits for their facts. Of nodes that have none then,
   // problems() has a sentence each that says why and what to do.
-  void start(const std::vector<Host>& hosts, double seconds, const Meanwhile& meanwhile = {});
+  void start(const std::vector<Host>& hosts, double seconds);
   // Ends the agent of a node that is left out.
   void drop(const std::string& host);
 
@@ -58,8 +57,7 @@ class Agents {
   std::vector<std::string> end_ranks(const std::vector<std::string>& hosts, double seconds);
 
   // Sends each node its line and waits for the answers, JSON objects by node; those that did not come are left out.
-  std::map<std::string, std::string> ask(const std::map<std::string, std::string>& lines, double seconds,
-                                         const Meanwhile& meanwhile = {});
+  std::map<std::string, std::string> ask(const std::map<std::string, std::string>& lines, double seconds);
 
  private:
   struct Agent;
@@ -70,6 +68,7 @@ class Agents {
   std::string run_;
   double timeout_;
   std::vector<std::filesystem::path> folders_;
+  std::function<void()> meanwhile_;
   std::vector<std::unique_ptr<Agent>> agents_;
   std::map<std::string, std::string> problems_;
   std::uint64_t asked_ = 0;

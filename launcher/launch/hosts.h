@@ -35,6 +35,5 @@ void require_addresses(const std::vector<Host>& hosts, double seconds);
 bool is_this_machine(const std::string& name);
 // The first address of a name, in figures, IPv4 before IPv6; empty: there is none.
 std::string address_of(const std::string& name);
-std::string own_name();
 
 }  // namespace strata::launcher

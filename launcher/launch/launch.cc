@@ -51,9 +51,6 @@ std::vector<std::string> names(const std::vector<Share>& shares) {
   return out;
 }
 
-// A stop was asked for while no ranks ran: thrown out of whatever is waited for then.
-struct StoppedMeanwhile {};
-
 class Launch {
  public:
   Launch(const LaunchOptions& options, Events& events)
@@ -64,18 +61,24 @@ class Launch {
         variables_(forwarded_names(options.env)),
         allocation_(find_allocation(options.hosts)),
         run_(random_name()),
-        agents_(allocation_, run_, recipe_.control.timeout, recipe_.memory.nvme) {}
+        agents_(allocation_, run_, recipe_.control.timeout, recipe_.memory.nvme, [this] { look_for_stop(); }) {}
 
   int run() {
     try {
-      return run_until_it_ends();
-    } catch (const StoppedMeanwhile&) {
-      return stopped_meanwhile();
+      return start_and_restart();
+    } catch (const StoppedBetween&) {
+      return stopped_between();
     }
   }
 
  private:
-  int run_until_it_ends() {
+  struct StoppedBetween {};
+  // Asked to stop while there are no ranks that would have to end first.
+  void look_for_stop() const {
+    if (!ranks_run_ && stop_.times() > 0) throw StoppedBetween();
+  }
+
+  int start_and_restart() {
     std::vector<Share> shares = first_shares();
     settle_batch(total(shares));
     const std::int64_t batch = global_batch(recipe_, total(shares));
@@ -84,9 +87,8 @@ class Launch {
     show_recipe();
     found_ = checkpoints_in(recipe_.checkpoint.dir);
     const std::string first_node = shares[0].host;
-    std::optional<Ended> before;
     for (int restarts = 0;; ++restarts) {
-      leave_if_stopped();
+      look_for_stop();
       events_.write({"start", names(shares), total(shares)});
       std::vector<std::string> sets;
       if (interface_ && (options_.interface || recipe_.control.interface.empty()))
@@ -101,6 +103,7 @@ class Launch {
         for (const auto& more : {batch_sets(recipe_, batch, total(shares)), resume_sets(recipe_, found_)})
           sets.insert(sets.end(), more.begin(), more.end());
       }
+      ranks_run_ = true;
       const Ended ended = run_ranks(
           allocation_, {shares, command_.words(sets), variables_, run_, interface_, options_.interface.has_value()},
           agents_, stop_, options_.logs);
@@ -108,15 +111,16 @@ class Launch {
       if (!ended.lost.empty()) events_.write({"node_lost", ended.lost, {}, {}, ended.cause});
       if (!ended.held.empty()) events_.write({"node_held", ended.held, {}, {}, "a rank there cannot be ended"});
       if (ended.code == static_cast<int>(Exit::done)) return ended.code;
-      if (const std::string why = why_not_again(ended, before, restarts); !why.empty()) {
+      if (const std::string why = why_not_again(ended, ended_, restarts); !why.empty()) {
         if (!ended.told || restarts > 0)
           complain(fmt::format("launch ends with exit code {} ({}): {}", ended.code, why, ended.cause),
                    static_cast<Exit>(ended.code));
         return ended.code;
       }
       if (!ended.told) note(ended.cause);
-      leave_if_stopped();
-      before = ended;
+      ended_ = ended;
+      ranks_run_ = false;
+      look_for_stop();
       shares = left_over(ended, batch);
       if (shares.empty()) return ended.code;
       const double seconds = restart_wait(restarts + 1);
@@ -153,7 +157,7 @@ class Launch {
     if (options_.min_nodes && static_cast<std::size_t>(*options_.min_nodes) > allocation_.hosts.size())
       fail(Exit::usage, "--min-nodes is {}, and {} has {} {}", *options_.min_nodes, allocation_.origin,
            allocation_.hosts.size(), allocation_.hosts.size() == 1 ? "node" : "nodes");
-    agents_.start(allocation_.hosts, kAnswerSeconds, unless_stopped());
+    agents_.start(allocation_.hosts, kAnswerSeconds);
     if (!agents_.problems().empty()) leave_out_or_refuse();
     settle_slots();
     int ranks = 0;
@@ -228,7 +232,7 @@ class Launch {
     interface_ = options_.interface;
     std::vector<NodeReport> nodes;
     if (options_.preflight) {
-      nodes = look_at(agents_, hosts, recipe_, interface_, unless_stopped());
+      nodes = look_at(agents_, hosts, recipe_, interface_);
       if (nodes.size() > 1) tell(printable(table(nodes), true));
       refuse_or_warn(judge(nodes, recipe_, program_hash(), interface_));
     } else {
@@ -265,7 +269,7 @@ class Launch {
   // The ranks to go on with; empty: there are none, which was said.
   std::vector<Share> left_over(const Ended& ended, std::int64_t batch) {
     for (const std::string& host : ended.lost) agents_.drop(host);  // asked anew: it may be back
-    agents_.start(allocation_.hosts, kAnswerAgainSeconds, unless_stopped());
+    agents_.start(allocation_.hosts, kAnswerAgainSeconds);
     std::vector<Host> hosts;
     for (const Host& host : allocation_.hosts)
       if (std::find(ended.held.begin(), ended.held.end(), host.name) != ended.held.end())
@@ -308,24 +312,17 @@ class Launch {
 
   void wait(double seconds) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-    while (std::chrono::steady_clock::now() < end) {
-      agents_.attend(100);
-      leave_if_stopped();
-    }
-  }
-  void leave_if_stopped() const {
-    if (stop_.times() > 0) throw StoppedMeanwhile();
-  }
-  Agents::Meanwhile unless_stopped() const {
-    return [this] { leave_if_stopped(); };
+    while (std::chrono::steady_clock::now() < end) agents_.attend(100);
   }
   // As from ranks that were stopped: the code says whether there is something to go on from.
-  int stopped_meanwhile() {
+  int stopped_between() {
     const bool kept = !checkpoints_in(recipe_.checkpoint.dir).empty();
-    const Exit code = kept ? Exit::requeue : Exit::failed;
+    const Exit code = kept || !ended_ ? Exit::requeue : Exit::failed;
     const std::string text =
-        fmt::format("stopped on request: {}", kept ? "run the same command to resume from the newest checkpoint"
-                                                   : "there is no checkpoint to resume from");
+        fmt::format("stopped on request {}: {}", ended_ ? "before a restart" : "before any rank was started",
+                    kept      ? "run the same command to resume from the newest checkpoint"
+                    : !ended_ ? "run the same command to start"
+                              : "there is no checkpoint to resume from");
     events_.write({"end", {}, {}, static_cast<int>(code), text});
     complain(text, code);
     return static_cast<int>(code);
@@ -339,7 +336,9 @@ class Launch {
   Allocation allocation_;
   std::string run_;
   std::optional<std::string> interface_;
-  Checkpoints found_;  // before the first start
+  Checkpoints found_;           // before the first start
+  std::optional<Ended> ended_;  // the start before
+  bool ranks_run_ = false;
   AskedToStop stop_;
   Agents agents_;
 };

@@ -52,12 +52,12 @@ std::vector<std::pair<std::size_t, std::size_t>> pairs(std::size_t nodes, std::s
 }
 
 void measure_links(Agents& agents, std::vector<NodeReport>& nodes, std::size_t round,
-                   const std::optional<std::string>& interface, const Agents::Meanwhile& meanwhile) {
+                   const std::optional<std::string>& interface) {
   const std::string token = random_token();
   const auto both = pairs(nodes.size(), round);
   std::map<std::string, std::string> listen, link;
   for (const auto& [server, client] : both) listen[nodes[server].host] = "listen " + token;
-  const auto ports = agents.ask(listen, 10, meanwhile);
+  const auto ports = agents.ask(listen, 10);
   for (const auto& [server, client] : both) {
     const auto answer = ports.find(nodes[server].host);
     const std::string address = address_on(nodes[server], interface);
@@ -65,7 +65,7 @@ void measure_links(Agents& agents, std::vector<NodeReport>& nodes, std::size_t r
     if (const auto port = number_in(answer->second, "port", nodes[server].problems))
       link[nodes[client].host] = fmt::format("link {} {:.0f} {}", address, *port, token);
   }
-  const auto speeds = agents.ask(link, 20, meanwhile);
+  const auto speeds = agents.ask(link, 20);
   for (const auto& [server, client] : both) {
     if (!link.contains(nodes[client].host)) continue;
     const auto answer = speeds.find(nodes[client].host);
@@ -167,7 +167,7 @@ void judge_one(const NodeReport& node, const runtime::Recipe& recipe, std::strin
 }  // namespace
 
 std::vector<NodeReport> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
-                                const std::optional<std::string>& interface, const Agents::Meanwhile& meanwhile) {
+                                const std::optional<std::string>& interface) {
   std::vector<NodeReport> out;
   std::map<std::string, std::string> products;
   for (const Host& host : hosts) {
@@ -175,11 +175,11 @@ std::vector<NodeReport> look_at(Agents& agents, const std::vector<Host>& hosts, 
     products[host.name] = recipe.device.kind == runtime::DeviceKind::cpu ? "products cpu" : "products";
   }
   if (hosts.size() > 1) {
-    const auto answers = agents.ask(products, 30, meanwhile);
+    const auto answers = agents.ask(products, 30);
     for (NodeReport& node : out)
       if (const auto answer = answers.find(node.host); answer != answers.end())
         node.gflop_per_s = number_in(answer->second, "gflop_per_s", node.problems);
-    for (const std::size_t round : {0, 1}) measure_links(agents, out, round, interface, meanwhile);
+    for (const std::size_t round : {0, 1}) measure_links(agents, out, round, interface);
   }
   for (NodeReport& node : out) node.clock_ahead = agents.clock_ahead(node.host);
   return out;

@@ -28,9 +28,9 @@ struct Finding {
 };
 
 // Asks all nodes at once: a second of products, then links in pairs, for two rounds with other partners. Nodes reach
-// each other by the interface, or where their names lead. What `meanwhile` throws ends it.
+// each other by the interface, or where their names lead.
 std::vector<NodeReport> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
-                                const std::optional<std::string>& interface, const Agents::Meanwhile& meanwhile = {});
+                                const std::optional<std::string>& interface);
 
 // `program`: the hash of the launcher's own. A node below 0.8 of the median is a warning.
 std::vector<Finding> judge(const std::vector<NodeReport>& nodes, const runtime::Recipe& recipe,

@@ -187,19 +187,5 @@ TEST_F(ClusterRefusal, ANodeWithAnotherBinaryOrNone) {
                  AllOf(HasSubstr("n3 has no " + program), HasSubstr("install the same build")));
 }
 
-// Of one node: its drive is full, the sentence names the rank there, and nothing is tried again.
-TEST_F(ClusterLaunch, ADiskThatIsFullOnOneNode) {
-  const Cluster cluster(2);
-  std::filesystem::create_directories(file("drive"));
-  cluster.at("n2", "mount -t tmpfs -o size=1m tmpfs " + file("drive"));
-  const Outcome outcome = run(
-      cluster.in("n1", launch({"--hosts", "n1,n2"}, {"zero.optimizer=nvme", "memory.nvme=[\"" + file("drive") + "\"]",
-                                                     "model.config.n_embd=256"})),
-      180);
-  EXPECT_EQ(outcome.code, static_cast<int>(Exit::does_not_fit)) << outcome.all();
-  EXPECT_THAT(last_line(outcome.errors), AllOf(HasSubstr("rank 1"), HasSubstr(file("drive")))) << outcome.all();
-  EXPECT_THAT(outcome.errors, Not(HasSubstr("starts again")));
-}
-
 }  // namespace
 }  // namespace strata::tests

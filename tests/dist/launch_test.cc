@@ -56,6 +56,20 @@ class LaunchAlone : public testing::Test {
   TinyRun run_;
 };
 
+// Before the first word of a rank there is nothing to wait for, and mpirun may not know its signals yet.
+TEST_F(LaunchAlone, AStopBeforeTheRanksHaveBegunEndsItAtOnce) {
+  for (const char* moment : {"1 rank on ", "the recipe, without what"}) {
+    Running running(launch({"--no-preflight"}, {checkpoints(), "training.max_steps=1000000"}));
+    ASSERT_TRUE(running.wait_until(
+        [&](const std::string&, const std::string& errors) { return errors.find(moment) != std::string::npos; }));
+    running.send(SIGINT);
+    const Outcome outcome = running.wait(60);
+    EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
+    EXPECT_THAT(last_line(outcome), AllOf(HasSubstr("stopped on request"), HasSubstr("run the same command to ")));
+    EXPECT_THAT(outcome.errors, Not(HasSubstr("mpirun ended")));
+  }
+}
+
 TEST_F(LaunchAlone, RanksOnThisMachine) {
   const Outcome outcome = run(launch({"--ranks-per-node", "2"}), 120);
   EXPECT_EQ(outcome.code, 0) << outcome.all();

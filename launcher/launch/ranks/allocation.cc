@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/host_name.h"
 
 namespace strata::launcher {
 namespace {
@@ -104,7 +105,7 @@ Allocation find_allocation(const std::optional<std::string>& hosts) {
     out.origin = job ? "the MPIJob's hostfile" : "OMPI_MCA_orte_default_hostfile";
     if (job) patience = 60;  // its workers get their names while they start
   } else {
-    out.hosts = {{own_name(), std::nullopt}};
+    out.hosts = {{host_name(), std::nullopt}};
     out.origin = "this machine";
   }
   if (out.starter == Starter::mpirun && find_program("mpirun").empty())

@@ -134,6 +134,7 @@ void RankOutput::take(bool is_error, std::string_view line) {
 }
 
 void RankOutput::say(int rank, bool is_error, std::string_view text) {
+  heard_ = true;
   std::string line(text);
   const bool complains = line.ends_with(kComplaintEnd);
   if (complains) line.pop_back();

@@ -27,6 +27,8 @@ class RankOutput {
 
   // The sentence that a rank ended with (complain()), without "strata: "; empty: none did.
   const std::string& complaint() const { return complaint_; }
+  // Whether a rank has said anything yet.
+  bool heard() const { return heard_; }
   // What the starter said itself last.
   const std::vector<std::string>& of_starter() const { return of_starter_; }
 
@@ -36,8 +38,9 @@ class RankOutput {
   void show(bool is_error, const std::string& line);
 
   Starter starter_;
-  bool live_;                          // steps go over each other, on a terminal
-  bool open_ = false;                  // the live line has no line break yet
+  bool live_;          // steps go over each other, on a terminal
+  bool open_ = false;  // the live line has no line break yet
+  bool heard_ = false;
   std::string complaint_, paragraph_;  // paragraph_: from the last line that began with "strata: "
   std::vector<std::string> of_starter_;
   std::optional<LineWriter> logs_;
