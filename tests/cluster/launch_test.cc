@@ -27,7 +27,8 @@ TEST_F(ClusterLaunch, StartsLooksAndReports) {
   EXPECT_THAT(outcome.errors,
               AllOf(HasSubstr("strata: 6 ranks on n1 (2), n2 (2), n3 (2), of --hosts, started by mpirun"),
                     HasSubstr("training.max_steps = 30"), HasSubstr("GFLOP/s"), HasSubstr("Gbit/s"),
-                    HasSubstr("MPI and NCCL use eth0"), Not(HasSubstr("[n1:")), Not(HasSubstr("<stderr>"))));
+                    HasSubstr("MPI, NCCL and control use eth0, where the nodes' names lead\n"), Not(HasSubstr("[n1:")),
+                    Not(HasSubstr("<stderr>"))));
   EXPECT_THAT(outcome.errors, HasSubstr("done after step 30"));
   EXPECT_EQ(weights_hash(), untouched({"training.max_steps=30"}));
   EXPECT_THAT(events(), AllOf(HasSubstr(R"("event":"start","nodes":["n1","n2","n3"],"ranks":6)"),
