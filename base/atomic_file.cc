@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/error.h"
+#include "base/refused_write.h"
 
 namespace strata {
 
@@ -41,7 +41,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::failed(const char* what) const {
-  fail(Exit::failed, "{} cannot be {}: {} (errno {})", path_.string(), what, std::strerror(errno), errno);
+  refused_write(fmt::format("{} cannot be {}", path_.string(), what), errno);
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
