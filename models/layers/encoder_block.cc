@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "device/ops/attention.h"
+#include "device/ops/attention/attention.h"
 #include "device/ops/dropout.h"
 #include "device/ops/norm.h"
 #include "models/layers/block_unit.h"
@@ -73,8 +73,7 @@ struct BlockPlan {
   static Linear::Tensor of(std::size_t out, const Pair& place) { return {out, place.weight, place.bias}; }
   static Linear linear(const RunShape& run, std::size_t in, std::vector<Linear::Tensor> tensors,
                        Gelu gelu_behind = Gelu::none, Gelu gelu_before = Gelu::none) {
-    return Linear(
-        {run.tokens(), in, std::move(tensors), true, false, run.dtype, run.device, gelu_behind, gelu_before});
+    return Linear({run.tokens(), in, std::move(tensors), true, false, run.dtype, run.device, gelu_behind, gelu_before});
   }
   // By part.
   std::array<const Linear*, 4> linears() const { return {&qkv, &projection, &up, &down}; }

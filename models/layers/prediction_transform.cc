@@ -6,7 +6,14 @@ namespace strata::models {
 
 PredictionTransform::PredictionTransform(std::size_t rows, std::size_t hidden, std::size_t weight,
                                          std::optional<std::size_t> bias, const RunShape& run)
-    : dense_({rows, hidden, {{hidden, weight, bias.value_or(0)}}, bias.has_value(), false, run.dtype, run.device, Gelu::erf}) {}
+    : dense_({rows,
+              hidden,
+              {{hidden, weight, bias.value_or(0)}},
+              bias.has_value(),
+              false,
+              run.dtype,
+              run.device,
+              Gelu::erf}) {}
 
 void PredictionTransform::forward(device::Lane& lane, const ParameterRange& parameters, device::ConstView x,
                                   device::View inner, device::View y, device::View scratch) const {
