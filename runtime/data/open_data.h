@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <memory_resource>
@@ -8,12 +9,14 @@
 
 #include "comm/same_files.h"
 #include "runtime/data/batches.h"
-#include "runtime/data/sequences.h"
-#include "runtime/data/tokens.h"
+#include "runtime/data/files/tokens.h"
+#include "runtime/data/sequences/sequences.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {
 
+// The token files of data.train and data.validation that are there.
+std::vector<std::filesystem::path> data_files(const Recipe::Data& data);
 // Whether every token file of the recipe that is there says where its documents begin.
 bool names_documents(const Recipe::Data& data);
 

@@ -1,6 +1,6 @@
 #include "runtime/objective/causal_lm.h"
 
-#include "runtime/data/next_token.h"
+#include "runtime/data/sequences/next_token.h"
 
 namespace strata::runtime {
 namespace {
@@ -14,6 +14,6 @@ std::optional<std::uint32_t> all_rows(const Recipe&, std::uint32_t) {
 
 }  // namespace
 
-constinit const ObjectiveRules kCausalLm = {next_token, all_rows, false, true, no_metrics};
+constinit const ObjectiveRules kCausalLm = {next_token, all_rows, false, true, no_metrics, look_for_labels};
 
 }  // namespace strata::runtime
