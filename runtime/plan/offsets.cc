@@ -1,11 +1,7 @@
 #include "runtime/plan/offsets.h"
 
 #include <algorithm>
-#include <array>
-#include <functional>
-#include <iterator>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -17,8 +13,7 @@ namespace {
 // take the same few spaces again and again; in vertical order there are as many as buffers.
 class TierSpaces {
  public:
-  explicit TierSpaces(std::size_t base) : base_(base), end_(base) {}
-  std::size_t end() const { return end_; }  // of all that was taken
+  explicit TierSpaces(std::size_t base) : base_(base) {}
 
   // Takes the lowest offset at which nothing lives at the same time.
   std::size_t take(std::size_t bytes, const Lifetime& life) {
@@ -31,7 +26,6 @@ class TierSpaces {
     space.all = {std::min(space.all.first, life.first), std::max(space.all.last, life.last)};
     auto& lives = lives_[space.lives];
     lives.insert(std::lower_bound(lives.begin(), lives.end(), life, before), life);
-    end_ = std::max(end_, offset + bytes);
     return offset;
   }
 
@@ -57,7 +51,7 @@ class TierSpaces {
     return *spaces_.insert(at, {begin, end, {std::numeric_limits<int>::max(), -1}, lives_.size() - 1});
   }
 
-  std::size_t base_, end_;
+  std::size_t base_;
   std::vector<Space> spaces_;                 // by rising offset
   std::vector<std::vector<Lifetime>> lives_;  // of each space, by rising time; they do not overlap
 };
@@ -68,53 +62,6 @@ bool follows(const Task& task, const Task& earlier) {
     const auto same = [&](const Use& other) { return other.buffer == use.buffer; };
     return use.access != Access::read && std::any_of(task.uses.begin(), task.uses.end(), same);
   });
-}
-
-// The most bytes of the buffers that live at once: no packing takes less.
-std::size_t most_at_once(const StepPlan& plan, const std::vector<int>& buffers, const std::vector<Lifetime>& lives) {
-  std::vector<std::size_t> begins(plan.tasks.size() + 1), ends(plan.tasks.size() + 1);
-  for (const int b : buffers) {
-    const Lifetime& life = lives[static_cast<std::size_t>(b)];
-    if (life.last < life.first) continue;
-    begins[static_cast<std::size_t>(life.first)] += plan.buffers[static_cast<std::size_t>(b)].bytes;
-    ends[static_cast<std::size_t>(life.last) + 1] += plan.buffers[static_cast<std::size_t>(b)].bytes;
-  }
-  std::size_t now = 0, most = 0;
-  for (std::size_t t = 0; t < begins.size(); ++t) {
-    now = now - ends[t] + begins[t];
-    most = std::max(most, now);
-  }
-  return most;
-}
-
-// Offline packing of a tier's buffers from `base` on. Largest first is within a few percent of the lower bound for the
-// stack-like lifetimes of a training step, as a rule. Where it is above that, the other orders are tried, and the one
-// that takes least is kept, of equal ones the first.
-void pack(StepPlan& plan, std::vector<int> buffers, const std::vector<Lifetime>& lives, std::size_t base) {
-  const auto bytes = [&](int b) { return plan.buffers[static_cast<std::size_t>(b)].bytes; };
-  const auto duration = [&](int b) {
-    const Lifetime& life = lives[static_cast<std::size_t>(b)];
-    return static_cast<std::size_t>(std::max(0, life.last - life.first + 1));
-  };
-  using Key = std::pair<double, double>;
-  const std::array<std::function<Key(int)>, 3> keys = {
-      [&](int b) { return Key(bytes(b), 0); },
-      [&](int b) { return Key(static_cast<double>(bytes(b)) * static_cast<double>(duration(b)), bytes(b)); },
-      [&](int b) { return Key(duration(b), bytes(b)); },
-  };
-  const std::size_t least = base + most_at_once(plan, buffers, lives);
-  std::size_t best = std::numeric_limits<std::size_t>::max();
-  for (const auto& key : keys) {
-    std::vector<int> order = buffers;
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(a) > key(b); });
-    TierSpaces spaces(base);
-    std::vector<std::size_t> offsets;
-    for (const int b : order) offsets.push_back(spaces.take(bytes(b), lives[static_cast<std::size_t>(b)]));
-    if (spaces.end() >= best) continue;
-    best = spaces.end();
-    for (std::size_t i = 0; i < order.size(); ++i) plan.buffers[static_cast<std::size_t>(order[i])].offset = offsets[i];
-    if (best <= least) return;
-  }
 }
 
 }  // namespace
@@ -154,8 +101,9 @@ std::vector<Lifetime> occupations_of(const StepPlan& plan) {
   return lives;
 }
 
-// Buffers that live from step to step come first, one behind the other. The others go one by one to the lowest offset
-// at which nothing lives at the same time (pack).
+// Buffers that live from step to step come first, one behind the other. The others go, largest first, to the lowest
+// offset at which nothing lives at the same time: offline packing, within a few percent of the lower bound for the
+// stack-like lifetimes of a training step.
 void assign_offsets(StepPlan& plan, const StepPlan* beside) {
   const std::vector<Lifetime> lives = occupations_of(plan);
   std::array<std::size_t, kTiers> base{};
@@ -187,12 +135,13 @@ void assign_offsets(StepPlan& plan, const StepPlan* beside) {
     buffer.offset = end;
     end += buffer.bytes;
   }
-  for (std::size_t tier = 0; tier < kTiers; ++tier) {
-    std::vector<int> of_tier;
-    std::copy_if(order.begin(), order.end(), std::back_inserter(of_tier), [&](int b) {
-      return static_cast<std::size_t>(plan.buffers[static_cast<std::size_t>(b)].tier) == tier;
-    });
-    pack(plan, std::move(of_tier), lives, base[tier]);
+  const auto buffer_of = [&](int b) -> Buffer& { return plan.buffers[static_cast<std::size_t>(b)]; };
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return buffer_of(a).bytes > buffer_of(b).bytes; });
+
+  std::vector<TierSpaces> tiers(base.begin(), base.end());
+  for (const int b : order) {
+    Buffer& buffer = buffer_of(b);
+    buffer.offset = tiers[static_cast<std::size_t>(buffer.tier)].take(buffer.bytes, lives[static_cast<std::size_t>(b)]);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "models/files/safetensors.h"
+#include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/training.h"
 
 namespace strata::runtime {
