@@ -197,7 +197,10 @@ int bench_memory(const BenchOptions& options) {
     if (recipes.empty()) {
       const runtime::Job job = runtime::make_job(recipe_with(recipe, setting, batch, options.steps), 1, capacity);
       settle_documents(recipe, *job.model, batch, options.steps, folder.path());
+      // The classes that the data has are those of the configuration (labels_for): every run finds them again.
+      const auto asked = recipe.model.config;
       runtime::settle(recipe, false);
+      recipe.model.config = asked;
       title = title_of(job, batch);
     }
     recipes.push_back(recipe_with(recipe, setting, batch, options.steps));
