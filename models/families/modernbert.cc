@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "models/classes.h"
 #include "models/families/families.h"
+#include "models/layers/class_head.h"
 #include "models/layers/embedding.h"
 #include "models/layers/embedding_norm.h"
 #include "models/layers/head.h"
@@ -21,8 +23,9 @@ struct Shape {
   ModernBlockSpec blocks;
   std::size_t vocabulary, positions;
   RotaryTable global, local;
-  float embedding_dropout;
+  float embedding_dropout, class_dropout;
   bool tied, decoder_bias;
+  bool mean;  // a document is classified by the mean of its rows, not by its first
 };
 
 // rope_parameters has a group per kind of attention (transformers 5); before there was a key each.
@@ -85,16 +88,19 @@ Shape read_shape(const Config& config) {
   require_one_of(config, "hidden_activation", {"gelu"}, "gelu");
   require_one_of(config, "classifier_activation", {"gelu"}, "gelu");
   require_one_of(config, "position_embedding_type", {"absolute", "sans_pos", "rope"}, "absolute");
-  // Of other heads; of how it is trained or run there.
-  config.ignore({"classifier_dropout", "classifier_pooling", "cls_token_id", "deterministic_flash_attn",
-                 "initializer_cutoff_factor", "layer_norm_eps", "reference_compile", "repad_logits_with_grad",
-                 "sparse_pred_ignore_index", "sparse_prediction", "gradient_checkpointing"});
+  s.class_dropout = dropout_probability(config, "classifier_dropout", 0);
+  require_one_of(config, "classifier_pooling", {"cls", "mean"}, "cls");
+  s.mean = config.text_or("classifier_pooling", "cls") == "mean";
+  // Of how it is trained or run there.
+  config.ignore({"cls_token_id", "deterministic_flash_attn", "initializer_cutoff_factor", "layer_norm_eps",
+                 "reference_compile", "repad_logits_with_grad", "sparse_pred_ignore_index", "sparse_prediction",
+                 "gradient_checkpointing"});
   return s;
 }
 
 class ModernBert final : public Model {
  public:
-  ModernBert(Shape shape, const RunShape& run) : shape_(std::move(shape)) {
+  ModernBert(Shape shape, const Config& config, const RunShape& run) : shape_(std::move(shape)) {
     Shape& s = shape_;
     ModernBlockSpec& b = s.blocks;
     family = "modernbert";
@@ -117,17 +123,10 @@ class ModernBert final : public Model {
     units.push_back(make_embedding_norm(
         {"model.embeddings.norm", b.hidden, b.eps, run.training ? s.embedding_dropout : 0, false}, run));
     add_modern_blocks(units, b, run);
-    HeadSpec head{.gain_name = "head.norm.weight",
-                  .weight_name = "decoder.weight",
-                  .vocabulary = s.vocabulary,
-                  .hidden = b.hidden,
-                  .eps = b.eps,
-                  .init = normal,
-                  .logit_bias_name = s.decoder_bias ? "decoder.bias" : "",
-                  .transform = PredictionTransformSpec{"head.dense", b.deviation, false, "model.final_norm.weight"},
-                  .centred = true};
-    if (s.tied) head.tied = share(head.weight_name, units, 0, 0);
-    units.push_back(make_head(head, run));
+    if (*run.objective == Objective::masked_lm)
+      add_words(run);
+    else
+      add_classes(read_classes(config, *run.objective), run);
     for (const Parameter& parameter : units.back()->parameters())
       if (!parameter.name.starts_with(optional_prefix)) drawn_if_missing.push_back(parameter.name);
   }
@@ -139,6 +138,45 @@ class ModernBert final : public Model {
   }
 
  private:
+  void add_words(const RunShape& run) {
+    const Shape& s = shape_;
+    const ModernBlockSpec& b = s.blocks;
+    HeadSpec head{.gain_name = "head.norm.weight",
+                  .weight_name = "decoder.weight",
+                  .vocabulary = s.vocabulary,
+                  .hidden = b.hidden,
+                  .eps = b.eps,
+                  .init = {0, b.deviation},
+                  .logit_bias_name = s.decoder_bias ? "decoder.bias" : "",
+                  .transform = PredictionTransformSpec{"head.dense", b.deviation, false, "model.final_norm.weight"},
+                  .centred = true};
+    if (s.tied) head.tied = share(head.weight_name, units, 0, 0);
+    units.push_back(make_head(head, run));
+    ignored_suffixes.insert(ignored_suffixes.end(), {"classifier.weight", "classifier.bias"});
+  }
+  // Of documents, or of every row.
+  void add_classes(const Classes& classes, const RunShape& run) {
+    const Shape& s = shape_;
+    const ModernBlockSpec& b = s.blocks;
+    const bool mean = s.mean && *run.objective == Objective::sequence_classification;
+    units.push_back(make_class_head({.hidden = b.hidden,
+                                     .classes = classes.names.size(),
+                                     .target = classes.target,
+                                     .init = {0, b.deviation},
+                                     .norm_gain = "model.final_norm.weight",
+                                     .centred = true,
+                                     .eps = b.eps,
+                                     .mean_heads = mean ? b.heads : 0,
+                                     .dense = "head.dense",
+                                     .squash = Squash::gelu,
+                                     .dense_biased = false,
+                                     .dense_norm = "head.norm",
+                                     .scores = "classifier",
+                                     .dropout_behind = run.training ? s.class_dropout : 0},
+                                    run));
+    ignored_suffixes.insert(ignored_suffixes.end(), {"decoder.weight", "decoder.bias"});
+  }
+
   Shape shape_;
 };
 
@@ -149,8 +187,9 @@ std::unique_ptr<Model> make_modernbert(const Config& config, const RunShape& run
     fail(Exit::usage,
          "{} is \"modernbert\", an encoder: it does not generate; gpt2, llama, mistral, qwen2 and qwen3 do",
          config.describe("model_type"));
-  require_objective(run, "modernbert", {Objective::masked_lm});
-  return std::make_unique<ModernBert>(read_shape(config), run);
+  require_objective(run, "modernbert",
+                    {Objective::masked_lm, Objective::sequence_classification, Objective::token_classification});
+  return std::make_unique<ModernBert>(read_shape(config), config, run);
 }
 
 }  // namespace strata::models

@@ -153,6 +153,11 @@ std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, 
   if (const auto drawn = weights->drawn(); !drawn.empty() && world.rank() == 0)
     note(fmt::format("{} has no {}: drawn from training.seed = {}", folder.path().string(), fmt::join(drawn, ", "),
                      recipe.training.seed));
+  if (const auto left_out = weights->left_out(); !left_out.empty() && world.rank() == 0)
+    note(
+        fmt::format("{} also has {}, of which training.objective = \"{}\" makes no use: not trained, and left out of "
+                    "exports",
+                    folder.path().string(), fmt::join(left_out, ", "), models::name_of(job.model->objective)));
   return weights;
 }
 

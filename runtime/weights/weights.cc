@@ -85,8 +85,10 @@ class StoredWeights final : public WeightSource {
     for (const models::StoredTensor& tensor : file_.tensors()) {
       if (std::find(expected.begin(), expected.end(), &tensor) != expected.end()) continue;
       if (std::any_of(model.ignored_suffixes.begin(), model.ignored_suffixes.end(),
-                      [&](const std::string& suffix) { return tensor.name.ends_with(suffix); }))
+                      [&](const std::string& suffix) { return tensor.name.ends_with(suffix); })) {
+        if (is_layer(tensor)) left_out_.push_back(tensor.name.substr(0, tensor.name.size() - kWeight.size()));
         continue;
+      }
       // Some writers store a shared tensor once more.
       if (std::any_of(model.units.begin(), model.units.end(), [&](const auto& unit) {
             const auto& shared = unit->shared();
@@ -140,6 +142,7 @@ class StoredWeights final : public WeightSource {
     });
   }
   std::vector<std::string> drawn() const override { return drawn_; }
+  std::vector<std::string> left_out() const override { return left_out_; }
   std::vector<comm::Seen> seen_as_read() const override {
     return of_tensors([&](const models::StoredTensor&, std::size_t unit, std::size_t parameter) {
       return fmt::format("hash {:016x}", read_[unit][parameter].load());
@@ -147,6 +150,12 @@ class StoredWeights final : public WeightSource {
   }
 
  private:
+  static constexpr std::string_view kWeight = ".weight";
+  // A matrix that is learnt; what else is ignored are its bias, masks and tables that are computed.
+  static bool is_layer(const models::StoredTensor& tensor) {
+    return tensor.name.ends_with(kWeight) && tensor.shape.size() == 2;
+  }
+
   template <typename Print>
   std::vector<comm::Seen> of_tensors(Print&& print) const {
     std::vector<comm::Seen> all;
@@ -168,7 +177,7 @@ class StoredWeights final : public WeightSource {
 
   models::Safetensors file_;
   RandomWeights random_;
-  std::vector<std::string> drawn_;
+  std::vector<std::string> drawn_, left_out_;
   std::vector<std::vector<const models::StoredTensor*>> tensors_;      // by unit and parameter; null: drawn
   mutable std::vector<std::vector<std::atomic<std::uint64_t>>> read_;  // hashes of what was read of each, added up
 };

@@ -34,6 +34,8 @@ class WeightSource {
   virtual std::vector<comm::Seen> seen_as_read() const { return {}; }
   // Names of the parameters that the files lack and that are drawn instead (Model::drawn_if_missing).
   virtual std::vector<std::string> drawn() const { return {}; }
+  // Layers of the files that the model lacks: heads of other objectives. They are not trained, nor written anew.
+  virtual std::vector<std::string> left_out() const { return {}; }
 };
 
 // Drawn as each parameter's Init says from Philox keyed by the seed, with the parameter's place in the model and the

@@ -144,6 +144,7 @@ path = "model"
 train = ["tokens.bin"]
 seq_len = {SEQ}
 order = "sequential"
+packing = "documents"
 [training]
 objective = "{kind.lower()}_classification"
 max_steps = {STEPS}

@@ -4,9 +4,9 @@ documents.safetensors: documents of several lengths, their labels in the rows th
 these, and its gradient by every parameter. fp32, dropout off.
 
     pip install torch transformers safetensors numpy
-    tests/golden/make_classes.py
+    tests/golden/make_classes.py [NAME ...]
 """
-import os
+import os, sys
 import numpy as np, torch, torch.nn.functional as F, transformers
 from safetensors.torch import save_file
 
@@ -20,6 +20,10 @@ GPT2 = dict(vocab_size=WORDS, n_embd=24, n_layer=1, n_head=2, n_positions=40, at
             embd_pdrop=0.0, classifier_dropout=0.0, bos_token_id=0, eos_token_id=0)
 LLAMA = dict(vocab_size=WORDS, hidden_size=24, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
              intermediate_size=40, max_position_embeddings=40, tie_word_embeddings=False)
+# A window that is narrower than its documents; of the first word, or the mean of all.
+MODERN = dict(vocab_size=WORDS, hidden_size=24, num_hidden_layers=2, num_attention_heads=2, intermediate_size=40,
+              max_position_embeddings=40, local_attention=8, pad_token_id=0, bos_token_id=1, cls_token_id=1,
+              eos_token_id=2, sep_token_id=2)
 CASES = {
     "bert_single": ("Bert", BERT, "Sequence", "single_label_classification"),
     "bert_multi": ("Bert", BERT, "Sequence", "multi_label_classification"),
@@ -33,10 +37,16 @@ CASES = {
     "roberta_tokens": ("Roberta", ROBERTA, "Token", None),
     "distilbert_tokens": ("DistilBert", DISTIL, "Token", None),
     "gpt2_tokens": ("GPT2", GPT2, "Token", None),
+    "modernbert_first": ("ModernBert", dict(MODERN, classifier_pooling="cls"), "Sequence",
+                         "single_label_classification"),
+    "modernbert_mean": ("ModernBert", dict(MODERN, classifier_pooling="mean"), "Sequence",
+                        "multi_label_classification"),
+    "modernbert_tokens": ("ModernBert", MODERN, "Token", None),
 }
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "classes")
 
-for name, (family, shape, kind, problem) in CASES.items():
+for name in sys.argv[1:] or CASES:
+    family, shape, kind, problem = CASES[name]
     torch.manual_seed(3)
     extra = dict(problem_type=problem) if problem else {}
     config = getattr(transformers, family + "Config")(

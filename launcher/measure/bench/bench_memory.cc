@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -21,6 +22,8 @@
 #include "launcher/overwrite.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
+#include "models/classes.h"
+#include "runtime/checkpoint/model_folder.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
 #include "runtime/objective/objective.h"
@@ -115,14 +118,29 @@ class Runs {
   AskedToStop stop_;
 };
 
+// That documents have for this objective.
+RandomLabels labels_for(const Recipe& recipe, models::Objective objective) {
+  const bool per_token = objective == models::Objective::token_classification;
+  if (objective != models::Objective::sequence_classification && !per_token) return {};
+  models::Classes classes = models::read_classes(runtime::config_of(recipe.model), objective);
+  const bool number = classes.target == device::ClassTarget::number, many = classes.target == device::ClassTarget::many;
+  return {per_token ? "token_classification"
+          : number  ? "regression"
+          : many    ? "multi_label_classification"
+                    : "single_label_classification",
+          number ? std::vector<std::string>{} : std::move(classes.names)};
+}
+
 // The recipe's data, or random documents in `folder`, enough for all steps.
-void settle_documents(Recipe& recipe, std::size_t vocabulary, std::int64_t batch, int steps, const fs::path& folder) {
+void settle_documents(Recipe& recipe, const models::Model& model, std::int64_t batch, int steps,
+                      const fs::path& folder) {
   if (!recipe.data.train.empty()) return;
   const fs::path file = folder / "random.bin";
   // Shorter documents leave rows empty where they are packed; sequences that are left over are not read.
   const auto sequences = static_cast<std::uint64_t>(2 * batch * std::min(steps, 64));
-  write_random_documents(file, static_cast<std::int64_t>(vocabulary), recipe.data.seq_len,
-                         sequences * static_cast<std::uint64_t>(recipe.data.seq_len));
+  write_random_documents(file, static_cast<std::int64_t>(model.vocabulary), recipe.data.seq_len,
+                         sequences * static_cast<std::uint64_t>(recipe.data.seq_len),
+                         labels_for(recipe, model.objective));
   recipe.data.train = {{{file.string()}, 1}};
   recipe.data.any_tokenizer = true;
   say("the recipe names no data.train: random documents of {} to {} tokens take its place",
@@ -178,8 +196,11 @@ int bench_memory(const BenchOptions& options) {
   for (const MemorySetting& setting : settings) {
     if (recipes.empty()) {
       const runtime::Job job = runtime::make_job(recipe_with(recipe, setting, batch, options.steps), 1, capacity);
-      settle_documents(recipe, job.model->vocabulary, batch, options.steps, folder.path());
+      settle_documents(recipe, *job.model, batch, options.steps, folder.path());
+      // The classes that the data has are those of the configuration (labels_for): every run finds them again.
+      const auto asked = recipe.model.config;
       runtime::settle(recipe, false);
+      recipe.model.config = asked;
       title = title_of(job, batch);
     }
     recipes.push_back(recipe_with(recipe, setting, batch, options.steps));

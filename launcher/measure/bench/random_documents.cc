@@ -1,7 +1,12 @@
 #include "launcher/measure/bench/random_documents.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <xxhash.h>
+
 #include <algorithm>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "base/atomic_file.h"
@@ -10,8 +15,23 @@
 
 namespace strata::launcher {
 
+namespace {
+
+// A document's line of OUT.bin.labels.jsonl.
+std::string label_line(const RandomLabels& labels, std::size_t tokens, std::mt19937_64& random) {
+  if (labels.problem == "regression")
+    return fmt::format("{{\"label\": {:.3f}}}\n", static_cast<double>(random() % 1000) / 1000);
+  const auto name = [&] { return fmt::format("\"{}\"", labels.names[random() % labels.names.size()]); };
+  if (labels.problem == "single_label_classification") return fmt::format("{{\"label\": {}}}\n", name());
+  std::vector<std::string> all(labels.problem == "token_classification" ? tokens : 1);
+  std::generate(all.begin(), all.end(), name);
+  return fmt::format("{{\"labels\": [{}]}}\n", fmt::join(all, ", "));
+}
+
+}  // namespace
+
 void write_random_documents(const std::filesystem::path& path, std::int64_t vocabulary, std::int64_t longest,
-                            std::uint64_t tokens) {
+                            std::uint64_t tokens, const RandomLabels& labels) {
   AtomicFile file(path), documents(runtime::documents_path(path)), sidecar_file(runtime::sidecar_path(path));
   // The last one stands for a token to be predicted, in models that are trained so.
   const auto mask = static_cast<std::uint32_t>(std::max<std::int64_t>(vocabulary - 1, 1));
@@ -19,6 +39,7 @@ void write_random_documents(const std::filesystem::path& path, std::int64_t voca
   text::TokenWriter writer(file, documents, nullptr, width, {});
   std::mt19937_64 random(20261122);
   std::vector<std::uint32_t> document;
+  std::string lines;
   const auto most = static_cast<std::uint64_t>(longest), least = std::max<std::uint64_t>(most / 8, 1);
   while (writer.count() < tokens) {
     document.resize(least + random() % (most - least + 1));
@@ -26,12 +47,20 @@ void write_random_documents(const std::filesystem::path& path, std::int64_t voca
       token = static_cast<std::uint32_t>(random() % static_cast<std::uint64_t>(mask));
     writer.begin_document();
     writer.add(document);
+    if (!labels.problem.empty()) lines += label_line(labels, document.size(), random);
   }
   writer.finish();
   runtime::TokenSidecar sidecar{vocabulary, width, "random", "", writer.hash(), writer.count()};
   sidecar.documents = {writer.documents(), writer.documents_hash()};
   sidecar.mask_token = mask;
   sidecar.special_tokens = {{mask}};
+  if (!labels.problem.empty()) {
+    AtomicFile file_of_labels(runtime::labels_path(path));
+    file_of_labels.write(lines);
+    file_of_labels.commit();
+    sidecar.labels = {writer.documents(), fmt::format("{:016x}", XXH3_64bits(lines.data(), lines.size())),
+                      labels.problem, labels.names};
+  }
   sidecar_file.write(runtime::to_json(sidecar));
   documents.commit();
   file.commit();

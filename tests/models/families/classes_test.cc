@@ -115,7 +115,8 @@ TEST_P(ClassesTest, RowsThatTheLossTakesAreEnough) {
 INSTANTIATE_TEST_SUITE_P(Families, ClassesTest,
                          ::testing::Values("bert_single", "bert_multi", "roberta_multi", "roberta_regression",
                                            "distilbert_regression", "distilbert_single", "gpt2_single", "llama_single",
-                                           "bert_tokens", "roberta_tokens", "distilbert_tokens", "gpt2_tokens"),
+                                           "bert_tokens", "roberta_tokens", "distilbert_tokens", "gpt2_tokens",
+                                           "modernbert_first", "modernbert_mean", "modernbert_tokens"),
                          [](const auto& each) { return std::string(each.param); });
 
 TEST(ReadClassesTest, AsTransformersReadsThem) {

@@ -134,5 +134,28 @@ TEST_F(ExporterTest, NamesTheArchitectureWhereTheConfigurationDoesNot) {
   EXPECT_EQ(models::Config::read(out("model")).texts("architectures"), std::vector<std::string>{"GPT2LMHeadModel"});
 }
 
+// An encoder that transformers wrote, as our checkpoint would have it again: every tensor under its name, no more.
+TEST(ExportedEncoder, HasTheTensorsThatTransformersWrote) {
+  for (const char* name : {"bert", "roberta", "distilbert", "modernbert", "classes/bert_single",
+                           "classes/modernbert_mean", "classes/modernbert_tokens"}) {
+    const fs::path folder = fs::path(STRATA_SOURCE_DIR) / "tests/golden" / name / "model";
+    const models::Config config = models::Config::read(folder);
+    const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
+    const tests::ScratchFolder scratch;
+    const fs::path out = scratch.path() / "out";
+    export_model(config, *stored_weights(*model, folder), std::nullopt, out, {});
+    EXPECT_EQ(models::Config::read(out).texts("architectures"), config.texts("architectures")) << name;
+    const auto before = models::Safetensors::open(folder), after = models::Safetensors::open(out);
+    EXPECT_EQ(after.tensors().size(), before.tensors().size()) << name;
+    for (const models::StoredTensor& tensor : before.tensors()) {
+      const models::StoredTensor* found = after.find(tensor.name);
+      ASSERT_NE(found, nullptr) << name << ": " << tensor.name;
+      EXPECT_EQ(found->shape, tensor.shape) << tensor.name;
+      EXPECT_TRUE(std::equal(found->bytes.begin(), found->bytes.end(), tensor.bytes.begin(), tensor.bytes.end()))
+          << name << ": " << tensor.name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace strata::runtime

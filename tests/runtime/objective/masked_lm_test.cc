@@ -295,5 +295,17 @@ TEST_F(MaskedRun, RowsThatTheLossDoesNotTakeMakeNoDifference) {
   }
 }
 
+// So that the end of a run does not offer to continue texts with an encoder.
+TEST(ObjectiveTest, OnlyCausalModelsGenerate) {
+  for (const auto& [objective, generating] : {std::pair{models::Objective::causal_lm, true},
+                                              {models::Objective::masked_lm, false},
+                                              {models::Objective::sequence_classification, false},
+                                              {models::Objective::token_classification, false}}) {
+    Recipe recipe;
+    recipe.training.objective = objective;
+    EXPECT_EQ(generates(recipe), generating) << models::name_of(objective);
+  }
+}
+
 }  // namespace
 }  // namespace strata::runtime

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "models/files/config.h"
 #include "models/files/presets.h"
+#include "models/model.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
@@ -83,6 +85,36 @@ TEST_F(TokenizerMatchTest, ACheckpointComesWithTheTokenizerOfItsDirectory) {
   compare(tokens("model", hash_of(kTokenizer)), {model("checkpoints")});
   std::filesystem::remove_all(run_.folder().path() / "model");
   compare(tokens("byte", hash_of(kByte)), {model("checkpoints")});
+}
+
+// BERT with one row of types is a model of its own; DistilBERT has no types, and is given none.
+TEST_F(TokenizerMatchTest, TypesThatTheModelDoesNotKnowAreRefused) {
+  const auto path = run_.folder().write("t.bin", std::string(12, '\0'));
+  run_.folder().write("t.bin.types", std::string(1, '\1'));
+  TokenSidecar sidecar{.vocab_size = 100, .tokenizer = "made", .count = 6};
+  const auto check = [&](const std::string& config, bool typed) {
+    sidecar.types.reset();
+    if (typed) sidecar.types = {.count = 1, .hash = hash_of(std::string(1, '\1'))};
+    run_.folder().write("t.bin.json", to_json(sidecar));
+    models::RunShape shape{1, 4, device::DType::fp32, 1};
+    shape.objective = models::Objective::masked_lm;
+    const auto model = models::make_model(models::Config::parse(config, "config.json"), shape);
+    const TokenFile file(path, 130);
+    require_types_of_model(*model, {&file, 1});
+  };
+  const auto bert = [](int types) {
+    return fmt::format(R"({{"model_type":"bert","hidden_size":8,"num_attention_heads":2,"num_hidden_layers":1,
+                           "intermediate_size":12,"vocab_size":100,"max_position_embeddings":4,
+                           "type_vocab_size":{}}})",
+                       types);
+  };
+  check(bert(2), true);
+  check(bert(1), false);
+  check(R"({"model_type":"distilbert","dim":8,"n_heads":2,"n_layers":1,"hidden_dim":12,"vocab_size":100,
+            "max_position_embeddings":4})",
+        true);
+  EXPECT_FAILURE(check(bert(1), true), Exit::usage,
+                 AllOf(HasSubstr("t.bin holds tokens of two types"), HasSubstr("bert models have no more than one")));
 }
 
 }  // namespace

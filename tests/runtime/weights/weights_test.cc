@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 #include <set>
 #include <span>
@@ -82,6 +83,75 @@ TEST(WeightsTest, ASharedTensorMayBeStoredOnceMore) {
   EXPECT_NO_THROW(read_with("lm_head.weight", 0.5f));
   EXPECT_FAILURE(read_with("lm_head.weight", 0.25f), Exit::corrupt, HasSubstr("lm_head.weight is not one that"));
   EXPECT_FAILURE(read_with("head.weight", 0.5f), Exit::corrupt, HasSubstr("head.weight is not one that"));
+}
+
+// A file of a small BERT's tensors, each under renamed(its name), whose elements are the tensor's place in the model;
+// and of `more`, which the model does not have.
+std::unique_ptr<WeightSource> bert_weights(const models::Model& bert, const tests::ScratchFolder& folder,
+                                           const std::function<std::string(std::string)>& renamed,
+                                           std::vector<models::TensorSpec> more = {}) {
+  std::vector<models::TensorSpec> tensors;
+  for (const auto& unit : bert.units)
+    for (const models::Parameter& p : unit->parameters())
+      tensors.push_back({renamed(p.name), device::DType::fp32, p.shape});
+  tensors.insert(tensors.end(), more.begin(), more.end());
+  std::string file = models::safetensors_header(tensors);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::vector<float> values(tensors[i].bytes() / sizeof(float), static_cast<float>(i));
+    file.append(reinterpret_cast<const char*>(values.data()), tensors[i].bytes());
+  }
+  folder.write("model.safetensors", file);
+  return stored_weights(bert, folder.path());
+}
+
+std::unique_ptr<models::Model> small_bert() {
+  models::RunShape run{1, 4, device::DType::fp32, 1};
+  run.objective = models::Objective::masked_lm;
+  return make_model(models::Config::parse(R"({"model_type":"bert","hidden_size":8,"num_attention_heads":2,
+                                              "num_hidden_layers":1,"intermediate_size":12,"vocab_size":5,
+                                              "max_position_embeddings":4})",
+                                          "config.json"),
+                    run);
+}
+
+// Those of TensorFlow: a norm's gamma and beta.
+TEST(WeightsTest, NormsOfTheFirstCheckpointsOfBertAreKnownByTheirOldNames) {
+  const auto bert = small_bert();
+  const tests::ScratchFolder folder;
+  std::size_t renamed = 0;
+  const auto weights = bert_weights(*bert, folder, [&](std::string name) {
+    for (const auto& [now, then] :
+         {std::pair{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}})
+      if (name.ends_with(now)) {
+        name.replace(name.size() - std::string_view(now).size(), std::string::npos, then);
+        ++renamed;
+      }
+    return name;
+  });
+  EXPECT_EQ(renamed, 8u) << "the embedding's, two of the block and the head's";
+  EXPECT_EQ(weights->drawn(), std::vector<std::string>{});
+  float place = 0;
+  for (std::size_t unit = 0; unit < bert->units.size(); ++unit)
+    for (std::size_t p = 0; p < bert->units[unit]->parameters().size(); ++p) {
+      float read = -1;
+      weights->read(unit, p, 0, {&read, 1});
+      EXPECT_EQ(read, place++) << bert->units[unit]->parameters()[p].name;
+    }
+}
+
+// Layers that another objective would train; tables that are computed are nobody's loss.
+TEST(WeightsTest, HeadsOfOtherObjectivesAreNamed) {
+  const auto bert = small_bert();
+  const tests::ScratchFolder folder;
+  const auto as_is = [](std::string name) { return name; };
+  EXPECT_EQ(bert_weights(*bert, folder, as_is)->left_out(), std::vector<std::string>{});
+  const device::DType fp32 = device::DType::fp32;
+  const auto weights = bert_weights(*bert, folder, as_is,
+                                    {{"bert.pooler.dense.weight", fp32, {8, 8}},
+                                     {"bert.pooler.dense.bias", fp32, {8}},
+                                     {"classifier.weight", fp32, {3, 8}},
+                                     {"bert.embeddings.position_ids", fp32, {1, 4}}});
+  EXPECT_EQ(weights->left_out(), (std::vector<std::string>{"bert.pooler.dense", "classifier"}));
 }
 
 }  // namespace

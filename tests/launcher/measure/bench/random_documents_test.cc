@@ -30,5 +30,28 @@ TEST(RandomDocumentsTest, ATokenFileThatARunTakes) {
   }
 }
 
+TEST(RandomDocumentsTest, EveryKindOfLabelIsOneThatClassifiersTake) {
+  const tests::ScratchFolder folder;
+  const std::filesystem::path path = folder.path() / "a.bin";
+  for (const auto& [labels, begins] :
+       {std::pair{RandomLabels{"single_label_classification", {"no", "yes"}}, "{\"label\": \""},
+        {RandomLabels{"regression", {}}, "{\"label\": 0."},
+        {RandomLabels{"multi_label_classification", {"a", "b"}}, "{\"labels\": [\""},
+        {RandomLabels{"token_classification", {"a", "b"}}, "{\"labels\": [\""}}) {
+    write_random_documents(path, 50, 64, 2000, labels);
+    const runtime::TokenFile file(path, 50);
+    file.check_all();
+    ASSERT_TRUE(file.sidecar() && file.sidecar()->labels) << labels.problem;
+    EXPECT_EQ(file.sidecar()->labels->problem, labels.problem);
+    EXPECT_EQ(file.sidecar()->labels->names, labels.names);
+    const std::string lines = folder.read("a.bin.labels.jsonl");
+    EXPECT_TRUE(lines.starts_with(begins)) << lines.substr(0, 40);
+    const auto documents = file.sidecar()->documents->count;
+    EXPECT_EQ(static_cast<std::uint64_t>(std::count(lines.begin(), lines.end(), '\n')), documents);
+    const auto names = static_cast<std::uint64_t>(std::count(lines.begin(), lines.end(), '"'));
+    if (labels.problem == "token_classification") EXPECT_EQ(names, 2 * (documents + file.count()));
+  }
+}
+
 }  // namespace
 }  // namespace strata::launcher
