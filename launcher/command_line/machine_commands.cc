@@ -40,7 +40,7 @@ void add_doctor(CLI::App& app, int& status) {
 void add_report(CLI::App& app, int& status) {
   const auto options = std::make_shared<ReportOptions>();
   auto* command = app.add_subcommand("report", "what a run wrote about itself, as one HTML page");
-  add_path(command, "RUN", options->from, "options->dir of a run, or its options->jsonl")->required();
+  add_path(command, "RUN", options->from, "report.dir of a run, or its report.jsonl")->required();
   add_path(command, "-o,--out", options->out, "HTML file to write")->required();
   add_force(command, *options);
   command->callback([options, &status] { status = report(*options); });
@@ -56,7 +56,7 @@ void add_ctl(CLI::App& app, int& status) {
   add_target(command, *options);
   command->add_flag("--json", options->json, "the answer as JSON, a line a message");
   command->add_flag("--now", options->at_once, "stop: without a checkpoint");
-  command->callback([options, asked, &status] { status = control::ctl(*asked, ctl); });
+  command->callback([options, asked, &status] { status = control::ctl(*asked, *options); });
 }
 
 void add_top(CLI::App& app, int& status) {

@@ -24,7 +24,7 @@ TEST(TileProducts, ChunksOfAGpuAreWholeTiles) {
 }
 
 TEST(TileProducts, RowsAreOffPowersOfTwo) {
-  for (const std::size_t columns : {1u, 16u, 1024u, 50257u}) {
+  for (const std::size_t columns : {1024u, 4096u, 50257u}) {
     EXPECT_GE(logit_stride(columns), columns);
     EXPECT_EQ(logit_stride(columns) % 16, 0u);
     EXPECT_NE(logit_stride(columns) & (logit_stride(columns) - 1), 0u) << columns;
