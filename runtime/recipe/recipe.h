@@ -42,6 +42,9 @@ struct Recompute {
 // training.micro_batch_size = "auto", and the most that it may be.
 inline constexpr std::int64_t kAutomaticBatch = 0, kMostSequences = 1 << 20;
 
+// training.mlm_probability of a recipe that does not give it.
+inline constexpr double kMaskedShare = 0.15;
+
 // Steps [first, last], from 1.
 struct StepRange {
   std::int64_t first, last;
@@ -84,8 +87,8 @@ struct Recipe {
   } data;
   struct Training {
     std::optional<models::Objective> objective;  // as the model's configuration has it where not set
-    double mlm_probability = 0.15;
-    std::vector<double> class_weights;  // of a classifier's classes, in order; empty: 1 each
+    std::optional<double> mlm_probability;       // of masked_lm; kMaskedShare if not set
+    std::vector<double> class_weights;           // of a classifier's classes, in order; empty: 1 each
     std::optional<std::int64_t> max_steps;
     std::int64_t micro_batch_size = 1;  // kAutomaticBatch until settle_micro_batch() (runtime/job/micro_batch.h)
     std::optional<std::int64_t> gradient_accumulation_steps, global_batch_size;  // at most one is set

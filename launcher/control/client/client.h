@@ -17,7 +17,7 @@ struct Visit {
 };
 
 // A client of the service Run. Calls throw Error{failed} with the service's own words, or Error{usage} if it refuses
-// the token.
+// the token, or the two do not agree on TLS.
 class Client {
  public:
   explicit Client(const Visit& visit);

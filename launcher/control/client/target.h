@@ -33,6 +33,4 @@ void sweep(const std::filesystem::path& folder);
 // of this user on this machine. Throws Error{usage} if there is none, or more than one.
 Place find_place(const std::string& target);
 
-std::string host_name();
-
 }  // namespace strata::launcher::control

@@ -66,6 +66,20 @@ struct Freed {
   void operator()(T* p) const { Free(p); }
 };
 
+// Of visitors: one that an authority among these has signed.
+void ask_for_certificates(SSL_CTX* tls, const std::string& authorities) {
+  const std::unique_ptr<BIO, int (*)(BIO*)> text(
+      BIO_new_mem_buf(authorities.data(), static_cast<int>(authorities.size())), &BIO_free);
+  for (;;) {
+    const std::unique_ptr<X509, void (*)(X509*)> x(PEM_read_bio_X509(text.get(), nullptr, nullptr, nullptr),
+                                                   &X509_free);
+    if (!x) break;
+    X509_STORE_add_cert(SSL_CTX_get_cert_store(tls), x.get());
+    SSL_CTX_add_client_CA(tls, x.get());
+  }
+  SSL_CTX_set_verify(tls, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+}
+
 }  // namespace
 
 std::string metrics_text(const pb::Status& s) {
@@ -249,6 +263,7 @@ MetricsServer::MetricsServer(Listener listener, const Credentials& credentials, 
     while (X509* next = PEM_read_bio_X509(cert.get(), nullptr, nullptr, nullptr))
       SSL_CTX_add_extra_chain_cert(tls, next);
     SSL_CTX_set_min_proto_version(tls, TLS1_2_VERSION);
+    if (!credentials_.client_ca.empty()) ask_for_certificates(tls, credentials_.client_ca);
   }
   door_ = std::make_unique<Doorkeeper>(std::move(listener), kMostVisitors,
                                        [this](Descriptor guest) { answer(std::move(guest)); });

@@ -58,6 +58,15 @@ RecipeKey class_weights() {
           {}};
 }
 
+// Whether it was given is kept: another objective than masked_lm refuses it.
+RecipeKey mlm_probability() {
+  RecipeKey key =
+      number("training.mlm_probability", 1e-6, 1, "a number from 1e-06 to 1", STRATA_AT(training.mlm_probability),
+             "masked_lm: the share of a document's tokens that are predicted, rounded, and one at least");
+  key.text = [](const Recipe& recipe) { return text_of(recipe.training.mlm_probability.value_or(kMaskedShare)); };
+  return key;
+}
+
 RecipeKey recompute() {
   using Kind = Recompute::Kind;
   static constexpr std::pair<std::string_view, Kind> kKinds[] = {
@@ -143,8 +152,7 @@ std::vector<RecipeKey> training_keys() {
           {}, STRATA_AT(training.objective),
           "what the model learns; default: what the architectures of its configuration name, else masked_lm for "
           "encoders, causal_lm for others"),
-      number("training.mlm_probability", 1e-6, 1, "a number from 1e-06 to 1", STRATA_AT(training.mlm_probability),
-             "masked_lm: the share of a document's tokens that are predicted, rounded, and one at least"),
+      mlm_probability(),
       class_weights(),
       integer("training.max_steps", 0, kMany, STRATA_AT(training.max_steps),
               "optimizer steps; 0 reads, plans, checks and exits"),

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "base/host_name.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 
@@ -63,6 +64,7 @@ TEST_F(FrontTest, LetsNobodyInFromElsewhereWithoutTlsAndToken) {
   secure();
   const Front front = open_front(recipe_);
   EXPECT_TRUE(front.place.tls);
+  EXPECT_THAT(front.place.address, testing::StartsWith(host_name() + ":")) << "where others reach it";
   recipe_.listen = "127.0.0.1:0";
   recipe_.tls_cert.reset();
   recipe_.tls_key.reset();

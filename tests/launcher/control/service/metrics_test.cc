@@ -4,11 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <openssl/bio.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
 #include <array>
 #include <chrono>
+#include <csignal>
+#include <memory>
 #include <regex>
 
 namespace strata::launcher::control {
@@ -101,6 +106,46 @@ TEST(MetricsTest, WithCredentialsSpeaksTlsAlone) {
   const int port = listener.port();
   const MetricsServer server(std::move(listener), make_credentials(), status);
   EXPECT_THAT(ask(port, "GET /metrics HTTP/1.1\r\n\r\n"), testing::Not(HasSubstr("strata_loss")));
+}
+
+// What a visitor is answered that shows this certificate, if any.
+std::string ask_by_tls(int port, const Credentials& own, const std::string& token) {
+  (void)std::signal(SIGPIPE, SIG_IGN);  // it may be turned away before it has asked
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> tls(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
+  if (own.tls()) {
+    const auto bio = [](const std::string& text) {
+      return std::unique_ptr<BIO, decltype(&BIO_free)>(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())),
+                                                       &BIO_free);
+    };
+    const std::unique_ptr<X509, decltype(&X509_free)> cert(
+        PEM_read_bio_X509(bio(own.cert).get(), nullptr, nullptr, nullptr), &X509_free);
+    const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(
+        PEM_read_bio_PrivateKey(bio(own.key).get(), nullptr, nullptr, nullptr), &EVP_PKEY_free);
+    EXPECT_EQ(SSL_CTX_use_certificate(tls.get(), cert.get()), 1);
+    EXPECT_EQ(SSL_CTX_use_PrivateKey(tls.get(), key.get()), 1);
+  }
+  const std::unique_ptr<BIO, decltype(&BIO_free_all)> way(BIO_new_ssl_connect(tls.get()), &BIO_free_all);
+  BIO_set_conn_hostname(way.get(), ("127.0.0.1:" + std::to_string(port)).c_str());
+  const std::string head = "GET /metrics HTTP/1.1\r\nAuthorization: Bearer " + token + "\r\n\r\n";
+  if (BIO_write(way.get(), head.data(), static_cast<int>(head.size())) <= 0) return "";
+  std::string out;
+  char piece[1024];
+  for (int n = 0; (n = BIO_read(way.get(), piece, sizeof piece)) > 0;) out.append(piece, static_cast<std::size_t>(n));
+  return out;
+}
+
+// control.tls_client_ca is for whoever reads metrics, too.
+TEST(MetricsTest, WithAnAuthorityOfClientsAnswersThoseThatItHasSigned) {
+  Credentials own = make_credentials();
+  const Credentials client = make_credentials();
+  own.client_ca = client.cert;
+  Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
+  const int port = listener.port();
+  const MetricsServer server(std::move(listener), own, status);
+  EXPECT_THAT(ask_by_tls(port, client, own.token), HasSubstr("strata_loss"));
+  EXPECT_EQ(ask_by_tls(port, {}, own.token), "");
+  EXPECT_EQ(ask_by_tls(port, make_credentials(), own.token), "");
+  EXPECT_THAT(ask_by_tls(port, client, "another"), StartsWith("HTTP/1.1 401"));
 }
 
 }  // namespace
