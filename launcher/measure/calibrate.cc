@@ -3,386 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <chrono>
 #include <fstream>
-#include <functional>
-#include <numeric>
 #include <optional>
-#include <span>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include "base/atomic_file.h"
 #include "comm/agreement.h"
-#include "device/cpu/isa.h"
-#include "device/cpu/lane_impl.h"
 #include "device/gpu.h"
-#include "device/ops/elementwise.h"
-#include "device/ops/step/gradient_sum.h"
-#include "device/ops/step/optimizer.h"
-#include "launcher/measure/reference_block.h"
 #include "launcher/overwrite.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
-#include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
-#include "offload/swap.h"
 
 namespace strata::launcher {
 namespace {
-
-using device::DType;
-using device::Lane;
-using device::View;
-
-double since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-// The mean without the slowest twentieth. A step is the sum of many calls, so the slow ones of a machine that is now
-// quicker, now slower count in it as often as they come; what happens once does not.
-double typical(std::vector<double>& seconds) {
-  std::sort(seconds.begin(), seconds.end());
-  const auto kept = static_cast<std::ptrdiff_t>(seconds.size() - (seconds.size() > 1 ? (seconds.size() + 19) / 20 : 0));
-  return std::accumulate(seconds.begin(), seconds.begin() + kept, 0.0) / static_cast<double>(kept);
-}
-
-offload::Swap disk_of(const CalibrateOptions& options, comm::World& world, std::size_t bytes) {
-  offload::IoOptions io;
-  io.folders = options.dirs;
-  return {io, bytes, world.rank(), world.abort_token()};
-}
-
-// Calls `work` again and again in a lane of its own, until it goes.
-class Meanwhile {
- public:
-  Meanwhile(const std::function<void()>& work, comm::World& world)
-      : lane_("calibrate meanwhile", 1, world.rank(), world.abort_token()) {
-    device::cpu::submit(lane_, [this, &work](device::cpu::Team&) {
-      for (; !stop_; ++calls_) work();
-    });
-  }
-  ~Meanwhile() { stop_ = true; }
-  double calls() const { return static_cast<double>(calls_); }
-
- private:
-  std::atomic<bool> stop_ = false;
-  std::atomic<long> calls_ = 0;
-  Lane lane_;  // last: it goes first, and waits for its work
-};
-
-class Calibration {
- public:
-  Calibration(const CalibrateOptions& options, comm::World& world, int threads)
-      : options_(options),
-        world_(world),
-        team_("calibrate", threads, world.rank(), world.abort_token()),
-        single_("calibrate one", 1, world.rank(), world.abort_token()) {
-    STRATA_CHECK(options.passes > 0);
-  }
-
-  // Pass after pass over all figures, each from its calls in all passes: what disturbs a machine for some seconds falls
-  // on a few of a figure's calls, not on all.
-  runtime::Machine run() {
-    for (pass_ = 0; pass_ < options_.passes; ++pass_) pass();
-    activity_.clear();
-    return std::move(machine_);
-  }
-  std::vector<Figure> take_figures() { return std::move(figures_); }
-
- private:
-  // Seconds of each call of a group, in all passes.
-  using Samples = std::vector<std::vector<double>>;
-
-  void pass() {
-    machine_ = {};
-    figures_.clear();
-    machine_.processor = device::cpu::describe();
-    machine_.ranks = world_.size();
-    machine_.threads = team_.threads();
-    next_ = 0;
-    measure_waking();
-    measure_blocks();
-    measure_optimizer();
-    measure_memory();
-    if (!options_.dirs.empty()) measure_disk();
-    if (world_.size() > 1) measure_collectives();
-  }
-
-  // Of the figure that a pass comes to: the same in each pass, since all measure in the same order.
-  std::vector<Samples>& samples(std::size_t groups) {
-    activity_.show(static_cast<std::uint64_t>(pass_) * 100 + std::min<std::uint64_t>(4 * next_, 99),
-                   static_cast<std::uint64_t>(options_.passes) * 100);
-    if (next_ == samples_.size()) samples_.emplace_back(groups);
-    return samples_[next_++];
-  }
-  // A figure of the newest samples' group g.
-  void show(std::string what, std::string unit, double value, std::size_t group) {
-    double spread = 0, all = 0;
-    for (const std::vector<double>& seconds : samples_[next_ - 1][group]) {
-      if (seconds.empty()) continue;
-      std::vector<double> sorted = seconds;
-      std::sort(sorted.begin(), sorted.end());
-      const std::size_t last = sorted.size() - 1;
-      spread += (sorted[last * 9 / 10] - sorted[last / 10]) / 2;
-      all += sorted[last / 2];
-    }
-    figures_.push_back({std::move(what), std::move(unit), value, all > 0 ? spread / all : 0});
-  }
-
-  // Seconds of each group, the sum of its calls, all in turns after a round that is not counted; all ranks at once.
-  std::vector<double> time(Lane& lane, const std::vector<Calls>& groups) {
-    world_.barrier();
-    std::vector<Samples>& seconds = samples(groups.size());
-    for (std::size_t g = 0; g < groups.size(); ++g) seconds[g].resize(groups[g].size());
-    const double enough = options_.seconds / options_.passes * static_cast<double>(groups.size());
-    double all = 0;
-    bool warm = false;
-    do {
-      for (std::size_t g = 0; g < groups.size(); ++g)
-        for (std::size_t i = 0; i < groups[g].size(); ++i) {
-          const auto start = std::chrono::steady_clock::now();
-          groups[g][i]();
-          lane.synchronize();
-          const double took = since(start);
-          if (warm) seconds[g][i].push_back(took);
-          if (warm) all += took;
-        }
-    } while (!std::exchange(warm, true) || all < enough);
-    std::vector<double> out(groups.size());
-    for (std::size_t g = 0; g < groups.size(); ++g)
-      for (std::vector<double>& s : seconds[g]) out[g] += typical(s);
-    return out;
-  }
-  double time_one(Lane& lane, const std::function<void()>& call) { return time(lane, {Calls{call}})[0]; }
-
-  // From lane to lane and back, as a task that waits for another lane's.
-  void measure_waking() {
-    constexpr int kTimes = 50;
-    device::Event there, back;
-    const double seconds = time_one(single_, [&] {
-      for (int i = 0; i < kTimes; ++i) {
-        single_.record(there);
-        team_.wait(there);
-        team_.record(back);
-        single_.wait(back);
-      }
-    });
-    machine_.task_overhead_us = seconds / (2 * kTimes) * 1e6;
-    show("synchronisation of a task", "us", machine_.task_overhead_us, 0);
-  }
-
-  void measure_blocks() {
-    for (const std::size_t width : options_.widths) machine_.widths.push_back(static_cast<double>(width));
-    for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-      const auto t = static_cast<std::size_t>(dtype);
-      for (const std::size_t width : options_.widths) {
-        ReferenceBlock block(team_, {width, options_.batch, options_.seq, options_.vocabulary, dtype});
-        const auto s = time(team_, {block.block(), block.products(), block.attention()});
-        machine_.products_gflop_per_s[t].push_back(block.block_work().flops / s[1] / 1e9);
-        machine_.attention_gflop_per_s[t] = block.block_work().attention_flops / s[2] / 1e9;
-        // At least a tenth: a difference of figures that are not exact.
-        machine_.elementwise_gb_per_s[t].push_back(block.block_work().bytes / std::max(s[0] - s[1] - s[2], 0.1 * s[0]) /
-                                                   1e9);
-        const std::string of = fmt::format("{}, width {}", runtime::kDTypeKeys[t], width);
-        show("GEMM, " + of, "GFLOP/s", machine_.products_gflop_per_s[t].back(), 1);
-        show("attention, " + of, "GFLOP/s", machine_.attention_gflop_per_s[t], 2);
-        show("memory-bound kernels, " + of, "GB/s", machine_.elementwise_gb_per_s[t].back(), 0);
-        if (width != options_.widths[options_.widths.size() / 2]) continue;
-        const auto h = time(team_, {block.head(), block.head_products()});
-        machine_.loss_gb_per_s[t] = block.head_work().bytes / std::max(h[0] - h[1], 0.1 * h[0]) / 1e9;
-        show(fmt::format("loss, {}", runtime::kDTypeKeys[t]), "GB/s", machine_.loss_gb_per_s[t], 0);
-      }
-    }
-  }
-
-  void measure_optimizer() {
-    Operands memory;
-    const std::size_t n = std::max<std::size_t>(4096, options_.bytes / 16 / 4096 * 4096);
-    const View gradient = memory.take(n, DType::fp32), parameter = memory.take(n, DType::bf16);
-    const View master = memory.take(n, DType::fp32), first = memory.take(n, DType::fp32),
-               second = memory.take(n, DType::fp32);
-    for (std::size_t i = 0; i < n; ++i) gradient.as<float>()[i] = 1e-3f * static_cast<float>(i * 40503u % 1021);
-    device::StepScalars scalars{};
-    scalars.learning_rate = 1e-3f;
-    scalars.gradient_factor = scalars.bias_correction1 = scalars.bias_correction2 = 1;
-    for (std::size_t f = 0; f < runtime::kMomentKeys.size(); ++f) {
-      const auto format = static_cast<device::MomentFormat>(f);
-      zero(team_, first);
-      zero(team_, second);
-      const double seconds = time_one(team_, [&] {
-        update(team_, {}, &scalars,
-               {.first = gradient,
-                .master = master,
-                .parameter = parameter,
-                .format = format,
-                .moment1 = first.data,
-                .moment2 = second.data});
-      });
-      // As the planner counts them: master in and out, gradient and parameter, moments in and out.
-      const auto bytes = static_cast<double>(n * (8 + 4 + 2) + 4 * device::moment_bytes(format, n));
-      machine_.optimizer_gb_per_s[f] = bytes / seconds / 1e9;
-      show(fmt::format("AdamW, moments in {}", runtime::kMomentKeys[f]), "GB/s", machine_.optimizer_gb_per_s[f], 0);
-    }
-  }
-
-  void measure_memory() {
-    Operands memory;
-    const std::size_t n = std::max<std::size_t>(4096, options_.bytes / 8 / 4096 * 4096);
-    const View x = memory.take(n, DType::fp32), y = memory.take(n, DType::fp32);
-    const auto bytes = static_cast<double>(n * sizeof(float));
-    const auto t = time(team_, {Calls{[&] { add(team_, x, y); }}, Calls{[&] { cast(team_, x, y); }}});
-    machine_.triad_gb_per_s = 3 * bytes / t[0] / 1e9;
-    machine_.device_copy_gb_per_s = bytes / t[1] / 1e9;
-    show("memory, y += x", "GB/s", machine_.triad_gb_per_s, 0);
-    show("memory, copy", "GB/s", machine_.device_copy_gb_per_s, 1);
-    // What the lanes of one thread do: a copy between tiers, a bf16 gradient onto a sum, its squares.
-    const View gradient{x.data, n, DType::bf16};
-    const std::array<const std::byte*, 1> pieces{gradient.data};
-    device::ExactSum squares;
-    const auto s = time(single_, {Calls{[&] { cast(single_, x, y); }},
-                                  Calls{[&] { gradient_sum(single_, pieces, DType::bf16, y, false); }},
-                                  Calls{[&] { gradient_square_sum(single_, x, {}, &squares); }}});
-    machine_.host_copy_gb_per_s = bytes / s[0] / 1e9;
-    machine_.sum_gb_per_s = static_cast<double>(n * (2 + 8)) / s[1] / 1e9;
-    machine_.norm_gb_per_s = bytes / s[2] / 1e9;
-    show("one thread, copy between tiers", "GB/s", machine_.host_copy_gb_per_s, 0);
-    show("one thread, sum of gradients", "GB/s", machine_.sum_gb_per_s, 1);
-    show("one thread, norm of gradients", "GB/s", machine_.norm_gb_per_s, 2);
-  }
-
-  // Write and read, in calls as large as an update's chunk of fp32 state; and what a small one takes beyond its bytes.
-  void measure_disk() {
-    constexpr std::size_t kCall = std::size_t{8} << 20, kSmall = std::size_t{64} << 10;
-    const std::size_t all = std::max(2 * kCall, options_.bytes / (2 * kCall) * (2 * kCall));
-    device::Arena staging(2 * kCall);  // outlives the swap
-    const std::span<std::byte> out{staging.data(), kCall}, in{staging.at(kCall), kCall};
-    std::uint64_t state = 1;  // no zero pages, which some drives and virtual machines take for nothing
-    for (std::size_t at = 0; at < staging.size(); at += sizeof(state)) {
-      state = state * 6364136223846793005u + 1442695040888963407u;
-      std::copy_n(reinterpret_cast<const std::byte*>(&state), sizeof(state), staging.at(at));
-    }
-    offload::Swap swap = disk_of(options_, world_, all);
-    swap.register_memory({staging.data(), staging.size()});
-    const auto pass = [&](auto&& transfer) {
-      return [&, transfer] {
-        for (std::size_t at = 0; at < all; at += kCall) transfer(at);
-      };
-    };
-    const auto s = time(
-        single_, {Calls{pass([&](std::size_t at) { swap.write(at, out); })},
-                  Calls{pass([&](std::size_t at) { swap.read(at, in); })},
-                  Calls{[&] { swap.write(0, out.first(kSmall)); }}, Calls{[&] { swap.read(0, in.first(kSmall)); }}});
-    const double bytes = static_cast<double>(all) / 1e9;
-    const auto beyond_bytes_us = [&](double small, double whole) {
-      return 1e6 * std::max(small - whole * kSmall / static_cast<double>(all), 0.1 * small);
-    };
-    machine_.disk = {.drives = static_cast<double>(options_.dirs.size()),
-                     .read_gb_per_s = bytes / s[1],
-                     .write_gb_per_s = bytes / s[0],
-                     .read_latency_us = beyond_bytes_us(s[3], s[1]),
-                     .write_latency_us = beyond_bytes_us(s[2], s[0])};
-    show("drives, read", "GB/s", machine_.disk->read_gb_per_s, 1);
-    show("drives, write", "GB/s", machine_.disk->write_gb_per_s, 0);
-    // Each in a half of the files of its own, round and round.
-    const std::size_t half = all / 2;
-    std::size_t written = 0, read = 0;
-    const auto next = [half](std::size_t& at) { return std::exchange(at, (at + kCall) % half); };
-    const double share = static_cast<double>(kCall) / static_cast<double>(all);
-    measure_disk_beside({[&] { swap.write(next(written), out); }, s[0] * share},
-                        {[&] { swap.read(half + next(read), in); }, s[1] * share});
-  }
-
-  // A transfer, and its seconds alone.
-  struct Transfer {
-    std::function<void()> call;
-    double seconds;
-  };
-
-  // As in an update on NVMe, what is read and what is written beside it hold each other up, and products both.
-  void measure_disk_beside(const Transfer& write, const Transfer& read) {
-    ReferenceBlock block(team_, {options_.widths[options_.widths.size() / 2], options_.batch, options_.seq,
-                                 options_.vocabulary, DType::bf16});
-    const double products = time(team_, {block.products()})[0];
-    const Meanwhile writes(write.call, world_), reads(read.call, world_);
-    const auto done = [&] { return writes.calls() * write.seconds + reads.calls() * read.seconds; };
-    // Seconds for a second's worth of transfers, while `work` goes on. Of all passes together: a window ends amid
-    // calls, and the quickest would be those that caught the most ends.
-    const auto pace = [&](const std::function<void()>& work) {
-      world_.barrier();
-      Samples& group = samples(1)[0];
-      group.resize(2);
-      const double before = done();
-      const auto start = std::chrono::steady_clock::now();
-      do {
-        work();
-        world_.look_after_peers();
-        world_.abort_token().throw_if_set();
-      } while (since(start) < 4 * options_.seconds / options_.passes || done() == before);
-      group[0].push_back(since(start));
-      group[1].push_back(done() - before);
-      const auto sum = [](const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
-      return sum(group[0]) / sum(group[1]);
-    };
-    const double both = pace([] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
-    const double beside = pace([&] {
-      for (const auto& call : block.products()) call();
-      team_.synchronize();
-    });
-    machine_.disk->both_ways = std::min(2.0, 1 / both);
-    machine_.disk->beside_products = std::min(1.0, both / beside);
-    machine_.disk->slows_products = std::max(time(team_, {block.products()})[0] / products - 1, 1e-3);
-  }
-
-  void measure_collectives() {
-    const auto ranks = static_cast<std::size_t>(world_.size());
-    const std::size_t shard = std::max<std::size_t>(4096, options_.bytes / 16 / ranks / 4096 * 4096);
-    const std::size_t whole = shard * ranks;
-    const device::Arena arena = world_.allocate(4 * whole);
-    const auto communicator = world_.open(single_);
-    const comm::ShardedRange range{shard, 0, whole};
-    std::vector<const std::byte*> pieces(ranks);
-    // So many on every rank: those that end early would leave the others waiting.
-    const int times = std::max(1, 12 / options_.passes);
-    const auto per_s = [&](auto&& collective) {
-      Samples& group = samples(1)[0];
-      group.resize(1);
-      std::vector<double>& seconds = group[0];
-      for (int i = -1; i < times; ++i) {
-        world_.barrier();
-        const auto start = std::chrono::steady_clock::now();
-        collective();
-        single_.synchronize();
-        if (i >= 0) seconds.push_back(since(start));
-      }
-      return static_cast<double>(whole - shard) / typical(seconds) / 1e9;
-    };
-    const double all_gather = per_s([&] { communicator->all_gather(range, arena.at(0), arena.at(whole)); });
-    show("all-gather, sent per rank", "GB/s", all_gather, 0);
-    // As the step reduces bf16 gradients: in shared memory it is the sum that moves them.
-    const View sum{arena.at(2 * whole), shard / size_of(DType::bf16), DType::fp32};
-    const double all_to_all = per_s([&] {
-      communicator->all_to_all(range, arena.at(0), arena.at(whole), pieces.data());
-      gradient_sum(single_, pieces, DType::bf16, sum, false);
-      communicator->release();
-    });
-    show("all-to-all and its sum, sent per rank", "GB/s", all_to_all, 0);
-    machine_.collectives = {all_gather, all_to_all};
-  }
-
-  const CalibrateOptions& options_;
-  comm::World& world_;
-  Lane team_, single_;
-  std::vector<std::vector<Samples>> samples_;  // by figure and group
-  std::size_t next_ = 0;
-  int pass_ = 0;
-  runtime::Machine machine_;
-  std::vector<Figure> figures_;
-  Activity activity_{"measuring, in percent of each of the passes", Activity::Unit::count, world_.rank() == 0};
-};
 
 // Load of the last minute, as the system counts it; 0 where it does not.
 double load_average() {
@@ -420,14 +55,6 @@ void print_figures(const std::vector<Figure>& figures) {
 
 }  // namespace
 
-runtime::Machine measure(const CalibrateOptions& options, comm::World& world, int threads,
-                         std::vector<Figure>* figures) {
-  Calibration calibration(options, world, threads);
-  runtime::Machine machine = calibration.run();
-  if (figures) *figures = calibration.take_figures();
-  return machine;
-}
-
 int calibrate(const CalibrateOptions& options) {
   return run_as_rank({}, {}, [&](comm::World& world) {
     const CoreShare share = bind_cores(world.node_rank(), world.node_size());
@@ -437,7 +64,7 @@ int calibrate(const CalibrateOptions& options) {
         require_own({"--out", options.out}, Content::machine, options.force);
         file.emplace(options.out);
       }
-      if (!options.dirs.empty()) (void)disk_of(options, world, std::size_t{1} << 20);
+      if (!options.dirs.empty()) (void)open_drives(options.dirs, world, std::size_t{1} << 20);
     });
     if (world.rank() == 0) note("measures this machine for about a minute: nothing else should run on it meanwhile");
     if (world.rank() == 0) warn_if_busy();
@@ -451,7 +78,7 @@ int calibrate(const CalibrateOptions& options) {
       print_figures(figures);
       fmt::print("\n{}: {} {}, {} {} each; written to {} after {:.0f} s\n", machine.processor, machine.ranks,
                  machine.ranks == 1 ? "rank" : "ranks", machine.threads, machine.threads == 1 ? "thread" : "threads",
-                 options.out.string(), since(start));
+                 options.out.string(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
     world.barrier();
   });

@@ -12,6 +12,7 @@
 #include "device/ops/products/matvec.h"
 #include "device/ops/products/product.h"
 #include "models/layers/slots.h"
+#include "models/layers/tile_products.h"
 
 namespace strata::models {
 namespace {
@@ -24,65 +25,6 @@ using device::Product;
 using device::ProductShape;
 using device::RowStatistics;
 using device::View;
-
-// fp32 logits that exist at once, at most: large enough for full-speed products, small beside a model. A GPU's products
-// want thousands of rows, and each chunk reads and writes the table's gradient once.
-constexpr std::size_t logit_bytes(device::Kind kind) {
-  return kind == device::Kind::cpu ? std::size_t{64} << 20 : std::size_t{2} << 30;
-}
-// A chunk is never smaller: the head's weights are read once per chunk. A GPU's is a whole number of the largest tiles
-// in which its products are computed.
-constexpr std::size_t kMinRows = 64, kGpuRows = 256;
-
-std::size_t chunk_rows(std::size_t tokens, std::size_t vocabulary, device::Kind kind) {
-  const std::size_t grain = kind == device::Kind::cpu ? 1 : kGpuRows;
-  const std::size_t most = std::max({kMinRows, grain, logit_bytes(kind) / sizeof(float) / vocabulary / grain * grain});
-  const std::size_t chunks = (tokens + most - 1) / most, even = (tokens + chunks - 1) / chunks;
-  return std::min(tokens, (even + grain - 1) / grain * grain);
-}
-
-// Elements between rows of a tile's logits: off a power of two, on which all rows would share a few cache sets.
-std::size_t stride_of(std::size_t columns) {
-  return (columns + 15) / 16 * 16 + 16;
-}
-
-// The products of a chunk of rows with a tile of the table. Gradients lie in the rows of the fp32 logits that they
-// replace. The gradient of the input is summed over tiles, that of the table over chunks, in fp32.
-struct TileProducts {
-  TileProducts(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, bool bias, const RunShape& run)
-      : columns(n_columns),
-        logits(run.device, forward(n_rows, n_columns, hidden, run.dtype, bias)),
-        input(run.device, backward_input(n_rows, n_columns, hidden, run.dtype)),
-        weights_first(run.device, backward_weights(n_rows, n_columns, hidden, run.dtype, false)),
-        weights_more(run.device, backward_weights(n_rows, n_columns, hidden, run.dtype, true)) {}
-
-  static ProductShape forward(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, DType t, bool bias) {
-    const auto m = static_cast<std::int64_t>(n_rows), n = static_cast<std::int64_t>(n_columns);
-    const auto d = static_cast<std::int64_t>(hidden);
-    return {m, n, d, false, true, d, d, static_cast<std::int64_t>(stride_of(n_columns)), t, DType::fp32, bias, false};
-  }
-  static std::int64_t gradient_stride(std::size_t n_columns, DType t) {
-    return static_cast<std::int64_t>(stride_of(n_columns) * sizeof(float) / size_of(t));
-  }
-  static ProductShape backward_input(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, DType t) {
-    const auto m = static_cast<std::int64_t>(n_rows), n = static_cast<std::int64_t>(n_columns);
-    const auto d = static_cast<std::int64_t>(hidden);
-    return {m, d, n, false, false, gradient_stride(n_columns, t), d, d, t, DType::fp32, false, true};
-  }
-  static ProductShape backward_weights(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, DType t,
-                                       bool accumulate) {
-    const auto m = static_cast<std::int64_t>(n_rows), n = static_cast<std::int64_t>(n_columns);
-    const auto d = static_cast<std::int64_t>(hidden);
-    return {n, d, m, true, false, gradient_stride(n_columns, t), d, d, t, DType::fp32, false, accumulate};
-  }
-  std::size_t workspace(int threads) const {
-    return std::max({logits.workspace_bytes(threads), input.workspace_bytes(threads),
-                     weights_first.workspace_bytes(threads), weights_more.workspace_bytes(threads)});
-  }
-
-  std::size_t columns;
-  Product logits, input, weights_first, weights_more;
-};
 
 class ChunkedHead final : public LossUnit {
  public:
@@ -135,9 +77,9 @@ class ChunkedHead final : public LossUnit {
         if (biased()) scratch = std::max(scratch, device::column_sum_workspace(rows, columns));
       }
     std::size_t stride = 0;
-    for (std::size_t tile = 0; tile < tiles_.count(); ++tile) stride += stride_of(tiles_.rows(tile));
+    for (std::size_t tile = 0; tile < tiles_.count(); ++tile) stride += logit_stride(tiles_.rows(tile));
     whole_ = Places(*this, scratch, stride, spec.vocabulary);
-    tiled_ = Places(*this, scratch, stride_of(tiles_.rows(0)), tiles_.rows(0));
+    tiled_ = Places(*this, scratch, logit_stride(tiles_.rows(0)), tiles_.rows(0));
   }
 
   std::size_t loss_workspace() const override { return whole_.bytes; }
@@ -176,7 +118,7 @@ class ChunkedHead final : public LossUnit {
     for (std::size_t row = 0; row < rows_; row += chunk_rows_) {
       std::size_t at = 0;
       const auto logits_of = [&](std::size_t tile) {
-        const std::size_t size = rows_from(row) * stride_of(tiles_.rows(tile));
+        const std::size_t size = rows_from(row) * logit_stride(tiles_.rows(tile));
         return logits.sub(std::exchange(at, at + size), size);
       };
       for (std::size_t tile = 0; tile < tiles_.count(); ++tile)
@@ -306,7 +248,7 @@ class ChunkedHead final : public LossUnit {
   }
   static View d_normed(const Context& c, const Places& p) { return p.d_normed.of(c.workspace); }
   LogitTile logit_tile(std::size_t row, std::size_t tile, View logits) const {
-    return {rows_from(row), tiles_.first(tile), tiles_.rows(tile), stride_of(tiles_.rows(tile)), logits};
+    return {rows_from(row), tiles_.first(tile), tiles_.rows(tile), logit_stride(tiles_.rows(tile)), logits};
   }
 
   double transform_flops() const { return transform_ ? transform_->forward_flops() : 0; }
@@ -368,7 +310,7 @@ class ChunkedHead final : public LossUnit {
                       d_normed(c, p).sub(row * spec_.hidden, rows_from(row) * spec_.hidden), scratch);
     (row == 0 ? product.weights_first : product.weights_more).run(lane, d_logits, chunk(c, p, row), {}, sum, scratch);
     if (!biased()) return;
-    const std::size_t columns = tiles_.rows(tile), stride = stride_of(columns) * sizeof(float) / size_of(dtype_);
+    const std::size_t columns = tiles_.rows(tile), stride = logit_stride(columns) * sizeof(float) / size_of(dtype_);
     const View d_bias = tile_of(tile, p.d_logit_bias.of(c.workspace));
     const View of_chunk = row == 0 ? d_bias : p.chunk_bias.of(c.workspace).sub(0, columns);
     column_sum(lane, rows_from(row), columns, stride, d_logits, of_chunk, scratch);

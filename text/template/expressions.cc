@@ -5,6 +5,7 @@
 
 #include "text/template/globals.h"
 #include "text/template/interpreter.h"
+#include "text/template/values/arguments.h"
 #include "text/template/values/operators.h"
 
 // The interpreter's half for expressions.

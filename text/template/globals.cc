@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "text/template/values/arguments.h"
 #include "text/template/values/python_text.h"
 
 namespace strata::text::jinja {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "text/template/loop.h"
+#include "text/template/values/arguments.h"
 
 namespace strata::text::jinja {
 

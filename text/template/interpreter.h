@@ -9,6 +9,7 @@
 #include "text/template/runtime.h"
 #include "text/template/scope.h"
 #include "text/template/syntax/syntax.h"
+#include "text/template/values/arguments.h"
 
 namespace strata::text::jinja {
 

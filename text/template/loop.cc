@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "text/template/values/arguments.h"
+
 namespace strata::text::jinja {
 
 class Loop::Function : public Object {

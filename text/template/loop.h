@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "text/template/values/arguments.h"
 #include "text/template/values/meter.h"
 #include "text/template/values/value.h"
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "text/template/values/arguments.h"
 #include "text/template/values/python_text.h"
 
 namespace strata::text::jinja {

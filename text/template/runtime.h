@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/template/values/arguments.h"
 #include "text/template/values/meter.h"
 #include "text/template/values/value.h"
 

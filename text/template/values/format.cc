@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "text/template/values/arguments.h"
 #include "text/template/values/python_text.h"
 
 namespace strata::text::jinja {

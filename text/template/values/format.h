@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "text/template/runtime.h"
+#include "text/template/values/arguments.h"
 
 namespace strata::text::jinja {
 

@@ -158,29 +158,6 @@ class Namespace : public Object {
   std::unordered_map<std::string, Value> attributes_;
 };
 
-// What a call gives. Callables take what they know; `Parameters` refuses the rest.
-struct Arguments {
-  std::vector<Value> positional;
-  std::vector<std::pair<std::string, Value>> named;
-};
-
-// Arguments by the names of a function's parameters, as Python binds them. Throws Fault for those it does not have.
-class Parameters {
- public:
-  Parameters(std::string_view function, Arguments& arguments, std::initializer_list<std::string_view> names);
-  // Null if the call does not give it.
-  const Value* find(std::string_view name) const;
-  // Throws Fault if the call does not give it.
-  const Value& at(std::string_view name) const;
-  bool flag(std::string_view name, bool otherwise) const;
-  std::int64_t integer(std::string_view name, std::int64_t otherwise) const;
-  std::string text(std::string_view name, std::string_view otherwise) const;
-
- private:
-  std::string function_;
-  std::vector<std::pair<std::string_view, Value>> given_;
-};
-
 // A whole number; Fault, which names `what`, for anything else.
 std::int64_t integer_of(const Value& value, std::string_view what);
 // A text's own; Fault for anything else.

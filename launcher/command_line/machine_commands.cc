@@ -1,0 +1,108 @@
+#include "launcher/command_line/machine_commands.h"
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/command_line/argument_kinds.h"
+#include "launcher/commands/doctor.h"
+#include "launcher/control/client/ctl.h"
+#include "launcher/control/client/top.h"
+#include "launcher/measure/bench/bench.h"
+#include "launcher/measure/calibrate.h"
+#include "launcher/report/report.h"
+
+namespace strata::launcher {
+namespace {
+
+template <typename Options>
+void add_target(CLI::App* command, Options& options) {
+  command->add_option("TARGET", options.target,
+                      "a run's checkpoint.dir, unix:PATH or HOST:PORT; without it the only run of this user here");
+  add_path(command, "--token-file", options.token_file, "the file of control.token_file");
+  add_path(command, "--ca", options.ca, "certificates to know the run's by (PEM)");
+  add_path(command, "--cert", options.cert, "own certificate, if the run wants one (PEM)");
+  add_path(command, "--key", options.key, "its private key (PEM)");
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, int& status) {
+  const auto folders = std::make_shared<std::vector<std::filesystem::path>>();
+  auto* command = app.add_subcommand("doctor", "what this machine offers, and what to fix");
+  add_path(command, "FOLDER", *folders, "folders for the nvme tier (default: the current one)");
+  command->callback([folders, &status] { status = doctor(std::cout, *folders); });
+}
+
+void add_report(CLI::App& app, int& status) {
+  const auto options = std::make_shared<ReportOptions>();
+  auto* command = app.add_subcommand("report", "what a run wrote about itself, as one HTML page");
+  add_path(command, "RUN", options->from, "report.dir of a run, or its report.jsonl")->required();
+  add_path(command, "-o,--out", options->out, "HTML file to write")->required();
+  add_force(command, *options);
+  command->callback([options, &status] { status = report(*options); });
+}
+
+void add_ctl(CLI::App& app, int& status) {
+  const auto options = std::make_shared<control::CtlOptions>();
+  auto* command = app.add_subcommand("ctl", "asks a run: status, watch, checkpoint, stop, dump, plan");
+  const auto asked = std::make_shared<std::string>();
+  command->add_option("WHAT", *asked, "status, watch, checkpoint, stop, dump or plan")
+      ->required()
+      ->check(CLI::IsMember({"status", "watch", "checkpoint", "stop", "dump", "plan"}));
+  add_target(command, *options);
+  command->add_flag("--json", options->json, "the answer as JSON, a line a message");
+  command->add_flag("--now", options->at_once, "stop: without a checkpoint");
+  command->callback([options, asked, &status] { status = control::ctl(*asked, *options); });
+}
+
+void add_top(CLI::App& app, int& status) {
+  const auto options = std::make_shared<control::CtlOptions>();
+  auto* command = app.add_subcommand("top", "a live view of a run: progress, loss, ranks, memory, events; q ends it");
+  add_target(command, *options);
+  command->callback([options, &status] { status = control::top(*options); });
+}
+
+void add_calibrate(CLI::App& app, int& status) {
+  const auto options = std::make_shared<CalibrateOptions>();
+  auto* command =
+      app.add_subcommand("calibrate", "measures this machine for plan --machine; mpirun -n N for N ranks on it");
+  add_path(command, "-o,--out", options->out, "machine file to write (TOML)")->required();
+  add_path(command, "--dir", options->dirs, "folder of the nvme tier, one per drive: its drive is measured too");
+  add_force(command, *options);
+  command->callback([options, &status] { status = calibrate(*options); });
+}
+
+void add_bench(CLI::App& app, int& status) {
+  const auto options = std::make_shared<BenchOptions>();
+  auto* command = app.add_subcommand(
+      "bench", "one part compared with its floor: step, adam, comm, io, kernels; or what saves memory: memory");
+  command->add_option("PART", options->part, "step, adam, comm, io, kernels or memory")->required();
+  add_recipe(command, *options);
+  command->add_option("--n", options->parameters, "adam: parameters")->check(CLI::Range(4096, 1 << 30));
+  command
+      ->add_option("--steps", options->steps, "step: measured steps, after two of warm-up; memory: steps of each run")
+      ->check(CLI::Range(1, 1000));
+  command->add_option("--threads", options->threads, "adam, kernels: threads (default: all cores)")
+      ->check(CLI::Range(1, 1024));
+  add_path(command, "--dir", options->dirs,
+           "io: folder on the drive to measure; given several times: striped over them");
+  command->add_option("--size", options->size, "io: bytes per pass; kernels: bytes that one pass moves")
+      ->capture_default_str();
+  command->add_option("--rounds", options->rounds, "io: passes")->check(CLI::Range(1, 1000))->capture_default_str();
+  command
+      ->add_option("--only", options->only,
+                   "memory: some settings alone, KEY=A,B of precision, recompute, accumulation and optimizer")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+  add_path(command, "--json", options->json, "write the figures as JSON");
+  add_path(command, "--svg", options->svg, "memory: write a picture, memory against time");
+  add_force(command, *options);
+  command->callback([options, &status] { status = bench(*options); });
+}
+
+}  // namespace strata::launcher

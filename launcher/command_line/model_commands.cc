@@ -1,0 +1,198 @@
+#include "launcher/command_line/model_commands.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/command_line/argument_kinds.h"
+#include "launcher/commands/export.h"
+#include "launcher/commands/generate.h"
+#include "launcher/commands/predict.h"
+#include "launcher/commands/tokenize.h"
+#include "launcher/inspect/inspect.h"
+#include "launcher/inspect/show_documents.h"
+
+namespace strata::launcher {
+namespace {
+
+// Ids between commas, of one argument or of several. Throws CLI::ValidationError.
+std::vector<std::uint32_t> token_ids(const std::vector<std::string>& arguments) {
+  std::vector<std::uint32_t> out;
+  for (std::string_view text : arguments) {
+    for (bool last = false; !last;) {
+      const std::size_t comma = text.find(',');
+      last = comma == std::string_view::npos;
+      const std::string_view item = text.substr(0, comma);
+      const auto [rest, error] = std::from_chars(item.data(), item.data() + item.size(), out.emplace_back());
+      if (error != std::errc() || rest != item.data() + item.size())
+        throw CLI::ValidationError(
+            "--prompt-tokens",
+            fmt::format("\"{}\" is not a token: give ids from 0 to 4294967295, separated by commas, such as 1,2,3",
+                        item.substr(0, 64)));
+      if (!last) text.remove_prefix(comma + 1);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, int& status) {
+  const auto options = std::make_shared<GenerateOptions>();
+  auto* command = app.add_subcommand("generate", "what a model writes after a prompt; text to stdout");
+  add_path(command, "--model", options->model, "Hugging Face directory, checkpoint, or folder of checkpoints")
+      ->required();
+  auto* text = command->add_option("--prompt", options->prompt, "text to continue");
+  command
+      ->add_option_function<std::vector<std::string>>(
+          "--prompt-tokens", [options](const auto& arguments) { options->prompt_tokens = token_ids(arguments); },
+          "token ids to continue, instead of a text: 1,2,3")
+      ->excludes(text);
+  add_path(
+      command, "--chat", options->chat,
+      "messages to answer: a JSON file, or - for standard input; at a terminal - takes what is typed, turn by turn")
+      ->excludes(text)
+      ->excludes("--prompt-tokens");
+  add_path(command, "--chat-template", options->chat_template,
+           "Jinja template of --chat (default: the tokenizer folder's)")
+      ->needs("--chat");
+  add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory; default: the model's");
+  command->add_option("--max-new-tokens", options->max_new_tokens, "tokens to write, at most (128)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+  command->add_option("--temperature", options->temperature, "of sampling; 0, the default, takes the likeliest token")
+      ->check(within(0, 1e6));
+  command->add_option("--top-p", options->top_p, "sample from the likeliest tokens whose probabilities add up to this")
+      ->check(within(1e-9, 1));
+  command->add_option("--seed", options->seed, "of sampling")
+      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()));
+  command->add_option("--precision", options->precision, "fp32, bf16 or fp16; default: as the weights are stored")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  add_sets(command, *options);
+  add_path(command, "--json", options->json, "write tokens and speed as JSON");
+  add_force(command, *options);
+  command->callback([options, &status] { status = generate(*options); });
+}
+
+void add_predict(CLI::App& app, int& status) {
+  const auto options = std::make_shared<PredictOptions>();
+  auto* command =
+      app.add_subcommand("predict", "labels and probabilities of texts; mpirun -n N strata predict ... for N ranks");
+  add_path(command, "MODEL", options->model, "Hugging Face directory, checkpoint, or folder of checkpoints")
+      ->required();
+  add_path(command, "IN", options->input, ".jsonl, .csv or .tsv with a text in each record")->required();
+  add_path(command, "-o,--out", options->out, "JSONL to write: a line for each text, in the order of the input")
+      ->required();
+  command->add_option("--threshold", options->threshold, "probability from which a class of several counts (0.5)")
+      ->check(within(0, 1));
+  command->add_option("--field", options->field, "string of a record to take (text)");
+  command->add_option("--pair", options->pair, "string of a record to take as a second text");
+  command->add_option("--max-length", options->max_length, "tokens of a text at most (512, or the model's positions)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory; default: the model's");
+  command->add_option("--precision", options->precision, "fp32, bf16 or fp16; default: as the weights are stored")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  add_sets(command, *options);
+  add_force(command, *options);
+  command->callback([options, &status] { status = predict(*options); });
+}
+
+void add_export(CLI::App& app, int& status) {
+  const auto options = std::make_shared<ExportOptions>();
+  auto* command = app.add_subcommand("export", "a checkpoint as a Hugging Face directory");
+  add_path(command, "CHECKPOINT", options->from, "a checkpoint, a folder of them (the newest whole one), or a model")
+      ->required();
+  add_path(command, "-o,--out", options->to, "new folder to write")->required();
+  command->add_option("--dtype", options->dtype, "fp32 or bf16 (fp32)")->check(CLI::IsMember({"fp32", "bf16"}));
+  command->callback([options, &status] { status = export_model(*options); });
+}
+
+void add_tokenize(CLI::App& app, int& status) {
+  const auto options = std::make_shared<TokenizeOptions>();
+  auto* command =
+      app.add_subcommand("tokenize", "text, JSONL or tables to a token file, conversations by a chat template");
+  add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory (tokenizer.json or .model)")
+      ->required();
+  add_path(command, "-o,--out", options->out,
+           "token file to write, OUT.bin; OUT.bin.json and others are written beside it")
+      ->required();
+  add_path(command, "IN", options->inputs,
+           "text files, .jsonl, .csv or .tsv files with a document in each record, or -")
+      ->required();
+  command->add_option("--field", options->field, "string of a record to take (default: text); makes - JSONL too");
+  command
+      ->add_option(
+          "--format", options->format,
+          "what records are: text, chat, alpaca, sharegpt, completion; or the files: csv, tsv (default: by their "
+          "names and the first record)")
+      ->check(CLI::IsMember({"text", "chat", "alpaca", "sharegpt", "completion", "csv", "tsv"}));
+  add_path(command, "--chat-template", options->chat_template,
+           "Jinja template of conversations (default: the tokenizer folder's)");
+  command
+      ->add_option("--train-on", options->train_on,
+                   "what counts as a label: assistant, last (its last turn), completion, all (default: assistant of "
+                   "chats, completion of completions, all of text)")
+      ->check(CLI::IsMember({"assistant", "last", "completion", "all"}));
+  command->add_option("--labels", options->labels, "fields that say of which class a text is; adds the template")
+      ->delimiter(',')
+      ->expected(1, 64)
+      ->allow_extra_args(false);
+  command->add_option("--pair", options->pair, "string of a record to take as a second text");
+  command->add_option("--max-length", options->max_length, "tokens of a text at most, with those of the template")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  command
+      ->add_option("--truncation", options->truncation,
+                   "which of two texts is cut: longest_first (default), only_first, only_second, do_not_truncate")
+      ->check(CLI::IsMember({"longest_first", "only_first", "only_second", "do_not_truncate"}));
+  command->add_option("--eot", options->eot,
+                      "token between documents (default: the tokenizer's end of text; byte: none)");
+  command->add_flag("--no-eot", options->no_eot, "nothing between documents");
+  command->add_flag("--add-special", options->add_special, "with the tokenizer's template around each document");
+  command->add_option("--threads", options->threads, "threads (default: all cores)")->check(CLI::Range(1, 1024));
+  add_force(command, *options);
+  command->callback([options, &status] { status = tokenize(*options); });
+}
+
+void add_inspect(CLI::App& app, int& status) {
+  struct Asked {
+    std::filesystem::path path, other;
+    bool every_tensor = false;
+    std::uint64_t shown = 0;
+    std::optional<std::filesystem::path> tokenizer;
+  };
+  const auto asked = std::make_shared<Asked>();
+  auto* command =
+      app.add_subcommand("inspect", "what a checkpoint, token file, safetensors file or Hugging Face directory holds");
+  add_path(command, "PATH", asked->path, "what to look into")->required();
+  auto* other = add_path(command, "OTHER", asked->other, "a second checkpoint: how the two differ");
+  command
+      ->add_flag("--tensors", asked->every_tensor,
+                 "mean, deviation and non-finite numbers of each tensor (default: only of those with something wrong)")
+      ->excludes(other);
+  command
+      ->add_option("--show", asked->shown,
+                   "the first N documents of a token file as text; labels in colour, or in brackets")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32))
+      ->excludes(other);
+  add_path(command, "--tokenizer", asked->tokenizer, "of --show: byte, or a Hugging Face directory");
+  command->callback([asked, &status] {
+    if (asked->shown > 0)
+      status = show_documents(asked->path, asked->shown, asked->tokenizer, isatty(STDOUT_FILENO) == 1, std::cout);
+    else if (asked->other.empty())
+      status = inspect(asked->path, asked->every_tensor ? Tensors::all : Tensors::wrong, std::cout);
+    else
+      status = inspect(asked->path, asked->other, std::cout);
+  });
+}
+
+}  // namespace strata::launcher

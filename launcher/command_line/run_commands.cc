@@ -1,0 +1,106 @@
+#include "launcher/command_line/run_commands.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/command_line/argument_kinds.h"
+#include "launcher/commands/eval.h"
+#include "launcher/commands/plan.h"
+#include "launcher/commands/train.h"
+#include "launcher/launch/launch.h"
+#include "launcher/launch/node/agent.h"
+#include "runtime/recipe/keys.h"
+
+namespace strata::launcher {
+
+void add_train(CLI::App& app, int& status) {
+  const auto options = std::make_shared<TrainOptions>();
+  auto* command = app.add_subcommand("train", "one rank of a run; mpirun -n N strata train ... for N ranks");
+  add_recipe(command, *options);
+  add_force(command, *options);
+  command->callback([options, &status] { status = train(*options); });
+}
+
+void add_launch(CLI::App& app, int& status, std::vector<std::string> ranks_command) {
+  const auto options = std::make_shared<LaunchOptions>();
+  auto* command =
+      app.add_subcommand("launch", "ranks on one or many nodes, and again on those left: launch -- train ...");
+  command->footer("Behind -- stands what every rank runs: train [RECIPE] [--set KEY=VALUE ...]");
+  command->add_option("--hosts", options->hosts,
+                      "a host file, or n1:8,n2:8 (default: Slurm's, MPIJob's, this machine)");
+  command->add_option("--ranks-per-node", options->ranks_per_node, "ranks on each (default: slots, else GPUs, else 1)")
+      ->check(CLI::Range(1, 4096));
+  command
+      ->add_option("--max-restarts", options->max_restarts, "after a failure (default: 3 with checkpoint.dir, else 0)")
+      ->check(CLI::Range(0, 1 << 20));
+  command->add_option("--min-nodes", options->min_nodes, "to go on with (1); at the start: all that are named")
+      ->check(CLI::Range(1, 1 << 20));
+  add_path(command, "--logs", options->logs, "folder for a file per rank and events.jsonl");
+  command->add_option("--env", options->env, "NAME or NAME=VALUE for every rank, beside STRATA_*, OMPI_*, NCCL_*")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+  command->add_option("--interface", options->interface, "network of MPI, NCCL and control (default: by the routes)");
+  command->add_flag_callback(
+      "--no-preflight", [options] { options->preflight = false; }, "starts without looking at the nodes first");
+  command->callback([options, &status, ranks_command = std::move(ranks_command)] {
+    options->command = ranks_command;
+    status = launch(*options);
+  });
+}
+
+void add_node_agent(CLI::App& app, int& status) {
+  const auto options = std::make_shared<AgentOptions>();
+  auto* command = app.add_subcommand("node-agent", "what launch runs on every node")->group("");
+  command->add_option("--run", options->run)->required();
+  command->add_option("--timeout", options->timeout);
+  command->add_option("--dir", options->folders);
+  command->callback([options, &status] { status = node_agent(*options); });
+}
+
+void add_plan(CLI::App& app, int& status) {
+  const auto options = std::make_shared<PlanOptions>();
+  auto* command = app.add_subcommand("plan", "what a run will do and need; nothing is run");
+  add_recipe(command, *options);
+  command->add_option("--ranks", options->ranks, "ranks of the run (default: as many as mpirun starts, else 1)")
+      ->check(CLI::Range(1, 1 << 20));
+  command
+      ->add_option("--ranks-per-node", options->ranks_per_node,
+                   "ranks per machine, like this one or the --machine file's (default: all, up to its cores or GPUs)")
+      ->check(CLI::Range(1, 1 << 20));
+  add_path(command, "--json", options->json, "write the plan as JSON");
+  add_path(command, "--trace", options->trace, "write the timeline, for Perfetto");
+  add_path(command, "--machine", options->machine,
+           "machine file of strata calibrate, or of examples/machines: predicts the step's time");
+  add_path(command, "--html", options->html, "write a page to look at: memory over the step, stages, timeline");
+  command->add_flag("--stages", options->stages, "also a table of ZeRO stages 0 to 3");
+  command->add_flag("--max-batch", options->max_batch,
+                    "plans the largest micro-batch that fits; with --machine also which one is fastest");
+  command->add_flag("--verbose", options->verbose, "also how many tasks of each kind a step has");
+  add_force(command, *options);
+  command->callback([options, &status] { status = plan(*options); });
+}
+
+void add_eval(CLI::App& app, int& status) {
+  const auto options = std::make_shared<EvalOptions>();
+  auto* command =
+      app.add_subcommand("eval", "loss and perplexity on data.validation; mpirun -n N strata eval ... for N ranks");
+  add_recipe(command, *options);
+  add_path(command, "--json", options->json, "write the result as JSON");
+  add_force(command, *options);
+  command->callback([options, &status] { status = eval(*options); });
+}
+
+void add_keys(CLI::App& app) {
+  const auto part = std::make_shared<std::string>();
+  auto* command = app.add_subcommand("keys", "every key of a recipe: default, allowed values, meaning");
+  command->add_option("PART", *part, "only keys whose names contain this");
+  command->callback(
+      [part] { std::cout << (part->empty() ? runtime::recipe_reference() : runtime::keys_about(*part)); });
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,36 @@
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "text/template/values/value.h"
+
+namespace strata::text::jinja {
+
+// What a call gives. Callables take what they know; `Parameters` refuses the rest.
+struct Arguments {
+  std::vector<Value> positional;
+  std::vector<std::pair<std::string, Value>> named;
+};
+
+// Arguments by the names of a function's parameters, as Python binds them. Throws Fault for those it does not have.
+class Parameters {
+ public:
+  Parameters(std::string_view function, Arguments& arguments, std::initializer_list<std::string_view> names);
+  // Null if the call does not give it.
+  const Value* find(std::string_view name) const;
+  // Throws Fault if the call does not give it.
+  const Value& at(std::string_view name) const;
+  bool flag(std::string_view name, bool otherwise) const;
+  std::int64_t integer(std::string_view name, std::int64_t otherwise) const;
+  std::string text(std::string_view name, std::string_view otherwise) const;
+
+ private:
+  std::string function_;
+  std::vector<std::pair<std::string_view, Value>> given_;
+};
+
+}  // namespace strata::text::jinja
