@@ -25,7 +25,11 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   file_.reset(::open(folder().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
   named_ = file_.get() < 0;
   if (named_) file_.reset(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (file_.get() < 0) failed("created");
+  if (file_.get() >= 0) return;
+  if (errno == ENOENT || errno == ENOTDIR)
+    fail(Exit::usage, "{}: there is no folder {}: make it first, or give another name", path_.string(),
+         folder().string());
+  failed("created");
 }
 
 fs::path AtomicFile::folder() const {

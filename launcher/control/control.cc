@@ -21,6 +21,7 @@
 #include "launcher/control/watch/node_memory.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/run_text.h"
+#include "runtime/recipe/recipe_text.h"
 
 namespace strata::launcher::control {
 namespace {

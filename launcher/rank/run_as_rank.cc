@@ -12,6 +12,7 @@
 #include "comm/nccl/nccl.h"
 #include "launcher/screen/printable.h"
 #include "runtime/job/seat.h"
+#include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::launcher {

@@ -233,6 +233,8 @@ void describe_end(const std::optional<std::filesystem::path>& file, const runtim
   if (recipe.checkpoint.dir) {
     if (!recipe.data.validation.empty() && file) next.push_back("strata eval " + file->string());
     if (runtime::generates(job.recipe)) next.push_back(generate_command(recipe));
+    if (job.model->loss_unit().classes() > 0)
+      next.push_back(fmt::format("strata predict {} TEXTS.csv -o OUT.jsonl", recipe.checkpoint.dir->string()));
     next.push_back(fmt::format("strata export {} -o FOLDER", recipe.checkpoint.dir->string()));
   }
   if (recipe.report.dir) next.push_back(fmt::format("strata report {} -o report.html", recipe.report.dir->string()));

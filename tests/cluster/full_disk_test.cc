@@ -45,12 +45,13 @@ TEST_F(FullDisk, AtTheStartTheRankAndFolderAreNamed) {
 
 // Somebody else fills that drive in mid-run: nothing of the run needs more of it.
 TEST_F(FullDisk, OfTheNvmeTierInMidRunDisturbsNothing) {
+  std::filesystem::create_directories(file("drive"));
   const std::string bits = untouched(nvme());
   const Cluster cluster(2);
   give_disk(cluster, "n2", file("drive"), "8m");
   Running running(cluster.in("n1", launch({"--hosts", "n1,n2", "--no-preflight"}, nvme())));
   ASSERT_TRUE(running.wait_until(at_step(30), 120));
-  EXPECT_THAT(cluster.at("n2", "cat /dev/zero >" + file("drive") + "/other 2>&1 || true").output,
+  EXPECT_THAT(cluster.at("n2", "cat /dev/zero 2>&1 >" + file("drive") + "/other || true").output,
               HasSubstr("No space left"));
   const Outcome outcome = running.wait(300);
   EXPECT_EQ(outcome.code, 0) << outcome.all();

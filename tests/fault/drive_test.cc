@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "runtime/recipe/load_recipe.h"
 #include "tests/dist/tiny_run.h"
 #include "tests/offload/faulty_submitter.h"
 #include "tests/runtime/training.h"
