@@ -42,8 +42,9 @@ bool Evaluations::run_due(runtime::Trainer& trainer, runtime::RunReports* report
   if (!evaluation_ || !evaluation_->due()) return false;
   began_ = said_ = std::chrono::steady_clock::now();
   const std::int64_t step = trainer.steps_done();
+  round_();
   const auto report =
-      evaluation_->run([&](std::uint64_t done, std::uint64_t all) { return after_round(step, done, all); });
+      evaluation_->run([&](std::uint64_t done, std::uint64_t all) { return after_round(step, done, all); }, round_);
   stopped_ = !report;
   if (!report) return false;
   if (reports) reports->evaluation(*report);
@@ -64,7 +65,7 @@ bool Evaluations::run_due(runtime::Trainer& trainer, runtime::RunReports* report
 }
 
 bool Evaluations::after_round(std::int64_t step, std::uint64_t done, std::uint64_t all) {
-  if (round_) round_();
+  round_();
   const auto now = std::chrono::steady_clock::now();
   if (world_.rank() == 0 && done < all && now - said_ > kSay) {
     const std::chrono::duration<double> took = now - began_;

@@ -23,7 +23,7 @@ class Evaluations {
   Evaluations(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const StopSignal& stop,
               std::optional<runtime::Prompts> prompts);
 
-  // Is called after each round of one.
+  // Is called when one begins, and after each of its rounds and each token that it answers.
   void tell_rounds(std::function<void()> round) { round_ = std::move(round); }
 
   // Evaluates if it is due; true: it is the best one so far. `reports`: null but on rank 0. Collective.
@@ -43,7 +43,7 @@ class Evaluations {
   const StopSignal& stop_;
   std::int64_t patience_;
   bool stopped_ = false;
-  std::function<void()> round_;
+  std::function<void()> round_ = [] {};
   std::optional<runtime::PeriodicEvaluation> evaluation_;
   std::chrono::steady_clock::time_point began_, said_;
   std::set<std::string> noted_;  // each note once a run

@@ -60,7 +60,8 @@ class Control::Impl {
       own = make_credentials();
       target = grpc_target(addresses, streams->port());
     });
-    const bool on = front.service || front.metrics || asked.timeout > 0 || asked.warn_after > 0;
+    const bool on =
+        front.service || front.metrics || asked.timeout > 0 || asked.warn_after > 0 || asked.stuck_after > 0;
     const std::vector<std::string> told = split(world.exchange(
         rank_ == 0 ? join({on ? "on" : "off", target, own.cert, own.token, std::to_string(asked.timeout)}) : "")[0]);
     STRATA_CHECK_EQ(told.size(), 5U);

@@ -19,7 +19,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-const std::vector<std::string> kOff = {"control.listen=off", "control.timeout=0", "control.warn_after=0"};
+const std::vector<std::string> kOff = {"control.listen=off", "control.timeout=0", "control.warn_after=0",
+                                       "control.stuck_after=0"};
 
 class ControlDist : public testing::Test {
  protected:

@@ -73,9 +73,9 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
                          : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no farewell came, or what is no report"));
       node_ = report_.node();
       left_ = left_ || report_.leaving();
-      owner_.answers_.told(report_);
+      const bool is_heard = owner_.answers_.told(report_);
       const auto now = std::chrono::steady_clock::now();
-      if (now - answered_ >= owner_.answer_every_) {
+      if (is_heard && now - answered_ >= owner_.answer_every_) {
         answered_ = now;
         answer();
       }

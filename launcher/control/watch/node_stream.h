@@ -16,9 +16,9 @@ namespace pb = strata::control::v1;
 // run's own certificate; whoever does not know the run's secret is refused.
 class NodeServer {
  public:
-  struct Answers {  // called in gRPC's threads
-    std::function<void(const pb::NodeReport&)> told;
-    std::function<void(int node)> broke;  // the stream ended without a farewell
+  struct Answers {                                    // called in gRPC's threads
+    std::function<bool(const pb::NodeReport&)> told;  // false: nobody looks at it, and it is not answered
+    std::function<void(int node)> broke;              // the stream ended without a farewell
   };
   // answer_every: seconds.
   NodeServer(const Credentials& credentials, int nodes, double answer_every, Answers answers);
