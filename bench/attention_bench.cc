@@ -12,7 +12,7 @@
 #include "base/abort.h"
 #include "device/lane.h"
 #include "device/memory.h"
-#include "device/ops/attention.h"
+#include "device/ops/attention/attention.h"
 
 namespace strata::device {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/abort.h"
 #include "device/lane.h"
 #include "device/memory.h"
-#include "device/ops/product.h"
+#include "device/ops/products/product.h"
 
 namespace strata::device {
 namespace {

@@ -4,7 +4,7 @@
 // one rank fails. connect.cc chooses among solo, threads of one process, mpi/ (shared memory within a node, messages
 // between nodes) and nccl/. agreement.h makes a mistake of one rank everybody's, said once; same_files.h compares what
 // ranks read. The order in which gradients are added is not decided here: an all-to-all brings pieces, and
-// device/ops/gradient_sum.h adds them.
+// device/ops/step/gradient_sum.h adds them.
 
 #include <array>
 #include <cstddef>

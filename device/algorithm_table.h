@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "device/lane.h"
-#include "device/ops/product.h"
+#include "device/ops/products/product.h"
 
 namespace strata::device {
 

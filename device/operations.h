@@ -1,21 +1,21 @@
 #pragma once
 #include "device/ops/activation.h"
-#include "device/ops/attention.h"
-#include "device/ops/cached_attention.h"
-#include "device/ops/class_loss.h"
-#include "device/ops/consensus.h"
-#include "device/ops/cross_entropy.h"
+#include "device/ops/attention/attention.h"
+#include "device/ops/attention/cached_attention.h"
+#include "device/ops/attention/rope.h"
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/embedding.h"
-#include "device/ops/gradient_sum.h"
-#include "device/ops/matvec.h"
+#include "device/ops/losses/class_loss.h"
+#include "device/ops/losses/cross_entropy.h"
 #include "device/ops/norm.h"
-#include "device/ops/optimizer.h"
-#include "device/ops/rope.h"
+#include "device/ops/products/matvec.h"
+#include "device/ops/step/consensus.h"
+#include "device/ops/step/gradient_sum.h"
+#include "device/ops/step/optimizer.h"
 
 // Every operation that a twin provides, by the name under which device/ops/ declares it. A twin defines them in its own
-// namespace; device/ops/*.cc check the operands, once for all twins, and call that of the lane.
+// namespace; the sources of device/ops/ check the operands, once for all twins, and call that of the lane.
 // clang-format off
 #define STRATA_OPERATIONS(X) \
   X(add) X(attention_backward) X(attention_forward) X(cached_attention) X(cast) X(class_loss) X(column_sum) X(count_nonfinite) \

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstddef>
 
-#include "device/ops/product.h"
+#include "device/ops/products/product.h"
 
 namespace strata::device {
 

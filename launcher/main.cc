@@ -32,7 +32,7 @@
 #include "launcher/inspect/show_documents.h"
 #include "launcher/launch/launch.h"
 #include "launcher/launch/node/agent.h"
-#include "launcher/measure/bench.h"
+#include "launcher/measure/bench/bench.h"
 #include "launcher/measure/calibrate.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/report/report.h"

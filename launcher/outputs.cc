@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "runtime/checkpoint/manifest.h"
-#include "runtime/data/tokens.h"
+#include "runtime/data/files/tokens.h"
 #include "runtime/run/reports/run_reports.h"
 
 namespace strata::launcher {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "runtime/data/tokens.h"
+#include "runtime/data/files/tokens.h"
 #include "runtime/run/reports/run_reports.h"
 
 namespace strata::launcher {

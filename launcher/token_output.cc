@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "launcher/overwrite.h"
 #include "launcher/screen/printable.h"
-#include "runtime/data/tokens.h"
+#include "runtime/data/files/tokens.h"
 
 namespace strata::launcher {
 namespace {

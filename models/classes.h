@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "device/ops/class_loss.h"
+#include "device/ops/losses/class_loss.h"
 #include "models/objective.h"
 
 namespace strata::models {

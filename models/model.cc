@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "device/ops/gradient_sum.h"
+#include "device/ops/step/gradient_sum.h"
 
 namespace strata::models {
 

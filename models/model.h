@@ -15,7 +15,7 @@
 
 #include "device/lane.h"
 #include "device/numeric/exact_sum.h"
-#include "device/ops/product.h"
+#include "device/ops/products/product.h"
 #include "device/step_scalars.h"
 #include "device/view.h"
 #include "models/batch.h"

@@ -50,7 +50,7 @@ if(NOT STRATA_WITH_CUDA)
 endif()
 message(STATUS "CUDA: built: ${why}")
 
-file(GLOB cuda_sources CONFIGURE_DEPENDS device/cuda/*.cc device/cuda/libraries/*.cc device/cuda/ops/*.cc)
+file(GLOB cuda_sources CONFIGURE_DEPENDS device/cuda/*.cc device/cuda/libraries/*.cc device/cuda/ops/*/*.cc)
 list(FILTER cuda_sources EXCLUDE REGEX "/absent(_gpus)?\\.cc$")
 # cuDNN's fused attention, where the headers of cuDNN and of its frontend are (scripts/setup.sh --cuda fetches those).
 find_path(CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
@@ -76,7 +76,7 @@ set_source_files_properties(device/cuda/gpu.cc PROPERTIES COMPILE_DEFINITIONS ST
 target_link_libraries(strata_device PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
 target_include_directories(strata_device SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${CUBLASLT_INCLUDE})
 
-file(GLOB cuda_kernels CONFIGURE_DEPENDS device/cuda/*.cu device/cuda/ops/*.cu)
+file(GLOB cuda_kernels CONFIGURE_DEPENDS device/cuda/*.cu device/cuda/ops/*.cu device/cuda/ops/*/*.cu)
 add_library(strata_kernels_cuda OBJECT ${cuda_kernels})
 target_include_directories(strata_kernels_cuda PRIVATE ${CMAKE_SOURCE_DIR})
 # No contraction that the source does not spell out. The macro: fmt would else use what nvcc does not compile.

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "device/ops/class_loss.h"
+#include "device/ops/losses/class_loss.h"
 
 // Kernels of both twins call what is below.
 #ifdef __CUDACC__

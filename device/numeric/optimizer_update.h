@@ -14,7 +14,7 @@ struct UpdateFactors {
   float gradient_factor;
 };
 
-// `Options` is Optimizer of device/ops/optimizer.h, which kernels do not include.
+// `Options` is Optimizer of device/ops/step/optimizer.h, which kernels do not include.
 template <typename Options>
 constexpr UpdateFactors adamw_factors(const Options& o, const StepScalars& s) {
   const double rate = s.learning_rate;
@@ -69,7 +69,7 @@ namespace rounding {
 
 // One element's update, for a number type V: a float, or the sixteen of a CPU kernel. The order of its roundings is
 // the contract; compiled without contraction it gives the same bits on every device. `g` is first + second, see
-// device/ops/optimizer.h; `broadcast` makes a V of a float.
+// device/ops/step/optimizer.h; `broadcast` makes a V of a float.
 template <typename V, typename Broadcast>
 [[gnu::always_inline]] constexpr void adamw_update(V g, V& master, V& moment1, V& moment2, const UpdateFactors& f,
                                                    Broadcast broadcast) {

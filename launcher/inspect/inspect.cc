@@ -21,8 +21,8 @@
 #include "launcher/screen/printable.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/readable_file.h"
-#include "runtime/data/documents.h"
-#include "runtime/data/tokens.h"
+#include "runtime/data/files/documents.h"
+#include "runtime/data/files/tokens.h"
 
 namespace strata::launcher {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "launcher/screen/printable.h"
-#include "runtime/data/documents.h"
-#include "runtime/data/tokens.h"
+#include "runtime/data/files/documents.h"
+#include "runtime/data/files/tokens.h"
 #include "text/tokenizer.h"
 #include "text/unicode/utf8.h"
 

@@ -1,4 +1,7 @@
 #pragma once
+// launcher/measure/ times this machine: `bench` compares parts of the program with what the machine allows
+// (bench/bench.h), memory/ is what its part `memory` compares and draws, `calibrate` writes the machine file that `plan
+// --machine` reads (here).
 #include <cstddef>
 #include <filesystem>
 #include <string>

@@ -8,8 +8,8 @@
 #include "device/lane.h"
 #include "device/memory.h"
 #include "device/numeric/exact_sum.h"
-#include "device/ops/attention.h"
-#include "device/ops/product.h"
+#include "device/ops/attention/attention.h"
+#include "device/ops/products/product.h"
 #include "models/model.h"
 
 namespace strata::launcher {

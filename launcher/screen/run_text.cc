@@ -11,7 +11,7 @@
 #include "launcher/screen/printable.h"
 #include "runtime/data/batches.h"
 #include "runtime/data/data_figures.h"
-#include "runtime/data/tokens.h"
+#include "runtime/data/files/tokens.h"
 #include "runtime/objective/objective.h"
 
 namespace strata::launcher {

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "device/ops/activation.h"
-#include "device/ops/attention.h"
-#include "device/ops/cached_attention.h"
+#include "device/ops/attention/attention.h"
+#include "device/ops/attention/cached_attention.h"
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/norm.h"

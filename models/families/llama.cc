@@ -7,11 +7,11 @@
 #include <memory>
 
 #include "device/ops/activation.h"
-#include "device/ops/attention.h"
-#include "device/ops/cached_attention.h"
+#include "device/ops/attention/attention.h"
+#include "device/ops/attention/cached_attention.h"
+#include "device/ops/attention/rope.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/norm.h"
-#include "device/ops/rope.h"
 #include "models/classes.h"
 #include "models/families/families.h"
 #include "models/families/llama_shape.h"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/ops/attention.h"
+#include "device/ops/attention/attention.h"
 #include "models/layers/block_work.h"
 #include "models/model.h"
 

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <span>
 
-#include "device/ops/attention.h"
+#include "device/ops/attention/attention.h"
 #include "models/layers/linear.h"
 #include "models/model.h"
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "device/ops/class_loss.h"
+#include "device/ops/losses/class_loss.h"
 #include "models/model.h"
 
 namespace strata::models {

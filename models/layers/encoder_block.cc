@@ -4,7 +4,7 @@
 #include <array>
 
 #include "device/ops/activation.h"
-#include "device/ops/attention.h"
+#include "device/ops/attention/attention.h"
 #include "device/ops/dropout.h"
 #include "device/ops/norm.h"
 #include "models/layers/block_unit.h"

@@ -5,12 +5,12 @@
 #include <optional>
 #include <utility>
 
-#include "device/ops/cross_entropy.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/embedding.h"
-#include "device/ops/matvec.h"
+#include "device/ops/losses/cross_entropy.h"
 #include "device/ops/norm.h"
-#include "device/ops/product.h"
+#include "device/ops/products/matvec.h"
+#include "device/ops/products/product.h"
 #include "models/layers/slots.h"
 
 namespace strata::models {

@@ -4,7 +4,7 @@
 
 #include "device/ops/activation.h"
 #include "device/ops/elementwise.h"
-#include "device/ops/matvec.h"
+#include "device/ops/products/matvec.h"
 
 namespace strata::models {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "device/lane.h"
-#include "device/ops/product.h"
+#include "device/ops/products/product.h"
 #include "device/view.h"
 #include "models/flat_range.h"
 

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "device/ops/activation.h"
-#include "device/ops/attention.h"
+#include "device/ops/attention/attention.h"
+#include "device/ops/attention/rope.h"
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/norm.h"
-#include "device/ops/rope.h"
 #include "models/layers/block_unit.h"
 #include "models/layers/linear.h"
 #include "models/layers/packed_heads.h"

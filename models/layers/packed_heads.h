@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "device/ops/attention.h"
+#include "device/ops/attention/attention.h"
 #include "models/model.h"
 
 namespace strata::models {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "runtime/data/scramble.h"
-#include "runtime/data/stream_sequences.h"
+#include "runtime/data/sequences/stream_sequences.h"
 
 namespace strata::runtime {
 namespace {

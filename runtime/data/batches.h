@@ -1,7 +1,7 @@
 #pragma once
-// runtime/data/ is what a step trains on: token files (tokens.h), their sequences in the order of the run (here), and
-// those of an evaluation (disjoint_sequences.h). A pure function of files, seed and position: the same for any number
-// of ranks.
+// runtime/data/ is what a step trains on: token files (files/tokens.h), their sequences in the order of the run (here),
+// and those of an evaluation (sequences/disjoint_sequences.h). A pure function of files, seed and position: the same
+// for any number of ranks.
 
 #include <array>
 #include <cstddef>
@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "device/row_range.h"
+#include "runtime/data/files/tokens.h"
 #include "runtime/data/mix.h"
-#include "runtime/data/sequences.h"
-#include "runtime/data/tokens.h"
+#include "runtime/data/sequences/sequences.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "runtime/data/batches.h"
-#include "runtime/data/packed_sequences.h"
+#include "runtime/data/sequences/packed_sequences.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {

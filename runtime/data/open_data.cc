@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "runtime/data/next_token.h"
-#include "runtime/data/packed_sequences.h"
-#include "runtime/data/stream_sequences.h"
+#include "runtime/data/sequences/next_token.h"
+#include "runtime/data/sequences/packed_sequences.h"
+#include "runtime/data/sequences/stream_sequences.h"
 
 namespace strata::runtime {
 namespace {

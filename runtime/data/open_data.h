@@ -8,8 +8,8 @@
 
 #include "comm/same_files.h"
 #include "runtime/data/batches.h"
-#include "runtime/data/sequences.h"
-#include "runtime/data/tokens.h"
+#include "runtime/data/files/tokens.h"
+#include "runtime/data/sequences/sequences.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {

@@ -1,6 +1,6 @@
 #include "runtime/objective/causal_lm.h"
 
-#include "runtime/data/next_token.h"
+#include "runtime/data/sequences/next_token.h"
 
 namespace strata::runtime {
 namespace {

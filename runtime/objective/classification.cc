@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "base/error.h"
-#include "device/ops/cross_entropy.h"
+#include "device/ops/losses/cross_entropy.h"
 #include "models/classes.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/model_folder.h"
-#include "runtime/data/label_file.h"
+#include "runtime/data/files/label_file.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {

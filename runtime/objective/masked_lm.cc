@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "device/ops/cross_entropy.h"
+#include "device/ops/losses/cross_entropy.h"
 #include "runtime/data/scramble.h"
 
 namespace strata::runtime {

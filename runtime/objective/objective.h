@@ -3,7 +3,7 @@
 // tokens, and how many (rules.h). The units that its model ends in are models/'. To add one: its name
 // (models/objective.h), a file here and a line in objective.cc, a head in models/.
 
-#include "runtime/data/labelling.h"
+#include "runtime/data/sequences/labelling.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {

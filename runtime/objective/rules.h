@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "runtime/data/labelling.h"
+#include "runtime/data/sequences/labelling.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {

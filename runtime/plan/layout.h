@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "device/numeric/moment_format.h"
-#include "device/ops/gradient_sum.h"
+#include "device/ops/step/gradient_sum.h"
 #include "models/model.h"
 #include "runtime/plan/state.h"
 

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "device/ops/optimizer.h"
+#include "device/ops/step/optimizer.h"
 #include "models/model.h"
 #include "runtime/plan/placement.h"
 #include "runtime/plan/segments.h"

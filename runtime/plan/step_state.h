@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/ops/consensus.h"
+#include "device/ops/step/consensus.h"
 #include "device/step_scalars.h"
 
 namespace strata::runtime {

@@ -15,7 +15,7 @@
 #include "comm/communicator.h"
 #include "device/device.h"
 #include "device/numeric/dtype.h"
-#include "device/ops/optimizer.h"
+#include "device/ops/step/optimizer.h"
 #include "models/objective.h"
 #include "offload/io_options.h"
 

@@ -9,7 +9,7 @@
 
 #include "base/note.h"
 #include "comm/communicator.h"
-#include "runtime/data/disjoint_sequences.h"
+#include "runtime/data/sequences/disjoint_sequences.h"
 #include "runtime/execute/executor.h"
 #include "runtime/job/make_job.h"
 #include "runtime/run/index_memory.h"

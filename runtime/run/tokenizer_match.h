@@ -2,7 +2,7 @@
 #include <span>
 
 #include "models/model.h"
-#include "runtime/data/tokens.h"
+#include "runtime/data/files/tokens.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {

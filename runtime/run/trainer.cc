@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "runtime/checkpoint/model_folder.h"
+#include "runtime/data/files/tokens.h"
 #include "runtime/data/open_data.h"
-#include "runtime/data/tokens.h"
 #include "runtime/objective/objective.h"
 #include "runtime/run/schedule.h"
 #include "runtime/run/tokenizer_match.h"

@@ -1,8 +1,8 @@
 #include "runtime/tasks/norm.h"
 
 #include "base/error.h"
-#include "device/ops/consensus.h"
-#include "device/ops/gradient_sum.h"
+#include "device/ops/step/consensus.h"
+#include "device/ops/step/gradient_sum.h"
 #include "runtime/plan/step_state.h"
 #include "runtime/tasks/gradient.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "device/ops/elementwise.h"
-#include "device/ops/gradient_sum.h"
+#include "device/ops/step/gradient_sum.h"
 #include "runtime/tasks/gradient.h"
 
 namespace strata::runtime {

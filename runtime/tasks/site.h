@@ -9,7 +9,7 @@
 
 #include "comm/communicator.h"
 #include "device/lane.h"
-#include "device/ops/optimizer.h"
+#include "device/ops/step/optimizer.h"
 #include "device/view.h"
 #include "models/model.h"
 #include "runtime/memory/storage.h"

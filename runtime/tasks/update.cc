@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "device/ops/optimizer.h"
+#include "device/ops/step/optimizer.h"
 #include "runtime/plan/step_state.h"
 
 namespace strata::runtime {

@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
 #include "device/ops/activation.h"
+#include "device/ops/attention/rope.h"
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/embedding.h"
-#include "device/ops/rope.h"
 #include "tests/device/arrays.h"
 
 // A view may start at any element: an operation gives the same bits wherever its operands lie, and where rows are too

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "runtime/data/tokens.h"
+#include "runtime/data/files/tokens.h"
 #include "tests/fuzz/input_file.h"
 
 // The first byte is the sidecar's length (0: none), the next its text, the rest the token file.

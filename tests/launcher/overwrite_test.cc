@@ -13,7 +13,7 @@
 #include "launcher/commands/plan.h"
 #include "launcher/commands/tokenize.h"
 #include "launcher/commands/train.h"
-#include "launcher/measure/bench.h"
+#include "launcher/measure/bench/bench.h"
 #include "launcher/measure/calibrate.h"
 #include "runtime/forecast/machine.h"
 #include "tests/failure.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/ops/cross_entropy.h"
+#include "device/ops/losses/cross_entropy.h"
 #include "models/files/config.h"
 #include "models/model.h"
 #include "tests/models/unit_runner.h"

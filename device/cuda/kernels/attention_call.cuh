@@ -16,7 +16,7 @@ namespace strata::device::cuda {
 inline constexpr std::size_t kMostHeadDim = 256;
 inline constexpr int kTileRows = 64, kTileThreads = 128;  // of a block's tile of queries, or of keys
 
-// One call of attention; see device/ops/attention.h. Unused pointers are null.
+// One call of attention; see device/ops/attention/attention.h. Unused pointers are null.
 template <typename T>
 struct AttentionCall {
   std::size_t batch, seq, heads, kv_heads, head_dim;

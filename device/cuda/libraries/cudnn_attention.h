@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "device/ops/attention.h"
+#include "device/ops/attention/attention.h"
 
 namespace strata::device::cuda {
 

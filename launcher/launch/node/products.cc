@@ -9,8 +9,8 @@
 #include "device/gpu.h"
 #include "device/lane.h"
 #include "device/memory.h"
-#include "device/ops/product.h"
-#include "launcher/measure/bench_stand.h"
+#include "device/ops/products/product.h"
+#include "launcher/measure/bench/bench_stand.h"
 #include "launcher/rank/cores.h"
 
 namespace strata::launcher {

@@ -10,7 +10,7 @@
 #include "comm/same_files.h"
 #include "models/files/end_tokens.h"
 #include "runtime/checkpoint/model_folder.h"
-#include "runtime/data/tokens.h"
+#include "runtime/data/files/tokens.h"
 #include "text/chat/dialogue.h"
 
 namespace strata::runtime {

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "device/ops/cross_entropy.h"
+#include "device/ops/losses/cross_entropy.h"
 
 namespace strata::runtime {
 namespace {

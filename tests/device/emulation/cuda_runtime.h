@@ -1,7 +1,7 @@
 #pragma once
 // CUDA's language and run-time library as the kernels of device/cuda/ops use them, for a C++ compiler: the same .cu
 // files run block by block on the CPU (block.h says how, and what it finds). First in the include path of
-// device_emulated_test, which is every test of tests/device/ with lanes of Kind::cuda.
+// device_emulated_test, which is every test of tests/device/ops/ with lanes of Kind::cuda.
 //
 // To test a new operation: write device/cuda/ops/X.cu, then
 //   ninja device_emulated_test && tests/device_emulated_test --gtest_filter='X*'

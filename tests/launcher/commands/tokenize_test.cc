@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "launcher/token_output.h"
-#include "runtime/data/tokens.h"
+#include "runtime/data/files/tokens.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 #include "text/tokenizer.h"

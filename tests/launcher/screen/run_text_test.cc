@@ -6,7 +6,7 @@
 #include <string>
 
 #include "comm/communicator.h"
-#include "runtime/data/tokens.h"
+#include "runtime/data/files/tokens.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 

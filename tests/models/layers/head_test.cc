@@ -10,7 +10,7 @@
 #include <ostream>
 #include <vector>
 
-#include "device/ops/cross_entropy.h"
+#include "device/ops/losses/cross_entropy.h"
 #include "models/layers/embedding.h"
 #include "models/layers/table_tiles.h"
 #include "tests/models/reference.h"

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/data/tokens.h"
+#include "runtime/data/files/tokens.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::tests {

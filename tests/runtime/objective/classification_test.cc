@@ -5,8 +5,8 @@
 
 #include <bit>
 
-#include "device/ops/cross_entropy.h"
-#include "runtime/data/label_file.h"
+#include "device/ops/losses/cross_entropy.h"
+#include "runtime/data/files/label_file.h"
 #include "tests/failure.h"
 #include "tests/runtime/data/token_folder.h"
 #include "tests/scratch_folder.h"

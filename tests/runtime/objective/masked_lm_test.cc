@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "device/ops/cross_entropy.h"
+#include "device/ops/losses/cross_entropy.h"
 #include "runtime/data/open_data.h"
-#include "runtime/data/packed_sequences.h"
+#include "runtime/data/sequences/packed_sequences.h"
 #include "runtime/objective/objective.h"
 #include "tests/failure.h"
 #include "tests/runtime/data/token_folder.h"

@@ -296,8 +296,8 @@ STRATA_LANES float maximum(F32x16 x) {
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-// e^x within 1.5 ulp over the whole range (tests/device/cross_entropy_test.cc): subnormals, 0, infinity; NaN stays NaN.
-// Cody-Waite reduction and the polynomial of Cephes' expf.
+// e^x within 1.5 ulp over the whole range (tests/device/ops/losses/cross_entropy_test.cc): subnormals, 0, infinity; NaN
+// stays NaN. Cody-Waite reduction and the polynomial of Cephes' expf.
 STRATA_LANES F32x16 exp(F32x16 x) {
   x = min(broadcast(90.0f), max(broadcast(-105.0f), x));
   const F32x16 n = nearest(x * broadcast(1.44269504088896341f));

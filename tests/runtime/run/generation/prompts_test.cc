@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/data/tokens.h"
+#include "runtime/data/files/tokens.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
 #include "tests/runtime/training.h"

@@ -1,0 +1,53 @@
+#include "device/ops/products/matvec.h"
+
+#include <algorithm>
+#include <array>
+
+#include "device/cpu/grain.h"
+#include "device/cpu/kernels/products/matvec.h"
+#include "device/cpu/lane_impl.h"
+
+namespace strata::device::cpu {
+namespace {
+
+// Bytes of W that a task reads: enough to stream, few enough to share out.
+constexpr std::size_t kTaskBytes = 128u << 10;
+// Outputs of a task at most: their sums lie on the stack.
+constexpr std::size_t kMostOutputs = 512;
+constexpr std::size_t kColumnGrain = 128;  // of an input-major matrix
+
+}  // namespace
+
+void matvec(Lane& lane, const MatvecShape& shape, ConstView w, ConstView x, ConstView bias, View y) {
+  const auto& kernels = matvec_kernels();
+  const auto kernel = (shape.input_major ? kernels.columns : kernels.rows)[index(w.dtype)];
+  const std::size_t element = size_of(w.dtype);
+  const std::size_t grain =
+      shape.input_major ? kColumnGrain : std::clamp<std::size_t>(kTaskBytes / (shape.in * element), 1, kMostOutputs);
+  const std::size_t step = shape.input_major ? 1 : shape.in;  // elements of W from one output to the next
+  const std::size_t stride = shape.input_major ? shape.out : shape.in;
+  submit(lane, [=](Team& team) {
+    team.for_range(shape.out, grain, [&](std::size_t begin, std::size_t end) {
+      std::array<float, kMostOutputs> sums;
+      kernel({.outputs = end - begin,
+              .inputs = shape.in,
+              .stride = stride,
+              .w = w.data + begin * step * element,
+              .x = x.data,
+              .y = sums.data()});
+      visit(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const T* b = bias ? bias.as<T>() : nullptr;
+        for (std::size_t i = begin; i < end; ++i) {
+          const float sum = sums[i - begin] + (b ? to_float(b[i]) : 0.0f);
+          if (y.dtype == DType::fp32)
+            y.as<float>()[i] = sum;
+          else
+            y.as<T>()[i] = from_float<T>(sum);
+        }
+      });
+    });
+  });
+}
+
+}  // namespace strata::device::cpu

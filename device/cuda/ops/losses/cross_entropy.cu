@@ -1,0 +1,203 @@
+#include "device/cuda/kernels/pack.cuh"
+#include "device/cuda/kernels/reduce.cuh"
+#include "device/cuda/launch.h"
+#include "device/ops/losses/cross_entropy.h"
+
+namespace strata::device::cuda {
+namespace {
+
+// A block of threads works through a row piece by piece: each thread reads four times four neighbours of a piece, a
+// block's width apart.
+constexpr int kThreads = 256, kWarps = kThreads / kWarp, kPacks = 4;
+constexpr std::size_t kPiece = std::size_t{kThreads} * kPacks * 4;
+constexpr float kInfinity = __builtin_huge_valf();
+
+struct Logits {
+  Pack<float, 4> at[kPacks];
+};
+__device__ std::size_t column_of(std::size_t begin, int pack) {
+  return begin + (static_cast<std::size_t>(pack) * kThreads + threadIdx.x) * 4;
+}
+// The thread's part of the piece that starts at column `begin`; beyond the row there are words of probability zero.
+template <bool kAligned>
+__device__ Logits load_piece(const float* row, std::size_t begin, std::size_t columns) {
+  Logits x;
+  for (int v = 0; v < kPacks; ++v) {
+    const std::size_t at = column_of(begin, v);
+    if (kAligned && at + 4 <= columns)
+      x.at[v] = load_pack<true, 4>(row + at, 4);
+    else
+      for (int i = 0; i < 4; ++i) x.at[v].at[i] = at + i < columns ? row[at + i] : -kInfinity;
+  }
+  return x;
+}
+
+// The largest of some logits and the sum of e^(x - largest).
+struct Softmax {
+  float largest = -kInfinity;
+  double sum = 0;
+};
+__device__ Softmax joined(const Softmax& a, const Softmax& b) {
+  const float largest = fmaxf(a.largest, b.largest);
+  // Where all are -inf, the difference would be NaN.
+  const auto rescaled = [&](const Softmax& s) {
+    return s.largest == largest ? s.sum : s.sum * static_cast<double>(expf(s.largest - largest));
+  };
+  return {largest, rescaled(a) + rescaled(b)};
+}
+
+// Warps go through memory on their own. Each leaves its part of each piece in shared memory; then parts are joined to
+// pieces and pieces to the row, both in order, so that a row cut between pieces gives the same bits.
+constexpr int kBatch = kWarp;  // pieces between two barriers
+
+template <bool kAligned>
+__global__ void __launch_bounds__(kThreads)
+    add_to_statistics(const float* logits, std::size_t first, std::size_t columns, std::size_t stride,
+                      const std::int32_t* labels, RowStatistics* statistics) {
+  __shared__ float largest_of[kBatch][kWarps], sum_of[kBatch][kWarps];
+  const std::size_t r = blockIdx.x;
+  const float* row = logits + r * stride;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  RowStatistics s{0.0, -kInfinity, 0.0f};
+  if (first != 0) s = statistics[r];
+  const std::int32_t label = labels[r];
+  if (label == kIgnoredLabel) {
+    if (threadIdx.x == 0) statistics[r] = s;
+    return;
+  }
+  Softmax all{s.largest, s.sum};
+  for (std::size_t begin = 0; begin < columns; begin += kBatch * kPiece) {
+    int count = 0;
+    for (std::size_t piece = begin; piece < columns && count < kBatch; piece += kPiece, ++count) {
+      const Logits x = load_piece<kAligned>(row, piece, columns);
+      float largest = -kInfinity, sum = 0;
+      for (const auto& four : x.at)
+        for (const float v : four.at) largest = fmaxf(largest, v);
+      largest = max_lanes(largest);
+      const float centre = largest == -kInfinity ? 0.0f : largest;
+      for (const auto& four : x.at)
+        for (const float v : four.at) sum += expf(v - centre);
+      sum = sum_lanes(sum);
+      if (lane == 0) {
+        largest_of[count][warp] = largest;
+        sum_of[count][warp] = sum;
+      }
+    }
+    __syncthreads();
+    if (warp == 0) {
+      Softmax piece;  // a lane's
+      if (lane < count)
+        for (int w = 0; w < kWarps; ++w)
+          piece = joined(piece, {largest_of[lane][w], static_cast<double>(sum_of[lane][w])});
+      for (int p = 0; p < count; ++p)
+        all = joined(all, {__shfl_sync(kAllLanes, piece.largest, p), __shfl_sync(kAllLanes, piece.sum, p)});
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x != 0) return;
+  // A label below zero is in no tile; cross_entropy_losses() makes it NaN.
+  if (const std::size_t at = static_cast<std::size_t>(label) - first; at < columns) s.label = row[at];
+  statistics[r] = {all.sum, all.largest, s.label};
+}
+
+__global__ void losses_of(std::size_t rows, std::size_t vocab, const RowStatistics* statistics,
+                          const std::int32_t* labels, float* losses) {
+  const std::size_t r = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (r >= rows) return;
+  const RowStatistics s = statistics[r];
+  float loss = 0;
+  if (labels[r] != kIgnoredLabel) {
+    // A kernel cannot refuse a label that is no word's; a loss that is not a number makes the step do so.
+    const bool valid = static_cast<std::size_t>(labels[r]) < vocab;
+    const double exact = log(s.sum) + (static_cast<double>(s.largest) - static_cast<double>(s.label));
+    loss = valid ? static_cast<float>(exact) : __builtin_nanf("");
+  }
+  losses[r] = loss;
+}
+
+// A 16-bit gradient lies at or before the logits that it comes from, over those of other threads: the block has read
+// a piece, and so all before it, when it writes that piece's gradient.
+template <typename T, bool kAligned>
+__global__ void __launch_bounds__(kThreads)
+    gradient_in_place(float* logits, std::size_t first, std::size_t columns, std::size_t stride,
+                      const std::int32_t* labels, const RowStatistics* statistics, const StepScalars* scalars) {
+  const std::size_t r = blockIdx.x;
+  float* row = logits + r * stride;
+  T* to = reinterpret_cast<T*>(row);
+  const bool ignored = labels[r] == kIgnoredLabel;
+  const std::size_t label = static_cast<std::size_t>(labels[r]) - first;
+  const RowStatistics s = statistics[r];
+  const float scale = static_cast<float>(1.0 / s.sum), factor = scalars->loss_gradient;
+  for (std::size_t begin = 0; begin < columns; begin += kPiece) {
+    Logits x{};
+    if (!ignored) x = load_piece<kAligned>(row, begin, columns);
+    if constexpr (sizeof(T) < sizeof(float)) __syncthreads();
+    for (int v = 0; v < kPacks; ++v) {
+      const std::size_t at = column_of(begin, v);
+      Pack<T, 4> gradient;
+      for (int i = 0; i < 4; ++i) {
+        float p = expf(x.at[v].at[i] - s.largest) * scale;
+        if (at + i == label) p = p - 1.0f;
+        gradient.at[i] = from_float<T>(ignored ? 0.0f : p * factor);
+      }
+      if (kAligned && at + 4 <= columns)
+        store_pack<true>(to + at, 4, gradient);
+      else
+        store_pack<false>(to + at, at < columns ? columns - at : 0, gradient);
+    }
+  }
+}
+
+// Threads take every kSumThreads-th loss, then their sums are added up in a tree: an order that depends on the number
+// of losses alone.
+constexpr int kSumThreads = 1024;
+
+__global__ void __launch_bounds__(kSumThreads) add_losses(const float* losses, std::size_t count, ExactSum* total) {
+  __shared__ double sums[kSumThreads / kWarp];
+  double sum = 0;
+  for (std::size_t i = threadIdx.x; i < count; i += kSumThreads) sum += static_cast<double>(losses[i]);
+  sum = sum_lanes(sum);
+  if (threadIdx.x % kWarp == 0) sums[threadIdx.x / kWarp] = sum;
+  __syncthreads();
+  if (threadIdx.x >= kWarp) return;
+  sum = sum_lanes(sums[threadIdx.x]);
+  if (threadIdx.x == 0) total->add(sum);
+}
+static_assert(kSumThreads == kWarp * kWarp);
+
+bool rows_aligned(const LogitTile& tile) {
+  return aligned(tile.logits.data, tile.stride * sizeof(float));
+}
+
+}  // namespace
+
+void softmax_statistics(Lane& lane, const LogitTile& tile, const std::int32_t* labels, RowStatistics* statistics) {
+  if (tile.rows == 0) return;
+  const auto kernel = rows_aligned(tile) ? add_to_statistics<true> : add_to_statistics<false>;
+  launch(lane, static_cast<unsigned>(tile.rows), kThreads, 0, kernel, tile.logits.as<float>(), tile.first, tile.columns,
+         tile.stride, labels, statistics);
+}
+
+void cross_entropy_losses(Lane& lane, std::size_t vocab, const RowStatistics* statistics, const std::int32_t* labels,
+                          View losses) {
+  if (losses.size == 0) return;
+  const auto blocks = static_cast<unsigned>((losses.size + kThreads - 1) / kThreads);
+  launch(lane, blocks, kThreads, 0, losses_of, losses.size, vocab, statistics, labels, losses.as<float>());
+}
+
+void cross_entropy_gradient(Lane& lane, const LogitTile& tile, const std::int32_t* labels,
+                            const RowStatistics* statistics, const StepScalars* scalars, DType gradient) {
+  if (tile.rows == 0) return;
+  visit(gradient, [&](auto zero) {
+    using T = decltype(zero);
+    const auto kernel = rows_aligned(tile) ? gradient_in_place<T, true> : gradient_in_place<T, false>;
+    launch(lane, static_cast<unsigned>(tile.rows), kThreads, 0, kernel, tile.logits.as<float>(), tile.first,
+           tile.columns, tile.stride, labels, statistics, scalars);
+  });
+}
+
+void sum_losses(Lane& lane, ConstView losses, ExactSum* total) {
+  launch(lane, 1, kSumThreads, 0, add_losses, losses.as<float>(), losses.size, total);
+}
+
+}  // namespace strata::device::cuda

@@ -1,0 +1,150 @@
+#include <algorithm>
+
+#include "device/cuda/kernels/convert.cuh"
+#include "device/cuda/kernels/pack.cuh"
+#include "device/cuda/kernels/reduce.cuh"
+#include "device/cuda/launch.h"
+#include "device/ops/step/gradient_sum.h"
+
+namespace strata::device::cuda {
+namespace {
+
+constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+
+// More pieces take several launches: the sum lies in fp32 between them as it does in a register.
+constexpr std::size_t kMostPieces = 64;
+struct Pieces {
+  const std::byte* at[kMostPieces];
+  int count;
+};
+
+// A warp takes 256 elements, each lane four of either half, so that its accesses are one range of memory each.
+constexpr std::size_t kWarpElements = 256;
+
+template <typename T, bool kWhole>
+__global__ void __launch_bounds__(kThreads)
+    add_pieces(const __grid_constant__ Pieces pieces, float* sum, std::size_t n, bool first) {
+  const std::size_t begin = (std::size_t{blockIdx.x} * kWarps + threadIdx.x / kWarp) * kWarpElements;
+  Pack<float, 4> s[2];
+  std::size_t at[2], left[2];
+  for (int half = 0; half < 2; ++half) {
+    at[half] = begin + static_cast<std::size_t>(half) * kWarpElements / 2 + threadIdx.x % kWarp * 4;
+    left[half] = at[half] < n ? n - at[half] : 0;
+    s[half] = first ? Pack<float, 4>{} : load_pack<kWhole, 4>(sum + at[half], left[half]);
+  }
+#pragma unroll 4
+  for (int k = 0; k < pieces.count; ++k)
+    for (int half = 0; half < 2; ++half) {
+      // Without a condition: a lane beyond the end adds up what it does not write.
+      const std::size_t from = kWhole && left[half] == 0 ? 0 : at[half], some = kWhole ? 4 : left[half];
+      const auto piece = widen(load_pack<kWhole, 4>(reinterpret_cast<const T*>(pieces.at[k]) + from, some));
+      for (int i = 0; i < 4; ++i) s[half].at[i] += piece.at[i];
+    }
+  for (int half = 0; half < 2; ++half) store_pack<kWhole>(sum + at[half], left[half], s[half]);
+}
+
+// Each of a block's 64 partial sums takes every 64th element: threads that hold 16 bytes of partial sums each read
+// all 64 together, row by row. The tree over them, j and j + 32, j and j + 16, ..., first joins threads, then the sums
+// of one thread. A float's square is exact in fp64, so that the fused addition rounds as a plain one does.
+constexpr std::size_t kPartials = 64;
+
+template <typename T, bool kTied, bool kWhole>
+__device__ double square_sum(const T* first, const T* second) {
+  constexpr int kN = 16 / sizeof(T), kTeam = kPartials / kN;
+  double partial[kN] = {};
+#pragma unroll 8
+  for (std::size_t i = 0; i < kSquareBlock; i += kPartials) {
+    Floats<kN> x = widen(load_pack<kWhole, kN>(first + i, kN));
+    for (int k = 0; k < kN; ++k) x.at[k] = 0.0f + x.at[k];
+    if constexpr (kTied) {
+      const auto y = widen(load_pack<kWhole, kN>(second + i, kN));
+      for (int k = 0; k < kN; ++k) x.at[k] += y.at[k];
+    }
+    for (int k = 0; k < kN; ++k) {
+      const auto d = static_cast<double>(x.at[k]);
+      partial[k] = fma(d, d, partial[k]);
+    }
+  }
+  for (int k = 0; k < kN; ++k) partial[k] = sum_lanes(partial[k], kTeam);
+  for (int width = kN / 2; width > 0; width /= 2)
+    for (int k = 0; k < width; ++k) partial[k] += partial[k + width];
+  return partial[0];
+}
+
+// Thread i adds up chunk i of the exact sum, so that the blocks of the grid meet in a few integer atomics each.
+template <typename T, bool kTied, bool kWhole>
+__global__ void __launch_bounds__(kThreads)
+    add_square_sums(const T* first, const T* second, std::size_t blocks, ExactSum* total) {
+  constexpr int kN = 16 / sizeof(T), kTeam = kPartials / kN, kTeams = kThreads / kTeam;
+  static_assert(ExactSum::kChunks < kThreads && kTeam <= kWarp);
+  __shared__ double sums[kTeams];
+  const unsigned thread = threadIdx.x;
+  std::int64_t chunk = 0;
+  std::uint64_t nonfinite = 0, added = 0;
+  for (std::size_t begin = std::size_t{blockIdx.x} * kTeams; begin < blocks; begin += std::size_t{gridDim.x} * kTeams) {
+    // A team beyond the end repeats the last block.
+    const std::size_t block = min(begin + thread / kTeam, blocks - 1), at = block * kSquareBlock + thread % kTeam * kN;
+    const double sum = square_sum<T, kTied, kWhole>(first + at, kTied ? second + at : nullptr);
+    if (thread % kTeam == 0) sums[thread / kTeam] = sum;
+    __syncthreads();
+    if (thread <= ExactSum::kChunks) {
+      const std::size_t count = min(blocks - begin, std::size_t{kTeams});
+      for (std::size_t i = 0; i < count; ++i) {
+        const ExactTerm term(sums[i]);
+        ++(term.finite ? added : nonfinite);
+        for (unsigned part = 0; part < 3; ++part)
+          if (thread == term.first + part) chunk += term.parts[part];
+      }
+    }
+    __syncthreads();
+  }
+  // Two's complement: what is added as unsigned is the signed sum. 2^29 additions leave room for as many again, far
+  // beyond the blocks of any gradient: nothing needs normalising here.
+  const auto add = [](void* to, std::uint64_t x) {
+    if (x != 0) atomicAdd(static_cast<unsigned long long*>(to), static_cast<unsigned long long>(x));
+  };
+  if (thread < ExactSum::kChunks) add(&total->chunks[thread], static_cast<std::uint64_t>(chunk));
+  if (thread == ExactSum::kChunks) {
+    add(&total->nonfinite, nonfinite);
+    add(&total->uncarried, added);
+  }
+}
+
+}  // namespace
+
+void gradient_sum(Lane& lane, std::span<const std::byte* const> pieces, DType dtype, View sum, bool first) {
+  if (sum.size == 0) return;
+  const auto blocks = static_cast<unsigned>((sum.size + kWarps * kWarpElements - 1) / (kWarps * kWarpElements));
+  visit(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    do {
+      Pieces some{};
+      bool whole = sum.size % 4 == 0 && aligned(sum.data, 0);
+      for (const std::byte* piece : pieces.first(std::min(pieces.size(), kMostPieces))) {
+        some.at[some.count++] = piece;
+        whole = whole && aligned(piece, 0, 4 * sizeof(T));
+      }
+      pieces = pieces.subspan(static_cast<std::size_t>(some.count));
+      launch(lane, blocks, kThreads, 0, whole ? add_pieces<T, true> : add_pieces<T, false>, some, sum.as<float>(),
+             sum.size, first);
+      first = false;
+    } while (!pieces.empty());
+  });
+}
+
+void gradient_square_sum(Lane& lane, ConstView first, ConstView second, ExactSum* total) {
+  const std::size_t blocks = first.size / kSquareBlock;
+  if (blocks == 0) return;
+  visit(first.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    // So many that the last ones to run leave little of a GPU idle, and no more: each ends in atomics.
+    const std::size_t per_round = kThreads / (kPartials / (16 / sizeof(T)));
+    const auto grid = static_cast<unsigned>(std::min<std::size_t>((blocks + per_round - 1) / per_round, 8192));
+    const bool whole = aligned(first.data, 0) && aligned(second.data, 0);
+    const auto kernel = second ? (whole ? add_square_sums<T, true, true> : add_square_sums<T, true, false>)
+                               : (whole ? add_square_sums<T, false, true> : add_square_sums<T, false, false>);
+    launch(lane, grid, kThreads, 0, kernel, first.as<T>(), second ? second.as<T>() : nullptr, blocks, total);
+  });
+}
+
+}  // namespace strata::device::cuda

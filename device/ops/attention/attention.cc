@@ -1,0 +1,67 @@
+#include "device/ops/attention/attention.h"
+
+#include "device/backend.h"
+
+namespace strata::device {
+namespace {
+
+void check(const AttentionShape& s) {
+  STRATA_CHECK(s.batch > 0 && s.seq > 0 && s.head_dim > 0 && s.kv_heads > 0);
+  STRATA_CHECK_EQ(s.heads % s.kv_heads, 0u);
+  STRATA_CHECK_LE(s.heads * s.head_dim, s.q_stride);
+  STRATA_CHECK_LE(s.kv_heads * s.head_dim, s.k_stride);
+  STRATA_CHECK_LE(s.kv_heads * s.head_dim, s.v_stride);
+  STRATA_CHECK_LE(s.seq, std::size_t{1} << 30);  // sums of two rows fit into 32 bits
+}
+
+// `heads` heads in each of the batch * seq rows, `stride` apart.
+void check(const AttentionShape& s, ConstView x, std::size_t heads, std::size_t stride, DType dtype) {
+  STRATA_CHECK(x.dtype == dtype);
+  STRATA_CHECK_LE((s.batch * s.seq - 1) * stride + heads * s.head_dim, x.size);
+}
+
+void check(const AttentionShape& s, ConstView q, ConstView k, ConstView v, ConstView o, ConstView lse) {
+  check(s);
+  check(s, q, s.heads, s.q_stride, q.dtype);
+  check(s, k, s.kv_heads, s.k_stride, q.dtype);
+  check(s, v, s.kv_heads, s.v_stride, q.dtype);
+  check(s, o, s.heads, s.heads * s.head_dim, q.dtype);
+  STRATA_CHECK(lse.dtype == DType::fp32);
+  STRATA_CHECK_LE(s.batch * s.heads * s.seq, lse.size);
+}
+
+}  // namespace
+
+std::size_t attention_workspace(Device device, const AttentionShape& shape, DType dtype, bool dropout, int threads) {
+  check(shape);
+  // A plan for a GPU, made where the program has no CUDA: what its own kernels take
+  // (device/cuda/ops/attention/attention.cu).
+  if (device.kind == Kind::cuda && !cuda_backend()) return shape.batch * shape.heads * shape.seq * sizeof(float);
+  return backend(device.kind).attention_workspace(shape, dtype, dropout, threads);
+}
+
+std::string prepare_attention(Lane& lane, const AttentionShape& shape, DType dtype, const Dropout& dropout) {
+  check(shape);
+  return lane.operations().prepare_attention(lane, shape, dtype, dropout);
+}
+
+void attention_forward(Lane& lane, const AttentionShape& shape, const RowRange* documents, ConstView q, ConstView k,
+                       ConstView v, View o, View lse, const Dropout& dropout, View workspace) {
+  check(shape, q, k, v, o, lse);
+  STRATA_CHECK_LE(attention_workspace(lane.device(), shape, q.dtype, dropout.probability > 0, lane.threads()),
+                  workspace.bytes());
+  lane.operations().attention_forward(lane, shape, documents, q, k, v, o, lse, dropout, workspace);
+}
+
+void attention_backward(Lane& lane, const AttentionShape& shape, const RowRange* documents, ConstView q, ConstView k,
+                        ConstView v, ConstView o, ConstView lse, ConstView do_, View dq, View dk, View dv,
+                        const Dropout& dropout, View workspace) {
+  check(shape, q, k, v, o, lse);
+  check(shape, dq, dk, dv, do_, lse);
+  STRATA_CHECK(q.dtype == dq.dtype);
+  STRATA_CHECK_LE(attention_workspace(lane.device(), shape, q.dtype, dropout.probability > 0, lane.threads()),
+                  workspace.bytes());
+  lane.operations().attention_backward(lane, shape, documents, q, k, v, o, lse, do_, dq, dk, dv, dropout, workspace);
+}
+
+}  // namespace strata::device

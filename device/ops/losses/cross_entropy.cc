@@ -1,0 +1,38 @@
+#include "device/ops/losses/cross_entropy.h"
+
+#include "device/operations.h"
+
+namespace strata::device {
+namespace {
+
+void check(const LogitTile& tile) {
+  STRATA_CHECK(tile.logits.dtype == DType::fp32);
+  STRATA_CHECK_LE(tile.columns, tile.stride);
+  STRATA_CHECK_LE((tile.rows - 1) * tile.stride + tile.columns, tile.logits.size);
+}
+
+}  // namespace
+
+void softmax_statistics(Lane& lane, const LogitTile& tile, const std::int32_t* labels, RowStatistics* statistics) {
+  check(tile);
+  lane.operations().softmax_statistics(lane, tile, labels, statistics);
+}
+
+void cross_entropy_losses(Lane& lane, std::size_t vocab, const RowStatistics* statistics, const std::int32_t* labels,
+                          View losses) {
+  STRATA_CHECK(losses.dtype == DType::fp32);
+  lane.operations().cross_entropy_losses(lane, vocab, statistics, labels, losses);
+}
+
+void cross_entropy_gradient(Lane& lane, const LogitTile& tile, const std::int32_t* labels,
+                            const RowStatistics* statistics, const StepScalars* scalars, DType gradient) {
+  check(tile);
+  lane.operations().cross_entropy_gradient(lane, tile, labels, statistics, scalars, gradient);
+}
+
+void sum_losses(Lane& lane, ConstView losses, ExactSum* total) {
+  STRATA_CHECK(losses.dtype == DType::fp32);
+  lane.operations().sum_losses(lane, losses, total);
+}
+
+}  // namespace strata::device

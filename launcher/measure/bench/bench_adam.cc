@@ -1,0 +1,113 @@
+#include "launcher/measure/bench/bench_adam.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "device/ops/elementwise.h"
+#include "device/ops/step/optimizer.h"
+#include "launcher/measure/bench/bench_stand.h"
+#include "launcher/rank/cores.h"
+
+namespace strata::launcher {
+namespace {
+
+using device::Algorithm, device::DType, device::MomentFormat, device::View;
+
+constexpr std::array<std::string_view, 3> kAlgorithms = {"adamw", "lion", "sgd"}, kFormats = {"fp32", "bf16", "8bit"};
+// Of small sizes more: the best of many short passes sees the machine alone even where it does other work. Not ever
+// more: waking the threads costs the smallest passes more than what they do.
+constexpr std::size_t rounds_of(std::size_t parameters) {
+  return std::clamp<std::size_t>(400'000'000 / parameters, 9, 400);
+}
+
+double median_of(std::vector<double> figures) {
+  std::nth_element(figures.begin(), figures.begin() + static_cast<std::ptrdiff_t>(figures.size() / 2), figures.end());
+  return figures[figures.size() / 2];
+}
+
+struct Case {
+  Algorithm algorithm;
+  MomentFormat format;
+  std::vector<double> ns = {};  // a parameter
+
+  std::string name() const {
+    return fmt::format("{} {}", kAlgorithms[static_cast<std::size_t>(algorithm)],
+                       kFormats[static_cast<std::size_t>(format)]);
+  }
+  // Gradient in, master in and out, parameter out, moments in and out.
+  double bytes() const {
+    const double moment = static_cast<double>(moment_bytes(format, device::kMomentBlock)) / device::kMomentBlock;
+    return 2 + 8 + 2 + 2 * moment * moment_count(algorithm);
+  }
+  double median() const { return median_of(ns); }
+  double least() const { return *std::min_element(ns.begin(), ns.end()); }
+};
+
+}  // namespace
+
+int bench_adam(const BenchOptions& options) {
+  const int threads = options.threads.value_or(bind_cores(0, 1).cores);
+  const std::size_t n = options.parameters / 4096 * 4096;
+  std::vector<Case> cases;
+  for (const Algorithm algorithm : {Algorithm::adamw, Algorithm::lion, Algorithm::sgd})
+    for (const MomentFormat format : {MomentFormat::fp32, MomentFormat::bf16, MomentFormat::block8})
+      cases.push_back({algorithm, format});
+  Stand stand(threads, n * 16 + (8u << 12));
+  const View gradient = stand.take(n, DType::bf16), parameter = stand.take(n, DType::bf16);
+  const View master = stand.take(n, DType::fp32);
+  const View first = stand.take(n, DType::fp32), second = stand.take(n, DType::fp32);
+  // Neither zeros nor alike: what an 8-bit code is made from takes all its ways.
+  auto* gradients = gradient.as<device::bf16>();
+  for (std::size_t i = 0; i < n; ++i)
+    gradients[i].bits = static_cast<std::uint16_t>((i * 2654435761u >> 16 & 0x8000u) | (0x3a00u + i * 40503u % 0x200u));
+  const auto elements = static_cast<double>(n);
+  device::StepScalars scalars{};
+  scalars.learning_rate = 1e-3f;
+  scalars.gradient_factor = scalars.bias_correction1 = scalars.bias_correction2 = 1;
+  const std::size_t rounds = rounds_of(n);
+  std::vector<double> triads;
+  for (std::size_t round = 0; round < rounds; ++round) {
+    triads.push_back(12 * elements / stand.time(1, [&] { add(stand.lane(), first, second); }) / 1e9);
+    for (Case& c : cases) {
+      zero(stand.lane(), first);
+      zero(stand.lane(), second);
+      const double seconds = stand.time(1, [&] {
+        ++scalars.first_micro_batch;
+        update(stand.lane(), {.algorithm = c.algorithm}, &scalars,
+               {.first = gradient,
+                .master = master,
+                .parameter = parameter,
+                .format = c.format,
+                .moment1 = first.data,
+                .moment2 = second.data});
+      });
+      c.ns.push_back(seconds / elements * 1e9);
+    }
+  }
+  const double triad = median_of(triads), most = *std::max_element(triads.begin(), triads.end()),
+               ns = cases[0].median(), rate = cases[0].bytes() / ns;
+  fmt::print("{:.3f} ns a parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f} ({} parameters, {} threads)\n", ns,
+             rate, triad, rate / triad, n, threads);
+  fmt::print("best of {} rounds: {:.3f} ns a parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f}\n", rounds,
+             cases[0].least(), cases[0].bytes() / cases[0].least(), most, cases[0].bytes() / cases[0].least() / most);
+  std::string rows;
+  for (const Case& c : cases) {
+    fmt::print("  {:<11}{:>8.3f} ns a parameter, best {:>6.3f} ({:>5.1f} GB/s, {:.2f} of adamw fp32's time)\n",
+               c.name(), c.median(), c.least(), c.bytes() / c.least(), c.least() / cases[0].least());
+    rows += fmt::format("{}{{\"update\":\"{}\",\"ns_per_param\":{:.4f},\"best_ns_per_param\":{:.4f}}}",
+                        rows.empty() ? "" : ",", c.name(), c.median(), c.least());
+  }
+  write_json(
+      options,
+      fmt::format(
+          "{{\"ns_per_param\":{:.4f},\"gb_per_s\":{:.3f},\"triad_gb_per_s\":{:.3f},\"best_triad_gb_per_s\":{:.3f},"
+          "\"updates\":[{}]}}",
+          ns, rate, triad, most, rows));
+  return 0;
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,88 @@
+#include "launcher/measure/bench/bench_io.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "base/abort.h"
+#include "base/error.h"
+#include "device/memory.h"
+#include "launcher/measure/bench/bench_stand.h"
+#include "offload/swap.h"
+#include "runtime/recipe/recipe.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::launcher {
+namespace {
+
+// Of one call, as large as a unit of a large model: what is moved at once in a step.
+constexpr std::uint64_t kCall = std::uint64_t{256} << 20;
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// GB/s of f(offset, size) over `bytes`.
+template <typename F>
+double speed(std::uint64_t bytes, F&& f) {
+  const auto start = std::chrono::steady_clock::now();
+  for (std::uint64_t at = 0; at < bytes; at += kCall) f(at, std::min(kCall, bytes - at));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  return static_cast<double>(bytes) / took.count() / 1e9;
+}
+
+offload::IoOptions io_options(const BenchOptions& options) {
+  // No model is needed, but a recipe may force a rung and name the folders.
+  std::vector<std::string> sets = options.sets;
+  if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
+  offload::IoOptions io = runtime::load_recipe(options.recipe, sets).io_options();
+  if (!options.dirs.empty()) io.folders = options.dirs;
+  if (io.folders.empty()) fail(Exit::usage, "strata bench io needs --dir DIR: a folder on the drive to measure");
+  return io;
+}
+
+}  // namespace
+
+int bench_io(const BenchOptions& options) {
+  const auto wanted = runtime::parse_size(options.size);
+  if (!wanted) fail(Exit::usage, "--size {}: it takes a size such as 2GiB", options.size);
+  const std::uint64_t bytes = (*wanted + offload::kBlock - 1) / offload::kBlock * offload::kBlock;
+  const AbortToken abort;
+  offload::Swap swap(io_options(options), bytes, 0, abort);
+  device::Arena staging(std::min(kCall, bytes));
+  // No zero pages, which some drives and virtual machines take for nothing.
+  std::uint64_t state = 1;
+  for (std::size_t at = 0; at < staging.size(); at += sizeof(state)) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    std::copy_n(reinterpret_cast<const std::byte*>(&state), sizeof(state), staging.at(at));
+  }
+  swap.register_memory({staging.data(), staging.size()});
+  const auto write = [&](std::uint64_t at, std::uint64_t size) { swap.write(at, {staging.data(), size}); };
+  const auto read = [&](std::uint64_t at, std::uint64_t size) { swap.read(at, {staging.data(), size}); };
+  (void)speed(bytes, write);
+  std::vector<double> written, was_read;
+  for (int round = 0; round < options.rounds; ++round) {
+    written.push_back(speed(bytes, write));
+    was_read.push_back(speed(bytes, read));
+  }
+  fmt::print("write {:.2f} GB/s, read {:.2f} GB/s (medians of {} passes over {} MiB)\n", median(written),
+             median(was_read), options.rounds, bytes >> 20);
+  std::string rungs;
+  for (const auto& drive : swap.drives()) {
+    fmt::print("{}: {}\n", drive.folder.string(), to_string(drive.rung));
+    for (const std::string& reason : drive.refused) fmt::print("  not used: {}\n", reason);
+    for (const std::string& note : drive.notes) fmt::print("  note: {}\n", note);
+    const std::string rung = to_string(drive.rung);
+    if (rungs.find(rung) == std::string::npos) rungs += (rungs.empty() ? "" : " | ") + rung;
+  }
+  write_json(options, fmt::format("{{\"write_gb_per_s\":{:.4f},\"read_gb_per_s\":{:.4f},\"rung\":\"{}\"}}",
+                                  median(written), median(was_read), rungs));
+  return 0;
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,258 @@
+#include "launcher/measure/bench/bench_kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "device/ops/activation.h"
+#include "device/ops/elementwise.h"
+#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/norm.h"
+#include "device/ops/step/gradient_sum.h"
+#include "device/ops/step/optimizer.h"
+#include "launcher/measure/bench/bench_stand.h"
+#include "launcher/rank/cores.h"
+#include "runtime/job/seat.h"
+#include "runtime/recipe/recipe.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::launcher {
+namespace {
+
+using device::DType, device::View;
+
+// Widths of gpt2-124m, qwen-1.5b and qwen-7b; the vocabulary of the latter two.
+constexpr std::size_t kNormWidths[] = {768, 1536, 3584};
+constexpr std::size_t kMlpWidth = 18944, kVocabulary = 151936;
+constexpr int kRounds = 5;
+// Of memory beside operands: workspaces, what is kept of rows, labels, pages that operands are rounded up to.
+constexpr std::size_t kBeside = std::size_t{256} << 20;
+
+struct Row {
+  std::string name;
+  double bytes, seconds;
+  double rate() const { return bytes / seconds / 1e9; }
+};
+
+class Kernels {
+ public:
+  Kernels(int threads, device::Device device, std::size_t bytes)
+      : bytes_(bytes), on_host_(device.kind == device::Kind::cpu), stand_(threads, bytes + kBeside, device) {
+    // Zeros may be faster than a step's numbers: they take less power.
+    std::minstd_rand engine(1);
+    std::uniform_real_distribution<float> uniform(-1, 1);
+    for (device::bf16& x : halves_) x = device::from_float<device::bf16>(uniform(engine));
+    for (float& x : floats_) x = uniform(engine);
+  }
+
+  const std::vector<Row>& rows() const { return rows_; }
+  // A second one is the same row: the machine's best counts.
+  void copies() {
+    const std::size_t n = elements(8);
+    const View from = random(n, DType::fp32), to = stand_.take(n, DType::fp32);
+    const Row row = time("copy", 8.0 * static_cast<double>(n), [&] { cast(stand_.lane(), from, to); });
+    if (rows_.empty())
+      rows_.push_back(row);
+    else
+      rows_[0].seconds = std::min(rows_[0].seconds, row.seconds);
+  }
+  void norms(std::size_t width, bool layernorm) {
+    const device::NormShape forward = norm_shape(width, 4), backward = norm_shape(width, 8);
+    const std::string kind = layernorm ? "layernorm" : "rmsnorm";
+    Norm f(*this, forward);
+    const auto count = [width](const device::NormShape& s) { return static_cast<double>(s.rows * width); };
+    add(fmt::format("{}_forward {}", kind, width), 4 * count(forward), [&] {
+      if (layernorm)
+        layernorm_forward(stand_.lane(), forward, f.x, f.gain, f.bias, f.dx, f.mean, f.rstd);
+      else
+        rmsnorm_forward(stand_.lane(), forward, f.x, f.gain, f.dx, f.rstd);
+    });
+    Norm b(*this, backward);
+    const View dy = random(b.x.size, DType::bf16), residual = random(b.x.size, DType::bf16);
+    const View dgain = stand_.take(width, DType::fp32), dbias = stand_.take(width, DType::fp32);
+    const View workspace = stand_.take(norm_backward_workspace(backward) / 4 + 1, DType::fp32);
+    add(fmt::format("{}_backward {}", kind, width), 8 * count(backward), [&] {
+      if (layernorm)
+        layernorm_backward(stand_.lane(), backward, dy, b.x, b.gain, b.mean, b.rstd, residual, b.dx, dgain, dbias,
+                           workspace);
+      else
+        rmsnorm_backward(stand_.lane(), backward, dy, b.x, b.gain, b.rstd, residual, b.dx, dgain, workspace);
+    });
+  }
+  void activations() {
+    const std::size_t n = elements(4), m = elements(6);
+    const View x = random(n, DType::bf16), y = stand_.take(n, DType::bf16);
+    add("gelu_forward", 4.0 * static_cast<double>(n), [&] { gelu_forward(stand_.lane(), x, y); });
+    const View dy = random(m, DType::bf16), input = random(m, DType::bf16), dx = stand_.take(m, DType::bf16);
+    add("gelu_backward", 6.0 * static_cast<double>(m), [&] { gelu_backward(stand_.lane(), dy, input, dx); });
+    const std::size_t rows = bytes_ / 6 / kMlpWidth, back = bytes_ / 10 / kMlpWidth;
+    const View gate_up = random(2 * rows * kMlpWidth, DType::bf16), out = stand_.take(rows * kMlpWidth, DType::bf16);
+    add(fmt::format("swiglu_forward {}", kMlpWidth), 6.0 * static_cast<double>(out.size),
+        [&] { swiglu_forward(stand_.lane(), rows, kMlpWidth, gate_up, out); });
+    const View d = random(back * kMlpWidth, DType::bf16), input2 = random(2 * d.size, DType::bf16);
+    const View d_input = stand_.take(2 * d.size, DType::bf16);
+    add(fmt::format("swiglu_backward {}", kMlpWidth), 10.0 * static_cast<double>(d.size),
+        [&] { swiglu_backward(stand_.lane(), back, kMlpWidth, d, input2, d_input); });
+  }
+  void cross_entropy() {
+    const std::size_t rows = bytes_ / 4 / kVocabulary;
+    const View logits = random(rows * kVocabulary, DType::fp32);
+    const View statistics = stand_.take(rows * sizeof(device::RowStatistics) / 4, DType::fp32);
+    const View labels = stand_.take(rows, DType::fp32), scalars = step_scalars();
+    std::vector<std::int32_t> words(rows);
+    for (std::size_t r = 0; r < rows; ++r) words[r] = static_cast<std::int32_t>(r * 7919 % kVocabulary);
+    stand_.fill(labels, std::as_bytes(std::span(words)));
+    const device::LogitTile tile{rows, 0, kVocabulary, kVocabulary, logits};
+    const auto* const of_rows = reinterpret_cast<const std::int32_t*>(labels.data);
+    auto* const kept = reinterpret_cast<device::RowStatistics*>(statistics.data);
+    const auto n = static_cast<double>(logits.size);
+    add(fmt::format("softmax_statistics {}", kVocabulary), 4 * n,
+        [&] { softmax_statistics(stand_.lane(), tile, of_rows, kept); });
+    // Overwrites the logits: from the second run on they are what bits of gradients read as, which costs the same.
+    add(fmt::format("cross_entropy_gradient {}", kVocabulary), 6 * n, [&] {
+      cross_entropy_gradient(stand_.lane(), tile, of_rows, kept,
+                             reinterpret_cast<const device::StepScalars*>(scalars.data), DType::bf16);
+    });
+  }
+  void adamw(const char* name, device::MomentFormat format) {
+    const double moment =
+        static_cast<double>(moment_bytes(format, device::kMomentBlock)) / static_cast<double>(device::kMomentBlock);
+    const double of_element = 2 + 8 + 2 + 4 * moment;  // gradient, master in and out, parameter, moments in and out
+    const std::size_t n = elements(of_element);
+    const View gradient = random(n, DType::bf16), master = random(n, DType::fp32);
+    const View parameter = stand_.take(n, DType::bf16), scalars = step_scalars();
+    const View first = stand_.take(moment_bytes(format, n) / 4, DType::fp32);
+    const View second = stand_.take(moment_bytes(format, n) / 4, DType::fp32);
+    add(name, of_element * static_cast<double>(n), [&] {
+      update(stand_.lane(), {}, reinterpret_cast<const device::StepScalars*>(scalars.data),
+             {.first = gradient,
+              .master = master,
+              .parameter = parameter,
+              .format = format,
+              .moment1 = first.data,
+              .moment2 = second.data});
+    });
+  }
+  void sums() {
+    const std::size_t n = elements(10), m = elements(4), c = elements(6);
+    const View piece = random(n, DType::bf16), sum = random(n, DType::fp32);
+    const std::array<const std::byte*, 1> pieces = {piece.data};
+    add("gradient_sum", 10.0 * static_cast<double>(n),
+        [&] { gradient_sum(stand_.lane(), pieces, DType::bf16, sum, false); });
+    const View gradients = random(m, DType::fp32), total = stand_.take(sizeof(device::ExactSum) / 4, DType::fp32);
+    add("gradient_square_sum", 4.0 * static_cast<double>(m),
+        [&] { gradient_square_sum(stand_.lane(), gradients, {}, reinterpret_cast<device::ExactSum*>(total.data)); });
+    const View wide = random(c, DType::fp32), narrow = stand_.take(c, DType::bf16);
+    add("cast fp32 bf16", 6.0 * static_cast<double>(c), [&] { cast(stand_.lane(), wide, narrow); });
+    const std::size_t rows = bytes_ / 2 / kNormWidths[1];
+    const View x = random(rows * kNormWidths[1], DType::bf16), out = stand_.take(kNormWidths[1], DType::fp32);
+    const View workspace = stand_.take(device::column_sum_workspace(rows, kNormWidths[1]) / 4 + 1, DType::fp32);
+    add(fmt::format("column_sum {}", kNormWidths[1]), 2.0 * static_cast<double>(x.size),
+        [&] { column_sum(stand_.lane(), rows, kNormWidths[1], kNormWidths[1], x, out, workspace); });
+  }
+
+ private:
+  struct Norm {
+    Norm(Kernels& k, const device::NormShape& s)
+        : x(k.random(s.rows * s.width, DType::bf16)),
+          dx(k.stand_.take(x.size, DType::bf16)),
+          gain(k.random(s.width, DType::bf16)),
+          bias(k.random(s.width, DType::bf16)),
+          mean(k.random(s.rows, DType::fp32)),
+          rstd(k.random(s.rows, DType::fp32)) {}
+    View x, dx, gain, bias, mean, rstd;
+  };
+
+  // So many that they are what is moved; whole blocks of everything.
+  std::size_t elements(double bytes_of_each) const {
+    return static_cast<std::size_t>(static_cast<double>(bytes_) / bytes_of_each) / 4096 * 4096;
+  }
+  device::NormShape norm_shape(std::size_t width, std::size_t bytes_of_each) const {
+    return {.rows = bytes_ / bytes_of_each / width, .width = width, .x_stride = width, .y_stride = width, .eps = 1e-5f};
+  }
+  View random(std::size_t size, DType dtype) {
+    const View view = stand_.take(size, dtype);
+    stand_.fill(view, dtype == DType::fp32 ? std::as_bytes(std::span(floats_)) : std::as_bytes(std::span(halves_)));
+    return view;
+  }
+  View step_scalars() {
+    device::StepScalars scalars{};
+    scalars.loss_gradient = 1e-3f;
+    scalars.learning_rate = 1e-4f;
+    scalars.gradient_factor = scalars.bias_correction1 = scalars.bias_correction2 = 1;
+    const View view = stand_.take((sizeof scalars + 3) / 4, DType::fp32);
+    stand_.fill(view, std::as_bytes(std::span(&scalars, 1)));
+    return view;
+  }
+  void add(const std::string& name, double bytes, const std::function<void()>& run) {
+    rows_.push_back(time(name, bytes, run));
+  }
+  // By the lane's own stamps. All that was taken is given back.
+  Row time(const std::string& name, double bytes, const std::function<void()>& run) {
+    const int runs = on_host_ ? 1 : 10;
+    std::vector<double> seconds;
+    for (int round = -1; round < kRounds; ++round) {
+      std::int64_t begin = 0, end = 0;
+      stand_.lane().stamp(&begin);
+      for (int i = 0; i < runs; ++i) run();
+      stand_.lane().stamp(&end);
+      stand_.lane().synchronize();
+      if (round >= 0) seconds.push_back(static_cast<double>(end - begin) / 1e9 / runs);
+    }
+    stand_.clear();
+    std::nth_element(seconds.begin(), seconds.begin() + kRounds / 2, seconds.end());
+    return {name, bytes, seconds[kRounds / 2]};
+  }
+
+  const std::size_t bytes_;
+  const bool on_host_;
+  std::vector<device::bf16> halves_ = std::vector<device::bf16>(std::size_t{1} << 22);
+  std::vector<float> floats_ = std::vector<float>(std::size_t{1} << 21);
+  Stand stand_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace
+
+int bench_kernels(const BenchOptions& options) {
+  // No model is needed, but a recipe names the device.
+  std::vector<std::string> sets = options.sets;
+  if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
+  const runtime::Recipe recipe = runtime::load_recipe(options.recipe, sets);
+  const runtime::Seat seat = runtime::choose_seat(recipe.device.kind, 0);
+  const auto bytes = runtime::parse_size(options.size);
+  if (!bytes || *bytes < (std::size_t{16} << 20))
+    fail(Exit::usage, "--size {}: it takes a size of 16MiB or more, such as 2GiB", options.size);
+  const int threads = options.threads.value_or(bind_cores(0, 1).cores);
+
+  Kernels kernels(threads, seat.device, *bytes);
+  kernels.copies();
+  for (const std::size_t width : kNormWidths) kernels.norms(width, width == kNormWidths[0]);
+  kernels.activations();
+  kernels.cross_entropy();
+  kernels.adamw("adamw fp32", device::MomentFormat::fp32);
+  kernels.adamw("adamw bf16", device::MomentFormat::bf16);
+  kernels.adamw("adamw 8bit", device::MomentFormat::block8);
+  kernels.sums();
+  kernels.copies();
+
+  const std::string name = runtime::describe(seat);
+  const double copy = kernels.rows()[0].rate();
+  fmt::print("{}, {} bytes a kernel, read and written; median of {}\n", name, *bytes, kRounds);
+  std::string json;
+  for (const Row& row : kernels.rows()) {
+    fmt::print("  {:<30}{:>10.3f} ms {:>9.1f} GB/s {:>6.2f} of a copy's\n", row.name, row.seconds * 1e3, row.rate(),
+               row.rate() / copy);
+    json += fmt::format("{}{{\"kernel\":\"{}\",\"bytes\":{:.0f},\"ms\":{:.4f},\"gb_per_s\":{:.2f},\"of_copy\":{:.4f}}}",
+                        json.empty() ? "" : ",", row.name, row.bytes, row.seconds * 1e3, row.rate(), row.rate() / copy);
+  }
+  write_json(options, fmt::format("{{\"device\":{},\"copy_gb_per_s\":{:.2f},\"kernels\":[{}]}}",
+                                  runtime::json_string(name), copy, json));
+  return 0;
+}
+
+}  // namespace strata::launcher

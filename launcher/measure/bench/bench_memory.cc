@@ -1,0 +1,221 @@
+#include "launcher/measure/bench/bench_memory.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "comm/communicator.h"
+#include "launcher/launch/ranks/attempt.h"
+#include "launcher/launch/ranks/child.h"
+#include "launcher/measure/bench/bench_stand.h"
+#include "launcher/measure/bench/random_documents.h"
+#include "launcher/measure/memory/memory_chart.h"
+#include "launcher/outputs.h"
+#include "launcher/overwrite.h"
+#include "launcher/screen/activity.h"
+#include "launcher/screen/printable.h"
+#include "runtime/job/make_job.h"
+#include "runtime/job/seat.h"
+#include "runtime/objective/objective.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+using runtime::Recipe;
+using simdjson::dom::element;
+
+// A folder for as long as this lives.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (fs::temp_directory_path() / "strata-bench-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr)
+      fail(Exit::failed, "no folder can be made in {}", fs::temp_directory_path().string());
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// A recipe's run as a process of its own, so that each begins with nothing.
+class Runs {
+ public:
+  Runs(const fs::path& folder, MemoryOf of) : folder_(folder), of_(of) {}
+
+  // Fills the row's result, or failure.
+  void run(const Recipe& recipe, MemoryRow& row) {
+    const fs::path file = folder_ / "run.toml", steps = folder_ / "steps.jsonl", summary = folder_ / "summary.json";
+    std::ofstream(file) << runtime::to_toml(recipe);
+    std::vector<std::string> words = {fs::read_symlink("/proc/self/exe").string(), "train", file.string()};
+    for (const std::string& set : {"report.jsonl=" + steps.string(), "report.summary=" + summary.string()})
+      words.insert(words.end(), {"--set", set});
+    for (const auto& [key, json] : recipe.model.config)  // TOML has no null
+      if (json == "null") words.insert(words.end(), {"--set", fmt::format("model.config.{}=null", key)});
+    std::string last;
+    const auto take = [&](std::string_view line) { last = line; };
+    Child child({words, {"STRATA_PROGRESS=lines"}}, take, take);
+    while (!child.is_over()) {
+      LineReader* readers[] = {&child.out(), &child.errors()};
+      read_lines(readers, 50);
+      if (stop_.times() > 0) fail(Exit::failed, "stopped on request: the table ends here");
+    }
+    if (const int code = child.exit_code().value_or(1); code != 0)
+      row.failure = last.empty() ? fmt::format("ended with exit code {}", code) : last;
+    else
+      row.result = read(steps, summary);
+  }
+
+ private:
+  MemoryResult read(const fs::path& steps, const fs::path& summary) {
+    simdjson::dom::parser parser;
+    MemoryResult out{};
+    std::string losses;
+    double tokens = 0;
+    for (const element line : parser.load_many(steps.string())) {
+      losses += std::string_view(line["loss_hex"]);
+      losses += '\n';
+      out.loss = line["loss"];
+      tokens = line["tokens"];
+    }
+    const element s = parser.load(summary.string());
+    losses += std::string_view(s["weights_hash"]);
+    out.bits = fmt::format("{:016x}", XXH3_64bits(losses.data(), losses.size()));
+    for (std::size_t tier = 0; tier < runtime::kTiers; ++tier)
+      out.measured[tier] = s["memory"][runtime::kTierNames[tier]]["measured_peak_bytes"];
+    out.step_ms = tokens / double(s["tokens_per_s"]) * 1e3;
+    element gpu;
+    if (of_ == MemoryOf::gpu && s["gpu_memory"].get(gpu) == simdjson::SUCCESS)
+      out.process = std::uint64_t(gpu["free_before_bytes"]) - std::uint64_t(gpu["free_at_end_bytes"]);
+    else
+      out.process = s["process_peak_rss_bytes"].at(0);
+    return out;
+  }
+
+  const fs::path& folder_;
+  MemoryOf of_;
+  AskedToStop stop_;
+};
+
+// The recipe's data, or random documents in `folder`, enough for all steps.
+void settle_documents(Recipe& recipe, std::size_t vocabulary, std::int64_t batch, int steps, const fs::path& folder) {
+  if (!recipe.data.train.empty()) return;
+  const fs::path file = folder / "random.bin";
+  // Shorter documents leave rows empty where they are packed; sequences that are left over are not read.
+  const auto sequences = static_cast<std::uint64_t>(2 * batch * std::min(steps, 64));
+  write_random_documents(file, static_cast<std::int64_t>(vocabulary), recipe.data.seq_len,
+                         sequences * static_cast<std::uint64_t>(recipe.data.seq_len));
+  recipe.data.train = {{{file.string()}, 1}};
+  recipe.data.any_tokenizer = true;
+  say("the recipe names no data.train: random documents of {} to {} tokens take its place",
+      std::max<std::int64_t>(recipe.data.seq_len / 8, 1), recipe.data.seq_len);
+}
+
+std::string title_of(const runtime::Job& job, std::int64_t batch) {
+  const Recipe::Model& model = job.recipe.model;
+  const std::string name = model.preset ? *model.preset : model.path->filename().string();
+  return fmt::format("{} ({} parameters): {} x {} tokens per step", name, runtime::count_text(job.model->parameters()),
+                     batch, job.recipe.data.seq_len);
+}
+
+void write_chart(const fs::path& path, const std::string& svg) {
+  AtomicFile file(path);
+  file.write(svg);
+  file.commit();
+}
+
+}  // namespace
+
+int bench_memory(const BenchOptions& options) {
+  if (comm::launched_ranks() > 1)
+    fail(Exit::usage, "bench memory starts its runs itself, on one rank: start it without mpirun");
+  if (options.steps < 3)
+    fail(Exit::usage, "--steps {}: bench memory takes 3 or more, of which two are no measure", options.steps);
+  Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
+  std::vector<NamedFile> outputs;
+  if (options.json) outputs.push_back({"--json", *options.json});
+  if (options.svg) outputs.push_back({"--svg", *options.svg});
+  require_apart(outputs, inputs_of(recipe, options.recipe));
+  if (options.svg) require_own({"--svg", *options.svg}, Content::chart, options.force);
+  if (recipe.training.micro_batch_size == runtime::kAutomaticBatch)
+    fail(Exit::usage,
+         "bench memory compares batches of one size: give training.global_batch_size, and training.micro_batch_size "
+         "not as auto");
+  const std::int64_t batch = batch_of(recipe);
+  const bool has_drive = !recipe.memory.nvme.empty();
+  const auto settings = memory_settings(options.only, has_drive);
+  for (const MemorySetting& setting : settings) (void)recipe_with(recipe, setting, batch, options.steps);  // refuses
+  if (!has_drive) note("nothing is run with the optimizer on NVMe: memory.nvme names no folder on a drive");
+  if (!recipe.training.global_batch_size && recipe.accumulation_steps(1) * recipe.training.micro_batch_size < batch)
+    say("a step has {} sequences (training.global_batch_size says otherwise)", batch);
+
+  const runtime::Seat seat = runtime::choose_seat(recipe.device.kind, 0);
+  const runtime::Capacity capacity = runtime::capacity_here(recipe.memory, 1, seat);
+  const MemoryOf of = seat.device.kind == device::Kind::cpu ? MemoryOf::cpu : MemoryOf::gpu;
+  const TemporaryFolder folder;
+  std::vector<MemoryRow> rows;
+  std::vector<Recipe> recipes;
+  std::string title;
+  const std::string device = runtime::describe(seat);
+  for (const MemorySetting& setting : settings) {
+    if (recipes.empty()) {
+      const runtime::Job job = runtime::make_job(recipe_with(recipe, setting, batch, options.steps), 1, capacity);
+      settle_documents(recipe, job.model->vocabulary, batch, options.steps, folder.path());
+      runtime::settle(recipe, false);
+      title = title_of(job, batch);
+    }
+    recipes.push_back(recipe_with(recipe, setting, batch, options.steps));
+    const runtime::Job job = runtime::make_job(recipes.back(), 1, capacity);
+    rows.push_back({setting, job.plan.memory, runtime::fits(job.plan, capacity)});
+  }
+
+  fmt::print("{}\n{}\nms per step: median of {}, after two of warm-up; loss of step {}\n\n{}", title, device,
+             options.steps - 2, options.steps, memory_header(of));
+  const auto all = static_cast<std::uint64_t>(
+      std::count_if(rows.begin(), rows.end(), [](const MemoryRow& row) { return row.fits; }));
+  std::uint64_t done = 0;
+  Runs runs(folder.path(), of);
+  Activity activity("settings");
+  const auto write = [&] {
+    if (options.svg) write_chart(*options.svg, memory_chart(rows, of, title, device));
+    write_json(options,
+               fmt::format("{{\"bench\":\"memory\",\"title\":{},\"device\":{},\"batch\":{},\"steps\":{},\"rows\":{}}}",
+                           runtime::json_string(title), runtime::json_string(device), batch, options.steps,
+                           memory_rows_json(rows, of)));
+  };
+  try {
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      activity.show(done, all);
+      if (rows[i].fits) runs.run(recipes[i], rows[i]);
+      done += rows[i].fits ? 1 : 0;
+      activity.clear();
+      fmt::print("{}", printable(memory_line(rows[i], of), true));
+      std::fflush(stdout);
+    }
+  } catch (const Error&) {
+    write();  // what there is
+    throw;
+  }
+  fmt::print("\n{}", promise_text(rows));
+  write();
+  const bool failed = std::any_of(rows.begin(), rows.end(), [](const MemoryRow& row) { return !row.failure.empty(); });
+  return static_cast<int>(failed || !broken_promises(rows).empty() ? Exit::failed : Exit::done);
+}
+
+}  // namespace strata::launcher

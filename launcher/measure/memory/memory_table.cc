@@ -1,0 +1,106 @@
+#include "launcher/measure/memory/memory_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/job/make_job.h"
+#include "runtime/recipe/value.h"
+#include "runtime/run/reports/report.h"
+
+namespace strata::launcher {
+namespace {
+
+using runtime::Tier;
+
+// With the first row of its numerics that ran; null: none did before.
+const MemoryRow* first_of(const std::vector<MemoryRow>& rows, const MemoryRow& row) {
+  for (const MemoryRow& other : rows)
+    if (other.result && other.setting.same_numerics(row.setting)) return &other;
+  return nullptr;
+}
+
+std::string words(const MemorySetting& s) {
+  return fmt::format("{:<10}{:<10}{:>6}  {:<10}", device::name_of(s.precision), name_of(s.recompute), s.accumulation,
+                     runtime::kTierNames[static_cast<std::size_t>(s.optimizer)]);
+}
+
+std::uint64_t sum(const MemoryOf of, const std::uint64_t device, const std::uint64_t host) {
+  return of == MemoryOf::cpu ? device + host : device;
+}
+
+}  // namespace
+
+std::uint64_t planned_bytes(const MemoryRow& row, MemoryOf of) {
+  return sum(of, row.planned[0].peak, row.planned[1].peak);
+}
+
+std::uint64_t measured_bytes(const MemoryRow& row, MemoryOf of) {
+  return row.result ? sum(of, row.result->measured[0], row.result->measured[1]) : 0;
+}
+
+std::string memory_header(MemoryOf of) {
+  return fmt::format("{:<38}{:^22}\n{:<10}{:<10}{:>6}  {:<10}{:>11}{:>11}{:>11}{:>11}{:>11}  {}\n", "",
+                     of == MemoryOf::cpu ? "peak of RAM" : "peak of the GPU", "precision", "recompute", "accum",
+                     "optimizer", "planned", "measured", "process", "ms/step", "loss", "bits");
+}
+
+std::string memory_line(const MemoryRow& row, MemoryOf of) {
+  std::string line = words(row.setting) + fmt::format("{:>11}", runtime::bytes_text(planned_bytes(row, of)));
+  if (!row.fits) return line + "  does not fit\n";
+  if (!row.failure.empty()) return line + "  " + row.failure + "\n";
+  if (!row.result) return line + "\n";
+  const MemoryResult& r = *row.result;
+  return line + fmt::format("{:>11}{:>11}{:>11.1f}{:>11.6f}  {}\n", runtime::bytes_text(measured_bytes(row, of)),
+                            runtime::bytes_text(r.process), r.step_ms, r.loss, r.bits.substr(0, 8));
+}
+
+std::vector<const MemoryRow*> broken_promises(const std::vector<MemoryRow>& rows) {
+  std::vector<const MemoryRow*> out;
+  for (const MemoryRow& row : rows)
+    if (row.result && row.result->bits != first_of(rows, row)->result->bits) out.push_back(&row);
+  return out;
+}
+
+std::string promise_text(const std::vector<MemoryRow>& rows) {
+  std::size_t ran = 0, numerics = 0;
+  for (const MemoryRow& row : rows) {
+    ran += row.result ? 1 : 0;
+    numerics += row.result && first_of(rows, row) == &row ? 1 : 0;
+  }
+  if (ran == 0) return "no setting ran\n";
+  const auto broken = broken_promises(rows);
+  std::string text = fmt::format(
+      "bits: losses and weights of {} settings in {} groups, of one precision and one size of micro-batch each:\n", ran,
+      numerics);
+  if (broken.empty()) return text + "the same in each group, wherever the optimizer is and whatever is recomputed\n";
+  text += fmt::format("{} differ from the first of their group\n", broken.size());
+  for (const MemoryRow* row : broken) text += "  " + words(row->setting) + row->result->bits.substr(0, 8) + "\n";
+  return text;
+}
+
+std::string memory_rows_json(const std::vector<MemoryRow>& rows, MemoryOf of) {
+  std::string text;
+  for (const MemoryRow& row : rows) {
+    const MemorySetting& s = row.setting;
+    text += fmt::format(
+        "{}\n{{\"precision\":\"{}\",\"recompute\":\"{}\",\"accumulation\":{},\"optimizer\":\"{}\",\"fits\":{},"
+        "\"planned_bytes\":{}",
+        text.empty() ? "" : ",", device::name_of(s.precision), name_of(s.recompute), s.accumulation,
+        runtime::kTierNames[static_cast<std::size_t>(s.optimizer)], row.fits, planned_bytes(row, of));
+    for (std::size_t tier = 0; tier < runtime::kTiers; ++tier)
+      text += fmt::format(",\"planned_{}_bytes\":{}", runtime::kTierNames[tier], row.planned[tier].peak);
+    if (row.result) {
+      for (std::size_t tier = 0; tier < runtime::kTiers; ++tier)
+        text += fmt::format(",\"measured_{}_bytes\":{}", runtime::kTierNames[tier], row.result->measured[tier]);
+      text += fmt::format(",\"measured_bytes\":{},\"process_bytes\":{},\"step_ms\":{:.3f},\"loss\":{},\"bits\":\"{}\"",
+                          measured_bytes(row, of), row.result->process, row.result->step_ms,
+                          runtime::json_number(row.result->loss), row.result->bits);
+    }
+    if (!row.failure.empty()) text += ",\"failure\":" + runtime::json_string(row.failure);
+    text += "}";
+  }
+  return "[" + text + "]";
+}
+
+}  // namespace strata::launcher

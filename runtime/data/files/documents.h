@@ -1,0 +1,44 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/mapped_file.h"
+#include "runtime/data/files/tokens.h"
+
+namespace strata::runtime {
+
+// Where the documents of a token file begin, which of its tokens count as labels, and of which type they are: the files
+// that its sidecar names beside it (docs/formats.md). The token file outlives it.
+class Documents {
+ public:
+  // Throws Error{usage} where the sidecar names no documents; Error{corrupt} where a file is not what the sidecar says,
+  // or documents are empty, out of order or beyond the last token.
+  explicit Documents(const TokenFile& file);
+
+  std::uint64_t count() const { return begins_.size(); }
+  // Document i has tokens [begin(i), begin(i + 1)).
+  std::uint64_t begin(std::uint64_t i) const { return i < begins_.size() ? begins_[i] : tokens_; }
+  // Of the token: known in log(count()) steps.
+  std::uint64_t document_of(std::uint64_t token) const {
+    return static_cast<std::uint64_t>(std::upper_bound(begins_.begin(), begins_.end(), token) - begins_.begin()) - 1;
+  }
+  // Of the token: 0 or 1.
+  std::uint32_t type(std::uint64_t token) const { return types_.bytes().empty() ? 0 : bit(types_, token); }
+  bool has_mask() const { return mask_.bytes().size() > 0; }
+  bool counts(std::uint64_t token) const;
+  // Of tokens [begin, end): how many count as labels.
+  std::uint64_t labels(std::uint64_t begin, std::uint64_t end) const;
+
+ private:
+  static unsigned bit(const MappedFile& bits, std::uint64_t token) {
+    return std::to_integer<unsigned>(bits.bytes()[token / 8]) >> token % 8 & 1;
+  }
+
+  MappedFile file_, mask_, types_;
+  std::span<const std::uint64_t> begins_;
+  std::uint64_t tokens_;
+};
+
+}  // namespace strata::runtime

@@ -1,0 +1,126 @@
+#include "runtime/data/files/label_file.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+#include <xxhash.h>
+
+#include <bit>
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "device/ops/losses/cross_entropy.h"
+
+namespace strata::runtime {
+namespace {
+
+using simdjson::dom::element;
+
+// Looks values up among a model's classes.
+class ClassNumbers {
+ public:
+  ClassNumbers(const models::Classes& classes, std::string file) : classes_(classes), file_(std::move(file)) {
+    for (std::size_t i = 0; i < classes.names.size(); ++i) numbers_.emplace(classes.names[i], i);
+  }
+
+  std::int32_t of(const element& value, std::uint64_t line) const {
+    std::int64_t whole = 0;
+    std::string_view name;
+    const bool number = value.get_int64().get(whole) == simdjson::SUCCESS;
+    const std::string text = number ? fmt::format("{}", whole) : "";
+    if (!number && value.get_string().get(name) != simdjson::SUCCESS) wrong(simdjson::minify(value), line);
+    const auto found = numbers_.find(number ? text : std::string(name));
+    if (found != numbers_.end()) return static_cast<std::int32_t>(found->second);
+    // A class by its number.
+    if (number && whole >= 0 && static_cast<std::uint64_t>(whole) < classes_.names.size())
+      return static_cast<std::int32_t>(whole);
+    wrong(number ? text : fmt::format("\"{}\"", name), line);
+  }
+
+ private:
+  [[noreturn]] void wrong(const std::string& label, std::uint64_t line) const {
+    std::string names;
+    for (const std::string& name : classes_.names)
+      if (names.size() < 100) names += (names.empty() ? "" : ", ") + name;
+    fail(Exit::usage, "{}, line {}: the label {} is none of the model's {} classes ({}{})", file_, line, label,
+         classes_.names.size(), names, names.size() < 100 ? "" : ", ...");
+  }
+
+  const models::Classes& classes_;
+  std::string file_;
+  std::unordered_map<std::string, std::size_t> numbers_;
+};
+
+}  // namespace
+
+std::vector<std::int32_t> read_labels(const TokenFile& file, const models::Classes& classes, bool per_token) {
+  const auto& sidecar = file.sidecar();
+  const std::string tokens = file.path().string(), name = labels_path(file.path()).string();
+  if (!sidecar || !sidecar->labels)
+    fail(Exit::usage, "{} has no labels, which classification learns from: make it with strata tokenize --labels FIELD",
+         tokens);
+  const std::string& problem = sidecar->labels->problem;
+  const auto target = classes.target;
+  using device::ClassTarget;
+  const bool numbers =
+      target == ClassTarget::number && (problem == "regression" || problem == "single_label_classification");
+  const bool one = target == ClassTarget::one && problem == "single_label_classification";
+  const bool many = target == ClassTarget::many &&
+                    (problem == "multi_label_classification" || problem == "single_label_classification");
+  if (per_token ? problem != "token_classification" : !numbers && !one && !many)
+    fail(Exit::usage,
+         "{} is for {}, and the model for {}: say which with training.objective and model.config.problem_type", tokens,
+         problem,
+         per_token                       ? "token_classification"
+         : target == ClassTarget::number ? "regression"
+         : target == ClassTarget::many   ? "multi_label_classification"
+                                         : "single_label_classification");
+  const MappedFile lines(labels_path(file.path()));
+  const std::string_view all(reinterpret_cast<const char*>(lines.bytes().data()), lines.bytes().size());
+  if (const std::string hash = fmt::format("{:016x}", XXH3_64bits(all.data(), all.size()));
+      hash != sidecar->labels->hash)
+    fail(Exit::corrupt, "{} has the hash {}, and {} names {}: tokenize anew", name, hash,
+         sidecar_path(file.path()).string(), sidecar->labels->hash);
+  const ClassNumbers numbers_of(classes, name);
+  std::vector<std::int32_t> out;
+  out.reserve(per_token ? file.count() : sidecar->labels->count);
+  simdjson::dom::parser parser;
+  std::uint64_t line = 0;
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t end = std::min(all.find('\n', at), all.size());
+    ++line;
+    const auto corrupt = [&] { fail(Exit::corrupt, "{}, line {}: expected a label: tokenize anew", name, line); };
+    element root, value;
+    simdjson::dom::array list;
+    if (parser.parse(all.data() + at, end - at).get(root) != simdjson::SUCCESS) corrupt();
+    const bool single = root["label"].get(value) == simdjson::SUCCESS;
+    if (!single && root["labels"].get_array().get(list) != simdjson::SUCCESS) corrupt();
+    if (per_token) {
+      for (const element token : list)
+        out.push_back(token.is_null() ? device::kIgnoredLabel : numbers_of.of(token, line));
+    } else if (target == ClassTarget::number) {
+      double number = 0;
+      if (!single || value.get_double().get(number) != simdjson::SUCCESS)
+        fail(Exit::usage, "{}, line {}: a regression needs numbers, and this is {}", name, line,
+             simdjson::minify(root));
+      out.push_back(std::bit_cast<std::int32_t>(static_cast<float>(number)));
+    } else if (target == ClassTarget::one) {
+      out.push_back(numbers_of.of(value, line));
+    } else {
+      std::uint32_t bits = 0;
+      if (single) bits = 1U << numbers_of.of(value, line);
+      for (const element one_of : list) bits |= 1U << numbers_of.of(one_of, line);
+      out.push_back(std::bit_cast<std::int32_t>(bits));
+    }
+    at = end + 1;
+  }
+  if (line != sidecar->labels->count || (per_token && out.size() != file.count()))
+    fail(Exit::corrupt, "{} has labels of {} documents and {} tokens, and {} says {} and {}: tokenize anew", name, line,
+         out.size(), sidecar_path(file.path()).string(), sidecar->labels->count, file.count());
+  return out;
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,393 @@
+#include "runtime/data/files/tokens.h"
+
+#include <fmt/format.h>
+#include <glob.h>
+#include <simdjson.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kHeaderBytes = 256 * sizeof(std::int32_t);
+constexpr std::int32_t kMagic = 20240520;      // llm.c
+constexpr std::int32_t kWideMagic = 20240801;  // llm.c's Llama 3 files: uint32 tokens
+constexpr std::int64_t kWideVocab = 65536;     // from here on tokens are uint32
+constexpr std::uint64_t kCheckWhole = std::uint64_t{1} << 30;
+constexpr std::size_t kMaxSidecarBytes = std::size_t{1} << 20;
+
+[[noreturn]] void corrupt(const fs::path& file, std::uint64_t offset, const std::string& expected,
+                          const std::string& found) {
+  fail(Exit::corrupt, "{}, offset {}: expected {}, found {}", file.string(), offset, expected, found);
+}
+
+// The first of `count` tokens at `tokens` that is not below `limit`, or count.
+template <typename T>
+std::uint64_t first_outside(const std::byte* tokens, std::uint64_t count, std::uint64_t limit) {
+  const T* p = reinterpret_cast<const T*>(tokens);  // aligned: the mapping is, and so is what precedes the tokens
+  constexpr std::uint64_t kBlock = 4096;
+  for (std::uint64_t begin = 0; begin < count; begin += kBlock) {
+    const std::uint64_t end = std::min(count, begin + kBlock);
+    T most = 0;
+    for (std::uint64_t i = begin; i < end; ++i) most = std::max(most, p[i]);
+    if (most < limit) continue;
+    return static_cast<std::uint64_t>(std::find_if(p + begin, p + end, [&](T t) { return t >= limit; }) - p);
+  }
+  return count;
+}
+
+// Whether bytes that should be tokens are what people write: tokens of 2 bytes have zeros, or bytes of every kind.
+bool looks_like_text(std::span<const std::byte> bytes) {
+  constexpr std::size_t kLeast = 64, kSample = 4096, kLetters = 16;
+  if (bytes.size() < kLeast) return false;
+  std::array<bool, 256> seen{};
+  for (const std::byte b : bytes.first(std::min(bytes.size(), kSample))) {
+    const auto c = std::to_integer<unsigned char>(b);
+    if (c < ' ' && c != '\n' && c != '\t' && c != '\r') return false;
+    if (c >= 0x7f) return false;
+    seen[c] = true;
+  }
+  return static_cast<std::size_t>(std::count(seen.begin(), seen.end(), true)) >= kLetters;
+}
+
+}  // namespace
+
+namespace {
+
+fs::path with_ending(fs::path token_file, const char* ending) {
+  token_file += ending;
+  return token_file;
+}
+
+}  // namespace
+
+fs::path sidecar_path(const fs::path& token_file) {
+  return with_ending(token_file, ".json");
+}
+
+fs::path documents_path(const fs::path& token_file) {
+  return with_ending(token_file, ".documents");
+}
+
+fs::path mask_path(const fs::path& token_file) {
+  return with_ending(token_file, ".mask");
+}
+
+fs::path types_path(const fs::path& token_file) {
+  return with_ending(token_file, ".types");
+}
+
+fs::path labels_path(const fs::path& token_file) {
+  return with_ending(token_file, ".labels.jsonl");
+}
+
+std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
+  const fs::path path = sidecar_path(token_file);
+  std::error_code error_of_link, ignored;
+  const bool link = fs::is_symlink(fs::symlink_status(path, ignored));
+  const fs::file_type type = fs::status(path, error_of_link).type();
+  // Taken for absent, tokens of 4 bytes would be read as of 2.
+  if (link && (type == fs::file_type::not_found || error_of_link))
+    fail(Exit::usage, "{} is a link that leads nowhere ({}): mend it, or remove it if these tokens have no sidecar",
+         path.string(), error_of_link.message());
+  if (type == fs::file_type::not_found) return std::nullopt;
+  const MappedFile file(path);
+  const auto bytes = file.bytes();
+  if (bytes.size() > kMaxSidecarBytes) {
+    corrupt(path, 0, "a sidecar of at most 1 MiB", fmt::format("{} bytes", bytes.size()));
+  }
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  auto error = parser.allocate(kMaxSidecarBytes, 8);
+  if (error == simdjson::SUCCESS) {
+    // An empty file has no bytes to point at, and the parser copies from what it is given.
+    const char* text = bytes.empty() ? "" : reinterpret_cast<const char*>(bytes.data());
+    error = parser.parse(text, bytes.size(), true).get(root);
+  }
+  if (error != simdjson::SUCCESS) corrupt(path, 0, "a JSON object", simdjson::error_message(error));
+  const auto integer = [&](const char* key, std::int64_t least, std::int64_t most) {
+    std::int64_t value = 0;
+    if (root[key].get_int64().get(value) != simdjson::SUCCESS || value < least || value > most) {
+      simdjson::dom::element found;
+      const bool there = root[key].get(found) == simdjson::SUCCESS;
+      corrupt(path, 0, fmt::format("{}: an integer from {} to {}", key, least, most),
+              there ? simdjson::minify(found).substr(0, 64) : "none");
+    }
+    return value;
+  };
+  const auto text = [&](const char* key) {
+    std::string_view value;
+    const auto found = root[key].get_string().get(value);
+    if (found != simdjson::SUCCESS && found != simdjson::NO_SUCH_FIELD) {
+      corrupt(path, 0, fmt::format("{}: a string", key), "something else");
+    }
+    return std::string(value);
+  };
+  TokenSidecar out;
+  out.vocab_size = integer("vocab_size", 1, std::int64_t{1} << 32);
+  out.width = static_cast<int>(integer("width", 2, 4));
+  out.count = static_cast<std::uint64_t>(integer("count", 0, std::int64_t{1} << 60));
+  out.tokenizer = text("tokenizer");
+  out.tokenizer_hash = text("tokenizer_hash");
+  out.hash = text("hash");
+  if (out.width == 3) corrupt(path, 0, "width: 2 or 4 bytes", "3");
+  const auto beside = [&](const char* key, const char* count_key) -> std::optional<TokenSidecar::Beside> {
+    simdjson::dom::element found;
+    if (root[key].get(found) != simdjson::SUCCESS) return std::nullopt;
+    std::string_view hash;
+    std::uint64_t count = 0;
+    if (found[count_key].get_uint64().get(count) != simdjson::SUCCESS || count > out.count ||
+        found["hash"].get_string().get(hash) != simdjson::SUCCESS)
+      corrupt(path, 0, fmt::format("{}: {} up to {} and hash", key, count_key, out.count),
+              simdjson::minify(found).substr(0, 64));
+    return TokenSidecar::Beside{count, std::string(hash)};
+  };
+  out.documents = beside("documents", "count");
+  out.mask = beside("mask", "labels");
+  out.types = beside("types", "ones");
+  if (const auto lines = beside("labels", "count")) {
+    TokenSidecar::Labels& labels = out.labels.emplace(TokenSidecar::Labels{lines->count, lines->hash, "", {}});
+    std::string_view problem, name;
+    simdjson::dom::array names;
+    const auto found = root["labels"];
+    bool right = found["problem"].get_string().get(problem) == simdjson::SUCCESS &&
+                 found["names"].get_array().get(names) == simdjson::SUCCESS;
+    labels.problem = problem;
+    for (const simdjson::dom::element element : names) {
+      right = right && element.get_string().get(name) == simdjson::SUCCESS;
+      labels.names.emplace_back(name);
+    }
+    if (!right || (labels.problem == "regression") != labels.names.empty())
+      corrupt(path, 0, "labels: problem and a list of names", "something else");
+  }
+  if (simdjson::dom::element found; root["special_tokens"].get(found) == simdjson::SUCCESS) {
+    out.special_tokens.emplace();
+    simdjson::dom::array ids;
+    if (found.get_array().get(ids) != simdjson::SUCCESS)
+      corrupt(path, 0, "special_tokens: a list of tokens", simdjson::minify(found).substr(0, 64));
+    for (const simdjson::dom::element id : ids) {
+      std::uint64_t token = 0;
+      if (id.get_uint64().get(token) != simdjson::SUCCESS || token >= static_cast<std::uint64_t>(out.vocab_size))
+        corrupt(path, 0, fmt::format("special_tokens: tokens below {}", out.vocab_size), simdjson::minify(id));
+      out.special_tokens->push_back(static_cast<std::uint32_t>(token));
+    }
+  }
+  if (simdjson::dom::element found; root["mask_token"].get(found) == simdjson::SUCCESS)
+    out.mask_token = static_cast<std::uint32_t>(integer("mask_token", 0, out.vocab_size - 1));
+  out.chat_template = text("chat_template");
+  out.chat_template_hash = text("chat_template_hash");
+  return out;
+}
+
+std::string to_json(const TokenSidecar& sidecar) {
+  const auto beside = [](const char* key, const char* count_key, const std::optional<TokenSidecar::Beside>& file) {
+    return file ? fmt::format(", \"{}\": {{\"{}\": {}, \"hash\": {}}}", key, count_key, file->count,
+                              json_string(file->hash))
+                : std::string();
+  };
+  std::string made;
+  if (!sidecar.chat_template_hash.empty())
+    made = fmt::format(", \"chat_template\": {}, \"chat_template_hash\": {}", json_string(sidecar.chat_template),
+                       json_string(sidecar.chat_template_hash));
+  std::string labels;
+  if (sidecar.labels) {
+    std::string names;
+    for (const std::string& name : sidecar.labels->names) names += (names.empty() ? "" : ", ") + json_string(name);
+    labels = fmt::format(", \"labels\": {{\"count\": {}, \"hash\": {}, \"problem\": {}, \"names\": [{}]}}",
+                         sidecar.labels->count, json_string(sidecar.labels->hash), json_string(sidecar.labels->problem),
+                         names);
+  }
+  std::string tokenizer;
+  if (sidecar.special_tokens)
+    tokenizer = fmt::format(", \"special_tokens\": [{}]", fmt::join(*sidecar.special_tokens, ", "));
+  if (sidecar.mask_token) tokenizer += fmt::format(", \"mask_token\": {}", *sidecar.mask_token);
+  return fmt::format(
+      "{{\"vocab_size\": {}, \"width\": {}, \"tokenizer\": {}, \"tokenizer_hash\": {}, \"hash\": {}, "
+      "\"count\": {}{}{}{}{}{}{}}}\n",
+      sidecar.vocab_size, sidecar.width, json_string(sidecar.tokenizer), json_string(sidecar.tokenizer_hash),
+      json_string(sidecar.hash), sidecar.count, beside("documents", "count", sidecar.documents),
+      beside("mask", "labels", sidecar.mask), beside("types", "ones", sidecar.types), labels, tokenizer, made);
+}
+
+TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)
+    : file_(std::move(path)), sidecar_(read_sidecar(file_.path())) {
+  const auto bytes = file_.bytes();
+  if (bytes.empty()) corrupt(file_.path(), 0, "tokens", "an empty file");
+  // Without it a run would learn what is not to be learned.
+  const auto require_named = [&](const fs::path& beside, bool named, std::string_view without) {
+    std::error_code none;
+    if (!named && fs::exists(beside, none))
+      fail(Exit::corrupt, "{} is there, and {} does not name it: make the tokens anew, or remove {}", beside.string(),
+           sidecar_path(file_.path()).string(), without);
+  };
+  require_named(mask_path(file_.path()), sidecar_ && sidecar_->mask, "the mask to train on all");
+  require_named(types_path(file_.path()), sidecar_ && sidecar_->types, "it to have one token type");
+  require_named(labels_path(file_.path()), sidecar_ && sidecar_->labels, "it to have no labels");
+  if (vocab_size) width_ = *vocab_size >= kWideVocab ? 4 : 2;
+  if (sidecar_) width_ = sidecar_->width;
+
+  std::int32_t header[3] = {};
+  if (bytes.size() >= kHeaderBytes) std::memcpy(header, bytes.data(), sizeof(header));
+  const bool plain = sidecar_ && sidecar_->count * static_cast<std::uint64_t>(sidecar_->width) == bytes.size();
+  std::uint64_t promised = 0;
+  if (!plain && (header[0] == kMagic || header[0] == kWideMagic)) {
+    header_bytes_ = kHeaderBytes;
+    promised = static_cast<std::uint32_t>(header[2]);
+    const std::uint64_t found = bytes.size() - kHeaderBytes;
+    // The header has no width, but count and size give it.
+    const int width = header[0] == kWideMagic || found == 4 * promised ? 4 : 2;
+    if (promised == 0 || found != promised * static_cast<std::uint64_t>(width)) {
+      corrupt(file_.path(), 8, fmt::format("{} tokens of {} bytes after the header", promised, width),
+              fmt::format("{} bytes", found));
+    }
+    if (sidecar_ && (sidecar_->width != width || sidecar_->count != promised)) {
+      corrupt(file_.path(), 8,
+              fmt::format("{} tokens of {} bytes, as {} says", sidecar_->count, sidecar_->width,
+                          sidecar_path(file_.path()).string()),
+              fmt::format("{} of {} bytes in the header", promised, width));
+    }
+    width_ = width;
+  } else if (!sidecar_ && looks_like_text(bytes)) {
+    fail(Exit::usage, "{} looks like text, not tokens: make a token file of it with strata tokenize",
+         file_.path().string());
+  }
+  const std::uint64_t data = bytes.size() - header_bytes_;
+  const auto width = static_cast<std::uint64_t>(width_);
+  if (data % width != 0) {
+    corrupt(file_.path(), bytes.size() - data % width, fmt::format("whole tokens of {} bytes", width_),
+            fmt::format("{} bytes of one", data % width));
+  }
+  count_ = data / width;
+  if (sidecar_ && sidecar_->count != count_) {
+    corrupt(
+        file_.path(), bytes.size(),
+        fmt::format("{} tokens of {} bytes, as {} says", sidecar_->count, width_, sidecar_path(file_.path()).string()),
+        fmt::format("{}", count_));
+  }
+  if (vocab_size && sidecar_ && sidecar_->vocab_size > *vocab_size)
+    fail(Exit::usage,
+         "{} holds tokens of a vocabulary of {}, and the model's has {}: tokenize with the model's tokenizer",
+         file_.path().string(), sidecar_->vocab_size, *vocab_size);
+  limit_ = static_cast<std::uint64_t>(vocab_size.value_or(std::int64_t{1} << 32));
+  if (sidecar_) limit_ = std::min(limit_, static_cast<std::uint64_t>(sidecar_->vocab_size));
+}
+
+void TokenFile::outside(std::uint64_t index, std::uint64_t value) const {
+  const bool own = sidecar_ && limit_ == static_cast<std::uint64_t>(sidecar_->vocab_size);
+  corrupt(file_.path(), header_bytes_ + index * static_cast<std::uint64_t>(width_),
+          fmt::format("a token below {} ({})", limit_, own ? "vocab_size of its sidecar" : "the model's vocabulary"),
+          fmt::format("{}", value));
+}
+
+template <typename T>
+void TokenFile::read_as(std::uint64_t begin, std::span<std::uint32_t> out) const {
+  const T* tokens = reinterpret_cast<const T*>(file_.bytes().data() + header_bytes_) + begin;
+  std::uint32_t most = 0;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = tokens[i];
+    most = std::max(most, out[i]);
+  }
+  if (most < limit_) return;
+  const auto bad = std::find_if(out.begin(), out.end(), [&](std::uint32_t t) { return t >= limit_; });
+  outside(begin + static_cast<std::uint64_t>(bad - out.begin()), *bad);
+}
+
+void TokenFile::read(std::uint64_t begin, std::span<std::uint32_t> out) const {
+  STRATA_CHECK_LE(begin, count_);
+  STRATA_CHECK_LE(out.size(), count_ - begin);
+  file_.require_whole();
+  if (width_ == 2) {
+    read_as<std::uint16_t>(begin, out);
+  } else {
+    read_as<std::uint32_t>(begin, out);
+  }
+}
+
+void TokenFile::check_all() const {
+  const std::byte* tokens = file_.bytes().data() + header_bytes_;
+  const std::uint64_t bad = width_ == 2 ? first_outside<std::uint16_t>(tokens, count_, limit_)
+                                        : first_outside<std::uint32_t>(tokens, count_, limit_);
+  if (bad < count_) {
+    std::uint32_t value = 0;
+    std::memcpy(&value, tokens + bad * static_cast<std::uint64_t>(width_), static_cast<std::size_t>(width_));
+    outside(bad, value);
+  }
+  if (!sidecar_ || sidecar_->hash.empty()) return;
+  const std::string hash = fmt::format("{:016x}", XXH3_64bits(tokens, count_ * static_cast<std::uint64_t>(width_)));
+  if (hash != sidecar_->hash) {
+    corrupt(file_.path(), header_bytes_,
+            fmt::format("tokens with the hash {} of {}", sidecar_->hash, sidecar_path(file_.path()).string()), hash);
+  }
+}
+
+comm::Seen TokenFile::seen(const std::string& key) const {
+  std::string beside;  // whose hashes are compared with the sidecar's as they are opened
+  if (sidecar_ && sidecar_->documents) beside += ", documents " + sidecar_->documents->hash;
+  if (sidecar_ && sidecar_->mask) beside += ", mask " + sidecar_->mask->hash;
+  if (sidecar_ && sidecar_->types) beside += ", types " + sidecar_->types->hash;
+  if (sidecar_ && sidecar_->labels) beside += ", labels " + sidecar_->labels->hash;
+  return {
+      fmt::format("{} ({})", path().string(), key),
+      fmt::format("{}, {} tokens of {} bytes{}", comm::print_of(file_.bytes(), comm::kOfFile), count_, width_, beside)};
+}
+
+std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, const char* key) {
+  std::vector<fs::path> out;
+  for (const std::string& pattern : patterns) {
+    std::error_code error;
+    const fs::file_status status = fs::status(pattern, error);
+    if (fs::exists(status)) {
+      out.emplace_back(pattern);
+      continue;
+    }
+    if (status.type() != fs::file_type::not_found)  // it may well be there
+      fail(Exit::failed, "{}: {} cannot be opened: {}", key, pattern, error.message());
+    glob_t found{};
+    errno = 0;
+    const int result = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &found);
+    const int reason = errno;
+    std::vector<std::string> names(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+    ::globfree(&found);
+    // A folder that is not there holds no files; of one that cannot be read nobody knows.
+    if (result == GLOB_NOSPACE || (result == GLOB_ABORTED && reason != ENOENT))
+      fail(Exit::failed, "{}: a folder of {} cannot be read: {}", key, pattern, std::strerror(reason));
+    // `data/*` means the token files, not what lies beside them.
+    std::sort(names.begin(), names.end());
+    constexpr std::array<std::string_view, 5> kBeside = {".json", ".documents", ".mask", ".types", ".labels.jsonl"};
+    std::vector<std::string> files;
+    for (const std::string& name : names) {
+      const bool beside = std::any_of(kBeside.begin(), kBeside.end(), [&](std::string_view ending) {
+        return name.ends_with(ending) &&
+               std::binary_search(names.begin(), names.end(), name.substr(0, name.size() - ending.size()));
+      });
+      if (!beside) files.push_back(name);
+    }
+    if (files.empty()) fail(Exit::usage, "{}: no file matches {}", key, pattern);
+    out.insert(out.end(), files.begin(), files.end());
+  }
+  return out;
+}
+
+std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key, std::int64_t vocab_size,
+                                        std::vector<comm::Seen>& seen) {
+  std::vector<TokenFile> out;
+  for (const fs::path& path : expand_patterns(patterns, key)) {
+    const TokenFile& file = out.emplace_back(path, vocab_size);
+    if (file.count() * static_cast<std::uint64_t>(file.width()) < kCheckWhole) file.check_all();
+    seen.push_back(file.seen(key));  // now: what was checked is still in the page cache
+  }
+  return out;
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,105 @@
+#pragma once
+// runtime/data/files/ reads what `strata tokenize` wrote (docs/formats.md): tokens with their sidecar (here), where
+// documents begin (documents.h), and what each of them is (label_file.h).
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/mapped_file.h"
+#include "comm/same_files.h"
+
+namespace strata::runtime {
+
+// What `strata tokenize` says of OUT.bin in OUT.bin.json (docs/formats.md).
+struct TokenSidecar {
+  std::int64_t vocab_size = 0;
+  int width = 2;  // bytes per token: 2 or 4
+  std::string tokenizer;
+  std::string tokenizer_hash;  // XXH3-64 of what defines it, 16 hex digits
+  std::string hash;            // XXH3-64 of the file's tokens, 16 hex digits
+  std::uint64_t count = 0;
+  // A file beside the tokens: how much it says, and the XXH3-64 of its bytes.
+  struct Beside {
+    std::uint64_t count;
+    std::string hash;
+  };
+  std::optional<Beside> documents = {};  // where they begin: their number
+  std::optional<Beside> mask = {};       // which tokens count as labels: how many do; without it all do
+  std::optional<Beside> types = {};      // token types: how many are 1; without it all are 0
+  // What each document is (docs/formats.md, "Labels"): a line each; the classes' names, none of a regression.
+  struct Labels {
+    std::uint64_t count;
+    std::string hash;
+    std::string problem;  // as LabelSummary has it
+    std::vector<std::string> names;
+  };
+  std::optional<Labels> labels = {};
+  // Of the tokenizer: the token that stands for one to be predicted, if it has one; and those that are no text.
+  // nullopt: the sidecar does not say.
+  std::optional<std::uint32_t> mask_token = {};
+  std::optional<std::vector<std::uint32_t>> special_tokens = {};
+  // Of conversations: what wrote them, and XXH3-64 of its texts, 16 hex digits; empty for others.
+  std::string chat_template, chat_template_hash;
+};
+std::filesystem::path sidecar_path(const std::filesystem::path& token_file);
+std::filesystem::path documents_path(const std::filesystem::path& token_file);
+std::filesystem::path mask_path(const std::filesystem::path& token_file);
+std::filesystem::path types_path(const std::filesystem::path& token_file);
+std::filesystem::path labels_path(const std::filesystem::path& token_file);
+// nullopt if there is no such file. Throws Error{corrupt}.
+std::optional<TokenSidecar> read_sidecar(const std::filesystem::path& token_file);
+std::string to_json(const TokenSidecar& sidecar);
+
+// A mapped token file: nanoGPT's (no header) or llm.c's (docs/guide.md, "Token files"). Throws Error{corrupt} with
+// file, offset, expected and found if it is empty, cut, or contradicts its sidecar.
+class TokenFile {
+ public:
+  // vocab_size: of the model; it gives the width if neither header nor sidecar does, and every token must be below
+  // it. nullopt (for `inspect`): as the file says, 2 bytes if it does not, any token.
+  TokenFile(std::filesystem::path path, std::optional<std::int64_t> vocab_size);
+
+  const std::filesystem::path& path() const { return file_.path(); }
+  std::uint64_t count() const { return count_; }
+  int width() const { return width_; }
+  // Every token is below it.
+  std::uint64_t limit() const { return limit_; }
+  bool has_header() const { return header_bytes_ != 0; }
+  const std::optional<TokenSidecar>& sidecar() const { return sidecar_; }
+
+  // Tokens [begin, begin + out.size()) into out. Throws Error{corrupt} at one outside the vocabulary, or if the file
+  // was cut meanwhile.
+  void read(std::uint64_t begin, std::span<std::uint32_t> out) const;
+  // Reads every token once. Throws Error{corrupt} at the first one outside the vocabulary, or where the sidecar's hash
+  // is another.
+  void check_all() const;
+
+  // The file and how it is read, to be compared over ranks: all of its bytes if it has at most 1 GiB, else samples.
+  comm::Seen seen(const std::string& key) const;
+
+ private:
+  [[noreturn]] void outside(std::uint64_t index, std::uint64_t value) const;
+  template <typename T>
+  void read_as(std::uint64_t begin, std::span<std::uint32_t> out) const;
+
+  MappedFile file_;
+  std::optional<TokenSidecar> sidecar_;
+  std::size_t header_bytes_ = 0;
+  int width_ = 2;
+  std::uint64_t count_ = 0;
+  std::uint64_t limit_ = 0;  // tokens are below it
+};
+
+// Files of `patterns` (paths or globs), each pattern's in byte order. Throws Error{usage} if a pattern, named as
+// `key`, matches nothing.
+std::vector<std::filesystem::path> expand_patterns(std::span<const std::string> patterns, const char* key);
+
+// Opens them all; files below 1 GiB are checked whole (larger ones when they are read). What this rank sees of each
+// goes to the end of `seen`.
+std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key, std::int64_t vocab_size,
+                                        std::vector<comm::Seen>& seen);
+
+}  // namespace strata::runtime

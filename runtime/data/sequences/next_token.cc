@@ -1,0 +1,29 @@
+#include "runtime/data/sequences/next_token.h"
+
+#include <algorithm>
+
+#include "device/ops/losses/cross_entropy.h"
+
+namespace strata::runtime {
+
+std::uint32_t NextToken::most(const Piece& piece) const {
+  const std::uint64_t end = std::min(piece.begin + piece.rows + 1, piece.document_end);
+  if (end <= piece.begin + 1) return 0;
+  if (!piece.documents) return static_cast<std::uint32_t>(end - piece.begin - 1);
+  return static_cast<std::uint32_t>(piece.documents->labels(piece.begin + 1, end));
+}
+
+void NextToken::fill(const Piece& piece, std::uint64_t, const Rows& own) const {
+  // Behind the last row lies the document's next token, if the piece was cut off before it.
+  std::uint32_t next = 0;
+  const bool goes_on = piece.begin + piece.rows < piece.document_end;
+  if (goes_on) piece.file.read(piece.begin + piece.rows, {&next, 1});
+  for (std::uint32_t i = 0; i < piece.rows; ++i) {
+    const bool has_next = i + 1 < piece.rows || goes_on;
+    const std::uint32_t label = i + 1 < piece.rows ? own.tokens[i + 1] : next;
+    own.labels[i] =
+        has_next && piece.counts(piece.begin + i + 1) ? static_cast<std::int32_t>(label) : device::kIgnoredLabel;
+  }
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,13 @@
+#pragma once
+#include "runtime/data/sequences/labelling.h"
+
+namespace strata::runtime {
+
+// A row's label is the document's next token, if that counts: causal language modelling.
+class NextToken final : public Labelling {
+ public:
+  std::uint32_t most(const Piece& piece) const override;
+  void fill(const Piece& piece, std::uint64_t epoch, const Rows& own) const override;
+};
+
+}  // namespace strata::runtime

@@ -1,0 +1,96 @@
+#include "runtime/data/sequences/stream_sequences.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "device/ops/losses/cross_entropy.h"
+#include "runtime/data/sequences/next_token.h"
+
+namespace strata::runtime {
+
+namespace {
+
+std::shared_ptr<const Labelling> or_next_token(std::shared_ptr<const Labelling> labelling) {
+  return labelling ? std::move(labelling) : std::make_shared<NextToken>();
+}
+
+}  // namespace
+
+StreamSequences::StreamSequences(std::vector<TokenFile> files, std::uint64_t seq_len, Rest rest,
+                                 std::shared_ptr<const Labelling> labelling)
+    : files_(std::move(files)),
+      first_sequence_{0},
+      first_token_{0},
+      seq_len_(seq_len),
+      labelling_(std::move(labelling)) {
+  for (const TokenFile& file : files_) {
+    const std::uint64_t labels = file.count() - 1;  // the first token is nobody's label
+    const std::uint64_t more = rest == Rest::shorter ? seq_len - 1 : 0;
+    first_sequence_.push_back(first_sequence_.back() + (labels + more) / seq_len);
+    first_token_.push_back(first_token_.back() + file.count());
+  }
+}
+
+Piece StreamSequences::piece_of(std::uint64_t sequence) const {
+  const auto after = std::upper_bound(first_sequence_.begin(), first_sequence_.end(), sequence);
+  const auto index = static_cast<std::size_t>(after - first_sequence_.begin()) - 1;
+  const TokenFile& file = files_[index];
+  const std::uint64_t number = sequence - first_sequence_[index], begin = number * seq_len_;
+  return {file,
+          nullptr,
+          number,
+          begin,
+          file.count(),
+          first_token_[index] + begin,
+          static_cast<std::uint32_t>(std::min(seq_len_, file.count() - 1 - begin))};
+}
+
+std::uint64_t StreamSequences::labels(std::uint64_t sequence) const {
+  return labelling_->count(piece_of(sequence));
+}
+
+// A file's first sequence is as long as any of it.
+std::uint64_t StreamSequences::most_labels() const {
+  std::uint64_t most = 0;
+  for (std::size_t f = 0; f < files_.size(); ++f)
+    if (first_sequence_[f] < first_sequence_[f + 1])
+      most = std::max<std::uint64_t>(most, labelling_->most(piece_of(first_sequence_[f])));
+  return most;
+}
+
+void StreamSequences::fill(std::uint64_t sequence, std::uint64_t epoch, const Rows& rows) const {
+  const Piece piece = piece_of(sequence);
+  const Rows own = rows.subrows(0, piece.rows), rest = rows.subrows(piece.rows, seq_len_ - piece.rows);
+  for (std::uint64_t i = 0; i < seq_len_; ++i) rows.positions[i] = static_cast<std::uint32_t>(i);
+  std::fill(own.documents.begin(), own.documents.end(), device::RowRange{0, piece.rows});
+  piece.file.read(piece.begin, own.tokens);
+  labelling_->fill(piece, epoch, own);
+  std::fill(rest.tokens.begin(), rest.tokens.end(), 0u);
+  std::fill(rest.labels.begin(), rest.labels.end(), device::kIgnoredLabel);
+  std::fill(rest.documents.begin(), rest.documents.end(), device::RowRange{});
+  std::fill(rows.types.begin(), rows.types.end(), 0u);
+}
+
+std::unique_ptr<Sequences> whole_sequences(std::vector<TokenFile> files, std::int64_t seq_len,
+                                           std::shared_ptr<const Labelling> labelling) {
+  std::uint64_t most = 0;
+  for (const TokenFile& file : files) most = std::max(most, file.count());
+  const std::size_t count = files.size();
+  auto out = std::make_unique<StreamSequences>(std::move(files), static_cast<std::uint64_t>(seq_len),
+                                               StreamSequences::Rest::left_out, or_next_token(std::move(labelling)));
+  if (out->size() == 0)
+    fail(Exit::usage, "data.seq_len = {} needs a token file of at least {} tokens; the largest of {} has {}", seq_len,
+         seq_len + 1, count, most);
+  return out;
+}
+
+std::unique_ptr<Sequences> every_label(std::vector<TokenFile> files, std::int64_t seq_len,
+                                       std::shared_ptr<const Labelling> labelling) {
+  auto out = std::make_unique<StreamSequences>(std::move(files), static_cast<std::uint64_t>(seq_len),
+                                               StreamSequences::Rest::shorter, or_next_token(std::move(labelling)));
+  if (out->size() == 0) fail(Exit::usage, "data.validation has no two tokens in a row, so there is nothing to predict");
+  return out;
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,227 @@
+#include "device/ops/attention/attention.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "device/cpu/kernels/attention/attention.h"
+#include "device/numeric/philox.h"
+#include "tests/device/ops/attention/attention_case.h"
+
+namespace strata::device {
+namespace {
+
+using namespace testing::attention;
+using testing::Array;
+
+TEST(Attention, ReferenceGradientsAreThoseOfItsForward) {
+  Case c{1, 5, 2, 1, 3, 3};
+  c.dropout = 0.25f;
+  Operands x = AttentionRun(c).operands();
+  const Results r = reference(c, x);
+  const auto check = [&](Doubles& input, const Doubles& gradient) {
+    const auto objective = [&](const Doubles& at) {
+      const Doubles before = std::exchange(input, at);
+      const Doubles o = reference(c, x).o;
+      input = before;
+      return std::inner_product(o.begin(), o.end(), x.d_o.begin(), 0.0);
+    };
+    const Doubles want = testing::gradient_of(objective, input);
+    for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(gradient[i], want[i], 1e-8);
+  };
+  check(x.q, r.dq);
+  check(x.k, r.dk);
+  check(x.v, r.dv);
+}
+
+TEST(Attention, SaysWhatComputesIt) {
+  const Case c{1, 64, 2, 2, 64, 0, DType::bf16};
+  testing::in_lane(1, [&](Lane& lane) {
+    EXPECT_EQ(prepare_attention(lane, c.shape(), c.dtype, dropout_of(c)).rfind("own kernels", 0), 0u);
+  });
+}
+
+TEST(Attention, AgreesWithReferenceAtTileEdges) {
+  for (const std::size_t seq : {1, 2, 63, 64, 65, 127, 128, 129, 200}) expect_reference({1, seq, 2, 2, 16, 0});
+}
+
+TEST(Attention, AgreesWithReferenceForHeadSizes) {
+  for (const std::size_t head_dim : {1, 16, 24, 32, 64, 80, 96, 112, 128, 160})
+    expect_reference({1, 70, 1, 1, head_dim, 0});
+}
+
+TEST(Attention, AgreesWithReferenceForGroupsOfHeads) {
+  for (const std::size_t kv_heads : {1, 2, 3, 6}) expect_reference({2, 70, 6, kv_heads, 8, 0});
+}
+
+// Windows of 95 (a GPU's tiles), 127 and 191 (any) are one key too short for a pair of tiles to see all of each other.
+TEST(Attention, AgreesWithReferenceForWindows) {
+  for (const std::size_t window : {1, 2, 16, 63, 64, 65, 95, 100, 127, 128, 130, 191, 192, 299, 300, 1000})
+    expect_reference({1, 300, 1, 1, 16, window});
+}
+
+TEST(Attention, AgreesWithReferenceForDTypesAndPackedRows) {
+  for (const DType dtype : testing::kDTypes) {
+    for (const bool packed : {false, true}) {
+      Case c{2, 100, 4, 2, 24, 0, dtype, 0, packed};
+      expect_reference(c);
+      c.dropout = 0.1f;
+      c.window = 70;
+      expect_reference(c);
+    }
+  }
+}
+
+// Sizes of heads and numbers of tiles for which a GPU has kernels of its own, or rows that are not aligned.
+TEST(Attention, AgreesWithReferenceForHeadSizesOfDTypes) {
+  for (const DType dtype : testing::kDTypes) {
+    for (const std::size_t head_dim : {64, 80, 128, 200}) {
+      Case c{1, 76, 2, 1, head_dim, 0, dtype};
+      c.dropout = head_dim == 64 ? 0 : 0.2f;
+      expect_reference(c);
+    }
+    expect_reference({1, 133, 2, 1, 36, 66, dtype, 0.2f, true});
+  }
+}
+
+RC_GTEST_PROP(Attention, AgreesWithReferenceForAnyShape, ()) {
+  const auto kv_heads = *rc::gen::inRange<std::size_t>(1, 4), group = *rc::gen::inRange<std::size_t>(1, 4);
+  const std::size_t longest = testing::kDevice.kind == Kind::cpu ? 150 : 90;  // tiles are 64 long; emulation is slow
+  Case c{*rc::gen::inRange<std::size_t>(1, 3),  *rc::gen::inRange<std::size_t>(1, longest), kv_heads * group, kv_heads,
+         *rc::gen::inRange<std::size_t>(1, 40), *rc::gen::inRange<std::size_t>(0, 160)};
+  c.dtype = *rc::gen::element(DType::fp32, DType::bf16, DType::fp16);
+  c.dropout = *rc::gen::element(0.0f, 0.5f);
+  c.packed = *rc::gen::arbitrary<bool>();
+  expect_reference(c);
+  RC_ASSERT(!::testing::Test::HasFailure());
+}
+
+TEST(Attention, BitsDoNotDependOnThreads) {
+  const bool emulated = testing::kDevice.kind == Kind::cuda;  // which is slow, and knows no threads
+  for (const auto& [dtype, documents, causal] : {std::tuple{DType::fp32, false, true},
+                                                 {DType::bf16, false, true},
+                                                 {DType::fp16, false, true},
+                                                 {DType::fp32, true, true},
+                                                 {DType::bf16, true, false}}) {
+    const std::size_t seq = emulated ? 100 : 300;
+    Case c{2, seq, 4, 2, 40, 0, dtype, 0.1f, true, causal};
+    if (documents) c.documents = documents_of(seq, {{1, seq / 3, seq / 2}, {seq - 9}});
+    AttentionRun once(c);
+    once.forward(1);
+    once.backward(1);
+    for (const int threads : emulated ? std::vector{2} : std::vector{1, 2, 3, 5}) {
+      AttentionRun again(c);
+      again.forward(threads);
+      again.backward(threads);
+      EXPECT_EQ(once.o, again.o) << threads;
+      EXPECT_EQ(once.lse, again.lse) << threads;
+      EXPECT_EQ(once.dqkv, again.dqkv) << threads;
+    }
+  }
+}
+
+TEST(Attention, BitsDoNotDependOnInstructionSet) {
+  const Case c{1, 100, 2, 1, 24, 70};
+  const AttentionRun inputs(c);
+  const auto run = [&](const cpu::AttentionKernels& kernels) {
+    const std::size_t rows = c.seq * c.heads, wide = rows * c.head_dim, narrow = wide / c.heads;
+    Array q = inputs.q, k = inputs.k, v = inputs.v, d_o = inputs.d_o;
+    std::vector<Array> out;
+    for (const std::size_t size : {wide, rows, rows, rows * 32, wide, narrow, narrow})
+      out.emplace_back(DType::fp32, size);
+    cpu::AttentionCall call{.batch = 1, .seq = c.seq, .heads = 2, .kv_heads = 1, .head_dim = 24};
+    call.behind = c.shape().behind();
+    call.q_stride = 48;
+    call.k_stride = call.v_stride = 24;
+    call.scale = c.scale();
+    call.q = q.data();
+    call.k = k.data();
+    call.v = v.data();
+    call.d_o = d_o.data();
+    call.o_read = call.o = out[0].data();
+    call.lse = out[1].floats();
+    call.delta = out[2].floats();
+    call.dq_sum = out[3].floats();
+    call.dq = out[4].data();
+    call.dk = out[5].data();
+    call.dv = out[6].data();
+    std::vector<std::uint32_t> turns(rows);
+    const cpu::AttentionRows document{0, 0, c.seq};
+    call.turns = turns.data();
+    call.random = {1, 2, 3};
+    call.threshold = drop_threshold(0.2f);
+    call.keep_scale = 1 / 0.8f;
+    Array scratch(DType::fp32, cpu::attention_scratch(call.padded()));
+    for (std::size_t head = 0; head < 2; ++head) kernels.forward[0](call, document, head, 0, scratch.floats());
+    kernels.delta[0](call, 0, c.seq);
+    for (std::size_t row = 0; row < c.seq; row += cpu::kAttentionTile)
+      kernels.backward[0](call, document, 0, row, scratch.floats());
+    return out;
+  };
+  testing::expect_same_bits_on_both_isas(cpu::avx2::attention_kernels_table, cpu::avx512::attention_kernels_table, run);
+}
+
+// A query's output does not depend on what comes after it, to the bit: generation must repeat what training saw.
+TEST(Attention, BitsDoNotDependOnLaterRows) {
+  const Case c{1, 200, 2, 1, 32, 0};
+  AttentionRun run(c), changed(c);
+  for (std::size_t i = 70 * 32; i < changed.k.size(); ++i) changed.k.set(i, 3), changed.v.set(i, -2);
+  run.forward(1);
+  changed.forward(1);
+  const std::size_t seen = 70 * 2 * 32;
+  EXPECT_EQ(std::memcmp(run.o.data(), changed.o.data(), seen * sizeof(float)), 0);
+  EXPECT_NE(run.o[seen], changed.o[seen]);
+}
+
+TEST(Attention, DropoutKeepsItsShareOfProbabilities) {
+  Case c{1, 200, 4, 4, 16, 0};
+  c.dropout = 0.3f;
+  AttentionRun run(c);
+  for (std::size_t i = 0; i < run.v.size(); ++i) run.v.set(i, 1);  // so that o sums what is kept, scaled
+  run.forward(1);
+  double sum = 0, variance = 0;
+  Doubles p;
+  const Operands x = run.operands();
+  for (std::size_t h = 0; h < c.heads; ++h) {
+    for (std::size_t i = 0; i < c.seq; ++i) {
+      sum += double{run.o[(i * c.heads + h) * c.head_dim]};
+      softmax_row(c, x, 0, h, i, p);
+      for (const double e : p) variance += e * e * 0.3 / 0.7;
+    }
+  }
+  EXPECT_NEAR(sum, static_cast<double>(c.heads * c.seq), 5 * std::sqrt(variance));
+  EXPECT_GT(std::abs(sum - static_cast<double>(c.heads * c.seq)), 1e-2);  // something was dropped at all
+}
+
+TEST(Attention, LargeScoresStayFinite) {
+  AttentionRun run({1, 130, 1, 1, 16, 0});
+  run.set_scale(1e4f);
+  run.forward(1);
+  run.backward(1);
+  const Results r = run.results();
+  for (const Doubles* values : {&r.o, &r.lse, &r.dq, &r.dk, &r.dv})
+    for (const double x : *values) ASSERT_TRUE(std::isfinite(x));
+}
+
+// What is not finite must reach the outputs: the loss scaler counts on it.
+TEST(Attention, NaNReachesEveryQueryThatSeesIt) {
+  AttentionRun run({1, 130, 1, 1, 16, 0});
+  run.k.set(70 * 16 + 3, std::numeric_limits<float>::quiet_NaN());
+  run.forward(1);
+  run.backward(1);
+  for (std::size_t i = 0; i < 130; ++i) {
+    EXPECT_EQ(std::isnan(run.o[i * 16]), i >= 70) << i;
+    EXPECT_EQ(std::isnan(run.lse[i]), i >= 70) << i;
+    EXPECT_EQ(std::isnan(run.dq[i * 16]), i >= 70) << i;
+  }
+}
+
+}  // namespace
+}  // namespace strata::device

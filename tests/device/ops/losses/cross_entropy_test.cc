@@ -1,0 +1,261 @@
+#include "device/ops/losses/cross_entropy.h"
+
+#include <limits>
+
+#include "device/cpu/kernels/losses/cross_entropy.h"
+#include "tests/device/arrays.h"
+
+namespace strata::device {
+namespace {
+
+using testing::Array;
+using testing::in_lane;
+using testing::kDTypes;
+using testing::tolerance;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+// Losses and, with scalars, the gradient in place, all columns at once.
+void cross_entropy(Lane& lane, std::size_t rows, std::size_t vocab, View logits, const std::int32_t* labels,
+                   const StepScalars* scalars, DType gradient, View losses, RowStatistics* statistics) {
+  const LogitTile tile{rows, 0, vocab, vocab, logits};
+  softmax_statistics(lane, tile, labels, statistics);
+  cross_entropy_losses(lane, vocab, statistics, labels, losses);
+  if (scalars) cross_entropy_gradient(lane, tile, labels, statistics, scalars, gradient);
+}
+
+double loss_of(const std::vector<double>& x, std::size_t label) {
+  double largest = x[0], sum = 0;
+  for (const double v : x) largest = std::max(largest, v);
+  for (const double v : x) sum += std::exp(v - largest);
+  return std::log(sum) + largest - x[label];
+}
+
+struct Result {
+  Array logits, losses;
+};
+
+class CrossEntropy : public ::testing::TestWithParam<std::size_t> {
+ protected:
+  const std::size_t vocab = GetParam(), rows = 9;
+  Array logits = Array::random(DType::fp32, rows* vocab, 1, 8.0f);
+  std::vector<std::int32_t> labels;
+  StepScalars scalars{};
+
+  void SetUp() override {
+    scalars.loss_gradient = 0.25f;
+    for (std::size_t r = 0; r < rows; ++r) labels.push_back(static_cast<std::int32_t>(r * 7919 % vocab));
+    labels[0] = static_cast<std::int32_t>(vocab - 1);
+    labels[1] = 0;
+    labels[4] = kIgnoredLabel;
+  }
+  Result run(int threads, DType gradient, bool with_gradient = true) {
+    Result r{logits, Array(DType::fp32, rows)};
+    std::vector<RowStatistics> statistics(rows);
+    in_lane(threads, [&](Lane& lane) {
+      cross_entropy(lane, rows, vocab, r.logits.view(), labels.data(), with_gradient ? &scalars : nullptr, gradient,
+                    r.losses.view(), statistics.data());
+    });
+    return r;
+  }
+};
+
+TEST_P(CrossEntropy, LossesAndGradientInPlace) {
+  for (const DType dtype : kDTypes) {
+    const Result r = run(1, dtype);
+    for (std::size_t row = 0; row < rows; ++row) {
+      const auto x = logits.doubles(row * vocab, vocab);
+      Array gradient(dtype, vocab);  // starts where the row of logits starts
+      std::memcpy(gradient.data(), r.logits.data() + row * vocab * 4, vocab * size_of(dtype));
+      if (labels[row] == kIgnoredLabel) {
+        EXPECT_EQ(r.losses[row], 0.0f);
+        EXPECT_TRUE(gradient == Array(dtype, vocab));
+        continue;
+      }
+      const auto label = static_cast<std::size_t>(labels[row]);
+      const double loss = loss_of(x, label);
+      ASSERT_NEAR(r.losses[row], loss, 2e-6 * std::max(1.0, loss));
+      const double total = std::exp(loss + x[label]);  // the sum of exponentials
+      for (std::size_t i = 0; i < vocab; ++i) {
+        const double expected = 0.25 * (std::exp(x[i]) / total - (i == label ? 1.0 : 0.0));
+        // x - largest is at most 16 and rounded in fp32: up to 16 units of e^x, besides the exponential's own.
+        ASSERT_NEAR(gradient[i], expected, tolerance(dtype, expected, i == label ? 0.25 : std::abs(expected), 24))
+            << name_of(dtype) << " row " << row << " column " << i;
+      }
+    }
+  }
+}
+
+class SmallCrossEntropy : public CrossEntropy {};
+
+TEST_P(SmallCrossEntropy, GradientAgreesWithDifferences) {
+  const Result r = run(1, DType::fp32);
+  for (std::size_t row = 0; row < rows; ++row) {
+    if (labels[row] == kIgnoredLabel) continue;
+    const auto d = testing::gradient_of(
+        [&](const std::vector<double>& x) { return 0.25 * loss_of(x, static_cast<std::size_t>(labels[row])); },
+        logits.doubles(row * vocab, vocab));
+    for (std::size_t i = 0; i < vocab; ++i) ASSERT_NEAR(r.logits[row * vocab + i], d[i], 1e-6);
+  }
+}
+
+TEST_P(CrossEntropy, WithoutScalarsOnlyLosses) {
+  const Result both = run(1, DType::bf16), only = run(1, DType::bf16, false);
+  EXPECT_TRUE(only.logits == logits);
+  EXPECT_TRUE(only.losses == both.losses);
+}
+
+TEST_P(CrossEntropy, SameBitsOnAnyThreads) {
+  for (const DType dtype : kDTypes)
+    testing::expect_same_bits_on_any_threads([&](int threads) {
+      const Result r = run(threads, dtype);
+      return std::vector<Array>{r.logits, r.losses};
+    });
+}
+
+// Tiles of whole pieces, each in memory of its own, as the head sees them: the same bits as all columns at once.
+TEST_P(CrossEntropy, SameBitsByTiles) {
+  const std::size_t width = 2 * 4096, stride = width + 16;
+  for (const DType dtype : kDTypes) {
+    const Result whole = run(1, dtype);
+    Array losses(DType::fp32, rows);
+    std::vector<RowStatistics> statistics(rows);
+    std::vector<Array> tiles;
+    in_lane(2, [&](Lane& lane) {
+      std::vector<LogitTile> all;
+      for (std::size_t first = 0; first < vocab; first += width) {
+        const std::size_t columns = std::min(width, vocab - first);
+        Array& tile = tiles.emplace_back(DType::fp32, rows * stride);
+        for (std::size_t r = 0; r < rows; ++r)
+          std::memcpy(tile.floats() + r * stride, logits.data() + (r * vocab + first) * 4, columns * 4);
+        all.push_back({rows, first, columns, stride, {}});
+      }
+      for (std::size_t t = 0; t < tiles.size(); ++t) {
+        all[t].logits = tiles[t].view();
+        softmax_statistics(lane, all[t], labels.data(), statistics.data());
+      }
+      cross_entropy_losses(lane, vocab, statistics.data(), labels.data(), losses.view());
+      for (const LogitTile& tile : all)
+        cross_entropy_gradient(lane, tile, labels.data(), statistics.data(), &scalars, dtype);
+    });
+    EXPECT_TRUE(losses == whole.losses);
+    for (std::size_t t = 0; t < tiles.size(); ++t)
+      for (std::size_t r = 0; r < rows; ++r) {
+        const std::size_t columns = std::min(width, vocab - t * width);
+        ASSERT_EQ(
+            std::memcmp(tiles[t].data() + r * stride * 4,
+                        whole.logits.data() + r * vocab * 4 + t * width * size_of(dtype), columns * size_of(dtype)),
+            0)
+            << name_of(dtype) << " tile " << t << " row " << r;
+      }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Vocabularies, SmallCrossEntropy, ::testing::Values(1, 2, 16, 77));
+INSTANTIATE_TEST_SUITE_P(Vocabularies, CrossEntropy, ::testing::Values(1, 2, 15, 16, 17, 77, 4096, 4097, 9001, 50304));
+
+TEST(CrossEntropyLimits, HugeMaskedAndNotFinite) {
+  // Row 0: exponentials that overflow without the largest taken off; row 1: masked words; row 2: NaN; row 3: +inf.
+  Array x(DType::fp32, 4 * 3), losses(DType::fp32, 4);
+  const float values[] = {3e4f, -3e4f, 3e4f, -kInf, 1.0f, -kInf, std::nanf(""), 0, 0, kInf, 0, 0};
+  for (std::size_t i = 0; i < 12; ++i) x.set(i, values[i]);
+  const std::int32_t labels[] = {0, 1, 1, 1};
+  StepScalars scalars{};
+  scalars.loss_gradient = 1;
+  RowStatistics statistics[4];
+  in_lane(1, [&](Lane& lane) {
+    cross_entropy(lane, 4, 3, x.view(), labels, &scalars, DType::fp32, losses.view(), statistics);
+  });
+  EXPECT_NEAR(losses[0], std::log(2.0), 1e-7);
+  EXPECT_EQ(x[1], 0.0f);
+  EXPECT_EQ(losses[1], 0.0f);
+  EXPECT_EQ(x[3], 0.0f);
+  EXPECT_EQ(x[4], 0.0f);
+  EXPECT_TRUE(std::isnan(losses[2]) && std::isnan(losses[3]));
+}
+
+TEST(CrossEntropyLimits, ManyMaskedWordsFirst) {
+  // A whole piece of -inf before the first finite logit.
+  const std::size_t vocab = 3 * 4096;
+  Array x(DType::fp32, vocab), losses(DType::fp32, 1);
+  for (std::size_t i = 0; i < vocab; ++i) x.set(i, i < 2 * 4096 ? -kInf : 0.0f);
+  const std::int32_t label = 3 * 4096 - 1;
+  RowStatistics statistics{};
+  in_lane(1, [&](Lane& lane) {
+    cross_entropy(lane, 1, vocab, x.view(), &label, nullptr, DType::fp32, losses.view(), &statistics);
+  });
+  EXPECT_NEAR(losses[0], std::log(4096.0), 1e-6);
+}
+
+// The sum is exact in fp64, so that any order gives it.
+TEST(SumLosses, InFp64) {
+  Array losses = Array::random(DType::fp32, 1001, 1, 11.0f);
+  ExactSum total;
+  total.add(0.5);
+  in_lane(1, [&](Lane& lane) { sum_losses(lane, losses.view(), &total); });
+  double sum = 0;
+  for (std::size_t i = 0; i < losses.size(); ++i) sum += static_cast<double>(losses[i]);
+  EXPECT_EQ(total.round(), 0.5 + sum);
+}
+
+// A step with a label that is no word's must not pass for one: the CPU stops, a GPU's kernel can only spoil the loss.
+TEST(CrossEntropyLimits, LabelBeyondTheVocabulary) {
+  if (testing::kDevice.kind == Kind::cpu) GTEST_SKIP() << "the CPU ends the program";
+  const RowStatistics statistics[] = {{2.0, 1.0f, 0.0f}, {2.0, 1.0f, 0.0f}, {2.0, 1.0f, 0.0f}};
+  const std::int32_t labels[] = {7, 8, -1};
+  Array losses(DType::fp32, 3);
+  in_lane(1, [&](Lane& lane) { cross_entropy_losses(lane, 8, statistics, labels, losses.view()); });
+  EXPECT_TRUE(std::isfinite(losses[0]));
+  EXPECT_TRUE(std::isnan(losses[1]) && std::isnan(losses[2]));
+}
+
+// e^x of the kernels, seen through a gradient with largest = 0, sum = 1 and factor = 1.
+template <typename Table>
+void expect_exponential(const Table& table) {
+  const std::size_t n = 400000;
+  Array x(DType::fp32, n + 1);
+  std::vector<double> at(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    x.set(i, -110.0f + 205.0f * static_cast<float>(i) / static_cast<float>(n));
+    at[i] = x[i];
+  }
+  table.gradient[0](x.floats(), n + 1, 0.0f, 1.0f, 1.0f, n);
+  double worst = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double e = std::exp(at[i]);
+    if (e >= 0x1.fffffep127) {
+      ASSERT_TRUE(std::isinf(x[i]) || e < 0x1.0001p128) << at[i];
+      continue;
+    }
+    const double ulp = std::ldexp(1.0, std::max(std::ilogb(e), -126) - 23);
+    worst = std::max(worst, std::abs(x[i] - e) / ulp);
+  }
+  EXPECT_LT(worst, 1.5);
+  ::testing::Test::RecordProperty("worst_ulp", std::to_string(worst));
+}
+
+TEST(CrossEntropyKernels, ExponentialIsWithinOneAndAHalfUlp) {
+  expect_exponential(cpu::avx2::cross_entropy_kernels_table);
+  if (__builtin_cpu_supports("avx512bw")) expect_exponential(cpu::avx512::cross_entropy_kernels_table);
+}
+
+TEST(CrossEntropyKernels, SameBitsOnBothInstructionSets) {
+  testing::expect_same_bits_on_both_isas(
+      cpu::avx2::cross_entropy_kernels_table, cpu::avx512::cross_entropy_kernels_table,
+      [&](const cpu::CrossEntropyKernels& k) {
+        std::vector<Array> out;
+        const std::size_t n = 2 * 4096 + 77;
+        for (std::size_t t = 0; t < 3; ++t) {
+          Array x = Array::random(DType::fp32, n, 1, 20.0f), sums(DType::fp32, 2);
+          const cpu::SoftmaxSum s = k.softmax_sum(x.floats(), n, {-kInf, 0.0});
+          k.gradient[t](x.floats(), n, s.largest, static_cast<float>(1.0 / s.sum), 0.01f, 4100);
+          sums.set(0, s.largest);
+          sums.set(1, static_cast<float>(s.sum));
+          out.insert(out.end(), {x, sums});
+        }
+        return out;
+      });
+}
+
+}  // namespace
+}  // namespace strata::device

@@ -1,0 +1,27 @@
+#include "launcher/measure/bench/bench_adam.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace strata::launcher {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// The fewest parameters are not measured for hours: what a pass takes is then the waking of threads.
+TEST(BenchAdam, EndsAlsoWithTheFewestParameters) {
+  BenchOptions options;
+  options.parameters = 4096;
+  options.threads = 1;
+  std::fflush(stdout);
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(bench_adam(options), 0);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              AllOf(HasSubstr("(4096 parameters, 1 threads)"), HasSubstr("best of 400 rounds")));
+}
+
+}  // namespace
+}  // namespace strata::launcher

@@ -1,0 +1,76 @@
+#include "runtime/data/sequences/disjoint_sequences.h"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class DisjointSequencesTest : public testing::Test {
+ protected:
+  // A file of the tokens first, first + 1, ...
+  TokenFile counting(const std::string& name, std::uint16_t first, std::size_t count) {
+    std::vector<std::uint16_t> tokens(count);
+    std::iota(tokens.begin(), tokens.end(), first);
+    return {folder_.write(name, {reinterpret_cast<const char*>(tokens.data()), 2 * count}), 60000};
+  }
+  tests::ScratchFolder folder_;
+};
+
+struct Filled {
+  std::vector<std::uint32_t> tokens, positions;
+  std::vector<std::int32_t> labels;
+  std::vector<device::RowRange> documents;
+  Filled(const DisjointSequences& data, std::uint64_t k, std::size_t elements)
+      : tokens(elements, 7), positions(elements, 7), labels(elements, 7), documents(elements) {
+    data.fill(k, {tokens, labels, positions, documents});
+  }
+};
+
+TEST_F(DisjointSequencesTest, EveryLabelOnceInOrderAndTheLastSequenceOfAFileShorter) {
+  std::vector<TokenFile> files;
+  files.push_back(counting("a.bin", 0, 9));    // labels 1 .. 8: sequences of 3, 3 and 2
+  files.push_back(counting("b.bin", 100, 1));  // none
+  files.push_back(counting("c.bin", 200, 4));  // one whole sequence
+  const DisjointSequences data(std::move(files), 3, 2);
+  EXPECT_EQ(data.sequences(), 4u);
+  EXPECT_EQ(data.micro_batches(), 2u);
+  EXPECT_EQ(data.labels(), 11u);
+  const Filled first(data, 0, 6), second(data, 1, 6), behind(data, 2, 6);
+  EXPECT_THAT(first.tokens, ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(first.labels, ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(second.tokens, ElementsAre(6, 7, 0, 200, 201, 202));
+  EXPECT_THAT(second.labels, ElementsAre(7, 8, -100, 201, 202, 203));
+  EXPECT_THAT(second.positions, ElementsAre(0, 1, 2, 0, 1, 2));
+  EXPECT_THAT(behind.tokens, Each(0u)) << "behind the end";
+  EXPECT_THAT(behind.labels, Each(-100));
+  const device::RowRange shorter{0, 2}, none{}, whole{0, 3};
+  EXPECT_THAT(second.documents, ElementsAre(shorter, shorter, none, whole, whole, whole))
+      << "what is missing is of no document: nothing sees it";
+}
+
+TEST_F(DisjointSequencesTest, AFileShorterThanASequenceIsOne) {
+  std::vector<TokenFile> files;
+  files.push_back(counting("a.bin", 0, 2));
+  const DisjointSequences data(std::move(files), 16, 4);
+  EXPECT_EQ(data.sequences(), 1u);
+  EXPECT_EQ(data.labels(), 1u);
+  EXPECT_EQ(Filled(data, 0, 64).labels[0], 1);
+}
+
+TEST_F(DisjointSequencesTest, NothingToPredictIsRefused) {
+  std::vector<TokenFile> files;
+  files.push_back(counting("a.bin", 0, 1));
+  EXPECT_FAILURE(DisjointSequences(std::move(files), 4, 1), Exit::usage, HasSubstr("data.validation"));
+}
+
+}  // namespace
+}  // namespace strata::runtime

@@ -1,0 +1,187 @@
+#include "runtime/data/sequences/packed_sequences.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "device/ops/losses/cross_entropy.h"
+#include "runtime/data/sequences/next_token.h"
+#include "tests/failure.h"
+#include "tests/runtime/data/token_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+using device::RowRange;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using tests::TokenFolder;
+
+constexpr std::int32_t kNone = device::kIgnoredLabel;
+
+struct Filled {
+  std::vector<std::uint32_t> tokens, positions;
+  std::vector<std::int32_t> labels;
+  std::vector<RowRange> documents;
+  Filled(const PackedSequences& packed, std::uint64_t sequence, std::size_t rows)
+      : tokens(rows, 7), positions(rows, 7), labels(rows, 7), documents(rows, RowRange{7, 7}) {
+    packed.fill(sequence, 0, {tokens, labels, positions, documents});
+  }
+};
+
+TEST(PackedSequencesTest, DocumentsShareSequences) {
+  const TokenFolder folder;
+  folder.write("a.bin", {3, 6, 2});                  // tokens 0-2, 3-8, 9-10
+  folder.write("b.bin", {4, 1}, std::nullopt, 100);  // 100-103; one without a label
+  const PackedSequences packed(folder.open({"a.bin", "b.bin"}), 8, LongDocuments::cut);
+  ASSERT_EQ(packed.size(), 2u);
+  const Filled first(packed, 0, 8), second(packed, 1, 8);
+  EXPECT_THAT(first.tokens, ElementsAre(3, 4, 5, 6, 7, 8, 9, 10));
+  EXPECT_THAT(first.labels, ElementsAre(4, 5, 6, 7, 8, kNone, 10, kNone));
+  EXPECT_THAT(first.positions, ElementsAre(0, 1, 2, 3, 4, 5, 0, 1));
+  const RowRange a{0, 6}, b{6, 8};
+  EXPECT_THAT(first.documents, ElementsAre(a, a, a, a, a, a, b, b));
+  EXPECT_EQ(packed.labels(0), 6u);
+  EXPECT_THAT(second.tokens, ElementsAre(100, 101, 102, 103, 0, 1, 2, 0));
+  EXPECT_THAT(second.labels, ElementsAre(101, 102, 103, kNone, 1, 2, kNone, kNone));
+  EXPECT_THAT(second.positions, ElementsAre(0, 1, 2, 3, 0, 1, 2, 0));
+  const RowRange c{0, 4}, d{4, 7}, none{0, 0};
+  EXPECT_THAT(second.documents, ElementsAre(c, c, c, c, d, d, d, none));
+  EXPECT_EQ(packed.figures().documents, 5u);
+  EXPECT_EQ(packed.figures().without_label, 1u);
+  EXPECT_EQ(packed.figures().rows, 15u);
+}
+
+TEST(PackedSequencesTest, AMaskSaysWhichLabelsCount) {
+  const TokenFolder folder;
+  // The first token's bit is of no row: nothing stands before it in its document.
+  folder.write("a.bin", {4, 3, 2}, "101001100");
+  const PackedSequences packed(folder.open({"a.bin"}), 4, LongDocuments::cut);
+  ASSERT_EQ(packed.size(), 2u);
+  EXPECT_THAT(Filled(packed, 0, 4).labels, ElementsAre(kNone, 2, kNone, kNone));
+  EXPECT_THAT(Filled(packed, 1, 4).labels, ElementsAre(5, 6, kNone, kNone));
+  EXPECT_EQ(packed.labels(0), 1u);
+  EXPECT_EQ(packed.labels(1), 2u);
+  EXPECT_EQ(packed.figures().without_label, 1u);
+}
+
+TEST(PackedSequencesTest, LongDocumentsAreCutDroppedOrRefused) {
+  const TokenFolder folder;
+  folder.write("a.bin", {9, 3, 5});
+  const auto open = [&](LongDocuments longer) { return PackedSequences(folder.open({"a.bin"}), 4, longer); };
+  const PackedSequences cut = open(LongDocuments::cut);  // 4, 4 and 1 that has no label; 3; 4 and 1
+  EXPECT_EQ(cut.figures().cut, 2u);
+  EXPECT_EQ(cut.figures().pieces, 4u);
+  EXPECT_EQ(cut.figures().without_label, 2u);
+  ASSERT_EQ(cut.size(), 4u);
+  EXPECT_THAT(Filled(cut, 0, 4).labels, ElementsAre(1, 2, 3, 4)) << "a piece's last token keeps its label";
+  EXPECT_THAT(Filled(cut, 1, 4).labels, ElementsAre(5, 6, 7, 8));
+  EXPECT_THAT(Filled(cut, 1, 4).positions, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(Filled(cut, 2, 4).labels, ElementsAre(13, 14, 15, 16));
+  const PackedSequences drop = open(LongDocuments::drop);
+  EXPECT_EQ(drop.figures().dropped, 2u);
+  ASSERT_EQ(drop.size(), 1u);
+  EXPECT_THAT(Filled(drop, 0, 4).tokens, ElementsAre(9, 10, 11, 0));
+  EXPECT_FAILURE(open(LongDocuments::refuse), Exit::usage,
+                 AllOf(HasSubstr("2 of 3 documents are longer than data.seq_len = 4, the longest of 9 tokens"),
+                       HasSubstr("data.long")));
+}
+
+TEST(PackedSequencesTest, NothingToLearnIsRefused) {
+  const TokenFolder folder;
+  folder.write("a.bin", {1, 1, 1});
+  EXPECT_FAILURE(PackedSequences(folder.open({"a.bin"}), 4, LongDocuments::cut), Exit::usage,
+                 AllOf(HasSubstr("none of the 3 documents in"), HasSubstr("a.bin"), HasSubstr("a label that counts")));
+}
+
+TEST(PackedSequencesTest, EveryRowOnce) {
+  const bool held = rc::check("each document's tokens once, in order, with the labels of the file", [] {
+    const TokenFolder folder;
+    const auto lengths =
+        *rc::gen::nonEmpty(rc::gen::container<std::vector<std::uint64_t>>(rc::gen::inRange<std::uint64_t>(1, 40)));
+    std::uint64_t count = 0;
+    for (const std::uint64_t length : lengths) count += length;
+    RC_PRE(count > 2);
+    const bool masked = *rc::gen::arbitrary<bool>();
+    std::string mask;
+    for (std::uint64_t i = 0; i < count; ++i) mask += *rc::gen::inRange(0, 3) == 0 ? '1' : '0';
+    folder.write("a.bin", lengths, masked ? std::optional<std::string_view>(mask) : std::nullopt);
+    const auto seq_len = *rc::gen::inRange<std::uint32_t>(1, 50);
+    const auto counts = [&](std::uint64_t token) { return !masked || mask[token] == '1'; };
+    // What every token should be: its label, or none.
+    std::vector<std::int32_t> wanted(count, kNone);
+    std::uint64_t at = 0, labels = 0;
+    for (const std::uint64_t length : lengths) {
+      for (std::uint64_t i = at; i + 1 < at + length; ++i)
+        if (counts(i + 1)) wanted[i] = static_cast<std::int32_t>(i + 1);
+      at += length;
+    }
+    for (const std::int32_t label : wanted) labels += label != kNone;
+    RC_PRE(labels > 0);
+    const PackedSequences packed(folder.open({"a.bin"}), seq_len, LongDocuments::cut);
+    std::map<std::uint32_t, int> seen;
+    std::uint64_t found = 0;
+    for (std::uint64_t s = 0; s < packed.size(); ++s) {
+      const Filled filled(packed, s, seq_len);
+      std::uint64_t of_sequence = 0;
+      for (std::uint32_t row = 0; row < seq_len; ++row) {
+        const RowRange document = filled.documents[row];
+        if (document.end == 0) {
+          RC_ASSERT(filled.labels[row] == kNone);
+          continue;
+        }
+        RC_ASSERT(document.first <= row && row < document.end && document.end <= seq_len);
+        RC_ASSERT(filled.positions[row] == row - document.first);
+        RC_ASSERT(filled.tokens[row] == filled.tokens[document.first] + row - document.first);
+        RC_ASSERT(filled.labels[row] == wanted[filled.tokens[row]]);
+        RC_ASSERT(++seen[filled.tokens[row]] == 1);
+        of_sequence += filled.labels[row] != kNone;
+      }
+      RC_ASSERT(of_sequence > 0u);
+      RC_ASSERT(of_sequence == packed.labels(s));
+      found += of_sequence;
+    }
+    RC_ASSERT(found == labels);
+    RC_ASSERT(seen.size() == packed.figures().rows);
+    // What is left out has no label that counts.
+    for (std::uint64_t i = 0; i < count; ++i)
+      if (!seen.contains(static_cast<std::uint32_t>(i))) RC_ASSERT(wanted[i] == kNone);
+  });
+  EXPECT_TRUE(held);
+}
+
+// Its memory is promised before it is taken, and nothing comes from elsewhere.
+TEST(PackedSequencesTest, TheIndexStaysWithinWhatWasPromised) {
+  const bool held = rc::check("whatever the lengths", [] {
+    const TokenFolder folder;
+    const auto most = *rc::gen::element<std::uint64_t>(3, 12, 60);
+    const auto lengths =
+        *rc::gen::nonEmpty(rc::gen::container<std::vector<std::uint64_t>>(rc::gen::inRange<std::uint64_t>(2, most)));
+    folder.write("a.bin", lengths);
+    const auto seq_len = *rc::gen::inRange<std::uint32_t>(1, 40);
+    const PackingFigures figures = look_at_documents(folder.open({"a.bin"}), seq_len, LongDocuments::cut, NextToken());
+    std::vector<std::byte> planned(figures.index_bytes(seq_len));
+    std::pmr::monotonic_buffer_resource memory(planned.data(), planned.size(), std::pmr::null_memory_resource());
+    const PackedSequences packed(folder.open({"a.bin"}), seq_len, LongDocuments::cut, &memory);
+    RC_ASSERT(packed.figures().pieces == figures.pieces);
+  });
+  EXPECT_TRUE(held);
+}
+
+TEST(PackedSequencesTest, WindowsBoundWhatSharesASequence) {
+  const TokenFolder folder;
+  std::vector<std::uint64_t> lengths(65536, 5);
+  lengths.push_back(3);  // fits beside each of them, but comes in the next window
+  folder.write("a.bin", lengths);
+  const PackedSequences packed(folder.open({"a.bin"}), 8, LongDocuments::cut);
+  EXPECT_EQ(packed.size(), 65537u);
+  EXPECT_EQ(packed.pieces(65535), 1u);
+}
+
+}  // namespace
+}  // namespace strata::runtime
