@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "launcher/control/client/target.h"
 #include "launcher/control/service/credentials.h"
+#include "launcher/control/service/listener.h"
 #include "launcher/screen/printable.h"
 #include "runtime/job/make_job.h"
 
@@ -67,7 +68,7 @@ std::string quoted(const std::string& word) {
                                  what == "top" ? "top" : "ctl " + what, quoted("unix:" + place.socket));
   if (options.json) line += " --json";
   if (options.at_once) line += " --now";
-  std::vector<std::string> words = {"ssh", "-o", "BatchMode=yes", place.host, line};
+  std::vector<std::string> words = {"ssh", "-o", "BatchMode=yes", "--", place.host, line};
   if (what == "top" && isatty(STDOUT_FILENO)) words.insert(words.begin() + 1, "-t");
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -89,7 +90,9 @@ Visit visit_of(const CtlOptions& options) {
   const Place place = find_place(options.target);
   Visit out;
   out.target = place.target();
-  out.tls = place.tls || !options.ca.empty();
+  // Nothing is sent in plain text to another machine, whatever a file says.
+  out.tls = place.tls || !options.ca.empty() ||
+            (place.socket.empty() && !is_loopback(host_and_port(place.address), "TARGET"));
   if (!options.ca.empty()) out.ca = read_pem(options.ca, "--ca");
   if (!options.cert.empty()) out.cert = read_pem(options.cert, "--cert");
   if (!options.key.empty()) out.key = read_pem(options.key, "--key");

@@ -47,8 +47,8 @@ Front open_front(const runtime::Recipe::Control& recipe) {
                                  text_of(address.host, out.metrics->port()));
   }
   if (recipe.listen == "off") return out;
+  // Only this user reaches a Unix socket, and needs no secret; TLS and token are HOST:PORT's.
   if (recipe.listen == "auto") {
-    // Only this user reaches it, who needs no secret.
     out.credentials = {};
     try {
       const std::filesystem::path folder = socket_folder();
@@ -64,7 +64,7 @@ Front open_front(const runtime::Recipe::Control& recipe) {
     }
   } else if (recipe.listen.starts_with(kUnix)) {
     out.service = Listener::unix_socket(recipe.listen.substr(kUnix.size()), "control.listen");
-    out.credentials = {"", "", "", out.credentials.token};  // TLS is HOST:PORT's
+    out.credentials = {};
   } else {
     require_safe(recipe.listen, out.credentials);
     const HostPort address = host_and_port(recipe.listen);

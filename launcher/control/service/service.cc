@@ -267,7 +267,7 @@ class Service::Impl final : public pb::Run::CallbackService {
   }
   void end_calls() {
     pump();  // what came last
-    const grpc::Status over(StatusCode::UNAVAILABLE, "the run has ended");
+    const grpc::Status over(StatusCode::UNAVAILABLE, kHasEnded);
     for (const auto& watcher : copy(watchers_)) watcher->end(over);
     for (const auto& call : copy(saves_)) call->end(over);
   }

@@ -49,7 +49,8 @@ Hub::Hub(NodeMemory& memory, Board& board, Setup setup)
       board_(board),
       setup_(std::move(setup)),
       watch_(setup_.limits, memory.map(), steady_seconds()),
-      looked_(steady_seconds()) {}
+      looked_(steady_seconds()),
+      teller_(setup_.say) {}
 
 void Hub::open() {
   if (!setup_.listener) return;
@@ -120,7 +121,7 @@ void Hub::look(bool resumed) {
       case Watch::Finding::Kind::stuck:
         return end_stuck(finding);
       default:
-        setup_.say(finding.text);
+        teller_.tell(finding.text);
     }
   }
 }

@@ -16,6 +16,7 @@
 #include "launcher/control/service/listener.h"
 #include "launcher/control/watch/node_memory.h"
 #include "launcher/control/watch/node_stream.h"
+#include "launcher/control/watch/teller.h"
 #include "launcher/control/watch/watch.h"
 
 namespace strata::launcher::control {
@@ -31,7 +32,7 @@ class Hub {
     Credentials credentials;
     std::string dump_folder;  // where the state of a stuck run is written
     double to_write = 5;      // seconds; a drive that does not answer by then keeps no run from its end
-    Note say;
+    Note say;                 // is called in a thread of its own
     std::function<void(const NodeMemory::Verdict&)> end;  // rank 0's node ends
   };
   // Memory and board outlive it.
@@ -88,6 +89,7 @@ class Hub {
   bool ending_ = false, left_ = false;
   double next_look_ = 0, next_dump_ = 0;
   std::atomic<double> looked_;
+  Teller teller_;
   std::unique_ptr<NodeServer> server_;
   std::unique_ptr<Doorkeeper> door_;
 };

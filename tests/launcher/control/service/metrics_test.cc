@@ -4,12 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
 #include <array>
 #include <chrono>
+#include <memory>
 #include <regex>
+#include <string>
+#include <vector>
 
 namespace strata::launcher::control {
 namespace {
@@ -33,8 +39,8 @@ pb::Status status() {
   return s;
 }
 
-// Sends the text and reads until the end, or for five seconds.
-std::string ask(int port, const std::string& text) {
+// Reads give up after five seconds.
+Descriptor connected(int port) {
   Descriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
   const timeval wait{5, 0};
   setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
@@ -42,7 +48,13 @@ std::string ask(int port, const std::string& text) {
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) return "no connection";
+  EXPECT_EQ(connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return socket;
+}
+
+// Sends the text and reads until the end.
+std::string ask(int port, const std::string& text) {
+  const Descriptor socket = connected(port);
   (void)send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL);
   std::string out;
   std::array<char, 4096> piece{};
@@ -101,6 +113,62 @@ TEST(MetricsTest, WithCredentialsSpeaksTlsAlone) {
   const int port = listener.port();
   const MetricsServer server(std::move(listener), make_credentials(), status);
   EXPECT_THAT(ask(port, "GET /metrics HTTP/1.1\r\n\r\n"), testing::Not(HasSubstr("strata_loss")));
+}
+
+// More of them than there is time for if each has its second, one after the other.
+TEST(MetricsTest, AnswersBesideVisitorsThatSendNothing) {
+  Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
+  const int port = listener.port();
+  const MetricsServer server(std::move(listener), {}, status);
+  std::vector<Descriptor> idle;
+  for (int i = 0; i < 30; ++i) idle.push_back(connected(port));
+  EXPECT_THAT(ask(port, "GET /healthz HTTP/1.1\r\n\r\n"), HasSubstr("\r\n\r\nok\n"));
+}
+
+// What a client of TLS is told that shows this certificate, if any.
+std::string ask_by_tls(int port, const Credentials& own) {
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> tls(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
+  const auto bio = [](const std::string& text) {
+    return std::unique_ptr<BIO, decltype(&BIO_free)>(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())),
+                                                     &BIO_free);
+  };
+  if (own.tls()) {
+    const std::unique_ptr<X509, decltype(&X509_free)> cert(
+        PEM_read_bio_X509(bio(own.cert).get(), nullptr, nullptr, nullptr), &X509_free);
+    const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(
+        PEM_read_bio_PrivateKey(bio(own.key).get(), nullptr, nullptr, nullptr), &EVP_PKEY_free);
+    EXPECT_EQ(SSL_CTX_use_certificate(tls.get(), cert.get()), 1);
+    EXPECT_EQ(SSL_CTX_use_PrivateKey(tls.get(), key.get()), 1);
+  }
+  const Descriptor socket = connected(port);
+  const std::unique_ptr<SSL, decltype(&SSL_free)> ssl(SSL_new(tls.get()), &SSL_free);
+  SSL_set_fd(ssl.get(), socket.get());
+  if (SSL_connect(ssl.get()) != 1) return "no TLS";
+  const std::string text = "GET /healthz HTTP/1.1\r\nAuthorization: Bearer " + own.token + "\r\n\r\n";
+  (void)SSL_write(ssl.get(), text.data(), static_cast<int>(text.size()));
+  std::string out;
+  std::array<char, 4096> piece{};
+  for (int n = 0; (n = SSL_read(ssl.get(), piece.data(), static_cast<int>(piece.size()))) > 0;)
+    out.append(piece.data(), static_cast<std::size_t>(n));
+  return out;
+}
+
+TEST(MetricsTest, BelievesNoClientWithoutACertificateOrWithAForeignOne) {
+  Credentials server = make_credentials(), client = make_credentials(), foreign = make_credentials(), none;
+  client.token = foreign.token = none.token = server.token;
+  const auto answer = [&](const Credentials& asks) {
+    Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
+    const int port = listener.port();
+    const MetricsServer metrics(std::move(listener), server, status);
+    return ask_by_tls(port, asks);
+  };
+  EXPECT_THAT(answer(none), HasSubstr("200 OK")) << "without control.tls_client_ca the token is enough";
+  server.client_ca = client.cert;
+  EXPECT_THAT(answer(client), HasSubstr("200 OK"));
+  EXPECT_THAT(answer(none), testing::Not(HasSubstr("HTTP")));
+  EXPECT_THAT(answer(foreign), testing::Not(HasSubstr("HTTP")));
+  client.token = "wrong";
+  EXPECT_THAT(answer(client), HasSubstr("401"));
 }
 
 }  // namespace

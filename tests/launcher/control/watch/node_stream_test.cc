@@ -160,7 +160,8 @@ TEST_F(NodeStreamTest, ComesBackWhenTheLinkDoes) {
 TEST_F(NodeStreamTest, EndsStreamsThatSendNoReports) {
   serve();
   grpc::SslCredentialsOptions options;
-  options.pem_root_certs = credentials_.cert;
+  options.pem_root_certs = options.pem_cert_chain = credentials_.cert;
+  options.pem_private_key = credentials_.key;
   grpc::ChannelArguments arguments;
   arguments.SetSslTargetNameOverride("strata-run");
   arguments.SetMaxSendMessageSize(-1);
@@ -200,10 +201,14 @@ TEST_F(NodeStreamTest, KnowsItsOwnAlone) {
   Credentials other = credentials_;
   other.token = std::string(64, '0');
   NodeStream wrong_token(target(), other, [](const pb::NodeOrder&) { ADD_FAILURE() << "it is answered"; });
+  Credentials no_certificate = credentials_;
+  no_certificate.key.clear();
+  NodeStream shows_none(target(), no_certificate, [](const pb::NodeOrder&) { ADD_FAILURE(); });
   NodeStream wrong_certificate(target(), make_credentials(), [](const pb::NodeOrder&) { ADD_FAILURE(); });
   for (int i = 0; i < 50; ++i) {
     wrong_token.tell(report(1));
     wrong_certificate.tell(report(1));
+    shows_none.tell(report(1));
     std::this_thread::sleep_for(20ms);
   }
   EXPECT_EQ(told(), 0U);
