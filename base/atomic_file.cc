@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/error.h"
+#include "base/refused_write.h"
 
 namespace strata {
 
@@ -25,7 +25,11 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   file_.reset(::open(folder().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
   named_ = file_.get() < 0;
   if (named_) file_.reset(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (file_.get() < 0) failed("created");
+  if (file_.get() >= 0) return;
+  if (errno == ENOENT || errno == ENOTDIR)
+    fail(Exit::usage, "{}: there is no folder {}: make it first, or give another name", path_.string(),
+         folder().string());
+  failed("created");
 }
 
 fs::path AtomicFile::folder() const {
@@ -37,7 +41,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::failed(const char* what) const {
-  fail(Exit::failed, "{} cannot be {}: {} (errno {})", path_.string(), what, std::strerror(errno), errno);
+  refused_write(fmt::format("{} cannot be {}", path_.string(), what), errno);
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {

@@ -11,7 +11,7 @@ namespace strata {
 
 // A file that appears whole or not at all: written beside `path` without a name, or under a temporary one, and renamed
 // by commit(). Without commit() the destructor removes it. Throws Error{failed} with path and the system's reason, or
-// Error{usage} if something other than a regular file lies at `path`.
+// Error{usage} if its folder is not there or something other than a regular file lies at `path`.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);

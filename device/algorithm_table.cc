@@ -48,6 +48,10 @@ const char* word(Epilogue epilogue) {
       return " gelu_tanh";
     case Epilogue::gelu_tanh_gradient:
       return " gelu_tanh_gradient";
+    case Epilogue::gelu_erf:
+      return " gelu_erf";
+    case Epilogue::gelu_erf_gradient:
+      return " gelu_erf_gradient";
     case Epilogue::sums_a:
       return " sums_a";
     case Epilogue::sums_b:

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "runtime/recipe/load_recipe.h"
 
 namespace strata::launcher {
 namespace {

@@ -57,7 +57,8 @@ const BatchSpeed* MaxBatch::fastest() const {
 
 MaxBatch find_max_batch(const Recipe& recipe, int ranks, const runtime::Capacity& capacity,
                         const std::optional<runtime::Machine>& machine, int ranks_per_node) {
-  MaxBatch found{runtime::largest_micro_batch(recipe, ranks, capacity), {}};
+  MaxBatch found{
+      runtime::largest_micro_batch(recipe, ranks, capacity), {}, recipe.training.global_batch_size.has_value()};
   if (!machine || !found.largest.fits) return found;
   for (const std::int64_t size : sizes_to_compare(recipe, ranks, found.largest.fits->size)) {
     Recipe of_size = recipe;
@@ -71,12 +72,14 @@ MaxBatch find_max_batch(const Recipe& recipe, int ranks, const runtime::Capacity
 
 std::string max_batch_text(const MaxBatch& found) {
   const auto& [fits, too_large] = found.largest;
+  const char* no_larger =
+      found.of_global ? "that is a rank's part of training.global_batch_size: a larger one would need a larger batch\n"
+                      : "that is as many tokens as a micro-batch may have\n";
   if (!fits) return "no micro-batch fits, not even of one sequence\n";
   std::string text =
       fmt::format("largest micro-batch that fits: {} ({})\n", fits->size, runtime::memory_text(fits->memory));
   text += too_large ? fmt::format("with {} a step would take {}\n", too_large->size, memory_text(too_large->memory))
-                    : "a larger one is not allowed: it is a rank's part of training.global_batch_size, or all tokens "
-                      "that a micro-batch may have\n";
+                    : no_larger;
   const BatchSpeed* fastest = found.fastest();
   if (!fastest) return text;
   text += fmt::format("{:>11}{:>12}{:>14}{:>12}\n", "micro-batch", "peak", "ms per step", "tokens/s");

@@ -20,6 +20,7 @@ struct BatchSpeed {
 struct MaxBatch {
   runtime::LargestBatch largest;
   std::vector<BatchSpeed> speeds;
+  bool of_global = false;  // a micro-batch divides a rank's part of training.global_batch_size
 
   // The one with the most tokens per second; null without a machine, or if nothing fits.
   const BatchSpeed* fastest() const;

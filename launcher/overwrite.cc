@@ -99,14 +99,29 @@ std::string_view name_of(Content content) {
   return {};
 }
 
-}  // namespace
-
-void require_own(const NamedFile& output, Content content, bool force) {
+void require_content(const NamedFile& output, Content content, bool force) {
   std::error_code error;
   if (force || !fs::is_regular_file(output.path, error) || fs::file_size(output.path, error) == 0) return;
   if (is_own(output.path, content)) return;
   fail(Exit::usage, "{} {} exists and is not {}: give another name, or --force to overwrite it", output.name,
        output.path.string(), name_of(content));
+}
+
+}  // namespace
+
+void require_place(const NamedFile& output) {
+  std::error_code error;
+  const fs::path folder = output.path.has_parent_path() ? output.path.parent_path() : ".";
+  if (!fs::exists(folder, error) && !error)
+    fail(Exit::usage, "{} {}: there is no folder {}: make it first, or give another name", output.name,
+         output.path.string(), folder.string());
+  if (fs::is_directory(output.path, error))
+    fail(Exit::usage, "{} {} is a folder: give the name of a file", output.name, output.path.string());
+}
+
+void require_own(const NamedFile& output, Content content, bool force) {
+  require_place(output);
+  require_content(output, content, force);
 }
 
 void require_own_reports(const runtime::Recipe& recipe, bool force) {
@@ -117,7 +132,7 @@ void require_own_reports(const runtime::Recipe& recipe, bool force) {
       fail(Exit::usage, "{} = {} is no folder: name another, or remove it", key, (*path)->string());
   }
   const auto require = [&](const char* key, const std::optional<fs::path>& path, Content content) {
-    if (path) require_own({key, *path}, content, force);
+    if (path) require_content({key, *path}, content, force);
   };
   require("report.jsonl", recipe.report.jsonl, Content::steps);
   require("report.csv", recipe.report.csv, Content::table);

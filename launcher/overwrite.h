@@ -29,9 +29,12 @@ enum class Content : std::uint8_t {
   labels
 };
 
+// Throws Error{usage} for a folder, and for a file in a folder that is not there.
+void require_place(const NamedFile& output);
+
 // A file that holds something is written over only if it is known to be of this content: anything else may be a recipe,
 // or another's data, named by a slip. Throws Error{usage} for that, before anything is written, unless `force`. What is
-// no regular file (a terminal, a pipe, a folder) is left to whoever opens it.
+// no regular file (a terminal, a pipe) is left to whoever opens it. Also throws what require_place() does.
 void require_own(const NamedFile& output, Content content, bool force);
 
 // The same for all reports of a run.

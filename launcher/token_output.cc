@@ -23,16 +23,31 @@ void take_away(const fs::path& path) {
   if (error) fail(Exit::failed, "{} cannot be replaced: {}", path.string(), error.message());
 }
 
+// Up to `most` bytes, whole characters, and "..." if there are more.
+std::string beginning(const std::string& text, std::size_t most) {
+  if (text.size() <= most) return text;
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
+  return text.substr(0, most) + "...";
+}
+
 // What was found, so that a column that is no label is seen at once.
 void describe(const text::LabelSummary& labels) {
-  if (labels.problem == "regression")
-    return say("labels: numbers from {} to {} (regression)", labels.least, labels.most);
-  constexpr std::size_t kShown = 12;
+  if (labels.problem == "regression") {
+    say("labels: numbers from {} to {} (regression)", labels.least, labels.most);
+    if (labels.all_whole) note("all of them are whole: if they are classes, write them without a point (1, not 1.0)");
+    return;
+  }
+  constexpr std::size_t kShown = 12, kLetters = 24;
   std::string list;
   for (std::size_t i = 0; i < std::min(labels.names.size(), kShown); ++i)
-    list += fmt::format("{}{} ({})", i > 0 ? ", " : "", labels.names[i], labels.counts[i]);
+    list += fmt::format("{}{} ({})", i > 0 ? ", " : "", beginning(labels.names[i], kLetters), labels.counts[i]);
   if (labels.names.size() > kShown) list += ", ...";
-  say("labels: {} classes ({}): {}", labels.names.size(), labels.problem, list);
+  say("labels: {} ({}): {}", labels.names.size() == 1 ? "1 class" : fmt::format("{} classes", labels.names.size()),
+      labels.problem, list);
+  constexpr std::size_t kMany = 100;
+  if (labels.names.size() >= kMany && labels.names.size() > labels.documents / 2)
+    note(fmt::format("{} documents have {} different labels: is that field a label?", labels.documents,
+                     labels.names.size()));
 }
 
 }  // namespace
@@ -46,6 +61,7 @@ TokenOutput::TokenOutput(fs::path out, const std::vector<NamedFile>& inputs, boo
       labels_(runtime::labels_path(out_)) {
   const NamedFile tokens{"--out", out_}, sidecar{"its sidecar", sidecar_}, documents{"its documents", documents_},
       mask{"its mask", mask_}, types{"its token types", types_}, labels{"its labels", labels_};
+  require_place(tokens);
   require_apart({tokens, sidecar, documents, mask, types, labels}, inputs);
   require_own(sidecar, Content::sidecar, force);  // first: the others are known by it
   require_own(tokens, Content::tokens, force);
@@ -71,11 +87,12 @@ text::BitFile& TokenOutput::open_types() {
   return types_writer_.emplace(types_file_.emplace(types_));
 }
 
-text::LabelWriter& TokenOutput::open_labels(std::vector<std::string> fields) {
+text::LabelWriter& TokenOutput::open_labels(std::vector<std::string> fields, bool pairs) {
+  pairs_ = pairs;
   return labels_writer_.emplace(labels_file_.emplace(labels_), std::move(fields));
 }
 
-void TokenOutput::commit() {
+void TokenOutput::commit(Tells tells) {
   STRATA_CHECK(writer_);
   const text::TokenWriter& writer = *writer_;
   writer_->finish();
@@ -101,7 +118,7 @@ void TokenOutput::commit() {
   if (types_file_) sidecar.types = {types_writer_->ones(), types_writer_->hash()};
   if (labels_writer_) {
     const text::LabelSummary labels = labels_writer_->finish();
-    sidecar.labels = {labels.documents, labels_writer_->hash(), labels.problem, labels.names};
+    sidecar.labels = {labels.documents, labels_writer_->hash(), labels.problem, labels.names, pairs_};
     describe(labels);
   }
   sidecar_file_->write(runtime::to_json(sidecar));
@@ -116,6 +133,7 @@ void TokenOutput::commit() {
   if (types_file_) types_file_->commit();
   if (labels_file_) labels_file_->commit();
   sidecar_file_->commit();
+  if (tells == Tells::nothing) return;
   std::string said = fmt::format("{}: {} tokens in {} document{}", printable(out_.string()), writer.count(),
                                  writer.documents(), writer.documents() == 1 ? "" : "s");
   if (mask_file_) said += fmt::format(", of which {} count as labels", writer.labels());

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <vector>
@@ -26,9 +27,10 @@ class TokenOutput {
   void written_by(const text::ChatTemplate& made) { made_ = &made; }
   // After open(): the types of its tokens, written beside them unless all are 0; and the labels of documents.
   text::BitFile& open_types();
-  text::LabelWriter& open_labels(std::vector<std::string> fields);
+  text::LabelWriter& open_labels(std::vector<std::string> fields, bool pairs);
   // Puts the files in place and tells what they hold. Throws Error{usage} if that is nothing.
-  void commit();
+  enum class Tells : std::uint8_t { what_they_hold, nothing };
+  void commit(Tells tells = Tells::what_they_hold);
 
  private:
   std::filesystem::path out_, sidecar_, documents_, mask_, types_, labels_;
@@ -39,6 +41,7 @@ class TokenOutput {
   const text::Tokenizer* tokenizer_ = nullptr;
   const text::ChatTemplate* made_ = nullptr;
   int width_ = 2;
+  bool pairs_ = false;
 };
 
 }  // namespace strata::launcher

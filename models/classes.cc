@@ -1,24 +1,56 @@
 #include "models/classes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <span>
+#include <string_view>
 
 #include "base/error.h"
 #include "models/families/families.h"
 #include "models/files/config.h"
 
 namespace strata::models {
+namespace {
 
-Classes read_classes(const Config& config, Objective objective) {
-  constexpr std::size_t kMostClasses = std::size_t{1} << 16;
-  Classes out;
+void read_names(const Config& config, Classes& out) {
+  constexpr std::string_view kWanted = R"(an object that names the classes from 0 on, such as {"0": "no", "1": "yes"})";
+  config.require_object("id2label", kWanted);
+  const std::vector<std::string> keys = config.keys_inside("id2label");
   for (std::string key = "id2label.0"; config.has(key); key = fmt::format("id2label.{}", out.names.size())) {
     out.names.push_back(config.require_text(key));
     out.named = out.named || out.names.back() != fmt::format("LABEL_{}", out.names.size() - 1);
   }
-  if (out.names.empty()) {
-    const std::size_t count = config.has("num_labels") ? size_of_key(config, "num_labels", kMostClasses) : 2;
-    for (std::size_t i = 0; i < count; ++i) out.names.push_back(fmt::format("LABEL_{}", i));
+  if (out.names.size() == keys.size()) return;
+  const bool given = config.overridden("id2label." + keys.front());
+  fail(given ? Exit::usage : Exit::corrupt, "{} has the keys {}{}, and no \"{}\": expected {}",
+       given ? "model.config.id2label" : config.describe("id2label"),
+       fmt::join(std::span(keys).first(std::min<std::size_t>(keys.size(), 8)), ", "), keys.size() > 8 ? ", ..." : "",
+       out.names.size(), kWanted);
+}
+
+}  // namespace
+
+Classes read_classes(const Config& config, Objective objective) {
+  constexpr std::size_t kMostClasses = std::size_t{1} << 16;
+  Classes out;
+  read_names(config, out);
+  if (config.has("num_labels")) {
+    const std::size_t count = size_of_key(config, "num_labels", kMostClasses);
+    // As in transformers: a number that is given takes the place of names that are not.
+    const bool replaces = config.overridden("num_labels") && !config.overridden("id2label.0") && !out.named;
+    if (!out.names.empty() && out.names.size() != count && !replaces)
+      fail(config.overridden("num_labels") ? Exit::usage : Exit::corrupt,
+           "{} is {}, and id2label names {} ({}): leave num_labels out, or make id2label fit",
+           config.describe("num_labels"), count,
+           out.names.size() == 1 ? "one class" : fmt::format("{} classes", out.names.size()),
+           fmt::join(std::span(out.names).first(std::min<std::size_t>(out.names.size(), 8)), ", "));
+    if (out.names.size() != count) out.names.clear();
+    out.counted = true;
+    for (std::size_t i = out.names.size(); i < count; ++i) out.names.push_back(fmt::format("LABEL_{}", i));
   }
+  if (out.names.empty()) out.names = {"LABEL_0", "LABEL_1"};
   const std::string problem = config.text_or("problem_type", "");
   if (problem == "regression" || (problem.empty() && out.names.size() == 1))
     out.target = device::ClassTarget::number;

@@ -15,10 +15,15 @@ struct Classes {
   std::vector<std::string> names;  // of id2label, else LABEL_0 and so on, as many as num_labels says, else two
   bool named = false;              // whether id2label says other than that
   device::ClassTarget target = device::ClassTarget::one;
+  bool counted = false;  // whether num_labels says how many there are
 };
+// A key of ours in config.json: an object that says what a classifier was trained on, so that predictions are made of
+// the like (docs/formats.md, "Labels").
+inline constexpr const char* kTrainedOn = "strata_trained_on";
 // A problem_type of ours: there are no labels.
 inline constexpr const char* kPrediction = "prediction";
-// Throws Error{usage} for an id2label that does not count from 0, and a problem_type that there is not.
+// Throws Error{corrupt}, or Error{usage} for what the recipe gave, for an id2label that does not count from 0 or names
+// another number of classes than num_labels; Error{usage} for a problem_type that there is not.
 Classes read_classes(const Config& config, Objective objective);
 
 }  // namespace strata::models

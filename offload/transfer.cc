@@ -2,9 +2,9 @@
 
 #include <array>
 #include <chrono>
-#include <system_error>
 
 #include "base/error.h"
+#include "base/refused_write.h"
 
 namespace strata::offload {
 namespace {
@@ -16,11 +16,11 @@ constexpr auto kPoll = 50ms;
 constexpr auto kGrace = 250ms;
 
 [[noreturn]] void report(const Failure& failure) {
-  const std::string reason = failure.error != 0 ? std::generic_category().message(failure.error)
-                             : failure.write    ? "the drive takes no more bytes"
-                                                : "the file ends early: another program has cut it";
-  fail(Exit::failed, "{} of {} bytes at offset {} of {} failed: {}", failure.write ? "write" : "read", failure.size,
-       failure.offset, failure.file->name(), reason);
+  const std::string what = fmt::format("{} of {} bytes at offset {} of {} failed", failure.write ? "write" : "read",
+                                       failure.size, failure.offset, failure.file->name());
+  if (failure.error != 0) refused_write(what, failure.error);
+  fail(Exit::failed, "{}: {}", what,
+       failure.write ? "the drive takes no more bytes" : "the file ends early: another program has cut it");
 }
 
 }  // namespace

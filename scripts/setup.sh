@@ -2,7 +2,7 @@
 # Installs the Debian packages that Strata needs and that are missing, with apt-get (through sudo where not root).
 #   scripts/setup.sh [--dev] [--cuda] [--cluster]
 #     --dev: also what its developers use (clang-format, clang-tidy, clang, ccache; chromium and, in .dev, tensorboard,
-#       with which tests look at reports; what --cluster installs)
+#       with which tests look at reports, and a gRPC client for Python; what --cluster installs)
 #     --cuda: also the headers of cuDNN's frontend, from its Python package, into .cuda/include: GPUs then have cuDNN's
 #       attention. CUDA itself is installed as NVIDIA says.
 #     --cluster: also what the tests on a cluster of network namespaces take (sshd, Slurm)
@@ -21,7 +21,7 @@ packages=(
 )
 cluster=(iproute2 openssh-server openssh-client procps slurm-wlm munge python3-yaml)
 frontend=nvidia-cudnn-frontend==1.32.0
-tensorboard=tensorboard==2.21.0
+python=(tensorboard==2.21.0 grpcio==1.85.1 grpcio-health-checking==1.85.1 grpcio-reflection==1.85.1)
 cuda=
 dev=
 for argument in "$@"; do
@@ -61,16 +61,20 @@ fetch_frontend() {
   rm .cuda/nvidia_cudnn_frontend-*.whl
 }
 
-fetch_tensorboard() {
-  [ -n "$dev" ] && [ ! -e .dev/bin/tensorboard ] || return 0
-  step tensorboard-venv "a Python of its own, in .dev" python3 -m venv .dev
-  step tensorboard "tensorboard, in .dev" .dev/bin/python -m pip install -q "$tensorboard"
+fetch_python() {
+  [ -n "$dev" ] || return 0
+  if [ "$(cat .dev/installed 2>/dev/null)" = "${python[*]}" ]; then
+    return 0
+  fi
+  step python-venv "a Python of its own, in .dev" python3 -m venv .dev
+  step python-packages "tensorboard and a gRPC client, in .dev" .dev/bin/python -m pip install -q "${python[@]}"
+  echo "${python[*]}" >.dev/installed
 }
 
 if [ ${#missing[@]} = 0 ]; then
   echo "packages: nothing is missing"
   fetch_frontend
-  fetch_tensorboard
+  fetch_python
   exit 0
 fi
 
@@ -86,4 +90,4 @@ echo "packages: ${#missing[@]} missing: ${missing[*]}"
 step apt-update "package lists" "${sudo[@]}" apt-get update
 step apt-install "installing packages" "${sudo[@]}" apt-get install -y --no-install-recommends "${missing[@]}"
 fetch_frontend
-fetch_tensorboard
+fetch_python

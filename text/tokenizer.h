@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "text/text_template.h"
@@ -48,6 +49,9 @@ class Tokenizer {
   const TextTemplate& text_template() const { return template_; }
   // Ids that are no text but marks of the tokenizer, rising.
   virtual std::vector<std::uint32_t> special_ids() const = 0;
+  // What the tokenizer's own file names beside its folder's configuration: "bos_token", "eos_token", "unk_token" and
+  // "pad_token" of SentencePiece, with their texts.
+  virtual std::vector<std::pair<std::string, std::string>> named_tokens() const { return {}; }
   // The token that stands for one to be predicted: "[MASK]" or "<mask>", if there is one.
   std::optional<std::uint32_t> mask_id() const;
 

@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -20,7 +19,9 @@
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
 #include "launcher/screen/activity.h"
+#include "launcher/screen/class_text.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/progress.h"
 #include "launcher/screen/run_text.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/objective/objective.h"
@@ -51,35 +52,6 @@ std::string classes_json(const runtime::ClassReport& report, std::span<const std
   for (const auto& row : report.confusion) rows += fmt::format("{}[{}]", rows.empty() ? "" : ",", fmt::join(row, ","));
   if (!rows.empty()) out += fmt::format("\"confusion\":[{}],", rows);
   return out;
-}
-
-// The same for people: a line of metrics, a table of classes, and the confusion matrix if it is small.
-void print_classes(const runtime::ClassReport& report, std::span<const std::string> names) {
-  constexpr std::size_t kMostRows = 40, kMostColumns = 12;
-  std::string line;
-  for (const auto& [name, value] : report.metrics)
-    line += fmt::format("{}{} {:.4f}", line.empty() ? "" : "  ", name.substr(std::string_view("eval_").size()), value);
-  fmt::print("{}\n", line);
-  for (const std::string& remark : report.notes) note(remark);
-  if (report.classes.empty()) return;
-  std::size_t width = 5;
-  for (const std::string& name : names) width = std::max(width, std::min<std::size_t>(name.size(), 30));
-  fmt::print("\n{:{}}  precision  recall      f1  texts\n", "class", width);
-  for (std::size_t i = 0; i < std::min(report.classes.size(), kMostRows); ++i) {
-    const runtime::ClassQuality& q = report.classes[i];
-    fmt::print("{:{}}  {:9.4f}  {:6.4f}  {:6.4f}  {:5}\n", printable(names[i].substr(0, 30)), width, q.precision,
-               q.recall, q.f1, q.support);
-  }
-  if (report.classes.size() > kMostRows) fmt::print("... ({} classes; --json has all)\n", report.classes.size());
-  if (report.confusion.empty() || report.confusion.size() > kMostColumns) return;
-  fmt::print("\n{:{}}  taken for\n{:{}}", "is", width, "", width);
-  for (const std::string& name : names) fmt::print("  {:>7}", printable(name.substr(0, 7)));
-  fmt::print("\n");
-  for (std::size_t i = 0; i < report.confusion.size(); ++i) {
-    fmt::print("{:{}}", printable(names[i].substr(0, 30)), width);
-    for (const std::uint64_t count : report.confusion[i]) fmt::print("  {:7}", count);
-    fmt::print("\n");
-  }
 }
 
 std::string to_json(const runtime::Evaluation& e, std::span<const std::string> names, const runtime::Job& job,
@@ -145,7 +117,8 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   if (const auto names = evaluator.class_names(); !names.empty()) {
     fmt::print("loss {:.6f}  {} labels in {} sequences  {:.0f} labels/s\n", result.loss, result.labels,
                result.sequences, result.tokens_per_s);
-    print_classes(result.classes, names);
+    fmt::print("{}", class_text(result.classes, names, terminal_columns(stdout)));
+    for (const std::string& remark : result.classes.notes) note(remark);
   } else {
     fmt::print("loss {:.6f}  perplexity {:.4f}  {} tokens in {} sequences  {:.0f} tokens/s\n", result.loss,
                result.perplexity, result.labels, result.sequences, result.tokens_per_s);

@@ -27,6 +27,8 @@
 #include "runtime/job/seat.h"
 #include "runtime/job/suggestion.h"
 #include "runtime/objective/objective.h"
+#include "runtime/recipe/load_recipe.h"
+#include "runtime/recipe/recipe_text.h"
 #include "runtime/recipe/value.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/trace.h"

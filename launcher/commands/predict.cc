@@ -1,10 +1,10 @@
 #include "launcher/commands/predict.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,21 +14,24 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "comm/agreement.h"
+#include "launcher/commands/predict_input.h"
+#include "launcher/commands/predict_part.h"
 #include "launcher/outputs.h"
+#include "launcher/overwrite.h"
 #include "launcher/rank/agreement.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
-#include "launcher/token_output.h"
 #include "models/classes.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/value.h"
 #include "runtime/run/evaluator.h"
-#include "text/classes/class_tokenizer.h"
+#include "runtime/run/tokenizer_match.h"
+#include "text/tokenizer.h"
 
 namespace strata::launcher {
 namespace {
@@ -40,124 +43,6 @@ fs::path with_ending(fs::path path, const char* ending) {
   path += ending;
   return path;
 }
-
-text::DocumentInput input_of(const std::string& name) {
-  if (name.ends_with(".csv")) return {name, text::InputKind::comma_table};
-  if (name.ends_with(".tsv")) return {name, text::InputKind::tab_table};
-  if (name.ends_with(".jsonl")) return {name, text::InputKind::lines};
-  fail(Exit::usage, "{} is neither .jsonl nor .csv nor .tsv, which texts to predict come in", name);
-}
-
-// Rank 0 makes tokens of the input beside OUT, in a file that goes away with this.
-class InputTokens {
- public:
-  InputTokens(const PredictOptions& options, const text::Tokenizer& tokenizer, std::size_t max_length, bool words)
-      : path_(with_ending(options.out, ".tokens")) {
-    const text::ClassRules rules{.record = {.text = options.field, .pair = options.pair}, .max_length = max_length};
-    const text::DocumentInput input = input_of(options.input);
-    text::DocumentReader reader({input}, false, tokenizer);
-    text::ClassTokenizer made(tokenizer, rules);
-    TokenOutput output(path_, {{"IN", input.name}}, true);
-    text::TokenWriter& writer = output.open(tokenizer, std::nullopt, words);
-    text::BitFile& types = output.open_types();
-    text::DocumentPart part;
-    text::ClassTokens tokens;
-    while (reader.next(part)) {
-      made.run(part, tokens);
-      for (std::size_t i = 0; i < tokens.begins.size(); ++i) {
-        const std::size_t begin = tokens.begins[i];
-        const std::size_t end = i + 1 < tokens.begins.size() ? tokens.begins[i + 1] : tokens.ids.size();
-        writer.begin_document();
-        const auto ids = std::span(tokens.ids).subspan(begin, end - begin);
-        if (words) {
-          if (tokens.labels[i].values.empty())
-            fail(Exit::usage,
-                 "{}, text {}: \"{}\" is one string, and the model gives each word a label: give the words as a list",
-                 input.name, writer.documents() + 1, options.field);
-          std::vector<std::uint8_t> counts;
-          for (const auto& label : tokens.labels[i].values) counts.push_back(label.has_value());
-          counts.resize(ids.size());
-          writer.add(ids, counts);
-        } else {
-          writer.add(ids);
-        }
-        for (std::size_t t = begin; t < end; ++t) types.add(tokens.types[t] != 0, 1);
-      }
-    }
-    output.commit();
-  }
-  ~InputTokens() {
-    std::error_code ignored;
-    for (const char* ending : {"", ".json", ".documents", ".mask", ".types"})
-      fs::remove(with_ending(path_, ending), ignored);
-  }
-  InputTokens(const InputTokens&) = delete;
-  InputTokens& operator=(const InputTokens&) = delete;
-
- private:
-  fs::path path_;
-};
-
-// Scores of rows as they come, in OUT.part: a line that says of what, then of each round how many micro-batches are
-// done, how many rows it has, their numbers and scores.
-class PartFile {
- public:
-  PartFile(fs::path path, std::string of_what, std::size_t classes)
-      : path_(std::move(path)), of_what_(std::move(of_what) + "\n"), classes_(classes) {}
-
-  // What an earlier run has done; returns its micro-batches.
-  std::uint64_t read(std::map<std::int32_t, std::vector<float>>& rows) {
-    std::ifstream in(path_, std::ios::binary);
-    std::string all{std::istreambuf_iterator<char>(in), {}};
-    std::uint64_t done = 0;
-    std::size_t kept = 0;
-    if (all.starts_with(of_what_)) {
-      kept = of_what_.size();
-      for (std::uint64_t head[2]; kept + sizeof head <= all.size();) {
-        std::memcpy(head, all.data() + kept, sizeof head);
-        const std::size_t of_row = sizeof(std::int32_t) + classes_ * sizeof(float);
-        if (head[1] > (all.size() - kept - sizeof head) / of_row) break;
-        const char* at = all.data() + kept + sizeof head;
-        for (std::uint64_t i = 0; i < head[1]; ++i, at += of_row) {
-          std::int32_t row = 0;
-          std::memcpy(&row, at, sizeof row);
-          auto& scores = rows[row];
-          scores.resize(classes_);
-          std::memcpy(scores.data(), at + sizeof row, classes_ * sizeof(float));
-        }
-        kept += sizeof head + head[1] * of_row;
-        done = head[0];
-      }
-    }
-    all.resize(kept);
-    if (kept == 0) all = of_what_;
-    std::ofstream(path_, std::ios::binary | std::ios::trunc) << all;
-    out_.open(path_, std::ios::binary | std::ios::app);
-    return done;
-  }
-  void add(std::uint64_t done, std::span<const std::int32_t> rows, std::span<const float> scores) {
-    const std::uint64_t head[2] = {done, rows.size()};
-    out_.write(reinterpret_cast<const char*>(head), sizeof head);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      out_.write(reinterpret_cast<const char*>(&rows[i]), sizeof rows[i]);
-      out_.write(reinterpret_cast<const char*>(scores.data() + i * classes_),
-                 static_cast<std::streamsize>(classes_ * sizeof(float)));
-    }
-    out_.flush();
-    if (!out_) fail(Exit::failed, "{} cannot be written", path_.string());
-  }
-  void remove() {
-    out_.close();
-    std::error_code ignored;
-    fs::remove(path_, ignored);
-  }
-
- private:
-  fs::path path_;
-  std::string of_what_;
-  std::size_t classes_;
-  std::ofstream out_;
-};
 
 std::size_t best_of(std::span<const float> scores) {
   return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
@@ -187,47 +72,101 @@ runtime::Recipe recipe_of(const PredictOptions& options, const runtime::ModelFol
       "model.path=" + runtime::json_string(folder.path().string()),
       "model.config.problem_type=" + runtime::json_string(models::kPrediction),
       fmt::format("training.objective={}", models::name_of(objective)),
-      "data.validation=" + runtime::json_string(fs::absolute(with_ending(options.out, ".tokens")).string()),
+      "data.validation=" + runtime::json_string(fs::absolute(PredictInput::path_of(options.out)).string()),
       fmt::format("data.seq_len={}", seq_len),
       "data.packing=documents",
-      "data.any_tokenizer=true",
       fmt::format("training.precision={}", options.precision.value_or(std::string(device::name_of(folder.dtype()))))};
   sets.insert(sets.end(), options.sets.begin(), options.sets.end());
   return read_recipe(std::nullopt, sets, world, false);
 }
 
-void run(const PredictOptions& options, comm::World& world, const StopSignal& stop) {
-  const bool speaks = world.rank() == 0;
-  const CoreShare share = bind_cores(world.node_rank(), world.node_size());
-  const auto folder = runtime::agree_on_model(options.model, share.cores, world, note);
-  std::optional<InputTokens> tokens;
+// What can be said of OUT before anything is read.
+void require_writable(const PredictOptions& options) {
+  require_apart({{"--out", options.out}}, {{"IN", options.input}});
+  std::error_code ignored;
+  require_place({"--out", options.out});
+  if (!fs::exists(options.out, ignored)) return;
+  if (!fs::is_regular_file(options.out, ignored))
+    fail(Exit::usage, "--out {} is not a regular file: give another name", options.out.string());
+  if (!options.force && fs::file_size(options.out, ignored) > 0)
+    fail(Exit::usage, "--out {} exists: give another name, or --force to overwrite it", options.out.string());
+}
+
+// A classifier, and how texts come to it.
+struct Classifier {
   models::Classes classes;
   models::Objective objective{};
   std::size_t seq_len = 0;
-  const fs::path tokens_path = with_ending(options.out, ".tokens");
-  agree(world, [&] {
-    require_apart({{"--out", options.out}}, {{"IN", options.input}});
-    std::error_code ignored;
-    if (!options.force && fs::exists(options.out, ignored) && fs::file_size(options.out, ignored) > 0)
-      fail(Exit::usage, "--out {} exists: give another name, or --force to overwrite it", options.out.string());
-    const models::Config config = folder.config();
-    objective = models::objective_of(config);
+
+  Classifier(const PredictOptions& options, const runtime::ModelFolder& folder, const models::Config& config)
+      : objective(models::objective_of(config)) {
     if (objective != models::Objective::sequence_classification && objective != models::Objective::token_classification)
       fail(Exit::usage, "{} is no classifier: its architectures name {}", folder.path().string(),
            models::name_of(objective));
     classes = models::read_classes(config, objective);
-    const auto positions =
-        static_cast<std::size_t>(config.int_or("max_position_embeddings", config.int_or("n_positions", 512)));
-    const std::size_t room = config.require_text("model_type").ends_with("roberta") ? positions - 2 : positions;
-    seq_len = options.max_length ? static_cast<std::size_t>(*options.max_length) : std::min<std::size_t>(512, room);
-    if (!speaks) return;
-    const auto beside = folder.hugging_face();
-    if (!options.tokenizer && !beside)
-      fail(Exit::usage, "{} names no tokenizer: give --tokenizer", folder.path().string());
-    const auto tokenizer = text::load_tokenizer(options.tokenizer ? *options.tokenizer : *beside);
-    tokens.emplace(options, *tokenizer, seq_len, objective == models::Objective::token_classification);
-  });
+    const auto positions = config.int_or("max_position_embeddings", config.int_or("n_positions", 512));
+    const std::int64_t room = config.require_text("model_type").ends_with("roberta") ? positions - 2 : positions;
+    if (options.max_length.value_or(0) > room)
+      fail(Exit::usage, "--max-length {}: {} has positions for {} tokens", *options.max_length, folder.path().string(),
+           room);
+    seq_len = static_cast<std::size_t>(options.max_length.value_or(std::min<std::int64_t>(512, room)));
+    const std::string pairs = fmt::format("{}.pairs", models::kTrainedOn);
+    if (!config.has(pairs)) return;
+    if (config.bool_or(pairs, false) && !options.pair)
+      fail(Exit::usage, "{} was trained on pairs of texts: name the field of the second one with --pair",
+           folder.path().string());
+    if (!config.bool_or(pairs, false) && options.pair)
+      fail(Exit::usage, "{} was trained on single texts: leave --pair out", folder.path().string());
+  }
+};
+
+// That of the texts, on rank 0.
+std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, const runtime::ModelFolder& folder,
+                                              const models::Config& config, bool any) {
+  const auto beside = folder.hugging_face();
+  const std::string name = config.text_or(fmt::format("{}.tokenizer", models::kTrainedOn), "");
+  if (!options.tokenizer && !beside)
+    fail(Exit::usage, "{} comes with no tokenizer: give the one of its training's texts with --tokenizer{}",
+         folder.path().string(), name.empty() ? "" : fmt::format(" (it was {})", name));
+  const fs::path where = options.tokenizer ? *options.tokenizer : *beside;
+  auto tokenizer = text::load_tokenizer(where);
+  if (!any) runtime::require_tokenizer_of_classifier(folder, config, *tokenizer, where);
+  if (const std::int64_t words = config.require_int("vocab_size"); tokenizer->vocab_size() > words)
+    fail(Exit::usage, "the tokenizer {} has {} tokens, and {} knows {}: give the one of its training's texts",
+         where.string(), tokenizer->vocab_size(), folder.path().string(), words);
+  return tokenizer;
+}
+
+// Of the model as it is now: another one at the same place has another.
+std::string print_of(const std::string& config, const runtime::WeightSource& weights) {
+  std::string all = config;
+  for (const comm::Seen& seen : weights.seen()) all += "\n" + seen.name + " " + seen.print;
+  return fmt::format("{:016x}", XXH3_64bits(all.data(), all.size()));
+}
+
+// Asked on any rank.
+bool stop_requested(const StopSignal& stop, comm::World& world) {
+  return std::ranges::any_of(world.exchange(stop.requested() ? "stop" : ""),
+                             [](const std::string& text) { return !text.empty(); });
+}
+
+void run(const PredictOptions& options, comm::World& world, const StopSignal& stop) {
+  const bool speaks = world.rank() == 0;
+  agree(world, [&] { require_writable(options); });
+  const CoreShare share = bind_cores(world.node_rank(), world.node_size());
+  const auto folder = runtime::agree_on_model(options.model, share.cores, world, note);
+  std::optional<Classifier> classifier;
+  agree(world, [&] { classifier.emplace(options, folder, folder.config()); });
+  const auto& [classes, objective, seq_len] = *classifier;
+  const fs::path tokens_path = PredictInput::path_of(options.out);
   runtime::Recipe recipe = recipe_of(options, folder, objective, seq_len, world);
+  std::optional<PredictInput> input;
+  agree(world, [&] {
+    if (!speaks) return;
+    const auto tokenizer = tokenizer_of(options, folder, folder.config(), recipe.data.any_tokenizer);
+    input.emplace(options, *tokenizer, seq_len, objective == models::Objective::token_classification, stop);
+  });
+  recipe.data.any_tokenizer = true;  // it was looked at, and the tokens' sidecar knows no folder
   agree(world, [&] { runtime::settle(recipe, true); });
   // So that products have one shape, whatever the texts: a text has two tokens at least, or is one of few.
   recipe.data.validation_loss_rows = std::max<std::uint64_t>(recipe.data.validation_loss_rows, (seq_len + 1) / 2);
@@ -245,33 +184,39 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
 
   const auto sidecar = runtime::read_sidecar(tokens_path);
   const std::size_t k = classes.names.size();
-  PartFile part(with_ending(options.out, ".part"),
-                // What is done is counted in micro-batches, so that those of another size do not go on from it.
-                fmt::format("strata predict {} {} {} {} {} {} of {}", folder.path().string(), sidecar->hash, seq_len, k,
-                            device::name_of(job.recipe.training.precision), job.recipe.training.micro_batch_size,
-                            evaluator.micro_batches()),
-                k);
+  const std::string begins = sidecar->documents->hash, types = sidecar->types ? sidecar->types->hash : "none";
+  PredictPart part(with_ending(options.out, ".part"),
+                   // What is done is counted in micro-batches, so that those of another size do not go on from it.
+                   fmt::format("strata predict by {} of {} {} {} {} {} {} {} of {}", print_of(job.config, *weights),
+                               sidecar->hash, begins, types, seq_len, k, device::name_of(job.recipe.training.precision),
+                               job.recipe.training.micro_batch_size, evaluator.micro_batches()),
+                   k);
   std::map<std::int32_t, std::vector<float>> rows;
   std::uint64_t first = 0;
   agree(world, [&] {
     if (speaks) first = part.read(rows);
   });
   first = std::stoull(world.exchange(std::to_string(first))[0]);
-  if (first > 0 && speaks) say("resumes behind {} of {} micro-batches", first, evaluator.micro_batches());
+  if (first > 0 && speaks) say("resumes after {} of {} micro-batches", first, evaluator.micro_batches());
+  bool stopped = false;
   Activity activity("predicting micro-batches", Activity::Unit::count, speaks);
   evaluator.predict(first,
                     [&](std::span<const std::int32_t> labels, std::span<const float> scores, std::uint64_t done) {
-                      if (stop.requested())
-                        fail(Exit::failed, "stopped on request: the same command goes on from here");
-                      if (!speaks) return true;
+                      stopped = stop_requested(stop, world);
+                      if (!speaks) return !stopped;
                       for (std::size_t i = 0; i < labels.size(); ++i) {
                         const auto of_row = scores.subspan(i * k, k);
                         rows[labels[i]].assign(of_row.begin(), of_row.end());
                       }
                       part.add(done, labels, scores);
                       activity.show(done, evaluator.micro_batches());
-                      return true;
+                      return !stopped;
                     });
+  activity.clear();
+  if (stopped)
+    throw comm::AgreedError(Exit::requeue, fmt::format("stopped on request: what is done is in {}.part; run the same "
+                                                       "command to resume",
+                                                       options.out.string()));
   if (!speaks) return;
   AtomicFile out(options.out);
   if (objective == models::Objective::sequence_classification) {
@@ -289,6 +234,7 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   }
   out.commit();
   part.remove();
+  say("{}: {}", options.out.string(), input->texts() == 1 ? "1 text" : fmt::format("{} texts", input->texts()));
 }
 
 }  // namespace

@@ -168,6 +168,13 @@ void refuse_what_has_no_place(const TokenizeOptions& options) {
   refuse(!labels && options.max_length, "max-length", "without --labels");
   refuse(!labels && options.truncation, "truncation", "without --labels");
   refuse(labels && options.truncation && !options.max_length, "truncation", "without --max-length");
+  const std::string text = options.field.value_or("text");
+  for (auto label = options.labels.begin(); label != options.labels.end(); ++label) {
+    if (*label == text || options.pair == *label)
+      fail(Exit::usage, "--labels {} names the field of a text: name the one that says what the text is", *label);
+    if (std::find(options.labels.begin(), label, *label) != label) fail(Exit::usage, "--labels names {} twice", *label);
+  }
+  if (options.pair == text) fail(Exit::usage, "--pair {} names the first text: name the second one's field", text);
 }
 
 }  // namespace

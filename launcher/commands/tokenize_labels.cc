@@ -47,7 +47,7 @@ int tokenize_labels(const TokenizeOptions& options, const std::vector<text::Docu
   text::DocumentReader reader(inputs, false, tokenizer);
   text::TokenWriter& writer = output.open(tokenizer, std::nullopt, false);
   text::BitFile& types = output.open_types();
-  text::LabelWriter& labels = output.open_labels(options.labels);
+  text::LabelWriter& labels = output.open_labels(options.labels, options.pair.has_value());
   std::uint64_t cut = 0;
   Conveyor<ClassTokens> conveyor(reader, bytes_of(files, options.inputs.size()), [&](const ClassTokens& tokens) {
     for (std::size_t i = 0; i < tokens.begins.size(); ++i) {

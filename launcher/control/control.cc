@@ -20,12 +20,21 @@
 #include "launcher/control/watch/network.h"
 #include "launcher/control/watch/node_memory.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/run_text.h"
+#include "runtime/recipe/recipe_text.h"
 
 namespace strata::launcher::control {
 namespace {
 
 constexpr std::size_t kMostConnections = 128;  // of people and tools
 constexpr std::size_t kMostTimes = 1 << 16;
+
+// Who asks has another current folder.
+std::filesystem::path as_others_see(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  return error ? path : whole;
+}
 
 // What rank 0 hands to the others at the start, over MPI: how its streams are reached, and by whom they are believed.
 // Fields are separated by zero bytes, which none of them has.
@@ -83,8 +92,8 @@ class Control::Impl {
       place_ = front.place;
       if (!front.refusal.empty())
         say(fmt::format("control: off, as there is no place for a socket: {}", front.refusal));
-      if (front.service) reached_ += fmt::format("control: {}{}\n", place_.target(), place_.tls ? " (TLS)" : "");
-      if (front.metrics) reached_ += fmt::format("metrics: {}\n", front.metrics_at);
+      if (front.service) reached_ = wrapped("control", {place_.target() + (place_.tls ? " (TLS)" : "")});
+      if (front.metrics) reached_.push_back(wrapped("metrics", {front.metrics_at})[0]);
       describe(recipe);
       Hub::Setup hub;
       hub.limits = {asked.timeout, asked.warn_after, asked.stuck_after};
@@ -128,10 +137,11 @@ class Control::Impl {
     const TaskNames names(job.plan, *job.model);
     attendant_->know(names);
     if (rank_ != 0) return;
-    tell(printable(reached_, true));
+    for (const std::string& line : reached_) note(line);
     hub_->know(names);
     run_.set_family(job.model->family);
     run_.set_parameters(job.model->parameters());
+    run_.set_device(job.plan.device.kind == device::Kind::cpu ? "cpu" : "cuda");
     max_steps_ = job.recipe.training.max_steps.value_or(0);
     planned_ = job.plan.memory;
     board_.describe(run_, max_steps_, planned_, 0);
@@ -139,8 +149,7 @@ class Control::Impl {
     plan.set_text(fmt::format("{} of {} parameters, ZeRO-{} over {} {} on {} {}, {}\n", job.model->family,
                               runtime::count_text(job.model->parameters()), job.recipe.zero.stage, job.plan.ranks,
                               job.plan.ranks == 1 ? "rank" : "ranks", memory_.map().nodes.size(),
-                              memory_.map().nodes.size() == 1 ? "node" : "nodes",
-                              runtime::memory_text(job.plan.memory)));
+                              memory_.map().nodes.size() == 1 ? "node" : "nodes", runtime::memory_text(job.plan)));
     plan.set_recipe(runtime::to_text(job.recipe));
     plan.set_tasks(static_cast<std::int32_t>(job.plan.tasks.size()));
     plan.set_hash(runtime::hash_of(job.plan));
@@ -194,7 +203,7 @@ class Control::Impl {
     run_.set_started(seconds_since_epoch());
     run_.set_version(STRATA_VERSION);
     run_.set_zero_stage(recipe.zero.stage);
-    if (recipe.checkpoint.dir) run_.set_checkpoint_dir(recipe.checkpoint.dir->string());
+    if (recipe.checkpoint.dir) run_.set_checkpoint_dir(as_others_see(*recipe.checkpoint.dir).string());
     board_.set_state(pb::STARTING);
     board_.describe(run_, recipe.training.max_steps.value_or(0), {}, 0);
   }
@@ -230,7 +239,7 @@ class Control::Impl {
   NodeMemory memory_;
   Board board_;
   Place place_;
-  std::string reached_;  // lines that say where
+  std::vector<std::string> reached_;  // lines that say where
   pb::RunInfo run_;
   runtime::Memory planned_{};
   std::int64_t max_steps_ = 0;
@@ -285,7 +294,7 @@ double Control::compute_ms() const {
   return impl_->compute_ms();
 }
 void Control::saved(std::int64_t step, const std::filesystem::path& place) {
-  impl_->board().post_saved(step, place.native());
+  impl_->board().post_saved(step, as_others_see(place).native());
 }
 
 }  // namespace strata::launcher::control

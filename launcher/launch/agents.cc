@@ -4,7 +4,9 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -18,6 +20,13 @@ using Clock = std::chrono::steady_clock;
 // Times the timeout. An agent that is cut off ends its ranks after the timeout itself, and so before they are started
 // again elsewhere.
 constexpr double kPatience = 1.25;
+
+constexpr std::size_t kErrors = 16 << 10;  // bytes of an agent's complaints: the first ones say why it does not start
+
+constexpr const char* kConnectionEnded = "its connection ended: it is down, or was shut down";
+std::string connection_ended(const std::string& host) {
+  return fmt::format("{} does not answer any more: {}", host, kConnectionEnded);
+}
 
 double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -37,14 +46,19 @@ struct Agents::Agent {
   double pinged_at = 0;  // by this machine's clock
   std::uint64_t ping = 0;
   std::optional<double> ahead;
-  std::map<std::uint64_t, std::string> answers;
+  std::uint64_t awaited = 0;  // the question whose answer counts: others come too late
+  std::string answer;
 
   bool is_there() { return child && facts && !child->exit_code(); }
 };
 
 Agents::Agents(const Allocation& allocation, std::string run, double timeout,
-               std::vector<std::filesystem::path> folders)
-    : allocation_(allocation), run_(std::move(run)), timeout_(timeout), folders_(std::move(folders)) {}
+               std::vector<std::filesystem::path> folders, std::function<void()> meanwhile)
+    : allocation_(allocation),
+      run_(std::move(run)),
+      timeout_(timeout > 0 ? timeout : std::numeric_limits<double>::infinity()),
+      folders_(std::move(folders)),
+      meanwhile_(std::move(meanwhile)) {}
 
 Agents::~Agents() {
   for (const auto& agent : agents_)
@@ -66,29 +80,38 @@ void Agents::start(const std::vector<Host>& hosts, double seconds) {
     problems_.erase(host.name);
     Agent& agent = *agents_.emplace_back(std::make_unique<Agent>());
     agent.host = host.name;
-    std::vector<std::string> words = {std::filesystem::read_symlink("/proc/self/exe").string(),
-                                      "node-agent",
-                                      "--run",
-                                      run_,
-                                      "--timeout",
-                                      fmt::format("{}", timeout_)};
+    std::vector<std::string> words = {
+        std::filesystem::read_symlink("/proc/self/exe").string(), "node-agent", "--run", run_, "--timeout",
+        fmt::format("{}", std::isinf(timeout_) ? 0 : timeout_)};
     for (const auto& folder : folders_) words.insert(words.end(), {"--dir", folder.string()});
     agent.child = std::make_unique<Child>(
         on_node(allocation_, host.name, words, agent_environment(), true),
         [this, &agent](std::string_view line) { hear(agent, line); },
-        [&agent](std::string_view line) { agent.errors += std::string(line) + "\n"; });
+        [&agent](std::string_view line) {
+          if (agent.errors.size() + line.size() < kErrors) agent.errors += std::string(line) + "\n";
+        });
     started.push_back(&agent);
   }
   const auto begin = Clock::now();
   const auto waits = [](Agent* agent) { return !agent->facts && !agent->child->is_over(); };
   while (std::any_of(started.begin(), started.end(), waits) && since(begin) < seconds) attend(100);
-  for (Agent* agent : started) {
+  // All of them: one that was there before may have ended while the others were waited for.
+  for (const Host& host : hosts) {
+    Agent* agent = find(host.name);
     if (agent->is_there()) continue;
-    problems_[agent->host] = agent->child->is_over()
-                                 ? why_not_reached(agent->host, agent->errors, agent->child->exit_code())
-                                 : fmt::format("{} does not answer within {:.0f} s", agent->host, seconds);
-    drop(std::string(agent->host));
+    if (agent->facts)
+      problems_[host.name] = connection_ended(host.name);
+    else
+      problems_[host.name] = agent->child->is_over()
+                                 ? why_not_reached(host.name, agent->errors, agent->child->exit_code())
+                                 : fmt::format("{} does not answer within {:.0f} s", host.name, seconds);
+    drop(host.name);
   }
+}
+
+std::string Agents::problem(const std::string& host) const {
+  const auto known = problems_.find(host);
+  return known != problems_.end() ? known->second : connection_ended(host);
 }
 
 void Agents::drop(const std::string& host) {
@@ -121,6 +144,7 @@ std::vector<LineReader*> Agents::readers() {
 }
 
 void Agents::attend(int milliseconds) {
+  meanwhile_();
   const auto all = readers();
   read_lines(all, milliseconds);
   ask_for_life();
@@ -140,7 +164,7 @@ std::vector<Agents::Lost> Agents::lost() const {
   std::vector<Lost> out;
   for (const auto& agent : agents_) {
     if (!agent->is_there())
-      out.push_back({agent->host, "its connection ended: it is down, or was shut down"});
+      out.push_back({agent->host, kConnectionEnded});
     else if (since(agent->heard) > kPatience * timeout_)
       out.push_back(
           {agent->host, fmt::format("it was not heard of for {:.0f} s: it is down, or cut off", since(agent->heard))});
@@ -171,19 +195,21 @@ std::vector<std::string> Agents::end_ranks(const std::vector<std::string>& hosts
 }
 
 std::map<std::string, std::string> Agents::ask(const std::map<std::string, std::string>& lines, double seconds) {
-  std::map<Agent*, std::uint64_t> asked;
+  std::vector<Agent*> asked;
   for (const auto& [host, line] : lines) {
     Agent* agent = find(host);
     if (!agent || !agent->is_there()) continue;
     agent->child->write_line(fmt::format("{} {}", ++asked_, line));
-    asked[agent] = asked_;
+    agent->awaited = asked_;
+    agent->answer.clear();
+    asked.push_back(agent);
   }
   const auto begin = Clock::now();
-  const auto waits = [](const auto& one) { return one.first->is_there() && !one.first->answers.contains(one.second); };
+  const auto waits = [](Agent* agent) { return agent->is_there() && agent->answer.empty(); };
   while (std::any_of(asked.begin(), asked.end(), waits) && since(begin) < seconds) attend(100);
   std::map<std::string, std::string> out;
-  for (const auto& [agent, number] : asked)
-    if (auto answer = agent->answers.extract(number)) out[agent->host] = std::move(answer.mapped());
+  for (Agent* agent : asked)
+    if (!agent->answer.empty()) out[agent->host] = std::exchange(agent->answer, {});
   return out;
 }
 
@@ -201,10 +227,8 @@ void Agents::hear(Agent& agent, std::string_view line) {
   if (parser.parse(simdjson::padded_string(line)).get(root) != simdjson::SUCCESS ||
       root["to"].get(number) != simdjson::SUCCESS)
     return;
-  if (number != agent.ping) {
-    agent.answers[number] = line;
-    return;
-  }
+  if (number == agent.awaited) agent.answer = line;
+  if (number != agent.ping) return;
   // Half of the way there and back is the best guess of when the node said it.
   if (double time = 0; root["time"].get(time) == simdjson::SUCCESS)
     agent.ahead = time - (agent.pinged_at + since(agent.pinged) / 2);

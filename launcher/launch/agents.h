@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,18 +18,22 @@ namespace strata::launcher {
 class Agents {
  public:
   // run: the value of STRATA_LAUNCH of its ranks. timeout: seconds after which an agent that hears nothing ends its
-  // node's ranks; a node that says nothing is lost a little later.
-  Agents(const Allocation& allocation, std::string run, double timeout, std::vector<std::filesystem::path> folders);
+  // node's ranks, and a node that says nothing is lost a little later; 0: never. meanwhile: is called while something
+  // is waited for, and may throw to end that.
+  Agents(const Allocation& allocation, std::string run, double timeout, std::vector<std::filesystem::path> folders,
+         std::function<void()> meanwhile);
   ~Agents();
 
-  // Starts those of these nodes that have none, all at once, and waits for their facts. What did not come is in
-  // problems(): a sentence each that says why and what to do.
+  // Starts those of these nodes that have none, all at once, and waits for their facts. Of nodes that have none then,
+  // problems() has a sentence each that says why and what to do.
   void start(const std::vector<Host>& hosts, double seconds);
   // Ends the agent of a node that is left out.
   void drop(const std::string& host);
 
   bool answers(const std::string& host) const;
   const std::map<std::string, std::string>& problems() const { return problems_; }
+  // Why a node does not answer: of problems(), or that its agent ended since.
+  std::string problem(const std::string& host) const;
   const NodeFacts& facts(const std::string& host) const;
   // Seconds that the node's clock is ahead of this one's, as far as known.
   std::optional<double> clock_ahead(const std::string& host) const;
@@ -63,6 +68,7 @@ class Agents {
   std::string run_;
   double timeout_;
   std::vector<std::filesystem::path> folders_;
+  std::function<void()> meanwhile_;
   std::vector<std::unique_ptr<Agent>> agents_;
   std::map<std::string, std::string> problems_;
   std::uint64_t asked_ = 0;

@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/host_name.h"
 #include "launcher/launch/ranks/child.h"
 
 namespace strata::launcher {
@@ -169,12 +170,6 @@ std::vector<std::string> slurm_names(const std::string& list) {
   return names;
 }
 
-std::string own_name() {
-  char name[HOST_NAME_MAX + 1] = {};
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
-
 std::string address_of(const std::string& name) {
   const Addresses found = look_up(name);
   for (const int family : {AF_INET, AF_INET6})
@@ -184,7 +179,7 @@ std::string address_of(const std::string& name) {
 }
 
 bool is_this_machine(const std::string& name) {
-  if (name == own_name() || name == "localhost") return true;
+  if (name == host_name() || name == "localhost") return true;
   const std::string address = address_of(name);
   ifaddrs* list = nullptr;
   if (address.empty() || ::getifaddrs(&list) != 0) return false;

@@ -6,10 +6,12 @@
 
 namespace strata::launcher {
 
-// A node by the name that reaches it, and how many ranks it has room for; nullopt: nobody said.
+// A node by the name that reaches it, and how many ranks it has room for; nullopt: nobody said. `processors`: the slots
+// are those of a Slurm job that was asked for no number of tasks.
 struct Host {
   std::string name;
   std::optional<int> slots;
+  bool processors = false;
 
   bool operator==(const Host&) const = default;
 };
@@ -33,6 +35,5 @@ void require_addresses(const std::vector<Host>& hosts, double seconds);
 bool is_this_machine(const std::string& name);
 // The first address of a name, in figures, IPv4 before IPv6; empty: there is none.
 std::string address_of(const std::string& name);
-std::string own_name();
 
 }  // namespace strata::launcher

@@ -22,7 +22,6 @@
 #include "launcher/screen/printable.h"
 #include "runtime/job/micro_batch.h"
 #include "runtime/objective/objective.h"
-#include "runtime/recipe/keys.h"
 
 namespace strata::launcher {
 namespace {
@@ -32,18 +31,6 @@ using runtime::Recipe;
 constexpr double kAnswerSeconds = 30;       // that a node has to come up with its facts
 constexpr double kAnswerAgainSeconds = 15;  // the same after a failure: ssh gives up after 10
 constexpr int kRestarts = 3;                // of a run that writes checkpoints
-
-// control.* belongs to the control service, which a build may not have.
-const runtime::RecipeKey* key_named(std::string_view name) {
-  for (const runtime::RecipeKey& key : runtime::recipe_keys())
-    if (key.name == name) return &key;
-  return nullptr;
-}
-// Seconds without a word after which a node is taken for lost.
-double timeout_of(const Recipe& recipe) {
-  const runtime::RecipeKey* key = key_named("control.timeout");
-  return key ? std::stod(key->text(recipe)) : 30;
-}
 
 std::string random_name() {
   std::random_device random;
@@ -74,9 +61,24 @@ class Launch {
         variables_(forwarded_names(options.env)),
         allocation_(find_allocation(options.hosts)),
         run_(random_name()),
-        agents_(allocation_, run_, timeout_of(recipe_), recipe_.memory.nvme) {}
+        agents_(allocation_, run_, recipe_.control.timeout, recipe_.memory.nvme, [this] { look_for_stop(); }) {}
 
   int run() {
+    try {
+      return start_and_restart();
+    } catch (const StoppedBetween&) {
+      return stopped_between();
+    }
+  }
+
+ private:
+  struct StoppedBetween {};
+  // Asked to stop while there are no ranks that would have to end first.
+  void look_for_stop() const {
+    if (!ranks_run_ && stop_.times() > 0) throw StoppedBetween();
+  }
+
+  int start_and_restart() {
     std::vector<Share> shares = first_shares();
     settle_batch(total(shares));
     const std::int64_t batch = global_batch(recipe_, total(shares));
@@ -84,53 +86,62 @@ class Launch {
     look_first(shares);
     show_recipe();
     found_ = checkpoints_in(recipe_.checkpoint.dir);
-    std::optional<Ended> before;
+    const std::string first_node = shares[0].host;
     for (int restarts = 0;; ++restarts) {
+      look_for_stop();
       events_.write({"start", names(shares), total(shares)});
       std::vector<std::string> sets;
-      if (options_.interface && key_named("control.interface"))
-        sets.push_back("control.interface=" + *options_.interface);
+      if (interface_ && (options_.interface || recipe_.control.interface.empty()))
+        sets.push_back("control.interface=" + *interface_);
+      if (shares[0].host != first_node) {
+        for (const std::string& one : front_sets(recipe_)) {
+          say("{}: its address is of {}, and rank 0 is on {} now", one, first_node, shares[0].host);
+          sets.push_back(one);
+        }
+      }
       if (restarts > 0) {
         for (const auto& more : {batch_sets(recipe_, batch, total(shares)), resume_sets(recipe_, found_)})
           sets.insert(sets.end(), more.begin(), more.end());
       }
-      const Ended ended = run_ranks(allocation_, {shares, command_.words(sets), variables_, run_, interface_}, agents_,
-                                    stop_, options_.logs);
+      ranks_run_ = true;
+      const Ended ended = run_ranks(
+          allocation_, {shares, command_.words(sets), variables_, run_, interface_, options_.interface.has_value()},
+          agents_, stop_, options_.logs);
       events_.write({"end", names(shares), total(shares), ended.code, ended.cause});
       if (!ended.lost.empty()) events_.write({"node_lost", ended.lost, {}, {}, ended.cause});
       if (!ended.held.empty()) events_.write({"node_held", ended.held, {}, {}, "a rank there cannot be ended"});
       if (ended.code == static_cast<int>(Exit::done)) return ended.code;
-      if (const std::string why = why_not_again(ended, before, restarts); !why.empty()) {
+      if (const std::string why = why_not_again(ended, ended_, restarts); !why.empty()) {
         if (!ended.told || restarts > 0)
           complain(fmt::format("launch ends with exit code {} ({}): {}", ended.code, why, ended.cause),
                    static_cast<Exit>(ended.code));
         return ended.code;
       }
       if (!ended.told) note(ended.cause);
-      before = ended;
+      ended_ = ended;
+      ranks_run_ = false;
+      look_for_stop();
       shares = left_over(ended, batch);
       if (shares.empty()) return ended.code;
       const double seconds = restart_wait(restarts + 1);
       say("starts again in {:.0f} s, restart {} of {}: {} on {}", seconds, restarts + 1, most_restarts(),
           ranks_text(total(shares)), describe(shares));
       events_.write({"restart", names(shares), total(shares), {}, ended.cause});
-      if (!wait(seconds)) return stopped_between(ended);
+      wait(seconds);
     }
   }
 
- private:
   static std::string ranks_text(int ranks) { return fmt::format("{} {}", ranks, ranks == 1 ? "rank" : "ranks"); }
 
   int most_restarts() const { return options_.max_restarts.value_or(recipe_.checkpoint.dir ? kRestarts : 0); }
 
-  // Ranks on a node that nobody gave slots for: one on each GPU, or one.
-  int room() const {
-    if (options_.ranks_per_node) return *options_.ranks_per_node;
-    if (recipe_.device.kind == runtime::DeviceKind::cpu) return 1;
-    std::size_t gpus = 0;
-    for (const Host& host : allocation_.hosts)
-      if (agents_.answers(host.name)) gpus = std::max(gpus, agents_.facts(host.name).gpus.size());
-    return std::max(1, static_cast<int>(gpus));
+  // Of a node by its own GPUs: the nodes need not be alike.
+  void settle_slots() {
+    for (Host& host : allocation_.hosts) {
+      const bool on_cpu = recipe_.device.kind == runtime::DeviceKind::cpu;
+      host.slots = ranks_on(host, on_cpu ? 0 : agents_.facts(host.name).gpus.size());
+      host.processors = false;
+    }
   }
 
   std::vector<Share> first_shares() {
@@ -141,21 +152,23 @@ class Launch {
                *options_.ranks_per_node, host.name, allocation_.origin, *host.slots,
                *host.slots == 1 ? "slot" : "slots");
         host.slots = options_.ranks_per_node;
+        host.processors = false;
       }
     if (options_.min_nodes && static_cast<std::size_t>(*options_.min_nodes) > allocation_.hosts.size())
       fail(Exit::usage, "--min-nodes is {}, and {} has {} {}", *options_.min_nodes, allocation_.origin,
            allocation_.hosts.size(), allocation_.hosts.size() == 1 ? "node" : "nodes");
     agents_.start(allocation_.hosts, kAnswerSeconds);
     if (!agents_.problems().empty()) leave_out_or_refuse();
+    settle_slots();
     int ranks = 0;
-    for (const Host& host : allocation_.hosts) ranks += host.slots.value_or(room());
+    for (const Host& host : allocation_.hosts) ranks += *host.slots;
     if (allocation_.ranks && ranks != *allocation_.ranks)
       fail(Exit::usage,
            "{} was asked for with {}, and --ranks-per-node {} makes {}: leave it out, or ask for as many "
            "(sbatch --ntasks-per-node={})",
            allocation_.origin, ranks_text(*allocation_.ranks), options_.ranks_per_node.value_or(1), ranks,
            options_.ranks_per_node.value_or(1));
-    return spread(allocation_.hosts, ranks, room());
+    return spread(allocation_.hosts, ranks, 1);
   }
 
   // training.micro_batch_size = auto: once for all starts, on whatever ranks they have.
@@ -205,6 +218,11 @@ class Launch {
     tell(printable(keys, true));
     if (most_restarts() > 0 && !recipe_.checkpoint.dir)
       note("nothing of this run is kept, so that a restart begins again: checkpoint.dir names no folder");
+    if (most_restarts() > 0 && allocation_.hosts.size() > 1)
+      for (const std::string& one : front_sets(recipe_))
+        say("if rank 0 has to move to another node the run goes on with {}, as the recipe's address is of one node: "
+            "give 0.0.0.0:PORT, which every node has",
+            one);
   }
 
   // Settles the interface, too: asked for, or where the nodes' names lead.
@@ -221,7 +239,15 @@ class Launch {
       for (const Host& host : hosts) nodes.push_back({host.name, agents_.facts(host.name), {}, {}, {}, {}, {}});
     }
     if (!interface_ && nodes.size() > 1) interface_ = common_interface(nodes);
-    if (interface_) say("MPI and NCCL use {}", *interface_);
+    if (interface_) say_interface();
+  }
+  // What the user or the recipe has set is theirs, unless --interface says otherwise for all three.
+  void say_interface() const {
+    if (options_.interface) return say("MPI, NCCL and control use {}, as --interface says", *interface_);
+    std::vector<std::string> others = interface_variables();
+    if (!recipe_.control.interface.empty()) others.push_back("control.interface=" + recipe_.control.interface);
+    say("MPI, NCCL and control use {}, where the nodes' names lead{}", *interface_,
+        others.empty() ? "" : fmt::format(", but for what {} says", fmt::join(others, ", ")));
   }
   void refuse_or_warn(const std::vector<Finding>& findings) {
     std::vector<std::string> refused;
@@ -235,9 +261,8 @@ class Launch {
   }
 
   std::string why_not_again(const Ended& ended, const std::optional<Ended>& before, int restarts) const {
-    if (stop_.times() > 0) return "it was stopped on request";
     if (std::string why = why_final(ended, before); !why.empty()) return why;
-    if (restarts < most_restarts()) return {};
+    if (restarts < most_restarts() || stop_.times() > 0) return {};
     return most_restarts() == 0 ? "--max-restarts is 0" : fmt::format("--max-restarts {} are used up", most_restarts());
   }
 
@@ -254,7 +279,7 @@ class Launch {
       else if (agents_.answers(host.name))
         hosts.push_back(host);
       else
-        say("left out: {}", agents_.problems().at(host.name));
+        say("left out: {}", agents_.problem(host.name));
     const int least = std::max(1, options_.min_nodes.value_or(1));
     if (static_cast<int>(hosts.size()) < least) {
       say("launch ends with exit code {}: {} of {} nodes are left, and --min-nodes is {}", ended.code, hosts.size(),
@@ -262,7 +287,7 @@ class Launch {
       return {};
     }
     std::vector<Share> shares =
-        most_ranks(hosts, room(), recipe_, batch, [&](const auto& some) { return plan_fits(some, batch); });
+        most_ranks(hosts, 1, recipe_, batch, [&](const auto& some) { return plan_fits(some, batch); });
     if (shares.empty())
       say("launch ends with exit code {}: on the {} nodes that are left, no number of ranks fits that a step of {} "
           "sequences divides by",
@@ -278,22 +303,29 @@ class Launch {
     words.insert(words.begin(), std::filesystem::read_symlink("/proc/self/exe").string());
     words.insert(words.end(),
                  {"--ranks", std::to_string(total(shares)), "--ranks-per-node", std::to_string(shares[0].ranks)});
-    const Said said = run_program(on_node(allocation_, shares[0].host, words, agent_environment(), false), 120,
-                                  [this] { agents_.attend(0); });
+    const Said said = run_program(on_node(allocation_, shares[0].host, words, agent_environment(), false), 120, [this] {
+      agents_.attend(0);
+      leave_if_stopped();
+    });
     return said.code != static_cast<int>(Exit::does_not_fit);
   }
 
-  // False if a stop was asked for meanwhile.
-  bool wait(double seconds) {
+  void wait(double seconds) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-    while (std::chrono::steady_clock::now() < end && stop_.times() == 0) agents_.attend(100);
-    return stop_.times() == 0;
+    while (std::chrono::steady_clock::now() < end) agents_.attend(100);
   }
-  int stopped_between(const Ended& ended) const {
-    say("launch ends with exit code {}: stopped on request before the restart; the same command resumes from the "
-        "newest checkpoint",
-        ended.code);
-    return ended.code;
+  // As from ranks that were stopped: the code says whether there is something to go on from.
+  int stopped_between() {
+    const bool kept = !checkpoints_in(recipe_.checkpoint.dir).empty();
+    const Exit code = kept || !ended_ ? Exit::requeue : Exit::failed;
+    const std::string text =
+        fmt::format("stopped on request {}: {}", ended_ ? "before a restart" : "before any rank was started",
+                    kept      ? "run the same command to resume from the newest checkpoint"
+                    : !ended_ ? "run the same command to start"
+                              : "there is no checkpoint to resume from");
+    events_.write({"end", {}, {}, static_cast<int>(code), text});
+    complain(text, code);
+    return static_cast<int>(code);
   }
 
   LaunchOptions options_;
@@ -304,7 +336,9 @@ class Launch {
   Allocation allocation_;
   std::string run_;
   std::optional<std::string> interface_;
-  Checkpoints found_;  // before the first start
+  Checkpoints found_;           // before the first start
+  std::optional<Ended> ended_;  // the start before
+  bool ranks_run_ = false;
   AskedToStop stop_;
   Agents agents_;
 };

@@ -4,11 +4,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "base/error.h"
 #include "runtime/checkpoint/choice.h"
 
 namespace strata::launcher {
+namespace {
+
+// "HOST:PORT", as the recipe has checked it, of a host that names one node, and another one elsewhere.
+bool is_of_one_node(std::string_view address) {
+  if (address.find(':') == std::string_view::npos || address.starts_with("unix:")) return false;
+  const std::string_view host = address.substr(0, address.rfind(':'));
+  return !host.starts_with("127.") && host != "localhost" && host != "[::1]" && host != "0.0.0.0" && host != "[::]" &&
+         host != "::1" && host != "::";
+}
+
+}  // namespace
 
 std::string why_final(const Ended& ended, const std::optional<Ended>& before) {
   switch (static_cast<Exit>(ended.code)) {
@@ -61,6 +73,13 @@ std::vector<std::string> resume_sets(const runtime::Recipe& recipe, const Checkp
   for (const auto& one : checkpoints_in(recipe.checkpoint.dir))
     if (!before.contains(one)) return {"checkpoint.resume=auto"};
   return {};
+}
+
+std::vector<std::string> front_sets(const runtime::Recipe& recipe) {
+  std::vector<std::string> out;
+  if (is_of_one_node(recipe.control.listen)) out.emplace_back("control.listen=auto");
+  if (is_of_one_node(recipe.control.metrics)) out.emplace_back("control.metrics=off");
+  return out;
 }
 
 std::vector<Share> most_ranks(const std::vector<Host>& hosts, int room, const runtime::Recipe& recipe,

@@ -32,6 +32,10 @@ Checkpoints checkpoints_in(const std::optional<std::filesystem::path>& folder);
 // the first start.
 std::vector<std::string> resume_sets(const runtime::Recipe& recipe, const Checkpoints& before);
 
+// What keeps control.listen and control.metrics from an address that only one node has (HOST:PORT, but neither of this
+// host alone nor of any), as for a rank 0 that has moved: KEY=VALUE each.
+std::vector<std::string> front_sets(const runtime::Recipe& recipe);
+
 // The most ranks that these nodes have room for, that `batch` divides by with the recipe's micro-batch, and of which
 // `fits` says that the plan does; empty: there are none.
 std::vector<Share> most_ranks(const std::vector<Host>& hosts, int room, const runtime::Recipe& recipe,

@@ -8,6 +8,8 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "runtime/recipe/load_recipe.h"
+#include "runtime/recipe/recipe_text.h"
 #include "runtime/recipe/user_path.h"
 
 namespace strata::launcher {

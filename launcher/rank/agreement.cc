@@ -12,6 +12,8 @@
 #include "runtime/job/seat.h"
 #include "runtime/job/suggestion.h"
 #include "runtime/objective/objective.h"
+#include "runtime/recipe/load_recipe.h"
+#include "runtime/recipe/recipe_text.h"
 
 namespace strata::launcher {
 

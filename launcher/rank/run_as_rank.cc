@@ -7,10 +7,12 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/host_name.h"
 #include "comm/agreement.h"
 #include "comm/nccl/nccl.h"
 #include "launcher/screen/printable.h"
 #include "runtime/job/seat.h"
+#include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::launcher {
@@ -45,15 +47,21 @@ std::unique_ptr<comm::World> connect(const std::optional<std::filesystem::path>&
   });
 }
 
+// "rank 5"; on several nodes also which one to look at.
+std::string own_place(const comm::World& world) {
+  return world.node_size() == world.size() ? fmt::format("rank {}", world.rank())
+                                           : fmt::format("rank {} on {}", world.rank(), host_name());
+}
+
 // Ends a run that this rank or another one failed in. Returns the exit code, the same on all ranks.
 int end_failed(comm::World& world, const std::exception& error) {
   world.report_failure(error.what(), exit_code(error));
   const Failure failure = world.failure(), own = world.abort_token().failure();
   if (!world.speaks()) return static_cast<int>(failure.code);
   if (failure.rank != world.rank())
-    complain(fmt::format("rank {} ends: {}", world.rank(), failure.cause), failure.code);
+    complain(fmt::format("{} ends: {}", own_place(world), failure.cause), failure.code);
   else if (world.size() > 1)
-    complain(fmt::format("rank {}: {}", world.rank(), own.cause), own.code);
+    complain(fmt::format("{}: {}", own_place(world), own.cause), own.code);
   else
     complain(own.cause, own.code);
   return static_cast<int>(failure.code);

@@ -46,11 +46,10 @@ std::string microseconds(std::int64_t ns) {
 std::string tiers(const runtime::StepPlan& plan, const runtime::Capacity& capacity) {
   return list(runtime::kTiers, [&](std::size_t tier) {
     const runtime::TierMemory& memory = plan.memory[tier];
-    const bool ram = tier == 0 && plan.device.kind == device::Kind::cpu;
     const bool unlimited = capacity.tier[tier] == std::numeric_limits<std::size_t>::max();
     return fmt::format("{{\"key\":\"{}\",\"name\":\"{}\",\"peak\":{},\"capacity\":{},\"kinds\":{}}}",
-                       runtime::kTierNames[tier], ram ? "RAM for the model" : runtime::kTierNames[tier], memory.peak,
-                       unlimited ? 0 : capacity.tier[tier],
+                       runtime::kTierNames[tier], runtime::tier_title(tier, plan.device.kind == device::Kind::cpu),
+                       memory.peak, unlimited ? 0 : capacity.tier[tier],
                        list(runtime::kKinds, [&](std::size_t k) { return fmt::to_string(memory.by_kind[k]); }));
   });
 }

@@ -220,8 +220,7 @@ void describe_end(const std::optional<std::filesystem::path>& file, const runtim
   std::vector<std::string> memory;
   for (std::size_t tier = 0; tier < runtime::kTiers; ++tier) {
     if (job.plan.memory[tier].peak == 0) continue;
-    const bool ram = tier == 0 && job.plan.device.kind == device::Kind::cpu;
-    memory.push_back(fmt::format("{} {} planned", ram ? "RAM for the model" : runtime::kTierNames[tier],
+    memory.push_back(fmt::format("{} {} planned", runtime::tier_title(tier, job.plan.device.kind == device::Kind::cpu),
                                  runtime::bytes_text(job.plan.memory[tier].peak)));
     memory.push_back(fmt::format("{} measured", runtime::bytes_text(summary.measured[tier].peak)));
   }
@@ -234,6 +233,8 @@ void describe_end(const std::optional<std::filesystem::path>& file, const runtim
   if (recipe.checkpoint.dir) {
     if (!recipe.data.validation.empty() && file) next.push_back("strata eval " + file->string());
     if (runtime::generates(job.recipe)) next.push_back(generate_command(recipe));
+    if (job.model->loss_unit().classes() > 0)
+      next.push_back(fmt::format("strata predict {} TEXTS.csv -o OUT.jsonl", recipe.checkpoint.dir->string()));
     next.push_back(fmt::format("strata export {} -o FOLDER", recipe.checkpoint.dir->string()));
   }
   if (recipe.report.dir) next.push_back(fmt::format("strata report {} -o report.html", recipe.report.dir->string()));

@@ -91,7 +91,8 @@ void ignore_what_does_not_compute(const Config& config) {
                  "max_window_layers"});
   for (const std::string& key : config.unread())
     if (key.starts_with('_') || key.starts_with("summary_") || key.starts_with("id2label.") ||
-        key.starts_with("label2id.") || key.starts_with("task_specific_params.") || key.starts_with("transformers.js"))
+        key.starts_with("label2id.") || key.starts_with("strata_trained_on.") ||
+        key.starts_with("task_specific_params.") || key.starts_with("transformers.js"))
       config.ignore({key});
 }
 

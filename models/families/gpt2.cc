@@ -55,7 +55,7 @@ struct BlockPlan {
         qkv({tokens, s.hidden, {{3 * s.hidden, o.qkv, o.qkv_bias}}, true, true, run.dtype, run.device}),
         projection(
             {tokens, s.hidden, {{s.hidden, o.projection, o.projection_bias}}, true, true, run.dtype, run.device}),
-        up({tokens, s.hidden, {{s.inner, o.up, o.up_bias}}, true, true, run.dtype, run.device, /*gelu_behind=*/true}),
+        up({tokens, s.hidden, {{s.inner, o.up, o.up_bias}}, true, true, run.dtype, run.device, Gelu::tanh}),
         down({tokens,
               s.inner,
               {{s.hidden, o.down, o.down_bias}},
@@ -63,8 +63,8 @@ struct BlockPlan {
               true,
               run.dtype,
               run.device,
-              false,
-              /*gelu_before=*/true}) {
+              Gelu::none,
+              /*gelu_before=*/Gelu::tanh}) {
     const DType t = run.dtype;
     Slots save;
     mean1 = save.add(tokens, DType::fp32);

@@ -280,14 +280,20 @@ std::vector<std::int64_t> Config::integers(std::string_view key) const {
   return out;
 }
 
-void Config::require_object(std::string_view key) const {
+void Config::require_object(std::string_view key, std::string_view allowed) const {
   const auto found = values_.find(key);
   if (found == values_.end() || std::holds_alternative<std::nullptr_t>(found->second)) return;
   const auto* raw = std::get_if<Raw>(&found->second);
   if (raw && raw->json == "{}") return;
-  wrong_type(key,
-             "an object with keys without dots, such as {\"rope_type\": \"linear\", \"factor\": 2.0} (in TOML: "
-             "{rope_type = \"linear\", factor = 2.0})");
+  wrong_type(key, allowed);
+}
+
+std::vector<std::string> Config::keys_inside(std::string_view key) const {
+  const std::string prefix = std::string(key) + ".";
+  std::vector<std::string> out;
+  for (auto at = values_.lower_bound(prefix); at != values_.end() && at->first.starts_with(prefix); ++at)
+    out.push_back(at->first.substr(prefix.size()));
+  return out;
 }
 
 void Config::ignore(std::initializer_list<std::string_view> keys) const {

@@ -52,7 +52,9 @@ class Config {
   // An integer, or those of an array of integers (`eos_token_id`); empty if absent.
   std::vector<std::int64_t> integers(std::string_view key) const;
   // Throws where the key is neither absent nor an object: the keys looked for inside it would all seem absent.
-  void require_object(std::string_view key) const;
+  void require_object(std::string_view key, std::string_view allowed) const;
+  // Keys inside the object `key`, without it, in byte order; none if it is no object.
+  std::vector<std::string> keys_inside(std::string_view key) const;
 
   // Marks keys as read without reading them (those that do not change the mathematics).
   void ignore(std::initializer_list<std::string_view> keys) const;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "device/ops/activation.h"
 #include "device/ops/attention/attention.h"
 #include "device/ops/dropout.h"
 #include "device/ops/norm.h"
@@ -40,8 +39,8 @@ struct BlockPlan {
         attention(packed_attention(run, s.hidden, s.heads, /*causal=*/false)),
         qkv(linear(run, s.hidden, {of(s.hidden, o.query), of(s.hidden, o.key), of(s.hidden, o.value)})),
         projection(linear(run, s.hidden, {of(s.hidden, o.projection)})),
-        up(linear(run, s.hidden, {of(s.inner, o.up)})),
-        down(linear(run, s.inner, {of(s.hidden, o.down)})) {
+        up(linear(run, s.hidden, {of(s.inner, o.up)}, Gelu::erf)),
+        down(linear(run, s.inner, {of(s.hidden, o.down)}, Gelu::none, /*gelu_before=*/Gelu::erf)) {
     const std::size_t rows = tokens * s.hidden;
     const DType t = run.dtype;
     Slots save;
@@ -72,8 +71,9 @@ struct BlockPlan {
     bytes.backward_workspace = work.bytes();
   }
   static Linear::Tensor of(std::size_t out, const Pair& place) { return {out, place.weight, place.bias}; }
-  static Linear linear(const RunShape& run, std::size_t in, std::vector<Linear::Tensor> tensors) {
-    return Linear({run.tokens(), in, std::move(tensors), true, false, run.dtype, run.device});
+  static Linear linear(const RunShape& run, std::size_t in, std::vector<Linear::Tensor> tensors,
+                       Gelu gelu_behind = Gelu::none, Gelu gelu_before = Gelu::none) {
+    return Linear({run.tokens(), in, std::move(tensors), true, false, run.dtype, run.device, gelu_behind, gelu_before});
   }
   // By part.
   std::array<const Linear*, 4> linears() const { return {&qkv, &projection, &up, &down}; }
@@ -145,8 +145,7 @@ class Block final : public BlockUnit<BlockPlan> {
                           b.middle.of(saved), b.mean1.of(saved), b.rstd1.of(saved));
         return;
       case kUp:
-        b.up.forward(lane, c.parameters, b.middle.of(saved), b.inner.of(saved), scratch);
-        gelu_erf_forward(lane, b.inner.of(saved), b.active.of(saved));
+        b.up.forward(lane, c.parameters, b.middle.of(saved), b.inner.of(saved), scratch, b.active.of(saved));
         return;
       case kDown:
         b.down.forward(lane, c.parameters, b.active.of(saved), narrow, scratch);
@@ -171,8 +170,7 @@ class Block final : public BlockUnit<BlockPlan> {
                            {}, narrow, gradient(gradients, o_.norm.weight), gradient(gradients, o_.norm.bias), scratch);
         const ConstView d_down = through_dropout(lane, c, 2, narrow);
         b.down.backward_parameters(lane, b.active.of(saved), d_down, gradients, scratch);
-        b.down.backward_input(lane, c.parameters, d_down, d_inner, scratch);
-        gelu_erf_backward(lane, d_inner, b.inner.of(saved), d_inner);
+        b.down.backward_input(lane, c.parameters, d_down, d_inner, scratch, b.inner.of(saved));
         return;
       }
       case kUp:

@@ -34,6 +34,15 @@ AnyView from(AnyView matrix, std::size_t column) {
   return matrix.sub(column, matrix.size - column);
 }
 
+Epilogue gelu_epilogue(Gelu gelu) {
+  return gelu == Gelu::none ? Epilogue::none : gelu == Gelu::erf ? Epilogue::gelu_erf : Epilogue::gelu_tanh;
+}
+Epilogue gelu_gradient_epilogue(Gelu gelu) {
+  return gelu == Gelu::none  ? Epilogue::none
+         : gelu == Gelu::erf ? Epilogue::gelu_erf_gradient
+                             : Epilogue::gelu_tanh_gradient;
+}
+
 }  // namespace
 
 Linear::Linear(const Spec& spec) : spec_(spec) {
@@ -57,8 +66,8 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     const bool sum = runs.size() > 1;
     const bool major = spec_.input_major;
     const Epilogue sums = !spec_.bias ? Epilogue::none : major ? Epilogue::sums_b : Epilogue::sums_a;
-    const Epilogue behind = spec_.gelu_behind ? Epilogue::gelu_tanh : Epilogue::none;
-    const Epilogue before = spec_.gelu_before && !sum ? Epilogue::gelu_tanh_gradient : Epilogue::none;
+    const Epilogue behind = gelu_epilogue(spec_.gelu_behind);
+    const Epilogue before = sum ? Epilogue::none : gelu_gradient_epilogue(spec_.gelu_before);
     const ProductShape forward{rows, n, in, false, !major, in, ldw, all, t, t, spec_.bias, false, behind};
     const ProductShape input{rows, in, n, false, major, all, ldw, in, t, sum ? DType::fp32 : t, false, sum, before};
     const ProductShape weights = major ? ProductShape{in, n, rows, true, false, in, all, ldw, t, t, false, false, sums}
@@ -107,7 +116,9 @@ void Linear::forward_row(Lane& lane, const ParameterRange& parameters, ConstView
                    parameters.sub(tensor.weight, tensor.out * spec_.in), x, bias, y.sub(column, tensor.out));
     column += tensor.out;
   }
-  if (spec_.gelu_behind) device::gelu_forward(lane, y.sub(0, out_), active.sub(0, out_));
+  if (spec_.gelu_behind == Gelu::none) return;
+  const auto gelu = spec_.gelu_behind == Gelu::erf ? device::gelu_erf_forward : device::gelu_forward;
+  gelu(lane, y.sub(0, out_), active.sub(0, out_));
 }
 
 void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View scratch,
@@ -143,7 +154,9 @@ void Linear::backward_input(Lane& lane, const ParameterRange& parameters, ConstV
                 several ? ConstView{} : inactive);
   if (!several) return;
   device::cast(lane, target, dx);
-  if (spec_.gelu_before) device::gelu_backward(lane, dx, inactive, dx);
+  if (spec_.gelu_before == Gelu::none) return;
+  const auto gelu = spec_.gelu_before == Gelu::erf ? device::gelu_erf_backward : device::gelu_backward;
+  gelu(lane, dx, inactive, dx);
 }
 
 void Linear::backward_parameters(Lane& lane, ConstView x, ConstView dy, const GradientRange& gradients,

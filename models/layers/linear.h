@@ -10,8 +10,11 @@
 
 namespace strata::models {
 
+// Which GELU: the tanh approximation, or the one of the normal distribution.
+enum class Gelu : std::uint8_t { none, tanh, erf };
+
 // y[rows, out] = x[rows, in] W (+ b), where W's outputs may be several tensors side by side (q, k, v; gate, up), with
-// the GELU (tanh) after or before it in the same products. Prepared once per shape and shared by all blocks.
+// the GELU after or before it in the same products. Prepared once per shape and shared by all blocks.
 class Linear {
  public:
   // Where one tensor lies in the unit's flat buffer.
@@ -27,8 +30,8 @@ class Linear {
     bool input_major;  // W is stored [in, out] (GPT-2's Conv1D), else [out, in]
     device::DType dtype;
     device::Device device = {};
-    bool gelu_behind = false;  // forward gives gelu(y) too
-    bool gelu_before = false;  // x is a gelu's output: backward_input gives the gradient of what that was applied to
+    Gelu gelu_behind = Gelu::none;  // forward gives gelu(y) too
+    Gelu gelu_before = Gelu::none;  // x is a gelu's output: backward_input gives the gradient of its input
   };
   explicit Linear(const Spec& spec);
 

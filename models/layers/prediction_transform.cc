@@ -6,12 +6,18 @@ namespace strata::models {
 
 PredictionTransform::PredictionTransform(std::size_t rows, std::size_t hidden, std::size_t weight,
                                          std::optional<std::size_t> bias, const RunShape& run)
-    : dense_({rows, hidden, {{hidden, weight, bias.value_or(0)}}, bias.has_value(), false, run.dtype, run.device}) {}
+    : dense_({rows,
+              hidden,
+              {{hidden, weight, bias.value_or(0)}},
+              bias.has_value(),
+              false,
+              run.dtype,
+              run.device,
+              Gelu::erf}) {}
 
 void PredictionTransform::forward(device::Lane& lane, const ParameterRange& parameters, device::ConstView x,
                                   device::View inner, device::View y, device::View scratch) const {
-  dense_.forward(lane, parameters, x, inner, scratch);
-  gelu_erf_forward(lane, inner, y);
+  dense_.forward(lane, parameters, x, inner, scratch, y);
 }
 
 void PredictionTransform::backward(device::Lane& lane, const ParameterRange& parameters, device::ConstView x,

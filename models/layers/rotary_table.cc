@@ -34,7 +34,10 @@ void RotaryTable::fill(std::size_t positions, std::byte* constants) const {
 
 RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::size_t max_positions) {
   RotaryTable table{.head_dim = head_dim};
-  for (const char* key : {"rope_parameters", "rope_scaling"}) config.require_object(key);
+  for (const char* key : {"rope_parameters", "rope_scaling"})
+    config.require_object(key,
+                          "an object with keys without dots, such as {\"rope_type\": \"linear\", \"factor\": 2.0} "
+                          "(in TOML: {rope_type = \"linear\", factor = 2.0})");
   table.theta = positive_or(config, "rope_parameters.rope_theta", positive_or(config, "rope_theta", table.theta));
   config.ignore({"rope_theta", "rope_parameters", "rope_scaling"});
   for (const char* key : {"rope_parameters.partial_rotary_factor", "partial_rotary_factor"})

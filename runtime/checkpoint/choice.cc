@@ -37,7 +37,14 @@ ResumeChoice checkpoints_to_resume(const Recipe::Checkpoint& recipe) {
   const bool choose = recipe.resume == "auto";
   if (recipe.resume == "none" || (choose && !recipe.dir)) return {};
   ResumeChoice out{false, choose ? *recipe.dir : fs::path(recipe.resume), {}};
-  if (choose && type_at(out.folder) == fs::file_type::not_found) return {};  // the run makes it
+  if (type_at(out.folder) == fs::file_type::not_found) {
+    if (choose) return {};  // the run makes it
+    fail(Exit::usage,
+         "checkpoint.resume = {}: there is no such checkpoint or folder of checkpoints; strata inspect FOLDER lists "
+         "what "
+         "a folder holds, and says which is the best",
+         out.folder.string());
+  }
   if (choose || (!is_checkpoint(out.folder) && type_at(out.folder) == fs::file_type::directory))
     out.found = list_checkpoints(out.folder);
   out.one = !choose && out.found.empty();

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "base/refused_write.h"
 
 namespace strata::runtime {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void failed(const fs::path& path, const char* what, int reason) {
-  fail(Exit::failed, "{} cannot be {}: {} (errno {})", path.string(), what, std::strerror(reason), reason);
+  refused_write(fmt::format("{} cannot be {}", path.string(), what), reason);
 }
 
 bool aligned(std::uint64_t offset, std::span<const std::byte> bytes) {
@@ -42,11 +42,8 @@ class PosixFile final : public WritableFile {
         direct_.reset();  // a file system without direct writes
         continue;
       }
-      if (n <= 0) {
-        const int reason = n < 0 ? errno : ENOSPC;
-        fail(Exit::failed, "{} cannot be written at offset {}: {} (errno {})", path_.string(), offset,
-             std::strerror(reason), reason);
-      }
+      if (n <= 0)
+        refused_write(fmt::format("{} cannot be written at offset {}", path_.string(), offset), n < 0 ? errno : ENOSPC);
       offset += static_cast<std::uint64_t>(n);
       bytes = bytes.subspan(static_cast<std::size_t>(n));
     }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "comm/host_work.h"
+#include "runtime/recipe/recipe_text.h"
 
 namespace strata::runtime {
 namespace {

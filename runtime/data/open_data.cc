@@ -10,11 +10,10 @@
 #include "runtime/data/sequences/stream_sequences.h"
 
 namespace strata::runtime {
-namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<fs::path> all_files(const Recipe::Data& data) {
+std::vector<fs::path> data_files(const Recipe::Data& data) {
   std::vector<fs::path> out;
   const auto add = [&](const std::vector<std::string>& patterns, const char* key) {
     for (const std::string& pattern : patterns) {
@@ -31,6 +30,8 @@ std::vector<fs::path> all_files(const Recipe::Data& data) {
   return out;
 }
 
+namespace {
+
 bool has_mask(const fs::path& path) {
   const auto sidecar = read_sidecar(path);
   return sidecar && sidecar->mask;
@@ -39,7 +40,7 @@ bool has_mask(const fs::path& path) {
 // Of automatic packing what comes of it: a mask is of documents.
 Packing packing_of(const Recipe::Data& data) {
   if (data.packing != Packing::automatic) return data.packing;
-  const auto files = all_files(data);
+  const auto files = data_files(data);
   return std::any_of(files.begin(), files.end(), has_mask) ? Packing::documents : Packing::stream;
 }
 
@@ -77,7 +78,7 @@ std::unique_ptr<PackedSequences> packed(std::vector<TokenFile> files, const Reci
 }  // namespace
 
 bool names_documents(const Recipe::Data& data) {
-  const auto files = all_files(data);
+  const auto files = data_files(data);
   return !files.empty() && std::ranges::all_of(files, [](const fs::path& path) {
     const auto sidecar = read_sidecar(path);
     return sidecar && sidecar->documents;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <memory_resource>
@@ -14,6 +15,8 @@
 
 namespace strata::runtime {
 
+// The token files of data.train and data.validation that are there.
+std::vector<std::filesystem::path> data_files(const Recipe::Data& data);
 // Whether every token file of the recipe that is there says where its documents begin.
 bool names_documents(const Recipe::Data& data);
 

@@ -173,9 +173,13 @@ std::string memory_text(const Memory& memory) {
 
 std::string memory_text(const StepPlan& plan) {
   std::string text = memory_text(plan.memory);
-  if (plan.device.kind == device::Kind::cpu && text.starts_with(kTierNames[0]))
-    text.replace(0, kTierNames[0].size(), "RAM for the model");
+  if (text.starts_with(kTierNames[0]))
+    text.replace(0, kTierNames[0].size(), tier_title(0, plan.device.kind == device::Kind::cpu));
   return text;
+}
+
+std::string_view tier_title(std::size_t tier, bool on_cpu) {
+  return tier == 0 && on_cpu ? "RAM for the model" : kTierNames[tier];
 }
 
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose) {

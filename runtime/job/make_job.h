@@ -57,8 +57,10 @@ std::string tiling_text(const StepPlan& plan);
 
 // "device 1.50 GiB, host 320.0 MiB": the peaks of the tiers that are used.
 std::string memory_text(const Memory& memory);
-// The same of a plan, for people who start it: a CPU's device tier is "RAM for the model".
+// The same of a plan, for people who start it: its tiers have their titles.
 std::string memory_text(const StepPlan& plan);
+// A tier's name for people: kTierNames', but a CPU's device tier is "RAM for the model".
+std::string_view tier_title(std::size_t tier, bool on_cpu);
 
 // "1.50 GiB"; "7.62B", "124.4M", "12.3K".
 std::string bytes_text(std::size_t bytes);

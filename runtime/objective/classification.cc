@@ -1,9 +1,13 @@
 #include "runtime/objective/classification.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <functional>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -84,6 +88,10 @@ std::optional<std::uint32_t> all_rows(const Recipe&, std::uint32_t) {
 struct Found {
   std::string problem, file;
   std::vector<std::string> names;
+  // Alike in all files, else nothing.
+  std::string tokenizer;
+  std::optional<std::string> tokenizer_hash;
+  std::optional<bool> pairs;
 };
 std::optional<Found> classes_of_data(const Recipe::Data& data) {
   std::optional<Found> out;
@@ -94,7 +102,11 @@ std::optional<Found> classes_of_data(const Recipe::Data& data) {
         fail(Exit::usage,
              "{} has no labels, which classification learns from: make it with strata tokenize --labels FIELD",
              path.string());
-      if (!out) out = Found{sidecar->labels->problem, path.string(), {}};
+      if (!out)
+        out = Found{sidecar->labels->problem, path.string(),           {},
+                    sidecar->tokenizer,       sidecar->tokenizer_hash, sidecar->labels->pairs};
+      if (out->tokenizer_hash != sidecar->tokenizer_hash) out->tokenizer_hash.reset();
+      if (out->pairs != sidecar->labels->pairs) out->pairs.reset();
       if (out->problem != sidecar->labels->problem)
         fail(Exit::usage, "{} is for {}, and {} for {}: train one at a time", out->file, out->problem, path.string(),
              sidecar->labels->problem);
@@ -125,6 +137,40 @@ std::string architecture_of(const models::Config& config, Objective objective) {
 
 namespace {
 
+// The metrics that are nothing if data.validation has too few kinds of labels: at the start, not at the first
+// evaluation.
+void look_at_metric(Recipe& recipe) {
+  const std::string& metric = recipe.evaluation.metric;
+  const bool curve = metric == "eval_roc_auc";
+  if (!recipe.evaluation.asked() || (!curve && metric != "eval_pearson")) return;
+  const models::Classes classes = models::read_classes(config_of(recipe.model), *recipe.training.objective);
+  std::vector<std::int32_t> labels;
+  for (const auto& path : expand_patterns(recipe.data.validation, "data.validation")) {
+    const auto of_file = read_labels(TokenFile(path, std::nullopt), classes,
+                                     *recipe.training.objective == Objective::token_classification);
+    std::ranges::copy_if(of_file, std::back_inserter(labels),
+                         [](auto label) { return label != device::kIgnoredLabel; });
+  }
+  if (!curve) {
+    if (std::ranges::adjacent_find(labels, std::not_equal_to<>()) == labels.end())
+      fail(Exit::usage,
+           "evaluation.metric = \"eval_pearson\", and all labels of data.validation are the same: a correlation needs "
+           "different ones; take eval_loss");
+    return;
+  }
+  const bool many = classes.target == device::ClassTarget::many;
+  for (std::size_t c = !many && classes.names.size() == 2 ? 1 : 0; c < classes.names.size(); ++c) {
+    const auto of_class = std::ranges::count_if(labels, [&](std::int32_t label) {
+      return many ? (static_cast<std::uint32_t>(label) >> c & 1) != 0 : static_cast<std::size_t>(label) == c;
+    });
+    if (of_class == 0 || of_class == std::ssize(labels))
+      fail(Exit::usage,
+           "evaluation.metric = \"eval_roc_auc\", and {} of data.validation is of the class {}: its curve needs some "
+           "of it and some that are not; add them, or take another metric",
+           of_class == 0 ? "nothing" : "all", classes.names[c]);
+  }
+}
+
 std::span<const std::string_view> metrics_of(const Recipe& recipe) {
   static constexpr std::array<std::string_view, 1> kOfNumbers = {"eval_pearson"};
   static constexpr std::array<std::string_view, 7> kOfClasses = {
@@ -136,8 +182,9 @@ std::span<const std::string_view> metrics_of(const Recipe& recipe) {
 
 }  // namespace
 
-constinit const ObjectiveRules kSequenceClassification = {of_documents, one_row, true, false, metrics_of};
-constinit const ObjectiveRules kTokenClassification = {of_tokens, all_rows, true, false, metrics_of};
+constinit const ObjectiveRules kSequenceClassification = {of_documents, one_row,    true,
+                                                          false,        metrics_of, look_at_metric};
+constinit const ObjectiveRules kTokenClassification = {of_tokens, all_rows, true, false, metrics_of, look_at_metric};
 
 void settle_classes(Recipe& recipe) {
   const Objective objective = *recipe.training.objective;
@@ -157,14 +204,36 @@ void settle_classes(Recipe& recipe) {
   if (per_token != (objective == Objective::token_classification))
     fail(Exit::usage, "{} is for {}, and training.objective is \"{}\"", data->file, data->problem,
          models::name_of(objective));
-  if (!config.has("problem_type") && !per_token && !own.named) to["problem_type"] = json_string(data->problem);
+  const auto record = [&](const char* what, const std::string& json) {
+    to[fmt::format("{}.{}", models::kTrainedOn, what)] = json;
+  };
+  // null: nobody knows, whatever the model was trained on before.
+  const bool known = data->tokenizer_hash && !data->tokenizer_hash->empty();
+  record("tokenizer", known ? json_string(data->tokenizer) : "null");
+  record("tokenizer_hash", known ? json_string(*data->tokenizer_hash) : "null");
+  record("pairs", !data->pairs ? "null" : *data->pairs ? "true" : "false");
   if (own.named) return;
+  if (!config.has("problem_type") && !per_token)
+    to["problem_type"] = json_string(of_numbers ? "regression" : data->problem);
   std::vector<std::string> names = data->names;
-  if (data->problem == "regression" || config.text_or("problem_type", "") == "regression") names = {"LABEL_0"};
+  if (of_numbers) names = {"LABEL_0"};
   // Numbers from 0 on may leave some out: then they are the classes' own.
-  if (names.size() == 1 && data->problem != "regression" && data->problem != "multi_label_classification" &&
-      names[0] != "LABEL_0")
+  if (names.size() == 1 && !of_numbers && data->problem != "multi_label_classification")
     fail(Exit::usage, "{} knows one class alone, {}: there is nothing to tell apart", data->file, names[0]);
+  if (own.counted && own.names.size() != names.size()) {
+    const auto is_number = [&](const std::string& name) {
+      std::size_t number = 0;
+      const auto [rest, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+      return error == std::errc() && rest == name.data() + name.size() && number < own.names.size();
+    };
+    // Then the data have texts of some of them.
+    if (std::ranges::all_of(names, is_number)) return;
+    fail(Exit::usage, "{} is {}, and {} has {} ({}{}): leave it out, and the data say how many there are",
+         config.describe("num_labels"), own.names.size(), data->file,
+         names.size() == 1 ? "one class" : fmt::format("{} classes", names.size()),
+         fmt::join(std::span(names).first(std::min<std::size_t>(names.size(), 8)), ", "),
+         names.size() > 8 ? ", ..." : "");
+  }
   std::string forward, backward;
   for (std::size_t i = 0; i < names.size(); ++i) {
     forward += fmt::format("{}\"{}\": {}", i > 0 ? ", " : "", i, json_string(names[i]));

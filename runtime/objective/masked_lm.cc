@@ -1,5 +1,7 @@
 #include "runtime/objective/masked_lm.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,6 +9,7 @@
 
 #include "base/error.h"
 #include "device/ops/losses/cross_entropy.h"
+#include "runtime/data/open_data.h"
 #include "runtime/data/scramble.h"
 
 namespace strata::runtime {
@@ -49,17 +52,33 @@ MaskedTokens::Vocabulary vocabulary_of(std::span<const TokenFile> files) {
 
 std::shared_ptr<const Labelling> masked_tokens(const Recipe& recipe, std::span<const TokenFile> files,
                                                std::uint64_t stream) {
-  return std::make_shared<MaskedTokens>(vocabulary_of(files), recipe.training.mlm_probability, recipe.training.seed,
-                                        stream);
+  return std::make_shared<MaskedTokens>(vocabulary_of(files), recipe.training.mlm_probability.value_or(kMaskedShare),
+                                        recipe.training.seed, stream);
+}
+
+// The first token of the first document of each file: with the tokenizer's template it is one of its special tokens.
+void look_for_templates(Recipe& recipe) {
+  look_for_labels(recipe);
+  for (const auto& path : data_files(recipe.data)) {
+    const TokenFile file(path, std::nullopt);
+    if (!file.sidecar() || !file.sidecar()->special_tokens || file.count() == 0) continue;
+    std::uint32_t first = 0;
+    file.read(0, {&first, 1});
+    if (std::ranges::find(*file.sidecar()->special_tokens, first) != file.sidecar()->special_tokens->end()) continue;
+    recipe.notes.push_back(
+        fmt::format("{} begins with a token of text: encoders know texts between their tokenizer's special tokens "
+                    "([CLS], [SEP]), which strata tokenize --add-special puts there",
+                    path.string()));
+  }
 }
 
 std::optional<std::uint32_t> rows_of(const Recipe& recipe, std::uint32_t rows) {
-  return chosen_of(rows, recipe.training.mlm_probability);
+  return chosen_of(rows, recipe.training.mlm_probability.value_or(kMaskedShare));
 }
 
 }  // namespace
 
-constinit const ObjectiveRules kMaskedLm = {masked_tokens, rows_of, true, false, no_metrics};
+constinit const ObjectiveRules kMaskedLm = {masked_tokens, rows_of, true, false, no_metrics, look_for_templates};
 
 MaskedTokens::MaskedTokens(Vocabulary vocabulary, double probability, std::uint64_t seed, std::uint64_t stream)
     : vocabulary_(std::move(vocabulary)), probability_(probability), key_(scramble(scramble(seed) ^ stream)) {}

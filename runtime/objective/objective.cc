@@ -27,6 +27,22 @@ const ObjectiveRules& rules_of(const Recipe& recipe) {
   return *kRules[index];
 }
 
+// Whoever gives one of these means to train something else.
+void refuse_what_has_no_effect(const Recipe::Training& training) {
+  using models::Objective;
+  const Objective objective = *training.objective;
+  if (training.mlm_probability && objective != Objective::masked_lm)
+    fail(Exit::usage,
+         "training.mlm_probability = {} is the share of tokens that masked_lm predicts, and training.objective is "
+         "\"{}\": leave it out, or take masked_lm",
+         *training.mlm_probability, models::name_of(objective));
+  if (!training.class_weights.empty() && (objective == Objective::causal_lm || objective == Objective::masked_lm))
+    fail(Exit::usage,
+         "training.class_weights weigh classes, and training.objective is \"{}\": leave them out, or take "
+         "sequence_classification or token_classification",
+         models::name_of(objective));
+}
+
 }  // namespace
 
 MakeLabelling labelling_of(const Recipe& recipe) {
@@ -39,8 +55,21 @@ bool generates(const Recipe& recipe) {
   return rules_of(recipe).generates;
 }
 
+void look_for_labels(Recipe& recipe) {
+  for (const auto& path : data_files(recipe.data)) {
+    const auto sidecar = read_sidecar(path);
+    if (!sidecar || !sidecar->labels) continue;
+    recipe.notes.push_back(fmt::format(
+        "the labels of {} are left alone: training.objective is \"{}\", and {} learns them", path.string(),
+        models::name_of(*recipe.training.objective),
+        sidecar->labels->problem == "token_classification" ? "token_classification" : "sequence_classification"));
+    return;
+  }
+}
+
 void settle_objective(Recipe& recipe) {
   if (!recipe.training.objective) recipe.training.objective = models::objective_of(config_of(recipe.model));
+  refuse_what_has_no_effect(recipe.training);
   settle_classes(recipe);
   const auto seq_len = static_cast<std::uint32_t>(recipe.data.seq_len);
   const auto rows = rules_of(recipe).loss_rows(recipe, seq_len);
@@ -49,7 +78,7 @@ void settle_objective(Recipe& recipe) {
 
 void settle(Recipe& recipe, bool evaluates) {
   settle_objective(recipe);
-  if (recipe.evaluation.every > 0 && recipe.evaluation.metric != "eval_loss") {
+  if (recipe.evaluation.asked() && recipe.evaluation.metric != "eval_loss") {
     const auto metrics = rules_of(recipe).metrics(recipe);
     if (std::ranges::find(metrics, recipe.evaluation.metric) == metrics.end())
       fail(Exit::usage, "evaluation.metric = \"{}\", which this model has not: take one of eval_loss{}{}",
@@ -58,6 +87,7 @@ void settle(Recipe& recipe, bool evaluates) {
   if (rules_of(recipe).of_documents && recipe.data.packing == Packing::automatic && names_documents(recipe.data))
     recipe.data.packing = Packing::documents;
   settle_data(recipe, evaluates, labelling_of(recipe));
+  if (!evaluates) rules_of(recipe).look(recipe);
 }
 
 }  // namespace strata::runtime

@@ -23,7 +23,13 @@ struct ObjectiveRules {
   bool generates;
   // The metrics that its evaluations have besides eval_loss.
   std::span<const std::string_view> (*metrics)(const Recipe& recipe);
+  // Once the data are settled: adds to recipe.notes what of them is left alone, or is not as it should be. Throws
+  // Error{usage} for what would end the run later.
+  void (*look)(Recipe& recipe);
 };
+
+// Of an objective that predicts tokens: labels of texts are left alone.
+void look_for_labels(Recipe& recipe);
 
 // Of an objective whose evaluations have a loss alone.
 inline std::span<const std::string_view> no_metrics(const Recipe&) {

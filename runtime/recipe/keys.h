@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/recipe/key.h"
+#include "runtime/recipe/keys/key.h"
 
 namespace strata::runtime {
 

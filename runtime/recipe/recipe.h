@@ -1,6 +1,6 @@
 #pragma once
 // runtime/recipe/ is what a user asks for: the values (here), one row per key with what is allowed and what it means
-// (keys.h; keys.cc is what docs/recipe.md prints), and TOML with line numbers (toml_file.h). To add a key: a field
+// (keys/, the table that docs/recipe.md prints), and TOML with line numbers (load_recipe.h). To add a key: a field
 // here, a row there. Everything below the recipe sees these values; nothing in this room knows what they lead to.
 
 #include <array>
@@ -41,6 +41,9 @@ struct Recompute {
 
 // training.micro_batch_size = "auto", and the most that it may be.
 inline constexpr std::int64_t kAutomaticBatch = 0, kMostSequences = 1 << 20;
+
+// training.mlm_probability of a recipe that does not give it.
+inline constexpr double kMaskedShare = 0.15;
 
 // Steps [first, last], from 1.
 struct StepRange {
@@ -84,8 +87,8 @@ struct Recipe {
   } data;
   struct Training {
     std::optional<models::Objective> objective;  // as the model's configuration has it where not set
-    double mlm_probability = 0.15;
-    std::vector<double> class_weights;  // of a classifier's classes, in order; empty: 1 each
+    std::optional<double> mlm_probability;       // of masked_lm; kMaskedShare if not set
+    std::vector<double> class_weights;           // of a classifier's classes, in order; empty: 1 each
     std::optional<std::int64_t> max_steps;
     std::int64_t micro_batch_size = 1;  // kAutomaticBatch until settle_micro_batch() (runtime/job/micro_batch.h)
     std::optional<std::int64_t> gradient_accumulation_steps, global_batch_size;  // at most one is set
@@ -180,19 +183,7 @@ struct Recipe {
   offload::IoOptions io_options() const;
 };
 
-// The recipe of `path` (TOML; none: every key is at its default) with `sets` ("a.b=value") applied in order. Throws
-// Error{usage} naming the key, the value and what is allowed, or both keys that contradict each other.
-Recipe load_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets);
-
 // What only `train` needs: training.max_steps, and data.train where it is above 0. Throws Error{usage}.
 void require_trainable(const Recipe& recipe);
-
-// Every key that must be the same on all ranks, one "key = value" a line in a fixed order (report.*, control.* and
-// device.threads are left out; the weights of several sources are a line of their own): what ranks compare, by hash,
-// before step 1.
-std::string to_text(const Recipe& recipe);
-
-// The recipe as a file that load_recipe reads: keys that are not at their default, paths absolute, without report.*.
-std::string to_toml(const Recipe& recipe);
 
 }  // namespace strata::runtime

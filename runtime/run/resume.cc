@@ -12,10 +12,12 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "comm/same_files.h"
+#include "models/classes.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/readable_file.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/recipe/keys.h"
+#include "runtime/recipe/load_recipe.h"
 #include "runtime/run/schedule.h"
 
 namespace strata::runtime {
@@ -30,9 +32,9 @@ constexpr std::array<std::string_view, 7> kSameKeys = {
 
 // Keys of config.json that do not change what a trained weight means.
 bool is_free(std::string_view key) {
-  constexpr std::array<std::string_view, 7> kFree = {"_name_or_path",    "architectures", "dtype",
-                                                     "torch_dtype",      "use_cache",     "transformers_version",
-                                                     "initializer_range"};
+  constexpr std::array<std::string_view, 8> kFree = {"_name_or_path",     "architectures",   "dtype",
+                                                     "torch_dtype",       "use_cache",       "transformers_version",
+                                                     "initializer_range", models::kTrainedOn};
   return std::find(kFree.begin(), kFree.end(), key) != kFree.end() || key.ends_with("_pdrop") ||
          key.ends_with("_dropout") || key.ends_with("_token_id");
 }

@@ -4,13 +4,15 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "runtime/checkpoint/model_folder.h"
+#include "models/classes.h"
 #include "text/tokenizer.h"
 
 namespace strata::runtime {
@@ -52,8 +54,33 @@ void require_tokens_of_model(const Recipe& recipe, std::span<const TokenFile> fi
            file.path().string(), file.sidecar()->tokenizer, directory->string(), directory->string());
 }
 
+void require_tokenizer_of_classifier(const ModelFolder& folder, const models::Config& config,
+                                     const text::Tokenizer& tokenizer, const fs::path& where) {
+  std::vector<std::string> given = tokenizer_hashes(where);
+  given.push_back(tokenizer.hash());
+  const auto is_given = [&](const std::string& hash) { return std::ranges::find(given, hash) != given.end(); };
+  constexpr std::string_view kAccept = "accept it as it is with --set data.any_tokenizer=true";
+  const std::string trained_on = config.text_or(fmt::format("{}.tokenizer_hash", models::kTrainedOn), "");
+  if (!trained_on.empty()) {
+    if (!is_given(trained_on))
+      fail(Exit::usage,
+           "{} was trained on tokens of the tokenizer {}, and {} is another: give that one with --tokenizer, or {}",
+           folder.path().string(), config.text_or(fmt::format("{}.tokenizer", models::kTrainedOn), ""), where.string(),
+           kAccept);
+    return;
+  }
+  const auto directory = folder.hugging_face();
+  const std::vector<std::string> own = directory ? tokenizer_hashes(*directory) : std::vector<std::string>{};
+  if (!own.empty() && std::ranges::none_of(own, is_given))
+    fail(Exit::usage, "{} comes with another tokenizer than {}: leave --tokenizer out, or {}", folder.path().string(),
+         where.string(), kAccept);
+}
+
 void require_types_of_model(const models::Model& model, std::span<const TokenFile> files) {
-  if (model.batch.types) return;
+  // DistilBERT and the causal families have no types at all, and are given none: their tokenizers' templates still name
+  // some for pairs, which transformers drops, too.
+  constexpr std::array<std::string_view, 3> kOfTypes = {"bert", "roberta", "xlm-roberta"};
+  if (model.batch.types || std::ranges::find(kOfTypes, model.family) == kOfTypes.end()) return;
   for (const TokenFile& file : files)
     if (file.sidecar() && file.sidecar()->types)
       fail(Exit::usage,

@@ -15,22 +15,8 @@ using testing::HasSubstr;
 using testing::Not;
 
 struct BareMpirun : ClusterRun {
-  std::vector<std::string> mpirun(const std::vector<std::string>& sets = {}) const {
-    std::vector<std::string> all = {"mpirun", "--allow-run-as-root", "--bind-to", "none", "--tag-output",
-                                    "--host", "n1:2,n2:2,n3:2",      "-n",        "6"};
-    for (std::string& word : train(sets)) all.push_back(std::move(word));
-    return all;
-  }
   static auto says(const std::string& text) {
     return [text](const std::string&, const std::string& errors) { return errors.find(text) != std::string::npos; };
-  }
-  // Ranks that a node still has, after at most 20 seconds for them to end.
-  int ranks_left(const Cluster& cluster, const std::string& node) const {
-    const std::string count =
-        "ip netns pids $(ip netns identify $$) | xargs -r ps -o args= -p | grep -c '^" STRATA " train' || true";
-    return std::stoi(
-        cluster.at(node, "for i in $(seq 100); do n=$(" + count + "); [ $n -gt 0 ] || break; sleep 0.2; done; echo $n")
-            .output);
   }
 };
 
@@ -50,6 +36,16 @@ TEST_F(BareMpirun, ANodeThatIsCutOffIsNamedAndAllRanksEnd) {
   cluster.cut("n3");
   EXPECT_TRUE(running.wait_until(says("node n3 (ranks 4 to 5) is lost: not heard of for "), 45));
   for (const char* node : {"n1", "n2", "n3"}) EXPECT_EQ(ranks_left(cluster, node), 0) << node;
+}
+
+// With mpirun on another node: nobody is left who watches all, and each node's ranks end by themselves.
+TEST_F(BareMpirun, TheNodeOfRankZeroThatIsKilledIsNamedAndTheOthersEnd) {
+  const Cluster cluster(4);
+  Running running(cluster.in("n4", mpirun({"control.timeout=4"})));
+  ASSERT_TRUE(running.wait_until(says("step 50/"), 120));
+  cluster.kill("n1");
+  EXPECT_TRUE(running.wait_until(says("rank 0 on n1 was not heard of on n3 (ranks 4 to 5) for "), 45));
+  for (const char* node : {"n2", "n3"}) EXPECT_EQ(ranks_left(cluster, node), 0) << node;
 }
 
 TEST_F(BareMpirun, ACutOfSecondsHoldsItUpAndNothingElse) {

@@ -110,6 +110,21 @@ std::vector<std::string> ClusterRun::launch(const std::vector<std::string>& opti
   return all;
 }
 
+std::vector<std::string> ClusterRun::mpirun(const std::vector<std::string>& sets) const {
+  std::vector<std::string> all = {"mpirun", "--allow-run-as-root", "--bind-to", "none", "--tag-output",
+                                  "--host", "n1:2,n2:2,n3:2",      "-n",        "6"};
+  for (std::string& word : train(sets)) all.push_back(std::move(word));
+  return all;
+}
+
+int ClusterRun::ranks_left(const Cluster& cluster, const std::string& node) const {
+  const std::string count =
+      "ip netns pids $(ip netns identify $$) | xargs -r ps -o args= -p | grep -c '^" STRATA " train' || true";
+  return std::stoi(
+      cluster.at(node, "for i in $(seq 100); do n=$(" + count + "); [ $n -gt 0 ] || break; sleep 0.2; done; echo $n")
+          .output);
+}
+
 std::string ClusterRun::untouched(const std::vector<std::string>& sets) const {
   std::vector<std::string> all = sets;
   all.insert(all.end(),

@@ -45,6 +45,10 @@ class ClusterRun : public testing::Test {
   std::vector<std::string> launch(const std::vector<std::string>& options, const std::vector<std::string>& sets = {},
                                   const std::string& program = STRATA) const;
   std::vector<std::string> train(const std::vector<std::string>& sets = {}) const;
+  // The same by mpirun, two ranks on each of n1, n2 and n3.
+  std::vector<std::string> mpirun(const std::vector<std::string>& sets = {}) const;
+  // Ranks that a node still has, after at most 20 seconds for them to end.
+  int ranks_left(const Cluster& cluster, const std::string& node) const;
   // The weights' hash at the end of a run alone that nobody disturbed.
   std::string untouched(const std::vector<std::string>& sets = {}) const;
   // That of the run.

@@ -1,7 +1,9 @@
 // Nodes that go while a run is on: under launch it goes on with those that are left, to the bits of a run that nobody
 // disturbed.
 #include <gmock/gmock.h>
+#include <simdjson.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <thread>
@@ -38,6 +40,54 @@ TEST_F(LostNode, KilledTheOthersGoOn) {
   EXPECT_EQ(weights_hash(), bits);
   EXPECT_THAT(events(), AllOf(HasSubstr(R"("event":"node_lost","nodes":["n3"])"),
                               HasSubstr(R"("event":"restart","nodes":["n1","n2"],"ranks":4)")));
+}
+
+// training.micro_batch_size = auto is settled once: on fewer ranks, which have room for more, it stays, and so do the
+// bits.
+TEST_F(LostNode, TheMicroBatchOfAutoStaysOnFewerRanks) {
+  const std::vector<std::string> batch = {"training.global_batch_size=48", "zero.stage=0"};
+  const auto bytes = [&](int size, int ranks) {
+    std::vector<std::string> command = train(batch);
+    command[1] = "plan";
+    command.insert(command.end(), {"--set", "training.micro_batch_size=" + std::to_string(size), "--ranks",
+                                   std::to_string(ranks), "--json", file("plan.json")});
+    const Outcome outcome = run(command);
+    EXPECT_EQ(outcome.code, 0) << outcome.all();
+    simdjson::dom::parser parser;
+    return parser.load(file("plan.json"))["memory"]["device"]["planned_peak_bytes"].get_uint64().value();
+  };
+  const std::uint64_t room = bytes(2, 3);
+  ASSERT_LT(room, std::min({bytes(4, 3), bytes(8, 3), bytes(16, 3)}));
+  ASSERT_GE(room, bytes(4, 2)) << "two ranks would choose otherwise";
+  std::vector<std::string> sets = batch;
+  sets.emplace_back("training.micro_batch_size=2");
+  const std::string bits = untouched(sets);
+  sets.back() = "training.micro_batch_size=auto";
+  sets.push_back("memory.device=" + std::to_string(room));
+  const Cluster cluster(3);
+  const std::vector<std::string> command =
+      cluster.in("n1", launch({"--hosts", "n1,n2,n3", "--no-preflight", "--min-nodes", "2"}, sets));
+  Running running(command);
+  ASSERT_TRUE(running.wait_until(at_step(50), 120));
+  cluster.kill("n3");
+  ASSERT_TRUE(running.wait_until(
+      [](const auto&, const std::string& errors) {
+        const std::size_t restart = errors.find("restart 1 of 3: 2 ranks on n1 (1), n2 (1)");
+        return restart != errors.npos && errors.find(" tokens/s ", restart) != errors.npos;
+      },
+      120));
+  // Stopped, and started by hand on what is left: the checkpoint has the number.
+  running.send(SIGUSR1);
+  const Outcome stopped = running.wait(120);
+  EXPECT_EQ(stopped.code, static_cast<int>(Exit::requeue)) << stopped.all();
+  EXPECT_THAT(stopped.errors,
+              AllOf(HasSubstr("training.micro_batch_size = auto: 2, the largest that fits"),
+                    HasSubstr(" 8 micro-batches of 2 per rank"), HasSubstr("12 micro-batches of 2 per rank")));
+  const Outcome rest = run(cluster.in("n1", launch({"--hosts", "n1,n2", "--no-preflight"}, sets)), 300);
+  EXPECT_EQ(rest.code, 0) << rest.all();
+  EXPECT_THAT(rest.errors, AllOf(HasSubstr("training.micro_batch_size = auto: 2, as "), HasSubstr(" has it"),
+                                 HasSubstr("12 micro-batches of 2 per rank")));
+  EXPECT_EQ(weights_hash(), bits);
 }
 
 // Rank 0's, with the launcher on a node that has no ranks.

@@ -1,4 +1,4 @@
-// Ranks that live and do nothing, under launch: they are named, the run ends, and goes on to the bits of a run that
+// Ranks that live and do nothing: they are named and the run ends. Under launch it goes on to the bits of a run that
 // nobody disturbed.
 #include <gmock/gmock.h>
 
@@ -42,6 +42,19 @@ TEST_F(StandingRank, StoppedItIsNamedAndStartedAgain) {
                     HasSubstr("restart 1 of 3: 6 ranks on n1 (2), n2 (2), n3 (2)")));
   EXPECT_THAT(states(), AllOf(HasSubstr("rank 3 on n2"), HasSubstr("Executor::step")));
   EXPECT_EQ(weights_hash(), bits);
+}
+
+TEST_F(StandingRank, StoppedUnderMpirunAloneItIsNamedAndAllRanksEnd) {
+  const Cluster cluster(3);
+  Running running(cluster.in("n1", mpirun(watched())));
+  ASSERT_TRUE(running.wait_until(at_step(50), 120));
+  signal_rank(cluster, "n2", 3, "STOP");
+  const Outcome outcome = running.wait(120);
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("rank 3 on n2 is in '"), HasSubstr("(its process does not run)"),
+                                    HasSubstr("the run ends, and what all ranks were in is in ")));
+  EXPECT_THAT(states(), HasSubstr("rank 3 on n2"));
+  for (const char* node : {"n1", "n2", "n3"}) EXPECT_EQ(ranks_left(cluster, node), 0) << node;
 }
 
 // A drive of one node: frozen, it answers no write, and its rank cannot even be killed.
@@ -94,6 +107,24 @@ TEST_F(StandingRank, OfADriveThatHangsTheOthersGoOn) {
                     HasSubstr("restart 1 of 3: 4 ranks on n1 (2), n2 (2)")));
   EXPECT_THAT(events(), HasSubstr(R"("event":"node_held","nodes":["n3"])"));
   EXPECT_EQ(weights_hash(), bits);
+}
+
+// mpirun itself waits for the rank that cannot end.
+TEST_F(StandingRank, OfADriveThatHangsUnderMpirunAloneTheOthersEnd) {
+  if (!HangingDrive::is_possible(run_.folder())) GTEST_SKIP() << "this system mounts no loop devices with ext4";
+  const Cluster cluster(3);
+  HangingDrive drive(cluster, "n3", file("drive"));
+  Running running(
+      cluster.in("n1", mpirun(watched({"zero.optimizer=nvme", "memory.nvme=[\"" + file("drive") + "\"]"}))));
+  ASSERT_TRUE(running.wait_until(at_step(50), 120));
+  drive.hang();
+  EXPECT_TRUE(running.wait_until(
+      [](const auto&, const std::string& errors) {
+        const std::size_t end = errors.find("; the run ends, and what all ranks were in is in ");
+        return end != errors.npos && errors.rfind(" on n3 is in '", end) != errors.npos;
+      },
+      90));
+  for (const char* node : {"n1", "n2"}) EXPECT_EQ(ranks_left(cluster, node), 0) << node;
 }
 
 }  // namespace

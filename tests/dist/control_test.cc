@@ -76,7 +76,8 @@ TEST_F(ControlDist, TellsItsStatusAndPlanInWordsAndAsJson) {
   ASSERT_TRUE(steps(running));
   const Outcome status = run(ctl("status"));
   EXPECT_EQ(status.code, 0) << status.all();
-  EXPECT_THAT(status.output, AllOf(HasSubstr("training, gpt2"), HasSubstr("/1000000  loss "), HasSubstr("rank 0 on ")));
+  EXPECT_THAT(status.output, AllOf(HasSubstr("training, gpt2"), HasSubstr("/1000000  loss "), HasSubstr("rank 0 on "),
+                                   HasSubstr("memory of a rank: RAM for the model ")));
   simdjson::dom::parser parser;
   const simdjson::dom::element json = parser.parse(run(ctl("status", {"--json"})).output);
   EXPECT_GT(std::stoll(std::string(json["step"].get_string().value())), 4);
@@ -88,7 +89,7 @@ TEST_F(ControlDist, TellsItsStatusAndPlanInWordsAndAsJson) {
   running.send(SIGTERM);
   const Outcome outcome = running.wait();
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
-  EXPECT_THAT(outcome.errors, HasSubstr("\ncontrol: unix:" + run_.file("s") + "\n"));
+  EXPECT_THAT(outcome.errors, HasSubstr("\nstrata: control   unix:" + run_.file("s") + "\n"));
   EXPECT_THAT(run({"ls", run_.file("ck")}).output, Not(HasSubstr("control.json")));
   EXPECT_THAT(run(ctl("status")).errors, HasSubstr("control.json is not there"));
 }

@@ -1,10 +1,12 @@
 // strata launch on this machine alone: what it starts, passes on and starts again. Several nodes: tests/cluster.
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "base/error.h"
 #include "tests/dist/tiny_run.h"
@@ -55,6 +57,20 @@ class LaunchAlone : public testing::Test {
 
   TinyRun run_;
 };
+
+// Before the first word of a rank there is nothing to wait for, and mpirun may not know its signals yet.
+TEST_F(LaunchAlone, AStopBeforeTheRanksHaveBegunEndsItAtOnce) {
+  for (const char* moment : {"1 rank on ", "the recipe, without what"}) {
+    Running running(launch({"--no-preflight"}, {checkpoints(), "training.max_steps=1000000"}));
+    ASSERT_TRUE(running.wait_until(
+        [&](const std::string&, const std::string& errors) { return errors.find(moment) != std::string::npos; }));
+    running.send(SIGINT);
+    const Outcome outcome = running.wait(60);
+    EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
+    EXPECT_THAT(last_line(outcome), AllOf(HasSubstr("stopped on request"), HasSubstr("run the same command to ")));
+    EXPECT_THAT(outcome.errors, Not(HasSubstr("mpirun ended")));
+  }
+}
 
 TEST_F(LaunchAlone, RanksOnThisMachine) {
   const Outcome outcome = run(launch({"--ranks-per-node", "2"}), 120);
@@ -152,6 +168,55 @@ TEST_F(LaunchAlone, ANodeThatAnswersLateHoldsUpTheOthers) {
   EXPECT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_GT(outcome.seconds, 8);
   EXPECT_THAT(outcome.errors, HasSubstr("2 ranks on 127.0.0.1 (1), 127.0.0.2 (1)"));
+}
+
+// Whoever waits for a restart has a run that can go on, and says so to whoever starts it again.
+TEST_F(LaunchAlone, AStopBeforeARestartLeavesWithTheCheckpoint) {
+  Running running(
+      launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", "checkpoint.every=10", checkpoints()}));
+  ASSERT_TRUE(running.wait_until(
+      [&](const auto&, const auto&) { return std::filesystem::exists(run_.file("checkpoints/step-00000020")); }, 120));
+  kill_rank(1);
+  ASSERT_TRUE(running.wait_until(
+      [](const auto&, const std::string& errors) { return errors.find("starts again in") != std::string::npos; }, 120));
+  running.send(SIGUSR1);
+  const Outcome outcome = running.wait(180);
+  EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
+  EXPECT_EQ(last_line(outcome),
+            "strata: stopped on request before a restart: run the same command to resume from the newest checkpoint");
+  EXPECT_THAT(log("events.jsonl"), HasSubstr(R"("exit":75,"cause":"stopped on request before a restart)"));
+}
+
+// control.timeout = 0: for ever, and not at once.
+TEST_F(LaunchAlone, WithoutATimeoutNothingIsLost) {
+  const Outcome outcome = run(launch({}, {"control.timeout=0", "training.max_steps=300"}), 120);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors, HasSubstr("done after step 300"));
+}
+
+// A reader that stands still, as a terminal after Ctrl-S: the run goes on behind it, and its agents hear of launch.
+TEST_F(LaunchAlone, AScreenThatTakesNothingHoldsNothingUp) {
+  std::string line;
+  for (const std::string& word : launch({}, {"control.timeout=3", "training.max_steps=3000"}))
+    line += "'" + word + "' ";
+  const Outcome outcome =
+      run({"bash", "-o", "pipefail", "-c",
+           line + "2>&1 | (for i in $(seq 600); do grep -q 'step 3000/' " + run_.file("logs/rank-00000.log") +
+               " 2>/dev/null && break; sleep 0.2; done; sleep 6; cat)"},
+          240);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.output,
+              AllOf(HasSubstr("step 3000/3000"), Not(HasSubstr("lost")), Not(HasSubstr("starts again"))));
+}
+
+// To stop launch alone would let its agents end the ranks.
+TEST_F(LaunchAlone, CtrlZDoesNothing) {
+  Running running(launch({}, {"control.timeout=3", "training.max_steps=1000000", checkpoints()}));
+  ASSERT_TRUE(running.wait_until(steps(1), 120));
+  running.send(SIGTSTP);
+  std::this_thread::sleep_for(std::chrono::seconds(6));
+  running.send(SIGUSR1);
+  EXPECT_EQ(running.wait(180).code, static_cast<int>(Exit::requeue));
 }
 
 TEST_F(LaunchAlone, MistakesAreNamedBeforeAnythingStarts) {

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <simdjson.h>
 
+#include <chrono>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include "base/error.h"
 #include "tests/dist/tiny_run.h"
@@ -78,7 +81,7 @@ class Predict : public testing::Test {
   void learn(const std::string& name, const std::vector<std::string>& options,
              const std::vector<std::string>& sets = {}) {
     tokenize(name, options);
-    done(run(command("train", name, sets)));
+    said_ = done(run(command("train", name, sets)));
   }
   std::string done(const Outcome& outcome) const {
     EXPECT_EQ(outcome.code, 0) << outcome.all();
@@ -154,7 +157,7 @@ TEST_F(Predict, GoesOnFromWhatIsDone) {
   for (const int ranks : {1, 2}) {
     folder_.write("out.jsonl.part", std::string_view(whole).substr(0, whole.size() * 2 / 3));  // amid a record
     EXPECT_EQ(predicted("one", {}, "texts.jsonl", ranks), all);
-    EXPECT_THAT(said_, HasSubstr("resumes behind ")) << ranks;
+    EXPECT_THAT(said_, HasSubstr("resumes after ")) << ranks;
   }
   // What is there is taken: the last score but of a part that is whole.
   std::string changed = whole;
@@ -213,7 +216,7 @@ TEST_F(Predict, MistakesAreOneSentence) {
   done(run(command("train", "one", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler")})));
   EXPECT_COMPLAINT(run(under_mpirun(2, asked("filler", "texts.jsonl", "out.jsonl"))), Exit::usage,
                    AllOf(HasSubstr("is no classifier"), HasSubstr("masked_lm")));
-  EXPECT_COMPLAINT(run(under_mpirun(2, asked("one", "texts.jsonl", "out.jsonl", {"--field", "body"}))), Exit::corrupt,
+  EXPECT_COMPLAINT(run(under_mpirun(2, asked("one", "texts.jsonl", "out.jsonl", {"--field", "body"}))), Exit::usage,
                    AllOf(HasSubstr("texts.jsonl, line 1"), HasSubstr("no field \"body\"")));
   folder_.write("texts.txt", "a text");
   EXPECT_COMPLAINT(run(asked("one", "texts.txt", "out.jsonl")), Exit::usage, HasSubstr("neither .jsonl nor"));
@@ -237,10 +240,36 @@ TEST_F(Predict, TrainingsThatCannotBe) {
   EXPECT_COMPLAINT(refused({"data.packing=stream"}), Exit::usage, HasSubstr("data.packing = \"stream\""));
   EXPECT_COMPLAINT(refused({"evaluation.every=1", "evaluation.metric=eval_pearson"}), Exit::usage,
                    AllOf(HasSubstr("eval_pearson"), HasSubstr("eval_accuracy")));
+  for (const std::string objective : {"causal_lm", "masked_lm"})
+    EXPECT_COMPLAINT(refused({"training.objective=" + objective, "training.class_weights=[1, 2, 1]"}), Exit::usage,
+                     AllOf(HasSubstr("class_weights weigh classes"), HasSubstr(objective)));
+  EXPECT_COMPLAINT(refused({"training.mlm_probability=0.15"}), Exit::usage,
+                   AllOf(HasSubstr("training.mlm_probability = 0.15"), HasSubstr("\"sequence_classification\"")));
+  EXPECT_COMPLAINT(refused({"model.config.num_labels=7"}), Exit::usage,
+                   AllOf(HasSubstr("model.config.num_labels is 7"), HasSubstr("3 classes (maybe, no, yes)")));
   folder_.write("rated.jsonl", "{\"text\": \"good\", \"rating\": 0.5}\n{\"text\": \"bad\", \"rating\": -1.5}\n");
   tokenize("rated", {"--labels", "rating"}, "rated.jsonl");
   EXPECT_COMPLAINT(run(command("train", "rated", {"training.class_weights=[1, 2]"})), Exit::usage,
                    HasSubstr("predicts a number"));
+}
+
+// What an objective leaves alone of its data, or does not find there, is said at the start.
+TEST_F(Predict, DataThatAnObjectiveDoesNotExpect) {
+  tokenize("one", {"--labels", "label"});
+  const std::string masked =
+      done(run(command("train", "one", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler")})));
+  EXPECT_THAT(masked, AllOf(HasSubstr("the labels of "), HasSubstr("one.bin are left alone"),
+                            HasSubstr("sequence_classification learns them")));
+  EXPECT_THAT(masked, testing::Not(HasSubstr("begins with a token of text")));
+  tokenize("bare", {"--no-eot"});
+  const std::string bare =
+      done(run(command("train", "bare", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler2")})));
+  EXPECT_THAT(bare, AllOf(HasSubstr("bare.bin begins with a token of text"), HasSubstr("--add-special")));
+  EXPECT_THAT(bare, testing::Not(HasSubstr("left alone")));
+  tokenize("special", {"--no-eot", "--add-special"});
+  EXPECT_THAT(
+      done(run(command("train", "special", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler3")}))),
+      testing::Not(HasSubstr("begins with a token of text")));
 }
 
 // A weighted loss is the mean over texts of their class's weight times -ln of its probability.
@@ -287,7 +316,7 @@ TEST_F(Predict, PairsHaveTypes) {
   ASSERT_TRUE(fs::exists(file("pair.bin.types")));
   const auto all = predicted("pair", pair);
   EXPECT_EQ(predicted("pair", pair, "texts.jsonl", 2), all);
-  EXPECT_NE(predicted("pair"), all) << "the second text counts";
+  EXPECT_NE(predicted("pair", {"--pair", "text"}), all) << "the second text counts";
   const std::string bits(std::string_view(evaluated("pair")["loss_hex"]));
 
   // The same tokens without types are other input.
@@ -298,6 +327,115 @@ TEST_F(Predict, PairsHaveTypes) {
   folder_.write("pair.bin.json", sidecar);
   fs::remove(file("pair.bin.types"));
   EXPECT_NE(std::string_view(evaluated("pair")["loss_hex"]), bits);
+}
+
+// What a classifier was trained on goes with it, into what is exported too.
+TEST_F(Predict, TextsAreTakenAsInTraining) {
+  learn("pair", {"--labels", "label", "--pair", "second"});
+  learn("one", {"--labels", "label"});
+  EXPECT_COMPLAINT(run(under_mpirun(2, asked("pair", "texts.jsonl", "out.jsonl"))), Exit::usage,
+                   AllOf(HasSubstr("was trained on pairs of texts"), HasSubstr("--pair")));
+  EXPECT_THAT(said_, HasSubstr("strata predict " + file("one")));
+  done(run({STRATA, "export", file("one"), "-o", file("exported")}));
+  for (const std::string model : {"one", "exported"}) {
+    EXPECT_COMPLAINT(run(asked(model, "texts.jsonl", "other.jsonl", {"--pair", "second"})), Exit::usage,
+                     HasSubstr("was trained on single texts: leave --pair out"));
+    EXPECT_COMPLAINT(run(asked(model, "texts.jsonl", "other.jsonl", {"--tokenizer", "byte"})), Exit::usage,
+                     AllOf(HasSubstr("was trained on tokens of the tokenizer bert"), HasSubstr("byte is another")));
+    const auto all = predicted(model);
+    EXPECT_EQ(predicted(model, {"--tokenizer", file("bert")}), all);
+    EXPECT_NE(predicted(model, {"--tokenizer", "byte", "--set", "data.any_tokenizer=true"}), all);
+  }
+  EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "other.jsonl", {"--max-length", "41"})), Exit::usage,
+                   AllOf(HasSubstr("--max-length 41"), HasSubstr("positions for 40 tokens")));
+}
+
+// transformers gives "" the scores of [CLS] [SEP].
+TEST_F(Predict, AnEmptyTextHasARow) {
+  learn("one", {"--labels", "label"});
+  const auto all = predicted("one");
+  folder_.write("empty.jsonl", lines_[0] + "\n{\"text\": \"\"}\n" + lines_[1] + "\n");
+  const auto with = predicted("one", {}, "empty.jsonl");
+  ASSERT_EQ(with.size(), 3u);
+  EXPECT_EQ(with[0], all[0]);
+  EXPECT_EQ(with[2], all[1]);
+  EXPECT_THAT(with[1], testing::StartsWith("{\"label\": "));
+  EXPECT_THAT(said_, AllOf(HasSubstr("out.jsonl: 3 texts"), testing::Not(HasSubstr(".tokens"))));
+
+  learn("words", {"--labels", "each", "--field", "words"}, {"training.objective=token_classification"});
+  folder_.write("empty.jsonl", "{\"words\": []}\n{\"words\": [\"good\"]}\n");
+  const auto words = predicted("words", {"--field", "words"}, "empty.jsonl");
+  ASSERT_EQ(words.size(), 2u);
+  EXPECT_EQ(words[0], "{\"labels\": []}");
+}
+
+TEST_F(Predict, WhatIsWrongIsSaidOfTheUsersFiles) {
+  learn("one", {"--labels", "label"});
+  EXPECT_COMPLAINT(run(under_mpirun(2, asked("one", "texts.jsonl", "none/out.jsonl"))), Exit::usage,
+                   AllOf(HasSubstr("there is no folder"), HasSubstr("none: make it first")));
+  fs::create_directory(file("folder"));
+  EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "folder", {"--force"})), Exit::usage,
+                   HasSubstr("folder is a folder: give the name of a file"));
+  folder_.write("nothing.jsonl", "\n");
+  EXPECT_COMPLAINT(run(asked("one", "nothing.jsonl", "out.jsonl")), Exit::usage,
+                   HasSubstr("nothing.jsonl holds no record"));
+  EXPECT_COMPLAINT(run(asked("one", "none.jsonl", "out.jsonl")), Exit::usage, HasSubstr("none.jsonl cannot be opened"));
+}
+
+// Stopped amid its work it keeps what is done, ends as a run that is to be started again, and goes on to the same
+// bytes; of another model at the same place it begins anew.
+TEST_F(Predict, StoppedItGoesOn) {
+  learn("one", {"--labels", "label"});
+  std::string many;
+  for (int i = 0; i < 60'000; ++i) many += lines_[static_cast<std::size_t>(i % kTexts)] + "\n";
+  folder_.write("many.jsonl", many);
+  const auto part = [&] {
+    std::error_code none;
+    const auto size = fs::file_size(file("out.jsonl.part"), none);
+    return none ? std::uintmax_t{0} : size;
+  };
+  const auto stopped = [&](int signal) {
+    Running live(asked("one", "many.jsonl", "out.jsonl"));
+    const auto before = part();
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (part() < before + 4096 && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    live.send(signal);
+    return live.wait();
+  };
+  for (const int signal : {SIGTERM, SIGINT}) {
+    EXPECT_COMPLAINT(stopped(signal), Exit::requeue,
+                     AllOf(HasSubstr("stopped on request"), HasSubstr("out.jsonl.part"), HasSubstr("same command")));
+    EXPECT_FALSE(fs::exists(file("out.jsonl")));
+    EXPECT_FALSE(fs::exists(file("out.jsonl.tokens")));
+  }
+  const std::string kept = folder_.read("out.jsonl.part");
+  const auto all = predicted("one", {}, "many.jsonl");
+  EXPECT_THAT(said_, HasSubstr("resumes after "));
+  ASSERT_EQ(all.size(), 60'000u);
+  const auto few = predicted("one");
+  for (const std::size_t i : {0u, 39u, 40u, 59'999u}) EXPECT_EQ(all[i], few[i % kTexts]) << i;
+
+  done(run(command("train", "one", {"training.max_steps=4", "checkpoint.keep=1"})));
+  folder_.write("out.jsonl.part", kept);
+  const auto later = predicted("one", {}, "many.jsonl");
+  EXPECT_THAT(said_, testing::Not(HasSubstr("resumes after ")));
+  EXPECT_NE(later, all);
+}
+
+// Its tokenizer's template has types, which transformers does not give it either.
+TEST_F(Predict, AFamilyWithoutTypesTakesPairs) {
+  folder_.write("bert/config.json",
+                R"({"model_type": "distilbert", "dim": 32, "hidden_dim": 48, "n_heads": 2, "n_layers": 1,
+                    "max_position_embeddings": 40, "vocab_size": 900})");
+  learn("pair", {"--labels", "label", "--pair", "second"});
+  ASSERT_TRUE(fs::exists(file("pair.bin.types")));
+  EXPECT_EQ(predicted("pair", {"--pair", "second"}).size(), static_cast<std::size_t>(kTexts));
+  folder_.write("bert/config.json",
+                R"({"model_type": "bert", "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2,
+                    "num_hidden_layers": 1, "max_position_embeddings": 40, "vocab_size": 900, "type_vocab_size": 1})");
+  EXPECT_COMPLAINT(run(command("train", "pair", {"checkpoint.dir=" + file("other")})), Exit::usage,
+                   AllOf(HasSubstr("tokens of two types"), HasSubstr("no more than one")));
 }
 
 TEST_F(Predict, AMissingCurveIsSaidWithItsReason) {
@@ -313,6 +451,14 @@ TEST_F(Predict, AMissingCurveIsSaidWithItsReason) {
   EXPECT_EQ(evaluated("one")["eval_roc_auc"].error(), simdjson::SUCCESS);
   EXPECT_THAT(said_, testing::Not(HasSubstr("not computed")));
 
+  // As what decides of the best it is refused before the first step.
+  for (const std::string when : {"evaluation.every=1", "evaluation.at_start=true"})
+    EXPECT_COMPLAINT(run(command("train", "one",
+                                 {"data.validation=" + file("no.bin"), when, "evaluation.metric=eval_roc_auc",
+                                  "checkpoint.dir=" + file("never")})),
+                     Exit::usage,
+                     AllOf(HasSubstr("eval_roc_auc"), HasSubstr("nothing of data.validation is of the class maybe")));
+  EXPECT_FALSE(fs::exists(file("never")));
   const Outcome trained = run(command(
       "train", "one", {"data.validation=" + file("no.bin"), "evaluation.every=1", "checkpoint.dir=" + file("again")}));
   const std::string said = done(trained);

@@ -233,13 +233,13 @@ TEST_F(CheckpointCommand, FolderOfAnotherRun) {
 // A folder that was there stays, without a lock; one with something in it is let be.
 TEST_F(CheckpointCommand, AStartThatFailsLeavesNothing) {
   const auto failing = train({"checkpoint.every=1", "checkpoint.resume=" + run_.file("none")});
-  EXPECT_EQ(run(failing).code, static_cast<int>(Exit::corrupt));
+  EXPECT_EQ(run(failing).code, static_cast<int>(Exit::usage));
   EXPECT_FALSE(fs::exists(run_.file("checkpoints")));
   fs::create_directory(run_.file("checkpoints"));
-  EXPECT_EQ(run(failing).code, static_cast<int>(Exit::corrupt));
+  EXPECT_EQ(run(failing).code, static_cast<int>(Exit::usage));
   EXPECT_TRUE(fs::is_empty(run_.file("checkpoints")));
   run_.folder().write("checkpoints/notes.txt", "mine");
-  EXPECT_EQ(run(failing).code, static_cast<int>(Exit::corrupt));
+  EXPECT_EQ(run(failing).code, static_cast<int>(Exit::usage));
   EXPECT_TRUE(fs::exists(run_.file("checkpoints/notes.txt")));
 }
 
@@ -257,7 +257,8 @@ TEST_F(CheckpointCommand, AnotherModel) {
   EXPECT_COMPLAINT(run(under_mpirun(2, train({"model.config.n_embd=64", "checkpoint.every=1"}))), Exit::usage,
                    AllOf(HasSubstr("another model's"), HasSubstr("n_embd")));
   EXPECT_TRUE(fs::exists(run_.file("checkpoints/step-00000003")));
-  EXPECT_COMPLAINT(run(train({"checkpoint.resume=" + run_.file("none")})), Exit::corrupt, HasSubstr("manifest.json"));
+  EXPECT_COMPLAINT(run(train({"checkpoint.resume=" + run_.file("none")})), Exit::usage,
+                   HasSubstr("there is no such checkpoint"));
 }
 
 // Stopped and started again by the same command: 75, 75, then 0; the report has every step once.

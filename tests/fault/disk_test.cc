@@ -17,11 +17,11 @@ class DiskFault : public testing::Test {
 
 TEST_F(DiskFault, FullDisk) {
   for (const char* key : {"report.jsonl", "report.summary", "report.trace"})
-    EXPECT_COMPLAINT(run(run_.train({std::string(key) + "=/dev/full"})), Exit::failed,
-                     AllOf(HasSubstr("/dev/full"), HasSubstr("No space left")));
+    EXPECT_COMPLAINT(run(run_.train({std::string(key) + "=/dev/full"})), Exit::does_not_fit,
+                     AllOf(HasSubstr("/dev/full"), HasSubstr("No space left"), HasSubstr("free some space there")));
   auto plan = run_.command("plan");
   plan.insert(plan.end(), {"--json", "/dev/full"});
-  EXPECT_COMPLAINT(run(plan), Exit::failed, AllOf(HasSubstr("/dev/full"), HasSubstr("No space left")));
+  EXPECT_COMPLAINT(run(plan), Exit::does_not_fit, AllOf(HasSubstr("/dev/full"), HasSubstr("No space left")));
 }
 
 // `command` with its stdout or stderr on a full disk.
@@ -71,7 +71,7 @@ TEST_F(DiskFault, FullDiskInMidRunEndsAllRanks) {
   for (const char* transport : {"shared", "messages"})
     EXPECT_COMPLAINT(
         run(under_mpirun(3, run_.train({"report.jsonl=/dev/full", std::string("comm.transport=") + transport}))),
-        Exit::failed, AllOf(HasSubstr("rank 0: "), HasSubstr("/dev/full"), HasSubstr("No space left")));
+        Exit::does_not_fit, AllOf(HasSubstr("rank 0: "), HasSubstr("/dev/full"), HasSubstr("No space left")));
 }
 
 // A quota that some steps fit into.
@@ -80,7 +80,8 @@ TEST_F(DiskFault, FileSizeLimit) {
   for (const std::string& word : run_.train({"training.max_steps=1000", "report.jsonl=" + run_.file("steps.jsonl")}))
     command.push_back(word);
   const Outcome outcome = run(command);
-  EXPECT_COMPLAINT(outcome, Exit::failed, AllOf(HasSubstr("steps.jsonl"), HasSubstr("File too large")));
+  EXPECT_COMPLAINT(outcome, Exit::does_not_fit,
+                   AllOf(HasSubstr("steps.jsonl"), HasSubstr("File too large"), HasSubstr("ulimit -f")));
   EXPECT_THAT(run_.folder().read("steps.jsonl"), HasSubstr("\"step\":10,"));
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "models/files/safetensors.h"
+#include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/training.h"
 
 namespace strata::runtime {
@@ -78,14 +79,24 @@ TEST_P(Golden, AgreesWithPyTorch) {
     }
 }
 
+std::string name_of_run(const ::testing::TestParamInfo<std::tuple<const char*, int, int>>& each) {
+  const std::filesystem::path folder = std::get<0>(each.param);
+  return fmt::format("{}_{}_ranks_stage_{}", folder.filename().string(), std::get<1>(each.param),
+                     std::get<2>(each.param));
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, Golden,
                          testing::Combine(testing::Values("gpt2", "llama", "qwen2", "qwen3", "mistral", "bert",
                                                           "roberta", "distilbert", "modernbert"),
                                           testing::Values(1, 2, 4), testing::Values(0, 3)),
-                         [](const auto& each) {
-                           return fmt::format("{}_{}_ranks_stage_{}", std::get<0>(each.param), std::get<1>(each.param),
-                                              std::get<2>(each.param));
-                         });
+                         name_of_run);
+// Classifiers, whose weights are moved by the classes of documents, or of words, and of pairs of texts.
+INSTANTIATE_TEST_SUITE_P(Classes, Golden,
+                         testing::Combine(testing::Values("class_runs/bert_pairs", "class_runs/bert_words",
+                                                          "class_runs/roberta_multi",
+                                                          "class_runs/distilbert_regression"),
+                                          testing::Values(1, 2), testing::Values(0, 3)),
+                         name_of_run);
 
 }  // namespace
 }  // namespace strata::runtime

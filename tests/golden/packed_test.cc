@@ -11,6 +11,7 @@
 
 #include "models/files/safetensors.h"
 #include "runtime/data/open_data.h"
+#include "runtime/recipe/load_recipe.h"
 #include "tests/models/reference.h"
 #include "tests/runtime/data/token_folder.h"
 #include "tests/runtime/training.h"

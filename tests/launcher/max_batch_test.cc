@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/tiny_job.h"
 
 namespace strata::launcher {
@@ -56,7 +57,8 @@ TEST(MaxBatchTest, TheLargestAndWhatTheNextWouldTake) {
                                           HasSubstr("\nwith 12 a step would take device "), Not(HasSubstr("fastest"))));
   EXPECT_THAT(max_batch_json(most), AllOf(HasSubstr("{\"size\":11,\"too_large\":{\"size\":12,\"memory\":{\"device\":"),
                                           HasSubstr("\"fastest\":null,\"speeds\":[]}")));
-  EXPECT_THAT(max_batch_text(found({"training.global_batch_size=7"}, {})), HasSubstr("a larger one is not allowed"));
+  EXPECT_THAT(max_batch_text(found({"training.global_batch_size=7"}, {})),
+              HasSubstr("a rank's part of training.global_batch_size"));
   const MaxBatch none = found({"memory.device=1000"}, slow_to_start());
   EXPECT_THAT(max_batch_text(none), HasSubstr("not even of one sequence"));
   EXPECT_THAT(max_batch_json(none), HasSubstr("{\"size\":null,"));

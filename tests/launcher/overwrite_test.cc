@@ -55,6 +55,18 @@ struct Command {
   std::function<int(bool force)> run;
 };
 
+// Before any work is done.
+TEST_F(Overwrite, AnOutputHasAFolderAndIsNone) {
+  fs::create_directory(file("folder"));
+  const auto refused = [&](const fs::path& path) { require_own({"--svg", path}, Content::chart, true); };
+  EXPECT_FAILURE(refused(file("none/a.svg")), Exit::usage,
+                 AllOf(StartsWith("--svg "), HasSubstr("there is no folder"), HasSubstr("none: make it first")));
+  EXPECT_FAILURE(refused(file("folder")), Exit::usage, HasSubstr("folder is a folder"));
+  refused(file("folder/a.svg"));
+  refused("/dev/null");
+  refused("a.svg");
+}
+
 // The second time over what the first wrote: what each writes is known again.
 TEST_F(Overwrite, EveryCommandWritesOverItsOwnFiles) {
   make_tokens();
@@ -153,7 +165,6 @@ TEST_F(Overwrite, WhatIsEmptyOrNoFileIsNobodys) {
     require_own({"--json", file("none")}, content, false);
     require_own({"--json", folder_.write("empty", "")}, content, false);
     require_own({"--json", "/dev/null"}, content, false);
-    require_own({"--json", folder_.path()}, content, false);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/checkpoint/writer.h"
+#include "runtime/recipe/load_recipe.h"
 #include "runtime/run/periodic_evaluation.h"
 #include "runtime/run/resume.h"
 #include "tests/runtime/training.h"

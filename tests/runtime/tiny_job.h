@@ -4,6 +4,7 @@
 
 #include "runtime/job/make_job.h"
 #include "runtime/planner/planner.h"
+#include "runtime/recipe/load_recipe.h"
 
 namespace strata::runtime {
 

@@ -11,6 +11,7 @@
 #include "runtime/job/seat.h"
 #include "runtime/objective/objective.h"
 #include "runtime/planner/planner.h"
+#include "runtime/recipe/load_recipe.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/trainer.h"
 

@@ -11,6 +11,31 @@ for line in '--signal=B:USR1@' '--requeue' '--no-kill' '--open-mode=append'; do
   grep -q "^#SBATCH $line" slurm/train.sbatch || { echo "train.sbatch has no #SBATCH $line" && exit 1; }
 done
 
+# The job is put back into the queue because its time is over (USR1), and not because somebody has stopped the run. In
+# the place of strata: a program that ends with 75 when it is told to, or by itself.
+jobs=$(mktemp -d)
+trap 'rm -rf "$jobs"' EXIT
+printf '%s\n' '#!/bin/bash' 'trap "exit 75" USR1' ': >"$JOBS/begun"' '[ "$STOPPED" = no ] || exit 75' \
+  'for i in $(seq 600); do sleep 0.1; done' >"$jobs/strata"
+printf '%s\n' '#!/bin/bash' 'echo "$*" >>"$JOBS/requeued"' >"$jobs/scontrol"
+chmod +x "$jobs/strata" "$jobs/scontrol"
+job() { # STOPPED [SIGNAL]: what becomes of a job whose run is stopped, or that gets a signal
+  rm -f "$jobs/begun" "$jobs/requeued"
+  JOBS=$jobs STOPPED=$1 PATH=$jobs:$PATH STRATA_PROGRAM=$jobs/strata SLURM_JOB_NAME=x SLURM_JOB_ID=7 \
+    bash slurm/train.sbatch r.toml >/dev/null &
+  local script=$!
+  for ((i = 0; i < 300; ++i)); do [ ! -e "$jobs/begun" ] || break; sleep 0.1; done
+  [ -z "${2:-}" ] || kill "-$2" "$script"
+  status=0
+  wait "$script" || status=$?
+}
+job no USR1
+[ "$status" = 0 ] && [ "$(cat "$jobs/requeued")" = "requeue 7" ] || { echo "USR1: no requeue, status $status" && exit 1; }
+job yes
+[ "$status" = 75 ] && [ ! -e "$jobs/requeued" ] || { echo "stopped: a requeue, status $status" && exit 1; }
+job no TERM
+[ "$status" = 75 ] && [ ! -e "$jobs/requeued" ] || { echo "TERM: a requeue, status $status" && exit 1; }
+
 python3 -c 'import yaml' 2>/dev/null || { echo "Skipped: python3-yaml is not installed (scripts/setup.sh --cluster)" && exit 77; }
 python3 - <<'END'
 import yaml

@@ -31,8 +31,7 @@ Value read_object(const fs::path& path) {
   if (!fs::is_regular_file(path, ignored)) return Value::dict({});
   try {
     Value out = parse_json(read(path));
-    if (!out.is(Kind::dict))
-      fail(Exit::corrupt, "{}: expected a JSON object, found a {}", path.string(), out.type_name());
+    if (!out.is(Kind::dict)) fail(Exit::corrupt, "{}: expected a JSON object, found {}", path.string(), kind_text(out));
     return out;
   } catch (const JsonFault& fault) {
     fail(Exit::corrupt, "{}, offset {}: {}", path.string(), fault.at, fault.message);
@@ -79,10 +78,15 @@ std::optional<ChatTemplate> ChatTemplate::find(const fs::path& tokenizer, const 
   const Value config = has_folder ? read_object(folder / "tokenizer_config.json") : Value::dict({});
   const Value map = has_folder ? read_object(folder / "special_tokens_map.json") : Value::dict({});
   std::vector<std::pair<Value, Value>> tokens;
+  // As the classes of transformers that read such a file have them if nothing else is said.
+  for (auto& [name, token] : known.named_tokens()) tokens.emplace_back(Value(name), Value(token));
   const auto take = [&](const Value& from) {
     for (const auto& [key, value] : from.pairs()) {
+      if (!key.text().ends_with("_token")) continue;
       const Value* content = value.is(Kind::dict) ? value.find("content") : &value;
-      if (key.text().ends_with("_token") && content && content->is(Kind::text)) tokens.emplace_back(key, *content);
+      if (content && content->is(Kind::text)) tokens.emplace_back(key, *content);
+      if (value.is(Kind::none))
+        std::erase_if(tokens, [&](const auto& named) { return named.first.text() == key.text(); });
     }
   };
   take(map);
@@ -104,7 +108,7 @@ std::optional<ChatTemplate> ChatTemplate::find(const fs::path& tokenizer, const 
     out.add(found->text(), "default", known);
   } else {
     if (!found->is(Kind::list))
-      fail(Exit::corrupt, "{}: expected a text or a list, found a {}", out.name_, found->type_name());
+      fail(Exit::corrupt, "{}: expected a text or a list, found {}", out.name_, kind_text(*found));
     for (const Value& one : found->items()) {
       const Value *name = one.is(Kind::dict) ? one.find("name") : nullptr,
                   *source = name ? one.find("template") : nullptr;

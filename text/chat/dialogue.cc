@@ -45,8 +45,7 @@ void Dialogue::read(std::string_view json, const std::string& name) {
     fail(Exit::corrupt, "{}, offset {}: this is no JSON: {}", name, fault.at, fault.message);
   }
   if (given.is(Kind::list)) given = Value::dict({{Value(std::string("messages")), given}});
-  if (!given.is(Kind::dict))
-    fail(Exit::corrupt, "{}: expected a list of messages, found a {}", name, given.type_name());
+  if (!given.is(Kind::dict)) fail(Exit::corrupt, "{}: expected a list of messages, found {}", name, kind_text(given));
   try {
     conversation_ = conversation_of(given, format_of(given));
   } catch (const RecordFault& fault) {

@@ -205,4 +205,26 @@ Value parse_json(std::string_view text, RepeatedKeys repeated) {
   return Parser(text, repeated).run();
 }
 
+std::string_view kind_text(const jinja::Value& value) {
+  using jinja::Kind;
+  switch (value.kind()) {
+    case Kind::none:
+      return "null";
+    case Kind::boolean:
+      return value.boolean() ? "true" : "false";
+    case Kind::integer:
+      return "an integer";
+    case Kind::real:
+      return "a number";
+    case Kind::text:
+      return "a string";
+    case Kind::list:
+      return "a list";
+    case Kind::dict:
+      return "an object";
+    default:
+      return value.type_name();
+  }
+}
+
 }  // namespace strata::text

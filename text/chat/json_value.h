@@ -21,4 +21,7 @@ enum class RepeatedKeys { last_counts, refused };
 // the outermost object, where nobody looks at numbers.
 jinja::Value parse_json(std::string_view text, RepeatedKeys repeated = RepeatedKeys::last_counts);
 
+// What a value is, as messages say it: "a string", "an integer", "an object", "null".
+std::string_view kind_text(const jinja::Value& value);
+
 }  // namespace strata::text

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
 #include "text/chat/json_value.h"
 #include "text/chat/table.h"
 #include "text/template/values/python_text.h"
@@ -29,7 +28,7 @@ Value parsed(const RecordPlace& place) {
   refuse_marks(place);
   try {
     Value out = parse_json(place.text, RepeatedKeys::refused);
-    if (!out.is(Kind::dict)) place.bad(fmt::format("expected a JSON object in a line, found a {}", out.type_name()));
+    if (!out.is(Kind::dict)) place.bad(fmt::format("expected a JSON object in a line, found {}", kind_text(out)));
     return out;
   } catch (const JsonFault& fault) {
     fail(Exit::corrupt, "{}, line {}, column {}: this is no JSON: {}", place.part.name, place.line,
@@ -55,8 +54,8 @@ Value row(const RecordPlace& place, const std::vector<std::string>& names) {
 
 }  // namespace
 
-void RecordPlace::bad(std::string_view what) const {
-  fail(Exit::corrupt, "{}, line {}, offset {}: {}", part.name, line, part.offset + at, what);
+void RecordPlace::bad(std::string_view what, Exit code) const {
+  fail(code, "{}, line {}, offset {}: {}", part.name, line, part.offset + at, what);
 }
 
 void refuse_marks(const RecordPlace& place) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "text/documents.h"
 #include "text/template/values/value.h"
 
@@ -19,8 +20,8 @@ struct RecordPlace {
   std::size_t at;      // in the part
   std::string_view text;
 
-  // Throws Error{corrupt}: file, line, offset and what is wrong.
-  [[noreturn]] void bad(std::string_view what) const;
+  // Throws Error{code}: file, line, offset and what is wrong.
+  [[noreturn]] void bad(std::string_view what, Exit code = Exit::corrupt) const;
 };
 
 // Calls use() for each record that is not blank, until it returns false.

@@ -36,7 +36,7 @@ const Value* find(const Value& record, std::string_view key) {
 std::string text_or_empty(const Value& record, std::string_view key) {
   const Value* found = find(record, key);
   if (!found) return {};
-  if (!found->is(Kind::text)) wrong("expected a string in \"{}\", found a {}", key, found->type_name());
+  if (!found->is(Kind::text)) wrong("expected a string in \"{}\", found {}", key, kind_text(*found));
   return found->text();
 }
 
@@ -57,9 +57,9 @@ Value tools_of(const Value& record) {
       wrong("expected a list in \"tools\", found a text that is no JSON ({})", fault.message);
     }
   }
-  if (!tools.is(Kind::list)) wrong("expected a list in \"tools\", found a {}", tools.type_name());
+  if (!tools.is(Kind::list)) wrong("expected a list in \"tools\", found {}", kind_text(tools));
   for (const Value& tool : tools.items())
-    if (!tool.is(Kind::dict)) wrong("expected objects in \"tools\", found a {}", tool.type_name());
+    if (!tool.is(Kind::dict)) wrong("expected objects in \"tools\", found {}", kind_text(tool));
   return tools;
 }
 
@@ -73,7 +73,7 @@ std::optional<bool> trained(const Value& message) {
     out = weight->real() != 0;
   }
   if (train) {
-    if (!train->is(Kind::boolean)) wrong("expected true or false in \"train\", found a {}", train->type_name());
+    if (!train->is(Kind::boolean)) wrong("expected true or false in \"train\", found {}", kind_text(*train));
     if (out && *out != train->boolean()) wrong("\"train\" and \"weight\" of a turn contradict each other");
     out = train->boolean();
   }
@@ -94,7 +94,7 @@ Value with_reasoning(const Value& message) {
 
 // Adds a turn; what only says whether it is trained on is no part of what the template sees.
 void add(const Value& message, Conversation& out, std::vector<Value>& turns) {
-  if (!message.is(Kind::dict)) wrong("expected an object for each turn, found a {}", message.type_name());
+  if (!message.is(Kind::dict)) wrong("expected an object for each turn, found {}", kind_text(message));
   const Value* role = find(message, "role");
   if (!role || !role->is(Kind::text)) wrong("turn {} has no \"role\"", turns.size() + 1);
   out.answers.push_back(role->text() == "assistant");
@@ -107,7 +107,7 @@ void add(const Value& message, Conversation& out, std::vector<Value>& turns) {
 
 void add_all(const Value& record, std::string_view key, Conversation& out, std::vector<Value>& turns) {
   const Value& messages = *find(record, key);
-  if (!messages.is(Kind::list)) wrong("expected a list of turns in \"{}\", found a {}", key, messages.type_name());
+  if (!messages.is(Kind::list)) wrong("expected a list of turns in \"{}\", found {}", key, kind_text(messages));
   for (const Value& message : messages.items()) add(message, out, turns);
 }
 
@@ -128,9 +128,9 @@ void add_sharegpt(const Value& record, Conversation& out, std::vector<Value>& tu
     add(turn("system", std::move(system)), out, turns);
   const Value& conversations = *find(record, "conversations");
   if (!conversations.is(Kind::list))
-    wrong("expected a list of turns in \"conversations\", found a {}", conversations.type_name());
+    wrong("expected a list of turns in \"conversations\", found {}", kind_text(conversations));
   for (const Value& message : conversations.items()) {
-    if (!message.is(Kind::dict)) wrong("expected an object for each turn, found a {}", message.type_name());
+    if (!message.is(Kind::dict)) wrong("expected an object for each turn, found {}", kind_text(message));
     if (find(message, "role")) {  // messages under ShareGPT's key
       add(message, out, turns);
       continue;
@@ -167,7 +167,7 @@ void add_alpaca(const Value& record, Conversation& out, std::vector<Value>& turn
   if (std::string system = text_or_empty(record, "system"); !system.empty())
     add(turn("system", std::move(system)), out, turns);
   if (const Value* history = find(record, "history")) {
-    if (!history->is(Kind::list)) wrong("expected a list in \"history\", found a {}", history->type_name());
+    if (!history->is(Kind::list)) wrong("expected a list in \"history\", found {}", kind_text(*history));
     for (const Value& pair : history->items()) {
       if (!pair.is(Kind::list) || pair.items().size() != 2 || !pair.items()[0].is(Kind::text) ||
           !pair.items()[1].is(Kind::text))
@@ -222,6 +222,11 @@ void refuse_formats_of_two(const Value& record) {
 
 DataFormat format_of(const Value& record) {
   if (const auto found = the_format_of(record)) return *found;
+  if (find(record, "chosen") && find(record, "rejected"))
+    wrong(
+        "\"chosen\" and \"rejected\" are preferences, which nothing here is trained on: to train on what was chosen, "
+        "rename \"chosen\" to \"completion\" if it is an answer to \"prompt\", to \"messages\" if it is the "
+        "conversation");
   std::string keys;
   for (const auto& [key, value] : record.pairs())
     if (keys.size() < 100) keys += (keys.empty() ? "" : ", ") + key.to_text();
@@ -234,7 +239,7 @@ DataFormat format_of(const Value& record) {
 const std::string& text_field(const Value& record, std::string_view field) {
   const Value* found = record.find(field);
   if (!found) wrong("expected a string \"{}\" in each line, found none", field);
-  if (!found->is(Kind::text)) wrong("expected a string \"{}\" in each line, found a {}", field, found->type_name());
+  if (!found->is(Kind::text)) wrong("expected a string \"{}\" in each line, found {}", field, kind_text(*found));
   return found->text();
 }
 
@@ -259,7 +264,7 @@ Conversation conversation_of(const Value& record, DataFormat format) {
   out.messages = Value::list(std::move(turns));
   out.tools = tools_of(record);
   if (const Value* more = find(record, "chat_template_kwargs")) {
-    if (!more->is(Kind::dict)) wrong("expected an object in \"chat_template_kwargs\", found a {}", more->type_name());
+    if (!more->is(Kind::dict)) wrong("expected an object in \"chat_template_kwargs\", found {}", kind_text(*more));
     out.more = more->pairs();
   }
   if (const Value* documents = find(record, "documents")) out.more.emplace_back(text_value("documents"), *documents);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "text/template/values/value.h"
 
 namespace strata::text {
@@ -24,6 +25,7 @@ std::optional<DataFormat> data_format(std::string_view name);
 // A line that is not what it should be, without its place.
 struct RecordFault {
   std::string message;
+  Exit code = Exit::corrupt;
 };
 
 // Turns of a chat, for a template.

@@ -45,7 +45,7 @@ void ClassTokenizer::run(const DocumentPart& part, ClassTokens& out) {
       const jinja::Value record = value_of(place, names);
       add(class_record(record, rules_.record), out);
     } catch (const RecordFault& fault) {
-      place.bad(fault.message);
+      place.bad(fault.message, fault.code);
     }
     return true;
   });
@@ -86,7 +86,12 @@ void ClassTokenizer::add(const ClassRecord& record, ClassTokens& out) {
   else
     tokenizer_.encode(record.text, false, *workspace_, first_);
   if (record.has_pair) tokenizer_.encode(record.pair, false, *workspace_, second_);
-  if (first_.empty() && second_.empty()) throw RecordFault{"the text has no tokens: leave the record out"};
+  if (first_.empty() && second_.empty()) {
+    const bool template_alone = TextTemplate::added(pieces) > 0;
+    if (!rules_.takes_empty || !template_alone)
+      throw RecordFault{fmt::format("the text has no tokens{}: leave the record out",
+                                    rules_.takes_empty ? ", and the tokenizer puts none around it" : "")};
+  }
   if (rules_.max_length) {
     const std::size_t most = *rules_.max_length - TextTemplate::added(pieces);
     const TextLengths lengths{first_.size(), second_.size()};

@@ -17,6 +17,7 @@ struct ClassRules {
   LabelRules record;
   std::optional<std::size_t> max_length = std::nullopt;  // tokens, with those of the template
   Truncation truncation = Truncation::longest_first;
+  bool takes_empty = false;  // texts without tokens, as the template alone
 };
 
 // Documents of a part: each begins where `begins` says.

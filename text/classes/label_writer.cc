@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <span>
 #include <utility>
@@ -21,6 +22,19 @@ std::string json_of(const std::optional<LabelValue>& value) {
   if (!value) return "null";
   if (const auto* name = std::get_if<std::string>(&*value)) return jinja::json_text(jinja::Value(*name), {});
   return text_of(*value);
+}
+
+// Of a message.
+std::string shortened(const std::string& text) {
+  constexpr std::size_t kMost = 40;
+  return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+}
+
+// As tables write that there is no number; alone it may well be a name.
+bool is_not_finite(const std::string& text) {
+  double number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && rest == text.data() + text.size() && !std::isfinite(number);
 }
 
 std::int64_t number_of(const std::string& text) {
@@ -53,12 +67,19 @@ void LabelWriter::add(const DocumentLabels& labels) {
     line += (i > 0 ? ", " : "") + json_of(value);
     if (!value) continue;
     const bool name = std::holds_alternative<std::string>(*value);
-    all_numbers_ = all_numbers_ && !name;
     all_whole_ = all_whole_ && std::holds_alternative<std::int64_t>(*value);
+    if (name) {
+      if (!name_) name_ = First{documents_, text_of(*value)};
+      only_nan_ = only_nan_ && is_not_finite(text_of(*value));
+    } else {
+      number_ = true;
+      if (std::holds_alternative<double>(*value) && !real_) real_ = First{documents_, text_of(*value)};
+    }
     if (!name) {
       const double number = std::holds_alternative<double>(*value)
                                 ? std::get<double>(*value)
                                 : static_cast<double>(std::get<std::int64_t>(*value));
+      fraction_ = fraction_ || number != std::trunc(number);
       least_ = std::min(least_, number);
       most_ = std::max(most_, number);
     }
@@ -78,13 +99,20 @@ LabelSummary LabelWriter::finish() {
   out.problem = kind_ == Kind::one    ? "single_label_classification"
                 : kind_ == Kind::many ? "multi_label_classification"
                                       : "token_classification";
-  if (kind_ == Kind::one && all_numbers_ && !all_whole_) {
+  const std::string named = fmt::format("--labels {}", fmt::join(fields_, ","));
+  if (name_ && number_ && (real_ || only_nan_))
+    fail(Exit::usage,
+         "{}: record {} has \"{}\", and {}: a regression needs a number in each record, and classes are names or "
+         "integers; leave such records out, or write what they are",
+         named, name_->record, shortened(name_->text),
+         real_ ? fmt::format("record {} the number {}", real_->record, real_->text) : "the others have numbers");
+  if (kind_ == Kind::one && !name_ && real_) {
     out.problem = "regression";
     out.least = least_;
     out.most = most_;
+    out.all_whole = !fraction_;
     return out;
   }
-  const std::string named = fmt::format("--labels {}", fmt::join(fields_, ","));
   if (too_many_)
     fail(Exit::usage, "{} has more than {} different values: is it a label? (numbers with a point are a regression)",
          named, kMostClasses);

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,9 @@ struct LabelSummary {
   std::vector<std::string> names;
   std::vector<std::uint64_t> counts;  // labels of each class
   std::uint64_t documents = 0;
-  double least = 0, most = 0;  // of a regression
+  // Of a regression; whether all of its numbers are whole, written with a point.
+  double least = 0, most = 0;
+  bool all_whole = false;
 };
 
 // Writes a line of JSON per document (docs/formats.md, "Labels") and counts what the labels are. The file is the
@@ -43,8 +46,16 @@ class LabelWriter {
   std::vector<std::string> fields_;
   DocumentLabels::Kind kind_ = DocumentLabels::Kind::one;
   std::uint64_t documents_ = 0;
-  bool all_whole_ = true, all_numbers_ = true;
+  bool all_whole_ = true;
+  // Of one label each, the first that is a number with a point, and the first that is none.
+  struct First {
+    std::uint64_t record;
+    std::string text;
+  };
+  std::optional<First> real_, name_;
+  bool number_ = false, only_nan_ = true;  // some label is a number; all that are none read "NaN" or so
   double least_ = 0, most_ = 0;
+  bool fraction_ = false;
   std::map<std::string, std::uint64_t> classes_;
   bool too_many_ = false;
 };

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/error.h"
+#include "text/chat/json_value.h"
 #include "text/chat/record.h"
 
 namespace strata::text {
@@ -16,6 +18,8 @@ using jinja::Value;
 
 // Hugging Face's number of a token that has no label.
 constexpr std::int64_t kIgnored = -100;
+// Of a class, in bytes.
+constexpr std::size_t kLongestName = 256;
 
 template <typename... Args>
 [[noreturn]] void wrong(fmt::format_string<Args...> format, Args&&... args) {
@@ -37,6 +41,11 @@ LabelValue value_of(const Value& value, std::string_view field) {
   switch (value.kind()) {
     case Kind::text:
       if (value.text().empty()) wrong("the label \"{}\" is empty", field);
+      if (value.text().size() > kLongestName)
+        throw RecordFault{fmt::format("the label \"{}\" has {} bytes, and a class has a name of {} at most: is it a "
+                                      "label?",
+                                      field, value.text().size(), kLongestName),
+                          Exit::usage};
       return from_text(value.text());
     case Kind::boolean:
       return std::string(value.boolean() ? "true" : "false");
@@ -48,7 +57,7 @@ LabelValue value_of(const Value& value, std::string_view field) {
     case Kind::none:
       wrong("the label \"{}\" is null", field);
     default:
-      wrong("expected a name or a number in the label \"{}\", found a {}", field, value.type_name());
+      wrong("expected a name or a number in the label \"{}\", found {}", field, kind_text(value));
   }
 }
 
@@ -58,25 +67,37 @@ const Value& field_of(const Value& record, std::string_view name, const char* op
   std::string names;
   for (const auto& [key, value] : record.pairs())
     if (names.size() < 100) names += (names.empty() ? "" : ", ") + key.to_text();
-  wrong("there is no field \"{}\" ({}); the fields are {}", name, option, names.empty() ? "none" : names);
+  throw RecordFault{
+      fmt::format("there is no field \"{}\" ({}); the fields are {}", name, option, names.empty() ? "none" : names),
+      Exit::usage};
 }
 
 std::string_view text_of_field(const Value& record, std::string_view name, const char* option) {
   const Value& found = field_of(record, name, option);
-  if (!found.is(Kind::text)) wrong("expected a string in \"{}\", found a {}", name, found.type_name());
+  if (!found.is(Kind::text)) wrong("expected a string in \"{}\", found {}", name, kind_text(found));
   return found.text();
+}
+
+// One of a list: no number with a point, which is no class.
+LabelValue class_of(const Value& value, std::string_view field) {
+  LabelValue out = value_of(value, field);
+  if (std::holds_alternative<double>(out))
+    wrong("expected names or numbers of classes in the list \"{}\", found {}", field, text_of(out));
+  return out;
 }
 
 // One label per word.
 void add_word_labels(const Value& labels, std::string_view field, ClassRecord& out) {
   if (!labels.is(Kind::list))
-    wrong("expected a list of labels in \"{}\", one per word, found a {}", field, labels.type_name());
+    wrong("expected a list of labels in \"{}\", one per word, found {}", field, kind_text(labels));
   if (labels.items().size() != out.words.size())
-    wrong("there are {} labels in \"{}\", and {} words", labels.items().size(), field, out.words.size());
+    wrong("there {} in \"{}\", and {}",
+          labels.items().size() == 1 ? "is 1 label" : fmt::format("are {} labels", labels.items().size()), field,
+          out.words.size() == 1 ? "1 word" : fmt::format("{} words", out.words.size()));
   out.labels.kind = DocumentLabels::Kind::words;
   for (const Value& label : labels.items()) {
     const bool ignored = label.is(Kind::none) || (label.is(Kind::integer) && label.integer() == kIgnored);
-    out.labels.values.push_back(ignored ? std::nullopt : std::optional(value_of(label, field)));
+    out.labels.values.push_back(ignored ? std::nullopt : std::optional(class_of(label, field)));
   }
 }
 
@@ -107,12 +128,7 @@ void add_labels(const Value& record, const LabelRules& rules, ClassRecord& out) 
     return;
   }
   out.labels.kind = DocumentLabels::Kind::many;
-  for (const Value& label : found.items()) {
-    LabelValue value = value_of(label, name);
-    if (std::holds_alternative<double>(value))
-      wrong("expected names or numbers of classes in the list \"{}\", found {}", name, text_of(value));
-    out.labels.values.emplace_back(std::move(value));
-  }
+  for (const Value& label : found.items()) out.labels.values.emplace_back(class_of(label, name));
 }
 
 }  // namespace
@@ -130,7 +146,7 @@ ClassRecord class_record(const Value& record, const LabelRules& rules) {
   if (out.has_words) {
     if (rules.pair) wrong("\"{}\" is a list of words, which has no pair", rules.text);
     for (const Value& word : text.items()) {
-      if (!word.is(Kind::text)) wrong("expected words in the list \"{}\", found a {}", rules.text, word.type_name());
+      if (!word.is(Kind::text)) wrong("expected words in the list \"{}\", found {}", rules.text, kind_text(word));
       out.words.push_back(word.text());
     }
   } else {

@@ -120,6 +120,15 @@ class SentencePiece final : public Tokenizer {
       if (processor_.IsControl(id) || processor_.IsUnknown(id)) out.push_back(static_cast<std::uint32_t>(id));
     return out;
   }
+  std::vector<std::pair<std::string, std::string>> named_tokens() const override {
+    std::vector<std::pair<std::string, std::string>> out;
+    for (const auto& [name, id] : {std::pair{"bos_token", processor_.bos_id()},
+                                   {"eos_token", processor_.eos_id()},
+                                   {"unk_token", processor_.unk_id()},
+                                   {"pad_token", processor_.pad_id()}})
+      if (id >= 0) out.emplace_back(name, processor_.IdToPiece(id));
+    return out;
+  }
   std::unique_ptr<Workspace> workspace() const override { return std::make_unique<Ids>(); }
   using Tokenizer::encode;
   void encode(std::string_view text, bool add_special, Workspace& workspace,

@@ -68,7 +68,7 @@ class Bench {
     if (s.epilogue == Epilogue::none) return;
     // As large as the largest of what epilogues take.
     const View second = random(lane.device(), second_, std::max(out, static_cast<std::size_t>(s.m)), s.out);
-    if (s.epilogue == Epilogue::gelu_tanh_gradient)
+    if (is_gelu_gradient(s.epilogue))
       x_.epilogue_in = second;
     else
       x_.epilogue_out = second;

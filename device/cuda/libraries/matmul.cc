@@ -43,6 +43,9 @@ cublasLtEpilogue_t epilogue_of(const ProductShape& s) {
       return CUBLASLT_EPILOGUE_BGRADB;
     case Epilogue::sums_b:
       return CUBLASLT_EPILOGUE_BGRADA;
+    case Epilogue::gelu_erf:  // see fuses()
+    case Epilogue::gelu_erf_gradient:
+      break;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -52,6 +55,8 @@ cublasLtEpilogue_t epilogue_of(const ProductShape& s) {
 bool Matmul::fuses(const AlgorithmKey& key) {
   const ProductShape& s = key.shape;
   if (s.epilogue == Epilogue::none) return true;
+  // The library's gelu is the tanh approximation.
+  if (s.epilogue == Epilogue::gelu_erf || s.epilogue == Epilogue::gelu_erf_gradient) return false;
   // Bias and its gradient are one argument. The auxiliary matrix's rows must be multiples of 8 elements.
   if (s.in != s.out || (s.bias && s.epilogue != Epilogue::gelu_tanh)) return false;
   return !has_auxiliary(s.epilogue) || (s.ldc % 8 == 0 && key.alignment >= 16);

@@ -17,7 +17,7 @@ const ProductShape& checked(const ProductShape& s) {
   STRATA_CHECK_LE(s.n, s.ldc);
   STRATA_CHECK(s.out == s.in || s.out == DType::fp32);
   STRATA_CHECK(!s.accumulate || (s.out == DType::fp32 && s.epilogue == Epilogue::none));
-  STRATA_CHECK(!s.bias || s.epilogue == Epilogue::none || s.epilogue == Epilogue::gelu_tanh);
+  STRATA_CHECK(!s.bias || s.epilogue == Epilogue::none || is_gelu(s.epilogue));
   STRATA_CHECK(s.epilogue != Epilogue::sums_a || s.transpose_a);
   STRATA_CHECK(s.epilogue != Epilogue::sums_b || !s.transpose_b);
   return s;
@@ -35,6 +35,8 @@ std::size_t epilogue_size(const ProductShape& s) {
       return 0;
     case Epilogue::gelu_tanh:
     case Epilogue::gelu_tanh_gradient:
+    case Epilogue::gelu_erf:
+    case Epilogue::gelu_erf_gradient:
       return extent(s.m, s.n, s.ldc);
     case Epilogue::sums_a:
       return static_cast<std::size_t>(s.m);
@@ -82,7 +84,7 @@ void Product::run(Lane& lane, ConstView a, ConstView b, ConstView bias, View c, 
   STRATA_CHECK_EQ(static_cast<bool>(bias), s.bias);
   STRATA_CHECK(!s.bias || (bias.dtype == s.in && bias.size >= static_cast<std::size_t>(s.n)));
   STRATA_CHECK_LE(workspace_bytes(lane.threads()), workspace.bytes());
-  const bool reads = s.epilogue == Epilogue::gelu_tanh_gradient;
+  const bool reads = is_gelu_gradient(s.epilogue);
   STRATA_CHECK_EQ(static_cast<bool>(epilogue_in), reads);
   STRATA_CHECK_EQ(static_cast<bool>(epilogue_out), s.epilogue != Epilogue::none && !reads);
   if (s.epilogue != Epilogue::none) {
@@ -108,15 +110,21 @@ void Product::Impl::run_epilogue(Lane& lane, const Operands& x) const {
     case Epilogue::none:
       return;
     case Epilogue::gelu_tanh:
+    case Epilogue::gelu_erf: {
+      const auto gelu = shape.epilogue == Epilogue::gelu_erf ? gelu_erf_forward : gelu_forward;
       for (std::size_t i = 0; i < parts; ++i)
-        gelu_forward(lane, x.c.sub(i * stride, size), x.epilogue_out.sub(i * stride, size));
+        gelu(lane, x.c.sub(i * stride, size), x.epilogue_out.sub(i * stride, size));
       return;
+    }
     case Epilogue::gelu_tanh_gradient:
+    case Epilogue::gelu_erf_gradient: {
+      const auto gelu = shape.epilogue == Epilogue::gelu_erf_gradient ? gelu_erf_backward : gelu_backward;
       for (std::size_t i = 0; i < parts; ++i) {
         const View c = x.c.sub(i * stride, size);
-        gelu_backward(lane, c, x.epilogue_in.sub(i * stride, size), c);
+        gelu(lane, c, x.epilogue_in.sub(i * stride, size), c);
       }
       return;
+    }
     case Epilogue::sums_a:
     case Epilogue::sums_b: {
       const bool first = shape.epilogue == Epilogue::sums_a;

@@ -15,13 +15,22 @@ enum class Epilogue : std::uint8_t {
   gelu_tanh,           // out = gelu(C), of C's shape and leading dimension
   gelu_tanh_gradient,  // C = (op(A) op(B)) gelu'(in), where gelu was applied to `in`, of C's shape and leading
                        // dimension
-  sums_a,              // out[m] = the sums of op(A) over k, rounded once; A is transposed
-  sums_b,              // out[n] = those of op(B); B is not transposed
+  gelu_erf,            // the same two of the gelu that is not approximated
+  gelu_erf_gradient,
+  sums_a,  // out[m] = the sums of op(A) over k, rounded once; A is transposed
+  sums_b,  // out[n] = those of op(B); B is not transposed
 };
+// Whether it writes gelu(C), and whether it reads what one was applied to.
+constexpr bool is_gelu(Epilogue e) {
+  return e == Epilogue::gelu_tanh || e == Epilogue::gelu_erf;
+}
+constexpr bool is_gelu_gradient(Epilogue e) {
+  return e == Epilogue::gelu_tanh_gradient || e == Epilogue::gelu_erf_gradient;
+}
 
 // C[m, n] = op(A)[m, k] op(B)[k, n] (+ bias[n]) (+ C), row-major; a transposed operand is stored as [k, m] or [n, k].
 // Leading dimensions count elements between stored rows. Sums are fp32; C is rounded once, or once more by an epilogue
-// that is not fused. fp16 operands are multiplied in fp32. A bias goes with no epilogue or gelu_tanh.
+// that is not fused. fp16 operands are multiplied in fp32. A bias goes with no epilogue or a gelu.
 struct ProductShape {
   std::int64_t m, n, k;
   bool transpose_a = false, transpose_b = false;

@@ -15,11 +15,27 @@ namespace {
 
 constexpr std::chrono::seconds kAnswer{10};  // of calls that answer at once
 
-[[noreturn]] void refused(const grpc::Status& status, const std::string& target) {
+// What to do, if two sides that reach each other find no common way to speak; nullptr: that is not it.
+const char* advice(const std::string& words, bool tls) {
+  const auto says = [&](const char* part) { return words.find(part) != words.npos; };
+  if (says("certificate verify failed"))
+    return "its certificate is not of an authority that is trusted here, or has expired: --ca names the authority's";
+  if (says("is not in peer certificate"))
+    return "its certificate is another name's: use a name that stands in it (openssl x509 -noout -ext subjectAltName)";
+  if (says("wrong version number")) return "it speaks no TLS: leave out --ca, --cert and --key";
+  if (says("failed to connect") && says("Socket closed"))
+    return tls ? "it ends the connection: if control.tls_client_ca is set, it wants a certificate (--cert, --key) of "
+                 "that authority"
+               : "it ends the connection: if it speaks TLS, --ca names the authority of its certificate";
+  return nullptr;
+}
+
+[[noreturn]] void refused(const grpc::Status& status, const std::string& target, bool tls) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAUTHENTICATED:
       fail(Exit::usage, "{} refuses: {}", target, status.error_message());
     case grpc::StatusCode::UNAVAILABLE:
+      if (const char* to_do = advice(status.error_message(), tls)) fail(Exit::usage, "{}: {}", target, to_do);
       throw Unavailable(Exit::failed,
                         fmt::format("{} does not answer, or has ended: {}", target, status.error_message()));
     case grpc::StatusCode::DEADLINE_EXCEEDED:
@@ -33,7 +49,7 @@ constexpr std::chrono::seconds kAnswer{10};  // of calls that answer at once
 
 class Client::Impl {
  public:
-  explicit Impl(const Visit& visit) : target_(visit.target), token_(visit.token) {
+  explicit Impl(const Visit& visit) : target_(visit.target), token_(visit.token), tls_(visit.tls) {
     be_silent();
     std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
     if (visit.tls) {
@@ -60,7 +76,7 @@ class Client::Impl {
     prepare(context, patience);
     Reply reply;
     if (const grpc::Status status = (stub_.get()->*call)(&context, request, &reply); !status.ok())
-      refused(status, target_);
+      refused(status, target_, tls_);
     return reply;
   }
 
@@ -84,7 +100,7 @@ class Client::Impl {
     const grpc::Status status = reader->Finish();
     if (cancelled_.load()) return false;
     // The run's own words; a machine that is lost says none.
-    if (!status.ok() && status.error_message() != kHasEnded) refused(status, target_);
+    if (!status.ok() && status.error_message() != kHasEnded) refused(status, target_, tls_);
     return true;
   }
 
@@ -106,6 +122,7 @@ class Client::Impl {
   }
 
   std::string target_, token_;
+  bool tls_;
   std::unique_ptr<pb::Run::Stub> stub_;
   std::mutex mutex_;
   grpc::ClientContext* watched_ = nullptr;

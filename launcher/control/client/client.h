@@ -25,7 +25,7 @@ class Unavailable : public Error {
 };
 
 // A client of the service Run. Calls throw Error{failed} with the service's own words, Unavailable if there is none, or
-// Error{usage} if it refuses the token.
+// Error{usage} if it refuses the token or the two do not agree on TLS.
 class Client {
  public:
   explicit Client(const Visit& visit);

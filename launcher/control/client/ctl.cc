@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/host_name.h"
 #include "launcher/control/client/target.h"
 #include "launcher/control/service/credentials.h"
 #include "launcher/control/service/listener.h"
@@ -60,14 +61,17 @@ std::string quoted(const std::string& word) {
   return out + "'";
 }
 
-// The socket of a run on another machine is reached there, by the program under the path that it has here, as on the
-// nodes of a run, or else by the one in PATH.
+// The socket or loopback address of a run on another machine is reached there, by the program under the path that it
+// has here, as on the nodes of a run, or else by the one in PATH.
 [[noreturn]] void go_by_ssh(const std::string& what, const CtlOptions& options, const Place& place) {
   const std::string own = std::filesystem::read_symlink("/proc/self/exe").string();
   std::string line = fmt::format("p={}; [ -x \"$p\" ] || p=strata; exec \"$p\" {} {}", quoted(own),
-                                 what == "top" ? "top" : "ctl " + what, quoted("unix:" + place.socket));
+                                 what == "top" ? "top" : "ctl " + what, quoted(place.target()));
   if (options.json) line += " --json";
   if (options.at_once) line += " --now";
+  for (const auto& [name, file] : {std::pair("--token-file", &options.token_file), std::pair("--ca", &options.ca),
+                                   std::pair("--cert", &options.cert), std::pair("--key", &options.key)})
+    if (!file->empty()) line += fmt::format(" {} {}", name, quoted(std::filesystem::absolute(*file).string()));
   std::vector<std::string> words = {"ssh", "-o", "BatchMode=yes", "--", place.host, line};
   if (what == "top" && isatty(STDOUT_FILENO)) words.insert(words.begin() + 1, "-t");
   std::vector<char*> arguments;
@@ -94,14 +98,24 @@ Visit visit_of(const CtlOptions& options) {
   out.tls = place.tls || !options.ca.empty() ||
             (place.socket.empty() && !is_loopback(host_and_port(place.address), "TARGET"));
   if (!options.ca.empty()) out.ca = read_pem(options.ca, "--ca");
-  if (!options.cert.empty()) out.cert = read_pem(options.cert, "--cert");
-  if (!options.key.empty()) out.key = read_pem(options.key, "--key");
+  if (options.cert.empty() != options.key.empty())
+    fail(Exit::usage, "--cert and --key go together: {} is missing", options.cert.empty() ? "--cert" : "--key");
+  if (!options.cert.empty()) {
+    out.cert = read_pem(options.cert, "--cert");
+    out.key = read_pem(options.key, "--key");
+    require_pair({"--cert", options.cert, out.cert}, {"--key", options.key, out.key});
+  }
   if (!options.token_file.empty()) out.token = read_token(options.token_file, "--token-file");
   return out;
 }
 
+std::string title_of(const pb::Tier& tier, const pb::RunInfo& run) {
+  return tier.name() == runtime::kTierNames[0] ? std::string(runtime::tier_title(0, run.device() == "cpu"))
+                                               : tier.name();
+}
+
 std::string text_of(const pb::Step& s, std::int64_t max_steps) {
-  return fmt::format("step {}{}  loss {:.4f}  norm {:.3f}  {:.0f} tokens/s  {:.0f} ms{}", s.step(),
+  return fmt::format("step {}{}  loss {:.4f}  norm {:.3f}  {:.0f} tokens/s  {:.1f} ms{}", s.step(),
                      max_steps > 0 ? fmt::format("/{}", max_steps) : "", s.loss(), s.grad_norm(),
                      static_cast<double>(s.tokens()) / std::max(s.seconds(), 1e-9), s.seconds() * 1e3,
                      s.skipped() ? fmt::format("  skipped (loss scale {:g})", s.loss_scale()) : "");
@@ -119,7 +133,8 @@ std::string text_of(const pb::Status& s) {
   std::vector<std::string> tiers;
   for (const pb::Tier& tier : s.memory())
     if (tier.planned_bytes() > 0)
-      tiers.push_back(fmt::format("{} {} of {} planned", tier.name(), runtime::bytes_text(tier.measured_bytes()),
+      tiers.push_back(fmt::format("{} {} of {} planned", title_of(tier, run),
+                                  runtime::bytes_text(tier.measured_bytes()),
                                   runtime::bytes_text(tier.planned_bytes())));
   out += fmt::format("\nmemory of a rank: {}\ncheckpoint: ", fmt::join(tiers, ", "));
   out += s.has_checkpoint()             ? fmt::format("step {}, {} ago, {}", s.checkpoint().step(),
@@ -128,8 +143,11 @@ std::string text_of(const pb::Status& s) {
                                         : "none by this run yet";
   out += "\n";
   for (const pb::Node& node : s.nodes())
-    out += fmt::format("{}: ranks {} to {}, heard of {:.1f} s ago\n", node.name(), node.first_rank(),
-                       node.first_rank() + node.ranks() - 1, node.heard_seconds());
+    out += fmt::format("{}: {}, heard of {:.1f} s ago\n", node.name(),
+                       node.ranks() == 1
+                           ? fmt::format("rank {}", node.first_rank())
+                           : fmt::format("ranks {} to {}", node.first_rank(), node.first_rank() + node.ranks() - 1),
+                       node.heard_seconds());
   for (const pb::Rank& rank : s.ranks())
     out +=
         fmt::format("rank {} on {}: {}{}{}\n", rank.rank(), rank.node(), rank.place(),
@@ -158,7 +176,9 @@ std::string text_of(const pb::Dump& dump) {
 
 void go_where_it_is(const std::string& what, const CtlOptions& options) {
   const Place place = find_place(options.target);
-  if (!place.socket.empty() && place.host != host_name()) go_by_ssh(what, options, place);
+  if (place.host.empty() || place.host == host_name()) return;
+  // A loopback address would be this machine's, and so another run's, if any.
+  if (!place.socket.empty() || is_loopback(host_and_port(place.address), "TARGET")) go_by_ssh(what, options, place);
 }
 
 int ctl(const std::string& what, const CtlOptions& options) {

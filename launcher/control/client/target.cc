@@ -17,6 +17,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "base/host_name.h"
 #include "launcher/control/service/listener.h"
 #include "runtime/recipe/value.h"
 
@@ -86,12 +87,6 @@ std::string read_place(const fs::path& path) {
 }
 
 }  // namespace
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "?";
-  return name.data();
-}
 
 std::string to_json(const Place& place) {
   using runtime::json_string;

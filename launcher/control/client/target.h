@@ -34,6 +34,4 @@ void sweep(const std::filesystem::path& folder);
 // Error{failed} if another user can enter the folder of sockets.
 Place find_place(const std::string& target);
 
-std::string host_name();
-
 }  // namespace strata::launcher::control

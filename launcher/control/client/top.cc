@@ -252,7 +252,7 @@ std::string screen_text(const pb::Status& s, const std::vector<pb::Step>& steps,
   const std::string numbers = fmt::format(" {:.1f}%  step {}/{}{}", 100 * part, s.step(), s.max_steps(), left);
   add(bar(part, columns > numbers.size() + 4 ? columns - numbers.size() : 4, screen.unicode) + numbers);
   if (s.has_last())
-    add(fmt::format("loss {:.4f}  norm {:.3f}  rate {:.3g}  {:.0f} tokens/s  {:.0f} ms a step{}", s.last().loss(),
+    add(fmt::format("loss {:.4f}  norm {:.3f}  rate {:.3g}  {:.0f} tokens/s  {:.1f} ms per step{}", s.last().loss(),
                     s.last().grad_norm(), s.last().learning_rate(), s.tokens_per_second(), s.step_seconds() * 1e3,
                     s.skipped_steps() > 0 ? fmt::format("  {} skipped", s.skipped_steps()) : ""));
   if (rows >= 20 && !steps.empty()) {
@@ -261,9 +261,12 @@ std::string screen_text(const pb::Status& s, const std::vector<pb::Step>& steps,
     add(fmt::format("         loss of steps {} to {}", steps.front().step(), steps.back().step()));
   }
   add("");
+  std::size_t title = 0;
+  for (const pb::Tier& tier : s.memory())
+    if (tier.planned_bytes() > 0) title = std::max(title, title_of(tier, run).size());
   for (const pb::Tier& tier : s.memory())
     if (tier.planned_bytes() > 0)
-      add(fmt::format("{:<7}{} {} of {} planned", tier.name(),
+      add(fmt::format("{:<{}} {} {} of {} planned", title_of(tier, run), title,
                       bar(static_cast<double>(tier.measured_bytes()) / static_cast<double>(tier.planned_bytes()), 20,
                           screen.unicode),
                       runtime::bytes_text(tier.measured_bytes()), runtime::bytes_text(tier.planned_bytes())));

@@ -95,6 +95,17 @@ std::string read_token(const std::string& path, std::string_view name) {
   return text;
 }
 
+void require_pair(const Pem& cert, const Pem& key) {
+  const Certificate x(PEM_read_bio_X509(memory(cert.text).get(), nullptr, &no_password, nullptr));
+  if (!x) fail(Exit::usage, "{}: {} holds no certificate", cert.name, cert.path);
+  const Key k(PEM_read_bio_PrivateKey(memory(key.text).get(), nullptr, &no_password, nullptr));
+  if (!k) fail(Exit::usage, "{}: {} holds no private key that can be read without a password", key.name, key.path);
+  if (X509_check_private_key(x.get(), k.get()) != 1)
+    fail(Exit::usage, "{}: {} is not the key of the certificate in {}", key.name, key.path, cert.path);
+  if (X509_cmp_current_time(X509_get0_notAfter(x.get())) < 0)
+    fail(Exit::usage, "{}: the certificate in {} has expired", cert.name, cert.path);
+}
+
 Credentials read_credentials(const runtime::Recipe::Control& recipe) {
   Credentials out;
   if (recipe.tls_cert.has_value() != recipe.tls_key.has_value())
@@ -106,17 +117,8 @@ Credentials read_credentials(const runtime::Recipe::Control& recipe) {
   if (!recipe.tls_cert) return out;
   out.cert = read_pem(recipe.tls_cert->string(), "control.tls_cert");
   out.key = read_pem(recipe.tls_key->string(), "control.tls_key");
-  const Certificate cert(PEM_read_bio_X509(memory(out.cert).get(), nullptr, &no_password, nullptr));
-  if (!cert) fail(Exit::usage, "control.tls_cert: {} holds no certificate", recipe.tls_cert->string());
-  const Key key(PEM_read_bio_PrivateKey(memory(out.key).get(), nullptr, &no_password, nullptr));
-  if (!key)
-    fail(Exit::usage, "control.tls_key: {} holds no private key that can be read without a password",
-         recipe.tls_key->string());
-  if (X509_check_private_key(cert.get(), key.get()) != 1)
-    fail(Exit::usage, "control.tls_key: {} is not the key of the certificate in {}", recipe.tls_key->string(),
-         recipe.tls_cert->string());
-  if (X509_cmp_current_time(X509_get0_notAfter(cert.get())) < 0)
-    fail(Exit::usage, "control.tls_cert: the certificate in {} has expired", recipe.tls_cert->string());
+  require_pair({"control.tls_cert", recipe.tls_cert->string(), out.cert},
+               {"control.tls_key", recipe.tls_key->string(), out.key});
   if (recipe.tls_client_ca) {
     out.client_ca = read_pem(recipe.tls_client_ca->string(), "control.tls_client_ca");
     if (!Certificate(PEM_read_bio_X509(memory(out.client_ca).get(), nullptr, &no_password, nullptr)))

@@ -22,6 +22,16 @@ std::string read_token(const std::string& path, std::string_view name);
 // The file's text. Throws Error{usage}.
 std::string read_pem(const std::string& path, std::string_view name);
 
+// A PEM text, where it is from, and the key or option that names that.
+struct Pem {
+  std::string_view name;
+  std::string path;
+  const std::string& text;
+};
+// Throws Error{usage} if one is no certificate, no key that can be read without a password, or the key of another
+// certificate, or the certificate has expired.
+void require_pair(const Pem& cert, const Pem& key);
+
 // A certificate and key of this run alone, for the streams between its nodes, and a secret. Of memory, never a file's.
 Credentials make_credentials();
 

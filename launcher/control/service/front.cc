@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/host_name.h"
 
 namespace strata::launcher::control {
 namespace {
@@ -14,6 +15,12 @@ constexpr std::string_view kUnix = "unix:";
 
 std::string text_of(const std::string& host, int port) {
   return fmt::format(fmt::runtime(host.find(':') == std::string::npos ? "{}:{}" : "[{}]:{}"), host, port);
+}
+
+// Where others find who listens there: every address of this machine is none to go to.
+std::string reached_at(const HostPort& address, int port) {
+  const bool any = address.host.empty() || address.host == "0.0.0.0" || address.host == "::";
+  return text_of(any ? host_name() : address.host, port);
 }
 
 void require_safe(const std::string& where, const Credentials& credentials) {
@@ -44,11 +51,11 @@ Front open_front(const runtime::Recipe::Control& recipe) {
     }
     out.metrics = Listener::tcp(address, "control.metrics");
     out.metrics_at = fmt::format("http{}://{}/metrics", out.metrics_credentials.tls() ? "s" : "",
-                                 text_of(address.host, out.metrics->port()));
+                                 reached_at(address, out.metrics->port()));
   }
   if (recipe.listen == "off") return out;
-  // Only this user reaches a Unix socket, and needs no secret; TLS and token are HOST:PORT's.
   if (recipe.listen == "auto") {
+    // Only this user reaches it, who needs no secret.
     out.credentials = {};
     try {
       const std::filesystem::path folder = socket_folder();
@@ -64,12 +71,12 @@ Front open_front(const runtime::Recipe::Control& recipe) {
     }
   } else if (recipe.listen.starts_with(kUnix)) {
     out.service = Listener::unix_socket(recipe.listen.substr(kUnix.size()), "control.listen");
-    out.credentials = {};
+    out.credentials = {"", "", "", out.credentials.token};  // TLS is HOST:PORT's
   } else {
     require_safe(recipe.listen, out.credentials);
     const HostPort address = host_and_port(recipe.listen);
     out.service = Listener::tcp(address, "control.listen");
-    out.place.address = text_of(address.host, out.service->port());
+    out.place.address = reached_at(address, out.service->port());
     out.place.tls = out.credentials.tls();
   }
   out.place.socket = out.service->path().string();

@@ -38,6 +38,8 @@ inline void limit(grpc::ServerBuilder& builder, std::size_t most_bytes, int hand
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, idle_ms);
   // Requests are short: memory for a connection, too.
   builder.AddChannelArgument(GRPC_ARG_TCP_READ_CHUNK_SIZE, 2 << 10);
+  // So are messages: the buffer of a connection that TLS fills.
+  builder.AddChannelArgument(GRPC_ARG_TSI_MAX_FRAME_SIZE, 2 << 10);
   // Messages are small: gRPC need not measure the link by a ping after each.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   // A peer whose host is gone says nothing: asked every minute, it has 20 s to answer.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/host_name.h"
 #include "launcher/control/client/target.h"
 
 namespace strata::launcher::control {

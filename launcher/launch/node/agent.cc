@@ -61,7 +61,8 @@ class Agent {
       LineReader* readers[] = {&input};
       read_lines(readers, 200);
       const std::chrono::duration<double> silence = Clock::now() - heard_;
-      if (!dismissed_ && (input.fd() < 0 || silence.count() > options_.timeout)) {
+      const bool cut_off = options_.timeout > 0 && silence.count() > options_.timeout;
+      if (!dismissed_ && (input.fd() < 0 || cut_off)) {
         end_ranks(options_.run, 0);
         return static_cast<int>(Exit::failed);
       }

@@ -9,7 +9,7 @@ namespace strata::launcher {
 
 struct AgentOptions {
   std::string run;                             // whose ranks are looked after: their STRATA_LAUNCH
-  double timeout = 30;                         // seconds without a word from launch
+  double timeout = 30;                         // seconds without a word from launch; 0: for ever
   std::vector<std::filesystem::path> folders;  // of memory.nvme
 };
 

@@ -12,6 +12,7 @@
 
 #include "base/abort.h"
 #include "base/error.h"
+#include "base/host_name.h"
 #include "base/mapped_file.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
@@ -80,7 +81,7 @@ std::string program_hash() {
 
 NodeFacts facts_here(std::span<const fs::path> folders) {
   NodeFacts out;
-  out.name = own_name();
+  out.name = host_name();
   out.program = program_hash();
   out.processor = device::cpu::describe();
   out.libraries = device::cpu::describe_libraries();

@@ -8,8 +8,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
+#include "base/host_name.h"
 
 namespace strata::launcher {
 namespace {
@@ -37,16 +39,16 @@ Allocation slurm_allocation() {
   const bool asked = !variable("SLURM_NTASKS").empty() || !variable("SLURM_NTASKS_PER_NODE").empty();
   const std::vector<int> slots = per_node(variable(asked ? "SLURM_TASKS_PER_NODE" : "SLURM_JOB_CPUS_PER_NODE"));
   for (std::size_t i = 0; i < names.size(); ++i)
-    out.hosts.push_back({names[i], i < slots.size() ? std::optional(slots[i]) : std::nullopt});
+    out.hosts.push_back({names[i], i < slots.size() ? std::optional(slots[i]) : std::nullopt, !asked});
   if (asked) out.ranks = std::accumulate(slots.begin(), slots.end(), 0);
   out.why_not_srun = why_not_srun();
   out.starter = out.why_not_srun.empty() ? Starter::srun : Starter::mpirun;
   return out;
 }
 
-// Of the allocation, those that --hosts names.
-void narrow(Allocation& allocation, const std::vector<Host>& asked) {
-  for (const Host& host : asked) {
+// Of the allocation, those that --hosts names, with its slots unless --hosts says how many.
+void narrow(Allocation& allocation, std::vector<Host> asked) {
+  for (Host& host : asked) {
     const auto has = [&](const Host& known) { return known.name == host.name; };
     const auto known = std::find_if(allocation.hosts.begin(), allocation.hosts.end(), has);
     if (known == allocation.hosts.end())
@@ -55,8 +57,9 @@ void narrow(Allocation& allocation, const std::vector<Host>& asked) {
     if (known->slots && host.slots.value_or(0) > *known->slots)
       fail(Exit::usage, "--hosts wants {} ranks on {}, and {} has room for {}", *host.slots, host.name,
            allocation.origin, *known->slots);
+    if (!host.slots) host = *known;
   }
-  allocation.hosts = asked;
+  allocation.hosts = std::move(asked);
   allocation.ranks.reset();
 }
 
@@ -102,7 +105,7 @@ Allocation find_allocation(const std::optional<std::string>& hosts) {
     out.origin = job ? "the MPIJob's hostfile" : "OMPI_MCA_orte_default_hostfile";
     if (job) patience = 60;  // its workers get their names while they start
   } else {
-    out.hosts = {{own_name(), std::nullopt}};
+    out.hosts = {{host_name(), std::nullopt}};
     out.origin = "this machine";
   }
   if (out.starter == Starter::mpirun && find_program("mpirun").empty())
@@ -130,6 +133,12 @@ std::vector<Share> spread(const std::vector<Host>& hosts, int ranks, int room) {
 
 int total(const std::vector<Share>& shares) {
   return std::accumulate(shares.begin(), shares.end(), 0, [](int sum, const Share& one) { return sum + one.ranks; });
+}
+
+int ranks_on(const Host& host, std::size_t gpus) {
+  const int per_gpu = static_cast<int>(std::clamp<std::size_t>(gpus, 1, 4096));
+  if (!host.slots) return per_gpu;
+  return host.processors && gpus > 0 ? std::min(*host.slots, per_gpu) : *host.slots;
 }
 
 std::string describe(const std::vector<Share>& shares) {

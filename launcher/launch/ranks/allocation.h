@@ -41,6 +41,9 @@ struct Share {
 // Hosts without slots have room for `room`.
 std::vector<Share> spread(const std::vector<Host>& hosts, int ranks, int room);
 int total(const std::vector<Share>& shares);
+// How many ranks a node with so many GPUs for them takes: as many as it has slots for, else one per GPU, or one. Slots
+// that are processors are room for one rank per GPU, or, without GPUs, for one rank per processor.
+int ranks_on(const Host& host, std::size_t gpus);
 // "n1 (2), n2 (2)"; long lists are cut.
 std::string describe(const std::vector<Share>& shares);
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <fstream>
 
 #include "base/error.h"
 #include "launcher/launch/ranks/child.h"
@@ -79,6 +78,8 @@ AskedToStop::AskedToStop() {
       sigaction(signal, &action, nullptr);
     }
   std::signal(SIGPIPE, SIG_IGN);
+  // Stopped, launch would ask no agent for a sign of life, and all of them would end their ranks.
+  for (const int signal : {SIGTSTP, SIGTTOU}) std::signal(signal, SIG_IGN);
 }
 
 int AskedToStop::times() const {
@@ -94,6 +95,7 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
   Ending ending(child);
   Ended out;
   int passed_on = 0;
+  bool too_early = false;  // asked to stop before the ranks could hear of it
   std::optional<Clock::time_point> over, complained;
   while (!child.is_over()) {
     std::vector<LineReader*> readers = agents.readers();
@@ -101,11 +103,13 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     readers.push_back(&child.errors());
     read_lines(readers, 100);
     agents.ask_for_life();
-    // Open MPI kills ranks a second after any other signal.
-    if (stop.times() > passed_on && passed_on++ == 0)
-      child.send(SIGUSR1);
-    else if (stop.times() > 1)
+    // Open MPI kills ranks a second after any other signal, and dies of this one as long as it starts.
+    if (stop.times() > passed_on && passed_on++ == 0) {
+      too_early = !output.heard();
+      too_early ? ending.begin() : child.send(SIGUSR1);
+    } else if (stop.times() > 1) {
       ending.begin();
+    }
     for (const Agents::Lost& lost : agents.lost()) {
       const bool ours = std::any_of(start.shares.begin(), start.shares.end(),
                                     [&](const Share& share) { return share.host == lost.host; });
@@ -124,10 +128,6 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     if (over && since(*over) > 3) break;  // ssh of a node that is gone may hold the pipes
   }
   out.code = documented(child.exit_code().value_or(1));
-  if (logs) {
-    std::ofstream file(*logs / "launch.log", std::ios::app);
-    for (const std::string& line : output.of_starter()) file << line << "\n";
-  }
   if (out.code == static_cast<int>(Exit::done) && out.lost.empty()) return out;
   for (const std::string& host : agents.silent(3))
     if (std::find(out.lost.begin(), out.lost.end(), host) == out.lost.end()) out.lost.push_back(host);
@@ -136,12 +136,18 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     if (std::find(out.lost.begin(), out.lost.end(), host.name) == out.lost.end()) there.push_back(host.name);
   out.held = agents.end_ranks(there, kToEnd);
   if (out.code == static_cast<int>(Exit::done)) out.code = static_cast<int>(Exit::failed);
+  if (too_early && output.complaint().empty()) {
+    out.code = static_cast<int>(Exit::requeue);
+    out.cause = "the ranks had not begun: run the same command to start";
+    return out;
+  }
   std::string node;
   if (!out.lost.empty()) node = fmt::format("node {}", with_ranks(out.lost[0], start.shares));
   const std::string& said = output.complaint();
   out.told = out.cause.empty() && !said.empty();
   if (out.told) {
     out.cause = said;
+    if (too_early && said.starts_with("stopped on request")) out.code = static_cast<int>(Exit::requeue);
     if (!node.empty() && said.find(out.lost[0]) == std::string::npos) {
       out.cause += fmt::format("; {} does not answer any more", node);
       out.told = false;

@@ -11,8 +11,8 @@
 
 namespace strata::launcher {
 
-// While one lives, signals that ask for a stop (TERM, INT, USR1, HUP) are counted instead of ending the process. At
-// most one at a time.
+// While one lives, signals that ask for a stop (TERM, INT, USR1, HUP) are counted instead of ending the process, and
+// Ctrl-Z does nothing. At most one at a time.
 class AskedToStop {
  public:
   AskedToStop();

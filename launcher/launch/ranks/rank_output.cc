@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <memory>
 #include <regex>
 #include <utility>
 
@@ -58,21 +62,49 @@ std::string node_of(int rank, const std::vector<Share>& shares) {
   return "a node";
 }
 
+constexpr std::size_t kQueue = 4 << 20;  // bytes that a screen or a folder may be behind
+constexpr double kPatience = 10;         // seconds that the end waits for the folder
+constexpr std::size_t kKept = 1000;      // lines of the starter, of which the last ones say why it ended
+constexpr int kStarter = -1;             // in the place of a rank
+constexpr int kOut = 1, kError = 2;
+
+void write_to_screen(int to, const std::string& text) {
+  if (to == kError) return tell(text);
+  (void)std::fwrite(text.data(), 1, text.size(), stdout);
+  (void)std::fflush(stdout);
+}
+
 }  // namespace
 
 RankOutput::RankOutput(Starter starter, const std::optional<std::filesystem::path>& logs, int ranks)
-    : starter_(starter), live_(shows_live_line(stderr)), logs_(logs) {
-  if (!logs_) return;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const auto path = *logs_ / fmt::format("rank-{:05}.log", rank);
-    std::ofstream& file = files_[rank];
+    : starter_(starter),
+      live_(shows_live_line(stderr)),
+      // A terminal that was stopped goes on when its user wants it to.
+      screen_("the screen of launch", write_to_screen, kQueue, std::numeric_limits<int>::max()) {
+  if (!logs) return;
+  const auto files = std::make_shared<std::map<int, std::ofstream>>();
+  for (int rank = kStarter; rank < ranks; ++rank) {
+    const auto path = *logs / (rank == kStarter ? "launch.log" : fmt::format("rank-{:05}.log", rank));
+    std::ofstream& file = (*files)[rank];
     file.open(path, std::ios::app);
     if (!file) fail(Exit::usage, "--logs: {} cannot be written", path.string());
   }
+  const auto write = [files](int rank, const std::string& line) { (*files)[rank] << line << std::flush; };
+  logs_.emplace("the logs of launch", write, kQueue, kPatience);
 }
 
 RankOutput::~RankOutput() {
-  if (open_) tell("\n");
+  if (open_) screen_.add(kError, "\n");
+}
+
+bool RankOutput::drain(double seconds) {
+  return screen_.drain(seconds) && (!logs_ || logs_->drain(seconds));
+}
+
+void RankOutput::keep(std::string_view line) {
+  if (of_starter_.size() >= kKept) of_starter_.erase(of_starter_.begin());
+  of_starter_.emplace_back(line);
+  if (logs_) logs_->add(kStarter, std::string(line) + "\n");
 }
 
 void RankOutput::take(bool is_error, std::string_view line) {
@@ -80,11 +112,11 @@ void RankOutput::take(bool is_error, std::string_view line) {
     if (const auto found = labelled(line))
       say(found->first, is_error, found->second);
     else
-      of_starter_.emplace_back(line);
+      keep(line);
     return;
   }
   Tag tag = find_tag(line, 0);
-  if (tag.begin > 0 && !line.empty()) of_starter_.emplace_back(line.substr(0, tag.begin));
+  if (tag.begin > 0 && !line.empty()) keep(line.substr(0, tag.begin));
   while (tag.end > 0) {
     const Tag next = find_tag(line, tag.end);
     std::string text(line.substr(tag.end, next.begin == std::string_view::npos ? next.begin : next.begin - tag.end));
@@ -102,6 +134,7 @@ void RankOutput::take(bool is_error, std::string_view line) {
 }
 
 void RankOutput::say(int rank, bool is_error, std::string_view text) {
+  heard_ = true;
   std::string line(text);
   const bool complains = line.ends_with(kComplaintEnd);
   if (complains) line.pop_back();
@@ -111,22 +144,19 @@ void RankOutput::say(int rank, bool is_error, std::string_view text) {
     paragraph_ += "\n" + line;
   if (complains) complaint_ = paragraph_;
   line += "\n";
-  if (const auto file = files_.find(rank); file != files_.end()) file->second << line << std::flush;
+  if (logs_) logs_->add(rank, line);
   show(is_error, line);
 }
 
 void RankOutput::show(bool is_error, const std::string& line) {
   const bool is_step = live_ && is_error && line.starts_with("step ");
-  if (open_ && !is_step) tell("\n");
+  if (open_ && !is_step) screen_.add(kError, "\n");
   open_ = is_step;
   if (is_step) {
     const std::size_t columns = terminal_columns(stderr);
-    tell("\r\033[K" + line.substr(0, std::min(line.size() - 1, columns - 1)));
-  } else if (is_error) {
-    tell(line);
+    screen_.add(kError, "\r\033[K" + line.substr(0, std::min(line.size() - 1, columns - 1)));
   } else {
-    (void)std::fwrite(line.data(), 1, line.size(), stdout);
-    (void)std::fflush(stdout);
+    screen_.add(is_error ? kError : kOut, line);
   }
 }
 

@@ -1,18 +1,18 @@
 #pragma once
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "launcher/launch/ranks/allocation.h"
+#include "launcher/launch/ranks/line_writer.h"
 
 namespace strata::launcher {
 
 // What ranks say goes to the screen, and with `logs` into a file per rank; what mpirun, srun or ssh themselves say is
-// kept apart, as it says no more than the ranks' own last sentence where there is one.
+// kept apart, into launch.log, as it says no more than the ranks' own last sentence where there is one. A screen or a
+// folder that takes nothing holds nobody up: lines wait for it, up to some MiB, and then are lost.
 class RankOutput {
  public:
   RankOutput(Starter starter, const std::optional<std::filesystem::path>& logs, int ranks);
@@ -22,23 +22,29 @@ class RankOutput {
 
   // A line of the starter's standard output or error.
   void take(bool is_error, std::string_view line);
+  // Waits for so many seconds at most until all of it is written. False if it is not.
+  bool drain(double seconds);
 
   // The sentence that a rank ended with (complain()), without "strata: "; empty: none did.
   const std::string& complaint() const { return complaint_; }
-  // What the starter said itself.
+  // Whether a rank has said anything yet.
+  bool heard() const { return heard_; }
+  // What the starter said itself last.
   const std::vector<std::string>& of_starter() const { return of_starter_; }
 
  private:
+  void keep(std::string_view line);
   void say(int rank, bool is_error, std::string_view text);
   void show(bool is_error, const std::string& line);
 
   Starter starter_;
   bool live_;          // steps go over each other, on a terminal
   bool open_ = false;  // the live line has no line break yet
-  std::optional<std::filesystem::path> logs_;
-  std::map<int, std::ofstream> files_;
+  bool heard_ = false;
   std::string complaint_, paragraph_;  // paragraph_: from the last line that began with "strata: "
   std::vector<std::string> of_starter_;
+  std::optional<LineWriter> logs_;
+  LineWriter screen_;
 };
 
 // Of what mpirun or srun said, the cause in a sentence of ours: the rank that a signal ended, what was not found.

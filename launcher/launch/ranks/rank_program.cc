@@ -11,6 +11,20 @@
 namespace strata::launcher {
 namespace {
 
+constexpr const char* kMpi = "OMPI_MCA_btl_tcp_if_";  // include or exclude: Open MPI refuses both
+constexpr const char* kDaemons = "OMPI_MCA_oob_tcp_if_";
+constexpr const char* kNccl = "NCCL_SOCKET_IFNAME";
+
+std::vector<std::string> set_ones(const std::string& beginning, std::initializer_list<const char*> ends) {
+  std::vector<std::string> out;
+  for (const char* const end : ends)
+    if (const char* value = std::getenv((beginning + end).c_str())) out.push_back(beginning + end + "=" + value);
+  return out;
+}
+std::vector<std::string> mpi_ones(const char* beginning) {
+  return set_ones(beginning, {"include", "exclude"});
+}
+
 std::string own_path() {
   return std::filesystem::read_symlink("/proc/self/exe").string();
 }
@@ -42,8 +56,9 @@ std::vector<std::string> mpirun_words(const RankStart& start) {
                                     std::filesystem::current_path().string()};
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   if (start.interface)
-    for (const char* component : {"btl_tcp_if_include", "oob_tcp_if_include"})
-      words.insert(words.end(), {"--mca", component, *start.interface});
+    for (const char* beginning : {kMpi, kDaemons})
+      if (start.interface_asked || mpi_ones(beginning).empty())
+        words.insert(words.end(), {"--mca", std::string(beginning).substr(9) + "include", *start.interface});
   for (const std::string& name : start.variables) words.insert(words.end(), {"-x", name});
   return words;
 }
@@ -71,6 +86,12 @@ std::vector<std::string> srun_words(const RankStart& start) {
 
 }  // namespace
 
+std::vector<std::string> interface_variables() {
+  std::vector<std::string> out = mpi_ones(kMpi);
+  for (const auto& more : {mpi_ones(kDaemons), set_ones(kNccl, {""})}) out.insert(out.end(), more.begin(), more.end());
+  return out;
+}
+
 Program rank_program(const Allocation& allocation, const RankStart& start) {
   RankStart all = start;
   std::vector<std::string> environment;
@@ -82,8 +103,10 @@ Program rank_program(const Allocation& allocation, const RankStart& start) {
   set("STRATA_LAUNCH", start.run);
   set("STRATA_PROGRESS", "lines");  // the terminal is launch's
   if (start.interface) {
-    set("NCCL_SOCKET_IFNAME", "=" + *start.interface);  // "=": this one, not all whose names begin so
-    if (allocation.starter == Starter::srun) set("OMPI_MCA_btl_tcp_if_include", *start.interface);
+    const bool asked = start.interface_asked;
+    if (asked || !std::getenv(kNccl)) set(kNccl, "=" + *start.interface);  // "=": this one, not all that begin so
+    if (allocation.starter == Starter::srun && (asked || mpi_ones(kMpi).empty()))
+      set(std::string(kMpi) + "include", *start.interface);
   }
   std::vector<std::string> words = allocation.starter == Starter::srun ? srun_words(all) : mpirun_words(all);
   words.push_back(own_path());

@@ -14,7 +14,11 @@ struct RankStart {
   std::vector<std::string> variables;    // names that go to every rank
   std::string run;                       // their STRATA_LAUNCH
   std::optional<std::string> interface;  // of MPI and NCCL
+  bool interface_asked = false;          // else a variable of the user's that names one wins
 };
+
+// The variables of this process that name or exclude networks of MPI and NCCL, NAME=VALUE.
+std::vector<std::string> interface_variables();
 
 // The command line of mpirun or srun, whose lines RankOutput reads.
 Program rank_program(const Allocation& allocation, const RankStart& start);

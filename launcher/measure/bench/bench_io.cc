@@ -12,6 +12,7 @@
 #include "device/memory.h"
 #include "launcher/measure/bench/bench_stand.h"
 #include "offload/swap.h"
+#include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe.h"
 #include "runtime/recipe/value.h"
 

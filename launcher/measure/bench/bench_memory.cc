@@ -24,6 +24,8 @@
 #include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
 #include "runtime/objective/objective.h"
+#include "runtime/recipe/load_recipe.h"
+#include "runtime/recipe/recipe_text.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::launcher {

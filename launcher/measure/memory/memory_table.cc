@@ -70,9 +70,10 @@ std::string promise_text(const std::vector<MemoryRow>& rows) {
   }
   if (ran == 0) return "no setting ran\n";
   const auto broken = broken_promises(rows);
-  std::string text = fmt::format(
-      "bits: losses and weights of {} settings in {} groups, of one precision and one size of micro-batch each:\n", ran,
-      numerics);
+  std::string text =
+      fmt::format("bits: losses and weights of {} in {}, of one precision and one size of micro-batch each:\n",
+                  ran == 1 ? "1 setting" : fmt::format("{} settings", ran),
+                  numerics == 1 ? "1 group" : fmt::format("{} groups", numerics));
   if (broken.empty()) return text + "the same in each group, wherever the optimizer is and whatever is recomputed\n";
   text += fmt::format("{} differ from the first of their group\n", broken.size());
   for (const MemoryRow* row : broken) text += "  " + words(row->setting) + row->result->bits.substr(0, 8) + "\n";

@@ -6,8 +6,10 @@
 
 #include <bit>
 #include <charconv>
+#include <filesystem>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -45,8 +47,9 @@ class ClassNumbers {
     std::string names;
     for (const std::string& name : classes_.names)
       if (names.size() < 100) names += (names.empty() ? "" : ", ") + name;
-    fail(Exit::usage, "{}, line {}: the label {} is none of the model's {} classes ({}{})", file_, line, label,
-         classes_.names.size(), names, names.size() < 100 ? "" : ", ...");
+    fail(Exit::usage, "{}, line {}: the label {} is none of the model's {} ({}{})", file_, line, label,
+         classes_.names.size() == 1 ? "one class" : fmt::format("{} classes", classes_.names.size()), names,
+         names.size() < 100 ? "" : ", ...");
   }
 
   const models::Classes& classes_;
@@ -78,6 +81,8 @@ std::vector<std::int32_t> read_labels(const TokenFile& file, const models::Class
          : target == ClassTarget::number ? "regression"
          : target == ClassTarget::many   ? "multi_label_classification"
                                          : "single_label_classification");
+  if (std::error_code ignored; !std::filesystem::exists(name, ignored))
+    fail(Exit::usage, "{} is missing, and the sidecar of {} names it: copy it along, or tokenize anew", name, tokens);
   const MappedFile lines(labels_path(file.path()));
   const std::string_view all(reinterpret_cast<const char*>(lines.bytes().data()), lines.bytes().size());
   if (const std::string hash = fmt::format("{:016x}", XXH3_64bits(all.data(), all.size()));

@@ -157,13 +157,14 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   out.mask = beside("mask", "labels");
   out.types = beside("types", "ones");
   if (const auto lines = beside("labels", "count")) {
-    TokenSidecar::Labels& labels = out.labels.emplace(TokenSidecar::Labels{lines->count, lines->hash, "", {}});
+    TokenSidecar::Labels& labels = out.labels.emplace(TokenSidecar::Labels{lines->count, lines->hash, "", {}, false});
     std::string_view problem, name;
     simdjson::dom::array names;
     const auto found = root["labels"];
     bool right = found["problem"].get_string().get(problem) == simdjson::SUCCESS &&
                  found["names"].get_array().get(names) == simdjson::SUCCESS;
     labels.problem = problem;
+    if (bool pairs = false; found["pairs"].get_bool().get(pairs) == simdjson::SUCCESS) labels.pairs = pairs;
     for (const simdjson::dom::element element : names) {
       right = right && element.get_string().get(name) == simdjson::SUCCESS;
       labels.names.emplace_back(name);
@@ -204,9 +205,9 @@ std::string to_json(const TokenSidecar& sidecar) {
   if (sidecar.labels) {
     std::string names;
     for (const std::string& name : sidecar.labels->names) names += (names.empty() ? "" : ", ") + json_string(name);
-    labels = fmt::format(", \"labels\": {{\"count\": {}, \"hash\": {}, \"problem\": {}, \"names\": [{}]}}",
+    labels = fmt::format(", \"labels\": {{\"count\": {}, \"hash\": {}, \"problem\": {}, \"names\": [{}]{}}}",
                          sidecar.labels->count, json_string(sidecar.labels->hash), json_string(sidecar.labels->problem),
-                         names);
+                         names, sidecar.labels->pairs ? ", \"pairs\": true" : "");
   }
   std::string tokenizer;
   if (sidecar.special_tokens)

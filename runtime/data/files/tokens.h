@@ -36,6 +36,7 @@ struct TokenSidecar {
     std::string hash;
     std::string problem;  // as LabelSummary has it
     std::vector<std::string> names;
+    bool pairs = false;  // of two texts each
   };
   std::optional<Labels> labels = {};
   // Of the tokenizer: the token that stands for one to be predicted, if it has one; and those that are no text.

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/refused_write.h"
 
 namespace strata::runtime {
 
@@ -73,7 +74,7 @@ void ReportFile::cut() {
   if (fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode)) {  // no pipe, no terminal
     if (kept_step_ > 0) kept = static_cast<off_t>(bytes_up_to(path_, heading_, kept_step_));
     if (ftruncate(file_.get(), kept) != 0 || lseek(file_.get(), kept, SEEK_SET) != kept)
-      fail(Exit::failed, "writing {} failed: {}", path_.string(), std::strerror(errno));
+      refused_write(fmt::format("{} cannot be written", path_.string()), errno);
   }
   if (kept == 0) write_all(heading_);
 }
@@ -87,7 +88,7 @@ void ReportFile::write_all(const std::string& text) {
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t n = ::write(file_.get(), text.data() + done, text.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail(Exit::failed, "writing {} failed: {}", path_.string(), std::strerror(errno));
+    if (n <= 0) refused_write(fmt::format("{} cannot be written", path_.string()), errno);
     done += static_cast<std::size_t>(n);
   }
 }
@@ -95,7 +96,7 @@ void ReportFile::write_all(const std::string& text) {
 void ReportFile::close() {
   // EINVAL: a pipe or terminal, which cannot be flushed and need not be.
   if (fsync(file_.get()) != 0 && errno != EINVAL && errno != EROFS)
-    fail(Exit::failed, "writing {} failed: {}", path_.string(), std::strerror(errno));
+    refused_write(fmt::format("{} cannot be written", path_.string()), errno);
   file_.reset();
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "runtime/recipe/recipe_text.h"
 
 namespace strata::runtime {
 namespace {

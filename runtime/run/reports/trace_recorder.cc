@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/host_name.h"
 
 namespace strata::runtime {
 namespace {
@@ -24,11 +25,6 @@ std::string clock_name(int rank) {
   const ssize_t length = readlink("/proc/self/ns/time", space.data(), space.size());
   if (boot.empty()) return fmt::format("rank {}", rank);  // unknown: shared with nobody
   return boot + std::string(space.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unnamed host";
 }
 
 // What each rank says once: its clock, then its host.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <sstream>
 
 #include "launcher/token_output.h"
 #include "runtime/data/files/tokens.h"
@@ -356,9 +357,9 @@ TEST_F(TokenizeTest, MistakesLeaveTheOldFileAlone) {
   EXPECT_FAILURE(run({"a.txt"}, "gpt2"), Exit::usage,
                  AllOf(HasSubstr("gpt2"), HasSubstr("neither a folder nor a file")));
   EXPECT_FAILURE(tokenize({.tokenizer = "byte", .out = folder_.path(), .inputs = {path("a.txt")}}), Exit::usage,
-                 HasSubstr("not a regular file"));
-  EXPECT_FAILURE(tokenize({.tokenizer = "byte", .out = path("no/out.bin"), .inputs = {path("a.txt")}}), Exit::failed,
-                 HasSubstr("no/out.bin"));
+                 HasSubstr("is a folder: give the name of a file"));
+  EXPECT_FAILURE(tokenize({.tokenizer = "byte", .out = path("no/out.bin"), .inputs = {path("a.txt")}}), Exit::usage,
+                 AllOf(HasSubstr("--out "), HasSubstr("no/out.bin: there is no folder"), HasSubstr("make it first")));
   EXPECT_EQ(text(), "old");
   EXPECT_EQ(files(), 5u);
 }
@@ -438,6 +439,37 @@ TEST_F(TokenizeTest, LabelsRefuseWhatIsNotTheirs) {
   EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("only_second is for pairs"));
   options.labels = {};
   EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("has no place without --labels"));
+  const auto named = [&](std::vector<std::string> labels, std::optional<std::string> pair) {
+    return tokenize({.tokenizer = "byte",
+                     .out = path("out.bin"),
+                     .inputs = {path("a.csv")},
+                     .labels = std::move(labels),
+                     .pair = std::move(pair)});
+  };
+  EXPECT_FAILURE(named({"text"}, std::nullopt), Exit::usage, HasSubstr("--labels text names the field of a text"));
+  EXPECT_FAILURE(named({"label"}, "label"), Exit::usage, HasSubstr("--labels label names the field of a text"));
+  EXPECT_FAILURE(named({"label"}, "text"), Exit::usage, HasSubstr("--pair text names the first text"));
+  EXPECT_FAILURE(named({"a", "b", "a"}, std::nullopt), Exit::usage, HasSubstr("--labels names a twice"));
+  EXPECT_FAILURE(named({"class"}, std::nullopt), Exit::usage,
+                 AllOf(HasSubstr("a.csv, line 2"), HasSubstr("no field \"class\"")));
+}
+
+TEST_F(TokenizeTest, WhatTheLabelsAreIsSaidShort) {
+  std::string table = "text,label\n";
+  for (int i = 0; i < 120; ++i) table += fmt::format("a,{} {}\n", i, std::string(60, 'x'));
+  folder_.write("a.csv", table);
+  folder_.write("one.csv", "text,label\na,b\n");
+  const auto said = [&](const std::string& name) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(tokenize({.tokenizer = "byte", .out = path(name + ".bin"), .inputs = {path(name)}, .labels = {"label"}}),
+              0);
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string many = said("a.csv");
+  EXPECT_THAT(many, AllOf(HasSubstr("labels: 120 classes"), HasSubstr("120 documents have 120 different labels")));
+  std::istringstream lines(many);
+  for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 500u) << line;
+  EXPECT_THAT(said("one.csv"), AllOf(HasSubstr("labels: 1 class ("), testing::Not(HasSubstr("different labels"))));
 }
 
 TEST_F(TokenizeTest, RecordsAreReadStrictly) {

@@ -88,5 +88,19 @@ TEST(ResumeSets, GoOnFromWhatThisLaunchWrote) {
   EXPECT_THAT(checkpoints_in(std::nullopt), IsEmpty());
 }
 
+TEST(FrontSets, AreOfAddressesThatOneNodeHas) {
+  Recipe recipe;
+  EXPECT_THAT(front_sets(recipe), IsEmpty());
+  for (const char* everywhere : {"0.0.0.0:9000", "[::]:9000", "127.0.0.1:9000", "localhost:9000", "[::1]:9000"}) {
+    recipe.control.listen = recipe.control.metrics = everywhere;
+    EXPECT_THAT(front_sets(recipe), IsEmpty()) << everywhere;
+  }
+  recipe.control.listen = "unix:/tmp/a:1";
+  recipe.control.metrics = "10.0.0.1:9000";
+  EXPECT_THAT(front_sets(recipe), ElementsAre("control.metrics=off"));
+  recipe.control.listen = "n1:9000";
+  EXPECT_THAT(front_sets(recipe), ElementsAre("control.listen=auto", "control.metrics=off"));
+}
+
 }  // namespace
 }  // namespace strata::launcher

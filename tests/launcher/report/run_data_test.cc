@@ -10,6 +10,7 @@
 #include "launcher/report/page.h"
 #include "launcher/report/plan_data.h"
 #include "launcher/report/report.h"
+#include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 

@@ -7,6 +7,7 @@
 
 #include "comm/communicator.h"
 #include "runtime/data/files/tokens.h"
+#include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 

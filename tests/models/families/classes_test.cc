@@ -134,5 +134,27 @@ TEST(ReadClassesTest, AsTransformersReadsThem) {
                  ::testing::HasSubstr("at most 31"));
 }
 
+// What id2label is wrong in is said of config.json, not of the labels that no class is then found for.
+TEST(ClassNamesTest, NamesCountFromZero) {
+  const auto read = [](const std::string& json) {
+    return read_classes(Config::parse(json, "config.json"), Objective::sequence_classification);
+  };
+  using ::testing::AllOf;
+  using ::testing::ElementsAre;
+  using ::testing::HasSubstr;
+  EXPECT_THAT(read(R"({"id2label": {"1": "b", "0": "a"}})").names, ElementsAre("a", "b"));
+  EXPECT_THAT(read(R"({"id2label": {}})").names, ElementsAre("LABEL_0", "LABEL_1"));
+  EXPECT_FAILURE(read(R"({"id2label": ["a", "b"]})"), Exit::corrupt,
+                 AllOf(HasSubstr("id2label of config.json is [\"a\",\"b\"]"), HasSubstr("{\"0\": \"no\"")));
+  EXPECT_FAILURE(read(R"({"id2label": {"0": "a", "2": "c"}})"), Exit::corrupt,
+                 HasSubstr("id2label of config.json has the keys 0, 2, and no \"1\""));
+  EXPECT_FAILURE(read(R"({"id2label": {"1": "a", "2": "c"}})"), Exit::corrupt, HasSubstr("and no \"0\""));
+  EXPECT_FAILURE(read(R"({"id2label": {"0": "a", "1": "c"}, "num_labels": 3})"), Exit::corrupt,
+                 HasSubstr("num_labels of config.json is 3, and id2label names 2 classes (a, c)"));
+  Config given = Config::parse(R"({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}})", "config.json");
+  given.override_key("num_labels", "4");
+  EXPECT_EQ(read_classes(given, Objective::sequence_classification).names.size(), 4u);
+}
+
 }  // namespace
 }  // namespace strata::models

@@ -63,12 +63,13 @@ TEST(ConfigTest, AnObjectIsNoScalarAndAScalarNoObject) {
   EXPECT_FAILURE(config.texts("act"), Exit::corrupt, HasSubstr("a list of strings"));
   EXPECT_FAILURE(config.integers("act"), Exit::corrupt, HasSubstr("a list of integers"));
   for (const char* key : {"n", "list", "act-1", "dotted"})
-    EXPECT_FAILURE(config.require_object(key), Exit::corrupt, AllOf(HasSubstr(key), HasSubstr("expected an object")));
-  for (const char* key : {"object", "empty", "none", "absent"}) config.require_object(key);
+    EXPECT_FAILURE(config.require_object(key, "an object"), Exit::corrupt,
+                   AllOf(HasSubstr(key), HasSubstr("expected an object")));
+  for (const char* key : {"object", "empty", "none", "absent"}) config.require_object(key, "an object");
   config.override_key("act", R"({"name":"silu"})");
   EXPECT_FAILURE(config.text_or("act", "gelu"), Exit::usage, HasSubstr("model.config.act is an object"));
   config.override_key("object", R"("{\"a\": 2}")");
-  EXPECT_FAILURE(config.require_object("object"), Exit::usage, HasSubstr("model.config.object is \"{"));
+  EXPECT_FAILURE(config.require_object("object", "an object"), Exit::usage, HasSubstr("model.config.object is \"{"));
 }
 
 TEST(ConfigTest, IntegersAloneOrInAList) {

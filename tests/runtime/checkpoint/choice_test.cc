@@ -69,6 +69,17 @@ TEST_F(CheckpointChoiceTest, AFolderWithoutCheckpointsHasNone) {
   EXPECT_THAT(notes_, IsEmpty());
 }
 
+// A path that a user gave; only checkpoint.dir is made.
+TEST_F(CheckpointChoiceTest, WhatIsNamedIsThere) {
+  Recipe::Checkpoint recipe;
+  recipe.resume = "best";
+  EXPECT_FAILURE((void)checkpoints_to_resume(recipe), Exit::usage,
+                 testing::AllOf(HasSubstr("checkpoint.resume = best: there is no such"), HasSubstr("strata inspect")));
+  recipe.resume = "auto";
+  recipe.dir = folder_.path() / "none";
+  EXPECT_TRUE(checkpoints_to_resume(recipe).found.empty());
+}
+
 // What is not to be read may be whole: nothing older is taken in its place.
 TEST_F(CheckpointChoiceTest, OneThatCannotBeReadIsNotPassedOver) {
   const auto stops = [&](const auto& matcher) {

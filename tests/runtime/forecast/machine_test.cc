@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "runtime/job/make_job.h"
+#include "runtime/recipe/load_recipe.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::runtime {

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/recipe/load_recipe.h"
+#include "runtime/recipe/recipe_text.h"
 #include "tests/failure.h"
 #include "tests/runtime/tiny_job.h"
 #include "tests/scratch_folder.h"

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <filesystem>
 
 #include "device/ops/losses/cross_entropy.h"
+#include "models/files/config.h"
+#include "runtime/checkpoint/model_folder.h"
 #include "runtime/data/files/label_file.h"
 #include "tests/failure.h"
 #include "tests/runtime/data/token_folder.h"
@@ -14,6 +17,7 @@
 namespace strata::runtime {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 constexpr std::int32_t kNone = device::kIgnoredLabel;
@@ -45,6 +49,52 @@ class ClassificationTest : public testing::Test {
 
 models::Classes classes(std::vector<std::string> names, device::ClassTarget target = device::ClassTarget::one) {
   return {std::move(names), true, target};
+}
+
+TEST_F(ClassificationTest, AMissingFileOfLabelsIsSaidWithWhatToDo) {
+  const auto one = file("{\"label\": \"b\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "b"});
+  std::filesystem::remove(folder_.path() / "t.bin.labels.jsonl");
+  EXPECT_FAILURE(read_labels(one, classes({"a", "b"}), false), Exit::usage,
+                 AllOf(HasSubstr("t.bin.labels.jsonl is missing"), HasSubstr("tokenize anew")));
+}
+
+// A recipe for the file: what its classes, and the key num_labels, come to.
+class SettledClassesTest : public ClassificationTest {
+ protected:
+  models::Classes settled(const std::vector<std::string>& names, const std::string& more = "",
+                          const std::string& problem = "single_label_classification") {
+    (void)file("{\"label\": 0}\n{\"label\": 0}\n", problem, names);
+    folder_.write("m/config.json",
+                  R"({"model_type": "bert", "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1)" +
+                      (more.empty() ? "" : ", " + more) + "}");
+    recipe_ = {};
+    recipe_.model.path = folder_.path() / "m";
+    recipe_.data.train = {{{(folder_.path() / "t.bin").string()}}};
+    recipe_.training.objective = models::Objective::sequence_classification;
+    settle_classes(recipe_);
+    return models::read_classes(config_of(recipe_.model), *recipe_.training.objective);
+  }
+  Recipe recipe_;
+};
+
+TEST_F(SettledClassesTest, NumLabelsAndTheDataAgree) {
+  EXPECT_THAT(settled({"a", "b", "c"}).names, ElementsAre("a", "b", "c"));
+  EXPECT_THAT(settled({"a", "b", "c"}, "\"num_labels\": 3").names, ElementsAre("a", "b", "c"));
+  EXPECT_FAILURE(settled({"a", "b", "c"}, "\"num_labels\": 5"), Exit::usage,
+                 AllOf(HasSubstr("num_labels of "), HasSubstr("is 5"), HasSubstr("t.bin has 3 classes (a, b, c)")));
+  EXPECT_THAT(settled({"0", "3"}, "\"num_labels\": 4").names, ElementsAre("LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"))
+      << "numbers of classes, of which some have no text";
+  EXPECT_FAILURE(settled({"0", "4"}, "\"num_labels\": 4"), Exit::usage, HasSubstr("has 2 classes (0, 4)"));
+  const auto number = settled({"0", "3", "5"}, "\"num_labels\": 1");
+  EXPECT_THAT(number.names, ElementsAre("LABEL_0"));
+  EXPECT_EQ(number.target, device::ClassTarget::number) << "as transformers has it";
+}
+
+TEST_F(SettledClassesTest, WhatTheDataAreIsKeptInTheConfiguration) {
+  (void)settled({"a", "b"});
+  const models::Config config = config_of(recipe_.model);
+  EXPECT_FALSE(config.bool_or("strata_trained_on.pairs", true));
+  EXPECT_FALSE(config.has("strata_trained_on.tokenizer_hash")) << "the sidecar names none";
 }
 
 TEST_F(ClassificationTest, LabelsAreNumbersOfTheModelsClasses) {

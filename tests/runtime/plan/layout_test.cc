@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "runtime/job/make_job.h"
+#include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/fake_model.h"
 
 namespace strata::runtime {

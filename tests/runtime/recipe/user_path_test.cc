@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"

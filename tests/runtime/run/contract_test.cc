@@ -9,6 +9,7 @@
 #include <functional>
 #include <set>
 
+#include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/tiny_job.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"

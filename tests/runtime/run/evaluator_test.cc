@@ -6,6 +6,7 @@
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/plan/validator.h"
 #include "runtime/planner/planner.h"
+#include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"
 

@@ -11,6 +11,7 @@
 
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/data/open_data.h"
+#include "runtime/recipe/load_recipe.h"
 #include "runtime/run/evaluator.h"
 #include "tests/runtime/data/token_folder.h"
 #include "tests/runtime/saved_run.h"

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "runtime/plan/validator.h"
+#include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/saved_run.h"
 
 namespace strata::runtime {

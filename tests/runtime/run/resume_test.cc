@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
 

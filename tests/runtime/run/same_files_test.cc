@@ -6,6 +6,7 @@
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/exporter.h"
 #include "runtime/checkpoint/model_folder.h"
+#include "runtime/recipe/load_recipe.h"
 #include "runtime/run/evaluator.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"

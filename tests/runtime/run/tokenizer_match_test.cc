@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/files/presets.h"
+#include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
 

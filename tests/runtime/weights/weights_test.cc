@@ -12,6 +12,7 @@
 
 #include "models/files/config.h"
 #include "models/files/safetensors_writer.h"
+#include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
 #include "tests/scratch_folder.h"

@@ -131,6 +131,24 @@ TEST_F(LabelsTest, ATemplateIsFoundAsTransformersFindsIt) {
                  HasSubstr("no such file"));
 }
 
+// transformers' classes for such a file know the names of its tokens, whatever the configuration leaves out.
+TEST_F(LabelsTest, SentencePieceNamesItsTokensItself) {
+  std::filesystem::copy(std::string(STRATA_SOURCE_DIR) + "/tests/golden/tokenizers/sentencepiece/tokenizer.model",
+                        folder_.path() / "tokenizer.model");
+  const auto chat =
+      conversation_of(parse_json(R"({"messages": [{"role": "user", "content": "p"}]})"), DataFormat::chat);
+  const auto text = [&](const std::string& config) {
+    folder_.write("tokenizer_config.json", "{" + config + R"("chat_template":
+        "{{ bos_token }}[{{ messages[0].content }}]{{ eos_token }}{{ unk_token }}"})");
+    const auto tokenizer = load_tokenizer(folder_.path());
+    return ChatTemplate::find(folder_.path(), std::nullopt, *tokenizer)->render(chat, 1, false).text;
+  };
+  EXPECT_EQ(text(""), "<s>[p]</s><unk>");
+  EXPECT_EQ(text(R"("eos_token": "<unk>", "bos_token": null, )"), "[p]<unk><unk>");
+  EXPECT_FAILURE(text(R"("eos_token": "<|im_end|>", )"), Exit::usage,
+                 AllOf(HasSubstr("eos_token, which is \"<|im_end|>\""), HasSubstr("has no such token")));
+}
+
 TEST_F(LabelsTest, ATemplateOfAnotherTokenizerIsRefused) {
   const auto smollm = load_tokenizer(std::string(STRATA_SOURCE_DIR) + "/tests/golden/tokenizers/smollm");
   const auto chat = conversation_of(parse_json(kTwo), DataFormat::chat);

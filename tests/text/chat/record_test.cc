@@ -45,6 +45,8 @@ TEST(RecordTest, FieldsSayWhatARecordIs) {
               testing::AllOf(HasSubstr("both messages and text"), HasSubstr("--format")));
   EXPECT_THAT(fault([] { return found(R"({"body": "x", "id": 1})"); }),
               testing::AllOf(HasSubstr("body, id"), HasSubstr("--field")));
+  EXPECT_THAT(fault([] { return found(R"({"prompt": "a", "chosen": "b", "rejected": "c"})"); }),
+              HasSubstr("\"chosen\" and \"rejected\" are preferences"));
   for (const auto format :
        {DataFormat::text, DataFormat::chat, DataFormat::alpaca, DataFormat::sharegpt, DataFormat::completion})
     EXPECT_EQ(data_format(name_of(format)), format);

@@ -100,9 +100,26 @@ TEST(ClassTokenizerTest, PartsOfTables) {
   part.text = "abc,x\n,y\n";
   EXPECT_FAILURE(made.run(part, out), Exit::corrupt, HasSubstr("a.csv, line 3, offset 6: the text has no tokens"));
   part.header = "text,class\n";
-  EXPECT_FAILURE(made.run(part, out), Exit::corrupt, HasSubstr("there is no field \"label\" (--labels)"));
+  EXPECT_FAILURE(made.run(part, out), Exit::usage, HasSubstr("there is no field \"label\" (--labels)"));
   part.header = "text,text\n";
   EXPECT_FAILURE(made.run(part, out), Exit::corrupt, HasSubstr("line 1: the header names \"text\" twice"));
+}
+
+// transformers gives "" the template alone; without one there is nothing to give.
+TEST(ClassTokenizerTest, AnEmptyTextIsItsTemplateIfItIsTaken) {
+  const auto bert = load_tokenizer(kTokenizers / "bert_cased"), byte = load_tokenizer("byte");
+  const auto ids = [](const Tokenizer& tokenizer, const ClassRules& rules, ClassRecord record) {
+    ClassTokens out;
+    ClassTokenizer(tokenizer, rules).add(record, out);
+    return out.ids;
+  };
+  const std::uint32_t cls = bert->id_of("[CLS]").value(), sep = bert->id_of("[SEP]").value();
+  EXPECT_THAT(ids(*bert, {.takes_empty = true}, {.text = ""}), ElementsAre(cls, sep));
+  EXPECT_THAT(ids(*bert, {.record = {.pair = "b"}, .takes_empty = true}, {.text = "", .has_pair = true}),
+              ElementsAre(cls, sep, sep));
+  EXPECT_THAT(ids(*bert, {.takes_empty = true}, {.has_words = true}), ElementsAre(cls, sep));
+  EXPECT_THROW(ids(*bert, {}, {.text = ""}), RecordFault);
+  EXPECT_THROW(ids(*byte, {.takes_empty = true}, {.text = ""}), RecordFault);
 }
 
 TEST(ClassTokenizerTest, WhatATokenizerCannotDoIsRefused) {

@@ -50,6 +50,18 @@ TEST(LabelWriterTest, NumbersWithAPointAreARegression) {
   EXPECT_TRUE(out.summary.names.empty());
   EXPECT_EQ(out.summary.least, -0.5);
   EXPECT_EQ(out.summary.most, 3);
+  EXPECT_FALSE(out.summary.all_whole);
+  EXPECT_TRUE(write({one(1.0), one(0.0)}).summary.all_whole);
+}
+
+// A table's NaN is no class beside numbers, nor is a number with a point beside names.
+TEST(LabelWriterTest, NumbersBesideNamesAreRefused) {
+  EXPECT_FAILURE(write({one(1.5), one("joy"), one("NaN")}), Exit::usage,
+                 HasSubstr("--labels y: record 2 has \"joy\", and record 1 the number 1.5"));
+  EXPECT_FAILURE(write({one(std::int64_t{1}), one("nan"), one(std::int64_t{0})}), Exit::usage,
+                 HasSubstr("record 2 has \"nan\", and the others have numbers"));
+  EXPECT_THAT(write({one("nan"), one("zh")}).summary.names, ElementsAre("nan", "zh")) << "languages";
+  EXPECT_THAT(write({one("other"), one(std::int64_t{1})}).summary.names, ElementsAre("1", "other"));
 }
 
 TEST(LabelWriterTest, ListsAndWords) {

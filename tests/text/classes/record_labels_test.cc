@@ -44,6 +44,37 @@ TEST(RecordLabelsTest, OneLabelIsANameOrANumber) {
   EXPECT_THAT(fault(R"({"text": 1, "y": 1})", rules), HasSubstr("expected a string in \"text\""));
 }
 
+// What an option names and a record does not have is the user's mistake; what a record has instead is the record's.
+TEST(RecordLabelsTest, WhoseFaultItIs) {
+  const auto code = [](const std::string& json, const LabelRules& rules) {
+    try {
+      (void)labels(json, rules);
+    } catch (const RecordFault& found) {
+      return found.code;
+    }
+    return Exit::done;
+  };
+  EXPECT_EQ(code(R"({"text": "a", "z": 1})", {.labels = {"y"}}), Exit::usage);
+  EXPECT_EQ(code(R"({"body": "a", "y": 1})", {.labels = {"y"}}), Exit::usage);
+  EXPECT_EQ(code(R"({"text": "a", "y": 1})", {.labels = {"y"}, .pair = "b"}), Exit::usage);
+  EXPECT_EQ(code(R"({"text": "a", "y": null})", {.labels = {"y"}}), Exit::corrupt);
+  const std::string essay(300, 'x');
+  EXPECT_EQ(code("{\"text\": \"a\", \"y\": \"" + essay + "\"}", {.labels = {"y"}}), Exit::usage);
+  EXPECT_THAT(fault("{\"text\": \"a\", \"y\": \"" + essay + "\"}", {.labels = {"y"}}),
+              HasSubstr("\"y\" has 300 bytes, and a class has a name of 256 at most"));
+}
+
+TEST(RecordLabelsTest, KindsAreSaidInEnglish) {
+  const LabelRules rules{.labels = {"y"}};
+  EXPECT_THAT(fault(R"({"text": {}, "y": 1})", rules), HasSubstr("found an object"));
+  EXPECT_THAT(fault(R"({"text": 1, "y": 1})", rules), HasSubstr("found an integer"));
+  EXPECT_THAT(fault(R"({"text": 1.5, "y": 1})", rules), HasSubstr("found a number"));
+  EXPECT_THAT(fault(R"({"text": null, "y": 1})", rules), HasSubstr("found null"));
+  EXPECT_THAT(fault(R"({"text": false, "y": 1})", rules), HasSubstr("found false"));
+  EXPECT_THAT(fault(R"({"text": "a", "y": {}})", rules), HasSubstr("found an object"));
+  EXPECT_THAT(fault(R"({"text": ["a", 2], "y": [1, 2]})", rules), HasSubstr("found an integer"));
+}
+
 TEST(RecordLabelsTest, SeveralLabels) {
   EXPECT_THAT(labels(R"({"text": "a", "y": ["b", 3]})", {.labels = {"y"}}), ElementsAre("b", "3"));
   EXPECT_THAT(labels(R"({"text": "a", "y": []})", {.labels = {"y"}}), ElementsAre());
@@ -58,7 +89,8 @@ TEST(RecordLabelsTest, ALabelPerWord) {
   EXPECT_THAT(labels(R"({"tokens": ["a", "b", "c"], "ner_tags": [0, -100, "B-PER"]})", rules),
               ElementsAre("0", "-", "B-PER"));
   EXPECT_THAT(fault(R"({"tokens": ["a", "b"], "ner_tags": [0]})", rules),
-              HasSubstr("there are 1 labels in \"ner_tags\", and 2 words"));
+              HasSubstr("there is 1 label in \"ner_tags\", and 2 words"));
+  EXPECT_THAT(fault(R"({"tokens": ["a"], "ner_tags": [0.5]})", rules), HasSubstr("names or numbers of classes"));
   EXPECT_THAT(fault(R"({"tokens": ["a"], "ner_tags": 0})", rules), HasSubstr("expected a list of labels"));
   EXPECT_THAT(fault(R"({"tokens": [1], "ner_tags": [0]})", rules), HasSubstr("expected words"));
 }

@@ -203,18 +203,21 @@ void TiledProduct::run(Team& team, const Operands& x) const {
 
 // The epilogue of a tile's elements.
 void TiledProduct::finish(const Operands& x, const Tile& t) const {
-  const bool forward = shape.epilogue == Epilogue::gelu_tanh;
-  if (!forward && shape.epilogue != Epilogue::gelu_tanh_gradient) return;
+  const bool forward = is_gelu(shape.epilogue);
+  if (!forward && !is_gelu_gradient(shape.epilogue)) return;
   const ActivationKernels& kernels = activation_kernels();
   const auto dtype = static_cast<std::size_t>(shape.out);
+  const auto gelu = (shape.epilogue == Epilogue::gelu_erf ? kernels.gelu_erf_forward : kernels.gelu_forward)[dtype];
+  const auto gelu_gradient =
+      (shape.epilogue == Epilogue::gelu_erf_gradient ? kernels.gelu_erf_backward : kernels.gelu_backward)[dtype];
   const auto bytes = static_cast<std::int64_t>(size_of(shape.out));
   const auto n = static_cast<std::size_t>(columns.length(t.column));
   for (std::int64_t i = t.row * rows.part; i < t.row * rows.part + rows.length(t.row); ++i) {
     const std::int64_t at = bytes * (i * shape.ldc + t.column * columns.part);
     if (forward)
-      kernels.gelu_forward[dtype](x.c.data + at, x.epilogue_out.data + at, n);
+      gelu(x.c.data + at, x.epilogue_out.data + at, n);
     else
-      kernels.gelu_backward[dtype](x.c.data + at, x.epilogue_in.data + at, x.c.data + at, n);
+      gelu_gradient(x.c.data + at, x.epilogue_in.data + at, x.c.data + at, n);
   }
 }
 

@@ -17,7 +17,7 @@ using testing::kDevice;
 
 ProductShape shape_with(Epilogue epilogue) {
   ProductShape s{48, 40, 24, false, true, 24, 24, 40, DType::bf16, DType::bf16};
-  s.bias = epilogue == Epilogue::gelu_tanh;
+  s.bias = is_gelu(epilogue);
   s.epilogue = epilogue;
   // As a backward takes them: the gradient of the output is the operand that is summed.
   if (epilogue == Epilogue::sums_a) s.transpose_a = true, s.lda = 48;
@@ -41,7 +41,7 @@ struct Multiplied {
   explicit Multiplied(const ProductShape& shape, const AlgorithmTable* table = nullptr) {
     const Product product(kDevice, shape);
     Array workspace(DType::fp32, product.workspace_bytes(1) / sizeof(float) + 1);
-    const bool reads = shape.epilogue == Epilogue::gelu_tanh_gradient;
+    const bool reads = is_gelu_gradient(shape.epilogue);
     const bool writes = shape.epilogue != Epilogue::none && !reads;
     testing::in_lane(1, [&](Lane& lane) {
       if (table) use_algorithms(lane, std::make_shared<AlgorithmTable>(*table));

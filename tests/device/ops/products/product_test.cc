@@ -55,7 +55,7 @@ struct Multiplication {
 
   void run(int threads) {
     c = before;
-    const bool reads = shape.epilogue == Epilogue::gelu_tanh_gradient;
+    const bool reads = is_gelu_gradient(shape.epilogue);
     run_on(threads, a.view(), b.view(), shape.bias ? bias.view() : View{}, c.view(),
            reads || shape.epilogue == Epilogue::none ? View{} : second.view(), reads ? second.view() : View{});
   }
@@ -193,42 +193,47 @@ Multiplication without_epilogue(ProductShape s) {
 }
 
 TEST(Product, GeluIsThatOfTheRoundedOutput) {
-  for (const DType dtype : testing::kDTypes) {
-    ProductShape s = with_epilogue(dtype, Epilogue::gelu_tanh);
-    s.bias = true;
-    Multiplication x(s);
-    Array want = x.second;
-    x.run(3);
-    EXPECT_EQ(x.c, without_epilogue(s).c) << "what gelu is applied to stays";
-    testing::in_lane(1, [&](Lane& lane) {
-      for (std::int64_t i = 0; i < s.m; ++i) {
-        const auto offset = static_cast<std::size_t>(i * s.ldc), count = static_cast<std::size_t>(s.n);
-        gelu_forward(lane, x.c.view().sub(offset, count), want.view().sub(offset, count));
-      }
-    });
-    EXPECT_EQ(x.second, want) << name_of(dtype);
-  }
+  for (const DType dtype : testing::kDTypes)
+    for (const Epilogue epilogue : {Epilogue::gelu_tanh, Epilogue::gelu_erf}) {
+      ProductShape s = with_epilogue(dtype, epilogue);
+      s.bias = true;
+      Multiplication x(s);
+      Array want = x.second;
+      x.run(3);
+      EXPECT_EQ(x.c, without_epilogue(s).c) << "what gelu is applied to stays";
+      const auto gelu = epilogue == Epilogue::gelu_tanh ? gelu_forward : gelu_erf_forward;
+      testing::in_lane(1, [&](Lane& lane) {
+        for (std::int64_t i = 0; i < s.m; ++i) {
+          const auto offset = static_cast<std::size_t>(i * s.ldc), count = static_cast<std::size_t>(s.n);
+          gelu(lane, x.c.view().sub(offset, count), want.view().sub(offset, count));
+        }
+      });
+      EXPECT_EQ(x.second, want) << name_of(dtype);
+    }
 }
 
 TEST(Product, GeluGradientIsThatOfTheRoundedOutput) {
-  for (const DType dtype : testing::kDTypes) {
-    const ProductShape s = with_epilogue(dtype, Epilogue::gelu_tanh_gradient);
-    Multiplication x(s);
-    const Array second = x.second;
-    x.run(3);
-    EXPECT_EQ(x.second, second) << "what gelu was applied to stays";
-    Array want = without_epilogue(s).c;
-    testing::in_lane(1, [&](Lane& lane) {
-      for (std::int64_t i = 0; i < s.m; ++i) {
-        const View row = want.view().sub(static_cast<std::size_t>(i * s.ldc), static_cast<std::size_t>(s.n));
-        gelu_backward(lane, row, x.second.view().sub(static_cast<std::size_t>(i * s.ldc), row.size), row);
-      }
-    });
-    EXPECT_EQ(x.c, want) << name_of(dtype);
-  }
+  for (const DType dtype : testing::kDTypes)
+    for (const Epilogue epilogue : {Epilogue::gelu_tanh_gradient, Epilogue::gelu_erf_gradient}) {
+      const ProductShape s = with_epilogue(dtype, epilogue);
+      Multiplication x(s);
+      const Array second = x.second;
+      x.run(3);
+      EXPECT_EQ(x.second, second) << "what gelu was applied to stays";
+      Array want = without_epilogue(s).c;
+      const auto gelu = epilogue == Epilogue::gelu_tanh_gradient ? gelu_backward : gelu_erf_backward;
+      testing::in_lane(1, [&](Lane& lane) {
+        for (std::int64_t i = 0; i < s.m; ++i) {
+          const View row = want.view().sub(static_cast<std::size_t>(i * s.ldc), static_cast<std::size_t>(s.n));
+          gelu(lane, row, x.second.view().sub(static_cast<std::size_t>(i * s.ldc), row.size), row);
+        }
+      });
+      EXPECT_EQ(x.c, want) << name_of(dtype);
+    }
 }
 
-double gelu(double x) {
+double gelu(double x, bool erf) {
+  if (erf) return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
@@ -237,10 +242,12 @@ double gelu(double x) {
 TEST(Product, AlignedGeluAgreesWithReference) {
   constexpr double kStep = 1e-5;
   for (const DType dtype : testing::kDTypes)
-    for (const Epilogue epilogue : {Epilogue::gelu_tanh, Epilogue::gelu_tanh_gradient}) {
+    for (const Epilogue epilogue :
+         {Epilogue::gelu_tanh, Epilogue::gelu_tanh_gradient, Epilogue::gelu_erf, Epilogue::gelu_erf_gradient}) {
       ProductShape s = dense(96, 64, 48, false, true, dtype, dtype);
-      s.bias = epilogue == Epilogue::gelu_tanh;
+      s.bias = is_gelu(epilogue);
       s.epilogue = epilogue;
+      const bool erf = epilogue == Epilogue::gelu_erf || epilogue == Epilogue::gelu_erf_gradient;
       Multiplication x(s);
       const Array input = x.second;
       x.run(1);
@@ -249,8 +256,8 @@ TEST(Product, AlignedGeluAgreesWithReference) {
         for (std::int64_t j = 0; j < s.n; ++j) {
           const auto place = static_cast<std::size_t>(i * s.ldc + j);
           const Multiplication::Sum sum = x.reference(i, j);
-          const double at = input[place], slope = (gelu(at + kStep) - gelu(at - kStep)) / (2 * kStep);
-          const double want = s.bias ? gelu(sum.value) : sum.value * slope, size = std::abs(sum.value);
+          const double at = input[place], slope = (gelu(at + kStep, erf) - gelu(at - kStep, erf)) / (2 * kStep);
+          const double want = s.bias ? gelu(sum.value, erf) : sum.value * slope, size = std::abs(sum.value);
           ASSERT_NEAR(s.bias ? x.second[place] : x.c[place], want,
                       1.13 * sum.bound + testing::tolerance(dtype, want, 2 * size, 16))
               << name_of(dtype) << " at " << i << ", " << j;

@@ -31,6 +31,7 @@ pb::Status status(int ranks) {
   event.set_text("rank 1 on n1\033[31m is slow\nreally");
   pb::Tier& tier = *s.add_memory();
   tier.set_name("device");
+  s.mutable_run()->set_device("cpu");
   tier.set_planned_bytes(1 << 20);
   tier.set_measured_bytes(1 << 19);
   return s;
@@ -60,7 +61,7 @@ TEST(TopTest, ShowsProgressLossRanksMemoryAndEvents) {
   EXPECT_THAT(text, HasSubstr("25.0%  step 50/200, 1m15s left"));
   EXPECT_THAT(text, HasSubstr("loss 3.2500"));
   EXPECT_THAT(text, HasSubstr("loss of steps 1 to 50"));
-  EXPECT_THAT(text, HasSubstr("██████████           512.0 KiB of 1.0 MiB planned"));
+  EXPECT_THAT(text, HasSubstr("RAM for the model ██████████           512.0 KiB of 1.0 MiB planned"));
   EXPECT_THAT(text, HasSubstr("1 n1       ████████████████████   200.0 ms +100%  'forward block 3' of step 51"));
   EXPECT_THAT(text, HasSubstr("0 n1       ██████████             100.0 ms  +0%"));
   EXPECT_THAT(text, HasSubstr("is slow\\nreally"));

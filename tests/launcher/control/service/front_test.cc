@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/host_name.h"
 #include "launcher/control/client/ctl.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
@@ -49,14 +50,6 @@ TEST_F(FrontTest, ByDefaultListensInAFolderOfTheUserAlone) {
   EXPECT_EQ(front.place.target(), "unix:" + front.service->path().string());
 }
 
-TEST_F(FrontTest, AUnixSocketNeedsNoSecret) {
-  secure();
-  recipe_.listen = "unix:" + (folder_.path() / "s").string();
-  const Front front = open_front(recipe_);
-  EXPECT_EQ(front.credentials.token, "") << "strata ctl on another host would have to bring it along";
-  EXPECT_FALSE(front.credentials.tls());
-}
-
 TEST_F(FrontTest, WithoutSuchAFolderSaysWhyAndGoesOn) {
   std::filesystem::create_directory(folder_.path() / "strata");
   chmod((folder_.path() / "strata").c_str(), 0777);
@@ -77,6 +70,7 @@ TEST_F(FrontTest, LetsNobodyInFromElsewhereWithoutTlsAndToken) {
   secure();
   const Front front = open_front(recipe_);
   EXPECT_TRUE(front.place.tls);
+  EXPECT_THAT(front.place.address, testing::StartsWith(host_name() + ":")) << "where others reach it";
   recipe_.listen = "127.0.0.1:0";
   recipe_.tls_cert.reset();
   recipe_.tls_key.reset();

@@ -318,11 +318,15 @@ TEST_F(ServiceTest, SpeaksTlsToThoseWhoKnowItsCertificate) {
   EXPECT_THAT(failure_of([&] {
                 (void)Client({target_, true, foreign.cert, "", "", token}).status();
               }).what(),
-              HasSubstr("does not answer"));
+              HasSubstr("--ca names the authority's"));
+  EXPECT_THAT(failure_of([&] {
+                (void)Client({target_, true, own.cert, "", "", token}).status();
+              }).what(),
+              HasSubstr("use a name that stands in it"));
   EXPECT_THAT(failure_of([&] {
                 (void)Client({target_, false, "", "", "", token}).status();
               }).what(),
-              HasSubstr("does not answer"))
+              HasSubstr("if it speaks TLS, --ca names"))
       << "plain text to the port of TLS";
 }
 
@@ -371,6 +375,12 @@ TEST_F(ServiceTest, BelievesNoClientWithoutACertificateOrWithAnExpiredOrForeignO
   EXPECT_EQ(ask_by_tls(target_, server.cert, late), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(ask_by_tls(target_, server.cert, make_credentials()), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(ask_by_tls(target_, server.cert, client), grpc::StatusCode::OK);
+}
+
+TEST_F(ServiceTest, SaysWhatAClientOfAnotherKindHasToGive) {
+  open({}, true, true);
+  EXPECT_FAILURE((void)Client({target_, true, make_credentials().cert, "", "", ""}).status(), Exit::usage,
+                 HasSubstr("it speaks no TLS: leave out --ca"));
 }
 
 TEST_F(ServiceTest, IsNotBelievedOnceItsCertificateHasExpired) {

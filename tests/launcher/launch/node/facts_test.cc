@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/host_name.h"
 #include "launcher/launch/hosts.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
@@ -18,7 +19,7 @@ TEST(Facts, OfThisMachineComeBackAsTheyWere) {
   const tests::ScratchFolder folder;
   const std::filesystem::path folders[] = {folder.path(), folder.path() / "nowhere"};
   const NodeFacts facts = facts_here(folders);
-  EXPECT_EQ(facts.name, own_name());
+  EXPECT_EQ(facts.name, host_name());
   EXPECT_EQ(facts.program, program_hash());
   EXPECT_EQ(facts.program.size(), 32u);
   EXPECT_GT(facts.cores, 0);

@@ -36,6 +36,16 @@ TEST(Allocation, RanksAreSpreadEvenlyAsFarAsThereIsRoom) {
   EXPECT_EQ(describe(spread(hosts, 3, 1)), "a (1), b (1), c (1)");
 }
 
+TEST(Allocation, RanksOfANodeAreThoseAskedForOrOnePerGpu) {
+  EXPECT_EQ(ranks_on({"a", {}}, 0), 1);
+  EXPECT_EQ(ranks_on({"a", {}}, 4), 4);
+  EXPECT_EQ(ranks_on({"a", 2}, 4), 2);
+  EXPECT_EQ(ranks_on({"a", 8}, 4), 8);
+  EXPECT_EQ(ranks_on({"a", 64, true}, 8), 8) << "a job that was asked for no tasks";
+  EXPECT_EQ(ranks_on({"a", 2, true}, 8), 2);
+  EXPECT_EQ(ranks_on({"a", 64, true}, 0), 64);
+}
+
 TEST(Allocation, WhatSshSaysBecomesWhatToDo) {
   EXPECT_THAT(why_not_reached("n2", "root@n2: Permission denied (publickey,password).\n", 255),
               AllOf(HasSubstr("n2 asks for a password"), HasSubstr("ssh-copy-id n2")));
@@ -90,7 +100,7 @@ TEST_F(SlurmJob, GivesNodesAndTasks) {
 // Without --ntasks it says how many processors there are, and not how many ranks are meant.
 TEST_F(SlurmJob, WithoutTasksItsProcessorsAreTheRoom) {
   const Allocation job = find_allocation(std::nullopt);
-  EXPECT_THAT(job.hosts, ElementsAre(Host{"localhost", 8}, Host{"127.0.0.1", 8}));
+  EXPECT_THAT(job.hosts, ElementsAre(Host{"localhost", 8, true}, Host{"127.0.0.1", 8, true}));
   EXPECT_EQ(job.ranks, std::nullopt);
 }
 
@@ -104,6 +114,8 @@ TEST_F(SlurmJob, WithoutPmixItIsMpirunForAReason) {
 TEST_F(SlurmJob, HostsArePartOfIt) {
   EXPECT_THAT(find_allocation("127.0.0.1:4").hosts, ElementsAre(Host{"127.0.0.1", 4}));
   EXPECT_FAILURE(find_allocation("127.0.0.1:9"), Exit::usage, AllOf(HasSubstr("9 ranks"), HasSubstr("room for 8")));
+  // Without a number it is as many as the job has there: --ranks-per-node is measured against them.
+  EXPECT_THAT(find_allocation("127.0.0.1").hosts, ElementsAre(Host{"127.0.0.1", 8, true}));
   EXPECT_FAILURE(find_allocation("n9"), Exit::usage, AllOf(HasSubstr("n9"), HasSubstr("Slurm job 12 does not have")));
 }
 

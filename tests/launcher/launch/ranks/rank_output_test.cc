@@ -19,6 +19,7 @@ struct RankOutputTest : testing::Test {
   std::string screen(RankOutput& output, const std::vector<std::string>& lines) {
     testing::internal::CaptureStderr();
     for (const std::string& line : lines) output.take(true, line);
+    EXPECT_TRUE(output.drain(30));
     return testing::internal::GetCapturedStderr();
   }
 };
@@ -67,10 +68,21 @@ TEST_F(RankOutputTest, AFilePerRankThatARestartGoesOnIn) {
     (void)screen(output, {std::string("[1,1]<stderr>:") + text});
     testing::internal::CaptureStdout();
     output.take(false, "[1,0]<stdout>:out");
+    output.take(true, "mpirun: a word of its own");
+    EXPECT_TRUE(output.drain(30));
     EXPECT_EQ(testing::internal::GetCapturedStdout(), "out\n");
   }
   EXPECT_EQ(folder.read("rank-00001.log"), "first\nsecond\n");
   EXPECT_EQ(folder.read("rank-00000.log"), "out\nout\n");
+  EXPECT_EQ(folder.read("launch.log"), "mpirun: a word of its own\nmpirun: a word of its own\n");
+}
+
+// Of weeks of warnings the last ones say why it ended.
+TEST_F(RankOutputTest, OfWhatMpirunSaysTheLastIsKept) {
+  RankOutput output(Starter::mpirun, std::nullopt, 1);
+  for (int line = 0; line < 5000; ++line) output.take(true, std::to_string(line));
+  EXPECT_LE(output.of_starter().size(), 1000u);
+  EXPECT_EQ(output.of_starter().back(), "4999");
 }
 
 TEST(CauseIn, NamesRankAndNodeOfASignal) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace strata::launcher {
 namespace {
@@ -20,7 +21,7 @@ std::string after(const std::vector<std::string>& words, const std::string& opti
 
 struct RankProgram : testing::Test {
   Allocation allocation;
-  RankStart start{{{"n1", 2}, {"n2", 1}}, {"train", "r.toml"}, {"STRATA_X"}, "run-1", {}};
+  RankStart start{{{"n1", 2}, {"n2", 1}}, {"train", "r.toml"}, {"STRATA_X"}, "run-1", {}, false};
 };
 
 TEST_F(RankProgram, ByMpirun) {
@@ -49,6 +50,7 @@ TEST_F(RankProgram, BySrun) {
 // MPI's, its daemons', and NCCL's: NCCL takes a name for the beginning of one unless told otherwise.
 TEST_F(RankProgram, OneInterfaceForAll) {
   start.interface = "ib0";
+  EXPECT_THAT(interface_variables(), testing::IsEmpty());
   const Program by_mpirun = rank_program(allocation, start);
   EXPECT_EQ(after(by_mpirun.words, "btl_tcp_if_include"), "ib0");
   EXPECT_EQ(after(by_mpirun.words, "oob_tcp_if_include"), "ib0");
@@ -58,6 +60,26 @@ TEST_F(RankProgram, OneInterfaceForAll) {
   const Program by_srun = rank_program(allocation, start);
   EXPECT_THAT(by_srun.environment, Contains("OMPI_MCA_btl_tcp_if_include=ib0"));
   EXPECT_THAT(by_srun.words, Not(Contains("-x")));
+}
+
+// Where only the nodes' names say which, what the user has exported wins; --interface is said now, and wins over it.
+TEST_F(RankProgram, TheUsersVariablesWinOverTheRoutes) {
+  setenv("NCCL_SOCKET_IFNAME", "eth1", 1);
+  setenv("OMPI_MCA_btl_tcp_if_exclude", "lo", 1);
+  start.interface = "eth0";
+  const Program by_mpirun = rank_program(allocation, start);
+  EXPECT_THAT(by_mpirun.words, Not(Contains("btl_tcp_if_include")));
+  EXPECT_EQ(after(by_mpirun.words, "oob_tcp_if_include"), "eth0");
+  EXPECT_THAT(by_mpirun.environment, Not(Contains(testing::StartsWith("NCCL_SOCKET_IFNAME"))));
+  EXPECT_THAT(interface_variables(), testing::ElementsAre("OMPI_MCA_btl_tcp_if_exclude=lo", "NCCL_SOCKET_IFNAME=eth1"));
+  allocation.starter = Starter::srun;
+  EXPECT_THAT(rank_program(allocation, start).environment,
+              Not(Contains(testing::StartsWith("OMPI_MCA_btl_tcp_if_include"))));
+  start.interface_asked = true;
+  EXPECT_THAT(rank_program(allocation, start).environment, Contains("OMPI_MCA_btl_tcp_if_include=eth0"));
+  EXPECT_THAT(rank_program(allocation, start).environment, Contains("NCCL_SOCKET_IFNAME==eth0"));
+  unsetenv("NCCL_SOCKET_IFNAME");
+  unsetenv("OMPI_MCA_btl_tcp_if_exclude");
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <tuple>
 #include <vector>
 
+#include "runtime/recipe/load_recipe.h"
+#include "runtime/recipe/recipe_text.h"
 #include "tests/failure.h"
 
 namespace strata::launcher {

@@ -8,6 +8,7 @@
 
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/plan/validator.h"
+#include "runtime/recipe/load_recipe.h"
 #include "runtime/run/evaluator.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"

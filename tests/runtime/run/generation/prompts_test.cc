@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/data/files/tokens.h"
+#include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
 #include "tests/runtime/training.h"

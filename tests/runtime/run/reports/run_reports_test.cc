@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/recipe/load_recipe.h"
+#include "runtime/recipe/recipe_text.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::runtime {

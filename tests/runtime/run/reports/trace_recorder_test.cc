@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "runtime/forecast/simulator.h"
+#include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
 #include "tests/runtime/rows.h"
 #include "tests/runtime/tiny_job.h"

@@ -1,4 +1,6 @@
 #pragma once
+// runtime/recipe/keys/ says what each key of the recipe is: a row per key, in a file per group of sections; ../keys.h
+// is the table of all.
 #include <filesystem>
 #include <functional>
 #include <string>

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "runtime/recipe/key.h"
+#include "runtime/recipe/keys/key.h"
 #include "runtime/recipe/recipe.h"
 #include "runtime/recipe/user_path.h"
 #include "runtime/recipe/value.h"

@@ -1,0 +1,88 @@
+#include "launcher/commands/predict_input.h"
+
+#include <optional>
+#include <span>
+#include <system_error>
+#include <vector>
+
+#include "base/error.h"
+#include "launcher/screen/activity.h"
+#include "launcher/screen/printable.h"
+#include "launcher/token_output.h"
+#include "text/classes/class_tokenizer.h"
+#include "text/documents.h"
+
+namespace strata::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+text::DocumentInput input_of(const std::string& name) {
+  if (name.ends_with(".csv")) return {name, text::InputKind::comma_table};
+  if (name.ends_with(".tsv")) return {name, text::InputKind::tab_table};
+  if (name.ends_with(".jsonl")) return {name, text::InputKind::lines};
+  fail(Exit::usage, "{} is neither .jsonl nor .csv nor .tsv, which texts to predict come in", name);
+}
+
+}  // namespace
+
+fs::path PredictInput::path_of(const fs::path& out) {
+  fs::path path = out;
+  path += ".tokens";
+  return path;
+}
+
+PredictInput::PredictInput(const PredictOptions& options, const text::Tokenizer& tokenizer, std::size_t max_length,
+                           bool words, const StopSignal& stop)
+    : path_(path_of(options.out)) {
+  const text::ClassRules rules{
+      .record = {.text = options.field, .pair = options.pair}, .max_length = max_length, .takes_empty = true};
+  const text::DocumentInput input = input_of(options.input);
+  text::DocumentReader reader({input}, false, tokenizer);
+  text::ClassTokenizer made(tokenizer, rules);
+  TokenOutput output(path_, {{"IN", input.name}}, true);
+  text::TokenWriter& writer = output.open(tokenizer, std::nullopt, words);
+  text::BitFile& types = output.open_types();
+  Activity activity("reading texts");
+  text::DocumentPart part;
+  text::ClassTokens tokens;
+  while (reader.next(part)) {
+    if (stop.requested()) fail(Exit::failed, "stopped on request while {} was read: nothing is done yet", input.name);
+    made.run(part, tokens);
+    for (std::size_t i = 0; i < tokens.begins.size(); ++i) {
+      const std::size_t begin = tokens.begins[i];
+      const std::size_t end = i + 1 < tokens.begins.size() ? tokens.begins[i + 1] : tokens.ids.size();
+      writer.begin_document();
+      const auto ids = std::span(tokens.ids).subspan(begin, end - begin);
+      if (words) {
+        if (tokens.labels[i].values.empty())
+          fail(Exit::usage,
+               "{}, text {}: \"{}\" is one string, and the model gives each word a label: give the words as a list",
+               input.name, texts_ + 1, options.field);
+        std::vector<std::uint8_t> counts;
+        for (const auto& label : tokens.labels[i].values) counts.push_back(label.has_value());
+        counts.resize(ids.size());
+        writer.add(ids, counts);
+      } else {
+        writer.add(ids);
+      }
+      for (std::size_t t = begin; t < end; ++t) types.add(tokens.types[t] != 0, 1);
+      ++texts_;
+    }
+    activity.show(texts_, 0);
+  }
+  if (texts_ == 0) fail(Exit::usage, "{} holds no record: there is nothing to predict", input.name);
+  if (words && writer.labels() == 0)
+    fail(Exit::usage, "{}: no \"{}\" has a word: there is nothing to predict", input.name, options.field);
+  output.commit(TokenOutput::Tells::nothing);
+}
+
+PredictInput::~PredictInput() {
+  std::error_code ignored;
+  for (const char* ending : {"", ".json", ".documents", ".mask", ".types"}) {
+    fs::path path = path_;
+    fs::remove(path += ending, ignored);
+  }
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,23 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace strata::launcher {
+
+struct PredictOptions {
+  std::filesystem::path model, out;
+  std::string input;  // .jsonl, .csv or .tsv
+  double threshold = 0.5;
+  std::string field = "text";
+  std::optional<std::string> pair = std::nullopt;
+  std::optional<std::int64_t> max_length = std::nullopt;
+  std::optional<std::filesystem::path> tokenizer = std::nullopt;  // the model's without it
+  std::optional<std::string> precision = std::nullopt;            // of the weights without it
+  std::vector<std::string> sets = {};
+  bool force = false;
+};
+
+}  // namespace strata::launcher

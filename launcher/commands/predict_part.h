@@ -1,0 +1,33 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace strata::launcher {
+
+// Scores of rows as they come, in OUT.part, so that a prediction which was stopped goes on: a line that says of what,
+// then of each round how many micro-batches are done, how many rows it has, their numbers and scores.
+class PredictPart {
+ public:
+  // of_what: without line breaks; scores of other models, texts or batches are of another.
+  PredictPart(std::filesystem::path path, std::string of_what, std::size_t classes);
+
+  // What an earlier run has done of the same, by row; returns its micro-batches. Opens the file for more.
+  std::uint64_t read(std::map<std::int32_t, std::vector<float>>& rows);
+  // After read(). Throws Error{failed} if it cannot be written.
+  void add(std::uint64_t done, std::span<const std::int32_t> rows, std::span<const float> scores);
+  void remove();
+
+ private:
+  std::filesystem::path path_;
+  std::string of_what_;
+  std::size_t classes_;
+  std::ofstream out_;
+};
+
+}  // namespace strata::launcher

@@ -1,0 +1,77 @@
+#include "runtime/recipe/assignment.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/error.h"
+
+namespace strata::runtime {
+namespace {
+
+void flatten(const toml::table& table, const std::string& prefix, const std::string& file,
+             std::vector<Assignment>& out) {
+  for (const auto& [name, node] : table) {
+    std::string key = prefix + std::string(name.str());
+    const bool config = key.starts_with(kConfigPrefix);
+    if (const auto* inner = node.as_table(); inner && !(config && inner->is_inline())) {
+      flatten(*inner, key + ".", file, out);
+      continue;
+    }
+    std::string where = file.empty() ? "--set" : fmt::format("{}, line {}", file, node.source().begin.line);
+    out.push_back({std::move(key), &node, std::move(where)});
+  }
+}
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t"), last = text.find_last_not_of(" \t");
+  return first == std::string_view::npos ? std::string_view{} : text.substr(first, last - first + 1);
+}
+
+struct KeyAndValue {
+  std::string key;
+  toml::table table;  // {value: ...}, which owns the value
+  bool null = false;  // the bare word: a config.json may need it, and TOML has none
+};
+
+KeyAndValue read_set(const std::string& set) {
+  const auto equals = set.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    fail(Exit::usage, "--set {}: it takes KEY=VALUE, such as --set training.max_steps=100", set);
+  }
+  std::string key(trimmed(std::string_view(set).substr(0, equals)));
+  const std::string_view text = trimmed(std::string_view(set).substr(equals + 1));
+  try {
+    refuse_deep_keys(text, "the value");
+    toml::table table = toml::parse("value = " + std::string(text) + "\n");
+    if (table.size() == 1) return {std::move(key), std::move(table)};  // more: a line break in the text
+  } catch (const toml::parse_error&) {
+  } catch (const TomlAssertion&) {
+  }
+  toml::table table;
+  table.insert("value", std::string(text));
+  return {std::move(key), std::move(table), text == "null"};
+}
+
+}  // namespace
+
+std::vector<Assignment> assignments_of(const toml::table& recipe, const std::string& file) {
+  std::vector<Assignment> out;
+  flatten(recipe, "", file, out);
+  return out;
+}
+
+Set parse_set(const std::string& set) {
+  auto [key, table, null] = read_set(set);
+  const bool config = key.starts_with(kConfigPrefix);
+  Set out{.table = std::move(table), .assignments = {}};
+  const toml::node* node = out.table.get("value");
+  if (const auto* inner = node->as_table(); inner && !config) {  // --set optimizer='{eps=1e-6}'
+    flatten(*inner, key + ".", "", out.assignments);
+  } else {
+    out.assignments.push_back({std::move(key), node, "--set", null});
+  }
+  return out;
+}
+
+}  // namespace strata::runtime

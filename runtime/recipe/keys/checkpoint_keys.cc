@@ -1,0 +1,102 @@
+#include "runtime/recipe/keys/checkpoint_keys.h"
+
+#include <utility>
+
+#include "runtime/recipe/keys/key_kinds.h"
+#include "runtime/recipe/user_path.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::runtime {
+namespace {
+
+using namespace kinds;
+
+RecipeKey resume() {
+  auto set = [](Recipe& recipe, const Value& v, const fs::path& folder) {
+    const auto* text = std::get_if<std::string>(&v.value);
+    if (!text || text->empty()) return false;
+    refuse_zero_bytes("checkpoint.resume", *text);
+    const bool word = *text == "auto" || *text == "none";
+    recipe.checkpoint.resume = word ? *text : user_path(*text, folder).string();
+    return true;
+  };
+  return {
+      "checkpoint.resume",
+      "\"auto\", \"none\" or a path",
+      "auto: the newest whole checkpoint of checkpoint.dir, if any; none; or a path: of a checkpoint, or of a folder "
+      "whose newest whole one is taken",
+      set,
+      [](const Recipe& recipe) { return text_of(recipe.checkpoint.resume); },
+      {}};
+}
+
+RecipeKey max_sequences() {
+  auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
+    const auto* text = std::get_if<std::string>(&v.value);
+    const auto* number = std::get_if<std::int64_t>(&v.value);
+    if (number && *number > 0 && *number <= kMany)
+      recipe.evaluation.max_sequences = *number;
+    else if (text && *text == "all")
+      recipe.evaluation.max_sequences = std::nullopt;
+    else
+      return false;
+    return true;
+  };
+  auto text = [](const Recipe& recipe) {
+    const auto& most = recipe.evaluation.max_sequences;
+    return most ? text_of(*most) : json_string("all");
+  };
+  return {"evaluation.max_sequences",
+          "\"all\" or an integer from 1",
+          "sequences of data.validation that an evaluation reads, the first ones",
+          set,
+          text,
+          {}};
+}
+
+}  // namespace
+
+std::vector<RecipeKey> checkpoint_keys() {
+  return {
+      path("checkpoint.dir", STRATA_AT(checkpoint.dir), "where checkpoints are written"),
+      integer("checkpoint.every", 0, kMany, STRATA_AT(checkpoint.every),
+              "steps between checkpoints; with checkpoint.dir, one is always written after the last step and where a "
+              "run is "
+              "stopped"),
+      integer("checkpoint.keep", 1, kMany, STRATA_AT(checkpoint.keep), "number of newest checkpoints to keep"),
+      resume(),
+      integer("checkpoint.stop_after", 0, kMany, STRATA_AT(checkpoint.stop_after),
+              "write a checkpoint after this step and exit 75; 0: never"),
+      flag("checkpoint.keep_best", STRATA_AT(checkpoint.keep_best),
+           "write a checkpoint at each new best evaluation, by evaluation.metric, and keep the best one beside the "
+           "newest"),
+  };
+}
+
+std::vector<RecipeKey> evaluation_keys() {
+  return {
+      integer("evaluation.every", 0, kMany, STRATA_AT(evaluation.every),
+              "steps between evaluations on data.validation while training; 0: none"),
+      flag("evaluation.at_start", STRATA_AT(evaluation.at_start), "evaluate before the first step, too"),
+      max_sequences(),
+      choice<std::string>("evaluation.metric",
+                          {{"eval_loss", "eval_loss"},
+                           {"eval_accuracy", "eval_accuracy"},
+                           {"eval_f1", "eval_f1"},
+                           {"eval_f1_micro", "eval_f1_micro"},
+                           {"eval_precision", "eval_precision"},
+                           {"eval_recall", "eval_recall"},
+                           {"eval_matthews", "eval_matthews"},
+                           {"eval_roc_auc", "eval_roc_auc"},
+                           {"eval_pearson", "eval_pearson"}},
+                          {}, STRATA_AT(evaluation.metric), "which result of an evaluation says what is best"),
+      flag_or_auto("evaluation.greater_is_better", STRATA_AT(evaluation.greater_is_better),
+                   "whether a higher value is the better one; auto: as the metric has it"),
+      integer("evaluation.patience", 0, kMany, STRATA_AT(evaluation.patience),
+              "end the run after so many evaluations in a row without a better one; 0: never"),
+      path("evaluation.prompts", STRATA_AT(evaluation.prompts),
+           "file of prompts, one per line, that are answered at each evaluation, into report.jsonl"),
+  };
+}
+
+}  // namespace strata::runtime

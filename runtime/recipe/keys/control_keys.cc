@@ -1,0 +1,95 @@
+#include "runtime/recipe/keys/control_keys.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "runtime/recipe/keys/key_kinds.h"
+#include "runtime/recipe/user_path.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::runtime {
+namespace {
+
+using namespace kinds;
+
+// HOST:PORT, or [ADDRESS]:PORT of IPv6.
+bool is_host_and_port(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return false;
+  const std::string_view host = text.substr(0, colon), port = text.substr(colon + 1);
+  if (host.find(':') != std::string_view::npos && !(host.starts_with('[') && host.ends_with(']'))) return false;
+  int number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  return error == std::errc{} && end == port.data() + port.size() && number >= 0 && number <= 65'535;
+}
+
+// Where to listen: a word, HOST:PORT, or (`sockets`) unix:PATH.
+template <typename At>
+RecipeKey listen(std::string name, std::vector<std::string> words, bool sockets, At at, std::string meaning) {
+  auto set = [=](Recipe& recipe, const Value& v, const fs::path& folder) {
+    const auto* text = std::get_if<std::string>(&v.value);
+    if (!text) return false;
+    refuse_zero_bytes(name, *text);
+    constexpr std::string_view kUnix = "unix:";
+    if (sockets && text->starts_with(kUnix) && text->size() > kUnix.size()) {
+      at(recipe) = std::string(kUnix) + user_path(text->substr(kUnix.size()), folder).string();
+      return true;
+    }
+    at(recipe) = *text;
+    return std::find(words.begin(), words.end(), *text) != words.end() || is_host_and_port(*text);
+  };
+  std::string allowed;
+  for (const std::string& word : words) allowed += json_string(word) + ", ";
+  allowed += sockets ? "\"unix:PATH\" or \"HOST:PORT\"" : "or \"HOST:PORT\"";
+  if (!sockets) allowed.erase(allowed.find(", or"), 1);
+  return {name, std::move(allowed), std::move(meaning), set, [at](const Recipe& recipe) { return text_of(at(recipe)); },
+          {}};
+}
+
+template <typename At>
+RecipeKey text(std::string name, std::string allowed, At at, std::string meaning) {
+  auto set = [=](Recipe& recipe, const Value& v, const fs::path&) {
+    const auto* given = std::get_if<std::string>(&v.value);
+    if (given) at(recipe) = *given;
+    return given != nullptr;
+  };
+  return {std::move(name),
+          std::move(allowed),
+          std::move(meaning),
+          set,
+          [at](const Recipe& recipe) { return text_of(at(recipe)); },
+          {}};
+}
+
+}  // namespace
+
+std::vector<RecipeKey> control_keys() {
+  return {
+      listen("control.listen", {"auto", "off"}, true, STRATA_AT(control.listen),
+             "where status, checkpoints and stops are asked for (strata ctl, top); auto: a Unix socket that only this "
+             "user reaches"),
+      path("control.tls_cert", STRATA_AT(control.tls_cert), "certificate of control.listen and control.metrics (PEM)"),
+      path("control.tls_key", STRATA_AT(control.tls_key), "its private key (PEM)"),
+      path("control.tls_client_ca", STRATA_AT(control.tls_client_ca),
+           "certificates that clients must come with one of (PEM): mutual TLS"),
+      path("control.token_file", STRATA_AT(control.token_file),
+           "a file with a secret that clients must know; readable by its owner alone"),
+      text("control.interface", "a network interface, or an address of it", STRATA_AT(control.interface),
+           "network that nodes watch each other over; any where not given"),
+      listen("control.metrics", {"off"}, false, STRATA_AT(control.metrics),
+             "where Prometheus finds /metrics, and anyone /healthz"),
+      flag("control.metrics_public", STRATA_AT(control.metrics_public),
+           "control.metrics beyond this host is meant for whoever reaches it"),
+      number("control.timeout", 0, 86'400, "seconds from 0 to 86400", STRATA_AT(control.timeout),
+             "a node not heard of for so long is lost, and the run ends; 0: never"),
+      number("control.warn_after", 0, 86'400, "seconds from 0 to 86400", STRATA_AT(control.warn_after),
+             "warn of a rank that stands still for so long, or ten times what its task takes; 0: never"),
+      number("control.stuck_after", 0, 1e7, "seconds from 0 to 10000000", STRATA_AT(control.stuck_after),
+             "write the state of all ranks to a file and end the run when a rank has stood still for so long; 0: "
+             "never"),
+  };
+}
+
+}  // namespace strata::runtime

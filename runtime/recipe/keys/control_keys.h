@@ -1,0 +1,11 @@
+#pragma once
+#include <vector>
+
+#include "runtime/recipe/keys/key.h"
+
+namespace strata::runtime {
+
+// How a run is watched and asked from outside.
+std::vector<RecipeKey> control_keys();
+
+}  // namespace strata::runtime

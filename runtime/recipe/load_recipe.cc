@@ -1,0 +1,213 @@
+#include "runtime/recipe/load_recipe.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "runtime/recipe/assignment.h"
+#include "runtime/recipe/keys.h"
+#include "runtime/recipe/recipe_text.h"
+#include "runtime/recipe/toml_file.h"
+#include "runtime/recipe/toml_value.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Loader {
+ public:
+  void apply(const Assignment& assignment, const fs::path& folder) {
+    const std::string& name = assignment.key;
+    if (name.starts_with(kConfigPrefix) && name.size() > kConfigPrefix.size()) {
+      const std::string key = name.substr(kConfigPrefix.size());
+      std::erase_if(recipe_.model.config, [&](const auto& old) {  // an earlier value inside this one is replaced
+        return old.first.starts_with(key + ".");
+      });
+      recipe_.model.config[key] = assignment.null ? "null" : json_of(*assignment.node, name);
+      return;
+    }
+    const auto keys = recipe_keys();
+    const auto key = std::find_if(keys.begin(), keys.end(), [&](const auto& known) { return known.name == name; });
+    if (key == keys.end()) unknown(assignment);
+    const auto value = value_of(*assignment.node);
+    if (!value || !key->set(recipe_, *value, folder)) {
+      fail(Exit::usage, "{} = {} ({}): allowed is {}{}", name, shown(*assignment.node), assignment.where, key->allowed,
+           as_integer(*assignment.node, *key));
+    }
+    given_.insert_or_assign(name, *value);
+  }
+
+  Recipe finish() {
+    check_contradictions();
+    for (const RecipeKey& key : recipe_keys()) {
+      const auto value = given_.find(key.name);
+      if (value != given_.end() && key.not_built && key.not_built(value->second)) {
+        fail(Exit::usage, "{} = {} is not built yet", key.name, value->second.shown);
+      }
+    }
+    return std::move(recipe_);
+  }
+
+ private:
+  // "; write 5", where the value is a float and the integer that it equals is allowed; else nothing.
+  static std::string as_integer(const toml::node& node, const RecipeKey& key) {
+    const auto* number = node.as_floating_point();
+    constexpr double kExact = 0x1p53;
+    if (!number || std::trunc(number->get()) != number->get() || std::abs(number->get()) > kExact) return "";
+    const auto integer = static_cast<std::int64_t>(number->get());
+    Recipe scratch;
+    if (!key.set(scratch, {.value = integer, .shown = ""}, {})) return "";
+    return fmt::format("; write {}", integer);
+  }
+
+  [[noreturn]] static void unknown(const Assignment& assignment) {
+    const auto keys = recipe_keys();
+    const bool section = std::any_of(keys.begin(), keys.end(), [&](const auto& known) {
+      return known.name.starts_with(assignment.key + ".") || std::string_view("model.config.") == assignment.key + ".";
+    });
+    if (section) {
+      fail(Exit::usage, "{} ({}) is a section of keys and takes no value", assignment.key, assignment.where);
+    }
+    fail(Exit::usage, "unknown key {} ({}): the nearest known key is {} (strata keys lists all)", assignment.key,
+         assignment.where, nearest_key(assignment.key).name);
+  }
+
+  bool given(const char* key) const { return given_.contains(key); }
+  void not_both(const char* first, const char* second, const char* why) const {
+    if (!given(first) || !given(second)) return;
+    fail(Exit::usage, "{} = {} and {} = {} contradict each other: {}", first, given_.at(first).shown, second,
+         given_.at(second).shown, why);
+  }
+
+  void check_contradictions() {
+    not_both("model.path", "model.preset", "give one of them");
+    not_both("training.gradient_accumulation_steps", "training.global_batch_size", "give one of them");
+    if (!recipe_.model.path && !recipe_.model.preset) {
+      fail(Exit::usage, "the recipe names no model: give model.path or model.preset");
+    }
+    if (recipe_.report.dir) name_reports(recipe_.report);
+    if (!recipe_.report.trace_steps.empty()) check_traced_steps();
+    for (const char* key : {"checkpoint.every", "checkpoint.stop_after"})
+      if (given(key) && number_of(given_.at(key)) != 0.0 && !recipe_.checkpoint.dir)
+        fail(Exit::usage, "{} = {} needs checkpoint.dir: where checkpoints are written", key, given_.at(key).shown);
+    check_tiers();
+    check_automatic_batch();
+    if (!given("model.init")) recipe_.model.init = recipe_.model.path ? Init::pretrained : Init::random;
+    if (recipe_.model.init == Init::pretrained) {
+      not_both("model.init", "model.preset", "a preset has no weights to start from");
+    }
+    Recipe::Optimizer& optimizer = recipe_.optimizer;
+    if (optimizer.name == OptimizerName::adamw8bit && optimizer.moment_format() != device::MomentFormat::block8)
+      not_both("optimizer.name", "optimizer.moments", "adamw8bit is adamw with 8-bit moments");
+    if (optimizer.name == OptimizerName::lion && !given("optimizer.betas")) optimizer.betas = {0.9, 0.99};
+    const device::Algorithm algorithm = optimizer.algorithm();
+    note("optimizer.momentum", algorithm == device::Algorithm::sgd);
+    note("optimizer.betas", algorithm != device::Algorithm::sgd);
+    note("optimizer.eps", algorithm == device::Algorithm::adamw);
+    const std::int64_t warmup = recipe_.scheduler.warmup_steps, steps = recipe_.training.max_steps.value_or(warmup);
+    if (warmup > steps)
+      recipe_.notes.push_back(fmt::format(
+          "optimizer.learning_rate is never reached: scheduler.warmup_steps = {} and training.max_steps = {}", warmup,
+          steps));
+  }
+
+  static void name_reports(Recipe::Report& report) {
+    const auto name = [&](std::optional<fs::path>& path, const char* usual) {
+      if (!path) path = *report.dir / usual;
+    };
+    name(report.jsonl, "report.jsonl");
+    name(report.csv, "report.csv");
+    name(report.tensorboard, "tensorboard");
+    name(report.summary, "summary.json");
+    name(report.trace, "trace.json");
+  }
+
+  void check_traced_steps() {
+    const Recipe::Report& report = recipe_.report;
+    const std::string steps = "report.trace_steps = " + steps_text(report.trace_steps);
+    if (!report.trace) fail(Exit::usage, "{} needs report.trace: where the timeline is written", steps);
+    const std::int64_t last = recipe_.training.max_steps.value_or(report.trace_steps.back().last);
+    if (report.trace_steps.back().last > last)
+      recipe_.notes.push_back(fmt::format("{} names steps that are not taken: training.max_steps is {}", steps, last));
+  }
+
+  // Not an error: a recipe may hold the keys of several optimizers, of which --set picks one.
+  void note(const char* key, bool used) {
+    if (given(key) && !used)
+      recipe_.notes.push_back(fmt::format("{} = {} has no effect: optimizer.name is {}", key, given_.at(key).shown,
+                                          given("optimizer.name") ? given_.at("optimizer.name").shown : "adamw"));
+  }
+
+  void check_tiers() const {
+    const Recipe::Zero& zero = recipe_.zero;
+    for (const auto& [key, tier] : {std::pair{"zero.parameters", zero.parameters},
+                                    {"zero.gradients", zero.gradients},
+                                    {"zero.optimizer", zero.optimizer},
+                                    {"zero.activations", zero.activations}})
+      if (tier == Tier::nvme && recipe_.memory.nvme.empty())
+        fail(Exit::usage, "{} = nvme needs memory.nvme: a folder on each drive that may be used", key);
+    if (zero.activations != Tier::device && recipe_.training.recompute.kind == Recompute::Kind::none)
+      fail(Exit::usage,
+           "zero.activations = {} moves the inputs of recomputed blocks, and none are recomputed: set "
+           "training.recompute to block, sqrt or a list",
+           given_.at("zero.activations").shown);
+  }
+
+  void check_automatic_batch() const {
+    if (recipe_.training.micro_batch_size != kAutomaticBatch) return;
+    if (!recipe_.memory.device)
+      fail(Exit::usage,
+           "training.micro_batch_size = auto needs memory.device: what a rank may use, so that the number does not "
+           "depend on what is free today");
+    if (recipe_.zero.activations == Tier::host && !recipe_.memory.host)
+      fail(Exit::usage,
+           "training.micro_batch_size = auto with zero.activations = host needs memory.host, too: the activations of a "
+           "micro-batch have to fit there");
+  }
+
+  Recipe recipe_;
+  std::map<std::string, RecipeValue> given_;
+};
+
+// A checkpoint keeps the recipe as JSON, which has no other bytes than UTF-8's: its manifest could not be read again.
+void require_utf8(const Recipe& recipe) {
+  std::istringstream lines(to_text(recipe));
+  for (std::string line; std::getline(lines, line);) {
+    if (simdjson::validate_utf8(line)) continue;
+    std::string escaped;
+    for (const char c : line)
+      escaped += static_cast<unsigned char>(c) < 0x80 ? std::string(1, c)
+                                                      : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    fail(Exit::usage,
+         "{}: these bytes are not UTF-8, so a checkpoint could not record them: rename the file or folder, or name a "
+         "link to it",
+         escaped);
+  }
+}
+
+}  // namespace
+
+Recipe load_recipe(const std::optional<fs::path>& path, std::span<const std::string> sets) {
+  Loader loader;
+  if (path) {
+    const toml::table table = read_toml(*path, "recipe");
+    for (const Assignment& assignment : assignments_of(table, path->string()))
+      loader.apply(assignment, path->parent_path());
+  }
+  for (const std::string& set : sets) {
+    const Set given = parse_set(set);
+    for (const Assignment& assignment : given.assignments) loader.apply(assignment, {});
+  }
+  Recipe recipe = loader.finish();
+  require_utf8(recipe);
+  return recipe;
+}
+
+}  // namespace strata::runtime

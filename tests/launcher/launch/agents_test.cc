@@ -1,0 +1,92 @@
+#include "launcher/launch/agents.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include "tests/scratch_folder.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const Host kFirst{"192.0.2.1", {}}, kSecond{"192.0.2.2", {}};  // addresses that nobody has
+
+// Agents of two nodes by a program in the place of ssh, which tells an agent's facts, keeps what it is told, and ends
+// once a file of its name is there. The second node says nothing.
+struct AgentsOfTwo : testing::Test {
+  AgentsOfTwo() : path_(std::getenv("PATH")) {
+    folder_.write("facts", to_json(NodeFacts{}) + "\n");
+    std::filesystem::permissions(
+        folder_.write("ssh",
+                      "#!/bin/bash\nwhile [ \"${1:0:8}\" != 192.0.2. ]; do shift; done\n"
+                      "[ $1 = 192.0.2.1 ] || exec sleep 600\ncat " +
+                          file("facts") + "\nwhile [ ! -e " + file("end") + " ]; do read -t 0.1 line && echo $line >>" +
+                          file("told") + "; done\n"),
+        std::filesystem::perms::owner_all);
+    setenv("PATH", (folder_.path().string() + ":" + path_).c_str(), 1);
+  }
+  ~AgentsOfTwo() override {
+    folder_.write("end", "");
+    setenv("PATH", path_.c_str(), 1);
+  }
+  std::string file(const std::string& name) const { return (folder_.path() / name).string(); }
+
+  tests::ScratchFolder folder_;
+  std::string path_;
+  Allocation allocation_;
+};
+
+TEST_F(AgentsOfTwo, OneThatEndsWhileAnotherIsWaitedForHasAProblem) {
+  bool ends = false;
+  Agents agents(allocation_, "run", 300, {}, [&] {
+    if (ends) folder_.write("end", "");
+  });
+  agents.start({kFirst}, 60);
+  ASSERT_TRUE(agents.answers(kFirst.name)) << agents.problem(kFirst.name);
+  // Once the second one is waited for.
+  ends = true;
+  agents.start({kFirst, kSecond}, 5);
+  EXPECT_FALSE(agents.answers(kFirst.name));
+  ASSERT_TRUE(agents.problems().contains(kFirst.name));
+  EXPECT_THAT(agents.problems().at(kFirst.name), HasSubstr("192.0.2.1 does not answer any more: its connection ended"));
+  EXPECT_THAT(agents.problem(kSecond.name), HasSubstr("192.0.2.2 does not answer within 5 s"));
+}
+
+// And one that ends later still, without a wait that would have found it.
+TEST_F(AgentsOfTwo, OneThatEndedSinceHasAProblemToo) {
+  Agents agents(allocation_, "run", 300, {}, [] {});
+  agents.start({kFirst}, 60);
+  ASSERT_TRUE(agents.answers(kFirst.name)) << agents.problem(kFirst.name);
+  folder_.write("end", "");
+  for (int tries = 0; tries < 600 && agents.answers(kFirst.name); ++tries) agents.attend(50);
+  EXPECT_FALSE(agents.answers(kFirst.name));
+  EXPECT_THAT(agents.problem(kFirst.name), HasSubstr("192.0.2.1 does not answer any more"));
+}
+
+// control.timeout = 0.
+TEST_F(AgentsOfTwo, WithoutATimeoutNoneIsLostOrAskedAllTheTime) {
+  Agents agents(allocation_, "run", 0, {}, [] {});
+  agents.start({kFirst}, 60);
+  ASSERT_TRUE(agents.answers(kFirst.name)) << agents.problem(kFirst.name);
+  const auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begin < std::chrono::seconds(2)) {
+    agents.attend(10);
+    EXPECT_THAT(agents.lost(), IsEmpty());
+  }
+  std::istringstream told(std::filesystem::exists(file("told")) ? folder_.read("told") : "");
+  int pings = 0;
+  for (std::string line; std::getline(told, line);) ++pings;
+  EXPECT_LE(pings, 4);
+  agents.start({kFirst}, 60);
+  EXPECT_TRUE(agents.answers(kFirst.name));
+}
+
+}  // namespace
+}  // namespace strata::launcher

@@ -1,0 +1,71 @@
+#include "launcher/launch/ranks/line_writer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+
+namespace strata::launcher {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// Takes nothing until it is opened.
+struct Gate {
+  std::promise<void> opened;
+  std::shared_future<void> open{opened.get_future()};
+  std::string taken;
+
+  static LineWriter::Write write_to(const std::shared_ptr<Gate>& gate) {
+    return [gate](int to, const std::string& text) {
+      gate->open.wait();
+      gate->taken += std::to_string(to) + " " + text;
+    };
+  }
+};
+
+TEST(LineWriter, WritesAllInTheirOrder) {
+  const auto gate = std::make_shared<Gate>();
+  gate->opened.set_value();
+  {
+    LineWriter writer("a test", Gate::write_to(gate), 1000, 60);
+    writer.add(2, "a\n");
+    writer.add(1, "b\n");
+  }
+  EXPECT_EQ(gate->taken, "2 a\n1 b\n");
+}
+
+TEST(LineWriter, WhatTakesNothingHoldsNobodyUpAndLosesWhatDoesNotFit) {
+  const auto gate = std::make_shared<Gate>();
+  LineWriter writer("a test", Gate::write_to(gate), 100, 60);
+  for (int line = 0; line < 1000; ++line) writer.add(0, "ten bytes\n");
+  EXPECT_FALSE(writer.drain(0.01));
+  gate->opened.set_value();
+  ASSERT_TRUE(writer.drain(60));
+  writer.add(0, "again\n");
+  ASSERT_TRUE(writer.drain(60));
+  // Ten wait, and one may be in the writer's hand.
+  EXPECT_THAT(gate->taken, StartsWith("0 ten bytes\n0 ten bytes\n"));
+  EXPECT_THAT(gate->taken, testing::AnyOf(HasSubstr(": 990 lines\n0 again\n"), HasSubstr(": 989 lines\n0 again\n")));
+}
+
+// The end of launch does not wait for ever for a folder that hangs.
+TEST(LineWriter, ItsEndWaitsAsLongAsItWasTold) {
+  const auto gate = std::make_shared<Gate>();
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    LineWriter writer("a test", Gate::write_to(gate), 100, 0.2);
+    writer.add(0, "a\n");
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(took.count(), 0.2);
+  EXPECT_LT(took.count(), 30);
+  gate->opened.set_value();
+}
+
+}  // namespace
+}  // namespace strata::launcher

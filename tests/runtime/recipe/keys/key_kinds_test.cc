@@ -1,0 +1,76 @@
+#include "runtime/recipe/keys/key_kinds.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/failure.h"
+#include "tests/runtime/recipe/recipe_with.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+
+TEST(KeyKindsTest, WrongValuesNameKeyValueAndWhatIsAllowed) {
+  const auto refused = [](const std::string& key, const std::string& value, const std::string& allowed) {
+    EXPECT_FAILURE(recipe_with({key + "=" + value}), Exit::usage,
+                   AllOf(HasSubstr(key + " = "), HasSubstr(value), HasSubstr("allowed is"), HasSubstr(allowed)));
+  };
+  refused("training.precision", "fp8", R"("fp32", "bf16" or "fp16")");
+  refused("training.precision", "16", "\"bf16\"");
+  refused("training.max_steps", "-1", "an integer from 0");
+  refused("training.max_steps", "10.5", "an integer from 0");
+  refused("training.max_steps", "ten", "an integer");
+  refused("training.micro_batch_size", "0", "from 1");
+  refused("training.micro_batch_size", "automatic", R"("auto" or an integer from 1 to 1048576)");
+  refused("training.micro_batch_size", "true", "from 1");
+  refused("training.seed", "2024-01-01", "an integer");
+  refused("training.recompute", "[1, 1]", "different block numbers");
+  refused("training.recompute", "all", "\"sqrt\"");
+  refused("training.max_grad_norm", "-0.5", "a number from 0");
+  refused("training.max_grad_norm", "nan", "a number from 0");
+  refused("optimizer.learning_rate", "inf", "a number");
+  refused("optimizer.betas", "[0.9, 1]", "two numbers from 0 to below 1");
+  refused("optimizer.betas", "[0.9]", "two numbers");
+  refused("optimizer.betas", "0.9", "two numbers");
+  refused("scheduler.min_lr_ratio", "1.1", "from 0 to 1");
+  refused("zero.stage", "4", "from 0 to 3");
+  refused("memory.device", "2 gibi", "2GiB");
+  refused("memory.device", "0", "2GiB");
+  refused("memory.device", "-1GiB", "2GiB");
+  refused("memory.device", "99999999TiB", "2GiB");
+  refused("data.train", "[1]", "a path or glob");
+  refused("data.order", "random", "\"sequential\"");
+  refused("device.threads", "0", "from 1");
+  refused("fp16.initial_scale", "0", "above 0");
+  refused("model.preset", "gpt5", "\"gpt2-124m\"");
+  refused("checkpoint.keep", "0", "from 1");
+  refused("report.jsonl", "3", "a path");
+}
+
+// A wrong type is shown as it was written: 5 would be right.
+TEST(KeyKindsTest, AFloatIsShownAsOneAndNamesItsInteger) {
+  const auto refused = [](const std::string& set, const std::string& shown, const std::string& end) {
+    EXPECT_FAILURE(recipe_with({set}), Exit::usage, AllOf(HasSubstr(shown), EndsWith(end)));
+  };
+  refused("training.max_steps=5.0", "training.max_steps = 5.0 (--set): allowed is an integer from 0", "; write 5");
+  refused("memory.device=2e9", "memory.device = 2000000000.0 (", "; write 2000000000");
+  refused("training.max_steps=-5.0", "training.max_steps = -5.0 (", "an integer from 0");
+  refused("training.max_steps=5.5", "training.max_steps = 5.5 (", "an integer from 0");
+  refused("training.max_steps=1e300", "training.max_steps = 1e+300 (", "an integer from 0");
+  refused("training.recompute=[1.0]", "training.recompute = [1.0] (", "block numbers");
+  EXPECT_EQ(recipe_with({"model.config.rope_theta=5e5"}).model.config.at("rope_theta"), "500000.0");
+}
+
+// The system would end the path there, and a message its sentence.
+TEST(KeyKindsTest, NoPathHasAZeroByte) {
+  for (const char* key : {"data.train", "model.path", "memory.nvme", "report.jsonl", "checkpoint.resume"})
+    EXPECT_FAILURE(recipe_with({std::string(key) + R"(="a\u0000b")"}), Exit::usage,
+                   AllOf(HasSubstr(key), EndsWith(R"("a\u0000b": no path has a zero byte)")));
+  EXPECT_FAILURE(recipe_with({R"(data.train=["a", "b\u0000"])"}), Exit::usage, HasSubstr(R"("b\u0000")"));
+}
+
+}  // namespace
+}  // namespace strata::runtime

@@ -1,0 +1,43 @@
+#include "runtime/recipe/keys.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/failure.h"
+#include "tests/runtime/recipe/recipe_with.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(KeysTest, UnknownKeysNameTheNearest) {
+  const auto nearest = [](const std::string& set, const std::string& known) {
+    EXPECT_FAILURE(recipe_with({set}), Exit::usage,
+                   AllOf(HasSubstr("unknown key " + set.substr(0, set.find('='))), HasSubstr("is " + known)));
+  };
+  nearest("training.precison=1", "training.precision");
+  nearest("precision=1", "training.precision");
+  nearest("optimizer.lr=1", "optimizer.eps");
+  nearest("learning_rate=1", "optimizer.learning_rate");
+  nearest("training.stage=1", "zero.stage");
+  nearest("zero.stage.x=1", "zero.stage");
+  nearest("model.presets=1", "model.preset");
+  EXPECT_FAILURE(recipe_with({"training=3"}), Exit::usage, HasSubstr("is a section"));
+  EXPECT_FAILURE(recipe_with({"model.config=3"}), Exit::usage, HasSubstr("is a section"));
+  EXPECT_FAILURE(recipe_with({"training.seed"}), Exit::usage, HasSubstr("KEY=VALUE"));
+  EXPECT_FAILURE(recipe_with({"=3"}), Exit::usage, HasSubstr("KEY=VALUE"));
+  EXPECT_FAILURE(recipe_with({std::string(100000, 'k') + "=3"}), Exit::usage, HasSubstr("unknown key"));
+}
+
+TEST(KeysTest, TheDocumentationIsTheTable) {
+  std::ifstream file(STRATA_SOURCE_DIR "/docs/recipe.md");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), recipe_reference())
+      << "write it anew: strata keys > docs/recipe.md";
+}
+
+}  // namespace
+}  // namespace strata::runtime

@@ -1,0 +1,159 @@
+#include "runtime/recipe/load_recipe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "runtime/recipe/recipe_text.h"
+#include "tests/failure.h"
+#include "tests/runtime/recipe/recipe_with.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using Sets = std::vector<std::string>;
+
+TEST(LoadRecipeTest, ReadsAFileAndOverridesIt) {
+  const tests::ScratchFolder folder;
+  const auto file = folder.write("runs/r.toml", R"(
+[model]
+path = "../weights"
+[model.config]
+num_hidden_layers = 4
+rope_scaling = { rope_type = "linear", factor = 2.0 }
+[data]
+train = ["a.bin", "/data/*.bin"]
+seq_len = 256
+[training]
+max_steps = 10
+precision = "fp32"
+recompute = [3, 1]
+[optimizer]
+learning_rate = 1
+betas = [0, 0.999]
+[memory]
+device = "1.5GB"
+host = 4096
+[report]
+jsonl = "out.jsonl"
+)");
+  const Recipe r = load_recipe(file, Sets{"training.max_steps=20", "report.summary=s.json", "training.seed = 7",
+                                          "model.config.rope_scaling.factor=4", "data.validation='v.bin'"});
+  const auto base = (folder.path() / "runs").string();
+  EXPECT_EQ(r.model.path, folder.path() / "weights");
+  EXPECT_EQ(r.model.config.at("num_hidden_layers"), "4");
+  EXPECT_EQ(r.model.config.at("rope_scaling"), R"({"factor":2.0,"rope_type":"linear"})");
+  EXPECT_EQ(r.model.config.at("rope_scaling.factor"), "4");
+  EXPECT_THAT(r.data.train.at(0).files, ElementsAre(base + "/a.bin", "/data/*.bin"));
+  EXPECT_THAT(r.data.validation, ElementsAre("v.bin"));
+  EXPECT_EQ(r.training.max_steps, 20);
+  EXPECT_EQ(r.training.seed, 7u);
+  EXPECT_EQ(r.training.recompute.kind, Recompute::Kind::list);
+  EXPECT_THAT(r.training.recompute.blocks, ElementsAre(1, 3));
+  EXPECT_EQ(r.optimizer.learning_rate, 1.0);
+  EXPECT_EQ(r.optimizer.betas, (std::array{0.0, 0.999}));
+  EXPECT_EQ(r.memory.device, 1'500'000'000u);
+  EXPECT_EQ(r.memory.host, 4096u);
+  EXPECT_EQ(r.report.jsonl, base + "/out.jsonl");
+  EXPECT_EQ(r.report.summary, "s.json");
+}
+
+TEST(LoadRecipeTest, ContradictionsNameBothKeys) {
+  EXPECT_FAILURE(recipe_with({"model.path=x"}), Exit::usage, AllOf(HasSubstr("model.path"), HasSubstr("model.preset")));
+  EXPECT_FAILURE(
+      recipe_with({"training.gradient_accumulation_steps=2", "training.global_batch_size=8"}), Exit::usage,
+      AllOf(HasSubstr("training.gradient_accumulation_steps = 2"), HasSubstr("training.global_batch_size = 8")));
+  EXPECT_FAILURE(recipe_with({"model.init=pretrained"}), Exit::usage,
+                 AllOf(HasSubstr("model.init"), HasSubstr("model.preset")));
+  EXPECT_FAILURE(load_recipe(std::nullopt, Sets{}), Exit::usage,
+                 AllOf(HasSubstr("model.path"), HasSubstr("model.preset")));
+}
+
+TEST(LoadRecipeTest, CheckpointsNeedAFolder) {
+  for (const char* set : {"checkpoint.every=1", "checkpoint.stop_after=3"}) {
+    EXPECT_FAILURE(recipe_with({set}), Exit::usage, AllOf(HasSubstr("checkpoint."), HasSubstr("needs checkpoint.dir")));
+    EXPECT_TRUE(recipe_with({set, "checkpoint.dir=/x"}).checkpoint.dir);
+  }
+  EXPECT_EQ(recipe_with({"checkpoint.every=0", "checkpoint.resume=none"}).checkpoint.resume, "none");
+}
+
+TEST(LoadRecipeTest, WhatIsNotBuiltIsRefusedAfterItIsUnderstood) {
+  EXPECT_FAILURE(recipe_with({"training.reduce_group=2"}), Exit::usage,
+                 AllOf(HasSubstr("not built yet"), Not(HasSubstr("\n"))));
+  for (const char* set :
+       {"zero.optimizer=device", "device.kind=cpu", "training.reduce_group=1", "optimizer.name=lion"}) {
+    EXPECT_EQ(tests::failure_of([&] { (void)recipe_with({set}); }).code(), Exit::done) << set;
+  }
+  // The last value counts, and a wrong value is a wrong value first.
+  EXPECT_EQ(recipe_with({"zero.optimizer=host", "zero.optimizer=device"}).zero.optimizer, Tier::device);
+  EXPECT_FAILURE(recipe_with({"zero.optimizer=disk"}), Exit::usage, HasSubstr("allowed is"));
+}
+
+TEST(LoadRecipeTest, TiersNeedWhatTheyLieOn) {
+  EXPECT_FAILURE(recipe_with({"zero.gradients=nvme"}), Exit::usage,
+                 AllOf(HasSubstr("zero.gradients"), HasSubstr("memory.nvme")));
+  EXPECT_EQ(recipe_with({"zero.gradients=nvme", "memory.nvme=/x"}).zero.gradients, Tier::nvme);
+  EXPECT_FAILURE(recipe_with({"zero.activations=host"}), Exit::usage,
+                 AllOf(HasSubstr("zero.activations"), HasSubstr("training.recompute")));
+  EXPECT_EQ(recipe_with({"zero.activations=host", "training.recompute=sqrt"}).zero.activations, Tier::host);
+}
+
+// The number must not depend on what is free where the run starts.
+TEST(LoadRecipeTest, AnAutomaticBatchNeedsItsMemory) {
+  EXPECT_FAILURE(recipe_with({"training.micro_batch_size=auto"}), Exit::usage,
+                 AllOf(HasSubstr("training.micro_batch_size = auto"), HasSubstr("needs memory.device")));
+  const std::vector<std::string> sets = {"training.micro_batch_size=auto", "memory.device=1GiB",
+                                         "training.recompute=block", "zero.activations=host"};
+  EXPECT_FAILURE(recipe_with(sets), Exit::usage, HasSubstr("needs memory.host, too"));
+  const Recipe r = recipe_with({sets[0], sets[1]});
+  EXPECT_EQ(r.training.micro_batch_size, kAutomaticBatch);
+  EXPECT_THAT(to_toml(r), HasSubstr("training.micro_batch_size = \"auto\"\n"));
+  EXPECT_EQ(recipe_with({sets[0], sets[1], "training.micro_batch_size=4"}).training.micro_batch_size, 4);
+}
+
+TEST(LoadRecipeTest, AReportFolderNamesTheReportsThatHaveNoName) {
+  const Recipe::Report report = recipe_with({"report.dir=run", "report.csv=my.csv"}).report;
+  EXPECT_EQ(report.jsonl->filename(), "report.jsonl");
+  EXPECT_EQ(report.jsonl->parent_path().filename(), "run");
+  EXPECT_EQ(report.csv->filename(), "my.csv");
+  EXPECT_EQ(report.tensorboard->filename(), "tensorboard");
+  EXPECT_EQ(recipe_with({"report.dir=run", "report.trace_steps=3"}).report.trace_steps.size(), 1u)
+      << "report.trace is there";
+  EXPECT_FALSE(recipe_with({"report.csv=my.csv"}).report.jsonl.has_value());
+}
+
+TEST(LoadRecipeTest, KeysOfAnotherOptimizerAreNoted) {
+  EXPECT_TRUE(recipe_with({"optimizer.betas=[0.9,0.99]", "optimizer.eps=1e-6"}).notes.empty());
+  EXPECT_TRUE(recipe_with({"optimizer.name=sgd", "optimizer.momentum=0.5"}).notes.empty());
+  EXPECT_THAT(recipe_with({"optimizer.momentum=0.5"}).notes,
+              ElementsAre("optimizer.momentum = 0.5 has no effect: optimizer.name is adamw"));
+  EXPECT_EQ(recipe_with({"optimizer.name=sgd", "optimizer.betas=[0.9,0.99]", "optimizer.eps=1e-6"}).notes.size(), 2u);
+}
+
+TEST(LoadRecipeTest, BrokenFilesAreRefusedWithTheirLine) {
+  const tests::ScratchFolder folder;
+  EXPECT_FAILURE(load_recipe(folder.write("r.toml", "a = 1\nb = = 2\n"), Sets{}), Exit::usage,
+                 AllOf(HasSubstr("r.toml"), HasSubstr("line 2")));
+  EXPECT_FAILURE(load_recipe(folder.write("r.toml", "[zero]\nstag = 2\n"), Sets{}), Exit::usage,
+                 AllOf(HasSubstr("zero.stag"), HasSubstr("line 2"), HasSubstr("zero.stage")));
+  EXPECT_FAILURE(load_recipe(folder.write("r.toml", "x = " + std::string(5000, '[')), Sets{}), Exit::usage,
+                 HasSubstr("r.toml"));
+  EXPECT_FAILURE(load_recipe(folder.write("r.toml", std::string(3 << 20, '\n')), Sets{}), Exit::usage,
+                 HasSubstr("1 MiB"));
+  // toml++ 3.3 would abort here.
+  EXPECT_FAILURE(load_recipe(folder.write("r.toml", std::string("[[\0\n", 4)), Sets{}), Exit::usage,
+                 HasSubstr("not TOML"));
+  EXPECT_FAILURE(load_recipe(folder.path() / "none.toml", Sets{}), Exit::usage, HasSubstr("No such file"));
+  const auto dotted = folder.write("dots.toml", "# " + std::string(200, '.') + "\n[training]\nmax_steps = 3\n");
+  EXPECT_EQ(load_recipe(dotted, Sets{"model.preset=tiny-gpt2"}).training.max_steps, 3) << "no key";
+  EXPECT_FAILURE(load_recipe(folder.path(), Sets{}), Exit::usage, HasSubstr("not a regular file"));
+}
+
+}  // namespace
+}  // namespace strata::runtime

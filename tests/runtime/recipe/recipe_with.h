@@ -1,0 +1,16 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/recipe/load_recipe.h"
+
+namespace strata::runtime {
+
+// A recipe of a small model and these --set.
+inline Recipe recipe_with(std::vector<std::string> sets) {
+  sets.insert(sets.begin(), "model.preset=tiny-gpt2");
+  return load_recipe(std::nullopt, sets);
+}
+
+}  // namespace strata::runtime
