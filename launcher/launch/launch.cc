@@ -303,10 +303,8 @@ class Launch {
     words.insert(words.begin(), std::filesystem::read_symlink("/proc/self/exe").string());
     words.insert(words.end(),
                  {"--ranks", std::to_string(total(shares)), "--ranks-per-node", std::to_string(shares[0].ranks)});
-    const Said said = run_program(on_node(allocation_, shares[0].host, words, agent_environment(), false), 120, [this] {
-      agents_.attend(0);
-      leave_if_stopped();
-    });
+    const Said said = run_program(on_node(allocation_, shares[0].host, words, agent_environment(), false), 120,
+                                  [this] { agents_.attend(0); });
     return said.code != static_cast<int>(Exit::does_not_fit);
   }
 
