@@ -25,7 +25,7 @@ import urllib.request
 
 MODEL = ["model.preset=tiny-gpt2", "data.seq_len=64", "training.micro_batch_size=8", "training.precision=fp32",
          "device.threads=1", "report.every=1000000", "training.max_steps=100000000"]
-OFF = ["control.listen=off", "control.timeout=0", "control.warn_after=0"]
+OFF = ["control.listen=off", "control.timeout=0", "control.warn_after=0", "control.stuck_after=0"]
 ON = ["control.listen=unix:{folder}/socket", "control.metrics=127.0.0.1:0"]
 
 

@@ -42,8 +42,9 @@ bool Evaluations::run_due(runtime::Trainer& trainer, runtime::RunReports* report
   if (!evaluation_ || !evaluation_->due()) return false;
   began_ = said_ = std::chrono::steady_clock::now();
   const std::int64_t step = trainer.steps_done();
+  round_();
   const auto report =
-      evaluation_->run([&](std::uint64_t done, std::uint64_t all) { return after_round(step, done, all); });
+      evaluation_->run([&](std::uint64_t done, std::uint64_t all) { return after_round(step, done, all); }, round_);
   stopped_ = !report;
   if (!report) return false;
   if (reports) reports->evaluation(*report);
@@ -64,7 +65,7 @@ bool Evaluations::run_due(runtime::Trainer& trainer, runtime::RunReports* report
 }
 
 bool Evaluations::after_round(std::int64_t step, std::uint64_t done, std::uint64_t all) {
-  if (round_) round_();
+  round_();
   const auto now = std::chrono::steady_clock::now();
   if (world_.rank() == 0 && done < all && now - said_ > kSay) {
     const std::chrono::duration<double> took = now - began_;
@@ -74,8 +75,11 @@ bool Evaluations::after_round(std::int64_t step, std::uint64_t done, std::uint64
         took.count() / static_cast<double>(done) * static_cast<double>(all - done));
   }
   if (done % kLook != 0 || done == all) return true;
-  const std::vector<std::string> asked = world_.exchange(stop_.requested() ? "stop" : "");
-  return std::all_of(asked.begin(), asked.end(), [](const std::string& text) { return text.empty(); });
+  const std::uint64_t own = asked_() | (stop_.requested() ? runtime::kStop : 0);
+  std::uint64_t any = 0;
+  for (const std::string& asked : world_.exchange(std::to_string(own))) any |= std::stoull(asked);
+  at_once_ = (any & runtime::kStopAtOnce) != 0;
+  return any == 0;
 }
 
 runtime::Memory Evaluations::measured_with(runtime::Memory training) const {

@@ -23,13 +23,16 @@ class Evaluations {
   Evaluations(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const StopSignal& stop,
               std::optional<runtime::Prompts> prompts);
 
-  // Is called after each round of one.
+  // Is called when one begins, and after each of its rounds and each token that it answers.
   void tell_rounds(std::function<void()> round) { round_ = std::move(round); }
+  // Says, now and then in one, what was asked for beside the signal: kStop and kStopAtOnce. Of any rank.
+  void ask_stop(std::function<std::uint64_t()> asked) { asked_ = std::move(asked); }
 
   // Evaluates if it is due; true: it is the best one so far. `reports`: null but on rank 0. Collective.
   bool run_due(runtime::Trainer& trainer, runtime::RunReports* reports);
-  // The last one was stopped on request: it is due again when the run goes on.
+  // The last one was stopped on request: it is due again when the run goes on. And without a checkpoint, as asked.
   bool stopped() const { return stopped_; }
+  bool stopped_at_once() const { return at_once_; }
   bool out_of_patience() const { return evaluation_ && evaluation_->out_of_patience(); }
 
   // What the whole run took at most, of what its steps did; what its steps sent, of what the whole run did.
@@ -42,8 +45,9 @@ class Evaluations {
   comm::World& world_;
   const StopSignal& stop_;
   std::int64_t patience_;
-  bool stopped_ = false;
-  std::function<void()> round_;
+  bool stopped_ = false, at_once_ = false;
+  std::function<void()> round_ = [] {};
+  std::function<std::uint64_t()> asked_ = [] { return std::uint64_t{0}; };
   std::optional<runtime::PeriodicEvaluation> evaluation_;
   std::chrono::steady_clock::time_point began_, said_;
   std::set<std::string> noted_;  // each note once a run

@@ -166,7 +166,7 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   const auto evaluate = [&] {
     const auto best = evaluations.run_due(trainer, reports ? &*reports : nullptr);
     control.evaluated();
-    if (evaluations.stopped()) ended = stop_here(trainer, job.recipe, checkpoints);
+    if (evaluations.stopped()) ended = stop_here(trainer, job.recipe, checkpoints, evaluations.stopped_at_once());
     enough = evaluations.out_of_patience();
     if (enough || (best && job.recipe.checkpoint.keep_best)) checkpoints.save(trainer);
   };
@@ -308,6 +308,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, const runti
     note("the answers to evaluation.prompts go nowhere: set report.jsonl or report.dir");
   Evaluations evaluations(job, world, trainer, stop, std::move(prompts));
   evaluations.tell_rounds([&control] { control.evaluated_round(); });
+  evaluations.ask_stop([&control] { return control.stop_asked(); });
   std::optional<RunEnd> end;
   if (recipe.checkpoint.dir && !control.settle(*recipe.checkpoint.dir))
     note("control.json cannot be written to checkpoint.dir: strata ctl and top need the socket's own path");

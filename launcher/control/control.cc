@@ -27,6 +27,7 @@ namespace strata::launcher::control {
 namespace {
 
 constexpr std::size_t kMostConnections = 128;  // of people and tools
+constexpr std::size_t kMostTimes = 1 << 16;
 
 // Who asks has another current folder.
 std::filesystem::path as_others_see(const std::filesystem::path& path) {
@@ -69,19 +70,25 @@ class Control::Impl {
       own = make_credentials();
       target = grpc_target(addresses, streams->port());
     });
-    const bool on = front.service || front.metrics || asked.timeout > 0 || asked.warn_after > 0;
+    const bool on =
+        front.service || front.metrics || asked.timeout > 0 || asked.warn_after > 0 || asked.stuck_after > 0;
     const std::vector<std::string> told = split(world.exchange(
-        rank_ == 0 ? join({on ? "on" : "off", target, own.cert, own.token, std::to_string(asked.timeout)}) : "")[0]);
-    STRATA_CHECK_EQ(told.size(), 5U);
+        rank_ == 0 ? join({on ? "on" : "off", target, own.cert, own.key, own.token, std::to_string(asked.timeout)})
+                   : "")[0]);
+    STRATA_CHECK_EQ(told.size(), 6U);
     if (told[0] == "off") return;
     Attendant::Setup setup;
     setup.token = &world.abort_token();
-    setup.timeout = std::stod(told[4]);
+    setup.timeout = std::stod(told[5]);
     setup.rank0 = fmt::format("rank 0 on {}", memory_.map().of(0).name);
     setup.target = told[1];
-    setup.credentials.cert = told[2];
-    setup.credentials.token = told[3];
+    setup.credentials = {told[2], told[3], "", told[4]};
     if (rank_ == 0) {
+      if (!memory_.apart().empty())
+        say(
+            fmt::format("control: ranks of one machine cannot map each other's memory, so each tells of itself over "
+                        "the network, as a node of its own ({})",
+                        memory_.apart()));
       place_ = front.place;
       if (!front.refusal.empty())
         say(fmt::format("control: off, as there is no place for a socket: {}", front.refusal));
@@ -111,6 +118,7 @@ class Control::Impl {
   }
 
   ~Impl() {
+    memory_.places().enter(runtime::Phase::ending);
     if (!file_.empty()) (void)::unlink(file_.c_str());
     attendant_.reset();
     board_.collect();
@@ -166,7 +174,13 @@ class Control::Impl {
   }
 
   void stepped() {
-    if (is_on()) compute_ms_.push_back(static_cast<double>(places().compute.load(std::memory_order_relaxed)) * 1e-6);
+    if (!is_on()) return;
+    const double ms = static_cast<double>(places().compute.load(std::memory_order_relaxed)) * 1e-6;
+    if (compute_ms_.size() < kMostTimes)
+      compute_ms_.push_back(ms);
+    else
+      compute_ms_[timed_ % kMostTimes] = ms;
+    ++timed_;
   }
   double compute_ms() const {
     if (compute_ms_.empty()) return 0;
@@ -230,7 +244,8 @@ class Control::Impl {
   runtime::Memory planned_{};
   std::int64_t max_steps_ = 0;
   std::filesystem::path file_;
-  std::vector<double> compute_ms_;  // of this rank, by step
+  std::vector<double> compute_ms_;  // of this rank, of the newest steps
+  std::size_t timed_ = 0;           // steps
   std::optional<Hub> hub_;
   std::optional<Service> service_;
   std::optional<Doorkeeper> door_;
@@ -260,6 +275,9 @@ void Control::train(runtime::Trainer& trainer) {
 }
 std::uint64_t Control::requests() {
   return impl_->board().take_requests();
+}
+std::uint64_t Control::stop_asked() const {
+  return impl_->board().stop_asked();
 }
 void Control::stepped(const runtime::StepReport& report, const runtime::Executor& executor) {
   impl_->stepped();

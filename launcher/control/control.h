@@ -27,7 +27,7 @@ class Control {
   // Collective. Opens what control.* of rank 0's recipe names, before anything else of the run starts; a mistake there
   // is thrown on all ranks alike. say: is told, on rank 0, what a user should know. The world outlives it.
   Control(const runtime::Recipe& recipe, comm::World& world, const Note& say);
-  // Collective in so far as rank 0 stays until the others have left, or some seconds.
+  // Takes leave: nobody misses the rank, and once rank 0 has left nobody watches any more.
   ~Control();
 
   // What the rank is in from now on, outside a step.
@@ -42,18 +42,20 @@ class Control {
 
   // What is asked of the next step, for Trainer::step(); rank 0's are for all.
   std::uint64_t requests();
+  // Whether a stop was asked for: bits as above, and told again.
+  std::uint64_t stop_asked() const;
   void stepped(const runtime::StepReport& report, const runtime::Executor& executor);
   // A round of an evaluation is done; and the evaluation is, if there was one.
   void evaluated_round();
   void evaluated();
-  // What this rank computed in a step, the median so far, in ms; 0: not known.
+  // What this rank computed in a step, the median of the newest ones, in ms; 0: not known.
   double compute_ms() const;
-  // A checkpoint is durable; any thread.
+  // A checkpoint is durable; of the one thread that writes them.
   void saved(std::int64_t step, const std::filesystem::path& place);
 
  private:
   class Impl;
-  std::unique_ptr<Impl> impl_;  // null: nothing was asked for
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace strata::launcher::control

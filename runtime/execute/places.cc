@@ -5,7 +5,13 @@
 namespace strata::runtime {
 namespace {
 constexpr auto kRelaxed = std::memory_order_relaxed;
+
+// A tenth up or down for each run settles about the median, and no outlier moves it by more.
+void settle(std::int64_t& typical, std::int64_t took) {
+  typical = typical == 0 ? took : took > typical ? typical + typical / 10 + 1 : typical - typical / 10;
 }
+
+}  // namespace
 
 void RankPlaces::enter(Phase now_in) {
   counter.store(0, kRelaxed);
@@ -39,9 +45,7 @@ void PlaceKeeper::end(std::size_t task, std::int64_t step, std::int64_t now) {
   done.lane.store(static_cast<std::uint32_t>(plan_.tasks[task].lane), kRelaxed);
   done.begin.store(began, kRelaxed);
   done.end.store(now, kRelaxed);
-  // A tenth up or down for each run settles about the median, and no outlier moves it by more.
-  std::int64_t& typical = typical_[task];
-  typical = typical == 0 ? took : took > typical ? typical + typical / 10 + 1 : typical - typical / 10;
+  settle(typical_[task], took);
   if (plan_.tasks[task].lane == LaneId::compute) compute_.fetch_add(took, kRelaxed);
   lane.since.store(now, kRelaxed);
   lane.place.store(place, kRelaxed);
@@ -50,6 +54,7 @@ void PlaceKeeper::end(std::size_t task, std::int64_t step, std::int64_t now) {
 void PlaceKeeper::issued(std::size_t task, std::int64_t step, std::int64_t now) {
   RankPlaces::OfLane& lane = lane_of(task);
   lane.since.store(now, kRelaxed);
+  lane.typical.store(0, kRelaxed);
   lane.place.store(packed({first_ + step + 1, static_cast<int>(task), true}), kRelaxed);
 }
 
@@ -59,6 +64,8 @@ void PlaceKeeper::stepped() {
   const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
   places_.compute.store(counted ? counted : now - host_wrote_, kRelaxed);
   places_.step.fetch_add(1, kRelaxed);
+  if (host_wrote_ != 0) settle(typical_step_, now - host_wrote_);
+  places_.typical.store(typical_step_, kRelaxed);
   if (plan_.device.kind == device::Kind::cpu) return;
   // Nor when they are through.
   for (RankPlaces::OfLane& lane : places_.lanes) {

@@ -36,7 +36,7 @@ struct RankPlaces {
   struct alignas(64) OfLane {
     std::atomic<std::uint64_t> place{0};   // LanePlace, packed
     std::atomic<std::int64_t> since{0};    // that the place began
-    std::atomic<std::int64_t> typical{0};  // what the task it is in takes, about: its median
+    std::atomic<std::int64_t> typical{0};  // what the task it is in takes, about: its median; 0: not known
   };
   struct Done {  // a task that has run
     std::atomic<std::uint64_t> place{0};
@@ -49,6 +49,7 @@ struct RankPlaces {
   std::atomic<std::uint64_t> counter{0};  // of the phase: what it has done, in units of its own
   std::atomic<std::int64_t> phase_since{0};
   std::atomic<std::int64_t> step{0};     // steps done
+  std::atomic<std::int64_t> typical{0};  // ns that a step takes, about: its median; 0: not known
   std::atomic<std::int64_t> compute{0};  // ns of lane compute in the newest step; 0: not known
   std::atomic<std::int64_t> beat{0};     // when its process was last seen to run, by a thread beside the run
   std::atomic<std::int32_t> pid{0};
@@ -82,6 +83,7 @@ class PlaceKeeper {
   RankPlaces& places_;
   std::int64_t first_, host_wrote_ = 0;
   std::vector<std::int64_t> typical_;  // by task; each is touched by its lane alone
+  std::int64_t typical_step_ = 0;
   std::atomic<std::int64_t> compute_{0};
 };
 

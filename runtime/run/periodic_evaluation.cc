@@ -40,12 +40,13 @@ Memory PeriodicEvaluation::measured_memory() const {
   return memory;
 }
 
-std::optional<EvaluationReport> PeriodicEvaluation::run(const Evaluator::AfterRound& after_round) {
+std::optional<EvaluationReport> PeriodicEvaluation::run(const Evaluator::AfterRound& after_round,
+                                                        const std::function<void()>& after_token) {
   trainer_.executor().drain();
   const comm::CommBytes before = trainer_.executor().comm_bytes();
   const std::optional<Evaluation> result = evaluator_.run(after_round);
   std::vector<Answer> answers;
-  if (result && answers_) answers = answers_->run();
+  if (result && answers_) answers = answers_->run(after_token);
   const comm::CommBytes after = trainer_.executor().comm_bytes();
   sent_.all_gather += after.all_gather - before.all_gather;
   sent_.all_to_all += after.all_to_all - before.all_to_all;

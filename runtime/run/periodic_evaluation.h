@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,9 +22,10 @@ class PeriodicEvaluation {
 
   // Whether one is due now, between two steps, and has not been made yet.
   bool due() const;
-  // Drains the training, evaluates, and keeps in the training's progress what is best. nullopt: it was stopped.
-  // Collective.
-  std::optional<EvaluationReport> run(const Evaluator::AfterRound& after_round);
+  // Drains the training, evaluates, answers the prompts, and keeps in the training's progress what is best; after_token
+  // is called after each token of an answer. nullopt: it was stopped. Collective.
+  std::optional<EvaluationReport> run(
+      const Evaluator::AfterRound& after_round, const std::function<void()>& after_token = [] {});
   // Whether evaluation.patience is used up: the run is to end here.
   bool out_of_patience() const;
 

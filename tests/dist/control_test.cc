@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <thread>
 
 #include "base/error.h"
@@ -19,7 +20,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-const std::vector<std::string> kOff = {"control.listen=off", "control.timeout=0", "control.warn_after=0"};
+const std::vector<std::string> kOff = {"control.listen=off", "control.timeout=0", "control.warn_after=0",
+                                       "control.stuck_after=0"};
 
 class ControlDist : public testing::Test {
  protected:
@@ -57,6 +59,14 @@ class ControlDist : public testing::Test {
     for (std::size_t at = 0; (at = jsonl.find("\"loss\":", at)) != jsonl.npos; ++at)
       out += jsonl.substr(at, jsonl.find(',', at) - at);
     return out;
+  }
+  template <typename F>
+  static bool comes(const F& f) {
+    for (int naps = 0; naps < 600; ++naps) {
+      if (f()) return true;
+      std::this_thread::sleep_for(100ms);
+    }
+    return false;
   }
   TinyRun run_;
 };
@@ -103,6 +113,35 @@ TEST_F(ControlDist, WritesACheckpointWhenAskedAndStopsWithOneOrWithout) {
   const Outcome outcome = running.wait();
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
   EXPECT_THAT(outcome.errors, HasSubstr("without a checkpoint, as asked"));
+}
+
+TEST_F(ControlDist, StopsWithinAnEvaluation) {
+  run_.write_tokens("validation.bin", 4'000'000);
+  Running running(long_run(
+      {"data.validation=" + run_.file("validation.bin"), "evaluation.at_start=true", "evaluation.every=1000"}));
+  ASSERT_TRUE(comes([&] { return run(ctl("status")).output.find("evaluating") != std::string::npos; }));
+  EXPECT_EQ(run(ctl("stop", {"--now"})).code, 0);
+  const Outcome outcome = running.wait(120);
+  EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
+  EXPECT_THAT(outcome.errors, HasSubstr("stopped on request after step 0, without a checkpoint, as asked"));
+}
+
+// A run on another machine is asked there; what a folder names as that machine is no option of ssh.
+TEST_F(ControlDist, GoesToTheMachineOfTheRunAndNowhereElse) {
+  const auto ssh = run_.folder().write("bin/ssh", "#!/bin/sh\nprintf '<%s>' \"$@\"\n");
+  std::filesystem::permissions(ssh, std::filesystem::perms::owner_all);
+  const auto asked = [&](const std::string& host) {
+    run_.folder().write("far/control.json", "{\"host\": \"" + host +
+                                                "\", \"pid\": 1, \"socket\": \"/s\", "
+                                                "\"address\": \"\", \"tls\": false}");
+    return run(
+        {"env", "PATH=" + ssh.parent_path().string() + ":/usr/bin:/bin", STRATA, "ctl", "status", run_.file("far")});
+  };
+  EXPECT_THAT(asked("n2").output, HasSubstr("<-o><BatchMode=yes><--><n2><p="));
+  const Outcome option = asked("-oProxyCommand=x");
+  EXPECT_NE(option.code, 0);
+  EXPECT_EQ(option.output, "") << "ssh is not started";
+  EXPECT_THAT(option.errors, HasSubstr("its host is no name"));
 }
 
 TEST_F(ControlDist, HasTheSameBitsWithClientsAndWithoutAnyOfIt) {

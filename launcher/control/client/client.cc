@@ -2,7 +2,9 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <chrono>
+#include <mutex>
 
 #include "base/error.h"
 #include "launcher/control/control.grpc.pb.h"
@@ -34,7 +36,8 @@ const char* advice(const std::string& words, bool tls) {
       fail(Exit::usage, "{} refuses: {}", target, status.error_message());
     case grpc::StatusCode::UNAVAILABLE:
       if (const char* to_do = advice(status.error_message(), tls)) fail(Exit::usage, "{}: {}", target, to_do);
-      fail(Exit::failed, "{} does not answer, or has ended: {}", target, status.error_message());
+      throw Unavailable(Exit::failed,
+                        fmt::format("{} does not answer, or has ended: {}", target, status.error_message()));
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       fail(Exit::failed, "{} has not answered for {} s", target, kAnswer.count());
     default:
@@ -59,6 +62,11 @@ class Client::Impl {
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(64 << 20);             // a dump of thousands of ranks
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
+    // A host that is gone says nothing, also while a call waits for a checkpoint or the next step.
+    const auto silence = static_cast<int>(std::chrono::milliseconds(visit.silence).count());
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, silence);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, silence);
+    arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     stub_ = pb::Run::NewStub(grpc::CreateCustomChannel(visit.target, credentials, arguments));
   }
 
@@ -77,6 +85,11 @@ class Client::Impl {
     prepare(context, std::chrono::seconds(0));
     pb::WatchStepsRequest request;
     request.set_last(last);
+    struct Watching {  // what cancel() is for
+      Impl& owner;
+      Watching(Impl& impl, grpc::ClientContext& watched) : owner(impl) { owner.set_watched(&watched); }
+      ~Watching() { owner.set_watched(nullptr); }
+    } const watching(*this, context);
     const auto reader = stub_->WatchSteps(&context, request);
     pb::Step read;
     while (reader->Read(&read))
@@ -85,12 +98,24 @@ class Client::Impl {
         return false;
       }
     const grpc::Status status = reader->Finish();
-    if (status.error_code() == grpc::StatusCode::UNAVAILABLE && read.step() > 0) return true;
-    if (!status.ok()) refused(status, target_, tls_);
+    if (cancelled_.load()) return false;
+    // The run's own words; a machine that is lost says none.
+    if (!status.ok() && status.error_message() != kHasEnded) refused(status, target_, tls_);
     return true;
   }
 
+  void cancel() {
+    const std::lock_guard lock(mutex_);
+    cancelled_.store(true);
+    if (watched_) watched_->TryCancel();
+  }
+
  private:
+  void set_watched(grpc::ClientContext* context) {
+    const std::lock_guard lock(mutex_);
+    watched_ = context;
+    if (watched_ && cancelled_.load()) watched_->TryCancel();
+  }
   void prepare(grpc::ClientContext& context, std::chrono::seconds patience) const {
     if (!token_.empty()) context.AddMetadata("authorization", "Bearer " + token_);
     if (patience.count() > 0) context.set_deadline(std::chrono::system_clock::now() + patience);
@@ -99,6 +124,9 @@ class Client::Impl {
   std::string target_, token_;
   bool tls_;
   std::unique_ptr<pb::Run::Stub> stub_;
+  std::mutex mutex_;
+  grpc::ClientContext* watched_ = nullptr;
+  std::atomic<bool> cancelled_{false};
 };
 
 Client::Client(const Visit& visit) : impl_(std::make_unique<Impl>(visit)) {}
@@ -123,6 +151,9 @@ pb::Dump Client::dump() {
 }
 bool Client::watch(int last, const std::function<bool(const pb::Step&)>& step) {
   return impl_->watch(last, step);
+}
+void Client::cancel() {
+  impl_->cancel();
 }
 
 }  // namespace strata::launcher::control

@@ -1,8 +1,10 @@
 #pragma once
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "base/error.h"
 #include "launcher/control/control.pb.h"
 
 namespace strata::launcher::control {
@@ -14,10 +16,16 @@ struct Visit {
   std::string target;  // as gRPC names it: "unix:PATH", "HOST:PORT"
   bool tls = false;
   std::string ca, cert, key, token;
+  std::chrono::seconds silence{20};  // then the other end is asked whether it is there, and has as long to answer
 };
 
-// A client of the service Run. Calls throw Error{failed} with the service's own words, or Error{usage} if it refuses
-// the token, or the two do not agree on TLS.
+// The run does not answer, or has ended.
+class Unavailable : public Error {
+  using Error::Error;
+};
+
+// A client of the service Run. Calls throw Error{failed} with the service's own words, Unavailable if there is none, or
+// Error{usage} if it refuses the token or the two do not agree on TLS.
 class Client {
  public:
   explicit Client(const Visit& visit);
@@ -28,8 +36,10 @@ class Client {
   pb::CheckpointReply checkpoint();  // once durable
   pb::StopReply stop(bool at_once);
   pb::Dump dump();
-  // Calls step(s) for each, until the run ends or step returns false. Returns whether the run ended.
+  // Calls step(s) for each, until the run ends in good order or step returns false. Returns whether the run ended.
   bool watch(int last, const std::function<bool(const pb::Step&)>& step);
+  // Ends watch(), now and whenever it is called; any thread.
+  void cancel();
 
  private:
   class Impl;

@@ -72,7 +72,7 @@ std::string quoted(const std::string& word) {
   for (const auto& [name, file] : {std::pair("--token-file", &options.token_file), std::pair("--ca", &options.ca),
                                    std::pair("--cert", &options.cert), std::pair("--key", &options.key)})
     if (!file->empty()) line += fmt::format(" {} {}", name, quoted(std::filesystem::absolute(*file).string()));
-  std::vector<std::string> words = {"ssh", "-o", "BatchMode=yes", place.host, line};
+  std::vector<std::string> words = {"ssh", "-o", "BatchMode=yes", "--", place.host, line};
   if (what == "top" && isatty(STDOUT_FILENO)) words.insert(words.begin() + 1, "-t");
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -94,7 +94,9 @@ Visit visit_of(const CtlOptions& options) {
   const Place place = find_place(options.target);
   Visit out;
   out.target = place.target();
-  out.tls = place.tls || !options.ca.empty();
+  // Nothing is sent in plain text to another machine, whatever a file says.
+  out.tls = place.tls || !options.ca.empty() ||
+            (place.socket.empty() && !is_loopback(host_and_port(place.address), "TARGET"));
   if (!options.ca.empty()) out.ca = read_pem(options.ca, "--ca");
   if (options.cert.empty() != options.key.empty())
     fail(Exit::usage, "--cert and --key go together: {} is missing", options.cert.empty() ? "--cert" : "--key");

@@ -1,20 +1,19 @@
 #include "launcher/control/client/target.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <simdjson.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
+#include <string_view>
 
 #include "base/descriptor.h"
 #include "base/error.h"
@@ -27,14 +26,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether somebody listens there.
+constexpr std::size_t kMostPlaceBytes = 16 << 10;
+
 bool answers(const fs::path& socket) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (socket.native().size() >= sizeof address.sun_path) return false;
-  socket.native().copy(address.sun_path, sizeof address.sun_path - 1);
-  const Descriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  return connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN;
+  const int error = error_of_connecting(socket);
+  return error == 0 || error == EAGAIN;
 }
 
 std::vector<fs::path> sockets_in(const fs::path& folder) {
@@ -52,6 +48,42 @@ fs::path folder_name() {
     if (fs::is_directory(runtime, ignored)) return fs::path(runtime) / "strata";
   }
   return fs::path("/tmp") / fmt::format("strata-{}", geteuid());
+}
+
+void require_private(const fs::path& folder) {
+  struct stat status {};
+  if (lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() ||
+      (status.st_mode & 077) != 0)
+    fail(Exit::failed, "{} is not a folder that this user alone can enter", folder.string());
+}
+
+// What goes to ssh as a word of its own, or to gRPC, is the name of a machine and nothing else.
+bool is_host(std::string_view text, std::string_view more = "") {
+  return !text.empty() && text[0] != '-' && std::all_of(text.begin(), text.end(), [&](unsigned char c) {
+    return std::isalnum(c) || c == '.' || c == '_' || c == '-' || more.find(static_cast<char>(c)) != more.npos;
+  });
+}
+bool is_host_and_port(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  return colon != text.npos && is_host(text.substr(0, colon), "[:]") && colon + 1 < text.size() &&
+         text.find_first_not_of("0123456789", colon + 1) == text.npos;
+}
+
+// Of this user, or root: whoever else could write it would choose where a secret goes, and which machine ssh goes to.
+std::string read_place(const fs::path& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (file.get() < 0 || fstat(file.get(), &status) != 0)
+    fail(Exit::usage, "{} is not there: no run writes to that folder now, or it runs with control.listen = off",
+         path.string());
+  if (status.st_uid != geteuid() && status.st_uid != 0)
+    fail(Exit::usage, "{} is another user's (number {}): name the run itself, by HOST:PORT or unix:PATH", path.string(),
+         status.st_uid);
+  std::string text(kMostPlaceBytes, '\0');
+  const ssize_t n = S_ISREG(status.st_mode) ? ::read(file.get(), text.data(), text.size()) : -1;
+  if (n < 0) fail(Exit::failed, "{} cannot be read", path.string());
+  text.resize(static_cast<std::size_t>(n));
+  return text;
 }
 
 }  // namespace
@@ -74,6 +106,9 @@ Place parse_place(const std::string& text, const fs::path& path) {
     out.address = std::string(root["address"].get_string().value());
     out.tls = root["tls"].get_bool().value();
     if (out.socket.empty() && out.address.empty()) fail(Exit::failed, "{} names no place", path.string());
+    if (!is_host(out.host)) fail(Exit::failed, "{} is not what a run writes there: its host is no name", path.string());
+    if (!out.address.empty() && !is_host_and_port(out.address))
+      fail(Exit::failed, "{} is not what a run writes there: its address is not HOST:PORT", path.string());
     return out;
   } catch (const simdjson::simdjson_error& error) {
     fail(Exit::failed, "{} is not what a run writes there: {}", path.string(), error.what());
@@ -84,22 +119,21 @@ fs::path socket_folder() {
   const fs::path folder = folder_name();
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     fail(Exit::failed, "{} cannot be made: {}", folder.string(), std::strerror(errno));
-  struct stat status {};
-  if (lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() ||
-      (status.st_mode & 077) != 0)
-    fail(Exit::failed, "{} is not a folder that this user alone can enter", folder.string());
+  require_private(folder);
   return folder;
 }
 
 void sweep(const fs::path& folder) {
   for (const fs::path& socket : sockets_in(folder))
-    if (!answers(socket)) (void)::unlink(socket.c_str());
+    if (error_of_connecting(socket) == ECONNREFUSED) (void)::unlink(socket.c_str());
 }
 
 Place find_place(const std::string& target) {
   constexpr std::string_view kUnix = "unix:";
   if (target.starts_with(kUnix)) return {host_name(), 0, target.substr(kUnix.size()), "", false};
   if (target.empty()) {
+    std::error_code ignored;
+    if (fs::exists(fs::symlink_status(folder_name(), ignored))) require_private(folder_name());
     std::vector<fs::path> found = sockets_in(folder_name());
     std::erase_if(found, [](const fs::path& socket) { return !answers(socket); });
     if (found.empty())
@@ -121,15 +155,11 @@ Place find_place(const std::string& target) {
   if (fs::is_socket(status)) return {host_name(), 0, fs::absolute(path).string(), "", false};
   if (fs::is_directory(status) || path.filename() == kPlaceFile) {
     const fs::path file = fs::is_directory(status) ? path / kPlaceFile : path;
-    std::ifstream in(file);
-    if (!in)
-      fail(Exit::usage, "{} is not there: no run writes to that folder now, or it runs with control.listen = off",
-           file.string());
-    return parse_place({std::istreambuf_iterator<char>(in), {}}, file);
+    return parse_place(read_place(file), file);
   }
   if (target.find(':') == std::string::npos || target.find('/') != std::string::npos)
     fail(Exit::usage, "{} is no folder of a run, no socket, and not HOST:PORT", target);
-  return {"", 0, "", target, !is_loopback(host_and_port(target), "TARGET")};
+  return {"", 0, "", target, false};
 }
 
 }  // namespace strata::launcher::control

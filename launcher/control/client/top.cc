@@ -22,6 +22,7 @@
 
 #include "base/error.h"
 #include "launcher/screen/printable.h"
+#include "runtime/job/make_job.h"
 
 namespace strata::launcher::control {
 namespace {
@@ -60,13 +61,6 @@ std::string bar(double part, std::size_t columns, bool unicode) {
   for (std::size_t i = 0; i < eighths / 8; ++i) out += "█";
   out += kEighths[eighths % 8];
   return out + std::string(columns - width_of(out), ' ');
-}
-
-std::string bytes_text(std::uint64_t bytes) {
-  const auto x = static_cast<double>(bytes);
-  return bytes < (1 << 20)   ? fmt::format("{:.1f} KiB", x / 0x1p10)
-         : bytes < (1 << 30) ? fmt::format("{:.1f} MiB", x / 0x1p20)
-                             : fmt::format("{:.2f} GiB", x / 0x1p30);
 }
 
 // Points in a grid of columns by kCurveRows characters: 2 by 4 dots each in Braille, or one star.
@@ -211,11 +205,9 @@ void show_lines(Client& client) {
 void show_screen(Client& client, const Visit& visit) {
   std::mutex mutex;
   std::vector<pb::Step> steps;
-  std::atomic<bool> over{false};
-  // Ends with the run, or with the next step after this view.
-  std::jthread watch([&, visit] {
+  Client watcher(visit);
+  std::jthread watch([&] {
     try {
-      Client watcher(visit);
       (void)watcher.watch(256, [&](const pb::Step& step) {
         const std::lock_guard lock(mutex);
         // Half as many of the older ones: the curve stays whole.
@@ -223,15 +215,15 @@ void show_screen(Client& client, const Visit& visit) {
           for (std::size_t i = 0; 2 * i + 1 < steps.size(); ++i)
             steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(i));
         steps.push_back(step);
-        return !over.load();
+        return true;
       });
     } catch (const Error&) {
     }
   });
-  struct Over {
-    std::atomic<bool>& over;
-    ~Over() { over.store(true); }
-  } const ending{over};
+  struct Over {  // no step may come for as long as the run stands still
+    Client& watcher;
+    ~Over() { watcher.cancel(); }
+  } const ending{watcher};
   FullScreen screen;
   do {
     const pb::Status status = client.status();
@@ -277,7 +269,7 @@ std::string screen_text(const pb::Status& s, const std::vector<pb::Step>& steps,
       add(fmt::format("{:<{}} {} {} of {} planned", title_of(tier, run), title,
                       bar(static_cast<double>(tier.measured_bytes()) / static_cast<double>(tier.planned_bytes()), 20,
                           screen.unicode),
-                      bytes_text(tier.measured_bytes()), bytes_text(tier.planned_bytes())));
+                      runtime::bytes_text(tier.measured_bytes()), runtime::bytes_text(tier.planned_bytes())));
   add(fmt::format("checkpoint: {}", s.has_checkpoint() ? fmt::format("step {}, {} ago", s.checkpoint().step(),
                                                                      duration_text(s.now() - s.checkpoint().time()))
                                                        : "none by this run yet"));
@@ -328,17 +320,15 @@ int top(const CtlOptions& options) {
   if (!isatty(STDOUT_FILENO)) {
     try {
       show_lines(client);
-    } catch (const Error& error) {
-      if (error.code() != Exit::failed) throw;
+    } catch (const Unavailable&) {
     }
     return static_cast<int>(Exit::done);
   }
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, [](int) { interrupted = 1; });
   try {
     show_screen(client, visit);
-  } catch (const Error& error) {
-    if (error.code() != Exit::failed) throw;
-    note(fmt::format("the run of pid {} on {} has ended", first.run().pid(), first.run().host()));
+  } catch (const Unavailable&) {
+    note(fmt::format("the run of pid {} on {} has ended, or is out of reach", first.run().pid(), first.run().host()));
   }
   return static_cast<int>(Exit::done);
 }

@@ -16,6 +16,7 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "launcher/control/watch/quiet_thread.h"
@@ -34,7 +35,7 @@ Addresses addresses_of(const HostPort& address, std::string_view key) {
   addrinfo* found = nullptr;
   const int error = getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
   if (error != 0)
-    fail(Exit::usage, "{}: the host {} is not found ({}): use an address of this machine, or 127.0.0.1", key,
+    fail(Exit::usage, "{}: the host {} is not found ({}): give an address, or a name that this machine knows", key,
          address.host, gai_strerror(error));
   return {found, &freeaddrinfo};
 }
@@ -48,6 +49,15 @@ bool is_loopback(const sockaddr& address) {
   sockaddr_in6 in{};
   std::memcpy(&in, &address, sizeof in);
   return IN6_IS_ADDR_LOOPBACK(&in.sin6_addr);
+}
+
+// None: the path is too long.
+std::optional<sockaddr_un> address_of(const std::filesystem::path& path) {
+  sockaddr_un out{};
+  out.sun_family = AF_UNIX;
+  if (path.native().size() >= sizeof out.sun_path) return std::nullopt;
+  path.native().copy(out.sun_path, sizeof out.sun_path - 1);
+  return out;
 }
 
 }  // namespace
@@ -69,26 +79,47 @@ bool is_loopback(const HostPort& address, std::string_view key) {
   return true;
 }
 
+int error_of_connecting(const std::filesystem::path& path) {
+  const auto address = address_of(path);
+  if (!address) return ENAMETOOLONG;
+  const Descriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (probe.get() < 0) return errno;
+  return connect(probe.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) == 0 ? 0 : errno;
+}
+
 Listener Listener::unix_socket(const std::filesystem::path& path, std::string_view key) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.native().size() >= sizeof address.sun_path)
+  // Bound by another name, and given this one once it listens: one that is found here and refuses is an ended run's.
+  std::filesystem::path own = path;
+  own += fmt::format(".{}", getpid());
+  const auto address = address_of(own);
+  if (!address)
     fail(Exit::usage, "{}: {} is too long for a socket, whose path may have {} bytes: name a shorter one", key,
-         path.string(), sizeof address.sun_path - 1);
-  path.native().copy(address.sun_path, sizeof address.sun_path - 1);
+         path.string(), sizeof(sockaddr_un::sun_path) - 1 - (own.native().size() - path.native().size()));
+  const auto refuse = [&](int error) {
+    fail(Exit::usage, "{}: no socket can be made at {}: {}", key, path.string(), std::strerror(error));
+  };
   Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   // Nobody else may connect, also in a folder that all may enter.
   const mode_t mask = umask(0177);
-  const int bound = socket.get() < 0 ? -1 : bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+  const int bound =
+      socket.get() < 0 ? -1 : bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address);
   const int error = errno;
   umask(mask);
-  if (bound != 0 && error == EADDRINUSE)
-    fail(Exit::usage,
-         "{}: {} exists already: another run may listen there; name another path, or remove what an ended run left",
-         key, path.string());
-  if (bound != 0 || listen(socket.get(), kBacklog) != 0)
-    fail(Exit::usage, "{}: no socket can be made at {}: {}", key, path.string(),
-         std::strerror(bound != 0 ? error : errno));
+  if (bound != 0) refuse(error);
+  struct Removed {
+    const std::filesystem::path& path;
+    ~Removed() { (void)::unlink(path.c_str()); }
+  } const at_the_end{own};
+  if (listen(socket.get(), kBacklog) != 0) refuse(errno);
+  for (int tries = 0; link(own.c_str(), path.c_str()) != 0; ++tries) {
+    if (errno != EEXIST) refuse(errno);
+    std::error_code ignored;
+    if (tries > 0 || !std::filesystem::is_socket(std::filesystem::symlink_status(path, ignored)) ||
+        error_of_connecting(path) != ECONNREFUSED)
+      fail(Exit::usage, "{}: {} exists already, and is not what an ended run left: name another path", key,
+           path.string());
+    (void)::unlink(path.c_str());
+  }
   return {std::move(socket), path, 0};
 }
 

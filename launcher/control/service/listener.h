@@ -19,10 +19,14 @@ HostPort host_and_port(std::string_view text);
 // Whether every address of the host is this machine's own alone. Throws Error{usage} if it has none; `key` names it.
 bool is_loopback(const HostPort& address, std::string_view key);
 
+// The errno of a connection to a Unix socket; 0 or EAGAIN: somebody listens there, ECONNREFUSED: nobody does any more.
+int error_of_connecting(const std::filesystem::path& path);
+
 // A socket that others connect to. Move-only; the path of a Unix socket goes with it.
 class Listener {
  public:
-  // Throws Error{usage} naming `key`: something is there already, the path is too long, the folder is missing.
+  // Takes the place of one that an ended run left. Throws Error{usage} naming `key`: something else is there already,
+  // the path is too long, the folder is missing.
   static Listener unix_socket(const std::filesystem::path& path, std::string_view key);
   // Port 0: any free one. Throws Error{usage}: the port is in use, the host is not this machine's.
   static Listener tcp(const HostPort& address, std::string_view key);

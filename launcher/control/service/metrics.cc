@@ -1,24 +1,31 @@
 #include "launcher/control/service/metrics.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <openssl/bio.h>
+#include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <chrono>
+#include <list>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "launcher/control/watch/quiet_thread.h"
 
 namespace strata::launcher::control {
 namespace {
@@ -28,7 +35,7 @@ using prometheus::MetricType;
 
 constexpr std::size_t kMostHead = 8 << 10;
 constexpr auto kPatience = std::chrono::seconds(1);
-constexpr std::size_t kMostVisitors = 16;
+constexpr std::size_t kMostVisitors = 64;
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
@@ -171,116 +178,172 @@ std::string answer_to(const std::string& head, const std::string& token, const s
   return reply("404 Not Found", kPlain, "/metrics and /healthz\n");
 }
 
-// One connection, plain or by TLS, whose calls end when its second is over.
-class MetricsServer::Visit {
+namespace {
+
+using Context = std::unique_ptr<SSL_CTX, Freed<SSL_CTX, &SSL_CTX_free>>;
+using Certificate = std::unique_ptr<X509, Freed<X509, &X509_free>>;
+
+// None without credentials.
+Context context_of(const Credentials& credentials) {
+  if (!credentials.tls()) return nullptr;
+  const auto bio = [](const std::string& text) {
+    return std::unique_ptr<BIO, int (*)(BIO*)>(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), &BIO_free);
+  };
+  Context tls(SSL_CTX_new(TLS_server_method()));
+  const auto certs = bio(credentials.cert);
+  const Certificate cert(PEM_read_bio_X509(certs.get(), nullptr, nullptr, nullptr));
+  const std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY, &EVP_PKEY_free>> key(
+      PEM_read_bio_PrivateKey(bio(credentials.key).get(), nullptr, nullptr, nullptr));
+  if (!tls || SSL_CTX_use_certificate(tls.get(), cert.get()) != 1 || SSL_CTX_use_PrivateKey(tls.get(), key.get()) != 1)
+    fail(Exit::usage, "control.metrics: OpenSSL refuses the certificate of control.tls_cert");
+  // Certificates between it and its authority's.
+  while (X509* next = PEM_read_bio_X509(certs.get(), nullptr, nullptr, nullptr))
+    SSL_CTX_add_extra_chain_cert(tls.get(), next);
+  SSL_CTX_set_min_proto_version(tls.get(), TLS1_2_VERSION);
+  // Every visit shows who it is.
+  SSL_CTX_set_session_cache_mode(tls.get(), SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_options(tls.get(), SSL_OP_NO_TICKET);
+  if (!credentials.client_ca.empty()) ask_for_certificates(tls.get(), credentials.client_ca);
+  ERR_clear_error();  // the end of the texts
+  return tls;
+}
+
+// One connection, plain or by TLS: takes a request's head, and gives the answer.
+class Visit {
  public:
   Visit(Descriptor guest, SSL_CTX* tls)
       : guest_(std::move(guest)), until_(std::chrono::steady_clock::now() + kPatience) {
     if (!tls) return;
     ssl_.reset(SSL_new(tls));
-    if (!ssl_ || SSL_set_fd(ssl_.get(), guest_.get()) != 1) throw Error(Exit::failed, "no TLS");
-    if (again([&] { return SSL_accept(ssl_.get()); }) != 1) throw Error(Exit::failed, "no TLS");
+    if (!ssl_ || SSL_set_fd(ssl_.get(), guest_.get()) != 1) throw std::bad_alloc();
+    doing_ = Doing::greeting;
   }
 
-  // Up to the empty line; empty if none came.
-  std::string head() {
-    std::string text;
-    std::array<char, 2048> piece{};
-    while (text.size() < kMostHead && text.find("\r\n\r\n") == std::string::npos) {
-      const int n = again([&] {
-        return ssl_ ? SSL_read(ssl_.get(), piece.data(), static_cast<int>(piece.size()))
-                    : static_cast<int>(recv(guest_.get(), piece.data(), piece.size(), 0));
-      });
-      if (n <= 0) return {};
-      text.append(piece.data(), static_cast<std::size_t>(n));
-    }
-    return text.find("\r\n\r\n") == std::string::npos ? "too long" : text;
-  }
+  pollfd waits_for() const { return {guest_.get(), events_, 0}; }
+  std::chrono::steady_clock::time_point until() const { return until_; }
 
-  void send_all(const std::string& text) {
-    for (std::size_t at = 0; at < text.size();) {
-      const int n = again([&] {
-        return ssl_ ? SSL_write(ssl_.get(), text.data() + at, static_cast<int>(text.size() - at))
-                    : static_cast<int>(send(guest_.get(), text.data() + at, text.size() - at, MSG_NOSIGNAL));
-      });
-      if (n <= 0) return;
-      at += static_cast<std::size_t>(n);
+  // Does what can be done without waiting. False: it is over.
+  bool go_on(const std::function<std::string(const std::string& head)>& answer) {
+    for (;;) {
+      errno = 0;
+      ERR_clear_error();
+      int n = 0;
+      if (doing_ == Doing::greeting) {
+        n = SSL_accept(ssl_.get());
+        if (n == 1) doing_ = Doing::reading;
+      } else if (doing_ == Doing::reading) {
+        std::array<char, 2048> piece{};
+        n = ssl_ ? SSL_read(ssl_.get(), piece.data(), static_cast<int>(piece.size()))
+                 : static_cast<int>(recv(guest_.get(), piece.data(), piece.size(), 0));
+        if (n > 0) text_.append(piece.data(), static_cast<std::size_t>(n));
+        const bool whole = text_.find("\r\n\r\n") != std::string::npos;
+        if (whole || text_.size() >= kMostHead) {
+          text_ = answer(whole ? text_ : "too long");
+          doing_ = Doing::writing;
+        }
+      } else {
+        const std::size_t left = text_.size() - written_;
+        n = ssl_ ? SSL_write(ssl_.get(), text_.data() + written_, static_cast<int>(left))
+                 : static_cast<int>(send(guest_.get(), text_.data() + written_, left, MSG_NOSIGNAL));
+        if (n > 0) written_ += static_cast<std::size_t>(n);
+        if (written_ == text_.size()) {
+          if (ssl_) (void)SSL_shutdown(ssl_.get());
+          (void)shutdown(guest_.get(), SHUT_WR);
+          return false;
+        }
+      }
+      if (n > 0) continue;
+      if (ssl_) {
+        const int why = SSL_get_error(ssl_.get(), n);
+        events_ = why == SSL_ERROR_WANT_WRITE ? POLLOUT : POLLIN;
+        return why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE;
+      }
+      if (n < 0 && errno == EINTR) continue;
+      events_ = doing_ == Doing::writing ? POLLOUT : POLLIN;
+      return n < 0 && errno == EAGAIN;
     }
-    if (ssl_) (void)SSL_shutdown(ssl_.get());
-    (void)shutdown(guest_.get(), SHUT_WR);
   }
 
  private:
-  // The call, and once more whenever the socket is ready for it.
-  template <typename F>
-  int again(const F& call) {
-    for (;;) {
-      errno = 0;
-      const int n = call();
-      if (n > 0) return n;
-      short events = POLLIN;
-      if (ssl_) {
-        const int why = SSL_get_error(ssl_.get(), n);
-        if (why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE) return -1;
-        events = why == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT;
-      } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-        return -1;
-      } else {
-        events = POLLIN | POLLOUT;
-      }
-      const auto left =
-          std::chrono::duration_cast<std::chrono::milliseconds>(until_ - std::chrono::steady_clock::now());
-      pollfd wait{guest_.get(), events, 0};
-      if (left.count() <= 0 || poll(&wait, 1, static_cast<int>(left.count())) <= 0) return -1;
-      // Ready to be written is no sign of something to read.
-      if (!ssl_ && (wait.revents & POLLIN) == 0) (void)poll(nullptr, 0, 5);
-    }
-  }
-
+  enum class Doing : std::uint8_t { greeting, reading, writing };
   Descriptor guest_;
   std::unique_ptr<SSL, Freed<SSL, &SSL_free>> ssl_;
   std::chrono::steady_clock::time_point until_;
+  Doing doing_ = Doing::reading;
+  short events_ = POLLIN;
+  std::string text_;  // read so far, then to be written
+  std::size_t written_ = 0;
+};
+
+}  // namespace
+
+class MetricsServer::Impl {
+ public:
+  Impl(Listener listener, const Credentials& credentials, std::function<pb::Status()> status)
+      : token_(credentials.token),
+        status_(std::move(status)),
+        tls_(context_of(credentials)),
+        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    thread_ = start_quiet_thread("strata-metrics", [this](const std::stop_token& stop) { serve(stop); });
+    door_.emplace(std::move(listener), kMostVisitors, [this](Descriptor guest) {
+      {
+        const std::lock_guard lock(mutex_);
+        guests_.push_back(std::move(guest));
+      }
+      wake();
+    });
+  }
+  ~Impl() {
+    door_.reset();
+    thread_.request_stop();
+    wake();
+    thread_.join();
+  }
+
+ private:
+  void wake() { (void)eventfd_write(wake_.get(), 1); }
+
+  void serve(const std::stop_token& stop) {
+    const auto answer = [this](const std::string& head) {
+      return answer_to(head, token_, [this] { return metrics_text(status_()); });
+    };
+    std::list<Visit> visits;
+    std::vector<pollfd> waits;
+    while (!stop.stop_requested()) {
+      waits.assign(1, {wake_.get(), POLLIN, 0});
+      auto first = std::chrono::steady_clock::time_point::max();
+      for (const Visit& visit : visits) {
+        waits.push_back(visit.waits_for());
+        first = std::min(first, visit.until());
+      }
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(first - std::chrono::steady_clock::now());
+      (void)poll(waits.data(), waits.size(), visits.empty() ? -1 : std::max(0, static_cast<int>(left.count())));
+      const auto now = std::chrono::steady_clock::now();
+      std::size_t at = 0;
+      for (auto visit = visits.begin(); visit != visits.end();) {
+        const bool ready = waits[++at].revents != 0;
+        visit = (ready && !visit->go_on(answer)) || now >= visit->until() ? visits.erase(visit) : std::next(visit);
+      }
+      eventfd_t ignored = 0;
+      (void)eventfd_read(wake_.get(), &ignored);
+      const std::lock_guard lock(mutex_);
+      for (Descriptor& guest : guests_) visits.emplace_back(std::move(guest), tls_.get());
+      guests_.clear();
+    }
+  }
+
+  const std::string token_;
+  const std::function<pb::Status()> status_;
+  const Context tls_;
+  const Descriptor wake_;
+  std::mutex mutex_;
+  std::vector<Descriptor> guests_;  // let in, and not looked at yet
+  std::optional<Doorkeeper> door_;
+  std::jthread thread_;
 };
 
 MetricsServer::MetricsServer(Listener listener, const Credentials& credentials, std::function<pb::Status()> status)
-    : credentials_(credentials),
-      status_(std::move(status)),
-      tls_(nullptr, [](void* p) { SSL_CTX_free(static_cast<SSL_CTX*>(p)); }) {
-  if (credentials_.tls()) {
-    tls_.reset(SSL_CTX_new(TLS_server_method()));
-    auto* tls = static_cast<SSL_CTX*>(tls_.get());
-    const std::unique_ptr<BIO, int (*)(BIO*)> cert(
-        BIO_new_mem_buf(credentials_.cert.data(), static_cast<int>(credentials_.cert.size())), &BIO_free);
-    const std::unique_ptr<BIO, int (*)(BIO*)> key(
-        BIO_new_mem_buf(credentials_.key.data(), static_cast<int>(credentials_.key.size())), &BIO_free);
-    const std::unique_ptr<X509, void (*)(X509*)> x(PEM_read_bio_X509(cert.get(), nullptr, nullptr, nullptr),
-                                                   &X509_free);
-    const std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> k(
-        PEM_read_bio_PrivateKey(key.get(), nullptr, nullptr, nullptr), &EVP_PKEY_free);
-    if (!tls || SSL_CTX_use_certificate(tls, x.get()) != 1 || SSL_CTX_use_PrivateKey(tls, k.get()) != 1)
-      fail(Exit::usage, "control.metrics: OpenSSL refuses the certificate of control.tls_cert");
-    // Certificates between it and its authority's.
-    while (X509* next = PEM_read_bio_X509(cert.get(), nullptr, nullptr, nullptr))
-      SSL_CTX_add_extra_chain_cert(tls, next);
-    SSL_CTX_set_min_proto_version(tls, TLS1_2_VERSION);
-    if (!credentials_.client_ca.empty()) ask_for_certificates(tls, credentials_.client_ca);
-  }
-  door_ = std::make_unique<Doorkeeper>(std::move(listener), kMostVisitors,
-                                       [this](Descriptor guest) { answer(std::move(guest)); });
-}
-
-MetricsServer::~MetricsServer() {
-  door_.reset();
-}
-
-void MetricsServer::answer(Descriptor guest) {
-  try {
-    Visit visit(std::move(guest), static_cast<SSL_CTX*>(tls_.get()));
-    const std::string head = visit.head();
-    if (!head.empty()) visit.send_all(answer_to(head, credentials_.token, [this] { return metrics_text(status_()); }));
-  } catch (const Error&) {
-    // A visitor without TLS.
-  }
-}
+    : impl_(std::make_unique<Impl>(std::move(listener), credentials, std::move(status))) {}
+MetricsServer::~MetricsServer() = default;
 
 }  // namespace strata::launcher::control

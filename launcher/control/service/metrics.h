@@ -12,22 +12,18 @@ namespace strata::launcher::control {
 // The status as Prometheus reads it (its text format): names with units, docs/formats.md.
 std::string metrics_text(const pb::Status& status);
 
-// Answers GET /metrics and GET /healthz, one visitor at a time, each for a second at most. With credentials over TLS,
-// to those that bring the token ("Authorization: Bearer TOKEN"); without to anyone.
+// Answers GET /metrics and GET /healthz in a thread of its own, to some visitors at once, each for a second at most.
+// With credentials over TLS, to those that bring the token ("Authorization: Bearer TOKEN") and, if there is a
+// client_ca, a certificate of one of its; without to anyone.
 class MetricsServer {
  public:
-  // status: is called in its own thread.
+  // status: is called in its own thread. Throws Error{usage} if OpenSSL refuses the credentials.
   MetricsServer(Listener listener, const Credentials& credentials, std::function<pb::Status()> status);
   ~MetricsServer();
 
  private:
-  class Visit;
-  void answer(Descriptor guest);
-
-  Credentials credentials_;
-  std::function<pb::Status()> status_;
-  std::unique_ptr<void, void (*)(void*)> tls_;
-  std::unique_ptr<Doorkeeper> door_;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 // What is answered to a request's head: status line, headers and body. `token` empty: anyone may ask.

@@ -11,6 +11,9 @@ namespace strata::launcher::control {
 // A request for people and tools holds a few flags.
 constexpr std::size_t kMostRequestBytes = 64 << 10;
 
+// How calls that stay open end with a run, in its own words.
+inline constexpr const char* kHasEnded = "the run has ended";
+
 // What gRPC logs is of its own insides, and a client that does not know TLS would fill the run's log with it.
 // GRPC_VERBOSITY in the environment brings it back.
 inline void be_silent() {
@@ -18,7 +21,8 @@ inline void be_silent() {
 }
 
 // What bounds every server of this plane: threads, memory, sizes, and connections on which nothing comes.
-inline void limit(grpc::ServerBuilder& builder, std::size_t most_bytes) {
+inline void limit(grpc::ServerBuilder& builder, std::size_t most_bytes, int handshake_ms = 10'000,
+                  int idle_ms = 300'000) {
   be_silent();
   // gRPC's reflection service is a synchronous one: two threads for it, and no more.
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
@@ -30,8 +34,8 @@ inline void limit(grpc::ServerBuilder& builder, std::size_t most_bytes) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(most_bytes));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 64);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
-  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10'000);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 300'000);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, handshake_ms);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, idle_ms);
   // Requests are short: memory for a connection, too.
   builder.AddChannelArgument(GRPC_ARG_TCP_READ_CHUNK_SIZE, 2 << 10);
   // So are messages: the buffer of a connection that TLS fills.
@@ -41,6 +45,8 @@ inline void limit(grpc::ServerBuilder& builder, std::size_t most_bytes) {
   // A peer whose host is gone says nothing: asked every minute, it has 20 s to answer.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
+  // It may ask us as well, while a call of its own waits.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
 }
 
 }  // namespace strata::launcher::control

@@ -179,9 +179,17 @@ class Service::Impl final : public pb::Run::CallbackService {
       reactor->Finish(kNoToken);
       return reactor;
     }
-    answers_.dump([reactor, reply](pb::Dump dump) {
+    if (dumps_.fetch_add(1) >= kMostWaiting) {
+      dumps_.fetch_sub(1);
+      reactor->Finish(kTooMany);
+      return reactor;
+    }
+    answers_.dump([this, reactor, reply](pb::Dump dump) {
+      dumps_.fetch_sub(1);
       *reply = std::move(dump);
-      reactor->Finish(grpc::Status::OK);
+      reactor->Finish(reply->ranks_size() > 0
+                          ? grpc::Status::OK
+                          : grpc::Status(StatusCode::UNAVAILABLE, "no rank tells what it does, or the run has ended"));
     });
     return reactor;
   }
@@ -259,7 +267,7 @@ class Service::Impl final : public pb::Run::CallbackService {
   }
   void end_calls() {
     pump();  // what came last
-    const grpc::Status over(StatusCode::UNAVAILABLE, "the run has ended");
+    const grpc::Status over(StatusCode::UNAVAILABLE, kHasEnded);
     for (const auto& watcher : copy(watchers_)) watcher->end(over);
     for (const auto& call : copy(saves_)) call->end(over);
   }
@@ -268,6 +276,7 @@ class Service::Impl final : public pb::Run::CallbackService {
   const std::string token_;
   Answers answers_;
   std::atomic<bool> ended_{false};
+  std::atomic<std::size_t> dumps_{0};  // that are waited for
   mutable std::mutex mutex_;
   std::list<std::shared_ptr<Watcher>> watchers_;
   std::list<std::shared_ptr<SaveCall>> saves_;

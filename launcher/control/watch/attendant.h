@@ -34,8 +34,6 @@ class Attendant {
   ~Attendant();
 
   void know(TaskNames names);
-  // Gives the verdict to all ranks of the node.
-  void end(const NodeMemory::Verdict& verdict) { memory_.give(verdict); }
 
  private:
   void attend(const std::stop_token& stop);

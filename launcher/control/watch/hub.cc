@@ -6,15 +6,37 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "launcher/control/client/ctl.h"
+#include "launcher/control/watch/quiet_thread.h"
 
 namespace strata::launcher::control {
 namespace {
 
 constexpr double kToTell = 5;  // in which ranks that can tell what they do have told
+constexpr double kDumpEvery = 2;
 constexpr double kLookEvery = 0.5;
+constexpr double kLooks = 5;  // without a look for so long nobody looks
+
+// In a thread that outlives whoever waits for it: a drive may never answer.
+std::future<bool> write_beside(std::string path, std::string text) {
+  std::packaged_task<bool()> task([path = std::move(path), text = std::move(text)] {
+    be_quiet("strata-state");
+    std::ofstream out(path);
+    out << text;
+    out.close();
+    return out.good();
+  });
+  std::future<bool> written = task.get_future();
+  try {
+    std::thread(std::move(task)).detach();
+  } catch (const std::system_error&) {  // no thread is to be had: the future is broken, and get() throws
+  }
+  return written;
+}
 
 }  // namespace
 
@@ -23,13 +45,21 @@ double steady_seconds() {
 }
 
 Hub::Hub(NodeMemory& memory, Board& board, Setup setup)
-    : memory_(memory), board_(board), setup_(std::move(setup)), watch_(setup_.limits, memory.map(), steady_seconds()) {}
+    : memory_(memory),
+      board_(board),
+      setup_(std::move(setup)),
+      watch_(setup_.limits, memory.map(), steady_seconds()),
+      looked_(steady_seconds()),
+      teller_(setup_.say) {}
 
 void Hub::open() {
   if (!setup_.listener) return;
   const auto nodes = static_cast<int>(memory_.map().nodes.size());
   server_ = std::make_unique<NodeServer>(setup_.credentials, nodes, std::min(setup_.limits.timeout / 6, 5.0),
-                                         NodeServer::Answers{[this](const pb::NodeReport& report) { told(report); },
+                                         NodeServer::Answers{[this](const pb::NodeReport& report) {
+                                                               told(report);
+                                                               return is_looking();
+                                                             },
                                                              [this](int node) {
                                                                const std::lock_guard lock(mutex_);
                                                                watch_.broke(node, steady_seconds());
@@ -62,13 +92,19 @@ void Hub::told(const pb::NodeReport& report) {
   const std::lock_guard lock(mutex_);
   watch_.heard(report.node(), views, steady_seconds());
   if (report.leaving()) watch_.left(report.node());
-  for (Asked& asked : asked_)
-    if (report.dump_number() == asked.number && report.dump_size() > 0) asked.answers[report.node()] = report;
+  if (collection_ && report.dump_number() >= collection_->number && report.dump_size() > 0)
+    collection_->answers[report.node()] = report;
+}
+
+bool Hub::is_looking() const {
+  return steady_seconds() - looked_.load() < kLooks;
 }
 
 void Hub::look(bool resumed) {
   const double now = steady_seconds();
-  finish_dumps(now);
+  looked_.store(now);
+  finish_dump(now);
+  finish_stuck(now);
   std::vector<Watch::Finding> findings;
   {
     const std::lock_guard lock(mutex_);
@@ -85,7 +121,7 @@ void Hub::look(bool resumed) {
       case Watch::Finding::Kind::stuck:
         return end_stuck(finding);
       default:
-        setup_.say(finding.text);
+        teller_.tell(finding.text);
     }
   }
 }
@@ -96,12 +132,14 @@ void Hub::end(const NodeMemory::Verdict& verdict) {
     ending_ = true;
     order_.set_verdict(verdict.text);
     order_.set_verdict_rank(verdict.rank);
+    // Under the lock, as everywhere: an older order must not come behind this one.
+    if (server_) server_->order(order_);
   }
-  if (server_) server_->order(order_);
   setup_.end(verdict);
 }
 
-// First what all of them do, which may take the ranks some seconds to tell.
+// First what all of them do, which may take the ranks some seconds to tell; then the verdict, as soon as that is
+// written, or some seconds later: the drive may be what hangs.
 void Hub::end_stuck(const Watch::Finding& finding) {
   {
     const std::lock_guard lock(mutex_);
@@ -109,13 +147,27 @@ void Hub::end_stuck(const Watch::Finding& finding) {
   }
   dump([this, finding](const pb::Dump& dump) {
     const std::string path = fmt::format("{}/state-of-ranks-{}.txt", setup_.dump_folder, getpid());
-    std::ofstream out(path);
-    out << finding.text << "\n\n" << text_of(dump);
-    out.close();
-    end({fmt::format("{}; the run ends, {}", finding.text,
-                     out ? "and what all ranks were in is in " + path : path + " could not be written"),
-         finding.rank});
+    state_file_ = {finding, path, steady_seconds(), write_beside(path, finding.text + "\n\n" + text_of(dump))};
   });
+}
+
+void Hub::finish_stuck(double now) {
+  if (!state_file_) return;
+  std::future<bool>& written = state_file_->written;
+  const bool ready = written.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  if (!ready && now - state_file_->since < setup_.to_write) return;
+  bool well = false;
+  try {
+    well = ready && written.get();
+  } catch (const std::future_error&) {
+  }
+  const StateFile file = *std::exchange(state_file_, std::nullopt);
+  end({fmt::format("{}; the run ends, {}", file.finding.text,
+                   well ? "and what all ranks were in is in " + file.path
+                   : ready
+                       ? file.path + " could not be written"
+                       : fmt::format("{} could not be written within {} s", file.path, seconds_text(setup_.to_write))),
+       file.finding.rank});
 }
 
 void Hub::fill(pb::Status& status) {
@@ -136,62 +188,61 @@ void Hub::fill(pb::Status& status) {
     told.set_compute_seconds(rank.compute);
     told.set_place(rank.text(watch_.names()));
     const int lane = rank.phase == runtime::Phase::training ? rank.main_lane(watch_.names()) : -1;
-    told.set_place_seconds(lane < 0 ? rank.phase_age : rank.lanes[static_cast<std::size_t>(lane)].age);
+    told.set_place_seconds(rank.age(lane));
     told.set_heard_seconds(rank.beat_age);
   }
   status.set_slowest_rank(watch_.slowest());
 }
 
-std::vector<Hub::RankFigures> Hub::figures() {
-  const std::lock_guard lock(mutex_);
-  std::vector<RankFigures> out;
-  for (const RankView& rank : watch_.ranks())
-    out.push_back({rank.rank, memory_.map().of(rank.rank).name, rank.compute});
-  return out;
-}
-
 void Hub::dump(std::function<void(pb::Dump)> done) {
-  pb::NodeOrder order;
   {
     const std::lock_guard lock(mutex_);
-    order_.set_dump_number(order_.dump_number() + 1);
-    order = order_;
-    asked_.push_back({order.dump_number(), steady_seconds(), {}, std::move(done)});
+    if (!left_) {
+      askers_.push_back(std::move(done));
+      return begin_dump(steady_seconds());
+    }
   }
-  if (server_) server_->order(order);
+  done({});
 }
 
-void Hub::finish_dumps(double now) {
-  std::vector<Asked> ended;
+void Hub::begin_dump(double now) {
+  if (collection_ || askers_.empty() || now < next_dump_) return;
+  order_.set_dump_number(order_.dump_number() + 1);
+  collection_ = {order_.dump_number(), now, {}};
+  if (server_) server_->order(order_);
+}
+
+void Hub::finish_dump(double now) {
+  std::optional<Collection> ended;
+  std::vector<std::function<void(pb::Dump)>> askers;
   {
     const std::lock_guard lock(mutex_);
-    const auto over = [&](const Asked& asked) {
-      return asked.answers.size() == memory_.map().nodes.size() || now - asked.since > kToTell;
-    };
-    const auto first = std::stable_partition(asked_.begin(), asked_.end(), [&](const Asked& a) { return !over(a); });
-    std::move(first, asked_.end(), std::back_inserter(ended));
-    asked_.erase(first, asked_.end());
+    begin_dump(now);
+    if (!collection_ ||
+        (collection_->answers.size() < memory_.map().nodes.size() && now - collection_->since <= kToTell))
+      return;
+    ended = std::exchange(collection_, std::nullopt);
+    askers = std::exchange(askers_, {});
+    next_dump_ = now + kDumpEvery;
   }
-  for (Asked& asked : ended) {
-    pb::Dump dump;
-    for (auto& [node, report] : asked.answers)
-      for (pb::RankDump& rank : *report.mutable_dump()) *dump.add_ranks() = std::move(rank);
-    std::sort(dump.mutable_ranks()->begin(), dump.mutable_ranks()->end(),
-              [](const pb::RankDump& a, const pb::RankDump& b) { return a.rank() < b.rank(); });
-    asked.done(std::move(dump));
-  }
+  pb::Dump dump;
+  for (auto& [node, report] : ended->answers)
+    for (pb::RankDump& rank : *report.mutable_dump()) *dump.add_ranks() = std::move(rank);
+  std::sort(dump.mutable_ranks()->begin(), dump.mutable_ranks()->end(),
+            [](const pb::RankDump& a, const pb::RankDump& b) { return a.rank() < b.rank(); });
+  for (const auto& done : askers) done(dump);
 }
 
 void Hub::leave() {
-  std::vector<Asked> left;
+  std::vector<std::function<void(pb::Dump)>> askers;
   {
     const std::lock_guard lock(mutex_);
-    ending_ = true;
+    ending_ = left_ = true;
     order_.set_ended(true);
-    left = std::exchange(asked_, {});
+    askers = std::exchange(askers_, {});
+    if (server_) server_->order(order_);
   }
-  for (Asked& asked : left) asked.done({});
-  if (server_) server_->order(order_);
+  for (const auto& done : askers) done({});
 }
 
 }  // namespace strata::launcher::control

@@ -1,6 +1,8 @@
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,6 +16,7 @@
 #include "launcher/control/service/listener.h"
 #include "launcher/control/watch/node_memory.h"
 #include "launcher/control/watch/node_stream.h"
+#include "launcher/control/watch/teller.h"
 #include "launcher/control/watch/watch.h"
 
 namespace strata::launcher::control {
@@ -28,7 +31,8 @@ class Hub {
     std::optional<Listener> listener;
     Credentials credentials;
     std::string dump_folder;  // where the state of a stuck run is written
-    Note say;
+    double to_write = 5;      // seconds; a drive that does not answer by then keeps no run from its end
+    Note say;                 // is called in a thread of its own
     std::function<void(const NodeMemory::Verdict&)> end;  // rank 0's node ends
   };
   // Memory and board outlive it.
@@ -44,30 +48,34 @@ class Hub {
   // Ten times a second; `resumed`: this process was stopped until now.
   void look(bool resumed);
   void fill(pb::Status& status);
-  // Asks all ranks what they do, and calls done once they have told, or some seconds later with those that have.
+  // Asks all ranks what they do, and calls done once they have told, or some seconds later with those that have. Who
+  // asks meanwhile is told the same, and the next ones are asked some seconds later: ranks are interrupted no more
+  // often than that. Of nobody, once rank 0 has left.
   void dump(std::function<void(pb::Dump)> done);
   // Rank 0 leaves: the others are to watch no more.
   void leave();
   // The number of the newest request for a dump.
   std::uint32_t dump_number() const;
-
-  struct RankFigures {  // for metrics
-    int rank;
-    std::string node;
-    double compute;
-  };
-  std::vector<RankFigures> figures();
+  // Whether look() still comes: rank 0 whose thread hangs is to be missed by the others, and so does not answer them.
+  bool is_looking() const;
 
  private:
-  struct Asked {
+  struct Collection {
     std::uint32_t number;
     double since;
     std::map<int, pb::NodeReport> answers;  // by node
-    std::function<void(pb::Dump)> done;
   };
-  void finish_dumps(double now);
+  struct StateFile {  // of a stuck run, while another thread writes it
+    Watch::Finding finding;
+    std::string path;
+    double since;
+    std::future<bool> written;
+  };
+  void begin_dump(double now);  // under the lock
+  void finish_dump(double now);
   void end(const NodeMemory::Verdict& verdict);
   void end_stuck(const Watch::Finding& finding);
+  void finish_stuck(double now);
 
   NodeMemory& memory_;
   Board& board_;
@@ -75,9 +83,13 @@ class Hub {
   mutable std::mutex mutex_;
   Watch watch_;
   pb::NodeOrder order_;
-  std::vector<Asked> asked_;
-  bool ending_ = false;
-  double next_look_ = 0;
+  std::optional<Collection> collection_;
+  std::vector<std::function<void(pb::Dump)>> askers_;  // of the collection, or of the next one
+  std::optional<StateFile> state_file_;                // of the thread that looks
+  bool ending_ = false, left_ = false;
+  double next_look_ = 0, next_dump_ = 0;
+  std::atomic<double> looked_;
+  Teller teller_;
   std::unique_ptr<NodeServer> server_;
   std::unique_ptr<Doorkeeper> door_;
 };

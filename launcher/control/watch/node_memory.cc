@@ -61,18 +61,18 @@ NodeMemory::NodeMemory(comm::World& world) : rank_(world.rank()) {
     return up(sizeof(Words)) + n * (up(sizeof(runtime::RankPlaces)) + up(sizeof(Answer)));
   };
   // The first rank of a node makes it, and the others map it.
-  std::string mine;
+  std::string mine, refusal;
   std::vector<bool> alone(where.size(), true);
   if (ranks().size() > 1 && index_ == 0) {
     try {
       mapping_ = comm::SharedMapping(fmt::format("strata-places-{}-{}", getpid(), rank_), bytes(ranks().size()));
       const comm::SharedMapping::Address address = mapping_.address();
       mine.assign(reinterpret_cast<const char*>(&address), sizeof address);
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      refusal = error.what();
     }
   }
   const std::vector<std::string> addresses = world.exchange(mine);
-  bool mapped = false;
   if (ranks().size() > 1) {
     const std::string& text = addresses[static_cast<std::size_t>(ranks().front())];
     try {
@@ -80,18 +80,21 @@ NodeMemory::NodeMemory(comm::World& world) : rank_(world.rank()) {
       if (text.size() == sizeof address) {
         std::memcpy(&address, text.data(), sizeof address);
         if (index_ != 0) mapping_ = comm::SharedMapping::of(address);
-        mapped = true;
       }
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      refusal = error.what();
     }
   }
-  const std::vector<std::string> all = world.exchange(mapped ? "mapped" : "");
+  const std::vector<std::string> refusals = world.exchange(refusal);
   if (mapping_.data()) mapping_.close_file();
   // All of a node, or none of it.
   for (const Node& node : map_.nodes) {
-    const bool together = std::all_of(node.ranks.begin(), node.ranks.end(),
-                                      [&](int rank) { return !all[static_cast<std::size_t>(rank)].empty(); });
+    const auto refused = std::find_if(node.ranks.begin(), node.ranks.end(),
+                                      [&](int rank) { return !refusals[static_cast<std::size_t>(rank)].empty(); });
+    const bool together = refused == node.ranks.end();
     for (const int rank : node.ranks) alone[static_cast<std::size_t>(rank)] = !together;
+    if (!together && apart_.empty())
+      apart_ = fmt::format("rank {} on {}: {}", *refused, node.name, refusals[static_cast<std::size_t>(*refused)]);
   }
   NodeMap apart;
   std::map<int, std::size_t> kept;

@@ -38,6 +38,8 @@ class NodeMemory {
   explicit NodeMemory(comm::World& world);
 
   const NodeMap& map() const { return map_; }
+  // Why ranks of one machine are nodes of their own, in the words of the first that cannot map it; empty: none are.
+  const std::string& apart() const { return apart_; }
   int node() const { return map_.node_of[static_cast<std::size_t>(rank_)]; }
   const std::vector<int>& ranks() const { return map_.of(rank_).ranks; }
   int index() const { return index_; }  // of this rank among them
@@ -65,6 +67,7 @@ class NodeMemory {
 
   int rank_ = 0, index_ = 0;
   NodeMap map_;
+  std::string apart_;
   comm::SharedMapping mapping_;
   std::unique_ptr<std::byte[], void (*)(std::byte*)> own_{nullptr, [](std::byte*) {}};
   std::byte* memory_ = nullptr;

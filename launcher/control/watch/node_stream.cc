@@ -18,6 +18,8 @@ namespace {
 
 // A report of a hundred ranks with their dumps.
 constexpr std::size_t kMostReportBytes = 16 << 20;
+constexpr int kHandshakeMs = 5'000;
+constexpr int kIdleMs = 5'000;               // of a connection without a stream
 constexpr const char* kName = "strata-run";  // of the run's certificate
 
 }  // namespace
@@ -30,8 +32,10 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
         answer_every_(answer_every),
         answers_(std::move(answers)) {
     grpc::ServerBuilder builder;
-    limit(builder, kMostReportBytes);
-    grpc::SslServerCredentialsOptions options;
+    limit(builder, kMostReportBytes, kHandshakeMs, kIdleMs);
+    // Strangers end in the handshake, and do not keep a node from its place.
+    grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+    options.pem_root_certs = credentials.cert;
     options.pem_key_cert_pairs.push_back({credentials.key, credentials.cert});
     using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
     acceptor_ =
@@ -73,9 +77,9 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
                          : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no farewell came, or what is no report"));
       node_ = report_.node();
       left_ = left_ || report_.leaving();
-      owner_.answers_.told(report_);
+      const bool is_heard = owner_.answers_.told(report_);
       const auto now = std::chrono::steady_clock::now();
-      if (now - answered_ >= owner_.answer_every_) {
+      if (is_heard && now - answered_ >= owner_.answer_every_) {
         answered_ = now;
         answer();
       }
@@ -194,6 +198,8 @@ class NodeStream::Impl {
     be_silent();
     grpc::SslCredentialsOptions options;
     options.pem_root_certs = credentials.cert;
+    options.pem_cert_chain = credentials.cert;
+    options.pem_private_key = credentials.key;
     grpc::ChannelArguments arguments;
     arguments.SetSslTargetNameOverride(kName);
     arguments.SetMaxReceiveMessageSize(1 << 20);

@@ -12,13 +12,13 @@ namespace strata::launcher::control {
 namespace pb = strata::control::v1;
 
 // Rank 0's end of the streams: takes what nodes tell, and answers with the newest order: at once if that is new, else
-// now and then, so that nodes hear of it. Over TLS with the
-// run's own certificate; whoever does not know the run's secret is refused.
+// now and then, so that nodes hear of it. Over TLS with the run's own certificate on both ends; whoever does not have
+// that, or does not know the run's secret, is refused.
 class NodeServer {
  public:
-  struct Answers {  // called in gRPC's threads
-    std::function<void(const pb::NodeReport&)> told;
-    std::function<void(int node)> broke;  // the stream ended without a farewell
+  struct Answers {                                    // called in gRPC's threads
+    std::function<bool(const pb::NodeReport&)> told;  // false: nobody looks at it, and it is not answered
+    std::function<void(int node)> broke;              // the stream ended without a farewell
   };
   // answer_every: seconds.
   NodeServer(const Credentials& credentials, int nodes, double answer_every, Answers answers);

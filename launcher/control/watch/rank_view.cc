@@ -81,6 +81,7 @@ pb::RankReport report_of(int rank, const runtime::RankPlaces& places, std::int64
   out.set_compute(places.compute.load(kRelaxed));
   out.set_beat_age(age(places.beat.load(kRelaxed)));
   out.set_pid(places.pid.load(kRelaxed));
+  out.set_typical_step(places.typical.load(kRelaxed));
   for (const auto& lane : places.lanes) {
     // The place first: an age of a later one would make this one look young, which no one is warned of.
     out.add_place(lane.place.load(kRelaxed));
@@ -101,6 +102,7 @@ RankView view_of(const pb::RankReport& report) {
   out.compute = seconds(report.compute());
   out.beat_age = seconds(report.beat_age());
   out.pid = report.pid();
+  out.typical_step = seconds(report.typical_step());
   const int lanes =
       std::min({static_cast<int>(runtime::kLanes), report.place_size(), report.age_size(), report.typical_size()});
   for (int lane = 0; lane < lanes; ++lane)

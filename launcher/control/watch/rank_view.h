@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -42,6 +43,7 @@ struct RankView {
   double compute = 0;     // of the newest step; 0: not known
   double beat_age = 0;    // since its process was seen to run
   int pid = 0;
+  double typical_step = 0;  // what its steps take; 0: not known
   std::array<Lane, runtime::kLanes> lanes{};
 
   // Its main place: in a step the task that it runs and nobody else could end, else the one that it is in, else the
@@ -49,6 +51,10 @@ struct RankView {
   std::string text(const TaskNames& names) const;
   // The lane of that place; -1: none.
   int main_lane(const TaskNames& names) const;
+  // For how long it has been there: a lane's newest task may lie before what the rank did between two steps.
+  double age(int lane) const {
+    return lane < 0 ? phase_age : std::min(phase_age, lanes[static_cast<std::size_t>(lane)].age);
+  }
 };
 
 // In ns of the steady clock at `now`, and back.

@@ -6,17 +6,14 @@
 
 namespace strata::launcher::control {
 
-// A queue of one writer and one reader that makes neither wait: what finds no room is dropped, and counted. How the
-// run's threads tell this plane's: those of the run share no lock with anyone.
+// A queue of one writer and one reader that makes neither wait: what finds no room is dropped. How the run's threads
+// tell this plane's: those of the run share no lock with anyone.
 template <typename T, std::size_t N>
 class Ring {
  public:
   void push(const T& item) {
     const std::size_t at = pushed_.load(std::memory_order_relaxed);
-    if (at - popped_.load(std::memory_order_acquire) == N) {
-      dropped_.fetch_add(1, std::memory_order_relaxed);
-      return;
-    }
+    if (at - popped_.load(std::memory_order_acquire) == N) return;
     items_[at % N] = item;
     pushed_.store(at + 1, std::memory_order_release);
   }
@@ -27,13 +24,11 @@ class Ring {
     popped_.store(at + 1, std::memory_order_release);
     return item;
   }
-  std::size_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
  private:
   std::array<T, N> items_{};
   alignas(64) std::atomic<std::size_t> pushed_{0};
   alignas(64) std::atomic<std::size_t> popped_{0};
-  std::atomic<std::size_t> dropped_{0};
 };
 
 }  // namespace strata::launcher::control

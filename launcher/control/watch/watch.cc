@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 namespace strata::launcher::control {
@@ -19,6 +20,21 @@ constexpr double kMedians = 10;
 
 std::size_t index(int i) {
   return static_cast<std::size_t>(i);
+}
+
+double or_never(double limit) {
+  return limit > 0 ? limit : std::numeric_limits<double>::infinity();
+}
+
+// Of ranks that have done as many steps, who is further: an evaluation comes behind a step and before the next one.
+int stage_of(const RankView& rank) {
+  const int training = 2 * static_cast<int>(runtime::Phase::training);
+  if (rank.phase == runtime::Phase::evaluating) return training + 1;
+  if (rank.phase != runtime::Phase::training) return 2 * static_cast<int>(rank.phase);
+  const bool in_next = std::any_of(rank.lanes.begin(), rank.lanes.end(), [&](const RankView::Lane& lane) {
+    return lane.place.task >= 0 && lane.place.step > rank.step;
+  });
+  return in_next ? training + 2 : training;
 }
 
 }  // namespace
@@ -37,6 +53,7 @@ std::string seconds_text(double seconds) {
 
 Watch::Watch(const Limits& limits, NodeMap map, double now)
     : limits_(limits),
+      stands_(std::min(or_never(limits.warn_after), or_never(limits.stuck_after))),
       map_(std::move(map)),
       ranks_(map_.node_of.size()),
       told_(ranks_.size(), now),
@@ -84,7 +101,7 @@ void Watch::resume(double now) {
   std::fill(told_.begin(), told_.end(), now);
   for (Still& still : still_) still.since = now;
   for (RankView& rank : ranks_) {
-    rank.beat_age = 0;
+    rank.beat_age = rank.phase_age = 0;
     for (RankView::Lane& lane : rank.lanes) lane.age = 0;
   }
 }
@@ -136,31 +153,36 @@ std::optional<Watch::Finding> Watch::find_unknown(double now) {
                   fmt::join(names, ", "), map_.of(0).name)};
 }
 
+// What is known of the others is old, or was never told.
+bool Watch::is_watched(const RankView& rank) const {
+  const NodeState& node = nodes_[index(map_.node_of[index(rank.rank)])];
+  return node.known && !node.left;
+}
+
 // For how long the rank has been in what it is in, if that is too long; else 0.
 double Watch::standing_age(const RankView& rank, double now, bool& stopped) const {
   const double since_told = now - told_[index(rank.rank)];
   stopped = rank.pid != 0 && rank.beat_age >= kStopped;
-  if (stopped) return rank.beat_age + since_told >= limits_.warn_after ? rank.beat_age + since_told : 0;
+  if (stopped) return rank.beat_age + since_told >= stands_ ? rank.beat_age + since_told : 0;
   if (rank.phase != runtime::Phase::training) {
     const double age = now - still_[index(rank.rank)].since;
-    return age >= limits_.warn_after ? age : 0;
+    return age >= stands_ ? age : 0;
   }
   const int lane = rank.main_lane(names_);
-  if (lane < 0) {
-    const double age = rank.phase_age + since_told;
-    return age >= limits_.warn_after ? age : 0;
-  }
-  // A lane that waits for its next task says nothing as long as another one runs.
-  const RankView::Lane& at = rank.lanes[index(lane)];
-  const double limit = std::max(limits_.warn_after, at.place.running ? kMedians * at.typical : 0.0);
-  const double age = at.age + since_told;
-  return age >= limit ? age : 0;
+  // A device's lanes do not say what their tasks take, and no lane runs at all while the whole step is the device's:
+  // there a step's own time is the measure.
+  double typical = rank.typical_step;
+  if (lane >= 0 && rank.lanes[index(lane)].place.running && rank.lanes[index(lane)].typical > 0)
+    typical = rank.lanes[index(lane)].typical;
+  const double age = rank.age(lane) + since_told;
+  return age >= std::max(stands_, kMedians * typical) ? age : 0;
 }
 
 std::optional<Watch::Standing> Watch::culprit(double now, int& waiting) const {
   std::vector<Standing> standing;
   for (const RankView& rank : ranks_) {
     bool stopped = false;
+    if (!is_watched(rank)) continue;
     if (const double age = standing_age(rank, now, stopped); age > 0) standing.push_back({rank.rank, age, stopped});
   }
   waiting = static_cast<int>(standing.size()) - 1;
@@ -182,8 +204,7 @@ std::optional<Watch::Standing> Watch::culprit(double now, int& waiting) const {
            !names_.collective(rank.lanes[index(lane)].place.task);
   };
   if (const auto found = among(busy)) return found;
-  // Not yet where others wait: the lane's place of the one that is furthest behind. Ranks in earlier phases are behind
-  // all that train.
+  // Not yet where others wait: the place of the one that is furthest behind.
   const auto progress = [&](int rank) {
     const RankView& r = ranks_[index(rank)];
     std::int64_t step = 0;
@@ -194,10 +215,11 @@ std::optional<Watch::Standing> Watch::culprit(double now, int& waiting) const {
       // One that is done is behind the next one that runs, and before it.
       task += 2 * (place.task + 1) + (place.running ? 0 : 1);
     }
-    return std::tuple(static_cast<int>(r.phase), step, task);
+    return std::tuple(r.step, stage_of(r), step, task);
   };
   auto least = progress(standing.front().rank), most = least;
   for (const RankView& rank : ranks_) {
+    if (!is_watched(rank)) continue;
     least = std::min(least, progress(rank.rank));
     most = std::max(most, progress(rank.rank));
   }
@@ -212,9 +234,9 @@ std::vector<Watch::Finding> Watch::look(double now) {
   if (auto unknown = find_unknown(now)) out.push_back(std::move(*unknown));
   const auto all_told = [&] {  // a node that is not heard of says nothing of its ranks
     return std::all_of(nodes_.begin(), nodes_.end(),
-                       [&](const NodeState& node) { return !node.known || now - node.heard < kStopped; });
+                       [&](const NodeState& node) { return !node.known || node.left || now - node.heard < kStopped; });
   };
-  if (limits_.warn_after <= 0 || !all_told()) return out;
+  if (!all_told()) return out;
   int waiting = 0;
   const std::optional<Standing> found = culprit(now, waiting);
   for (std::size_t rank = 0; rank < still_.size(); ++rank) {
@@ -239,7 +261,8 @@ std::vector<Watch::Finding> Watch::look(double now) {
       fmt::format("{} is in {} for {} s{}{}", who, place, seconds_text(std::floor(found->age)), stopped, others);
   if (limits_.stuck_after > 0 && found->age >= limits_.stuck_after) {
     out.push_back({Finding::Kind::stuck, rank.rank, why});
-  } else if (std::string& warned = still_[index(rank.rank)].warned; warned != place) {
+  } else if (std::string& warned = still_[index(rank.rank)].warned;
+             limits_.warn_after > 0 && found->age >= limits_.warn_after && warned != place) {
     warned = place;
     out.push_back({Finding::Kind::warning, rank.rank, why});
   }

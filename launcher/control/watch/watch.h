@@ -68,10 +68,12 @@ class Watch {
   };
   std::optional<Finding> find_lost(double now);
   std::optional<Finding> find_unknown(double now);
+  bool is_watched(const RankView& rank) const;
   double standing_age(const RankView& rank, double now, bool& stopped) const;
   std::optional<Standing> culprit(double now, int& waiting) const;
 
   Limits limits_;
+  double stands_;  // a rank that makes no progress for so long stands still: the first of what is asked for
   NodeMap map_;
   TaskNames names_;
   std::vector<RankView> ranks_;

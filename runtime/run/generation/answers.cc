@@ -9,7 +9,7 @@ namespace strata::runtime {
 Answers::Answers(const Job& job, Executor& training, Prompts prompts)
     : prompts_(std::move(prompts)), generator_(*job.generation, training) {}
 
-Answer Answers::answer(const Prompts::Prompt& prompt) {
+Answer Answers::answer(const Prompts::Prompt& prompt, const std::function<void()>& after_token) {
   Sampler sampler(0, 1, 0);
   text::StreamDecoder decoder(*prompts_.tokenizer);
   Answer out{prompt.text, {}};
@@ -17,6 +17,7 @@ Answer Answers::answer(const Prompts::Prompt& prompt) {
   std::span<const float> logits = generator_.append(prompt.tokens);
   const std::size_t most = std::min(kAnswerTokens, generator_.capacity() - prompt.tokens.size());
   for (std::size_t n = 0; n < most; ++n) {
+    after_token();
     const std::uint32_t token = sampler.pick(logits, n);
     // Words that the model has beyond the tokenizer's mean nothing.
     if (std::find(prompt.ends.begin(), prompt.ends.end(), token) != prompt.ends.end() ||
@@ -29,9 +30,9 @@ Answer Answers::answer(const Prompts::Prompt& prompt) {
   return out;
 }
 
-std::vector<Answer> Answers::run() {
+std::vector<Answer> Answers::run(const std::function<void()>& after_token) {
   std::vector<Answer> out;
-  for (const Prompts::Prompt& prompt : prompts_.all) out.push_back(answer(prompt));
+  for (const Prompts::Prompt& prompt : prompts_.all) out.push_back(answer(prompt, after_token));
   return out;
 }
 

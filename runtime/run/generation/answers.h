@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "runtime/run/generation/generator.h"
@@ -16,12 +17,12 @@ class Answers {
   // `job` has a generation.
   Answers(const Job& job, Executor& training, Prompts prompts);
 
-  // After a drain. Collective; the same on all ranks.
-  std::vector<Answer> run();
+  // After a drain; after_token is called after each token. Collective; the same on all ranks.
+  std::vector<Answer> run(const std::function<void()>& after_token = [] {});
   const Memory& measured_memory() const { return generator_.executor().measured_memory(); }
 
  private:
-  Answer answer(const Prompts::Prompt& prompt);
+  Answer answer(const Prompts::Prompt& prompt, const std::function<void()>& after_token);
 
   Prompts prompts_;
   Generator generator_;

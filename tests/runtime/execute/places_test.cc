@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 
 #include "comm/communicator.h"
@@ -56,6 +57,21 @@ TEST_F(PlacesTest, SettlesOnWhatATaskUsuallyTakes) {
   EXPECT_LT(places_->lanes[lane].typical.load(), 1500);
 }
 
+TEST_F(PlacesTest, SettlesOnWhatAStepUsuallyTakes) {
+  PlaceKeeper keeper(job_.plan, *places_, 0);
+  std::size_t write = 0;
+  while (job_.plan.tasks[write].kind != TaskKind::host_write) ++write;
+  const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
+  keeper.stepped();
+  EXPECT_EQ(places_->typical.load(), 0) << "none was begun";
+  for (int i = 0; i < 50; ++i) {
+    keeper.begin(write, i, now() - (i % 10 == 9 ? 1'000'000 : 1000) * std::int64_t{1'000'000});
+    keeper.stepped();
+  }
+  EXPECT_GT(places_->typical.load(), 700'000'000);
+  EXPECT_LT(places_->typical.load(), 2'000'000'000);
+}
+
 TEST_F(PlacesTest, AnExecutorPublishesEveryTaskOfEveryLane) {
   const auto world = comm::solo_world();
   Executor executor(job_.plan, *job_.model, *world, {}, 1);
@@ -65,6 +81,7 @@ TEST_F(PlacesTest, AnExecutorPublishesEveryTaskOfEveryLane) {
   executor.settle();
   EXPECT_EQ(places_->step.load(), 7);
   EXPECT_GT(places_->compute.load(), 0);
+  EXPECT_GT(places_->typical.load(), 0);
   std::vector<int> last(kLanes, -1);
   std::size_t always = 0;
   for (std::size_t t = 0; t < job_.plan.tasks.size(); ++t)

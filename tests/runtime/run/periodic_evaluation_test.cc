@@ -188,7 +188,9 @@ TEST_F(PeriodicEvaluationTest, AnswersPromptsAlikeOnAnyLayout) {
         PeriodicEvaluation evaluation(job, world, trainer, read_prompts(job, world));
         std::vector<std::string> lines;
         const auto evaluate = [&] {
-          const auto report = evaluation.run([](auto, auto) { return true; });
+          std::size_t told = 0;
+          const auto report = evaluation.run([](auto, auto) { return true; }, [&] { ++told; });
+          EXPECT_GE(told, report->answers.size()) << "who looks on sees that it goes on";
           for (const Answer& a : report->answers) lines.push_back(answer_line(trainer.steps_done(), a));
         };
         evaluate();

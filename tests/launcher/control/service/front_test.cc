@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <string>
 
 #include "base/host_name.h"
+#include "launcher/control/client/ctl.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 
@@ -50,6 +53,9 @@ TEST_F(FrontTest, ByDefaultListensInAFolderOfTheUserAlone) {
 TEST_F(FrontTest, WithoutSuchAFolderSaysWhyAndGoesOn) {
   std::filesystem::create_directory(folder_.path() / "strata");
   chmod((folder_.path() / "strata").c_str(), 0777);
+  EXPECT_THAT(failure_of([] { (void)find_place(""); }).what(),
+              HasSubstr("is not a folder that this user alone can enter"))
+      << "what listens there may be another user's";
   const Front front = open_front(recipe_);
   EXPECT_FALSE(front.service);
   EXPECT_THAT(front.refusal, HasSubstr("is not a folder that this user alone can enter"));
@@ -103,8 +109,8 @@ TEST_F(FrontTest, FindsRunsByFolderSocketAndName) {
   }
   EXPECT_EQ(find_place("unix:/x").socket, "/x");
   EXPECT_EQ(find_place("127.0.0.1:5").address, "127.0.0.1:5");
-  EXPECT_FALSE(find_place("127.0.0.1:5").tls);
-  EXPECT_TRUE(find_place("10.1.2.3:5").tls) << "nothing is sent in plain text to another machine";
+  EXPECT_FALSE(visit_of({.target = "127.0.0.1:5"}).tls);
+  EXPECT_TRUE(visit_of({.target = "10.1.2.3:5"}).tls) << "nothing is sent in plain text to another machine";
   EXPECT_THAT(failure_of([&] { (void)find_place(folder_.path().string()); }).what(),
               HasSubstr("control.json is not there"));
   EXPECT_THAT(failure_of([&] { (void)find_place("nonsense"); }).what(), HasSubstr("is no folder of a run"));
@@ -115,6 +121,24 @@ TEST_F(FrontTest, FindsRunsByFolderSocketAndName) {
   const Front a = open_front(recipe_);
   const Listener b = Listener::unix_socket(folder_.path() / "strata" / "b.sock", "k");
   EXPECT_THAT(failure_of([&] { (void)find_place(""); }).what(), HasSubstr("2 runs of this user are found here"));
+}
+
+// A folder of checkpoints may be anyone's: its control.json chooses no program of this machine, and gets no secret.
+TEST_F(FrontTest, BelievesNoFileMoreThanItsOwner) {
+  const auto refusal_of = [&](const Place& place) {
+    folder_.write("ck/control.json", to_json(place));
+    return std::string(failure_of([&] { (void)find_place((folder_.path() / "ck").string()); }).what());
+  };
+  for (const char* host : {"-oProxyCommand=touch x", "a b", "", "n1;x", "n1\n"})
+    EXPECT_THAT(refusal_of({host, 1, "/s", "", false}), HasSubstr("its host is no name")) << host;
+  for (const char* address : {"unix:/s", "dns://10.0.0.1/x:5", "n1", "n1:", "-x:5"})
+    EXPECT_THAT(refusal_of({"n1", 1, "", address, false}), HasSubstr("is not HOST:PORT")) << address;
+  folder_.write("ck/control.json", to_json({"n1", 1, "", "10.1.2.3:5", false}));
+  EXPECT_TRUE(visit_of({.target = (folder_.path() / "ck").string()}).tls) << "whatever the file says";
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  ASSERT_EQ(chown((folder_.path() / "ck/control.json").c_str(), 12345, 12345), 0);
+  EXPECT_THAT(failure_of([&] { (void)find_place((folder_.path() / "ck").string()); }).what(),
+              HasSubstr("is another user's (number 12345)"));
 }
 
 }  // namespace

@@ -7,7 +7,10 @@
 #include <sys/un.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <filesystem>
+#include <iterator>
 #include <mutex>
 #include <thread>
 
@@ -70,6 +73,23 @@ TEST(ListenerTest, SaysInOneSentenceWhatIsInTheWay) {
                 Listener::tcp({"no.such.host.invalid", 1}, "control.metrics");
               }).what(),
               HasSubstr("the host no.such.host.invalid is not found"));
+}
+
+// As SIGKILL leaves it: the name is there, and nobody listens.
+TEST(ListenerTest, TakesThePlaceOfASocketThatAnEndedRunLeft) {
+  const tests::ScratchFolder folder;
+  const auto path = folder.path() / "s";
+  {
+    const Listener first = Listener::unix_socket(folder.path() / "first", "k");
+    std::filesystem::create_hard_link(folder.path() / "first", path);
+  }
+  EXPECT_EQ(error_of_connecting(path), ECONNREFUSED);
+  const Listener listener = Listener::unix_socket(path, "k");
+  EXPECT_EQ(error_of_connecting(path), 0);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "no name but its own";
+  const auto file = folder.write("file", "kept");
+  EXPECT_THAT(failure_of([&] { Listener::unix_socket(file, "k"); }).what(), HasSubstr("exists already"));
+  EXPECT_TRUE(std::filesystem::is_regular_file(file));
 }
 
 TEST(ListenerTest, KnowsWhatOthersCannotReach) {

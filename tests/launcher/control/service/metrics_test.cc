@@ -15,6 +15,8 @@
 #include <csignal>
 #include <memory>
 #include <regex>
+#include <string>
+#include <vector>
 
 namespace strata::launcher::control {
 namespace {
@@ -38,8 +40,8 @@ pb::Status status() {
   return s;
 }
 
-// Sends the text and reads until the end, or for five seconds.
-std::string ask(int port, const std::string& text) {
+// Reads give up after five seconds.
+Descriptor connected(int port) {
   Descriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
   const timeval wait{5, 0};
   setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
@@ -47,7 +49,13 @@ std::string ask(int port, const std::string& text) {
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) return "no connection";
+  EXPECT_EQ(connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return socket;
+}
+
+// Sends the text and reads until the end.
+std::string ask(int port, const std::string& text) {
+  const Descriptor socket = connected(port);
   (void)send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL);
   std::string out;
   std::array<char, 4096> piece{};
@@ -106,6 +114,16 @@ TEST(MetricsTest, WithCredentialsSpeaksTlsAlone) {
   const int port = listener.port();
   const MetricsServer server(std::move(listener), make_credentials(), status);
   EXPECT_THAT(ask(port, "GET /metrics HTTP/1.1\r\n\r\n"), testing::Not(HasSubstr("strata_loss")));
+}
+
+// More of them than there is time for if each has its second, one after the other.
+TEST(MetricsTest, AnswersBesideVisitorsThatSendNothing) {
+  Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
+  const int port = listener.port();
+  const MetricsServer server(std::move(listener), {}, status);
+  std::vector<Descriptor> idle;
+  for (int i = 0; i < 30; ++i) idle.push_back(connected(port));
+  EXPECT_THAT(ask(port, "GET /healthz HTTP/1.1\r\n\r\n"), HasSubstr("\r\n\r\nok\n"));
 }
 
 // What a visitor is answered that shows this certificate, if any.

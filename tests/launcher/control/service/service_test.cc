@@ -7,14 +7,19 @@
 #include <netinet/in.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <thread>
 
@@ -42,13 +47,7 @@ class ServiceTest : public testing::Test {
     board_.describe(run, 100, planned, 0);
     board_.set_state(pb::TRAINING);
     service_.emplace(board_, credentials,
-                     Service::Answers{[](pb::Status& status) { status.add_ranks()->set_rank(7); },
-                                      [](const std::function<void(pb::Dump)>& done) {
-                                        pb::Dump dump;
-                                        dump.add_ranks()->set_rank(3);
-                                        done(dump);
-                                      },
-                                      can_save});
+                     Service::Answers{[](pb::Status& status) { status.add_ranks()->set_rank(7); }, dump_, can_save});
     Listener listener = tcp ? Listener::tcp({"127.0.0.1", 0}, "k") : Listener::unix_socket(path(), "k");
     target_ = tcp ? "localhost:" + std::to_string(listener.port()) : "unix:" + path().string();
     door_.emplace(std::move(listener), 128, [this](Descriptor guest) { service_->adopt(std::move(guest)); });
@@ -68,7 +67,7 @@ class ServiceTest : public testing::Test {
   ~ServiceTest() override { close(); }
 
   std::filesystem::path path() const { return folder_.path() / "s"; }
-  Visit visit(std::string token = "") const { return {target_, false, "", "", "", std::move(token)}; }
+  Visit visit(std::string token = "") const { return {target_, false, "", "", "", std::move(token), 20s}; }
   void post(std::int64_t step) {
     runtime::StepReport report{};
     report.step = step;
@@ -95,6 +94,11 @@ class ServiceTest : public testing::Test {
   tests::ScratchFolder folder_;
   Board board_;
   std::string target_;
+  std::function<void(std::function<void(pb::Dump)>)> dump_ = [](const std::function<void(pb::Dump)>& done) {
+    pb::Dump dump;
+    dump.add_ranks()->set_rank(3);
+    done(dump);
+  };
   std::optional<Service> service_;
   std::optional<Doorkeeper> door_;
   std::jthread pump_;
@@ -140,6 +144,99 @@ TEST_F(ServiceTest, ShowsStepsAsTheyComeAndEndsWithTheRun) {
   close();
   EXPECT_TRUE(ended.get());
   EXPECT_THAT(seen, testing::ElementsAre(2, 3, 4, 5, 6));
+}
+
+// The run stands still, or does not: whoever watches it may leave.
+TEST_F(ServiceTest, AWatchMayBeLeftBetweenTwoSteps) {
+  open();
+  Client watcher(visit());
+  std::atomic<bool> begun{false};
+  auto ended = std::async(std::launch::async, [&] {
+    return watcher.watch(1, [&](const pb::Step&) {
+      begun.store(true);
+      return true;
+    });
+  });
+  post(1);
+  while (!begun.load()) std::this_thread::sleep_for(5ms);
+  watcher.cancel();
+  ASSERT_EQ(ended.wait_for(60s), std::future_status::ready);
+  EXPECT_FALSE(ended.get()) << "the run has not ended";
+  EXPECT_FALSE(watcher.watch(1, [](const pb::Step&) { return true; })) << "nor is it watched any more";
+}
+
+// What goes to and fro between a client and a service, until it is cut: nothing comes any more, and no end either.
+class Cable {
+ public:
+  explicit Cable(int port) : port_(port), listener_(Listener::tcp({"127.0.0.1", 0}, "k")) {
+    thread_ = std::jthread([this](const std::stop_token& stop) { carry(stop); });
+  }
+  int port() const { return listener_.port(); }
+  void cut() { cut_.store(true); }
+
+ private:
+  void carry(const std::stop_token& stop) {
+    Descriptor ends[2];
+    while (!stop.stop_requested() && ends[0].get() < 0) {
+      std::this_thread::sleep_for(5ms);
+      ends[0].reset(accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
+    }
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(port_));
+    ends[1].reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (connect(ends[1].get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) return;
+    while (!stop.stop_requested()) {
+      pollfd waits[] = {{ends[0].get(), POLLIN, 0}, {ends[1].get(), POLLIN, 0}};
+      if (poll(waits, 2, 20) <= 0 || cut_.load()) continue;
+      for (const int from : {0, 1}) {
+        std::array<char, 4096> piece{};
+        if (waits[from].revents == 0) continue;
+        const ssize_t n = recv(ends[from].get(), piece.data(), piece.size(), 0);
+        if (n <= 0) return;
+        (void)send(ends[1 - from].get(), piece.data(), static_cast<std::size_t>(n), MSG_NOSIGNAL);
+      }
+    }
+  }
+  int port_;
+  Listener listener_;
+  std::atomic<bool> cut_{false};
+  std::jthread thread_;
+};
+
+TEST_F(ServiceTest, ALostMachineEndsCallsThatWait) {
+  open({}, true, true);
+  Cable cable(std::stoi(target_.substr(target_.find(':') + 1)));
+  Visit far{"127.0.0.1:" + std::to_string(cable.port()), false, "", "", "", "", 2s};
+  Client client(far);
+  auto saving = std::async(std::launch::async, [&] {
+    try {
+      (void)client.checkpoint();
+      return std::string("a checkpoint");
+    } catch (const Unavailable& gone) {
+      return std::string("gone");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  });
+  std::atomic<bool> begun{false};
+  post(1);
+  auto watching = std::async(std::launch::async, [&] {
+    return failure_of([&] {
+      (void)client.watch(1, [&](const pb::Step&) {
+        begun.store(true);
+        return true;
+      });
+    });
+  });
+  while ((board_.take_requests() & runtime::kCheckpoint) == 0) std::this_thread::sleep_for(5ms);
+  while (!begun.load()) std::this_thread::sleep_for(5ms);
+  cable.cut();
+  ASSERT_EQ(saving.wait_for(60s), std::future_status::ready) << "it waited for ever";
+  EXPECT_EQ(saving.get(), "gone");
+  ASSERT_EQ(watching.wait_for(60s), std::future_status::ready);
+  EXPECT_THAT(watching.get().what(), HasSubstr("does not answer")) << "this is no good end";
 }
 
 TEST_F(ServiceTest, ACheckpointReturnsOnceOneOfThatStepOrLaterIsDurable) {
@@ -353,6 +450,31 @@ TEST_F(ServiceTest, AnswersBesideConnectionsThatSendNonsenseOrNothing) {
     if (i % 4) (void)send(guests.back().get(), text.data(), text.size(), MSG_NOSIGNAL);
   }
   for (int i = 0; i < 20; ++i) EXPECT_EQ(Client(visit()).status().max_steps(), 100);
+}
+
+TEST_F(ServiceTest, BoundsTheDumpsThatAreWaitedFor) {
+  std::mutex mutex;
+  std::vector<std::function<void(pb::Dump)>> asked;
+  dump_ = [&](std::function<void(pb::Dump)> done) {
+    const std::lock_guard lock(mutex);
+    asked.push_back(std::move(done));
+  };
+  open();
+  const auto waiting = [&] {
+    const std::lock_guard lock(mutex);
+    return asked.size();
+  };
+  std::vector<std::future<Error>> calls;
+  for (std::size_t i = 0; i < 70; ++i) {  // one after the other, for whom a listener's queue has room
+    calls.push_back(std::async(std::launch::async, [&] { return failure_of([&] { (void)Client(visit()).dump(); }); }));
+    for (int naps = 0; naps < 2000 && waiting() == std::min<std::size_t>(i, 64); ++naps) {
+      if (calls.back().wait_for(5ms) == std::future_status::ready) break;
+    }
+  }
+  const std::lock_guard lock(mutex);
+  EXPECT_EQ(asked.size(), 64U);
+  for (const auto& done : asked) done({});
+  for (auto& call : calls) EXPECT_THAT(call.get().what(), testing::AnyOf(HasSubstr("too many"), HasSubstr("no rank")));
 }
 
 TEST_F(ServiceTest, BoundsTheCallsThatStayOpen) {

@@ -2,10 +2,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <random>
+#include <thread>
 
 #include "comm/communicator.h"
 #include "tests/scratch_folder.h"
@@ -21,6 +28,7 @@ class HubTest : public testing::Test {
     setup.limits = {30, 60, 600};
     setup.dump_folder = folder_.path().string();
     setup.say = [this](const std::string& text) { said_.push_back(text); };
+    setup.to_write = 0.3;
     setup.end = [this](const NodeMemory::Verdict& verdict) { ended_ = verdict.text; };
     hub_.emplace(memory_, board_, std::move(setup));
   }
@@ -80,6 +88,101 @@ TEST_F(HubTest, ADumpWaitsForTheNodesOfTheRunAlone) {
   ASSERT_TRUE(dump.has_value());
   ASSERT_EQ(dump->ranks_size(), 1);
   EXPECT_EQ(dump->ranks(0).rank(), 0);
+}
+
+// Somebody asks while others are told: nobody is told nothing, and the ranks are interrupted once for all.
+TEST_F(HubTest, OneCollectionAnswersAllWhoAskMeanwhileAndTheNextComesSecondsLater) {
+  std::vector<int> told(3, -1);
+  const auto ask = [&](std::size_t who) {
+    hub_->dump([&, who](const pb::Dump& dump) { told[who] = dump.ranks_size(); });
+  };
+  const auto answer = [&] {
+    pb::NodeReport own = report();
+    own.set_dump_number(hub_->dump_number());
+    own.add_dump()->set_rank(0);
+    hub_->told(own);
+    hub_->look(false);
+  };
+  ask(0);
+  ask(1);
+  EXPECT_EQ(hub_->dump_number(), 1U);
+  answer();
+  EXPECT_THAT(told, testing::ElementsAre(1, 1, -1));
+  ask(2);
+  EXPECT_EQ(hub_->dump_number(), 1U) << "not at once";
+  for (int naps = 0; naps < 2000 && hub_->dump_number() == 1; ++naps) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    hub_->look(false);
+  }
+  EXPECT_EQ(hub_->dump_number(), 2U);
+  answer();
+  EXPECT_EQ(told[2], 1);
+}
+
+TEST_F(HubTest, NobodyWaitsForADumpOnceRank0HasLeft) {
+  int told = 0;
+  const auto count = [&](const pb::Dump& dump) {
+    EXPECT_EQ(dump.ranks_size(), 0);
+    ++told;
+  };
+  hub_->dump(count);
+  hub_->leave();
+  EXPECT_EQ(told, 1);
+  hub_->dump(count);
+  EXPECT_EQ(told, 2);
+}
+
+class StuckHubTest : public HubTest {
+ protected:
+  // Its only rank stands still, and tells what it does; the verdict, or nothing after seconds.
+  std::string verdict() {
+    pb::NodeReport stuck = report();
+    pb::RankReport& rank = *stuck.mutable_ranks(0);
+    rank.set_phase_age(std::int64_t{700} * 1'000'000'000);
+    for (std::size_t lane = 0; lane < runtime::kLanes; ++lane) {
+      rank.set_place(static_cast<int>(lane), runtime::packed({4, 0, true}));
+      rank.set_age(static_cast<int>(lane), std::int64_t{700} * 1'000'000'000);
+    }
+    for (int naps = 0; naps < 1000 && !ended_; ++naps) {
+      stuck.set_dump_number(hub_->dump_number());
+      if (hub_->dump_number() > 0 && stuck.dump_size() == 0) stuck.add_dump()->set_rank(0);
+      hub_->told(stuck);
+      hub_->look(false);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return ended_.value_or("");
+  }
+  std::filesystem::path file() const { return folder_.path() / fmt::format("state-of-ranks-{}.txt", getpid()); }
+};
+
+TEST_F(StuckHubTest, WritesWhatAllRanksDoAndEndsTheRun) {
+  EXPECT_THAT(verdict(),
+              testing::AllOf(testing::HasSubstr("for 700 s; the run ends, and what all ranks were in is in "),
+                             testing::HasSubstr(file().string())));
+  std::ifstream in(file());
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_THAT(text, testing::HasSubstr("rank 0 on "));
+}
+
+TEST_F(StuckHubTest, EndsTheRunAlsoIfTheFileCannotBeWritten) {
+  std::filesystem::create_directory(file());
+  EXPECT_THAT(verdict(), testing::HasSubstr("could not be written"));
+}
+
+// Nobody reads the pipe: to open it for writing never returns, as on a drive that does not answer.
+TEST_F(StuckHubTest, EndsTheRunAlsoIfTheDriveHangs) {
+  ASSERT_EQ(mkfifo(file().c_str(), 0600), 0);
+  EXPECT_THAT(verdict(), testing::HasSubstr("could not be written within 0.3 s"));
+  const std::ifstream frees_the_writer(file());
+}
+
+TEST_F(HubTest, KnowsWhetherItLooks) {
+  EXPECT_TRUE(hub_->is_looking());
+  for (int naps = 0; naps < 2000 && hub_->is_looking(); ++naps)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_FALSE(hub_->is_looking()) << "its thread hangs";
+  hub_->look(false);
+  EXPECT_TRUE(hub_->is_looking());
 }
 
 // Bytes of a report, some of them others: what can still be read is told, and changes nothing but the rank's figures.

@@ -37,6 +37,7 @@ class NodeStreamTest : public testing::Test {
                     NodeServer::Answers{[this](const pb::NodeReport& report) {
                                           const std::lock_guard lock(mutex_);
                                           reports_.push_back(report);
+                                          return looks_.load();
                                         },
                                         [this](int node) { broke_.store(node); }});
     Listener listener = Listener::tcp({"127.0.0.1", port}, "k");
@@ -64,6 +65,7 @@ class NodeStreamTest : public testing::Test {
   std::mutex mutex_;
   std::vector<pb::NodeReport> reports_;
   std::atomic<int> broke_{-1};
+  std::atomic<bool> looks_{true};
   std::optional<NodeServer> server_;
   std::optional<Doorkeeper> door_;
   int port_ = 0;
@@ -88,6 +90,27 @@ TEST_F(NodeStreamTest, BringsReportsAndOrders) {
   order.set_verdict("the end");
   server_->order(order);
   EXPECT_TRUE(comes([&] { return verdict.load(); }));
+}
+
+// Its thread that looks may hang while gRPC's own go on: the nodes are to miss it.
+TEST_F(NodeStreamTest, DoesNotAnswerForARank0ThatDoesNotLook) {
+  looks_.store(false);
+  serve();
+  std::atomic<int> orders{0};
+  NodeStream stream(target(), credentials_, [&](const pb::NodeOrder&) { orders.fetch_add(1); });
+  const auto heard = [&](std::size_t reports) {
+    return comes([&] {
+      stream.tell(report(1));
+      return told() > reports;
+    });
+  };
+  ASSERT_TRUE(heard(20));
+  EXPECT_EQ(orders.load(), 0);
+  looks_.store(true);
+  EXPECT_TRUE(comes([&] {
+    stream.tell(report(1));
+    return orders.load() > 0;
+  }));
 }
 
 TEST_F(NodeStreamTest, TellsAFarewellFromABrokenStream) {
@@ -137,7 +160,8 @@ TEST_F(NodeStreamTest, ComesBackWhenTheLinkDoes) {
 TEST_F(NodeStreamTest, EndsStreamsThatSendNoReports) {
   serve();
   grpc::SslCredentialsOptions options;
-  options.pem_root_certs = credentials_.cert;
+  options.pem_root_certs = options.pem_cert_chain = credentials_.cert;
+  options.pem_private_key = credentials_.key;
   grpc::ChannelArguments arguments;
   arguments.SetSslTargetNameOverride("strata-run");
   arguments.SetMaxSendMessageSize(-1);
@@ -177,10 +201,14 @@ TEST_F(NodeStreamTest, KnowsItsOwnAlone) {
   Credentials other = credentials_;
   other.token = std::string(64, '0');
   NodeStream wrong_token(target(), other, [](const pb::NodeOrder&) { ADD_FAILURE() << "it is answered"; });
+  Credentials no_certificate = credentials_;
+  no_certificate.key.clear();
+  NodeStream shows_none(target(), no_certificate, [](const pb::NodeOrder&) { ADD_FAILURE(); });
   NodeStream wrong_certificate(target(), make_credentials(), [](const pb::NodeOrder&) { ADD_FAILURE(); });
   for (int i = 0; i < 50; ++i) {
     wrong_token.tell(report(1));
     wrong_certificate.tell(report(1));
+    shows_none.tell(report(1));
     std::this_thread::sleep_for(20ms);
   }
   EXPECT_EQ(told(), 0U);

@@ -1,0 +1,44 @@
+#include "launcher/control/watch/teller.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <string>
+#include <vector>
+
+namespace strata::launcher::control {
+namespace {
+
+// The first sentence is taken by nobody until the others have been told: tell() would not return.
+TEST(TellerTest, HoldsUpNobodyAndSaysEverythingInOrder) {
+  std::promise<void> read;
+  std::vector<std::string> said;
+  {
+    Teller teller([&, wait = read.get_future().share()](const std::string& text) {
+      wait.wait();
+      said.push_back(text);
+    });
+    for (const char* text : {"a", "b", "c"}) teller.tell(text);
+    read.set_value();
+  }
+  EXPECT_THAT(said, testing::ElementsAre("a", "b", "c"));
+}
+
+TEST(TellerTest, KeepsNoMoreThanItHasRoomFor) {
+  std::promise<void> read;
+  std::size_t said = 0;
+  {
+    Teller teller([&, wait = read.get_future().share()](const std::string&) {
+      wait.wait();
+      ++said;
+    });
+    for (int i = 0; i < 1000; ++i) teller.tell("x");
+    read.set_value();
+  }
+  EXPECT_GE(said, 64U);
+  EXPECT_LE(said, 65U);
+}
+
+}  // namespace
+}  // namespace strata::launcher::control
