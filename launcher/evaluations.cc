@@ -49,17 +49,19 @@ bool Evaluations::run_due(runtime::Trainer& trainer, runtime::RunReports* report
   if (!report) return false;
   if (reports) reports->evaluation(*report);
   if (world_.rank() == 0) {
-    const runtime::Best& best = *trainer.progress().best;
+    const std::optional<runtime::Best>& best = trainer.progress().best;
     const bool words = report->metrics.empty() || report->metrics.front().first == "eval_perplexity";
     const std::string_view what = words ? "tokens" : "labels";
     say("evaluation after step {}: loss {:.4f}, {}, {} {}, {:.0f} {}/s; {}", report->step, report->loss,
         metrics_text(*report), report->tokens, what, report->tokens_per_s, what,
-        report->best ? "the best so far" : fmt::format("the best is {:.4f} after step {}", best.value, best.step));
+        report->best ? "the best so far"
+        : best       ? fmt::format("the best is {:.4f} after step {}", best->value, best->step)
+                     : "evaluation.metric has no value yet");
     for (const std::string& text : report->notes)
       if (noted_.insert(text).second) note(text);
     if (evaluation_->out_of_patience())
       say("ends after step {}: {} evaluations in a row were no better than that after step {} (evaluation.patience)",
-          report->step, best.since, best.step);
+          report->step, best->since, best->step);
   }
   return report->best;
 }

@@ -14,6 +14,6 @@ std::optional<std::uint32_t> all_rows(const Recipe&, std::uint32_t) {
 
 }  // namespace
 
-constinit const ObjectiveRules kCausalLm = {next_token, all_rows, false, true, no_metrics, look_for_labels};
+constinit const ObjectiveRules kCausalLm = {next_token, all_rows, false, true, judged_by_tokens, look_for_labels};
 
 }  // namespace strata::runtime

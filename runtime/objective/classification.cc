@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <functional>
 #include <iterator>
@@ -171,20 +170,17 @@ void look_at_metric(Recipe& recipe) {
   }
 }
 
-std::span<const std::string_view> metrics_of(const Recipe& recipe) {
-  static constexpr std::array<std::string_view, 1> kOfNumbers = {"eval_pearson"};
-  static constexpr std::array<std::string_view, 7> kOfClasses = {
-      "eval_accuracy", "eval_f1", "eval_f1_micro", "eval_precision", "eval_recall", "eval_matthews", "eval_roc_auc"};
+Judged judged_of(const Recipe& recipe) {
   const auto target = models::read_classes(config_of(recipe.model), *recipe.training.objective).target;
-  if (target == device::ClassTarget::number) return kOfNumbers;
-  return kOfClasses;
+  if (target == device::ClassTarget::number) return Judged::number;
+  return target == device::ClassTarget::many ? Judged::many_classes : Judged::one_class;
 }
 
 }  // namespace
 
-constinit const ObjectiveRules kSequenceClassification = {of_documents, one_row,    true,
-                                                          false,        metrics_of, look_at_metric};
-constinit const ObjectiveRules kTokenClassification = {of_tokens, all_rows, true, false, metrics_of, look_at_metric};
+constinit const ObjectiveRules kSequenceClassification = {of_documents, one_row,   true,
+                                                          false,        judged_of, look_at_metric};
+constinit const ObjectiveRules kTokenClassification = {of_tokens, all_rows, true, false, judged_of, look_at_metric};
 
 void settle_classes(Recipe& recipe) {
   const Objective objective = *recipe.training.objective;

@@ -78,12 +78,10 @@ void settle_objective(Recipe& recipe) {
 
 void settle(Recipe& recipe, bool evaluates) {
   settle_objective(recipe);
-  if (recipe.evaluation.asked() && recipe.evaluation.metric != "eval_loss") {
-    const auto metrics = rules_of(recipe).metrics(recipe);
-    if (std::ranges::find(metrics, recipe.evaluation.metric) == metrics.end())
-      fail(Exit::usage, "evaluation.metric = \"{}\", which this model has not: take one of eval_loss{}{}",
-           recipe.evaluation.metric, metrics.empty() ? "" : ", ", fmt::join(metrics, ", "));
-  }
+  const Judged judged = rules_of(recipe).judged(recipe);
+  if (recipe.evaluation.asked() && !metric_named(recipe.evaluation.metric).is_of(judged))
+    fail(Exit::usage, "evaluation.metric = \"{}\", which this model has not: take one of {}", recipe.evaluation.metric,
+         fmt::join(metric_names(judged), ", "));
   if (rules_of(recipe).of_documents && recipe.data.packing == Packing::automatic && names_documents(recipe.data))
     recipe.data.packing = Packing::documents;
   settle_data(recipe, evaluates, labelling_of(recipe));

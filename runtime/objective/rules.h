@@ -3,9 +3,9 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
 
 #include "runtime/data/sequences/labelling.h"
+#include "runtime/recipe/evaluation_metric.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {
@@ -21,8 +21,8 @@ struct ObjectiveRules {
   bool of_documents;
   // Whether its models continue a text.
   bool generates;
-  // The metrics that its evaluations have besides eval_loss.
-  std::span<const std::string_view> (*metrics)(const Recipe& recipe);
+  // What its evaluations are of, which says what metrics they have.
+  Judged (*judged)(const Recipe& recipe);
   // Once the data are settled: adds to recipe.notes what of them is left alone, or is not as it should be. Throws
   // Error{usage} for what would end the run later.
   void (*look)(Recipe& recipe);
@@ -31,9 +31,8 @@ struct ObjectiveRules {
 // Of an objective that predicts tokens: labels of texts are left alone.
 void look_for_labels(Recipe& recipe);
 
-// Of an objective whose evaluations have a loss alone.
-inline std::span<const std::string_view> no_metrics(const Recipe&) {
-  return {};
+inline Judged judged_by_tokens(const Recipe&) {
+  return Judged::tokens;
 }
 
 }  // namespace strata::runtime

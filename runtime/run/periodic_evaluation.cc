@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "comm/agreement.h"
+#include "runtime/recipe/evaluation_metric.h"
 #include "runtime/run/reports/run_reports.h"
 
 namespace strata::runtime {
@@ -18,6 +18,14 @@ PeriodicEvaluation::PeriodicEvaluation(const Job& job, comm::World& world, Train
       evaluator_(*job.evaluation, world, trainer.executor(), trainer.index_memory()) {
   STRATA_CHECK_EQ(job.generation != nullptr, prompts.has_value());
   if (prompts) answers_.emplace(job, trainer.executor(), std::move(*prompts));
+}
+
+std::optional<Best> best_after(const std::optional<Best>& before, std::int64_t step, std::optional<double> value,
+                               bool greater) {
+  if (value && (!before || (greater ? *value > before->value : *value < before->value)))
+    return Best{step, *value, 0, step};
+  if (!before) return std::nullopt;
+  return Best{before->step, before->value, before->since + 1, step};
 }
 
 bool PeriodicEvaluation::due() const {
@@ -56,25 +64,24 @@ std::optional<EvaluationReport> PeriodicEvaluation::run(const Evaluator::AfterRo
   const std::int64_t step = trainer_.steps_done();
   std::vector<std::pair<std::string, double>> metrics = result->classes.metrics;
   if (metrics.empty()) metrics.emplace_back("eval_perplexity", result->perplexity);
-  double value = result->loss;
+  std::vector<std::string> notes = result->classes.notes;
+  std::optional<double> value = result->loss;
   if (recipe_.metric != "eval_loss") {
     const auto found = std::find_if(metrics.begin(), metrics.end(),
                                     [&](const auto& metric) { return metric.first == recipe_.metric; });
-    if (found == metrics.end()) {
-      const auto& notes = result->classes.notes;
-      throw comm::AgreedError(Exit::usage, fmt::format("evaluation.metric = \"{}\" has no value: {}", recipe_.metric,
-                                                       notes.empty() ? "this objective does not have it" : notes[0]));
-    }
-    value = found->second;
+    value = found == metrics.end() ? std::nullopt : std::optional(found->second);
+    if (!value)
+      notes.push_back(
+          fmt::format("evaluation.metric = \"{}\" has no value after every evaluation: one without it is no "
+                      "better than those before",
+                      recipe_.metric));
   }
-  // Of the metrics the loss alone is better if it is smaller.
-  const bool greater = recipe_.greater_is_better.value_or(recipe_.metric != "eval_loss");
-  Best best = trainer_.progress().best.value_or(Best{step, value, -1, step});
-  const bool is_best = best.since < 0 || (greater ? value > best.value : value < best.value);
-  best = is_best ? Best{step, value, 0, step} : Best{best.step, best.value, best.since + 1, step};
-  trainer_.set_best(best);
+  const bool greater = recipe_.greater_is_better.value_or(metric_named(recipe_.metric).greater_is_better);
+  const std::optional<Best> best = best_after(trainer_.progress().best, step, value, greater);
+  if (best) trainer_.set_best(*best);
+  const bool is_best = best && best->step == step && best->since == 0 && value;
   return EvaluationReport{step,    result->loss, result->labels,     result->sequences,  result->tokens_per_s,
-                          is_best, wall_time(),  std::move(metrics), std::move(answers), result->classes.notes};
+                          is_best, wall_time(),  std::move(metrics), std::move(answers), std::move(notes)};
 }
 
 }  // namespace strata::runtime

@@ -12,6 +12,11 @@
 
 namespace strata::runtime {
 
+// What is best after an evaluation of `step` whose metric is `value`; nullopt: it has none, and is no better than those
+// before. nullopt is also what is best of none that had a value.
+std::optional<Best> best_after(const std::optional<Best>& before, std::int64_t step, std::optional<double> value,
+                               bool greater);
+
 // Evaluates a training between its steps, as its recipe says (evaluation.*): over the weights where they are and in the
 // memory that a step leaves free, with the bits that `strata eval` has of a checkpoint of that step. Changes no bit of
 // the training. Every rank has one; job, world and trainer outlive it.

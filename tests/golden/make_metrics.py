@@ -11,30 +11,37 @@ from sklearn import metrics as m
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "metrics")
 
 
-def averages(labels, said):
+def averages(labels, said, classes):
     out = {}
     for average in ["macro", "micro"]:
         p, r, f, _ = m.precision_recall_fscore_support(labels, said, average=average, zero_division=0)
         out[average] = [p, r, f]
-    p, r, f, s = m.precision_recall_fscore_support(labels, said, zero_division=0)
+    p, r, f, s = m.precision_recall_fscore_support(labels, said, labels=range(classes), zero_division=0)
     out["per_class"] = np.stack([p, r, f], 1).tolist()
     out["support"] = s.tolist()
     return out
 
 
-def one(seed, documents, classes, skipped=None):
+def one(seed, documents, classes, skipped=None, absent=None):
     g = np.random.default_rng(seed)
     labels = g.integers(0, classes, documents)
+    if absent is not None:
+        labels[labels == absent] = 0
+        skipped = absent
     scores = np.round(g.normal(size=(documents, classes)) + 1.2 * np.eye(classes)[labels], 1).astype(np.float32)
     if skipped is not None:
         scores[:, skipped] = -50  # never said
     said = scores.argmax(1)
     p = np.exp(scores.astype(np.float64))
     p /= p.sum(1, keepdims=True)
-    auc = m.roc_auc_score(labels, p[:, 1]) if classes == 2 else m.roc_auc_score(labels, p, multi_class="ovr")
+    if absent is not None:
+        auc = None  # no text of the class, no curve
+    else:
+        auc = m.roc_auc_score(labels, p[:, 1]) if classes == 2 else m.roc_auc_score(labels, p, multi_class="ovr")
     return dict(kind="one", classes=classes, scores=scores.ravel().tolist(), labels=labels.tolist(),
                 accuracy=m.accuracy_score(labels, said), matthews=m.matthews_corrcoef(labels, said), roc_auc=auc,
-                confusion=m.confusion_matrix(labels, said).tolist(), **averages(labels, said))
+                confusion=m.confusion_matrix(labels, said, labels=range(classes)).tolist(),
+                **averages(labels, said, classes))
 
 
 def many(seed, documents, classes):
@@ -44,7 +51,7 @@ def many(seed, documents, classes):
     said = (scores >= 0).astype(int)
     return dict(kind="many", classes=classes, scores=scores.ravel().tolist(),
                 labels=(labels << np.arange(classes)).sum(1).tolist(), accuracy=m.accuracy_score(labels, said),
-                roc_auc=m.roc_auc_score(labels, scores), **averages(labels, said))
+                roc_auc=m.roc_auc_score(labels, scores), **averages(labels, said, classes))
 
 
 def numbers(seed, documents):
@@ -58,6 +65,6 @@ def numbers(seed, documents):
 
 
 os.makedirs(HERE, exist_ok=True)
-cases = [one(1, 60, 2), one(2, 80, 5), one(3, 50, 4, skipped=2), many(4, 60, 6), numbers(5, 40)]
+cases = [one(1, 60, 2), one(2, 80, 5), one(3, 50, 4, skipped=2), many(4, 60, 6), numbers(5, 40), one(6, 40, 5, absent=3)]
 with open(os.path.join(HERE, "metrics.json"), "w") as f:
     f.write("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtime/recipe/evaluation_metric.h"
 #include "runtime/recipe/keys/key_kinds.h"
 #include "runtime/recipe/user_path.h"
 #include "runtime/recipe/value.h"
@@ -54,6 +55,12 @@ RecipeKey max_sequences() {
           {}};
 }
 
+Choices<std::string> metrics() {
+  Choices<std::string> out;
+  for (const std::string_view name : metric_names()) out.emplace_back(name, name);
+  return out;
+}
+
 }  // namespace
 
 std::vector<RecipeKey> checkpoint_keys() {
@@ -79,17 +86,8 @@ std::vector<RecipeKey> evaluation_keys() {
               "steps between evaluations on data.validation while training; 0: none"),
       flag("evaluation.at_start", STRATA_AT(evaluation.at_start), "evaluate before the first step, too"),
       max_sequences(),
-      choice<std::string>("evaluation.metric",
-                          {{"eval_loss", "eval_loss"},
-                           {"eval_accuracy", "eval_accuracy"},
-                           {"eval_f1", "eval_f1"},
-                           {"eval_f1_micro", "eval_f1_micro"},
-                           {"eval_precision", "eval_precision"},
-                           {"eval_recall", "eval_recall"},
-                           {"eval_matthews", "eval_matthews"},
-                           {"eval_roc_auc", "eval_roc_auc"},
-                           {"eval_pearson", "eval_pearson"}},
-                          {}, STRATA_AT(evaluation.metric), "which result of an evaluation says what is best"),
+      choice<std::string>("evaluation.metric", metrics(), {}, STRATA_AT(evaluation.metric),
+                          "which result of an evaluation says what is best"),
       flag_or_auto("evaluation.greater_is_better", STRATA_AT(evaluation.greater_is_better),
                    "whether a higher value is the better one; auto: as the metric has it"),
       integer("evaluation.patience", 0, kMany, STRATA_AT(evaluation.patience),

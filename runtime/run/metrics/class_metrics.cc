@@ -25,10 +25,20 @@ struct Counts {
   }
 };
 
-void add_averages(const std::vector<Counts>& counts, ClassMetrics& out) {
+// Averages over classes leave out those that no document is or was said to be of, if `among` says so: scikit-learn does
+// of one class each, where it takes the classes from the documents.
+enum class Among : std::uint8_t { all, seen };
+
+void add_averages(const std::vector<Counts>& counts, Among among, ClassMetrics& out) {
+  std::size_t averaged = 0;
   Counts sum;
   for (const Counts& one : counts) {
     const ClassQuality& quality = out.classes.emplace_back(one.quality());
+    if (among == Among::seen && one.there + one.said == 0) {
+      out.unseen.push_back(out.classes.size() - 1);
+      continue;
+    }
+    ++averaged;
     out.macro.precision += quality.precision;
     out.macro.recall += quality.recall;
     out.macro.f1 += quality.f1;
@@ -37,8 +47,8 @@ void add_averages(const std::vector<Counts>& counts, ClassMetrics& out) {
     sum.said += one.said;
     sum.there += one.there;
   }
-  const auto n = static_cast<double>(counts.size());
-  out.macro = {out.macro.precision / n, out.macro.recall / n, out.macro.f1 / n, out.macro.support};
+  const auto n = static_cast<double>(averaged);
+  out.macro = {ratio(out.macro.precision, n), ratio(out.macro.recall, n), ratio(out.macro.f1, n), out.macro.support};
   out.micro = sum.quality();
 }
 
@@ -135,7 +145,7 @@ ClassMetrics metrics_of_one(const ClassScores& scores) {
     ++right;
   }
   out.accuracy = ratio(static_cast<double>(right), static_cast<double>(n));
-  add_averages(counts, out);
+  add_averages(counts, Among::seen, out);
   out.matthews = matthews_of(out.confusion);
   add_areas(
       n, k == 2 ? 1 : 0, k, [&](std::size_t i, std::size_t c) { return log_odds(scores.of(i), c); },
@@ -164,7 +174,7 @@ ClassMetrics metrics_of_many(const ClassScores& scores) {
     right += all ? 1 : 0;
   }
   out.accuracy = ratio(static_cast<double>(right), static_cast<double>(n));
-  add_averages(counts, out);
+  add_averages(counts, Among::all, out);
   add_areas(
       n, 0, k, [&](std::size_t i, std::size_t c) { return scores.of(i)[c]; }, is, out);
   return out;

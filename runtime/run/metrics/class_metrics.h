@@ -34,6 +34,8 @@ struct ClassMetrics {
   double accuracy = 0;  // of many classes: documents of which all are right
   std::vector<ClassQuality> classes;
   ClassQuality macro, micro;
+  // Of one class each: classes that no document is of and none was said to be of, which macro leaves out.
+  std::vector<std::size_t> unseen;
   std::optional<double> matthews;  // of one class each (Gorodkin 2004)
   // Area under the curve; of more than two classes the mean of each against the rest. nullopt: a class has no document,
   // or all of them, so that there is no curve; `without_curve` names the first such class.

@@ -1,6 +1,7 @@
 #include "runtime/run/metrics/score_collector.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
@@ -11,6 +12,9 @@
 
 namespace strata::runtime {
 namespace {
+
+// Classes that a note has room for.
+constexpr std::size_t kNamed = 8;
 
 template <typename T>
 void append(std::string& to, const std::vector<T>& values) {
@@ -43,6 +47,16 @@ void add_quality(const ClassMetrics& m, const models::Classes& classes, ClassRep
     out.notes.push_back(
         fmt::format("eval_roc_auc is not computed: data.validation has no text of the class {}, or none of another",
                     classes.names[m.without_curve]));
+  if (!m.unseen.empty()) {
+    std::vector<std::string> names;
+    for (const std::size_t c : std::span(m.unseen).first(std::min<std::size_t>(m.unseen.size(), kNamed)))
+      names.push_back(classes.names[c]);
+    out.notes.push_back(
+        fmt::format("eval_f1, eval_precision and eval_recall leave out {} that no text is of, nor was said to be of: "
+                    "{}{}",
+                    m.unseen.size() == 1 ? "a class" : fmt::format("{} classes", m.unseen.size()),
+                    fmt::join(names, ", "), m.unseen.size() > kNamed ? ", ..." : ""));
+  }
   out.classes = m.classes;
   out.confusion = m.confusion;
 }

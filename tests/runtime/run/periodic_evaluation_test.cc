@@ -127,6 +127,15 @@ TEST_F(PeriodicEvaluationTest, KnowsWhatIsBestAndEndsWithoutABetterOne) {
   EXPECT_THAT(rising.losses, SizeIs(4));  // of six steps
 }
 
+TEST(BestAfterTest, AnEvaluationWithoutAValueIsNoBetter) {
+  EXPECT_EQ(best_after(std::nullopt, 2, std::nullopt, true), std::nullopt);
+  const auto first = best_after(std::nullopt, 2, 0.5, true);
+  EXPECT_EQ(first, (Best{2, 0.5, 0, 2}));
+  EXPECT_EQ(best_after(first, 4, std::nullopt, true), (Best{2, 0.5, 1, 4}));
+  EXPECT_EQ(best_after(first, 4, 0.5, true), (Best{2, 0.5, 1, 4}));
+  EXPECT_EQ(best_after(first, 4, 0.25, false), (Best{4, 0.25, 0, 4}));
+}
+
 TEST_F(PeriodicEvaluationTest, AResumedRunKnowsWhatWasBest) {
   const std::vector<std::string> more = {"evaluation.greater_is_better=true"};
   const auto whole = run_.run(2, evaluating(2, {"evaluation.greater_is_better=true", "checkpoint.resume=none"}), 6);

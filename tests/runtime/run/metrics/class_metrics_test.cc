@@ -48,7 +48,11 @@ TEST(ClassMetricsTest, ScikitLearnsNumbers) {
     }
     const ClassMetrics found = kind == "one" ? metrics_of_one(scores_of(golden)) : metrics_of_many(scores_of(golden));
     EXPECT_NEAR(found.accuracy, golden["accuracy"].get_double().value(), kClose);
-    EXPECT_NEAR(found.roc_auc.value(), golden["roc_auc"].get_double().value(), kClose);
+    // Of a class without texts there is no curve.
+    EXPECT_EQ(found.roc_auc.has_value(), !golden["roc_auc"].is_null());
+    if (found.roc_auc) {
+      EXPECT_NEAR(*found.roc_auc, golden["roc_auc"].get_double().value(), kClose);
+    }
     expect_quality(found.macro, golden["macro"]);
     expect_quality(found.micro, golden["micro"]);
     const auto support = numbers<std::uint64_t>(golden["support"]);
@@ -66,7 +70,19 @@ TEST(ClassMetricsTest, ScikitLearnsNumbers) {
     for (const element of_row : golden["confusion"].get_array())
       EXPECT_EQ(found.confusion[row++], numbers<std::uint64_t>(of_row));
   }
-  EXPECT_EQ(n, 5u);
+  EXPECT_EQ(n, 6u);
+}
+
+TEST(ClassMetricsTest, AveragesLeaveOutClassesThatNoDocumentIsOf) {
+  // Class 1 is neither there nor said; class 2 is said, and counts.
+  const ClassMetrics found = metrics_of_one({3, {1, 0, 0, 0, 0, 1}, {0, 0}});
+  EXPECT_EQ(found.unseen, std::vector<std::size_t>{1});
+  EXPECT_EQ(found.macro.precision, 0.5);
+  EXPECT_EQ(found.macro.recall, 0.25);
+  // scikit-learn averages over all columns of indicators.
+  const ClassMetrics many = metrics_of_many({2, {1, -1}, {0b01}});
+  EXPECT_TRUE(many.unseen.empty());
+  EXPECT_EQ(many.macro.f1, 0.5);
 }
 
 TEST(ClassMetricsTest, OneClassOnlyHasNoCurve) {

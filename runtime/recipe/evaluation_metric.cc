@@ -1,0 +1,57 @@
+#include "runtime/recipe/evaluation_metric.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/error.h"
+
+namespace strata::runtime {
+namespace {
+
+constexpr EvaluationMetric kMetrics[] = {
+    // name, greater is better, of tokens, of one class, of many, of numbers
+    {"eval_loss", false, true, true, true, true},          {"eval_perplexity", false, true, false, false, false},
+    {"eval_accuracy", true, false, true, true, false},     {"eval_f1", true, false, true, true, false},
+    {"eval_precision", true, false, true, true, false},    {"eval_recall", true, false, true, true, false},
+    {"eval_f1_micro", true, false, true, true, false},     {"eval_precision_micro", true, false, true, true, false},
+    {"eval_recall_micro", true, false, true, true, false}, {"eval_matthews", true, false, true, false, false},
+    {"eval_roc_auc", true, false, true, true, false},      {"eval_mse", false, false, false, false, true},
+    {"eval_mae", false, false, false, false, true},        {"eval_pearson", true, false, false, false, true},
+};
+
+}  // namespace
+
+bool EvaluationMetric::is_of(Judged judged) const {
+  switch (judged) {
+    case Judged::tokens:
+      return of_tokens;
+    case Judged::one_class:
+      return of_one_class;
+    case Judged::many_classes:
+      return of_many_classes;
+    case Judged::number:
+      return of_numbers;
+  }
+  return false;
+}
+
+const EvaluationMetric& metric_named(std::string_view name) {
+  const auto* found = std::ranges::find(kMetrics, name, &EvaluationMetric::name);
+  STRATA_CHECK(found != std::end(kMetrics));
+  return *found;
+}
+
+std::vector<std::string_view> metric_names() {
+  std::vector<std::string_view> out;
+  for (const EvaluationMetric& metric : kMetrics) out.push_back(metric.name);
+  return out;
+}
+
+std::vector<std::string_view> metric_names(Judged judged) {
+  std::vector<std::string_view> out;
+  for (const EvaluationMetric& metric : kMetrics)
+    if (metric.is_of(judged)) out.push_back(metric.name);
+  return out;
+}
+
+}  // namespace strata::runtime
