@@ -1,6 +1,7 @@
 #include "launcher/commands/predict.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -85,6 +86,7 @@ void require_writable(const PredictOptions& options) {
   require_apart({{"--out", options.out}}, {{"IN", options.input}});
   std::error_code ignored;
   require_place({"--out", options.out});
+  require_free_names(with_ending(options.out, ".part"), PredictInput::paths_of(options.out));
   if (!fs::exists(options.out, ignored)) return;
   if (!fs::is_regular_file(options.out, ignored))
     fail(Exit::usage, "--out {} is not a regular file: give another name", options.out.string());
@@ -105,7 +107,9 @@ struct Classifier {
            models::name_of(objective));
     classes = models::read_classes(config, objective);
     const auto positions = config.int_or("max_position_embeddings", config.int_or("n_positions", 512));
-    const std::int64_t room = config.require_text("model_type").ends_with("roberta") ? positions - 2 : positions;
+    // RoBERTa's positions start behind the row of padding.
+    const bool behind = config.require_text("model_type").ends_with("roberta");
+    const std::int64_t room = behind ? positions - config.int_or("pad_token_id", 1) - 1 : positions;
     if (options.max_length.value_or(0) > room)
       fail(Exit::usage, "--max-length {}: {} has positions for {} tokens", *options.max_length, folder.path().string(),
            room);
@@ -144,6 +148,22 @@ std::string print_of(const std::string& config, const runtime::WeightSource& wei
   return fmt::format("{:016x}", XXH3_64bits(all.data(), all.size()));
 }
 
+// Of the text whose row has this number. The same on every rank.
+std::string not_finite(std::int32_t number, models::Objective objective, const fs::path& tokens) {
+  auto text = static_cast<std::uint64_t>(number);
+  if (objective == models::Objective::token_classification) {
+    const runtime::TokenFile file(tokens, std::nullopt);
+    const runtime::Documents documents(file);
+    std::uint64_t i = 0;
+    while (documents.begin(i + 1) <= text) ++i;
+    text = i;
+  }
+  return fmt::format(
+      "the scores of text {} are not finite: try --precision fp32, and look at the weights with strata "
+      "inspect",
+      text + 1);
+}
+
 // Asked on any rank.
 bool stop_requested(const StopSignal& stop, comm::World& world) {
   return std::ranges::any_of(world.exchange(stop.requested() ? "stop" : ""),
@@ -161,15 +181,24 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   const fs::path tokens_path = PredictInput::path_of(options.out);
   runtime::Recipe recipe = recipe_of(options, folder, objective, seq_len, world);
   std::optional<PredictInput> input;
+  std::size_t least = 1;  // tokens of a text
   agree(world, [&] {
     if (!speaks) return;
     const auto tokenizer = tokenizer_of(options, folder, folder.config(), recipe.data.any_tokenizer);
+    const text::TextTemplate& made = tokenizer->text_template();
+    // An empty text has the template's tokens alone.
+    least = std::max<std::size_t>(1, text::TextTemplate::added(options.pair ? made.pair : made.single));
     input.emplace(options, *tokenizer, seq_len, objective == models::Objective::token_classification, stop);
   });
+  if (speaks && input->cut() > 0)
+    note(fmt::format("{} of {} texts {} longer than {} tokens, and the rest of {} was not read{}", input->cut(),
+                     input->texts(), input->cut() == 1 ? "is" : "are", seq_len, input->cut() == 1 ? "it" : "them",
+                     objective == models::Objective::token_classification ? ": words in it have the label null" : ""));
   recipe.data.any_tokenizer = true;  // it was looked at, and the tokens' sidecar knows no folder
   agree(world, [&] { runtime::settle(recipe, true); });
-  // So that products have one shape, whatever the texts: a text has two tokens at least, or is one of few.
-  recipe.data.validation_loss_rows = std::max<std::uint64_t>(recipe.data.validation_loss_rows, (seq_len + 1) / 2);
+  // So that products have one shape, whatever the texts: as many as fit in a sequence.
+  least = std::stoull(world.exchange(std::to_string(least))[0]);
+  recipe.data.validation_loss_rows = (seq_len + least - 1) / least;
   if (objective == models::Objective::token_classification) recipe.data.validation_loss_rows = 0;
   const runtime::Seat seat = agree_on_seat(recipe, world);
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
@@ -185,12 +214,13 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   const auto sidecar = runtime::read_sidecar(tokens_path);
   const std::size_t k = classes.names.size();
   const std::string begins = sidecar->documents->hash, types = sidecar->types ? sidecar->types->hash : "none";
-  PredictPart part(with_ending(options.out, ".part"),
-                   // What is done is counted in micro-batches, so that those of another size do not go on from it.
-                   fmt::format("strata predict by {} of {} {} {} {} {} {} {} of {}", print_of(job.config, *weights),
-                               sidecar->hash, begins, types, seq_len, k, device::name_of(job.recipe.training.precision),
-                               job.recipe.training.micro_batch_size, evaluator.micro_batches()),
-                   k);
+  PredictPart part(
+      with_ending(options.out, ".part"),
+      // What is done is counted in micro-batches, so that those of another size do not go on from it.
+      fmt::format("{}{} of {} {} {} {} {} {} {} of {}", PredictPart::kBegins, print_of(job.config, *weights),
+                  sidecar->hash, begins, types, seq_len, k, device::name_of(job.recipe.training.precision),
+                  job.recipe.training.micro_batch_size, evaluator.micro_batches()),
+      k);
   std::map<std::int32_t, std::vector<float>> rows;
   std::uint64_t first = 0;
   agree(world, [&] {
@@ -202,6 +232,8 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   Activity activity("predicting micro-batches", Activity::Unit::count, speaks);
   evaluator.predict(first,
                     [&](std::span<const std::int32_t> labels, std::span<const float> scores, std::uint64_t done) {
+                      if (const auto row = row_not_finite(scores, k))
+                        throw comm::AgreedError(Exit::failed, not_finite(labels[*row], objective, tokens_path));
                       stopped = stop_requested(stop, world);
                       if (!speaks) return !stopped;
                       for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -224,12 +256,14 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   } else {
     const runtime::TokenFile file(tokens_path, std::nullopt);
     const runtime::Documents documents(file);
+    STRATA_CHECK_EQ(rows.size(), input->word_of_tokens().size());
     auto row = rows.begin();
+    auto word = input->word_of_tokens().begin();
     for (std::uint64_t i = 0; i < documents.count(); ++i) {
-      std::string list;
-      for (; row != rows.end() && static_cast<std::uint64_t>(row->first) < documents.begin(i + 1); ++row)
-        list += (list.empty() ? "" : ", ") + runtime::json_string(classes.names[best_of(row->second)]);
-      out.write("{\"labels\": [" + list + "]}\n");
+      std::vector<std::string> labels(input->words()[i], "null");
+      for (; row != rows.end() && static_cast<std::uint64_t>(row->first) < documents.begin(i + 1); ++row, ++word)
+        labels[*word] = runtime::json_string(classes.names[best_of(row->second)]);
+      out.write(fmt::format("{{\"labels\": [{}]}}\n", fmt::join(labels, ", ")));
     }
   }
   out.commit();

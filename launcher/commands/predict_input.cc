@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 #include <system_error>
+#include <variant>
 #include <vector>
 
 #include "base/error.h"
@@ -32,15 +33,24 @@ fs::path PredictInput::path_of(const fs::path& out) {
   return path;
 }
 
+std::vector<fs::path> PredictInput::paths_of(const fs::path& out) {
+  std::vector<fs::path> paths;
+  for (const char* ending : {"", ".json", ".documents", ".mask", ".types"}) {
+    fs::path path = path_of(out);
+    paths.push_back(path += ending);
+  }
+  return paths;
+}
+
 PredictInput::PredictInput(const PredictOptions& options, const text::Tokenizer& tokenizer, std::size_t max_length,
                            bool words, const StopSignal& stop)
-    : path_(path_of(options.out)) {
+    : out_(options.out) {
   const text::ClassRules rules{
       .record = {.text = options.field, .pair = options.pair}, .max_length = max_length, .takes_empty = true};
   const text::DocumentInput input = input_of(options.input);
   text::DocumentReader reader({input}, false, tokenizer);
   text::ClassTokenizer made(tokenizer, rules);
-  TokenOutput output(path_, {{"IN", input.name}}, true);
+  TokenOutput output(path_of(out_), {{"IN", input.name}}, true);
   text::TokenWriter& writer = output.open(tokenizer, std::nullopt, words);
   text::BitFile& types = output.open_types();
   Activity activity("reading texts");
@@ -60,7 +70,11 @@ PredictInput::PredictInput(const PredictOptions& options, const text::Tokenizer&
                "{}, text {}: \"{}\" is one string, and the model gives each word a label: give the words as a list",
                input.name, texts_ + 1, options.field);
         std::vector<std::uint8_t> counts;
-        for (const auto& label : tokens.labels[i].values) counts.push_back(label.has_value());
+        for (const auto& label : tokens.labels[i].values) {
+          counts.push_back(label.has_value());
+          if (label) word_of_tokens_.push_back(static_cast<std::uint32_t>(std::get<std::int64_t>(*label)));
+        }
+        words_.push_back(static_cast<std::uint32_t>(tokens.words[i]));
         counts.resize(ids.size());
         writer.add(ids, counts);
       } else {
@@ -69,6 +83,7 @@ PredictInput::PredictInput(const PredictOptions& options, const text::Tokenizer&
       for (std::size_t t = begin; t < end; ++t) types.add(tokens.types[t] != 0, 1);
       ++texts_;
     }
+    cut_ += tokens.cut;
     activity.show(texts_, 0);
   }
   if (texts_ == 0) fail(Exit::usage, "{} holds no record: there is nothing to predict", input.name);
@@ -79,10 +94,7 @@ PredictInput::PredictInput(const PredictOptions& options, const text::Tokenizer&
 
 PredictInput::~PredictInput() {
   std::error_code ignored;
-  for (const char* ending : {"", ".json", ".documents", ".mask", ".types"}) {
-    fs::path path = path_;
-    fs::remove(path += ending, ignored);
-  }
+  for (const fs::path& path : paths_of(out_)) fs::remove(path, ignored);
 }
 
 }  // namespace strata::launcher

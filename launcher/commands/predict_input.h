@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <vector>
 
 #include "launcher/commands/predict_options.h"
 #include "launcher/rank/stop_signal.h"
@@ -15,6 +16,9 @@ class PredictInput {
   // Where the tokens lie.
   static std::filesystem::path path_of(const std::filesystem::path& out);
 
+  // All files that it makes, of which path_of() is the first.
+  static std::vector<std::filesystem::path> paths_of(const std::filesystem::path& out);
+
   // words: texts are lists of words, and the first token of each counts. Says how many texts there are. Throws Error
   // with IN's name and line if a record is not what the options say.
   PredictInput(const PredictOptions& options, const text::Tokenizer& tokenizer, std::size_t max_length, bool words,
@@ -24,10 +28,16 @@ class PredictInput {
   PredictInput& operator=(const PredictInput&) = delete;
 
   std::uint64_t texts() const { return texts_; }
+  std::uint64_t cut() const { return cut_; }  // texts that lost tokens to max_length
+  // Of lists of words: how many each text has, and of each token that counts, in their order, which word of its text it
+  // is. A word may have none: it was cut off, or the tokenizer makes nothing of it.
+  const std::vector<std::uint32_t>& words() const { return words_; }
+  const std::vector<std::uint32_t>& word_of_tokens() const { return word_of_tokens_; }
 
  private:
-  std::filesystem::path path_;
-  std::uint64_t texts_ = 0;
+  std::filesystem::path out_;
+  std::uint64_t texts_ = 0, cut_ = 0;
+  std::vector<std::uint32_t> words_, word_of_tokens_;
 };
 
 }  // namespace strata::launcher

@@ -1,5 +1,7 @@
 #include "launcher/commands/predict_part.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <iterator>
 #include <system_error>
@@ -9,8 +11,34 @@
 
 namespace strata::launcher {
 
+namespace fs = std::filesystem;
+
+std::optional<std::size_t> row_not_finite(std::span<const float> scores, std::size_t classes) {
+  const auto found = std::ranges::find_if(scores, [](float score) { return !std::isfinite(score); });
+  if (found == scores.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - scores.begin()) / classes;
+}
+
+void require_free_names(const fs::path& part, const std::vector<fs::path>& others) {
+  std::error_code ignored;
+  const auto refuse = [](const fs::path& path) {
+    fail(Exit::usage, "{} is in the way, and no prediction made it: move it, or give another --out", path.string());
+  };
+  if (fs::symlink_status(part, ignored).type() != fs::file_type::not_found) {
+    std::string begin(std::strlen(PredictPart::kBegins), '\0');
+    std::ifstream in(part, std::ios::binary);
+    in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+    if (!in || begin != PredictPart::kBegins || !fs::is_regular_file(part, ignored)) refuse(part);
+    return;
+  }
+  for (const fs::path& other : others)
+    if (fs::symlink_status(other, ignored).type() != fs::file_type::not_found) refuse(other);
+}
+
 PredictPart::PredictPart(std::filesystem::path path, std::string of_what, std::size_t classes)
-    : path_(std::move(path)), of_what_(std::move(of_what) + "\n"), classes_(classes) {}
+    : path_(std::move(path)), of_what_(std::move(of_what) + "\n"), classes_(classes) {
+  STRATA_CHECK(of_what_.starts_with(kBegins));
+}
 
 std::uint64_t PredictPart::read(std::map<std::int32_t, std::vector<float>>& rows) {
   std::ifstream in(path_, std::ios::binary);
@@ -37,8 +65,10 @@ std::uint64_t PredictPart::read(std::map<std::int32_t, std::vector<float>>& rows
   }
   all.resize(kept);
   if (kept == 0) all = of_what_;
-  std::ofstream(path_, std::ios::binary | std::ios::trunc) << all;
-  out_.open(path_, std::ios::binary | std::ios::app);
+  out_.open(path_, std::ios::binary | std::ios::trunc);
+  out_ << all;
+  out_.flush();
+  if (!out_) fail(Exit::failed, "{} cannot be written", path_.string());
   return done;
 }
 

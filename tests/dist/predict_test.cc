@@ -207,6 +207,18 @@ TEST_F(Predict, EachWordHasALabel) {
       EXPECT_THAT(std::string(std::string_view(name)), testing::AnyOf("N", "O"));
   }
   EXPECT_EQ(predicted("words", {"--field", "words"}, "texts.jsonl", 2), all);
+  // Nor is a label of a word that has no token, or was cut off, another's.
+  folder_.write("holes.jsonl", R"({"words": ["a", "", "b"]})"
+                               "\n"
+                               R"({"words": ["a", "b", "c", "d", "e", "f", "g"]})"
+                               "\n");
+  for (const int ranks : {1, 2}) {
+    const auto holes = predicted("words", {"--field", "words", "--max-length", "6"}, "holes.jsonl", ranks);
+    ASSERT_EQ(holes.size(), 2u);
+    EXPECT_THAT(holes[0], testing::MatchesRegex(R"(\{"labels": \["[NO]", null, "[NO]"\]\})"));
+    EXPECT_THAT(holes[1], testing::MatchesRegex(R"(\{"labels": \["[NO]", .*, null\]\})"));
+    EXPECT_EQ(std::count(holes[1].begin(), holes[1].end(), ','), 6);
+  }
   EXPECT_COMPLAINT(run(asked("words", "texts.jsonl", "other.jsonl")), Exit::usage,
                    AllOf(HasSubstr("texts.jsonl, text 1"), HasSubstr("as a list")));
 }
@@ -230,6 +242,20 @@ TEST_F(Predict, MistakesAreOneSentence) {
   const std::string texts = folder_.read("texts.jsonl");
   EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "texts.jsonl", {"--force"})), Exit::usage, HasSubstr("IN"));
   EXPECT_EQ(folder_.read("texts.jsonl"), texts);
+}
+
+// Nothing that another wrote is replaced or deleted.
+TEST_F(Predict, FilesBesideOutAreTheirOwners) {
+  learn("one", {"--labels", "label"});
+  for (const char* ending : {".tokens", ".tokens.json", ".part"}) {
+    const std::string name = std::string("out.jsonl") + ending;
+    folder_.write(name, "mine");
+    EXPECT_COMPLAINT(run(under_mpirun(2, asked("one", "texts.jsonl", "out.jsonl", {"--force"}))), Exit::usage,
+                     AllOf(HasSubstr(name), HasSubstr("in the way")));
+    EXPECT_EQ(folder_.read(name), "mine");
+    fs::remove(file(name));
+  }
+  done(run(asked("one", "texts.jsonl", "out.jsonl")));
 }
 
 // What a recipe asks of a classifier is refused before its first step.

@@ -74,6 +74,8 @@ std::vector<std::uint32_t> Dialogue::prompt() const {
 std::vector<std::uint32_t> Dialogue::turn_ends() const {
   constexpr std::string_view kAnswer = "StrataAnswer";
   Dialogue answered = *this;
+  // Templates refuse an assistant who begins.
+  if (conversation_.answers.empty()) answered.ask("StrataQuestion");
   answered.answered(std::string(kAnswer));
   std::string text;
   try {

@@ -17,6 +17,7 @@ void ClassTokens::clear() {
   types.clear();
   begins.clear();
   labels.clear();
+  words.clear();
   cut = 0;
 }
 
@@ -125,6 +126,7 @@ void ClassTokenizer::add(const ClassRecord& record, ClassTokens& out) {
     labels.values.resize(out.ids.size() - out.begins.back());
   }
   out.labels.push_back(std::move(labels));
+  out.words.push_back(record.has_words ? record.words.size() : 0);
 }
 
 }  // namespace strata::text

@@ -53,6 +53,10 @@ TEST_F(DialogueTest, TheTemplateSaysWhereAnAnswerEnds) {
   EXPECT_THAT(dialogue("{% for m in messages %}{{ m.content }}\n~{% endfor %}").turn_ends(),
               ElementsAre(*tokenizer_->id_of("~")));
   EXPECT_THAT(dialogue("{% for m in messages %}{{ m.content }}\n\nUser: {% endfor %}").turn_ends(), IsEmpty());
+  // Before the first turn, too, if an assistant may not begin.
+  EXPECT_THAT(
+      dialogue("{% if messages[0].role != 'user' %}{{ raise_exception('roles') }}{% endif %}" + chatml_).turn_ends(),
+      ElementsAre(2u));
   EXPECT_THAT(dialogue("{{ raise_exception('no') }}").turn_ends(), IsEmpty());
 }
 
