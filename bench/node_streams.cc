@@ -104,6 +104,7 @@ int main(int argc, char** argv) {
                        const std::lock_guard lock(mutex);
                        watch.heard(report.node(), views, steady_seconds());
                        ++reports;
+                       return true;
                      },
                      [](int) {}});
   const Doorkeeper door(std::move(listener), static_cast<std::size_t>(4 * nodes + 16),

@@ -374,7 +374,7 @@ TEST_F(TokenizeTest, AFullDiskIsAnErrorWithPathAndReason) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   const Error error = tests::failure_of([&] { run({"a.txt"}); });
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old), 0);
-  EXPECT_EQ(error.code(), Exit::failed);
+  EXPECT_EQ(error.code(), Exit::does_not_fit);
   EXPECT_THAT(error.what(), AllOf(HasSubstr(path("out.bin")), HasSubstr("errno 27")));
   EXPECT_EQ(files(), 1u);
 }

@@ -49,7 +49,9 @@ TEST(RandomDocumentsTest, EveryKindOfLabelIsOneThatClassifiersTake) {
     const auto documents = file.sidecar()->documents->count;
     EXPECT_EQ(static_cast<std::uint64_t>(std::count(lines.begin(), lines.end(), '\n')), documents);
     const auto names = static_cast<std::uint64_t>(std::count(lines.begin(), lines.end(), '"'));
-    if (labels.problem == "token_classification") EXPECT_EQ(names, 2 * (documents + file.count()));
+    if (labels.problem == "token_classification") {
+      EXPECT_EQ(names, 2 * (documents + file.count()));
+    }
   }
 }
 
