@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace strata::models {
@@ -16,5 +17,7 @@ std::string_view name_of(Objective objective);  // as training.objective has it
 std::optional<Objective> named_objective(const Config& config);
 // That, else what the family (`model_type`) is trained on first. Throws Error{usage} for a family that is not built.
 Objective objective_of(const Config& config);
+// transformers' class of such a model: "BertForMaskedLM", "GPT2LMHeadModel".
+std::string architecture_of(const Config& config, Objective objective);
 
 }  // namespace strata::models

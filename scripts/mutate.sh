@@ -4,7 +4,7 @@
 # N random faults of the kinds below in turn, in the sources of FOLDER or of all folders, in a copy of the tree: this one
 # stays as it is. Each is shown as file:line and diff; its folder's tests are built and run (GTEST_FILTER holds for them).
 # --seed: another draw. --seconds: for a fault's build, and for its tests; tests that take longer see it. --dry-run: the
-# faults alone. The last line counts them; the exit code is 1 where one survived. Kinds:
+# faults alone. The last line counts them; the exit code is 1 if one survived. Kinds:
 #   border   < for <=, and the like            wait    a wait, barrier, flush or sync is dropped
 #   one      a + 1, - 1 or = 0 is off by one   result  a check is made and its outcome ignored
 #   swap     two arguments change places
@@ -28,6 +28,7 @@ programs='
   runtime/execute     execute_test run_test
   runtime/weights     weights_test run_test
   runtime/checkpoint  checkpoint_test
+  runtime/objective   objective_test
   runtime/job         job_test
   runtime/run         run_test
   launcher            launcher_test fault_test
@@ -50,6 +51,12 @@ while [ $# -gt 0 ]; do
 done
 [[ $count =~ ^[1-9][0-9]{0,5}$ ]] || die "how many faults? (see --help)"
 tests_of() { awk -v folder="$1" '$1 == folder { $1 = ""; print }' <<<"$programs"; }
+# The folder in the table that a file lies in.
+folder_of() {
+  local folder=${1%/*}
+  while [ -z "$(tests_of "$folder")" ] && [[ $folder == */* ]]; do folder=${folder%/*}; done
+  echo "$folder"
+}
 folders=${only:-$(awk 'NF { print $1 }' <<<"$programs")}
 [ -z "$only" ] || [ -n "$(tests_of "$only")" ] || die "no tests are known for the folder $only (the table in $0)"
 
@@ -168,7 +175,7 @@ if [ -z "$dry" ]; then
   ccache=()
   ! command -v ccache >/dev/null || ccache=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
   limited cmake -S . -B build -G Ninja -DSTRATA_CUDA=OFF "${ccache[@]}" || die "configuring failed: see $log"
-  for folder in $(cut -f 2 "$work/faults" | cut -d / -f 1 | LC_ALL=C sort -u); do
+  for folder in $(cut -f 2 "$work/faults" | while read -r file; do folder_of "$file"; done | LC_ALL=C sort -u); do
     printf '%s without a fault: ' "$folder"
     build_tests $(tests_of "$folder") || die "the tests do not build within $seconds s: see $log"
     start=$SECONDS
@@ -186,7 +193,7 @@ while IFS=$'\t' read -r kind file line text; do
   TEXT=$text awk -v line="$line" 'FNR == line { print ENVIRON["TEXT"]; next } { print }' "$work/original" >"$file"
   diff "$work/original" "$file" | sed -n 's/^[<>]/  &/p' || true
   if [ -z "$dry" ]; then
-    programs_here=$(tests_of "${file%%/*}") status=0
+    programs_here=$(tests_of "$(folder_of "$file")") status=0
     if ! is_built "$file"; then
       absent=$((absent + 1)) outcome="is not built here"
     elif ! build_tests $programs_here; then

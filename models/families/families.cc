@@ -10,18 +10,24 @@
 namespace strata::models {
 namespace {
 
-// By `model_type`: its maker, and what a model of it learns if nothing names a head.
+// By `model_type`: its maker, what a model of it learns if nothing names a head, and how transformers' classes begin.
 struct Family {
   std::string_view name;
   std::unique_ptr<Model> (*make)(const Config& config, const RunShape& run);
   Objective objective;
+  std::string_view prefix;
 };
 constexpr Family kFamilies[] = {
-    {"bert", make_bert, Objective::masked_lm},       {"distilbert", make_distilbert, Objective::masked_lm},
-    {"gpt2", make_gpt2, Objective::causal_lm},       {"llama", make_llama, Objective::causal_lm},
-    {"mistral", make_llama, Objective::causal_lm},   {"modernbert", make_modernbert, Objective::masked_lm},
-    {"qwen2", make_llama, Objective::causal_lm},     {"qwen3", make_llama, Objective::causal_lm},
-    {"roberta", make_roberta, Objective::masked_lm}, {"xlm-roberta", make_roberta, Objective::masked_lm},
+    {"bert", make_bert, Objective::masked_lm, "Bert"},
+    {"distilbert", make_distilbert, Objective::masked_lm, "DistilBert"},
+    {"gpt2", make_gpt2, Objective::causal_lm, "GPT2"},
+    {"llama", make_llama, Objective::causal_lm, "Llama"},
+    {"mistral", make_llama, Objective::causal_lm, "Mistral"},
+    {"modernbert", make_modernbert, Objective::masked_lm, "ModernBert"},
+    {"qwen2", make_llama, Objective::causal_lm, "Qwen2"},
+    {"qwen3", make_llama, Objective::causal_lm, "Qwen3"},
+    {"roberta", make_roberta, Objective::masked_lm, "Roberta"},
+    {"xlm-roberta", make_roberta, Objective::masked_lm, "XLMRoberta"},
 };
 
 const Family& family_of(const Config& config) {
@@ -134,6 +140,14 @@ void require_one_of(const Config& config, std::string_view key, std::initializer
 void require_bool(const Config& config, std::string_view key, bool built, bool otherwise) {
   if (config.bool_or(key, otherwise) != built)
     fail(Exit::usage, "{} is {}, which is not built yet; only {} is", config.describe(key), !built, built);
+}
+
+std::string architecture_of(const Config& config, Objective objective) {
+  const Family& family = family_of(config);
+  if (family.name == "gpt2" && objective == Objective::causal_lm) return "GPT2LMHeadModel";
+  static constexpr std::string_view kEndings[] = {"ForCausalLM", "ForMaskedLM", "ForSequenceClassification",
+                                                  "ForTokenClassification"};
+  return std::string(family.prefix) + std::string(kEndings[static_cast<std::size_t>(objective)]);
 }
 
 Objective objective_of(const Config& config) {

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "models/files/safetensors_writer.h"
+#include "models/objective.h"
 #include "runtime/checkpoint/file_system.h"
 
 namespace strata::runtime {
@@ -33,13 +34,6 @@ constexpr std::array<std::string_view, 11> kTokenizerFiles = {"tokenizer.json",
                                                               "spiece.model",
                                                               "chat_template.jinja",
                                                               "generation_config.json"};
-
-std::string architecture_of(const std::string& family) {
-  if (family == "gpt2") return "GPT2LMHeadModel";
-  std::string name = family;
-  name[0] = static_cast<char>(name[0] - 'a' + 'A');
-  return name + "ForCausalLM";
-}
 
 // A file written front to back.
 class Sequential {
@@ -144,9 +138,10 @@ void write_weights(FileSystem& system, const fs::path& folder, const models::Mod
     write_text(system, folder / "model.safetensors.index.json", models::safetensors_index(plan, tensors));
 }
 
-std::string config_json(models::Config config, const std::string& family, device::DType dtype) {
+std::string config_json(models::Config config, device::DType dtype) {
   if (!config.has("architectures"))
-    config.override_key("architectures", fmt::format(R"(["{}"])", architecture_of(family)));
+    config.override_key("architectures",
+                        fmt::format(R"(["{}"])", models::architecture_of(config, models::objective_of(config))));
   // The spelling of transformers 4, where the model has it, else that of 5.
   config.override_key(config.has("torch_dtype") ? "torch_dtype" : "dtype",
                       dtype == device::DType::fp32 ? R"("float32")" : R"("bfloat16")");
@@ -165,7 +160,7 @@ void export_model(const models::Config& config, const WeightSource& weights, con
   const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
   const auto system = posix_file_system();
   TemporaryFolder out(*system, (to / "").parent_path());
-  write_text(*system, out.path() / "config.json", config_json(config, model->family, options.dtype));
+  write_text(*system, out.path() / "config.json", config_json(config, options.dtype));
   if (tokenizer)
     for (const std::string_view name : kTokenizerFiles) {
       const fs::path file = *tokenizer / name;

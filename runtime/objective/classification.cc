@@ -119,24 +119,6 @@ std::optional<Found> classes_of_data(const Recipe::Data& data) {
   return out;
 }
 
-// "BertModel", "BertForMaskedLM" and "BertForPreTraining" become "BertForSequenceClassification".
-std::string architecture_of(const models::Config& config, Objective objective) {
-  constexpr std::pair<std::string_view, std::string_view> kFamilies[] = {
-      {"bert", "Bert"},   {"roberta", "Roberta"},      {"xlm-roberta", "XLMRoberta"}, {"distilbert", "DistilBert"},
-      {"gpt2", "GPT2"},   {"llama", "Llama"},          {"mistral", "Mistral"},        {"qwen2", "Qwen2"},
-      {"qwen3", "Qwen3"}, {"modernbert", "ModernBert"}};
-  const std::string family = config.require_text("model_type");
-  const auto* found = std::find_if(std::begin(kFamilies), std::end(kFamilies),
-                                   [&](const auto& known) { return known.first == family; });
-  if (found == std::end(kFamilies)) return {};
-  return fmt::format("{}For{}Classification", found->second,
-                     objective == Objective::sequence_classification ? "Sequence" : "Token");
-}
-
-}  // namespace
-
-namespace {
-
 // The metrics that are nothing if data.validation has too few kinds of labels: at the start, not at the first
 // evaluation.
 void look_at_metric(Recipe& recipe) {
@@ -197,8 +179,8 @@ void settle_classes(Recipe& recipe) {
   if (of_numbers && !recipe.training.class_weights.empty())
     fail(Exit::usage, "training.class_weights weigh classes, and this model predicts a number: leave them out");
   auto& to = recipe.model.config;
-  if (const std::string architecture = architecture_of(config, objective); !architecture.empty())
-    to["architectures"] = fmt::format("[{}]", json_string(architecture));
+  // "BertModel", "BertForMaskedLM" and "BertForPreTraining" become "BertForSequenceClassification".
+  to["architectures"] = fmt::format("[{}]", json_string(models::architecture_of(config, objective)));
   if (!data) return;
   const bool per_token = data->problem == "token_classification";
   if (per_token != (objective == Objective::token_classification))
