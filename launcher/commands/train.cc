@@ -168,7 +168,10 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
     control.evaluated();
     if (evaluations.stopped()) ended = stop_here(trainer, job.recipe, checkpoints, evaluations.stopped_at_once());
     enough = evaluations.out_of_patience();
-    if (enough || (best && job.recipe.checkpoint.keep_best)) checkpoints.save(trainer);
+    // Patience needs no folder: then the run ends with nothing but its figures.
+    if (checkpoints.can_save() && (enough || (best && job.recipe.checkpoint.keep_best))) checkpoints.save(trainer);
+    if (enough && !checkpoints.can_save() && world.rank() == 0)
+      note("evaluation.patience is used up, and nothing was saved: set checkpoint.dir to keep what was trained");
   };
   std::optional<Progress> progress;
   if (world.rank() == 0) progress.emplace(job, stderr);

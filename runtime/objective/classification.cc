@@ -195,7 +195,6 @@ void settle_classes(Recipe& recipe) {
     to["problem_type"] = json_string(of_numbers ? "regression" : data->problem);
   std::vector<std::string> names = data->names;
   if (of_numbers) names = {"LABEL_0"};
-  // Numbers from 0 on may leave some out: then they are the classes' own.
   if (names.size() == 1 && !of_numbers && data->problem != "multi_label_classification")
     fail(Exit::usage, "{} knows one class alone, {}: there is nothing to tell apart", data->file, names[0]);
   if (own.counted && own.names.size() != names.size()) {

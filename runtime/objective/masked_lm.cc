@@ -90,7 +90,21 @@ bool MaskedTokens::may_be_chosen(const Piece& piece, std::uint32_t row, std::uin
 std::uint32_t MaskedTokens::most(const Piece& piece) const {
   const std::uint64_t tokens =
       piece.documents ? piece.documents->labels(piece.begin, piece.begin + piece.rows) : piece.rows;
+  // A document of special tokens alone is left out. Of a stream's piece only the length matters here.
+  if (piece.documents && !has_words(piece)) return 0;
   return chosen_of(tokens, probability_);
+}
+
+// Looks no further than the first word.
+bool MaskedTokens::has_words(const Piece& piece) const {
+  std::array<std::uint32_t, 16> tokens;
+  for (std::uint32_t first = 0; first < piece.rows; first += tokens.size()) {
+    const std::span some = std::span(tokens).first(std::min<std::size_t>(tokens.size(), piece.rows - first));
+    piece.file.read(piece.begin + first, some);
+    for (std::uint32_t i = 0; i < some.size(); ++i)
+      if (may_be_chosen(piece, first + i, some[i])) return true;
+  }
+  return false;
 }
 
 std::uint32_t MaskedTokens::count(const Piece& piece) const {

@@ -29,6 +29,7 @@ class MaskedTokens final : public Labelling {
 
  private:
   bool may_be_chosen(const Piece& piece, std::uint32_t row, std::uint32_t token) const;
+  bool has_words(const Piece& piece) const;
 
   Vocabulary vocabulary_;
   double probability_;

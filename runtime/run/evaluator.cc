@@ -156,6 +156,10 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
     return std::nullopt;
   }
   executor_->settle();
+  if (data_.labels() == 0)
+    throw AgreedError(Exit::usage,
+                      "data.validation has no token or text that the loss is of: masks, or special tokens alone, leave "
+                      "nothing to evaluate on");
   const double loss = sum_over_ranks(mine, world_).round() / static_cast<double>(data_.labels());
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   if (!std::isfinite(loss))

@@ -26,9 +26,15 @@ namespace {
 namespace fs = std::filesystem;
 
 // Keys without which the run would be another one. What else differs (rates, steps, placement, ranks) may.
-constexpr std::array<std::string_view, 7> kSameKeys = {
-    "data.long",      "data.order",    "data.packing",         "data.seq_len",
-    "optimizer.name", "training.seed", "training.reduce_group"};
+constexpr std::array<std::string_view, 9> kSameKeys = {"data.long",
+                                                       "data.order",
+                                                       "data.packing",
+                                                       "data.seq_len",
+                                                       "optimizer.name",
+                                                       "training.seed",
+                                                       "training.reduce_group",
+                                                       "training.objective",
+                                                       "training.mlm_probability"};
 
 // Keys of config.json that do not change what a trained weight means.
 bool is_free(std::string_view key) {
@@ -122,8 +128,9 @@ std::vector<Need> needs_of(const Job& job, const Executor& executor, int rank) {
 
 // What makes two evaluations comparable.
 bool same_evaluations(const Manifest& manifest, const Job& job) {
-  constexpr std::array<std::string_view, 4> kKeys = {"data.validation", "evaluation.metric",
-                                                     "evaluation.greater_is_better", "evaluation.max_sequences"};
+  constexpr std::array<std::string_view, 5> kKeys = {"data.validation", "evaluation.metric",
+                                                     "evaluation.greater_is_better", "evaluation.max_sequences",
+                                                     "training.class_weights"};
   return std::all_of(recipe_keys().begin(), recipe_keys().end(), [&](const RecipeKey& key) {
     if (std::find(kKeys.begin(), kKeys.end(), key.name) == kKeys.end()) return true;
     const auto stored = manifest.recipe.find(key.name);

@@ -41,10 +41,12 @@ ClassTokenizer::ClassTokenizer(const Tokenizer& tokenizer, const ClassRules& rul
 void ClassTokenizer::run(const DocumentPart& part, ClassTokens& out) {
   out.clear();
   const std::vector<std::string> names = header_names(part);
+  LabelRules rules = rules_.record;
+  rules.of_table = !names.empty();
   each_record(part, [&](const RecordPlace& place) {
     try {
       const jinja::Value record = value_of(place, names);
-      add(class_record(record, rules_.record), out);
+      add(class_record(record, rules), out);
     } catch (const RecordFault& fault) {
       place.bad(fault.message, fault.code);
     }

@@ -15,8 +15,11 @@
 namespace strata::text {
 namespace {
 
-// A sidecar names them all.
+// A sidecar names them all, and is 1 MiB at most.
 constexpr std::size_t kMostClasses = 16384;
+constexpr std::size_t kMostNameBytes = std::size_t{1} << 19;
+// Hugging Face's number where there is no label.
+constexpr std::int64_t kNoLabel = -100;
 
 std::string json_of(const std::optional<LabelValue>& value) {
   if (!value) return "null";
@@ -66,6 +69,7 @@ void LabelWriter::add(const DocumentLabels& labels) {
     const auto& value = labels.values[i];
     line += (i > 0 ? ", " : "") + json_of(value);
     if (!value) continue;
+    if (kind_ != Kind::words && !none_ && *value == LabelValue(kNoLabel)) none_ = First{documents_, text_of(*value)};
     const bool name = std::holds_alternative<std::string>(*value);
     all_whole_ = all_whole_ && std::holds_alternative<std::int64_t>(*value);
     if (name) {
@@ -116,6 +120,10 @@ LabelSummary LabelWriter::finish() {
   if (too_many_)
     fail(Exit::usage, "{} has more than {} different values: is it a label? (numbers with a point are a regression)",
          named, kMostClasses);
+  if (none_)
+    fail(Exit::usage,
+         "{}: record {} has the label {}, which stands for none in Hugging Face's data sets: leave such records out",
+         named, none_->record, none_->text);
   std::vector<std::pair<std::string, std::uint64_t>> classes(classes_.begin(), classes_.end());
   if (all_whole_)
     std::sort(classes.begin(), classes.end(),
@@ -124,6 +132,11 @@ LabelSummary LabelWriter::finish() {
     classes.clear();
     for (const std::string& field : fields_) classes.emplace_back(field, classes_[field]);
   }
+  std::size_t bytes = 0;  // as the sidecar has them: in quotes, with ", "
+  for (const auto& [name, count] : classes) bytes += json_of(name).size() + 2;
+  if (bytes > kMostNameBytes)
+    fail(Exit::usage, "{}: the names of the {} classes have {} bytes, above {}: is it a label?", named, classes.size(),
+         bytes, kMostNameBytes);
   if (classes_.empty()) fail(Exit::usage, "{}: no record has a label", named);
   for (auto& [name, count] : classes) {
     out.names.push_back(std::move(name));

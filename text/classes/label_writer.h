@@ -52,8 +52,8 @@ class LabelWriter {
     std::uint64_t record;
     std::string text;
   };
-  std::optional<First> real_, name_;
-  bool number_ = false, only_nan_ = true;  // some label is a number; all that are none read "NaN" or so
+  std::optional<First> real_, name_, none_;  // none_: a document's label that says there is none
+  bool number_ = false, only_nan_ = true;    // some label is a number; all that are none read "NaN" or so
   double least_ = 0, most_ = 0;
   bool fraction_ = false;
   std::map<std::string, std::uint64_t> classes_;

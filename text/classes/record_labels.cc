@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <utility>
@@ -26,8 +27,33 @@ template <typename... Args>
   throw RecordFault{fmt::format(format, std::forward<Args>(args)...)};
 }
 
+// Whether programs write a number so: neither zeros before it ("007") nor an exponent without its sign ("1e5"), which
+// codes have.
+bool is_written_number(std::string_view text) {
+  const auto take_digits = [&] {
+    const std::size_t n = std::min(text.find_first_not_of("0123456789"), text.size());
+    text.remove_prefix(n);
+    return n;
+  };
+  if (text == "-0") return false;
+  if (text.starts_with('-')) text.remove_prefix(1);
+  const bool zero = text.starts_with('0');
+  const std::size_t whole = take_digits();
+  if (whole == 0 || (zero && whole > 1)) return false;
+  if (text.starts_with('.')) {
+    text.remove_prefix(1);
+    if (take_digits() == 0) return false;
+  }
+  if (text.starts_with("e-") || text.starts_with("e+")) {
+    text.remove_prefix(2);
+    if (take_digits() == 0) return false;
+  }
+  return text.empty();
+}
+
 // What a table's field says: a number if all of it is one.
 LabelValue from_text(const std::string& text) {
+  if (!is_written_number(text)) return text;
   const char *begin = text.data(), *end = begin + text.size();
   std::int64_t whole = 0;
   if (const auto [rest, error] = std::from_chars(begin, end, whole); error == std::errc() && rest == end) return whole;
@@ -37,7 +63,7 @@ LabelValue from_text(const std::string& text) {
   return number ? LabelValue(real) : LabelValue(text);
 }
 
-LabelValue value_of(const Value& value, std::string_view field) {
+LabelValue value_of(const Value& value, std::string_view field, bool of_table) {
   switch (value.kind()) {
     case Kind::text:
       if (value.text().empty()) wrong("the label \"{}\" is empty", field);
@@ -46,7 +72,7 @@ LabelValue value_of(const Value& value, std::string_view field) {
                                       "label?",
                                       field, value.text().size(), kLongestName),
                           Exit::usage};
-      return from_text(value.text());
+      return of_table ? from_text(value.text()) : LabelValue(value.text());
     case Kind::boolean:
       return std::string(value.boolean() ? "true" : "false");
     case Kind::integer:
@@ -80,7 +106,7 @@ std::string_view text_of_field(const Value& record, std::string_view name, const
 
 // One of a list: no number with a point, which is no class.
 LabelValue class_of(const Value& value, std::string_view field) {
-  LabelValue out = value_of(value, field);
+  LabelValue out = value_of(value, field, false);
   if (std::holds_alternative<double>(out))
     wrong("expected names or numbers of classes in the list \"{}\", found {}", field, text_of(out));
   return out;
@@ -105,7 +131,7 @@ void add_word_labels(const Value& labels, std::string_view field, ClassRecord& o
 void add_flags(const Value& record, const LabelRules& rules, ClassRecord& out) {
   out.labels.kind = DocumentLabels::Kind::many;
   for (const std::string& name : rules.labels) {
-    const LabelValue value = value_of(field_of(record, name, "--labels"), name);
+    const LabelValue value = value_of(field_of(record, name, "--labels"), name, rules.of_table);
     const std::string text = text_of(value);
     const auto* real = std::get_if<double>(&value);
     const bool yes = text == "1" || text == "true" || text == "True" || (real && *real == 1);
@@ -124,7 +150,7 @@ void add_labels(const Value& record, const LabelRules& rules, ClassRecord& out) 
   const Value& found = field_of(record, name, "--labels");
   if (out.has_words) return add_word_labels(found, name, out);
   if (!found.is(Kind::list)) {
-    out.labels.values.emplace_back(value_of(found, name));
+    out.labels.values.emplace_back(value_of(found, name, rules.of_table));
     return;
   }
   out.labels.kind = DocumentLabels::Kind::many;

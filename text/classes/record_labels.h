@@ -35,6 +35,7 @@ struct LabelRules {
   std::vector<std::string> labels;  // fields; of several, each says 0 or 1 about the class of its name
   std::string text = "text";        // a string, or a list of words, of which each has a label
   std::optional<std::string> pair = std::nullopt;
+  bool of_table = false;  // its fields are texts that may be numbers; a string of JSON is a name
 };
 
 // A record's text, words or pair, without its labels if `rules.labels` is empty. Views into the record.

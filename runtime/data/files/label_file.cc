@@ -25,7 +25,13 @@ using simdjson::dom::element;
 class ClassNumbers {
  public:
   ClassNumbers(const models::Classes& classes, std::string file) : classes_(classes), file_(std::move(file)) {
-    for (std::size_t i = 0; i < classes.names.size(); ++i) numbers_.emplace(classes.names[i], i);
+    for (std::size_t i = 0; i < classes.names.size(); ++i) {
+      const std::string& name = classes.names[i];
+      numbers_.emplace(name, i);
+      std::int64_t number = 0;
+      const auto [rest, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+      named_by_numbers_ = named_by_numbers_ || (error == std::errc() && rest == name.data() + name.size());
+    }
   }
 
   std::int32_t of(const element& value, std::uint64_t line) const {
@@ -36,8 +42,8 @@ class ClassNumbers {
     if (!number && value.get_string().get(name) != simdjson::SUCCESS) wrong(simdjson::minify(value), line);
     const auto found = numbers_.find(number ? text : std::string(name));
     if (found != numbers_.end()) return static_cast<std::int32_t>(found->second);
-    // A class by its number.
-    if (number && whole >= 0 && static_cast<std::uint64_t>(whole) < classes_.names.size())
+    // A class by its number; classes that numbers name have no others.
+    if (number && !named_by_numbers_ && whole >= 0 && static_cast<std::uint64_t>(whole) < classes_.names.size())
       return static_cast<std::int32_t>(whole);
     wrong(number ? text : fmt::format("\"{}\"", name), line);
   }
@@ -55,6 +61,7 @@ class ClassNumbers {
   const models::Classes& classes_;
   std::string file_;
   std::unordered_map<std::string, std::size_t> numbers_;
+  bool named_by_numbers_ = false;
 };
 
 }  // namespace
@@ -103,12 +110,13 @@ std::vector<std::int32_t> read_labels(const TokenFile& file, const models::Class
     if (parser.parse(all.data() + at, end - at).get(root) != simdjson::SUCCESS) corrupt();
     const bool single = root["label"].get(value) == simdjson::SUCCESS;
     if (!single && root["labels"].get_array().get(list) != simdjson::SUCCESS) corrupt();
+    if (single ? per_token : target == ClassTarget::number || (!per_token && target == ClassTarget::one)) corrupt();
     if (per_token) {
       for (const element token : list)
         out.push_back(token.is_null() ? device::kIgnoredLabel : numbers_of.of(token, line));
     } else if (target == ClassTarget::number) {
       double number = 0;
-      if (!single || value.get_double().get(number) != simdjson::SUCCESS)
+      if (value.get_double().get(number) != simdjson::SUCCESS)
         fail(Exit::usage, "{}, line {}: a regression needs numbers, and this is {}", name, line,
              simdjson::minify(root));
       out.push_back(std::bit_cast<std::int32_t>(static_cast<float>(number)));
@@ -116,8 +124,11 @@ std::vector<std::int32_t> read_labels(const TokenFile& file, const models::Class
       out.push_back(numbers_of.of(value, line));
     } else {
       std::uint32_t bits = 0;
-      if (single) bits = 1U << numbers_of.of(value, line);
-      for (const element one_of : list) bits |= 1U << numbers_of.of(one_of, line);
+      if (single) {
+        bits = 1U << numbers_of.of(value, line);
+      } else {
+        for (const element one_of : list) bits |= 1U << numbers_of.of(one_of, line);
+      }
       out.push_back(std::bit_cast<std::int32_t>(bits));
     }
     at = end + 1;

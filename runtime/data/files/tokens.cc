@@ -165,6 +165,8 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
                  found["names"].get_array().get(names) == simdjson::SUCCESS;
     labels.problem = problem;
     if (bool pairs = false; found["pairs"].get_bool().get(pairs) == simdjson::SUCCESS) labels.pairs = pairs;
+    // An array that was not found has no elements to ask for.
+    if (!right) corrupt(path, 0, "labels: problem and a list of names", simdjson::minify(found).substr(0, 64));
     for (const simdjson::dom::element element : names) {
       right = right && element.get_string().get(name) == simdjson::SUCCESS;
       labels.names.emplace_back(name);

@@ -114,6 +114,29 @@ TEST_F(ClassificationTest, LabelsAreNumbersOfTheModelsClasses) {
   EXPECT_THAT(read_labels(words, classes({"x", "y"}), true), ElementsAre(kNone, 0, kNone, 1, kNone));
 }
 
+// Each kind of line for each kind of model: one label is a list of one, and nothing else stands for another.
+TEST_F(ClassificationTest, OneLabelPerTextForModelsOfSeveral) {
+  using device::ClassTarget;
+  const auto one = file("{\"label\": \"c\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "c"});
+  EXPECT_THAT(read_labels(one, classes({"a", "b", "c"}, ClassTarget::many), false), ElementsAre(0b100, 0b001));
+  const auto list = file("{\"labels\": [\"a\"]}\n{\"label\": \"a\"}\n", "single_label_classification", {"a", "c"});
+  EXPECT_FAILURE(read_labels(list, classes({"a", "c"}), false), Exit::corrupt, HasSubstr("line 1: expected a label"));
+  EXPECT_FAILURE(read_labels(list, classes({"LABEL_0"}, ClassTarget::number), false), Exit::corrupt,
+                 HasSubstr("line 1: expected a label"));
+  const auto word = file("{\"labels\": [\"a\", null, null]}\n{\"label\": \"a\"}\n", "token_classification", {"a", "c"});
+  EXPECT_FAILURE(read_labels(word, classes({"a", "c"}), true), Exit::corrupt, HasSubstr("line 2: expected a label"));
+}
+
+// A number that the training data do not have is no place in their list.
+TEST_F(ClassificationTest, NumbersThatNameClassesAreNotPlaces) {
+  const auto gap = file("{\"label\": 2}\n{\"label\": 1}\n", "single_label_classification", {"1", "2"});
+  EXPECT_FAILURE(read_labels(gap, classes({"0", "2"}), false), Exit::usage,
+                 HasSubstr("line 2: the label 1 is none of the model's 2 classes (0, 2)"));
+  EXPECT_FAILURE(read_labels(gap, classes({"2", "other", "4"}), false), Exit::usage, HasSubstr("the label 1 is none"));
+  EXPECT_THAT(read_labels(gap, classes({"a", "b", "c"}), false), ElementsAre(2, 1));
+  EXPECT_THAT(read_labels(gap, classes({"1", "2"}), false), ElementsAre(1, 0));
+}
+
 TEST_F(ClassificationTest, AFileThatIsNotWhatTheSidecarSaysIsRefused) {
   auto made = file("{\"label\": \"a\"}\n", "single_label_classification", {"a", "b"});
   EXPECT_FAILURE(read_labels(made, classes({"a", "b"}), false), Exit::corrupt, HasSubstr("has labels of 1 documents"));

@@ -166,6 +166,19 @@ TEST_F(MaskedTokensTest, SpecialTokensAndWhatTheMaskLeavesOutAreNeverChosen) {
   EXPECT_THAT(Masked(labelling, marks, 0).labels, ElementsAre(kNone, kNone, kNone));
 }
 
+// A step of them alone would take an update for a loss of nothing.
+TEST_F(MaskedTokensTest, DocumentsOfSpecialTokensAloneAreLeftOut) {
+  folder_.write("a.bin", {3, 20}, std::nullopt, 2);  // tokens 2 to 4, then 5 to 24
+  const auto labelling = std::make_shared<MaskedTokens>(vocabulary(), 0.15, 3, 0);
+  const PackedSequences packed(folder_.open({"a.bin"}), 32, LongDocuments::cut, std::pmr::get_default_resource(),
+                               labelling);
+  EXPECT_EQ(packed.figures().without_label, 1u);
+  EXPECT_EQ(packed.figures().pieces, 1u);
+  EXPECT_EQ(packed.labels(0), 3u);
+  const Piece late = document(40, 0, "0000000000000000000000000000000000000001");
+  EXPECT_EQ(MaskedTokens(vocabulary(), 0.15, 3, 0).most(late), 1u) << "a word behind the first tokens looked at";
+}
+
 // What a run is told before it reads: the index' labels are an upper bound, and the rows of the loss hold them all.
 TEST_F(MaskedTokensTest, SequencesSayHowManyLabelsTheyWillHave) {
   EXPECT_TRUE(rc::check([this] {

@@ -151,7 +151,7 @@ TEST(ResumeTest, EveryKeyThatMustStay) {
   const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
   const Manifest written = read_manifest(path);
   for (const char* key : {"data.long", "data.order", "data.packing", "data.seq_len", "optimizer.name", "training.seed",
-                          "training.reduce_group"}) {
+                          "training.reduce_group", "training.objective", "training.mlm_probability"}) {
     Manifest other = written;
     ASSERT_TRUE(other.recipe.contains(key)) << key;
     other.recipe[key] = "another";

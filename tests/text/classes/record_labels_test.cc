@@ -35,13 +35,30 @@ TEST(RecordLabelsTest, OneLabelIsANameOrANumber) {
   EXPECT_THAT(labels(R"({"text": "a", "y": 2})", rules), ElementsAre("2"));
   EXPECT_THAT(labels(R"({"text": "a", "y": 2.5})", rules), ElementsAre("2.5"));
   EXPECT_THAT(labels(R"({"text": "a", "y": true})", rules), ElementsAre("true"));
-  const auto record = parse_json(R"({"text": "a", "y": "2.5"})");
-  EXPECT_TRUE(std::holds_alternative<double>(*class_record(record, rules).labels.values[0]));
   EXPECT_THAT(fault(R"({"text": "a", "y": null})", rules), HasSubstr("\"y\" is null"));
   EXPECT_THAT(fault(R"({"text": "a", "y": ""})", rules), HasSubstr("\"y\" is empty"));
   EXPECT_THAT(fault(R"({"text": "a", "z": 1})", rules), HasSubstr("no field \"y\" (--labels); the fields are text, z"));
   EXPECT_THAT(fault(R"({"texts": "a", "y": 1})", rules), HasSubstr("no field \"text\" (--field)"));
   EXPECT_THAT(fault(R"({"text": 1, "y": 1})", rules), HasSubstr("expected a string in \"text\""));
+}
+
+// JSON says what is a number; a table's field is one if programs write numbers so.
+TEST(RecordLabelsTest, StringsAreNamesAndFieldsOfTablesMayBeNumbers) {
+  const auto value = [](const std::string& y, bool of_table) {
+    const auto record = parse_json("{\"text\": \"a\", \"y\": \"" + y + "\"}");
+    return *class_record(record, {.labels = {"y"}, .of_table = of_table}).labels.values[0];
+  };
+  for (const char* text : {"7", "007", "1e5", "2.0", "-1"}) EXPECT_EQ(value(text, false), LabelValue(text)) << text;
+  for (const char* text :
+       {"007", "-0", "-01", "1e5", "1E5", ".5", "5.", "01.5", "1.5.0", "nan", "inf", "0x10", "-", "+7"})
+    EXPECT_EQ(value(text, true), LabelValue(text)) << text;
+  EXPECT_EQ(value("7", true), LabelValue(std::int64_t{7}));
+  EXPECT_EQ(value("-12", true), LabelValue(std::int64_t{-12}));
+  EXPECT_EQ(value("0", true), LabelValue(std::int64_t{0}));
+  EXPECT_EQ(value("5.000", true), LabelValue(5.0));
+  EXPECT_EQ(value("-0.25", true), LabelValue(-0.25));
+  EXPECT_EQ(value("1e-05", true), LabelValue(1e-5)) << "as Python writes it";
+  EXPECT_EQ(value("2.5e+20", true), LabelValue(2.5e20));
 }
 
 // What an option names and a record does not have is the user's mistake; what a record has instead is the record's.

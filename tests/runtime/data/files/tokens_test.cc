@@ -148,6 +148,24 @@ TEST_F(TokensTest, TheSidecarNamesWhatLiesBeside) {
   EXPECT_EQ(read->mask->hash, "fedcba9876543210");
 }
 
+TEST_F(TokensTest, LabelsOfASidecarHaveAProblemAndNames) {
+  const auto path = folder_.write("t.bin", bytes_of(Narrow{1, 2, 3}));
+  TokenSidecar sidecar{.vocab_size = 256, .width = 2, .tokenizer = "byte", .hash = "", .count = 3};
+  sidecar.labels = TokenSidecar::Labels{1, "0123456789abcdef", "single_label_classification", {"a", "b"}, false};
+  const std::string whole = to_json(sidecar);
+  folder_.write("t.bin.json", whole);
+  EXPECT_EQ(read_sidecar(path)->labels->names, (std::vector<std::string>{"a", "b"}));
+  for (const char* key : {"problem", "names"}) {
+    SCOPED_TRACE(key);
+    std::string other = whole;
+    const std::size_t at = other.find(fmt::format("\"{}\"", key));
+    ASSERT_NE(at, std::string::npos);
+    folder_.write("t.bin.json", other.replace(at + 1, 1, "x"));
+    EXPECT_FAILURE((void)read_sidecar(path), Exit::corrupt,
+                   AllOf(HasSubstr("t.bin.json"), HasSubstr("expected labels: problem and a list of names")));
+  }
+}
+
 // Without its sidecar a file of 4-byte tokens would be read as one of 2-byte tokens.
 TEST_F(TokensTest, ASidecarThatLeadsNowhereIsNotAbsent) {
   const auto path = folder_.write("t.bin", bytes_of(Wide{1, 2}));
