@@ -40,11 +40,6 @@ namespace {
 namespace fs = std::filesystem;
 using comm::agree;
 
-fs::path with_ending(fs::path path, const char* ending) {
-  path += ending;
-  return path;
-}
-
 std::size_t best_of(std::span<const float> scores) {
   return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
@@ -86,7 +81,7 @@ void require_writable(const PredictOptions& options) {
   require_apart({{"--out", options.out}}, {{"IN", options.input}});
   std::error_code ignored;
   require_place({"--out", options.out});
-  require_free_names(with_ending(options.out, ".part"), PredictInput::paths_of(options.out));
+  require_free_names(PredictPart::path_of(options.out), PredictInput::paths_of(options.out));
   if (!fs::exists(options.out, ignored)) return;
   if (!fs::is_regular_file(options.out, ignored))
     fail(Exit::usage, "--out {} is not a regular file: give another name", options.out.string());
@@ -215,7 +210,7 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   const std::size_t k = classes.names.size();
   const std::string begins = sidecar->documents->hash, types = sidecar->types ? sidecar->types->hash : "none";
   PredictPart part(
-      with_ending(options.out, ".part"),
+      PredictPart::path_of(options.out),
       // What is done is counted in micro-batches, so that those of another size do not go on from it.
       fmt::format("{}{} of {} {} {} {} {} {} {} of {}", PredictPart::kBegins, print_of(job.config, *weights),
                   sidecar->hash, begins, types, seq_len, k, device::name_of(job.recipe.training.precision),

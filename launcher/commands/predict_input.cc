@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "launcher/commands/predict_part.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
 #include "launcher/token_output.h"
@@ -89,12 +90,14 @@ PredictInput::PredictInput(const PredictOptions& options, const text::Tokenizer&
   if (texts_ == 0) fail(Exit::usage, "{} holds no record: there is nothing to predict", input.name);
   if (words && writer.labels() == 0)
     fail(Exit::usage, "{}: no \"{}\" has a word: there is nothing to predict", input.name, options.field);
+  claim_names(PredictPart::path_of(out_));
   output.commit(TokenOutput::Tells::nothing);
 }
 
 PredictInput::~PredictInput() {
   std::error_code ignored;
   for (const fs::path& path : paths_of(out_)) fs::remove(path, ignored);
+  give_up_names(PredictPart::path_of(out_));
 }
 
 }  // namespace strata::launcher

@@ -26,6 +26,7 @@ void require_free_names(const fs::path& part, const std::vector<fs::path>& other
   };
   if (fs::symlink_status(part, ignored).type() != fs::file_type::not_found) {
     std::string begin(std::strlen(PredictPart::kBegins), '\0');
+    if (fs::is_regular_file(part, ignored) && fs::is_empty(part, ignored)) return;  // killed while it made it
     std::ifstream in(part, std::ios::binary);
     in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
     if (!in || begin != PredictPart::kBegins || !fs::is_regular_file(part, ignored)) refuse(part);
@@ -33,6 +34,25 @@ void require_free_names(const fs::path& part, const std::vector<fs::path>& other
   }
   for (const fs::path& other : others)
     if (fs::symlink_status(other, ignored).type() != fs::file_type::not_found) refuse(other);
+}
+
+void claim_names(const fs::path& part) {
+  if (std::ifstream(part)) return;
+  std::ofstream out(part, std::ios::binary);
+  out << PredictPart::kBegins << "\n";
+  out.flush();
+  if (!out) fail(Exit::failed, "{} cannot be written", part.string());
+}
+
+void give_up_names(const fs::path& part) {
+  std::error_code ignored;
+  if (fs::file_size(part, ignored) == std::strlen(PredictPart::kBegins) + 1) fs::remove(part, ignored);
+}
+
+fs::path PredictPart::path_of(const fs::path& out) {
+  fs::path path = out;
+  path += ".part";
+  return path;
 }
 
 PredictPart::PredictPart(std::filesystem::path path, std::string of_what, std::size_t classes)

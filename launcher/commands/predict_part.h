@@ -18,11 +18,18 @@ std::optional<std::size_t> row_not_finite(std::span<const float> scores, std::si
 // prediction made them: throws Error{usage} that names the file.
 void require_free_names(const std::filesystem::path& part, const std::vector<std::filesystem::path>& others);
 
+// Says in OUT.part, if there is none, that the files beside it are a prediction's: before they are there. A prediction
+// that is killed before its first round leaves them to the next one.
+void claim_names(const std::filesystem::path& part);
+// Removes the file again if nothing but that stands in it.
+void give_up_names(const std::filesystem::path& part);
+
 // Scores of rows as they come, in OUT.part, so that a prediction which was stopped goes on: a line that says of what,
 // then of each round how many micro-batches are done, how many rows it has, their numbers and scores.
 class PredictPart {
  public:
   static constexpr const char* kBegins = "strata predict by ";
+  static std::filesystem::path path_of(const std::filesystem::path& out);
 
   // of_what: without line breaks; begins with kBegins; scores of other models, texts or batches are of another.
   PredictPart(std::filesystem::path path, std::string of_what, std::size_t classes);

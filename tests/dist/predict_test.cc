@@ -173,8 +173,6 @@ TEST_F(Predict, GoesOnFromWhatIsDone) {
   folder_.write("out.jsonl.part", changed);
   folder_.write("alone.jsonl", lines_[3] + "\n");
   EXPECT_EQ(predicted("one", {}, "alone.jsonl"), std::vector{all[3]});
-  folder_.write("out.jsonl.part", "something else");
-  EXPECT_EQ(predicted("one"), all);
 }
 
 TEST_F(Predict, SeveralLabelsFromTheThresholdOn) {

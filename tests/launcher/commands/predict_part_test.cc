@@ -32,10 +32,26 @@ TEST(PredictPartTest, TakesNoNameThatAnotherHas) {
   // Of an earlier prediction, which was killed.
   folder.write("o.part", "strata predict by 1 of 2\n");
   require_free_names(part, {tokens});
-  for (const char* other : {"", "mine", "strata predict"}) {
+  folder.write("o.part", "");  // killed before that line was written
+  require_free_names(part, {tokens});
+  for (const char* other : {"mine", "strata predict"}) {
     folder.write("o.part", other);
     EXPECT_FAILURE(require_free_names(part, {}), Exit::usage, AllOf(HasSubstr("o.part"), HasSubstr("in the way")));
   }
+}
+
+TEST(PredictPartTest, NamesAreClaimedBeforeTheFilesAreThere) {
+  const tests::ScratchFolder folder;
+  const auto part = folder.path() / "o.part", tokens = folder.path() / "o.tokens";
+  claim_names(part);
+  folder.write("o.tokens", "of a prediction that was killed");
+  require_free_names(part, {tokens});
+  give_up_names(part);
+  EXPECT_FALSE(std::filesystem::exists(part));
+  folder.write("o.part", "strata predict by 1 of 2\nrounds");
+  claim_names(part);
+  give_up_names(part);
+  EXPECT_EQ(folder.read("o.part"), "strata predict by 1 of 2\nrounds");
 }
 
 TEST(PredictPartTest, AFileThatCannotBeWrittenIsSaid) {

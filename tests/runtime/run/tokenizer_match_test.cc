@@ -90,11 +90,12 @@ TEST_F(TokenizerMatchTest, ACheckpointComesWithTheTokenizerOfItsDirectory) {
 // BERT with one row of types is a model of its own; DistilBERT has no types, and is given none.
 TEST_F(TokenizerMatchTest, TypesThatTheModelDoesNotKnowAreRefused) {
   const auto path = run_.folder().write("t.bin", std::string(12, '\0'));
-  run_.folder().write("t.bin.types", std::string(1, '\1'));
   TokenSidecar sidecar{.vocab_size = 100, .tokenizer = "made", .count = 6};
   const auto check = [&](const std::string& config, bool typed) {
     sidecar.types.reset();
+    const auto types = run_.folder().write("t.bin.types", std::string(1, '\1'));
     if (typed) sidecar.types = {.count = 1, .hash = hash_of(std::string(1, '\1'))};
+    if (!typed) std::filesystem::remove(types);
     run_.folder().write("t.bin.json", to_json(sidecar));
     models::RunShape shape{1, 4, device::DType::fp32, 1};
     shape.objective = models::Objective::masked_lm;
