@@ -20,7 +20,7 @@
 #include "device/view.h"
 #include "models/batch.h"
 #include "models/flat_range.h"
-#include "models/layers/table_tiles.h"
+#include "models/layers/heads/table_tiles.h"
 #include "models/objective.h"
 
 namespace strata::models {

@@ -59,7 +59,7 @@ rm -rf "$out"/*.json "$out"/*.jsonl "$out"/bible.bin* "$out/report"
 
 take_text() { bible -f gen1:1-rev22:21 >"$out/bible.txt"; }
 step demo-text "text: the King James Bible" take_text
-step demo-tokens "tokens: one a byte" "$strata" tokenize --tokenizer byte -o "$out/bible.bin" "$out/bible.txt"
+step demo-tokens "tokens: one per byte" "$strata" tokenize --tokenizer byte -o "$out/bible.bin" "$out/bible.txt"
 plan_both() {
   local stage
   for stage in 0 3; do
@@ -123,13 +123,13 @@ echo
 first=$(head -n 1 "$out/train.jsonl")
 last=$(tail -n 1 "$out/train.jsonl")
 loss() { printf '%.3f' "$(echo "$1" | grep -o '"loss":[0-9.e+-]*' | cut -d: -f2)"; }
-echo "loss: $(loss "$first") nats a byte in step 1, $(loss "$last") in step $(number "$out/train.json" steps)," \
+echo "loss: $(loss "$first") nats per byte in step 1, $(loss "$last") in step $(number "$out/train.json" steps)," \
   "at $(printf %.0f "$(number "$out/train.json" tokens_per_s)") tokens/s"
 step demo-report "the run as a page: $out/report.html" "$strata" report "$out/report" -o "$out/report.html" --force
 
 echo
 echo "weights after 3 steps, as a hash:"
-for run in "zero0 ZeRO-0 on 2 ranks" "zero3 ZeRO-3 on 2 ranks" "rank1 1 rank, 2 micro-batches a step"; do
+for run in "zero0 ZeRO-0 on 2 ranks" "zero3 ZeRO-3 on 2 ranks" "rank1 1 rank, 2 micro-batches per step"; do
   printf '  %-34s %s\n' "${run#* }" "$(text "$out/${run%% *}.json" weights_hash)"
 done
 hashes=$(for run in zero0 zero3 rank1; do text "$out/$run.json" weights_hash; done | sort -u | wc -l)

@@ -18,8 +18,8 @@
 #include "launcher/command_line/argument_kinds.h"
 #include "launcher/commands/export.h"
 #include "launcher/commands/generate.h"
-#include "launcher/commands/predict.h"
-#include "launcher/commands/tokenize.h"
+#include "launcher/commands/predict/predict.h"
+#include "launcher/commands/tokenize/tokenize.h"
 #include "launcher/inspect/inspect.h"
 #include "launcher/inspect/show_documents.h"
 

@@ -1,5 +1,6 @@
 #pragma once
-// launcher/commands/ has a file per command: its options are read in main.cc, and what it returns is the exit code.
+// launcher/commands/ has a file or a room per command: launcher/command_line/ reads its options, and what it returns is
+// the exit code.
 
 #include <filesystem>
 #include <optional>

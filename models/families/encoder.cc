@@ -9,7 +9,7 @@
 #include "models/families/families.h"
 #include "models/layers/embedding.h"
 #include "models/layers/embedding_norm.h"
-#include "models/layers/head.h"
+#include "models/layers/heads/head.h"
 
 namespace strata::models {
 namespace {

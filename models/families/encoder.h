@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "models/files/config.h"
-#include "models/layers/class_head.h"
 #include "models/layers/encoder_block.h"
+#include "models/layers/heads/class_head.h"
 #include "models/model.h"
 
 namespace strata::models {

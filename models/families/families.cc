@@ -15,12 +15,12 @@ struct Family {
   std::string_view name;
   std::unique_ptr<Model> (*make)(const Config& config, const RunShape& run);
   Objective objective;
-  std::string_view prefix;
+  std::string_view prefix, causal = "ForCausalLM";
 };
 constexpr Family kFamilies[] = {
     {"bert", make_bert, Objective::masked_lm, "Bert"},
     {"distilbert", make_distilbert, Objective::masked_lm, "DistilBert"},
-    {"gpt2", make_gpt2, Objective::causal_lm, "GPT2"},
+    {"gpt2", make_gpt2, Objective::causal_lm, "GPT2", "LMHeadModel"},
     {"llama", make_llama, Objective::causal_lm, "Llama"},
     {"mistral", make_llama, Objective::causal_lm, "Mistral"},
     {"modernbert", make_modernbert, Objective::masked_lm, "ModernBert"},
@@ -97,8 +97,8 @@ void ignore_what_does_not_compute(const Config& config) {
                  "max_window_layers"});
   for (const std::string& key : config.unread())
     if (key.starts_with('_') || key.starts_with("summary_") || key.starts_with("id2label.") ||
-        key.starts_with("label2id.") || key.starts_with("strata_trained_on.") ||
-        key.starts_with("task_specific_params.") || key.starts_with("transformers.js"))
+        key.starts_with("label2id.") || key.starts_with("strata_") || key.starts_with("task_specific_params.") ||
+        key.starts_with("transformers.js"))
       config.ignore({key});
 }
 
@@ -144,10 +144,9 @@ void require_bool(const Config& config, std::string_view key, bool built, bool o
 
 std::string architecture_of(const Config& config, Objective objective) {
   const Family& family = family_of(config);
-  if (family.name == "gpt2" && objective == Objective::causal_lm) return "GPT2LMHeadModel";
-  static constexpr std::string_view kEndings[] = {"ForCausalLM", "ForMaskedLM", "ForSequenceClassification",
-                                                  "ForTokenClassification"};
-  return std::string(family.prefix) + std::string(kEndings[static_cast<std::size_t>(objective)]);
+  const std::string_view endings[] = {family.causal, "ForMaskedLM", "ForSequenceClassification",
+                                      "ForTokenClassification"};
+  return fmt::format("{}{}", family.prefix, endings[static_cast<std::size_t>(objective)]);
 }
 
 Objective objective_of(const Config& config) {

@@ -16,9 +16,9 @@
 #include "models/families/families.h"
 #include "models/families/llama_shape.h"
 #include "models/layers/block_unit.h"
-#include "models/layers/class_head.h"
 #include "models/layers/embedding.h"
-#include "models/layers/head.h"
+#include "models/layers/heads/class_head.h"
+#include "models/layers/heads/head.h"
 #include "models/layers/linear.h"
 #include "models/layers/slots.h"
 

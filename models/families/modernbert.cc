@@ -9,10 +9,10 @@
 #include "base/error.h"
 #include "models/classes.h"
 #include "models/families/families.h"
-#include "models/layers/class_head.h"
 #include "models/layers/embedding.h"
 #include "models/layers/embedding_norm.h"
-#include "models/layers/head.h"
+#include "models/layers/heads/class_head.h"
+#include "models/layers/heads/head.h"
 #include "models/layers/modern_block.h"
 #include "models/layers/rotary_table.h"
 

@@ -41,8 +41,7 @@ ResumeChoice checkpoints_to_resume(const Recipe::Checkpoint& recipe) {
     if (choose) return {};  // the run makes it
     fail(Exit::usage,
          "checkpoint.resume = {}: there is no such checkpoint or folder of checkpoints; strata inspect FOLDER lists "
-         "what "
-         "a folder holds, and says which is the best",
+         "what a folder holds, and says which is the best",
          out.folder.string());
   }
   if (choose || (!is_checkpoint(out.folder) && type_at(out.folder) == fs::file_type::directory))

@@ -11,7 +11,7 @@
 #include "launcher/commands/export.h"
 #include "launcher/commands/generate.h"
 #include "launcher/commands/plan.h"
-#include "launcher/commands/tokenize.h"
+#include "launcher/commands/tokenize/tokenize.h"
 #include "launcher/commands/train.h"
 #include "launcher/measure/bench/bench.h"
 #include "launcher/measure/calibrate.h"

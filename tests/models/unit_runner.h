@@ -13,7 +13,7 @@
 #include "device/lane.h"
 #include "device/memory.h"
 #include "device/step_scalars.h"
-#include "models/layers/table_tiles.h"
+#include "models/layers/heads/table_tiles.h"
 #include "models/model.h"
 
 // One unit of a model with all it needs to run. Every call of a unit's mathematics that the tests make is in this file.

@@ -183,8 +183,8 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
 };
 
 NodeServer::NodeServer(const Credentials& credentials, int nodes, double answer_every, Answers answers) {
-  // What hundreds of streams need comes and goes in gRPC's threads: an arena for each of these would keep megabytes of
-  // what they freed. So the process has one arena from here on; nothing that computes allocates.
+  // What streams need comes and goes in gRPC's threads: an arena for each of these would keep megabytes of what they
+  // freed. Nothing that computes allocates.
   mallopt(M_ARENA_MAX, 1);
   impl_ = std::make_unique<Impl>(credentials, nodes, answer_every, std::move(answers));
 }

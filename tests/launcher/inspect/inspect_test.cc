@@ -6,7 +6,7 @@
 #include <cstring>
 #include <sstream>
 
-#include "launcher/commands/tokenize.h"
+#include "launcher/commands/tokenize/tokenize.h"
 #include "tests/failure.h"
 #include "tests/runtime/data/token_folder.h"
 #include "tests/scratch_folder.h"

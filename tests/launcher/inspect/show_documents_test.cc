@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string>
 
-#include "launcher/commands/tokenize.h"
+#include "launcher/commands/tokenize/tokenize.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 

@@ -1,4 +1,4 @@
-#include "models/layers/head.h"
+#include "models/layers/heads/head.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 
 #include "device/ops/losses/cross_entropy.h"
 #include "models/layers/embedding.h"
-#include "models/layers/table_tiles.h"
+#include "models/layers/heads/table_tiles.h"
 #include "tests/models/reference.h"
 #include "tests/models/unit_runner.h"
 

@@ -1,4 +1,4 @@
-#include "models/layers/document_mean.h"
+#include "models/layers/heads/document_mean.h"
 
 #include "device/ops/elementwise.h"
 

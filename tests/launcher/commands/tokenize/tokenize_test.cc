@@ -1,4 +1,4 @@
-#include "launcher/commands/tokenize.h"
+#include "launcher/commands/tokenize/tokenize.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

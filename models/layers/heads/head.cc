@@ -1,4 +1,4 @@
-#include "models/layers/head.h"
+#include "models/layers/heads/head.h"
 
 #include <algorithm>
 #include <array>
@@ -11,8 +11,8 @@
 #include "device/ops/norm.h"
 #include "device/ops/products/matvec.h"
 #include "device/ops/products/product.h"
+#include "models/layers/heads/tile_products.h"
 #include "models/layers/slots.h"
-#include "models/layers/tile_products.h"
 
 namespace strata::models {
 namespace {

@@ -1,4 +1,4 @@
-#include "models/layers/prediction_transform.h"
+#include "models/layers/heads/prediction_transform.h"
 
 #include <gtest/gtest.h>
 

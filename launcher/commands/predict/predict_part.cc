@@ -1,4 +1,4 @@
-#include "launcher/commands/predict_part.h"
+#include "launcher/commands/predict/predict_part.h"
 
 #include <algorithm>
 #include <cmath>

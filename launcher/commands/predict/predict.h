@@ -1,5 +1,7 @@
 #pragma once
-#include "launcher/commands/predict_options.h"
+// launcher/commands/predict/ is `strata predict`: its texts as tokens beside OUT (predict_input.h), what is done so far
+// in OUT.part (predict_part.h), and the command (here).
+#include "launcher/commands/predict/predict_options.h"
 
 namespace strata::launcher {
 

@@ -1,9 +1,11 @@
 #pragma once
+// models/layers/heads/ is what models end in: the next or a masked token (here), classes of documents and tokens
+// (class_head.h), and what lies before them: a pooled row or a transform.
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "models/layers/prediction_transform.h"
+#include "models/layers/heads/prediction_transform.h"
 #include "models/model.h"
 
 namespace strata::models {

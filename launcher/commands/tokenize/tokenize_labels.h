@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "launcher/commands/tokenize_options.h"
+#include "launcher/commands/tokenize/tokenize_options.h"
 #include "launcher/outputs.h"
 #include "launcher/token_output.h"
 #include "text/documents.h"

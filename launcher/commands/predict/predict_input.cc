@@ -1,4 +1,4 @@
-#include "launcher/commands/predict_input.h"
+#include "launcher/commands/predict/predict_input.h"
 
 #include <optional>
 #include <span>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "launcher/commands/predict_part.h"
+#include "launcher/commands/predict/predict_part.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
 #include "launcher/token_output.h"

@@ -1,4 +1,4 @@
-#include "launcher/commands/tokenize_labels.h"
+#include "launcher/commands/tokenize/tokenize_labels.h"
 
 #include <algorithm>
 #include <memory>

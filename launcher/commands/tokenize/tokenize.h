@@ -1,5 +1,6 @@
 #pragma once
-#include "launcher/commands/tokenize_options.h"
+// launcher/commands/tokenize/ is `strata tokenize`: plain text and chats (here), labelled texts (tokenize_labels.h).
+#include "launcher/commands/tokenize/tokenize_options.h"
 
 namespace strata::launcher {
 

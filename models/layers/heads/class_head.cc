@@ -1,4 +1,4 @@
-#include "models/layers/class_head.h"
+#include "models/layers/heads/class_head.h"
 
 #include <algorithm>
 #include <optional>
@@ -11,7 +11,7 @@
 #include "device/ops/losses/cross_entropy.h"
 #include "device/ops/norm.h"
 #include "device/ops/products/product.h"
-#include "models/layers/document_mean.h"
+#include "models/layers/heads/document_mean.h"
 #include "models/layers/linear.h"
 #include "models/layers/slots.h"
 

@@ -1,4 +1,4 @@
-#include "models/layers/tile_products.h"
+#include "models/layers/heads/tile_products.h"
 
 #include <gtest/gtest.h>
 

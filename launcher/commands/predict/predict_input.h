@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "launcher/commands/predict_options.h"
+#include "launcher/commands/predict/predict_options.h"
 #include "launcher/rank/stop_signal.h"
 #include "text/tokenizer.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/commands/tokenize.h"
+#include "launcher/commands/tokenize/tokenize.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "launcher/commands/conveyor.h"
-#include "launcher/commands/tokenize_labels.h"
+#include "launcher/commands/tokenize/tokenize_labels.h"
 #include "launcher/screen/printable.h"
 #include "launcher/token_output.h"
 #include "text/chat/chat_template.h"

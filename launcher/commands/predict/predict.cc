@@ -1,4 +1,4 @@
-#include "launcher/commands/predict.h"
+#include "launcher/commands/predict/predict.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,8 +15,8 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "comm/agreement.h"
-#include "launcher/commands/predict_input.h"
-#include "launcher/commands/predict_part.h"
+#include "launcher/commands/predict/predict_input.h"
+#include "launcher/commands/predict/predict_part.h"
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
 #include "launcher/rank/agreement.h"
@@ -154,8 +154,8 @@ std::string not_finite(std::int32_t number, models::Objective objective, const f
     text = i;
   }
   return fmt::format(
-      "the scores of text {} are not finite: try --precision fp32, and look at the weights with strata "
-      "inspect",
+      "the scores of text {} are not finite: try --precision fp32, and look at the weights with "
+      "strata inspect",
       text + 1);
 }
 
