@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/refused_write.h"
 #include "device/backend.h"
 
 namespace strata::device {
@@ -152,13 +153,16 @@ void save_algorithms(const AlgorithmTable& table, const fs::path& file) {
   if (file.has_parent_path()) fs::create_directories(file.parent_path(), error);
   fs::path beside = file;
   beside += fmt::format(".{}", ::getpid());
+  errno = 0;
   std::ofstream out(beside, std::ios::binary);
   out << table.text();
   out.close();
-  if (out) fs::rename(beside, file, error);
-  if (!out || error)
-    fail(Exit::failed, "{} cannot be written: {}; STRATA_ALGORITHMS names another file", file.string(),
-         error ? error.message() : std::strerror(errno));
+  if (!out) error.assign(errno, std::generic_category());
+  if (!error) fs::rename(beside, file, error);
+  if (!error) return;
+  std::error_code ignored;
+  fs::remove(beside, ignored);
+  refused_write(fmt::format("{} cannot be written (STRATA_ALGORITHMS names another file)", file.string()), error.value());
 }
 
 std::string algorithm_machine(Device device) {

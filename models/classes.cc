@@ -70,4 +70,10 @@ Classes read_classes(const Config& config, Objective objective) {
   return out;
 }
 
+bool are_entity_tags(std::span<const std::string> names) {
+  const auto begins = [](const std::string& name) { return name.starts_with("B-") || name.starts_with("I-"); };
+  return std::ranges::any_of(names, begins) &&
+         std::ranges::all_of(names, [&](const std::string& name) { return name == "O" || begins(name); });
+}
+
 }  // namespace strata::models

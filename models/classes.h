@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,5 +26,9 @@ inline constexpr const char* kPrediction = "prediction";
 // Throws Error{corrupt}, or Error{usage} for what the recipe gave, for an id2label that does not count from 0 or names
 // another number of classes than num_labels; Error{usage} for a problem_type that there is not.
 Classes read_classes(const Config& config, Objective objective);
+
+// Whether the names are tags of entities in words: "O", and "B-" and "I-" with the entity's type (Ramshaw and Marcus
+// 1995), one of these at least.
+bool are_entity_tags(std::span<const std::string> names);
 
 }  // namespace strata::models

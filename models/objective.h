@@ -17,6 +17,9 @@ std::string_view name_of(Objective objective);  // as training.objective has it
 std::optional<Objective> named_objective(const Config& config);
 // That, else what the family (`model_type`) is trained on first. Throws Error{usage} for a family that is not built.
 Objective objective_of(const Config& config);
+// Whether models of the family predict the next token, so that a row has read what comes before it alone: of a text its
+// last row has read all. Throws as objective_of().
+bool predicts_next(const Config& config);
 // transformers' class of such a model: "BertForMaskedLM", "GPT2LMHeadModel".
 std::string architecture_of(const Config& config, Objective objective);
 

@@ -154,6 +154,10 @@ Objective objective_of(const Config& config) {
   return named_objective(config).value_or(family.objective);
 }
 
+bool predicts_next(const Config& config) {
+  return family_of(config).objective == Objective::causal_lm;
+}
+
 void require_objective(const RunShape& run, std::string_view family, std::initializer_list<Objective> built) {
   if (std::ranges::find(built, *run.objective) != built.end()) return;
   std::string names;

@@ -382,6 +382,27 @@ std::span<const float> Executor::scores() const {
   return border_.scores();
 }
 
+std::span<std::byte> Executor::own_chunk() const {
+  const RankChunks& chunks = plan_.chunks;
+  auto* const all = reinterpret_cast<std::byte*>(storage_.view(chunks.host_buffer, device::DType::fp32).data);
+  return {all + index(rank_) * chunks.bytes, chunks.bytes};
+}
+
+std::span<const std::byte> Executor::gather_chunks() {
+  const RankChunks& chunks = plan_.chunks;
+  const std::size_t all_bytes = index(plan_.ranks) * chunks.bytes, own = index(rank_) * chunks.bytes;
+  const std::span<std::byte> all{own_chunk().data() - own, all_bytes};
+  if (plan_.ranks == 1) return all;
+  or_abort([&] {
+    auto* const there = reinterpret_cast<std::byte*>(storage_.view(chunks.buffer, device::DType::fp32).data);
+    if (chunks.buffer != chunks.host_buffer) storage_.write(chunks.buffer, own_chunk(), own);
+    queues_.gather->all_gather({chunks.bytes, 0, all_bytes}, there + own, there);
+    queues_.gather->lane().synchronize();
+    if (chunks.buffer != chunks.host_buffer) storage_.read(chunks.buffer, all);
+  });
+  return all;
+}
+
 void Executor::use_algorithms(std::shared_ptr<const device::AlgorithmTable> table) {
   algorithms_ = std::move(table);
   if (algorithms_) device::use_algorithms(*queues_.lanes[index(LaneId::compute)], algorithms_);

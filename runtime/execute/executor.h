@@ -59,6 +59,11 @@ class Executor {
   // After a step of a classifier's forwards alone: its scores (LossUnit::classes).
   std::span<const float> scores() const;
 
+  // Between two steps, of plans with chunks (RankChunks): this rank's, to be filled; then every rank's, in rank order,
+  // valid until the next call. Collective.
+  std::span<std::byte> own_chunk() const;
+  std::span<const std::byte> gather_chunks();
+
   // After a step: the first unit whose output was not finite; -1: none.
   int first_nonfinite_unit() const;
   // Summed over the labels of this rank's micro-batches of the last step.

@@ -14,10 +14,12 @@
 
 #include "base/error.h"
 #include "comm/staged.h"
+#include "models/classes.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/job/available_memory.h"
+#include "runtime/job/score_memory.h"
 #include "runtime/job/seat.h"
 #include "runtime/planner/planner.h"
 
@@ -83,16 +85,28 @@ PlanRequest request_of(const Recipe& recipe, const models::Model& model, const m
   return request;
 }
 
+// Of a plan of forwards alone, whose model gives scores: what an evaluation does with them.
+void add_scores(const Recipe& recipe, const models::Config& config, const models::Model& model, PlanRequest& request) {
+  if (!request.forward_only || request.shape.cache > 0 || model.loss_unit().classes() == 0) return;
+  const ScoreMemory scores(models::read_classes(config, model.objective), recipe.data.scored_rows, request.ranks,
+                           model.loss_rows());
+  request.score_bytes = scores.bytes;
+  request.chunk_bytes = scores.chunk_bytes;
+}
+
 // What runs between a training's steps, in its memory: an evaluation, or answers to prompts.
 struct Beside {
+  const models::Config& config;
   std::unique_ptr<models::Model> model;
   models::RunShape shape;
 
-  Beside(const models::Config& config, const models::RunShape& of) : model(models::make_model(config, of)), shape(of) {}
+  Beside(const models::Config& made_of, const models::RunShape& of)
+      : config(made_of), model(models::make_model(made_of, of)), shape(of) {}
   StepPlan plan(const Recipe& recipe, const StepPlan& training) const {
     PlanRequest request = request_of(recipe, *model, shape, training.ranks, false, training.tile_bytes);
     request.beside = &training;
     request.index_bytes = 0;
+    add_scores(recipe, config, *model, request);
     return make_plan(request);
   }
   // The training's plan takes the memory that both need.
@@ -205,6 +219,7 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
   const auto plan_of = [&](std::size_t tile_bytes) {
     const auto ordered = [&](bool vertical) {
       PlanRequest request = request_of(recipe, *job.model, shape, ranks, vertical, tile_bytes);
+      add_scores(recipe, config, *job.model, request);
       const auto make = [&] {
         StepPlan plan = make_plan(request);
         for (const auto* beside : {&evaluation, &generation})

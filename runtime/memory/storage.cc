@@ -49,10 +49,16 @@ View Storage::view(const Task& task, const Use& use, DType dtype) const {
   return {memory_.arenas[index(b.tier)].at(place_of(task, use)), use.bytes / size_of(dtype), dtype};
 }
 
-void Storage::write(int buffer, std::span<const std::byte> in) {
+void Storage::write(int buffer, std::span<const std::byte> in, std::size_t at) {
   const Buffer& b = plan_.buffers[index(buffer)];
-  STRATA_CHECK_LE(in.size(), b.bytes);
-  memory_.arenas[index(b.tier)].write(b.offset, in);
+  STRATA_CHECK_LE(at + in.size(), b.bytes);
+  memory_.arenas[index(b.tier)].write(b.offset + at, in);
+}
+
+void Storage::read(int buffer, std::span<std::byte> out) const {
+  const Buffer& b = plan_.buffers[index(buffer)];
+  STRATA_CHECK_LE(out.size(), b.bytes);
+  memory_.arenas[index(b.tier)].read(b.offset, out);
 }
 
 // The first byte, in its tier, of the part of a buffer that a task uses.

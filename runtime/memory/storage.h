@@ -32,8 +32,9 @@ class Storage {
   device::View view(const Task& task, Role role, device::DType dtype) const;
   // The first byte, in its tier, of what a task uses of a buffer.
   std::size_t place_of(const Task& task, const Use& use) const;
-  // Writes a buffer of device or host, blocking.
-  void write(int buffer, std::span<const std::byte> in);
+  // Writes a buffer of device or host from its byte `at` on, or reads it from its first; blocking.
+  void write(int buffer, std::span<const std::byte> in, std::size_t at = 0);
+  void read(int buffer, std::span<std::byte> out) const;
   // Null where the plan has nothing on NVMe.
   offload::Swap* swap() const { return memory_.swap.get(); }
 

@@ -27,9 +27,7 @@ using models::Objective;
 
 // Families that predict the next token know of a text when they have read its last.
 ClassRow row_of(const Recipe& recipe) {
-  const std::string family = config_of(recipe.model).require_text("model_type");
-  const auto is = [&](std::string_view name) { return family == name; };
-  return is("gpt2") || is("llama") || is("mistral") || is("qwen2") || is("qwen3") ? ClassRow::last : ClassRow::first;
+  return models::predicts_next(config_of(recipe.model)) ? ClassRow::last : ClassRow::first;
 }
 
 // What stands for labels where there are none: the number of the document, or of the token.
@@ -153,9 +151,11 @@ void look_at_metric(Recipe& recipe) {
 }
 
 Judged judged_of(const Recipe& recipe) {
-  const auto target = models::read_classes(config_of(recipe.model), *recipe.training.objective).target;
-  if (target == device::ClassTarget::number) return Judged::number;
-  return target == device::ClassTarget::many ? Judged::many_classes : Judged::one_class;
+  const models::Classes classes = models::read_classes(config_of(recipe.model), *recipe.training.objective);
+  if (classes.target == device::ClassTarget::number) return Judged::number;
+  if (classes.target == device::ClassTarget::many) return Judged::many_classes;
+  const bool words = *recipe.training.objective == Objective::token_classification;
+  return words && models::are_entity_tags(classes.names) ? Judged::entities : Judged::one_class;
 }
 
 }  // namespace
@@ -163,6 +163,27 @@ Judged judged_of(const Recipe& recipe) {
 constinit const ObjectiveRules kSequenceClassification = {of_documents, one_row,   true,
                                                           false,        judged_of, look_at_metric};
 constinit const ObjectiveRules kTokenClassification = {of_tokens, all_rows, true, false, judged_of, look_at_metric};
+
+void settle_scored_rows(Recipe& recipe, bool evaluates) {
+  Recipe::Data& data = recipe.data;
+  data.scored_rows = 0;
+  const bool per_token = *recipe.training.objective == Objective::token_classification;
+  if (!per_token && *recipe.training.objective != Objective::sequence_classification) return;
+  if (data.validation.empty() || !(evaluates || recipe.evaluation.asked())) return;
+  for (const auto& path : expand_patterns(data.validation, "data.validation")) {
+    const auto sidecar = read_sidecar(path);
+    if (!sidecar) continue;
+    if (per_token)
+      data.scored_rows += sidecar->mask ? sidecar->mask->count : sidecar->count;
+    else if (sidecar->documents)
+      data.scored_rows += sidecar->documents->count;
+  }
+  if (!recipe.evaluation.max_sequences) return;
+  const auto of_sequence =
+      data.validation_loss_rows > 0 ? data.validation_loss_rows : static_cast<std::uint64_t>(data.seq_len);
+  data.scored_rows =
+      std::min(data.scored_rows, static_cast<std::uint64_t>(*recipe.evaluation.max_sequences) * of_sequence);
+}
 
 void settle_classes(Recipe& recipe) {
   const Objective objective = *recipe.training.objective;

@@ -18,6 +18,10 @@ extern const ObjectiveRules kTokenClassification;
 // labels.
 void settle_classes(Recipe& recipe);
 
+// Once the data are settled: Recipe::Data::scored_rows, which nothing but classification has. evaluates: the run reads
+// data.validation, and not data.train.
+void settle_scored_rows(Recipe& recipe, bool evaluates);
+
 // The row of a document of `rows` rows that its class is read from.
 enum class ClassRow : std::uint8_t { first, last };
 

@@ -85,6 +85,7 @@ void settle(Recipe& recipe, bool evaluates) {
   if (rules_of(recipe).of_documents && recipe.data.packing == Packing::automatic && names_documents(recipe.data))
     recipe.data.packing = Packing::documents;
   settle_data(recipe, evaluates, labelling_of(recipe));
+  settle_scored_rows(recipe, evaluates);
   if (!evaluates) rules_of(recipe).look(recipe);
 }
 

@@ -221,6 +221,12 @@ struct ControlBuffers {
   int batch = -1, state = -1, losses = -1, squares = -1, constants = -1, logits = -1, pending = -1;
 };
 
+// `bytes` of each rank, in rank order: where collectives reach them, and where the host does. -1: the plan has none.
+struct RankChunks {
+  std::size_t bytes = 0;
+  int buffer = -1, host_buffer = -1;
+};
+
 // Everything a rank does in a step: the same list for every rank, in the order in which it is issued. The list is a
 // ring: nothing separates two steps but what their tasks wait for.
 struct StepPlan {
@@ -242,6 +248,8 @@ struct StepPlan {
   // As lanes see them; as the host does, which on a GPU has buffers of its own that stand for them.
   ControlBuffers control, host_control;
   int index_buffer = -1;       // where packed data keeps which documents share a sequence; -1: nowhere
+  int score_buffer = -1;       // where an evaluation keeps a classifier's scores, memory of the host; -1: nowhere
+  RankChunks chunks;           // what ranks send each other between two steps
   Memory memory;               // predicted
   comm::CommBytes comm_bytes;  // predicted, sent by one rank in a step
   IoBytes io_bytes;            // predicted

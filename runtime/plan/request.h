@@ -41,6 +41,9 @@ struct PlanRequest {
   std::size_t checkpoint_staging = 0;
   // Bytes of host memory for the index of packed sequences; 0: none are packed.
   std::size_t index_bytes = 0;
+  // forward_only, of a classifier: bytes that ranks send each other of their rows' scores at once, and bytes of host
+  // memory for what is kept of them (runtime/job/score_memory.h).
+  std::size_t chunk_bytes = 0, score_bytes = 0;
   // For forecasts: the mean over sequences of the sum of their documents' squared lengths, which attention costs. 0: a
   // sequence is one document.
   double mean_squares = 0;

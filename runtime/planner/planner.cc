@@ -88,6 +88,7 @@ class Builder {
     if (r_.index_bytes)
       d_.plan.index_buffer =
           filled(d_.add_buffer("index of packed sequences", Kind::workspace, Tier::host, r_.index_bytes, true));
+    add_scores(filled);
     caches_.assign(at(d_.units()), -1);
     if (r_.shape.cache > 0)
       control.logits =
@@ -107,6 +108,23 @@ class Builder {
     inputs_.assign(at(d_.units()) * at(r_.accumulation), -1);
     saved_ = inputs_;
     kept_ = inputs_;
+  }
+
+  // No task uses them: they are the host's, between two steps.
+  template <typename Filled>
+  void add_scores(const Filled& filled) {
+    const bool on_cpu = d_.plan.device.kind == device::Kind::cpu;
+    const Tier of_host = on_cpu ? Tier::device : Tier::host;
+    if (r_.score_bytes)
+      d_.plan.score_buffer = filled(d_.add_buffer("kept scores", Kind::workspace, of_host, r_.score_bytes, true));
+    if (r_.chunk_bytes == 0) return;
+    const std::size_t bytes = at(r_.ranks) * r_.chunk_bytes;
+    RankChunks& chunks = d_.plan.chunks;
+    chunks.bytes = r_.chunk_bytes;
+    chunks.buffer = filled(d_.add_buffer("scores of all ranks", Kind::staging, Tier::device, bytes, true));
+    chunks.host_buffer =
+        on_cpu ? chunks.buffer
+               : filled(d_.add_buffer("scores of all ranks, on the host", Kind::staging, Tier::host, bytes, true));
   }
 
   // What the first units' forward needs is gathered while the last updates of the step before still run, which the host

@@ -9,14 +9,24 @@ namespace strata::runtime {
 namespace {
 
 constexpr EvaluationMetric kMetrics[] = {
-    // name, greater is better, of tokens, of one class, of many, of numbers
-    {"eval_loss", false, true, true, true, true},          {"eval_perplexity", false, true, false, false, false},
-    {"eval_accuracy", true, false, true, true, false},     {"eval_f1", true, false, true, true, false},
-    {"eval_precision", true, false, true, true, false},    {"eval_recall", true, false, true, true, false},
-    {"eval_f1_micro", true, false, true, true, false},     {"eval_precision_micro", true, false, true, true, false},
-    {"eval_recall_micro", true, false, true, true, false}, {"eval_matthews", true, false, true, false, false},
-    {"eval_roc_auc", true, false, true, true, false},      {"eval_mse", false, false, false, false, true},
-    {"eval_mae", false, false, false, false, true},        {"eval_pearson", true, false, false, false, true},
+    // name, greater is better, of tokens, of one class, of many, of numbers, of entities
+    {"eval_loss", false, true, true, true, true, true},
+    {"eval_perplexity", false, true, false, false, false, false},
+    {"eval_accuracy", true, false, true, true, false, true},
+    {"eval_f1", true, false, true, true, false, true},
+    {"eval_precision", true, false, true, true, false, true},
+    {"eval_recall", true, false, true, true, false, true},
+    {"eval_f1_micro", true, false, true, true, false, true},
+    {"eval_precision_micro", true, false, true, true, false, true},
+    {"eval_recall_micro", true, false, true, true, false, true},
+    {"eval_matthews", true, false, true, false, false, true},
+    {"eval_roc_auc", true, false, true, true, false, true},
+    {"eval_mse", false, false, false, false, true, false},
+    {"eval_mae", false, false, false, false, true, false},
+    {"eval_pearson", true, false, false, false, true, false},
+    {"eval_overall_precision", true, false, false, false, false, true},
+    {"eval_overall_recall", true, false, false, false, false, true},
+    {"eval_overall_f1", true, false, false, false, false, true},
 };
 
 }  // namespace
@@ -27,6 +37,8 @@ bool EvaluationMetric::is_of(Judged judged) const {
       return of_tokens;
     case Judged::one_class:
       return of_one_class;
+    case Judged::entities:
+      return of_entities;
     case Judged::many_classes:
       return of_many_classes;
     case Judged::number:

@@ -9,6 +9,7 @@ namespace strata::runtime {
 enum class Judged : std::uint8_t {
   tokens,     // a model that predicts tokens
   one_class,  // of each text or word
+  entities,   // the same of words, whose classes are tags of entities
   many_classes,
   number
 };
@@ -17,7 +18,7 @@ enum class Judged : std::uint8_t {
 struct EvaluationMetric {
   std::string_view name;
   bool greater_is_better;
-  bool of_tokens, of_one_class, of_many_classes, of_numbers;
+  bool of_tokens, of_one_class, of_many_classes, of_numbers, of_entities;
 
   bool is_of(Judged judged) const;
 };

@@ -84,6 +84,8 @@ struct Recipe {
     double mean_squares = 0;
     // Rows of a sequence that the loss takes at most, of train and of validation; 0: all.
     std::uint64_t loss_rows = 0, validation_loss_rows = 0;
+    // Of a classifier that is evaluated: rows of data.validation with a label, at most.
+    std::uint64_t scored_rows = 0;
   } data;
   struct Training {
     std::optional<models::Objective> objective;  // as the model's configuration has it where not set

@@ -60,9 +60,35 @@ device::ExactSum sum_over_ranks(device::ExactSum mine, comm::World& world) {
   return total;
 }
 
-std::optional<ScoreCollector> scores_of(const Job& job) {
+std::span<std::byte> bytes_of(const Executor& executor, int buffer, std::size_t bytes) {
+  if (bytes == 0) return {};
+  auto* const begin = executor.storage().view(buffer, device::DType::fp32).data;
+  return {reinterpret_cast<std::byte*>(begin), bytes};
+}
+
+models::Classes classes_of(const Job& job) {
+  return models::read_classes(models::Config::parse(job.config, "the model"), job.model->objective);
+}
+
+// As the plan was made with.
+ScoreMemory score_memory(const Job& job, const models::Classes& classes) {
+  const ScoreMemory layout(classes, job.recipe.data.scored_rows, job.ranks, job.model->loss_rows());
+  STRATA_CHECK_EQ(layout.chunk_bytes, job.plan.chunks.bytes);
+  return layout;
+}
+
+Exchange exchange_of(Executor& executor) {
+  return {executor.own_chunk(), [&executor] { return executor.gather_chunks(); }};
+}
+
+std::optional<ScoreCollector> scores_of(const Job& job, Executor& executor, int rank) {
   if (job.model->loss_unit().classes() == 0) return std::nullopt;
-  return ScoreCollector(models::read_classes(models::Config::parse(job.config, "the model"), job.model->objective));
+  models::Classes classes = classes_of(job);
+  if (classes.target == device::ClassTarget::none) return std::nullopt;
+  const ScoreMemory layout = score_memory(job, classes);
+  return ScoreCollector(std::move(classes), job.model->objective == models::Objective::token_classification, layout,
+                        bytes_of(executor, job.plan.score_buffer, layout.bytes), exchange_of(executor), rank,
+                        job.ranks);
 }
 
 }  // namespace
@@ -104,7 +130,7 @@ Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const Weig
                                            job.recipe.io_options())),
       index_memory_(std::in_place, job.plan, *executor_),
       data_(open_validation(job, world, index_memory_->resource())),
-      scores_(scores_of(job)) {
+      scores_(scores_of(job, *executor_, world.rank())) {
   STRATA_CHECK(job.plan.forward_only);
   executor_->use_algorithms(std::move(algorithms));
   const auto start = std::chrono::steady_clock::now();
@@ -117,7 +143,7 @@ Evaluator::Evaluator(const Job& job, comm::World& world, Executor& training, std
       world_(world),
       executor_(std::make_unique<Executor>(job.plan, *job.model, training)),
       data_(open_validation(job, world, index_memory)),
-      scores_(scores_of(job)) {
+      scores_(scores_of(job, *executor_, world.rank())) {
   STRATA_CHECK(job.plan.forward_only);
 }
 
@@ -146,7 +172,8 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
     const device::ExactSum of_round = executor_->loss_sum();
     const models::LossUnit& head = job_.model->loss_unit();
     if (scores_)
-      scores_->add_round(executor_->scores(), head.score_stride(), batch.labels.first(job_.model->loss_rows()));
+      scores_->add_round(executor_->scores(), head.score_stride(), batch.labels.first(job_.model->loss_rows()),
+                         batch.documents, static_cast<std::size_t>(job_.recipe.data.seq_len));
     mine.merge(of_round);
     sum_so_far_ += of_round.round();
     labels_so_far_ += static_cast<std::uint64_t>(std::count_if(
@@ -174,18 +201,35 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
                     scores_ ? scores_->report(world_) : ClassReport{}};
 }
 
+std::span<RowPlace> Evaluator::places() {
+  const ScoreMemory layout = score_memory(job_, classes_of(job_));
+  const auto bytes = bytes_of(*executor_, job_.plan.score_buffer, layout.bytes);
+  return {reinterpret_cast<RowPlace*>(bytes.data()), layout.rows};
+}
+
 void Evaluator::predict(std::uint64_t first, const TakeScores& take) {
   const auto ranks = static_cast<std::uint64_t>(job_.ranks), rank = static_cast<std::uint64_t>(world_.rank());
   const models::BatchRows batch = executor_->batch(0);
-  const std::size_t stride = job_.model->loss_unit().score_stride();
+  const models::Classes classes = classes_of(job_);
+  const ScoreMemory layout = score_memory(job_, classes);
+  const std::size_t stride = job_.model->loss_unit().score_stride(), k = classes.names.size();
+  RowGather gather(exchange_of(*executor_), layout.words, layout.of_micro_batch, layout.rounds);
   executor_->refill();
+  std::vector<std::int32_t> labels;
+  std::vector<float> scores;
   for (std::uint64_t at = first; at < data_.micro_batches(); at += ranks) {
     data_.fill(at + rank, batch);
     (void)executor_->step({}, false);
-    scores_->clear();
-    scores_->add_round(executor_->scores(), stride, batch.labels.first(job_.model->loss_rows()));
-    const ClassScores all = scores_->gather(world_);
-    if (!take(all.labels, all.scores, std::min(at + ranks, data_.micro_batches()))) break;
+    for (std::size_t row = 0; row < job_.model->loss_rows(); ++row)
+      if (batch.labels[row] != device::kIgnoredLabel)
+        gather.add(batch.labels[row], executor_->scores().subspan(row * stride, k));
+    labels.clear();
+    scores.clear();
+    gather.end_round([&](std::int32_t label, std::span<const float> of_row) {
+      labels.push_back(label);
+      scores.insert(scores.end(), of_row.begin(), of_row.end());
+    });
+    if (!take(labels, scores, std::min(at + ranks, data_.micro_batches()))) break;
   }
   executor_->settle();
 }

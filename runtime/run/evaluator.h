@@ -12,6 +12,7 @@
 #include "runtime/data/sequences/disjoint_sequences.h"
 #include "runtime/execute/executor.h"
 #include "runtime/job/make_job.h"
+#include "runtime/job/score_memory.h"
 #include "runtime/run/index_memory.h"
 #include "runtime/run/metrics/score_collector.h"
 #include "runtime/weights/weights.h"
@@ -55,6 +56,8 @@ class Evaluator {
       std::function<bool(std::span<const std::int32_t> labels, std::span<const float> scores, std::uint64_t done)>;
   // first: micro-batch to begin with.
   void predict(std::uint64_t first, const TakeScores& take);
+  // Memory of the plan for where predict()'s rows lie: one for each that there is.
+  std::span<RowPlace> places();
   std::uint64_t micro_batches() const { return data_.micro_batches(); }
 
   // Of this rank's micro-batches until now, for who watches.
@@ -62,7 +65,7 @@ class Evaluator {
 
   const Executor& executor() const { return *executor_; }
   std::uint64_t rounds() const;
-  // Of a classifier, in the order of its scores; else none.
+  // Of a classifier that is not asked for predictions, in the order of its scores; else none.
   std::span<const std::string> class_names() const;
   // That the weights took to read, on this rank.
   double load_seconds() const { return load_seconds_; }

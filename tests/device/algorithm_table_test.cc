@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -97,6 +100,21 @@ TEST(AlgorithmTable, IsKeptInAFile) {
   EXPECT_FAILURE((void)load_algorithms(file, "NVIDIA A100"), Exit::usage,
                  AllOf(HasSubstr("of NVIDIA H200"), HasSubstr("this is NVIDIA A100")));
   EXPECT_FAILURE(save_algorithms(table, file / "below" / "a-file"), Exit::failed, HasSubstr("STRATA_ALGORITHMS"));
+}
+
+TEST(AlgorithmTable, NoRoomForTheFileIsExitThree) {
+  const tests::ScratchFolder folder;
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{.rlim_cur = 10, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Error error = tests::failure_of([&] { save_algorithms(some_table(), folder.path() / "table.txt"); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(error.code(), Exit::does_not_fit);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("table.txt cannot be written"), HasSubstr("STRATA_ALGORITHMS")));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "what was begun is gone";
 }
 
 TEST(AlgorithmTable, FileIsNamedOrInTheUsersCache) {

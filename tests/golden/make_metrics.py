@@ -6,6 +6,7 @@
 """
 import json, os
 import numpy as np
+import sklearn
 from sklearn import metrics as m
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "metrics")
@@ -37,7 +38,10 @@ def one(seed, documents, classes, skipped=None, absent=None):
     if absent is not None:
         auc = None  # no text of the class, no curve
     else:
-        auc = m.roc_auc_score(labels, p[:, 1]) if classes == 2 else m.roc_auc_score(labels, p, multi_class="ovr")
+        # Of two classes by the log of the odds, which is exact: equal probabilities may differ in their last bits, and
+        # whether they do is a matter of numpy's exp.
+        odds = scores[:, 1].astype(np.float64) - scores[:, 0]
+        auc = m.roc_auc_score(labels, odds) if classes == 2 else m.roc_auc_score(labels, p, multi_class="ovr")
     return dict(kind="one", classes=classes, scores=scores.ravel().tolist(), labels=labels.tolist(),
                 accuracy=m.accuracy_score(labels, said), matthews=m.matthews_corrcoef(labels, said), roc_auc=auc,
                 confusion=m.confusion_matrix(labels, said, labels=range(classes)).tolist(),
@@ -67,4 +71,5 @@ def numbers(seed, documents):
 os.makedirs(HERE, exist_ok=True)
 cases = [one(1, 60, 2), one(2, 80, 5), one(3, 50, 4, skipped=2), many(4, 60, 6), numbers(5, 40), one(6, 40, 5, absent=3)]
 with open(os.path.join(HERE, "metrics.json"), "w") as f:
-    f.write("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")
+    f.write('{"made_by": "scikit-learn %s, numpy %s",\n"cases": [\n' % (sklearn.__version__, np.__version__))
+    f.write(",\n".join(json.dumps(case) for case in cases) + "\n]}\n")

@@ -4,17 +4,18 @@
 #include <fmt/ranges.h>
 #include <xxhash.h>
 
-#include <algorithm>
 #include <cmath>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <sstream>
 #include <utility>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "comm/agreement.h"
+#include "device/algorithm_table.h"
+#include "device/cpu/isa.h"
 #include "launcher/commands/predict/predict_input.h"
 #include "launcher/commands/predict/predict_part.h"
 #include "launcher/outputs.h"
@@ -26,11 +27,14 @@
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
 #include "models/classes.h"
+#include "models/model.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/objective/objective.h"
+#include "runtime/recipe/recipe_text.h"
 #include "runtime/recipe/value.h"
 #include "runtime/run/evaluator.h"
+#include "runtime/run/metrics/class_metrics.h"
 #include "runtime/run/tokenizer_match.h"
 #include "text/tokenizer.h"
 
@@ -40,14 +44,10 @@ namespace {
 namespace fs = std::filesystem;
 using comm::agree;
 
-std::size_t best_of(std::span<const float> scores) {
-  return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
-}
-
 std::string line_of(std::span<const float> scores, const models::Classes& classes, double threshold) {
   if (classes.target == device::ClassTarget::number) return fmt::format("{{\"label\": {:.9g}}}\n", scores[0]);
   const bool many = classes.target == device::ClassTarget::many;
-  const double most = scores[best_of(scores)];
+  const double most = scores[runtime::best_of(scores)];
   double sum = 0;
   for (const float score : scores) sum += std::exp(score - most);
   std::string chosen, list;
@@ -59,7 +59,7 @@ std::string line_of(std::span<const float> scores, const models::Classes& classe
   }
   if (many) return fmt::format("{{\"labels\": [{}], \"probabilities\": {{{}}}}}\n", chosen, list);
   return fmt::format("{{\"label\": {}, \"probabilities\": {{{}}}}}\n",
-                     runtime::json_string(classes.names[best_of(scores)]), list);
+                     runtime::json_string(classes.names[runtime::best_of(scores)]), list);
 }
 
 runtime::Recipe recipe_of(const PredictOptions& options, const runtime::ModelFolder& folder,
@@ -101,10 +101,9 @@ struct Classifier {
       fail(Exit::usage, "{} is no classifier: its architectures name {}", folder.path().string(),
            models::name_of(objective));
     classes = models::read_classes(config, objective);
-    const auto positions = config.int_or("max_position_embeddings", config.int_or("n_positions", 512));
-    // RoBERTa's positions start behind the row of padding.
-    const bool behind = config.require_text("model_type").ends_with("roberta");
-    const std::int64_t room = behind ? positions - config.int_or("pad_token_id", 1) - 1 : positions;
+    // As many as the model says that it has, of which a token needs some or other.
+    const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, /*training=*/false});
+    const auto room = static_cast<std::int64_t>(model->max_positions);
     if (options.max_length.value_or(0) > room)
       fail(Exit::usage, "--max-length {}: {} has positions for {} tokens", *options.max_length, folder.path().string(),
            room);
@@ -136,10 +135,20 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, con
   return tokenizer;
 }
 
-// Of the model as it is now: another one at the same place has another.
-std::string print_of(const std::string& config, const runtime::WeightSource& weights) {
-  std::string all = config;
+// Of all that results depend on beside the texts: the model as it is now, as another one may come to lie at the same
+// place; what the recipe says of mathematics and batches; and what products are computed by.
+std::string print_of(const runtime::Job& job, const runtime::WeightSource& weights,
+                     const device::AlgorithmTable* algorithms) {
+  std::string all = job.config;
   for (const comm::Seen& seen : weights.seen()) all += "\n" + seen.name + " " + seen.print;
+  std::istringstream lines(runtime::to_text(job.recipe));
+  for (std::string line; std::getline(lines, line);)
+    for (const char* room : {"model.", "data.", "training.", "device.kind"})
+      if (line.starts_with(room)) all += "\n" + line;
+  if (job.plan.device.kind == device::Kind::cpu)
+    all += fmt::format("\ncpu {} {}", static_cast<int>(device::cpu::isa()), device::cpu::native_bf16());
+  else
+    all += fmt::format("\n{} {:016x}", device::algorithm_machine(job.plan.device), algorithms ? algorithms->hash() : 0);
   return fmt::format("{:016x}", XXH3_64bits(all.data(), all.size()));
 }
 
@@ -165,6 +174,31 @@ bool stop_requested(const StopSignal& stop, comm::World& world) {
                              [](const std::string& text) { return !text.empty(); });
 }
 
+// A line per text: the label of each of its words, null for those without tokens.
+void write_words(PredictPart& part, const PredictInput& input, const fs::path& tokens, const models::Classes& classes,
+                 AtomicFile& out) {
+  const runtime::TokenFile file(tokens, std::nullopt);
+  const runtime::Documents documents(file);
+  STRATA_CHECK_EQ(part.rows(), input.word_of_tokens().size());
+  std::uint64_t text = 0;
+  std::vector<std::string> labels;
+  const auto begin_text = [&] {
+    if (text < documents.count()) labels.assign(input.words()[text], "null");
+  };
+  const auto end_text = [&] {
+    out.write(fmt::format("{{\"labels\": [{}]}}\n", fmt::join(labels, ", ")));
+    ++text;
+    begin_text();
+  };
+  begin_text();
+  auto word = input.word_of_tokens().begin();
+  part.each_row([&](std::int64_t token, std::span<const float> scores) {
+    while (static_cast<std::uint64_t>(token) >= documents.begin(text + 1)) end_text();
+    labels[*word++] = runtime::json_string(classes.names[runtime::best_of(scores)]);
+  });
+  while (text < documents.count()) end_text();
+}
+
 void run(const PredictOptions& options, comm::World& world, const StopSignal& stop) {
   const bool speaks = world.rank() == 0;
   agree(world, [&] { require_writable(options); });
@@ -175,6 +209,8 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   const auto& [classes, objective, seq_len] = *classifier;
   const fs::path tokens_path = PredictInput::path_of(options.out);
   runtime::Recipe recipe = recipe_of(options, folder, objective, seq_len, world);
+  if (recipe.evaluation.max_sequences)
+    throw comm::AgreedError(Exit::usage, "evaluation.max_sequences: predictions are of every text: leave it out");
   std::optional<PredictInput> input;
   std::size_t least = 1;  // tokens of a text
   agree(world, [&] {
@@ -204,7 +240,8 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   if (!weights->drawn().empty())
     throw comm::AgreedError(Exit::usage, fmt::format("{} has no {}: train the classifier first", folder.path().string(),
                                                      weights->drawn().front()));
-  runtime::Evaluator evaluator(job, world, threads, *weights, runtime::agree_on_algorithms(job, world, note));
+  const auto algorithms = runtime::agree_on_algorithms(job, world, note);
+  runtime::Evaluator evaluator(job, world, threads, *weights, algorithms);
 
   const auto sidecar = runtime::read_sidecar(tokens_path);
   const std::size_t k = classes.names.size();
@@ -212,14 +249,12 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   PredictPart part(
       PredictPart::path_of(options.out),
       // What is done is counted in micro-batches, so that those of another size do not go on from it.
-      fmt::format("{}{} of {} {} {} {} {} {} {} of {}", PredictPart::kBegins, print_of(job.config, *weights),
-                  sidecar->hash, begins, types, seq_len, k, device::name_of(job.recipe.training.precision),
-                  job.recipe.training.micro_batch_size, evaluator.micro_batches()),
-      k);
-  std::map<std::int32_t, std::vector<float>> rows;
+      fmt::format("{}{} of {} {} {} {} {}", PredictPart::kBegins, print_of(job, *weights, algorithms.get()),
+                  sidecar->hash, begins, types, k, evaluator.micro_batches()),
+      k, evaluator.places());
   std::uint64_t first = 0;
   agree(world, [&] {
-    if (speaks) first = part.read(rows);
+    if (speaks) first = part.open();
   });
   first = std::stoull(world.exchange(std::to_string(first))[0]);
   if (first > 0 && speaks) say("resumes after {} of {} micro-batches", first, evaluator.micro_batches());
@@ -231,10 +266,6 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
                         throw comm::AgreedError(Exit::failed, not_finite(labels[*row], objective, tokens_path));
                       stopped = stop_requested(stop, world);
                       if (!speaks) return !stopped;
-                      for (std::size_t i = 0; i < labels.size(); ++i) {
-                        const auto of_row = scores.subspan(i * k, k);
-                        rows[labels[i]].assign(of_row.begin(), of_row.end());
-                      }
                       part.add(done, labels, scores);
                       activity.show(done, evaluator.micro_batches());
                       return !stopped;
@@ -246,21 +277,12 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
                                                        options.out.string()));
   if (!speaks) return;
   AtomicFile out(options.out);
-  if (objective == models::Objective::sequence_classification) {
-    for (const auto& [document, scores] : rows) out.write(line_of(scores, classes, options.threshold));
-  } else {
-    const runtime::TokenFile file(tokens_path, std::nullopt);
-    const runtime::Documents documents(file);
-    STRATA_CHECK_EQ(rows.size(), input->word_of_tokens().size());
-    auto row = rows.begin();
-    auto word = input->word_of_tokens().begin();
-    for (std::uint64_t i = 0; i < documents.count(); ++i) {
-      std::vector<std::string> labels(input->words()[i], "null");
-      for (; row != rows.end() && static_cast<std::uint64_t>(row->first) < documents.begin(i + 1); ++row, ++word)
-        labels[*word] = runtime::json_string(classes.names[best_of(row->second)]);
-      out.write(fmt::format("{{\"labels\": [{}]}}\n", fmt::join(labels, ", ")));
-    }
-  }
+  if (objective == models::Objective::sequence_classification)
+    part.each_row([&](std::int64_t, std::span<const float> scores) {
+      out.write(line_of(scores, classes, options.threshold));
+    });
+  else
+    write_words(part, *input, tokens_path, classes, out);
   out.commit();
   part.remove();
   say("{}: {}", options.out.string(), input->texts() == 1 ? "1 text" : fmt::format("{} texts", input->texts()));

@@ -1,13 +1,20 @@
 #include "launcher/commands/predict/predict_part.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <iterator>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "base/refused_write.h"
 
 namespace strata::launcher {
 
@@ -38,10 +45,11 @@ void require_free_names(const fs::path& part, const std::vector<fs::path>& other
 
 void claim_names(const fs::path& part) {
   if (std::ifstream(part)) return;
+  errno = 0;
   std::ofstream out(part, std::ios::binary);
   out << PredictPart::kBegins << "\n";
   out.flush();
-  if (!out) fail(Exit::failed, "{} cannot be written", part.string());
+  if (!out) refused_write(fmt::format("{} cannot be written", part.string()), errno);
 }
 
 void give_up_names(const fs::path& part) {
@@ -55,57 +63,95 @@ fs::path PredictPart::path_of(const fs::path& out) {
   return path;
 }
 
-PredictPart::PredictPart(std::filesystem::path path, std::string of_what, std::size_t classes)
-    : path_(std::move(path)), of_what_(std::move(of_what) + "\n"), classes_(classes) {
+PredictPart::PredictPart(std::filesystem::path path, std::string of_what, std::size_t classes,
+                         std::span<runtime::RowPlace> places)
+    : path_(std::move(path)), of_what_(std::move(of_what) + "\n"), classes_(classes), places_(places) {
   STRATA_CHECK(of_what_.starts_with(kBegins));
 }
 
-std::uint64_t PredictPart::read(std::map<std::int32_t, std::vector<float>>& rows) {
-  std::ifstream in(path_, std::ios::binary);
-  std::string all{std::istreambuf_iterator<char>(in), {}};
-  std::uint64_t done = 0;
-  std::size_t kept = 0;
-  if (all.starts_with(of_what_)) {
-    kept = of_what_.size();
-    for (std::uint64_t head[2]; kept + sizeof head <= all.size();) {
-      std::memcpy(head, all.data() + kept, sizeof head);
-      const std::size_t of_row = sizeof(std::int32_t) + classes_ * sizeof(float);
-      if (head[1] > (all.size() - kept - sizeof head) / of_row) break;
-      const char* at = all.data() + kept + sizeof head;
-      for (std::uint64_t i = 0; i < head[1]; ++i, at += of_row) {
-        std::int32_t row = 0;
-        std::memcpy(&row, at, sizeof row);
-        auto& scores = rows[row];
-        scores.resize(classes_);
-        std::memcpy(scores.data(), at + sizeof row, classes_ * sizeof(float));
-      }
-      kept += sizeof head + head[1] * of_row;
-      done = head[0];
-    }
+bool PredictPart::read(std::uint64_t at, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t n = ::pread(file_.get(), out.data(), out.size(), static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(Exit::failed, "{} cannot be read: {} (errno {})", path_.string(), std::strerror(errno), errno);
+    if (n == 0) return false;
+    out = out.subspan(static_cast<std::size_t>(n));
+    at += static_cast<std::uint64_t>(n);
   }
-  all.resize(kept);
-  if (kept == 0) all = of_what_;
-  out_.open(path_, std::ios::binary | std::ios::trunc);
-  out_ << all;
-  out_.flush();
-  if (!out_) fail(Exit::failed, "{} cannot be written", path_.string());
+  return true;
+}
+
+void PredictPart::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(end_));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) refused_write(fmt::format("{} cannot be written", path_.string()), n < 0 ? errno : ENOSPC);
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    end_ += static_cast<std::uint64_t>(n);
+  }
+}
+
+std::uint64_t PredictPart::read_round(std::uint64_t& at, std::uint64_t size) {
+  std::uint64_t head[2];
+  if (!read(at, std::as_writable_bytes(std::span(head)))) return 0;
+  const std::uint64_t left = size - at - sizeof head;
+  if (head[1] > left / row_bytes() || head[1] > places_.size() - rows_) return 0;
+  round_.resize(head[1] * row_bytes());
+  if (!read(at + sizeof head, round_)) return 0;
+  at += sizeof head;
+  for (std::uint64_t i = 0; i < head[1]; ++i, at += row_bytes()) {
+    std::int32_t row = 0;
+    std::memcpy(&row, round_.data() + i * row_bytes(), sizeof row);
+    places_[rows_++] = {row, at + sizeof row};
+  }
+  return head[0];
+}
+
+std::uint64_t PredictPart::open() {
+  file_.reset(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  struct stat status {};
+  if (file_.get() < 0 || fstat(file_.get(), &status) != 0)
+    refused_write(fmt::format("{} cannot be written", path_.string()), errno);
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  std::string begin(of_what_.size(), '\0');
+  std::uint64_t done = 0;
+  if (read(0, std::as_writable_bytes(std::span(begin))) && begin == of_what_) {
+    end_ = of_what_.size();
+    while (const std::uint64_t after = read_round(end_, size)) done = after;
+  }
+  if (ftruncate(file_.get(), static_cast<off_t>(end_)) != 0)
+    refused_write(fmt::format("{} cannot be written", path_.string()), errno);
+  if (end_ == 0) write(std::as_bytes(std::span(of_what_)));
   return done;
 }
 
 void PredictPart::add(std::uint64_t done, std::span<const std::int32_t> rows, std::span<const float> scores) {
   const std::uint64_t head[2] = {done, rows.size()};
-  out_.write(reinterpret_cast<const char*>(head), sizeof head);
+  round_.resize(sizeof head + rows.size() * row_bytes());
+  std::memcpy(round_.data(), head, sizeof head);
+  STRATA_CHECK_LE(rows_ + rows.size(), places_.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    out_.write(reinterpret_cast<const char*>(&rows[i]), sizeof rows[i]);
-    out_.write(reinterpret_cast<const char*>(scores.data() + i * classes_),
-               static_cast<std::streamsize>(classes_ * sizeof(float)));
+    const std::size_t at = sizeof head + i * row_bytes();
+    std::memcpy(round_.data() + at, &rows[i], sizeof rows[i]);
+    std::memcpy(round_.data() + at + sizeof rows[i], scores.data() + i * classes_, classes_ * sizeof(float));
+    places_[rows_++] = {rows[i], end_ + at + sizeof rows[i]};
   }
-  out_.flush();
-  if (!out_) fail(Exit::failed, "{} cannot be written", path_.string());
+  write(round_);
+}
+
+void PredictPart::each_row(const std::function<void(std::int64_t row, std::span<const float> scores)>& f) {
+  const std::span<runtime::RowPlace> places = places_.first(rows_);
+  std::ranges::sort(places, {}, &runtime::RowPlace::row);
+  std::vector<float> scores(classes_);
+  for (const runtime::RowPlace& place : places) {
+    if (!read(place.offset, std::as_writable_bytes(std::span(scores))))
+      fail(Exit::failed, "{} was cut while it was read: run the same command again", path_.string());
+    f(place.row, scores);
+  }
 }
 
 void PredictPart::remove() {
-  out_.close();
+  file_.reset();
   std::error_code ignored;
   std::filesystem::remove(path_, ignored);
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "base/error.h"
 
@@ -13,26 +12,53 @@ double ratio(double a, double b) {
   return b > 0 ? a / b : 0;
 }
 
-// Of a class: documents of it that were found, that were said to be of it, and that there are.
-struct Counts {
-  std::uint64_t found = 0, said = 0, there = 0;
+}  // namespace
 
-  ClassQuality quality() const {
-    const auto right = static_cast<double>(found);
-    ClassQuality out{ratio(right, static_cast<double>(said)), ratio(right, static_cast<double>(there)), 0, there};
-    out.f1 = ratio(2 * right, static_cast<double>(said + there));
-    return out;
+ClassQuality ClassTally::Counts::quality() const {
+  const auto right = static_cast<double>(found);
+  ClassQuality out{ratio(right, static_cast<double>(said)), ratio(right, static_cast<double>(there)), 0, there};
+  out.f1 = ratio(2 * right, static_cast<double>(said + there));
+  return out;
+}
+
+ClassTally::ClassTally(std::size_t classes, Confusion confusion) : counts_(classes) {
+  if (confusion == Confusion::counted) confusion_.assign(classes, std::vector<std::uint64_t>(classes));
+}
+
+void ClassTally::clear() {
+  std::ranges::fill(counts_, Counts{});
+  for (auto& row : confusion_) std::ranges::fill(row, 0u);
+  right_ = documents_ = 0;
+}
+
+void ClassTally::add_one(std::size_t label, std::size_t said) {
+  STRATA_CHECK_LT(label, counts_.size());
+  STRATA_CHECK_LT(said, counts_.size());
+  if (!confusion_.empty()) ++confusion_[label][said];
+  ++counts_[label].there;
+  ++counts_[said].said;
+  ++documents_;
+  if (said != label) return;
+  ++counts_[label].found;
+  ++right_;
+}
+
+void ClassTally::add_many(std::uint32_t label, std::uint32_t said) {
+  for (std::size_t c = 0; c < counts_.size(); ++c) {
+    counts_[c].there += label >> c & 1;
+    counts_[c].said += said >> c & 1;
+    counts_[c].found += (label & said) >> c & 1;
   }
-};
+  ++documents_;
+  right_ += label == said ? 1 : 0;
+}
 
-// Averages over classes leave out those that no document is or was said to be of, if `among` says so: scikit-learn does
-// of one class each, where it takes the classes from the documents.
-enum class Among : std::uint8_t { all, seen };
-
-void add_averages(const std::vector<Counts>& counts, Among among, ClassMetrics& out) {
+ClassMetrics ClassTally::with_averages(Among among) const {
+  ClassMetrics out;
+  out.accuracy = ratio(static_cast<double>(right_), static_cast<double>(documents_));
   std::size_t averaged = 0;
   Counts sum;
-  for (const Counts& one : counts) {
+  for (const Counts& one : counts_) {
     const ClassQuality& quality = out.classes.emplace_back(one.quality());
     if (among == Among::seen && one.there + one.said == 0) {
       out.unseen.push_back(out.classes.size() - 1);
@@ -50,53 +76,14 @@ void add_averages(const std::vector<Counts>& counts, Among among, ClassMetrics& 
   const auto n = static_cast<double>(averaged);
   out.macro = {ratio(out.macro.precision, n), ratio(out.macro.recall, n), ratio(out.macro.f1, n), out.macro.support};
   out.micro = sum.quality();
+  return out;
 }
 
-std::size_t best_of(std::span<const float> scores) {
-  return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
-}
-
-// log(p / (1 - p)) of class c's probability p, which orders documents as p does.
-double log_odds(std::span<const float> scores, std::size_t c) {
-  const double most = *std::max_element(scores.begin(), scores.end());
-  double others = 0;
-  for (std::size_t i = 0; i < scores.size(); ++i)
-    if (i != c) others += std::exp(scores[i] - most);
-  return scores[c] - most - std::log(others);
-}
-
-// The mean over classes of score(document, class) against is(document, class).
-template <typename Score, typename Is>
-void add_areas(std::size_t documents, std::size_t first, std::size_t classes, Score&& score, Is&& is,
-               ClassMetrics& out) {
-  std::vector<double> scores(documents);
-  std::vector<bool> positive(documents);
-  double sum = 0;
-  for (std::size_t c = first; c < classes; ++c) {
-    for (std::size_t i = 0; i < documents; ++i) {
-      scores[i] = score(i, c);
-      positive[i] = is(i, c);
-    }
-    const auto area = area_under_curve(scores, positive);
-    if (!area) {
-      out.without_curve = c;
-      return;
-    }
-    sum += *area;
-  }
-  out.roc_auc = sum / static_cast<double>(classes - first);
-}
-
-double matthews_of(const std::vector<std::vector<std::uint64_t>>& confusion) {
-  double right = 0, all = 0, both = 0, said_squares = 0, there_squares = 0;
-  for (std::size_t c = 0; c < confusion.size(); ++c) {
-    double said = 0, there = 0;
-    for (std::size_t other = 0; other < confusion.size(); ++other) {
-      said += static_cast<double>(confusion[other][c]);
-      there += static_cast<double>(confusion[c][other]);
-    }
-    right += static_cast<double>(confusion[c][c]);
-    all += there;
+double ClassTally::matthews() const {
+  const auto right = static_cast<double>(right_), all = static_cast<double>(documents_);
+  double both = 0, said_squares = 0, there_squares = 0;
+  for (const Counts& of_class : counts_) {
+    const auto said = static_cast<double>(of_class.said), there = static_cast<double>(of_class.there);
     both += said * there;
     said_squares += said * said;
     there_squares += there * there;
@@ -105,78 +92,24 @@ double matthews_of(const std::vector<std::vector<std::uint64_t>>& confusion) {
   return ratio(right * all - both, under);
 }
 
-}  // namespace
-
-std::optional<double> area_under_curve(std::span<const double> scores, const std::vector<bool>& positive) {
-  STRATA_CHECK_EQ(scores.size(), positive.size());
-  std::vector<std::size_t> order(scores.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return scores[a] < scores[b]; });
-  // Pairs of a positive and a negative that are in the right order count 2, equal ones 1: whole numbers, so exact.
-  unsigned __int128 twice = 0;
-  std::uint64_t positives = 0, negatives = 0;
-  for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
-    std::uint64_t p = 0, n = 0;
-    for (; end < order.size() && scores[order[end]] == scores[order[begin]]; ++end) ++(positive[order[end]] ? p : n);
-    twice += static_cast<unsigned __int128>(p) * (2 * negatives + n);
-    positives += p;
-    negatives += n;
-  }
-  if (positives == 0 || negatives == 0) return std::nullopt;
-  return static_cast<double>(twice) / (2 * static_cast<double>(positives) * static_cast<double>(negatives));
-}
-
-ClassMetrics metrics_of_one(const ClassScores& scores) {
-  const std::size_t n = scores.documents(), k = scores.classes;
-  STRATA_CHECK_EQ(scores.scores.size(), n * k);
-  ClassMetrics out;
-  out.confusion.assign(k, std::vector<std::uint64_t>(k));
-  std::vector<Counts> counts(k);
-  std::uint64_t right = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    const auto label = static_cast<std::size_t>(scores.labels[i]);
-    STRATA_CHECK_LT(label, k);
-    const std::size_t said = best_of(scores.of(i));
-    ++out.confusion[label][said];
-    ++counts[label].there;
-    ++counts[said].said;
-    if (said != label) continue;
-    ++counts[label].found;
-    ++right;
-  }
-  out.accuracy = ratio(static_cast<double>(right), static_cast<double>(n));
-  add_averages(counts, Among::seen, out);
-  out.matthews = matthews_of(out.confusion);
-  add_areas(
-      n, k == 2 ? 1 : 0, k, [&](std::size_t i, std::size_t c) { return log_odds(scores.of(i), c); },
-      [&](std::size_t i, std::size_t c) { return static_cast<std::size_t>(scores.labels[i]) == c; }, out);
+ClassMetrics ClassTally::of_one() const {
+  ClassMetrics out = with_averages(Among::seen);
+  out.matthews = matthews();
+  out.confusion = confusion_;
   return out;
 }
 
-ClassMetrics metrics_of_many(const ClassScores& scores) {
-  const std::size_t n = scores.documents(), k = scores.classes;
-  STRATA_CHECK_EQ(scores.scores.size(), n * k);
-  ClassMetrics out;
-  std::vector<Counts> counts(k);
-  const auto is = [&](std::size_t i, std::size_t c) {
-    return (static_cast<std::uint32_t>(scores.labels[i]) >> c & 1) != 0;
-  };
-  std::uint64_t right = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    bool all = true;
-    for (std::size_t c = 0; c < k; ++c) {
-      const bool said = scores.of(i)[c] >= 0, there = is(i, c);
-      counts[c].said += said ? 1 : 0;
-      counts[c].there += there ? 1 : 0;
-      counts[c].found += said && there ? 1 : 0;
-      all = all && said == there;
-    }
-    right += all ? 1 : 0;
-  }
-  out.accuracy = ratio(static_cast<double>(right), static_cast<double>(n));
-  add_averages(counts, Among::all, out);
-  add_areas(
-      n, 0, k, [&](std::size_t i, std::size_t c) { return scores.of(i)[c]; }, is, out);
+ClassMetrics ClassTally::of_many() const {
+  return with_averages(Among::all);
+}
+
+std::size_t best_of(std::span<const float> scores) {
+  return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
+}
+
+std::uint32_t all_of(std::span<const float> scores) {
+  std::uint32_t out = 0;
+  for (std::size_t c = 0; c < scores.size(); ++c) out |= scores[c] >= 0 ? std::uint32_t{1} << c : 0;
   return out;
 }
 

@@ -1,28 +1,15 @@
 #pragma once
-// runtime/run/metrics/ says how good a classifier is: numbers of scikit-learn, from the scores of all documents. It
-// knows no model and no ranks; who evaluates gathers the scores.
+// runtime/run/metrics/ says how good a classifier is: numbers of scikit-learn (here, class_curves.h) and of seqeval
+// (entity_metrics.h), from what all rows came to. It knows no model; score_collector.h gathers the rows of all ranks.
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace strata::runtime {
-
-// What a model said of documents and what they are. Scores are logits, [documents, classes].
-struct ClassScores {
-  std::size_t classes = 0;
-  std::vector<float> scores;
-  std::vector<std::int32_t> labels;  // of one class each; or, of many, bit c of class c
-
-  std::size_t documents() const { return labels.size(); }
-  std::span<const float> of(std::size_t document) const {
-    return std::span(scores).subspan(document * classes, classes);
-  }
-};
 
 // Precision, recall and F1, 0 where they divide by 0, as scikit-learn's zero_division=0.
 struct ClassQuality {
@@ -37,18 +24,48 @@ struct ClassMetrics {
   // Of one class each: classes that no document is of and none was said to be of, which macro leaves out.
   std::vector<std::size_t> unseen;
   std::optional<double> matthews;  // of one class each (Gorodkin 2004)
-  // Area under the curve; of more than two classes the mean of each against the rest. nullopt: a class has no document,
-  // or all of them, so that there is no curve; `without_curve` names the first such class.
-  std::optional<double> roc_auc;
-  std::size_t without_curve = 0;
-  // [label][prediction], of one class each.
+  // [label][prediction], of one class each; empty: there are too many.
   std::vector<std::vector<std::uint64_t>> confusion;
 };
 
-// Each document is of one class; the highest score counts, of equal ones the first.
-ClassMetrics metrics_of_one(const ClassScores& scores);
-// Each document is of any number of classes: those with scores of at least 0, which is a probability of one half.
-ClassMetrics metrics_of_many(const ClassScores& scores);
+// Counts what documents are and what was said of them: whole numbers, so that nothing depends on their order.
+class ClassTally {
+ public:
+  enum class Confusion : std::uint8_t { counted, left_out };
+  ClassTally(std::size_t classes, Confusion confusion);
+
+  void clear();
+  // A document of one class.
+  void add_one(std::size_t label, std::size_t said);
+  // Of any number of classes: bit c is class c.
+  void add_many(std::uint32_t label, std::uint32_t said);
+
+  // Of add_one() alone.
+  ClassMetrics of_one() const;
+  // Of add_many() alone.
+  ClassMetrics of_many() const;
+
+ private:
+  // Of a class: documents of it that were found, that were said to be of it, and that there are.
+  struct Counts {
+    std::uint64_t found = 0, said = 0, there = 0;
+    ClassQuality quality() const;
+  };
+  // Averages over classes leave out those that no document is or was said to be of, if `among` says so: scikit-learn
+  // does of one class each, where it takes the classes from the documents.
+  enum class Among : std::uint8_t { all, seen };
+  ClassMetrics with_averages(Among among) const;
+  double matthews() const;
+
+  std::vector<Counts> counts_;
+  std::uint64_t right_ = 0, documents_ = 0;
+  std::vector<std::vector<std::uint64_t>> confusion_;
+};
+
+// The class of the highest score, of equal ones the first.
+std::size_t best_of(std::span<const float> scores);
+// The classes with scores of at least 0, which is a probability of one half: bit c is class c.
+std::uint32_t all_of(std::span<const float> scores);
 
 // Of a regression.
 struct RegressionMetrics {
@@ -56,8 +73,5 @@ struct RegressionMetrics {
   std::optional<double> pearson;  // nullopt: one of both is constant
 };
 RegressionMetrics metrics_of_numbers(std::span<const float> predictions, std::span<const float> labels);
-
-// The area under the curve of true positives over false ones; nullopt if all labels are alike. Ties count half.
-std::optional<double> area_under_curve(std::span<const double> scores, const std::vector<bool>& positive);
 
 }  // namespace strata::runtime

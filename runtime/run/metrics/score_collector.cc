@@ -13,26 +13,15 @@
 namespace strata::runtime {
 namespace {
 
+using device::ClassTarget;
+
 // Classes that a note has room for.
 constexpr std::size_t kNamed = 8;
 
 template <typename T>
-void append(std::string& to, const std::vector<T>& values) {
-  const std::uint64_t count = values.size();
-  to.append(reinterpret_cast<const char*>(&count), sizeof count);
-  to.append(reinterpret_cast<const char*>(values.data()), count * sizeof(T));
-}
-template <typename T>
-std::vector<T> take(std::string_view& from) {
-  std::uint64_t count = 0;
-  STRATA_CHECK_LE(sizeof count, from.size());
-  std::memcpy(&count, from.data(), sizeof count);
-  from.remove_prefix(sizeof count);
-  STRATA_CHECK_LE(count * sizeof(T), from.size());
-  std::vector<T> out(count);
-  std::memcpy(out.data(), from.data(), count * sizeof(T));
-  from.remove_prefix(count * sizeof(T));
-  return out;
+std::span<T> span_of(std::span<std::byte> bytes, std::size_t at, std::size_t count) {
+  STRATA_CHECK_LE(at + count * sizeof(T), bytes.size());
+  return {reinterpret_cast<T*>(bytes.data() + at), count};
 }
 
 void add_quality(const ClassMetrics& m, const models::Classes& classes, ClassReport& out) {
@@ -41,12 +30,6 @@ void add_quality(const ClassMetrics& m, const models::Classes& classes, ClassRep
                  {"eval_f1_micro", m.micro.f1},         {"eval_precision_micro", m.micro.precision},
                  {"eval_recall_micro", m.micro.recall}};
   if (m.matthews) out.metrics.emplace_back("eval_matthews", *m.matthews);
-  if (m.roc_auc)
-    out.metrics.emplace_back("eval_roc_auc", *m.roc_auc);
-  else
-    out.notes.push_back(
-        fmt::format("eval_roc_auc is not computed: data.validation has no text of the class {}, or none of another",
-                    classes.names[m.without_curve]));
   if (!m.unseen.empty()) {
     std::vector<std::string> names;
     for (const std::size_t c : std::span(m.unseen).first(std::min<std::size_t>(m.unseen.size(), kNamed)))
@@ -63,74 +46,156 @@ void add_quality(const ClassMetrics& m, const models::Classes& classes, ClassRep
 
 }  // namespace
 
-void ScoreCollector::clear() {
-  rows_.clear();
-  scores_.clear();
-  labels_.clear();
+ScoreCollector::ScoreCollector(models::Classes classes, bool words, const ScoreMemory& layout,
+                               std::span<std::byte> kept, Exchange exchange, int rank, int ranks)
+    : classes_(std::move(classes)),
+      layout_(layout),
+      rank_(static_cast<std::size_t>(rank)),
+      ranks_(static_cast<std::size_t>(ranks)),
+      gather_(std::move(exchange), layout.words, layout.of_micro_batch, layout.rounds),
+      tally_(classes_.target == ClassTarget::number ? 0 : classes_.names.size(),
+             layout.curves && !many() ? ClassTally::Confusion::counted : ClassTally::Confusion::left_out) {
+  const std::size_t rows = layout.rows;
+  if (classes_.target == ClassTarget::number) numbers_ = span_of<float>(kept, 0, 2 * rows);
+  if (layout.curves)
+    curves_.emplace(span_of<double>(kept, 0, layout.columns * rows),
+                    span_of<std::int32_t>(kept, layout.columns * rows * sizeof(double), rows),
+                    layout.first_curve + rank_, ranks_, classes_.names.size(), many());
+  if (words && models::are_entity_tags(classes_.names)) entities_.emplace(classes_.names);
+  odds_.resize(classes_.names.size());
 }
 
-void ScoreCollector::add_round(std::span<const float> scores, std::size_t stride,
-                               std::span<const std::int32_t> labels) {
-  const std::size_t classes = classes_.names.size();
-  std::uint32_t rows = 0;
+void ScoreCollector::clear() {
+  gather_.clear();
+  tally_.clear();
+  if (curves_) curves_->clear();
+  if (entities_) entities_->clear();
+  count_ = 0;
+}
+
+void ScoreCollector::add_round(std::span<const float> scores, std::size_t stride, std::span<const std::int32_t> labels,
+                               std::span<const device::RowRange> documents, std::size_t seq_len) {
+  const std::size_t k = classes_.names.size();
   for (std::size_t row = 0; row < labels.size(); ++row) {
     if (labels[row] == device::kIgnoredLabel) continue;
-    const auto of_row = scores.subspan(row * stride, classes);
-    scores_.insert(scores_.end(), of_row.begin(), of_row.end());
-    labels_.push_back(labels[row]);
-    ++rows;
-  }
-  rows_.push_back(rows);
-}
-
-ClassScores ScoreCollector::gather(comm::World& world) const {
-  std::string mine;
-  append(mine, rows_);
-  append(mine, scores_);
-  append(mine, labels_);
-  struct Theirs {
-    std::vector<std::uint32_t> rows;
-    std::vector<float> scores;
-    std::vector<std::int32_t> labels;
-    std::size_t at = 0;
-  };
-  std::vector<Theirs> ranks;
-  for (const std::string& text : world.exchange(mine)) {
-    std::string_view rest = text;
-    Theirs& theirs = ranks.emplace_back();
-    theirs.rows = take<std::uint32_t>(rest);
-    theirs.scores = take<float>(rest);
-    theirs.labels = take<std::int32_t>(rest);
-  }
-  const std::size_t k = classes_.names.size();
-  ClassScores all{k, {}, {}};
-  for (std::size_t round = 0; round < rows_.size(); ++round)
-    for (Theirs& theirs : ranks) {
-      const auto begin = static_cast<std::ptrdiff_t>(theirs.at), rows = static_cast<std::ptrdiff_t>(theirs.rows[round]);
-      const auto width = static_cast<std::ptrdiff_t>(k);
-      all.scores.insert(all.scores.end(), theirs.scores.begin() + begin * width,
-                        theirs.scores.begin() + (begin + rows) * width);
-      all.labels.insert(all.labels.end(), theirs.labels.begin() + begin, theirs.labels.begin() + begin + rows);
-      theirs.at += theirs.rows[round];
+    const auto of_row = scores.subspan(row * stride, k);
+    if (layout_.words == 1 + k) {
+      gather_.add(labels[row], of_row);
+      continue;
     }
-  return all;
+    // Of so many classes only which of them.
+    const auto said = std::bit_cast<float>(static_cast<std::uint32_t>(many() ? all_of(of_row) : best_of(of_row)));
+    gather_.add(labels[row], {&said, 1});
+  }
+  if (entities_) add_entities(scores, stride, labels, documents, seq_len);
+  gather_.end_round([this](std::int32_t label, std::span<const float> said) { take(label, said); });
 }
 
-ClassReport ScoreCollector::report(comm::World& world) const {
-  const ClassScores all = gather(world);
-  ClassReport out;
-  if (classes_.target == device::ClassTarget::number) {
-    std::vector<float> wanted;
-    for (const std::int32_t label : all.labels) wanted.push_back(std::bit_cast<float>(label));
-    const RegressionMetrics m = metrics_of_numbers(all.scores, wanted);
-    out.metrics = {{"eval_mse", m.mean_squared_error}, {"eval_mae", m.mean_absolute_error}};
-    if (m.pearson)
-      out.metrics.emplace_back("eval_pearson", *m.pearson);
-    else
-      out.notes.emplace_back("eval_pearson is not computed: the labels or the predictions are all the same");
-    return out;
+// A text lies in one micro-batch whole.
+void ScoreCollector::add_entities(std::span<const float> scores, std::size_t stride,
+                                  std::span<const std::int32_t> labels, std::span<const device::RowRange> documents,
+                                  std::size_t seq_len) {
+  std::vector<std::size_t> there, said;
+  for (std::size_t row = 0; row < labels.size(); ++row) {
+    if (labels[row] != device::kIgnoredLabel) {
+      there.push_back(static_cast<std::size_t>(labels[row]));
+      said.push_back(best_of(scores.subspan(row * stride, classes_.names.size())));
+    }
+    const std::size_t next = row + 1;
+    if (next < labels.size() && next % seq_len != 0 && documents[next] == documents[row]) continue;
+    if (!there.empty()) entities_->add(there, said);
+    there.clear();
+    said.clear();
   }
-  add_quality(classes_.target == device::ClassTarget::many ? metrics_of_many(all) : metrics_of_one(all), classes_, out);
+}
+
+void ScoreCollector::take(std::int32_t label, std::span<const float> said) {
+  if (classes_.target == ClassTarget::number) {
+    STRATA_CHECK_LT(count_, layout_.rows);
+    numbers_[count_] = std::bit_cast<float>(label);
+    numbers_[layout_.rows + count_] = said[0];
+    ++count_;
+    return;
+  }
+  if (!curves_) {
+    tally_.add_one(static_cast<std::size_t>(label), std::bit_cast<std::uint32_t>(said[0]));
+    return;
+  }
+  if (many()) {
+    tally_.add_many(static_cast<std::uint32_t>(label), all_of(said));
+    std::ranges::copy(said, odds_.begin());
+  } else {
+    tally_.add_one(static_cast<std::size_t>(label), best_of(said));
+    log_odds(said, odds_);
+  }
+  curves_->add(label, odds_);
+}
+
+ClassReport ScoreCollector::report_numbers() const {
+  ClassReport out;
+  const RegressionMetrics m =
+      metrics_of_numbers(numbers_.subspan(layout_.rows, count_), numbers_.first(count_));
+  out.metrics = {{"eval_mse", m.mean_squared_error}, {"eval_mae", m.mean_absolute_error}};
+  if (m.pearson)
+    out.metrics.emplace_back("eval_pearson", *m.pearson);
+  else
+    out.notes.emplace_back("eval_pearson is not computed: the labels or the predictions are all the same");
+  return out;
+}
+
+// Rank r has the curves of classes r, r + ranks, ... behind the first.
+void ScoreCollector::add_areas(comm::World& world, ClassReport& out) {
+  const std::vector<std::optional<double>> mine = curves_->areas();
+  std::string text(mine.size() * sizeof mine[0], '\0');
+  std::memcpy(text.data(), mine.data(), text.size());
+  const std::vector<std::string> all = world.exchange(text);
+  const std::size_t curves = classes_.names.size() - layout_.first_curve;
+  double sum = 0;
+  for (std::size_t i = 0; i < curves; ++i) {
+    std::optional<double> area;
+    STRATA_CHECK_LE((i / ranks_ + 1) * sizeof area, all[i % ranks_].size());
+    std::memcpy(&area, all[i % ranks_].data() + i / ranks_ * sizeof area, sizeof area);
+    if (!area) {
+      out.notes.push_back(
+          fmt::format("eval_roc_auc is not computed: data.validation has no text of the class {}, or none of another",
+                      classes_.names[layout_.first_curve + i]));
+      return;
+    }
+    sum += *area;
+  }
+  out.metrics.emplace_back("eval_roc_auc", sum / static_cast<double>(curves));
+}
+
+void ScoreCollector::add_entity_metrics(comm::World& world, ClassReport& out) const {
+  const EntityTally::Counts& mine = entities_->counts();
+  EntityTally::Counts sum;
+  for (const std::string& text : world.exchange({reinterpret_cast<const char*>(&mine), sizeof mine})) {
+    EntityTally::Counts theirs;
+    STRATA_CHECK_EQ(text.size(), sizeof theirs);
+    std::memcpy(&theirs, text.data(), sizeof theirs);
+    sum.found += theirs.found;
+    sum.said += theirs.said;
+    sum.there += theirs.there;
+  }
+  const ClassQuality quality = sum.quality();
+  out.metrics.emplace_back("eval_overall_precision", quality.precision);
+  out.metrics.emplace_back("eval_overall_recall", quality.recall);
+  out.metrics.emplace_back("eval_overall_f1", quality.f1);
+}
+
+ClassReport ScoreCollector::report(comm::World& world) {
+  gather_.flush([this](std::int32_t label, std::span<const float> said) { take(label, said); });
+  if (classes_.target == ClassTarget::number) return report_numbers();
+  ClassReport out;
+  add_quality(many() ? tally_.of_many() : tally_.of_one(), classes_, out);
+  if (curves_)
+    add_areas(world, out);
+  else
+    out.notes.push_back(
+        fmt::format("the confusion matrix and eval_roc_auc are left out: the model has {} classes, and they are made "
+                    "of {} at most",
+                    classes_.names.size(), kMostTabled));
+  if (entities_) add_entity_metrics(world, out);
   return out;
 }
 

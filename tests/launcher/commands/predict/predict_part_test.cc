@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
 #include <cmath>
+#include <csignal>
 #include <limits>
+#include <map>
 
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
@@ -54,29 +58,86 @@ TEST(PredictPartTest, NamesAreClaimedBeforeTheFilesAreThere) {
   EXPECT_EQ(folder.read("o.part"), "strata predict by 1 of 2\nrounds");
 }
 
+std::vector<runtime::RowPlace> room(std::size_t rows = 10) {
+  return std::vector<runtime::RowPlace>(rows);
+}
+std::map<std::int64_t, std::vector<float>> all_of(PredictPart& part) {
+  std::map<std::int64_t, std::vector<float>> out;
+  part.each_row([&](std::int64_t row, std::span<const float> scores) {
+    EXPECT_TRUE(out.empty() || out.rbegin()->first < row) << "in order";
+    out[row].assign(scores.begin(), scores.end());
+  });
+  return out;
+}
+
 TEST(PredictPartTest, AFileThatCannotBeWrittenIsSaid) {
   const tests::ScratchFolder folder;
-  PredictPart part(folder.path() / "none" / "o.part", "strata predict by 1", 2);
-  std::map<std::int32_t, std::vector<float>> rows;
-  EXPECT_FAILURE(part.read(rows), Exit::failed, HasSubstr("cannot be written"));
+  auto places = room();
+  PredictPart part(folder.path() / "none" / "o.part", "strata predict by 1", 2, places);
+  EXPECT_FAILURE((void)part.open(), Exit::failed, HasSubstr("cannot be written"));
+}
+
+TEST(PredictPartTest, NoRoomIsExitThreeAndSaysWhatToDo) {
+  const tests::ScratchFolder folder;
+  auto places = room(100);
+  PredictPart part(folder.path() / "o.part", "strata predict by 1", 2, places);
+  EXPECT_EQ(part.open(), 0u);
+  const std::vector<std::int32_t> rows(50, 1);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{.rlim_cur = 300, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Error error = tests::failure_of([&] { part.add(1, rows, std::vector<float>(100)); });
+  // Nor is there room for the line that claims the names.
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+  const Error claimed = tests::failure_of([&] { claim_names(folder.path() / "p.part"); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  for (const Error& one : {error, claimed}) {
+    EXPECT_EQ(one.code(), Exit::does_not_fit);
+    EXPECT_THAT(one.what(), AllOf(HasSubstr(".part cannot be written"), HasSubstr("errno 27")));
+  }
 }
 
 TEST(PredictPartTest, GoesOnAfterTheLastWholeRound) {
   const tests::ScratchFolder folder;
-  std::map<std::int32_t, std::vector<float>> rows;
+  auto places = room();
   {
-    PredictPart part(folder.path() / "o.part", "strata predict by 1", 2);
-    EXPECT_EQ(part.read(rows), 0u);
-    part.add(3, std::vector<std::int32_t>{0, 2}, std::vector<float>{1, 2, 3, 4});
+    PredictPart part(folder.path() / "o.part", "strata predict by 1", 2, places);
+    EXPECT_EQ(part.open(), 0u);
+    part.add(3, std::vector<std::int32_t>{2, 0}, std::vector<float>{1, 2, 3, 4});
+    EXPECT_EQ(all_of(part), (std::map<std::int64_t, std::vector<float>>{{0, {3, 4}}, {2, {1, 2}}}));
   }
-  folder.write("o.part", folder.read("o.part") + "half a round");
-  PredictPart part(folder.path() / "o.part", "strata predict by 1", 2);
-  EXPECT_EQ(part.read(rows), 3u);
-  EXPECT_EQ(rows, (std::map<std::int32_t, std::vector<float>>{{0, {1, 2}}, {2, {3, 4}}}));
+  folder.write("o.part", folder.read("o.part") + "half a round, which is longer than its head");
+  PredictPart part(folder.path() / "o.part", "strata predict by 1", 2, places);
+  EXPECT_EQ(part.open(), 3u);
+  EXPECT_EQ(all_of(part), (std::map<std::int64_t, std::vector<float>>{{0, {3, 4}}, {2, {1, 2}}}));
   part.add(4, std::vector<std::int32_t>{1}, std::vector<float>{5, 6});
-  PredictPart again(folder.path() / "o.part", "strata predict by 1", 2);
-  EXPECT_EQ(again.read(rows), 4u);
-  EXPECT_EQ(rows.size(), 3u);
+  PredictPart again(folder.path() / "o.part", "strata predict by 1", 2, places);
+  EXPECT_EQ(again.open(), 4u);
+  EXPECT_EQ(all_of(again), (std::map<std::int64_t, std::vector<float>>{{0, {3, 4}}, {1, {5, 6}}, {2, {1, 2}}}));
+  PredictPart other(folder.path() / "o.part", "strata predict by 2", 2, places);
+  EXPECT_EQ(other.open(), 0u) << "of another model";
+  EXPECT_EQ(other.rows(), 0u);
+  EXPECT_EQ(folder.read("o.part"), "strata predict by 2\n");
+}
+
+// No more rows than the texts have are taken from a file that was spoilt.
+TEST(PredictPartTest, MoreRowsThanThereIsRoomForAreNotTaken) {
+  const tests::ScratchFolder folder;
+  auto places = room();
+  {
+    PredictPart part(folder.path() / "o.part", "strata predict by 1", 1, places);
+    (void)part.open();
+    part.add(1, std::vector<std::int32_t>{0, 1}, std::vector<float>{1, 2});
+    part.add(2, std::vector<std::int32_t>{2, 3}, std::vector<float>{3, 4});
+  }
+  auto few = room(3);
+  PredictPart part(folder.path() / "o.part", "strata predict by 1", 1, few);
+  EXPECT_EQ(part.open(), 1u);
+  EXPECT_EQ(part.rows(), 2u);
 }
 
 }  // namespace

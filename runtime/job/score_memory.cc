@@ -1,0 +1,42 @@
+#include "runtime/job/score_memory.h"
+
+#include <algorithm>
+
+#include "device/ops/losses/class_loss.h"
+
+namespace strata::runtime {
+namespace {
+
+using device::ClassTarget;
+
+// Sent at once by a rank: large enough that waiting for each other costs nothing; of many ranks less, as each has room
+// for all.
+constexpr std::size_t kChunk = std::size_t{1} << 20, kLeastChunk = std::size_t{1} << 16, kAllChunks = kChunk * 16;
+constexpr std::size_t kGrain = 256;
+
+}  // namespace
+
+ScoreMemory::ScoreMemory(const models::Classes& classes, std::uint64_t all_rows, int ranks, std::size_t rows_at_once)
+    : rows(all_rows), of_micro_batch(rows_at_once) {
+  const auto w = static_cast<std::size_t>(ranks);
+  const std::size_t k = classes.names.size();
+  const bool number = classes.target == ClassTarget::number, predicts = classes.target == ClassTarget::none;
+  curves = !number && !predicts && k <= kMostTabled;
+  first_curve = classes.target == ClassTarget::one && k == 2 ? 1 : 0;
+  words = 1 + (curves || number || predicts ? k : 1);
+  columns = curves ? (k - first_curve + w - 1) / w : 0;
+  const std::size_t of_round = sizeof(std::uint32_t) + of_micro_batch * words * sizeof(float);
+  const std::size_t most = std::max(kLeastChunk, std::min(kChunk, kAllChunks / w));
+  // Of a prediction what is done is kept after every round.
+  rounds = predicts ? 1 : std::max<std::size_t>(1, most / of_round);
+  // No more than there are; a last round may be short of rows.
+  if (of_micro_batch > 0) rounds = std::min<std::size_t>(rounds, rows / of_micro_batch + 1);
+  chunk_bytes = (rounds * of_round + kGrain - 1) / kGrain * kGrain;
+  const std::size_t of_row = predicts ? sizeof(RowPlace)
+                             : number ? 2 * sizeof(float)
+                             : curves ? sizeof(std::int32_t) + columns * sizeof(double)
+                                      : 0;
+  bytes = rows * of_row;
+}
+
+}  // namespace strata::runtime

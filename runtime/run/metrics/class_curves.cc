@@ -1,0 +1,82 @@
+#include "runtime/run/metrics/class_curves.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace strata::runtime {
+
+void log_odds(std::span<const float> scores, std::span<double> out) {
+  STRATA_CHECK_EQ(scores.size(), out.size());
+  const double most = *std::max_element(scores.begin(), scores.end());
+  // 1 - p is the sum of the others, and not a difference, which would lose all of its digits beside a p of nearly 1.
+  // First out[c] is what the classes before c come to.
+  double before = 0;
+  for (std::size_t c = 0; c < scores.size(); ++c) {
+    out[c] = before;
+    before += std::exp(scores[c] - most);
+  }
+  double after = 0;
+  for (std::size_t c = scores.size(); c-- > 0;) {
+    const double others = out[c] + after;
+    after += std::exp(scores[c] - most);
+    out[c] = scores[c] - most - std::log(others);
+  }
+}
+
+std::optional<double> area_under_curve(std::span<double> positive, std::span<double> negative) {
+  if (positive.empty() || negative.empty()) return std::nullopt;
+  std::sort(positive.begin(), positive.end());
+  std::sort(negative.begin(), negative.end());
+  // Pairs of a positive and a negative that are in the right order count 2, equal ones 1: whole numbers, so exact.
+  unsigned __int128 twice = 0;
+  auto below = negative.begin(), not_above = below;
+  for (const double score : positive) {
+    while (below != negative.end() && *below < score) ++below;
+    while (not_above != negative.end() && *not_above <= score) ++not_above;
+    twice += static_cast<unsigned __int128>((below - negative.begin()) + (not_above - negative.begin()));
+  }
+  return static_cast<double>(twice) /
+         (2 * static_cast<double>(positive.size()) * static_cast<double>(negative.size()));
+}
+
+ClassCurves::ClassCurves(std::span<double> columns, std::span<std::int32_t> labels, std::size_t first, std::size_t step,
+                         std::size_t classes, bool many)
+    : columns_(columns), labels_(labels), first_(first), step_(step), classes_(classes), many_(many) {
+  const std::size_t own = first_ < classes_ ? (classes_ - first_ + step_ - 1) / step_ : 0;
+  STRATA_CHECK_LE(own * labels_.size(), columns_.size());
+}
+
+bool ClassCurves::is(std::int32_t label, std::size_t c) const {
+  return many_ ? (static_cast<std::uint32_t>(label) >> c & 1) != 0 : static_cast<std::size_t>(label) == c;
+}
+
+void ClassCurves::add(std::int32_t label, std::span<const double> scores) {
+  STRATA_CHECK_LT(used_, labels_.size());
+  labels_[used_] = label;
+  std::size_t column = 0;
+  for (std::size_t c = first_; c < classes_; c += step_, ++column)
+    columns_[column * labels_.size() + used_] = scores[c];
+  ++used_;
+}
+
+std::vector<std::optional<double>> ClassCurves::areas() {
+  std::vector<std::optional<double>> out;
+  std::size_t column = 0;
+  for (std::size_t c = first_; c < classes_; c += step_, ++column) {
+    const std::span<double> scores = columns_.subspan(column * labels_.size(), used_);
+    // Scores of the class to the front: a place that was passed is not looked at again, so labels stay where they are.
+    std::size_t begin = 0, end = used_;
+    for (;; ++begin) {
+      while (begin < end && is(labels_[begin], c)) ++begin;
+      while (begin < end && !is(labels_[end - 1], c)) --end;
+      if (begin >= end) break;
+      std::swap(scores[begin], scores[--end]);
+    }
+    out.push_back(area_under_curve(scores.first(begin), scores.subspan(begin)));
+  }
+  return out;
+}
+
+}  // namespace strata::runtime
