@@ -1,0 +1,52 @@
+#include "runtime/run/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/execute/executor.h"
+#include "tests/runtime/tiny_job.h"
+#include "tests/runtime/training.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+// What `strata ctl dump` and the watching between nodes read: tasks of the plan, in their lanes, of the steps that are
+// run, the host's own among them.
+TEST(TrainerTest, PublishesThePlacesOfItsLanes) {
+  const tests::ScratchFolder folder;
+  const auto data = folder.write("t.bin", std::string(4000, '\1'));
+  const std::vector<std::string> sets = {"training.max_steps=4", "data.train=" + data.string()};
+  const StepPlan plan = tiny_job(sets, 1).plan;
+  const auto places = std::make_unique<RankPlaces>();
+  constexpr std::int64_t kBefore = 100;
+  std::set<LaneId> lanes;
+  std::int64_t step = 0;
+  const auto look = [&](Trainer& trainer) {
+    if (step == 0) trainer.executor().publish(*places, kBefore);
+    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(places->done_count.load(), RankPlaces::kDone); ++i) {
+      const LanePlace place = unpacked(places->done[i].place.load());
+      ASSERT_GE(place.task, 0);
+      ASSERT_LT(static_cast<std::size_t>(place.task), plan.tasks.size());
+      const LaneId lane = plan.tasks[static_cast<std::size_t>(place.task)].lane;
+      EXPECT_EQ(places->done[i].lane.load(), static_cast<std::uint32_t>(lane));
+      EXPECT_GT(place.step, kBefore);
+      EXPECT_LE(place.step, kBefore + step);
+      lanes.insert(lane);
+    }
+    ++step;
+  };
+  (void)train_in_threads({}, {"model.preset=tiny-gpt2", "data.seq_len=16", sets[0], sets[1]}, 1, {}, 0, 0, look);
+  EXPECT_EQ(step, 4);
+  EXPECT_TRUE(lanes.contains(LaneId::host));
+  EXPECT_TRUE(lanes.contains(LaneId::compute));
+}
+
+}  // namespace
+}  // namespace strata::runtime
