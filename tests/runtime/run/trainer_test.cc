@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -28,6 +29,7 @@ TEST(TrainerTest, PublishesThePlacesOfItsLanes) {
   constexpr std::int64_t kBefore = 100;
   std::set<LaneId> lanes;
   std::int64_t step = 0;
+  const auto begin = std::chrono::steady_clock::now().time_since_epoch().count();
   const auto look = [&](Trainer& trainer) {
     if (step == 0) trainer.executor().publish(*places, kBefore);
     for (std::uint64_t i = 0; i < std::min<std::uint64_t>(places->done_count.load(), RankPlaces::kDone); ++i) {
@@ -36,6 +38,8 @@ TEST(TrainerTest, PublishesThePlacesOfItsLanes) {
       ASSERT_LT(static_cast<std::size_t>(place.task), plan.tasks.size());
       const LaneId lane = plan.tasks[static_cast<std::size_t>(place.task)].lane;
       EXPECT_EQ(places->done[i].lane.load(), static_cast<std::uint32_t>(lane));
+      EXPECT_GE(places->done[i].begin.load(), begin);
+      EXPECT_GE(places->done[i].end.load(), places->done[i].begin.load());
       EXPECT_GT(place.step, kBefore);
       EXPECT_LE(place.step, kBefore + step);
       lanes.insert(lane);
