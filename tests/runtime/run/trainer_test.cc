@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -29,16 +29,20 @@ TEST(TrainerTest, PublishesThePlacesOfItsLanes) {
   constexpr std::int64_t kBefore = 100;
   std::set<LaneId> lanes;
   std::int64_t step = 0;
-  const auto begin = std::chrono::steady_clock::now().time_since_epoch().count();
   const auto look = [&](Trainer& trainer) {
     if (step == 0) trainer.executor().publish(*places, kBefore);
-    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(places->done_count.load(), RankPlaces::kDone); ++i) {
+    const std::uint64_t count = places->done_count.load();
+    std::map<LaneId, std::int64_t> free;
+    for (std::uint64_t n = count > RankPlaces::kDone ? count - RankPlaces::kDone : 0; n < count; ++n) {
+      const auto i = n % RankPlaces::kDone;
       const LanePlace place = unpacked(places->done[i].place.load());
       ASSERT_GE(place.task, 0);
       ASSERT_LT(static_cast<std::size_t>(place.task), plan.tasks.size());
       const LaneId lane = plan.tasks[static_cast<std::size_t>(place.task)].lane;
       EXPECT_EQ(places->done[i].lane.load(), static_cast<std::uint32_t>(lane));
-      EXPECT_GE(places->done[i].begin.load(), begin);
+      // A lane is in one task after the other.
+      EXPECT_GE(places->done[i].begin.load(), free[lane]);
+      free[lane] = places->done[i].end.load();
       EXPECT_GE(places->done[i].end.load(), places->done[i].begin.load());
       EXPECT_GT(place.step, kBefore);
       EXPECT_LE(place.step, kBefore + step);
