@@ -149,26 +149,31 @@ TEST(UpdateTask, ASkippedUpdateRewritesACopyOnly) {
   }
 }
 
-// A step of one micro-batch: of what unit 2 shares, [4096, 8192), the gradient is both units'.
+// A step of one micro-batch: of what unit 2 shares, [4096, 8192), the gradient is both units', in whatever chunk.
 TEST(UpdateTask, AddsWhatASharerHas) {
   FakeSizes sizes = small(false);
   sizes.parameters[1] = {4096, 4000, 5000};
   sizes.shares = {{2, 1, 1}};
-  Updated u(make_case(sizes, 1, 1, 0, DType::bf16, false, false, 1, {}));
-  const ElementRange chunk{4096, u.part};
-  const int own = u.run.add_buffer(u.part * 2), others = u.run.add_buffer(4096 * 2);
-  u.add(chunk, {{Role::gradients, u.slice(own, chunk, 2)}, {Role::shared_gradients, {others, 0, 4096 * 2}}});
-  EXPECT_EQ(use_of(u.run.task(), Role::gradients).access, Access::read);
-  EXPECT_EQ(use_of(u.run.task(), Role::shared_gradients).access, Access::read);
-  u.place();
-  std::fill_n(u.run.as<bf16>(own).begin(), u.part, device::from_float<bf16>(1));
-  std::fill_n(u.run.as<bf16>(others).begin(), 4096, device::from_float<bf16>(0.5f));
-  u.run.run();
-  const auto master = u.run.as<float>(u.master);
-  EXPECT_EQ(master[0], kBefore) << "before the chunk";
-  EXPECT_EQ(master[4096], kPlain - 1) << "2 * (1 + 0.5)";
-  EXPECT_EQ(master[4096 + 3999], kPlain - 1);
-  EXPECT_EQ(master[8192], kDecayed) << "behind what is shared";
+  for (const std::size_t first : {std::size_t{0}, std::size_t{4096}}) {
+    Updated u(make_case(sizes, 1, 1, 0, DType::bf16, false, false, 1, {}));
+    const ElementRange chunk{first, u.part};
+    const int own = u.run.add_buffer(u.part * 2), others = u.run.add_buffer(4096 * 2);
+    u.add(chunk, {{Role::gradients, u.slice(own, chunk, 2)}, {Role::shared_gradients, {others, 0, 4096 * 2}}});
+    EXPECT_EQ(use_of(u.run.task(), Role::gradients).access, Access::read);
+    EXPECT_EQ(use_of(u.run.task(), Role::shared_gradients).access, Access::read);
+    u.place();
+    std::fill_n(u.run.as<bf16>(own).begin(), u.part, device::from_float<bf16>(1));
+    const auto shared = u.run.as<bf16>(others);
+    std::fill_n(shared.begin(), 4096, device::from_float<bf16>(0.5f));
+    shared[1] = device::from_float<bf16>(1.5f);
+    u.run.run();
+    const auto master = u.run.as<float>(u.master);
+    EXPECT_EQ(master[0], first == 0 ? kDecayed : kBefore);
+    EXPECT_EQ(master[4096], kPlain - 1) << "2 * (1 + 0.5)";
+    EXPECT_EQ(master[4096 + 1], kPlain - 3);
+    EXPECT_EQ(master[4096 + 3999], kPlain - 1);
+    EXPECT_EQ(master[8192], kDecayed) << "behind what is shared";
+  }
 }
 
 }  // namespace
