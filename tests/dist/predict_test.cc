@@ -6,8 +6,10 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "tests/dist/tiny_run.h"
@@ -55,7 +57,7 @@ class Predict : public testing::Test {
 
   // NAME.bin of the texts.
   void tokenize(const std::string& name, std::vector<std::string> options, const std::string& texts = "texts.jsonl") {
-    std::vector<std::string> command = {STRATA, "tokenize", "--tokenizer", file("bert"), "-o", file(name + ".bin")};
+    std::vector<std::string> command = {STRATA, "tokenize", "--tokenizer", tokenizer_, "-o", file(name + ".bin")};
     command.insert(command.end(), options.begin(), options.end());
     command.push_back(file(texts));
     done(run(command));
@@ -121,7 +123,7 @@ class Predict : public testing::Test {
 
   ScratchFolder folder_;
   std::vector<std::string> lines_;
-  std::string said_;
+  std::string said_, tokenizer_ = file("bert");
   simdjson::dom::parser parser_;
 };
 
@@ -489,6 +491,168 @@ TEST_F(Predict, AMissingCurveIsSaidWithItsReason) {
   const std::size_t first = said.find("eval_roc_auc is not computed");
   ASSERT_NE(first, std::string::npos) << said;
   EXPECT_EQ(said.find("eval_roc_auc is not computed", first + 1), std::string::npos) << "once a run: " << said;
+}
+
+// With a tokenizer that adds nothing, a text may have one token, and a sequence as many texts as tokens.
+TEST_F(Predict, TextsOfOneTokenHaveTheSameBytesTogetherAndAlone) {
+  folder_.write("bert/config.json",
+                R"({"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 1, "n_positions": 40,
+                    "vocab_size": 300})");
+  tokenizer_ = "byte";
+  learn("one", {"--labels", "label"}, {"data.any_tokenizer=true"});
+  const std::vector<std::string> byte = {"--tokenizer", "byte"};
+  std::vector<std::string> texts;
+  for (int i = 0; i < 300; ++i)
+    texts.push_back(fmt::format(R"({{"text": "{}"}})", static_cast<char>('a' + (i * 7 + i / 26) % 26)));
+  folder_.write("many.jsonl", fmt::format("{}\n", fmt::join(texts, "\n")));
+  const auto all = predicted("one", byte, "many.jsonl");
+  ASSERT_EQ(all.size(), 300u);
+  EXPECT_EQ(predicted("one", byte, "many.jsonl", 2), all);
+  EXPECT_NE(all[0], all[1]);
+  for (const std::size_t i : {0u, 150u, 299u}) {
+    folder_.write("alone.jsonl", texts[i] + "\n");
+    EXPECT_EQ(predicted("one", byte, "alone.jsonl"), std::vector{all[i]}) << i;
+    folder_.write("two.jsonl", lines_[6] + "\n" + texts[i] + "\n");
+    EXPECT_EQ(predicted("one", byte, "two.jsonl").back(), all[i]) << i;
+  }
+}
+
+// The model says for how many tokens it has positions: RoBERTa's start behind the token of padding.
+TEST_F(Predict, PositionsAreTheModels) {
+  folder_.write("bert/config.json",
+                R"({"model_type": "roberta", "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2,
+                    "num_hidden_layers": 1, "max_position_embeddings": 40, "vocab_size": 900, "type_vocab_size": 2,
+                    "pad_token_id": 9})");
+  learn("one", {"--labels", "label"}, {"data.seq_len=30"});
+  EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "out.jsonl", {"--max-length", "31"})), Exit::usage,
+                   AllOf(HasSubstr("--max-length 31"), HasSubstr("positions for 30 tokens")));
+  const auto all = predicted("one", {"--max-length", "30"});
+  EXPECT_EQ(predicted("one"), all) << "as many as there are, if none are named";
+  folder_.write("bert/config.json",
+                R"({"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 1, "n_positions": 24,
+                    "vocab_size": 900})");
+  learn("last", {"--labels", "label"}, {"data.seq_len=24"});
+  EXPECT_COMPLAINT(run(asked("last", "texts.jsonl", "other.jsonl", {"--max-length", "25"})), Exit::usage,
+                   HasSubstr("positions for 24 tokens"));
+}
+
+// What is done goes on where it changes no bit, and begins anew where it may.
+TEST_F(Predict, GoesOnWithTheSameMathematicsAlone) {
+  learn("one", {"--labels", "label"});
+  folder_.write("out.jsonl.part", "");
+  fs::create_hard_link(file("out.jsonl.part"), file("kept"));
+  const auto all = predicted("one");
+  const std::string whole = folder_.read("kept");
+  const auto again = [&](const std::vector<std::string>& options) {
+    folder_.write("out.jsonl.part", std::string_view(whole).substr(0, whole.size() * 2 / 3));
+    const auto lines = predicted("one", options);
+    return std::pair{lines, said_.find("resumes after ") != std::string::npos};
+  };
+  EXPECT_EQ(again({}), std::pair(all, true));
+  EXPECT_EQ(again({"--set", "zero.stage=3"}), std::pair(all, true)) << "where weights lie";
+  EXPECT_EQ(again({"--set", "optimizer.learning_rate=1"}), std::pair(all, true));
+  EXPECT_FALSE(again({"--set", "data.order=sequential"}).second);
+  EXPECT_FALSE(again({"--set", "training.precision=bf16"}).second);
+  // Losses of classes are no predictions, but who gives the key means another run.
+  EXPECT_FALSE(again({"--set", "training.seed=9"}).second);
+  ASSERT_EQ(setenv("STRATA_CPU_ISA", "avx2", 1), 0);
+  const bool avx2 = again({}).second;
+  ASSERT_EQ(unsetenv("STRATA_CPU_ISA"), 0);
+  EXPECT_EQ(avx2, !__builtin_cpu_supports("avx512f")) << "kernels of another instruction set round otherwise";
+  EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "other.jsonl", {"--set", "evaluation.max_sequences=1"})),
+                   Exit::usage, HasSubstr("predictions are of every text"));
+}
+
+// Of words with tags of entities, whole entities are judged too, as seqeval does.
+TEST_F(Predict, EntitiesOfWordsAreJudged) {
+  std::string texts;
+  for (int i = 0; i < kTexts; ++i) {
+    const bool inside = i % 3 == 0;
+    texts += fmt::format(R"({{"words": ["the", "good", "{}", "film"], "tags": ["O", "B-A", "{}", "{}"]}})"
+                         "\n",
+                         inside ? "long" : "was", inside ? "I-A" : "O", i % 4 == 0 ? "B-B" : "O");
+  }
+  folder_.write("tags.jsonl", texts);
+  tokenize("tags", {"--labels", "tags", "--field", "words"}, "tags.jsonl");
+  const std::vector<std::string> words = {"training.objective=token_classification", "training.max_steps=12",
+                                          "evaluation.every=6", "evaluation.metric=eval_overall_f1",
+                                          "checkpoint.keep_best=true"};
+  done(run(command("train", "tags", words)));
+  const auto json = evaluated("tags", {"training.objective=token_classification"});
+  const double f1 = json["eval_overall_f1"], p = json["eval_overall_precision"], r = json["eval_overall_recall"];
+  EXPECT_NEAR(f1, p + r > 0 ? 2 * p * r / (p + r) : 0, 1e-12);
+  EXPECT_NE(f1, double(json["eval_f1"]));
+
+  // The same of what is predicted, counted here: every tag is read of its own text.
+  const auto lines = predicted("tags", {"--field", "words"}, "tags.jsonl");
+  std::uint64_t said = 0, there = 0, found = 0;
+  for (int i = 0; i < kTexts; ++i) {
+    std::vector<std::string> tags;
+    for (const auto tag : parser_.parse(lines[static_cast<std::size_t>(i)])["labels"].get_array())
+      tags.emplace_back(std::string_view(tag));
+    const std::vector<std::string> wanted = {"O", "B-A", i % 3 == 0 ? "I-A" : "O", i % 4 == 0 ? "B-B" : "O"};
+    const auto spans = [](const std::vector<std::string>& of) {
+      std::vector<std::string> out;
+      for (std::size_t k = 0; k < of.size(); ++k) {
+        if (of[k] == "O") continue;
+        const bool goes_on = of[k][0] == 'I' && k > 0 && of[k - 1] != "O" && of[k - 1].substr(2) == of[k].substr(2);
+        if (goes_on)
+          out.back() += fmt::format(" {}", k);
+        else
+          out.push_back(fmt::format("{} {}", of[k].substr(2), k));
+      }
+      return out;
+    };
+    const auto mine = spans(tags), right = spans(wanted);
+    said += mine.size();
+    there += right.size();
+    for (const std::string& one : mine) found += std::count(right.begin(), right.end(), one);
+  }
+  EXPECT_GT(there, 40u);
+  EXPECT_DOUBLE_EQ(f1, 2 * static_cast<double>(found) / static_cast<double>(said + there));
+  auto on_two = command("eval", "tags", {"training.objective=token_classification"});
+  on_two.insert(on_two.end(), {"--json", file("two.json"), "--force"});
+  done(run(under_mpirun(2, on_two)));
+  EXPECT_EQ(double(parser_.load(file("two.json"))["eval_overall_f1"]), f1);
+
+  learn("words", {"--labels", "each", "--field", "words"}, {"training.objective=token_classification"});
+  EXPECT_COMPLAINT(run(command("train", "words", words)), Exit::usage,
+                   AllOf(HasSubstr("eval_overall_f1"), HasSubstr("which this model has not")));
+}
+
+// The head that a checkpoint lacks is drawn, and that is said; of the same seed it is the same.
+TEST_F(Predict, AHeadThatTheCheckpointLacksIsDrawnAndSaid) {
+  tokenize("one", {"--labels", "label"});
+  done(run(command("train", "one", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler")})));
+  done(run({STRATA, "export", file("filler"), "-o", file("encoder")}));
+  const auto learnt = [&](const std::string& to, const std::string& seed) {
+    return done(run(command("train", "one",
+                            {"model.path=" + file("encoder"), "model.init=pretrained", "checkpoint.dir=" + file(to),
+                             "training.seed=" + seed})));
+  };
+  const std::string said = learnt("a", "3");
+  EXPECT_THAT(said, AllOf(HasSubstr("encoder has no "), HasSubstr("classifier.weight"),
+                          HasSubstr("drawn from training.seed = 3")));
+  EXPECT_THAT(learnt("b", "4"), HasSubstr("drawn from training.seed = 4"));
+  EXPECT_EQ(predicted("a").size(), static_cast<std::size_t>(kTexts));
+  EXPECT_NE(predicted("a"), predicted("b"));
+}
+
+// Without --max-length nothing is cut.
+TEST_F(Predict, TextsAboveThePositionsAreRefused) {
+  std::string text = "good";
+  for (int i = 0; i < 60; ++i) text += " film";
+  folder_.write("long.jsonl", lines_[0] + "\n" + fmt::format(R"({{"text": "{}", "label": "?"}})", text) + "\n");
+  tokenize("long", {"--labels", "label"}, "long.jsonl");
+  EXPECT_COMPLAINT(run(command("train", "long")), Exit::usage,
+                   AllOf(HasSubstr("long.bin: document 2 has 184 tokens, above data.seq_len"),
+                         HasSubstr("--max-length")));
+  EXPECT_COMPLAINT(run(command("train", "long", {"data.seq_len=200"})), Exit::usage,
+                   AllOf(HasSubstr("data.seq_len is 200"), HasSubstr("positions for 40 tokens only")));
+  const Outcome cut = run({STRATA, "tokenize", "--tokenizer", file("bert"), "-o", file("cut.bin"), "--labels", "label",
+                           "--max-length", "40", "--truncation", "do_not_truncate", file("long.jsonl")});
+  EXPECT_NE(cut.code, 0);
+  EXPECT_THAT(cut.all(), AllOf(HasSubstr("long.jsonl, line 2"), HasSubstr("184 tokens"), HasSubstr("cuts nothing")));
 }
 
 }  // namespace

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "tests/failure.h"
 #include "tests/models/families/tiny_model.h"
@@ -188,6 +191,30 @@ TEST(FamiliesTest, ReadsTheConfigsOfPublishedModels) {
     "summary_use_proj":true,"task_specific_params":{"text-generation":{"do_sample":true,"max_length":50}},
     "vocab_size":64})";
   for (const std::string& json : {llama32, qwen25, mistral, gpt2}) EXPECT_NO_THROW(make(json)) << json;
+}
+
+// A text's class is read from the row that has read all of it: its last, of models whose rows see what comes before
+// them alone. Of every family that there is, as the refusal of another one lists them.
+TEST(FamiliesTest, WhichRowHasReadAllOfATextIsTheFamilys) {
+  std::vector<std::string> families;
+  try {
+    (void)make(tiny("none"));
+  } catch (const Error& error) {
+    std::istringstream list(std::string(error.what()).substr(std::string_view(error.what()).find("these are: ") + 11));
+    for (std::string name; std::getline(list >> std::ws, name, ',');) families.push_back(name);
+  }
+  ASSERT_GE(families.size(), 10u);
+  std::size_t causal = 0;
+  for (const std::string& family : families) {
+    const std::string json =
+        family == "modernbert" ? R"({"model_type":"modernbert","hidden_size":32,"num_attention_heads":4,
+            "intermediate_size":48,"num_hidden_layers":2,"max_position_embeddings":24,"vocab_size":50})"
+                               : tiny(family);
+    const bool last = predicts_next(Config::parse(json, "config.json"));
+    EXPECT_EQ(last, !make(json)->bidirectional) << family;
+    causal += last ? 1 : 0;
+  }
+  EXPECT_EQ(causal, 5u) << "gpt2, llama, mistral, qwen2 and qwen3";
 }
 
 }  // namespace

@@ -10,6 +10,9 @@
 #include "models/files/config.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/data/files/label_file.h"
+#include "runtime/job/make_job.h"
+#include "runtime/job/score_memory.h"
+#include "runtime/objective/objective.h"
 #include "tests/failure.h"
 #include "tests/runtime/data/token_folder.h"
 #include "tests/scratch_folder.h"
@@ -165,6 +168,68 @@ TEST_F(ClassificationTest, ADocumentsClassStandsAtItsFirstOrLastRow) {
   EXPECT_EQ(words.most(second), 1u);
   words.fill(second, 0, rows);
   EXPECT_THAT(labels, ElementsAre(5, kNone));
+}
+
+// What an evaluation keeps of scores is in the plan: by rows with a label, of validation alone, and of those that
+// max_sequences leaves.
+TEST_F(SettledClassesTest, ScoresOfAnEvaluationAreInThePlan) {
+  (void)settled({"a", "b", "c"});
+  folder_.write("m/config.json",
+                R"({"model_type": "bert", "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1,
+                    "intermediate_size": 48, "max_position_embeddings": 64, "vocab_size": 60,
+                    "id2label": {"0": "0", "1": "b", "2": "c"}})");
+  const auto make = [&](bool evaluates, const std::string& objective, std::optional<std::int64_t> sequences = {}) {
+    Recipe recipe;
+    recipe.model.path = folder_.path() / "m";
+    recipe.model.init = Init::random;
+    recipe.data.seq_len = 8;
+    recipe.data.packing = Packing::documents;
+    recipe.data.validation = {(folder_.path() / "t.bin").string()};
+    recipe.training.max_steps = 1;
+    recipe.training.precision = device::DType::fp32;
+    recipe.evaluation.max_sequences = sequences;
+    if (!evaluates) {
+      recipe.data.train = {{recipe.data.validation}};
+      recipe.evaluation.every = 1;
+    }
+    recipe.training.objective =
+        objective == "words" ? models::Objective::token_classification : models::Objective::sequence_classification;
+    settle(recipe, evaluates);
+    return make_job(recipe, 2, capacity_of(recipe.memory, 1), evaluates ? Purpose::evaluate : Purpose::train);
+  };
+  const auto bytes = [](const StepPlan& plan) {
+    return plan.score_buffer < 0 ? 0 : plan.buffers[static_cast<std::size_t>(plan.score_buffer)].bytes;
+  };
+  const auto scores = [](std::uint64_t rows) {
+    models::Classes three;
+    three.names.resize(3);
+    return aligned(ScoreMemory(three, rows, 2, 16).bytes);
+  };
+  (void)file("{\"label\": \"b\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "b", "c"});
+  const Job evaluates = make(true, "texts");
+  EXPECT_EQ(evaluates.recipe.data.scored_rows, 2u);
+  EXPECT_EQ(bytes(evaluates.plan), scores(2));
+  EXPECT_GT(evaluates.plan.chunks.bytes, 0u);
+  const Job trains = make(false, "texts");
+  EXPECT_EQ(bytes(trains.plan), 0u);
+  ASSERT_TRUE(trains.evaluation);
+  EXPECT_EQ(bytes(trains.evaluation->plan), scores(2));
+  EXPECT_LE(trains.evaluation->plan.memory[0].peak, trains.plan.memory[0].peak) << "a step's memory has room for it";
+
+  (void)file("{\"labels\": [null, \"b\", null]}\n{\"labels\": [\"c\", null]}\n", "token_classification",
+             {"0", "b", "c"});
+  EXPECT_EQ(make(true, "words").recipe.data.scored_rows, 5u) << "at most";
+  EXPECT_EQ(make(true, "words", 1).recipe.data.scored_rows, 5u) << "fewer than a sequence's 8";
+  Recipe none;
+  none.training.objective = models::Objective::causal_lm;
+  none.data.validation = {(folder_.path() / "t.bin").string()};
+  settle_scored_rows(none, true);
+  EXPECT_EQ(none.data.scored_rows, 0u);
+  none.training.objective = models::Objective::sequence_classification;
+  none.data.validation_loss_rows = 1;
+  none.evaluation.max_sequences = 1;
+  settle_scored_rows(none, true);
+  EXPECT_EQ(none.data.scored_rows, 1u);
 }
 
 }  // namespace
