@@ -162,7 +162,8 @@ void save_algorithms(const AlgorithmTable& table, const fs::path& file) {
   if (!error) return;
   std::error_code ignored;
   fs::remove(beside, ignored);
-  refused_write(fmt::format("{} cannot be written (STRATA_ALGORITHMS names another file)", file.string()), error.value());
+  refused_write(fmt::format("{} cannot be written (STRATA_ALGORITHMS names another file)", file.string()),
+                error.value());
 }
 
 std::string algorithm_machine(Device device) {

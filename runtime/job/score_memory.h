@@ -6,8 +6,8 @@
 
 namespace strata::runtime {
 
-// Classes up to which an evaluation has a confusion matrix and curves (ROC AUC): both grow with the classes, and of more
-// than these hardly any data have a text of each.
+// Classes up to which an evaluation has a confusion matrix and curves (ROC AUC): both grow with the classes, and of
+// more than these hardly any data have a text of each.
 inline constexpr std::size_t kMostTabled = 1024;
 
 // Where a row of a prediction lies in a file, by the row's number.

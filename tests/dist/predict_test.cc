@@ -644,9 +644,9 @@ TEST_F(Predict, TextsAboveThePositionsAreRefused) {
   for (int i = 0; i < 60; ++i) text += " film";
   folder_.write("long.jsonl", lines_[0] + "\n" + fmt::format(R"({{"text": "{}", "label": "?"}})", text) + "\n");
   tokenize("long", {"--labels", "label"}, "long.jsonl");
-  EXPECT_COMPLAINT(run(command("train", "long")), Exit::usage,
-                   AllOf(HasSubstr("long.bin: document 2 has 184 tokens, above data.seq_len"),
-                         HasSubstr("--max-length")));
+  EXPECT_COMPLAINT(
+      run(command("train", "long")), Exit::usage,
+      AllOf(HasSubstr("long.bin: document 2 has 184 tokens, above data.seq_len"), HasSubstr("--max-length")));
   EXPECT_COMPLAINT(run(command("train", "long", {"data.seq_len=200"})), Exit::usage,
                    AllOf(HasSubstr("data.seq_len is 200"), HasSubstr("positions for 40 tokens only")));
   const Outcome cut = run({STRATA, "tokenize", "--tokenizer", file("bert"), "-o", file("cut.bin"), "--labels", "label",

@@ -278,9 +278,8 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   if (!speaks) return;
   AtomicFile out(options.out);
   if (objective == models::Objective::sequence_classification)
-    part.each_row([&](std::int64_t, std::span<const float> scores) {
-      out.write(line_of(scores, classes, options.threshold));
-    });
+    part.each_row(
+        [&](std::int64_t, std::span<const float> scores) { out.write(line_of(scores, classes, options.threshold)); });
   else
     write_words(part, *input, tokens_path, classes, out);
   out.commit();

@@ -37,8 +37,7 @@ std::optional<double> area_under_curve(std::span<double> positive, std::span<dou
     while (not_above != negative.end() && *not_above <= score) ++not_above;
     twice += static_cast<unsigned __int128>((below - negative.begin()) + (not_above - negative.begin()));
   }
-  return static_cast<double>(twice) /
-         (2 * static_cast<double>(positive.size()) * static_cast<double>(negative.size()));
+  return static_cast<double>(twice) / (2 * static_cast<double>(positive.size()) * static_cast<double>(negative.size()));
 }
 
 ClassCurves::ClassCurves(std::span<double> columns, std::span<std::int32_t> labels, std::size_t first, std::size_t step,

@@ -133,8 +133,7 @@ void ScoreCollector::take(std::int32_t label, std::span<const float> said) {
 
 ClassReport ScoreCollector::report_numbers() const {
   ClassReport out;
-  const RegressionMetrics m =
-      metrics_of_numbers(numbers_.subspan(layout_.rows, count_), numbers_.first(count_));
+  const RegressionMetrics m = metrics_of_numbers(numbers_.subspan(layout_.rows, count_), numbers_.first(count_));
   out.metrics = {{"eval_mse", m.mean_squared_error}, {"eval_mae", m.mean_absolute_error}};
   if (m.pearson)
     out.metrics.emplace_back("eval_pearson", *m.pearson);

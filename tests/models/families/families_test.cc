@@ -206,10 +206,10 @@ TEST(FamiliesTest, WhichRowHasReadAllOfATextIsTheFamilys) {
   ASSERT_GE(families.size(), 10u);
   std::size_t causal = 0;
   for (const std::string& family : families) {
-    const std::string json =
-        family == "modernbert" ? R"({"model_type":"modernbert","hidden_size":32,"num_attention_heads":4,
+    const std::string json = family == "modernbert"
+                                 ? R"({"model_type":"modernbert","hidden_size":32,"num_attention_heads":4,
             "intermediate_size":48,"num_hidden_layers":2,"max_position_embeddings":24,"vocab_size":50})"
-                               : tiny(family);
+                                 : tiny(family);
     const bool last = predicts_next(Config::parse(json, "config.json"));
     EXPECT_EQ(last, !make(json)->bidirectional) << family;
     causal += last ? 1 : 0;

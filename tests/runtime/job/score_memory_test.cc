@@ -35,9 +35,7 @@ TEST(ScoreMemoryTest, OfManyClassesOnlyCounts) {
 
 // Finding: 2 KiB a message made some 10^4 rounds of consensus of an evaluation.
 TEST(ScoreMemoryTest, ChunksAreLargeAndNotOfAllRanksTogether) {
-  const auto chunk = [](int ranks) {
-    return memory_of(20, ClassTarget::one, 10'000'000, ranks, 256).chunk_bytes;
-  };
+  const auto chunk = [](int ranks) { return memory_of(20, ClassTarget::one, 10'000'000, ranks, 256).chunk_bytes; };
   EXPECT_GT(chunk(8), std::size_t{1} << 19);
   EXPECT_LE(chunk(8), (std::size_t{1} << 20) + 4096);
   EXPECT_LE(512 * chunk(512), std::size_t{64} << 20);

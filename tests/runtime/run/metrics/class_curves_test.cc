@@ -28,8 +28,7 @@ TEST(ClassCurvesTest, LogOddsKnowTheOrderBeyondAProbabilityOfOne) {
   std::vector<double> three(3);
   log_odds(std::vector<float>{1, 2, 4}, three);
   const double e[] = {std::exp(1.0), std::exp(2.0), std::exp(4.0)};
-  for (std::size_t c = 0; c < 3; ++c)
-    EXPECT_NEAR(three[c], std::log(e[c] / (e[0] + e[1] + e[2] - e[c])), 1e-14) << c;
+  for (std::size_t c = 0; c < 3; ++c) EXPECT_NEAR(three[c], std::log(e[c] / (e[0] + e[1] + e[2] - e[c])), 1e-14) << c;
 }
 
 // Columns of classes 1 and 4 of five, with room for more rows than there are.

@@ -39,9 +39,8 @@ ClassReport report_of(const models::Classes& classes, const std::vector<MicroBat
     const ScoreMemory layout(classes, rows, ranks, most);
     RankExchange exchange(world, layout.chunk_bytes);
     std::vector<double> kept((layout.bytes + 7) / 8);
-    ScoreCollector collector(classes, words, layout,
-                             std::as_writable_bytes(std::span(kept)).first(layout.bytes), exchange.exchange(),
-                             world.rank(), ranks);
+    ScoreCollector collector(classes, words, layout, std::as_writable_bytes(std::span(kept)).first(layout.bytes),
+                             exchange.exchange(), world.rank(), ranks);
     const auto w = static_cast<std::size_t>(ranks), rank = static_cast<std::size_t>(world.rank());
     // The second time as if there had been no first.
     for (int evaluation = 0; evaluation < 2; ++evaluation) {
@@ -93,10 +92,8 @@ std::vector<MicroBatch> some_rows(std::size_t classes, device::ClassTarget targe
 
 TEST(ScoreCollectorTest, MetricsHaveTheSameBitsOnAnyNumberOfRanks) {
   using device::ClassTarget;
-  for (const auto& [classes, target] : {std::pair{2u, ClassTarget::one},
-                                        {5u, ClassTarget::one},
-                                        {4u, ClassTarget::many},
-                                        {1u, ClassTarget::number}}) {
+  for (const auto& [classes, target] :
+       {std::pair{2u, ClassTarget::one}, {5u, ClassTarget::one}, {4u, ClassTarget::many}, {1u, ClassTarget::number}}) {
     const auto rows = some_rows(classes, target);
     const ClassReport one = report_of(classes_of(classes, target), rows, 1);
     EXPECT_GE(one.metrics.size(), 3u);
@@ -155,7 +152,8 @@ TEST(ScoreCollectorTest, EntitiesEndWithTheirTexts) {
     EXPECT_THAT(found.metrics, testing::Contains(testing::Pair("eval_overall_f1", 0.8)));
   }
   EXPECT_THAT(report_of(classes, rows, 1, false).metrics,
-              testing::Not(testing::Contains(testing::Pair("eval_overall_f1", testing::_)))) << "of texts";
+              testing::Not(testing::Contains(testing::Pair("eval_overall_f1", testing::_))))
+      << "of texts";
 }
 
 // evaluation.metric may name what is reported, all of it and nothing else; eval_loss is the evaluator's own.
@@ -172,8 +170,8 @@ TEST(ScoreCollectorTest, ReportsWhatTheTableOfMetricsNames) {
                     Judged::many_classes);
   models::Classes tags;
   tags.names = {"O", "B-x", "I-x"};
-  expect_metrics_of(
-      report_of(tags, {{{1, 0, 0, 0, 1, 0, 0, 0, 1}, {0, 1, 2}, {{0, 3}, {0, 3}, {0, 3}}}}, 1, true), Judged::entities);
+  expect_metrics_of(report_of(tags, {{{1, 0, 0, 0, 1, 0, 0, 0, 1}, {0, 1, 2}, {{0, 3}, {0, 3}, {0, 3}}}}, 1, true),
+                    Judged::entities);
   expect_metrics_of(report_of({{"n"}, true, device::ClassTarget::number}, {1, 2},
                               {std::bit_cast<std::int32_t>(1.0F), std::bit_cast<std::int32_t>(3.0F)}),
                     Judged::number);
