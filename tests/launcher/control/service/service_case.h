@@ -31,7 +31,7 @@ class ServiceCase : public testing::Test {
     board_.describe(run, 100, planned, 0);
     board_.set_state(pb::TRAINING);
     service_.emplace(board_, credentials,
-                     Service::Answers{[](pb::Status& status) { status.add_ranks()->set_rank(7); }, dump_, can_save});
+                     Service::Sources{[](pb::Status& status) { status.add_ranks()->set_rank(7); }, dump_, can_save});
     Listener listener = tcp ? Listener::tcp({"127.0.0.1", 0}, "k") : Listener::unix_socket(path(), "k");
     target_ = tcp ? "localhost:" + std::to_string(listener.port()) : "unix:" + path().string();
     door_.emplace(std::move(listener), 128, [this](Descriptor guest) { service_->adopt(std::move(guest)); });
