@@ -97,11 +97,13 @@ TEST_F(OpenDataTest, TheStartSaysWhatWasCutDroppedAndLeftOut) {
 TEST_F(OpenDataTest, ValidationIsPackedAlike) {
   folder_.write("v.bin", {4, 5, 3}, "011111111111");
   const Recipe r = recipe({"data.validation=" + path("v.bin")});
-  DisjointSequences data(open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, seen_}), 8, 2);
-  EXPECT_EQ(data.sequences(), 2u);
-  EXPECT_EQ(data.labels(), 9u);
-  data.keep_first(1);
-  EXPECT_EQ(data.labels(), 6u);
+  const auto first = [&](std::uint64_t most) {
+    return DisjointSequences(open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, seen_}), 8, 2, most);
+  };
+  EXPECT_EQ(first(kAllSequences).sequences(), 2u);
+  EXPECT_EQ(first(kAllSequences).labels(), 9u);
+  EXPECT_EQ(first(1).sequences(), 1u);
+  EXPECT_EQ(first(1).labels(), 6u);
 }
 
 }  // namespace
