@@ -10,8 +10,8 @@
 
 namespace strata::launcher {
 
-// What ranks agree on before they plan a run (planned_run.h). Collective; a mistake that all make is thrown alike on all
-// as AgreedError, and printed once.
+// What ranks agree on before they plan a run (planned_run.h). Collective; a mistake that all make is thrown alike on
+// all as AgreedError, and printed once.
 
 // The recipe, which must be the same on all ranks; `trains`: with what only train needs.
 runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,

@@ -145,8 +145,7 @@ OpenedData settle_data(Recipe& recipe, bool evaluates, const MakeLabelling& labe
     most_of_validation = opened.validation->most_labels();
   }
   for (std::size_t i = 0; !evaluates && i < data.train.size(); ++i) {
-    const Sequences& source =
-        *opened.train.emplace_back(open(data.train[i].files, "data.train", training_cut(i)));
+    const Sequences& source = *opened.train.emplace_back(open(data.train[i].files, "data.train", training_cut(i)));
     data.index_bytes += source.index_bytes();
     if (packs) sum += *source.packing();
     most = std::max(most, source.most_labels());
@@ -163,9 +162,8 @@ Batches open_training_data(const Recipe& recipe, const Opening& opening,
   opened.resize(data.train.size());
   std::vector<Source> sources;
   for (std::size_t i = 0; i < data.train.size(); ++i)
-    sources.push_back(
-        {take_up(std::move(opened[i]), data.train[i].files, "data.train", data, opening, training_cut(i)),
-         data.train[i].weight});
+    sources.push_back({take_up(std::move(opened[i]), data.train[i].files, "data.train", data, opening, training_cut(i)),
+                       data.train[i].weight});
   return {std::move(sources), data.seq_len, recipe.training.micro_batch_size, data.order, recipe.training.seed};
 }
 

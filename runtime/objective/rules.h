@@ -22,9 +22,9 @@ struct ObjectiveRules {
   bool generates;
   // What its evaluations are of, which says what metrics they have.
   Judged (*judged)(const Recipe& recipe);
-  // Once the data are settled: adds to recipe.notes what of them is left alone, or is not as it should be. of_validation:
-  // the labels of the validation data, if the run evaluates and they came with the files; else null. Throws
-  // Error{usage} for what would end the run later.
+  // Once the data are settled: adds to recipe.notes what of them is left alone, or is not as it should be.
+  // of_validation: the labels of the validation data, if the run evaluates and they came with the files; else null.
+  // Throws Error{usage} for what would end the run later.
   void (*look)(Recipe& recipe, const LabelColumn* of_validation);
 };
 

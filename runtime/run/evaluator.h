@@ -36,8 +36,8 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
 // Collective. Job (made for Purpose::evaluate) and world outlive it.
 class Evaluator {
  public:
-  // algorithms: as agreed on (runtime/job/algorithms.h). advance: of reading the weights. opened: data.validation, if it
-  // was opened before the plan was made.
+  // algorithms: as agreed on (runtime/job/algorithms.h). advance: of reading the weights. opened: data.validation, if
+  // it was opened before the plan was made.
   Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
             std::shared_ptr<const device::AlgorithmTable> algorithms = {}, const Advance& advance = {},
             std::unique_ptr<Sequences> opened = {});

@@ -8,9 +8,9 @@
 
 namespace strata::runtime {
 
-// The memory that a plan has for what sequences keep (Sequences::keep_in), if it has any: all of it comes from there. If
-// the plan was made without looking at the data, it is the process's. Plan and executor outlive it, and it outlives the
-// sequences.
+// The memory that a plan has for what sequences keep (Sequences::keep_in), if it has any: all of it comes from there.
+// If the plan was made without looking at the data, it is the process's. Plan and executor outlive it, and it outlives
+// the sequences.
 class IndexMemory {
  public:
   IndexMemory(const StepPlan& plan, const Executor& executor) {

@@ -46,8 +46,7 @@ class Labelling {
 };
 
 // Makes the labelling of a source's files. stream: tells sources apart, so that no two draw the same random numbers.
-using MakeLabelling =
-    std::function<std::shared_ptr<Labelling>(std::span<const TokenFile> files, std::uint64_t stream)>;
+using MakeLabelling = std::function<std::shared_ptr<Labelling>(std::span<const TokenFile> files, std::uint64_t stream)>;
 // That of validation data.
 inline constexpr std::uint64_t kValidationStream = ~std::uint64_t{0};
 

@@ -201,7 +201,7 @@ Piece PackedSequences::piece_of(std::uint64_t piece) const {
   const auto after = std::upper_bound(first_token_.begin(), first_token_.end(), index_->begin[piece]);
   const auto f = static_cast<std::size_t>(after - first_token_.begin()) - 1;
   const std::uint64_t begin = index_->begin[piece] - first_token_[f], document = documents_[f].document_of(begin);
-  return {files_[f], &documents_[f], document, begin, documents_[f].begin(document + 1), index_->begin[piece],
+  return {files_[f],          &documents_[f], document, begin, documents_[f].begin(document + 1), index_->begin[piece],
           index_->rows[piece]};
 }
 

@@ -52,9 +52,7 @@ class Sequences {
   Sequences(std::vector<TokenFile> files, std::shared_ptr<Labelling> labelling);
 
   // Of what the labelling keeps.
-  std::size_t column_bytes() const {
-    return column() ? column()->bytes() : 0;
-  }
+  std::size_t column_bytes() const { return column() ? column()->bytes() : 0; }
   void keep_column_in(std::pmr::memory_resource* memory) {
     if (LabelColumn* column = labelling_->column()) column->keep_in(memory);
   }

@@ -89,7 +89,8 @@ class IndexMemoryTest : public testing::TestWithParam<std::vector<std::string>> 
                          : fmt::format("{{\"label\": \"{}\"}}\n", i % 3 == 0 ? "a" : "b");
     }
     auto sidecar = *read_sidecar(path(name));
-    sidecar.labels = TokenSidecar::Labels{lengths.size(), folder_.put(name + ".labels.jsonl", lines),
+    sidecar.labels = TokenSidecar::Labels{lengths.size(),
+                                          folder_.put(name + ".labels.jsonl", lines),
                                           per_token ? "token_classification" : "single_label_classification",
                                           {"a", "b"}};
     folder_.folder().write(name + ".json", to_json(sidecar));

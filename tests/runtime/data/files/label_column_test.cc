@@ -19,8 +19,8 @@ TEST(LabelColumnTest, TakesAsFewBytesAsItsKindsNeed) {
     std::uint64_t kinds;
     std::size_t bytes;
   };
-  for (const auto& [kinds, bytes] : {Case{2, 1}, Case{255, 1}, Case{256, 2}, Case{65535, 2}, Case{65536, 4},
-                                     Case{std::uint64_t{1} << 32, 4}}) {
+  for (const auto& [kinds, bytes] :
+       {Case{2, 1}, Case{255, 1}, Case{256, 2}, Case{65535, 2}, Case{65536, 4}, Case{std::uint64_t{1} << 32, 4}}) {
     LabelColumn column(kinds);
     const std::size_t empty = column.bytes();
     const auto last = static_cast<std::int32_t>(static_cast<std::uint32_t>(kinds - 1));

@@ -234,8 +234,8 @@ TEST(PackedSequencesTest, TheFirstSequencesOfAHugeFileAreItsOwn) {
   for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] = 1 + i % 7;
   folder.write("a.bin", lengths);
   const auto open = [&](std::shared_ptr<Spy> spy, PackedSequences::Pack pack, std::uint64_t most) {
-    auto packed = std::make_unique<PackedSequences>(folder.open({"a.bin"}), 8, LongDocuments::cut, std::move(spy),
-                                                    pack, most);
+    auto packed =
+        std::make_unique<PackedSequences>(folder.open({"a.bin"}), 8, LongDocuments::cut, std::move(spy), pack, most);
     packed->keep_in(std::pmr::get_default_resource());
     return packed;
   };
