@@ -4,17 +4,17 @@
 
 #include <chrono>
 
-#include "base/error.h"
+#include "launcher/screen/printable.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::launcher {
 
 Events::Events(const std::optional<std::filesystem::path>& folder) {
   if (!folder) return;
+  folder_ = *folder;
   std::error_code error;
-  std::filesystem::create_directories(*folder, error);
-  file_.emplace(*folder / "events.jsonl", std::ios::app);
-  if (!*file_) fail(Exit::usage, "--logs: {} cannot be written", (*folder / "events.jsonl").string());
+  std::filesystem::create_directories(folder_, error);
+  file_.emplace(folder_ / "events.jsonl", LogFile::Refused::keep);
 }
 
 void Events::write(const Event& event) {
@@ -26,7 +26,8 @@ void Events::write(const Event& event) {
   if (event.ranks) line += fmt::format(",\"ranks\":{}", *event.ranks);
   if (event.exit) line += fmt::format(",\"exit\":{}", *event.exit);
   if (!event.cause.empty()) line += ",\"cause\":" + runtime::json_string(event.cause);
-  *file_ << line << "}\n" << std::flush;
+  failure_.set(file_->write(line + "}\n"));
+  if (const std::string told = failure_.take(folder_); !told.empty()) note(told);
 }
 
 }  // namespace strata::launcher

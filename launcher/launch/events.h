@@ -1,10 +1,11 @@
 #pragma once
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "launcher/launch/log_file.h"
 
 namespace strata::launcher {
 
@@ -16,7 +17,8 @@ struct Event {
   std::string cause;
 };
 
-// DIR/events.jsonl, a line an event, behind what is there. Without a folder it does nothing.
+// DIR/events.jsonl, a line per event, behind what is there. Without a folder it does nothing. What a full disk refuses
+// is written with the next event, and a note says so.
 class Events {
  public:
   // Makes the folder. Throws Error{usage} if the file cannot be written.
@@ -24,7 +26,9 @@ class Events {
   void write(const Event& event);
 
  private:
-  std::optional<std::ofstream> file_;
+  std::filesystem::path folder_;
+  std::optional<LogFile> file_;
+  LogFailure failure_;
 };
 
 }  // namespace strata::launcher

@@ -4,29 +4,21 @@
 
 #include <utility>
 
-#include "base/error.h"
 #include "models/families/families.h"
 
 namespace strata::models {
 
 EncoderSpec read_bert(const Config& config) {
-  EncoderSpec s{};
+  EncoderSpec s = read_encoder(config, {.hidden = "hidden_size",
+                                        .heads = "num_attention_heads",
+                                        .layers = "num_hidden_layers",
+                                        .inner = "intermediate_size",
+                                        .activation = "hidden_act"});
   EncoderBlockSpec& b = s.blocks;
-  b.hidden = size_of_key(config, "hidden_size");
-  b.heads = size_of_key(config, "num_attention_heads");
-  b.layers = size_of_key(config, "num_hidden_layers", kMostLayers);
-  b.inner = size_of_key(config, "intermediate_size");
   b.eps = static_cast<float>(positive_or(config, "layer_norm_eps", 1e-12, Zero::allowed));
-  b.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
   b.attention_dropout = dropout_probability(config, "attention_probs_dropout_prob", 0.1);
   b.projection_dropout = b.down_dropout = s.embedding_dropout = dropout_probability(config, "hidden_dropout_prob", 0.1);
-  s.vocabulary = size_of_key(config, "vocab_size", kMostWords);
-  s.position_rows = size_of_key(config, "max_position_embeddings", kMostPositions);
   s.type_rows = size_or(config, "type_vocab_size", 2);
-  s.tied = config.bool_or("tie_word_embeddings", true);
-  if (b.hidden % b.heads != 0)
-    fail(Exit::usage, "config key num_attention_heads={} does not divide hidden_size={}", b.heads, b.hidden);
-  require_one_of(config, "hidden_act", {"gelu"}, "gelu");
   require_one_of(config, "position_embedding_type", {"absolute"}, "absolute");
   require_bool(config, "is_decoder", false, false);
   require_bool(config, "add_cross_attention", false, false);
@@ -40,11 +32,7 @@ EncoderSpec read_bert(const Config& config) {
 }
 
 void name_bert(EncoderSpec& s, const std::string& prefix) {
-  s.prefix = prefix;
-  s.words = prefix + "embeddings.word_embeddings";
-  s.positions = prefix + "embeddings.position_embeddings";
-  s.types = prefix + "embeddings.token_type_embeddings";
-  s.embedding_norm = prefix + "embeddings.LayerNorm";
+  name_embeddings(s, prefix);
   s.blocks.names = {.layers = prefix + "encoder.layer.",
                     .query = "attention.self.query",
                     .key = "attention.self.key",

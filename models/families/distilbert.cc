@@ -2,38 +2,26 @@
 // behind the attention's projection.
 #include <utility>
 
-#include "base/error.h"
 #include "models/families/encoder.h"
 #include "models/families/families.h"
 
 namespace strata::models {
 
 std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run) {
-  EncoderSpec s{};
+  EncoderSpec s = read_encoder(
+      config,
+      {.hidden = "dim", .heads = "n_heads", .layers = "n_layers", .inner = "hidden_dim", .activation = "activation"});
   s.family = "distilbert";
   EncoderBlockSpec& b = s.blocks;
-  b.hidden = size_of_key(config, "dim");
-  b.heads = size_of_key(config, "n_heads");
-  b.layers = size_of_key(config, "n_layers", kMostLayers);
-  b.inner = size_of_key(config, "hidden_dim");
   b.eps = 1e-12f;
-  b.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
   b.attention_dropout = dropout_probability(config, "attention_dropout", 0.1);
   b.down_dropout = s.embedding_dropout = dropout_probability(config, "dropout", 0.1);
-  s.vocabulary = size_of_key(config, "vocab_size", kMostWords);
-  s.position_rows = size_of_key(config, "max_position_embeddings", kMostPositions);
-  s.tied = config.bool_or("tie_word_embeddings", true);
-  if (b.hidden % b.heads != 0) fail(Exit::usage, "config key n_heads={} does not divide dim={}", b.heads, b.hidden);
-  require_one_of(config, "activation", {"gelu"}, "gelu");
   require_bool(config, "sinusoidal_pos_embds", false, false);
   s.sequence_dropout = dropout_probability(config, "seq_classif_dropout", 0.2);
   s.token_dropout = s.embedding_dropout;
   config.ignore({"qa_dropout", "tie_weights_"});  // of another head; of older versions
 
-  s.prefix = "distilbert.";
-  s.words = "distilbert.embeddings.word_embeddings";
-  s.positions = "distilbert.embeddings.position_embeddings";
-  s.embedding_norm = "distilbert.embeddings.LayerNorm";
+  name_embeddings(s, "distilbert.");
   s.blocks.names = {.layers = "distilbert.transformer.layer.",
                     .query = "attention.q_lin",
                     .key = "attention.k_lin",

@@ -111,6 +111,31 @@ class Encoder final : public Model {
 
 }  // namespace
 
+EncoderSpec read_encoder(const Config& config, const EncoderKeys& keys) {
+  EncoderSpec s{};
+  EncoderBlockSpec& b = s.blocks;
+  b.hidden = size_of_key(config, keys.hidden);
+  b.heads = size_of_key(config, keys.heads);
+  b.layers = size_of_key(config, keys.layers, kMostLayers);
+  b.inner = size_of_key(config, keys.inner);
+  b.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
+  s.vocabulary = size_of_key(config, "vocab_size", kMostWords);
+  s.position_rows = size_of_key(config, "max_position_embeddings", kMostPositions);
+  s.tied = config.bool_or("tie_word_embeddings", true);
+  if (b.hidden % b.heads != 0)
+    fail(Exit::usage, "config key {}={} does not divide {}={}", keys.heads, b.heads, keys.hidden, b.hidden);
+  require_one_of(config, keys.activation, {"gelu"}, "gelu");
+  return s;
+}
+
+void name_embeddings(EncoderSpec& s, const std::string& prefix) {
+  s.prefix = prefix;
+  s.words = prefix + "embeddings.word_embeddings";
+  s.positions = prefix + "embeddings.position_embeddings";
+  s.types = prefix + "embeddings.token_type_embeddings";
+  s.embedding_norm = prefix + "embeddings.LayerNorm";
+}
+
 std::unique_ptr<Model> make_encoder(EncoderSpec spec, const Config& config, const RunShape& run) {
   if (run.cache > 0)
     fail(Exit::usage, "{} is \"{}\", an encoder: it does not generate; gpt2, llama, mistral, qwen2 and qwen3 do",

@@ -31,6 +31,17 @@ struct EncoderSpec {
   bool tied;
 };
 
+// What all of these families say alike, under keys of their own: shape, sizes of the tables, how weights start and
+// whether the decoder is the embedding's table. Throws Error{usage} naming the key if the heads do not divide the
+// width, or if the activation is another than GELU (erf).
+struct EncoderKeys {
+  std::string hidden, heads, layers, inner, activation;
+};
+EncoderSpec read_encoder(const Config& config, const EncoderKeys& keys);
+
+// What the embeddings' tensors are called behind the model's prefix.
+void name_embeddings(EncoderSpec& spec, const std::string& prefix);
+
 // Token, position and type embeddings, their norm, the blocks, and the head that run.objective asks for. Throws
 // Error{usage} if encoders have no such head, or if the run is to generate.
 std::unique_ptr<Model> make_encoder(EncoderSpec spec, const Config& config, const RunShape& run);

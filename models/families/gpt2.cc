@@ -5,21 +5,17 @@
 #include <cmath>
 #include <memory>
 
-#include "device/ops/activation.h"
-#include "device/ops/attention/attention.h"
-#include "device/ops/attention/cached_attention.h"
 #include "device/ops/dropout.h"
-#include "device/ops/elementwise.h"
-#include "device/ops/norm.h"
 #include "models/classes.h"
 #include "models/families/families.h"
 #include "models/files/config.h"
+#include "models/layers/attention_part.h"
 #include "models/layers/block_unit.h"
 #include "models/layers/embedding.h"
 #include "models/layers/heads/class_head.h"
 #include "models/layers/heads/head.h"
 #include "models/layers/linear.h"
-#include "models/layers/packed_heads.h"
+#include "models/layers/norm_part.h"
 #include "models/layers/slots.h"
 
 namespace strata::models {
@@ -47,11 +43,13 @@ struct Offsets {
 struct BlockPlan {
   BlockPlan(const Shape& s, const RunShape& run, const Offsets& o)
       : shape(s),
-        offsets(o),
         tokens(run.tokens()),
         dtype(run.dtype),
-        norm{tokens, s.hidden, 1, s.hidden, s.hidden, s.eps},
-        attention(packed_attention(run, s.hidden, s.heads, /*causal=*/true)),
+        norm1(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.ln1_gain, o.ln1_bias),
+        norm2(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.ln2_gain, o.ln2_bias),
+        attention(
+            {.heads = s.heads, .kv_heads = s.heads, .head_dim = s.hidden / s.heads, .dropout = s.attention_dropout},
+            run),
         qkv({tokens, s.hidden, {{3 * s.hidden, o.qkv, o.qkv_bias}}, true, true, run.dtype, run.device}),
         projection(
             {tokens, s.hidden, {{s.hidden, o.projection, o.projection_bias}}, true, true, run.dtype, run.device}),
@@ -80,24 +78,11 @@ struct BlockPlan {
     inner = save.add(tokens * s.inner, t);
     active = save.add(tokens * s.inner, t);
     bytes.saved = save.bytes();
+    bytes.cache = attention.cache_bytes();
 
-    std::size_t scratch_bytes =
-        std::max(device::attention_workspace(run.device, attention, t, s.attention_dropout > 0, run.threads),
-                 device::norm_backward_workspace(norm));
-    if (run.cache > 0) {
-      cached = {s.heads,         s.heads, attention.head_dim, 3 * s.hidden, 3 * s.hidden, 3 * s.hidden,
-                attention.scale, 0,       run.cache};
-      bytes.cache = device::cache_elements(cached) * size_of(t);
-      scratch_bytes = std::max(scratch_bytes, device::cached_attention_workspace(cached, run.threads));
-      if (tokens > 1) {
-        RunShape single = run;
-        single.seq = 1;
-        one_row = std::make_unique<const BlockPlan>(s, single, o);
-      }
-    }
-    for (const Linear* linear : linears()) scratch_bytes = std::max(scratch_bytes, linear->scratch_bytes(run.threads));
     Slots work;
-    scratch = work.add_bytes(scratch_bytes);
+    scratch = work.add_bytes(
+        std::max({attention.scratch_bytes(run.threads), norm1.scratch_bytes(), scratch_bytes(linears(), run.threads)}));
     narrow = work.add(tokens * s.hidden, t);
     bytes.forward_workspace = work.bytes();
     wide = work.add(tokens * std::max(s.inner, 3 * s.hidden), t);
@@ -108,17 +93,14 @@ struct BlockPlan {
   std::array<const Linear*, 4> linears() const { return {&qkv, &projection, &up, &down}; }
 
   Shape shape;
-  Offsets offsets;
   std::size_t tokens;
   DType dtype;
-  device::NormShape norm;
-  device::AttentionShape attention;
-  device::CachedAttentionShape cached{};
+  NormPart norm1, norm2;
+  AttentionPart attention;
   Linear qkv, projection, up, down;
   Slot mean1, rstd1, normed1, heads, mixed, lse, middle, mean2, rstd2, normed2, inner, active;  // saved
   Slot scratch, narrow, wide, dropped;                                                          // workspace
   UnitBytes bytes;
-  std::unique_ptr<const BlockPlan> one_row;  // the same for one row, where the run generates
 };
 
 class Block final : public BlockUnit<BlockPlan> {
@@ -151,26 +133,19 @@ class Block final : public BlockUnit<BlockPlan> {
   std::size_t saving_parts() const override { return kDown; }
 
   void forward(Lane& lane, const Context& c, std::size_t which, ConstView x, View y, View saved) const override {
-    const BlockPlan& b = c.one_row() && plan_->one_row ? *plan_->one_row : *plan_;
+    const BlockPlan& b = plan_of(c);
     const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
     const View heads = b.heads.of(saved), middle = b.middle.of(saved);
     switch (which) {
       case kAttention:
-        layernorm_forward(lane, b.norm, x, gain(c, offsets_.ln1_gain), gain(c, offsets_.ln1_bias), b.normed1.of(saved),
-                          b.mean1.of(saved), b.rstd1.of(saved));
+        b.norm1.forward(lane, c.parameters, x, b.normed1.of(saved), b.mean1.of(saved), b.rstd1.of(saved));
         b.qkv.forward(lane, c.parameters, b.normed1.of(saved), heads, scratch);
-        if (c.cache.rows > 0)
-          cached_attention(lane, b.cached, c.cache.first, c.cache.rows, part(heads, 0), part(heads, 1), part(heads, 2),
-                           c.cache.values, b.mixed.of(saved), scratch);
-        else
-          attention_forward(lane, b.attention, c.batch.documents, part(heads, 0), part(heads, 1), part(heads, 2),
-                            b.mixed.of(saved), b.lse.of(saved), dropout_at(c, 0), scratch);
+        b.attention.forward(lane, c, heads, b.mixed.of(saved), b.lse.of(saved), dropout_of(c, 0), scratch);
         return;
       case kProjection:
         b.projection.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
-        dropout(lane, dropout_at(c, 1), narrow, x, middle);
-        layernorm_forward(lane, b.norm, middle, gain(c, offsets_.ln2_gain), gain(c, offsets_.ln2_bias),
-                          b.normed2.of(saved), b.mean2.of(saved), b.rstd2.of(saved));
+        dropout(lane, dropout_of(c, 1), narrow, x, middle);
+        b.norm2.forward(lane, c.parameters, middle, b.normed2.of(saved), b.mean2.of(saved), b.rstd2.of(saved));
         return;
       case kUp:
         b.up.forward(lane, c.parameters, b.normed2.of(saved), b.inner.of(saved), scratch, b.active.of(saved));
@@ -178,7 +153,7 @@ class Block final : public BlockUnit<BlockPlan> {
       case kDown:
         if (!y) return;
         b.down.forward(lane, c.parameters, b.active.of(saved), narrow, scratch);
-        dropout(lane, dropout_at(c, 2), narrow, middle, y);
+        dropout(lane, dropout_of(c, 2), narrow, middle, y);
         return;
     }
   }
@@ -189,10 +164,10 @@ class Block final : public BlockUnit<BlockPlan> {
     const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
     const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.shape.inner);
     const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * 3 * b.shape.hidden);
-    const ConstView heads = b.heads.of(saved), middle = b.middle.of(saved);
+    const View dropped = b.dropped.of(c.workspace);
     switch (which) {
       case kDown: {
-        const ConstView d_down = through_dropout(lane, c, 2, dy);
+        const ConstView d_down = through_dropout(lane, dropout_of(c, 2), dy, dropped);
         b.down.backward_parameters(lane, b.active.of(saved), d_down, gradients, scratch);
         b.down.backward_input(lane, c.parameters, d_down, d_inner, scratch, b.inner.of(saved));
         return;
@@ -202,22 +177,20 @@ class Block final : public BlockUnit<BlockPlan> {
         b.up.backward_input(lane, c.parameters, d_inner, narrow, scratch);
         return;
       case kProjection: {
-        layernorm_backward(lane, b.norm, narrow, middle, gain(c, offsets_.ln2_gain), b.mean2.of(saved),
-                           b.rstd2.of(saved), dy, dx, grad(gradients, offsets_.ln2_gain),
-                           grad(gradients, offsets_.ln2_bias), scratch);
-        const ConstView d_projection = through_dropout(lane, c, 1, dx);
+        b.norm2.backward(lane, c.parameters, narrow, b.middle.of(saved), b.mean2.of(saved), b.rstd2.of(saved), dy, dx,
+                         gradients, scratch);
+        const ConstView d_projection = through_dropout(lane, dropout_of(c, 1), dx, dropped);
         b.projection.backward_parameters(lane, b.mixed.of(saved), d_projection, gradients, scratch);
         b.projection.backward_input(lane, c.parameters, d_projection, narrow, scratch);
         return;
       }
       case kAttention:
-        attention_backward(lane, b.attention, c.batch.documents, part(heads, 0), part(heads, 1), part(heads, 2),
-                           b.mixed.of(saved), b.lse.of(saved), narrow, part(d_heads, 0), part(d_heads, 1),
-                           part(d_heads, 2), dropout_at(c, 0), scratch);
+        b.attention.backward(lane, c, b.heads.of(saved), b.mixed.of(saved), b.lse.of(saved), narrow, d_heads,
+                             dropout_of(c, 0), scratch);
         b.qkv.backward_parameters(lane, b.normed1.of(saved), d_heads, gradients, scratch);
         b.qkv.backward_input(lane, c.parameters, d_heads, narrow, scratch);
-        layernorm_backward(lane, b.norm, narrow, x, gain(c, offsets_.ln1_gain), b.mean1.of(saved), b.rstd1.of(saved),
-                           dx, dx, grad(gradients, offsets_.ln1_gain), grad(gradients, offsets_.ln1_bias), scratch);
+        b.norm1.backward(lane, c.parameters, narrow, x, b.mean1.of(saved), b.rstd1.of(saved), dx, dx, gradients,
+                         scratch);
         return;
     }
   }
@@ -226,24 +199,10 @@ class Block final : public BlockUnit<BlockPlan> {
   // The parts, in the order of the flat buffer; backward carries gradients between them in `narrow` and `wide`.
   enum : std::size_t { kAttention, kProjection, kUp, kDown };
 
-  ConstView gain(const Context& c, std::size_t offset) const { return c.parameters.sub(offset, plan_->shape.hidden); }
-  View grad(const GradientRange& gradients, std::size_t offset) const {
-    return gradients.sub(offset, plan_->shape.hidden);
-  }
-  template <typename V>
-  V part(V heads, std::size_t which) const {
-    return packed_part(heads, plan_->shape.hidden, which);
-  }
-  device::Dropout dropout_at(const Context& c, std::uint32_t place) const {
+  // Of the attention's probabilities (0), and of what its projection (1) and the MLP (2) add.
+  device::Dropout dropout_of(const Context& c, std::uint32_t place) const {
     const Shape& s = plan_->shape;
-    return {place == 0 ? s.attention_dropout : s.residual_dropout, static_cast<std::uint32_t>(layer_ * 4 + place + 4),
-            c.micro_batch, c.scalars};
-  }
-  ConstView through_dropout(Lane& lane, const Context& c, std::uint32_t place, ConstView dy) const {
-    if (plan_->shape.residual_dropout == 0) return dy;
-    const View dropped = plan_->dropped.of(c.workspace);
-    dropout(lane, dropout_at(c, place), dy, {}, dropped);
-    return dropped;
+    return dropout_at(c, place, place == 0 ? s.attention_dropout : s.residual_dropout);
   }
 
   Offsets offsets_{};

@@ -3,23 +3,22 @@
 // RMSNorm of each query and key head.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <memory>
 
 #include "device/ops/activation.h"
-#include "device/ops/attention/attention.h"
-#include "device/ops/attention/cached_attention.h"
 #include "device/ops/attention/rope.h"
+#include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
-#include "device/ops/norm.h"
 #include "models/classes.h"
 #include "models/families/families.h"
 #include "models/families/llama_shape.h"
+#include "models/layers/attention_part.h"
 #include "models/layers/block_unit.h"
 #include "models/layers/embedding.h"
 #include "models/layers/heads/class_head.h"
 #include "models/layers/heads/head.h"
 #include "models/layers/linear.h"
+#include "models/layers/norm_part.h"
 #include "models/layers/slots.h"
 
 namespace strata::models {
@@ -40,18 +39,22 @@ struct Offsets {
 struct BlockPlan {
   BlockPlan(const LlamaShape& s, const RunShape& run, const Offsets& o)
       : shape(s),
-        offsets(o),
         tokens(run.tokens()),
         dtype(run.dtype),
-        norm{tokens, s.hidden, 1, s.hidden, s.hidden, s.eps},
-        q_norm{tokens, s.head_dim, s.heads, s.qkv_width(), s.qkv_width(), s.eps},
-        k_norm{tokens, s.head_dim, s.kv_heads, s.qkv_width(), s.qkv_width(), s.eps},
+        norm1(NormKind::root_mean_square, norm_of_rows(tokens, s.hidden, s.eps), o.norm1),
+        norm2(NormKind::root_mean_square, norm_of_rows(tokens, s.hidden, s.eps), o.norm2),
+        q_norm(NormKind::root_mean_square, {tokens, s.head_dim, s.heads, s.qkv_width(), s.qkv_width(), s.eps},
+               o.q_norm),
+        k_norm(NormKind::root_mean_square, {tokens, s.head_dim, s.kv_heads, s.qkv_width(), s.qkv_width(), s.eps},
+               o.k_norm),
         q_rope{tokens, s.heads, s.head_dim, s.qkv_width()},
         k_rope{tokens, s.kv_heads, s.head_dim, s.qkv_width()},
-        attention{run.batch,     run.seq,       s.heads,
-                  s.kv_heads,    s.head_dim,    s.qkv_width(),
-                  s.qkv_width(), s.qkv_width(), 1.0f / std::sqrt(static_cast<float>(s.head_dim)),
-                  s.window,      true,          run.packed},
+        attention({.heads = s.heads,
+                   .kv_heads = s.kv_heads,
+                   .head_dim = s.head_dim,
+                   .window = s.window,
+                   .dropout = s.attention_dropout},
+                  run),
         qkv({tokens,
              s.hidden,
              {{s.query_width(), o.q, o.q_bias}, {s.key_width(), o.k, o.k_bias}, {s.key_width(), o.v, o.v_bias}},
@@ -92,25 +95,12 @@ struct BlockPlan {
     inner = save.add(tokens * 2 * s.inner, t);
     active = save.add(tokens * s.inner, t);
     bytes.saved = save.bytes();
+    bytes.cache = attention.cache_bytes();
 
-    std::size_t scratch_bytes =
-        std::max({device::attention_workspace(run.device, attention, t, s.attention_dropout > 0, run.threads),
-                  device::norm_backward_workspace(norm), device::norm_backward_workspace(q_norm),
-                  device::norm_backward_workspace(k_norm)});
-    if (run.cache > 0) {
-      cached = {s.heads,       s.kv_heads,      s.head_dim, s.qkv_width(), s.qkv_width(),
-                s.qkv_width(), attention.scale, s.window,   run.cache};
-      bytes.cache = device::cache_elements(cached) * size_of(t);
-      scratch_bytes = std::max(scratch_bytes, device::cached_attention_workspace(cached, run.threads));
-      if (tokens > 1) {
-        RunShape single = run;
-        single.seq = 1;
-        one_row = std::make_unique<const BlockPlan>(s, single, o);
-      }
-    }
-    for (const Linear* linear : linears()) scratch_bytes = std::max(scratch_bytes, linear->scratch_bytes(run.threads));
     Slots work;
-    scratch = work.add_bytes(scratch_bytes);
+    scratch =
+        work.add_bytes(std::max({attention.scratch_bytes(run.threads), norm1.scratch_bytes(), q_norm.scratch_bytes(),
+                                 k_norm.scratch_bytes(), scratch_bytes(linears(), run.threads)}));
     narrow = work.add(tokens * std::max(s.hidden, s.query_width()), t);
     bytes.forward_workspace = work.bytes();
     wide = work.add(tokens * std::max(2 * s.inner, s.qkv_width()), t);
@@ -121,18 +111,15 @@ struct BlockPlan {
   std::array<const Linear*, 4> linears() const { return {&qkv, &output, &gate_up, &down}; }
 
   LlamaShape shape;
-  Offsets offsets;
   std::size_t tokens;
   DType dtype;
-  device::NormShape norm, q_norm, k_norm;
+  NormPart norm1, norm2, q_norm, k_norm;
   device::RopeShape q_rope, k_rope;
-  device::AttentionShape attention;
-  device::CachedAttentionShape cached{};
+  AttentionPart attention;
   Linear qkv, output, gate_up, down;
   Slot rstd1, normed1, heads, raw, q_rstd, k_rstd, mixed, lse, middle, rstd2, normed2, inner, active;  // saved
   Slot scratch, narrow, wide, d_active;                                                                // workspace
   UnitBytes bytes;
-  std::unique_ptr<const BlockPlan> one_row;  // the same for one row, where the run generates
 };
 
 class Block final : public BlockUnit<BlockPlan> {
@@ -176,37 +163,31 @@ class Block final : public BlockUnit<BlockPlan> {
   std::size_t saving_parts() const override { return kDown; }
 
   void forward(Lane& lane, const Context& c, std::size_t part, ConstView x, View y, View saved) const override {
-    const BlockPlan& b = c.one_row() && plan_->one_row ? *plan_->one_row : *plan_;
+    const BlockPlan& b = plan_of(c);
     const LlamaShape& s = b.shape;
     const View scratch = b.scratch.of(c.workspace);
     const View narrow = b.narrow.of(c.workspace).sub(0, b.tokens * s.hidden);
     const View heads = b.heads.of(saved), middle = b.middle.of(saved), inner = b.inner.of(saved);
+    const AttentionPart& a = b.attention;
     switch (part) {
       case kAttention:
-        rmsnorm_forward(lane, b.norm, x, gain(c, o_.norm1), b.normed1.of(saved), b.rstd1.of(saved));
+        b.norm1.forward(lane, c.parameters, x, b.normed1.of(saved), {}, b.rstd1.of(saved));
         if (s.qk_norm) {
           const View raw = b.raw.of(saved);
           b.qkv.forward(lane, c.parameters, b.normed1.of(saved), raw, scratch);
           cast(lane, raw, heads);  // v, and what the norms below overwrite
-          rmsnorm_forward(lane, b.q_norm, q_of(raw), c.parameters.sub(o_.q_norm, s.head_dim), q_of(heads),
-                          b.q_rstd.of(saved));
-          rmsnorm_forward(lane, b.k_norm, k_of(raw), c.parameters.sub(o_.k_norm, s.head_dim), k_of(heads),
-                          b.k_rstd.of(saved));
+          b.q_norm.forward(lane, c.parameters, a.queries(raw), a.queries(heads), {}, b.q_rstd.of(saved));
+          b.k_norm.forward(lane, c.parameters, a.keys(raw), a.keys(heads), {}, b.k_rstd.of(saved));
         } else {
           b.qkv.forward(lane, c.parameters, b.normed1.of(saved), heads, scratch);
         }
         rotate(lane, b, c, heads, false);
-        if (c.cache.rows > 0)
-          cached_attention(lane, b.cached, c.cache.first, c.cache.rows, q_of(heads), k_of(heads), v_of(heads),
-                           c.cache.values, b.mixed.of(saved), scratch);
-        else
-          attention_forward(lane, b.attention, c.batch.documents, q_of(heads), k_of(heads), v_of(heads),
-                            b.mixed.of(saved), b.lse.of(saved), dropout_of(c), scratch);
+        a.forward(lane, c, heads, b.mixed.of(saved), b.lse.of(saved), dropout_of(c), scratch);
         return;
       case kOutput:
         b.output.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
         dropout(lane, {}, narrow, x, middle);
-        rmsnorm_forward(lane, b.norm, middle, gain(c, o_.norm2), b.normed2.of(saved), b.rstd2.of(saved));
+        b.norm2.forward(lane, c.parameters, middle, b.normed2.of(saved), {}, b.rstd2.of(saved));
         return;
       case kGateUp:
         b.gate_up.forward(lane, c.parameters, b.normed2.of(saved), inner, scratch);
@@ -240,8 +221,8 @@ class Block final : public BlockUnit<BlockPlan> {
         b.gate_up.backward_input(lane, c.parameters, d_inner, d_hidden, scratch);
         return;
       case kOutput:
-        rmsnorm_backward(lane, b.norm, d_hidden, b.middle.of(saved), gain(c, o_.norm2), b.rstd2.of(saved), dy, dx,
-                         gradients.sub(o_.norm2, s.hidden), scratch);
+        b.norm2.backward(lane, c.parameters, d_hidden, b.middle.of(saved), {}, b.rstd2.of(saved), dy, dx, gradients,
+                         scratch);
         b.output.backward_parameters(lane, b.mixed.of(saved), dx, gradients, scratch);
         b.output.backward_input(lane, c.parameters, dx, d_mixed, scratch);
         return;
@@ -262,50 +243,32 @@ class Block final : public BlockUnit<BlockPlan> {
     const View d_hidden = b.narrow.of(c.workspace).sub(0, b.tokens * s.hidden);
     const View d_mixed = b.narrow.of(c.workspace).sub(0, b.tokens * s.query_width());
     const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * s.qkv_width());
-    const ConstView heads = b.heads.of(saved);
-    attention_backward(lane, b.attention, c.batch.documents, q_of(heads), k_of(heads), v_of(heads), b.mixed.of(saved),
-                       b.lse.of(saved), d_mixed, q_of(d_heads), k_of(d_heads), v_of(d_heads), dropout_of(c), scratch);
+    const AttentionPart& a = b.attention;
+    a.backward(lane, c, b.heads.of(saved), b.mixed.of(saved), b.lse.of(saved), d_mixed, d_heads, dropout_of(c),
+               scratch);
     rotate(lane, b, c, d_heads, true);
     if (s.qk_norm) {
       const ConstView raw = b.raw.of(saved);
-      rmsnorm_backward(lane, b.q_norm, q_of(d_heads), q_of(raw), c.parameters.sub(o_.q_norm, s.head_dim),
-                       b.q_rstd.of(saved), {}, q_of(d_heads), gradients.sub(o_.q_norm, s.head_dim), scratch);
-      rmsnorm_backward(lane, b.k_norm, k_of(d_heads), k_of(raw), c.parameters.sub(o_.k_norm, s.head_dim),
-                       b.k_rstd.of(saved), {}, k_of(d_heads), gradients.sub(o_.k_norm, s.head_dim), scratch);
+      b.q_norm.backward(lane, c.parameters, a.queries(d_heads), a.queries(raw), {}, b.q_rstd.of(saved), {},
+                        a.queries(d_heads), gradients, scratch);
+      b.k_norm.backward(lane, c.parameters, a.keys(d_heads), a.keys(raw), {}, b.k_rstd.of(saved), {}, a.keys(d_heads),
+                        gradients, scratch);
     }
     b.qkv.backward_parameters(lane, b.normed1.of(saved), d_heads, gradients, scratch);
     b.qkv.backward_input(lane, c.parameters, d_heads, d_hidden, scratch);
-    rmsnorm_backward(lane, b.norm, d_hidden, x, gain(c, o_.norm1), b.rstd1.of(saved), dx, dx,
-                     gradients.sub(o_.norm1, s.hidden), scratch);
+    b.norm1.backward(lane, c.parameters, d_hidden, x, {}, b.rstd1.of(saved), dx, dx, gradients, scratch);
   }
 
-  ConstView gain(const Context& c, std::size_t offset) const { return c.parameters.sub(offset, plan_->shape.hidden); }
-  template <typename V>
-  V q_of(V heads) const {
-    return heads;
-  }
-  template <typename V>
-  V k_of(V heads) const {
-    const std::size_t at = plan_->shape.query_width();
-    return heads.sub(at, heads.size - at);
-  }
-  template <typename V>
-  V v_of(V heads) const {
-    const std::size_t at = plan_->shape.query_width() + plan_->shape.key_width();
-    return heads.sub(at, heads.size - at);
-  }
   void rotate(Lane& lane, const BlockPlan& b, const Context& c, View heads, bool inverse) const {
     const LlamaShape& s = b.shape;
     const std::size_t table = s.positions * (s.head_dim / 2);
     auto* constants = const_cast<std::byte*>(c.constants);
     const ConstView cos = View{constants, table, DType::fp32};
     const ConstView sin = View{constants + table * sizeof(float), table, DType::fp32};
-    rope(lane, b.q_rope, q_of(heads), c.batch.positions, cos, sin, inverse);
-    rope(lane, b.k_rope, k_of(heads), c.batch.positions, cos, sin, inverse);
+    rope(lane, b.q_rope, b.attention.queries(heads), c.batch.positions, cos, sin, inverse);
+    rope(lane, b.k_rope, b.attention.keys(heads), c.batch.positions, cos, sin, inverse);
   }
-  device::Dropout dropout_of(const Context& c) const {
-    return {plan_->shape.attention_dropout, static_cast<std::uint32_t>(layer_ * 4 + 4), c.micro_batch, c.scalars};
-  }
+  device::Dropout dropout_of(const Context& c) const { return dropout_at(c, 0, plan_->shape.attention_dropout); }
 
   Offsets o_{};
 };

@@ -1,54 +1,79 @@
 #pragma once
 // models/layers/ is what families are made of: embeddings, blocks (here), heads, each a Unit or a part of one.
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "device/ops/attention/attention.h"
+#include "device/ops/dropout.h"
+#include "models/layers/attention_part.h"
 #include "models/layers/block_work.h"
 #include "models/model.h"
 
 namespace strata::models {
 
 // A transformer block of any family. Its operations are prepared once and shared by all blocks: a Plan has their
-// `shape` (hidden, attention_dropout), tokens, dtype, attention, linears() by part, and bytes; it answers for the
-// block.
+// `shape` (hidden), tokens, dtype, attention (AttentionPart), linears() by part, and bytes; it answers for the block.
 template <typename Plan>
 class BlockUnit : public Unit {
  public:
-  void prepare(std::shared_ptr<const Plan> plan) { plan_ = std::move(plan); }
+  // one_row: the same prepared for calls of one row; null: all calls are alike.
+  void prepare(std::shared_ptr<const Plan> plan, std::shared_ptr<const Plan> one_row = nullptr) {
+    plan_ = std::move(plan);
+    one_row_ = std::move(one_row);
+  }
 
   UnitBytes bytes() const override { return plan_->bytes; }
-  std::string set_up(device::Lane& lane) const override {
-    if (plan_->bytes.cache) return {};
-    return device::prepare_attention(lane, plan_->attention, plan_->dtype,
-                                     {.probability = plan_->shape.attention_dropout});
-  }
+  std::string set_up(device::Lane& lane) const override { return plan_->attention.set_up(lane); }
   void list_products(std::vector<device::ProductShape>& out) const override {
     for (const Linear* linear : plan_->linears()) linear->list_products(out);
   }
   Work work(Pass pass, const ElementRange& elements) const override {
     const Plan& p = *plan_;
-    return block_work(*this, pass, elements, p.linears(), p.attention, p.tokens * p.shape.hidden * size_of(p.dtype));
+    return block_work(*this, pass, elements, p.linears(), p.attention.shape(),
+                      p.tokens * p.shape.hidden * size_of(p.dtype));
   }
 
  protected:
   explicit BlockUnit(std::size_t layer) : Unit("block " + std::to_string(layer)), layer_(layer) {}
 
+  const Plan& plan_of(const Context& c) const { return c.one_row() && one_row_ ? *one_row_ : *plan_; }
+
+  // Dropout at one of the block's four places, whose random numbers are those of no other place: below 4 are the sites
+  // of embeddings.
+  device::Dropout dropout_at(const Context& c, std::uint32_t place, float probability) const {
+    return {probability, static_cast<std::uint32_t>(layer_ * 4 + place + 4), c.micro_batch, c.scalars};
+  }
+  // The gradient of what was dropped there: dy itself, or, if anything was, in `dropped`.
+  static device::ConstView through_dropout(device::Lane& lane, const device::Dropout& use, device::ConstView dy,
+                                           device::View dropped) {
+    if (use.probability == 0) return dy;
+    dropout(lane, use, dy, {}, dropped);
+    return dropped;
+  }
+
   std::size_t layer_;
   std::shared_ptr<const Plan> plan_;
+
+ private:
+  std::shared_ptr<const Plan> one_row_;
 };
 
 // Adds a Block(shape, layer) for every layer. offsets(), of its parameters, are alike in all of them.
 template <typename Block, typename Plan, typename Shape>
 void add_blocks(std::vector<std::unique_ptr<Unit>>& units, const Shape& shape, const RunShape& run) {
-  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const Plan> plan, one_row;
   for (std::size_t layer = 0; layer < shape.layers; ++layer) {
     auto block = std::make_unique<Block>(shape, layer);
-    if (!plan) plan = std::make_shared<const Plan>(shape, run, block->offsets());
-    block->prepare(plan);
+    if (!plan) {
+      plan = std::make_shared<const Plan>(shape, run, block->offsets());
+      RunShape single = run;
+      single.seq = 1;
+      if (run.cache > 0 && run.tokens() > 1) one_row = std::make_shared<const Plan>(shape, single, block->offsets());
+    }
+    block->prepare(plan, one_row);
     units.push_back(std::move(block));
   }
 }

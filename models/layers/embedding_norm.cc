@@ -3,8 +3,7 @@
 #include <optional>
 
 #include "device/ops/dropout.h"
-#include "device/ops/elementwise.h"
-#include "device/ops/norm.h"
+#include "models/layers/norm_part.h"
 #include "models/layers/slots.h"
 
 namespace strata::models {
@@ -18,19 +17,18 @@ using device::View;
 class EmbeddingNorm final : public Unit {
  public:
   EmbeddingNorm(const EmbeddingNormSpec& spec, const RunShape& run)
-      : Unit("embedding norm"),
-        spec_(spec),
-        activation_(run.tokens() * spec.hidden * size_of(run.dtype)),
-        norm_{run.tokens(), spec.hidden, 1, spec.hidden, spec.hidden, spec.eps} {
+      : Unit("embedding norm"), spec_(spec), activation_(run.tokens() * spec.hidden * size_of(run.dtype)) {
     const auto d = static_cast<std::int64_t>(spec.hidden);
-    gain_ = add_parameter(spec.name + ".weight", {d}, false, {1, 0});
-    if (spec.bias) bias_ = add_parameter(spec.name + ".bias", {d}, false, {0, 0});
+    const std::size_t gain = add_parameter(spec.name + ".weight", {d}, false, {1, 0});
+    const std::size_t bias = spec.bias ? add_parameter(spec.name + ".bias", {d}, false, {0, 0}) : 0;
     end_part();
+    norm_.emplace(spec.bias ? NormKind::layer : NormKind::layer_without_bias,
+                  norm_of_rows(run.tokens(), spec.hidden, spec.eps), gain, bias);
     Slots save, work;
     mean_ = save.add(run.tokens(), DType::fp32);
     rstd_ = save.add(run.tokens(), DType::fp32);
     bytes_.saved = save.bytes();
-    scratch_ = work.add_bytes(device::norm_backward_workspace(norm_));
+    scratch_ = work.add_bytes(norm_->scratch_bytes());
     d_normed_ = work.add(run.tokens() * spec.hidden, run.dtype);
     no_bias_ = work.add(spec.bias ? 0 : spec.hidden, run.dtype);
     bytes_.forward_workspace = bytes_.backward_workspace = work.bytes();
@@ -45,10 +43,8 @@ class EmbeddingNorm final : public Unit {
 
   void forward(Lane& lane, const Context& c, std::size_t, ConstView x, View y, View saved) const override {
     // Without y the norm still leaves its statistics.
-    if (!bias_) zero(lane, no_bias_.of(c.workspace));
-    layernorm_forward(lane, norm_, x, c.parameters.sub(gain_, spec_.hidden),
-                      bias_ ? c.parameters.sub(*bias_, spec_.hidden) : no_bias_.of(c.workspace),
-                      y ? y : d_normed_.of(c.workspace), mean_.of(saved), rstd_.of(saved));
+    norm_->forward(lane, c.parameters, x, y ? y : d_normed_.of(c.workspace), mean_.of(saved), rstd_.of(saved),
+                   no_bias_.of(c.workspace));
     if (y && spec_.dropout > 0) dropout(lane, dropout_of(c), y, {}, y);
   }
 
@@ -56,10 +52,8 @@ class EmbeddingNorm final : public Unit {
                 const GradientRange& gradients) const override {
     const View d_normed = d_normed_.of(c.workspace);
     dropout(lane, dropout_of(c), dy, {}, d_normed);  // a copy where nothing is dropped: dx may be dy
-    layernorm_backward(lane, norm_, d_normed, x, c.parameters.sub(gain_, spec_.hidden), mean_.of(saved),
-                       rstd_.of(saved), {}, dx, gradients.sub(gain_, spec_.hidden),
-                       bias_ ? gradients.sub(*bias_, spec_.hidden) : no_bias_.of(c.workspace),
-                       scratch_.of(c.workspace));
+    norm_->backward(lane, c.parameters, d_normed, x, mean_.of(saved), rstd_.of(saved), {}, dx, gradients,
+                    scratch_.of(c.workspace), no_bias_.of(c.workspace));
   }
 
  private:
@@ -67,12 +61,10 @@ class EmbeddingNorm final : public Unit {
   device::Dropout dropout_of(const Context& c) const { return {spec_.dropout, 0, c.micro_batch, c.scalars}; }
 
   EmbeddingNormSpec spec_;
-  std::size_t activation_, gain_ = 0;
-  std::optional<std::size_t> bias_;
-  device::NormShape norm_;
-  Slot mean_, rstd_;         // saved
-  Slot scratch_, d_normed_;  // workspace
-  Slot no_bias_;             // zeros, and then what is learnt of them
+  std::size_t activation_;
+  std::optional<NormPart> norm_;
+  Slot mean_, rstd_;                   // saved
+  Slot scratch_, d_normed_, no_bias_;  // workspace
   UnitBytes bytes_;
 };
 

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <array>
 
-#include "device/ops/attention/attention.h"
 #include "device/ops/dropout.h"
-#include "device/ops/norm.h"
+#include "models/layers/attention_part.h"
 #include "models/layers/block_unit.h"
 #include "models/layers/linear.h"
-#include "models/layers/packed_heads.h"
+#include "models/layers/norm_part.h"
 #include "models/layers/slots.h"
 
 namespace strata::models {
@@ -35,8 +34,15 @@ struct BlockPlan {
       : shape(s),
         tokens(run.tokens()),
         dtype(run.dtype),
-        norm{tokens, s.hidden, 1, s.hidden, s.hidden, s.eps},
-        attention(packed_attention(run, s.hidden, s.heads, /*causal=*/false)),
+        attention_norm(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.attention_norm.weight,
+                       o.attention_norm.bias),
+        norm(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.norm.weight, o.norm.bias),
+        attention({.heads = s.heads,
+                   .kv_heads = s.heads,
+                   .head_dim = s.hidden / s.heads,
+                   .causal = false,
+                   .dropout = s.attention_dropout},
+                  run),
         qkv(linear(run, s.hidden, {of(s.hidden, o.query), of(s.hidden, o.key), of(s.hidden, o.value)})),
         projection(linear(run, s.hidden, {of(s.hidden, o.projection)})),
         up(linear(run, s.hidden, {of(s.inner, o.up)}, Gelu::erf)),
@@ -58,12 +64,9 @@ struct BlockPlan {
     rstd2 = save.add(tokens, DType::fp32);
     bytes.saved = save.bytes();
 
-    std::size_t scratch_bytes =
-        std::max(device::attention_workspace(run.device, attention, t, s.attention_dropout > 0, run.threads),
-                 device::norm_backward_workspace(norm));
-    for (const Linear* linear : linears()) scratch_bytes = std::max(scratch_bytes, linear->scratch_bytes(run.threads));
     Slots work;
-    scratch = work.add_bytes(scratch_bytes);
+    scratch = work.add_bytes(
+        std::max({attention.scratch_bytes(run.threads), norm.scratch_bytes(), scratch_bytes(linears(), run.threads)}));
     narrow = work.add(rows, t);
     bytes.forward_workspace = work.bytes();
     other = work.add(rows, t);
@@ -81,8 +84,8 @@ struct BlockPlan {
   EncoderBlockSpec shape;
   std::size_t tokens;
   DType dtype;
-  device::NormShape norm;
-  device::AttentionShape attention;
+  NormPart attention_norm, norm;
+  AttentionPart attention;
   Linear qkv, projection, up, down;
   Slot heads, mixed, lse, attended, mean1, rstd1, middle, inner, active, sum, mean2, rstd2;  // saved
   Slot scratch, narrow, other, wide;                                                         // workspace
@@ -131,28 +134,24 @@ class Block final : public BlockUnit<BlockPlan> {
     const BlockPlan& b = *plan_;
     const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
     switch (which) {
-      case kAttention: {
-        const View heads = b.heads.of(saved);
-        b.qkv.forward(lane, c.parameters, x, heads, scratch);
-        attention_forward(lane, b.attention, c.batch.documents, part(heads, 0), part(heads, 1), part(heads, 2),
-                          b.mixed.of(saved), b.lse.of(saved), dropout_at(c, 0), scratch);
+      case kAttention:
+        b.qkv.forward(lane, c.parameters, x, b.heads.of(saved), scratch);
+        b.attention.forward(lane, c, b.heads.of(saved), b.mixed.of(saved), b.lse.of(saved), dropout_of(c, 0), scratch);
         return;
-      }
       case kProjection:
         b.projection.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
-        dropout(lane, dropout_at(c, 1), narrow, x, b.attended.of(saved));
-        layernorm_forward(lane, b.norm, b.attended.of(saved), gain(c, o_.attention_norm), bias(c, o_.attention_norm),
-                          b.middle.of(saved), b.mean1.of(saved), b.rstd1.of(saved));
+        dropout(lane, dropout_of(c, 1), narrow, x, b.attended.of(saved));
+        b.attention_norm.forward(lane, c.parameters, b.attended.of(saved), b.middle.of(saved), b.mean1.of(saved),
+                                 b.rstd1.of(saved));
         return;
       case kUp:
         b.up.forward(lane, c.parameters, b.middle.of(saved), b.inner.of(saved), scratch, b.active.of(saved));
         return;
       case kDown:
         b.down.forward(lane, c.parameters, b.active.of(saved), narrow, scratch);
-        dropout(lane, dropout_at(c, 2), narrow, b.middle.of(saved), b.sum.of(saved));
+        dropout(lane, dropout_of(c, 2), narrow, b.middle.of(saved), b.sum.of(saved));
         // Without y the norm still leaves its statistics.
-        layernorm_forward(lane, b.norm, b.sum.of(saved), gain(c, o_.norm), bias(c, o_.norm), y ? y : narrow,
-                          b.mean2.of(saved), b.rstd2.of(saved));
+        b.norm.forward(lane, c.parameters, b.sum.of(saved), y ? y : narrow, b.mean2.of(saved), b.rstd2.of(saved));
         return;
     }
   }
@@ -166,9 +165,9 @@ class Block final : public BlockUnit<BlockPlan> {
     const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * 3 * b.shape.hidden);
     switch (which) {
       case kDown: {
-        layernorm_backward(lane, b.norm, dy, b.sum.of(saved), gain(c, o_.norm), b.mean2.of(saved), b.rstd2.of(saved),
-                           {}, narrow, gradient(gradients, o_.norm.weight), gradient(gradients, o_.norm.bias), scratch);
-        const ConstView d_down = through_dropout(lane, c, 2, narrow);
+        b.norm.backward(lane, c.parameters, dy, b.sum.of(saved), b.mean2.of(saved), b.rstd2.of(saved), {}, narrow,
+                        gradients, scratch);
+        const ConstView d_down = through_dropout(lane, dropout_of(c, 2), narrow, other);
         b.down.backward_parameters(lane, b.active.of(saved), d_down, gradients, scratch);
         b.down.backward_input(lane, c.parameters, d_down, d_inner, scratch, b.inner.of(saved));
         return;
@@ -179,24 +178,20 @@ class Block final : public BlockUnit<BlockPlan> {
         dropout(lane, {}, other, narrow, narrow);
         return;
       case kProjection: {
-        layernorm_backward(lane, b.norm, narrow, b.attended.of(saved), gain(c, o_.attention_norm), b.mean1.of(saved),
-                           b.rstd1.of(saved), {}, dx, gradient(gradients, o_.attention_norm.weight),
-                           gradient(gradients, o_.attention_norm.bias), scratch);
-        const ConstView d_projection = through_dropout(lane, c, 1, dx);
+        b.attention_norm.backward(lane, c.parameters, narrow, b.attended.of(saved), b.mean1.of(saved),
+                                  b.rstd1.of(saved), {}, dx, gradients, scratch);
+        const ConstView d_projection = through_dropout(lane, dropout_of(c, 1), dx, other);
         b.projection.backward_parameters(lane, b.mixed.of(saved), d_projection, gradients, scratch);
         b.projection.backward_input(lane, c.parameters, d_projection, narrow, scratch);
         return;
       }
-      case kAttention: {
-        const ConstView heads = b.heads.of(saved);
-        attention_backward(lane, b.attention, c.batch.documents, part(heads, 0), part(heads, 1), part(heads, 2),
-                           b.mixed.of(saved), b.lse.of(saved), narrow, part(d_heads, 0), part(d_heads, 1),
-                           part(d_heads, 2), dropout_at(c, 0), scratch);
+      case kAttention:
+        b.attention.backward(lane, c, b.heads.of(saved), b.mixed.of(saved), b.lse.of(saved), narrow, d_heads,
+                             dropout_of(c, 0), scratch);
         b.qkv.backward_parameters(lane, x, d_heads, gradients, scratch);
         b.qkv.backward_input(lane, c.parameters, d_heads, narrow, scratch);
         dropout(lane, {}, narrow, dx, dx);
         return;
-      }
     }
   }
 
@@ -204,29 +199,10 @@ class Block final : public BlockUnit<BlockPlan> {
   // The parts, in the order of the flat buffer; backward carries gradients between them in `narrow`, `wide` and dx.
   enum : std::size_t { kAttention, kProjection, kUp, kDown };
 
-  ConstView gain(const Context& c, const Pair& norm) const {
-    return c.parameters.sub(norm.weight, plan_->shape.hidden);
-  }
-  ConstView bias(const Context& c, const Pair& norm) const { return c.parameters.sub(norm.bias, plan_->shape.hidden); }
-  View gradient(const GradientRange& gradients, std::size_t offset) const {
-    return gradients.sub(offset, plan_->shape.hidden);
-  }
-  template <typename V>
-  V part(V heads, std::size_t which) const {
-    return packed_part(heads, plan_->shape.hidden, which);
-  }
   // Of the attention's probabilities (0), the projection (1) and what the block's second half adds (2).
-  device::Dropout dropout_at(const Context& c, std::uint32_t place) const {
+  device::Dropout dropout_of(const Context& c, std::uint32_t place) const {
     const EncoderBlockSpec& s = plan_->shape;
-    return {std::array{s.attention_dropout, s.projection_dropout, s.down_dropout}[place],
-            static_cast<std::uint32_t>(layer_ * 4 + place + 4), c.micro_batch, c.scalars};
-  }
-  ConstView through_dropout(Lane& lane, const Context& c, std::uint32_t place, ConstView dy) const {
-    const device::Dropout use = dropout_at(c, place);
-    if (use.probability == 0) return dy;
-    const View dropped = plan_->other.of(c.workspace);
-    dropout(lane, use, dy, {}, dropped);
-    return dropped;
+    return dropout_at(c, place, std::array{s.attention_dropout, s.projection_dropout, s.down_dropout}[place]);
   }
 
   Offsets o_{};

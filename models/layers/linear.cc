@@ -182,4 +182,10 @@ void Linear::backward_parameters(Lane& lane, ConstView x, ConstView dy, const Gr
   }
 }
 
+std::size_t scratch_bytes(std::span<const Linear* const> linears, int threads) {
+  std::size_t most = 0;
+  for (const Linear* linear : linears) most = std::max(most, linear->scratch_bytes(threads));
+  return most;
+}
+
 }  // namespace strata::models

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "device/lane.h"
@@ -69,5 +70,8 @@ class Linear {
   std::size_t out_ = 0;
   std::vector<Group> groups_;
 };
+
+// Scratch bytes that any call of any of them needs in a lane of `threads` threads.
+std::size_t scratch_bytes(std::span<const Linear* const> linears, int threads);
 
 }  // namespace strata::models

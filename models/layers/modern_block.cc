@@ -6,14 +6,12 @@
 #include <utility>
 
 #include "device/ops/activation.h"
-#include "device/ops/attention/attention.h"
 #include "device/ops/attention/rope.h"
 #include "device/ops/dropout.h"
-#include "device/ops/elementwise.h"
-#include "device/ops/norm.h"
+#include "models/layers/attention_part.h"
 #include "models/layers/block_unit.h"
 #include "models/layers/linear.h"
-#include "models/layers/packed_heads.h"
+#include "models/layers/norm_part.h"
 #include "models/layers/slots.h"
 
 namespace strata::models {
@@ -32,7 +30,6 @@ struct Offsets {
 struct BlockPlan {
   struct Shape {
     std::size_t hidden, inner;
-    float attention_dropout = 0;
   };
   BlockPlan(const ModernBlockSpec& s, const RunShape& run, const Offsets& o, bool global, bool normed)
       : shape{s.hidden, s.inner},
@@ -41,14 +38,19 @@ struct BlockPlan {
         has_norm(normed),
         angles(global ? s.global_angles : s.local_angles),
         positions(s.positions),
-        norm{tokens, s.hidden, 1, s.hidden, s.hidden, s.eps},
+        attention_norm(NormKind::layer_without_bias, norm_of_rows(tokens, s.hidden, s.eps), o.attention_norm),
+        mlp_norm(NormKind::layer_without_bias, norm_of_rows(tokens, s.hidden, s.eps), o.mlp_norm),
         rope{tokens, s.heads, s.hidden / s.heads, 3 * s.hidden},
-        attention(packed_attention(run, s.hidden, s.heads, /*causal=*/false)),
+        attention({.heads = s.heads,
+                   .kv_heads = s.heads,
+                   .head_dim = s.hidden / s.heads,
+                   .window = global ? 0 : s.window,
+                   .causal = false},
+                  run),
         qkv(linear(run, s.hidden, 3 * s.hidden, o.qkv)),
         projection(linear(run, s.hidden, s.hidden, o.projection)),
         up(linear(run, s.hidden, 2 * s.inner, o.up)),
         down(linear(run, s.inner, s.hidden, o.down)) {
-    if (!global) attention.window = s.window;
     const std::size_t rows = tokens * s.hidden;
     const DType t = run.dtype;
     Slots save;
@@ -66,11 +68,9 @@ struct BlockPlan {
     active = save.add(tokens * s.inner, t);
     bytes.saved = save.bytes();
 
-    std::size_t scratch_bytes = std::max(device::attention_workspace(run.device, attention, t, false, run.threads),
-                                         device::norm_backward_workspace(norm));
-    for (const Linear* linear : linears()) scratch_bytes = std::max(scratch_bytes, linear->scratch_bytes(run.threads));
     Slots work;
-    scratch = work.add_bytes(scratch_bytes);
+    scratch = work.add_bytes(std::max(
+        {attention.scratch_bytes(run.threads), mlp_norm.scratch_bytes(), scratch_bytes(linears(), run.threads)}));
     narrow = work.add(rows, t);
     no_bias = work.add(s.hidden, t);
     bytes.forward_workspace = work.bytes();
@@ -89,12 +89,12 @@ struct BlockPlan {
   DType dtype;
   bool has_norm;
   std::size_t angles, positions;
-  device::NormShape norm;
+  NormPart attention_norm, mlp_norm;
   device::RopeShape rope;
-  device::AttentionShape attention;
+  AttentionPart attention;
   Linear qkv, projection, up, down;
   Slot mean1, rstd1, normed1, heads, mixed, lse, middle, mean2, rstd2, normed2, inner, active;  // saved
-  Slot scratch, narrow, no_bias, wide, d_active;  // workspace; no_bias: zeros, and then what is learnt of them
+  Slot scratch, narrow, no_bias, wide, d_active;                                                // workspace
   UnitBytes bytes;
 };
 
@@ -123,15 +123,16 @@ class Block final : public BlockUnit<BlockPlan> {
   void forward(Lane& lane, const Context& c, std::size_t which, ConstView x, View y, View saved) const override {
     const BlockPlan& b = *plan_;
     const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
+    const View no_bias = b.no_bias.of(c.workspace);
     switch (which) {
       case kAttention: {
         if (b.has_norm)
-          normalize(lane, c, x, o_.attention_norm, b.normed1.of(saved), b.mean1.of(saved), b.rstd1.of(saved));
+          b.attention_norm.forward(lane, c.parameters, x, b.normed1.of(saved), b.mean1.of(saved), b.rstd1.of(saved),
+                                   no_bias);
         const View heads = b.heads.of(saved);
         b.qkv.forward(lane, c.parameters, b.has_norm ? ConstView(b.normed1.of(saved)) : x, heads, scratch);
         rotate(lane, c, heads, false);
-        attention_forward(lane, b.attention, c.batch.documents, part(heads, 0), part(heads, 1), part(heads, 2),
-                          b.mixed.of(saved), b.lse.of(saved), {}, scratch);
+        b.attention.forward(lane, c, heads, b.mixed.of(saved), b.lse.of(saved), {}, scratch);
         return;
       }
       case kProjection:
@@ -139,7 +140,8 @@ class Block final : public BlockUnit<BlockPlan> {
         dropout(lane, {}, narrow, x, b.middle.of(saved));
         return;
       case kUp:
-        normalize(lane, c, b.middle.of(saved), o_.mlp_norm, b.normed2.of(saved), b.mean2.of(saved), b.rstd2.of(saved));
+        b.mlp_norm.forward(lane, c.parameters, b.middle.of(saved), b.normed2.of(saved), b.mean2.of(saved),
+                           b.rstd2.of(saved), no_bias);
         b.up.forward(lane, c.parameters, b.normed2.of(saved), b.inner.of(saved), scratch);
         geglu_forward(lane, b.tokens, b.shape.inner, b.inner.of(saved), b.active.of(saved));
         return;
@@ -156,7 +158,7 @@ class Block final : public BlockUnit<BlockPlan> {
                 const GradientRange& gradients) const override {
     const BlockPlan& b = *plan_;
     const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
-    const View d_active = b.d_active.of(c.workspace);
+    const View d_active = b.d_active.of(c.workspace), no_bias = b.no_bias.of(c.workspace);
     const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * 2 * b.shape.inner);
     const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * 3 * b.shape.hidden);
     switch (which) {
@@ -168,28 +170,25 @@ class Block final : public BlockUnit<BlockPlan> {
         geglu_backward(lane, b.tokens, b.shape.inner, d_active, b.inner.of(saved), d_inner);
         b.up.backward_parameters(lane, b.normed2.of(saved), d_inner, gradients, scratch);
         b.up.backward_input(lane, c.parameters, d_inner, narrow, scratch);
-        normalize_backward(lane, c, narrow, b.middle.of(saved), o_.mlp_norm, b.mean2.of(saved), b.rstd2.of(saved), dy,
-                           dx, gradients);
+        b.mlp_norm.backward(lane, c.parameters, narrow, b.middle.of(saved), b.mean2.of(saved), b.rstd2.of(saved), dy,
+                            dx, gradients, scratch, no_bias);
         return;
       case kProjection:
         b.projection.backward_parameters(lane, b.mixed.of(saved), dx, gradients, scratch);
         b.projection.backward_input(lane, c.parameters, dx, narrow, scratch);
         return;
-      case kAttention: {
-        const ConstView heads = b.heads.of(saved);
-        attention_backward(lane, b.attention, c.batch.documents, part(heads, 0), part(heads, 1), part(heads, 2),
-                           b.mixed.of(saved), b.lse.of(saved), narrow, part(d_heads, 0), part(d_heads, 1),
-                           part(d_heads, 2), {}, scratch);
+      case kAttention:
+        b.attention.backward(lane, c, b.heads.of(saved), b.mixed.of(saved), b.lse.of(saved), narrow, d_heads, {},
+                             scratch);
         rotate(lane, c, d_heads, true);
         b.qkv.backward_parameters(lane, b.has_norm ? b.normed1.of(saved) : x, d_heads, gradients, scratch);
         b.qkv.backward_input(lane, c.parameters, d_heads, narrow, scratch);
         if (b.has_norm)
-          normalize_backward(lane, c, narrow, x, o_.attention_norm, b.mean1.of(saved), b.rstd1.of(saved), dx, dx,
-                             gradients);
+          b.attention_norm.backward(lane, c.parameters, narrow, x, b.mean1.of(saved), b.rstd1.of(saved), dx, dx,
+                                    gradients, scratch, no_bias);
         else
           dropout(lane, {}, narrow, dx, dx);
         return;
-      }
     }
   }
 
@@ -197,23 +196,6 @@ class Block final : public BlockUnit<BlockPlan> {
   // The parts, in the order of the flat buffer; backward carries gradients between them in `d_active`, `narrow` and dx.
   enum : std::size_t { kAttention, kProjection, kUp, kDown };
 
-  template <typename V>
-  V part(V heads, std::size_t which) const {
-    return packed_part(heads, plan_->shape.hidden, which);
-  }
-  // LayerNorm without a bias: with one of zeros, of which nothing is learnt.
-  void normalize(Lane& lane, const Context& c, ConstView x, std::size_t gain, View y, View mean, View rstd) const {
-    const BlockPlan& b = *plan_;
-    const View no_bias = b.no_bias.of(c.workspace);
-    zero(lane, no_bias);
-    layernorm_forward(lane, b.norm, x, c.parameters.sub(gain, b.shape.hidden), no_bias, y, mean, rstd);
-  }
-  void normalize_backward(Lane& lane, const Context& c, ConstView dy, ConstView x, std::size_t gain, ConstView mean,
-                          ConstView rstd, ConstView residual, View dx, const GradientRange& gradients) const {
-    const BlockPlan& b = *plan_;
-    layernorm_backward(lane, b.norm, dy, x, c.parameters.sub(gain, b.shape.hidden), mean, rstd, residual, dx,
-                       gradients.sub(gain, b.shape.hidden), b.no_bias.of(c.workspace), b.scratch.of(c.workspace));
-  }
   // Queries and keys by their rows' positions.
   void rotate(Lane& lane, const Context& c, View heads, bool inverse) const {
     const BlockPlan& b = *plan_;
@@ -221,7 +203,8 @@ class Block final : public BlockUnit<BlockPlan> {
     auto* const angles = const_cast<std::byte*>(c.constants) + b.angles;
     const ConstView cos = View{angles, table, DType::fp32};
     const ConstView sin = View{angles + table * sizeof(float), table, DType::fp32};
-    for (const std::size_t which : {0, 1}) rope(lane, b.rope, part(heads, which), c.batch.positions, cos, sin, inverse);
+    for (const View& which : {b.attention.queries(heads), b.attention.keys(heads)})
+      rope(lane, b.rope, which, c.batch.positions, cos, sin, inverse);
   }
 
   Offsets o_{};

@@ -324,21 +324,26 @@ std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& cap
 }
 
 std::string refusal(const Job& job, const Capacity& capacity, const std::vector<Suggestion>& nearest) {
+  const auto memory_of = [&](std::size_t tier) {
+    const bool on_cpu = job.plan.device.kind == device::Kind::cpu;
+    return tier == 0 && on_cpu ? std::string(tier_title(tier, on_cpu)) : fmt::format("{} memory", kTierNames[tier]);
+  };
   std::string text;
   for (std::size_t tier = 0; tier < kTiers; ++tier) {
     const std::size_t needed = job.plan.memory[tier].peak;
     if (needed <= capacity.tier[tier]) continue;
-    text = fmt::format("it does not fit: each rank needs {} ({} bytes) of {} memory and memory.{} is {} ({} bytes)",
-                       bytes_text(needed), needed, kTierNames[tier], kTierNames[tier], bytes_text(capacity.tier[tier]),
+    text = fmt::format("it does not fit: each rank needs {} ({} bytes) of {} and memory.{} is {} ({} bytes)",
+                       bytes_text(needed), needed, memory_of(tier), kTierNames[tier], bytes_text(capacity.tier[tier]),
                        capacity.tier[tier]);
     break;
   }
   if (text.empty()) {
     const std::size_t device = job.plan.memory[0].peak, host = job.plan.memory[1].peak;
     text = fmt::format(
-        "it does not fit: each rank needs {} of device and {} of host memory, {} bytes, and only {} ({} bytes) are "
-        "available for both",
-        bytes_text(device), bytes_text(host), device + host, bytes_text(capacity.together), capacity.together);
+        "it does not fit: each rank needs {} of {} and {} of {}, {} bytes, and only {} ({} bytes) are available for "
+        "both",
+        bytes_text(device), memory_of(0), bytes_text(host), memory_of(1), device + host, bytes_text(capacity.together),
+        capacity.together);
   }
   if (nearest.empty())
     return text +

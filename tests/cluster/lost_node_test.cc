@@ -90,16 +90,19 @@ TEST_F(LostNode, TheMicroBatchOfAutoStaysOnFewerRanks) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
-// Rank 0's, with the launcher on a node that has no ranks.
+// Rank 0's, with the launcher on a node that has no ranks. Metrics at an address that the node took along end with it.
 TEST_F(LostNode, KilledWithRankZero) {
   const std::string bits = untouched();
   const Cluster cluster(3);
-  Running running(cluster.in("n3", launch({"--hosts", "n1:2,n2:2", "--no-preflight"})));
+  const std::vector<std::string> sets = {"control.metrics=n1:9100", "control.metrics_public=true"};
+  Running running(cluster.in("n3", launch({"--hosts", "n1:2,n2:2", "--no-preflight"}, sets)));
   ASSERT_TRUE(running.wait_until(at_step(50), 120));
   cluster.kill("n1");
   const Outcome outcome = running.wait(300);
   EXPECT_EQ(outcome.code, 0) << outcome.all();
-  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("node n1 (ranks 0 to 1) is lost"), HasSubstr("2 ranks on n2 (2)")));
+  EXPECT_THAT(outcome.errors,
+              AllOf(HasSubstr("node n1 (ranks 0 to 1) is lost"), HasSubstr("2 ranks on n2 (2)"), HasSubstr("n1:9100"),
+                    HasSubstr("control.metrics=off: its address is of n1, and rank 0 is on n2 now")));
   EXPECT_EQ(weights_hash(), bits);
 }
 

@@ -1,6 +1,7 @@
 #include "text/chat/part_tokenizer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <simdjson.h>
 
 #include <algorithm>
@@ -53,6 +54,10 @@ void PartTokenizer::text(std::string_view text, PartTokens& out) {
 void PartTokenizer::records(const DocumentPart& part, PartTokens& out) {
   const std::vector<std::string> names = header_names(part);
   const bool whole = part.kind != InputKind::lines || rules_.format != DataFormat::text;
+  if (!names.empty() && rules_.format == DataFormat::text &&
+      std::find(names.begin(), names.end(), rules_.field) == names.end())
+    fail(Exit::usage, "{}: there is no field \"{}\" (--field); the fields are {}", part.name, rules_.field,
+         fmt::join(names, ", "));
   each_record(part, [&](const RecordPlace& place) {
     out.begins.push_back(out.ids.size());
     if (whole)

@@ -11,6 +11,7 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -63,10 +64,21 @@ bool is_host(std::string_view text, std::string_view more = "") {
     return std::isalnum(c) || c == '.' || c == '_' || c == '-' || more.find(static_cast<char>(c)) != more.npos;
   });
 }
+// HOST:PORT, or [ADDRESS]:PORT of IPv6.
 bool is_host_and_port(std::string_view text) {
   const std::size_t colon = text.rfind(':');
-  return colon != text.npos && is_host(text.substr(0, colon), "[:]") && colon + 1 < text.size() &&
-         text.find_first_not_of("0123456789", colon + 1) == text.npos;
+  if (colon == text.npos) return false;
+  std::string_view host = text.substr(0, colon);
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  int port = 0;
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data() + colon + 1, end, port);
+  return is_host(host, bracketed ? ":" : "") && error == std::errc() && at == end && port > 0 && port <= 65'535;
+}
+
+Place of_socket(const fs::path& path) {
+  return {host_name(), 0, path.string(), "", false};
 }
 
 // Of this user, or root: whoever else could write it would choose where a secret goes, and which machine ssh goes to.
@@ -130,7 +142,13 @@ void sweep(const fs::path& folder) {
 
 Place find_place(const std::string& target) {
   constexpr std::string_view kUnix = "unix:";
-  if (target.starts_with(kUnix)) return {host_name(), 0, target.substr(kUnix.size()), "", false};
+  if (target.starts_with(kUnix)) {
+    const fs::path path = target.substr(kUnix.size());
+    if (path.empty()) fail(Exit::usage, "{} names no socket: unix:PATH does", target);
+    if (error_of_connecting(path) == ENAMETOOLONG)
+      fail(Exit::usage, "{} is too long for a socket: no run listens there", target);
+    return of_socket(path);
+  }
   if (target.empty()) {
     std::error_code ignored;
     if (fs::exists(fs::symlink_status(folder_name(), ignored))) require_private(folder_name());
@@ -147,18 +165,18 @@ Place find_place(const std::string& target) {
       fail(Exit::usage, "{} runs of this user are found here: name one of {}, or its checkpoint.dir", names.size(),
            fmt::join(names, ", "));
     }
-    return {host_name(), 0, found.front().string(), "", false};
+    return of_socket(found.front());
   }
   std::error_code ignored;
   const fs::path path = target;
   const fs::file_status status = fs::status(path, ignored);
-  if (fs::is_socket(status)) return {host_name(), 0, fs::absolute(path).string(), "", false};
+  if (fs::is_socket(status)) return of_socket(fs::absolute(path));
   if (fs::is_directory(status) || path.filename() == kPlaceFile) {
     const fs::path file = fs::is_directory(status) ? path / kPlaceFile : path;
     return parse_place(read_place(file), file);
   }
-  if (target.find(':') == std::string::npos || target.find('/') != std::string::npos)
-    fail(Exit::usage, "{} is no folder of a run, no socket, and not HOST:PORT", target);
+  if (!is_host_and_port(target))
+    fail(Exit::usage, "{} is no folder of a run, no socket, and not HOST:PORT or [ADDRESS]:PORT", target);
   return {"", 0, "", target, false};
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <memory>
@@ -79,17 +78,17 @@ void write_to_screen(int to, const std::string& text) {
 RankOutput::RankOutput(Starter starter, const std::optional<std::filesystem::path>& logs, int ranks)
     : starter_(starter),
       live_(shows_live_line(stderr)),
+      failure_(std::make_shared<LogFailure>()),
       // A terminal that was stopped goes on when its user wants it to.
       screen_("the screen of launch", write_to_screen, kQueue, std::numeric_limits<int>::max()) {
   if (!logs) return;
-  const auto files = std::make_shared<std::map<int, std::ofstream>>();
-  for (int rank = kStarter; rank < ranks; ++rank) {
-    const auto path = *logs / (rank == kStarter ? "launch.log" : fmt::format("rank-{:05}.log", rank));
-    std::ofstream& file = (*files)[rank];
-    file.open(path, std::ios::app);
-    if (!file) fail(Exit::usage, "--logs: {} cannot be written", path.string());
-  }
-  const auto write = [files](int rank, const std::string& line) { (*files)[rank] << line << std::flush; };
+  folder_ = *logs;
+  const auto files = std::make_shared<std::map<int, LogFile>>();
+  for (int rank = kStarter; rank < ranks; ++rank)
+    files->emplace(rank, folder_ / (rank == kStarter ? "launch.log" : fmt::format("rank-{:05}.log", rank)));
+  const auto write = [files, failure = failure_](int rank, const std::string& line) {
+    failure->set(files->at(rank).write(line));
+  };
   logs_.emplace("the logs of launch", write, kQueue, kPatience);
 }
 
@@ -98,7 +97,13 @@ RankOutput::~RankOutput() {
 }
 
 bool RankOutput::drain(double seconds) {
-  return screen_.drain(seconds) && (!logs_ || logs_->drain(seconds));
+  const bool logged = !logs_ || logs_->drain(seconds);
+  tell_failure();
+  return screen_.drain(seconds) && logged;
+}
+
+void RankOutput::tell_failure() {
+  if (const std::string told = failure_->take(folder_); !told.empty()) show(true, "strata: " + told + "\n");
 }
 
 void RankOutput::keep(std::string_view line) {
@@ -145,6 +150,7 @@ void RankOutput::say(int rank, bool is_error, std::string_view text) {
   if (complains) complaint_ = paragraph_;
   line += "\n";
   if (logs_) logs_->add(rank, line);
+  tell_failure();
   show(is_error, line);
 }
 

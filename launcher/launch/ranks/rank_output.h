@@ -1,10 +1,12 @@
 #pragma once
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "launcher/launch/log_file.h"
 #include "launcher/launch/ranks/allocation.h"
 #include "launcher/launch/ranks/line_writer.h"
 
@@ -36,6 +38,7 @@ class RankOutput {
   void keep(std::string_view line);
   void say(int rank, bool is_error, std::string_view text);
   void show(bool is_error, const std::string& line);
+  void tell_failure();
 
   Starter starter_;
   bool live_;          // steps go over each other, on a terminal
@@ -43,6 +46,8 @@ class RankOutput {
   bool heard_ = false;
   std::string complaint_, paragraph_;  // paragraph_: from the last line that began with "strata: "
   std::vector<std::string> of_starter_;
+  std::filesystem::path folder_;         // of the logs
+  std::shared_ptr<LogFailure> failure_;  // shared with the writer, which may outlive this
   std::optional<LineWriter> logs_;
   LineWriter screen_;
 };

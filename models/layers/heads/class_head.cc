@@ -7,12 +7,12 @@
 #include "device/ops/activation.h"
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
-#include "device/ops/embedding.h"
 #include "device/ops/losses/cross_entropy.h"
-#include "device/ops/norm.h"
 #include "device/ops/products/product.h"
 #include "models/layers/heads/document_mean.h"
+#include "models/layers/heads/loss_rows.h"
 #include "models/layers/linear.h"
+#include "models/layers/norm_part.h"
 #include "models/layers/slots.h"
 
 namespace strata::models {
@@ -41,17 +41,20 @@ class ClassHead final : public LossUnit {
         dtype_(run.dtype),
         training_(run.training),
         tokens_(run.tokens()),
-        picks_(run.loss_rows > 0),
-        rows_(picks_ ? run.loss_rows : tokens_),
-        norm_{spec.mean_heads > 0 ? tokens_ : rows_, spec.hidden, 1, spec.hidden, spec.hidden, spec.eps},
-        dense_norm_{rows_, spec.hidden, 1, spec.hidden, spec.hidden, spec.eps},
+        taken_(run, spec.hidden),
+        rows_(taken_.count()),
+        normed_rows_(spec.mean_heads > 0 ? tokens_ : rows_),
         shape_{rows_, spec.classes, stride_of(spec.classes), spec.target},
         scores_(run.device, forward_product()),
         input_(run.device, input_product()),
         weights_(run.device, weights_product()) {
     const auto d = static_cast<std::int64_t>(spec.hidden), k = static_cast<std::int64_t>(spec.classes);
-    if (normed()) norm_gain_ = add_parameter(spec.norm_gain, {d}, false, {1, 0});
-    if (!spec.norm_bias.empty()) norm_bias_ = add_parameter(spec.norm_bias, {d}, false, {0, 0});
+    if (!spec.norm_gain.empty()) {
+      const std::size_t gain = add_parameter(spec.norm_gain, {d}, false, {1, 0});
+      const bool biased = !spec.norm_bias.empty();
+      const std::size_t bias = biased ? add_parameter(spec.norm_bias, {d}, false, {0, 0}) : 0;
+      norm_.emplace(norm_kind(biased, spec.centred), norm_of_rows(normed_rows_, spec.hidden, spec.eps), gain, bias);
+    }
     if (!spec.dense.empty()) {
       const std::size_t weight = add_parameter(spec.dense + ".weight", {d, d}, true, spec.init);
       const std::size_t bias = spec.dense_biased ? add_parameter(spec.dense + ".bias", {d}, false, {0, 0}) : 0;
@@ -59,7 +62,9 @@ class ClassHead final : public LossUnit {
       dense_.emplace(Linear::Spec{
           rows_, spec.hidden, {{spec.hidden, weight, bias}}, spec.dense_biased, false, run.dtype, run.device, gelu});
     }
-    if (!spec.dense_norm.empty()) dense_gain_ = add_parameter(spec.dense_norm + ".weight", {d}, false, {1, 0});
+    if (!spec.dense_norm.empty())
+      dense_norm_.emplace(NormKind::layer_without_bias, norm_of_rows(rows_, spec.hidden, spec.eps),
+                          add_parameter(spec.dense_norm + ".weight", {d}, false, {1, 0}));
     weight_ = add_parameter(spec.scores + ".weight", {k, d}, true, spec.init);
     if (spec.biased) bias_ = add_parameter(spec.scores + ".bias", {k}, false, {0, 0});
     end_part();
@@ -72,9 +77,9 @@ class ClassHead final : public LossUnit {
   Work loss_work(bool learns) const override {
     const double products = learns ? 3 : 1, rows = static_cast<double>(rows_);
     const double dense = dense_ ? dense_->forward_flops() : 0;
-    return {
-        .flops = products * (2 * rows * static_cast<double>(spec_.classes * spec_.hidden) + dense),
-        .bytes = products * static_cast<double>((rows_ * 4 + (picks_ ? tokens_ : 0)) * spec_.hidden * size_of(dtype_))};
+    return {.flops = products * (2 * rows * static_cast<double>(spec_.classes * spec_.hidden) + dense),
+            .bytes = products * static_cast<double>((rows_ * 4 + (taken_.picks() ? tokens_ : 0)) * spec_.hidden *
+                                                    size_of(dtype_))};
   }
   void list_products(std::vector<ProductShape>& out) const override {
     if (dense_) dense_->list_products(out);
@@ -83,14 +88,14 @@ class ClassHead final : public LossUnit {
 
   void loss(Lane& lane, const Context& c, ConstView x, device::ExactSum* loss, View dx, View gradients) const override {
     const View scratch = scratch_.of(c.workspace), inner = inner_.of(c.workspace), scores = fp32_.of(c.workspace);
-    const ConstView taken = take(lane, c, x), dense_x = before_dense(lane, c, taken);
+    const ConstView dense_x = before_dense(lane, c, take(lane, c, x));
     if (dense_) {
       dense_->forward(lane, c.parameters, dense_x, inner, scratch, curved() ? active_.of(c.workspace) : View{});
       if (spec_.squash == Squash::tanh) tanh_forward(lane, inner, inner);
       if (spec_.squash == Squash::relu) relu_forward(lane, inner, inner);
     }
     ConstView features = !dense_ ? dense_x : ConstView((curved() ? active_ : inner_).of(c.workspace));
-    if (dense_gain_) features = norm_dense(lane, c, features);
+    if (dense_norm_) features = norm_dense(lane, c, features);
     if (spec_.dropout_behind > 0) {
       const View dropped = dropped_behind_.of(c.workspace);
       dropout(lane, dropout_of(c, spec_.dropout_behind, 1), features, {}, dropped);
@@ -114,7 +119,7 @@ class ClassHead final : public LossUnit {
     input_.run(lane, d_scores, weight, {}, d, scratch);
     if (spec_.dropout_behind > 0) dropout(lane, dropout_of(c, spec_.dropout_behind, 1), d, {}, d);
     if (dense_) {
-      if (dense_gain_) {
+      if (dense_norm_) {
         unnorm_dense(lane, c, d, (curved() ? active_ : inner_).of(c.workspace), other, own);
         std::swap(d, other);
       }
@@ -127,12 +132,12 @@ class ClassHead final : public LossUnit {
       if (spec_.dropout_before > 0) dropout(lane, dropout_of(c, spec_.dropout_before, 0), d, {}, d);
     }
     if (mean_) return spread(lane, c, d, x, dx, own);
-    if (normed()) {
-      unnorm(lane, c, d, picks_ ? ConstView(picked_.of(c.workspace)) : x, other, own);
+    if (norm_) {
+      unnorm(lane, c, d, taken_.picks() ? ConstView(picked_.of(c.workspace)) : x, other, own);
       std::swap(d, other);
     }
-    if (picks_)
-      embedding_backward(lane, rows_, spec_.hidden, c.batch.loss_rows, {0, tokens_, tokens_}, d, dx, scratch);
+    if (taken_.picks())
+      taken_.put_back(lane, c, d, dx, scratch);
     else
       cast(lane, d, dx);
   }
@@ -140,18 +145,16 @@ class ClassHead final : public LossUnit {
  private:
   // The mean's gradient, through all rows.
   void spread(Lane& lane, const Context& c, ConstView d, ConstView x, View dx, const GradientRange& own) const {
-    if (picks_) {
+    if (taken_.picks()) {
       const View d_means = d_means_.of(c.workspace);
-      embedding_backward(lane, rows_, spec_.hidden, c.batch.loss_rows, {0, tokens_, tokens_}, d, d_means,
-                         scratch_.of(c.workspace));
+      taken_.put_back(lane, c, d, d_means, scratch_.of(c.workspace));
       d = d_means;
     }
-    if (!normed()) return cast(lane, mean_->backward(lane, c, x, d), dx);
+    if (!norm_) return cast(lane, mean_->backward(lane, c, x, d), dx);
     unnorm(lane, c, mean_->backward(lane, c, normed_.of(c.workspace), d), x, dx, own);
   }
 
   bool curved() const { return spec_.squash == Squash::gelu; }
-  bool normed() const { return !spec_.norm_gain.empty(); }
   std::int64_t rows() const { return static_cast<std::int64_t>(rows_); }
   std::int64_t width() const { return static_cast<std::int64_t>(spec_.hidden); }
   std::int64_t columns() const { return static_cast<std::int64_t>(spec_.classes); }
@@ -172,28 +175,28 @@ class ClassHead final : public LossUnit {
     std::size_t scratch = std::max(
         {scores_.workspace_bytes(threads), input_.workspace_bytes(threads), weights_.workspace_bytes(threads)});
     if (dense_) scratch = std::max(scratch, dense_->scratch_bytes(threads));
-    if (normed()) scratch = std::max(scratch, device::norm_backward_workspace(norm_));
-    if (dense_gain_) scratch = std::max(scratch, device::norm_backward_workspace(dense_norm_));
+    for (const auto& norm : {norm_, dense_norm_})
+      if (norm) scratch = std::max(scratch, norm->scratch_bytes());
     if (spec_.biased) scratch = std::max(scratch, device::column_sum_workspace(rows_, spec_.classes));
-    if (picks_) scratch = std::max(scratch, device::embedding_backward_workspace(rows_, tokens_));
+    scratch = std::max(scratch, taken_.scratch_bytes());
     const std::size_t all = rows_ * spec_.hidden;
     const auto if_any = [&](bool any) { return any ? all : 0; };
     Slots work;
     scratch_ = work.add_bytes(scratch);
-    norm_mean_ = work.add(norm_.rows, DType::fp32);
-    rstd_ = work.add(norm_.rows, DType::fp32);
-    dense_mean_ = work.add(dense_gain_ ? rows_ : 0, DType::fp32);
-    dense_rstd_ = work.add(dense_gain_ ? rows_ : 0, DType::fp32);
-    no_bias_ = work.add(spec_.centred || dense_gain_ ? spec_.hidden : 0, dtype_);
+    norm_mean_ = work.add(normed_rows_, DType::fp32);
+    rstd_ = work.add(normed_rows_, DType::fp32);
+    dense_mean_ = work.add(dense_norm_ ? rows_ : 0, DType::fp32);
+    dense_rstd_ = work.add(dense_norm_ ? rows_ : 0, DType::fp32);
+    no_bias_ = work.add(spec_.centred || dense_norm_ ? spec_.hidden : 0, dtype_);
     losses_ = work.add(rows_, DType::fp32);
-    picked_ = work.add(if_any(picks_), dtype_);
-    normed_ = work.add(normed() ? norm_.rows * spec_.hidden : 0, dtype_);
+    picked_ = work.add(if_any(taken_.picks()), dtype_);
+    normed_ = work.add(norm_ ? normed_rows_ * spec_.hidden : 0, dtype_);
     if (spec_.mean_heads > 0) mean_.emplace(spec_.hidden, spec_.mean_heads, run, work);
-    d_means_ = work.add(mean_ && picks_ && training_ ? tokens_ * spec_.hidden : 0, dtype_);
+    d_means_ = work.add(mean_ && taken_.picks() && training_ ? tokens_ * spec_.hidden : 0, dtype_);
     dropped_before_ = work.add(if_any(dense_ && spec_.dropout_before > 0), dtype_);
     inner_ = work.add(if_any(dense_.has_value()), dtype_);
     active_ = work.add(if_any(dense_ && curved()), dtype_);
-    dense_normed_ = work.add(if_any(dense_gain_.has_value()), dtype_);
+    dense_normed_ = work.add(if_any(dense_norm_.has_value()), dtype_);
     dropped_behind_ = work.add(if_any(spec_.dropout_behind > 0), dtype_);
     fp32_ = work.add(rows_ * shape_.stride, DType::fp32);
     d_scores_ = work.add(training_ ? rows_ * shape_.stride : 0, dtype_);
@@ -205,43 +208,32 @@ class ClassHead final : public LossUnit {
   device::Dropout dropout_of(const Context& c, float probability, std::uint32_t place) const {
     return {probability, kSite + place, c.micro_batch, c.scalars};
   }
-  ConstView pick(Lane& lane, const Context& c, ConstView x) const {
-    if (!picks_) return x;
-    const View picked = picked_.of(c.workspace);
-    embedding_forward(lane, rows_, spec_.hidden, c.batch.loss_rows, {0, tokens_, tokens_}, x, picked);
-    return picked;
-  }
   // The rows that the loss takes, normalized if the family has it so.
   ConstView take(Lane& lane, const Context& c, ConstView x) const {
-    return mean_ ? pick(lane, c, mean_->forward(lane, c, norm(lane, c, x))) : norm(lane, c, pick(lane, c, x));
+    const View picked = picked_.of(c.workspace);
+    return mean_ ? taken_.pick(lane, c, mean_->forward(lane, c, norm(lane, c, x)), picked)
+                 : norm(lane, c, taken_.pick(lane, c, x, picked));
   }
   ConstView norm(Lane& lane, const Context& c, ConstView x) const {
-    if (!normed()) return x;
-    const ConstView gain = c.parameters.sub(norm_gain_, spec_.hidden);
-    const View out = normed_.of(c.workspace), rstd = rstd_.of(c.workspace), mean = norm_mean_.of(c.workspace);
-    if (!spec_.norm_bias.empty())
-      layernorm_forward(lane, norm_, x, gain, c.parameters.sub(norm_bias_, spec_.hidden), out, mean, rstd);
-    else if (spec_.centred)
-      layernorm_forward(lane, norm_, x, gain, no_bias(lane, c), out, mean, rstd);
-    else
-      rmsnorm_forward(lane, norm_, x, gain, out, rstd);
+    if (!norm_) return x;
+    const View out = normed_.of(c.workspace);
+    norm_->forward(lane, c.parameters, x, out, norm_mean_.of(c.workspace), rstd_.of(c.workspace),
+                   no_bias_.of(c.workspace));
     return out;
   }
-  View no_bias(Lane& lane, const Context& c) const {
-    const View zeros = no_bias_.of(c.workspace);
-    zero(lane, zeros);
-    return zeros;
+  void unnorm(Lane& lane, const Context& c, ConstView dy, ConstView x, View dx, const GradientRange& own) const {
+    norm_->backward(lane, c.parameters, dy, x, norm_mean_.of(c.workspace), rstd_.of(c.workspace), {}, dx, own,
+                    scratch_.of(c.workspace), no_bias_.of(c.workspace));
   }
   ConstView norm_dense(Lane& lane, const Context& c, ConstView x) const {
     const View out = dense_normed_.of(c.workspace);
-    layernorm_forward(lane, dense_norm_, x, c.parameters.sub(*dense_gain_, spec_.hidden), no_bias(lane, c), out,
-                      dense_mean_.of(c.workspace), dense_rstd_.of(c.workspace));
+    dense_norm_->forward(lane, c.parameters, x, out, dense_mean_.of(c.workspace), dense_rstd_.of(c.workspace),
+                         no_bias_.of(c.workspace));
     return out;
   }
   void unnorm_dense(Lane& lane, const Context& c, ConstView dy, ConstView x, View dx, const GradientRange& own) const {
-    layernorm_backward(lane, dense_norm_, dy, x, c.parameters.sub(*dense_gain_, spec_.hidden),
-                       dense_mean_.of(c.workspace), dense_rstd_.of(c.workspace), {}, dx,
-                       own.sub(*dense_gain_, spec_.hidden), no_bias_.of(c.workspace), scratch_.of(c.workspace));
+    dense_norm_->backward(lane, c.parameters, dy, x, dense_mean_.of(c.workspace), dense_rstd_.of(c.workspace), {}, dx,
+                          own, scratch_.of(c.workspace), no_bias_.of(c.workspace));
   }
   ConstView before_dense(Lane& lane, const Context& c, ConstView x) const {
     if (!dense_ || spec_.dropout_before == 0) return x;
@@ -249,33 +241,22 @@ class ClassHead final : public LossUnit {
     dropout(lane, dropout_of(c, spec_.dropout_before, 0), x, {}, dropped);
     return dropped;
   }
-  void unnorm(Lane& lane, const Context& c, ConstView dy, ConstView x, View dx, const GradientRange& own) const {
-    const std::size_t d = spec_.hidden;
-    const ConstView gain = c.parameters.sub(norm_gain_, d);
-    const View rstd = rstd_.of(c.workspace), scratch = scratch_.of(c.workspace);
-    if (spec_.norm_bias.empty() && !spec_.centred)
-      rmsnorm_backward(lane, norm_, dy, x, gain, rstd, {}, dx, own.sub(norm_gain_, d), scratch);
-    else
-      layernorm_backward(lane, norm_, dy, x, gain, norm_mean_.of(c.workspace), rstd, {}, dx, own.sub(norm_gain_, d),
-                         spec_.centred ? no_bias_.of(c.workspace) : own.sub(norm_bias_, d), scratch);
-  }
 
   ClassHeadSpec spec_;
   DType dtype_;
   bool training_;
   std::size_t tokens_;
-  bool picks_;
-  std::size_t rows_;  // that the loss takes
-  device::NormShape norm_, dense_norm_;
+  LossRows taken_;
+  std::size_t rows_, normed_rows_;  // that the loss takes; that the final norm is of
   device::ClassScoreShape shape_;
   Product scores_, input_, weights_;
   std::optional<Linear> dense_;
   std::optional<DocumentMean> mean_;
-  std::optional<std::size_t> dense_gain_;
-  std::size_t norm_gain_ = 0, norm_bias_ = 0, weight_ = 0, bias_ = 0;
+  std::optional<NormPart> norm_, dense_norm_;
+  std::size_t weight_ = 0, bias_ = 0;
   Slot scratch_, norm_mean_, rstd_, losses_, picked_, normed_, dropped_before_, inner_, active_, dropped_behind_;
   Slot dense_mean_, dense_rstd_, dense_normed_, d_means_;
-  Slot no_bias_;          // zeros, and then what is learnt of them
+  Slot no_bias_;          // of norms without one
   Slot fp32_, d_scores_;  // scores, and their gradient
   Slot one_, two_;        // gradients on their way down
   std::size_t bytes_ = 0;

@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "device/ops/elementwise.h"
-#include "device/ops/embedding.h"
 #include "device/ops/losses/cross_entropy.h"
-#include "device/ops/norm.h"
 #include "device/ops/products/matvec.h"
 #include "device/ops/products/product.h"
+#include "models/layers/heads/loss_rows.h"
 #include "models/layers/heads/tile_products.h"
+#include "models/layers/norm_part.h"
 #include "models/layers/slots.h"
 
 namespace strata::models {
@@ -33,41 +33,44 @@ class ChunkedHead final : public LossUnit {
         spec_(spec),
         dtype_(run.dtype),
         training_(run.training),
-        tokens_(run.tokens()),
-        picks_(run.loss_rows > 0),
-        rows_(picks_ ? run.loss_rows : tokens_),
-        norm_{rows_, spec.hidden, 1, spec.hidden, spec.hidden, spec.eps},
+        taken_(run, spec.hidden),
+        rows_(taken_.count()),
         tiles_(spec.vocabulary, run.device.kind),
         chunk_rows_(chunk_rows(rows_, spec.vocabulary, run.device.kind)),
         generates_(run.cache > 0) {
     const auto d = static_cast<std::int64_t>(spec.hidden);
-    add_parameter(spec.gain_name, {d}, false, {1, 0});
-    if (!spec.bias_name.empty()) bias_ = add_parameter(spec.bias_name, {d}, false, {0, 0});
+    const std::size_t gain = add_parameter(spec.gain_name, {d}, false, {1, 0});
+    const bool has_bias = !spec.bias_name.empty();
+    const std::size_t bias = has_bias ? add_parameter(spec.bias_name, {d}, false, {0, 0}) : 0;
+    norm_.emplace(norm_kind(has_bias, spec.centred), norm_of_rows(generates_ ? 1 : rows_, spec.hidden, spec.eps), gain,
+                  bias);
     if (biased())
       logit_bias_ = add_parameter(spec.logit_bias_name, {static_cast<std::int64_t>(spec.vocabulary)}, false, {0, 0});
     if (const auto& transform = spec.transform) {
       const std::size_t weight = add_parameter(transform->name + ".weight", {d, d}, true, {0, transform->deviation});
-      std::optional<std::size_t> bias;
-      if (transform->bias) bias = add_parameter(transform->name + ".bias", {d}, false, {0, 0});
-      transform_.emplace(rows_, spec.hidden, weight, bias, run);
-      if (!transform->entry_gain.empty()) entry_gain_ = add_parameter(transform->entry_gain, {d}, false, {1, 0});
+      std::optional<std::size_t> dense_bias;
+      if (transform->bias) dense_bias = add_parameter(transform->name + ".bias", {d}, false, {0, 0});
+      transform_.emplace(rows_, spec.hidden, weight, dense_bias, run);
+      if (!transform->entry_gain.empty())
+        entry_norm_.emplace(NormKind::layer_without_bias, norm_of_rows(rows_, spec.hidden, spec.eps),
+                            add_parameter(transform->entry_gain, {d}, false, {1, 0}));
     }
     end_part();
     use(spec.tied);
     weight_ = tied() ? shared()->elements.begin : add_table(spec.weight_name, tiles_, spec.hidden, spec.init);
 
     if (generates_) {
-      STRATA_CHECK(!biased() && !transform_ && !picks_);
+      STRATA_CHECK(!biased() && !transform_ && !picks());
       Slots work;
       row_mean_ = work.add(1, DType::fp32);
       row_rstd_ = work.add(1, DType::fp32);
+      row_no_bias_ = work.add(centred() ? spec.hidden : 0, run.dtype);
       row_normed_ = work.add(spec.hidden, run.dtype);
       whole_.bytes = work.bytes();
       return;
     }
-    std::size_t scratch = device::norm_backward_workspace(norm_);
+    std::size_t scratch = std::max(norm_->scratch_bytes(), taken_.scratch_bytes());
     if (transform_) scratch = std::max(scratch, transform_->scratch_bytes(run.threads));
-    if (picks_) scratch = std::max(scratch, device::embedding_backward_workspace(rows_, tokens_));
     for (const std::size_t rows : {chunk_rows_, rows_ % chunk_rows_})
       for (const std::size_t columns : {tiles_.rows(0), tiles_.rows(tiles_.count() - 1)}) {
         std::optional<TileProducts>& products = products_of(rows, columns);
@@ -137,13 +140,9 @@ class ChunkedHead final : public LossUnit {
   void logits(Lane& lane, const Context& c, ConstView x, View logits) const override {
     STRATA_CHECK(generates_);
     const std::size_t d = spec_.hidden;
-    const device::NormShape norm{1, d, 1, d, d, spec_.eps};
-    const View normed = row_normed_.of(c.workspace), rstd = row_rstd_.of(c.workspace);
-    const ConstView last = x.sub((c.cache.rows - 1) * d, d), gain = c.parameters.sub(0, d);
-    if (bias_)
-      layernorm_forward(lane, norm, last, gain, c.parameters.sub(bias_, d), normed, row_mean_.of(c.workspace), rstd);
-    else
-      rmsnorm_forward(lane, norm, last, gain, normed, rstd);
+    const View normed = row_normed_.of(c.workspace);
+    norm_->forward(lane, c.parameters, x.sub((c.cache.rows - 1) * d, d), normed, row_mean_.of(c.workspace),
+                   row_rstd_.of(c.workspace), row_no_bias_.of(c.workspace));
     const std::size_t table = spec_.vocabulary * d;
     matvec(lane, {spec_.vocabulary, d}, (tied() ? c.shared : c.parameters).sub(weight_, table), normed, {}, logits);
   }
@@ -188,10 +187,10 @@ class ChunkedHead final : public LossUnit {
       rstd = work.add(rows, DType::fp32);
       losses = work.add(rows, DType::fp32);
       statistics = work.add_bytes(rows * sizeof(RowStatistics));
-      picked = work.add(head.picks_ ? rows * d : 0, head.dtype_);
+      picked = work.add(head.picks() ? rows * d : 0, head.dtype_);
       inner = work.add(head.transform_ ? rows * d : 0, head.dtype_);
       active = work.add(head.transform_ ? rows * d : 0, head.dtype_);
-      const std::size_t of_entry = head.entry_gain_ ? rows : 0;
+      const std::size_t of_entry = head.entry_norm_ ? rows : 0;
       entered = work.add(of_entry * d, head.dtype_);
       entry_mean = work.add(of_entry, DType::fp32);
       entry_rstd = work.add(of_entry, DType::fp32);
@@ -211,7 +210,7 @@ class ChunkedHead final : public LossUnit {
     // The rows that the loss takes; behind the norm before the transform; within the transform, and behind it.
     Slot picked, entered, inner, active;
     Slot entry_mean, entry_rstd;
-    Slot no_bias;  // zeros, and then what is learnt of them
+    Slot no_bias;  // of norms without one
     Slot scratch, mean, rstd, losses, statistics, normed, d_normed, d_normed_rounded, logits, d_weight;
     // The words' biases, and the sum of their gradients: where the table is gathered by tiles, the unit's own
     // parameters are not at hand.
@@ -221,6 +220,7 @@ class ChunkedHead final : public LossUnit {
 
   bool tied() const { return shared().has_value(); }
   bool centred() const { return spec_.centred; }
+  bool picks() const { return taken_.picks(); }
   bool biased() const { return !spec_.logit_bias_name.empty(); }
   std::size_t rows_from(std::size_t row) const { return std::min(chunk_rows_, rows_ - row); }
   std::size_t table_first(std::size_t tile) const { return tiles_.first(tile) * spec_.hidden; }
@@ -254,34 +254,26 @@ class ChunkedHead final : public LossUnit {
   double transform_flops() const { return transform_ ? transform_->forward_flops() : 0; }
   // What the transform gets, and what the norm gets, once normalize() was called with x.
   ConstView taken(const Context& c, const Places& p, ConstView x) const {
-    return picks_ ? ConstView(p.picked.of(c.workspace)) : x;
+    return picks() ? ConstView(p.picked.of(c.workspace)) : x;
   }
   ConstView entered(const Context& c, const Places& p, ConstView x) const {
-    return entry_gain_ ? ConstView(p.entered.of(c.workspace)) : taken(c, p, x);
+    return entry_norm_ ? ConstView(p.entered.of(c.workspace)) : taken(c, p, x);
   }
   ConstView unnormed(const Context& c, const Places& p, ConstView x) const {
     return transform_ ? ConstView(p.active.of(c.workspace)) : taken(c, p, x);
   }
 
   void normalize(Lane& lane, const Context& c, const Places& p, ConstView x) const {
-    const std::size_t d = spec_.hidden;
-    if (picks_)
-      embedding_forward(lane, rows_, d, c.batch.loss_rows, {0, tokens_, tokens_}, x, p.picked.of(c.workspace));
-    if (centred()) zero(lane, p.no_bias.of(c.workspace));
-    if (entry_gain_)
-      layernorm_forward(lane, norm_, taken(c, p, x), c.parameters.sub(*entry_gain_, d), p.no_bias.of(c.workspace),
-                        p.entered.of(c.workspace), p.entry_mean.of(c.workspace), p.entry_rstd.of(c.workspace));
+    const View no_bias = p.no_bias.of(c.workspace);
+    const ConstView taken = taken_.pick(lane, c, x, p.picked.of(c.workspace));
+    if (entry_norm_)
+      entry_norm_->forward(lane, c.parameters, taken, p.entered.of(c.workspace), p.entry_mean.of(c.workspace),
+                           p.entry_rstd.of(c.workspace), no_bias);
     if (transform_)
       transform_->forward(lane, c.parameters, entered(c, p, x), p.inner.of(c.workspace), p.active.of(c.workspace),
                           p.scratch.of(c.workspace));
-    x = unnormed(c, p, x);
-    const ConstView gain = c.parameters.sub(0, d);
-    const View normed = p.normed.of(c.workspace), rstd = p.rstd.of(c.workspace);
-    if (bias_ > 0 || centred())
-      layernorm_forward(lane, norm_, x, gain, bias_ > 0 ? c.parameters.sub(bias_, d) : p.no_bias.of(c.workspace),
-                        normed, p.mean.of(c.workspace), rstd);
-    else
-      rmsnorm_forward(lane, norm_, x, gain, normed, rstd);
+    norm_->forward(lane, c.parameters, unnormed(c, p, x), p.normed.of(c.workspace), p.mean.of(c.workspace),
+                   p.rstd.of(c.workspace), no_bias);
     if (biased()) cast(lane, c.parameters.sub(logit_bias_, spec_.vocabulary), p.logit_bias.of(c.workspace));
   }
 
@@ -331,55 +323,45 @@ class ChunkedHead final : public LossUnit {
   }
   void finish(Lane& lane, const Context& c, const Places& p, ConstView x, View dx,
               const GradientRange& gradients) const {
-    const std::size_t d = spec_.hidden;
-    const View scratch = p.scratch.of(c.workspace), rstd = p.rstd.of(c.workspace);
-    const ConstView gain = c.parameters.sub(0, d);
+    const View scratch = p.scratch.of(c.workspace), no_bias = p.no_bias.of(c.workspace);
     View d_norm = d_normed(c, p);
     if (dtype_ != DType::fp32) {
       d_norm = p.d_normed_rounded.of(c.workspace);
       cast(lane, d_normed(c, p), d_norm);
     }
     // What the norm made is not read any more, nor then what it was made of.
-    const View d_unnormed = transform_ || picks_ ? p.normed.of(c.workspace) : dx;
-    const View d_taken = !picks_       ? dx
-                         : entry_gain_ ? p.entered.of(c.workspace)
+    const View d_unnormed = transform_ || picks() ? p.normed.of(c.workspace) : dx;
+    const View d_taken = !picks()      ? dx
+                         : entry_norm_ ? p.entered.of(c.workspace)
                          : transform_  ? p.active.of(c.workspace)
                                        : d_unnormed;
-    const ConstView unnormed_x = unnormed(c, p, x);
-    // Of a bias of zeros nothing is learnt.
-    if (bias_ > 0 || centred())
-      layernorm_backward(lane, norm_, d_norm, unnormed_x, gain, p.mean.of(c.workspace), rstd, {}, d_unnormed,
-                         gradients.sub(0, d), bias_ > 0 ? gradients.sub(bias_, d) : p.no_bias.of(c.workspace), scratch);
-    else
-      rmsnorm_backward(lane, norm_, d_norm, unnormed_x, gain, rstd, {}, d_unnormed, gradients.sub(0, d), scratch);
-    const View d_entered = entry_gain_ ? p.active.of(c.workspace) : d_taken;
+    norm_->backward(lane, c.parameters, d_norm, unnormed(c, p, x), p.mean.of(c.workspace), p.rstd.of(c.workspace), {},
+                    d_unnormed, gradients, scratch, no_bias);
+    const View d_entered = entry_norm_ ? p.active.of(c.workspace) : d_taken;
     if (transform_)
       transform_->backward(lane, c.parameters, entered(c, p, x), p.inner.of(c.workspace), d_unnormed, d_entered,
                            gradients, scratch);
-    if (entry_gain_)
-      layernorm_backward(lane, norm_, d_entered, taken(c, p, x), c.parameters.sub(*entry_gain_, d),
-                         p.entry_mean.of(c.workspace), p.entry_rstd.of(c.workspace), {}, d_taken,
-                         gradients.sub(*entry_gain_, d), p.no_bias.of(c.workspace), scratch);
-    if (picks_) embedding_backward(lane, rows_, d, c.batch.loss_rows, {0, tokens_, tokens_}, d_taken, dx, scratch);
+    if (entry_norm_)
+      entry_norm_->backward(lane, c.parameters, d_entered, taken(c, p, x), p.entry_mean.of(c.workspace),
+                            p.entry_rstd.of(c.workspace), {}, d_taken, gradients, scratch, no_bias);
+    if (picks()) taken_.put_back(lane, c, d_taken, dx, scratch);
     if (biased()) cast(lane, p.d_logit_bias.of(c.workspace), gradients.sub(logit_bias_, spec_.vocabulary));
   }
 
   HeadSpec spec_;
   DType dtype_;
   bool training_;
-  std::size_t tokens_;
-  bool picks_;
+  LossRows taken_;
   std::size_t rows_;  // that the loss takes
-  device::NormShape norm_;
   TableTiles tiles_;
   std::size_t chunk_rows_;
   bool generates_;
   std::optional<PredictionTransform> transform_;
   std::array<std::array<std::optional<TileProducts>, 2>, 2> products_;  // by rows: full, last; by columns: alike
-  std::optional<std::size_t> entry_gain_;
-  std::size_t bias_ = 0, logit_bias_ = 0, weight_ = 0;  // weight_: or of the table in its holder's buffer
+  std::optional<NormPart> norm_, entry_norm_;
+  std::size_t logit_bias_ = 0, weight_ = 0;  // weight_: or of the table in its holder's buffer
   Places whole_, tiled_;
-  Slot row_mean_, row_rstd_, row_normed_;  // of the workspace, where it generates
+  Slot row_mean_, row_rstd_, row_no_bias_, row_normed_;  // of the workspace, where it generates
 };
 
 }  // namespace

@@ -26,6 +26,18 @@ TEST(Events, ALineEachBehindWhatIsThere) {
   Events(std::nullopt).write({"start", {}});
 }
 
+TEST(Events, AFullDiskIsSaidOnceAndEndsNothing) {
+  const tests::ScratchFolder folder;
+  std::filesystem::create_symlink("/dev/full", folder.path() / "events.jsonl");
+  Events events(folder.path());
+  testing::internal::CaptureStderr();
+  events.write({"start", {"n1"}, 4});
+  events.write({"end", {"n1"}, 4, 1});
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("takes no more (No space left on device)"));
+  EXPECT_EQ(said.find("takes no more"), said.rfind("takes no more")) << said;
+}
+
 TEST(Events, AFolderThatCannotBeIsNamed) {
   const tests::ScratchFolder folder;
   const auto file = folder.write("file", "x");

@@ -4,53 +4,27 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <bit>
-#include <filesystem>
+#include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "models/files/safetensors.h"
 #include "tests/failure.h"
-#include "tests/models/packed_learning.h"
-#include "tests/models/reference.h"
+#include "tests/models/recorded.h"
 
 namespace strata::models {
 namespace {
 
-using testing::Buffer;
 using testing::Columns;
 using testing::Doubles;
 using testing::Learnt;
+using testing::Recorded;
 
 class ClassesTest : public ::testing::TestWithParam<const char*> {
  protected:
-  std::vector<float> recorded(const std::string& name) const {
-    const StoredTensor* tensor = documents_.find(name);
-    if (tensor == nullptr) return {};
-    std::vector<float> out(tensor->elements());
-    read_elements(*tensor, 0, out);
-    return out;
-  }
-  // The recorded documents from row `first` on, with `rows` rows in all; labels as a batch has them.
+  // The documents from row `first` on, with `rows` rows in all.
   Columns packed(std::size_t first, std::size_t rows) const {
-    const bool numbers = std::string(GetParam()).ends_with("_regression");
-    Columns out;
-    out.add_leftover(first);
-    const std::vector<float> tokens = recorded("tokens"), labels = recorded("labels");
-    std::size_t from = 0;
-    for (const float length : recorded("lengths")) {
-      const auto begin = static_cast<std::uint32_t>(out.tokens.size()), n = static_cast<std::uint32_t>(length);
-      for (std::uint32_t i = 0; i < n; ++i, ++from) {
-        out.tokens.push_back(static_cast<std::uint32_t>(tokens[from]));
-        const bool bits = numbers && labels[from] != -100;
-        out.labels.push_back(bits ? std::bit_cast<std::int32_t>(labels[from])
-                                  : static_cast<std::int32_t>(labels[from]));
-        out.positions.push_back(i);
-        out.documents.push_back({begin, begin + n});
-      }
-    }
-    out.add_leftover(rows - out.tokens.size());
-    return out;
+    return recorded_.packed(first, rows, std::string(GetParam()).ends_with("_regression"));
   }
   // picks: the loss takes the rows that have a label alone, and some that stand empty.
   Learnt learn(Columns columns, bool picks) const {
@@ -66,42 +40,17 @@ class ClassesTest : public ::testing::TestWithParam<const char*> {
       labels.resize(columns.labels.size(), device::kIgnoredLabel);
       columns.labels = labels;
     }
-    const Safetensors weights = Safetensors::open(folder_ / "model");
-    const auto fill = [&](const Unit& unit, Buffer& flat) {
-      for (const Parameter& p : unit.parameters()) {
-        const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
-        std::vector<float> values(p.size());
-        read_elements(weights.require(p.name, shape), 0, values);
-        for (std::size_t i = 0; i < values.size(); ++i) flat.set(p.offset + i, values[i]);
-      }
-    };
-    return testing::learn(Config::read(folder_ / "model"), columns, 1.0f, fill, device::DType::fp32, rows);
+    return recorded_.learn(columns, rows);
   }
   void expect_transformers(const Learnt& learnt) const {
-    const double loss = recorded("loss").at(0);
-    EXPECT_NEAR(learnt.loss, loss, 1e-6 * loss);
-    std::size_t seen = 4;  // tokens, labels, lengths, loss
+    recorded_.expect_loss(learnt.loss);
+    const std::map<std::string, Doubles> gradients(learnt.gradients.begin(), learnt.gradients.end());
     double largest = 0;
-    for (const auto& [name, gradient] : learnt.gradients) largest = std::max(largest, testing::norm_of(gradient));
-    for (const auto& [name, gradient] : learnt.gradients) {
-      const std::vector<float> stored = recorded("gradient of " + name);
-      ASSERT_EQ(gradient.size(), stored.size()) << name;
-      ++seen;
-      const Doubles want(stored.begin(), stored.end());
-      // A key's bias moves all scores of a row alike: its gradient is 0, and what is found is rounding.
-      if (name.ends_with("key.bias") || name.ends_with("k_lin.bias")) {
-        EXPECT_LT(testing::norm_of(gradient), 1e-6 * largest) << name;
-        continue;
-      }
-      // Sums in another order than PyTorch's: some 1e-6 of a gradient's norm.
-      EXPECT_LT(testing::relative_error(gradient, want), 1e-5) << name;
-    }
-    EXPECT_EQ(seen, documents_.tensors().size()) << "a parameter of transformers' that the model lacks";
+    for (const auto& [name, gradient] : gradients) largest = std::max(largest, testing::norm_of(gradient));
+    recorded_.expect_gradients(gradients, largest, 4);  // beside tokens, labels, lengths and the loss
   }
 
-  const std::filesystem::path folder_ =
-      std::filesystem::path(STRATA_SOURCE_DIR) / "tests/golden/classes" / std::string(GetParam());
-  const Safetensors documents_ = Safetensors::open(folder_ / "documents.safetensors");
+  const Recorded recorded_{"classes/" + std::string(GetParam())};
 };
 
 TEST_P(ClassesTest, DocumentsTeachWhatTransformersSays) {

@@ -1,113 +1,164 @@
 // Encoders against transformers: tests/golden/make_encoders.py says what the folders hold.
 #include "models/families/encoder.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <map>
 #include <string>
-#include <vector>
+#include <utility>
 
-#include "models/files/safetensors.h"
-#include "tests/models/packed_learning.h"
-#include "tests/models/reference.h"
+#include "tests/failure.h"
+#include "tests/models/families/tiny_model.h"
+#include "tests/models/recorded.h"
 
 namespace strata::models {
 namespace {
 
-using testing::Buffer;
-using testing::Columns;
+using ::testing::AllOf;
+using testing::describe;
 using testing::Doubles;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::Learnt;
+using testing::make;
+using testing::Recorded;
+using testing::shared_by;
+using testing::tiny;
 
 class EncoderTest : public ::testing::TestWithParam<const char*> {
  protected:
-  std::vector<float> recorded(const std::string& name) const {
-    const StoredTensor* tensor = documents_.find(name);
-    if (tensor == nullptr) return {};
-    std::vector<float> out(tensor->elements());
-    read_elements(*tensor, 0, out);
-    return out;
-  }
-  // The recorded documents, one behind the other from row `first` on, with `rows` rows in all.
-  Columns packed(std::size_t first, std::size_t rows) const {
-    Columns out;
-    out.add_leftover(first);
-    out.types.resize(first);
-    const std::vector<float> tokens = recorded("tokens"), labels = recorded("labels"), types = recorded("types");
-    std::size_t from = 0;
-    for (const float length : recorded("lengths")) {
-      const auto begin = static_cast<std::uint32_t>(out.tokens.size()), n = static_cast<std::uint32_t>(length);
-      for (std::uint32_t i = 0; i < n; ++i, ++from) {
-        out.tokens.push_back(static_cast<std::uint32_t>(tokens[from]));
-        out.labels.push_back(static_cast<std::int32_t>(labels[from]));
-        out.types.push_back(static_cast<std::uint32_t>(types[from]));
-        out.positions.push_back(i);
-        out.documents.push_back({begin, begin + n});
-      }
-    }
-    out.add_leftover(rows - out.tokens.size());
-    return out;
-  }
-  Learnt learn(const Columns& columns) const {
-    const Safetensors weights = Safetensors::open(folder_ / "model");
-    return testing::learn(Config::read(folder_ / "model"), columns, 1.0f, [&](const Unit& unit, Buffer& flat) {
-      for (const Parameter& p : unit.parameters()) {
-        const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
-        std::vector<float> values(p.size());
-        read_elements(weights.require(p.name, shape), 0, values);
-        for (std::size_t i = 0; i < values.size(); ++i) flat.set(p.offset + i, values[i]);
-      }
-    });
-  }
-  // The table's gradient is the embedding's and the head's.
-  static std::map<std::string, Doubles> gradients_of(const Learnt& learnt) {
-    std::map<std::string, Doubles> out(learnt.gradients.begin(), learnt.gradients.end());
-    Doubles& table = out.at(learnt.gradients.front().first);
-    table = testing::sum(std::move(table), out.at("shared"));
-    out.erase("shared");
-    return out;
-  }
-
-  const std::filesystem::path folder_ =
-      std::filesystem::path(STRATA_SOURCE_DIR) / "tests/golden" / std::string(GetParam());
-  const Safetensors documents_ = Safetensors::open(folder_ / "documents.safetensors");
+  const Recorded recorded_{GetParam()};
 };
 
-// Sums in another order than PyTorch's, through two blocks: some 1e-6 of a gradient's norm.
-constexpr double kGradient = 1e-5, kLoss = 1e-6;
-
 TEST_P(EncoderTest, DocumentsTeachWhatTransformersSays) {
-  const Learnt learnt = learn(packed(0, 64));
-  const double loss = recorded("loss").at(0);
-  EXPECT_NEAR(learnt.loss, loss, kLoss * loss);
-  const std::map<std::string, Doubles> gradients = gradients_of(learnt);
-  const Doubles& table = gradients.at(learnt.gradients.front().first);
-  std::size_t seen = 4;  // tokens, labels, types, lengths
-  for (const auto& [name, gradient] : gradients) {
-    const std::vector<float> stored = recorded("gradient of " + name);
-    const Doubles want(stored.begin(), stored.end());
-    ASSERT_EQ(gradient.size(), want.size()) << name;
-    ++seen;
-    // A key's bias moves all scores of a row alike: its gradient is 0, and what is found is rounding.
-    if (name.ends_with("key.bias") || name.ends_with("k_lin.bias")) {
-      EXPECT_LT(testing::norm_of(gradient), 1e-6 * testing::norm_of(table)) << name;
-      continue;
-    }
-    EXPECT_GT(testing::norm_of(want), 0) << name;
-    EXPECT_LT(testing::relative_error(gradient, want), kGradient) << name;
-  }
-  EXPECT_EQ(seen + 1, documents_.tensors().size()) << "a parameter of transformers' that the model lacks";
+  const Learnt learnt = recorded_.learn(recorded_.packed(0, 64));
+  recorded_.expect_loss(learnt.loss);
+  // The table's gradient is the embedding's and the head's.
+  std::map<std::string, Doubles> gradients(learnt.gradients.begin(), learnt.gradients.end());
+  Doubles& table = gradients.at(learnt.gradients.front().first);
+  table = testing::sum(std::move(table), gradients.at("shared"));
+  gradients.erase("shared");
+  recorded_.expect_gradients(gradients, testing::norm_of(table), 5);  // beside tokens, labels, types, lengths, loss
 }
 
 TEST_P(EncoderTest, WhereDocumentsLieDoesNotShow) {
-  const Learnt here = learn(packed(0, 57)), there = learn(packed(7, 64));
+  const Learnt here = recorded_.learn(recorded_.packed(0, 57)), there = recorded_.learn(recorded_.packed(7, 64));
   EXPECT_NEAR(here.loss, there.loss, 1e-7 * here.loss);
   EXPECT_LT(testing::relative_error(here.all(), there.all()), 1e-6);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, EncoderTest, ::testing::Values("bert", "roberta", "distilbert", "modernbert"),
                          [](const auto& each) { return std::string(each.param); });
+
+TEST(EncoderFamiliesTest, BertHasTheParametersOfTransformers) {
+  const auto model = make(tiny("bert"), {{"architectures", R"(["BertForMaskedLM"])"}});
+  ASSERT_EQ(model->units.size(), 5u);
+  EXPECT_THAT(describe(*model->units[0]),
+              ElementsAre("bert.embeddings.word_embeddings.weight 50x32 normal(0.02) decay",
+                          "bert.embeddings.position_embeddings.weight 24x32 normal(0.02) decay",
+                          "bert.embeddings.token_type_embeddings.weight 2x32 normal(0.02) decay"));
+  EXPECT_THAT(describe(*model->units[1]),
+              ElementsAre("bert.embeddings.LayerNorm.weight 32 1 -", "bert.embeddings.LayerNorm.bias 32 0 -"));
+  const std::string p = "bert.encoder.layer.1.";
+  EXPECT_THAT(
+      describe(*model->units[3]),
+      ElementsAre(p + "attention.self.query.weight 32x32 normal(0.02) decay",
+                  p + "attention.self.key.weight 32x32 normal(0.02) decay",
+                  p + "attention.self.value.weight 32x32 normal(0.02) decay", p + "attention.self.query.bias 32 0 -",
+                  p + "attention.self.key.bias 32 0 -", p + "attention.self.value.bias 32 0 -",
+                  p + "attention.output.dense.weight 32x32 normal(0.02) decay",
+                  p + "attention.output.dense.bias 32 0 -", p + "attention.output.LayerNorm.weight 32 1 -",
+                  p + "attention.output.LayerNorm.bias 32 0 -",
+                  p + "intermediate.dense.weight 48x32 normal(0.02) decay", p + "intermediate.dense.bias 48 0 -",
+                  p + "output.dense.weight 32x48 normal(0.02) decay", p + "output.dense.bias 32 0 -",
+                  p + "output.LayerNorm.weight 32 1 -", p + "output.LayerNorm.bias 32 0 -"));
+  EXPECT_THAT(describe(*model->units[4]),
+              ElementsAre("cls.predictions.transform.LayerNorm.weight 32 1 -",
+                          "cls.predictions.transform.LayerNorm.bias 32 0 -", "cls.predictions.bias 50 0 -",
+                          "cls.predictions.transform.dense.weight 32x32 normal(0.02) decay",
+                          "cls.predictions.transform.dense.bias 32 0 -"));
+  EXPECT_EQ(shared_by(model->loss_unit()), "cls.predictions.decoder.weight: 0 0 [0, 4096)");
+  EXPECT_EQ(model->optional_prefix, "bert.");
+  EXPECT_EQ(model->family, "bert");
+
+  const auto untied = make(tiny("bert"), {{"tie_word_embeddings", "false"}});
+  EXPECT_EQ(shared_by(untied->loss_unit()), "none");
+  EXPECT_EQ(describe(*untied->units.back()).back(), "cls.predictions.decoder.weight 50x32 normal(0.02) decay");
+}
+
+TEST(EncoderFamiliesTest, RobertasPositionsStartBehindThePadding) {
+  for (const char* family : {"roberta", "xlm-roberta"}) {
+    const auto model = make(tiny(family));
+    EXPECT_EQ(model->family, family);
+    EXPECT_EQ(model->max_positions, 22u);
+    EXPECT_EQ(describe(*model->units[0])[1], "roberta.embeddings.position_embeddings.weight 24x32 normal(0.02) decay");
+    EXPECT_EQ(describe(*model->units[3])[0],
+              "roberta.encoder.layer.1.attention.self.query.weight 32x32 normal(0.02) decay");
+    EXPECT_THAT(describe(*model->units[4]),
+                ElementsAre("lm_head.layer_norm.weight 32 1 -", "lm_head.layer_norm.bias 32 0 -", "lm_head.bias 50 0 -",
+                            "lm_head.dense.weight 32x32 normal(0.02) decay", "lm_head.dense.bias 32 0 -"));
+    EXPECT_EQ(shared_by(model->loss_unit()), "lm_head.decoder.weight: 0 0 [0, 4096)");
+    EXPECT_EQ(make(tiny(family), {{"pad_token_id", "4"}})->max_positions, 19u);
+    EXPECT_FAILURE(make(tiny(family), {{"pad_token_id", "23"}}), Exit::usage,
+                   AllOf(HasSubstr("pad_token_id is 23"), HasSubstr("max_position_embeddings=24")));
+    EXPECT_FAILURE(make(tiny(family), {}, 23), Exit::usage, AllOf(HasSubstr("data.seq_len is 23"), HasSubstr("22")));
+  }
+}
+
+TEST(EncoderFamiliesTest, DistilBertHasTheParametersOfTransformers) {
+  const auto model = make(tiny("distilbert"));
+  ASSERT_EQ(model->units.size(), 5u);
+  EXPECT_THAT(describe(*model->units[0]),
+              ElementsAre("distilbert.embeddings.word_embeddings.weight 50x32 normal(0.02) decay",
+                          "distilbert.embeddings.position_embeddings.weight 24x32 normal(0.02) decay"));
+  const std::string p = "distilbert.transformer.layer.0.";
+  EXPECT_THAT(describe(*model->units[2]),
+              ElementsAre(p + "attention.q_lin.weight 32x32 normal(0.02) decay",
+                          p + "attention.k_lin.weight 32x32 normal(0.02) decay",
+                          p + "attention.v_lin.weight 32x32 normal(0.02) decay", p + "attention.q_lin.bias 32 0 -",
+                          p + "attention.k_lin.bias 32 0 -", p + "attention.v_lin.bias 32 0 -",
+                          p + "attention.out_lin.weight 32x32 normal(0.02) decay", p + "attention.out_lin.bias 32 0 -",
+                          p + "sa_layer_norm.weight 32 1 -", p + "sa_layer_norm.bias 32 0 -",
+                          p + "ffn.lin1.weight 48x32 normal(0.02) decay", p + "ffn.lin1.bias 48 0 -",
+                          p + "ffn.lin2.weight 32x48 normal(0.02) decay", p + "ffn.lin2.bias 32 0 -",
+                          p + "output_layer_norm.weight 32 1 -", p + "output_layer_norm.bias 32 0 -"));
+  EXPECT_THAT(
+      describe(*model->units[4]),
+      ElementsAre("vocab_layer_norm.weight 32 1 -", "vocab_layer_norm.bias 32 0 -", "vocab_projector.bias 50 0 -",
+                  "vocab_transform.weight 32x32 normal(0.02) decay", "vocab_transform.bias 32 0 -"));
+  EXPECT_EQ(shared_by(model->loss_unit()), "vocab_projector.weight: 0 0 [0, 4096)");
+}
+
+TEST(EncoderFamiliesTest, RefuseByNameWhatIsNotBuilt) {
+  const auto refused = [](const std::string& family, const std::string& key, const std::string& value,
+                          const std::string& words) {
+    SCOPED_TRACE(family + " " + key);
+    EXPECT_FAILURE(make(tiny(family), {{key, value}}), Exit::usage, AllOf(HasSubstr(key), HasSubstr(words)));
+  };
+  for (const char* family : {"bert", "roberta", "xlm-roberta"}) {
+    refused(family, "hidden_act", "\"gelu_new\"", "gelu_new\", which is not built yet");
+    refused(family, "position_embedding_type", "\"relative_key\"", "absolute");
+    refused(family, "is_decoder", "true", "only false");
+    refused(family, "add_cross_attention", "true", "only false");
+    refused(family, "num_attention_heads", "5", "hidden_size=32");
+    refused(family, "hidden_dropout_prob", "1.0", "below 1");
+    refused(family, "attention_probs_dropout_prob", "-0.5", "at least 0");
+    refused(family, "logit_softcap", "30.0", family);
+  }
+  refused("distilbert", "activation", "\"relu\"", "gelu");
+  refused("distilbert", "sinusoidal_pos_embds", "true", "only false");
+  refused("distilbert", "n_heads", "5", "dim=32");
+  refused("distilbert", "logit_softcap", "30.0", "distilbert");
+  // Another head than those that are built, by its name.
+  refused("bert", "architectures", R"(["BertForQuestionAnswering"])", "BertForQuestionAnswering, whose head");
+  for (const char* family : {"bert", "roberta", "distilbert"}) {
+    const Config config = Config::parse(tiny(family), "config.json");
+    RunShape run{1, 1, device::DType::fp32, 1, false};
+    run.cache = 8;
+    EXPECT_FAILURE(make_model(config, run), Exit::usage, HasSubstr("does not generate"));
+  }
+}
 
 }  // namespace
 }  // namespace strata::models

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -7,15 +8,21 @@
 #include "models/files/config.h"
 #include "models/model.h"
 #include "tests/models/block_checks.h"
+#include "tests/models/families/tiny_model.h"
 
 namespace strata::models {
 namespace {
 
 using device::DType;
+using testing::describe;
 using testing::Doubles;
+using ::testing::ElementsAre;
 using testing::linear;
+using testing::make;
 using testing::Mask;
+using testing::shared_by;
 using testing::sum;
+using testing::tiny;
 using testing::UnitRunner;
 using testing::Weights;
 
@@ -114,6 +121,37 @@ TEST(Gpt2Test, SixteenBitsAreWithinTheirFormat) {
     Block narrow(shape, dtype), wide(shape, DType::fp32);
     testing::expect_block_within_format(narrow.runner, wide.runner, dtype, 12);
   }
+}
+
+TEST(Gpt2Test, HasTheParametersOfTransformers) {
+  const auto model = make(tiny("gpt2"));
+  ASSERT_EQ(model->units.size(), 4u);
+  EXPECT_THAT(describe(*model->units[0]), ElementsAre("transformer.wte.weight 50x32 normal(0.02) decay",
+                                                      "transformer.wpe.weight 24x32 normal(0.02) decay"));
+  // Projections onto the residual stream start at 0.02 / sqrt(2 * 2 layers).
+  EXPECT_THAT(
+      describe(*model->units[2]),
+      ElementsAre(
+          "transformer.h.1.ln_1.weight 32 1 -", "transformer.h.1.ln_1.bias 32 0 -",
+          "transformer.h.1.attn.c_attn.weight 32x96 normal(0.02) decay", "transformer.h.1.attn.c_attn.bias 96 0 -",
+          "transformer.h.1.attn.c_proj.weight 32x32 normal(0.01) decay", "transformer.h.1.attn.c_proj.bias 32 0 -",
+          "transformer.h.1.ln_2.weight 32 1 -", "transformer.h.1.ln_2.bias 32 0 -",
+          "transformer.h.1.mlp.c_fc.weight 32x128 normal(0.02) decay", "transformer.h.1.mlp.c_fc.bias 128 0 -",
+          "transformer.h.1.mlp.c_proj.weight 128x32 normal(0.01) decay", "transformer.h.1.mlp.c_proj.bias 32 0 -"));
+  EXPECT_THAT(describe(*model->units[3]),
+              ElementsAre("transformer.ln_f.weight 32 1 -", "transformer.ln_f.bias 32 0 -"));
+  EXPECT_EQ(shared_by(model->loss_unit()), "lm_head.weight: 0 0 [0, 4096)");
+  EXPECT_EQ(model->optional_prefix, "transformer.");
+
+  const auto other =
+      make(tiny("gpt2"),
+           {{"tie_word_embeddings", "false"}, {"n_inner", "40"}, {"n_layer", "8"}, {"initializer_range", "0.5"}});
+  EXPECT_EQ(shared_by(other->loss_unit()), "none");
+  EXPECT_THAT(describe(*other->units.back()),
+              ElementsAre("transformer.ln_f.weight 32 1 -", "transformer.ln_f.bias 32 0 -",
+                          "lm_head.weight 50x32 normal(0.5) decay"));
+  EXPECT_EQ(describe(*other->units[1])[8], "transformer.h.0.mlp.c_fc.weight 32x40 normal(0.5) decay");
+  EXPECT_EQ(describe(*other->units[1])[10], "transformer.h.0.mlp.c_proj.weight 40x32 normal(0.125) decay");
 }
 
 }  // namespace

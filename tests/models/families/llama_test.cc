@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,16 +10,22 @@
 #include "models/files/config.h"
 #include "models/model.h"
 #include "tests/models/block_checks.h"
+#include "tests/models/families/tiny_model.h"
 
 namespace strata::models {
 namespace {
 
 using device::DType;
+using testing::describe;
 using testing::Doubles;
+using ::testing::ElementsAre;
+using testing::make;
 using testing::Mask;
 using testing::rmsnorm;
 using testing::rotate;
+using testing::shared_by;
 using testing::sum;
+using testing::tiny;
 using testing::UnitRunner;
 using testing::Weights;
 
@@ -124,6 +131,63 @@ TEST_P(LlamaTest, SixteenBitsAreWithinTheirFormat) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, LlamaTest, ::testing::ValuesIn(kShapes));
+
+TEST(LlamaTest, HasTheParametersOfTransformers) {
+  for (const char* family : {"llama", "mistral"}) {
+    const auto model = make(tiny(family));
+    ASSERT_EQ(model->units.size(), 4u);
+    EXPECT_EQ(model->family, family);
+    EXPECT_THAT(describe(*model->units[0]), ElementsAre("model.embed_tokens.weight 50x32 normal(0.02) decay"));
+    EXPECT_THAT(describe(*model->units[2]),
+                ElementsAre("model.layers.1.input_layernorm.weight 32 1 -",
+                            "model.layers.1.self_attn.q_proj.weight 32x32 normal(0.02) decay",
+                            "model.layers.1.self_attn.k_proj.weight 16x32 normal(0.02) decay",
+                            "model.layers.1.self_attn.v_proj.weight 16x32 normal(0.02) decay",
+                            "model.layers.1.self_attn.o_proj.weight 32x32 normal(0.02) decay",
+                            "model.layers.1.post_attention_layernorm.weight 32 1 -",
+                            "model.layers.1.mlp.gate_proj.weight 48x32 normal(0.02) decay",
+                            "model.layers.1.mlp.up_proj.weight 48x32 normal(0.02) decay",
+                            "model.layers.1.mlp.down_proj.weight 32x48 normal(0.02) decay"));
+    EXPECT_THAT(describe(*model->units[3]),
+                ElementsAre("model.norm.weight 32 1 -", "lm_head.weight 50x32 normal(0.02) decay"));
+    EXPECT_EQ(shared_by(model->loss_unit()), "none");
+    EXPECT_EQ(model->optional_prefix, "model.");
+  }
+  const auto tied = make(tiny("llama"), {{"tie_word_embeddings", "true"}});
+  EXPECT_EQ(shared_by(tied->loss_unit()), "lm_head.weight: 0 0 [0, 4096)");
+  EXPECT_THAT(describe(*tied->units.back()), ElementsAre("model.norm.weight 32 1 -"));
+}
+
+std::vector<std::string> attention_names(const Model& model) {
+  std::vector<std::string> out;
+  for (const std::string& p : describe(*model.units[1]))
+    if (p.starts_with("model.layers.0.self_attn.")) out.push_back(p.substr(25));
+  return out;
+}
+
+TEST(LlamaTest, Qwen2HasBiasesOfQueriesKeysAndValues) {
+  EXPECT_THAT(attention_names(*make(tiny("qwen2"))),
+              ElementsAre("q_proj.weight 32x32 normal(0.02) decay", "k_proj.weight 16x32 normal(0.02) decay",
+                          "v_proj.weight 16x32 normal(0.02) decay", "q_proj.bias 32 0 -", "k_proj.bias 16 0 -",
+                          "v_proj.bias 16 0 -", "o_proj.weight 32x32 normal(0.02) decay"));
+}
+
+TEST(LlamaTest, Qwen3HasNormsOfQueriesAndKeys) {
+  EXPECT_THAT(attention_names(*make(tiny("qwen3"), {{"head_dim", "12"}})),
+              ElementsAre("q_proj.weight 48x32 normal(0.02) decay", "k_proj.weight 24x32 normal(0.02) decay",
+                          "v_proj.weight 24x32 normal(0.02) decay", "q_norm.weight 12 1 -", "k_norm.weight 12 1 -",
+                          "o_proj.weight 32x48 normal(0.02) decay"));
+}
+
+TEST(LlamaTest, BiasesAreThoseOfTheConfig) {
+  const auto model = make(tiny("llama"), {{"attention_bias", "true"}, {"mlp_bias", "true"}});
+  std::vector<std::string> biases;
+  for (const std::string& p : describe(*model->units[1]))
+    if (p.find(".bias ") != std::string::npos) biases.push_back(p.substr(15));
+  EXPECT_THAT(biases, ElementsAre("self_attn.q_proj.bias 32 0 -", "self_attn.k_proj.bias 16 0 -",
+                                  "self_attn.v_proj.bias 16 0 -", "self_attn.o_proj.bias 32 0 -",
+                                  "mlp.gate_proj.bias 48 0 -", "mlp.up_proj.bias 48 0 -", "mlp.down_proj.bias 32 0 -"));
+}
 
 }  // namespace
 }  // namespace strata::models

@@ -49,5 +49,16 @@ TEST(CheckpointWriterTest, UpdatesWaitUntilTheirUnitWasRead) {
   }
 }
 
+// A checksum is of 1 MiB, and the tensors of an MLP have 3.5 of them here.
+TEST(CheckpointWriterTest, ExtentsOfSeveralBlocks) {
+  const SavedRun run, reference;
+  const std::vector<std::string> wide = {"model.config.n_embd=480", "training.max_steps=2"};
+  const auto sets = run.sets(1, wide);
+  (void)run.run(1, sets, 1, {1});
+  const auto rest = run.run(1, sets, 2);
+  EXPECT_EQ(rest.resumed, "step-00000001");
+  EXPECT_EQ(rest.weights, reference.run(1, reference.sets(1, wide), 2).weights);
+}
+
 }  // namespace
 }  // namespace strata::runtime

@@ -28,6 +28,25 @@ TEST(JobTest, AmountsAsPeopleSayThem) {
   EXPECT_EQ(bytes_text(0), "0");
   EXPECT_EQ(bytes_text(1536), "1.5 KiB");
   EXPECT_EQ(bytes_text(std::size_t{3} << 29), "1.50 GiB");
+  // Where the unit changes.
+  EXPECT_EQ(count_text(999'949), "999.9K");
+  EXPECT_EQ(count_text(1'000'000), "1.0M");
+  EXPECT_EQ(count_text(1'000'000'000), "1.00B");
+  EXPECT_EQ(bytes_text(1 << 20), "1.0 MiB");
+  EXPECT_EQ(bytes_text(std::size_t{1} << 30), "1.00 GiB");
+}
+
+// What a run does beside its steps is planned with them, and in their memory.
+TEST(JobTest, EvaluationsAndAnswersHaveAPlanBesideTheSteps) {
+  const std::vector<std::string> asked = {"evaluation.every=1", "data.validation=none.bin"};
+  const Job without = tiny_job({}, 1), evaluated = tiny_job(asked, 1);
+  EXPECT_FALSE(without.evaluation || without.generation);
+  ASSERT_TRUE(evaluated.evaluation);
+  EXPECT_FALSE(evaluated.generation);
+  for (std::size_t tier = 0; tier < kTiers; ++tier)
+    EXPECT_LE(evaluated.evaluation->plan.memory[tier].peak, evaluated.plan.memory[tier].peak);
+  const Job answered = tiny_job({asked[0], asked[1], "evaluation.prompts=none.txt"}, 1);
+  EXPECT_TRUE(answered.evaluation && answered.generation);
 }
 
 TEST(JobTest, StepsOfTooManyCallsAreRefusedBeforeTheyAreListed) {

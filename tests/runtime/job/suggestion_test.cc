@@ -128,6 +128,13 @@ TEST(SuggestionTest, TiersAreSuggested) {
             HasSubstr("--set zero.optimizer=device  (device ")));
 }
 
+// As plans and reports call it: a CPU has no device memory.
+TEST(SuggestionTest, ARefusalOnTheCpuSpeaksOfRam) {
+  const Job job = tiny_job({"memory.device=10KiB"}, 1);
+  const Capacity capacity = capacity_of(job.recipe.memory, 1);
+  EXPECT_THAT(refusal(job, capacity, {}), HasSubstr("of RAM for the model and memory.device is 10.0 KiB"));
+}
+
 // With little host memory the way back to the device is seen too, also where it takes several changes.
 TEST(SuggestionTest, WhatTheHostHasNoRoomForComesBack) {
   const auto refused = [](const std::vector<std::string>& sets) {

@@ -452,6 +452,9 @@ TEST_F(TokenizeTest, LabelsRefuseWhatIsNotTheirs) {
   EXPECT_FAILURE(named({"a", "b", "a"}, std::nullopt), Exit::usage, HasSubstr("--labels names a twice"));
   EXPECT_FAILURE(named({"class"}, std::nullopt), Exit::usage,
                  AllOf(HasSubstr("a.csv, line 2"), HasSubstr("no field \"class\"")));
+  // Without labels, too: the header decides.
+  EXPECT_FAILURE(tokenize({.tokenizer = "byte", .out = path("o.bin"), .inputs = {path("a.csv")}, .field = "body"}),
+                 Exit::usage, HasSubstr("a.csv: there is no field \"body\" (--field); the fields are text, label"));
 }
 
 TEST_F(TokenizeTest, WhatTheLabelsAreIsSaidShort) {

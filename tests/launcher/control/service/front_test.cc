@@ -100,29 +100,6 @@ TEST_F(FrontTest, SaysWhatIsInTheWayBeforeAnythingStarts) {
   EXPECT_THAT(refusal(), HasSubstr("Address already in use"));
 }
 
-TEST_F(FrontTest, FindsRunsByFolderSocketAndName) {
-  const Place place{"n1", 12, "/run/s", "", false};
-  const auto file = folder_.write("ck/control.json", to_json(place));
-  for (const std::string& target : {(folder_.path() / "ck").string(), file.string()}) {
-    EXPECT_EQ(find_place(target).socket, "/run/s");
-    EXPECT_EQ(find_place(target).host, "n1");
-  }
-  EXPECT_EQ(find_place("unix:/x").socket, "/x");
-  EXPECT_EQ(find_place("127.0.0.1:5").address, "127.0.0.1:5");
-  EXPECT_FALSE(visit_of({.target = "127.0.0.1:5"}).tls);
-  EXPECT_TRUE(visit_of({.target = "10.1.2.3:5"}).tls) << "nothing is sent in plain text to another machine";
-  EXPECT_THAT(failure_of([&] { (void)find_place(folder_.path().string()); }).what(),
-              HasSubstr("control.json is not there"));
-  EXPECT_THAT(failure_of([&] { (void)find_place("nonsense"); }).what(), HasSubstr("is no folder of a run"));
-  EXPECT_THAT(failure_of([&] { (void)find_place(""); }).what(), HasSubstr("no run of this user is found"));
-  folder_.write("ck/control.json", "{\"host\": 1}");
-  EXPECT_THAT(failure_of([&] { (void)find_place((folder_.path() / "ck").string()); }).what(),
-              HasSubstr("is not what a run writes there"));
-  const Front a = open_front(recipe_);
-  const Listener b = Listener::unix_socket(folder_.path() / "strata" / "b.sock", "k");
-  EXPECT_THAT(failure_of([&] { (void)find_place(""); }).what(), HasSubstr("2 runs of this user are found here"));
-}
-
 // A folder of checkpoints may be anyone's: its control.json chooses no program of this machine, and gets no secret.
 TEST_F(FrontTest, BelievesNoFileMoreThanItsOwner) {
   const auto refusal_of = [&](const Place& place) {

@@ -55,6 +55,18 @@ TEST_F(RankOutputTest, TheCauseIsWhatARankComplainedOf) {
   EXPECT_EQ(several.complaint(), "it does not fit; what would:\n  zero.stage = 3");
 }
 
+// /dev/full refuses each write as a full disk does.
+TEST_F(RankOutputTest, AFullDiskUnderTheLogsIsSaidOnceAndTheScreenGoesOn) {
+  const tests::ScratchFolder folder;
+  std::filesystem::create_symlink("/dev/full", folder.path() / "rank-00000.log");
+  RankOutput output(Starter::mpirun, folder.path(), 2);
+  EXPECT_THAT(screen(output, {"[1,0]<stderr>:step 1", "[1,1]<stderr>:step 1"}),
+              AllOf(HasSubstr("step 1\n"), HasSubstr("strata: --logs: " + folder.path().string() +
+                                                     " takes no more (No space left on device)")));
+  EXPECT_EQ(screen(output, {"[1,0]<stderr>:step 2", "[1,1]<stderr>:step 2"}), "step 2\nstep 2\n");
+  EXPECT_EQ(folder.read("rank-00001.log"), "step 1\nstep 2\n");
+}
+
 TEST_F(RankOutputTest, LabelsOfSrun) {
   RankOutput output(Starter::srun, std::nullopt, 12);
   EXPECT_EQ(screen(output, {" 3: step 1", "11:", "srun: error: n2: task 3: Exited with exit code 1"}), "step 1\n\n");

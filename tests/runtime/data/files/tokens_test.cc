@@ -194,6 +194,22 @@ TEST_F(TokensTest, LabelsOfASidecarHaveAProblemAndNames) {
   }
 }
 
+TEST_F(TokensTest, SpecialTokensOfASidecarAreAListOfTokens) {
+  const auto path = folder_.write("t.bin", bytes_of(Narrow{1, 2, 3}));
+  TokenSidecar sidecar{.vocab_size = 256, .width = 2, .tokenizer = "byte", .hash = "", .count = 3};
+  sidecar.special_tokens = {0, 255};
+  const std::string whole = to_json(sidecar);
+  folder_.write("t.bin.json", whole);
+  EXPECT_EQ(read_sidecar(path)->special_tokens, (std::vector<std::uint32_t>{0, 255}));
+  const std::size_t at = whole.find("[0");
+  ASSERT_NE(at, std::string::npos);
+  for (const char* other : {"7", "\"0\"", "{}", "[256]", "[-1]", "[\"a\"]"}) {
+    SCOPED_TRACE(other);
+    folder_.write("t.bin.json", whole.substr(0, at) + other + whole.substr(whole.find(']', at) + 1));
+    EXPECT_FAILURE((void)read_sidecar(path), Exit::corrupt, HasSubstr("special_tokens: "));
+  }
+}
+
 // Without its sidecar a file of 4-byte tokens would be read as one of 2-byte tokens.
 TEST_F(TokensTest, ASidecarThatLeadsNowhereIsNotAbsent) {
   const auto path = folder_.write("t.bin", bytes_of(Wide{1, 2}));

@@ -1,0 +1,61 @@
+#include "launcher/launch/log_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace strata::launcher {
+
+LogFile::LogFile(const std::filesystem::path& path, Refused refused)
+    : file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)), refused_(refused) {
+  if (file_.get() < 0) fail(Exit::usage, "--logs: {} cannot be written: {}", path.string(), std::strerror(errno));
+}
+
+int LogFile::write(std::string_view line) {
+  if (refused_ == Refused::keep) {
+    rest_ += line;
+    const auto [taken, error] = append(rest_);
+    rest_.erase(0, taken);
+    return error;
+  }
+  std::string text;
+  if (lost_ > 0)
+    text = fmt::format("{}strata: left out here, as the disk took nothing: {}\n", cut_ ? "\n" : "",
+                       lost_ == 1 ? "a line" : fmt::format("{} lines", lost_));
+  const std::size_t told = text.size();
+  text += line;
+  const auto [taken, error] = append(text);
+  if (taken > 0) cut_ = text[taken - 1] != '\n';
+  if (taken >= told) lost_ = 0;
+  if (error != 0) ++lost_;
+  return error;
+}
+
+std::pair<std::size_t, int> LogFile::append(std::string_view text) const {
+  std::size_t taken = 0;
+  while (taken < text.size()) {
+    const ssize_t n = ::write(file_.get(), text.data() + taken, text.size() - taken);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return {taken, n == 0 ? ENOSPC : errno};
+    taken += static_cast<std::size_t>(n);
+  }
+  return {taken, 0};
+}
+
+void LogFailure::set(int error) {
+  int none = 0;
+  (void)error_.compare_exchange_strong(none, error);
+}
+
+std::string LogFailure::take(const std::filesystem::path& folder) {
+  const int error = error_.load();
+  if (error == 0 || told_.exchange(true)) return {};
+  return fmt::format("--logs: {} takes no more ({}): the run goes on, what is missing is said there once there is room",
+                     folder.string(), std::strerror(error));
+}
+
+}  // namespace strata::launcher

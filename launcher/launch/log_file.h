@@ -1,0 +1,50 @@
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/descriptor.h"
+
+namespace strata::launcher {
+
+// A file under --logs, appended to line by line. Logs are worth less than the run: a write that is refused (a full
+// disk) loses its line and ends nothing. Once there is room again, the file says how many lines it lacks.
+class LogFile {
+ public:
+  // What to do with what does not fit. `count`: the next line that fits follows a line that says how many are missing.
+  // `keep`: it waits, in memory, for the next write: for few lines that a program reads.
+  enum class Refused { count, keep };
+
+  // Throws Error{usage} if the file cannot be opened.
+  explicit LogFile(const std::filesystem::path& path, Refused refused = Refused::count);
+  // `line` ends with a line break. Returns the errno of a write that was refused; 0: all is written.
+  int write(std::string_view line);
+
+ private:
+  // As much of it as is taken, in bytes, and the errno that ended it.
+  std::pair<std::size_t, int> append(std::string_view text) const;
+
+  Descriptor file_;
+  Refused refused_;
+  std::size_t lost_ = 0;  // lines
+  bool cut_ = false;      // the last line in the file has no line break
+  std::string rest_;      // of `keep`: what was refused
+};
+
+// Of a folder's files: the first write that was refused, told once.
+class LogFailure {
+ public:
+  // Any thread.
+  void set(int error);
+  // "--logs: ..." if a write was refused since the start and this has not been asked before; empty otherwise.
+  std::string take(const std::filesystem::path& folder);
+
+ private:
+  std::atomic<int> error_ = 0;
+  std::atomic<bool> told_ = false;
+};
+
+}  // namespace strata::launcher

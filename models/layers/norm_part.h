@@ -1,0 +1,51 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "device/lane.h"
+#include "device/ops/norm.h"
+#include "models/flat_range.h"
+
+namespace strata::models {
+
+enum class NormKind : std::uint8_t {
+  layer,
+  layer_without_bias,  // LayerNorm's operation with a bias of zeros, of which nothing is learnt
+  root_mean_square
+};
+
+// As most families name it: LayerNorm if it has a bias, or is centred without one, else RMSNorm.
+constexpr NormKind norm_kind(bool has_bias, bool centred) {
+  return has_bias ? NormKind::layer : centred ? NormKind::layer_without_bias : NormKind::root_mean_square;
+}
+
+// Of `rows` rows, `width` elements each that lie side by side.
+inline device::NormShape norm_of_rows(std::size_t rows, std::size_t width, float eps) {
+  return {rows, width, 1, width, width, eps};
+}
+
+// A norm as a piece of a unit, in whose flat buffer its tensors lie.
+class NormPart {
+ public:
+  // gain, bias: their offsets there; only NormKind::layer has a bias.
+  NormPart(NormKind kind, const device::NormShape& shape, std::size_t gain, std::size_t bias = 0);
+
+  // Bytes of scratch that backward() needs.
+  std::size_t scratch_bytes() const { return device::norm_backward_workspace(shape_); }
+
+  // mean and rstd are for backward(); root_mean_square has no mean. no_bias: of layer_without_bias, memory for `width`
+  // elements, which backward() writes too.
+  void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y, device::View mean,
+               device::View rstd, device::View no_bias = {}) const;
+  // dx by x, and by dresidual if there is one, which may be dx; and the gradients of the norm's tensors.
+  void backward(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::ConstView x,
+                device::ConstView mean, device::ConstView rstd, device::ConstView dresidual, device::View dx,
+                const GradientRange& gradients, device::View scratch, device::View no_bias = {}) const;
+
+ private:
+  NormKind kind_;
+  device::NormShape shape_;
+  std::size_t gain_, bias_;
+};
+
+}  // namespace strata::models

@@ -1,0 +1,96 @@
+#include "launcher/launch/log_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// While it lives, no file grows beyond `bytes`: stands in for a full disk, with another errno.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &before_), 0);
+    const rlimit small{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  }
+  ~FullDisk() {
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &before_), 0);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
+TEST(LogFile, SaysHowManyLinesItLacksOnceThereIsRoomAgain) {
+  const tests::ScratchFolder folder;
+  LogFile file(folder.path() / "log");
+  EXPECT_EQ(file.write("first\n"), 0);
+  {
+    const FullDisk full(10);
+    EXPECT_EQ(file.write("second\n"), EFBIG);  // "seco" fits
+    EXPECT_EQ(file.write("third\n"), EFBIG);
+  }
+  EXPECT_EQ(file.write("fourth\n"), 0);
+  EXPECT_EQ(file.write("fifth\n"), 0);
+  EXPECT_EQ(folder.read("log"),
+            "first\nseco\nstrata: left out here, as the disk took nothing: 2 lines\nfourth\nfifth\n");
+}
+
+TEST(LogFile, ALineThatIsRefusedWholeLeavesNoEmptyOne) {
+  const tests::ScratchFolder folder;
+  LogFile file(folder.path() / "log");
+  EXPECT_EQ(file.write("first\n"), 0);
+  {
+    const FullDisk full(6);
+    EXPECT_EQ(file.write("second\n"), EFBIG);
+  }
+  EXPECT_EQ(file.write("third\n"), 0);
+  EXPECT_EQ(folder.read("log"), "first\nstrata: left out here, as the disk took nothing: a line\nthird\n");
+}
+
+TEST(LogFile, WhatAProgramReadsWaitsAndIsWhole) {
+  const tests::ScratchFolder folder;
+  LogFile file(folder.path() / "log", LogFile::Refused::keep);
+  EXPECT_EQ(file.write("{1}\n"), 0);
+  {
+    const FullDisk full(6);
+    EXPECT_EQ(file.write("{2}\n"), EFBIG);
+    EXPECT_EQ(file.write("{3}\n"), EFBIG);
+  }
+  EXPECT_EQ(file.write("{4}\n"), 0);
+  EXPECT_EQ(folder.read("log"), "{1}\n{2}\n{3}\n{4}\n");
+}
+
+TEST(LogFile, AFileThatCannotBeOpenedIsNamedWithTheReason) {
+  const tests::ScratchFolder folder;
+  EXPECT_FAILURE(LogFile(folder.path() / "no" / "log"), Exit::usage, HasSubstr("no/log cannot be written: No such"));
+}
+
+TEST(LogFailure, IsToldOnceWithItsFirstReason) {
+  LogFailure failure;
+  failure.set(0);
+  EXPECT_EQ(failure.take("logs"), "");
+  failure.set(ENOSPC);
+  failure.set(EIO);
+  EXPECT_THAT(failure.take("logs"), StartsWith("--logs: logs takes no more (No space left on device)"));
+  failure.set(EIO);
+  EXPECT_EQ(failure.take("logs"), "");
+}
+
+}  // namespace
+}  // namespace strata::launcher

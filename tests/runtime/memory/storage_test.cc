@@ -1,0 +1,28 @@
+#include "runtime/memory/storage.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/runtime/tiny_job.h"
+
+namespace strata::runtime {
+namespace {
+
+// Another plan in the same memory may want no byte more of any tier than there is.
+TEST(StorageDeathTest, APlanBesideFitsIntoEachTier) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const Job job = tiny_job({"zero.optimizer=host"}, 1);
+  comm::run_threads(1, [&](comm::World& world) {
+    const Storage storage(job.plan, world, {});
+    StepPlan beside = job.plan;
+    const Storage fits(beside, storage);
+    EXPECT_EQ(fits.swap(), nullptr);
+    for (std::size_t tier = 0; tier < kTiers; ++tier) {
+      beside.memory = job.plan.memory;
+      ++beside.memory[tier].peak;
+      EXPECT_DEATH(Storage(beside, storage), "peak") << tier;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace strata::runtime

@@ -1,0 +1,126 @@
+#include "runtime/tasks/border.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/runtime/tasks/task_run.h"
+
+namespace strata::runtime {
+namespace {
+
+PlanCase two_micro_batches(bool cyclic) {
+  PlanCase c = make_case(small(false), 1, 2, 0, device::DType::bf16, false, false, 1, {});
+  if (cyclic) c.request.placement.optimizer.tier = Tier::host;
+  return c;
+}
+
+struct Expected {
+  int buffer;
+  Access access;
+};
+void expect_uses(const Task& task, std::initializer_list<Expected> uses) {
+  ASSERT_EQ(task.uses.size(), uses.size());
+  const Use* use = task.uses.data();
+  for (const Expected& want : uses) {
+    EXPECT_EQ(use->buffer, want.buffer);
+    EXPECT_EQ(use->access, want.access) << "buffer " << want.buffer;
+    ++use;
+  }
+}
+
+TEST(BorderTask, HostsTasksUseWhatTheyTouch) {
+  const PlanCase c = two_micro_batches(true);
+  TaskRun run(c.request);
+  Border::add_carry(run.draft);
+  Border::add_write(run.draft);
+  Border::add_read(run.draft);
+  const ControlBuffers& control = run.draft.plan.host_control;
+  const auto& tasks = run.draft.plan.tasks;
+  for (const Task& task : tasks) {
+    EXPECT_EQ(task.lane, LaneId::host);
+    EXPECT_EQ(task.unit, -1);
+  }
+  EXPECT_EQ(tasks[0].kind, TaskKind::carry);
+  EXPECT_EQ(tasks[0].when, When::pending) << "there is nothing to carry behind a step that left no update";
+  expect_uses(tasks[0], {{control.state, Access::read}, {control.pending, Access::write}});
+  EXPECT_EQ(tasks[1].kind, TaskKind::host_write);
+  EXPECT_EQ(tasks[1].when, When::always);
+  expect_uses(tasks[1], {{control.batch, Access::write},
+                         {control.state, Access::write},
+                         {control.losses, Access::write},
+                         {control.squares, Access::write}});
+  EXPECT_EQ(tasks[2].kind, TaskKind::host_read);
+  expect_uses(tasks[2],
+              {{control.batch, Access::update},
+               {control.state, Access::read},
+               {control.losses, Access::read}});  // The batch is the caller's to write: whatever reads it has ended.
+}
+
+// From whatever lay there, also counts of units that were not finite.
+TEST(BorderTask, WriteStartsAStepAfresh) {
+  const PlanCase c = two_micro_batches(false);
+  TaskRun run(c.request);
+  Border::add_write(run.draft);
+  run.place();
+  Border border(run.draft.plan, run.draft.model, run.storage());
+  const ControlBuffers& control = run.draft.plan.control;
+  for (const int buffer : {control.state, control.losses, control.squares})
+    std::memset(run.bytes(buffer).data(), 0x5a, run.bytes(buffer).size());
+  border.set({.seed = 11, .learning_rate = 0.5f}, 3);
+  border.run(run.task());
+  EXPECT_EQ(border.state().scalars.seed, 11u);
+  EXPECT_EQ(border.state().scalars.learning_rate, 0.5f);
+  EXPECT_EQ(border.state().scalars.skip, 0u);
+  EXPECT_EQ(border.state().stop_requested, 3u);
+  EXPECT_EQ(border.state().result.loss_sum, 0);
+  EXPECT_EQ(border.losses().loss.round(), 0);
+  for (std::size_t unit = 0; unit < c.model->units.size(); ++unit) EXPECT_EQ(border.losses().nonfinite()[unit], 0u);
+  EXPECT_EQ(run.squares().squares.round(), 0);
+}
+
+// What the step before decided stays apart from what the next one is told.
+TEST(BorderTask, CarryKeepsTheScalarsOfTheStepBefore) {
+  const PlanCase c = two_micro_batches(true);
+  TaskRun run(c.request);
+  Border::add_carry(run.draft);
+  Border::add_write(run.draft);
+  run.place();
+  Border border(run.draft.plan, run.draft.model, run.storage());
+  run.state().scalars = {.learning_rate = 0.25f, .gradient_factor = 2, .skip = 1};
+  border.set({.learning_rate = 0.125f}, 0);
+  for (const Task& task : run.draft.plan.tasks) border.run(task);
+  const auto& pending = run.as<device::StepScalars>(run.draft.plan.control.pending)[0];
+  EXPECT_EQ(pending.learning_rate, 0.25f);
+  EXPECT_EQ(pending.gradient_factor, 2.0f);
+  EXPECT_EQ(pending.skip, 1u);
+  EXPECT_EQ(border.state().scalars.learning_rate, 0.125f);
+}
+
+TEST(BorderTask, ReadLeavesWhatCameOfTheStep) {
+  const PlanCase c = two_micro_batches(false);
+  TaskRun run(c.request);
+  Border::add_read(run.draft);
+  run.place();
+  Border border(run.draft.plan, run.draft.model, run.storage());
+  run.state().result.loss_sum = 7;
+  run.losses().loss.add(3);
+  border.set({.seed = 5}, 1);
+  border.run(run.task());
+  EXPECT_EQ(border.state().result.loss_sum, 7);
+  EXPECT_EQ(border.losses().loss.round(), 3);
+  EXPECT_EQ(border.state().scalars.seed, 0u) << "of the next step, which has not begun";
+}
+
+TEST(BorderTask, MicroBatchesLieBehindEachOther) {
+  const PlanCase c = two_micro_batches(false);
+  TaskRun run(c.request);
+  run.place();
+  const Border border(run.draft.plan, run.draft.model, run.storage());
+  const std::byte* const memory = run.bytes(run.draft.plan.control.batch).data();
+  const models::BatchRows first = border.batch(0), second = border.batch(1);
+  EXPECT_EQ(first.tokens.size(), kFakeTokens);
+  EXPECT_EQ(reinterpret_cast<const std::byte*>(first.tokens.data()), memory);
+  EXPECT_EQ(reinterpret_cast<const std::byte*>(second.tokens.data()), memory + c.model->batch.bytes());
+}
+
+}  // namespace
+}  // namespace strata::runtime
