@@ -43,9 +43,21 @@ void refuse_what_has_no_effect(const Recipe::Training& training) {
          models::name_of(objective));
 }
 
+// Of the validation data, if the run evaluates (else null). Nothing but classification has any.
+std::uint64_t scored_rows(const Recipe& recipe, const Sequences* validation) {
+  using models::Objective;
+  const Objective objective = *recipe.training.objective;
+  if (objective != Objective::sequence_classification && objective != Objective::token_classification) return 0;
+  std::uint64_t rows = 0;
+  const std::uint64_t sequences = validation ? std::min(validation->size(), most_validation_sequences(recipe)) : 0;
+  for (std::uint64_t i = 0; i < sequences; ++i) rows += validation->labels(i);
+  return rows;
+}
+
 }  // namespace
 
 MakeLabelling labelling_of(const Recipe& recipe) {
+  if (!rules_of(recipe).labelling) return {};
   return [&recipe, &rules = rules_of(recipe)](std::span<const TokenFile> files, std::uint64_t stream) {
     return rules.labelling(recipe, files, stream);
   };
@@ -55,7 +67,7 @@ bool generates(const Recipe& recipe) {
   return rules_of(recipe).generates;
 }
 
-void look_for_labels(Recipe& recipe) {
+void look_for_labels(Recipe& recipe, const LabelColumn*) {
   for (const auto& path : data_files(recipe.data)) {
     const auto sidecar = read_sidecar(path);
     if (!sidecar || !sidecar->labels) continue;
@@ -76,7 +88,7 @@ void settle_objective(Recipe& recipe) {
   recipe.data.loss_rows = recipe.data.validation_loss_rows = rows.value_or(0);
 }
 
-void settle(Recipe& recipe, bool evaluates) {
+OpenedData settle(Recipe& recipe, bool evaluates) {
   settle_objective(recipe);
   const Judged judged = rules_of(recipe).judged(recipe);
   if (recipe.evaluation.asked() && !metric_named(recipe.evaluation.metric).is_of(judged))
@@ -84,9 +96,10 @@ void settle(Recipe& recipe, bool evaluates) {
          fmt::join(metric_names(judged), ", "));
   if (rules_of(recipe).of_documents && recipe.data.packing == Packing::automatic && names_documents(recipe.data))
     recipe.data.packing = Packing::documents;
-  settle_data(recipe, evaluates, labelling_of(recipe));
-  settle_scored_rows(recipe, evaluates);
-  if (!evaluates) rules_of(recipe).look(recipe);
+  OpenedData opened = settle_data(recipe, evaluates, labelling_of(recipe));
+  recipe.data.scored_rows = scored_rows(recipe, opened.validation.get());
+  if (!evaluates) rules_of(recipe).look(recipe, opened.validation ? opened.validation->column() : nullptr);
+  return opened;
 }
 
 }  // namespace strata::runtime

@@ -39,7 +39,7 @@ struct PlanRequest {
   const StepPlan* beside = nullptr;
   // Bytes of host memory that state passes through on its way to a checkpoint; 0: the run writes none.
   std::size_t checkpoint_staging = 0;
-  // Bytes of host memory for the index of packed sequences; 0: none are packed.
+  // Bytes of host memory for what sequences keep (Sequences::keep_in); 0: nothing.
   std::size_t index_bytes = 0;
   // forward_only, of a classifier: bytes that ranks send each other of their rows' scores at once, and bytes of host
   // memory for what is kept of them (runtime/job/score_memory.h).

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdlib>
 
+#include "base/descriptor.h"
+
 namespace strata::launcher::control {
 
 // A request for people and tools holds a few flags.
@@ -47,6 +49,13 @@ inline void limit(grpc::ServerBuilder& builder, std::size_t most_bytes, int hand
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
   // It may ask us as well, while a call of its own waits.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
+}
+
+// Connections are accepted by ourselves, so that their number is bounded: from here on it is gRPC's.
+inline void hand_over(grpc::experimental::ExternalConnectionAcceptor& acceptor, Descriptor connection) {
+  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+  parameters.fd = connection.release();
+  acceptor.HandleNewConnection(&parameters);
 }
 
 }  // namespace strata::launcher::control
