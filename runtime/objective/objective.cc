@@ -10,6 +10,7 @@
 #include "models/files/config.h"
 #include "models/objective.h"
 #include "runtime/checkpoint/model_folder.h"
+#include "runtime/data/files/label_column.h"
 #include "runtime/data/open_data.h"
 #include "runtime/objective/causal_lm.h"
 #include "runtime/objective/classification.h"
@@ -43,15 +44,28 @@ void refuse_what_has_no_effect(const Recipe::Training& training) {
          models::name_of(objective));
 }
 
-// Of the validation data, if the run evaluates (else null). Nothing but classification has any.
+// Rows with a label of the validation data, if the run evaluates (else null). Nothing but classification has any.
 std::uint64_t scored_rows(const Recipe& recipe, const Sequences* validation) {
   using models::Objective;
   const Objective objective = *recipe.training.objective;
   if (objective != Objective::sequence_classification && objective != Objective::token_classification) return 0;
+  if (validation == nullptr) return 0;
   std::uint64_t rows = 0;
-  const std::uint64_t sequences = validation ? std::min(validation->size(), most_validation_sequences(recipe)) : 0;
-  for (std::uint64_t i = 0; i < sequences; ++i) rows += validation->labels(i);
-  return rows;
+  if (const LabelColumn* labels = validation->column()) {
+    constexpr std::uint64_t kAtOnce = std::uint64_t{1} << 20;
+    for (std::uint64_t at = 0; at < labels->size(); at += kAtOnce)
+      rows += labels->counting(at, std::min(kAtOnce, labels->size() - at));
+  } else {
+    // What is asked for has no labels.
+    for (const TokenFile& file : validation->files())
+      rows += objective == Objective::token_classification ? file.sidecar()->mask->count
+                                                           : file.sidecar()->documents->count;
+  }
+  const std::uint64_t of_sequence = recipe.data.validation_loss_rows > 0
+                                        ? recipe.data.validation_loss_rows
+                                        : static_cast<std::uint64_t>(recipe.data.seq_len);
+  const std::uint64_t sequences = most_validation_sequences(recipe);
+  return sequences < rows / of_sequence + 1 ? std::min(rows, sequences * of_sequence) : rows;
 }
 
 }  // namespace

@@ -229,6 +229,8 @@ TEST_F(SettledClassesTest, ScoresOfAnEvaluationAreInThePlan) {
   EXPECT_EQ(evaluates.recipe.data.scored_rows, 2u);
   EXPECT_EQ(bytes(evaluates.plan), scores(2));
   EXPECT_GT(evaluates.plan.chunks.bytes, 0u);
+  // Sequences of three tokens hold a text each.
+  EXPECT_EQ(make(true, "texts", 1, 3).recipe.data.scored_rows, 1u);
   const Job trains = make(false, "texts");
   EXPECT_EQ(bytes(trains.plan), 0u);
   ASSERT_TRUE(trains.evaluation);
@@ -240,8 +242,6 @@ TEST_F(SettledClassesTest, ScoresOfAnEvaluationAreInThePlan) {
   const Job words = make(true, "words");
   EXPECT_EQ(words.recipe.data.scored_rows, 2u) << "words with a label, not tokens";
   EXPECT_EQ(bytes(words.plan), scores(2));
-  // Sequences of three tokens hold a text each.
-  EXPECT_EQ(make(true, "words", 1, 3).recipe.data.scored_rows, 1u);
 }
 
 }  // namespace
