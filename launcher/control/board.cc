@@ -5,12 +5,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/wall_clock.h"
 
 namespace strata::launcher::control {
-
-double seconds_since_epoch() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 void Board::post(const runtime::StepReport& report, const comm::CommBytes& sent, const runtime::Memory& measured) {
   StepPost post{report, seconds_since_epoch(), sent, {}};

@@ -18,8 +18,6 @@ namespace strata::launcher::control {
 
 namespace pb = strata::control::v1;
 
-double seconds_since_epoch();
-
 // What is known of the run at rank 0, between the run's threads and those of the service. The run posts, without ever
 // waiting, and looks whether something was asked of it; the service reads what collect() has taken in.
 class Board {

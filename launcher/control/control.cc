@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/wall_clock.h"
 #include "comm/agreement.h"
 #include "launcher/control/board.h"
 #include "launcher/control/service/front.h"
@@ -219,7 +220,7 @@ class Control::Impl {
     if (!front.service) return;
     service_.emplace(
         board_, front.credentials,
-        Service::Answers{[this](pb::Status& status) { fill(status); },
+        Service::Sources{[this](pb::Status& status) { fill(status); },
                          [this](std::function<void(pb::Dump)> done) { hub_->dump(std::move(done)); }, keeps_});
     door_.emplace(std::move(*front.service), kMostConnections,
                   [this](Descriptor guest) { service_->adopt(std::move(guest)); });

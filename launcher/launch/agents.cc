@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/wall_clock.h"
 #include "launcher/launch/ranks/environment.h"
 
 namespace strata::launcher {
@@ -30,9 +31,6 @@ std::string connection_ended(const std::string& host) {
 
 double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-double seconds_since_epoch() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
-#include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/host_name.h"
+#include "base/look_up.h"
 #include "launcher/launch/ranks/child.h"
 
 namespace strata::launcher {
@@ -112,16 +112,6 @@ std::vector<std::string_view> split_at_commas(std::string_view text) {
   return out;
 }
 
-struct FreeAddresses {
-  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
-};
-using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
-Addresses look_up(const std::string& name) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  if (::getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return nullptr;
-  return Addresses(found);
-}
 std::string figures(const sockaddr* address, socklen_t size) {
   char text[NI_MAXHOST];
   return ::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0 ? text : "";
@@ -171,7 +161,7 @@ std::vector<std::string> slurm_names(const std::string& list) {
 }
 
 std::string address_of(const std::string& name) {
-  const Addresses found = look_up(name);
+  const AddressList found = look_up(name).addresses;
   for (const int family : {AF_INET, AF_INET6})
     for (const addrinfo* one = found.get(); one; one = one->ai_next)
       if (one->ai_family == family) return figures(one->ai_addr, one->ai_addrlen);
@@ -197,7 +187,7 @@ void require_addresses(const std::vector<Host>& hosts, double seconds) {
   while (true) {
     std::vector<std::string> missing;
     for (const Host& host : hosts)
-      if (!look_up(host.name)) missing.push_back(host.name);
+      if (!look_up(host.name).addresses) missing.push_back(host.name);
     if (missing.empty()) return;
     if (std::chrono::steady_clock::now() > end)
       fail(Exit::usage, "{} {} no address: correct the name in --hosts, or make it known (/etc/hosts, DNS)",

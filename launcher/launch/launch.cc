@@ -223,7 +223,7 @@ class Launch {
     std::vector<Host> hosts;
     for (const Share& share : shares) hosts.push_back({share.host, share.ranks});
     interface_ = options_.interface;
-    std::vector<NodeReport> nodes;
+    std::vector<NodeCheck> nodes;
     if (options_.preflight) {
       nodes = look_at(agents_, hosts, recipe_, interface_);
       if (nodes.size() > 1) tell(printable(table(nodes), true));
@@ -242,13 +242,13 @@ class Launch {
     say("MPI, NCCL and control use {}, where the nodes' names lead{}", *interface_,
         others.empty() ? "" : fmt::format(", but for what {} says", fmt::join(others, ", ")));
   }
-  void refuse_or_warn(const std::vector<Finding>& findings) {
+  void refuse_or_warn(const std::vector<Remark>& remarks) {
     std::vector<std::string> refused;
-    for (const Finding& finding : findings)
-      if (finding.refuses)
-        refused.push_back(finding.text);
+    for (const Remark& remark : remarks)
+      if (remark.refuses)
+        refused.push_back(remark.text);
       else
-        note(finding.text);
+        note(remark.text);
     if (refused.empty()) return;
     fail(Exit::usage, "{}", fmt::join(refused, "; "));
   }

@@ -37,7 +37,7 @@ std::optional<double> number_in(const std::string& answer, std::string_view key,
   return value;
 }
 
-std::string address_on(const NodeReport& node, const std::optional<std::string>& interface) {
+std::string address_on(const NodeCheck& node, const std::optional<std::string>& interface) {
   if (!interface) return address_of(node.host);
   for (const Interface& one : node.facts.interfaces)
     if (one.name == *interface) return one.address;
@@ -51,7 +51,7 @@ std::vector<std::pair<std::size_t, std::size_t>> pairs(std::size_t nodes, std::s
   return out;
 }
 
-void measure_links(Agents& agents, std::vector<NodeReport>& nodes, std::size_t round,
+void measure_links(Agents& agents, std::vector<NodeCheck>& nodes, std::size_t round,
                    const std::optional<std::string>& interface) {
   const std::string token = random_token();
   const auto both = pairs(nodes.size(), round);
@@ -78,7 +78,7 @@ void measure_links(Agents& agents, std::vector<NodeReport>& nodes, std::size_t r
     const auto trip = number_in(answer->second, "microseconds", unheard);
     if (!gbit || !trip) continue;
     // Of a slow pair the one that is fast with another partner is not the slow one.
-    for (NodeReport* node : {&nodes[server], &nodes[client]})
+    for (NodeCheck* node : {&nodes[server], &nodes[client]})
       if (*gbit > node->gbit_per_s.value_or(0)) {
         node->gbit_per_s = gbit;
         node->microseconds = trip;
@@ -87,9 +87,9 @@ void measure_links(Agents& agents, std::vector<NodeReport>& nodes, std::size_t r
 }
 
 template <typename Value>
-std::optional<double> median(const std::vector<NodeReport>& nodes, Value&& value) {
+std::optional<double> median(const std::vector<NodeCheck>& nodes, Value&& value) {
   std::vector<double> all;
-  for (const NodeReport& node : nodes)
+  for (const NodeCheck& node : nodes)
     if (const std::optional<double> one = value(node)) all.push_back(*one);
   if (all.empty()) return std::nullopt;
   const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
@@ -99,13 +99,13 @@ std::optional<double> median(const std::vector<NodeReport>& nodes, Value&& value
 
 // What most nodes have, of those that come first among as many.
 template <typename Value>
-auto usual(const std::vector<NodeReport>& nodes, Value&& value) {
+auto usual(const std::vector<NodeCheck>& nodes, Value&& value) {
   auto best = value(nodes[0]);
   std::ptrdiff_t most = 0;
-  for (const NodeReport& node : nodes) {
+  for (const NodeCheck& node : nodes) {
     const auto mine = value(node);
     const auto count =
-        std::count_if(nodes.begin(), nodes.end(), [&](const NodeReport& other) { return value(other) == mine; });
+        std::count_if(nodes.begin(), nodes.end(), [&](const NodeCheck& other) { return value(other) == mine; });
     if (count > most) best = mine, most = count;
   }
   return best;
@@ -113,35 +113,35 @@ auto usual(const std::vector<NodeReport>& nodes, Value&& value) {
 
 // Nodes whose `value` is another than most have.
 template <typename Value>
-void note_others(const std::vector<NodeReport>& nodes, std::vector<Finding>& findings, std::string_view what,
+void note_others(const std::vector<NodeCheck>& nodes, std::vector<Remark>& remarks, std::string_view what,
                  std::string_view advice, Value&& value) {
   const std::string most = usual(nodes, value);
-  for (const NodeReport& node : nodes)
+  for (const NodeCheck& node : nodes)
     if (value(node) != most)
-      findings.push_back({fmt::format("{} has another {} than most nodes ({}, not {}): {}", node.host, what,
-                                      value(node), most, advice),
-                          false});
+      remarks.push_back({fmt::format("{} has another {} than most nodes ({}, not {}): {}", node.host, what, value(node),
+                                     most, advice),
+                         false});
 }
 
 template <typename Value>
-void note_slow(const std::vector<NodeReport>& nodes, std::vector<Finding>& findings, std::string_view what,
+void note_slow(const std::vector<NodeCheck>& nodes, std::vector<Remark>& remarks, std::string_view what,
                std::string_view unit, std::string_view advice, Value&& value) {
   const auto middle = median(nodes, value);
-  for (const NodeReport& node : nodes)
+  for (const NodeCheck& node : nodes)
     if (const std::optional<double> mine = value(node); mine && *mine < kSlow * *middle)
-      findings.push_back({fmt::format("{} has {:.1f} {} {}, {:.0f}% of the median: {}", node.host, *mine, unit, what,
-                                      *mine / *middle * 100, advice),
-                          false});
+      remarks.push_back({fmt::format("{} has {:.1f} {} {}, {:.0f}% of the median: {}", node.host, *mine, unit, what,
+                                     *mine / *middle * 100, advice),
+                         false});
 }
 
-std::string gpus_of(const NodeReport& node) {
+std::string gpus_of(const NodeCheck& node) {
   if (node.facts.gpus.empty()) return "no GPU";
   return fmt::format("{} {}", node.facts.gpus.size(), fmt::join(node.facts.gpus, ", "));
 }
 
-void judge_one(const NodeReport& node, const runtime::Recipe& recipe, std::string_view program,
-               const std::optional<std::string>& interface, std::vector<Finding>& findings) {
-  const auto refuse = [&](std::string text) { findings.push_back({std::move(text), true}); };
+void judge_one(const NodeCheck& node, const runtime::Recipe& recipe, std::string_view program,
+               const std::optional<std::string>& interface, std::vector<Remark>& remarks) {
+  const auto refuse = [&](std::string text) { remarks.push_back({std::move(text), true}); };
   if (node.facts.program != program)
     refuse(fmt::format("{} has another build of strata than the one that launches, at {}: install the same file there",
                        node.host, std::filesystem::read_symlink("/proc/self/exe").string()));
@@ -158,17 +158,17 @@ void judge_one(const NodeReport& node, const runtime::Recipe& recipe, std::strin
                        names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
   }
   if (!recipe.memory.nvme.empty() && node.facts.memlock < kLocked)
-    findings.push_back({fmt::format("{} lets a process lock {} of memory, too little for the drives' fastest way: "
-                                    "ulimit -l unlimited there (LimitMEMLOCK=infinity of sshd or slurmd)",
-                                    node.host, runtime::bytes_text(node.facts.memlock)),
-                        false});
+    remarks.push_back({fmt::format("{} lets a process lock {} of memory, too little for the drives' fastest way: "
+                                   "ulimit -l unlimited there (LimitMEMLOCK=infinity of sshd or slurmd)",
+                                   node.host, runtime::bytes_text(node.facts.memlock)),
+                       false});
 }
 
 }  // namespace
 
-std::vector<NodeReport> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
-                                const std::optional<std::string>& interface) {
-  std::vector<NodeReport> out;
+std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
+                               const std::optional<std::string>& interface) {
+  std::vector<NodeCheck> out;
   std::map<std::string, std::string> products;
   for (const Host& host : hosts) {
     out.push_back({host.name, agents.facts(host.name), {}, {}, {}, {}, {}});
@@ -176,35 +176,35 @@ std::vector<NodeReport> look_at(Agents& agents, const std::vector<Host>& hosts, 
   }
   if (hosts.size() > 1) {
     const auto answers = agents.ask(products, 30);
-    for (NodeReport& node : out)
+    for (NodeCheck& node : out)
       if (const auto answer = answers.find(node.host); answer != answers.end())
         node.gflop_per_s = number_in(answer->second, "gflop_per_s", node.problems);
     for (const std::size_t round : {0, 1}) measure_links(agents, out, round, interface);
   }
-  for (NodeReport& node : out) node.clock_ahead = agents.clock_ahead(node.host);
+  for (NodeCheck& node : out) node.clock_ahead = agents.clock_ahead(node.host);
   return out;
 }
 
-std::vector<Finding> judge(const std::vector<NodeReport>& nodes, const runtime::Recipe& recipe,
-                           std::string_view program, const std::optional<std::string>& interface) {
-  std::vector<Finding> out;
-  for (const NodeReport& node : nodes) judge_one(node, recipe, program, interface, out);
+std::vector<Remark> judge(const std::vector<NodeCheck>& nodes, const runtime::Recipe& recipe, std::string_view program,
+                          const std::optional<std::string>& interface) {
+  std::vector<Remark> out;
+  for (const NodeCheck& node : nodes) judge_one(node, recipe, program, interface, out);
   note_others(nodes, out, "kind of processor", "bits depend on it; STRATA_CPU_ISA=avx2 makes them alike",
-              [](const NodeReport& node) { return node.facts.processor; });
+              [](const NodeCheck& node) { return node.facts.processor; });
   note_others(nodes, out, "library", "bits may depend on it; install the same packages",
-              [](const NodeReport& node) { return node.facts.libraries; });
+              [](const NodeCheck& node) { return node.facts.libraries; });
   note_others(nodes, out, "set of GPUs", "bits depend on the kind of GPU; leave the node out, or expect other ones",
               gpus_of);
   note_slow(nodes, out, "of memory", "GiB", "end what else runs there",
-            [](const NodeReport& node) { return std::optional(static_cast<double>(node.facts.memory) / 0x1p30); });
+            [](const NodeCheck& node) { return std::optional(static_cast<double>(node.facts.memory) / 0x1p30); });
   note_slow(nodes, out, "of products", "GFLOP/s",
             "something else runs there, or it is throttled; every step waits for it",
-            [](const NodeReport& node) { return node.gflop_per_s; });
+            [](const NodeCheck& node) { return node.gflop_per_s; });
   note_slow(nodes, out, "over its links", "Gbit/s", "look at its cable and switch port; every step waits for it",
-            [](const NodeReport& node) { return node.gbit_per_s; });
-  const auto clock = [](const NodeReport& node) { return node.clock_ahead; };
+            [](const NodeCheck& node) { return node.gbit_per_s; });
+  const auto clock = [](const NodeCheck& node) { return node.clock_ahead; };
   const double time = median(nodes, clock).value_or(0);
-  for (const NodeReport& node : nodes)
+  for (const NodeCheck& node : nodes)
     if (std::abs(node.clock_ahead.value_or(time) - time) > kClockSeconds)
       out.push_back(
           {fmt::format("{}'s clock is {:.1f} s {} the others': start chrony or systemd-timesyncd there", node.host,
@@ -213,13 +213,13 @@ std::vector<Finding> judge(const std::vector<NodeReport>& nodes, const runtime::
   return out;
 }
 
-std::string table(const std::vector<NodeReport>& nodes) {
+std::string table(const std::vector<NodeCheck>& nodes) {
   std::vector<std::vector<std::string>> rows = {
       {"node", "cores", "memory", "memlock", "GPUs", "nvme free", "clock", "products", "link", "there and back"}};
   const auto figure = [](const std::optional<double>& x, auto format, double scale = 1) {
     return x ? fmt::format(fmt::runtime(format), *x * scale) : std::string("-");
   };
-  for (const NodeReport& node : nodes) {
+  for (const NodeCheck& node : nodes) {
     std::uint64_t free = 0;
     for (const DriveFact& drive : node.facts.drives) free += drive.free;
     rows.push_back({node.host, std::to_string(node.facts.cores), runtime::bytes_text(node.facts.memory),
@@ -243,9 +243,9 @@ std::string table(const std::vector<NodeReport>& nodes) {
   return out;
 }
 
-std::optional<std::string> common_interface(const std::vector<NodeReport>& nodes) {
+std::optional<std::string> common_interface(const std::vector<NodeCheck>& nodes) {
   std::optional<std::string> out;
-  for (const NodeReport& node : nodes) {
+  for (const NodeCheck& node : nodes) {
     const std::string address = address_of(node.host);
     const auto by = std::find_if(node.facts.interfaces.begin(), node.facts.interfaces.end(),
                                  [&](const Interface& one) { return one.address == address; });

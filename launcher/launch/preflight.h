@@ -10,7 +10,7 @@
 namespace strata::launcher {
 
 // What was found of one node before anything starts there.
-struct NodeReport {
+struct NodeCheck {
   std::string host;
   NodeFacts facts;
   std::optional<double> clock_ahead;  // seconds, of this machine's clock
@@ -20,26 +20,26 @@ struct NodeReport {
 };
 
 // What is off, as a sentence that says what to do. `refuses`: nothing can start so.
-struct Finding {
+struct Remark {
   std::string text;
   bool refuses;
 
-  bool operator==(const Finding&) const = default;
+  bool operator==(const Remark&) const = default;
 };
 
 // Asks all nodes at once: a second of products, then links in pairs, for two rounds with other partners. Nodes reach
 // each other by the interface, or where their names lead.
-std::vector<NodeReport> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
-                                const std::optional<std::string>& interface);
+std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
+                               const std::optional<std::string>& interface);
 
 // `program`: the hash of the launcher's own. A node below 0.8 of the median is a warning.
-std::vector<Finding> judge(const std::vector<NodeReport>& nodes, const runtime::Recipe& recipe,
-                           std::string_view program, const std::optional<std::string>& interface);
+std::vector<Remark> judge(const std::vector<NodeCheck>& nodes, const runtime::Recipe& recipe, std::string_view program,
+                          const std::optional<std::string>& interface);
 
 // A line a node, with the names of the columns above.
-std::string table(const std::vector<NodeReport>& nodes);
+std::string table(const std::vector<NodeCheck>& nodes);
 
 // The interface that the nodes' names lead to, where it has the same name on all.
-std::optional<std::string> common_interface(const std::vector<NodeReport>& nodes);
+std::optional<std::string> common_interface(const std::vector<NodeCheck>& nodes);
 
 }  // namespace strata::launcher

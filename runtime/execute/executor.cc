@@ -33,46 +33,6 @@ double prove(const StepPlan& plan) {
   return static_cast<double>(now_ns() - begin) * 1e-6;
 }
 
-// By lane: whether the next step begins before the lane's last task has ended: what the host reads and writes, and the
-// copies of it on a GPU, neither wait for that nor for what does. Lanes that wait for lanes of the host are left out:
-// their flags are taken back when the lane is waited for (device/cuda/flags.h).
-std::array<bool, kLanes> lanes_that_go_on(const StepPlan& plan) {
-  std::array<bool, kLanes> goes_on{};
-  std::array<int, kLanes> last;
-  last.fill(-1);
-  std::vector<int> before(plan.tasks.size()), awaited;
-  std::vector<bool> reached(plan.tasks.size());
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-    const Task& task = plan.tasks[t];
-    before[t] = std::exchange(last[index(task.lane)], static_cast<int>(t));
-    if (task.unit < 0 && task.when == When::always) awaited.insert(awaited.end(), task.waits.begin(), task.waits.end());
-  }
-  while (!awaited.empty()) {
-    const int t = awaited.back();
-    awaited.pop_back();
-    if (t < 0 || reached[index(t)]) continue;
-    reached[index(t)] = true;
-    awaited.push_back(before[index(t)]);
-    for (const int wait : plan.tasks[index(t)].waits)
-      if (wait < t) awaited.push_back(wait);
-  }
-  for (std::size_t lane = 0; lane < kLanes; ++lane) goes_on[lane] = last[lane] >= 0 && !reached[index(last[lane])];
-  for (const Task& task : plan.tasks)
-    for (const int wait : task.waits)
-      if (on_host(plan.tasks[index(wait)].lane)) goes_on[index(task.lane)] = false;
-  return goes_on;
-}
-
-// By lane: whether some of its tasks come before the host writes, beside the end of the step before.
-std::array<bool, kLanes> lanes_that_begin_early(const StepPlan& plan) {
-  std::array<bool, kLanes> early{};
-  for (const Task& task : plan.tasks) {
-    if (task.kind == TaskKind::host_write) break;
-    early[index(task.lane)] = true;
-  }
-  return early;
-}
-
 }  // namespace
 
 Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World& world,
@@ -85,29 +45,14 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
       fault_watch_(plan.device, rank_, abort_),
       storage_(plan, world, io),
       border_(plan, model, storage_),
-      own_(std::make_unique<Queues>()),
+      own_(std::make_unique<Queues>(plan, world, threads)),
       queues_(*own_),
-      goes_on_(lanes_that_go_on(plan)),
-      begins_early_(lanes_that_begin_early(plan)),
+      borders_(lane_borders(plan)),
       awaited_(plan.tasks.size()),
       issued_(plan.tasks.size()),
       spans_(plan.tasks.size()),
-      holds_(plan.tasks.size()),
+      held_(plan.tasks.size()),
       meter_(plan) {
-  std::array<bool, kLanes> used{};
-  for (const LaneId lane : {LaneId::compute, LaneId::gather, LaneId::reduce}) used[index(lane)] = true;
-  for (const Task& task : plan.tasks) used[index(task.lane)] = task.lane != LaneId::host;
-  Lanes& lanes = own_->lanes;
-  lanes.resize(kLanes);
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    const bool computes = lane == index(LaneId::compute) || lane == index(LaneId::host_compute);
-    if (used[lane])
-      lanes[lane] =
-          std::make_unique<Lane>(std::string(kLaneNames[lane]), computes ? threads : 1, rank_, world.abort_token(),
-                                 on_host(static_cast<LaneId>(lane)) ? device::Device{} : plan.device);
-  }
-  own_->gather = world.open(*lanes[index(LaneId::gather)]);
-  own_->reduce = world.open(*lanes[index(LaneId::reduce)]);
   prepare(optimizer);
 }
 
@@ -121,12 +66,11 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, Executor& o
       storage_(plan, other.storage_),
       border_(plan, model, storage_),
       queues_(other.queues_),
-      goes_on_(lanes_that_go_on(plan)),
-      begins_early_(lanes_that_begin_early(plan)),
+      borders_(lane_borders(plan)),
       awaited_(plan.tasks.size()),
       issued_(plan.tasks.size()),
       spans_(plan.tasks.size()),
-      holds_(plan.tasks.size()),
+      held_(plan.tasks.size()),
       meter_(plan) {
   prepare({});
 }
@@ -149,8 +93,7 @@ void Executor::prepare(const device::Optimizer& optimizer) {
   refill();
   if (is_gpu())
     for (const auto& unit : model_.units)
-      if (std::string text = unit->set_up(*queues_.lanes[index(LaneId::compute)]); !text.empty())
-        attention_ = std::move(text);
+      if (std::string text = unit->set_up(queues_.of(LaneId::compute)); !text.empty()) attention_ = std::move(text);
   if (StepGraph::possible(plan) && queues_.gather->can_be_recorded() && queues_.reduce->can_be_recorded())
     graph_.emplace(plan, queues_.lanes);
 }
@@ -200,7 +143,7 @@ device::StepResult Executor::step(const device::StepScalars& scalars, std::uint6
 }
 
 void Executor::issue_step() {
-  const device::Range range(*queues_.lanes[index(LaneId::compute)], "step");
+  const device::Range range(queues_.of(LaneId::compute), "step");
   collect(true);
   issue_due();
   steps_since_spans_ = 0;
@@ -248,7 +191,7 @@ void Executor::issue(std::size_t t) {
   if (saved && !recording_) wait_for_saves(t);
   // A GPU's lane keeps its stamps until it is waited for.
   const bool stamped = !recording_ && !draining_ && task.lane != LaneId::checkpoint &&
-                       (timed_ || !is_gpu() || !goes_on_[index(task.lane)]);
+                       (timed_ || !is_gpu() || !borders_.goes_on[index(task.lane)]);
   mark(lane, t, stamped, true);
   run_of(task.kind)(*site_, task, lane);
   mark(lane, t, stamped, false);
@@ -297,27 +240,27 @@ void Executor::wait_here(int other) {
 
 void Executor::wait_for_saves(std::size_t t) {
   const Task& task = plan_.tasks[t];
-  Hold& hold = holds_[t];
-  const bool timed = std::exchange(hold.due, false);
+  Span* const time = held_.of_wait(t);
   bool here = false;
-  if (timed) lane_of(task).stamp(&hold.waited.begin);
+  if (time) lane_of(task).stamp(&time->begin);
   for (const int other : task.waits) {
     if (plan_.tasks[index(other)].lane != LaneId::checkpoint) continue;
     here = here || waits_here(task, plan_.tasks[index(other)]);
     wait(task, other);
   }
-  if (!timed) return;
+  if (!time) return;
   if (here)
-    hold.waited.end = now_ns();
+    time->end = now_ns();
   else
-    lane_of(task).stamp(&hold.waited.end);
+    lane_of(task).stamp(&time->end);
 }
 
 // Lanes of a GPU take times and flags back only when they are waited for: between two steps, but for those that go on.
 void Executor::collect(bool early) {
   if (!is_gpu()) return;
   for (std::size_t lane = 0; lane < kLanes; ++lane)
-    if (queues_.lanes[lane] && !on_host(static_cast<LaneId>(lane)) && !goes_on_[lane] && begins_early_[lane] == early)
+    if (queues_.lanes[lane] && !on_host(static_cast<LaneId>(lane)) && !borders_.goes_on[lane] &&
+        borders_.begins_early[lane] == early)
       queues_.lanes[lane]->synchronize();
 }
 
@@ -339,7 +282,7 @@ bool Executor::launch_graph() {
       }
   };
   run_host();
-  Lane& first = *queues_.lanes[index(LaneId::compute)];
+  Lane& first = queues_.of(LaneId::compute);
   const device::Range range(first, "step (graph)");
   graph_->launch();
   first.synchronize();
@@ -384,7 +327,7 @@ std::span<const float> Executor::scores() const {
 
 void Executor::use_algorithms(std::shared_ptr<const device::AlgorithmTable> table) {
   algorithms_ = std::move(table);
-  if (algorithms_) device::use_algorithms(*queues_.lanes[index(LaneId::compute)], algorithms_);
+  if (algorithms_) device::use_algorithms(queues_.of(LaneId::compute), algorithms_);
   if (graph_) graph_->reset();  // recorded with others
 }
 
@@ -398,16 +341,13 @@ void Executor::drain() {
     settle();
   });
   has_pending_ = false;
-  for (Hold& hold : holds_) {
-    held_ms_ += static_cast<double>(std::max<std::int64_t>(0, hold.waited.end - hold.waited.begin)) * 1e-6;
-    hold.waited = {};
-  }
+  held_.add_up();
 }
 
 void Executor::save_beside_next_step(Saver& saver) {
   saver_ = &saver;
   site_->saver = &saver;
-  for (Hold& hold : holds_) hold.due = true;
+  held_.begin();
 }
 
 void Executor::finish_saving() {
@@ -428,11 +368,6 @@ void Executor::forget(const Saver& saver) noexcept {
   }
 }
 
-void Executor::settle() {
-  for (std::size_t lane = 0; lane < kLanes; ++lane)
-    if (queues_.lanes[lane] && lane != index(LaneId::checkpoint)) queues_.lanes[lane]->synchronize();
-}
-
 template <typename F>
 void Executor::or_abort(const F& f) {
   try {
@@ -443,23 +378,6 @@ void Executor::or_abort(const F& f) {
     abort_.set({rank_, error.what(), exit_code(error)});
     throw;
   }
-}
-
-int Executor::first_nonfinite_unit() const {
-  const std::uint64_t* counts = border_.losses().nonfinite();
-  for (std::size_t unit = 0; unit < model_.units.size(); ++unit)
-    if (counts[unit]) return static_cast<int>(unit);
-  return -1;
-}
-
-comm::CommBytes Executor::comm_bytes() const {
-  comm::CommBytes sum = queues_.gather->sent();
-  const comm::CommBytes other = queues_.reduce->sent();
-  sum.all_gather += other.all_gather;
-  sum.all_to_all += other.all_to_all;
-  sum.broadcast += other.broadcast;
-  sum.consensus += other.consensus;
-  return sum;
 }
 
 }  // namespace strata::runtime

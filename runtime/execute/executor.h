@@ -1,7 +1,7 @@
 #pragma once
 // runtime/execute/ runs a plan as it is: the Executor (here) issues the list, step after step, and takes no decision.
-// lanes.h are the queues that it fills, task_table.h is what each task of the list runs (runtime/tasks/), step_graph.h
-// the step as one CUDA graph.
+// lanes.h are the queues that it fills, lane_borders.h what becomes of them between two steps, task_table.h is what
+// each task of the list runs (runtime/tasks/), step_graph.h the step as one CUDA graph.
 
 #include <array>
 #include <cstdint>
@@ -20,6 +20,8 @@
 #include "device/ops/step/optimizer.h"
 #include "device/step_scalars.h"
 #include "models/model.h"
+#include "runtime/execute/held_time.h"
+#include "runtime/execute/lane_borders.h"
 #include "runtime/execute/lanes.h"
 #include "runtime/execute/places.h"
 #include "runtime/execute/step_graph.h"
@@ -60,7 +62,7 @@ class Executor {
   std::span<const float> scores() const;
 
   // After a step: the first unit whose output was not finite; -1: none.
-  int first_nonfinite_unit() const;
+  int first_nonfinite_unit() const { return border_.first_nonfinite_unit(); }
   // Summed over the labels of this rank's micro-batches of the last step.
   const device::ExactSum& loss_sum() const { return border_.losses().loss; }
   bool skipped() const { return border_.state().scalars.skip != 0; }
@@ -77,7 +79,7 @@ class Executor {
   std::string graph_refusal() const { return graph_ ? graph_->refusal() : ""; }
   const Memory& measured_memory() const { return meter_.peak(); }
   // Sent by this rank so far; exact after drain().
-  comm::CommBytes comm_bytes() const;
+  comm::CommBytes comm_bytes() const { return queues_.sent(); }
   // Read from and written to the other tiers so far.
   const IoBytes& io_bytes() const { return site_->moved; }
   // What the proof of the plan took.
@@ -89,7 +91,7 @@ class Executor {
   // Of a plan beside another's, before its first step since that one's last: fills what has to hold something.
   void refill();
   // Waits for what the last step left to run on; a checkpoint goes on.
-  void settle();
+  void settle() { queues_.settle(); }
   // The same, and carries out the update that it left if the plan is a cycle: before anything but the next step looks
   // at the state, at spans() or at what was sent.
   void drain();
@@ -101,9 +103,9 @@ class Executor {
   // Before `saver` is destroyed: the same, but after a failure nothing is issued or thrown any more.
   void forget(const Saver& saver) noexcept;
   // Of plans with a checkpoint's tasks.
-  device::Lane& checkpoint_lane() { return *queues_.lanes[static_cast<std::size_t>(LaneId::checkpoint)]; }
+  device::Lane& checkpoint_lane() { return queues_.of(LaneId::checkpoint); }
   // For how long tasks have waited for a checkpoint to read what they write, over all steps; exact after drain().
-  double held_ms() const { return held_ms_; }
+  double held_ms() const { return held_.ms(); }
 
   // Before the first step, of which `done` were done before: from then on tells where the lanes are.
   void publish(RankPlaces& places, std::int64_t done) { keeper_.emplace(plan_, places, done); }
@@ -119,15 +121,9 @@ class Executor {
   const Storage& storage() const { return storage_; }
 
  private:
-  // What work is queued in, and what connects two of the lanes to the other ranks.
-  struct Queues {
-    Lanes lanes;
-    std::unique_ptr<comm::Communicator> gather, reduce;
-  };
-
   void prepare(const device::Optimizer& optimizer);
   bool is_gpu() const { return plan_.device.kind != device::Kind::cpu; }
-  device::Lane& lane_of(const Task& task) const { return *queues_.lanes[static_cast<std::size_t>(task.lane)]; }
+  device::Lane& lane_of(const Task& task) const { return queues_.of(task.lane); }
   // Whether the task's work is queued in a lane of a GPU.
   bool on_gpu(const Task& task) const { return is_gpu() && task.lane != LaneId::host && !on_host(task.lane); }
   // Whether the thread that issues waits for the end of the other task, in place of the task's lane.
@@ -164,20 +160,13 @@ class Executor {
   Border border_;
   std::unique_ptr<Queues> own_;  // null: another's
   Queues& queues_;
-  // By lane of a GPU: it is not waited for between two steps; it has tasks before the host writes.
-  std::array<bool, kLanes> goes_on_, begins_early_;
+  const LaneBorders borders_;  // lanes of a GPU that go on are not waited for between two steps
   std::optional<Site> site_;
   std::vector<device::Event> events_;  // by task
   std::vector<bool> awaited_;          // by task: some lane waits for its event
   std::vector<bool> issued_;           // by task: it has run, and its event, if it is awaited, tells of the end
   std::vector<Span> spans_;            // by task
-  // By task that writes what a checkpoint reads: its first wait for it.
-  struct Hold {
-    bool due = false;
-    Span waited;
-  };
-  std::vector<Hold> holds_;
-  double held_ms_ = 0;
+  HeldTime held_;
   MemoryMeter meter_;
   std::vector<std::string> names_;  // by task
   std::optional<PlaceKeeper> keeper_;

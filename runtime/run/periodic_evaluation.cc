@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/wall_clock.h"
 #include "runtime/recipe/evaluation_metric.h"
 #include "runtime/run/reports/run_reports.h"
 
@@ -80,8 +81,8 @@ std::optional<EvaluationReport> PeriodicEvaluation::run(const Evaluator::AfterRo
   const std::optional<Best> best = best_after(trainer_.progress().best, step, value, greater);
   if (best) trainer_.set_best(*best);
   const bool is_best = best && best->step == step && best->since == 0 && value;
-  return EvaluationReport{step,    result->loss, result->labels,     result->sequences,  result->tokens_per_s,
-                          is_best, wall_time(),  std::move(metrics), std::move(answers), std::move(notes)};
+  return EvaluationReport{step,    result->loss,          result->labels,     result->sequences,  result->tokens_per_s,
+                          is_best, seconds_since_epoch(), std::move(metrics), std::move(answers), std::move(notes)};
 }
 
 }  // namespace strata::runtime

@@ -53,6 +53,13 @@ models::BatchRows Border::batch(int micro_batch) const {
   return model_.batch.rows(at<std::byte>(control_.batch) + g * bytes);
 }
 
+int Border::first_nonfinite_unit() const {
+  const std::uint64_t* const counts = losses().nonfinite();
+  for (std::size_t unit = 0; unit < model_.units.size(); ++unit)
+    if (counts[unit]) return static_cast<int>(unit);
+  return -1;
+}
+
 void Border::set(const device::StepScalars& scalars, std::uint64_t requests) {
   scalars_ = scalars;
   requests_ = requests;

@@ -33,6 +33,8 @@ class Border {
   // Of the newest step, from its host_read to the next host_write.
   const StepState& state() const { return *at<StepState>(control_.state); }
   LossState& losses() const { return *at<LossState>(control_.losses); }
+  // The first unit whose output was not finite; -1: none.
+  int first_nonfinite_unit() const;
   // Of a classifier, of the rows that the loss takes.
   std::span<const float> scores() const {
     return {at<float>(control_.logits), model_.loss_rows() * model_.loss_unit().score_stride()};

@@ -12,6 +12,7 @@ gradient: it is told that there is none.
 import json, math, os
 import numpy as np, torch, torch.nn.functional as F, transformers, xxhash
 from safetensors.torch import save_file
+from recipe_text import recipe_text
 
 WORDS, CLASSES, SPECIAL = 60, ["bad", "fair", "good"], [0, 1, 2, 3]
 SEQ, LENGTHS, MICRO_BATCH, MICRO_BATCHES = 24, [14, 10] * 8, 2, 4
@@ -137,30 +138,7 @@ for name, (family, shape, kind, problem) in CASES.items():
     save_file({key: p.detach().contiguous() for key, p in named.items()}, os.path.join(out, "final.safetensors"))
     json.dump(dict(family=name, transformers=transformers.__version__, torch=torch.__version__, steps=steps),
               open(os.path.join(out, "expected.json"), "w"), indent=1)
-    open(os.path.join(out, "recipe.toml"), "w").write(f"""# Paths are relative to this file.
-[model]
-path = "model"
-[data]
-train = ["tokens.bin"]
-seq_len = {SEQ}
-order = "sequential"
-packing = "documents"
-[training]
-objective = "{kind.lower()}_classification"
-max_steps = {STEPS}
-micro_batch_size = {MICRO_BATCH}
-gradient_accumulation_steps = {MICRO_BATCHES}   # divided by the number of ranks: ranks x this = {MICRO_BATCHES}
-precision = "fp32"
-max_grad_norm = {CLIP}
-[optimizer]
-name = "adamw"
-learning_rate = {RATE}
-betas = [0.9, 0.999]
-eps = 1e-8
-weight_decay = {DECAY}
-[scheduler]
-name = "linear"
-warmup_steps = {WARMUP}
-min_lr_ratio = 0.1
-""")
+    open(os.path.join(out, "recipe.toml"), "w").write(recipe_text(
+        SEQ, STEPS, MICRO_BATCH, MICRO_BATCHES, CLIP, RATE, (0.9, 0.999), DECAY, "linear", WARMUP,
+        data='packing = "documents"\n', training=f'objective = "{kind.lower()}_classification"\n'))
     print(name, "loss", round(steps[0]["loss"], 6), "->", round(steps[-1]["loss"], 6))

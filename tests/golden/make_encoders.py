@@ -13,6 +13,7 @@ is none.
 import json, math, os, sys
 import numpy as np, torch, torch.nn.functional as F, transformers, xxhash
 from safetensors.torch import save_file
+from recipe_text import recipe_text
 
 WORDS, LENGTHS = 160, [5, 33, 1, 18]
 SPECIAL, MASK, PROBABILITY, SEED = [0, 1, 2, 3], 3, 0.15, 0
@@ -198,30 +199,7 @@ def make(family):
         json.dump(dict(family=family, transformers=transformers.__version__, torch=torch.__version__, steps=steps), f,
                   indent=1)
     with open(os.path.join(out, "recipe.toml"), "w") as f:
-        f.write(f"""# Paths are relative to this file.
-[model]
-path = "model"
-[data]
-train = ["tokens.bin"]
-seq_len = {SEQ}
-order = "sequential"
-[training]
-max_steps = {STEPS}
-micro_batch_size = {MICRO_BATCH}
-gradient_accumulation_steps = {MICRO_BATCHES}   # divided by the number of ranks: ranks x this = {MICRO_BATCHES}
-precision = "fp32"
-max_grad_norm = {CLIP}
-[optimizer]
-name = "adamw"
-learning_rate = {RATE}
-betas = [0.9, 0.95]
-eps = 1e-8
-weight_decay = {DECAY}
-[scheduler]
-name = "cosine"
-warmup_steps = {WARMUP}
-min_lr_ratio = 0.1
-""")
+        f.write(recipe_text(SEQ, STEPS, MICRO_BATCH, MICRO_BATCHES, CLIP, RATE, (0.9, 0.95), DECAY, "cosine", WARMUP))
     print(family, "loss", round(steps[0]["loss"], 6), "->", round(steps[-1]["loss"], 6))
 
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/recipe/load_recipe.h"
+#include "tests/runtime/forecast/even_machine.h"
 #include "tests/runtime/tiny_job.h"
 
 namespace strata::launcher {
@@ -20,18 +21,10 @@ using testing::Not;
 
 // A machine on which starting a task takes as long as moving many bytes: large micro-batches are faster.
 runtime::Machine slow_to_start() {
-  runtime::Machine m;
+  runtime::Machine m = runtime::even_machine();
   m.ranks = 1;
   m.threads = 4;
   m.task_overhead_us = 500;
-  m.widths = {256};
-  m.products_gflop_per_s.fill({100});
-  m.attention_gflop_per_s.fill(1e3);
-  m.elementwise_gb_per_s.fill({100});
-  for (auto* speeds : {&m.loss_gb_per_s, &m.optimizer_gb_per_s}) speeds->fill(100);
-  for (double* speed :
-       {&m.triad_gb_per_s, &m.device_copy_gb_per_s, &m.host_copy_gb_per_s, &m.sum_gb_per_s, &m.norm_gb_per_s})
-    *speed = 100;
   return m;
 }
 

@@ -18,6 +18,7 @@
 #include "launcher/control/service/credentials.h"
 #include "launcher/control/service/listener.h"
 #include "launcher/screen/printable.h"
+#include "launcher/shell_word.h"
 #include "runtime/job/make_job.h"
 
 namespace strata::launcher::control {
@@ -54,24 +55,17 @@ const char* text_of(pb::State state) {
   }
 }
 
-// A word as a shell reads it.
-std::string quoted(const std::string& word) {
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 // The socket or loopback address of a run on another machine is reached there, by the program under the path that it
 // has here, as on the nodes of a run, or else by the one in PATH.
 [[noreturn]] void go_by_ssh(const std::string& what, const CtlOptions& options, const Place& place) {
   const std::string own = std::filesystem::read_symlink("/proc/self/exe").string();
-  std::string line = fmt::format("p={}; [ -x \"$p\" ] || p=strata; exec \"$p\" {} {}", quoted(own),
-                                 what == "top" ? "top" : "ctl " + what, quoted(place.target()));
+  std::string line = fmt::format("p={}; [ -x \"$p\" ] || p=strata; exec \"$p\" {} {}", shell_word(own),
+                                 what == "top" ? "top" : "ctl " + what, shell_word(place.target()));
   if (options.json) line += " --json";
   if (options.at_once) line += " --now";
   for (const auto& [name, file] : {std::pair("--token-file", &options.token_file), std::pair("--ca", &options.ca),
                                    std::pair("--cert", &options.cert), std::pair("--key", &options.key)})
-    if (!file->empty()) line += fmt::format(" {} {}", name, quoted(std::filesystem::absolute(*file).string()));
+    if (!file->empty()) line += fmt::format(" {} {}", name, shell_word(std::filesystem::absolute(*file).string()));
   std::vector<std::string> words = {"ssh", "-o", "BatchMode=yes", "--", place.host, line};
   if (what == "top" && isatty(STDOUT_FILENO)) words.insert(words.begin() + 1, "-t");
   std::vector<char*> arguments;

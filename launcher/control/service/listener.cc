@@ -1,7 +1,6 @@
 #include "launcher/control/service/listener.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -19,6 +18,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/look_up.h"
 #include "launcher/control/watch/quiet_thread.h"
 
 namespace strata::launcher::control {
@@ -26,18 +26,12 @@ namespace {
 
 constexpr int kBacklog = 64;
 
-using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
-
-Addresses addresses_of(const HostPort& address, std::string_view key) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
-  if (error != 0)
+AddressList require_host(const HostPort& address, std::string_view key) {
+  Found found = look_up(address.host, address.port, AI_NUMERICSERV);
+  if (!found.addresses)
     fail(Exit::usage, "{}: the host {} is not found ({}): give an address, or a name that this machine knows", key,
-         address.host, gai_strerror(error));
-  return {found, &freeaddrinfo};
+         address.host, found.why);
+  return std::move(found.addresses);
 }
 
 bool is_loopback(const sockaddr& address) {
@@ -73,7 +67,7 @@ HostPort host_and_port(std::string_view text) {
 }
 
 bool is_loopback(const HostPort& address, std::string_view key) {
-  const Addresses found = addresses_of(address, key);
+  const AddressList found = require_host(address, key);
   for (const addrinfo* a = found.get(); a; a = a->ai_next)
     if (!is_loopback(*a->ai_addr)) return false;
   return true;
@@ -124,7 +118,7 @@ Listener Listener::unix_socket(const std::filesystem::path& path, std::string_vi
 }
 
 Listener Listener::tcp(const HostPort& address, std::string_view key) {
-  const Addresses found = addresses_of(address, key);
+  const AddressList found = require_host(address, key);
   int error = 0;
   for (const addrinfo* a = found.get(); a; a = a->ai_next) {
     Descriptor socket(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

@@ -38,8 +38,8 @@ const grpc::Status kTooMany(StatusCode::RESOURCE_EXHAUSTED, "too many calls of t
 
 class Service::Impl final : public pb::Run::CallbackService {
  public:
-  Impl(Board& board, const Credentials& credentials, Answers answers)
-      : board_(board), token_(credentials.token), answers_(std::move(answers)) {
+  Impl(Board& board, const Credentials& credentials, Sources sources)
+      : board_(board), token_(credentials.token), sources_(std::move(sources)) {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
@@ -68,11 +68,7 @@ class Service::Impl final : public pb::Run::CallbackService {
     server_->Wait();
   }
 
-  void adopt(Descriptor connection) {
-    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
-    parameters.fd = connection.release();
-    acceptor_->HandleNewConnection(&parameters);
-  }
+  void adopt(Descriptor connection) { hand_over(*acceptor_, std::move(connection)); }
 
   void pump() {
     for (const auto& watcher : copy(watchers_)) watcher->go_on();
@@ -92,7 +88,7 @@ class Service::Impl final : public pb::Run::CallbackService {
                                       pb::Status* reply) override {
     return answer(context, [&] {
       *reply = board_.status();
-      answers_.fill_ranks(*reply);
+      sources_.fill_ranks(*reply);
       return grpc::Status::OK;
     });
   }
@@ -118,7 +114,7 @@ class Service::Impl final : public pb::Run::CallbackService {
       board_.ask_stop(request->at_once());
       board_.add_event(request->at_once() ? "asked to stop without a checkpoint" : "asked to stop");
       reply->set_step(board_.steps_done());
-      reply->set_checkpoint(!request->at_once() && answers_.can_save);
+      reply->set_checkpoint(!request->at_once() && sources_.can_save);
       return grpc::Status::OK;
     });
   }
@@ -161,7 +157,7 @@ class Service::Impl final : public pb::Run::CallbackService {
       return reactor;
     };
     if (!has_token(*context, token_)) return refuse(kNoToken);
-    if (!answers_.can_save)
+    if (!sources_.can_save)
       return refuse({StatusCode::FAILED_PRECONDITION, "the run keeps no checkpoints: checkpoint.dir names no folder"});
     const pb::State state = board_.status().state();
     if (state == pb::ENDING || state == pb::STOPPING)
@@ -184,7 +180,7 @@ class Service::Impl final : public pb::Run::CallbackService {
       reactor->Finish(kTooMany);
       return reactor;
     }
-    answers_.dump([this, reactor, reply](pb::Dump dump) {
+    sources_.dump([this, reactor, reply](pb::Dump dump) {
       dumps_.fetch_sub(1);
       *reply = std::move(dump);
       reactor->Finish(reply->ranks_size() > 0
@@ -274,7 +270,7 @@ class Service::Impl final : public pb::Run::CallbackService {
 
   Board& board_;
   const std::string token_;
-  Answers answers_;
+  Sources sources_;
   std::atomic<bool> ended_{false};
   std::atomic<std::size_t> dumps_{0};  // that are waited for
   mutable std::mutex mutex_;
@@ -284,8 +280,8 @@ class Service::Impl final : public pb::Run::CallbackService {
   std::unique_ptr<grpc::Server> server_;
 };
 
-Service::Service(Board& board, const Credentials& credentials, Answers answers)
-    : impl_(std::make_unique<Impl>(board, credentials, std::move(answers))) {}
+Service::Service(Board& board, const Credentials& credentials, Sources sources)
+    : impl_(std::make_unique<Impl>(board, credentials, std::move(sources))) {}
 Service::~Service() = default;
 
 void Service::adopt(Descriptor connection) {

@@ -16,14 +16,14 @@ namespace strata::launcher::control {
 class Service {
  public:
   // What it asks others for, in its own threads.
-  struct Answers {
+  struct Sources {
     std::function<void(pb::Status&)> fill_ranks;
     // Collects the state of all ranks; `done` is called once, in any thread.
     std::function<void(std::function<void(pb::Dump)> done)> dump;
     bool can_save = false;  // there is a checkpoint.dir
   };
   // The board outlives it.
-  Service(Board& board, const Credentials& credentials, Answers answers);
+  Service(Board& board, const Credentials& credentials, Sources sources);
   ~Service();  // ends every call
 
   // The connection is its own from now on. Any thread.

@@ -56,14 +56,14 @@ void Hub::open() {
   if (!setup_.listener) return;
   const auto nodes = static_cast<int>(memory_.map().nodes.size());
   server_ = std::make_unique<NodeServer>(setup_.credentials, nodes, std::min(setup_.limits.timeout / 6, 5.0),
-                                         NodeServer::Answers{[this](const pb::NodeReport& report) {
-                                                               told(report);
-                                                               return is_looking();
-                                                             },
-                                                             [this](int node) {
-                                                               const std::lock_guard lock(mutex_);
-                                                               watch_.broke(node, steady_seconds());
-                                                             }});
+                                         NodeServer::Callbacks{[this](const pb::NodeReport& report) {
+                                                                 told(report);
+                                                                 return is_looking();
+                                                               },
+                                                               [this](int node) {
+                                                                 const std::lock_guard lock(mutex_);
+                                                                 watch_.broke(node, steady_seconds());
+                                                               }});
   door_ = std::make_unique<Doorkeeper>(std::move(*setup_.listener), static_cast<std::size_t>(4 * nodes + 16),
                                        [this](Descriptor guest) { server_->adopt(std::move(guest)); });
   setup_.listener.reset();

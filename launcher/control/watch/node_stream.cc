@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "launcher/control/control.grpc.pb.h"
+#include "launcher/control/service/prepare_grpc.h"
 #include "launcher/control/service/server_limits.h"
 
 namespace strata::launcher::control {
@@ -27,11 +28,11 @@ constexpr const char* kName = "strata-run";  // of the run's certificate
 
 class NodeServer::Impl final : public pb::Nodes::CallbackService {
  public:
-  Impl(const Credentials& credentials, int nodes, double answer_every, Answers answers)
+  Impl(const Credentials& credentials, int nodes, double answer_every, Callbacks callbacks)
       : token_(credentials.token),
         most_(2 * static_cast<std::size_t>(nodes)),
         answer_every_(answer_every),
-        answers_(std::move(answers)) {
+        callbacks_(std::move(callbacks)) {
     grpc::ServerBuilder builder;
     limit(builder, kMostReportBytes, kHandshakeMs, kIdleMs);
     // Strangers end in the handshake, and do not keep a node from its place.
@@ -53,11 +54,7 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
     server_->Wait();
   }
 
-  void adopt(Descriptor connection) {
-    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
-    parameters.fd = connection.release();
-    acceptor_->HandleNewConnection(&parameters);
-  }
+  void adopt(Descriptor connection) { hand_over(*acceptor_, std::move(connection)); }
 
   void order(const pb::NodeOrder& order) {
     {
@@ -78,7 +75,7 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
                          : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no farewell came, or what is no report"));
       node_ = report_.node();
       left_ = left_ || report_.leaving();
-      const bool is_heard = owner_.answers_.told(report_);
+      const bool is_heard = owner_.callbacks_.told(report_);
       const auto now = std::chrono::steady_clock::now();
       if (is_heard && now - answered_ >= owner_.answer_every_) {
         answered_ = now;
@@ -116,7 +113,7 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
     }
     void OnCancel() override { end(grpc::Status::CANCELLED); }
     void OnDone() override {
-      if (node_ >= 0 && !left_ && !owner_.ended_.load()) owner_.answers_.broke(node_);
+      if (node_ >= 0 && !left_ && !owner_.ended_.load()) owner_.callbacks_.broke(node_);
       owner_.forget(this);
     }
 
@@ -173,7 +170,7 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
   const std::string token_;
   const std::size_t most_;
   const std::chrono::duration<double> answer_every_;
-  Answers answers_;
+  Callbacks callbacks_;
   std::atomic<bool> ended_{false};
   mutable std::mutex mutex_;
   pb::NodeOrder order_;
@@ -182,11 +179,11 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
   std::unique_ptr<grpc::Server> server_;
 };
 
-NodeServer::NodeServer(const Credentials& credentials, int nodes, double answer_every, Answers answers) {
+NodeServer::NodeServer(const Credentials& credentials, int nodes, double answer_every, Callbacks callbacks) {
   // What streams need comes and goes in gRPC's threads: an arena for each of these would keep megabytes of what they
   // freed. Nothing that computes allocates.
   mallopt(M_ARENA_MAX, 1);
-  impl_ = std::make_unique<Impl>(credentials, nodes, answer_every, std::move(answers));
+  impl_ = std::make_unique<Impl>(credentials, nodes, answer_every, std::move(callbacks));
 }
 NodeServer::~NodeServer() = default;
 void NodeServer::adopt(Descriptor connection) {
@@ -200,7 +197,7 @@ class NodeStream::Impl {
  public:
   Impl(const std::string& target, const Credentials& credentials, std::function<void(const pb::NodeOrder&)> ordered)
       : token_(credentials.token), ordered_(std::move(ordered)) {
-    be_silent();
+    prepare_grpc();
     grpc::SslCredentialsOptions options;
     options.pem_root_certs = credentials.cert;
     options.pem_cert_chain = credentials.cert;

@@ -16,12 +16,12 @@ namespace pb = strata::control::v1;
 // that, or does not know the run's secret, is refused.
 class NodeServer {
  public:
-  struct Answers {                                    // called in gRPC's threads
+  struct Callbacks {                                  // called in gRPC's threads
     std::function<bool(const pb::NodeReport&)> told;  // false: nobody looks at it, and it is not answered
     std::function<void(int node)> broke;              // the stream ended without a farewell
   };
   // answer_every: seconds. From here on the process has one arena of malloc, so that 512 streams stay within 64 MiB.
-  NodeServer(const Credentials& credentials, int nodes, double answer_every, Answers answers);
+  NodeServer(const Credentials& credentials, int nodes, double answer_every, Callbacks callbacks);
   ~NodeServer();
 
   // The connection is its own from now on. Any thread.

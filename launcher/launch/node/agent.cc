@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/thread.h"
+#include "base/wall_clock.h"
 #include "launcher/launch/node/facts.h"
 #include "launcher/launch/node/link.h"
 #include "launcher/launch/node/products.h"
@@ -30,7 +31,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // What goes to launch, a line at a time, from several threads.
-class Answers {
+class Replies {
  public:
   void say(const std::string& line) {
     const std::lock_guard lock(mutex_);
@@ -43,10 +44,6 @@ class Answers {
   std::mutex mutex_;
 };
 
-double seconds_since_epoch() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 // What takes its time runs beside, so that pings are answered meanwhile.
 class Agent {
  public:
@@ -55,7 +52,7 @@ class Agent {
   int run() {
     LineReader input([this](std::string_view line) { hear(std::string(line)); });
     input.open(Descriptor(::dup(STDIN_FILENO)));
-    answers_.say(to_json(facts_here(options_.folders)));
+    replies_.say(to_json(facts_here(options_.folders)));
     heard_ = Clock::now();
     while (!dismissed_) {
       LineReader* readers[] = {&input};
@@ -79,7 +76,7 @@ class Agent {
     if (word == "bye") {
       dismissed_ = true;
     } else if (word == "ping") {
-      answers_.say(fmt::format(R"({{"to":{},"time":{:.6f}}})", number, seconds_since_epoch()));
+      replies_.say(fmt::format(R"({{"to":{},"time":{:.6f}}})", number, seconds_since_epoch()));
     } else if (word == "clear") {
       double seconds = 0;
       words >> seconds;
@@ -111,21 +108,21 @@ class Agent {
       } catch (const std::exception& error) {
         said = R"("problem":)" + runtime::json_string(error.what());
       }
-      answers_.say(fmt::format(R"({{"to":{},{}}})", number, said));
+      replies_.say(fmt::format(R"({{"to":{},{}}})", number, said));
     }));
   }
   void beside_listening(const std::string& token, const std::string& number) {
     try {
       auto listener = std::make_shared<LinkListener>(token);
-      answers_.say(fmt::format(R"({{"to":{},"port":{}}})", number, listener->port()));
+      replies_.say(fmt::format(R"({{"to":{},"port":{}}})", number, listener->port()));
       threads_.push_back(start_thread("a measurement of launch's agent", [listener] { listener->serve_one(10); }));
     } catch (const Error& error) {
-      answers_.say(fmt::format(R"({{"to":{},"problem":{}}})", number, runtime::json_string(error.what())));
+      replies_.say(fmt::format(R"({{"to":{},"problem":{}}})", number, runtime::json_string(error.what())));
     }
   }
 
   AgentOptions options_;
-  Answers answers_;
+  Replies replies_;
   Clock::time_point heard_;
   bool dismissed_ = false;
   std::deque<std::jthread> threads_;  // last: they end before what they use

@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/look_up.h"
 
 namespace strata::launcher {
 namespace {
@@ -95,17 +95,9 @@ bool serve(int fd, const std::string& token) {
   return true;
 }
 
-struct FreeAddresses {
-  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
-};
-
 Descriptor connect_to(const std::string& address, int port) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST;
-  if (::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
-    fail(Exit::failed, "{} is no address", address);
-  const std::unique_ptr<addrinfo, FreeAddresses> list(found);
+  const AddressList list = look_up(address, port, AI_NUMERICHOST).addresses;
+  if (!list) fail(Exit::failed, "{} is no address", address);
   Descriptor fd(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (fd.get() >= 0) limit_waits(fd.get(), 5);
   if (fd.get() < 0 || ::connect(fd.get(), list->ai_addr, list->ai_addrlen) != 0)

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/host_name.h"
+#include "launcher/shell_word.h"
 
 namespace strata::launcher {
 namespace {
@@ -61,12 +62,6 @@ void narrow(Allocation& allocation, std::vector<Host> asked) {
   }
   allocation.hosts = std::move(asked);
   allocation.ranks.reset();
-}
-
-std::string for_shell(std::string_view word) {
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
 }
 
 }  // namespace
@@ -159,9 +154,9 @@ Program on_node(const Allocation& allocation, const std::string& host, const std
     return {all, variables, listens};
   }
   if (is_this_machine(host)) return {words, variables, listens};
-  std::string line = "cd " + for_shell(std::filesystem::current_path().string()) + " && exec env";
-  for (const std::string& one : variables) line += " " + for_shell(one);
-  for (const std::string& word : words) line += " " + for_shell(word);
+  std::string line = "cd " + shell_word(std::filesystem::current_path().string()) + " && exec env";
+  for (const std::string& one : variables) line += " " + shell_word(one);
+  for (const std::string& word : words) line += " " + shell_word(word);
   std::vector<std::string> all;
   // Kubeflow's first MPIJobs bring an agent of their own.
   if (const std::string agent = variable("OMPI_MCA_plm_rsh_agent"); !agent.empty() && agent.find("ssh") != 0)

@@ -61,6 +61,13 @@ std::string text_of_list(const std::vector<T>& list) {
   return out + "]";
 }
 
+// A key whose text is its value's own, all of whose values are built.
+template <typename At, typename Set>
+RecipeKey plain(std::string name, std::string allowed, std::string meaning, At at, Set set) {
+  auto text = [at](const Recipe& recipe) { return text_of(at(recipe)); };
+  return {std::move(name), std::move(allowed), std::move(meaning), set, text, {}};
+}
+
 template <typename At>
 RecipeKey integer(std::string name, std::int64_t least, std::int64_t most, At at, std::string meaning) {
   std::string allowed = most == kMany || most == std::numeric_limits<std::int64_t>::max()
@@ -72,12 +79,7 @@ RecipeKey integer(std::string name, std::int64_t least, std::int64_t most, At at
     at(recipe) = *i;
     return true;
   };
-  return {std::move(name),
-          std::move(allowed),
-          std::move(meaning),
-          set,
-          [at](const Recipe& recipe) { return text_of(at(recipe)); },
-          {}};
+  return plain(std::move(name), std::move(allowed), std::move(meaning), at, set);
 }
 
 // below: whether `most` itself is left out.
@@ -90,12 +92,7 @@ RecipeKey number(std::string name, double least, double most, std::string allowe
     at(recipe) = *x;
     return true;
   };
-  return {std::move(name),
-          std::move(allowed),
-          std::move(meaning),
-          set,
-          [at](const Recipe& recipe) { return text_of(at(recipe)); },
-          {}};
+  return plain(std::move(name), std::move(allowed), std::move(meaning), at, set);
 }
 
 inline std::string listed(const std::vector<std::string>& names) {
@@ -150,12 +147,7 @@ RecipeKey path(std::string name, At at, std::string meaning) {
     at(recipe) = user_path(*text, folder);
     return true;
   };
-  return {std::move(name),
-          "a path",
-          std::move(meaning),
-          set,
-          [at](const Recipe& recipe) { return text_of(at(recipe)); },
-          {}};
+  return plain(std::move(name), "a path", std::move(meaning), at, set);
 }
 
 // A text or a list of them, each made a path or a glob (`make`) from `folder`; nullopt where the value is neither.
@@ -209,12 +201,8 @@ RecipeKey size(std::string name, At at, std::string meaning) {
     if (bytes) at(recipe) = *bytes;
     return bytes.has_value();
   };
-  return {std::move(name),
-          "a size above 0: \"2GiB\", \"1.5GB\" or an integer of bytes",
-          std::move(meaning),
-          set,
-          [at](const Recipe& recipe) { return text_of(at(recipe)); },
-          {}};
+  return plain(std::move(name), "a size above 0: \"2GiB\", \"1.5GB\" or an integer of bytes", std::move(meaning), at,
+               set);
 }
 
 template <typename At>
@@ -224,12 +212,7 @@ RecipeKey flag(std::string name, At at, std::string meaning) {
     if (on) at(recipe) = *on;
     return on != nullptr;
   };
-  return {std::move(name),
-          "true or false",
-          std::move(meaning),
-          set,
-          [at](const Recipe& recipe) { return text_of(at(recipe)); },
-          {}};
+  return plain(std::move(name), "true or false", std::move(meaning), at, set);
 }
 
 template <typename At>

@@ -10,6 +10,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/wall_clock.h"
 #include "runtime/recipe/recipe_text.h"
 
 namespace strata::runtime {
@@ -54,10 +55,6 @@ void make_folder(const fs::path& folder) {
 }
 
 }  // namespace
-
-double wall_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 RunReports::RunReports(const Recipe& recipe, std::int64_t steps_done) {
   const Recipe::Report& report = recipe.report;
@@ -114,7 +111,8 @@ void RunReports::event(std::string_view what, std::int64_t step,
   if (!events_) return;
   std::string more;
   for (const auto& [name, json] : figures) more += fmt::format(",\"{}\":{}", name, json);
-  events_->write(fmt::format("{{\"step\":{},\"event\":\"{}\",\"time\":{:.3f}{}}}\n", step, what, wall_time(), more));
+  events_->write(
+      fmt::format("{{\"step\":{},\"event\":\"{}\",\"time\":{:.3f}{}}}\n", step, what, seconds_since_epoch(), more));
 }
 
 void RunReports::close() {

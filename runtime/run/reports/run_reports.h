@@ -45,7 +45,4 @@ class RunReports {
   std::optional<EventFile> tensorboard_;
 };
 
-// Seconds since the epoch.
-double wall_time();
-
 }  // namespace strata::runtime

@@ -135,7 +135,14 @@ TEST(GeluErf, LimitsAndNaN) {
   for (const std::size_t i : {0, 2, 3, 4, 5, 6, 7}) EXPECT_NEAR(dx[i], slopes[i], 1e-7) << values[i];
 }
 
-TEST(Swiglu, ForwardAndBackward) {
+double silu_slope(double x) {
+  const double h = 1e-5;
+  return (silu(x + h) - silu(x - h)) / (2 * h);
+}
+
+// Rows of a gate and what it opens: y = f(gate) * up.
+template <typename Forward, typename Backward>
+void expect_gated(const Forward& forward, const Backward& backward, double (*f)(double), double (*slope)(double)) {
   for (const DType dtype : kDTypes)
     for (const std::size_t width : {std::size_t{1}, std::size_t{16}, std::size_t{37}, std::size_t{9001}}) {
       const std::size_t rows = 7;
@@ -143,8 +150,8 @@ TEST(Swiglu, ForwardAndBackward) {
       const auto run = [&](int threads) {
         Array y(dtype, rows * width), d = gate_up;
         in_lane(threads, [&](Lane& lane) {
-          swiglu_forward(lane, rows, width, gate_up.view(), y.view());
-          swiglu_backward(lane, rows, width, dy.view(), d.view(), d.view());  // in place
+          forward(lane, rows, width, gate_up.view(), y.view());
+          backward(lane, rows, width, dy.view(), d.view(), d.view());  // in place
         });
         return std::vector<Array>{y, d};
       };
@@ -153,41 +160,20 @@ TEST(Swiglu, ForwardAndBackward) {
       for (std::size_t r = 0; r < rows; ++r)
         for (std::size_t i = 0; i < width; ++i) {
           const std::size_t at = r * width + i, gate = 2 * r * width + i, up = gate + width;
-          const double g = gate_up[gate], u = gate_up[up], d = dy[at], h = 1e-5;
-          const double slope = (silu(g + h) - silu(g - h)) / (2 * h);
-          ASSERT_NEAR(out[0][at], silu(g) * u, tolerance(dtype, silu(g) * u, std::abs(g * u))) << name_of(dtype);
-          ASSERT_NEAR(out[1][gate], d * u * slope, tolerance(dtype, d * u * slope, 5.0)) << name_of(dtype);
-          ASSERT_NEAR(out[1][up], d * silu(g), tolerance(dtype, d * silu(g), 5.0)) << name_of(dtype);
+          const double g = gate_up[gate], u = gate_up[up], d = dy[at], d_gate = d * u * slope(g);
+          ASSERT_NEAR(out[0][at], f(g) * u, tolerance(dtype, f(g) * u, std::abs(g * u))) << name_of(dtype);
+          ASSERT_NEAR(out[1][gate], d_gate, tolerance(dtype, d_gate, 5.0)) << name_of(dtype);
+          ASSERT_NEAR(out[1][up], d * f(g), tolerance(dtype, d * f(g), 5.0)) << name_of(dtype);
         }
     }
 }
 
+TEST(Swiglu, ForwardAndBackward) {
+  expect_gated(swiglu_forward, swiglu_backward, silu, silu_slope);
+}
+
 TEST(Geglu, ForwardAndBackward) {
-  for (const DType dtype : kDTypes)
-    for (const std::size_t width : {std::size_t{1}, std::size_t{16}, std::size_t{37}, std::size_t{9001}}) {
-      const std::size_t rows = 7;
-      Array gate_up = Array::random(dtype, 2 * rows * width, 1, 5.0f), dy = Array::random(dtype, rows * width, 2);
-      const auto run = [&](int threads) {
-        Array y(dtype, rows * width), d = gate_up;
-        in_lane(threads, [&](Lane& lane) {
-          geglu_forward(lane, rows, width, gate_up.view(), y.view());
-          geglu_backward(lane, rows, width, dy.view(), d.view(), d.view());  // in place
-        });
-        return std::vector<Array>{y, d};
-      };
-      testing::expect_same_bits_on_any_threads(run);
-      const auto out = run(1);
-      for (std::size_t r = 0; r < rows; ++r)
-        for (std::size_t i = 0; i < width; ++i) {
-          const std::size_t at = r * width + i, gate = 2 * r * width + i, up = gate + width;
-          const double g = gate_up[gate], u = gate_up[up], d = dy[at];
-          const double slope = gelu_erf_slope(g);
-          ASSERT_NEAR(out[0][at], gelu_erf(g) * u, tolerance(dtype, gelu_erf(g) * u, std::abs(g * u)))
-              << name_of(dtype);
-          ASSERT_NEAR(out[1][gate], d * u * slope, tolerance(dtype, d * u * slope, 5.0)) << name_of(dtype);
-          ASSERT_NEAR(out[1][up], d * gelu_erf(g), tolerance(dtype, d * gelu_erf(g), 5.0)) << name_of(dtype);
-        }
-    }
+  expect_gated(geglu_forward, geglu_backward, gelu_erf, gelu_erf_slope);
 }
 
 TEST(ActivationKernels, SameBitsOnBothInstructionSets) {

@@ -11,6 +11,7 @@
 #include "runtime/forecast/machine.h"
 #include "runtime/job/make_job.h"
 #include "tests/failure.h"
+#include "tests/runtime/forecast/even_machine.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::launcher {
@@ -62,19 +63,10 @@ class Plan : public testing::Test {
   }
   // A machine of 8 cores.
   void measured_by(int ranks) {
-    runtime::Machine m;
+    runtime::Machine m = runtime::even_machine();
     m.processor = "none";
     m.ranks = ranks;
     m.threads = 8 / ranks;
-    m.task_overhead_us = 1;
-    m.widths = {256};
-    m.products_gflop_per_s.fill({100});
-    m.attention_gflop_per_s.fill(1e3);
-    m.elementwise_gb_per_s.fill({100});
-    for (auto* speeds : {&m.loss_gb_per_s, &m.optimizer_gb_per_s}) speeds->fill(100);
-    for (double* speed :
-         {&m.triad_gb_per_s, &m.device_copy_gb_per_s, &m.host_copy_gb_per_s, &m.sum_gb_per_s, &m.norm_gb_per_s})
-      *speed = 100;
     if (ranks > 1) m.collectives = {10, 5};
     machine_ = folder_.write("machine.toml", runtime::machine_toml(m));
   }

@@ -12,8 +12,8 @@ using testing::Field;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-NodeReport node(const std::string& host) {
-  NodeReport out;
+NodeCheck node(const std::string& host) {
+  NodeCheck out;
   out.host = host;
   out.facts.program = "1234";
   out.facts.processor = "a processor";
@@ -29,28 +29,28 @@ NodeReport node(const std::string& host) {
 }
 
 struct Preflight : testing::Test {
-  std::vector<NodeReport> nodes = {node("n1"), node("n2"), node("n3"), node("n4")};
+  std::vector<NodeCheck> nodes = {node("n1"), node("n2"), node("n3"), node("n4")};
   runtime::Recipe recipe;
   std::optional<std::string> interface;
 
-  std::vector<Finding> findings() const { return judge(nodes, recipe, "1234", interface); }
+  std::vector<Remark> remarks() const { return judge(nodes, recipe, "1234", interface); }
   static auto refusal(const testing::Matcher<std::string>& text) {
-    return AllOf(Field(&Finding::text, text), Field(&Finding::refuses, true));
+    return AllOf(Field(&Remark::text, text), Field(&Remark::refuses, true));
   }
   static auto warning(const testing::Matcher<std::string>& text) {
-    return AllOf(Field(&Finding::text, text), Field(&Finding::refuses, false));
+    return AllOf(Field(&Remark::text, text), Field(&Remark::refuses, false));
   }
 };
 
 TEST_F(Preflight, NodesThatAreAlikeAreFine) {
-  EXPECT_THAT(findings(), IsEmpty());
+  EXPECT_THAT(remarks(), IsEmpty());
   nodes.resize(1);
-  EXPECT_THAT(findings(), IsEmpty());
+  EXPECT_THAT(remarks(), IsEmpty());
 }
 
 TEST_F(Preflight, AnotherBuildIsRefused) {
   nodes[2].facts.program = "5678";
-  EXPECT_THAT(findings(), ElementsAre(refusal(AllOf(HasSubstr("n3 has another build"), HasSubstr("install")))));
+  EXPECT_THAT(remarks(), ElementsAre(refusal(AllOf(HasSubstr("n3 has another build"), HasSubstr("install")))));
 }
 
 TEST_F(Preflight, WhatBitsDependOnIsNamed) {
@@ -58,7 +58,7 @@ TEST_F(Preflight, WhatBitsDependOnIsNamed) {
   nodes[1].facts.libraries = "another library";
   nodes[3].facts.gpus = {"a GPU"};
   EXPECT_THAT(
-      findings(),
+      remarks(),
       ElementsAre(warning(AllOf(HasSubstr("n1 has another kind of processor"), HasSubstr("an older one"))),
                   warning(HasSubstr("n2 has another library")), warning(HasSubstr("n4 has another set of GPUs"))));
 }
@@ -68,48 +68,46 @@ TEST_F(Preflight, SlowNodesAreNamed) {
   nodes[1].gflop_per_s = 81;
   nodes[2].gbit_per_s = 8.1;
   nodes[3].facts.memory = std::uint64_t{52} << 30;
-  EXPECT_THAT(findings(), IsEmpty());
+  EXPECT_THAT(remarks(), IsEmpty());
   nodes[1].gflop_per_s = 79;
   nodes[2].gbit_per_s = 7.9;
   nodes[3].facts.memory = std::uint64_t{51} << 30;
-  EXPECT_THAT(findings(),
+  EXPECT_THAT(remarks(),
               ElementsAre(warning(AllOf(HasSubstr("n4 has 51.0 GiB of memory, 80% of the median"))),
                           warning(AllOf(HasSubstr("n2 has 79.0 GFLOP/s of products, 79%"), HasSubstr("throttled"))),
                           warning(AllOf(HasSubstr("n3 has 7.9 Gbit/s over its links, 79%"), HasSubstr("cable")))));
 }
 
 TEST_F(Preflight, ClocksApart) {
-  for (NodeReport& one : nodes) one.clock_ahead = 100;  // this machine's own is the one that is wrong
-  EXPECT_THAT(findings(), IsEmpty());
+  for (NodeCheck& one : nodes) one.clock_ahead = 100;  // this machine's own is the one that is wrong
+  EXPECT_THAT(remarks(), IsEmpty());
   nodes[1].clock_ahead = 97;
-  EXPECT_THAT(findings(), ElementsAre(warning(AllOf(HasSubstr("n2's clock is 3.0 s behind"), HasSubstr("chrony")))));
+  EXPECT_THAT(remarks(), ElementsAre(warning(AllOf(HasSubstr("n2's clock is 3.0 s behind"), HasSubstr("chrony")))));
 }
 
 TEST_F(Preflight, DrivesGpusAndLinksThatCannotBeUsedAreRefused) {
   nodes[0].facts.drives = {{"/scratch", "memory.nvme: /scratch is no folder", "", 0}};
   nodes[1].problems = {"no connection to 10.0.0.1 port 5: refused"};
-  EXPECT_THAT(findings(), ElementsAre(refusal(HasSubstr("n1: memory.nvme: /scratch is no folder")),
-                                      refusal(HasSubstr("n2: no connection to 10.0.0.1"))));
+  EXPECT_THAT(remarks(), ElementsAre(refusal(HasSubstr("n1: memory.nvme: /scratch is no folder")),
+                                     refusal(HasSubstr("n2: no connection to 10.0.0.1"))));
   nodes = {node("n1"), node("n2")};
-  for (NodeReport& one : nodes) one.facts.gpus = {"a GPU"};
+  for (NodeCheck& one : nodes) one.facts.gpus = {"a GPU"};
   nodes[1].facts.gpus.clear();
   recipe.device.kind = runtime::DeviceKind::cuda;
-  EXPECT_THAT(findings(),
-              ElementsAre(refusal(AllOf(HasSubstr("n2 has no GPU"), HasSubstr("device.kind"))), testing::_));
+  EXPECT_THAT(remarks(), ElementsAre(refusal(AllOf(HasSubstr("n2 has no GPU"), HasSubstr("device.kind"))), testing::_));
 }
 
 TEST_F(Preflight, ALimitOfLockedMemoryCountsForDrives) {
   nodes[1].facts.memlock = 65536;
-  EXPECT_THAT(findings(), IsEmpty());
+  EXPECT_THAT(remarks(), IsEmpty());
   recipe.memory.nvme = {"/scratch"};
-  EXPECT_THAT(findings(), ElementsAre(warning(AllOf(HasSubstr("n2 lets a process lock"), HasSubstr("ulimit -l")))));
+  EXPECT_THAT(remarks(), ElementsAre(warning(AllOf(HasSubstr("n2 lets a process lock"), HasSubstr("ulimit -l")))));
 }
 
 TEST_F(Preflight, AnInterfaceThatANodeLacksIsRefused) {
   interface = "eth0";
   nodes[3].facts.interfaces = {{"eno1", "10.0.0.4"}, {"ib0", "10.1.0.4"}};
-  EXPECT_THAT(findings(),
-              ElementsAre(refusal(HasSubstr("n4 has no interface eth0 with an address: it has eno1, ib0"))));
+  EXPECT_THAT(remarks(), ElementsAre(refusal(HasSubstr("n4 has no interface eth0 with an address: it has eno1, ib0"))));
 }
 
 TEST_F(Preflight, TheTableHasALinePerNode) {
@@ -123,7 +121,7 @@ TEST_F(Preflight, TheTableHasALinePerNode) {
 }
 
 TEST_F(Preflight, TheInterfaceThatNamesLeadTo) {
-  std::vector<NodeReport> here = {node("127.0.0.1"), node("127.0.0.2")};
+  std::vector<NodeCheck> here = {node("127.0.0.1"), node("127.0.0.2")};
   EXPECT_EQ(common_interface(here), std::nullopt);
   here[0].facts.interfaces = {{"eth0", "10.0.0.1"}, {"lo", "127.0.0.1"}};
   here[1].facts.interfaces = {{"lo", "127.0.0.2"}};

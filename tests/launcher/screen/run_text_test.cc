@@ -9,6 +9,7 @@
 #include "runtime/data/files/tokens.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
+#include "tests/runtime/forecast/even_machine.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::launcher {
@@ -117,16 +118,7 @@ TEST_F(RunTextTest, TheEndSetsMeasuredBesidePredicted) {
                            HasSubstr("64.0 MiB the largest process"), HasSubstr("strata eval my.toml"),
                            HasSubstr("strata report ")));
   EXPECT_LT(longest_line(plain), 100u + planned.recipe.checkpoint.dir->string().size());
-  runtime::Machine m;
-  m.task_overhead_us = 1;
-  m.widths = {256};
-  m.products_gflop_per_s.fill({100});
-  m.attention_gflop_per_s.fill(1e3);
-  m.elementwise_gb_per_s.fill({100});
-  for (auto* speeds : {&m.loss_gb_per_s, &m.optimizer_gb_per_s}) speeds->fill(100);
-  for (double* speed :
-       {&m.triad_gb_per_s, &m.device_copy_gb_per_s, &m.host_copy_gb_per_s, &m.sum_gb_per_s, &m.norm_gb_per_s})
-    *speed = 100;
+  runtime::Machine m = runtime::even_machine();
   EXPECT_THAT(said(m), AllOf(HasSubstr("measured  predicted"), testing::ContainsRegex("GEMM +6.0 +[0-9.]+\n"),
                              testing::ContainsRegex("step 5 +10.0 +[0-9.]+\n")));
 }

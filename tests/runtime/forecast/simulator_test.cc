@@ -27,36 +27,27 @@ Task task_in(LaneId lane, double seconds, std::vector<int> waits = {}) {
   Task task{};
   task.lane = lane;
   task.waits = std::move(waits);
+  const auto is = [&](TaskKind kind, double Cost::*cost) {
+    task.kind = kind;
+    task.cost.*cost = seconds;
+    return task;
+  };
   switch (lane) {
     case LaneId::compute:
-      task.kind = TaskKind::forward;
-      task.cost.flops = seconds;
-      break;
+      return is(TaskKind::forward, &Cost::flops);
     case LaneId::gather:
-      task.kind = TaskKind::gather;
-      task.cost.sent_bytes = seconds;
-      break;
+      return is(TaskKind::gather, &Cost::sent_bytes);
     case LaneId::reduce:
-      task.kind = TaskKind::norm;
-      task.cost.bytes = seconds;
-      break;
+      return is(TaskKind::norm, &Cost::bytes);
     case LaneId::host_compute:
-      task.kind = TaskKind::update;
-      task.cost.bytes = seconds;
-      break;
+      return is(TaskKind::update, &Cost::bytes);
     case LaneId::disk_read:
-      task.kind = TaskKind::read;
-      task.cost.read_bytes = seconds;
-      break;
+      return is(TaskKind::read, &Cost::read_bytes);
     case LaneId::disk_write:
-      task.kind = TaskKind::write;
-      task.cost.written_bytes = seconds;
-      break;
+      return is(TaskKind::write, &Cost::written_bytes);
     default:
-      task.kind = lane == LaneId::upload ? TaskKind::upload : TaskKind::download;
-      task.cost.host_bytes = seconds;
+      return is(lane == LaneId::upload ? TaskKind::upload : TaskKind::download, &Cost::host_bytes);
   }
-  return task;
 }
 
 StepPlan plan_of(std::vector<Task> tasks) {

@@ -12,101 +12,10 @@
 #include "runtime/execute/executor.h"
 #include "runtime/plan/offsets.h"
 #include "runtime/plan/validator.h"
-#include "tests/runtime/plan_case.h"
+#include "tests/runtime/planner/random_case.h"
 
 namespace strata::runtime {
 namespace {
-
-// Units that use the first tensor of an earlier one, whichever units these are.
-void share_at_random(FakeSizes& sizes) {
-  const int units = static_cast<int>(sizes.parameters.size());
-  for (int unit = 1; unit < units - (sizes.tied ? 1 : 0); ++unit)
-    if (*rc::gen::arbitrary<bool>())
-      sizes.shares.push_back({static_cast<std::size_t>(unit), static_cast<std::size_t>(*rc::gen::inRange(0, unit)), 0});
-}
-
-PlanCase random_case() {
-  FakeSizes sizes;
-  const int layers = *rc::gen::inRange(1, 7);
-  for (int u = 0; u < layers + 2; ++u) {
-    auto& lengths = sizes.parameters.emplace_back();
-    const int tensors = *rc::gen::inRange(1, 5);
-    for (int i = 0; i < tensors; ++i) lengths.push_back(*rc::gen::inRange(1, 40000));
-  }
-  sizes.saved = *rc::gen::inRange<std::size_t>(1, 100000);
-  sizes.forward_workspace = *rc::gen::inRange<std::size_t>(0, 50000);
-  sizes.backward_workspace = *rc::gen::inRange<std::size_t>(0, 50000);
-  sizes.loss_workspace = *rc::gen::inRange<std::size_t>(0, 100000);
-  sizes.tied = *rc::gen::arbitrary<bool>();
-  if (*rc::gen::arbitrary<bool>()) share_at_random(sizes);
-  if (sizes.tied) {  // the table, whole or in tiles
-    auto& table = sizes.parameters[0];
-    table[0] = 64 * 32;
-    if (*rc::gen::arbitrary<bool>()) {
-      table[0] = 32 * 32;
-      table.insert(table.begin() + 1, {16 * 32, 16 * 32});
-    }
-  }
-  Recompute recompute;
-  recompute.kind =
-      *rc::gen::element(Recompute::Kind::none, Recompute::Kind::block, Recompute::Kind::sqrt, Recompute::Kind::list);
-  if (recompute.kind == Recompute::Kind::list) recompute.blocks = {*rc::gen::inRange(0, layers)};
-  PlanCase c = make_case(sizes, *rc::gen::element(1, 2, 3, 4, 7, 64), *rc::gen::inRange(1, 5), *rc::gen::inRange(0, 4),
-                         *rc::gen::element(device::DType::fp32, device::DType::bf16), *rc::gen::arbitrary<bool>(),
-                         *rc::gen::arbitrary<bool>(), *rc::gen::inRange(0, 5), recompute);
-  const auto tier = [] { return *rc::gen::element(Tier::device, Tier::device, Tier::host, Tier::nvme); };
-  Placement& placement = c.request.placement;
-  placement.parameters.tier = tier();
-  placement.gradients.tier = tier();
-  placement.optimizer.tier = tier();
-  placement.activations = tier();
-  c.request.update_chunk = *rc::gen::element(1, 3, 512) * kShardAlignment;
-  c.request.read_ahead = *rc::gen::arbitrary<bool>();
-  if (*rc::gen::arbitrary<bool>()) c.request.tile_bytes = *rc::gen::inRange<std::size_t>(1, 300000);
-  if (*rc::gen::arbitrary<bool>()) c.request.checkpoint_staging = 8192;
-  if (*rc::gen::arbitrary<bool>()) c.request.shape.device.kind = device::Kind::cuda;
-  return c;
-}
-
-// Bytes that reads bring for the update of the first unit: beside the update that the step before left, or in any step.
-double first_state_read(const StepPlan& plan, When when) {
-  double bytes = 0;
-  for (const Task& task : plan.tasks)
-    if (task.kind == TaskKind::read && task.unit == 0 && task.when == when) bytes += task.cost.read_bytes;
-  return bytes;
-}
-
-// What the first update needs comes in while the step before still computes, and goes home when nothing else waits for
-// the drive. Nothing else is moved; memory grows by that, and by what is then on its way besides: three chunks.
-TEST(Planner, TheFirstUnitsStateIsReadAhead) {
-  for (const auto dtype : {device::DType::fp32, device::DType::bf16}) {
-    PlanCase c = make_case(large_first(), 2, 3, 2, dtype, false, true, 2, {});
-    c.request.placement.optimizer.tier = Tier::nvme;
-    c.request.update_chunk = kShardAlignment;
-    const StepPlan without = make_plan(c.request);
-    c.request.read_ahead = true;
-    const StepPlan with = make_plan(c.request);
-    EXPECT_EQ(find_violation(with, kUnlimited).value_or(""), "");
-    EXPECT_EQ(with.io_bytes.read, without.io_bytes.read);
-    EXPECT_EQ(with.io_bytes.written, without.io_bytes.written);
-    const double bytes = first_state_read(without, When::pending);
-    EXPECT_GT(bytes, 0);
-    EXPECT_EQ(first_state_read(without, When::always), 0);
-    EXPECT_EQ(first_state_read(with, When::pending), 0);
-    EXPECT_EQ(first_state_read(with, When::always), bytes);
-    // Three chunks of the units behind are on their way, with their gradients, while the first ones are updated.
-    const auto chunk = static_cast<double>(c.request.update_chunk * (3 * sizeof(float) + 2 * sizeof(float)));
-    EXPECT_LE(static_cast<double>(with.memory[1].peak),
-              static_cast<double>(without.memory[1].peak) + bytes + 3 * chunk);
-    std::size_t last_read = 0, first_write = with.tasks.size();
-    for (std::size_t t = with.tasks.size(); t-- > 0;) {
-      if (with.tasks[t].kind == TaskKind::read && with.tasks[t].when == When::pending)
-        last_read = std::max(last_read, t);
-      if (with.tasks[t].kind == TaskKind::write && with.tasks[t].unit == 0) first_write = t;
-    }
-    EXPECT_GT(first_write, last_read);
-  }
-}
 
 // The call that wrote what the task reduces.
 int source_of(const StepPlan& plan, const Task& reduce) {
@@ -262,95 +171,6 @@ TEST(Planner, PredictedMemoryIsMeasured) {
   EXPECT_TRUE(held);
 }
 
-// Gathered units: never more than prefetch + 1, besides those that others share; every use is of gathered parameters.
-TEST(Planner, PrefetchBoundsGatheredUnits) {
-  const bool held = rc::check("at most prefetch + 1", [] {
-    const PlanCase c = random_case();
-    const StepPlan plan = make_plan(c.request);
-    const auto lives = lifetimes_of(plan);
-    std::set<int> gathered;
-    for (const Task& task : plan.tasks)
-      if (task.kind == TaskKind::gather && task.buffer(Role::shard) >= 0 &&
-          !(plan.layout.units[static_cast<std::size_t>(task.unit)].sharers.size() > 0 && task.part < 0))
-        gathered.insert(task.buffer(Role::parameters));
-    for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
-      const auto alive = std::count_if(gathered.begin(), gathered.end(), [&](int b) {
-        const Lifetime& life = lives[static_cast<std::size_t>(b)];
-        return life.first <= t && t <= life.last;
-      });
-      RC_ASSERT(alive <= c.request.prefetch + 1);
-    }
-  });
-  EXPECT_TRUE(held);
-}
-
-// Nobody needs the unit's parameters whole.
-bool may_come_in_parts(const models::Model& model, const StepPlan& plan, std::size_t unit) {
-  const std::size_t last = model.units.size() - 1;
-  const bool by_tiles = model.loss_unit().table_tiles() > 0;
-  const auto& sharers = plan.layout.units[unit].sharers;
-  return model.units[unit]->parts().size() > 1 && (unit == last ? by_tiles : !model.units[unit]->shared()) &&
-         std::all_of(sharers.begin(), sharers.end(),
-                     [&](int sharer) { return by_tiles && static_cast<std::size_t>(sharer) == last; });
-}
-
-// A unit that is larger than its buffer comes part by part: every part, padding included, is gathered, its gradient
-// summed, and at most two parts are there at once.
-TEST(Planner, LargeUnitsComeInParts) {
-  const bool held = rc::check("parts", [] {
-    PlanCase c = random_case();
-    c.request.placement = stage(3);
-    c.request.tile_bytes = *rc::gen::inRange<std::size_t>(1, 200000);
-    const StepPlan plan = make_plan(c.request);
-    RC_PRE(plan.sharded_parameters());
-    const auto lives = lifetimes_of(plan);
-    const auto units = plan.layout.units.size();
-    std::vector<std::size_t> gathered(units), summed(units);
-    std::set<int> parts;
-    std::vector<std::size_t> shared(units);  // by sharer
-    for (const Task& task : plan.tasks) {
-      const auto unit = static_cast<std::size_t>(std::max(task.unit, 0));
-      const bool tiled = may_come_in_parts(*c.model, plan, unit) &&
-                         plan.layout.units[unit].padded * size_of(plan.dtype) > c.request.tile_bytes;
-      if (task.kind == TaskKind::gather) {
-        RC_ASSERT((task.part >= 0) == tiled);
-        if (tiled) parts.insert(task.buffer(Role::parameters));
-        gathered[unit] = std::max(gathered[unit], task.end);
-      }
-      if (task.kind == TaskKind::reduce && (plan.fast || task.micro_batch == 0))
-        (task.shared ? shared : summed)[unit] += task.end - task.begin;
-    }
-    for (std::size_t u = 0; u < units; ++u) {
-      RC_ASSERT(gathered[u] == plan.layout.units[u].padded);
-      RC_ASSERT(summed[u] == plan.layout.units[u].padded);
-      const auto& used = plan.layout.units[u].shared;
-      RC_ASSERT(shared[u] == (used ? used->elements.size() : 0));
-    }
-    for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t)
-      RC_ASSERT(std::count_if(parts.begin(), parts.end(), [&](int b) {
-                  const Lifetime& life = lives[static_cast<std::size_t>(b)];
-                  return life.first <= t && t <= life.last;
-                }) <= 2);
-  });
-  EXPECT_TRUE(held);
-}
-
-TEST(Planner, PartsNeedLessThanUnits) {
-  std::size_t previous = std::numeric_limits<std::size_t>::max();
-  for (const std::size_t tile_bytes : {0, 400000, 1}) {  // none, the embedding, all
-    FakeSizes sizes = small(true);
-    for (auto& lengths : sizes.parameters) lengths.insert(lengths.end(), {60000, 60000});
-    sizes.parameters[0].push_back(100000);
-    PlanCase c = make_case(sizes, 8, 2, 3, device::DType::bf16, false, false, 0, {});
-    c.request.tile_bytes = tile_bytes;
-    const auto memory = make_plan(c.request).memory[0].by_kind;
-    const std::size_t moved =
-        memory[static_cast<std::size_t>(Kind::parameters)] + memory[static_cast<std::size_t>(Kind::staging)];
-    EXPECT_LT(moved, previous) << tile_bytes;
-    previous = moved;
-  }
-}
-
 // Offsets stay close to what lives at once: on the average, and for the worst that chance comes upon. Parts of unequal
 // sizes that live in a chain, each over the next, pack worst where little else is alive.
 TEST(Planner, PackingIsTight) {
@@ -417,25 +237,6 @@ TEST(Planner, CommunicationFollowsTheFormulas) {
       EXPECT_LE(bytes_of(3, w, g, true, false).all_gather, (psi + blocks) * 2);
       for (int s = 0; s < 4; ++s) EXPECT_EQ(bytes_of(s, w, g, true, true).all_to_all, psi * 2) << "fast: once a step";
     }
-}
-
-// Look-ahead turns gathers into reuses: at most prefetch + 1 visits may lie between two needs of a unit. The visits of
-// a micro-batch are embedding, blocks 0 to 2, head, blocks 2 to 0, embedding, of which the last needs no parameters.
-TEST(Planner, GathersWithinTheLookAheadAreReused) {
-  const auto gathers = [](int prefetch) {
-    const PlanCase c = make_case(small(false), 2, 2, 3, device::DType::bf16, false, false, prefetch, {});
-    std::vector<int> of_unit(c.model->units.size());
-    for (const Task& task : make_plan(c.request).tasks)
-      if (task.kind == TaskKind::gather) ++of_unit[static_cast<std::size_t>(task.unit)];
-    return of_unit;
-  };
-  using testing::ElementsAre;
-  EXPECT_THAT(gathers(0), ElementsAre(2, 4, 4, 4, 2)) << "whenever it is needed";
-  EXPECT_THAT(gathers(1), ElementsAre(2, 4, 4, 2, 2)) << "the last block is still there after the head";
-  EXPECT_THAT(gathers(2), ElementsAre(2, 3, 4, 2, 2)) << "and the first one when the next micro-batch begins";
-  EXPECT_THAT(gathers(3), ElementsAre(2, 3, 2, 2, 2));
-  EXPECT_THAT(gathers(4), ElementsAre(2, 3, 1, 2, 2));
-  EXPECT_THAT(gathers(8), ElementsAre(1, 1, 1, 1, 1));
 }
 
 TEST(Planner, StagesNeedLessAndLess) {

@@ -331,45 +331,6 @@ INSTANTIATE_TEST_SUITE_P(Models, Contract,
 INSTANTIATE_TEST_SUITE_P(Models, SkippedSteps, testing::Combine(testing::Values(0, 1), testing::Values("fp16")),
                          test_name);
 
-// The loss scale of the first steps is far too high: they are skipped on every rank alike, then it learns.
-TEST(LossScale, OverflowIsSkippedByAllRanks) {
-  const tests::ScratchFolder folder;
-  {
-    std::ofstream file(folder.path() / "tokens.bin", std::ios::binary);
-    for (int i = 0; i < 600; ++i) file.put(static_cast<char>(i % 97)).put(0);
-  }
-  std::optional<Trained> first;
-  const std::string drive = fmt::format("memory.nvme={}", folder.path().string());
-  for (const auto& [ranks, optimizer] :
-       {std::pair(1, "device"), std::pair(2, "device"), std::pair(1, "nvme"), std::pair(2, "nvme")}) {
-    const Trained trained = train_in_threads(
-        std::nullopt,
-        {"model.preset=tiny-gpt2", "model.config.n_layer=1", "model.config.n_embd=32", "model.config.n_head=2",
-         "model.config.vocab_size=128", "model.config.n_positions=16", "data.seq_len=16", "training.max_steps=24",
-         "training.precision=fp16", "fp16.initial_scale=4294967296", "fp16.growth_interval=4",
-         fmt::format("zero.stage={}", ranks == 1 ? 0 : 3), fmt::format("zero.optimizer={}", optimizer), drive,
-         fmt::format("data.train={}", (folder.path() / "tokens.bin").string()),
-         fmt::format("training.gradient_accumulation_steps={}", 2 / ranks)},
-        ranks);
-    int skipped = 0;
-    double scale = 4294967296.0;
-    for (const StepReport& step : trained.steps) {
-      if (step.skipped) {
-        ++skipped;
-        EXPECT_EQ(step.loss_scale, scale) << "step " << step.step;
-        scale = step.loss_scale / 2;
-      } else if (step.loss_scale != scale) {
-        scale = step.loss_scale;
-      }
-    }
-    EXPECT_GT(skipped, 2);
-    EXPECT_FALSE(trained.steps.back().skipped && trained.steps[trained.steps.size() - 2].skipped);
-    if (!first) first = trained;
-    EXPECT_EQ(trained.loss_hex, first->loss_hex);
-    EXPECT_EQ(trained.weights_hash, first->weights_hash);
-  }
-}
-
 // A loss that is not finite stops the run on all ranks before the update, naming the first unit that broke.
 TEST(NotFinite, NamesStepAndUnit) {
   const tests::ScratchFolder folder;
@@ -406,24 +367,6 @@ TEST(NotFinite, NamesStepAndUnit) {
   });
   EXPECT_EQ(errors[0], errors[1]);
   EXPECT_THAT(errors[0], testing::AllOf(testing::HasSubstr("step 2"), testing::HasSubstr("block 1")));
-}
-
-// The proof runs in production: a plan that a mistake of the planner's left without a wait ends the program before the
-// first step, with what is wrong with it.
-TEST(ProofDeathTest, APlanThatDoesNotHoldIsNotRun) {
-  Job job = tiny_job({"training.precision=bf16"}, 1);
-  {
-    const auto world = comm::solo_world();
-    const Executor executor(job.plan, *job.model, *world, {}, 1);
-    EXPECT_GT(executor.validate_ms(), 0);
-  }
-  for (Task& task : job.plan.tasks)
-    if (task.kind == TaskKind::update) task.waits.clear();
-  const auto run = [&] {
-    const auto world = comm::solo_world();
-    const Executor executor(job.plan, *job.model, *world, {}, 1);
-  };
-  EXPECT_DEATH(run(), "the plan of the step holds.*update.*may run at the same time and share memory");
 }
 
 }  // namespace

@@ -110,6 +110,18 @@ TEST(BorderTask, ReadLeavesWhatCameOfTheStep) {
   EXPECT_EQ(border.state().scalars.seed, 0u) << "of the next step, which has not begun";
 }
 
+TEST(BorderTask, NamesTheFirstUnitThatIsNotFinite) {
+  const PlanCase c = two_micro_batches(false);
+  TaskRun run(c.request);
+  run.place();
+  const Border border(run.draft.plan, run.draft.model, run.storage());
+  EXPECT_EQ(border.first_nonfinite_unit(), -1);
+  run.losses().nonfinite()[4] = 1;
+  EXPECT_EQ(border.first_nonfinite_unit(), 4);
+  run.losses().nonfinite()[2] = 7;
+  EXPECT_EQ(border.first_nonfinite_unit(), 2);
+}
+
 TEST(BorderTask, MicroBatchesLieBehindEachOther) {
   const PlanCase c = two_micro_batches(false);
   TaskRun run(c.request);

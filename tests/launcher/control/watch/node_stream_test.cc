@@ -34,12 +34,12 @@ class NodeStreamTest : public testing::Test {
  protected:
   void serve(int port = 0) {
     server_.emplace(credentials_, 2, 0.1,
-                    NodeServer::Answers{[this](const pb::NodeReport& report) {
-                                          const std::lock_guard lock(mutex_);
-                                          reports_.push_back(report);
-                                          return looks_.load();
-                                        },
-                                        [this](int node) { broke_.store(node); }});
+                    NodeServer::Callbacks{[this](const pb::NodeReport& report) {
+                                            const std::lock_guard lock(mutex_);
+                                            reports_.push_back(report);
+                                            return looks_.load();
+                                          },
+                                          [this](int node) { broke_.store(node); }});
     Listener listener = Listener::tcp({"127.0.0.1", port}, "k");
     port_ = listener.port();
     door_.emplace(std::move(listener), 16, [this](Descriptor guest) { server_->adopt(std::move(guest)); });

@@ -1,0 +1,158 @@
+// Records that are more than a text: conversations, completions, tables.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/failure.h"
+#include "tests/launcher/commands/tokenize/tokenize_case.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// What stands in a token file, with what counts as a label in brackets.
+class RecordsTest : public TokenizeCase {
+ protected:
+  std::string shown(TokenizeOptions options) {
+    if (options.tokenizer.empty()) options.tokenizer = "byte";
+    options.out = path("out.bin");
+    for (auto& input : options.inputs) input = path(input);
+    if (options.chat_template) options.chat_template = path(*options.chat_template);
+    testing::internal::CaptureStderr();
+    try {
+      tokenize(options);
+    } catch (...) {
+      said_ = testing::internal::GetCapturedStderr();
+      throw;
+    }
+    said_ = testing::internal::GetCapturedStderr();
+    const std::string mask = folder_.read("out.bin.mask"), all = text();
+    std::string out;
+    bool inside = false;
+    for (std::size_t i = 0; i <= all.size(); ++i) {
+      const bool counts = i < all.size() && (mask[i / 8] >> (i % 8) & 1) != 0;
+      if (counts != inside) out += counts ? '[' : ']';
+      inside = counts;
+      if (i < all.size()) out += all[i];
+    }
+    return out;
+  }
+  std::string said_;
+};
+
+constexpr const char* kTurns =
+    "{% for m in messages %}{{ m.role[0] }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }};"
+    "{% endgeneration %}{% else %}{{ m.content }};{% endif %}{% endfor %}";
+
+TEST_F(RecordsTest, ConversationsAreWhatTheirTemplateWrites) {
+  folder_.write("t.jinja", kTurns);
+  folder_.write("a.jsonl",
+                "{\"messages\": [{\"role\": \"user\", \"content\": \"p\"}, {\"role\": \"assistant\", \"content\": "
+                "\"q\"}]}\n\n{\"messages\": [{\"role\": \"user\", \"content\": \"no answer\"}]}\n");
+  EXPECT_EQ(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"}), "u:p;a:[q;]u:no answer;");
+  EXPECT_THAT(said_, AllOf(HasSubstr("a.jsonl: chat, written by"), HasSubstr("trained on: assistant"),
+                           HasSubstr("1 of 2 documents hold nothing to train on")));
+  EXPECT_EQ(begins(), (std::vector<std::uint64_t>{0, 8}));
+  const auto written_by = [&] { return runtime::read_sidecar(folder_.path() / "out.bin")->chat_template_hash; };
+  EXPECT_EQ(written_by().size(), 16u);
+  EXPECT_EQ(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja", .train_on = "all"}), "[u:p;a:q;u:no answer;]");
+  folder_.write("g.jsonl",
+                "{\"conversations\": [{\"from\": \"human\", \"value\": \"p\"}, {\"from\": \"gpt\", "
+                "\"value\": \"q\"}]}");
+  EXPECT_EQ(shown({.inputs = {"g.jsonl"}, .chat_template = "t.jinja"}), "u:p;a:[q;]");
+  EXPECT_FAILURE(shown({.inputs = {"a.jsonl", "g.jsonl"}, .chat_template = "t.jinja"}), Exit::corrupt,
+                 AllOf(HasSubstr("g.jsonl, line 1"), HasSubstr("\"messages\"")));
+  EXPECT_FAILURE(shown({.inputs = {"a.jsonl"}}), Exit::usage, HasSubstr("need a chat template"));
+  EXPECT_FAILURE(shown({.inputs = {"a.jsonl"}, .no_eot = true, .chat_template = "t.jinja"}), Exit::usage,
+                 HasSubstr("--no-eot has no place here"));
+}
+
+TEST_F(RecordsTest, WhatATemplateRefusesIsNamedByLine) {
+  folder_.write("t.jinja", "{{ raise_exception('Only user and assistant roles are supported!') }}");
+  folder_.write("a.jsonl", "\n{\"messages\": [{\"role\": \"narrator\", \"content\": \"p\"}]}\n");
+  EXPECT_FAILURE(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"}), Exit::corrupt,
+                 AllOf(HasSubstr("a.jsonl, line 2: "), HasSubstr("t.jinja, line 1"),
+                       HasSubstr("Only user and assistant roles are supported!")));
+  EXPECT_EQ(files(), 2u);
+}
+
+TEST_F(RecordsTest, CompletionsEndWithTheEndOfText) {
+  folder_.write("a.jsonl", "{\"prompt\": \"1+1=\", \"completion\": \"2\"}\n{\"prompt\": \"x\", \"completion\": \"\"}");
+  EXPECT_EQ(shown({.inputs = {"a.jsonl"}, .eot = "$"}), "1+1=[2$]x[$]");
+  EXPECT_EQ(shown({.inputs = {"a.jsonl"}}), "1+1=[2]x");
+  folder_.write("i.jsonl", "{\"instruction\": \"Add.\", \"input\": \"1\", \"output\": \"2\"}");
+  EXPECT_THAT(shown({.inputs = {"i.jsonl"}, .eot = "$"}),
+              AllOf(testing::StartsWith("Below is"), testing::EndsWith("### Input:\n1\n\n### Response:\n[2$]")));
+  folder_.write("t.jinja", kTurns);
+  EXPECT_EQ(shown({.inputs = {"i.jsonl"}, .chat_template = "t.jinja"}), "u:Add.\n1;a:[2;]");
+  EXPECT_THAT(said_, HasSubstr("alpaca, written by"));
+}
+
+TEST_F(RecordsTest, TablesHaveAHeader) {
+  std::string rows = "\xef\xbb\xbfid,prompt,completion\r\n";
+  for (int i = 0; i < 30'000; ++i) rows += fmt::format("{},\"a, \"\"b\"\"\n{}\",c\r\n", i, i);  // of many parts
+  folder_.write("a.csv", rows);
+  for (const int threads : {1, 3}) {
+    const std::string all = shown({.inputs = {"a.csv"}, .threads = threads});
+    EXPECT_THAT(all.substr(0, 24), testing::StartsWith("a, \"b\"\n0[c]a, \"b\"\n1[c]"));
+    EXPECT_THAT(all, testing::EndsWith("a, \"b\"\n29999[c]"));
+  }
+  folder_.write("b.tsv", "body\tid\nsome text\t1\nmore\t2");
+  tokenize({.tokenizer = "byte", .out = path("out.bin"), .inputs = {path("b.tsv")}, .field = "body"});
+  EXPECT_EQ(text(), "some textmore");
+  EXPECT_EQ(begins(), (std::vector<std::uint64_t>{0, 9}));
+  folder_.write("b.tsv", "body\tid\nsome text\n");
+  EXPECT_FAILURE(run({"b.tsv"}), Exit::corrupt, AllOf(HasSubstr("b.tsv, line 2"), HasSubstr("expected 2 fields")));
+}
+
+TEST_F(RecordsTest, WhatIsNotReadSaysWhatToDo) {
+  EXPECT_FAILURE(run({"a.parquet"}), Exit::usage, AllOf(HasSubstr("Parquet"), HasSubstr("read_parquet('")));
+  folder_.write("a.json", "[{\"text\": \"a\"}]");
+  EXPECT_FAILURE(run({"a.json"}), Exit::usage, AllOf(HasSubstr("jq -c '.[]'"), HasSubstr("--format text")));
+  tokenize({.tokenizer = "byte", .out = path("out.bin"), .inputs = {path("a.json")}, .format = "text"});
+  EXPECT_EQ(text(), "[{\"text\": \"a\"}]");
+  folder_.write("b.jsonl", "{\"messages\": [], \"text\": \"a\"}");
+  EXPECT_FAILURE(run({"b.jsonl"}), Exit::corrupt,
+                 AllOf(HasSubstr("b.jsonl, line 1"), HasSubstr("both messages and text")));
+  tokenize({.tokenizer = "byte", .out = path("out.bin"), .inputs = {path("b.jsonl")}, .format = "text"});
+  EXPECT_EQ(text(), "a");
+  folder_.write("c.jsonl", "{\"text\": \"a\"}");
+  const auto with = [&](TokenizeOptions options) {
+    options.tokenizer = "byte";
+    options.out = path("out.bin");
+    options.inputs = {path("c.jsonl")};
+    return tokenize(options);
+  };
+  EXPECT_FAILURE(with({.train_on = "assistant"}), Exit::usage, HasSubstr("the input is text"));
+  EXPECT_FAILURE(with({.chat_template = path("t.jinja")}), Exit::usage, HasSubstr("no such file"));
+  folder_.write("t.jinja", "");
+  EXPECT_FAILURE(with({.chat_template = path("t.jinja")}), Exit::usage, HasSubstr("is for conversations"));
+}
+
+TEST_F(RecordsTest, RecordsAreReadStrictly) {
+  const auto refused = [&](const std::string& name, const std::string& text, const std::string& why) {
+    folder_.write(name, text);
+    EXPECT_FAILURE(run({name}), Exit::corrupt, HasSubstr(why));
+  };
+  refused("a.csv", "text\nok\n\"open\nand on\n", "a.csv, line 3, offset 8: field 1 begins with a quote that is not");
+  refused("a.csv", "text,b\nok,1\n\"a\"b,2\n", "line 3, offset 12: text stands behind the quote that closes field 1");
+  refused("a.csv", "text,text\na,b\n", "line 1: the header names \"text\" twice");
+  refused("a.csv", "text,b\na\rb,c\n", "line 2, offset 7: a carriage return stands alone");
+  refused("a.csv", "text\ra\rb\r", "line 1: a carriage return stands alone");
+  refused("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"a\", \"text\": \"b\"}\n",
+          "a.jsonl, line 2, column 15: this is no JSON: the field \"text\" stands twice");
+  refused("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"a\", \"messages\": []}\n",
+          "line 2, offset 14: both messages and text are there");
+  refused("a.jsonl",
+          "{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": \"a\", \"completion\": \"b\", \"text\": \"c\"}\n",
+          "line 2, offset 35: both prompt and completion and text are there");
+}
+
+}  // namespace
+}  // namespace strata::launcher

@@ -1,0 +1,157 @@
+// Who may call the service, and with what: tokens, certificates, handshakes.
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/control/client/client.h"
+#include "launcher/control/control.grpc.pb.h"
+#include "launcher/control/service/credentials.h"
+#include "tests/failure.h"
+#include "tests/launcher/control/service/service_case.h"
+
+namespace strata::launcher::control {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using tests::failure_of;
+
+class ServiceAccessTest : public ServiceCase {};
+
+TEST_F(ServiceAccessTest, AsksEveryCallForTheToken) {
+  open({"", "", "", "0123456789abcdef0123"});
+  for (const char* token : {"", "wrong", "0123456789abcdef012", "0123456789abcdef01234"}) {
+    Client client(visit(token));
+    EXPECT_EQ(failure_of([&] { (void)client.status(); }).code(), Exit::usage) << token;
+    EXPECT_EQ(failure_of([&] { (void)client.plan(); }).code(), Exit::usage) << token;
+    EXPECT_EQ(failure_of([&] { (void)client.stop(true); }).code(), Exit::usage) << token;
+    EXPECT_EQ(failure_of([&] { (void)client.checkpoint(); }).code(), Exit::usage) << token;
+    EXPECT_EQ(failure_of([&] { (void)client.dump(); }).code(), Exit::usage) << token;
+    EXPECT_EQ(failure_of([&] { (void)client.watch(1, [](const pb::Step&) { return true; }); }).code(), Exit::usage);
+  }
+  EXPECT_EQ(board_.take_requests(), 0U);
+  EXPECT_EQ(Client(visit("0123456789abcdef0123")).status().max_steps(), 100);
+}
+
+TEST_F(ServiceAccessTest, SpeaksTlsToThoseWhoKnowItsCertificate) {
+  Credentials own = make_credentials();
+  const Credentials foreign = make_credentials();
+  const std::string token = own.token;
+  open(own, true, true);
+  const std::string port = target_.substr(target_.find(':') + 1);
+  // The certificate is for the name strata-run: the client is told so by its authority alone.
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = own.cert;
+  grpc::ChannelArguments arguments;
+  arguments.SetSslTargetNameOverride("strata-run");
+  const auto known = grpc::CreateCustomChannel(target_, grpc::SslCredentials(options), arguments);
+  EXPECT_TRUE(known->WaitForConnected(std::chrono::system_clock::now() + 20s));
+  EXPECT_THAT(failure_of([&] {
+                (void)Client({target_, true, foreign.cert, "", "", token}).status();
+              }).what(),
+              HasSubstr("--ca names the authority's"));
+  EXPECT_THAT(failure_of([&] {
+                (void)Client({target_, true, own.cert, "", "", token}).status();
+              }).what(),
+              HasSubstr("use a name that stands in it"));
+  EXPECT_THAT(failure_of([&] {
+                (void)Client({target_, false, "", "", "", token}).status();
+              }).what(),
+              HasSubstr("if it speaks TLS, --ca names"))
+      << "plain text to the port of TLS";
+}
+
+// The certificate with its time over an hour ago.
+std::string expired(const Credentials& credentials) {
+  const auto bio = [](const std::string& text) {
+    return std::unique_ptr<BIO, decltype(&BIO_free)>(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())),
+                                                     &BIO_free);
+  };
+  const std::unique_ptr<X509, decltype(&X509_free)> cert(
+      PEM_read_bio_X509(bio(credentials.cert).get(), nullptr, nullptr, nullptr), &X509_free);
+  const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(
+      PEM_read_bio_PrivateKey(bio(credentials.key).get(), nullptr, nullptr, nullptr), &EVP_PKEY_free);
+  X509_gmtime_adj(X509_getm_notAfter(cert.get()), -3600);
+  EXPECT_GT(X509_sign(cert.get(), key.get(), EVP_sha256()), 0);
+  const std::unique_ptr<BIO, decltype(&BIO_free)> out(BIO_new(BIO_s_mem()), &BIO_free);
+  EXPECT_EQ(PEM_write_bio_X509(out.get(), cert.get()), 1);
+  char* data = nullptr;
+  const long size = BIO_get_mem_data(out.get(), &data);
+  return {data, static_cast<std::size_t>(size)};
+}
+
+// What a client of TLS is told that believes `ca` and shows this certificate.
+grpc::StatusCode ask_by_tls(const std::string& target, const std::string& ca, const Credentials& own = {}) {
+  grpc::SslCredentialsOptions options{ca, own.key, own.cert};
+  grpc::ChannelArguments arguments;
+  arguments.SetSslTargetNameOverride("strata-run");
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const auto stub = pb::Run::NewStub(grpc::CreateCustomChannel(target, grpc::SslCredentials(options), arguments));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + 60s);
+  pb::Status reply;
+  return stub->GetStatus(&context, pb::GetStatusRequest(), &reply).error_code();
+}
+
+TEST_F(ServiceAccessTest, BelievesNoClientWithoutACertificateOrWithAnExpiredOrForeignOne) {
+  Credentials server = make_credentials();
+  server.token.clear();
+  const Credentials client = make_credentials();
+  server.client_ca = client.cert;
+  open(server, true, true);
+  Credentials late = client;
+  late.cert = expired(client);
+  EXPECT_EQ(ask_by_tls(target_, server.cert, client), grpc::StatusCode::OK);
+  EXPECT_EQ(ask_by_tls(target_, server.cert), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ask_by_tls(target_, server.cert, late), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ask_by_tls(target_, server.cert, make_credentials()), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ask_by_tls(target_, server.cert, client), grpc::StatusCode::OK);
+}
+
+TEST_F(ServiceAccessTest, SaysWhatAClientOfAnotherKindHasToGive) {
+  open({}, true, true);
+  EXPECT_FAILURE((void)Client({target_, true, make_credentials().cert, "", "", ""}).status(), Exit::usage,
+                 HasSubstr("it speaks no TLS: leave out --ca"));
+}
+
+TEST_F(ServiceAccessTest, IsNotBelievedOnceItsCertificateHasExpired) {
+  Credentials server = make_credentials();
+  server.token.clear();
+  server.cert = expired(server);
+  open(server, true, true);
+  EXPECT_EQ(ask_by_tls(target_, server.cert), grpc::StatusCode::UNAVAILABLE);
+}
+
+// Half of a handshake, many times: those who know how are still let in.
+TEST_F(ServiceAccessTest, AnswersBesideHandshakesThatDoNotGoOn) {
+  Credentials server = make_credentials();
+  server.token.clear();
+  open(server, true, true);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(target_.substr(target_.find(':') + 1))));
+  std::vector<Descriptor> guests;
+  for (int i = 0; i < 60; ++i) {
+    guests.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(connect(guests.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    // Nothing, or the first bytes of a hello that promises 512.
+    const std::string hello("\x16\x03\x01\x02\x00\x01\x00", 7);
+    if (i % 2) (void)send(guests.back().get(), hello.data(), hello.size(), MSG_NOSIGNAL);
+  }
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(ask_by_tls(target_, server.cert), grpc::StatusCode::OK);
+}
+
+}  // namespace
+}  // namespace strata::launcher::control

@@ -1,0 +1,29 @@
+#include "runtime/execute/executor.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/runtime/tiny_job.h"
+
+namespace strata::runtime {
+namespace {
+
+// The proof runs in production: a plan that a mistake of the planner's left without a wait ends the program before the
+// first step, with what is wrong with it.
+TEST(ExecutorDeathTest, APlanThatDoesNotHoldIsNotRun) {
+  Job job = tiny_job({"training.precision=bf16"}, 1);
+  {
+    const auto world = comm::solo_world();
+    const Executor executor(job.plan, *job.model, *world, {}, 1);
+    EXPECT_GT(executor.validate_ms(), 0);
+  }
+  for (Task& task : job.plan.tasks)
+    if (task.kind == TaskKind::update) task.waits.clear();
+  const auto run = [&] {
+    const auto world = comm::solo_world();
+    const Executor executor(job.plan, *job.model, *world, {}, 1);
+  };
+  EXPECT_DEATH(run(), "the plan of the step holds.*update.*may run at the same time and share memory");
+}
+
+}  // namespace
+}  // namespace strata::runtime
