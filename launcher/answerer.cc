@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "comm/agreement.h"
 #include "launcher/rank/agreement.h"
+#include "launcher/rank/planned_run.h"
 #include "launcher/screen/printable.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/run/generation/sampler.h"
@@ -64,13 +65,15 @@ void Answerer::plan(std::size_t positions, const std::vector<std::uint32_t>& pro
   generator_.reset();
   read_.clear();
   const std::vector<std::string> sets = recipe_of(options_, folder_, positions);
-  runtime::Recipe recipe = read_recipe(std::nullopt, sets, world_, false);
+  const auto shard_if_large = [&](runtime::Recipe& recipe, const runtime::Capacity& capacity) {
+    if (world_.size() > 1 && !fits_whole(recipe, capacity, world_))
+      recipe = read_recipe(std::nullopt, sharded(sets), world_, false);
+  };
+  job_.emplace(plan_run(read_recipe(std::nullopt, sets, world_, false), world_,
+                        {.purpose = runtime::Purpose::generate, .looks_at_data = false, .adjust = shard_if_large})
+                   .job);
+  const runtime::Recipe& recipe = job_->recipe;
   threads_ = static_cast<int>(recipe.device.threads.value_or(threads_));
-  const runtime::Capacity capacity = agree_on_capacity(recipe, agree_on_seat(recipe, world_), world_);
-  if (world_.size() > 1 && !fits_whole(recipe, capacity, world_))
-    recipe = read_recipe(std::nullopt, sharded(sets), world_, false);
-  job_.emplace(plan_job(recipe, capacity, world_, runtime::Purpose::generate));
-  require_same_plan(*job_, world_);
   agree(world_, [&] { check(prompt, tokenizer); });
   if (first && world_.rank() == 0 && *recipe.model.path != options_.model)
     say("weights of {}", recipe.model.path->string());

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -16,6 +17,7 @@
 #include "launcher/overwrite.h"
 #include "launcher/rank/agreement.h"
 #include "launcher/rank/cores.h"
+#include "launcher/rank/planned_run.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
 #include "launcher/screen/activity.h"
@@ -24,7 +26,6 @@
 #include "launcher/screen/progress.h"
 #include "launcher/screen/run_text.h"
 #include "runtime/job/algorithms.h"
-#include "runtime/objective/objective.h"
 #include "runtime/recipe/value.h"
 #include "runtime/run/evaluator.h"
 #include "runtime/run/reports/report.h"
@@ -65,23 +66,20 @@ std::string to_json(const runtime::Evaluation& e, std::span<const std::string> n
 }
 
 void run(const EvalOptions& options, comm::World& world, const StopSignal& stop) {
-  runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world, false);
-  const runtime::Seat seat = agree_on_seat(recipe, world);
-  agree_on_micro_batch(recipe, seat, world);
-  agree(world, [&] { runtime::settle(recipe, true); });
+  const runtime::Recipe asked = read_recipe(options.recipe, options.sets, world, false);
   const bool speaks = world.rank() == 0;
   std::optional<runtime::ReportFile> json;
   agree(world, [&] {
     if (!options.json || !speaks) return;
-    require_apart({{"--json", *options.json}}, inputs_of(recipe, options.recipe));
+    require_apart({{"--json", *options.json}}, inputs_of(asked, options.recipe));
     require_own({"--json", *options.json}, Content::evaluation, options.force);
     json.emplace(*options.json);
   });
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
-  const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  runtime::Job job;
+  const int threads = static_cast<int>(asked.device.threads.value_or(share.cores));
+  PlannedRun planned;
   try {
-    job = plan_job(recipe, agree_on_capacity(recipe, seat, world), world, runtime::Purpose::evaluate);
+    planned = plan_run(asked, world, {runtime::Purpose::evaluate});
   } catch (const AgreedError& error) {
     if (json) {
       json->write(fmt::format("{{\"exit\":{}}}\n", static_cast<int>(error.code())));
@@ -89,12 +87,12 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
     }
     throw;
   }
-  require_same_plan(job, world);
+  const runtime::Job& job = planned.job;
   const std::string ranks_threads = threads_text(share, threads, world);
   if (speaks) {
     const std::vector<std::string> model = {
         fmt::format("{} of {} parameters", job.model->family, runtime::count_text(job.model->parameters())),
-        std::string(device::name_of(recipe.training.precision))};
+        std::string(device::name_of(job.recipe.training.precision))};
     for (const std::string& line : wrapped("model", model)) note(line);
     for (const std::string& line : wrapped("ranks", {world.describe(), ranks_threads})) note(line);
     for (const std::string& line : wrapped("memory", {runtime::memory_text(job.plan) + " per rank"})) note(line);
@@ -104,7 +102,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   std::optional<Activity> activity;
   activity.emplace("reading weights", Activity::Unit::bytes, speaks);
   runtime::Evaluator evaluator(job, world, threads, *weights, runtime::agree_on_algorithms(job, world, note),
-                               activity->advance());
+                               activity->advance(), std::move(planned.data.validation));
   activity.emplace("evaluating micro-batches", Activity::Unit::count, speaks);
   const runtime::Evaluation result = *evaluator.run([&](std::uint64_t done, std::uint64_t all) {
     if (stop.requested()) fail(Exit::failed, "stopped on request after {} of {} micro-batches", done, all);

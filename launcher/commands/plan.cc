@@ -18,12 +18,12 @@
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
 #include "launcher/rank/cores.h"
+#include "launcher/rank/planned_run.h"
 #include "launcher/report/page.h"
 #include "launcher/report/plan_data.h"
 #include "launcher/screen/printable.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/job/make_job.h"
-#include "runtime/job/micro_batch.h"
 #include "runtime/job/seat.h"
 #include "runtime/job/suggestion.h"
 #include "runtime/objective/objective.h"
@@ -332,11 +332,7 @@ int plan(const PlanOptions& options) {
   if (options.json) require_own({"--json", *options.json}, Content::plan, options.force);
   if (options.trace) require_own({"--trace", *options.trace}, Content::trace, options.force);
   runtime::settle_objective(recipe);
-  try {
-    runtime::settle(recipe, false);
-  } catch (const Error& error) {  // the run is another day's, and its data may be elsewhere
-    note(fmt::format("the index of packed documents is not counted: {}", error.what()));
-  }
+  settle_as_far_as_seen(recipe, note);
   std::optional<runtime::Machine> machine;
   if (options.machine) machine = runtime::read_machine(*options.machine);
   plan_for(machine, recipe);
@@ -348,8 +344,8 @@ int plan(const PlanOptions& options) {
   if (options.max_batch) {
     largest = find_max_batch(recipe, ranks, capacity, machine, per_node);
     recipe.training.micro_batch_size = largest->largest.fits ? largest->largest.fits->size : 1;
-  } else if (const std::string text = runtime::settle_micro_batch(recipe, ranks, seat.device); !text.empty()) {
-    note(text);
+  } else {
+    settle_batch(recipe, ranks, seat.device);
   }
   const runtime::Job job = runtime::make_job(recipe, ranks, capacity);
   const bool fits = runtime::fits(job.plan, capacity);

@@ -20,6 +20,7 @@
 #include "launcher/overwrite.h"
 #include "launcher/rank/agreement.h"
 #include "launcher/rank/cores.h"
+#include "launcher/rank/planned_run.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
 #include "launcher/report/plan_data.h"
@@ -240,15 +241,14 @@ void write_plan(const runtime::Job& job, const runtime::Capacity& capacity,
 }
 
 // From the plan to the last step.
-void run(const TrainOptions& options, const runtime::Recipe& recipe, const runtime::Seat& seat, comm::World& world,
-         const StopSignal& stop) {
+void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World& world, const StopSignal& stop) {
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
-  control::Control control(recipe, world, note);
+  control::Control control(asked, world, note);
   control.enter(runtime::Phase::planning);
+  PlannedRun planned = plan_run(asked, world);
+  const runtime::Job& job = planned.job;
+  const runtime::Recipe& recipe = job.recipe;
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  const runtime::Capacity capacity = agree_on_capacity(recipe, seat, world);
-  const runtime::Job job = plan_job(recipe, capacity, world);
-  require_same_plan(job, world);
   const bool speaks = world.rank() == 0;
   std::optional<runtime::Machine> machine;
   agree(world, [&] {
@@ -264,7 +264,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, const runti
   std::optional<runtime::Prompts> prompts;
   if (job.generation) prompts = runtime::read_prompts(job, world);
   const std::string ranks_threads = threads_text(share, threads, world);
-  if (speaks) describe_run(job, seat, world, ranks_threads);
+  if (speaks) describe_run(job, planned.seat, world, ranks_threads);
   control.planned(job);
 
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
@@ -274,7 +274,8 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, const runti
   control.enter(runtime::Phase::hashing);
   runtime::Summary summary{};
   summary.gpu_before = device::gpu_memory(job.plan.device);
-  runtime::Trainer& trainer = made.emplace(job, world, threads, runtime::Trainer::Weights::later);
+  runtime::Trainer& trainer =
+      made.emplace(job, world, threads, runtime::Trainer::Weights::later, std::nullopt, std::move(planned.data));
   trainer.executor().use_algorithms(algorithms);
   describe_drives(recipe, trainer.executor(), world);
   if (const std::string& attention = trainer.executor().attention(); speaks && !attention.empty())
@@ -304,7 +305,7 @@ void run(const TrainOptions& options, const runtime::Recipe& recipe, const runti
   agree(world, [&] {
     if (!speaks) return;
     reports.emplace(recipe, trainer.steps_done());
-    if (recipe.report.dir) write_plan(job, capacity, machine, world.node_size());
+    if (recipe.report.dir) write_plan(job, planned.capacity, machine, world.node_size());
     reports->event(resumed ? "resume" : "start", trainer.steps_done(), {{"ranks", std::to_string(world.size())}});
   });
   if (speaks && recipe.evaluation.prompts && !recipe.report.jsonl)
@@ -379,11 +380,7 @@ int train(const TrainOptions& options) {
   // From the start: mpirun tells the survivors of a lost rank to stop, and they have to say why first.
   const StopSignal stop;
   return run_as_rank(options.recipe, options.sets, [&](comm::World& world) {
-    runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world);
-    const runtime::Seat seat = agree_on_seat(recipe, world);
-    agree_on_micro_batch(recipe, seat, world);
-    agree(world, [&] { runtime::settle(recipe, false); });
-    run(options, recipe, seat, world, stop);
+    run(options, read_recipe(options.recipe, options.sets, world), world, stop);
   });
 }
 

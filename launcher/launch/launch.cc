@@ -19,9 +19,8 @@
 #include "launcher/launch/ranks/rank_program.h"
 #include "launcher/launch/restart.h"
 #include "launcher/launch/train_command.h"
+#include "launcher/rank/planned_run.h"
 #include "launcher/screen/printable.h"
-#include "runtime/job/micro_batch.h"
-#include "runtime/objective/objective.h"
 
 namespace strata::launcher {
 namespace {
@@ -179,14 +178,8 @@ class Launch {
                          (recipe_.device.kind == runtime::DeviceKind::automatic &&
                           std::all_of(allocation_.hosts.begin(), allocation_.hosts.end(), has_gpus));
     Recipe settled = recipe_;
-    try {
-      runtime::settle(settled, false);
-    } catch (const Error& error) {
-      note(fmt::format("the index of packed documents is not counted: {}", error.what()));
-    }
-    const auto kind = on_gpus ? device::Kind::cuda : device::Kind::cpu;
-    const std::string text = runtime::settle_micro_batch(settled, ranks, {kind, 0});
-    if (!text.empty()) note(text);
+    settle_as_far_as_seen(settled, note);
+    launcher::settle_batch(settled, ranks, {on_gpus ? device::Kind::cuda : device::Kind::cpu, 0});
     command_.sets.push_back(fmt::format("training.micro_batch_size={}", settled.training.micro_batch_size));
     recipe_ = command_.load();
   }

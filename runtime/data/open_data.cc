@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "runtime/data/sequences/next_token.h"
+#include "runtime/data/files/documents.h"
+#include "runtime/data/files/label_file.h"
 #include "runtime/data/sequences/packed_sequences.h"
 #include "runtime/data/sequences/stream_sequences.h"
 
@@ -64,15 +65,44 @@ std::vector<TokenFile> open_files(std::span<const std::string> patterns, const c
   return files;
 }
 
-std::shared_ptr<const Labelling> make(const MakeLabelling& labelling, std::span<const TokenFile> files,
-                                      std::uint64_t stream) {
-  return labelling ? labelling(files, stream) : std::make_shared<NextToken>();
+// How a source is cut into sequences.
+struct Cut {
+  std::uint64_t stream;
+  std::uint64_t most = kAllSequences;
+  bool every_label = false;  // of a stream
+  PackedSequences::Pack pack = PackedSequences::Pack::in_its_memory;
+};
+
+Cut training_cut(std::size_t source) {
+  return {source};
+}
+Cut validation_cut(const Recipe& recipe) {
+  return {kValidationStream, most_validation_sequences(recipe), true};
 }
 
-std::unique_ptr<PackedSequences> packed(std::vector<TokenFile> files, const Recipe::Data& data, const Opening& opening,
-                                        std::shared_ptr<const Labelling> labelling) {
-  return std::make_unique<PackedSequences>(std::move(files), static_cast<std::uint32_t>(data.seq_len),
-                                           data.long_documents, opening.memory, std::move(labelling));
+std::unique_ptr<Sequences> sequences_of(std::vector<TokenFile> files, const Recipe::Data& data, Packing packing,
+                                        const MakeLabelling& make, const Cut& cut) {
+  auto labelling = make ? make(files, cut.stream) : nullptr;
+  if (packing == Packing::documents)
+    return std::make_unique<PackedSequences>(std::move(files), static_cast<std::uint32_t>(data.seq_len),
+                                             data.long_documents, std::move(labelling), cut.pack, cut.most);
+  refuse_masks(files);
+  return cut.every_label ? every_label(std::move(files), data.seq_len, std::move(labelling), cut.most)
+                         : whole_sequences(std::move(files), data.seq_len, std::move(labelling));
+}
+
+// Into the memory that the run has for them; opened before, their files are checked as new ones are.
+std::unique_ptr<Sequences> take_up(std::unique_ptr<Sequences> opened, std::span<const std::string> patterns,
+                                   const char* key, const Recipe::Data& data, const Opening& opening, const Cut& cut) {
+  if (opened) {
+    opened->limit_to(opening.vocabulary);
+    check_token_files(opened->files(), key, opening.seen);
+    opening.check(opened->files());
+  } else {
+    opened = sequences_of(open_files(patterns, key, opening), data, packing_of(data), opening.labelling, cut);
+  }
+  opened->keep_in(opening.memory);
+  return opened;
 }
 
 }  // namespace
@@ -85,66 +115,72 @@ bool names_documents(const Recipe::Data& data) {
   });
 }
 
-void settle_data(Recipe& recipe, bool evaluates, const MakeLabelling& labelling) {
+std::uint64_t most_validation_sequences(const Recipe& recipe) {
+  const auto& most = recipe.evaluation.max_sequences;
+  return most ? static_cast<std::uint64_t>(*most) : kAllSequences;
+}
+
+OpenedData settle_data(Recipe& recipe, bool evaluates, const MakeLabelling& labelling) {
   Recipe::Data& data = recipe.data;
   data.packing = packing_of(data);
   data.index_bytes = data.validation_index_bytes = 0;
   data.mean_squares = 0;
-  if (data.packing != Packing::documents) return;
-  const auto seq_len = static_cast<std::uint32_t>(data.seq_len);
-  // Adds what the files came to; most: labels of a sequence.
-  const auto look = [&](const std::vector<std::string>& patterns, const char* key, std::uint64_t stream,
-                        std::uint64_t& most) {
+  OpenedData opened;
+  const bool packs = data.packing == Packing::documents;
+  if (!packs && !labelling) return opened;
+  // The head's rows are planned by what sequences came to.
+  const auto pack = data.loss_rows > 0 ? PackedSequences::Pack::at_once : PackedSequences::Pack::in_its_memory;
+  const auto open = [&](const std::vector<std::string>& patterns, const char* key, Cut cut) {
+    cut.pack = pack;
     std::vector<TokenFile> files;
     for (const fs::path& path : expand_patterns(patterns, key)) files.emplace_back(path, std::nullopt);
-    auto of_files = make(labelling, files, stream);
-    if (data.loss_rows == 0) return look_at_documents(files, seq_len, data.long_documents, *of_files);
-    const PackedSequences sequences(std::move(files), seq_len, data.long_documents, std::pmr::get_default_resource(),
-                                    std::move(of_files));
-    most = std::max(most, sequences.most_labels());
-    return sequences.figures();
+    return sequences_of(std::move(files), data, data.packing, labelling, cut);
   };
   std::uint64_t most = 0, most_of_validation = 0;
   PackingFigures sum;
   if (!data.validation.empty() && (evaluates || recipe.evaluation.asked())) {
-    sum = look(data.validation, "data.validation", kValidationStream, most_of_validation);
-    data.validation_index_bytes = sum.index_bytes(seq_len);
+    opened.validation = open(data.validation, "data.validation", validation_cut(recipe));
+    data.validation_index_bytes = opened.validation->index_bytes();
+    if (packs && evaluates) sum = *opened.validation->packing();
+    most_of_validation = opened.validation->most_labels();
   }
-  if (!evaluates) sum = {};
   for (std::size_t i = 0; !evaluates && i < data.train.size(); ++i) {
-    const PackingFigures figures = look(data.train[i].files, "data.train", i, most);
-    data.index_bytes += figures.index_bytes(seq_len);
-    sum += figures;
+    const Sequences& source = *opened.train.emplace_back(open(data.train[i].files, "data.train", training_cut(i)));
+    data.index_bytes += source.index_bytes();
+    if (packs) sum += *source.packing();
+    most = std::max(most, source.most_labels());
   }
-  data.mean_squares = sum.mean_squares(seq_len);
-  if (most > 0) data.loss_rows = most;
-  if (most_of_validation > 0) data.validation_loss_rows = most_of_validation;
+  data.mean_squares = sum.mean_squares(static_cast<std::uint32_t>(data.seq_len));
+  if (packs && data.loss_rows > 0 && most > 0) data.loss_rows = most;
+  if (packs && data.loss_rows > 0 && most_of_validation > 0) data.validation_loss_rows = most_of_validation;
+  return opened;
 }
 
-Batches open_training_data(const Recipe& recipe, const Opening& opening) {
+Batches open_training_data(const Recipe& recipe, const Opening& opening,
+                           std::vector<std::unique_ptr<Sequences>> opened) {
   const Recipe::Data& data = recipe.data;
-  const Packing packing = packing_of(data);
+  opened.resize(data.train.size());
   std::vector<Source> sources;
-  for (const DataSource& source : data.train) {
-    auto files = open_files(source.files, "data.train", opening);
-    auto labelling = make(opening.labelling, files, sources.size());
-    if (packing == Packing::documents) {
-      sources.push_back({packed(std::move(files), data, opening, std::move(labelling)), source.weight});
-    } else {
-      refuse_masks(files);
-      sources.push_back({whole_sequences(std::move(files), data.seq_len, std::move(labelling)), source.weight});
-    }
-  }
+  for (std::size_t i = 0; i < data.train.size(); ++i)
+    sources.push_back({take_up(std::move(opened[i]), data.train[i].files, "data.train", data, opening, training_cut(i)),
+                       data.train[i].weight});
   return {std::move(sources), data.seq_len, recipe.training.micro_batch_size, data.order, recipe.training.seed};
 }
 
-std::unique_ptr<Sequences> open_validation_data(const Recipe& recipe, const Opening& opening) {
-  const Recipe::Data& data = recipe.data;
-  auto files = open_files(data.validation, "data.validation", opening);
-  auto labelling = make(opening.labelling, files, kValidationStream);
-  if (packing_of(data) == Packing::documents) return packed(std::move(files), data, opening, std::move(labelling));
-  refuse_masks(files);
-  return every_label(std::move(files), data.seq_len, std::move(labelling));
+std::unique_ptr<Sequences> open_validation_data(const Recipe& recipe, const Opening& opening,
+                                                std::unique_ptr<Sequences> opened) {
+  return take_up(std::move(opened), recipe.data.validation, "data.validation", recipe.data, opening,
+                 validation_cut(recipe));
+}
+
+void check_validation_data(const Recipe& recipe, const Opening& opening) {
+  const auto files = open_files(recipe.data.validation, "data.validation", opening);
+  const bool packs = packing_of(recipe.data) == Packing::documents;
+  if (!packs) refuse_masks(files);
+  for (const TokenFile& file : files) {
+    if (packs) (void)Documents(file);
+    check_label_file(file);
+  }
 }
 
 }  // namespace strata::runtime

@@ -20,12 +20,18 @@ std::vector<std::filesystem::path> data_files(const Recipe::Data& data);
 // Whether every token file of the recipe that is there says where its documents begin.
 bool names_documents(const Recipe::Data& data);
 
-// Before a run is planned: decides data.packing where it is automatic, and sets what of packed data the plan has to
-// know. evaluates: the run reads data.validation, and not data.train. Throws Error if documents cannot be packed; files
-// that are not there are left to those who open them, unless documents are asked for.
-// Packed data replace data.loss_rows by what they came to, where the recipe has any. labelling: the next token, if not
-// given.
-void settle_data(Recipe& recipe, bool evaluates, const MakeLabelling& labelling = {});
+// What was opened before the run was planned, since the plan has to know of it: the run goes on with it, and opens,
+// hashes and packs nothing twice. What is not there is opened by the run.
+struct OpenedData {
+  std::vector<std::unique_ptr<Sequences>> train;  // of each source
+  std::unique_ptr<Sequences> validation;
+};
+
+// Before a run is planned: decides data.packing where it is automatic, and sets what of the data the plan has to know.
+// evaluates: the run reads data.validation, and not data.train. labelling: the next token, if not given. Opens packed
+// data, and those that are labelled otherwise; their data.loss_rows become what they came to. Throws Error if they
+// cannot be; files that are not there are left to who opens them.
+OpenedData settle_data(Recipe& recipe, bool evaluates, const MakeLabelling& labelling = {});
 
 // What opening has to know, and gives to compare over ranks.
 struct Opening {
@@ -33,14 +39,21 @@ struct Opening {
   // Called with the files of each source.
   std::function<void(std::span<const TokenFile>)> check;
   std::vector<comm::Seen>& seen;
-  // Of the index of packed sequences.
+  // Of what sequences keep (Sequences::keep_in).
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
   MakeLabelling labelling = {};  // the next token, if not given
 };
 
-// data.train, as data.packing says. Throws Error where a file is not what it should be, or holds nothing to learn.
-Batches open_training_data(const Recipe& recipe, const Opening& opening);
-// data.validation, every label once.
-std::unique_ptr<Sequences> open_validation_data(const Recipe& recipe, const Opening& opening);
+// data.train, as data.packing says. `opened` is what settle_data() opened of it. Throws Error if a file is not what it
+// should be, or holds nothing to learn.
+Batches open_training_data(const Recipe& recipe, const Opening& opening,
+                           std::vector<std::unique_ptr<Sequences>> opened = {});
+// data.validation, every label once, as far as the run evaluates.
+std::unique_ptr<Sequences> open_validation_data(const Recipe& recipe, const Opening& opening,
+                                                std::unique_ptr<Sequences> opened = {});
+// The same checks of a run that does not evaluate, without anything in memory: labels and lengths are not looked at.
+void check_validation_data(const Recipe& recipe, const Opening& opening);
+// Of data.validation: how many sequences the run evaluates over at most.
+std::uint64_t most_validation_sequences(const Recipe& recipe);
 
 }  // namespace strata::runtime

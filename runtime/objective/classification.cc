@@ -5,9 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <functional>
-#include <iterator>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -32,48 +29,39 @@ ClassRow row_of(const Recipe& recipe) {
   return is("gpt2") || is("llama") || is("mistral") || is("qwen2") || is("qwen3") ? ClassRow::last : ClassRow::first;
 }
 
-// What stands for labels where there are none: the number of the document, or of the token.
-std::vector<std::int32_t> numbers(std::size_t first, std::size_t count) {
-  std::vector<std::int32_t> out(count);
-  std::iota(out.begin(), out.end(), static_cast<std::int32_t>(first));
+// Those of all files, in order; nullopt: the run is there to predict them.
+std::optional<LabelColumn> labels_of(std::span<const TokenFile> files, const models::Classes& classes, bool per_token) {
+  if (classes.target == device::ClassTarget::none) return std::nullopt;
+  LabelColumn out = column_for(classes);
+  std::uint64_t count = 0;
+  for (const TokenFile& file : files)
+    if (file.sidecar() && file.sidecar()->labels) count += per_token ? file.count() : file.sidecar()->labels->count;
+  out.reserve(count);
+  for (const TokenFile& file : files) read_labels(file, classes, per_token, out);
   return out;
 }
 
-std::shared_ptr<const Labelling> of_documents(const Recipe& recipe, std::span<const TokenFile> files, std::uint64_t) {
+std::shared_ptr<Labelling> of_documents(const Recipe& recipe, std::span<const TokenFile> files, std::uint64_t) {
   if (recipe.data.packing == Packing::stream)
     fail(Exit::usage,
          "data.packing = \"stream\" cuts documents in pieces, and a class is of a whole one: take \"documents\"");
   const models::Classes classes = models::read_classes(config_of(recipe.model), Objective::sequence_classification);
-  std::vector<std::int32_t> labels;
+  auto labels = labels_of(files, classes, false);
   std::vector<std::uint64_t> documents_before, tokens_before;
-  std::uint64_t tokens = 0;
+  std::uint64_t documents = 0, tokens = 0;
   for (const TokenFile& file : files) {
-    documents_before.push_back(labels.size());
+    documents_before.push_back(documents);
     tokens_before.push_back(tokens);
-    const bool none = classes.target == device::ClassTarget::none;
-    const auto of_file =
-        none ? numbers(labels.size(), file.sidecar()->documents->count) : read_labels(file, classes, false);
-    labels.insert(labels.end(), of_file.begin(), of_file.end());
+    documents += labels ? file.sidecar()->labels->count : file.sidecar()->documents->count;
     tokens += file.count();
   }
   return std::make_shared<DocumentClasses>(std::move(labels), std::move(documents_before), std::move(tokens_before),
                                            row_of(recipe));
 }
 
-std::shared_ptr<const Labelling> of_tokens(const Recipe& recipe, std::span<const TokenFile> files, std::uint64_t) {
+std::shared_ptr<Labelling> of_tokens(const Recipe& recipe, std::span<const TokenFile> files, std::uint64_t) {
   const models::Classes classes = models::read_classes(config_of(recipe.model), Objective::token_classification);
-  std::vector<std::int32_t> labels;
-  for (const TokenFile& file : files) {
-    auto of_file = classes.target == device::ClassTarget::none ? numbers(labels.size(), file.count())
-                                                               : read_labels(file, classes, true);
-    if (classes.target == device::ClassTarget::none) {
-      const Documents documents(file);
-      for (std::uint64_t token = 0; token < file.count(); ++token)
-        if (!documents.counts(token)) of_file[token] = device::kIgnoredLabel;
-    }
-    labels.insert(labels.end(), of_file.begin(), of_file.end());
-  }
-  return std::make_shared<TokenClasses>(std::move(labels));
+  return std::make_shared<TokenClasses>(labels_of(files, classes, true));
 }
 
 std::optional<std::uint32_t> one_row(const Recipe&, std::uint32_t) {
@@ -120,31 +108,31 @@ std::optional<Found> classes_of_data(const Recipe::Data& data) {
 
 // The metrics that are nothing if data.validation has too few kinds of labels: at the start, not at the first
 // evaluation.
-void look_at_metric(Recipe& recipe) {
+void look_at_metric(Recipe& recipe, const LabelColumn* of_validation) {
   const std::string& metric = recipe.evaluation.metric;
   const bool curve = metric == "eval_roc_auc";
   if (!recipe.evaluation.asked() || (!curve && metric != "eval_pearson")) return;
   const models::Classes classes = models::read_classes(config_of(recipe.model), *recipe.training.objective);
-  std::vector<std::int32_t> labels;
-  for (const auto& path : expand_patterns(recipe.data.validation, "data.validation")) {
-    const auto of_file = read_labels(TokenFile(path, std::nullopt), classes,
-                                     *recipe.training.objective == Objective::token_classification);
-    std::ranges::copy_if(of_file, std::back_inserter(labels),
-                         [](auto label) { return label != device::kIgnoredLabel; });
-  }
+  STRATA_CHECK(of_validation != nullptr);
+  const LabelColumn& labels = *of_validation;
   if (!curve) {
-    if (std::ranges::adjacent_find(labels, std::not_equal_to<>()) == labels.end())
+    std::uint64_t same = 0;
+    while (same < labels.size() && labels[same] == labels[0]) ++same;
+    if (same == labels.size())
       fail(Exit::usage,
            "evaluation.metric = \"eval_pearson\", and all labels of data.validation are the same: a correlation needs "
            "different ones; take eval_loss");
     return;
   }
   const bool many = classes.target == device::ClassTarget::many;
+  const std::uint32_t counting = labels.counting(0, labels.size());
   for (std::size_t c = !many && classes.names.size() == 2 ? 1 : 0; c < classes.names.size(); ++c) {
-    const auto of_class = std::ranges::count_if(labels, [&](std::int32_t label) {
-      return many ? (static_cast<std::uint32_t>(label) >> c & 1) != 0 : static_cast<std::size_t>(label) == c;
-    });
-    if (of_class == 0 || of_class == std::ssize(labels))
+    std::uint64_t of_class = 0;
+    for (std::uint64_t i = 0; i < labels.size(); ++i) {
+      const auto label = static_cast<std::uint32_t>(labels[i]);
+      of_class += many ? label >> c & 1 : label == c;
+    }
+    if (of_class == 0 || of_class == counting)
       fail(Exit::usage,
            "evaluation.metric = \"eval_roc_auc\", and {} of data.validation is of the class {}: its curve needs some "
            "of it and some that are not; add them, or take another metric",
@@ -220,7 +208,7 @@ void settle_classes(Recipe& recipe) {
   to["label2id"] = "{" + backward + "}";
 }
 
-DocumentClasses::DocumentClasses(std::vector<std::int32_t> labels, std::vector<std::uint64_t> documents_before,
+DocumentClasses::DocumentClasses(std::optional<LabelColumn> labels, std::vector<std::uint64_t> documents_before,
                                  std::vector<std::uint64_t> tokens_before, ClassRow row)
     : labels_(std::move(labels)),
       documents_before_(std::move(documents_before)),
@@ -242,17 +230,25 @@ void DocumentClasses::fill(const Piece& piece, std::uint64_t, const Rows& own) c
   const auto after = std::upper_bound(tokens_before_.begin(), tokens_before_.end(), piece.place);
   const auto file = static_cast<std::size_t>(after - tokens_before_.begin()) - 1;
   std::fill(own.labels.begin(), own.labels.end(), device::kIgnoredLabel);
-  own.labels[row_ == ClassRow::first ? 0 : piece.rows - 1] = labels_[documents_before_[file] + piece.document];
+  const std::uint64_t number = documents_before_[file] + piece.document;
+  own.labels[row_ == ClassRow::first ? 0 : piece.rows - 1] =
+      labels_ ? (*labels_)[number] : static_cast<std::int32_t>(number);
 }
 
 std::uint32_t TokenClasses::most(const Piece& piece) const {
-  const auto begin = labels_.begin() + static_cast<std::ptrdiff_t>(piece.place);
-  return static_cast<std::uint32_t>(
-      std::count_if(begin, begin + piece.rows, [](std::int32_t label) { return label != device::kIgnoredLabel; }));
+  if (labels_) return labels_->counting(piece.place, piece.rows);
+  if (!piece.documents) return piece.rows;
+  return static_cast<std::uint32_t>(piece.documents->labels(piece.begin, piece.begin + piece.rows));
 }
 
 void TokenClasses::fill(const Piece& piece, std::uint64_t, const Rows& own) const {
-  std::copy_n(labels_.begin() + static_cast<std::ptrdiff_t>(piece.place), piece.rows, own.labels.begin());
+  for (std::uint32_t i = 0; i < piece.rows; ++i) {
+    if (labels_)
+      own.labels[i] = (*labels_)[piece.place + i];
+    else
+      own.labels[i] =
+          piece.counts(piece.begin + i) ? static_cast<std::int32_t>(piece.place + i) : device::kIgnoredLabel;
+  }
 }
 
 }  // namespace strata::runtime

@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "runtime/objective/rules.h"
@@ -24,16 +26,17 @@ enum class ClassRow : std::uint8_t { first, last };
 // What files' labels make of documents.
 class DocumentClasses final : public Labelling {
  public:
-  // labels: of all documents, file after file; documents_before: of each file.
-  DocumentClasses(std::vector<std::int32_t> labels, std::vector<std::uint64_t> documents_before,
+  // labels: of all documents, file after file; nullopt: their numbers stand for them, for who has none.
+  // documents_before: of each file.
+  DocumentClasses(std::optional<LabelColumn> labels, std::vector<std::uint64_t> documents_before,
                   std::vector<std::uint64_t> tokens_before, ClassRow row);
 
   std::uint32_t most(const Piece& piece) const override;
-  bool few() const override { return true; }
+  LabelColumn* column() override { return labels_ ? &*labels_ : nullptr; }
   void fill(const Piece& piece, std::uint64_t epoch, const Rows& own) const override;
 
  private:
-  std::vector<std::int32_t> labels_;
+  std::optional<LabelColumn> labels_;
   std::vector<std::uint64_t> documents_before_, tokens_before_;
   ClassRow row_;
 };
@@ -41,13 +44,15 @@ class DocumentClasses final : public Labelling {
 // A label for each token of the files.
 class TokenClasses final : public Labelling {
  public:
-  explicit TokenClasses(std::vector<std::int32_t> labels) : labels_(std::move(labels)) {}
+  // nullopt: the numbers of the tokens that count stand for them, for who has none.
+  explicit TokenClasses(std::optional<LabelColumn> labels) : labels_(std::move(labels)) {}
 
   std::uint32_t most(const Piece& piece) const override;
+  LabelColumn* column() override { return labels_ ? &*labels_ : nullptr; }
   void fill(const Piece& piece, std::uint64_t epoch, const Rows& own) const override;
 
  private:
-  std::vector<std::int32_t> labels_;
+  std::optional<LabelColumn> labels_;
 };
 
 }  // namespace strata::runtime

@@ -50,15 +50,14 @@ MaskedTokens::Vocabulary vocabulary_of(std::span<const TokenFile> files) {
   return out;
 }
 
-std::shared_ptr<const Labelling> masked_tokens(const Recipe& recipe, std::span<const TokenFile> files,
-                                               std::uint64_t stream) {
+std::shared_ptr<Labelling> masked_tokens(const Recipe& recipe, std::span<const TokenFile> files, std::uint64_t stream) {
   return std::make_shared<MaskedTokens>(vocabulary_of(files), recipe.training.mlm_probability.value_or(kMaskedShare),
                                         recipe.training.seed, stream);
 }
 
 // The first token of the first document of each file: with the tokenizer's template it is one of its special tokens.
-void look_for_templates(Recipe& recipe) {
-  look_for_labels(recipe);
+void look_for_templates(Recipe& recipe, const LabelColumn* of_validation) {
+  look_for_labels(recipe, of_validation);
   for (const auto& path : data_files(recipe.data)) {
     const TokenFile file(path, std::nullopt);
     if (!file.sidecar() || !file.sidecar()->special_tokens || file.count() == 0) continue;
@@ -81,7 +80,15 @@ std::optional<std::uint32_t> rows_of(const Recipe& recipe, std::uint32_t rows) {
 constinit const ObjectiveRules kMaskedLm = {masked_tokens, rows_of, true, false, judged_by_tokens, look_for_templates};
 
 MaskedTokens::MaskedTokens(Vocabulary vocabulary, double probability, std::uint64_t seed, std::uint64_t stream)
-    : vocabulary_(std::move(vocabulary)), probability_(probability), key_(scramble(scramble(seed) ^ stream)) {}
+    : vocabulary_(std::move(vocabulary)), probability_(probability), key_(scramble(scramble(seed) ^ stream)) {
+  for (std::uint32_t token = 0; token < vocabulary_.special.size(); ++token) {
+    if (!vocabulary_.special[token]) continue;
+    if (!special_.empty() && special_.back().last + 1 == token)
+      special_.back().last = token;
+    else
+      special_.push_back({token, token});
+  }
+}
 
 bool MaskedTokens::may_be_chosen(const Piece& piece, std::uint32_t row, std::uint32_t token) const {
   return (token >= vocabulary_.special.size() || !vocabulary_.special[token]) && piece.counts(piece.begin + row);
@@ -97,6 +104,7 @@ std::uint32_t MaskedTokens::most(const Piece& piece) const {
 
 // Looks no further than the first word.
 bool MaskedTokens::has_words(const Piece& piece) const {
+  if (!piece.documents->has_mask()) return piece.file.any_outside(piece.begin, piece.rows, special_);
   std::array<std::uint32_t, 16> tokens;
   for (std::uint32_t first = 0; first < piece.rows; first += tokens.size()) {
     const std::span some = std::span(tokens).first(std::min<std::size_t>(tokens.size(), piece.rows - first));
@@ -108,6 +116,8 @@ bool MaskedTokens::has_words(const Piece& piece) const {
 }
 
 std::uint32_t MaskedTokens::count(const Piece& piece) const {
+  if (!piece.documents || !piece.documents->has_mask())
+    return chosen_of(piece.file.count_outside(piece.begin, piece.rows, special_), probability_);
   std::array<std::uint32_t, 1024> tokens;
   std::uint32_t n = 0;
   for (std::uint32_t first = 0; first < piece.rows; first += tokens.size()) {

@@ -32,6 +32,7 @@ class MaskedTokens final : public Labelling {
   bool has_words(const Piece& piece) const;
 
   Vocabulary vocabulary_;
+  std::vector<TokenRange> special_;  // the same as few ranges
   double probability_;
   std::uint64_t key_;
 };

@@ -46,6 +46,7 @@ void refuse_what_has_no_effect(const Recipe::Training& training) {
 }  // namespace
 
 MakeLabelling labelling_of(const Recipe& recipe) {
+  if (!rules_of(recipe).labelling) return {};
   return [&recipe, &rules = rules_of(recipe)](std::span<const TokenFile> files, std::uint64_t stream) {
     return rules.labelling(recipe, files, stream);
   };
@@ -55,7 +56,7 @@ bool generates(const Recipe& recipe) {
   return rules_of(recipe).generates;
 }
 
-void look_for_labels(Recipe& recipe) {
+void look_for_labels(Recipe& recipe, const LabelColumn*) {
   for (const auto& path : data_files(recipe.data)) {
     const auto sidecar = read_sidecar(path);
     if (!sidecar || !sidecar->labels) continue;
@@ -76,7 +77,7 @@ void settle_objective(Recipe& recipe) {
   recipe.data.loss_rows = recipe.data.validation_loss_rows = rows.value_or(0);
 }
 
-void settle(Recipe& recipe, bool evaluates) {
+OpenedData settle(Recipe& recipe, bool evaluates) {
   settle_objective(recipe);
   const Judged judged = rules_of(recipe).judged(recipe);
   if (recipe.evaluation.asked() && !metric_named(recipe.evaluation.metric).is_of(judged))
@@ -84,8 +85,9 @@ void settle(Recipe& recipe, bool evaluates) {
          fmt::join(metric_names(judged), ", "));
   if (rules_of(recipe).of_documents && recipe.data.packing == Packing::automatic && names_documents(recipe.data))
     recipe.data.packing = Packing::documents;
-  settle_data(recipe, evaluates, labelling_of(recipe));
-  if (!evaluates) rules_of(recipe).look(recipe);
+  OpenedData opened = settle_data(recipe, evaluates, labelling_of(recipe));
+  if (!evaluates) rules_of(recipe).look(recipe, opened.validation ? opened.validation->column() : nullptr);
+  return opened;
 }
 
 }  // namespace strata::runtime

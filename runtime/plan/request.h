@@ -39,7 +39,7 @@ struct PlanRequest {
   const StepPlan* beside = nullptr;
   // Bytes of host memory that state passes through on its way to a checkpoint; 0: the run writes none.
   std::size_t checkpoint_staging = 0;
-  // Bytes of host memory for the index of packed sequences; 0: none are packed.
+  // Bytes of host memory for what sequences keep (Sequences::keep_in); 0: nothing.
   std::size_t index_bytes = 0;
   // For forecasts: the mean over sequences of the sum of their documents' squared lengths, which attention costs. 0: a
   // sequence is one document.

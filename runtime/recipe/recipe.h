@@ -77,9 +77,9 @@ struct Recipe {
     Packing packing = Packing::automatic;
     LongDocuments long_documents = LongDocuments::cut;
     bool any_tokenizer = false;
-    // No keys: what the files came to (runtime/data/open_data.h). Bytes for the index of packed sequences at most, of
-    // train and of validation, for those that the run reads; and the mean over sequences of the sum of their documents'
-    // squared lengths; 0: a sequence is one document.
+    // No keys: what the files came to (runtime/data/open_data.h). Bytes for what sequences keep at most (index,
+    // labels), of train and of validation, for those that the run reads; and the mean over sequences of the sum of
+    // their documents' squared lengths; 0: a sequence is one document.
     std::size_t index_bytes = 0, validation_index_bytes = 0;
     double mean_squares = 0;
     // Rows of a sequence that the loss takes at most, of train and of validation; 0: all.

@@ -27,9 +27,15 @@ namespace {
 using comm::agree;
 using comm::AgreedError;
 
-DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::memory_resource* memory) {
+DisjointSequences evaluated(std::unique_ptr<Sequences> sequences, const Recipe& recipe) {
+  return {std::move(sequences), recipe.data.seq_len, recipe.training.micro_batch_size,
+          most_validation_sequences(recipe)};
+}
+
+DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::memory_resource* memory,
+                                  std::unique_ptr<Sequences> opened) {
   const Recipe& recipe = job.recipe;
-  std::optional<DisjointSequences> data;
+  std::unique_ptr<Sequences> data;
   std::vector<comm::Seen> seen;
   agree(world, [&] {
     if (recipe.data.validation.empty())
@@ -39,12 +45,10 @@ DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::
       require_types_of_model(*job.model, files);
     };
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
-    data.emplace(open_validation_data(recipe, {vocabulary, check, seen, memory, labelling_of(recipe)}),
-                 recipe.data.seq_len, recipe.training.micro_batch_size);
-    if (const auto most = recipe.evaluation.max_sequences) data->keep_first(static_cast<std::uint64_t>(*most));
+    data = open_validation_data(recipe, {vocabulary, check, seen, memory, labelling_of(recipe)}, std::move(opened));
   });
   comm::require_same(seen, world);
-  return std::move(*data);
+  return evaluated(std::move(data), recipe);
 }
 
 // The sum over all ranks, the same bits on each.
@@ -97,13 +101,14 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
 }
 
 Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
-                     std::shared_ptr<const device::AlgorithmTable> algorithms, const Advance& advance)
+                     std::shared_ptr<const device::AlgorithmTable> algorithms, const Advance& advance,
+                     std::unique_ptr<Sequences> opened)
     : job_(job),
       world_(world),
       executor_(std::make_unique<Executor>(job.plan, *job.model, world, device::Optimizer{}, threads,
                                            job.recipe.io_options())),
       index_memory_(std::in_place, job.plan, *executor_),
-      data_(open_validation(job, world, index_memory_->resource())),
+      data_(open_validation(job, world, index_memory_->resource(), std::move(opened))),
       scores_(scores_of(job)) {
   STRATA_CHECK(job.plan.forward_only);
   executor_->use_algorithms(std::move(algorithms));
@@ -112,11 +117,11 @@ Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const Weig
   load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-Evaluator::Evaluator(const Job& job, comm::World& world, Executor& training, std::pmr::memory_resource* index_memory)
+Evaluator::Evaluator(const Job& job, comm::World& world, Executor& training, std::unique_ptr<Sequences> validation)
     : job_(job),
       world_(world),
       executor_(std::make_unique<Executor>(job.plan, *job.model, training)),
-      data_(open_validation(job, world, index_memory)),
+      data_(evaluated(std::move(validation), job.recipe)),
       scores_(scores_of(job)) {
   STRATA_CHECK(job.plan.forward_only);
 }

@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <memory_resource>
 #include <optional>
 #include <span>
 #include <string>
@@ -37,12 +36,14 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
 // Collective. Job (made for Purpose::evaluate) and world outlive it.
 class Evaluator {
  public:
-  // algorithms: as agreed on (runtime/job/algorithms.h). advance: of reading the weights.
+  // algorithms: as agreed on (runtime/job/algorithms.h). advance: of reading the weights. opened: data.validation, if
+  // it was opened before the plan was made.
   Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
-            std::shared_ptr<const device::AlgorithmTable> algorithms = {}, const Advance& advance = {});
-  // Of the weights that a training has, whenever it is drained: `job` is Job::evaluation of its job. index_memory: of
-  // the training, for packed sequences.
-  Evaluator(const Job& job, comm::World& world, Executor& training, std::pmr::memory_resource* index_memory);
+            std::shared_ptr<const device::AlgorithmTable> algorithms = {}, const Advance& advance = {},
+            std::unique_ptr<Sequences> opened = {});
+  // Of the weights that a training has, whenever it is drained: `job` is Job::evaluation of its job, validation what
+  // the training opened.
+  Evaluator(const Job& job, comm::World& world, Executor& training, std::unique_ptr<Sequences> validation);
 
   // Told how many of the rounds are done; false, on all ranks alike, stops the evaluation. What it throws ends the run.
   using AfterRound = std::function<bool(std::uint64_t done, std::uint64_t all)>;

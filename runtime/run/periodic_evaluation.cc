@@ -16,7 +16,7 @@ PeriodicEvaluation::PeriodicEvaluation(const Job& job, comm::World& world, Train
                                        std::optional<Prompts> prompts)
     : recipe_(job.recipe.evaluation),
       trainer_(trainer),
-      evaluator_(*job.evaluation, world, trainer.executor(), trainer.index_memory()) {
+      evaluator_(*job.evaluation, world, trainer.executor(), trainer.take_validation()) {
   STRATA_CHECK_EQ(job.generation != nullptr, prompts.has_value());
   if (prompts) answers_.emplace(job, trainer.executor(), std::move(*prompts));
 }

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/data/files/tokens.h"
-#include "runtime/data/open_data.h"
 #include "runtime/objective/objective.h"
 #include "runtime/run/schedule.h"
 #include "runtime/run/tokenizer_match.h"
@@ -26,7 +25,7 @@ device::Optimizer optimizer_of(const Recipe::Optimizer& o) {
 }  // namespace
 
 Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weights,
-                 const std::optional<offload::IoOptions>& io)
+                 const std::optional<offload::IoOptions>& io, OpenedData opened)
     : job_(job),
       world_(world),
       executor_(job.plan, *job.model, world, optimizer_of(job.recipe.optimizer), threads,
@@ -43,11 +42,13 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
     const MakeLabelling labelling = labelling_of(recipe);
     if (!recipe.data.train.empty())
-      batches_ = std::make_unique<Batches>(
-          open_training_data(recipe, {vocabulary, check, train, index_memory_.resource(), labelling}));
-    // Read by `strata eval` alone; what is wrong with them is better known now.
-    if (!recipe.data.validation.empty())
-      (void)open_validation_data(recipe, {vocabulary, check, validation, std::pmr::get_default_resource(), labelling});
+      batches_ = std::make_unique<Batches>(open_training_data(
+          recipe, {vocabulary, check, train, index_memory_.resource(), labelling}, std::move(opened.train)));
+    const Opening of_validation{vocabulary, check, validation, index_memory_.resource(), labelling};
+    if (recipe.evaluation.asked())
+      validation_ = open_validation_data(recipe, of_validation, std::move(opened.validation));
+    else if (!recipe.data.validation.empty())
+      check_validation_data(recipe, of_validation);  // for `strata eval`: what is wrong with them is better known now
   });
   comm::require_same(train, world);
   comm::require_same(validation, world);

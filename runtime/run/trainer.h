@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/note.h"
@@ -14,6 +15,7 @@
 #include "comm/communicator.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/data/batches.h"
+#include "runtime/data/open_data.h"
 #include "runtime/execute/executor.h"
 #include "runtime/job/make_job.h"
 #include "runtime/run/index_memory.h"
@@ -50,10 +52,11 @@ struct StepReport {
 class Trainer {
  public:
   // `weights`: whether to start with the recipe's initial weights; else load_initial_weights() or a checkpoint and
-  // restore() come before the first step. `io`: how drives are used, if not as the recipe says.
+  // restore() come before the first step. `io`: how drives are used, if not as the recipe says. `opened`: what was
+  // opened of the data before the plan was made.
   enum class Weights : std::uint8_t { initial, later };
   Trainer(const Job& job, comm::World& world, int threads, Weights weights = Weights::initial,
-          const std::optional<offload::IoOptions>& io = std::nullopt);
+          const std::optional<offload::IoOptions>& io = std::nullopt, OpenedData opened = {});
 
   // Collective. note: as of first_weights().
   void load_initial_weights(
@@ -74,8 +77,8 @@ class Trainer {
   StepReport step(std::uint64_t requests);
 
   Executor& executor() { return executor_; }
-  // For the index of what is evaluated between its steps.
-  std::pmr::memory_resource* index_memory() { return index_memory_.resource(); }
+  // For who evaluates between its steps, once: null if the recipe asks for no evaluation.
+  std::unique_ptr<Sequences> take_validation() { return std::move(validation_); }
   // What it trains on; null: nothing, with no step to take.
   const Batches* batches() const { return batches_.get(); }
   std::string weights_hash(const Advance& advance = {}) {
@@ -97,6 +100,7 @@ class Trainer {
   Executor executor_;
   IndexMemory index_memory_;
   std::unique_ptr<Batches> batches_;
+  std::unique_ptr<Sequences> validation_;
   LossScaler scaler_;
   Progress progress_;
   std::int64_t newest_step_ = 0;

@@ -21,6 +21,7 @@
 #include "launcher/overwrite.h"
 #include "launcher/rank/agreement.h"
 #include "launcher/rank/cores.h"
+#include "launcher/rank/planned_run.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
 #include "launcher/screen/activity.h"
@@ -190,21 +191,23 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
                      input->texts(), input->cut() == 1 ? "is" : "are", seq_len, input->cut() == 1 ? "it" : "them",
                      objective == models::Objective::token_classification ? ": words in it have the label null" : ""));
   recipe.data.any_tokenizer = true;  // it was looked at, and the tokens' sidecar knows no folder
-  agree(world, [&] { runtime::settle(recipe, true); });
   // So that products have one shape, whatever the texts: as many as fit in a sequence.
   least = std::stoull(world.exchange(std::to_string(least))[0]);
-  recipe.data.validation_loss_rows = (seq_len + least - 1) / least;
-  if (objective == models::Objective::token_classification) recipe.data.validation_loss_rows = 0;
-  const runtime::Seat seat = agree_on_seat(recipe, world);
+  const std::uint64_t rows_of_loss =
+      objective == models::Objective::token_classification ? 0 : (seq_len + least - 1) / least;
+  const auto adjust = [&](runtime::Recipe& settled, const runtime::Capacity&) {
+    settled.data.validation_loss_rows = rows_of_loss;
+  };
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, seat, world), world, runtime::Purpose::evaluate);
-  require_same_plan(job, world);
+  PlannedRun planned = plan_run(recipe, world, {.purpose = runtime::Purpose::evaluate, .adjust = adjust});
+  const runtime::Job& job = planned.job;
   std::unique_ptr<runtime::WeightSource> weights;
   agree(world, [&] { weights = folder.weights(*job.model); });
   if (!weights->drawn().empty())
     throw comm::AgreedError(Exit::usage, fmt::format("{} has no {}: train the classifier first", folder.path().string(),
                                                      weights->drawn().front()));
-  runtime::Evaluator evaluator(job, world, threads, *weights, runtime::agree_on_algorithms(job, world, note));
+  runtime::Evaluator evaluator(job, world, threads, *weights, runtime::agree_on_algorithms(job, world, note), {},
+                               std::move(planned.data.validation));
 
   const auto sidecar = runtime::read_sidecar(tokens_path);
   const std::size_t k = classes.names.size();

@@ -18,6 +18,7 @@
 #include "launcher/measure/bench/bench_stand.h"
 #include "launcher/rank/agreement.h"
 #include "launcher/rank/cores.h"
+#include "launcher/rank/planned_run.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/screen/printable.h"
 #include "runtime/forecast/simulator.h"
@@ -137,17 +138,17 @@ void bench_step(const BenchOptions& options, comm::World& world) {
   agree(world, [&] {
     if (world.rank() == 0) require_own_json(options);
   });
-  runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world, false);
-  const runtime::Seat seat = agree_on_seat(recipe, world);
-  agree_on_micro_batch(recipe, seat, world);
-  if (seat.device.kind != device::Kind::cpu)
+  const runtime::Recipe asked = read_recipe(options.recipe, options.sets, world, false);
+  if (agree_on_seat(asked, world).device.kind != device::Kind::cpu)
     throw AgreedError(Exit::usage,
                       "bench step knows the floor only for CPUs: set device.kind = cpu, or let strata train write "
                       "report.summary, which has the speed of a GPU's steps");
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
+  // Of random tokens.
+  const PlannedRun planned = plan_run(asked, world, {.looks_at_data = false});
+  const runtime::Job& job = planned.job;
+  const runtime::Recipe& recipe = job.recipe;
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  const runtime::Job job = plan_job(recipe, agree_on_capacity(recipe, seat, world), world);
-  require_same_plan(job, world);
 
   // Before the run's memory is taken; all ranks at once, as in the step.
   world.barrier();

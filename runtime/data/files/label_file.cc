@@ -64,9 +64,39 @@ class ClassNumbers {
   bool named_by_numbers_ = false;
 };
 
+// Of a file whose sidecar names it.
+MappedFile open_label_file(const TokenFile& file) {
+  const std::filesystem::path path = labels_path(file.path());
+  if (std::error_code ignored; !std::filesystem::exists(path, ignored))
+    fail(Exit::usage, "{} is missing, and the sidecar of {} names it: copy it along, or tokenize anew", path.string(),
+         file.path().string());
+  MappedFile lines(path);
+  const auto bytes = lines.bytes();
+  const std::string hash = fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
+  if (const std::string& named = file.sidecar()->labels->hash; hash != named)
+    fail(Exit::corrupt, "{} has the hash {}, and {} names {}: tokenize anew", path.string(), hash,
+         sidecar_path(file.path()).string(), named);
+  return lines;
+}
+
 }  // namespace
 
-std::vector<std::int32_t> read_labels(const TokenFile& file, const models::Classes& classes, bool per_token) {
+LabelColumn column_for(const models::Classes& classes) {
+  switch (classes.target) {
+    case device::ClassTarget::one:
+      return LabelColumn(classes.names.size());
+    case device::ClassTarget::many:
+      return LabelColumn(std::uint64_t{1} << classes.names.size());
+    default:
+      return LabelColumn(std::uint64_t{1} << 32);
+  }
+}
+
+void check_label_file(const TokenFile& file) {
+  if (file.sidecar() && file.sidecar()->labels) (void)open_label_file(file);
+}
+
+void read_labels(const TokenFile& file, const models::Classes& classes, bool per_token, LabelColumn& out) {
   const auto& sidecar = file.sidecar();
   const std::string tokens = file.path().string(), name = labels_path(file.path()).string();
   if (!sidecar || !sidecar->labels)
@@ -88,26 +118,30 @@ std::vector<std::int32_t> read_labels(const TokenFile& file, const models::Class
          : target == ClassTarget::number ? "regression"
          : target == ClassTarget::many   ? "multi_label_classification"
                                          : "single_label_classification");
-  if (std::error_code ignored; !std::filesystem::exists(name, ignored))
-    fail(Exit::usage, "{} is missing, and the sidecar of {} names it: copy it along, or tokenize anew", name, tokens);
-  const MappedFile lines(labels_path(file.path()));
+  const MappedFile lines = open_label_file(file);
   const std::string_view all(reinterpret_cast<const char*>(lines.bytes().data()), lines.bytes().size());
-  if (const std::string hash = fmt::format("{:016x}", XXH3_64bits(all.data(), all.size()));
-      hash != sidecar->labels->hash)
-    fail(Exit::corrupt, "{} has the hash {}, and {} names {}: tokenize anew", name, hash,
-         sidecar_path(file.path()).string(), sidecar->labels->hash);
   const ClassNumbers numbers_of(classes, name);
-  std::vector<std::int32_t> out;
-  out.reserve(per_token ? file.count() : sidecar->labels->count);
+  const std::uint64_t before = out.size();
   simdjson::dom::parser parser;
+  // Classes are few, so most lines are like one before.
+  constexpr std::size_t kKnown = 1024;
+  std::unordered_map<std::string_view, std::int32_t> known;
   std::uint64_t line = 0;
   for (std::size_t at = 0; at < all.size();) {
     const std::size_t end = std::min(all.find('\n', at), all.size());
     ++line;
+    const std::string_view text = all.substr(at, end - at);
+    at = end + 1;
+    if (!per_token) {
+      if (const auto found = known.find(text); found != known.end()) {
+        out.push_back(found->second);
+        continue;
+      }
+    }
     const auto corrupt = [&] { fail(Exit::corrupt, "{}, line {}: expected a label: tokenize anew", name, line); };
     element root, value;
     simdjson::dom::array list;
-    if (parser.parse(all.data() + at, end - at).get(root) != simdjson::SUCCESS) corrupt();
+    if (parser.parse(text.data(), text.size()).get(root) != simdjson::SUCCESS) corrupt();
     const bool single = root["label"].get(value) == simdjson::SUCCESS;
     if (!single && root["labels"].get_array().get(list) != simdjson::SUCCESS) corrupt();
     if (single ? per_token : target == ClassTarget::number || (!per_token && target == ClassTarget::one)) corrupt();
@@ -131,12 +165,12 @@ std::vector<std::int32_t> read_labels(const TokenFile& file, const models::Class
       }
       out.push_back(std::bit_cast<std::int32_t>(bits));
     }
-    at = end + 1;
+    if (!per_token && known.size() < kKnown) known.emplace(text, out[out.size() - 1]);
   }
-  if (line != sidecar->labels->count || (per_token && out.size() != file.count()))
+  const std::uint64_t labels = out.size() - before;
+  if (line != sidecar->labels->count || (per_token && labels != file.count()))
     fail(Exit::corrupt, "{} has labels of {} documents and {} tokens, and {} says {} and {}: tokenize anew", name, line,
-         out.size(), sidecar_path(file.path()).string(), sidecar->labels->count, file.count());
-  return out;
+         labels, sidecar_path(file.path()).string(), sidecar->labels->count, file.count());
 }
 
 }  // namespace strata::runtime

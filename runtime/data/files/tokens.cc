@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -45,6 +46,31 @@ std::uint64_t first_outside(const std::byte* tokens, std::uint64_t count, std::u
     return static_cast<std::uint64_t>(std::find_if(p + begin, p + end, [&](T t) { return t >= limit; }) - p);
   }
   return count;
+}
+
+// How many are in none of the sets.
+template <typename T>
+std::uint64_t outside_of(std::span<const T> tokens, std::span<const TokenRange> sets) {
+  // Lanes of as many bits as a token has, so that compilers take vectors; none of them overflows in a block.
+  constexpr std::size_t kLanes = 16, kBlock = 4096 * kLanes;
+  std::uint64_t inside = 0;
+  for (std::size_t begin = 0; begin < tokens.size(); begin += kBlock) {
+    const auto block = tokens.subspan(begin, std::min(kBlock, tokens.size() - begin));
+    for (const TokenRange& set : sets) {
+      if (set.first > std::numeric_limits<T>::max()) continue;
+      const T first = static_cast<T>(set.first);
+      const T more = static_cast<T>(std::min<std::uint32_t>(set.last, std::numeric_limits<T>::max()) - set.first);
+      const auto is_inside = [&](T token) { return static_cast<T>(static_cast<T>(token - first) <= more ? 1 : 0); };
+      std::array<T, kLanes> found{};
+      std::size_t at = 0;
+      for (; at + kLanes <= block.size(); at += kLanes)
+        for (std::size_t lane = 0; lane < kLanes; ++lane)
+          found[lane] = static_cast<T>(found[lane] + is_inside(block[at + lane]));
+      for (; at < block.size(); ++at) inside += is_inside(block[at]);
+      for (const T of_lane : found) inside += of_lane;
+    }
+  }
+  return tokens.size() - inside;
 }
 
 // Whether bytes that should be tokens are what people write: tokens of 2 bytes have zeros, or bytes of every kind.
@@ -278,12 +304,17 @@ TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)
         fmt::format("{} tokens of {} bytes, as {} says", sidecar_->count, width_, sidecar_path(file_.path()).string()),
         fmt::format("{}", count_));
   }
-  if (vocab_size && sidecar_ && sidecar_->vocab_size > *vocab_size)
+  limit_ = static_cast<std::uint64_t>(vocab_size.value_or(std::int64_t{1} << 32));
+  if (sidecar_) limit_to(vocab_size.value_or(sidecar_->vocab_size));
+}
+
+void TokenFile::limit_to(std::int64_t vocab_size) {
+  STRATA_CHECK(sidecar_.has_value());  // without one the vocabulary gives the width, too
+  if (sidecar_->vocab_size > vocab_size)
     fail(Exit::usage,
          "{} holds tokens of a vocabulary of {}, and the model's has {}: tokenize with the model's tokenizer",
-         file_.path().string(), sidecar_->vocab_size, *vocab_size);
-  limit_ = static_cast<std::uint64_t>(vocab_size.value_or(std::int64_t{1} << 32));
-  if (sidecar_) limit_ = std::min(limit_, static_cast<std::uint64_t>(sidecar_->vocab_size));
+         file_.path().string(), sidecar_->vocab_size, vocab_size);
+  limit_ = static_cast<std::uint64_t>(sidecar_->vocab_size);
 }
 
 void TokenFile::outside(std::uint64_t index, std::uint64_t value) const {
@@ -294,11 +325,18 @@ void TokenFile::outside(std::uint64_t index, std::uint64_t value) const {
 }
 
 template <typename T>
+std::span<const T> TokenFile::tokens(std::uint64_t begin, std::uint64_t count) const {
+  STRATA_CHECK_LE(begin, count_);
+  STRATA_CHECK_LE(count, count_ - begin);
+  return {reinterpret_cast<const T*>(file_.bytes().data() + header_bytes_) + begin, count};
+}
+
+template <typename T>
 void TokenFile::read_as(std::uint64_t begin, std::span<std::uint32_t> out) const {
-  const T* tokens = reinterpret_cast<const T*>(file_.bytes().data() + header_bytes_) + begin;
+  const std::span<const T> mine = tokens<T>(begin, out.size());
   std::uint32_t most = 0;
   for (std::size_t i = 0; i < out.size(); ++i) {
-    out[i] = tokens[i];
+    out[i] = mine[i];
     most = std::max(most, out[i]);
   }
   if (most < limit_) return;
@@ -307,14 +345,25 @@ void TokenFile::read_as(std::uint64_t begin, std::span<std::uint32_t> out) const
 }
 
 void TokenFile::read(std::uint64_t begin, std::span<std::uint32_t> out) const {
-  STRATA_CHECK_LE(begin, count_);
-  STRATA_CHECK_LE(out.size(), count_ - begin);
   file_.require_whole();
   if (width_ == 2) {
     read_as<std::uint16_t>(begin, out);
   } else {
     read_as<std::uint32_t>(begin, out);
   }
+}
+
+std::uint64_t TokenFile::count_outside(std::uint64_t begin, std::uint64_t count,
+                                       std::span<const TokenRange> sets) const {
+  return width_ == 2 ? outside_of(tokens<std::uint16_t>(begin, count), sets)
+                     : outside_of(tokens<std::uint32_t>(begin, count), sets);
+}
+
+bool TokenFile::any_outside(std::uint64_t begin, std::uint64_t count, std::span<const TokenRange> sets) const {
+  constexpr std::uint64_t kLook = 8;  // most texts have a word among their first tokens
+  for (std::uint64_t at = 0; at < count; at += kLook)
+    if (count_outside(begin + at, std::min(kLook, count - at), sets) > 0) return true;
+  return false;
 }
 
 void TokenFile::check_all() const {
@@ -382,14 +431,18 @@ std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, con
   return out;
 }
 
-std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key, std::int64_t vocab_size,
-                                        std::vector<comm::Seen>& seen) {
-  std::vector<TokenFile> out;
-  for (const fs::path& path : expand_patterns(patterns, key)) {
-    const TokenFile& file = out.emplace_back(path, vocab_size);
+void check_token_files(std::span<const TokenFile> files, const char* key, std::vector<comm::Seen>& seen) {
+  for (const TokenFile& file : files) {
     if (file.count() * static_cast<std::uint64_t>(file.width()) < kCheckWhole) file.check_all();
     seen.push_back(file.seen(key));  // now: what was checked is still in the page cache
   }
+}
+
+std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key, std::int64_t vocab_size,
+                                        std::vector<comm::Seen>& seen) {
+  std::vector<TokenFile> out;
+  for (const fs::path& path : expand_patterns(patterns, key)) out.emplace_back(path, vocab_size);
+  check_token_files(out, key, seen);
   return out;
 }
 

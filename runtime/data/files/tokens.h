@@ -55,6 +55,11 @@ std::filesystem::path labels_path(const std::filesystem::path& token_file);
 std::optional<TokenSidecar> read_sidecar(const std::filesystem::path& token_file);
 std::string to_json(const TokenSidecar& sidecar);
 
+// Tokens from `first` to `last`.
+struct TokenRange {
+  std::uint32_t first, last;
+};
+
 // A mapped token file: nanoGPT's (no header) or llm.c's (docs/guide.md, "Token files"). Throws Error{corrupt} with
 // file, offset, expected and found if it is empty, cut, or contradicts its sidecar.
 class TokenFile {
@@ -68,12 +73,20 @@ class TokenFile {
   int width() const { return width_; }
   // Every token is below it.
   std::uint64_t limit() const { return limit_; }
+  // Of a file with a sidecar that was opened before its model was known: as if opened with this vocab_size.
+  void limit_to(std::int64_t vocab_size);
   bool has_header() const { return header_bytes_ != 0; }
   const std::optional<TokenSidecar>& sidecar() const { return sidecar_; }
 
   // Tokens [begin, begin + out.size()) into out. Throws Error{corrupt} at one outside the vocabulary, or if the file
   // was cut meanwhile.
   void read(std::uint64_t begin, std::span<std::uint32_t> out) const;
+  // Of tokens [begin, begin + count): how many are in none of the sets; whether any is. For many calls in a row: looks
+  // neither at the vocabulary nor at whether the file was cut meanwhile.
+  std::uint64_t count_outside(std::uint64_t begin, std::uint64_t count, std::span<const TokenRange> sets) const;
+  bool any_outside(std::uint64_t begin, std::uint64_t count, std::span<const TokenRange> sets) const;
+  // Throws Error{corrupt} if the file was cut meanwhile.
+  void require_whole() const { file_.require_whole(); }
   // Reads every token once. Throws Error{corrupt} at the first one outside the vocabulary, or where the sidecar's hash
   // is another.
   void check_all() const;
@@ -83,6 +96,8 @@ class TokenFile {
 
  private:
   [[noreturn]] void outside(std::uint64_t index, std::uint64_t value) const;
+  template <typename T>
+  std::span<const T> tokens(std::uint64_t begin, std::uint64_t count) const;
   template <typename T>
   void read_as(std::uint64_t begin, std::span<std::uint32_t> out) const;
 
@@ -98,8 +113,10 @@ class TokenFile {
 // `key`, matches nothing.
 std::vector<std::filesystem::path> expand_patterns(std::span<const std::string> patterns, const char* key);
 
-// Opens them all; files below 1 GiB are checked whole (larger ones when they are read). What this rank sees of each
-// goes to the end of `seen`.
+// Checks files below 1 GiB whole (larger ones when they are read). What this rank sees of each goes to the end of
+// `seen`.
+void check_token_files(std::span<const TokenFile> files, const char* key, std::vector<comm::Seen>& seen);
+// Opens them all and checks them so.
 std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key, std::int64_t vocab_size,
                                         std::vector<comm::Seen>& seen);
 

@@ -10,21 +10,16 @@
 namespace strata::runtime {
 
 DisjointSequences::DisjointSequences(std::unique_ptr<Sequences> sequences, std::int64_t seq_len,
-                                     std::int64_t micro_batch_size)
+                                     std::int64_t micro_batch_size, std::uint64_t most)
     : all_(std::move(sequences)),
       seq_len_(static_cast<std::uint64_t>(seq_len)),
-      micro_batch_size_(static_cast<std::uint64_t>(micro_batch_size)) {
-  keep_first(all_->size());
+      micro_batch_size_(static_cast<std::uint64_t>(micro_batch_size)),
+      sequences_(std::min(most, all_->size())) {
+  for (std::uint64_t sequence = 0; sequence < sequences_; ++sequence) labels_ += all_->labels(sequence);
 }
 
 DisjointSequences::DisjointSequences(std::vector<TokenFile> files, std::int64_t seq_len, std::int64_t micro_batch_size)
     : DisjointSequences(every_label(std::move(files), seq_len), seq_len, micro_batch_size) {}
-
-void DisjointSequences::keep_first(std::uint64_t most) {
-  sequences_ = std::min(most, all_->size());
-  labels_ = 0;
-  for (std::uint64_t sequence = 0; sequence < sequences_; ++sequence) labels_ += all_->labels(sequence);
-}
 
 void DisjointSequences::fill(std::uint64_t micro_batch, const Rows& rows) const {
   const std::uint64_t elements = micro_batch_size_ * seq_len_;

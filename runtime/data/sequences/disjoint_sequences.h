@@ -14,14 +14,12 @@ namespace strata::runtime {
 // with a label that does not count.
 class DisjointSequences {
  public:
-  // A label at least counts.
-  DisjointSequences(std::unique_ptr<Sequences> sequences, std::int64_t seq_len, std::int64_t micro_batch_size);
+  // most: of the sequences; the others are not there. What the sequences keep is where it is to be (keep_in).
+  DisjointSequences(std::unique_ptr<Sequences> sequences, std::int64_t seq_len, std::int64_t micro_batch_size,
+                    std::uint64_t most = kAllSequences);
   // Of a stream, every label once, the last sequence of a file shorter where it does not come out even. Throws
   // Error{usage} where there is no label.
   DisjointSequences(std::vector<TokenFile> files, std::int64_t seq_len, std::int64_t micro_batch_size);
-
-  // From now on only the first `most` of them are there.
-  void keep_first(std::uint64_t most);
 
   std::uint64_t sequences() const { return sequences_; }
   std::uint64_t micro_batches() const { return (sequences() + micro_batch_size_ - 1) / micro_batch_size_; }

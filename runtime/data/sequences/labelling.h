@@ -6,6 +6,7 @@
 
 #include "models/batch.h"
 #include "runtime/data/files/documents.h"
+#include "runtime/data/files/label_column.h"
 #include "runtime/data/files/tokens.h"
 
 namespace strata::runtime {
@@ -25,28 +26,27 @@ struct Piece {
   bool counts(std::uint64_t token) const { return !documents || documents->counts(token); }
 };
 
-// Which rows of a piece the loss takes, and what it wants there: what an objective makes of tokens. Immutable, a pure
-// function of what it is given: the same on every rank.
+// Which rows of a piece the loss takes, and what it wants there: what an objective makes of tokens. A pure function of
+// what it is given: the same on every rank.
 class Labelling {
  public:
   virtual ~Labelling() = default;
 
-  // The rows that the loss takes, at most: known without reading a token. 0: the piece is left out.
+  // The rows that the loss takes, at most; of a stream's piece known without reading a token. 0: the piece is left out.
   virtual std::uint32_t most(const Piece& piece) const = 0;
   // Whether that is their number.
   virtual bool exact() const { return true; }
-  // Their number; may read the piece's tokens.
+  // Their number. May read all tokens of the piece, so it is asked for once, at opening.
   virtual std::uint32_t count(const Piece& piece) const { return most(piece); }
-  // Whether they are few of the rows, so that the loss is to be computed of these alone.
-  virtual bool few() const { return false; }
+  // The labels that came with the files; null: it makes them of tokens.
+  virtual LabelColumn* column() { return nullptr; }
   // own: the piece's rows, of which tokens are read: writes labels, and may change tokens. epoch: how often the source
   // was gone over before.
   virtual void fill(const Piece& piece, std::uint64_t epoch, const Rows& own) const = 0;
 };
 
 // Makes the labelling of a source's files. stream: tells sources apart, so that no two draw the same random numbers.
-using MakeLabelling =
-    std::function<std::shared_ptr<const Labelling>(std::span<const TokenFile> files, std::uint64_t stream)>;
+using MakeLabelling = std::function<std::shared_ptr<Labelling>(std::span<const TokenFile> files, std::uint64_t stream)>;
 // That of validation data.
 inline constexpr std::uint64_t kValidationStream = ~std::uint64_t{0};
 

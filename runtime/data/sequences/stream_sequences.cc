@@ -5,25 +5,16 @@
 
 #include "base/error.h"
 #include "device/ops/losses/cross_entropy.h"
-#include "runtime/data/sequences/next_token.h"
 
 namespace strata::runtime {
 
-namespace {
-
-std::shared_ptr<const Labelling> or_next_token(std::shared_ptr<const Labelling> labelling) {
-  return labelling ? std::move(labelling) : std::make_shared<NextToken>();
-}
-
-}  // namespace
-
 StreamSequences::StreamSequences(std::vector<TokenFile> files, std::uint64_t seq_len, Rest rest,
-                                 std::shared_ptr<const Labelling> labelling)
-    : files_(std::move(files)),
+                                 std::shared_ptr<Labelling> labelling, std::uint64_t most)
+    : Sequences(std::move(files), std::move(labelling)),
       first_sequence_{0},
       first_token_{0},
       seq_len_(seq_len),
-      labelling_(std::move(labelling)) {
+      most_(most) {
   for (const TokenFile& file : files_) {
     const std::uint64_t labels = file.count() - 1;  // the first token is nobody's label
     const std::uint64_t more = rest == Rest::shorter ? seq_len - 1 : 0;
@@ -46,8 +37,24 @@ Piece StreamSequences::piece_of(std::uint64_t sequence) const {
           static_cast<std::uint32_t>(std::min(seq_len_, file.count() - 1 - begin))};
 }
 
+std::size_t StreamSequences::index_bytes() const {
+  const std::size_t counts = labelling_->exact() ? 0 : std::min(most_, size()) * sizeof(std::uint32_t);
+  return counts + alignof(std::max_align_t) + column_bytes();
+}
+
+void StreamSequences::keep_in(std::pmr::memory_resource* memory) {
+  keep_column_in(memory);
+  if (labelling_->exact() || labels_) return;
+  labels_.emplace(memory).reserve(std::min(most_, size()));
+  for (std::uint64_t sequence = 0; sequence < std::min(most_, size()); ++sequence)
+    labels_->push_back(labelling_->count(piece_of(sequence)));
+  for (const TokenFile& file : files_) file.require_whole();
+}
+
 std::uint64_t StreamSequences::labels(std::uint64_t sequence) const {
-  return labelling_->count(piece_of(sequence));
+  if (labelling_->exact()) return labelling_->most(piece_of(sequence));
+  STRATA_CHECK(labels_.has_value());
+  return (*labels_)[sequence];
 }
 
 // A file's first sequence is as long as any of it.
@@ -73,12 +80,12 @@ void StreamSequences::fill(std::uint64_t sequence, std::uint64_t epoch, const Ro
 }
 
 std::unique_ptr<Sequences> whole_sequences(std::vector<TokenFile> files, std::int64_t seq_len,
-                                           std::shared_ptr<const Labelling> labelling) {
+                                           std::shared_ptr<Labelling> labelling) {
   std::uint64_t most = 0;
   for (const TokenFile& file : files) most = std::max(most, file.count());
   const std::size_t count = files.size();
   auto out = std::make_unique<StreamSequences>(std::move(files), static_cast<std::uint64_t>(seq_len),
-                                               StreamSequences::Rest::left_out, or_next_token(std::move(labelling)));
+                                               StreamSequences::Rest::left_out, std::move(labelling));
   if (out->size() == 0)
     fail(Exit::usage, "data.seq_len = {} needs a token file of at least {} tokens; the largest of {} has {}", seq_len,
          seq_len + 1, count, most);
@@ -86,9 +93,9 @@ std::unique_ptr<Sequences> whole_sequences(std::vector<TokenFile> files, std::in
 }
 
 std::unique_ptr<Sequences> every_label(std::vector<TokenFile> files, std::int64_t seq_len,
-                                       std::shared_ptr<const Labelling> labelling) {
+                                       std::shared_ptr<Labelling> labelling, std::uint64_t most) {
   auto out = std::make_unique<StreamSequences>(std::move(files), static_cast<std::uint64_t>(seq_len),
-                                               StreamSequences::Rest::shorter, or_next_token(std::move(labelling)));
+                                               StreamSequences::Rest::shorter, std::move(labelling), most);
   if (out->size() == 0) fail(Exit::usage, "data.validation has no two tokens in a row, so there is nothing to predict");
   return out;
 }

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "runtime/data/sequences/stream_sequences.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 
@@ -36,6 +37,44 @@ class BatchesTest : public testing::Test {
   }
   tests::ScratchFolder folder_;
 };
+
+// A step needs its number of labels before its first backward, those of other ranks' micro-batches among them.
+class CountedOnce final : public Labelling {
+ public:
+  std::uint32_t most(const Piece& piece) const override { return piece.rows; }
+  bool exact() const override { return false; }
+  std::uint32_t count(const Piece& piece) const override {
+    counted += piece.rows;
+    return static_cast<std::uint32_t>(1 + piece.begin % 3);
+  }
+  void fill(const Piece&, std::uint64_t, const Rows&) const override {}
+  mutable std::uint64_t counted = 0;
+};
+
+TEST_F(BatchesTest, LabelsOfAStepAreKnownWithoutReadingATokenAgain) {
+  const auto labelling = std::make_shared<CountedOnce>();
+  auto sequences = whole_sequences(files(), 3, labelling);
+  EXPECT_GE(sequences->index_bytes(), 5 * sizeof(std::uint32_t));
+  std::vector<std::byte> planned(sequences->index_bytes());
+  std::pmr::monotonic_buffer_resource memory(planned.data(), planned.size(), std::pmr::null_memory_resource());
+  sequences->keep_in(&memory);
+  EXPECT_EQ(labelling->counted, 15u);
+  std::vector<Source> sources;
+  sources.push_back({std::move(sequences)});
+  const Batches batches(std::move(sources), 3, 2, DataOrder::sequential, 1);
+  EXPECT_EQ(batches.labels(0), 1u + 1);  // of a.bin: those at 0 and 3
+  EXPECT_EQ(batches.labels(1), 1u + 1);  // at 6, and b.bin's
+  for (std::uint64_t k = 0; k < 50; ++k) (void)batches.labels(k);
+  EXPECT_EQ(labelling->counted, 15u);
+}
+
+TEST_F(BatchesTest, OfAnEvaluationOnlyWhatItReadsIsCounted) {
+  const auto labelling = std::make_shared<CountedOnce>();
+  auto sequences = every_label(files(), 3, labelling, 2);
+  sequences->keep_in(std::pmr::get_default_resource());
+  EXPECT_EQ(labelling->counted, 6u);
+  EXPECT_EQ(sequences->labels(1), 1u);
+}
 
 struct Filled {
   std::vector<std::uint32_t> tokens, positions;

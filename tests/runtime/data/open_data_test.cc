@@ -94,14 +94,60 @@ TEST_F(OpenDataTest, TheStartSaysWhatWasCutDroppedAndLeftOut) {
             "without a label that counts left out, 8.00 epochs");
 }
 
+// Labels of which only tokens tell how many. Keeps how many it was asked about.
+class Counting final : public Labelling {
+ public:
+  explicit Counting(std::uint64_t& rows) : rows_(rows) {}
+  std::uint32_t most(const Piece&) const override { return 1; }
+  bool exact() const override { return false; }
+  std::uint32_t count(const Piece& piece) const override {
+    rows_ += piece.rows;
+    return 1;
+  }
+  void fill(const Piece&, std::uint64_t, const Rows&) const override {}
+
+ private:
+  std::uint64_t& rows_;
+};
+
+// Of a file that would take minutes to read, a run that evaluates over 3 sequences reads these.
+TEST_F(OpenDataTest, OnlyTheSequencesThatAreEvaluatedAreRead) {
+  folder_.write("t.bin", {8, 8});
+  folder_.write("v.bin", std::vector<std::uint64_t>(2 * 65536, 5));
+  for (const char* packing : {"documents", "stream"})
+    for (const bool evaluates : {true, false}) {
+      SCOPED_TRACE(packing);
+      Recipe r = recipe({"data.train=" + path("t.bin"), "data.validation=" + path("v.bin"), "evaluation.every=1",
+                         "evaluation.max_sequences=3", std::string("data.packing=") + packing});
+      r.data.loss_rows = 1;
+      std::uint64_t of_training = 0, of_validation = 0;
+      const MakeLabelling make = [&](std::span<const TokenFile>, std::uint64_t stream) {
+        return std::make_shared<Counting>(stream == kValidationStream ? of_validation : of_training);
+      };
+      auto opened = settle_data(r, evaluates, make);
+      EXPECT_LT(r.data.validation_index_bytes, 3u * 65536 * 12) << "of one window of two";
+      const auto data =
+          open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, seen_}, std::move(opened.validation));
+      EXPECT_GT(of_validation, 0u);
+      EXPECT_LE(of_validation, 3u * 8);
+      const DisjointSequences sequences(open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, seen_,
+                                                                 std::pmr::get_default_resource(), make}),
+                                        8, 2, most_validation_sequences(r));
+      EXPECT_EQ(sequences.sequences(), 3u);
+      EXPECT_LE(of_validation, 2 * 3u * 8);
+    }
+}
+
 TEST_F(OpenDataTest, ValidationIsPackedAlike) {
   folder_.write("v.bin", {4, 5, 3}, "011111111111");
   const Recipe r = recipe({"data.validation=" + path("v.bin")});
-  DisjointSequences data(open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, seen_}), 8, 2);
-  EXPECT_EQ(data.sequences(), 2u);
-  EXPECT_EQ(data.labels(), 9u);
-  data.keep_first(1);
-  EXPECT_EQ(data.labels(), 6u);
+  const auto first = [&](std::uint64_t most) {
+    return DisjointSequences(open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, seen_}), 8, 2, most);
+  };
+  EXPECT_EQ(first(kAllSequences).sequences(), 2u);
+  EXPECT_EQ(first(kAllSequences).labels(), 9u);
+  EXPECT_EQ(first(1).sequences(), 1u);
+  EXPECT_EQ(first(1).labels(), 6u);
 }
 
 }  // namespace

@@ -47,6 +47,18 @@ class ClassificationTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
+std::vector<std::int32_t> values_of(const LabelColumn& column) {
+  std::vector<std::int32_t> out;
+  for (std::uint64_t i = 0; i < column.size(); ++i) out.push_back(column[i]);
+  return out;
+}
+
+std::vector<std::int32_t> labels_of(const TokenFile& file, const models::Classes& classes, bool per_token) {
+  LabelColumn out = column_for(classes);
+  read_labels(file, classes, per_token, out);
+  return values_of(out);
+}
+
 models::Classes classes(std::vector<std::string> names, device::ClassTarget target = device::ClassTarget::one) {
   return {std::move(names), true, target};
 }
@@ -54,7 +66,7 @@ models::Classes classes(std::vector<std::string> names, device::ClassTarget targ
 TEST_F(ClassificationTest, AMissingFileOfLabelsIsSaidWithWhatToDo) {
   const auto one = file("{\"label\": \"b\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "b"});
   std::filesystem::remove(folder_.path() / "t.bin.labels.jsonl");
-  EXPECT_FAILURE(read_labels(one, classes({"a", "b"}), false), Exit::usage,
+  EXPECT_FAILURE(labels_of(one, classes({"a", "b"}), false), Exit::usage,
                  AllOf(HasSubstr("t.bin.labels.jsonl is missing"), HasSubstr("tokenize anew")));
 }
 
@@ -99,49 +111,55 @@ TEST_F(SettledClassesTest, WhatTheDataAreIsKeptInTheConfiguration) {
 
 TEST_F(ClassificationTest, LabelsAreNumbersOfTheModelsClasses) {
   const auto one = file("{\"label\": \"b\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "b"});
-  EXPECT_THAT(read_labels(one, classes({"a", "b"}), false), ElementsAre(1, 0));
-  EXPECT_FAILURE(read_labels(one, classes({"a", "c"}), false), Exit::usage,
+  EXPECT_THAT(labels_of(one, classes({"a", "b"}), false), ElementsAre(1, 0));
+  EXPECT_FAILURE(labels_of(one, classes({"a", "c"}), false), Exit::usage,
                  HasSubstr("line 1: the label \"b\" is none of the model's 2 classes (a, c)"));
-  EXPECT_FAILURE(read_labels(one, classes({"a", "b"}), true), Exit::usage,
+  EXPECT_FAILURE(labels_of(one, classes({"a", "b"}), true), Exit::usage,
                  HasSubstr("is for single_label_classification, and the model for token_classification"));
   const auto many = file("{\"labels\": [\"c\", \"a\"]}\n{\"labels\": []}\n", "multi_label_classification", {"a", "c"});
-  EXPECT_THAT(read_labels(many, classes({"a", "b", "c"}, device::ClassTarget::many), false), ElementsAre(0b101, 0));
+  EXPECT_THAT(labels_of(many, classes({"a", "b", "c"}, device::ClassTarget::many), false), ElementsAre(0b101, 0));
   const auto numbers = file("{\"label\": 2}\n{\"label\": -0.5}\n", "regression", {});
-  EXPECT_THAT(read_labels(numbers, classes({"LABEL_0"}, device::ClassTarget::number), false),
+  EXPECT_THAT(labels_of(numbers, classes({"LABEL_0"}, device::ClassTarget::number), false),
               ElementsAre(std::bit_cast<std::int32_t>(2.0f), std::bit_cast<std::int32_t>(-0.5f)));
   const auto words =
       file("{\"labels\": [null, \"x\", null]}\n{\"labels\": [\"y\", null]}\n", "token_classification", {"x", "y"});
-  EXPECT_THAT(read_labels(words, classes({"x", "y"}), true), ElementsAre(kNone, 0, kNone, 1, kNone));
+  EXPECT_THAT(labels_of(words, classes({"x", "y"}), true), ElementsAre(kNone, 0, kNone, 1, kNone));
 }
 
 // Each kind of line for each kind of model: one label is a list of one, and nothing else stands for another.
 TEST_F(ClassificationTest, OneLabelPerTextForModelsOfSeveral) {
   using device::ClassTarget;
   const auto one = file("{\"label\": \"c\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "c"});
-  EXPECT_THAT(read_labels(one, classes({"a", "b", "c"}, ClassTarget::many), false), ElementsAre(0b100, 0b001));
+  EXPECT_THAT(labels_of(one, classes({"a", "b", "c"}, ClassTarget::many), false), ElementsAre(0b100, 0b001));
   const auto list = file("{\"labels\": [\"a\"]}\n{\"label\": \"a\"}\n", "single_label_classification", {"a", "c"});
-  EXPECT_FAILURE(read_labels(list, classes({"a", "c"}), false), Exit::corrupt, HasSubstr("line 1: expected a label"));
-  EXPECT_FAILURE(read_labels(list, classes({"LABEL_0"}, ClassTarget::number), false), Exit::corrupt,
+  EXPECT_FAILURE(labels_of(list, classes({"a", "c"}), false), Exit::corrupt, HasSubstr("line 1: expected a label"));
+  EXPECT_FAILURE(labels_of(list, classes({"LABEL_0"}, ClassTarget::number), false), Exit::corrupt,
                  HasSubstr("line 1: expected a label"));
   const auto word = file("{\"labels\": [\"a\", null, null]}\n{\"label\": \"a\"}\n", "token_classification", {"a", "c"});
-  EXPECT_FAILURE(read_labels(word, classes({"a", "c"}), true), Exit::corrupt, HasSubstr("line 2: expected a label"));
+  EXPECT_FAILURE(labels_of(word, classes({"a", "c"}), true), Exit::corrupt, HasSubstr("line 2: expected a label"));
 }
 
 // A number that the training data do not have is no place in their list.
 TEST_F(ClassificationTest, NumbersThatNameClassesAreNotPlaces) {
   const auto gap = file("{\"label\": 2}\n{\"label\": 1}\n", "single_label_classification", {"1", "2"});
-  EXPECT_FAILURE(read_labels(gap, classes({"0", "2"}), false), Exit::usage,
+  EXPECT_FAILURE(labels_of(gap, classes({"0", "2"}), false), Exit::usage,
                  HasSubstr("line 2: the label 1 is none of the model's 2 classes (0, 2)"));
-  EXPECT_FAILURE(read_labels(gap, classes({"2", "other", "4"}), false), Exit::usage, HasSubstr("the label 1 is none"));
-  EXPECT_THAT(read_labels(gap, classes({"a", "b", "c"}), false), ElementsAre(2, 1));
-  EXPECT_THAT(read_labels(gap, classes({"1", "2"}), false), ElementsAre(1, 0));
+  EXPECT_FAILURE(labels_of(gap, classes({"2", "other", "4"}), false), Exit::usage, HasSubstr("the label 1 is none"));
+  EXPECT_THAT(labels_of(gap, classes({"a", "b", "c"}), false), ElementsAre(2, 1));
+  EXPECT_THAT(labels_of(gap, classes({"1", "2"}), false), ElementsAre(1, 0));
 }
 
 TEST_F(ClassificationTest, AFileThatIsNotWhatTheSidecarSaysIsRefused) {
   auto made = file("{\"label\": \"a\"}\n", "single_label_classification", {"a", "b"});
-  EXPECT_FAILURE(read_labels(made, classes({"a", "b"}), false), Exit::corrupt, HasSubstr("has labels of 1 documents"));
+  EXPECT_FAILURE(labels_of(made, classes({"a", "b"}), false), Exit::corrupt, HasSubstr("has labels of 1 documents"));
   folder_.write("t.bin.labels.jsonl", "{\"label\": \"b\"}\n{\"label\": \"b\"}\n");
-  EXPECT_FAILURE(read_labels(made, classes({"a", "b"}), false), Exit::corrupt, HasSubstr("has the hash"));
+  EXPECT_FAILURE(labels_of(made, classes({"a", "b"}), false), Exit::corrupt, HasSubstr("has the hash"));
+}
+
+LabelColumn column(const std::vector<std::int32_t>& labels) {
+  LabelColumn out(10);
+  for (const std::int32_t label : labels) out.push_back(label);
+  return out;
 }
 
 TEST_F(ClassificationTest, ADocumentsClassStandsAtItsFirstOrLastRow) {
@@ -153,7 +171,7 @@ TEST_F(ClassificationTest, ADocumentsClassStandsAtItsFirstOrLastRow) {
   std::vector<device::RowRange> ranges(2);
   const Rows rows{tokens, labels, positions, ranges};
   for (const ClassRow row : {ClassRow::first, ClassRow::last}) {
-    const DocumentClasses labelling({7, 8}, {0}, {0}, row);
+    const DocumentClasses labelling(column({7, 8}), {0}, {0}, row);
     EXPECT_EQ(labelling.most(second), 1u);
     labelling.fill(second, 0, rows);
     EXPECT_EQ(labels[row == ClassRow::first ? 0 : 1], 8);
@@ -161,7 +179,7 @@ TEST_F(ClassificationTest, ADocumentsClassStandsAtItsFirstOrLastRow) {
     const Piece cut{made, &documents, 0, 0, 3, 0, 2};
     EXPECT_FAILURE((void)labelling.most(cut), Exit::usage, HasSubstr("document 1 has 3 tokens, above data.seq_len"));
   }
-  const TokenClasses words({kNone, 4, kNone, 5, kNone});
+  const TokenClasses words(column({kNone, 4, kNone, 5, kNone}));
   EXPECT_EQ(words.most(second), 1u);
   words.fill(second, 0, rows);
   EXPECT_THAT(labels, ElementsAre(5, kNone));

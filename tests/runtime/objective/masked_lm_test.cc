@@ -170,8 +170,7 @@ TEST_F(MaskedTokensTest, SpecialTokensAndWhatTheMaskLeavesOutAreNeverChosen) {
 TEST_F(MaskedTokensTest, DocumentsOfSpecialTokensAloneAreLeftOut) {
   folder_.write("a.bin", {3, 20}, std::nullopt, 2);  // tokens 2 to 4, then 5 to 24
   const auto labelling = std::make_shared<MaskedTokens>(vocabulary(), 0.15, 3, 0);
-  const PackedSequences packed(folder_.open({"a.bin"}), 32, LongDocuments::cut, std::pmr::get_default_resource(),
-                               labelling);
+  const PackedSequences packed(folder_.open({"a.bin"}), 32, LongDocuments::cut, labelling);
   EXPECT_EQ(packed.figures().without_label, 1u);
   EXPECT_EQ(packed.figures().pieces, 1u);
   EXPECT_EQ(packed.labels(0), 3u);
@@ -186,8 +185,7 @@ TEST_F(MaskedTokensTest, SequencesSayHowManyLabelsTheyWillHave) {
     lengths.push_back(12);  // has words: what is of special tokens alone is refused
     folder_.write("a.bin", lengths);
     const auto labelling = std::make_shared<MaskedTokens>(vocabulary(), 0.15, 3, 0);
-    const PackedSequences packed(folder_.open({"a.bin"}), 32, LongDocuments::cut, std::pmr::get_default_resource(),
-                                 labelling);
+    const PackedSequences packed(folder_.open({"a.bin"}), 32, LongDocuments::cut, labelling);
     for (std::uint64_t s = 0; s < packed.size(); ++s)
       for (const std::uint64_t epoch : {0, 1}) {
         std::vector<std::uint32_t> tokens(32), positions(32), loss_rows(packed.most_labels());

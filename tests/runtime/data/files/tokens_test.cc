@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <rapidcheck.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "tests/failure.h"
@@ -49,6 +51,32 @@ class TokensTest : public testing::Test {
   }
   tests::ScratchFolder folder_;
 };
+
+// Against one token after the other; lengths around those of blocks.
+TEST_F(TokensTest, CountsWhatIsInNoneOfTheSets) {
+  EXPECT_TRUE(rc::check([this] {
+    const bool wide = *rc::gen::arbitrary<bool>();
+    const std::uint32_t limit = wide ? 70010 : 65536;
+    const auto near = *rc::gen::element<std::uint64_t>(1, 17, 40, 70000);
+    const auto count = near + *rc::gen::inRange<std::uint64_t>(0, 20);
+    const auto seed = *rc::gen::inRange<std::uint64_t>(1, 1000);
+    Wide tokens(count);
+    for (std::uint64_t i = 0; i < count; ++i)
+      tokens[i] = static_cast<std::uint32_t>((i * seed * 7919 + i / 3) % (i % 3 == 0 ? limit : 8));
+    const auto path = folder_.write("c.bin", wide ? bytes_of(tokens) : bytes_of(Narrow(tokens.begin(), tokens.end())));
+    const TokenFile file(path, wide ? 70010 : 65535);
+    const std::vector<TokenRange> sets = {{0, 0}, {3, 4}, {60000, 65534}, {65535, 65535}, {70000, 70005}};
+    const auto outside = [&](std::uint32_t token) {
+      return std::ranges::none_of(sets, [&](const auto& set) { return token >= set.first && token <= set.last; });
+    };
+    const auto begin = *rc::gen::inRange<std::uint64_t>(0, count);
+    const auto mine = std::span(tokens).subspan(begin);
+    const auto expected = static_cast<std::uint64_t>(std::ranges::count_if(mine, outside));
+    RC_ASSERT(file.count_outside(begin, mine.size(), sets) == expected);
+    RC_ASSERT(file.any_outside(begin, mine.size(), sets) == (expected > 0));
+    RC_ASSERT(file.count_outside(begin, mine.size(), {}) == mine.size());
+  }));
+}
 
 TEST_F(TokensTest, WidthFollowsTheVocabulary) {
   const auto narrow = folder_.write("n.bin", bytes_of(Narrow{1, 2, 65534}));

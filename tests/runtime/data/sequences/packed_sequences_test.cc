@@ -9,7 +9,6 @@
 #include <map>
 
 #include "device/ops/losses/cross_entropy.h"
-#include "runtime/data/sequences/next_token.h"
 #include "tests/failure.h"
 #include "tests/runtime/data/token_folder.h"
 
@@ -164,13 +163,98 @@ TEST(PackedSequencesTest, TheIndexStaysWithinWhatWasPromised) {
         *rc::gen::nonEmpty(rc::gen::container<std::vector<std::uint64_t>>(rc::gen::inRange<std::uint64_t>(2, most)));
     folder.write("a.bin", lengths);
     const auto seq_len = *rc::gen::inRange<std::uint32_t>(1, 40);
-    const PackingFigures figures = look_at_documents(folder.open({"a.bin"}), seq_len, LongDocuments::cut, NextToken());
-    std::vector<std::byte> planned(figures.index_bytes(seq_len));
-    std::pmr::monotonic_buffer_resource memory(planned.data(), planned.size(), std::pmr::null_memory_resource());
-    const PackedSequences packed(folder.open({"a.bin"}), seq_len, LongDocuments::cut, &memory);
-    RC_ASSERT(packed.figures().pieces == figures.pieces);
+    using Pack = PackedSequences::Pack;
+    const auto open = [&](Pack pack) {
+      return PackedSequences(folder.open({"a.bin"}), seq_len, LongDocuments::cut, {}, pack);
+    };
+    const PackedSequences at_once = open(Pack::at_once);
+    for (const Pack pack : {Pack::in_its_memory, Pack::at_once}) {
+      PackedSequences packed = open(pack);
+      std::vector<std::byte> planned(packed.index_bytes());
+      std::pmr::monotonic_buffer_resource memory(planned.data(), planned.size(), std::pmr::null_memory_resource());
+      packed.keep_in(&memory);
+      RC_ASSERT(packed.figures().pieces == at_once.figures().pieces);
+      RC_ASSERT(packed.size() == at_once.size());
+      for (std::uint64_t s = 0; s < packed.size(); ++s) {
+        const Filled a(packed, s, seq_len), b(at_once, s, seq_len);
+        RC_ASSERT(a.tokens == b.tokens);
+        RC_ASSERT(a.labels == b.labels);
+        RC_ASSERT(packed.labels(s) == at_once.labels(s));
+      }
+    }
   });
   EXPECT_TRUE(held);
+}
+
+// Every second row of a piece; that many only who asks count() knows. Keeps which tokens it was asked about.
+class Spy final : public Labelling {
+ public:
+  std::uint32_t most(const Piece& piece) const override {
+    looked += piece.rows;
+    return piece.rows;
+  }
+  bool exact() const override { return false; }
+  std::uint32_t count(const Piece& piece) const override {
+    counted += piece.rows;
+    return (piece.rows + 1) / 2;
+  }
+  void fill(const Piece& piece, std::uint64_t, const Rows& own) const override {
+    for (std::uint32_t i = 0; i < piece.rows; ++i) own.labels[i] = i % 2 == 0 ? 1 : kNone;
+  }
+  mutable std::uint64_t looked = 0, counted = 0;
+};
+
+// Once at opening, whatever is asked of it afterwards.
+TEST(PackedSequencesTest, LabelsThatOnlyTokensTellAreCountedOnce) {
+  const TokenFolder folder;
+  folder.write("a.bin", {3, 6, 2, 9, 5});
+  folder.write("b.bin", {4, 1}, std::nullopt, 100);
+  for (const auto pack : {PackedSequences::Pack::at_once, PackedSequences::Pack::in_its_memory}) {
+    const auto spy = std::make_shared<Spy>();
+    PackedSequences packed(folder.open({"a.bin", "b.bin"}), 8, LongDocuments::cut, spy, pack);
+    packed.keep_in(std::pmr::get_default_resource());
+    std::uint64_t labels = 0;
+    for (std::uint64_t s = 0; s < packed.size(); ++s) {
+      const Filled filled(packed, s, 8);
+      labels += packed.labels(s);
+      EXPECT_EQ(packed.labels(s), static_cast<std::uint64_t>(std::ranges::count(filled.labels, 1)));
+    }
+    EXPECT_EQ(labels, 2u + 3 + 1 + 4 + 1 + 3 + 2 + 1);
+    EXPECT_EQ(spy->counted, 30u);
+    EXPECT_EQ(spy->looked, pack == PackedSequences::Pack::at_once ? 30u : 60u);
+    EXPECT_EQ(packed.most_labels(), 8u) << "of the head's rows: known without counting";
+  }
+}
+
+// Nothing behind the window that holds them is looked at, nothing but their own tokens counted, and they are what they
+// are among all.
+TEST(PackedSequencesTest, TheFirstSequencesOfAHugeFileAreItsOwn) {
+  const TokenFolder folder;
+  std::vector<std::uint64_t> lengths(3 * 65536);
+  for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] = 1 + i % 7;
+  folder.write("a.bin", lengths);
+  const auto open = [&](std::shared_ptr<Spy> spy, PackedSequences::Pack pack, std::uint64_t most) {
+    auto packed =
+        std::make_unique<PackedSequences>(folder.open({"a.bin"}), 8, LongDocuments::cut, std::move(spy), pack, most);
+    packed->keep_in(std::pmr::get_default_resource());
+    return packed;
+  };
+  const auto all = open(std::make_shared<Spy>(), PackedSequences::Pack::at_once, kAllSequences);
+  for (const auto pack : {PackedSequences::Pack::at_once, PackedSequences::Pack::in_its_memory}) {
+    const auto spy = std::make_shared<Spy>();
+    const auto some = open(spy, pack, 10);
+    EXPECT_EQ(some->figures().documents, 65536u);
+    EXPECT_LT(some->size(), all->size() / 2);
+    EXPECT_LE(spy->counted, 80u);
+    for (std::uint64_t s = 0; s < 10; ++s) {
+      EXPECT_EQ(Filled(*some, s, 8).tokens, Filled(*all, s, 8).tokens);
+      EXPECT_EQ(some->labels(s), all->labels(s));
+    }
+    const auto second = std::make_shared<Spy>();
+    const auto more = open(second, pack, some->size() + 1);
+    EXPECT_GE(more->size(), some->size() + 1);
+    EXPECT_EQ(more->figures().documents, 2u * 65536);
+  }
 }
 
 TEST(PackedSequencesTest, WindowsBoundWhatSharesASequence) {

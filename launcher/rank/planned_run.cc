@@ -1,0 +1,122 @@
+#include "launcher/rank/planned_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/agreement.h"
+#include "launcher/rank/agreement.h"
+#include "launcher/screen/printable.h"
+#include "runtime/job/micro_batch.h"
+#include "runtime/job/suggestion.h"
+#include "runtime/objective/objective.h"
+
+namespace strata::launcher {
+namespace {
+
+using comm::agree;
+using comm::AgreedError;
+using runtime::Purpose;
+
+runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime::Seat& seat, comm::World& world) {
+  runtime::Capacity least;
+  agree(world, [&] { least = runtime::capacity_here(recipe.memory, world.node_size(), seat); });
+  std::string mine;
+  std::vector<std::size_t*> all{&least.together};
+  for (std::size_t& bytes : least.tier) all.push_back(&bytes);
+  for (const std::size_t* bytes : all) mine += std::to_string(*bytes) + " ";
+  for (const std::string& text : world.exchange(mine)) {
+    const char* at = text.data();
+    for (std::size_t* bytes : all) {
+      std::size_t theirs = 0;
+      at = std::from_chars(at, text.data() + text.size(), theirs).ptr + 1;
+      *bytes = std::min(*bytes, theirs);
+    }
+  }
+  return least;
+}
+
+// training.micro_batch_size = auto, by the data and checkpoints that rank 0 sees, for a training on these ranks.
+void agree_on_micro_batch(runtime::Recipe& recipe, const RunPlanning& planning, const runtime::Seat& seat,
+                          comm::World& world) {
+  std::int64_t& size = recipe.training.micro_batch_size;
+  if (size != runtime::kAutomaticBatch) return;
+  agree(world, [&] {
+    if (world.rank() != 0) return;
+    runtime::Recipe training = recipe;
+    const bool settled = planning.purpose == Purpose::train && planning.looks_at_data;
+    if (!settled) settle_as_far_as_seen(training, [](const std::string&) {});
+    settle_batch(training, world.size(), seat.device);
+    size = training.training.micro_batch_size;
+  });
+  size = std::stoll(world.exchange(std::to_string(size))[0]);
+}
+
+runtime::Job plan_job(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world,
+                      Purpose purpose) {
+  runtime::Job job;
+  agree(world, [&] {
+    job = runtime::make_job(recipe, world.size(), capacity, purpose);
+    if (!runtime::fits(job.plan, capacity))
+      fail(Exit::does_not_fit, "{}",
+           runtime::refusal(job, capacity, runtime::nearest_that_fit(job, capacity, purpose)));
+  });
+  return job;
+}
+
+// Ranks on other nodes may read another config.json, or have another number of cores.
+void require_same_plan(const runtime::Job& job, comm::World& world) {
+  const std::vector<std::string> configs = world.exchange(job.config);
+  const std::vector<std::string> plans = world.exchange(fmt::format("{:016x}", runtime::hash_of(job.plan)));
+  for (std::size_t r = 1; r < plans.size(); ++r) {
+    if (configs[r] != configs[0])
+      throw AgreedError(Exit::failed, fmt::format("rank {} reads another config.json than rank 0: give all ranks the "
+                                                  "same model.path on the same files",
+                                                  r));
+    if (plans[r] != plans[0])
+      throw AgreedError(Exit::failed, fmt::format("rank {} plans another step than rank 0 (plan {}, not {}): run the "
+                                                  "same build on all nodes, and nodes with as many cores",
+                                                  r, plans[r], plans[0]));
+  }
+}
+
+}  // namespace
+
+PlannedRun plan_run(runtime::Recipe recipe, comm::World& world, const RunPlanning& planning) {
+  PlannedRun run{agree_on_seat(recipe, world), {}, {}, {}};
+  // Before anything of the data is in memory.
+  run.capacity = agree_on_capacity(recipe, run.seat, world);
+  const bool generates = planning.purpose == Purpose::generate;
+  const auto settle = [&] {
+    if (planning.looks_at_data && !generates)
+      agree(world, [&] { run.data = runtime::settle(recipe, planning.purpose == Purpose::evaluate); });
+  };
+  // A training settles its batch by its data, an evaluation by the training's, which settles otherwise.
+  if (planning.purpose == Purpose::train) settle();
+  if (!generates) agree_on_micro_batch(recipe, planning, run.seat, world);
+  if (planning.purpose == Purpose::evaluate) settle();
+  if (planning.adjust) planning.adjust(recipe, run.capacity);
+  run.job = plan_job(recipe, run.capacity, world, planning.purpose);
+  require_same_plan(run.job, world);
+  return run;
+}
+
+void settle_as_far_as_seen(runtime::Recipe& recipe, const Note& note) {
+  try {
+    (void)runtime::settle(recipe, false);
+  } catch (const Error& error) {
+    note(fmt::format("the index of packed documents is not counted: {}", error.what()));
+  }
+}
+
+void settle_batch(runtime::Recipe& recipe, int ranks, device::Device device) {
+  const std::string text = runtime::settle_micro_batch(recipe, ranks, device);
+  if (!text.empty()) note(text);
+}
+
+}  // namespace strata::launcher

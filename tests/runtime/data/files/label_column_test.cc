@@ -1,0 +1,56 @@
+#include "runtime/data/files/label_column.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <array>
+#include <cstddef>
+
+#include "device/ops/losses/cross_entropy.h"
+
+namespace strata::runtime {
+namespace {
+
+constexpr std::int32_t kNone = device::kIgnoredLabel;
+
+// The last label that fits, beside the one that does not count, and the bytes that each takes.
+TEST(LabelColumnTest, TakesAsFewBytesAsItsKindsNeed) {
+  struct Case {
+    std::uint64_t kinds;
+    std::size_t bytes;
+  };
+  for (const auto& [kinds, bytes] :
+       {Case{2, 1}, Case{255, 1}, Case{256, 2}, Case{65535, 2}, Case{65536, 4}, Case{std::uint64_t{1} << 32, 4}}) {
+    LabelColumn column(kinds);
+    const std::size_t empty = column.bytes();
+    const auto last = static_cast<std::int32_t>(static_cast<std::uint32_t>(kinds - 1));
+    for (const std::int32_t label : {0, last, kNone, 1}) column.push_back(label);
+    EXPECT_EQ(column.bytes() - empty, 4 * bytes) << kinds;
+    ASSERT_EQ(column.size(), 4u);
+    EXPECT_EQ(column[0], 0);
+    EXPECT_EQ(column[1], last);
+    EXPECT_EQ(column[2], kNone);
+    EXPECT_EQ(column[3], 1);
+    EXPECT_EQ(column.counting(0, 4), 3u);
+    EXPECT_EQ(column.counting(2, 1), 0u);
+  }
+}
+
+TEST(LabelColumnTest, MovesIntoTheMemoryThatItAskedFor) {
+  EXPECT_TRUE(rc::check([] {
+    const auto kinds = *rc::gen::element<std::uint64_t>(3, 300, 70000);
+    const auto labels = *rc::gen::container<std::vector<std::int32_t>>(
+        rc::gen::oneOf(rc::gen::just(kNone), rc::gen::inRange<std::int32_t>(0, static_cast<std::int32_t>(kinds))));
+    LabelColumn column(kinds);
+    for (const std::int32_t label : labels) column.push_back(label);
+    std::vector<std::byte> planned(column.bytes());
+    std::pmr::monotonic_buffer_resource memory(planned.data(), planned.size(), std::pmr::null_memory_resource());
+    column.keep_in(&memory);
+    column.keep_in(&memory);  // it is there
+    RC_ASSERT(column.size() == labels.size());
+    for (std::size_t i = 0; i < labels.size(); ++i) RC_ASSERT(column[i] == labels[i]);
+  }));
+}
+
+}  // namespace
+}  // namespace strata::runtime
