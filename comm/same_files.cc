@@ -81,6 +81,11 @@ std::string difference(std::span<const Seen> odd, std::size_t odd_rank, std::spa
 
 }  // namespace
 
+Coverage of_tensors(std::size_t all_bytes) {
+  if (all_bytes <= kOfFile.whole) return {all_bytes, 1, 1};
+  return {std::size_t{64} << 10, 4, std::size_t{4} << 10};
+}
+
 void ask_for(std::span<const std::byte> bytes, const Coverage& coverage) {
   for_blocks(bytes, coverage, [](std::span<const std::byte> block) { MappedFile::will_need(block); });
 }

@@ -22,8 +22,8 @@ struct Coverage {
 };
 // Files: 4 MiB of what is too long to be read at start (docs/architecture.md, "The same files").
 inline constexpr Coverage kOfFile{std::size_t{1} << 30, 256, std::size_t{16} << 10};
-// Tensors, of which a model has hundreds: 16 KiB of each.
-inline constexpr Coverage kOfTensor{std::size_t{64} << 10, 4, std::size_t{4} << 10};
+// Tensors of a model with so many bytes of them. Up to 1 GiB: all bytes. Beyond: 16 KiB of each, as there are hundreds.
+Coverage of_tensors(std::size_t all_bytes);
 
 // Starts reading what the print of mapped bytes covers.
 void ask_for(std::span<const std::byte> bytes, const Coverage& coverage);

@@ -368,8 +368,8 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   world.barrier();
   if (speaks && !ended && end) {
     note(fmt::format("done after step {}{}", summary.steps,
-                     recipe.checkpoint.dir ? "; the newest checkpoint is of it" : ""));
-    describe_end(options.recipe, job, summary, *end, machine, world.node_size());
+                     recipe.checkpoint.dir ? "; its checkpoint is the newest" : ""));
+    describe_end(typed_recipe(options.recipe, options.sets), job, summary, *end, machine, world.node_size());
   }
   if (ended) throw AgreedError(*ended);
 }

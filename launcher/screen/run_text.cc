@@ -1,14 +1,18 @@
 #include "launcher/screen/run_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "launcher/forecast.h"
 #include "launcher/screen/printable.h"
+#include "launcher/shell_word.h"
 #include "runtime/data/batches.h"
 #include "runtime/data/data_figures.h"
 #include "runtime/data/files/tokens.h"
@@ -202,9 +206,22 @@ void describe_data(const runtime::Job& job, const runtime::Trainer& trainer) {
   for (const std::string& line : runtime::describe_data(*batches, job.recipe, micro_batches)) note(line);
 }
 
-void describe_end(const std::optional<std::filesystem::path>& file, const runtime::Job& job,
-                  const runtime::Summary& summary, const RunEnd& end, const std::optional<runtime::Machine>& machine,
-                  int ranks_per_node) {
+std::string typed_recipe(const std::optional<std::filesystem::path>& file, const std::vector<std::string>& sets) {
+  const auto word = [](const std::string& text) {
+    const bool plain = std::all_of(text.begin(), text.end(), [](unsigned char c) {
+      return std::isalnum(c) || std::string_view("._/=:,+-@%").find(static_cast<char>(c)) != std::string_view::npos;
+    });
+    return plain ? text : shell_word(text);
+  };
+  std::vector<std::string> words;
+  if (file) words.push_back(word(file->string()));
+  for (const std::string& set : sets)
+    if (!set.starts_with("checkpoint.resume=")) words.push_back("--set " + word(set));
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+void describe_end(const std::string& typed, const runtime::Job& job, const runtime::Summary& summary, const RunEnd& end,
+                  const std::optional<runtime::Machine>& machine, int ranks_per_node) {
   const runtime::Recipe& recipe = job.recipe;
   if (end.last.step == end.first.step)
     say_wrapped("loss", {fmt::format("{:.4f} in step {}", end.last.loss, end.last.step)});
@@ -231,7 +248,7 @@ void describe_end(const std::optional<std::filesystem::path>& file, const runtim
   if (const auto where = places(recipe); !where.empty()) say_wrapped("files", where);
   std::vector<std::string> next;
   if (recipe.checkpoint.dir) {
-    if (!recipe.data.validation.empty() && file) next.push_back("strata eval " + file->string());
+    if (!recipe.data.validation.empty()) next.push_back("strata eval " + typed);
     if (runtime::generates(job.recipe)) next.push_back(generate_command(recipe));
     if (job.model->loss_unit().classes() > 0)
       next.push_back(fmt::format("strata predict {} TEXTS.csv -o OUT.jsonl", recipe.checkpoint.dir->string()));

@@ -27,11 +27,12 @@ struct RunEnd {
   double median_ms;  // of a step
   runtime::StepReport first, last;
 };
-// `file`: the recipe's. Loss, speed, where a step's time went (with `machine` what was predicted for it beside), memory
-// as planned and as measured, where the files lie, and what to do next.
-void describe_end(const std::optional<std::filesystem::path>& file, const runtime::Job& job,
-                  const runtime::Summary& summary, const RunEnd& end, const std::optional<runtime::Machine>& machine,
-                  int ranks_per_node);
+// `typed`: the recipe as it was given, words of a command. Loss, speed, where a step's time went (with `machine` what
+// was predicted for it beside), memory as planned and as measured, where the files lie, and what to do next.
+void describe_end(const std::string& typed, const runtime::Job& job, const runtime::Summary& summary, const RunEnd& end,
+                  const std::optional<runtime::Machine>& machine, int ranks_per_node);
+// "my.toml --set a=1": what names the same recipe in another command. What this run was to resume from is left out.
+std::string typed_recipe(const std::optional<std::filesystem::path>& file, const std::vector<std::string>& sets);
 
 // Lines "LABEL  PART, PART, ..." of at most `columns`, cut between parts; those behind the first are indented alike.
 std::vector<std::string> wrapped(const std::string& label, const std::vector<std::string>& parts,

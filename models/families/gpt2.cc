@@ -1,7 +1,6 @@
 // GPT-2 (Radford et al. 2019) as Hugging Face stores it: learned positions, LayerNorm before attention and MLP,
 // GELU-tanh, biases, matrices as Conv1D [in, out], the head tied to the token embedding.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <memory>
 
@@ -40,29 +39,24 @@ struct Offsets {
 };
 
 // The operations of a block, prepared once and shared by all of them.
-struct BlockPlan {
+struct BlockPlan : BlockOperations {
   BlockPlan(const Shape& s, const RunShape& run, const Offsets& o)
-      : shape(s),
-        tokens(run.tokens()),
-        dtype(run.dtype),
+      : BlockOperations{run.tokens(),
+                        s.hidden,
+                        run.dtype,
+                        run.threads,
+                        AttentionPart({.heads = s.heads,
+                                       .kv_heads = s.heads,
+                                       .head_dim = s.hidden / s.heads,
+                                       .dropout = s.attention_dropout},
+                                      run),
+                        linear(run, s.hidden, {3 * s.hidden, o.qkv, o.qkv_bias}),
+                        linear(run, s.hidden, {s.hidden, o.projection, o.projection_bias}),
+                        linear(run, s.hidden, {s.inner, o.up, o.up_bias}, Gelu::tanh),
+                        linear(run, s.inner, {s.hidden, o.down, o.down_bias}, Gelu::none, /*gelu_before=*/Gelu::tanh)},
+        shape(s),
         norm1(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.ln1_gain, o.ln1_bias),
-        norm2(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.ln2_gain, o.ln2_bias),
-        attention(
-            {.heads = s.heads, .kv_heads = s.heads, .head_dim = s.hidden / s.heads, .dropout = s.attention_dropout},
-            run),
-        qkv({tokens, s.hidden, {{3 * s.hidden, o.qkv, o.qkv_bias}}, true, true, run.dtype, run.device}),
-        projection(
-            {tokens, s.hidden, {{s.hidden, o.projection, o.projection_bias}}, true, true, run.dtype, run.device}),
-        up({tokens, s.hidden, {{s.inner, o.up, o.up_bias}}, true, true, run.dtype, run.device, Gelu::tanh}),
-        down({tokens,
-              s.inner,
-              {{s.hidden, o.down, o.down_bias}},
-              true,
-              true,
-              run.dtype,
-              run.device,
-              Gelu::none,
-              /*gelu_before=*/Gelu::tanh}) {
+        norm2(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.ln2_gain, o.ln2_bias) {
     const DType t = run.dtype;
     Slots save;
     mean1 = save.add(tokens, DType::fp32);
@@ -81,26 +75,22 @@ struct BlockPlan {
     bytes.cache = attention.cache_bytes();
 
     Slots work;
-    scratch = work.add_bytes(
-        std::max({attention.scratch_bytes(run.threads), norm1.scratch_bytes(), scratch_bytes(linears(), run.threads)}));
+    scratch = work.add_bytes(std::max(scratch_bytes(), norm1.scratch_bytes()));
     narrow = work.add(tokens * s.hidden, t);
     bytes.forward_workspace = work.bytes();
     wide = work.add(tokens * std::max(s.inner, 3 * s.hidden), t);
     dropped = work.add(s.residual_dropout > 0 ? tokens * s.hidden : 0, t);
     bytes.backward_workspace = work.bytes();
   }
-  // By part.
-  std::array<const Linear*, 4> linears() const { return {&qkv, &projection, &up, &down}; }
+  static Linear linear(const RunShape& run, std::size_t in, const Linear::Tensor& tensor, Gelu gelu_behind = Gelu::none,
+                       Gelu gelu_before = Gelu::none) {
+    return Linear({run.tokens(), in, {tensor}, true, true, run.dtype, run.device, gelu_behind, gelu_before});
+  }
 
   Shape shape;
-  std::size_t tokens;
-  DType dtype;
   NormPart norm1, norm2;
-  AttentionPart attention;
-  Linear qkv, projection, up, down;
   Slot mean1, rstd1, normed1, heads, mixed, lse, middle, mean2, rstd2, normed2, inner, active;  // saved
   Slot scratch, narrow, wide, dropped;                                                          // workspace
-  UnitBytes bytes;
 };
 
 class Block final : public BlockUnit<BlockPlan> {

@@ -2,8 +2,9 @@
 // grouped-query attention, SwiGLU, no biases. Mistral adds a sliding window, Qwen2 biases of q, k and v, Qwen3 an
 // RMSNorm of each query and key head.
 #include <algorithm>
-#include <array>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "device/ops/activation.h"
 #include "device/ops/attention/rope.h"
@@ -36,11 +37,27 @@ struct Offsets {
 };
 
 // The operations of a block, prepared once and shared by all of them.
-struct BlockPlan {
+struct BlockPlan : BlockOperations {
   BlockPlan(const LlamaShape& s, const RunShape& run, const Offsets& o)
-      : shape(s),
-        tokens(run.tokens()),
-        dtype(run.dtype),
+      : BlockOperations{run.tokens(),
+                        s.hidden,
+                        run.dtype,
+                        run.threads,
+                        AttentionPart({.heads = s.heads,
+                                       .kv_heads = s.kv_heads,
+                                       .head_dim = s.head_dim,
+                                       .window = s.window,
+                                       .dropout = s.attention_dropout},
+                                      run),
+                        linear(run, s.hidden,
+                               {{s.query_width(), o.q, o.q_bias},
+                                {s.key_width(), o.k, o.k_bias},
+                                {s.key_width(), o.v, o.v_bias}},
+                               s.qkv_bias),
+                        linear(run, s.query_width(), {{s.hidden, o.output, o.output_bias}}, s.output_bias),
+                        linear(run, s.hidden, {{s.inner, o.gate, o.gate_bias}, {s.inner, o.up, o.up_bias}}, s.mlp_bias),
+                        linear(run, s.inner, {{s.hidden, o.down, o.down_bias}}, s.mlp_bias)},
+        shape(s),
         norm1(NormKind::root_mean_square, norm_of_rows(tokens, s.hidden, s.eps), o.norm1),
         norm2(NormKind::root_mean_square, norm_of_rows(tokens, s.hidden, s.eps), o.norm2),
         q_norm(NormKind::root_mean_square, {tokens, s.head_dim, s.heads, s.qkv_width(), s.qkv_width(), s.eps},
@@ -48,35 +65,7 @@ struct BlockPlan {
         k_norm(NormKind::root_mean_square, {tokens, s.head_dim, s.kv_heads, s.qkv_width(), s.qkv_width(), s.eps},
                o.k_norm),
         q_rope{tokens, s.heads, s.head_dim, s.qkv_width()},
-        k_rope{tokens, s.kv_heads, s.head_dim, s.qkv_width()},
-        attention({.heads = s.heads,
-                   .kv_heads = s.kv_heads,
-                   .head_dim = s.head_dim,
-                   .window = s.window,
-                   .dropout = s.attention_dropout},
-                  run),
-        qkv({tokens,
-             s.hidden,
-             {{s.query_width(), o.q, o.q_bias}, {s.key_width(), o.k, o.k_bias}, {s.key_width(), o.v, o.v_bias}},
-             s.qkv_bias,
-             false,
-             run.dtype,
-             run.device}),
-        output({tokens,
-                s.query_width(),
-                {{s.hidden, o.output, o.output_bias}},
-                s.output_bias,
-                false,
-                run.dtype,
-                run.device}),
-        gate_up({tokens,
-                 s.hidden,
-                 {{s.inner, o.gate, o.gate_bias}, {s.inner, o.up, o.up_bias}},
-                 s.mlp_bias,
-                 false,
-                 run.dtype,
-                 run.device}),
-        down({tokens, s.inner, {{s.hidden, o.down, o.down_bias}}, s.mlp_bias, false, run.dtype, run.device}) {
+        k_rope{tokens, s.kv_heads, s.head_dim, s.qkv_width()} {
     const DType t = run.dtype;
     Slots save;
     rstd1 = save.add(tokens, DType::fp32);
@@ -98,28 +87,23 @@ struct BlockPlan {
     bytes.cache = attention.cache_bytes();
 
     Slots work;
-    scratch =
-        work.add_bytes(std::max({attention.scratch_bytes(run.threads), norm1.scratch_bytes(), q_norm.scratch_bytes(),
-                                 k_norm.scratch_bytes(), scratch_bytes(linears(), run.threads)}));
+    scratch = work.add_bytes(
+        std::max({scratch_bytes(), norm1.scratch_bytes(), q_norm.scratch_bytes(), k_norm.scratch_bytes()}));
     narrow = work.add(tokens * std::max(s.hidden, s.query_width()), t);
     bytes.forward_workspace = work.bytes();
     wide = work.add(tokens * std::max(2 * s.inner, s.qkv_width()), t);
     d_active = work.add(tokens * s.inner, t);
     bytes.backward_workspace = work.bytes();
   }
-  // By part.
-  std::array<const Linear*, 4> linears() const { return {&qkv, &output, &gate_up, &down}; }
+  static Linear linear(const RunShape& run, std::size_t in, std::vector<Linear::Tensor> tensors, bool bias) {
+    return Linear({run.tokens(), in, std::move(tensors), bias, false, run.dtype, run.device});
+  }
 
   LlamaShape shape;
-  std::size_t tokens;
-  DType dtype;
   NormPart norm1, norm2, q_norm, k_norm;
   device::RopeShape q_rope, k_rope;
-  AttentionPart attention;
-  Linear qkv, output, gate_up, down;
   Slot rstd1, normed1, heads, raw, q_rstd, k_rstd, mixed, lse, middle, rstd2, normed2, inner, active;  // saved
   Slot scratch, narrow, wide, d_active;                                                                // workspace
-  UnitBytes bytes;
 };
 
 class Block final : public BlockUnit<BlockPlan> {
@@ -185,12 +169,12 @@ class Block final : public BlockUnit<BlockPlan> {
         a.forward(lane, c, heads, b.mixed.of(saved), b.lse.of(saved), dropout_of(c), scratch);
         return;
       case kOutput:
-        b.output.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
+        b.projection.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
         dropout(lane, {}, narrow, x, middle);
         b.norm2.forward(lane, c.parameters, middle, b.normed2.of(saved), {}, b.rstd2.of(saved));
         return;
       case kGateUp:
-        b.gate_up.forward(lane, c.parameters, b.normed2.of(saved), inner, scratch);
+        b.up.forward(lane, c.parameters, b.normed2.of(saved), inner, scratch);
         swiglu_forward(lane, b.tokens, s.inner, inner, b.active.of(saved));
         return;
       case kDown:
@@ -217,14 +201,14 @@ class Block final : public BlockUnit<BlockPlan> {
         swiglu_backward(lane, b.tokens, s.inner, d_active, b.inner.of(saved), d_inner);
         return;
       case kGateUp:
-        b.gate_up.backward_parameters(lane, b.normed2.of(saved), d_inner, gradients, scratch);
-        b.gate_up.backward_input(lane, c.parameters, d_inner, d_hidden, scratch);
+        b.up.backward_parameters(lane, b.normed2.of(saved), d_inner, gradients, scratch);
+        b.up.backward_input(lane, c.parameters, d_inner, d_hidden, scratch);
         return;
       case kOutput:
         b.norm2.backward(lane, c.parameters, d_hidden, b.middle.of(saved), {}, b.rstd2.of(saved), dy, dx, gradients,
                          scratch);
-        b.output.backward_parameters(lane, b.mixed.of(saved), dx, gradients, scratch);
-        b.output.backward_input(lane, c.parameters, dx, d_mixed, scratch);
+        b.projection.backward_parameters(lane, b.mixed.of(saved), dx, gradients, scratch);
+        b.projection.backward_input(lane, c.parameters, dx, d_mixed, scratch);
         return;
       case kAttention:
         return backward_attention(lane, c, x, saved, dx, gradients);

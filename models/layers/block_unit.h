@@ -1,5 +1,7 @@
 #pragma once
 // models/layers/ is what families are made of: embeddings, blocks (here), heads, each a Unit or a part of one.
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,12 +12,29 @@
 #include "device/ops/dropout.h"
 #include "models/layers/attention_part.h"
 #include "models/layers/block_work.h"
+#include "models/layers/linear.h"
 #include "models/model.h"
 
 namespace strata::models {
 
-// A transformer block of any family. Its operations are prepared once and shared by all blocks: a Plan has their
-// `shape` (hidden), tokens, dtype, attention (AttentionPart), linears() by part, and bytes; it answers for the block.
+// What every block computes with, prepared once and shared by all blocks of a model: attention between two products,
+// and an MLP of two more. Each part of a block has one of the products.
+struct BlockOperations {
+  std::array<const Linear*, 4> linears() const { return {&qkv, &projection, &up, &down}; }
+  // Bytes that any call of these needs.
+  std::size_t scratch_bytes() const {
+    return std::max(attention.scratch_bytes(threads), models::scratch_bytes(linears(), threads));
+  }
+
+  std::size_t tokens, hidden;
+  device::DType dtype;
+  int threads;
+  AttentionPart attention;
+  Linear qkv, projection, up, down;  // up: with the gate, if the MLP has one
+  UnitBytes bytes = {};
+};
+
+// A transformer block of any family. Plan: BlockOperations, and what the family has besides; it answers for the block.
 template <typename Plan>
 class BlockUnit : public Unit {
  public:
@@ -32,8 +51,7 @@ class BlockUnit : public Unit {
   }
   Work work(Pass pass, const ElementRange& elements) const override {
     const Plan& p = *plan_;
-    return block_work(*this, pass, elements, p.linears(), p.attention.shape(),
-                      p.tokens * p.shape.hidden * size_of(p.dtype));
+    return block_work(*this, pass, elements, p.linears(), p.attention.shape(), p.tokens * p.hidden * size_of(p.dtype));
   }
 
  protected:

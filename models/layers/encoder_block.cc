@@ -29,24 +29,26 @@ struct Offsets {
 };
 
 // The operations of a block, prepared once and shared by all of them.
-struct BlockPlan {
+struct BlockPlan : BlockOperations {
   BlockPlan(const EncoderBlockSpec& s, const RunShape& run, const Offsets& o)
-      : shape(s),
-        tokens(run.tokens()),
-        dtype(run.dtype),
+      : BlockOperations{run.tokens(),
+                        s.hidden,
+                        run.dtype,
+                        run.threads,
+                        AttentionPart({.heads = s.heads,
+                                       .kv_heads = s.heads,
+                                       .head_dim = s.hidden / s.heads,
+                                       .causal = false,
+                                       .dropout = s.attention_dropout},
+                                      run),
+                        linear(run, s.hidden, {of(s.hidden, o.query), of(s.hidden, o.key), of(s.hidden, o.value)}),
+                        linear(run, s.hidden, {of(s.hidden, o.projection)}),
+                        linear(run, s.hidden, {of(s.inner, o.up)}, Gelu::erf),
+                        linear(run, s.inner, {of(s.hidden, o.down)}, Gelu::none, /*gelu_before=*/Gelu::erf)},
+        shape(s),
         attention_norm(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.attention_norm.weight,
                        o.attention_norm.bias),
-        norm(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.norm.weight, o.norm.bias),
-        attention({.heads = s.heads,
-                   .kv_heads = s.heads,
-                   .head_dim = s.hidden / s.heads,
-                   .causal = false,
-                   .dropout = s.attention_dropout},
-                  run),
-        qkv(linear(run, s.hidden, {of(s.hidden, o.query), of(s.hidden, o.key), of(s.hidden, o.value)})),
-        projection(linear(run, s.hidden, {of(s.hidden, o.projection)})),
-        up(linear(run, s.hidden, {of(s.inner, o.up)}, Gelu::erf)),
-        down(linear(run, s.inner, {of(s.hidden, o.down)}, Gelu::none, /*gelu_before=*/Gelu::erf)) {
+        norm(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.norm.weight, o.norm.bias) {
     const std::size_t rows = tokens * s.hidden;
     const DType t = run.dtype;
     Slots save;
@@ -65,8 +67,7 @@ struct BlockPlan {
     bytes.saved = save.bytes();
 
     Slots work;
-    scratch = work.add_bytes(
-        std::max({attention.scratch_bytes(run.threads), norm.scratch_bytes(), scratch_bytes(linears(), run.threads)}));
+    scratch = work.add_bytes(std::max(scratch_bytes(), norm.scratch_bytes()));
     narrow = work.add(rows, t);
     bytes.forward_workspace = work.bytes();
     other = work.add(rows, t);
@@ -78,18 +79,11 @@ struct BlockPlan {
                        Gelu gelu_behind = Gelu::none, Gelu gelu_before = Gelu::none) {
     return Linear({run.tokens(), in, std::move(tensors), true, false, run.dtype, run.device, gelu_behind, gelu_before});
   }
-  // By part.
-  std::array<const Linear*, 4> linears() const { return {&qkv, &projection, &up, &down}; }
 
   EncoderBlockSpec shape;
-  std::size_t tokens;
-  DType dtype;
   NormPart attention_norm, norm;
-  AttentionPart attention;
-  Linear qkv, projection, up, down;
   Slot heads, mixed, lse, attended, mean1, rstd1, middle, inner, active, sum, mean2, rstd2;  // saved
   Slot scratch, narrow, other, wide;                                                         // workspace
-  UnitBytes bytes;
 };
 
 class Block final : public BlockUnit<BlockPlan> {

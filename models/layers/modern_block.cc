@@ -1,7 +1,6 @@
 #include "models/layers/modern_block.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <utility>
 
@@ -27,30 +26,29 @@ struct Offsets {
 };
 
 // What blocks of one kind share.
-struct BlockPlan {
-  struct Shape {
-    std::size_t hidden, inner;
-  };
+struct BlockPlan : BlockOperations {
   BlockPlan(const ModernBlockSpec& s, const RunShape& run, const Offsets& o, bool global, bool normed)
-      : shape{s.hidden, s.inner},
-        tokens(run.tokens()),
-        dtype(run.dtype),
+      : BlockOperations{run.tokens(),
+                        s.hidden,
+                        run.dtype,
+                        run.threads,
+                        AttentionPart({.heads = s.heads,
+                                       .kv_heads = s.heads,
+                                       .head_dim = s.hidden / s.heads,
+                                       .window = global ? 0 : s.window,
+                                       .causal = false},
+                                      run),
+                        linear(run, s.hidden, 3 * s.hidden, o.qkv),
+                        linear(run, s.hidden, s.hidden, o.projection),
+                        linear(run, s.hidden, 2 * s.inner, o.up),
+                        linear(run, s.inner, s.hidden, o.down)},
+        inner_width(s.inner),
         has_norm(normed),
         angles(global ? s.global_angles : s.local_angles),
         positions(s.positions),
         attention_norm(NormKind::layer_without_bias, norm_of_rows(tokens, s.hidden, s.eps), o.attention_norm),
         mlp_norm(NormKind::layer_without_bias, norm_of_rows(tokens, s.hidden, s.eps), o.mlp_norm),
-        rope{tokens, s.heads, s.hidden / s.heads, 3 * s.hidden},
-        attention({.heads = s.heads,
-                   .kv_heads = s.heads,
-                   .head_dim = s.hidden / s.heads,
-                   .window = global ? 0 : s.window,
-                   .causal = false},
-                  run),
-        qkv(linear(run, s.hidden, 3 * s.hidden, o.qkv)),
-        projection(linear(run, s.hidden, s.hidden, o.projection)),
-        up(linear(run, s.hidden, 2 * s.inner, o.up)),
-        down(linear(run, s.inner, s.hidden, o.down)) {
+        rope{tokens, s.heads, s.hidden / s.heads, 3 * s.hidden} {
     const std::size_t rows = tokens * s.hidden;
     const DType t = run.dtype;
     Slots save;
@@ -69,8 +67,7 @@ struct BlockPlan {
     bytes.saved = save.bytes();
 
     Slots work;
-    scratch = work.add_bytes(std::max(
-        {attention.scratch_bytes(run.threads), mlp_norm.scratch_bytes(), scratch_bytes(linears(), run.threads)}));
+    scratch = work.add_bytes(std::max(scratch_bytes(), mlp_norm.scratch_bytes()));
     narrow = work.add(rows, t);
     no_bias = work.add(s.hidden, t);
     bytes.forward_workspace = work.bytes();
@@ -81,21 +78,14 @@ struct BlockPlan {
   static Linear linear(const RunShape& run, std::size_t in, std::size_t out, std::size_t weight) {
     return Linear({run.tokens(), in, {{out, weight}}, false, false, run.dtype, run.device});
   }
-  // By part.
-  std::array<const Linear*, 4> linears() const { return {&qkv, &projection, &up, &down}; }
 
-  Shape shape;
-  std::size_t tokens;
-  DType dtype;
+  std::size_t inner_width;
   bool has_norm;
   std::size_t angles, positions;
   NormPart attention_norm, mlp_norm;
   device::RopeShape rope;
-  AttentionPart attention;
-  Linear qkv, projection, up, down;
   Slot mean1, rstd1, normed1, heads, mixed, lse, middle, mean2, rstd2, normed2, inner, active;  // saved
   Slot scratch, narrow, no_bias, wide, d_active;                                                // workspace
-  UnitBytes bytes;
 };
 
 class Block final : public BlockUnit<BlockPlan> {
@@ -143,7 +133,7 @@ class Block final : public BlockUnit<BlockPlan> {
         b.mlp_norm.forward(lane, c.parameters, b.middle.of(saved), b.normed2.of(saved), b.mean2.of(saved),
                            b.rstd2.of(saved), no_bias);
         b.up.forward(lane, c.parameters, b.normed2.of(saved), b.inner.of(saved), scratch);
-        geglu_forward(lane, b.tokens, b.shape.inner, b.inner.of(saved), b.active.of(saved));
+        geglu_forward(lane, b.tokens, b.inner_width, b.inner.of(saved), b.active.of(saved));
         return;
       case kDown:
         if (!y) return;
@@ -159,15 +149,15 @@ class Block final : public BlockUnit<BlockPlan> {
     const BlockPlan& b = *plan_;
     const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
     const View d_active = b.d_active.of(c.workspace), no_bias = b.no_bias.of(c.workspace);
-    const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * 2 * b.shape.inner);
-    const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * 3 * b.shape.hidden);
+    const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * 2 * b.inner_width);
+    const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * 3 * b.hidden);
     switch (which) {
       case kDown:
         b.down.backward_parameters(lane, b.active.of(saved), dy, gradients, scratch);
         b.down.backward_input(lane, c.parameters, dy, d_active, scratch);
         return;
       case kUp:
-        geglu_backward(lane, b.tokens, b.shape.inner, d_active, b.inner.of(saved), d_inner);
+        geglu_backward(lane, b.tokens, b.inner_width, d_active, b.inner.of(saved), d_inner);
         b.up.backward_parameters(lane, b.normed2.of(saved), d_inner, gradients, scratch);
         b.up.backward_input(lane, c.parameters, d_inner, narrow, scratch);
         b.mlp_norm.backward(lane, c.parameters, narrow, b.middle.of(saved), b.mean2.of(saved), b.rstd2.of(saved), dy,

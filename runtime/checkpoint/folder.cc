@@ -39,6 +39,15 @@ std::vector<fs::path> entries(const fs::path& folder) {
   return out;
 }
 
+// What the first checkpoint would find out, maybe hours later.
+void require_room_for_folders(const fs::path& path) {
+  const fs::path trial = path / fmt::format("trial-{}", ::getpid());
+  if (::mkdir(trial.c_str(), 0777) != 0)
+    fail(Exit::failed, "checkpoint.dir {} takes no checkpoint ({}): let this user write there, or name another folder",
+         path.string(), std::strerror(errno));
+  (void)::rmdir(trial.c_str());
+}
+
 }  // namespace
 
 Manifest read_manifest(const fs::path& checkpoint) {
@@ -87,6 +96,7 @@ CheckpointFolder::CheckpointFolder(const fs::path& path, std::int64_t keep, File
     made_ = type_at(path_) == fs::file_type::not_found;
     system_.make_folder(path_);
     lock();
+    require_room_for_folders(path_);
     clean();
     for (const FoundCheckpoint& found : list_checkpoints(path_)) serial_ = std::max(serial_, found.serial);
   });

@@ -133,12 +133,19 @@ class StoredWeights final : public WeightSource {
   }
 
   std::vector<comm::Seen> seen() const override {
+    std::size_t all = 0;
     for (const auto& tensors : tensors_)
       for (const models::StoredTensor* tensor : tensors)
-        if (tensor) comm::ask_for(tensor->bytes, comm::kOfTensor);
-    return of_tensors([](const models::StoredTensor& tensor, std::size_t, std::size_t) {
-      return fmt::format("{} [{}], {}", tensor.dtype, fmt::join(tensor.shape, ", "),
-                         comm::print_of(tensor.bytes, comm::kOfTensor));
+        if (tensor) all += tensor->bytes.size();
+    const comm::Coverage coverage = comm::of_tensors(all);
+    for (const auto& tensors : tensors_)
+      for (const models::StoredTensor* tensor : tensors)
+        if (tensor) comm::ask_for(tensor->bytes, coverage);
+    return of_tensors([&](const models::StoredTensor& tensor, std::size_t, std::size_t) {
+      std::string print = fmt::format("{} [{}], {}", tensor.dtype, fmt::join(tensor.shape, ", "),
+                                      comm::print_of(tensor.bytes, coverage));
+      MappedFile::release(tensor.bytes);
+      return print;
     });
   }
   std::vector<std::string> drawn() const override { return drawn_; }

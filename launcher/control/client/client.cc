@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "launcher/control/control.grpc.pb.h"
+#include "launcher/control/service/prepare_grpc.h"
 #include "launcher/control/service/server_limits.h"
 
 namespace strata::launcher::control {
@@ -50,7 +51,7 @@ const char* advice(const std::string& words, bool tls) {
 class Client::Impl {
  public:
   explicit Impl(const Visit& visit) : target_(visit.target), token_(visit.token), tls_(visit.tls) {
-    be_silent();
+    prepare_grpc();
     std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
     if (visit.tls) {
       grpc::SslCredentialsOptions options;

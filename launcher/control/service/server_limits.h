@@ -1,12 +1,11 @@
 #pragma once
-#include <grpc/support/log.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
 
 #include <cstddef>
-#include <cstdlib>
 
 #include "base/descriptor.h"
+#include "launcher/control/service/prepare_grpc.h"
 
 namespace strata::launcher::control {
 
@@ -16,16 +15,10 @@ constexpr std::size_t kMostRequestBytes = 64 << 10;
 // How calls that stay open end with a run, in its own words.
 inline constexpr const char* kHasEnded = "the run has ended";
 
-// What gRPC logs is of its own insides, and a client that does not know TLS would fill the run's log with it.
-// GRPC_VERBOSITY in the environment brings it back.
-inline void be_silent() {
-  if (!std::getenv("GRPC_VERBOSITY")) gpr_set_log_function([](gpr_log_func_args*) {});
-}
-
 // What bounds every server of this plane: threads, memory, sizes, and connections on which nothing comes.
 inline void limit(grpc::ServerBuilder& builder, std::size_t most_bytes, int handshake_ms = 10'000,
                   int idle_ms = 300'000) {
-  be_silent();
+  prepare_grpc();
   // gRPC's reflection service is a synchronous one: two threads for it, and no more.
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);

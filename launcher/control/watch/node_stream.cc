@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "launcher/control/control.grpc.pb.h"
+#include "launcher/control/service/prepare_grpc.h"
 #include "launcher/control/service/server_limits.h"
 
 namespace strata::launcher::control {
@@ -196,7 +197,7 @@ class NodeStream::Impl {
  public:
   Impl(const std::string& target, const Credentials& credentials, std::function<void(const pb::NodeOrder&)> ordered)
       : token_(credentials.token), ordered_(std::move(ordered)) {
-    be_silent();
+    prepare_grpc();
     grpc::SslCredentialsOptions options;
     options.pem_root_certs = credentials.cert;
     options.pem_cert_chain = credentials.cert;

@@ -35,28 +35,38 @@ Array inputs(DType dtype, std::size_t size) {
   return x;
 }
 
-TEST(Gelu, ForwardAndBackward) {
+double gelu_slope(double x) {
+  const double h = 1e-5 * std::max(1.0, std::abs(x));
+  return (gelu(x + h) - gelu(x - h)) / (2 * h);
+}
+
+template <typename Forward, typename Backward>
+void expect_elementwise(const Forward& forward, const Backward& backward, double (*f)(double),
+                        double (*slope)(double)) {
   for (const DType dtype : kDTypes)
     for (const std::size_t n : {std::size_t{1}, std::size_t{15}, std::size_t{16}, std::size_t{2 * 32768 + 19}}) {
       Array x = inputs(dtype, n), dy = Array::random(dtype, n, 2);
       const auto run = [&](int threads) {
         Array y(dtype, n), dx = dy;
         in_lane(threads, [&](Lane& lane) {
-          gelu_forward(lane, x.view(), y.view());
-          gelu_backward(lane, dx.view(), x.view(), dx.view());  // in place
+          forward(lane, x.view(), y.view());
+          backward(lane, dx.view(), x.view(), dx.view());  // in place
         });
         return std::vector<Array>{y, dx};
       };
       testing::expect_same_bits_on_any_threads(run);
       const auto out = run(1);
       for (std::size_t i = 0; i < n; ++i) {
-        const double v = x[i], h = 1e-5 * std::max(1.0, std::abs(v));
-        const double slope = (gelu(v + h) - gelu(v - h)) / (2 * h);
+        const double v = x[i], d = dy[i] * slope(v);
         // The exponent's argument is up to 30: its fp32 rounding counts relative to the result's size.
-        ASSERT_NEAR(out[0][i], gelu(v), tolerance(dtype, gelu(v), std::abs(v))) << name_of(dtype) << " x = " << v;
-        ASSERT_NEAR(out[1][i], dy[i] * slope, tolerance(dtype, dy[i] * slope, 2.0)) << name_of(dtype) << " x = " << v;
+        ASSERT_NEAR(out[0][i], f(v), tolerance(dtype, f(v), std::abs(v))) << name_of(dtype) << " x = " << v;
+        ASSERT_NEAR(out[1][i], d, tolerance(dtype, d, 2.0)) << name_of(dtype) << " x = " << v;
       }
     }
+}
+
+TEST(Gelu, ForwardAndBackward) {
+  expect_elementwise(gelu_forward, gelu_backward, gelu, gelu_slope);
 }
 
 TEST(Gelu, LimitsAndNaN) {
@@ -80,26 +90,7 @@ TEST(Gelu, LimitsAndNaN) {
 }
 
 TEST(GeluErf, ForwardAndBackward) {
-  for (const DType dtype : kDTypes)
-    for (const std::size_t n : {std::size_t{1}, std::size_t{15}, std::size_t{16}, std::size_t{2 * 32768 + 19}}) {
-      Array x = inputs(dtype, n), dy = Array::random(dtype, n, 2);
-      const auto run = [&](int threads) {
-        Array y(dtype, n), dx = dy;
-        in_lane(threads, [&](Lane& lane) {
-          gelu_erf_forward(lane, x.view(), y.view());
-          gelu_erf_backward(lane, dx.view(), x.view(), dx.view());  // in place
-        });
-        return std::vector<Array>{y, dx};
-      };
-      testing::expect_same_bits_on_any_threads(run);
-      const auto out = run(1);
-      for (std::size_t i = 0; i < n; ++i) {
-        const double v = x[i], slope = gelu_erf_slope(v);
-        ASSERT_NEAR(out[0][i], gelu_erf(v), tolerance(dtype, gelu_erf(v), std::abs(v)))
-            << name_of(dtype) << " x = " << v;
-        ASSERT_NEAR(out[1][i], dy[i] * slope, tolerance(dtype, dy[i] * slope, 2.0)) << name_of(dtype) << " x = " << v;
-      }
-    }
+  expect_elementwise(gelu_erf_forward, gelu_erf_backward, gelu_erf, gelu_erf_slope);
 }
 
 // Below 0 too it is right to a few units in its own last place, down to where e^(-x^2 / 2) has an error of its own:

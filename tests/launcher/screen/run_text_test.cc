@@ -76,6 +76,14 @@ TEST_F(RunTextTest, TheStartSaysWhatRunsWhereAndWhatIsLost) {
                           HasSubstr("cosine after 1 step of warm-up")));
 }
 
+// The next command is of the same run: what was set is set again.
+TEST(TypedRecipe, HasWhatWasSet) {
+  EXPECT_EQ(typed_recipe("my.toml", {}), "my.toml");
+  EXPECT_EQ(typed_recipe("my.toml", {"checkpoint.dir=runs/a", "checkpoint.resume=none", "model.config.a={b=1}"}),
+            "my.toml --set checkpoint.dir=runs/a --set 'model.config.a={b=1}'");
+  EXPECT_EQ(typed_recipe({}, {"data.train=a b.bin"}), "--set 'data.train=a b.bin'");
+}
+
 // A preset comes with no tokenizer; conversations are asked as such.
 TEST_F(RunTextTest, TheEndSaysHowTheModelIsAsked) {
   const auto said = [&](const runtime::TokenSidecar& sidecar) {

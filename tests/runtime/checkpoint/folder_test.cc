@@ -111,5 +111,23 @@ TEST_F(CheckpointFolderTest, AManifestThatCannotBeReadStopsTheRun) {
   EXPECT_THAT(rest.notes, IsEmpty());
 }
 
+// At the start, and not when the first checkpoint is due.
+TEST_F(CheckpointFolderTest, AFolderThatTakesNoneIsRefusedAtTheStart) {
+  run_.run(2, sets(2), 2, {2});
+  fs::permissions(run_.folder().path(), fs::perms::all);
+  fs::permissions(run_.checkpoints() / "lock", fs::perms::all);
+  fs::permissions(run_.checkpoints(), fs::perms{0555});
+  int begun = 0;
+  {
+    const tests::WithoutRights nobody;
+    EXPECT_FAILURE(run_.run(2, sets(2), 4, {}, nullptr, [&](std::int64_t) { ++begun; }), Exit::failed,
+                   AllOf(HasSubstr("checkpoint.dir " + run_.checkpoints().string() + " takes no checkpoint"),
+                         HasSubstr("Permission denied")));
+  }
+  EXPECT_EQ(begun, 0);
+  fs::permissions(run_.checkpoints(), fs::perms::all);
+  EXPECT_THAT(there(), ElementsAre("step-00000002"));
+}
+
 }  // namespace
 }  // namespace strata::runtime

@@ -40,9 +40,10 @@ TEST(Queues, HaveTheLanesThatThePlanUses) {
 TEST(Queues, SettleButForACheckpoint) {
   const auto world = comm::solo_world();
   const Queues queues(plan_with(LaneId::checkpoint), *world, 1);
-  std::atomic<bool> may_end{false}, ran{false};
+  std::atomic<bool> may_end{false}, ended{false}, ran{false};
   comm::host_work(queues.of(LaneId::checkpoint), [&](device::cpu::Team&) {
-    while (!may_end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int ms = 0; !may_end && ms < 10'000; ++ms) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ended = true;
   });
   comm::host_work(queues.of(LaneId::gather), [&](device::cpu::Team&) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -50,6 +51,7 @@ TEST(Queues, SettleButForACheckpoint) {
   });
   queues.settle();
   EXPECT_TRUE(ran);
+  EXPECT_FALSE(ended);
   may_end = true;
   queues.of(LaneId::checkpoint).synchronize();
 }

@@ -115,7 +115,10 @@ TEST_F(SettledClassesTest, WhatTheDataAreIsKeptInTheConfiguration) {
 TEST_F(ClassificationTest, LabelsAreNumbersOfTheModelsClasses) {
   const auto one = file("{\"label\": \"b\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "b"});
   EXPECT_THAT(labels_of(one, classes({"a", "b"}), false), ElementsAre(1, 0));
-  EXPECT_FAILURE(labels_of(one, classes({"a", "c"}), false), Exit::usage,
+  const auto alike = file("{\"label\": \"b\"}\n{\"label\": \"b\"}\n", "single_label_classification", {"0", "b"});
+  EXPECT_THAT(labels_of(alike, classes({"a", "b"}), false), ElementsAre(1, 1)) << "a line like the one before";
+  const auto other = file("{\"label\": \"b\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "b"});
+  EXPECT_FAILURE(labels_of(other, classes({"a", "c"}), false), Exit::usage,
                  HasSubstr("line 1: the label \"b\" is none of the model's 2 classes (a, c)"));
   EXPECT_FAILURE(labels_of(one, classes({"a", "b"}), true), Exit::usage,
                  HasSubstr("is for single_label_classification, and the model for token_classification"));

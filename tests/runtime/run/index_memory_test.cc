@@ -50,7 +50,8 @@ class IndexMemoryTest : public testing::TestWithParam<std::vector<std::string>> 
     folder_.mask_token = 2;
     folder_.special_tokens = {0, 1, 2};
     std::vector<std::uint64_t> lengths;
-    for (std::uint64_t i = 0; i < 60; ++i) lengths.push_back(2 + i * i % 14);
+    // More than a page of labels: buffers of a plan are whole pages.
+    for (std::uint64_t i = 0; i < 900; ++i) lengths.push_back(2 + i * i % 14);
     for (const char* name : {"t.bin", "v.bin"})
       for (const bool per_token : {false, true}) {
         const std::string file = per_token ? std::string("words-") + name : name;

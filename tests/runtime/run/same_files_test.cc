@@ -119,7 +119,7 @@ class RanksWithDisks : public testing::Test {
       fs::create_directories(disk(rank));
       fs::copy(run_.folder().path() / "tokens.bin", disk(rank));
     }
-    // A table above 64 KiB, of which a part alone is looked at before weights are read.
+    // A table above 64 KiB, of which only a part would be looked at in a model above 1 GiB.
     const Recipe recipe = load_recipe(std::nullopt, run_.sets(2, {"model.config.vocab_size=900"}));
     const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
     for (const int rank : {0, 1})
@@ -220,11 +220,19 @@ TEST_F(RanksWithDisks, OtherWeightsAtPlacesThatAreLookedAt) {
   EXPECT_THAT(train(3).what(), HasSubstr("tensor transformer.h.1.ln_2.bias of"));
 }
 
-// If every rank reads all of it, all of it counts.
-TEST_F(RanksWithDisks, OtherWeightsAnywhereIfAllAreRead) {
+// Also where no two ranks read the same bytes, and between the places that are looked at in a larger model.
+TEST_F(RanksWithDisks, OtherWeightsAnywhere) {
   damage("model/model.safetensors", place("transformer.wte.weight", 20'000));
-  EXPECT_THAT(train(2).what(), HasSubstr("tensor transformer.wte.weight of"));
-  EXPECT_THAT(evaluate(0).what(), HasSubstr("tensor transformer.wte.weight of"));
+  for (const int stage : {0, 2, 3}) {
+    EXPECT_THAT(train(stage).what(), HasSubstr("tensor transformer.wte.weight of")) << stage;
+    EXPECT_THAT(evaluate(stage).what(), HasSubstr("tensor transformer.wte.weight of")) << stage;
+  }
+}
+
+TEST(OfTensors, CoversSmallModelsWhole) {
+  constexpr std::size_t kWhole = std::size_t{1} << 30;
+  EXPECT_EQ(comm::of_tensors(kWhole).whole, kWhole);
+  EXPECT_EQ(comm::of_tensors(kWhole + 1).whole, std::size_t{64} << 10);
 }
 
 // A checkpoint's manifest has the checksums of all that is read behind it.
