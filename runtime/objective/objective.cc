@@ -58,8 +58,8 @@ std::uint64_t scored_rows(const Recipe& recipe, const Sequences* validation) {
   } else {
     // What is asked for has no labels.
     for (const TokenFile& file : validation->files())
-      rows += objective == Objective::token_classification ? file.sidecar()->mask->count
-                                                           : file.sidecar()->documents->count;
+      rows +=
+          objective == Objective::token_classification ? file.sidecar()->mask->count : file.sidecar()->documents->count;
   }
   const std::uint64_t of_sequence = recipe.data.validation_loss_rows > 0
                                         ? recipe.data.validation_loss_rows
