@@ -1,6 +1,6 @@
 #pragma once
-// runtime/data/files/ reads what `strata tokenize` wrote (docs/formats.md): tokens with their sidecar (here), where
-// documents begin (documents.h), and what each of them is (label_file.h).
+// runtime/data/files/ reads what `strata tokenize` wrote (docs/formats.md): tokens (here), their sidecar
+// (token_sidecar.h), where documents begin (documents.h), and what each of them is (label_file.h).
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -11,49 +11,9 @@
 
 #include "base/mapped_file.h"
 #include "comm/same_files.h"
+#include "runtime/data/files/token_sidecar.h"
 
 namespace strata::runtime {
-
-// What `strata tokenize` says of OUT.bin in OUT.bin.json (docs/formats.md).
-struct TokenSidecar {
-  std::int64_t vocab_size = 0;
-  int width = 2;  // bytes per token: 2 or 4
-  std::string tokenizer;
-  std::string tokenizer_hash;  // XXH3-64 of what defines it, 16 hex digits
-  std::string hash;            // XXH3-64 of the file's tokens, 16 hex digits
-  std::uint64_t count = 0;
-  // A file beside the tokens: how much it says, and the XXH3-64 of its bytes.
-  struct Beside {
-    std::uint64_t count;
-    std::string hash;
-  };
-  std::optional<Beside> documents = {};  // where they begin: their number
-  std::optional<Beside> mask = {};       // which tokens count as labels: how many do; without it all do
-  std::optional<Beside> types = {};      // token types: how many are 1; without it all are 0
-  // What each document is (docs/formats.md, "Labels"): a line each; the classes' names, none of a regression.
-  struct Labels {
-    std::uint64_t count;
-    std::string hash;
-    std::string problem;  // as LabelSummary has it
-    std::vector<std::string> names;
-    bool pairs = false;  // of two texts each
-  };
-  std::optional<Labels> labels = {};
-  // Of the tokenizer: the token that stands for one to be predicted, if it has one; and those that are no text.
-  // nullopt: the sidecar does not say.
-  std::optional<std::uint32_t> mask_token = {};
-  std::optional<std::vector<std::uint32_t>> special_tokens = {};
-  // Of conversations: what wrote them, and XXH3-64 of its texts, 16 hex digits; empty for others.
-  std::string chat_template, chat_template_hash;
-};
-std::filesystem::path sidecar_path(const std::filesystem::path& token_file);
-std::filesystem::path documents_path(const std::filesystem::path& token_file);
-std::filesystem::path mask_path(const std::filesystem::path& token_file);
-std::filesystem::path types_path(const std::filesystem::path& token_file);
-std::filesystem::path labels_path(const std::filesystem::path& token_file);
-// nullopt if there is no such file. Throws Error{corrupt}.
-std::optional<TokenSidecar> read_sidecar(const std::filesystem::path& token_file);
-std::string to_json(const TokenSidecar& sidecar);
 
 // Tokens from `first` to `last`.
 struct TokenRange {

@@ -1,0 +1,182 @@
+#include "runtime/data/files/token_sidecar.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxSidecarBytes = std::size_t{1} << 20;
+
+[[noreturn]] void corrupt(const fs::path& sidecar, const std::string& expected, const std::string& found) {
+  fail(Exit::corrupt, "{}, offset 0: expected {}, found {}", sidecar.string(), expected, found);
+}
+
+fs::path with_ending(fs::path token_file, const char* ending) {
+  token_file += ending;
+  return token_file;
+}
+
+}  // namespace
+
+fs::path sidecar_path(const fs::path& token_file) {
+  return with_ending(token_file, ".json");
+}
+
+fs::path documents_path(const fs::path& token_file) {
+  return with_ending(token_file, ".documents");
+}
+
+fs::path mask_path(const fs::path& token_file) {
+  return with_ending(token_file, ".mask");
+}
+
+fs::path types_path(const fs::path& token_file) {
+  return with_ending(token_file, ".types");
+}
+
+fs::path labels_path(const fs::path& token_file) {
+  return with_ending(token_file, ".labels.jsonl");
+}
+
+std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
+  const fs::path path = sidecar_path(token_file);
+  std::error_code error_of_link, ignored;
+  const bool link = fs::is_symlink(fs::symlink_status(path, ignored));
+  const fs::file_type type = fs::status(path, error_of_link).type();
+  // Taken for absent, tokens of 4 bytes would be read as of 2.
+  if (link && (type == fs::file_type::not_found || error_of_link))
+    fail(Exit::usage, "{} is a link that leads nowhere ({}): mend it, or remove it if these tokens have no sidecar",
+         path.string(), error_of_link.message());
+  if (type == fs::file_type::not_found) return std::nullopt;
+  const MappedFile file(path);
+  const auto bytes = file.bytes();
+  if (bytes.size() > kMaxSidecarBytes) {
+    corrupt(path, "a sidecar of at most 1 MiB", fmt::format("{} bytes", bytes.size()));
+  }
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  auto error = parser.allocate(kMaxSidecarBytes, 8);
+  if (error == simdjson::SUCCESS) {
+    // An empty file has no bytes to point at, and the parser copies from what it is given.
+    const char* text = bytes.empty() ? "" : reinterpret_cast<const char*>(bytes.data());
+    error = parser.parse(text, bytes.size(), true).get(root);
+  }
+  if (error != simdjson::SUCCESS) corrupt(path, "a JSON object", simdjson::error_message(error));
+  const auto integer = [&](const char* key, std::int64_t least, std::int64_t most) {
+    std::int64_t value = 0;
+    if (root[key].get_int64().get(value) != simdjson::SUCCESS || value < least || value > most) {
+      simdjson::dom::element found;
+      const bool there = root[key].get(found) == simdjson::SUCCESS;
+      corrupt(path, fmt::format("{}: an integer from {} to {}", key, least, most),
+              there ? simdjson::minify(found).substr(0, 64) : "none");
+    }
+    return value;
+  };
+  const auto text = [&](const char* key) {
+    std::string_view value;
+    const auto found = root[key].get_string().get(value);
+    if (found != simdjson::SUCCESS && found != simdjson::NO_SUCH_FIELD) {
+      corrupt(path, fmt::format("{}: a string", key), "something else");
+    }
+    return std::string(value);
+  };
+  TokenSidecar out;
+  out.vocab_size = integer("vocab_size", 1, std::int64_t{1} << 32);
+  out.width = static_cast<int>(integer("width", 2, 4));
+  out.count = static_cast<std::uint64_t>(integer("count", 0, std::int64_t{1} << 60));
+  out.tokenizer = text("tokenizer");
+  out.tokenizer_hash = text("tokenizer_hash");
+  out.hash = text("hash");
+  if (out.width == 3) corrupt(path, "width: 2 or 4 bytes", "3");
+  const auto beside = [&](const char* key, const char* count_key) -> std::optional<TokenSidecar::Beside> {
+    simdjson::dom::element found;
+    if (root[key].get(found) != simdjson::SUCCESS) return std::nullopt;
+    std::string_view hash;
+    std::uint64_t count = 0;
+    if (found[count_key].get_uint64().get(count) != simdjson::SUCCESS || count > out.count ||
+        found["hash"].get_string().get(hash) != simdjson::SUCCESS)
+      corrupt(path, fmt::format("{}: {} up to {} and hash", key, count_key, out.count),
+              simdjson::minify(found).substr(0, 64));
+    return TokenSidecar::Beside{count, std::string(hash)};
+  };
+  out.documents = beside("documents", "count");
+  out.mask = beside("mask", "labels");
+  out.types = beside("types", "ones");
+  if (const auto lines = beside("labels", "count")) {
+    TokenSidecar::Labels& labels = out.labels.emplace(TokenSidecar::Labels{lines->count, lines->hash, "", {}, false});
+    std::string_view problem, name;
+    simdjson::dom::array names;
+    const auto found = root["labels"];
+    bool right = found["problem"].get_string().get(problem) == simdjson::SUCCESS &&
+                 found["names"].get_array().get(names) == simdjson::SUCCESS;
+    labels.problem = problem;
+    if (bool pairs = false; found["pairs"].get_bool().get(pairs) == simdjson::SUCCESS) labels.pairs = pairs;
+    // An array that was not found has no elements to ask for.
+    if (!right) corrupt(path, "labels: problem and a list of names", simdjson::minify(found).substr(0, 64));
+    for (const simdjson::dom::element element : names) {
+      right = right && element.get_string().get(name) == simdjson::SUCCESS;
+      labels.names.emplace_back(name);
+    }
+    if (!right || (labels.problem == "regression") != labels.names.empty())
+      corrupt(path, "labels: problem and a list of names", "something else");
+  }
+  if (simdjson::dom::element found; root["special_tokens"].get(found) == simdjson::SUCCESS) {
+    out.special_tokens.emplace();
+    simdjson::dom::array ids;
+    if (found.get_array().get(ids) != simdjson::SUCCESS)
+      corrupt(path, "special_tokens: a list of tokens", simdjson::minify(found).substr(0, 64));
+    for (const simdjson::dom::element id : ids) {
+      std::uint64_t token = 0;
+      if (id.get_uint64().get(token) != simdjson::SUCCESS || token >= static_cast<std::uint64_t>(out.vocab_size))
+        corrupt(path, fmt::format("special_tokens: tokens below {}", out.vocab_size), simdjson::minify(id));
+      out.special_tokens->push_back(static_cast<std::uint32_t>(token));
+    }
+  }
+  if (simdjson::dom::element found; root["mask_token"].get(found) == simdjson::SUCCESS)
+    out.mask_token = static_cast<std::uint32_t>(integer("mask_token", 0, out.vocab_size - 1));
+  out.chat_template = text("chat_template");
+  out.chat_template_hash = text("chat_template_hash");
+  return out;
+}
+
+std::string to_json(const TokenSidecar& sidecar) {
+  const auto beside = [](const char* key, const char* count_key, const std::optional<TokenSidecar::Beside>& file) {
+    return file ? fmt::format(", \"{}\": {{\"{}\": {}, \"hash\": {}}}", key, count_key, file->count,
+                              json_string(file->hash))
+                : std::string();
+  };
+  std::string made;
+  if (!sidecar.chat_template_hash.empty())
+    made = fmt::format(", \"chat_template\": {}, \"chat_template_hash\": {}", json_string(sidecar.chat_template),
+                       json_string(sidecar.chat_template_hash));
+  std::string labels;
+  if (sidecar.labels) {
+    std::string names;
+    for (const std::string& name : sidecar.labels->names) names += (names.empty() ? "" : ", ") + json_string(name);
+    labels = fmt::format(", \"labels\": {{\"count\": {}, \"hash\": {}, \"problem\": {}, \"names\": [{}]{}}}",
+                         sidecar.labels->count, json_string(sidecar.labels->hash), json_string(sidecar.labels->problem),
+                         names, sidecar.labels->pairs ? ", \"pairs\": true" : "");
+  }
+  std::string tokenizer;
+  if (sidecar.special_tokens)
+    tokenizer = fmt::format(", \"special_tokens\": [{}]", fmt::join(*sidecar.special_tokens, ", "));
+  if (sidecar.mask_token) tokenizer += fmt::format(", \"mask_token\": {}", *sidecar.mask_token);
+  return fmt::format(
+      "{{\"vocab_size\": {}, \"width\": {}, \"tokenizer\": {}, \"tokenizer_hash\": {}, \"hash\": {}, "
+      "\"count\": {}{}{}{}{}{}{}}}\n",
+      sidecar.vocab_size, sidecar.width, json_string(sidecar.tokenizer), json_string(sidecar.tokenizer_hash),
+      json_string(sidecar.hash), sidecar.count, beside("documents", "count", sidecar.documents),
+      beside("mask", "labels", sidecar.mask), beside("types", "ones", sidecar.types), labels, tokenizer, made);
+}
+
+}  // namespace strata::runtime
