@@ -55,7 +55,8 @@ begin_step() {
         told=1
       fi
     done
-  ) &
+    # bash speaks up if the signal comes between the start of the sleep and its wait.
+  ) 2>/dev/null &
   steps_ticker=$!
 }
 # 1 if the ticker has written below the step's title.

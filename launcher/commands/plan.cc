@@ -240,8 +240,8 @@ void print_stages(const std::vector<Stage>& stages) {
     for (const runtime::TierMemory& tier : plan.memory) sum += tier.by_kind[kind];
     return runtime::bytes_text(sum);
   };
-  fmt::print("\n{:<7}{:>11}{:>5}{:>15}{:>14}{:>11}{:>14}{:>11}{:>13}{:>11}\n", "stage", "peak", "fits", "parameters",
-             "gradients [1]", "optimizer", "all else [3]", "paper", "sent", "step");
+  fmt::print("\n{:<6} {:>11} {:>4} {:>15} {:>13} {:>11} {:>12} {:>11} {:>11} {:>10}\n", "stage", "peak [0]", "fits",
+             "parameters", "gradients [1]", "optimizer", "all else [3]", "paper", "sent", "step");
   for (int stage = 0; stage < 4; ++stage) {
     const Stage& s = stages[static_cast<std::size_t>(stage)];
     const runtime::StepPlan& plan = s.job.plan;
@@ -252,14 +252,15 @@ void print_stages(const std::vector<Stage>& stages) {
     }
     const auto paper = static_cast<std::size_t>(
         paper_bytes(stage, static_cast<double>(s.job.model->parameters()), static_cast<double>(s.job.ranks)));
-    fmt::print("ZeRO-{:<2}{:>11}{:>5}{:>15}{:>14}{:>11}{:>14}{:>11}{:>13}{:>11}\n", stage, runtime::bytes_text(peak),
-               s.fits ? "yes" : "no", bytes(plan, 0) + (stage == 3 ? " [2]" : ""), bytes(plan, 1), bytes(plan, 2),
-               runtime::bytes_text(rest), runtime::bytes_text(paper), runtime::bytes_text(plan.comm_bytes.total()),
-               s.step_ms ? fmt::format("{:.1f} ms", *s.step_ms) : "-");
+    fmt::print("ZeRO-{} {:>11} {:>4} {:>15} {:>13} {:>11} {:>12} {:>11} {:>11} {:>10}\n", stage,
+               runtime::bytes_text(peak), s.fits ? "yes" : "no", bytes(plan, 0) + (stage == 3 ? " [2]" : ""),
+               bytes(plan, 1), bytes(plan, 2), runtime::bytes_text(rest), runtime::bytes_text(paper),
+               runtime::bytes_text(plan.comm_bytes.total()), s.step_ms ? fmt::format("{:.1f} ms", *s.step_ms) : "-");
   }
   fmt::print(
       "paper: the ZeRO paper's arithmetic for Adam in 16 bits: 16 bytes per parameter, shared out by stage. Different "
       "here:\n"
+      "[0] Of all tiers together; the table above has them apart.\n"
       "[1] Gradients are summed in fp32: 4 bytes per parameter that a rank sums, rather than 2, and a micro-batch's "
       "own "
       "on\n"

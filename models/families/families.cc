@@ -42,6 +42,7 @@ const Family& family_of(const Config& config) {
 
 // Keys of transformers 4 and 5 that say how a model is stored, run or sampled from, not what it computes.
 void ignore_what_does_not_compute(const Config& config) {
+  (void)config.integers("eos_token_id");  // of generate: what is none is refused wherever it comes from
   config.ignore({"architectures",
                  "torch_dtype",
                  "dtype",

@@ -45,6 +45,13 @@ RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::s
       fail(Exit::usage, "{} is not 1, which is not built yet", config.describe(key));
 
   const bool v5 = config.has("rope_parameters.rope_theta") || config.has("rope_parameters.rope_type");
+  for (const char* key : {"rope_scaling.rope_type", "rope_scaling.type"})
+    if (v5 && config.has(key))
+      fail(
+          Exit::usage,
+          "{} is given beside rope_parameters, which counts where both are: set rope_parameters.rope_type and the keys "
+          "beside it instead",
+          config.describe(key));
   const std::string group = v5 ? "rope_parameters." : "rope_scaling.";
   const std::string kind_key = group + (config.has(group + "rope_type") ? "rope_type" : "type");
   const std::string kind = config.text_or(kind_key, "default");

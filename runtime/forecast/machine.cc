@@ -230,6 +230,12 @@ MachineProfile profile_of(const Machine& m, const Job& job, int ranks_per_node) 
   const bool uses_disk = plan.io_bytes.total() > plan.io_bytes.read[1] + plan.io_bytes.written[1];
   if (uses_disk && !m.disk)
     fail(Exit::usage, "the machine file has no [disk], and the recipe puts state on NVMe: strata calibrate --dir DIR");
+  if (job.ranks > 1 && !m.collectives && !m.measured)
+    fail(Exit::usage,
+         "the machine file is computed from data sheets of a machine of one rank ({}), and the plan is of {}: take a "
+         "file "
+         "with [collectives], as others in examples/machines have it, or --ranks 1",
+         m.processor, job.ranks);
   if (job.ranks > 1 && !m.collectives)
     fail(Exit::usage,
          "the machine file was measured by one rank and has no [collectives]: mpirun -n {} strata calibrate -o FILE",

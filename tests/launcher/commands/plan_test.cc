@@ -147,13 +147,25 @@ TEST_F(Plan, StagesBesideEachOtherAndWhatThePaperCounts) {
   stages_ = true;
   const std::string text = planned(4, 4, {"zero.stage=2"});
   for (const char* stage : {"ZeRO-0 ", "ZeRO-1 ", "ZeRO-2 ", "ZeRO-3 "}) EXPECT_THAT(text, HasSubstr(stage));
-  for (const char* note : {"[1] Gradients are summed in fp32", "[2] With a rank's shard", "[3] Activations"})
+  for (const char* note :
+       {"[0] Of all tiers together", "[1] Gradients are summed in fp32", "[2] With a rank's shard", "[3] Activations"})
     EXPECT_THAT(text, HasSubstr(note));
   EXPECT_THAT(json_, AllOf(HasSubstr("\"stages\":[{\"stage\":0,"), HasSubstr("{\"stage\":3,")));
   // 16 bytes a parameter at stage 0, shared out over 4 ranks at stage 3.
   const double parameters = number("parameters");
   EXPECT_THAT(text, HasSubstr(runtime::bytes_text(static_cast<std::size_t>(16 * parameters))));
   EXPECT_THAT(text, HasSubstr(runtime::bytes_text(static_cast<std::size_t>(4 * parameters))));
+}
+
+// The largest figures, of one rank, stand apart from their neighbours.
+TEST_F(Plan, ColumnsOfStagesDoNotRunTogether) {
+  stages_ = true;
+  const std::string text =
+      planned(1, 1, {"model.preset=llama-1b", "model.config.num_hidden_layers=1200", "memory.device=99999GiB"});
+  const std::size_t at = text.find("\nZeRO-0 ");
+  ASSERT_NE(at, std::string::npos);
+  const std::string row = text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+  EXPECT_THAT(row, testing::Not(testing::ContainsRegex("[a-zA-Z][0-9]"))) << row;
 }
 
 // Also where the program cannot use a GPU.

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "runtime/job/make_job.h"
 #include "runtime/recipe/load_recipe.h"
+#include "tests/failure.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::runtime {
@@ -139,7 +140,12 @@ TEST_F(Profile, TakesSpeedsOfTheJobsDTypeMomentsAndWidth) {
 
 TEST_F(Profile, RefusesAJobThatNeedsMoreThanWasMeasured) {
   Machine machine = some_machine();
-  EXPECT_THROW((void)profile_at(machine, job({"zero.stage=3"}, 2)), Error);
+  EXPECT_FAILURE((void)profile_at(machine, job({"zero.stage=3"}, 2)), Exit::usage,
+                 testing::HasSubstr("was measured by one rank"));
+  machine.measured = false;
+  EXPECT_FAILURE((void)profile_at(machine, job({"zero.stage=3"}, 2)), Exit::usage,
+                 testing::HasSubstr("is computed from data sheets of a machine of one rank"));
+  machine.measured = true;
   machine.collectives = {4, 1.5};
   EXPECT_EQ(profile_at(machine, job({"zero.stage=3"}, 2)).all_gather_bytes_per_s, 4e9);
 

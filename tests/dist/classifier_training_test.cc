@@ -1,0 +1,205 @@
+// Classifiers as the program trains and evaluates them.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <simdjson.h>
+
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "tests/dist/classifier_case.h"
+
+namespace strata::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class ClassifierTraining : public ClassifierCase {};
+
+// What a recipe asks of a classifier is refused before its first step.
+TEST_F(ClassifierTraining, TrainingsThatCannotBe) {
+  learn("one", {"--labels", "label"});
+  const auto refused = [&](std::vector<std::string> sets) { return run(command("train", "one", std::move(sets))); };
+  EXPECT_COMPLAINT(refused({"training.class_weights=[0, 0, 0]"}), Exit::usage, HasSubstr("are all 0"));
+  EXPECT_COMPLAINT(refused({"data.packing=stream"}), Exit::usage, HasSubstr("data.packing = \"stream\""));
+  EXPECT_COMPLAINT(refused({"evaluation.every=1", "evaluation.metric=eval_pearson"}), Exit::usage,
+                   AllOf(HasSubstr("eval_pearson"), HasSubstr("eval_accuracy")));
+  for (const std::string objective : {"causal_lm", "masked_lm"})
+    EXPECT_COMPLAINT(refused({"training.objective=" + objective, "training.class_weights=[1, 2, 1]"}), Exit::usage,
+                     AllOf(HasSubstr("class_weights weigh classes"), HasSubstr(objective)));
+  EXPECT_COMPLAINT(refused({"training.mlm_probability=0.15"}), Exit::usage,
+                   AllOf(HasSubstr("training.mlm_probability = 0.15"), HasSubstr("\"sequence_classification\"")));
+  EXPECT_COMPLAINT(refused({"model.config.num_labels=7"}), Exit::usage,
+                   AllOf(HasSubstr("model.config.num_labels is 7"), HasSubstr("3 classes (maybe, no, yes)")));
+  folder_.write("rated.jsonl", "{\"text\": \"good\", \"rating\": 0.5}\n{\"text\": \"bad\", \"rating\": -1.5}\n");
+  tokenize("rated", {"--labels", "rating"}, "rated.jsonl");
+  EXPECT_COMPLAINT(run(command("train", "rated", {"training.class_weights=[1, 2]"})), Exit::usage,
+                   HasSubstr("predicts a number"));
+}
+
+// What an objective leaves alone of its data, or does not find there, is said at the start.
+TEST_F(ClassifierTraining, DataThatAnObjectiveDoesNotExpect) {
+  tokenize("one", {"--labels", "label"});
+  const std::string masked =
+      done(run(command("train", "one", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler")})));
+  EXPECT_THAT(masked, AllOf(HasSubstr("the labels of "), HasSubstr("one.bin are left alone"),
+                            HasSubstr("sequence_classification learns them")));
+  EXPECT_THAT(masked, testing::Not(HasSubstr("begins with a token of text")));
+  tokenize("bare", {"--no-eot"});
+  const std::string bare =
+      done(run(command("train", "bare", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler2")})));
+  EXPECT_THAT(bare, AllOf(HasSubstr("bare.bin begins with a token of text"), HasSubstr("--add-special")));
+  EXPECT_THAT(bare, testing::Not(HasSubstr("left alone")));
+  tokenize("special", {"--no-eot", "--add-special"});
+  EXPECT_THAT(
+      done(run(command("train", "special", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler3")}))),
+      testing::Not(HasSubstr("begins with a token of text")));
+}
+
+// A weighted loss is the mean over texts of their class's weight times -ln of its probability.
+TEST_F(ClassifierTraining, ClassWeightsMultiplyTheLossOfTheirClass) {
+  learn("one", {"--labels", "label"});
+  const auto lines = predicted("one");
+  const double weights[] = {2, 0.5, 1};  // maybe, no, yes
+  double plain = 0, weighted = 0;
+  for (int i = 0; i < kTexts; ++i) {
+    const std::string label(std::string_view(parser_.parse(lines_[static_cast<std::size_t>(i)])["label"]));
+    const double p = parser_.parse(lines[static_cast<std::size_t>(i)])["probabilities"][label];
+    plain -= std::log(p) / kTexts;
+    weighted -= weights[label == "maybe" ? 0 : label == "no" ? 1 : 2] * std::log(p) / kTexts;
+  }
+  // Losses of texts are fp32, and so are the scores of which the probabilities are: 1e-6 is some of their last bits.
+  EXPECT_NEAR(double(evaluated("one")["loss"]), plain, 1e-6);
+  const std::string bits(std::string_view(evaluated("one")["loss_hex"]));
+  EXPECT_EQ(std::string_view(evaluated("one", {"training.class_weights=[1, 1, 1]"})["loss_hex"]), bits);
+  EXPECT_NEAR(double(evaluated("one", {"training.class_weights=[2, 0.5, 1]"})["loss"]), weighted, 1e-6);
+  EXPECT_GT(std::abs(weighted - plain), 1e-2);
+  EXPECT_COMPLAINT(run(command("train", "one", {"training.class_weights=[1, 2]"})), Exit::usage,
+                   AllOf(HasSubstr("training.class_weights has 2 numbers"), HasSubstr("3 classes")));
+
+  // In training too, on any number of ranks.
+  const auto trained = [&](int ranks, const std::vector<std::string>& weighted_by) {
+    std::vector<std::string> sets = {"checkpoint.dir=" + file("again"), "training.global_batch_size=2",
+                                     "report.summary=" + file("summary")};
+    sets.insert(sets.end(), weighted_by.begin(), weighted_by.end());
+    fs::remove(file("summary"));
+    fs::remove_all(file("again"));
+    const auto all = command("train", "one", sets);
+    done(run(ranks > 1 ? under_mpirun(ranks, all) : all));
+    return std::string(std::string_view(parser_.load(file("summary"))["weights_hash"]));
+  };
+  const std::string alike = trained(1, {}), other = trained(1, {"training.class_weights=[2, 0.5, 1]"});
+  EXPECT_EQ(trained(1, {"training.class_weights=[1, 1, 1]"}), alike);
+  EXPECT_NE(other, alike);
+  EXPECT_EQ(trained(2, {"training.class_weights=[2, 0.5, 1]"}), other);
+}
+
+TEST_F(ClassifierTraining, AMissingCurveIsSaidWithItsReason) {
+  learn("one", {"--labels", "label"});
+  std::string no;
+  for (const std::string& line : lines_)
+    if (line.find("\"label\": \"no\"") != std::string::npos) no += line + "\n";
+  folder_.write("no.jsonl", no);
+  tokenize("no", {"--labels", "label"}, "no.jsonl");
+  const auto json = evaluated("one", {"data.validation=" + file("no.bin")});
+  EXPECT_THAT(said_, HasSubstr("eval_roc_auc is not computed: data.validation has no text of the class maybe"));
+  EXPECT_EQ(json["eval_roc_auc"].error(), simdjson::NO_SUCH_FIELD);
+  EXPECT_EQ(evaluated("one")["eval_roc_auc"].error(), simdjson::SUCCESS);
+  EXPECT_THAT(said_, testing::Not(HasSubstr("not computed")));
+
+  // As what decides of the best it is refused before the first step.
+  for (const std::string when : {"evaluation.every=1", "evaluation.at_start=true"})
+    EXPECT_COMPLAINT(run(command("train", "one",
+                                 {"data.validation=" + file("no.bin"), when, "evaluation.metric=eval_roc_auc",
+                                  "checkpoint.dir=" + file("never")})),
+                     Exit::usage,
+                     AllOf(HasSubstr("eval_roc_auc"), HasSubstr("nothing of data.validation is of the class maybe")));
+  EXPECT_FALSE(fs::exists(file("never")));
+  const Outcome trained = run(command(
+      "train", "one", {"data.validation=" + file("no.bin"), "evaluation.every=1", "checkpoint.dir=" + file("again")}));
+  const std::string said = done(trained);
+  const std::size_t first = said.find("eval_roc_auc is not computed");
+  ASSERT_NE(first, std::string::npos) << said;
+  EXPECT_EQ(said.find("eval_roc_auc is not computed", first + 1), std::string::npos) << "once a run: " << said;
+}
+
+// Of words with tags of entities, whole entities are judged too, as seqeval does.
+TEST_F(ClassifierTraining, EntitiesOfWordsAreJudged) {
+  std::string texts;
+  for (int i = 0; i < kTexts; ++i) {
+    const bool inside = i % 3 == 0;
+    texts += fmt::format(R"({{"words": ["the", "good", "{}", "film"], "tags": ["O", "B-A", "{}", "{}"]}})"
+                         "\n",
+                         inside ? "long" : "was", inside ? "I-A" : "O", i % 4 == 0 ? "B-B" : "O");
+  }
+  folder_.write("tags.jsonl", texts);
+  tokenize("tags", {"--labels", "tags", "--field", "words"}, "tags.jsonl");
+  const std::vector<std::string> words = {"training.objective=token_classification", "training.max_steps=12",
+                                          "evaluation.every=6", "evaluation.metric=eval_overall_f1",
+                                          "checkpoint.keep_best=true"};
+  done(run(command("train", "tags", words)));
+  const auto json = evaluated("tags", {"training.objective=token_classification"});
+  const double f1 = json["eval_overall_f1"], p = json["eval_overall_precision"], r = json["eval_overall_recall"];
+  EXPECT_NEAR(f1, p + r > 0 ? 2 * p * r / (p + r) : 0, 1e-12);
+  EXPECT_NE(f1, double(json["eval_f1"]));
+
+  // The same of what is predicted, counted here: every tag is read of its own text.
+  const auto lines = predicted("tags", {"--field", "words"}, "tags.jsonl");
+  std::uint64_t said = 0, there = 0, found = 0;
+  for (int i = 0; i < kTexts; ++i) {
+    std::vector<std::string> tags;
+    for (const auto tag : parser_.parse(lines[static_cast<std::size_t>(i)])["labels"].get_array())
+      tags.emplace_back(std::string_view(tag));
+    const std::vector<std::string> wanted = {"O", "B-A", i % 3 == 0 ? "I-A" : "O", i % 4 == 0 ? "B-B" : "O"};
+    const auto spans = [](const std::vector<std::string>& of) {
+      std::vector<std::string> out;
+      for (std::size_t k = 0; k < of.size(); ++k) {
+        if (of[k] == "O") continue;
+        const bool goes_on = of[k][0] == 'I' && k > 0 && of[k - 1] != "O" && of[k - 1].substr(2) == of[k].substr(2);
+        if (goes_on)
+          out.back() += fmt::format(" {}", k);
+        else
+          out.push_back(fmt::format("{} {}", of[k].substr(2), k));
+      }
+      return out;
+    };
+    const auto mine = spans(tags), right = spans(wanted);
+    said += mine.size();
+    there += right.size();
+    for (const std::string& one : mine) found += std::count(right.begin(), right.end(), one);
+  }
+  EXPECT_GT(there, 40u);
+  EXPECT_DOUBLE_EQ(f1, 2 * static_cast<double>(found) / static_cast<double>(said + there));
+  auto on_two = command("eval", "tags", {"training.objective=token_classification"});
+  on_two.insert(on_two.end(), {"--json", file("two.json"), "--force"});
+  done(run(under_mpirun(2, on_two)));
+  EXPECT_EQ(double(parser_.load(file("two.json"))["eval_overall_f1"]), f1);
+
+  learn("words", {"--labels", "each", "--field", "words"}, {"training.objective=token_classification"});
+  EXPECT_COMPLAINT(run(command("train", "words", words)), Exit::usage,
+                   AllOf(HasSubstr("eval_overall_f1"), HasSubstr("which this model has not")));
+}
+
+// The head that a checkpoint lacks is drawn, and that is said; of the same seed it is the same.
+TEST_F(ClassifierTraining, AHeadThatTheCheckpointLacksIsDrawnAndSaid) {
+  tokenize("one", {"--labels", "label"});
+  done(run(command("train", "one", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler")})));
+  done(run({STRATA, "export", file("filler"), "-o", file("encoder")}));
+  const auto learnt = [&](const std::string& to, const std::string& seed) {
+    return done(run(command("train", "one",
+                            {"model.path=" + file("encoder"), "model.init=pretrained", "checkpoint.dir=" + file(to),
+                             "training.seed=" + seed})));
+  };
+  const std::string said = learnt("a", "3");
+  EXPECT_THAT(said, AllOf(HasSubstr("encoder has no "), HasSubstr("classifier.weight"),
+                          HasSubstr("drawn from training.seed = 3")));
+  EXPECT_THAT(learnt("b", "4"), HasSubstr("drawn from training.seed = 4"));
+  EXPECT_EQ(predicted("a").size(), static_cast<std::size_t>(kTexts));
+  EXPECT_NE(predicted("a"), predicted("b"));
+}
+
+}  // namespace
+}  // namespace strata::tests
