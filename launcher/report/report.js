@@ -47,7 +47,7 @@ if (last >= 0) {
     ...(reach > 0 ? [{ name: "smoothed", x: steps.step, y: smooth(steps.loss), colour: 0, width: 2.2 }] : []),
     { name: "evaluation", x: data.evaluations.step, y: data.evaluations.loss, colour: 1, width: 1.4, dots: true },
   ];
-  section("Loss, in nats a token",
+  section("Loss, in nats per token",
     legend([["loss, smoothed over its raw values", 0], ...(data.evaluations.step.length ? [["evaluation", 1]] : []),
       ...[...new Set(data.events.map((e) => e.event))].filter((e) => ["checkpoint", "resume", "stop", "skipped"].includes(e)).map((e) => [e, at[e]])]),
     ...lineChart(null, loss, { height: innerWidth < 760 ? 240 : 320, marks }));
@@ -92,7 +92,14 @@ if (plan) {
   draw(ranks[0]);
   const rows = [];
   if (Object.keys(plan.path).length) rows.push({ name: "planned", values: plan.path });
-  if (summary?.critical_path_ms) rows.push({ name: "measured", values: Object.fromEntries(Object.keys(plan.path).map((w, i) => [w, Object.values(summary.critical_path_ms)[i] || 0])) });
+  if (summary?.critical_path_ms) {
+    const values = Object.fromEntries(Object.keys(plan.path).map((w, i) => [w, Object.values(summary.critical_path_ms)[i] || 0]));
+    // What is in no task of the path: between tasks, for cores that others have, before the step and behind it.
+    const took = steps.step_ms[steps.step.indexOf(summary.exposed_step)] ?? 0;
+    values["in no task"] = Math.max(0, took - Object.values(values).reduce((a, b) => a + b, 0));
+    if (rows.length) rows[0].values = { ...plan.path, "in no task": 0 };
+    rows.push({ name: `step ${summary.exposed_step}, measured`, values });
+  }
   if (rows.length) section("What the step goes to, along its critical path", ...boundBars(rows));
 }
 

@@ -31,7 +31,8 @@ using simdjson::dom::element;
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 // What is drawn of a step, by the name it has in report.jsonl.
-constexpr std::array<const char*, 7> kColumns = {"step", "loss", "grad_norm", "lr", "tokens_per_s", "epoch", "time"};
+constexpr std::array<const char*, 8> kColumns = {"step",         "loss",  "grad_norm", "lr",
+                                                 "tokens_per_s", "epoch", "time",      "step_ms"};
 enum Column : std::size_t { kStep, kLoss, kNorm, kRate, kSpeed, kEpoch, kTime };
 using Step = std::array<double, kColumns.size()>;
 

@@ -126,6 +126,41 @@ TEST_F(ClassifierTraining, AMissingCurveIsSaidWithItsReason) {
   EXPECT_EQ(said.find("eval_roc_auc is not computed", first + 1), std::string::npos) << "once a run: " << said;
 }
 
+// A text's label is found in the file that the text is of.
+TEST_F(ClassifierTraining, TextsOfSeveralFilesAreThoseOfOne) {
+  const auto half = [](auto begin, auto end) { return fmt::format("{}\n", fmt::join(begin, end, "\n")); };
+  folder_.write("a.jsonl", half(lines_.begin(), lines_.begin() + kTexts / 2));
+  folder_.write("b.jsonl", half(lines_.begin() + kTexts / 2, lines_.end()));
+  for (const std::string name : {"a", "b"}) tokenize(name, {"--labels", "label"}, name + ".jsonl");
+  tokenize("one", {"--labels", "label"});
+  const auto bits = [&](const std::string& files) {
+    (void)done(run(command("train", "one",
+                           {"data.train=" + files, "checkpoint.resume=none", "report.summary=" + file("summary.json"),
+                            "training.max_steps=4"})));
+    const std::string summary = folder_.read("summary.json");
+    std::filesystem::remove(file("summary.json"));
+    return summary.substr(summary.find("\"weights_hash\""), 40);
+  };
+  EXPECT_EQ(bits(fmt::format("[\"{}\", \"{}\"]", file("a.bin"), file("b.bin"))), bits(file("one.bin")));
+}
+
+TEST_F(ClassifierTraining, ACorrelationWithOneLabelIsRefusedBeforeTheFirstStep) {
+  std::string scored, constant;
+  for (int i = 0; i < 8; ++i) {
+    scored += fmt::format("{{\"text\": \"good film\", \"score\": {}.5}}\n", i % 3);
+    constant += "{\"text\": \"good film\", \"score\": 1.5}\n";
+  }
+  folder_.write("scored.jsonl", scored);
+  folder_.write("constant.jsonl", constant);
+  tokenize("scored", {"--labels", "score"}, "scored.jsonl");
+  tokenize("constant", {"--labels", "score"}, "constant.jsonl");
+  const std::vector<std::string> metric = {"evaluation.every=1", "evaluation.metric=eval_pearson"};
+  EXPECT_COMPLAINT(run(command("train", "scored", {metric[0], metric[1], "data.validation=" + file("constant.bin")})),
+                   Exit::usage,
+                   AllOf(HasSubstr("eval_pearson"), HasSubstr("all labels of data.validation are the same")));
+  (void)done(run(command("train", "scored", metric)));
+}
+
 // Of words with tags of entities, whole entities are judged too, as seqeval does.
 TEST_F(ClassifierTraining, EntitiesOfWordsAreJudged) {
   std::string texts;

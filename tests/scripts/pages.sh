@@ -50,8 +50,8 @@ for page in run plan large; do
   browse "$folder/$page.html" "$page-dom" 390 4200 1 --dump-dom >"$folder/$page.dom"
   grep -q '<canvas' "$folder/$page.dom" || { echo "$page: no canvas"; exit 1; }
 done
-for words in 'Loss, in nats a token' 'Learning rate' 'Gradient norm' 'Tokens/s' 'evaluation at the end' 'Memory of a rank' \
-  'planned, and step 20 as ' 'What the step goes to' 'Events' 'checkpoint' 'Recipe'; do
+for words in 'Loss, in nats per token' 'Learning rate' 'Gradient norm' 'Tokens/s' 'evaluation at the end' 'Memory of a rank' \
+  'planned, and step 20 as ' 'What the step goes to' 'step 20, measured' 'in no task' 'Events' 'checkpoint' 'Recipe'; do
   grep -q "$words" "$folder/run.dom" || { echo "the page of a run lacks \"$words\""; exit 1; }
 done
 for words in 'ZeRO-0' "ZeRO-3 (the recipe's)" 'Every buffer where it lies' 'The step, simulated'; do

@@ -59,6 +59,7 @@ TEST_F(RunData, StepsEvaluationsAndEventsOfAFolder) {
   const element all = data();
   EXPECT_EQ(simdjson::minify(all["steps"]["step"]), "[1,2]");
   EXPECT_EQ(simdjson::minify(all["steps"]["loss"]), "[3,2.5]");
+  EXPECT_EQ(simdjson::minify(all["steps"]["step_ms"]), "[1,1]");
   EXPECT_EQ(simdjson::minify(all["evaluations"]["loss"]), "[2.75]");
   ASSERT_EQ(simdjson::dom::array(all["events"]).size(), 2u);
   EXPECT_EQ(std::string_view(all["events"].at(0)["more"]), "ranks 2");
