@@ -95,8 +95,7 @@ if (plan) {
   if (summary?.critical_path_ms) {
     const values = Object.fromEntries(Object.keys(plan.path).map((w, i) => [w, Object.values(summary.critical_path_ms)[i] || 0]));
     // What is in no task of the path: between tasks, for cores that others have, before the step and behind it.
-    const took = steps.step_ms[steps.step.indexOf(summary.exposed_step)] ?? 0;
-    values["in no task"] = Math.max(0, took - Object.values(values).reduce((a, b) => a + b, 0));
+    values["in no task"] = Math.max(0, (data.exposed_step_ms ?? 0) - Object.values(values).reduce((a, b) => a + b, 0));
     if (rows.length) rows[0].values = { ...plan.path, "in no task": 0 };
     rows.push({ name: `step ${summary.exposed_step}, measured`, values });
   }

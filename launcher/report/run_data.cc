@@ -33,7 +33,7 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 // What is drawn of a step, by the name it has in report.jsonl.
 constexpr std::array<const char*, 8> kColumns = {"step",         "loss",  "grad_norm", "lr",
                                                  "tokens_per_s", "epoch", "time",      "step_ms"};
-enum Column : std::size_t { kStep, kLoss, kNorm, kRate, kSpeed, kEpoch, kTime };
+enum Column : std::size_t { kStep, kLoss, kNorm, kRate, kSpeed, kEpoch, kTime, kTook };
 using Step = std::array<double, kColumns.size()>;
 
 struct Evaluation {
@@ -258,7 +258,13 @@ std::string run_data(const RunFiles& files, std::size_t most) {
                            ranks, ranks == 1 ? "rank" : "ranks", subtitle);
     if (!files.trace.empty() && fs::file_size(files.trace) > 0) times = measured(files.trace, tasks.size());
   }
-  if (!files.summary.empty() && fs::file_size(files.summary) > 0) summary = of_object(files.summary, root, parser);
+  double exposed_ms = kNone;  // of the step whose critical path the summary has, which may be left out of the curves
+  if (!files.summary.empty() && fs::file_size(files.summary) > 0) {
+    summary = of_object(files.summary, root, parser);
+    const double exposed = number(root, "exposed_step");
+    for (const Step& step : lines.steps)
+      if (step[kStep] == exposed) exposed_ms = step[kTook];
+  }
   std::string events;
   for (const Event& e : lines.events)
     events += fmt::format("{}{{\"step\":{},\"time\":{},\"event\":{},\"more\":{}}}", events.empty() ? "" : ",",
@@ -270,11 +276,11 @@ std::string run_data(const RunFiles& files, std::size_t most) {
         fmt::format("{}\"{}\":{}", i ? "," : "", kColumns[i], column(steps, [i](const Step& s) { return s[i]; }));
   return fmt::format(
       "{{\"title\":{},\"subtitle\":{},\"steps\":{{{}}},\"evaluations\":{{\"step\":{},\"loss\":{}}},\"events\":[{}],"
-      "\"summary\":{},\"plan\":{},\"measured\":{},\"recipe\":{}}}",
+      "\"summary\":{},\"exposed_step_ms\":{},\"plan\":{},\"measured\":{},\"recipe\":{}}}",
       json_string(title), json_string(subtitle), columns,
       column(lines.evaluations, [](const Evaluation& e) { return e.step; }),
-      column(lines.evaluations, [](const Evaluation& e) { return e.loss; }), events, summary, plan, times,
-      files.recipe.empty() ? "null" : json_string(read_text(files.recipe)));
+      column(lines.evaluations, [](const Evaluation& e) { return e.loss; }), events, summary, json_number(exposed_ms),
+      plan, times, files.recipe.empty() ? "null" : json_string(read_text(files.recipe)));
 }
 
 }  // namespace strata::launcher

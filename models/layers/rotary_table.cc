@@ -45,7 +45,7 @@ RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::s
       fail(Exit::usage, "{} is not 1, which is not built yet", config.describe(key));
 
   const bool v5 = config.has("rope_parameters.rope_theta") || config.has("rope_parameters.rope_type");
-  for (const char* key : {"rope_scaling.rope_type", "rope_scaling.type"})
+  for (const char* key : {"rope_scaling.rope_type", "rope_scaling.type", "rope_scaling.factor"})
     if (v5 && config.has(key))
       fail(
           Exit::usage,

@@ -72,7 +72,9 @@ TEST_F(RunData, OfManyStepsTheExtremesStay) {
   std::string text;
   for (int i = 1; i <= 1000; ++i) text += step_line(i, i == 437 ? 99 : i == 612 ? -7 : 1);
   folder_.write("report.jsonl", text);
+  folder_.write("summary.json", R"({"exposed_step": 5})");
   const element all = data(50);
+  EXPECT_EQ(simdjson::minify(all["exposed_step_ms"]), "1") << "also of a step that is not drawn";
   const std::string losses = simdjson::minify(all["steps"]["loss"]);
   EXPECT_THAT(losses, HasSubstr(",99,"));
   EXPECT_THAT(losses, HasSubstr(",-7,"));

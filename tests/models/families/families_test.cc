@@ -80,6 +80,8 @@ TEST(FamiliesTest, RefusesByNameWhatIsNotBuilt) {
   refused("llama",
           {{"rope_parameters", R"({"rope_theta":1e4})"}, {"rope_scaling", R"({"rope_type":"linear","factor":2.0})"}},
           "rope_scaling.rope_type", "beside rope_parameters");
+  refused("llama", {{"rope_parameters", R"({"rope_theta":1e4})"}, {"rope_scaling", R"({"factor":2.0})"}},
+          "rope_scaling.factor", "beside rope_parameters");
   for (const char* ends : {"[[1]]", "\"x\"", "1.5", "true"})
     refused("llama", {{"eos_token_id", ends}}, "eos_token_id", "an integer or a list of integers");
   refused("llama", {{"partial_rotary_factor", "0.5"}}, "partial_rotary_factor", "not built");
