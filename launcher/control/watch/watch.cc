@@ -159,33 +159,34 @@ bool Watch::is_watched(const RankView& rank) const {
   return node.known && !node.left;
 }
 
-// For how long the rank has been in what it is in, if that is too long; else 0.
-double Watch::standing_age(const RankView& rank, double now, bool& stopped) const {
+// For how long the rank has been in what it is in, and from when on that is too long.
+Watch::InPlace Watch::in_place(const RankView& rank, double now) const {
   const double since_told = now - told_[index(rank.rank)];
-  stopped = rank.pid != 0 && rank.beat_age >= kStopped;
-  if (stopped) return rank.beat_age + since_told >= stands_ ? rank.beat_age + since_told : 0;
-  if (rank.phase != runtime::Phase::training) {
-    const double age = now - still_[index(rank.rank)].since;
-    return age >= stands_ ? age : 0;
-  }
+  if (rank.pid != 0 && rank.beat_age >= kStopped) return {rank.beat_age + since_told, stands_, true};
+  if (rank.phase != runtime::Phase::training) return {now - still_[index(rank.rank)].since, stands_, false};
   const int lane = rank.main_lane(names_);
   // A device's lanes do not say what their tasks take, and no lane runs at all while the whole step is the device's:
   // there a step's own time is the measure.
   double typical = rank.typical_step;
   if (lane >= 0 && rank.lanes[index(lane)].place.running && rank.lanes[index(lane)].typical > 0)
     typical = rank.lanes[index(lane)].typical;
-  const double age = rank.age(lane) + since_told;
-  return age >= std::max(stands_, kMedians * typical) ? age : 0;
+  return {rank.age(lane) + since_told, std::max(stands_, kMedians * typical), false};
 }
 
-std::optional<Watch::Standing> Watch::culprit(double now, int& waiting) const {
+// Of the others, those that have been where they are for half as long: they came to wait a moment later.
+int Watch::waiting_for(const Standing& found, double now) const {
+  return static_cast<int>(std::count_if(ranks_.begin(), ranks_.end(), [&](const RankView& rank) {
+    return rank.rank != found.rank && is_watched(rank) && in_place(rank, now).age >= found.age / 2;
+  }));
+}
+
+std::optional<Watch::Standing> Watch::culprit(double now) const {
   std::vector<Standing> standing;
   for (const RankView& rank : ranks_) {
-    bool stopped = false;
     if (!is_watched(rank)) continue;
-    if (const double age = standing_age(rank, now, stopped); age > 0) standing.push_back({rank.rank, age, stopped});
+    if (const InPlace place = in_place(rank, now); place.stands())
+      standing.push_back({rank.rank, place.age, place.stopped});
   }
-  waiting = static_cast<int>(standing.size()) - 1;
   if (standing.empty()) return std::nullopt;
   const auto oldest = [](const Standing& a, const Standing& b) { return a.age < b.age; };
   const auto among = [&](auto&& fits) -> std::optional<Standing> {
@@ -237,12 +238,10 @@ std::vector<Watch::Finding> Watch::look(double now) {
                        [&](const NodeState& node) { return !node.known || node.left || now - node.heard < kStopped; });
   };
   if (!all_told()) return out;
-  int waiting = 0;
-  const std::optional<Standing> found = culprit(now, waiting);
+  const std::optional<Standing> found = culprit(now);
   for (std::size_t rank = 0; rank < still_.size(); ++rank) {
     if (still_[rank].warned.empty() || (found && found->rank == static_cast<int>(rank))) continue;
-    bool stopped = false;
-    if (standing_age(ranks_[rank], now, stopped) > 0) continue;
+    if (in_place(ranks_[rank], now).stands()) continue;
     still_[rank].warned.clear();
     out.push_back({Finding::Kind::recovered, static_cast<int>(rank),
                    fmt::format("rank {} on {} goes on: it is in {}", rank, map_.of(static_cast<int>(rank)).name,
@@ -252,8 +251,9 @@ std::vector<Watch::Finding> Watch::look(double now) {
   const RankView& rank = ranks_[index(found->rank)];
   const std::string place = rank.text(names_);
   const std::string who = fmt::format("rank {} on {}", rank.rank, map_.of(rank.rank).name);
+  const int waiting = waiting_for(*found, now);
   const std::string others =
-      waiting <= 0 ? ""
+      waiting == 0 ? ""
                    : fmt::format("; {} {} for it", waiting == 1 ? "one rank" : fmt::format("{} ranks", waiting),
                                  waiting == 1 ? "waits" : "wait");
   const std::string stopped = found->stopped ? " (its process does not run)" : "";

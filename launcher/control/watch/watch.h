@@ -61,6 +61,11 @@ class Watch {
     double since = 0;
     std::string warned;
   };
+  struct InPlace {
+    double age, limit;  // for how long, and from when on that is too long, in seconds
+    bool stopped;       // its process does not run
+    bool stands() const { return age > 0 && age >= limit; }
+  };
   struct Standing {
     int rank;
     double age;
@@ -69,8 +74,9 @@ class Watch {
   std::optional<Finding> find_lost(double now);
   std::optional<Finding> find_unknown(double now);
   bool is_watched(const RankView& rank) const;
-  double standing_age(const RankView& rank, double now, bool& stopped) const;
-  std::optional<Standing> culprit(double now, int& waiting) const;
+  InPlace in_place(const RankView& rank, double now) const;
+  std::optional<Standing> culprit(double now) const;
+  int waiting_for(const Standing& found, double now) const;
 
   Limits limits_;
   double stands_;  // a rank that makes no progress for so long stands still: the first of what is asked for

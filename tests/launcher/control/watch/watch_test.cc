@@ -141,6 +141,18 @@ TEST_F(WatchTest, NamesAProcessThatDoesNotRun) {
                   "wait for it"));
 }
 
+// They came to where they wait a moment later, and have not stood there for as long as a warning takes.
+TEST_F(WatchTest, CountsThoseThatBeganToWaitALittleLater) {
+  std::vector<RankView> ranks = all_reducing(59.8);
+  ranks[2].beat_age = 60;
+  ranks[4].lanes[static_cast<std::size_t>(LaneId::reduce)].age = 1;  // this one is on its way
+  tell(ranks, 100);
+  EXPECT_THAT(
+      look(100, Kind::warning),
+      ElementsAre("rank 2 on n2 is in 'reduce block 3' of step 120 for 60 s (its process does not run); 4 ranks "
+                  "wait for it"));
+}
+
 TEST_F(WatchTest, ATaskMayTakeTenTimesWhatItUsuallyDoes) {
   std::vector<RankView> ranks = all_reducing(0);
   ranks[1] = at(1, LaneId::compute, 0, 100);
