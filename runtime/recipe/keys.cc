@@ -12,6 +12,7 @@
 #include "runtime/recipe/keys/machine_keys.h"
 #include "runtime/recipe/keys/report_keys.h"
 #include "runtime/recipe/keys/training_keys.h"
+#include "runtime/recipe/names_elsewhere.h"
 
 namespace strata::runtime {
 namespace {
@@ -75,6 +76,9 @@ std::string keys_about(std::string_view part) {
     if (key.name.find(part) != std::string::npos)
       out += fmt::format("{} = {}\n    {}\n    allowed: {}\n", key.name, default_text(key, defaults), key.meaning,
                          key.allowed);
+  for (const NameElsewhere& other : names_elsewhere())
+    if (other.name.find(part) != other.name.npos)
+      out += fmt::format("{}, a name of other programs\n    {}\n", other.name, text_of(other));
   if (out.empty()) fail(Exit::usage, "no key's name contains {}: did you mean {}?", part, nearest_key(part).name);
   return out;
 }

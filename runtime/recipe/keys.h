@@ -11,7 +11,7 @@ namespace strata::runtime {
 std::span<const RecipeKey> recipe_keys();
 // The known key that is the fewest edits away.
 const RecipeKey& nearest_key(std::string_view name);
-// Keys whose names have `part` in them, as text; throws Error{usage} if there is none.
+// Keys and names of other programs that have `part` in them, as text; throws Error{usage} if there is none.
 std::string keys_about(std::string_view part);
 // docs/recipe.md.
 std::string recipe_reference();

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "runtime/recipe/assignment.h"
 #include "runtime/recipe/keys.h"
+#include "runtime/recipe/names_elsewhere.h"
 #include "runtime/recipe/recipe_text.h"
 #include "runtime/recipe/toml_file.h"
 #include "runtime/recipe/toml_value.h"
@@ -74,6 +75,10 @@ class Loader {
     });
     if (section) {
       fail(Exit::usage, "{} ({}) is a section of keys and takes no value", assignment.key, assignment.where);
+    }
+    if (const NameElsewhere* other = find_elsewhere(assignment.key)) {
+      fail(Exit::usage, "unknown key {} ({}): {} (strata keys lists all)", assignment.key, assignment.where,
+           text_of(*other));
     }
     fail(Exit::usage, "unknown key {} ({}): the nearest known key is {} (strata keys lists all)", assignment.key,
          assignment.where, nearest_key(assignment.key).name);

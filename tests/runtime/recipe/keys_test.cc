@@ -21,7 +21,6 @@ TEST(KeysTest, UnknownKeysNameTheNearest) {
   };
   nearest("training.precison=1", "training.precision");
   nearest("precision=1", "training.precision");
-  nearest("optimizer.lr=1", "optimizer.eps");
   nearest("learning_rate=1", "optimizer.learning_rate");
   nearest("training.stage=1", "zero.stage");
   nearest("zero.stage.x=1", "zero.stage");

@@ -1,0 +1,21 @@
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace strata::runtime {
+
+// What a name of another program's configuration is here.
+struct NameElsewhere {
+  std::string_view name;  // Hugging Face's Trainer, TRL, axolotl, LLaMA-Factory, DeepSpeed or FSDP
+  std::string_view key;   // the key here; empty if there is none
+  std::string_view note;  // how its values differ, or a sentence in place of the key
+};
+
+std::span<const NameElsewhere> names_elsewhere();
+// The row of a key's name or section, whatever stands before it; null if there is none.
+const NameElsewhere* find_elsewhere(std::string_view key);
+// "here it is training.micro_batch_size, in sequences of data.seq_len tokens"
+std::string text_of(const NameElsewhere& name);
+
+}  // namespace strata::runtime
