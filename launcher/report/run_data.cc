@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json_fault.h"
 #include "launcher/screen/printable.h"
@@ -241,8 +242,8 @@ PlanPart plan_of(const fs::path& path) {
       root["stage"].get(stage) || root["tasks"]["lane"].get(tasks))
     fail(Exit::corrupt, "{} is no plan of a run", path.string());
   return {simdjson::minify(root),
-          fmt::format("{} of {} parameters, ZeRO-{} over {} {}", model, runtime::count_text(parameters), stage, ranks,
-                      ranks == 1 ? "rank" : "ranks"),
+          fmt::format("{} of {} parameters, ZeRO-{} over {}", model, runtime::count_text(parameters), stage,
+                      counted(ranks, "rank")),
           tasks.size()};
 }
 
@@ -350,9 +351,7 @@ std::string run_data(const RunFiles& files, std::size_t most) {
                           ? fs::absolute(files.steps).parent_path().filename().string()
                           : files.steps.filename().string();
   std::string subtitle = plan.subtitle;
-  if (!lines.steps.empty())
-    subtitle += fmt::format("{}{} {}", subtitle.empty() ? "" : ", ", lines.steps.size(),
-                            lines.steps.size() == 1 ? "step" : "steps");
+  if (!lines.steps.empty()) subtitle += (subtitle.empty() ? "" : ", ") + counted(lines.steps.size(), "step");
   double exposed_ms = kNone;  // of the step whose critical path the summary has, which may be left out of the curves
   for (const Step& step : lines.steps)
     if (step[kStep] == summary.exposed_step) exposed_ms = step[kTook];

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "launcher/forecast.h"
 #include "launcher/screen/printable.h"
@@ -28,7 +29,7 @@ void say_wrapped(const std::string& label, const std::vector<std::string>& parts
 }
 
 std::string plural(std::uint64_t n, const char* one, const char* many) {
-  return fmt::format("{} {}", grouped(n), n == 1 ? one : many);
+  return fmt::format("{} {}", grouped(n), for_count(n, one, many));
 }
 
 std::string schedule_text(const runtime::Recipe& recipe) {
