@@ -116,6 +116,15 @@ void print_task_counts(const runtime::StepPlan& plan) {
   fmt::print("\n");
 }
 
+// What runs between two steps, with the state that stays there: its peak counts to the plan's.
+void print_between_steps(std::string_view what, const runtime::Job* job, std::size_t tier) {
+  if (job == nullptr || job->plan.memory[tier].peak == 0) return;
+  const runtime::TierMemory& memory = job->plan.memory[tier];
+  fmt::print("{:<13}{:>12}{:>12}", what, runtime::bytes_text(memory.peak), "");
+  for (const std::size_t bytes : memory.by_kind) fmt::print("{:>12}", runtime::bytes_text(bytes));
+  fmt::print("\n");
+}
+
 void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int ranks_per_node,
                  const std::optional<runtime::Machine>& machine) {
   const runtime::StepPlan& plan = job.plan;
@@ -138,6 +147,8 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
                    : runtime::bytes_text(capacity.tier[tier]));
     for (const std::size_t bytes : memory.by_kind) fmt::print("{:>12}", runtime::bytes_text(bytes));
     fmt::print("\n");
+    print_between_steps("  evaluation", job.evaluation.get(), tier);
+    print_between_steps("  prompts", job.generation.get(), tier);
   }
   fmt::print(
       "Each kind stands at its own largest moment, and buffers that never live at once share memory: the kinds\n"
