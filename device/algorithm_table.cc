@@ -13,7 +13,6 @@
 
 #include "base/error.h"
 #include "base/refused_write.h"
-#include "device/backend.h"
 
 namespace strata::device {
 namespace {
@@ -164,19 +163,6 @@ void save_algorithms(const AlgorithmTable& table, const fs::path& file) {
   fs::remove(beside, ignored);
   refused_write(fmt::format("{} cannot be written (STRATA_ALGORITHMS names another file)", file.string()),
                 error.value());
-}
-
-std::string algorithm_machine(Device device) {
-  const auto ask = backend(device.kind).algorithm_machine;
-  return ask ? ask(device) : "";
-}
-
-void search_algorithms(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table) {
-  if (const auto search = backend(device.kind).search_algorithms) search(device, shapes, table);
-}
-
-void use_algorithms(Lane& lane, const std::shared_ptr<const AlgorithmTable>& table) {
-  lane.impl().use_algorithms(table);
 }
 
 }  // namespace strata::device

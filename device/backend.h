@@ -16,7 +16,8 @@
 namespace strata::device {
 
 // What a twin is made of: everything of one kind of device, as device/cpu/backend.cc and device/cuda/backend.cc fill
-// it in.
+// it in. device/dispatch/ has the sources of what device/*.h and device/ops/ declare: they see this table, and the
+// headers do not.
 struct Backend {
   Operations operations;
 

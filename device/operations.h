@@ -15,7 +15,7 @@
 #include "device/ops/step/optimizer.h"
 
 // Every operation that a twin provides, by the name under which device/ops/ declares it. A twin defines them in its own
-// namespace; the sources of device/ops/ check the operands, once for all twins, and call that of the lane.
+// namespace; device/dispatch/ checks the operands, once for all twins, and calls that of the lane.
 // clang-format off
 #define STRATA_OPERATIONS(X) \
   X(add) X(attention_backward) X(attention_forward) X(cached_attention) X(cast) X(class_loss) X(column_sum) X(count_nonfinite) \

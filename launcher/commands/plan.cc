@@ -125,6 +125,20 @@ void print_task_counts(const runtime::StepPlan& plan) {
   fmt::print("{}\n", folded(text, 2));
 }
 
+using Rows = std::vector<std::vector<std::string>>;
+
+void add_row(Rows& rows, std::string what, const runtime::TierMemory& memory, std::string capacity) {
+  auto& row = rows.emplace_back();
+  row = {std::move(what), runtime::bytes_text(memory.peak), std::move(capacity)};
+  for (const std::size_t bytes : memory.by_kind) row.push_back(runtime::bytes_text(bytes));
+}
+
+// What runs between two steps, with the state that stays there: its peak counts to the plan's.
+void add_between_steps(Rows& rows, const char* what, const runtime::Job* job, std::size_t tier) {
+  if (job == nullptr || job->plan.memory[tier].peak == 0) return;
+  add_row(rows, what, job->plan.memory[tier], "");
+}
+
 void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int ranks_per_node,
                  const std::optional<runtime::Machine>& machine) {
   const runtime::StepPlan& plan = job.plan;
@@ -137,16 +151,16 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
       plan.vertical ? "vertical order" : "horizontal order");
   fmt::print("{}\n\n", folded(shape));
   if (plan.tile_bytes) fmt::print("{}\n\n", folded(runtime::tiling_text(plan)));
-  std::vector<std::vector<std::string>> rows = {{"a rank's", "peak", "capacity"}};
+  Rows rows = {{"a rank's", "peak", "capacity"}};
   for (const auto kind : runtime::kKindNames) rows[0].emplace_back(kind);
   for (std::size_t tier = 0; tier < runtime::kTiers; ++tier) {
     const runtime::TierMemory& memory = plan.memory[tier];
     if (memory.peak == 0) continue;
-    auto& row = rows.emplace_back();
-    row = {tier_text(plan, tier), runtime::bytes_text(memory.peak),
-           capacity.tier[tier] == std::numeric_limits<std::size_t>::max() ? "the drives'"
-                                                                          : runtime::bytes_text(capacity.tier[tier])};
-    for (const std::size_t bytes : memory.by_kind) row.push_back(runtime::bytes_text(bytes));
+    add_row(rows, tier_text(plan, tier), memory,
+            capacity.tier[tier] == std::numeric_limits<std::size_t>::max() ? "the drives'"
+                                                                           : runtime::bytes_text(capacity.tier[tier]));
+    add_between_steps(rows, "  evaluation", job.evaluation.get(), tier);
+    add_between_steps(rows, "  prompts", job.generation.get(), tier);
   }
   fmt::print("{}", table(rows));
   fmt::print("{}\n", folded("Each kind stands at its own largest moment, and buffers that never live at once share "

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <thread>
 
 #include "base/error.h"
 #include "base/host_name.h"
@@ -67,6 +69,9 @@ int end_failed(comm::World& world, const std::exception& error) {
   return static_cast<int>(failure.code);
 }
 
+// mpirun ends all ranks as soon as one has failed: by then rank 0 is to have said why.
+constexpr std::chrono::seconds kRankZeroSpeaks{2};
+
 }  // namespace
 
 int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
@@ -78,7 +83,11 @@ int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<cons
     world->leave();
     return static_cast<int>(Exit::done);
   } catch (const AgreedError& error) {
-    if ((world ? world->rank() : comm::launched_rank()) == 0) complain(error.what(), error.code());
+    if ((world ? world->rank() : comm::launched_rank()) == 0) {
+      complain(error.what(), error.code());
+    } else if (!world) {
+      std::this_thread::sleep_for(kRankZeroSpeaks);
+    }
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
     if (!world) throw;

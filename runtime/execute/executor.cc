@@ -47,6 +47,7 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
       border_(plan, model, storage_),
       own_(std::make_unique<Queues>(plan, world, threads)),
       queues_(*own_),
+      chunks_(plan, storage_, *queues_.gather),
       borders_(lane_borders(plan)),
       awaited_(plan.tasks.size()),
       issued_(plan.tasks.size()),
@@ -66,6 +67,7 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, Executor& o
       storage_(plan, other.storage_),
       border_(plan, model, storage_),
       queues_(other.queues_),
+      chunks_(plan, storage_, *queues_.gather),
       borders_(lane_borders(plan)),
       awaited_(plan.tasks.size()),
       issued_(plan.tasks.size()),
@@ -325,24 +327,9 @@ std::span<const float> Executor::scores() const {
   return border_.scores();
 }
 
-std::span<std::byte> Executor::own_chunk() const {
-  const RankChunks& chunks = plan_.chunks;
-  auto* const all = reinterpret_cast<std::byte*>(storage_.view(chunks.host_buffer, device::DType::fp32).data);
-  return {all + index(rank_) * chunks.bytes, chunks.bytes};
-}
-
 std::span<const std::byte> Executor::gather_chunks() {
-  const RankChunks& chunks = plan_.chunks;
-  const std::size_t all_bytes = index(plan_.ranks) * chunks.bytes, own = index(rank_) * chunks.bytes;
-  const std::span<std::byte> all{own_chunk().data() - own, all_bytes};
-  if (plan_.ranks == 1) return all;
-  or_abort([&] {
-    auto* const there = reinterpret_cast<std::byte*>(storage_.view(chunks.buffer, device::DType::fp32).data);
-    if (chunks.buffer != chunks.host_buffer) storage_.write(chunks.buffer, own_chunk(), own);
-    queues_.gather->all_gather({chunks.bytes, 0, all_bytes}, there + own, there);
-    queues_.gather->lane().synchronize();
-    if (chunks.buffer != chunks.host_buffer) storage_.read(chunks.buffer, all);
-  });
+  std::span<const std::byte> all;
+  or_abort([&] { all = chunks_.all(); });
   return all;
 }
 

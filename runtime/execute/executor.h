@@ -20,6 +20,7 @@
 #include "device/ops/step/optimizer.h"
 #include "device/step_scalars.h"
 #include "models/model.h"
+#include "runtime/execute/chunk_gather.h"
 #include "runtime/execute/held_time.h"
 #include "runtime/execute/lane_borders.h"
 #include "runtime/execute/lanes.h"
@@ -61,9 +62,8 @@ class Executor {
   // After a step of a classifier's forwards alone: its scores (LossUnit::classes).
   std::span<const float> scores() const;
 
-  // Between two steps, of plans with chunks (RankChunks): this rank's, to be filled; then every rank's, in rank order,
-  // valid until the next call. Collective.
-  std::span<std::byte> own_chunk() const;
+  // ChunkGather's, of plans with chunks. The second is collective.
+  std::span<std::byte> own_chunk() const { return chunks_.own(); }
   std::span<const std::byte> gather_chunks();
 
   // After a step: the first unit whose output was not finite; -1: none.
@@ -165,6 +165,7 @@ class Executor {
   Border border_;
   std::unique_ptr<Queues> own_;  // null: another's
   Queues& queues_;
+  ChunkGather chunks_;
   const LaneBorders borders_;  // lanes of a GPU that go on are not waited for between two steps
   std::optional<Site> site_;
   std::vector<device::Event> events_;  // by task

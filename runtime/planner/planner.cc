@@ -87,7 +87,7 @@ class Builder {
     if (d_.model.constants_bytes) control.constants = filled(add("constants", d_.model.constants_bytes));
     if (r_.index_bytes)
       d_.plan.index_buffer =
-          filled(d_.add_buffer("index of packed sequences", Kind::workspace, Tier::host, r_.index_bytes, true));
+          filled(d_.add_buffer("index of sequences and labels", Kind::workspace, Tier::host, r_.index_bytes, true));
     add_scores(filled);
     caches_.assign(at(d_.units()), -1);
     if (r_.shape.cache > 0)

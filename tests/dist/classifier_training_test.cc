@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <sstream>
 #include <utility>
 
 #include "base/error.h"
@@ -38,6 +39,38 @@ TEST_F(ClassifierTraining, TrainingsThatCannotBe) {
   tokenize("rated", {"--labels", "rating"}, "rated.jsonl");
   EXPECT_COMPLAINT(run(command("train", "rated", {"training.class_weights=[1, 2]"})), Exit::usage,
                    HasSubstr("predicts a number"));
+}
+
+// 28 bytes per text: what is right, and two numbers for each of three classes.
+TEST_F(ClassifierTraining, WhatAnEvaluationKeepsOfScoresIsInThePlan) {
+  tokenize("one", {"--labels", "label"});
+  // By column: peak, then the kinds; empty if there is no such line.
+  const auto row = [&](int copies, const std::string& line) {
+    const std::vector<std::string> files(static_cast<std::size_t>(copies), "\"" + file("one.bin") + "\"");
+    std::vector<std::string> sets = {fmt::format("data.validation=[{}]", fmt::join(files, ", "))};
+    if (copies > 0) sets.emplace_back("evaluation.every=1");
+    const std::string text = "\n" + done(run(command("plan", "one", sets)));
+    std::vector<double> kib;
+    const std::size_t at = text.find("\n" + line);
+    if (at == text.npos) return kib;
+    std::istringstream words(text.substr(at + 1 + line.size(), text.find('\n', at + 1) - at - 1 - line.size()));
+    for (std::string number, unit; words >> number;) {
+      if (number == "0") {
+        kib.push_back(0);
+      } else if (words >> unit) {
+        kib.push_back(std::stod(number) * (unit == "MiB" ? 1024 : 1));
+      }
+    }
+    return kib;
+  };
+  EXPECT_TRUE(row(0, "  evaluation").empty());
+  const auto few = row(1, "  evaluation"), many = row(400, "  evaluation");
+  ASSERT_EQ(few.size(), 7u);
+  ASSERT_EQ(many.size(), 7u);
+  constexpr double kScores = 399 * kTexts * 28 / 1024.0;
+  EXPECT_NEAR(many[5] - few[5], kScores, 0.1 * kScores) << "workspace";
+  EXPECT_GE(many[0], few[0] + kScores);
+  EXPECT_EQ(row(400, "RAM (device)").at(0), many[0]) << "the plan's peak is that of the evaluation";
 }
 
 // What an objective leaves alone of its data, or does not find there, is said at the start.

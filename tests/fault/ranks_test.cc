@@ -47,10 +47,12 @@ TEST_F(RanksFault, AnotherProgramOrCommandOnOneRank) {
 }
 
 TEST_F(RanksFault, HowLongToWaitIsANumber) {
+  // Rank 0, which says so, is the last to start.
   for (const char* seconds : {"0", "soon", "5s"})
-    EXPECT_COMPLAINT(
-        run(under_mpirun(2, run_.train(), std::string("export STRATA_CONNECT_SECONDS=") + seconds + "; exec \"$@\"")),
-        Exit::usage, AllOf(HasSubstr("STRATA_CONNECT_SECONDS"), HasSubstr(seconds)));
+    EXPECT_COMPLAINT(run(under_mpirun(2, run_.train(),
+                                      "export STRATA_CONNECT_SECONDS=" + std::string(seconds) +
+                                          "; test $OMPI_COMM_WORLD_RANK = 0 && sleep 0.5; exec \"$@\"")),
+                     Exit::usage, AllOf(HasSubstr("STRATA_CONNECT_SECONDS"), HasSubstr(seconds)));
 }
 
 TEST_F(RanksFault, AWrongCommandLineOnOneRankOrOnAll) {

@@ -91,12 +91,13 @@ INSTANTIATE_TEST_SUITE_P(Families, Golden,
                                           testing::Values(1, 2, 4), testing::Values(0, 3)),
                          name_of_run);
 // Classifiers, whose weights are moved by the classes of documents, or of words, and of pairs of texts.
-INSTANTIATE_TEST_SUITE_P(Classes, Golden,
-                         testing::Combine(testing::Values("class_runs/bert_pairs", "class_runs/bert_words",
-                                                          "class_runs/roberta_multi",
-                                                          "class_runs/distilbert_regression"),
-                                          testing::Values(1, 2), testing::Values(0, 3)),
-                         name_of_run);
+INSTANTIATE_TEST_SUITE_P(
+    Classes, Golden,
+    testing::Combine(testing::Values("class_runs/bert_pairs", "class_runs/bert_words", "class_runs/roberta_multi",
+                                     "class_runs/distilbert_regression", "class_runs/modernbert_first",
+                                     "class_runs/modernbert_mean", "class_runs/modernbert_words"),
+                     testing::Values(1, 2), testing::Values(0, 3)),
+    name_of_run);
 
 }  // namespace
 }  // namespace strata::runtime

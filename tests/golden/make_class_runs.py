@@ -3,13 +3,13 @@
 last step. Each holds what the families' do (model/, tokens.bin, recipe.toml, expected.json, final.safetensors).
 
     pip install torch transformers safetensors numpy xxhash
-    tests/golden/make_class_runs.py
+    tests/golden/make_class_runs.py [NAME ...]
 
 A step takes all documents, which fill its sequences two by two: so their order does not matter. Those of BERT are pairs
 of texts, with token types. AdamW with Trainer's numbers, fp32, dropout off. PyTorch would give the row of padding no
 gradient: it is told that there is none.
 """
-import json, math, os
+import json, os, sys
 import numpy as np, torch, torch.nn.functional as F, transformers, xxhash
 from safetensors.torch import save_file
 from recipe_text import recipe_text
@@ -22,11 +22,20 @@ BERT = dict(vocab_size=WORDS, hidden_size=24, num_hidden_layers=2, num_attention
 ROBERTA = dict(BERT, max_position_embeddings=42, type_vocab_size=1, pad_token_id=1)
 DISTIL = dict(vocab_size=WORDS, dim=24, n_layers=2, n_heads=2, hidden_dim=40, max_position_embeddings=40, dropout=0.0,
               attention_dropout=0.0, seq_classif_dropout=0.0)
+# A window that is narrower than the documents.
+MODERN = dict(vocab_size=WORDS, hidden_size=24, num_hidden_layers=3, num_attention_heads=2, intermediate_size=40,
+              max_position_embeddings=40, local_attention=8, global_attn_every_n_layers=2, pad_token_id=0,
+              bos_token_id=1, cls_token_id=1, eos_token_id=2, sep_token_id=2)
 CASES = {
     "bert_pairs": ("Bert", BERT, "Sequence", "single_label_classification"),
     "bert_words": ("Bert", BERT, "Token", "token_classification"),
     "roberta_multi": ("Roberta", ROBERTA, "Sequence", "multi_label_classification"),
     "distilbert_regression": ("DistilBert", DISTIL, "Sequence", "regression"),
+    "modernbert_first": ("ModernBert", dict(MODERN, classifier_pooling="cls"), "Sequence",
+                         "single_label_classification"),
+    "modernbert_mean": ("ModernBert", dict(MODERN, classifier_pooling="mean"), "Sequence",
+                        "multi_label_classification"),
+    "modernbert_words": ("ModernBert", MODERN, "Token", "token_classification"),
 }
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "class_runs")
 
@@ -96,7 +105,8 @@ def loss_of(model, problem, tokens, types, target):
     return model(**keys, labels=target).loss
 
 
-for name, (family, shape, kind, problem) in CASES.items():
+for name in sys.argv[1:] or CASES:
+    family, shape, kind, problem = CASES[name]
     torch.manual_seed(1)
     classes = dict(num_labels=1) if problem == "regression" else dict(id2label=dict(enumerate(CLASSES)),
                                                                       label2id={c: i for i, c in enumerate(CLASSES)})

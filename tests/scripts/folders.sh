@@ -74,8 +74,6 @@ fi
 
 # Circles of headers, which include guards hide (what is declared first then depends on who includes whom), and of units:
 # a header and its source as one, so that none can be understood, tested or linked before the others.
-# A source may look into a table that its own unit is in, to find what it calls there: the twins of a device, keys.
-tables='^(device/backend|device/operations|runtime/recipe/keys)\.h$'
 # circle WHAT: prints the circle that the edges "FROM TO" on stdin have, if any.
 circle() {
   local found
@@ -89,9 +87,8 @@ mapfile -t all < <(find base text device models offload comm runtime launcher -n
   -name '*.cc' -o -name '*.cu' 2>/dev/null | sort)
 edges=$(includes "${all[@]}" | awk '{ print $1, $3 }')
 circle headers < <(grep -E '^[^ ]*\.(h|cuh) ' <<<"$edges" || true)
-circle units < <(awk -v tables="$tables" '
-  $1 ~ /\.(cc|cu)$/ && $2 ~ tables { next }
-  { gsub(/\.(h|cuh|cc|cu)( |$)/, " "); if ($1 != $2) print $1, $2 }' <<<"$edges")
+circle units < <(awk '{
+  gsub(/\.(h|cuh|cc|cu)( |$)/, " "); if ($1 != $2) print $1, $2 }' <<<"$edges")
 
 # The door of a folder: one header begins with "// FOLDER/ ", what it is for and what to open next.
 while IFS= read -r folder; do

@@ -180,10 +180,12 @@ void write_words(PredictPart& part, const PredictInput& input, const fs::path& t
                  AtomicFile& out) {
   const runtime::TokenFile file(tokens, std::nullopt);
   const runtime::Documents documents(file);
-  STRATA_CHECK_EQ(part.rows(), input.word_of_tokens().size());
-  std::uint64_t text = 0;
+  STRATA_CHECK_EQ(part.rows(), input.words_with_token());
+  std::uint64_t text = 0, number = 0;
+  std::uint32_t word = 0;
   std::vector<std::string> labels;
   const auto begin_text = [&] {
+    word = 0;
     if (text < documents.count()) labels.assign(input.words()[text], "null");
   };
   const auto end_text = [&] {
@@ -192,10 +194,12 @@ void write_words(PredictPart& part, const PredictInput& input, const fs::path& t
     begin_text();
   };
   begin_text();
-  auto word = input.word_of_tokens().begin();
+  auto skip = input.skips().begin();
   part.each_row([&](std::int64_t token, std::span<const float> scores) {
     while (static_cast<std::uint64_t>(token) >= documents.begin(text + 1)) end_text();
-    labels[*word++] = runtime::json_string(classes.names[runtime::best_of(scores)]);
+    if (skip != input.skips().end() && skip->number == number) word = skip++->word;
+    ++number;
+    labels[word++] = runtime::json_string(classes.names[runtime::best_of(scores)]);
   });
   while (text < documents.count()) end_text();
 }

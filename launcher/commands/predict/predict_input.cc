@@ -71,9 +71,14 @@ PredictInput::PredictInput(const PredictOptions& options, const text::Tokenizer&
                "{}, text {}: \"{}\" is one string, and the model gives each word a label: give the words as a list",
                input.name, texts_ + 1, options.field);
         std::vector<std::uint8_t> counts;
+        std::uint32_t next = 0;
         for (const auto& label : tokens.labels[i].values) {
           counts.push_back(label.has_value());
-          if (label) word_of_tokens_.push_back(static_cast<std::uint32_t>(std::get<std::int64_t>(*label)));
+          if (!label) continue;
+          const auto word = static_cast<std::uint32_t>(std::get<std::int64_t>(*label));
+          if (word != next) skips_.push_back({words_with_token_, word});
+          next = word + 1;
+          ++words_with_token_;
         }
         words_.push_back(static_cast<std::uint32_t>(tokens.words[i]));
         counts.resize(ids.size());

@@ -29,15 +29,23 @@ class PredictInput {
 
   std::uint64_t texts() const { return texts_; }
   std::uint64_t cut() const { return cut_; }  // texts that lost tokens to max_length
-  // Of lists of words: how many each text has, and of each token that counts, in their order, which word of its text it
-  // is. A word may have none: it was cut off, or the tokenizer makes nothing of it.
+  // Of lists of words: how many each text has, and how many of them have a token. A word may have none: it was cut off,
+  // or the tokenizer makes nothing of it.
   const std::vector<std::uint32_t>& words() const { return words_; }
-  const std::vector<std::uint32_t>& word_of_tokens() const { return word_of_tokens_; }
+  std::uint64_t words_with_token() const { return words_with_token_; }
+  // Words with a token follow each other, and a text's first is its word 0, but for these: the one with this number
+  // among all that have a token is this word of its text.
+  struct Skip {
+    std::uint64_t number;
+    std::uint32_t word;
+  };
+  const std::vector<Skip>& skips() const { return skips_; }
 
  private:
   std::filesystem::path out_;
-  std::uint64_t texts_ = 0, cut_ = 0;
-  std::vector<std::uint32_t> words_, word_of_tokens_;
+  std::uint64_t texts_ = 0, cut_ = 0, words_with_token_ = 0;
+  std::vector<std::uint32_t> words_;
+  std::vector<Skip> skips_;
 };
 
 }  // namespace strata::launcher

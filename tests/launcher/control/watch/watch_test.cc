@@ -86,6 +86,18 @@ TEST_F(WatchTest, ANodeThatComesBackInTimeIsNotLost) {
   EXPECT_THAT(look(131, Kind::lost), IsEmpty());
 }
 
+// Whoever says so: what is not in the map is nobody's.
+TEST_F(WatchTest, ANodeThatThereIsNotIsPassedOver) {
+  tell(all_reducing(0), 100);
+  for (const int node : {-1, 3, 4, 1 << 20}) {
+    watch_.heard(node, all_reducing(0), 129);
+    watch_.left(node);
+    watch_.broke(node, 101);
+  }
+  EXPECT_THAT(look(104, Kind::lost), IsEmpty());
+  EXPECT_THAT(look(131, Kind::lost), testing::Not(IsEmpty())) << "the nodes that there are have said nothing since";
+}
+
 TEST_F(WatchTest, ANodeThatTookItsLeaveIsNotLost) {
   tell(all_reducing(0), 100);
   watch_.left(2);

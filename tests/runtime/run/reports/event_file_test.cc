@@ -103,6 +103,13 @@ TEST(EventFile, HalfARecordAndADamagedOneEndAFile) {
   EXPECT_EQ(events_up_to(text, 3), of_two);
 }
 
+// A field that says it is longer than its event is not followed out of it: behind this one, in the next record's
+// length, lies what would be a step of 9.
+TEST(EventFile, AFieldEndsWithItsEvent) {
+  const std::string text = record_of("\x2a\x05") + record_of(std::string(0x091000, '\x07'));
+  EXPECT_EQ(events_up_to(text, 3), text.size());
+}
+
 TEST(EventFile, AFolderThatCannotBeMadeIsNamed) {
   const ScratchFolder folder;
   const fs::path file = folder.write("file", "");
