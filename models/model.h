@@ -215,6 +215,8 @@ class LossUnit : public Unit {
   // score_stride() elements apart. 0: it is none.
   virtual std::size_t classes() const { return 0; }
   virtual std::size_t score_stride() const { return 0; }
+  // The layer that gives them: its parameters' names before ".weight" and ".bias".
+  virtual std::string score_layer() const { return {}; }
 
   // Tiles of the table that the steps are about; 0: there are no steps. Each is a part: of this unit, after its first
   // part, which is the norm; or, if it shares a tensor, of the unit that holds that.

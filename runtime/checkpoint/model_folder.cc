@@ -117,8 +117,12 @@ models::Config ModelFolder::config() const {
   return models::Config::parse(json, (path_ / kManifestName).string());
 }
 
-std::unique_ptr<WeightSource> ModelFolder::weights(const models::Model& model, std::uint64_t seed) const {
-  if (!checkpoint_) return stored_weights(model, path_, seed);
+std::unique_ptr<WeightSource> ModelFolder::weights(const models::Model& model, std::uint64_t seed,
+                                                   bool new_head) const {
+  if (!checkpoint_) return stored_weights(model, path_, seed, new_head);
+  if (new_head)
+    fail(Exit::usage, "model.new_head = true: {} is a checkpoint, which is read as it is: strata export it first",
+         path_.string());
   return std::make_unique<SharedCheckpoint>(open_ ? open_ : std::make_shared<const Checkpoint>(path_), model);
 }
 
@@ -148,10 +152,11 @@ std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, 
   const ModelFolder folder = agree_on_model(*recipe.model.path, threads, world, note);
   if (world.rank() == 0 && folder.path() != *recipe.model.path) note("weights of " + folder.path().string());
   std::unique_ptr<WeightSource> weights;
-  comm::agree(world, [&] { weights = folder.weights(*job.model, recipe.training.seed); });
+  comm::agree(world, [&] { weights = folder.weights(*job.model, recipe.training.seed, recipe.model.new_head); });
   if (const auto drawn = weights->drawn(); !drawn.empty() && world.rank() == 0)
-    note(fmt::format("{} has no {}: drawn from training.seed = {}", folder.path().string(), fmt::join(drawn, ", "),
-                     recipe.training.seed));
+    note(fmt::format("{}{}: drawn from training.seed = {}",
+                     recipe.model.new_head ? "model.new_head = true: " : folder.path().string() + " has no ",
+                     fmt::join(drawn, ", "), recipe.training.seed));
   if (const auto left_out = weights->left_out(); !left_out.empty() && world.rank() == 0)
     note(
         fmt::format("{} also has {}, of which training.objective = \"{}\" makes no use: not trained, and left out of "

@@ -31,7 +31,8 @@ class ModelFolder {
 
   models::Config config() const;
   // Thread-safe; a checkpoint's master weights are verified as they are read.
-  std::unique_ptr<WeightSource> weights(const models::Model& model, std::uint64_t seed = 0) const;
+  std::unique_ptr<WeightSource> weights(const models::Model& model, std::uint64_t seed = 0,
+                                        bool new_head = false) const;
   // In which the weights are stored: of the largest tensor.
   device::DType dtype() const;
   // Where the tokenizer and generation_config.json are: the directory itself, or the one that the checkpoint's run

@@ -146,6 +146,30 @@ Judged judged_of(const Recipe& recipe) {
   return words && models::are_entity_tags(classes.names) ? Judged::entities : Judged::one_class;
 }
 
+// Whether it is the number of one of the classes.
+bool is_place(const std::string& name, const models::Classes& classes) {
+  std::size_t number = 0;
+  const auto [rest, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  return error == std::errc() && rest == name.data() + name.size() && number < classes.names.size();
+}
+
+std::string classes_text(std::span<const std::string> names) {
+  return fmt::format("{} ({}{})", names.size() == 1 ? "one class" : fmt::format("{} classes", names.size()),
+                     fmt::join(names.first(std::min<std::size_t>(names.size(), 8)), ", "),
+                     names.size() > 8 ? ", ..." : "");
+}
+
+// Data of which no label is one of the model's are of another task.
+void require_known(std::span<const std::string> names, const models::Classes& own, const models::Config& config,
+                   const std::string& file) {
+  const auto known = [&](const std::string& name) {
+    return is_place(name, own) || std::ranges::find(own.names, name) != own.names.end();
+  };
+  if (names.empty() || std::ranges::any_of(names, known)) return;
+  fail(Exit::usage, "{} has {}, and {} has {}: set model.new_head = true to train a layer for the data's classes",
+       config.describe("id2label"), classes_text(own.names), file, classes_text(names));
+}
+
 }  // namespace
 
 constinit const ObjectiveRules kSequenceClassification = {of_documents, one_row,   true,
@@ -154,12 +178,19 @@ constinit const ObjectiveRules kTokenClassification = {of_tokens, all_rows, true
 
 void settle_classes(Recipe& recipe) {
   const Objective objective = *recipe.training.objective;
-  if (objective != Objective::sequence_classification && objective != Objective::token_classification) return;
+  const bool anew = recipe.model.new_head;
+  if (objective != Objective::sequence_classification && objective != Objective::token_classification) {
+    if (anew)
+      fail(Exit::usage, "model.new_head = true is about a classifier's classes, and training.objective is \"{}\"",
+           models::name_of(objective));
+    return;
+  }
   const models::Config config = config_of(recipe.model);
   const models::Classes own = models::read_classes(config, objective);
   if (own.target == device::ClassTarget::none) return;
   const auto data = classes_of_data(recipe.data);
-  const bool of_numbers = own.target == device::ClassTarget::number || (data && data->problem == "regression");
+  const bool of_numbers =
+      (own.target == device::ClassTarget::number && !anew) || (data && data->problem == "regression");
   if (of_numbers && !recipe.training.class_weights.empty())
     fail(Exit::usage, "training.class_weights weigh classes, and this model predicts a number: leave them out");
   auto& to = recipe.model.config;
@@ -178,26 +209,25 @@ void settle_classes(Recipe& recipe) {
   record("tokenizer", known ? json_string(data->tokenizer) : "null");
   record("tokenizer_hash", known ? json_string(*data->tokenizer_hash) : "null");
   record("pairs", !data->pairs ? "null" : *data->pairs ? "true" : "false");
-  if (own.named) return;
-  if (!config.has("problem_type") && !per_token)
+  if (own.named && !anew) {
+    if (!of_numbers) require_known(data->names, own, config, data->file);
+    return;
+  }
+  if (anew && per_token)
+    to["problem_type"] = "null";
+  else if ((anew || !config.has("problem_type")) && !per_token)
     to["problem_type"] = json_string(of_numbers ? "regression" : data->problem);
   std::vector<std::string> names = data->names;
   if (of_numbers) names = {"LABEL_0"};
   if (names.size() == 1 && !of_numbers && data->problem != "multi_label_classification")
     fail(Exit::usage, "{} knows one class alone, {}: there is nothing to tell apart", data->file, names[0]);
-  if (own.counted && own.names.size() != names.size()) {
-    const auto is_number = [&](const std::string& name) {
-      std::size_t number = 0;
-      const auto [rest, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-      return error == std::errc() && rest == name.data() + name.size() && number < own.names.size();
-    };
+  if (anew) {
+    if (config.has("num_labels")) to["num_labels"] = fmt::format("{}", names.size());
+  } else if (own.counted && own.names.size() != names.size()) {
     // Then the data have texts of some of them.
-    if (std::ranges::all_of(names, is_number)) return;
-    fail(Exit::usage, "{} is {}, and {} has {} ({}{}): leave it out, and the data say how many there are",
-         config.describe("num_labels"), own.names.size(), data->file,
-         names.size() == 1 ? "one class" : fmt::format("{} classes", names.size()),
-         fmt::join(std::span(names).first(std::min<std::size_t>(names.size(), 8)), ", "),
-         names.size() > 8 ? ", ..." : "");
+    if (std::ranges::all_of(names, [&](const std::string& name) { return is_place(name, own); })) return;
+    fail(Exit::usage, "{} is {}, and {} has {}: leave it out, and the data say how many there are",
+         config.describe("num_labels"), own.names.size(), data->file, classes_text(names));
   }
   std::string forward, backward;
   for (std::size_t i = 0; i < names.size(); ++i) {

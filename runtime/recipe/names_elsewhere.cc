@@ -18,6 +18,7 @@ constexpr NameElsewhere kNames[] = {
     // The model and its data.
     {"model_name_or_path", "model.path", "a folder"},
     {"base_model", "model.path", "a folder"},
+    {"ignore_mismatched_sizes", "model.new_head", "for a classifier of other classes"},
     {"train_file", "data.train", kTokenFile},
     {"dataset", "data.train", kTokenFile},
     {"datasets", "data.train", kTokenFile},

@@ -67,6 +67,7 @@ struct Recipe {
     std::optional<std::filesystem::path> path;  // a Hugging Face directory
     std::optional<std::string> preset;          // or a name of models/files/presets.h; exactly one of the two is set
     Init init = Init::random;                   // `pretrained` unless said otherwise if path is set
+    bool new_head = false;                      // classes are the data's, and the layer of their scores is drawn
     std::map<std::string, std::string> config;  // key of config.json (dots for nested ones) -> JSON text
   } model;
   struct Data {

@@ -62,8 +62,9 @@ class RandomWeights final : public WeightSource {
 
 class StoredWeights final : public WeightSource {
  public:
-  StoredWeights(const models::Model& model, const std::filesystem::path& directory, std::uint64_t seed)
+  StoredWeights(const models::Model& model, const std::filesystem::path& directory, std::uint64_t seed, bool new_head)
       : file_(models::Safetensors::open(directory)), random_(model, seed) {
+    const std::string anew = new_head ? model.loss_unit().score_layer() + "." : "";
     std::vector<const models::StoredTensor*> expected;
     for (const auto& unit : model.units) {
       auto& tensors = tensors_.emplace_back();
@@ -73,7 +74,9 @@ class StoredWeights final : public WeightSource {
         const std::string& prefix = model.optional_prefix;
         if (!found && p.name.starts_with(prefix)) found = find(p.name.substr(prefix.size()));
         const auto& may_lack = model.drawn_if_missing;
-        if (!found && std::find(may_lack.begin(), may_lack.end(), p.name) != may_lack.end()) {
+        const bool redrawn = new_head && p.name.starts_with(anew);
+        if (redrawn || (!found && std::find(may_lack.begin(), may_lack.end(), p.name) != may_lack.end())) {
+          if (found) expected.push_back(found);  // and not read
           drawn_.push_back(p.name);
           tensors.push_back(nullptr);
           continue;
@@ -199,8 +202,8 @@ std::unique_ptr<WeightSource> random_weights(const models::Model& model, std::ui
 }
 
 std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory,
-                                             std::uint64_t seed) {
-  return std::make_unique<StoredWeights>(model, directory, seed);
+                                             std::uint64_t seed, bool new_head) {
+  return std::make_unique<StoredWeights>(model, directory, seed, new_head);
 }
 
 void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, std::size_t begin,

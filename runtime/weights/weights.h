@@ -43,9 +43,10 @@ class WeightSource {
 std::unique_ptr<WeightSource> random_weights(const models::Model& model, std::uint64_t seed);
 
 // A Hugging Face directory's model.safetensors. Throws Error{corrupt} for a tensor that is missing, unexpected or of
-// another shape; read() throws it, naming the tensor, for a value that is not finite. seed: of what is drawn.
+// another shape; read() throws it, naming the tensor, for a value that is not finite. seed: of what is drawn; new_head:
+// the layer of the classes' scores is.
 std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory,
-                                             std::uint64_t seed = 0);
+                                             std::uint64_t seed = 0, bool new_head = false);
 
 // Elements [begin, begin + values.size()) of a unit's flat buffer: into this rank's parameters, rounded to their dtype,
 // and its fp32 master, as far as it holds them. Thread-safe for elements that do not overlap.

@@ -73,6 +73,35 @@ TEST_F(ClassifierTraining, WhatAnEvaluationKeepsOfScoresIsInThePlan) {
   EXPECT_EQ(row(400, "RAM (device)").at(0), many[0]) << "the plan's peak is that of the evaluation";
 }
 
+// A classifier of texts becomes one of words, whose classes are others: its encoder goes on, the layer of scores does
+// not. The run resumes, and what it leaves is a classifier of words.
+TEST_F(ClassifierTraining, ANewHeadForOtherClasses) {
+  learn("one", {"--labels", "label"});
+  done(run({STRATA, "export", file("one"), "-o", file("bert-of-texts")}));
+  tokenize("words", {"--labels", "each", "--field", "words"});
+  std::vector<std::string> sets = {"model.path=" + file("bert-of-texts"), "model.init=pretrained",
+                                   "training.objective=token_classification"};
+  EXPECT_COMPLAINT(run(command("train", "words", sets)), Exit::usage,
+                   AllOf(HasSubstr("has 3 classes (maybe, no, yes)"), HasSubstr("words.bin has 2 classes (N, O)"),
+                         HasSubstr("set model.new_head = true")));
+  sets.emplace_back("model.new_head=true");
+  EXPECT_THAT(done(run(command("train", "words", sets))),
+              HasSubstr("model.new_head = true: classifier.weight, classifier.bias: drawn from training.seed"));
+  sets.emplace_back("training.max_steps=3");
+  const std::string resumed = done(run(command("train", "words", sets)));
+  EXPECT_THAT(resumed, AllOf(HasSubstr("resumes after step 2"), testing::Not(HasSubstr("drawn from"))));
+  const auto labels = predicted("words", {"--field", "words", "--tokenizer", tokenizer_});
+  ASSERT_EQ(labels.size(), static_cast<std::size_t>(kTexts));
+  EXPECT_THAT(labels[0], testing::MatchesRegex(R"(\{"labels": \["[NO]".*\]\})"));
+  sets[0] = "model.path=" + file("words");
+  sets.emplace_back("checkpoint.dir=" + file("other"));
+  const Outcome refused = run(command("train", "words", sets));
+  EXPECT_EQ(refused.code, static_cast<int>(Exit::usage));
+  EXPECT_THAT(refused.errors, HasSubstr("strata export it first"));
+  EXPECT_COMPLAINT(run(command("train", "words", {"training.objective=masked_lm", "model.new_head=true"})), Exit::usage,
+                   HasSubstr("model.new_head = true is about a classifier's classes"));
+}
+
 // What an objective leaves alone of its data, or does not find there, is said at the start.
 TEST_F(ClassifierTraining, DataThatAnObjectiveDoesNotExpect) {
   tokenize("one", {"--labels", "label"});

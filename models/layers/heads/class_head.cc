@@ -73,6 +73,7 @@ class ClassHead final : public LossUnit {
 
   std::size_t classes() const override { return spec_.classes; }
   std::size_t score_stride() const override { return shape_.stride; }
+  std::string score_layer() const override { return spec_.scores; }
   std::size_t loss_workspace() const override { return bytes_; }
   Work loss_work(bool learns) const override {
     const double products = learns ? 3 : 1, rows = static_cast<double>(rows_);

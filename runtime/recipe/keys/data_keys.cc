@@ -79,6 +79,10 @@ std::vector<RecipeKey> model_keys() {
       preset(),
       choice<Init>("model.init", {{"pretrained", Init::pretrained}, {"random", Init::random}}, {},
                    STRATA_AT(model.init), "weights from model.path, or drawn from training.seed"),
+      flag(
+          "model.new_head", STRATA_AT(model.new_head),
+          "train a classifier of other classes further: the classes are those of the training data, and the layer that "
+          "scores them is drawn from training.seed, whatever model.path has"),
   };
 }
 

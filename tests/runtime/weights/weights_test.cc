@@ -114,6 +114,37 @@ std::unique_ptr<models::Model> small_bert() {
                     run);
 }
 
+// A classifier of three classes read as one of two: only the layer that scores them is drawn, whatever the file has.
+TEST(WeightsTest, ANewHeadIsDrawnAndTheRestIsRead) {
+  const auto classifier = [](const std::string& names) {
+    models::RunShape run{1, 4, device::DType::fp32, 1};
+    run.objective = models::Objective::sequence_classification;
+    return make_model(models::Config::parse(R"({"model_type":"bert","hidden_size":8,"num_attention_heads":2,
+                                                "num_hidden_layers":1,"intermediate_size":12,"vocab_size":5,
+                                                "max_position_embeddings":4,"id2label":)" +
+                                                names + "}",
+                                            "config.json"),
+                      run);
+  };
+  const auto of_three = classifier(R"({"0":"a","1":"b","2":"c"})"), of_two = classifier(R"({"0":"x","1":"y"})");
+  const tests::ScratchFolder folder;
+  (void)bert_weights(*of_three, folder, [](std::string name) { return name; });
+  EXPECT_FAILURE(stored_weights(*of_two, folder.path()), Exit::corrupt, HasSubstr("classifier.weight of shape [2, 8]"));
+  for (const auto* model : {of_two.get(), of_three.get()}) {
+    const auto weights = stored_weights(*model, folder.path(), 7, true), drawn = random_weights(*model, 7);
+    EXPECT_THAT(weights->drawn(), testing::ElementsAre("classifier.weight", "classifier.bias"));
+    std::size_t place = 0;
+    for (std::size_t unit = 0; unit < model->units.size(); ++unit)
+      for (std::size_t p = 0; p < model->units[unit]->parameters().size(); ++p, ++place) {
+        const models::Parameter& parameter = model->units[unit]->parameters()[p];
+        std::vector<float> read(parameter.size()), expected(parameter.size(), static_cast<float>(place));
+        weights->read(unit, p, 0, read);
+        if (parameter.name.starts_with("classifier.")) drawn->read(unit, p, 0, expected);
+        EXPECT_EQ(read, expected) << parameter.name;
+      }
+  }
+}
+
 // Those of TensorFlow: a norm's gamma and beta.
 TEST(WeightsTest, NormsOfTheFirstCheckpointsOfBertAreKnownByTheirOldNames) {
   const auto bert = small_bert();
