@@ -97,7 +97,7 @@ class World {
   // Ranks on this rank's node, itself included, and this rank's place among them.
   virtual int node_size() const = 0;
   virtual int node_rank() const = 0;
-  // "solo", "threads", "mpi (shared memory)", "mpi (messages)".
+  // "one rank without mpirun", "threads", "mpi (shared memory)", "mpi (messages)".
   virtual std::string describe() const = 0;
   virtual AbortToken& abort_token() = 0;
 

@@ -45,7 +45,7 @@ class SoloWorld final : public World {
   int size() const override { return 1; }
   int node_size() const override { return 1; }
   int node_rank() const override { return 0; }
-  std::string describe() const override { return "solo"; }
+  std::string describe() const override { return "one rank without mpirun"; }
   AbortToken& abort_token() override { return token_; }
 
   device::Arena allocate_host(std::size_t bytes) override { return device::Arena(bytes); }

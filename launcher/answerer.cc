@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "comm/agreement.h"
 #include "launcher/rank/agreement.h"
@@ -86,8 +87,8 @@ void Answerer::check(const std::vector<std::uint32_t>& prompt, const text::Token
   const runtime::Recipe& recipe = job_->recipe;
   if (const auto wanted = static_cast<std::int64_t>(prompt.size()) + options_.max_new_tokens;
       recipe.data.seq_len < wanted)
-    fail(Exit::usage, "data.seq_len = {} has no room for {} tokens of prompt and {} new ones: leave that key alone",
-         recipe.data.seq_len, prompt.size(), options_.max_new_tokens);
+    fail(Exit::usage, "data.seq_len = {} has no room for {} of prompt and {} more: leave that key alone",
+         recipe.data.seq_len, counted(prompt.size(), "token"), options_.max_new_tokens);
   if (tokenizer && tokenizer->vocab_size() > job_->model->vocabulary)
     fail(Exit::usage, "the tokenizer {} has {} tokens and the model {}: give the model's own with --tokenizer",
          tokenizer->name(), tokenizer->vocab_size(), job_->model->vocabulary);
@@ -121,7 +122,7 @@ Generated Answerer::answer(const std::vector<std::uint32_t>& prompt, const std::
     out.tokens.push_back(token);
     emit(token);
     if (out.tokens.size() == static_cast<std::size_t>(options_.max_new_tokens)) break;
-    if (stop.requested()) fail(Exit::failed, "stopped on request after {} tokens", out.tokens.size());
+    if (stop.requested()) fail(Exit::failed, "stopped on request after {}", counted(out.tokens.size(), "token"));
     logits = generator_->append({&token, 1});
     read_.push_back(token);
   }

@@ -60,8 +60,9 @@ bool Evaluations::run_due(runtime::Trainer& trainer, runtime::RunReports* report
     for (const std::string& text : report->notes)
       if (noted_.insert(text).second) note(text);
     if (evaluation_->out_of_patience())
-      say("ends after step {}: {} evaluations in a row were no better than that after step {} (evaluation.patience)",
-          report->step, best->since, best->step);
+      say("ends after step {}: {} no better than that after step {} (evaluation.patience)", report->step,
+          best->since == 1 ? "this evaluation was" : fmt::format("{} evaluations in a row were", best->since),
+          best->step);
   }
   return report->best;
 }

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "launcher/overwrite.h"
 #include "launcher/screen/printable.h"
@@ -134,10 +135,13 @@ void TokenOutput::commit(Tells tells) {
   if (labels_file_) labels_file_->commit();
   sidecar_file_->commit();
   if (tells == Tells::nothing) return;
-  std::string said = fmt::format("{}: {} tokens in {} document{}", printable(out_.string()), writer.count(),
-                                 writer.documents(), writer.documents() == 1 ? "" : "s");
-  if (mask_file_) said += fmt::format(", of which {} count as labels", writer.labels());
-  if (writer.empty_documents() > 0) said += fmt::format("; {} empty ones left out", writer.empty_documents());
+  std::string said = fmt::format("{}: {} in {}", printable(out_.string()), counted(writer.count(), "token"),
+                                 counted(writer.documents(), "document"));
+  if (mask_file_)
+    said += fmt::format(", of which {} as labels",
+                        writer.labels() == 1 ? "1 counts" : fmt::format("{} count", writer.labels()));
+  if (writer.empty_documents() > 0)
+    said += fmt::format("; {} left out", counted(writer.empty_documents(), "empty one"));
   tell(said + "\n");
 }
 

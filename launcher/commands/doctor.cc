@@ -21,11 +21,13 @@
 #include <thread>
 
 #include "base/abort.h"
+#include "base/counted.h"
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
 #include "device/gpu.h"
+#include "launcher/screen/folded.h"
 #include "offload/swap.h"
 #include "runtime/job/available_memory.h"
 
@@ -49,7 +51,7 @@ class Report {
 
  private:
   void line(const char* mark, const char* what, const std::string& text) {
-    fmt::print(out_, "{:<5} {:<14} {}\n", mark, what, text);
+    fmt::print(out_, "{}\n", folded(fmt::format("{:<5} {:<14} ", mark, what) + text, 21));
   }
   std::ostream& out_;
   bool broken_ = false;
@@ -86,12 +88,16 @@ void processor(Report& report) {
   }
 }
 
+std::string number(int n, std::string_view of) {
+  return counted(static_cast<std::uint64_t>(n), of);
+}
+
 void cores(Report& report) {
   cpu_set_t set;
   CPU_ZERO(&set);
   const int usable = ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
   const unsigned all = std::thread::hardware_concurrency();
-  std::string text = fmt::format("{} processors usable by this process", usable);
+  std::string text = fmt::format("{} usable by this process", number(usable, "processor"));
   const auto quota = first_line("/sys/fs/cgroup/cpu.max");
   double limit = 0, period = 0;
   if (quota && !quota->starts_with("max") && std::istringstream(*quota) >> limit >> period && period > 0) {
@@ -141,8 +147,9 @@ void topology(Report& report) {
     return;
   }
   const auto count = [&](hwloc_obj_type_t type) { return std::max(0, hwloc_get_nbobjs_by_type(topology, type)); };
-  std::string text = fmt::format("{} packages, {} NUMA nodes, {} cores, {} hardware threads", count(HWLOC_OBJ_PACKAGE),
-                                 count(HWLOC_OBJ_NUMANODE), count(HWLOC_OBJ_CORE), count(HWLOC_OBJ_PU));
+  std::string text = fmt::format("{}, {}, {}, {}", number(count(HWLOC_OBJ_PACKAGE), "package"),
+                                 number(count(HWLOC_OBJ_NUMANODE), "NUMA node"), number(count(HWLOC_OBJ_CORE), "core"),
+                                 number(count(HWLOC_OBJ_PU), "hardware thread"));
   if (const hwloc_obj_t cache = hwloc_get_obj_by_type(topology, HWLOC_OBJ_L3CACHE, 0); cache && cache->attr) {
     text += fmt::format(", {} x {:.0f} MiB of L3", count(HWLOC_OBJ_L3CACHE),
                         static_cast<double>(cache->attr->cache.size) / 0x1p20);

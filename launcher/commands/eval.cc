@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "comm/agreement.h"
 #include "launcher/outputs.h"
@@ -113,13 +114,13 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   if (!speaks) return;
   say("weights read in {:.2f} s", evaluator.load_seconds());
   if (const auto names = evaluator.class_names(); !names.empty()) {
-    fmt::print("loss {:.6f}  {} labels in {} sequences  {:.0f} labels/s\n", result.loss, result.labels,
-               result.sequences, result.tokens_per_s);
+    fmt::print("loss {:.6f}  {} in {}  {:.0f} labels/s\n", result.loss, counted(result.labels, "label"),
+               counted(result.sequences, "sequence"), result.tokens_per_s);
     fmt::print("{}", class_text(result.classes, names, terminal_columns(stdout)));
     for (const std::string& remark : result.classes.notes) note(remark);
   } else {
-    fmt::print("loss {:.6f}  perplexity {:.4f}  {} tokens in {} sequences  {:.0f} tokens/s\n", result.loss,
-               result.perplexity, result.labels, result.sequences, result.tokens_per_s);
+    fmt::print("loss {:.6f}  perplexity {:.4f}  {} in {}  {:.0f} tokens/s\n", result.loss, result.perplexity,
+               counted(result.labels, "token"), counted(result.sequences, "sequence"), result.tokens_per_s);
   }
   if (!json) return;
   json->write(to_json(result, evaluator.class_names(), job, evaluator.executor().measured_memory()));

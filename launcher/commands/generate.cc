@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "comm/agreement.h"
@@ -199,9 +200,9 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   if (decoder) write(decoder->finish());
   if (isatty(STDOUT_FILENO) == 1) fmt::print("\n");
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) fail(Exit::failed, "standard output cannot be written");
-  say("{} tokens read in {:.2f} s, {} written at {:.1f} tokens/s ({}, {}, {}{})", prompt.size(), result.prompt_s,
-      result.tokens.size(), result.tokens_per_s(), device::name_of(job.recipe.training.precision), world.describe(),
-      ranks_threads, job.plan.sharded_parameters() ? ", weights sharded" : "");
+  say("{} read in {:.2f} s, {} written at {:.1f} tokens/s ({}, {}, {}{})", counted(prompt.size(), "token"),
+      result.prompt_s, result.tokens.size(), result.tokens_per_s(), device::name_of(job.recipe.training.precision),
+      world.describe(), ranks_threads, job.plan.sharded_parameters() ? ", weights sharded" : "");
   if (!json) return;
   std::string text;  // JSON is UTF-8, and what a model writes need not be
   text::append_repaired(all, text);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/atomic_file.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "comm/communicator.h"
 #include "device/gpu.h"
@@ -21,6 +22,7 @@
 #include "launcher/rank/planned_run.h"
 #include "launcher/report/page.h"
 #include "launcher/report/plan_data.h"
+#include "launcher/screen/folded.h"
 #include "launcher/screen/printable.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/job/make_job.h"
@@ -95,7 +97,7 @@ std::string sharing_text(const runtime::Job& job, int ranks_per_node, const std:
                                           : fmt::format("on {} machines like {}, {}{} on each", machines, kind,
                                                         evenly ? "" : "up to ", ranks_per_node);
   const auto& memory = job.recipe.memory;
-  return fmt::format("{} ranks {} (--ranks-per-node), {}", job.ranks, where,
+  return fmt::format("{} {} (--ranks-per-node), {}", counted(static_cast<std::uint64_t>(job.ranks), "rank"), where,
                      machine && machine->capacity   ? "with the memory that the machine file or memory.* says"
                      : memory.device && memory.host ? "as memory.device and memory.host say"
                      : memory.device || memory.host ? "each with its part of what is free, or what memory.* says"
@@ -108,57 +110,71 @@ std::string tier_text(const runtime::StepPlan& plan, std::size_t tier) {
   return ram ? "RAM (device)" : std::string(runtime::kTierNames[tier]);
 }
 
+// Whether two tiers of this plan lie in memory that is counted for each, and is there once.
+bool same_memory(const runtime::StepPlan& plan, const runtime::Capacity& capacity) {
+  const std::size_t ram = capacity[runtime::Tier::device], host = capacity[runtime::Tier::host];
+  return plan.device.kind == device::Kind::cpu && plan.memory[0].peak > 0 && plan.memory[1].peak > 0 &&
+         (capacity.together < ram || capacity.together - ram < host);
+}
+
 void print_task_counts(const runtime::StepPlan& plan) {
   const TaskCounts counts = count_tasks(plan);
-  fmt::print("{} tasks per step:", std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+  std::string text = fmt::format("{} tasks per step:", std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
   for (std::size_t k = 0; k < counts.size(); ++k)
-    if (counts[k]) fmt::print(" {} {}", counts[k], runtime::kTaskNames[k]);
-  fmt::print("\n");
+    if (counts[k]) text += fmt::format(" {} {}", counts[k], runtime::kTaskNames[k]);
+  fmt::print("{}\n", folded(text, 2));
+}
+
+using Rows = std::vector<std::vector<std::string>>;
+
+void add_row(Rows& rows, std::string what, const runtime::TierMemory& memory, std::string capacity) {
+  auto& row = rows.emplace_back();
+  row = {std::move(what), runtime::bytes_text(memory.peak), std::move(capacity)};
+  for (const std::size_t bytes : memory.by_kind) row.push_back(runtime::bytes_text(bytes));
 }
 
 // What runs between two steps, with the state that stays there: its peak counts to the plan's.
-void print_between_steps(std::string_view what, const runtime::Job* job, std::size_t tier) {
+void add_between_steps(Rows& rows, const char* what, const runtime::Job* job, std::size_t tier) {
   if (job == nullptr || job->plan.memory[tier].peak == 0) return;
-  const runtime::TierMemory& memory = job->plan.memory[tier];
-  fmt::print("{:<13}{:>12}{:>12}", what, runtime::bytes_text(memory.peak), "");
-  for (const std::size_t bytes : memory.by_kind) fmt::print("{:>12}", runtime::bytes_text(bytes));
-  fmt::print("\n");
+  add_row(rows, what, job->plan.memory[tier], "");
 }
 
 void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int ranks_per_node,
                  const std::optional<runtime::Machine>& machine) {
   const runtime::StepPlan& plan = job.plan;
-  fmt::print("{} of {} parameters on {} {}: ZeRO-{}, {}, {} of {} x {} tokens per rank and step, {}\n\n",
-             job.model->family, runtime::count_text(job.model->parameters()), plan.ranks,
-             plan.ranks == 1 ? "rank" : "ranks", job.recipe.zero.stage, device::name_of(plan.dtype),
-             plan.accumulation == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", plan.accumulation),
-             job.recipe.training.micro_batch_size, job.recipe.data.seq_len,
-             plan.vertical ? "vertical order" : "horizontal order");
-  if (plan.tile_bytes) fmt::print("{}\n\n", runtime::tiling_text(plan));
-  fmt::print("{:<13}{:>12}{:>12}", "a rank's", "peak", "capacity");
-  for (const auto kind : runtime::kKindNames) fmt::print("{:>12}", kind);
-  fmt::print("\n");
+  const std::string shape = fmt::format(
+      "{} of {} parameters on {}: ZeRO-{}, {}, {} of {} x {} tokens per rank and step, {}", job.model->family,
+      runtime::count_text(job.model->parameters()), counted(static_cast<std::uint64_t>(plan.ranks), "rank"),
+      job.recipe.zero.stage, device::name_of(plan.dtype),
+      counted(static_cast<std::uint64_t>(plan.accumulation), "micro-batch", "micro-batches"),
+      job.recipe.training.micro_batch_size, job.recipe.data.seq_len,
+      plan.vertical ? "vertical order" : "horizontal order");
+  fmt::print("{}\n\n", folded(shape));
+  if (plan.tile_bytes) fmt::print("{}\n\n", folded(runtime::tiling_text(plan)));
+  Rows rows = {{"a rank's", "peak", "capacity"}};
+  for (const auto kind : runtime::kKindNames) rows[0].emplace_back(kind);
   for (std::size_t tier = 0; tier < runtime::kTiers; ++tier) {
     const runtime::TierMemory& memory = plan.memory[tier];
     if (memory.peak == 0) continue;
-    fmt::print("{:<13}{:>12}{:>12}", tier_text(plan, tier), runtime::bytes_text(memory.peak),
-               capacity.tier[tier] == std::numeric_limits<std::size_t>::max()
-                   ? "the drives'"
-                   : runtime::bytes_text(capacity.tier[tier]));
-    for (const std::size_t bytes : memory.by_kind) fmt::print("{:>12}", runtime::bytes_text(bytes));
-    fmt::print("\n");
-    print_between_steps("  evaluation", job.evaluation.get(), tier);
-    print_between_steps("  prompts", job.generation.get(), tier);
+    add_row(rows, tier_text(plan, tier), memory,
+            capacity.tier[tier] == std::numeric_limits<std::size_t>::max() ? "the drives'"
+                                                                           : runtime::bytes_text(capacity.tier[tier]));
+    add_between_steps(rows, "  evaluation", job.evaluation.get(), tier);
+    add_between_steps(rows, "  prompts", job.generation.get(), tier);
   }
-  fmt::print(
-      "Each kind stands at its own largest moment, and buffers that never live at once share memory: the kinds\n"
-      "add up to more than the peak.\n");
-  if (plan.ranks > 1) fmt::print("capacity: {}\n", sharing_text(job, ranks_per_node, machine));
+  fmt::print("{}", table(rows));
+  fmt::print("{}\n", folded("Each kind stands at its own largest moment, and buffers that never live at once share "
+                            "memory: the kinds add up to more than the peak."));
+  if (same_memory(plan, capacity))
+    fmt::print("RAM (device) and host are the same memory: {} are there for both.\n",
+               runtime::bytes_text(capacity.together));
+  if (plan.ranks > 1) fmt::print("{}\n", folded("capacity: " + sharing_text(job, ranks_per_node, machine), 2));
   print_drives(job);
   const comm::CommBytes& sent = plan.comm_bytes;
-  fmt::print("\nsent per rank and step: {} (all-gather {}, all-to-all {}, consensus {})\n",
-             runtime::bytes_text(sent.total()), runtime::bytes_text(sent.all_gather),
-             runtime::bytes_text(sent.all_to_all), runtime::bytes_text(sent.consensus));
+  fmt::print("\n{}\n", folded(fmt::format("sent per rank and step: {} (all-gather {}, all-to-all {}, consensus {})",
+                                          runtime::bytes_text(sent.total()), runtime::bytes_text(sent.all_gather),
+                                          runtime::bytes_text(sent.all_to_all), runtime::bytes_text(sent.consensus)),
+                              2));
   const auto& [read, written] = job.plan.io_bytes;
   for (std::size_t tier = 1; tier < runtime::kTiers; ++tier)
     if (read[tier] + written[tier])
@@ -170,35 +186,40 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
 struct Prediction {
   Forecast forecast;
   std::vector<Gain> gains;
-  int measured_ranks;   // that the machine file is of
-  bool measured;        // or computed from data sheets
-  std::string scaling;  // what was done to its speeds for this job's ranks; empty: nothing
+  int measured_ranks;            // that the machine file is of
+  bool measured;                 // or computed from data sheets
+  std::optional<double> spread;  // of what was measured
+  std::string scaling;           // what was done to its speeds for this job's ranks; empty: nothing
 };
 
 Prediction predict(const PlanOptions& options, const runtime::Machine& machine, const runtime::Job& job,
                    const runtime::Capacity& capacity, int ranks_per_node) {
   Forecast of_job = forecast(job, machine, ranks_per_node);
-  return {std::move(of_job), gains(options.recipe, options.sets, job, capacity, machine, ranks_per_node), machine.ranks,
-          machine.measured, runtime::scaling_text(machine, job.ranks, ranks_per_node)};
+  return {std::move(of_job), gains(options.recipe, options.sets, job, capacity, machine, ranks_per_node),
+          machine.ranks,     machine.measured,
+          machine.spread,    runtime::scaling_text(machine, job.ranks, ranks_per_node)};
 }
 
 void print_prediction(const Prediction& p) {
   const Forecast& f = p.forecast;
-  fmt::print("\npredicted: {:.1f} ms per step, {:.0f} tokens/s{}\nbound by {}; on the critical path:", f.step_ms,
-             f.tokens_per_s, p.measured ? "" : " (computed from data sheets, not measured)",
-             runtime::kBoundWords[static_cast<std::size_t>(f.bound())]);
+  fmt::print("\npredicted: {:.1f} ms per step, {:.0f} tokens/s{}\n", f.step_ms, f.tokens_per_s,
+             !p.measured ? " (computed from data sheets, not measured)"
+             : p.spread  ? fmt::format(" (from speeds measured with a spread of +-{:.0f}%)", 100 * *p.spread)
+                         : "");
+  std::string bound =
+      fmt::format("bound by {}; on the critical path:", runtime::kBoundWords[static_cast<std::size_t>(f.bound())]);
   bool first = true;
   const double all = runtime::sum_of(f.path);
   for (std::size_t b = 0; b < f.path.size(); ++b)
     if (f.path[b] >= 0.005 * all)
-      fmt::print("{} {} {:.0f}%", std::exchange(first, false) ? "" : ",", runtime::kBoundWords[b],
-                 f.path[b] / all * 100);
-  fmt::print("\n");
-  if (!p.scaling.empty()) fmt::print("{}\n", p.scaling);
+      bound += fmt::format("{} {} {:.0f}%", std::exchange(first, false) ? "" : ",", runtime::kBoundWords[b],
+                           f.path[b] / all * 100);
+  fmt::print("{}\n", folded(bound, 2));
+  if (!p.scaling.empty()) fmt::print("{}\n", folded(p.scaling, 2));
   for (const Gain& gain : p.gains)
     fmt::print("faster: {} = {}: {:.0f} tokens/s{}\n", gain.key, gain.value, gain.tokens_per_s,
                gain.same_numbers ? "" : " (losses change)");
-  fmt::print("beyond settings: {}\n", advice(f.bound()));
+  fmt::print("{}\n", folded(fmt::format("beyond settings: {}", advice(f.bound())), 2));
 }
 
 std::string prediction_json(const Prediction& p, const runtime::StepPlan& plan) {
@@ -211,9 +232,10 @@ std::string prediction_json(const Prediction& p, const runtime::StepPlan& plan) 
                           faster.empty() ? "" : ",", gain.key, gain.value, gain.tokens_per_s, gain.same_numbers);
   return fmt::format(
       ",\"step_ms\":{:.3f},\"tokens_per_s\":{:.1f},\"exposed_ms\":{},\"bound_by\":\"{}\",\"critical_path_ms\":{{{}}},"
-      "\"faster\":[{}],\"measured_ranks\":{},\"scaling\":{}",
+      "\"faster\":[{}],\"measured_ranks\":{},\"spread\":{},\"scaling\":{}",
       f.step_ms, f.tokens_per_s, runtime::exposed_json(plan, f.spans, 0),
       runtime::kBoundNames[static_cast<std::size_t>(f.bound())], path, faster, p.measured_ranks,
+      p.spread ? fmt::format("{:.3f}", *p.spread) : "null",
       p.scaling.empty() ? "null" : runtime::json_string(p.scaling));
 }
 
@@ -251,8 +273,8 @@ void print_stages(const std::vector<Stage>& stages) {
     for (const runtime::TierMemory& tier : plan.memory) sum += tier.by_kind[kind];
     return runtime::bytes_text(sum);
   };
-  fmt::print("\n{:<6} {:>11} {:>4} {:>15} {:>13} {:>11} {:>12} {:>11} {:>11} {:>10}\n", "stage", "peak [0]", "fits",
-             "parameters", "gradients [1]", "optimizer", "all else [3]", "paper", "sent", "step");
+  std::vector<std::vector<std::string>> rows = {
+      {"stage", "peak [0]", "fits", "parameters", "grads [1]", "optimizer", "rest [3]", "paper", "sent", "step ms"}};
   for (int stage = 0; stage < 4; ++stage) {
     const Stage& s = stages[static_cast<std::size_t>(stage)];
     const runtime::StepPlan& plan = s.job.plan;
@@ -263,21 +285,21 @@ void print_stages(const std::vector<Stage>& stages) {
     }
     const auto paper = static_cast<std::size_t>(
         paper_bytes(stage, static_cast<double>(s.job.model->parameters()), static_cast<double>(s.job.ranks)));
-    fmt::print("ZeRO-{} {:>11} {:>4} {:>15} {:>13} {:>11} {:>12} {:>11} {:>11} {:>10}\n", stage,
-               runtime::bytes_text(peak), s.fits ? "yes" : "no", bytes(plan, 0) + (stage == 3 ? " [2]" : ""),
-               bytes(plan, 1), bytes(plan, 2), runtime::bytes_text(rest), runtime::bytes_text(paper),
-               runtime::bytes_text(plan.comm_bytes.total()), s.step_ms ? fmt::format("{:.1f} ms", *s.step_ms) : "-");
+    rows.push_back({fmt::format("ZeRO-{}", stage), runtime::bytes_text(peak), s.fits ? "yes" : "no",
+                    bytes(plan, 0) + (stage == 3 ? " [2]" : ""), bytes(plan, 1), bytes(plan, 2),
+                    runtime::bytes_text(rest), runtime::bytes_text(paper), runtime::bytes_text(plan.comm_bytes.total()),
+                    s.step_ms ? fmt::format("{:.1f}", *s.step_ms) : "-"});
   }
-  fmt::print(
-      "paper: the ZeRO paper's arithmetic for Adam in 16 bits: 16 bytes per parameter, shared out by stage. Different "
-      "here:\n"
-      "[0] Of all tiers together; the table above has them apart.\n"
-      "[1] Gradients are summed in fp32: 4 bytes per parameter that a rank sums, rather than 2, and a micro-batch's "
-      "own "
-      "on\n"
-      "    top, so that a loss has the same bits on any number of ranks.\n"
-      "[2] With a rank's shard, the units that are gathered at the time (memory.prefetch + 1, and a tied embedding).\n"
-      "[3] Activations, workspace and what is on its way, of which the paper's figures count nothing.\n");
+  fmt::print("\n{}", table(rows));
+  for (const char* text :
+       {"paper: the ZeRO paper's arithmetic for Adam in 16 bits: 16 bytes per parameter, shared out by stage. "
+        "Different here:",
+        "[0] Of all tiers together; the table above has them apart.",
+        "[1] Gradients are summed in fp32: 4 bytes per parameter that a rank sums, rather than 2, and a micro-batch's "
+        "own on top, so that a loss has the same bits on any number of ranks.",
+        "[2] With a rank's shard, the units that are gathered at the time (memory.prefetch + 1, and a tied embedding).",
+        "[3] Activations, workspace and what is on its way, of which the paper's figures count nothing."})
+    fmt::print("{}\n", folded(text, text[0] == '[' ? 4 : 0));
 }
 
 std::string stages_json(const std::vector<Stage>& stages) {

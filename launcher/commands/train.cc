@@ -192,6 +192,7 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
       const runtime::StepReport report = trainer.step(requests | (stop.requested() ? runtime::kStop : 0));
       if (trace) trace->record(report.step, trainer.executor().spans());
       rates.push_back(report.tokens_per_s());
+      if (trainer.executor().steps_since_spans() == 0) summary.timed_ms = report.step_ms;
       if (!end) end = RunEnd{.first = report};
       end->last = report;
       if (reports) reports->step(report, trainer.executor().measured_memory());

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "launcher/inspect/file_kind.h"
@@ -66,8 +67,8 @@ void inspect_tensors(const fs::path& path, Tensors wanted, std::ostream& out) {
     elements += tensor.elements();
     bytes += tensor.bytes.size();
   }
-  fmt::print(out, "{} tensors, {} elements, {} bytes of data, {} bytes of files\n", file.tensors().size(), elements,
-             bytes, file.file_bytes());
+  fmt::print(out, "{}, {}, {} of data, {} of files\n", counted(file.tensors().size(), "tensor"),
+             counted(elements, "element"), counted(bytes, "byte"), counted(file.file_bytes(), "byte"));
   fmt::print(out, "dtypes: {}\n", printable(dtypes_text(file)));
   for (const auto& [key, value] : file.metadata())
     fmt::print(out, "metadata {} = {}\n", printable(key), printable(value));
@@ -90,7 +91,7 @@ void inspect_tensors(const fs::path& path, Tensors wanted, std::ostream& out) {
     else  // integers and formats that Strata does not read
       fmt::print(out, " {:>12} {:>12} {:>11}\n", "-", "-", "-");
   }
-  fmt::print(out, "{} non-finite elements{}\n", non_finite,
+  fmt::print(out, "{}{}\n", counted(non_finite, "non-finite element"),
              wanted == Tensors::wrong ? " (--tensors shows each tensor)" : "");
 }
 
@@ -108,7 +109,7 @@ void inspect_tokens(const fs::path& path, std::ostream& out) {
     if (begin == 0) first.assign(tokens.begin(), tokens.begin() + std::min(kShownTokens, tokens.size()));
   }
   const auto& sidecar = file.sidecar();
-  fmt::print(out, "token file: {} tokens of {} bytes, {}\n", file.count(), file.width(),
+  fmt::print(out, "token file: {} of {} bytes, {}\n", counted(file.count(), "token"), file.width(),
              file.has_header() ? "header of llm.c" : "no header");
   if (sidecar) {
     fmt::print(out, "sidecar: tokenizer {}, vocabulary of {}, XXH3-64 of the tokens {}\n",
@@ -126,7 +127,8 @@ void inspect_tokens(const fs::path& path, std::ostream& out) {
                static_cast<double>(file.count()) / static_cast<double>(std::max<std::uint64_t>(documents.count(), 1)),
                longest);
     if (documents.has_mask())
-      fmt::print(out, "mask: {} tokens count as labels ({:.1f}%)\n", sidecar->mask->count,
+      fmt::print(out, "mask: {} as labels ({:.1f}%)\n",
+                 sidecar->mask->count == 1 ? "1 token counts" : fmt::format("{} tokens count", sidecar->mask->count),
                  100 * static_cast<double>(sidecar->mask->count) / static_cast<double>(file.count()));
   }
   fmt::print(out, "smallest token {}, largest {}\n", least, most);

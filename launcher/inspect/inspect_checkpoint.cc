@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "device/numeric/dtype.h"
 #include "device/numeric/dynamic_map.h"
@@ -147,8 +148,8 @@ class StateTable {
   // What they come to. Throws Error{corrupt} where one is damaged.
   void finish() const {
     if (damaged_)
-      fail(Exit::corrupt, "{} ({} above {} damaged)", first_damage_,
-           damaged_ == 1 ? "1 line" : fmt::format("{} lines", damaged_), damaged_ == 1 ? "is" : "are");
+      fail(Exit::corrupt, "{} ({} above {} damaged)", first_damage_, counted(damaged_, "line"),
+           for_count(damaged_, "is", "are"));
     fmt::print(out_, "every checksum holds, {}{}\n",
                non_finite_ == 0   ? "every number is finite"
                : non_finite_ == 1 ? "1 number is not finite"
@@ -206,9 +207,8 @@ std::string best_text(const Checkpoint& checkpoint) {
     for (const runtime::FoundCheckpoint& found : runtime::list_checkpoints(checkpoint.path().parent_path()))
       if (found.step == best.step) where = fmt::format(" ({})", found.path.string());
   }
-  return fmt::format(
-      "best: {} {:.4f} after step {}{}{}", printable(name), best.value, best.step, where,
-      best.since > 0 ? fmt::format(", {} evaluation{} ago", best.since, best.since == 1 ? "" : "s") : "");
+  return fmt::format("best: {} {:.4f} after step {}{}{}", printable(name), best.value, best.step, where,
+                     best.since > 0 ? fmt::format(", {} ago", counted(best.since, "evaluation")) : "");
 }
 
 }  // namespace
@@ -224,11 +224,13 @@ void inspect_checkpoint(const Checkpoint& checkpoint, Tensors tensors, std::ostr
   std::uint64_t parameters = 0;
   for (const TensorEntry& tensor : m.tensors) parameters += tensor.elements();
   fmt::print(out,
-             "checkpoint {}: step {} ({} updates), {} tokens, next micro-batch {} ({} per step), loss scale {}\n"
-             "{}, {} parameters in {} tensors; {} files of {} ranks, {} ({:.2f} bytes per parameter)\n",
-             checkpoint.path().string(), m.progress.step, m.progress.updates, m.progress.tokens,
-             m.progress.next_micro_batch, m.micro_batches_per_step, m.progress.loss_scale.scale, printable(m.family),
-             parameters, m.tensors.size(), m.files.size(), m.ranks, runtime::bytes_text(checkpoint.bytes()),
+             "checkpoint {}: step {} ({}), {}, next micro-batch {} ({} per step), loss scale {}\n"
+             "{}, {} in {}; {} of {}, {} ({:.2f} bytes per parameter)\n",
+             checkpoint.path().string(), m.progress.step, counted(m.progress.updates, "update"),
+             counted(m.progress.tokens, "token"), m.progress.next_micro_batch, m.micro_batches_per_step,
+             m.progress.loss_scale.scale, printable(m.family), counted(parameters, "parameter"),
+             counted(m.tensors.size(), "tensor"), counted(m.files.size(), "file"),
+             counted(static_cast<std::uint64_t>(m.ranks), "rank"), runtime::bytes_text(checkpoint.bytes()),
              static_cast<double>(checkpoint.bytes()) / static_cast<double>(std::max<std::uint64_t>(parameters, 1)));
   if (m.progress.best) out << best_text(checkpoint) << '\n';
   StateTable table(checkpoint, tensors, out);
@@ -265,7 +267,7 @@ void compare_checkpoints(const Checkpoint& first, const Checkpoint& second, std:
   };
   for (const TensorEntry& tensor : m.tensors) compare(tensor);
   for (const TensorEntry& tensor : n.tensors) compare(tensor);
-  fmt::print(out, "{} of {} tensors' states differ\n", differ, compared);
+  fmt::print(out, "{} of {} differ\n", differ, counted(compared, "tensor's state", "tensors' states"));
 }
 
 }  // namespace strata::launcher

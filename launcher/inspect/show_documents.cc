@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "launcher/screen/printable.h"
 #include "runtime/data/files/documents.h"
@@ -71,8 +72,8 @@ int show_documents(const std::filesystem::path& path, std::uint64_t number,
   std::vector<std::uint32_t> ids;
   for (std::uint64_t i = 0; i < std::min(number, documents.count()); ++i) {
     const std::uint64_t begin = documents.begin(i), end = documents.begin(i + 1);
-    fmt::print(out, "document {} of {}: {} tokens, {} of them labels\n", i + 1, documents.count(), end - begin,
-               documents.labels(begin, end));
+    fmt::print(out, "document {} of {}: {}, {} of them labels\n", i + 1, documents.count(),
+               counted(end - begin, "token"), documents.labels(begin, end));
     ids.resize(std::min(end - begin, kMostTokens));
     file.read(begin, ids);
     text::StreamDecoder decoder(*decoder_of, false);
@@ -81,7 +82,7 @@ int show_documents(const std::filesystem::path& path, std::uint64_t number,
       shown.add(decoder.add(ids[token]), documents.counts(begin + token));
     shown.add(decoder.finish(), !ids.empty() && documents.counts(begin + ids.size() - 1));
     shown.finish();
-    if (ids.size() < end - begin) fmt::print(out, "... ({} more tokens)\n", end - begin - ids.size());
+    if (ids.size() < end - begin) fmt::print(out, "... ({})\n", counted(end - begin - ids.size(), "more token"));
   }
   return 0;
 }

@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "launcher/launch/agents.h"
 #include "launcher/launch/events.h"
@@ -275,16 +276,16 @@ class Launch {
         say("left out: {}", agents_.problem(host.name));
     const int least = std::max(1, options_.min_nodes.value_or(1));
     if (static_cast<int>(hosts.size()) < least) {
-      say("launch ends with exit code {}: {} of {} nodes are left, and --min-nodes is {}", ended.code, hosts.size(),
-          allocation_.hosts.size(), least);
+      say("launch ends with exit code {}: {} of {} {} left, and --min-nodes is {}", ended.code, hosts.size(),
+          counted(allocation_.hosts.size(), "node"), for_count(hosts.size(), "is", "are"), least);
       return {};
     }
     std::vector<Share> shares =
         most_ranks(hosts, 1, recipe_, batch, [&](const auto& some) { return plan_fits(some, batch); });
     if (shares.empty())
-      say("launch ends with exit code {}: on the {} nodes that are left, no number of ranks fits that a step of {} "
+      say("launch ends with exit code {}: on the {} left, no number of ranks fits that a step of {} "
           "sequences divides by",
-          ended.code, hosts.size(), batch);
+          ended.code, counted(hosts.size(), "node that is", "nodes that are"), batch);
     return shares;
   }
 

@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "base/atomic_file.h"
+#include "base/counted.h"
 #include "comm/agreement.h"
 #include "device/gpu.h"
 #include "launcher/overwrite.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
+#include "launcher/screen/folded.h"
 #include "launcher/screen/printable.h"
 
 namespace strata::launcher {
@@ -29,28 +31,21 @@ double load_average() {
 void warn_if_busy() {
   const double load = load_average();
   if (load > 0.3 * cores_here())
-    note(
-        fmt::format("this machine is busy, or was in the last minute (a load of {:.1f} on {} cores): what else runs "
+    note_folded(
+        fmt::format("this machine is busy, or was in the last minute (a load of {:.1f} on {}): what else runs "
                     "makes figures lower; stop it, and calibrate again",
-                    load, cores_here()));
+                    load, counted(static_cast<std::uint64_t>(cores_here()), "core")));
 }
-
-// The median of the figures' spreads above which they are no measure of the machine.
-constexpr double kWide = 0.15;
 
 void print_figures(const std::vector<Figure>& figures) {
   fmt::print("{:<42}{:>10} {:<8}{:>8}\n", "per rank, while all of them measure", "", "", "spread");
-  std::vector<double> spreads;
-  for (const Figure& f : figures) {
+  for (const Figure& f : figures)
     fmt::print("{:<42}{:>10.4g} {:<8}{:>8}\n", f.what, f.value, f.unit, fmt::format("+-{:.0f}%", 100 * f.spread));
-    spreads.push_back(f.spread);
-  }
-  std::sort(spreads.begin(), spreads.end());
-  if (!spreads.empty() && spreads[spreads.size() / 2] > kWide)
-    note(fmt::format(
+  if (const double spread = median_spread(figures).value_or(0); spread > kWideSpread)
+    note_folded(fmt::format(
         "half of the figures vary by more than {:.0f}%: something else ran, or the clock changed; calibrate "
         "again when nothing else runs",
-        100 * spreads[spreads.size() / 2]));
+        100 * spread));
 }
 
 }  // namespace
@@ -71,14 +66,18 @@ int calibrate(const CalibrateOptions& options) {
     if (world.rank() == 0 && device::find_gpus().usable()) note("measures the CPU, and not the GPUs here");
     const auto start = std::chrono::steady_clock::now();
     std::vector<Figure> figures;
-    const runtime::Machine machine = measure(options, world, share.cores, &figures);
+    runtime::Machine machine = measure(options, world, share.cores, &figures);
     if (world.rank() == 0) {
-      file->write(machine_toml(machine));
+      machine.spread = median_spread(figures);
+      file->write(machine_toml(machine) + wide_spreads(figures));
       file->commit();
       print_figures(figures);
-      fmt::print("\n{}: {} {}, {} {} each; written to {} after {:.0f} s\n", machine.processor, machine.ranks,
-                 machine.ranks == 1 ? "rank" : "ranks", machine.threads, machine.threads == 1 ? "thread" : "threads",
-                 options.out.string(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      fmt::print("\n{}\n", folded(fmt::format("{}: {}, {} each; written to {} after {:.0f} s", machine.processor,
+                                              counted(static_cast<std::uint64_t>(machine.ranks), "rank"),
+                                              counted(static_cast<std::uint64_t>(machine.threads), "thread"),
+                                              options.out.string(), seconds),
+                                  2));
     }
     world.barrier();
   });

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,11 @@ struct Figure {
   std::string what, unit;
   double value, spread;
 };
+constexpr double kWideSpread = 0.15;  // a figure above it is no measure of the machine
+// The median of the figures' spreads; none: there are none.
+std::optional<double> median_spread(const std::vector<Figure>& figures);
+// Comments for the end of a machine file, a line per figure whose spread is wide; empty: none is.
+std::string wide_spreads(const std::vector<Figure>& figures);
 
 // The speeds of this rank while all ranks of `world` measure theirs, with so many threads; `figures` gets them one by
 // one. Collective.

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
+
 namespace strata::launcher {
 namespace {
 
@@ -38,7 +40,8 @@ CoreShare bind_cores(int node_rank, int node_size) {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
     const int usable = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-    return {std::max(1, usable), fmt::format("{} cores as given", usable)};
+    return {std::max(1, usable),
+            counted(static_cast<std::uint64_t>(std::max(1, usable)), "core") + " that this process may use"};
   }
   const Topology topology;
   const int cores = topology.cores();
@@ -52,9 +55,12 @@ CoreShare bind_cores(int node_rank, int node_size) {
   hwloc_bitmap_free(set);
   const int share = node_size > cores ? 1 : last - first;
   if (!bound) return {share, "cores not bound: the system refused"};
-  if (node_size > cores) return {share, fmt::format("{} ranks share {} cores, not bound", node_size, cores)};
-  return {share, share == cores ? fmt::format("all {} cores", cores)
-                                : fmt::format("{} {} each", share, share == 1 ? "core" : "cores")};
+  if (node_size > cores)
+    return {share,
+            fmt::format("{} ranks share {}, not bound", node_size, counted(static_cast<std::uint64_t>(cores), "core"))};
+  return {share, share != cores ? counted(static_cast<std::uint64_t>(share), "core") + " each"
+                 : cores == 1   ? "the only core"
+                                : fmt::format("all {} cores", cores)};
 }
 
 std::string threads_text(const CoreShare& share, int threads, comm::World& world) {

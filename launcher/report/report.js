@@ -94,8 +94,9 @@ if (plan) {
   if (Object.keys(plan.path).length) rows.push({ name: "planned", values: plan.path });
   if (summary?.critical_path_ms) {
     const values = Object.fromEntries(Object.keys(plan.path).map((w, i) => [w, Object.values(summary.critical_path_ms)[i] || 0]));
-    // What is in no task of the path: between tasks, for cores that others have, before the step and behind it.
-    values["in no task"] = Math.max(0, (data.exposed_step_ms ?? 0) - Object.values(values).reduce((a, b) => a + b, 0));
+    // Between tasks, for cores that others have, before the step and behind it. An older summary does not say it.
+    values["in no task"] = summary.in_no_task_ms ??
+      Math.max(0, (data.exposed_step_ms ?? 0) - Object.values(values).reduce((a, b) => a + b, 0));
     if (rows.length) rows[0].values = { ...plan.path, "in no task": 0 };
     rows.push({ name: `step ${summary.exposed_step}, measured`, values });
   }

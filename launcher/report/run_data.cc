@@ -7,14 +7,19 @@
 #include <array>
 #include <cmath>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
+#include "base/json_fault.h"
+#include "launcher/screen/printable.h"
 #include "runtime/job/make_job.h"
 #include "runtime/recipe/value.h"
 #include "runtime/run/reports/report.h"
@@ -62,15 +67,19 @@ void for_lines(const fs::path& path, Use&& use) {
   const std::string text = read_text(path);
   simdjson::dom::parser parser;
   std::size_t number = 0;
+  const auto refuse = [&](std::string_view line) {
+    const auto fault = find_json_fault(line);
+    const std::string found = fault ? fault->found : "another value";
+    if (number == 1) fail(Exit::corrupt, "{} is not JSON lines: its first line has {}", path.string(), found);
+    fail(Exit::corrupt, "{}, line {}: expected a JSON object, found {}", path.string(), number, found);
+  };
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = text.find('\n', at);
     ++number;
     if (end == std::string::npos) return;
     element line;
-    if (const auto error = parser.parse(text.data() + at, end - at).get(line))
-      fail(Exit::corrupt, "{}, line {}: expected a JSON object, found {}", path.string(), number,
-           simdjson::error_message(error));
-    if (!line.is_object()) fail(Exit::corrupt, "{}, line {}: expected a JSON object", path.string(), number);
+    if (parser.parse(text.data() + at, end - at).get(line) || !line.is_object())
+      refuse(std::string_view(text).substr(at, end - at));
     use(line);
     at = end + 1;
   }
@@ -82,7 +91,8 @@ struct Lines {
   std::vector<Event> events;
 };
 
-void read_steps(const fs::path& path, Lines& lines) {
+Lines steps_of(const fs::path& path) {
+  Lines lines;
   for_lines(path, [&](const element& line) {
     if (const double loss = number(line, "eval_loss"); !std::isnan(loss)) {
       lines.evaluations.push_back({number(line, "step"), loss});
@@ -99,9 +109,11 @@ void read_steps(const fs::path& path, Lines& lines) {
   if (lines.steps.empty() || std::isnan(lines.steps[0][kStep]))
     fail(Exit::corrupt, "{} holds no steps: strata report takes the report.jsonl of a run, or its report.dir",
          path.string());
+  return lines;
 }
 
-void read_events(const fs::path& path, Lines& lines) {
+std::vector<Event> events_of(const fs::path& path) {
+  std::vector<Event> events;
   for_lines(path, [&](const element& line) {
     std::string_view what;
     if (line["event"].get(what) != simdjson::SUCCESS) what = "?";
@@ -111,8 +123,9 @@ void read_events(const fs::path& path, Lines& lines) {
       if (line[key].get(value) == simdjson::SUCCESS)
         more += fmt::format("{}{} {}", more.empty() ? "" : ", ", key, simdjson::minify(value));
     }
-    lines.events.push_back({number(line, "step"), number(line, "time"), std::string(what), more});
+    events.push_back({number(line, "step"), number(line, "time"), std::string(what), more});
   });
+  return events;
 }
 
 std::vector<Step> thinned(const std::vector<Step>& steps, std::size_t most) {
@@ -167,12 +180,18 @@ std::map<std::uint64_t, Timing> timings_of(const simdjson::dom::array& events, s
   return out;
 }
 
+void parse_object(const fs::path& path, element& root, simdjson::dom::parser& parser) {
+  const std::string text = read_text(path);
+  if (parser.parse(text).get(root) || !root.is_object())
+    fail(Exit::corrupt, "{}: expected a JSON object, found {}", path.string(), found_in_json(text));
+}
+
 // The newest step of a measured trace: of the first ranks, as many as a page holds, in us from each one's own begin.
 std::string measured(const fs::path& path, std::size_t tasks) {
   constexpr std::size_t kMostTasks = 100'000;  // of all ranks: some 2 MB
   simdjson::dom::parser parser;
   element trace;
-  if (parser.load(path.string()).get(trace)) fail(Exit::corrupt, "{} is no JSON", path.string());
+  parse_object(path, trace, parser);
   simdjson::dom::array events;
   if (trace["traceEvents"].get(events)) fail(Exit::corrupt, "{} is no trace: it has no traceEvents", path.string());
   std::string ranks, step = "0";
@@ -197,11 +216,84 @@ std::string measured(const fs::path& path, std::size_t tasks) {
   return fmt::format("{{\"step\":{},\"ranks\":[{}]}}", step, ranks);
 }
 
-std::string of_object(const fs::path& path, element& root, simdjson::dom::parser& parser) {
-  if (parser.load(path.string()).get(root) || !root.is_object())
-    fail(Exit::corrupt, "{} is no JSON object", path.string());
-  return simdjson::minify(root);
+// `keys`, as JSON pointers: what the page's script takes for granted of a part.
+void require_keys(const fs::path& path, const element& root, std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys)
+    if (root.at_pointer(key).error())
+      fail(Exit::corrupt, "{} is not what a run writes there: it lacks {}", path.string(), key.substr(1));
 }
+
+struct PlanPart {
+  std::string json = "null", subtitle;
+  std::size_t tasks = 0;
+};
+
+PlanPart plan_of(const fs::path& path) {
+  simdjson::dom::parser parser;
+  element root;
+  parse_object(path, root, parser);
+  require_keys(path, root,
+               {"/speeds", "/path", "/tiers", "/lanes", "/names", "/buffers", "/tasks/lane", "/tasks/name",
+                "/tasks/begin", "/tasks/end", "/tasks/waits"});
+  std::string_view model;
+  std::uint64_t parameters = 0, ranks = 0, stage = 0;
+  simdjson::dom::array tasks;
+  if (root["model"].get(model) || root["parameters"].get(parameters) || root["ranks"].get(ranks) ||
+      root["stage"].get(stage) || root["tasks"]["lane"].get(tasks))
+    fail(Exit::corrupt, "{} is no plan of a run", path.string());
+  return {simdjson::minify(root),
+          fmt::format("{} of {} parameters, ZeRO-{} over {}", model, runtime::count_text(parameters), stage,
+                      counted(ranks, "rank")),
+          tasks.size()};
+}
+
+struct SummaryPart {
+  std::string json = "null";
+  double exposed_step = kNone;
+};
+
+SummaryPart summary_of(const fs::path& path) {
+  simdjson::dom::parser parser;
+  element root;
+  parse_object(path, root, parser);
+  simdjson::dom::object memory;
+  require_keys(path, root, {"/memory/device/planned_peak_bytes"});
+  if (root["memory"].get(memory)) fail(Exit::corrupt, "{} is no summary of a run", path.string());
+  for (const auto tier : memory)
+    for (const char* key : {"planned_peak_bytes", "measured_peak_bytes", "by_kind", "planned_by_kind"})
+      if (tier.value[key].error())
+        fail(Exit::corrupt, "{} is not what a run writes there: it lacks memory/{}/{}", path.string(), tier.key, key);
+  return {simdjson::minify(root), number(root, "exposed_step")};
+}
+
+// Reads a page's parts. One whose file is cut off or damaged is left out; once all are read, the user is told why.
+class Parts {
+ public:
+  // What read(path) makes of a part; without one: of its type what is empty. A file is empty until a run writes it.
+  template <typename Read>
+  auto read(const fs::path& path, Read&& read) {
+    decltype(read(path)) part{};
+    std::error_code error;
+    if (path.empty() || (fs::file_size(path, error) == 0 && !error)) return part;
+    try {
+      part = read(path);
+    } catch (const Error& damaged) {
+      left_out_.push_back(damaged);
+    }
+    return part;
+  }
+  void leave_out(Error why) { left_out_.push_back(std::move(why)); }
+  void tell() const {
+    for (const Error& why : left_out_) say("left out of the page: {}", why.what());
+  }
+  // Why there is no page: what was wrong with the first.
+  void refuse() const {
+    if (!left_out_.empty()) throw left_out_.front();
+  }
+
+ private:
+  std::vector<Error> left_out_;
+};
 
 }  // namespace
 
@@ -235,36 +327,34 @@ RunFiles files_of_run(const fs::path& from) {
 }
 
 std::string run_data(const RunFiles& files, std::size_t most) {
-  Lines lines;
-  read_steps(files.steps, lines);
-  if (!files.events.empty()) read_events(files.events, lines);
+  Parts parts;
+  Lines lines = parts.read(files.steps, steps_of);
+  const std::vector<Event> of_file = parts.read(files.events, events_of);
+  lines.events.insert(lines.events.end(), of_file.begin(), of_file.end());
   std::stable_sort(lines.events.begin(), lines.events.end(),
                    [](const Event& a, const Event& b) { return a.time < b.time; });
+  const PlanPart plan = parts.read(files.plan, plan_of);
+  const SummaryPart summary = parts.read(files.summary, summary_of);
+  if (lines.steps.empty() && plan.tasks == 0 && summary.json == "null") {
+    parts.refuse();
+    fail(Exit::corrupt, "{} holds no steps yet, and no plan or summary is beside it", files.steps.string());
+  }
+  std::string times = "null";
+  if (plan.tasks > 0)
+    times = parts.read(files.trace, [&](const fs::path& path) { return measured(path, plan.tasks); });
+  else if (!files.plan.empty() && !files.trace.empty())
+    parts.leave_out(Error(Exit::corrupt, fmt::format("{}, which names tasks of the plan", files.trace.string())));
+  const std::string recipe = parts.read(files.recipe, read_text);
+  parts.tell();
+
   std::string title = files.steps.filename() == "report.jsonl" && files.steps.has_parent_path()
                           ? fs::absolute(files.steps).parent_path().filename().string()
                           : files.steps.filename().string();
-  std::string subtitle = fmt::format("{} steps", lines.steps.size()), plan = "null", summary = "null", times = "null";
-  simdjson::dom::parser parser;
-  element root;
-  if (!files.plan.empty()) {
-    plan = of_object(files.plan, root, parser);
-    std::string_view model;
-    std::uint64_t parameters = 0, ranks = 0, stage = 0;
-    simdjson::dom::array tasks;
-    if (root["model"].get(model) || root["parameters"].get(parameters) || root["ranks"].get(ranks) ||
-        root["stage"].get(stage) || root["tasks"]["lane"].get(tasks))
-      fail(Exit::corrupt, "{} is no plan of a run", files.plan.string());
-    subtitle = fmt::format("{} of {} parameters, ZeRO-{} over {} {}, {}", model, runtime::count_text(parameters), stage,
-                           ranks, ranks == 1 ? "rank" : "ranks", subtitle);
-    if (!files.trace.empty() && fs::file_size(files.trace) > 0) times = measured(files.trace, tasks.size());
-  }
+  std::string subtitle = plan.subtitle;
+  if (!lines.steps.empty()) subtitle += (subtitle.empty() ? "" : ", ") + counted(lines.steps.size(), "step");
   double exposed_ms = kNone;  // of the step whose critical path the summary has, which may be left out of the curves
-  if (!files.summary.empty() && fs::file_size(files.summary) > 0) {
-    summary = of_object(files.summary, root, parser);
-    const double exposed = number(root, "exposed_step");
-    for (const Step& step : lines.steps)
-      if (step[kStep] == exposed) exposed_ms = step[kTook];
-  }
+  for (const Step& step : lines.steps)
+    if (step[kStep] == summary.exposed_step) exposed_ms = step[kTook];
   std::string events;
   for (const Event& e : lines.events)
     events += fmt::format("{}{{\"step\":{},\"time\":{},\"event\":{},\"more\":{}}}", events.empty() ? "" : ",",
@@ -279,8 +369,9 @@ std::string run_data(const RunFiles& files, std::size_t most) {
       "\"summary\":{},\"exposed_step_ms\":{},\"plan\":{},\"measured\":{},\"recipe\":{}}}",
       json_string(title), json_string(subtitle), columns,
       column(lines.evaluations, [](const Evaluation& e) { return e.step; }),
-      column(lines.evaluations, [](const Evaluation& e) { return e.loss; }), events, summary, json_number(exposed_ms),
-      plan, times, files.recipe.empty() ? "null" : json_string(read_text(files.recipe)));
+      column(lines.evaluations, [](const Evaluation& e) { return e.loss; }), events, summary.json,
+      json_number(exposed_ms), plan.json, times.empty() ? "null" : times,
+      recipe.empty() ? "null" : json_string(recipe));
 }
 
 }  // namespace strata::launcher

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "launcher/forecast.h"
 #include "launcher/screen/printable.h"
@@ -28,7 +29,7 @@ void say_wrapped(const std::string& label, const std::vector<std::string>& parts
 }
 
 std::string plural(std::uint64_t n, const char* one, const char* many) {
-  return fmt::format("{} {}", grouped(n), n == 1 ? one : many);
+  return fmt::format("{} {}", grouped(n), for_count(n, one, many));
 }
 
 std::string schedule_text(const runtime::Recipe& recipe) {
@@ -58,11 +59,20 @@ std::vector<std::string> places(const runtime::Recipe& recipe) {
   return out;
 }
 
-// Milliseconds of each of a step's bounds, those that count first.
-std::vector<std::pair<std::size_t, double>> by_size(const runtime::BoundSeconds& path) {
-  std::vector<std::pair<std::size_t, double>> out;
-  for (std::size_t b = 0; b < path.size(); ++b) out.emplace_back(b, path[b] * 1e3);
-  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+// What a step went to, in ms, measured and predicted.
+struct Went {
+  std::string_view to;
+  double measured, predicted;
+};
+
+// Of all its time: what its critical path is made of, and what is in none of its tasks; what counts most first.
+std::vector<Went> parts_of_step(const runtime::Summary& summary, const std::optional<Forecast>& predicted) {
+  std::vector<Went> out;
+  for (std::size_t b = 0; b < summary.path.size(); ++b)
+    out.push_back({runtime::kBoundWords[b], summary.path[b] * 1e3, predicted ? predicted->path[b] * 1e3 : 0});
+  out.push_back({"in no task", runtime::in_no_task_ms(summary),
+                 predicted ? std::max(0.0, predicted->step_ms - runtime::sum_of(predicted->path) * 1e3) : 0});
+  std::stable_sort(out.begin(), out.end(), [](const Went& a, const Went& b) { return a.measured > b.measured; });
   return out;
 }
 
@@ -88,23 +98,23 @@ void describe_step(const runtime::Job& job, const runtime::Summary& summary,
   if (summary.spans.empty() || summary.steps == 0) return;
   std::optional<Forecast> predicted;
   if (machine) predicted = forecast(job, *machine, ranks_per_node);
-  const runtime::BoundSeconds& measured = summary.path;
-  const double whole = runtime::sum_of(measured);
+  const std::vector<Went> rows = parts_of_step(summary, predicted);
+  double whole = 0;
+  for (const Went& row : rows) whole += row.measured;
   if (whole <= 0) return;
-  const auto rows = by_size(measured);
   if (!predicted) {
     std::vector<std::string> parts;
-    for (const auto& [b, ms] : rows)
-      if (ms >= 5 * whole) parts.push_back(fmt::format("{} {:.0f}%", runtime::kBoundWords[b], ms / whole / 10));
-    if (!parts.empty()) parts[0] = fmt::format("step {} went to {}", summary.timed_step, parts[0]);
+    for (const Went& row : rows)
+      if (row.measured >= 0.005 * whole) parts.push_back(fmt::format("{} {:.0f}%", row.to, 100 * row.measured / whole));
+    if (!parts.empty()) parts[0] = fmt::format("step {} took {:.1f} ms: {}", summary.timed_step, whole, parts[0]);
     say_wrapped("time", parts);
     return;
   }
   say("{:<{}}{:<24}{:>10}{:>11}", "time", kLabel, "of a step, in ms", "measured", "predicted");
-  for (const auto& [b, ms] : rows)
-    if (const double then = predicted->path[b] * 1e3; ms >= 5 * whole || then >= 0.005 * predicted->step_ms)
-      say("{:<{}}{:<24}{:>10.1f}{:>11.1f}", "", kLabel, runtime::kBoundWords[b], ms, then);
-  say("{:<{}}{:<24}{:>10.1f}{:>11.1f}{}", "", kLabel, fmt::format("step {}", summary.timed_step), whole * 1e3,
+  for (const Went& row : rows)
+    if (row.measured >= 0.005 * whole || row.predicted >= 0.005 * predicted->step_ms)
+      say("{:<{}}{:<24}{:>10.1f}{:>11.1f}", "", kLabel, row.to, row.measured, row.predicted);
+  say("{:<{}}{:<24}{:>10.1f}{:>11.1f}{}", "", kLabel, fmt::format("step {}", summary.timed_step), whole,
       predicted->step_ms, machine->measured ? "" : "  (from data sheets)");
 }
 

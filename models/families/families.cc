@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/counted.h"
 #include "base/error.h"
 
 namespace strata::models {
@@ -184,8 +185,8 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
   if (!run.class_weights.empty()) {
     const std::size_t classes = model->loss_unit().classes();
     if (classes != run.class_weights.size())
-      fail(Exit::usage, "training.class_weights has {} numbers, and the model has {} classes: give one for each",
-           run.class_weights.size(), classes);
+      fail(Exit::usage, "training.class_weights has {}, and the model has {}: give one for each",
+           counted(run.class_weights.size(), "number"), counted(classes, "class", "classes"));
     if (std::ranges::all_of(run.class_weights, [](const auto& weight) { return weight == 0; }))
       fail(Exit::usage, "training.class_weights are all 0: nothing would be learned; give one class at least more");
     model->class_weights = run.class_weights;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_fault.h"
 #include "base/mapped_file.h"
 
 namespace strata::models {
@@ -65,7 +66,7 @@ void with_document(std::string_view json, Use&& use) {
   if (json.empty()) json = "";
   if (error == simdjson::SUCCESS) error = parser.parse(json.data(), json.size(), true).get(root);
   if (error == simdjson::DEPTH_ERROR) throw Malformed{fmt::format("is nested deeper than {} levels", kMaxDepth)};
-  if (error != simdjson::SUCCESS) throw Malformed{fmt::format("is not JSON: {}", simdjson::error_message(error))};
+  if (error != simdjson::SUCCESS) throw Malformed{fmt::format("is not JSON: it has {}", found_in_json(json))};
   use(root);
 }
 

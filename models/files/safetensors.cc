@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_fault.h"
 
 namespace strata::models {
 namespace {
@@ -74,7 +75,10 @@ class Header {
     if (error == simdjson::DEPTH_ERROR) {
       corrupt(path_, 8, fmt::format("JSON of at most {} levels", kMaxDepth), "a deeper one");
     }
-    if (error != simdjson::SUCCESS) corrupt(path_, 8, "a JSON header", simdjson::error_message(error));
+    if (error != simdjson::SUCCESS) {
+      const auto* json = reinterpret_cast<const char*>(bytes_.data()) + 8;
+      corrupt(path_, 8, "a JSON header", found_in_json({json, length_}, kMaxDepth));
+    }
     simdjson::dom::object object;
     if (root.get_object().get(object) != simdjson::SUCCESS) corrupt(path_, 8, "a JSON object", "another value");
     const std::size_t first = tensors.size();
@@ -255,14 +259,14 @@ void Safetensors::add_index(const fs::path& index) {
   if (bytes.size() > kMaxHeaderBytes) {
     corrupt(index, 0, "an index of at most 100,000,000 bytes", fmt::format("{} bytes", bytes.size()));
   }
+  const std::string_view json(bytes.empty() ? "" : reinterpret_cast<const char*>(bytes.data()), bytes.size());
   simdjson::dom::parser parser;
   element root;
   auto error = parser.allocate(std::max<std::size_t>(bytes.size(), 64), kMaxDepth);
   if (error == simdjson::SUCCESS) {
-    error =
-        parser.parse(bytes.empty() ? "" : reinterpret_cast<const char*>(bytes.data()), bytes.size(), true).get(root);
+    error = parser.parse(json.data(), json.size(), true).get(root);
   }
-  if (error != simdjson::SUCCESS) corrupt(index, 0, "a JSON index", simdjson::error_message(error));
+  if (error != simdjson::SUCCESS) corrupt(index, 0, "a JSON index", found_in_json(json, kMaxDepth));
   simdjson::dom::object weights;
   if (root["weight_map"].get_object().get(weights) != simdjson::SUCCESS) {
     corrupt(index, 0, "an object weight_map", "none");

@@ -52,11 +52,19 @@ ResumeChoice checkpoints_to_resume(const Recipe::Checkpoint& recipe) {
 }
 
 std::string passed_over(const FoundCheckpoint& found) {
-  return fmt::format("passed over {}: {}", found.path.string(), found.damage);
+  // What is damaged is in its folder, which need not be said twice.
+  const std::string folder = found.path.string() + "/";
+  std::string damage = found.damage;
+  for (std::size_t at = 0; (at = damage.find(folder, at)) != std::string::npos;) damage.erase(at, folder.size());
+  return fmt::format("passed over {}: {}", found.path.string(), damage);
+}
+
+std::string none_whole_text(std::size_t count) {
+  return count == 1 ? "its only checkpoint is not whole" : fmt::format("none of its {} checkpoints is whole", count);
 }
 
 void none_is_whole(const fs::path& folder, std::size_t count, std::string_view advice) {
-  fail(Exit::corrupt, "{}: none of its {} checkpoints is whole (see above): {}", folder.string(), count, advice);
+  fail(Exit::corrupt, "{}: {} (see above): {}", folder.string(), none_whole_text(count), advice);
 }
 
 std::optional<Checkpoint> newest_whole(const fs::path& folder, int threads, const Note& note, const Advance& advance) {

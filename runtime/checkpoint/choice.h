@@ -27,8 +27,10 @@ struct ResumeChoice {
 };
 ResumeChoice checkpoints_to_resume(const Recipe::Checkpoint& recipe);
 
-// "passed over PATH: why", in one line.
+// "passed over FOLDER: why", in one line; files of the folder by their names.
 std::string passed_over(const FoundCheckpoint& found);
+// "none of its 3 checkpoints is whole".
+std::string none_whole_text(std::size_t count);
 // Throws Error{corrupt}: "FOLDER: none of its N checkpoints is whole ...: ADVICE".
 [[noreturn]] void none_is_whole(const std::filesystem::path& folder, std::size_t count, std::string_view advice);
 

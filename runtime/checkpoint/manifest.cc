@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_fault.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {
@@ -164,7 +165,7 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
   auto error = parser.allocate(std::max<std::size_t>(json.size(), 64), kMaxDepth);
   if (error == simdjson::SUCCESS) error = parser.parse(json.empty() ? "" : json.data(), json.size(), true).get(root);
   if (error != simdjson::SUCCESS)
-    fail(Exit::corrupt, "{}: expected a manifest in JSON, found {}", path.string(), simdjson::error_message(error));
+    fail(Exit::corrupt, "{}: expected a manifest in JSON, found {}", path.string(), found_in_json(json, kMaxDepth));
   const Fields fields(root, path);
   if (fields.text("format") != kFormat) fields.wrong("format", fmt::format("\"{}\"", kFormat));
   // The checksum's place stays as it is in every version, so that a newer one is told from a damaged one.

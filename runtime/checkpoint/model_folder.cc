@@ -66,8 +66,7 @@ ModelFolder::ModelFolder(fs::path path) : path_(std::move(path)) {
   const auto all = list_checkpoints(path_, CheckpointTest::shards);
   if (all.empty()) no_model(path_);
   const auto found = std::find_if(all.begin(), all.end(), [](const auto& one) { return one.damage.empty(); });
-  if (found == all.end())
-    fail(Exit::corrupt, "{}: none of its {} checkpoints is whole: {}", path_.string(), all.size(), all[0].damage);
+  if (found == all.end()) fail(Exit::corrupt, "{}: {}: {}", path_.string(), none_whole_text(all.size()), all[0].damage);
   path_ = found->path;
 }
 

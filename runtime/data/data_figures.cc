@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "base/counted.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {
@@ -54,9 +55,9 @@ std::vector<std::string> describe_data(const Batches& batches, const Recipe& rec
     const Share share = share_of(batches, s, micro_batches);
     std::string line = "data";
     if (sources > 1) line += fmt::format(" of {}", recipe.data.train[s].files.front());
-    line += fmt::format(": {} sequences", share.sequences);
+    line += ": " + counted(share.sequences, "sequence");
     if (const PackingFigures* figures = batches.sources()[s].sequences->packing())
-      line += fmt::format(" of {} documents, {}", figures->documents,
+      line += fmt::format(" of {}, {}", counted(figures->documents, "document"),
                           fmt::join(packing_texts(*figures, share.sequences, recipe.data.seq_len), ", "));
     if (sources > 1) line += fmt::format(", {:.1f}% of the run", 100 * share.of_all);
     out.push_back(line + fmt::format(", {:.2f} epochs", share.epochs));

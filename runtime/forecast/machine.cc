@@ -77,6 +77,7 @@ class Reader {
     const auto next = nodes_.lower_bound(section + ".");
     return next != nodes_.end() && next->first.starts_with(section + ".");
   }
+  bool has_key(const std::string& key) const { return nodes_.contains(key); }
   // Whether a key that need not be there has the second of two words.
   bool is(const std::string& key, std::string_view first, std::string_view second) {
     if (!nodes_.contains(key)) return false;
@@ -178,6 +179,7 @@ Machine read_machine(const std::filesystem::path& path) {
   m.processor = reader.text("processor");
   m.ranks = reader.count("ranks");
   m.threads = reader.count("threads");
+  if (reader.has_key("spread")) m.spread = reader.number("spread");
   m.widths = reader.numbers("blocks.widths");
   if (std::adjacent_find(m.widths.begin(), m.widths.end(), std::greater_equal<>()) != m.widths.end())
     reader.refuse("blocks.widths", "rising numbers");
@@ -216,6 +218,7 @@ std::string machine_toml(const Machine& machine) {
   if (m.gpu) text += "device = \"gpu\"\n";
   if (!m.measured) text += "source = \"data sheets\"\n";
   text += fmt::format("processor = {}\nranks = {}\nthreads = {}\n", json_string(m.processor), m.ranks, m.threads);
+  if (m.spread.value_or(0) >= 0.0005) text += fmt::format("spread = {:.3f}\n", *m.spread);
   for (const auto& [section, lines] : sections) text += (section.empty() ? "" : "\n[" + section + "]\n") + lines;
   return text;
 }

@@ -23,6 +23,8 @@ struct Machine {
   bool measured = true;  // source = "measured", or "data sheets"
   std::string processor;
   int ranks = 1, threads = 1;  // threads: of a rank
+  // Of the figures, the median of how far the calls of each lay apart, as a part of it; none: nobody looked.
+  std::optional<double> spread;
   double task_overhead_us = 0;
   // Blocks of these widths (hidden elements), rising: products, and what else a block does.
   std::vector<double> widths;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/counted.h"
 #include "base/error.h"
 
 namespace strata::runtime {
@@ -23,9 +24,9 @@ int Recipe::accumulation_steps(int world_size) const {
   const std::int64_t per_round = world_size * training.micro_batch_size, global = *training.global_batch_size;
   if (global % per_round != 0 || global / per_round > (1 << 24)) {
     fail(Exit::usage,
-         "training.global_batch_size = {} does not divide over {} ranks of training.micro_batch_size = {}: "
+         "training.global_batch_size = {} does not divide over {} of training.micro_batch_size = {}: "
          "give a multiple of {}",
-         global, world_size, training.micro_batch_size, per_round);
+         global, counted(static_cast<std::uint64_t>(world_size), "rank"), training.micro_batch_size, per_round);
   }
   return static_cast<int>(global / per_round);
 }

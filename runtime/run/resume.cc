@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "comm/same_files.h"
@@ -159,9 +160,10 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
   const std::uint64_t was = stored == manifest.recipe.end() ? size : std::stoull(stored->second);
   if (progress.next_micro_batch * was % size != 0)
     fail(Exit::usage,
-         "{} was written after {} micro-batches of {} sequences, which is not a whole number of micro-batches of {}: "
+         "{} was written after {} of {}, which is not a whole number of micro-batches of {}: "
          "set training.micro_batch_size = {}",
-         path.string(), progress.next_micro_batch, was, size, was);
+         path.string(), counted(progress.next_micro_batch, "micro-batch", "micro-batches"), counted(was, "sequence"),
+         size, was);
   progress.next_micro_batch = progress.next_micro_batch * was / size;
   // Another precision's run has no loss scale to go on with.
   if (const auto precision = manifest.recipe.find("training.precision");

@@ -178,7 +178,9 @@ struct HeldRun : SignalFault {
       all.push_back(word);
     return all;
   }
-  static bool said_how(const std::string&, const std::string& errors) { return errors.find("solo") + 1; }
+  static bool said_how(const std::string&, const std::string& errors) {
+    return errors.find("one rank without mpirun") + 1;
+  }
 };
 
 // The first Ctrl-C asks and the second ends, even a run that cannot come to the end of its step.
@@ -228,7 +230,8 @@ TEST_F(SignalFault, StopBeforeTheFirstStep) {
   const std::string pipe = run_.file("steps.jsonl");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   Running running(train({"report.jsonl=" + pipe}));
-  ASSERT_TRUE(running.wait_until([](const auto&, const std::string& errors) { return errors.find("solo") + 1; }));
+  ASSERT_TRUE(running.wait_until(
+      [](const auto&, const std::string& errors) { return errors.find("one rank without mpirun") + 1; }));
   running.send(SIGUSR1);
   std::this_thread::sleep_for(50ms);
   const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);

@@ -5,6 +5,8 @@
 
 #include <bit>
 
+#include "base/json_fault.h"
+
 namespace strata::text {
 namespace {
 
@@ -20,7 +22,7 @@ Json::Node node_of(element value) {
 Json parse(simdjson::dom::parser& parser, std::string_view text, const std::string& file, std::string_view expected) {
   element root;
   if (const auto error = parser.parse(text.data(), text.size()).get(root))
-    fail(Exit::corrupt, "{}: expected {}, found: {}", file, expected, simdjson::error_message(error));
+    fail(Exit::corrupt, "{}: expected {}, found {}", file, expected, found_in_json(text));
   return Json(node_of(root), file, "");
 }
 

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/json_fault.h"
 #include "base/mapped_file.h"
 #include "text/pipeline/byte.h"
 #include "text/pipeline/pipeline.h"
@@ -53,15 +54,14 @@ FolderOptions folder_options(const fs::path& folder) {
     simdjson::ondemand::object root;
     auto error = parser.iterate(json).get(document);
     if (!error) error = document.get_object().get(root);
-    if (error)
-      fail(Exit::corrupt, "{}: expected a JSON object, found: {}", path.string(), simdjson::error_message(error));
+    if (error) fail(Exit::corrupt, "{}: expected a JSON object, found {}", path.string(), found_in_json(text_of(file)));
     for (auto found : root) {
       simdjson::ondemand::field field;
       std::string_view key;
       bool flag = false;
       error = std::move(found).get(field);
       if (!error) error = field.unescaped_key().get(key);
-      if (error) fail(Exit::corrupt, "{}: expected JSON, found: {}", path.string(), simdjson::error_message(error));
+      if (error) fail(Exit::corrupt, "{}: expected JSON, found {}", path.string(), found_in_json(text_of(file)));
       if (key == "eos_token" && !out.eos) out.eos = token_text(field.value());
       if (std::string_view side; key == "truncation_side" && field.value().get_string().get(side) == simdjson::SUCCESS)
         out.cuts_front = side == "left";

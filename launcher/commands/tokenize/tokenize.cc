@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "launcher/commands/conveyor.h"
 #include "launcher/commands/tokenize/tokenize_labels.h"
@@ -222,7 +223,8 @@ int tokenize(const TokenizeOptions& options) {
   if (options.eot && whole && !writer.separated())
     note(fmt::format("--eot {} had no effect: the input is one document, and it goes between two", *options.eot));
   if (unlabelled > 0)
-    say("{} of {} documents hold nothing to train on: runs leave them out", unlabelled, writer.documents());
+    say("{} of {} {} nothing to train on: runs leave {} out", unlabelled, counted(writer.documents(), "document"),
+        for_count(unlabelled, "holds", "hold"), for_count(unlabelled, "it", "them"));
   return 0;
 }
 

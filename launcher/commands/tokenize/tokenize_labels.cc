@@ -6,6 +6,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "launcher/commands/conveyor.h"
 #include "launcher/screen/printable.h"
@@ -65,7 +66,9 @@ int tokenize_labels(const TokenizeOptions& options, const std::vector<text::Docu
     return [made](const text::DocumentPart& part, ClassTokens& tokens) { made->run(part, tokens); };
   });
   output.commit();
-  if (cut > 0) say("{} of {} documents were cut to {} tokens", cut, writer.documents(), *rules.max_length);
+  if (cut > 0)
+    say("{} of {} {} cut to {} tokens", cut, counted(writer.documents(), "document"), for_count(cut, "was", "were"),
+        *rules.max_length);
   return 0;
 }
 

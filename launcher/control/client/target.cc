@@ -19,6 +19,7 @@
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/host_name.h"
+#include "base/json_fault.h"
 #include "launcher/control/service/listener.h"
 #include "runtime/recipe/value.h"
 
@@ -122,8 +123,10 @@ Place parse_place(const std::string& text, const fs::path& path) {
     if (!out.address.empty() && !is_host_and_port(out.address))
       fail(Exit::failed, "{} is not what a run writes there: its address is not HOST:PORT", path.string());
     return out;
-  } catch (const simdjson::simdjson_error& error) {
-    fail(Exit::failed, "{} is not what a run writes there: {}", path.string(), error.what());
+  } catch (const simdjson::simdjson_error&) {
+    const auto fault = find_json_fault(text);
+    fail(Exit::failed, "{} is not what a run writes there: {}", path.string(),
+         fault ? "it has " + fault->found : "a value is missing, or of another kind");
   }
 }
 

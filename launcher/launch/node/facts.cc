@@ -13,6 +13,7 @@
 #include "base/abort.h"
 #include "base/error.h"
 #include "base/host_name.h"
+#include "base/json_fault.h"
 #include "base/mapped_file.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
@@ -135,8 +136,10 @@ NodeFacts parse_facts(std::string_view json) {
     for (const simdjson::dom::element one : root["interfaces"])
       out.interfaces.push_back({text_at(one, "name"), text_at(one, "address")});
     return out;
-  } catch (const simdjson::simdjson_error& error) {
-    fail(Exit::failed, "not what a node says of itself ({}): {}", error.what(), json.substr(0, 200));
+  } catch (const simdjson::simdjson_error&) {
+    const auto fault = find_json_fault(json);
+    fail(Exit::failed, "not what a node says of itself ({}): {}",
+         fault ? fault->found : "a value is missing, or of another kind", json.substr(0, 200));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "comm/agreement.h"
 #include "device/ops/products/product.h"
@@ -195,7 +196,7 @@ void bench_comm(const BenchOptions& options, std::span<const std::string> sets, 
   const auto communicator = world.open(lane);
   const auto ranks = static_cast<std::size_t>(world.size());
   std::string rows;
-  if (world.rank() == 0) fmt::print("{} ranks, {}\n", ranks, world.describe());
+  if (world.rank() == 0) fmt::print("{}, {}\n", counted(ranks, "rank"), world.describe());
   for (const std::size_t bytes : {std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{64} << 20}) {
     const std::size_t shard = (bytes / ranks + 4095) / 4096 * 4096, whole = shard * ranks;
     const device::Arena arena = world.allocate(3 * whole, device);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/counted.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/step/optimizer.h"
 #include "launcher/measure/bench/bench_stand.h"
@@ -90,8 +91,8 @@ int bench_adam(const BenchOptions& options) {
   }
   const double triad = median_of(triads), most = *std::max_element(triads.begin(), triads.end()),
                ns = cases[0].median(), rate = cases[0].bytes() / ns;
-  fmt::print("{:.3f} ns a parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f} ({} parameters, {} threads)\n", ns,
-             rate, triad, rate / triad, n, threads);
+  fmt::print("{:.3f} ns a parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f} ({}, {})\n", ns, rate, triad,
+             rate / triad, counted(n, "parameter"), counted(static_cast<std::uint64_t>(threads), "thread"));
   fmt::print("best of {} rounds: {:.3f} ns a parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f}\n", rounds,
              cases[0].least(), cases[0].bytes() / cases[0].least(), most, cases[0].bytes() / cases[0].least() / most);
   std::string rows;

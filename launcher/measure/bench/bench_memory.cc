@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/atomic_file.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "comm/communicator.h"
 #include "launcher/launch/ranks/attempt.h"
@@ -183,7 +184,8 @@ int bench_memory(const BenchOptions& options) {
   for (const MemorySetting& setting : settings) (void)recipe_with(recipe, setting, batch, options.steps);  // refuses
   if (!has_drive) note("nothing is run with the optimizer on NVMe: memory.nvme names no folder on a drive");
   if (!recipe.training.global_batch_size && recipe.accumulation_steps(1) * recipe.training.micro_batch_size < batch)
-    say("a step has {} sequences (training.global_batch_size says otherwise)", batch);
+    say("a step has {} (training.global_batch_size says otherwise)",
+        counted(static_cast<std::uint64_t>(batch), "sequence"));
 
   const runtime::Seat seat = runtime::choose_seat(recipe.device.kind, 0);
   const runtime::Capacity capacity = runtime::capacity_here(recipe.memory, 1, seat);

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "runtime/plan/plan.h"
 
@@ -108,9 +109,9 @@ Recipe recipe_with(Recipe recipe, const MemorySetting& setting, std::int64_t bat
   Recipe::Training& training = recipe.training;
   if (batch % setting.accumulation != 0)
     fail(Exit::usage,
-         "a batch of {} sequences is not cut into {} micro-batches: set training.global_batch_size to a multiple, or "
+         "a batch of {} is not cut into {} micro-batches: set training.global_batch_size to a multiple, or "
          "leave this out with --only accumulation=1",
-         batch, setting.accumulation);
+         counted(static_cast<std::uint64_t>(batch), "sequence"), setting.accumulation);
   training.precision = setting.precision;
   training.recompute = {setting.recompute, {}};
   training.micro_batch_size = batch / setting.accumulation;

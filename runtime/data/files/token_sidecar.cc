@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_fault.h"
 #include "base/mapped_file.h"
 #include "runtime/recipe/value.h"
 
@@ -16,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxSidecarBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostLevels = 8;
 
 [[noreturn]] void corrupt(const fs::path& sidecar, const std::string& expected, const std::string& found) {
   fail(Exit::corrupt, "{}, offset 0: expected {}, found {}", sidecar.string(), expected, found);
@@ -63,15 +65,13 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   if (bytes.size() > kMaxSidecarBytes) {
     corrupt(path, "a sidecar of at most 1 MiB", fmt::format("{} bytes", bytes.size()));
   }
+  // An empty file has no bytes to point at, and the parser copies from what it is given.
+  const std::string_view json(bytes.empty() ? "" : reinterpret_cast<const char*>(bytes.data()), bytes.size());
   simdjson::dom::parser parser;
   simdjson::dom::element root;
-  auto error = parser.allocate(kMaxSidecarBytes, 8);
-  if (error == simdjson::SUCCESS) {
-    // An empty file has no bytes to point at, and the parser copies from what it is given.
-    const char* text = bytes.empty() ? "" : reinterpret_cast<const char*>(bytes.data());
-    error = parser.parse(text, bytes.size(), true).get(root);
-  }
-  if (error != simdjson::SUCCESS) corrupt(path, "a JSON object", simdjson::error_message(error));
+  auto error = parser.allocate(kMaxSidecarBytes, kMostLevels);
+  if (error == simdjson::SUCCESS) error = parser.parse(json.data(), json.size(), true).get(root);
+  if (error != simdjson::SUCCESS) corrupt(path, "a JSON object", found_in_json(json, kMostLevels));
   const auto integer = [&](const char* key, std::int64_t least, std::int64_t most) {
     std::int64_t value = 0;
     if (root[key].get_int64().get(value) != simdjson::SUCCESS || value < least || value > most) {

@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "device/ops/losses/cross_entropy.h"
 #include "runtime/data/sequences/best_fit.h"
@@ -115,9 +116,10 @@ PackingFigures PackedSequences::walk(Use&& use, End&& end) const {
   if (figures.documents % kWindow != 0) end();
   if (longer_ == LongDocuments::refuse && figures.dropped > 0)
     fail(Exit::usage,
-         "{} of {} documents are longer than data.seq_len = {}, the longest of {} tokens: raise data.seq_len, or take "
+         "{} of {} {} longer than data.seq_len = {}, the longest of {} tokens: raise data.seq_len, or take "
          "data.long = \"cut\" or \"drop\"",
-         figures.dropped, figures.documents, seq_len_, figures.longest);
+         figures.dropped, counted(figures.documents, "document"), for_count(figures.dropped, "is", "are"), seq_len_,
+         figures.longest);
   return figures;
 }
 
@@ -181,9 +183,10 @@ void PackedSequences::pack(std::pmr::memory_resource* memory) {
       });
   for (const TokenFile& file : files_) file.require_whole();
   if (figures_.pieces == 0)
-    fail(Exit::usage,
-         "none of the {} documents in {}{} has a label that counts, so there is nothing to learn from them",
-         figures_.documents, files_.empty() ? "no file" : files_.front().path().string(),
+    fail(Exit::usage, "{} in {}{} has a label that counts, so there is nothing to learn",
+         figures_.documents == 1 ? "no token of the only document"
+                                 : fmt::format("none of the {} documents", figures_.documents),
+         files_.empty() ? "no file" : files_.front().path().string(),
          files_.size() > 1 ? " and the files beside it" : "");
   STRATA_CHECK_LE(size(), most_sequences(figures_, seq_len_));
   if (!labelling_->exact() && !counts_here) count_labels();

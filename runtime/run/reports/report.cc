@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include "runtime/forecast/simulator.h"
 #include "runtime/recipe/value.h"
@@ -87,6 +89,10 @@ std::string io_json(const IoBytes& bytes) {
   return "{" + text + "}";
 }
 
+double in_no_task_ms(const Summary& s) {
+  return std::max(0.0, s.timed_ms.value_or(0) - sum_of(s.path) * 1e3);
+}
+
 std::string summary_json(const StepPlan& plan, const Summary& s) {
   std::string rss;
   std::string compute;
@@ -115,13 +121,15 @@ std::string summary_json(const StepPlan& plan, const Summary& s) {
   return fmt::format(
       "{{\"steps\":{},\"tokens\":{},\"tokens_per_s\":{},\"model_flops_per_token\":{},\"tflops\":{},\"mfu\":null,"
       "\"weights_hash\":\"{}\",\"ranks\":{},\"memory\":{},\"process_peak_rss_bytes\":[{}],{}\"comm_bytes\":"
-      "{},\"io_bytes\":{},\"exposed_ms\":{},\"exposed_step\":{},\"critical_path_ms\":{{{}}},\"graph_steps\":{},"
-      "\"validate_ms\":{:.3f},{}{}{}\"exit\":{}"
+      "{},\"io_bytes\":{},\"exposed_ms\":{},\"exposed_step\":{},\"exposed_step_ms\":{},\"critical_path_ms\":{{{}}},"
+      "\"in_no_task_ms\":{:.3f},"
+      "\"graph_steps\":{},\"validate_ms\":{:.3f},{}{}{}\"exit\":{}"
       "}}\n",
       s.steps, s.tokens, json_number(s.tokens_per_s), json_number(s.flops_per_token), json_number(tflops),
       s.weights_hash, plan.ranks, memory_json(plan.memory, &s.measured), rss, gpu + compute, comm_json(s.comm_bytes),
-      io_json(s.io_bytes), exposed_json(plan, s.spans), s.timed_step, path, s.graph_steps, s.validate_ms, checkpoints,
-      best, data, s.exit);
+      io_json(s.io_bytes), exposed_json(plan, s.spans), s.timed_step,
+      json_number(s.timed_ms.value_or(std::numeric_limits<double>::quiet_NaN())), path, in_no_task_ms(s), s.graph_steps,
+      s.validate_ms, checkpoints, best, data, s.exit);
 }
 
 }  // namespace strata::runtime

@@ -70,6 +70,7 @@ struct Summary {
   std::vector<Span> spans;  // of step `timed_step`, the newest that was issued task by task
   BoundSeconds path;        // what that step's time went to, along its critical path
   std::int64_t timed_step;
+  std::optional<double> timed_ms;                // that step took; none: it was stopped before it was done
   std::int64_t graph_steps;                      // launched as a graph
   double validate_ms;                            // that the proof of the plan took
   std::optional<CheckpointFigures> checkpoints;  // where the run writes them
@@ -78,6 +79,9 @@ struct Summary {
   std::string metric;                            // that says so
   int exit;
 };
+// Of step `timed_step`, what is in no task of its critical path, in ms: the host's work before and behind the tasks,
+// and waiting for cores that others have.
+double in_no_task_ms(const Summary& summary);
 std::string summary_json(const StepPlan& plan, const Summary& summary);
 
 }  // namespace strata::runtime

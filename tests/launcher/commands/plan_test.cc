@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -62,10 +63,11 @@ class Plan : public testing::Test {
     return at == std::string::npos ? 0 : std::strtod(json_.c_str() + at + key.size(), nullptr);
   }
   // A machine of 8 cores.
-  void measured_by(int ranks) {
+  void measured_by(int ranks, std::optional<double> spread = std::nullopt) {
     runtime::Machine m = runtime::even_machine();
     m.processor = "none";
     m.ranks = ranks;
+    m.spread = spread;
     m.threads = 8 / ranks;
     if (ranks > 1) m.collectives = {10, 5};
     machine_ = folder_.write("machine.toml", runtime::machine_toml(m));
@@ -80,7 +82,7 @@ class Plan : public testing::Test {
 // As `mpirun -n 4 strata train` would find it.
 TEST_F(Plan, RanksOfOneMachineShareItsMemory) {
   EXPECT_THAT(planned(4, 1), HasSubstr("capacity: 4 ranks on 4 machines like this one, 1 on each (--ranks-per-node), "
-                                       "each with its part of what is free\n"));
+                                       "each with its part of\n  what is free\n"));
   const double alone = device_capacity();
   EXPECT_THAT(planned(4, 4), HasSubstr("capacity: 4 ranks on one machine like this one (--ranks-per-node), each with"));
   EXPECT_NEAR(device_capacity() / alone, 0.25, 0.1) << "what is free changes from moment to moment";
@@ -88,8 +90,7 @@ TEST_F(Plan, RanksOfOneMachineShareItsMemory) {
   EXPECT_THAT(planned(3, 2), HasSubstr("3 ranks on 2 machines like this one, up to 2 on each"));
   EXPECT_THAT(planned(2, 8), HasSubstr("2 ranks on one machine")) << "no more than there are";
   EXPECT_EQ(number("ranks_per_node"), 2);
-  EXPECT_THAT(planned(2, 2, {"memory.device=1GiB", "memory.host=1GiB"}),
-              HasSubstr("as memory.device and memory.host say\n"));
+  EXPECT_THAT(planned(2, 2, {"memory.device=1GiB", "memory.host=1GiB"}), HasSubstr("as memory.device and memory.host"));
 }
 
 TEST_F(Plan, AMachineHasAsManyRanksAsCores) {
@@ -106,6 +107,10 @@ TEST_F(Plan, APredictionForOtherRanksThanMeasuredSaysHowItWasMade) {
   measured_by(2);
   EXPECT_THAT(planned(2, 2), AllOf(HasSubstr("predicted: "), Not(HasSubstr("speeds of"))));
   EXPECT_THAT(json_, AllOf(HasSubstr("\"measured_ranks\":2"), HasSubstr("\"scaling\":null")));
+  EXPECT_THAT(json_, HasSubstr("\"spread\":null"));
+  measured_by(2, 0.42);
+  EXPECT_THAT(planned(2, 2), HasSubstr(" tokens/s (from speeds measured with a spread of +-42%)\n"));
+  EXPECT_THAT(json_, HasSubstr("\"spread\":0.420"));
   const double two = number("step_ms");
   EXPECT_THAT(planned(8, std::nullopt), HasSubstr("speeds of 2 ranks on the machine, scaled to 8 ranks: "));
   EXPECT_THAT(json_, HasSubstr("\"scaling\":\"speeds of 2 ranks"));
@@ -155,6 +160,36 @@ TEST_F(Plan, StagesBesideEachOtherAndWhatThePaperCounts) {
   const double parameters = number("parameters");
   EXPECT_THAT(text, HasSubstr(runtime::bytes_text(static_cast<std::size_t>(16 * parameters))));
   EXPECT_THAT(text, HasSubstr(runtime::bytes_text(static_cast<std::size_t>(4 * parameters))));
+}
+
+// What fits into no line is broken, and figures of many digits stand closer.
+TEST_F(Plan, NoLineHasMoreThan100Columns) {
+  stages_ = verbose_ = true;
+  const std::vector<std::string> large = {"model.preset=llama-8b",
+                                          "model.config.hidden_size=8192",
+                                          "data.seq_len=4096",
+                                          "model.config.num_attention_heads=64",
+                                          "memory.device=69GiB",
+                                          "memory.host=220GiB",
+                                          "zero.optimizer=host",
+                                          "model.config.num_hidden_layers=80",
+                                          "zero.stage=3",
+                                          "training.recompute=block",
+                                          "model.config.intermediate_size=28672"};
+  for (const std::string& text : {planned(512, 8, large), planned(2, 2), planned(1, 1)})
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = text.find('\n', at);
+      EXPECT_LE(end - at, 100u) << text.substr(at, end - at);
+      at = end + 1;
+    }
+}
+
+// Both capacities are true, and one of them is all that there is.
+TEST_F(Plan, HostMemoryOfACpuIsNoMemoryBesideItsOwn) {
+  EXPECT_THAT(planned(1, 1, {"zero.optimizer=host"}), HasSubstr("RAM (device) and host are the same memory: "));
+  EXPECT_THAT(planned(1, 1, {"zero.optimizer=host", "memory.device=64MiB", "memory.host=64MiB"}),
+              Not(HasSubstr("the same memory")));
+  EXPECT_THAT(planned(1, 1), Not(HasSubstr("the same memory"))) << "nothing is in the second one";
 }
 
 // The largest figures, of one rank, stand apart from their neighbours.

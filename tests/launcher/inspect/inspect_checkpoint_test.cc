@@ -38,6 +38,9 @@ TEST(InspectCheckpointTest, ShowsAndCompares) {
   const auto other = runtime::list_checkpoints(run.checkpoints())[0].path;
   ASSERT_NE(one, other);
   out.str("");
+  EXPECT_EQ(inspect(other, Tensors::wrong, out), 0);
+  EXPECT_THAT(out.str(), HasSubstr("; 1 file of 1 rank, "));
+  out.str("");
   inspect(one, other, out);
   EXPECT_THAT(out.str(), testing::StartsWith("0 of "));
   out.str("");
@@ -117,7 +120,7 @@ TEST(InspectCheckpointTest, NamesWhatIsDamaged) {
   // Of a folder, it is the newest that is whole: here none.
   testing::internal::CaptureStderr();
   EXPECT_FAILURE(inspect(run.checkpoints(), Tensors::all, out), Exit::corrupt,
-                 HasSubstr("none of its 1 checkpoints is whole"));
+                 HasSubstr("its only checkpoint is not whole"));
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("passed over "), HasSubstr("rank-00001"), HasSubstr("expected checksum")));
 }

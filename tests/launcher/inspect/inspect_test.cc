@@ -61,14 +61,14 @@ TEST(InspectTest, SafetensorsWithStatistics) {
   // Mean 3 and deviation sqrt(8/3) of the three finite values.
   const auto expected =
       AllOf(ContainsRegex("a\\.w +F32 +\\[2, 2\\] +3 +1\\.633 +1\n"), ContainsRegex("b +I64 +\\[\\] +- +- +-\n"),
-            HasSubstr("2 tensors, 5 elements, 24 bytes"), HasSubstr("1 non-finite elements"));
+            HasSubstr("2 tensors, 5 elements, 24 bytes"), HasSubstr("1 non-finite element\n"));
   EXPECT_THAT(inspected(folder.path() / "model.safetensors"), expected);
   EXPECT_THAT(inspected(folder.path()), expected);
   EXPECT_THAT(inspected(folder.path() / "unnamed"), expected);
   EXPECT_THAT(inspected(folder.path(), Tensors::wrong),
               AllOf(ContainsRegex("a\\.w +F32 .* 1\n"), Not(HasSubstr("I64  ")), HasSubstr("2 tensors, 5 elements"),
                     HasSubstr("dtypes: 1 of F32 (4 elements), 1 of I64 (1 element)\n"),
-                    HasSubstr("1 non-finite elements (--tensors")));
+                    HasSubstr("1 non-finite element (--tensors")));
   EXPECT_THAT(inspected(folder.path()), testing::StartsWith("2 tensors, 5 elements")) << "a summary first";
 }
 

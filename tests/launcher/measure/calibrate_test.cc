@@ -9,6 +9,7 @@
 
 #include "launcher/commands/plan.h"
 #include "launcher/forecast.h"
+#include "tests/runtime/forecast/even_machine.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::launcher {
@@ -74,6 +75,23 @@ TEST_F(Calibrate, ShowsEachFigureWithItsSpread) {
     spread = spread || f.spread > 0;
   }
   EXPECT_TRUE(spread) << "no two calls take the same time";
+}
+
+// Of a busy machine: whoever plans with the file is told.
+TEST_F(Calibrate, TheFileSaysHowFarItsFiguresLayApart) {
+  const std::vector<Figure> figures = {{"triad", "GB/s", 20, 0.02}, {"sum", "GB/s", 3, 0.21}, {"norm", "us", 4, 2.65}};
+  runtime::Machine machine = runtime::even_machine();
+  machine.processor = "none";
+  machine.spread = median_spread(figures);
+  std::ofstream(path_) << machine_toml(machine) + wide_spreads(figures);
+  EXPECT_EQ(runtime::read_machine(path_).spread, 0.21);
+  EXPECT_THAT(folder_.read("machine.toml"),
+              testing::AllOf(testing::EndsWith("# sum: 3 GB/s, +-21%\n# norm: 4 us, +-265%\n"),
+                             testing::Not(testing::HasSubstr("# triad"))));
+  EXPECT_EQ(wide_spreads({figures[0]}), "");
+  EXPECT_EQ(median_spread({}), std::nullopt);
+  machine.spread = 0;
+  EXPECT_EQ(runtime::read_machine(write(machine)).spread, std::nullopt);
 }
 
 TEST_F(Calibrate, MeasuresCollectivesBetweenRanks) {

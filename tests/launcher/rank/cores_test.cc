@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <cstdlib>
 #include <vector>
+
+#include "base/counted.h"
 
 namespace strata::launcher {
 namespace {
@@ -19,10 +23,17 @@ std::string said(const std::vector<CoreShare>& shares, const std::vector<int>& t
 }
 
 TEST(ThreadsText, IsOfAllRanks) {
-  EXPECT_EQ(said({{4, "4 cores as given"}}, {4}), "4 threads per rank (4 cores as given)");
+  EXPECT_EQ(said({{4, "4 cores that this process may use"}}, {4}),
+            "4 threads per rank (4 cores that this process may use)");
   EXPECT_EQ(said({{1, "1 core each"}, {1, "1 core each"}}, {1, 1}), "1 thread per rank (1 core each)");
   EXPECT_EQ(said({{2, "2 cores each"}, {3, "3 cores each"}, {3, "3 cores each"}}, {2, 3, 3}),
             "2 to 3 threads per rank (2 cores each, others 3 cores each)");
+}
+
+TEST(BindCores, ARankWithoutMpirunKeepsTheCoresItMayUse) {
+  if (std::getenv("OMPI_COMM_WORLD_SIZE")) GTEST_SKIP() << "mpirun has bound this process";
+  const CoreShare share = bind_cores(0, 1);
+  EXPECT_EQ(share.note, counted(static_cast<std::uint64_t>(share.cores), "core") + " that this process may use");
 }
 
 }  // namespace

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "launcher/report/page.h"
 #include "launcher/report/plan_data.h"
@@ -26,6 +29,12 @@ std::string step_line(int step, double loss, bool skipped = false) {
       "{{\"step\":{},\"loss\":{},\"loss_hex\":\"0x1p+0\",\"grad_norm\":1,\"lr\":0.1,\"loss_scale\":8,\"skipped\":{},"
       "\"tokens\":1,\"step_ms\":1.0,\"tokens_per_s\":1.0,\"time\":{},\"epoch\":0.5,\"labels\":1}}\n",
       step, loss, skipped, 1000 + step);
+}
+
+// What a run's summary has of what the page shows.
+std::string summary_of(int exposed_step) {
+  const std::string tier = R"({"planned_peak_bytes":1,"measured_peak_bytes":1,"by_kind":{},"planned_by_kind":{}})";
+  return fmt::format("{{\"memory\":{{\"device\":{}}},\"exposed_step\":{}}}\n", tier, exposed_step);
 }
 
 class RunData : public testing::Test {
@@ -72,7 +81,7 @@ TEST_F(RunData, OfManyStepsTheExtremesStay) {
   std::string text;
   for (int i = 1; i <= 1000; ++i) text += step_line(i, i == 437 ? 99 : i == 612 ? -7 : 1);
   folder_.write("report.jsonl", text);
-  folder_.write("summary.json", R"({"exposed_step": 5})");
+  folder_.write("summary.json", summary_of(5));
   const element all = data(50);
   EXPECT_EQ(simdjson::minify(all["exposed_step_ms"]), "1") << "also of a step that is not drawn";
   const std::string losses = simdjson::minify(all["steps"]["loss"]);
@@ -129,7 +138,56 @@ TEST_F(RunData, WhatIsNoReportIsRefused) {
   const auto documents = folder_.write("documents.jsonl", "{\"text\":\"a\"}\n");
   EXPECT_FAILURE((void)run_data(files_of_run(documents)), Exit::corrupt, HasSubstr("holds no steps"));
   const auto broken = folder_.write("broken.jsonl", step_line(1, 2) + "{\"step\":2,\n" + step_line(3, 2));
-  EXPECT_FAILURE((void)run_data(files_of_run(broken)), Exit::corrupt, HasSubstr("broken.jsonl, line 2: "));
+  EXPECT_FAILURE((void)run_data(files_of_run(broken)), Exit::corrupt,
+                 testing::EndsWith("broken.jsonl, line 2: expected a JSON object, found an end within an object"));
+  const auto large = folder_.write("large.jsonl", step_line(1, 2) + "{\"step\":2,\"loss\":1e999}\n");
+  EXPECT_FAILURE((void)run_data(files_of_run(large)), Exit::corrupt,
+                 testing::EndsWith("line 2: expected a JSON object, found 1e999, which is more than a number can be"));
+  const auto list = folder_.write("list.jsonl", step_line(1, 2) + "[1]\n");
+  EXPECT_FAILURE((void)run_data(files_of_run(list)), Exit::corrupt, testing::EndsWith("found another value"));
+  const auto program = folder_.write("program",
+                                     "\x7f"
+                                     "ELF\"\n\xff");
+  EXPECT_FAILURE((void)run_data(files_of_run(program)), Exit::corrupt,
+                 testing::EndsWith("program is not JSON lines: its first line has byte 0x7f in place of a value"));
+}
+
+// Of a run that was killed as it wrote, or of a disk that was full.
+TEST_F(RunData, ADamagedPartIsLeftOutAndTheRestIsShown) {
+  const std::string plan = plan_of(job());
+  const std::pair<const char*, std::string> parts[] = {
+      {"plan.json", plan}, {"summary.json", summary_of(1)}, {"trace.json", "{\"traceEvents\":[]}"}};
+  const auto write_all = [&] {
+    folder_.write("report.jsonl", step_line(1, 3));
+    for (const auto& [name, text] : parts) folder_.write(name, text);
+  };
+  const auto noted = [&] {
+    testing::internal::CaptureStderr();
+    json_ = run_data(files_of_run(folder_.path()));
+    return testing::internal::GetCapturedStderr();
+  };
+  write_all();
+  EXPECT_EQ(noted(), "");
+  for (const auto& [name, text] : parts)
+    for (const std::string& left : {text.substr(0, text.size() / 2), std::string("\xff\xfe"), std::string("{}")}) {
+      SCOPED_TRACE(std::string(name) + ": " + left.substr(0, 10));
+      write_all();
+      folder_.write(name, left);
+      const std::string said = noted();
+      EXPECT_THAT(said, testing::StartsWith("strata: left out of the page: " + (folder_.path() / name).string()));
+      const bool without_trace = std::string_view(name) == "plan.json";
+      EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), without_trace ? 2 : 1) << said;
+      const element all = parser_.parse(json_);
+      EXPECT_EQ(simdjson::minify(all["steps"]["loss"]), "[3]");
+      EXPECT_EQ(all["plan"].is_null(), without_trace);
+      EXPECT_EQ(all["summary"].is_null(), std::string_view(name) == "summary.json");
+    }
+  write_all();
+  folder_.write("report.jsonl", "{\"step\":1,\n");
+  EXPECT_THAT(noted(), HasSubstr("report.jsonl is not JSON lines: its first line has an end within an object\n"));
+  EXPECT_EQ(simdjson::minify(element(parser_.parse(json_))["steps"]["loss"]), "[]");
+  for (const auto& [name, text] : parts) folder_.write(name, "{");
+  EXPECT_FAILURE((void)run_data(files_of_run(folder_.path())), Exit::corrupt, HasSubstr("report.jsonl"));
 }
 
 TEST_F(RunData, APageIsOneFileAndWritesOverNothingElse) {

@@ -110,6 +110,7 @@ TEST_F(RunTextTest, TheEndSetsMeasuredBesidePredicted) {
   summary.measured = planned.plan.memory;
   summary.peak_rss = {std::uint64_t{64} << 20};
   summary.spans.resize(planned.plan.tasks.size());
+  summary.timed_ms = 16;
   summary.path[static_cast<std::size_t>(runtime::Bound::products)] = 0.006;
   summary.path[static_cast<std::size_t>(runtime::Bound::waking)] = 0.004;
   runtime::StepReport first{1, 5.5, 1, 1e-3, 1, false, 16, 10, false}, last{5, 4.5, 1, 1e-3, 1, false, 16, 10, false};
@@ -122,13 +123,14 @@ TEST_F(RunTextTest, TheEndSetsMeasuredBesidePredicted) {
   const std::string plain = said({});
   EXPECT_THAT(plain, AllOf(HasSubstr("loss      5.5000 in step 1, 4.5000 in step 5"),
                            HasSubstr("1600 tokens/s, 10.0 ms per step (medians), 1m02s for 5 steps"),
-                           HasSubstr("step 5 went to GEMM 60%, synchronisation 40%"), HasSubstr(" planned,"),
-                           HasSubstr("64.0 MiB the largest process"), HasSubstr("strata eval my.toml"),
-                           HasSubstr("strata report ")));
+                           HasSubstr("step 5 took 16.0 ms: GEMM 38%, in no task 38%, synchronisation 25%\n"),
+                           HasSubstr(" planned,"), HasSubstr("64.0 MiB the largest process"),
+                           HasSubstr("strata eval my.toml"), HasSubstr("strata report ")));
   EXPECT_LT(longest_line(plain), 100u + planned.recipe.checkpoint.dir->string().size());
   runtime::Machine m = runtime::even_machine();
   EXPECT_THAT(said(m), AllOf(HasSubstr("measured  predicted"), testing::ContainsRegex("GEMM +6.0 +[0-9.]+\n"),
-                             testing::ContainsRegex("step 5 +10.0 +[0-9.]+\n")));
+                             testing::ContainsRegex("in no task +6.0 +[0-9.]+\n"),
+                             testing::ContainsRegex("step 5 +16.0 +[0-9.]+\n")));
 }
 
 }  // namespace

@@ -23,6 +23,9 @@ TEST(ModelFolderTest, IsTheNewestWholeCheckpoint) {
   EXPECT_EQ(chosen(), "step-00000001");
   fs::remove(run.checkpoints() / "step-00000001/rank-00000-of-00002.safetensors");
   EXPECT_FAILURE(ModelFolder(run.checkpoints()), Exit::corrupt, HasSubstr("none of its 3 checkpoints is whole"));
+  fs::remove_all(run.checkpoints() / "step-00000002");
+  fs::remove_all(run.checkpoints() / "step-00000003");
+  EXPECT_FAILURE(ModelFolder(run.checkpoints()), Exit::corrupt, HasSubstr(": its only checkpoint is not whole: "));
 }
 
 // Read to the last block, also of the moments that nobody asks a model for; a checkpoint of its own path is not.

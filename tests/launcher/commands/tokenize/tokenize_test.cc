@@ -129,7 +129,7 @@ TEST_F(TokenizeTest, WhereDocumentsBeginIsKept) {
             .inputs = {path("a.txt"), path("b.txt"), path("c.jsonl")},
             .eot = "x"});
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              HasSubstr("out.bin: 1000009 tokens in 4 documents; 1 empty ones left out"));
+              HasSubstr("out.bin: 1000009 tokens in 4 documents; 1 empty one left out"));
   EXPECT_EQ(begins(), (std::vector<std::uint64_t>{0, 4, 1'000'005, 1'000'008}));
   const auto sidecar = runtime::read_sidecar(path("out.bin"));
   ASSERT_TRUE(sidecar && sidecar->documents);
