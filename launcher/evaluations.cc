@@ -30,6 +30,16 @@ std::string metrics_text(const runtime::EvaluationReport& report) {
   return out;
 }
 
+// Why patience is used up.
+std::string end_text(const std::optional<runtime::Best>& best, std::int64_t in_vain) {
+  if (!best)
+    return in_vain == 1 ? "this evaluation had no value of evaluation.metric"
+                        : fmt::format("none of {} evaluations had a value of evaluation.metric", in_vain);
+  return fmt::format("{} no better than that after step {}",
+                     in_vain == 1 ? "this evaluation was" : fmt::format("{} evaluations in a row were", in_vain),
+                     best->step);
+}
+
 }  // namespace
 
 Evaluations::Evaluations(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const StopSignal& stop,
@@ -54,15 +64,15 @@ bool Evaluations::run_due(runtime::Trainer& trainer, runtime::RunReports* report
     const std::string_view what = words ? "tokens" : "labels";
     say("evaluation after step {}: loss {:.4f}, {}, {} {}, {:.0f} {}/s; {}", report->step, report->loss,
         metrics_text(*report), report->tokens, what, report->tokens_per_s, what,
-        report->best ? "the best so far"
-        : best       ? fmt::format("the best is {:.4f} after step {}", best->value, best->step)
-                     : "evaluation.metric has no value yet");
+        report->best    ? "the best so far"
+        : best          ? fmt::format("the best is {:.4f} after step {}", best->value, best->step)
+        : patience_ > 0 ? fmt::format("evaluation.metric has no value: no better ({} of {}, evaluation.patience)",
+                                      evaluation_->in_vain(), patience_)
+                        : "evaluation.metric has no value yet");
     for (const std::string& text : report->notes)
       if (noted_.insert(text).second) note(text);
     if (evaluation_->out_of_patience())
-      say("ends after step {}: {} no better than that after step {} (evaluation.patience)", report->step,
-          best->since == 1 ? "this evaluation was" : fmt::format("{} evaluations in a row were", best->since),
-          best->step);
+      say("ends after step {}: {} (evaluation.patience)", report->step, end_text(best, evaluation_->in_vain()));
   }
   return report->best;
 }

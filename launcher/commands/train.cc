@@ -179,7 +179,7 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   try {
     if (!ended) {
       evaluate();
-      if (enough && world.rank() == 0 && steps == 0)
+      if (enough && world.rank() == 0 && steps == 0 && trainer.progress().best)
         note(fmt::format(
             "no step is left: evaluation.patience = {} was used up after step {}; raise it, or set it to 0, "
             "to continue",

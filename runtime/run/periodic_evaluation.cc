@@ -29,6 +29,10 @@ std::optional<Best> best_after(const std::optional<Best>& before, std::int64_t s
   return Best{before->step, before->value, before->since + 1, step};
 }
 
+std::int64_t evaluations_in_vain(const std::optional<Best>& best, std::int64_t without_value) {
+  return best ? best->since : without_value;
+}
+
 bool PeriodicEvaluation::due() const {
   const std::int64_t step = trainer_.steps_done();
   const std::optional<Best>& best = trainer_.progress().best;
@@ -37,8 +41,7 @@ bool PeriodicEvaluation::due() const {
 }
 
 bool PeriodicEvaluation::out_of_patience() const {
-  const std::optional<Best>& best = trainer_.progress().best;
-  return recipe_.patience > 0 && best && best->since >= recipe_.patience;
+  return recipe_.patience > 0 && in_vain() >= recipe_.patience;
 }
 
 Memory PeriodicEvaluation::measured_memory() const {
@@ -79,7 +82,10 @@ std::optional<EvaluationReport> PeriodicEvaluation::run(const Evaluator::AfterRo
   }
   const bool greater = recipe_.greater_is_better.value_or(metric_named(recipe_.metric).greater_is_better);
   const std::optional<Best> best = best_after(trainer_.progress().best, step, value, greater);
-  if (best) trainer_.set_best(*best);
+  if (best)
+    trainer_.set_best(*best);
+  else
+    ++without_value_;
   const bool is_best = best && best->step == step && best->since == 0 && value;
   return EvaluationReport{step,    result->loss,          result->labels,     result->sequences,  result->tokens_per_s,
                           is_best, seconds_since_epoch(), std::move(metrics), std::move(answers), std::move(notes)};

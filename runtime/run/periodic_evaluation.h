@@ -17,6 +17,10 @@ namespace strata::runtime {
 std::optional<Best> best_after(const std::optional<Best>& before, std::int64_t step, std::optional<double> value,
                                bool greater);
 
+// How many evaluations in a row were no better than one before; of a run in which none has had a value yet, all of the
+// `without_value` ones, which are no better than nothing.
+std::int64_t evaluations_in_vain(const std::optional<Best>& best, std::int64_t without_value);
+
 // Evaluates a training between its steps, as its recipe says (evaluation.*): over the weights where they are and in the
 // memory that a step leaves free, with the bits that `strata eval` has of a checkpoint of that step. Changes no bit of
 // the training. Every rank has one; job, world and trainer outlive it.
@@ -33,6 +37,8 @@ class PeriodicEvaluation {
       const Evaluator::AfterRound& after_round, const std::function<void()>& after_token = [] {});
   // Whether evaluation.patience is used up: the run is to end here.
   bool out_of_patience() const;
+  // What counts against it. While no evaluation had a value, those before a resume are forgotten.
+  std::int64_t in_vain() const { return evaluations_in_vain(trainer_.progress().best, without_value_); }
 
   // What evaluations took at most, and what they have sent to other ranks.
   Memory measured_memory() const;
@@ -44,6 +50,7 @@ class PeriodicEvaluation {
   Evaluator evaluator_;
   std::optional<Answers> answers_;
   comm::CommBytes sent_{};
+  std::int64_t without_value_ = 0;  // evaluations of this run, while none has had one
 };
 
 }  // namespace strata::runtime

@@ -35,6 +35,17 @@ class BenchMemory : public testing::Test {
   simdjson::dom::parser parser_;
 };
 
+// Not in each of the runs that would use it.
+TEST_F(BenchMemory, AFolderOfDrivesThatIsMissingIsSaidOnceAtTheStart) {
+  const std::string folder = run_.file("nothing");
+  const Outcome outcome = run(command({"--set", "memory.nvme=" + folder, "--only", "precision=fp32"}));
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_EQ(outcome.output, "") << "no table";
+  const std::size_t first = outcome.errors.find(folder);
+  ASSERT_NE(first, std::string::npos) << outcome.all();
+  EXPECT_EQ(outcome.errors.find("strata: ", first), std::string::npos) << outcome.all();
+}
+
 TEST_F(BenchMemory, EverySettingAsPlannedWithTheBitsOfItsGroup) {
   const Outcome outcome =
       run(command({"--only", "precision=fp32,bf16", "--only", "recompute=none,block", "--only", "accumulation=1,4",

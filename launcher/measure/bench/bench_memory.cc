@@ -10,6 +10,7 @@
 #include <fstream>
 #include <utility>
 
+#include "base/abort.h"
 #include "base/atomic_file.h"
 #include "base/counted.h"
 #include "base/error.h"
@@ -24,6 +25,7 @@
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
 #include "models/classes.h"
+#include "offload/swap.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
@@ -155,6 +157,14 @@ std::string title_of(const runtime::Job& job, std::int64_t batch) {
                      batch, job.recipe.data.seq_len);
 }
 
+// Once, rather than in every run that uses them. Throws what a run would say of a folder that takes no swap file.
+void require_drives(const std::vector<fs::path>& folders) {
+  const AbortToken abort;
+  offload::IoOptions options;
+  options.folders = folders;
+  const offload::Swap swap(options, offload::kBlock, 0, abort);
+}
+
 void write_chart(const fs::path& path, const std::string& svg) {
   AtomicFile file(path);
   file.write(svg);
@@ -182,6 +192,9 @@ int bench_memory(const BenchOptions& options) {
   const bool has_drive = !recipe.memory.nvme.empty();
   const auto settings = memory_settings(options.only, has_drive);
   for (const MemorySetting& setting : settings) (void)recipe_with(recipe, setting, batch, options.steps);  // refuses
+  if (std::any_of(settings.begin(), settings.end(),
+                  [](const MemorySetting& setting) { return setting.optimizer == runtime::Tier::nvme; }))
+    require_drives(recipe.memory.nvme);
   if (!has_drive) note("nothing is run with the optimizer on NVMe: memory.nvme names no folder on a drive");
   if (!recipe.training.global_batch_size && recipe.accumulation_steps(1) * recipe.training.micro_batch_size < batch)
     say("a step has {} (training.global_batch_size says otherwise)",

@@ -91,7 +91,8 @@ std::vector<RecipeKey> evaluation_keys() {
       flag_or_auto("evaluation.greater_is_better", STRATA_AT(evaluation.greater_is_better),
                    "whether a higher value is the better one; auto: as the metric has it"),
       integer("evaluation.patience", 0, kMany, STRATA_AT(evaluation.patience),
-              "end the run after so many evaluations in a row without a better one; 0: never"),
+              "end the run after so many evaluations in a row without a better one (one without a value is none); "
+              "0: never"),
       path("evaluation.prompts", STRATA_AT(evaluation.prompts),
            "file of prompts, one per line, that are answered at each evaluation, into report.jsonl"),
   };

@@ -136,6 +136,21 @@ TEST(BestAfterTest, AnEvaluationWithoutAValueIsNoBetter) {
   EXPECT_EQ(best_after(first, 4, 0.25, false), (Best{4, 0.25, 0, 4}));
 }
 
+// A metric that never has a value does not let a run with patience go on for ever.
+TEST(EvaluationsInVainTest, CountThoseWithoutAnyValue) {
+  std::optional<Best> best;
+  std::int64_t without = 0;
+  for (int step = 2; step <= 6; step += 2) {
+    best = best_after(best, step, std::nullopt, true);
+    without += best ? 0 : 1;
+  }
+  EXPECT_EQ(evaluations_in_vain(best, without), 3);
+  best = best_after(best, 8, 0.5, true);
+  EXPECT_EQ(evaluations_in_vain(best, without), 0) << "the first value is the best";
+  best = best_after(best, 10, std::nullopt, true);
+  EXPECT_EQ(evaluations_in_vain(best, without), 1);
+}
+
 TEST_F(PeriodicEvaluationTest, AResumedRunKnowsWhatWasBest) {
   const std::vector<std::string> more = {"evaluation.greater_is_better=true"};
   const auto whole = run_.run(2, evaluating(2, {"evaluation.greater_is_better=true", "checkpoint.resume=none"}), 6);
