@@ -33,14 +33,14 @@ void expect_usage_error(Backend backend, const char* words) {
 }
 
 TEST_F(Connect, AloneWithoutALauncher) {
-  EXPECT_EQ(connect(Backend::automatic, Transport::automatic)->describe(), "solo");
-  EXPECT_EQ(connect(Backend::solo, Transport::messages)->describe(), "solo");
+  EXPECT_EQ(connect(Backend::automatic, Transport::automatic)->describe(), "one rank without mpirun");
+  EXPECT_EQ(connect(Backend::solo, Transport::messages)->describe(), "one rank without mpirun");
 }
 
 TEST_F(Connect, BatchScriptOfSlurmIsNoRank) {
   setenv("SLURM_PROCID", "0", 1);
   setenv("SLURM_NTASKS", "4", 1);
-  EXPECT_EQ(connect(Backend::automatic, Transport::automatic)->describe(), "solo");
+  EXPECT_EQ(connect(Backend::automatic, Transport::automatic)->describe(), "one rank without mpirun");
   unsetenv("SLURM_NTASKS");
 }
 

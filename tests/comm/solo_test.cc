@@ -9,7 +9,7 @@ namespace {
 
 TEST(Solo, CollectivesAreCopiesOrNothing) {
   const auto world = solo_world();
-  EXPECT_EQ(world->describe(), "solo");
+  EXPECT_EQ(world->describe(), "one rank without mpirun");
   EXPECT_EQ(world->size(), 1);
   const device::Arena arena = world->allocate(3000);
   device::Lane lane("lane", 1, 0, world->abort_token());

@@ -145,8 +145,7 @@ ClassReport ScoreCollector::report_numbers() const {
 // Rank r has the curves of classes r, r + ranks, ... behind the first.
 void ScoreCollector::add_areas(comm::World& world, ClassReport& out) {
   const std::vector<std::optional<double>> mine = curves_->areas();
-  std::string text(mine.size() * sizeof mine[0], '\0');
-  std::memcpy(text.data(), mine.data(), text.size());
+  const std::string text(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof mine[0]);
   const std::vector<std::string> all = world.exchange(text);
   const std::size_t curves = classes_.names.size() - layout_.first_curve;
   double sum = 0;

@@ -90,7 +90,7 @@ TEST_F(OpenDataTest, TheStartSaysWhatWasCutDroppedAndLeftOut) {
             "data: 4 sequences of 4 documents, 12.5% of rows left over, 1 above 8 tokens cut, 1 without a "
             "label that counts left out, 2.00 epochs");
   EXPECT_EQ(line("drop"),
-            "data: 1 sequences of 4 documents, 0.0% of rows left over, 1 above 8 tokens dropped, 1 "
+            "data: 1 sequence of 4 documents, 0.0% of rows left over, 1 above 8 tokens dropped, 1 "
             "without a label that counts left out, 8.00 epochs");
 }
 

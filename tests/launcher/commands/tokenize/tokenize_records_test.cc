@@ -57,7 +57,7 @@ TEST_F(RecordsTest, ConversationsAreWhatTheirTemplateWrites) {
                 "\"q\"}]}\n\n{\"messages\": [{\"role\": \"user\", \"content\": \"no answer\"}]}\n");
   EXPECT_EQ(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"}), "u:p;a:[q;]u:no answer;");
   EXPECT_THAT(said_, AllOf(HasSubstr("a.jsonl: chat, written by"), HasSubstr("trained on: assistant"),
-                           HasSubstr("1 of 2 documents hold nothing to train on")));
+                           HasSubstr("1 of 2 documents holds nothing to train on")));
   EXPECT_EQ(begins(), (std::vector<std::uint64_t>{0, 8}));
   const auto written_by = [&] { return runtime::read_sidecar(folder_.path() / "out.bin")->chat_template_hash; };
   EXPECT_EQ(written_by().size(), 16u);

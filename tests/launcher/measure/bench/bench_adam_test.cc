@@ -20,7 +20,7 @@ TEST(BenchAdam, EndsAlsoWithTheFewestParameters) {
   testing::internal::CaptureStdout();
   EXPECT_EQ(bench_adam(options), 0);
   EXPECT_THAT(testing::internal::GetCapturedStdout(),
-              AllOf(HasSubstr("(4096 parameters, 1 threads)"), HasSubstr("best of 400 rounds")));
+              AllOf(HasSubstr("(4096 parameters, 1 thread)"), HasSubstr("best of 400 rounds")));
 }
 
 }  // namespace
