@@ -26,7 +26,7 @@ class Documents {
   }
   // Of the token: 0 or 1.
   std::uint32_t type(std::uint64_t token) const { return types_.bytes().empty() ? 0 : bit(types_, token); }
-  bool has_mask() const { return mask_.bytes().size() > 0; }
+  bool has_mask() const { return !mask_.bytes().empty(); }
   bool counts(std::uint64_t token) const;
   // Of tokens [begin, end): how many count as labels.
   std::uint64_t labels(std::uint64_t begin, std::uint64_t end) const;
