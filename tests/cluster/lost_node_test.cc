@@ -146,7 +146,7 @@ TEST_F(LostNode, FewerThanMinNodesIsTheEnd) {
   cluster.kill("n2");
   const Outcome outcome = running.wait(180);
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::failed)) << outcome.all();
-  EXPECT_THAT(last_line(outcome.errors), HasSubstr("1 of 2 nodes are left, and --min-nodes is 2"));
+  EXPECT_THAT(last_line(outcome.errors), HasSubstr("1 of 2 nodes is left, and --min-nodes is 2"));
 }
 
 // What comes again is tried --max-restarts times; each time waits longer.
