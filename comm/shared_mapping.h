@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 
 namespace strata::comm {
 

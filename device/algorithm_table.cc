@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/refused_write.h"
+#include "base/files/refused_write.h"
 
 namespace strata::device {
 namespace {

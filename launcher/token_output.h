@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/atomic_file.h"
+#include "base/files/atomic_file.h"
 #include "launcher/outputs.h"
 #include "text/chat/chat_template.h"
 #include "text/classes/label_writer.h"

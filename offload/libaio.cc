@@ -7,7 +7,7 @@
 #include <system_error>
 #include <vector>
 
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 #include "offload/submitter.h"
 
 namespace strata::offload {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 
 namespace strata::offload {
 

@@ -7,8 +7,8 @@
 #include <system_error>
 #include <vector>
 
-#include "base/descriptor.h"
 #include "base/error.h"
+#include "base/files/descriptor.h"
 #include "offload/submitter.h"
 
 namespace strata::offload {

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <utility>
 
-#include "base/descriptor.h"
 #include "base/error.h"
+#include "base/files/descriptor.h"
 #include "text/chat/table.h"
 
 namespace strata::text {

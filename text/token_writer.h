@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/atomic_file.h"
+#include "base/files/atomic_file.h"
 
 namespace strata::text {
 

@@ -22,8 +22,8 @@
 
 #include "base/abort.h"
 #include "base/counted.h"
-#include "base/descriptor.h"
 #include "base/error.h"
+#include "base/files/descriptor.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
 #include "device/gpu.h"

@@ -16,7 +16,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "comm/agreement.h"
 #include "comm/same_files.h"
 #include "launcher/answerer.h"

@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "device/gpu.h"

@@ -7,7 +7,7 @@
 #include <array>
 #include <string_view>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "runtime/checkpoint/manifest.h"
 
 namespace strata::launcher {

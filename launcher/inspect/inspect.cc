@@ -14,7 +14,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "launcher/inspect/file_kind.h"
 #include "launcher/inspect/inspect_checkpoint.h"
 #include "launcher/inspect/statistics.h"

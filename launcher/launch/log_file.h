@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 
 namespace strata::launcher {
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "base/atomic_file.h"
 #include "base/counted.h"
+#include "base/files/atomic_file.h"
 #include "comm/agreement.h"
 #include "device/gpu.h"
 #include "launcher/overwrite.h"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "base/atomic_file.h"
+#include "base/files/atomic_file.h"
 #include "launcher/overwrite.h"
 #include "launcher/report/page.h"
 #include "launcher/report/run_data.h"

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "models/files/config.h"
 
 namespace strata::models {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "models/files/safetensors_writer.h"
 #include "models/objective.h"
 #include "runtime/checkpoint/file_system.h"

@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/descriptor.h"
 #include "base/error.h"
-#include "base/refused_write.h"
+#include "base/files/descriptor.h"
+#include "base/files/refused_write.h"
 
 namespace strata::runtime {
 namespace {

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 #include "base/note.h"
 #include "comm/communicator.h"
 #include "runtime/checkpoint/file_system.h"

@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 
 namespace strata::runtime {
 

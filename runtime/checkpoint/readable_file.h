@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <span>
 
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 
 namespace strata::runtime {
 

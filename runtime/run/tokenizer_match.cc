@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "models/classes.h"
 #include "text/tokenizer.h"
 

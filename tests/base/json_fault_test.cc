@@ -1,8 +1,12 @@
 #include "base/json_fault.h"
 
 #include <gtest/gtest.h>
+#include <simdjson.h>
 
+#include <iterator>
+#include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace strata {
@@ -59,6 +63,31 @@ TEST(JsonFault, EveryCutIsFound) {
   ASSERT_FALSE(find_json_fault(text));
   for (std::size_t size = 0; size < text.size(); ++size)
     EXPECT_TRUE(find_json_fault(std::string_view(text).substr(0, size))) << text.substr(0, size);
+}
+
+// What a parser refuses has a fault, and nothing else has one. (An integer of more than 64 bits is JSON, which simdjson
+// does not read.)
+TEST(JsonFault, IsFoundWhereAParserFindsOne) {
+  const std::string whole =
+      "{\"a\": [1.5, {\"b\": \"\\u00e4\xc3\xa4\"}, true], \"c\": -2e5, \"d\": [null, [], {}, \"\"]}";
+  constexpr std::string_view kPieces[] = {"{", "}",  "[",    "]", ",",  ":",    "\"",   "\\",   "0", "-",
+                                          ".", "e9", "null", " ", "\n", "\x01", "\xc3", "\xa4", "1", "\\u12"};
+  std::mt19937 random(1);
+  simdjson::dom::parser parser;
+  int refused = 0;
+  for (int i = 0; i < 50'000; ++i) {
+    std::string text = whole;
+    for (std::size_t change = 0, changes = 1 + random() % 3; change < changes; ++change) {
+      const std::size_t at = random() % text.size();
+      const std::string piece(kPieces[random() % std::size(kPieces)]);
+      text.replace(at, random() % 3, piece);
+    }
+    const bool parses = parser.parse(text).error() == simdjson::SUCCESS;
+    refused += parses ? 0 : 1;
+    ASSERT_EQ(!find_json_fault(text), parses) << text << ": " << found_in_json(text);
+  }
+  EXPECT_GT(refused, 10'000);
+  EXPECT_LT(refused, 49'000);
 }
 
 }  // namespace

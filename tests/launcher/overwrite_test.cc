@@ -10,7 +10,7 @@
 #include "launcher/commands/eval.h"
 #include "launcher/commands/export.h"
 #include "launcher/commands/generate.h"
-#include "launcher/commands/plan.h"
+#include "launcher/commands/plan/plan.h"
 #include "launcher/commands/tokenize/tokenize.h"
 #include "launcher/commands/train.h"
 #include "launcher/measure/bench/bench.h"

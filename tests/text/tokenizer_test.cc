@@ -288,6 +288,21 @@ TEST(TokenizerTest, UnigramsAreCutInLongTextsOnly) {
   EXPECT_EQ(parts, tokenizer->encode("the waters under the firmament 1:7"));
 }
 
+// The library reads -9.908701741838819 a last bit lower than it is, which is twice the score of either letter: as the
+// tie that it is, the longer token would stay. (Ids of tokenizers 0.23.)
+TEST(TokenizerTest, ScoresAreRoundedAsTheLibraryReadsThem) {
+  const auto ids = [](std::string_view letter, std::string_view both) {
+    const tests::ScratchFolder folder;
+    folder.write("tokenizer.json",
+                 fmt::format(R"({{"version":"1.0","added_tokens":[],"model":{{"type":"Unigram","unk_id":0,)"
+                             R"("vocab":[["<unk>",-99.0],["a",{}],["b",{}],["ab",{}]]}}}})",
+                             letter, letter, both));
+    return load_tokenizer(folder.path())->encode("ab");
+  };
+  EXPECT_EQ(ids("-4.954350870919409", "-9.908701741838819"), (Ids{1, 2}));
+  EXPECT_EQ(ids("-7.6377461897661405", "-15.275492379532281"), (Ids{3}));
+}
+
 TEST(TokenizerTest, SpecialIdsStandWhereTheyWere) {
   const auto tokenizer = load_tokenizer(kGolden / "sentencepiece");
   const Ids words = tokenizer->encode("the waters");

@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "text/chat/json_value.h"
 
 namespace strata::text {

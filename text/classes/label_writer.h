@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/atomic_file.h"
+#include "base/files/atomic_file.h"
 #include "text/classes/record_labels.h"
 #include "text/token_writer.h"
 

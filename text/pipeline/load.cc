@@ -6,8 +6,8 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/files/mapped_file.h"
 #include "base/json_fault.h"
-#include "base/mapped_file.h"
 #include "text/pipeline/byte.h"
 #include "text/pipeline/pipeline.h"
 #include "text/pipeline/sentence_piece.h"

@@ -11,8 +11,8 @@
 #include <sstream>
 #include <utility>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "comm/agreement.h"
 #include "device/algorithm_table.h"
 #include "device/cpu/isa.h"

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/refused_write.h"
+#include "base/files/refused_write.h"
 
 namespace strata::launcher {
 

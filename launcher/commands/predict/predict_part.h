@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 #include "runtime/job/score_memory.h"
 
 namespace strata::launcher {

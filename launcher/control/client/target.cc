@@ -16,8 +16,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "base/descriptor.h"
 #include "base/error.h"
+#include "base/files/descriptor.h"
 #include "base/host_name.h"
 #include "base/json_fault.h"
 #include "launcher/control/service/listener.h"

@@ -18,8 +18,8 @@
 #include <memory>
 #include <span>
 
-#include "base/descriptor.h"
 #include "base/error.h"
+#include "base/files/descriptor.h"
 
 namespace strata::launcher::control {
 namespace {

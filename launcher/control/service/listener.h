@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 
 namespace strata::launcher::control {
 

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/descriptor.h"
 #include "base/error.h"
+#include "base/files/descriptor.h"
 #include "base/thread.h"
 
 namespace strata::launcher::control {

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 #include "launcher/control/service/prepare_grpc.h"
 
 namespace strata::launcher::control {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 #include "launcher/control/board.h"
 #include "launcher/control/service/credentials.h"
 

@@ -26,7 +26,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 
 namespace strata::launcher::control {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 #include "launcher/control/control.pb.h"
 #include "launcher/control/service/credentials.h"
 

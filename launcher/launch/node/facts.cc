@@ -12,9 +12,9 @@
 
 #include "base/abort.h"
 #include "base/error.h"
+#include "base/files/mapped_file.h"
 #include "base/host_name.h"
 #include "base/json_fault.h"
-#include "base/mapped_file.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
 #include "device/gpu.h"

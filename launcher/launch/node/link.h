@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 
 namespace strata::launcher {
 

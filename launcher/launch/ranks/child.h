@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 
 namespace strata::launcher {
 

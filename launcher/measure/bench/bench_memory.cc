@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "base/abort.h"
-#include "base/atomic_file.h"
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "comm/communicator.h"
 #include "launcher/launch/ranks/attempt.h"
 #include "launcher/launch/ranks/child.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/atomic_file.h"
+#include "base/files/atomic_file.h"
 #include "runtime/data/files/tokens.h"
 #include "text/token_writer.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "runtime/data/files/tokens.h"
 
 namespace strata::runtime {

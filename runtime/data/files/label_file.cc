@@ -13,7 +13,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "device/ops/losses/cross_entropy.h"
 
 namespace strata::runtime {

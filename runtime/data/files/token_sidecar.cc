@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/mapped_file.h"
 #include "base/json_fault.h"
-#include "base/mapped_file.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {

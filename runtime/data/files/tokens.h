@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "comm/same_files.h"
 #include "runtime/data/files/token_sidecar.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/crc32c.h"
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 
 namespace strata::runtime {
 namespace {

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 
 namespace strata::runtime {
 

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <limits>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "base/wall_clock.h"
 #include "runtime/recipe/recipe_text.h"
 

@@ -1,4 +1,6 @@
 #pragma once
+// launcher/commands/plan/ is `strata plan`: the plan of one recipe as a table, JSON, trace or page (here), and the ZeRO
+// stages beside each other (stages.h).
 #include <filesystem>
 #include <optional>
 #include <string>

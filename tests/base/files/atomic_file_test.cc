@@ -1,4 +1,4 @@
-#include "base/atomic_file.h"
+#include "base/files/atomic_file.h"
 
 #include <gmock/gmock.h>
 #include <sys/syscall.h>

@@ -1,4 +1,4 @@
-#include "base/atomic_file.h"
+#include "base/files/atomic_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/refused_write.h"
+#include "base/files/refused_write.h"
 
 namespace strata {
 

@@ -1,4 +1,4 @@
-#include "launcher/commands/plan.h"
+#include "launcher/commands/plan/plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

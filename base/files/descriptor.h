@@ -1,4 +1,6 @@
 #pragma once
+// base/files/ is what is done with files: held open (here), mapped (mapped_file.h), written so that nobody sees half of
+// one (atomic_file.h), and what is said if the system refuses a write (refused_write.h).
 #include <unistd.h>
 
 #include <utility>

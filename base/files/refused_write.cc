@@ -1,4 +1,4 @@
-#include "base/refused_write.h"
+#include "base/files/refused_write.h"
 
 #include <cerrno>
 #include <cstring>

@@ -1,0 +1,28 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/forecast/machine.h"
+#include "runtime/job/make_job.h"
+#include "runtime/recipe/recipe.h"
+
+namespace strata::launcher {
+
+// What the recipe would take at one ZeRO stage.
+struct Stage {
+  runtime::Job job;
+  bool fits;
+  std::optional<double> step_ms;  // with a machine file
+};
+
+// Of stages 0 to 3, on as many ranks as `job`. Throws what make_job throws.
+std::vector<Stage> plan_stages(const runtime::Recipe& recipe, const runtime::Job& job,
+                               const runtime::Capacity& capacity, const std::optional<runtime::Machine>& machine,
+                               int ranks_per_node);
+// A row per stage, beside the ZeRO paper's arithmetic (Rajbhandari et al. 2020), with footnotes, to stdout.
+void print_stages(const std::vector<Stage>& stages);
+// The same, as a further member of a JSON object.
+std::string stages_json(const std::vector<Stage>& stages);
+
+}  // namespace strata::launcher
