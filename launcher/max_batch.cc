@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/quantity.h"
 #include "runtime/run/reports/report.h"
 
 namespace strata::launcher {
@@ -84,8 +85,8 @@ std::string max_batch_text(const MaxBatch& found) {
   if (!fastest) return text;
   text += fmt::format("{:>11}{:>12}{:>14}{:>12}\n", "micro-batch", "peak", "ms per step", "tokens/s");
   for (const BatchSpeed& speed : found.speeds)
-    text += fmt::format("{:>11}{:>12}{:>14.1f}{:>12.0f}\n", speed.size, runtime::bytes_text(speed.memory[0].peak),
-                        speed.step_ms, speed.tokens_per_s);
+    text += fmt::format("{:>11}{:>12}{:>14.1f}{:>12.0f}\n", speed.size, bytes_text(speed.memory[0].peak), speed.step_ms,
+                        speed.tokens_per_s);
   text +=
       fmt::format("fastest per token, as predicted: {}, with {:.3g} us", fastest->size, 1e6 / fastest->tokens_per_s);
   const BatchSpeed &smallest = found.speeds.front(), &largest = found.speeds.back();

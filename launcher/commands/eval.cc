@@ -13,6 +13,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/quantity.h"
 #include "comm/agreement.h"
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
@@ -92,7 +93,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   const std::string ranks_threads = threads_text(share, threads, world);
   if (speaks) {
     const std::vector<std::string> model = {
-        fmt::format("{} of {} parameters", job.model->family, runtime::count_text(job.model->parameters())),
+        fmt::format("{} of {} parameters", job.model->family, count_text(job.model->parameters())),
         std::string(device::name_of(job.recipe.training.precision))};
     for (const std::string& line : wrapped("model", model)) note(line);
     for (const std::string& line : wrapped("ranks", {world.describe(), ranks_threads})) note(line);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/quantity.h"
 #include "base/wall_clock.h"
 #include "comm/agreement.h"
 #include "launcher/control/board.h"
@@ -148,7 +149,7 @@ class Control::Impl {
     board_.describe(run_, max_steps_, planned_, 0);
     pb::Plan plan;
     plan.set_text(fmt::format("{} of {} parameters, ZeRO-{} over {} {} on {} {}, {}\n", job.model->family,
-                              runtime::count_text(job.model->parameters()), job.recipe.zero.stage, job.plan.ranks,
+                              count_text(job.model->parameters()), job.recipe.zero.stage, job.plan.ranks,
                               job.plan.ranks == 1 ? "rank" : "ranks", memory_.map().nodes.size(),
                               memory_.map().nodes.size() == 1 ? "node" : "nodes", runtime::memory_text(job.plan)));
     plan.set_recipe(runtime::to_text(job.recipe));

@@ -13,6 +13,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/quantity.h"
 #include "device/numeric/dtype.h"
 #include "device/numeric/dynamic_map.h"
 #include "device/numeric/moment_format.h"
@@ -21,7 +22,6 @@
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
 #include "runtime/checkpoint/choice.h"
-#include "runtime/job/make_job.h"
 
 namespace strata::launcher {
 namespace {
@@ -230,7 +230,7 @@ void inspect_checkpoint(const Checkpoint& checkpoint, Tensors tensors, std::ostr
              counted(m.progress.tokens, "token"), m.progress.next_micro_batch, m.micro_batches_per_step,
              m.progress.loss_scale.scale, printable(m.family), counted(parameters, "parameter"),
              counted(m.tensors.size(), "tensor"), counted(m.files.size(), "file"),
-             counted(static_cast<std::uint64_t>(m.ranks), "rank"), runtime::bytes_text(checkpoint.bytes()),
+             counted(static_cast<std::uint64_t>(m.ranks), "rank"), bytes_text(checkpoint.bytes()),
              static_cast<double>(checkpoint.bytes()) / static_cast<double>(std::max<std::uint64_t>(parameters, 1)));
   if (m.progress.best) out << best_text(checkpoint) << '\n';
   StateTable table(checkpoint, tensors, out);

@@ -11,8 +11,8 @@
 #include <random>
 #include <utility>
 
+#include "base/quantity.h"
 #include "launcher/launch/hosts.h"
-#include "runtime/job/make_job.h"
 
 namespace strata::launcher {
 namespace {
@@ -160,7 +160,7 @@ void judge_one(const NodeCheck& node, const runtime::Recipe& recipe, std::string
   if (!recipe.memory.nvme.empty() && node.facts.memlock < kLocked)
     remarks.push_back({fmt::format("{} lets a process lock {} of memory, too little for the drives' fastest way: "
                                    "ulimit -l unlimited there (LimitMEMLOCK=infinity of sshd or slurmd)",
-                                   node.host, runtime::bytes_text(node.facts.memlock)),
+                                   node.host, bytes_text(node.facts.memlock)),
                        false});
 }
 
@@ -222,14 +222,13 @@ std::string table(const std::vector<NodeCheck>& nodes) {
   for (const NodeCheck& node : nodes) {
     std::uint64_t free = 0;
     for (const DriveFact& drive : node.facts.drives) free += drive.free;
-    rows.push_back({node.host, std::to_string(node.facts.cores), runtime::bytes_text(node.facts.memory),
-                    node.facts.memlock == std::numeric_limits<std::uint64_t>::max()
-                        ? "unlimited"
-                        : runtime::bytes_text(node.facts.memlock),
-                    node.facts.gpus.empty() ? "-" : std::to_string(node.facts.gpus.size()),
-                    node.facts.drives.empty() ? "-" : runtime::bytes_text(free),
-                    figure(node.clock_ahead, "{:+.0f} ms", 1e3), figure(node.gflop_per_s, "{:.0f} GFLOP/s"),
-                    figure(node.gbit_per_s, "{:.1f} Gbit/s"), figure(node.microseconds, "{:.0f} us")});
+    rows.push_back(
+        {node.host, std::to_string(node.facts.cores), bytes_text(node.facts.memory),
+         node.facts.memlock == std::numeric_limits<std::uint64_t>::max() ? "unlimited" : bytes_text(node.facts.memlock),
+         node.facts.gpus.empty() ? "-" : std::to_string(node.facts.gpus.size()),
+         node.facts.drives.empty() ? "-" : bytes_text(free), figure(node.clock_ahead, "{:+.0f} ms", 1e3),
+         figure(node.gflop_per_s, "{:.0f} GFLOP/s"), figure(node.gbit_per_s, "{:.1f} Gbit/s"),
+         figure(node.microseconds, "{:.0f} us")});
   }
   std::string out;
   for (const auto& row : rows) {

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include "base/files/atomic_file.h"
+#include "base/quantity.h"
 #include "launcher/overwrite.h"
 #include "launcher/report/page.h"
 #include "launcher/report/run_data.h"
 #include "launcher/screen/printable.h"
-#include "runtime/job/make_job.h"
 
 namespace strata::launcher {
 
@@ -22,7 +22,7 @@ int report(const ReportOptions& options) {
   AtomicFile file(options.out);
   file.write(text);
   file.commit();
-  say("{} written: {}, for any browser", options.out.string(), runtime::bytes_text(text.size()));
+  say("{} written: {}, for any browser", options.out.string(), bytes_text(text.size()));
   return 0;
 }
 

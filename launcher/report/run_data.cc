@@ -19,8 +19,8 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/json_fault.h"
+#include "base/quantity.h"
 #include "launcher/screen/printable.h"
-#include "runtime/job/make_job.h"
 #include "runtime/recipe/value.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/run_reports.h"
@@ -241,10 +241,10 @@ PlanPart plan_of(const fs::path& path) {
   if (root["model"].get(model) || root["parameters"].get(parameters) || root["ranks"].get(ranks) ||
       root["stage"].get(stage) || root["tasks"]["lane"].get(tasks))
     fail(Exit::corrupt, "{} is no plan of a run", path.string());
-  return {simdjson::minify(root),
-          fmt::format("{} of {} parameters, ZeRO-{} over {}", model, runtime::count_text(parameters), stage,
-                      counted(ranks, "rank")),
-          tasks.size()};
+  return {
+      simdjson::minify(root),
+      fmt::format("{} of {} parameters, ZeRO-{} over {}", model, count_text(parameters), stage, counted(ranks, "rank")),
+      tasks.size()};
 }
 
 struct SummaryPart {

@@ -5,8 +5,8 @@
 
 #include <utility>
 
+#include "base/quantity.h"
 #include "launcher/screen/run_text.h"
-#include "runtime/job/make_job.h"
 
 namespace strata::launcher {
 namespace {
@@ -46,7 +46,7 @@ void Activity::clear() {
 }
 
 std::string Activity::text(std::uint64_t done, std::uint64_t all, const std::string& more, double seconds) const {
-  const auto amount = [&](std::uint64_t n) { return unit_ == Unit::bytes ? runtime::bytes_text(n) : grouped(n); };
+  const auto amount = [&](std::uint64_t n) { return unit_ == Unit::bytes ? bytes_text(n) : grouped(n); };
   std::string line = fmt::format("{}: {}", what_, amount(done));
   if (all > 0) line += fmt::format(" of {}", amount(all));
   if (!more.empty()) line += ", " + more;

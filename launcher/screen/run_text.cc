@@ -11,6 +11,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/quantity.h"
 #include "launcher/forecast.h"
 #include "launcher/screen/printable.h"
 #include "launcher/shell_word.h"
@@ -153,11 +154,10 @@ void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm
   const runtime::StepPlan& plan = job.plan;
   const runtime::Recipe& recipe = job.recipe;
   const auto sequences = static_cast<std::uint64_t>(recipe.training.micro_batch_size * plan.accumulation * plan.ranks);
-  say_wrapped("model",
-              {fmt::format("{} of {} parameters", job.model->family, runtime::count_text(job.model->parameters())),
-               std::string(device::name_of(recipe.training.precision)),
-               fmt::format("ZeRO-{} over {}", recipe.zero.stage,
-                           plural(static_cast<std::uint64_t>(plan.ranks), "rank", "ranks"))});
+  say_wrapped("model", {fmt::format("{} of {} parameters", job.model->family, count_text(job.model->parameters())),
+                        std::string(device::name_of(recipe.training.precision)),
+                        fmt::format("ZeRO-{} over {}", recipe.zero.stage,
+                                    plural(static_cast<std::uint64_t>(plan.ranks), "rank", "ranks"))});
   say_wrapped("step",
               {fmt::format("{} of {} tokens per step", plural(sequences, "sequence", "sequences"), recipe.data.seq_len),
                fmt::format("{} of {} per rank",
@@ -199,8 +199,7 @@ void describe_data(const runtime::Job& job, const runtime::Trainer& trainer) {
     }
   const auto per_step = static_cast<std::uint64_t>(job.ranks) * static_cast<std::uint64_t>(job.plan.accumulation);
   const double epochs = batches->epochs_before(static_cast<std::uint64_t>(steps) * per_step);
-  std::vector<std::string> parts = {plural(files, "file", "files"),
-                                    fmt::format("{} tokens", runtime::count_text(tokens))};
+  std::vector<std::string> parts = {plural(files, "file", "files"), fmt::format("{} tokens", count_text(tokens))};
   if (all_known && documents > 0) parts.push_back(plural(documents, "document", "documents"));
   parts.push_back(
       fmt::format("{} of {} tokens", plural(batches->sequences(), "sequence", "sequences"), job.recipe.data.seq_len));
@@ -248,12 +247,12 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
   for (std::size_t tier = 0; tier < runtime::kTiers; ++tier) {
     if (job.plan.memory[tier].peak == 0) continue;
     memory.push_back(fmt::format("{} {} planned", runtime::tier_title(tier, job.plan.device.kind == device::Kind::cpu),
-                                 runtime::bytes_text(job.plan.memory[tier].peak)));
-    memory.push_back(fmt::format("{} measured", runtime::bytes_text(summary.measured[tier].peak)));
+                                 bytes_text(job.plan.memory[tier].peak)));
+    memory.push_back(fmt::format("{} measured", bytes_text(summary.measured[tier].peak)));
   }
   if (!summary.peak_rss.empty())
-    memory.push_back(fmt::format("{} the largest process", runtime::bytes_text(*std::max_element(
-                                                               summary.peak_rss.begin(), summary.peak_rss.end()))));
+    memory.push_back(fmt::format("{} the largest process",
+                                 bytes_text(*std::max_element(summary.peak_rss.begin(), summary.peak_rss.end()))));
   say_wrapped("memory", memory);
   if (const auto where = places(recipe); !where.empty()) say_wrapped("files", where);
   std::vector<std::string> next;

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json_fault.h"
 
@@ -59,9 +60,9 @@ class Header {
   Header(const MappedFile& file) : path_(file.path()), bytes_(file.bytes()) {
     if (bytes_.size() < 8) corrupt(path_, 0, "the length of a safetensors header in 8 bytes", size_text());
     std::memcpy(&length_, bytes_.data(), 8);
-    if (length_ > kMaxHeaderBytes) corrupt(path_, 0, "a header of at most 100,000,000 bytes", bytes_text(length_));
+    if (length_ > kMaxHeaderBytes) corrupt(path_, 0, "a header of at most 100,000,000 bytes", counted(length_, "byte"));
     if (length_ > bytes_.size() - 8) {
-      corrupt(path_, 0, fmt::format("a header inside the file's {} bytes", bytes_.size()), bytes_text(length_));
+      corrupt(path_, 0, fmt::format("a header inside the file's {} bytes", bytes_.size()), counted(length_, "byte"));
     }
   }
 
@@ -93,7 +94,6 @@ class Header {
   }
 
  private:
-  static std::string bytes_text(std::uint64_t n) { return fmt::format("{} bytes", n); }
   std::string size_text() const { return fmt::format("a file of {} bytes", bytes_.size()); }
   std::uint64_t data_offset() const { return 8 + length_; }
 
@@ -165,7 +165,7 @@ class Header {
       corrupt(path_, data_offset() + range[0],
               fmt::format("{} bytes for tensor {} of shape [{}] in {}", range[1] - range[0], out.name,
                           fmt::join(out.shape, ", "), out.dtype),
-              size == std::numeric_limits<std::uint64_t>::max() ? "a shape that overflows" : bytes_text(size));
+              size == std::numeric_limits<std::uint64_t>::max() ? "a shape that overflows" : counted(size, "byte"));
     }
     out.file_offset = data_offset() + range[0];
     out.bytes = bytes_.subspan(out.file_offset, size);

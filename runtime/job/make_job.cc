@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/quantity.h"
 #include "comm/staged.h"
 #include "models/classes.h"
 #include "models/files/config.h"
@@ -162,19 +163,6 @@ bool is_better(const StepPlan& a, const StepPlan& b) {
 bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
   const bool vertical = recipe.memory.order == AccumulationOrder::vertical;
   return calls_of(recipe, units, ranks, purpose) <= (vertical ? kMostVerticalCalls : kMostCalls);
-}
-
-std::string count_text(std::size_t count) {
-  const auto x = static_cast<double>(count);
-  if (count < 1'000'000) return fmt::format("{:.1f}K", x / 1e3);
-  return count < 1'000'000'000 ? fmt::format("{:.1f}M", x / 1e6) : fmt::format("{:.2f}B", x / 1e9);
-}
-
-std::string bytes_text(std::size_t bytes) {
-  if (bytes == 0) return "0";
-  if (bytes < (1u << 20)) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024);
-  if (bytes < (1u << 30)) return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
-  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
 std::string memory_text(const Memory& memory) {

@@ -62,8 +62,4 @@ std::string memory_text(const StepPlan& plan);
 // A tier's name for people: kTierNames', but a CPU's device tier is "RAM for the model".
 std::string_view tier_title(std::size_t tier, bool on_cpu);
 
-// "1.50 GiB"; "7.62B", "124.4M", "12.3K".
-std::string bytes_text(std::size_t bytes);
-std::string count_text(std::size_t count);
-
 }  // namespace strata::runtime

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/quantity.h"
 #include "models/families/families.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/recipe/keys.h"

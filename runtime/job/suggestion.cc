@@ -9,6 +9,8 @@
 #include <optional>
 #include <set>
 
+#include "base/quantity.h"
+
 namespace strata::runtime {
 namespace {
 

@@ -12,6 +12,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "base/quantity.h"
 #include "comm/communicator.h"
 #include "device/gpu.h"
 #include "launcher/commands/plan/stages.h"
@@ -62,7 +63,7 @@ void print_drives(const runtime::Job& job) {
     free += space.available;
   }
   if (needed > 0 && free < needed)
-    fmt::print("nvme: memory.nvme has {} free here: too little for one rank\n", runtime::bytes_text(free));
+    fmt::print("nvme: memory.nvme has {} free here: too little for one rank\n", bytes_text(free));
 }
 
 // Of each kind, those that train: what the host does between steps, and for checkpoints, is not counted.
@@ -130,8 +131,8 @@ using Rows = std::vector<std::vector<std::string>>;
 
 void add_row(Rows& rows, std::string what, const runtime::TierMemory& memory, std::string capacity) {
   auto& row = rows.emplace_back();
-  row = {std::move(what), runtime::bytes_text(memory.peak), std::move(capacity)};
-  for (const std::size_t bytes : memory.by_kind) row.push_back(runtime::bytes_text(bytes));
+  row = {std::move(what), bytes_text(memory.peak), std::move(capacity)};
+  for (const std::size_t bytes : memory.by_kind) row.push_back(bytes_text(bytes));
 }
 
 // What runs between two steps, with the state that stays there: its peak counts to the plan's.
@@ -145,7 +146,7 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
   const runtime::StepPlan& plan = job.plan;
   const std::string shape = fmt::format(
       "{} of {} parameters on {}: ZeRO-{}, {}, {} of {} x {} tokens per rank and step, {}", job.model->family,
-      runtime::count_text(job.model->parameters()), counted(static_cast<std::uint64_t>(plan.ranks), "rank"),
+      count_text(job.model->parameters()), counted(static_cast<std::uint64_t>(plan.ranks), "rank"),
       job.recipe.zero.stage, device::name_of(plan.dtype),
       counted(static_cast<std::uint64_t>(plan.accumulation), "micro-batch", "micro-batches"),
       job.recipe.training.micro_batch_size, job.recipe.data.seq_len,
@@ -159,7 +160,7 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
     if (memory.peak == 0) continue;
     add_row(rows, tier_text(plan, tier), memory,
             capacity.tier[tier] == std::numeric_limits<std::size_t>::max() ? "the drives'"
-                                                                           : runtime::bytes_text(capacity.tier[tier]));
+                                                                           : bytes_text(capacity.tier[tier]));
     add_between_steps(rows, "  evaluation", job.evaluation.get(), tier);
     add_between_steps(rows, "  prompts", job.generation.get(), tier);
   }
@@ -167,20 +168,19 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
   fmt::print("{}\n", folded("Each kind stands at its own largest moment, and buffers that never live at once share "
                             "memory: the kinds add up to more than the peak."));
   if (same_memory(plan, capacity))
-    fmt::print("RAM (device) and host are the same memory: {} are there for both.\n",
-               runtime::bytes_text(capacity.together));
+    fmt::print("RAM (device) and host are the same memory: {} are there for both.\n", bytes_text(capacity.together));
   if (plan.ranks > 1) fmt::print("{}\n", folded("capacity: " + sharing_text(job, ranks_per_node, machine), 2));
   print_drives(job);
   const comm::CommBytes& sent = plan.comm_bytes;
   fmt::print("\n{}\n", folded(fmt::format("sent per rank and step: {} (all-gather {}, all-to-all {}, consensus {})",
-                                          runtime::bytes_text(sent.total()), runtime::bytes_text(sent.all_gather),
-                                          runtime::bytes_text(sent.all_to_all), runtime::bytes_text(sent.consensus)),
+                                          bytes_text(sent.total()), bytes_text(sent.all_gather),
+                                          bytes_text(sent.all_to_all), bytes_text(sent.consensus)),
                               2));
   const auto& [read, written] = job.plan.io_bytes;
   for (std::size_t tier = 1; tier < runtime::kTiers; ++tier)
     if (read[tier] + written[tier])
-      fmt::print("moved per rank and step: {} from {}, {} to it\n", runtime::bytes_text(read[tier]),
-                 runtime::kTierNames[tier], runtime::bytes_text(written[tier]));
+      fmt::print("moved per rank and step: {} from {}, {} to it\n", bytes_text(read[tier]), runtime::kTierNames[tier],
+                 bytes_text(written[tier]));
 }
 
 // What `plan --machine` adds.
@@ -252,8 +252,8 @@ void write_page(const PlanOptions& options, const runtime::Job& job, const std::
            plan_data(stage.job, capacity, profile, runtime::simulate(stage.job.plan, profile), speeds);
   }
   const std::string title =
-      fmt::format("{} of {} parameters on {} {}", job.model->family, runtime::count_text(job.model->parameters()),
-                  job.ranks, job.ranks == 1 ? "rank" : "ranks");
+      fmt::format("{} of {} parameters on {} {}", job.model->family, count_text(job.model->parameters()), job.ranks,
+                  job.ranks == 1 ? "rank" : "ranks");
   AtomicFile file(*options.html);
   file.write(page_html(
       Page::plan,

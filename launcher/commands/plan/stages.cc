@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/quantity.h"
 #include "launcher/forecast.h"
 #include "launcher/screen/folded.h"
 #include "runtime/run/reports/report.h"
@@ -36,7 +37,7 @@ void print_stages(const std::vector<Stage>& stages) {
   const auto bytes = [](const runtime::StepPlan& plan, std::size_t kind) {
     std::size_t sum = 0;
     for (const runtime::TierMemory& tier : plan.memory) sum += tier.by_kind[kind];
-    return runtime::bytes_text(sum);
+    return bytes_text(sum);
   };
   std::vector<std::vector<std::string>> rows = {
       {"stage", "peak [0]", "fits", "parameters", "grads [1]", "optimizer", "rest [3]", "paper", "sent", "step ms"}};
@@ -50,9 +51,9 @@ void print_stages(const std::vector<Stage>& stages) {
     }
     const auto paper = static_cast<std::size_t>(
         paper_bytes(stage, static_cast<double>(s.job.model->parameters()), static_cast<double>(s.job.ranks)));
-    rows.push_back({fmt::format("ZeRO-{}", stage), runtime::bytes_text(peak), s.fits ? "yes" : "no",
-                    bytes(plan, 0) + (stage == 3 ? " [2]" : ""), bytes(plan, 1), bytes(plan, 2),
-                    runtime::bytes_text(rest), runtime::bytes_text(paper), runtime::bytes_text(plan.comm_bytes.total()),
+    rows.push_back({fmt::format("ZeRO-{}", stage), bytes_text(peak), s.fits ? "yes" : "no",
+                    bytes(plan, 0) + (stage == 3 ? " [2]" : ""), bytes(plan, 1), bytes(plan, 2), bytes_text(rest),
+                    bytes_text(paper), bytes_text(plan.comm_bytes.total()),
                     s.step_ms ? fmt::format("{:.1f}", *s.step_ms) : "-"});
   }
   fmt::print("\n{}", table(rows));

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/host_name.h"
+#include "base/quantity.h"
 #include "launcher/control/client/target.h"
 #include "launcher/control/service/credentials.h"
 #include "launcher/control/service/listener.h"
@@ -120,16 +121,15 @@ std::string text_of(const pb::Status& s) {
   std::string out = fmt::format("{}", text_of(s.state()));
   if (s.state() == pb::STARTING || (!s.phase().empty() && s.phase() != "training"))
     out += fmt::format(" ({} for {})", s.phase(), duration_text(s.phase_seconds()));
-  out += fmt::format(", {} of {} parameters, ZeRO-{}, pid {} on {}\n", run.family(),
-                     runtime::count_text(run.parameters()), run.zero_stage(), run.pid(), run.host());
+  out += fmt::format(", {} of {} parameters, ZeRO-{}, pid {} on {}\n", run.family(), count_text(run.parameters()),
+                     run.zero_stage(), run.pid(), run.host());
   out += s.has_last() ? text_of(s.last(), s.max_steps()) : fmt::format("step {}/{}", s.step(), s.max_steps());
   if (s.seconds_left() > 0) out += fmt::format("  {} left", duration_text(s.seconds_left()));
   std::vector<std::string> tiers;
   for (const pb::Tier& tier : s.memory())
     if (tier.planned_bytes() > 0)
-      tiers.push_back(fmt::format("{} {} of {} planned", title_of(tier, run),
-                                  runtime::bytes_text(tier.measured_bytes()),
-                                  runtime::bytes_text(tier.planned_bytes())));
+      tiers.push_back(fmt::format("{} {} of {} planned", title_of(tier, run), bytes_text(tier.measured_bytes()),
+                                  bytes_text(tier.planned_bytes())));
   out += fmt::format("\nmemory of a rank: {}\ncheckpoint: ", fmt::join(tiers, ", "));
   out += s.has_checkpoint()             ? fmt::format("step {}, {} ago, {}", s.checkpoint().step(),
                                                       duration_text(s.now() - s.checkpoint().time()), s.checkpoint().path())

@@ -21,8 +21,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/quantity.h"
 #include "launcher/screen/printable.h"
-#include "runtime/job/make_job.h"
 
 namespace strata::launcher::control {
 namespace {
@@ -269,7 +269,7 @@ std::string screen_text(const pb::Status& s, const std::vector<pb::Step>& steps,
       add(fmt::format("{:<{}} {} {} of {} planned", title_of(tier, run), title,
                       bar(static_cast<double>(tier.measured_bytes()) / static_cast<double>(tier.planned_bytes()), 20,
                           screen.unicode),
-                      runtime::bytes_text(tier.measured_bytes()), runtime::bytes_text(tier.planned_bytes())));
+                      bytes_text(tier.measured_bytes()), bytes_text(tier.planned_bytes())));
   add(fmt::format("checkpoint: {}", s.has_checkpoint() ? fmt::format("step {}, {} ago", s.checkpoint().step(),
                                                                      duration_text(s.now() - s.checkpoint().time()))
                                                        : "none by this run yet"));

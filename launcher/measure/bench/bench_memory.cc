@@ -14,6 +14,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "base/quantity.h"
 #include "comm/communicator.h"
 #include "launcher/launch/ranks/attempt.h"
 #include "launcher/launch/ranks/child.h"
@@ -153,8 +154,8 @@ void settle_documents(Recipe& recipe, const models::Model& model, std::int64_t b
 std::string title_of(const runtime::Job& job, std::int64_t batch) {
   const Recipe::Model& model = job.recipe.model;
   const std::string name = model.preset ? *model.preset : model.path->filename().string();
-  return fmt::format("{} ({} parameters): {} x {} tokens per step", name, runtime::count_text(job.model->parameters()),
-                     batch, job.recipe.data.seq_len);
+  return fmt::format("{} ({} parameters): {} x {} tokens per step", name, count_text(job.model->parameters()), batch,
+                     job.recipe.data.seq_len);
 }
 
 // Once, rather than in every run that uses them. Throws what a run would say of a folder that takes no swap file.

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/job/make_job.h"
+#include "base/quantity.h"
 #include "runtime/recipe/value.h"
 #include "runtime/run/reports/report.h"
 
@@ -46,13 +46,13 @@ std::string memory_header(MemoryOf of) {
 }
 
 std::string memory_line(const MemoryRow& row, MemoryOf of) {
-  std::string line = words(row.setting) + fmt::format("{:>11}", runtime::bytes_text(planned_bytes(row, of)));
+  std::string line = words(row.setting) + fmt::format("{:>11}", bytes_text(planned_bytes(row, of)));
   if (!row.fits) return line + "  does not fit\n";
   if (!row.failure.empty()) return line + "  " + row.failure + "\n";
   if (!row.result) return line + "\n";
   const MemoryResult& r = *row.result;
-  return line + fmt::format("{:>11}{:>11}{:>11.1f}{:>11.6f}  {}\n", runtime::bytes_text(measured_bytes(row, of)),
-                            runtime::bytes_text(r.process), r.step_ms, r.loss, r.bits.substr(0, 8));
+  return line + fmt::format("{:>11}{:>11}{:>11.1f}{:>11.6f}  {}\n", bytes_text(measured_bytes(row, of)),
+                            bytes_text(r.process), r.step_ms, r.loss, r.bits.substr(0, 8));
 }
 
 std::vector<const MemoryRow*> broken_promises(const std::vector<MemoryRow>& rows) {

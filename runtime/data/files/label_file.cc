@@ -12,6 +12,7 @@
 #include <system_error>
 #include <unordered_map>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/files/mapped_file.h"
 #include "device/ops/losses/cross_entropy.h"
@@ -169,8 +170,9 @@ void read_labels(const TokenFile& file, const models::Classes& classes, bool per
   }
   const std::uint64_t labels = out.size() - before;
   if (line != sidecar->labels->count || (per_token && labels != file.count()))
-    fail(Exit::corrupt, "{} has labels of {} documents and {} tokens, and {} says {} and {}: tokenize anew", name, line,
-         labels, sidecar_path(file.path()).string(), sidecar->labels->count, file.count());
+    fail(Exit::corrupt, "{} has labels of {} and {}, and {} says {} and {}: tokenize anew", name,
+         counted(line, "document"), counted(labels, "token"), sidecar_path(file.path()).string(),
+         sidecar->labels->count, file.count());
 }
 
 }  // namespace strata::runtime

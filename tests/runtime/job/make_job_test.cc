@@ -21,21 +21,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST(JobTest, AmountsAsPeopleSayThem) {
-  EXPECT_EQ(count_text(12'345), "12.3K");
-  EXPECT_EQ(count_text(124'439'808), "124.4M");
-  EXPECT_EQ(count_text(7'615'616'512), "7.62B");
-  EXPECT_EQ(bytes_text(0), "0");
-  EXPECT_EQ(bytes_text(1536), "1.5 KiB");
-  EXPECT_EQ(bytes_text(std::size_t{3} << 29), "1.50 GiB");
-  // Where the unit changes.
-  EXPECT_EQ(count_text(999'949), "999.9K");
-  EXPECT_EQ(count_text(1'000'000), "1.0M");
-  EXPECT_EQ(count_text(1'000'000'000), "1.00B");
-  EXPECT_EQ(bytes_text(1 << 20), "1.0 MiB");
-  EXPECT_EQ(bytes_text(std::size_t{1} << 30), "1.00 GiB");
-}
-
 // What a run does beside its steps is planned with them, and in their memory.
 TEST(JobTest, EvaluationsAndAnswersHaveAPlanBesideTheSteps) {
   const std::vector<std::string> asked = {"evaluation.every=1", "data.validation=none.bin"};

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/quantity.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe_text.h"

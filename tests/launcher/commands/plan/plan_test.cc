@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/quantity.h"
 #include "launcher/rank/cores.h"
 #include "runtime/forecast/machine.h"
 #include "runtime/job/make_job.h"
@@ -158,8 +159,8 @@ TEST_F(Plan, StagesBesideEachOtherAndWhatThePaperCounts) {
   EXPECT_THAT(json_, AllOf(HasSubstr("\"stages\":[{\"stage\":0,"), HasSubstr("{\"stage\":3,")));
   // 16 bytes a parameter at stage 0, shared out over 4 ranks at stage 3.
   const double parameters = number("parameters");
-  EXPECT_THAT(text, HasSubstr(runtime::bytes_text(static_cast<std::size_t>(16 * parameters))));
-  EXPECT_THAT(text, HasSubstr(runtime::bytes_text(static_cast<std::size_t>(4 * parameters))));
+  EXPECT_THAT(text, HasSubstr(bytes_text(static_cast<std::size_t>(16 * parameters))));
+  EXPECT_THAT(text, HasSubstr(bytes_text(static_cast<std::size_t>(4 * parameters))));
 }
 
 // What fits into no line is broken, and figures of many digits stand closer.

@@ -1,0 +1,26 @@
+#include "base/quantity.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+
+namespace strata {
+namespace {
+
+TEST(Quantity, AmountsAsPeopleSayThem) {
+  EXPECT_EQ(count_text(12'345), "12.3K");
+  EXPECT_EQ(count_text(124'439'808), "124.4M");
+  EXPECT_EQ(count_text(7'615'616'512), "7.62B");
+  EXPECT_EQ(bytes_text(0), "0");
+  EXPECT_EQ(bytes_text(1536), "1.5 KiB");
+  EXPECT_EQ(bytes_text(std::size_t{3} << 29), "1.50 GiB");
+  // Where the unit changes.
+  EXPECT_EQ(count_text(999'949), "999.9K");
+  EXPECT_EQ(count_text(1'000'000), "1.0M");
+  EXPECT_EQ(count_text(1'000'000'000), "1.00B");
+  EXPECT_EQ(bytes_text(1 << 20), "1.0 MiB");
+  EXPECT_EQ(bytes_text(std::size_t{1} << 30), "1.00 GiB");
+}
+
+}  // namespace
+}  // namespace strata
