@@ -177,7 +177,7 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   std::optional<Progress> progress;
   if (world.rank() == 0) progress.emplace(job, stderr);
   try {
-    if (!ended) {
+    if (!ended && job.recipe.training.max_steps != 0) {  // 0 only checks
       evaluate();
       if (enough && world.rank() == 0 && steps == 0 && trainer.progress().best)
         note(fmt::format(

@@ -9,6 +9,7 @@ namespace strata::launcher {
 std::optional<double> median_spread(const std::vector<Figure>& figures) {
   if (figures.empty()) return std::nullopt;
   std::vector<double> spreads;
+  spreads.reserve(figures.size());
   for (const Figure& figure : figures) spreads.push_back(figure.spread);
   std::sort(spreads.begin(), spreads.end());
   return spreads[spreads.size() / 2];

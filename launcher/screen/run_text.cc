@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "launcher/forecast.h"
 #include "launcher/screen/printable.h"
 #include "launcher/shell_word.h"
+#include "runtime/checkpoint/folder.h"
 #include "runtime/data/batches.h"
 #include "runtime/data/data_figures.h"
 #include "runtime/data/files/tokens.h"
@@ -185,7 +187,7 @@ void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm
 void describe_data(const runtime::Job& job, const runtime::Trainer& trainer) {
   const runtime::Batches* batches = trainer.batches();
   const std::int64_t steps = job.recipe.training.max_steps.value_or(0);
-  if (!batches || steps == 0) return;
+  if (!batches) return;
   std::uint64_t tokens = 0, documents = 0;
   bool all_known = true;
   std::size_t files = 0;
@@ -207,10 +209,15 @@ void describe_data(const runtime::Job& job, const runtime::Trainer& trainer) {
   if (const auto* packing = batches->sources()[0].sequences->packing(); packing && one)
     for (std::string& text : runtime::packing_texts(*packing, batches->sequences(), job.recipe.data.seq_len))
       parts.push_back(std::move(text));
-  parts.push_back(
-      fmt::format("{:.2f} epochs in {}", epochs, plural(static_cast<std::uint64_t>(steps), "step", "steps")));
+  if (steps == 0)
+    parts.push_back(fmt::format(
+        "an epoch is {}",
+        plural(static_cast<std::uint64_t>(std::ceil(1 / batches->epochs_before(per_step))), "step", "steps")));
+  else
+    parts.push_back(
+        fmt::format("{:.2f} epochs in {}", epochs, plural(static_cast<std::uint64_t>(steps), "step", "steps")));
   say_wrapped("data", parts);
-  if (one) return;
+  if (one || steps == 0) return;
   const auto micro_batches = static_cast<std::uint64_t>(steps) * per_step;
   for (const std::string& line : runtime::describe_data(*batches, job.recipe, micro_batches)) note(line);
 }
@@ -255,13 +262,23 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
                                  bytes_text(*std::max_element(summary.peak_rss.begin(), summary.peak_rss.end()))));
   say_wrapped("memory", memory);
   if (const auto where = places(recipe); !where.empty()) say_wrapped("files", where);
+  // What comes next is done with the best checkpoint if it is kept and is not the newest one.
+  runtime::Recipe of_best = recipe;
+  if (recipe.checkpoint.dir && recipe.checkpoint.keep_best && summary.best) {
+    const std::filesystem::path best = runtime::step_folder(*recipe.checkpoint.dir, summary.best->step);
+    say_wrapped("best",
+                {fmt::format("{} {:.4f} after step {}", summary.metric, summary.best->value, summary.best->step),
+                 best.string()});
+    if (summary.best->step != end.last.step) of_best.checkpoint.dir = best;
+  }
   std::vector<std::string> next;
   if (recipe.checkpoint.dir) {
+    const std::string from = of_best.checkpoint.dir->string();
     if (!recipe.data.validation.empty()) next.push_back("strata eval " + typed);
-    if (runtime::generates(job.recipe)) next.push_back(generate_command(recipe));
+    if (runtime::generates(job.recipe)) next.push_back(generate_command(of_best));
     if (job.model->loss_unit().classes() > 0)
-      next.push_back(fmt::format("strata predict {} TEXTS.csv -o OUT.jsonl", recipe.checkpoint.dir->string()));
-    next.push_back(fmt::format("strata export {} -o FOLDER", recipe.checkpoint.dir->string()));
+      next.push_back(fmt::format("strata predict {} TEXTS.csv -o OUT.jsonl", from));
+    next.push_back(fmt::format("strata export {} -o FOLDER", from));
   }
   if (recipe.report.dir) next.push_back(fmt::format("strata report {} -o report.html", recipe.report.dir->string()));
   if (!next.empty()) say_wrapped("next", next);

@@ -155,7 +155,7 @@ void export_model(const models::Config& config, const WeightSource& weights, con
   std::error_code ignored;
   const fs::file_status there = fs::symlink_status(to, ignored);
   if (fs::exists(there) && !(fs::is_directory(there) && fs::is_empty(to, ignored)))
-    fail(Exit::usage, "{} exists and {}: give a new folder to export to", to.string(),
+    fail(Exit::usage, "{} exists and is {}: give a new folder to export to", to.string(),
          fs::is_directory(there) ? "not empty" : "no folder");
   const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
   const auto system = posix_file_system();

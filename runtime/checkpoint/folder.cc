@@ -50,6 +50,10 @@ void require_room_for_folders(const fs::path& path) {
 
 }  // namespace
 
+fs::path step_folder(const fs::path& folder, std::int64_t step) {
+  return folder / fmt::format("{}{:08}", kPrefix, step);
+}
+
 Manifest read_manifest(const fs::path& checkpoint) {
   const fs::path path = checkpoint / kManifestName;
   if (type_at(path) == fs::file_type::not_found)
@@ -191,7 +195,7 @@ void CheckpointFolder::publish(const fs::path& temporary, Manifest& manifest) {
   }
   system_.sync_folder(temporary);
   // A run that started over, or from an older one, meets names that are taken.
-  fs::path place = path_ / fmt::format("{}{:08}", kPrefix, manifest.progress.step);
+  fs::path place = step_folder(path_, manifest.progress.step);
   std::error_code ignored;
   if (fs::exists(place, ignored)) place += fmt::format(".{}", manifest.serial);
   system_.rename(temporary, place);

@@ -22,6 +22,9 @@
 
 namespace strata::runtime {
 
+// Where the checkpoint of a step lies in the folder of a run.
+std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t step);
+
 // A checkpoint found in a folder: what its manifest says, or why it cannot be used.
 struct FoundCheckpoint {
   std::filesystem::path path;

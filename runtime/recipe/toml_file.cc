@@ -36,6 +36,22 @@ std::string read_text(const std::filesystem::path& path, std::string_view what) 
   return text;
 }
 
+std::string_view line_of(std::string_view text, std::size_t number) {
+  for (; number > 1 && text.find('\n') != text.npos; --number) text.remove_prefix(text.find('\n') + 1);
+  return text.substr(0, text.find_first_of("\r\n"));
+}
+
+// What is mistaken most often in a line that is no TOML; empty: something else.
+std::string_view hint_for(std::string_view line) {
+  const std::size_t equals = line.find('='), colon = line.find(':');
+  if (colon != line.npos && equals == line.npos) return " (is this YAML? TOML has KEY = VALUE below its [SECTION])";
+  if (equals == line.npos) return "";
+  const std::size_t value = line.find_first_not_of(" \t", equals + 1);
+  const bool bare = value != line.npos && (std::isalpha(static_cast<unsigned char>(line[value])) ||
+                                           std::strchr("./~", line[value]) != nullptr);
+  return bare ? " (texts stand in quotes: KEY = \"TEXT\")" : "";
+}
+
 }  // namespace
 
 void refuse_deep_keys(std::string_view text, std::string_view what) {
@@ -62,8 +78,9 @@ toml::table read_toml(const std::filesystem::path& path, std::string_view what) 
     const bool json =
         text.find_first_not_of(" \t\r\n") != std::string::npos && text[text.find_first_not_of(" \t\r\n")] == '{';
     if (json) fail(Exit::usage, "{} {} looks like JSON: a {} is written in TOML", what, path.string(), what);
-    fail(Exit::usage, "{} {}, line {}, column {}: {}", what, path.string(), error.source().begin.line,
-         error.source().begin.column, error.description());
+    const auto line = error.source().begin.line;
+    fail(Exit::usage, "{} {}, line {}, column {}: {}{}", what, path.string(), line, error.source().begin.column,
+         error.description(), hint_for(line_of(text, line)));
   } catch (const TomlAssertion&) {
     fail(Exit::usage, "{} {} is not TOML", what, path.string());
   }

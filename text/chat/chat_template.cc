@@ -151,6 +151,16 @@ const jinja::Template& ChatTemplate::of(const Conversation& conversation) const 
   return *templates_.front().second;
 }
 
+bool ChatTemplate::leaves_out_tools(const Conversation& conversation) const {
+  const auto& turns = conversation.messages.items();
+  const bool calls = std::any_of(turns.begin(), turns.end(), [](const Value& message) {
+    const Value* made = message.find("tool_calls");
+    return made && !made->is(Kind::none);
+  });
+  return (!conversation.tools.is(Kind::none) && !has_word(source_, "tools")) ||
+         (calls && !has_word(source_, "tool_calls"));
+}
+
 jinja::Rendered ChatTemplate::render(const Conversation& conversation, std::size_t turns,
                                      bool add_generation_prompt) const {
   const auto& all = conversation.messages.items();

@@ -29,6 +29,8 @@ class ChatTemplate {
   std::string hash() const;
   // Whether the template that is taken for `conversation` marks what an assistant writes.
   bool marks_answers(const Conversation& conversation) const { return of(conversation).has_generation(); }
+  // Whether it has tools, or calls of them, and the template reads none.
+  bool leaves_out_tools(const Conversation& conversation) const;
   // The first `turns` of a conversation as text. Throws Error{usage} as jinja::Template::render does, and if the
   // text holds a token of the template that the tokenizer does not have.
   jinja::Rendered render(const Conversation& conversation, std::size_t turns, bool add_generation_prompt) const;

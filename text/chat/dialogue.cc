@@ -45,11 +45,32 @@ void Dialogue::read(std::string_view json, const std::string& name) {
     fail(Exit::corrupt, "{}, offset {}: this is no JSON: {}", name, fault.at, fault.message);
   }
   if (given.is(Kind::list)) given = Value::dict({{Value(std::string("messages")), given}});
+  // One message, a prompt without an answer, or an instruction alone.
+  const auto has = [&](std::string_view key) { return given.is(Kind::dict) && given.find(key); };
+  const auto named = [](const char* key) { return Value(std::string(key)); };
+  if (has("role")) given = Value::dict({{named("messages"), Value::list({given})}});
+  if (has("prompt") && !has("completion") && !has("messages")) {
+    const Value prompt = *given.find("prompt");
+    const Value turn = Value::dict({{named("role"), named("user")}, {named("content"), prompt}});
+    given = Value::dict({{named("messages"), prompt.is(Kind::text) ? Value::list({turn}) : prompt}});
+  }
+  const bool unanswered = has("instruction") && !has("output");
+  if (unanswered) {
+    auto fields = given.pairs();
+    fields.emplace_back(named("output"), named(""));
+    given = Value::dict(std::move(fields));
+  }
   if (!given.is(Kind::dict)) fail(Exit::corrupt, "{}: expected a list of messages, found {}", name, kind_text(given));
   try {
     conversation_ = conversation_of(given, format_of(given));
   } catch (const RecordFault& fault) {
     fail(Exit::corrupt, "{}: {}", name, fault.message);
+  }
+  if (unanswered) {
+    const auto& turns = conversation_.messages.items();
+    conversation_.messages = Value::list({turns.begin(), turns.end() - 1});
+    conversation_.answers.pop_back();
+    conversation_.trained.pop_back();
   }
   if (conversation_.answers.back())
     fail(Exit::usage,

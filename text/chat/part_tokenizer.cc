@@ -9,11 +9,30 @@
 #include <utility>
 
 #include "base/error.h"
+#include "text/chat/json_value.h"
 
 namespace strata::text {
 
 using jinja::Kind;
 using jinja::Value;
+
+namespace {
+
+// Most templates take texts alone, and their own words for anything else name no turn.
+std::string content_that_is_no_text(const Conversation& conversation) {
+  std::size_t turn = 0;
+  for (const Value& message : conversation.messages.items()) {
+    ++turn;
+    const Value* content = message.find("content");
+    if (!content) return fmt::format(" (turn {} has no \"content\")", turn);
+    if (!content->is(Kind::text))
+      return fmt::format(" (the content of turn {} is {}, which this template may not take: make it a string)", turn,
+                         kind_text(*content));
+  }
+  return {};
+}
+
+}  // namespace
 
 PartTokenizer::PartTokenizer(const Tokenizer& tokenizer, const RecordRules& rules)
     : tokenizer_(tokenizer),
@@ -35,7 +54,7 @@ void PartTokenizer::run(const DocumentPart& part, PartTokens& out) {
   out.ids.clear();
   out.counts.clear();
   out.begins.clear();
-  out.unlabelled = 0;
+  out.unlabelled = out.tools_left_out = 0;
   switch (part.kind) {
     case InputKind::plain:
       if (part.begins) out.begins.push_back(0);
@@ -111,7 +130,14 @@ void PartTokenizer::record(const Value& record, const RecordPlace& place, PartTo
     if (rules_.format == DataFormat::text) {
       text(text_field(record, rules_.field), out);
     } else if (rules_.templated()) {
-      labelled(labelled_text(*rules_.made, conversation_of(record, rules_.format), rules_.train_on), place, out);
+      const Conversation conversation = conversation_of(record, rules_.format);
+      try {
+        labelled(labelled_text(*rules_.made, conversation, rules_.train_on), place, out);
+      } catch (const Error& error) {
+        if (error.code() != Exit::usage) throw;
+        place.bad(fmt::format("{}{}", error.what(), content_that_is_no_text(conversation)));
+      }
+      if (rules_.made->leaves_out_tools(conversation)) ++out.tools_left_out;
     } else {
       const Completion document = completion_of(record, rules_.format);
       LabelledText labels{document.prompt + document.answer, {}};

@@ -45,7 +45,8 @@ struct PartTokens {
   std::vector<std::uint32_t> ids;
   std::vector<std::uint8_t> counts;  // whether each counts as a label; empty: all do
   std::vector<std::size_t> begins;
-  std::uint64_t unlabelled = 0;  // documents in which none counts
+  std::uint64_t unlabelled = 0;      // documents in which none counts
+  std::uint64_t tools_left_out = 0;  // conversations with tools of which the template writes nothing
 };
 
 // Turns parts into tokens; one for each thread. Throws Error: NAME, line N: what is wrong.

@@ -40,6 +40,15 @@ std::string text_or_empty(const Value& record, std::string_view key) {
   return found->text();
 }
 
+// The fields of a record, for messages.
+std::string keys_of(const Value& record) {
+  constexpr std::size_t kMost = 100;
+  std::string keys;
+  for (const auto& [key, value] : record.pairs())
+    if (keys.size() < kMost) keys += (keys.empty() ? "" : ", ") + key.to_text();
+  return keys.empty() ? "of an empty object" : keys;
+}
+
 Value turn(std::string_view role, std::string content) {
   return Value::dict({{text_value("role"), text_value(role)}, {text_value("content"), Value(std::move(content))}});
 }
@@ -96,7 +105,11 @@ Value with_reasoning(const Value& message) {
 void add(const Value& message, Conversation& out, std::vector<Value>& turns) {
   if (!message.is(Kind::dict)) wrong("expected an object for each turn, found {}", kind_text(message));
   const Value* role = find(message, "role");
-  if (!role || !role->is(Kind::text)) wrong("turn {} has no \"role\"", turns.size() + 1);
+  if (!role && find(message, "from"))
+    wrong("turn {} has no \"role\" but a \"from\", as ShareGPT has it: rename \"messages\" to \"conversations\"",
+          turns.size() + 1);
+  if (!role || !role->is(Kind::text))
+    wrong("turn {} has no \"role\", and has the fields {}", turns.size() + 1, keys_of(message));
   out.answers.push_back(role->text() == "assistant");
   out.trained.push_back(trained(message));
   Fields fields;
@@ -214,6 +227,29 @@ std::optional<DataFormat> the_format_of(const Value& record) {
   return found.empty() ? std::nullopt : std::optional(found.front().second);
 }
 
+// What to rename in a record whose fields are those of a format, but for their names; empty if they are not.
+std::string other_names(const Value& record) {
+  for (const auto& [key, value] : record.pairs()) {
+    if (!value.is(Kind::list) || value.items().empty() || !value.items()[0].is(Kind::dict)) continue;
+    if (find(value.items()[0], "role")) return fmt::format("rename \"{}\" to \"messages\"", key.to_text());
+    if (find(value.items()[0], "from")) return fmt::format("rename \"{}\" to \"conversations\"", key.to_text());
+  }
+  const auto text_of = [&](std::initializer_list<std::string_view> names) {
+    const auto* name = std::find_if(names.begin(), names.end(), [&](std::string_view one) {
+      const Value* found = find(record, one);
+      return found && found->is(Kind::text);
+    });
+    return name == names.end() ? std::string_view() : *name;
+  };
+  const std::string_view asked = text_of({"prompt", "instruction", "question", "query", "problem", "input"});
+  const std::string_view said = text_of({"completion", "output", "response", "answer", "solution", "target"});
+  if (asked.empty() || said.empty()) return {};
+  if (asked == "prompt") return fmt::format("rename \"{}\" to \"completion\"", said);
+  if (asked == "instruction") return fmt::format("rename \"{}\" to \"output\"", said);
+  if (said == "completion") return fmt::format("rename \"{}\" to \"prompt\"", asked);
+  return fmt::format("rename \"{}\" to \"prompt\" and \"{}\" to \"completion\"", asked, said);
+}
+
 }  // namespace
 
 void refuse_formats_of_two(const Value& record) {
@@ -227,13 +263,10 @@ DataFormat format_of(const Value& record) {
         "\"chosen\" and \"rejected\" are preferences, which nothing here is trained on: to train on what was chosen, "
         "rename \"chosen\" to \"completion\" if it is an answer to \"prompt\", to \"messages\" if it is the "
         "conversation");
-  std::string keys;
-  for (const auto& [key, value] : record.pairs())
-    if (keys.size() < 100) keys += (keys.empty() ? "" : ", ") + key.to_text();
+  const std::string other = other_names(record);
   wrong(
-      "expected text, messages, conversations, prompt and completion, or instruction and output, found the fields {}: "
-      "give --field NAME for the one that holds text",
-      keys.empty() ? "of an empty object" : keys);
+      "expected text, messages, conversations, prompt and completion, or instruction and output, found the fields {}{}",
+      keys_of(record), other.empty() ? "" : ": " + other);
 }
 
 const std::string& text_field(const Value& record, std::string_view field) {

@@ -94,7 +94,9 @@ DataFormat format_of(const TokenizeOptions& options, DocumentReader& reader) {
   try {
     return text::format_of(*record);
   } catch (const text::RecordFault& fault) {
-    fail(Exit::corrupt, "{}, line {}: {}", part->name, part->line, fault.message);
+    const bool told = fault.message.find("rename") != std::string::npos;
+    fail(Exit::corrupt, "{}, line {}: {}{}", part->name, part->line, fault.message,
+         told ? "" : ": give --field NAME for the one that holds text");
   }
 }
 
@@ -166,7 +168,8 @@ void refuse_what_has_no_place(const TokenizeOptions& options) {
   refuse(labels && options.format && !is_table(*options.format), "format",
          "beside --labels unless it is csv or tsv: --field names the text");
   refuse(!labels && options.pair, "pair", "without --labels");
-  refuse(!labels && options.max_length, "max-length", "without --labels");
+  refuse(!labels && options.max_length, "max-length",
+         "without --labels: a run packs documents into data.seq_len, and data.long says what becomes of longer ones");
   refuse(!labels && options.truncation, "truncation", "without --labels");
   refuse(labels && options.truncation && !options.max_length, "truncation", "without --max-length");
   const std::string text = options.field.value_or("text");
@@ -210,10 +213,11 @@ int tokenize(const TokenizeOptions& options) {
       output.open(*tokenizer, whole ? end : std::nullopt, rules.train_on != text::TrainOn::all || rules.templated());
   if (rules.templated()) output.written_by(*rules.made);
   const std::uint64_t bytes = bytes_of(files, options.inputs.size());
-  std::uint64_t unlabelled = 0;
+  std::uint64_t unlabelled = 0, tools_left_out = 0;
   Conveyor<PartTokens> conveyor(reader, bytes, [&](const PartTokens& tokens) {
     write(tokens, writer);
     unlabelled += tokens.unlabelled;
+    tools_left_out += tokens.tools_left_out;
   });
   conveyor.run(threads_of(options), [&] {
     auto maker = std::make_shared<PartTokenizer>(*tokenizer, rules);
@@ -222,6 +226,12 @@ int tokenize(const TokenizeOptions& options) {
   output.commit();
   if (options.eot && whole && !writer.separated())
     note(fmt::format("--eot {} had no effect: the input is one document, and it goes between two", *options.eot));
+  if (tools_left_out > 0)
+    note(
+        fmt::format("{} of {} {} tools or calls of them, which {} does not write, so that an answer may be empty: "
+                    "--chat-template takes one that does",
+                    tools_left_out, counted(writer.documents(), "document"), for_count(tools_left_out, "has", "have"),
+                    rules.made->name()));
   if (unlabelled > 0)
     say("{} of {} {} nothing to train on: runs leave {} out", unlabelled, counted(writer.documents(), "document"),
         for_count(unlabelled, "holds", "hold"), for_count(unlabelled, "it", "them"));

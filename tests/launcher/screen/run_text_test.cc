@@ -102,6 +102,25 @@ TEST_F(RunTextTest, TheEndSaysHowTheModelIsAsked) {
               HasSubstr("c --tokenizer FOLDER --chat -"));
 }
 
+// The best checkpoint is what one goes on with, and not the newest one.
+TEST_F(RunTextTest, TheEndNamesTheBest) {
+  const auto said = [&](std::int64_t best, const char* keep) {
+    const runtime::Job of = job({"checkpoint.dir=c", "data.validation=v.bin", "evaluation.every=2", keep});
+    runtime::Summary summary{};
+    summary.metric = "eval_loss";
+    summary.best = runtime::Best{.step = best, .value = 2.5, .since = 0, .newest = 4};
+    const runtime::StepReport step{4, 5.5, 1, 1e-3, 1, false, 16, 10, false};
+    testing::internal::CaptureStderr();
+    describe_end("my.toml", of, summary, {1, 10, step, step}, {}, 1);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(said(2, "checkpoint.keep_best=true"),
+              AllOf(HasSubstr("eval_loss 2.5000 after step 2,"), HasSubstr("c/step-00000002 -o FOLDER")));
+  EXPECT_THAT(said(4, "checkpoint.keep_best=true"),
+              AllOf(HasSubstr("eval_loss 2.5000 after step 4,"), HasSubstr("/c -o FOLDER")));
+  EXPECT_THAT(said(2, "checkpoint.keep_best=false"), testing::Not(HasSubstr("2.5000")));
+}
+
 TEST_F(RunTextTest, TheEndSetsMeasuredBesidePredicted) {
   const runtime::Job planned = job({"checkpoint.dir=c", "report.dir=run", "data.validation=v.bin"});
   runtime::Summary summary{};

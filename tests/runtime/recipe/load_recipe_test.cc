@@ -136,6 +136,17 @@ TEST(LoadRecipeTest, KeysOfAnotherOptimizerAreNoted) {
   EXPECT_EQ(recipe_with({"optimizer.name=sgd", "optimizer.betas=[0.9,0.99]", "optimizer.eps=1e-6"}).notes.size(), 2u);
 }
 
+TEST(LoadRecipeTest, WhatIsMistakenMostOftenIsSaid) {
+  const tests::ScratchFolder folder;
+  const auto refused = [&](const char* text, const auto& how) {
+    EXPECT_FAILURE(load_recipe(folder.write("r.toml", text), {}), Exit::usage, how);
+  };
+  refused("base_model: gpt2\n", AllOf(HasSubstr("line 1"), HasSubstr("is this YAML?")));
+  refused("[model]\npath = ../models/x\n", AllOf(HasSubstr("line 2"), HasSubstr("KEY = \"TEXT\"")));
+  refused("[model]\npath = gpt2\n", HasSubstr("KEY = \"TEXT\""));
+  refused("[training]\nmax_steps = 1 2\n", Not(HasSubstr("(")));
+}
+
 TEST(LoadRecipeTest, BrokenFilesAreRefusedWithTheirLine) {
   const tests::ScratchFolder folder;
   EXPECT_FAILURE(load_recipe(folder.write("r.toml", "a = 1\nb = = 2\n"), Sets{}), Exit::usage,

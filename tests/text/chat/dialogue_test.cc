@@ -66,6 +66,16 @@ TEST_F(DialogueTest, MessagesComeFromAFile) {
   EXPECT_THAT(prompt(made), testing::StartsWith("<|im_start|>system\nBe.<|im_end|>\n<|im_start|>user\n"));
   made.read(R"({"messages": [{"role": "user", "content": "Ho"}]})", "f");
   EXPECT_THAT(prompt(made), testing::StartsWith("<|im_start|>user\nHo"));
+  // Without the answer that is asked for.
+  const std::string asked = "<|im_start|>user\nHo<|im_end|>\n<|im_start|>assistant\n";
+  for (const char* json : {R"({"role": "user", "content": "Ho"})", R"({"prompt": "Ho"})",
+                           R"({"prompt": [{"role": "user", "content": "Ho"}]})", R"({"instruction": "Ho"})",
+                           R"({"instruction": "Ho", "input": ""})"}) {
+    made.read(json, "f");
+    EXPECT_EQ(prompt(made), asked) << json;
+  }
+  EXPECT_FAILURE(made.read(R"({"body": "Ho"})", "f"), Exit::corrupt,
+                 AllOf(HasSubstr("the fields body"), testing::Not(HasSubstr("--field"))));
   EXPECT_FAILURE(made.read("[1", "f"), Exit::corrupt, AllOf(HasSubstr("f, offset 2"), HasSubstr("no JSON")));
   EXPECT_FAILURE(made.read("[]", "f"), Exit::corrupt, HasSubstr("no turn"));
   EXPECT_FAILURE(made.read("5", "f"), Exit::corrupt, HasSubstr("a list of messages"));

@@ -44,12 +44,31 @@ TEST(RecordTest, FieldsSayWhatARecordIs) {
   EXPECT_THAT(fault([] { return found(R"({"messages": [], "text": "a"})"); }),
               testing::AllOf(HasSubstr("both messages and text"), HasSubstr("--format")));
   EXPECT_THAT(fault([] { return found(R"({"body": "x", "id": 1})"); }),
-              testing::AllOf(HasSubstr("body, id"), HasSubstr("--field")));
+              testing::AllOf(HasSubstr("body, id"), testing::Not(HasSubstr("rename"))));
   EXPECT_THAT(fault([] { return found(R"({"prompt": "a", "chosen": "b", "rejected": "c"})"); }),
               HasSubstr("\"chosen\" and \"rejected\" are preferences"));
   for (const auto format :
        {DataFormat::text, DataFormat::chat, DataFormat::alpaca, DataFormat::sharegpt, DataFormat::completion})
     EXPECT_EQ(data_format(name_of(format)), format);
+}
+
+TEST(RecordTest, FieldsOfOtherNamesAreToBeRenamed) {
+  EXPECT_THAT(fault([] { return found(R"({"instruction": "a", "response": "b"})"); }),
+              HasSubstr(R"(rename "response" to "output")"));
+  EXPECT_THAT(fault([] { return found(R"({"question": "a", "answer": "b", "id": 1})"); }),
+              HasSubstr(R"(rename "question" to "prompt" and "answer" to "completion")"));
+  EXPECT_THAT(fault([] { return found(R"({"prompt": "a", "response": "b"})"); }),
+              HasSubstr(R"(rename "response" to "completion")"));
+  EXPECT_THAT(fault([] { return found(R"({"input": "a", "completion": "b"})"); }),
+              HasSubstr(R"(rename "input" to "prompt")"));
+  EXPECT_THAT(fault([] { return found(R"({"message": [{"role": "user", "content": "a"}]})"); }),
+              HasSubstr(R"(rename "message" to "messages")"));
+  EXPECT_THAT(fault([] { return found(R"({"dialog": [{"from": "human", "value": "a"}]})"); }),
+              HasSubstr(R"(rename "dialog" to "conversations")"));
+  EXPECT_THAT(fault([] { return conversation(R"({"messages": [{"from": "human", "value": "a"}]})"); }),
+              testing::AllOf(HasSubstr("turn 1"), HasSubstr(R"(rename "messages" to "conversations")")));
+  EXPECT_THAT(fault([] { return conversation(R"({"messages": [{"speaker": "a", "text": "b"}]})"); }),
+              HasSubstr("turn 1 has no \"role\", and has the fields speaker, text"));
 }
 
 TEST(RecordTest, MessagesKeepTheirFieldsButThoseOfTraining) {

@@ -82,6 +82,46 @@ TEST_F(RecordsTest, WhatATemplateRefusesIsNamedByLine) {
   EXPECT_EQ(files(), 2u);
 }
 
+TEST_F(RecordsTest, ContentThatIsNoTextIsNamed) {
+  folder_.write("t.jinja", "{% for m in messages %}{{ m.role + m.content }}{% endfor %}");
+  folder_.write("a.jsonl",
+                R"({"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "content": null}]})");
+  EXPECT_FAILURE(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja", .train_on = "all"}), Exit::corrupt,
+                 AllOf(HasSubstr("a.jsonl, line 1"), HasSubstr("the content of turn 2 is null")));
+  folder_.write("b.jsonl", R"({"messages": [{"role": "assistant", "tool_calls": []}]})");
+  EXPECT_FAILURE(shown({.inputs = {"b.jsonl"}, .chat_template = "t.jinja", .train_on = "all"}), Exit::corrupt,
+                 HasSubstr("turn 1 has no \"content\""));
+}
+
+// A model that is never shown its tools learns to answer nothing.
+TEST_F(RecordsTest, ToolsThatTheTemplateDoesNotWriteAreCounted) {
+  folder_.write("t.jinja", kTurns);
+  folder_.write(
+      "a.jsonl",
+      "{\"messages\": [{\"role\": \"user\", \"content\": \"p\"}, {\"role\": \"assistant\", \"content\": \"q\"}],"
+      " \"tools\": [{\"name\": \"f\"}]}\n"
+      "{\"messages\": [{\"role\": \"user\", \"content\": \"p\"}, {\"role\": \"assistant\", \"content\": \"\","
+      " \"tool_calls\": [{\"function\": {\"name\": \"f\"}}]}]}\n"
+      "{\"messages\": [{\"role\": \"user\", \"content\": \"p\"}, {\"role\": \"assistant\", \"content\": \"q\"}]}\n");
+  (void)shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"});
+  EXPECT_THAT(said_, AllOf(HasSubstr("2 of 3 documents have tools"), HasSubstr("t.jinja does not write")));
+  folder_.write("w.jinja", "{{ tools }}{% for m in messages %}{{ m.tool_calls }}{% endfor %}" + std::string(kTurns));
+  (void)shown({.inputs = {"a.jsonl"}, .chat_template = "w.jinja"});
+  EXPECT_THAT(said_, testing::Not(HasSubstr("tools")));
+}
+
+TEST_F(RecordsTest, RolesThatNobodyHasAreSaid) {
+  folder_.write("t.jinja", kTurns);
+  folder_.write("a.jsonl", R"({"messages": [{"role": "human", "content": "p"}, {"role": "bot", "content": "q"}]})");
+  EXPECT_FAILURE(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"}), Exit::usage,
+                 AllOf(HasSubstr("no token of the input counts as a label"), HasSubstr("role \"assistant\"")));
+  folder_.write("b.jsonl", R"({"body": "p"})");
+  EXPECT_FAILURE(shown({.inputs = {"b.jsonl"}}), Exit::corrupt, HasSubstr("the fields body: give --field NAME"));
+  folder_.write("c.jsonl", R"({"question": "p", "answer": "q"})");
+  EXPECT_FAILURE(shown({.inputs = {"c.jsonl"}}), Exit::corrupt,
+                 AllOf(HasSubstr("rename"), testing::Not(HasSubstr("--field"))));
+}
+
 TEST_F(RecordsTest, CompletionsEndWithTheEndOfText) {
   folder_.write("a.jsonl", "{\"prompt\": \"1+1=\", \"completion\": \"2\"}\n{\"prompt\": \"x\", \"completion\": \"\"}");
   EXPECT_EQ(shown({.inputs = {"a.jsonl"}, .eot = "$"}), "1+1=[2$]x[$]");
