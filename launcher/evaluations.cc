@@ -49,7 +49,7 @@ Evaluations::Evaluations(const runtime::Job& job, comm::World& world, runtime::T
 }
 
 bool Evaluations::run_due(runtime::Trainer& trainer, runtime::RunReports* reports) {
-  if (!evaluation_ || !evaluation_->due()) return false;
+  if (!due()) return false;
   began_ = said_ = std::chrono::steady_clock::now();
   const std::int64_t step = trainer.steps_done();
   round_();

@@ -28,6 +28,7 @@ class Evaluations {
   // Says, now and then in one, what was asked for beside the signal: kStop and kStopAtOnce. Of any rank.
   void ask_stop(std::function<std::uint64_t()> asked) { asked_ = std::move(asked); }
 
+  bool due() const { return evaluation_ && evaluation_->due(); }
   // Evaluates if it is due; true: it is the best one so far. `reports`: null but on rank 0. Collective.
   bool run_due(runtime::Trainer& trainer, runtime::RunReports* reports);
   // The last one was stopped on request: it is due again when the run goes on. And without a checkpoint, as asked.

@@ -164,7 +164,13 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   std::int64_t steps = 0;
   if (stop_requested(stop, world)) ended = stop_here(trainer, job.recipe, checkpoints);
   bool enough = false;
+  // A step's consensus has only what was asked before it began.
+  const auto stop_between_steps = [&] {
+    if (!trainer.done() && stop_requested(stop, world)) ended = stop_here(trainer, job.recipe, checkpoints);
+    return ended.has_value();
+  };
   const auto evaluate = [&] {
+    if (!evaluations.due() || stop_between_steps()) return;  // it is due again when the run goes on
     const auto best = evaluations.run_due(trainer, reports ? &*reports : nullptr);
     control.evaluated();
     if (evaluations.stopped()) ended = stop_here(trainer, job.recipe, checkpoints, evaluations.stopped_at_once());
@@ -173,6 +179,7 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
     if (checkpoints.can_save() && (enough || (best && job.recipe.checkpoint.keep_best))) checkpoints.save(trainer);
     if (enough && !checkpoints.can_save() && world.rank() == 0)
       note("evaluation.patience is used up, and nothing was saved: set checkpoint.dir to keep what was trained");
+    if (!ended && !enough) stop_between_steps();
   };
   std::optional<Progress> progress;
   if (world.rank() == 0) progress.emplace(job, stderr);
@@ -198,9 +205,10 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
       if (reports) reports->step(report, trainer.executor().measured_memory());
       if (progress) progress->show(report);
       control.stepped(report, trainer.executor());
-      evaluate();
+      const bool stops = report.stop && !trainer.done();
+      if (!stops) evaluate();
       if (ended) break;
-      if (checkpoints.after(trainer, report.save) || (report.stop && !trainer.done()))
+      if (checkpoints.after(trainer, report.save) || stops)
         ended = stop_here(trainer, job.recipe, checkpoints, report.at_once);
       if (reports && checkpoints.saved_step() == report.step) reports->event("checkpoint", report.step);
     }

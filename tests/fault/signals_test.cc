@@ -106,6 +106,25 @@ TEST_F(SignalFault, Usr1ThroughMpirunStopsAll) {
   expect_stopped(running.wait());
 }
 
+// What is asked in a step ends the run behind it: an evaluation that is due there waits for the run to go on. Some of
+// these signals come during an evaluation, which is then done; not all do.
+TEST_F(SignalFault, AStopInAStepBeginsNoEvaluation) {
+  run_.write_tokens("validation.bin", 64);
+  bool before_an_evaluation = false;
+  for (int i = 0; i < 20 && !before_an_evaluation; ++i) {
+    Running running(train(
+        {"data.validation=" + run_.file("validation.bin"), "evaluation.every=1", "training.global_batch_size=64"}));
+    ASSERT_TRUE(running.wait_until(steps));
+    running.send(SIGUSR1);
+    const Outcome outcome = running.wait();
+    simdjson::dom::parser parser;
+    const std::int64_t done = parser.load(run_.file("summary.json"))["steps"];
+    ASSERT_THAT(outcome.errors, HasSubstr(fmt::format("stopped on request after step {};", done)));
+    before_an_evaluation = outcome.errors.find(fmt::format("evaluation after step {}:", done)) == std::string::npos;
+  }
+  EXPECT_TRUE(before_an_evaluation);
+}
+
 // As SIGTERM; nohup has it ignored.
 TEST_F(SignalFault, HangUpIsARequestToStop) {
   const auto with = [](std::vector<std::string> first, const std::vector<std::string>& command) {
