@@ -141,7 +141,7 @@ void add_tokenize(CLI::App& app, int& status) {
   command
       ->add_option("--train-on", options->train_on,
                    "what counts as a label: assistant, last (its last turn), completion, all (default: assistant of "
-                   "chats, completion of completions, all of text)")
+                   "chat and sharegpt, completion of completion and alpaca, all of text)")
       ->check(CLI::IsMember({"assistant", "last", "completion", "all"}));
   command->add_option("--labels", options->labels, "fields that say of which class a text is; adds the template")
       ->delimiter(',')

@@ -31,8 +31,10 @@ Value parsed(const RecordPlace& place) {
     if (!out.is(Kind::dict)) place.bad(fmt::format("expected a JSON object in a line, found {}", kind_text(out)));
     return out;
   } catch (const JsonFault& fault) {
-    fail(Exit::corrupt, "{}, line {}, column {}: this is no JSON: {}", place.part.name, place.line,
-         jinja::length_of(place.text.substr(0, fault.at)) + 1, fault.message);
+    const bool list = place.line == 1 && place.text.starts_with('[');
+    fail(Exit::corrupt, "{}, line {}, column {}: this is no JSON: {}{}", place.part.name, place.line,
+         jinja::length_of(place.text.substr(0, fault.at)) + 1, fault.message,
+         list ? " (if the file is one list, jq -c '.[]' makes a line of each record)" : "");
   }
 }
 

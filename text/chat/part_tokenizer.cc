@@ -134,8 +134,7 @@ void PartTokenizer::record(const Value& record, const RecordPlace& place, PartTo
       try {
         labelled(labelled_text(*rules_.made, conversation, rules_.train_on), place, out);
       } catch (const Error& error) {
-        if (error.code() != Exit::usage) throw;
-        place.bad(fmt::format("{}{}", error.what(), content_that_is_no_text(conversation)));
+        fail(error.code(), "{}{}", error.what(), content_that_is_no_text(conversation));
       }
       if (rules_.made->leaves_out_tools(conversation)) ++out.tools_left_out;
     } else {

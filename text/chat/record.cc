@@ -291,7 +291,8 @@ Conversation conversation_of(const Value& record, DataFormat format) {
     out.prompt = turns.size();
     add_all(record, "completion", out, turns);
   } else {
-    wrong("expected a list \"messages\" in each line, found none");
+    wrong("expected a list \"messages\" in each line, found the fields {}: tokenize files of different formats apart",
+          keys_of(record));
   }
   if (turns.empty()) wrong("the conversation has no turn");
   out.messages = Value::list(std::move(turns));

@@ -90,6 +90,11 @@ DataFormat format_of(const TokenizeOptions& options, DocumentReader& reader) {
   for (DocumentPart empty; part && part->kind != InputKind::plain && !text::first_record(*part); part = reader.peek())
     reader.next(empty);
   const auto record = part ? text::first_record(*part) : std::nullopt;
+  if (part && part->kind == InputKind::plain && !options.format && part->text.starts_with("{\""))
+    note(
+        fmt::format("{} begins like JSON and is read as plain text: --format chat, or what else its records are, reads "
+                    "each line as one",
+                    part->name));
   if (!record || options.field) return DataFormat::text;
   try {
     return text::format_of(*record);

@@ -122,6 +122,16 @@ TEST_F(RecordsTest, RolesThatNobodyHasAreSaid) {
                  AllOf(HasSubstr("rename"), testing::Not(HasSubstr("--field"))));
 }
 
+TEST_F(RecordsTest, RecordsThatAreTakenForTextAreNoted) {
+  folder_.write("a.txt", "{\"text\": \"p\"}\n");
+  EXPECT_EQ(shown({.inputs = {"a.txt"}, .no_eot = true}), "{\"text\": \"p\"}\n");
+  EXPECT_THAT(said_, HasSubstr("a.txt begins like JSON and is read as plain text"));
+  (void)shown({.inputs = {"a.txt"}, .no_eot = true, .format = "text"});
+  EXPECT_THAT(said_, testing::Not(HasSubstr("begins like JSON")));
+  folder_.write("a.jsonl", "[{\"text\": \"p\"},\n{\"text\": \"q\"}]\n");
+  EXPECT_FAILURE(shown({.inputs = {"a.jsonl"}}), Exit::corrupt, HasSubstr("jq -c '.[]'"));
+}
+
 TEST_F(RecordsTest, CompletionsEndWithTheEndOfText) {
   folder_.write("a.jsonl", "{\"prompt\": \"1+1=\", \"completion\": \"2\"}\n{\"prompt\": \"x\", \"completion\": \"\"}");
   EXPECT_EQ(shown({.inputs = {"a.jsonl"}, .eot = "$"}), "1+1=[2$]x[$]");
