@@ -17,14 +17,14 @@ constexpr std::uint64_t kLook = 16;
 // A short evaluation says its result alone.
 constexpr std::chrono::seconds kSay{10};
 
-// The metrics that a line has room for.
-std::string metrics_text(const runtime::EvaluationReport& report) {
+// The metrics that a line has room for, among them `asked`, the one that says what is best.
+std::string metrics_text(const runtime::EvaluationReport& report, std::string_view asked) {
   constexpr std::string_view kShown[] = {"accuracy", "f1", "matthews", "roc_auc", "pearson", "mse"};
   std::string out;
   for (const auto& [name, value] : report.metrics) {
     const std::string_view plain = std::string_view(name).substr(std::string_view("eval_").size());
     if (plain == "perplexity") return fmt::format("perplexity {:.2f}", value);
-    if (std::find(std::begin(kShown), std::end(kShown), plain) != std::end(kShown))
+    if (name == asked || std::find(std::begin(kShown), std::end(kShown), plain) != std::end(kShown))
       out += fmt::format("{}{} {:.4f}", out.empty() ? "" : ", ", plain, value);
   }
   return out;
@@ -44,7 +44,7 @@ std::string end_text(const std::optional<runtime::Best>& best, std::int64_t in_v
 
 Evaluations::Evaluations(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const StopSignal& stop,
                          std::optional<runtime::Prompts> prompts)
-    : world_(world), stop_(stop), patience_(job.recipe.evaluation.patience) {
+    : world_(world), stop_(stop), metric_(job.recipe.evaluation.metric), patience_(job.recipe.evaluation.patience) {
   if (job.evaluation) evaluation_.emplace(job, world, trainer, std::move(prompts));
 }
 
@@ -63,7 +63,7 @@ bool Evaluations::run_due(runtime::Trainer& trainer, runtime::RunReports* report
     const bool words = report->metrics.empty() || report->metrics.front().first == "eval_perplexity";
     const std::string_view what = words ? "tokens" : "labels";
     say("evaluation after step {}: loss {:.4f}, {}, {} {}, {:.0f} {}/s; {}", report->step, report->loss,
-        metrics_text(*report), report->tokens, what, report->tokens_per_s, what,
+        metrics_text(*report, metric_), report->tokens, what, report->tokens_per_s, what,
         report->best    ? "the best so far"
         : best          ? fmt::format("the best is {:.4f} after step {}", best->value, best->step)
         : patience_ > 0 ? fmt::format("evaluation.metric has no value: no better ({} of {}, evaluation.patience)",

@@ -45,6 +45,7 @@ class Evaluations {
 
   comm::World& world_;
   const StopSignal& stop_;
+  std::string metric_;
   std::int64_t patience_;
   bool stopped_ = false, at_once_ = false;
   std::function<void()> round_ = [] {};

@@ -4,6 +4,7 @@
 #include <fmt/ostream.h>
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -62,6 +63,28 @@ class Shown {
   bool counts_ = false;
 };
 
+// Of labelled texts: what each one's line says, "label": "match".
+class LabelLines {
+ public:
+  explicit LabelLines(const runtime::TokenFile& file) {
+    if (!file.sidecar() || !file.sidecar()->labels) return;
+    path_ = runtime::labels_path(file.path());
+    lines_.emplace(path_);
+  }
+  bool there() const { return lines_.has_value(); }
+  // Of the next text. Throws Error{corrupt} if the file has fewer lines than texts, or is gone.
+  std::string next() {
+    std::string line;
+    if (!std::getline(*lines_, line) || line.size() < 2)
+      fail(Exit::corrupt, "{} has no line for each document: tokenize anew", path_.string());
+    return printable(line.substr(1, line.size() - 2));
+  }
+
+ private:
+  std::filesystem::path path_;
+  std::optional<std::ifstream> lines_;
+};
+
 }  // namespace
 
 int show_documents(const std::filesystem::path& path, std::uint64_t number,
@@ -69,18 +92,19 @@ int show_documents(const std::filesystem::path& path, std::uint64_t number,
   const runtime::TokenFile file(path, std::nullopt);
   const auto decoder_of = tokenizer_of(file, tokenizer);
   const runtime::Documents documents(file);
+  LabelLines labels(file);
   std::vector<std::uint32_t> ids;
   for (std::uint64_t i = 0; i < std::min(number, documents.count()); ++i) {
     const std::uint64_t begin = documents.begin(i), end = documents.begin(i + 1);
-    fmt::print(out, "document {} of {}: {}, {} of them labels\n", i + 1, documents.count(),
-               counted(end - begin, "token"), documents.labels(begin, end));
+    fmt::print(out, "document {} of {}: {}, {}\n", i + 1, documents.count(), counted(end - begin, "token"),
+               labels.there() ? labels.next() : fmt::format("{} of them labels", documents.labels(begin, end)));
     ids.resize(std::min(end - begin, kMostTokens));
     file.read(begin, ids);
     text::StreamDecoder decoder(*decoder_of, false);
     Shown shown(colour, out);
     for (std::size_t token = 0; token < ids.size(); ++token)
-      shown.add(decoder.add(ids[token]), documents.counts(begin + token));
-    shown.add(decoder.finish(), !ids.empty() && documents.counts(begin + ids.size() - 1));
+      shown.add(decoder.add(ids[token]), !labels.there() && documents.counts(begin + token));
+    shown.add(decoder.finish(), !labels.there() && !ids.empty() && documents.counts(begin + ids.size() - 1));
     shown.finish();
     if (ids.size() < end - begin) fmt::print(out, "... ({})\n", counted(end - begin - ids.size(), "more token"));
   }

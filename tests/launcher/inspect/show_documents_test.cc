@@ -45,6 +45,18 @@ TEST_F(ShowDocumentsTest, LabelsStandInBracketsOrInColour) {
   EXPECT_THAT(shown(9, std::nullopt, true), HasSubstr("c\x1b[1;32md$\x1b[0m\n"));
 }
 
+TEST_F(ShowDocumentsTest, ClassesStandBesideTheText) {
+  folder_.write("c.jsonl", "{\"text\": \"p\", \"label\": \"good\"}\n{\"text\": \"q\", \"label\": \"bad\"}\n");
+  TokenizeOptions options{.tokenizer = "byte", .out = folder_.path() / "a.bin"};
+  options.inputs = {(folder_.path() / "c.jsonl").string()};
+  options.labels = {"label"};
+  tokenize(options);
+  EXPECT_EQ(shown(2),
+            "document 1 of 2: 1 token, \"label\": \"good\"\np\ndocument 2 of 2: 1 token, \"label\": \"bad\"\nq\n");
+  folder_.write("a.bin.labels.jsonl", "{\"label\": \"good\"}\n");
+  EXPECT_FAILURE(shown(2), Exit::corrupt, HasSubstr("a.bin.labels.jsonl has no line for each document"));
+}
+
 TEST_F(ShowDocumentsTest, TheTokenizerIsTheOneThatMadeIt) {
   make(kSmollm, "{\"prompt\": \"Who is it?\", \"completion\": \" Na\\u00efve \\ud83d\\ude00 one\"}\n");
   EXPECT_THAT(shown(1, kSmollm), HasSubstr("Who is it?[ Na\xc3\xafve \xf0\x9f\x98\x80 one<|endoftext|>]\n"));
