@@ -109,6 +109,8 @@ int run(int argc, char** argv) {
     if (const auto it = std::find_if(commands.begin(), commands.end(), named); it != commands.end())
       hint = "see strata " + (*it)->get_name() + " --help";
     if (const std::string key = assignment_among(argc, argv); !key.empty()) hint = "a key of the recipe: --set " + key;
+    if (argc > 1 && argv[1] == std::string_view("launch") && behind_dashes(argc, argv).empty())
+      hint = "what every rank runs stands behind two dashes: launch ... -- train RECIPE";
     const strata::Error wrong(Exit::usage, fmt::format("{} ({})", error.what(), hint));
     if (argc > 1 && is_of_one_process(argv[1])) throw wrong;
     return strata::launcher::refuse_as_rank(wrong);

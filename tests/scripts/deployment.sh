@@ -36,6 +36,16 @@ job yes
 job no TERM
 [ "$status" = 75 ] && [ ! -e "$jobs/requeued" ] || { echo "TERM: a requeue, status $status" && exit 1; }
 
+# Which program: the one on the PATH, else what was built in the folder; else a sentence.
+chosen() { # PATH FOLDER: what the script says, or which program it starts
+  (cd "$2" && env -u STRATA_PROGRAM JOBS="$jobs" STOPPED=yes PATH="$1" SLURM_JOB_NAME=x SLURM_JOB_ID=7 \
+    bash -x "$OLDPWD/slurm/train.sbatch" r.toml 2>&1 | grep -E ' launch --logs|there is no' || true)
+}
+mkdir -p "$jobs/built/build" "$jobs/empty" && cp "$jobs/strata" "$jobs/built/build/strata"
+chosen "$jobs:/usr/bin:/bin" "$jobs/built" | grep -q "$jobs/strata launch" || { echo "not the one on the PATH" && exit 1; }
+chosen /usr/bin:/bin "$jobs/built" | grep -q "$jobs/built/build/strata launch" || { echo "not the built one" && exit 1; }
+chosen /usr/bin:/bin "$jobs/empty" | grep -q "set STRATA_PROGRAM" || { echo "no sentence without a program" && exit 1; }
+
 python3 -c 'import yaml' 2>/dev/null || { echo "Skipped: python3-yaml is not installed (scripts/setup.sh --cluster)" && exit 77; }
 python3 - <<'END'
 import yaml
