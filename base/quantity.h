@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace strata {
@@ -8,5 +9,9 @@ namespace strata {
 std::string bytes_text(std::size_t bytes);
 // For people: "7.62B", "124.4M", "12.3K".
 std::string count_text(std::size_t count);
+// For people: "34,409".
+std::string grouped(std::uint64_t count);
+// For people: "45s", "1m32s", "3h05m".
+std::string duration_text(double seconds);
 
 }  // namespace strata

@@ -98,7 +98,7 @@ void ControlLine::report_failure(const std::string& cause, Exit code) {
 
 Failure ControlLine::failure() {
   constexpr auto kTimeToHear = 200ms;
-  const Failure known = token_.failure();
+  Failure known = token_.failure();
   if (known.rank != session_.rank) return known;
   for (auto naps = 0; !listened_ && naps < kTimeToHear / 5ms; ++naps) {
     {

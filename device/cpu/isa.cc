@@ -33,16 +33,16 @@ Processor choose() {
                       __builtin_cpu_supports("avx512vl");
   const char* wish = std::getenv("STRATA_CPU_ISA");
   const std::string_view name = wish ? wish : "";
-  if (name != "" && name != "avx2" && name != "avx512")
+  if (!name.empty() && name != "avx2" && name != "avx512")
     fail(Exit::usage, "STRATA_CPU_ISA is '{}': use avx2 or avx512, or leave it unset", name);
   if (name == "avx512" && !avx512)
     fail(Exit::usage, "STRATA_CPU_ISA asks for avx512, which this processor lacks: use avx2, or leave it unset");
   if (avx512 && name != "avx2")
-    return {Isa::avx512, name != "", __builtin_cpu_supports("avx512bf16") != 0, has_amx_bf16()};
+    return {Isa::avx512, !name.empty(), __builtin_cpu_supports("avx512bf16") != 0, has_amx_bf16()};
   // oneDNN takes this once, before it makes its first primitive; whoever makes primitives asks isa() before.
   if (avx512 && dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2) != dnnl::status::success)
     fail(Exit::failed, "STRATA_CPU_ISA=avx2 came too late for oneDNN: DNNL_MAX_CPU_ISA must be left unset with it");
-  return {Isa::avx2, name != "", false, false};
+  return {Isa::avx2, !name.empty(), false, false};
 }
 
 const Processor& processor() {

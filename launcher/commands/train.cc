@@ -69,6 +69,7 @@ double median_tokens_per_s(std::vector<double> rates) {
 
 std::vector<std::uint64_t> numbers(const std::vector<std::string>& texts) {
   std::vector<std::uint64_t> out;
+  out.reserve(texts.size());
   for (const std::string& text : texts) out.push_back(std::stoull(text));
   return out;
 }

@@ -47,6 +47,7 @@ void raise_file_limit() {
 
 std::vector<std::string> names(const std::vector<Share>& shares) {
   std::vector<std::string> out;
+  out.reserve(shares.size());
   for (const Share& share : shares) out.push_back(share.host);
   return out;
 }
@@ -222,6 +223,7 @@ class Launch {
   // Settles the interface, too: asked for, or where the nodes' names lead.
   void look_first(const std::vector<Share>& shares) {
     std::vector<Host> hosts;
+    hosts.reserve(shares.size());
     for (const Share& share : shares) hosts.push_back({share.host, share.ranks});
     interface_ = options_.interface;
     std::vector<NodeCheck> nodes;

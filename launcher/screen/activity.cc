@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/quantity.h"
-#include "launcher/screen/run_text.h"
 
 namespace strata::launcher {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "launcher/screen/run_text.h"
+#include "base/quantity.h"
 
 namespace strata::launcher {
 namespace {

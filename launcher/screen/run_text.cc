@@ -137,20 +137,6 @@ std::vector<std::string> wrapped(const std::string& label, const std::vector<std
   return lines;
 }
 
-std::string duration_text(double seconds) {
-  const auto s = static_cast<std::int64_t>(seconds + 0.5);
-  if (s < 60) return fmt::format("{}s", s);
-  if (s < 3600) return fmt::format("{}m{:02}s", s / 60, s % 60);
-  return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
-}
-
-std::string grouped(std::uint64_t count) {
-  std::string text = fmt::format("{}", count);
-  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
-    text.insert(static_cast<std::size_t>(at), ",");
-  return text;
-}
-
 void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm::World& world,
                   const std::string& threads) {
   const runtime::StepPlan& plan = job.plan;

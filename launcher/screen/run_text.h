@@ -37,9 +37,5 @@ std::string typed_recipe(const std::optional<std::filesystem::path>& file, const
 // Lines "LABEL  PART, PART, ..." of at most `columns`, cut between parts; those behind the first are indented alike.
 std::vector<std::string> wrapped(const std::string& label, const std::vector<std::string>& parts,
                                  std::size_t columns = 91);
-// "1m32s", "3h05m".
-std::string duration_text(double seconds);
-// "34,409".
-std::string grouped(std::uint64_t count);
 
 }  // namespace strata::launcher

@@ -1,6 +1,7 @@
 #include "runtime/planner/visits.h"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 
 #include "base/error.h"
@@ -134,8 +135,8 @@ Tiling::Tiling(const PlanRequest& request, const Layout& layout)
 
 std::vector<Visit> make_visits(const PlanRequest& request, const Tiling& tiling) {
   VisitList visits(request, tiling);
-  std::vector<int> all;
-  for (int g = 0; g < request.accumulation; ++g) all.push_back(g);
+  std::vector<int> all(static_cast<std::size_t>(request.accumulation));
+  std::iota(all.begin(), all.end(), 0);
   if (request.vertical) {
     visits.add_step(all);
   } else {

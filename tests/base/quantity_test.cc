@@ -22,5 +22,16 @@ TEST(Quantity, AmountsAsPeopleSayThem) {
   EXPECT_EQ(bytes_text(std::size_t{1} << 30), "1.00 GiB");
 }
 
+TEST(Quantity, NumbersAndTimes) {
+  EXPECT_EQ(grouped(0), "0");
+  EXPECT_EQ(grouped(999), "999");
+  EXPECT_EQ(grouped(1000), "1,000");
+  EXPECT_EQ(grouped(1234567), "1,234,567");
+  EXPECT_EQ(duration_text(59.4), "59s");
+  EXPECT_EQ(duration_text(59.6), "1m00s");
+  EXPECT_EQ(duration_text(3599), "59m59s");
+  EXPECT_EQ(duration_text(3600), "1h00m");
+}
+
 }  // namespace
 }  // namespace strata

@@ -135,7 +135,7 @@ Value Interpreter::slice(const Expression& node, Scope& scope) {
 }
 
 Value Interpreter::unary(const Expression& node, Scope& scope) {
-  const Value value = evaluate(*node.parts[0], scope);
+  Value value = evaluate(*node.parts[0], scope);
   line_ = node.line;
   if (node.text == "not") return !value.truthy();
   if (node.text == "-") return negative(value);

@@ -25,6 +25,7 @@ struct Known {
 
 Value texts(Runtime& runtime, const std::vector<std::string_view>& parts) {
   std::vector<Value> out;
+  out.reserve(parts.size());
   for (const std::string_view part : parts) out.push_back(runtime.text(std::string(part)));
   return runtime.list(std::move(out));
 }

@@ -60,6 +60,7 @@ Value key_of(Runtime& runtime, const Value& value, const Value* path, bool case_
 
 void sort_by(Runtime& runtime, std::vector<Value>& items, const std::function<Value(const Value&)>& key, bool reverse) {
   std::vector<std::pair<Value, Value>> keyed;
+  keyed.reserve(items.size());
   for (Value& item : items) keyed.emplace_back(key(item), item);
   std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
     runtime.step();
@@ -243,8 +244,8 @@ Value mapped(Runtime& runtime, const Value& value, Arguments& arguments) {
     const Parameters given("map", arguments, {"attribute", "default"});
     const Value* otherwise = given.find("default");
     for (const Value& item : items_if_true(runtime, value)) {
-      Value found = by_path(runtime, item, given.at("attribute"));
-      out.push_back(otherwise && found.is(Kind::undefined) ? *otherwise : std::move(found));
+      const Value found = by_path(runtime, item, given.at("attribute"));
+      out.push_back(otherwise && found.is(Kind::undefined) ? *otherwise : found);
     }
   } else {
     const std::string name = text_of(arguments.positional.front(), "map");

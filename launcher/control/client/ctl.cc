@@ -70,6 +70,7 @@ const char* text_of(pb::State state) {
   std::vector<std::string> words = {"ssh", "-o", "BatchMode=yes", "--", place.host, line};
   if (what == "top" && isatty(STDOUT_FILENO)) words.insert(words.begin() + 1, "-t");
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   execvp("ssh", arguments.data());
@@ -77,13 +78,6 @@ const char* text_of(pb::State state) {
 }
 
 }  // namespace
-
-std::string duration_text(double seconds) {
-  const auto s = static_cast<std::int64_t>(seconds + 0.5);
-  if (s < 60) return fmt::format("{}s", s);
-  if (s < 3600) return fmt::format("{}m{:02}s", s / 60, s % 60);
-  return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
-}
 
 Visit visit_of(const CtlOptions& options) {
   const Place place = find_place(options.target);

@@ -28,6 +28,5 @@ std::string text_of(const pb::Step& step, std::int64_t max_steps);
 std::string text_of(const pb::Dump& dump);
 // The tier's name as the run itself says it at its start.
 std::string title_of(const pb::Tier& tier, const pb::RunInfo& run);
-std::string duration_text(double seconds);
 
 }  // namespace strata::launcher::control

@@ -131,7 +131,7 @@ Place parse_place(const std::string& text, const fs::path& path) {
 }
 
 fs::path socket_folder() {
-  const fs::path folder = folder_name();
+  fs::path folder = folder_name();
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     fail(Exit::failed, "{} cannot be made: {}", folder.string(), std::strerror(errno));
   require_private(folder);
@@ -164,6 +164,7 @@ Place find_place(const std::string& target) {
            host_name(), folder_name().string());
     if (found.size() > 1) {
       std::vector<std::string> names;
+      names.reserve(found.size());
       for (const fs::path& socket : found) names.push_back("unix:" + socket.string());
       fail(Exit::usage, "{} runs of this user are found here: name one of {}, or its checkpoint.dir", names.size(),
            fmt::join(names, ", "));

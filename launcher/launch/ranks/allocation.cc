@@ -112,6 +112,7 @@ Allocation find_allocation(const std::optional<std::string>& hosts) {
 
 std::vector<Share> spread(const std::vector<Host>& hosts, int ranks, int room) {
   std::vector<Share> out;
+  out.reserve(hosts.size());
   for (const Host& host : hosts) out.push_back({host.name, 0});
   for (bool placed = true; ranks > 0 && placed;) {
     placed = false;

@@ -11,8 +11,6 @@
 namespace strata::launcher {
 namespace {
 
-using runtime::Tier;
-
 // With the first row of its numerics that ran; null: none did before.
 const MemoryRow* first_of(const std::vector<MemoryRow>& rows, const MemoryRow& row) {
   for (const MemoryRow& other : rows)

@@ -27,17 +27,6 @@ TEST(RunText, LinesAreCutBetweenTheirParts) {
               ElementsAre("x         a part that is longer than the line,", "          b"));
 }
 
-TEST(RunText, NumbersAndTimes) {
-  EXPECT_EQ(grouped(0), "0");
-  EXPECT_EQ(grouped(999), "999");
-  EXPECT_EQ(grouped(1000), "1,000");
-  EXPECT_EQ(grouped(1234567), "1,234,567");
-  EXPECT_EQ(duration_text(59.4), "59s");
-  EXPECT_EQ(duration_text(59.6), "1m00s");
-  EXPECT_EQ(duration_text(3599), "59m59s");
-  EXPECT_EQ(duration_text(3600), "1h00m");
-}
-
 class RunTextTest : public testing::Test {
  protected:
   runtime::Job job(std::vector<std::string> sets = {}) const {

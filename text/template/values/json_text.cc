@@ -112,6 +112,7 @@ class Writer {
       return;
     }
     std::vector<const std::pair<Value, Value>*> items;
+    items.reserve(pairs.size());
     for (const auto& pair : pairs) items.push_back(&pair);
     if (style_.sort_keys)
       std::stable_sort(items.begin(), items.end(),
