@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "runtime/plan/draft.h"
-#include "runtime/tasks/gradient.h"
+#include "runtime/tasks/reduce.h"
 
 namespace strata::runtime {
 

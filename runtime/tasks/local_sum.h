@@ -1,5 +1,5 @@
 #pragma once
-#include "runtime/tasks/gradient.h"
+#include "runtime/tasks/reduce.h"
 
 namespace strata::runtime {
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <vector>
 
-#include "runtime/tasks/gradient.h"
+#include "runtime/tasks/reduce.h"
 
 namespace strata::runtime {
 

@@ -1,5 +1,3 @@
-#include "runtime/tasks/gradient.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -20,6 +18,7 @@
 #include "models/layers/slots.h"
 #include "runtime/execute/executor.h"
 #include "runtime/planner/planner.h"
+#include "runtime/tasks/reduce.h"
 #include "runtime/weights/weights.h"
 
 namespace strata::runtime {
