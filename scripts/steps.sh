@@ -70,7 +70,8 @@ stop_ticker() {
   [ "$told" != 1 ]
 }
 end_step() {
-  if ! stop_ticker; then
+  # Bash may remark, on its own behalf, that the ticker is gone already.
+  if ! stop_ticker 2>/dev/null; then
     printf '\n%-44s%s\n' "$steps_title" "$1"
   elif [ -t 1 ]; then
     printf '%-44s%s\n' "$steps_title" "$1"
@@ -78,7 +79,7 @@ end_step() {
     printf '%s\n' "$1"
   fi
 }
-trap 'stop_ticker || true' EXIT
+trap 'stop_ticker 2>/dev/null || true' EXIT
 
 # step LOG TITLE COMMAND...: runs the command with its output in $build/logs/LOG.log.
 step() {

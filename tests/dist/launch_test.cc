@@ -226,7 +226,7 @@ TEST_F(LaunchAlone, MistakesAreNamedBeforeAnythingStarts) {
   };
   expect({STRATA, "launch"}, HasSubstr("nothing to launch"));
   expect({STRATA, "launch", "--", "eval", "x.toml"}, HasSubstr("launch starts train, and not eval"));
-  expect({STRATA, "launch", "train", "x.toml"}, HasSubstr("see strata launch --help"));
+  expect({STRATA, "launch", "train", "x.toml"}, HasSubstr("stands behind two dashes: launch ... -- train RECIPE"));
   expect({STRATA, "launch", "--", "train", "nowhere.toml"}, HasSubstr("nowhere.toml"));
   expect(launch({"--hosts", "no-such-node.invalid:2"}), HasSubstr("no-such-node.invalid has no address"));
   expect(launch({"--min-nodes", "2"}), HasSubstr("--min-nodes is 2, and this machine has 1 node"));
