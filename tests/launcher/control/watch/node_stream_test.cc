@@ -186,7 +186,8 @@ TEST_F(NodeStreamTest, EndsStreamsThatSendNoReports) {
     for (char& byte : bytes) byte = static_cast<char>(random());
     (void)send(bytes);
   }
-  EXPECT_EQ(send("\xff\xff\xff\xff").error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  // A stream that has ended gives its place to others a moment later; until then there may be too many.
+  EXPECT_TRUE(comes([&] { return send("\xff\xff\xff\xff").error_code() == grpc::StatusCode::INVALID_ARGUMENT; }));
   EXPECT_EQ(send(std::string(std::size_t{17} << 20, 'x')).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   const std::size_t before = told();
   NodeStream right(target(), credentials_, [](const pb::NodeOrder&) {});
