@@ -48,8 +48,7 @@ Evaluations::Evaluations(const runtime::Job& job, comm::World& world, runtime::T
   if (job.evaluation) evaluation_.emplace(job, world, trainer, std::move(prompts));
 }
 
-bool Evaluations::run_due(runtime::Trainer& trainer, runtime::RunReports* reports) {
-  if (!due()) return false;
+bool Evaluations::run(runtime::Trainer& trainer, runtime::RunReports* reports) {
   began_ = said_ = std::chrono::steady_clock::now();
   const std::int64_t step = trainer.steps_done();
   round_();

@@ -29,8 +29,8 @@ class Evaluations {
   void ask_stop(std::function<std::uint64_t()> asked) { asked_ = std::move(asked); }
 
   bool due() const { return evaluation_ && evaluation_->due(); }
-  // Evaluates if it is due; true: it is the best one so far. `reports`: null but on rank 0. Collective.
-  bool run_due(runtime::Trainer& trainer, runtime::RunReports* reports);
+  // True: it is the best one so far. `reports`: null but on rank 0. Collective.
+  bool run(runtime::Trainer& trainer, runtime::RunReports* reports);
   // The last one was stopped on request: it is due again when the run goes on. And without a checkpoint, as asked.
   bool stopped() const { return stopped_; }
   bool stopped_at_once() const { return at_once_; }

@@ -171,16 +171,18 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
     return ended.has_value();
   };
   const auto evaluate = [&] {
-    if (!evaluations.due() || stop_between_steps()) return;  // it is due again when the run goes on
-    const auto best = evaluations.run_due(trainer, reports ? &*reports : nullptr);
+    const bool due = evaluations.due();
+    if (due && stop_between_steps()) return;  // it is due again when the run goes on
+    const bool best = due && evaluations.run(trainer, reports ? &*reports : nullptr);
     control.evaluated();
-    if (evaluations.stopped()) ended = stop_here(trainer, job.recipe, checkpoints, evaluations.stopped_at_once());
-    enough = evaluations.out_of_patience();
+    if (due && evaluations.stopped())
+      ended = stop_here(trainer, job.recipe, checkpoints, evaluations.stopped_at_once());
+    enough = evaluations.out_of_patience();  // of an earlier run, too
     // Patience needs no folder: then the run ends with nothing but its figures.
     if (checkpoints.can_save() && (enough || (best && job.recipe.checkpoint.keep_best))) checkpoints.save(trainer);
     if (enough && !checkpoints.can_save() && world.rank() == 0)
       note("evaluation.patience is used up, and nothing was saved: set checkpoint.dir to keep what was trained");
-    if (!ended && !enough) stop_between_steps();
+    if (due && !ended && !enough) stop_between_steps();
   };
   std::optional<Progress> progress;
   if (world.rank() == 0) progress.emplace(job, stderr);

@@ -115,6 +115,19 @@ TEST_F(ControlDist, WritesACheckpointWhenAskedAndStopsWithOneOrWithout) {
   EXPECT_THAT(outcome.errors, HasSubstr("without a checkpoint, as asked"));
 }
 
+// The run may end between two questions, or during one.
+TEST_F(ControlDist, TopIntoAPipeEndsWellWithTheRun) {
+  Running running(long_run());
+  ASSERT_TRUE(steps(running));
+  Running top({STRATA, "top", run_.file("ck")});
+  ASSERT_TRUE(top.wait_until([](const auto& output, const auto&) { return output.find("step ") != output.npos; }));
+  EXPECT_EQ(run(ctl("stop")).code, 0);
+  EXPECT_EQ(running.wait().code, static_cast<int>(Exit::requeue));
+  const Outcome outcome = top.wait();
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_EQ(outcome.errors, "");
+}
+
 TEST_F(ControlDist, StopsWithinAnEvaluation) {
   run_.write_tokens("validation.bin", 4'000'000);
   Running running(long_run(

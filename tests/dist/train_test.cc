@@ -118,6 +118,20 @@ TEST_F(Train, NoStepsToTake) {
 }
 
 // A batch script's processes are no ranks; a step of several tasks without MPI between them is a mistake.
+TEST_F(Train, APatienceThatIsUsedUpEndsAResumedRunAtOnce) {
+  run_.write_tokens("validation.bin", 200);
+  const auto command =
+      run_.train({"data.validation=" + run_.file("validation.bin"), "training.max_steps=50", "evaluation.every=2",
+                  "evaluation.at_start=true", "evaluation.greater_is_better=true", "evaluation.patience=2",
+                  "checkpoint.dir=" + run_.file("ck")});
+  const Outcome first = run(command), second = run(command);
+  EXPECT_EQ(first.code, 0) << first.all();
+  EXPECT_THAT(first.errors, testing::HasSubstr("ends after step 4: 2 evaluations in a row"));
+  EXPECT_EQ(second.code, 0) << second.all();
+  EXPECT_THAT(second.errors, testing::HasSubstr("no step is left: evaluation.patience = 2 was used up after step 4"));
+  EXPECT_THAT(second.errors, testing::Not(testing::HasSubstr("step 5/")));
+}
+
 TEST_F(Train, UnderSlurmWithoutMpi) {
   auto command = run_.train();
   const auto under = [&](std::vector<std::string> environment) {

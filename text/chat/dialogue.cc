@@ -32,6 +32,31 @@ std::size_t records_in(std::string_view text) {
   return lines;
 }
 
+Value text_value(const char* text) {
+  return Value(std::string(text));
+}
+bool has(const Value& record, std::string_view key) {
+  const Value* found = record.is(Kind::dict) ? record.find(key) : nullptr;
+  return found && !found->is(Kind::none);
+}
+// The record with one more field.
+Value with(const Value& record, const char* key, Value value) {
+  std::vector<std::pair<Value, Value>> fields = record.pairs();
+  fields.emplace_back(text_value(key), std::move(value));
+  return Value::dict(std::move(fields));
+}
+
+// A list of messages, one message, or a prompt without an answer, as a record of messages; anything else as it is.
+Value with_messages(Value given) {
+  if (given.is(Kind::list)) return Value::dict({{text_value("messages"), std::move(given)}});
+  if (has(given, "role")) return Value::dict({{text_value("messages"), Value::list({std::move(given)})}});
+  if (!has(given, "prompt") || has(given, "completion") || has(given, "messages")) return given;
+  const Value& prompt = *given.find("prompt");
+  if (!prompt.is(Kind::text)) return with(given, "messages", prompt);
+  return with(given, "messages",
+              Value::list({Value::dict({{text_value("role"), text_value("user")}, {text_value("content"), prompt}})}));
+}
+
 }  // namespace
 
 void Dialogue::read(std::string_view json, const std::string& name) {
@@ -44,22 +69,9 @@ void Dialogue::read(std::string_view json, const std::string& name) {
            name, lines);
     fail(Exit::corrupt, "{}, offset {}: this is no JSON: {}", name, fault.at, fault.message);
   }
-  if (given.is(Kind::list)) given = Value::dict({{Value(std::string("messages")), given}});
-  // One message, a prompt without an answer, or an instruction alone.
-  const auto has = [&](std::string_view key) { return given.is(Kind::dict) && given.find(key); };
-  const auto named = [](const char* key) { return Value(std::string(key)); };
-  if (has("role")) given = Value::dict({{named("messages"), Value::list({given})}});
-  if (has("prompt") && !has("completion") && !has("messages")) {
-    const Value prompt = *given.find("prompt");
-    const Value turn = Value::dict({{named("role"), named("user")}, {named("content"), prompt}});
-    given = Value::dict({{named("messages"), prompt.is(Kind::text) ? Value::list({turn}) : prompt}});
-  }
-  const bool unanswered = has("instruction") && !has("output");
-  if (unanswered) {
-    auto fields = given.pairs();
-    fields.emplace_back(named("output"), named(""));
-    given = Value::dict(std::move(fields));
-  }
+  given = with_messages(std::move(given));
+  const bool unanswered = has(given, "instruction") && !has(given, "output");
+  if (unanswered) given = with(given, "output", text_value(""));
   if (!given.is(Kind::dict)) fail(Exit::corrupt, "{}: expected a list of messages, found {}", name, kind_text(given));
   try {
     conversation_ = conversation_of(given, format_of(given));

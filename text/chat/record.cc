@@ -256,7 +256,7 @@ void refuse_formats_of_two(const Value& record) {
   (void)the_format_of(record);
 }
 
-DataFormat format_of(const Value& record) {
+DataFormat format_of(const Value& record, std::string_view to_do) {
   if (const auto found = the_format_of(record)) return *found;
   if (find(record, "chosen") && find(record, "rejected"))
     wrong(
@@ -264,9 +264,10 @@ DataFormat format_of(const Value& record) {
         "rename \"chosen\" to \"completion\" if it is an answer to \"prompt\", to \"messages\" if it is the "
         "conversation");
   const std::string other = other_names(record);
+  if (!other.empty()) to_do = other;
   wrong(
       "expected text, messages, conversations, prompt and completion, or instruction and output, found the fields {}{}",
-      keys_of(record), other.empty() ? "" : ": " + other);
+      keys_of(record), to_do.empty() ? "" : fmt::format(": {}", to_do));
 }
 
 const std::string& text_field(const Value& record, std::string_view field) {

@@ -43,8 +43,9 @@ struct Completion {
   std::string prompt, answer;
 };
 
-// By the fields of `record`, a dict. Throws RecordFault if there are none of a format, or those of two.
-DataFormat format_of(const jinja::Value& record);
+// By the fields of `record`, a dict. Throws RecordFault if there are those of two formats, or of none: it says what to
+// rename, else `to_do`, if that is not empty.
+DataFormat format_of(const jinja::Value& record, std::string_view to_do = {});
 // Throws RecordFault if the fields are those of two formats.
 void refuse_formats_of_two(const jinja::Value& record);
 

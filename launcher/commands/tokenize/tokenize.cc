@@ -97,11 +97,9 @@ DataFormat format_of(const TokenizeOptions& options, DocumentReader& reader) {
                     part->name));
   if (!record || options.field) return DataFormat::text;
   try {
-    return text::format_of(*record);
+    return text::format_of(*record, "give --field NAME for the one that holds text");
   } catch (const text::RecordFault& fault) {
-    const bool told = fault.message.find("rename") != std::string::npos;
-    fail(Exit::corrupt, "{}, line {}: {}{}", part->name, part->line, fault.message,
-         told ? "" : ": give --field NAME for the one that holds text");
+    fail(Exit::corrupt, "{}, line {}: {}", part->name, part->line, fault.message);
   }
 }
 

@@ -35,6 +35,7 @@ const char* advice(const std::string& words, bool tls) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAUTHENTICATED:
       fail(Exit::usage, "{} refuses: {}", target, status.error_message());
+    case grpc::StatusCode::CANCELLED:  // by a run that ended meanwhile: nobody here cancels what is asked
     case grpc::StatusCode::UNAVAILABLE:
       if (const char* to_do = advice(status.error_message(), tls)) fail(Exit::usage, "{}: {}", target, to_do);
       throw Unavailable(Exit::failed,

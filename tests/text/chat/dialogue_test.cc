@@ -74,6 +74,9 @@ TEST_F(DialogueTest, MessagesComeFromAFile) {
     made.read(json, "f");
     EXPECT_EQ(prompt(made), asked) << json;
   }
+  Dialogue tooled = dialogue("{{ tools[0].name }}" + chatml_);
+  tooled.read(R"({"prompt": [{"role": "user", "content": "Ho"}], "tools": [{"name": "f"}]})", "f");
+  EXPECT_EQ(prompt(tooled), "f" + asked);
   EXPECT_FAILURE(made.read(R"({"body": "Ho"})", "f"), Exit::corrupt,
                  AllOf(HasSubstr("the fields body"), testing::Not(HasSubstr("--field"))));
   EXPECT_FAILURE(made.read("[1", "f"), Exit::corrupt, AllOf(HasSubstr("f, offset 2"), HasSubstr("no JSON")));
