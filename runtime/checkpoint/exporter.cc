@@ -139,9 +139,9 @@ void write_weights(FileSystem& system, const fs::path& folder, const models::Mod
 }
 
 std::string config_json(models::Config config, device::DType dtype) {
-  if (!config.has("architectures"))
-    config.override_key("architectures",
-                        fmt::format(R"(["{}"])", models::architecture_of(config, models::objective_of(config))));
+  // The config may name a model without a head ("BertModel"), or nothing.
+  config.override_key("architectures",
+                      fmt::format(R"(["{}"])", models::architecture_of(config, models::objective_of(config))));
   // The spelling of transformers 4, where the model has it, else that of 5.
   config.override_key(config.has("torch_dtype") ? "torch_dtype" : "dtype",
                       dtype == device::DType::fp32 ? R"("float32")" : R"("bfloat16")");

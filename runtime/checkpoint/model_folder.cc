@@ -19,15 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool has(const fs::path& folder, std::string_view file) {
-  std::error_code ignored;
-  return fs::exists(folder / file, ignored);
-}
-
 class SharedCheckpoint final : public WeightSource {
  public:
-  SharedCheckpoint(std::shared_ptr<const Checkpoint> checkpoint, const models::Model& model)
-      : checkpoint_(std::move(checkpoint)), weights_(checkpoint_weights(*checkpoint_, model)) {}
+  SharedCheckpoint(std::shared_ptr<const Checkpoint> checkpoint, const models::Model& model, std::uint64_t seed,
+                   bool new_head)
+      : checkpoint_(std::move(checkpoint)), weights_(checkpoint_weights(*checkpoint_, model, seed, new_head)) {}
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
     weights_->read(unit, parameter, begin, out);
   }
@@ -38,6 +34,8 @@ class SharedCheckpoint final : public WeightSource {
   std::vector<comm::Seen> seen() const override {
     return {comm::look_at(checkpoint_->path() / kManifestName, "weights")};
   }
+  std::vector<std::string> drawn() const override { return weights_->drawn(); }
+  std::vector<std::string> left_out() const override { return weights_->left_out(); }
 
  private:
   std::shared_ptr<const Checkpoint> checkpoint_;
@@ -120,10 +118,8 @@ models::Config ModelFolder::config() const {
 std::unique_ptr<WeightSource> ModelFolder::weights(const models::Model& model, std::uint64_t seed,
                                                    bool new_head) const {
   if (!checkpoint_) return stored_weights(model, path_, seed, new_head);
-  if (new_head)
-    fail(Exit::usage, "model.new_head = true: {} is a checkpoint, which is read as it is: strata export it first",
-         path_.string());
-  return std::make_unique<SharedCheckpoint>(open_ ? open_ : std::make_shared<const Checkpoint>(path_), model);
+  return std::make_unique<SharedCheckpoint>(open_ ? open_ : std::make_shared<const Checkpoint>(path_), model, seed,
+                                            new_head);
 }
 
 device::DType ModelFolder::dtype() const {
@@ -135,15 +131,28 @@ device::DType ModelFolder::dtype() const {
   return largest == tensors.end() ? device::DType::fp32 : largest->type.value_or(device::DType::fp32);
 }
 
-std::optional<fs::path> ModelFolder::hugging_face() const {
-  if (!checkpoint_) return path_;
+std::optional<fs::path> ModelFolder::began_with() const {
   const Manifest manifest = open_ ? open_->manifest() : read_manifest(path_);
   const auto stored = manifest.recipe.find("model.path");
   // A key's text is TOML: of a path, a string as JSON has it; of none, something else.
   if (stored == manifest.recipe.end() || !stored->second.starts_with('"')) return std::nullopt;
-  const auto recipe = models::Config::parse(fmt::format(R"({{"path":{}}})", stored->second), path_.string());
-  const fs::path directory = recipe.text_or("path", "");
-  return !directory.empty() && has(directory, "config.json") ? std::optional(directory) : std::nullopt;
+  return models::Config::parse(fmt::format(R"({{"path":{}}})", stored->second), path_.string()).text_or("path", "");
+}
+
+std::optional<fs::path> ModelFolder::hugging_face() const {
+  constexpr int kMostRuns = 16;  // of which each began with the one before; a run may name its own folder
+  ModelFolder folder = *this;
+  for (int run = 0; run < kMostRuns; ++run) {
+    if (!folder.checkpoint_) return folder.path_;
+    const auto before = folder.began_with();
+    if (!before || before->empty()) return std::nullopt;
+    try {
+      folder = ModelFolder(*before);
+    } catch (const Error&) {
+      return std::nullopt;  // it is gone
+    }
+  }
+  return std::nullopt;
 }
 
 std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note) {

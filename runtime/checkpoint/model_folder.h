@@ -36,13 +36,15 @@ class ModelFolder {
   // In which the weights are stored: of the largest tensor.
   device::DType dtype() const;
   // Where the tokenizer and generation_config.json are: the directory itself, or the one that the checkpoint's run
-  // started from; nullopt if there is none any more.
+  // started from, or the run whose checkpoint it started from; nullopt if there is none any more.
   std::optional<std::filesystem::path> hugging_face() const;
 
  private:
   ModelFolder() = default;
   // True if the path is itself what is to be read.
   bool find();
+  // Of a checkpoint: the run's model.path, if it had one.
+  std::optional<std::filesystem::path> began_with() const;
 
   std::filesystem::path path_;
   bool checkpoint_ = false;

@@ -15,6 +15,7 @@
 #include "base/parallel.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/readable_file.h"
+#include "runtime/weights/tensor_match.h"
 
 namespace strata::runtime {
 
@@ -222,25 +223,63 @@ namespace {
 
 class CheckpointWeights final : public WeightSource {
  public:
-  CheckpointWeights(const Checkpoint& checkpoint, const models::Model& model) : checkpoint_(checkpoint), model_(model) {
-    require_same_tensors(checkpoint, model);
+  CheckpointWeights(const Checkpoint& checkpoint, const models::Model& model, std::uint64_t seed, bool new_head)
+      : checkpoint_(checkpoint), random_(random_weights(model, seed)) {
+    const std::vector<TensorEntry>& stored = checkpoint.manifest().tensors;
+    std::vector<std::string> names;
+    for (const TensorEntry& tensor : stored) names.push_back(tensor.name);
+    match_ = match_tensors(model, names, new_head);
+    if (!match_.missing.empty())
+      other_model("it lacks {}, which this {} model has", match_.missing.front(), model.family);
+    if (!match_.unknown.empty())
+      other_model("it holds {}, which this {} model lacks", names[match_.unknown.front()], model.family);
+    const std::vector<TensorEntry> wanted = tensors_of(model);
+    std::size_t next = 0;
+    for (const auto& places : match_.places)
+      for (const auto& place : places) {
+        const TensorEntry& tensor = wanted[next++];
+        if (place && stored[*place].shape != tensor.shape)
+          other_model("its {} is {}, and that of this model is {}", tensor.name, stored[*place].shape, tensor.shape);
+      }
   }
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
-    checkpoint_.read("master", model_.units[unit]->parameters()[parameter].name, begin, out);
+    if (!match_.places[unit][parameter]) return random_->read(unit, parameter, begin, out);
+    checkpoint_.read("master", name_at(*match_.places[unit][parameter]), begin, out);
   }
   void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
-    checkpoint_.prefetch("master", model_.units[unit]->parameters()[parameter].name, begin, count);
+    if (const auto& place = match_.places[unit][parameter])
+      checkpoint_.prefetch("master", name_at(*place), begin, count);
+  }
+  std::vector<std::string> drawn() const override { return match_.drawn; }
+  std::vector<std::string> left_out() const override {
+    constexpr std::string_view kWeight = ".weight";
+    std::vector<std::string> layers;
+    for (const std::size_t i : match_.left_out) {
+      const auto& [name, shape] = checkpoint_.manifest().tensors[i];
+      if (name.ends_with(kWeight) && shape.size() == 2) layers.push_back(name.substr(0, name.size() - kWeight.size()));
+    }
+    return layers;
   }
 
  private:
+  template <typename... Args>
+  [[noreturn]] void other_model(fmt::format_string<Args...> what, Args&&... args) const {
+    fail(Exit::usage, "{} is another model's checkpoint: {}", checkpoint_.path().string(),
+         fmt::format(what, std::forward<Args>(args)...));
+  }
+
+  const std::string& name_at(std::size_t i) const { return checkpoint_.manifest().tensors[i].name; }
+
   const Checkpoint& checkpoint_;
-  const models::Model& model_;
+  std::unique_ptr<WeightSource> random_;
+  TensorMatch match_;
 };
 
 }  // namespace
 
-std::unique_ptr<WeightSource> checkpoint_weights(const Checkpoint& checkpoint, const models::Model& model) {
-  return std::make_unique<CheckpointWeights>(checkpoint, model);
+std::unique_ptr<WeightSource> checkpoint_weights(const Checkpoint& checkpoint, const models::Model& model,
+                                                 std::uint64_t seed, bool new_head) {
+  return std::make_unique<CheckpointWeights>(checkpoint, model, seed, new_head);
 }
 
 }  // namespace strata::runtime

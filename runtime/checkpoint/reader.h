@@ -67,9 +67,10 @@ class Checkpoint {
   std::map<std::string, std::map<std::string, std::vector<Extent>, std::less<>>, std::less<>> kinds_;  // kind, tensor
 };
 
-// The fp32 master weights of a checkpoint as a source for `model`, which must have the checkpoint's tensors
-// (Error{usage}). The checkpoint outlives it.
-std::unique_ptr<WeightSource> checkpoint_weights(const Checkpoint& checkpoint, const models::Model& model);
+// The fp32 master weights of a checkpoint as a source for `model`, as stored_weights() has those of a directory: a head
+// that the checkpoint lacks is drawn. Throws Error{usage} if it is another model's. The checkpoint outlives it.
+std::unique_ptr<WeightSource> checkpoint_weights(const Checkpoint& checkpoint, const models::Model& model,
+                                                 std::uint64_t seed = 0, bool new_head = false);
 
 // Throws Error{usage} naming the first tensor that one has and the other has not, or in another shape.
 void require_same_tensors(const Checkpoint& checkpoint, const models::Model& model);

@@ -5,16 +5,21 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "models/files/config.h"
 #include "models/objective.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/data/files/label_column.h"
 #include "runtime/data/open_data.h"
+#include "runtime/data/sequences/packed_sequences.h"
 #include "runtime/objective/causal_lm.h"
 #include "runtime/objective/classification.h"
 #include "runtime/objective/masked_lm.h"
+#include "runtime/recipe/value.h"
 
 namespace strata::runtime {
 namespace {
@@ -68,6 +73,24 @@ std::uint64_t scored_rows(const Recipe& recipe, const Sequences* validation) {
   return sequences < rows / of_sequence + 1 ? std::min(rows, sequences * of_sequence) : rows;
 }
 
+// "BertModel" that learns masked words is "BertForMaskedLM" from now on, in checkpoints and exports.
+void name_architecture(Recipe& recipe) {
+  const models::Config config = config_of(recipe.model);
+  const std::string name = models::architecture_of(config, *recipe.training.objective);
+  if (config.has("architectures") && config.texts("architectures") != std::vector{name})
+    recipe.model.config["architectures"] = fmt::format("[{}]", json_string(name));
+}
+
+// An evaluation of cut or dropped texts has another loss and other metrics than one of whole ones.
+void note_long_documents(const Sequences& validation, Recipe& recipe) {
+  const PackingFigures* figures = validation.packing();
+  if (figures == nullptr || figures->cut + figures->dropped == 0) return;
+  recipe.notes.push_back(fmt::format(
+      "evaluations {} {} of {} of data.validation, which {} above data.seq_len = {} (data.long = \"{}\")",
+      figures->cut > 0 ? "cut" : "leave out", figures->cut + figures->dropped, counted(figures->documents, "document"),
+      for_count(figures->cut + figures->dropped, "is", "are"), recipe.data.seq_len, figures->cut > 0 ? "cut" : "drop"));
+}
+
 }  // namespace
 
 MakeLabelling labelling_of(const Recipe& recipe) {
@@ -96,6 +119,7 @@ void look_for_labels(Recipe& recipe, const LabelColumn*) {
 void settle_objective(Recipe& recipe) {
   if (!recipe.training.objective) recipe.training.objective = models::objective_of(config_of(recipe.model));
   refuse_what_has_no_effect(recipe.training);
+  name_architecture(recipe);
   settle_classes(recipe);
   const auto seq_len = static_cast<std::uint32_t>(recipe.data.seq_len);
   const auto rows = rules_of(recipe).loss_rows(recipe, seq_len);
@@ -112,6 +136,7 @@ OpenedData settle(Recipe& recipe, bool evaluates) {
     recipe.data.packing = Packing::documents;
   OpenedData opened = settle_data(recipe, evaluates, labelling_of(recipe));
   recipe.data.scored_rows = scored_rows(recipe, opened.validation.get());
+  if (opened.validation) note_long_documents(*opened.validation, recipe);
   if (!evaluates) rules_of(recipe).look(recipe, opened.validation ? opened.validation->column() : nullptr);
   return opened;
 }

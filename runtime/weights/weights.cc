@@ -17,6 +17,7 @@
 #include "comm/agreement.h"
 #include "device/numeric/philox.h"
 #include "models/files/safetensors.h"
+#include "runtime/weights/tensor_match.h"
 
 namespace strata::runtime {
 namespace {
@@ -64,55 +65,31 @@ class StoredWeights final : public WeightSource {
  public:
   StoredWeights(const models::Model& model, const std::filesystem::path& directory, std::uint64_t seed, bool new_head)
       : file_(models::Safetensors::open(directory)), random_(model, seed) {
-    const std::string anew = new_head ? model.loss_unit().score_layer() + "." : "";
-    std::vector<const models::StoredTensor*> expected;
-    for (const auto& unit : model.units) {
+    const auto& stored = file_.tensors();
+    std::vector<std::string> names;
+    for (const models::StoredTensor& tensor : stored) names.push_back(tensor.name);
+    TensorMatch match = match_tensors(model, names, new_head);
+    for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+      const auto& parameters = model.units[unit]->parameters();
       auto& tensors = tensors_.emplace_back();
-      for (const models::Parameter& p : unit->parameters()) {
-        const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
-        const models::StoredTensor* found = find(p.name);
-        const std::string& prefix = model.optional_prefix;
-        if (!found && p.name.starts_with(prefix)) found = find(p.name.substr(prefix.size()));
-        const auto& may_lack = model.drawn_if_missing;
-        const bool redrawn = new_head && p.name.starts_with(anew);
-        if (redrawn || (!found && std::find(may_lack.begin(), may_lack.end(), p.name) != may_lack.end())) {
-          if (found) expected.push_back(found);  // and not read
-          drawn_.push_back(p.name);
+      for (std::size_t p = 0; p < parameters.size(); ++p) {
+        const std::vector<std::uint64_t> shape(parameters[p].shape.begin(), parameters[p].shape.end());
+        const auto& place = match.places[unit][p];
+        const bool missing = std::ranges::find(match.missing, parameters[p].name) != match.missing.end();
+        if (place || missing)
+          tensors.push_back(&file_.require(place ? stored[*place].name : parameters[p].name, shape));
+        else
           tensors.push_back(nullptr);
-          continue;
-        }
-        tensors.push_back(&file_.require(found ? found->name : p.name, shape));
-        expected.push_back(tensors.back());
       }
     }
-    for (const models::StoredTensor& tensor : file_.tensors()) {
-      if (std::find(expected.begin(), expected.end(), &tensor) != expected.end()) continue;
-      if (std::any_of(model.ignored_suffixes.begin(), model.ignored_suffixes.end(),
-                      [&](const std::string& suffix) { return tensor.name.ends_with(suffix); })) {
-        if (is_layer(tensor)) left_out_.push_back(tensor.name.substr(0, tensor.name.size() - kWeight.size()));
-        continue;
-      }
-      // Some writers store a shared tensor once more.
-      if (std::any_of(model.units.begin(), model.units.end(), [&](const auto& unit) {
-            const auto& shared = unit->shared();
-            return shared && tensor.name == shared->name &&
-                   same_bytes(tensor, *tensors_[shared->unit][shared->parameter]);  // a table is never drawn
-          }))
-        continue;
-      fail(Exit::corrupt, "{}: tensor {} is not one that this {} model has; check config.json", tensor.file.string(),
-           tensor.name, model.family);
-    }
+    drawn_ = std::move(match.drawn);
+    for (const std::size_t i : match.left_out)
+      if (is_layer(stored[i])) left_out_.push_back(names[i].substr(0, names[i].size() - kWeight.size()));
+    for (const std::size_t i : match.unknown)
+      if (!is_shared(stored[i], model))
+        fail(Exit::corrupt, "{}: tensor {} is not one that this {} model has; check config.json",
+             stored[i].file.string(), names[i], model.family);
     for (const auto& tensors : tensors_) read_.emplace_back(tensors.size());
-  }
-
-  // Under its name, or that which it had in TensorFlow and in the first checkpoints of BERT.
-  const models::StoredTensor* find(const std::string& name) const {
-    if (const models::StoredTensor* found = file_.find(name)) return found;
-    for (const auto& [now, then] : {std::pair{"LayerNorm.weight", "gamma"}, {"LayerNorm.bias", "beta"}}) {
-      const std::string_view ending = now;
-      if (name.ends_with(ending)) return file_.find(name.substr(0, name.size() - ending.size()) + "LayerNorm." + then);
-    }
-    return nullptr;
   }
 
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
@@ -180,6 +157,14 @@ class StoredWeights final : public WeightSource {
   static std::span<const std::byte> part_of(const models::StoredTensor& tensor, std::size_t begin, std::size_t count) {
     const std::size_t element = size_of(*tensor.type);
     return tensor.bytes.subspan(begin * element, count * element);
+  }
+  // Some writers store a shared tensor once more.
+  bool is_shared(const models::StoredTensor& tensor, const models::Model& model) const {
+    return std::ranges::any_of(model.units, [&](const auto& unit) {
+      const auto& shared = unit->shared();
+      return shared && tensor.name == shared->name &&
+             same_bytes(tensor, *tensors_[shared->unit][shared->parameter]);  // a table is never drawn
+    });
   }
   static bool same_bytes(const models::StoredTensor& a, const models::StoredTensor& b) {
     return a.dtype == b.dtype && std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end());

@@ -93,13 +93,35 @@ TEST_F(ClassifierTraining, ANewHeadForOtherClasses) {
   const auto labels = predicted("words", {"--field", "words", "--tokenizer", tokenizer_});
   ASSERT_EQ(labels.size(), static_cast<std::size_t>(kTexts));
   EXPECT_THAT(labels[0], testing::MatchesRegex(R"(\{"labels": \["[NO]".*\]\})"));
+  // So does a checkpoint, which need not be exported first.
   sets[0] = "model.path=" + file("words");
   sets.emplace_back("checkpoint.dir=" + file("other"));
-  const Outcome refused = run(command("train", "words", sets));
-  EXPECT_EQ(refused.code, static_cast<int>(Exit::usage));
-  EXPECT_THAT(refused.errors, HasSubstr("strata export it first"));
+  EXPECT_THAT(done(run(command("train", "words", sets))),
+              HasSubstr("model.new_head = true: classifier.weight, classifier.bias: drawn from training.seed"));
   EXPECT_COMPLAINT(run(command("train", "words", {"training.objective=masked_lm", "model.new_head=true"})), Exit::usage,
                    HasSubstr("model.new_head = true is about a classifier's classes"));
+}
+
+// An encoder learns masked words of some texts, and then classes: from the run's checkpoint as from its export.
+TEST_F(ClassifierTraining, FromACheckpointOfMaskedWords) {
+  tokenize("filler", {"--no-eot", "--add-special"});
+  done(run(command("train", "filler", {"training.objective=masked_lm"})));
+  done(run({STRATA, "export", file("filler"), "-o", file("filled")}));
+  EXPECT_THAT(folder_.read("filled/config.json"), HasSubstr("BertForMaskedLM"));
+  tokenize("one", {"--labels", "label"});
+  for (const std::string model : {"filler", "filled"})
+    EXPECT_THAT(done(run(command(
+                    "train", "one",
+                    {"model.path=" + file(model), "model.init=pretrained", "checkpoint.dir=" + file("of-" + model)}))),
+                AllOf(HasSubstr("has no bert.pooler"), HasSubstr("classifier.weight"), HasSubstr("drawn from"),
+                      HasSubstr("also has cls.predictions.transform.dense")));
+  // The tokenizer is that of the directory which the run of masked words began with.
+  EXPECT_EQ(predicted("of-filler"), predicted("of-filled", {"--tokenizer", tokenizer_}));
+  EXPECT_COMPLAINT(run(command("train", "filler",
+                               {"model.path=" + file("of-filled"), "model.init=pretrained",
+                                "training.objective=masked_lm", "checkpoint.dir=" + file("back")})),
+                   Exit::usage,
+                   AllOf(HasSubstr("is another model's checkpoint"), HasSubstr("it lacks cls.predictions")));
 }
 
 // What an objective leaves alone of its data, or does not find there, is said at the start.
@@ -119,6 +141,23 @@ TEST_F(ClassifierTraining, DataThatAnObjectiveDoesNotExpect) {
   EXPECT_THAT(
       done(run(command("train", "special", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler3")}))),
       testing::Not(HasSubstr("begins with a token of text")));
+}
+
+// A piece of a text has other labels around it: who reads the metric is told.
+TEST_F(ClassifierTraining, AnEvaluationSaysWhatItCuts) {
+  tokenize("words", {"--labels", "each", "--field", "words"});
+  const std::vector<std::string> words = {"training.objective=token_classification"};
+  done(run(command("train", "words", words)));
+  const auto eval = [&](const std::string& seq_len, const std::string& what) {
+    auto sets = words;
+    sets.insert(sets.end(), {"model.path=" + file("words"), "model.init=pretrained", "data.seq_len=" + seq_len,
+                             "data.long=" + what});
+    return done(run(command("eval", "words", sets)));
+  };
+  EXPECT_THAT(eval("40", "cut"), testing::Not(HasSubstr("data.long")));
+  EXPECT_THAT(eval("6", "cut"), HasSubstr("evaluations cut 16 of 40 documents of data.validation, which are above "
+                                          "data.seq_len = 6 (data.long = \"cut\")"));
+  EXPECT_THAT(eval("6", "drop"), HasSubstr("evaluations leave out 16 of 40 documents"));
 }
 
 // A weighted loss is the mean over texts of their class's weight times -ln of its probability.

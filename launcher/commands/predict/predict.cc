@@ -99,7 +99,8 @@ struct Classifier {
   Classifier(const PredictOptions& options, const runtime::ModelFolder& folder, const models::Config& config)
       : objective(models::objective_of(config)) {
     if (objective != models::Objective::sequence_classification && objective != models::Objective::token_classification)
-      fail(Exit::usage, "{} is no classifier: its architectures name {}", folder.path().string(),
+      fail(Exit::usage, "{} is no classifier: {}{}; train one from it, with training.objective", folder.path().string(),
+           models::named_objective(config) ? "it has the head of " : "it names no head, and is trained as ",
            models::name_of(objective));
     classes = models::read_classes(config, objective);
     // As many as the model says that it has, of which a token needs some or other.

@@ -133,6 +133,10 @@ TEST_F(ExporterTest, NamesTheArchitectureWhereTheConfigurationDoesNot) {
   const char* gpt2 = R"({"model_type":"gpt2","n_embd":32,"n_head":4,"n_layer":1,"n_positions":24,"vocab_size":50})";
   export_model(models::Config::parse(gpt2, "config"), Counting(), {}, out("model"), {});
   EXPECT_EQ(models::Config::read(out("model")).texts("architectures"), std::vector<std::string>{"GPT2LMHeadModel"});
+  // Nor does one that was a body when the training began: the export has the head.
+  const std::string body = std::string(gpt2).insert(1, R"("architectures":["GPT2Model"],)");
+  export_model(models::Config::parse(body, "config"), Counting(), {}, out("body"), {});
+  EXPECT_EQ(models::Config::read(out("body")).texts("architectures"), std::vector<std::string>{"GPT2LMHeadModel"});
 }
 
 // An encoder that transformers wrote, as our checkpoint would have it again: every tensor under its name, no more.

@@ -45,5 +45,26 @@ TEST(ModelFolderTest, WholeIsWhatATrainingWouldGoOnFromOnAllRanks) {
   });
 }
 
+// The tokenizer of a run that began with another run's checkpoint is where the first of them began.
+TEST(ModelFolderTest, TheHuggingFaceDirectoryOfARunOfARun) {
+  const SavedRun run;
+  run.run(1, run.sets(1), 2, {1, 2});
+  const fs::path first = run.checkpoints() / "step-00000001", second = run.checkpoints() / "step-00000002";
+  const auto began_with = [](const fs::path& checkpoint, const fs::path& model) {
+    Manifest manifest = read_manifest(checkpoint);
+    manifest.recipe["model.path"] = "\"" + model.string() + "\"";
+    std::ofstream(checkpoint / kManifestName) << to_json(manifest);
+  };
+  EXPECT_EQ(ModelFolder(second).hugging_face(), std::nullopt) << "of a preset";
+  run.folder().write("hf/config.json", "{}");
+  began_with(first, run.folder().path() / "hf");
+  began_with(second, first);
+  EXPECT_EQ(ModelFolder(second).hugging_face(), run.folder().path() / "hf");
+  began_with(second, second);
+  EXPECT_EQ(ModelFolder(second).hugging_face(), std::nullopt) << "of itself";
+  began_with(second, run.folder().path() / "gone");
+  EXPECT_EQ(ModelFolder(second).hugging_face(), std::nullopt);
+}
+
 }  // namespace
 }  // namespace strata::runtime

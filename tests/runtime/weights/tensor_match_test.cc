@@ -1,0 +1,93 @@
+#include "runtime/weights/tensor_match.h"
+
+#include <gmock/gmock.h>
+
+#include <memory>
+
+#include "models/files/config.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::unique_ptr<models::Model> bert(models::Objective objective) {
+  models::RunShape shape{1, 4, device::DType::fp32, 1};
+  shape.objective = objective;
+  return models::make_model(
+      models::Config::parse(R"({"model_type":"bert","hidden_size":8,"num_hidden_layers":1,"num_attention_heads":2,
+                                "intermediate_size":8,"max_position_embeddings":4,"vocab_size":5,"type_vocab_size":2,
+                                "id2label":{"0":"a","1":"b"}})",
+                            "config.json"),
+      shape);
+}
+
+std::vector<std::string> names_of(const models::Model& model) {
+  std::vector<std::string> names;
+  for (const auto& unit : model.units)
+    for (const models::Parameter& parameter : unit->parameters()) names.push_back(parameter.name);
+  return names;
+}
+
+std::size_t read(const TensorMatch& match) {
+  std::size_t count = 0;
+  for (const auto& places : match.places)
+    for (const auto& place : places) count += place.has_value();
+  return count;
+}
+
+TEST(TensorMatchTest, FindsItsOwnInAnyOrder) {
+  const auto model = bert(models::Objective::masked_lm);
+  auto names = names_of(*model);
+  std::reverse(names.begin(), names.end());
+  const TensorMatch match = match_tensors(*model, names, false);
+  EXPECT_EQ(read(match), names.size());
+  EXPECT_EQ(names[*match.places[0][0]], model->units[0]->parameters()[0].name);
+  EXPECT_THAT(match.drawn, IsEmpty());
+  EXPECT_THAT(match.missing, IsEmpty());
+  EXPECT_THAT(match.unknown, IsEmpty());
+}
+
+TEST(TensorMatchTest, AHeadOfAnotherObjectiveIsLeftOutAndTheOwnDrawn) {
+  const auto model = bert(models::Objective::sequence_classification);
+  auto names = names_of(*bert(models::Objective::masked_lm));
+  names.emplace_back("encoder.of.another");
+  const TensorMatch match = match_tensors(*model, names, false);
+  EXPECT_THAT(match.drawn, ElementsAre("bert.pooler.dense.weight", "bert.pooler.dense.bias", "classifier.weight",
+                                       "classifier.bias"));
+  EXPECT_THAT(match.missing, IsEmpty());
+  ASSERT_FALSE(match.left_out.empty());
+  for (const std::size_t i : match.left_out) EXPECT_THAT(names[i], testing::StartsWith("cls.predictions."));
+  EXPECT_THAT(match.unknown, ElementsAre(names.size() - 1));
+}
+
+// What is no head has to be there; what a new head takes the place of is neither read nor unknown.
+TEST(TensorMatchTest, MissingAndNew) {
+  const auto model = bert(models::Objective::sequence_classification);
+  auto names = names_of(*model);
+  const std::string first = names.front();
+  names.erase(names.begin());
+  EXPECT_THAT(match_tensors(*model, names, false).missing, ElementsAre(first));
+  const TensorMatch anew = match_tensors(*model, names_of(*model), true);
+  EXPECT_THAT(anew.drawn, ElementsAre("classifier.weight", "classifier.bias"));
+  EXPECT_THAT(anew.unknown, IsEmpty());
+  EXPECT_THAT(anew.left_out, IsEmpty());
+}
+
+// Without the body's prefix, as a BertModel is stored, and by the norms' names in TensorFlow.
+TEST(TensorMatchTest, OtherSpellings) {
+  const auto model = bert(models::Objective::masked_lm);
+  auto names = names_of(*model);
+  for (std::string& name : names) {
+    if (name.starts_with("bert.")) name.erase(0, 5);
+    if (name.ends_with("LayerNorm.weight")) name.replace(name.size() - 6, 6, "gamma");
+    if (name.ends_with("LayerNorm.bias")) name.replace(name.size() - 4, 4, "beta");
+  }
+  const TensorMatch match = match_tensors(*model, names, false);
+  EXPECT_EQ(read(match), names.size());
+  EXPECT_THAT(match.unknown, IsEmpty());
+}
+
+}  // namespace
+}  // namespace strata::runtime
