@@ -45,6 +45,10 @@ void describe(const text::LabelSummary& labels) {
   if (labels.names.size() > kShown) list += ", ...";
   say("labels: {} ({}): {}", labels.names.size() == 1 ? "1 class" : fmt::format("{} classes", labels.names.size()),
       labels.problem, list);
+  if (labels.one_per_word)
+    note(
+        "each list is as long as its text has words: if they are labels of words, give the words as a list, too "
+        "(--field)");
   constexpr std::size_t kMany = 100;
   if (labels.names.size() >= kMany && labels.names.size() > labels.documents / 2)
     note(fmt::format("{} documents have {} different labels: is that field a label?", labels.documents,
@@ -88,9 +92,9 @@ text::BitFile& TokenOutput::open_types() {
   return types_writer_.emplace(types_file_.emplace(types_));
 }
 
-text::LabelWriter& TokenOutput::open_labels(std::vector<std::string> fields, bool pairs) {
-  pairs_ = pairs;
-  return labels_writer_.emplace(labels_file_.emplace(labels_), std::move(fields));
+text::LabelWriter& TokenOutput::open_labels(const text::ClassRules& rules) {
+  rules_ = rules;
+  return labels_writer_.emplace(labels_file_.emplace(labels_), rules.record.labels);
 }
 
 void TokenOutput::commit(Tells tells) {
@@ -121,7 +125,14 @@ void TokenOutput::commit(Tells tells) {
   if (types_file_) sidecar.types = {types_writer_->ones(), types_writer_->hash()};
   if (labels_writer_) {
     const text::LabelSummary labels = labels_writer_->finish();
-    sidecar.labels = {labels.documents, labels_writer_->hash(), labels.problem, labels.names, pairs_};
+    sidecar.labels = {labels.documents, labels_writer_->hash(), labels.problem, labels.names,
+                      rules_.record.pair.has_value()};
+    sidecar.labels->field = rules_.record.text;
+    sidecar.labels->pair = rules_.record.pair.value_or("");
+    if (rules_.max_length) {
+      sidecar.labels->max_length = static_cast<std::int64_t>(*rules_.max_length);
+      sidecar.labels->truncation = name_of(rules_.truncation);
+    }
     describe(labels);
   }
   sidecar_file_->write(runtime::to_json(sidecar));

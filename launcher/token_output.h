@@ -7,6 +7,7 @@
 #include "base/files/atomic_file.h"
 #include "launcher/outputs.h"
 #include "text/chat/chat_template.h"
+#include "text/classes/class_tokenizer.h"
 #include "text/classes/label_writer.h"
 #include "text/token_writer.h"
 #include "text/tokenizer.h"
@@ -27,7 +28,7 @@ class TokenOutput {
   void written_by(const text::ChatTemplate& made) { made_ = &made; }
   // After open(): the types of its tokens, written beside them unless all are 0; and the labels of documents.
   text::BitFile& open_types();
-  text::LabelWriter& open_labels(std::vector<std::string> fields, bool pairs);
+  text::LabelWriter& open_labels(const text::ClassRules& rules);
   // Puts the files in place and tells what they hold. Throws Error{usage} if that is nothing.
   enum class Tells : std::uint8_t { what_they_hold, nothing };
   void commit(Tells tells = Tells::what_they_hold);
@@ -41,7 +42,7 @@ class TokenOutput {
   const text::Tokenizer* tokenizer_ = nullptr;
   const text::ChatTemplate* made_ = nullptr;
   int width_ = 2;
-  bool pairs_ = false;
+  text::ClassRules rules_;
 };
 
 }  // namespace strata::launcher

@@ -84,6 +84,15 @@ void add_generate(CLI::App& app, int& status) {
   command->callback([options, &status] { status = generate(*options); });
 }
 
+void add_truncation(CLI::App* command, std::optional<std::string>& truncation, std::string_view otherwise) {
+  command
+      ->add_option("--truncation", truncation,
+                   fmt::format("which of two texts is cut: longest_first, only_first, only_second, do_not_truncate "
+                               "(default: {})",
+                               otherwise))
+      ->check(CLI::IsMember({"longest_first", "only_first", "only_second", "do_not_truncate"}));
+}
+
 void add_predict(CLI::App& app, int& status) {
   const auto options = std::make_shared<PredictOptions>();
   auto* command =
@@ -97,8 +106,11 @@ void add_predict(CLI::App& app, int& status) {
       ->check(within(0, 1));
   command->add_option("--field", options->field, "string of a record to take (text)");
   command->add_option("--pair", options->pair, "string of a record to take as a second text");
-  command->add_option("--max-length", options->max_length, "tokens of a text at most (512, or the model's positions)")
+  command
+      ->add_option("--max-length", options->max_length,
+                   "tokens of a text at most (default: that of training, else 512 or the model's positions)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  add_truncation(command, options->truncation, "that of training, else longest_first");
   add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory; default: the model's");
   command->add_option("--precision", options->precision, "fp32, bf16 or fp16; default: as the weights are stored")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
@@ -150,10 +162,7 @@ void add_tokenize(CLI::App& app, int& status) {
   command->add_option("--pair", options->pair, "string of a record to take as a second text");
   command->add_option("--max-length", options->max_length, "tokens of a text at most, with those of the template")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
-  command
-      ->add_option("--truncation", options->truncation,
-                   "which of two texts is cut: longest_first (default), only_first, only_second, do_not_truncate")
-      ->check(CLI::IsMember({"longest_first", "only_first", "only_second", "do_not_truncate"}));
+  add_truncation(command, options->truncation, "longest_first");
   command->add_option("--eot", options->eot,
                       "token between documents (default: the tokenizer's end of text; byte: none)");
   command->add_flag("--no-eot", options->no_eot, "nothing between documents");

@@ -119,7 +119,8 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   if (const auto names = evaluator.class_names(); !names.empty()) {
     fmt::print("loss {:.6f}  {} in {}  {:.0f} labels/s\n", result.loss, counted(result.labels, "label"),
                counted(result.sequences, "sequence"), result.tokens_per_s);
-    fmt::print("{}", class_text(result.classes, names, terminal_columns(stdout)));
+    const bool words = job.model->objective == models::Objective::token_classification;
+    fmt::print("{}", class_text(result.classes, names, words ? "words" : "texts", terminal_columns(stdout)));
     for (const std::string& remark : result.classes.notes) note(remark);
   } else {
     fmt::print("loss {:.6f}  perplexity {:.4f}  {} in {}  {:.0f} tokens/s\n", result.loss, result.perplexity,

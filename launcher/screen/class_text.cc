@@ -76,12 +76,13 @@ std::string confusion_text(const runtime::ClassReport& report, std::span<const s
 
 }  // namespace
 
-std::string class_text(const runtime::ClassReport& report, std::span<const std::string> names, std::size_t columns) {
+std::string class_text(const runtime::ClassReport& report, std::span<const std::string> names, std::string_view of,
+                       std::size_t columns) {
   std::string out = metrics_text(report, columns);
   if (report.classes.empty()) return out;
   std::size_t width = std::string_view("class").size();
   for (const std::string& name : names) width = std::max(width, cut(name, kLongestName).size());
-  out += fmt::format("\n{:{}}  precision  recall      f1  texts\n", "class", width);
+  out += fmt::format("\n{:{}}  precision  recall      f1  {:>5}\n", "class", width, of);
   for (std::size_t i = 0; i < std::min(report.classes.size(), kMostRows); ++i) {
     const runtime::ClassQuality& q = report.classes[i];
     out += fmt::format("{:{}}  {:9.4f}  {:6.4f}  {:6.4f}  {:5}\n", cut(names[i], kLongestName), width, q.precision,

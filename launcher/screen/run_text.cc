@@ -79,21 +79,47 @@ std::vector<Went> parts_of_step(const runtime::Summary& summary, const std::opti
   return out;
 }
 
-// How to ask the model: with the tokenizer of one that comes with none, as its tokens name it; by its chat template, if
-// that wrote the data.
-std::string generate_command(const runtime::Recipe& recipe) {
-  std::string tokenizer = " --tokenizer FOLDER", question = "--prompt TEXT";
+// What `strata tokenize` says of the training data; nothing of files that are gone meanwhile.
+std::vector<runtime::TokenSidecar> sidecars_of(const runtime::Recipe& recipe) {
+  std::vector<runtime::TokenSidecar> out;
   try {
     for (const runtime::DataSource& source : recipe.data.train)
       for (const std::filesystem::path& file : runtime::expand_patterns(source.files, "data.train"))
-        if (const auto sidecar = runtime::read_sidecar(file)) {
-          if (sidecar->tokenizer == "byte") tokenizer = " --tokenizer byte";
-          if (!sidecar->chat_template_hash.empty()) question = "--chat -";
-        }
-  } catch (const Error&) {  // the files are gone meanwhile
+        if (auto sidecar = runtime::read_sidecar(file)) out.push_back(std::move(*sidecar));
+  } catch (const Error&) {
   }
+  return out;
+}
+
+// The option that a model needs which comes without a tokenizer, as its tokens name it.
+std::string tokenizer_option(const runtime::Recipe& recipe, const std::vector<runtime::TokenSidecar>& sidecars) {
+  if (recipe.model.path) return "";
+  const bool bytes = std::ranges::any_of(sidecars, [](const auto& sidecar) { return sidecar.tokenizer == "byte"; });
+  return bytes ? " --tokenizer byte" : " --tokenizer FOLDER";
+}
+
+// How to ask the model: by its chat template, if that wrote the data.
+std::string generate_command(const runtime::Recipe& recipe) {
+  const auto sidecars = sidecars_of(recipe);
+  const bool chats =
+      std::ranges::any_of(sidecars, [](const auto& sidecar) { return !sidecar.chat_template_hash.empty(); });
   return fmt::format("strata generate --model {}{} {}", recipe.checkpoint.dir->string(),
-                     recipe.model.path ? "" : tokenizer, question);
+                     tokenizer_option(recipe, sidecars), chats ? "--chat -" : "--prompt TEXT");
+}
+
+// How to classify texts that come as those of the training did.
+std::string predict_command(const runtime::Recipe& recipe) {
+  const auto sidecars = sidecars_of(recipe);
+  const auto labelled = std::ranges::find_if(sidecars, [](const auto& sidecar) { return sidecar.labels.has_value(); });
+  std::string options, texts = "TEXTS.csv";
+  if (labelled != sidecars.end()) {
+    const runtime::TokenSidecar::Labels& labels = *labelled->labels;
+    if (!labels.field.empty() && labels.field != "text") options += " --field " + shell_word(labels.field);
+    if (!labels.pair.empty()) options += " --pair " + shell_word(labels.pair);
+    if (labels.problem == "token_classification") texts = "TEXTS.jsonl";  // of lists of words
+  }
+  return fmt::format("strata predict {} {}{}{} -o OUT.jsonl", recipe.checkpoint.dir->string(), texts, options,
+                     tokenizer_option(recipe, sidecars));
 }
 
 void describe_step(const runtime::Job& job, const runtime::Summary& summary,
@@ -262,8 +288,7 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
     const std::string from = of_best.checkpoint.dir->string();
     if (!recipe.data.validation.empty()) next.push_back("strata eval " + typed);
     if (runtime::generates(job.recipe)) next.push_back(generate_command(of_best));
-    if (job.model->loss_unit().classes() > 0)
-      next.push_back(fmt::format("strata predict {} TEXTS.csv -o OUT.jsonl", from));
+    if (job.model->loss_unit().classes() > 0) next.push_back(predict_command(of_best));
     next.push_back(fmt::format("strata export {} -o FOLDER", from));
   }
   if (recipe.report.dir) next.push_back(fmt::format("strata report {} -o report.html", recipe.report.dir->string()));

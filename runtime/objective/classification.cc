@@ -77,7 +77,11 @@ struct Found {
   std::string tokenizer;
   std::optional<std::string> tokenizer_hash;
   std::optional<bool> pairs;
+  std::optional<std::pair<std::int64_t, std::string>> length;  // at most, and the truncation; 0: of any length
 };
+std::pair<std::int64_t, std::string> length_of(const TokenSidecar::Labels& labels) {
+  return {labels.max_length, labels.truncation};
+}
 std::optional<Found> classes_of_data(const Recipe::Data& data) {
   std::optional<Found> out;
   const auto look = [&](const std::vector<std::string>& patterns, const char* key) {
@@ -88,10 +92,12 @@ std::optional<Found> classes_of_data(const Recipe::Data& data) {
              "{} has no labels, which classification learns from: make it with strata tokenize --labels FIELD",
              path.string());
       if (!out)
-        out = Found{sidecar->labels->problem, path.string(),           {},
-                    sidecar->tokenizer,       sidecar->tokenizer_hash, sidecar->labels->pairs};
+        out = Found{sidecar->labels->problem,   path.string(),           {},
+                    sidecar->tokenizer,         sidecar->tokenizer_hash, sidecar->labels->pairs,
+                    length_of(*sidecar->labels)};
       if (out->tokenizer_hash != sidecar->tokenizer_hash) out->tokenizer_hash.reset();
       if (out->pairs != sidecar->labels->pairs) out->pairs.reset();
+      if (out->length != length_of(*sidecar->labels)) out->length.reset();
       if (out->problem != sidecar->labels->problem)
         fail(Exit::usage, "{} is for {}, and {} for {}: train one at a time", out->file, out->problem, path.string(),
              sidecar->labels->problem);
@@ -209,6 +215,9 @@ void settle_classes(Recipe& recipe) {
   record("tokenizer", known ? json_string(data->tokenizer) : "null");
   record("tokenizer_hash", known ? json_string(*data->tokenizer_hash) : "null");
   record("pairs", !data->pairs ? "null" : *data->pairs ? "true" : "false");
+  const bool cut = data->length && data->length->first > 0;
+  record("max_length", cut ? fmt::format("{}", data->length->first) : "null");
+  record("truncation", cut ? json_string(data->length->second) : "null");
   if (own.named && !anew) {
     if (!of_numbers) require_known(data->names, own, config, data->file);
     return;

@@ -128,7 +128,7 @@ TEST_F(Predict, TextsAreTakenAsInTraining) {
   learn("one", {"--labels", "label"});
   EXPECT_COMPLAINT(run(under_mpirun(2, asked("pair", "texts.jsonl", "out.jsonl"))), Exit::usage,
                    AllOf(HasSubstr("was trained on pairs of texts"), HasSubstr("--pair")));
-  EXPECT_THAT(said_, HasSubstr("strata predict " + file("one")));
+  EXPECT_THAT(said_, HasSubstr("strata predict " + file("one") + " TEXTS.csv -o OUT.jsonl"));
   done(run({STRATA, "export", file("one"), "-o", file("exported")}));
   for (const std::string model : {"one", "exported"}) {
     EXPECT_COMPLAINT(run(asked(model, "texts.jsonl", "other.jsonl", {"--pair", "second"})), Exit::usage,
@@ -141,6 +141,29 @@ TEST_F(Predict, TextsAreTakenAsInTraining) {
   }
   EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "other.jsonl", {"--max-length", "41"})), Exit::usage,
                    AllOf(HasSubstr("--max-length 41"), HasSubstr("positions for 40 tokens")));
+}
+
+TEST_F(Predict, TextsAreCutAsInTraining) {
+  const std::vector<std::string> cut = {"--max-length", "18", "--truncation", "only_first"};
+  std::vector<std::string> options = {"--labels", "label", "--pair", "second"};
+  options.insert(options.end(), cut.begin(), cut.end());
+  learn("pair", options);
+  EXPECT_THAT(said_, HasSubstr("TEXTS.csv --pair 'second' -o OUT.jsonl"));
+  done(run({STRATA, "export", file("pair"), "-o", file("exported")}));
+  std::vector<std::string> as_said = {"--pair", "second"};
+  const auto as_in_training = predicted("pair", as_said);
+  EXPECT_THAT(said_, HasSubstr("longer than 18 tokens"));
+  EXPECT_EQ(predicted("exported", as_said), as_in_training);
+  as_said.insert(as_said.end(), cut.begin(), cut.end());
+  EXPECT_EQ(predicted("pair", as_said), as_in_training);
+  as_said.back() = "longest_first";
+  EXPECT_NE(predicted("pair", as_said), as_in_training);
+  EXPECT_NE(predicted("pair", {"--pair", "second", "--max-length", "40"}), as_in_training);
+  EXPECT_COMPLAINT(run(asked("pair", "texts.jsonl", "other.jsonl",
+                             {"--pair", "second", "--max-length", "5", "--truncation", "do_not_truncate"})),
+                   Exit::corrupt, HasSubstr("do_not_truncate cuts nothing"));
+  learn("words", {"--labels", "each", "--field", "words"}, {"training.objective=token_classification"});
+  EXPECT_THAT(said_, HasSubstr("TEXTS.jsonl --field 'words' -o OUT.jsonl"));
 }
 
 // transformers gives "" the scores of [CLS] [SEP].

@@ -17,6 +17,7 @@ void ClassTokens::clear() {
   types.clear();
   begins.clear();
   labels.clear();
+  name.clear();
   words.clear();
   cut = 0;
 }
@@ -40,6 +41,7 @@ ClassTokenizer::ClassTokenizer(const Tokenizer& tokenizer, const ClassRules& rul
 
 void ClassTokenizer::run(const DocumentPart& part, ClassTokens& out) {
   out.clear();
+  out.name = part.name;
   const std::vector<std::string> names = header_names(part);
   LabelRules rules = rules_.record;
   rules.of_table = !names.empty();
@@ -47,6 +49,7 @@ void ClassTokenizer::run(const DocumentPart& part, ClassTokens& out) {
     try {
       const jinja::Value record = value_of(place, names);
       add(class_record(record, rules), out);
+      out.labels.back().line = place.line;
     } catch (const RecordFault& fault) {
       place.bad(fault.message, fault.code);
     }

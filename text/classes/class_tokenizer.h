@@ -26,6 +26,7 @@ struct ClassTokens {
   std::vector<std::uint8_t> types;  // token types: 0 or 1
   std::vector<std::size_t> begins;
   std::vector<DocumentLabels> labels;
+  std::string name;                // of the file
   std::vector<std::size_t> words;  // of each document, with those that have no token; 0 of a text
   std::uint64_t cut = 0;           // documents that lost tokens
 

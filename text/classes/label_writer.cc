@@ -55,29 +55,33 @@ void LabelWriter::write(const std::string& line) {
   file_.write(std::as_bytes(std::span(line)));
 }
 
-void LabelWriter::add(const DocumentLabels& labels) {
+void LabelWriter::add(const DocumentLabels& labels, std::string_view file) {
   using Kind = DocumentLabels::Kind;
   if (documents_++ == 0) kind_ = labels.kind;
+  one_per_word_ = one_per_word_ && labels.one_per_word;
+  const auto place = [&] {
+    return file.empty() ? fmt::format("record {}", documents_) : fmt::format("{}, line {}", file, labels.line);
+  };
   if (kind_ != labels.kind) {
     const auto what = [](Kind kind) {
       return kind == Kind::one ? "one label" : kind == Kind::many ? "a list of labels" : "a label per word";
     };
-    fail(Exit::corrupt, "record {} has {}, and those before have {}", documents_, what(labels.kind), what(kind_));
+    fail(Exit::corrupt, "{} has {}, and those before have {}", place(), what(labels.kind), what(kind_));
   }
   std::string line = kind_ == Kind::one ? "{\"label\": " : "{\"labels\": [";
   for (std::size_t i = 0; i < labels.values.size(); ++i) {
     const auto& value = labels.values[i];
     line += (i > 0 ? ", " : "") + json_of(value);
     if (!value) continue;
-    if (kind_ != Kind::words && !none_ && *value == LabelValue(kNoLabel)) none_ = First{documents_, text_of(*value)};
+    if (kind_ != Kind::words && !none_ && *value == LabelValue(kNoLabel)) none_ = First{place(), text_of(*value)};
     const bool name = std::holds_alternative<std::string>(*value);
     all_whole_ = all_whole_ && std::holds_alternative<std::int64_t>(*value);
     if (name) {
-      if (!name_) name_ = First{documents_, text_of(*value)};
+      if (!name_) name_ = First{place(), text_of(*value)};
       only_nan_ = only_nan_ && is_not_finite(text_of(*value));
     } else {
       number_ = true;
-      if (std::holds_alternative<double>(*value) && !real_) real_ = First{documents_, text_of(*value)};
+      if (std::holds_alternative<double>(*value) && !real_) real_ = First{place(), text_of(*value)};
     }
     if (!name) {
       const double number = std::holds_alternative<double>(*value)
@@ -106,10 +110,10 @@ LabelSummary LabelWriter::finish() {
   const std::string named = fmt::format("--labels {}", fmt::join(fields_, ","));
   if (name_ && number_ && (real_ || only_nan_))
     fail(Exit::usage,
-         "{}: record {} has \"{}\", and {}: a regression needs a number in each record, and classes are names or "
+         "{}: {} has \"{}\", and {}: a regression needs a number in each record, and classes are names or "
          "integers; leave such records out, or write what they are",
-         named, name_->record, shortened(name_->text),
-         real_ ? fmt::format("record {} the number {}", real_->record, real_->text) : "the others have numbers");
+         named, name_->place, shortened(name_->text),
+         real_ ? fmt::format("{} the number {}", real_->place, real_->text) : "the others have numbers");
   if (kind_ == Kind::one && !name_ && real_) {
     out.problem = "regression";
     out.least = least_;
@@ -117,13 +121,14 @@ LabelSummary LabelWriter::finish() {
     out.all_whole = !fraction_;
     return out;
   }
+  out.one_per_word = kind_ == Kind::many && one_per_word_;
   if (too_many_)
     fail(Exit::usage, "{} has more than {} different values: is it a label? (numbers with a point are a regression)",
          named, kMostClasses);
   if (none_)
     fail(Exit::usage,
-         "{}: record {} has the label {}, which stands for none in Hugging Face's data sets: leave such records out",
-         named, none_->record, none_->text);
+         "{}: {} has the label {}, which stands for none in Hugging Face's data sets: leave such records out", named,
+         none_->place, none_->text);
   std::vector<std::pair<std::string, std::uint64_t>> classes(classes_.begin(), classes_.end());
   if (all_whole_)
     std::sort(classes.begin(), classes.end(),

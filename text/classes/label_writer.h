@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/files/atomic_file.h"
@@ -23,6 +24,8 @@ struct LabelSummary {
   // Of a regression; whether all of its numbers are whole, written with a point.
   double least = 0, most = 0;
   bool all_whole = false;
+  // Each document has as many labels as its text has words.
+  bool one_per_word = false;
 };
 
 // Writes a line of JSON per document (docs/formats.md, "Labels") and counts what the labels are. The file is the
@@ -32,8 +35,9 @@ class LabelWriter {
   // fields: what --labels names.
   LabelWriter(AtomicFile& file, std::vector<std::string> fields);
 
-  // Throws Error{usage} if a document's labels are of another kind than those before, or there are too many classes.
-  void add(const DocumentLabels& labels);
+  // file: what messages name, beside the labels' line. Throws Error{usage} if a document's labels are of another kind
+  // than those before, or there are too many classes.
+  void add(const DocumentLabels& labels, std::string_view file = {});
   // Throws Error{usage} if no label counts.
   LabelSummary finish();
   // After finish(): XXH3-64 of the lines, 16 hex digits.
@@ -49,8 +53,7 @@ class LabelWriter {
   bool all_whole_ = true;
   // Of one label each, the first that is a number with a point, and the first that is none.
   struct First {
-    std::uint64_t record;
-    std::string text;
+    std::string place, text;
   };
   std::optional<First> real_, name_, none_;  // none_: a document's label that says there is none
   bool number_ = false, only_nan_ = true;    // some label is a number; all that are none read "NaN" or so
@@ -58,6 +61,7 @@ class LabelWriter {
   bool fraction_ = false;
   std::map<std::string, std::uint64_t> classes_;
   bool too_many_ = false;
+  bool one_per_word_ = true;
 };
 
 }  // namespace strata::text

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -93,9 +94,10 @@ const Value& field_of(const Value& record, std::string_view name, const char* op
   std::string names;
   for (const auto& [key, value] : record.pairs())
     if (names.size() < 100) names += (names.empty() ? "" : ", ") + key.to_text();
-  throw RecordFault{
-      fmt::format("there is no field \"{}\" ({}); the fields are {}", name, option, names.empty() ? "none" : names),
-      Exit::usage};
+  const bool spaced = name.starts_with(' ') || name.ends_with(' ');
+  throw RecordFault{fmt::format("there is no field \"{}\" ({}); the fields are {}{}", name, option,
+                                names.empty() ? "none" : names, spaced ? "; write names without spaces between" : ""),
+                    Exit::usage};
 }
 
 std::string_view text_of_field(const Value& record, std::string_view name, const char* option) {
@@ -127,6 +129,15 @@ void add_word_labels(const Value& labels, std::string_view field, ClassRecord& o
   }
 }
 
+// As spaces part them.
+std::size_t words_of(std::string_view text) {
+  constexpr std::string_view kSpaces = " \t\r\n";
+  std::size_t words = 0;
+  for (std::size_t at = 0; (at = text.find_first_not_of(kSpaces, at)) != text.npos; ++words)
+    at = std::min(text.find_first_of(kSpaces, at), text.size());
+  return words;
+}
+
 // A field for each class, which says whether the text is of it.
 void add_flags(const Value& record, const LabelRules& rules, ClassRecord& out) {
   out.labels.kind = DocumentLabels::Kind::many;
@@ -154,7 +165,10 @@ void add_labels(const Value& record, const LabelRules& rules, ClassRecord& out) 
     return;
   }
   out.labels.kind = DocumentLabels::Kind::many;
-  for (const Value& label : found.items()) out.labels.values.emplace_back(class_of(label, name));
+  std::set<LabelValue> seen;  // a text is of a class once
+  for (const Value& label : found.items())
+    if (LabelValue one = class_of(label, name); seen.insert(one).second) out.labels.values.emplace_back(std::move(one));
+  out.labels.one_per_word = !found.items().empty() && found.items().size() == words_of(out.text);
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ struct DocumentLabels {
   };
   Kind kind = Kind::one;
   std::vector<std::optional<LabelValue>> values;
+  bool one_per_word = false;  // of many: as many as the text has words, which may be what is meant
+  std::uint64_t line = 0;     // of its file; 0: unknown
 };
 
 // What of a record is read.

@@ -37,6 +37,7 @@
 #include "runtime/run/evaluator.h"
 #include "runtime/run/metrics/class_metrics.h"
 #include "runtime/run/tokenizer_match.h"
+#include "text/classes/truncation.h"
 #include "text/tokenizer.h"
 
 namespace strata::launcher {
@@ -94,7 +95,7 @@ void require_writable(const PredictOptions& options) {
 struct Classifier {
   models::Classes classes;
   models::Objective objective{};
-  std::size_t seq_len = 0;
+  TextLimit limit;
 
   Classifier(const PredictOptions& options, const runtime::ModelFolder& folder, const models::Config& config)
       : objective(models::objective_of(config)) {
@@ -109,7 +110,7 @@ struct Classifier {
     if (options.max_length.value_or(0) > room)
       fail(Exit::usage, "--max-length {}: {} has positions for {} tokens", *options.max_length, folder.path().string(),
            room);
-    seq_len = static_cast<std::size_t>(options.max_length.value_or(std::min<std::int64_t>(512, room)));
+    settle_limit(options, config, room);
     const std::string pairs = fmt::format("{}.pairs", models::kTrainedOn);
     if (!config.has(pairs)) return;
     if (config.bool_or(pairs, false) && !options.pair)
@@ -117,6 +118,22 @@ struct Classifier {
            folder.path().string());
     if (!config.bool_or(pairs, false) && options.pair)
       fail(Exit::usage, "{} was trained on single texts: leave --pair out", folder.path().string());
+  }
+
+ private:
+  // Texts are cut as those of the training were, if nothing else is said.
+  void settle_limit(const PredictOptions& options, const models::Config& config, std::int64_t room) {
+    constexpr std::int64_t kOtherwise = 512;
+    const std::string length = fmt::format("{}.max_length", models::kTrainedOn);
+    const std::int64_t in_training = config.has(length) ? config.require_int(length) : kOtherwise;
+    limit.tokens = static_cast<std::size_t>(options.max_length.value_or(std::min(in_training, room)));
+    const std::string key = fmt::format("{}.truncation", models::kTrainedOn);
+    const std::string name = options.truncation.value_or(config.text_or(key, "longest_first"));
+    const auto truncation = text::truncation(name);
+    if (!truncation) fail(Exit::usage, "{} is \"{}\", which is none: give --truncation", config.describe(key), name);
+    if (!options.pair && truncation == text::Truncation::only_second)
+      fail(Exit::usage, "--truncation only_second is for pairs: give --pair, or take longest_first");
+    limit.truncation = *truncation;
   }
 };
 
@@ -212,9 +229,9 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   const auto folder = runtime::agree_on_model(options.model, share.cores, world, note);
   std::optional<Classifier> classifier;
   agree(world, [&] { classifier.emplace(options, folder, folder.config()); });
-  const auto& [classes, objective, seq_len] = *classifier;
+  const auto& [classes, objective, limit] = *classifier;
   const fs::path tokens_path = PredictInput::path_of(options.out);
-  runtime::Recipe recipe = recipe_of(options, folder, objective, seq_len, world);
+  runtime::Recipe recipe = recipe_of(options, folder, objective, limit.tokens, world);
   if (recipe.evaluation.max_sequences)
     throw comm::AgreedError(Exit::usage, "evaluation.max_sequences: predictions are of every text: leave it out");
   std::optional<PredictInput> input;
@@ -225,17 +242,17 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
     const text::TextTemplate& made = tokenizer->text_template();
     // An empty text has the template's tokens alone.
     least = std::max<std::size_t>(1, text::TextTemplate::added(options.pair ? made.pair : made.single));
-    input.emplace(options, *tokenizer, seq_len, objective == models::Objective::token_classification, stop);
+    input.emplace(options, *tokenizer, limit, objective == models::Objective::token_classification, stop);
   });
   if (speaks && input->cut() > 0)
     note(fmt::format("{} of {} texts {} longer than {} tokens, and the rest of {} was not read{}", input->cut(),
-                     input->texts(), input->cut() == 1 ? "is" : "are", seq_len, input->cut() == 1 ? "it" : "them",
+                     input->texts(), input->cut() == 1 ? "is" : "are", limit.tokens, input->cut() == 1 ? "it" : "them",
                      objective == models::Objective::token_classification ? ": words in it have the label null" : ""));
   recipe.data.any_tokenizer = true;  // it was looked at, and the tokens' sidecar knows no folder
   // So that products have one shape, whatever the texts: as many as fit in a sequence.
   least = std::stoull(world.exchange(std::to_string(least))[0]);
   const std::uint64_t rows_of_loss =
-      objective == models::Objective::token_classification ? 0 : (seq_len + least - 1) / least;
+      objective == models::Objective::token_classification ? 0 : (limit.tokens + least - 1) / least;
   const auto adjust = [&](runtime::Recipe& settled, const runtime::Capacity&) {
     settled.data.validation_loss_rows = rows_of_loss;
   };

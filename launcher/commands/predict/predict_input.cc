@@ -43,11 +43,13 @@ std::vector<fs::path> PredictInput::paths_of(const fs::path& out) {
   return paths;
 }
 
-PredictInput::PredictInput(const PredictOptions& options, const text::Tokenizer& tokenizer, std::size_t max_length,
+PredictInput::PredictInput(const PredictOptions& options, const text::Tokenizer& tokenizer, const TextLimit& limit,
                            bool words, const StopSignal& stop)
     : out_(options.out) {
-  const text::ClassRules rules{
-      .record = {.text = options.field, .pair = options.pair}, .max_length = max_length, .takes_empty = true};
+  const text::ClassRules rules{.record = {.text = options.field, .pair = options.pair},
+                               .max_length = limit.tokens,
+                               .truncation = limit.truncation,
+                               .takes_empty = true};
   const text::DocumentInput input = input_of(options.input);
   text::DocumentReader reader({input}, false, tokenizer);
   text::ClassTokenizer made(tokenizer, rules);

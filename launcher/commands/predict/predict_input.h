@@ -6,9 +6,16 @@
 
 #include "launcher/commands/predict/predict_options.h"
 #include "launcher/rank/stop_signal.h"
+#include "text/classes/truncation.h"
 #include "text/tokenizer.h"
 
 namespace strata::launcher {
+
+// Tokens of a text at most, with those of the template, and which of two texts is cut.
+struct TextLimit {
+  std::size_t tokens = 0;
+  text::Truncation truncation = text::Truncation::longest_first;
+};
 
 // The texts of IN as a token file beside OUT, which goes away with this: a document per record, in their order.
 class PredictInput {
@@ -21,14 +28,14 @@ class PredictInput {
 
   // words: texts are lists of words, and the first token of each counts. Says how many texts there are. Throws Error
   // with IN's name and line if a record is not what the options say.
-  PredictInput(const PredictOptions& options, const text::Tokenizer& tokenizer, std::size_t max_length, bool words,
+  PredictInput(const PredictOptions& options, const text::Tokenizer& tokenizer, const TextLimit& limit, bool words,
                const StopSignal& stop);
   ~PredictInput();
   PredictInput(const PredictInput&) = delete;
   PredictInput& operator=(const PredictInput&) = delete;
 
   std::uint64_t texts() const { return texts_; }
-  std::uint64_t cut() const { return cut_; }  // texts that lost tokens to max_length
+  std::uint64_t cut() const { return cut_; }  // texts that lost tokens to the limit
   // Of lists of words: how many each text has, and how many of them have a token. A word may have none: it was cut off,
   // or the tokenizer makes nothing of it.
   const std::vector<std::uint32_t>& words() const { return words_; }

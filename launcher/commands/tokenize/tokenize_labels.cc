@@ -48,7 +48,7 @@ int tokenize_labels(const TokenizeOptions& options, const std::vector<text::Docu
   text::DocumentReader reader(inputs, false, tokenizer);
   text::TokenWriter& writer = output.open(tokenizer, std::nullopt, false);
   text::BitFile& types = output.open_types();
-  text::LabelWriter& labels = output.open_labels(options.labels, options.pair.has_value());
+  text::LabelWriter& labels = output.open_labels(rules);
   std::uint64_t cut = 0;
   Conveyor<ClassTokens> conveyor(reader, bytes_of(files, options.inputs.size()), [&](const ClassTokens& tokens) {
     for (std::size_t i = 0; i < tokens.begins.size(); ++i) {
@@ -57,7 +57,7 @@ int tokenize_labels(const TokenizeOptions& options, const std::vector<text::Docu
       writer.begin_document();
       writer.add(std::span(tokens.ids).subspan(begin, end - begin));
       for (std::size_t t = begin; t < end; ++t) types.add(tokens.types[t] != 0, 1);
-      labels.add(tokens.labels[i]);
+      labels.add(tokens.labels[i], tokens.name);
     }
     cut += tokens.cut;
   });

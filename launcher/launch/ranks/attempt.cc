@@ -141,6 +141,11 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     out.cause = "the ranks had not begun: run the same command to start";
     return out;
   }
+  // Who ends a job (scancel) ends the nodes' agents, too: no node is lost if the ranks say that they were asked.
+  if (stop.times() > 0 && output.complaint().starts_with("stopped on request")) {
+    out.lost.clear();
+    out.cause.clear();
+  }
   std::string node;
   if (!out.lost.empty()) node = fmt::format("node {}", with_ranks(out.lost[0], start.shares));
   const std::string& said = output.complaint();

@@ -121,6 +121,15 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
                  found["names"].get_array().get(names) == simdjson::SUCCESS;
     labels.problem = problem;
     if (bool pairs = false; found["pairs"].get_bool().get(pairs) == simdjson::SUCCESS) labels.pairs = pairs;
+    const auto option = [&](const char* key) {
+      std::string_view value;
+      return std::string(found[key].get_string().get(value) == simdjson::SUCCESS ? value : "");
+    };
+    labels.field = option("field");
+    labels.pair = option("pair");
+    labels.truncation = option("truncation");
+    if (std::int64_t length = 0; found["max_length"].get_int64().get(length) == simdjson::SUCCESS && length > 0)
+      labels.max_length = length;
     // An array that was not found has no elements to ask for.
     if (!right) corrupt(path, "labels: problem and a list of names", simdjson::minify(found).substr(0, 64));
     for (const simdjson::dom::element element : names) {
@@ -161,11 +170,16 @@ std::string to_json(const TokenSidecar& sidecar) {
                        json_string(sidecar.chat_template_hash));
   std::string labels;
   if (sidecar.labels) {
-    std::string names;
-    for (const std::string& name : sidecar.labels->names) names += (names.empty() ? "" : ", ") + json_string(name);
-    labels = fmt::format(", \"labels\": {{\"count\": {}, \"hash\": {}, \"problem\": {}, \"names\": [{}]{}}}",
-                         sidecar.labels->count, json_string(sidecar.labels->hash), json_string(sidecar.labels->problem),
-                         names, sidecar.labels->pairs ? ", \"pairs\": true" : "");
+    const TokenSidecar::Labels& of = *sidecar.labels;
+    std::string names, read;
+    for (const std::string& name : of.names) names += (names.empty() ? "" : ", ") + json_string(name);
+    if (of.pairs) read += ", \"pairs\": true";
+    if (!of.field.empty()) read += fmt::format(", \"field\": {}", json_string(of.field));
+    if (!of.pair.empty()) read += fmt::format(", \"pair\": {}", json_string(of.pair));
+    if (of.max_length > 0) read += fmt::format(", \"max_length\": {}", of.max_length);
+    if (!of.truncation.empty()) read += fmt::format(", \"truncation\": {}", json_string(of.truncation));
+    labels = fmt::format(", \"labels\": {{\"count\": {}, \"hash\": {}, \"problem\": {}, \"names\": [{}]{}}}", of.count,
+                         json_string(of.hash), json_string(of.problem), names, read);
   }
   std::string tokenizer;
   if (sidecar.special_tokens)

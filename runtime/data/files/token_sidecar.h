@@ -30,6 +30,10 @@ struct TokenSidecar {
     std::string problem;  // as LabelSummary has it
     std::vector<std::string> names;
     bool pairs = false;  // of two texts each
+    // How texts were read: the records' fields, and tokens at most with the text that lost some; 0: all were kept.
+    std::string field = {}, pair = {};
+    std::int64_t max_length = 0;
+    std::string truncation = {};
   };
   std::optional<Labels> labels = {};
   // Of the tokenizer: the token that stands for one to be predicted, if it has one; and those that are no text.

@@ -33,26 +33,29 @@ std::size_t widest(const std::string& text) {
 
 TEST(ClassTextTest, ColumnsHaveWholeNamesOrNumbers) {
   const std::vector<std::string> names = {"afrikaans", "brezhoneg", "castellano", "deutsch"};
-  const std::string wide = class_text(report_of(4), names, 80);
+  const std::string wide = class_text(report_of(4), names, "texts", 80);
+  EXPECT_THAT(wide, HasSubstr("f1  texts\n"));
+  EXPECT_THAT(class_text(report_of(4), names, "words", 80), HasSubstr("f1  words\n"));
   EXPECT_THAT(wide, HasSubstr("afrikaans   brezhoneg  castellano     deutsch\n"));
   EXPECT_THAT(wide, HasSubstr("\ndeutsch             30          31          32          33\n"));
-  const std::string narrow = class_text(report_of(4), names, 50);
+  const std::string narrow = class_text(report_of(4), names, "texts", 50);
   EXPECT_THAT(narrow, AllOf(HasSubstr("taken for the class of this number\n"), HasSubstr("   0   1   2   3\n"),
                             HasSubstr("\n3 deutsch     30  31  32  33\n")));
   EXPECT_LE(widest(narrow), 50u);
-  EXPECT_THAT(class_text(report_of(4), names, 24), HasSubstr("of 4 classes is wider than 24 columns: --json FILE"));
+  EXPECT_THAT(class_text(report_of(4), names, "texts", 24),
+              HasSubstr("of 4 classes is wider than 24 columns: --json FILE"));
 }
 
 TEST(ClassTextTest, LongNamesAreCutBetweenCharacters) {
   const std::vector<std::string> names = {"\xc3\xa4" + std::string(28, 'x') + "\xc3\xb6zzzz", "b"};
-  const std::string text = class_text(report_of(2), names, 200);
+  const std::string text = class_text(report_of(2), names, "texts", 200);
   EXPECT_THAT(text, AllOf(HasSubstr("\n\xc3\xa4" + std::string(28, 'x') + "  "), Not(HasSubstr("\xc3\xb6"))));
   EXPECT_THAT(text, Not(HasSubstr("\xc3 ")));
 }
 
 TEST(ClassTextTest, MetricsAreBrokenIntoLines) {
   runtime::ClassReport numbers = report_of(0);
-  EXPECT_EQ(class_text(numbers, {}, 40),
+  EXPECT_EQ(class_text(numbers, {}, "texts", 40),
             "accuracy 0.5000  f1 0.5000\nprecision 0.5000  recall 0.5000\nf1_micro 0.5000\n");
 }
 

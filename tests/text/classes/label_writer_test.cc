@@ -83,6 +83,18 @@ TEST(LabelWriterTest, WhatIsNoLabelIsRefused) {
   EXPECT_FAILURE(write(all), Exit::usage, HasSubstr("more than 16384 different values"));
 }
 
+// Who has a hundred files is told which one it is.
+TEST(LabelWriterTest, AFileIsNamedByItsLine) {
+  const tests::ScratchFolder folder;
+  AtomicFile file(folder.path() / "l");
+  LabelWriter writer(file, {"y"});
+  writer.add({.values = {LabelValue(std::int64_t{1})}, .line = 2}, "a.csv");
+  writer.add({.values = {LabelValue(std::int64_t{-100})}, .line = 7}, "b.csv");
+  EXPECT_FAILURE(writer.add({.kind = Kind::many, .line = 9}, "b.csv"), Exit::corrupt,
+                 HasSubstr("b.csv, line 9 has a list of labels, and those before have one label"));
+  EXPECT_FAILURE(writer.finish(), Exit::usage, HasSubstr("--labels y: b.csv, line 7 has the label -100"));
+}
+
 // Hugging Face's data sets write so that there is none; among numbers of a regression it is one.
 TEST(LabelWriterTest, TheNumberOfNoLabelIsNoClass) {
   const std::int64_t none = -100;

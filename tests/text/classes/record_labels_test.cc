@@ -95,10 +95,13 @@ TEST(RecordLabelsTest, KindsAreSaidInEnglish) {
 TEST(RecordLabelsTest, SeveralLabels) {
   EXPECT_THAT(labels(R"({"text": "a", "y": ["b", 3]})", {.labels = {"y"}}), ElementsAre("b", "3"));
   EXPECT_THAT(labels(R"({"text": "a", "y": []})", {.labels = {"y"}}), ElementsAre());
+  EXPECT_THAT(labels(R"({"text": "a", "y": ["b", "c", "b"]})", {.labels = {"y"}}), ElementsAre("b", "c"));
   EXPECT_THAT(fault(R"({"text": "a", "y": [0.5]})", {.labels = {"y"}}), HasSubstr("names or numbers of classes"));
   const LabelRules flags{.labels = {"u", "v", "w"}};
   EXPECT_THAT(labels(R"({"text": "a", "u": 1, "v": "0", "w": true})", flags), ElementsAre("u", "w"));
   EXPECT_THAT(fault(R"({"text": "a", "u": 2, "v": 0, "w": 0})", flags), HasSubstr("each is 0 or 1, and \"u\" is 2"));
+  EXPECT_THAT(fault(R"({"text": "a", "u": 1, "v": 0})", {.labels = {"u", " v"}}),
+              HasSubstr("the fields are text, u, v; write names without spaces between"));
 }
 
 TEST(RecordLabelsTest, ALabelPerWord) {

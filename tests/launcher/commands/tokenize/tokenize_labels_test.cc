@@ -114,6 +114,12 @@ TEST_F(TokenizeLabelsTest, WhatTheLabelsAreIsSaidShort) {
   std::istringstream lines(many);
   for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 500u) << line;
   EXPECT_THAT(said("one.csv"), AllOf(HasSubstr("labels: 1 class ("), testing::Not(HasSubstr("different labels"))));
+  // Tags of words beside a text that is one string are taken for classes of the text, which nobody may have meant.
+  const std::string tagged = "{\"text\": \"Anna  sings\", \"label\": [\"B-PER\", \"O\"]}\n";
+  folder_.write("tags.jsonl", tagged + tagged);
+  EXPECT_THAT(said("tags.jsonl"), HasSubstr("each list is as long as its text has words"));
+  folder_.write("tags.jsonl", tagged + "{\"text\": \"Anna\", \"label\": [\"B-PER\", \"O\"]}\n");
+  EXPECT_THAT(said("tags.jsonl"), testing::Not(HasSubstr("has words")));
 }
 
 }  // namespace
