@@ -11,6 +11,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "launcher/control/service/front.h"
 #include "launcher/launch/agents.h"
 #include "launcher/launch/events.h"
 #include "launcher/launch/preflight.h"
@@ -80,6 +81,7 @@ class Launch {
   }
 
   int start_and_restart() {
+    control::require_guarded(recipe_.control);
     std::vector<Share> shares = first_shares();
     settle_batch(total(shares));
     const std::int64_t batch = global_batch(recipe_, total(shares));
@@ -191,9 +193,11 @@ class Launch {
     std::vector<std::string> why;
     for (const auto& [host, problem] : agents_.problems()) why.push_back(problem);
     const std::size_t left = allocation_.hosts.size() - why.size();
-    if (!options_.min_nodes || left < static_cast<std::size_t>(*options_.min_nodes) || left == 0) {
-      fail(Exit::usage, "{}", fmt::join(why, "; "));
-    }
+    if (!options_.min_nodes || left < static_cast<std::size_t>(*options_.min_nodes) || left == 0)
+      fail(Exit::usage, "{}{}", fmt::join(why, "; "),
+           left == 0 || options_.min_nodes
+               ? ""
+               : fmt::format(" (--min-nodes {} would start on the {} left)", left, counted(left, "node")));
     for (const std::string& one : why) say("left out: {}", one);
     std::erase_if(allocation_.hosts, [&](const Host& host) { return agents_.problems().contains(host.name); });
     allocation_.ranks.reset();

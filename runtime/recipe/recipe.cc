@@ -25,7 +25,7 @@ int Recipe::accumulation_steps(int world_size) const {
   if (global % per_round != 0 || global / per_round > (1 << 24)) {
     fail(Exit::usage,
          "training.global_batch_size = {} does not divide over {} of training.micro_batch_size = {}: "
-         "give a multiple of {}",
+         "give a multiple of {}, another micro-batch size, or another number of ranks",
          global, counted(static_cast<std::uint64_t>(world_size), "rank"), training.micro_batch_size, per_round);
   }
   return static_cast<int>(global / per_round);

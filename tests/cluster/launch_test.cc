@@ -158,8 +158,16 @@ TEST_F(ClusterRefusal, SshThatAsksOrRefuses) {
   const Outcome outcome = run(cluster.in("n1", launch({"--hosts", "n1,n2,n3"})), 90);
   expect_refused(outcome,
                  AllOf(HasSubstr("ssh to n2 asks for a password or refuses the key"), HasSubstr("ssh-copy-id n2"),
-                       HasSubstr("n3 does not answer: "), HasSubstr("Connection refused")));
+                       HasSubstr("n3 does not answer: "), HasSubstr("Connection refused"),
+                       HasSubstr("(--min-nodes 1 would start on the 1 node left)")));
   EXPECT_THAT(events(), AllOf(HasSubstr(R"("event":"refused")"), HasSubstr(R"("exit":2)")));
+}
+
+// Who would get in from elsewhere is said before any node is asked.
+TEST_F(ClusterRefusal, AnAddressForEveryone) {
+  const Cluster cluster(2);
+  expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2"}, {"control.listen=0.0.0.0:7000"})), 90),
+                 HasSubstr("control.listen = \"0.0.0.0:7000\" lets other machines steer this run"));
 }
 
 // With --min-nodes the rest is enough.

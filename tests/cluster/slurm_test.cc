@@ -60,6 +60,23 @@ TEST_F(Slurm, TheJobGoesOnAfterItsTimeToTheSameBits) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
+// scancel ends ranks and the nodes' agents alike, after a checkpoint: no node is lost.
+TEST_F(Slurm, AJobThatIsCancelledWasStoppedOnRequest) {
+  const Cluster cluster(2, true);
+  ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
+  cluster.at("n1", "cd " + run_.folder().path().string() +
+                       " && STRATA_RUNS=runs STRATA_PROGRAM=" STRATA " sbatch -o job.log " STRATA_SOURCE_DIR
+                       "/launcher/slurm/train.sbatch" +
+                       keys({"training.max_steps=100000"}));
+  ASSERT_TRUE(comes(cluster, "cat " + file("job.log"), "step 60/100000", 120)) << run_.folder().read("job.log");
+  cluster.at("n1", "scancel 1");
+  EXPECT_TRUE(comes(cluster, "cat " + file("runs/strata-1/logs/events.jsonl"), "\"event\":\"end\"", 90));
+  EXPECT_THAT(run_.folder().read("job.log"),
+              AllOf(HasSubstr("stopped on request after step "), Not(HasSubstr("lost"))));
+  EXPECT_THAT(run_.folder().read("runs/strata-1/logs/events.jsonl"),
+              AllOf(HasSubstr("stopped on request"), Not(HasSubstr("node_lost"))));
+}
+
 // Elements of an array keep apart.
 TEST_F(Slurm, ElementsOfAnArrayHaveFoldersOfTheirOwn) {
   const Cluster cluster(2, true);

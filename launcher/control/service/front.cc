@@ -23,32 +23,36 @@ std::string reached_at(const HostPort& address, int port) {
   return text_of(any ? host_name() : address.host, port);
 }
 
-void require_safe(const std::string& where, const Credentials& credentials) {
-  if (is_loopback(host_and_port(where), "control.listen")) return;
-  if (!credentials.tls() || credentials.token.empty())
-    fail(Exit::usage,
-         "control.listen = \"{}\" lets other machines steer this run: give control.tls_cert, control.tls_key and "
-         "control.token_file, or use an address of this machine alone (127.0.0.1:PORT)",
-         where);
+bool is_address(const std::string& listen) {
+  return listen != "off" && listen != "auto" && !listen.starts_with(kUnix);
 }
 
 }  // namespace
 
+void require_guarded(const runtime::Recipe::Control& recipe) {
+  if (recipe.tls_cert && recipe.tls_key && recipe.token_file) return;
+  if (is_address(recipe.listen) && !is_loopback(host_and_port(recipe.listen), "control.listen"))
+    fail(Exit::usage,
+         "control.listen = \"{}\" lets other machines steer this run: give control.tls_cert, control.tls_key and "
+         "control.token_file, or use an address of this machine alone (127.0.0.1:PORT)",
+         recipe.listen);
+  if (recipe.metrics != "off" && !recipe.metrics_public &&
+      !is_loopback(host_and_port(recipe.metrics), "control.metrics"))
+    fail(Exit::usage,
+         "control.metrics = \"{}\" shows this run to other machines: give control.tls_cert, control.tls_key and "
+         "control.token_file, say control.metrics_public = true if anyone may read it, or use an address of this "
+         "machine alone (127.0.0.1:PORT)",
+         recipe.metrics);
+}
+
 Front open_front(const runtime::Recipe::Control& recipe) {
   Front out;
   out.credentials = read_credentials(recipe);
+  require_guarded(recipe);
   out.place = {host_name(), getpid(), "", "", false};
   if (recipe.metrics != "off") {
     const HostPort address = host_and_port(recipe.metrics);
-    if (!recipe.metrics_public && !is_loopback(address, "control.metrics")) {
-      if (!out.credentials.tls() || out.credentials.token.empty())
-        fail(Exit::usage,
-             "control.metrics = \"{}\" shows this run to other machines: give control.tls_cert, control.tls_key and "
-             "control.token_file, say control.metrics_public = true if anyone may read it, or use an address of this "
-             "machine alone (127.0.0.1:PORT)",
-             recipe.metrics);
-      out.metrics_credentials = out.credentials;
-    }
+    if (!recipe.metrics_public && !is_loopback(address, "control.metrics")) out.metrics_credentials = out.credentials;
     out.metrics = Listener::tcp(address, "control.metrics");
     out.metrics_at = fmt::format("http{}://{}/metrics", out.metrics_credentials.tls() ? "s" : "",
                                  reached_at(address, out.metrics->port()));
@@ -73,7 +77,6 @@ Front open_front(const runtime::Recipe::Control& recipe) {
     out.service = Listener::unix_socket(recipe.listen.substr(kUnix.size()), "control.listen");
     out.credentials = {"", "", "", out.credentials.token};  // TLS is HOST:PORT's
   } else {
-    require_safe(recipe.listen, out.credentials);
     const HostPort address = host_and_port(recipe.listen);
     out.service = Listener::tcp(address, "control.listen");
     out.place.address = reached_at(address, out.service->port());

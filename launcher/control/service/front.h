@@ -19,6 +19,9 @@ struct Front {
   std::string metrics_at;           // its URL
   Credentials metrics_credentials;  // none: anyone may read
 };
+// Throws Error{usage} if other machines would reach control.listen or control.metrics and the recipe names no
+// certificate, key and token: what open_front() does first, for who starts ranks.
+void require_guarded(const runtime::Recipe::Control& recipe);
 // Throws Error{usage} in one sentence: what is asked for cannot be had, or would let anyone in.
 Front open_front(const runtime::Recipe::Control& recipe);
 
