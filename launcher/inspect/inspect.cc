@@ -15,11 +15,13 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/files/mapped_file.h"
+#include "launcher/inspect/class_line.h"
 #include "launcher/inspect/file_kind.h"
 #include "launcher/inspect/inspect_checkpoint.h"
 #include "launcher/inspect/statistics.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
+#include "models/files/config.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/readable_file.h"
 #include "runtime/data/files/documents.h"
@@ -70,6 +72,7 @@ void inspect_tensors(const fs::path& path, Tensors wanted, std::ostream& out) {
   fmt::print(out, "{}, {}, {} of data, {} of files\n", counted(file.tensors().size(), "tensor"),
              counted(elements, "element"), counted(bytes, "byte"), counted(file.file_bytes(), "byte"));
   fmt::print(out, "dtypes: {}\n", printable(dtypes_text(file)));
+  if (runtime::type_at(path / "config.json") == fs::file_type::regular) out << classes_line(models::Config::read(path));
   for (const auto& [key, value] : file.metadata())
     fmt::print(out, "metadata {} = {}\n", printable(key), printable(value));
   Activity activity("inspecting tensors", Activity::Unit::bytes);
@@ -131,6 +134,7 @@ void inspect_tokens(const fs::path& path, std::ostream& out) {
                  sidecar->mask->count == 1 ? "1 token counts" : fmt::format("{} tokens count", sidecar->mask->count),
                  100 * static_cast<double>(sidecar->mask->count) / static_cast<double>(file.count()));
   }
+  if (sidecar && sidecar->labels) out << labels_line(*sidecar->labels);
   fmt::print(out, "smallest token {}, largest {}\n", least, most);
   fmt::print(out, "first tokens: {}\n", fmt::join(first, " "));
   if (sidecar && sidecar->tokenizer == "byte") {

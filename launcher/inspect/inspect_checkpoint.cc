@@ -17,10 +17,12 @@
 #include "device/numeric/dtype.h"
 #include "device/numeric/dynamic_map.h"
 #include "device/numeric/moment_format.h"
+#include "launcher/inspect/class_line.h"
 #include "launcher/inspect/statistics.h"
 #include "launcher/rank/cores.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
+#include "models/files/config.h"
 #include "runtime/checkpoint/choice.h"
 
 namespace strata::launcher {
@@ -232,6 +234,7 @@ void inspect_checkpoint(const Checkpoint& checkpoint, Tensors tensors, std::ostr
              counted(m.tensors.size(), "tensor"), counted(m.files.size(), "file"),
              counted(static_cast<std::uint64_t>(m.ranks), "rank"), bytes_text(checkpoint.bytes()),
              static_cast<double>(checkpoint.bytes()) / static_cast<double>(std::max<std::uint64_t>(parameters, 1)));
+  out << classes_line(models::Config::parse(m.config, (checkpoint.path() / runtime::kManifestName).string()));
   if (m.progress.best) out << best_text(checkpoint) << '\n';
   StateTable table(checkpoint, tensors, out);
   Activity activity("looking at tensors");

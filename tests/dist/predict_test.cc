@@ -150,6 +150,13 @@ TEST_F(Predict, TextsAreCutAsInTraining) {
   learn("pair", options);
   EXPECT_THAT(said_, HasSubstr("TEXTS.csv --pair 'second' -o OUT.jsonl"));
   done(run({STRATA, "export", file("pair"), "-o", file("exported")}));
+  for (const char* model : {"pair", "exported"})
+    EXPECT_THAT(done(run({STRATA, "inspect", file(model)})),
+                HasSubstr("predicts: 3 classes (maybe, no, yes), one per text; trained on tokens of bert, pairs of "
+                          "texts, at most 18 tokens\n"));
+  EXPECT_THAT(done(run({STRATA, "inspect", file("pair.bin")})),
+              HasSubstr("labels: single_label_classification of 40 documents, 3 classes (maybe, no, yes), pairs of "
+                        "texts, at most 18 tokens\n"));
   std::vector<std::string> as_said = {"--pair", "second"};
   const auto as_in_training = predicted("pair", as_said);
   EXPECT_THAT(said_, HasSubstr("longer than 18 tokens"));
