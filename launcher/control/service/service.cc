@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <list>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -197,7 +198,11 @@ class Service::Impl final : public pb::Run::CallbackService {
       const std::lock_guard lock(mutex_);
       if (writing_ || finished_) return;
       auto step = owner_.board_.step_after(after_);
-      if (!step) return;
+      if (!step) {
+        finished_ = ends_with_.has_value();
+        if (finished_) Finish(*ends_with_);
+        return;
+      }
       step_ = std::move(*step);
       after_ = step_.step();
       writing_ = true;
@@ -207,6 +212,14 @@ class Service::Impl final : public pb::Run::CallbackService {
       const std::lock_guard lock(mutex_);
       if (std::exchange(finished_, true)) return;
       Finish(status);
+    }
+    // Once it has told of the last step.
+    void end_after_last(const grpc::Status& status) {
+      {
+        const std::lock_guard lock(mutex_);
+        ends_with_ = status;
+      }
+      go_on();
     }
     void OnWriteDone(bool well) override {
       {
@@ -223,6 +236,7 @@ class Service::Impl final : public pb::Run::CallbackService {
     std::mutex mutex_;
     std::int64_t after_;
     bool writing_ = false, finished_ = false;
+    std::optional<grpc::Status> ends_with_;
     pb::Step step_;
   };
 
@@ -264,7 +278,7 @@ class Service::Impl final : public pb::Run::CallbackService {
   void end_calls() {
     pump();  // what came last
     const grpc::Status over(StatusCode::UNAVAILABLE, kHasEnded);
-    for (const auto& watcher : copy(watchers_)) watcher->end(over);
+    for (const auto& watcher : copy(watchers_)) watcher->end_after_last(over);
     for (const auto& call : copy(saves_)) call->end(over);
   }
 

@@ -27,9 +27,10 @@ TEST(ClassLineTest, OfAModel) {
   EXPECT_EQ(of_model(R"("architectures": ["BertForTokenClassification"], )" + classes +
                      R"(, "strata_trained_on": {"tokenizer": "bert", "pairs": false, "max_length": 64})"),
             "predicts: 2 classes (no, yes), one per word; trained on tokens of bert, at most 64 tokens\n");
-  EXPECT_EQ(of_model(R"("architectures": ["BertForSequenceClassification"], "problem_type": "regression", "num_labels": 1,
+  EXPECT_EQ(
+      of_model(R"("architectures": ["BertForSequenceClassification"], "problem_type": "regression", "num_labels": 1,
                         "strata_trained_on": {"tokenizer": null, "tokenizer_hash": null, "pairs": null})"),
-            "predicts: a number per text\n");
+      "predicts: a number per text\n");
   EXPECT_EQ(of_model(R"("architectures": ["BertForMaskedLM"])"), "");
   EXPECT_EQ(of_model(classes), "");
 }

@@ -76,6 +76,30 @@ TEST_F(ServiceTest, ShowsStepsAsTheyComeAndEndsWithTheRun) {
   EXPECT_THAT(seen, testing::ElementsAre(2, 3, 4, 5, 6));
 }
 
+// A run that ends while steps are still on their way to a slow reader tells them all before its end.
+TEST_F(ServiceTest, TheLastStepIsShownToo) {
+  open();
+  post(1);
+  std::vector<std::int64_t> seen;
+  std::atomic<bool> begun{false};
+  auto ended = std::async(std::launch::async, [&] {
+    Client watcher(visit());
+    return watcher.watch(1, [&](const pb::Step& step) {
+      seen.push_back(step.step());
+      begun.store(true);
+      return true;
+    });
+  });
+  while (!begun.load()) std::this_thread::sleep_for(5ms);
+  for (std::int64_t step = 2; step <= 120; ++step) post(step);
+  Client client(visit());
+  while (client.status().step() < 120) std::this_thread::sleep_for(1ms);
+  close();
+  EXPECT_TRUE(ended.get());
+  ASSERT_EQ(seen.size(), 120U);
+  EXPECT_EQ(seen.back(), 120);
+}
+
 // The run stands still, or does not: whoever watches it may leave.
 TEST_F(ServiceTest, AWatchMayBeLeftBetweenTwoSteps) {
   open();
