@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/host_name.h"
 #include "comm/communicator.h"
 
 namespace strata::comm {
@@ -15,8 +16,9 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
-// Runs f() on every rank; where it throws on some, throws AgreedError of the lowest of them on all, naming it unless
-// all failed alike. Collective, so f() must not be: a rank that fails in it would leave the others behind.
+// Runs f() on every rank; if it throws on some, throws AgreedError of the lowest of them on all, naming it (and its
+// node, if there are several) unless all failed alike. Collective, so f() must not be: a rank that fails in it would
+// leave the others behind.
 template <typename F>
 void agree(World& world, F&& f) {
   std::string mine;
@@ -25,15 +27,18 @@ void agree(World& world, F&& f) {
   } catch (const Aborted&) {
     throw;
   } catch (const std::exception& error) {
-    mine = std::to_string(static_cast<int>(exit_code(error))) + " " + error.what();
+    mine = std::to_string(static_cast<int>(exit_code(error))) + " " + host_name() + " " + error.what();
   }
   const std::vector<std::string> all = world.exchange(mine);
   const auto first = std::find_if(all.begin(), all.end(), [](const std::string& text) { return !text.empty(); });
   if (first == all.end()) return;
-  const std::size_t space = first->find(' ');
-  const bool alike = std::all_of(all.begin(), all.end(), [&](const std::string& text) { return text == *first; });
-  throw AgreedError(static_cast<Exit>(std::stoi(first->substr(0, space))),
-                    (alike ? "" : "rank " + std::to_string(first - all.begin()) + ": ") + first->substr(space + 1));
+  const auto what = [](const std::string& text) { return text.substr(text.find(' ', text.find(' ') + 1) + 1); };
+  const bool alike = std::all_of(all.begin(), all.end(),
+                                 [&](const std::string& text) { return !text.empty() && what(text) == what(*first); });
+  const std::size_t code_end = first->find(' '), host_end = first->find(' ', code_end + 1);
+  std::string who = "rank " + std::to_string(first - all.begin());
+  if (world.node_size() < world.size()) who += " on " + first->substr(code_end + 1, host_end - code_end - 1);
+  throw AgreedError(static_cast<Exit>(std::stoi(*first)), (alike ? "" : who + ": ") + what(*first));
 }
 
 }  // namespace strata::comm

@@ -232,11 +232,11 @@ class Launch {
     interface_ = options_.interface;
     std::vector<NodeCheck> nodes;
     if (options_.preflight) {
-      nodes = look_at(agents_, hosts, recipe_, interface_);
+      nodes = look_at(agents_, hosts, recipe_, recipe_files(command_, recipe_), interface_);
       if (nodes.size() > 1) tell(printable(table(nodes), true));
       refuse_or_warn(judge(nodes, recipe_, program_hash(), interface_));
     } else {
-      for (const Host& host : hosts) nodes.push_back({host.name, agents_.facts(host.name), {}, {}, {}, {}, {}});
+      for (const Host& host : hosts) nodes.push_back({host.name, agents_.facts(host.name), {}, {}, {}, {}, {}, {}});
     }
     if (!interface_ && nodes.size() > 1) interface_ = common_interface(nodes);
     if (interface_) say_interface();

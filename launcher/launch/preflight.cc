@@ -19,6 +19,7 @@ namespace {
 
 constexpr double kSlow = 0.8;          // of the median
 constexpr double kClockSeconds = 1.0;  // that clocks may differ
+constexpr double kSeen = 20;           // in which a node has looked for some files
 constexpr std::uint64_t kLocked = std::uint64_t{64} << 20;
 
 std::string random_token() {
@@ -49,6 +50,24 @@ std::vector<std::pair<std::size_t, std::size_t>> pairs(std::size_t nodes, std::s
   std::vector<std::pair<std::size_t, std::size_t>> out;
   for (std::size_t i = 0; i + 1 < nodes; i += 2) out.emplace_back((i + shift) % nodes, (i + 1 + shift) % nodes);
   return out;
+}
+
+void look_for(const std::vector<RecipeFile>& files, Agents& agents, std::vector<NodeCheck>& nodes) {
+  std::map<std::string, std::string> lines;
+  for (const NodeCheck& node : nodes) lines[node.host] = "sees " + to_json(files);
+  const auto answers = agents.ask(lines, kSeen);
+  for (NodeCheck& node : nodes) {
+    const auto answer = answers.find(node.host);
+    if (answer == answers.end()) {
+      node.problems.push_back(
+          fmt::format("it has not found the files of the recipe in {:.0f} s: does a file system hang there?", kSeen));
+      continue;
+    }
+    simdjson::dom::parser parser;
+    simdjson::dom::array unseen;
+    if (parser.parse(answer->second)["unseen"].get(unseen) != simdjson::SUCCESS) continue;
+    for (const simdjson::dom::element one : unseen) node.unseen.emplace_back(std::string_view(one));
+  }
 }
 
 void measure_links(Agents& agents, std::vector<NodeCheck>& nodes, std::size_t round,
@@ -139,6 +158,25 @@ std::string gpus_of(const NodeCheck& node) {
   return fmt::format("{} {}", node.facts.gpus.size(), fmt::join(node.facts.gpus, ", "));
 }
 
+// What no node sees is not there; what some see is not shared.
+void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<Remark>& remarks) {
+  std::vector<std::string> told;
+  for (const NodeCheck& node : nodes)
+    for (const std::string& why : node.unseen) {
+      if (std::find(told.begin(), told.end(), why) != told.end()) continue;
+      told.push_back(why);
+      std::vector<std::string> hosts;
+      for (const NodeCheck& other : nodes)
+        if (std::find(other.unseen.begin(), other.unseen.end(), why) != other.unseen.end()) hosts.push_back(other.host);
+      remarks.push_back({hosts.size() == nodes.size()
+                             ? why
+                             : fmt::format("on {}, {} (other nodes see it: put it on a file system that all share, or "
+                                           "under the same path on each)",
+                                           fmt::join(hosts, ", "), why),
+                         true});
+    }
+}
+
 void judge_one(const NodeCheck& node, const runtime::Recipe& recipe, std::string_view program,
                const std::optional<std::string>& interface, std::vector<Remark>& remarks) {
   const auto refuse = [&](std::string text) { remarks.push_back({std::move(text), true}); };
@@ -167,13 +205,14 @@ void judge_one(const NodeCheck& node, const runtime::Recipe& recipe, std::string
 }  // namespace
 
 std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
-                               const std::optional<std::string>& interface) {
+                               const std::vector<RecipeFile>& files, const std::optional<std::string>& interface) {
   std::vector<NodeCheck> out;
   std::map<std::string, std::string> products;
   for (const Host& host : hosts) {
-    out.push_back({host.name, agents.facts(host.name), {}, {}, {}, {}, {}});
+    out.push_back({host.name, agents.facts(host.name), {}, {}, {}, {}, {}, {}});
     products[host.name] = recipe.device.kind == runtime::DeviceKind::cpu ? "products cpu" : "products";
   }
+  look_for(files, agents, out);
   if (hosts.size() > 1) {
     const auto answers = agents.ask(products, 30);
     for (NodeCheck& node : out)
@@ -189,6 +228,7 @@ std::vector<Remark> judge(const std::vector<NodeCheck>& nodes, const runtime::Re
                           const std::optional<std::string>& interface) {
   std::vector<Remark> out;
   for (const NodeCheck& node : nodes) judge_one(node, recipe, program, interface, out);
+  refuse_unseen(nodes, out);
   note_others(nodes, out, "kind of processor", "bits depend on it; STRATA_CPU_ISA=avx2 makes them alike",
               [](const NodeCheck& node) { return node.facts.processor; });
   note_others(nodes, out, "library", "bits may depend on it; install the same packages",

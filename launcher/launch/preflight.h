@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "launcher/launch/agents.h"
+#include "launcher/launch/node/recipe_files.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::launcher {
@@ -17,6 +18,7 @@ struct NodeCheck {
   std::optional<double> gflop_per_s;
   std::optional<double> gbit_per_s, microseconds;  // of the better of its links
   std::vector<std::string> problems;               // of its measurements
+  std::vector<std::string> unseen;                 // a sentence per file of the recipe that it does not see
 };
 
 // What is off, as a sentence that says what to do. `refuses`: nothing can start so.
@@ -27,10 +29,10 @@ struct Remark {
   bool operator==(const Remark&) const = default;
 };
 
-// Asks all nodes at once: a second of products, then links in pairs, for two rounds with other partners. Nodes reach
-// each other by the interface, or where their names lead.
+// Asks all nodes at once: whether they see the files, a second of products, then links in pairs, for two rounds with
+// other partners. Nodes reach each other by the interface, or where their names lead.
 std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
-                               const std::optional<std::string>& interface);
+                               const std::vector<RecipeFile>& files, const std::optional<std::string>& interface);
 
 // `program`: the hash of the launcher's own. A node below 0.8 of the median is a warning.
 std::vector<Remark> judge(const std::vector<NodeCheck>& nodes, const runtime::Recipe& recipe, std::string_view program,

@@ -55,6 +55,26 @@ TrainCommand read_train_command(std::span<const std::string> words) {
   return out;
 }
 
+std::vector<RecipeFile> recipe_files(const TrainCommand& command, const runtime::Recipe& recipe) {
+  std::vector<RecipeFile> out;
+  const auto add = [&](const char* key, const std::optional<std::filesystem::path>& path) {
+    if (path) out.push_back({key, path->string()});
+  };
+  add("the recipe", command.recipe);
+  add("model.path", recipe.model.path);
+  for (const runtime::DataSource& source : recipe.data.train)
+    for (const std::string& pattern : source.files) out.push_back({"data.train", pattern});
+  for (const std::string& pattern : recipe.data.validation) out.push_back({"data.validation", pattern});
+  add("evaluation.prompts", recipe.evaluation.prompts);
+  if (const std::string& resume = recipe.checkpoint.resume; resume != "auto" && resume != "none")
+    out.push_back({"checkpoint.resume", resume});
+  add("control.tls_cert", recipe.control.tls_cert);
+  add("control.tls_key", recipe.control.tls_key);
+  add("control.tls_client_ca", recipe.control.tls_client_ca);
+  add("control.token_file", recipe.control.token_file);
+  return out;
+}
+
 std::string changed_keys(const runtime::Recipe& recipe) {
   std::set<std::string> usual;
   std::istringstream defaults(runtime::to_text({})), lines(runtime::to_text(recipe));

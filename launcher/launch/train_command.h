@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/launch/node/recipe_files.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::launcher {
@@ -22,6 +23,10 @@ struct TrainCommand {
 
 // Throws Error{usage} if the words are another command's, or wrong.
 TrainCommand read_train_command(std::span<const std::string> words);
+
+// All that the command and its recipe name: model, tokens, prompts, a checkpoint to begin with, files of the control
+// service. Not memory.nvme, which is looked at on its own, and checkpoint.dir, which a run makes.
+std::vector<RecipeFile> recipe_files(const TrainCommand& command, const runtime::Recipe& recipe);
 
 // The lines of to_text() that are not at their defaults.
 std::string changed_keys(const runtime::Recipe& recipe);

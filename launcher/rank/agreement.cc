@@ -18,6 +18,12 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
                             comm::World& world, bool trains) {
   runtime::Recipe recipe;
   agree(world, [&] {
+    std::error_code ignored;
+    if (path && world.node_size() < world.size() && !std::filesystem::exists(*path, ignored))
+      fail(Exit::usage,
+           "recipe {} does not exist here: put it on a file system that all nodes share, or under the same "
+           "path on each",
+           path->string());
     recipe = runtime::load_recipe(path, sets);
     if (trains) runtime::require_trainable(recipe);
     comm::require_possible(recipe.comm.backend);

@@ -170,6 +170,23 @@ TEST_F(ClusterRefusal, AnAddressForEveryone) {
                  HasSubstr("control.listen = \"0.0.0.0:7000\" lets other machines steer this run"));
 }
 
+// Before ranks start by launch, and without its look by the ranks themselves, which name the node.
+TEST_F(ClusterRefusal, FilesThatANodeDoesNotSee) {
+  const Cluster cluster(2);
+  expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2"}, {"data.train=" + file("nowhere.bin")})), 90),
+                 HasSubstr("strata: data.train: no file matches " + file("nowhere.bin")));
+  const std::string recipe =
+      run_.folder()
+          .write("own/run.toml", "model.preset = \"tiny-gpt2\"\ndata.train = \"x\"\ntraining.max_steps = 1\n")
+          .string();
+  cluster.at("n2", "mount -t tmpfs tmpfs " + file("own"));
+  expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2"}, {"data.train=" + recipe})), 90),
+                 AllOf(HasSubstr("on n2, data.train: no file matches " + recipe), HasSubstr("other nodes see it")));
+  EXPECT_THAT(
+      run(cluster.in("n1", {"mpirun", "--allow-run-as-root", "--host", "n1,n2", STRATA, "train", recipe}), 120).errors,
+      AllOf(HasSubstr("rank 1 on n2: recipe " + recipe + " does not exist here"), HasSubstr("all nodes share")));
+}
+
 // With --min-nodes the rest is enough.
 TEST_F(ClusterLaunch, StartsWithoutANodeThatDoesNotAnswer) {
   const Cluster cluster(3);

@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <list>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -30,6 +32,9 @@ bool has_token(const CallbackServerContext& context, const std::string& token) {
   if (found == metadata.end()) return false;
   return same_secret({found->second.data(), found->second.size()}, "Bearer " + token);
 }
+
+constexpr auto kToEnd = std::chrono::milliseconds(500);   // for calls that are open when the run ends
+constexpr auto kToRead = std::chrono::milliseconds(200);  // for their clients to read that
 
 const grpc::Status kNoToken(StatusCode::UNAUTHENTICATED,
                             "no token, or a wrong one: give the file of control.token_file by --token-file");
@@ -65,7 +70,7 @@ class Service::Impl final : public pb::Run::CallbackService {
   ~Impl() override {
     ended_.store(true);
     end_calls();
-    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
+    server_->Shutdown(std::chrono::system_clock::now() + kToEnd);
     server_->Wait();
   }
 
@@ -274,12 +279,22 @@ class Service::Impl final : public pb::Run::CallbackService {
     if (found == calls.end()) return;
     last = *found;
     calls.erase(found);
+    if (watchers_.empty() && saves_.empty()) no_calls_.notify_all();
   }
   void end_calls() {
     pump();  // what came last
     const grpc::Status over(StatusCode::UNAVAILABLE, kHasEnded);
-    for (const auto& watcher : copy(watchers_)) watcher->end_after_last(over);
-    for (const auto& call : copy(saves_)) call->end(over);
+    const auto watchers = copy(watchers_);
+    const auto saves = copy(saves_);
+    for (const auto& watcher : watchers) watcher->end_after_last(over);
+    for (const auto& call : saves) call->end(over);
+    if (watchers.empty() && saves.empty()) return;
+    {
+      std::unique_lock lock(mutex_);
+      no_calls_.wait_for(lock, kToEnd, [&] { return watchers_.empty() && saves_.empty(); });
+    }
+    // A client that writes to a connection that is closed, if only that it has read, loses what it has not read yet.
+    std::this_thread::sleep_for(kToRead);
   }
 
   Board& board_;
@@ -288,6 +303,7 @@ class Service::Impl final : public pb::Run::CallbackService {
   std::atomic<bool> ended_{false};
   std::atomic<std::size_t> dumps_{0};  // that are waited for
   mutable std::mutex mutex_;
+  std::condition_variable no_calls_;
   std::list<std::shared_ptr<Watcher>> watchers_;
   std::list<std::shared_ptr<SaveCall>> saves_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;

@@ -15,6 +15,8 @@ namespace {
 constexpr double kStopped = 5;
 // A connection that broke soon after it was heard of ended with its process, which may still come back to it.
 constexpr double kBroken = 3;
+// A node that is heard of again after so long was cut off, or stood still: what held the run up is said.
+constexpr double kSilent = 5;
 // What a task takes may vary; only beyond this many of its medians does it stand still.
 constexpr double kMedians = 10;
 
@@ -67,9 +69,12 @@ Watch::Watch(const Limits& limits, NodeMap map, double now)
 
 void Watch::heard(int node, std::span<const RankView> ranks, double now) {
   if (node < 0 || index(node) >= nodes_.size()) return;
-  nodes_[index(node)].heard = now;
-  nodes_[index(node)].broke = -1;
-  nodes_[index(node)].known = true;
+  NodeState& state = nodes_[index(node)];
+  if (const double silence = now - state.heard; state.known && silence >= kSilent)
+    state.silence = std::max(state.silence, silence);
+  state.heard = now;
+  state.broke = -1;
+  state.known = true;
   for (const RankView& rank : ranks) {
     if (rank.rank < 0 || index(rank.rank) >= ranks_.size() || map_.node_of[index(rank.rank)] != node) continue;
     Still& still = still_[index(rank.rank)];
@@ -153,6 +158,25 @@ std::optional<Watch::Finding> Watch::find_unknown(double now) {
                   fmt::join(names, ", "), map_.of(0).name)};
 }
 
+// Of several that come back together, one sentence: then it was rank 0 that was cut off.
+std::optional<Watch::Finding> Watch::find_returned() {
+  std::vector<std::string> names;
+  double longest = 0;
+  int first = -1;
+  for (std::size_t node = 0; node < nodes_.size(); ++node) {
+    const double silence = std::exchange(nodes_[node].silence, 0);
+    if (silence == 0 || nodes_[node].left || nodes_[node].lost) continue;
+    const Node& known = map_.nodes[node];
+    names.push_back(fmt::format("{} ({})", known.name, ranks_text(known.ranks)));
+    longest = std::max(longest, silence);
+    if (first < 0) first = known.ranks.front();
+  }
+  if (names.empty()) return std::nullopt;
+  return Finding{Finding::Kind::recovered, first,
+                 fmt::format("{} {} heard of again after {} s without a word; the run goes on", fmt::join(names, ", "),
+                             names.size() == 1 ? "is" : "are", seconds_text(std::floor(longest)))};
+}
+
 // What is known of the others is old, or was never told.
 bool Watch::is_watched(const RankView& rank) const {
   const NodeState& node = nodes_[index(map_.node_of[index(rank.rank)])];
@@ -232,6 +256,7 @@ std::optional<Watch::Standing> Watch::culprit(double now) const {
 std::vector<Watch::Finding> Watch::look(double now) {
   std::vector<Finding> out;
   if (auto lost = find_lost(now)) out.push_back(std::move(*lost));
+  if (auto returned = find_returned()) out.push_back(std::move(*returned));
   if (auto unknown = find_unknown(now)) out.push_back(std::move(*unknown));
   const auto all_told = [&] {  // a node that is not heard of says nothing of its ranks
     return std::all_of(nodes_.begin(), nodes_.end(),

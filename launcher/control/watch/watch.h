@@ -54,6 +54,7 @@ class Watch {
     double broke = -1;  // not since it was heard of
     bool left = false, lost = false;
     bool known = false, missed = false;  // it has been heard of; that it was not was told
+    double silence = 0;                  // seconds for which it was not, until it was again; 0: that was told
   };
   struct Still {  // of one rank: since when its phase has made no progress, and what was warned of
     std::uint64_t counter = 0;
@@ -73,6 +74,7 @@ class Watch {
   };
   std::optional<Finding> find_lost(double now);
   std::optional<Finding> find_unknown(double now);
+  std::optional<Finding> find_returned();
   bool is_watched(const RankView& rank) const;
   InPlace in_place(const RankView& rank, double now) const;
   std::optional<Standing> culprit(double now) const;

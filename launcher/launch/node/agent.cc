@@ -22,6 +22,7 @@
 #include "launcher/launch/node/facts.h"
 #include "launcher/launch/node/link.h"
 #include "launcher/launch/node/products.h"
+#include "launcher/launch/node/recipe_files.h"
 #include "launcher/launch/ranks/child.h"
 #include "runtime/recipe/value.h"
 
@@ -82,6 +83,17 @@ class Agent {
       words >> seconds;
       beside(
           [this, seconds] { return fmt::format(R"("left":[{}])", fmt::join(end_ranks(options_.run, seconds), ",")); },
+          number);
+    } else if (word == "sees") {
+      std::string files;
+      std::getline(words, files);
+      beside(
+          [files] {
+            std::vector<std::string> unseen;
+            for (const std::string& why : unseen_here(parse_recipe_files(files)))
+              unseen.push_back(runtime::json_string(why));
+            return fmt::format(R"("unseen":[{}])", fmt::join(unseen, ","));
+          },
           number);
     } else if (word == "products") {
       std::string where;

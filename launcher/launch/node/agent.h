@@ -15,7 +15,7 @@ struct AgentOptions {
 
 // `strata node-agent`: what launch runs on every node for as long as the run goes on. Its first line is the node's
 // facts; then it answers the lines of its standard input, "N WORD ..." by {"to":N, ...}:
-//   ping | products [cpu] | listen TOKEN | link ADDRESS PORT TOKEN | clear SECONDS | bye
+//   ping | sees [[KEY,PATTERN],...] | products [cpu] | listen TOKEN | link ADDRESS PORT TOKEN | clear SECONDS | bye
 // Without a word for `timeout` seconds, or when its input ends without bye, launch is gone or this node is cut off: it
 // ends the run's ranks here, and itself. Returns the exit code.
 int node_agent(const AgentOptions& options);

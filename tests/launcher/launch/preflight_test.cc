@@ -97,6 +97,18 @@ TEST_F(Preflight, DrivesGpusAndLinksThatCannotBeUsedAreRefused) {
   EXPECT_THAT(remarks(), ElementsAre(refusal(AllOf(HasSubstr("n2 has no GPU"), HasSubstr("device.kind"))), testing::_));
 }
 
+// What no node sees is not there; what some see is not shared.
+TEST_F(Preflight, FilesThatANodeDoesNotSeeAreRefused) {
+  nodes[1].unseen = {"data.train: no file matches a", "model.path: no file matches m"};
+  nodes[3].unseen = {"data.train: no file matches a"};
+  EXPECT_THAT(remarks(),
+              ElementsAre(refusal(AllOf(HasSubstr("on n2, n4, data.train: no file matches a (other nodes see it"),
+                                        HasSubstr("a file system that all share"))),
+                          refusal(HasSubstr("on n2, model.path: no file matches m"))));
+  for (NodeCheck& one : nodes) one.unseen = {"data.train: no file matches a"};
+  EXPECT_THAT(remarks(), ElementsAre(refusal("data.train: no file matches a")));
+}
+
 TEST_F(Preflight, ALimitOfLockedMemoryCountsForDrives) {
   nodes[1].facts.memlock = 65536;
   EXPECT_THAT(remarks(), IsEmpty());

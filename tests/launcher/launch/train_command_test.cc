@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/failure.h"
+#include "tests/scratch_folder.h"
 
 namespace strata::launcher {
 namespace {
@@ -40,6 +41,34 @@ TEST(TrainCommand, TheRecipeIsReadBeforeAnythingStarts) {
           .load();
   EXPECT_THAT(changed_keys(recipe),
               AllOf(HasSubstr("training.max_steps = 3\n"), HasSubstr("tiny-gpt2"), Not(HasSubstr("zero.stage"))));
+}
+
+TEST(TrainCommand, NamesTheFilesThatEveryRankReads) {
+  const tests::ScratchFolder folder;
+  const std::string recipe = folder.write("r.toml", R"(
+[model]
+path = "m"
+[data]
+train = [{files = ["a.bin", "b-*.bin"], weight = 1}, {files = "c.bin", weight = 2}]
+validation = "v.bin"
+[training]
+max_steps = 3
+[evaluation]
+every = 1
+prompts = "p.txt"
+[checkpoint]
+resume = "from"
+[control]
+token_file = "t"
+)");
+  const TrainCommand command = read({"train", recipe});
+  const auto in = [&](const char* name) { return (folder.path() / name).string(); };
+  EXPECT_THAT(recipe_files(command, command.load()),
+              ElementsAre(RecipeFile{"the recipe", recipe}, RecipeFile{"model.path", in("m")},
+                          RecipeFile{"data.train", in("a.bin")}, RecipeFile{"data.train", in("b-*.bin")},
+                          RecipeFile{"data.train", in("c.bin")}, RecipeFile{"data.validation", in("v.bin")},
+                          RecipeFile{"evaluation.prompts", in("p.txt")}, RecipeFile{"checkpoint.resume", in("from")},
+                          RecipeFile{"control.token_file", in("t")}));
 }
 
 }  // namespace

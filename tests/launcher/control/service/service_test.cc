@@ -53,49 +53,56 @@ TEST_F(ServiceTest, TellsTheStatusThePlanAndADump) {
   EXPECT_EQ(client.plan().tasks(), 5);
 }
 
+// Watches from another thread, from the newest `last` steps on.
+class Watching {
+ public:
+  Watching(const Visit& visit, int last)
+      : ended_(std::async(std::launch::async, [this, visit, last] {
+          return Client(visit).watch(last, [this](const pb::Step& step) {
+            seen_.push_back(step.step());
+            begun_.store(true);
+            return true;
+          });
+        })) {}
+  void wait_for_first() const {
+    while (!begun_.load()) std::this_thread::sleep_for(5ms);
+  }
+  // The steps that were told until the run ended.
+  std::vector<std::int64_t> seen() {
+    EXPECT_TRUE(ended_.get()) << "the run has not ended";
+    return seen_;
+  }
+
+ private:
+  std::vector<std::int64_t> seen_;
+  std::atomic<bool> begun_{false};
+  std::future<bool> ended_;
+};
+
 TEST_F(ServiceTest, ShowsStepsAsTheyComeAndEndsWithTheRun) {
   open();
   for (std::int64_t step = 1; step <= 3; ++step) post(step);
   Client client(visit());
   while (client.status().step() < 3) std::this_thread::sleep_for(5ms);
-  std::vector<std::int64_t> seen;
-  std::atomic<bool> begun{false};
-  auto ended = std::async(std::launch::async, [&] {
-    Client watcher(visit());
-    return watcher.watch(2, [&](const pb::Step& step) {
-      seen.push_back(step.step());
-      begun.store(true);
-      return true;
-    });
-  });
-  while (!begun.load()) std::this_thread::sleep_for(5ms);
+  Watching watching(visit(), 2);
+  watching.wait_for_first();
   for (std::int64_t step = 4; step <= 6; ++step) post(step);
   std::this_thread::sleep_for(200ms);
   close();
-  EXPECT_TRUE(ended.get());
-  EXPECT_THAT(seen, testing::ElementsAre(2, 3, 4, 5, 6));
+  EXPECT_THAT(watching.seen(), testing::ElementsAre(2, 3, 4, 5, 6));
 }
 
-// A run that ends while steps are still on their way to a slow reader tells them all before its end.
+// A run that ends before its last steps were told tells them all, and then its end.
 TEST_F(ServiceTest, TheLastStepIsShownToo) {
   open();
   post(1);
-  std::vector<std::int64_t> seen;
-  std::atomic<bool> begun{false};
-  auto ended = std::async(std::launch::async, [&] {
-    Client watcher(visit());
-    return watcher.watch(1, [&](const pb::Step& step) {
-      seen.push_back(step.step());
-      begun.store(true);
-      return true;
-    });
-  });
-  while (!begun.load()) std::this_thread::sleep_for(5ms);
+  Watching watching(visit(), 1);
+  watching.wait_for_first();
+  pump_ = {};  // nobody looks for new steps any more
   for (std::int64_t step = 2; step <= 120; ++step) post(step);
-  Client client(visit());
-  while (client.status().step() < 120) std::this_thread::sleep_for(1ms);
+  board_.collect();
   close();
-  EXPECT_TRUE(ended.get());
+  const std::vector<std::int64_t> seen = watching.seen();
   ASSERT_EQ(seen.size(), 120U);
   EXPECT_EQ(seen.back(), 120);
 }

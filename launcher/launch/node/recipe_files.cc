@@ -1,0 +1,41 @@
+#include "launcher/launch/node/recipe_files.h"
+
+#include <simdjson.h>
+
+#include "base/error.h"
+#include "runtime/data/files/tokens.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::launcher {
+
+std::string to_json(const std::vector<RecipeFile>& files) {
+  std::string out;
+  for (const RecipeFile& file : files)
+    out += (out.empty() ? "[" : ",[") + runtime::json_string(file.key) + "," + runtime::json_string(file.pattern) + "]";
+  return "[" + out + "]";
+}
+
+std::vector<RecipeFile> parse_recipe_files(std::string_view json) {
+  std::vector<RecipeFile> out;
+  try {
+    simdjson::dom::parser parser;
+    for (const simdjson::dom::element one : parser.parse(simdjson::padded_string(json)))
+      out.push_back({std::string(std::string_view(one.at(0))), std::string(std::string_view(one.at(1)))});
+  } catch (const simdjson::simdjson_error&) {
+    return {};
+  }
+  return out;
+}
+
+std::vector<std::string> unseen_here(const std::vector<RecipeFile>& files) {
+  std::vector<std::string> out;
+  for (const RecipeFile& file : files) try {
+      const std::string patterns[] = {file.pattern};
+      (void)runtime::expand_patterns(patterns, file.key.c_str());
+    } catch (const Error& error) {
+      out.emplace_back(error.what());
+    }
+  return out;
+}
+
+}  // namespace strata::launcher
