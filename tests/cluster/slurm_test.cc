@@ -115,6 +115,27 @@ TEST_F(Slurm, ANodeThatIsTakenAway) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
+// A node that dies between allocation and start ends the job, or is left out if STRATA_LAUNCH says so.
+TEST_F(Slurm, ANodeThatDiesBeforeTheStart) {
+  const Cluster cluster(3, true);
+  ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
+  const std::string batch = STRATA_SOURCE_DIR "/launcher/slurm/train.sbatch" + keys({"training.max_steps=30"});
+  // The file itself, held back until the node is gone.
+  run_.folder().write("held.sbatch", "#!/bin/bash\ntouch begun\nuntil [ -e go ]; do sleep 0.2; done\nbash " + batch +
+                                         "\necho without: $?\nSTRATA_LAUNCH='--min-nodes 2' bash " + batch +
+                                         "\necho with: $?\n");
+  cluster.at("n1", "cd " + run_.folder().path().string() +
+                       " && STRATA_PROGRAM=" STRATA " sbatch -N3 --ntasks-per-node=2 --no-kill -o job.log held.sbatch");
+  ASSERT_TRUE(comes(cluster, "ls " + run_.folder().path().string(), "begun", 60));
+  cluster.kill("n3");
+  run_.folder().write("go", "");
+  EXPECT_TRUE(comes(cluster, "cat " + file("job.log"), "with: 0", 300)) << run_.folder().read("job.log");
+  EXPECT_THAT(
+      run_.folder().read("job.log"),
+      AllOf(ContainsRegex("n3 [^\n]*\\(--min-nodes 2 would start on the 2 nodes left\\)"), HasSubstr("without: 2\n"),
+            HasSubstr("left out: n3"), HasSubstr("4 ranks on n1 (2), n2 (2)"), HasSubstr("done after step 30")));
+}
+
 // What contradicts the allocation is refused.
 TEST_F(Slurm, AWorldThatIsNotTheAllocations) {
   const Cluster cluster(2, true);
