@@ -8,6 +8,9 @@ other.
 Time per step is taken by the clock from line to line of report.jsonl, so that what happens between steps counts: the
 median over pieces of a run of a second each. Prints both medians in ms, and the median over pairs of their ratio with
 the interval that holds it in 95 of 100 cases. Wants a machine without other work, and a core that no rank computes on.
+
+With one rank also what the control service's threads (those of nice 10) took of a core, by the kernel's own account
+(schedstat): what a machine without a spare core would lose. That figure does not vary with what else runs.
 """
 import argparse
 import json
@@ -58,6 +61,18 @@ class Watched:
             sys.exit(f"nobody watched: {self.reads} reads of metrics, {self.lines} steps")
 
 
+def watching_seconds(pid):
+    """Processor time of a process's threads of nice 10 so far, those of the control service."""
+    total = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        try:
+            nice = int(open(f"/proc/{pid}/task/{task}/stat").read().rpartition(")")[2].split()[16])
+            total += int(open(f"/proc/{pid}/task/{task}/schedstat").read().split()[0]) if nice == 10 else 0
+        except FileNotFoundError:  # it has ended
+            pass
+    return total * 1e-9
+
+
 def step_ms(steps):
     """Milliseconds per step: the median over pieces of a second, without the first two."""
     times = [json.loads(line)["time"] for line in open(steps) if line.endswith("\n")]
@@ -89,13 +104,18 @@ def run(options, on):
                 time.sleep(0.05)
             if on:
                 watched = Watched(options.strata, folder, log)
+            share = None
+            if on and options.ranks == 1:
+                before, begin = watching_seconds(process.pid), time.monotonic()
             time.sleep(options.seconds)
+            if on and options.ranks == 1:
+                share = (watching_seconds(process.pid) - before) / (time.monotonic() - begin)
         finally:
             if watched:
                 watched.leave()
             process.send_signal(signal.SIGUSR1)
             process.wait()
-        return step_ms(steps)
+        return step_ms(steps), share
 
 
 def interval(ratios):
@@ -121,18 +141,24 @@ def main():
     os.makedirs(options.dir, exist_ok=True)
     with open(os.path.join(options.dir, "tokens.bin"), "wb") as file:
         file.write(b"".join(random.Random(1).randrange(250).to_bytes(2, "little") for _ in range(100000)))
-    found = []
+    found, shares = [], []
     for pair in range(options.pairs):
         took = {on: run(options, on) for on in ((True, False) if pair % 2 else (False, True))}
-        found.append((took[True], took[False]))
-        print(f"  pair {pair + 1}: on {took[True]:.4f} ms, off {took[False]:.4f} ms per step, "
-              f"{took[True] / took[False]:.4f}", file=sys.stderr)
+        (on, share), (off, _) = took[True], took[False]
+        found.append((on, off))
+        if share is not None:
+            shares.append(share)
+        print(f"  pair {pair + 1}: on {on:.4f} ms, off {off:.4f} ms per step, {on / off:.4f}"
+              + (f"; {100 * share:.3f}% of a core" if share is not None else ""), file=sys.stderr)
     ratios = [on / off for on, off in found]
     between = interval(ratios)
     print(f"on {statistics.median(on for on, _ in found):.4f} ms, off {statistics.median(off for _, off in found):.4f} ms "
           f"per step; on / off {statistics.median(ratios):.4f}, "
           + (f"95% interval {between[0]:.4f} to {between[1]:.4f}" if between else
              f"from {min(ratios):.4f} to {max(ratios):.4f}: too few pairs for an interval") + f" ({len(found)} pairs)")
+    if shares:
+        print(f"the control service's threads took {100 * statistics.median(shares):.3f}% of a core "
+              f"(from {100 * min(shares):.3f}% to {100 * max(shares):.3f}%)")
 
 
 if __name__ == "__main__":

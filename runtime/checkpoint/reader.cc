@@ -252,11 +252,10 @@ class CheckpointWeights final : public WeightSource {
   }
   std::vector<std::string> drawn() const override { return match_.drawn; }
   std::vector<std::string> left_out() const override {
-    constexpr std::string_view kWeight = ".weight";
     std::vector<std::string> layers;
     for (const std::size_t i : match_.left_out) {
-      const auto& [name, shape] = checkpoint_.manifest().tensors[i];
-      if (name.ends_with(kWeight) && shape.size() == 2) layers.push_back(name.substr(0, name.size() - kWeight.size()));
+      const TensorEntry& tensor = checkpoint_.manifest().tensors[i];
+      if (auto layer = layer_of(tensor.name, tensor.shape.size())) layers.push_back(*std::move(layer));
     }
     return layers;
   }

@@ -64,7 +64,7 @@ void look_for_templates(Recipe& recipe, const LabelColumn* of_validation) {
     std::uint32_t first = 0;
     file.read(0, {&first, 1});
     if (std::ranges::find(*file.sidecar()->special_tokens, first) != file.sidecar()->special_tokens->end()) continue;
-    recipe.notes.push_back(
+    recipe.data.notes.push_back(
         fmt::format("{} begins with a token of text: encoders know texts between their tokenizer's special tokens "
                     "([CLS], [SEP]), which strata tokenize --add-special puts there",
                     path.string()));

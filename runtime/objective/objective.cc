@@ -85,7 +85,7 @@ void name_architecture(Recipe& recipe) {
 void note_long_documents(const Sequences& validation, Recipe& recipe) {
   const PackingFigures* figures = validation.packing();
   if (figures == nullptr || figures->cut + figures->dropped == 0) return;
-  recipe.notes.push_back(fmt::format(
+  recipe.data.notes.push_back(fmt::format(
       "evaluations {} {} of {} of data.validation, which {} above data.seq_len = {} (data.long = \"{}\")",
       figures->cut > 0 ? "cut" : "leave out", figures->cut + figures->dropped, counted(figures->documents, "document"),
       for_count(figures->cut + figures->dropped, "is", "are"), recipe.data.seq_len, figures->cut > 0 ? "cut" : "drop"));
@@ -108,7 +108,7 @@ void look_for_labels(Recipe& recipe, const LabelColumn*) {
   for (const auto& path : data_files(recipe.data)) {
     const auto sidecar = read_sidecar(path);
     if (!sidecar || !sidecar->labels) continue;
-    recipe.notes.push_back(fmt::format(
+    recipe.data.notes.push_back(fmt::format(
         "the labels of {} are left alone: training.objective is \"{}\", and {} learns them", path.string(),
         models::name_of(*recipe.training.objective),
         sidecar->labels->problem == "token_classification" ? "token_classification" : "sequence_classification"));

@@ -87,6 +87,7 @@ struct Recipe {
     std::uint64_t loss_rows = 0, validation_loss_rows = 0;
     // Of a classifier that is evaluated: rows of data.validation with a label.
     std::uint64_t scored_rows = 0;
+    std::vector<std::string> notes;  // what the files led to remark, a sentence each
   } data;
   struct Training {
     std::optional<models::Objective> objective;  // as the model's configuration has it where not set

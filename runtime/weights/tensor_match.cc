@@ -31,6 +31,12 @@ class Names {
 
 }  // namespace
 
+std::optional<std::string> layer_of(std::string_view name, std::size_t dimensions) {
+  constexpr std::string_view kWeight = ".weight";
+  if (dimensions != 2 || !name.ends_with(kWeight)) return std::nullopt;
+  return std::string(name.substr(0, name.size() - kWeight.size()));
+}
+
 TensorMatch match_tensors(const models::Model& model, std::span<const std::string> names, bool new_head) {
   const Names stored(names);
   const std::string anew = new_head ? model.loss_unit().score_layer() + "." : "";

@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/model.h"
@@ -19,6 +20,10 @@ struct TensorMatch {
   std::vector<std::size_t> left_out;  // names of what the objective makes no use of (Model::ignored_suffixes)
   std::vector<std::size_t> unknown;   // names that are none of this model's
 };
+
+// The layer whose matrix a tensor is, "classifier" of classifier.weight; nullopt: another tensor. Of what is left out
+// these are what was learnt: the rest are their biases, masks, and tables that are computed.
+std::optional<std::string> layer_of(std::string_view name, std::size_t dimensions);
 
 // new_head: the layer of the classes' scores is drawn, whatever is there.
 TensorMatch match_tensors(const models::Model& model, std::span<const std::string> names, bool new_head);

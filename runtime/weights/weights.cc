@@ -84,7 +84,7 @@ class StoredWeights final : public WeightSource {
     }
     drawn_ = std::move(match.drawn);
     for (const std::size_t i : match.left_out)
-      if (is_layer(stored[i])) left_out_.push_back(names[i].substr(0, names[i].size() - kWeight.size()));
+      if (auto layer = layer_of(names[i], stored[i].shape.size())) left_out_.push_back(*std::move(layer));
     for (const std::size_t i : match.unknown)
       if (!is_shared(stored[i], model))
         fail(Exit::corrupt, "{}: tensor {} is not one that this {} model has; check config.json",
@@ -137,12 +137,6 @@ class StoredWeights final : public WeightSource {
   }
 
  private:
-  static constexpr std::string_view kWeight = ".weight";
-  // A matrix that is learnt; what else is ignored are its bias, masks and tables that are computed.
-  static bool is_layer(const models::StoredTensor& tensor) {
-    return tensor.name.ends_with(kWeight) && tensor.shape.size() == 2;
-  }
-
   template <typename Print>
   std::vector<comm::Seen> of_tensors(Print&& print) const {
     std::vector<comm::Seen> all;

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "base/error.h"
+
 namespace strata::text {
 namespace {
 
@@ -24,6 +26,11 @@ std::optional<Truncation> truncation(std::string_view name) {
 std::string_view name_of(Truncation truncation) {
   return std::find_if(kNames.begin(), kNames.end(), [&](const auto& known) { return known.second == truncation; })
       ->first;
+}
+
+void require_possible(Truncation truncation, bool pairs) {
+  if (!pairs && truncation == Truncation::only_second)
+    fail(Exit::usage, "--truncation only_second is for pairs: give --pair, or take longest_first");
 }
 
 std::optional<TextLengths> truncated(const TextLengths& lengths, std::size_t most, Truncation truncation) {

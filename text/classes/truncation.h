@@ -14,6 +14,8 @@ enum class Truncation {
 };
 std::optional<Truncation> truncation(std::string_view name);
 std::string_view name_of(Truncation truncation);
+// Throws Error{usage} if it cuts a second text and there is none.
+void require_possible(Truncation truncation, bool pairs);
 
 // Tokens of a text, and of the second one of a pair.
 struct TextLengths {

@@ -320,7 +320,8 @@ int plan(const PlanOptions& options) {
   if (largest) fmt::print("\n{}", max_batch_text(*largest));
   if (options.verbose) print_task_counts(job.plan);
   if (options.stages) print_stages(stages);
-  for (const std::string& text : recipe.notes) note(text);
+  for (const auto* notes : {&recipe.notes, &recipe.data.notes})
+    for (const std::string& text : *notes) note(text);
   if (prediction) print_prediction(*prediction);
   if (options.json) {
     const TaskCounts counts = count_tasks(job.plan);

@@ -131,8 +131,7 @@ struct Classifier {
     const std::string name = options.truncation.value_or(config.text_or(key, "longest_first"));
     const auto truncation = text::truncation(name);
     if (!truncation) fail(Exit::usage, "{} is \"{}\", which is none: give --truncation", config.describe(key), name);
-    if (!options.pair && truncation == text::Truncation::only_second)
-      fail(Exit::usage, "--truncation only_second is for pairs: give --pair, or take longest_first");
+    text::require_possible(*truncation, options.pair.has_value());
     limit.truncation = *truncation;
   }
 };

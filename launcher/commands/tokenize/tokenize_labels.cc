@@ -41,8 +41,7 @@ int tokenize_labels(const TokenizeOptions& options, const std::vector<text::Docu
   ClassRules rules{.record = {.labels = options.labels, .text = options.field.value_or("text"), .pair = options.pair}};
   if (options.max_length) rules.max_length = static_cast<std::size_t>(*options.max_length);
   if (options.truncation) rules.truncation = *text::truncation(*options.truncation);
-  if (!options.pair && rules.truncation == text::Truncation::only_second)
-    fail(Exit::usage, "--truncation only_second is for pairs: give --pair, or take longest_first");
+  text::require_possible(rules.truncation, options.pair.has_value());
   (void)ClassTokenizer(tokenizer, rules);  // refuses what the tokenizer cannot do before anything is opened
 
   text::DocumentReader reader(inputs, false, tokenizer);

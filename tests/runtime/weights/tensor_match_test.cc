@@ -89,5 +89,11 @@ TEST(TensorMatchTest, OtherSpellings) {
   EXPECT_THAT(match.unknown, IsEmpty());
 }
 
+TEST(TensorMatchTest, LayersAreMatrices) {
+  EXPECT_EQ(layer_of("bert.pooler.dense.weight", 2), "bert.pooler.dense");
+  for (const auto& [name, dimensions] : {std::pair{"bert.pooler.dense.bias", 1}, {"norm.weight", 1}, {"ids", 2}})
+    EXPECT_EQ(layer_of(name, static_cast<std::size_t>(dimensions)), std::nullopt) << name;
+}
+
 }  // namespace
 }  // namespace strata::runtime
