@@ -37,7 +37,9 @@ void add_launch(CLI::App& app, int& status, std::vector<std::string> ranks_comma
   command
       ->add_option("--max-restarts", options->max_restarts, "after a failure (default: 3 with checkpoint.dir, else 0)")
       ->check(CLI::Range(0, 1 << 20));
-  command->add_option("--min-nodes", options->min_nodes, "to go on with (1); at the start: all that are named")
+  command
+      ->add_option("--min-nodes", options->min_nodes,
+                   "fewest to start and to go on with (default: all to start, 1 to go on)")
       ->check(CLI::Range(1, 1 << 20));
   add_path(command, "--logs", options->logs, "folder for a file per rank and events.jsonl");
   command->add_option("--env", options->env, "NAME or NAME=VALUE for every rank, beside STRATA_*, OMPI_*, NCCL_*")

@@ -88,6 +88,12 @@ std::vector<std::string> header_names(const DocumentPart& part) {
   if (part.kind == InputKind::lines || part.kind == InputKind::plain) return {};
   try {
     std::vector<std::string> names = fields_of(part.header, separator_of(part));
+    if (names.size() == 1 && names[0].find_first_of(";\t,|") != std::string::npos)
+      fail(
+          Exit::corrupt,
+          "{}, line 1: the header is one field, \"{}\": .csv is separated by commas and .tsv by tabs (mlr --icsv --ifs "
+          "';' --ocsv cat rewrites one with semicolons)",
+          part.name, names[0]);
     for (std::size_t i = 0; i < names.size(); ++i)
       if (!names[i].empty() && std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
                                    names.begin() + static_cast<std::ptrdiff_t>(i))
