@@ -227,6 +227,7 @@ class CheckpointWeights final : public WeightSource {
       : checkpoint_(checkpoint), random_(random_weights(model, seed)) {
     const std::vector<TensorEntry>& stored = checkpoint.manifest().tensors;
     std::vector<std::string> names;
+    names.reserve(stored.size());
     for (const TensorEntry& tensor : stored) names.push_back(tensor.name);
     match_ = match_tensors(model, names, new_head);
     if (!match_.missing.empty())

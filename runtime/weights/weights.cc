@@ -67,6 +67,7 @@ class StoredWeights final : public WeightSource {
       : file_(models::Safetensors::open(directory)), random_(model, seed) {
     const auto& stored = file_.tensors();
     std::vector<std::string> names;
+    names.reserve(stored.size());
     for (const models::StoredTensor& tensor : stored) names.push_back(tensor.name);
     TensorMatch match = match_tensors(model, names, new_head);
     for (std::size_t unit = 0; unit < model.units.size(); ++unit) {

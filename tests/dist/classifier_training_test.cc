@@ -23,7 +23,7 @@ class ClassifierTraining : public ClassifierCase {};
 // What a recipe asks of a classifier is refused before its first step.
 TEST_F(ClassifierTraining, TrainingsThatCannotBe) {
   learn("one", {"--labels", "label"});
-  const auto refused = [&](std::vector<std::string> sets) { return run(command("train", "one", std::move(sets))); };
+  const auto refused = [&](const std::vector<std::string>& sets) { return run(command("train", "one", sets)); };
   EXPECT_COMPLAINT(refused({"training.class_weights=[0, 0, 0]"}), Exit::usage, HasSubstr("are all 0"));
   EXPECT_COMPLAINT(refused({"data.packing=stream"}), Exit::usage, HasSubstr("data.packing = \"stream\""));
   EXPECT_COMPLAINT(refused({"evaluation.every=1", "evaluation.metric=eval_pearson"}), Exit::usage,

@@ -13,7 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-using testing::UnorderedElementsAre;
 
 constexpr const char* kConfig = R"({"model_type":"qwen3","hidden_size":32,"num_attention_heads":4,
     "num_key_value_heads":2,"head_dim":8,"intermediate_size":48,"num_hidden_layers":2,"max_position_embeddings":24,

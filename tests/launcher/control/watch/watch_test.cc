@@ -333,7 +333,7 @@ TEST_F(WatchTest, ANodeThatNeverCameIsToldOfAndNotLost) {
 TEST_F(WatchTest, NodesThatComeBackAreToldOf) {
   const std::vector<RankView> ranks = all_reducing(0);
   const auto hear = [&](int node, double now) {
-    watch_.heard(node, std::span(ranks).subspan(static_cast<std::size_t>(2 * node), 2), now);
+    watch_.heard(node, std::span(ranks).subspan(2 * static_cast<std::size_t>(node), 2), now);
   };
   for (const int node : {0, 1, 2}) hear(node, 0);
   for (const double now : {3.0, 6.0}) {
@@ -355,7 +355,7 @@ TEST_F(WatchTest, AProcessThatWasStoppedItselfTellsOfNobodysReturn) {
   for (const double now : {0.0, 60.0}) {
     if (now > 0) watch_.resume(now);
     for (const int node : {0, 1, 2})
-      watch_.heard(node, std::span(ranks).subspan(static_cast<std::size_t>(2 * node), 2), now);
+      watch_.heard(node, std::span(ranks).subspan(2 * static_cast<std::size_t>(node), 2), now);
     EXPECT_THAT(watch_.look(now), IsEmpty());
   }
 }
