@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <limits>
 #include <random>
+#include <span>
 #include <utility>
 
 #include "base/quantity.h"
@@ -20,6 +21,7 @@ namespace {
 constexpr double kSlow = 0.8;          // of the median
 constexpr double kClockSeconds = 1.0;  // that clocks may differ
 constexpr double kSeen = 20;           // in which a node has looked for some files
+constexpr std::size_t kAtOnce = 16;    // files
 constexpr std::uint64_t kLocked = std::uint64_t{64} << 20;
 
 std::string random_token() {
@@ -52,11 +54,15 @@ std::vector<std::pair<std::size_t, std::size_t>> pairs(std::size_t nodes, std::s
   return out;
 }
 
-void look_for(const std::vector<RecipeFile>& files, Agents& agents, std::vector<NodeCheck>& nodes) {
+// Of nodes with this very build: another one may not know the question.
+void look_for(std::span<const RecipeFile> files, Agents& agents, std::vector<NodeCheck>& nodes) {
+  const std::string program = program_hash();
   std::map<std::string, std::string> lines;
-  for (const NodeCheck& node : nodes) lines[node.host] = "sees " + to_json(files);
+  for (const NodeCheck& node : nodes)
+    if (node.facts.program == program && node.problems.empty()) lines[node.host] = "sees " + to_json(files);
   const auto answers = agents.ask(lines, kSeen);
   for (NodeCheck& node : nodes) {
+    if (!lines.contains(node.host)) continue;
     const auto answer = answers.find(node.host);
     if (answer == answers.end()) {
       node.problems.push_back(
@@ -212,7 +218,9 @@ std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, c
     out.push_back({host.name, agents.facts(host.name), {}, {}, {}, {}, {}, {}});
     products[host.name] = recipe.device.kind == runtime::DeviceKind::cpu ? "products cpu" : "products";
   }
-  look_for(files, agents, out);
+  // A line must find room in a pipe, whatever the paths.
+  for (std::size_t at = 0; at < files.size(); at += kAtOnce)
+    look_for(std::span(files).subspan(at, std::min(kAtOnce, files.size() - at)), agents, out);
   if (hosts.size() > 1) {
     const auto answers = agents.ask(products, 30);
     for (NodeCheck& node : out)

@@ -180,7 +180,9 @@ TEST_F(ClusterRefusal, FilesThatANodeDoesNotSee) {
           .write("own/run.toml", "model.preset = \"tiny-gpt2\"\ndata.train = \"x\"\ntraining.max_steps = 1\n")
           .string();
   cluster.at("n2", "mount -t tmpfs tmpfs " + file("own"));
-  expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2"}, {"data.train=" + recipe})), 90),
+  std::string many = "data.train=[";
+  for (int i = 0; i < 40; ++i) many += "\"" + run_.folder().write("seen.bin", "x").string() + "\", ";
+  expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2"}, {many + "\"" + recipe + "\"]"})), 90),
                  AllOf(HasSubstr("on n2, data.train: no file matches " + recipe), HasSubstr("other nodes see it")));
   EXPECT_THAT(
       run(cluster.in("n1", {"mpirun", "--allow-run-as-root", "--host", "n1,n2", STRATA, "train", recipe}), 120).errors,

@@ -165,7 +165,8 @@ std::optional<Watch::Finding> Watch::find_returned() {
   int first = -1;
   for (std::size_t node = 0; node < nodes_.size(); ++node) {
     const double silence = std::exchange(nodes_[node].silence, 0);
-    if (silence == 0 || nodes_[node].left || nodes_[node].lost) continue;
+    const bool own = static_cast<int>(node) == map_.node_of[0];  // no network lies between
+    if (silence == 0 || own || nodes_[node].left || nodes_[node].lost) continue;
     const Node& known = map_.nodes[node];
     names.push_back(fmt::format("{} ({})", known.name, ranks_text(known.ranks)));
     longest = std::max(longest, silence);

@@ -8,7 +8,7 @@
 
 namespace strata::launcher {
 
-std::string to_json(const std::vector<RecipeFile>& files) {
+std::string to_json(std::span<const RecipeFile> files) {
   std::string out;
   for (const RecipeFile& file : files)
     out += (out.empty() ? "[" : ",[") + runtime::json_string(file.key) + "," + runtime::json_string(file.pattern) + "]";
@@ -27,7 +27,7 @@ std::vector<RecipeFile> parse_recipe_files(std::string_view json) {
   return out;
 }
 
-std::vector<std::string> unseen_here(const std::vector<RecipeFile>& files) {
+std::vector<std::string> unseen_here(std::span<const RecipeFile> files) {
   std::vector<std::string> out;
   for (const RecipeFile& file : files) try {
       const std::string patterns[] = {file.pattern};

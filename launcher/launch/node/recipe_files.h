@@ -1,4 +1,5 @@
 #pragma once
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,10 +14,10 @@ struct RecipeFile {
 };
 
 // As one line of JSON, and back; nothing of a text that is none of ours.
-std::string to_json(const std::vector<RecipeFile>& files);
+std::string to_json(std::span<const RecipeFile> files);
 std::vector<RecipeFile> parse_recipe_files(std::string_view json);
 
 // A sentence per file that this machine does not see, or may not look at.
-std::vector<std::string> unseen_here(const std::vector<RecipeFile>& files);
+std::vector<std::string> unseen_here(std::span<const RecipeFile> files);
 
 }  // namespace strata::launcher
