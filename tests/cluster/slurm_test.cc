@@ -115,14 +115,14 @@ TEST_F(Slurm, ANodeThatIsTakenAway) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
-// A node that dies between allocation and start ends the job, or is left out if STRATA_LAUNCH says so.
+// A node that dies between allocation and start ends the job, or is left out if STRATA_LAUNCH_OPTIONS says so.
 TEST_F(Slurm, ANodeThatDiesBeforeTheStart) {
   const Cluster cluster(3, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
   const std::string batch = STRATA_SOURCE_DIR "/launcher/slurm/train.sbatch" + keys({"training.max_steps=30"});
   // The file itself, held back until the node is gone.
   run_.folder().write("held.sbatch", "#!/bin/bash\ntouch begun\nuntil [ -e go ]; do sleep 0.2; done\nbash " + batch +
-                                         "\necho without: $?\nSTRATA_LAUNCH='--min-nodes 2' bash " + batch +
+                                         "\necho without: $?\nSTRATA_LAUNCH_OPTIONS='--min-nodes 2' bash " + batch +
                                          "\necho with: $?\n");
   cluster.at("n1", "cd " + run_.folder().path().string() +
                        " && STRATA_PROGRAM=" STRATA " sbatch -N3 --ntasks-per-node=2 --no-kill -o job.log held.sbatch");

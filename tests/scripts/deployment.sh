@@ -45,7 +45,7 @@ mkdir -p "$jobs/built/build" "$jobs/empty" && cp "$jobs/strata" "$jobs/built/bui
 chosen "$jobs:/usr/bin:/bin" "$jobs/built" | grep -q "$jobs/strata launch" || { echo "not the one on the PATH" && exit 1; }
 chosen /usr/bin:/bin "$jobs/built" | grep -q "$jobs/built/build/strata launch" || { echo "not the built one" && exit 1; }
 chosen /usr/bin:/bin "$jobs/empty" | grep -q "set STRATA_PROGRAM" || { echo "no sentence without a program" && exit 1; }
-(export STRATA_LAUNCH="--min-nodes 3" && chosen "$jobs:/usr/bin:/bin" "$jobs/empty") |
+(export STRATA_LAUNCH_OPTIONS="--min-nodes 3" && chosen "$jobs:/usr/bin:/bin" "$jobs/empty") |
   grep -q "logs --min-nodes 3 -- train" || { echo "no options of launch" && exit 1; }
 
 python3 -c 'import yaml' 2>/dev/null || { echo "Skipped: python3-yaml is not installed (scripts/setup.sh --cluster)" && exit 77; }
