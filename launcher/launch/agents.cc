@@ -39,7 +39,8 @@ struct Agents::Agent {
   std::string host;
   std::unique_ptr<Child> child;
   std::optional<NodeFacts> facts;
-  std::string errors;  // what ssh or the agent complained of
+  bool is_other = false;  // another build, whose facts are not known here
+  std::string errors;     // what ssh or the agent complained of
   Clock::time_point heard, pinged;
   double pinged_at = 0;  // by this machine's clock
   std::uint64_t ping = 0;
@@ -76,7 +77,8 @@ void Agents::start(const std::vector<Host>& hosts, double seconds) {
     if (Agent* known = find(host.name); known && known->is_there() && since(known->heard) < timeout_) continue;
     drop(host.name);
     problems_.erase(host.name);
-    Agent& agent = *agents_.emplace_back(std::make_unique<Agent>());
+    auto owned = std::make_unique<Agent>();
+    Agent& agent = *owned;
     agent.host = host.name;
     std::vector<std::string> words = {
         std::filesystem::read_symlink("/proc/self/exe").string(), "node-agent", "--run", run_, "--timeout",
@@ -88,10 +90,11 @@ void Agents::start(const std::vector<Host>& hosts, double seconds) {
         [&agent](std::string_view line) {
           if (agent.errors.size() + line.size() < kErrors) agent.errors += std::string(line) + "\n";
         });
+    agents_.push_back(std::move(owned));
     started.push_back(&agent);
   }
   const auto begin = Clock::now();
-  const auto waits = [](Agent* agent) { return !agent->facts && !agent->child->is_over(); };
+  const auto waits = [](Agent* agent) { return !agent->facts && !agent->is_other && !agent->child->is_over(); };
   while (std::any_of(started.begin(), started.end(), waits) && since(begin) < seconds) attend(100);
   // All of them: one that was there before may have ended while the others were waited for.
   for (const Host& host : hosts) {
@@ -99,6 +102,8 @@ void Agents::start(const std::vector<Host>& hosts, double seconds) {
     if (agent->is_there()) continue;
     if (agent->facts)
       problems_[host.name] = connection_ended(host.name);
+    else if (agent->is_other)
+      problems_[host.name] = another_build(host.name);
     else
       problems_[host.name] = agent->child->is_over()
                                  ? why_not_reached(host.name, agent->errors, agent->child->exit_code())
@@ -216,7 +221,12 @@ void Agents::hear(Agent& agent, std::string_view line) {
   // A shell's greeting may come before.
   if (line.empty() || line[0] != '{') return;
   if (!agent.facts) {
-    agent.facts = parse_facts(line);
+    try {
+      agent.facts = parse_facts(line);
+    } catch (const Error&) {
+      // A greeting of the shell in JSON, or the facts of a program that has others.
+      agent.is_other = agent.is_other || line.find("\"program\":") != std::string_view::npos;
+    }
     return;
   }
   simdjson::dom::parser parser;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "base/counted.h"
@@ -141,6 +142,7 @@ class Launch {
   // Of a node by its own GPUs: the nodes need not be alike.
   void settle_slots() {
     for (Host& host : allocation_.hosts) {
+      if (!agents_.answers(host.name)) continue;
       const bool on_cpu = recipe_.device.kind == runtime::DeviceKind::cpu;
       host.slots = ranks_on(host, on_cpu ? 0 : agents_.facts(host.name).gpus.size());
       host.processors = false;
@@ -199,7 +201,11 @@ class Launch {
                ? ""
                : fmt::format(" (--min-nodes {} would start on the {} left)", left, counted(left, "node")));
     for (const std::string& one : why) say("left out: {}", one);
-    std::erase_if(allocation_.hosts, [&](const Host& host) { return agents_.problems().contains(host.name); });
+    const auto absent =
+        std::stable_partition(allocation_.hosts.begin(), allocation_.hosts.end(),
+                              [&](const Host& host) { return !agents_.problems().contains(host.name); });
+    absent_.assign(absent, allocation_.hosts.end());
+    allocation_.hosts.erase(absent, allocation_.hosts.end());
     allocation_.ranks.reset();
   }
 
@@ -269,21 +275,33 @@ class Launch {
   // The ranks to go on with; empty: there are none, which was said.
   std::vector<Share> left_over(const Ended& ended, std::int64_t batch) {
     for (const std::string& host : ended.lost) agents_.drop(host);  // asked anew: it may be back
+    std::set<std::string> known;
+    for (const Host& host : allocation_.hosts)
+      if (agents_.answers(host.name)) known.insert(host.name);
+    allocation_.hosts.insert(allocation_.hosts.end(), absent_.begin(), absent_.end());
+    absent_.clear();
     agents_.start(allocation_.hosts, kAnswerAgainSeconds);
+    settle_slots();
+    const std::vector<RecipeFile> files = recipe_files(command_, recipe_);
     std::vector<Host> hosts;
     for (const Host& host : allocation_.hosts)
       if (std::find(ended.held.begin(), ended.held.end(), host.name) != ended.held.end())
         say("left out: a rank on {} cannot be ended, as it waits for a device, such as a drive of memory.nvme, that "
             "does not answer: see the kernel's log there (dmesg)",
             host.name);
-      else if (agents_.answers(host.name))
-        hosts.push_back(host);
-      else
+      else if (!agents_.answers(host.name))
         say("left out: {}", agents_.problem(host.name));
+      else if (const std::string why =
+                   known.contains(host.name) ? "" : why_unfit(agents_, host, recipe_, files, interface_);
+               !why.empty())
+        say("left out: {}", why);
+      else
+        hosts.push_back(host);
     const int least = std::max(1, options_.min_nodes.value_or(1));
     if (static_cast<int>(hosts.size()) < least) {
-      say("launch ends with exit code {}: {} of {} {} left, and --min-nodes is {}", ended.code, hosts.size(),
-          counted(allocation_.hosts.size(), "node"), for_count(hosts.size(), "is", "are"), least);
+      say("launch ends with exit code {}: {} of {} {} left{}", ended.code, hosts.size(),
+          counted(allocation_.hosts.size(), "node"), for_count(hosts.size(), "is", "are"),
+          options_.min_nodes ? fmt::format(", and --min-nodes is {}", least) : "");
       return {};
     }
     std::vector<Share> shares =
@@ -326,6 +344,7 @@ class Launch {
     return static_cast<int>(code);
   }
 
+  AskedToStop stop_;  // first: a stop counts from here on
   LaunchOptions options_;
   Events& events_;
   TrainCommand command_;
@@ -337,7 +356,7 @@ class Launch {
   Checkpoints found_;           // before the first start
   std::optional<Ended> ended_;  // the start before
   bool ranks_run_ = false;
-  AskedToStop stop_;
+  std::vector<Host> absent_;  // left out at the first start, and asked again at a restart
   Agents agents_;
 };
 

@@ -40,8 +40,16 @@ std::optional<double> number_in(const std::string& answer, std::string_view key,
   return value;
 }
 
+// Where the node's name leads. Debian's installer gives a machine's own name the address 127.0.1.1, which leads no
+// other node there: then its first network counts.
+std::string address_by_name(const NodeCheck& node) {
+  std::string out = address_of(node.host);
+  if (out == "127.0.1.1" && !node.facts.interfaces.empty()) out = node.facts.interfaces[0].address;
+  return out;
+}
+
 std::string address_on(const NodeCheck& node, const std::optional<std::string>& interface) {
-  if (!interface) return address_of(node.host);
+  if (!interface) return address_by_name(node);
   for (const Interface& one : node.facts.interfaces)
     if (one.name == *interface) return one.address;
   return {};
@@ -74,6 +82,12 @@ void look_for(std::span<const RecipeFile> files, Agents& agents, std::vector<Nod
     if (parser.parse(answer->second)["unseen"].get(unseen) != simdjson::SUCCESS) continue;
     for (const simdjson::dom::element one : unseen) node.unseen.emplace_back(std::string_view(one));
   }
+}
+
+// A line must find room in a pipe, whatever the paths.
+void look_for_all(std::span<const RecipeFile> files, Agents& agents, std::vector<NodeCheck>& nodes) {
+  for (std::size_t at = 0; at < files.size(); at += kAtOnce)
+    look_for(files.subspan(at, std::min(kAtOnce, files.size() - at)), agents, nodes);
 }
 
 void measure_links(Agents& agents, std::vector<NodeCheck>& nodes, std::size_t round,
@@ -186,9 +200,7 @@ void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<Remark>& rem
 void judge_one(const NodeCheck& node, const runtime::Recipe& recipe, std::string_view program,
                const std::optional<std::string>& interface, std::vector<Remark>& remarks) {
   const auto refuse = [&](std::string text) { remarks.push_back({std::move(text), true}); };
-  if (node.facts.program != program)
-    refuse(fmt::format("{} has another build of strata than the one that launches, at {}: install the same file there",
-                       node.host, std::filesystem::read_symlink("/proc/self/exe").string()));
+  if (node.facts.program != program) refuse(another_build(node.host));
   for (const DriveFact& drive : node.facts.drives)
     if (!drive.problem.empty()) refuse(fmt::format("{}: {}", node.host, drive.problem));
   if (recipe.device.kind == runtime::DeviceKind::cuda && node.facts.gpus.empty())
@@ -218,9 +230,7 @@ std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, c
     out.push_back({host.name, agents.facts(host.name), {}, {}, {}, {}, {}, {}});
     products[host.name] = recipe.device.kind == runtime::DeviceKind::cpu ? "products cpu" : "products";
   }
-  // A line must find room in a pipe, whatever the paths.
-  for (std::size_t at = 0; at < files.size(); at += kAtOnce)
-    look_for(std::span(files).subspan(at, std::min(kAtOnce, files.size() - at)), agents, out);
+  look_for_all(files, agents, out);
   if (hosts.size() > 1) {
     const auto answers = agents.ask(products, 30);
     for (NodeCheck& node : out)
@@ -261,6 +271,19 @@ std::vector<Remark> judge(const std::vector<NodeCheck>& nodes, const runtime::Re
   return out;
 }
 
+std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& recipe,
+                      const std::vector<RecipeFile>& files, const std::optional<std::string>& interface) {
+  std::vector<NodeCheck> nodes = {{host.name, agents.facts(host.name), {}, {}, {}, {}, {}, {}}};
+  look_for_all(files, agents, nodes);
+  std::vector<Remark> remarks;
+  judge_one(nodes[0], recipe, program_hash(), interface, remarks);
+  for (const std::string& why : nodes[0].unseen) remarks.push_back({fmt::format("{}: {}", host.name, why), true});
+  std::string out;
+  for (const Remark& remark : remarks)
+    if (remark.refuses) out += (out.empty() ? "" : "; ") + remark.text;
+  return out;
+}
+
 std::string table(const std::vector<NodeCheck>& nodes) {
   std::vector<std::vector<std::string>> rows = {
       {"node", "cores", "memory", "memlock", "GPUs", "nvme free", "clock", "products", "link", "there and back"}};
@@ -293,7 +316,7 @@ std::string table(const std::vector<NodeCheck>& nodes) {
 std::optional<std::string> common_interface(const std::vector<NodeCheck>& nodes) {
   std::optional<std::string> out;
   for (const NodeCheck& node : nodes) {
-    const std::string address = address_of(node.host);
+    const std::string address = address_by_name(node);
     const auto by = std::find_if(node.facts.interfaces.begin(), node.facts.interfaces.end(),
                                  [&](const Interface& one) { return one.address == address; });
     if (by == node.facts.interfaces.end() || (out && *out != by->name)) return std::nullopt;

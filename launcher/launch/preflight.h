@@ -38,7 +38,11 @@ std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, c
 std::vector<Remark> judge(const std::vector<NodeCheck>& nodes, const runtime::Recipe& recipe, std::string_view program,
                           const std::optional<std::string>& interface);
 
-// A line a node, with the names of the columns above.
+// Of a node that is taken in again: why it cannot be; empty: it can. Asks it for the files, and measures nothing.
+std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& recipe,
+                      const std::vector<RecipeFile>& files, const std::optional<std::string>& interface);
+
+// A line per node, with the names of the columns above.
 std::string table(const std::vector<NodeCheck>& nodes);
 
 // The interface that the nodes' names lead to, where it has the same name on all.

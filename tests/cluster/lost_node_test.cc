@@ -151,6 +151,42 @@ TEST_F(LostNode, FewerThanMinNodesIsTheEnd) {
 }
 
 // What comes again is tried --max-restarts times; each time waits longer.
+// Left out at the start, and there at a restart.
+TEST_F(LostNode, OneThatComesBackIsTakenInAgain) {
+  const std::string bits = untouched();
+  const Cluster cluster(3);
+  cluster.kill("n3");
+  Running running(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--min-nodes", "1", "--no-preflight"})));
+  ASSERT_TRUE(running.wait_until(at_step(50), 120));
+  cluster.revive("n3");
+  signal_rank(cluster, "n2", 2, "KILL");
+  ASSERT_TRUE(running.wait_until(
+      [](const auto&, const std::string& errors) {
+        return errors.find("6 ranks on n1 (2), n2 (2), n3 (2)") != std::string::npos;
+      },
+      120));
+  const Outcome outcome = running.wait(300);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("left out: n3"), HasSubstr("4 ranks on n1 (2), n2 (2)")));
+  EXPECT_EQ(weights_hash(), bits);
+}
+
+TEST_F(LostNode, OneThatComesBackWithoutItsFilesStaysOut) {
+  const Cluster cluster(3);
+  run_.write_tokens("data/tokens.bin", 600);
+  cluster.kill("n3");
+  Running running(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--min-nodes", "1", "--no-preflight"},
+                                          {"data.train=" + file("data/tokens.bin")})));
+  ASSERT_TRUE(running.wait_until(at_step(50), 120));
+  cluster.revive("n3");
+  cluster.at("n3", "mount -t tmpfs tmpfs " + file("data"));
+  signal_rank(cluster, "n2", 2, "KILL");
+  const Outcome outcome = running.wait(300);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("left out: n3: data.train: no file matches"),
+                                    HasSubstr("restart 1 of 3: 4 ranks on n1 (2), n2 (2)")));
+}
+
 TEST_F(LostNode, ARankThatIsKilledAgainAndAgain) {
   const Cluster cluster(2);
   Running running(cluster.in(

@@ -141,6 +141,35 @@ TEST_F(LaunchAlone, SignalsAskForAStop) {
   }
 }
 
+// A terminal that is closed sends it twice, the kernel's and the shell's.
+TEST_F(LaunchAlone, AClosedTerminalAsksOnce) {
+  Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", checkpoints()}));
+  ASSERT_TRUE(running.wait_until(steps(1), 120));
+  running.send(SIGHUP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  running.send(SIGHUP);
+  running.send(SIGTERM);
+  const Outcome outcome = running.wait(180);
+  EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
+  EXPECT_THAT(last_line(outcome), StartsWith("strata: stopped on request after step ")) << outcome.all();
+}
+
+// Who ends a job ends all of it (scancel): agents stay until launch goes, so that no node is lost while ranks write.
+TEST_F(LaunchAlone, SignalsDoNotEndAgents) {
+  Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", checkpoints()}));
+  ASSERT_TRUE(running.wait_until(steps(1), 120));
+  const std::string agents = "pgrep -f '^" STRATA " node-agent'";
+  ASSERT_EQ(run({"bash", "-c", agents}, 10).code, 0);
+  for (const char* signal : {"TERM", "HUP", "INT", "USR1"})
+    (void)run({"bash", "-c", "kill -" + std::string(signal) + " $(" + agents + ")"}, 10);
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  EXPECT_EQ(run({"bash", "-c", agents}, 10).code, 0) << "the agent has ended";
+  running.send(SIGTERM);
+  const Outcome outcome = running.wait(180);
+  EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
+  EXPECT_THAT(outcome.errors, Not(HasSubstr("lost")));
+}
+
 // Without a launcher nobody would end the ranks: its agent does.
 TEST_F(LaunchAlone, RanksOfAKilledLauncherEnd) {
   Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000"}));

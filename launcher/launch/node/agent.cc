@@ -209,7 +209,9 @@ std::vector<int> end_ranks(const std::string& run, double seconds) {
 }
 
 int node_agent(const AgentOptions& options) {
-  ::signal(SIGPIPE, SIG_IGN);
+  // Who ends a job (scancel) or a session asks the ranks to stop, which takes them a while: the agent ends by its
+  // input.
+  for (const int signal : {SIGPIPE, SIGTERM, SIGINT, SIGHUP, SIGUSR1}) ::signal(signal, SIG_IGN);
   return Agent(options).run();
 }
 

@@ -17,7 +17,7 @@ struct AgentOptions {
 // facts; then it answers the lines of its standard input, "N WORD ..." by {"to":N, ...}:
 //   ping | sees [[KEY,PATTERN],...] | products [cpu] | listen TOKEN | link ADDRESS PORT TOKEN | clear SECONDS | bye
 // Without a word for `timeout` seconds, or when its input ends without bye, launch is gone or this node is cut off: it
-// ends the run's ranks here, and itself. Returns the exit code.
+// ends the run's ranks here, and itself. Signals do not end it. Returns the exit code.
 int node_agent(const AgentOptions& options);
 
 // Ends the processes of this node that a run's launch has started, by what their environment says, and waits for so

@@ -80,6 +80,11 @@ std::string program_hash() {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
+std::string another_build(const std::string& host) {
+  return fmt::format("{} has another build of strata than the one that launches, at {}: install the same file there",
+                     host, fs::read_symlink("/proc/self/exe").string());
+}
+
 NodeFacts facts_here(std::span<const fs::path> folders) {
   NodeFacts out;
   out.name = host_name();

@@ -38,6 +38,8 @@ struct NodeFacts {
 NodeFacts facts_here(std::span<const std::filesystem::path> folders);
 // A hash of the file this process runs.
 std::string program_hash();
+// What is to be done about a node with another one.
+std::string another_build(const std::string& host);
 
 // One line of JSON, and back. Throws Error{failed} where the text is none of ours.
 std::string to_json(const NodeFacts& facts);

@@ -149,9 +149,9 @@ std::string describe(const std::vector<Share>& shares) {
 Program on_node(const Allocation& allocation, const std::string& host, const std::vector<std::string>& words,
                 const std::vector<std::string>& variables, bool listens) {
   if (allocation.in_slurm && !find_program("srun").empty()) {
-    std::vector<std::string> all = {"srun",       "--overlap",         "--nodes=1",         "--ntasks=1",
-                                    "--mpi=none", "--cpu-bind=none",   "--cpus-per-task=1", "--ntasks-per-node=1",
-                                    "--quiet",    "--nodelist=" + host};
+    std::vector<std::string> all = {"srun",       "--overlap",       "--nodes=1",         "--ntasks=1",
+                                    "--mpi=none", "--cpu-bind=none", "--cpus-per-task=1", "--ntasks-per-node=1",
+                                    "--quiet",    "--export=ALL",    "--nodelist=" + host};
     all.insert(all.end(), words.begin(), words.end());
     return {all, variables, listens};
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <time.h>
 
 #include <algorithm>
 #include <csignal>
@@ -19,8 +20,18 @@ using Clock = std::chrono::steady_clock;
 constexpr double kAfterLastWords = 30;  // that the others have to end by themselves
 constexpr double kToEnd = 20;           // for the kernel to take a killed rank's memory back
 
-volatile std::sig_atomic_t stops_asked = 0;
-void ask_to_stop(int) {
+// A terminal that is closed sends SIGHUP twice, the kernel's and the shell's, and one key may reach launch by two ways:
+// the second stop ends the run at once, and so has to be meant.
+constexpr int kMeant = 1;  // seconds behind the first one
+volatile std::sig_atomic_t stops_asked = 0, first_asked = 0;
+void ask_to_stop(int signal) {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (stops_asked == 0) {
+    first_asked = static_cast<std::sig_atomic_t>(now.tv_sec);
+  } else if (signal == SIGHUP || now.tv_sec - first_asked <= kMeant) {
+    return;
+  }
   stops_asked = stops_asked + 1;
 }
 
@@ -94,9 +105,13 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
       [&](std::string_view line) { output.take(true, line); });
   Ending ending(child);
   Ended out;
-  int passed_on = 0;
+  bool passed_on = false;
   bool too_early = false;  // asked to stop before the ranks could hear of it
   std::optional<Clock::time_point> over, complained;
+  const auto has_ranks = [&](const std::string& host) {
+    return std::any_of(start.shares.begin(), start.shares.end(),
+                       [&](const Share& share) { return share.host == host; });
+  };
   while (!child.is_over()) {
     std::vector<LineReader*> readers = agents.readers();
     readers.push_back(&child.out());
@@ -104,16 +119,18 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     read_lines(readers, 100);
     agents.ask_for_life();
     // Open MPI kills ranks a second after any other signal, and dies of this one as long as it starts.
-    if (stop.times() > passed_on && passed_on++ == 0) {
+    if (stop.times() > 0 && !passed_on) {
+      passed_on = true;
       too_early = !output.heard();
-      too_early ? ending.begin() : child.send(SIGUSR1);
+      if (too_early)
+        ending.begin();
+      else
+        child.send(SIGUSR1);
     } else if (stop.times() > 1) {
       ending.begin();
     }
     for (const Agents::Lost& lost : agents.lost()) {
-      const bool ours = std::any_of(start.shares.begin(), start.shares.end(),
-                                    [&](const Share& share) { return share.host == lost.host; });
-      if (!ours || !out.lost.empty() || over) continue;
+      if (!has_ranks(lost.host) || !out.lost.empty() || over) continue;
       out.lost.push_back(lost.host);
       // A rank may have said it already, as the control service found it out.
       if (const std::string node = "node " + with_ranks(lost.host, start.shares);
@@ -129,8 +146,9 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
   }
   out.code = documented(child.exit_code().value_or(1));
   if (out.code == static_cast<int>(Exit::done) && out.lost.empty()) return out;
-  for (const std::string& host : agents.silent(3))
-    if (std::find(out.lost.begin(), out.lost.end(), host) == out.lost.end()) out.lost.push_back(host);
+  for (const std::string& host : agents.silent(5))
+    if (has_ranks(host) && std::find(out.lost.begin(), out.lost.end(), host) == out.lost.end())
+      out.lost.push_back(host);
   std::vector<std::string> there;
   for (const Host& host : allocation.hosts)
     if (std::find(out.lost.begin(), out.lost.end(), host.name) == out.lost.end()) there.push_back(host.name);
@@ -164,9 +182,12 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     std::vector<std::string> words = output.of_starter();
     std::erase_if(words, [](const std::string& line) { return line.find_first_not_of(" -\t") == std::string::npos; });
     if (words.size() > 12) words.erase(words.begin(), words.end() - 12);
-    out.cause = fmt::format("{} ended with exit code {} and without a word of a rank; it said: {}",
-                            allocation.starter == Starter::srun ? "srun" : "mpirun", child.exit_code().value_or(-1),
-                            fmt::join(words, " "));
+    out.cause =
+        fmt::format("{} ended with exit code {}{}; it said: {}",
+                    allocation.starter == Starter::srun ? "srun" : "mpirun", child.exit_code().value_or(-1),
+                    output.last_words().empty() ? " and without a word of a rank"
+                                                : fmt::format("; the last that a rank said: {}", output.last_words()),
+                    fmt::join(words, " "));
   }
   return out;
 }

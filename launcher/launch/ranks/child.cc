@@ -53,6 +53,8 @@ std::vector<std::string> environment_with(const std::vector<std::string>& added)
   return out;
 }
 
+constexpr std::size_t kMostLine = std::size_t{1} << 20;  // bytes; what is longer comes in pieces
+
 }  // namespace
 
 void LineReader::open(Descriptor pipe) {
@@ -71,11 +73,12 @@ void LineReader::read() {
       if (!rest_.empty()) take_(std::exchange(rest_, {}));
       return;
     }
+    std::size_t begin = 0, looked = rest_.size();
     rest_.append(buffer, static_cast<std::size_t>(got));
-    std::size_t begin = 0;
-    for (std::size_t end; (end = rest_.find('\n', begin)) != std::string::npos; begin = end + 1)
+    for (std::size_t end; (end = rest_.find('\n', looked)) != std::string::npos; begin = looked = end + 1)
       take_(std::string_view(rest_).substr(begin, end - begin));
     rest_.erase(0, begin);
+    if (rest_.size() >= kMostLine) take_(std::exchange(rest_, {}));
   }
 }
 

@@ -29,7 +29,7 @@ class LineReader {
   explicit LineReader(Take take) : take_(std::move(take)) {}
   void open(Descriptor pipe);
   // Reads what there is without blocking and gives every whole line to `take`, without its end; at the end of the pipe
-  // also what has none.
+  // also what has none. A line above 1 MiB comes in pieces.
   void read();
   // -1 at its end.
   int fd() const { return fd_.get(); }

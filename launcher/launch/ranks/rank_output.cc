@@ -61,10 +61,11 @@ std::string node_of(int rank, const std::vector<Share>& shares) {
   return "a node";
 }
 
-constexpr std::size_t kQueue = 4 << 20;  // bytes that a screen or a folder may be behind
-constexpr double kPatience = 10;         // seconds that the end waits for the folder
-constexpr std::size_t kKept = 1000;      // lines of the starter, of which the last ones say why it ended
-constexpr int kStarter = -1;             // in the place of a rank
+constexpr std::size_t kQueue = 4 << 20;       // bytes that a screen or a folder may be behind
+constexpr double kPatience = 10;              // seconds that the end waits for the folder
+constexpr std::size_t kKept = 1000;           // lines of the starter, of which the last ones say why it ended
+constexpr std::size_t kParagraph = 16 << 10;  // bytes of a sentence and what follows it
+constexpr int kStarter = -1;                  // in the place of a rank
 constexpr int kOut = 1, kError = 2;
 
 void write_to_screen(int to, const std::string& text) {
@@ -143,10 +144,15 @@ void RankOutput::say(int rank, bool is_error, std::string_view text) {
   std::string line(text);
   const bool complains = line.ends_with(kComplaintEnd);
   if (complains) line.pop_back();
-  if (line.starts_with("strata: "))
+  if (line.starts_with("strata: ")) {
     paragraph_ = line.substr(8);
-  else
+    speaker_ = rank;
+    in_paragraph_ = true;
+  } else if (line.starts_with("step ")) {
+    in_paragraph_ = false;
+  } else if (in_paragraph_ && rank == speaker_ && paragraph_.size() < kParagraph) {
     paragraph_ += "\n" + line;
+  }
   if (complains) complaint_ = paragraph_;
   line += "\n";
   if (logs_) logs_->add(rank, line);

@@ -29,6 +29,8 @@ class RankOutput {
 
   // The sentence that a rank ended with (complain()), without "strata: "; empty: none did.
   const std::string& complaint() const { return complaint_; }
+  // The last sentence of a rank, complaint or not, without "strata: "; empty: none has said one.
+  const std::string& last_words() const { return paragraph_; }
   // Whether a rank has said anything yet.
   bool heard() const { return heard_; }
   // What the starter said itself last.
@@ -44,7 +46,10 @@ class RankOutput {
   bool live_;          // steps go over each other, on a terminal
   bool open_ = false;  // the live line has no line break yet
   bool heard_ = false;
-  std::string complaint_, paragraph_;  // paragraph_: from the last line that began with "strata: "
+  // paragraph_: the last line that began with "strata: ", and what the same rank said behind it.
+  std::string complaint_, paragraph_;
+  int speaker_ = -1;
+  bool in_paragraph_ = false;
   std::vector<std::string> of_starter_;
   std::filesystem::path folder_;         // of the logs
   std::shared_ptr<LogFailure> failure_;  // shared with the writer, which may outlive this

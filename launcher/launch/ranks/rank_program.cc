@@ -74,6 +74,7 @@ std::vector<std::string> srun_words(const RankStart& start) {
                                     "--no-kill",
                                     "--wait=60",
                                     "--kill-on-bad-exit=0",
+                                    "--export=ALL",  // also in a job of sbatch --export=NONE
                                     fmt::format("--nodes={}", start.shares.size()),
                                     fmt::format("--ntasks={}", total(start.shares))};
   // Each node as often as it has ranks: any numbers of them.

@@ -59,6 +59,16 @@ TEST_F(AgentsOfTwo, OneThatEndsWhileAnotherIsWaitedForHasAProblem) {
   EXPECT_THAT(agents.problem(kSecond.name), HasSubstr("192.0.2.2 does not answer within 5 s"));
 }
 
+// A program of another version tells other facts of its node: that is said, and nothing else ends.
+TEST_F(AgentsOfTwo, OneOfAnotherVersionIsAnotherBuild) {
+  folder_.write("facts", "{\"greeting\":1}\n{\"name\":\"n\",\"program\":\"1234\"}\n");
+  Agents agents(allocation_, "run", 300, {}, [] {});
+  agents.start({kFirst}, 60);
+  EXPECT_FALSE(agents.answers(kFirst.name));
+  EXPECT_THAT(agents.problem(kFirst.name),
+              HasSubstr("192.0.2.1 has another build of strata than the one that launches"));
+}
+
 // And one that ends later still, without a wait that would have found it.
 TEST_F(AgentsOfTwo, OneThatEndedSinceHasAProblemToo) {
   Agents agents(allocation_, "run", 300, {}, [] {});

@@ -140,6 +140,10 @@ TEST_F(Preflight, TheInterfaceThatNamesLeadTo) {
   EXPECT_EQ(common_interface(here), "lo");
   here[1].facts.interfaces = {{"eth1", "127.0.0.2"}};
   EXPECT_EQ(common_interface(here), std::nullopt);
+  // As Debian's installer has it.
+  here[1] = node("127.0.1.1");
+  here[0].facts.interfaces = {{"eth0", "127.0.0.1"}};
+  EXPECT_EQ(common_interface(here), "eth0");
 }
 
 }  // namespace

@@ -55,6 +55,17 @@ TEST_F(RankOutputTest, TheCauseIsWhatARankComplainedOf) {
   EXPECT_EQ(several.complaint(), "it does not fit; what would:\n  zero.stage = 3");
 }
 
+// A sentence is its rank's own, and does not grow with whatever is said behind it.
+TEST_F(RankOutputTest, WhatOthersSayIsNoPartOfASentence) {
+  RankOutput output(Starter::mpirun, std::nullopt, 2);
+  (void)screen(output, {"[1,1]<stderr>:strata: it does not fit; what would:", "[1,0]<stderr>:NCCL INFO x",
+                        "[1,1]<stderr>:  zero.stage = 3" + std::string(1, kComplaintEnd)});
+  EXPECT_EQ(output.complaint(), "it does not fit; what would:\n  zero.stage = 3");
+  const std::string more(1000, 'x');
+  for (int i = 0; i < 100; ++i) output.take(true, "[1,1]<stderr>:" + more);
+  EXPECT_LT(output.last_words().size(), 20000U);
+}
+
 // /dev/full refuses each write as a full disk does.
 TEST_F(RankOutputTest, AFullDiskUnderTheLogsIsSaidOnceAndTheScreenGoesOn) {
   const tests::ScratchFolder folder;

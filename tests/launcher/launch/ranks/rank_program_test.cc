@@ -41,7 +41,7 @@ TEST_F(RankProgram, BySrun) {
   allocation.starter = Starter::srun;
   const Program program = rank_program(allocation, start);
   EXPECT_EQ(program.words.front(), "srun");
-  for (const char* word : {"--mpi=pmix", "--nodes=2", "--ntasks=3", "--nodelist=n1,n1,n2", "--label"})
+  for (const char* word : {"--mpi=pmix", "--nodes=2", "--ntasks=3", "--nodelist=n1,n1,n2", "--label", "--export=ALL"})
     EXPECT_THAT(program.words, Contains(word));
   EXPECT_EQ(after(program.words, "train"), "r.toml");
   EXPECT_THAT(program.environment, Contains("STRATA_LAUNCH=run-1"));
