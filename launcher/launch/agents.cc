@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/own_program.h"
 #include "base/wall_clock.h"
 #include "launcher/launch/ranks/environment.h"
 
@@ -80,9 +81,12 @@ void Agents::start(const std::vector<Host>& hosts, double seconds) {
     auto owned = std::make_unique<Agent>();
     Agent& agent = *owned;
     agent.host = host.name;
-    std::vector<std::string> words = {
-        std::filesystem::read_symlink("/proc/self/exe").string(), "node-agent", "--run", run_, "--timeout",
-        fmt::format("{}", std::isinf(timeout_) ? 0 : timeout_)};
+    std::vector<std::string> words = {own_program().string(),
+                                      "node-agent",
+                                      "--run",
+                                      run_,
+                                      "--timeout",
+                                      fmt::format("{}", std::isinf(timeout_) ? 0 : timeout_)};
     for (const auto& folder : folders_) words.insert(words.end(), {"--dir", folder.string()});
     agent.child = std::make_unique<Child>(
         on_node(allocation_, host.name, words, agent_environment(), true),

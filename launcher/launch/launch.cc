@@ -12,6 +12,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/own_program.h"
 #include "launcher/control/service/front.h"
 #include "launcher/launch/agents.h"
 #include "launcher/launch/events.h"
@@ -99,7 +100,7 @@ class Launch {
         sets.push_back("control.interface=" + *interface_);
       if (shares[0].host != first_node) {
         for (const std::string& one : front_sets(recipe_)) {
-          say("{}: its address is of {}, and rank 0 is on {} now", one, first_node, shares[0].host);
+          screen_.say("{}: its address is of {}, and rank 0 is on {} now", one, first_node, shares[0].host);
           sets.push_back(one);
         }
       }
@@ -110,26 +111,26 @@ class Launch {
       ranks_run_ = true;
       const Ended ended = run_ranks(
           allocation_, {shares, command_.words(sets), variables_, run_, interface_, options_.interface.has_value()},
-          agents_, stop_, options_.logs);
+          agents_, stop_, screen_, options_.logs);
       events_.write({"end", names(shares), total(shares), ended.code, ended.cause});
       if (!ended.lost.empty()) events_.write({"node_lost", ended.lost, {}, {}, ended.cause});
       if (!ended.held.empty()) events_.write({"node_held", ended.held, {}, {}, "a rank there cannot be ended"});
       if (ended.code == static_cast<int>(Exit::done)) return ended.code;
       if (const std::string why = why_not_again(ended, ended_, restarts); !why.empty()) {
         if (!ended.told || restarts > 0)
-          complain(fmt::format("launch ends with exit code {} ({}): {}", ended.code, why, ended.cause),
-                   static_cast<Exit>(ended.code));
+          screen_.note(fmt::format("launch ends with exit code {} ({}): {}", ended.code, why, ended.cause),
+                       ended.code == static_cast<int>(Exit::does_not_fit));
         return ended.code;
       }
-      if (!ended.told) note(ended.cause);
+      if (!ended.told) screen_.note(ended.cause);
       ended_ = ended;
       ranks_run_ = false;
       look_for_stop();
       shares = left_over(ended, batch);
       if (shares.empty()) return ended.code;
       const double seconds = restart_wait(restarts + 1);
-      say("starts again in {:.0f} s, restart {} of {}: {} on {}", seconds, restarts + 1, most_restarts(),
-          ranks_text(total(shares)), describe(shares));
+      screen_.say("starts again in {:.0f} s, restart {} of {}: {} on {}", seconds, restarts + 1, most_restarts(),
+                  ranks_text(total(shares)), describe(shares));
       events_.write({"restart", names(shares), total(shares), {}, ended.cause});
       wait(seconds);
     }
@@ -184,7 +185,7 @@ class Launch {
                          (recipe_.device.kind == runtime::DeviceKind::automatic &&
                           std::all_of(allocation_.hosts.begin(), allocation_.hosts.end(), has_gpus));
     Recipe settled = recipe_;
-    settle_as_far_as_seen(settled, note);
+    settle_as_far_as_seen(settled, [this](const std::string& text) { screen_.note(text); });
     launcher::settle_batch(settled, ranks, {on_gpus ? device::Kind::cuda : device::Kind::cpu, 0});
     command_.sets.push_back(fmt::format("training.micro_batch_size={}", settled.training.micro_batch_size));
     recipe_ = command_.load();
@@ -200,7 +201,7 @@ class Launch {
            left == 0 || options_.min_nodes
                ? ""
                : fmt::format(" (--min-nodes {} would start on the {} left)", left, counted(left, "node")));
-    for (const std::string& one : why) say("left out: {}", one);
+    for (const std::string& one : why) screen_.say("left out: {}", one);
     const auto absent =
         std::stable_partition(allocation_.hosts.begin(), allocation_.hosts.end(),
                               [&](const Host& host) { return !agents_.problems().contains(host.name); });
@@ -209,23 +210,24 @@ class Launch {
     allocation_.ranks.reset();
   }
 
-  void announce(const std::vector<Share>& shares) const {
-    say("{} on {}, of {}, started by {}{}", ranks_text(total(shares)), describe(shares), allocation_.origin,
-        allocation_.starter == Starter::srun ? "srun" : "mpirun",
-        allocation_.why_not_srun.empty() ? "" : ", as " + allocation_.why_not_srun);
+  void announce(const std::vector<Share>& shares) {
+    screen_.say("{} on {}, of {}, started by {}{}", ranks_text(total(shares)), describe(shares), allocation_.origin,
+                allocation_.starter == Starter::srun ? "srun" : "mpirun",
+                allocation_.why_not_srun.empty() ? "" : ", as " + allocation_.why_not_srun);
   }
 
   // Once nothing is refused any more, so that a refusal stands alone.
-  void show_recipe() const {
-    tell("strata: the recipe, without what is at its default:\n");
+  void show_recipe() {
+    screen_.write(true, "strata: the recipe, without what is at its default:\n");
     std::string keys = changed_keys(recipe_);
     for (std::size_t at = 0; at < keys.size(); at = keys.find('\n', at) + 1) keys.insert(at, "  "), at += 2;
-    tell(printable(keys, true));
+    screen_.write(true, printable(keys, true));
     if (most_restarts() > 0 && !recipe_.checkpoint.dir)
-      note("nothing of this run is kept, so that a restart begins again: checkpoint.dir names no folder");
+      screen_.note("nothing of this run is kept, so that a restart begins again: checkpoint.dir names no folder");
     if (most_restarts() > 0 && allocation_.hosts.size() > 1)
       for (const std::string& one : front_sets(recipe_))
-        say("if rank 0 has to move to another node the run goes on with {}, as the recipe's address is of one node: "
+        screen_.say(
+            "if rank 0 has to move to another node the run goes on with {}, as the recipe's address is of one node: "
             "give 0.0.0.0:PORT, which every node has",
             one);
   }
@@ -239,7 +241,7 @@ class Launch {
     std::vector<NodeCheck> nodes;
     if (options_.preflight) {
       nodes = look_at(agents_, hosts, recipe_, recipe_files(command_, recipe_), interface_);
-      if (nodes.size() > 1) tell(printable(table(nodes), true));
+      if (nodes.size() > 1) screen_.write(true, printable(table(nodes), true));
       refuse_or_warn(judge(nodes, recipe_, program_hash(), interface_));
     } else {
       for (const Host& host : hosts) nodes.push_back({host.name, agents_.facts(host.name), {}, {}, {}, {}, {}, {}});
@@ -248,12 +250,12 @@ class Launch {
     if (interface_) say_interface();
   }
   // What the user or the recipe has set is theirs, unless --interface says otherwise for all three.
-  void say_interface() const {
-    if (options_.interface) return say("MPI, NCCL and control use {}, as --interface says", *interface_);
+  void say_interface() {
+    if (options_.interface) return screen_.say("MPI, NCCL and control use {}, as --interface says", *interface_);
     std::vector<std::string> others = interface_variables();
     if (!recipe_.control.interface.empty()) others.push_back("control.interface=" + recipe_.control.interface);
-    say("MPI, NCCL and control use {}, where the nodes' names lead{}", *interface_,
-        others.empty() ? "" : fmt::format(", but for what {} says", fmt::join(others, ", ")));
+    screen_.say("MPI, NCCL and control use {}, where the nodes' names lead{}", *interface_,
+                others.empty() ? "" : fmt::format(", but for what {} says", fmt::join(others, ", ")));
   }
   void refuse_or_warn(const std::vector<Remark>& remarks) {
     std::vector<std::string> refused;
@@ -261,7 +263,7 @@ class Launch {
       if (remark.refuses)
         refused.push_back(remark.text);
       else
-        note(remark.text);
+        screen_.note(remark.text);
     if (refused.empty()) return;
     fail(Exit::usage, "{}", fmt::join(refused, "; "));
   }
@@ -286,28 +288,30 @@ class Launch {
     std::vector<Host> hosts;
     for (const Host& host : allocation_.hosts)
       if (std::find(ended.held.begin(), ended.held.end(), host.name) != ended.held.end())
-        say("left out: a rank on {} cannot be ended, as it waits for a device, such as a drive of memory.nvme, that "
+        screen_.say(
+            "left out: a rank on {} cannot be ended, as it waits for a device, such as a drive of memory.nvme, that "
             "does not answer: see the kernel's log there (dmesg)",
             host.name);
       else if (!agents_.answers(host.name))
-        say("left out: {}", agents_.problem(host.name));
+        screen_.say("left out: {}", agents_.problem(host.name));
       else if (const std::string why =
                    known.contains(host.name) ? "" : why_unfit(agents_, host, recipe_, files, interface_);
                !why.empty())
-        say("left out: {}", why);
+        screen_.say("left out: {}", why);
       else
         hosts.push_back(host);
     const int least = std::max(1, options_.min_nodes.value_or(1));
     if (static_cast<int>(hosts.size()) < least) {
-      say("launch ends with exit code {}: {} of {} {} left{}", ended.code, hosts.size(),
-          counted(allocation_.hosts.size(), "node"), for_count(hosts.size(), "is", "are"),
-          options_.min_nodes ? fmt::format(", and --min-nodes is {}", least) : "");
+      screen_.say("launch ends with exit code {}: {} of {} {} left{}", ended.code, hosts.size(),
+                  counted(allocation_.hosts.size(), "node"), for_count(hosts.size(), "is", "are"),
+                  options_.min_nodes ? fmt::format(", and --min-nodes is {}", least) : "");
       return {};
     }
     std::vector<Share> shares =
         most_ranks(hosts, 1, recipe_, batch, [&](const auto& some) { return plan_fits(some, batch); });
     if (shares.empty())
-      say("launch ends with exit code {}: on the {} left, no number of ranks fits that a step of {} "
+      screen_.say(
+          "launch ends with exit code {}: on the {} left, no number of ranks fits that a step of {} "
           "sequences divides by",
           ended.code, counted(hosts.size(), "node that is", "nodes that are"), batch);
     return shares;
@@ -318,7 +322,7 @@ class Launch {
     std::vector<std::string> words = command_.words(batch_sets(recipe_, batch, total(shares)));
     words[0] = "plan";
     std::erase(words, "--force");
-    words.insert(words.begin(), std::filesystem::read_symlink("/proc/self/exe").string());
+    words.insert(words.begin(), own_program().string());
     words.insert(words.end(),
                  {"--ranks", std::to_string(total(shares)), "--ranks-per-node", std::to_string(shares[0].ranks)});
     const Said said = run_program(on_node(allocation_, shares[0].host, words, agent_environment(), false), 120,
@@ -340,11 +344,12 @@ class Launch {
                     : !ended_ ? "run the same command to start"
                               : "there is no checkpoint to resume from");
     events_.write({"end", {}, {}, static_cast<int>(code), text});
-    complain(text, code);
+    screen_.note(text);
     return static_cast<int>(code);
   }
 
-  AskedToStop stop_;  // first: a stop counts from here on
+  AskedToStop stop_;     // first: a stop counts from here on
+  LaunchScreen screen_;  // what launch itself says goes there too, as the terminal may take nothing
   LaunchOptions options_;
   Events& events_;
   TrainCommand command_;

@@ -199,6 +199,25 @@ TEST_F(LaunchAlone, ANodeThatAnswersLateHoldsUpTheOthers) {
   EXPECT_THAT(outcome.errors, HasSubstr("2 ranks on 127.0.0.1 (1), 127.0.0.2 (1)"));
 }
 
+// Built again while it runs, from the same sources.
+TEST_F(LaunchAlone, AProgramThatIsReplacedMeanwhileStartsAgain) {
+  const std::string program = run_.file("program");
+  std::filesystem::copy_file(STRATA, program);
+  std::vector<std::string> command =
+      launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", "checkpoint.every=10", checkpoints()});
+  command[0] = program;
+  Running running(command);
+  ASSERT_TRUE(running.wait_until(
+      [&](const auto&, const auto&) { return std::filesystem::exists(run_.file("checkpoints/step-00000020")); }, 120));
+  std::filesystem::copy_file(STRATA, program + ".new");
+  std::filesystem::rename(program + ".new", program);
+  kill_rank(1);
+  ASSERT_TRUE(running.wait_until(steps(2), 120));
+  running.send(SIGUSR1);
+  const Outcome outcome = running.wait(180);
+  EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
+}
+
 // Whoever waits for a restart has a run that can go on, and says so to whoever starts it again.
 TEST_F(LaunchAlone, AStopBeforeARestartLeavesWithTheCheckpoint) {
   Running running(
@@ -236,6 +255,29 @@ TEST_F(LaunchAlone, AScreenThatTakesNothingHoldsNothingUp) {
   EXPECT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_THAT(outcome.output,
               AllOf(HasSubstr("step 3000/3000"), Not(HasSubstr("lost")), Not(HasSubstr("starts again"))));
+}
+
+// A rank that is lost meanwhile is started again: what launch says of it waits as well.
+TEST_F(LaunchAlone, AScreenThatTakesNothingHoldsNoRestartUp) {
+  std::string line;
+  for (const std::string& word : launch({"--ranks-per-node", "2", "--max-restarts", "1"},
+                                        {"training.max_steps=1000000", "control.timeout=5", checkpoints()}))
+    line += "'" + word + "' ";
+  const std::string events = run_.file("logs/events.jsonl"), log = run_.file("logs/rank-00000.log");
+  const std::string wait =
+      "wait_for() { for i in $(seq 600); do grep -qs \"$1\" \"$2\" && return; sleep 0.2; done; }; ";
+  // Steps enough to fill the pipe, which holds 64 KiB.
+  const std::string kill = "for p in $(pgrep -f 'train .*" + run_.folder().path().string() +
+                           "'); do grep -qz '^OMPI_COMM_WORLD_RANK=1$' /proc/$p/environ && kill -9 $p; done; ";
+  const Outcome outcome =
+      run({"bash", "-o", "pipefail", "-c",
+           wait + line + "2>&1 | (wait_for 'step 2000/' " + log + "; " + kill + "wait_for restart " + events +
+               "; sleep 12; grep -o restart " + events + "; grep -c '\"start\"' " + events +
+               "; pkill -USR1 -f '^" STRATA " launch --logs " + run_.file("logs") + "'; cat)"},
+          240);
+  EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
+  EXPECT_THAT(outcome.output, AllOf(StartsWith("restart\n2\n"), HasSubstr("starts again in 2 s"),
+                                    HasSubstr("stopped on request after step ")));
 }
 
 // To stop launch alone would let its agents end the ranks.

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/host_name.h"
+#include "base/own_program.h"
 #include "base/quantity.h"
 #include "launcher/control/client/target.h"
 #include "launcher/control/service/credentials.h"
@@ -59,7 +60,7 @@ const char* text_of(pb::State state) {
 // The socket or loopback address of a run on another machine is reached there, by the program under the path that it
 // has here, as on the nodes of a run, or else by the one in PATH.
 [[noreturn]] void go_by_ssh(const std::string& what, const CtlOptions& options, const Place& place) {
-  const std::string own = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string own = own_program().string();
   std::string line = fmt::format("p={}; [ -x \"$p\" ] || p=strata; exec \"$p\" {} {}", shell_word(own),
                                  what == "top" ? "top" : "ctl " + what, shell_word(place.target()));
   if (options.json) line += " --json";

@@ -34,18 +34,21 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMostFrames = 32;
-constexpr auto kAnswer = std::chrono::milliseconds(100);
+constexpr auto kAnswer = std::chrono::milliseconds(100);    // for a thread to begin
+constexpr auto kToWrite = std::chrono::milliseconds(2000);  // and to end: unwinding may wait for a drive
 int the_signal() {
   return SIGRTMIN + 7;
 }
 
-// Where the one thread that is asked writes its frames; `asked` is its number, and 0 once it has.
+// Where the one thread that is asked writes its frames; `asked` is its number, below zero while it writes, and 0 once
+// it has: one that is late must not write where the next one does.
 std::array<void*, kMostFrames> frames;
 std::atomic<int> asked{0}, count{0};
 
 void answer(int) {
   const int error = errno;
-  if (asked.load() == static_cast<int>(syscall(SYS_gettid))) {
+  const auto own = static_cast<int>(syscall(SYS_gettid));
+  if (int expected = own; asked.compare_exchange_strong(expected, -own)) {
     count.store(backtrace(frames.data(), kMostFrames));
     asked.store(0);
   }
@@ -151,13 +154,25 @@ std::string backtraces() {
     for (std::string line; std::getline(status, line);)
       if (line.starts_with("SigBlk:")) blocked = std::strtoull(line.c_str() + 7, nullptr, 16);
     if ((blocked >> (the_signal() - 1) & 1) != 0) continue;
-    asked.store(thread);
-    if (syscall(SYS_tgkill, getpid(), thread, the_signal()) != 0) continue;
-    const auto until = std::chrono::steady_clock::now() + kAnswer;
-    while (asked.load() == thread && std::chrono::steady_clock::now() < until)
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    const auto wait = [](int while_it_is, std::chrono::milliseconds time) {
+      const auto until = std::chrono::steady_clock::now() + time;
+      while (asked.load() == while_it_is && std::chrono::steady_clock::now() < until)
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+    };
+    int none = 0;
+    if (!asked.compare_exchange_strong(none, thread)) return out;  // one still writes, since the last time
+    if (syscall(SYS_tgkill, getpid(), thread, the_signal()) != 0) {
+      asked.store(0);
+      continue;
+    }
+    wait(thread, kAnswer);
     int expected = thread;
     if (asked.compare_exchange_strong(expected, 0)) continue;
+    wait(-thread, kToWrite);
+    if (asked.load() != 0) {
+      out += fmt::format("{} does not come to its end of telling: others are not asked\n", thread);
+      return out;
+    }
     // Without the handler's own two.
     for (int i = 2; i < count.load(); ++i)
       out += fmt::format("{} {}\n", thread, text_of_frame(frames[static_cast<std::size_t>(i)], symbols));

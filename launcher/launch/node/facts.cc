@@ -15,6 +15,7 @@
 #include "base/files/mapped_file.h"
 #include "base/host_name.h"
 #include "base/json_fault.h"
+#include "base/own_program.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
 #include "device/gpu.h"
@@ -75,14 +76,14 @@ std::string text_at(simdjson::dom::element root, std::string_view key) {
 }  // namespace
 
 std::string program_hash() {
-  const MappedFile file(fs::read_symlink("/proc/self/exe"));
+  const MappedFile file("/proc/self/exe");  // what runs, whatever lies there now
   const XXH128_hash_t hash = XXH3_128bits(file.bytes().data(), file.bytes().size());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
 std::string another_build(const std::string& host) {
   return fmt::format("{} has another build of strata than the one that launches, at {}: install the same file there",
-                     host, fs::read_symlink("/proc/self/exe").string());
+                     host, own_program().string());
 }
 
 NodeFacts facts_here(std::span<const fs::path> folders) {

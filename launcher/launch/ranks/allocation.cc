@@ -13,6 +13,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/host_name.h"
+#include "base/own_program.h"
 #include "launcher/shell_word.h"
 
 namespace strata::launcher {
@@ -186,7 +187,7 @@ std::string why_not_reached(const std::string& host, std::string_view said, std:
                        std::filesystem::current_path().string());
   if (code == 126 || code == 127 || has("No such file or directory"))
     return fmt::format("{} has no {}: install the same build under the same path on every node", host,
-                       std::filesystem::read_symlink("/proc/self/exe").string());
+                       own_program().string());
   const std::size_t begin = said.find_first_not_of(" \t\r\n");
   std::string_view last = begin == std::string_view::npos ? std::string_view() : said.substr(begin);
   while (!last.empty() && (last.back() == '\n' || last.back() == '\r')) last.remove_suffix(1);

@@ -98,8 +98,8 @@ int AskedToStop::times() const {
 }
 
 Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const AskedToStop& stop,
-                const std::optional<std::filesystem::path>& logs) {
-  RankOutput output(allocation.starter, logs, total(start.shares));
+                LaunchScreen& screen, const std::optional<std::filesystem::path>& logs) {
+  RankOutput output(allocation.starter, screen, logs, total(start.shares));
   Child child(
       rank_program(allocation, start), [&](std::string_view line) { output.take(false, line); },
       [&](std::string_view line) { output.take(true, line); });

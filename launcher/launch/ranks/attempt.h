@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/launch/agents.h"
+#include "launcher/launch/ranks/rank_output.h"
 #include "launcher/launch/ranks/rank_program.h"
 
 namespace strata::launcher {
@@ -34,6 +35,6 @@ struct Ended {
 // is lost the others' ranks are ended, and so they are if a rank's last words do not end them all. Whatever is left on
 // nodes that answer is ended before it returns, if it can be.
 Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const AskedToStop& stop,
-                const std::optional<std::filesystem::path>& logs);
+                LaunchScreen& screen, const std::optional<std::filesystem::path>& logs);
 
 }  // namespace strata::launcher

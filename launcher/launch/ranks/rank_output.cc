@@ -76,12 +76,21 @@ void write_to_screen(int to, const std::string& text) {
 
 }  // namespace
 
-RankOutput::RankOutput(Starter starter, const std::optional<std::filesystem::path>& logs, int ranks)
-    : starter_(starter),
-      live_(shows_live_line(stderr)),
-      failure_(std::make_shared<LogFailure>()),
-      // A terminal that was stopped goes on when its user wants it to.
-      screen_("the screen of launch", write_to_screen, kQueue, std::numeric_limits<int>::max()) {
+// A terminal that was stopped goes on when its user wants it to.
+LaunchScreen::LaunchScreen()
+    : writer_("the screen of launch", write_to_screen, kQueue, std::numeric_limits<int>::max()) {}
+
+void LaunchScreen::write(bool is_error, std::string text) {
+  writer_.add(is_error ? kError : kOut, std::move(text));
+}
+
+void LaunchScreen::note(std::string_view text, bool lines) {
+  write(true, "strata: " + printable(text, lines) + "\n");
+}
+
+RankOutput::RankOutput(Starter starter, LaunchScreen& screen, const std::optional<std::filesystem::path>& logs,
+                       int ranks)
+    : starter_(starter), live_(shows_live_line(stderr)), failure_(std::make_shared<LogFailure>()), screen_(screen) {
   if (!logs) return;
   folder_ = *logs;
   const auto files = std::make_shared<std::map<int, LogFile>>();
@@ -94,7 +103,7 @@ RankOutput::RankOutput(Starter starter, const std::optional<std::filesystem::pat
 }
 
 RankOutput::~RankOutput() {
-  if (open_) screen_.add(kError, "\n");
+  if (open_) screen_.write(true, "\n");
 }
 
 bool RankOutput::drain(double seconds) {
@@ -162,13 +171,13 @@ void RankOutput::say(int rank, bool is_error, std::string_view text) {
 
 void RankOutput::show(bool is_error, const std::string& line) {
   const bool is_step = live_ && is_error && line.starts_with("step ");
-  if (open_ && !is_step) screen_.add(kError, "\n");
+  if (open_ && !is_step) screen_.write(true, "\n");
   open_ = is_step;
   if (is_step) {
     const std::size_t columns = terminal_columns(stderr);
-    screen_.add(kError, "\r\033[K" + line.substr(0, std::min(line.size() - 1, columns - 1)));
+    screen_.write(true, "\r\033[K" + line.substr(0, std::min(line.size() - 1, columns - 1)));
   } else {
-    screen_.add(is_error ? kError : kOut, line);
+    screen_.write(is_error, line);
   }
 }
 

@@ -1,9 +1,12 @@
 #pragma once
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "launcher/launch/log_file.h"
@@ -12,12 +15,33 @@
 
 namespace strata::launcher {
 
+// What is written on the screen of a launch, by its ranks and by itself: it waits while the screen takes nothing
+// (Ctrl-S, | less), up to some MiB, and at the end for as long as it takes.
+class LaunchScreen {
+ public:
+  LaunchScreen();
+  // Of standard error, or standard output; whole lines.
+  void write(bool is_error, std::string text);
+  // "strata: TEXT", in one line, or in as many as it has.
+  void note(std::string_view text, bool lines = false);
+  template <typename... Args>
+  void say(fmt::format_string<Args...> format, Args&&... args) {
+    note(fmt::format(format, std::forward<Args>(args)...));
+  }
+  // False if not all is written within so many seconds.
+  bool drain(double seconds) { return writer_.drain(seconds); }
+
+ private:
+  LineWriter writer_;
+};
+
 // What ranks say goes to the screen, and with `logs` into a file per rank; what mpirun, srun or ssh themselves say is
 // kept apart, into launch.log, as it says no more than the ranks' own last sentence where there is one. A screen or a
 // folder that takes nothing holds nobody up: lines wait for it, up to some MiB, and then are lost.
 class RankOutput {
  public:
-  RankOutput(Starter starter, const std::optional<std::filesystem::path>& logs, int ranks);
+  // The screen outlives it.
+  RankOutput(Starter starter, LaunchScreen& screen, const std::optional<std::filesystem::path>& logs, int ranks);
   ~RankOutput();
   RankOutput(const RankOutput&) = delete;
   RankOutput& operator=(const RankOutput&) = delete;
@@ -54,7 +78,7 @@ class RankOutput {
   std::filesystem::path folder_;         // of the logs
   std::shared_ptr<LogFailure> failure_;  // shared with the writer, which may outlive this
   std::optional<LineWriter> logs_;
-  LineWriter screen_;
+  LaunchScreen& screen_;
 };
 
 // Of what mpirun or srun said, the cause in a sentence of ours: the rank that a signal ended, what was not found.

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/own_program.h"
+
 namespace strata::launcher {
 namespace {
 
@@ -26,7 +28,7 @@ std::vector<std::string> mpi_ones(const char* beginning) {
 }
 
 std::string own_path() {
-  return std::filesystem::read_symlink("/proc/self/exe").string();
+  return own_program().string();
 }
 
 std::vector<std::string> mpirun_words(const RankStart& start) {

@@ -14,6 +14,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "base/own_program.h"
 #include "base/quantity.h"
 #include "comm/communicator.h"
 #include "launcher/launch/ranks/attempt.h"
@@ -72,7 +73,7 @@ class Runs {
   void run(const Recipe& recipe, MemoryRow& row) {
     const fs::path file = folder_ / "run.toml", steps = folder_ / "steps.jsonl", summary = folder_ / "summary.json";
     std::ofstream(file) << runtime::to_toml(recipe);
-    std::vector<std::string> words = {fs::read_symlink("/proc/self/exe").string(), "train", file.string()};
+    std::vector<std::string> words = {own_program().string(), "train", file.string()};
     for (const std::string& set : {"report.jsonl=" + steps.string(), "report.summary=" + summary.string()})
       words.insert(words.end(), {"--set", set});
     for (const auto& [key, json] : recipe.model.config)  // TOML has no null

@@ -22,10 +22,12 @@ struct RankOutputTest : testing::Test {
     EXPECT_TRUE(output.drain(30));
     return testing::internal::GetCapturedStderr();
   }
+
+  LaunchScreen screen_;
 };
 
 TEST_F(RankOutputTest, WhatMpirunSaysItselfIsKeptFromTheScreen) {
-  RankOutput output(Starter::mpirun, std::nullopt, 2);
+  RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:step 1", "----------", "mpirun detected that one or more processes exited",
                             "[1,1]<stderr>:step 2"}),
             "step 1\nstep 2\n");
@@ -34,14 +36,14 @@ TEST_F(RankOutputTest, WhatMpirunSaysItselfIsKeptFromTheScreen) {
 
 // mpirun forwards what it has read: a line may come in pieces, each with its tag.
 TEST_F(RankOutputTest, PiecesOfALineAreOneLine) {
-  RankOutput output(Starter::mpirun, std::nullopt, 2);
+  RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:a long[1,0]<stderr>: line", "[n1:5] warning[1,1]<stderr>:[1, 2]<x>"}),
             "a long line\n[1, 2]<x>\n");
   EXPECT_THAT(output.of_starter(), ElementsAre("[n1:5] warning"));
 }
 
 TEST_F(RankOutputTest, TheCauseIsWhatARankComplainedOf) {
-  RankOutput output(Starter::mpirun, std::nullopt, 2);
+  RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
   const std::string end(1, kComplaintEnd);
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:strata: a note", "[1,1]<stderr>:strata: rank 1: it broke" + end}),
             "strata: a note\nstrata: rank 1: it broke\n");
@@ -50,14 +52,14 @@ TEST_F(RankOutputTest, TheCauseIsWhatARankComplainedOf) {
   (void)screen(output, {"[1,0]<stderr>:strata: another note", "[1,0]<stderr>:step 9"});
   EXPECT_EQ(output.complaint(), "rank 1: it broke");
 
-  RankOutput several(Starter::mpirun, std::nullopt, 1);
+  RankOutput several(Starter::mpirun, screen_, std::nullopt, 1);
   (void)screen(several, {"[1,0]<stderr>:strata: it does not fit; what would:", "[1,0]<stderr>:  zero.stage = 3" + end});
   EXPECT_EQ(several.complaint(), "it does not fit; what would:\n  zero.stage = 3");
 }
 
 // A sentence is its rank's own, and does not grow with whatever is said behind it.
 TEST_F(RankOutputTest, WhatOthersSayIsNoPartOfASentence) {
-  RankOutput output(Starter::mpirun, std::nullopt, 2);
+  RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
   (void)screen(output, {"[1,1]<stderr>:strata: it does not fit; what would:", "[1,0]<stderr>:NCCL INFO x",
                         "[1,1]<stderr>:  zero.stage = 3" + std::string(1, kComplaintEnd)});
   EXPECT_EQ(output.complaint(), "it does not fit; what would:\n  zero.stage = 3");
@@ -70,7 +72,7 @@ TEST_F(RankOutputTest, WhatOthersSayIsNoPartOfASentence) {
 TEST_F(RankOutputTest, AFullDiskUnderTheLogsIsSaidOnceAndTheScreenGoesOn) {
   const tests::ScratchFolder folder;
   std::filesystem::create_symlink("/dev/full", folder.path() / "rank-00000.log");
-  RankOutput output(Starter::mpirun, folder.path(), 2);
+  RankOutput output(Starter::mpirun, screen_, folder.path(), 2);
   EXPECT_THAT(screen(output, {"[1,0]<stderr>:step 1", "[1,1]<stderr>:step 1"}),
               AllOf(HasSubstr("step 1\n"), HasSubstr("strata: --logs: " + folder.path().string() +
                                                      " takes no more (No space left on device)")));
@@ -79,7 +81,7 @@ TEST_F(RankOutputTest, AFullDiskUnderTheLogsIsSaidOnceAndTheScreenGoesOn) {
 }
 
 TEST_F(RankOutputTest, LabelsOfSrun) {
-  RankOutput output(Starter::srun, std::nullopt, 12);
+  RankOutput output(Starter::srun, screen_, std::nullopt, 12);
   EXPECT_EQ(screen(output, {" 3: step 1", "11:", "srun: error: n2: task 3: Exited with exit code 1"}), "step 1\n\n");
   EXPECT_THAT(output.of_starter(), ElementsAre("srun: error: n2: task 3: Exited with exit code 1"));
 }
@@ -87,7 +89,7 @@ TEST_F(RankOutputTest, LabelsOfSrun) {
 TEST_F(RankOutputTest, AFilePerRankThatARestartGoesOnIn) {
   const tests::ScratchFolder folder;
   for (const char* text : {"first", "second"}) {
-    RankOutput output(Starter::mpirun, folder.path(), 2);
+    RankOutput output(Starter::mpirun, screen_, folder.path(), 2);
     (void)screen(output, {std::string("[1,1]<stderr>:") + text});
     testing::internal::CaptureStdout();
     output.take(false, "[1,0]<stdout>:out");
@@ -102,7 +104,7 @@ TEST_F(RankOutputTest, AFilePerRankThatARestartGoesOnIn) {
 
 // Of weeks of warnings the last ones say why it ended.
 TEST_F(RankOutputTest, OfWhatMpirunSaysTheLastIsKept) {
-  RankOutput output(Starter::mpirun, std::nullopt, 1);
+  RankOutput output(Starter::mpirun, screen_, std::nullopt, 1);
   for (int line = 0; line < 5000; ++line) output.take(true, std::to_string(line));
   EXPECT_LE(output.of_starter().size(), 1000u);
   EXPECT_EQ(output.of_starter().back(), "4999");
