@@ -1,8 +1,9 @@
 #pragma once
 // base/ is what every folder may use: errors and exit codes (here), the abort token that ends all waits of a run
-// (abort.h), files (files/), threads and loops over them (thread.h, parallel.h), the words of messages (counted.h,
-// quantity.h, json_fault.h), and the sink for remarks (note.h). It knows nothing of devices, models or runs. A mistake
-// of the user is an Error; a broken invariant ends the process through STRATA_CHECK, with both values.
+// (abort.h), files (files/), this machine and its name (host/), threads and loops over them (thread.h, parallel.h), the
+// words of messages (counted.h, quantity.h, json_fault.h), and the sink for remarks (note.h). It knows nothing of
+// devices, models or runs. A mistake of the user is an Error; a broken invariant ends the process through STRATA_CHECK,
+// with both values.
 
 #include <fmt/format.h>
 

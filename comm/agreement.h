@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/host_name.h"
+#include "base/host/host_name.h"
 #include "comm/communicator.h"
 
 namespace strata::comm {

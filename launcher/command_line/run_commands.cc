@@ -59,6 +59,7 @@ void add_node_agent(CLI::App& app, int& status) {
   const auto options = std::make_shared<AgentOptions>();
   auto* command = app.add_subcommand("node-agent", "what launch runs on every node")->group("");
   command->add_option("--run", options->run)->required();
+  command->add_option("--host", options->host)->required();
   command->add_option("--timeout", options->timeout);
   command->add_option("--dir", options->folders);
   command->callback([options, &status] { status = node_agent(*options); });

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
-#include "base/wall_clock.h"
 
 namespace strata::launcher::control {
 

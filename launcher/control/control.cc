@@ -9,9 +9,9 @@
 #include <fstream>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/quantity.h"
-#include "base/wall_clock.h"
 #include "comm/agreement.h"
 #include "launcher/control/board.h"
 #include "launcher/control/service/front.h"

@@ -9,15 +9,15 @@
 #include <limits>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
-#include "base/own_program.h"
-#include "base/wall_clock.h"
+#include "base/host/own_program.h"
 #include "launcher/launch/ranks/environment.h"
 
 namespace strata::launcher {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = SteadyClock;
 
 // Times the timeout. An agent that is cut off ends its ranks after the timeout itself, and so before they are started
 // again elsewhere.
@@ -28,10 +28,6 @@ constexpr std::size_t kErrors = 16 << 10;  // bytes of an agent's complaints: th
 constexpr const char* kConnectionEnded = "its connection ended: it is down, or was shut down";
 std::string connection_ended(const std::string& host) {
   return fmt::format("{} does not answer any more: {}", host, kConnectionEnded);
-}
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 }  // namespace
@@ -65,7 +61,7 @@ Agents::~Agents() {
     if (agent->is_there()) agent->child->write_line(fmt::format("{} bye", ++asked_));
   const auto start = Clock::now();
   const auto here = [](const auto& agent) { return agent->is_there(); };
-  while (since(start) < 2 && std::any_of(agents_.begin(), agents_.end(), here)) {
+  while (seconds_since(start) < 2 && std::any_of(agents_.begin(), agents_.end(), here)) {
     const auto all = readers();
     read_lines(all, 20);
   }
@@ -75,7 +71,7 @@ void Agents::start(const std::vector<Host>& hosts, double seconds) {
   attend(0);  // what they said meanwhile
   std::vector<Agent*> started;
   for (const Host& host : hosts) {
-    if (Agent* known = find(host.name); known && known->is_there() && since(known->heard) < timeout_) continue;
+    if (Agent* known = find(host.name); known && known->is_there() && seconds_since(known->heard) < timeout_) continue;
     drop(host.name);
     problems_.erase(host.name);
     auto owned = std::make_unique<Agent>();
@@ -85,6 +81,8 @@ void Agents::start(const std::vector<Host>& hosts, double seconds) {
                                       "node-agent",
                                       "--run",
                                       run_,
+                                      "--host",
+                                      host.name,
                                       "--timeout",
                                       fmt::format("{}", std::isinf(timeout_) ? 0 : timeout_)};
     for (const auto& folder : folders_) words.insert(words.end(), {"--dir", folder.string()});
@@ -99,7 +97,7 @@ void Agents::start(const std::vector<Host>& hosts, double seconds) {
   }
   const auto begin = Clock::now();
   const auto waits = [](Agent* agent) { return !agent->facts && !agent->is_other && !agent->child->is_over(); };
-  while (std::any_of(started.begin(), started.end(), waits) && since(begin) < seconds) attend(100);
+  while (std::any_of(started.begin(), started.end(), waits) && seconds_since(begin) < seconds) attend(100);
   // All of them: one that was there before may have ended while the others were waited for.
   for (const Host& host : hosts) {
     Agent* agent = find(host.name);
@@ -159,7 +157,7 @@ void Agents::attend(int milliseconds) {
 
 void Agents::ask_for_life() {
   for (const auto& agent : agents_) {
-    if (!agent->is_there() || since(agent->pinged) < std::min(1.0, timeout_ / 5)) continue;
+    if (!agent->is_there() || seconds_since(agent->pinged) < std::min(1.0, timeout_ / 5)) continue;
     agent->pinged = Clock::now();
     agent->pinged_at = seconds_since_epoch();
     agent->ping = ++asked_;
@@ -172,9 +170,9 @@ std::vector<Agents::Lost> Agents::lost() const {
   for (const auto& agent : agents_) {
     if (!agent->is_there())
       out.push_back({agent->host, kConnectionEnded});
-    else if (since(agent->heard) > kPatience * timeout_)
-      out.push_back(
-          {agent->host, fmt::format("it was not heard of for {:.0f} s: it is down, or cut off", since(agent->heard))});
+    else if (seconds_since(agent->heard) > kPatience * timeout_)
+      out.push_back({agent->host, fmt::format("it was not heard of for {:.0f} s: it is down, or cut off",
+                                              seconds_since(agent->heard))});
   }
   return out;
 }
@@ -213,7 +211,7 @@ std::map<std::string, std::string> Agents::ask(const std::map<std::string, std::
   }
   const auto begin = Clock::now();
   const auto waits = [](Agent* agent) { return agent->is_there() && agent->answer.empty(); };
-  while (std::any_of(asked.begin(), asked.end(), waits) && since(begin) < seconds) attend(100);
+  while (std::any_of(asked.begin(), asked.end(), waits) && seconds_since(begin) < seconds) attend(100);
   std::map<std::string, std::string> out;
   for (Agent* agent : asked)
     if (!agent->answer.empty()) out[agent->host] = std::exchange(agent->answer, {});
@@ -243,7 +241,7 @@ void Agents::hear(Agent& agent, std::string_view line) {
   if (number != agent.ping) return;
   // Half of the way there and back is the best guess of when the node said it.
   if (double time = 0; root["time"].get(time) == simdjson::SUCCESS)
-    agent.ahead = time - (agent.pinged_at + since(agent.pinged) / 2);
+    agent.ahead = time - (agent.pinged_at + seconds_since(agent.pinged) / 2);
 }
 
 Agents::Agent* Agents::find(const std::string& host) const {

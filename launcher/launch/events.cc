@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-
+#include "base/clock.h"
 #include "launcher/screen/printable.h"
 #include "runtime/recipe/value.h"
 
@@ -19,10 +18,10 @@ Events::Events(const std::optional<std::filesystem::path>& folder) {
 
 void Events::write(const Event& event) {
   if (!file_) return;
-  const double time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   std::string nodes;
   for (const std::string& node : event.nodes) nodes += (nodes.empty() ? "" : ",") + runtime::json_string(node);
-  std::string line = fmt::format(R"({{"time":{:.3f},"event":"{}","nodes":[{}])", time, event.kind, nodes);
+  std::string line =
+      fmt::format(R"({{"time":{:.3f},"event":"{}","nodes":[{}])", seconds_since_epoch(), event.kind, nodes);
   if (event.ranks) line += fmt::format(",\"ranks\":{}", *event.ranks);
   if (event.exit) line += fmt::format(",\"exit\":{}", *event.exit);
   if (!event.cause.empty()) line += ",\"cause\":" + runtime::json_string(event.cause);

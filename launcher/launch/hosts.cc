@@ -17,9 +17,10 @@
 #include <sstream>
 #include <thread>
 
+#include "base/counted.h"
 #include "base/error.h"
-#include "base/host_name.h"
-#include "base/look_up.h"
+#include "base/host/host_name.h"
+#include "base/host/look_up.h"
 #include "launcher/launch/ranks/child.h"
 
 namespace strata::launcher {
@@ -56,12 +57,10 @@ void add_names(std::vector<Host>& hosts, std::string_view names, std::optional<i
   if (names.find('@') != std::string_view::npos)
     fail(Exit::usage, "{}: \"{}\" names a user: give the node's name alone, and User in ~/.ssh/config", where, names);
   const bool list = names.find('[') != std::string_view::npos;
-  const std::string_view allowed = kLetters;
-  for (const char c : names)
-    if (allowed.find(c) == std::string_view::npos && !(list && (c == '[' || c == ']' || c == ',')))
-      fail(Exit::usage, "{}: \"{}\" is no name of a node: a line or word is NAME, NAME:N or NAME slots=N", where,
-           names);
-  if (names.empty() || names[0] == '-' || names[0] == '.')
+  const auto belongs = [&](char c) {
+    return kLetters.find(c) != std::string_view::npos || (list && (c == '[' || c == ']' || c == ','));
+  };
+  if (names.empty() || names[0] == '-' || names[0] == '.' || !std::all_of(names.begin(), names.end(), belongs))
     fail(Exit::usage, "{}: \"{}\" is no name of a node: a line or word is NAME, NAME:N or NAME slots=N", where, names);
   if (!list) return add(hosts, std::string(names), slots);
   for (const std::string& name : slurm_names(std::string(names))) add(hosts, name, slots);
@@ -182,7 +181,7 @@ bool is_this_machine(const std::string& name) {
   return here;
 }
 
-void require_addresses(const std::vector<Host>& hosts, double seconds) {
+void require_addresses(const std::vector<Host>& hosts, const std::string& origin, double seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (true) {
     std::vector<std::string> missing;
@@ -190,8 +189,8 @@ void require_addresses(const std::vector<Host>& hosts, double seconds) {
       if (!look_up(host.name).addresses) missing.push_back(host.name);
     if (missing.empty()) return;
     if (std::chrono::steady_clock::now() > end)
-      fail(Exit::usage, "{} {} no address: correct the name in --hosts, or make it known (/etc/hosts, DNS)",
-           fmt::join(missing, ", "), missing.size() == 1 ? "has" : "have");
+      fail(Exit::usage, "{} {} no address: correct the name in {}, or make it known (/etc/hosts, DNS)",
+           fmt::join(missing, ", "), for_count(missing.size(), "has", "have"), origin);
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
   }
 }

@@ -17,7 +17,7 @@ struct Host {
 };
 
 // What --hosts says: the lines of a file of that name, else hosts between commas, "n1:8,n2:8" or "n[1-4]:8". Throws
-// Error{usage} naming line or word, where it is not understood.
+// Error{usage} that names the line or word if it is not understood.
 std::vector<Host> read_hosts(const std::string& text);
 
 // The lines of a host file: a node each, "NAME", "NAME slots=N" (Open MPI, DeepSpeed, MPIJob; max_slots= is read over),
@@ -28,8 +28,9 @@ std::vector<Host> parse_host_file(std::string_view text, const std::string& wher
 // The names of a Slurm list of nodes, by `scontrol show hostnames`.
 std::vector<std::string> slurm_names(const std::string& list);
 
-// Throws Error{usage} naming those that have no address; `seconds`: for so long it is tried again.
-void require_addresses(const std::vector<Host>& hosts, double seconds);
+// Throws Error{usage} that names those without an address, and `origin`, which names them; for so many seconds it is
+// tried again.
+void require_addresses(const std::vector<Host>& hosts, const std::string& origin, double seconds);
 
 // Whether a name leads to this machine.
 bool is_this_machine(const std::string& name);

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <random>
 #include <set>
 #include <thread>
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/own_program.h"
+#include "base/host/own_program.h"
+#include "base/random_name.h"
 #include "launcher/control/service/front.h"
 #include "launcher/launch/agents.h"
 #include "launcher/launch/events.h"
@@ -34,11 +34,6 @@ using runtime::Recipe;
 constexpr double kAnswerSeconds = 30;       // that a node has to come up with its facts
 constexpr double kAnswerAgainSeconds = 15;  // the same after a failure: ssh gives up after 10
 constexpr int kRestarts = 3;                // of a run that writes checkpoints
-
-std::string random_name() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
-}
 
 // Each node takes three pipes and a process.
 void raise_file_limit() {
@@ -110,7 +105,8 @@ class Launch {
       }
       ranks_run_ = true;
       const Ended ended = run_ranks(
-          allocation_, {shares, command_.words(sets), variables_, run_, interface_, options_.interface.has_value()},
+          allocation_,
+          {shares, command_.words(sets), variables_, run_, interface_, options_.interface.has_value(), restarts > 0},
           agents_, stop_, screen_, options_.logs);
       events_.write({"end", names(shares), total(shares), ended.code, ended.cause});
       if (!ended.lost.empty()) events_.write({"node_lost", ended.lost, {}, {}, ended.cause});

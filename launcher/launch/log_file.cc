@@ -10,12 +10,26 @@
 
 namespace strata::launcher {
 
-LogFile::LogFile(const std::filesystem::path& path, Refused refused)
-    : file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)), refused_(refused) {
-  if (file_.get() < 0) fail(Exit::usage, "--logs: {} cannot be written: {}", path.string(), std::strerror(errno));
+LogFile::LogFile(std::filesystem::path path, Refused refused, Open when) : path_(std::move(path)), refused_(refused) {
+  if (when == Open::later) return;
+  if (const int error = open(); error != 0)
+    fail(Exit::usage, "--logs: {} cannot be written: {}", path_.string(), std::strerror(error));
+}
+
+int LogFile::open() {
+  file_ = Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  return file_.get() < 0 ? errno : 0;
 }
 
 int LogFile::write(std::string_view line) {
+  if (file_.get() < 0) {
+    std::error_code ignored;
+    std::filesystem::create_directories(path_.parent_path(), ignored);
+    if (const int error = open(); error != 0) {
+      ++lost_;
+      return error;
+    }
+  }
   if (refused_ == Refused::keep) {
     rest_ += line;
     const auto [taken, error] = append(rest_);

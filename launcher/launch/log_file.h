@@ -17,16 +17,21 @@ class LogFile {
   // What to do with what does not fit. `count`: the next line that fits follows a line that says how many are missing.
   // `keep`: it waits, in memory, for the next write: for few lines that a program reads.
   enum class Refused { count, keep };
+  // At a restart nothing is refused: the file is opened by the first write that finds its folder, or can make it.
+  enum class Open { now, later };
 
-  // Throws Error{usage} if the file cannot be opened.
-  explicit LogFile(const std::filesystem::path& path, Refused refused = Refused::count);
-  // `line` ends with a line break. Returns the errno of a write that was refused; 0: all is written.
+  // Throws Error{usage} if the file cannot be opened now.
+  explicit LogFile(std::filesystem::path path, Refused refused = Refused::count, Open open = Open::now);
+  // `line` ends with a line break. Returns the errno of what was refused; 0: all is written.
   int write(std::string_view line);
 
  private:
+  // Returns its errno; 0: it is open.
+  int open();
   // As much of it as is taken, in bytes, and the errno that ended it.
   std::pair<std::size_t, int> append(std::string_view text) const;
 
+  std::filesystem::path path_;
   Descriptor file_;
   Refused refused_;
   std::size_t lost_ = 0;  // lines

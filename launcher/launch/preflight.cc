@@ -8,11 +8,11 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <random>
 #include <span>
 #include <utility>
 
 #include "base/quantity.h"
+#include "base/random_name.h"
 #include "launcher/launch/hosts.h"
 
 namespace strata::launcher {
@@ -20,14 +20,9 @@ namespace {
 
 constexpr double kSlow = 0.8;          // of the median
 constexpr double kClockSeconds = 1.0;  // that clocks may differ
-constexpr double kSeen = 20;           // in which a node has looked for some files
 constexpr std::size_t kAtOnce = 16;    // files
+constexpr const char* kHangs = "it hangs, or has no memory left: end what else runs there, or leave it out";
 constexpr std::uint64_t kLocked = std::uint64_t{64} << 20;
-
-std::string random_token() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
-}
 
 // A number of an agent's answer, or its problem into `problems`.
 std::optional<double> number_in(const std::string& answer, std::string_view key, std::vector<std::string>& problems) {
@@ -63,18 +58,18 @@ std::vector<std::pair<std::size_t, std::size_t>> pairs(std::size_t nodes, std::s
 }
 
 // Of nodes with this very build: another one may not know the question.
-void look_for(std::span<const RecipeFile> files, Agents& agents, std::vector<NodeCheck>& nodes) {
+void look_for(std::span<const RecipeFile> files, Agents& agents, std::vector<NodeCheck>& nodes, double seconds) {
   const std::string program = program_hash();
   std::map<std::string, std::string> lines;
   for (const NodeCheck& node : nodes)
     if (node.facts.program == program && node.problems.empty()) lines[node.host] = "sees " + to_json(files);
-  const auto answers = agents.ask(lines, kSeen);
+  const auto answers = agents.ask(lines, seconds);
   for (NodeCheck& node : nodes) {
     if (!lines.contains(node.host)) continue;
     const auto answer = answers.find(node.host);
     if (answer == answers.end()) {
       node.problems.push_back(
-          fmt::format("it has not found the files of the recipe in {:.0f} s: does a file system hang there?", kSeen));
+          fmt::format("it has not found the files of the recipe in {:.0f} s: does a file system hang there?", seconds));
       continue;
     }
     simdjson::dom::parser parser;
@@ -85,31 +80,35 @@ void look_for(std::span<const RecipeFile> files, Agents& agents, std::vector<Nod
 }
 
 // A line must find room in a pipe, whatever the paths.
-void look_for_all(std::span<const RecipeFile> files, Agents& agents, std::vector<NodeCheck>& nodes) {
+void look_for_all(std::span<const RecipeFile> files, Agents& agents, std::vector<NodeCheck>& nodes, double seconds) {
   for (std::size_t at = 0; at < files.size(); at += kAtOnce)
-    look_for(files.subspan(at, std::min(kAtOnce, files.size() - at)), agents, nodes);
+    look_for(files.subspan(at, std::min(kAtOnce, files.size() - at)), agents, nodes, seconds);
 }
 
 void measure_links(Agents& agents, std::vector<NodeCheck>& nodes, std::size_t round,
-                   const std::optional<std::string>& interface) {
-  const std::string token = random_token();
+                   const std::optional<std::string>& interface, const Patience& patience) {
+  const std::string token = random_name();
   const auto both = pairs(nodes.size(), round);
   std::map<std::string, std::string> listen, link;
   for (const auto& [server, client] : both) listen[nodes[server].host] = "listen " + token;
-  const auto ports = agents.ask(listen, 10);
+  const auto ports = agents.ask(listen, patience.port);
   for (const auto& [server, client] : both) {
     const auto answer = ports.find(nodes[server].host);
     const std::string address = address_on(nodes[server], interface);
+    if (answer == ports.end())
+      nodes[server].problems.push_back(
+          fmt::format("it opened no port for its link in {:.0f} s: {}", patience.port, kHangs));
     if (answer == ports.end() || address.empty()) continue;
     if (const auto port = number_in(answer->second, "port", nodes[server].problems))
       link[nodes[client].host] = fmt::format("link {} {:.0f} {}", address, *port, token);
   }
-  const auto speeds = agents.ask(link, 20);
+  const auto speeds = agents.ask(link, patience.link);
   for (const auto& [server, client] : both) {
     if (!link.contains(nodes[client].host)) continue;
     const auto answer = speeds.find(nodes[client].host);
     if (answer == speeds.end()) {
-      nodes[client].problems.push_back(fmt::format("its link to {} gave no figure in 20 s", nodes[server].host));
+      nodes[client].problems.push_back(
+          fmt::format("its link to {} gave no figure in {:.0f} s", nodes[server].host, patience.link));
       continue;
     }
     std::vector<std::string> unheard;
@@ -223,20 +222,24 @@ void judge_one(const NodeCheck& node, const runtime::Recipe& recipe, std::string
 }  // namespace
 
 std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
-                               const std::vector<RecipeFile>& files, const std::optional<std::string>& interface) {
+                               const std::vector<RecipeFile>& files, const std::optional<std::string>& interface,
+                               const Patience& patience) {
   std::vector<NodeCheck> out;
   std::map<std::string, std::string> products;
   for (const Host& host : hosts) {
     out.push_back({host.name, agents.facts(host.name), {}, {}, {}, {}, {}, {}});
     products[host.name] = recipe.device.kind == runtime::DeviceKind::cpu ? "products cpu" : "products";
   }
-  look_for_all(files, agents, out);
+  look_for_all(files, agents, out, patience.files);
   if (hosts.size() > 1) {
-    const auto answers = agents.ask(products, 30);
+    const auto answers = agents.ask(products, patience.products);
     for (NodeCheck& node : out)
       if (const auto answer = answers.find(node.host); answer != answers.end())
         node.gflop_per_s = number_in(answer->second, "gflop_per_s", node.problems);
-    for (const std::size_t round : {0, 1}) measure_links(agents, out, round, interface);
+      else
+        node.problems.push_back(
+            fmt::format("a second of products gave no figure in {:.0f} s: {}", patience.products, kHangs));
+    for (const std::size_t round : {0, 1}) measure_links(agents, out, round, interface, patience);
   }
   for (NodeCheck& node : out) node.clock_ahead = agents.clock_ahead(node.host);
   return out;
@@ -274,7 +277,7 @@ std::vector<Remark> judge(const std::vector<NodeCheck>& nodes, const runtime::Re
 std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& recipe,
                       const std::vector<RecipeFile>& files, const std::optional<std::string>& interface) {
   std::vector<NodeCheck> nodes = {{host.name, agents.facts(host.name), {}, {}, {}, {}, {}, {}}};
-  look_for_all(files, agents, nodes);
+  look_for_all(files, agents, nodes, Patience().files);
   std::vector<Remark> remarks;
   judge_one(nodes[0], recipe, program_hash(), interface, remarks);
   for (const std::string& why : nodes[0].unseen) remarks.push_back({fmt::format("{}: {}", host.name, why), true});

@@ -29,10 +29,16 @@ struct Remark {
   bool operator==(const Remark&) const = default;
 };
 
+// Seconds that a node has to see some files, for a second of products, to open a port, and for the figures of a link.
+struct Patience {
+  double files = 20, products = 30, port = 10, link = 20;
+};
+
 // Asks all nodes at once: whether they see the files, a second of products, then links in pairs, for two rounds with
 // other partners. Nodes reach each other by the interface, or where their names lead.
 std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
-                               const std::vector<RecipeFile>& files, const std::optional<std::string>& interface);
+                               const std::vector<RecipeFile>& files, const std::optional<std::string>& interface,
+                               const Patience& patience = {});
 
 // `program`: the hash of the launcher's own. A node below 0.8 of the median is a warning.
 std::vector<Remark> judge(const std::vector<NodeCheck>& nodes, const runtime::Recipe& recipe, std::string_view program,
@@ -45,7 +51,7 @@ std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& r
 // A line per node, with the names of the columns above.
 std::string table(const std::vector<NodeCheck>& nodes);
 
-// The interface that the nodes' names lead to, where it has the same name on all.
+// The interface that the nodes' names lead to, if it has the same name on all.
 std::optional<std::string> common_interface(const std::vector<NodeCheck>& nodes);
 
 }  // namespace strata::launcher

@@ -20,7 +20,7 @@ std::string why_final(const Ended& ended, const std::optional<Ended>& before);
 // Seconds to wait before restart `number`, from 1: longer each time.
 double restart_wait(int number);
 
-// Sequences of a step of `ranks` ranks, and what sets them for another number: accumulation where the recipe has it,
+// Sequences of a step of `ranks` ranks, and what sets them for another number: accumulation if the recipe has it,
 // else the batch.
 std::int64_t global_batch(const runtime::Recipe& recipe, int ranks);
 std::vector<std::string> batch_sets(const runtime::Recipe& recipe, std::int64_t batch, int ranks);

@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/lane_impl.h"
 #include "device/ops/elementwise.h"
@@ -27,10 +28,6 @@ namespace {
 using device::DType;
 using device::Lane;
 using device::View;
-
-double since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // The mean without the slowest twentieth. A step is the sum of many calls, so the slow ones of a machine that is now
 // quicker, now slower count in it as often as they come; what happens once does not.
@@ -131,7 +128,7 @@ class Calibration {
           const auto start = std::chrono::steady_clock::now();
           groups[g][i]();
           lane.synchronize();
-          const double took = since(start);
+          const double took = seconds_since(start);
           if (warm) seconds[g][i].push_back(took);
           if (warm) all += took;
         }
@@ -305,8 +302,8 @@ class Calibration {
         work();
         world_.look_after_peers();
         world_.abort_token().throw_if_set();
-      } while (since(start) < 4 * scope_.seconds / scope_.passes || done() == before);
-      group[0].push_back(since(start));
+      } while (seconds_since(start) < 4 * scope_.seconds / scope_.passes || done() == before);
+      group[0].push_back(seconds_since(start));
       group[1].push_back(done() - before);
       const auto sum = [](const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
       return sum(group[0]) / sum(group[1]);
@@ -340,7 +337,7 @@ class Calibration {
         const auto start = std::chrono::steady_clock::now();
         collective();
         single_.synchronize();
-        if (i >= 0) seconds.push_back(since(start));
+        if (i >= 0) seconds.push_back(seconds_since(start));
       }
       return static_cast<double>(whole - shard) / typical(seconds) / 1e9;
     };

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/host_name.h"
+#include "base/host/host_name.h"
 #include "comm/agreement.h"
 #include "comm/nccl/nccl.h"
 #include "launcher/screen/printable.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
-#include "base/wall_clock.h"
 #include "runtime/recipe/evaluation_metric.h"
 #include "runtime/run/reports/run_reports.h"
 

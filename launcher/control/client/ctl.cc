@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/host_name.h"
-#include "base/own_program.h"
+#include "base/host/host_name.h"
+#include "base/host/own_program.h"
 #include "base/quantity.h"
 #include "launcher/control/client/target.h"
 #include "launcher/control/service/credentials.h"

@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 #include "base/files/descriptor.h"
-#include "base/host_name.h"
+#include "base/host/host_name.h"
 #include "base/json_fault.h"
 #include "launcher/control/service/listener.h"
 #include "runtime/recipe/value.h"

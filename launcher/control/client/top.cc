@@ -20,6 +20,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/quantity.h"
 #include "launcher/screen/printable.h"
@@ -107,10 +108,6 @@ std::vector<std::string> curve(const std::vector<pb::Step>& steps, std::size_t c
     out.push_back(std::move(line));
   }
   return out;
-}
-
-std::string counted(int n, std::string_view what) {
-  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
 }
 
 std::string clock_text(double since_epoch) {
@@ -241,8 +238,9 @@ std::string screen_text(const pb::Status& s, const std::vector<pb::Step>& steps,
   const auto add = [&](const std::string& text) { lines.push_back(cut(printable(text), columns)); };
   const pb::RunInfo& run = s.run();
   add(fmt::format("{} {:.1f} M parameters, ZeRO-{}, {} on {}, pid {} on {}: {}", run.family(),
-                  static_cast<double>(run.parameters()) * 1e-6, run.zero_stage(), counted(s.ranks_size(), "rank"),
-                  counted(s.nodes_size(), "node"), run.pid(), run.host(),
+                  static_cast<double>(run.parameters()) * 1e-6, run.zero_stage(),
+                  counted(static_cast<std::uint64_t>(s.ranks_size()), "rank"),
+                  counted(static_cast<std::uint64_t>(s.nodes_size()), "node"), run.pid(), run.host(),
                   s.state() == pb::STARTING   ? s.phase()
                   : s.state() == pb::TRAINING ? "training"
                   : s.state() == pb::STOPPING ? "stopping"
@@ -273,7 +271,7 @@ std::string screen_text(const pb::Status& s, const std::vector<pb::Step>& steps,
   add(fmt::format("checkpoint: {}", s.has_checkpoint() ? fmt::format("step {}, {} ago", s.checkpoint().step(),
                                                                      duration_text(s.now() - s.checkpoint().time()))
                                                        : "none by this run yet"));
-  // Ranks by what they compute, the slowest first where not all find room; then what happened, in what is left.
+  // Ranks by what they compute, the slowest first if not all find room; then what happened, in what is left.
   std::vector<const pb::Rank*> ranks;
   std::vector<double> times;
   for (const pb::Rank& rank : s.ranks()) {

@@ -6,7 +6,7 @@
 
 namespace strata::launcher::control {
 
-// Who the service is, and whom it believes: PEM texts, and a secret that calls must bring along; empty where there is
+// Who the service is, and whom it believes: PEM texts, and a secret that calls must bring along; empty if there is
 // none.
 struct Credentials {
   std::string cert, key, client_ca, token;

@@ -18,7 +18,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/look_up.h"
+#include "base/host/look_up.h"
 #include "launcher/control/watch/quiet_thread.h"
 
 namespace strata::launcher::control {

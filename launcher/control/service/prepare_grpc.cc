@@ -39,8 +39,7 @@ void try_descriptors() {
     if (open.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC)).get() < 0)
       fail(Exit::failed,
            "the system refused to open a file for the control service: {}; raise the limit of open files (ulimit -n), "
-           "or "
-           "use control.listen = off",
+           "or use control.listen = off",
            std::strerror(errno));
 }
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/host_name.h"
+#include "base/host/host_name.h"
 #include "launcher/control/client/target.h"
 
 namespace strata::launcher::control {
@@ -144,7 +144,10 @@ bool NodeMemory::give(const Verdict& verdict) {
   if (!w.state.compare_exchange_strong(expected, Words::being_written)) return false;
   w.rank = verdict.rank;
   w.given = std::chrono::steady_clock::now().time_since_epoch().count();
-  const std::size_t size = std::min(verdict.text.size(), w.text.size() - 1);
+  std::size_t size = std::min(verdict.text.size(), w.text.size() - 1);
+  // Not within a character: protobuf takes whole ones only.
+  while (size < verdict.text.size() && size > 0 && (static_cast<unsigned char>(verdict.text[size]) & 0xc0) == 0x80)
+    --size;
   std::memcpy(w.text.data(), verdict.text.data(), size);
   w.text[size] = '\0';
   w.state.store(Words::written, std::memory_order_release);

@@ -34,7 +34,7 @@ NodeMap map_nodes(const std::vector<Whereabouts>& ranks);
 // What the ranks of one node share: where each is, and words for all of them. Every field is written by whole.
 class NodeMemory {
  public:
-  // Collective. Where ranks of a machine cannot map each other's memory (containers), each is a node of its own.
+  // Collective. If ranks of a machine cannot map each other's memory (containers), each is a node of its own.
   explicit NodeMemory(comm::World& world);
 
   const NodeMap& map() const { return map_; }

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <deque>
@@ -14,11 +15,12 @@
 #include <mutex>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
-#include "base/wall_clock.h"
 #include "launcher/launch/node/facts.h"
 #include "launcher/launch/node/link.h"
 #include "launcher/launch/node/products.h"
@@ -29,7 +31,10 @@
 namespace strata::launcher {
 namespace {
 
+using std::string_view_literals::operator""sv;
 using Clock = std::chrono::steady_clock;
+
+constexpr double kToClear = 5;  // seconds for ranks of a start before to go
 
 // What goes to launch, a line at a time, from several threads.
 class Replies {
@@ -53,6 +58,8 @@ class Agent {
   int run() {
     LineReader input([this](std::string_view line) { hear(std::string(line)); });
     input.open(Descriptor(::dup(STDIN_FILENO)));
+    end_older_agents(options_.run, options_.host);
+    end_ranks(options_.run, kToClear);
     replies_.say(to_json(facts_here(options_.folders)));
     heard_ = Clock::now();
     while (!dismissed_) {
@@ -140,10 +147,14 @@ class Agent {
   std::deque<std::jthread> threads_;  // last: they end before what they use
 };
 
+std::string content(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 // What a process, or a thread of it, was started with, NAME=VALUE between zero bytes; empty if it is not ours to see.
 std::string environment_of(const std::filesystem::path& process) {
-  std::ifstream file(process / "environ", std::ios::binary);
-  const std::string variables(std::istreambuf_iterator<char>(file), {});
+  const std::string variables = content(process / "environ");
   return variables.empty() ? "" : std::string(1, '\0') + variables;
 }
 
@@ -165,7 +176,9 @@ bool is_of_run(const std::filesystem::path& process, const std::string& run) {
   return false;
 }
 
-std::vector<int> processes_of(const std::string& run) {
+// The numbers of this node's other processes that `belongs` takes, which is given their folders.
+template <typename Belongs>
+std::vector<int> processes(Belongs&& belongs) {
   std::vector<int> out;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
@@ -173,7 +186,7 @@ std::vector<int> processes_of(const std::string& run) {
     int pid = 0;
     const auto [rest, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
     if (error != std::errc() || rest != name.data() + name.size() || pid == ::getpid()) continue;
-    if (is_of_run(entry.path(), run)) out.push_back(pid);
+    if (belongs(entry.path())) out.push_back(pid);
   }
   return out;
 }
@@ -182,8 +195,7 @@ std::vector<int> processes_of(const std::string& run) {
 bool is_left(int pid) {
   std::error_code ignored;
   for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), ignored)) {
-    std::ifstream file(thread.path() / "stat");
-    const std::string text(std::istreambuf_iterator<char>(file), {});
+    const std::string text = content(thread.path() / "stat");
     const std::size_t name_end = text.rfind(") ");
     if (name_end != std::string::npos && text.find_first_of("ZX", name_end) != name_end + 2) return true;
   }
@@ -192,12 +204,23 @@ bool is_left(int pid) {
 
 }  // namespace
 
+void end_older_agents(const std::string& run, const std::string& host) {
+  // Behind the program's path: what starts an agent elsewhere (srun) has these words further behind.
+  const std::string words = fmt::format("node-agent\0--run\0{}\0--host\0{}\0"sv, run, host);
+  const auto is_agent = [&](const std::filesystem::path& process) {
+    const std::string line = content(process / "cmdline");
+    return line.compare(std::min(line.find('\0'), line.size() - 1) + 1, words.size(), words) == 0 &&
+           shares_network(process);
+  };
+  for (const int pid : processes(is_agent)) ::kill(pid, SIGKILL);
+}
+
 std::vector<int> end_ranks(const std::string& run, double seconds) {
   if (run.empty()) return {};
   std::set<int> ended;
   // Again, for those that were started meanwhile.
   for (int round = 0; round < 2; ++round)
-    for (const int pid : processes_of(run))
+    for (const int pid : processes([&](const auto& process) { return is_of_run(process, run); }))
       if (::kill(pid, SIGKILL) == 0) ended.insert(pid);
   const auto begin = Clock::now();
   const auto gone = [](int pid) { return !is_left(pid); };

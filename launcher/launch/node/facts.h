@@ -41,7 +41,7 @@ std::string program_hash();
 // What is to be done about a node with another one.
 std::string another_build(const std::string& host);
 
-// One line of JSON, and back. Throws Error{failed} where the text is none of ours.
+// One line of JSON, and back. Throws Error{failed} if the text is none of ours.
 std::string to_json(const NodeFacts& facts);
 NodeFacts parse_facts(std::string_view json);
 

@@ -15,22 +15,19 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
-#include "base/look_up.h"
+#include "base/host/look_up.h"
 
 namespace strata::launcher {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = SteadyClock;
 constexpr double kSeconds = 0.3;  // of each direction
 constexpr int kRoundTrips = 50;
 constexpr std::size_t kBlock = std::size_t{1} << 20;
 // What the connecting end asks for next.
 constexpr char kEcho = 'e', kTake = 't', kGive = 'g', kDone = 'd';
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 void limit_waits(int fd, int seconds) {
   const timeval limit{seconds, 0};
@@ -40,7 +37,7 @@ void limit_waits(int fd, int seconds) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &now, sizeof now);
 }
 
-// False where the other end is gone or silent.
+// False if the other end is gone or silent.
 bool send_all(int fd, const char* bytes, std::size_t size) {
   while (size > 0) {
     const ssize_t sent = ::send(fd, bytes, size, MSG_NOSIGNAL);
@@ -64,17 +61,17 @@ bool receive_all(int fd, char* bytes, std::size_t size) {
 bool give(int fd, std::vector<char>& block) {
   const auto start = Clock::now();
   const char more = kGive, over = kDone;
-  while (since(start) < kSeconds)
+  while (seconds_since(start) < kSeconds)
     if (!send_all(fd, &more, 1) || !send_all(fd, block.data(), block.size())) return false;
   return send_all(fd, &over, 1);
 }
-// Gbit/s of what the other end gives; nothing where it is gone.
+// Gbit/s of what the other end gives; nothing if it is gone.
 double take(int fd, std::vector<char>& block) {
   const auto start = Clock::now();
   std::size_t bytes = 0;
   for (char next = 0; receive_all(fd, &next, 1) && next == kGive; bytes += block.size())
     if (!receive_all(fd, block.data(), block.size())) return 0;
-  return static_cast<double>(bytes) * 8 / since(start) / 1e9;
+  return static_cast<double>(bytes) * 8 / seconds_since(start) / 1e9;
 }
 
 // False for somebody else's connection.
@@ -135,7 +132,7 @@ LinkListener::LinkListener(std::string token) : token_(std::move(token)) {
 
 void LinkListener::serve_one(double seconds) {
   const auto start = Clock::now();
-  for (double left; (left = seconds - since(start)) > 0;) {
+  for (double left; (left = seconds - seconds_since(start)) > 0;) {
     pollfd wait{socket_.get(), POLLIN, 0};
     if (::poll(&wait, 1, static_cast<int>(left * 1e3) + 1) <= 0) return;
     const Descriptor fd(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -155,7 +152,7 @@ LinkSpeed measure_link(const std::string& address, int port, const std::string& 
     const auto start = Clock::now();
     char byte = kEcho;
     require(send_all(fd.get(), &byte, 1) && receive_all(fd.get(), &byte, 1));
-    trips.push_back(since(start) * 1e6);
+    trips.push_back(seconds_since(start) * 1e6);
   }
   std::nth_element(trips.begin(), trips.begin() + kRoundTrips / 2, trips.end());
   std::vector<char> block(kBlock);

@@ -12,8 +12,8 @@
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/host_name.h"
-#include "base/own_program.h"
+#include "base/host/host_name.h"
+#include "base/host/own_program.h"
 #include "launcher/shell_word.h"
 
 namespace strata::launcher {
@@ -107,7 +107,7 @@ Allocation find_allocation(const std::optional<std::string>& hosts) {
   }
   if (out.starter == Starter::mpirun && find_program("mpirun").empty())
     fail(Exit::usage, "there is no mpirun in PATH: install Open MPI (apt-get install openmpi-bin)");
-  if (out.origin != "this machine") require_addresses(out.hosts, patience);
+  if (out.origin != "this machine") require_addresses(out.hosts, out.origin, patience);
   return out;
 }
 
@@ -182,12 +182,12 @@ std::string why_not_reached(const std::string& host, std::string_view said, std:
         "strata does not start on {}: a library is missing there; install the same packages on every "
         "node: {}",
         host, said.substr(said.find("error while loading")));
-  if (has("cd: "))
-    return fmt::format("{} has no folder {}: give every node the same folders, on a shared file system", host,
-                       std::filesystem::current_path().string());
-  if (code == 126 || code == 127 || has("No such file or directory"))
-    return fmt::format("{} has no {}: install the same build under the same path on every node", host,
-                       own_program().string());
+  // Of this folder and this program alone: whatever else is not found there, its own words say.
+  const std::string folder = std::filesystem::current_path().string(), program = own_program().string();
+  if (has("cd: ") && has(folder))
+    return fmt::format("{} has no folder {}: give every node the same folders, on a shared file system", host, folder);
+  if (code == 126 || code == 127 || (has(program) && has("No such file or directory")))
+    return fmt::format("{} has no {}: install the same build under the same path on every node", host, program);
   const std::size_t begin = said.find_first_not_of(" \t\r\n");
   std::string_view last = begin == std::string_view::npos ? std::string_view() : said.substr(begin);
   while (!last.empty() && (last.back() == '\n' || last.back() == '\r')) last.remove_suffix(1);

@@ -23,10 +23,10 @@ struct Allocation {
 };
 
 // What this process was started in: a Slurm allocation, an MPIJob (Kubeflow), else --hosts, else this machine alone.
-// Throws Error{usage} where --hosts is not understood, names nodes without an address or outside the allocation.
+// Throws Error{usage} if --hosts is not understood, or names nodes without an address or outside the allocation.
 Allocation find_allocation(const std::optional<std::string>& hosts);
 
-// "2(x3),1" of Slurm's variables as 2 2 2 1; empty where it is not understood.
+// "2(x3),1" of Slurm's variables as 2 2 2 1; empty if it is not understood.
 std::vector<int> per_node(std::string_view text);
 
 // Ranks on a node.
@@ -37,7 +37,7 @@ struct Share {
   bool operator==(const Share&) const = default;
 };
 
-// `ranks` ranks over these nodes, as evenly as their slots allow, earlier nodes first; empty where there is no room.
+// `ranks` ranks over these nodes, as evenly as their slots allow, earlier nodes first; empty if there is no room.
 // Hosts without slots have room for `room`.
 std::vector<Share> spread(const std::vector<Host>& hosts, int ranks, int room);
 int total(const std::vector<Share>& shares);
@@ -52,7 +52,7 @@ std::string describe(const std::vector<Share>& shares);
 Program on_node(const Allocation& allocation, const std::string& host, const std::vector<std::string>& words,
                 const std::vector<std::string>& variables, bool listens);
 
-// What ssh or srun said, where a program on a node did not come to run, as a sentence that says what to do.
+// Why a program of ours did not come to run on a node, from what ssh or srun said, as a sentence that says what to do.
 std::string why_not_reached(const std::string& host, std::string_view said, std::optional<int> code);
 
 }  // namespace strata::launcher

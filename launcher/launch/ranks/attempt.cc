@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "launcher/launch/ranks/child.h"
 #include "launcher/launch/ranks/rank_output.h"
@@ -14,7 +15,7 @@
 namespace strata::launcher {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = SteadyClock;
 
 // Seconds. A rank that waits for a device cannot be ended, and the launcher of the ranks waits for it.
 constexpr double kAfterLastWords = 30;  // that the others have to end by themselves
@@ -33,10 +34,6 @@ void ask_to_stop(int signal) {
     return;
   }
   stops_asked = stops_asked + 1;
-}
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 // mpirun adds codes of its own, and a shell's 128 + signal.
@@ -69,7 +66,7 @@ class Ending {
     child_.send(SIGTERM);
   }
   void go_on() {
-    if (begun_ && since(since_) > 8) child_.send_to_group(SIGKILL);
+    if (begun_ && seconds_since(since_) > 8) child_.send_to_group(SIGKILL);
   }
 
  private:
@@ -99,7 +96,8 @@ int AskedToStop::times() const {
 
 Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const AskedToStop& stop,
                 LaunchScreen& screen, const std::optional<std::filesystem::path>& logs) {
-  RankOutput output(allocation.starter, screen, logs, total(start.shares));
+  RankOutput output(allocation.starter, screen, logs, total(start.shares),
+                    start.again ? LogFile::Open::later : LogFile::Open::now);
   Child child(
       rank_program(allocation, start), [&](std::string_view line) { output.take(false, line); },
       [&](std::string_view line) { output.take(true, line); });
@@ -107,7 +105,7 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
   Ended out;
   bool passed_on = false;
   bool too_early = false;  // asked to stop before the ranks could hear of it
-  std::optional<Clock::time_point> over, complained;
+  std::optional<Clock::time_point> complained;
   const auto has_ranks = [&](const std::string& host) {
     return std::any_of(start.shares.begin(), start.shares.end(),
                        [&](const Share& share) { return share.host == host; });
@@ -130,7 +128,7 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
       ending.begin();
     }
     for (const Agents::Lost& lost : agents.lost()) {
-      if (!has_ranks(lost.host) || !out.lost.empty() || over) continue;
+      if (!has_ranks(lost.host) || !out.lost.empty() || child.exit_code()) continue;
       out.lost.push_back(lost.host);
       // A rank may have said it already, as the control service found it out.
       if (const std::string node = "node " + with_ranks(lost.host, start.shares);
@@ -139,10 +137,8 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
       ending.begin();
     }
     if (!output.complaint().empty() && !complained) complained = Clock::now();
-    if (complained && since(*complained) > kAfterLastWords) ending.begin();
+    if (complained && seconds_since(*complained) > kAfterLastWords) ending.begin();
     ending.go_on();
-    if (child.exit_code() && !over) over = Clock::now();
-    if (over && since(*over) > 3) break;  // ssh of a node that is gone may hold the pipes
   }
   out.code = documented(child.exit_code().value_or(1));
   if (out.code == static_cast<int>(Exit::done) && out.lost.empty()) return out;

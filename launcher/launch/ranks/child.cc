@@ -53,6 +53,7 @@ std::vector<std::string> environment_with(const std::vector<std::string>& added)
   return out;
 }
 
+constexpr double kForPipes = 3;                          // seconds after the end
 constexpr std::size_t kMostLine = std::size_t{1} << 20;  // bytes; what is longer comes in pieces
 
 }  // namespace
@@ -143,9 +144,15 @@ bool Child::write_line(std::string_view line) {
 
 std::optional<int> Child::exit_code() {
   int status = 0;
-  if (!code_ && ::waitpid(pid_, &status, WNOHANG) == pid_)
+  if (!code_ && ::waitpid(pid_, &status, WNOHANG) == pid_) {
     code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    ended_ = SteadyClock::now();
+  }
   return code_;
+}
+
+bool Child::is_over() {
+  return exit_code() && ((out_.fd() < 0 && errors_.fd() < 0) || seconds_since(ended_) > kForPipes);
 }
 
 void Child::send(int signal) const {
@@ -161,8 +168,8 @@ Said run_program(const Program& program, double seconds, const std::function<voi
     return [&into](std::string_view line) { into += std::string(line) + "\n"; };
   };
   Child child(program, collect(said.out), collect(said.errors));
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (!child.is_over() && std::chrono::steady_clock::now() < end) {
+  const auto begin = SteadyClock::now();
+  while (!child.is_over() && seconds_since(begin) < seconds) {
     LineReader* readers[] = {&child.out(), &child.errors()};
     read_lines(readers, 20);
     if (meanwhile) meanwhile();

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/files/descriptor.h"
 
 namespace strata::launcher {
@@ -44,7 +45,7 @@ class LineReader {
 void read_lines(std::span<LineReader* const> readers, int milliseconds);
 
 // A process that this one started, in a process group of its own, so that a Ctrl-C reaches this process alone. Its
-// lines are read by read_lines(). Killed with its group where it still runs at the end.
+// lines are read by read_lines(). Killed with its group if it still runs at the end.
 class Child {
  public:
   // Throws Error{failed} if the program cannot be started.
@@ -63,14 +64,16 @@ class Child {
 
   // As a shell has it, 128 + N for signal N; nullopt while it runs.
   std::optional<int> exit_code();
-  // Also true only once all it said was read.
-  bool is_over() { return exit_code() && out_.fd() < 0 && errors_.fd() < 0; }
+  // It has ended, and all it said was read. What it left behind (ssh with ControlPersist, ssh of a node that is gone)
+  // may hold its pipes: some seconds later nobody waits for them.
+  bool is_over();
   void send(int signal) const;
   void send_to_group(int signal) const;
 
  private:
   pid_t pid_ = -1;
   std::optional<int> code_;
+  SteadyClock::time_point ended_;  // when code_ was seen
   Descriptor input_;
   LineReader out_, errors_;
 };

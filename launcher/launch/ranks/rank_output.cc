@@ -89,13 +89,14 @@ void LaunchScreen::note(std::string_view text, bool lines) {
 }
 
 RankOutput::RankOutput(Starter starter, LaunchScreen& screen, const std::optional<std::filesystem::path>& logs,
-                       int ranks)
+                       int ranks, LogFile::Open open)
     : starter_(starter), live_(shows_live_line(stderr)), failure_(std::make_shared<LogFailure>()), screen_(screen) {
   if (!logs) return;
   folder_ = *logs;
   const auto files = std::make_shared<std::map<int, LogFile>>();
   for (int rank = kStarter; rank < ranks; ++rank)
-    files->emplace(rank, folder_ / (rank == kStarter ? "launch.log" : fmt::format("rank-{:05}.log", rank)));
+    files->try_emplace(rank, folder_ / (rank == kStarter ? "launch.log" : fmt::format("rank-{:05}.log", rank)),
+                       LogFile::Refused::count, open);
   const auto write = [files, failure = failure_](int rank, const std::string& line) {
     failure->set(files->at(rank).write(line));
   };

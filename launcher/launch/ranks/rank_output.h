@@ -36,12 +36,13 @@ class LaunchScreen {
 };
 
 // What ranks say goes to the screen, and with `logs` into a file per rank; what mpirun, srun or ssh themselves say is
-// kept apart, into launch.log, as it says no more than the ranks' own last sentence where there is one. A screen or a
+// kept apart, into launch.log, as it says no more than the ranks' own last sentence if there is one. A screen or a
 // folder that takes nothing holds nobody up: lines wait for it, up to some MiB, and then are lost.
 class RankOutput {
  public:
-  // The screen outlives it.
-  RankOutput(Starter starter, LaunchScreen& screen, const std::optional<std::filesystem::path>& logs, int ranks);
+  // The screen outlives it. Throws Error{usage} if files are opened now and one cannot be.
+  RankOutput(Starter starter, LaunchScreen& screen, const std::optional<std::filesystem::path>& logs, int ranks,
+             LogFile::Open open = LogFile::Open::now);
   ~RankOutput();
   RankOutput(const RankOutput&) = delete;
   RankOutput& operator=(const RankOutput&) = delete;

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/own_program.h"
+#include "base/host/own_program.h"
 
 namespace strata::launcher {
 namespace {

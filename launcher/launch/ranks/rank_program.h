@@ -15,6 +15,7 @@ struct RankStart {
   std::string run;                       // their STRATA_LAUNCH
   std::optional<std::string> interface;  // of MPI and NCCL
   bool interface_asked = false;          // else a variable of the user's that names one wins
+  bool again = false;                    // not the first start of this launch
 };
 
 // The variables of this process that name or exclude networks of MPI and NCCL, NAME=VALUE.

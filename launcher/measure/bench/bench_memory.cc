@@ -14,7 +14,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
-#include "base/own_program.h"
+#include "base/host/own_program.h"
 #include "base/quantity.h"
 #include "comm/communicator.h"
 #include "launcher/launch/ranks/attempt.h"

@@ -8,9 +8,9 @@
 #include <fstream>
 #include <limits>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
-#include "base/wall_clock.h"
 #include "runtime/recipe/recipe_text.h"
 
 namespace strata::runtime {

@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/host_name.h"
+#include "base/host/host_name.h"
 
 namespace strata::runtime {
 namespace {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "launcher/launch/preflight.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::launcher {
@@ -16,20 +17,20 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-const Host kFirst{"192.0.2.1", {}}, kSecond{"192.0.2.2", {}};  // addresses that nobody has
+const Host kFirst{"198.51.100.1", {}}, kSecond{"198.51.100.2", {}};  // addresses that nobody has
 
 // Agents of two nodes by a program in the place of ssh, which tells an agent's facts, keeps what it is told, and ends
 // once a file of its name is there. The second node says nothing.
 struct AgentsOfTwo : testing::Test {
   AgentsOfTwo() : path_(std::getenv("PATH")) {
     folder_.write("facts", to_json(NodeFacts{}) + "\n");
-    std::filesystem::permissions(
-        folder_.write("ssh",
-                      "#!/bin/bash\nwhile [ \"${1:0:8}\" != 192.0.2. ]; do shift; done\n"
-                      "[ $1 = 192.0.2.1 ] || exec sleep 600\ncat " +
-                          file("facts") + "\nwhile [ ! -e " + file("end") + " ]; do read -t 0.1 line && echo $line >>" +
-                          file("told") + "; done\n"),
-        std::filesystem::perms::owner_all);
+    std::filesystem::permissions(folder_.write("ssh",
+                                               "#!/bin/bash\nwhile [ \"${1:0:11}\" != 198.51.100. ]; do shift; done\n"
+                                               "[ $1 = 198.51.100.1 ] || exec sleep 600\ncat " +
+                                                   file("facts") + "\nwhile [ ! -e " + file("end") +
+                                                   " ]; do if read -t 0.1 line; then echo $line >>" + file("told") +
+                                                   "; elif [ $? -le 128 ]; then break; fi; done\n"),
+                                 std::filesystem::perms::owner_all);
     setenv("PATH", (folder_.path().string() + ":" + path_).c_str(), 1);
   }
   ~AgentsOfTwo() override {
@@ -55,8 +56,9 @@ TEST_F(AgentsOfTwo, OneThatEndsWhileAnotherIsWaitedForHasAProblem) {
   agents.start({kFirst, kSecond}, 5);
   EXPECT_FALSE(agents.answers(kFirst.name));
   ASSERT_TRUE(agents.problems().contains(kFirst.name));
-  EXPECT_THAT(agents.problems().at(kFirst.name), HasSubstr("192.0.2.1 does not answer any more: its connection ended"));
-  EXPECT_THAT(agents.problem(kSecond.name), HasSubstr("192.0.2.2 does not answer within 5 s"));
+  EXPECT_THAT(agents.problems().at(kFirst.name),
+              HasSubstr("198.51.100.1 does not answer any more: its connection ended"));
+  EXPECT_THAT(agents.problem(kSecond.name), HasSubstr("198.51.100.2 does not answer within 5 s"));
 }
 
 // A program of another version tells other facts of its node: that is said, and nothing else ends.
@@ -66,7 +68,7 @@ TEST_F(AgentsOfTwo, OneOfAnotherVersionIsAnotherBuild) {
   agents.start({kFirst}, 60);
   EXPECT_FALSE(agents.answers(kFirst.name));
   EXPECT_THAT(agents.problem(kFirst.name),
-              HasSubstr("192.0.2.1 has another build of strata than the one that launches"));
+              HasSubstr("198.51.100.1 has another build of strata than the one that launches"));
 }
 
 // And one that ends later still, without a wait that would have found it.
@@ -77,7 +79,35 @@ TEST_F(AgentsOfTwo, OneThatEndedSinceHasAProblemToo) {
   folder_.write("end", "");
   for (int tries = 0; tries < 600 && agents.answers(kFirst.name); ++tries) agents.attend(50);
   EXPECT_FALSE(agents.answers(kFirst.name));
-  EXPECT_THAT(agents.problem(kFirst.name), HasSubstr("192.0.2.1 does not answer any more"));
+  EXPECT_THAT(agents.problem(kFirst.name), HasSubstr("198.51.100.1 does not answer any more"));
+}
+
+// Its facts came, and nothing else: a table with a gap in it would start a run that such a node holds up.
+TEST_F(AgentsOfTwo, ANodeThatGivesNoFiguresIsRefusedByName) {
+  const std::string all = folder_.read("ssh");
+  folder_.write("ssh", all.substr(0, all.find("[ $1")) + all.substr(all.find("cat ")));
+  Agents agents(allocation_, "run", 300, {}, [] {});
+  agents.start({kFirst, kSecond}, 60);
+  const std::vector<NodeCheck> nodes = look_at(agents, {kFirst, kSecond}, {}, {}, std::nullopt,
+                                               {.files = 0.2, .products = 0.2, .port = 0.2, .link = 0.2});
+  std::vector<std::string> refused;
+  for (const Remark& remark : judge(nodes, {}, "", std::nullopt))
+    if (remark.refuses) refused.push_back(remark.text);
+  EXPECT_THAT(refused,
+              testing::IsSupersetOf({testing::StartsWith("198.51.100.1: a second of products gave no figure in"),
+                                     testing::StartsWith("198.51.100.2: a second of products gave no figure in"),
+                                     testing::StartsWith("198.51.100.1: it opened no port for its link in"),
+                                     testing::StartsWith("198.51.100.2: it opened no port for its link in")}));
+}
+
+// ssh that stays for the next call holds the pipes of one that has ended (ControlPersist).
+TEST_F(AgentsOfTwo, WhatEndedIsNotWaitedForWhileItsPipesAreHeld) {
+  folder_.write("ssh", "#!/bin/bash\necho 'a@b: Permission denied (publickey).' >&2\nsleep 60 & exit 255\n");
+  Agents agents(allocation_, "run", 300, {}, [] {});
+  const auto begin = std::chrono::steady_clock::now();
+  agents.start({kFirst}, 60);
+  EXPECT_THAT(agents.problem(kFirst.name), HasSubstr("ssh-copy-id"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
 }
 
 // control.timeout = 0.

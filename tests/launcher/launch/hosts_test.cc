@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/host_name.h"
+#include "base/host/host_name.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 
@@ -59,8 +59,8 @@ TEST(Hosts, WhatIsNoNameIsRefused) {
 }
 
 TEST(Hosts, WithoutAnAddressANodeIsNamed) {
-  require_addresses({{"localhost", 1}}, 0);
-  EXPECT_FAILURE(require_addresses({{"localhost", 1}, {"no-such-node.invalid", 1}}, 0), Exit::usage,
+  require_addresses({{"localhost", 1}}, "--hosts", 0);
+  EXPECT_FAILURE(require_addresses({{"localhost", 1}, {"no-such-node.invalid", 1}}, "--hosts", 0), Exit::usage,
                  AllOf(HasSubstr("no-such-node.invalid has no address"), HasSubstr("--hosts")));
 }
 
@@ -68,7 +68,7 @@ TEST(Hosts, ThisMachineByAnyOfItsNames) {
   EXPECT_TRUE(is_this_machine(host_name()));
   EXPECT_TRUE(is_this_machine("localhost"));
   EXPECT_TRUE(is_this_machine("127.0.0.1"));
-  EXPECT_FALSE(is_this_machine("192.0.2.1"));
+  EXPECT_FALSE(is_this_machine("198.51.100.1"));
 }
 
 }  // namespace

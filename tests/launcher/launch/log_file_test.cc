@@ -51,6 +51,19 @@ TEST(LogFile, SaysHowManyLinesItLacksOnceThereIsRoomAgain) {
             "first\nseco\nstrata: left out here, as the disk took nothing: 2 lines\nfourth\nfifth\n");
 }
 
+// At a restart: a folder that went away is made again, and one that cannot be costs lines alone.
+TEST(LogFile, OpenedLaterItRefusesNothing) {
+  const tests::ScratchFolder folder;
+  folder.write("logs", "a file in the place of the folder");
+  LogFile file(folder.path() / "logs/log", LogFile::Refused::count, LogFile::Open::later);
+  EXPECT_EQ(file.write("first\n"), ENOTDIR);
+  EXPECT_EQ(file.write("second\n"), ENOTDIR);
+  std::filesystem::remove(folder.path() / "logs");
+  EXPECT_EQ(file.write("third\n"), 0);
+  EXPECT_EQ(folder.read("logs/log"), "strata: left out here, as the disk took nothing: 2 lines\nthird\n");
+  EXPECT_FAILURE(LogFile(folder.path() / "logs/log/more"), Exit::usage, HasSubstr("more cannot be written"));
+}
+
 TEST(LogFile, ALineThatIsRefusedWholeLeavesNoEmptyOne) {
   const tests::ScratchFolder folder;
   LogFile file(folder.path() / "log");

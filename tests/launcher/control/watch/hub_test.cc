@@ -134,15 +134,20 @@ TEST_F(HubTest, NobodyWaitsForADumpOnceRank0HasLeft) {
 
 class StuckHubTest : public HubTest {
  protected:
-  // Its only rank stands still, and tells what it does; the verdict, or nothing after seconds.
-  std::string verdict() {
-    pb::NodeReport stuck = report();
-    pb::RankReport& rank = *stuck.mutable_ranks(0);
+  // Its only rank stands still.
+  static pb::NodeReport stuck_report() {
+    pb::NodeReport out = report();
+    pb::RankReport& rank = *out.mutable_ranks(0);
     rank.set_phase_age(std::int64_t{700} * 1'000'000'000);
     for (std::size_t lane = 0; lane < runtime::kLanes; ++lane) {
       rank.set_place(static_cast<int>(lane), runtime::packed({4, 0, true}));
       rank.set_age(static_cast<int>(lane), std::int64_t{700} * 1'000'000'000);
     }
+    return out;
+  }
+  // That it tells what it does, then the verdict, or nothing after seconds.
+  std::string verdict() {
+    pb::NodeReport stuck = stuck_report();
     for (int naps = 0; naps < 1000 && !ended_; ++naps) {
       stuck.set_dump_number(hub_->dump_number());
       if (hub_->dump_number() > 0 && stuck.dump_size() == 0) stuck.add_dump()->set_rank(0);
@@ -162,6 +167,20 @@ TEST_F(StuckHubTest, WritesWhatAllRanksDoAndEndsTheRun) {
   std::ifstream in(file());
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   EXPECT_THAT(text, testing::HasSubstr("rank 0 on "));
+}
+
+TEST_F(StuckHubTest, ARunThatGoesOnToItsEndMeanwhileLeavesNoFile) {
+  for (int naps = 0; naps < 1000 && hub_->dump_number() == 0; ++naps) {
+    hub_->told(stuck_report());
+    hub_->look(false);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ASSERT_GT(hub_->dump_number(), 0U) << "nobody asked what its ranks do";
+  hub_->leave();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // a file would be written beside
+  hub_->look(false);
+  EXPECT_FALSE(std::filesystem::exists(file()));
+  EXPECT_FALSE(ended_);
 }
 
 TEST_F(StuckHubTest, EndsTheRunAlsoIfTheFileCannotBeWritten) {

@@ -28,5 +28,18 @@ TEST(NodeMemoryTest, SaysWhyRanksOfAMachineAreNodesOfTheirOwn) {
   EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
+// Protobuf takes no half of a character.
+TEST(NodeMemoryTest, AVerdictThatIsTooLongIsCutBetweenCharacters) {
+  const auto world = comm::solo_world();
+  NodeMemory memory(*world);
+  std::string text = "x";
+  while (text.size() < 3000) text += "\xe2\x82\xac";  // a euro sign
+  EXPECT_TRUE(memory.give({text, 0, 0}));
+  const std::string kept = memory.verdict()->text;
+  EXPECT_GT(kept.size(), 1000U);
+  EXPECT_EQ(kept.size() % 3, 1U);
+  EXPECT_EQ(kept, text.substr(0, kept.size()));
+}
+
 }  // namespace
 }  // namespace strata::launcher::control

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cstdlib>
+#include <iterator>
+
 #include "launcher/launch/ranks/child.h"
+#include "tests/scratch_folder.h"
 
 namespace strata::launcher {
 namespace {
@@ -21,6 +25,32 @@ TEST(EndRanks, EndsThoseOfItsRunAlone) {
   EXPECT_EQ(ours.exit_code(), 128 + SIGKILL);
   EXPECT_EQ(others.exit_code(), std::nullopt);
   EXPECT_TRUE(end_ranks("", 0).empty());
+}
+
+// Of a node that was lost and came back: the agent of before would take the next start's ranks for its own.
+TEST(EndOlderAgents, EndsThoseOfThisRunAndNodeAlone) {
+  const tests::ScratchFolder folder;
+  folder.write("node-agent", "echo begun; read nothing\n");
+  std::size_t begun = 0;
+  const auto count = [&](std::string_view) { ++begun; };
+  const auto nothing = [](std::string_view) {};
+  // A script of the name, as the first word behind the program's.
+  const std::string path = folder.path().string() + ":" + std::getenv("PATH");
+  const auto agent = [&](std::vector<std::string> words) { return Program{std::move(words), {"PATH=" + path}, true}; };
+  Child older(agent({"bash", "node-agent", "--run", "r", "--host", "n1", "--timeout", "4"}), count, nothing);
+  Child other_node(agent({"bash", "node-agent", "--run", "r", "--host", "n10"}), count, nothing);
+  Child other_run(agent({"bash", "node-agent", "--run", "rr", "--host", "n1"}), count, nothing);
+  Child starter(agent({"bash", "-c", "echo begun; read x", "node-agent", "--run", "r", "--host", "n1"}), count,
+                nothing);
+  Child* const all[] = {&older, &other_node, &other_run, &starter};
+  std::vector<LineReader*> readers;
+  for (Child* child : all) readers.push_back(&child->out());
+  for (int tries = 0; tries < 500 && begun < std::size(all); ++tries) read_lines(readers, 100);
+  ASSERT_EQ(begun, std::size(all));
+  end_older_agents("r", "n1");
+  for (int tries = 0; tries < 500 && !older.exit_code(); ++tries) usleep(10000);
+  EXPECT_EQ(older.exit_code(), 128 + SIGKILL);
+  for (Child* child : {&other_node, &other_run, &starter}) EXPECT_EQ(child->exit_code(), std::nullopt);
 }
 
 // As a rank that ends while one of its threads waits for a drive: its first thread shows nothing of it any more.

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/host/own_program.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 
@@ -52,7 +53,15 @@ TEST(Allocation, WhatSshSaysBecomesWhatToDo) {
   EXPECT_THAT(why_not_reached("n2", "Host key verification failed.\n", 255), HasSubstr("ssh-keyscan n2"));
   EXPECT_THAT(why_not_reached("n2", "env: '/x/strata': No such file or directory\n", 127),
               AllOf(HasSubstr("n2 has no "), HasSubstr("install the same build")));
-  EXPECT_THAT(why_not_reached("n2", "sh: 1: cd: can't cd to /x\n", 2), HasSubstr("n2 has no folder"));
+  const std::string here = std::filesystem::current_path().string(), program = own_program().string();
+  EXPECT_THAT(why_not_reached("n2", "sh: 1: cd: can't cd to " + here + "\n", 2), HasSubstr("n2 has no folder " + here));
+  EXPECT_THAT(why_not_reached("n2", "slurmstepd: error: execve(): " + program + ": No such file or directory\n", 2),
+              HasSubstr("n2 has no " + program));
+  // Not all that is missing there is this folder, or the program.
+  EXPECT_EQ(why_not_reached("n2", "~/.bashrc: cd: /old: No such file or directory\nkex: Connection reset\n", 255),
+            "n2 does not answer: kex: Connection reset");
+  EXPECT_EQ(why_not_reached("n2", "strata: /sys/x: No such file or directory\n", 1),
+            "n2 does not answer: strata: /sys/x: No such file or directory");
   EXPECT_THAT(why_not_reached("n2", "strata: error while loading shared libraries: libx.so.1: cannot open\n", 127),
               AllOf(HasSubstr("a library is missing"), HasSubstr("libx.so.1")));
   EXPECT_EQ(why_not_reached("n2", "x\nssh: connect to host n2 port 22: No route to host\r\n", 255),
@@ -122,8 +131,8 @@ TEST_F(SlurmJob, HostsArePartOfIt) {
 // A path or a value with what a shell would take apart.
 TEST(Allocation, WordsReachTheNodeAsTheyAre) {
   Allocation allocation;
-  allocation.hosts = {{"192.0.2.1", 1}};
-  const Program program = on_node(allocation, "192.0.2.1", {"/a b/strata", "it's"}, {"STRATA_X=$1"}, true);
+  allocation.hosts = {{"198.51.100.1", 1}};
+  const Program program = on_node(allocation, "198.51.100.1", {"/a b/strata", "it's"}, {"STRATA_X=$1"}, true);
   ASSERT_EQ(program.words.front(), "ssh");
   EXPECT_THAT(program.words, testing::Contains("BatchMode=yes"));
   const Said said =

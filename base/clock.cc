@@ -1,4 +1,4 @@
-#include "base/wall_clock.h"
+#include "base/clock.h"
 
 #include <chrono>
 

@@ -1,4 +1,4 @@
-#include "base/wall_clock.h"
+#include "base/clock.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 namespace strata {
 namespace {
 
-TEST(WallClock, IsTheSystemsInSecondsAndTheirFractions) {
+TEST(Clock, IsTheSystemsInSecondsAndTheirFractions) {
   timespec before{}, after{};
   ASSERT_EQ(clock_gettime(CLOCK_REALTIME, &before), 0);
   const double now = seconds_since_epoch();

@@ -1,4 +1,4 @@
-#include "base/look_up.h"
+#include "base/host/look_up.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

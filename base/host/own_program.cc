@@ -1,4 +1,4 @@
-#include "base/own_program.h"
+#include "base/host/own_program.h"
 
 #include <string>
 #include <string_view>
