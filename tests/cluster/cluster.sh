@@ -116,7 +116,7 @@ SlurmctldLogFile=$dir/slurm/log/ctld.log
 SlurmdLogFile=$dir/slurm/log/%n.log
 ReturnToService=2
 JobRequeue=1
-KillWait=5
+KillWait=25
 SlurmdTimeout=10
 OverTimeLimit=0
 SchedulerParameters=sched_interval=2,bf_interval=2

@@ -14,6 +14,7 @@
 namespace strata::tests {
 namespace {
 
+using std::string_view_literals::operator""sv;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
@@ -148,7 +149,6 @@ TEST_F(LostNode, FewerThanMinNodesIsTheEnd) {
   EXPECT_THAT(last_line(outcome.errors), HasSubstr("1 of 2 nodes is left, and --min-nodes is 2"));
 }
 
-// What comes again is tried --max-restarts times; each time waits longer.
 // Left out at the start, and there at a restart.
 TEST_F(LostNode, OneThatComesBackIsTakenInAgain) {
   const std::string bits = untouched();
@@ -185,11 +185,12 @@ TEST_F(LostNode, OneThatComesBackWithoutItsFilesStaysOut) {
                                     HasSubstr("restart 1 of 3: 4 ranks on n1 (2), n2 (2)")));
 }
 
+// What comes again is tried --max-restarts times; each time waits longer.
 TEST_F(LostNode, ARankThatIsKilledAgainAndAgain) {
   const Cluster cluster(2);
   Running running(cluster.in(
-      "n1", launch({"--hosts", "n1,n2", "--no-preflight", "--max-restarts", "1"}, {"training.max_steps=100000"})));
-  for (int start = 1; start <= 2; ++start) {
+      "n1", launch({"--hosts", "n1,n2", "--no-preflight", "--max-restarts", "2"}, {"training.max_steps=100000"})));
+  for (int start = 1; start <= 3; ++start) {
     ASSERT_TRUE(running.wait_until(
         [start](const auto&, const std::string& errors) {
           std::size_t runs = 0;
@@ -201,8 +202,19 @@ TEST_F(LostNode, ARankThatIsKilledAgainAndAgain) {
   }
   const Outcome outcome = running.wait(240);
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::failed)) << outcome.all();
-  EXPECT_THAT(outcome.errors, HasSubstr("restart 1 of 1: 2 ranks on n1 (1), n2 (1)"));
-  EXPECT_THAT(last_line(outcome.errors), AllOf(HasSubstr("--max-restarts 1"), HasSubstr("rank 1"))) << outcome.all();
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("starts again in 2 s, restart 1 of 2: 2 ranks on n1 (1), n2 (1)"),
+                                    HasSubstr("starts again in 4 s, restart 2 of 2: 2 ranks on n1 (1), n2 (1)")));
+  EXPECT_THAT(last_line(outcome.errors), AllOf(HasSubstr("--max-restarts 2"), HasSubstr("rank 1"))) << outcome.all();
+  // And so it does.
+  simdjson::dom::parser parser;
+  double announced = 0;
+  std::vector<double> waits;
+  const std::string all = events();
+  for (const auto event : parser.parse_many(all)) {
+    if (event["event"] == "restart"sv) announced = event["time"].get_double();
+    if (event["event"] == "start"sv && announced > 0) waits.push_back(event["time"].get_double() - announced);
+  }
+  EXPECT_THAT(waits, testing::ElementsAre(testing::Ge(1.9), testing::Ge(3.9)));
 }
 
 }  // namespace

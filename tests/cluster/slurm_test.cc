@@ -1,4 +1,5 @@
 // A real Slurm: slurmctld on the first node, slurmd on all.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -60,21 +61,30 @@ TEST_F(Slurm, TheJobGoesOnAfterItsTimeToTheSameBits) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
-// scancel ends ranks and the nodes' agents alike, after a checkpoint: no node is lost.
+// scancel asks ranks and the nodes' agents alike to end: the ranks have KillWait for their checkpoint, and no node is
+// lost. In a job that takes nothing of its environment along, as some sites have it.
 TEST_F(Slurm, AJobThatIsCancelledWasStoppedOnRequest) {
   const Cluster cluster(2, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
   cluster.at("n1", "cd " + run_.folder().path().string() +
-                       " && STRATA_RUNS=runs STRATA_PROGRAM=" STRATA " sbatch -o job.log " STRATA_SOURCE_DIR
+                       " && sbatch --export=STRATA_RUNS=runs,STRATA_PROGRAM=" STRATA " -o job.log " STRATA_SOURCE_DIR
                        "/launcher/slurm/train.sbatch" +
                        keys({"training.max_steps=100000"}));
   ASSERT_TRUE(comes(cluster, "cat " + file("job.log"), "step 60/100000", 120)) << run_.folder().read("job.log");
+  // A rank that takes its time, more than launch gives one that has to end.
+  signal_rank(cluster, "n2", 3, "STOP");
   cluster.at("n1", "scancel 1");
+  std::this_thread::sleep_for(std::chrono::seconds(12));
+  signal_rank(cluster, "n2", 3, "CONT");
   EXPECT_TRUE(comes(cluster, "cat " + file("runs/strata-1/logs/events.jsonl"), "\"event\":\"end\"", 90));
   EXPECT_THAT(run_.folder().read("job.log"),
               AllOf(HasSubstr("stopped on request after step "), Not(HasSubstr("lost"))));
   EXPECT_THAT(run_.folder().read("runs/strata-1/logs/events.jsonl"),
               AllOf(HasSubstr("\"exit\":75,\"cause\":\"stopped on request"), Not(HasSubstr("node_lost"))));
+  const std::string log = run_.folder().read("job.log");
+  const std::string step = log.substr(log.rfind("stopped on request after step ") + 30);
+  EXPECT_TRUE(std::filesystem::exists(file(fmt::format("checkpoints/step-{:08}", std::stoi(step)))))
+      << "the checkpoint of step " << step;
 }
 
 // Elements of an array keep apart.
