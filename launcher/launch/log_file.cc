@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstring>
@@ -21,20 +22,27 @@ int LogFile::open() {
   return file_.get() < 0 ? errno : 0;
 }
 
+int LogFile::open_if_gone() {
+  struct stat now {};
+  if (file_.get() >= 0 && (::fstat(file_.get(), &now) != 0 || now.st_nlink > 0)) return 0;
+  std::error_code ignored;
+  std::filesystem::create_directories(path_.parent_path(), ignored);
+  cut_ = false;
+  return open();
+}
+
 int LogFile::write(std::string_view line) {
-  if (file_.get() < 0) {
-    std::error_code ignored;
-    std::filesystem::create_directories(path_.parent_path(), ignored);
-    if (const int error = open(); error != 0) {
-      ++lost_;
-      return error;
-    }
-  }
+  const int gone = open_if_gone();
   if (refused_ == Refused::keep) {
     rest_ += line;
+    if (gone != 0) return gone;
     const auto [taken, error] = append(rest_);
     rest_.erase(0, taken);
     return error;
+  }
+  if (gone != 0) {
+    ++lost_;
+    return gone;
   }
   std::string text;
   if (lost_ > 0)

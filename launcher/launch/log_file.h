@@ -11,7 +11,8 @@
 namespace strata::launcher {
 
 // A file under --logs, appended to line by line. Logs are worth less than the run: a write that is refused (a full
-// disk) loses its line and ends nothing. Once there is room again, the file says how many lines it lacks.
+// disk) loses its line and ends nothing. Once there is room again, the file says how many lines it lacks. A file that
+// was removed is made anew, with its folder.
 class LogFile {
  public:
   // What to do with what does not fit. `count`: the next line that fits follows a line that says how many are missing.
@@ -26,8 +27,9 @@ class LogFile {
   int write(std::string_view line);
 
  private:
-  // Returns its errno; 0: it is open.
+  // Return its errno; 0: it is open.
   int open();
+  int open_if_gone();
   // As much of it as is taken, in bytes, and the errno that ended it.
   std::pair<std::size_t, int> append(std::string_view text) const;
 

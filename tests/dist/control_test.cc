@@ -122,10 +122,15 @@ TEST_F(ControlDist, TopIntoAPipeEndsWellWithTheRun) {
   Running top({STRATA, "top", run_.file("ck")});
   ASSERT_TRUE(top.wait_until([](const auto& output, const auto&) { return output.find("step ") != output.npos; }));
   EXPECT_EQ(run(ctl("stop")).code, 0);
-  EXPECT_EQ(running.wait().code, static_cast<int>(Exit::requeue));
+  const Outcome stopped = running.wait();
+  EXPECT_EQ(stopped.code, static_cast<int>(Exit::requeue));
   const Outcome outcome = top.wait();
   EXPECT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_EQ(outcome.errors, "");
+  const std::string after = "stopped on request after step ";
+  const int last = std::stoi(stopped.errors.substr(stopped.errors.rfind(after) + after.size()));
+  const std::string line = outcome.output.substr(outcome.output.rfind("step "));
+  EXPECT_THAT(line, testing::StartsWith("step " + std::to_string(last) + "/"));
 }
 
 TEST_F(ControlDist, StopsWithinAnEvaluation) {

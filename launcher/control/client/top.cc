@@ -11,11 +11,14 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
+#include <functional>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -178,49 +181,98 @@ class FullScreen {
 
 volatile std::sig_atomic_t interrupted = 0;
 
-void show_lines(Client& client) {
+// Follows the steps of a run in a thread of its own, until the run or this ends.
+class Follower {
+ public:
+  // last: how many of the steps that were.
+  Follower(const Visit& visit, int last, std::function<void(const pb::Step&)> take)
+      : watcher_(visit), take_(std::move(take)), thread_([this, last] { follow(last); }) {}
+  // No step may come for as long as the run stands still.
+  ~Follower() { watcher_.cancel(); }
+  Follower(const Follower&) = delete;
+  Follower& operator=(const Follower&) = delete;
+
+  // Whether there is no step to come any more.
+  bool ends_within(std::chrono::milliseconds time) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, time, [this] { return ended_; });
+  }
+
+ private:
+  void follow(int last) {
+    try {
+      (void)watcher_.watch(last, [this](const pb::Step& step) {
+        take_(step);
+        return true;
+      });
+    } catch (const Error&) {
+    }
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
+
+  Client watcher_;
+  std::function<void(const pb::Step&)> take_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ended_ = false;
+  std::jthread thread_;  // last: it ends first
+};
+
+std::string step_line(const pb::Step& step, std::int64_t max_steps, double seconds_left) {
+  std::string out = text_of(step, max_steps);
+  if (seconds_left > 0) out += fmt::format("  {} left", duration_text(seconds_left));
+  return out + "\n";
+}
+
+void print(const std::string& text) {
+  const std::string out = printable(text, true);
+  if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0)
+    fail(Exit::failed, "standard output cannot be written");
+}
+
+// What is new, once per second, and at the end the last step.
+void show_lines(Client& client, const Visit& visit, std::int64_t max_steps) {
+  std::mutex mutex;
+  std::optional<pb::Step> last;
+  Follower follower(visit, 1, [&](const pb::Step& step) {
+    const std::lock_guard lock(mutex);
+    last = step;
+  });
   double told = 0;
   std::int64_t step = -1;
-  for (;; std::this_thread::sleep_for(1s)) {
-    const pb::Status status = client.status();
-    std::string out;
-    for (const pb::Event& event : status.events())
-      if (event.time() > told) out += fmt::format("{} {}\n", clock_text(event.time()), event.text());
-    if (status.events_size() > 0) told = std::max(told, status.events(status.events_size() - 1).time());
-    if (status.step() != step && status.has_last()) {
-      step = status.step();
-      out += text_of(status.last(), status.max_steps());
-      if (status.seconds_left() > 0) out += fmt::format("  {} left", duration_text(status.seconds_left()));
-      out += "\n";
-    }
-    out = printable(out, true);
-    if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0)
-      fail(Exit::failed, "standard output cannot be written");
+  try {
+    do {
+      const pb::Status status = client.status();
+      std::string out;
+      for (const pb::Event& event : status.events())
+        if (event.time() > told) out += fmt::format("{} {}\n", clock_text(event.time()), event.text());
+      if (status.events_size() > 0) told = std::max(told, status.events(status.events_size() - 1).time());
+      if (status.step() != step && status.has_last()) {
+        step = status.step();
+        out += step_line(status.last(), max_steps, status.seconds_left());
+      }
+      print(out);
+    } while (!follower.ends_within(1s));
+  } catch (const Unavailable&) {  // it has ended, in what order ever
+    (void)follower.ends_within(1s);
   }
+  const std::lock_guard lock(mutex);
+  if (last && last->step() > step) print(step_line(*last, max_steps, 0));
 }
 
 void show_screen(Client& client, const Visit& visit) {
   std::mutex mutex;
   std::vector<pb::Step> steps;
-  Client watcher(visit);
-  std::jthread watch([&] {
-    try {
-      (void)watcher.watch(256, [&](const pb::Step& step) {
-        const std::lock_guard lock(mutex);
-        // Half as many of the older ones: the curve stays whole.
-        if (steps.size() == kMostSteps)
-          for (std::size_t i = 0; 2 * i + 1 < steps.size(); ++i)
-            steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(i));
-        steps.push_back(step);
-        return true;
-      });
-    } catch (const Error&) {
-    }
+  const Follower follower(visit, 256, [&](const pb::Step& step) {
+    const std::lock_guard lock(mutex);
+    // Half as many of the older ones: the curve stays whole.
+    if (steps.size() == kMostSteps)
+      for (std::size_t i = 0; 2 * i + 1 < steps.size(); ++i)
+        steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(i));
+    steps.push_back(step);
   });
-  struct Over {  // no step may come for as long as the run stands still
-    Client& watcher;
-    ~Over() { watcher.cancel(); }
-  } const ending{watcher};
   FullScreen screen;
   do {
     const pb::Status status = client.status();
@@ -316,10 +368,7 @@ int top(const CtlOptions& options) {
   const pb::Status first = client.status();  // what is wrong is said before the screen is taken
   interrupted = 0;
   if (!isatty(STDOUT_FILENO)) {
-    try {
-      show_lines(client);
-    } catch (const Unavailable&) {
-    }
+    show_lines(client, visit, first.max_steps());
     return static_cast<int>(Exit::done);
   }
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, [](int) { interrupted = 1; });

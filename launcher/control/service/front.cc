@@ -30,6 +30,8 @@ bool is_address(const std::string& listen) {
 }  // namespace
 
 void require_guarded(const runtime::Recipe::Control& recipe) {
+  if (is_address(recipe.listen) && recipe.listen == recipe.metrics && host_and_port(recipe.listen).port != 0)
+    fail(Exit::usage, "control.listen and control.metrics both name {}: give each a port of its own", recipe.listen);
   if (recipe.tls_cert && recipe.tls_key && recipe.token_file) return;
   if (is_address(recipe.listen) && !is_loopback(host_and_port(recipe.listen), "control.listen"))
     fail(Exit::usage,

@@ -64,6 +64,22 @@ TEST(LogFile, OpenedLaterItRefusesNothing) {
   EXPECT_FAILURE(LogFile(folder.path() / "logs/log/more"), Exit::usage, HasSubstr("more cannot be written"));
 }
 
+TEST(LogFile, IsMadeAnewIfItWasRemoved) {
+  const tests::ScratchFolder folder;
+  std::filesystem::create_directory(folder.path() / "logs");
+  LogFile file(folder.path() / "logs/log"), events(folder.path() / "logs/events", LogFile::Refused::keep);
+  EXPECT_EQ(file.write("first\n"), 0);
+  std::filesystem::remove_all(folder.path() / "logs");
+  folder.write("logs", "in its place");
+  EXPECT_EQ(file.write("second\n"), ENOTDIR);
+  EXPECT_EQ(events.write("one\n"), ENOTDIR);
+  std::filesystem::remove(folder.path() / "logs");
+  EXPECT_EQ(file.write("third\n"), 0);
+  EXPECT_EQ(events.write("two\n"), 0);
+  EXPECT_EQ(folder.read("logs/log"), "strata: left out here, as the disk took nothing: a line\nthird\n");
+  EXPECT_EQ(folder.read("logs/events"), "one\ntwo\n");
+}
+
 TEST(LogFile, ALineThatIsRefusedWholeLeavesNoEmptyOne) {
   const tests::ScratchFolder folder;
   LogFile file(folder.path() / "log");

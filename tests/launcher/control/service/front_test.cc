@@ -101,6 +101,13 @@ TEST_F(FrontTest, SaysWhatIsInTheWayBeforeAnythingStarts) {
 }
 
 // A folder of checkpoints may be anyone's: its control.json chooses no program of this machine, and gets no secret.
+TEST_F(FrontTest, TwoKeysWithOnePortAreBothNamed) {
+  recipe_.listen = recipe_.metrics = "127.0.0.1:7001";
+  EXPECT_THAT(refusal(), HasSubstr("control.listen and control.metrics both name 127.0.0.1:7001"));
+  recipe_.listen = recipe_.metrics = "127.0.0.1:0";  // any that is free
+  EXPECT_TRUE(open_front(recipe_).metrics);
+}
+
 TEST_F(FrontTest, BelievesNoFileMoreThanItsOwner) {
   const auto refusal_of = [&](const Place& place) {
     folder_.write("ck/control.json", to_json(place));
