@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -178,12 +179,13 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     std::vector<std::string> words = output.of_starter();
     std::erase_if(words, [](const std::string& line) { return line.find_first_not_of(" -\t") == std::string::npos; });
     if (words.size() > 12) words.erase(words.begin(), words.end() - 12);
+    const int code = child.exit_code().value_or(-1);
     out.cause =
-        fmt::format("{} ended with exit code {}{}; it said: {}",
-                    allocation.starter == Starter::srun ? "srun" : "mpirun", child.exit_code().value_or(-1),
+        fmt::format("{} ended with exit code {}{}{}{}", allocation.starter == Starter::srun ? "srun" : "mpirun", code,
+                    code > 128 ? fmt::format(" (signal {}, {})", code - 128, strsignal(code - 128)) : "",
                     output.last_words().empty() ? " and without a word of a rank"
                                                 : fmt::format("; the last that a rank said: {}", output.last_words()),
-                    fmt::join(words, " "));
+                    words.empty() ? "" : fmt::format("; it said: {}", fmt::join(words, " ")));
   }
   return out;
 }
