@@ -28,7 +28,7 @@ class Service {
 
   // The connection is its own from now on. Any thread.
   void adopt(Descriptor connection);
-  // Some ten times a second: tells those who wait what has happened.
+  // Some ten times per second: tells those who wait what has happened.
   void pump();
 
  private:

@@ -27,7 +27,7 @@ class Attendant {
     std::function<void(const pb::NodeReport&)> told;  // rank 0: takes its own node's report
     std::function<std::uint32_t()> dump_number;       // rank 0
     std::function<void()> start;                      // rank 0, once, before the constructor returns
-    std::function<void(bool resumed)> tick;           // rank 0, ten times a second
+    std::function<void(bool resumed)> tick;           // rank 0, ten times per second
   };
   // The memory outlives it. What start() throws is thrown.
   Attendant(NodeMemory& memory, Setup setup);

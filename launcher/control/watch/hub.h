@@ -45,7 +45,7 @@ class Hub {
   void know(TaskNames names);
   // Of this node.
   void told(const pb::NodeReport& report);
-  // Ten times a second; `resumed`: this process was stopped until now.
+  // Ten times per second; `resumed`: this process was stopped until now.
   void look(bool resumed);
   void fill(pb::Status& status);
   // Asks all ranks what they do, and calls done once they have told, or some seconds later with those that have. Who
