@@ -290,17 +290,19 @@ std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& r
 std::string table(const std::vector<NodeCheck>& nodes) {
   std::vector<std::vector<std::string>> rows = {
       {"node", "cores", "memory", "memlock", "GPUs", "nvme free", "clock", "products", "link", "there and back"}};
-  const auto figure = [](const std::optional<double>& x, auto format, double scale = 1) {
-    return x ? fmt::format(fmt::runtime(format), *x * scale) : std::string("-");
+  const auto figure = [](const std::optional<double>& x, auto format) {
+    return x ? fmt::format(fmt::runtime(format), *x) : std::string("-");
   };
   for (const NodeCheck& node : nodes) {
     std::uint64_t free = 0;
     for (const DriveFact& drive : node.facts.drives) free += drive.free;
+    std::optional<double> clock = node.clock_ahead;     // in ms
+    if (clock) clock = std::round(*clock * 1e3) + 0.0;  // +: no "-0"
     rows.push_back(
         {node.host, std::to_string(node.facts.cores), bytes_text(node.facts.memory),
          node.facts.memlock == std::numeric_limits<std::uint64_t>::max() ? "unlimited" : bytes_text(node.facts.memlock),
          node.facts.gpus.empty() ? "-" : std::to_string(node.facts.gpus.size()),
-         node.facts.drives.empty() ? "-" : bytes_text(free), figure(node.clock_ahead, "{:+.0f} ms", 1e3),
+         node.facts.drives.empty() ? "-" : bytes_text(free), figure(clock, "{:+.0f} ms"),
          figure(node.gflop_per_s, "{:.0f} GFLOP/s"), figure(node.gbit_per_s, "{:.1f} Gbit/s"),
          figure(node.microseconds, "{:.0f} us")});
   }
