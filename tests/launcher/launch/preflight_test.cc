@@ -127,7 +127,7 @@ TEST_F(Preflight, TheTableHasALinePerNode) {
   nodes[1].facts.drives = {{"/a", "", "", std::uint64_t{3} << 30}, {"/b", "", "", std::uint64_t{1} << 30}};
   nodes[1].gflop_per_s.reset();
   nodes[1].clock_ahead = -0.0123;
-  nodes[1].clock_ahead = -0.0004;
+  nodes[2].clock_ahead = -0.0004;
   const std::string text = table(nodes);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 5);
   EXPECT_THAT(text, AllOf(HasSubstr("products"), HasSubstr("100 GFLOP/s"), HasSubstr("10.0 Gbit/s"),
