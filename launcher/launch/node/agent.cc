@@ -31,7 +31,6 @@
 namespace strata::launcher {
 namespace {
 
-using std::string_view_literals::operator""sv;
 using Clock = std::chrono::steady_clock;
 
 constexpr double kToClear = 5;  // seconds for ranks of a start before to go
@@ -206,7 +205,7 @@ bool is_left(int pid) {
 
 void end_older_agents(const std::string& run, const std::string& host) {
   // Behind the program's path: what starts an agent elsewhere (srun) has these words further behind.
-  const std::string words = fmt::format("node-agent\0--run\0{}\0--host\0{}\0"sv, run, host);
+  const std::string words = fmt::format("node-agent{0}--run{0}{1}{0}--host{0}{2}{0}", '\0', run, host);
   const auto is_agent = [&](const std::filesystem::path& process) {
     const std::string line = content(process / "cmdline");
     return line.compare(std::min(line.find('\0'), line.size() - 1) + 1, words.size(), words) == 0 &&

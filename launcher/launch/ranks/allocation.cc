@@ -186,7 +186,8 @@ std::string why_not_reached(const std::string& host, std::string_view said, std:
   const std::string folder = std::filesystem::current_path().string(), program = own_program().string();
   if (has("cd: ") && has(folder))
     return fmt::format("{} has no folder {}: give every node the same folders, on a shared file system", host, folder);
-  if (code == 126 || code == 127 || (has(program) && has("No such file or directory")))
+  const int exit = code.value_or(0);
+  if (exit == 126 || exit == 127 || (has(program) && has("No such file or directory")))
     return fmt::format("{} has no {}: install the same build under the same path on every node", host, program);
   const std::size_t begin = said.find_first_not_of(" \t\r\n");
   std::string_view last = begin == std::string_view::npos ? std::string_view() : said.substr(begin);
