@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <set>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/host/own_program.h"
@@ -33,6 +35,7 @@ using runtime::Recipe;
 
 constexpr double kAnswerSeconds = 30;       // that a node has to come up with its facts
 constexpr double kAnswerAgainSeconds = 15;  // the same after a failure: ssh gives up after 10
+constexpr double kForScreen = 60;           // that the end waits for a screen that takes nothing
 constexpr int kRestarts = 3;                // of a run that writes checkpoints
 
 // Each node takes three pipes and a process.
@@ -63,12 +66,21 @@ class Launch {
         agents_(allocation_, run_, recipe_.control.timeout, recipe_.memory.nvme, [this] { look_for_stop(); }) {}
 
   int run() {
+    int code = 0;
     try {
-      return start_and_restart();
+      code = start_and_restart();
     } catch (const StoppedBetween&) {
-      return stopped_between();
+      code = stopped_between();
     }
+    // A terminal that takes nothing may have been stopped by its user, who can also end the wait.
+    const int asked = stop_.times();
+    const auto end = SteadyClock::now();
+    while ((screen_hangs_ = !screen_.drain(0.1)) && stop_.times() == asked && seconds_since(end) < kForScreen) {
+    }
+    return code;
   }
+
+  bool screen_hangs() const { return screen_hangs_; }
 
  private:
   struct StoppedBetween {};
@@ -356,7 +368,7 @@ class Launch {
   std::optional<std::string> interface_;
   Checkpoints found_;           // before the first start
   std::optional<Ended> ended_;  // the start before
-  bool ranks_run_ = false;
+  bool ranks_run_ = false, screen_hangs_ = false;
   std::vector<Host> absent_;  // left out at the first start, and asked again at a restart
   Agents agents_;
 };
@@ -367,7 +379,16 @@ int launch(const LaunchOptions& options) {
   raise_file_limit();
   Events events(options.logs);
   try {
-    return Launch(options, events).run();
+    int code = 0;
+    bool screen_hangs = false;
+    {
+      Launch launch(options, events);
+      code = launch.run();
+      screen_hangs = launch.screen_hangs();
+    }
+    // exit() would wait for the stream that a thread is writing to.
+    if (screen_hangs) std::_Exit(code);
+    return code;
   } catch (const Error& error) {
     events.write({"refused", {}, {}, static_cast<int>(error.code()), error.what()});
     throw;

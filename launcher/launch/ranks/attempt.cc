@@ -24,14 +24,15 @@ constexpr double kToEnd = 20;           // for the kernel to take a killed rank'
 
 // A terminal that is closed sends SIGHUP twice, the kernel's and the shell's, and one key may reach launch by two ways:
 // the second stop ends the run at once, and so has to be meant.
-constexpr int kMeant = 1;  // seconds behind the first one
+constexpr int kMeant = 200;  // ms behind the first one
 volatile std::sig_atomic_t stops_asked = 0, first_asked = 0;
 void ask_to_stop(int signal) {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
+  const auto ms = static_cast<std::sig_atomic_t>(now.tv_sec % 1'000'000 * 1000 + now.tv_nsec / 1'000'000);
   if (stops_asked == 0) {
-    first_asked = static_cast<std::sig_atomic_t>(now.tv_sec);
-  } else if (signal == SIGHUP || now.tv_sec - first_asked <= kMeant) {
+    first_asked = ms;
+  } else if (signal == SIGHUP || (ms >= first_asked && ms - first_asked <= kMeant)) {
     return;
   }
   stops_asked = stops_asked + 1;
@@ -121,6 +122,8 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     if (stop.times() > 0 && !passed_on) {
       passed_on = true;
       too_early = !output.heard();
+      if (!too_early && !child.exit_code())
+        screen.say("asked to stop: the run ends after this step, with a checkpoint; a second signal ends it at once");
       if (too_early)
         ending.begin();
       else
@@ -161,6 +164,10 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     out.lost.clear();
     out.cause.clear();
   }
+  // Who ends all processes of a job at once (systemd) ends mpirun, too, whose code then says nothing of the ranks.
+  if (stop.times() > 0 && output.complaint().starts_with("stopped on request after step ") &&
+      output.complaint().find("its checkpoint is written") != std::string::npos)
+    out.code = static_cast<int>(Exit::requeue);
   std::string node;
   if (!out.lost.empty()) node = fmt::format("node {}", with_ranks(out.lost[0], start.shares));
   const std::string& said = output.complaint();

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <limits>
 #include <map>
 #include <memory>
 #include <regex>
@@ -76,9 +75,7 @@ void write_to_screen(int to, const std::string& text) {
 
 }  // namespace
 
-// A terminal that was stopped goes on when its user wants it to.
-LaunchScreen::LaunchScreen()
-    : writer_("the screen of launch", write_to_screen, kQueue, std::numeric_limits<int>::max()) {}
+LaunchScreen::LaunchScreen() : writer_("the screen of launch", write_to_screen, kQueue, 1) {}
 
 void LaunchScreen::write(bool is_error, std::string text) {
   writer_.add(is_error ? kError : kOut, std::move(text));
