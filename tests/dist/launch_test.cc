@@ -170,6 +170,16 @@ TEST_F(LaunchAlone, SignalsDoNotEndAgents) {
   EXPECT_THAT(outcome.errors, Not(HasSubstr("lost")));
 }
 
+// Who ends a service (systemd) signals all of its processes at once: mpirun's own code then says nothing.
+TEST_F(LaunchAlone, AStopOfAllProcessesAtOnceIsAStop) {
+  Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", checkpoints()}));
+  ASSERT_TRUE(running.wait_until(steps(1), 120));
+  (void)run({"bash", "-c", "kill -TERM $(pgrep -f '" + run_.folder().path().string() + "' | grep -vx $$)"}, 10);
+  const Outcome outcome = running.wait(180);
+  EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
+  EXPECT_THAT(outcome.errors, HasSubstr("its checkpoint is written"));
+}
+
 // Without a launcher nobody would end the ranks: its agent does.
 TEST_F(LaunchAlone, RanksOfAKilledLauncherEnd) {
   Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000"}));
