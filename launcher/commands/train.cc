@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "comm/agreement.h"
@@ -139,10 +140,10 @@ AgreedError stop_here(const runtime::Trainer& trainer, const runtime::Recipe& re
   const char* again =
       recipe.checkpoint.resume == "auto" ? "the same command" : "the same command with --set checkpoint.resume=auto";
   if (at_once && checkpoints.can_save())
-    return {
-        Exit::requeue,
-        fmt::format("stopped on request after step {}, without a checkpoint, as asked: {} goes on from the newest one",
-                    step, again)};
+    return {Exit::requeue,
+            fmt::format("stopped on request after step {}, without a checkpoint, as asked: {}", step,
+                        checkpoints.saved_step() >= 0 ? fmt::format("{} goes on from the newest one", again)
+                                                      : "this run has written none, and the same command starts anew")};
   if (!checkpoints.can_save())
     return {Exit::failed,
             fmt::format("stopped on request after step {}; nothing was saved: set checkpoint.dir to keep what was "
@@ -221,7 +222,7 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   checkpoints.finish();
   summary.tokens_per_s = median_tokens_per_s(std::move(rates));
   if (end) {
-    end->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    end->seconds = seconds_since(start);
     end->median_ms = static_cast<double>(end->last.tokens) / summary.tokens_per_s * 1e3;
   }
   trainer.executor().drain();

@@ -75,12 +75,13 @@ class Launch {
     // A terminal that takes nothing may have been stopped by its user, who can also end the wait.
     const int asked = stop_.times();
     const auto end = SteadyClock::now();
-    while ((screen_hangs_ = !screen_.drain(0.1)) && stop_.times() == asked && seconds_since(end) < kForScreen) {
+    while (!screen_.drain(0.1) && stop_.times() == asked && seconds_since(end) < kForScreen) {
     }
     return code;
   }
 
-  bool screen_hangs() const { return screen_hangs_; }
+  // Whether the screen has not taken all of it.
+  bool screen_hangs() { return !screen_.drain(0); }
 
  private:
   struct StoppedBetween {};
@@ -130,7 +131,7 @@ class Launch {
                        ended.code == static_cast<int>(Exit::does_not_fit));
         return ended.code;
       }
-      if (!ended.told) screen_.note(ended.cause);
+      if (!ended.told && stop_.times() < 2) screen_.note(ended.cause);
       ended_ = ended;
       ranks_run_ = false;
       look_for_stop();
@@ -346,11 +347,13 @@ class Launch {
   int stopped_between() {
     const bool kept = !checkpoints_in(recipe_.checkpoint.dir).empty();
     const Exit code = kept || !ended_ ? Exit::requeue : Exit::failed;
-    const std::string text =
-        fmt::format("stopped on request {}: {}", ended_ ? "before a restart" : "before any rank was started",
-                    kept      ? "run the same command to resume from the newest checkpoint"
-                    : !ended_ ? "run the same command to start"
-                              : "there is no checkpoint to resume from");
+    const std::string text = fmt::format("{}: {}",
+                                         stop_.times() > 1 && ended_ ? "ended at once, as it was asked to stop twice"
+                                         : ended_                    ? "stopped on request before a restart"
+                                                                     : "stopped on request before any rank was started",
+                                         kept      ? "run the same command to resume from the newest checkpoint"
+                                         : !ended_ ? "run the same command to start"
+                                                   : "there is no checkpoint to resume from");
     events_.write({"end", {}, {}, static_cast<int>(code), text});
     screen_.note(text);
     return static_cast<int>(code);
@@ -368,7 +371,7 @@ class Launch {
   std::optional<std::string> interface_;
   Checkpoints found_;           // before the first start
   std::optional<Ended> ended_;  // the start before
-  bool ranks_run_ = false, screen_hangs_ = false;
+  bool ranks_run_ = false;
   std::vector<Host> absent_;  // left out at the first start, and asked again at a restart
   Agents agents_;
 };

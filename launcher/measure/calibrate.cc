@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/counted.h"
 #include "base/files/atomic_file.h"
 #include "comm/agreement.h"
@@ -72,7 +73,7 @@ int calibrate(const CalibrateOptions& options) {
       file->write(machine_toml(machine) + wide_spreads(figures));
       file->commit();
       print_figures(figures);
-      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      const double seconds = seconds_since(start);
       fmt::print("\n{}\n", folded(fmt::format("{}: {}, {} each; written to {} after {:.0f} s", machine.processor,
                                               counted(static_cast<std::uint64_t>(machine.ranks), "rank"),
                                               counted(static_cast<std::uint64_t>(machine.threads), "thread"),

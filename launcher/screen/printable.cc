@@ -34,9 +34,13 @@ void note(std::string_view text) {
   tell("strata: " + printable(text) + "\n");
 }
 
+std::string complaint_end(Exit code) {
+  return fmt::format("{}{}", kComplaintEnd, static_cast<int>(code));
+}
+
 void complain(std::string_view text, Exit code) {
   std::string line = "strata: " + printable(text, code == Exit::does_not_fit);
-  if (std::getenv("STRATA_LAUNCH")) line += kComplaintEnd;
+  if (std::getenv("STRATA_LAUNCH")) line += complaint_end(code);
   tell(line + "\n");
 }
 

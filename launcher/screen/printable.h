@@ -29,9 +29,11 @@ void say(fmt::format_string<Args...> format, Args&&... args) {
 }
 
 // "strata: TEXT" for what ends the program: a line, and a line for each change with which a plan would fit. Under
-// `strata launch` (STRATA_LAUNCH) it ends with a character that no other text has, and launch takes away again: so that
-// it knows the cause from what else was said.
-inline constexpr char kComplaintEnd = '\x1e';
+// `strata launch` (STRATA_LAUNCH) it ends with complaint_end(), which launch takes away again: so that it knows the
+// cause from what else was said, and the rank's exit code from mpirun's.
 void complain(std::string_view text, Exit code);
+// A character that no other text has, and the exit code.
+inline constexpr char kComplaintEnd = '\x1e';
+std::string complaint_end(Exit code);
 
 }  // namespace strata::launcher

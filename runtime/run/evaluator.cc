@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/agreement.h"
 #include "device/numeric/exact_sum.h"
@@ -140,7 +141,7 @@ Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const Weig
   executor_->use_algorithms(std::move(algorithms));
   const auto start = std::chrono::steady_clock::now();
   load_same_weights(*executor_, job.plan, weights, threads, world, advance);
-  load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  load_seconds_ = seconds_since(start);
 }
 
 Evaluator::Evaluator(const Job& job, comm::World& world, Executor& training, std::unique_ptr<Sequences> validation)

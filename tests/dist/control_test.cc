@@ -112,7 +112,7 @@ TEST_F(ControlDist, WritesACheckpointWhenAskedAndStopsWithOneOrWithout) {
   EXPECT_THAT(run(ctl("stop", {"--now"})).output, HasSubstr("without a checkpoint"));
   const Outcome outcome = running.wait();
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
-  EXPECT_THAT(outcome.errors, HasSubstr("without a checkpoint, as asked"));
+  EXPECT_THAT(outcome.errors, HasSubstr("without a checkpoint, as asked: this run has written none"));
 }
 
 // The run may end between two questions, or during one.

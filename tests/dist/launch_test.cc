@@ -47,12 +47,12 @@ class LaunchAlone : public testing::Test {
       return found == starts && errors.find("tokens/s", newest) != std::string::npos;
     };
   }
-  // Kills the process of a rank of this run.
-  void kill_rank(int rank) const {
+  // Sends a signal to the process of a rank of this run.
+  void signal_rank(int rank, const std::string& signal) const {
     const std::string text = "for p in $(pgrep -f '" + run_.folder().path().string() +
                              "'); do if grep -qz '^OMPI_COMM_WORLD_RANK=" + std::to_string(rank) +
-                             "$' /proc/$p/environ; then kill -9 $p && echo killed; fi; done";
-    EXPECT_THAT(run({"bash", "-c", text}).output, HasSubstr("killed"));
+                             "$' /proc/$p/environ; then kill -" + signal + " $p && echo sent; fi; done";
+    EXPECT_THAT(run({"bash", "-c", text}).output, HasSubstr("sent"));
   }
 
   TinyRun run_;
@@ -88,7 +88,7 @@ TEST_F(LaunchAlone, AKilledRankIsStartedAgain) {
   Running running(launch({"--ranks-per-node", "2"}, sets));
   ASSERT_TRUE(running.wait_until(
       [&](const auto&, const auto&) { return std::filesystem::exists(run_.file("checkpoints/step-00000020")); }, 120));
-  kill_rank(1);
+  signal_rank(1, "KILL");
   const Outcome outcome = running.wait(240);
   EXPECT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_THAT(outcome.errors, AllOf(HasSubstr("restart 1 of 3: 2 ranks"), HasSubstr("resumes after step "),
@@ -170,6 +170,25 @@ TEST_F(LaunchAlone, SignalsDoNotEndAgents) {
   EXPECT_THAT(outcome.errors, Not(HasSubstr("lost")));
 }
 
+// One that cannot come to the end of its step. mpirun may wake the rank before it ends it: then there is a checkpoint.
+TEST_F(LaunchAlone, AStopThatIsAskedForTwiceIsAtOnce) {
+  Running running(
+      launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", "checkpoint.every=10", checkpoints()}));
+  ASSERT_TRUE(running.wait_until(
+      [&](const auto&, const auto&) { return std::filesystem::exists(run_.file("checkpoints/step-00000020")); }, 120));
+  signal_rank(1, "STOP");
+  running.send(SIGINT);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  running.send(SIGINT);
+  const Outcome outcome = running.wait(60);
+  EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
+  EXPECT_THAT(outcome.errors,
+              HasSubstr("asked to stop: the run ends after this step; a second signal ends it at once"));
+  EXPECT_TRUE(outcome.in_time) << outcome.all();
+  EXPECT_THAT(last_line(outcome), testing::AnyOf(StartsWith("strata: ended at once, as it was asked to stop twice: "),
+                                                 StartsWith("strata: stopped on request after step ")));
+}
+
 // Who ends a service (systemd) signals all of its processes at once: mpirun's own code then says nothing.
 TEST_F(LaunchAlone, AStopOfAllProcessesAtOnceIsAStop) {
   Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", checkpoints()}));
@@ -221,7 +240,7 @@ TEST_F(LaunchAlone, AProgramThatIsReplacedMeanwhileStartsAgain) {
       [&](const auto&, const auto&) { return std::filesystem::exists(run_.file("checkpoints/step-00000020")); }, 120));
   std::filesystem::copy_file(STRATA, program + ".new");
   std::filesystem::rename(program + ".new", program);
-  kill_rank(1);
+  signal_rank(1, "KILL");
   ASSERT_TRUE(running.wait_until(steps(2), 120));
   running.send(SIGUSR1);
   const Outcome outcome = running.wait(180);
@@ -234,7 +253,7 @@ TEST_F(LaunchAlone, AStopBeforeARestartLeavesWithTheCheckpoint) {
       launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", "checkpoint.every=10", checkpoints()}));
   ASSERT_TRUE(running.wait_until(
       [&](const auto&, const auto&) { return std::filesystem::exists(run_.file("checkpoints/step-00000020")); }, 120));
-  kill_rank(1);
+  signal_rank(1, "KILL");
   ASSERT_TRUE(running.wait_until(
       [](const auto&, const std::string& errors) { return errors.find("starts again in") != std::string::npos; }, 120));
   running.send(SIGUSR1);
@@ -265,6 +284,21 @@ TEST_F(LaunchAlone, AScreenThatTakesNothingHoldsNothingUp) {
   EXPECT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_THAT(outcome.output,
               AllOf(HasSubstr("step 3000/3000"), Not(HasSubstr("lost")), Not(HasSubstr("starts again"))));
+}
+
+// Nor does it hold the end up if whoever sees that it hangs sends a signal.
+TEST_F(LaunchAlone, AScreenThatTakesNothingAtTheEndIsLeftToASignal) {
+  std::string line;
+  for (const std::string& word : launch({}, {"training.max_steps=3000"})) line += "'" + word + "' ";
+  const std::string launcher = "'^" STRATA " launch --logs " + run_.file("logs") + "'";
+  const Outcome outcome = run(
+      {"bash", "-c",
+       "(" + line + "; echo code $? >" + run_.file("code") + ") 2>&1 | (for i in $(seq 600); do grep -qs '\"end\"' " +
+           run_.file("logs/events.jsonl") + " && break; sleep 0.2; done; sleep 1; pgrep -f " + launcher +
+           " >/dev/null && echo waits; pkill -TERM -f " + launcher + "; for i in $(seq 150); do [ -e " +
+           run_.file("code") + " ] && break; sleep 0.2; done; cat " + run_.file("code") + ")"},
+      240);
+  EXPECT_EQ(outcome.output, "waits\ncode 0\n") << outcome.all();
 }
 
 // A rank that is lost meanwhile is started again: what launch says of it waits as well.

@@ -31,7 +31,7 @@
 namespace strata::launcher {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = SteadyClock;
 
 constexpr double kToClear = 5;  // seconds for ranks of a start before to go
 
@@ -64,8 +64,7 @@ class Agent {
     while (!dismissed_) {
       LineReader* readers[] = {&input};
       read_lines(readers, 200);
-      const std::chrono::duration<double> silence = Clock::now() - heard_;
-      const bool cut_off = options_.timeout > 0 && silence.count() > options_.timeout;
+      const bool cut_off = options_.timeout > 0 && seconds_since(heard_) > options_.timeout;
       if (!dismissed_ && (input.fd() < 0 || cut_off)) {
         end_ranks(options_.run, 0);
         return static_cast<int>(Exit::failed);
@@ -224,7 +223,7 @@ std::vector<int> end_ranks(const std::string& run, double seconds) {
   const auto begin = Clock::now();
   const auto gone = [](int pid) { return !is_left(pid); };
   while (std::erase_if(ended, gone), !ended.empty()) {
-    if (std::chrono::duration<double>(Clock::now() - begin).count() >= seconds) break;
+    if (seconds_since(begin) >= seconds) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return {ended.begin(), ended.end()};

@@ -122,12 +122,12 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     if (stop.times() > 0 && !passed_on) {
       passed_on = true;
       too_early = !output.heard();
-      if (!too_early && !child.exit_code())
-        screen.say("asked to stop: the run ends after this step, with a checkpoint; a second signal ends it at once");
-      if (too_early)
+      if (too_early) {
         ending.begin();
-      else
+      } else {
+        screen.say("asked to stop: the run ends after this step; a second signal ends it at once");
         child.send(SIGUSR1);
+      }
     } else if (stop.times() > 1) {
       ending.begin();
     }
@@ -156,25 +156,22 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
   if (out.code == static_cast<int>(Exit::done)) out.code = static_cast<int>(Exit::failed);
   if (too_early && output.complaint().empty()) {
     out.code = static_cast<int>(Exit::requeue);
-    out.cause = "the ranks had not begun: run the same command to start";
+    out.cause = "the ranks had not begun: run the same command to start or resume";
     return out;
   }
+  // A starter that is ended with its ranks (systemd ends all processes of a job at once) has a code that says nothing.
+  if (out.code == static_cast<int>(Exit::failed)) out.code = output.complaint_code().value_or(out.code);
   // Who ends a job (scancel) ends the nodes' agents, too: no node is lost if the ranks say that they were asked.
   if (stop.times() > 0 && output.complaint().starts_with("stopped on request")) {
     out.lost.clear();
     out.cause.clear();
   }
-  // Who ends all processes of a job at once (systemd) ends mpirun, too, whose code then says nothing of the ranks.
-  if (stop.times() > 0 && output.complaint().starts_with("stopped on request after step ") &&
-      output.complaint().find("its checkpoint is written") != std::string::npos)
-    out.code = static_cast<int>(Exit::requeue);
   std::string node;
   if (!out.lost.empty()) node = fmt::format("node {}", with_ranks(out.lost[0], start.shares));
   const std::string& said = output.complaint();
   out.told = out.cause.empty() && !said.empty();
   if (out.told) {
     out.cause = said;
-    if (too_early && said.starts_with("stopped on request")) out.code = static_cast<int>(Exit::requeue);
     if (!node.empty() && said.find(out.lost[0]) == std::string::npos) {
       out.cause += fmt::format("; {} does not answer any more", node);
       out.told = false;

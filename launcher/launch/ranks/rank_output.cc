@@ -149,8 +149,13 @@ void RankOutput::take(bool is_error, std::string_view line) {
 void RankOutput::say(int rank, bool is_error, std::string_view text) {
   heard_ = true;
   std::string line(text);
-  const bool complains = line.ends_with(kComplaintEnd);
-  if (complains) line.pop_back();
+  const std::size_t end = line.rfind(kComplaintEnd);
+  const bool complains = end != std::string::npos;
+  int code = 0;
+  if (complains) {
+    (void)std::from_chars(line.data() + end + 1, line.data() + line.size(), code);
+    line.resize(end);
+  }
   if (line.starts_with("strata: ")) {
     paragraph_ = line.substr(8);
     speaker_ = rank;
@@ -160,7 +165,10 @@ void RankOutput::say(int rank, bool is_error, std::string_view text) {
   } else if (in_paragraph_ && rank == speaker_ && paragraph_.size() < kParagraph) {
     paragraph_ += "\n" + line;
   }
-  if (complains) complaint_ = paragraph_;
+  if (complains) {
+    complaint_ = paragraph_;
+    complaint_code_ = code;
+  }
   line += "\n";
   if (logs_) logs_->add(rank, line);
   tell_failure();

@@ -54,6 +54,8 @@ class RankOutput {
 
   // The sentence that a rank ended with (complain()), without "strata: "; empty: none did.
   const std::string& complaint() const { return complaint_; }
+  // The exit code that this rank said it ends with.
+  std::optional<int> complaint_code() const { return complaint_code_; }
   // The last sentence of a rank, complaint or not, without "strata: "; empty: none has said one.
   const std::string& last_words() const { return paragraph_; }
   // Whether a rank has said anything yet.
@@ -73,6 +75,7 @@ class RankOutput {
   bool heard_ = false;
   // paragraph_: the last line that began with "strata: ", and what the same rank said behind it.
   std::string complaint_, paragraph_;
+  std::optional<int> complaint_code_;
   int speaker_ = -1;
   bool in_paragraph_ = false;
   std::vector<std::string> of_starter_;

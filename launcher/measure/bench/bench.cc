@@ -7,6 +7,7 @@
 #include <chrono>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "comm/agreement.h"
@@ -114,7 +115,7 @@ StepFigures time_steps(runtime::Executor& executor, const runtime::Job& job, int
     scalars.first_micro_batch += static_cast<std::uint64_t>(job.plan.accumulation * job.ranks);
     const auto start = std::chrono::steady_clock::now();
     (void)executor.step(scalars, false);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return seconds_since(start);
   };
   StepFigures figures{};
   for (int warm = 0; warm < 2; ++warm) (void)step();

@@ -44,10 +44,11 @@ TEST_F(RankOutputTest, PiecesOfALineAreOneLine) {
 
 TEST_F(RankOutputTest, TheCauseIsWhatARankComplainedOf) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
-  const std::string end(1, kComplaintEnd);
+  const std::string end = complaint_end(Exit::requeue);
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:strata: a note", "[1,1]<stderr>:strata: rank 1: it broke" + end}),
             "strata: a note\nstrata: rank 1: it broke\n");
   EXPECT_EQ(output.complaint(), "rank 1: it broke");
+  EXPECT_EQ(output.complaint_code(), 75);
   // What others say afterwards is no cause.
   (void)screen(output, {"[1,0]<stderr>:strata: another note", "[1,0]<stderr>:step 9"});
   EXPECT_EQ(output.complaint(), "rank 1: it broke");
@@ -61,7 +62,7 @@ TEST_F(RankOutputTest, TheCauseIsWhatARankComplainedOf) {
 TEST_F(RankOutputTest, WhatOthersSayIsNoPartOfASentence) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
   (void)screen(output, {"[1,1]<stderr>:strata: it does not fit; what would:", "[1,0]<stderr>:NCCL INFO x",
-                        "[1,1]<stderr>:  zero.stage = 3" + std::string(1, kComplaintEnd)});
+                        "[1,1]<stderr>:  zero.stage = 3" + complaint_end(Exit::does_not_fit)});
   EXPECT_EQ(output.complaint(), "it does not fit; what would:\n  zero.stage = 3");
   const std::string more(1000, 'x');
   for (int i = 0; i < 100; ++i) output.take(true, "[1,1]<stderr>:" + more);
