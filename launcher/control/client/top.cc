@@ -87,7 +87,7 @@ std::vector<std::string> curve(const std::vector<pb::Step>& steps, std::size_t c
     if (!std::isfinite(s.loss())) continue;
     const auto x =
         static_cast<std::size_t>((s.step() - first) * static_cast<std::int64_t>(across - 1) / (last - first));
-    const auto y = static_cast<std::size_t>((most - s.loss()) / range * static_cast<double>(down - 1) + 0.5);
+    const auto y = static_cast<std::size_t>(std::lround((most - s.loss()) / range * static_cast<double>(down - 1)));
     static constexpr std::array<std::array<unsigned char, 2>, 4> kDots = {{{1, 8}, {2, 16}, {4, 32}, {64, 128}}};
     if (unicode)
       cells[y / 4 * width + x / 2] |= kDots[y % 4][x % 2];

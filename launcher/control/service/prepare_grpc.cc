@@ -25,6 +25,7 @@ void try_threads() {
   std::promise<void> done;
   const std::shared_future<void> over = done.get_future().share();
   std::vector<std::jthread> threads;  // joined before `over` goes
+  threads.reserve(kThreads);
   struct Over {
     std::promise<void>& done;
     ~Over() { done.set_value(); }
