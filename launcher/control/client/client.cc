@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <utility>
 
 #include "base/error.h"
 #include "launcher/control/control.grpc.pb.h"
@@ -16,28 +17,42 @@ namespace {
 
 constexpr std::chrono::seconds kAnswer{10};  // of calls that answer at once
 
+// The other end took the connection and closed it before a word was said.
+bool turned_away(const std::string& words) {
+  const auto says = [&](const char* part) { return words.find(part) != words.npos; };
+  return says("failed to connect") && (says("Socket closed") || says("Broken pipe") || says("Connection reset"));
+}
+
 // What to do, if two sides that reach each other find no common way to speak; nullptr: that is not it.
-const char* advice(const std::string& words, bool tls) {
+const char* advice(const std::string& words, const Visit& visit) {
   const auto says = [&](const char* part) { return words.find(part) != words.npos; };
   if (says("certificate verify failed"))
     return "its certificate is not of an authority that is trusted here, or has expired: --ca names the authority's";
   if (says("is not in peer certificate"))
     return "its certificate is another name's: use a name that stands in it (openssl x509 -noout -ext subjectAltName)";
   if (says("wrong version number")) return "it speaks no TLS: leave out --ca, --cert and --key";
-  if (says("failed to connect") && says("Socket closed"))
-    return tls ? "it ends the connection: if control.tls_client_ca is set, it wants a certificate (--cert, --key) of "
+  if (turned_away(words) && !visit.plain)
+    return visit.tls
+               ? "it ends the connection: if control.tls_client_ca is set, it wants a certificate (--cert, --key) of "
                  "that authority"
-               : "it ends the connection: if it speaks TLS, --ca names the authority of its certificate";
+               : "it ends the connection: if it speaks TLS, --ca names the authority of its certificate; if it does "
+                 "not, too many connections to it are open: try again in ten seconds";
   return nullptr;
 }
 
-[[noreturn]] void refused(const grpc::Status& status, const std::string& target, bool tls) {
+[[noreturn]] void refused(const grpc::Status& status, const Visit& visit) {
+  const std::string& target = visit.target;
   switch (status.error_code()) {
     case grpc::StatusCode::UNAUTHENTICATED:
       fail(Exit::usage, "{} refuses: {}", target, status.error_message());
     case grpc::StatusCode::CANCELLED:  // by a run that ended meanwhile: nobody here cancels what is asked
     case grpc::StatusCode::UNAVAILABLE:
-      if (const char* to_do = advice(status.error_message(), tls)) fail(Exit::usage, "{}: {}", target, to_do);
+      if (const char* to_do = advice(status.error_message(), visit)) fail(Exit::usage, "{}: {}", target, to_do);
+      if (visit.plain && turned_away(status.error_message()))
+        throw Unavailable(
+            Exit::failed,
+            fmt::format("{} ends the connection: the run is at its end, or too many are open; try again in ten seconds",
+                        target));
       throw Unavailable(Exit::failed,
                         fmt::format("{} does not answer, or has ended: {}", target, status.error_message()));
     case grpc::StatusCode::DEADLINE_EXCEEDED:
@@ -51,7 +66,8 @@ const char* advice(const std::string& words, bool tls) {
 
 class Client::Impl {
  public:
-  explicit Impl(const Visit& visit) : target_(visit.target), token_(visit.token), tls_(visit.tls) {
+  explicit Impl(Visit to) : visit_(std::move(to)) {
+    const Visit& visit = visit_;
     prepare_grpc();
     std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
     if (visit.tls) {
@@ -78,7 +94,7 @@ class Client::Impl {
     prepare(context, patience);
     Reply reply;
     if (const grpc::Status status = (stub_.get()->*call)(&context, request, &reply); !status.ok())
-      refused(status, target_, tls_);
+      refused(status, visit_);
     return reply;
   }
 
@@ -102,7 +118,7 @@ class Client::Impl {
     const grpc::Status status = reader->Finish();
     if (cancelled_.load()) return false;
     // The run's own words; a machine that is lost says none.
-    if (!status.ok() && status.error_message() != kHasEnded) refused(status, target_, tls_);
+    if (!status.ok() && status.error_message() != kHasEnded) refused(status, visit_);
     return true;
   }
 
@@ -119,12 +135,11 @@ class Client::Impl {
     if (watched_ && cancelled_.load()) watched_->TryCancel();
   }
   void prepare(grpc::ClientContext& context, std::chrono::seconds patience) const {
-    if (!token_.empty()) context.AddMetadata("authorization", "Bearer " + token_);
+    if (!visit_.token.empty()) context.AddMetadata("authorization", "Bearer " + visit_.token);
     if (patience.count() > 0) context.set_deadline(std::chrono::system_clock::now() + patience);
   }
 
-  std::string target_, token_;
-  bool tls_;
+  const Visit visit_;
   std::unique_ptr<pb::Run::Stub> stub_;
   std::mutex mutex_;
   grpc::ClientContext* watched_ = nullptr;

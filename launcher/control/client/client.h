@@ -17,6 +17,7 @@ struct Visit {
   bool tls = false;
   std::string ca, cert, key, token;
   std::chrono::seconds silence{20};  // then the other end is asked whether it is there, and has as long to answer
+  bool plain = false;                // it is known to speak no TLS: a socket, or what a run says of itself
 };
 
 // The run does not answer, or has ended.

@@ -87,6 +87,7 @@ Visit visit_of(const CtlOptions& options) {
   // Nothing is sent in plain text to another machine, whatever a file says.
   out.tls = place.tls || !options.ca.empty() ||
             (place.socket.empty() && !is_loopback(host_and_port(place.address), "TARGET"));
+  out.plain = !out.tls && (!place.socket.empty() || !place.host.empty());
   if (!options.ca.empty()) out.ca = read_pem(options.ca, "--ca");
   if (options.cert.empty() != options.key.empty())
     fail(Exit::usage, "--cert and --key go together: {} is missing", options.cert.empty() ? "--cert" : "--key");

@@ -17,6 +17,7 @@
 #include "launcher/control/client/client.h"
 #include "launcher/control/control.grpc.pb.h"
 #include "launcher/control/service/credentials.h"
+#include "launcher/control/service/listener.h"
 #include "tests/failure.h"
 #include "tests/launcher/control/service/service_case.h"
 
@@ -123,6 +124,23 @@ TEST_F(ServiceAccessTest, SaysWhatAClientOfAnotherKindHasToGive) {
   open({}, true, true);
   EXPECT_FAILURE((void)Client({target_, true, make_credentials().cert, "", "", ""}).status(), Exit::usage,
                  HasSubstr("it speaks no TLS: leave out --ca"));
+}
+
+// Connections end unheard at a door that is full, and at one that speaks TLS: a client that cannot know says both.
+TEST_F(ServiceAccessTest, SaysThatAFullDoorOpensAgain) {
+  Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
+  const std::string target = "127.0.0.1:" + std::to_string(listener.port());
+  const Doorkeeper full(std::move(listener), 0, [](Descriptor) {});
+  Visit visit{target, false, "", "", "", ""};
+  EXPECT_FAILURE((void)Client(visit).status(), Exit::usage,
+                 AllOf(HasSubstr("if it speaks TLS, --ca names"), HasSubstr("try again in ten seconds")));
+  visit.plain = true;
+  EXPECT_FAILURE(
+      (void)Client(visit).status(), Exit::failed,
+      target + " ends the connection: the run is at its end, or too many are open; try again in ten seconds");
+  const Doorkeeper full_socket(Listener::unix_socket(path(), "k"), 0, [](Descriptor) {});
+  visit.target = "unix:" + path().string();
+  EXPECT_FAILURE((void)Client(visit).status(), Exit::failed, HasSubstr("too many are open"));
 }
 
 TEST_F(ServiceAccessTest, IsNotBelievedOnceItsCertificateHasExpired) {
