@@ -1,5 +1,7 @@
 #include "launcher/outputs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -106,6 +108,25 @@ std::vector<NamedFile> reports_of(const runtime::Recipe& recipe) {
   if (recipe.report.dir)
     for (const std::string_view name : {runtime::kRecipeReport, runtime::kEventsReport, runtime::kPlanReport})
       out.push_back({"report.dir", *recipe.report.dir / name});
+  return out;
+}
+
+std::vector<std::string> missing_inputs(const runtime::Recipe& recipe) {
+  std::vector<std::string> out;
+  const auto look = [&](const char* key, const std::vector<std::string>& patterns) {
+    for (const std::string& pattern : patterns) {
+      try {
+        (void)runtime::expand_patterns({&pattern, 1}, key);
+      } catch (const Error& error) {
+        out.emplace_back(error.what());
+      }
+    }
+  };
+  for (const runtime::DataSource& source : recipe.data.train) look("data.train", source.files);
+  look("data.validation", recipe.data.validation);
+  std::error_code ignored;
+  if (const auto& prompts = recipe.evaluation.prompts; prompts && !fs::exists(*prompts, ignored))
+    out.push_back(fmt::format("evaluation.prompts: {} is not there", prompts->string()));
   return out;
 }
 

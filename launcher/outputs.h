@@ -27,5 +27,7 @@ void require_apart(const std::vector<NamedFile>& outputs, const std::vector<Name
 // checkpoint.dir are among the former; patterns of data.* that match nothing are left to those who open them.
 std::vector<NamedFile> inputs_of(const runtime::Recipe& recipe, const std::optional<std::filesystem::path>& file);
 std::vector<NamedFile> reports_of(const runtime::Recipe& recipe);
+// A sentence for each file of data or prompts that is not there: a plan needs none of them, a run does.
+std::vector<std::string> missing_inputs(const runtime::Recipe& recipe);
 
 }  // namespace strata::launcher

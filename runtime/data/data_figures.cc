@@ -54,7 +54,11 @@ std::vector<std::string> describe_data(const Batches& batches, const Recipe& rec
   for (std::size_t s = 0; s < sources; ++s) {
     const Share share = share_of(batches, s, micro_batches);
     std::string line = "data";
-    if (sources > 1) line += fmt::format(" of {}", recipe.data.train[s].files.front());
+    if (sources > 1) {
+      const auto& files = recipe.data.train[s].files;
+      line +=
+          fmt::format(" of {}{}", files.front(), files.size() > 1 ? fmt::format(" and {} more", files.size() - 1) : "");
+    }
     line += ": " + counted(share.sequences, "sequence");
     if (const PackingFigures* figures = batches.sources()[s].sequences->packing())
       line += fmt::format(" of {}, {}", counted(figures->documents, "document"),

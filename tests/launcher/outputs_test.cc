@@ -71,5 +71,20 @@ TEST_F(Outputs, WhatARunReads) {
   require_apart(reports_of(recipe), inputs);
 }
 
+TEST_F(Outputs, WhatARunWouldNotFind) {
+  runtime::Recipe recipe;
+  recipe.data.train = {{{file("tokens.bin").string(), (folder_.path() / "*.tok").string()}}};
+  recipe.data.validation = {(folder_.path() / "held_out.bin").string()};
+  recipe.evaluation.prompts = folder_.path() / "prompts.txt";
+  EXPECT_THAT(missing_inputs(recipe),
+              testing::ElementsAre(AllOf(HasSubstr("data.train"), HasSubstr("*.tok")),
+                                   AllOf(HasSubstr("data.validation"), HasSubstr("held_out.bin")),
+                                   AllOf(HasSubstr("evaluation.prompts"), HasSubstr("prompts.txt is not there"))));
+  file("a.tok");
+  file("held_out.bin");
+  file("prompts.txt");
+  EXPECT_THAT(missing_inputs(recipe), testing::IsEmpty());
+}
+
 }  // namespace
 }  // namespace strata::launcher

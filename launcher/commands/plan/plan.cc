@@ -294,7 +294,11 @@ int plan(const PlanOptions& options) {
   if (options.json) require_own({"--json", *options.json}, Content::plan, options.force);
   if (options.trace) require_own({"--trace", *options.trace}, Content::trace, options.force);
   runtime::settle_objective(recipe);
-  settle_as_far_as_seen(recipe, note);
+  std::string said;
+  settle_as_far_as_seen(recipe, [&](const std::string& text) {
+    said += text;
+    note(text);
+  });
   std::optional<runtime::Machine> machine;
   if (options.machine) machine = runtime::read_machine(*options.machine);
   plan_for(machine, recipe);
@@ -322,6 +326,8 @@ int plan(const PlanOptions& options) {
   if (options.stages) print_stages(stages);
   for (const auto* notes : {&recipe.notes, &recipe.data.notes})
     for (const std::string& text : *notes) note(text);
+  for (const std::string& text : missing_inputs(recipe))
+    if (said.find(text) == said.npos) note(text + "; a plan needs none, train does");
   if (prediction) print_prediction(*prediction);
   if (options.json) {
     const TaskCounts counts = count_tasks(job.plan);

@@ -94,6 +94,15 @@ TEST_F(OpenDataTest, TheStartSaysWhatWasCutDroppedAndLeftOut) {
             "without a label that counts left out, 8.00 epochs");
 }
 
+TEST_F(OpenDataTest, TheStartSaysOfHowManyFilesASourceIs) {
+  for (const char* name : {"a.bin", "b.bin", "c.bin", "d.bin"}) folder_.write(name, {8});
+  const Recipe r = recipe({fmt::format("data.train=[{{files=['{}', '{}', '{}']}}, {{files='{}'}}]", path("a.bin"),
+                                       path("b.bin"), path("c.bin"), path("d.bin")),
+                           "data.packing=documents"});
+  const auto lines = describe_data(open(r), r, 4);
+  EXPECT_THAT(lines, ElementsAre(HasSubstr("a.bin and 2 more: 3 sequences"), HasSubstr("d.bin: 1 sequence of")));
+}
+
 // Labels of which only tokens tell how many. Keeps how many it was asked about.
 class Counting final : public Labelling {
  public:
