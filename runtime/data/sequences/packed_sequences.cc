@@ -182,14 +182,26 @@ void PackedSequences::pack(std::pmr::memory_resource* memory) {
         window.clear();
       });
   for (const TokenFile& file : files_) file.require_whole();
-  if (figures_.pieces == 0)
-    fail(Exit::usage, "{} in {}{} has a label that counts, so there is nothing to learn",
-         figures_.documents == 1 ? "no token of the only document"
-                                 : fmt::format("none of the {} documents", figures_.documents),
-         files_.empty() ? "no file" : files_.front().path().string(),
-         files_.size() > 1 ? " and the files beside it" : "");
+  if (figures_.pieces == 0) refuse_nothing();
   STRATA_CHECK_LE(size(), most_sequences(figures_, seq_len_));
   if (!labelling_->exact() && !counts_here) count_labels();
+}
+
+void PackedSequences::refuse_nothing() const {
+  const std::string where = (files_.empty() ? "no file" : files_.front().path().string()) +
+                            (files_.size() > 1 ? " and the files beside it" : "");
+  const std::uint64_t documents = figures_.documents, dropped = figures_.dropped;
+  if (documents > 0 && dropped == documents)
+    fail(Exit::usage,
+         "{} in {} is longer than data.seq_len = {}, and data.long = \"drop\" leaves {} out: raise data.seq_len, or "
+         "take data.long = \"cut\"",
+         documents == 1 ? "the only document" : fmt::format("each of the {} documents", documents), where, seq_len_,
+         documents == 1 ? "it" : "them all");
+  fail(Exit::usage, "{} in {} has a label that counts{}, so there is nothing to learn",
+       documents == 1 ? "no token of the only document" : fmt::format("none of the {} documents", documents), where,
+       dropped == 0 ? ""
+                    : fmt::format(" ({} of them {} longer than data.seq_len = {} and left out)", dropped,
+                                  for_count(dropped, "is", "are"), seq_len_));
 }
 
 void PackedSequences::count_labels() {

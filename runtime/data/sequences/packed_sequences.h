@@ -75,6 +75,8 @@ class PackedSequences final : public Sequences {
   template <typename Use, typename End>
   PackingFigures walk(Use&& use, End&& end) const;
   void pack(std::pmr::memory_resource* memory);
+  // Of files of which no piece is packed.
+  [[noreturn]] void refuse_nothing() const;
   // Of sequences that are counted once they are known.
   void count_labels();
   Piece piece_of(std::uint64_t piece) const;

@@ -98,6 +98,22 @@ TEST(PackedSequencesTest, NothingToLearnIsRefused) {
                  AllOf(HasSubstr("none of the 3 documents in"), HasSubstr("a.bin"), HasSubstr("a label that counts")));
 }
 
+TEST(PackedSequencesTest, AllTooLongIsRefusedAsThat) {
+  const TokenFolder folder;
+  folder.write("one.bin", {9});
+  folder.write("two.bin", {9, 6});
+  folder.write("short.bin", {9, 1, 1});
+  const auto open = [&](const char* name) { return PackedSequences(folder.open({name}), 4, LongDocuments::drop); };
+  EXPECT_FAILURE(open("one.bin"), Exit::usage,
+                 AllOf(HasSubstr("the only document in"), HasSubstr("is longer than data.seq_len = 4"),
+                       HasSubstr("leaves it out: raise data.seq_len")));
+  EXPECT_FAILURE(open("two.bin"), Exit::usage,
+                 AllOf(HasSubstr("each of the 2 documents in"), HasSubstr("leaves them all out")));
+  EXPECT_FAILURE(open("short.bin"), Exit::usage,
+                 AllOf(HasSubstr("none of the 3 documents in"), HasSubstr("a label that counts"),
+                       HasSubstr("1 of them is longer than data.seq_len = 4 and left out")));
+}
+
 TEST(PackedSequencesTest, EveryRowOnce) {
   const bool held = rc::check("each document's tokens once, in order, with the labels of the file", [] {
     const TokenFolder folder;
