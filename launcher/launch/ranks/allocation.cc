@@ -182,6 +182,8 @@ std::string why_not_reached(const std::string& host, std::string_view said, std:
         "strata does not start on {}: a library is missing there; install the same packages on every "
         "node: {}",
         host, said.substr(said.find("error while loading")));
+  if (has("Unable to create step") && has("node configuration is not available"))
+    return fmt::format("Slurm has taken {0} out of the job: scontrol show node {0} says why", host);
   // Of this folder and this program alone: whatever else is not found there, its own words say.
   const std::string folder = std::filesystem::current_path().string(), program = own_program().string();
   if (has("cd: ") && has(folder))

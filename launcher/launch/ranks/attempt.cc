@@ -181,7 +181,10 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
   if (out.cause.empty()) out.cause = cause_in(output.of_starter(), start.shares);
   if (out.cause.empty()) {
     std::vector<std::string> words = output.of_starter();
-    std::erase_if(words, [](const std::string& line) { return line.find_first_not_of(" -\t") == std::string::npos; });
+    std::erase_if(words, [](const std::string& line) {
+      // It says that at each start where Slurm binds no processes, which we do ourselves.
+      return line.find_first_not_of(" -\t") == std::string::npos || line.find("support for cpu binding") != line.npos;
+    });
     if (words.size() > 12) words.erase(words.begin(), words.end() - 12);
     const int code = child.exit_code().value_or(-1);
     out.cause =

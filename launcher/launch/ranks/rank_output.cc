@@ -156,11 +156,14 @@ void RankOutput::say(int rank, bool is_error, std::string_view text) {
     (void)std::from_chars(line.data() + end + 1, line.data() + line.size(), code);
     line.resize(end);
   }
-  if (line.starts_with("strata: ")) {
-    paragraph_ = line.substr(8);
+  if (line.starts_with("strata:  ")) {
+    // A further line of a table.
+  } else if (line.starts_with("strata: ")) {
+    paragraph_ = last_words_ = line.substr(8);
     speaker_ = rank;
     in_paragraph_ = true;
   } else if (line.starts_with("step ")) {
+    last_words_ = line.substr(0, line.find("  "));
     in_paragraph_ = false;
   } else if (in_paragraph_ && rank == speaker_ && paragraph_.size() < kParagraph) {
     paragraph_ += "\n" + line;

@@ -56,8 +56,8 @@ class RankOutput {
   const std::string& complaint() const { return complaint_; }
   // The exit code that this rank said it ends with.
   std::optional<int> complaint_code() const { return complaint_code_; }
-  // The last sentence of a rank, complaint or not, without "strata: "; empty: none has said one.
-  const std::string& last_words() const { return paragraph_; }
+  // The last line of a rank that began with "strata: ", without that, or the last step ("step 3/200"); empty: none.
+  const std::string& last_words() const { return last_words_; }
   // Whether a rank has said anything yet.
   bool heard() const { return heard_; }
   // What the starter said itself last.
@@ -74,7 +74,7 @@ class RankOutput {
   bool open_ = false;  // the live line has no line break yet
   bool heard_ = false;
   // paragraph_: the last line that began with "strata: ", and what the same rank said behind it.
-  std::string complaint_, paragraph_;
+  std::string complaint_, paragraph_, last_words_;
   std::optional<int> complaint_code_;
   int speaker_ = -1;
   bool in_paragraph_ = false;

@@ -66,6 +66,11 @@ TEST(Allocation, WhatSshSaysBecomesWhatToDo) {
               AllOf(HasSubstr("a library is missing"), HasSubstr("libx.so.1")));
   EXPECT_EQ(why_not_reached("n2", "x\nssh: connect to host n2 port 22: No route to host\r\n", 255),
             "n2 does not answer: ssh: connect to host n2 port 22: No route to host");
+  EXPECT_EQ(why_not_reached("n2",
+                            "srun: error: Unable to create step for job 3: Requested node configuration is not "
+                            "available\n",
+                            1),
+            "Slurm has taken n2 out of the job: scontrol show node n2 says why");
   EXPECT_EQ(why_not_reached("n2", "", 255), "n2 does not answer");
 }
 

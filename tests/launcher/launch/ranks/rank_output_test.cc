@@ -65,11 +65,23 @@ TEST_F(RankOutputTest, WhatOthersSayIsNoPartOfASentence) {
                         "[1,1]<stderr>:  zero.stage = 3" + complaint_end(Exit::does_not_fit)});
   EXPECT_EQ(output.complaint(), "it does not fit; what would:\n  zero.stage = 3");
   const std::string more(1000, 'x');
+  output.take(true, "[1,1]<stderr>:strata: it broke:");
   for (int i = 0; i < 100; ++i) output.take(true, "[1,1]<stderr>:" + more);
-  EXPECT_LT(output.last_words().size(), 20000U);
+  output.take(true, "[1,1]<stderr>:" + more + complaint_end(Exit::failed));
+  EXPECT_THAT(output.complaint(), testing::StartsWith("it broke:\n"));
+  EXPECT_LT(output.complaint().size(), 20000U);
 }
 
 // /dev/full refuses each write as a full disk does.
+TEST_F(RankOutputTest, TheLastWordsAreALineThatSaysSomething) {
+  RankOutput output(Starter::mpirun, screen_, std::nullopt, 1);
+  EXPECT_EQ(output.last_words(), "");
+  (void)screen(output, {"[1,0]<stderr>:strata: data      1 file", "[1,0]<stderr>:strata:           4.8 epochs"});
+  EXPECT_EQ(output.last_words(), "data      1 file");
+  (void)screen(output, {"[1,0]<stderr>:step 7/20  loss 1.5  lr 1e-3"});
+  EXPECT_EQ(output.last_words(), "step 7/20");
+}
+
 TEST_F(RankOutputTest, AFullDiskUnderTheLogsIsSaidOnceAndTheScreenGoesOn) {
   const tests::ScratchFolder folder;
   std::filesystem::create_symlink("/dev/full", folder.path() / "rank-00000.log");
