@@ -32,6 +32,9 @@ programs='
   runtime/job         job_test
   runtime/run         run_test
   launcher            launcher_test fault_test
+  launcher/commands/predict  launcher_test dist_test
+  launcher/control    launcher_test dist_test
+  launcher/launch     launcher_test dist_test
 '
 
 count= only= seed=1 seconds=900 dry=
@@ -58,7 +61,8 @@ folder_of() {
   echo "$folder"
 }
 folders=${only:-$(awk 'NF { print $1 }' <<<"$programs")}
-[ -z "$only" ] || [ -n "$(tests_of "$only")" ] || die "no tests are known for the folder $only (the table in $0)"
+[ -z "$only" ] || [ -n "$(tests_of "$(folder_of "$only/any")")" ] ||
+  die "no tests are known for the folder $only (the table in $0)"
 
 # Every fault that could be planted, a line each: KIND, FILE, LINE, the line as it would be; tabs between.
 candidates() {

@@ -57,6 +57,39 @@ std::string with_ranks(const std::string& host, const std::vector<Share>& shares
   return host;
 }
 
+// Of a start whose ranks and nodes give no cause: what mpirun or srun said, with the last that a rank said.
+std::string cause_of_starter(const RankOutput& output, Starter starter, int code) {
+  std::vector<std::string> words = output.of_starter();
+  std::erase_if(words, [](const std::string& line) {
+    // It says that at each start where Slurm binds no processes, which we do ourselves.
+    return line.find_first_not_of(" -\t") == std::string::npos || line.find("support for cpu binding") != line.npos;
+  });
+  if (words.size() > 12) words.erase(words.begin(), words.end() - 12);
+  return fmt::format("{} ended with exit code {}{}{}{}", starter == Starter::srun ? "srun" : "mpirun", code,
+                     code > 128 ? fmt::format(" (signal {}, {})", code - 128, strsignal(code - 128)) : "",
+                     output.last_words().empty() ? " and without a word of a rank"
+                                                 : fmt::format("; the last that a rank said: {}", output.last_words()),
+                     words.empty() ? "" : fmt::format("; it said: {}", fmt::join(words, " ")));
+}
+
+// Settles cause and told, by who knows best: the agents, a rank, mpirun or srun.
+void settle_cause(Ended& out, const RankOutput& output, const RankStart& start, Starter starter, int code) {
+  std::string node;
+  if (!out.lost.empty()) node = fmt::format("node {}", with_ranks(out.lost[0], start.shares));
+  const std::string& said = output.complaint();
+  out.told = out.cause.empty() && !said.empty();
+  if (out.told) {
+    out.cause = said;
+    if (!node.empty() && said.find(out.lost[0]) == std::string::npos) {
+      out.cause += fmt::format("; {} does not answer any more", node);
+      out.told = false;
+    }
+  }
+  if (out.cause.empty() && !node.empty()) out.cause = fmt::format("{} is lost: it ended, or does not answer", node);
+  if (out.cause.empty()) out.cause = cause_in(output.of_starter(), start.shares);
+  if (out.cause.empty()) out.cause = cause_of_starter(output, starter, code);
+}
+
 // Ends a process step by step: asked, and some seconds later killed.
 class Ending {
  public:
@@ -166,34 +199,7 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     out.lost.clear();
     out.cause.clear();
   }
-  std::string node;
-  if (!out.lost.empty()) node = fmt::format("node {}", with_ranks(out.lost[0], start.shares));
-  const std::string& said = output.complaint();
-  out.told = out.cause.empty() && !said.empty();
-  if (out.told) {
-    out.cause = said;
-    if (!node.empty() && said.find(out.lost[0]) == std::string::npos) {
-      out.cause += fmt::format("; {} does not answer any more", node);
-      out.told = false;
-    }
-  }
-  if (out.cause.empty() && !node.empty()) out.cause = fmt::format("{} is lost: it ended, or does not answer", node);
-  if (out.cause.empty()) out.cause = cause_in(output.of_starter(), start.shares);
-  if (out.cause.empty()) {
-    std::vector<std::string> words = output.of_starter();
-    std::erase_if(words, [](const std::string& line) {
-      // It says that at each start where Slurm binds no processes, which we do ourselves.
-      return line.find_first_not_of(" -\t") == std::string::npos || line.find("support for cpu binding") != line.npos;
-    });
-    if (words.size() > 12) words.erase(words.begin(), words.end() - 12);
-    const int code = child.exit_code().value_or(-1);
-    out.cause =
-        fmt::format("{} ended with exit code {}{}{}{}", allocation.starter == Starter::srun ? "srun" : "mpirun", code,
-                    code > 128 ? fmt::format(" (signal {}, {})", code - 128, strsignal(code - 128)) : "",
-                    output.last_words().empty() ? " and without a word of a rank"
-                                                : fmt::format("; the last that a rank said: {}", output.last_words()),
-                    words.empty() ? "" : fmt::format("; it said: {}", fmt::join(words, " ")));
-  }
+  settle_cause(out, output, start, allocation.starter, child.exit_code().value_or(-1));
   return out;
 }
 
