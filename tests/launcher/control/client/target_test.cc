@@ -46,6 +46,7 @@ TEST_F(TargetTest, FindsRunsByFolderSocketAndName) {
   const Listener a = Listener::unix_socket(socket_folder() / "a.sock", "k");
   const Listener b = Listener::unix_socket(socket_folder() / "b.sock", "k");
   EXPECT_THAT(failure_of([&] { (void)find_place(""); }).what(), HasSubstr("2 runs of this user are found here"));
+  EXPECT_EQ(find_place((socket_folder() / "a.sock").string()).socket, (socket_folder() / "a.sock").string());
 }
 
 TEST_F(TargetTest, WhatNamesNoRunIsRefused) {

@@ -28,10 +28,10 @@ TEST_F(CredentialsTest, ReadsAPairThatFits) {
   const Credentials made = make_credentials();
   recipe_.tls_cert = write("cert", made.cert);
   recipe_.tls_key = write("key", made.key);
-  recipe_.token_file = write("token", "0123456789abcdef0123\n");
+  recipe_.token_file = write("token", "!0123456789abcdef~\n");
   const Credentials read = read_credentials(recipe_);
   EXPECT_TRUE(read.tls());
-  EXPECT_EQ(read.token, "0123456789abcdef0123");
+  EXPECT_EQ(read.token, "!0123456789abcdef~");
 }
 
 TEST_F(CredentialsTest, RefusesTheKeyOfAnotherCertificate) {

@@ -39,6 +39,11 @@ TEST(NodeMemoryTest, AVerdictThatIsTooLongIsCutBetweenCharacters) {
   EXPECT_GT(kept.size(), 1000U);
   EXPECT_EQ(kept.size() % 3, 1U);
   EXPECT_EQ(kept, text.substr(0, kept.size()));
+  NodeMemory other(*world);
+  EXPECT_TRUE(other.give({std::string(5000, 'x'), 7, 0}));
+  EXPECT_EQ(other.verdict()->text.find_first_not_of('x'), std::string::npos);
+  EXPECT_LT(other.verdict()->text.size(), 5000U);
+  EXPECT_EQ(other.verdict()->rank, 7);
 }
 
 }  // namespace
