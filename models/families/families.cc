@@ -95,8 +95,7 @@ void ignore_what_does_not_compute(const Config& config) {
                  "quantization_config",
                  "auto_map",
                  "is_llama_config",
-                 "rope_interleaved",
-                 "max_window_layers"});
+                 "rope_interleaved"});
   for (const std::string& key : config.unread())
     if (key.starts_with('_') || key.starts_with("summary_") || key.starts_with("id2label.") ||
         key.starts_with("label2id.") || key.starts_with("strata_") || key.starts_with("task_specific_params.") ||
@@ -119,8 +118,8 @@ double positive_or(const Config& config, std::string_view key, double otherwise,
        zero == Zero::allowed ? "at least 0" : "above 0");
 }
 
-std::size_t size_or(const Config& config, std::string_view key, std::size_t otherwise) {
-  return config.has(key) ? size_of_key(config, key) : otherwise;
+std::size_t size_or(const Config& config, std::string_view key, std::size_t otherwise, std::size_t most) {
+  return config.has(key) ? size_of_key(config, key, most) : otherwise;
 }
 
 float dropout_probability(const Config& config, std::string_view key, double otherwise) {

@@ -27,7 +27,7 @@ inline constexpr std::size_t kMostTokens = std::size_t{1} << 24;
 inline constexpr std::size_t kMostWidth = std::size_t{1} << 20, kMostLayers = std::size_t{1} << 12,
                              kMostWords = std::size_t{1} << 24, kMostPositions = std::size_t{1} << 31;
 std::size_t size_of_key(const Config& config, std::string_view key, std::size_t most = kMostWidth);
-std::size_t size_or(const Config& config, std::string_view key, std::size_t otherwise);
+std::size_t size_or(const Config& config, std::string_view key, std::size_t otherwise, std::size_t most = kMostWidth);
 // A number from 0 if `zero` is given, else above 0.
 enum class Zero { allowed, refused };
 double positive_or(const Config& config, std::string_view key, double otherwise, Zero zero = Zero::refused);

@@ -1,6 +1,6 @@
 // The Llama family (Touvron et al. 2023) as Hugging Face stores it: RMSNorm before attention and MLP, rotary positions,
-// grouped-query attention, SwiGLU, no biases. Mistral adds a sliding window, Qwen2 biases of q, k and v, Qwen3 an
-// RMSNorm of each query and key head.
+// grouped-query attention, SwiGLU, no biases. Mistral adds a sliding window, Qwen2 biases of q, k and v and a window of
+// some layers, Qwen3 an RMSNorm of each query and key head.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -36,9 +36,9 @@ struct Offsets {
       up_bias, down, down_bias;
 };
 
-// The operations of a block, prepared once and shared by all of them.
+// The operations of a block, prepared once and shared by all that have the same window.
 struct BlockPlan : BlockOperations {
-  BlockPlan(const LlamaShape& s, const RunShape& run, const Offsets& o)
+  BlockPlan(const LlamaShape& s, const RunShape& run, const Offsets& o, std::size_t window)
       : BlockOperations{run.tokens(),
                         s.hidden,
                         run.dtype,
@@ -46,7 +46,7 @@ struct BlockPlan : BlockOperations {
                         AttentionPart({.heads = s.heads,
                                        .kv_heads = s.kv_heads,
                                        .head_dim = s.head_dim,
-                                       .window = s.window,
+                                       .window = window,
                                        .dropout = s.attention_dropout},
                                       run),
                         linear(run, s.hidden,
@@ -246,9 +246,8 @@ class Block final : public BlockUnit<BlockPlan> {
   void rotate(Lane& lane, const BlockPlan& b, const Context& c, View heads, bool inverse) const {
     const LlamaShape& s = b.shape;
     const std::size_t table = s.positions * (s.head_dim / 2);
-    auto* constants = const_cast<std::byte*>(c.constants);
-    const ConstView cos = View{constants, table, DType::fp32};
-    const ConstView sin = View{constants + table * sizeof(float), table, DType::fp32};
+    const ConstView cos{c.constants, table, DType::fp32};
+    const ConstView sin{c.constants + table * sizeof(float), table, DType::fp32};
     rope(lane, b.q_rope, b.attention.queries(heads), c.batch.positions, cos, sin, inverse);
     rope(lane, b.k_rope, b.attention.keys(heads), c.batch.positions, cos, sin, inverse);
   }
@@ -277,7 +276,7 @@ class Llama final : public Model {
 
     const Init normal{0, s.deviation};
     units.push_back(make_embedding({"model.embed_tokens.weight", "", s.vocabulary, 0, s.hidden, normal, 0}, run));
-    add_blocks<Block, BlockPlan>(units, s, run);
+    add_blocks<Block, BlockPlan>(units, s, s.layers, run, [&](std::size_t layer) { return s.windows[layer]; });
     HeadSpec head{"model.norm.weight", "", "lm_head.weight", s.vocabulary, s.hidden, s.eps, normal};
     if (*run.objective == Objective::causal_lm) {
       if (s.tied) head.tied = share("lm_head.weight", units, 0, 0);

@@ -1,11 +1,64 @@
 #include "models/families/llama_shape.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
+#include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "models/families/families.h"
 
 namespace strata::models {
+
+namespace {
+
+// By layer, as `layer_types` says it: whether it has a window. Empty if the key is absent.
+std::vector<bool> read_windowed(const Config& config, std::size_t layers) {
+  const std::vector<std::string> types = config.texts("layer_types");
+  if (config.has("layer_types") && types.size() != layers)
+    fail(Exit::usage, "{} has {}, and num_hidden_layers is {}", config.describe("layer_types"),
+         counted(types.size(), "entry", "entries"), layers);
+  std::vector<bool> windowed;
+  for (const std::string& type : types) {
+    // "attention" is the first transformers' word for it.
+    if (type != "full_attention" && type != "attention" && type != "sliding_attention")
+      fail(Exit::usage, "{} has \"{}\", which is not built yet; full_attention and sliding_attention are",
+           config.describe("layer_types"), type);
+    windowed.push_back(type == "sliding_attention");
+  }
+  return windowed;
+}
+
+// By layer: tokens that a position sees, or 0. As transformers 5 has it: Llama knows no window, whatever the keys say;
+// Mistral's is that of all layers unless layer_types (by which AutoModel takes it for Ministral) says which; Qwen's, if
+// use_sliding_window is true, that of the layers from max_window_layers on unless layer_types says which.
+std::vector<std::size_t> read_windows(const Config& config, const std::string& family, std::size_t layers) {
+  const bool mistral = family == "mistral";
+  std::vector<bool> windowed = read_windowed(config, layers);
+  const bool use_window = config.bool_or("use_sliding_window", false);
+  const auto first = std::max<std::int64_t>(config.int_or("max_window_layers", 28), 0);
+  config.ignore({"sliding_window"});
+  std::vector<std::size_t> windows(layers);
+  if (family == "llama") return windows;
+
+  const bool there = !config.is_null("sliding_window") && (mistral || use_window);
+  if (windowed.empty()) {
+    windowed.resize(layers);
+    for (std::size_t layer = 0; layer < layers; ++layer)
+      windowed[layer] = there && (mistral || static_cast<std::int64_t>(layer) >= first);
+  }
+  if (std::ranges::find(windowed, true) == windowed.end()) return windows;
+  if (!there)
+    fail(Exit::usage, "{} has sliding_attention, but the model has no window: {}", config.describe("layer_types"),
+         mistral ? "sliding_window is null; give it a number of tokens"
+                 : "set use_sliding_window to true and sliding_window to a number of tokens");
+  const std::size_t window = size_or(config, "sliding_window", 4096, kMostPositions);
+  for (std::size_t layer = 0; layer < layers; ++layer) windows[layer] = windowed[layer] ? window : 0;
+  return windows;
+}
+
+}  // namespace
 
 LlamaShape read_llama_shape(const Config& config, std::size_t seq) {
   const std::string family = config.require_text("model_type");
@@ -46,19 +99,9 @@ LlamaShape read_llama_shape(const Config& config, std::size_t seq) {
   s.rotary = read_rotary_table(config, s.head_dim, s.positions);
   require_bool(config, "use_mrope", false, false);  // in the files of Qwen2.5: positions of images
 
-  // Mistral's window holds unless it is null; Qwen's where use_sliding_window says so. Llama knows none.
-  const std::size_t window = config.is_null("sliding_window") ? 0 : size_or(config, "sliding_window", 4096);
-  if (family == "mistral" && window < seq) s.window = window;
-  const bool use_window = config.bool_or("use_sliding_window", false) && family.starts_with("qwen");
-  if (use_window && window != 0 && window < seq)
-    fail(Exit::usage,
-         "{} is true with a window of {} below data.seq_len={}: windows of single layers are not built yet",
-         config.describe("use_sliding_window"), window, seq);
-  // Says which layers have the window, which above counts for all or for none.
-  for (const std::string& type : config.texts("layer_types"))
-    if (type != "full_attention" && type != "sliding_attention")
-      fail(Exit::usage, "{} has \"{}\", which is not built yet; full_attention and sliding_attention are",
-           config.describe("layer_types"), type);
+  s.windows = read_windows(config, family, s.layers);
+  for (std::size_t& window : s.windows)
+    if (window >= seq) window = 0;  // nothing lies outside it
   return s;
 }
 

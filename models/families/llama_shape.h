@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <vector>
 
 #include "models/files/config.h"
 #include "models/layers/rotary_table.h"
@@ -7,9 +8,10 @@
 namespace strata::models {
 
 // What a config.json says of a model of the Llama family, in the meaning of transformers: an absent key has the
-// family's default. window: tokens that a position sees, itself included; 0: all before it.
+// family's default. windows: by layer, tokens that a position sees, itself included; 0: all before it.
 struct LlamaShape {
-  std::size_t hidden, heads, kv_heads, head_dim, inner, layers, vocabulary, positions, window;
+  std::size_t hidden, heads, kv_heads, head_dim, inner, layers, vocabulary, positions;
+  std::vector<std::size_t> windows;
   float eps, deviation, attention_dropout;
   RotaryTable rotary;
   bool qkv_bias, output_bias, mlp_bias, qk_norm, tied;

@@ -28,17 +28,6 @@ struct Shape {
   bool mean;  // a document is classified by the mean of its rows, not by its first
 };
 
-// rope_parameters has a group per kind of attention (transformers 5); before there was a key each.
-RotaryTable read_angles(const Config& config, std::size_t head_dim, const std::string& kind, std::string_view older,
-                        double otherwise) {
-  const std::string group = "rope_parameters." + kind + ".";
-  require_one_of(config, group + "rope_type", {"default"}, "default");
-  RotaryTable table;
-  table.head_dim = head_dim;
-  table.theta = positive_or(config, group + "rope_theta", positive_or(config, older, otherwise));
-  return table;
-}
-
 // By layer: whether it attends to the whole document.
 std::vector<bool> read_layers(const Config& config, std::size_t layers) {
   const std::size_t every = size_or(config, "global_attn_every_n_layers", 3);
@@ -75,8 +64,9 @@ Shape read_shape(const Config& config) {
   if (b.hidden % (2 * b.heads) != 0)
     fail(Exit::usage, "config key num_attention_heads={} does not divide hidden_size={} into heads of an even size",
          b.heads, b.hidden);
-  s.global = read_angles(config, b.hidden / b.heads, "full_attention", "global_rope_theta", 160000);
-  s.local = read_angles(config, b.hidden / b.heads, "sliding_attention", "local_rope_theta", 10000);
+  const std::size_t head_dim = b.hidden / b.heads;
+  s.global = read_rotary_table(config, head_dim, s.positions, "full_attention", "global_rope_theta", 160000);
+  s.local = read_rotary_table(config, head_dim, s.positions, "sliding_attention", "local_rope_theta", 10000);
   s.embedding_dropout = dropout_probability(config, "embedding_dropout", 0);
   s.tied = config.bool_or("tie_word_embeddings", true);
   s.decoder_bias = config.bool_or("decoder_bias", true);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -79,21 +80,43 @@ class BlockUnit : public Unit {
   std::shared_ptr<const Plan> one_row_;
 };
 
-// Adds a Block(shape, layer) for every layer. offsets(), of its parameters, are alike in all of them.
-template <typename Block, typename Plan, typename Shape>
-void add_blocks(std::vector<std::unique_ptr<Unit>>& units, const Shape& shape, const RunShape& run) {
-  std::shared_ptr<const Plan> plan, one_row;
-  for (std::size_t layer = 0; layer < shape.layers; ++layer) {
+// Adds a Block(shape, layer) for every layer. kind_of(layer): blocks of one kind share what is prepared for them, which
+// is made by make_plan(run, offsets, kind). offsets(), of a block's parameters, are alike in all of a kind.
+template <typename Block, typename Plan, typename Shape, typename KindOf, typename MakePlan>
+void add_blocks(std::vector<std::unique_ptr<Unit>>& units, const Shape& shape, std::size_t layers, const RunShape& run,
+                const KindOf& kind_of, const MakePlan& make_plan) {
+  struct Prepared {
+    std::shared_ptr<const Plan> plan, one_row;
+  };
+  std::map<decltype(kind_of(0)), Prepared> kinds;
+  RunShape single = run;
+  single.seq = 1;
+  for (std::size_t layer = 0; layer < layers; ++layer) {
     auto block = std::make_unique<Block>(shape, layer);
-    if (!plan) {
-      plan = std::make_shared<const Plan>(shape, run, block->offsets());
-      RunShape single = run;
-      single.seq = 1;
-      if (run.cache > 0 && run.tokens() > 1) one_row = std::make_shared<const Plan>(shape, single, block->offsets());
+    const auto kind = kind_of(layer);
+    Prepared& prepared = kinds[kind];
+    if (!prepared.plan) {
+      prepared.plan = make_plan(run, block->offsets(), kind);
+      if (run.cache > 0 && run.tokens() > 1) prepared.one_row = make_plan(single, block->offsets(), kind);
     }
-    block->prepare(plan, one_row);
+    block->prepare(prepared.plan, prepared.one_row);
     units.push_back(std::move(block));
   }
+}
+// Of a Plan(shape, run, offsets, kind); or of a Plan(shape, run, offsets), if all blocks are alike.
+template <typename Block, typename Plan, typename Shape, typename KindOf>
+void add_blocks(std::vector<std::unique_ptr<Unit>>& units, const Shape& shape, std::size_t layers, const RunShape& run,
+                const KindOf& kind_of) {
+  add_blocks<Block, Plan>(units, shape, layers, run, kind_of,
+                          [&](const RunShape& one, const auto& offsets, const auto& kind) {
+                            return std::make_shared<const Plan>(shape, one, offsets, kind);
+                          });
+}
+template <typename Block, typename Plan, typename Shape>
+void add_blocks(std::vector<std::unique_ptr<Unit>>& units, const Shape& shape, const RunShape& run) {
+  add_blocks<Block, Plan>(
+      units, shape, shape.layers, run, [](std::size_t) { return 0; },
+      [&](const RunShape& one, const auto& offsets, int) { return std::make_shared<const Plan>(shape, one, offsets); });
 }
 
 }  // namespace strata::models

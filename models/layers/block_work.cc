@@ -1,8 +1,25 @@
 #include "models/layers/block_work.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace strata::models {
+
+namespace {
+
+// Of all queries of a sequence that is one document: below the diagonal its half counts, as if positions were points of
+// a line; with a window, what lies within it.
+double seen_keys(const device::AttentionShape& a) {
+  const auto seq = static_cast<double>(a.seq);
+  const auto side = [&](std::size_t rows) {  // on one side of the diagonal, so many rows away at most
+    const double reach = std::min(static_cast<double>(rows), seq);
+    return reach * seq - reach * reach / 2;
+  };
+  return side(a.window == 0 ? a.seq : a.causal ? a.window : a.window / 2) + (a.causal ? 0 : side(a.ahead()));
+}
+
+}  // namespace
 
 Work block_work(const Unit& block, Pass pass, const ElementRange& elements, std::span<const Linear* const> linears,
                 const device::AttentionShape& attention, std::size_t activation) {
@@ -12,9 +29,9 @@ Work block_work(const Unit& block, Pass pass, const ElementRange& elements, std:
   for (std::size_t part = 0; part < linears.size(); ++part)
     if (const std::size_t begin = block.parts()[part].begin; begin >= elements.begin && begin < elements.end)
       flops += linears[part]->forward_flops();
-  // q k^T and its product with v, if causal below the diagonal; backward has five such products.
+  // q k^T and its product with v, of the keys that a query sees; backward has five such products.
   const device::AttentionShape& a = attention;
-  const double two_products = (a.causal ? 2 : 4) * static_cast<double>(a.batch * a.seq * a.seq * a.heads * a.head_dim);
+  const double two_products = 4 * seen_keys(a) * static_cast<double>(a.batch * a.heads * a.head_dim);
   if (pass == Pass::forward)
     return {flops, block.share_of(two_products, elements),
             block.share_of(static_cast<double>(saved + 2 * activation), elements)};

@@ -1,7 +1,6 @@
 #include "models/layers/modern_block.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "device/ops/activation.h"
@@ -25,9 +24,9 @@ struct Offsets {
   std::size_t attention_norm, qkv, projection, mlp_norm, up, down;
 };
 
-// What blocks of one kind share.
+// What blocks of one kind share: that see the whole document or not, that begin with a norm or not.
 struct BlockPlan : BlockOperations {
-  BlockPlan(const ModernBlockSpec& s, const RunShape& run, const Offsets& o, bool global, bool normed)
+  BlockPlan(const ModernBlockSpec& s, const RunShape& run, const Offsets& o, std::pair<bool, bool> kind)
       : BlockOperations{run.tokens(),
                         s.hidden,
                         run.dtype,
@@ -35,7 +34,7 @@ struct BlockPlan : BlockOperations {
                         AttentionPart({.heads = s.heads,
                                        .kv_heads = s.heads,
                                        .head_dim = s.hidden / s.heads,
-                                       .window = global ? 0 : s.window,
+                                       .window = kind.first ? 0 : s.window,
                                        .causal = false},
                                       run),
                         linear(run, s.hidden, 3 * s.hidden, o.qkv),
@@ -43,8 +42,8 @@ struct BlockPlan : BlockOperations {
                         linear(run, s.hidden, 2 * s.inner, o.up),
                         linear(run, s.inner, s.hidden, o.down)},
         inner_width(s.inner),
-        has_norm(normed),
-        angles(global ? s.global_angles : s.local_angles),
+        has_norm(kind.second),
+        angles(kind.first ? s.global_angles : s.local_angles),
         positions(s.positions),
         attention_norm(NormKind::layer_without_bias, norm_of_rows(tokens, s.hidden, s.eps), o.attention_norm),
         mlp_norm(NormKind::layer_without_bias, norm_of_rows(tokens, s.hidden, s.eps), o.mlp_norm),
@@ -190,9 +189,9 @@ class Block final : public BlockUnit<BlockPlan> {
   void rotate(Lane& lane, const Context& c, View heads, bool inverse) const {
     const BlockPlan& b = *plan_;
     const std::size_t table = b.positions * b.rope.head_dim / 2;
-    auto* const angles = const_cast<std::byte*>(c.constants) + b.angles;
-    const ConstView cos = View{angles, table, DType::fp32};
-    const ConstView sin = View{angles + table * sizeof(float), table, DType::fp32};
+    const std::byte* const angles = c.constants + b.angles;
+    const ConstView cos{angles, table, DType::fp32};
+    const ConstView sin{angles + table * sizeof(float), table, DType::fp32};
     for (const View& which : {b.attention.queries(heads), b.attention.keys(heads)})
       rope(lane, b.rope, which, c.batch.positions, cos, sin, inverse);
   }
@@ -203,15 +202,10 @@ class Block final : public BlockUnit<BlockPlan> {
 }  // namespace
 
 void add_modern_blocks(std::vector<std::unique_ptr<Unit>>& units, const ModernBlockSpec& spec, const RunShape& run) {
-  std::map<std::pair<bool, bool>, std::shared_ptr<const BlockPlan>> plans;  // by global and normed
-  for (std::size_t layer = 0; layer < spec.layers_count; ++layer) {
-    auto block = std::make_unique<Block>(spec, layer);
-    const std::pair kind{static_cast<bool>(spec.global[layer]), layer > 0};
-    std::shared_ptr<const BlockPlan>& plan = plans[kind];
-    if (!plan) plan = std::make_shared<const BlockPlan>(spec, run, block->offsets(), kind.first, kind.second);
-    block->prepare(plan);
-    units.push_back(std::move(block));
-  }
+  // Whether it sees the whole document, and whether it begins with a norm.
+  add_blocks<Block, BlockPlan>(units, spec, spec.layers_count, run, [&](std::size_t layer) {
+    return std::pair{static_cast<bool>(spec.global[layer]), layer > 0};
+  });
 }
 
 }  // namespace strata::models

@@ -90,6 +90,12 @@ INSTANTIATE_TEST_SUITE_P(Families, Golden,
                                                           "roberta", "distilbert", "modernbert"),
                                           testing::Values(1, 2, 4), testing::Values(0, 3)),
                          name_of_run);
+// Windows of single layers, and positions stretched by YaRN, over sequences that are longer than either.
+INSTANTIATE_TEST_SUITE_P(Long, Golden,
+                         testing::Combine(testing::Values("long/qwen2_windows", "long/qwen3_windows",
+                                                          "long/mistral_windows", "long/qwen2_yarn", "long/llama_yarn"),
+                                          testing::Values(1, 2), testing::Values(0, 3)),
+                         name_of_run);
 // Classifiers, whose weights are moved by the classes of documents, or of words, and of pairs of texts.
 INSTANTIATE_TEST_SUITE_P(
     Classes, Golden,

@@ -103,6 +103,21 @@ TEST(ModelTest, UnitsKnowWhatTheyCost) {
     }
 }
 
+// A query of a layer with a window sees few keys.
+TEST(ModelTest, WindowsOfSingleLayersCostLess) {
+  constexpr double kSeq = 24, kWindow = 6, kHeads = 4, kHeadDim = 8, kBatch = 1;
+  const auto model =
+      make(tiny("qwen2"), {{"use_sliding_window", "true"}, {"sliding_window", "6"}, {"max_window_layers", "1"}}, 24);
+  const auto attention = [&](std::size_t unit, Pass pass) {
+    return model->units[unit]->work(pass, {0, model->units[unit]->size()}).attention_flops;
+  };
+  // Two products over the keys below the diagonal, of a band as wide as the window less its first triangle.
+  const double each = 4 * kBatch * kHeads * kHeadDim;
+  EXPECT_DOUBLE_EQ(attention(1, Pass::forward), each * kSeq * kSeq / 2);
+  EXPECT_DOUBLE_EQ(attention(2, Pass::forward), each * (kWindow * kSeq - kWindow * kWindow / 2));
+  EXPECT_DOUBLE_EQ(attention(2, Pass::backward), 2.5 * attention(2, Pass::forward));
+}
+
 // What who plans a step goes by: units in a row from one without input to one with a loss, tables in fp32 moments.
 TEST(ModelTest, UnitsSayWhatTheyTakeAndGive) {
   for (const char* family : {"gpt2", "llama"}) {

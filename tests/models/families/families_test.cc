@@ -70,25 +70,32 @@ TEST(FamiliesTest, RefusesByNameWhatIsNotBuilt) {
   for (const char* family : {"mistral", "qwen2", "qwen3"})
     refused(family, {{"mlp_bias", "true"}}, "mlp_bias is true", "only false");
   refused("qwen2", {{"use_mrope", "true"}}, "use_mrope is true", "only false");
-  for (const char* kind : {"yarn", "dynamic", "longrope"}) {
+  for (const auto& [kind, remedy] : {std::pair{"dynamic", "set that"},
+                                     {"longrope", "a factor for each frequency"},
+                                     {"su", "a factor for each frequency"},
+                                     {"mrope", "images"},
+                                     {"ntk", "yarn are"}}) {
     const std::string json = fmt::format(R"({{"rope_type":"{}","factor":2.0,"rope_theta":10000.0}})", kind);
-    refused("llama", {{"rope_parameters", json}}, "rope_parameters.rope_type is \"" + std::string(kind), "llama3");
+    refused("llama", {{"rope_parameters", json}}, "rope_parameters.rope_type is \"" + std::string(kind), remedy);
     refused("llama", {{"rope_scaling", fmt::format(R"({{"type":"{}","factor":2.0}})", kind)}},
-            "rope_scaling.type is \"" + std::string(kind), "llama3");
+            "rope_scaling.type is \"" + std::string(kind), remedy);
+    refused("modernbert", {{"rope_parameters", R"({"sliding_attention":)" + json + "}"}},
+            "rope_parameters.sliding_attention.rope_type is \"" + std::string(kind), remedy);
   }
   // What is given beside it, as every preset has it, is not called unknown.
   refused("llama",
-          {{"rope_parameters", R"({"rope_theta":1e4})"}, {"rope_scaling", R"({"rope_type":"linear","factor":2.0})"}},
-          "rope_scaling.rope_type", "beside rope_parameters");
-  refused("llama", {{"rope_parameters", R"({"rope_theta":1e4})"}, {"rope_scaling", R"({"factor":2.0})"}},
+          {{"rope_parameters", R"({"rope_theta":1e5})"}, {"rope_scaling", R"({"rope_type":"linear","factor":2.0})"}},
           "rope_scaling.factor", "beside rope_parameters");
+  refused("llama", {{"rope_parameters", R"({"rope_theta":1e5})"}, {"rope_scaling", R"({"factor":2.0})"}},
+          "rope_scaling.factor", "beside rope_parameters");
+  refused("llama", {{"rope_parameters", R"({"full_attention":{"rope_theta":1e5}})"}}, "rope_parameters.full_attention",
+          "modernbert");
+  refused("modernbert", {{"rope_scaling", R"({"type":"linear","factor":2.0})"}}, "rope_scaling.type", "rope_type");
   for (const char* ends : {"[[1]]", "\"x\"", "1.5", "true"})
     refused("llama", {{"eos_token_id", ends}}, "eos_token_id", "an integer or a list of integers");
   refused("llama", {{"partial_rotary_factor", "0.5"}}, "partial_rotary_factor", "not built");
   refused("llama", {{"rope_parameters", R"({"rope_theta":1e4,"partial_rotary_factor":0.5})"}},
           "rope_parameters.partial_rotary_factor", "not built");
-  for (const char* family : {"qwen2", "qwen3"})
-    refused(family, {{"use_sliding_window", "true"}, {"sliding_window", "8"}}, "use_sliding_window", "data.seq_len=16");
 }
 
 TEST(FamiliesTest, SizesWhoseProductsWouldOverflowAreRefused) {
@@ -147,6 +154,7 @@ TEST(FamiliesTest, SlidingWindowsThatAreNotSeenAreAllowed) {
   EXPECT_NO_THROW(make(tiny("qwen2"), {{"use_sliding_window", "true"}, {"sliding_window", "16"}}));
   EXPECT_NO_THROW(make(tiny("qwen2"), {{"use_sliding_window", "false"}, {"sliding_window", "8"}}));
   EXPECT_NO_THROW(make(tiny("mistral"), {{"sliding_window", "8"}}));
+  EXPECT_NO_THROW(make(tiny("llama"), {{"sliding_window", "0"}}));
   EXPECT_NO_THROW(make(tiny("mistral"), {{"sliding_window", "null"}}));
 }
 
@@ -166,6 +174,23 @@ TEST(FamiliesTest, BothSpellingsOfTransformersAreOneModel) {
       *make(tiny("llama"), {{"rope_parameters", R"({"rope_theta":10000.0,"rope_type":"linear","factor":2.0})"}}));
   expect_same(*make(tiny("qwen3"), {{"rope_theta", "1000000.0"}, {"rope_scaling", "null"}}),
               *make(tiny("qwen3"), {{"rope_parameters", R"({"rope_theta":1000000.0,"rope_type":"default"})"}}));
+  // Each group alone has all of them; both may say the same.
+  const Overrides older = {{"rope_scaling", R"({"rope_theta":500.0,"type":"linear","factor":2.0})"}};
+  const Overrides newer = {{"rope_parameters", R"({"rope_theta":500.0,"type":"linear","factor":2.0})"}};
+  expect_same(*make(tiny("llama"), older), *make(tiny("llama"), newer));
+  expect_same(*make(tiny("llama"), older), *make(tiny("llama"), {older[0], newer[0]}));
+  expect_same(*make(tiny("llama"), {{"rope_parameters", R"({"type":"linear","factor":2.0})"}}),
+              *make(tiny("llama"), {{"rope_scaling", R"({"rope_type":"linear","type":"yarn","factor":2.0})"}}));
+  // ModernBERT's, of each kind.
+  const auto modern = [](const char* keys, const char* value) { return make(tiny("modernbert"), {{keys, value}}); };
+  expect_same(*modern("rope_parameters", R"({"full_attention":{"type":"default"},"sliding_attention":{}})"),
+              *make(tiny("modernbert")));
+  expect_same(
+      *make(tiny("modernbert"), {{"global_rope_theta", "900.0"}, {"local_rope_theta", "80.0"}}),
+      *modern("rope_parameters", R"({"full_attention":{"rope_theta":900.0},"sliding_attention":{"rope_theta":80.0}})"));
+  expect_same(*modern("rope_scaling", R"({"rope_type":"linear","factor":2.0})"),
+              *modern("rope_parameters", R"({"full_attention":{"type":"linear","factor":2.0},
+                                             "sliding_attention":{"rope_type":"linear","factor":2.0}})"));
   // transformers 5 takes a base that its group does not have from beside it.
   expect_same(*make(tiny("llama"), {{"rope_theta", "500000.0"}}),
               *make(tiny("llama"), {{"rope_theta", "500000.0"}, {"rope_parameters", R"({"rope_type":"default"})"}}));

@@ -13,6 +13,7 @@ namespace strata::models {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr std::size_t kSeq = 8192;
@@ -41,26 +42,38 @@ TEST(LlamaShapeTest, AnAbsentKeyMeansWhatTransformersMeans) {
     EXPECT_FALSE(s.tied || s.output_bias || s.mlp_bias);
     EXPECT_EQ(s.qkv_bias, family == std::string("qwen2"));
     EXPECT_EQ(s.qk_norm, family == std::string("qwen3"));
-    EXPECT_EQ(s.window, family == std::string("mistral") ? 4096u : 0u);
+    EXPECT_THAT(s.windows, ElementsAre(family == std::string("mistral") ? 4096u : 0u,
+                                       family == std::string("mistral") ? 4096u : 0u));
   }
 }
 
 TEST(LlamaShapeTest, TheWindowIsTheFamilys) {
-  EXPECT_EQ(shape("mistral", R"(,"sliding_window":7)").window, 7u);
-  EXPECT_EQ(shape("mistral", R"(,"sliding_window":null)").window, 0u);
-  EXPECT_EQ(shape("mistral", R"(,"sliding_window":8191)").window, 8191u);
-  EXPECT_EQ(shape("mistral", R"(,"sliding_window":8192)").window, 0u);  // nothing lies outside it
+  EXPECT_THAT(shape("mistral", R"(,"sliding_window":7)").windows, ElementsAre(7u, 7u));
+  EXPECT_THAT(shape("mistral", R"(,"sliding_window":null)").windows, ElementsAre(0u, 0u));
+  EXPECT_THAT(shape("mistral", R"(,"sliding_window":8191)").windows, ElementsAre(8191u, 8191u));
+  EXPECT_THAT(shape("mistral", R"(,"sliding_window":8192)").windows, ElementsAre(0u, 0u));  // nothing lies outside it
   // Llama does not know the keys; Qwen's is off where use_sliding_window does not say otherwise.
-  EXPECT_EQ(shape("llama", R"(,"sliding_window":7,"use_sliding_window":true)").window, 0u);
-  EXPECT_EQ(shape("qwen2", R"(,"sliding_window":7)").window, 0u);
-  EXPECT_EQ(shape("qwen2", R"(,"sliding_window":null,"use_sliding_window":true)").window, 0u);
-  for (const char* family : {"qwen2", "qwen3"})
-    EXPECT_FAILURE(shape(family, R"(,"use_sliding_window":true)"), Exit::usage,
-                   AllOf(HasSubstr("use_sliding_window"), HasSubstr("a window of 4096 below data.seq_len=8192")));
+  for (const char* more : {"", R"(,"layer_types":["full_attention","sliding_attention"])"})
+    EXPECT_THAT(shape("llama", std::string(R"(,"sliding_window":7,"use_sliding_window":true)") + more).windows,
+                ElementsAre(0u, 0u));
+  EXPECT_THAT(shape("qwen2", R"(,"sliding_window":7,"max_window_layers":0)").windows, ElementsAre(0u, 0u));
+  EXPECT_THAT(shape("qwen2", R"(,"sliding_window":null,"use_sliding_window":true,"max_window_layers":0)").windows,
+              ElementsAre(0u, 0u));
+}
+
+TEST(LlamaShapeTest, QwensWindowIsThatOfItsLastLayers) {
   for (const char* family : {"qwen2", "qwen3"}) {
-    EXPECT_FAILURE(shape(family, R"(,"use_sliding_window":true,"sliding_window":8191)"), Exit::usage,
-                   HasSubstr("a window of 8191 below data.seq_len=8192"));
-    EXPECT_EQ(shape(family, R"(,"use_sliding_window":true,"sliding_window":8192)").window, 0u);
+    const auto windows = [&](const std::string& more) {
+      return shape(family, R"(,"use_sliding_window":true,"sliding_window":7)" + more).windows;
+    };
+    EXPECT_THAT(windows(""), ElementsAre(0u, 0u)) << "max_window_layers is 28 if absent";
+    EXPECT_THAT(windows(R"(,"max_window_layers":2)"), ElementsAre(0u, 0u));
+    EXPECT_THAT(windows(R"(,"max_window_layers":1)"), ElementsAre(0u, 7u));
+    EXPECT_THAT(windows(R"(,"max_window_layers":0)"), ElementsAre(7u, 7u));
+    EXPECT_THAT(shape(family, R"(,"use_sliding_window":true,"max_window_layers":0)").windows,
+                ElementsAre(4096u, 4096u));
+    EXPECT_THAT(shape(family, R"(,"use_sliding_window":true,"max_window_layers":0,"sliding_window":8192)").windows,
+                ElementsAre(0u, 0u));
   }
 }
 
@@ -77,8 +90,27 @@ TEST(LlamaShapeTest, AScalingThatIsNoObjectIsRefused) {
   }
 }
 
+TEST(LlamaShapeTest, LayerTypesSayWhichLayersHaveTheWindow) {
+  const std::string mixed = R"(,"sliding_window":7,"layer_types":["sliding_attention","full_attention"])";
+  EXPECT_THAT(shape("mistral", mixed).windows, ElementsAre(7u, 0u));
+  EXPECT_THAT(shape("mistral", R"(,"layer_types":["full_attention","full_attention"])").windows, ElementsAre(0u, 0u));
+  EXPECT_THAT(shape("mistral", R"(,"sliding_window":7,"layer_types":null)").windows, ElementsAre(7u, 7u));
+  for (const char* family : {"qwen2", "qwen3"}) {
+    EXPECT_THAT(shape(family, mixed + R"(,"use_sliding_window":true)").windows, ElementsAre(7u, 0u));
+    EXPECT_THAT(shape(family, R"(,"use_sliding_window":true,"max_window_layers":0,)"
+                              R"("layer_types":["full_attention","attention"])")
+                    .windows,
+                ElementsAre(0u, 0u));
+    EXPECT_FAILURE(shape(family, mixed), Exit::usage, AllOf(HasSubstr("layer_types"), HasSubstr("use_sliding_window")));
+  }
+  EXPECT_FAILURE(shape("mistral", R"(,"sliding_window":null,"layer_types":["sliding_attention","full_attention"])"),
+                 Exit::usage, AllOf(HasSubstr("layer_types"), HasSubstr("sliding_window is null")));
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3"})
+    EXPECT_FAILURE(shape(family, R"(,"layer_types":["full_attention"])"), Exit::usage,
+                   AllOf(HasSubstr("layer_types"), HasSubstr("1 entry, and num_hidden_layers is 2")));
+}
+
 TEST(LlamaShapeTest, LayerTypesAreKnown) {
-  EXPECT_EQ(shape("qwen3", R"(,"layer_types":["full_attention","sliding_attention"])").window, 0u);
   EXPECT_FAILURE(shape("qwen3", R"(,"layer_types":["full_attention","linear_attention"])"), Exit::usage,
                  AllOf(HasSubstr("layer_types"), HasSubstr("\"linear_attention\"")));
   for (const char* value : {"3", "\"full_attention\"", "[1]", R"({"a":"full_attention"})"})

@@ -35,15 +35,16 @@ struct Shape {
   std::size_t window = 0;
   float dropout = 0;
   bool attention_bias = false, mlp_bias = false;
+  std::string more = {};  // keys of config.json, each with a comma before it
   std::size_t batch = 2, seq = 11;
 
   std::string config() const {
     return fmt::format(
         R"({{"model_type":"{}","hidden_size":{},"num_attention_heads":{},"num_key_value_heads":{},"head_dim":{},
         "intermediate_size":{},"num_hidden_layers":2,"max_position_embeddings":64,"vocab_size":16,"rms_norm_eps":0.03,
-        "rope_theta":100.0,"attention_dropout":{},"attention_bias":{},"mlp_bias":{},"sliding_window":{}}})",
+        "rope_theta":100.0,"attention_dropout":{},"attention_bias":{},"mlp_bias":{},"sliding_window":{}{}}})",
         model_type, hidden, heads, kv_heads, head_dim, inner, dropout, attention_bias, mlp_bias,
-        window ? std::to_string(window) : "null");
+        window ? std::to_string(window) : "null", more);
   }
 };
 constexpr double kEps = 0.03;  // large enough to see whether it is used
@@ -105,7 +106,11 @@ const Shape kShapes[] = {
     {"mistral", "mistral", 24, 4, 1, 6, 40, 4},
     {"mistral, window of two", "mistral", 24, 4, 2, 6, 40, 2},
     {"mistral, window as long as the sequence", "mistral", 24, 4, 2, 6, 40, 11},
+    {"mistral, a window of its second layer", "mistral", 24, 4, 2, 6, 40, 4, 0, false, false,
+     R"(,"layer_types":["full_attention","sliding_attention"])"},
     {"qwen2", "qwen2", 30, 5, 1, 6, 40},
+    {"qwen2, a window of its second layer", "qwen2", 30, 5, 1, 6, 40, 3, 0, false, false,
+     R"(,"use_sliding_window":true,"max_window_layers":1)"},
     {"qwen3", "qwen3", 32, 4, 2, 16, 40},
     {"qwen3, narrow heads, bias, dropout", "qwen3", 24, 4, 2, 4, 40, 0, 0.1f, true},
 };
