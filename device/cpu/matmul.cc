@@ -74,7 +74,8 @@ class Matmul::Worker {
     add(DNNL_ARG_BIAS, d.bias_desc());
   }
 
-  // The C interface, which takes a plain array: the C++ one builds a map at every call.
+  // The C interface, which takes a plain array: the C++ one builds a map at every call. Statuses are compared as numbers,
+  // since fmt 10 prints no enumeration.
   void run(const dnnl::matmul& primitive, const void* a, const void* b, const void* bias, void* c, void* scratch) {
     for (int i = 0; i < used_; ++i) {
       const int argument = arguments_[i].arg;
@@ -83,9 +84,9 @@ class Matmul::Worker {
                                : argument == DNNL_ARG_DST     ? c
                                : argument == DNNL_ARG_BIAS    ? bias
                                                               : scratch;
-      STRATA_CHECK_EQ(dnnl_memory_set_data_handle(arguments_[i].memory, const_cast<void*>(data)), dnnl_success);
+      STRATA_CHECK_EQ(int{dnnl_memory_set_data_handle(arguments_[i].memory, const_cast<void*>(data))}, 0);
     }
-    STRATA_CHECK_EQ(dnnl_primitive_execute(primitive.get(), stream_.get(), used_, arguments_.data()), dnnl_success);
+    STRATA_CHECK_EQ(int{dnnl_primitive_execute(primitive.get(), stream_.get(), used_, arguments_.data())}, 0);
   }
 
  private:
