@@ -11,6 +11,7 @@
 
 packages=(
   g++ cmake ninja-build pkg-config
+  dpkg-dev file # cpack
   openmpi-bin libopenmpi-dev
   libdnnl-dev libsimdjson-dev libtomlplusplus-dev libcli11-dev libspdlog-dev libfmt-dev libxxhash-dev libhwloc-dev
   liburing-dev libaio-dev

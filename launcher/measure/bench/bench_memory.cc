@@ -222,7 +222,10 @@ int bench_memory(const BenchOptions& options) {
     }
     recipes.push_back(recipe_with(recipe, setting, batch, options.steps));
     const runtime::Job job = runtime::make_job(recipes.back(), 1, capacity);
-    rows.push_back({setting, job.plan.memory, runtime::fits(job.plan, capacity)});
+    MemoryRow& row = rows.emplace_back();  // GCC 14 takes the result of a row that is moved in for uninitialized
+    row.setting = setting;
+    row.planned = job.plan.memory;
+    row.fits = runtime::fits(job.plan, capacity);
   }
 
   fmt::print("{}\n{}\nms per step: median of {}, after two of warm-up; loss of step {}\n\n{}", title, device,

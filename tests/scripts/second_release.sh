@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Builds the program and runs the demo on the other release of Debian that Strata supports, in a root made by debootstrap:
+# Debian 13 if this machine has Debian 12, else Debian 12. A warning is an error. Minutes, so only for CI.
+#   tests/scripts/second_release.sh FOLDER
+# The compiler's cache is kept in ~/.cache/strata, so that the next run compiles only what has changed.
+set -euo pipefail
+source=$(cd "$(dirname "$0")/../.." && pwd)
+[ -n "${CI:-}" ] || { echo "Skipped: only CI builds on a second release (set CI=true)" && exit 77; }
+git -C "$source" rev-parse --verify -q HEAD >/dev/null || { echo "Skipped: $source is not a clone" && exit 77; }
+. "$source/tests/scripts/debian_root.sh"
+case $(. /etc/os-release && echo "$VERSION_CODENAME") in
+  trixie) suite=bookworm ;;
+  *) suite=trixie ;;
+esac
+make_root "$suite" "$1"
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/strata/ccache-$suite
+mkdir -p "$cache" "$root/root/.cache/ccache"
+mount --bind "$cache" "$root/root/.cache/ccache"
+git clone -q --depth 1 "file://$source" "$root/root/strata"
+in_root apt-get install -y --no-install-recommends ccache
+in_root env CI=true CCACHE_MAXSIZE=2G /root/strata/scripts/demo.sh
+grep -q 'the same bits' "$root.log"
+! grep -n 'warning:' "$root/root/strata/build/logs/build.log" || { echo "the compiler warns" && exit 1; }
+echo "$suite: $(sed -n 's/^compiled: /compiled /p' "$root.log")"
+grep -A4 '^weights after 3 steps' "$root.log"
