@@ -28,7 +28,12 @@ std::vector<std::int64_t> sizes_to_compare(const Recipe& recipe, int ranks, std:
 BatchSpeed speed_of(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node) {
   const Forecast f = forecast(job, machine, ranks_per_node);
   const double tokens = static_cast<double>(job.plan.tokens) * job.plan.accumulation * job.ranks;
-  BatchSpeed speed{job.recipe.training.micro_batch_size, job.plan.memory, f.step_ms, f.tokens_per_s, f.path};
+  BatchSpeed speed{job.recipe.training.micro_batch_size,
+                   runtime::order_name(job.plan),
+                   job.plan.memory,
+                   f.step_ms,
+                   f.tokens_per_s,
+                   f.path};
   for (double& seconds : speed.path_per_token) seconds /= tokens;
   return speed;
 }
@@ -83,10 +88,10 @@ std::string max_batch_text(const MaxBatch& found) {
                     : no_larger;
   const BatchSpeed* fastest = found.fastest();
   if (!fastest) return text;
-  text += fmt::format("{:>11}{:>12}{:>14}{:>12}\n", "micro-batch", "peak", "ms per step", "tokens/s");
+  text += fmt::format("{:>11}{:>12}{:>14}{:>12}{:>12}\n", "micro-batch", "peak", "ms per step", "tokens/s", "order");
   for (const BatchSpeed& speed : found.speeds)
-    text += fmt::format("{:>11}{:>12}{:>14.1f}{:>12.0f}\n", speed.size, bytes_text(speed.memory[0].peak), speed.step_ms,
-                        speed.tokens_per_s);
+    text += fmt::format("{:>11}{:>12}{:>14.1f}{:>12.0f}{:>12}\n", speed.size, bytes_text(speed.memory[0].peak),
+                        speed.step_ms, speed.tokens_per_s, speed.order);
   text +=
       fmt::format("fastest per token, as predicted: {}, with {:.3g} us", fastest->size, 1e6 / fastest->tokens_per_s);
   const BatchSpeed &smallest = found.speeds.front(), &largest = found.speeds.back();
@@ -99,9 +104,9 @@ std::string max_batch_json(const MaxBatch& found) {
   const auto& [fits, too_large] = found.largest;
   std::string speeds;
   for (const BatchSpeed& speed : found.speeds)
-    speeds +=
-        fmt::format("{}{{\"size\":{},\"device_peak_bytes\":{},\"step_ms\":{:.3f},\"tokens_per_s\":{:.1f}}}",
-                    speeds.empty() ? "" : ",", speed.size, speed.memory[0].peak, speed.step_ms, speed.tokens_per_s);
+    speeds += fmt::format(
+        "{}{{\"size\":{},\"device_peak_bytes\":{},\"step_ms\":{:.3f},\"tokens_per_s\":{:.1f},\"order\":\"{}\"}}",
+        speeds.empty() ? "" : ",", speed.size, speed.memory[0].peak, speed.step_ms, speed.tokens_per_s, speed.order);
   const BatchSpeed* fastest = found.fastest();
   return fmt::format("{{\"size\":{},\"too_large\":{},\"fastest\":{},\"speeds\":[{}]}}",
                      fits ? fmt::to_string(fits->size) : "null", too_large ? planned_json(*too_large) : "null",

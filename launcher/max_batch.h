@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/forecast.h"
@@ -10,6 +11,7 @@ namespace strata::launcher {
 // How fast a step with a micro-batch is predicted to be; path: what its time goes to.
 struct BatchSpeed {
   std::int64_t size;
+  std::string_view order;  // of micro-batches and units, as planned
   runtime::Memory memory;
   double step_ms, tokens_per_s;
   runtime::BoundSeconds path_per_token;

@@ -12,7 +12,7 @@ for (const s of data.stages) {
   const kinds = data_kinds().map((k, i) => s.tiers.reduce((a, t) => a + t.kinds[i], 0));
   const total = s.tiers.reduce((a, t) => a + t.peak, 0);
   cards.append(...stackedBar(`ZeRO-${s.stage}${s.stage === data.stage ? " (the recipe's)" : ""}`, kinds, most, total,
-    `${bytes(total)}${s.fits ? "" : ", does not fit"}, ${span(s.step_ms)}, ${bytes(s.sent_bytes)} sent`));
+    `${bytes(total)}, ${s.order} order${s.fits ? "" : ", does not fit"}, ${span(s.step_ms)}, ${bytes(s.sent_bytes)} sent`));
 }
 section("Stages: memory of a rank, time of a step, bytes that a rank sends in it", legend(data_kinds().map((k, i) => [k, i])), cards,
   el("p", { class: "soft", style: "margin-top:8px" }, data.speeds));

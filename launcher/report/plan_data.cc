@@ -102,13 +102,14 @@ std::string plan_data(const runtime::Job& job, const runtime::Capacity& capacity
   for (std::size_t b = 0; b < path.size(); ++b)
     bounds += fmt::format("{}\"{}\":{:.4f}", b ? "," : "", runtime::kBoundWords[b], path[b] * 1e3);
   return fmt::format(
-      "{{\"strata_plan\":1,\"model\":{},\"parameters\":{},\"ranks\":{},\"stage\":{},\"fits\":{},\"step_ms\":{:.4f},"
+      "{{\"strata_plan\":1,\"model\":{},\"parameters\":{},\"ranks\":{},\"stage\":{},\"order\":\"{}\",\"fits\":{},"
+      "\"step_ms\":{:.4f},"
       "\"sent_bytes\":{},\"speeds\":{},\"path\":{{{}}},\"tiers\":{},\"lanes\":{},\"names\":[{}],\"tasks\":{{\"lane\":{}"
       ","
       "\"name\":{},\"begin\":{},\"end\":{},\"waits\":{}}},\"buffers\":[{}]}}",
       json_string(job.model->family), job.model->parameters(), plan.ranks, job.recipe.zero.stage,
-      runtime::fits(plan, capacity), 1e3 * makespan_s(plan, spans), plan.comm_bytes.total(), json_string(speeds),
-      bounds, tiers(plan, capacity),
+      runtime::order_name(plan), runtime::fits(plan, capacity), 1e3 * makespan_s(plan, spans), plan.comm_bytes.total(),
+      json_string(speeds), bounds, tiers(plan, capacity),
       list(runtime::kTrainingLanes, [](std::size_t i) { return json_string(runtime::kLaneNames[i]); }), names.all(),
       list(tasks.size(), lane), task_names,
       list(spans.size(), [&](std::size_t t) { return microseconds(spans[t].begin); }),

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -18,8 +17,8 @@
 #include "models/classes.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/model_folder.h"
-#include "runtime/forecast/simulator.h"
 #include "runtime/job/available_memory.h"
+#include "runtime/job/order.h"
 #include "runtime/job/score_memory.h"
 #include "runtime/job/seat.h"
 #include "runtime/planner/planner.h"
@@ -147,17 +146,6 @@ std::vector<std::size_t> tile_thresholds(const models::Model& model, const StepP
   return thresholds;
 }
 
-// For memory.order = auto: the faster one as the simulator has it on a nominal machine of the plan's kind; of two that
-// it hardly tells apart, the one that moves less.
-bool is_better(const StepPlan& a, const StepPlan& b) {
-  constexpr double kSame = 0.01;
-  const MachineProfile machine = nominal_profile(a);
-  const double with_a = makespan_s(a, simulate(a, machine)), with_b = makespan_s(b, simulate(b, machine));
-  if (std::abs(with_a - with_b) > kSame * with_b) return with_a < with_b;
-  const auto moved = [](const StepPlan& p) { return p.comm_bytes.total() + p.io_bytes.total(); };
-  return moved(a) != moved(b) ? moved(a) < moved(b) : a.memory[0].peak <= b.memory[0].peak;
-}
-
 }  // namespace
 
 bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
@@ -178,6 +166,10 @@ std::string memory_text(const StepPlan& plan) {
   if (text.starts_with(kTierNames[0]))
     text.replace(0, kTierNames[0].size(), tier_title(0, plan.device.kind == device::Kind::cpu));
   return text;
+}
+
+std::string_view order_name(const StepPlan& plan) {
+  return plan.vertical ? "vertical" : "horizontal";
 }
 
 std::string_view tier_title(std::size_t tier, bool on_cpu) {
@@ -204,27 +196,35 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
   if (calls_of(recipe, job.model->units.size(), ranks, purpose) > kMostCallsOfRanks / ranks)
     fail(Exit::usage, "{} ranks times {} calls of units per step are more than a plan can count ({}): plan fewer ranks",
          ranks, calls_of(recipe, job.model->units.size(), ranks, purpose), kMostCallsOfRanks);
-  const auto plan_of = [&](std::size_t tile_bytes) {
-    const auto ordered = [&](bool vertical) {
-      PlanRequest request = request_of(recipe, *job.model, shape, ranks, vertical, tile_bytes);
-      add_scores(recipe, config, *job.model, request);
-      const auto make = [&] {
-        StepPlan plan = make_plan(request);
-        for (const auto* beside : {&evaluation, &generation})
-          if (*beside) (*beside)->add_memory(recipe, plan);
-        return plan;
-      };
-      StepPlan plan = make();
-      if (!std::exchange(request.read_ahead, false) || fits(plan, capacity)) return plan;
-      return make();
+  const bool both_orders = recipe.memory.order == AccumulationOrder::automatic &&
+                           request_of(recipe, *job.model, shape, ranks, false, 0).accumulation > 1 &&
+                           calls_of(recipe, job.model->units.size(), ranks, purpose) <= kMostVerticalCalls;
+  const auto ordered = [&](const Recipe& of, bool vertical, std::size_t tile_bytes) {
+    PlanRequest request = request_of(of, *job.model, shape, ranks, vertical, tile_bytes);
+    add_scores(of, config, *job.model, request);
+    const auto make = [&] {
+      StepPlan plan = make_plan(request);
+      for (const auto* beside : {&evaluation, &generation})
+        if (*beside) (*beside)->add_memory(of, plan);
+      return plan;
     };
-    StepPlan plan = ordered(recipe.memory.order == AccumulationOrder::vertical);
-    if (recipe.memory.order != AccumulationOrder::automatic || plan.accumulation == 1) return plan;
-    if (!plan.sharded_parameters() && !plan.fast && plan.io_bytes.total() == 0) return plan;
-    if (calls_of(recipe, job.model->units.size(), ranks, purpose) > kMostVerticalCalls) return plan;
-    StepPlan vertical = ordered(true);
-    if (!fits(vertical, capacity)) return plan;
-    return !fits(plan, capacity) || is_better(vertical, plan) ? vertical : plan;
+    StepPlan plan = make();
+    if (!std::exchange(request.read_ahead, false) || fits(plan, capacity)) return plan;
+    return make();
+  };
+  const auto plan_of = [&](std::size_t tile_bytes) {
+    StepPlan plan = ordered(recipe, recipe.memory.order == AccumulationOrder::vertical, tile_bytes);
+    if (!both_orders) return plan;
+    StepPlan vertical = ordered(recipe, true, tile_bytes);
+    const auto device_limit = [&] {
+      std::size_t limit = std::numeric_limits<std::size_t>::max();
+      for (const Recipe& other : with_less_moved(recipe, ranks))
+        for (const bool order : {false, true})
+          limit = std::min(limit, ordered(other, order, tile_bytes).memory[0].peak);
+      return limit;
+    };
+    return takes_vertical({plan, fits(plan, capacity)}, {vertical, fits(vertical, capacity)}, device_limit) ? vertical
+                                                                                                            : plan;
   };
   job.plan = plan_of(0);
   if (!fits(job.plan, capacity) && job.plan.sharded_parameters() &&

@@ -32,7 +32,7 @@ struct Capacity {
 
 // Reads the model's configuration and plans the step, for the capacity's device. Workspaces are sized for
 // every core of the machine, so that the plan is the same however ranks share them. memory.order = auto becomes
-// the order that the simulator has as faster on a nominal machine of this kind, and that fits. Of an optimizer's state
+// one of the two by order.h. Of an optimizer's state
 // on NVMe the first unit's is read ahead if host memory allows it and memory.prefetch is not 0. If the step does
 // not fit and parameters are sharded, the largest units are gathered part by part, as few of them as needed. Throws
 // Error{usage}, Error{corrupt}.
@@ -51,6 +51,9 @@ bool fits(const StepPlan& plan, const Capacity& capacity);
 // A plan lists every call of a unit in a step: so many are a few seconds' work, and what has more is refused.
 inline constexpr std::int64_t kMostCalls = 1 << 16;
 bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose);
+
+// "horizontal" or "vertical": the order that the plan has.
+std::string_view order_name(const StepPlan& plan);
 
 // "parameters of units above 1.50 GiB gathered in tiles"; empty if none is.
 std::string tiling_text(const StepPlan& plan);

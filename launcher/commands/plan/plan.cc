@@ -150,7 +150,7 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
       job.recipe.zero.stage, device::name_of(plan.dtype),
       counted(static_cast<std::uint64_t>(plan.accumulation), "micro-batch", "micro-batches"),
       job.recipe.training.micro_batch_size, job.recipe.data.seq_len,
-      plan.vertical ? "vertical order" : "horizontal order");
+      fmt::format("{} order", runtime::order_name(plan)));
   fmt::print("{}\n\n", folded(shape));
   if (plan.tile_bytes) fmt::print("{}\n\n", folded(runtime::tiling_text(plan)));
   Rows rows = {{"a rank's", "peak", "capacity"}};
@@ -339,9 +339,8 @@ int plan(const PlanOptions& options) {
         "\"tasks\":{},\"nearest\":{}{}{}{}}}\n",
         fits, ranks, per_node, job.model->parameters(), job.recipe.training.micro_batch_size,
         runtime::memory_json(job.plan.memory, nullptr), capacity[runtime::Tier::device], capacity[runtime::Tier::host],
-        runtime::comm_json(job.plan.comm_bytes), runtime::io_json(job.plan.io_bytes),
-        job.plan.vertical ? "vertical" : "horizontal", job.plan.tile_bytes,
-        std::accumulate(counts.begin(), counts.end(), std::size_t{0}), nearest_json(nearest),
+        runtime::comm_json(job.plan.comm_bytes), runtime::io_json(job.plan.io_bytes), runtime::order_name(job.plan),
+        job.plan.tile_bytes, std::accumulate(counts.begin(), counts.end(), std::size_t{0}), nearest_json(nearest),
         prediction ? prediction_json(*prediction, job.plan) : "", options.stages ? stages_json(stages) : "",
         largest ? ",\"max_batch\":" + max_batch_json(*largest) : ""));
     file.close();

@@ -40,7 +40,10 @@ void print_stages(const std::vector<Stage>& stages) {
     return bytes_text(sum);
   };
   std::vector<std::vector<std::string>> rows = {
-      {"stage", "peak [0]", "fits", "parameters", "grads [1]", "optimizer", "rest [3]", "paper", "sent", "step ms"}};
+      {"stage", "peak [0]", "fits", "params [2]", "grads [1]", "optimizer", "rest [3]", "paper", "sent", "step ms"}};
+  // Of one micro-batch both orders are the same.
+  const bool has_orders = stages[0].job.plan.accumulation > 1;
+  if (has_orders) rows[0].emplace_back("order");
   for (int stage = 0; stage < 4; ++stage) {
     const Stage& s = stages[static_cast<std::size_t>(stage)];
     const runtime::StepPlan& plan = s.job.plan;
@@ -51,10 +54,10 @@ void print_stages(const std::vector<Stage>& stages) {
     }
     const auto paper = static_cast<std::size_t>(
         paper_bytes(stage, static_cast<double>(s.job.model->parameters()), static_cast<double>(s.job.ranks)));
-    rows.push_back({fmt::format("ZeRO-{}", stage), bytes_text(peak), s.fits ? "yes" : "no",
-                    bytes(plan, 0) + (stage == 3 ? " [2]" : ""), bytes(plan, 1), bytes(plan, 2), bytes_text(rest),
-                    bytes_text(paper), bytes_text(plan.comm_bytes.total()),
-                    s.step_ms ? fmt::format("{:.1f}", *s.step_ms) : "-"});
+    rows.push_back({fmt::format("ZeRO-{}", stage), bytes_text(peak), s.fits ? "yes" : "no", bytes(plan, 0),
+                    bytes(plan, 1), bytes(plan, 2), bytes_text(rest), bytes_text(paper),
+                    bytes_text(plan.comm_bytes.total()), s.step_ms ? fmt::format("{:.1f}", *s.step_ms) : "-"});
+    if (has_orders) rows.back().emplace_back(plan.vertical ? "vert." : "horiz.");
   }
   fmt::print("\n{}", table(rows));
   for (const char* text :
@@ -63,7 +66,8 @@ void print_stages(const std::vector<Stage>& stages) {
         "[0] Of all tiers together; the table above has them apart.",
         "[1] Gradients are summed in fp32: 4 bytes per parameter that a rank sums, rather than 2, and a micro-batch's "
         "own on top, so that a loss has the same bits on any number of ranks.",
-        "[2] With a rank's shard, the units that are gathered at the time (memory.prefetch + 1, and a tied embedding).",
+        "[2] At stage 3 a rank's shard and the units that are gathered at the time (memory.prefetch + 1, and a tied "
+        "embedding).",
         "[3] Activations, workspace and what is on its way, of which the paper's figures count nothing."})
     fmt::print("{}\n", folded(text, text[0] == '[' ? 4 : 0));
 }
@@ -71,10 +75,11 @@ void print_stages(const std::vector<Stage>& stages) {
 std::string stages_json(const std::vector<Stage>& stages) {
   std::string text;
   for (std::size_t i = 0; i < stages.size(); ++i)
-    text += fmt::format("{}{{\"stage\":{},\"fits\":{},\"memory\":{},\"comm_bytes\":{},\"step_ms\":{}}}", i ? "," : "",
-                        i, stages[i].fits, runtime::memory_json(stages[i].job.plan.memory, nullptr),
-                        runtime::comm_json(stages[i].job.plan.comm_bytes),
-                        stages[i].step_ms ? fmt::format("{:.3f}", *stages[i].step_ms) : "null");
+    text += fmt::format(
+        "{}{{\"stage\":{},\"order\":\"{}\",\"fits\":{},\"memory\":{},\"comm_bytes\":{},\"step_ms\":{}}}", i ? "," : "",
+        i, runtime::order_name(stages[i].job.plan), stages[i].fits,
+        runtime::memory_json(stages[i].job.plan.memory, nullptr), runtime::comm_json(stages[i].job.plan.comm_bytes),
+        stages[i].step_ms ? fmt::format("{:.3f}", *stages[i].step_ms) : "null");
   return ",\"stages\":[" + text + "]";
 }
 

@@ -39,12 +39,16 @@ std::vector<RecipeKey> memory_keys() {
           "memory.prefetch", 0, 1 << 16, STRATA_AT(memory.prefetch),
           "units looked ahead: at most this + 1 are gathered at once, besides a tied embedding; 0 also keeps the first "
           "unit's state on NVMe from being read before a step begins"),
-      choice<AccumulationOrder>("memory.order",
-                                {{"auto", AccumulationOrder::automatic},
-                                 {"horizontal", AccumulationOrder::horizontal},
-                                 {"vertical", AccumulationOrder::vertical}},
-                                {}, STRATA_AT(memory.order),
-                                "micro-batch by micro-batch, or unit by unit; auto: the faster one, as planned"),
+      choice<AccumulationOrder>(
+          "memory.order",
+          {{"auto", AccumulationOrder::automatic},
+           {"horizontal", AccumulationOrder::horizontal},
+           {"vertical", AccumulationOrder::vertical}},
+          {}, STRATA_AT(memory.order),
+          "micro-batch by micro-batch, or unit by unit; auto: the one that takes less memory (of device "
+          "and host), unless the other is predicted to be faster by 5% for each 10% of memory, and "
+          "takes no more of the device than a recipe that moves less by zero.*; or the only one that "
+          "fits"),
       flag("memory.verify", STRATA_AT(memory.verify),
            "keep a checksum of every page of the nvme tier, and compare it when the page is read"),
       choice<std::optional<offload::Engine>>("memory.io_engine",

@@ -84,7 +84,7 @@ TEST(JobTest, FitsIntoExactlyWhatItNeeds) {
   EXPECT_FALSE(fits(plan, {peak, peak[0] + peak[1] - 1}));
 }
 
-TEST(JobTest, OrderIsTheOneThatIsFasterOrMovesLess) {
+TEST(JobTest, OfTwoOrdersThatTakeAsMuchTheFasterOneIsTaken) {
   const auto chosen = [](std::vector<std::string> sets, int ranks) {
     sets.insert(sets.end(), {"training.gradient_accumulation_steps=4", "model.config.n_embd=256"});
     const auto ordered = [&](const std::string& order) {

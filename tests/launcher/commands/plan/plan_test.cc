@@ -153,10 +153,14 @@ TEST_F(Plan, StagesBesideEachOtherAndWhatThePaperCounts) {
   stages_ = true;
   const std::string text = planned(4, 4, {"zero.stage=2"});
   for (const char* stage : {"ZeRO-0 ", "ZeRO-1 ", "ZeRO-2 ", "ZeRO-3 "}) EXPECT_THAT(text, HasSubstr(stage));
-  for (const char* note :
-       {"[0] Of all tiers together", "[1] Gradients are summed in fp32", "[2] With a rank's shard", "[3] Activations"})
+  for (const char* note : {"[0] Of all tiers together", "[1] Gradients are summed in fp32",
+                           "[2] At stage 3 a rank's shard", "[3] Activations"})
     EXPECT_THAT(text, HasSubstr(note));
   EXPECT_THAT(json_, AllOf(HasSubstr("\"stages\":[{\"stage\":0,"), HasSubstr("{\"stage\":3,")));
+  EXPECT_THAT(text, Not(HasSubstr("ms  order\n"))) << "one micro-batch has none";
+  EXPECT_THAT(planned(4, 4, {"zero.stage=2", "training.gradient_accumulation_steps=4"}),
+              AllOf(HasSubstr("ms  order\n"), HasSubstr("- horiz.\n")));
+  EXPECT_THAT(json_, HasSubstr("{\"stage\":2,\"order\":\"horizontal\","));
   // 16 bytes a parameter at stage 0, shared out over 4 ranks at stage 3.
   const double parameters = number("parameters");
   EXPECT_THAT(text, HasSubstr(bytes_text(static_cast<std::size_t>(16 * parameters))));
