@@ -18,7 +18,17 @@ BatchRows BatchShape::rows(std::byte* memory) const {
                 column<std::uint32_t>(memory, tokens), column<device::RowRange>(memory, tokens)};
   if (loss_rows > 0) out.loss_rows = column<std::uint32_t>(memory, loss_rows);
   if (types) out.types = column<std::uint32_t>(memory, tokens);
+  out.padding = padding;
   return out;
+}
+
+void place_padding(const BatchRows& rows) {
+  if (!rows.padding) return;
+  std::uint32_t last = 0;
+  for (std::size_t row = 0; row < rows.tokens.size(); ++row) {
+    if (rows.positions[row] == 0) last = 0;
+    rows.positions[row] = rows.tokens[row] == *rows.padding ? 0 : ++last;
+  }
 }
 
 Batch BatchShape::at(const std::byte* memory) const {

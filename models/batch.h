@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "device/row_range.h"
@@ -11,7 +12,7 @@ namespace strata::models {
 struct Batch {
   const std::uint32_t* tokens;
   const std::int32_t* labels;         // of the rows that the loss takes: the first of the column
-  const std::uint32_t* positions;     // in the row's document
+  const std::uint32_t* positions;     // in the row's document; of models that skip padding as place_padding() has them
   const device::RowRange* documents;  // of each row: attention sees no other rows
   // The rows that the loss takes, rising, and behind the last of them row 0 with labels that do not count; null: all.
   const std::uint32_t* loss_rows = nullptr;
@@ -24,8 +25,9 @@ struct BatchRows {
   std::span<std::int32_t> labels;  // device::kIgnoredLabel: does not count
   std::span<std::uint32_t> positions;
   std::span<device::RowRange> documents;
-  std::span<std::uint32_t> loss_rows = {};  // of the whole micro-batch; empty: all
-  std::span<std::uint32_t> types = {};      // of tokens; empty: the model has none
+  std::span<std::uint32_t> loss_rows = {};    // of the whole micro-batch; empty: all
+  std::span<std::uint32_t> types = {};        // of tokens; empty: the model has none
+  std::optional<std::uint32_t> padding = {};  // the token that has no position, if there is one
 
   // Without loss_rows.
   BatchRows subrows(std::size_t begin, std::size_t count) const {
@@ -34,15 +36,21 @@ struct BatchRows {
             positions.subspan(begin, count),
             documents.subspan(begin, count),
             {},
-            types.empty() ? types : types.subspan(begin, count)};
+            types.empty() ? types : types.subspan(begin, count),
+            padding};
   }
 };
+
+// If the model has a token of padding: its rows get position 0, and of each document the others 1, 2, 3 ... For columns
+// that are filled, whose positions begin at 0 in each document; once.
+void place_padding(const BatchRows& rows);
 
 // How the columns of a micro-batch lie in memory, one behind the other.
 struct BatchShape {
   std::size_t tokens = 0;
-  std::size_t loss_rows = 0;  // that the loss takes at most; 0: all, without a column that names them
-  bool types = false;         // a column of token types
+  std::size_t loss_rows = 0;                  // that the loss takes at most; 0: all, without a column that names them
+  bool types = false;                         // a column of token types
+  std::optional<std::uint32_t> padding = {};  // BatchRows::padding
 
   std::size_t bytes() const {
     return tokens * ((types ? 4 : 3) * sizeof(std::uint32_t) + sizeof(device::RowRange)) +

@@ -69,7 +69,8 @@ class Encoder final : public Model {
     family = s.family;
     vocabulary = s.vocabulary;
     hidden = b.hidden;
-    max_positions = s.position_rows - s.first_position;
+    max_positions = s.position_rows - (s.padding ? *s.padding + 1 : 0);
+    batch.padding = s.padding;
     heads = b.heads;
     head_dim = b.hidden / b.heads;
     ignored_suffixes = s.ignored_suffixes;
@@ -85,7 +86,8 @@ class Encoder final : public Model {
                                     .positions = s.position_rows,
                                     .hidden = b.hidden,
                                     .init = normal,
-                                    .first_position = s.first_position,
+                                    .first_position = s.padding.value_or(0),
+                                    .padded = s.padding.has_value(),
                                     .type_name = s.types + ".weight",
                                     .types = s.type_rows},
                                    run));

@@ -1,6 +1,8 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +27,9 @@ struct EncoderSpec {
   float dropout_before_dense = 0, sequence_dropout = 0, token_dropout = 0;
   std::vector<std::string> ignored_suffixes;
 
-  std::size_t vocabulary, position_rows, first_position, type_rows;
+  std::size_t vocabulary, position_rows, type_rows;
+  // A token that has no position, whatever its place in a text; those of the others start after the row of that number.
+  std::optional<std::uint32_t> padding;
   EncoderBlockSpec blocks;
   float embedding_dropout;
   bool tied;

@@ -1,5 +1,5 @@
 // RoBERTa (Liu et al. 2019) and XLM-RoBERTa (Conneau et al. 2019) as Hugging Face stores them: BERT's encoder, whose
-// positions start behind the row of padding, and a head of other names.
+// positions start behind the row of padding and skip its token, and a head of other names.
 #include <string>
 #include <utility>
 
@@ -27,7 +27,7 @@ std::unique_ptr<Model> make_roberta(const Config& config, const RunShape& run) {
   if (padding < 0 || static_cast<std::size_t>(padding) + 1 >= s.position_rows)
     fail(Exit::usage, "{} is {}: positions start behind it, and max_position_embeddings={} leaves none",
          config.describe("pad_token_id"), padding, s.position_rows);
-  s.first_position = static_cast<std::size_t>(padding) + 1;
+  s.padding = static_cast<std::uint32_t>(padding);
   return make_encoder(std::move(s), config, run);
 }
 

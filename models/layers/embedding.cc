@@ -80,7 +80,8 @@ class Embedding final : public Unit {
     } else {
       const std::size_t count = spec_.positions - spec_.first_position;
       embedding_backward(lane, tokens_, d, c.batch.positions, {0, count, count}, dy, looked_up(gradients), scratch);
-      if (spec_.first_position > 0) zero(lane, gradients.sub(positions_offset_, spec_.first_position * d));
+      const std::size_t still = spec_.first_position + (spec_.padded ? 1 : 0);
+      if (still > 0) zero(lane, gradients.sub(positions_offset_, still * d));
       if (spec_.types == 1)
         column_sum(lane, tokens_, d, d, dy, gradients.sub(types_offset_, d), scratch);
       else if (spec_.types > 1)

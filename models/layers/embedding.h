@@ -12,6 +12,7 @@ struct EmbeddingSpec {
   Init init;
   float dropout = 0;
   std::size_t first_position = 0;  // the row of the position table that position 0 looks up
+  bool padded = false;             // position 0 is that of padding, whose row has no gradient
   // Token types, if there is a name; a position table is then there too. Of more than
   // one the batch has the column; of one it is of zeros, [tokens] std::uint32_t, where Context::constants begins.
   std::string type_name = {};

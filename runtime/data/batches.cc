@@ -87,6 +87,7 @@ void Batches::fill(std::uint64_t micro_batch, const Rows& rows) const {
     const auto [source, sequence, epoch] = sequence_at(micro_batch * micro_batch_size_ + b);
     sources_[source].sequences->fill(sequence, epoch, rows.subrows(b * seq_len_, seq_len_));
   }
+  models::place_padding(rows);
   take_labelled(rows);
 }
 

@@ -98,8 +98,6 @@ def loss_of(model, problem, tokens, types, target):
     keys = dict(input_ids=torch.tensor([tokens]))
     if any(types):
         keys["token_type_ids"] = torch.tensor([types])
-    if model.config.model_type == "roberta":  # which takes a word of padding's number for padding
-        keys["position_ids"] = torch.arange(len(tokens))[None] + model.config.pad_token_id + 1
     if problem == "token_classification":
         return F.cross_entropy(model(**keys).logits[0], target, reduction="sum", ignore_index=-100)
     return model(**keys, labels=target).loss

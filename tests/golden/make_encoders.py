@@ -49,8 +49,6 @@ def logits_of(model, tokens, types):
     keys = {}
     if any(types):
         keys["token_type_ids"] = torch.tensor([types])
-    if model.config.model_type == "roberta":  # which takes a word of padding's number for padding
-        keys["position_ids"] = torch.arange(tokens.shape[1])[None] + model.config.pad_token_id + 1
     return model(tokens, **keys).logits[0]
 
 

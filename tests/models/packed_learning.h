@@ -78,6 +78,12 @@ Learnt learn(const Config& config, const Columns& columns, float loss_gradient, 
   std::vector<std::uint32_t> types = columns.types;
   types.resize(columns.tokens.size());
   const auto model = make_model(config, run);
+  Columns placed = columns;
+  place_padding({.tokens = placed.tokens,
+                 .labels = placed.labels,
+                 .positions = placed.positions,
+                 .documents = placed.documents,
+                 .padding = model->batch.padding});
   AbortToken abort;
   device::Lane lane("test", run.threads, 0, abort);
   device::StepScalars scalars{.loss_gradient = loss_gradient};
@@ -99,7 +105,7 @@ Learnt learn(const Config& config, const Columns& columns, float loss_gradient, 
     Context c{};
     c.batch = {columns.tokens.data(),
                columns.labels.data(),
-               columns.positions.data(),
+               placed.positions.data(),
                columns.documents.data(),
                loss_rows.empty() ? nullptr : loss_rows.data(),
                types.data()};

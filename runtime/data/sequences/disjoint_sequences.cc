@@ -40,6 +40,7 @@ void DisjointSequences::fill(std::uint64_t micro_batch, const Rows& rows) const 
     for (std::uint64_t i = 0; i < seq_len_; ++i) own.positions[i] = static_cast<std::uint32_t>(i);
     std::fill(own.documents.begin(), own.documents.end(), device::RowRange{0, static_cast<std::uint32_t>(seq_len_)});
   }
+  models::place_padding(rows);
   take_labelled(rows);
 }
 

@@ -153,6 +153,37 @@ TEST(EmbeddingUnitTest, PositionsMayStartLaterAndRowsHaveAType) {
   EXPECT_LT(testing::relative_error(runner.tensor(runner.gradients, "types"), of_types), 1e-6);
 }
 
+// Rows of padding look theirs up and do not move it.
+TEST(EmbeddingUnitTest, ThePositionOfPaddingStays) {
+  const std::size_t first = 1, seq = 9;
+  const RunShape run{2, seq, DType::fp32, 2};
+  const auto unit = make_embedding({.table_name = "words",
+                                    .position_name = "positions",
+                                    .vocabulary = 19,
+                                    .positions = seq + 2,
+                                    .hidden = kHidden,
+                                    .init = {0, 0.02f},
+                                    .first_position = first,
+                                    .padded = true},
+                                   run);
+  UnitRunner runner(*unit, run, kHidden);
+  for (std::size_t t = 0; t < run.tokens(); ++t) runner.positions[t] = static_cast<std::uint32_t>(t % 3);
+  for (std::uint32_t& token : runner.tokens) token = runner.below(19);
+  runner.forward();
+  const auto row = [&](const std::string& table, std::size_t at) {
+    return runner.parameters.doubles(runner.parameter(table).offset + at * kHidden, kHidden);
+  };
+  EXPECT_LT(testing::relative_error(runner.y.doubles(0, kHidden),
+                                    testing::sum(row("words", runner.tokens[0]), row("positions", first))),
+            1e-6);
+  runner.backward();
+  Doubles positions((seq + 2) * kHidden);
+  for (std::size_t i = 0; i < run.tokens() * kHidden; ++i)
+    if (runner.positions[i / kHidden] > 0)
+      positions[(first + runner.positions[i / kHidden]) * kHidden + i % kHidden] += runner.dy[i];
+  EXPECT_LT(testing::relative_error(runner.tensor(runner.gradients, "positions"), positions), 1e-6);
+}
+
 TEST(EmbeddingUnitTest, HasItsTableFirst) {
   const RunShape run{1, 4, DType::fp32, 1};
   const auto unit = make_embedding({"wte", "wpe", 19, 13, 23, {0, 0.5f}, 0}, run);

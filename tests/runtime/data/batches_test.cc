@@ -101,6 +101,16 @@ TEST_F(BatchesTest, SequentialCutsOneFileAfterTheOther) {
   EXPECT_EQ(batches.labels(7), 6u);
 }
 
+TEST_F(BatchesTest, PaddingTakesNoPosition) {
+  const Batches batches(files(), 3, 2, DataOrder::sequential, 0);
+  std::vector<std::uint32_t> tokens(6), positions(6);
+  std::vector<std::int32_t> labels(6);
+  std::vector<device::RowRange> documents(6);
+  batches.fill(0, {.tokens = tokens, .labels = labels, .positions = positions, .documents = documents, .padding = 4});
+  EXPECT_THAT(tokens, ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(positions, ElementsAre(1, 2, 3, 1, 0, 2));
+}
+
 TEST_F(BatchesTest, ShuffleTakesEverySequenceOnceAnEpoch) {
   const Batches batches(files(), 3, 2, DataOrder::shuffle, 11), other(files(), 3, 2, DataOrder::shuffle, 12);
   std::vector<std::uint64_t> first_epochs, of_other;

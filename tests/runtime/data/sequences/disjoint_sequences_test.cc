@@ -57,6 +57,18 @@ TEST_F(DisjointSequencesTest, EveryLabelOnceInOrderAndTheLastSequenceOfAFileShor
       << "what is missing is of no document: nothing sees it";
 }
 
+TEST_F(DisjointSequencesTest, PaddingTakesNoPosition) {
+  std::vector<TokenFile> files;
+  files.push_back(counting("a.bin", 4, 7));
+  const DisjointSequences data(std::move(files), 3, 2);
+  std::vector<std::uint32_t> tokens(6), positions(6);
+  std::vector<std::int32_t> labels(6);
+  std::vector<device::RowRange> documents(6);
+  data.fill(0, {.tokens = tokens, .labels = labels, .positions = positions, .documents = documents, .padding = 5});
+  EXPECT_THAT(tokens, ElementsAre(4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(positions, ElementsAre(1, 0, 2, 1, 2, 3));
+}
+
 TEST_F(DisjointSequencesTest, AFileShorterThanASequenceIsOne) {
   std::vector<TokenFile> files;
   files.push_back(counting("a.bin", 0, 2));

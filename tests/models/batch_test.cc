@@ -1,0 +1,34 @@
+#include "models/batch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace strata::models {
+namespace {
+
+using ::testing::ElementsAre;
+
+// As transformers' create_position_ids_from_input_ids counts, less the number of the token of padding.
+TEST(BatchTest, PaddingTakesNoPosition) {
+  // Documents of 4, 1, 3 and 2 rows, and a row of none.
+  std::vector<std::uint32_t> tokens = {5, 1, 6, 1, 1, 1, 7, 8, 9, 1, 0}, positions = {0, 1, 2, 3, 0, 0, 1, 2, 0, 1, 0};
+  BatchRows rows{.tokens = tokens, .labels = {}, .positions = positions, .documents = {}};
+  place_padding(rows);
+  EXPECT_THAT(positions, ElementsAre(0, 1, 2, 3, 0, 0, 1, 2, 0, 1, 0)) << "most models have no such token";
+  rows.padding = 1;
+  place_padding(rows);
+  EXPECT_THAT(positions, ElementsAre(1, 0, 2, 0, 0, 0, 1, 2, 1, 0, 1));
+}
+
+TEST(BatchTest, RowsSayWhatTheShapeSays) {
+  std::vector<std::byte> memory(BatchShape{.tokens = 2}.bytes());
+  EXPECT_EQ((BatchShape{.tokens = 2}).rows(memory.data()).padding, std::nullopt);
+  const BatchRows rows = BatchShape{.tokens = 2, .padding = 3}.rows(memory.data());
+  EXPECT_EQ(rows.padding, 3u);
+  EXPECT_EQ(rows.subrows(1, 1).padding, 3u);
+}
+
+}  // namespace
+}  // namespace strata::models
