@@ -55,6 +55,9 @@ class Tokenizer {
   // The token that stands for one to be predicted: "[MASK]" or "<mask>", if there is one.
   std::optional<std::uint32_t> mask_id() const;
 
+  // Sentences for the user: where the files of the tokenizer's folder contradict each other, and what counts.
+  const std::vector<std::string>& remarks() const { return remarks_; }
+
   virtual std::unique_ptr<Workspace> workspace() const = 0;
   // Appends the ids of `text` to `out`; add_special: with what the tokenizer's template puts around a text.
   virtual void encode(std::string_view text, bool add_special, Workspace& workspace,
@@ -75,17 +78,18 @@ class Tokenizer {
 
  protected:
   TextTemplate template_;
+  std::vector<std::string> remarks_;
 
  private:
   std::string name_, hash_;
 };
 
 // The files of a Hugging Face directory that define a tokenizer; if there are several, the first counts.
-inline constexpr std::array kTokenizerFiles = {"tokenizer.json", "tokenizer.model", "spiece.model",
-                                               "sentencepiece.bpe.model"};
+inline constexpr std::array kTokenizerFiles = {"tokenizer.json",          "tokenizer.model", "spiece.model",
+                                               "sentencepiece.bpe.model", "vocab.json",      "vocab.txt"};
 
-// `where`: "byte"; or a Hugging Face directory with tokenizer.json or tokenizer.model; or such a file. Throws
-// Error{usage} if nothing is there or a component is not supported (named), Error{corrupt} if a file is broken.
+// `where`: "byte"; or a Hugging Face directory with one of these; or such a file. vocab.json has merges.txt beside it.
+// Throws Error{usage} if nothing is there or a component is not supported (named), Error{corrupt} if a file is broken.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& where);
 
 // The text of a growing sequence of ids, piece by piece; a character whose bytes are not all there yet is held back.

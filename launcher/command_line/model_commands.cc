@@ -65,7 +65,7 @@ void add_generate(CLI::App& app, int& status) {
       ->excludes(text)
       ->excludes("--prompt-tokens");
   add_path(command, "--chat-template", options->chat_template,
-           "Jinja template of --chat (default: the tokenizer folder's)")
+           "Jinja template of --chat: a file, or the name of one of the tokenizer folder's (default: the folder's)")
       ->needs("--chat");
   add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory; default: the model's");
   command->add_option("--max-new-tokens", options->max_new_tokens, "tokens to write, at most (128)")
@@ -149,7 +149,8 @@ void add_tokenize(CLI::App& app, int& status) {
           "names and the first record)")
       ->check(CLI::IsMember({"text", "chat", "alpaca", "sharegpt", "completion", "csv", "tsv"}));
   add_path(command, "--chat-template", options->chat_template,
-           "Jinja template of conversations (default: the tokenizer folder's)");
+           "Jinja template of conversations: a file, or the name of one of the tokenizer folder's (default: the "
+           "folder's)");
   command
       ->add_option("--train-on", options->train_on,
                    "what counts as a label: assistant, last (its last turn), completion, all (default: assistant of "

@@ -96,6 +96,7 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
            folder.path().string());
     const std::filesystem::path where = options.tokenizer ? *options.tokenizer : *beside;
     out.tokenizer = text::load_tokenizer(where);
+    for (const std::string& remark : out.tokenizer->remarks()) say("{}: {}", where.string(), remark);
     if (const auto end = out.tokenizer->end_of_text()) out.ends.push_back(*end);
     if (options.chat) {
       auto made = text::ChatTemplate::find(where, options.chat_template, *out.tokenizer);

@@ -319,7 +319,7 @@ TEST(TokenizerTest, AFolderWithoutATokenizerIsRefused) {
   const tests::ScratchFolder folder;
   EXPECT_FAILURE(load_tokenizer(folder.path()), Exit::usage, HasSubstr("neither a tokenizer.json"));
   folder.write("vocab.json", "{}");
-  EXPECT_FAILURE(load_tokenizer(folder.path()), Exit::usage, HasSubstr("fast tokenizer"));
+  EXPECT_FAILURE(load_tokenizer(folder.path()), Exit::usage, HasSubstr("put the model's config.json there"));
   folder.write("tokenizer.model", "no model");
   EXPECT_FAILURE(load_tokenizer(folder.path()), Exit::corrupt, HasSubstr("tokenizer.model"));
 }

@@ -1,6 +1,7 @@
 #include "text/chat/chat_template.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -65,16 +66,92 @@ bool has_word(std::string_view text, std::string_view word) {
   return false;
 }
 
+// Texts that the folder's files call special tokens.
+void add_special(const Value& from, std::vector<std::string>& out) {
+  const auto add = [&](const Value& token) {
+    const Value* content = token.is(Kind::dict) ? token.find("content") : &token;
+    if (content && content->is(Kind::text) && !content->text().empty()) out.push_back(content->text());
+  };
+  for (const auto& [key, value] : from.pairs()) {
+    if (key.text().ends_with("_token")) add(value);
+    if (key.text() == "added_tokens_decoder" && value.is(Kind::dict))
+      for (const auto& [id, token] : value.pairs())
+        if (const Value* special = token.is(Kind::dict) ? token.find("special") : nullptr;
+            special && special->is(Kind::boolean) && special->boolean())
+          add(token);
+    if (key.text() != "additional_special_tokens" && key.text() != "extra_special_tokens") continue;
+    if (value.is(Kind::list))
+      for (const Value& token : value.items()) add(token);
+    if (value.is(Kind::dict))
+      for (const auto& [name, token] : value.pairs()) add(token);
+  }
+}
+
+// The templates of a folder, as transformers finds them.
+struct Sources {
+  std::vector<std::pair<std::string, std::string>> all;  // name, template
+  bool by_name = false;  // several, or one that is not simply the model's; else the one is for all conversations
+  std::string where;
+};
+
+Sources sources_in(const fs::path& folder, const Value& config) {
+  Sources out;
+  std::error_code ignored;
+  const auto set = [&](const std::string& name, std::string source) {
+    std::erase_if(out.all, [&](const auto& one) { return one.first == name; });
+    out.all.emplace_back(name, std::move(source));
+  };
+  const fs::path file = folder / "chat_template.jinja", more = folder / "additional_chat_templates";
+  if (fs::is_regular_file(file, ignored)) set("default", read(file));
+  std::vector<fs::path> others;
+  for (fs::directory_iterator at(more, ignored), end; at != end; at.increment(ignored))
+    if (at->path().extension() == ".jinja" && at->is_regular_file(ignored)) others.push_back(at->path());
+  std::sort(others.begin(), others.end());
+  for (const fs::path& other : others) set(other.stem().string(), read(other));
+  if (!out.all.empty()) {
+    out.by_name = out.all.size() > 1 || out.all.front().first != "default";
+    out.where = (others.empty() || out.all.front().first == "default" ? file : more).string();
+    return out;
+  }
+  const Value* found = config.find("chat_template");
+  if (!found || found->is(Kind::none)) return out;
+  out.where = fmt::format("chat_template of {}", (folder / "tokenizer_config.json").string());
+  if (found->is(Kind::text)) {
+    set("default", found->text());
+    return out;
+  }
+  out.by_name = true;
+  if (found->is(Kind::dict))
+    for (const auto& [name, source] : found->pairs())
+      if (source.is(Kind::text)) set(name.text(), source.text());
+  if (!found->is(Kind::list) && !found->is(Kind::dict))
+    fail(Exit::corrupt, "{}: expected a text or a list, found {}", out.where, kind_text(*found));
+  for (const Value& one : found->is(Kind::list) ? found->items() : std::vector<Value>()) {
+    const Value *name = one.is(Kind::dict) ? one.find("name") : nullptr,
+                *source = name ? one.find("template") : nullptr;
+    if (!source || !source->is(Kind::text) || !name->is(Kind::text))
+      fail(Exit::corrupt, "{}: expected objects with a name and a template", out.where);
+    set(name->text(), source->text());
+  }
+  if (out.all.empty()) fail(Exit::corrupt, "{}: expected at least one template, found none", out.where);
+  return out;
+}
+
+std::string names_of(const Sources& sources) {
+  std::vector<std::string> names;
+  for (const auto& [name, source] : sources.all) names.push_back(name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 }  // namespace
 
-std::optional<ChatTemplate> ChatTemplate::find(const fs::path& tokenizer, const std::optional<fs::path>& file,
+std::optional<ChatTemplate> ChatTemplate::find(const fs::path& tokenizer, const std::optional<fs::path>& wanted,
                                                const Tokenizer& known) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(tokenizer, ignored);
   const fs::path folder = is_folder ? tokenizer : tokenizer.parent_path();
   const bool has_folder = is_folder || fs::is_regular_file(tokenizer, ignored);
   ChatTemplate out;
-  out.tokenizer_ = known.name();
   const Value config = has_folder ? read_object(folder / "tokenizer_config.json") : Value::dict({});
   const Value map = has_folder ? read_object(folder / "special_tokens_map.json") : Value::dict({});
   std::vector<std::pair<Value, Value>> tokens;
@@ -89,41 +166,43 @@ std::optional<ChatTemplate> ChatTemplate::find(const fs::path& tokenizer, const 
         std::erase_if(tokens, [&](const auto& named) { return named.first.text() == key.text(); });
     }
   };
-  take(map);
   if (const Value* extra = config.find("extra_special_tokens"); extra && extra->is(Kind::dict)) take(*extra);
   take(config);
+  // transformers does not read the map if the configuration lists the tokens.
+  if (!config.find("added_tokens_decoder")) take(map);
   if (!tokens.empty()) out.special_tokens_ = Value::dict(std::move(tokens)).pairs();
-  if (file || (has_folder && fs::is_regular_file(folder / "chat_template.jinja", ignored))) {
-    const fs::path path = file ? *file : folder / "chat_template.jinja";
-    if (!fs::is_regular_file(path, ignored))
-      fail(Exit::usage, "--chat-template {}: there is no such file", path.string());
-    out.name_ = path.string();
-    out.add(read(path), "default", known);
+  std::vector<std::string> promised;
+  for (const Value* from : {&config, &map}) add_special(*from, promised);
+
+  const Sources found = has_folder ? sources_in(folder, config) : Sources{};
+  const auto named = [&](std::string_view name) {
+    return std::find_if(found.all.begin(), found.all.end(), [&](const auto& one) { return one.first == name; });
+  };
+  if (wanted && found.by_name && named(wanted->string()) != found.all.end()) {
+    out.name_ = fmt::format("{} ({})", found.where, wanted->string());
+    out.add(named(wanted->string())->second, "default", promised, known);
     return out;
   }
-  const Value* found = config.find("chat_template");
-  if (!found || found->is(Kind::none)) return std::nullopt;
-  out.name_ = fmt::format("chat_template of {}", (folder / "tokenizer_config.json").string());
-  if (found->is(Kind::text)) {
-    out.add(found->text(), "default", known);
-  } else {
-    if (!found->is(Kind::list))
-      fail(Exit::corrupt, "{}: expected a text or a list, found {}", out.name_, kind_text(*found));
-    for (const Value& one : found->items()) {
-      const Value *name = one.is(Kind::dict) ? one.find("name") : nullptr,
-                  *source = name ? one.find("template") : nullptr;
-      if (!source || !source->is(Kind::text) || !name->is(Kind::text))
-        fail(Exit::corrupt, "{}: expected objects with a name and a template", out.name_);
-      if (name->text() == "default" || name->text() == "tool_use") out.add(source->text(), name->text(), known);
-    }
+  if (wanted) {
+    if (!fs::is_regular_file(*wanted, ignored))
+      fail(Exit::usage, "--chat-template {}: there is no such file{}", wanted->string(),
+           found.by_name ? fmt::format(", nor a template of that name: {} has {}", found.where, names_of(found)) : "");
+    out.name_ = wanted->string();
+    out.add(read(*wanted), "default", promised, known);
+    return out;
   }
-  const auto is_default = [](const auto& one) { return one.first == "default"; };
-  if (std::none_of(out.templates_.begin(), out.templates_.end(), is_default))
-    fail(Exit::usage, "{} has no template named default: give one with --chat-template FILE", out.name_);
+  if (found.all.empty()) return std::nullopt;
+  out.name_ = found.where;
+  for (const char* name : {"default", "tool_use"})
+    if (const auto one = named(name); one != found.all.end()) out.add(one->second, name, promised, known);
+  if (out.templates_.empty())
+    fail(Exit::usage, "{} has {}, and no template named default: choose one with --chat-template NAME", out.name_,
+         names_of(found));
   return out;
 }
 
-void ChatTemplate::add(const std::string& source, const std::string& name, const Tokenizer& known) {
+void ChatTemplate::add(const std::string& source, const std::string& name, const std::vector<std::string>& promised,
+                       const Tokenizer& known) {
   templates_.emplace_back(name, std::make_shared<const jinja::Template>(source, name_));
   source_ += fmt::format("{}\n{}\n", name, source);
   if (known.name() == "byte") return;  // which has no special tokens at all, and takes their bytes
@@ -133,8 +212,15 @@ void ChatTemplate::add(const std::string& source, const std::string& name, const
            "{} writes {}, which is \"{}\", but the tokenizer {} has no such token: take template and "
            "tokenizer of one model",
            name_, key.text(), token.text(), known.name());
+  for (const std::string& token : promised)
+    if (source.find(token) != std::string::npos && !known.id_of(token))
+      fail(Exit::usage,
+           "{} writes {}, which the tokenizer's folder lists as a special token, but the tokenizer {} has no such "
+           "token: take template and tokenizer of one model",
+           name_, token, known.name());
   for (std::string& token : tokens_in(source))
-    if (!known.id_of(token)) unknown_.push_back(std::move(token));
+    if (!known.id_of(token) && std::find(plain_marks_.begin(), plain_marks_.end(), token) == plain_marks_.end())
+      plain_marks_.push_back(std::move(token));
 }
 
 std::string ChatTemplate::hash() const {
@@ -148,7 +234,10 @@ const jinja::Template& ChatTemplate::of(const Conversation& conversation) const 
     for (const auto& [name, made] : templates_)
       if (name == wanted) return *made;
   }
-  return *templates_.front().second;
+  fail(Exit::usage,
+       "{} has a template for conversations with tools alone (tool_use), and none named default: choose one with "
+       "--chat-template NAME",
+       name_);
 }
 
 bool ChatTemplate::leaves_out_tools(const Conversation& conversation) const {
@@ -171,13 +260,7 @@ jinja::Rendered ChatTemplate::render(const Conversation& conversation, std::size
   for (const auto& variable : conversation.more) variables.push_back(variable);
   variables.emplace_back(key("messages"), Value::list({all.begin(), all.begin() + static_cast<std::ptrdiff_t>(turns)}));
   variables.emplace_back(key("add_generation_prompt"), Value(add_generation_prompt));
-  jinja::Rendered out = of(conversation).render(Value::dict(std::move(variables)));
-  for (const std::string& token : unknown_)
-    if (out.text.find(token) != std::string::npos)
-      fail(Exit::usage,
-           "{} writes {}, but the tokenizer {} has no such token: take template and tokenizer of one model", name_,
-           token, tokenizer_);
-  return out;
+  return of(conversation).render(Value::dict(std::move(variables)));
 }
 
 }  // namespace strata::text

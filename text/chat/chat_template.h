@@ -16,12 +16,13 @@ namespace strata::text {
 // A model's chat template, with the special tokens that its tokenizer's folder names. Immutable; copies share it.
 class ChatTemplate {
  public:
-  // `file`; else chat_template.jinja, else `chat_template` of tokenizer_config.json (a text, or a list of named ones,
-  // of which "default" and, for a conversation with tools, "tool_use" count) in the folder of `tokenizer`, which is
-  // what load_tokenizer takes. Nullopt if there is none. Throws Error{usage} for a template that cannot be parsed,
-  // or whose special tokens `known`, the tokenizer, does not have.
+  // Of the folder of `tokenizer`, which is what load_tokenizer takes: chat_template.jinja with
+  // additional_chat_templates/NAME.jinja, else `chat_template` of tokenizer_config.json (a text, or named ones). Of
+  // several "tool_use" is for a conversation with tools, and "default" for all others. `wanted`: the name of one of
+  // them, else a file. Nullopt if there is none. Throws Error{usage} for a template that cannot be parsed, or that
+  // writes a special token of the folder's files that `known`, the tokenizer, does not have.
   static std::optional<ChatTemplate> find(const std::filesystem::path& tokenizer,
-                                          const std::optional<std::filesystem::path>& file, const Tokenizer& known);
+                                          const std::optional<std::filesystem::path>& wanted, const Tokenizer& known);
 
   // For messages: the file.
   const std::string& name() const { return name_; }
@@ -31,19 +32,22 @@ class ChatTemplate {
   bool marks_answers(const Conversation& conversation) const { return of(conversation).has_generation(); }
   // Whether it has tools, or calls of them, and the template reads none.
   bool leaves_out_tools(const Conversation& conversation) const;
-  // The first `turns` of a conversation as text. Throws Error{usage} as jinja::Template::render does, and if the
-  // text holds a token of the template that the tokenizer does not have.
+  // "<|user|>" and the like that the templates write and that are plain text to the tokenizer.
+  const std::vector<std::string>& plain_marks() const { return plain_marks_; }
+  // The first `turns` of a conversation as text. Throws Error{usage} as jinja::Template::render does, and if none of
+  // the templates is for it.
   jinja::Rendered render(const Conversation& conversation, std::size_t turns, bool add_generation_prompt) const;
 
  private:
   ChatTemplate() = default;
   const jinja::Template& of(const Conversation& conversation) const;
-  void add(const std::string& source, const std::string& name, const Tokenizer& known);
+  void add(const std::string& source, const std::string& name, const std::vector<std::string>& promised,
+           const Tokenizer& known);
 
-  std::string name_, tokenizer_, source_;
+  std::string name_, source_;
   std::vector<std::pair<std::string, std::shared_ptr<const jinja::Template>>> templates_;  // by name: default, tool_use
   std::vector<std::pair<jinja::Value, jinja::Value>> special_tokens_;  // bos_token and so on, their texts
-  std::vector<std::string> unknown_;                                   // <|...|> of the template that are no tokens
+  std::vector<std::string> plain_marks_;
 };
 
 }  // namespace strata::text

@@ -32,11 +32,6 @@ ClassTokenizer::ClassTokenizer(const Tokenizer& tokenizer, const ClassRules& rul
   if (rules.max_length && *rules.max_length <= added)
     fail(Exit::usage, "--max-length {}: the tokenizer {} adds {} tokens of its own, and none of the text would be left",
          *rules.max_length, tokenizer.name(), added);
-  // As transformers' add_prefix_space: words of a byte-level tokenizer have a space before them.
-  const auto joined = tokenizer.encode("a b"), a = tokenizer.encode("a"), b = tokenizer.encode("b");
-  std::vector<std::uint32_t> apart = a;
-  apart.insert(apart.end(), b.begin(), b.end());
-  spaced_words_ = joined != apart;
 }
 
 void ClassTokenizer::run(const DocumentPart& part, ClassTokens& out) {
@@ -58,12 +53,10 @@ void ClassTokenizer::run(const DocumentPart& part, ClassTokens& out) {
 }
 
 void ClassTokenizer::encode_words(const ClassRecord& record, std::vector<std::optional<LabelValue>>& labels) {
-  std::string spaced;
+  // Each is a text by itself, so that the tokenizer's own add_prefix_space says if a space stands before it.
   for (std::size_t i = 0; i < record.words.size(); ++i) {
     const std::size_t begin = first_.size();
-    std::string_view word = record.words[i];
-    if (spaced_words_) word = spaced.assign(" ").append(word);
-    tokenizer_.encode(word, false, *workspace_, first_);
+    tokenizer_.encode(record.words[i], false, *workspace_, first_);
     labels.resize(first_.size());
     if (first_.size() == begin) continue;
     // Without labels the word's number marks its first token.

@@ -51,7 +51,6 @@ class ClassTokenizer {
   const Tokenizer& tokenizer_;
   const ClassRules& rules_;
   std::unique_ptr<Tokenizer::Workspace> workspace_;
-  bool spaced_words_ = false;  // a word is known by the space before it
   std::vector<std::uint32_t> first_, second_;
 };
 

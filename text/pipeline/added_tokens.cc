@@ -77,6 +77,7 @@ bool AddedTokenFinder::widen(std::string_view text, std::size_t done, Found& fou
     if (!is_whitespace(code)) break;
     found.begin -= bytes;
   }
+  if (token.left_strip) found.begin = std::max(found.begin, done);
   while (token.right_strip && found.end < text.size()) {
     const auto [code, bytes] = character_at(text, found.end);
     if (!is_whitespace(code)) break;

@@ -10,10 +10,13 @@
 
 namespace strata::text {
 
+// The id of a token that has none yet.
+inline constexpr std::uint32_t kNextId = ~std::uint32_t{0};
+
 struct AddedToken {
-  std::uint32_t id;
-  std::string content;
-  bool special, normalized, left_strip, right_strip, single_word;
+  std::uint32_t id = kNextId;
+  std::string content = {};
+  bool special = false, normalized = false, left_strip = false, right_strip = false, single_word = false;
 };
 // "added_tokens" of a tokenizer.json.
 std::vector<AddedToken> read_added_tokens(const Json& json);
@@ -36,7 +39,8 @@ class AddedTokenFinder {
       Found found = find(text, at);
       if (found.token == nullptr) break;
       at = found.end;
-      if (!widen(text, done, found)) continue;
+      // The library searches on in spaces that the token before has taken, and drops what it then finds empty.
+      if (!widen(text, done, found) || found.begin >= found.end) continue;
       if (done < found.begin) part(text.substr(done, found.begin - done), nullptr);
       part(text.substr(found.begin, found.end - found.begin), found.token);
       done = found.end;

@@ -95,6 +95,10 @@ std::string Json::text_or(std::string_view key, std::string_view otherwise) cons
   return std::string(found ? found->text() : otherwise);
 }
 
+std::string Json::minified() const {
+  return simdjson::minify(element_of(node_));
+}
+
 std::string shortened(std::string_view text, std::size_t most) {
   if (text.size() <= most) return std::string(text);
   while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;  // not inside a character

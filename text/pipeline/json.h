@@ -43,6 +43,7 @@ class Json {
   // The key's value, or `otherwise` if it is missing or null.
   bool flag_or(std::string_view key, bool otherwise) const;
   std::string text_or(std::string_view key, std::string_view otherwise) const;
+  std::string minified() const;
   // "type" of a component.
   std::string_view type() const { return at("type").text(); }
 

@@ -50,29 +50,40 @@ class Pipeline::StageSink final : public PieceSink {
 };
 
 std::unique_ptr<Pipeline> Pipeline::parse(std::string_view json, const std::string& file, std::string name,
-                                          std::string hash, std::optional<std::string> eos, bool cuts_front) {
+                                          std::string hash, const FolderSettings& settings, bool vocabulary_only) {
   const JsonDocument document(json, file, "a tokenizer.json");
-  std::unique_ptr<Pipeline> made(new Pipeline(document.root(), std::move(name), std::move(hash), std::move(eos)));
-  made->template_.cuts_front = cuts_front;
+  std::unique_ptr<Pipeline> made(new Pipeline(document.root(), std::move(name), std::move(hash), settings));
+  if (vocabulary_only)
+    made->template_ = template_of_class(settings, [&](std::string_view token) { return made->id_of(token); });
+  else
+    made->compare_template(settings);
+  made->template_.cuts_front = settings.cuts_front;
   return made;
 }
 
-Pipeline::Pipeline(const Json& json, std::string name, std::string hash, std::optional<std::string> eos)
+Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const FolderSettings& settings)
     : Tokenizer(std::move(name), std::move(hash)) {
   const Json model = json.at("model");
   const bool pairs = model.text_or("type", model.find("merges") ? "BPE" : "") == "BPE";
-  if (const auto found = json.find("normalizer")) {
-    normalizers_ = make_normalizers(*found);
-    letters_of_ascii_ = found->type() != "NFC";
+  // What the class makes of the settings stands in place of what the file has.
+  static const std::string kPlace = "tokenizer_config.json";
+  std::optional<JsonDocument> of_class[2];
+  const auto component = [&](const char* key, auto&& made_of, std::optional<JsonDocument>& kept) {
+    std::optional<Json> found = json.find(key);
+    if (const auto made = found ? made_of(settings, *found, remarks_) : std::nullopt)
+      found = kept.emplace(*made, kPlace, "a component").root();
+    return found;
+  };
+  const auto normalizer = component("normalizer", normalizer_of_class, of_class[0]);
+  const auto pre_tokenizer = component("pre_tokenizer", pre_tokenizer_of_class, of_class[1]);
+  if (normalizer) {
+    normalizers_ = make_normalizers(*normalizer);
+    letters_of_ascii_ = normalizer->type() != "NFC";
   }
-  if (const auto found = json.find("pre_tokenizer")) {
-    pre_tokenizers_ = make_pre_tokenizers(*found, pairs && takes_bytes(model));
-  }
+  if (pre_tokenizer) pre_tokenizers_ = make_pre_tokenizers(*pre_tokenizer, pairs && takes_bytes(model));
   model_ = make_model(model, pre_tokenizers_.bytes);
   vocab_size_ = model_->vocabulary().limit();
-  if (const auto found = json.find("added_tokens")) read_added(*found);
-  if (!raw_) raw_.emplace(std::vector<AddedTokenFinder::Pattern>());
-  if (!normalized_) normalized_.emplace(std::vector<AddedTokenFinder::Pattern>());
+  read_added(json, settings);
   if (const auto found = json.find("post_processor")) template_ = make_text_template(*found);
   for (const auto* pieces : {&template_.single, &template_.pair}) {
     for (const auto& piece : *pieces) vocab_size_ = std::max(vocab_size_, piece.id + 1);
@@ -81,8 +92,8 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, std::op
     decoders_ = make_decoders(*found);
     has_decoder_ = true;
   }
-  if (eos) {
-    end_of_text_ = id_of(*eos);
+  if (const AddedToken* eos = settings.token("eos_token")) {
+    end_of_text_ = id_of(eos->content);
   } else {
     for (const char* known : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}) {
       if (!end_of_text_) end_of_text_ = id_of(known);
@@ -91,20 +102,24 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, std::op
   for (const char separator : {'\n', ' '}) {
     if (may_cut_at(separator)) separators_ += separator;
   }
-  if (separators_.empty() && pairs) find_space_mark(json);
+  if (separators_.empty() && pairs) find_space_mark(model, normalizer, pre_tokenizer);
 }
 
-void Pipeline::read_added(const Json& json) {
-  added_ = read_added_tokens(json);
+void Pipeline::read_added(const Json& json, const FolderSettings& settings) {
+  if (const auto found = json.find("added_tokens")) added_ = read_added_tokens(*found);
+  for (const AddedToken& token : added_) {
+    const auto of_model = model_->vocabulary().find(token.content);
+    if (of_model && *of_model != token.id)
+      json.at("added_tokens").wrong(fmt::format("\"{}\" under the id {}, as in the model", token.content, *of_model));
+  }
+  added_ = with_added_tokens(
+      std::move(added_), settings, [&](std::string_view token) { return model_->vocabulary().find(token); },
+      static_cast<std::uint32_t>(model_->vocabulary().count()), remarks_);
   std::vector<AddedTokenFinder::Pattern> raw, normalized;
   RegexMatcher matcher;
   for (const bool special : {true, false}) {  // the order in which the first of two equal ones is found
     for (const AddedToken& token : added_) {
       if (token.special != special) continue;
-      const auto of_model = model_->vocabulary().find(token.content);
-      if (of_model && *of_model != token.id) {
-        json.wrong(fmt::format("\"{}\" under the id {}, as in the model", token.content, *of_model));
-      }
       if (!added_vocabulary_.add(token.content, token.id)) continue;
       vocab_size_ = std::max(vocab_size_, token.id + 1);
       if (special_.size() <= token.id) special_.resize(token.id + std::size_t{1});
@@ -121,6 +136,39 @@ void Pipeline::read_added(const Json& json) {
   }
   raw_.emplace(raw);
   normalized_.emplace(normalized);
+}
+
+// Else transformers leaves the template of a tokenizer.json as it is, whatever add_bos_token and add_eos_token say.
+void Pipeline::compare_template(const FolderSettings& settings) {
+  const auto compare = [&](const char* name, std::optional<bool> wanted, const char* key, const auto& piece) {
+    const auto id = id_of(settings.token_text(key));
+    if (!wanted || !id) return;
+    const bool adds = piece.kind == TextTemplate::Kind::token && piece.id == *id;
+    if (adds != *wanted)
+      remarks_.push_back(
+          fmt::format("{} = {} of tokenizer_config.json changes nothing, as for transformers 5: the "
+                      "template in tokenizer.json counts, which adds {}",
+                      name, *wanted, adds ? "it" : "none"));
+  };
+  TextTemplate of_class = template_of_class(settings, [&](std::string_view token) { return id_of(token); });
+  const auto same = [](const auto& a, const auto& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& one, const auto& other) {
+      return one.kind == other.kind && one.id == other.id && one.type == other.type;
+    });
+  };
+  if (settings.makes_template()) {
+    // These classes put their own around a text, of the tokens that the folder names.
+    if (TextTemplate::added(of_class.single) == 0 ||
+        (same(of_class.single, template_.single) && same(of_class.pair, template_.pair)))
+      return;
+    remarks_.push_back(fmt::format("the template of {} counts, as for transformers; tokenizer.json has another",
+                                   settings.tokenizer_class));
+    template_ = std::move(of_class);
+    return;
+  }
+  if (template_.single.empty()) return;
+  compare("add_bos_token", settings.add_bos, "bos_token", template_.single.front());
+  compare("add_eos_token", settings.add_eos, "eos_token", template_.single.back());
 }
 
 std::vector<std::uint32_t> Pipeline::special_ids() const {
@@ -220,8 +268,8 @@ bool Pipeline::may_cut_at(char separator) const {
 
 // As Llama 2's and Gemma's: (Prepend and) Replace of spaces, and no pre-tokenizer but one that looks for spaces, of
 // which none are left; or Metaspace that does not split.
-void Pipeline::find_space_mark(const Json& json) {
-  const auto normalizer = json.find("normalizer"), pre_tokenizer = json.find("pre_tokenizer");
+void Pipeline::find_space_mark(const Json& model, const std::optional<Json>& normalizer,
+                               const std::optional<Json>& pre_tokenizer) {
   std::vector<Json> rewrites;
   if (normalizer && normalizer->type() == "Sequence")
     normalizer->at("normalizers").each([&](const Json& one) { rewrites.push_back(one); });
@@ -247,7 +295,6 @@ void Pipeline::find_space_mark(const Json& json) {
     return;
   }
   // What the model does at the ends of a text would then be done at a cut.
-  const Json model = json.at("model");
   if (model.flag_or("ignore_merges", false) || !model.text_or("end_of_word_suffix", "").empty() ||
       !model.text_or("continuing_subword_prefix", "").empty())
     return;

@@ -13,6 +13,7 @@
 
 #include "text/pipeline/added_tokens.h"
 #include "text/pipeline/decoder.h"
+#include "text/pipeline/folder_settings.h"
 #include "text/pipeline/post_processor.h"
 #include "text/split/pre_tokenizers.h"
 #include "text/subwords/model.h"
@@ -26,10 +27,11 @@ namespace strata::text {
 // read: they are about batches, not about text.
 class Pipeline final : public Tokenizer {
  public:
-  // eos: the text of the end-of-text token, where the folder's configuration names one; cuts_front: as it has
-  // `truncation_side`.
+  // settings: what the files beside it say. `vocabulary_only`: `json` was made of a vocabulary, and its template is the
+  // class's.
   static std::unique_ptr<Pipeline> parse(std::string_view json, const std::string& file, std::string name,
-                                         std::string hash, std::optional<std::string> eos, bool cuts_front = false);
+                                         std::string hash, const FolderSettings& settings,
+                                         bool vocabulary_only = false);
 
   std::uint32_t vocab_size() const override { return vocab_size_; }
   std::optional<std::uint32_t> end_of_text() const override { return end_of_text_; }
@@ -46,12 +48,14 @@ class Pipeline final : public Tokenizer {
   struct Buffers;
   class StageSink;
 
-  Pipeline(const Json& json, std::string name, std::string hash, std::optional<std::string> eos);
-  void read_added(const Json& json);
+  Pipeline(const Json& json, std::string name, std::string hash, const FolderSettings& settings);
+  void read_added(const Json& json, const FolderSettings& settings);
+  void compare_template(const FolderSettings& settings);
   bool may_cut_at(char separator) const;
   // Whether spaces become a mark and words are told apart by that alone: then the vocabulary says whether a text may be
   // cut before it.
-  void find_space_mark(const Json& json);
+  void find_space_mark(const Json& model, const std::optional<Json>& normalizer,
+                       const std::optional<Json>& pre_tokenizer);
   void encode_normalized(std::string_view text, bool first, Buffers& buffers, std::vector<std::uint32_t>& out) const;
 
   std::vector<AddedToken> added_;

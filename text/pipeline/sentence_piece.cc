@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "text/pipeline/added_tokens.h"
+#include "text/pipeline/vocabulary.h"
 #include "text/split/border.h"
 #include "text/unicode/utf8.h"
 
@@ -26,9 +29,16 @@ struct Spec {
   bool removes_spaces = true;           // at the ends, and of several all but one
   bool escapes_spaces = true;           // to U+2581
   bool space_as_suffix = false;
+  std::vector<int> of_user;  // pieces that the user defined
+  int pieces = 0;
 
   explicit Spec(std::string_view model) {
     each_field(model, [&](std::uint64_t number, std::uint64_t, std::string_view message) {
+      if (number == 1)
+        each_field(message, [&](std::uint64_t field, std::uint64_t value, std::string_view) {
+          if (field == 3 && value == 4) of_user.push_back(pieces);
+        });
+      pieces += number == 1 ? 1 : 0;
       if (number == 2)
         each_field(message, [&](std::uint64_t field, std::uint64_t value, std::string_view) {
           if (field == 3) unigrams = value == 1, pairs = value == 2;
@@ -77,47 +87,87 @@ struct Spec {
   }
 };
 
+// What the classes of transformers that number pieces anew put before those of the file.
+struct Numbering {
+  std::vector<std::string> before;  // with the ids 0, 1, ...
+  std::uint32_t dropped = 0;        // pieces of the file that these replace
+  bool mask_after = false;          // "<mask>" stands after all pieces
+
+  std::uint32_t id_of(int piece, int unknown) const {
+    if (piece == unknown && !before.empty()) return 3;
+    return static_cast<std::uint32_t>(piece) + static_cast<std::uint32_t>(before.size()) - dropped;
+  }
+};
+
+Numbering numbering_of(const std::filesystem::path& path, const FolderSettings& settings) {
+  if (settings.tokenizer_class == "XLMRobertaTokenizer") return {{"<s>", "<pad>", "</s>", "<unk>"}, 3, true};
+  if (settings.tokenizer_class == "CamembertTokenizer")
+    return {{"<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"}, 1, true};
+  if (path.filename() != "sentencepiece.bpe.model") return {};
+  if (settings.tokenizer_class.empty())
+    fail(Exit::usage,
+         "{}: neither a tokenizer_config.json nor a config.json beside it says of which class it is, and ids are not "
+         "the same for all: put the model's config.json there",
+         path.string());
+  fail(
+      Exit::usage,
+      "{} is of {}, which numbers its pieces in a way of its own: python3 -c \"from transformers import AutoTokenizer; "
+      "AutoTokenizer.from_pretrained('{}').save_pretrained('{}')\" writes a tokenizer.json, which is read",
+      path.string(), settings.tokenizer_class, path.parent_path().string(), path.parent_path().string());
+}
+
 class SentencePiece final : public Tokenizer {
  public:
   SentencePiece(std::string_view model, const std::filesystem::path& path, std::string name, std::string hash,
-                const FolderOptions& options)
-      : Tokenizer(std::move(name), std::move(hash)) {
-    const auto status = processor_.LoadFromSerializedProto({model.data(), model.size()});
-    if (!status.ok() || processor_.GetPieceSize() <= 0) {
-      fail(Exit::corrupt, "{}: expected a SentencePiece model, found: {}", path.string(), status.ToString());
-    }
-    if (options.eos) {
-      end_of_text_ = id_of(*options.eos);
-    } else if (processor_.eos_id() >= 0) {
-      end_of_text_ = static_cast<std::uint32_t>(processor_.eos_id());
-    }
+                const FolderSettings& settings)
+      : Tokenizer(std::move(name), std::move(hash)), numbering_(numbering_of(path, settings)) {
+    // LlamaTokenizer has no rules of the file's, and a text that begins with a space gets no other.
+    llama_ = settings.is_llama();
+    load(processor_, std::string(model) + (llama_ ? changed_rules(true, true) : ""), path);
+    if (!numbering_.before.empty() && (processor_.unk_id() != 0 || processor_.GetPieceSize() < 3))
+      fail(Exit::corrupt, "{}: expected a model of {}, whose first piece is the unknown one", path.string(),
+           settings.tokenizer_class);
     const Spec spec(model);
+    number_pieces();
+    if (settings.is_given) add_tokens(settings, spec.of_user);
+    if (spec.dummy_prefix && (llama_ || !added_.empty())) {
+      plain_.emplace();
+      load(*plain_, std::string(model) + changed_rules(false, llama_), path);
+    }
+    // transformers' classes other than Llama's go on as in their first versions: a space before each part.
+    legacy_ = settings.legacy.value_or(!llama_);
+    if (const AddedToken* eos = settings.token("eos_token")) {
+      end_of_text_ = id_of(eos->content);
+    } else if (processor_.eos_id() >= 0) {
+      end_of_text_ = id_of(processor_.IdToPiece(processor_.eos_id()));
+    }
     drops_space_ = spec.dummy_prefix;
-    if (spec.known_rules && (spec.unigrams || spec.pairs) && !spec.space_as_suffix && spec.escapes_spaces &&
+    if ((spec.known_rules || llama_) && (spec.unigrams || spec.pairs) && !spec.space_as_suffix && spec.escapes_spaces &&
         (spec.dummy_prefix || !spec.removes_spaces) && words_stay_apart())
       separators_.assign(1, ' ');
     if (spec.unigrams) least_part_ = kLeastPartOfUnigrams;
-    add_bos_ = options.add_bos.value_or(false) && processor_.bos_id() >= 0;
-    add_eos_ = options.add_eos.value_or(false) && processor_.eos_id() >= 0;
-    using Kind = TextTemplate::Kind;
-    const auto token = [](int id) { return TextTemplate::Piece{Kind::token, static_cast<std::uint32_t>(id)}; };
-    if (add_bos_) template_.single.insert(template_.single.begin(), token(processor_.bos_id()));
-    if (add_eos_) template_.single.push_back(token(processor_.eos_id()));
-    template_.cuts_front = options.cuts_front;
+    FolderSettings named = settings;
+    for (const auto& [key, text] : named_tokens())
+      if (settings.token_text(key).empty()) named.named.emplace_back(key, AddedToken{.content = text});
+    template_ = template_of_class(named, [&](std::string_view token) { return id_of(token); });
+    if (!settings.is_given) template_.pair.clear();
+    template_.cuts_front = settings.cuts_front;
   }
 
-  std::uint32_t vocab_size() const override { return static_cast<std::uint32_t>(processor_.GetPieceSize()); }
+  std::uint32_t vocab_size() const override { return static_cast<std::uint32_t>(special_.size()); }
   std::optional<std::uint32_t> end_of_text() const override { return end_of_text_; }
   std::optional<std::uint32_t> id_of(std::string_view token) const override {
+    if (const auto other = others_.find(token)) return other;
     const int id = processor_.PieceToId({token.data(), token.size()});
-    // An unknown piece has the id of <unk>.
+    // An unknown piece has the id of <unk>; the first pieces can have others in their places.
     if (id < 0 || processor_.IdToPiece(id) != token) return std::nullopt;
-    return static_cast<std::uint32_t>(id);
+    if (!numbering_.before.empty() && id < static_cast<int>(numbering_.dropped)) return std::nullopt;
+    return numbering_.id_of(id, processor_.unk_id());
   }
   std::vector<std::uint32_t> special_ids() const override {
     std::vector<std::uint32_t> out;
-    for (int id = 0; id < processor_.GetPieceSize(); ++id)
-      if (processor_.IsControl(id) || processor_.IsUnknown(id)) out.push_back(static_cast<std::uint32_t>(id));
+    for (std::uint32_t id = 0; id < special_.size(); ++id)
+      if (special_[id]) out.push_back(id);
     return out;
   }
   std::vector<std::pair<std::string, std::string>> named_tokens() const override {
@@ -139,31 +189,40 @@ class SentencePiece final : public Tokenizer {
       append_repaired(text, buffers.repaired);
       text = buffers.repaired;
     }
-    buffers.ids.clear();
-    const auto status = processor_.Encode({text.data(), text.size()}, &buffers.ids);
-    if (!status.ok()) fail(Exit::failed, "the tokenizer {} gives up on a text: {}", this->name(), status.ToString());
-    if (add_special && add_bos_) out.push_back(static_cast<std::uint32_t>(processor_.bos_id()));
-    out.insert(out.end(), buffers.ids.begin(), buffers.ids.end());
-    if (add_special && add_eos_) out.push_back(static_cast<std::uint32_t>(processor_.eos_id()));
+    const auto add = [&](auto begin, auto end) {
+      for (; add_special && begin != end; ++begin) out.push_back(begin->id);
+    };
+    const auto text_at = std::find_if(template_.single.begin(), template_.single.end(),
+                                      [](const auto& piece) { return piece.kind == TextTemplate::Kind::first; });
+    add(template_.single.begin(), text_at);
+    finder_->split(text, [&](std::string_view part, const AddedToken* token) {
+      if (token != nullptr) return out.push_back(token->id);
+      const bool begins = legacy_ || part.data() == text.data();
+      const bool marked = llama_ && (part.starts_with(' ') || part.starts_with(kSpaceMark));
+      encode_part(!plain_ || (begins && !marked) ? processor_ : *plain_, part, buffers, out);
+    });
+    add(text_at + 1, template_.single.end());
   }
   std::string decode(std::span<const std::uint32_t> ids, bool skip_special) const override {
     std::vector<int> known;
     std::string out;
     const auto flush = [&] {
       std::string text;
-      const auto status = processor_.Decode(known, &text);
+      const auto& processor = plain_ && !out.empty() ? *plain_ : processor_;
+      const auto status = processor.Decode(known, &text);
       if (!status.ok()) fail(Exit::failed, "the tokenizer {} gives up on ids: {}", name(), status.ToString());
       out += text;
       known.clear();
     };
     for (const std::uint32_t id : ids) {
       if (id >= vocab_size()) continue;
-      const int piece = static_cast<int>(id);
-      if (!processor_.IsControl(piece)) {
-        known.push_back(piece);
-      } else if (!skip_special) {
+      if (skip_special && special_[id] && pieces_[id] != processor_.unk_id()) continue;
+      const std::string* other = others_.token(id);
+      if (other == nullptr && pieces_[id] >= 0 && !processor_.IsControl(pieces_[id])) {
+        known.push_back(pieces_[id]);
+      } else if (other != nullptr || pieces_[id] >= 0) {
         flush();
-        out += processor_.IdToPiece(piece);
+        out += other != nullptr ? *other : processor_.IdToPiece(pieces_[id]);
       }
     }
     flush();
@@ -175,8 +234,94 @@ class SentencePiece final : public Tokenizer {
   }
 
  private:
-  // No piece reaches from one word into the next, and the space is one.
+  struct Ids final : Workspace {
+    std::vector<int> ids;
+    std::string repaired;
+  };
+
+  static void load(sentencepiece::SentencePieceProcessor& processor, const std::string& model,
+                   const std::filesystem::path& path) {
+    const auto status = processor.LoadFromSerializedProto(model);
+    if (!status.ok() || processor.GetPieceSize() <= 0)
+      fail(Exit::corrupt, "{}: expected a SentencePiece model, found: {}", path.string(), status.ToString());
+  }
+
+  // What makes of a serialized model one with other rules if it stands after it: fields of a message that is there
+  // twice are merged. Its normalizer_spec (3): add_dummy_prefix (3) and, if `none`, no precompiled_charsmap (2) and
+  // no remove_extra_whitespaces (4).
+  static std::string changed_rules(bool dummy_prefix, bool none) {
+    std::string spec{'\x18', dummy_prefix ? '\x01' : '\x00'};
+    if (none) spec.append(std::string("\x12\x00\x20\x00", 4));
+    return std::string{'\x1a', static_cast<char>(spec.size())} + spec;
+  }
+
+  void number_pieces() {
+    const int count = processor_.GetPieceSize();
+    const auto put = [&](std::uint32_t id, int piece, bool special) {
+      if (special_.size() <= id) special_.resize(id + std::size_t{1}), pieces_.resize(id + std::size_t{1}, -1);
+      special_[id] = special;
+      pieces_[id] = piece;
+    };
+    for (const std::string& token : numbering_.before) {
+      const auto id = static_cast<std::uint32_t>(others_.count());
+      put(id, -1, true);
+      others_.add(token, id);
+    }
+    for (int piece = static_cast<int>(numbering_.dropped); piece < count; ++piece)
+      put(numbering_.id_of(piece, -1), piece, processor_.IsControl(piece) || processor_.IsUnknown(piece));
+    if (numbering_.mask_after) {
+      const auto id = static_cast<std::uint32_t>(special_.size());
+      put(id, -1, true);
+      others_.add("<mask>", id);
+    }
+    finder_.emplace(std::vector<AddedTokenFinder::Pattern>());
+  }
+
+  // The pieces that the file marks as control symbols or as the user's, and what the folder adds.
+  void add_tokens(const FolderSettings& settings, const std::vector<int>& of_user) {
+    // The library finds the user's by itself; Llama's class knows them as added tokens.
+    const auto is_own = [&](int piece) {
+      return llama_ && std::find(of_user.begin(), of_user.end(), piece) != of_user.end();
+    };
+    for (std::uint32_t id = 0; id < pieces_.size(); ++id) {
+      const int piece = pieces_[id];
+      if (const std::string* other = others_.token(id))
+        added_.push_back({.id = id, .content = *other, .special = true});
+      else if (piece >= 0 && (special_[id] || is_own(piece)))
+        added_.push_back({.id = id, .content = processor_.IdToPiece(piece), .special = special_[id]});
+    }
+    added_ = with_added_tokens(
+        std::move(added_), settings, [&](std::string_view token) { return id_of(token); }, vocab_size(), remarks_);
+    std::vector<AddedTokenFinder::Pattern> patterns;
+    for (const bool special : {true, false})
+      for (const AddedToken& token : added_) {
+        if (token.special != special) continue;
+        if (special_.size() <= token.id)
+          special_.resize(token.id + std::size_t{1}), pieces_.resize(token.id + std::size_t{1}, -1);
+        special_[token.id] = token.special;
+        if (pieces_[token.id] < 0) others_.add(token.content, token.id);
+        patterns.push_back({token.content, &token});
+      }
+    finder_.emplace(patterns);
+  }
+
+  void encode_part(const sentencepiece::SentencePieceProcessor& processor, std::string_view part, Ids& buffers,
+                   std::vector<std::uint32_t>& out) const {
+    buffers.ids.clear();
+    const auto status = processor.Encode({part.data(), part.size()}, &buffers.ids);
+    if (!status.ok()) fail(Exit::failed, "the tokenizer {} gives up on a text: {}", name(), status.ToString());
+    for (const int id : buffers.ids) out.push_back(numbering_.id_of(id, processor_.unk_id()));
+  }
+
+  // No piece reaches from one word into the next, and the space is one; and no added token has to do with spaces, or
+  // stands beside one as a word does.
   bool words_stay_apart() const {
+    const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+    for (const AddedToken& token : added_) {
+      const std::string& text = token.content;
+      if (token.right_strip || is_letter(text.front()) || is_letter(text.back()) || text.find(' ') != std::string::npos)
+        return false;
+    }
     if (!id_of(kSpaceMark)) return false;
     for (int id = 0; id < processor_.GetPieceSize(); ++id) {
       const std::string& piece = processor_.IdToPiece(id);
@@ -185,13 +330,16 @@ class SentencePiece final : public Tokenizer {
     return true;
   }
 
-  struct Ids final : Workspace {
-    std::vector<int> ids;
-    std::string repaired;
-  };
+  Numbering numbering_;
   sentencepiece::SentencePieceProcessor processor_;
+  std::optional<sentencepiece::SentencePieceProcessor> plain_;  // puts no space before a text
+  std::vector<AddedToken> added_;
+  std::optional<AddedTokenFinder> finder_;
+  Vocabulary others_;          // tokens that are no pieces of the file
+  std::vector<bool> special_;  // by id
+  std::vector<int> pieces_;    // by id; -1: none of the file
+  bool llama_ = false, legacy_ = true;
   std::optional<std::uint32_t> end_of_text_;
-  bool add_bos_ = false, add_eos_ = false;
   std::string separators_;  // a text may be cut before these, between two letters of ASCII
   bool drops_space_ = false;
   std::size_t least_part_ = 0;
@@ -200,8 +348,8 @@ class SentencePiece final : public Tokenizer {
 }  // namespace
 
 std::unique_ptr<Tokenizer> make_sentence_piece(std::string_view model, const std::filesystem::path& path,
-                                               std::string name, std::string hash, const FolderOptions& options) {
-  return std::make_unique<SentencePiece>(model, path, std::move(name), std::move(hash), options);
+                                               std::string name, std::string hash, const FolderSettings& settings) {
+  return std::make_unique<SentencePiece>(model, path, std::move(name), std::move(hash), settings);
 }
 
 }  // namespace strata::text

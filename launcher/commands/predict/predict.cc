@@ -146,6 +146,7 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, con
          folder.path().string(), name.empty() ? "" : fmt::format(" (it was {})", name));
   const fs::path where = options.tokenizer ? *options.tokenizer : *beside;
   auto tokenizer = text::load_tokenizer(where);
+  for (const std::string& remark : tokenizer->remarks()) say("{}: {}", where.string(), remark);
   if (!any) runtime::require_tokenizer_of_classifier(folder, config, *tokenizer, where);
   if (const std::int64_t words = config.require_int("vocab_size"); tokenizer->vocab_size() > words)
     fail(Exit::usage, "the tokenizer {} has {} tokens, and {} knows {}: give the one of its training's texts",

@@ -1,6 +1,7 @@
 #include "launcher/commands/tokenize/tokenize.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -196,6 +197,7 @@ int tokenize(const TokenizeOptions& options) {
   }
   TokenOutput output(options.out, files, options.force);
   const auto tokenizer = text::load_tokenizer(options.tokenizer);
+  for (const std::string& remark : tokenizer->remarks()) note(fmt::format("{}: {}", options.tokenizer, remark));
   if (!options.labels.empty()) return tokenize_labels(options, inputs, files, *tokenizer, output);
   // A template goes around whole documents.
   DocumentReader reader(inputs, !options.add_special, *tokenizer);
@@ -214,7 +216,13 @@ int tokenize(const TokenizeOptions& options) {
   if (!whole) rules.end = end;
   TokenWriter& writer =
       output.open(*tokenizer, whole ? end : std::nullopt, rules.train_on != text::TrainOn::all || rules.templated());
-  if (rules.templated()) output.written_by(*rules.made);
+  if (rules.templated()) {
+    output.written_by(*rules.made);
+    if (const auto& marks = rules.made->plain_marks(); !marks.empty())
+      say("{} writes {}, which {} no {} of the tokenizer {}: read as plain text", rules.made->name(),
+          fmt::join(marks, ", "), for_count(marks.size(), "is", "are"), for_count(marks.size(), "token", "tokens"),
+          tokenizer->name());
+  }
   const std::uint64_t bytes = bytes_of(files, options.inputs.size());
   std::uint64_t unlabelled = 0, tools_left_out = 0;
   Conveyor<PartTokens> conveyor(reader, bytes, [&](const PartTokens& tokens) {

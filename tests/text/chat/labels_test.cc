@@ -145,21 +145,88 @@ TEST_F(LabelsTest, SentencePieceNamesItsTokensItself) {
   };
   EXPECT_EQ(text(""), "<s>[p]</s><unk>");
   EXPECT_EQ(text(R"("eos_token": "<unk>", "bos_token": null, )"), "[p]<unk><unk>");
-  EXPECT_FAILURE(text(R"("eos_token": "<|im_end|>", )"), Exit::usage,
-                 AllOf(HasSubstr("eos_token, which is \"<|im_end|>\""), HasSubstr("has no such token")));
+  // A token that the configuration names is one, whether the model has it or not.
+  EXPECT_EQ(text(R"("eos_token": "<|im_end|>", )"), "<s>[p]<|im_end|><unk>");
 }
 
-TEST_F(LabelsTest, ATemplateOfAnotherTokenizerIsRefused) {
+// In Zephyr's way of writing turns, "<|user|>" is plain text by design: TinyLlama's own folder has no such token.
+TEST_F(LabelsTest, MarksThatAreNoTokensStayText) {
   const auto smollm = load_tokenizer(std::string(STRATA_SOURCE_DIR) + "/tests/golden/tokenizers/smollm");
   const auto chat = conversation_of(parse_json(kTwo), DataFormat::chat);
   const auto find = [&](const char* source) {
     folder_.write("t.jinja", source);
-    return ChatTemplate::find("byte", folder_.path() / "t.jinja", *smollm);
+    return ChatTemplate::find(folder_.path(), folder_.path() / "t.jinja", *smollm);
   };
-  EXPECT_EQ(find("<|im_start|>")->render(chat, 1, false).text, "<|im_start|>");
-  EXPECT_FAILURE(find("<|start_header_id|>")->render(chat, 1, false), Exit::usage,
-                 AllOf(HasSubstr("<|start_header_id|>"), HasSubstr("smollm has no such token")));
-  EXPECT_EQ(find("{% if false %}<|other|>{% endif %}")->render(chat, 1, false).text, "");
+  EXPECT_THAT(find("<|im_start|>")->plain_marks(), testing::IsEmpty());
+  const auto made = find("<|user|><|im_start|><|user|><|assistant|>");
+  EXPECT_EQ(made->render(chat, 1, false).text, "<|user|><|im_start|><|user|><|assistant|>");
+  EXPECT_THAT(made->plain_marks(), testing::ElementsAre("<|user|>", "<|assistant|>"));
+}
+
+// What the folder's lists promise and the tokenizer does not keep is a mistake: transformers does not read the map
+// beside added_tokens_decoder, so that a token of the map alone is none.
+TEST_F(LabelsTest, APromisedTokenThatIsNoneIsRefused) {
+  std::filesystem::copy(std::string(STRATA_SOURCE_DIR) + "/tests/golden/tokenizers/smollm/tokenizer.json",
+                        folder_.path() / "tokenizer.json");
+  const auto find = [&](const std::string& source) {
+    folder_.write("chat_template.jinja", source);
+    return ChatTemplate::find(folder_.path(), std::nullopt, *load_tokenizer(folder_.path()));
+  };
+  folder_.write("special_tokens_map.json", R"({"additional_special_tokens": ["<turn>"], "bos_token": "<|im_start|>"})");
+  EXPECT_THAT(find("<turn>{{ bos_token }}")->plain_marks(), testing::IsEmpty());
+  folder_.write("tokenizer_config.json", R"({"added_tokens_decoder": {}})");
+  EXPECT_FAILURE(find("<turn>"), Exit::usage, AllOf(HasSubstr("writes <turn>"), HasSubstr("lists as a special token")));
+  EXPECT_THAT(find("<|turn|>")->plain_marks(), testing::ElementsAre("<|turn|>"));
+}
+
+class NamedTemplatesTest : public testing::Test {
+ protected:
+  std::string text(std::optional<std::filesystem::path> wanted, bool tools = false) const {
+    const auto chat = conversation_of(parse_json(std::string(R"({"messages": [{"role": "user", "content": "q"}])") +
+                                                 (tools ? R"(, "tools": [{"name": "f"}]})" : "}")),
+                                      DataFormat::chat);
+    return ChatTemplate::find(folder_.path(), wanted, *tokenizer_)->render(chat, 1, false).text;
+  }
+  void write_more(const std::string& name, const std::string& source) const {
+    std::filesystem::create_directories(folder_.path() / "additional_chat_templates");
+    folder_.write("additional_chat_templates/" + name, source);
+  }
+  tests::ScratchFolder folder_;
+  std::unique_ptr<Tokenizer> tokenizer_ = load_tokenizer("byte");
+};
+
+TEST_F(NamedTemplatesTest, FilesAreBeforeTheConfigurationAndNamedByTheirNames) {
+  folder_.write("tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": "config"},
+                                                             {"name": "tool_use", "template": "config tools"}]})");
+  EXPECT_EQ(text({}), "config");
+  EXPECT_EQ(text({}, true), "config tools");
+  folder_.write("chat_template.jinja", "file");
+  EXPECT_EQ(text({}), "file");
+  EXPECT_EQ(text({}, true), "file");  // one file is the model's template, and the configuration's are gone
+  write_more("tool_use.jinja", "tools");
+  write_more("rag.jinja", "rag");
+  write_more("notes.txt", "{% wrong");
+  EXPECT_EQ(text({}), "file");
+  EXPECT_EQ(text({}, true), "tools");
+  EXPECT_EQ(text("rag"), "rag");
+  EXPECT_EQ(text("rag", true), "rag");
+  EXPECT_EQ(text("default", true), "file");
+  EXPECT_FAILURE(text("tag"), Exit::usage,
+                 AllOf(HasSubstr("--chat-template tag"), HasSubstr("default, rag, tool_use")));
+  // Of a name and a file the name counts; what follows a slash is a file.
+  folder_.write("other.jinja", "other");
+  EXPECT_EQ(text(folder_.path() / "other.jinja"), "other");
+}
+
+TEST_F(NamedTemplatesTest, WithoutADefaultOneIsChosen) {
+  folder_.write("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": "r"}]})");
+  EXPECT_FAILURE(text({}), Exit::usage, AllOf(HasSubstr("has rag"), HasSubstr("--chat-template NAME")));
+  EXPECT_EQ(text("rag"), "r");
+  folder_.write("tokenizer_config.json", R"({"chat_template": {"rag": "r", "tool_use": "t"}})");
+  EXPECT_EQ(text({}, true), "t");
+  EXPECT_FAILURE(text({}), Exit::usage, HasSubstr("none named default"));
+  folder_.write("tokenizer_config.json", R"({"chat_template": []})");
+  EXPECT_FAILURE(text({}), Exit::corrupt, HasSubstr("at least one template"));
 }
 
 }  // namespace

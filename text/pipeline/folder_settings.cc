@@ -1,0 +1,420 @@
+#include "text/pipeline/folder_settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/files/mapped_file.h"
+#include "text/chat/json_value.h"
+
+namespace strata::text {
+namespace {
+
+namespace fs = std::filesystem;
+using jinja::Kind;
+using jinja::Value;
+constexpr std::size_t kMaxBytes = std::size_t{1} << 28;
+constexpr std::array<std::string_view, 7> kNames = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                                    "pad_token", "cls_token", "mask_token"};
+
+// An object of `path`; none if there is no such file.
+std::optional<Value> read_object(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return std::nullopt;
+  const MappedFile file(path);
+  if (file.bytes().size() > kMaxBytes)
+    fail(Exit::corrupt, "{}: expected a file of at most 256 MiB, found {} bytes", path.string(), file.bytes().size());
+  try {
+    Value out = parse_json({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
+    if (!out.is(Kind::dict)) fail(Exit::corrupt, "{}: expected a JSON object, found {}", path.string(), kind_text(out));
+    return out;
+  } catch (const JsonFault& fault) {
+    fail(Exit::corrupt, "{}, offset {}: {}", path.string(), fault.at, fault.message);
+  }
+}
+
+std::optional<bool> flag(const Value& object, std::string_view key) {
+  const Value* found = object.find(key);
+  if (!found || !found->is(Kind::boolean)) return std::nullopt;
+  return found->boolean();
+}
+
+std::string text_or(const Value* object, std::string_view key, std::string_view otherwise) {
+  const Value* found = object ? object->find(key) : nullptr;
+  return std::string(found && found->is(Kind::text) ? found->text() : std::string(otherwise));
+}
+
+// A token as such files have it: its text, or an object. special: unless the object says otherwise.
+std::optional<AddedToken> token_of(const Value& value, bool special) {
+  AddedToken out{.id = kNextId, .content = {}, .special = special};
+  if (value.is(Kind::text)) {
+    out.content = value.text();
+  } else {
+    const Value* content = value.is(Kind::dict) ? value.find("content") : nullptr;
+    if (!content || !content->is(Kind::text)) return std::nullopt;
+    out.content = content->text();
+    out.special = flag(value, "special").value_or(special);
+    out.left_strip = flag(value, "lstrip").value_or(false);
+    out.right_strip = flag(value, "rstrip").value_or(false);
+    out.single_word = flag(value, "single_word").value_or(false);
+  }
+  out.normalized = (value.is(Kind::dict) ? flag(value, "normalized") : std::nullopt).value_or(!out.special);
+  return out;
+}
+
+std::uint32_t id_of_text(std::string_view text, const fs::path& path) {
+  std::int64_t id = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error != std::errc() || end != text.data() + text.size() || id < 0 || id > kMaxId)
+    fail(Exit::corrupt, "{}: expected a token's number from 0 to {}, found \"{}\"", path.string(), kMaxId,
+         shortened(text));
+  return static_cast<std::uint32_t>(id);
+}
+
+// Names of classes that are another's (ElectraTokenizer) or do as it does.
+std::string_view plain_class(std::string_view name) {
+  if (name.ends_with("Fast")) name.remove_suffix(4);
+  for (const std::string_view bert : {"DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer",
+                                      "ConvBertTokenizer", "SqueezeBertTokenizer", "RetriBertTokenizer"})
+    if (name == bert) return "BertTokenizer";
+  for (const std::string_view roberta : {"BartTokenizer", "LongformerTokenizer", "LEDTokenizer"})
+    if (name == roberta) return "RobertaTokenizer";
+  if (name == "CodeGenTokenizer") return "GPT2Tokenizer";
+  for (const std::string_view none : {"PreTrainedTokenizer", "TokenizersBackend", "PythonBackend"})
+    if (name == none) return "";
+  return name;
+}
+
+// The class that transformers registers for a model's type.
+std::string_view class_of_type(std::string_view type) {
+  struct Entry {
+    std::string_view type, name;
+  };
+  static constexpr Entry kClasses[] = {
+      {"bert", "BertTokenizer"},           {"distilbert", "BertTokenizer"},     {"electra", "BertTokenizer"},
+      {"roberta", "RobertaTokenizer"},     {"camembert", "CamembertTokenizer"}, {"xlm-roberta", "XLMRobertaTokenizer"},
+      {"gpt2", "GPT2Tokenizer"},           {"gpt_neo", "GPT2Tokenizer"},        {"gptj", "GPT2Tokenizer"},
+      {"gpt_neox", "GPTNeoXTokenizer"},    {"qwen2", "Qwen2Tokenizer"},         {"qwen3", "Qwen2Tokenizer"},
+      {"phobert", "PhobertTokenizer"},     {"bertweet", "BertweetTokenizer"},   {"gemma", "GemmaTokenizer"},
+      {"openai-gpt", "OpenAIGPTTokenizer"}};
+  for (const Entry& entry : kClasses)
+    if (entry.type == type) return entry.name;
+  return "";
+}
+
+std::string class_of(const Value* config, const Value* model, const std::string& type) {
+  std::string given = text_or(config, "tokenizer_class", "");
+  if (given.empty()) given = text_or(model, "tokenizer_class", "");
+  const std::string_view registered = class_of_type(type);
+  // Types whose published folders name a class that is not theirs.
+  if (type == "modernbert" || type == "mistral" || type == "ministral" || type == "mixtral") return "";
+  if (type == "qwen2" || given.empty()) return std::string(registered);
+  return std::string(plain_class(given));
+}
+
+void take_token(FolderSettings& out, const std::string& key, const Value& value, bool special) {
+  const auto same = [&](const auto& one) { return one.first == key; };
+  if (value.is(Kind::none)) {
+    std::erase_if(out.named, same);
+    out.nameless.push_back(key);
+    return;
+  }
+  const auto token = token_of(value, special);
+  if (!token || token->content.empty()) return;
+  const auto there = std::find_if(out.named.begin(), out.named.end(), same);
+  if (there != out.named.end())
+    there->second = *token;
+  else
+    out.named.emplace_back(key, *token);
+  std::erase(out.nameless, key);
+}
+
+void take_extra(FolderSettings& out, const Value& value) {
+  if (value.is(Kind::dict))
+    for (const auto& [key, token] : value.pairs()) take_token(out, key.text(), token, true);
+  if (!value.is(Kind::list)) return;
+  out.extra.clear();
+  for (const Value& one : value.items())
+    if (const auto token = token_of(one, true); token && !token->content.empty()) out.extra.push_back(*token);
+}
+
+// The tokens of tokenizer_config.json or special_tokens_map.json.
+void take_tokens(FolderSettings& out, const Value& from) {
+  for (const auto& [key, value] : from.pairs())
+    if (key.text().ends_with("_token") && !value.is(Kind::boolean)) take_token(out, key.text(), value, true);
+  const Value* extra = from.find("extra_special_tokens");
+  const bool given = extra && (extra->is(Kind::dict) || extra->is(Kind::list)) &&
+                     !(extra->is(Kind::dict) ? extra->pairs().empty() : extra->items().empty());
+  if (const Value* older = from.find("additional_special_tokens"); older && !given) take_extra(out, *older);
+  if (given) take_extra(out, *extra);
+}
+
+std::string class_token(const FolderSettings& settings, std::string_view key) {
+  const std::string_view name = settings.tokenizer_class;
+  const auto one_of = [&](std::initializer_list<std::string_view> keys) {
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
+  };
+  if (settings.is_bert()) {
+    if (key == "unk_token") return "[UNK]";
+    if (key == "sep_token") return "[SEP]";
+    if (key == "pad_token") return "[PAD]";
+    if (key == "cls_token") return "[CLS]";
+    if (key == "mask_token") return "[MASK]";
+    return "";
+  }
+  if (name == "RobertaTokenizer" || name == "XLMRobertaTokenizer" || name == "CamembertTokenizer") {
+    if (one_of({"bos_token", "cls_token"})) return "<s>";
+    if (one_of({"eos_token", "sep_token"})) return "</s>";
+    if (one_of({"unk_token"})) return "<unk>";
+    if (one_of({"pad_token"})) return "<pad>";
+    if (one_of({"mask_token"})) return "<mask>";
+  }
+  if (settings.is_llama()) {
+    if (key == "bos_token") return "<s>";
+    if (key == "eos_token") return "</s>";
+    if (key == "unk_token") return "<unk>";
+  }
+  if (settings.is_byte_level() && one_of({"unk_token", "eos_token"})) return "<|endoftext|>";
+  if ((name == "GPT2Tokenizer" || name == "GPTNeoXTokenizer") && key == "bos_token") return "<|endoftext|>";
+  return "";
+}
+
+}  // namespace
+
+const AddedToken* FolderSettings::token(std::string_view key) const {
+  const auto found = std::find_if(named.begin(), named.end(), [&](const auto& one) { return one.first == key; });
+  return found == named.end() ? nullptr : &found->second;
+}
+
+std::string FolderSettings::token_text(std::string_view key) const {
+  if (const AddedToken* given = token(key)) return given->content;
+  if (std::find(nameless.begin(), nameless.end(), key) != nameless.end()) return "";
+  return class_token(*this, key);
+}
+
+bool FolderSettings::is_byte_level() const {
+  for (const std::string_view name : {"GPT2Tokenizer", "RobertaTokenizer", "GPTNeoXTokenizer", "Qwen2Tokenizer"})
+    if (tokenizer_class == name) return true;
+  return false;
+}
+
+FolderSettings read_folder_settings(const fs::path& folder) {
+  FolderSettings out;
+  const auto config = read_object(folder / "tokenizer_config.json");
+  std::optional<Value> model;
+  try {
+    model = read_object(folder / "config.json");
+  } catch (const Error&) {
+    // Whoever loads the model says what is wrong with it; a tokenizer can do without.
+  }
+  out.model_type = text_or(model ? &*model : nullptr, "model_type", "");
+  out.tokenizer_class = class_of(config ? &*config : nullptr, model ? &*model : nullptr, out.model_type);
+  const fs::path map_file = folder / "special_tokens_map.json", list_file = folder / "added_tokens.json";
+  const Value* decoder = config ? config->find("added_tokens_decoder") : nullptr;
+  out.has_decoder = decoder && decoder->is(Kind::dict);
+  if (config) {
+    take_tokens(out, *config);
+    out.add_bos = flag(*config, "add_bos_token");
+    out.add_eos = flag(*config, "add_eos_token");
+    out.prefix_space = flag(*config, "add_prefix_space");
+    out.legacy = flag(*config, "legacy");
+    out.lowercase = flag(*config, "do_lower_case");
+    out.strip_accents = flag(*config, "strip_accents");
+    out.splits_chinese = flag(*config, "tokenize_chinese_chars");
+    out.cuts_front = text_or(&*config, "truncation_side", "") == "left";
+  }
+  const auto map = read_object(map_file);
+  if (map && !out.has_decoder) take_tokens(out, *map);
+  if (out.has_decoder) {
+    const fs::path path = folder / "tokenizer_config.json";
+    for (const auto& [id, value] : decoder->pairs()) {
+      auto token = token_of(value, false);
+      if (!token) fail(Exit::corrupt, "{}: added_tokens_decoder: expected tokens with a \"content\"", path.string());
+      token->id = id_of_text(id.text(), path);
+      if (!token->content.empty()) out.listed.push_back(*std::move(token));
+    }
+  } else if (const auto list = read_object(list_file)) {
+    for (const auto& [text, id] : list->pairs()) {
+      if (!id.is(Kind::integer))
+        fail(Exit::corrupt, "{}: expected the number of \"{}\", found {}", list_file.string(), shortened(text.text()),
+             kind_text(id));
+      const auto is_it = [&](const AddedToken& token) { return token.content == text.text(); };
+      const bool special =
+          std::any_of(out.extra.begin(), out.extra.end(), is_it) ||
+          std::any_of(out.named.begin(), out.named.end(), [&](const auto& named) { return is_it(named.second); });
+      out.listed.push_back({.id = id_of_text(id.to_text(), list_file),
+                            .content = text.text(),
+                            .special = special,
+                            .normalized = !special});
+    }
+    std::erase_if(out.listed, [](const AddedToken& token) { return token.content.empty(); });
+  }
+  std::stable_sort(out.listed.begin(), out.listed.end(),
+                   [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  // The order in which transformers adds them.
+  const auto rank = [](const auto& one) { return std::find(kNames.begin(), kNames.end(), one.first) - kNames.begin(); };
+  std::stable_sort(out.named.begin(), out.named.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  // A name means the listed token of that text, with its flags.
+  for (auto& [key, token] : out.named)
+    for (const AddedToken& listed : out.listed)
+      if (listed.content == token.content) token = listed;
+  out.is_given = config || map || !out.listed.empty() || !out.tokenizer_class.empty() || !out.model_type.empty();
+  return out;
+}
+
+std::optional<std::string> normalizer_of_class(const FolderSettings& settings, const Json& own,
+                                               std::vector<std::string>& remarks) {
+  if (!settings.is_bert() || own.type() != "BertNormalizer") return std::nullopt;
+  const bool lower = settings.lowercase.value_or(true), chinese = settings.splits_chinese.value_or(true);
+  const bool strips = settings.strip_accents.value_or(lower);
+  const bool own_lower = own.flag_or("lowercase", true), own_chinese = own.flag_or("handle_chinese_chars", true);
+  const bool own_strips = own.flag_or("strip_accents", own_lower);
+  const auto differs = [&](bool wanted, bool its, const char* key, bool given) {
+    if (wanted == its) return;
+    remarks.push_back(fmt::format("{} = {}{} counts, as for transformers; tokenizer.json has {}", key, wanted,
+                                  given ? " of tokenizer_config.json" : " (tokenizer_config.json does not say it)",
+                                  its));
+  };
+  differs(lower, own_lower, "do_lower_case", settings.lowercase.has_value());
+  if (settings.strip_accents || lower == own_lower)
+    differs(strips, own_strips, "strip_accents", settings.strip_accents.has_value());
+  differs(chinese, own_chinese, "tokenize_chinese_chars", settings.splits_chinese.has_value());
+  if (lower == own_lower && strips == own_strips && chinese == own_chinese) return std::nullopt;
+  return fmt::format(
+      R"({{"type":"BertNormalizer","clean_text":true,"handle_chinese_chars":{},"strip_accents":{},"lowercase":{}}})",
+      chinese, strips, lower);
+}
+
+std::optional<std::string> pre_tokenizer_of_class(const FolderSettings& settings, const Json& own,
+                                                  std::vector<std::string>& remarks) {
+  std::string text = own.minified();
+  const auto replace = [&](std::string_view from, std::string_view to) {
+    bool done = false;
+    for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+      text.replace(at, from.size(), to);
+      done = true;
+    }
+    return done;
+  };
+  const bool pieces =
+      settings.tokenizer_class == "XLMRobertaTokenizer" || settings.tokenizer_class == "CamembertTokenizer";
+  bool changed = false;
+  const bool wanted = settings.prefix_space.value_or(pieces);
+  if (settings.is_byte_level() && text.find(R"("type":"ByteLevel")") != std::string::npos) {
+    changed = wanted ? replace(R"("add_prefix_space":false)", R"("add_prefix_space":true)")
+                     : replace(R"("add_prefix_space":true)", R"("add_prefix_space":false)");
+  } else if ((pieces || settings.is_llama()) && settings.prefix_space == false) {
+    for (const char* scheme : {R"("prepend_scheme":"always")", R"("prepend_scheme":"first")"})
+      changed = replace(scheme, R"("prepend_scheme":"never")") || changed;
+    changed = replace(R"("add_prefix_space":true)", R"("add_prefix_space":false)") || changed;
+  }
+  if (!changed) return std::nullopt;
+  remarks.push_back(fmt::format(
+      "add_prefix_space = {}{} counts, as for transformers; tokenizer.json has {}", wanted,
+      settings.prefix_space ? " of tokenizer_config.json" : " (tokenizer_config.json does not say it)", !wanted));
+  return text;
+}
+
+TextTemplate template_of_class(const FolderSettings& settings,
+                               const std::function<std::optional<std::uint32_t>(std::string_view)>& id_of) {
+  using Kind = TextTemplate::Kind;
+  const auto id = [&](std::string_view key) -> std::optional<std::uint32_t> {
+    const std::string text = settings.token_text(key);
+    return text.empty() ? std::nullopt : id_of(text);
+  };
+  TextTemplate out;
+  const bool pieces =
+      settings.tokenizer_class == "XLMRobertaTokenizer" || settings.tokenizer_class == "CamembertTokenizer";
+  const bool bert = settings.is_bert();
+  if (settings.makes_template()) {
+    const auto cls = id(pieces ? "bos_token" : "cls_token"), sep = id(pieces ? "eos_token" : "sep_token");
+    if (!cls || !sep) return out;
+    out.single = {{Kind::token, *cls}, {Kind::first}, {Kind::token, *sep}};
+    out.pair = out.single;
+    if (!bert) out.pair.push_back({Kind::token, *sep});
+    const std::uint32_t type = bert ? 1 : 0;
+    out.pair.push_back({Kind::second, 0, type});
+    out.pair.push_back({Kind::token, *sep, type});
+    return out;
+  }
+  out.single.clear();
+  std::vector<std::uint32_t> front, back;  // at most one each
+  if (const auto bos = id("bos_token"); bos && settings.add_bos.value_or(false)) front.push_back(*bos);
+  if (const auto eos = id("eos_token"); eos && settings.add_eos.value_or(false)) back.push_back(*eos);
+  const auto put = [&](std::vector<TextTemplate::Piece>& pieces_of, Kind kind, std::uint32_t type) {
+    for (const std::uint32_t token : front) pieces_of.push_back({Kind::token, token, type});
+    pieces_of.push_back({kind, 0, type});
+    for (const std::uint32_t token : back) pieces_of.push_back({Kind::token, token, type});
+  };
+  put(out.single, Kind::first, 0);
+  out.pair = out.single;
+  put(out.pair, Kind::second, 1);
+  return out;
+}
+
+std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const FolderSettings& settings,
+                                          const std::function<std::optional<std::uint32_t>(std::string_view)>& id_of,
+                                          std::uint32_t size, std::vector<std::string>& remarks) {
+  // A class that makes the tokenizer anew has the folder's flags, else the file's count.
+  const bool anew = settings.is_bert() || settings.is_byte_level();
+  std::uint32_t next = size;
+  for (AddedToken& token : own) {
+    next = std::max(next, token.id + 1);
+    for (const AddedToken& listed : settings.listed) {
+      if (!anew || !settings.has_decoder || listed.content != token.content) continue;
+      const std::uint32_t id = token.id;
+      token = listed;
+      token.id = id;
+    }
+  }
+  const auto add = [&](AddedToken token) {
+    const auto there =
+        std::find_if(own.begin(), own.end(), [&](const auto& one) { return one.content == token.content; });
+    if (there != own.end()) {
+      there->special = there->special || token.special;
+      return;
+    }
+    const auto known = id_of(token.content);
+    const std::uint32_t id = known ? *known : next;
+    if (token.id != kNextId && token.id != id)
+      remarks.push_back(fmt::format("\"{}\" is the token {}, as for transformers, and not {}, as {} has it",
+                                    token.content, id, token.id,
+                                    settings.has_decoder ? "added_tokens_decoder" : "added_tokens.json"));
+    token.id = id;
+    next = std::max(next, id + 1);
+    own.push_back(std::move(token));
+  };
+  for (const AddedToken& token : settings.listed) add(token);
+  const auto add_named = [&](const AddedToken& token) {
+    AddedToken made = token;
+    made.special = true;
+    made.id = kNextId;
+    add(std::move(made));
+  };
+  for (const std::string_view key : kNames) {
+    if (const AddedToken* named = settings.token(key)) {
+      add_named(*named);
+    } else if (const std::string text = settings.token_text(key); anew && !text.empty()) {
+      // The class's own. transformers adds it to a vocabulary that lacks it, where a text can hold it only by accident
+      // and no model knows it: here its id stays free.
+      const auto there = [&](const AddedToken& one) { return one.content == text; };
+      if (id_of(text))
+        add_named({.content = text});
+      else if (std::none_of(own.begin(), own.end(), there))
+        ++next;
+    }
+  }
+  for (const auto& [key, token] : settings.named)
+    if (std::find(kNames.begin(), kNames.end(), key) == kNames.end()) add_named(token);
+  for (AddedToken token : settings.extra) {
+    token.id = kNextId;
+    add(token);
+  }
+  return own;
+}
+
+}  // namespace strata::text

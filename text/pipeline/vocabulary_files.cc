@@ -1,0 +1,135 @@
+#include "text/pipeline/vocabulary_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/files/mapped_file.h"
+#include "text/unicode/characters.h"
+#include "text/unicode/utf8.h"
+
+namespace strata::text {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of Qwen2Tokenizer, as a JSON string.
+constexpr std::string_view kQwenPattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+)";
+
+std::string json_quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+template <typename Use>
+void each_line(std::string_view text, Use&& use) {
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    use(line, number);
+  }
+}
+
+std::string merges_of(const fs::path& file) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(file, ignored))
+    fail(Exit::usage,
+         "{} is not there, which belongs to the vocab.json beside it: copy it from where the model is from",
+         file.string());
+  const MappedFile mapped(file);
+  const std::string_view text{reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size()};
+  if (!is_valid_utf8(text)) fail(Exit::corrupt, "{}: expected text in UTF-8", file.string());
+  std::string out;
+  each_line(text, [&](std::string_view line, std::size_t number) {
+    if (line.starts_with("#version") || line.empty()) return;
+    const std::size_t space = line.find(' ');
+    if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos)
+      fail(Exit::corrupt, "{}, line {}: expected two pieces with a space between them, found {}", file.string(), number,
+           shortened(line));
+    out += fmt::format("{}[{},{}]", out.empty() ? "" : ",", json_quoted(line.substr(0, space)),
+                       json_quoted(line.substr(space + 1)));
+  });
+  return out;
+}
+
+// Lines in order; of two that are the same the last counts.
+std::string words_of(const fs::path& file, std::string_view text) {
+  if (!is_valid_utf8(text)) fail(Exit::corrupt, "{}: expected text in UTF-8", file.string());
+  std::map<std::string_view, std::size_t> ids;
+  each_line(text, [&](std::string_view line, std::size_t number) {
+    while (!line.empty() && is_whitespace(last_character(line).code)) line.remove_suffix(last_character(line).bytes);
+    ids.insert_or_assign(line, number - 1);
+  });
+  std::string out;
+  for (const auto& [word, id] : ids) out += fmt::format("{}{}:{}", out.empty() ? "" : ",", json_quoted(word), id);
+  return out;
+}
+
+[[noreturn]] void refuse(const fs::path& file, const FolderSettings& settings) {
+  const std::string folder = file.parent_path().empty() ? "." : file.parent_path().string();
+  const std::string& name = settings.tokenizer_class;
+  for (const std::string_view python : {"PhobertTokenizer", "BertweetTokenizer", "BertJapaneseTokenizer",
+                                        "CTRLTokenizer", "XLMTokenizer", "FlaubertTokenizer", "ProphetNetTokenizer"})
+    if (name == python)
+      fail(Exit::usage,
+           "{} is a vocabulary of {}, which only transformers' own Python reads and no tokenizer.json holds: tokenize "
+           "with that, and give the tokens as a file (docs/formats.md)",
+           file.string(), name);
+  if (name.empty() && settings.model_type.empty())
+    fail(Exit::usage,
+         "{} is a vocabulary, and neither a tokenizer_config.json nor a config.json beside it says of which class: put "
+         "the model's config.json there",
+         file.string());
+  fail(Exit::usage,
+       "{} is a vocabulary of {}, which is read from a tokenizer.json alone: python3 -c \"from transformers import "
+       "AutoTokenizer; AutoTokenizer.from_pretrained('{}').save_pretrained('{}')\" writes one",
+       file.string(), name.empty() ? fmt::format("a {} model", settings.model_type) : name, folder, folder);
+}
+
+}  // namespace
+
+std::string tokenizer_json_of(const fs::path& file, std::string_view vocabulary, const FolderSettings& settings) {
+  const bool prefix = settings.prefix_space.value_or(false);
+  if (file.extension() == ".txt") {
+    if (!settings.is_bert()) refuse(file, settings);
+    const bool lower = settings.lowercase.value_or(true);
+    return fmt::format(
+        R"({{"normalizer":{{"type":"BertNormalizer","clean_text":true,"handle_chinese_chars":{},"strip_accents":{},)"
+        R"("lowercase":{}}},"pre_tokenizer":{{"type":"BertPreTokenizer"}},"decoder":{{"type":"WordPiece",)"
+        R"("prefix":"##","cleanup":true}},"model":{{"type":"WordPiece","unk_token":{},)"
+        R"("continuing_subword_prefix":"##","max_input_chars_per_word":100,"vocab":{{{}}}}}}})",
+        settings.splits_chinese.value_or(true), settings.strip_accents.value_or(lower), lower,
+        json_quoted(settings.token_text("unk_token")), words_of(file, vocabulary));
+  }
+  if (!settings.is_byte_level()) refuse(file, settings);
+  const bool qwen = settings.tokenizer_class == "Qwen2Tokenizer";
+  const bool composes = qwen || settings.tokenizer_class == "GPTNeoXTokenizer";
+  std::string split = fmt::format(R"({{"type":"ByteLevel","add_prefix_space":{},"use_regex":{}}})", prefix, !qwen);
+  if (qwen)
+    split = fmt::format(
+        R"({{"type":"Sequence","pretokenizers":[{{"type":"Split","pattern":{{"Regex":"{}"}},"behavior":"Isolated",)"
+        R"("invert":false}},{}]}})",
+        kQwenPattern, split);
+  return fmt::format(R"({{"normalizer":{},"pre_tokenizer":{},"decoder":{{"type":"ByteLevel"}},"model":{{"type":"BPE",)"
+                     R"("fuse_unk":false,"vocab":{},"merges":[{}]}}}})",
+                     composes ? R"({"type":"NFC"})" : "null", split, vocabulary,
+                     merges_of(file.parent_path() / "merges.txt"));
+}
+
+}  // namespace strata::text
