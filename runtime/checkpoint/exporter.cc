@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kPiece = std::size_t{1} << 20;  // elements read and written at once
 
 // What transformers reads beside config.json and weights.
-constexpr std::array<std::string_view, 11> kTokenizerFiles = {"tokenizer.json",
+constexpr std::array<std::string_view, 13> kTokenizerFiles = {"tokenizer.json",
                                                               "tokenizer_config.json",
                                                               "special_tokens_map.json",
                                                               "added_tokens.json",
@@ -32,6 +32,8 @@ constexpr std::array<std::string_view, 11> kTokenizerFiles = {"tokenizer.json",
                                                               "vocab.txt",
                                                               "tokenizer.model",
                                                               "spiece.model",
+                                                              "sentencepiece.bpe.model",
+                                                              "bpe.codes",
                                                               "chat_template.jinja",
                                                               "generation_config.json"};
 
@@ -161,15 +163,25 @@ void export_model(const models::Config& config, const WeightSource& weights, con
   const auto system = posix_file_system();
   TemporaryFolder out(*system, (to / "").parent_path());
   write_text(*system, out.path() / "config.json", config_json(config, options.dtype));
-  if (tokenizer)
-    for (const std::string_view name : kTokenizerFiles) {
-      const fs::path file = *tokenizer / name;
-      if (!fs::is_regular_file(file, ignored)) continue;
-      const MappedFile bytes(file);
-      Sequential copy(*system, out.path() / name);
-      copy.write(bytes.bytes());
-      copy.close();
+  const auto copy = [&](const fs::path& name) {
+    const fs::path file = *tokenizer / name;
+    if (!fs::is_regular_file(file, ignored)) return;
+    const MappedFile bytes(file);
+    Sequential made(*system, out.path() / name);
+    made.write(bytes.bytes());
+    made.close();
+  };
+  if (tokenizer) {
+    for (const std::string_view name : kTokenizerFiles) copy(name);
+    // Chat templates by name.
+    const fs::path more = "additional_chat_templates";
+    if (fs::is_directory(*tokenizer / more, ignored)) {
+      system->make_folder(out.path() / more);
+      for (const auto& entry : fs::directory_iterator(*tokenizer / more))
+        if (entry.path().extension() == ".jinja") copy(more / entry.path().filename());
+      system->sync_folder(out.path() / more);
     }
+  }
   write_weights(*system, out.path(), *model, weights, options);
   out.put((to / "").parent_path());
 }

@@ -98,10 +98,13 @@ TEST_F(ExporterTest, CutsIntoShardsWithAnIndex) {
 TEST_F(ExporterTest, CopiesTheTokenizersFiles) {
   folder_.write("hf/config.json", kConfig);
   folder_.write("hf/tokenizer.json", "{}");
+  std::filesystem::create_directories(folder_.path() / "hf/additional_chat_templates");
+  folder_.write("hf/additional_chat_templates/rag.jinja", "r");
   folder_.write("hf/model.safetensors", "not copied");
   beside_ = out("hf");
   export_to(out("model"), {});
   EXPECT_EQ(folder_.read("model/tokenizer.json"), "{}");
+  EXPECT_EQ(folder_.read("model/additional_chat_templates/rag.jinja"), "r");
   expect_whole(out("model"), device::DType::fp32);
 }
 
