@@ -22,7 +22,7 @@ std::array<bool, kLanes> lanes_that_go_on(const StepPlan& plan) {
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
     const Task& task = plan.tasks[t];
     before[t] = std::exchange(last[index(task.lane)], static_cast<int>(t));
-    if (task.unit < 0 && task.when == When::always) awaited.insert(awaited.end(), task.waits.begin(), task.waits.end());
+    if (task.border && task.when == When::always) awaited.insert(awaited.end(), task.waits.begin(), task.waits.end());
   }
   while (!awaited.empty()) {
     const int t = awaited.back();

@@ -31,7 +31,7 @@ Demand demand_of(const Task& task, const MachineProfile& m, double seconds) {
   const bool whole_team = task.lane == LaneId::compute || task.lane == LaneId::host_compute;
   d.cores = whole_team ? 1 : 1 / m.cores;
   // Products and what blocks do run from the caches for the most part.
-  const bool streams = task.kind == TaskKind::update || !whole_team;
+  const bool streams = traits_of(task.kind).traffic == Traffic::optimizer || !whole_team;
   const double bytes = task.cost.bytes + 2 * (task.cost.host_bytes + task.cost.sent_bytes);
   if (streams && seconds > 0) d.memory = std::min(1.0, bytes / seconds / m.memory_bytes_per_s);
   return d;
@@ -94,31 +94,25 @@ BoundSeconds seconds_of(const Task& task, const MachineProfile& m) {
   add(Bound::disk, c.written_bytes, m.write_bytes_per_s);
   if (c.read_bytes > 0) add(Bound::disk, m.read_latency_s, 1);
   if (c.written_bytes > 0) add(Bound::disk, m.write_latency_s, 1);
-  switch (task.kind) {
-    case TaskKind::update:
+  const TaskTraits& traits = traits_of(task.kind);
+  if (traits.collective == Collective::all_gather) add(Bound::communication, c.sent_bytes, m.all_gather_bytes_per_s);
+  if (traits.collective == Collective::all_to_all) add(Bound::communication, c.sent_bytes, m.all_to_all_bytes_per_s);
+  switch (traits.traffic) {
+    case Traffic::optimizer:
       add(Bound::optimizer, c.bytes,
           task.lane == LaneId::host_compute && m.host_update_bytes_per_s > 0 ? m.host_update_bytes_per_s
                                                                              : m.update_bytes_per_s);
       break;
-    case TaskKind::loss:
+    case Traffic::loss:
       add(Bound::memory, c.bytes, m.loss_bytes_per_s);
       break;
-    case TaskKind::norm:
+    case Traffic::norm:
       add(Bound::memory, c.bytes, m.norm_bytes_per_s);
       break;
-    case TaskKind::gather:
-    case TaskKind::gather_sums:
-      add(Bound::communication, c.sent_bytes, m.all_gather_bytes_per_s);
-      break;
-    case TaskKind::reduce:
-      add(Bound::communication, c.sent_bytes, m.all_to_all_bytes_per_s);
-      [[fallthrough]];
-    case TaskKind::accumulate:
-    case TaskKind::round:
-    case TaskKind::combine:
+    case Traffic::sums:
       add(Bound::memory, c.bytes, m.sum_bytes_per_s);
       break;
-    default:
+    case Traffic::blocks:
       add(Bound::memory, c.bytes, m.bytes_per_s);
   }
   return s;

@@ -36,7 +36,7 @@ int Task::buffer(Role role) const {
 }
 
 std::string name_of(const Task& task, const models::Model& model) {
-  std::string name{kTaskNames[static_cast<std::size_t>(task.kind)]};
+  std::string name{traits_of(task.kind).name};
   if (task.unit >= 0) name += " " + model.units[static_cast<std::size_t>(task.unit)]->name();
   if (task.shared) name += " (tied)";
   if (task.step) {

@@ -18,6 +18,7 @@
 #include "models/model.h"
 #include "runtime/plan/layout.h"
 #include "runtime/plan/placement.h"
+#include "runtime/plan/task_kind.h"
 
 namespace strata::runtime {
 
@@ -48,35 +49,6 @@ constexpr bool on_host(LaneId lane) {
   return lane == LaneId::disk_read || lane == LaneId::disk_write || lane == LaneId::host_compute ||
          lane == LaneId::checkpoint;
 }
-
-enum class TaskKind : std::uint8_t {
-  gather,       // all-gather of a unit's parameter shards into a buffer
-  forward,      // a unit's forward of one micro-batch
-  recompute,    // the same once more, in backward, for what it saves
-  loss,         // forward, loss and backward of the last unit and one micro-batch
-  backward,     // a unit's backward of one micro-batch
-  accumulate,   // `fast`: a gradient onto the local fp32 sum
-  round,        // `fast`: the local fp32 sum to the wire dtype
-  reduce,       // all-to-all of a gradient, pieces added onto the fp32 shard in rank order
-  combine,      // a unit's sum for what it shares onto the sum of the unit that holds that
-  norm,         // squares of this rank's part of the gradient
-  gather_sums,  // all-gather of fp32 gradient sums, where the optimizer is whole
-  consensus,    // norm, loss and stop requests of all ranks: clip factor, skip
-  update,       // optimizer step of this rank's part, or of a chunk of it
-  upload,       // host to device
-  download,     // device to host
-  read,         // NVMe to host
-  write,        // host to NVMe
-  save,         // a unit's state, read for a checkpoint
-  publish,      // the checkpoint is made durable
-  carry,        // the scalars of the step before, for the update that it left
-  host_write,   // the host writes what is new in this step: batch, scalars, counters at zero
-  host_read,    // the host reads what came of it; from here to the next host_write the batch is the caller's
-};
-inline constexpr std::array<std::string_view, 22> kTaskNames = {
-    "gather",  "forward", "recompute",   "loss",      "backward",   "accumulate", "round",    "reduce",
-    "combine", "norm",    "gather sums", "consensus", "update",     "upload",     "download", "read",
-    "write",   "save",    "publish",     "carry",     "host write", "host read"};
 
 // When a task runs: in every step, or only in some. What is left out of a step neither waits nor is waited for in it;
 // whoever waits for it waits for its newest run, however long ago.
@@ -176,6 +148,7 @@ struct Task {
   std::size_t at_once = 0;  // reduce: elements that travel at once
   bool shared = false;      // reduce, accumulate, round: of the unit's gradient for what it shares with another
   bool first = false;       // reduce, accumulate: the sum starts here
+  bool border = false;      // it stands between two steps: by its kind, or as a copy of what the host writes and reads
   When when = When::always;
   std::vector<Use> uses;
   // Tasks of whose newest runs it waits for the end: one at or behind its own place in the list ran in a step before.

@@ -24,7 +24,7 @@ std::size_t index(Tier tier) {
 
 std::string describe(const StepPlan& plan, int t) {
   const Task& task = plan.tasks[index(t)];
-  return fmt::format("task {} ({} of unit {}, lane {})", t, kTaskNames[static_cast<std::size_t>(task.kind)], task.unit,
+  return fmt::format("task {} ({} of unit {}, lane {})", t, traits_of(task.kind).name, task.unit,
                      kLaneNames[index(task.lane)]);
 }
 
@@ -319,10 +319,6 @@ class Sweep {
   int step_ = 0;
 };
 
-bool is_collective(const Task& task) {
-  return task.cost.sent_bytes > 0;
-}
-
 }  // namespace
 
 std::optional<std::string> find_violation(const StepPlan& plan, const std::array<std::size_t, kTiers>& capacity) {
@@ -337,7 +333,7 @@ std::optional<std::string> find_mismatch(std::span<const StepPlan> ranks) {
   const auto collectives = [](const StepPlan& plan) {
     std::vector<const Task*> list;
     for (const Task& task : plan.tasks)
-      if (is_collective(task)) list.push_back(&task);
+      if (traits_of(task.kind).collective != Collective::none) list.push_back(&task);
     return list;
   };
   for (std::size_t r = 1; r < ranks.size(); ++r) {

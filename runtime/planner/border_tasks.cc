@@ -30,7 +30,7 @@ BorderTasks::BorderTasks(Draft& draft) : d_(draft) {
 
 void BorderTasks::copy(bool up, std::initializer_list<Member> buffers) {
   if (d_.plan.device.kind == device::Kind::cpu) return;
-  Copy copy{-1, {}};
+  Copy copy{.unit = -1, .pairs = {}, .border = true};
   for (const Member which : buffers) {
     if (d_.plan.control.*which < 0) continue;
     const Slice of_device{d_.plan.control.*which}, of_host{d_.plan.host_control.*which};

@@ -47,6 +47,7 @@ void count(TaskKind kind, std::size_t bytes, IoBytes& io, Cost& cost) {
 void Copy::add(Draft& draft) const {
   const auto [kind, lane] = way_between(draft.tier_of(pairs[0].from.buffer), draft.tier_of(pairs[0].to.buffer));
   Task& task = draft.add_task(kind, lane, unit);
+  task.border = border;
   for (const auto& [from, to] : pairs) {
     STRATA_CHECK_EQ(from.bytes, to.bytes);
     Draft::use(task, from, Role::source, Access::read);

@@ -11,8 +11,9 @@ struct Copy {
   struct Pair {
     Slice from, to;  // as many bytes; or two whole buffers (0 bytes), which the figures of a step do not count
   };
-  int unit;  // -1: of none
+  int unit;  // -1: none
   std::vector<Pair> pairs;
+  bool border = false;  // of what the host writes and reads between two steps
 
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);

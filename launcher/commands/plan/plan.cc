@@ -67,7 +67,7 @@ void print_drives(const runtime::Job& job) {
 }
 
 // Of each kind, those that train: what the host does between steps, and for checkpoints, is not counted.
-using TaskCounts = std::array<std::size_t, runtime::kTaskNames.size()>;
+using TaskCounts = std::array<std::size_t, runtime::kTaskKinds>;
 TaskCounts count_tasks(const runtime::StepPlan& plan) {
   TaskCounts counts{};
   for (const runtime::Task& task : plan.tasks)
@@ -123,7 +123,7 @@ void print_task_counts(const runtime::StepPlan& plan) {
   const TaskCounts counts = count_tasks(plan);
   std::string text = fmt::format("{} tasks per step:", std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
   for (std::size_t k = 0; k < counts.size(); ++k)
-    if (counts[k]) text += fmt::format(" {} {}", counts[k], runtime::kTaskNames[k]);
+    if (counts[k]) text += fmt::format(" {} {}", counts[k], runtime::kTaskTraits[k].name);
   fmt::print("{}\n", folded(text, 2));
 }
 

@@ -7,14 +7,7 @@
 namespace strata::launcher::control {
 namespace {
 
-using runtime::TaskKind;
-
 constexpr auto kRelaxed = std::memory_order_relaxed;
-
-bool waits_for_others(TaskKind kind) {
-  return kind == TaskKind::gather || kind == TaskKind::reduce || kind == TaskKind::gather_sums ||
-         kind == TaskKind::consensus || kind == TaskKind::publish;
-}
 
 double seconds(std::int64_t ns) {
   return static_cast<double>(std::max<std::int64_t>(ns, 0)) * 1e-9;
@@ -24,7 +17,8 @@ double seconds(std::int64_t ns) {
 
 TaskNames::TaskNames(const runtime::StepPlan& plan, const models::Model& model) {
   for (const runtime::Task& task : plan.tasks)
-    tasks.push_back({name_of(task, model), task.lane, plan.ranks > 1 && waits_for_others(task.kind)});
+    tasks.push_back({name_of(task, model), task.lane,
+                     plan.ranks > 1 && runtime::traits_of(task.kind).collective != runtime::Collective::none});
 }
 
 std::string_view TaskNames::text(int task) const {

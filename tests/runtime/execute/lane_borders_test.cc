@@ -15,6 +15,7 @@ struct Step {
     task.kind = kind;
     task.lane = lane;
     task.unit = unit;
+    task.border = unit < 0;
     task.waits = std::move(waits);
     return static_cast<int>(plan.tasks.size()) - 1;
   }

@@ -14,9 +14,8 @@ namespace {
 // What the host does at the border is the Border's; every other kind is carried out by its own struct.
 TEST(TaskTable, HasEveryKindButTheHosts) {
   const std::set<TaskKind> of_host = {TaskKind::carry, TaskKind::host_write, TaskKind::host_read};
-  for (std::size_t kind = 0; kind < kTaskNames.size(); ++kind)
-    EXPECT_EQ(run_of(static_cast<TaskKind>(kind)) == nullptr, of_host.count(static_cast<TaskKind>(kind)) == 1)
-        << kTaskNames[kind];
+  for (const TaskTraits& traits : kTaskTraits)
+    EXPECT_EQ(run_of(traits.kind) == nullptr, of_host.count(traits.kind) == 1) << traits.name;
   EXPECT_EQ(run_of(TaskKind::reduce), &ReduceGradient::run);
   EXPECT_EQ(run_of(TaskKind::recompute), &Forward::run);
   for (const TaskKind kind : {TaskKind::upload, TaskKind::download, TaskKind::read, TaskKind::write})

@@ -150,7 +150,7 @@ TEST_P(Mutation, SwappedCollectiveIsCaught) {
   ASSERT_EQ(find_mismatch(ranks), std::nullopt);
   std::vector<std::size_t> collectives;
   for (std::size_t t = 0; t < plan_.tasks.size(); ++t)
-    if (plan_.tasks[t].cost.sent_bytes > 0) collectives.push_back(t);
+    if (traits_of(plan_.tasks[t].kind).collective != Collective::none) collectives.push_back(t);
   ASSERT_GT(collectives.size(), 4u);
   for (std::size_t i = 0; i + 1 < collectives.size(); ++i) {
     ranks[1] = plan_;
@@ -160,6 +160,16 @@ TEST_P(Mutation, SwappedCollectiveIsCaught) {
   ranks[1] = plan_;
   ranks[1].tasks.erase(ranks[1].tasks.begin() + static_cast<std::ptrdiff_t>(collectives[0]));
   EXPECT_NE(find_mismatch(ranks), std::nullopt) << "one rank leaves one out";
+}
+
+// What stands between two steps is of no unit, and all that is of no unit stands there: copies for a GPU, too.
+TEST_P(Mutation, TasksOfNoUnitAreTheBorder) {
+  int border = 0;
+  for (const Task& task : plan_.tasks) {
+    EXPECT_EQ(task.border, task.unit < 0) << name_of(task, *case_.model);
+    border += task.border ? 1 : 0;
+  }
+  EXPECT_GE(border, 3);
 }
 
 // Of every collective, every field that it takes from its task: one that differs is seen, whatever is alike.
@@ -177,7 +187,7 @@ TEST_P(Mutation, CollectiveThatDiffersInOneFieldIsCaught) {
   std::vector<StepPlan> ranks = {plan_, plan_};
   int collectives = 0;
   for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
-    if (plan_.tasks[t].cost.sent_bytes == 0) continue;
+    if (traits_of(plan_.tasks[t].kind).collective == Collective::none) continue;
     ++collectives;
     for (const auto& [field, damage] : damages) {
       damage(ranks[1].tasks[t]);

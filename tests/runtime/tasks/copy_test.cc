@@ -20,7 +20,7 @@ TEST(Copy, GoesTheWayOfItsTiers) {
                              Direction{Tier::device, Tier::host, TaskKind::download, LaneId::download},
                              Direction{Tier::nvme, Tier::host, TaskKind::read, LaneId::disk_read},
                              Direction{Tier::host, Tier::nvme, TaskKind::write, LaneId::disk_write}}) {
-    SCOPED_TRACE(kTaskNames[static_cast<std::size_t>(d.kind)]);
+    SCOPED_TRACE(traits_of(d.kind).name);
     Draft draft(c.request);
     const int from = draft.add_buffer("from", Kind::staging, d.from, 16384, false);
     const int to = draft.add_buffer("to", Kind::staging, d.to, 16384, false);
