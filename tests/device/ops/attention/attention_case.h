@@ -209,7 +209,7 @@ class AttentionRun {
             dense(dqkv, dv, v_head(), case_.kv_heads)};
   }
 
-  Array qkv = values(0, 0), q = qkv, k = qkv, v = qkv, d_o = qkv, o = qkv, lse = qkv, dqkv = qkv, dq = qkv, dk = qkv,
+  Array qkv{DType::fp32, 0}, q = qkv, k = qkv, v = qkv, d_o = qkv, o = qkv, lse = qkv, dqkv = qkv, dq = qkv, dk = qkv,
         dv = qkv;
 
   const AttentionShape& shape() const { return shape_; }
