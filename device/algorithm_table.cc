@@ -1,18 +1,16 @@
 #include "device/algorithm_table.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <cctype>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <sstream>
 
 #include "base/error.h"
-#include "base/files/refused_write.h"
+#include "base/files/atomic_file.h"
+#include "base/files/input_file.h"
 
 namespace strata::device {
 namespace {
@@ -135,34 +133,25 @@ fs::path algorithm_file(const std::string& machine) {
 AlgorithmTable load_algorithms(const fs::path& file, const std::string& machine) {
   std::error_code ignored;
   if (file.empty() || !fs::exists(file, ignored)) return AlgorithmTable(machine);
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in) fail(Exit::failed, "{} cannot be read: {}", file.string(), std::strerror(errno));
-  AlgorithmTable table = AlgorithmTable::parse(text.str(), file.string());
+  constexpr std::size_t kMostBytes = std::size_t{1} << 28;
+  AlgorithmTable table = AlgorithmTable::parse(read_input(file, file.string(), kMostBytes), file.string());
   if (table.machine() != machine)
     fail(Exit::usage, "{} holds the algorithms of {}, but this is {}: set STRATA_ALGORITHMS to another file",
          file.string(), table.machine(), machine);
   return table;
 }
 
-// Beside the file and then in its place: another process may be reading or writing it.
+// Whole or not at all: another process may be reading or writing it.
 void save_algorithms(const AlgorithmTable& table, const fs::path& file) {
   std::error_code error;
   if (file.has_parent_path()) fs::create_directories(file.parent_path(), error);
-  fs::path beside = file;
-  beside += fmt::format(".{}", ::getpid());
-  errno = 0;
-  std::ofstream out(beside, std::ios::binary);
-  out << table.text();
-  out.close();
-  if (!out) error.assign(errno, std::generic_category());
-  if (!error) fs::rename(beside, file, error);
-  if (!error) return;
-  std::error_code ignored;
-  fs::remove(beside, ignored);
-  refused_write(fmt::format("{} cannot be written (STRATA_ALGORITHMS names another file)", file.string()),
-                error.value());
+  try {
+    AtomicFile out(file);
+    out.write(table.text());
+    out.commit();
+  } catch (const Error& refused) {
+    throw Error(refused.code(), fmt::format("{} (STRATA_ALGORITHMS names another file)", refused.what()));
+  }
 }
 
 }  // namespace strata::device

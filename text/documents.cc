@@ -1,6 +1,5 @@
 #include "text/documents.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/files/descriptor.h"
+#include "base/files/input_file.h"
 #include "text/chat/table.h"
 
 namespace strata::text {
@@ -27,11 +27,15 @@ constexpr std::string_view kMark = "\xef\xbb\xbf";  // that spreadsheets put bef
 class DocumentReader::Input {
  public:
   explicit Input(const std::string& name) : name_(name == "-" ? "standard input" : name) {
-    if (name != "-") file_.reset(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
-    if (name != "-" && file_.get() < 0) {
-      fail(errno == ENOENT || errno == ENOTDIR ? Exit::usage : Exit::failed, "{} cannot be opened: {}", name_,
-           std::strerror(errno));
-    }
+    if (name == "-") return;
+    InputFile input(name, Pipes::handed_over);
+    if (input.error != 0 && input.error != ENXIO)  // ENXIO: a socket
+      fail(input.error == ENOENT || input.error == ENOTDIR ? Exit::usage : Exit::failed, "{} cannot be opened: {}",
+           name_, std::strerror(input.error));
+    if (input.file.get() < 0)
+      fail(Exit::usage, "{} is not a regular file: text that comes out of a pipe is read from standard input (-)",
+           name_);
+    file_ = std::move(input.file);
   }
 
   const std::string& name() const { return name_; }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/output_file.h"
 #include "base/files/refused_write.h"
 
 namespace strata {
@@ -19,12 +20,11 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   if (fs::exists(status) && !fs::is_regular_file(status)) {
     fail(Exit::usage, "{} exists and is not a regular file: give another name", path_.string());
   }
-  temporary_ = path_;
-  temporary_ += ".tmp." + std::to_string(::getpid());
+  temporary_ = name_next_to(path_);
   // Without a name where the file system can: then nothing is left of a process that is killed.
   file_.reset(::open(folder().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
   named_ = file_.get() < 0;
-  if (named_) file_.reset(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (named_) file_ = create_new_file(temporary_);
   if (file_.get() >= 0) return;
   if (errno == ENOENT || errno == ENOTDIR)
     fail(Exit::usage, "{}: there is no folder {}: make it first, or give another name", path_.string(),
@@ -57,7 +57,6 @@ void AtomicFile::commit() {
   if (::fsync(file_.get()) != 0) failed("written to the disk");
   if (!named_) {
     const std::string nameless = "/proc/self/fd/" + std::to_string(file_.get());
-    ::unlink(temporary_.c_str());  // of a killed process that had this number
     if (::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0)
       failed("put in place");
     named_ = true;

@@ -1,6 +1,7 @@
 #pragma once
-// base/files/ is what is done with files: held open (here), mapped (mapped_file.h), written so that nobody sees half of
-// one (atomic_file.h), and what is said if the system refuses a write (refused_write.h).
+// base/files/ is what is done with files: held open (here), mapped (mapped_file.h), read without waiting
+// (input_file.h), made where nobody planted a link (output_file.h), written so that nobody sees half of one
+// (atomic_file.h), locked (file_lock.h), and what is said if the system refuses a write (refused_write.h).
 #include <unistd.h>
 
 #include <utility>

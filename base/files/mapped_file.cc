@@ -1,6 +1,5 @@
 #include "base/files/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/input_file.h"
 
 namespace strata {
 
@@ -27,16 +27,14 @@ std::pair<void*, std::size_t> pages_around(std::span<const std::byte> part) {
 }  // namespace
 
 MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
-  // Non-blocking, so that a pipe in a file's place is refused instead of waited for.
-  file_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file_.get() < 0) {
-    const Exit code = errno == ENOENT || errno == ENOTDIR ? Exit::usage : Exit::failed;
-    fail(code, "{} cannot be opened: {}", path_.string(), std::strerror(errno));
+  InputFile input(path_);
+  if (input.error != 0 && input.error != ENXIO) {  // ENXIO: a socket
+    const Exit code = input.error == ENOENT || input.error == ENOTDIR ? Exit::usage : Exit::failed;
+    fail(code, "{} cannot be opened: {}", path_.string(), std::strerror(input.error));
   }
-  struct stat status {};
-  if (::fstat(file_.get(), &status) != 0) fail(Exit::failed, "{}: {}", path_.string(), std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) fail(Exit::usage, "{} is not a regular file", path_.string());
-  size_ = static_cast<std::size_t>(status.st_size);
+  if (input.file.get() < 0) fail(Exit::usage, "{} is not a regular file", path_.string());
+  file_ = std::move(input.file);
+  size_ = static_cast<std::size_t>(input.bytes);
   if (size_ == 0) return;
   void* data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file_.get(), 0);
   if (data == MAP_FAILED) {

@@ -27,6 +27,8 @@ const char* advice(int error) {
 void refused_write(const std::string& what, int error) {
   if (const char* to_do = advice(error))
     fail(Exit::does_not_fit, "{}: {} (errno {}): {}", what, std::strerror(error), error, to_do);
+  if (error == ELOOP)
+    fail(Exit::usage, "{}: it is a symbolic link, and no file is written through one: name the file itself", what);
   fail(Exit::failed, "{}: {} (errno {})", what, std::strerror(error), error);
 }
 

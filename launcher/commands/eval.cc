@@ -75,7 +75,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
     if (!options.json || !speaks) return;
     require_apart({{"--json", *options.json}}, inputs_of(asked, options.recipe));
     require_own({"--json", *options.json}, Content::evaluation, options.force);
-    json.emplace(*options.json);
+    json.emplace(*options.json, "--json");
   });
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const int threads = static_cast<int>(asked.device.threads.value_or(share.cores));

@@ -171,7 +171,7 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
       reads.model.path = folder.path();
       require_apart({{"--json", *options.json}}, inputs_of(reads, std::nullopt));
       require_own({"--json", *options.json}, Content::generation, options.force);
-      json.emplace(*options.json);
+      json.emplace(*options.json, "--json");
     }
     question = read_question(options, folder, chat, typed);
   });

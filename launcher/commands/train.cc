@@ -314,18 +314,20 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
     agree(world, [&] {
       trace.emplace(job.plan, std::move(*steps), trainer.steps_done(), recipe.training.max_steps.value_or(0));
     });
+  Evaluations evaluations(job, world, trainer, stop, std::move(prompts));
+  evaluations.tell_rounds([&control] { control.evaluated_round(); });
+  evaluations.ask_stop([&control] { return control.stop_asked(); });
   std::optional<runtime::RunReports> reports;  // opened once everything else is known to be there
   agree(world, [&] {
     if (!speaks) return;
-    reports.emplace(recipe, trainer.steps_done());
+    std::optional<runtime::KeptLines> kept;
+    if (resumed) kept = {trainer.steps_done(), !evaluations.due()};
+    reports.emplace(recipe, kept);
     if (recipe.report.dir) write_plan(job, planned.capacity, machine, world.node_size());
     reports->event(resumed ? "resume" : "start", trainer.steps_done(), {{"ranks", std::to_string(world.size())}});
   });
   if (speaks && recipe.evaluation.prompts && !recipe.report.jsonl)
     note("the answers to evaluation.prompts go nowhere: set report.jsonl or report.dir");
-  Evaluations evaluations(job, world, trainer, stop, std::move(prompts));
-  evaluations.tell_rounds([&control] { control.evaluated_round(); });
-  evaluations.ask_stop([&control] { return control.stop_asked(); });
   std::optional<RunEnd> end;
   if (recipe.checkpoint.dir && !control.settle(*recipe.checkpoint.dir))
     note("control.json cannot be written to checkpoint.dir: strata ctl and top need the socket's own path");

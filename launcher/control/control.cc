@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "base/quantity.h"
 #include "comm/agreement.h"
 #include "launcher/control/board.h"
@@ -158,21 +158,19 @@ class Control::Impl {
     board_.describe(plan);
   }
 
-  // Whoever reads it gets all of it. It says where a run is that lives, so nothing has to survive a loss of power.
+  // Whoever reads it gets all of it.
   bool settle(const std::filesystem::path& folder) {
     if (rank_ != 0 || place_.target().empty()) return true;
     file_ = folder / kPlaceFile;
-    std::filesystem::path writing = file_;
-    writing += ".tmp";
-    std::ofstream out(writing);
-    out << to_json(place_);
-    out.close();
-    std::error_code error;
-    if (out) std::filesystem::rename(writing, file_, error);
-    if (out && !error) return true;
-    std::filesystem::remove(writing, error);
-    file_.clear();
-    return false;
+    try {
+      AtomicFile out(file_);
+      out.write(to_json(place_));
+      out.commit();
+      return true;
+    } catch (const Error&) {
+      file_.clear();
+      return false;
+    }
   }
 
   void stepped() {

@@ -11,14 +11,13 @@
 #include <charconv>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <sstream>
 #include <thread>
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/files/input_file.h"
 #include "base/host/host_name.h"
 #include "base/host/look_up.h"
 #include "launcher/launch/ranks/child.h"
@@ -120,11 +119,10 @@ std::string figures(const sockaddr* address, socklen_t size) {
 
 std::vector<Host> read_hosts(const std::string& text) {
   std::error_code ignored;
-  if (std::filesystem::is_regular_file(text, ignored) || std::filesystem::is_fifo(text, ignored)) {
-    std::ifstream file(text);
-    const std::string lines{std::istreambuf_iterator<char>(file), {}};
-    if (file.bad() || !file) fail(Exit::usage, "--hosts {}: the file cannot be read", text);
-    return parse_host_file(lines, text);
+  if (std::filesystem::exists(text, ignored) &&
+      (text.find('/') != std::string::npos || !std::filesystem::is_directory(text, ignored))) {
+    constexpr std::size_t kMostBytes = std::size_t{1} << 24;
+    return parse_host_file(read_input(text, "--hosts " + text, kMostBytes, Pipes::handed_over), text);
   }
   if (text.find('/') != std::string::npos) fail(Exit::usage, "--hosts {}: there is no such file", text);
   std::vector<Host> hosts;

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/files/output_file.h"
 
 namespace strata::launcher {
 
@@ -18,7 +19,7 @@ LogFile::LogFile(std::filesystem::path path, Refused refused, Open when) : path_
 }
 
 int LogFile::open() {
-  file_ = Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  file_ = open_own_file(path_, O_WRONLY | O_APPEND);
   return file_.get() < 0 ? errno : 0;
 }
 

@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <fstream>
 #include <initializer_list>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -18,6 +16,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/files/input_file.h"
 #include "base/json_fault.h"
 #include "base/quantity.h"
 #include "launcher/screen/printable.h"
@@ -56,9 +55,8 @@ double number(const element& object, const char* key) {
 }
 
 std::string read_text(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(Exit::failed, "{} cannot be read", path.string());
-  return {std::istreambuf_iterator<char>(file), {}};
+  constexpr std::size_t kMostBytes = std::size_t{1} << 32;
+  return read_input(path, path.string(), kMostBytes);
 }
 
 // Calls use(element) for each line. The last one may be half written by a run that goes on.

@@ -47,7 +47,7 @@ ResumeChoice checkpoints_to_resume(const Recipe::Checkpoint& recipe) {
   if (choose || (!is_checkpoint(out.folder) && type_at(out.folder) == fs::file_type::directory))
     out.found = list_checkpoints(out.folder);
   out.one = !choose && out.found.empty();
-  if (out.one) out.found.push_back({out.folder, 0, "", 0});
+  if (out.one) out.found.push_back({out.folder, 0, "", 0, {}});
   return out;
 }
 

@@ -1,7 +1,6 @@
 #include "runtime/checkpoint/exporter.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
+#include "base/files/output_file.h"
 #include "models/files/safetensors_writer.h"
 #include "models/objective.h"
 #include "runtime/checkpoint/file_system.h"
@@ -62,8 +62,8 @@ void write_text(FileSystem& system, const fs::path& path, std::string_view text)
 // The folder that is written to, removed unless it was put in place.
 class TemporaryFolder {
  public:
-  TemporaryFolder(FileSystem& system, const fs::path& target)
-      : system_(system), path_(fmt::format("{}.partial-{}", target.string(), ::getpid())) {
+  TemporaryFolder(FileSystem& system, const fs::path& target) : system_(system), path_(name_next_to(target)) {
+    make_durable_folder(system_, fs::absolute(target).parent_path());
     system_.make_folder(path_);
   }
   ~TemporaryFolder() {

@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/files/descriptor.h"
+#include "base/files/output_file.h"
 #include "base/files/refused_write.h"
 
 namespace strata::runtime {
@@ -25,11 +28,11 @@ bool aligned(std::uint64_t offset, std::span<const std::byte> bytes) {
 
 class PosixFile final : public WritableFile {
  public:
-  explicit PosixFile(const fs::path& path)
-      : path_(path),
-        file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)),
-        direct_(file_.get() < 0 ? -1 : ::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC)) {
+  explicit PosixFile(const fs::path& path) : path_(path), file_(create_new_file(path)) {
     if (file_.get() < 0) failed(path, "created", errno);
+    // The same file, whatever lies at its name by now.
+    const std::string opened = fmt::format("/proc/self/fd/{}", file_.get());
+    direct_.reset(::open(opened.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
   }
 
   void write(std::uint64_t offset, std::span<const std::byte> bytes) override {
@@ -63,13 +66,15 @@ class PosixFileSystem final : public FileSystem {
   std::unique_ptr<WritableFile> create(const fs::path& path) override { return std::make_unique<PosixFile>(path); }
 
   void make_folder(const fs::path& path) override {
-    std::error_code error;
-    fs::create_directories(path, error);
-    if (error || !fs::is_directory(path, error)) failed(path, "made a folder", error ? error.value() : ENOTDIR);
+    if (create_new_folder(path)) return;
+    const int reason = errno;
+    std::error_code ignored;
+    if (reason != EEXIST || !fs::is_directory(path, ignored)) failed(path, "made a folder", reason);
   }
 
   void sync_folder(const fs::path& path) override {
     const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (folder.get() < 0 && errno == EACCES) return ::sync();  // one that this user may write and not read
     // Some file systems cannot sync folders and keep their order by themselves.
     if (folder.get() < 0 || (::fsync(folder.get()) != 0 && errno != EINVAL && errno != ENOTSUP))
       failed(path, "written to the disk", errno);
@@ -89,6 +94,20 @@ class PosixFileSystem final : public FileSystem {
 };
 
 }  // namespace
+
+void make_durable_folder(FileSystem& system, const fs::path& path) {
+  std::error_code error;
+  std::vector<fs::path> missing;
+  fs::path at = fs::absolute(path / "", error).lexically_normal().parent_path();
+  if (error) failed(path, "made a folder", error.value());
+  for (; !fs::exists(at, error) && at.has_relative_path(); at = at.parent_path()) missing.push_back(at);
+  if (!fs::is_directory(at, error)) failed(path, "made a folder", error ? error.value() : ENOTDIR);
+  for (; !missing.empty(); missing.pop_back()) {
+    const fs::path& folder = missing.back();
+    system.make_folder(folder);
+    system.sync_folder(folder.parent_path());
+  }
+}
 
 std::unique_ptr<FileSystem> posix_file_system() {
   return std::make_unique<PosixFileSystem>();

@@ -27,7 +27,7 @@ class FileSystem {
 
   // A file that is not there yet.
   virtual std::unique_ptr<WritableFile> create(const std::filesystem::path& path) = 0;
-  // A folder, with those above it; may be there.
+  // A folder in one that is there; may be there itself.
   virtual void make_folder(const std::filesystem::path& path) = 0;
   // Returns once the folder's entries are on the disk.
   virtual void sync_folder(const std::filesystem::path& path) = 0;
@@ -37,6 +37,9 @@ class FileSystem {
   // An empty folder.
   virtual void remove_folder(const std::filesystem::path& path) = 0;
 };
+
+// A folder, with those above it, each of whose entries is on the disk then; may be there.
+void make_durable_folder(FileSystem& system, const std::filesystem::path& path);
 
 std::unique_ptr<FileSystem> posix_file_system();
 

@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +11,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/file_lock.h"
+#include "base/files/output_file.h"
+#include "base/files/refused_write.h"
+#include "base/random_name.h"
 #include "comm/agreement.h"
 #include "runtime/checkpoint/hold.h"
 #include "runtime/checkpoint/readable_file.h"
@@ -24,6 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step-", kWriting = ".writing-", kDeleting = ".deleting", kLock = "lock";
+constexpr std::size_t kRunDigits = 16;  // in the names of what a run writes, which nobody can guess
 
 bool is_temporary(const std::string& name) {
   return name.starts_with(kPrefix) && (name.find(kWriting) != std::string::npos || name.ends_with(kDeleting));
@@ -41,8 +44,8 @@ std::vector<fs::path> entries(const fs::path& folder) {
 
 // What the first checkpoint would find out, maybe hours later.
 void require_room_for_folders(const fs::path& path) {
-  const fs::path trial = path / fmt::format("trial-{}", ::getpid());
-  if (::mkdir(trial.c_str(), 0777) != 0)
+  const fs::path trial = name_next_to(path / "trial");
+  if (!create_new_folder(trial))
     fail(Exit::failed, "checkpoint.dir {} takes no checkpoint ({}): let this user write there, or name another folder",
          path.string(), std::strerror(errno));
   (void)::rmdir(trial.c_str());
@@ -79,6 +82,7 @@ std::vector<FoundCheckpoint> list_checkpoints(const fs::path& folder, Checkpoint
         for (const ShardEntry& file : manifest.files) (void)read_shard_header(path / file.name, file);
       found.serial = manifest.serial;
       found.step = manifest.progress.step;
+      found.claim = best_claim(manifest);
     } catch (const Error& error) {
       if (error.code() != Exit::corrupt) throw;
       found.damage = error.what();
@@ -98,13 +102,13 @@ CheckpointFolder::CheckpointFolder(const fs::path& path, std::int64_t keep, File
   comm::agree(world, [&] {
     if (world.rank() != 0) return;
     made_ = type_at(path_) == fs::file_type::not_found;
-    system_.make_folder(path_);
+    make_durable_folder(system_, path_);
     lock();
     require_room_for_folders(path_);
     clean();
     for (const FoundCheckpoint& found : list_checkpoints(path_)) serial_ = std::max(serial_, found.serial);
   });
-  run_ = world.exchange(std::to_string(::getpid()))[0];
+  run_ = world.exchange(random_name().substr(0, kRunDigits))[0];
 }
 
 // A run that ends before its first checkpoint, at its start for example, leaves nothing.
@@ -119,14 +123,15 @@ CheckpointFolder::~CheckpointFolder() {
 // The lock is the open file's: it ends with the process, however that ends.
 void CheckpointFolder::lock() {
   const fs::path path = path_ / kLock;
+  int error = 0;
   for (;;) {
-    lock_.reset(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-    if (lock_.get() < 0) fail(Exit::failed, "{} cannot be opened: {}", path.string(), std::strerror(errno));
-    if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) break;
+    lock_ = open_own_file(path, O_RDWR);
+    if (lock_.get() < 0) refused_write(fmt::format("{} cannot be opened", path.string()), errno);
+    error = lock_file(lock_);
+    if (error != 0) break;
     // Another run may have taken the file away between the two.
     if (holds_lock()) return;
   }
-  const int error = errno;
   lock_.reset();
   if (error == EWOULDBLOCK)
     fail(Exit::usage, "checkpoint.dir {} is in use: another run writes its checkpoints there; give this one another",
@@ -135,16 +140,13 @@ void CheckpointFolder::lock() {
 }
 
 bool CheckpointFolder::holds_lock() const {
-  struct stat held {
-  }, there{};
-  return ::fstat(lock_.get(), &held) == 0 && ::stat((path_ / kLock).c_str(), &there) == 0 &&
-         held.st_ino == there.st_ino && held.st_dev == there.st_dev;
+  return lies_at(lock_, path_ / kLock);
 }
 
 void CheckpointFolder::keep_locked() {
   if (holds_lock()) return;
   lock_.reset();
-  system_.make_folder(path_);
+  make_durable_folder(system_, path_);
   lock();
   for (const FoundCheckpoint& found : list_checkpoints(path_)) serial_ = std::max(serial_, found.serial);
   if (note_)
@@ -157,9 +159,23 @@ void CheckpointFolder::pass_over(std::span<const fs::path> damaged) {
   for (const fs::path& path : damaged) damaged_.push_back(fs::weakly_canonical(path, ignored));
 }
 
-void CheckpointFolder::clean() const {
+void CheckpointFolder::clean() {
   for (const fs::path& path : entries(path_))
-    if (is_temporary(path.filename().string())) remove_tree(path);
+    if (is_temporary(path.filename().string())) try_to_remove(path, [&] { remove_tree(path); });
+}
+
+void CheckpointFolder::say_once(const fs::path& path, const std::string& text) {
+  if (note_ && said_.insert(path).second) note_(text);
+}
+
+template <typename F>
+void CheckpointFolder::try_to_remove(const fs::path& path, F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    say_once(path, fmt::format("{} stays, as it cannot be removed ({}): remove it by hand, or the disk fills",
+                               path.string(), error.what()));
+  }
 }
 
 void CheckpointFolder::remove_tree(const fs::path& path) const {
@@ -208,23 +224,41 @@ void CheckpointFolder::publish(const fs::path& temporary, Manifest& manifest) {
   remove_old(best);
 }
 
-void CheckpointFolder::remove_old(std::optional<std::int64_t> best) const {
-  std::int64_t kept = 0;
-  for (const FoundCheckpoint& found : list_checkpoints(path_)) {
+void CheckpointFolder::remove_old(std::optional<std::int64_t> best) {
+  // Those whose removal was refused before: it may work by now.
+  for (const fs::path& path : entries(path_))
+    if (path.filename().string().ends_with(kDeleting)) try_to_remove(path, [&] { remove_tree(path); });
+  std::vector<FoundCheckpoint> whole = list_checkpoints(path_);
+  std::erase_if(whole, [&](const FoundCheckpoint& found) {
     std::error_code ignored;
     const fs::path place = fs::weakly_canonical(found.path, ignored);
-    const bool damaged = !found.damage.empty() || std::find(damaged_.begin(), damaged_.end(), place) != damaged_.end();
-    const bool is_best = !damaged && best == found.step;
+    return !found.damage.empty() || std::find(damaged_.begin(), damaged_.end(), place) != damaged_.end();
+  });
+  std::vector<Claimant> claimants;
+  for (const FoundCheckpoint& found : whole) claimants.push_back({found.step, found.serial, found.claim});
+  const std::vector<std::size_t> best_ones = best_by_measure(claimants);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    const FoundCheckpoint& found = whole[i];
+    const bool is_best = best == found.step;
     if (is_best) best.reset();
-    if (damaged || ++kept <= keep_ || is_best) continue;
+    if (static_cast<std::int64_t>(i) < keep_ || is_best) continue;
+    if (std::find(best_ones.begin(), best_ones.end(), i) != best_ones.end()) {
+      say_once(found.path,
+               fmt::format("{} stays: a run before kept it as its best one, and no better one by the same measure is "
+                           "there (checkpoint.keep_best, data.validation, evaluation.*); remove it if nobody needs it",
+                           found.path.string()));
+      continue;
+    }
     // One that somebody reads stays until a later checkpoint.
     const auto hold = CheckpointHold::to_remove(found.path);
     if (!hold) continue;
     // Under a name that no reader takes for a checkpoint, as it goes file by file.
     fs::path going = found.path;
     going += kDeleting;
-    system_.rename(found.path, going);
-    remove_tree(going);
+    try_to_remove(found.path, [&] {
+      system_.rename(found.path, going);
+      remove_tree(going);
+    });
   }
 }
 

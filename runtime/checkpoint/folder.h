@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "base/note.h"
 #include "comm/communicator.h"
 #include "runtime/checkpoint/file_system.h"
+#include "runtime/checkpoint/kept_best.h"
 #include "runtime/checkpoint/manifest.h"
 
 namespace strata::runtime {
@@ -31,6 +33,7 @@ struct FoundCheckpoint {
   std::uint64_t serial = 0;
   std::string damage;     // empty: it passed the test
   std::int64_t step = 0;  // as its manifest says
+  std::optional<BestClaim> claim = {};
 };
 
 // How much of a checkpoint is looked at: its manifest, or also that its files are there, with the sizes and headers
@@ -67,7 +70,9 @@ class CheckpointFolder {
   void pass_over(std::span<const std::filesystem::path> damaged);
 
   // Rank 0: writes the manifest into `temporary`, whose files are durable, puts it in place under the next serial, and
-  // then removes the oldest ones beyond `keep` that nobody reads; with checkpoint.keep_best the best one stays.
+  // then removes the oldest ones beyond `keep` that nobody reads; with checkpoint.keep_best the best one stays. What an
+  // earlier run kept as its best stays until a better one by the same measure is there, and is said once. One that
+  // cannot be removed is said once, too: the new one is durable all the same.
   void publish(const std::filesystem::path& temporary, Manifest& manifest);
   // Is told of each that is durable, by whoever calls publish().
   using Published = std::function<void(std::int64_t step, const std::filesystem::path& place)>;
@@ -76,10 +81,14 @@ class CheckpointFolder {
  private:
   void lock();
   bool holds_lock() const;
-  void clean() const;
+  void clean();
   void remove_tree(const std::filesystem::path& path) const;
   // But for the newest one of step `best`, if any.
-  void remove_old(std::optional<std::int64_t> best) const;
+  void remove_old(std::optional<std::int64_t> best);
+  // Calls f(); what the system refuses is a note that `path` could not be removed.
+  template <typename F>
+  void try_to_remove(const std::filesystem::path& path, F&& f);
+  void say_once(const std::filesystem::path& path, const std::string& text);
 
   std::filesystem::path path_;
   std::int64_t keep_;
@@ -87,6 +96,7 @@ class CheckpointFolder {
   Note note_;
   Published published_;
   std::vector<std::filesystem::path> damaged_;  // canonical
+  std::set<std::filesystem::path> said_;        // of which something was said
   Descriptor lock_;                             // of its file
   bool made_ = false;                           // it was not there before
   std::uint64_t serial_ = 0;                    // of the newest

@@ -7,6 +7,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -66,6 +67,16 @@ class Fields {
     if (node_[key].get_double().get(value) != simdjson::SUCCESS || !std::isfinite(value)) wrong(key, "a number");
     return value;
   }
+  // Also one that JSON has no number for: "inf", "-inf" and "nan", in quotes.
+  double any_number(std::string_view key) const {
+    std::string_view text;
+    if (node_[key].get_string().get(text) != simdjson::SUCCESS) return number(key);
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    if (text == "inf") return kInfinity;
+    if (text == "-inf") return -kInfinity;
+    if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
+    wrong(key, "a number");
+  }
   simdjson::dom::array list(std::string_view key) const {
     simdjson::dom::array value;
     if (node_[key].get_array().get(value) != simdjson::SUCCESS) wrong(key, "a list");
@@ -108,6 +119,28 @@ ShardEntry shard_of(const Fields& fields) {
   return out;
 }
 
+// As any_number() reads it back: the same value, whatever it is.
+std::string text_of(double value) {
+  if (std::isfinite(value)) return fmt::format("{}", value);
+  return std::isnan(value) ? "\"nan\"" : value > 0 ? "\"inf\"" : "\"-inf\"";
+}
+
+// Version 0.6 and those before it wrote a best value that is not finite as it is printed, which is no JSON: quotes are
+// put around it. No string of JSON holds a line's end, so that nothing else looks like that line.
+std::string with_quoted_best(std::string_view json) {
+  std::string out(json);
+  constexpr std::string_view kLine = "\n\"best\":{\"step\":", kValue = ",\"value\":";
+  const std::size_t line = out.find(kLine);
+  const std::size_t at = line == std::string::npos ? line : out.find(kValue, line);
+  if (at == std::string::npos) return out;
+  const std::size_t begin = at + kValue.size(), end = out.find(',', begin);
+  if (end == std::string::npos) return out;
+  const std::string_view value = std::string_view(out).substr(begin, end - begin);
+  if (value != "inf" && value != "-inf" && value != "nan" && value != "-nan") return out;
+  const std::string quoted = fmt::format("\"{}\"", value == "-nan" ? "nan" : value);
+  return out.replace(begin, end - begin, quoted);
+}
+
 }  // namespace
 
 std::uint64_t TensorEntry::elements() const {
@@ -142,7 +175,7 @@ std::string to_json(const Manifest& m) {
   out += "]},\n";
   if (p.best)
     out += fmt::format("\"best\":{{\"step\":{},\"value\":{},\"since\":{},\"newest\":{}}},\n", p.best->step,
-                       p.best->value, p.best->since, p.best->newest);
+                       text_of(p.best->value), p.best->since, p.best->newest);
   out += "\"recipe\":{";
   for (auto at = m.recipe.begin(); at != m.recipe.end(); ++at)
     out += fmt::format("{}\n{}:{}", at == m.recipe.begin() ? "" : ",", json_string(at->first), json_string(at->second));
@@ -164,6 +197,10 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
   element root;
   auto error = parser.allocate(std::max<std::size_t>(json.size(), 64), kMaxDepth);
   if (error == simdjson::SUCCESS) error = parser.parse(json.empty() ? "" : json.data(), json.size(), true).get(root);
+  if (error != simdjson::SUCCESS) {
+    const std::string quoted = with_quoted_best(json);
+    if (quoted.size() != json.size()) error = parser.parse(quoted).get(root);
+  }
   if (error != simdjson::SUCCESS)
     fail(Exit::corrupt, "{}: expected a manifest in JSON, found {}", path.string(), found_in_json(json, kMaxDepth));
   const Fields fields(root, path);
@@ -195,7 +232,7 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
   if (m.progress.updates > m.progress.step) fields.wrong("adam_t", "at most the number of steps");
   if (fields.has("best")) {
     const Fields best = fields.at("best");
-    m.progress.best = {static_cast<std::int64_t>(best.whole("step")), best.number("value"),
+    m.progress.best = {static_cast<std::int64_t>(best.whole("step")), best.any_number("value"),
                        static_cast<std::int64_t>(best.whole("since")), static_cast<std::int64_t>(best.whole("newest"))};
     if (m.progress.best->newest > m.progress.step || m.progress.best->step > m.progress.best->newest)
       best.wrong("newest", "a step that was done, at or behind the best one");

@@ -1,7 +1,6 @@
 #include "runtime/checkpoint/readable_file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/input_file.h"
 
 namespace strata::runtime {
 namespace {
@@ -43,21 +43,13 @@ fs::file_type type_at(const fs::path& path) {
   return type;
 }
 
-// Non-blocking, so that a pipe in a file's place is refused instead of waited for.
-ReadableFile::ReadableFile(fs::path path)
-    : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (file_.get() < 0) {
-    if (errno == ENOENT || errno == ENOTDIR) fail(Exit::corrupt, "{} is missing", path_.string());
-    unreadable(path_, "opened", errno);
-  }
-  struct stat status {};
-  const int error = ::fstat(file_.get(), &status) == 0 ? 0 : errno;
-  if (error == 0 && S_ISREG(status.st_mode)) {
-    bytes_ = static_cast<std::uint64_t>(status.st_size);
-    return;
-  }
-  if (error) unreadable(path_, "looked up", error);
-  fail(Exit::corrupt, "{} is not a regular file", path_.string());
+ReadableFile::ReadableFile(fs::path path) : path_(std::move(path)) {
+  InputFile input(path_);
+  if (input.error == ENOENT || input.error == ENOTDIR) fail(Exit::corrupt, "{} is missing", path_.string());
+  if (input.error != 0 && input.error != ENXIO) unreadable(path_, "opened", input.error);  // ENXIO: a socket
+  if (input.file.get() < 0) fail(Exit::corrupt, "{} is not a regular file", path_.string());
+  file_ = std::move(input.file);
+  bytes_ = input.bytes;
 }
 
 void ReadableFile::read(std::uint64_t offset, std::span<std::byte> out) const {

@@ -161,7 +161,7 @@ CheckpointFigures CheckpointWriter::figures() const {
 void CheckpointWriter::open_file() {
   FileSystem& system = folder_.system();
   if (world_.rank() == 0) folder_.keep_locked();
-  system.make_folder(temporary_);
+  make_durable_folder(system, temporary_);  // one rank makes it
   file_ = system.create(temporary_ / file_name(world_.rank()));
   filled_ = 0;
   flushed_ = header_bytes_;

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <cctype>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <string>
 
 #include "base/error.h"
+#include "base/files/input_file.h"
 
 namespace strata::runtime {
 namespace {
@@ -16,24 +15,7 @@ namespace {
 constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
 
 std::string read_text(const std::filesystem::path& path, std::string_view what) {
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  // Of pipes only those that the caller's shell holds open: another one's writer may never come.
-  const bool handed_over = path.string().starts_with("/dev/");
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) && !handed_over)
-    fail(Exit::usage, "{} {} is not a regular file", what, path.string());
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  if (file) {
-    text.resize(kMaxBytes + 1);
-    file.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<std::size_t>(file.gcount()));
-  }
-  if (!file.is_open() || file.bad())
-    fail(Exit::usage, "{} {} cannot be read: {}", what, path.string(), std::strerror(errno ? errno : EIO));
-  if (text.size() > kMaxBytes) fail(Exit::usage, "{} {} is larger than 1 MiB: not a {}", what, path.string(), what);
-  return text;
+  return read_input(path, fmt::format("{} {}", what, path.string()), kMaxBytes, Pipes::handed_over);
 }
 
 std::string_view line_of(std::string_view text, std::size_t number) {

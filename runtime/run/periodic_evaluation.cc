@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/clock.h"
@@ -23,7 +24,8 @@ PeriodicEvaluation::PeriodicEvaluation(const Job& job, comm::World& world, Train
 
 std::optional<Best> best_after(const std::optional<Best>& before, std::int64_t step, std::optional<double> value,
                                bool greater) {
-  if (value && (!before || (greater ? *value > before->value : *value < before->value)))
+  // One that is no number is no value: nothing could ever be better.
+  if (value && !std::isnan(*value) && (!before || (greater ? *value > before->value : *value < before->value)))
     return Best{step, *value, 0, step};
   if (!before) return std::nullopt;
   return Best{before->step, before->value, before->since + 1, step};

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "comm/same_files.h"
 #include "models/classes.h"
 #include "runtime/checkpoint/choice.h"
+#include "runtime/checkpoint/kept_best.h"
 #include "runtime/checkpoint/readable_file.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/recipe/keys.h"
@@ -127,16 +129,10 @@ std::vector<Need> needs_of(const Job& job, const Executor& executor, int rank) {
   return out;
 }
 
-// What makes two evaluations comparable.
 bool same_evaluations(const Manifest& manifest, const Job& job) {
-  constexpr std::array<std::string_view, 5> kKeys = {"data.validation", "evaluation.metric",
-                                                     "evaluation.greater_is_better", "evaluation.max_sequences",
-                                                     "training.class_weights"};
-  return std::all_of(recipe_keys().begin(), recipe_keys().end(), [&](const RecipeKey& key) {
-    if (std::find(kKeys.begin(), kKeys.end(), key.name) == kKeys.end()) return true;
-    const auto stored = manifest.recipe.find(key.name);
-    return stored != manifest.recipe.end() && stored->second == key.text(job.recipe);
-  });
+  std::map<std::string, std::string> keys;
+  for (const RecipeKey& key : recipe_keys()) keys.emplace(key.name, key.text(job.recipe));
+  return measure_of(manifest.recipe) == measure_of(keys);
 }
 
 }  // namespace

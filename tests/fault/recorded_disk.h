@@ -22,7 +22,7 @@ struct DiskOperation {
   bool is_sync() const { return kind == Kind::sync || kind == Kind::sync_folder; }
 };
 
-// A file system that hands everything on and writes it down.
+// A file system that hands everything on and writes it down. `base` is there before, as are the folders above it.
 class RecordingDisk final : public runtime::FileSystem {
  public:
   explicit RecordingDisk(std::filesystem::path base) : base_(std::move(base)) {}
@@ -38,7 +38,7 @@ class RecordingDisk final : public runtime::FileSystem {
     const std::lock_guard lock(mutex_);
     const bool there = std::filesystem::exists(path);
     disk_->make_folder(path);
-    if (!there && path != base_) operations_.push_back({DiskOperation::Kind::make_folder, name(path), {}});
+    if (!there) operations_.push_back({DiskOperation::Kind::make_folder, name(path), {}});
   }
   void sync_folder(const std::filesystem::path& path) override {
     disk_->sync_folder(path);

@@ -331,7 +331,7 @@ int plan(const PlanOptions& options) {
   if (prediction) print_prediction(*prediction);
   if (options.json) {
     const TaskCounts counts = count_tasks(job.plan);
-    runtime::ReportFile file(*options.json);
+    runtime::ReportFile file(*options.json, "--json");
     file.write(fmt::format(
         "{{\"fits\":{},\"ranks\":{},\"ranks_per_node\":{},\"parameters\":{},\"micro_batch_size\":{},\"memory\":{},"
         "\"capacity_bytes\":"
@@ -347,7 +347,7 @@ int plan(const PlanOptions& options) {
   }
   if (options.html) write_page(options, job, stages, capacity, machine, per_node);
   if (options.trace) {
-    runtime::ReportFile file(*options.trace);
+    runtime::ReportFile file(*options.trace, "--trace");
     const auto spans =
         prediction ? prediction->forecast.spans : runtime::simulate(job.plan, runtime::nominal_profile(job.plan));
     file.write(runtime::planned_trace(job.plan, *job.model, spans));

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/output_file.h"
 #include "base/files/refused_write.h"
 
 namespace strata::launcher {
@@ -44,12 +45,12 @@ void require_free_names(const fs::path& part, const std::vector<fs::path>& other
 }
 
 void claim_names(const fs::path& part) {
-  if (std::ifstream(part)) return;
-  errno = 0;
-  std::ofstream out(part, std::ios::binary);
-  out << PredictPart::kBegins << "\n";
-  out.flush();
-  if (!out) refused_write(fmt::format("{} cannot be written", part.string()), errno);
+  std::error_code ignored;
+  if (fs::exists(fs::symlink_status(part, ignored))) return;
+  const Descriptor file = create_new_file(part);
+  const std::string text = std::string(PredictPart::kBegins) + "\n";
+  if (file.get() < 0 || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    refused_write(fmt::format("{} cannot be written", part.string()), errno);
 }
 
 void give_up_names(const fs::path& part) {
@@ -108,7 +109,7 @@ std::uint64_t PredictPart::read_round(std::uint64_t& at, std::uint64_t size) {
 }
 
 std::uint64_t PredictPart::open() {
-  file_.reset(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  file_ = open_own_file(path_, O_RDWR);
   struct stat status {};
   if (file_.get() < 0 || fstat(file_.get(), &status) != 0)
     refused_write(fmt::format("{} cannot be written", path_.string()), errno);

@@ -1,6 +1,5 @@
 #include "launcher/control/service/credentials.h"
 
-#include <fcntl.h>
 #include <openssl/bio.h>
 #include <openssl/crypto.h>
 #include <openssl/ec.h>
@@ -20,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/files/descriptor.h"
+#include "base/files/input_file.h"
 
 namespace strata::launcher::control {
 namespace {
@@ -39,21 +39,11 @@ using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
 
 // The file's text and permissions.
 std::pair<std::string, struct stat> read_file(const std::string& path, std::string_view name) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const std::string named = fmt::format("{}: {}", name, path);
+  const Descriptor file = open_input(path, named);
   struct stat status {};
-  if (file.get() < 0 || fstat(file.get(), &status) != 0)
-    fail(Exit::usage, "{}: {} cannot be read: {}", name, path, std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) fail(Exit::usage, "{}: {} is no file", name, path);
-  std::string text;
-  std::array<char, 4096> piece{};
-  for (;;) {
-    const ssize_t n = ::read(file.get(), piece.data(), piece.size());
-    if (n < 0) fail(Exit::usage, "{}: {} cannot be read: {}", name, path, std::strerror(errno));
-    if (n == 0) break;
-    text.append(piece.data(), static_cast<std::size_t>(n));
-    if (text.size() > kMostBytes) fail(Exit::usage, "{}: {} has more than 1 MiB: it is another file", name, path);
-  }
-  return {text, status};
+  if (fstat(file.get(), &status) != 0) fail(Exit::usage, "{} cannot be read: {}", named, std::strerror(errno));
+  return {read_input(file, named, kMostBytes), status};
 }
 
 Bio memory(const std::string& text) {

@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "launcher/control/client/ctl.h"
 #include "launcher/control/watch/quiet_thread.h"
 
@@ -25,10 +26,14 @@ constexpr double kLooks = 5;  // without a look for so long nobody looks
 std::future<bool> write_beside(std::string path, std::string text) {
   std::packaged_task<bool()> task([path = std::move(path), text = std::move(text)] {
     be_quiet("strata-state");
-    std::ofstream out(path);
-    out << text;
-    out.close();
-    return out.good();
+    try {
+      AtomicFile out(path);
+      out.write(text);
+      out.commit();
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
   });
   std::future<bool> written = task.get_future();
   try {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "base/abort.h"
@@ -72,7 +71,9 @@ class Runs {
   // Fills the row's result, or failure.
   void run(const Recipe& recipe, MemoryRow& row) {
     const fs::path file = folder_ / "run.toml", steps = folder_ / "steps.jsonl", summary = folder_ / "summary.json";
-    std::ofstream(file) << runtime::to_toml(recipe);
+    AtomicFile written(file);
+    written.write(runtime::to_toml(recipe));
+    written.commit();
     std::vector<std::string> words = {own_program().string(), "train", file.string()};
     for (const std::string& set : {"report.jsonl=" + steps.string(), "report.summary=" + summary.string()})
       words.insert(words.end(), {"--set", set});

@@ -18,7 +18,7 @@ void require_own_json(const BenchOptions& options) {
 
 void write_json(const BenchOptions& options, const std::string& text) {
   if (!options.json) return;
-  runtime::ReportFile file(*options.json);
+  runtime::ReportFile file(*options.json, "--json");
   file.write(text + "\n");
   file.close();
 }

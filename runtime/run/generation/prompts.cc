@@ -1,11 +1,12 @@
 #include "runtime/run/generation/prompts.h"
 
 #include <filesystem>
-#include <fstream>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/input_file.h"
 #include "comm/agreement.h"
 #include "comm/same_files.h"
 #include "models/files/end_tokens.h"
@@ -34,10 +35,8 @@ class Reader {
   explicit Reader(const Job& job) : job_(job), path_(*job.recipe.evaluation.prompts) {}
 
   Prompts read() {
-    std::error_code error;
-    const bool is_file = fs::is_regular_file(path_, error);  // a device might have no end
-    std::ifstream file(path_);
-    if (!file || !is_file) fail(Exit::usage, "evaluation.prompts: {} cannot be read", path_.string());
+    constexpr std::size_t kMostBytes = std::size_t{1} << 28;
+    std::istringstream file(read_input(path_, "evaluation.prompts: " + path_.string(), kMostBytes));
     const auto sidecars = sidecars_of(job_.recipe);
     const fs::path where = tokenizer_of(sidecars);
     Prompts out{.tokenizer = text::load_tokenizer(where), .all = {}};

@@ -1,15 +1,19 @@
 #include "runtime/run/reports/event_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <chrono>
 #include <optional>
 #include <utility>
 
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/files/descriptor.h"
+#include "base/files/file_lock.h"
 #include "base/files/mapped_file.h"
 
 namespace strata::runtime {
@@ -126,7 +130,8 @@ std::vector<fs::path> own_files(const fs::path& folder) {
   fs::create_directories(folder, error);
   if (!error)
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
-      if (const std::string name = entry.path().filename().string(); name.starts_with(kBegins) && name.ends_with(kEnds))
+      if (const std::string name = entry.path().filename().string();
+          name.starts_with(kBegins) && name.ends_with(kEnds) && fs::is_regular_file(entry.symlink_status()))
         out.push_back(entry.path());
   if (error)
     fail(Exit::failed, "report.tensorboard = {}: event files cannot be written there: {}", folder.string(),
@@ -146,20 +151,38 @@ fs::path next_file(const fs::path& folder, const std::vector<fs::path>& earlier)
   return folder / fmt::format("{}{:010}{}", kBegins, second, kEnds);
 }
 
+// An event file that is being written is locked.
+void require_unused(const fs::path& folder, const std::vector<fs::path>& files) {
+  for (const fs::path& path : files) {
+    const Descriptor file(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (file.get() >= 0 && lock_file(file) == EWOULDBLOCK)
+      fail(Exit::usage,
+           "report.tensorboard = {} is in use: another run writes its reports there; give this one another",
+           folder.string());
+  }
+}
+
+std::vector<fs::path> unused_files(const fs::path& folder) {
+  std::vector<fs::path> files = own_files(folder);
+  require_unused(folder, files);
+  return files;
+}
+
 // Leaves what a run that goes on still stands by.
-void cut(const fs::path& path, std::int64_t step) {
+void cut(const fs::path& path, const std::optional<KeptLines>& keep) {
   std::size_t kept = 0, size = 0;
-  if (step > 0) {
+  if (keep) {
     const MappedFile file(path);
     size = file.bytes().size();
-    kept = events_up_to({reinterpret_cast<const char*>(file.bytes().data()), size}, step);
+    kept = events_up_to({reinterpret_cast<const char*>(file.bytes().data()), size}, *keep);
   }
   std::error_code error;
   if (kept == 0)
     fs::remove(path, error);
   else if (kept < size)
     fs::resize_file(path, kept, error);
-  if (error) fail(Exit::failed, "{} cannot be cut to step {}: {}", path.string(), step, error.message());
+  if (error)
+    fail(Exit::failed, "{} cannot be cut to step {}: {}", path.string(), keep ? keep->step : 0, error.message());
 }
 
 }  // namespace
@@ -173,7 +196,7 @@ std::string record_of(std::string_view bytes) {
   return out;
 }
 
-std::size_t events_up_to(std::string_view file, std::int64_t step) {
+std::size_t events_up_to(std::string_view file, const KeptLines& kept) {
   std::size_t at = 0;
   while (file.size() - at >= kFrame) {
     const auto length = read_at<std::uint64_t>(file, at);
@@ -181,25 +204,29 @@ std::size_t events_up_to(std::string_view file, std::int64_t step) {
       break;  // where a killed run left off
     const std::string_view event = file.substr(at + 12, length);
     if (masked_sum(event) != read_at<std::uint32_t>(file, at + 12 + length)) break;
-    if (const auto of_event = step_of_scalars(event); of_event && *of_event > step) break;
+    if (const auto step = step_of_scalars(event)) {
+      // Evaluations have this tag, and no step's scalars do.
+      const bool again = *step == kept.step && !kept.evaluation && event.find("eval/loss") != event.npos;
+      if (*step > kept.step || again) break;
+    }
     at += kFrame + length;
   }
   return at;
 }
 
-EventFile::EventFile(fs::path folder, std::int64_t kept_step)
+EventFile::EventFile(fs::path folder, const std::optional<KeptLines>& kept)
     : folder_(std::move(folder)),
-      kept_step_(kept_step),
-      earlier_(own_files(folder_)),
-      file_(next_file(folder_, earlier_)) {}
+      kept_(kept),
+      earlier_(unused_files(folder_)),
+      file_(next_file(folder_, earlier_), "report.tensorboard") {}
 
 void EventFile::write(double time, std::int64_t step, std::span<const Scalar> scalars) {
   std::string text;
   if (!std::exchange(begun_, true)) {
-    for (const fs::path& path : earlier_) cut(path, kept_step_);
+    for (const fs::path& path : earlier_) cut(path, kept_);
     text = record_of(event_of(time, 0, kFileVersion, "brain.Event:2"));
     // SessionLog, status = START: a TensorBoard that is open lets go of what it has read of these steps and later ones.
-    text += record_of(event_of(time, kept_step_ + 1, kSessionLog, "\x08\x01"));
+    text += record_of(event_of(time, kept_ ? kept_->step + 1 : 1, kSessionLog, "\x08\x01"));
   }
   file_.write(text + record_of(event_of(time, step, kSummary, summary_of(scalars))));
 }

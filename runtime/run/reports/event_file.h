@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,15 +22,15 @@ struct Scalar {
 // and reason.
 class EventFile {
  public:
-  // With the first write goes what the folder's event files of earlier runs hold, but for events of steps up to
-  // `kept_step`: a run that goes on is one run.
-  EventFile(std::filesystem::path folder, std::int64_t kept_step);
+  // With the first write goes what the folder's event files of earlier runs hold, but for what is `kept`: a run that
+  // goes on is one run. Throws Error{usage} if another run writes there.
+  EventFile(std::filesystem::path folder, const std::optional<KeptLines>& kept);
   void write(double time, std::int64_t step, std::span<const Scalar> scalars);
   void close() { file_.close(); }
 
  private:
   std::filesystem::path folder_;
-  std::int64_t kept_step_;
+  std::optional<KeptLines> kept_;
   std::vector<std::filesystem::path> earlier_;  // files of runs before this one
   ReportFile file_;
   bool begun_ = false;
@@ -37,7 +38,7 @@ class EventFile {
 
 // A record: length, its checksum, the bytes, their checksum.
 std::string record_of(std::string_view bytes);
-// Bytes at the start of an event file that are whole records, none of them with a scalar of a step above `step`.
-std::size_t events_up_to(std::string_view file, std::int64_t step);
+// Bytes at the start of an event file that are whole records, none of them with scalars that are not kept.
+std::size_t events_up_to(std::string_view file, const KeptLines& kept);
 
 }  // namespace strata::runtime

@@ -4,31 +4,42 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
+#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/file_lock.h"
+#include "base/files/output_file.h"
 #include "base/files/refused_write.h"
 
 namespace strata::runtime {
 
 namespace {
 
-// Bytes of the lines at the start of a report that are the heading or begin with a step of at most `step`: JSON's, or
-// those of a table.
-std::size_t bytes_up_to(const std::filesystem::path& path, const std::string& heading, std::int64_t step) {
+// Whether a line is of an evaluation, or an answer of one, and not of a step itself.
+bool is_of_evaluation(std::string_view line, bool table) {
+  // The last columns of a table are an evaluation's.
+  if (table) return !line.ends_with(",,");
+  const std::string_view rest = line.substr(std::min(line.find(','), line.size()));
+  return rest.starts_with(",\"eval_") || rest.starts_with(",\"prompt\":");
+}
+
+// Bytes of the lines at the start of a report that are the heading or are kept: JSON's, or those of a table.
+std::size_t bytes_up_to(const std::filesystem::path& path, const std::string& heading, const KeptLines& kept) {
   std::ifstream file(path);
   std::size_t bytes = 0;
   for (std::string line; std::getline(file, line) && !file.eof();) {
     long long of_line = 0;
     const char* form = heading.empty() ? "{\"step\":%lld," : "%lld,";
     const bool heads = bytes == 0 && line + "\n" == heading;
-    if (!heads && (std::sscanf(line.c_str(), form, &of_line) != 1 || of_line > step)) break;
+    if (!heads && (std::sscanf(line.c_str(), form, &of_line) != 1 || of_line > kept.step)) break;
+    if (!heads && of_line == kept.step && !kept.evaluation && is_of_evaluation(line, !heading.empty())) break;
     bytes += line.size() + 1;
   }
   return bytes;
@@ -36,23 +47,46 @@ std::size_t bytes_up_to(const std::filesystem::path& path, const std::string& he
 
 }  // namespace
 
-ReportFile::ReportFile(const std::filesystem::path& path, std::int64_t kept_step, std::string heading)
-    : path_(path), kept_step_(kept_step), heading_(std::move(heading)) {
-  file_.reset(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+ReportFile::ReportFile(const std::filesystem::path& path, const char* name, std::optional<KeptLines> kept,
+                       std::string heading)
+    : path_(path), kept_(kept), heading_(std::move(heading)) {
+  do {
+    open();
+    lock(name);
+    // Another run may have taken its file away between the two.
+  } while (locked_ && !lies_at(file_, path_));
+}
+
+void ReportFile::open() {
+  constexpr mode_t kMode = 0644;
+  file_ = create_new_file(path_, O_WRONLY, kMode);
   is_new_ = file_.get() >= 0;
   // Not blocking: a pipe's reader is waited for, but not for ever.
   constexpr int kTries = 100;
   for (int i = 0; file_.get() < 0 && (i == 0 ? errno == EEXIST : errno == ENXIO) && i < kTries; ++i) {
     if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    file_.reset(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
+    file_ = open_own_file(path_, O_WRONLY, kMode);
   }
   if (file_.get() < 0 && errno == ENOENT)
-    fail(Exit::failed, "{} cannot be written: there is no folder {}: make it, or name another file", path.string(),
-         path.parent_path().string());
-  if (file_.get() < 0)
-    fail(Exit::failed, "{} cannot be written: {}", path.string(),
-         errno == ENXIO ? "it is a pipe that nobody reads" : std::strerror(errno));
-  (void)fcntl(file_.get(), F_SETFL, fcntl(file_.get(), F_GETFL) & ~O_NONBLOCK);
+    fail(Exit::failed, "{} cannot be written: there is no folder {}: make it, or name another file", path_.string(),
+         path_.parent_path().string());
+  if (file_.get() < 0 && errno == ENXIO)
+    fail(Exit::failed, "{} cannot be written: it is a pipe that nobody reads", path_.string());
+  if (file_.get() < 0) refused_write(fmt::format("{} cannot be written", path_.string()), errno);
+}
+
+// The lock is the open file's: it ends with the process, however that ends.
+void ReportFile::lock(const char* name) {
+  struct stat status {};
+  const bool regular = fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode);
+  locked_ = false;
+  if (!regular || is_handed_over(path_)) return;
+  const int error = lock_file(file_);
+  locked_ = error == 0;
+  if (error != EWOULDBLOCK) return;  // else the file system has no locks
+  file_.reset();
+  fail(Exit::usage, "{}: {} is in use: another run writes its reports there; give this one another", name,
+       path_.string());
 }
 
 ReportFile::~ReportFile() {
@@ -61,10 +95,11 @@ ReportFile::~ReportFile() {
 
 ReportFile::ReportFile(ReportFile&& other) noexcept
     : path_(std::move(other.path_)),
-      kept_step_(other.kept_step_),
+      kept_(other.kept_),
       heading_(std::move(other.heading_)),
       file_(std::move(other.file_)),
       is_new_(other.is_new_),
+      locked_(other.locked_),
       written_(other.written_) {}
 
 // What the file held before, but for the steps that are kept.
@@ -72,7 +107,7 @@ void ReportFile::cut() {
   struct stat status {};
   off_t kept = 0;
   if (fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode)) {  // no pipe, no terminal
-    if (kept_step_ > 0) kept = static_cast<off_t>(bytes_up_to(path_, heading_, kept_step_));
+    if (kept_) kept = static_cast<off_t>(bytes_up_to(path_, heading_, *kept_));
     if (ftruncate(file_.get(), kept) != 0 || lseek(file_.get(), kept, SEEK_SET) != kept)
       refused_write(fmt::format("{} cannot be written", path_.string()), errno);
   }

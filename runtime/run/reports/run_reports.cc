@@ -56,21 +56,25 @@ void make_folder(const fs::path& folder) {
 
 }  // namespace
 
-RunReports::RunReports(const Recipe& recipe, std::int64_t steps_done) {
+RunReports::RunReports(const Recipe& recipe, const std::optional<KeptLines>& kept) {
   const Recipe::Report& report = recipe.report;
   if (report.dir) {
     make_folder(*report.dir);
+    // First, as its lock stands for the folder. Events of all its starts stay.
+    std::optional<KeptLines> all;
+    if (kept) all = KeptLines{std::numeric_limits<std::int64_t>::max()};
+    events_.emplace(*report.dir / kEventsReport, "report.dir", all);
+  }
+  if (report.jsonl) jsonl_.emplace(*report.jsonl, "report.jsonl", kept);
+  if (report.csv) csv_.emplace(*report.csv, "report.csv", kept, std::string(kHeading));
+  if (report.tensorboard) tensorboard_.emplace(*report.tensorboard, kept);
+  if (report.summary) summary.emplace(*report.summary, "report.summary");
+  if (report.trace) trace.emplace(*report.trace, "report.trace");
+  if (report.dir) {
     AtomicFile file(*report.dir / kRecipeReport);
     file.write("# A run of strata: the keys that are not at their default, without report.*\n" + to_toml(recipe));
     file.commit();
-    // Events of all its starts stay.
-    events_.emplace(*report.dir / kEventsReport, steps_done > 0 ? std::numeric_limits<std::int64_t>::max() : 0);
   }
-  if (report.jsonl) jsonl_.emplace(*report.jsonl, steps_done);
-  if (report.csv) csv_.emplace(*report.csv, steps_done, std::string(kHeading));
-  if (report.tensorboard) tensorboard_.emplace(*report.tensorboard, steps_done);
-  if (report.summary) summary.emplace(*report.summary);
-  if (report.trace) trace.emplace(*report.trace);
 }
 
 void RunReports::step(const StepReport& r, const Memory& measured) {

@@ -23,8 +23,8 @@ inline constexpr std::string_view kRecipeReport = "recipe.toml", kEventsReport =
 // be there: a run that is refused leaves what was there before. Throws Error{failed} naming the path.
 class RunReports {
  public:
-  // Reports of a run that goes on behind `steps_done` steps keep what they hold of these.
-  RunReports(const Recipe& recipe, std::int64_t steps_done);
+  // Reports of a run that goes on keep what is `kept`. Throws Error{usage} if another run writes to one of them.
+  RunReports(const Recipe& recipe, const std::optional<KeptLines>& kept);
 
   // `measured`: peaks until now.
   void step(const StepReport& report, const Memory& measured);

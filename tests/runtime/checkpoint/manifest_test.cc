@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "tests/failure.h"
 
 namespace strata::runtime {
@@ -32,6 +35,33 @@ TEST(Manifest, IsReadBackAsItWasWritten) {
     EXPECT_EQ(again.progress, m.progress);
     EXPECT_EQ(again.recipe, m.recipe);
     EXPECT_EQ(to_json(again), json);
+  }
+}
+
+TEST(Manifest, KeepsEveryBestValue) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double value : {0.0, -0.5, 1e-310, 0.1, 1e19, 1.7976931348623157e308, kInfinity, -kInfinity}) {
+    Manifest m = some_manifest();
+    m.progress.best = Best{2, value, 1, 3};
+    EXPECT_EQ(parse_manifest(to_json(m), "manifest.json").progress.best, m.progress.best) << value;
+  }
+  Manifest m = some_manifest();
+  m.progress.best = Best{2, std::nan(""), 1, 3};
+  EXPECT_TRUE(std::isnan(parse_manifest(to_json(m), "manifest.json").progress.best->value));
+}
+
+// As older versions wrote it, with the checksum of what they wrote.
+TEST(Manifest, ReadsAnOlderBestValueThatIsNoJson) {
+  for (const auto& [before, value] : {std::pair{"inf", std::numeric_limits<double>::infinity()},
+                                      {"-inf", -std::numeric_limits<double>::infinity()}}) {
+    Manifest m = some_manifest();
+    m.recipe["note"] = "\"best\":{\"step\":1,\"value\":inf,";
+    m.progress.best = Best{2, 3.0, 1, 3};
+    std::string json = to_json(m);
+    json.replace(json.find("\"value\":3,"), 10, std::string("\"value\":") + before + ",");
+    const Manifest again = parse_manifest(with_checksum(json), "manifest.json");
+    EXPECT_EQ(again.progress.best->value, value);
+    EXPECT_EQ(again.recipe, m.recipe);
   }
 }
 

@@ -173,13 +173,48 @@ TEST_F(PeriodicEvaluationTest, TheBestCheckpointIsKeptBesideTheNewest) {
                                6, {3, 4, 5, 6});
   EXPECT_EQ(result.progress.best->step, 2);
   EXPECT_THAT(there(), ElementsAre("step-00000002", "step-00000006"));
-  // A better one takes its place.
-  run_.run(
+  // By another measure others are best: that one stays, and so does what is best now.
+  const auto other = run_.run(
       2,
       evaluating(2, {"checkpoint.keep=1", "checkpoint.keep_best=true", "evaluation.greater_is_better=false",
                      "training.max_steps=9", "checkpoint.resume=" + (run_.checkpoints() / "step-00000006").string()}),
       9, {9});
-  EXPECT_THAT(there(), ElementsAre("step-00000008", "step-00000009"));
+  EXPECT_THAT(there(), ElementsAre("step-00000002", "step-00000008", "step-00000009"));
+  EXPECT_THAT(other.notes, testing::Contains(testing::HasSubstr("step-00000002 stays")));
+}
+
+TEST_F(PeriodicEvaluationTest, ABetterOneTakesThePlaceOfTheBest) {
+  const std::vector<std::string> keeping = {"checkpoint.keep=1", "checkpoint.keep_best=true",
+                                            "evaluation.at_start=false"};
+  run_.run(2, evaluating(2, keeping), 3, {3});
+  EXPECT_THAT(there(), ElementsAre("step-00000002", "step-00000003"));
+  const auto result = run_.run(2, evaluating(2, keeping), 6, {5, 6});
+  EXPECT_EQ(result.progress.best->step, 6);
+  EXPECT_THAT(there(), ElementsAre("step-00000006"));
+}
+
+// Whatever a later run in the folder keeps, or measures, the best one of the first is there.
+TEST_F(PeriodicEvaluationTest, TheBestCheckpointStaysUntilABetterOneByTheSameMeasure) {
+  const std::vector<std::string> first = {"checkpoint.keep=1", "checkpoint.keep_best=true", "evaluation.at_start=false",
+                                          "evaluation.greater_is_better=true"};
+  for (const std::vector<std::string>& later : std::vector<std::vector<std::string>>{
+           {"evaluation.greater_is_better=true"},
+           {"evaluation.greater_is_better=true", "checkpoint.keep_best=true", "evaluation.max_sequences=3"},
+           {"checkpoint.keep_best=true", "evaluation.metric=eval_perplexity"},
+           {"evaluation.every=0"}}) {
+    SCOPED_TRACE(later[0]);
+    std::filesystem::remove_all(run_.checkpoints());
+    run_.run(2, evaluating(2, first), 3, {3});
+    ASSERT_THAT(there(), ElementsAre("step-00000002", "step-00000003"));
+    std::vector<std::string> sets = {"checkpoint.keep=1", "evaluation.at_start=false"};
+    sets.insert(sets.end(), later.begin(), later.end());
+    const auto other = run_.run(2, evaluating(2, sets), 6, {4, 5, 6});
+    EXPECT_THAT(there(), testing::Contains("step-00000002"));
+    EXPECT_THAT(other.notes, testing::Contains(testing::HasSubstr("step-00000002 stays")));
+    // And once a better one is there, which the first measure has as such, it goes.
+    run_.run(2, evaluating(2, first), 6);
+    EXPECT_THAT(there(), testing::Contains("step-00000002"));
+  }
 }
 
 TEST_F(PeriodicEvaluationTest, OneThatWasStoppedIsDueAgain) {

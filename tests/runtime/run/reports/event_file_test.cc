@@ -30,7 +30,7 @@ std::string all_in(const ScratchFolder& folder) {
   return out;
 }
 void write_steps(const fs::path& folder, std::int64_t first, std::int64_t last) {
-  EventFile file(folder, first - 1);
+  EventFile file(folder, first > 1 ? std::optional(KeptLines{first - 1}) : std::nullopt);
   for (std::int64_t step = first; step <= last; ++step) {
     const Scalar scalar{"train/loss", static_cast<double>(step)};
     file.write(1.5, step, {&scalar, 1});
@@ -40,9 +40,36 @@ void write_steps(const fs::path& folder, std::int64_t first, std::int64_t last) 
 
 // What the tensorboard package's own writer makes of Event(wall_time=1.5, step=3, summary=[train/loss: 2.25]), byte by
 // byte; tests/scripts/tensorboard.sh reads whole folders back with that package.
+TEST(EventFile, AnEvaluationThatIsMadeAgainIsCut) {
+  const ScratchFolder folder;
+  {
+    EventFile file(folder.path(), {});
+    const Scalar loss{"train/loss", 1}, evaluation{"eval/loss", 1};
+    file.write(1.5, 2, {&loss, 1});
+    file.write(1.5, 2, {&evaluation, 1});
+    file.close();
+  }
+  const std::string text = all_in(folder);
+  EXPECT_EQ(events_up_to(text, {2}), text.size());
+  EXPECT_EQ(events_up_to(text, {3, false}), text.size());
+  const std::size_t cut = events_up_to(text, {2, false});
+  EXPECT_LT(cut, text.size());
+  EXPECT_EQ(text.substr(0, cut).find("eval/loss"), std::string::npos);
+  EXPECT_NE(text.substr(0, cut).find("train/loss"), std::string::npos);
+}
+
+TEST(EventFile, AFolderIsOneRuns) {
+  const ScratchFolder folder;
+  {
+    const EventFile first(folder.path(), {});
+    EXPECT_FAILURE(EventFile(folder.path(), {}), Exit::usage, testing::HasSubstr("another run writes"));
+  }
+  EXPECT_NO_THROW(EventFile(folder.path(), {}));
+}
+
 TEST(EventFile, ARecordIsAsTensorBoardWritesIt) {
   const ScratchFolder folder;
-  EventFile file(folder.path(), 2);
+  EventFile file(folder.path(), KeptLines{2});
   const Scalar scalar{"train/loss", 2.25};
   file.write(1.5, 3, {&scalar, 1});
   file.close();
@@ -66,7 +93,7 @@ TEST(EventFile, ARunThatGoesOnKeepsWhatItStandsByAndNoMore) {
   const ScratchFolder folder;
   write_steps(folder.path(), 1, 5);
   const std::string before = all_in(folder);
-  const std::size_t of_three = events_up_to(before, 3);
+  const std::size_t of_three = events_up_to(before, {3});
   ASSERT_LT(of_three, before.size());
   write_steps(folder.path(), 4, 4);
   const auto names = names_in(folder.path());
@@ -80,40 +107,40 @@ TEST(EventFile, ANewRunReplacesThatOfBeforeAndNothingElse) {
   folder.write("events.out.tfevents.1.other", "theirs");
   write_steps(folder.path(), 1, 5);
   const auto before = names_in(folder.path());
-  { const EventFile nothing_written(folder.path(), 0); }
+  { const EventFile nothing_written(folder.path(), {}); }
   EXPECT_EQ(names_in(folder.path()), before);
   write_steps(folder.path(), 1, 2);
   const auto names = names_in(folder.path());
   ASSERT_EQ(names.size(), 2u);
   EXPECT_EQ(folder.read("events.out.tfevents.1.other"), "theirs");
   EXPECT_NE(names[1], before[1]) << "a file that is open elsewhere is not written anew";
-  EXPECT_EQ(events_up_to(folder.read(names[1]), 2), folder.read(names[1]).size());
+  EXPECT_EQ(events_up_to(folder.read(names[1]), {2}), folder.read(names[1]).size());
 }
 
 TEST(EventFile, HalfARecordAndADamagedOneEndAFile) {
   const ScratchFolder folder;
   write_steps(folder.path(), 1, 3);
   std::string text = all_in(folder);
-  const std::size_t whole = text.size(), of_two = events_up_to(text, 2);
-  EXPECT_EQ(events_up_to(text, 3), whole);
-  EXPECT_EQ(events_up_to(text.substr(0, whole - 1), 3), of_two);
+  const std::size_t whole = text.size(), of_two = events_up_to(text, {2});
+  EXPECT_EQ(events_up_to(text, {3}), whole);
+  EXPECT_EQ(events_up_to(text.substr(0, whole - 1), {3}), of_two);
   text[whole - 6] ^= 1;
-  EXPECT_EQ(events_up_to(text, 3), of_two);
+  EXPECT_EQ(events_up_to(text, {3}), of_two);
   text[of_two] ^= 1;  // the length
-  EXPECT_EQ(events_up_to(text, 3), of_two);
+  EXPECT_EQ(events_up_to(text, {3}), of_two);
 }
 
 // A field that says it is longer than its event is not followed out of it: behind this one, in the next record's
 // length, lies what would be a step of 9.
 TEST(EventFile, AFieldEndsWithItsEvent) {
   const std::string text = record_of("\x2a\x05") + record_of(std::string(0x091000, '\x07'));
-  EXPECT_EQ(events_up_to(text, 3), text.size());
+  EXPECT_EQ(events_up_to(text, {3}), text.size());
 }
 
 TEST(EventFile, AFolderThatCannotBeMadeIsNamed) {
   const ScratchFolder folder;
   const fs::path file = folder.write("file", "");
-  EXPECT_FAILURE(EventFile(file / "below", 0), Exit::failed,
+  EXPECT_FAILURE(EventFile(file / "below", {}), Exit::failed,
                  testing::AllOf(HasSubstr("report.tensorboard = "), HasSubstr("file/below")));
 }
 

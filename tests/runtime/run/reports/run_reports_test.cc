@@ -9,6 +9,7 @@
 
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe_text.h"
+#include "tests/failure.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::runtime {
@@ -41,7 +42,7 @@ class RunReportsTest : public testing::Test {
     return report;
   }
   void run(std::int64_t from, std::int64_t to) const {
-    RunReports reports(recipe(), from);
+    RunReports reports(recipe(), from > 0 ? std::optional(KeptLines{from}) : std::nullopt);
     reports.event(from > 0 ? "resume" : "start", from, {{"ranks", "2"}});
     for (std::int64_t i = from + 1; i <= to; ++i) reports.step(step(i), Memory{});
     reports.close();
@@ -90,9 +91,77 @@ TEST_F(RunReportsTest, ARunThatGoesOnIsOneRunInEveryReport) {
   EXPECT_EQ(lines_of(read("events.jsonl")).size(), 1u);
 }
 
+// As of a run that was stopped before the evaluation of its last step, made it when it went on, and was killed then.
+TEST_F(RunReportsTest, AnEvaluationThatIsMadeAgainIsThereOnce) {
+  const auto evaluate = [](RunReports& reports, std::int64_t step, double loss) {
+    reports.evaluation({step, loss, 4096, 4, 100, true, 1700000001.5, {{"eval_accuracy", 0.5}}, {{"a", "b\n"}}});
+  };
+  {
+    RunReports reports(recipe(), {});
+    evaluate(reports, 0, 3);
+    for (std::int64_t i = 1; i <= 2; ++i) reports.step(step(i), Memory{});
+    evaluate(reports, 2, 2.5);
+  }
+  const std::string jsonl = read("report.jsonl"), csv = read("report.csv");
+  {
+    RunReports reports(recipe(), KeptLines{2, false});
+    evaluate(reports, 2, 2.5);
+  }
+  EXPECT_EQ(read("report.jsonl"), jsonl);
+  EXPECT_EQ(read("report.csv"), csv);
+  {
+    RunReports reports(recipe(), KeptLines{2, true});  // and was made before the checkpoint
+    reports.step(step(3), Memory{});
+  }
+  EXPECT_EQ(read("report.jsonl"), jsonl + step_line(step(3)));
+  {
+    RunReports reports(recipe(), KeptLines{0, true});  // from a checkpoint before the first step
+    reports.step(step(1), Memory{});
+  }
+  EXPECT_EQ(lines_of(read("report.jsonl")).size(), 3u) << read("report.jsonl");
+}
+
+TEST_F(RunReportsTest, OneRunAtATimeWritesThem) {
+  {
+    const RunReports first(recipe(), {});
+    EXPECT_FAILURE(RunReports(recipe(), {}), Exit::usage, testing::HasSubstr("another run writes"));
+    // Of which any would be written by two.
+    for (const char* name : {"report.jsonl", "report.csv", "summary.json"}) {
+      Recipe other;
+      const auto path = folder_.path() / "run" / name;
+      (std::string_view(name) == "report.jsonl" ? other.report.jsonl
+       : std::string_view(name) == "report.csv" ? other.report.csv
+                                                : other.report.summary) = path;
+      EXPECT_FAILURE(RunReports(other, {}), Exit::usage, testing::HasSubstr(path.string() + " is in use"));
+    }
+  }
+  EXPECT_NO_THROW(RunReports(recipe(), {}));
+}
+
+// Planted by somebody who may write there, too: what a link leads to stays as it is.
+TEST_F(RunReportsTest, NoReportIsWrittenThroughALink) {
+  const auto mine = folder_.write("mine", "precious");
+  for (const char* name : {"recipe.toml", "events.jsonl", "report.jsonl", "report.csv", "summary.json"}) {
+    SCOPED_TRACE(name);
+    std::filesystem::remove_all(folder_.path() / "run");
+    std::filesystem::create_directory(folder_.path() / "run");
+    std::filesystem::create_symlink(mine, folder_.path() / "run" / name);
+    try {
+      RunReports reports(recipe(), {});
+      reports.event("start", 0);
+      reports.step(step(1), Memory{});
+      if (reports.summary) reports.summary->write("{}");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Exit::usage);
+      EXPECT_THAT(error.what(), testing::HasSubstr("symbolic link"));
+    }
+    EXPECT_EQ(folder_.read("mine"), "precious");
+  }
+}
+
 TEST_F(RunReportsTest, AnEvaluationIsALineOfItsOwn) {
   {
-    RunReports reports(recipe(), 0);
+    RunReports reports(recipe(), {});
     reports.step(step(1), Memory{});
     reports.evaluation({1, 2.25, 4096, 4, 100, true, 1700000001.5, {{"eval_accuracy", 0.5}}, {{"a", "b\n"}}});
     reports.close();
@@ -113,7 +182,7 @@ TEST_F(RunReportsTest, AnEvaluationIsALineOfItsOwn) {
 
 TEST_F(RunReportsTest, WhatIsNotFiniteIsNullAndEmpty) {
   {
-    RunReports reports(recipe(), 0);
+    RunReports reports(recipe(), {});
     StepReport report = step(1);
     report.loss = std::numeric_limits<double>::quiet_NaN();
     reports.step(report, Memory{});

@@ -104,7 +104,7 @@ class TracedRun : public testing::Test {
       if (world.rank() == 0) losses += hash;
       if (steps.empty()) return;
       std::optional<ReportFile> file;
-      if (world.rank() == 0) file.emplace(trace_);
+      if (world.rank() == 0) file.emplace(trace_, "report.trace");
       EXPECT_EQ(write_trace(file ? &*file : nullptr, recorder, job.plan, *job.model, world), ranks);
       if (file) file->close();
     });
@@ -202,7 +202,7 @@ TEST_F(TracedRun, NodesAreAlignedAtTheConsensus) {
     TraceRecorder recorder(job.plan, {{3, 3}}, 0, 4);
     recorder.record(3, spans);
     FarWorld world(ahead);
-    ReportFile file(trace_);
+    ReportFile file(trace_, "report.trace");
     EXPECT_EQ(write_trace(&file, recorder, job.plan, *job.model, world), 2);
     file.close();
     const TraceEvents trace = tests::read_trace(text_of_file(trace_));
@@ -229,7 +229,7 @@ TEST_F(TracedRun, OfTooManyRanksTheFirstAreInTheTrace) {
     const std::size_t tasks = job.plan.tasks.size();
     for (const auto& [most, ranks] : {std::pair{4 * tasks, 2}, {4 * tasks - 1, 1}, {std::size_t{1}, 1}}) {
       std::optional<ReportFile> file;
-      if (world.rank() == 0) file.emplace(trace_);
+      if (world.rank() == 0) file.emplace(trace_, "report.trace");
       EXPECT_EQ(write_trace(file ? &*file : nullptr, recorder, job.plan, *job.model, world, most), ranks);
       if (!file) continue;
       file->close();

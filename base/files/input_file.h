@@ -1,0 +1,33 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "base/files/descriptor.h"
+
+namespace strata {
+
+// What may be opened besides regular files: nothing, or what the process was started with (is_handed_over()), such as
+// standard input or the pipe of a shell's <(...), whose other end is held open.
+enum class Pipes : std::uint8_t { refused, handed_over };
+
+// What lies at a path, opened for reading without waiting: what is no regular file (a pipe that nobody writes, a
+// device, a socket, a folder) would be waited for without end, and is refused.
+struct InputFile {
+  explicit InputFile(const std::filesystem::path& path, Pipes pipes = Pipes::refused);
+
+  Descriptor file;          // none: it was refused
+  int error = 0;            // the system's reason; 0 without a descriptor: it is no regular file
+  std::uint64_t bytes = 0;  // of a regular file
+};
+
+// The same, or Error{usage} that begins with `named`, which says what the file is: "recipe a.toml".
+Descriptor open_input(const std::filesystem::path& path, const std::string& named, Pipes pipes = Pipes::refused);
+// Its text. Throws Error{usage} also if it has more than `most` bytes, which then is another file.
+std::string read_input(const std::filesystem::path& path, const std::string& named, std::size_t most,
+                       Pipes pipes = Pipes::refused);
+// The rest of what is open.
+std::string read_input(const Descriptor& file, const std::string& named, std::size_t most);
+
+}  // namespace strata

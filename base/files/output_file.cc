@@ -1,0 +1,52 @@
+#include "base/files/output_file.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string>
+#include <string_view>
+
+#include "base/random_name.h"
+
+namespace strata {
+
+namespace fs = std::filesystem;
+
+Descriptor create_new_file(const fs::path& path, int access, mode_t mode) {
+  return Descriptor(::open(path.c_str(), access | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+}
+
+// A pipe that nobody reads is refused (ENXIO) instead of waited for.
+Descriptor open_own_file(const fs::path& path, int access, mode_t mode) {
+  const int follow = is_handed_over(path) ? 0 : O_NOFOLLOW;
+  Descriptor file(::open(path.c_str(), access | O_CREAT | follow | O_CLOEXEC | O_NONBLOCK, mode));
+  if (file.get() >= 0) (void)::fcntl(file.get(), F_SETFL, ::fcntl(file.get(), F_GETFL) & ~O_NONBLOCK);
+  return file;
+}
+
+bool create_new_folder(const fs::path& path) {
+  return ::mkdir(path.c_str(), 0777) == 0;
+}
+
+fs::path name_next_to(const fs::path& path) {
+  constexpr std::size_t kDigits = 16;  // names of files have a limit
+  fs::path out = path;
+  return out += ".tmp." + random_name().substr(0, kDigits);
+}
+
+bool is_handed_over(const fs::path& path) {
+  constexpr std::array<std::string_view, 5> kNames = {"/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty",
+                                                      "/dev/null"};
+  const std::string name = path.lexically_normal().string();
+  if (std::find(kNames.begin(), kNames.end(), name) != kNames.end()) return true;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    const std::string_view number = std::string_view(name).substr(std::min(name.size(), folder.size()));
+    if (name.starts_with(folder) && !number.empty() && number.find_first_not_of("0123456789") == std::string_view::npos)
+      return true;
+  }
+  return false;
+}
+
+}  // namespace strata

@@ -1,0 +1,69 @@
+#include "runtime/checkpoint/kept_best.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <string_view>
+
+#include "runtime/recipe/evaluation_metric.h"
+
+namespace strata::runtime {
+namespace {
+
+std::string value_of(const std::map<std::string, std::string>& recipe, std::string_view key) {
+  const auto found = recipe.find(std::string(key));
+  return found == recipe.end() ? "" : found->second;
+}
+
+bool greater_is_better(const std::map<std::string, std::string>& recipe) {
+  const std::string given = value_of(recipe, "evaluation.greater_is_better");
+  if (given == "true" || given == "false") return given == "true";
+  std::string metric = value_of(recipe, "evaluation.metric");
+  std::erase(metric, '"');
+  const std::vector<std::string_view> known = metric_names();
+  return std::find(known.begin(), known.end(), metric) != known.end() && metric_named(metric).greater_is_better;
+}
+
+}  // namespace
+
+std::string measure_of(const std::map<std::string, std::string>& recipe) {
+  constexpr std::array<std::string_view, 5> kKeys = {"data.validation", "evaluation.metric",
+                                                     "evaluation.greater_is_better", "evaluation.max_sequences",
+                                                     "training.class_weights"};
+  std::string out;
+  for (const std::string_view key : kKeys) out += std::string(key) + " = " + value_of(recipe, key) + "\n";
+  return out;
+}
+
+std::optional<BestClaim> best_claim(const Manifest& manifest) {
+  const std::optional<Best>& best = manifest.progress.best;
+  if (!best || std::isnan(best->value) || value_of(manifest.recipe, "checkpoint.keep_best") != "true")
+    return std::nullopt;
+  return BestClaim{measure_of(manifest.recipe), greater_is_better(manifest.recipe), best->step, best->value};
+}
+
+std::vector<std::size_t> best_by_measure(const std::vector<Claimant>& all) {
+  struct Kept {
+    std::size_t index;
+    double value;
+  };
+  std::map<std::string, Kept> kept;
+  for (const Claimant& by : all) {
+    if (!by.claim) continue;
+    // A later run that started over may have written the same step again.
+    std::optional<std::size_t> there;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (all[i].step == by.claim->step && all[i].serial <= by.serial && (!there || all[*there].serial < all[i].serial))
+        there = i;
+    if (!there) continue;
+    const auto [at, first] = kept.try_emplace(by.claim->measure, Kept{*there, by.claim->value});
+    const double before = at->second.value, now = by.claim->value;
+    if (!first && (by.claim->greater ? now > before : now < before)) at->second = {*there, now};
+  }
+  std::vector<std::size_t> out;
+  for (const auto& [measure, best] : kept) out.push_back(best.index);
+  return out;
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,64 @@
+#include "base/files/output_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "tests/scratch_folder.h"
+
+namespace strata {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(OutputFile, IsMadeThroughNoLink) {
+  const tests::ScratchFolder folder;
+  const fs::path target = folder.write("target", "mine"), link = folder.path() / "link",
+                 dangling = folder.path() / "to";
+  fs::create_symlink(target, link);
+  fs::create_symlink(folder.path() / "nothing", dangling);
+  for (const fs::path& path : {link, dangling}) {
+    EXPECT_LT(create_new_file(path).get(), 0);
+    EXPECT_EQ(errno, EEXIST);
+    EXPECT_LT(open_own_file(path, O_WRONLY | O_APPEND).get(), 0);
+    EXPECT_EQ(errno, ELOOP);
+    EXPECT_FALSE(create_new_folder(path));
+  }
+  EXPECT_EQ(folder.read("target"), "mine");
+  EXPECT_FALSE(fs::exists(folder.path() / "nothing"));
+}
+
+TEST(OutputFile, AnOwnFileMayBeThere) {
+  const tests::ScratchFolder folder;
+  const fs::path path = folder.path() / "log";
+  for (const char* text : {"a", "b"}) EXPECT_EQ(::write(open_own_file(path, O_WRONLY | O_APPEND).get(), text, 1), 1);
+  EXPECT_EQ(folder.read("log"), "ab");
+  EXPECT_LT(create_new_file(path).get(), 0);
+}
+
+TEST(OutputFile, APipeThatNobodyReadsIsNotWaitedFor) {
+  const tests::ScratchFolder folder;
+  const fs::path path = folder.path() / "pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_LT(open_own_file(path).get(), 0);
+  EXPECT_EQ(errno, ENXIO);
+}
+
+TEST(OutputFile, NamesAreNotGuessed) {
+  EXPECT_NE(name_next_to("a/b"), name_next_to("a/b"));
+  EXPECT_EQ(name_next_to("a/b").parent_path(), "a");
+}
+
+TEST(OutputFile, WhatIsHandedOver) {
+  for (const char* path : {"/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/null", "/dev/tty", "/dev/fd/63",
+                           "/proc/self/fd/5", "/dev//fd/3", "/dev/x/../stdout"})
+    EXPECT_TRUE(is_handed_over(path)) << path;
+  for (const char* path : {"/dev/shm/a", "/dev/fd/../shm/a", "/dev/fd/", "/dev/zero", "/dev/sda", "stdin", "fd/3",
+                           "/dev/fd/3x", "/proc/1/fd/3"})
+    EXPECT_FALSE(is_handed_over(path)) << path;
+}
+
+}  // namespace
+}  // namespace strata
