@@ -22,6 +22,15 @@ Descriptor create_new_file(const fs::path& path, int access, mode_t mode) {
 Descriptor open_own_file(const fs::path& path, int access, mode_t mode) {
   const int follow = is_handed_over(path) ? 0 : O_NOFOLLOW;
   Descriptor file(::open(path.c_str(), access | O_CREAT | follow | O_CLOEXEC | O_NONBLOCK, mode));
+  if (file.get() < 0 && errno == ELOOP) {
+    // A link to what holds no bytes, such as a terminal or /dev/null, destroys nothing.
+    file.reset(::open(path.c_str(), access | O_CLOEXEC | O_NONBLOCK));
+    struct stat status {};
+    const bool holds_none =
+        file.get() >= 0 && ::fstat(file.get(), &status) == 0 && (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode));
+    if (!holds_none) file.reset();
+    if (!holds_none) errno = ELOOP;
+  }
   if (file.get() >= 0) (void)::fcntl(file.get(), F_SETFL, ::fcntl(file.get(), F_GETFL) & ~O_NONBLOCK);
   return file;
 }

@@ -15,7 +15,8 @@ namespace strata {
 // A file that is not there yet. EEXIST: something is.
 Descriptor create_new_file(const std::filesystem::path& path, int access = O_WRONLY, mode_t mode = 0666);
 // A file of one's own that may be there: a new one, or the regular file or pipe at `path`, opened without waiting. With
-// O_APPEND in `access` it is written at its end. ELOOP: a link is there.
+// O_APPEND in `access` it is written at its end. ELOOP: a link is there, and it leads to no terminal, /dev/null or
+// such.
 Descriptor open_own_file(const std::filesystem::path& path, int access = O_WRONLY, mode_t mode = 0666);
 // A folder that is not there yet. False, with errno: it cannot be made.
 bool create_new_folder(const std::filesystem::path& path);

@@ -13,6 +13,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/files/input_file.h"
 #include "launcher/screen/printable.h"
 #include "runtime/data/files/documents.h"
 #include "runtime/data/files/tokens.h"
@@ -69,6 +70,7 @@ class LabelLines {
   explicit LabelLines(const runtime::TokenFile& file) {
     if (!file.sidecar() || !file.sidecar()->labels) return;
     path_ = runtime::labels_path(file.path());
+    if (std::filesystem::exists(path_)) (void)open_input(path_, path_.string());  // a pipe would be waited for
     lines_.emplace(path_);
   }
   bool there() const { return lines_.has_value(); }

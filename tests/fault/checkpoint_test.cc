@@ -107,7 +107,7 @@ TEST(CheckpointFault, FullOrBrokenDiskAtEveryOperation) {
         EXPECT_EQ(error, "");
         break;
       }
-      EXPECT_THAT(error, AllOf(HasSubstr(run.checkpoints().string()), HasSubstr(std::strerror(reason))));
+      EXPECT_THAT(error, AllOf(HasSubstr(run.folder().path().string()), HasSubstr(std::strerror(reason))));
       const auto rest = run.run(2, sets(run), 3);
       EXPECT_THAT(entries(run.checkpoints()), testing::Each(testing::Not(HasSubstr("deleting"))));
       EXPECT_EQ(rest.weights, weights);

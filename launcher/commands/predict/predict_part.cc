@@ -9,11 +9,11 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/input_file.h"
 #include "base/files/output_file.h"
 #include "base/files/refused_write.h"
 
@@ -35,9 +35,9 @@ void require_free_names(const fs::path& part, const std::vector<fs::path>& other
   if (fs::symlink_status(part, ignored).type() != fs::file_type::not_found) {
     std::string begin(std::strlen(PredictPart::kBegins), '\0');
     if (fs::is_regular_file(part, ignored) && fs::is_empty(part, ignored)) return;  // killed while it made it
-    std::ifstream in(part, std::ios::binary);
-    in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-    if (!in || begin != PredictPart::kBegins || !fs::is_regular_file(part, ignored)) refuse(part);
+    const InputFile in(part);
+    const ssize_t n = in.file.get() < 0 ? -1 : ::read(in.file.get(), begin.data(), begin.size());
+    if (n != static_cast<ssize_t>(begin.size()) || begin != PredictPart::kBegins) refuse(part);
     return;
   }
   for (const fs::path& other : others)

@@ -46,6 +46,16 @@ TEST(OutputFile, APipeThatNobodyReadsIsNotWaitedFor) {
   EXPECT_EQ(errno, ENXIO);
 }
 
+TEST(OutputFile, ALinkToADeviceDestroysNothing) {
+  const tests::ScratchFolder folder;
+  const fs::path path = folder.path() / "log";
+  fs::create_symlink("/dev/full", path);
+  const Descriptor file = open_own_file(path, O_WRONLY | O_APPEND);
+  ASSERT_GE(file.get(), 0);
+  EXPECT_EQ(::write(file.get(), "a", 1), -1);
+  EXPECT_EQ(errno, ENOSPC);
+}
+
 TEST(OutputFile, NamesAreNotGuessed) {
   EXPECT_NE(name_next_to("a/b"), name_next_to("a/b"));
   EXPECT_EQ(name_next_to("a/b").parent_path(), "a");

@@ -58,6 +58,14 @@ TEST_F(CredentialsTest, RefusesFilesThatAreNoCertificateOrKey) {
   EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(), HasSubstr("control.tls_key is missing"));
 }
 
+TEST_F(CredentialsTest, APipeIsNotWaitedFor) {
+  const std::filesystem::path pipe = folder_.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  recipe_.token_file = pipe;
+  EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(),
+              HasSubstr("control.token_file: " + pipe.string() + " is not a regular file"));
+}
+
 TEST_F(CredentialsTest, RefusesATokenThatOthersCanRead) {
   for (const mode_t mode : {0640U, 0604U, 0644U}) {
     recipe_.token_file = write("token", "0123456789abcdef0123", mode);
