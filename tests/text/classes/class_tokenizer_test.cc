@@ -85,6 +85,33 @@ TEST(ClassTokenizerTest, TheLibrarysPairsCutsAndWords) {
   EXPECT_EQ(refused, 98u);
 }
 
+// As transformers' is_split_into_words: a word is a text by itself, with the space that add_prefix_space puts there.
+TEST(ClassTokenizerTest, WordsHaveTheSpaceOfTheTokenizersSetting) {
+  const tests::ScratchFolder folder;
+  std::filesystem::copy(kTokenizers / "gpt2" / "tokenizer.json", folder.path() / "tokenizer.json");
+  const std::string record = R"({"words": ["the", "waters", "in"], "tags": [0, 1, 2]})";
+  const auto words = [&](const std::string& setting) {
+    folder.write("tokenizer_config.json",
+                 R"({"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": )" + setting + "}");
+    const auto tokenizer = load_tokenizer(folder.path());
+    const ClassRules rules{.record = {.labels = {"tags"}, .text = "words"}};
+    ClassTokenizer made(*tokenizer, rules);
+    ClassTokens out;
+    made.add(class_record(parse_json(record), rules.record), out);
+    return out.ids;
+  };
+  const auto plain = load_tokenizer(kTokenizers / "gpt2");
+  const auto wanted = [&](const char* space) {
+    std::vector<std::uint32_t> out;
+    for (const char* word : {"the", "waters", "in"})
+      for (const std::uint32_t id : plain->encode(std::string(space) + word)) out.push_back(id);
+    return out;
+  };
+  ASSERT_NE(wanted(""), wanted(" "));
+  EXPECT_EQ(words("false"), wanted(""));
+  EXPECT_EQ(words("true"), wanted(" "));
+}
+
 TEST(ClassTokenizerTest, PartsOfTables) {
   const auto tokenizer = load_tokenizer("byte");
   const ClassRules rules{.record = {.labels = {"label"}}, .max_length = 4};

@@ -72,6 +72,24 @@ TEST_F(Golden, EveryPieceIsWhatJinja2Renders) {
   EXPECT_GT(all_.find("cases")->items().size(), 150u);
 }
 
+// tests/golden/make_template_pieces.py: filters, tests, scopes, loops, white space, operators and mistakes, one piece
+// each, as jinja2 3.1.6 renders or refuses them.
+TEST(TemplateTest, SmallPiecesAreWhatJinja2Renders) {
+  std::ifstream file(fs::path(STRATA_SOURCE_DIR) / "tests/golden/chat/template_pieces.json", std::ios::binary);
+  const Value all = json(std::string(std::istreambuf_iterator<char>(file), {}));
+  for (const Value& one : all.find("cases")->items()) {
+    const std::string& source = one.find("template")->text();
+    SCOPED_TRACE(source);
+    const Value& wanted = *one.find("text");
+    if (wanted.is(Kind::none)) {
+      EXPECT_FAILURE(Template(source, "t.jinja").render(*all.find("variables"), {}, kNow), Exit::usage,
+                     HasSubstr("t.jinja, line "));
+    } else {
+      EXPECT_EQ(Template(source, "t.jinja").render(*all.find("variables"), {}, kNow).text, wanted.text());
+    }
+  }
+}
+
 TEST(TemplateTest, MistakesAreNamedWithTheirLine) {
   EXPECT_FAILURE(rendered("a\n\n{{ x.y }}"), Exit::usage,
                  AllOf(HasSubstr("t.jinja, line 3"), HasSubstr("'x' is undefined")));
