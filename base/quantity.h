@@ -5,13 +5,17 @@
 
 namespace strata {
 
-// For people: "1.50 GiB", "10.0 MiB", "1.5 KiB", "0".
+// For people: "6.21 TiB", "1.50 GiB", "10.0 MiB", "1.5 KiB", "0".
 std::string bytes_text(std::size_t bytes);
 // For people: "7.62B", "124.4M", "12.3K".
 std::string count_text(std::size_t count);
 // For people: "34,409".
 std::string grouped(std::uint64_t count);
-// For people: "45s", "1m32s", "3h05m".
+// For people: "45s", "1m32s", "3h05m", "12d04h".
 std::string duration_text(double seconds);
+// For people, of a step or another short time: "301.2 ms", "45.3 s", "49m16s".
+std::string step_time_text(double milliseconds);
+// For people: "6800 tokens/s", "4.2 tokens/s", "820 tokens/hour", "35 tokens/day".
+std::string tokens_rate_text(double per_second);
 
 }  // namespace strata

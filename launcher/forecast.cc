@@ -86,16 +86,17 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
   return out;
 }
 
-std::string advice(Bound bound) {
+std::string advice(Bound bound, bool on_gpu) {
   switch (bound) {
     case Bound::products:
     case Bound::attention:
-      return "more ranks or cores";
+      return on_gpu ? "more ranks, or faster GPUs" : "more ranks or cores";
     case Bound::memory:
     case Bound::optimizer:
       return "more ranks on other machines: it is memory that limits";
     case Bound::communication:
-      return "larger micro-batches, or fewer ranks with more cores each";
+      return on_gpu ? "larger micro-batches, or a faster connection between GPUs"
+                    : "larger micro-batches, or fewer ranks with more cores each";
     case Bound::host_link:
       return "more device memory (memory.device), so that less is moved";
     case Bound::disk:

@@ -33,6 +33,6 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
                         int ranks_per_node);
 
 // What a faster machine would need, if no setting helps: "another drive in memory.nvme".
-std::string advice(runtime::Bound bound);
+std::string advice(runtime::Bound bound, bool on_gpu = false);
 
 }  // namespace strata::launcher

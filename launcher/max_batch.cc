@@ -49,6 +49,16 @@ std::string reason(const BatchSpeed& fast, const BatchSpeed& slow) {
                      slow.path_per_token[most] * 1e6);
 }
 
+// "device 24,318,976 bytes, host 4,096 bytes".
+std::string exact_text(const runtime::Memory& memory) {
+  std::string text;
+  for (std::size_t tier = 0; tier < runtime::kTiers; ++tier)
+    if (memory[tier].peak > 0)
+      text +=
+          fmt::format("{}{} {} bytes", text.empty() ? "" : ", ", runtime::kTierNames[tier], grouped(memory[tier].peak));
+  return text;
+}
+
 std::string planned_json(const runtime::PlannedBatch& batch) {
   return fmt::format("{{\"size\":{},\"memory\":{}}}", batch.size, runtime::memory_json(batch.memory, nullptr));
 }
@@ -82,16 +92,20 @@ std::string max_batch_text(const MaxBatch& found) {
       found.of_global ? "that is a rank's part of training.global_batch_size: a larger one would need a larger batch\n"
                       : "that is as many tokens as a micro-batch may have\n";
   if (!fits) return "no micro-batch fits, not even of one sequence\n";
-  std::string text =
-      fmt::format("largest micro-batch that fits: {} ({})\n", fits->size, runtime::memory_text(fits->memory));
-  text += too_large ? fmt::format("with {} a step would take {}\n", too_large->size, memory_text(too_large->memory))
-                    : no_larger;
+  std::string of_fits = runtime::memory_text(fits->memory), of_larger;
+  if (too_large) of_larger = runtime::memory_text(too_large->memory);
+  if (of_fits == of_larger) {  // figures that differ look different
+    of_fits = exact_text(fits->memory);
+    of_larger = exact_text(too_large->memory);
+  }
+  std::string text = fmt::format("largest micro-batch that fits: {} ({})\n", fits->size, of_fits);
+  text += too_large ? fmt::format("with {} a step would take {}\n", too_large->size, of_larger) : no_larger;
   const BatchSpeed* fastest = found.fastest();
   if (!fastest) return text;
-  text += fmt::format("{:>11}{:>12}{:>14}{:>12}{:>12}\n", "micro-batch", "peak", "ms per step", "tokens/s", "order");
+  text += fmt::format("{:>11}{:>12}{:>14}{:>18}{:>12}\n", "micro-batch", "peak", "a step", "speed", "order");
   for (const BatchSpeed& speed : found.speeds)
-    text += fmt::format("{:>11}{:>12}{:>14.1f}{:>12.0f}{:>12}\n", speed.size, bytes_text(speed.memory[0].peak),
-                        speed.step_ms, speed.tokens_per_s, speed.order);
+    text += fmt::format("{:>11}{:>12}{:>14}{:>18}{:>12}\n", speed.size, bytes_text(speed.memory[0].peak),
+                        step_time_text(speed.step_ms), tokens_rate_text(speed.tokens_per_s), speed.order);
   text +=
       fmt::format("fastest per token, as predicted: {}, with {:.3g} us", fastest->size, 1e6 / fastest->tokens_per_s);
   const BatchSpeed &smallest = found.speeds.front(), &largest = found.speeds.back();

@@ -150,7 +150,8 @@ train_large() { # SUMMARY SETS
 echo "1. in the memory that it may use it is refused: mpirun -n 2 $strata train $large"
 status=0
 train_large "$out/refused" >"$out/refused.txt" 2>&1 </dev/null || status=$?
-grep '^strata: ' "$out/refused.txt" || true
+# With the lines that go on with a sentence of several, and without mpirun's own.
+awk '/^strata: / { print; on = 1; next } on && /^ / { print; next } { on = 0 }' "$out/refused.txt"
 [ "$status" = 3 ] || die "it should have been refused with exit code 3, not $status: see $out/refused.txt"
 echo "2. with its state on NVMe it trains: ... ${on_nvme[*]}"
 watch 10 train_large "$out/nvme-run" "${on_nvme[@]}"

@@ -81,6 +81,8 @@ void add_plan(CLI::App& app, int& status) {
            "machine file of strata calibrate, or of examples/machines: predicts the step's time");
   add_path(command, "--html", options->html, "write a page to look at: memory over the step, stages, timeline");
   command->add_flag("--stages", options->stages, "also a table of ZeRO stages 0 to 3");
+  command->add_flag("--table", options->table,
+                    "also a table of every precision and recomputation, and of stages for several ranks");
   command->add_flag("--max-batch", options->max_batch,
                     "plans the largest micro-batch that fits; with --machine also which one is fastest");
   command->add_flag("--verbose", options->verbose, "also how many tasks of each kind a step has");

@@ -122,8 +122,9 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
     fmt::print("{}", class_text(result.classes, names, words ? "words" : "texts", terminal_columns(stdout)));
     for (const std::string& remark : result.classes.notes) note(remark);
   } else {
-    fmt::print("loss {:.6f}  perplexity {:.4f}  {} in {}  {:.0f} tokens/s\n", result.loss, result.perplexity,
-               counted(result.labels, "token"), counted(result.sequences, "sequence"), result.tokens_per_s);
+    fmt::print("loss {:.6f}  perplexity {:.4f}  {} in {}  {}\n", result.loss, result.perplexity,
+               counted(result.labels, "token"), counted(result.sequences, "sequence"),
+               tokens_rate_text(result.tokens_per_s));
   }
   if (!json) return;
   json->write(to_json(result, evaluator.class_names(), job, evaluator.executor().measured_memory()));

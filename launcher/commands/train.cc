@@ -229,6 +229,9 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   summary.comm_bytes = evaluations.without(trainer.executor().comm_bytes()).per_step(steps);
   summary.io_bytes = trainer.executor().io_bytes().per_step(steps);
   summary.steps = trainer.steps_done();
+  summary.skipped_steps = summary.steps - trainer.progress().updates;
+  if (!ended && summary.steps > 0 && summary.skipped_steps == summary.steps)
+    ended.emplace(Exit::failed, nothing_applied_text(job.recipe, summary.steps, trainer.progress().loss_scale.scale));
   summary.tokens = trainer.progress().tokens;
   summary.checkpoints = checkpoints.figures();
   return ended;
@@ -307,7 +310,8 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   else if (speaks && recipe.model.init == runtime::Init::pretrained)
     say("weights read in {:.2f} s", took.count());
   if (speaks) describe_data(job, trainer);
-  if (speaks && trainer.done() && resumed) note("no step is left: raise training.max_steps to continue");
+  if (speaks && trainer.done() && resumed && trainer.progress().updates > 0)
+    note("no step is left: raise training.max_steps to continue");
   checkpoints.open(job, world, trainer, found, control);
   std::optional<runtime::TraceRecorder> trace;
   if (auto steps = runtime::agree_on_traced_steps(recipe, world))
@@ -384,6 +388,8 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   if (speaks && !ended && end) {
     note(fmt::format("done after step {}{}", summary.steps,
                      recipe.checkpoint.dir ? "; its checkpoint is the newest" : ""));
+    if (summary.skipped_steps > 0)
+      note(skipped_text(summary.steps, summary.skipped_steps, trainer.progress().loss_scale.scale));
     describe_end(typed_recipe(options.recipe, options.sets), job, summary, *end, machine, world.node_size());
   }
   if (ended) throw AgreedError(*ended);

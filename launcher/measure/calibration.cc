@@ -315,7 +315,7 @@ class Calibration {
     });
     machine_.disk->both_ways = std::min(2.0, 1 / both);
     machine_.disk->beside_products = std::min(1.0, both / beside);
-    machine_.disk->slows_products = std::max(time(team_, {block.products()})[0] / products - 1, 1e-3);
+    machine_.disk->slows_products = std::max(time(team_, {block.products()})[0] / products - 1, 0.0);
   }
 
   void measure_collectives() {

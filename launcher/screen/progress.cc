@@ -61,13 +61,12 @@ void Progress::show(const runtime::StepReport& r) {
   // The first step takes every page from the system for the first time: it says nothing of the steps to come.
   smooth_ms_ = ++shown_ <= 2 ? r.step_ms : 0.9 * smooth_ms_ + 0.1 * r.step_ms;
   const std::int64_t steps = *job_.recipe.training.max_steps;
-  const double tokens_per_s = static_cast<double>(r.tokens) / smooth_ms_ * 1e3;
   std::vector<std::string> fields = {
       fmt::format("step {}/{}", r.step, steps),
       fmt::format("loss {:.4f}", r.loss),
       fmt::format("lr {:.2e}", r.learning_rate),
       fmt::format("norm {:.3f}", r.grad_norm),
-      fmt::format("{:.0f} tokens/s", tokens_per_s),
+      tokens_rate_text(r.tokens_per_s()),
       fmt::format("epoch {:.2f}", r.epoch),
       fmt::format("{} left", duration_text(static_cast<double>(steps - r.step) * smooth_ms_ / 1e3))};
   if (r.skipped) fields.push_back(fmt::format("skipped (loss scale {:g})", r.loss_scale));

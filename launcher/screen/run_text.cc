@@ -135,7 +135,8 @@ void describe_step(const runtime::Job& job, const runtime::Summary& summary,
     std::vector<std::string> parts;
     for (const Went& row : rows)
       if (row.measured >= 0.005 * whole) parts.push_back(fmt::format("{} {:.0f}%", row.to, 100 * row.measured / whole));
-    if (!parts.empty()) parts[0] = fmt::format("step {} took {:.1f} ms: {}", summary.timed_step, whole, parts[0]);
+    if (!parts.empty())
+      parts[0] = fmt::format("step {} took {}: {}", summary.timed_step, step_time_text(whole), parts[0]);
     say_wrapped("time", parts);
     return;
   }
@@ -249,6 +250,27 @@ std::string typed_recipe(const std::optional<std::filesystem::path>& file, const
   return fmt::format("{}", fmt::join(words, " "));
 }
 
+std::string skipped_text(std::int64_t steps, std::int64_t skipped, float scale) {
+  // Below it they are the price of a scale that is tried out again and again.
+  constexpr double kFew = 0.02;
+  const std::string what =
+      fmt::format("{} of {} {} skipped, as gradients overflowed in fp16", grouped(static_cast<std::uint64_t>(skipped)),
+                  plural(static_cast<std::uint64_t>(steps), "step", "steps"), for_count(skipped, "was", "were"));
+  if (static_cast<double>(skipped) <= kFew * static_cast<double>(steps))
+    return what + ": so few are usual while the loss scale finds its limit";
+  return fmt::format("{}: set fp16.initial_scale = {:g}, which the run has come to, or training.precision = bf16", what,
+                     scale);
+}
+
+std::string nothing_applied_text(const runtime::Recipe& recipe, std::int64_t steps, float scale) {
+  return fmt::format(
+      "nothing was trained: {} skipped, as gradients overflowed in fp16, and the loss scale has come down to {:g}: "
+      "{}set fp16.initial_scale = {:g}, or training.precision = bf16",
+      steps == 1 ? "the only step was" : fmt::format("all {} steps were", grouped(static_cast<std::uint64_t>(steps))),
+      scale, recipe.checkpoint.dir ? "raise training.max_steps to go on from its checkpoint with that scale, or " : "",
+      scale);
+}
+
 void describe_end(const std::string& typed, const runtime::Job& job, const runtime::Summary& summary, const RunEnd& end,
                   const std::optional<runtime::Machine>& machine, int ranks_per_node) {
   const runtime::Recipe& recipe = job.recipe;
@@ -257,11 +279,10 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
   else
     say_wrapped("loss", {fmt::format("{:.4f} in step {}", end.first.loss, end.first.step),
                          fmt::format("{:.4f} in step {}", end.last.loss, end.last.step)});
-  say_wrapped(
-      "speed",
-      {fmt::format("{:.0f} tokens/s", summary.tokens_per_s), fmt::format("{:.1f} ms per step (medians)", end.median_ms),
-       fmt::format("{} for {}", duration_text(end.seconds),
-                   plural(static_cast<std::uint64_t>(end.last.step - end.first.step + 1), "step", "steps"))});
+  say_wrapped("speed",
+              {tokens_rate_text(summary.tokens_per_s), step_time_text(end.median_ms) + " per step (medians)",
+               fmt::format("{} for {}", duration_text(end.seconds),
+                           plural(static_cast<std::uint64_t>(end.last.step - end.first.step + 1), "step", "steps"))});
   describe_step(job, summary, machine, ranks_per_node);
   std::vector<std::string> memory;
   for (std::size_t tier = 0; tier < runtime::kTiers; ++tier) {

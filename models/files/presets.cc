@@ -97,7 +97,7 @@ std::string json_of(const Gpt2& m) {
   "layer_norm_epsilon": 1e-05,
   "n_embd": {},
   "n_head": {},
-  "n_inner": {},
+  "n_inner": null,
   "n_layer": {},
   "n_positions": 1024,
   "resid_pdrop": 0.0,
@@ -105,7 +105,7 @@ std::string json_of(const Gpt2& m) {
   "vocab_size": {}
 }}
 )",
-                     m.hidden, m.heads, 4 * m.hidden, m.layers, m.vocab);
+                     m.hidden, m.heads, m.layers, m.vocab);
 }
 
 std::string json_of(const Llama& m) {
@@ -121,7 +121,6 @@ std::string json_of(const Llama& m) {
   "architectures": ["{}"],
   "model_type": "{}",{}
   "attention_dropout": 0.0,
-  "head_dim": {},
   "hidden_act": "silu",
   "hidden_size": {},
   "initializer_range": 0.02,
@@ -136,8 +135,8 @@ std::string json_of(const Llama& m) {
   "vocab_size": {}
 }}
 )",
-                     qwen ? "Qwen2ForCausalLM" : "LlamaForCausalLM", m.model_type, bias, m.hidden / m.heads, m.hidden,
-                     m.ffn, m.positions, m.heads, m.layers, m.kv_heads, m.rms_eps, rope, m.tied, m.vocab);
+                     qwen ? "Qwen2ForCausalLM" : "LlamaForCausalLM", m.model_type, bias, m.hidden, m.ffn, m.positions,
+                     m.heads, m.layers, m.kv_heads, m.rms_eps, rope, m.tied, m.vocab);
 }
 
 std::string json_of(const Encoder& m) {

@@ -126,9 +126,15 @@ class Reader {
     return node;
   }
   double number_of(const std::string& key, const toml::node& node) const {
-    const auto number = node.is_number() ? node.value<double>() : std::nullopt;
-    if (!number || !(*number >= 1e-9 && *number <= 1e12)) refuse(key, "a number above 0, from 1e-9 to 1e12");
-    return *number;
+    const double number = node.is_number() ? node.value<double>().value_or(-1.0) : -1.0;
+    // Nothing lost is a figure, too; a speed of 0 is none.
+    constexpr std::string_view kMayBeZero[] = {"task_overhead_us", "spread", "disk.read_latency_us",
+                                               "disk.write_latency_us", "disk.slows_products"};
+    const bool may_be_zero = std::ranges::find(kMayBeZero, key) != std::end(kMayBeZero);
+    if (may_be_zero && number == 0) return 0;
+    if (!(number >= 1e-9 && number <= 1e12))
+      refuse(key, may_be_zero ? "0 or a number from 1e-9 to 1e12" : "a number above 0, from 1e-9 to 1e12");
+    return number;
   }
 
   std::string path_;
@@ -287,7 +293,7 @@ MachineProfile profile_of(const Machine& m, const Job& job, int ranks_per_node) 
   return p;
 }
 
-std::string scaling_text(const Machine& m, int ranks, int ranks_per_node) {
+std::string scaling_text(const Machine& m, int ranks, int ranks_per_node, std::size_t drives) {
   std::string text;
   if (m.gpu && m.ranks < ranks_per_node)
     text = fmt::format("the machine has {} GPUs for {} ranks: each GPU is shared out evenly", m.ranks, ranks_per_node);
@@ -296,6 +302,14 @@ std::string scaling_text(const Machine& m, int ranks, int ranks_per_node) {
         "speeds of {} on the machine, scaled to {}: cores, memory and drives shared out evenly; mpirun -n {} strata "
         "calibrate measures it",
         ranks_text(m.ranks), ranks_text(ranks_per_node), ranks_per_node);
+  else if (m.gpu && m.ranks > ranks_per_node)
+    text = fmt::format(
+        "{} of the machine's {} GPUs: each rank has {:.3g} times the host's cores and drives that the file "
+        "gives to one",
+        ranks_per_node, m.ranks, static_cast<double>(m.ranks) / ranks_per_node);
+  if (m.disk && drives > 0 && static_cast<double>(drives) < m.disk->drives)
+    text += fmt::format("{}memory.nvme names {} of {:.0f} drives: they have that part of the speed in the file",
+                        text.empty() ? "" : "\n", drives, m.disk->drives);
   if (ranks > ranks_per_node)
     text += fmt::format("{}collectives between machines assumed as fast as inside one: a network makes the step longer",
                         text.empty() ? "" : "\n");

@@ -68,6 +68,6 @@ std::string machine_toml(const Machine& machine);
 MachineProfile profile_of(const Machine& machine, const Job& job, int ranks_per_node);
 
 // What profile_of does to the measured speeds for a job of `ranks`, as a line for people; empty: nothing.
-std::string scaling_text(const Machine& machine, int ranks, int ranks_per_node);
+std::string scaling_text(const Machine& machine, int ranks, int ranks_per_node, std::size_t drives = 0);
 
 }  // namespace strata::runtime

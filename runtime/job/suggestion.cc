@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <iterator>
 #include <optional>
@@ -20,7 +21,17 @@ struct Candidate {
   std::vector<std::pair<std::string, std::string>> changes;
 };
 
-void add_changes(const Candidate& from, int ranks, Purpose purpose, std::vector<Candidate>& out) {
+// What changes do to the numbers of a run: nothing, another rounding of the same sums, or other losses.
+enum class Numbers : std::uint8_t { same, rounded, other };
+Numbers numbers_with(const std::vector<std::pair<std::string, std::string>>& changes) {
+  const auto has = [&](const char* key) {
+    return std::any_of(changes.begin(), changes.end(), [&](const auto& change) { return change.first == key; });
+  };
+  if (has("training.precision")) return Numbers::other;
+  return has("training.micro_batch_size") ? Numbers::rounded : Numbers::same;
+}
+
+void add_changes(const Candidate& from, int ranks, Purpose purpose, bool bf16, std::vector<Candidate>& out) {
   const auto changed = [&](const char* key) {
     return std::any_of(from.changes.begin(), from.changes.end(), [&](const auto& c) { return c.first == key; });
   };
@@ -84,7 +95,7 @@ void add_changes(const Candidate& from, int ranks, Purpose purpose, std::vector<
         add("memory.prefetch", std::to_string(prefetch), [&](Recipe& c) { c.memory.prefetch = prefetch; });
   if (r.memory.order == AccumulationOrder::vertical)
     add("memory.order", "\"horizontal\"", [](Recipe& c) { c.memory.order = AccumulationOrder::horizontal; });
-  if (r.training.precision == device::DType::fp32)
+  if (bf16 && r.training.precision == device::DType::fp32)
     add("training.precision", "\"bf16\"", [](Recipe& c) { c.training.precision = device::DType::bf16; });
 }
 
@@ -206,8 +217,9 @@ std::optional<Memory> memory_that_fits(const Recipe& recipe, int ranks, const Ca
 // The search of what would fit.
 class Search {
  public:
-  Search(const Recipe& recipe, int ranks, std::size_t units, const Capacity& capacity, Purpose purpose)
-      : recipe_(recipe), ranks_(ranks), units_(units), capacity_(capacity), purpose_(purpose) {}
+  // bf16: whether another precision may be among the changes.
+  Search(const Recipe& recipe, int ranks, std::size_t units, const Capacity& capacity, Purpose purpose, bool bf16)
+      : recipe_(recipe), ranks_(ranks), units_(units), capacity_(capacity), purpose_(purpose), bf16_(bf16) {}
 
   std::vector<Suggestion> run() {
     // First whether there is anything to be found: what follows lists hundreds of plans.
@@ -220,6 +232,9 @@ class Search {
     std::vector<Suggestion> nearest;
     std::copy_if(found.begin(), found.end(), std::back_inserter(nearest),
                  [&](const Suggestion& s) { return says_more(s, found); });
+    std::stable_sort(nearest.begin(), nearest.end(), [](const Suggestion& a, const Suggestion& b) {
+      return numbers_with(a.changes) < numbers_with(b.changes);
+    });
     if (nearest.size() > kWanted) nearest.resize(kWanted);
     return nearest;
   }
@@ -242,7 +257,7 @@ class Search {
       for (const Tier activations : {tier, Tier::device})
         for (const bool one_by_one : {true, false}) {
           Recipe least = candidate_of(recipe_, all_steps(recipe_, ranks_, purpose_, {tier, tier, tier, activations},
-                                                         one_by_one, true))
+                                                         one_by_one, bf16_))
                              .recipe;
           if (least.memory.nvme.empty()) least.memory.nvme = {"FOLDER"};
           if (purpose_ == Purpose::train) {
@@ -257,15 +272,12 @@ class Search {
 
   // The choice of tiers nearest to the recipe's with which all else that takes less is enough.
   std::optional<std::vector<Step>> all_at_once() {
-    for (const bool bf16 : {false, true}) {
-      if (bf16 && recipe_.training.precision != device::DType::fp32) break;
-      for (const Tiers& tiers : choices_of_tiers(recipe_, purpose_))
-        for (const bool one_by_one : {false, true}) {
-          if (one_by_one && recipe_.training.micro_batch_size == 1) break;
-          std::vector<Step> steps = all_steps(recipe_, ranks_, purpose_, tiers, one_by_one, bf16);
-          if (fit(candidate_of(recipe_, steps))) return steps;
-        }
-    }
+    for (const Tiers& tiers : choices_of_tiers(recipe_, purpose_))
+      for (const bool one_by_one : {false, true}) {
+        if (one_by_one && recipe_.training.micro_batch_size == 1) break;
+        std::vector<Step> steps = all_steps(recipe_, ranks_, purpose_, tiers, one_by_one, bf16_);
+        if (fit(candidate_of(recipe_, steps))) return steps;
+      }
     return std::nullopt;
   }
 
@@ -285,11 +297,17 @@ class Search {
     std::set<std::vector<std::pair<std::string, std::string>>> seen;
     std::size_t plans = 0;
     tasks_ = 0;
-    for (std::size_t depth = 0; depth < kMostChanges && found.empty(); ++depth) {
+    const auto keeps_the_bits = [&] {
+      return std::any_of(found.begin(), found.end(),
+                         [](const Suggestion& s) { return numbers_with(s.changes) == Numbers::same; });
+    };
+    bool last = false;  // one change more than those found is worth it if none of them keeps the bits
+    for (std::size_t depth = 0; depth < kMostChanges && !last && !keeps_the_bits(); ++depth) {
+      last = !found.empty();
       std::vector<Candidate> next;
       for (const Candidate& candidate : level) {
         std::vector<Candidate> changed;
-        add_changes(candidate, ranks_, purpose_, changed);
+        add_changes(candidate, ranks_, purpose_, bf16_, changed);
         for (Candidate& c : changed) {
           auto key = c.changes;
           std::sort(key.begin(), key.end());
@@ -309,6 +327,7 @@ class Search {
   std::size_t units_;
   const Capacity& capacity_;
   Purpose purpose_;
+  bool bf16_;
   std::size_t tasks_ = 0;  // of all plans: counted, not timed, so that every rank finds the same
 };
 
@@ -316,13 +335,21 @@ class Search {
 
 std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity, Purpose purpose) {
   const std::size_t units = refused.model->units.size();
-  auto found = Search(refused.recipe, refused.ranks, units, capacity, purpose).run();
-  if (!found.empty() || !refused.recipe.memory.nvme.empty()) return found;
-  Recipe with_drive = refused.recipe;
-  with_drive.memory.nvme = {"FOLDER"};
-  found = Search(with_drive, refused.ranks, units, capacity, purpose).run();
-  for (Suggestion& s : found) s.changes.insert(s.changes.begin(), {"memory.nvme", "\"FOLDER\""});
-  return found;
+  const auto search = [&](const Recipe& recipe, bool bf16) {
+    return Search(recipe, refused.ranks, units, capacity, purpose, bf16).run();
+  };
+  // What changes the losses comes after all that does not, a drive to be named included.
+  for (const bool bf16 : {false, true}) {
+    if (bf16 && refused.recipe.training.precision != device::DType::fp32) break;
+    if (auto found = search(refused.recipe, bf16); !found.empty()) return found;
+    if (!refused.recipe.memory.nvme.empty()) continue;
+    Recipe with_drive = refused.recipe;
+    with_drive.memory.nvme = {"FOLDER"};
+    auto found = search(with_drive, bf16);
+    for (Suggestion& s : found) s.changes.insert(s.changes.begin(), {"memory.nvme", "\"FOLDER\""});
+    if (!found.empty()) return found;
+  }
+  return {};
 }
 
 std::string refusal(const Job& job, const Capacity& capacity, const std::vector<Suggestion>& nearest) {
@@ -359,7 +386,8 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
       std::erase(plain, '"');
       text += fmt::format(" --set {}={}", key, plain);
     }
-    text += fmt::format("  ({})", memory_text(s.memory));
+    constexpr const char* kNumbers[] = {"", "; the same batch, rounded otherwise", "; losses change"};
+    text += fmt::format("  ({}{})", memory_text(s.memory), kNumbers[static_cast<std::size_t>(numbers_with(s.changes))]);
   }
   return text;
 }

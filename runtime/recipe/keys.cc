@@ -76,9 +76,12 @@ std::string keys_about(std::string_view part) {
     if (key.name.find(part) != std::string::npos)
       out += fmt::format("{} = {}\n    {}\n    allowed: {}\n", key.name, default_text(key, defaults), key.meaning,
                          key.allowed);
+  const auto add = [&](const NameElsewhere& other) {
+    out += fmt::format("{}, a name of other programs\n    {}\n", other.name, text_of(other));
+  };
   for (const NameElsewhere& other : names_elsewhere())
-    if (other.name.find(part) != other.name.npos)
-      out += fmt::format("{}, a name of other programs\n    {}\n", other.name, text_of(other));
+    if (folded(other.name).find(folded(part)) != std::string::npos) add(other);
+  if (const NameElsewhere* other = out.empty() ? find_elsewhere(part) : nullptr) add(*other);
   if (out.empty()) fail(Exit::usage, "no key's name contains {}: did you mean {}?", part, nearest_key(part).name);
   return out;
 }

@@ -3,7 +3,6 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <sstream>
 #include <string_view>
@@ -16,6 +15,7 @@
 #include "runtime/recipe/recipe_text.h"
 #include "runtime/recipe/toml_file.h"
 #include "runtime/recipe/toml_value.h"
+#include "runtime/recipe/values_elsewhere.h"
 
 namespace strata::runtime {
 namespace {
@@ -40,7 +40,7 @@ class Loader {
     const auto value = value_of(*assignment.node);
     if (!value || !key->set(recipe_, *value, folder)) {
       fail(Exit::usage, "{} = {} ({}): allowed is {}{}", name, shown(*assignment.node), assignment.where, key->allowed,
-           as_integer(*assignment.node, *key));
+           value ? meant_by(*value, *key) : "");
     }
     given_.insert_or_assign(name, *value);
   }
@@ -57,26 +57,17 @@ class Loader {
   }
 
  private:
-  // "; write 5", where the value is a float and the integer that it equals is allowed; else nothing.
-  static std::string as_integer(const toml::node& node, const RecipeKey& key) {
-    const auto* number = node.as_floating_point();
-    constexpr double kExact = 0x1p53;
-    if (!number || std::trunc(number->get()) != number->get() || std::abs(number->get()) > kExact) return "";
-    const auto integer = static_cast<std::int64_t>(number->get());
-    Recipe scratch;
-    if (!key.set(scratch, {.value = integer, .shown = ""}, {})) return "";
-    return fmt::format("; write {}", integer);
-  }
-
   [[noreturn]] static void unknown(const Assignment& assignment) {
     const auto keys = recipe_keys();
     const bool section = std::any_of(keys.begin(), keys.end(), [&](const auto& known) {
       return known.name.starts_with(assignment.key + ".") || std::string_view("model.config.") == assignment.key + ".";
     });
+    const NameElsewhere* other = find_elsewhere(assignment.key);
     if (section) {
-      fail(Exit::usage, "{} ({}) is a section of keys and takes no value", assignment.key, assignment.where);
+      fail(Exit::usage, "{} ({}) is a section of keys and takes no value{}", assignment.key, assignment.where,
+           other ? "; what it is elsewhere: " + text_of(*other) : "");
     }
-    if (const NameElsewhere* other = find_elsewhere(assignment.key)) {
+    if (other) {
       fail(Exit::usage, "unknown key {} ({}): {} (strata keys lists all)", assignment.key, assignment.where,
            text_of(*other));
     }

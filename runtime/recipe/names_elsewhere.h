@@ -7,12 +7,15 @@ namespace strata::runtime {
 
 // What a name of another program's configuration is here.
 struct NameElsewhere {
-  std::string_view name;  // Hugging Face's Trainer, TRL, axolotl, LLaMA-Factory, DeepSpeed or FSDP
+  std::string_view
+      name;  // Hugging Face's Trainer, TRL, axolotl, LLaMA-Factory, Accelerate, FSDP, DeepSpeed, Megatron-LM
   std::string_view key;   // the key here; empty if there is none
   std::string_view note;  // how its values differ, or a sentence in place of the key
 };
 
 std::span<const NameElsewhere> names_elsewhere();
+// A name as it is compared: in lower case, words joined by _, so that --train-iters is train_iters.
+std::string folded(std::string_view name);
 // The row of a key's name or section, whatever stands before it; null if there is none.
 const NameElsewhere* find_elsewhere(std::string_view key);
 // "here it is training.micro_batch_size, in sequences of data.seq_len tokens"

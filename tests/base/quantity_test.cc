@@ -31,6 +31,23 @@ TEST(Quantity, NumbersAndTimes) {
   EXPECT_EQ(duration_text(59.6), "1m00s");
   EXPECT_EQ(duration_text(3599), "59m59s");
   EXPECT_EQ(duration_text(3600), "1h00m");
+  EXPECT_EQ(duration_text(95 * 3600), "95h00m");
+  EXPECT_EQ(duration_text(100 * 3600), "4d04h");
+}
+
+TEST(Quantity, LargeAmountsHaveLargeUnits) {
+  EXPECT_EQ(bytes_text(std::size_t{1023} << 30), "1023.00 GiB");
+  EXPECT_EQ(bytes_text(std::size_t{1} << 40), "1.00 TiB");
+  EXPECT_EQ(bytes_text(std::size_t{63596} << 30), "62.11 TiB");
+  EXPECT_EQ(step_time_text(0.5), "0.5 ms");
+  EXPECT_EQ(step_time_text(301.2), "301.2 ms");
+  EXPECT_EQ(step_time_text(45'300), "45.3 s");
+  EXPECT_EQ(step_time_text(2'956'182.6), "49m16s");
+  EXPECT_EQ(tokens_rate_text(0), "0 tokens/s");
+  EXPECT_EQ(tokens_rate_text(6800.4), "6800 tokens/s");
+  EXPECT_EQ(tokens_rate_text(4.24), "4.2 tokens/s");
+  EXPECT_EQ(tokens_rate_text(0.25), "900 tokens/hour");
+  EXPECT_EQ(tokens_rate_text(0.0004), "34.6 tokens/day");
 }
 
 }  // namespace

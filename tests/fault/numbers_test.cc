@@ -50,5 +50,41 @@ TEST_F(NumbersFault, LossScaleThatComesToNothing) {
   EXPECT_GT(reported("steps"), 3);
 }
 
+// The scale halves from above what fp16 holds: the first steps are lost, and the end says so.
+TEST_F(NumbersFault, SkippedStepsAreCounted) {
+  const Outcome outcome = run(run_.train({"training.precision=fp16", "fp16.initial_scale=1e9", "training.max_steps=30",
+                                          "report.summary=" + run_.file("summary.json")}));
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  const std::int64_t skipped = reported("skipped_steps");
+  EXPECT_GT(skipped, 2);
+  EXPECT_LT(skipped, 30);
+  EXPECT_THAT(outcome.errors, HasSubstr("done after step 30"));
+  EXPECT_THAT(outcome.errors, HasSubstr(std::to_string(skipped) + " of 30 steps were skipped"));
+  EXPECT_THAT(outcome.errors, HasSubstr("set fp16.initial_scale = "));
+}
+
+// A run that applied nothing has not done what it was for; its checkpoint has the scale that a longer one goes on with.
+TEST_F(NumbersFault, ARunWithoutAnAppliedStepFails) {
+  const std::vector<std::string> sets = {"training.precision=fp16", "fp16.initial_scale=1e30",
+                                         "checkpoint.dir=" + run_.file("ck"),
+                                         "report.summary=" + run_.file("summary.json")};
+  const auto steps = [&](const char* number) {
+    std::vector<std::string> all = sets;
+    all.push_back(std::string("training.max_steps=") + number);
+    return run(run_.train(all));
+  };
+  for (const int time : {1, 2}) {  // the second has no step left to take
+    SCOPED_TRACE(time);
+    EXPECT_COMPLAINT(steps("3"), Exit::failed,
+                     AllOf(HasSubstr("nothing was trained: all 3 steps were skipped"), HasSubstr("training.max_steps"),
+                           HasSubstr("fp16.initial_scale = 1.25e+29")));
+    EXPECT_EQ(reported("skipped_steps"), 3);
+    EXPECT_EQ(reported("exit"), 1);
+  }
+  const Outcome longer = steps("120");
+  EXPECT_EQ(longer.code, 0) << longer.all();
+  EXPECT_THAT(longer.errors, HasSubstr("resumes after step 3"));
+}
+
 }  // namespace
 }  // namespace strata::tests

@@ -15,6 +15,7 @@
 #include "base/quantity.h"
 #include "comm/communicator.h"
 #include "device/gpu.h"
+#include "launcher/commands/plan/settings.h"
 #include "launcher/commands/plan/stages.h"
 #include "launcher/forecast.h"
 #include "launcher/max_batch.h"
@@ -187,6 +188,7 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
 struct Prediction {
   Forecast forecast;
   std::vector<Gain> gains;
+  bool gpu;                      // the machine's ranks compute on GPUs
   int measured_ranks;            // that the machine file is of
   bool measured;                 // or computed from data sheets
   std::optional<double> spread;  // of what was measured
@@ -196,14 +198,19 @@ struct Prediction {
 Prediction predict(const PlanOptions& options, const runtime::Machine& machine, const runtime::Job& job,
                    const runtime::Capacity& capacity, int ranks_per_node) {
   Forecast of_job = forecast(job, machine, ranks_per_node);
-  return {std::move(of_job), gains(options.recipe, options.sets, job, capacity, machine, ranks_per_node),
-          machine.ranks,     machine.measured,
-          machine.spread,    runtime::scaling_text(machine, job.ranks, ranks_per_node)};
+  return {std::move(of_job),
+          gains(options.recipe, options.sets, job, capacity, machine, ranks_per_node),
+          machine.gpu,
+          machine.ranks,
+          machine.measured,
+          machine.spread,
+          runtime::scaling_text(machine, job.ranks, ranks_per_node,
+                                job.plan.io_bytes.of(runtime::Tier::nvme) ? job.recipe.memory.nvme.size() : 0)};
 }
 
 void print_prediction(const Prediction& p) {
   const Forecast& f = p.forecast;
-  fmt::print("\npredicted: {:.1f} ms per step, {:.0f} tokens/s{}\n", f.step_ms, f.tokens_per_s,
+  fmt::print("\npredicted: {} per step, {}{}\n", step_time_text(f.step_ms), tokens_rate_text(f.tokens_per_s),
              !p.measured ? " (computed from data sheets, not measured)"
              : p.spread  ? fmt::format(" (from speeds measured with a spread of +-{:.0f}%)", 100 * *p.spread)
                          : "");
@@ -218,9 +225,9 @@ void print_prediction(const Prediction& p) {
   fmt::print("{}\n", folded(bound, 2));
   if (!p.scaling.empty()) fmt::print("{}\n", folded(p.scaling, 2));
   for (const Gain& gain : p.gains)
-    fmt::print("faster: {} = {}: {:.0f} tokens/s{}\n", gain.key, gain.value, gain.tokens_per_s,
+    fmt::print("faster: {} = {}: {}{}\n", gain.key, gain.value, tokens_rate_text(gain.tokens_per_s),
                gain.same_numbers ? "" : " (losses change)");
-  fmt::print("{}\n", folded(fmt::format("beyond settings: {}", advice(f.bound())), 2));
+  fmt::print("{}\n", folded(fmt::format("beyond settings: {}", advice(f.bound(), p.gpu)), 2));
 }
 
 std::string prediction_json(const Prediction& p, const runtime::StepPlan& plan) {
@@ -320,14 +327,20 @@ int plan(const PlanOptions& options) {
   if (machine) prediction = predict(options, *machine, job, capacity, per_node);
   std::vector<Stage> stages;
   if (options.stages || options.html) stages = plan_stages(recipe, job, capacity, machine, per_node);
+  std::vector<PlannedSetting> settings;
+  if (options.table) settings = plan_settings(job.recipe, ranks, capacity, machine, per_node);
   print_table(job, capacity, per_node, machine);
   if (largest) fmt::print("\n{}", max_batch_text(*largest));
   if (options.verbose) print_task_counts(job.plan);
   if (options.stages) print_stages(stages);
+  if (options.table) fmt::print("\n{}", settings_text(settings));
   for (const auto* notes : {&recipe.notes, &recipe.data.notes})
     for (const std::string& text : *notes) note(text);
   for (const std::string& text : missing_inputs(recipe))
     if (said.find(text) == said.npos) note(text + "; a plan needs none, train does");
+  for (const auto& drive : recipe.memory.nvme)
+    if (std::error_code error; !std::filesystem::is_directory(drive, error))
+      note(fmt::format("memory.nvme: there is no folder {}; a plan needs none, train does", drive.string()));
   if (prediction) print_prediction(*prediction);
   if (options.json) {
     const TaskCounts counts = count_tasks(job.plan);
@@ -341,7 +354,8 @@ int plan(const PlanOptions& options) {
         runtime::memory_json(job.plan.memory, nullptr), capacity[runtime::Tier::device], capacity[runtime::Tier::host],
         runtime::comm_json(job.plan.comm_bytes), runtime::io_json(job.plan.io_bytes), runtime::order_name(job.plan),
         job.plan.tile_bytes, std::accumulate(counts.begin(), counts.end(), std::size_t{0}), nearest_json(nearest),
-        prediction ? prediction_json(*prediction, job.plan) : "", options.stages ? stages_json(stages) : "",
+        prediction ? prediction_json(*prediction, job.plan) : "",
+        (options.stages ? stages_json(stages) : "") + (options.table ? settings_json(settings) : ""),
         largest ? ",\"max_batch\":" + max_batch_json(*largest) : ""));
     file.close();
   }

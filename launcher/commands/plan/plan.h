@@ -1,6 +1,6 @@
 #pragma once
-// launcher/commands/plan/ is `strata plan`: the plan of one recipe as a table, JSON, trace or page (here), and the ZeRO
-// stages beside each other (stages.h).
+// launcher/commands/plan/ is `strata plan`: the plan of one recipe as a table, JSON, trace or page (here), and beside
+// each other the ZeRO stages (stages.h) and other settings (settings.h).
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -16,6 +16,7 @@ struct PlanOptions {
   std::optional<std::filesystem::path> json, trace, machine;
   std::optional<std::filesystem::path> html;
   bool stages = false;     // also a table of ZeRO stages 0 to 3
+  bool table = false;      // also a table of precisions, recomputation and stages
   bool max_batch = false;  // of the largest micro-batch that fits, whatever the recipe says
   bool verbose = false;    // also how many tasks of each kind a step has
   bool force = false;      // json, trace and html are written over whatever they are

@@ -40,7 +40,7 @@ void print_stages(const std::vector<Stage>& stages) {
     return bytes_text(sum);
   };
   std::vector<std::vector<std::string>> rows = {
-      {"stage", "peak [0]", "fits", "params [2]", "grads [1]", "optimizer", "rest [3]", "paper", "sent", "step ms"}};
+      {"stage", "peak [0]", "fits", "params [2]", "grads [1]", "optimizer", "rest [3]", "paper", "sent", "a step"}};
   // Of one micro-batch both orders are the same.
   const bool has_orders = stages[0].job.plan.accumulation > 1;
   if (has_orders) rows[0].emplace_back("order");
@@ -56,7 +56,7 @@ void print_stages(const std::vector<Stage>& stages) {
         paper_bytes(stage, static_cast<double>(s.job.model->parameters()), static_cast<double>(s.job.ranks)));
     rows.push_back({fmt::format("ZeRO-{}", stage), bytes_text(peak), s.fits ? "yes" : "no", bytes(plan, 0),
                     bytes(plan, 1), bytes(plan, 2), bytes_text(rest), bytes_text(paper),
-                    bytes_text(plan.comm_bytes.total()), s.step_ms ? fmt::format("{:.1f}", *s.step_ms) : "-"});
+                    bytes_text(plan.comm_bytes.total()), s.step_ms ? step_time_text(*s.step_ms) : "-"});
     if (has_orders) rows.back().emplace_back(plan.vertical ? "vert." : "horiz.");
   }
   fmt::print("\n{}", table(rows));

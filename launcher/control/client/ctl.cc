@@ -106,10 +106,10 @@ std::string title_of(const pb::Tier& tier, const pb::RunInfo& run) {
 }
 
 std::string text_of(const pb::Step& s, std::int64_t max_steps) {
-  return fmt::format("step {}{}  loss {:.4f}  norm {:.3f}  {:.0f} tokens/s  {:.1f} ms{}", s.step(),
-                     max_steps > 0 ? fmt::format("/{}", max_steps) : "", s.loss(), s.grad_norm(),
-                     static_cast<double>(s.tokens()) / std::max(s.seconds(), 1e-9), s.seconds() * 1e3,
-                     s.skipped() ? fmt::format("  skipped (loss scale {:g})", s.loss_scale()) : "");
+  return fmt::format(
+      "step {}{}  loss {:.4f}  norm {:.3f}  {}  {}{}", s.step(), max_steps > 0 ? fmt::format("/{}", max_steps) : "",
+      s.loss(), s.grad_norm(), tokens_rate_text(static_cast<double>(s.tokens()) / std::max(s.seconds(), 1e-9)),
+      step_time_text(s.seconds() * 1e3), s.skipped() ? fmt::format("  skipped (loss scale {:g})", s.loss_scale()) : "");
 }
 
 std::string text_of(const pb::Status& s) {

@@ -119,15 +119,16 @@ std::string summary_json(const StepPlan& plan, const Summary& s) {
     path += fmt::format("{}\"{}\":{:.3f}", b ? "," : "", kBoundNames[b], s.path[b] * 1e3);
   const double tflops = s.tokens_per_s * s.flops_per_token / 1e12;
   return fmt::format(
-      "{{\"steps\":{},\"tokens\":{},\"tokens_per_s\":{},\"model_flops_per_token\":{},\"tflops\":{},\"mfu\":null,"
+      "{{\"steps\":{},\"skipped_steps\":{},\"tokens\":{},\"tokens_per_s\":{},\"model_flops_per_token\":{},\"tflops\":{}"
+      ",\"mfu\":null,"
       "\"weights_hash\":\"{}\",\"ranks\":{},\"memory\":{},\"process_peak_rss_bytes\":[{}],{}\"comm_bytes\":"
       "{},\"io_bytes\":{},\"exposed_ms\":{},\"exposed_step\":{},\"exposed_step_ms\":{},\"critical_path_ms\":{{{}}},"
       "\"in_no_task_ms\":{:.3f},"
       "\"graph_steps\":{},\"validate_ms\":{:.3f},{}{}{}\"exit\":{}"
       "}}\n",
-      s.steps, s.tokens, json_number(s.tokens_per_s), json_number(s.flops_per_token), json_number(tflops),
-      s.weights_hash, plan.ranks, memory_json(plan.memory, &s.measured), rss, gpu + compute, comm_json(s.comm_bytes),
-      io_json(s.io_bytes), exposed_json(plan, s.spans), s.timed_step,
+      s.steps, s.skipped_steps, s.tokens, json_number(s.tokens_per_s), json_number(s.flops_per_token),
+      json_number(tflops), s.weights_hash, plan.ranks, memory_json(plan.memory, &s.measured), rss, gpu + compute,
+      comm_json(s.comm_bytes), io_json(s.io_bytes), exposed_json(plan, s.spans), s.timed_step,
       json_number(s.timed_ms.value_or(std::numeric_limits<double>::quiet_NaN())), path, in_no_task_ms(s), s.graph_steps,
       s.validate_ms, checkpoints, best, data, s.exit);
 }

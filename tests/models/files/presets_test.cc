@@ -21,7 +21,7 @@ std::int64_t parameters(const Config& c) {
     return words * width + width + layers * (4 * width * width + 3 * width * inner + 2 * width) - width + head;
   }
   if (c.require_text("model_type") == "gpt2") {
-    const auto d = c.require_int("n_embd"), f = c.require_int("n_inner");
+    const auto d = c.require_int("n_embd"), f = 4 * d;
     const auto block = 4 * d + (3 * d * d + 3 * d) + (d * d + d) + (d * f + f) + (f * d + d);
     return (c.require_int("vocab_size") + c.require_int("n_positions")) * d + c.require_int("n_layer") * block + 2 * d;
   }
@@ -32,7 +32,7 @@ std::int64_t parameters(const Config& c) {
     const auto head = d * d + d + 2 * d + c.require_int("vocab_size");
     return (rows + c.require_int("type_vocab_size") + 2) * d + c.require_int("num_hidden_layers") * block + head;
   }
-  const auto head = c.require_int("head_dim"), heads = c.require_int("num_attention_heads");
+  const auto heads = c.require_int("num_attention_heads"), head = d / heads;
   const auto q = heads * head, kv = c.require_int("num_key_value_heads") * head;
   const auto bias = c.require_text("model_type") == "qwen2" ? q + 2 * kv : 0;
   const auto block = 2 * d + d * (q + 2 * kv) + bias + q * d + 3 * d * f;

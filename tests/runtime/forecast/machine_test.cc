@@ -215,6 +215,14 @@ TEST_F(Profile, WhatIsScaledIsSaid) {
   EXPECT_THAT(scaling_text(machine, 8, 4), testing::AllOf(testing::HasSubstr("scaled to 4 ranks"),
                                                           testing::HasSubstr("\ncollectives between machines")));
   EXPECT_THAT(scaling_text(machine, 1, 1), testing::HasSubstr("scaled to 1 rank:"));
+  Machine gpus = machine;
+  gpus.gpu = true;
+  EXPECT_THAT(scaling_text(gpus, 1, 1), testing::HasSubstr("1 of the machine's 2 GPUs: each rank has 2 times"));
+  EXPECT_EQ(scaling_text(gpus, 2, 2), "");
+  gpus.disk.emplace().drives = 4;
+  EXPECT_EQ(scaling_text(gpus, 2, 2, 1),
+            "memory.nvme names 1 of 4 drives: they have that part of the speed in the file");
+  EXPECT_EQ(scaling_text(gpus, 2, 2, 4), "");
 }
 
 }  // namespace

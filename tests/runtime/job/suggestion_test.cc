@@ -128,6 +128,35 @@ TEST(SuggestionTest, TiersAreSuggested) {
             HasSubstr("--set zero.optimizer=device  (device ")));
 }
 
+// What changes the losses says so, and is named only if nothing else fits; what keeps the bits comes first.
+TEST(SuggestionTest, WhatKeepsTheBitsComesFirst) {
+  const auto refused = [](std::vector<std::string> sets) {
+    sets.insert(sets.end(), {"training.precision=fp32", "training.micro_batch_size=4"});
+    const Job job = tiny_job(sets, 1);
+    const Capacity capacity = capacity_of(job.recipe.memory, 1);
+    EXPECT_FALSE(fits(job.plan, capacity));
+    return refusal(job, capacity, nearest_that_fit(job, capacity));
+  };
+  const std::size_t all = tiny_job({"training.precision=fp32", "training.micro_batch_size=4"}, 1).plan.memory[0].peak;
+  const std::string text = refused({fmt::format("memory.device={}", all * 9 / 10), "memory.host=1GiB"});
+  EXPECT_THAT(text, AllOf(HasSubstr("--set "), testing::Not(HasSubstr("training.precision"))));
+  const auto rounded = text.find("; the same batch, rounded otherwise)");
+  const auto first = text.find("\n  --set "), end = text.find('\n', first + 1);
+  EXPECT_THAT(text.substr(first, end - first), testing::Not(HasSubstr("micro_batch_size"))) << text;
+  if (rounded != text.npos) {
+    EXPECT_GT(rounded, end);
+  }
+  // Neither host nor drive has room: what is left is another precision.
+  auto least = std::vector<std::string>{"training.precision=bf16", "training.micro_batch_size=1",
+                                        "training.gradient_accumulation_steps=4", "training.recompute=block",
+                                        "memory.prefetch=0"};
+  const std::size_t enough = tiny_job(least, 1).plan.memory[0].peak;
+  const std::string other = refused({fmt::format("memory.device={}", enough), "memory.host=1KiB"});
+  if (other.find("training.precision=bf16") != other.npos) {
+    EXPECT_THAT(other, HasSubstr("; losses change)"));
+  }
+}
+
 // As plans and reports call it: a CPU has no device memory.
 TEST(SuggestionTest, ARefusalOnTheCpuSpeaksOfRam) {
   const Job job = tiny_job({"memory.device=10KiB"}, 1);

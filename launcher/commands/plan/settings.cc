@@ -1,0 +1,95 @@
+#include "launcher/commands/plan/settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/quantity.h"
+#include "launcher/forecast.h"
+#include "launcher/screen/folded.h"
+#include "runtime/run/reports/report.h"
+
+namespace strata::launcher {
+namespace {
+
+using Kind = runtime::Recompute::Kind;
+
+constexpr Kind kRecomputed[] = {Kind::none, Kind::sqrt, Kind::block};
+
+std::string_view name_of(Kind kind) {
+  return kind == Kind::none ? "none" : kind == Kind::sqrt ? "sqrt" : "block";
+}
+
+}  // namespace
+
+std::vector<PlannedSetting> plan_settings(const runtime::Recipe& recipe, int ranks, const runtime::Capacity& capacity,
+                                          const std::optional<runtime::Machine>& machine, int ranks_per_node) {
+  std::vector<PlannedSetting> out;
+  for (int stage = 0; stage < 4; ++stage) {
+    if (ranks == 1 && stage != recipe.zero.stage) continue;
+    for (const device::DType precision : {device::DType::fp32, device::DType::bf16, device::DType::fp16})
+      for (const Kind kind : kRecomputed) {
+        if (kind == Kind::none && recipe.zero.activations != runtime::Tier::device) continue;
+        runtime::Recipe other = recipe;
+        other.zero.stage = stage;
+        other.training.precision = precision;
+        other.training.recompute = {kind, {}};
+        const runtime::Job job = runtime::make_job(other, ranks, capacity);
+        PlannedSetting& row = out.emplace_back(PlannedSetting{
+            stage, precision, kind, job.plan.vertical, runtime::fits(job.plan, capacity), job.plan.memory, {}, {}});
+        if (!machine) continue;
+        const Forecast predicted = forecast(job, *machine, ranks_per_node);
+        row.step_ms = predicted.step_ms;
+        row.tokens_per_s = predicted.tokens_per_s;
+      }
+  }
+  return out;
+}
+
+std::string settings_text(const std::vector<PlannedSetting>& settings) {
+  const auto any = [&](std::size_t tier) {
+    return std::any_of(settings.begin(), settings.end(), [&](const auto& row) { return row.memory[tier].peak > 0; });
+  };
+  const bool timed = std::any_of(settings.begin(), settings.end(), [](const auto& row) { return row.step_ms; });
+  std::vector<std::vector<std::string>> rows = {{"stage", "precision", "recompute", "order"}};
+  for (std::size_t tier = 0; tier < runtime::kTiers; ++tier)
+    if (any(tier)) rows[0].emplace_back(runtime::kTierNames[tier]);
+  rows[0].emplace_back("fits");
+  if (timed) rows[0].insert(rows[0].end(), {"a step", "speed"});
+  for (const PlannedSetting& setting : settings) {
+    auto& row = rows.emplace_back();
+    row = {fmt::format("ZeRO-{}", setting.stage), std::string(device::name_of(setting.precision)),
+           std::string(name_of(setting.recompute)), setting.vertical ? "vertical" : "horizontal"};
+    for (std::size_t tier = 0; tier < runtime::kTiers; ++tier)
+      if (any(tier)) row.push_back(bytes_text(setting.memory[tier].peak));
+    row.emplace_back(setting.fits ? "yes" : "no");
+    if (timed) {
+      row.push_back(setting.step_ms ? step_time_text(*setting.step_ms) : "-");
+      row.push_back(setting.tokens_per_s ? tokens_rate_text(*setting.tokens_per_s) : "-");
+    }
+  }
+  return table(rows) +
+         folded(
+             "A rank's peak in each tier, planned and not run. Losses are the same in all rows of one "
+             "precision.") +
+         "\n";
+}
+
+std::string settings_json(const std::vector<PlannedSetting>& settings) {
+  const auto number = [](const std::optional<double>& x, int digits) {
+    return x ? fmt::format("{:.{}f}", *x, digits) : std::string("null");
+  };
+  std::string text;
+  for (const PlannedSetting& row : settings)
+    text += fmt::format(
+        "{}{{\"stage\":{},\"precision\":\"{}\",\"recompute\":\"{}\",\"order\":\"{}\",\"fits\":{},\"memory\":{},"
+        "\"step_ms\":{},\"tokens_per_s\":{}}}",
+        text.empty() ? "" : ",", row.stage, device::name_of(row.precision), name_of(row.recompute),
+        row.vertical ? "vertical" : "horizontal", row.fits, runtime::memory_json(row.memory, nullptr),
+        number(row.step_ms, 3), number(row.tokens_per_s, 1));
+  return ",\"table\":[" + text + "]";
+}
+
+}  // namespace strata::launcher

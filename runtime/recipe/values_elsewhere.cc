@@ -1,0 +1,168 @@
+#include "runtime/recipe/values_elsewhere.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace strata::runtime {
+namespace {
+
+// Values of other programs' configurations, in lower case and without - _ and blanks.
+struct ValuesElsewhere {
+  std::string_view keys;    // divided by blanks
+  std::string_view values;  // divided by blanks
+  std::string_view meant;
+  std::string_view note;
+};
+
+constexpr std::string_view kTiers = "zero.parameters zero.gradients zero.optimizer zero.activations";
+
+constexpr ValuesElsewhere kValues[] = {
+    {"training.precision", "float16 half fp16mixed 16mixed 16 f16 torch.float16 torch.half mixedfp16", "fp16", ""},
+    {"training.precision", "bfloat16 bf16mixed bf16true bfloat brainfloat16 torch.bfloat16 mixedbf16", "bf16", ""},
+    {"training.precision", "float32 float full single no 32 32true f32 torch.float32 torch.float", "fp32", ""},
+    {"training.precision", "mixed amp auto true", "bf16", "masters are fp32 in each precision"},
+    {"training.precision", "tf32", "fp32", "TF32 is not used"},
+    {kTiers, "cpu ram dram memory main hostmemory cpumemory pinned", "host", ""},
+    {kTiers, "disk ssd drive drives storage file", "nvme", ""},
+    {kTiers, "gpu cuda cuda:0 vram hbm none no false", "device", ""},
+    {"device.kind", "gpu cuda:0 nvidia", "cuda", ""},
+    {"optimizer.name", "adam torchadam", "adamw", "with optimizer.weight_decay = 0 that is Adam"},
+    {"optimizer.name",
+     "adamwtorch adamwtorchfused adamwhf adamwapexfused fusedadam fusedadamw deepspeedcpuadam cpuadam pagedadamw "
+     "pagedadamw32bit adamwanyprecision torch.optim.adamw",
+     "adamw", ""},
+    {"optimizer.name", "adamw8bit adam8bit pagedadamw8bit adamwbnb8bit pagedadam8bit adamwtorch8bit", "adamw8bit", ""},
+    {"optimizer.name", "lion32bit pagedlion pagedlion32bit", "lion", ""},
+    {"optimizer.name", "lion8bit pagedlion8bit", "lion", "with optimizer.moments = \"8bit\""},
+    {"optimizer.name", "momentum sgdmomentum nesterov torch.optim.sgd", "sgd", ""},
+    {"optimizer.moments", "8 int8 uint8 8bits block8 fp8", "8bit", ""},
+    {"optimizer.moments", "float32 full 32", "fp32", ""},
+    {"optimizer.moments", "bfloat16 16", "bf16", ""},
+    {"scheduler.name",
+     "cosinewithwarmup cosineschedulewithwarmup getcosineschedulewithwarmup warmupcosinelr cosineannealing "
+     "cosineannealinglr cosinewithminlr cosinedecay cos",
+     "cosine", "with scheduler.warmup_steps and scheduler.min_lr_ratio"},
+    {"scheduler.name",
+     "linearwithwarmup linearschedulewithwarmup getlinearschedulewithwarmup warmupdecaylr lineardecay polynomial",
+     "linear", "with scheduler.warmup_steps and scheduler.min_lr_ratio"},
+    {"scheduler.name", "constantwithwarmup constantschedulewithwarmup warmuplr none no", "constant",
+     "with scheduler.warmup_steps"},
+    {"scheduler.name", "warmupstabledecay trapezoidal", "wsd", "with scheduler.warmup_steps"},
+    {"training.recompute", "true full all blocks yes on enabled uniform layer layers", "block", ""},
+    {"training.recompute", "false no off null disabled", "none", ""},
+    {"training.objective", "clm lm sft pretraining autoregressive", "causal_lm", ""},
+    {"training.objective", "mlm", "masked_lm", ""},
+    {"training.objective", "ner tokenclassification", "token_classification", ""},
+    {"training.objective", "classification textclassification", "sequence_classification", ""},
+    {"data.packing", "true packed pack multipack bfd ffd", "documents", ""},
+    {"data.packing", "false concat concatenate wrapped", "stream", ""},
+    {"checkpoint.resume", "true yes latest last", "auto", ""},
+    {"checkpoint.resume", "false no", "none", ""},
+};
+
+std::string plain(std::string_view text) {
+  std::string out;
+  for (const char c : text.substr(0, 64))
+    if (c != '-' && c != '_' && c != ' ') out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+bool has_word(std::string_view words, std::string_view word) {
+  for (std::size_t at = 0, end; at < words.size(); at = end + 1) {
+    end = std::min(words.find(' ', at), words.size());
+    if (words.substr(at, end - at) == word) return true;
+  }
+  return false;
+}
+
+bool takes(const RecipeKey& key, const RecipeValue& value) {
+  Recipe scratch;
+  return key.set(scratch, value, {});
+}
+bool takes_text(const RecipeKey& key, const std::string& text) {
+  return takes(key, {.value = text, .shown = ""});
+}
+
+// "24gb" is "24GB", "2g" is "2GiB", as tools that know one kind of G read it.
+std::string size_meant(const std::string& text) {
+  std::size_t digits = 0;
+  while (digits < text.size() && (std::isdigit(static_cast<unsigned char>(text[digits])) || text[digits] == '.'))
+    ++digits;
+  const std::string number = text.substr(0, digits), unit = plain(std::string_view(text).substr(digits));
+  if (number.empty() || unit.empty() || std::string_view("kmgt").find(unit[0]) == std::string_view::npos) return "";
+  const char letter = static_cast<char>(std::toupper(static_cast<unsigned char>(unit[0])));
+  const std::string rest = unit.substr(1);
+  if (rest == "b" || rest == "byte" || rest == "bytes") return fmt::format("{}{}B", number, letter);
+  if (rest.empty() || rest == "i" || rest == "ib") return fmt::format("{}{}iB", number, letter);
+  return "";
+}
+
+// A number or a flag that stands in quotes, or a flag in another language's words.
+std::optional<RecipeValue> unquoted(const std::string& text) {
+  const char* end = text.data() + text.size();
+  std::int64_t integer = 0;
+  if (const auto [at, error] = std::from_chars(text.data(), end, integer); error == std::errc{} && at == end)
+    return RecipeValue{.value = integer, .shown = text};
+  double number = 0;
+  if (const auto [at, error] = std::from_chars(text.data(), end, number); error == std::errc{} && at == end)
+    return RecipeValue{.value = number, .shown = text};
+  const std::string word = plain(text);
+  if (word == "true" || word == "yes" || word == "on" || word == "enabled" || word == "enable")
+    return RecipeValue{.value = true, .shown = "true"};
+  if (word == "false" || word == "no" || word == "off" || word == "disabled" || word == "disable")
+    return RecipeValue{.value = false, .shown = "false"};
+  return std::nullopt;
+}
+
+// The integer that a float equals.
+std::optional<RecipeValue> as_integer(double number) {
+  constexpr double kExact = 0x1p53;
+  if (std::trunc(number) != number || std::abs(number) > kExact) return std::nullopt;
+  const auto integer = static_cast<std::int64_t>(number);
+  return RecipeValue{.value = integer, .shown = fmt::format("{}", integer)};
+}
+
+}  // namespace
+
+std::string meant_by(const RecipeValue& value, const RecipeKey& key) {
+  if (const auto* number = std::get_if<double>(&value.value)) {
+    const auto integer = as_integer(*number);
+    if (integer && takes(key, *integer)) return "; write " + integer->shown;
+  }
+  const auto* text = std::get_if<std::string>(&value.value);
+  const std::string written = plain(text ? *text : value.shown);
+  for (const ValuesElsewhere& row : kValues) {
+    if (!has_word(row.keys, key.name) || !has_word(row.values, written)) continue;
+    if (!takes_text(key, std::string(row.meant))) continue;
+    return fmt::format("; you mean \"{}\"{}{}", row.meant, row.note.empty() ? "" : ", ", row.note);
+  }
+  if (const auto* integer = std::get_if<std::int64_t>(&value.value); integer && (*integer == 0 || *integer == 1))
+    if (takes(key, {.value = *integer == 1, .shown = ""})) return fmt::format("; you mean {}", *integer == 1);
+  if (!text) return "";
+  if (const auto bare = unquoted(*text)) {
+    if (takes(key, *bare)) return "; write " + bare->shown + (bare->shown == *text ? " without quotes" : "");
+    const auto* number = std::get_if<double>(&bare->value);
+    const auto integer = number ? as_integer(*number) : std::nullopt;
+    if (integer && takes(key, *integer)) return "; write " + integer->shown;
+  }
+  if (const std::string size = size_meant(*text); !size.empty() && takes_text(key, size))
+    return fmt::format("; you mean \"{}\"", size);
+  // Another case, or other signs between the words.
+  for (std::size_t at = 0, end; (at = key.allowed.find('"', at)) != std::string::npos; at = end + 1) {
+    end = key.allowed.find('"', at + 1);
+    if (end == std::string::npos) break;
+    const std::string name = key.allowed.substr(at + 1, end - at - 1);
+    if (plain(name) == written && takes_text(key, name)) return fmt::format("; you mean \"{}\"", name);
+  }
+  return "";
+}
+
+}  // namespace strata::runtime

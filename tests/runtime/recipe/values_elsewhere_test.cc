@@ -1,0 +1,75 @@
+#include "runtime/recipe/values_elsewhere.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "tests/failure.h"
+#include "tests/runtime/recipe/recipe_with.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(ValuesElsewhere, ARefusalSaysWhatIsMeant) {
+  const std::pair<const char*, const char*> kMeant[] = {
+      {"training.precision=float16", "; you mean \"fp16\""},
+      {"training.precision=half", "; you mean \"fp16\""},
+      {"training.precision=bfloat16", "; you mean \"bf16\""},
+      {"training.precision=float32", "; you mean \"fp32\""},
+      {"training.precision=FP16", "; you mean \"fp16\""},
+      {"training.precision=bf16-mixed", "; you mean \"bf16\""},
+      {"training.precision=16", "; you mean \"fp16\""},
+      {"training.precision=no", "; you mean \"fp32\""},
+      {"zero.optimizer=cpu", "; you mean \"host\""},
+      {"zero.parameters=disk", "; you mean \"nvme\""},
+      {"zero.parameters=cpu", "; you mean \"host\""},
+      {"zero.gradients=gpu", "; you mean \"device\""},
+      {"zero.activations=NVMe", "; you mean \"nvme\""},
+      {"zero.stage='3'", "; write 3 without quotes"},
+      {"optimizer.name=adam", "; you mean \"adamw\", with optimizer.weight_decay = 0 that is Adam"},
+      {"optimizer.name=adamw_torch", "; you mean \"adamw\""},
+      {"optimizer.name=adamw_torch_fused", "; you mean \"adamw\""},
+      {"optimizer.name=paged_adamw_8bit", "; you mean \"adamw8bit\""},
+      {"optimizer.name=adamw_bnb_8bit", "; you mean \"adamw8bit\""},
+      {"optimizer.learning_rate='1e-4'", "; write 1e-4 without quotes"},
+      {"scheduler.name=cosine_with_warmup",
+       "; you mean \"cosine\", with scheduler.warmup_steps and "
+       "scheduler.min_lr_ratio"},
+      {"scheduler.name=WarmupDecayLR", "; you mean \"linear\", with scheduler.warmup_steps and scheduler.min_lr_ratio"},
+      {"memory.device=2G", "; you mean \"2GiB\""},
+      {"memory.device=24gb", "; you mean \"24GB\""},
+      {"memory.host='1.5 gib'", "; you mean \"1.5GiB\""},
+      {"memory.host=512m", "; you mean \"512MiB\""},
+      {"training.recompute=true", "; you mean \"block\""},
+      {"training.recompute=full", "; you mean \"block\""},
+      {"device.kind=gpu", "; you mean \"cuda\""},
+      {"training.max_steps=5.0", "; write 5"},
+      {"training.max_steps='1e3'", "; write 1000"},
+      {"checkpoint.keep_best=1", "; you mean true"},
+      {"checkpoint.keep_best=yes", "; write true"},
+  };
+  for (const auto& [set, meant] : kMeant) {
+    SCOPED_TRACE(set);
+    EXPECT_FAILURE(recipe_with({set}), Exit::usage, AllOf(HasSubstr(": allowed is "), EndsWith(meant)));
+  }
+}
+
+TEST(ValuesElsewhere, NothingIsGuessed) {
+  for (const char* set : {"training.precision=fp8", "optimizer.name=adafactor", "zero.optimizer=remote",
+                          "memory.device=much", "memory.device=2X", "training.max_steps=-1",
+                          "scheduler.name=", "training.max_steps=5.5", "training.recompute=some"}) {
+    SCOPED_TRACE(set);
+    EXPECT_FAILURE(recipe_with({set}), Exit::usage,
+                   AllOf(HasSubstr(": allowed is "), Not(HasSubstr("you mean")), Not(HasSubstr("write"))));
+  }
+}
+
+}  // namespace
+}  // namespace strata::runtime
