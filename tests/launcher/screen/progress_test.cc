@@ -76,9 +76,9 @@ TEST_F(ProgressTest, TheFirstStepDoesNotWeighOnTheSpeed) {
   EXPECT_THAT(text, HasSubstr("step 3/10  loss 2.5000  lr 1.00e-03  norm 0.500  10000 tokens/s"));
 }
 
-TEST_F(ProgressTest, LaterStepsAreSmoothed) {
+TEST_F(ProgressTest, TheTimeLeftIsSmoothedTokensPerSecondAreNot) {
   // 0.9 * 100 ms + 0.1 * 200 ms = 110 ms for 1000 tokens.
-  EXPECT_THAT(shown({100, 100, 200}), HasSubstr("9091 tokens/s"));
+  EXPECT_THAT(shown({100, 100, 200}), HasSubstr("5000 tokens/s"));
 }
 
 TEST_F(ProgressTest, TheEnvironmentAsksForALiveLineInAPipe) {
