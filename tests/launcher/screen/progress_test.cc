@@ -77,7 +77,6 @@ TEST_F(ProgressTest, TheFirstStepDoesNotWeighOnTheSpeed) {
 }
 
 TEST_F(ProgressTest, TheTimeLeftIsSmoothedTokensPerSecondAreNot) {
-  // 0.9 * 100 ms + 0.1 * 200 ms = 110 ms for 1000 tokens.
   EXPECT_THAT(shown({100, 100, 200}), HasSubstr("5000 tokens/s"));
 }
 
