@@ -226,8 +226,9 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
     return takes_vertical({plan, fits(plan, capacity)}, {vertical, fits(vertical, capacity)}, device_limit) ? vertical
                                                                                                             : plan;
   };
-  job.plan = plan_of(0);
-  if (!fits(job.plan, capacity) && job.plan.sharded_parameters() &&
+  job.plan = plan_of(recipe.memory.tile.value_or(0));
+  const bool may_tile = job.plan.sharded_parameters() || job.plan.placement.parameters.tier != Tier::device;
+  if (!recipe.memory.tile && !fits(job.plan, capacity) && may_tile &&
       plannable(recipe, parts_of(*job.model) / 4, ranks, purpose))
     // The least that was found, if none fits: that is then what the step needs.
     for (const std::size_t tile_bytes : tile_thresholds(*job.model, job.plan)) {

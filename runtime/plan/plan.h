@@ -231,9 +231,9 @@ struct StepPlan {
   bool sharded_parameters() const { return placement.parameters.sharded && ranks > 1; }
   bool sharded_optimizer() const { return placement.optimizer.sharded && ranks > 1; }
   // A step of one micro-batch needs no fp32 sum: the rounded gradient is the sum. If a unit shares a tensor of another,
-  // the two gradients are added when they are read; more than two are summed.
+  // the two gradients are added when they are read; more than two are summed. So are those of parts.
   bool has_sums() const {
-    return ranks > 1 || accumulation > 1 ||
+    return ranks > 1 || accumulation > 1 || (tile_bytes > 0 && placement.parameters.tier != Tier::device) ||
            std::any_of(layout.units.begin(), layout.units.end(),
                        [](const UnitLayout& unit) { return unit.sharers.size() > 1; });
   }

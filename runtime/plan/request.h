@@ -25,8 +25,8 @@ struct PlanRequest {
   device::Algorithm algorithm = device::Algorithm::adamw;
   device::MomentFormat moments = device::MomentFormat::fp32;
   std::vector<Segment> segments;
-  // Where parameters are sharded: a unit that is larger than this, gathered, is gathered, run, reduced and let go part
-  // by part, at most two of them at once. 0: none.
+  // Where parameters are sharded, or lie in another tier than the device: a unit that is larger than this, gathered, is
+  // gathered, run, reduced and let go part by part, at most two of them at once. 0: none.
   std::size_t tile_bytes = 0;
   // Elements that an update takes at once where state or gradient lie in another tier than it runs in: large enough for
   // transfers at full speed, small enough that host memory holds a few. A multiple of kShardAlignment.

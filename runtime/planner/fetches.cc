@@ -32,6 +32,11 @@ void Fetches::find(const std::vector<Visit>& visits, const Tiling& tiling) {
   hops_before_.resize(visits.size());
   releases_after_.resize(visits.size());
   if (resident()) return;
+  for (int v = 0; v < n; ++v) {
+    const bool goes_on =
+        v > 0 && visits[at(v)].part >= 0 && visits[at(v - 1)].part >= 0 && visits[at(v)].unit == visits[at(v - 1)].unit;
+    pass_.push_back(goes_on ? pass_.back() : v);
+  }
   std::vector<std::vector<int>> needs(present_.size());
   for (int v = 0; v < n; ++v) {
     const Visit& visit = visits[at(v)];
@@ -52,6 +57,7 @@ void Fetches::find(const std::vector<Visit>& visits, const Tiling& tiling) {
         if (!holds) releases_after_[at(when[i])].push_back({unit, part});
       }
     }
+  add_shards();
   // Each lane runs in order: what is needed first goes first.
   for (auto& hops : hops_before_)
     std::stable_sort(hops.begin(), hops.end(),
@@ -62,16 +68,63 @@ void Fetches::add(const UnitPart& which, int needed, int visit) {
   const auto before = [&](TaskKind kind, int v) { hops_before_[at(std::max(0, v))].push_back({all_.size(), kind}); };
   const Tier tier = d_.plan.placement.parameters.tier;
   const int gather = d_.plan.sharded_parameters() ? 1 : 0;
+  if (gather && which.part >= 0 && tier != Tier::device) {
+    const auto [found, is_new] = shards_.try_emplace(pass_[at(needed)], Shard{all_.size(), visit});
+    Shard& shard = found->second;
+    if (is_new) all_.push_back({{which.unit}, needed, at_home({which.unit})});
+    shard.visit = std::min(shard.visit, visit);
+    all_[shard.fetch].needed = std::min(all_[shard.fetch].needed, needed);
+    before(TaskKind::gather, visit);
+    all_.push_back({which, needed, {}, static_cast<int>(shard.fetch)});
+    return;
+  }
   if (tier == Tier::nvme) before(TaskKind::read, visit - gather - 1);
   if (tier != Tier::device) before(TaskKind::upload, visit - gather);
   if (gather) before(TaskKind::gather, visit);
-  all_.push_back({which, needed, {d_.whole(d_.plan.homes[at(which.unit)].parameters)}});
+  all_.push_back({which, needed, at_home(which)});
 }
+
+// In front of the gathers that need them.
+void Fetches::add_shards() {
+  for (const auto& [pass, shard] : shards_) {
+    const auto before = [&](TaskKind kind, int visit) {
+      auto& hops = hops_before_[at(std::max(0, visit))];
+      hops.insert(hops.begin(), {shard.fetch, kind});
+    };
+    before(TaskKind::upload, shard.visit - 1);
+    if (d_.plan.placement.parameters.tier == Tier::nvme) before(TaskKind::read, shard.visit - 2);
+  }
+}
+
+std::vector<Slice> Fetches::at_home(const UnitPart& which) const {
+  const int home = d_.plan.homes[at(which.unit)].parameters;
+  if (which.part < 0 || d_.plan.sharded_parameters()) return {d_.whole(home)};
+  const ElementRange range = d_.range_of(which);
+  return {{home, range.begin * d_.element, range.size() * d_.element}};
+}
+
+namespace {
+
+// Whole pages, of which drives are read.
+Slice paged(const Slice& slice) {
+  constexpr std::size_t kPage = device::kBufferAlignment;
+  const std::size_t begin = slice.offset / kPage * kPage;
+  return {slice.buffer, begin, aligned(slice.offset + slice.bytes - begin)};
+}
+
+}  // namespace
 
 void Fetches::run(const Hop& next) {
   Fetch& f = all_[next.fetch];
   const std::string what = d_.text_of("parameters of", f.which);
-  if (next.kind == TaskKind::read) return hop(d_, f.slices, Tier::nvme, Tier::host, f.which.unit, what, Kind::staging);
+  if (next.kind == TaskKind::read) {
+    const Slice wanted = f.slices[0], pages = paged(wanted);
+    f.slices[0] = pages;
+    hop(d_, f.slices, Tier::nvme, Tier::host, f.which.unit, what, Kind::staging);
+    f.slices[0].offset = wanted.offset - pages.offset;
+    f.slices[0].bytes = wanted.bytes;
+    return;
+  }
   const bool sharded = d_.plan.sharded_parameters();
   if (next.kind == TaskKind::upload)
     hop(d_, f.slices, Tier::host, Tier::device, f.which.unit, what, sharded ? Kind::staging : Kind::parameters);
@@ -84,7 +137,8 @@ void Fetches::gather(const Fetch& f) {
   const ElementRange range = d_.range_of(f.which);
   const int buffer =
       d_.add_buffer(d_.text_of("gathered", f.which), Kind::parameters, Tier::device, range.size() * d_.element, false);
-  Gather{.which = f.which, .shard = f.slices[0], .parameters = buffer}.add(d_);
+  const Fetch& source = f.shard < 0 ? f : all_[at(f.shard)];
+  Gather{.which = f.which, .shard = source.slices[0], .parameters = buffer}.add(d_);
   present_[index(f.which)] = buffer;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <map>
 #include <vector>
 
 #include "runtime/plan/draft.h"
@@ -17,7 +18,8 @@ class Fetches {
 
   // Which units and parts are fetched before each visit and which end after it: a unit is held as long as it is needed
   // within the next `prefetch` visits, so that at most prefetch + 1 are; a part no longer than to the next visit, so
-  // that at most two are. What other units share is held from the first visit of any of them to the last, if it is
+  // that at most two are. Of a unit whose shard lies in another tier that shard comes once for all the parts of visits
+  // that follow each other. What other units share is held from the first visit of any of them to the last, if it is
   // fetched whole. Each tier looks one visit further ahead.
   void find(const std::vector<Visit>& visits, const Tiling& tiling);
 
@@ -35,6 +37,12 @@ class Fetches {
     UnitPart which;
     int needed;  // visit
     std::vector<Slice> slices;
+    int shard = -1;  // of a part of a sharded unit in another tier: the fetch of its shard; -1: it has its own slices
+  };
+  // The fetch of a shard, by the first of the visits that follow each other, and the first that it is gathered before.
+  struct Shard {
+    std::size_t fetch;
+    int visit;
   };
   struct Hop {
     std::size_t fetch;
@@ -44,6 +52,9 @@ class Fetches {
   bool resident() const { return !d_.plan.sharded_parameters() && d_.plan.placement.parameters.tier == Tier::device; }
   std::size_t index(const UnitPart& which) const;
   void add(const UnitPart& which, int needed, int visit);
+  void add_shards();
+  // Where the unit's or part's bytes lie in its home.
+  std::vector<Slice> at_home(const UnitPart& which) const;
   void run(const Hop& hop);
   void gather(const Fetch& fetch);
 
@@ -51,6 +62,8 @@ class Fetches {
   std::vector<std::size_t> first_piece_;  // by unit: the whole unit, then its parts
   std::vector<int> present_;              // by unit and part: its buffer; -1: not there
   std::vector<Fetch> all_;
+  std::vector<int> pass_;        // by visit: the first of those about the same unit's parts that follow each other
+  std::map<int, Shard> shards_;  // by that
   std::vector<std::vector<Hop>> hops_before_;          // by visit
   std::vector<std::vector<UnitPart>> releases_after_;  // by visit
 };

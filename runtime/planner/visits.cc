@@ -123,8 +123,11 @@ Tiling::Tiling(const PlanRequest& request, const Layout& layout)
   STRATA_CHECK(tiles_ == 0 || static_cast<int>(parts_of(loss).size()) == 1 + (table_unit_ == loss ? tiles_ : 0));
   // Of what it shares a unit needs all at once, but for a loss with a table.
   const auto by_tiles = [&](int unit) { return unit == loss && tiles_ > 0; };
-  const bool possible = request.tile_bytes > 0 && request.ranks > 1 && request.placement.parameters.sharded &&
-                        (request.placement.gradients.sharded || request.forward_only);
+  const Placement& placement = request.placement;
+  const bool single = request.ranks == 1;
+  const bool come = (placement.parameters.sharded && !single) || placement.parameters.tier != Tier::device;
+  const bool possible =
+      request.tile_bytes > 0 && come && (single || placement.gradients.sharded || request.forward_only);
   for (int unit = 0; unit <= loss; ++unit) {
     const UnitLayout& u = layout.units[static_cast<std::size_t>(unit)];
     const bool in_parts = parts_of(unit).size() > 1 && (by_tiles(unit) || (unit != loss && !u.shared)) &&

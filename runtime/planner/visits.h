@@ -26,7 +26,8 @@ struct Visit {
 };
 
 // Which units of a step are gathered part by part: those whose gathered bytes exceed the request's tile_bytes, that
-// have parts, and whose parameters nobody needs whole; if parameters and gradients are sharded.
+// have parts, and whose parameters nobody needs whole; if parameters are sharded or not on the device, and gradients
+// sharded or the rank alone.
 class Tiling {
  public:
   Tiling(const PlanRequest& request, const Layout& layout);

@@ -128,6 +128,7 @@ struct Recipe {
     std::optional<std::uint64_t> device, host;  // capacity per rank; what there is if not set
     std::vector<std::filesystem::path> nvme;
     std::int64_t prefetch = 2;
+    std::optional<std::uint64_t> tile;  // units larger than this come in tiles; those that have to if not set
     AccumulationOrder order = AccumulationOrder::automatic;
     bool verify = false;
     // Of the nvme tier; what a probe finds best if not set.

@@ -35,7 +35,10 @@ Task& UnitCall::add(Draft& draft, TaskKind kind) const {
   task.end = range.end;
   STRATA_CHECK_EQ(x >= 0, draft.unit(which.unit).ports().input);
   STRATA_CHECK_EQ(shared_parameters >= 0, draft.layout(which.unit).shared.has_value());
-  Draft::use_if_any(task, parameters, Role::parameters, Access::read);
+  if (parameters >= 0) {  // an upload of a part ends where its elements do, before its buffer
+    const std::size_t bytes = which.part < 0 ? 0 : range.size() * draft.element;
+    Draft::use(task, Slice{parameters, 0, bytes}, Role::parameters, Access::read);
+  }
   use_control(draft, task);
   Draft::use_if_any(task, workspace, Role::workspace);
   Draft::use_if_any(task, shared_parameters, Role::shared_parameters, Access::read);

@@ -80,7 +80,9 @@ void ReduceGradient::run(Site& site, const Task& task, device::Lane& lane) {
   auto& pieces = site.received[static_cast<std::size_t>(&task - plan.tasks.data())];
   if (plan.ranks == 1) {
     pieces.assign(1, gradients);
-    return gradient_sum(lane, pieces, plan.dtype, own_part_of_sum(site, task), task.first);
+    const std::size_t begin = task.shared ? site.layout(task).shared->elements.begin : 0;
+    const View all = site.view(task, task.shared ? Role::shared_sum : Role::sum, DType::fp32);
+    return gradient_sum(lane, pieces, plan.dtype, all.sub(task.begin - begin, task.end - task.begin), task.first);
   }
   // The first element of the sum: of the rank's piece of what is shared; of its shard, or, if the optimizer is whole,
   // of everything.

@@ -176,7 +176,7 @@ std::vector<RecipeKey> training_keys() {
                      "exchange and add gradients after each micro-batch, in global order, or add them locally and "
                      "exchange once per step"),
       but_only(integer("training.reduce_group", 1, 1 << 20, STRATA_AT(training.reduce_group),
-                       "number of consecutive micro-batches whose gradients are summed first"),
+                       "reserved for sums of several micro-batches' gradients, which are not built: only 1 is taken"),
                is_one),
       recompute(),
   };

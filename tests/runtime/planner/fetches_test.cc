@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/plan/offsets.h"
+#include "runtime/plan/validator.h"
 #include "runtime/planner/planner.h"
 #include "tests/runtime/planner/random_case.h"
 
@@ -100,6 +101,26 @@ TEST(Fetches, PartsNeedLessThanUnits) {
     EXPECT_LT(moved, previous) << tile_bytes;
     previous = moved;
   }
+}
+
+// Tiles move what whole units do, but for the pages at their borders: each pass reads each byte once.
+TEST(Fetches, TilesAreReadOnceAPass) {
+  for (const int ranks : {1, 2, 8})
+    for (const Tier tier : {Tier::host, Tier::nvme}) {
+      const auto read = [&](std::size_t tile_bytes) {
+        FakeSizes sizes = small(false);
+        for (auto& lengths : sizes.parameters) lengths.insert(lengths.end(), {600000, 600000});
+        PlanCase c = make_case(sizes, ranks, 2, 3, device::DType::bf16, false, false, 0, {});
+        c.request.placement.parameters.tier = tier;
+        c.request.tile_bytes = tile_bytes;
+        const StepPlan plan = make_plan(c.request);
+        EXPECT_EQ(find_violation(plan, kUnlimited).value_or(""), "");
+        EXPECT_EQ(std::any_of(plan.tasks.begin(), plan.tasks.end(), [](const Task& task) { return task.part >= 0; }),
+                  tile_bytes > 0);
+        return static_cast<double>(plan.io_bytes.read[static_cast<std::size_t>(tier)]);
+      };
+      EXPECT_LE(read(1), 1.2 * read(0)) << ranks;  // a whole block stays between its forward and its backward
+    }
 }
 
 // Look-ahead turns gathers into reuses: at most prefetch + 1 visits may lie between two needs of a unit. The visits of

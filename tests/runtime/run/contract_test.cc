@@ -173,6 +173,31 @@ TEST_P(Contract, SameBitsInTiles) {
   }
 }
 
+// A rank alone whose parameters are elsewhere, with sums of micro-batches and of a single one.
+TEST_P(Contract, SameBitsInTilesOfOneRank) {
+  for (const char* micro_batches : {"4", "1"}) {
+    const std::string accumulation = fmt::format("training.gradient_accumulation_steps={}", micro_batches);
+    auto on_device = sets(1);
+    on_device.push_back(accumulation);
+    const Trained whole = train_in_threads(std::nullopt, on_device, 1);
+    for (const char* parameters : {"host", "nvme"})
+      for (const char* optimizer : {"device", "host"})
+        for (const char* order : {"horizontal", "vertical"}) {
+          auto all = sets(1);
+          for (const std::string& set :
+               {accumulation, std::string("memory.tile=1"), fmt::format("zero.parameters={}", parameters),
+                fmt::format("zero.gradients={}", optimizer), fmt::format("zero.optimizer={}", optimizer),
+                fmt::format("memory.order={}", order), fmt::format("memory.nvme={}", folder_.path().string())})
+            all.push_back(set);
+          const Trained tiled = train_in_threads(std::nullopt, all, 1);
+          const std::string name = fmt::format("{} {} {} {}", micro_batches, parameters, optimizer, order);
+          EXPECT_TRUE(tiled.memory_as_planned && tiled.bytes_as_planned) << name;
+          EXPECT_EQ(tiled.loss_hex, whole.loss_hex) << name;
+          EXPECT_EQ(tiled.weights_hash, whole.weights_hash) << name;
+        }
+  }
+}
+
 // A table of three tiles, and memory in which it does not fit whole: the step is planned in tiles, its bits stay.
 TEST_P(Contract, TableLargerThanMemory) {
   {
