@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -24,14 +25,33 @@ std::pair<void*, std::size_t> pages_around(std::span<const std::byte> part) {
   return {reinterpret_cast<void*>(begin), part.empty() ? 0 : end - begin};
 }
 
+// A link whose target is gone, as in a cache of downloads that was cleared, looks like a file to whoever lists it.
+[[noreturn]] void fail_to_open(const std::filesystem::path& path, int error) {
+  const Exit code = error == ENOENT || error == ENOTDIR ? Exit::usage : Exit::failed;
+  std::error_code ignored;
+  if (error == ENOENT && std::filesystem::is_symlink(path, ignored))
+    fail(code,
+         "{} is a link to {}, which is not there: the download is not complete, or its cache was cleared; "
+         "download the model again, or copy it with its links followed (cp -L)",
+         path.string(), std::filesystem::read_symlink(path, ignored).string());
+  fail(code, "{} cannot be opened: {}", path.string(), std::strerror(error));
+}
+
+// What a clone without Git LFS has in a large file's place (git-lfs/docs/spec.md).
+void refuse_lfs_pointer(const std::filesystem::path& path, std::string_view text) {
+  constexpr std::size_t kMostBytes = 1024;
+  if (text.size() >= kMostBytes || !text.starts_with("version https://git-lfs.github.com/spec/")) return;
+  fail(Exit::usage,
+       "{} is a Git LFS pointer, not the file itself: fetch it with git lfs install && git lfs pull in its "
+       "folder, or download it again",
+       path.string());
+}
+
 }  // namespace
 
 MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
   InputFile input(path_);
-  if (input.error != 0 && input.error != ENXIO) {  // ENXIO: a socket
-    const Exit code = input.error == ENOENT || input.error == ENOTDIR ? Exit::usage : Exit::failed;
-    fail(code, "{} cannot be opened: {}", path_.string(), std::strerror(input.error));
-  }
+  if (input.error != 0 && input.error != ENXIO) fail_to_open(path_, input.error);  // ENXIO: a socket
   if (input.file.get() < 0) fail(Exit::usage, "{} is not a regular file", path_.string());
   file_ = std::move(input.file);
   size_ = static_cast<std::size_t>(input.bytes);
@@ -42,6 +62,12 @@ MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
          std::strerror(errno));
   }
   data_ = static_cast<const std::byte*>(data);
+  try {
+    refuse_lfs_pointer(path_, {reinterpret_cast<const char*>(data_), size_});
+  } catch (...) {
+    ::munmap(data, size_);  // no destructor runs for what was not constructed
+    throw;
+  }
 }
 
 MappedFile::~MappedFile() {

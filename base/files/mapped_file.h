@@ -8,7 +8,8 @@
 namespace strata {
 
 // A file mapped read-only; owns the mapping. An empty file maps to an empty span. Throws Error{failed} naming the path
-// and the system's reason; Error{usage} if the path does not exist or is no regular file.
+// and the system's reason; Error{usage} if the path does not exist, is no regular file, or is a link to nothing or a
+// Git LFS pointer in a file's place.
 class MappedFile {
  public:
   MappedFile() = default;

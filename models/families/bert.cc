@@ -8,20 +8,20 @@
 
 namespace strata::models {
 
-EncoderSpec read_bert(const Config& config) {
-  EncoderSpec s = read_encoder(config, {.hidden = "hidden_size",
-                                        .heads = "num_attention_heads",
-                                        .layers = "num_hidden_layers",
-                                        .inner = "intermediate_size",
-                                        .activation = "hidden_act"});
+EncoderSpec read_bert(const Config& config, std::size_t words) {
+  EncoderSpec s = read_encoder(config,
+                               {.hidden = "hidden_size",
+                                .heads = "num_attention_heads",
+                                .layers = "num_hidden_layers",
+                                .inner = "intermediate_size",
+                                .activation = "hidden_act"},
+                               {768, 12, 12, 3072, words});
   EncoderBlockSpec& b = s.blocks;
   b.eps = static_cast<float>(positive_or(config, "layer_norm_eps", 1e-12, Zero::allowed));
   b.attention_dropout = dropout_probability(config, "attention_probs_dropout_prob", 0.1);
   b.projection_dropout = b.down_dropout = s.embedding_dropout = dropout_probability(config, "hidden_dropout_prob", 0.1);
-  s.type_rows = size_or(config, "type_vocab_size", 2);
-  require_one_of(config, "position_embedding_type", {"absolute"}, "absolute");
+  s.type_rows = size_or_default(config, "type_vocab_size", 2);
   require_bool(config, "is_decoder", false, false);
-  require_bool(config, "add_cross_attention", false, false);
   // Of other heads; of the first BERT's checkpoints.
   const float classifier_dropout =
       dropout_probability(config, "classifier_dropout", static_cast<double>(s.embedding_dropout));
@@ -47,7 +47,7 @@ void name_bert(EncoderSpec& s, const std::string& prefix) {
 }
 
 std::unique_ptr<Model> make_bert(const Config& config, const RunShape& run) {
-  EncoderSpec s = read_bert(config);
+  EncoderSpec s = read_bert(config, 30522);
   s.family = "bert";
   name_bert(s, "bert.");
   s.transform = "cls.predictions.transform.dense";
@@ -55,8 +55,10 @@ std::unique_ptr<Model> make_bert(const Config& config, const RunShape& run) {
   s.dense = "bert.pooler.dense";
   s.sequence_scores = s.token_scores = "classifier";
   s.decoder = "cls.predictions.decoder";
-  s.decoder_bias = "cls.predictions.bias";
-  for (const char* name : {"cls.predictions.decoder.bias", "cls.seq_relationship.weight", "cls.seq_relationship.bias"})
+  // Tied, both names are one tensor, under the older one (transformers 5); else the decoder has its own.
+  s.decoder_bias = s.tied ? "cls.predictions.bias" : "cls.predictions.decoder.bias";
+  for (const char* name : {"cls.predictions.bias", "cls.predictions.decoder.bias", "cls.seq_relationship.weight",
+                           "cls.seq_relationship.bias"})
     s.ignored_suffixes.emplace_back(name);
   return make_encoder(std::move(s), config, run);
 }

@@ -8,15 +8,21 @@
 namespace strata::models {
 
 std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run) {
-  EncoderSpec s = read_encoder(
-      config,
-      {.hidden = "dim", .heads = "n_heads", .layers = "n_layers", .inner = "hidden_dim", .activation = "activation"});
+  EncoderSpec s = read_encoder(config,
+                               {.hidden = std::string(own_or_other(config, "dim", "hidden_size")),
+                                .heads = std::string(own_or_other(config, "n_heads", "num_attention_heads")),
+                                .layers = std::string(own_or_other(config, "n_layers", "num_hidden_layers")),
+                                .inner = "hidden_dim",
+                                .activation = "activation"},
+                               {768, 12, 6, 3072, 30522});
   s.family = "distilbert";
   EncoderBlockSpec& b = s.blocks;
   b.eps = 1e-12f;
   b.attention_dropout = dropout_probability(config, "attention_dropout", 0.1);
   b.down_dropout = s.embedding_dropout = dropout_probability(config, "dropout", 0.1);
-  require_bool(config, "sinusoidal_pos_embds", false, false);
+  // Sines are how the table starts, and it then does not learn; what is stored is read as any table is.
+  if (run.training) require_bool(config, "sinusoidal_pos_embds", false, false);
+  (void)config.bool_or("sinusoidal_pos_embds", false);
   s.sequence_dropout = dropout_probability(config, "seq_classif_dropout", 0.2);
   s.token_dropout = s.embedding_dropout;
   config.ignore({"qa_dropout", "tie_weights_"});  // of another head; of older versions

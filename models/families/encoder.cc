@@ -113,20 +113,20 @@ class Encoder final : public Model {
 
 }  // namespace
 
-EncoderSpec read_encoder(const Config& config, const EncoderKeys& keys) {
+EncoderSpec read_encoder(const Config& config, const EncoderKeys& keys, const EncoderSizes& otherwise) {
   EncoderSpec s{};
   EncoderBlockSpec& b = s.blocks;
-  b.hidden = size_of_key(config, keys.hidden);
-  b.heads = size_of_key(config, keys.heads);
-  b.layers = size_of_key(config, keys.layers, kMostLayers);
-  b.inner = size_of_key(config, keys.inner);
+  b.hidden = size_or_default(config, keys.hidden, otherwise.hidden);
+  b.heads = size_or_default(config, keys.heads, otherwise.heads);
+  b.layers = size_or_default(config, keys.layers, otherwise.layers, kMostLayers);
+  b.inner = size_or_default(config, keys.inner, otherwise.inner);
   b.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
-  s.vocabulary = size_of_key(config, "vocab_size", kMostWords);
-  s.position_rows = size_of_key(config, "max_position_embeddings", kMostPositions);
+  s.vocabulary = size_or_default(config, "vocab_size", otherwise.words, kMostWords);
+  s.position_rows = size_or_default(config, "max_position_embeddings", 512, kMostPositions);
   s.tied = config.bool_or("tie_word_embeddings", true);
   if (b.hidden % b.heads != 0)
     fail(Exit::usage, "config key {}={} does not divide {}={}", keys.heads, b.heads, keys.hidden, b.hidden);
-  require_one_of(config, keys.activation, {"gelu"}, "gelu");
+  require_gelu(config, keys.activation);
   return s;
 }
 

@@ -41,7 +41,11 @@ struct EncoderSpec {
 struct EncoderKeys {
   std::string hidden, heads, layers, inner, activation;
 };
-EncoderSpec read_encoder(const Config& config, const EncoderKeys& keys);
+// Sizes that the config does not have are `otherwise`.
+struct EncoderSizes {
+  std::size_t hidden, heads, layers, inner, words;
+};
+EncoderSpec read_encoder(const Config& config, const EncoderKeys& keys, const EncoderSizes& otherwise);
 
 // What the embeddings' tensors are called behind the model's prefix.
 void name_embeddings(EncoderSpec& spec, const std::string& prefix);

@@ -1,12 +1,14 @@
 #include "models/families/families.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string>
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "models/families/other_mathematics.h"
 
 namespace strata::models {
 namespace {
@@ -29,12 +31,16 @@ constexpr Family kFamilies[] = {
     {"qwen3", make_llama, Objective::causal_lm, "Qwen3"},
     {"roberta", make_roberta, Objective::masked_lm, "Roberta"},
     {"xlm-roberta", make_roberta, Objective::masked_lm, "XLMRoberta"},
+    {"camembert", make_roberta, Objective::masked_lm, "Camembert"},
 };
 
 const Family& family_of(const Config& config) {
   const std::string family = config.require_text("model_type");
   const Family* const known = std::ranges::find(kFamilies, family, &Family::name);
-  if (known != std::end(kFamilies)) return *known;
+  if (known != std::end(kFamilies)) {
+    refuse_other_mathematics(config);
+    return *known;
+  }
   std::string names;
   for (const Family& f : kFamilies) names += (names.empty() ? "" : ", ") + std::string(f.name);
   fail(Exit::usage, "{} is \"{}\", which is not built yet; these are: {}", config.describe("model_type"), family,
@@ -71,7 +77,6 @@ void ignore_what_does_not_compute(const Config& config) {
                  "task_specific_params",
                  "gradient_checkpointing",
                  "chunk_size_feed_forward",
-                 "is_encoder_decoder",
                  "is_decoder",
                  "tie_encoder_decoder",
                  "tf_legacy_loss",
@@ -98,9 +103,34 @@ void ignore_what_does_not_compute(const Config& config) {
                  "rope_interleaved"});
   for (const std::string& key : config.unread())
     if (key.starts_with('_') || key.starts_with("summary_") || key.starts_with("id2label.") ||
-        key.starts_with("label2id.") || key.starts_with("strata_") || key.starts_with("task_specific_params.") ||
-        key.starts_with("transformers.js"))
+        key.starts_with("label2id.") || key.starts_with("strata_") || key.starts_with("task_specific_params."))
       config.ignore({key});
+}
+
+// What is left changes nothing: in a file it is named once, and ignored; what the recipe sets has to mean something.
+void name_unread(const Config& config, std::string_view family) {
+  std::vector<std::string> names;
+  bool code = false;
+  for (const std::string& key : config.unread()) {
+    if (config.overridden(key))
+      fail(Exit::usage, "{} is not a key that {} models have: leave it out", config.describe(key), family);
+    // An object by its own name, unless the family reads some of it.
+    std::string root = key.substr(0, key.find('.'));
+    if (!config.has(root) && config.keys_inside(root).empty()) root = key;  // a dot of its own
+    if (root.starts_with("rope_")) root = key;                              // a group that is read
+    if (root == "auto_map") {
+      code = true;
+      continue;
+    }
+    if (names.empty() || names.back() != root) names.push_back(std::move(root));
+  }
+  if (code)
+    config.remark(fmt::format("{}: the model brings code of its own, which is not run; it is read as a {} model",
+                              config.describe("auto_map"), family));
+  if (!names.empty())
+    config.remark(fmt::format("{} has {} that {} models do not read, so that {} nothing: {}", config.source(),
+                              counted(names.size(), "key"), family, names.size() == 1 ? "it changes" : "they change",
+                              fmt::join(names, ", ")));
 }
 
 }  // namespace
@@ -116,6 +146,40 @@ double positive_or(const Config& config, std::string_view key, double otherwise,
   if (value > 0 || (value == 0 && zero == Zero::allowed)) return value;
   fail(Exit::usage, "{} is {}: it must be {}", config.describe(key), value,
        zero == Zero::allowed ? "at least 0" : "above 0");
+}
+
+std::size_t size_or_default(const Config& config, std::string_view key, std::size_t otherwise, std::size_t most) {
+  if (config.has(key)) return size_of_key(config, key, most);
+  config.remark(fmt::format("{} has no {}: it is {}, as in transformers", config.source(), key, otherwise));
+  return otherwise;
+}
+
+std::string_view own_or_other(const Config& config, std::string_view own, std::string_view other) {
+  config.ignore({own, other});
+  if (!config.has(own) || !config.has(other)) return config.has(other) ? other : own;
+  if (config.overridden(own) != config.overridden(other)) return config.overridden(own) ? own : other;
+  if (config.json(own) != config.json(other))
+    fail(Exit::usage, "{} is {}, and {} is {}: they are two names of one size; leave one out", config.describe(own),
+         config.json(own), config.describe(other), config.json(other));
+  return own;
+}
+
+void name_family(Config& config) {
+  if (config.has("model_type")) return;
+  const auto lower = [](std::string_view text) {
+    std::string out(text);
+    std::ranges::transform(out, out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
+    return out;
+  };
+  for (const std::string& name : config.texts("architectures"))
+    for (const Family& family : kFamilies)
+      for (const std::string_view ending : {"For", "LMHead", "Model", "DoubleHeads"})
+        if (lower(name).starts_with(lower(fmt::format("{}{}", family.prefix, ending)))) {
+          config.add("model_type", std::string(family.name));
+          config.remark(fmt::format("{} has no model_type: it is {}, as architectures name {}", config.source(),
+                                    family.name, name));
+          return;
+        }
 }
 
 std::size_t size_or(const Config& config, std::string_view key, std::size_t otherwise, std::size_t most) {
@@ -136,6 +200,14 @@ void require_one_of(const Config& config, std::string_view key, std::initializer
   std::string list;
   for (std::string_view b : built) list += (list.empty() ? "" : ", ") + std::string(b);
   fail(Exit::usage, "{} is \"{}\", which is not built yet; these are: {}", config.describe(key), value, list);
+}
+
+void require_gelu(const Config& config, std::string_view key) {
+  require_one_of(config, key, {"gelu", "gelu_python"}, "gelu");
+}
+void require_gelu_tanh(const Config& config, std::string_view key) {
+  require_one_of(config, key, {"gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"},
+                 "gelu_new");
 }
 
 void require_bool(const Config& config, std::string_view key, bool built, bool otherwise) {
@@ -193,10 +265,7 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
     model->constants_bytes = model->class_weights_at + classes * sizeof(float);
   }
   ignore_what_does_not_compute(config);
-  if (const auto unknown = config.unread(); !unknown.empty())
-    fail(Exit::usage,
-         "{} is not a key that strata knows for {} models; remove it if it does not change the mathematics",
-         config.describe(unknown.front()), family.name);
+  name_unread(config, family.name);
   if (run.cache > model->max_positions)
     fail(Exit::usage, "prompt and new tokens are {} positions, but the model has {} only", run.cache,
          model->max_positions);

@@ -200,11 +200,12 @@ class Block final : public BlockUnit<BlockPlan> {
 
 Shape read_shape(const Config& config) {
   Shape s{};
-  s.hidden = size_of_key(config, "n_embd");
-  s.heads = size_of_key(config, "n_head");
-  s.layers = size_of_key(config, "n_layer", kMostLayers);
-  s.vocabulary = size_of_key(config, "vocab_size", kMostWords);
-  s.positions = size_of_key(config, "n_positions", kMostPositions);
+  s.hidden = size_or_default(config, own_or_other(config, "n_embd", "hidden_size"), 768);
+  s.heads = size_or_default(config, own_or_other(config, "n_head", "num_attention_heads"), 12);
+  s.layers = size_or_default(config, own_or_other(config, "n_layer", "num_hidden_layers"), 12, kMostLayers);
+  s.vocabulary = size_or_default(config, "vocab_size", 50257, kMostWords);
+  s.positions =
+      size_or_default(config, own_or_other(config, "n_positions", "max_position_embeddings"), 1024, kMostPositions);
   s.inner = size_or(config, "n_inner", 4 * s.hidden);
   s.eps = static_cast<float>(positive_or(config, "layer_norm_epsilon", 1e-5, Zero::allowed));
   s.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
@@ -214,10 +215,7 @@ Shape read_shape(const Config& config) {
   s.classifier_dropout = dropout_probability(config, "classifier_dropout", 0.1);
   s.tied = config.bool_or("tie_word_embeddings", true);
   if (s.hidden % s.heads != 0) fail(Exit::usage, "config key n_head={} does not divide n_embd={}", s.heads, s.hidden);
-  require_one_of(config, "activation_function", {"gelu_new", "gelu_pytorch_tanh"}, "gelu_new");
-  require_bool(config, "scale_attn_weights", true, true);
-  require_bool(config, "scale_attn_by_inverse_layer_idx", false, false);
-  require_bool(config, "add_cross_attention", false, false);
+  require_gelu_tanh(config, "activation_function");
   return s;
 }
 

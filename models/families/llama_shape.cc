@@ -63,19 +63,25 @@ std::vector<std::size_t> read_windows(const Config& config, const std::string& f
 LlamaShape read_llama_shape(const Config& config, std::size_t seq) {
   const std::string family = config.require_text("model_type");
   LlamaShape s{};
-  s.hidden = size_of_key(config, "hidden_size");
-  s.heads = size_of_key(config, "num_attention_heads");
-  // Where a config leaves these out, transformers takes them from the other sizes in some families only; in the others
-  // they are constants that fit one model.
-  s.kv_heads =
-      family == "llama" ? size_or(config, "num_key_value_heads", s.heads) : size_of_key(config, "num_key_value_heads");
-  s.head_dim = family == "qwen3" ? size_of_key(config, "head_dim") : size_or(config, "head_dim", s.hidden / s.heads);
-  if (!config.has("head_dim") && s.hidden % s.heads != 0)
+  s.hidden = size_or_default(config, "hidden_size", 4096);
+  s.heads = size_or_default(config, "num_attention_heads", 32);
+  const bool mistral = family == "mistral", qwen = family.starts_with("qwen");
+  // What a config leaves out transformers takes from the other sizes in some families; in the others it is a constant.
+  s.kv_heads = family == "llama" || config.is_null("num_key_value_heads")
+                   ? size_or(config, "num_key_value_heads", s.heads)
+                   : size_or_default(config, "num_key_value_heads", mistral ? 8 : 32);
+  s.head_dim =
+      family == "qwen3" ? size_or_default(config, "head_dim", 128) : size_or(config, "head_dim", s.hidden / s.heads);
+  if (!config.has("head_dim") && family != "qwen3" && s.hidden % s.heads != 0)
     fail(Exit::usage, "config key num_attention_heads={} does not divide hidden_size={}", s.heads, s.hidden);
-  s.inner = size_of_key(config, "intermediate_size");
-  s.layers = size_of_key(config, "num_hidden_layers", kMostLayers);
-  s.vocabulary = size_of_key(config, "vocab_size", kMostWords);
-  s.positions = size_of_key(config, "max_position_embeddings", kMostPositions);
+  s.inner = size_or_default(config, "intermediate_size", qwen ? 22016 : mistral ? 14336 : 11008);
+  s.layers = size_or_default(config, "num_hidden_layers", 32, kMostLayers);
+  s.vocabulary = size_or_default(config, "vocab_size", qwen ? 151936 : 32000, kMostWords);
+  s.positions = size_or_default(config, "max_position_embeddings",
+                                qwen      ? 32768
+                                : mistral ? 131072
+                                          : 2048,
+                                kMostPositions);
   s.eps = static_cast<float>(positive_or(config, "rms_norm_eps", 1e-6, Zero::allowed));
   s.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
   s.attention_dropout = dropout_probability(config, "attention_dropout", 0.0);
@@ -97,7 +103,6 @@ LlamaShape read_llama_shape(const Config& config, std::size_t seq) {
   require_one_of(config, "hidden_act", {"silu", "swish"}, "silu");
 
   s.rotary = read_rotary_table(config, s.head_dim, s.positions);
-  require_bool(config, "use_mrope", false, false);  // in the files of Qwen2.5: positions of images
 
   s.windows = read_windows(config, family, s.layers);
   for (std::size_t& window : s.windows)

@@ -51,16 +51,16 @@ Shape read_shape(const Config& config) {
   Shape s{};
   ModernBlockSpec& b = s.blocks;
   b.layers = "model.layers.";
-  b.hidden = size_of_key(config, "hidden_size");
-  b.heads = size_of_key(config, "num_attention_heads");
-  b.layers_count = size_of_key(config, "num_hidden_layers", kMostLayers);
-  b.inner = size_of_key(config, "intermediate_size");
+  b.hidden = size_or_default(config, "hidden_size", 768);
+  b.heads = size_or_default(config, "num_attention_heads", 12);
+  b.layers_count = size_or_default(config, "num_hidden_layers", 22, kMostLayers);
+  b.inner = size_or_default(config, "intermediate_size", 1152);
   b.eps = static_cast<float>(positive_or(config, "norm_eps", 1e-5, Zero::allowed));
   b.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
   b.window = size_or(config, "local_attention", 128);
   b.global = read_layers(config, b.layers_count);
-  s.vocabulary = size_of_key(config, "vocab_size", kMostWords);
-  s.positions = size_of_key(config, "max_position_embeddings", kMostPositions);
+  s.vocabulary = size_or_default(config, "vocab_size", 50368, kMostWords);
+  s.positions = size_or_default(config, "max_position_embeddings", 8192, kMostPositions);
   if (b.hidden % (2 * b.heads) != 0)
     fail(Exit::usage, "config key num_attention_heads={} does not divide hidden_size={} into heads of an even size",
          b.heads, b.hidden);
@@ -75,9 +75,8 @@ Shape read_shape(const Config& config) {
   for (const char* key : {"attention_dropout", "mlp_dropout"})
     if (dropout_probability(config, key, 0) > 0)
       fail(Exit::usage, "{} is above 0, which is not built yet; only 0 is", config.describe(key));
-  require_one_of(config, "hidden_activation", {"gelu"}, "gelu");
-  require_one_of(config, "classifier_activation", {"gelu"}, "gelu");
-  require_one_of(config, "position_embedding_type", {"absolute", "sans_pos", "rope"}, "absolute");
+  require_gelu(config, "hidden_activation");
+  require_gelu(config, "classifier_activation");
   s.class_dropout = dropout_probability(config, "classifier_dropout", 0);
   require_one_of(config, "classifier_pooling", {"cls", "mean"}, "cls");
   s.mean = config.text_or("classifier_pooling", "cls") == "mean";

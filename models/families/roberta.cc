@@ -11,7 +11,7 @@ namespace strata::models {
 
 std::unique_ptr<Model> make_roberta(const Config& config, const RunShape& run) {
   const std::string family = config.require_text("model_type");
-  EncoderSpec s = read_bert(config);
+  EncoderSpec s = read_bert(config, family == "roberta" ? 50265 : 30522);
   s.family = family;
   name_bert(s, "roberta.");
   s.transform = "lm_head.dense";
@@ -21,8 +21,8 @@ std::unique_ptr<Model> make_roberta(const Config& config, const RunShape& run) {
   s.token_scores = "classifier";
   s.dropout_before_dense = s.sequence_dropout;
   s.decoder = "lm_head.decoder";
-  s.decoder_bias = "lm_head.bias";
-  s.ignored_suffixes.emplace_back("lm_head.decoder.bias");
+  s.decoder_bias = s.tied ? "lm_head.bias" : "lm_head.decoder.bias";  // as in bert.cc
+  for (const char* name : {"lm_head.bias", "lm_head.decoder.bias"}) s.ignored_suffixes.emplace_back(name);
   const std::int64_t padding = config.int_or("pad_token_id", 1);
   if (padding < 0 || static_cast<std::size_t>(padding) + 1 >= s.position_rows)
     fail(Exit::usage, "{} is {}: positions start behind it, and max_position_embeddings={} leaves none",

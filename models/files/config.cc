@@ -4,7 +4,9 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -26,6 +28,59 @@ struct Malformed {
   std::string why;
 };
 
+// Python's json reads NaN, Infinity and numbers of any size. simdjson refuses them, so they become strings that begin
+// with this character (DEL), with which no other string of a config begins.
+constexpr char kPythonNumber = '\x7f';
+
+// The number that begins at `at` and that simdjson refuses, or nothing.
+std::string_view python_number(std::string_view json, std::size_t at) {
+  for (const std::string_view word : {"NaN", "Infinity", "-Infinity"})
+    if (json.substr(at).starts_with(word)) return word;
+  const std::size_t behind = std::min(json.find_first_not_of("0123456789+-.eE", at), json.size());
+  const std::string text(json.substr(at, behind - at));
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  errno = 0;
+  const bool whole = text.find_first_of(".eE") == std::string::npos;
+  if (whole) (void)std::strtoll(text.c_str(), nullptr, 10);
+  const bool large = whole ? errno == ERANGE : std::isinf(value);
+  return large && *end == '\0' ? json.substr(at, behind - at) : std::string_view{};
+}
+
+std::string without_python_numbers(std::string_view json) {
+  std::string out;
+  out.reserve(json.size());
+  bool in_text = false;
+  for (std::size_t i = 0; i < json.size();) {
+    const char c = json[i];
+    if (in_text && c == '\\' && i + 1 < json.size()) {
+      out += json.substr(i, 2);
+      i += 2;
+    } else if (!in_text && (c == '-' || c == 'N' || c == 'I' || (c >= '0' && c <= '9'))) {
+      const std::size_t behind = std::min(json.find_first_of(",]} \t\r\n", i), json.size());
+      const auto number = python_number(json, i);
+      const bool refused = !number.empty() && number.size() == behind - i;
+      out += refused ? fmt::format("\"{}{}\"", kPythonNumber, number) : std::string(json.substr(i, behind - i));
+      i = behind;
+    } else {
+      if (c == '"') in_text = !in_text;
+      out += c;
+      ++i;
+    }
+  }
+  return out;
+}
+
+std::string minified(element node) {
+  std::string text = simdjson::minify(node);
+  const std::string begin = {'"', kPythonNumber};
+  for (auto at = text.find(begin); at != std::string::npos; at = text.find(begin, at)) {
+    text.erase(text.find('"', at + 1), 1);
+    text.erase(at, 2);
+  }
+  return text;
+}
+
 Config::Value scalar(element node) {
   std::string_view text;
   std::int64_t integer = 0;
@@ -37,8 +92,12 @@ Config::Value scalar(element node) {
   if (node.get_int64().get(integer) == simdjson::SUCCESS) return integer;
   if (node.get_uint64().get(large) == simdjson::SUCCESS) return static_cast<double>(large);
   if (node.get_double().get(number) == simdjson::SUCCESS) return number;
-  if (node.get_string().get(text) == simdjson::SUCCESS) return std::string(text);
-  return Config::Raw{simdjson::minify(node)};
+  if (node.get_string().get(text) == simdjson::SUCCESS) {
+    if (text.empty() || text[0] != kPythonNumber) return std::string(text);
+    const std::string digits(text.substr(1));
+    return std::strtod(digits.c_str(), nullptr);
+  }
+  return Config::Raw{minified(node)};
 }
 
 bool has_dotted_key(simdjson::dom::object object) {
@@ -61,12 +120,11 @@ void with_document(std::string_view json, Use&& use) {
   if (json.size() > kMaxBytes) throw Malformed{fmt::format("has {} bytes; at most 1 MiB is a config", json.size())};
   simdjson::dom::parser parser;
   element root;
-  auto error = parser.allocate(json.size() + 1, kMaxDepth);
-  // An empty file has no bytes to point at, and the parser copies from what it is given.
-  if (json.empty()) json = "";
-  if (error == simdjson::SUCCESS) error = parser.parse(json.data(), json.size(), true).get(root);
+  const std::string text = without_python_numbers(json);
+  auto error = parser.allocate(text.size() + 1, kMaxDepth);
+  if (error == simdjson::SUCCESS) error = parser.parse(text.data(), text.size(), true).get(root);
   if (error == simdjson::DEPTH_ERROR) throw Malformed{fmt::format("is nested deeper than {} levels", kMaxDepth)};
-  if (error != simdjson::SUCCESS) throw Malformed{fmt::format("is not JSON: it has {}", found_in_json(json))};
+  if (error != simdjson::SUCCESS) throw Malformed{fmt::format("is not JSON: it has {}", found_in_json(text))};
   use(root);
 }
 
@@ -89,6 +147,8 @@ std::string json_of(const Config::Value& value) {
     std::string operator()(bool flag) const { return flag ? "true" : "false"; }
     std::string operator()(std::int64_t integer) const { return fmt::format("{}", integer); }
     std::string operator()(double number) const {
+      if (std::isnan(number)) return "NaN";
+      if (std::isinf(number)) return number > 0 ? "Infinity" : "-Infinity";
       const std::string text = fmt::format("{}", number);
       return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;  // a float to Python as well
     }
@@ -109,7 +169,10 @@ Config Config::parse(std::string_view json, std::string source) {
       if (root.get_object().get(object) != simdjson::SUCCESS) throw Malformed{"is not a JSON object"};
       for (const auto field : object) {
         if (field.key.find('.') != std::string_view::npos) {
-          throw Malformed{fmt::format("has the key {}, in which a dot would stand for nesting", field.key)};
+          const std::string key(field.key);
+          if (!out.dotted_.emplace(key, minified(field.value)).second)
+            throw Malformed{fmt::format("has the key {} twice", key)};
+          continue;
         }
         flatten(field.value, std::string(field.key), out.values_);
       }
@@ -160,6 +223,20 @@ const Config::Value* Config::lookup(std::string_view key, std::string_view allow
 bool Config::has(std::string_view key) const {
   const auto found = values_.find(key);
   return found != values_.end() && !std::holds_alternative<std::nullptr_t>(found->second);
+}
+
+std::string Config::json(std::string_view key) const {
+  if (first_inside(key)) return "{...}";
+  const auto found = values_.find(key);
+  return found == values_.end() ? "null" : json_of(found->second);
+}
+
+std::vector<std::string> Config::root_keys() const {
+  std::vector<std::string> out;
+  for (const auto& [key, value] : values_)
+    if (std::string root = key.substr(0, key.find('.')); out.empty() || out.back() != root)
+      out.push_back(std::move(root));
+  return out;
 }
 
 bool Config::is_null(std::string_view key) const {
@@ -306,7 +383,14 @@ std::vector<std::string> Config::unread() const {
   for (const auto& [key, value] : values_) {
     if (!std::holds_alternative<std::nullptr_t>(value) && !read_.contains(key)) out.push_back(key);
   }
+  for (const auto& [key, json] : dotted_)
+    if (json != "null") out.push_back(key);
+  std::ranges::sort(out);
   return out;
+}
+
+void Config::remark(std::string sentence) const {
+  if (std::ranges::find(remarks_, sentence) == remarks_.end()) remarks_.push_back(std::move(sentence));
 }
 
 std::string Config::to_json() const {
@@ -314,10 +398,15 @@ std::string Config::to_json() const {
   struct Node {
     std::map<std::string, Node> inner;
     const Value* value = nullptr;
+    const std::string* json = nullptr;
 
     void write(std::string& out, int indent) const {
       if (value) {
         out += json_of(*value);
+        return;
+      }
+      if (json) {
+        out += *json;
         return;
       }
       out += "{";
@@ -340,6 +429,7 @@ std::string Config::to_json() const {
     }
     node->inner[std::string(rest)].value = &value;
   }
+  for (const auto& [key, json] : dotted_) root.inner[key].json = &json;
   std::string out;
   root.write(out, 0);
   return out + "\n";

@@ -14,8 +14,10 @@
 
 namespace strata::models {
 
-// A config.json, flat: a nested key is "rope_parameters.rope_theta". Remembers which keys were read, so that a family
-// can refuse what it does not know (unread()); for that reason not to be shared between threads.
+// A config.json, flat: a nested key is "rope_parameters.rope_theta". A key of the file that has a dot itself
+// ("transformers.js_config") is kept and can only be unread(). NaN, Infinity and numbers of any size are read as Python
+// reads them. Remembers which keys were read, so that the rest can be named (unread()), and what is to be said of those
+// that were (remarks()); for that reason not to be shared between threads.
 // Errors: Exit::corrupt naming file and key, or Exit::usage if `model.config.*` gave the value.
 class Config {
  public:
@@ -32,9 +34,16 @@ class Config {
   // Replaces or adds one key by JSON text: what `model.config.KEY` does. An object replaces all of KEY.*.
   void override_key(const std::string& key, std::string_view json);
 
+  // Adds a key that the text does not have: what it says in another way.
+  void add(const std::string& key, Value value) { values_.emplace(key, std::move(value)); }
+
   const std::string& source() const { return source_; }
   // There and not null. The accessors treat null as absent.
   bool has(std::string_view key) const;
+  // The value's JSON text ("{...}" of an object, "null" if absent), and the names of the root's keys. Neither marks
+  // anything as read.
+  std::string json(std::string_view key) const;
+  std::vector<std::string> root_keys() const;
   // There and null: for keys whose absence means something else.
   bool is_null(std::string_view key) const;
   // The first of `keys` that has(), or the first: for keys with an older and a newer spelling.
@@ -60,6 +69,9 @@ class Config {
   void ignore(std::initializer_list<std::string_view> keys) const;
   // Keys that are there, are not null and were never read; in byte order.
   std::vector<std::string> unread() const;
+  // Keeps a sentence that the user should read; once, however often it is said.
+  void remark(std::string sentence) const;
+  const std::vector<std::string>& remarks() const { return remarks_; }
   // True if `model.config.*` set this key.
   bool overridden(std::string_view key) const;
   // "KEY of SOURCE" or "model.config.KEY", for errors.
@@ -78,7 +90,9 @@ class Config {
   std::string source_;
   std::map<std::string, Value, std::less<>> values_;
   std::set<std::string, std::less<>> overridden_;
+  std::map<std::string, std::string, std::less<>> dotted_;  // keys of the root with a dot in them -> JSON text
   mutable std::set<std::string, std::less<>> read_;
+  mutable std::vector<std::string> remarks_;
 };
 
 }  // namespace strata::models

@@ -234,6 +234,14 @@ Safetensors Safetensors::open(const fs::path& path) {
          "python3 -c \"from transformers import AutoModelForCausalLM as M; "
          "M.from_pretrained('{0}').save_pretrained('{0}')\"",
          path.string());
+  } else if (fs::is_symlink(whole, ignored) || fs::is_symlink(index, ignored)) {
+    (void)MappedFile(fs::is_symlink(whole, ignored) ? whole : index);  // which says where the link leads
+  } else if (fs::exists(path / "adapter_config.json", ignored) ||
+             fs::exists(path / "adapter_model.safetensors", ignored)) {
+    fail(Exit::usage,
+         "{} holds an adapter (LoRA), which is the difference to another model's weights and is not built: merge it "
+         "once with peft (merge_and_unload, save_pretrained) and give the folder that this makes",
+         path.string());
   } else {
     fail(Exit::usage, "{} has neither model.safetensors nor model.safetensors.index.json", path.string());
   }
@@ -286,7 +294,8 @@ void Safetensors::add_index(const fs::path& index) {
   for (const std::string& shard : shards) {
     const fs::path path = index.parent_path() / shard;
     std::error_code ignored;
-    if (!fs::exists(path, ignored)) corrupt(index, 0, fmt::format("the file {}", path.string()), "no such file");
+    if (!fs::exists(path, ignored) && !fs::is_symlink(path, ignored))
+      corrupt(index, 0, fmt::format("the file {}", path.string()), "no such file");
     add_file(path);
   }
   for (const StoredTensor& t : tensors_) {
@@ -320,6 +329,13 @@ const StoredTensor& Safetensors::require(std::string_view name, std::span<const 
             fmt::format("shape [{}]", fmt::join(tensor->shape, ", ")));
   }
   if (!tensor->type) {
+    const bool packed = tensor->dtype == "I8" || tensor->dtype == "U8" || tensor->dtype.starts_with("F8") ||
+                        tensor->dtype.starts_with("F4");
+    if (packed)
+      fail(Exit::usage,
+           "{}: tensor {} is stored as {}, quantised: give the model that it was made from, or one that was converted "
+           "back to bfloat16 (dequantize)",
+           tensor->file.string(), name, tensor->dtype);
     corrupt(tensor->file, tensor->file_offset, fmt::format("tensor {} in F32, BF16 or F16", name), tensor->dtype);
   }
   return *tensor;

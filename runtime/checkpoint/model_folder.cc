@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "comm/agreement.h"
+#include "models/families/families.h"
 #include "models/files/presets.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/choice.h"
@@ -43,6 +44,11 @@ class SharedCheckpoint final : public WeightSource {
 };
 
 [[noreturn]] void no_model(const fs::path& path) {
+  if (type_at(path / "adapter_config.json") != fs::file_type::not_found)
+    fail(Exit::usage,
+         "{} holds an adapter (LoRA), which is the difference to another model's weights and is not built: merge it "
+         "once with peft (merge_and_unload, save_pretrained) and give the folder that this makes",
+         path.string());
   fail(Exit::usage,
        "{} holds no model: give a Hugging Face directory (config.json), a checkpoint ({}), or a folder of "
        "checkpoints",
@@ -110,7 +116,11 @@ ModelFolder agree_on_model(const fs::path& path, int threads, comm::World& world
 }
 
 models::Config ModelFolder::config() const {
-  if (!checkpoint_) return models::Config::read(path_);
+  if (!checkpoint_) {
+    models::Config config = models::Config::read(path_);
+    models::name_family(config);
+    return config;
+  }
   const std::string json = open_ ? open_->manifest().config : read_manifest(path_).config;
   return models::Config::parse(json, (path_ / kManifestName).string());
 }

@@ -181,6 +181,8 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
   const models::RunShape shape = shape_of(recipe, capacity.device, purpose);
   Job job{recipe, ranks, models::make_model(config, shape), {}, config.to_json()};
   job.recipe.training.objective = job.model->objective;
+  for (const std::string& remark : config.remarks())
+    if (auto& notes = job.recipe.data.notes; std::ranges::find(notes, remark) == notes.end()) notes.push_back(remark);
   std::optional<Beside> evaluation, generation;
   if (purpose == Purpose::train && recipe.evaluation.asked()) {
     evaluation.emplace(config, shape_of(recipe, capacity.device, Purpose::evaluate));

@@ -230,6 +230,19 @@ void settle_classes(Recipe& recipe) {
   if (of_numbers) names = {"LABEL_0"};
   if (names.size() == 1 && !of_numbers && data->problem != "multi_label_classification")
     fail(Exit::usage, "{} knows one class alone, {}: there is nothing to tell apart", data->file, names[0]);
+  const bool has_layer = recipe.model.init == Init::pretrained && config.has("id2label.0") &&
+                         std::ranges::any_of(config.texts("architectures"), [&](const std::string& name) {
+                           return name.ends_with(per_token ? "ForTokenClassification" : "ForSequenceClassification");
+                         });
+  if (has_layer && !anew && !of_numbers && !own.counted && own.names.size() != names.size()) {
+    // Its layer is in the weights: the data have texts of some of its classes.
+    if (std::ranges::all_of(names, [&](const std::string& name) {
+          return is_place(name, own) || std::ranges::find(own.names, name) != own.names.end();
+        }))
+      return;
+    fail(Exit::usage, "{} has {}, and {} has {}: set model.new_head = true to train a layer for the data's classes",
+         config.describe("id2label"), classes_text(own.names), data->file, classes_text(names));
+  }
   if (anew) {
     if (config.has("num_labels")) to["num_labels"] = fmt::format("{}", names.size());
   } else if (own.counted && own.names.size() != names.size()) {

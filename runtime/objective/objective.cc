@@ -119,8 +119,8 @@ void look_for_labels(Recipe& recipe, const LabelColumn*) {
 void settle_objective(Recipe& recipe) {
   if (!recipe.training.objective) recipe.training.objective = models::objective_of(config_of(recipe.model));
   refuse_what_has_no_effect(recipe.training);
+  settle_classes(recipe);  // which asks what the model's own architecture is
   name_architecture(recipe);
-  settle_classes(recipe);
   const auto seq_len = static_cast<std::uint32_t>(recipe.data.seq_len);
   const auto rows = rules_of(recipe).loss_rows(recipe, seq_len);
   recipe.data.loss_rows = recipe.data.validation_loss_rows = rows.value_or(0);

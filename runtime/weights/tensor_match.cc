@@ -8,7 +8,8 @@
 namespace strata::runtime {
 namespace {
 
-// Finds a name as it is, or as it was in TensorFlow and in the first checkpoints of BERT.
+// Finds a name as it is, as it was in TensorFlow and in the first checkpoints of BERT, or, of the bias of words, under
+// the other of its two names.
 class Names {
  public:
   explicit Names(std::span<const std::string> names) {
@@ -16,6 +17,10 @@ class Names {
   }
   std::optional<std::size_t> find(const std::string& name) const {
     if (const auto found = places_.find(name); found != places_.end()) return found->second;
+    for (const auto& [one, other] :
+         {std::pair{"cls.predictions.bias", "cls.predictions.decoder.bias"}, {"lm_head.bias", "lm_head.decoder.bias"}})
+      for (const auto& [wanted, there] : {std::pair{one, other}, {other, one}})
+        if (const auto found = places_.find(there); name == wanted && found != places_.end()) return found->second;
     for (const auto& [now, then] : {std::pair{"LayerNorm.weight", "gamma"}, {"LayerNorm.bias", "beta"}}) {
       const std::string_view ending = now;
       if (!name.ends_with(ending)) continue;

@@ -69,6 +69,14 @@ class StoredWeights final : public WeightSource {
     std::vector<std::string> names;
     names.reserve(stored.size());
     for (const models::StoredTensor& tensor : stored) names.push_back(tensor.name);
+    // Of AutoGPTQ, AWQ and bitsandbytes: packed integers and their scales in a weight's place.
+    for (const std::string& name : names)
+      for (const char* ending : {".qweight", ".qzeros", ".weight.absmax", ".weight_packed", ".weight_scale", ".scales"})
+        if (name.ends_with(ending))
+          fail(Exit::usage,
+               "{} holds quantised weights ({}): give the model that they were made from, or one that was converted "
+               "back to bfloat16 (dequantize)",
+               directory.string(), name);
     TensorMatch match = match_tensors(model, names, new_head);
     for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
       const auto& parameters = model.units[unit]->parameters();

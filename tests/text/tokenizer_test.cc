@@ -173,6 +173,11 @@ TEST(TokenizerTest, EndOfTextIsTheConfigurations) {
   folder.write("tokenizer_config.json", R"({"eos_token": null, "add_bos_token": true})");
   folder.write("special_tokens_map.json", R"({"eos_token": "<|im_start|>"})");
   EXPECT_EQ(load_tokenizer(folder.path())->end_of_text(), 1u);
+  // In older folders, which list no added tokens, the map counts; in newer ones it is what is left of it.
+  folder.write("tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
+  EXPECT_EQ(load_tokenizer(folder.path())->end_of_text(), 1u);
+  folder.write("tokenizer_config.json", R"({"added_tokens_decoder": {}, "eos_token": "<|im_end|>"})");
+  EXPECT_EQ(load_tokenizer(folder.path())->end_of_text(), 2u);
   folder.write("tokenizer_config.json", "[1");
   EXPECT_FAILURE(load_tokenizer(folder.path()), Exit::corrupt, HasSubstr("tokenizer_config.json"));
 }

@@ -334,7 +334,7 @@ int plan(const PlanOptions& options) {
   if (options.verbose) print_task_counts(job.plan);
   if (options.stages) print_stages(stages);
   if (options.table) fmt::print("\n{}", settings_text(settings));
-  for (const auto* notes : {&recipe.notes, &recipe.data.notes})
+  for (const auto* notes : {&std::as_const(recipe).notes, &job.recipe.data.notes})
     for (const std::string& text : *notes) note(text);
   for (const std::string& text : missing_inputs(recipe))
     if (said.find(text) == said.npos) note(text + "; a plan needs none, train does");

@@ -138,18 +138,18 @@ TEST(EncoderFamiliesTest, RefuseByNameWhatIsNotBuilt) {
   };
   for (const char* family : {"bert", "roberta", "xlm-roberta"}) {
     refused(family, "hidden_act", "\"gelu_new\"", "gelu_new\", which is not built yet");
-    refused(family, "position_embedding_type", "\"relative_key\"", "absolute");
+    refused(family, "position_embedding_type", "\"relative_key\"", "relative to each other");
     refused(family, "is_decoder", "true", "only false");
-    refused(family, "add_cross_attention", "true", "only false");
+    refused(family, "add_cross_attention", "true", "cross-attention");
     refused(family, "num_attention_heads", "5", "hidden_size=32");
     refused(family, "hidden_dropout_prob", "1.0", "below 1");
     refused(family, "attention_probs_dropout_prob", "-0.5", "at least 0");
-    refused(family, "logit_softcap", "30.0", family);
+    refused(family, "logit_softcap", "30.0", "soft cap");
   }
   refused("distilbert", "activation", "\"relu\"", "gelu");
   refused("distilbert", "sinusoidal_pos_embds", "true", "only false");
   refused("distilbert", "n_heads", "5", "dim=32");
-  refused("distilbert", "logit_softcap", "30.0", "distilbert");
+  refused("distilbert", "logit_softcap", "30.0", "soft cap");
   // Another head than those that are built, by its name.
   refused("bert", "architectures", R"(["BertForQuestionAnswering"])", "BertForQuestionAnswering, whose head");
   for (const char* family : {"bert", "roberta", "distilbert"}) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -54,10 +55,7 @@ TEST(FamiliesTest, RefusesByNameWhatIsNotBuilt) {
   refused("gpt2", {{"activation_function", "\"relu\""}}, "model.config.activation_function is \"relu\"", "gelu_new");
   refused("gpt2", {{"activation_function", "\"gelu\""}}, "activation_function", "not built yet");  // exact, not tanh
   refused("gpt2", {{"n_head", "5"}}, "n_head=5", "n_embd=32");
-  refused("gpt2", {{"scale_attn_weights", "false"}}, "scale_attn_weights is false", "only true");
-  refused("gpt2", {{"scale_attn_by_inverse_layer_idx", "true"}}, "scale_attn_by_inverse_layer_idx is true",
-          "not built");
-  refused("gpt2", {{"add_cross_attention", "true"}}, "add_cross_attention is true", "not built");
+  refused("gpt2", {{"scale_attn_weights", "false"}}, "scale_attn_weights is false", "head_dim are not built");
   for (const char* key : {"attn_pdrop", "resid_pdrop", "embd_pdrop"})
     for (const char* p : {"1.5", "1", "-0.1"}) refused("gpt2", {{key, p}}, key, "at least 0 and below 1");
   refused("llama", {{"attention_dropout", "1.5"}}, "attention_dropout is 1.5", "below 1");
@@ -69,7 +67,7 @@ TEST(FamiliesTest, RefusesByNameWhatIsNotBuilt) {
   refused("mistral", {{"attention_bias", "true"}}, "attention_bias is true", "only false");
   for (const char* family : {"mistral", "qwen2", "qwen3"})
     refused(family, {{"mlp_bias", "true"}}, "mlp_bias is true", "only false");
-  refused("qwen2", {{"use_mrope", "true"}}, "use_mrope is true", "only false");
+  refused("qwen2", {{"use_mrope", "true"}}, "use_mrope is true", "positions of images");
   for (const auto& [kind, remedy] : {std::pair{"dynamic", "set that"},
                                      {"longrope", "a factor for each frequency"},
                                      {"su", "a factor for each frequency"},
@@ -113,34 +111,193 @@ TEST(FamiliesTest, SizesWhoseProductsWouldOverflowAreRefused) {
                  AllOf(HasSubstr("training.micro_batch_size"), HasSubstr("data.seq_len=16777217")));
 }
 
-TEST(FamiliesTest, RefusesUnknownKeysByName) {
-  for (const char* family : {"gpt2", "llama", "mistral", "qwen2", "qwen3"}) {
-    EXPECT_FAILURE(make(tiny(family), {{"logit_softcap", "30.0"}}), Exit::usage,
-                   AllOf(HasSubstr("model.config.logit_softcap"), HasSubstr(family)));
-    EXPECT_FAILURE(make(tiny(family), {{"rope_parameters", R"({"mscale":1.0})"}}), Exit::usage,
-                   HasSubstr("rope_parameters.mscale"));
-    // null is as good as absent
-    EXPECT_NO_THROW(make(tiny(family), {{"logit_softcap", "null"}})) << family;
+// A line of the file among the tiny model's own.
+std::string with(const std::string& family, const std::string& lines) {
+  std::string json = tiny(family);
+  return json.replace(json.rfind('}'), 1, "," + lines + "}");
+}
+std::vector<std::string> remarks(const std::string& json) {
+  const Config config = Config::parse(json, "config.json");
+  (void)make_model(config, {1, testing::kSeq, device::DType::fp32, 1});
+  return config.remarks();
+}
+constexpr const char* kFamilyNames[] = {"bert",       "camembert", "distilbert", "gpt2",    "llama",      "mistral",
+                                        "modernbert", "qwen2",     "qwen3",      "roberta", "xlm-roberta"};
+
+TEST(FamiliesTest, KeysThatNoClassReadsAreNamedOnceAndChangeNothing) {
+  for (const char* family : kFamilyNames) {
+    SCOPED_TRACE(family);
+    const auto lines =
+        remarks(with(family, R"("unsloth_fixed":true,"_num_labels":5,"custom_metrics":{"a":1,"b":{"c":2}},
+      "transformers.js_config":{"dtype":"q4"},"temperature":0.6,"transformers_version":"4.1","n":null,"nan":NaN)"));
+    const auto found = std::ranges::find_if(lines, [](const auto& line) { return line.find("unsloth") != line.npos; });
+    ASSERT_NE(found, lines.end());
+    EXPECT_THAT(*found, AllOf(HasSubstr("config.json has 4 keys that " + std::string(family) + " models do not read"),
+                              HasSubstr(": custom_metrics, nan, transformers.js_config, unsloth_fixed")));
+    expect_same(*make(tiny(family)), *make(with(family, R"("unsloth_fixed":true)")));
+    // The recipe's own has to mean something.
+    EXPECT_FAILURE(make(tiny(family), {{"unsloth_fixed", "true"}}), Exit::usage,
+                   AllOf(HasSubstr("model.config.unsloth_fixed"), HasSubstr(family)));
+    EXPECT_NO_THROW(make(tiny(family), {{"unsloth_fixed", "null"}}));
+    EXPECT_THAT(remarks(with(family, R"("auto_map":{"AutoModel":"a.B"})")),
+                ::testing::Contains(AllOf(HasSubstr("auto_map"), HasSubstr("code of its own"))));
   }
-  // Another family's key would change the mathematics where it is known.
+  // Another family's key says nothing of this one.
+  EXPECT_THAT(remarks(with("gpt2", R"("rms_norm_eps":1e-5)")), ::testing::Contains(HasSubstr("1 key")));
   EXPECT_FAILURE(make(tiny("gpt2"), {{"rms_norm_eps", "1e-5"}}), Exit::usage, HasSubstr("rms_norm_eps"));
-  EXPECT_FAILURE(make(tiny("llama"), {{"layer_norm_epsilon", "1e-5"}}), Exit::usage, HasSubstr("layer_norm_epsilon"));
 }
 
-TEST(FamiliesTest, AMissingShapeIsNamed) {
-  for (const char* key : {"n_embd", "n_head", "n_layer", "n_positions", "vocab_size"})
-    EXPECT_FAILURE(make(tiny("gpt2"), {{key, "null"}}), Exit::usage, HasSubstr(key));
-  for (const char* key : {"hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers",
-                          "max_position_embeddings", "vocab_size"})
-    EXPECT_FAILURE(make(tiny("llama"), {{key, "null"}}), Exit::usage, HasSubstr(key));
-  // transformers has constants in their place, or what follows from other keys.
-  for (const char* family : {"mistral", "qwen2", "qwen3"})
-    EXPECT_FAILURE(make(tiny(family), {{"num_key_value_heads", "null"}}), Exit::usage,
-                   HasSubstr("num_key_value_heads"));
-  EXPECT_FAILURE(make(tiny("qwen3"), {{"head_dim", "null"}}), Exit::usage, HasSubstr("head_dim"));
+TEST(FamiliesTest, KeysOfOtherMathematicsAreRefusedInEveryFamilyAndTheirInertValuesAreNot) {
+  struct Case {
+    const char *key, *wrong, *inert, *words;
+  };
+  const Case cases[] = {
+      {"num_local_experts", "8", "0", "experts"},
+      {"num_experts", "64", "null", "experts"},
+      {"n_routed_experts", "256", "0", "experts"},
+      {"num_experts_per_tok", "2", "0", "experts"},
+      {"moe_intermediate_size", "768", "0", "experts"},
+      {"shared_expert_intermediate_size", "768", "0", "experts"},
+      {"attn_logit_softcapping", "50.0", "null", "soft cap"},
+      {"final_logit_softcapping", "30.0", "null", "soft cap"},
+      {"logits_soft_cap", "30.0", "0", "soft cap"},
+      {"logit_scale", "0.0625", "1.0", "scaling"},
+      {"logits_scaling", "8.0", "1", "scaling"},
+      {"embedding_multiplier", "12.0", "1.0", "scaling"},
+      {"residual_multiplier", "0.22", "1.0", "scaling"},
+      {"scale_emb", "12", "1", "scaling"},
+      {"attention_multiplier", "0.0078125", "0.35355339059327373", "scores of attention"},
+      {"query_pre_attn_scalar", "256", "8", "scores of attention"},
+      {"alibi", "true", "false", "ALiBi"},
+      {"alibi_starting_size", "512", "null", "ALiBi"},
+      {"position_embedding_type", "\"alibi\"", "null", "ALiBi"},
+      {"position_embedding_type", "\"relative_key_query\"", "null", "relative to each other"},
+      {"rope_interleaved", "true", "false", "neighbouring columns"},
+      {"no_rope_layers", "[1,0]", "[1,1]", "without rotary positions"},
+      {"kv_lora_rank", "512", "null", "latent attention"},
+      {"qk_layernorm", "true", "false", "norm of queries"},
+      {"clip_qkv", "8.0", "null", "clipped"},
+      {"use_parallel_residual", "true", "false", "parallel residual"},
+      {"multi_query", "true", "false", "one key and value"},
+      {"add_cross_attention", "true", "false", "cross-attention"},
+      {"is_encoder_decoder", "true", "false", "encoder and a decoder"},
+      {"scale_attn_by_inverse_layer_idx", "true", "false", "layer's number"},
+      {"quantization_config", R"({"bits":4,"quant_method":"gptq"})", "null", "quantised weights"},
+      {"quantization", R"({"group_size":64,"bits":4})", "{}", "quantised weights"},
+      {"quantization_config", R"({"quant_method":"fp8"})", R"({"load_in_4bit":false,"load_in_8bit":false})",
+       "quantised weights"},
+      {"draft_vocab_size", "25", "50", "draft model"},
+      {"dflash_config", R"({"target_layer_ids":[1]})", "null", "draft model"},
+      {"num_nextn_predict_layers", "1", "0", "several tokens"},
+      {"vision_config", R"({"hidden_size":8})", "null", "images"},
+      {"embedding_size", "16", "32", "another width"},
+      {"pruned_heads", R"({"0":[1]})", "{}", "different shapes"},
+      {"attention_window", "[8,8]", "[]", "windows"},
+  };
+  for (const char* family : kFamilyNames)
+    for (const Case& c : cases) {
+      SCOPED_TRACE(fmt::format("{} {}", family, c.key));
+      const bool own = std::string_view(c.key) == "qk_layernorm" && std::string_view(family) == "qwen3";
+      if (!own)
+        EXPECT_FAILURE(make(with(family, fmt::format(R"("{}":{})", c.key, c.wrong))), Exit::usage,
+                       AllOf(HasSubstr(c.key), HasSubstr(c.words), HasSubstr("not built")));
+      EXPECT_NO_THROW(make(with(family, fmt::format(R"("{}":{})", c.key, c.inert))));
+    }
+  for (const char* name : {"LlamaForCausalLMEagle3", "PEagleDraftModel", "DFlashDraftModel", "MedusaModel"})
+    EXPECT_FAILURE(objective_of(Config::parse(with("llama", fmt::format(R"("architectures":["{}"])", name)), "c.json")),
+                   Exit::usage, AllOf(HasSubstr(name), HasSubstr("draft model")));
+  for (const char* family : {"bert", "gpt2"}) {
+    EXPECT_NO_THROW(make(with(family, R"("use_qkv_bias":true,"rotary_pct":0,"use_bias":true)")));
+    EXPECT_FAILURE(make(with(family, R"("use_bias":false)")), Exit::usage, HasSubstr("biases in other layers"));
+    EXPECT_FAILURE(make(with(family, R"("rotary_pct":1.0)")), Exit::usage, HasSubstr("rotary positions"));
+  }
+  EXPECT_NO_THROW(make(with("llama", R"("use_qkv_bias":false,"rotary_pct":1.0,"use_bias":false)")));
+  EXPECT_NO_THROW(make(with("llama", R"("use_qkv_bias":true,"attention_bias":true)")));
+  EXPECT_NO_THROW(make(with("qwen2", R"("use_qkv_bias":true)")));
+  EXPECT_FAILURE(make(with("llama", R"("use_qkv_bias":true)")), Exit::usage, HasSubstr("biases in other layers"));
+  EXPECT_FAILURE(make(with("llama", R"("rotary_pct":0.25)")), Exit::usage, HasSubstr("part of a head"));
+}
+
+TEST(FamiliesTest, WhatIsMissingIsAsInTransformers) {
+  const auto positions = [](const char* json) { return make(json)->max_positions; };
+  EXPECT_EQ(positions(R"({"model_type":"llama","hidden_size":32,"num_attention_heads":4,"intermediate_size":48,
+    "num_hidden_layers":1,"vocab_size":50})"),
+            2048u);
+  EXPECT_EQ(positions(R"({"model_type":"gpt2","n_embd":32,"n_head":4,"n_layer":1,"vocab_size":50})"), 1024u);
+  EXPECT_EQ(positions(R"({"model_type":"bert","hidden_size":32,"num_attention_heads":4,"intermediate_size":48,
+    "num_hidden_layers":1,"vocab_size":50})"),
+            512u);
+  const std::string qwen3 = R"({"model_type":"qwen3","hidden_size":32,"num_attention_heads":4,"num_key_value_heads":2,
+    "intermediate_size":48,"num_hidden_layers":1,"vocab_size":50})";
+  EXPECT_EQ(make(qwen3)->head_dim, 128u);
+  EXPECT_THAT(remarks(qwen3),
+              ::testing::UnorderedElementsAre("config.json has no head_dim: it is 128, as in transformers",
+                                              "config.json has no max_position_embeddings: it is 32768, as in "
+                                              "transformers"));
+  // null is "as many as heads" there, and absent a constant, which has to fit.
+  for (const char* family : {"mistral", "qwen2", "qwen3"}) {
+    EXPECT_NO_THROW(make(tiny(family), {{"num_key_value_heads", "null"}}));
+    const std::string json = fmt::format(R"({{"model_type":"{}","hidden_size":32,"num_attention_heads":4,
+      "head_dim":8,"intermediate_size":48,"num_hidden_layers":1,"vocab_size":50}})",
+                                         family);
+    EXPECT_FAILURE(make(json), Exit::usage, HasSubstr("num_key_value_heads"));
+  }
   expect_same(*make(tiny("llama"), {{"num_key_value_heads", "null"}, {"head_dim", "null"}}),
               *make(tiny("llama"), {{"num_key_value_heads", "4"}}));
   EXPECT_FAILURE(make("{}"), Exit::corrupt, HasSubstr("config.json has no model_type"));
+}
+
+TEST(FamiliesTest, OneSizeMayHaveTheNameThatOtherFamiliesGiveIt) {
+  expect_same(*make(tiny("gpt2")), *make(R"({"model_type":"gpt2","hidden_size":32,"num_attention_heads":4,
+    "num_hidden_layers":2,"max_position_embeddings":24,"vocab_size":50})"));
+  expect_same(*make(tiny("distilbert")),
+              *make(R"({"model_type":"distilbert","hidden_size":32,"num_attention_heads":4,"hidden_dim":48,
+    "num_hidden_layers":2,"max_position_embeddings":24,"vocab_size":50})"));
+  EXPECT_FAILURE(make(with("gpt2", R"("hidden_size":64)")), Exit::usage, HasSubstr("two names of one size"));
+  EXPECT_EQ(make(with("gpt2", R"("hidden_size":32)"), {{"n_embd", "64"}})->hidden, 64u) << "the recipe's counts";
+}
+
+TEST(FamiliesTest, ActivationsHaveAllTheirNames) {
+  for (const char* name : {"gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"})
+    EXPECT_NO_THROW(make(tiny("gpt2"), {{"activation_function", fmt::format("\"{}\"", name)}})) << name;
+  for (const char* family : {"bert", "roberta", "xlm-roberta", "camembert"}) {
+    EXPECT_NO_THROW(make(tiny(family), {{"hidden_act", "\"gelu_python\""}})) << family;
+    EXPECT_FAILURE(make(tiny(family), {{"hidden_act", "\"gelu_new\""}}), Exit::usage, HasSubstr("hidden_act"));
+  }
+  EXPECT_NO_THROW(make(tiny("modernbert"), {{"hidden_activation", "\"gelu_python\""}}));
+}
+
+TEST(FamiliesTest, ArchitecturesNameTheFamilyIfNothingElseDoes) {
+  const auto family = [](const char* name) {
+    Config config = Config::parse(fmt::format(R"({{"architectures":["{}"]}})", name), "config.json");
+    name_family(config);
+    return config.text_or("model_type", "none");
+  };
+  EXPECT_EQ(family("GPT2LMHeadModel"), "gpt2");
+  EXPECT_EQ(family("BertForMaskedLM"), "bert");
+  EXPECT_EQ(family("DistilBertForSequenceClassification"), "distilbert");
+  EXPECT_EQ(family("RobertaModel"), "roberta");
+  EXPECT_EQ(family("XLMRobertaForTokenClassification"), "xlm-roberta");
+  EXPECT_EQ(family("CamembertForMaskedLM"), "camembert");
+  EXPECT_EQ(family("LLaMAForCausalLM"), "llama");
+  EXPECT_EQ(family("Qwen2ForCausalLM"), "qwen2");
+  EXPECT_EQ(family("Qwen2MoeForCausalLM"), "none");
+  EXPECT_EQ(family("T5Model"), "none");
+}
+
+// In transformers 5 an untied decoder has a bias of its own, and a tied one has that of the predictions.
+TEST(FamiliesTest, TheBiasOfWordsIsTheDecodersIfItIsNotTied) {
+  const auto last = [](const char* family, const char* tied) {
+    const auto model = make(tiny(family), {{"tie_word_embeddings", tied}});
+    std::vector<std::string> names;
+    for (const Parameter& p : model->units.back()->parameters()) names.push_back(p.name);
+    return names;
+  };
+  using ::testing::Contains;
+  EXPECT_THAT(last("bert", "true"), Contains("cls.predictions.bias"));
+  EXPECT_THAT(last("bert", "false"), Contains("cls.predictions.decoder.bias"));
+  EXPECT_THAT(last("roberta", "true"), Contains("lm_head.bias"));
+  EXPECT_THAT(last("roberta", "false"), Contains("lm_head.decoder.bias"));
 }
 
 TEST(FamiliesTest, ASequenceNeedsItsPositions) {

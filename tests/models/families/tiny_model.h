@@ -23,7 +23,8 @@ inline std::string tiny(const std::string& family) {
   if (family == "distilbert")
     return R"({"model_type":"distilbert","dim":32,"n_heads":4,"hidden_dim":48,"n_layers":2,
       "max_position_embeddings":24,"vocab_size":50})";
-  if (family == "bert" || family == "roberta" || family == "xlm-roberta" || family == "modernbert")
+  if (family == "bert" || family == "roberta" || family == "xlm-roberta" || family == "camembert" ||
+      family == "modernbert")
     return fmt::format(R"({{"model_type":"{}","hidden_size":32,"num_attention_heads":4,"intermediate_size":48,
       "num_hidden_layers":2,"max_position_embeddings":24,"vocab_size":50}})",
                        family);

@@ -84,13 +84,31 @@ class SettledClassesTest : public ClassificationTest {
                       (more.empty() ? "" : ", " + more) + "}");
     recipe_ = {};
     recipe_.model.path = folder_.path() / "m";
+    recipe_.model.init = init_;
     recipe_.data.train = {{{(folder_.path() / "t.bin").string()}}};
     recipe_.training.objective = models::Objective::sequence_classification;
     settle_classes(recipe_);
     return models::read_classes(config_of(recipe_.model), *recipe_.training.objective);
   }
   Recipe recipe_;
+  Init init_ = Init::random;
 };
+
+TEST_F(SettledClassesTest, TheNumberOfAClassifierThatIsThereStands) {
+  const std::string names = R"("id2label": {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}, "architectures": )";
+  const std::string classifier = names + R"(["BertForSequenceClassification"])";
+  init_ = Init::pretrained;
+  EXPECT_THAT(settled({"0", "2"}, classifier).names, ElementsAre("LABEL_0", "LABEL_1", "LABEL_2"));
+  EXPECT_THAT(settled({"LABEL_2", "LABEL_0"}, classifier).names, ElementsAre("LABEL_0", "LABEL_1", "LABEL_2"));
+  EXPECT_THAT(settled({"a", "b", "c"}, classifier).names, ElementsAre("a", "b", "c"));
+  EXPECT_FAILURE(settled({"a", "b"}, classifier), Exit::usage,
+                 AllOf(HasSubstr("has 3 classes (LABEL_0"), HasSubstr("model.new_head = true")));
+  EXPECT_FAILURE(settled({"0", "1", "2", "3"}, classifier), Exit::usage, HasSubstr("t.bin has 4 classes"));
+  // Names that say nothing, of a model that has no layer of classes yet.
+  EXPECT_THAT(settled({"a", "b"}, names + R"(["BertForMaskedLM"])").names, ElementsAre("a", "b"));
+  init_ = Init::random;
+  EXPECT_THAT(settled({"a", "b"}, classifier).names, ElementsAre("a", "b"));
+}
 
 TEST_F(SettledClassesTest, NumLabelsAndTheDataAgree) {
   EXPECT_THAT(settled({"a", "b", "c"}).names, ElementsAre("a", "b", "c"));

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "models/files/config.h"
@@ -47,6 +48,23 @@ TEST(TensorMatchTest, FindsItsOwnInAnyOrder) {
   EXPECT_THAT(match.drawn, IsEmpty());
   EXPECT_THAT(match.missing, IsEmpty());
   EXPECT_THAT(match.unknown, IsEmpty());
+}
+
+TEST(TensorMatchTest, TheBiasOfWordsHasTwoNames) {
+  const auto model = bert(models::Objective::masked_lm);
+  auto names = names_of(*model);
+  const auto bias = std::find(names.begin(), names.end(), "cls.predictions.bias");
+  ASSERT_NE(bias, names.end());
+  *bias = "cls.predictions.decoder.bias";
+  TensorMatch match = match_tensors(*model, names, false);
+  EXPECT_EQ(read(match), names.size());
+  EXPECT_THAT(match.drawn, IsEmpty());
+  EXPECT_THAT(match.unknown, IsEmpty());
+  // With both it is the model's own.
+  names.emplace_back("cls.predictions.bias");
+  match = match_tensors(*model, names, false);
+  EXPECT_EQ(read(match), names.size() - 1);
+  EXPECT_THAT(match.left_out, testing::SizeIs(1));
 }
 
 TEST(TensorMatchTest, AHeadOfAnotherObjectiveIsLeftOutAndTheOwnDrawn) {
