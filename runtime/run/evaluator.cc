@@ -28,9 +28,15 @@ namespace {
 using comm::agree;
 using comm::AgreedError;
 
+// The same on every rank.
 DisjointSequences evaluated(std::unique_ptr<Sequences> sequences, const Recipe& recipe) {
-  return {std::move(sequences), recipe.data.seq_len, recipe.training.micro_batch_size,
-          most_validation_sequences(recipe)};
+  DisjointSequences out(std::move(sequences), recipe.data.seq_len, recipe.training.micro_batch_size,
+                        most_validation_sequences(recipe));
+  if (out.labels() == 0)
+    throw AgreedError(Exit::usage,
+                      "data.validation has no token or text that the loss is of: masks, or special tokens alone, leave "
+                      "nothing to evaluate on");
+  return out;
 }
 
 DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::memory_resource* memory,
@@ -189,10 +195,6 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
     return std::nullopt;
   }
   executor_->settle();
-  if (data_.labels() == 0)
-    throw AgreedError(Exit::usage,
-                      "data.validation has no token or text that the loss is of: masks, or special tokens alone, leave "
-                      "nothing to evaluate on");
   const double loss = sum_over_ranks(mine, world_).round() / static_cast<double>(data_.labels());
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   if (!std::isfinite(loss))

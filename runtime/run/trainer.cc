@@ -108,7 +108,8 @@ StepReport Trainer::step(std::uint64_t requests) {
   newest_step_ = number;
   const device::StepResult result = executor_.step(scalars, requests);
   const bool skipped = executor_.skipped();
-  if (skipped && !scaler_.enabled()) report_nonfinite(result);
+  // The scale multiplies gradients: a forward that breaks does so at any scale.
+  if (skipped && (!scaler_.enabled() || !std::isfinite(result.loss_sum))) report_nonfinite(result);
   ++progress_.step;
   if (!skipped) ++progress_.updates;
   progress_.next_micro_batch += micro_batches_per_step();
@@ -148,11 +149,14 @@ std::string Trainer::first_nonfinite() {
 }
 
 void Trainer::report_nonfinite(const device::StepResult& result) {
+  const bool of_forward = scaler_.enabled();  // whose gradients may be anything
   throw AgreedError(
       Exit::failed,
-      fmt::format("step {}: the {} is not finite; {}; stopped before the update: lower optimizer.learning_rate, raise "
-                  "scheduler.warmup_steps, or look at the data of this step",
-                  progress_.step + 1, std::isfinite(result.loss_sum) ? "gradient norm" : "loss", first_nonfinite()));
+      fmt::format(
+          "step {}: the {} is not finite; {}; stopped before the update: {}lower optimizer.learning_rate, raise "
+          "scheduler.warmup_steps, or look at the data of this step",
+          progress_.step + 1, std::isfinite(result.loss_sum) ? "gradient norm" : "loss", first_nonfinite(),
+          of_forward ? "no loss scale mends a forward: take training.precision = \"bf16\" or \"fp32\", " : ""));
 }
 
 void Trainer::report_exhausted_scale() {
