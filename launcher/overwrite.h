@@ -26,7 +26,8 @@ enum class Content : std::uint8_t {
   documents,
   mask,
   types,
-  labels
+  labels,
+  prediction
 };
 
 // Throws Error{usage} for a folder, and for a file in a folder that is not there.

@@ -21,6 +21,7 @@
 #include "launcher/inspect/statistics.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/printable_stream.h"
 #include "models/files/config.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/readable_file.h"
@@ -162,7 +163,8 @@ bool is_safetensors(const fs::path& path) {
 
 }  // namespace
 
-int inspect(const fs::path& path, Tensors tensors, std::ostream& out) {
+int inspect(const fs::path& path, Tensors tensors, std::ostream& screen) {
+  PrintableStream out(screen);
   const fs::file_type type = runtime::type_at(path);
   if (type == fs::file_type::not_found) fail(Exit::usage, "{} is not there", path.string());
   if (const auto checkpoint = type == fs::file_type::directory ? checkpoint_at(path) : std::nullopt) {
@@ -177,7 +179,8 @@ int inspect(const fs::path& path, Tensors tensors, std::ostream& out) {
   return 0;
 }
 
-int inspect(const fs::path& a, const fs::path& b, std::ostream& out) {
+int inspect(const fs::path& a, const fs::path& b, std::ostream& screen) {
+  PrintableStream out(screen);
   const auto checkpoint = [](const fs::path& path) {
     auto found = fs::is_directory(path) ? checkpoint_at(path) : std::nullopt;
     if (!found) fail(Exit::usage, "{} is not a checkpoint: only checkpoints can be compared", path.string());

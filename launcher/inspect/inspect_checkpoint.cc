@@ -207,7 +207,7 @@ std::string best_text(const Checkpoint& checkpoint) {
     where = " (this one)";
   } else {
     for (const runtime::FoundCheckpoint& found : runtime::list_checkpoints(checkpoint.path().parent_path()))
-      if (found.step == best.step) where = fmt::format(" ({})", found.path.string());
+      if (found.step == best.step) where = fmt::format(" ({})", printable(found.path.string()));
   }
   return fmt::format("best: {} {:.4f} after step {}{}{}", printable(name), best.value, best.step, where,
                      best.since > 0 ? fmt::format(", {} ago", counted(best.since, "evaluation")) : "");
@@ -228,7 +228,7 @@ void inspect_checkpoint(const Checkpoint& checkpoint, Tensors tensors, std::ostr
   fmt::print(out,
              "checkpoint {}: step {} ({}), {}, next micro-batch {} ({} per step), loss scale {}\n"
              "{}, {} in {}; {} of {}, {} ({:.2f} bytes per parameter)\n",
-             checkpoint.path().string(), m.progress.step, counted(m.progress.updates, "update"),
+             printable(checkpoint.path().string()), m.progress.step, counted(m.progress.updates, "update"),
              counted(m.progress.tokens, "token"), m.progress.next_micro_batch, m.micro_batches_per_step,
              m.progress.loss_scale.scale, printable(m.family), counted(parameters, "parameter"),
              counted(m.tensors.size(), "tensor"), counted(m.files.size(), "file"),

@@ -87,8 +87,7 @@ void require_writable(const PredictOptions& options) {
   if (!fs::exists(options.out, ignored)) return;
   if (!fs::is_regular_file(options.out, ignored))
     fail(Exit::usage, "--out {} is not a regular file: give another name", options.out.string());
-  if (!options.force && fs::file_size(options.out, ignored) > 0)
-    fail(Exit::usage, "--out {} exists: give another name, or --force to overwrite it", options.out.string());
+  require_own({"--out", options.out}, Content::prediction, options.force);
 }
 
 // A classifier, and how texts come to it.
