@@ -16,6 +16,7 @@ packages=(
   libdnnl-dev libsimdjson-dev libtomlplusplus-dev libcli11-dev libspdlog-dev libfmt-dev libxxhash-dev libhwloc-dev
   liburing-dev libaio-dev
   libpcre2-dev libutf8proc-dev libsentencepiece-dev # tokenizers
+  zlib1g-dev libzstd-dev liblzma-dev libbz2-dev # compressed data
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler libssl-dev prometheus-cpp-dev # control service
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
   bible-kjv bible-kjv-text # the text of the demo

@@ -1,15 +1,11 @@
 #include "text/documents.h"
 
-#include <unistd.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/error.h"
-#include "base/files/descriptor.h"
-#include "base/files/input_file.h"
 #include "text/chat/table.h"
 
 namespace strata::text {
@@ -17,56 +13,27 @@ namespace {
 
 constexpr std::size_t kPart = std::size_t{1} << 18;
 constexpr std::size_t kMaxPart = std::size_t{1} << 30;
-char separator_of(InputKind kind) {
-  return kind == InputKind::tab_table ? '\t' : ',';
+// Of a plain text: where the share of its bytes that are not UTF-8 is looked at for the first time, before all of it is
+// read in vain.
+constexpr std::uint64_t kFirstLook = std::uint64_t{1} << 20;
+
+bool is_table(InputKind kind) {
+  return kind == InputKind::comma_table || kind == InputKind::tab_table;
 }
-constexpr std::string_view kMark = "\xef\xbb\xbf";  // that spreadsheets put before UTF-8
 
 }  // namespace
 
-class DocumentReader::Input {
- public:
-  explicit Input(const std::string& name) : name_(name == "-" ? "standard input" : name) {
-    if (name == "-") return;
-    InputFile input(name, Pipes::handed_over);
-    if (input.error != 0 && input.error != ENXIO)  // ENXIO: a socket
-      fail(input.error == ENOENT || input.error == ENOTDIR ? Exit::usage : Exit::failed, "{} cannot be opened: {}",
-           name_, std::strerror(input.error));
-    if (input.file.get() < 0)
-      fail(Exit::usage, "{} is not a regular file: text that comes out of a pipe is read from standard input (-)",
-           name_);
-    file_ = std::move(input.file);
-  }
-
-  const std::string& name() const { return name_; }
-  bool at_end() const { return at_end_; }
-  // Appends bytes until `text` has `size` of them, or the input ends.
-  void read(std::string& text, std::size_t size) {
-    std::size_t have = text.size();
-    text.resize(std::max(size, have));
-    while (have < text.size() && !at_end_) {
-      const ssize_t n = ::read(file_.get() < 0 ? STDIN_FILENO : file_.get(), text.data() + have, text.size() - have);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) {
-        fail(errno == EISDIR ? Exit::usage : Exit::failed, "{} cannot be read: {} (errno {})", name_,
-             std::strerror(errno), errno);
-      }
-      at_end_ = n == 0;
-      have += static_cast<std::size_t>(n);
-    }
-    text.resize(have);
-  }
-
- private:
-  std::string name_;
-  Descriptor file_;  // none: standard input
-  bool at_end_ = false;
-};
+std::optional<InputKind> kind_of_name(std::string_view name) {
+  if (name == "-") return std::nullopt;
+  const std::string ending = content_ending(name);
+  if (ending == "jsonl" || ending == "ndjson" || ending == "jsonlines") return InputKind::lines;
+  if (ending == "csv") return InputKind::comma_table;
+  if (ending == "tsv") return InputKind::tab_table;
+  return std::nullopt;
+}
 
 DocumentReader::DocumentReader(std::vector<DocumentInput> inputs, bool cut, const Tokenizer& tokenizer)
     : inputs_(std::move(inputs)), cut_(cut), tokenizer_(tokenizer) {}
-
-DocumentReader::~DocumentReader() = default;
 
 Tokenizer::TextCut DocumentReader::end_of_part() {
   if (input_->at_end()) return {text_.size(), text_.size()};
@@ -75,8 +42,7 @@ Tokenizer::TextCut DocumentReader::end_of_part() {
     const std::size_t newline = text_.rfind('\n'), end = newline == std::string::npos ? 0 : newline + 1;
     return {end, end};
   }
-  for (std::size_t end = record_; (end = record_end(text_, record_, separator_of(kind_))) != std::string::npos;)
-    record_ = end;
+  for (std::size_t end = record_; (end = record_end(text_, record_, separator_)) != std::string::npos;) record_ = end;
   return {record_, record_};
 }
 
@@ -93,8 +59,12 @@ const DocumentPart* DocumentReader::peek() {
 }
 
 void DocumentReader::open(const DocumentInput& input) {
-  input_ = std::make_unique<Input>(input.name);
+  input_.emplace(input.name);
   kind_ = input.kind;
+  separator_ = kind_ == InputKind::tab_table ? '\t' : ',';
+  utf8_.reset();
+  if (kind_ == InputKind::plain) utf8_.emplace();
+  looked_ = false;
   begins_ = true;
   header_.clear();
   record_ = 0;
@@ -105,17 +75,57 @@ void DocumentReader::open(const DocumentInput& input) {
 
 // Takes the header of a table out of what was read; false where more must be read first.
 bool DocumentReader::read_header() {
-  if (!begins_ || (kind_ != InputKind::comma_table && kind_ != InputKind::tab_table)) return true;
-  std::size_t end = record_end(text_, 0, separator_of(kind_));
+  if (!begins_ || !is_table(kind_)) return true;
+  std::size_t end = record_end(text_, 0, separator_);
   if (end == std::string::npos && !input_->at_end()) return false;
+  // As Excel reads it: "sep=;" says what stands between fields, and the header comes after it.
+  constexpr std::string_view kSeparator = "sep=";
+  const std::string_view line = std::string_view(text_).substr(0, std::min(end, text_.size()));
+  const std::string_view rest = line.substr(std::min(line.find_last_not_of("\r\n") + 1, line.size()));
+  std::size_t begin = 0;
+  if (line.starts_with(kSeparator) && line.size() - rest.size() == kSeparator.size() + 1) {
+    const char separator = line[kSeparator.size()];
+    const std::size_t header = record_end(text_, line.size(), separator);
+    if (header == std::string::npos && !input_->at_end()) return false;
+    separator_ = separator;
+    begin = line.size();
+    end = header;
+  }
   end = std::min(end, text_.size());
-  header_ = text_.substr(0, end);
-  if (header_.starts_with(kMark)) header_.erase(0, kMark.size());
+  header_ = text_.substr(begin, end - begin);
+  line_ +=
+      static_cast<std::uint64_t>(std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
   text_.erase(0, end);
   offset_ = end;
-  line_ += static_cast<std::uint64_t>(std::count(header_.begin(), header_.end(), '\n'));
   begins_ = false;
   return true;
+}
+
+// Counts what of a plain text is not UTF-8: it is read as U+FFFD, but by `byte`.
+void DocumentReader::look_at_text(std::string_view text) {
+  if (!utf8_) return;
+  utf8_->add(text);
+  if (input_->at_end()) utf8_->finish();
+  if (input_->at_end() ? utf8_->wrong() == 0 : looked_ || utf8_->bytes() < kFirstLook) return;
+  looked_ = true;
+  const bool as_they_are = tokenizer_.name() == "byte";
+  const double share = 100.0 * static_cast<double>(utf8_->wrong()) / static_cast<double>(utf8_->bytes());
+  if (share > 1 && !as_they_are)
+    fail(Exit::corrupt,
+         "{}: {} of {} bytes ({:.1f}%) are not UTF-8: convert it, with iconv -f WINDOWS-1252 -t UTF-8 if it is of an "
+         "older Windows, or from whatever it is in",
+         input_->name(), utf8_->wrong(), utf8_->bytes(), share);
+  if (input_->at_end())
+    notes_.push_back(fmt::format("{}: {} of {} bytes {} not UTF-8, and {}", input_->name(), utf8_->wrong(),
+                                 utf8_->bytes(), utf8_->wrong() == 1 ? "is" : "are",
+                                 as_they_are ? "byte takes them as they are" : "read as U+FFFD"));
+}
+
+void DocumentReader::close() {
+  if (input_->encoding() != Encoding::utf8)
+    notes_.push_back(
+        fmt::format("{} was read as {}, as its byte order mark says", input_->name(), name_of(input_->encoding())));
+  input_.reset();
 }
 
 bool DocumentReader::read(DocumentPart& part) {
@@ -124,7 +134,9 @@ bool DocumentReader::read(DocumentPart& part) {
       if (next_input_ == inputs_.size()) return false;
       open(inputs_[next_input_++]);
     }
+    const std::size_t before = text_.size();
     input_->read(text_, wanted_);
+    look_at_text(std::string_view(text_).substr(before));
     const bool headed = read_header();
     const auto [end, next] = headed ? end_of_part() : Tokenizer::TextCut{};
     if (end == 0 && !input_->at_end()) {
@@ -140,6 +152,7 @@ bool DocumentReader::read(DocumentPart& part) {
             .begins = begins_,
             .ends = input_->at_end(),
             .header = header_,
+            .separator = separator_,
             .line = line_,
             .offset = offset_,
             .text = text_.substr(0, end)};
@@ -150,7 +163,7 @@ bool DocumentReader::read(DocumentPart& part) {
       line_ += static_cast<std::uint64_t>(std::count(part.text.begin(), part.text.end(), '\n'));
     begins_ = false;
     wanted_ = std::max(kPart, text_.size() + 1);
-    if (input_->at_end()) input_.reset();
+    if (input_->at_end()) close();
     return true;
   }
 }

@@ -19,12 +19,13 @@ using jinja::Value;
 
 class Parser {
  public:
-  Parser(std::string_view text, RepeatedKeys repeated) : text_(text), repeated_(repeated) {}
+  Parser(std::string_view text, RepeatedKeys repeated, std::vector<OddNumber>* odd)
+      : text_(text), repeated_(repeated), odd_(odd) {}
 
   Value run() {
     Value out = value(0);
     space();
-    if (at_ < text_.size()) wrong("expected the end behind the JSON value");
+    if (at_ < text_.size()) wrong("expected the end after the JSON value, found " + found());
     return out;
   }
 
@@ -96,6 +97,7 @@ class Parser {
         wrong(fmt::format("the field \"{}\" stands twice in an object", key.text()));
       }
       if (!skip(':')) wrong("expected : behind the name of a field, found " + found());
+      if (depth == 0) field_ = key.text();
       out.emplace_back(std::move(key), value(depth + 1));
     } while (skip(','));
     if (!skip('}')) wrong("expected , or } in an object, found " + found());
@@ -110,6 +112,14 @@ class Parser {
       return at_ > first;
     };
     if (peek() == '-') ++at_;
+    for (const std::string_view word : {"NaN", "Infinity"}) {
+      if (!text_.substr(at_).starts_with(word) || (word == "NaN" && at_ > begin)) continue;
+      at_ += word.size();
+      const double size =
+          word == "NaN" ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
+      note_odd(begin, "there is no such number in JSON: leave it out, or write null");
+      return text_[begin] == '-' ? -size : size;
+    }
     const bool zero = peek() == '0';
     if (!digits()) wrong("expected a value, found " + found());
     if (zero && at_ - begin > (text_[begin] == '-' ? 2U : 1U)) wrong("a number begins with 0");
@@ -127,14 +137,22 @@ class Parser {
     }
     const char *first = text_.data() + begin, *last = text_.data() + at_;
     if (std::int64_t out = 0; whole && std::from_chars(first, last, out).ec == std::errc()) return out;
-    if (whole && depth > 1) {
-      at_ = begin;
-      wrong("an integer is beyond 64 bits: make it a text");
-    }
+    if (whole && (odd_ || depth > 1)) note_odd(begin, "an integer is beyond 64 bits: make it a text");
     double out = 0;
-    if (std::from_chars(first, last, out).ec == std::errc::result_out_of_range)
-      out = text_[begin] == '-' ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
+    if (std::from_chars(first, last, out).ec == std::errc::result_out_of_range) {
+      const auto exponent = std::string_view(first, static_cast<std::size_t>(last - first)).find_last_of("eE");
+      const bool small = exponent != std::string_view::npos && first[exponent + 1] == '-';
+      out = small ? 0 : std::numeric_limits<double>::infinity();
+      if (!small && !whole && odd_) note_odd(begin, "a number is beyond what a double holds: make it a text");
+      if (text_[begin] == '-') out = -out;
+    }
     return out;
+  }
+
+  void note_odd(std::size_t begin, const char* what) {
+    if (odd_) return odd_->push_back({field_, std::string(text_.substr(begin, at_ - begin)), begin});
+    at_ = begin;
+    wrong(what);
   }
 
   std::string string() {
@@ -159,7 +177,7 @@ class Parser {
     }
     if (!is_valid_utf8(out)) {
       at_ = begin;
-      wrong("a text is not UTF-8");
+      wrong("a text is not UTF-8 (iconv -f WINDOWS-1252 -t UTF-8 converts a file of an older Windows)");
     }
     return out;
   }
@@ -196,13 +214,15 @@ class Parser {
 
   std::string_view text_;
   RepeatedKeys repeated_;
+  std::vector<OddNumber>* odd_;
+  std::string field_;  // of the outermost object, whose value is read
   std::size_t at_ = 0;
 };
 
 }  // namespace
 
-Value parse_json(std::string_view text, RepeatedKeys repeated) {
-  return Parser(text, repeated).run();
+Value parse_json(std::string_view text, RepeatedKeys repeated, std::vector<OddNumber>* odd) {
+  return Parser(text, repeated, odd).run();
 }
 
 std::string_view kind_text(const jinja::Value& value) {

@@ -19,15 +19,24 @@ bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
-char separator_of(const DocumentPart& part) {
-  return part.kind == InputKind::tab_table ? '\t' : ',';
+// A number, of a message.
+std::string shown(const std::string& written) {
+  constexpr std::size_t kMost = 40;
+  return written.size() <= kMost ? written : written.substr(0, kMost) + "...";
 }
 
 // Errors name the column.
-Value parsed(const RecordPlace& place) {
+Value parsed(const RecordPlace& place, const std::vector<std::string>& read) {
   refuse_marks(place);
   try {
-    Value out = parse_json(place.text, RepeatedKeys::refused);
+    std::vector<OddNumber> odd;
+    Value out = parse_json(place.text, RepeatedKeys::refused, &odd);
+    for (const OddNumber& number : odd)
+      if (std::find(read.begin(), read.end(), number.field) != read.end())
+        place.bad(fmt::format("the field \"{}\" holds {}, which is {}", number.field, shown(number.written),
+                              number.written.ends_with('N') || number.written.ends_with('y')
+                                  ? "no number of JSON: leave the record out"
+                                  : "beyond the numbers that are read (integers of 64 bits, doubles): make it a text"));
     if (!out.is(Kind::dict)) place.bad(fmt::format("expected a JSON object in a line, found {}", kind_text(out)));
     return out;
   } catch (const JsonFault& fault) {
@@ -40,12 +49,16 @@ Value parsed(const RecordPlace& place) {
 
 Value row(const RecordPlace& place, const std::vector<std::string>& names) {
   try {
-    const std::vector<std::string> fields = fields_of(place.text, separator_of(place.part));
+    const std::vector<std::string> fields = fields_of(place.text, place.part.separator);
     if (fields.size() != names.size())
       place.bad(fmt::format("expected {} fields, as in the header, found {}", names.size(), fields.size()));
     std::vector<std::pair<Value, Value>> out;
     for (std::size_t i = 0; i < names.size(); ++i) {
-      if (!jinja::is_utf8(fields[i])) place.bad(fmt::format("the field \"{}\" is not UTF-8", names[i]));
+      if (!jinja::is_utf8(fields[i]))
+        place.bad(fmt::format(
+            "the field \"{}\" is not UTF-8: convert the file, with iconv -f WINDOWS-1252 -t UTF-8 if it is of an older "
+            "Windows",
+            names[i]));
       out.emplace_back(Value(names[i]), Value(fields[i]));
     }
     return Value::dict(std::move(out));
@@ -74,9 +87,8 @@ void each_record(const DocumentPart& part, const std::function<bool(const Record
   const std::string_view all = part.text;
   std::uint64_t number = part.line;
   for (std::size_t at = 0; at < all.size();) {
-    const std::size_t end = part.kind == InputKind::lines
-                                ? std::min(all.find('\n', at), all.size() - 1) + 1
-                                : std::min(record_end(all, at, separator_of(part)), all.size());
+    const std::size_t end = part.kind == InputKind::lines ? std::min(all.find('\n', at), all.size() - 1) + 1
+                                                          : std::min(record_end(all, at, part.separator), all.size());
     const std::string_view text = all.substr(at, end - at);
     if (!is_blank(text) && !use({part, number, at, text})) return;
     number += static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
@@ -87,13 +99,15 @@ void each_record(const DocumentPart& part, const std::function<bool(const Record
 std::vector<std::string> header_names(const DocumentPart& part) {
   if (part.kind == InputKind::lines || part.kind == InputKind::plain) return {};
   try {
-    std::vector<std::string> names = fields_of(part.header, separator_of(part));
+    std::vector<std::string> names = fields_of(part.header, part.separator);
     if (names.size() == 1 && names[0].find_first_of(";\t,|") != std::string::npos)
-      fail(
-          Exit::corrupt,
-          "{}, line 1: the header is one field, \"{}\": .csv is separated by commas and .tsv by tabs (mlr --icsv --ifs "
-          "';' --ocsv cat rewrites one with semicolons)",
-          part.name, names[0]);
+      fail(Exit::corrupt,
+           "{}, line 1: the header is one field, \"{}\": .csv is separated by commas and .tsv by tabs ({})", part.name,
+           names[0],
+           names[0].find('\t') != std::string::npos ? "a name that ends with .tsv says so"
+           : names[0].find(';') != std::string::npos
+               ? "a first line \"sep=;\" says otherwise, or mlr --icsv --ifs ';' --ocsv cat rewrites it"
+               : "a first line such as \"sep=|\" says otherwise");
     for (std::size_t i = 0; i < names.size(); ++i)
       if (!names[i].empty() && std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
                                    names.begin() + static_cast<std::ptrdiff_t>(i))
@@ -105,8 +119,8 @@ std::vector<std::string> header_names(const DocumentPart& part) {
   }
 }
 
-Value value_of(const RecordPlace& place, const std::vector<std::string>& names) {
-  return place.part.kind == InputKind::lines ? parsed(place) : row(place, names);
+Value value_of(const RecordPlace& place, const std::vector<std::string>& names, const std::vector<std::string>& read) {
+  return place.part.kind == InputKind::lines ? parsed(place, read) : row(place, names);
 }
 
 std::optional<Value> first_record(const DocumentPart& part) {

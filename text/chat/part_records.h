@@ -28,9 +28,10 @@ struct RecordPlace {
 void each_record(const DocumentPart& part, const std::function<bool(const RecordPlace&)>& use);
 // The names in a table's header; none of lines. Throws Error{corrupt} where one stands twice.
 std::vector<std::string> header_names(const DocumentPart& part);
-// The object in a line, or a table's row by `names`. Throws Error{corrupt} for what is neither, and for JSON whose
-// objects name a field twice.
-jinja::Value value_of(const RecordPlace& place, const std::vector<std::string>& names);
+// The object in a line, or a table's row by `names`. Throws Error{corrupt} for what is neither, for JSON whose objects
+// name a field twice, and for an OddNumber in one of the fields `read`.
+jinja::Value value_of(const RecordPlace& place, const std::vector<std::string>& names,
+                      const std::vector<std::string>& read = {});
 // Throws Error{corrupt} if the line begins with a byte order mark.
 void refuse_marks(const RecordPlace& place);
 // The first record of a part, to see what it holds; nullopt if it has none.

@@ -40,6 +40,12 @@ PartTokenizer::PartTokenizer(const Tokenizer& tokenizer, const RecordRules& rule
       workspace_(tokenizer.workspace()),
       places_(tokenizer, *workspace_),
       parser_(std::make_unique<simdjson::dom::parser>()) {
+  // A template writes the numbers in its variables.
+  if (rules.format == DataFormat::text)
+    read_ = {rules.field};
+  else
+    read_ = {"messages", "conversations", "prompt", "completion", "instruction",          "input",
+             "output",   "history",       "system", "tools",      "chat_template_kwargs", "documents"};
   const auto plain = tokenizer.encode("a"), whole = tokenizer.encode("a", true);
   const auto at = std::search(whole.begin(), whole.end(), plain.begin(), plain.end());
   before_.assign(whole.begin(), at);
@@ -80,7 +86,7 @@ void PartTokenizer::records(const DocumentPart& part, PartTokens& out) {
   each_record(part, [&](const RecordPlace& place) {
     out.begins.push_back(out.ids.size());
     if (whole)
-      record(value_of(place, names), place, out);
+      record(value_of(place, names, read_), place, out);
     else
       text(field_of(place), out);
     return true;
@@ -94,8 +100,7 @@ std::string_view PartTokenizer::field_of(const RecordPlace& place) {
   refuse_marks(place);
   if (parser_->parse(place.text.data(), place.text.size()).get(root) != simdjson::SUCCESS ||
       root.get_object().get(object) != simdjson::SUCCESS) {
-    (void)value_of(place, {});
-    place.bad("expected a JSON object in a line");
+    return slow_field_of(place);
   }
   std::optional<simdjson::dom::element> value;
   names_.clear();
@@ -106,13 +111,22 @@ std::string_view PartTokenizer::field_of(const RecordPlace& place) {
   std::sort(names_.begin(), names_.end());
   if (std::adjacent_find(names_.begin(), names_.end()) != names_.end()) (void)value_of(place, {});  // names the column
   std::string_view text;
-  if (!value || value->get_string().get(text) != simdjson::SUCCESS)
-    place.bad(fmt::format("expected a string \"{}\" in each line, found {}", rules_.field,
-                          value ? "something else" : "none"));
+  if (!value || value->get_string().get(text) != simdjson::SUCCESS) return slow_field_of(place);
   const auto has = [&](std::string_view name) { return std::binary_search(names_.begin(), names_.end(), name); };
   if (rules_.found && (has("messages") || has("conversations") || has("prompt") || has("instruction")))
     refuse_two_formats(value_of(place, {}), place);
   return text;
+}
+
+// Of a line that simdjson does not read, as it holds numbers of any size; or has something else for a text.
+std::string_view PartTokenizer::slow_field_of(const RecordPlace& place) {
+  record_ = value_of(place, {}, read_);
+  const Value* value = record_.find(rules_.field);
+  if (!value || !value->is(Kind::text))
+    place.bad(fmt::format("expected a string \"{}\" in each line, found {}", rules_.field,
+                          value ? kind_text(*value) : "none"));
+  if (rules_.found) refuse_two_formats(record_, place);
+  return value->text();
 }
 
 // A record that says more than the first one did would be half read.

@@ -63,6 +63,7 @@ class PartTokenizer {
   void text(std::string_view text, PartTokens& out);
   void labelled(const LabelledText& document, const RecordPlace& place, PartTokens& out);
   std::string_view field_of(const RecordPlace& place);
+  std::string_view slow_field_of(const RecordPlace& place);
   void refuse_two_formats(const jinja::Value& record, const RecordPlace& place);
 
   const Tokenizer& tokenizer_;
@@ -72,6 +73,8 @@ class PartTokenizer {
   std::vector<std::uint32_t> before_, behind_;  // what the tokenizer's template puts around a text
   std::unique_ptr<simdjson::dom::parser> parser_;
   std::vector<std::string_view> names_;  // of the fields of the line in hand
+  jinja::Value record_;                  // it, if simdjson does not read its numbers
+  std::vector<std::string> read_;        // fields of which numbers count
 };
 
 }  // namespace strata::text

@@ -40,9 +40,12 @@ void ClassTokenizer::run(const DocumentPart& part, ClassTokens& out) {
   const std::vector<std::string> names = header_names(part);
   LabelRules rules = rules_.record;
   rules.of_table = !names.empty();
+  std::vector<std::string> read = rules.labels;
+  read.push_back(rules.text);
+  if (rules.pair) read.push_back(*rules.pair);
   each_record(part, [&](const RecordPlace& place) {
     try {
-      const jinja::Value record = value_of(place, names);
+      const jinja::Value record = value_of(place, names, read);
       add(class_record(record, rules), out);
       out.labels.back().line = place.line;
     } catch (const RecordFault& fault) {

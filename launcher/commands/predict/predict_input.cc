@@ -13,6 +13,7 @@
 #include "launcher/token_output.h"
 #include "text/classes/class_tokenizer.h"
 #include "text/documents.h"
+#include "text/input/input_bytes.h"
 
 namespace strata::launcher {
 namespace {
@@ -20,10 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 
 text::DocumentInput input_of(const std::string& name) {
-  if (name.ends_with(".csv")) return {name, text::InputKind::comma_table};
-  if (name.ends_with(".tsv")) return {name, text::InputKind::tab_table};
-  if (name.ends_with(".jsonl")) return {name, text::InputKind::lines};
-  fail(Exit::usage, "{} is neither .jsonl nor .csv nor .tsv, which texts to predict come in", name);
+  (void)text::look_at_input(name);
+  if (const auto kind = text::kind_of_name(name)) return {name, *kind};
+  fail(Exit::usage, "{} is neither .jsonl nor .csv nor .tsv, which texts to predict come in (compressed or not)", name);
 }
 
 }  // namespace
@@ -99,6 +99,7 @@ PredictInput::PredictInput(const PredictOptions& options, const text::Tokenizer&
     fail(Exit::usage, "{}: no \"{}\" has a word: there is nothing to predict", input.name, options.field);
   claim_names(PredictPart::path_of(out_));
   output.commit(TokenOutput::Tells::nothing);
+  for (const std::string& sentence : reader.notes()) note(sentence);
 }
 
 PredictInput::~PredictInput() {

@@ -22,6 +22,7 @@
 #include "text/chat/part_tokenizer.h"
 #include "text/chat/record.h"
 #include "text/documents.h"
+#include "text/input/input_bytes.h"
 #include "text/token_writer.h"
 #include "text/tokenizer.h"
 
@@ -60,26 +61,33 @@ bool is_table(std::string_view format) {
   return format == "csv" || format == "tsv";
 }
 
-// How an input holds documents: by --format, else by its name.
-DocumentInput input_of(const std::string& name, const TokenizeOptions& options) {
+// Whether a file named .json holds a whole object in its first line, as JSONL does: one list, or an object over several
+// lines, does not.
+bool begins_with_object_in_line(std::string_view text) {
+  const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  const std::size_t end = text.find('\n', begin);
+  if (end == text.npos) return false;
+  std::string_view line = text.substr(begin, end - begin);
+  line = line.substr(0, line.find_last_not_of(" \t\r") + 1);
+  return line.size() > 2 && line.starts_with('{') && line.ends_with('}');
+}
+
+// How an input holds documents: by --format, else by its name. head: how it begins.
+DocumentInput input_of(const std::string& name, std::string_view head, const TokenizeOptions& options) {
   const std::string format = options.format.value_or("");
-  const auto has = [&](std::string_view ending) { return name.ends_with(ending); };
-  if (has(".parquet"))
-    fail(Exit::usage,
-         "{} is Parquet, which is not read: python3 -c \"import pandas; pandas.read_parquet('{}').to_json('{}.jsonl', "
-         "orient='records', lines=True)\" converts it",
-         name, name, name.substr(0, name.size() - 8));
-  if (has(".json") && format != "text")
+  if (format == "csv") return {name, InputKind::comma_table};
+  if (format == "tsv") return {name, InputKind::tab_table};
+  const auto named = text::kind_of_name(name);
+  if (named == InputKind::comma_table || named == InputKind::tab_table) return {name, *named};
+  if (name != "-" && text::content_ending(name) == "json" && format != "text") {
+    if (begins_with_object_in_line(head)) return {name, InputKind::lines};
     fail(Exit::usage,
          "{} may be one JSON list: jq -c '.[]' {} > {}l makes a line of each record (--format text takes "
          "it as plain text)",
          name, name, name);
-  if (format == "csv" || (format.empty() && has(".csv"))) return {name, InputKind::comma_table};
-  if (format == "tsv" || (format.empty() && has(".tsv"))) return {name, InputKind::tab_table};
-  if (has(".csv")) return {name, InputKind::comma_table};
-  if (has(".tsv")) return {name, InputKind::tab_table};
+  }
   const bool records = !format.empty() && format != "text";
-  return {name, has(".jsonl") || records || (name == "-" && (options.field || !options.labels.empty()))
+  return {name, named == InputKind::lines || records || (name == "-" && (options.field || !options.labels.empty()))
                     ? InputKind::lines
                     : InputKind::plain};
 }
@@ -191,14 +199,19 @@ int tokenize(const TokenizeOptions& options) {
   refuse_what_has_no_place(options);
   std::vector<NamedFile> files;
   std::vector<DocumentInput> inputs;
+  bool compressed = false;
   for (const std::string& name : options.inputs) {
     if (name != "-") files.push_back({"tokenize", name});
-    inputs.push_back(input_of(name, options));
+    const text::InputHead head = text::look_at_input(name);
+    compressed = compressed || head.compression != text::Compression::none;
+    inputs.push_back(input_of(name, head.text, options));
   }
+  // How much there is to tokenize; 0 if nobody knows.
+  const std::uint64_t bytes = compressed ? 0 : bytes_of(files, options.inputs.size());
   TokenOutput output(options.out, files, options.force);
   const auto tokenizer = text::load_tokenizer(options.tokenizer);
   for (const std::string& remark : tokenizer->remarks()) note(fmt::format("{}: {}", options.tokenizer, remark));
-  if (!options.labels.empty()) return tokenize_labels(options, inputs, files, *tokenizer, output);
+  if (!options.labels.empty()) return tokenize_labels(options, inputs, bytes, *tokenizer, output);
   // A template goes around whole documents.
   DocumentReader reader(inputs, !options.add_special, *tokenizer);
   const DataFormat format = format_of(options, reader);
@@ -223,7 +236,6 @@ int tokenize(const TokenizeOptions& options) {
           fmt::join(marks, ", "), for_count(marks.size(), "is", "are"), for_count(marks.size(), "token", "tokens"),
           tokenizer->name());
   }
-  const std::uint64_t bytes = bytes_of(files, options.inputs.size());
   std::uint64_t unlabelled = 0, tools_left_out = 0;
   Conveyor<PartTokens> conveyor(reader, bytes, [&](const PartTokens& tokens) {
     write(tokens, writer);
@@ -235,6 +247,7 @@ int tokenize(const TokenizeOptions& options) {
     return [maker](const text::DocumentPart& part, PartTokens& tokens) { maker->run(part, tokens); };
   });
   output.commit();
+  for (const std::string& sentence : reader.notes()) note(sentence);
   if (options.eot && whole && !writer.separated())
     note(fmt::format("--eot {} had no effect: the input is one document, and it goes between two", *options.eot));
   if (tools_left_out > 0)

@@ -33,11 +33,12 @@ std::uint64_t bytes_of(const std::vector<NamedFile>& files, std::size_t inputs) 
   return files.size() < inputs ? 0 : bytes;
 }
 
-int tokenize_labels(const TokenizeOptions& options, const std::vector<text::DocumentInput>& inputs,
-                    const std::vector<NamedFile>& files, const text::Tokenizer& tokenizer, TokenOutput& output) {
+int tokenize_labels(const TokenizeOptions& options, const std::vector<text::DocumentInput>& inputs, std::uint64_t bytes,
+                    const text::Tokenizer& tokenizer, TokenOutput& output) {
   for (const text::DocumentInput& input : inputs)
     if (input.kind == text::InputKind::plain)
-      fail(Exit::usage, "{} is plain text, which has no labels: --labels takes .jsonl, .csv or .tsv", input.name);
+      fail(Exit::usage, "{} is plain text, which has no labels: --labels takes .jsonl, .csv or .tsv (or --format csv)",
+           input.name);
   ClassRules rules{.record = {.labels = options.labels, .text = options.field.value_or("text"), .pair = options.pair}};
   if (options.max_length) rules.max_length = static_cast<std::size_t>(*options.max_length);
   if (options.truncation) rules.truncation = *text::truncation(*options.truncation);
@@ -49,7 +50,7 @@ int tokenize_labels(const TokenizeOptions& options, const std::vector<text::Docu
   text::BitFile& types = output.open_types();
   text::LabelWriter& labels = output.open_labels(rules);
   std::uint64_t cut = 0;
-  Conveyor<ClassTokens> conveyor(reader, bytes_of(files, options.inputs.size()), [&](const ClassTokens& tokens) {
+  Conveyor<ClassTokens> conveyor(reader, bytes, [&](const ClassTokens& tokens) {
     for (std::size_t i = 0; i < tokens.begins.size(); ++i) {
       const std::size_t begin = tokens.begins[i];
       const std::size_t end = i + 1 < tokens.begins.size() ? tokens.begins[i + 1] : tokens.ids.size();
@@ -65,6 +66,7 @@ int tokenize_labels(const TokenizeOptions& options, const std::vector<text::Docu
     return [made](const text::DocumentPart& part, ClassTokens& tokens) { made->run(part, tokens); };
   });
   output.commit();
+  for (const std::string& sentence : reader.notes()) note(sentence);
   if (cut > 0)
     say("{} of {} {} cut to {} tokens", cut, counted(writer.documents(), "document"), for_count(cut, "was", "were"),
         *rules.max_length);

@@ -15,8 +15,9 @@ namespace strata::launcher {
 std::size_t threads_of(const TokenizeOptions& options);
 std::uint64_t bytes_of(const std::vector<NamedFile>& files, std::size_t inputs);
 
-// `strata tokenize --labels`: a document per record, with what it is. Returns the exit code; throws Error.
-int tokenize_labels(const TokenizeOptions& options, const std::vector<text::DocumentInput>& inputs,
-                    const std::vector<NamedFile>& files, const text::Tokenizer& tokenizer, TokenOutput& output);
+// `strata tokenize --labels`: a document per record, with what it is. bytes: of all inputs, 0 if nobody knows. Returns
+// the exit code; throws Error.
+int tokenize_labels(const TokenizeOptions& options, const std::vector<text::DocumentInput>& inputs, std::uint64_t bytes,
+                    const text::Tokenizer& tokenizer, TokenOutput& output);
 
 }  // namespace strata::launcher

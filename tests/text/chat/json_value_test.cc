@@ -37,12 +37,29 @@ TEST(JsonValueTest, ValuesAreAsPythonReadsThem) {
   EXPECT_EQ(again(R"({"id": 18446744073709551615})"), R"({"id": 1.8446744073709552e+19})");
 }
 
+// Python writes NaN and integers of any size, in fields that nobody reads.
+TEST(JsonValueTest, OddNumbersAreListedWithTheirFields) {
+  const std::string text =
+      R"({"id": 123456789012345678901234567890, "a": {"b": [1e400, -Infinity]}, "c": NaN, "d": 1})";
+  std::vector<OddNumber> odd;
+  const jinja::Value value = parse_json(text, RepeatedKeys::refused, &odd);
+  std::vector<std::string> found;
+  for (const OddNumber& number : odd) found.push_back(number.field + "=" + number.written);
+  EXPECT_THAT(found, testing::ElementsAre("id=123456789012345678901234567890", "a=1e400", "a=-Infinity", "c=NaN"));
+  EXPECT_EQ(odd[0].at, text.find("1234"));
+  EXPECT_EQ(value.find("d")->integer(), 1);
+  odd.clear();
+  (void)parse_json(R"({"tiny": 1e-400, "most": -9223372036854775808})", RepeatedKeys::refused, &odd);
+  EXPECT_TRUE(odd.empty());
+  EXPECT_THAT(fault(R"({"a": NaN})"), testing::Pair(6u, HasSubstr("no such number in JSON")));
+}
+
 TEST(JsonValueTest, AFaultHasItsPlace) {
   EXPECT_THAT(fault(R"({"a": )"), testing::Pair(6u, HasSubstr("found the end")));
   EXPECT_THAT(fault(R"({"a" 1})"), testing::Pair(5u, HasSubstr("expected : ")));
   EXPECT_THAT(fault(R"({"a": 1,})"), testing::Pair(8u, HasSubstr("name of a field")));
   EXPECT_THAT(fault(R"([1 2])"), testing::Pair(3u, HasSubstr("expected , or ]")));
-  EXPECT_THAT(fault("[1] x"), testing::Pair(4u, HasSubstr("the end behind")));
+  EXPECT_THAT(fault("[1] x"), testing::Pair(4u, HasSubstr("the end after the JSON value, found 'x'")));
   EXPECT_THAT(fault(R"(["abc)"), testing::Pair(1u, HasSubstr("not closed")));
   EXPECT_THAT(fault("[\"a\nb\"]"), testing::Pair(3u, HasSubstr("control character")));
   EXPECT_THAT(fault(R"(["\q"])"), testing::Pair(3u, HasSubstr("escape of 'q'")));

@@ -162,6 +162,7 @@ TEST_F(RecordsTest, TablesHaveAHeader) {
 }
 
 TEST_F(RecordsTest, WhatIsNotReadSaysWhatToDo) {
+  folder_.write("a.parquet", "PAR1");
   EXPECT_FAILURE(run({"a.parquet"}), Exit::usage, AllOf(HasSubstr("Parquet"), HasSubstr("read_parquet('")));
   folder_.write("a.json", "[{\"text\": \"a\"}]");
   EXPECT_FAILURE(run({"a.json"}), Exit::usage, AllOf(HasSubstr("jq -c '.[]'"), HasSubstr("--format text")));

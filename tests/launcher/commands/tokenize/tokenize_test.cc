@@ -24,7 +24,7 @@ class TokenizeTest : public TokenizeCase {};
 
 TEST_F(TokenizeTest, BytesOfAllInputsOneAfterTheOther) {
   std::string large;  // of several pieces
-  for (int i = 0; i < 1'000'003; ++i) large += static_cast<char>(i * 31);
+  for (int i = 0; i < 1'000'003; ++i) large += static_cast<char>(1 + i * 31 % 255);
   folder_.write("a.txt", "first\n");
   folder_.write("b.txt", large);
   folder_.write("empty.txt", "");
@@ -52,15 +52,89 @@ TEST_F(TokenizeTest, TextOfEachJsonLine) {
                  AllOf(HasSubstr("bad.jsonl, line 1, column 9"), HasSubstr("found the end")));
 }
 
-TEST_F(TokenizeTest, AByteOrderMarkInJsonlIsNamed) {
+TEST_F(TokenizeTest, AByteOrderMarkIsNoText) {
   folder_.write("a.jsonl", "\xef\xbb\xbf{\"text\":\"a\"}\n");
-  EXPECT_FAILURE(
-      run({"a.jsonl"}), Exit::corrupt,
-      AllOf(HasSubstr("a.jsonl, line 1, offset 0"), HasSubstr("byte order mark (EF BB BF)"), HasSubstr("sed")));
+  run({"a.jsonl"});
+  EXPECT_EQ(text(), "a");
+  folder_.write("a.txt", std::string("\xef\xbb\xbf") + "a");
+  run({"a.txt"});
+  EXPECT_EQ(text(), "a");
   folder_.write("a.jsonl", "{\"text\":\"a\"}\n\xef\xbb\xbf{\"text\":\"a\"}\n");  // two files, put together
   EXPECT_FAILURE(run({"a.jsonl"}), Exit::corrupt, AllOf(HasSubstr("line 2"), HasSubstr("byte order mark")));
   folder_.write("a.jsonl", std::string("\xff\xfe{\0\"\0", 6));
-  EXPECT_FAILURE(run({"a.jsonl"}), Exit::corrupt, AllOf(HasSubstr("UTF-16"), HasSubstr("iconv")));
+  EXPECT_FAILURE(run({"a.jsonl"}), Exit::corrupt, HasSubstr("this is no JSON"));
+}
+
+// Of the fields that nobody reads any number will do.
+TEST_F(TokenizeTest, NumbersThatNobodyReads) {
+  folder_.write("a.jsonl",
+                "{\"text\":\"a\",\"id\":123456789012345678901234567890}\n"
+                "{\"text\":\"b\",\"m\":{\"d\":[1e400,-9223372036854775809]}}\n{\"text\":\"c\",\"score\":NaN}\n");
+  run({"a.jsonl"});
+  EXPECT_EQ(text(), "abc");
+  folder_.write("b.jsonl", "{\"text\":\"a\"}\n{\"text\":99999999999999999999}\n");
+  EXPECT_FAILURE(run({"b.jsonl"}), Exit::corrupt,
+                 AllOf(HasSubstr("line 2"), HasSubstr("the field \"text\" holds 99999999999999999999")));
+  folder_.write("c.jsonl", "{\"text\":\"a\",\"y\":99999999999999999999}\n");
+  EXPECT_FAILURE(tokenize({.tokenizer = "byte", .out = path("out.bin"), .inputs = {path("c.jsonl")}, .labels = {"y"}}),
+                 Exit::corrupt, HasSubstr("the field \"y\" holds 99999999999999999999, which is beyond"));
+  folder_.write("d.jsonl", "{\"text\":null}\n");
+  EXPECT_FAILURE(run({"d.jsonl"}), Exit::corrupt, HasSubstr("found null"));
+}
+
+TEST_F(TokenizeTest, EndingsHaveNoCaseAndOtherNames) {
+  for (const char* name : {"a.JSONL", "a.ndjson", "a.jsonlines", "a.Json", "a.json"}) {
+    folder_.write(name, "{\"text\":\"a\"}\n{\"text\":\"b\"}\n");
+    run({name});
+    EXPECT_EQ(text(), "ab") << name;
+  }
+  folder_.write("b.json", "[{\"text\":\"a\"}]\n");
+  EXPECT_FAILURE(run({"b.json"}), Exit::usage, HasSubstr("jq -c '.[]'"));
+  folder_.write("c.CSV", "text\nab\n");
+  run({"c.CSV"});
+  EXPECT_EQ(text(), "ab");
+}
+
+TEST_F(TokenizeTest, WhatFollowsSepIsTheTable) {
+  folder_.write("a.csv", "sep=;\r\nid;text\r\n1;\"a;b\"\r\n2;c,d\r\n");
+  run({"a.csv"});
+  EXPECT_EQ(text(), "a;bc,d");
+  folder_.write("b.csv", "sep=,\ntext,n\na\n");
+  EXPECT_FAILURE(run({"b.csv"}), Exit::corrupt, HasSubstr("b.csv, line 3, offset 13: expected 2 fields"));
+}
+
+// What no text has is refused before the first input is tokenized.
+TEST_F(TokenizeTest, OtherFilesAreRefusedByWhatTheyAre) {
+  folder_.write("good.txt", "a");
+  folder_.write("x.txt", "PK\x03\x04 [Content_Types].xml xl/workbook.xml");
+  EXPECT_FAILURE(run({"good.txt", "x.txt"}), Exit::usage,
+                 AllOf(HasSubstr("x.txt is an Excel workbook"), HasSubstr("read_excel")));
+  folder_.write("zeros.txt", std::string("ab\0cd", 5));
+  EXPECT_FAILURE(run({"zeros.txt"}), Exit::usage, AllOf(HasSubstr("zeros.txt, offset 2"), HasSubstr("NUL")));
+  folder_.write("a.gz", "text\n");
+  EXPECT_FAILURE(run({"a.gz"}), Exit::corrupt, HasSubstr("is not compressed by gzip, in spite of its name"));
+  EXPECT_FALSE(std::filesystem::exists(path("out.bin")));
+}
+
+TEST_F(TokenizeTest, BytesThatAreNotUtf8AreCounted) {
+  const std::string one = std::string(400, 'a') + "\xe9";
+  folder_.write("few.txt", one);
+  testing::internal::CaptureStderr();
+  run({"few.txt"});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("1 of 401 bytes is not UTF-8, and byte takes them"));
+  folder_.write("many.txt", "caf\xe9 \xe0 c\xf4t\xe9");
+  const auto with = [&](const char* name) {
+    return tokenize({.tokenizer = kTokenizers + "gpt2",
+                     .out = path("out.bin"),
+                     .inputs = {path(name)},
+                     .no_eot = true,
+                     .force = true});
+  };
+  EXPECT_FAILURE(with("many.txt"), Exit::corrupt,
+                 AllOf(HasSubstr("many.txt: 4 of 11 bytes (36.4%) are not UTF-8"), HasSubstr("iconv")));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(with("few.txt"), 0);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("1 of 401 bytes is not UTF-8, and read as U+FFFD"));
 }
 
 TEST_F(TokenizeTest, AnEndOfTextThatGoesNowhereIsSaid) {

@@ -1,0 +1,82 @@
+#include "text/input/decompressor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/text/input/compressed.h"
+
+namespace strata::text {
+namespace {
+
+constexpr auto kAll = {Compression::gzip, Compression::zstd, Compression::xz, Compression::bzip2};
+
+// All of a stream that comes in pieces, into a buffer of `room` bytes.
+std::string all_of(Compression compression, const std::string& stream, std::size_t piece, std::size_t room) {
+  const auto decompressor = make_decompressor(compression);
+  std::string out, buffer(room, '\0');
+  for (std::size_t at = 0;; at += piece) {
+    const std::string part = at < stream.size() ? stream.substr(at, piece) : "";
+    std::string_view in = part;
+    std::size_t n = 0;
+    do {
+      n = decompressor->run(in, buffer, part.empty());
+      out.append(buffer, 0, n);
+    } while (n > 0 || !in.empty());
+    if (part.empty()) return out;
+  }
+}
+
+std::string fault_of(Compression compression, const std::string& stream, std::size_t piece = 7) {
+  try {
+    (void)all_of(compression, stream, piece, 64);
+  } catch (const StreamFault& fault) {
+    return fault.message;
+  }
+  return "none";
+}
+
+TEST(Decompressor, MembersOneAfterTheOtherInAnyPieces) {
+  rc::check([](const std::vector<std::string>& texts) {
+    const std::size_t piece = *rc::gen::inRange<std::size_t>(1, 100), room = *rc::gen::inRange<std::size_t>(1, 100);
+    for (const Compression compression : kAll) {
+      std::string stream, all;
+      for (const std::string& text : texts) {
+        stream += tests::compressed(compression, text);
+        all += text;
+      }
+      if (stream.empty()) continue;
+      RC_ASSERT(all_of(compression, stream, piece, room) == all);
+      RC_ASSERT(compression_of(stream) == compression);
+    }
+  });
+}
+
+TEST(Decompressor, WhatIsCutOffOrDamagedIsAFault) {
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += std::to_string(i * 7919);
+  for (const Compression compression : kAll) {
+    const std::string whole = tests::compressed(compression, text);
+    for (const std::size_t size : {whole.size() - 1, whole.size() / 2, std::size_t{7}})
+      EXPECT_THAT(fault_of(compression, whole.substr(0, size)), testing::HasSubstr("ends in the middle"))
+          << name_of(compression) << " " << size;
+    std::string damaged = whole;
+    for (std::size_t i = whole.size() / 2; i < whole.size() / 2 + 8; ++i) damaged[i] = static_cast<char>(~damaged[i]);
+    EXPECT_THAT(fault_of(compression, damaged), testing::HasSubstr("damaged")) << name_of(compression);
+    EXPECT_THAT(fault_of(compression, whole + "and more after the end"), testing::HasSubstr("damaged")) << name_of(compression);
+    EXPECT_EQ(fault_of(compression, whole), "none") << name_of(compression);
+  }
+  // As tapes and tar leave it.
+  EXPECT_EQ(fault_of(Compression::gzip, tests::compressed(Compression::gzip, text) + std::string(100, '\0')), "none");
+}
+
+TEST(Decompressor, TextIsNotTakenForCompressed) {
+  for (const char* text : {"", "B", "BZh9 is how bzip2 begins", "BZh", "(\xb5", "\x1f", "PK"})
+    EXPECT_EQ(compression_of(text), Compression::none) << text;
+}
+
+}  // namespace
+}  // namespace strata::text

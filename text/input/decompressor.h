@@ -1,0 +1,34 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace strata::text {
+
+enum class Compression : std::uint8_t { none, gzip, zstd, xz, bzip2 };
+// "gzip"; of `none` "".
+std::string_view name_of(Compression compression);
+// By the first bytes of a file: six are enough.
+Compression compression_of(std::string_view head);
+
+// What is wrong with a compressed stream, without its place.
+struct StreamFault {
+  std::string message;
+};
+
+// Decompresses a stream piece by piece: all of its members or frames, one after the other, in constant memory.
+class Decompressor {
+ public:
+  virtual ~Decompressor() = default;
+  // Takes bytes from the front of `in` and fills `out` from its front; returns how many bytes it wrote. Call it again
+  // with more input if it wrote nothing. last: nothing comes after `in`. Throws StreamFault if the stream is damaged,
+  // or ends inside a member.
+  virtual std::size_t run(std::string_view& in, std::span<char> out, bool last) = 0;
+};
+// Not of Compression::none.
+std::unique_ptr<Decompressor> make_decompressor(Compression compression);
+
+}  // namespace strata::text

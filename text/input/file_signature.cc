@@ -1,0 +1,158 @@
+#include "text/input/file_signature.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+namespace strata::text {
+namespace {
+
+using namespace std::string_view_literals;
+
+std::string without_ending(std::string_view name) {
+  const std::size_t slash = name.rfind('/'), dot = name.rfind('.');
+  const bool has = dot != name.npos && dot > 0 && (slash == name.npos || dot > slash + 1);
+  return std::string(has ? name.substr(0, dot) : name);
+}
+
+std::string parquet(std::string_view name) {
+  return fmt::format(
+      "is Parquet, which is not read: python3 -c \"import pandas; pandas.read_parquet('{0}').to_json('{1}.jsonl', "
+      "orient='records', lines=True)\" converts it",
+      name, without_ending(name));
+}
+
+std::string arrow(std::string_view name, std::string_view reader) {
+  return fmt::format(
+      "is Arrow, which is not read: python3 -c \"import pyarrow as pa; pa.ipc.{}('{}').read_all().to_pandas()"
+      ".to_json('{}.jsonl', orient='records', lines=True)\" converts it",
+      reader, name, without_ending(name));
+}
+
+std::string feather(std::string_view name) {
+  return fmt::format(
+      "is Feather, which is not read: python3 -c \"import pandas; pandas.read_feather('{}').to_json('{}.jsonl', "
+      "orient='records', lines=True)\" converts it",
+      name, without_ending(name));
+}
+
+std::string workbook(std::string_view what, std::string_view name) {
+  return fmt::format(
+      "is {}: save it as CSV (UTF-8), or python3 -c \"import pandas; pandas.read_excel('{}').to_csv('{}.csv', "
+      "index=False)\" converts it",
+      what, name, without_ending(name));
+}
+
+constexpr std::string_view kDocx = "is a Word document: save it as plain text (pandoc -t plain does)";
+
+// A zip, by the names of what it holds.
+std::string zip(std::string_view head, std::string_view name) {
+  const auto has = [&](std::string_view part) { return head.find(part) != head.npos; };
+  if (has("xl/")) return workbook("an Excel workbook", name);
+  if (has("word/")) return std::string(kDocx);
+  if (has("ppt/")) return "is a PowerPoint presentation: save its text as plain text";
+  if (has("opendocument.spreadsheet")) return workbook("an OpenDocument spreadsheet", name);
+  if (has("opendocument")) return "is an OpenDocument file: save it as plain text (pandoc -t plain does)";
+  if (has("epub+zip")) return "is an EPUB: pandoc -t plain makes text of it";
+  if (has("data.pkl")) return "is a file of PyTorch (torch.save), not text";
+  if (has(".npy")) return "holds arrays of NumPy (.npz), not text";
+  if (std::string out = kind_of_ending(name.substr(std::min(name.rfind('.'), name.size() - 1) + 1), name); !out.empty())
+    return out;
+  return "is a zip archive: unzip it, and give the files in it";
+}
+
+struct Signature {
+  std::string_view bytes;
+  std::string_view is;
+  std::size_t at = 0;
+};
+constexpr auto kSignatures = std::to_array<Signature>({
+    {"%PDF-"sv, "is a PDF: pdftotext makes text of it"},
+    {"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"sv,
+     "is a document of an older Office (.doc, .xls, .ppt): save it as text or CSV"},
+    {"{\\rtf"sv, "is RTF: save it as plain text (pandoc -t plain does)"},
+    {"SQLite format 3\0"sv, "is an SQLite database: sqlite3 -csv -header FILE 'select ...' writes a table of it"},
+    {"\x93NUMPY"sv, "is an array of NumPy (.npy), not text"},
+    {"\x89HDF\r\n\x1a\n"sv, "is HDF5: write its records as JSONL or CSV"},
+    {"Obj\x01"sv, "is Avro: write its records as JSONL"},
+    {"GGUF"sv, "holds the weights of a model (GGUF), not text"},
+    {"\x7f"
+     "ELF"sv,
+     "is a program, not text"},
+    {"\0asm"sv, "is a program, not text"},
+    {"MZ\x90\0"sv, "is a program, not text"},
+    {"\x89PNG\r\n\x1a\n"sv, "is a picture (PNG), not text"},
+    {"\xff\xd8\xff"sv, "is a picture (JPEG), not text"},
+    {"GIF87a"sv, "is a picture (GIF), not text"},
+    {"GIF89a"sv, "is a picture (GIF), not text"},
+    {"II*\0"sv, "is a picture (TIFF), not text"},
+    {"MM\0*"sv, "is a picture (TIFF), not text"},
+    {"WEBP"sv, "is a picture (WebP), not text", 8},
+    {"WAVE"sv, "is sound (WAV), not text", 8},
+    {"ftyp"sv, "is a film or sound (MP4), not text", 4},
+    {"OggS\0"sv, "is sound (Ogg), not text"},
+    {"fLaC\0"sv, "is sound (FLAC), not text"},
+    {"ID3\x02"sv, "is sound (MP3), not text"},
+    {"ID3\x03"sv, "is sound (MP3), not text"},
+    {"ID3\x04"sv, "is sound (MP3), not text"},
+    {"\x1a\x45\xdf\xa3"sv, "is a film (Matroska, WebM), not text"},
+    {"ustar"sv, "is a tar archive: unpack it with tar -xf, and give the files in it", 257},
+    {"7z\xbc\xaf\x27\x1c"sv, "is a 7z archive: unpack it with 7z x, and give the files in it"},
+    {"Rar!\x1a\x07"sv, "is a RAR archive: unpack it, and give the files in it"},
+    {"\x04\x22\x4d\x18"sv, "is compressed by lz4, which is not read: lz4 -d unpacks it"},
+    {"\x1f\x9d"sv, "is compressed by compress, which is not read: gzip -d unpacks it"},
+    {"\xff\x06\0\0sNaPpY"sv, "is compressed by snappy, which is not read: unpack it first"},
+    {"LZIP\x01"sv, "is compressed by lzip, which is not read: lzip -d unpacks it"},
+    {"\x5d\0\0"sv, "is compressed by lzma, which is not read: xz -d unpacks it"},
+    {"wOFF"sv, "is a font, not text"},
+});
+
+bool is_pickle(std::string_view head) {
+  // PROTO, then what a pickle of protocol 2 to 5 begins with: a frame, a collection, a class.
+  return head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5 &&
+         "\x95}](c\x8c\x8a)KX"sv.find(head[2]) != std::string_view::npos;
+}
+
+bool is_safetensors(std::string_view head) {
+  std::uint64_t length = 0;
+  if (head.size() < 10 || head[8] != '{') return false;
+  std::memcpy(&length, head.data(), sizeof length);
+  return length < (std::uint64_t{1} << 32);
+}
+
+}  // namespace
+
+std::string kind_of_ending(std::string_view ending, std::string_view name) {
+  if (ending == "parquet") return parquet(name);
+  if (ending == "feather") return feather(name);
+  if (ending == "arrow") return arrow(name, "open_stream");
+  if (ending == "xlsx" || ending == "xlsm") return workbook("an Excel workbook", name);
+  if (ending == "ods") return workbook("an OpenDocument spreadsheet", name);
+  if (ending == "xls") return workbook("a workbook of an older Excel", name);
+  if (ending == "docx") return std::string(kDocx);
+  if (ending == "pdf") return "is a PDF: pdftotext makes text of it";
+  if (ending == "pkl" || ending == "pickle") return "is a pickle of Python: write its records as JSONL";
+  if (ending == "safetensors") return "holds the weights of a model (safetensors), not text";
+  return {};
+}
+
+std::string file_kind(std::string_view head, std::string_view name) {
+  if (head.starts_with("PAR1")) return parquet(name);
+  if (head.starts_with("ARROW1")) return arrow(name, "open_file");
+  if (head.starts_with("FEA1")) return feather(name);
+  if (head.starts_with("\xff\xff\xff\xff")) return arrow(name, "open_stream");
+  if (head.starts_with("PK\3\4") || head.starts_with("PK\5\6")) return zip(head, name);
+  for (const Signature& known : kSignatures)
+    if (head.size() >= known.at + known.bytes.size() && head.substr(known.at, known.bytes.size()) == known.bytes)
+      return std::string(known.is);
+  if (is_pickle(head)) return "is a pickle of Python (or an older torch.save), not text: write its records as JSONL";
+  if (is_safetensors(head)) return "holds the weights of a model (safetensors), not text";
+  if (head.starts_with("ORC") && head.size() > 3 && static_cast<unsigned char>(head[3]) < 0x20)
+    return "is ORC: write its records as JSONL";
+  return {};
+}
+
+}  // namespace strata::text
