@@ -45,6 +45,7 @@ void describe(const text::LabelSummary& labels) {
   if (labels.names.size() > kShown) list += ", ...";
   say("labels: {} ({}): {}", labels.names.size() == 1 ? "1 class" : fmt::format("{} classes", labels.names.size()),
       labels.problem, list);
+  if (labels.vectors) note("each list is read as a vector: a 0 or 1 for each class, LABEL_0, LABEL_1 and so on");
   if (labels.one_per_word)
     note(
         "each list is as long as its text has words: if they are labels of words, give the words as a list, too "

@@ -50,8 +50,10 @@ Classes read_classes(const Config& config, Objective objective) {
     out.counted = true;
     for (std::size_t i = out.names.size(); i < count; ++i) out.names.push_back(fmt::format("LABEL_{}", i));
   }
-  if (out.names.empty()) out.names = {"LABEL_0", "LABEL_1"};
   const std::string problem = config.text_or("problem_type", "");
+  // Nothing says how many: transformers' two are classes, and a regression has one.
+  if (out.names.empty()) out.names = {"LABEL_0", "LABEL_1"};
+  if (problem == "regression" && !out.counted && !config.has("id2label.0")) out.names = {"LABEL_0"};
   if (problem == "regression" || (problem.empty() && out.names.size() == 1))
     out.target = device::ClassTarget::number;
   else if (problem == kPrediction)

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/ops/losses/class_loss.h"
@@ -23,6 +24,8 @@ struct Classes {
 inline constexpr const char* kTrainedOn = "strata_trained_on";
 // A problem_type of ours: there are no labels.
 inline constexpr const char* kPrediction = "prediction";
+// How transformers names a class that has no name, with its number after it.
+inline constexpr std::string_view kNumberedLabel = "LABEL_";
 // Throws Error{corrupt}, or Error{usage} for what the recipe gave, for an id2label that does not count from 0 or names
 // another number of classes than num_labels; Error{usage} for a problem_type that there is not.
 Classes read_classes(const Config& config, Objective objective);

@@ -152,11 +152,18 @@ Judged judged_of(const Recipe& recipe) {
   return words && models::are_entity_tags(classes.names) ? Judged::entities : Judged::one_class;
 }
 
-// Whether it is the number of one of the classes.
-bool is_place(const std::string& name, const models::Classes& classes) {
+// Whether it is the number of one of the classes, alone or as columns of vectors are named: "LABEL_3".
+bool is_place(std::string_view name, const models::Classes& classes) {
   std::size_t number = 0;
+  if (name.starts_with(models::kNumberedLabel)) name.remove_prefix(models::kNumberedLabel.size());
   const auto [rest, error] = std::from_chars(name.data(), name.data() + name.size(), number);
   return error == std::errc() && rest == name.data() + name.size() && number < classes.names.size();
+}
+
+// Columns of vectors stand for a model's classes by their places, so that there are as many.
+bool are_columns(std::span<const std::string> names) {
+  return !names.empty() &&
+         std::ranges::all_of(names, [](const std::string& name) { return name.starts_with(models::kNumberedLabel); });
 }
 
 std::string classes_text(std::span<const std::string> names) {
@@ -171,7 +178,8 @@ void require_known(std::span<const std::string> names, const models::Classes& ow
   const auto known = [&](const std::string& name) {
     return is_place(name, own) || std::ranges::find(own.names, name) != own.names.end();
   };
-  if (names.empty() || std::ranges::any_of(names, known)) return;
+  if (names.empty() || (are_columns(names) ? names.size() == own.names.size() : std::ranges::any_of(names, known)))
+    return;
   fail(Exit::usage, "{} has {}, and {} has {}: set model.new_head = true to train a layer for the data's classes",
        config.describe("id2label"), classes_text(own.names), file, classes_text(names));
 }
@@ -247,7 +255,14 @@ void settle_classes(Recipe& recipe) {
     if (config.has("num_labels")) to["num_labels"] = fmt::format("{}", names.size());
   } else if (own.counted && own.names.size() != names.size()) {
     // Then the data have texts of some of them.
-    if (std::ranges::all_of(names, [&](const std::string& name) { return is_place(name, own); })) return;
+    if (!are_columns(names) && std::ranges::all_of(names, [&](const std::string& name) { return is_place(name, own); }))
+      return;
+    if (of_numbers)
+      fail(Exit::usage,
+           "{} is {}, and the labels of {} are numbers with a point, a regression, which has one: leave it out, or "
+           "write "
+           "classes without a point (1, not 1.0) and tokenize anew",
+           config.describe("num_labels"), own.names.size(), data->file);
     fail(Exit::usage, "{} is {}, and {} has {}: leave it out, and the data say how many there are",
          config.describe("num_labels"), own.names.size(), data->file, classes_text(names));
   }

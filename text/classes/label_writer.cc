@@ -68,20 +68,77 @@ void LabelWriter::add(const DocumentLabels& labels, std::string_view file) {
     };
     fail(Exit::corrupt, "{} has {}, and those before have {}", place(), what(labels.kind), what(kind_));
   }
+  if (kind_ == Kind::many && fields_.size() == 1) return add_list(labels, place());
+  add_values(labels, place());
+}
+
+void LabelWriter::add_list(const DocumentLabels& labels, const Place& place) {
+  using Kind = DocumentLabels::Kind;
+  const std::size_t length = labels.is_vector ? labels.flags.size() : labels.values.size();
+  const bool may_be_vector = !labels.flags.empty();
+  if (documents_ == 1) {
+    columns_ = length;
+    first_list_ = place;
+  }
+  if (lists_ == Lists::open) {
+    if (labels.is_vector) {
+      lists_ = length == columns_ ? Lists::vectors : Lists::classes;
+    } else if (!may_be_vector || length != columns_) {
+      lists_ = Lists::classes;
+    }
+    if (lists_ == Lists::vectors) of_column_.resize(columns_);
+    // What stood back until this was known.
+    if (lists_ != Lists::open) {
+      DocumentLabels both{.kind = Kind::many};
+      for (const bool rising : std::exchange(open_, {})) {
+        if (lists_ == Lists::vectors) {
+          add_vector({static_cast<std::uint8_t>(!rising), static_cast<std::uint8_t>(rising)});
+          continue;
+        }
+        both.values = {LabelValue(std::int64_t{!rising}), LabelValue(std::int64_t{rising})};
+        add_values(both, first_list_);
+      }
+    }
+  }
+  if (lists_ == Lists::vectors && may_be_vector && labels.flags.size() == columns_) return add_vector(labels.flags);
+  if (lists_ == Lists::vectors || labels.is_vector)
+    fail(Exit::usage,
+         "--labels {}: {} has a list of {}{}, and {} one of {}: are they vectors, which say 0 or 1 of each class and "
+         "are "
+         "of one length, or do they name classes? Write vectors of one length, or the classes as names (\"a\", \"b\")",
+         fields_.front(), first_list_, columns_, lists_ == Lists::vectors ? ", each 0 or 1" : "", place, length);
+  // [0, 1] and [1, 0]: one bit each, as there may be many.
+  if (lists_ == Lists::open && columns_ == 2) return open_.push_back(labels.flags[1] == 1);
+  add_values(labels, place);
+}
+
+void LabelWriter::add_vector(const std::vector<std::uint8_t>& flags) {
+  one_per_word_ = false;
+  std::string line;
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    if (flags[i] == 0) continue;
+    ++of_column_[i];
+    line += fmt::format("{}\"LABEL_{}\"", line.empty() ? "" : ", ", i);
+  }
+  write("{\"labels\": [" + line + "]}\n");
+}
+
+void LabelWriter::add_values(const DocumentLabels& labels, const Place& place) {
+  using Kind = DocumentLabels::Kind;
   std::string line = kind_ == Kind::one ? "{\"label\": " : "{\"labels\": [";
   for (std::size_t i = 0; i < labels.values.size(); ++i) {
     const auto& value = labels.values[i];
     line += (i > 0 ? ", " : "") + json_of(value);
     if (!value) continue;
-    if (kind_ != Kind::words && !none_ && *value == LabelValue(kNoLabel)) none_ = First{place(), text_of(*value)};
+    if (kind_ != Kind::words && !none_ && *value == LabelValue(kNoLabel)) none_ = First{place, text_of(*value)};
     const bool name = std::holds_alternative<std::string>(*value);
     all_whole_ = all_whole_ && std::holds_alternative<std::int64_t>(*value);
     if (name) {
-      if (!name_) name_ = First{place(), text_of(*value)};
+      if (!name_) name_ = First{place, text_of(*value)};
       only_nan_ = only_nan_ && is_not_finite(text_of(*value));
     } else {
       number_ = true;
-      if (std::holds_alternative<double>(*value) && !real_) real_ = First{place(), text_of(*value)};
+      if (std::holds_alternative<double>(*value) && !real_) real_ = First{place, text_of(*value)};
     }
     if (!name) {
       const double number = std::holds_alternative<double>(*value)
@@ -102,12 +159,32 @@ void LabelWriter::add(const DocumentLabels& labels, std::string_view file) {
 
 LabelSummary LabelWriter::finish() {
   using Kind = DocumentLabels::Kind;
+  if (lists_ == Lists::open && !open_.empty()) {  // one length, and nothing but 0 and 1
+    lists_ = Lists::vectors;
+    of_column_.resize(columns_);
+    for (const bool rising : std::exchange(open_, {}))
+      add_vector({static_cast<std::uint8_t>(!rising), static_cast<std::uint8_t>(rising)});
+  }
+  if (kind_ == Kind::many && fields_.size() == 1 && lists_ == Lists::open && columns_ == 1 && documents_ > 0)
+    fail(
+        Exit::usage,
+        "--labels {}: each list has one number, 0 or 1: without brackets they are two classes, and as 0.0 and 1.0 they "
+        "say whether a text is of one class; write what is meant",
+        fields_.front());
   file_.flush();
   LabelSummary out{.documents = documents_};
   out.problem = kind_ == Kind::one    ? "single_label_classification"
                 : kind_ == Kind::many ? "multi_label_classification"
                                       : "token_classification";
   const std::string named = fmt::format("--labels {}", fmt::join(fields_, ","));
+  if (lists_ == Lists::vectors) {
+    out.vectors = true;
+    if (columns_ > kMostClasses)
+      fail(Exit::usage, "{}: the lists have {} places, above {}: are they labels?", named, columns_, kMostClasses);
+    for (std::size_t i = 0; i < columns_; ++i) out.names.push_back(fmt::format("LABEL_{}", i));
+    out.counts = of_column_;
+    return out;
+  }
   if (name_ && number_ && (real_ || only_nan_))
     fail(Exit::usage,
          "{}: {} has \"{}\", and {}: a regression needs a number in each record, and classes are names or "

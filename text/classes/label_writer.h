@@ -26,6 +26,8 @@ struct LabelSummary {
   bool all_whole = false;
   // Each document has as many labels as its text has words.
   bool one_per_word = false;
+  // Each document's labels were a list of 0 and 1, one for each class.
+  bool vectors = false;
 };
 
 // Writes a line of JSON per document (docs/formats.md, "Labels") and counts what the labels are. The file is the
@@ -35,8 +37,9 @@ class LabelWriter {
   // fields: what --labels names.
   LabelWriter(AtomicFile& file, std::vector<std::string> fields);
 
-  // file: what messages name, beside the labels' line. Throws Error{usage} if a document's labels are of another kind
-  // than those before, or there are too many classes.
+  // Lists of 0 and 1 of one length are vectors, whose columns are the classes LABEL_0, LABEL_1 and so on; other lists
+  // name classes. file: what messages name, beside the labels' line. Throws Error{corrupt} if a document's labels are
+  // of another kind than those before, Error{usage} if lists may be either.
   void add(const DocumentLabels& labels, std::string_view file = {});
   // Throws Error{usage} if no label counts.
   LabelSummary finish();
@@ -44,7 +47,14 @@ class LabelWriter {
   std::string hash() const { return file_.hash(); }
 
  private:
+  // What lists are, as far as those so far say: they name classes, are vectors, or may be either.
+  enum class Lists : std::uint8_t { open, classes, vectors };
+  using Place = std::string;
+
   void write(const std::string& line);
+  void add_list(const DocumentLabels& labels, const Place& place);
+  void add_vector(const std::vector<std::uint8_t>& flags);
+  void add_values(const DocumentLabels& labels, const Place& place);
 
   HashedFile file_;
   std::vector<std::string> fields_;
@@ -61,6 +71,11 @@ class LabelWriter {
   bool fraction_ = false;
   std::map<std::string, std::uint64_t> classes_;
   bool too_many_ = false;
+  Lists lists_ = Lists::open;
+  std::size_t columns_ = 0;  // of the first list
+  Place first_list_;
+  std::vector<bool> open_;  // of lists of two that may be either: whether each is [0, 1], not [1, 0]
+  std::vector<std::uint64_t> of_column_;
   bool one_per_word_ = true;
 };
 

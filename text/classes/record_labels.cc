@@ -73,6 +73,12 @@ LabelValue value_of(const Value& value, std::string_view field, bool of_table) {
                                       "label?",
                                       field, value.text().size(), kLongestName),
                           Exit::usage};
+      if (of_table && value.text().starts_with('[') && value.text().ends_with(']'))
+        throw RecordFault{
+            fmt::format("the label \"{}\" is a list, {}, which a table has no place for: give a column per "
+                        "class (--labels A,B,C, each 0 or 1), or write JSONL",
+                        field, value.text()),
+            Exit::usage};
       return of_table ? from_text(value.text()) : LabelValue(value.text());
     case Kind::boolean:
       return std::string(value.boolean() ? "true" : "false");
@@ -92,8 +98,16 @@ const Value& field_of(const Value& record, std::string_view name, const char* op
   const Value* found = record.find(name);
   if (found) return *found;
   std::string names;
-  for (const auto& [key, value] : record.pairs())
-    if (names.size() < 100) names += (names.empty() ? "" : ", ") + key.to_text();
+  for (const auto& [key, value] : record.pairs()) {
+    const std::string field = key.to_text();
+    if (names.size() < 100) names += (names.empty() ? "" : ", ") + field;
+    // As a header "text, label" has it.
+    const std::size_t begin = std::min(field.find_first_not_of(' '), field.size());
+    if (field.substr(begin, field.find_last_not_of(' ') + 1 - begin) == name)
+      throw RecordFault{fmt::format("there is no field \"{}\" ({}), but \"{}\" with a space: write names without", name,
+                                    option, field),
+                        Exit::usage};
+  }
   const bool spaced = name.starts_with(' ') || name.ends_with(' ');
   throw RecordFault{fmt::format("there is no field \"{}\" ({}); the fields are {}{}", name, option,
                                 names.empty() ? "none" : names, spaced ? "; write names without spaces between" : ""),
@@ -110,8 +124,33 @@ std::string_view text_of_field(const Value& record, std::string_view name, const
 LabelValue class_of(const Value& value, std::string_view field) {
   LabelValue out = value_of(value, field, false);
   if (std::holds_alternative<double>(out))
-    wrong("expected names or numbers of classes in the list \"{}\", found {}", field, text_of(out));
+    wrong("expected names or numbers of classes in the list \"{}\", or a 0 or 1 for each class, found {}", field,
+          text_of(out));
   return out;
+}
+
+// What a list says if it may be a vector: of 0 and 1 alone.
+void find_flags(const std::vector<Value>& items, std::string_view field, DocumentLabels& out) {
+  bool numbers = true, whole = true, digits = true;  // some are no integers; all are "0" or "1" in quotes
+  for (const Value& item : items) {
+    double flag = -1;
+    if (item.is(Kind::boolean)) flag = item.boolean() ? 1 : 0;
+    if (item.is(Kind::integer)) flag = static_cast<double>(item.integer());
+    if (item.is(Kind::real)) flag = item.real();
+    numbers = numbers && (flag == 0 || flag == 1);
+    whole = whole && item.is(Kind::integer);
+    digits = digits && item.is(Kind::text) && (item.text() == "0" || item.text() == "1");
+    out.flags.push_back(flag == 1 ? 1 : 0);
+  }
+  const bool twice = items.size() > 2 || (items.size() == 2 && out.flags[0] == out.flags[1]);
+  if (digits && items.size() > 1 && (items.size() > 2 || items[0].text() == items[1].text()))
+    wrong(
+        "the list \"{}\" has \"0\" and \"1\" in quotes, more than once: if it says of each class whether the text is "
+        "of "
+        "it, write numbers; if they are names of classes, write each once",
+        field);
+  if (!numbers || items.empty()) out.flags.clear();
+  out.is_vector = !out.flags.empty() && (!whole || twice);
 }
 
 // One label per word.
@@ -165,6 +204,8 @@ void add_labels(const Value& record, const LabelRules& rules, ClassRecord& out) 
     return;
   }
   out.labels.kind = DocumentLabels::Kind::many;
+  find_flags(found.items(), name, out.labels);
+  if (out.labels.is_vector) return;
   std::set<LabelValue> seen;  // a text is of a class once
   for (const Value& label : found.items())
     if (LabelValue one = class_of(label, name); seen.insert(one).second) out.labels.values.emplace_back(std::move(one));

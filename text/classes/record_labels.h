@@ -29,7 +29,11 @@ struct DocumentLabels {
   Kind kind = Kind::one;
   std::vector<std::optional<LabelValue>> values;
   bool one_per_word = false;  // of many: as many as the text has words, which may be what is meant
-  std::uint64_t line = 0;     // of its file; 0: unknown
+  // Of many, if the list has nothing but 0 and 1 (false and true): each of them, in its place. It may be a vector that
+  // says of each class whether the text is of it; `is_vector`: it is nothing else (true, 0.0, or a number twice).
+  std::vector<std::uint8_t> flags = {};
+  bool is_vector = false;
+  std::uint64_t line = 0;  // of its file; 0: unknown
 };
 
 // What of a record is read.

@@ -43,6 +43,13 @@ class ClassNumbers {
     if (!number && value.get_string().get(name) != simdjson::SUCCESS) wrong(simdjson::minify(value), line);
     const auto found = numbers_.find(number ? text : std::string(name));
     if (found != numbers_.end()) return static_cast<std::int32_t>(found->second);
+    // The column of a vector, which the data could not name.
+    if (!number && name.starts_with(models::kNumberedLabel)) {
+      std::size_t place = 0;
+      const char* end = name.data() + name.size();
+      const auto [rest, error] = std::from_chars(name.data() + models::kNumberedLabel.size(), end, place);
+      if (error == std::errc() && rest == end && place < classes_.names.size()) return static_cast<std::int32_t>(place);
+    }
     // A class by its number; classes that numbers name have no others.
     if (number && !named_by_numbers_ && whole >= 0 && static_cast<std::uint64_t>(whole) < classes_.names.size())
       return static_cast<std::int32_t>(whole);

@@ -121,6 +121,25 @@ TEST_F(SettledClassesTest, NumLabelsAndTheDataAgree) {
   const auto number = settled({"0", "3", "5"}, "\"num_labels\": 1");
   EXPECT_THAT(number.names, ElementsAre("LABEL_0"));
   EXPECT_EQ(number.target, device::ClassTarget::number) << "as transformers has it";
+  EXPECT_FAILURE(settled({}, "\"num_labels\": 3", "regression"), Exit::usage,
+                 AllOf(HasSubstr("is 3"), HasSubstr("numbers with a point")));
+  const auto alone = settled({"0", "3", "5"}, "\"problem_type\": \"regression\"");
+  EXPECT_THAT(alone.names, ElementsAre("LABEL_0")) << "nothing else says how many";
+}
+
+// Columns of vectors stand for a model's classes by their places.
+TEST_F(SettledClassesTest, VectorsAreAsLongAsTheModelHasClasses) {
+  const std::string named = R"("problem_type": "multi_label_classification", "id2label": {"0": "mild", "1": "harsh"})";
+  EXPECT_THAT(settled({"LABEL_0", "LABEL_1"}, named, "multi_label_classification").names, ElementsAre("mild", "harsh"));
+  EXPECT_FAILURE(settled({"LABEL_0", "LABEL_1", "LABEL_2"}, named, "multi_label_classification"), Exit::usage,
+                 HasSubstr("has 3 classes (LABEL_0, LABEL_1, LABEL_2)"));
+  EXPECT_THAT(settled({"LABEL_0", "LABEL_1", "LABEL_2"}, "", "multi_label_classification").names,
+              ElementsAre("LABEL_0", "LABEL_1", "LABEL_2"));
+  EXPECT_FAILURE(settled({"LABEL_0", "LABEL_1"}, "\"num_labels\": 4", "multi_label_classification"), Exit::usage,
+                 HasSubstr("is 4"));
+  const auto columns =
+      file("{\"labels\": [\"LABEL_1\"]}\n{\"labels\": []}\n", "multi_label_classification", {"LABEL_0", "LABEL_1"});
+  EXPECT_THAT(labels_of(columns, classes({"mild", "harsh"}, device::ClassTarget::many), false), ElementsAre(2, 0));
 }
 
 TEST_F(SettledClassesTest, WhatTheDataAreIsKeptInTheConfiguration) {

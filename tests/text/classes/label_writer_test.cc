@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 
@@ -42,6 +45,54 @@ TEST(LabelWriterTest, NamesInOrder) {
               ElementsAre("-1", "9", "10"));
   EXPECT_THAT(write({one(std::int64_t{10}), one(std::int64_t{9}), one("n")}).summary.names,
               ElementsAre("10", "9", "n"));
+}
+
+DocumentLabels list(std::vector<int> numbers, bool sure = false) {
+  DocumentLabels out{.kind = Kind::many};
+  bool flags = !numbers.empty();
+  for (const int number : numbers) {
+    if (std::ranges::find(out.values, std::optional<LabelValue>(std::int64_t{number})) != out.values.end()) sure = true;
+    out.values.emplace_back(std::int64_t{number});
+    flags = flags && (number == 0 || number == 1);
+  }
+  if (!flags) return out;
+  out.flags.assign(numbers.begin(), numbers.end());
+  out.is_vector = sure;
+  return out;
+}
+
+TEST(LabelWriterTest, ListsOfZeroAndOneOfOneLengthAreVectors) {
+  const Written out = write({list({0, 1}), list({1, 0}), list({1, 1}), list({0, 0}), list({1, 0})});
+  EXPECT_EQ(out.lines,
+            "{\"labels\": [\"LABEL_1\"]}\n{\"labels\": [\"LABEL_0\"]}\n{\"labels\": [\"LABEL_0\", "
+            "\"LABEL_1\"]}\n{\"labels\": []}\n{\"labels\": [\"LABEL_0\"]}\n");
+  EXPECT_TRUE(out.summary.vectors);
+  EXPECT_EQ(out.summary.problem, "multi_label_classification");
+  EXPECT_THAT(out.summary.names, ElementsAre("LABEL_0", "LABEL_1"));
+  EXPECT_THAT(out.summary.counts, ElementsAre(3u, 2u));
+  EXPECT_TRUE(write({list({0, 1}), list({1, 0})}).summary.vectors);
+  // A class that no text is of has its number all the same.
+  EXPECT_THAT(write({list({0, 0, 1, 0}), list({0, 0, 1, 1})}).summary.counts, ElementsAre(0u, 0u, 2u, 1u));
+  EXPECT_TRUE(write({list({1}, true), list({0}, true)}).summary.vectors) << "1.0 and 0.0";
+}
+
+TEST(LabelWriterTest, ListsThatNameClassesAreNoVectors) {
+  const Written out = write({list({0, 1}), list({1, 0}), list({1}), list({0, 1})});
+  EXPECT_EQ(out.lines, "{\"labels\": [0, 1]}\n{\"labels\": [1, 0]}\n{\"labels\": [1]}\n{\"labels\": [0, 1]}\n");
+  EXPECT_FALSE(out.summary.vectors);
+  EXPECT_THAT(out.summary.names, ElementsAre("0", "1"));
+  EXPECT_THAT(out.summary.counts, ElementsAre(3u, 4u));
+  EXPECT_THAT(write({list({0, 1}), list({2, 0})}).summary.names, ElementsAre("0", "1", "2"));
+  EXPECT_THAT(write({list({1}), list({2}), list({})}).summary.names, ElementsAre("1", "2"));
+}
+
+TEST(LabelWriterTest, ListsThatMayBeEitherAreAsked) {
+  const auto asks = testing::AllOf(HasSubstr("record 1"), HasSubstr("are they vectors"), HasSubstr("as names"));
+  EXPECT_FAILURE(write({list({0, 1, 1}), list({0, 1})}), Exit::usage, asks);
+  EXPECT_FAILURE(write({list({0, 1}), list({0, 1, 1})}), Exit::usage, asks);
+  EXPECT_FAILURE(write({list({0, 1, 1}), list({2, 0, 1})}), Exit::usage, asks);
+  EXPECT_FAILURE(write({list({0}), list({}), list({1, 1})}), Exit::usage, asks);
+  EXPECT_FAILURE(write({list({0}), list({1})}), Exit::usage, HasSubstr("without brackets they are two classes"));
 }
 
 TEST(LabelWriterTest, NumbersWithAPointAreARegression) {

@@ -42,6 +42,29 @@ TEST(RecordLabelsTest, OneLabelIsANameOrANumber) {
   EXPECT_THAT(fault(R"({"text": 1, "y": 1})", rules), HasSubstr("expected a string in \"text\""));
 }
 
+TEST(RecordLabelsTest, ListsOfZeroAndOneMayBeVectors) {
+  const auto labels_in = [](const std::string& y) {
+    const jinja::Value record = parse_json("{\"text\": \"a b\", \"y\": " + y + "}");
+    return class_record(record, {.labels = {"y"}}).labels;
+  };
+  for (const char* sure : {"[1, 1, 0]", "[1.0, 0.0]", "[0, 1.0]", "[true, false]", "[0.0]", "[0, 0]"}) {
+    EXPECT_TRUE(labels_in(sure).is_vector) << sure;
+    EXPECT_TRUE(labels_in(sure).values.empty()) << sure;
+  }
+  EXPECT_THAT(labels_in("[1.0, 0.0, true]").flags, ElementsAre(1, 0, 1));
+  for (const char* either : {"[0, 1]", "[1]"}) {
+    EXPECT_FALSE(labels_in(either).is_vector) << either;
+    EXPECT_FALSE(labels_in(either).flags.empty()) << either;
+  }
+  for (const char* names : {"[0, 2]", "[]", "[\"0\", \"1\"]", "[2, 2]"})
+    EXPECT_TRUE(labels_in(names).flags.empty()) << names;
+  EXPECT_THAT(fault(R"({"text": "a", "y": [0.5, 1.0]})", {.labels = {"y"}}),
+              HasSubstr("a 0 or 1 for each class, found 0.5"));
+  EXPECT_THAT(fault(R"({"text": "a", "y": ["1", "1"]})", {.labels = {"y"}}), HasSubstr("in quotes, more than once"));
+  EXPECT_THAT(fault(R"({"text": "a", "y": "[1, 0]"})", {.labels = {"y"}, .of_table = true}), HasSubstr("is a list"));
+  EXPECT_THAT(fault(R"({"text": "a", " y": "1"})", {.labels = {"y"}}), HasSubstr("but \" y\" with a space"));
+}
+
 // JSON says what is a number; a table's field is one if programs write numbers so.
 TEST(RecordLabelsTest, StringsAreNamesAndFieldsOfTablesMayBeNumbers) {
   const auto value = [](const std::string& y, bool of_table) {
