@@ -200,15 +200,16 @@ int tokenize(const TokenizeOptions& options) {
   std::vector<NamedFile> files;
   std::vector<DocumentInput> inputs;
   bool compressed = false;
-  for (const std::string& name : options.inputs) {
+  for (const std::string& name : options.inputs)
     if (name != "-") files.push_back({"tokenize", name});
+  TokenOutput output(options.out, files, options.force);
+  for (const std::string& name : options.inputs) {
     const text::InputHead head = text::look_at_input(name);
     compressed = compressed || head.compression != text::Compression::none;
     inputs.push_back(input_of(name, head.text, options));
   }
   // How much there is to tokenize; 0 if nobody knows.
   const std::uint64_t bytes = compressed ? 0 : bytes_of(files, options.inputs.size());
-  TokenOutput output(options.out, files, options.force);
   const auto tokenizer = text::load_tokenizer(options.tokenizer);
   for (const std::string& remark : tokenizer->remarks()) note(fmt::format("{}: {}", options.tokenizer, remark));
   if (!options.labels.empty()) return tokenize_labels(options, inputs, bytes, *tokenizer, output);
