@@ -2,8 +2,8 @@
 
 namespace strata::launcher {
 
-// While one lives, SIGTERM, SIGHUP and SIGUSR1 ask for a stop instead of ending the process (design: finish the step
-// first). At most one at a time: a handler can only reach a global flag, which this owns.
+// While one lives, SIGTERM, SIGHUP and SIGUSR1 ask for a stop after the step instead of ending the process. At
+// most one at a time: a handler can only reach a global flag, which this owns.
 class StopSignal {
  public:
   StopSignal();

@@ -186,6 +186,22 @@ std::size_t size_or(const Config& config, std::string_view key, std::size_t othe
   return config.has(key) ? size_of_key(config, key, most) : otherwise;
 }
 
+std::vector<bool> sliding_layers(const Config& config, std::size_t layers) {
+  const std::vector<std::string> types = config.texts("layer_types");
+  if (config.has("layer_types") && types.size() != layers)
+    fail(Exit::usage, "{} has {}, and num_hidden_layers is {}", config.describe("layer_types"),
+         counted(types.size(), "entry", "entries"), layers);
+  std::vector<bool> sliding;
+  for (const std::string& type : types) {
+    // "attention" is transformers' older word for full attention.
+    if (type != "full_attention" && type != "attention" && type != "sliding_attention")
+      fail(Exit::usage, "{} has \"{}\", which is not built yet; full_attention and sliding_attention are",
+           config.describe("layer_types"), type);
+    sliding.push_back(type == "sliding_attention");
+  }
+  return sliding;
+}
+
 float dropout_probability(const Config& config, std::string_view key, double otherwise) {
   const double p = config.number_or(key, otherwise);
   if (!(p >= 0 && p < 1))

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "models/files/config.h"
 #include "models/model.h"
@@ -43,6 +44,8 @@ void require_gelu_tanh(const Config& config, std::string_view key);
 // A number from 0 if `zero` is given, else above 0.
 enum class Zero { allowed, refused };
 double positive_or(const Config& config, std::string_view key, double otherwise, Zero zero = Zero::refused);
+// `layer_types`: by layer, whether its attention is sliding rather than full; empty if the key is absent.
+std::vector<bool> sliding_layers(const Config& config, std::size_t layers);
 float dropout_probability(const Config& config, std::string_view key, double otherwise);
 void require_one_of(const Config& config, std::string_view key, std::initializer_list<std::string_view> built,
                     std::string_view otherwise);

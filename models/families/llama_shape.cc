@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "models/families/families.h"
 
@@ -13,29 +12,12 @@ namespace strata::models {
 
 namespace {
 
-// By layer, as `layer_types` says it: whether it has a window. Empty if the key is absent.
-std::vector<bool> read_windowed(const Config& config, std::size_t layers) {
-  const std::vector<std::string> types = config.texts("layer_types");
-  if (config.has("layer_types") && types.size() != layers)
-    fail(Exit::usage, "{} has {}, and num_hidden_layers is {}", config.describe("layer_types"),
-         counted(types.size(), "entry", "entries"), layers);
-  std::vector<bool> windowed;
-  for (const std::string& type : types) {
-    // "attention" is the first transformers' word for it.
-    if (type != "full_attention" && type != "attention" && type != "sliding_attention")
-      fail(Exit::usage, "{} has \"{}\", which is not built yet; full_attention and sliding_attention are",
-           config.describe("layer_types"), type);
-    windowed.push_back(type == "sliding_attention");
-  }
-  return windowed;
-}
-
 // By layer: tokens that a position sees, or 0. As transformers 5 has it: Llama knows no window, whatever the keys say;
 // Mistral's is that of all layers unless layer_types (by which AutoModel takes it for Ministral) says which; Qwen's, if
 // use_sliding_window is true, that of the layers from max_window_layers on unless layer_types says which.
 std::vector<std::size_t> read_windows(const Config& config, const std::string& family, std::size_t layers) {
   const bool mistral = family == "mistral";
-  std::vector<bool> windowed = read_windowed(config, layers);
+  std::vector<bool> windowed = sliding_layers(config, layers);
   const bool use_window = config.bool_or("use_sliding_window", false);
   const auto first = std::max<std::int64_t>(config.int_or("max_window_layers", 28), 0);
   config.ignore({"sliding_window"});

@@ -31,19 +31,10 @@ struct Shape {
 // By layer: whether it attends to the whole document.
 std::vector<bool> read_layers(const Config& config, std::size_t layers) {
   const std::size_t every = size_or(config, "global_attn_every_n_layers", 3);
-  const std::vector<std::string> types = config.texts("layer_types");
+  const std::vector<bool> sliding = sliding_layers(config, layers);
   std::vector<bool> global(layers);
-  for (std::size_t layer = 0; layer < layers; ++layer) global[layer] = layer % every == 0;
-  if (types.empty()) return global;
-  if (types.size() != layers)
-    fail(Exit::usage, "{} has {} entries, and num_hidden_layers is {}", config.describe("layer_types"), types.size(),
-         layers);
-  for (std::size_t layer = 0; layer < layers; ++layer) {
-    if (types[layer] != "full_attention" && types[layer] != "sliding_attention")
-      fail(Exit::usage, "{} names {}, which is not built yet; full_attention and sliding_attention are",
-           config.describe("layer_types"), types[layer]);
-    global[layer] = types[layer] == "full_attention";
-  }
+  for (std::size_t layer = 0; layer < layers; ++layer)
+    global[layer] = sliding.empty() ? layer % every == 0 : !sliding[layer];
   return global;
 }
 

@@ -198,6 +198,8 @@ RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::s
   for (const std::string& key : {std::string("rope_parameters"), std::string("rope_scaling"), own})
     config.require_object(key, kAnObject);
   config.ignore({"rope_parameters", "rope_scaling", own});
+  // Of a kind's own group, and of rope_scaling, transformers does not read this one.
+  config.ignore({own + ".truncate", "rope_scaling.truncate"});
   if (config.has("rope_scaling.type") && !config.has("rope_scaling.rope_type"))
     fail(Exit::usage, "{} is not read by transformers for models with angles of two kinds: call it rope_type",
          config.describe("rope_scaling.type"));

@@ -22,7 +22,7 @@ struct CheckpointFigures {
   std::int64_t written;  // durable ones
   std::uint64_t bytes;   // of this rank's file
   double held_ms;        // that training waited for them, over all
-  double last_ms;        // from its begin until the last one was durable
+  double last_ms;        // from the begin of the last one until it was durable
 };
 
 // Writes this rank's shard of checkpoints, of a job whose recipe has a checkpoint.dir, while training continues: it is

@@ -28,8 +28,7 @@ const ObjectiveRules& rules_of(const Recipe& recipe) {
   static constexpr std::array<const ObjectiveRules*, 4> kRules = {&kCausalLm, &kMaskedLm, &kSequenceClassification,
                                                                   &kTokenClassification};
   const auto index = static_cast<std::size_t>(recipe.training.objective.value());
-  if (index >= kRules.size())
-    fail(Exit::usage, "training.objective = \"{}\" is not built yet", models::name_of(*recipe.training.objective));
+  STRATA_CHECK_LT(index, kRules.size());
   return *kRules[index];
 }
 

@@ -10,9 +10,11 @@ namespace strata::device {
 
 // What each rank says once a step; ranks exchange it as bytes.
 struct StepMessage {
-  ExactSum squares;        // of this rank's part of the gradient, still multiplied by the loss scale
-  ExactSum loss;           // summed over the labels of this rank's micro-batches
-  std::uint64_t stop = 0;  // 1: this rank was asked to stop after this step
+  ExactSum squares;  // of this rank's part of the gradient, still multiplied by the loss scale
+  ExactSum loss;     // summed over the labels of this rank's micro-batches
+  // What this rank was asked for: a stop, a checkpoint, a stop at once. Each counts in bits of its own, so that the sum
+  // over the ranks has all of them.
+  std::uint64_t stop = 0;
 };
 
 // What the ranks agreed on, for the host to read after the step.

@@ -18,9 +18,10 @@ inline constexpr std::size_t kSquareBlock = 4096;
 // work has run.
 void gradient_sum(Lane&, std::span<const std::byte* const> pieces, DType dtype, View sum, bool first);
 
-// A step's gradient of one element is (+0 + first[i]) + second[i], in fp32; second may be empty (see design: tied
-// weights). Adds the fp64 sums of its squares over blocks of kSquareBlock elements to *total, inside a block 64 strided
-// partial sums and a fixed tree. Both views may be fp32 sums or rounded gradients; size is a multiple of kSquareBlock.
+// A step's gradient of one element is (+0 + first[i]) + second[i], in fp32; second, of a tied weight's
+// other use, may be empty. Adds the fp64 sums of its squares over blocks of kSquareBlock elements to *total, inside a
+// block 64 strided partial sums and a fixed tree. Both views may be fp32 sums or rounded gradients; size is a multiple
+// of kSquareBlock.
 void gradient_square_sum(Lane&, ConstView first, ConstView second, ExactSum* total);
 
 }  // namespace strata::device

@@ -88,6 +88,7 @@ TEST(FamiliesTest, RefusesByNameWhatIsNotBuilt) {
           "rope_scaling.factor", "beside rope_parameters");
   refused("llama", {{"rope_parameters", R"({"full_attention":{"rope_theta":1e5}})"}}, "rope_parameters.full_attention",
           "modernbert");
+  refused("modernbert", {{"layer_types", R"(["full_attention"])"}}, "layer_types", "1 entry");
   refused("modernbert", {{"rope_scaling", R"({"type":"linear","factor":2.0})"}}, "rope_scaling.type", "rope_type");
   for (const char* ends : {"[[1]]", "\"x\"", "1.5", "true"})
     refused("llama", {{"eos_token_id", ends}}, "eos_token_id", "an integer or a list of integers");
@@ -340,6 +341,8 @@ TEST(FamiliesTest, BothSpellingsOfTransformersAreOneModel) {
               *make(tiny("llama"), {{"rope_scaling", R"({"rope_type":"linear","type":"yarn","factor":2.0})"}}));
   // ModernBERT's, of each kind.
   const auto modern = [](const char* keys, const char* value) { return make(tiny("modernbert"), {{keys, value}}); };
+  expect_same(*modern("layer_types", R"(["attention","sliding_attention"])"),
+              *modern("layer_types", R"(["full_attention","sliding_attention"])"));
   expect_same(*modern("rope_parameters", R"({"full_attention":{"type":"default"},"sliding_attention":{}})"),
               *make(tiny("modernbert")));
   expect_same(

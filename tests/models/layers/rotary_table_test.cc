@@ -137,10 +137,12 @@ TEST(RotaryTableTest, AKindOfAttentionHasAnglesOfItsOwn) {
     return read_rotary_table(Config::parse(json, "config.json"), 64, 4096, kind, "local_rope_theta", 10000);
   };
   const std::string both =
-      R"({"local_rope_theta":50.0,"rope_parameters":{"sliding_attention":{"type":"yarn","factor":4.0},
+      R"({"local_rope_theta":50.0,"rope_parameters":{"sliding_attention":{"type":"yarn","factor":4.0,
+          "truncate":false},
           "full_attention":{"rope_theta":9.0}}})";
   EXPECT_EQ(read(both, "sliding_attention").scaling, RotaryTable::Scaling::yarn);
   EXPECT_EQ(read(both, "sliding_attention").theta, 50);
+  EXPECT_TRUE(read(both, "sliding_attention").truncate) << "transformers reads that of rope_parameters itself";
   EXPECT_EQ(read(both, "full_attention").scaling, RotaryTable::Scaling::none);
   EXPECT_EQ(read(both, "full_attention").theta, 9);
   const std::string over =
