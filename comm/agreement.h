@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/end_reason.h"
 #include "base/error.h"
 #include "base/host/host_name.h"
 #include "comm/communicator.h"
@@ -14,6 +15,11 @@ namespace strata::comm {
 class AgreedError : public Error {
  public:
   using Error::Error;
+  AgreedError(Exit code, const std::string& message, EndReason reason) : Error(code, message), reason_(reason) {}
+  EndReason reason() const { return reason_; }
+
+ private:
+  EndReason reason_;
 };
 
 // Runs f() on every rank; if it throws on some, throws AgreedError of the lowest of them on all, naming it (and its

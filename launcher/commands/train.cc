@@ -134,8 +134,12 @@ class Checkpoints {
 
 // Ends a run early: with a checkpoint of where it stands where there is a folder for it.
 AgreedError stop_here(const runtime::Trainer& trainer, const runtime::Recipe& recipe, Checkpoints& checkpoints,
-                      bool at_once = false) {
+                      const control::Control& control, bool at_once = false) {
   const std::int64_t step = trainer.steps_done();
+  // Of rank 0, which says it.
+  const EndReason reason{control.stop_asked() != 0 || recipe.checkpoint.stop_after == step ? EndReason::Kind::request
+                                                                                           : EndReason::Kind::signal,
+                         step};
   // As it was given, it would start where it did.
   const char* again =
       recipe.checkpoint.resume == "auto" ? "the same command" : "the same command with --set checkpoint.resume=auto";
@@ -143,15 +147,18 @@ AgreedError stop_here(const runtime::Trainer& trainer, const runtime::Recipe& re
     return {Exit::requeue,
             fmt::format("stopped on request after step {}, without a checkpoint, as asked: {}", step,
                         checkpoints.saved_step() >= 0 ? fmt::format("{} goes on from the newest one", again)
-                                                      : "this run has written none, and the same command starts anew")};
+                                                      : "this run has written none, and the same command starts anew"),
+            reason};
   if (!checkpoints.can_save())
     return {Exit::failed,
             fmt::format("stopped on request after step {}; nothing was saved: set checkpoint.dir to keep what was "
                         "trained",
-                        step)};
+                        step),
+            reason};
   checkpoints.save(trainer);
   return {Exit::requeue,
-          fmt::format("stopped on request after step {}; its checkpoint is written: run {} to resume", step, again)};
+          fmt::format("stopped on request after step {}; its checkpoint is written: run {} to resume", step, again),
+          reason};
 }
 
 // Steps until the last one, or until something ends the run early: what that is.
@@ -164,11 +171,11 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
   const auto start = std::chrono::steady_clock::now();
   std::optional<AgreedError> ended;
   std::int64_t steps = 0;
-  if (stop_requested(stop, world)) ended = stop_here(trainer, job.recipe, checkpoints);
+  if (stop_requested(stop, world)) ended = stop_here(trainer, job.recipe, checkpoints, control);
   bool enough = false;
   // A step's consensus has only what was asked before it began.
   const auto stop_between_steps = [&] {
-    if (!trainer.done() && stop_requested(stop, world)) ended = stop_here(trainer, job.recipe, checkpoints);
+    if (!trainer.done() && stop_requested(stop, world)) ended = stop_here(trainer, job.recipe, checkpoints, control);
     return ended.has_value();
   };
   const auto evaluate = [&] {
@@ -177,7 +184,7 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
     const bool best = due && evaluations.run(trainer, reports ? &*reports : nullptr);
     control.evaluated();
     if (due && evaluations.stopped())
-      ended = stop_here(trainer, job.recipe, checkpoints, evaluations.stopped_at_once());
+      ended = stop_here(trainer, job.recipe, checkpoints, control, evaluations.stopped_at_once());
     enough = evaluations.out_of_patience();  // of an earlier run, too
     // Patience needs no folder: then the run ends with nothing but its figures.
     if (checkpoints.can_save() && (enough || (best && job.recipe.checkpoint.keep_best))) checkpoints.save(trainer);
@@ -213,7 +220,7 @@ std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime:
       if (!stops) evaluate();
       if (ended) break;
       if (checkpoints.after(trainer, report.save) || stops)
-        ended = stop_here(trainer, job.recipe, checkpoints, report.at_once);
+        ended = stop_here(trainer, job.recipe, checkpoints, control, report.at_once);
       if (reports && checkpoints.saved_step() == report.step) reports->event("checkpoint", report.step);
     }
   } catch (const AgreedError& error) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -26,6 +27,13 @@ constexpr double kPatience = 1.25;
 constexpr std::size_t kErrors = 16 << 10;  // bytes of an agent's complaints: the first ones say why it does not start
 
 constexpr const char* kConnectionEnded = "its connection ended: it is down, or was shut down";
+// A signal is of the agent alone, or of the ssh or srun that leads to it: the node may well be there.
+std::string why_ended(Child& child) {
+  const int code = child.exit_code().value_or(0);
+  if (code <= 128 || code == 255) return kConnectionEnded;
+  return fmt::format("its agent was ended by signal {} ({}): by hand, or as memory ran out", code - 128,
+                     strsignal(code - 128));
+}
 std::string connection_ended(const std::string& host) {
   return fmt::format("{} does not answer any more: {}", host, kConnectionEnded);
 }
@@ -169,7 +177,7 @@ std::vector<Agents::Lost> Agents::lost() const {
   std::vector<Lost> out;
   for (const auto& agent : agents_) {
     if (!agent->is_there())
-      out.push_back({agent->host, kConnectionEnded});
+      out.push_back({agent->host, why_ended(*agent->child)});
     else if (seconds_since(agent->heard) > kPatience * timeout_)
       out.push_back({agent->host, fmt::format("it was not heard of for {:.0f} s: it is down, or cut off",
                                               seconds_since(agent->heard))});

@@ -35,9 +35,8 @@ std::string why_final(const Ended& ended, const std::optional<Ended>& before) {
     case Exit::failed:
       break;
   }
-  if (ended.cause.starts_with("stopped on request")) return "it was stopped on request";
-  // The sentence names the step.
-  if (before && ended.cause == before->cause && ended.cause.find("is not finite") != std::string::npos)
+  if (ended.reason.is_stop()) return "it was stopped on request";
+  if (before && ended.reason.kind == EndReason::Kind::not_finite && ended.reason == before->reason)
     return "the same came twice, at the same step";
   return {};
 }

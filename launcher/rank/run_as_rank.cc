@@ -84,7 +84,7 @@ int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<cons
     return static_cast<int>(Exit::done);
   } catch (const AgreedError& error) {
     if ((world ? world->rank() : comm::launched_rank()) == 0) {
-      complain(error.what(), error.code());
+      complain(error.what(), error.code(), error.reason());
     } else if (!world) {
       std::this_thread::sleep_for(kRankZeroSpeaks);
     }

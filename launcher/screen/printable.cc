@@ -34,13 +34,13 @@ void note(std::string_view text) {
   tell("strata: " + printable(text) + "\n");
 }
 
-std::string complaint_end(Exit code) {
-  return fmt::format("{}{}", kComplaintEnd, static_cast<int>(code));
+std::string complaint_end(Exit code, EndReason reason) {
+  return fmt::format("{}{} {} {}", kComplaintEnd, static_cast<int>(code), static_cast<int>(reason.kind), reason.step);
 }
 
-void complain(std::string_view text, Exit code) {
+void complain(std::string_view text, Exit code, EndReason reason) {
   std::string line = "strata: " + printable(text, code == Exit::does_not_fit);
-  if (std::getenv("STRATA_LAUNCH")) line += complaint_end(code);
+  if (std::getenv("STRATA_LAUNCH")) line += complaint_end(code, reason);
   tell(line + "\n");
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/end_reason.h"
 #include "base/error.h"
 
 namespace strata::launcher {
@@ -31,9 +32,9 @@ void say(fmt::format_string<Args...> format, Args&&... args) {
 // "strata: TEXT" for what ends the program: a line, and a line for each change with which a plan would fit. Under
 // `strata launch` (STRATA_LAUNCH) it ends with complaint_end(), which launch takes away again: so that it knows the
 // cause from what else was said, and the rank's exit code from mpirun's.
-void complain(std::string_view text, Exit code);
-// A character that no other text has, and the exit code.
+void complain(std::string_view text, Exit code, EndReason reason = {});
+// A character that no other text has, the exit code and the reason: three numbers.
 inline constexpr char kComplaintEnd = '\x1e';
-std::string complaint_end(Exit code);
+std::string complaint_end(Exit code, EndReason reason = {});
 
 }  // namespace strata::launcher

@@ -156,7 +156,8 @@ void Trainer::report_nonfinite(const device::StepResult& result) {
           "step {}: the {} is not finite; {}; stopped before the update: {}lower optimizer.learning_rate, raise "
           "scheduler.warmup_steps, or look at the data of this step",
           progress_.step + 1, std::isfinite(result.loss_sum) ? "gradient norm" : "loss", first_nonfinite(),
-          of_forward ? "no loss scale mends a forward: take training.precision = \"bf16\" or \"fp32\", " : ""));
+          of_forward ? "no loss scale mends a forward: take training.precision = \"bf16\" or \"fp32\", " : ""),
+      {EndReason::Kind::not_finite, progress_.step + 1});
 }
 
 void Trainer::report_exhausted_scale() {

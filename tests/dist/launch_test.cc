@@ -54,6 +54,13 @@ class LaunchAlone : public testing::Test {
                              "$' /proc/$p/environ; then kill -" + signal + " $p && echo sent; fi; done";
     EXPECT_THAT(run({"bash", "-c", text}).output, HasSubstr("sent"));
   }
+  // Of the launch that has this run's folder in its command line.
+  void kill_agent() const {
+    const std::string text =
+        "for p in $(pgrep -f '^" STRATA " node-agent'); do parent=$(ps -o ppid= -p $p); if grep -qa '" +
+        run_.folder().path().string() + "' /proc/${parent// /}/cmdline; then kill -KILL $p && echo sent; fi; done";
+    EXPECT_THAT(run({"bash", "-c", text}).output, HasSubstr("sent"));
+  }
 
   TinyRun run_;
 };
@@ -103,6 +110,38 @@ TEST_F(LaunchAlone, AKilledRankIsStartedAgain) {
                             120);
   EXPECT_EQ(alone.code, 0) << alone.all();
   EXPECT_EQ(bits("summary.json"), bits("alone.json"));
+}
+
+// An agent that is killed alone (memory ran out): its node's ranks are asked to stop, and that is no stop of the
+// user's.
+TEST_F(LaunchAlone, AKilledAgentIsStartedAgain) {
+  Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=2000", "checkpoint.every=10", checkpoints()}));
+  ASSERT_TRUE(running.wait_until(
+      [&](const auto&, const auto&) { return std::filesystem::exists(run_.file("checkpoints/step-00000020")); }, 120));
+  kill_agent();
+  const Outcome outcome = running.wait(240);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("its agent was ended by signal 9"), HasSubstr("restart 1 of 3: 2 ranks"),
+                                    HasSubstr("resumes after step "), HasSubstr("done after step 2000")));
+}
+
+// Also if nothing is kept: then the run has failed. But one that was asked to stop before stays stopped.
+TEST_F(LaunchAlone, AKilledAgentOfARunThatStartsNoMore) {
+  {
+    Running running(launch({}, {"training.max_steps=1000000"}));
+    ASSERT_TRUE(running.wait_until(steps(1), 120));
+    kill_agent();
+    const Outcome outcome = running.wait(120);
+    EXPECT_EQ(outcome.code, static_cast<int>(Exit::failed)) << outcome.all();
+    EXPECT_THAT(last_line(outcome), AllOf(HasSubstr("is lost"), HasSubstr("--max-restarts is 0")));
+  }
+  Running running(launch({"--max-restarts", "3"}, {"training.max_steps=1000000", checkpoints()}));
+  ASSERT_TRUE(running.wait_until(steps(1), 120));
+  EXPECT_EQ(run({STRATA, "ctl", "stop", run_.file("checkpoints")}, 60).code, 0);
+  kill_agent();
+  const Outcome outcome = running.wait(120);
+  EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
+  EXPECT_THAT(outcome.errors, Not(HasSubstr("starts again")));
 }
 
 // What would come again is not tried again, and its sentence is the last line.

@@ -73,10 +73,11 @@ std::string cause_of_starter(const RankOutput& output, Starter starter, int code
 }
 
 // Settles cause and told, by who knows best: the agents, a rank, mpirun or srun.
-void settle_cause(Ended& out, const RankOutput& output, const RankStart& start, Starter starter, int code) {
+// `said`: a rank's last sentence, if it is a cause.
+void settle_cause(Ended& out, const std::string& said, const RankOutput& output, const RankStart& start,
+                  Starter starter, int code) {
   std::string node;
   if (!out.lost.empty()) node = fmt::format("node {}", with_ranks(out.lost[0], start.shares));
-  const std::string& said = output.complaint();
   out.told = out.cause.empty() && !said.empty();
   if (out.told) {
     out.cause = said;
@@ -94,6 +95,7 @@ void settle_cause(Ended& out, const RankOutput& output, const RankStart& start, 
 class Ending {
  public:
   explicit Ending(Child& child) : child_(child) {}
+  bool begun() const { return begun_; }
   void begin() {
     if (begun_) return;
     begun_ = true;
@@ -140,7 +142,12 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
   Ended out;
   bool passed_on = false;
   bool too_early = false;  // asked to stop before the ranks could hear of it
+  bool cut_short = false;  // launch ends the ranks for a cause of its own
   std::optional<Clock::time_point> complained;
+  const auto cut = [&] {
+    cut_short = cut_short || (!ending.begun() && stop.times() == 0 && !output.end_reason().is_stop());
+    ending.begin();
+  };
   const auto has_ranks = [&](const std::string& host) {
     return std::any_of(start.shares.begin(), start.shares.end(),
                        [&](const Share& share) { return share.host == host; });
@@ -171,10 +178,10 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
       if (const std::string node = "node " + with_ranks(lost.host, start.shares);
           output.complaint().find(node) == std::string::npos)
         out.cause = fmt::format("{} is lost: {}", node, lost.why);
-      ending.begin();
+      cut();
     }
     if (!output.complaint().empty() && !complained) complained = Clock::now();
-    if (complained && seconds_since(*complained) > kAfterLastWords) ending.begin();
+    if (complained && seconds_since(*complained) > kAfterLastWords) cut();
     ending.go_on();
   }
   out.code = documented(child.exit_code().value_or(1));
@@ -192,14 +199,21 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     out.cause = "the ranks had not begun: run the same command to start or resume";
     return out;
   }
+  // Asked to stop by launch alone, the ranks end as for any stop: that is no cause.
+  const bool by_launch = cut_short && output.end_reason().kind == EndReason::Kind::signal;
+  out.reason = by_launch ? EndReason{} : output.end_reason();
+  const std::string said = by_launch ? "" : output.complaint();
+  if (cut_short && said.empty() && out.code == static_cast<int>(Exit::requeue))
+    out.code = static_cast<int>(Exit::failed);
   // A starter that is ended with its ranks (systemd ends all processes of a job at once) has a code that says nothing.
-  if (out.code == static_cast<int>(Exit::failed)) out.code = output.complaint_code().value_or(out.code);
+  if (!said.empty() && out.code == static_cast<int>(Exit::failed))
+    out.code = output.complaint_code().value_or(out.code);
   // Who ends a job (scancel) ends the nodes' agents, too: no node is lost if the ranks say that they were asked.
-  if (stop.times() > 0 && output.complaint().starts_with("stopped on request")) {
+  if (out.reason.is_stop()) {
     out.lost.clear();
     out.cause.clear();
   }
-  settle_cause(out, output, start, allocation.starter, child.exit_code().value_or(-1));
+  settle_cause(out, said, output, start, allocation.starter, child.exit_code().value_or(-1));
   return out;
 }
 

@@ -29,11 +29,13 @@ struct Ended {
   bool told = false;              // a rank has said it: it is the last thing on the screen
   std::vector<std::string> lost;  // nodes that do not answer any more
   std::vector<std::string> held;  // nodes on which a rank cannot be ended, as it waits for a device
+  EndReason reason;               // that a rank gave
 };
 
 // Starts the ranks and returns when none is left. Requests to stop go on to them, and a second one ends them. If a node
-// is lost the others' ranks are ended, and so they are if a rank's last words do not end them all. Whatever is left on
-// nodes that answer is ended before it returns, if it can be.
+// is lost the others' ranks are ended, and so they are if a rank's last words do not end them all: that is a failure
+// and no stop, though the ranks are asked to stop for it. Whatever is left on nodes that answer is ended before it
+// returns, if it can be.
 Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const AskedToStop& stop,
                 LaunchScreen& screen, const std::optional<std::filesystem::path>& logs);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdio>
 #include <map>
@@ -39,6 +40,19 @@ Tag find_tag(std::string_view line, std::size_t from) {
     return tag;
   }
   return {};
+}
+
+// What complaint_end() has after its character: the exit code, the kind of the reason and its step; 0 for what is not
+// there.
+using Numbers = std::array<std::int64_t, 3>;
+Numbers numbers_in(std::string_view text) {
+  Numbers out{};
+  const char* at = text.data();
+  for (std::int64_t& number : out) {
+    at = std::from_chars(at, text.data() + text.size(), number).ptr;
+    if (at != text.data() + text.size()) ++at;
+  }
+  return out;
 }
 
 // "RANK: " of srun --label.
@@ -151,9 +165,9 @@ void RankOutput::say(int rank, bool is_error, std::string_view text) {
   std::string line(text);
   const std::size_t end = line.rfind(kComplaintEnd);
   const bool complains = end != std::string::npos;
-  int code = 0;
+  Numbers numbers{};
   if (complains) {
-    (void)std::from_chars(line.data() + end + 1, line.data() + line.size(), code);
+    numbers = numbers_in(std::string_view(line).substr(end + 1));
     line.resize(end);
   }
   if (line.starts_with("strata:  ")) {
@@ -168,9 +182,12 @@ void RankOutput::say(int rank, bool is_error, std::string_view text) {
   } else if (in_paragraph_ && rank == speaker_ && paragraph_.size() < kParagraph) {
     paragraph_ += "\n" + line;
   }
-  if (complains) {
+  // A stop that a signal asked for is no cause of what was said before it: launch may have ended the others for that.
+  const EndReason reason{static_cast<EndReason::Kind>(numbers[1]), numbers[2]};
+  if (complains && (complaint_.empty() || reason.kind != EndReason::Kind::signal)) {
     complaint_ = paragraph_;
-    complaint_code_ = code;
+    complaint_code_ = static_cast<int>(numbers[0]);
+    end_reason_ = reason;
   }
   line += "\n";
   if (logs_) logs_->add(rank, line);

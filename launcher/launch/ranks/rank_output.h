@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/end_reason.h"
 #include "launcher/launch/log_file.h"
 #include "launcher/launch/ranks/allocation.h"
 #include "launcher/launch/ranks/line_writer.h"
@@ -54,8 +55,9 @@ class RankOutput {
 
   // The sentence that a rank ended with (complain()), without "strata: "; empty: none did.
   const std::string& complaint() const { return complaint_; }
-  // The exit code that this rank said it ends with.
+  // The exit code that this rank said it ends with, and why.
   std::optional<int> complaint_code() const { return complaint_code_; }
+  EndReason end_reason() const { return end_reason_; }
   // The last line of a rank that began with "strata: ", without that, or the last step ("step 3/200"); empty: none.
   const std::string& last_words() const { return last_words_; }
   // Whether a rank has said anything yet.
@@ -76,6 +78,7 @@ class RankOutput {
   // paragraph_: the last line that began with "strata: ", and what the same rank said behind it.
   std::string complaint_, paragraph_, last_words_;
   std::optional<int> complaint_code_;
+  EndReason end_reason_;
   int speaker_ = -1;
   bool in_paragraph_ = false;
   std::vector<std::string> of_starter_;

@@ -15,8 +15,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-Ended ended(Exit code, std::string cause = "it broke") {
-  return {static_cast<int>(code), std::move(cause), true, {}};
+Ended ended(Exit code, EndReason reason = {}) {
+  return {static_cast<int>(code), "stopped on request: the loss is not finite", true, {}, {}, reason};
 }
 
 TEST(WhyFinal, WhatWouldComeAgainIsNotStartedAgain) {
@@ -24,13 +24,13 @@ TEST(WhyFinal, WhatWouldComeAgainIsNotStartedAgain) {
     EXPECT_THAT(why_final(ended(code), std::nullopt), Not(IsEmpty())) << static_cast<int>(code);
   EXPECT_THAT(why_final(ended(Exit::failed), std::nullopt), IsEmpty());
   EXPECT_THAT(why_final(ended(Exit::failed), ended(Exit::failed)), IsEmpty());
-  EXPECT_THAT(why_final(ended(Exit::failed, "stopped on request after step 3; nothing was saved"), std::nullopt),
-              HasSubstr("on request"));
+  for (const auto kind : {EndReason::Kind::signal, EndReason::Kind::request})
+    EXPECT_THAT(why_final(ended(Exit::failed, {kind, 3}), std::nullopt), HasSubstr("on request"));
 }
 
 TEST(WhyFinal, ALossThatIsNotFiniteAtTheSameStepAgain) {
-  const Ended at7 = ended(Exit::failed, "step 7: the loss is not finite; x"),
-              at9 = ended(Exit::failed, "step 9: the loss is not finite; x");
+  const Ended at7 = ended(Exit::failed, {EndReason::Kind::not_finite, 7}),
+              at9 = ended(Exit::failed, {EndReason::Kind::not_finite, 9});
   EXPECT_THAT(why_final(at7, std::nullopt), IsEmpty());
   EXPECT_THAT(why_final(at7, at9), IsEmpty());
   EXPECT_THAT(why_final(at7, at7), HasSubstr("twice"));

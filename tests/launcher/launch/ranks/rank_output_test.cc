@@ -53,6 +53,16 @@ TEST_F(RankOutputTest, TheCauseIsWhatARankComplainedOf) {
   (void)screen(output, {"[1,0]<stderr>:strata: another note", "[1,0]<stderr>:step 9"});
   EXPECT_EQ(output.complaint(), "rank 1: it broke");
 
+  // A stop that launch asked the others for does not replace it; another cause does.
+  (void)screen(output,
+               {"[1,0]<stderr>:strata: it was stopped" + complaint_end(Exit::failed, {EndReason::Kind::signal, 9})});
+  EXPECT_EQ(output.complaint(), "rank 1: it broke");
+  EXPECT_EQ(output.end_reason(), EndReason{});
+  (void)screen(output,
+               {"[1,0]<stderr>:strata: no number" + complaint_end(Exit::failed, {EndReason::Kind::not_finite, 9})});
+  EXPECT_EQ(output.complaint(), "no number");
+  EXPECT_EQ(output.end_reason(), (EndReason{EndReason::Kind::not_finite, 9}));
+
   RankOutput several(Starter::mpirun, screen_, std::nullopt, 1);
   (void)screen(several, {"[1,0]<stderr>:strata: it does not fit; what would:", "[1,0]<stderr>:  zero.stage = 3" + end});
   EXPECT_EQ(several.complaint(), "it does not fit; what would:\n  zero.stage = 3");
