@@ -38,15 +38,13 @@ std::optional<int> slots_of(std::string_view text) {
   return slots;
 }
 
-// Adds to what `hosts` has of that name.
+// Adds to what `hosts` has of that name: each mention that says no number is one slot more, as in Open MPI.
 void add(std::vector<Host>& hosts, const std::string& name, std::optional<int> slots) {
   const auto known = std::find_if(hosts.begin(), hosts.end(), [&](const Host& host) { return host.name == name; });
   if (known == hosts.end())
     hosts.push_back({name, slots});
-  else if (known->slots && slots)
-    *known->slots += *slots;
   else
-    known->slots = known->slots ? known->slots : slots;
+    known->slots = known->slots.value_or(1) + slots.value_or(1);
 }
 
 // One name, or a list of Slurm's, with its slots. A name goes into command lines of ssh and mpirun: nothing else than

@@ -16,13 +16,13 @@ struct Host {
   bool operator==(const Host&) const = default;
 };
 
-// What --hosts says: the lines of a file of that name, else hosts between commas, "n1:8,n2:8" or "n[1-4]:8". Throws
-// Error{usage} that names the line or word if it is not understood.
+// What --hosts says: the lines of a file of that name, else hosts between commas, "n1:8,n2:8" or "n[1-4]:8"; names
+// that come again add up in both. Throws Error{usage} that names the line or word if it is not understood.
 std::vector<Host> read_hosts(const std::string& text);
 
 // The lines of a host file: a node each, "NAME", "NAME slots=N" (Open MPI, DeepSpeed, MPIJob; max_slots= is read over),
-// "NAME:N" (MPICH), a Slurm list of nodes ("n[1-4]"); # starts a comment. A name that comes again adds its slots, as in
-// Open MPI. `where` is the file's name in errors.
+// "NAME:N" (MPICH), a Slurm list of nodes ("n[1-4]"); # starts a comment. A name that comes again adds its slots, one
+// if it has no number, as in Open MPI and in PBS_NODEFILE. `where` is the file's name in errors.
 std::vector<Host> parse_host_file(std::string_view text, const std::string& where);
 
 // The names of a Slurm list of nodes, by `scontrol show hostnames`.

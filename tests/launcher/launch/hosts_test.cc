@@ -28,6 +28,18 @@ TEST(Hosts, OpenMpiDeepSpeedAndMpiJobFiles) {
 
 TEST(Hosts, ANameThatComesAgainAddsItsSlots) {
   EXPECT_THAT(lines("n1 slots=2\nn2 slots=1\nn1 slots=3"), ElementsAre(Host{"n1", 5}, Host{"n2", 1}));
+  EXPECT_THAT(read_hosts("n1:2,n2,n1:3"), ElementsAre(Host{"n1", 5}, Host{"n2", {}}));
+}
+
+// As PBS_NODEFILE and LSF write them.
+TEST(Hosts, EachMentionWithoutANumberIsASlot) {
+  EXPECT_THAT(lines("n1\nn1"), ElementsAre(Host{"n1", 2}));
+  EXPECT_THAT(lines("n1\nn2\nn1\nn2\nn1\nn3\n"), ElementsAre(Host{"n1", 3}, Host{"n2", 2}, Host{"n3", {}}));
+  EXPECT_THAT(lines("n1 slots=4\nn1"), ElementsAre(Host{"n1", 5}));
+  EXPECT_THAT(lines("n1\nn1:4"), ElementsAre(Host{"n1", 5}));
+  EXPECT_THAT(lines("n1\nn1 max_slots=4\n"), ElementsAre(Host{"n1", 2}));
+  EXPECT_THAT(read_hosts("localhost,localhost"), ElementsAre(Host{"localhost", 2}));
+  EXPECT_THAT(read_hosts("n1:2, n1, n2"), ElementsAre(Host{"n1", 3}, Host{"n2", {}}));
 }
 
 TEST(Hosts, WordsBetweenCommas) {
