@@ -93,7 +93,7 @@ Visit visit_of(const CtlOptions& options) {
     fail(Exit::usage, "--cert and --key go together: {} is missing", options.cert.empty() ? "--cert" : "--key");
   if (!options.cert.empty()) {
     out.cert = read_pem(options.cert, "--cert");
-    out.key = read_pem(options.key, "--key");
+    out.key = read_key(options.key, "--key");
     require_pair({"--cert", options.cert, out.cert}, {"--key", options.key, out.key});
   }
   if (!options.token_file.empty()) out.token = read_token(options.token_file, "--token-file");

@@ -59,6 +59,17 @@ std::string text_of(const Bio& bio) {
   return {data, static_cast<std::size_t>(size)};
 }
 
+// Throws if anyone but the owner may read it.
+void require_secret(const struct stat& status, const std::string& path, std::string_view name) {
+  if ((status.st_mode & 077) != 0)
+    fail(Exit::usage, "{}: others can read {} (mode {:03o}), so it is no secret: chmod 600 it, and put a new one in",
+         name, path, status.st_mode & 0777);
+}
+
+void require_pem(const std::string& text, const std::string& path, std::string_view name) {
+  if (text.find("-----BEGIN ") == std::string::npos) fail(Exit::usage, "{}: {} is no PEM file", name, path);
+}
+
 void require(bool well) {
   if (!well) fail(Exit::failed, "OpenSSL cannot make a certificate for the streams between nodes");
 }
@@ -67,15 +78,20 @@ void require(bool well) {
 
 std::string read_pem(const std::string& path, std::string_view name) {
   std::string text = read_file(path, name).first;
-  if (text.find("-----BEGIN ") == std::string::npos) fail(Exit::usage, "{}: {} is no PEM file", name, path);
+  require_pem(text, path, name);
+  return text;
+}
+
+std::string read_key(const std::string& path, std::string_view name) {
+  auto [text, status] = read_file(path, name);
+  require_secret(status, path, name);
+  require_pem(text, path, name);
   return text;
 }
 
 std::string read_token(const std::string& path, std::string_view name) {
   auto [text, status] = read_file(path, name);
-  if ((status.st_mode & 077) != 0)
-    fail(Exit::usage, "{}: others can read {} (mode {:03o}), so it is no secret: chmod 600 it, and put a new one in",
-         name, path, status.st_mode & 0777);
+  require_secret(status, path, name);
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
   if (text.size() < 16)
     fail(Exit::usage, "{}: the secret in {} has {} characters, and needs 16: openssl rand -hex 32 makes one", name,
@@ -106,7 +122,7 @@ Credentials read_credentials(const runtime::Recipe::Control& recipe) {
   if (recipe.token_file) out.token = read_token(recipe.token_file->string(), "control.token_file");
   if (!recipe.tls_cert) return out;
   out.cert = read_pem(recipe.tls_cert->string(), "control.tls_cert");
-  out.key = read_pem(recipe.tls_key->string(), "control.tls_key");
+  out.key = read_key(recipe.tls_key->string(), "control.tls_key");
   require_pair({"control.tls_cert", recipe.tls_cert->string(), out.cert},
                {"control.tls_key", recipe.tls_key->string(), out.key});
   if (recipe.tls_client_ca) {

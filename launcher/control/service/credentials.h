@@ -14,13 +14,15 @@ struct Credentials {
 };
 
 // What control.tls_* and control.token_file name. Throws Error{usage} in one sentence: a file is missing or is no
-// certificate or key, the key is another certificate's, others can read the token.
+// certificate or key, the key is another certificate's, others can read the key or the token.
 Credentials read_credentials(const runtime::Recipe::Control& recipe);
 
 // The secret in the file, for a service or a client. Throws Error{usage}; `name` is the key or option that names it.
 std::string read_token(const std::string& path, std::string_view name);
 // The file's text. Throws Error{usage}.
 std::string read_pem(const std::string& path, std::string_view name);
+// Likewise, of a private key, which nobody but its owner may read.
+std::string read_key(const std::string& path, std::string_view name);
 
 // A PEM text, where it is from, and the key or option that names that.
 struct Pem {

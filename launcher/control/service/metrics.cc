@@ -73,7 +73,7 @@ struct Freed {
   void operator()(T* p) const { Free(p); }
 };
 
-// Of visitors: one that an authority among these has signed.
+// Of visitors: one that an authority among these has signed, or none. What needs one is refused by answer_to().
 void ask_for_certificates(SSL_CTX* tls, const std::string& authorities) {
   const std::unique_ptr<BIO, int (*)(BIO*)> text(
       BIO_new_mem_buf(authorities.data(), static_cast<int>(authorities.size())), &BIO_free);
@@ -84,7 +84,7 @@ void ask_for_certificates(SSL_CTX* tls, const std::string& authorities) {
     X509_STORE_add_cert(SSL_CTX_get_cert_store(tls), x.get());
     SSL_CTX_add_client_CA(tls, x.get());
   }
-  SSL_CTX_set_verify(tls, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  SSL_CTX_set_verify(tls, SSL_VERIFY_PEER, nullptr);
 }
 
 }  // namespace
@@ -144,7 +144,8 @@ std::string metrics_text(const pb::Status& s) {
   return f.text();
 }
 
-std::string answer_to(const std::string& head, const std::string& token, const std::function<std::string()>& metrics) {
+std::string answer_to(const std::string& head, const std::string& token, const std::function<std::string()>& metrics,
+                      bool certified) {
   const auto reply = [](std::string_view status, std::string_view type, std::string_view body) {
     return fmt::format(
         "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\nX-Content-Type-Options: "
@@ -159,6 +160,9 @@ std::string answer_to(const std::string& head, const std::string& token, const s
   if (line.substr(0, first) != "GET") return reply("405 Method Not Allowed", kPlain, "GET alone\n");
   std::string path = line.substr(first + 1, second - first - 1);
   path = path.substr(0, path.find('?'));
+  if (path == "/healthz") return reply("200 OK", kPlain, "ok\n");
+  if (!certified)
+    return reply("401 Unauthorized", kPlain, "a certificate of an authority in control.tls_client_ca is missing\n");
   if (!token.empty()) {
     bool knows = false;
     for (std::size_t at = head.find("\r\n"); at != std::string::npos && at + 2 < head.size();
@@ -174,7 +178,6 @@ std::string answer_to(const std::string& head, const std::string& token, const s
     if (!knows) return reply("401 Unauthorized", kPlain, "the token is missing or wrong\n");
   }
   if (path == "/metrics") return reply("200 OK", "text/plain; version=0.0.4; charset=utf-8", metrics());
-  if (path == "/healthz") return reply("200 OK", kPlain, "ok\n");
   return reply("404 Not Found", kPlain, "/metrics and /healthz\n");
 }
 
@@ -211,6 +214,8 @@ Context context_of(const Credentials& credentials) {
 // One connection, plain or by TLS: takes a request's head, and gives the answer.
 class Visit {
  public:
+  using Answer = std::function<std::string(const std::string& head, bool certified)>;
+
   Visit(Descriptor guest, SSL_CTX* tls)
       : guest_(std::move(guest)), until_(std::chrono::steady_clock::now() + kPatience) {
     if (!tls) return;
@@ -223,7 +228,7 @@ class Visit {
   std::chrono::steady_clock::time_point until() const { return until_; }
 
   // Does what can be done without waiting. False: it is over.
-  bool go_on(const std::function<std::string(const std::string& head)>& answer) {
+  bool go_on(const Answer& answer) {
     for (;;) {
       errno = 0;
       ERR_clear_error();
@@ -238,7 +243,7 @@ class Visit {
         if (n > 0) text_.append(piece.data(), static_cast<std::size_t>(n));
         const bool whole = text_.find("\r\n\r\n") != std::string::npos;
         if (whole || text_.size() >= kMostHead) {
-          text_ = answer(whole ? text_ : "too long");
+          text_ = answer(whole ? text_ : "too long", certified());
           doing_ = Doing::writing;
         }
       } else {
@@ -265,6 +270,9 @@ class Visit {
   }
 
  private:
+  // OpenSSL has ended the handshakes of those whose certificate it does not believe.
+  bool certified() const { return ssl_ && SSL_get0_peer_certificate(ssl_.get()) != nullptr; }
+
   enum class Doing : std::uint8_t { greeting, reading, writing };
   Descriptor guest_;
   std::unique_ptr<SSL, Freed<SSL, &SSL_free>> ssl_;
@@ -281,6 +289,7 @@ class MetricsServer::Impl {
  public:
   Impl(Listener listener, const Credentials& credentials, std::function<pb::Status()> status)
       : token_(credentials.token),
+        certificates_(!credentials.client_ca.empty()),
         status_(std::move(status)),
         tls_(context_of(credentials)),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -304,8 +313,9 @@ class MetricsServer::Impl {
   void wake() { (void)eventfd_write(wake_.get(), 1); }
 
   void serve(const std::stop_token& stop) {
-    const auto answer = [this](const std::string& head) {
-      return answer_to(head, token_, [this] { return metrics_text(status_()); });
+    const auto answer = [this](const std::string& head, bool certified) {
+      return answer_to(
+          head, token_, [this] { return metrics_text(status_()); }, certified || !certificates_);
     };
     std::list<Visit> visits;
     std::vector<pollfd> waits;
@@ -333,6 +343,7 @@ class MetricsServer::Impl {
   }
 
   const std::string token_;
+  const bool certificates_;  // visitors need one
   const std::function<pb::Status()> status_;
   const Context tls_;
   const Descriptor wake_;

@@ -14,7 +14,7 @@ std::string metrics_text(const pb::Status& status);
 
 // Answers GET /metrics and GET /healthz in a thread of its own, to some visitors at once, each for a second at most.
 // With credentials over TLS, to those that bring the token ("Authorization: Bearer TOKEN") and, if there is a
-// client_ca, a certificate of one of its; without to anyone.
+// client_ca, a certificate of one of its; without to anyone. /healthz says that the run is there, and that to anyone.
 class MetricsServer {
  public:
   // status: is called in its own thread. Throws Error{usage} if OpenSSL refuses the credentials.
@@ -26,7 +26,9 @@ class MetricsServer {
   std::unique_ptr<Impl> impl_;
 };
 
-// What is answered to a request's head: status line, headers and body. `token` empty: anyone may ask.
-std::string answer_to(const std::string& head, const std::string& token, const std::function<std::string()>& metrics);
+// What is answered to a request's head: status line, headers and body. `token` empty: none is needed. `certified`: the
+// visitor has shown the certificate that it needs, or needs none. /healthz is answered in any case.
+std::string answer_to(const std::string& head, const std::string& token, const std::function<std::string()>& metrics,
+                      bool certified = true);
 
 }  // namespace strata::launcher::control

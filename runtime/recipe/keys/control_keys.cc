@@ -71,7 +71,7 @@ std::vector<RecipeKey> control_keys() {
              "where status, checkpoints and stops are asked for (strata ctl, top); auto: a Unix socket that only this "
              "user reaches"),
       path("control.tls_cert", STRATA_AT(control.tls_cert), "certificate of control.listen and control.metrics (PEM)"),
-      path("control.tls_key", STRATA_AT(control.tls_key), "its private key (PEM)"),
+      path("control.tls_key", STRATA_AT(control.tls_key), "its private key (PEM); readable by its owner alone"),
       path("control.tls_client_ca", STRATA_AT(control.tls_client_ca),
            "certificates that clients must come with one of (PEM): mutual TLS"),
       path("control.token_file", STRATA_AT(control.token_file),

@@ -79,6 +79,21 @@ TEST_F(CredentialsTest, RefusesATokenThatOthersCanRead) {
   EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(), HasSubstr("more than one line"));
 }
 
+TEST_F(CredentialsTest, RefusesAKeyThatOthersCanRead) {
+  const Credentials made = make_credentials();
+  recipe_.tls_cert = write("cert", made.cert, 0644);
+  for (const mode_t mode : {0640U, 0604U, 0644U}) {
+    const std::string key = write("key", made.key, mode);
+    recipe_.tls_key = key;
+    EXPECT_FAILURE(read_credentials(recipe_), Exit::usage,
+                   HasSubstr("control.tls_key: others can read " + key +
+                             fmt::format(" (mode {:03o}), so it is no secret: chmod 600 it", mode)));
+    EXPECT_FAILURE(read_key(key, "--key"), Exit::usage, HasSubstr("--key: others can read"));
+  }
+  recipe_.tls_key = write("key", made.key);
+  EXPECT_EQ(read_credentials(recipe_).key, made.key);
+}
+
 TEST_F(CredentialsTest, MakesOthersEachTime) {
   const Credentials a = make_credentials(), b = make_credentials();
   EXPECT_NE(a.token, b.token);

@@ -27,6 +27,7 @@ class FrontTest : public testing::Test {
     const Credentials made = make_credentials();
     recipe_.tls_cert = folder_.write("cert", made.cert);
     recipe_.tls_key = folder_.write("key", made.key);
+    std::filesystem::permissions(*recipe_.tls_key, std::filesystem::perms(0600));
     recipe_.token_file = folder_.write("token", made.token);
     chmod(recipe_.token_file->c_str(), 0600);
   }

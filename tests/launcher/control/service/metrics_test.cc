@@ -94,9 +94,22 @@ TEST(MetricsTest, AnswersRequestsAndNothingElse) {
   EXPECT_EQ(code("too long"), "400");
   EXPECT_EQ(code("\r\n\r\n"), "400");
   EXPECT_EQ(code("GET /metrics HTTP/1.1\r\n\r\n", "secret"), "401");
+  EXPECT_EQ(code("GET / HTTP/1.1\r\n\r\n", "secret"), "401");
   EXPECT_EQ(code("GET /metrics HTTP/1.1\r\nAuthorization: Bearer wrong\r\n\r\n", "secret"), "401");
   EXPECT_EQ(code("GET /metrics HTTP/1.1\r\nHost: x\r\nauthorization: Bearer secret\r\n\r\n", "secret"), "200");
   EXPECT_THAT(answer_to("GET /metrics HTTP/1.1\r\n\r\n", "", metrics), HasSubstr("Content-Length: 2\r\n"));
+}
+
+// Probes of load balancers and orchestrators know no secret.
+TEST(MetricsTest, TellsAnyoneThatItIsThereAndNothingElse) {
+  const auto metrics = [] { return std::string("m\n"); };
+  for (const bool certified : {false, true}) {
+    const std::string answer = answer_to("GET /healthz HTTP/1.1\r\n\r\n", "secret", metrics, certified);
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK"));
+    EXPECT_THAT(answer, testing::EndsWith("\r\n\r\nok\n"));
+  }
+  EXPECT_THAT(answer_to("GET /metrics HTTP/1.1\r\nAuthorization: Bearer secret\r\n\r\n", "secret", metrics, false),
+              StartsWith("HTTP/1.1 401"));
 }
 
 TEST(MetricsTest, ServesBesideVisitorsThatSendNothing) {
@@ -127,7 +140,8 @@ TEST(MetricsTest, AnswersBesideVisitorsThatSendNothing) {
 }
 
 // What a visitor is answered that shows this certificate, if any.
-std::string ask_by_tls(int port, const Credentials& own, const std::string& token) {
+std::string ask_by_tls(int port, const Credentials& own, const std::string& token,
+                       const std::string& path = "/metrics") {
   (void)std::signal(SIGPIPE, SIG_IGN);  // it may be turned away before it has asked
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> tls(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
   if (own.tls()) {
@@ -144,7 +158,7 @@ std::string ask_by_tls(int port, const Credentials& own, const std::string& toke
   }
   const std::unique_ptr<BIO, decltype(&BIO_free_all)> way(BIO_new_ssl_connect(tls.get()), &BIO_free_all);
   BIO_set_conn_hostname(way.get(), ("127.0.0.1:" + std::to_string(port)).c_str());
-  const std::string head = "GET /metrics HTTP/1.1\r\nAuthorization: Bearer " + token + "\r\n\r\n";
+  const std::string head = "GET " + path + " HTTP/1.1\r\nAuthorization: Bearer " + token + "\r\n\r\n";
   if (BIO_write(way.get(), head.data(), static_cast<int>(head.size())) <= 0) return "";
   std::string out;
   char piece[1024];
@@ -161,7 +175,8 @@ TEST(MetricsTest, WithAnAuthorityOfClientsAnswersThoseThatItHasSigned) {
   const int port = listener.port();
   const MetricsServer server(std::move(listener), own, status);
   EXPECT_THAT(ask_by_tls(port, client, own.token), HasSubstr("strata_loss"));
-  EXPECT_EQ(ask_by_tls(port, {}, own.token), "");
+  EXPECT_THAT(ask_by_tls(port, {}, own.token), StartsWith("HTTP/1.1 401"));
+  EXPECT_THAT(ask_by_tls(port, {}, "", "/healthz"), testing::EndsWith("\r\n\r\nok\n"));
   EXPECT_EQ(ask_by_tls(port, make_credentials(), own.token), "");
   EXPECT_THAT(ask_by_tls(port, client, "another"), StartsWith("HTTP/1.1 401"));
 }
