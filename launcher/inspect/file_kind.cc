@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/files/mapped_file.h"
+#include "base/shell_word.h"
 #include "runtime/checkpoint/manifest.h"
 
 namespace strata::launcher {
@@ -25,8 +26,8 @@ bool has(const simdjson::dom::element& root, std::string_view key) {
 std::string kind_of_toml(const fs::path& path, std::string_view text) {
   if (text.find("task_overhead_us") != std::string_view::npos)
     return fmt::format("is a machine file of strata calibrate: strata plan RECIPE --machine {} predicts with it",
-                       path.string());
-  return fmt::format("is a recipe: strata plan {} shows what it will do and need", path.string());
+                       shell_word(path.string()));
+  return fmt::format("is a recipe: strata plan {} shows what it will do and need", shell_word(path.string()));
 }
 
 constexpr std::string_view kDocuments =
@@ -43,14 +44,14 @@ std::string kind_of_object(const fs::path& path, const simdjson::dom::element& r
       "config.json",       "generation_config.json",  "tokenizer.json", "tokenizer_config.json",
       "added_tokens.json", "special_tokens_map.json", "vocab.json",     "preprocessor_config.json"};
   const std::string name = path.filename().string();
-  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+  const std::string folder = path.has_parent_path() ? shell_word(path.parent_path().string()) : ".";
   if (name == runtime::kManifestName)
     return fmt::format("is the manifest of a checkpoint: strata inspect {} shows all of it", folder);
   if (std::find(kOfModels.begin(), kOfModels.end(), name) != kOfModels.end())
     return fmt::format("belongs to a model: strata inspect {} shows its weights", folder);
   if (has(root, "width") && has(root, "vocab_size") && has(root, "count"))
     return fmt::format("is the sidecar of a token file: strata inspect {} shows both",
-                       (path.parent_path() / path.stem()).string());
+                       shell_word((path.parent_path() / path.stem()).string()));
   if (has(root, "traceEvents")) return "is the timeline of a step: open it at ui.perfetto.dev";
   if (has(root, "weights_hash")) return "is the report.summary of a run: any tool for JSON reads it";
   return "is JSON and no header of safetensors: any tool for JSON reads it";
@@ -75,7 +76,8 @@ std::string other_kind_of(const fs::path& path) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (path.extension() == ".toml") return kind_of_toml(path, text);
   if (path.extension() == ".model")
-    return fmt::format("is a tokenizer: strata tokenize --tokenizer {} makes tokens with it", path.string());
+    return fmt::format("is a tokenizer: strata tokenize --tokenizer {} makes tokens with it",
+                       shell_word(path.string()));
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos) return "";
   const std::size_t end = std::min(text.find('\n', begin), text.size());

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/shell_word.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe_text.h"
 #include "runtime/recipe/user_path.h"
@@ -34,7 +35,7 @@ TrainCommand read_train_command(std::span<const std::string> words) {
     fail(Exit::usage, "nothing to launch: strata launch [options] -- train RECIPE.toml (see strata launch --help)");
   if (words[0] != "train")
     fail(Exit::usage, "launch starts train, and not {}: mpirun -n N strata {} ... starts other commands on N ranks",
-         words[0], words[0]);
+         words[0], shell_word(words[0]));
   TrainCommand out;
   std::string recipe;
   CLI::App app("", "train");

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <string_view>
@@ -13,9 +12,9 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/quantity.h"
+#include "base/shell_word.h"
 #include "launcher/forecast.h"
 #include "launcher/screen/printable.h"
-#include "launcher/shell_word.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/data/batches.h"
 #include "runtime/data/data_figures.h"
@@ -103,7 +102,7 @@ std::string generate_command(const runtime::Recipe& recipe) {
   const auto sidecars = sidecars_of(recipe);
   const bool chats =
       std::ranges::any_of(sidecars, [](const auto& sidecar) { return !sidecar.chat_template_hash.empty(); });
-  return fmt::format("strata generate --model {}{} {}", recipe.checkpoint.dir->string(),
+  return fmt::format("strata generate --model {}{} {}", shell_word(recipe.checkpoint.dir->string()),
                      tokenizer_option(recipe, sidecars), chats ? "--chat -" : "--prompt TEXT");
 }
 
@@ -118,8 +117,8 @@ std::string predict_command(const runtime::Recipe& recipe) {
     if (!labels.pair.empty()) options += " --pair " + shell_word(labels.pair);
     if (labels.problem == "token_classification") texts = "TEXTS.jsonl";  // of lists of words
   }
-  return fmt::format("strata predict {} {}{}{} -o OUT.jsonl", recipe.checkpoint.dir->string(), texts, options,
-                     tokenizer_option(recipe, sidecars));
+  return fmt::format("strata predict {} {}{}{} -o OUT.jsonl", shell_word(recipe.checkpoint.dir->string()), texts,
+                     options, tokenizer_option(recipe, sidecars));
 }
 
 void describe_step(const runtime::Job& job, const runtime::Summary& summary,
@@ -237,16 +236,10 @@ void describe_data(const runtime::Job& job, const runtime::Trainer& trainer) {
 }
 
 std::string typed_recipe(const std::optional<std::filesystem::path>& file, const std::vector<std::string>& sets) {
-  const auto word = [](const std::string& text) {
-    const bool plain = std::all_of(text.begin(), text.end(), [](unsigned char c) {
-      return std::isalnum(c) || std::string_view("._/=:,+-@%").find(static_cast<char>(c)) != std::string_view::npos;
-    });
-    return plain ? text : shell_word(text);
-  };
   std::vector<std::string> words;
-  if (file) words.push_back(word(file->string()));
+  if (file) words.push_back(shell_word(file->string()));
   for (const std::string& set : sets)
-    if (!set.starts_with("checkpoint.resume=")) words.push_back("--set " + word(set));
+    if (!set.starts_with("checkpoint.resume=")) words.push_back("--set " + shell_word(set));
   return fmt::format("{}", fmt::join(words, " "));
 }
 
@@ -307,13 +300,14 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
   }
   std::vector<std::string> next;
   if (recipe.checkpoint.dir) {
-    const std::string from = of_best.checkpoint.dir->string();
+    const std::string from = shell_word(of_best.checkpoint.dir->string());
     if (!recipe.data.validation.empty()) next.push_back("strata eval " + typed);
     if (runtime::generates(job.recipe)) next.push_back(generate_command(of_best));
     if (job.model->loss_unit().classes() > 0) next.push_back(predict_command(of_best));
     next.push_back(fmt::format("strata export {} -o FOLDER", from));
   }
-  if (recipe.report.dir) next.push_back(fmt::format("strata report {} -o report.html", recipe.report.dir->string()));
+  if (recipe.report.dir)
+    next.push_back(fmt::format("strata report {} -o report.html", shell_word(recipe.report.dir->string())));
   if (!next.empty()) say_wrapped("next", next);
 }
 

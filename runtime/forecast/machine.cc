@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/shell_word.h"
 #include "runtime/recipe/toml_file.h"
 #include "runtime/recipe/value.h"
 
@@ -120,7 +121,8 @@ class Reader {
       fail(Exit::usage, "{} is not a machine file, since it names no processor: strata calibrate -o FILE writes one",
            path_);
     if (found == nodes_.end())
-      fail(Exit::usage, "machine file {} has no {}: measure it with strata calibrate -o {}", path_, key, path_);
+      fail(Exit::usage, "machine file {} has no {}: measure it with strata calibrate -o {}", path_, key,
+           shell_word(path_));
     const toml::node& node = *found->second;
     nodes_.erase(found);
     return node;

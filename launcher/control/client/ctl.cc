@@ -16,11 +16,11 @@
 #include "base/host/host_name.h"
 #include "base/host/own_program.h"
 #include "base/quantity.h"
+#include "base/shell_word.h"
 #include "launcher/control/client/target.h"
 #include "launcher/control/service/credentials.h"
 #include "launcher/control/service/listener.h"
 #include "launcher/screen/printable.h"
-#include "launcher/shell_word.h"
 #include "runtime/job/make_job.h"
 
 namespace strata::launcher::control {

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/host/host_name.h"
 #include "base/host/own_program.h"
-#include "launcher/shell_word.h"
+#include "base/shell_word.h"
 
 namespace strata::launcher {
 namespace {

@@ -99,6 +99,10 @@ TEST(InspectTest, SaysWhatElseAFileIs) {
   is("tokenizer.model", "pieces", "is a tokenizer", "strata tokenize --tokenizer");
   is("text", std::string(8, 'x') + " the quick brown fox jumps over the lazy dog and on and on and on",
      "looks like text", "strata tokenize");
+  is("my $recipe.toml", "[model]\npreset = \"tiny-gpt2\"\n[training]\nmax_steps = 100 # and more, to be long enough\n",
+     "is a recipe", "strata plan '" + (folder.path() / "my $recipe.toml").string() + "' shows");
+  is("a b.bin.json", R"({"vocab_size": 256, "width": 2, "count": 6})", "is the sidecar", "/a b.bin' shows");
+  is("it's.model", "pieces", "is a tokenizer", "it'\\''s.model' makes");
 }
 
 TEST(InspectTest, RefusesWhatIsCorruptOrMissing) {

@@ -91,6 +91,26 @@ TEST_F(RunTextTest, TheEndSaysHowTheModelIsAsked) {
               HasSubstr("c --tokenizer FOLDER --chat -"));
 }
 
+// Each command is one that a shell takes.
+TEST_F(RunTextTest, TheEndQuotesPaths) {
+  runtime::Summary summary{};
+  summary.metric = "eval_loss";
+  summary.best = runtime::Best{.step = 2, .value = 2.5, .since = 0, .newest = 4};
+  const auto said = [&](const char* folder, const char* reports, const char* keep) {
+    const runtime::Job of = job({folder, reports, "data.validation=v.bin", "evaluation.every=2", keep});
+    const runtime::StepReport step{4, 5.5, 1, 1e-3, 1, false, 16, 10, false};
+    testing::internal::CaptureStderr();
+    describe_end("my.toml", of, summary, {1, 10, step, step}, {}, 1);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(said("checkpoint.dir=c k", "report.dir=it's", "checkpoint.keep_best=false"),
+              AllOf(HasSubstr("strata generate --model 'c k' --tokenizer"), HasSubstr("strata export 'c k' -o FOLDER"),
+                    HasSubstr("strata report 'it'\\''s' -o report.html")));
+  EXPECT_THAT(said("checkpoint.dir=$c", "report.dir=r", "checkpoint.keep_best=true"),
+              AllOf(HasSubstr("strata generate --model '$c/step-00000002' "),
+                    HasSubstr("strata export '$c/step-00000002' -o FOLDER"), HasSubstr("strata report r -o")));
+}
+
 // The best checkpoint is what one goes on with, and not the newest one.
 TEST_F(RunTextTest, TheEndNamesTheBest) {
   const auto said = [&](std::int64_t best, const char* keep) {

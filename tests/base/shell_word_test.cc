@@ -1,4 +1,4 @@
-#include "launcher/shell_word.h"
+#include "base/shell_word.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <memory>
 
-namespace strata::launcher {
+namespace strata {
 namespace {
 
 std::string as_a_shell_reads(const std::string& word) {
@@ -22,9 +22,20 @@ std::string as_a_shell_reads(const std::string& word) {
 
 TEST(ShellWord, IsOneWordThatMeansItself) {
   for (const std::string word :
-       {"plain", "two words", "", "it's", "''", "$HOME `id` \\n \"x\" ; rm * > y", "-n", "a\nb"})
+       {"plain", "two words", "", "it's", "''", "$HOME `id` \\n \"x\" ; rm * > y", "-n", "a\nb", "a\n",
+        "-\t\x7f%d\\n it's \"$x\"\r", "~/a", "a~", "a#b", "#a", "{a,b}", "a[1]", "h\xc3\xa9"})
     EXPECT_EQ(as_a_shell_reads(shell_word(word)), word + "|");
 }
 
+TEST(ShellWord, HasNoQuotesIfItNeedsNone) {
+  EXPECT_EQ(shell_word("/runs/my-run_1.0"), "/runs/my-run_1.0");
+  EXPECT_EQ(shell_word("a b"), "'a b'");
+  EXPECT_EQ(shell_word(""), "''");
+}
+
+TEST(ShellWord, HasNoControlCharacters) {
+  EXPECT_EQ(shell_word("a\nb"), "\"$(printf -- 'a\\012b')\"");
+}
+
 }  // namespace
-}  // namespace strata::launcher
+}  // namespace strata
