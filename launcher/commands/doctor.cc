@@ -24,9 +24,11 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/files/descriptor.h"
+#include "base/host/cpu_quota.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
 #include "device/gpu.h"
+#include "launcher/rank/cores.h"
 #include "launcher/screen/folded.h"
 #include "offload/swap.h"
 #include "runtime/job/available_memory.h"
@@ -98,13 +100,12 @@ void cores(Report& report) {
   const int usable = ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
   const unsigned all = std::thread::hardware_concurrency();
   std::string text = fmt::format("{} usable by this process", number(usable, "processor"));
-  const auto quota = first_line("/sys/fs/cgroup/cpu.max");
-  double limit = 0, period = 0;
-  if (quota && !quota->starts_with("max") && std::istringstream(*quota) >> limit >> period && period > 0) {
-    text += fmt::format(", cgroup allows the time of {:.1f}", limit / period);
-    if (limit / period + 0.01 < usable) {
-      report.note("cores", text + fmt::format(": set device.threads so that all ranks together use {:.0f}",
-                                              std::max(1.0, limit / period)));
+  if (const auto quota = cpu_quota()) {
+    text += fmt::format(", a quota of the control group allows the time of {:.4g}", *quota);
+    if (threads_within(*quota) < usable) {
+      report.note("cores",
+                  fmt::format("{}: unless device.threads says otherwise, all ranks together start {}, or one each",
+                              text, number(threads_within(*quota), "thread")));
       return;
     }
   }

@@ -6,11 +6,13 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <utility>
 #include <vector>
 
 #include "base/counted.h"
+#include "base/host/cpu_quota.h"
 
 namespace strata::launcher {
 namespace {
@@ -32,9 +34,7 @@ class Topology {
   hwloc_topology_t topology_ = nullptr;
 };
 
-}  // namespace
-
-CoreShare bind_cores(int node_rank, int node_size) {
+CoreShare bind_share(int node_rank, int node_size) {
   // Under mpirun the binding that is there is mpirun's, one core a rank; else it is the user's (taskset) and is kept.
   if (node_size == 1 && !std::getenv("OMPI_COMM_WORLD_SIZE")) {
     cpu_set_t allowed;
@@ -61,6 +61,26 @@ CoreShare bind_cores(int node_rank, int node_size) {
   return {share, share != cores ? counted(static_cast<std::uint64_t>(share), "core") + " each"
                  : cores == 1   ? "the only core"
                                 : fmt::format("all {} cores", cores)};
+}
+
+}  // namespace
+
+CoreShare bind_cores(int node_rank, int node_size) {
+  return within_quota(bind_share(node_rank, node_size), cpu_quota(), node_rank, node_size);
+}
+
+int threads_within(double quota) {
+  constexpr double kRounding = 0.01;  // 199999 us of 100000 are two
+  return static_cast<int>(std::clamp(quota + kRounding, 1.0, 1e6));
+}
+
+CoreShare within_quota(CoreShare share, std::optional<double> quota, int node_rank, int node_size) {
+  if (!quota) return share;
+  const std::int64_t all = threads_within(*quota);
+  const auto own =
+      static_cast<int>(all < node_size ? 1 : (node_rank + 1) * all / node_size - node_rank * all / node_size);
+  if (own >= share.cores) return share;
+  return {own, fmt::format("{}; a quota of the control group allows {:.4g} on the node", share.note, *quota)};
 }
 
 std::string threads_text(const CoreShare& share, int threads, comm::World& world) {

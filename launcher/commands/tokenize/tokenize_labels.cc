@@ -8,7 +8,9 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/host/cpu_quota.h"
 #include "launcher/commands/conveyor.h"
+#include "launcher/rank/cores.h"
 #include "launcher/screen/printable.h"
 #include "text/classes/class_tokenizer.h"
 
@@ -19,8 +21,10 @@ using text::ClassTokenizer;
 using text::ClassTokens;
 
 std::size_t threads_of(const TokenizeOptions& options) {
-  const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
-  return static_cast<std::size_t>(std::max(threads, 1));
+  if (options.threads > 0) return static_cast<std::size_t>(options.threads);
+  const std::size_t threads = std::max(1u, std::thread::hardware_concurrency());
+  const auto quota = cpu_quota();
+  return quota ? std::min(threads, static_cast<std::size_t>(threads_within(*quota))) : threads;
 }
 
 std::uint64_t bytes_of(const std::vector<NamedFile>& files, std::size_t inputs) {

@@ -75,7 +75,7 @@ std::vector<RecipeKey> device_keys() {
                          {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}}, {},
                          STRATA_AT(device.kind), "what computes; auto: a GPU if one can be used, else the CPU"),
       integer("device.threads", 1, 256, STRATA_AT(device.threads),
-              "CPU threads of this rank; default: cores / ranks on the node"),
+              "CPU threads of this rank; default: cores, or a CPU quota if that is less, / ranks on the node"),
   };
 }
 

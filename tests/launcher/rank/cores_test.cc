@@ -1,5 +1,6 @@
 #include "launcher/rank/cores.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "base/counted.h"
+#include "base/host/cpu_quota.h"
 
 namespace strata::launcher {
 namespace {
@@ -33,7 +35,37 @@ TEST(ThreadsText, IsOfAllRanks) {
 TEST(BindCores, ARankWithoutMpirunKeepsTheCoresItMayUse) {
   if (std::getenv("OMPI_COMM_WORLD_SIZE")) GTEST_SKIP() << "mpirun has bound this process";
   const CoreShare share = bind_cores(0, 1);
-  EXPECT_EQ(share.note, counted(static_cast<std::uint64_t>(share.cores), "core") + " that this process may use");
+  const std::string note = counted(static_cast<std::uint64_t>(share.cores), "core") + " that this process may use";
+  if (cpu_quota())
+    EXPECT_THAT(share.note, testing::HasSubstr(" that this process may use"));
+  else
+    EXPECT_EQ(share.note, note);
+}
+
+std::vector<int> shared_out(double quota, int cores_each, int ranks) {
+  std::vector<int> out;
+  for (int rank = 0; rank < ranks; ++rank) out.push_back(within_quota({cores_each, ""}, quota, rank, ranks).cores);
+  return out;
+}
+
+TEST(WithinQuota, IsSharedOutBetweenTheRanksOfANode) {
+  using testing::ElementsAre;
+  EXPECT_THAT(shared_out(4, 16, 1), ElementsAre(4));
+  EXPECT_THAT(shared_out(4, 8, 2), ElementsAre(2, 2));
+  EXPECT_THAT(shared_out(5, 8, 2), ElementsAre(2, 3));
+  EXPECT_THAT(shared_out(2.5, 16, 1), ElementsAre(2));
+  EXPECT_THAT(shared_out(1.99999, 16, 1), ElementsAre(2));
+  EXPECT_THAT(shared_out(0.25, 16, 1), ElementsAre(1)) << "a rank has one thread at least";
+  EXPECT_THAT(shared_out(2, 4, 4), ElementsAre(1, 1, 1, 1));
+  EXPECT_THAT(shared_out(64, 8, 2), ElementsAre(8, 8)) << "no more than the cores";
+  EXPECT_THAT(shared_out(1e12, 8, 2), ElementsAre(8, 8));
+}
+
+TEST(WithinQuota, IsSaidIfItBounds) {
+  EXPECT_EQ(within_quota({8, "all 8 cores"}, 1.5, 0, 1).note,
+            "all 8 cores; a quota of the control group allows 1.5 on the node");
+  EXPECT_EQ(within_quota({8, "all 8 cores"}, 8, 0, 1).note, "all 8 cores");
+  EXPECT_EQ(within_quota({8, "all 8 cores"}, {}, 0, 1).cores, 8);
 }
 
 }  // namespace
