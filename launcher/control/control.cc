@@ -29,6 +29,7 @@ namespace strata::launcher::control {
 namespace {
 
 constexpr std::size_t kMostConnections = 128;  // of people and tools
+constexpr std::chrono::seconds kToShowToken{10};
 constexpr std::size_t kMostTimes = 1 << 16;
 
 // Who asks has another current folder.
@@ -221,8 +222,9 @@ class Control::Impl {
         board_, front.credentials,
         Service::Sources{[this](pb::Status& status) { fill(status); },
                          [this](std::function<void(pb::Dump)> done) { hub_->dump(std::move(done)); }, keeps_});
-    door_.emplace(std::move(*front.service), kMostConnections,
-                  [this](Descriptor guest) { service_->adopt(std::move(guest)); });
+    door_.emplace(
+        std::move(*front.service), kMostConnections, [this](Descriptor guest) { service_->adopt(std::move(guest)); },
+        Proof{kToShowToken, [this](int port) { return service_->believes(port); }});
   }
 
   void fill(pb::Status& status) {

@@ -34,7 +34,8 @@ const char* advice(const std::string& words, const Visit& visit) {
   if (turned_away(words) && !visit.plain)
     return visit.tls
                ? "it ends the connection: if control.tls_client_ca is set, it wants a certificate (--cert, --key) of "
-                 "that authority"
+                 "that authority; else the run is at its end, or too many connections to it are open: try again in "
+                 "ten seconds"
                : "it ends the connection: if it speaks TLS, --ca names the authority of its certificate; if it does "
                  "not, too many connections to it are open: try again in ten seconds";
   return nullptr;

@@ -1,6 +1,7 @@
 #include "launcher/control/service/listener.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -25,6 +27,8 @@ namespace strata::launcher::control {
 namespace {
 
 constexpr int kBacklog = 64;
+constexpr int kLook = 200;            // ms, between looks for who has left or given proof
+constexpr std::size_t kLeaving = 16;  // that are shown out, and whose owner has not seen it yet
 
 AddressList require_host(const HostPort& address, std::string_view key) {
   Found found = look_up(address.host, address.port, AI_NUMERICSERV);
@@ -117,6 +121,13 @@ Listener Listener::unix_socket(const std::filesystem::path& path, std::string_vi
   return {std::move(socket), path, 0};
 }
 
+int port_of_peer(int descriptor) {
+  sockaddr_in6 peer{};  // of either family: the port lies at the same place
+  socklen_t size = sizeof peer;
+  if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return 0;
+  return peer.sin6_family == AF_INET || peer.sin6_family == AF_INET6 ? ntohs(peer.sin6_port) : 0;
+}
+
 Listener Listener::tcp(const HostPort& address, std::string_view key) {
   const AddressList found = require_host(address, key);
   int error = 0;
@@ -147,18 +158,56 @@ bool Doorkeeper::Guest::here() const {
   return fstat(descriptor, &now) == 0 && now.st_ino == inode;
 }
 
-Doorkeeper::Doorkeeper(Listener listener, std::size_t most, Take take)
-    : listener_(std::move(listener)), most_(most), take_(std::move(take)), wake_(eventfd(0, EFD_CLOEXEC)) {
+void Doorkeeper::Guest::show_out() {
+  (void)shutdown(unproven.get(), SHUT_RDWR);
+  unproven = Descriptor();
+}
+
+Doorkeeper::Doorkeeper(Listener listener, std::size_t most, Take take, Proof proof)
+    : listener_(std::move(listener)),
+      most_(most),
+      take_(std::move(take)),
+      proof_(std::move(proof)),
+      wake_(eventfd(0, EFD_CLOEXEC)) {
   thread_ = start_quiet_thread("strata-door", [this](const std::stop_token& stop) {
     pollfd waits[] = {{listener_.descriptor(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
-    while (!stop.stop_requested())
-      if (poll(waits, 2, -1) > 0 && waits[0].revents != 0 && !stop.stop_requested()) let_in();
+    while (!stop.stop_requested()) {
+      const bool waiting =
+          std::any_of(guests_.begin(), guests_.end(), [](const Guest& guest) { return guest.unproven.get() >= 0; });
+      const int ready = poll(waits, 2, waiting ? kLook : -1);
+      if (stop.stop_requested()) break;
+      look();
+      if (ready > 0 && waits[0].revents != 0) let_in();
+    }
   });
 }
 
 Doorkeeper::~Doorkeeper() {
   thread_.request_stop();
   (void)eventfd_write(wake_.get(), 1);
+}
+
+void Doorkeeper::look() {
+  std::erase_if(guests_, [](const Guest& known) { return !known.here(); });
+  const auto now = std::chrono::steady_clock::now();
+  for (Guest& guest : guests_) {
+    if (guest.unproven.get() < 0) continue;
+    if (proof_.given(guest.port))
+      guest.unproven = Descriptor();
+    else if (now >= guest.until)
+      guest.show_out();
+  }
+}
+
+// They are in the order in which they came. Those that are shown out hold their descriptor until its owner has seen it.
+bool Doorkeeper::make_place() {
+  if (guests_.size() < most_) return true;
+  if (guests_.size() >= most_ + kLeaving) return false;
+  const auto oldest =
+      std::find_if(guests_.begin(), guests_.end(), [](const Guest& guest) { return guest.unproven.get() >= 0; });
+  if (oldest == guests_.end()) return false;
+  oldest->show_out();
+  return true;
 }
 
 void Doorkeeper::let_in() {
@@ -168,9 +217,15 @@ void Doorkeeper::let_in() {
     if (errno != EAGAIN && errno != ECONNABORTED) usleep(100'000);
     return;
   }
-  std::erase_if(guests_, [](const Guest& known) { return !known.here(); });
-  if (guests_.size() >= most_) return;
+  if (!make_place()) return;
+  Guest known{guest.get(), 0};
   if (listener_.path().empty()) {
+    if (proof_.given) {
+      known.port = port_of_peer(guest.get());
+      known.unproven = Descriptor(fcntl(guest.get(), F_DUPFD_CLOEXEC, 0));
+      known.until = std::chrono::steady_clock::now() + proof_.within;
+      if (known.unproven.get() < 0) return;
+    }
     const int on = 1;
     (void)setsockopt(guest.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   } else {
@@ -181,7 +236,8 @@ void Doorkeeper::let_in() {
   }
   struct stat status {};
   if (fstat(guest.get(), &status) != 0) return;
-  guests_.push_back({guest.get(), status.st_ino});
+  known.inode = status.st_ino;
+  guests_.push_back(std::move(known));
   take_(std::move(guest));
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -21,6 +22,9 @@ bool is_loopback(const HostPort& address, std::string_view key);
 
 // The errno of a connection to a Unix socket; 0 or EAGAIN: somebody listens there, ECONNREFUSED: nobody does any more.
 int error_of_connecting(const std::filesystem::path& path);
+
+// The port that the other end of a TCP connection comes from; 0: it has none.
+int port_of_peer(int descriptor);
 
 // A socket that others connect to. Move-only; the path of a Unix socket goes with it.
 class Listener {
@@ -47,13 +51,20 @@ class Listener {
   int port_ = 0;
 };
 
+// What a connection has to give within a time, if anything: by the one from this port. Asked in the door's thread.
+struct Proof {
+  std::chrono::milliseconds within{0};
+  std::function<bool(int port)> given;
+};
+
 // Lets connections in, in a thread of its own, and no more than `most` at once: what comes beyond is closed at once, so
 // that no flood takes the descriptors that the run opens its files with. Of a Unix socket only this user's come in, and
-// root's.
+// root's. Of a port all do: those that `proof` asks after and does not know have to leave after a while, and the oldest
+// of them at once if the place is needed.
 class Doorkeeper {
  public:
   using Take = std::function<void(Descriptor)>;
-  Doorkeeper(Listener listener, std::size_t most, Take take);
+  Doorkeeper(Listener listener, std::size_t most, Take take, Proof proof = {});
   ~Doorkeeper();
 
   const Listener& listener() const { return listener_; }
@@ -62,13 +73,22 @@ class Doorkeeper {
   struct Guest {  // a connection that somebody else owns and closes
     int descriptor;
     unsigned long inode;
+    int port = 0;
+    // Of the same connection, until it has given proof: the owner may close its own descriptor at any time, and its
+    // number be another file's.
+    Descriptor unproven{};
+    std::chrono::steady_clock::time_point until{};
     bool here() const;
+    void show_out();
   };
   void let_in();
+  void look();
+  bool make_place();
 
   Listener listener_;
   std::size_t most_;
   Take take_;
+  Proof proof_;
   std::vector<Guest> guests_;
   Descriptor wake_;
   std::jthread thread_;

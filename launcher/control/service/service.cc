@@ -6,6 +6,8 @@
 #include <grpcpp/resource_quota.h>
 
 #include <algorithm>
+#include <bitset>
+#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <list>
@@ -15,6 +17,7 @@
 
 #include "base/error.h"
 #include "launcher/control/control.grpc.pb.h"
+#include "launcher/control/service/listener.h"
 #include "launcher/control/service/server_limits.h"
 
 namespace strata::launcher::control {
@@ -31,6 +34,14 @@ bool has_token(const CallbackServerContext& context, const std::string& token) {
   const auto found = metadata.find("authorization");
   if (found == metadata.end()) return false;
   return same_secret({found->second.data(), found->second.size()}, "Bearer " + token);
+}
+
+// Of "ipv4:127.0.0.1:80", as gRPC names a client; 0: it has none.
+int port_of(const std::string& peer) {
+  int port = 0;
+  const std::size_t colon = peer.rfind(':') + 1;
+  const auto [end, error] = std::from_chars(peer.data() + colon, peer.data() + peer.size(), port);
+  return error == std::errc() && end == peer.data() + peer.size() && port > 0 && port <= 0xffff ? port : 0;
 }
 
 constexpr auto kToEnd = std::chrono::milliseconds(500);   // for calls that are open when the run ends
@@ -74,7 +85,18 @@ class Service::Impl final : public pb::Run::CallbackService {
     server_->Wait();
   }
 
-  void adopt(Descriptor connection) { hand_over(*acceptor_, std::move(connection)); }
+  void adopt(Descriptor connection) {
+    {
+      const std::lock_guard lock(mutex_);
+      believed_.reset(static_cast<std::size_t>(port_of_peer(connection.get())));
+    }
+    hand_over(*acceptor_, std::move(connection));
+  }
+
+  bool believes(int port) const {
+    const std::lock_guard lock(mutex_);
+    return believed_.test(static_cast<std::size_t>(port));
+  }
 
   void pump() {
     for (const auto& watcher : copy(watchers_)) watcher->go_on();
@@ -83,10 +105,17 @@ class Service::Impl final : public pb::Run::CallbackService {
   }
 
  private:
+  bool may_ask(const CallbackServerContext& context) {
+    if (!has_token(context, token_)) return false;
+    const std::lock_guard lock(mutex_);
+    believed_.set(static_cast<std::size_t>(port_of(context.peer())));
+    return true;
+  }
+
   template <typename F>
   grpc::ServerUnaryReactor* answer(CallbackServerContext* context, F f) {
     auto* reactor = context->DefaultReactor();
-    reactor->Finish(has_token(*context, token_) ? f() : kNoToken);
+    reactor->Finish(may_ask(*context) ? f() : kNoToken);
     return reactor;
   }
 
@@ -162,7 +191,7 @@ class Service::Impl final : public pb::Run::CallbackService {
       reactor->Finish(status);
       return reactor;
     };
-    if (!has_token(*context, token_)) return refuse(kNoToken);
+    if (!may_ask(*context)) return refuse(kNoToken);
     if (!sources_.can_save)
       return refuse({StatusCode::FAILED_PRECONDITION, "the run keeps no checkpoints: checkpoint.dir names no folder"});
     const pb::State state = board_.status().state();
@@ -177,7 +206,7 @@ class Service::Impl final : public pb::Run::CallbackService {
   grpc::ServerUnaryReactor* DumpState(CallbackServerContext* context, const pb::DumpStateRequest*,
                                       pb::Dump* reply) override {
     auto* reactor = context->DefaultReactor();
-    if (!has_token(*context, token_)) {
+    if (!may_ask(*context)) {
       reactor->Finish(kNoToken);
       return reactor;
     }
@@ -252,7 +281,7 @@ class Service::Impl final : public pb::Run::CallbackService {
       explicit Refusal(const grpc::Status& status) { Finish(status); }
       void OnDone() override { delete this; }
     };
-    if (!has_token(*context, token_)) return new Refusal(kNoToken);
+    if (!may_ask(*context)) return new Refusal(kNoToken);
     const std::int64_t last = std::clamp(request->last(), 0, 256);
     const auto watcher = add(watchers_, std::make_shared<Watcher>(*this, board_.steps_done() - last));
     if (!watcher) return new Refusal(kTooMany);
@@ -303,6 +332,8 @@ class Service::Impl final : public pb::Run::CallbackService {
   std::atomic<bool> ended_{false};
   std::atomic<std::size_t> dumps_{0};  // that are waited for
   mutable std::mutex mutex_;
+  // Ports of connections. Two hosts' may be alike, which lets one stay as long as the other.
+  std::bitset<0x10000> believed_;
   std::condition_variable no_calls_;
   std::list<std::shared_ptr<Watcher>> watchers_;
   std::list<std::shared_ptr<SaveCall>> saves_;
@@ -316,6 +347,9 @@ Service::~Service() = default;
 
 void Service::adopt(Descriptor connection) {
   impl_->adopt(std::move(connection));
+}
+bool Service::believes(int port) const {
+  return impl_->believes(port);
 }
 void Service::pump() {
   impl_->pump();

@@ -28,6 +28,8 @@ class Service {
 
   // The connection is its own from now on. Any thread.
   void adopt(Descriptor connection);
+  // Whether a call with the token, if one is needed, has come over the connection from this port. Any thread.
+  bool believes(int port) const;
   // Some ten times per second: tells those who wait what has happened.
   void pump();
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -133,6 +134,39 @@ TEST(DoorkeeperTest, LetsInNoMoreThanItMayHoldAndOthersOnceTheseLeft) {
   const Descriptor later = visit(path);
   for (int naps = 0; naps < 500 && count() < 1; ++naps) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(count(), 1U);
+}
+
+TEST(DoorkeeperTest, ShowsOutTheOldestOfThoseWithoutProofForTheNext) {
+  Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
+  const int port = listener.port();
+  std::mutex mutex;
+  std::vector<Descriptor> inside;
+  std::atomic<int> proven{0};
+  const Doorkeeper door(std::move(listener), 2,
+                        [&](Descriptor guest) {
+                          const std::lock_guard lock(mutex);
+                          inside.push_back(std::move(guest));
+                        },
+                        {std::chrono::hours(1), [&](int from) { return from == proven.load(); }});
+  const auto come = [&] {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    return socket;
+  };
+  const Descriptor first = come();
+  sockaddr_in own{};
+  socklen_t size = sizeof own;
+  ASSERT_EQ(getsockname(first.get(), reinterpret_cast<sockaddr*>(&own), &size), 0);
+  proven = ntohs(own.sin_port);
+  const Descriptor second = come(), third = come();
+  EXPECT_TRUE(is_shut_out(second));
+  char byte = 0;
+  EXPECT_EQ(recv(first.get(), &byte, 1, MSG_DONTWAIT), -1) << "it has given proof";
+  EXPECT_EQ(recv(third.get(), &byte, 1, MSG_DONTWAIT), -1);
 }
 
 }  // namespace

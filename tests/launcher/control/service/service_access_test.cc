@@ -7,7 +7,9 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 
+#include <cerrno>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -124,6 +126,64 @@ TEST_F(ServiceAccessTest, SaysWhatAClientOfAnotherKindHasToGive) {
   open({}, true, true);
   EXPECT_FAILURE((void)Client({target_, true, make_credentials().cert, "", "", ""}).status(), Exit::usage,
                  HasSubstr("it speaks no TLS: leave out --ca"));
+}
+
+Descriptor connected(const std::string& target) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(target.substr(target.rfind(':') + 1))));
+  Descriptor out(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const timeval wait{20, 0};
+  setsockopt(out.get(), SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+  EXPECT_EQ(connect(out.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return out;
+}
+
+// Whether the other end is closed within twenty seconds.
+bool is_shut_out(const Descriptor& socket) {
+  char bytes[256];
+  ssize_t n = 0;
+  while ((n = recv(socket.get(), bytes, sizeof bytes, 0)) > 0) {
+  }
+  return n == 0 || errno == ECONNRESET;
+}
+
+TEST_F(ServiceAccessTest, ConnectionsWithoutATokenKeepNobodyOut) {
+  const std::string token = "0123456789abcdef0123";
+  open({"", "", "", token}, true, true, 4, std::chrono::hours(1));
+  std::vector<Descriptor> idle;
+  std::vector<std::unique_ptr<Client>> strangers;
+  for (int i = 0; i < 4; ++i) idle.push_back(connected(target_));
+  EXPECT_EQ(Client(visit(token)).status().max_steps(), 100);
+  for (int i = 0; i < 4; ++i) {
+    strangers.push_back(std::make_unique<Client>(visit("another")));
+    EXPECT_FAILURE((void)strangers.back()->status(), Exit::usage, HasSubstr("no token, or a wrong one"));
+  }
+  EXPECT_EQ(Client(visit(token)).status().max_steps(), 100);
+  // Those that have shown it stay: the next one has to wait.
+  std::vector<std::unique_ptr<Client>> owners;
+  for (int i = 0; i < 4; ++i) {
+    owners.push_back(std::make_unique<Client>(visit(token)));
+    EXPECT_EQ(owners.back()->status().max_steps(), 100);
+  }
+  EXPECT_TRUE(is_shut_out(connected(target_)));
+}
+
+TEST_F(ServiceAccessTest, ConnectionsWithoutATokenAreClosedAndOthersStay) {
+  const std::string token = "0123456789abcdef0123";
+  open({"", "", "", token}, true, true, 128, 200ms);
+  Client owner(visit(token));
+  std::vector<std::int64_t> steps;
+  post(1);
+  EXPECT_FALSE(owner.watch(1, [&](const pb::Step& step) {
+    steps.push_back(step.step());
+    if (steps.size() > 1) return false;
+    EXPECT_TRUE(is_shut_out(connected(target_)));
+    post(2);
+    return true;
+  }));
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{1, 2}));
 }
 
 // Connections end unheard at a door that is full, and at one that speaks TLS: a client that cannot know says both.

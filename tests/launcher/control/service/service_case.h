@@ -23,7 +23,8 @@ namespace strata::launcher::control {
 // A service behind a socket, of a run that is played: steps are posted by the test.
 class ServiceCase : public testing::Test {
  protected:
-  void open(const Credentials& credentials = {}, bool can_save = true, bool tcp = false) {
+  void open(const Credentials& credentials = {}, bool can_save = true, bool tcp = false, std::size_t most = 128,
+            std::chrono::milliseconds within = std::chrono::seconds(10)) {
     runtime::Memory planned{};
     planned[0].peak = 1000;
     pb::RunInfo run;
@@ -34,7 +35,9 @@ class ServiceCase : public testing::Test {
                      Service::Sources{[](pb::Status& status) { status.add_ranks()->set_rank(7); }, dump_, can_save});
     Listener listener = tcp ? Listener::tcp({"127.0.0.1", 0}, "k") : Listener::unix_socket(path(), "k");
     target_ = tcp ? "localhost:" + std::to_string(listener.port()) : "unix:" + path().string();
-    door_.emplace(std::move(listener), 128, [this](Descriptor guest) { service_->adopt(std::move(guest)); });
+    door_.emplace(
+        std::move(listener), most, [this](Descriptor guest) { service_->adopt(std::move(guest)); },
+        Proof{within, [this](int port) { return service_->believes(port); }});
     pump_ = std::jthread([this](const std::stop_token& stop) {
       while (!stop.stop_requested()) {
         board_.collect();
