@@ -4,15 +4,14 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
 #include "base/json_fault.h"
+#include "models/files/python_numbers.h"
 
 namespace strata::models {
 namespace {
@@ -28,59 +27,6 @@ struct Malformed {
   std::string why;
 };
 
-// Python's json reads NaN, Infinity and numbers of any size. simdjson refuses them, so they become strings that begin
-// with this character (DEL), with which no other string of a config begins.
-constexpr char kPythonNumber = '\x7f';
-
-// The number that begins at `at` and that simdjson refuses, or nothing.
-std::string_view python_number(std::string_view json, std::size_t at) {
-  for (const std::string_view word : {"NaN", "Infinity", "-Infinity"})
-    if (json.substr(at).starts_with(word)) return word;
-  const std::size_t behind = std::min(json.find_first_not_of("0123456789+-.eE", at), json.size());
-  const std::string text(json.substr(at, behind - at));
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  errno = 0;
-  const bool whole = text.find_first_of(".eE") == std::string::npos;
-  if (whole) (void)std::strtoll(text.c_str(), nullptr, 10);
-  const bool large = whole ? errno == ERANGE : std::isinf(value);
-  return large && *end == '\0' ? json.substr(at, behind - at) : std::string_view{};
-}
-
-std::string without_python_numbers(std::string_view json) {
-  std::string out;
-  out.reserve(json.size());
-  bool in_text = false;
-  for (std::size_t i = 0; i < json.size();) {
-    const char c = json[i];
-    if (in_text && c == '\\' && i + 1 < json.size()) {
-      out += json.substr(i, 2);
-      i += 2;
-    } else if (!in_text && (c == '-' || c == 'N' || c == 'I' || (c >= '0' && c <= '9'))) {
-      const std::size_t behind = std::min(json.find_first_of(",]} \t\r\n", i), json.size());
-      const auto number = python_number(json, i);
-      const bool refused = !number.empty() && number.size() == behind - i;
-      out += refused ? fmt::format("\"{}{}\"", kPythonNumber, number) : std::string(json.substr(i, behind - i));
-      i = behind;
-    } else {
-      if (c == '"') in_text = !in_text;
-      out += c;
-      ++i;
-    }
-  }
-  return out;
-}
-
-std::string minified(element node) {
-  std::string text = simdjson::minify(node);
-  const std::string begin = {'"', kPythonNumber};
-  for (auto at = text.find(begin); at != std::string::npos; at = text.find(begin, at)) {
-    text.erase(text.find('"', at + 1), 1);
-    text.erase(at, 2);
-  }
-  return text;
-}
-
 Config::Value scalar(element node) {
   std::string_view text;
   std::int64_t integer = 0;
@@ -93,9 +39,8 @@ Config::Value scalar(element node) {
   if (node.get_uint64().get(large) == simdjson::SUCCESS) return static_cast<double>(large);
   if (node.get_double().get(number) == simdjson::SUCCESS) return number;
   if (node.get_string().get(text) == simdjson::SUCCESS) {
-    if (text.empty() || text[0] != kPythonNumber) return std::string(text);
-    const std::string digits(text.substr(1));
-    return std::strtod(digits.c_str(), nullptr);
+    if (const auto python = python_number_of(text)) return *python;
+    return std::string(text);
   }
   return Config::Raw{minified(node)};
 }

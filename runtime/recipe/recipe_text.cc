@@ -1,15 +1,89 @@
 #include "runtime/recipe/recipe_text.h"
 
 #include <fmt/format.h>
+#include <simdjson.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 
 #include "runtime/recipe/keys.h"
+#include "runtime/recipe/value.h"
 
 namespace strata::runtime {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// One part of a key, or the name of an entry: bare if TOML takes it so.
+std::string toml_key(std::string_view name) {
+  constexpr std::string_view kBare = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
+  return !name.empty() && name.find_first_not_of(kBare) == name.npos ? std::string(name) : json_string(name);
+}
+
+// A dotted key.
+std::string toml_path(std::string_view key) {
+  std::string out;
+  for (std::size_t at = 0; at <= key.size();) {
+    const std::size_t end = std::min(key.find('.', at), key.size());
+    out += (at == 0 ? "" : ".") + toml_key(key.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
+
+// A value of JSON as TOML has it. Entries of objects that are null are left out, as TOML has no null; nullopt: so is an
+// item of a list, or a whole number that TOML has no room for.
+std::optional<std::string> toml_of(simdjson::dom::element value) {
+  using simdjson::dom::element_type;
+  switch (value.type()) {
+    case element_type::OBJECT: {
+      std::string out;
+      const simdjson::dom::object object = value.get_object();
+      for (const auto field : object) {
+        if (field.value.is_null()) continue;
+        const auto inner = toml_of(field.value);
+        if (!inner) return std::nullopt;
+        out += fmt::format("{}{} = {}", out.empty() ? "" : ", ", toml_key(field.key), *inner);
+      }
+      return out.empty() ? "{}" : "{ " + out + " }";
+    }
+    case element_type::ARRAY: {
+      std::string out;
+      const simdjson::dom::array array = value.get_array();
+      for (const simdjson::dom::element item : array) {
+        const auto inner = toml_of(item);
+        if (!inner) return std::nullopt;
+        out += (out.empty() ? "" : ", ") + *inner;
+      }
+      return "[" + out + "]";
+    }
+    case element_type::STRING:
+      return json_string(value.get_string().value());
+    case element_type::DOUBLE: {
+      const std::string text = fmt::format("{}", value.get_double().value());
+      return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+    }
+    case element_type::INT64:
+      return fmt::format("{}", value.get_int64().value());
+    case element_type::BOOL:
+      return value.get_bool().value() ? "true" : "false";
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<std::string> toml_of(std::string_view json) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element value;
+  if (parser.parse(simdjson::padded_string(json)).get(value) != simdjson::SUCCESS) return std::nullopt;
+  return toml_of(value);
+}
+
+}  // namespace
 
 std::string to_text(const Recipe& recipe) {
   std::string out;
@@ -40,8 +114,10 @@ std::string to_toml(const Recipe& recipe) {
     if (!key.name.starts_with("report.") && text != key.text(defaults)) out += fmt::format("{} = {}\n", key.name, text);
   }
   // TOML has no null.
-  for (const auto& [key, json] : whole.model.config)
-    out += fmt::format("{}model.config.{} = {}\n", json == "null" ? "# --set " : "", key, json);
+  for (const auto& [key, json] : whole.model.config) {
+    const auto value = toml_of(json);
+    out += fmt::format("{}model.config.{} = {}\n", value ? "" : "# --set ", toml_path(key), value.value_or(json));
+  }
   return out;
 }
 

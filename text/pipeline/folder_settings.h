@@ -47,17 +47,6 @@ struct FolderSettings {
 // Throws Error{corrupt} for a file that is no JSON object, or whose tokens are none.
 FolderSettings read_folder_settings(const std::filesystem::path& folder);
 
-// The components of a tokenizer.json that the class makes anew from the settings: JSON of the "normalizer" or of the
-// "pre_tokenizer" if it differs from `own`, with a remark for the user.
-std::optional<std::string> normalizer_of_class(const FolderSettings& settings, const Json& own,
-                                               std::vector<std::string>& remarks);
-std::optional<std::string> pre_tokenizer_of_class(const FolderSettings& settings, const Json& own,
-                                                  std::vector<std::string>& remarks);
-
-// The template that the class puts around a text if no tokenizer.json has one.
-TextTemplate template_of_class(const FolderSettings& settings,
-                               const std::function<std::optional<std::uint32_t>(std::string_view)>& id_of);
-
 // `own` (of the tokenizer's own file, with its ids) and what the folder adds: of the same text the first counts, and a
 // new one has the id of the vocabulary, or the next. `size`: entries of the vocabulary.
 std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const FolderSettings& settings,

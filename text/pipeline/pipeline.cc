@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "text/pipeline/class_components.h"
 #include "text/pipeline/json.h"
 #include "text/split/border.h"
 #include "text/subwords/byte_pair.h"

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "text/pipeline/added_tokens.h"
+#include "text/pipeline/class_components.h"
 #include "text/pipeline/vocabulary.h"
 #include "text/split/border.h"
 #include "text/unicode/utf8.h"

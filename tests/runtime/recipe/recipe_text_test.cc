@@ -1,6 +1,7 @@
 #include "runtime/recipe/recipe_text.h"
 
 #include <gtest/gtest.h>
+#include <simdjson.h>
 
 #include <cstring>
 #include <filesystem>
@@ -45,6 +46,34 @@ TEST(RecipeTextTest, ARecipeAsAFile) {
                   std::filesystem::absolute(recipe.data.train[i].files[k]).lexically_normal().string());
     }
   }
+}
+
+// What a run sets in the model's config itself comes as JSON: labels of classes have any names.
+TEST(RecipeTextTest, ValuesOfTheConfigAreTomlWhateverTheyAre) {
+  const tests::ScratchFolder folder;
+  Recipe recipe = load_recipe(std::nullopt, Sets{"model.preset=tiny-gpt2"});
+  recipe.model.config = {{"id2label", R"({"0":"neg","1":"a \"b\" \\ \u007f \u00e9 \ud83d\ude00","10":"x/y"})"},
+                         {"label2id", R"({"neg":0,"a b.c=d":1,"":2})"},
+                         {"architectures", R"(["BertForSequenceClassification"])"},
+                         {"rope_scaling.factor", "2.0"},
+                         {"nested", R"({"a":[1,-2.5,1e-7,true,[]],"b":{},"c":1e30})"}};
+  const Recipe again = load_recipe(folder.write("r.toml", to_toml(recipe)), {});
+  ASSERT_EQ(again.model.config.size(), recipe.model.config.size()) << to_toml(recipe);
+  for (const auto& [key, json] : recipe.model.config) {
+    simdjson::dom::parser left, right;
+    const simdjson::dom::element was = left.parse(simdjson::padded_string(json));
+    const simdjson::dom::element is = right.parse(simdjson::padded_string(again.model.config.at(key)));
+    ASSERT_EQ(was.type(), is.type()) << key;
+    if (!was.is_object()) {
+      EXPECT_EQ(simdjson::minify(was), simdjson::minify(is)) << key;
+      continue;
+    }
+    EXPECT_EQ(was.get_object().value().size(), is.get_object().value().size()) << key;
+    const simdjson::dom::object fields = was;
+    for (const auto field : fields)
+      EXPECT_EQ(simdjson::minify(field.value), simdjson::minify(is[field.key].value())) << key << " " << field.key;
+  }
+  EXPECT_EQ(to_toml(load_recipe(folder.write("s.toml", to_toml(again)), {})), to_toml(again));
 }
 
 TEST(RecipeTextTest, CanonicalTextSeesAllThatMattersToAllRanks) {
