@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/shell_word.h"
+
 namespace strata::text {
 namespace {
 
@@ -18,32 +20,34 @@ std::string without_ending(std::string_view name) {
   return std::string(has ? name.substr(0, dot) : name);
 }
 
+// A command that makes the file `name` into one with another ending; the paths are arguments and no part of the code.
+std::string conversion(std::string_view code, std::string_view name, std::string_view ending) {
+  return fmt::format("python3 -c \"from sys import argv; {}\" {} {} converts it", code, shell_word(name),
+                     shell_word(without_ending(name) + std::string(ending)));
+}
+
+constexpr std::string_view kToLines = ".to_json(argv[2], orient='records', lines=True)";
+
 std::string parquet(std::string_view name) {
-  return fmt::format(
-      "is Parquet, which is not read: python3 -c \"import pandas; pandas.read_parquet('{0}').to_json('{1}.jsonl', "
-      "orient='records', lines=True)\" converts it",
-      name, without_ending(name));
+  return "is Parquet, which is not read: " +
+         conversion(fmt::format("import pandas; pandas.read_parquet(argv[1]){}", kToLines), name, ".jsonl");
 }
 
 std::string arrow(std::string_view name, std::string_view reader) {
-  return fmt::format(
-      "is Arrow, which is not read: python3 -c \"import pyarrow as pa; pa.ipc.{}('{}').read_all().to_pandas()"
-      ".to_json('{}.jsonl', orient='records', lines=True)\" converts it",
-      reader, name, without_ending(name));
+  return "is Arrow, which is not read: " +
+         conversion(fmt::format("import pyarrow as pa; pa.ipc.{}(argv[1]).read_all().to_pandas(){}", reader, kToLines),
+                    name, ".jsonl");
 }
 
 std::string feather(std::string_view name) {
-  return fmt::format(
-      "is Feather, which is not read: python3 -c \"import pandas; pandas.read_feather('{}').to_json('{}.jsonl', "
-      "orient='records', lines=True)\" converts it",
-      name, without_ending(name));
+  return "is Feather, which is not read: " +
+         conversion(fmt::format("import pandas; pandas.read_feather(argv[1]){}", kToLines), name, ".jsonl");
 }
 
 std::string workbook(std::string_view what, std::string_view name) {
   return fmt::format(
-      "is {}: save it as CSV (UTF-8), or python3 -c \"import pandas; pandas.read_excel('{}').to_csv('{}.csv', "
-      "index=False)\" converts it",
-      what, name, without_ending(name));
+      "is {}: save it as CSV (UTF-8), or {}", what,
+      conversion("import pandas; pandas.read_excel(argv[1]).to_csv(argv[2], index=False)", name, ".csv"));
 }
 
 constexpr std::string_view kDocx = "is a Word document: save it as plain text (pandoc -t plain does)";

@@ -163,7 +163,10 @@ TEST_F(RecordsTest, TablesHaveAHeader) {
 
 TEST_F(RecordsTest, WhatIsNotReadSaysWhatToDo) {
   folder_.write("a.parquet", "PAR1");
-  EXPECT_FAILURE(run({"a.parquet"}), Exit::usage, AllOf(HasSubstr("Parquet"), HasSubstr("read_parquet('")));
+  EXPECT_FAILURE(run({"a.parquet"}), Exit::usage, AllOf(HasSubstr("Parquet"), HasSubstr("read_parquet(argv[1])")));
+  folder_.write("it's.parquet", "PAR1");
+  EXPECT_FAILURE(run({"it's.parquet"}), Exit::usage,
+                 AllOf(HasSubstr("/it'\\''s.parquet' '"), HasSubstr("/it'\\''s.jsonl' converts it")));
   folder_.write("a.json", "[{\"text\": \"a\"}]");
   EXPECT_FAILURE(run({"a.json"}), Exit::usage, AllOf(HasSubstr("jq -c '.[]'"), HasSubstr("--format text")));
   tokenize({.tokenizer = "byte", .out = path("out.bin"), .inputs = {path("a.json")}, .format = "text"});
