@@ -327,7 +327,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
     });
   Evaluations evaluations(job, world, trainer, stop, std::move(prompts));
   evaluations.tell_rounds([&control] { control.evaluated_round(); });
-  evaluations.ask_stop([&control] { return control.stop_asked(); });
+  evaluations.ask_stop([&control] { return control.take_stop(); });
   std::optional<runtime::RunReports> reports;  // opened once everything else is known to be there
   agree(world, [&] {
     if (!speaks) return;

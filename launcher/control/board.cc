@@ -21,9 +21,35 @@ void Board::post_saved(std::int64_t step, std::string_view path) {
   saves_.push(post);
 }
 
+// Marks a request as seen.
+std::uint64_t Board::see(std::uint64_t takes) {
+  std::uint64_t word = stop_.load();
+  while (!stop_.compare_exchange_weak(word, (word + takes) | ((word & kAsked) != 0 ? kSeen : 0))) {
+  }
+  return bits_of(word);
+}
+
+std::uint64_t Board::take_stop() {
+  return see(0);
+}
+
+Board::Stop Board::ask_stop(bool at_once) {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t word = stop_.load();
+  while ((word & kSeen) == 0 && !stop_.compare_exchange_weak(word, word | kAsked | (at_once ? kAtOnce : 0))) {
+  }
+  if ((word & kAsked) == 0) {
+    const std::int64_t last = begins_after_ + static_cast<std::int64_t>(word / kTake) + 1;
+    ends_.last = status_.state() == pb::STARTING ? 0
+                 : status_.max_steps() > 0       ? std::min(last, status_.max_steps())
+                                                 : last;
+  }
+  if ((word & kSeen) == 0) ends_.at_once = ends_.at_once || at_once;
+  return ends_;
+}
+
 std::uint64_t Board::take_requests() {
-  return stop_asked_.load(std::memory_order_relaxed) |
-         (checkpoint_asked_.exchange(false, std::memory_order_relaxed) ? runtime::kCheckpoint : 0);
+  return see(kTake) | (checkpoint_asked_.exchange(false, std::memory_order_relaxed) ? runtime::kCheckpoint : 0);
 }
 
 void Board::collect() {
@@ -81,6 +107,7 @@ void Board::describe(const pb::RunInfo& run, std::int64_t max_steps, const runti
   *status_.mutable_run() = run;
   status_.set_max_steps(max_steps);
   status_.set_step(step);
+  begins_after_ = step;
   status_.clear_memory();
   for (std::size_t tier = 0; tier < runtime::kTiers; ++tier) {
     pb::Tier& t = *status_.add_memory();

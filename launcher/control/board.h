@@ -26,17 +26,22 @@ class Board {
   void post(const runtime::StepReport& report, const comm::CommBytes& sent, const runtime::Memory& measured);
   // The lane of checkpoints, once one is durable.
   void post_saved(std::int64_t step, std::string_view path);
-  // What the next step is to end with: bits for Trainer::step(). Asking for a checkpoint is taken: it is not told
-  // twice.
+  // What the next step is to end with: bits for Trainer::step(). Once before each step. Asking for a checkpoint is
+  // taken: it is not told twice.
   std::uint64_t take_requests();
+  // Of these bits, how the run is to end, which an evaluation that sees kStop does at once.
+  std::uint64_t take_stop();
 
   // The service's threads, from here on.
   // Takes in what was posted.
   void collect();
-  void ask_stop(bool at_once) {
-    stop_asked_.fetch_or(at_once ? runtime::kStop | runtime::kStopAtOnce : runtime::kStop);
-  }
-  std::uint64_t stop_asked() const { return stop_asked_.load(); }
+  struct Stop {
+    std::int64_t last = 0;  // the step that the run ends after, unless an evaluation before it sees the request; 0: the
+                            // first one that it makes
+    bool at_once = false;   // false, too, if the run has taken an earlier request, which asked for a checkpoint
+  };
+  Stop ask_stop(bool at_once);
+  std::uint64_t stop_asked() const { return bits_of(stop_.load()); }
   void ask_checkpoint() { checkpoint_asked_.store(true); }
 
   // With what does not change from step to step; before the service is there.
@@ -67,7 +72,13 @@ class Board {
   };
   Ring<StepPost, 1024> steps_;
   Ring<SavedPost, 4> saves_;
-  std::atomic<std::uint64_t> stop_asked_{0};
+  // In one word, so that it is known which step sees a request: flags, and kTake for each time that it was taken.
+  static constexpr std::uint64_t kAsked = 1, kAtOnce = 2, kSeen = 4, kTake = 8;
+  static std::uint64_t bits_of(std::uint64_t word) {
+    return ((word & kAsked) != 0 ? runtime::kStop : 0) | ((word & kAtOnce) != 0 ? runtime::kStopAtOnce : 0);
+  }
+  std::uint64_t see(std::uint64_t takes);
+  std::atomic<std::uint64_t> stop_{0};
   std::atomic<bool> checkpoint_asked_{false};
 
   static constexpr std::size_t kSteps = 256, kEvents = 64;
@@ -76,6 +87,8 @@ class Board {
   pb::Plan plan_;
   std::deque<pb::Step> newest_;
   std::int64_t checkpoints_ = 0;
+  std::int64_t begins_after_ = 0;  // the step that the run goes on from
+  Stop ends_;                      // as was answered
 };
 
 }  // namespace strata::launcher::control

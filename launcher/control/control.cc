@@ -278,6 +278,9 @@ void Control::train(runtime::Trainer& trainer) {
 std::uint64_t Control::requests() {
   return impl_->board().take_requests();
 }
+std::uint64_t Control::take_stop() {
+  return impl_->board().take_stop();
+}
 std::uint64_t Control::stop_asked() const {
   return impl_->board().stop_asked();
 }

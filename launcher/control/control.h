@@ -44,6 +44,8 @@ class Control {
   std::uint64_t requests();
   // Whether a stop was asked for: bits as above, and told again.
   std::uint64_t stop_asked() const;
+  // The same, for an evaluation, which ends with it.
+  std::uint64_t take_stop();
   void stepped(const runtime::StepReport& report, const runtime::Executor& executor);
   // A round of an evaluation is done; and the evaluation is, if there was one.
   void evaluated_round();

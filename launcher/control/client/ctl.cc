@@ -187,7 +187,9 @@ int ctl(const std::string& what, const CtlOptions& options) {
     });
   } else if (what == "stop") {
     show(client.stop(options.at_once), [](const pb::StopReply& r) {
-      return fmt::format("the run ends after the step that follows {}, {} a checkpoint\n", r.step(),
+      return fmt::format("the run ends after {}, {} a checkpoint\n",
+                         r.last_step() > 0 ? fmt::format("step {}, or in an evaluation before it", r.last_step())
+                                           : "the first step that it makes",
                          r.checkpoint() ? "with" : "without");
     });
   } else if (what == "dump") {

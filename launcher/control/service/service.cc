@@ -140,16 +140,18 @@ class Service::Impl final : public pb::Run::CallbackService {
   grpc::ServerUnaryReactor* Stop(CallbackServerContext* context, const pb::StopRequest* request,
                                  pb::StopReply* reply) override {
     return answer(context, [&] {
+      board_.collect();  // up to this step
       const std::uint64_t asked = board_.stop_asked();
       // Asked to stop with a checkpoint, it may still be told to do without.
       if (asked != 0 && (!request->at_once() || (asked & runtime::kStopAtOnce) != 0))
         return grpc::Status(StatusCode::FAILED_PRECONDITION, "the run was asked to stop already");
       if (board_.status().state() == pb::ENDING)
         return grpc::Status(StatusCode::FAILED_PRECONDITION, "the last step is done: the run ends by itself");
-      board_.ask_stop(request->at_once());
+      const Board::Stop stop = board_.ask_stop(request->at_once());
       board_.add_event(request->at_once() ? "asked to stop without a checkpoint" : "asked to stop");
       reply->set_step(board_.steps_done());
-      reply->set_checkpoint(!request->at_once() && sources_.can_save);
+      reply->set_last_step(stop.last);
+      reply->set_checkpoint(!stop.at_once && sources_.can_save);
       return grpc::Status::OK;
     });
   }
@@ -194,6 +196,7 @@ class Service::Impl final : public pb::Run::CallbackService {
     if (!may_ask(*context)) return refuse(kNoToken);
     if (!sources_.can_save)
       return refuse({StatusCode::FAILED_PRECONDITION, "the run keeps no checkpoints: checkpoint.dir names no folder"});
+    board_.collect();
     const pb::State state = board_.status().state();
     if (state == pb::ENDING || state == pb::STOPPING)
       return refuse({StatusCode::FAILED_PRECONDITION, "the run is ending, and writes its last checkpoint by itself"});

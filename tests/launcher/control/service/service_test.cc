@@ -241,12 +241,43 @@ TEST_F(ServiceTest, StopsOnceAndMayBeToldToHurry) {
   open();
   Client client(visit());
   EXPECT_TRUE(client.stop(false).checkpoint());
-  EXPECT_EQ(board_.take_requests(), runtime::kStop);
   EXPECT_THAT(failure_of([&] { (void)client.stop(false); }).what(), HasSubstr("asked to stop already"));
   EXPECT_FALSE(client.stop(true).checkpoint());
   EXPECT_EQ(board_.take_requests(), runtime::kStop | runtime::kStopAtOnce);
   EXPECT_THAT(failure_of([&] { (void)client.stop(true); }).what(), HasSubstr("asked to stop already"));
   EXPECT_EQ(client.status().state(), pb::STOPPING);
+}
+
+// A step that has begun takes no request any more: the next one is the last.
+TEST_F(ServiceTest, SaysAfterWhichStepTheRunEnds) {
+  open();
+  Client client(visit());
+  for (std::int64_t step = 1; step <= 40; ++step) {
+    (void)board_.take_requests();
+    post(step);
+  }
+  (void)board_.take_requests();  // step 41 is under way
+  const pb::StopReply reply = client.stop(true);
+  EXPECT_EQ(reply.step(), 40);
+  EXPECT_EQ(reply.last_step(), 42);
+  EXPECT_FALSE(reply.checkpoint());
+  EXPECT_EQ(board_.take_requests(), runtime::kStop | runtime::kStopAtOnce);
+}
+
+TEST_F(ServiceTest, SaysSoIfItIsTooLateToDoWithoutACheckpoint) {
+  open();
+  Client client(visit());
+  EXPECT_EQ(client.stop(false).last_step(), 1);
+  EXPECT_EQ(board_.take_requests(), runtime::kStop);
+  const pb::StopReply late = client.stop(true);
+  EXPECT_TRUE(late.checkpoint());
+  EXPECT_EQ(late.last_step(), 1);
+  EXPECT_EQ(board_.stop_asked(), runtime::kStop) << "nobody has been told otherwise";
+  close();
+  Board evaluating;
+  (void)evaluating.ask_stop(false);
+  EXPECT_EQ(evaluating.take_stop(), runtime::kStop);
+  EXPECT_FALSE(evaluating.ask_stop(true).at_once);
 }
 
 TEST_F(ServiceTest, RefusesMessagesThatAreNoneOrTooLong) {
