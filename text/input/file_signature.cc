@@ -68,10 +68,14 @@ std::string zip(std::string_view head, std::string_view name) {
   return "is a zip archive: unzip it, and give the files in it";
 }
 
+// Bytes by which a file is known. Letters alone may begin a text as well: `binary` asks for a byte that no text has in
+// the rest of the head, and `begins` for other bytes at the beginning, if these are not there themselves.
 struct Signature {
   std::string_view bytes;
   std::string_view is;
+  bool binary = false;
   std::size_t at = 0;
+  std::string_view begins;
 };
 constexpr auto kSignatures = std::to_array<Signature>({
     {"%PDF-"sv, "is a PDF: pdftotext makes text of it"},
@@ -82,7 +86,7 @@ constexpr auto kSignatures = std::to_array<Signature>({
     {"\x93NUMPY"sv, "is an array of NumPy (.npy), not text"},
     {"\x89HDF\r\n\x1a\n"sv, "is HDF5: write its records as JSONL or CSV"},
     {"Obj\x01"sv, "is Avro: write its records as JSONL"},
-    {"GGUF"sv, "holds the weights of a model (GGUF), not text"},
+    {"GGUF"sv, "holds the weights of a model (GGUF), not text", true},
     {"\x7f"
      "ELF"sv,
      "is a program, not text"},
@@ -90,20 +94,20 @@ constexpr auto kSignatures = std::to_array<Signature>({
     {"MZ\x90\0"sv, "is a program, not text"},
     {"\x89PNG\r\n\x1a\n"sv, "is a picture (PNG), not text"},
     {"\xff\xd8\xff"sv, "is a picture (JPEG), not text"},
-    {"GIF87a"sv, "is a picture (GIF), not text"},
-    {"GIF89a"sv, "is a picture (GIF), not text"},
+    {"GIF87a"sv, "is a picture (GIF), not text", true},
+    {"GIF89a"sv, "is a picture (GIF), not text", true},
     {"II*\0"sv, "is a picture (TIFF), not text"},
     {"MM\0*"sv, "is a picture (TIFF), not text"},
-    {"WEBP"sv, "is a picture (WebP), not text", 8},
-    {"WAVE"sv, "is sound (WAV), not text", 8},
-    {"ftyp"sv, "is a film or sound (MP4), not text", 4},
+    {"WEBP"sv, "is a picture (WebP), not text", true, 8, "RIFF"sv},
+    {"WAVE"sv, "is sound (WAV), not text", true, 8, "RIFF"sv},
+    {"ftyp"sv, "is a film or sound (MP4), not text", true, 4, "\0\0\0"sv},
     {"OggS\0"sv, "is sound (Ogg), not text"},
     {"fLaC\0"sv, "is sound (FLAC), not text"},
     {"ID3\x02"sv, "is sound (MP3), not text"},
     {"ID3\x03"sv, "is sound (MP3), not text"},
     {"ID3\x04"sv, "is sound (MP3), not text"},
     {"\x1a\x45\xdf\xa3"sv, "is a film (Matroska, WebM), not text"},
-    {"ustar"sv, "is a tar archive: unpack it with tar -xf, and give the files in it", 257},
+    {"ustar"sv, "is a tar archive: unpack it with tar -xf, and give the files in it", true, 257},
     {"7z\xbc\xaf\x27\x1c"sv, "is a 7z archive: unpack it with 7z x, and give the files in it"},
     {"Rar!\x1a\x07"sv, "is a RAR archive: unpack it, and give the files in it"},
     {"\x04\x22\x4d\x18"sv, "is compressed by lz4, which is not read: lz4 -d unpacks it"},
@@ -111,8 +115,13 @@ constexpr auto kSignatures = std::to_array<Signature>({
     {"\xff\x06\0\0sNaPpY"sv, "is compressed by snappy, which is not read: unpack it first"},
     {"LZIP\x01"sv, "is compressed by lzip, which is not read: lzip -d unpacks it"},
     {"\x5d\0\0"sv, "is compressed by lzma, which is not read: xz -d unpacks it"},
-    {"wOFF"sv, "is a font, not text"},
+    {"wOFF"sv, "is a font, not text", true},
 });
+
+// Whether there is a byte below the tab, which no text has.
+bool has_binary(std::string_view head) {
+  return std::ranges::any_of(head, [](char c) { return static_cast<unsigned char>(c) < 0x09; });
+}
 
 bool is_pickle(std::string_view head) {
   // PROTO, then what a pickle of protocol 2 to 5 begins with: a frame, a collection, a class.
@@ -144,17 +153,19 @@ std::string kind_of_ending(std::string_view ending, std::string_view name) {
 }
 
 std::string file_kind(std::string_view head, std::string_view name) {
-  if (head.starts_with("PAR1")) return parquet(name);
-  if (head.starts_with("ARROW1")) return arrow(name, "open_file");
-  if (head.starts_with("FEA1")) return feather(name);
+  const bool binary = has_binary(head);
+  if (binary && head.starts_with("PAR1")) return parquet(name);
+  if (binary && head.starts_with("ARROW1")) return arrow(name, "open_file");
+  if (binary && head.starts_with("FEA1")) return feather(name);
   if (head.starts_with("\xff\xff\xff\xff")) return arrow(name, "open_stream");
   if (head.starts_with("PK\3\4") || head.starts_with("PK\5\6")) return zip(head, name);
   for (const Signature& known : kSignatures)
-    if (head.size() >= known.at + known.bytes.size() && head.substr(known.at, known.bytes.size()) == known.bytes)
+    if (head.size() >= known.at && head.substr(known.at).starts_with(known.bytes) && head.starts_with(known.begins) &&
+        (binary || !known.binary))
       return std::string(known.is);
   if (is_pickle(head)) return "is a pickle of Python (or an older torch.save), not text: write its records as JSONL";
   if (is_safetensors(head)) return "holds the weights of a model (safetensors), not text";
-  if (head.starts_with("ORC") && head.size() > 3 && static_cast<unsigned char>(head[3]) < 0x20)
+  if (binary && head.starts_with("ORC") && head.size() > 3 && static_cast<unsigned char>(head[3]) < 0x20)
     return "is ORC: write its records as JSONL";
   return {};
 }

@@ -92,7 +92,7 @@ TEST_F(InputBytesTest, KindsOfFilesAreKnown) {
   const std::vector<std::pair<std::string, std::string>> kinds = {{"PAR1\0\0"s, "Parquet"},
                                                                   {"ARROW1\0\0"s, "open_file"},
                                                                   {"\xff\xff\xff\xff\x10\0\0\0"s, "open_stream"},
-                                                                  {"FEA1"s, "Feather"},
+                                                                  {"FEA1\0\0\0\0"s, "Feather"},
                                                                   {"PK\3\4....word/document.xml"s, "Word"},
                                                                   {"PK\3\4....model/data.pkl"s, "PyTorch"},
                                                                   {"PK\3\4....a.txt"s, "zip"},
@@ -103,7 +103,16 @@ TEST_F(InputBytesTest, KindsOfFilesAreKnown) {
                                                                   {"SQLite format 3\0"s, "SQLite"},
                                                                   {"\x89PNG\r\n\x1a\n"s, "PNG"},
                                                                   {"\xff\xd8\xff\xe0"s, "JPEG"},
-                                                                  {std::string(257, 'a') + "ustar", "tar"}};
+                                                                  {"GGUF\3\0\0\0"s, "GGUF"},
+                                                                  {"GIF89a\1\0\1\0"s, "GIF"},
+                                                                  {"RIFF\x24\0\0\0WAVEfmt "s, "WAV"},
+                                                                  {"RIFF\x24\0\0\0WEBPVP8 "s, "WebP"},
+                                                                  {"\0\0\0\x20"
+                                                                   "ftypisom"s,
+                                                                   "MP4"},
+                                                                  {"wOFF\0\1\0\0"s, "font"},
+                                                                  {"ORC\x0a\3\0\0"s, "ORC"},
+                                                                  {std::string(257, 'a') + "ustar\0"s, "tar"}};
   for (const auto& [bytes, what] : kinds) {
     EXPECT_FAILURE(read("a", bytes), Exit::usage, AllOf(HasSubstr("a "), HasSubstr(what)));
     EXPECT_FAILURE(read("a.gz", tests::compressed(Compression::gzip, bytes)), Exit::usage,
@@ -113,6 +122,19 @@ TEST_F(InputBytesTest, KindsOfFilesAreKnown) {
   EXPECT_FAILURE(read("c", std::string(5000, 'x') + '\0'), Exit::usage, HasSubstr("offset 5000"));
   EXPECT_FAILURE(read("d.gz", tests::compressed(Compression::gzip, tests::compressed(Compression::xz, "a"))),
                  Exit::usage, HasSubstr("compressed once more, by xz"));
+}
+
+// Letters that mark other files may begin a text.
+TEST_F(InputBytesTest, TextsThatBeginAsOtherFilesDoAreTexts) {
+  for (const std::string& text : std::vector<std::string>{
+           "{\"id\": \"WAVE-1\"}\n", "{\"id\": \"WEBP-1\"}\n", "RIFF and WAVE\n", "RIFF 12 WAVE\n", "RIFF or WEBP\n",
+           "the ftyp box\n", "{\"a\"ftyp\n", std::string(257, 'a') + "ustar\n", "GGUF is a format\n",
+           "GGUF\nis a format\n", "GGUF\tv3\n", "PAR1\n", "PAR1 scores\n", "FEA1,b\r\n", "ARROW1 of 3\n",
+           "wOFF, a font\n", "GIF87a\n", "GIF89a is a format\n", "ORC\nand elf\n"}) {
+    EXPECT_EQ(read("a.txt", text), text);
+    EXPECT_EQ(read("a.jsonl", text), text);
+    EXPECT_EQ(read("a.gz", tests::compressed(Compression::gzip, text)), text);
+  }
 }
 
 TEST(InputName, EndingsWithoutCaseAndCompression) {
