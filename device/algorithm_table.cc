@@ -150,7 +150,9 @@ void save_algorithms(const AlgorithmTable& table, const fs::path& file) {
     out.write(table.text());
     out.commit();
   } catch (const Error& refused) {
-    throw Error(refused.code(), fmt::format("{} (STRATA_ALGORITHMS names another file)", refused.what()));
+    // The user named no file, unless by STRATA_ALGORITHMS.
+    const Exit code = refused.code() == Exit::usage ? Exit::failed : refused.code();
+    throw Error(code, fmt::format("{} (STRATA_ALGORITHMS names another file)", refused.what()));
   }
 }
 

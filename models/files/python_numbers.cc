@@ -28,6 +28,15 @@ std::string_view python_number(std::string_view json, std::size_t at) {
   return large && *end == '\0' ? json.substr(at, behind - at) : std::string_view{};
 }
 
+std::string unmarked(std::string text) {
+  const std::string begin = {'"', kPythonNumber};
+  for (auto at = text.find(begin); at != std::string::npos; at = text.find(begin, at)) {
+    text.erase(text.find('"', at + 1), 1);
+    text.erase(at, 2);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string without_python_numbers(std::string_view json) {
@@ -55,13 +64,10 @@ std::string without_python_numbers(std::string_view json) {
 }
 
 std::string minified(simdjson::dom::element node) {
-  std::string text = simdjson::minify(node);
-  const std::string begin = {'"', kPythonNumber};
-  for (auto at = text.find(begin); at != std::string::npos; at = text.find(begin, at)) {
-    text.erase(text.find('"', at + 1), 1);
-    text.erase(at, 2);
-  }
-  return text;
+  return unmarked(simdjson::minify(node));
+}
+std::string minified(simdjson::dom::object node) {
+  return unmarked(simdjson::minify(node));
 }
 
 std::optional<double> python_number_of(std::string_view text) {

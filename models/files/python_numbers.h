@@ -14,5 +14,6 @@ std::string without_python_numbers(std::string_view json);
 std::optional<double> python_number_of(std::string_view text);
 // A node of such a text as JSON, with its numbers as they were.
 std::string minified(simdjson::dom::element node);
+std::string minified(simdjson::dom::object node);
 
 }  // namespace strata::models

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/json_fault.h"
+#include "models/files/python_numbers.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {
@@ -168,7 +169,7 @@ std::string to_json(const Manifest& m) {
       "\"next_micro_batch\":{},\"micro_batches_per_step\":{},\"ranks\":{},\n"
       "\"loss_scale\":{{\"scale\":{},\"growth_tracker\":{}}},\n\"model\":{{\"family\":{},\"config\":{},\n\"tensors\":[",
       kFormat, kVersion, m.serial, p.step, p.updates, p.tokens, p.next_micro_batch, m.micro_batches_per_step, m.ranks,
-      p.loss_scale.scale, p.loss_scale.growth_tracker, json_string(m.family), m.config);
+      p.loss_scale.scale, p.loss_scale.growth_tracker, json_string(m.family), models::without_python_numbers(m.config));
   for (std::size_t i = 0; i < m.tensors.size(); ++i)
     out += fmt::format("{}\n{{\"name\":{},\"shape\":[{}]}}", i ? "," : "", json_string(m.tensors[i].name),
                        fmt::join(m.tensors[i].shape, ","));
@@ -241,7 +242,7 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
   m.ranks = static_cast<int>(fields.whole("ranks", 1u << 24));
   const Fields model = fields.at("model");
   m.family = model.text("family");
-  m.config = simdjson::minify(model.object("config"));
+  m.config = models::minified(model.object("config"));
   std::set<std::string> names;
   for (const element item : model.list("tensors")) {
     m.tensors.push_back(tensor_of({item, path}));

@@ -238,6 +238,11 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
       if (tiled.memory[0].peak < job.plan.memory[0].peak) job.plan = std::move(tiled);
       if (fits(job.plan, capacity)) break;
     }
+  if (recipe.memory.tile && job.plan.tile_bytes == 0 && purpose == Purpose::train)
+    job.recipe.data.notes.push_back(
+        fmt::format("memory.tile = {} changes nothing: no unit that can be tiled is larger, or parameters are whole on "
+                    "the device (see zero.stage and zero.parameters)",
+                    bytes_text(*recipe.memory.tile)));
   if (evaluation) job.evaluation = std::move(*evaluation).job(job);
   if (generation) job.generation = std::move(*generation).job(job);
   return job;

@@ -30,12 +30,19 @@ std::size_t at(int i) {
   return static_cast<std::size_t>(i);
 }
 
+// A plan in which no unit is large enough for tiles, or may come in them, is one without.
+Draft draft_of(const PlanRequest& request) {
+  Draft draft(request);
+  if (!Tiling(request, draft.plan.layout).any()) draft.plan.tile_bytes = 0;
+  return draft;
+}
+
 // Builds the task list in issue order: visit after visit, with what has to be fetched before each.
 class Builder {
  public:
   explicit Builder(const PlanRequest& request)
       : r_(request),
-        d_(request),
+        d_(draft_of(request)),
         tiling_(request, d_.plan.layout),
         gradients_(d_),
         updates_(d_, gradients_),

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -32,6 +33,7 @@ class Tiling {
  public:
   Tiling(const PlanRequest& request, const Layout& layout);
 
+  bool any() const { return std::find(tiled_.begin(), tiled_.end(), true) != tiled_.end(); }
   bool tiled(int unit) const { return tiled_[static_cast<std::size_t>(unit)]; }
   // The unit that holds the table of the loss (LossUnit::table_tiles); its tiles are parts [first, first + tiles).
   int table_unit() const { return table_unit_; }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstring>
 #include <map>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "base/parallel.h"
 #include "comm/same_files.h"
 #include "models/classes.h"
+#include "models/files/python_numbers.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/kept_best.h"
 #include "runtime/checkpoint/readable_file.h"
@@ -51,8 +53,19 @@ bool is_free(std::string_view key) {
 std::map<std::string, std::string> keys_of(const std::string& config) {
   std::map<std::string, std::string> out;
   simdjson::dom::parser parser;
-  const simdjson::dom::object object = parser.parse(config);
+  const simdjson::dom::object object = parser.parse(models::without_python_numbers(config));
   for (const auto field : object) out.emplace(std::string(field.key), simdjson::minify(field.value));
+  // Sizes that a configuration leaves to its class are those that older presets wrote out.
+  const auto size = [&](const char* key) {
+    const auto found = out.find(key);
+    std::int64_t value = 0;
+    if (found != out.end())
+      (void)std::from_chars(found->second.data(), found->second.data() + found->second.size(), value);
+    return value;
+  };
+  if (size("n_inner") == 0 && size("n_embd") > 0) out["n_inner"] = std::to_string(4 * size("n_embd"));
+  if (size("head_dim") == 0 && size("num_attention_heads") > 0 && out["model_type"] != "\"qwen3\"")
+    out["head_dim"] = std::to_string(size("hidden_size") / size("num_attention_heads"));
   return out;
 }
 

@@ -50,6 +50,13 @@ TEST(Manifest, KeepsEveryBestValue) {
   EXPECT_TRUE(std::isnan(parse_manifest(to_json(m), "manifest.json").progress.best->value));
 }
 
+// A config.json may hold numbers that only Python's json reads.
+TEST(Manifest, KeepsAConfigOfPythonsNumbers) {
+  Manifest m = some_manifest();
+  m.config = R"({"a":NaN,"b":[1e400,-Infinity],"c":123456789012345678901234567890,"d":"NaN","x.y":{"z":Infinity}})";
+  EXPECT_EQ(parse_manifest(to_json(m), "manifest.json").config, m.config);
+}
+
 // As older versions wrote it, with the checksum of what they wrote.
 TEST(Manifest, ReadsAnOlderBestValueThatIsNoJson) {
   for (const auto& [before, value] : {std::pair{"inf", std::numeric_limits<double>::infinity()},

@@ -78,9 +78,9 @@ TEST(LossScalerTest, OverflowIsSkippedByAllRanks) {
        {std::pair(1, "device"), std::pair(2, "device"), std::pair(1, "nvme"), std::pair(2, "nvme")}) {
     const Trained trained = train_in_threads(
         std::nullopt,
-        {"model.preset=tiny-gpt2", "model.config.n_layer=1", "model.config.n_embd=32", "model.config.n_head=2",
-         "model.config.vocab_size=128", "model.config.n_positions=16", "data.seq_len=16", "training.max_steps=24",
-         "training.precision=fp16", "fp16.initial_scale=4294967296", "fp16.growth_interval=4",
+        {"model.preset=tiny-gpt2", "model.config.n_layer=1", "model.config.n_embd=32", "model.config.n_inner=512",
+         "model.config.n_head=2", "model.config.vocab_size=128", "model.config.n_positions=16", "data.seq_len=16",
+         "training.max_steps=24", "training.precision=fp16", "fp16.initial_scale=4294967296", "fp16.growth_interval=4",
          fmt::format("zero.stage={}", ranks == 1 ? 0 : 3), fmt::format("zero.optimizer={}", optimizer), drive,
          fmt::format("data.train={}", (folder.path() / "tokens.bin").string()),
          fmt::format("training.gradient_accumulation_steps={}", 2 / ranks)},

@@ -181,6 +181,26 @@ TEST(ResumeTest, EveryKeyThatMustStay) {
   }
 }
 
+// Presets once wrote the MLP's width out, which a configuration may leave to the width of the model.
+TEST(ResumeTest, AWidthThatIsWrittenOutIsTheOneThatFollows) {
+  const SavedRun run;
+  run.run(2, run.sets(2), 2, {2});
+  const auto path = run.checkpoints() / "step-00000002";
+  const Recipe recipe = load_recipe(std::nullopt, run.sets(2));
+  const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
+  Manifest written = read_manifest(path);
+  const auto at = written.config.find("\"n_inner\":null");
+  ASSERT_NE(at, std::string::npos) << written.config;
+  const std::int64_t wide = 4 * static_cast<std::int64_t>(job.model->hidden);
+  const auto with = [&](std::int64_t width) {
+    Manifest other = written;
+    other.config.replace(at, 14, fmt::format("\"n_inner\":{}", width));
+    return other;
+  };
+  EXPECT_EQ(progress_under(with(wide), path, job).step, 2);
+  EXPECT_FAILURE((void)progress_under(with(wide + 1), path, job), Exit::usage, HasSubstr("n_inner of its config is"));
+}
+
 TEST(ResumeTest, AnotherRunIsRefused) {
   const SavedRun run;
   run.run(2, run.sets(2), 2, {2});
